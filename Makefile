@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: MIT
+#
+# The only makefile. Sources are found by wildcard, so a new file needs no edit
+# here. Everything that is built lies in build/$(MODE)/:
+#
+#     lib/    libcowshed.a, libcowshed.so.0, libcowshed-preload.so
+#     bin/    cowshed
+#     tests/  bench/  examples/   one program for each source
+#     obj/    objects and their dependency files
+#
+# Variables: MODE=plain|debug|asan|tsan|cov|fuzz, V=1 (show commands), T=text
+# (check: only programs with it in their name), STRICT=1 (check: a skip is a
+# failure), NO_INSTALL=1 (never touch the package manager), CC, CXX, CFLAGS,
+# CXXFLAGS, LDFLAGS (appended to ours), prefix, libdir, includedir, DESTDIR.
+
+MODE ?= plain
+B := build/$(MODE)
+O := $(B)/obj
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+SILENT := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+say = $(if $(Q),$(if $(SILENT),,@printf '  %-7s %s\n' '$(1)' '$(2)'))
+
+ifeq ($(origin CC),default)
+CC := $(if $(filter fuzz,$(MODE)),clang,gcc)
+endif
+AR ?= ar
+PKG_CONFIG ?= pkg-config
+# -j on the command line wins over this.
+MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all everything check check-all demo bench lint install uninstall \
+	clean deps help
+
+# ---- Flags ------------------------------------------------------------------
+
+plain_FLAGS := -O2
+debug_FLAGS := -O0 -g3 -fno-omit-frame-pointer -DCOW_DEBUG
+asan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
+	-fno-sanitize-recover=undefined
+tsan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-tsan
+cov_FLAGS   := -O0 --coverage
+fuzz_FLAGS  := -O1 -fno-omit-frame-pointer \
+	-fsanitize=address,undefined,fuzzer-no-link
+
+MODE_FLAGS := $($(MODE)_FLAGS)
+ifeq ($(MODE_FLAGS),)
+$(error MODE=$(MODE): no such mode; plain, debug, asan, tsan, cov or fuzz)
+endif
+SANITIZED := $(filter asan tsan fuzz,$(MODE))
+
+WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wwrite-strings -Wvla -Wundef
+C_WARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
+BASE := -g $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP
+C_BASE := -std=gnu11 -D_GNU_SOURCE= $(BASE)
+# CFLAGS, CXXFLAGS, LDFLAGS are the user's alone, and come last.
+
+LIB_CFLAGS := $(C_BASE) $(C_WARN) -fPIC -fvisibility=hidden -fno-plt \
+	-ftls-model=initial-exec -fstack-protector-strong
+# These run on a thread that has no thread-local storage: no stack canary and
+# no sanitizer, both of which live there.
+NO_TLS := memfd/thread% core/helper%
+NO_TLS_CFLAGS := -fno-stack-protector $(if $(SANITIZED),-fno-sanitize=all)
+
+PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
+CLI_CFLAGS := $(C_BASE) $(C_WARN) -fstack-protector-strong
+TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
+TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
+# Real programs for the shim: calls of malloc must stay calls.
+PROGRAM_FLAGS := -O1 -g -fno-builtin -pthread -MMD -MP -Wall -Wextra
+BENCH_CFLAGS := $(C_BASE) $(WARN)
+
+LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
+LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)
+TEST_LIBS = $(shell $(PKG_CONFIG) --libs check) -lpthread
+RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
+
+# ---- Sources ----------------------------------------------------------------
+
+obj = $(addprefix $(O)/,$(addsuffix .o,$(basename $(1))))
+bin = $(addprefix $(B)/,$(basename $(1)))
+
+LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S))
+PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
+CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
+SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
+FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
+FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
+
+TESTS := $(call bin,$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c))
+LONG  := $(call bin,$(wildcard tests/long_*.c))
+FAULT := $(call bin,$(wildcard tests/fault_*.c))
+# Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
+FUZZ  := $(if $(FUZZ_MAIN)$(filter fuzz,$(MODE)),$(call bin,$(wildcard tests/fuzz/fuzz_*.c)))
+PROGRAMS := $(call bin,$(wildcard tests/programs/*.c tests/programs/*.cc))
+EXAMPLES := $(call bin,$(wildcard examples/*.c))
+PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
+BENCH := $(filter-out $(PLAIN_BENCH),$(call bin,$(wildcard bench/*.c)))
+SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
+
+LIB_A := $(B)/lib/libcowshed.a
+LIB_SO := $(B)/lib/libcowshed.so.0
+LIB_LINK := $(B)/lib/libcowshed.so
+PRELOAD_SO := $(if $(PRELOAD_OBJ),$(B)/lib/libcowshed-preload.so)
+CLI := $(if $(CLI_OBJ),$(B)/bin/cowshed)
+
+# What a mode builds and checks. Sanitizers bring a malloc of their own, so the
+# shim and what is for it stay out.
+ifeq ($(MODE),fuzz)
+ALL := $(LIB_A) $(FUZZ)
+RUN := $(FUZZ)
+else ifneq ($(SANITIZED),)
+ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(CLI) $(EXAMPLES)
+RUN := $(TESTS) $(FAULT) $(FUZZ)
+else
+ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(CLI) $(EXAMPLES)
+RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS)
+EXTRA := $(PROGRAMS) $(BENCH) $(PLAIN_BENCH)
+endif
+
+# "make clean all" cleans first.
+ifneq ($(filter clean,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+
+# Nothing is compiled before the packages are there.
+PREPARE := $(if $(filter check check-all demo bench lint,$(MAKECMDGOALS)),deps)
+
+# ---- Targets ----------------------------------------------------------------
+
+all: $(ALL) ## the libraries, the command, the examples (default)
+
+everything: all $(TESTS) $(FAULT) $(FUZZ) $(EXTRA) ## the same, with tests and benchmarks
+
+check: deps everything ## build all and run the tests
+	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
+
+check-all: deps everything $(LONG) ## the same, with the long tests
+	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG)
+
+demo: deps everything ## two minutes that show what it is for
+	$(Q)BUILD='$(B)' bash bench/demo.sh
+
+bench: deps everything ## measure; writes the tables
+	$(Q)BUILD='$(B)' bash bench/run.sh
+
+lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and objects
+	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
+
+deps: ## install missing packages (NO_INSTALL=1: only name them)
+	$(Q)scripts/deps.sh $(patsubst lint,check,$(filter \
+		check check-all demo bench lint,$(MAKECMDGOALS)))
+
+clean: ## remove build/
+	$(Q)rm -rf build
+
+have = $$(command -v $(1) >/dev/null && echo yes || echo no)
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s%s\n", $$1, $$2}' Makefile
+	@echo "variables: see the top of the Makefile; MODE=$(MODE), version $(VERSION)"
+	@echo "optional: clang $(call have,clang), nvcc $(call have,nvcc)," \
+		"python3 $(call have,python3)"
+
+# ---- Libraries and the command ----------------------------------------------
+
+$(O)/memfd/%.o: memfd/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
+		$(CFLAGS) -c -o $@ $<
+
+$(O)/core/%.o: core/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
+		$(CFLAGS) -c -o $@ $<
+
+$(O)/%.o: %.S Makefile | $(PREPARE)
+	$(call say,AS,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -g -I. -fPIC -MMD -MP -c -o $@ $<
+
+$(O)/preload/%.o: preload/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PRELOAD_CFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(O)/cli/%.o: cli/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CLI_CFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(LIB_A): $(LIB_OBJ)
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(LIB_SO): $(LIB_OBJ) core/libcowshed.map
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 \
+		-Wl,--version-script=core/libcowshed.map -o $@ $(LIB_OBJ) $(LDFLAGS)
+
+$(LIB_LINK): $(LIB_SO)
+	@ln -sf $(notdir $<) $@
+
+$(PRELOAD_SO): $(PRELOAD_OBJ) $(LIB_SO) preload/preload.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) -Wl,-rpath,'$$ORIGIN' \
+		-Wl,--version-script=preload/preload.map -o $@ $(PRELOAD_OBJ) \
+		$(LIB_SO) $(LDFLAGS)
+
+$(CLI): $(CLI_OBJ) $(LIB_SO)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) $(RUNPATH_LIB) -o $@ $(CLI_OBJ) $(LIB_SO) $(LDFLAGS)
+
+# ---- Tests: whitebox, with the archive, whose hidden symbols they may use ---
+
+$(O)/tests/%.o: tests/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(TEST_CFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(TEST_CXXFLAGS) $(CXXFLAGS) -c -o $@ $<
+
+$(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(LIB_A)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(LDFLAGS)
+
+# The same, with a cow__syscall() that fails on demand in place of ours.
+$(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(FAULT_OBJ) $(LIB_A)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(TEST_LIBS) $(LDFLAGS)
+
+$(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) $(if $(filter fuzz,$(MODE)),-fsanitize=fuzzer) -o $@ $^ $(LDFLAGS)
+
+$(B)/tests/programs/%: tests/programs/%.c Makefile | $(PREPARE)
+	$(call say,PROGRAM,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) $(CFLAGS) -MF $@.d -o $@ $< -lpthread
+
+$(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
+	$(call say,PROGRAM,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(PROGRAM_FLAGS) $(CXXFLAGS) -MF $@.d -o $@ $< -lpthread
+
+# ---- Benchmarks and examples: users of the shared library -------------------
+
+$(O)/bench/%.o $(O)/examples/%.o: CFLAGS_HERE := $(BENCH_CFLAGS)
+$(O)/%.o: %.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_HERE) $(CFLAGS) -c -o $@ $<
+
+$(BENCH) $(EXAMPLES): $(B)/%: $(O)/%.o $(LIB_SO)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) $(RUNPATH_LIB) -o $@ $< $(LIB_SO) $(LDFLAGS) -lm
+
+$(PLAIN_BENCH): $(B)/%: $(O)/%.o
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) -o $@ $< $(LDFLAGS) -lm
+
+# ---- Installation -----------------------------------------------------------
+
+prefix ?= /usr/local
+bindir ?= $(prefix)/bin
+libdir ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
+VERSION = $(shell awk '/^.define COW_VERSION_/{printf "%s%s", s, $$3; s = "."}' include/cowshed.h)
+HEADERS := $(wildcard include/*.h)
+MAN1 := $(wildcard docs/man/*.1)
+MAN3 := $(wildcard docs/man/*.3)
+
+# The archive stays here: one engine per process.
+install: all ## headers, libraries, command, cowshed.pc, man pages
+	$(Q)install -d $(DESTDIR)$(bindir) $(DESTDIR)$(includedir) \
+		$(DESTDIR)$(libdir)/pkgconfig
+	$(Q)install -m 644 $(HEADERS) $(DESTDIR)$(includedir)
+	$(Q)install -m 755 $(LIB_SO) $(DESTDIR)$(libdir)/libcowshed.so.$(VERSION)
+	$(Q)ln -sf libcowshed.so.$(VERSION) $(DESTDIR)$(libdir)/libcowshed.so.0
+	$(Q)ln -sf libcowshed.so.0 $(DESTDIR)$(libdir)/libcowshed.so
+	$(Q)$(if $(PRELOAD_SO),install -m 755 $(PRELOAD_SO) $(DESTDIR)$(libdir))
+	$(Q)$(if $(CLI),install -m 755 $(CLI) $(DESTDIR)$(bindir))
+	$(Q)$(if $(MAN1),install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1))
+	$(Q)$(if $(MAN3),install -Dm 644 -t $(DESTDIR)$(mandir)/man3 $(MAN3))
+	$(Q)printf '%s\n' 'libdir=$(libdir)' 'includedir=$(includedir)' '' \
+		'Name: cowshed' 'Version: $(VERSION)' \
+		'Description: Copy-on-write, shareable memory for Linux' \
+		'Libs: -L$${libdir} -lcowshed' 'Cflags: -I$${includedir}' \
+		> $(DESTDIR)$(libdir)/pkgconfig/cowshed.pc
+
+uninstall: ## take all of that away
+	$(Q)rm -f $(addprefix $(DESTDIR)$(includedir)/,$(notdir $(HEADERS))) \
+		$(DESTDIR)$(libdir)/libcowshed.so $(DESTDIR)$(libdir)/libcowshed.so.0 \
+		$(DESTDIR)$(libdir)/libcowshed.so.$(VERSION) \
+		$(DESTDIR)$(libdir)/libcowshed-preload.so $(DESTDIR)$(bindir)/cowshed \
+		$(DESTDIR)$(libdir)/pkgconfig/cowshed.pc \
+		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(MAN1))) \
+		$(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(MAN3)))
+
+-include $(wildcard $(O)/*/*.d $(O)/*/*/*.d $(O)/*/*/*/*.d $(B)/tests/programs/*.d)

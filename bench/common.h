@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every benchmark needs: clocks, medians, one line a measurement
+ *
+ * Every bench/NAME.c is a program of its own, so what they share is static
+ * functions in this header. A program that includes cowshed.h first also gets
+ * must(), which ends it with the library's sentence.
+ *
+ * The rules of measuring, which the programs keep and this file serves:
+ *
+ *  - Rivals run in turns in one process or one script (A B A B ...), never all
+ *    of one and then all of the other: the machine's mood hits both.
+ *  - A *series* holds one number a round; what is printed is its median and
+ *    its spread (min..max), and the ratio of the medians.
+ *  - Memory that the host never gave to this guest before costs several times
+ *    more the first time: warm_host() touches as much as will be used, once.
+ *  - CPU time is that of the process, its threads and its dead children.
+ *  - Memory is what a memory cgroup was charged. VmRSS would hide the frozen
+ *    pages that nobody maps any more.
+ *
+ * A measurement is one line that machines read, then one that people read:
+ *
+ *      bench=page case=1GiB-1page unit=us ours=9.1 ours_min=.. ours_max=..
+ *          rival=810000 rival_min=.. rival_max=.. ratio=89011 bar=>=10000
+ *          on=speedup met=yes n=7
+ *
+ * (on one line). `on` says what the bar judges: `ours` alone, the `ratio` ours
+ * / rival, or the `speedup` rival / ours; `-` where there is no bar.
+ */
+#ifndef BENCH_COMMON_H
+#define BENCH_COMMON_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+#define PAGE ((size_t)4096)
+#define HUGE ((size_t)2 << 20)
+
+__attribute__((noreturn, format(printf, 1, 2))) static inline void
+die(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vfprintf(stderr, format, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+#ifdef COWSHED_H
+/* Ends the program if a call into the library failed. */
+#define must(call)                                                            \
+	do {                                                                  \
+		int must_rc = (call);                                         \
+		if (must_rc < 0)                                              \
+			die("%s:%d: %s: %s (%s)", __FILE__, __LINE__, #call,  \
+			    strerror(-must_rc), cow_last_error());            \
+	} while (0)
+#endif
+
+/* ---- Clocks -------------------------------------------------------------- */
+
+static inline double now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1e9 + t.tv_nsec;
+}
+
+static inline double cpu_ns_of(int who)
+{
+	struct rusage r;
+
+	getrusage(who, &r);
+	return (r.ru_utime.tv_sec + r.ru_stime.tv_sec) * 1e9 +
+	       (r.ru_utime.tv_usec + r.ru_stime.tv_usec) * 1e3;
+}
+
+static inline double cpu_ns(void)
+{
+	return cpu_ns_of(RUSAGE_SELF) + cpu_ns_of(RUSAGE_CHILDREN);
+}
+
+static inline void sleep_ms(long ms)
+{
+	struct timespec t = { ms / 1000, ms % 1000 * 1000000 };
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
+/* ---- Settings ------------------------------------------------------------ */
+
+static inline bool quick(void)
+{
+	const char *s = getenv("BENCH_QUICK");
+
+	return s && *s && strcmp(s, "0");
+}
+
+/* BENCH_QUICK=1: sizes of 16 MiB and more shrink to an eighth. */
+static inline size_t sized(size_t bytes)
+{
+	return quick() && bytes >= 16 * MIB ? bytes / 8 : bytes;
+}
+
+static inline int rounds(int full)
+{
+	return quick() && full > 7 ? 7 : full;
+}
+
+/* "64MiB"; one of four buffers. */
+static inline const char *size_name(size_t bytes)
+{
+	static char name[4][24];
+	static int turn;
+	char *s = name[turn++ & 3];
+
+	if (bytes >= GIB && bytes % GIB == 0)
+		snprintf(s, 24, "%zuGiB", bytes / GIB);
+	else if (bytes >= MIB && bytes % MIB == 0)
+		snprintf(s, 24, "%zuMiB", bytes / MIB);
+	else if (bytes >= KIB && bytes % KIB == 0)
+		snprintf(s, 24, "%zuKiB", bytes / KIB);
+	else
+		snprintf(s, 24, "%zuB", bytes);
+	return s;
+}
+
+/* "4096", "64K", "1M", "4G". */
+static inline size_t size_parse(const char *s)
+{
+	char *end;
+	double v = strtod(s, &end);
+
+	switch (*end) {
+	case 'k': case 'K': v *= KIB; break;
+	case 'm': case 'M': v *= MIB; break;
+	case 'g': case 'G': v *= GIB; break;
+	}
+	if (v < 0 || end == s)
+		die("not a size: %s", s);
+	return v;
+}
+
+/* ---- Series -------------------------------------------------------------- */
+
+struct series {
+	double v[256];
+	int n;
+};
+
+static inline void series_add(struct series *s, double value)
+{
+	if (s->n < 256)
+		s->v[s->n++] = value;
+}
+
+static inline int series_order(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The q-quantile: 0 the least, 0.5 the median, 1 the greatest. */
+static inline double series_at(const struct series *s, double q)
+{
+	struct series t = *s;
+
+	if (!t.n)
+		return 0;
+	qsort(t.v, t.n, sizeof(t.v[0]), series_order);
+	if (q == 0.5 && t.n % 2 == 0)
+		return (t.v[t.n / 2 - 1] + t.v[t.n / 2]) / 2;
+	return t.v[(int)(q * (t.n - 1) + 0.5)];
+}
+
+static inline double series_median(const struct series *s)
+{
+	return series_at(s, 0.5);
+}
+
+/* ---- Reports ------------------------------------------------------------- */
+
+enum bar_on {
+	BAR_NONE,    /* reported only; ratio = ours / rival */
+	BAR_OURS,    /* ours at most bar */
+	BAR_RATIO,   /* ours / rival at most bar */
+	BAR_SPEEDUP, /* rival / ours at least bar */
+	BAR_FASTER,  /* no bar; ratio = rival / ours */
+};
+
+/* One measurement. `rival` may be NULL. */
+static inline void report(const char *bench, const char *what,
+                          const char *unit, const struct series *ours,
+                          const struct series *rival, enum bar_on on,
+                          double bar)
+{
+	bool faster = on == BAR_SPEEDUP || on == BAR_FASTER;
+	double o = series_median(ours);
+	double r = rival ? series_median(rival) : 0;
+	double ratio = !rival ? 0 : faster ? r / (o > 0 ? o : 1e-9) :
+	                                     o / (r > 0 ? r : 1e-9);
+	double judged = on == BAR_OURS ? o : ratio;
+	bool has_bar = on != BAR_NONE && on != BAR_FASTER;
+	bool met = on == BAR_SPEEDUP ? judged >= bar : judged <= bar;
+
+	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g "
+	       "ours_max=%.6g", bench, what, unit, o, series_at(ours, 0),
+	       series_at(ours, 1));
+	if (rival)
+		printf(" rival=%.6g rival_min=%.6g rival_max=%.6g ratio=%.4g",
+		       r, series_at(rival, 0), series_at(rival, 1), ratio);
+	else
+		printf(" rival=- ratio=-");
+	if (has_bar)
+		printf(" bar=%s%g on=%s met=%s",
+		       on == BAR_SPEEDUP ? ">=" : "<=", bar,
+		       on == BAR_OURS ? "ours" : faster ? "speedup" : "ratio",
+		       met ? "yes" : "no");
+	else
+		printf(" bar=- on=%s met=-", faster ? "speedup" : "ratio");
+	printf(" n=%d\n", ours->n);
+
+	printf("  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, unit,
+	       series_at(ours, 0), series_at(ours, 1));
+	if (rival)
+		printf("; rival %.4g (%.4g..%.4g): %.4g x%s", r,
+		       series_at(rival, 0), series_at(rival, 1), ratio,
+		       faster ? " faster" : "");
+	if (has_bar)
+		printf("; bar %s %g%s%s: %s",
+		       on == BAR_SPEEDUP ? "at least" : "at most", bar,
+		       on == BAR_OURS ? " " : " x",
+		       on == BAR_OURS ? unit : "", met ? "met" : "NOT MET");
+	putchar('\n');
+	fflush(stdout);
+}
+
+/* A single number, without rounds. */
+static inline void report_one(const char *bench, const char *what,
+                              const char *unit, double ours, enum bar_on on,
+                              double bar)
+{
+	struct series s = { { ours }, 1 };
+
+	report(bench, what, unit, &s, NULL, on, bar);
+}
+
+/* ---- Memory -------------------------------------------------------------- */
+
+/* Keeps the compiler from dropping what was computed or written. */
+static inline void use(const void *p)
+{
+	__asm__ volatile("" : : "r"(p) : "memory");
+}
+
+/* A figure of a "Name:  123 kB" file, in bytes; -1: not there. */
+static inline double file_kb(const char *path, const char *name)
+{
+	char line[256];
+	double kb = -1;
+	size_t len = strlen(name);
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return -1;
+	while (kb < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, len) && line[len] == ':')
+			kb = strtod(line + len + 1, NULL) * 1024;
+	fclose(f);
+	return kb;
+}
+
+static inline void *map_anonymous(size_t bytes, bool huge)
+{
+	char *p = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE,
+	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *start = (char *)(((uintptr_t)p + HUGE - 1) & -HUGE);
+
+	if (p == MAP_FAILED)
+		die("no %zu bytes of address space", bytes);
+	if (start > p)
+		munmap(p, start - p);
+	if (start < p + HUGE)
+		munmap(start + bytes, p + HUGE - start);
+	madvise(start, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	return start;
+}
+
+/* Makes the host back `bytes` of memory (at most 3/4 of what is free). */
+static inline void warm_host(size_t bytes)
+{
+	double free_bytes = file_kb("/proc/meminfo", "MemAvailable");
+	volatile char *p;
+
+	if (free_bytes > 0 && bytes > free_bytes * 0.75)
+		bytes = (size_t)(free_bytes * 0.75) & -HUGE;
+	p = map_anonymous(bytes, true);
+	for (size_t i = 0; i < bytes; i += PAGE)
+		p[i] = 1;
+	munmap((void *)p, bytes);
+}
+
+/* ---- Meter: memory that a fresh cgroup is charged ------------------------- */
+
+struct meter {
+	char dir[512];    /* of the fresh cgroup; "" if there is none */
+	char parent[512]; /* where the process was */
+	bool v2;
+	double before;    /* of the whole system, where there is no cgroup */
+};
+
+static inline int file_put(const char *dir, const char *name, const char *text)
+{
+	char path[600];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "we");
+	if (!f)
+		return -1;
+	fputs(text, f);
+	return fclose(f) ? -1 : 0;
+}
+
+static inline double file_number(const char *dir, const char *name)
+{
+	char path[600];
+	double v = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	if (fscanf(f, "%lf", &v) != 1)
+		v = -1;
+	fclose(f);
+	return v;
+}
+
+static inline double system_used(void)
+{
+	return file_kb("/proc/meminfo", "AnonPages") +
+	       file_kb("/proc/meminfo", "Shmem");
+}
+
+/* Where this process is in the memory hierarchy. Both versions are looked at:
+ * a hybrid system has memory in v1 and an empty v2 beside it. */
+static inline bool meter_parent(struct meter *m)
+{
+	char line[400];
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	bool found = false;
+
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		char *name = strchr(line, ':'), *path;
+
+		line[strcspn(line, "\n")] = 0;
+		if (!name || !(path = strchr(name + 1, ':')))
+			continue;
+		*path++ = 0;
+		if (!strcmp(name + 1, "memory")) {
+			snprintf(m->parent, sizeof(m->parent),
+			         "/sys/fs/cgroup/memory%s", path);
+			m->v2 = false;
+			found = true;
+			break;
+		}
+		if (!name[1]) {
+			snprintf(m->parent, sizeof(m->parent),
+			         "/sys/fs/cgroup%s", path);
+			m->v2 = true;
+			found = true;
+		}
+	}
+	fclose(f);
+	return found;
+}
+
+/* A fresh cgroup beside nothing; nobody is in it yet. */
+static inline void meter_open(struct meter *m)
+{
+	static int serial;
+
+	memset(m, 0, sizeof(*m));
+	m->before = system_used();
+	if (!meter_parent(m))
+		return;
+	/* v2 keeps processes out of inner groups: be a sibling there. */
+	if (m->v2 && strcmp(m->parent, "/sys/fs/cgroup/")) {
+		char *slash = strrchr(m->parent, '/');
+
+		snprintf(m->dir, sizeof(m->dir), "%.*s/cowshed-bench.%d.%d",
+		         (int)(slash - m->parent), m->parent, (int)getpid(),
+		         serial++);
+	} else {
+		snprintf(m->dir, sizeof(m->dir), "%.440s/cowshed-bench.%d.%d",
+		         m->parent, (int)getpid(), serial++);
+	}
+	if (mkdir(m->dir, 0755) ||
+	    file_number(m->dir, m->v2 ? "memory.current" :
+	                                "memory.usage_in_bytes") < 0) {
+		rmdir(m->dir);
+		m->dir[0] = 0;
+	}
+}
+
+/* The calling process goes in. False: there is no cgroup. */
+static inline bool meter_join(struct meter *m)
+{
+	char pid[32];
+
+	if (!m->dir[0])
+		return false;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	return !file_put(m->dir, "cgroup.procs", pid);
+}
+
+/* Bytes charged now. Without a cgroup: by how much the system's use grew. */
+static inline double meter_now(const struct meter *m)
+{
+	if (!m->dir[0])
+		return system_used() - m->before;
+	return file_number(m->dir, m->v2 ? "memory.current" :
+	                                   "memory.usage_in_bytes");
+}
+
+/* The most that was ever charged; -1: unknown. */
+static inline double meter_peak(const struct meter *m)
+{
+	if (!m->dir[0])
+		return -1;
+	return file_number(m->dir, m->v2 ? "memory.peak" :
+	                                   "memory.max_usage_in_bytes");
+}
+
+/* Everybody must have left or died; a caller that joined goes back. */
+static inline void meter_close(struct meter *m)
+{
+	char pid[32];
+
+	if (!m->dir[0])
+		return;
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	file_put(m->parent, "cgroup.procs", pid);
+	for (int i = 0; rmdir(m->dir) && errno == EBUSY && i < 200; i++)
+		sleep_ms(10);
+	m->dir[0] = 0;
+}
+
+#endif

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+#
+# What the benchmark scripts share (sourced, not run)
+#
+# Finds what `make` built, makes a temporary folder that goes away again, and
+# prints measurements in the two lines of bench/common.h. BUILD names another
+# build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS for more turns.
+
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+build=${BUILD:-$root/build/plain}
+case $build in /*) ;; *) build=$(pwd)/$build ;; esac
+bin=$build/bench
+shim=$build/lib/libcowshed-preload.so
+unset LD_PRELOAD GLIBC_TUNABLES COWSHED_OPTIONS
+export LC_ALL=C
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' HUP INT TERM
+
+quick() {
+	[ "${BENCH_QUICK:-0}" != 0 ]
+}
+
+fail() {
+	echo "${0##*/}: $*" >&2
+	exit 1
+}
+
+have() {
+	command -v "$1" >/dev/null 2>&1
+}
+
+# What this script needs of what make builds.
+need() {
+	for need_file in "$@"; do
+		[ -e "$need_file" ] ||
+			fail "$need_file is missing: run make first"
+	done
+}
+
+# field NAME: the values of NAME=value in the lines of standard input
+field() {
+	tr ' ' '\n' | sed -n "s/^$1=//p"
+}
+
+# median FILE: of one number a line
+median() {
+	sort -g "$1" | awk '{ v[NR] = $1 } END {
+		if (!NR) exit
+		m = int((NR + 1) / 2)
+		print NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2 }'
+}
+
+# report BENCH CASE UNIT OURS RIVAL ON BAR: OURS and RIVAL are files of one
+# number a line (RIVAL may be -); ON is ours, ratio, speedup or - (no bar),
+# faster (no bar, the ratio is rival / ours).
+report() {
+	report_rival=$5
+	sort -g "$4" >"$tmp/report.ours"
+	if [ "$report_rival" = - ]; then
+		: >"$tmp/report.rival"
+	else
+		sort -g "$5" >"$tmp/report.rival"
+	fi
+	awk -v bench="$1" -v what="$2" -v unit="$3" -v on="$6" -v bar="$7" '
+	function mid(v, n,    m) {
+		m = int((n + 1) / 2)
+		return n % 2 ? v[m] : (v[m] + v[m + 1]) / 2
+	}
+	FILENAME == ARGV[1] { a[++n] = $1; next }
+	{ b[++k] = $1 }
+	END {
+		if (!n) {
+			printf "  %s, %s: nothing was measured\n", bench, what
+			printf "bench=%s case=%s unit=%s ours=- rival=- " \
+			    "ratio=- bar=- on=- met=failed n=0\n", \
+			    bench, what, unit
+			exit
+		}
+		o = mid(a, n)
+		fast = on == "speedup" || on == "faster"
+		printf "bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g " \
+		    "ours_max=%.6g", bench, what, unit, o, a[1], a[n]
+		if (k) {
+			r = mid(b, k)
+			ratio = fast ? r / (o > 0 ? o : 1e-9) : \
+			    o / (r > 0 ? r : 1e-9)
+			printf " rival=%.6g rival_min=%.6g rival_max=%.6g " \
+			    "ratio=%.4g", r, b[1], b[k], ratio
+		} else
+			printf " rival=- ratio=-"
+		judged = on == "ours" ? o : ratio
+		barred = on == "ours" || (k && on == "ratio") || \
+		    (k && on == "speedup")
+		met = on == "speedup" ? judged >= bar : judged <= bar
+		if (barred)
+			printf " bar=%s%g on=%s met=%s", \
+			    on == "speedup" ? ">=" : "<=", bar, on, \
+			    met ? "yes" : "no"
+		else
+			printf " bar=- on=%s met=-", fast ? "speedup" : "ratio"
+		printf " n=%d\n", n
+		printf "  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, \
+		    unit, a[1], a[n]
+		if (k)
+			printf "; rival %.4g (%.4g..%.4g): %.4g x%s", r, \
+			    b[1], b[k], ratio, fast ? " faster" : ""
+		if (barred)
+			printf "; bar %s %g%s: %s", \
+			    on == "speedup" ? "at least" : "at most", bar, \
+			    on == "ours" ? " " unit : " x", \
+			    met ? "met" : "NOT MET"
+		printf "\n"
+	}' "$tmp/report.ours" "$tmp/report.rival"
+}
+
+# better A B: the file with the smaller median
+better() {
+	awk -v a="$(median "$1")" -v b="$(median "$2")" -v fa="$1" \
+		-v fb="$2" 'BEGIN { print a + 0 <= b + 0 ? fa : fb }'
+}

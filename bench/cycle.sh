@@ -1,0 +1,111 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The whole cycle: fork, child, wait, rewrite
+#
+# bench/plain_cycle under glibc with 4 KiB pages, glibc with huge pages and the
+# shim, in turns; each run has nine cycles. Bar: from the second cycle on at
+# most 1.05 times the better of the two, wall and CPU, for one thread and with
+# idle pool threads; with busy writers from the third cycle on, when all blocks
+# are new (-R 100). First cycles, other busy cases and parents that rewrite
+# while the child lives are reported.
+. "$(dirname "$0")/common.sh"
+need "$bin/plain_cycle" "$bin/plain_measure" "$shim"
+
+turns=${BENCH_ROUNDS:-2}
+total=1G
+block=64M
+modes='exit exec read'
+writes='0 1 1s 10 10s 100'
+if quick; then
+	turns=${BENCH_ROUNDS:-1}
+	total=256M
+	block=16M
+	modes='exit read'
+	writes='0 1 1s 100'
+fi
+
+# one SIDE FROM ARGS...: appends the figures of cycles FROM.. and of the first
+one() {
+	side=$1 from=$2
+	shift 2
+	preload=
+	[ "$side" = shim ] && preload=$shim
+	env ${preload:+LD_PRELOAD="$preload"} "$bin/plain_cycle" \
+		-S $total "$@" >"$tmp/out" ||
+		fail "plain_cycle failed ($side, $*)"
+	for name in wall_us cpu_us busy; do
+		sed -n "s/^cycle=1 .*$name=\([^ ]*\).*/\1/p" "$tmp/out" \
+			>>"$tmp/$side.first.$name"
+		awk -v from="$from" -v name="$name" '{
+			split($1, c, "=")
+			for (i = 2; i <= NF; i++)
+				if (c[2] >= from &&
+				    index($i, name "=") == 1)
+					print substr($i, length(name) + 2)
+		}' "$tmp/out" >>"$tmp/$side.$name"
+	done
+}
+
+# all NAME FROM ON ARGS...
+all() {
+	name=$1 from=$2 on=$3
+	shift 3
+	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
+	turn=0
+	while [ $turn -lt "$turns" ]; do
+		one small "$from" "$@"
+		one shim "$from" "$@"
+		one huge "$from" "$@" -H
+		turn=$((turn + 1))
+	done
+	for what in wall_us cpu_us; do
+		case $name$what in busy*cpu_us) continue ;; esac
+		report cycle "$name/${what%_us}" us "$tmp/shim.$what" \
+			"$(better "$tmp/small.$what" "$tmp/huge.$what")" \
+			"$on" 1.05
+	done
+	report cycle "$name/first" us "$tmp/shim.first.wall_us" \
+		"$(better "$tmp/small.first.wall_us" \
+			"$tmp/huge.first.wall_us")" - 0
+	case $name in busy*) ;; *) return ;; esac
+	# The writers' share: at least as many pages as under the rival that
+	# lets them write most.
+	most=$(better "$tmp/small.busy" "$tmp/huge.busy")
+	if [ "$most" = "$tmp/small.busy" ]; then
+		most=$tmp/huge.busy
+	else
+		most=$tmp/small.busy
+	fi
+	report cycle "$name/writers" pages/ms "$tmp/shim.busy" "$most" - 0
+}
+
+"$bin/plain_measure" -w 4G
+for threads in 0 4; do
+	for mode in $modes; do
+		for write in $writes; do
+			pool=one-thread
+			[ $threads = 0 ] || pool=idle-pool
+			case $write in
+			*s) set -- -w "${write%s}" -s ;;
+			*) set -- -w "$write" ;;
+			esac
+			case $write in
+			*s) name="$mode-${write%s}%-scattered-$pool" ;;
+			*) name="$mode-$write%-$pool" ;;
+			esac
+			all "$name" 2 ratio -b $block -m "$mode" \
+				-t $threads "$@"
+		done
+	done
+done
+for write in 1 100; do
+	all "while-child-lives-$write%" 2 - -b $block -m read -c -w $write
+	all "busy-old-blocks-$write%" 3 - -b $block -m read -B 1 -w $write
+	all "busy-renew-25%-$write%" 3 - -b $block -m read -B 1 -w $write \
+		-R 25
+	all "busy-new-blocks-$write%" 3 ratio -b $block -m read -B 1 \
+		-w $write -R 100
+done
+quick || all "busy-new-blocks-of-16MiB-100%" 3 ratio -b 16M -m read -B 1 \
+	-w 100 -R 100

@@ -1,0 +1,163 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# `make demo`: real programs on real files, with and without the shim
+#
+# Each program of bench/programs.sh runs three times on either side, in turns.
+# What it prints must be the same to the byte, and so must its exit status; wall
+# time, fork pause and peak memory are the medians. The peak is what a fresh
+# memory cgroup was charged, or where none can be made the largest RSS. All that
+# is written goes to a temporary folder that is removed. The exit status is 0
+# only if every output was identical.
+#
+# DEMO_ONLY="sort xz" runs some of them, DEMO_SMALL=1 smaller ones, DEMO_LINES
+# names a file for lines in the format of bench/common.h.
+. "$(dirname "$0")/common.sh"
+. "$here/programs.sh"
+need "$build/lib/libcowshed-preload.so"
+
+measure=$bin/plain_measure
+if [ ! -x "$measure" ]; then
+	measure=$tmp/measure
+	${CC:-cc} -O2 -std=gnu11 -I"$root" -o "$measure" \
+		"$here/plain_measure.c" || fail 'no compiler'
+fi
+turns=${BENCH_ROUNDS:-3}
+text=200 array=400 rows=200000
+if [ "${DEMO_SMALL:-0}" != 0 ] || quick; then
+	text=40 array=80 rows=40000
+fi
+: "${DEMO_LINES:=/dev/null}"
+
+# once NAME SIDE: appends wall, peak and status; checks nothing
+once() {
+	preload=
+	[ "$2" = with ] && preload=$shim
+	rm -f "$tmp/pause"
+	DEMO_PAUSE=$tmp/pause "$measure" -o "$tmp/result" -p "$preload" \
+		-d "$tmp/in" -- sh -c "$(program_command "$1")" \
+		2>"$tmp/$1.$2.errors" | cksum >"$tmp/sum"
+	cat "$tmp/sum" >>"$tmp/$1.$2.sums"
+	for figure in wall_ms cpu_ms peak_kib status peak_by; do
+		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
+	done
+	[ -s "$tmp/pause" ] && median "$tmp/pause" >>"$tmp/$1.$2.pause"
+	return 0
+}
+
+# One run that does not count: the first to read a file pays for its pages.
+warm_up() { # NAME
+	once "$1" without
+	rm -f "$tmp/$1".*
+	LD_PRELOAD=$shim true
+}
+
+same() { # FILE FILE: is it one and the same line throughout?
+	[ "$(sort -u "$1" "$2" | wc -l)" = 1 ] && echo yes || echo NO
+}
+
+number() { # FILE FACTOR FORMAT
+	[ -s "$1" ] || { echo -; return; }
+	awk -v v="$(median "$1")" -v f="$2" -v p="$3" \
+		'BEGIN { printf p, v * f }'
+}
+
+quotient() { # FILE FILE
+	[ -s "$1" ] && [ -s "$2" ] || { echo -; return; }
+	awk -v a="$(median "$1")" -v b="$(median "$2")" \
+		'BEGIN { printf "%.2f", a / (b > 0 ? b : 1e-9) }'
+}
+
+row() { # NAME
+	base=$tmp/$1
+	out=$(same "$base.without.sums" "$base.with.sums")
+	code=$(same "$base.without.status" "$base.with.status")
+	[ "$out$code" = yesyes ] || worst=1
+	# shellcheck disable=SC2046
+	printf '%-7s %-4s %-4s %6s %6s %5s %7s %7s %6s %6s %5s\n' \
+		"$1" "$out" "$code" \
+		$(number "$base.without.wall_ms" 0.001 %.2f) \
+		$(number "$base.with.wall_ms" 0.001 %.2f) \
+		$(quotient "$base.with.wall_ms" "$base.without.wall_ms") \
+		$(number "$base.without.pause" 1 %.0f) \
+		$(number "$base.with.pause" 1 %.0f) \
+		$(number "$base.without.peak_kib" 0.0009765625 %.0f) \
+		$(number "$base.with.peak_kib" 0.0009765625 %.0f) \
+		$(quotient "$base.with.peak_kib" "$base.without.peak_kib")
+	{
+		report demo "$1-peak" KiB "$base.with.peak_kib" \
+			"$base.without.peak_kib" ratio 1.10
+		report demo "$1-wall" ms "$base.with.wall_ms" \
+			"$base.without.wall_ms" - 0
+		report demo "$1-cpu" ms "$base.with.cpu_ms" \
+			"$base.without.cpu_ms" - 0
+		[ ! -s "$base.with.pause" ] ||
+			report demo "$1-fork-pause" us "$base.with.pause" \
+				"$base.without.pause" faster 0
+	} | grep '^bench=' >>"$DEMO_LINES"
+}
+
+echo 'Real programs on files of this system, without and with cowshed.'
+echo 'Preparing the inputs ...'
+mkdir "$tmp/in" || exit 1
+programs_prepare "$tmp/in" $text $array $rows
+worst=0 failed=0
+done_names=
+for name in ${DEMO_ONLY:-$programs}; do
+	why=$(program_missing "$name")
+	if [ -n "$why" ]; then
+		echo "  $name: skipped ($why)"
+		continue
+	fi
+	printf '  %s: %s ' "$name" "$(program_title "$name" "$tmp/in")"
+	warm_up "$name"
+	turn=0
+	while [ $turn -lt "$turns" ]; do
+		if [ $((turn % 2)) = 0 ]; then
+			once "$name" without
+			once "$name" with
+		else
+			once "$name" with
+			once "$name" without
+		fi
+		printf .
+		turn=$((turn + 1))
+	done
+	echo
+	done_names="$done_names $name"
+done
+[ -n "$done_names" ] || fail 'nothing could be run'
+
+set -- "$tmp"/*.peak_by
+by='a fresh memory cgroup'
+grep -q rss "$@" && by='the largest RSS (no cgroup could be made)'
+cat <<TABLE
+
+        same same  wall time, s      x  fork pause, us  peak, MiB         x
+program out  exit without  with       without    with without   with
+------- ---- ---- ------ ------ ----- ------- ------- ------ ------ -----
+TABLE
+for name in $done_names; do
+	row "$name"
+done
+cat <<END
+
+Medians of $turns runs a side, in turns. Peak memory: $by.
+END
+for name in $done_names; do
+	bad=$(sort -u "$tmp/$name".*.status | tr '\n' ' ')
+	[ "$bad" = '0 ' ] || {
+		echo "$name: exit status $bad; the last lines it wrote:"
+		tail -n 3 "$tmp/$name".*.errors
+		failed=1
+	}
+done
+[ $worst = 0 ] || echo 'AN OUTPUT OR EXIT STATUS DIFFERS: this is a bug.'
+[ $failed = 0 ] || worst=1
+cat <<END
+
+Try it on a program of yours:
+
+    ${build#"$root"/}/bin/cowshed run --report -- python3 your_script.py
+END
+exit $worst

@@ -1,0 +1,75 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Instructions of the demo's programs, with and without the shim
+#
+# The programs of bench/programs.sh on small inputs. Counted by the processor
+# where perf may (instructions:u, children included), else by valgrind's
+# cachegrind, which counts every process that it follows. Times vary from run
+# to run, instructions hardly, so three runs are enough, one under valgrind.
+# Bar: within 1 %. A few milliseconds of start-up weigh more here than in the
+# full demo: COUNT_TEXT (MB) and the like make the inputs larger.
+. "$(dirname "$0")/common.sh"
+. "$here/programs.sh"
+need "$shim"
+
+mkdir "$tmp/in" || exit 1
+programs_prepare "$tmp/in" "${COUNT_TEXT:-24}" "${COUNT_ARRAY:-80}" \
+	"${COUNT_ROWS:-30000}"
+# Hashes in a fixed order, and no pool of threads that spin while they wait.
+export PYTHONHASHSEED=0 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+
+turns=3
+if perf stat -x, -e instructions:u -o "$tmp/perf" true 2>/dev/null &&
+	grep -q '^[0-9][0-9]*,' "$tmp/perf"; then
+	how=perf
+elif have valgrind; then
+	how=valgrind
+	turns=1
+else
+	echo '  instructions: skipped (neither perf counters nor valgrind)'
+	exit 0
+fi
+
+# count SIDE COMMAND: prints the number of instructions
+count() {
+	count_preload=
+	[ "$1" = with ] && count_preload=$shim
+	if [ $how = perf ]; then
+		perf stat -x, -e instructions:u -o "$tmp/perf" \
+			env LD_PRELOAD="$count_preload" sh -c "$2" \
+			>/dev/null 2>&1 || return 1
+		awk -F, '/instructions/ { print $1 }' "$tmp/perf"
+	else
+		rm -f "$tmp"/grind.*
+		LD_PRELOAD=$count_preload valgrind --tool=cachegrind \
+			--cache-sim=no --trace-children=yes \
+			--cachegrind-out-file=/dev/null \
+			--log-file="$tmp/grind.%p" sh -c "$2" \
+			>/dev/null 2>&1 || return 1
+		cat "$tmp"/grind.* | awk '/I *refs:/ {
+			gsub(",", "")
+			n += $NF
+		} END { print n }'
+	fi
+}
+
+for name in ${DEMO_ONLY:-$programs}; do
+	why=$(program_missing "$name")
+	if [ -n "$why" ]; then
+		echo "  instructions, $name: skipped ($why)"
+		continue
+	fi
+	command=$(program_command "$name" "$tmp/in")
+	(cd "$tmp/in" && sh -c "$command") >/dev/null 2>&1 # caches, .pyc
+	: >"$tmp/with"
+	: >"$tmp/without"
+	turn=0
+	while [ $turn -lt $turns ]; do
+		(cd "$tmp/in" && count without "$command") >>"$tmp/without"
+		(cd "$tmp/in" && count with "$command") >>"$tmp/with"
+		turn=$((turn + 1))
+	done
+	report instructions "$name/$how" count "$tmp/with" "$tmp/without" \
+		ratio 1.01
+done

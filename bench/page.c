@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A clone of 1 GiB of which little is written, against a copy
+ *
+ * Bar: clone + materialize + write one page at least 10 000 times faster than
+ * malloc + memcpy. Dropping the clone (free of the copy) is timed apart.
+ *
+ * The second half asks whether the price only moved elsewhere: both the clone
+ * and the storage it came from write 1 page, 1 %, 10 % or 100 %, then the clone
+ * dies; the rival copies eagerly, both write the same, the copy is freed. The
+ * source is the same storage in every round, so that what earlier rounds left
+ * behind (views, copied pages) is paid for as well.
+ */
+#include "include/cowshed.h"
+
+#include "bench/common.h"
+
+static size_t size;
+static struct cow_storage *source;
+static char *plain;
+
+/* A fresh private copy, as programs make them. */
+static char *eager(bool huge)
+{
+	char *p = huge ? map_anonymous(size, true) : malloc(size);
+
+	if (!p)
+		die("malloc");
+	memcpy(p, plain, size);
+	return p;
+}
+
+static void one_page(void)
+{
+	static struct series ours, ours_drop, whole, rival, rival_drop, huge;
+	size_t offset = size / 2;
+
+	for (int i = 0; i < rounds(7) + 1; i++) {
+		struct cow_storage *b;
+		double t0, t1, t2;
+		char *p;
+
+		t0 = now_ns();
+		must(cow_storage_lazy_clone(source, &b));
+		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO,
+		                                (void **)&p));
+		memset(p + offset, i, PAGE);
+		t1 = now_ns();
+		cow_storage_unref(b);
+		t2 = now_ns();
+		if (i) {
+			series_add(&ours, (t1 - t0) / 1e3);
+			series_add(&ours_drop, (t2 - t1) / 1e3);
+		}
+
+		t0 = now_ns();
+		p = eager(false);
+		memset(p + offset, i, PAGE);
+		t1 = now_ns();
+		free(p);
+		t2 = now_ns();
+		if (i) {
+			series_add(&rival, (t1 - t0) / 1e3);
+			series_add(&rival_drop, (t2 - t1) / 1e3);
+		}
+
+		t0 = now_ns();
+		p = eager(true);
+		memset(p + offset, i, PAGE);
+		t1 = now_ns();
+		munmap(p, size);
+		if (i)
+			series_add(&huge, (t1 - t0) / 1e3);
+
+		/* No range given: the library must expect that all of it
+		 * is going to be written. */
+		t0 = now_ns();
+		must(cow_storage_lazy_clone(source, &b));
+		must(cow_storage_data_mut(b, (void **)&p));
+		memset(p + offset, i, PAGE);
+		t1 = now_ns();
+		cow_storage_unref(b);
+		if (i)
+			series_add(&whole, (t1 - t0) / 1e3);
+	}
+	report("page", "clone+write-1-page", "us", &ours, &rival, BAR_SPEEDUP,
+	       10000);
+	report("page", "clone+write-1-page/huge-pages", "us", &ours, &huge,
+	       BAR_FASTER, 0);
+	report("page", "drop-it", "us", &ours_drop, &rival_drop, BAR_FASTER, 0);
+	report("page", "no-range-given", "us", &whole, &rival, BAR_FASTER, 0);
+}
+
+struct share {
+	const char *name;
+	double part;    /* of the pages; 0: one page */
+	bool scattered;
+};
+
+static void write_part(char *p, const struct share *s, int value)
+{
+	size_t pages = size / PAGE;
+	size_t count = s->part > 0 ? (size_t)(s->part * pages) : 1;
+	size_t step = s->scattered ? pages / count : 1;
+
+	for (size_t i = 0; i < count; i++)
+		memset(p + i * step * PAGE, value, PAGE);
+}
+
+static char *writable(struct cow_storage *s, const struct share *share)
+{
+	size_t bytes = share->part > 0 ? (size_t)(share->part * size) : PAGE;
+	void *p;
+
+	if (share->scattered)
+		must(cow_storage_data_mut_range(s, 0, size, COW_WRITE_SPARSE,
+		                                &p));
+	else
+		must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_AUTO,
+		                                &p));
+	return p;
+}
+
+static void both_write(const struct share *share)
+{
+	struct series ours = { .n = 0 }, ours_cpu = ours;
+	struct series rival = ours, rival_cpu = ours;
+	char what[80];
+
+	for (int i = 0; i < rounds(7) + 1; i++) {
+		struct cow_storage *b;
+		double t0, c0;
+		char *p;
+
+		t0 = now_ns();
+		c0 = cpu_ns();
+		must(cow_storage_lazy_clone(source, &b));
+		write_part(writable(b, share), share, i);
+		write_part(writable(source, share), share, i + 1);
+		cow_storage_unref(b);
+		if (i) {
+			series_add(&ours, (now_ns() - t0) / 1e6);
+			series_add(&ours_cpu, (cpu_ns() - c0) / 1e6);
+		}
+		t0 = now_ns();
+		c0 = cpu_ns();
+		p = eager(false);
+		write_part(p, share, i);
+		write_part(plain, share, i + 1);
+		use(p);
+		free(p);
+		if (i) {
+			series_add(&rival, (now_ns() - t0) / 1e6);
+			series_add(&rival_cpu, (cpu_ns() - c0) / 1e6);
+		}
+	}
+	snprintf(what, sizeof(what), "both-write-%s", share->name);
+	report("page", what, "ms", &ours, &rival, BAR_NONE, 0);
+	snprintf(what, sizeof(what), "both-write-%s/cpu", share->name);
+	report("page", what, "ms", &ours_cpu, &rival_cpu, BAR_NONE, 0);
+}
+
+int main(void)
+{
+	static const struct share shares[] = {
+		{ "1page", 0, false },         { "1%", 0.01, false },
+		{ "1%-scattered", 0.01, true }, { "10%", 0.1, false },
+		{ "10%-scattered", 0.1, true }, { "100%", 1, false },
+	};
+	void *p;
+
+	size = sized(GIB);
+	warm_host(4 * size);
+	plain = map_anonymous(size, true);
+	memset(plain, 1, size);
+	must(cow_storage_new(size, NULL, &source));
+	must(cow_storage_data_mut(source, &p));
+	memset(p, 1, size);
+	one_page();
+	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+		both_write(&shares[i]);
+	cow_storage_unref(source);
+	return 0;
+}

@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# What the shim costs where it has nothing to give: malloc(64) and free
+#
+# bench/plain_pair with and without the shim, in turns. Bar: 15 % slower. The
+# other sizes are reported; from the threshold on the engine serves them.
+. "$(dirname "$0")/common.sh"
+need "$bin/plain_pair" "$shim"
+
+turns=${BENCH_ROUNDS:-9}
+quick && turns=7
+
+pair() { # BYTES PAIRS ON
+	: >"$tmp/ours"
+	: >"$tmp/rival"
+	turn=0
+	while [ $turn -lt "$turns" ]; do
+		"$bin/plain_pair" -s "$1" -n "$2" -r 1 | field pair_ns \
+			>>"$tmp/rival"
+		LD_PRELOAD=$shim "$bin/plain_pair" -s "$1" -n "$2" -r 1 |
+			field pair_ns >>"$tmp/ours"
+		turn=$((turn + 1))
+	done
+	report pair "$1-bytes" ns "$tmp/ours" "$tmp/rival" "$3" 1.15
+}
+
+n=20000000
+quick && n=5000000
+pair 64 $n ratio
+pair 4K $((n / 4)) -
+pair 100K 20000 -
+pair 1M 20000 -
+pair 64M 2000 -

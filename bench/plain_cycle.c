@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The whole cycle of a fork: what it costs until everything is as before
+ *
+ * A fork that returns at once proves little if every write after it pays. So a
+ * cycle here is: fork; the child exits, execs /bin/true, or reads everything
+ * and exits; the parent waits for it and rewrites a part of its memory. Wall
+ * and CPU time (of the process, its threads and its children) are those of the
+ * whole cycle. A plain program, to be run with and without the shim.
+ *
+ *      plain_cycle [options]
+ *         -m exit|exec|read   what the child does             (exit)
+ *         -w PERCENT          of the pages are rewritten       (100)
+ *         -s                  ... scattered, not in one run
+ *         -c                  ... while the child lives: it waits for a byte
+ *         -t N                N idle threads in pthread_cond_wait
+ *         -B N                N threads that write all the time, to blocks of
+ *                             their own, old ones and new ones
+ *         -R PERCENT          of the blocks are freed and made anew at the end
+ *                             of each cycle; the making is part of it
+ *         -n CYCLES  -b BLOCK  -S TOTAL  -H (advise huge pages)
+ *
+ * One line a cycle, all in microseconds; `busy` is the number of pages that
+ * the writers wrote per millisecond, for a fork can also be paid by them. With
+ * writers, CPU time is mostly theirs and says little.
+ */
+#include "bench/common.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+static size_t block_bytes = 64 * MIB, total = GIB;
+static bool huge, scattered, concurrent;
+static char mode = 'x'; /* e(x)it, (e)xec, (r)ead */
+static double percent = 100;
+static char **blocks;
+static unsigned char *base; /* what each block was filled with */
+static size_t count;
+
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t pool_wake = PTHREAD_COND_INITIALIZER;
+static bool stopping;
+static _Atomic unsigned long busy_pages;
+static _Atomic bool busy_stop;
+
+static char *block_new(int value)
+{
+	char *p = malloc(block_bytes);
+
+	if (!p)
+		die("malloc failed");
+	if (huge) {
+		char *start = (char *)(((uintptr_t)p + PAGE - 1) & -PAGE);
+
+		madvise(start, (p + block_bytes - start) & -PAGE,
+		        MADV_HUGEPAGE);
+	}
+	memset(p, value, block_bytes);
+	return p;
+}
+
+static void *idle_main(void *unused)
+{
+	pthread_mutex_lock(&pool_lock);
+	while (!stopping)
+		pthread_cond_wait(&pool_wake, &pool_lock);
+	pthread_mutex_unlock(&pool_lock);
+	return unused;
+}
+
+/* Writes to four blocks of its own, page after page, and checks what it wrote
+ * the time before; after each pass the oldest block is made anew. */
+static void *busy_main(void *unused)
+{
+	enum { OWN = 4 };
+	char *own[OWN];
+	unsigned char value[OWN];
+
+	for (int i = 0; i < OWN; i++)
+		own[i] = block_new(value[i] = 1);
+	for (int turn = 0; !atomic_load(&busy_stop); turn++) {
+		int i = turn % OWN;
+		unsigned char next = value[i] + 1;
+
+		for (size_t at = 0; at + PAGE <= block_bytes &&
+		                    !atomic_load(&busy_stop); at += PAGE) {
+			if ((unsigned char)own[i][at] != value[i])
+				die("a writer lost a write");
+			memset(own[i] + at, next, PAGE);
+			atomic_fetch_add(&busy_pages, 1);
+		}
+		if (atomic_load(&busy_stop))
+			break;
+		value[i] = next;
+		if (i == OWN - 1) {
+			int old = turn / OWN % OWN;
+
+			free(own[old]);
+			own[old] = block_new(value[old]);
+		}
+	}
+	for (int i = 0; i < OWN; i++)
+		free(own[i]);
+	return unused;
+}
+
+/* Is this page, counted over all blocks, one of those that are rewritten? */
+static bool rewritten(size_t page)
+{
+	size_t pages = block_bytes / PAGE * count;
+	size_t n = (size_t)(pages * percent / 100);
+	size_t step = scattered && n ? pages / n : 1;
+
+	return page % step == 0 && page / step < n;
+}
+
+/* The child: everything must read as it was at the fork, when the last value
+ * of rewrite() was `last`. */
+static int child_read(unsigned char last)
+{
+	uint64_t bad = 0;
+
+	for (size_t i = 0; i < count; i++)
+		for (size_t at = 0; at + PAGE <= block_bytes; at += PAGE) {
+			size_t page = (i * block_bytes + at) / PAGE;
+			unsigned char b = rewritten(page) ? last : base[i];
+			uint64_t word = b * 0x0101010101010101u;
+			const uint64_t *p = (uint64_t *)(blocks[i] + at);
+
+			for (size_t k = 0; k < PAGE / 8; k++)
+				bad |= p[k] ^ word;
+		}
+	return bad != 0;
+}
+
+static void child_main(unsigned char last, int hold)
+{
+	char byte;
+
+	if (hold >= 0 && read(hold, &byte, 1) != 1)
+		_exit(3);
+	if (mode == 'e') {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(127);
+	}
+	_exit(mode == 'r' ? child_read(last) : 0);
+}
+
+static void rewrite(unsigned char value)
+{
+	size_t pages = block_bytes / PAGE * count;
+	size_t n = (size_t)(pages * percent / 100);
+	size_t step = scattered && n ? pages / n : 1;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t at = i * step * PAGE;
+
+		memset(blocks[at / block_bytes] + at % block_bytes, value,
+		       PAGE);
+	}
+}
+
+static void renew(size_t n, unsigned char value, size_t *next)
+{
+	for (size_t i = 0; i < n; i++, *next = (*next + 1) % count) {
+		free(blocks[*next]);
+		blocks[*next] = block_new(value);
+		base[*next] = value;
+	}
+}
+
+static void cycle(int number, size_t renewed, size_t *next)
+{
+	double t0, t1, t2 = 0, t3, t4, c0, c4;
+	unsigned long busy = atomic_load(&busy_pages);
+	unsigned char value = number;
+	int hold[2] = { -1, -1 }, status;
+	pid_t pid;
+
+	if (concurrent && pipe(hold))
+		die("pipe");
+	t0 = now_ns();
+	c0 = cpu_ns();
+	pid = fork();
+	if (pid == 0)
+		child_main(value - 1, hold[0]);
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	t1 = now_ns();
+	if (concurrent) {
+		rewrite(value);
+		t2 = now_ns();
+		if (write(hold[1], "", 1) != 1)
+			die("the child went early");
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		die("cycle %d: the child saw wrong bytes or crashed (%#x)",
+		    number, status);
+	t3 = now_ns();
+	if (!concurrent) {
+		rewrite(value);
+		t2 = now_ns();
+	}
+	renew(renewed, value, next);
+	t4 = now_ns();
+	c4 = cpu_ns();
+	if (concurrent) {
+		close(hold[0]);
+		close(hold[1]);
+	}
+	printf("cycle=%d wall_us=%.1f cpu_us=%.1f pause_us=%.1f wait_us=%.1f "
+	       "write_us=%.1f renew_us=%.1f busy=%.1f\n", number,
+	       (t4 - t0) / 1e3, (c4 - c0) / 1e3, (t1 - t0) / 1e3,
+	       (concurrent ? t3 - t2 : t3 - t1) / 1e3,
+	       (concurrent ? t2 - t1 : t2 - t3) / 1e3,
+	       (t4 - (concurrent ? t3 : t2)) / 1e3,
+	       (atomic_load(&busy_pages) - busy) / ((t4 - t0) / 1e6));
+	fflush(stdout);
+}
+
+static void options(int argc, char **argv, int *cycles, int *idle, int *busy,
+                    double *renew_percent)
+{
+	int c;
+
+	while ((c = getopt(argc, argv, "m:w:sct:B:R:n:b:S:H")) != -1)
+		switch (c) {
+		case 'm': mode = !strcmp(optarg, "exec") ? 'e' :
+		                 !strcmp(optarg, "read") ? 'r' : 'x'; break;
+		case 'w': percent = atof(optarg); break;
+		case 's': scattered = true; break;
+		case 'c': concurrent = true; break;
+		case 't': *idle = atoi(optarg); break;
+		case 'B': *busy = atoi(optarg); break;
+		case 'R': *renew_percent = atof(optarg); break;
+		case 'n': *cycles = atoi(optarg); break;
+		case 'b': block_bytes = size_parse(optarg); break;
+		case 'S': total = size_parse(optarg); break;
+		case 'H': huge = true; break;
+		default: die("usage: see the head of bench/plain_cycle.c");
+		}
+}
+
+int main(int argc, char **argv)
+{
+	int cycles = 9, idle = 0, busy = 0;
+	double renew_percent = 0;
+	pthread_t thread[64];
+	size_t next = 0;
+	int n = 0;
+
+	options(argc, argv, &cycles, &idle, &busy, &renew_percent);
+	count = total / block_bytes;
+	blocks = calloc(count + 1, sizeof(*blocks));
+	base = calloc(count + 1, 1);
+	if (!count || !blocks || !base || idle + busy > 64)
+		die("bad size");
+	for (size_t i = 0; i < count; i++)
+		blocks[i] = block_new(0);
+	for (int i = 0; i < idle; i++)
+		if (pthread_create(&thread[n++], NULL, idle_main, NULL))
+			die("pthread_create");
+	for (int i = 0; i < busy; i++)
+		if (pthread_create(&thread[n++], NULL, busy_main, NULL))
+			die("pthread_create");
+	if (n) /* no order is needed, only that they are at it */
+		sleep_ms(busy ? 300 : 20);
+	for (int i = 1; i <= cycles; i++)
+		cycle(i, (size_t)(count * renew_percent / 100), &next);
+	pthread_mutex_lock(&pool_lock);
+	stopping = true;
+	atomic_store(&busy_stop, true);
+	pthread_cond_broadcast(&pool_wake);
+	pthread_mutex_unlock(&pool_lock);
+	while (n)
+		pthread_join(thread[--n], NULL);
+	for (size_t i = 0; i < count; i++)
+		free(blocks[i]);
+	free(blocks);
+	free(base);
+	return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs a program and says what it took: time, CPU and true memory
+ *
+ *      plain_measure [-o FILE] [-p SHIM] [-d DIRECTORY] -- PROGRAM ARGS...
+ *      plain_measure -w BYTES
+ *
+ * The program runs in a memory cgroup of its own where one can be made; its
+ * peak then counts every process, page table, unmapped memfd page and file
+ * page that it was first to touch. Elsewhere the peak is the largest RSS of
+ * one process, and the line says so. SHIM goes into LD_PRELOAD of the program
+ * alone. One line goes to FILE (standard output without it):
+ *
+ *      wall_ms=.. cpu_ms=.. peak_kib=.. peak_by=cgroup|rss status=..
+ *
+ * The exit status is that of the program (128 + signal if it was killed).
+ * -w touches BYTES and gives them back, so that the host backs them.
+ */
+#include "bench/common.h"
+
+#include <sys/wait.h>
+
+static int run(char **argv, const char *shim, const char *directory,
+               struct meter *m, double *wall)
+{
+	double t0;
+	int status, go[2];
+	pid_t pid;
+
+	if (pipe(go))
+		die("pipe");
+	pid = fork();
+	if (pid == 0) {
+		char byte;
+
+		close(go[1]);
+		if (shim && *shim)
+			setenv("LD_PRELOAD", shim, 1);
+		if (directory && chdir(directory))
+			die("%s: %s", directory, strerror(errno));
+		meter_join(m);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(126);
+		close(go[0]);
+		execvp(argv[0], argv);
+		die("%s: %s", argv[0], strerror(errno));
+	}
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	close(go[0]);
+	t0 = now_ns();
+	if (write(go[1], "", 1) != 1 || waitpid(pid, &status, 0) != pid)
+		die("the program could not be started");
+	*wall = now_ns() - t0;
+	return WIFEXITED(status) ? WEXITSTATUS(status) :
+	                           128 + WTERMSIG(status);
+}
+
+int main(int argc, char **argv)
+{
+	const char *out = NULL, *shim = NULL, *directory = NULL;
+	double wall, cpu, peak;
+	struct rusage r;
+	struct meter m;
+	int c, status;
+	FILE *f;
+
+	while ((c = getopt(argc, argv, "+o:p:d:w:")) != -1)
+		switch (c) {
+		case 'o': out = optarg; break;
+		case 'p': shim = optarg; break;
+		case 'd': directory = optarg; break;
+		case 'w': warm_host(size_parse(optarg)); return 0;
+		default: die("usage: see the head of bench/plain_measure.c");
+		}
+	if (optind >= argc)
+		die("which program?");
+	meter_open(&m);
+	status = run(argv + optind, shim, directory, &m, &wall);
+	cpu = cpu_ns_of(RUSAGE_CHILDREN);
+	getrusage(RUSAGE_CHILDREN, &r);
+	peak = meter_peak(&m);
+	f = out ? fopen(out, "we") : stdout;
+	if (!f)
+		die("%s: %s", out, strerror(errno));
+	fprintf(f, "wall_ms=%.2f cpu_ms=%.2f peak_kib=%.0f peak_by=%s "
+	        "status=%d\n", wall / 1e6, cpu / 1e6,
+	        peak >= 0 ? peak / KIB : (double)r.ru_maxrss,
+	        peak >= 0 ? "cgroup" : "rss", status);
+	if (out)
+		fclose(f);
+	meter_close(&m);
+	return status;
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory: where it is when everybody is done with it, or dead
+ *
+ *      plain_memory [-p SHIM] [-n KILLS] [-D DECAY_MS] [-S BYTES]
+ *
+ * A driver, not preloaded itself, starts a worker (this program again, under
+ * the shim if -p says so) in a fresh memory cgroup and steers it by a pipe of
+ * letters: each command is answered when it is done. Between commands it reads
+ * what the cgroup is charged; "settled" is the least charge seen within DECAY
+ * (5 s), and how long it took to come within 8 MiB of the aim is printed too.
+ *
+ *   freed      a worker fills S bytes, forks a child that reads, rewrites
+ *              all, frees everything. Then it sleeps (freed) or goes on with
+ *              little mallocs (freed-busy). Aim: the charge before.
+ *   shadow     fill, fork a child that stays, rewrite all, child exits. Aim:
+ *              the charge before the fork.
+ *   orphan     fill, fork a child that stays; the parent is killed with -9;
+ *              the child rewrites all (aim: S), then frees (aim: nothing).
+ *   killed     worker trees fork, rewrite, free and allocate without end; at
+ *              a random moment the parent is killed, later the children, or
+ *              the reverse. Aim: nothing. KILLS times; the worst is printed.
+ *
+ * Without cgroups the charge is by how much AnonPages + Shmem of the whole
+ * system grew: run nothing else then.
+ */
+#include "bench/common.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+static const char *self, *shim;
+static size_t size;
+static long decay_ms = 5000;
+
+/* ---- The worker ----------------------------------------------------------- */
+
+enum { BLOCKS = 32 };
+static char *block[BLOCKS];
+static size_t block_bytes;
+static int from_driver, to_driver;
+
+static void fill(int value)
+{
+	for (int i = 0; i < BLOCKS; i++) {
+		if (!block[i])
+			block[i] = malloc(block_bytes);
+		if (!block[i])
+			die("malloc");
+		memset(block[i], value, block_bytes);
+	}
+}
+
+static void free_all(void)
+{
+	for (int i = 0; i < BLOCKS; i++) {
+		free(block[i]);
+		block[i] = NULL;
+	}
+}
+
+static void little_work(int ms)
+{
+	for (int i = 0; i < ms / 10; i++) {
+		char *p = malloc(512 * KIB);
+
+		memset(p, 1, 512 * KIB);
+		use(p);
+		free(p);
+		sleep_ms(10);
+	}
+}
+
+static char hear(void)
+{
+	char c;
+
+	return read(from_driver, &c, 1) == 1 ? c : 'q';
+}
+
+static void tell(char c)
+{
+	if (write(to_driver, &c, 1) != 1)
+		_exit(1);
+}
+
+/* A child that stays: 'r' rewrites, 'f' frees, 'e' ends it. It reads the same
+ * pipe, so its parent must not read meanwhile. */
+static void child_stay(void)
+{
+	tell('k');
+	for (;;)
+		switch (hear()) {
+		case 'r': fill(9); tell('k'); break;
+		case 'f': free_all(); little_work(100); tell('k'); break;
+		default: _exit(0);
+		}
+}
+
+static void worker(void)
+{
+	volatile char sum = 0;
+	int value = 1;
+	pid_t pid;
+
+	for (;;) {
+		char c = hear();
+
+		switch (c) {
+		case 'F': /* fill */
+			fill(value++);
+			break;
+		case 'R': /* fork a child that reads all; wait for it */
+			pid = fork();
+			if (pid == 0) {
+				for (int i = 0; i < BLOCKS; i++)
+					for (size_t k = 0; k < block_bytes;
+					     k += PAGE)
+						sum += block[i][k];
+				_exit(0);
+			}
+			waitpid(pid, NULL, 0);
+			break;
+		case 'S': /* fork a child that stays until it is told */
+			pid = fork();
+			if (pid == 0)
+				child_stay();
+			waitpid(pid, NULL, 0);
+			break;
+		case 'W': /* fork a child that stays while we rewrite */
+			pid = fork();
+			if (pid == 0) {
+				pause();
+				_exit(0);
+			}
+			fill(value++);
+			kill(pid, SIGKILL);
+			waitpid(pid, NULL, 0);
+			break;
+		case 'X': free_all(); break;
+		case 'B': little_work(1000); break;
+		default: _exit(0);
+		}
+		tell('k');
+	}
+}
+
+/* Forks, writes and frees until it is killed; so do its children, and theirs. */
+static void chaos(unsigned seed)
+{
+	int depth = 0;
+
+	srandom(seed);
+	fill(seed);
+	tell('k');
+	for (;;) {
+		int i = random() % BLOCKS;
+
+		switch (random() % 6) {
+		case 0:
+			if (depth < 2 && fork() == 0) {
+				depth++;
+				signal(SIGCHLD, SIG_IGN);
+				srandom(seed = seed * 31 + depth);
+				fill(seed);
+			}
+			break;
+		case 1:
+			free(block[i]);
+			block[i] = malloc(block_bytes);
+			break;
+		case 2:
+			if (depth && random() % 4 == 0)
+				_exit(0);
+			break;
+		default:
+			if (block[i])
+				memset(block[i], i, block_bytes);
+		}
+	}
+}
+
+/* ---- The driver ----------------------------------------------------------- */
+
+struct job {
+	struct meter meter;
+	int to, from;
+	pid_t pid;
+};
+
+static void job_start(struct job *j, const char *how, unsigned seed)
+{
+	int down[2], up[2];
+
+	meter_open(&j->meter);
+	if (pipe(down) || pipe(up))
+		die("pipe");
+	j->pid = fork();
+	if (j->pid == 0) {
+		char number[2][32];
+
+		dup2(down[0], 10);
+		dup2(up[1], 11);
+		close(down[0]);
+		close(down[1]);
+		close(up[0]);
+		close(up[1]);
+		setpgid(0, 0);
+		meter_join(&j->meter);
+		if (shim)
+			setenv("LD_PRELOAD", shim, 1);
+		snprintf(number[0], 32, "%zu", size);
+		snprintf(number[1], 32, "%u", seed);
+		execl(self, self, how, number[0], number[1], (char *)NULL);
+		_exit(127);
+	}
+	if (j->pid < 0)
+		die("fork");
+	setpgid(j->pid, j->pid);
+	close(down[0]);
+	close(up[1]);
+	j->to = down[1];
+	j->from = up[0];
+}
+
+static void job_wait(struct job *j)
+{
+	char c;
+
+	if (read(j->from, &c, 1) != 1)
+		die("plain_memory: the worker died");
+}
+
+static void job_do(struct job *j, char command)
+{
+	if (write(j->to, &command, 1) != 1)
+		die("plain_memory: the worker died");
+	job_wait(j);
+}
+
+/* Kills what is left, reaps it (we are the subreaper) and removes the cgroup.
+ * Returns the charge that stayed after the last one was dead. */
+static double settle(struct meter *m, double aim, double *ret_ms);
+
+static double job_end(struct job *j)
+{
+	double left, ms;
+
+	close(j->to);
+	close(j->from);
+	kill(-j->pid, SIGKILL);
+	while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+		;
+	left = settle(&j->meter, 0, &ms);
+	meter_close(&j->meter);
+	return left;
+}
+
+static double settle(struct meter *m, double aim, double *ret_ms)
+{
+	double t0 = now_ns(), least = 1e18, now;
+
+	do {
+		now = meter_now(m);
+		least = now < least ? now : least;
+		*ret_ms = (now_ns() - t0) / 1e6;
+		if (now <= aim + 8 * MIB)
+			break;
+		sleep_ms(20);
+	} while (*ret_ms < decay_ms);
+	return least;
+}
+
+static void print(const char *what, double bytes, double aim, double ms)
+{
+	printf("case=%s over_mib=%.2f aim_mib=%.1f settled_ms=%.0f\n", what,
+	       (bytes - aim) / MIB, aim / MIB, ms);
+	fflush(stdout);
+}
+
+static void freed(bool busy)
+{
+	double aim, left, ms, t0;
+	struct job j;
+
+	job_start(&j, "worker", 0);
+	job_do(&j, 'X');
+	aim = meter_now(&j.meter);
+	job_do(&j, 'F');
+	job_do(&j, 'R');
+	job_do(&j, 'F');
+	job_do(&j, 'X');
+	t0 = now_ns();
+	left = settle(&j.meter, aim, &ms);
+	while (busy && left > aim + 8 * MIB && ms < decay_ms) {
+		job_do(&j, 'B');
+		left = meter_now(&j.meter);
+		ms = (now_ns() - t0) / 1e6;
+	}
+	print(busy ? "freed-busy" : "freed", left, aim, ms);
+	job_end(&j);
+}
+
+static void shadow(void)
+{
+	double aim, left, ms;
+	struct job j;
+
+	job_start(&j, "worker", 0);
+	job_do(&j, 'F');
+	aim = meter_now(&j.meter);
+	job_do(&j, 'W');
+	left = settle(&j.meter, aim, &ms);
+	print("shadow", left, aim, ms);
+	job_end(&j);
+}
+
+static void orphan(void)
+{
+	double aim, left, ms;
+	struct job j;
+
+	job_start(&j, "worker", 0);
+	job_do(&j, 'X');
+	aim = meter_now(&j.meter);
+	job_do(&j, 'F');
+	job_do(&j, 'S'); /* the child answers, and listens from now on */
+	kill(j.pid, SIGKILL);
+	waitpid(j.pid, NULL, 0);
+	job_do(&j, 'r');
+	left = settle(&j.meter, aim + size, &ms);
+	print("orphan-rewrites", left, aim + size, ms);
+	job_do(&j, 'f');
+	left = settle(&j.meter, aim, &ms);
+	print("orphan-frees", left, aim, ms);
+	job_end(&j);
+}
+
+static void killed(int times)
+{
+	double worst = 0;
+
+	for (int i = 0; i < times; i++) {
+		struct job j;
+		double left;
+
+		job_start(&j, "chaos", i + 1);
+		job_wait(&j);
+		sleep_ms(1 + random() % 150);
+		if (i % 2) { /* the parent first, the children go on */
+			kill(j.pid, SIGKILL);
+			sleep_ms(random() % 50);
+		}
+		left = job_end(&j);
+		worst = left > worst ? left : worst;
+	}
+	print("killed", worst, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+	int c, kills = 20;
+
+	if (argc == 4 && argv[1][0] != '-') {
+		from_driver = 10;
+		to_driver = 11;
+		size = size_parse(argv[2]);
+		block_bytes = size / BLOCKS;
+		if (!strcmp(argv[1], "chaos"))
+			chaos(atoi(argv[3]));
+		worker();
+	}
+	size = sized(512 * MIB);
+	self = "/proc/self/exe";
+	while ((c = getopt(argc, argv, "p:n:D:S:")) != -1)
+		switch (c) {
+		case 'p': shim = optarg; break;
+		case 'n': kills = atoi(optarg); break;
+		case 'D': decay_ms = atol(optarg); break;
+		case 'S': size = size_parse(optarg); break;
+		default: die("usage: see the head of bench/plain_memory.c");
+		}
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	warm_host(3 * size);
+	freed(false);
+	freed(true);
+	shadow();
+	orphan();
+	killed(kills);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * malloc and free, in a tight loop
+ *
+ *      plain_pair [-s BYTES] [-n PAIRS] [-r ROUNDS]
+ *
+ * Small requests belong to the next allocator; what the shim adds is two
+ * comparisons. Prints nanoseconds a pair, one line a round. A plain program.
+ */
+#include "bench/common.h"
+
+int main(int argc, char **argv)
+{
+	long pairs = 20 * 1000 * 1000;
+	size_t bytes = 64;
+	int c, n = 3;
+
+	while ((c = getopt(argc, argv, "s:n:r:")) != -1)
+		switch (c) {
+		case 's': bytes = size_parse(optarg); break;
+		case 'n': pairs = atol(optarg); break;
+		case 'r': n = atoi(optarg); break;
+		default: die("usage: plain_pair [-s BYTES] [-n N] [-r N]");
+		}
+	for (int i = -1; i < n; i++) { /* the first one warms up */
+		double t0 = now_ns();
+
+		for (long k = 0; k < pairs; k++) {
+			char *p = malloc(bytes);
+
+			use(p);
+			free(p);
+		}
+		if (i >= 0)
+			printf("pair_ns=%.4f\n", (now_ns() - t0) / pairs);
+	}
+	return 0;
+}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+#
+# Real programs on real files (sourced by demo.sh and instructions.sh)
+#
+# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs out of files of
+# this system; program_command NAME DIR says how to run one there (a line for
+# sh); program_missing NAME says why it can't be run, or nothing. All results
+# go to standard output, so that no page of an output file counts as memory.
+
+programs='numpy sort xz sqlite gcc'
+
+# The Python that has NumPy: the one in PATH, or the system's own.
+programs_python() {
+	for python in python3 /usr/bin/python3; do
+		python_path=$("$python" -c '
+import sys
+import numpy
+print(sys.executable)' 2>/dev/null) && [ -n "$python_path" ] && {
+			echo "$python_path"
+			return
+		}
+	done
+}
+
+program_missing() {
+	case $1 in
+	numpy) [ -n "$programs_python3" ] || echo 'no python3 with numpy' ;;
+	sqlite) have sqlite3 || echo 'no sqlite3' ;;
+	gcc)
+		have gcc || { echo 'no gcc'; return; }
+		set -- "$root"/core/*.c
+		[ -e "$1" ] || echo 'no sources' ;;
+	*) have "$1" || echo "no $1" ;;
+	esac
+}
+
+# Names of text files of the system, in a fixed order.
+programs_text_files() {
+	find /usr/share/doc /usr/include /usr/share/dict /usr/share/perl* \
+		/usr/share/common-licenses /usr/lib/python3* /usr/lib/gcc \
+		-type f -size +1k -size -8192k \( -name '*.h' -o \
+		-name '*.txt' -o -name '*.py' -o -name '*.pm' -o \
+		-name 'copyright' -o -name '*.html' -o -name 'README*' -o \
+		-name '*.md' -o -name 'words' -o -name 'GPL*' \) -print \
+		2>/dev/null | sort | head -n 20000
+}
+
+# What a file system holds, as a table.
+programs_rows() {
+	printf 'path,kind,bytes,mode,changed,depth\n'
+	find /usr /etc /var/lib /opt -xdev \
+		-printf '%p,%y,%s,%m,%Ts,%d\n' 2>/dev/null |
+		awk -F, 'NF == 6 && !/"/' | head -n "$1"
+}
+
+programs_prepare() {
+	programs_python3=$(programs_python)
+	programs_array=$3
+	programs_text_files | tr '\n' '\0' | xargs -0 cat 2>/dev/null |
+		head -c "$(($2 * 1048576))" >"$1/corpus"
+	# Where the system has little text, it is read again; line numbers
+	# make the lines differ.
+	while [ -s "$1/corpus" ] && cat "$1/corpus"; do
+		:
+	done 2>/dev/null | awk '{ print $0, NR }' 2>/dev/null |
+		head -c "$(($2 * 1048576))" >"$1/text"
+	rm -f "$1/corpus"
+	head -c "$(($2 * 1048576 / 6))" "$1/text" >"$1/part"
+	programs_rows "$4" >"$1/files.csv"
+	cat >"$1/load.sql" <<-'SQL'
+	PRAGMA cache_size = -400000;
+	PRAGMA temp_store = MEMORY;
+	.mode csv
+	.import files.csv files
+	CREATE INDEX by_bytes ON files (CAST(bytes AS INTEGER));
+	CREATE INDEX by_path ON files (path, kind);
+	SELECT kind, count(*), sum(bytes), max(CAST(bytes AS INTEGER))
+		FROM files GROUP BY kind ORDER BY kind;
+	SELECT depth, mode, count(*), total(bytes) FROM files
+		GROUP BY depth, mode ORDER BY 3 DESC, 1, 2 LIMIT 40;
+	SELECT a.path, b.path, a.bytes FROM files a JOIN files b
+		ON CAST(a.bytes AS INTEGER) = CAST(b.bytes AS INTEGER)
+		AND a.path < b.path AND a.kind = 'f' AND b.kind = 'f'
+		WHERE CAST(a.bytes AS INTEGER) > 100000
+		ORDER BY CAST(a.bytes AS INTEGER) DESC, 1, 2 LIMIT 200;
+	SELECT path, length(path), row_number() OVER (PARTITION BY kind
+		ORDER BY CAST(changed AS INTEGER), path) AS turn
+		FROM files ORDER BY substr(path, -7), path LIMIT 2000;
+	SELECT count(*), count(DISTINCT substr(path, 1, 24)),
+		length(group_concat(path)) FROM files;
+	SQL
+}
+
+program_command() {
+	case $1 in
+	numpy)
+		echo "'$programs_python3' '$here/demo_numpy.py'" \
+			"$programs_array" ;;
+	sort)
+		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;
+	xz)
+		echo 'exec xz -T2 -3 -c part' ;;
+	sqlite)
+		echo 'exec sqlite3 :memory: <load.sql' ;;
+	gcc)
+		echo "for f in '$root'/core/*.c '$root'/memfd/*.c; do" \
+			"gcc -std=gnu11 -O2 -w -fPIC -I'$root'" \
+			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
+	esac
+}
+
+program_title() {
+	case $1 in
+	numpy) echo "python3 with NumPy: ${programs_array} MB of /usr/lib," \
+		"copied, four forked workers" ;;
+	sort) echo "sort of $(du -m "$2/text" | cut -f1) MB of text by words" ;;
+	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
+	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded, indexed," \
+		"queried" ;;
+	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
+	esac
+}

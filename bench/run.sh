@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# `make bench`: every benchmark, one table
+#
+#      bench/run.sh [NAME...]     clone page copy fill steal transparent fork
+#                                 cycle memory pair instructions demo
+#
+# Runs them one after another (nothing else should be running), shows what they
+# print, keeps their machine-readable lines in build/bench.txt, and ends with a
+# table that says of each bar whether it was met. BENCH_QUICK=1: small sizes,
+# fewer cases, for a look; the bars are meant for the full ones. The exit status
+# tells whether all could be measured, not whether the bars were met.
+. "$(dirname "$0")/common.sh"
+
+out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
+all='clone page copy fill steal transparent fork cycle memory pair'
+all="$all instructions demo"
+failed=
+
+[ $# -gt 0 ] || set -- $all
+need "$bin/plain_measure" "$shim"
+{
+	echo "# $(uname -srm), $(nproc) CPUs, $(sed -n \
+		's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+	echo "# $(sed -n 's/^MemTotal: *//p' /proc/meminfo), huge pages" \
+		"$(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)" \
+		"shmem $(cat /sys/kernel/mm/transparent_hugepage/shmem_enabled \
+			2>/dev/null)"
+	quick && echo '# BENCH_QUICK: small sizes, the bars are not for these'
+} >"$out.part"
+cat "$out.part"
+
+for name in "$@"; do
+	echo "== $name"
+	case $name in
+	demo)
+		DEMO_LINES=$tmp/lines sh "$here/demo.sh" || failed="$failed demo"
+		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
+		continue ;;
+	fork | cycle | memory | pair | instructions)
+		set -- sh "$here/$name.sh" ;;
+	clone | page | copy | fill | steal | transparent)
+		set -- "$bin/$name" ;;
+	*) fail "there is no benchmark $name" ;;
+	esac
+	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
+	grep '^bench=' "$tmp/log" >>"$out.part"
+	grep -q '^FAILED' "$tmp/log" && failed="$failed $name"
+done
+mv "$out.part" "$out"
+
+echo
+awk '
+function get(key,    i) {
+	for (i = 1; i <= NF; i++)
+		if (index($i, key "=") == 1)
+			return substr($i, length(key) + 2)
+	return "-"
+}
+function show(v) {
+	return v == "-" ? v : sprintf("%.4g", v)
+}
+BEGIN {
+	form = "%-44s %10s %10s %9s %8s %s\n"
+	printf form, "what (unit)", "ours", "rival", "ratio", "bar", "met"
+	printf form, "--------------------------------------------", \
+	    "----------", "----------", "---------", "--------", "---"
+}
+/^bench=/ {
+	met = get("met")
+	n[met]++
+	if (met == "no")
+		missed = missed "\n  " get("bench") " " get("case")
+	printf form, get("bench") " " get("case") " (" get("unit") ")", \
+	    show(get("ours")), show(get("rival")), show(get("ratio")), \
+	    get("bar"), met == "no" ? "NOT MET" : met
+}
+END {
+	printf "\n%d bars met, %d not met, %d figures without a bar", \
+	    n["yes"], n["no"], n["-"]
+	if (n["failed"])
+		printf ", %d not measured", n["failed"]
+	print "."
+	if (missed)
+		print "Not met:" missed
+	print "ratio: ours / rival; where the bar is >=, or none and " \
+	    "it is a speedup, rival / ours."
+}' "$out"
+echo "Figures: $out"
+if [ -n "$failed" ]; then
+	echo "FAILED:$failed" >&2
+	exit 1
+fi

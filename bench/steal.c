@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Steal: the last reference takes the bytes over
+ *
+ * A storage is cloned, the original dies, the clone is written: it must get
+ * the pages as they are. Bars: nothing is copied, and no system call more at
+ * 1 GiB than at 4 KiB. Times are compared across sizes; calls are counted by
+ * tracing a child that makes a harmless mark (getppid) before and after. Where
+ * ptrace is denied the count is left out.
+ */
+#include "include/cowshed.h"
+
+#include "bench/common.h"
+
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+static struct cow_storage *filled(size_t bytes)
+{
+	struct cow_storage *s;
+	void *p;
+
+	must(cow_storage_new(bytes, NULL, &s));
+	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &p));
+	memset(p, 1, bytes);
+	return s;
+}
+
+/* One steal; `s` dies and its heir comes back. `mark` brackets it. */
+static struct cow_storage *steal(struct cow_storage *s, bool mark, double *ns)
+{
+	struct cow_storage *heir;
+	double t0;
+	char *p;
+
+	must(cow_storage_lazy_clone(s, &heir));
+	cow_storage_unref(s);
+	if (mark)
+		syscall(SYS_getppid);
+	t0 = now_ns();
+	must(cow_storage_data_mut(heir, (void **)&p));
+	*ns = now_ns() - t0;
+	if (mark)
+		syscall(SYS_getppid);
+	p[0]++;
+	return heir;
+}
+
+static void traced_child(size_t bytes)
+{
+	struct cow_storage *s = filled(bytes);
+	double ns;
+
+	s = steal(s, false, &ns); /* what is done once is not counted */
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		_exit(2);
+	raise(SIGSTOP);
+	s = steal(s, true, &ns);
+	cow_storage_unref(s);
+	_exit(0);
+}
+
+/* System calls of one steal, clock_gettime by vdso; -1: can't be counted. */
+static int calls(size_t bytes)
+{
+	pid_t pid = fork();
+	int status, marks = 0, count = 0;
+
+	if (pid == 0)
+		traced_child(bytes);
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status))
+		return -1;
+	ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD);
+	for (;;) {
+		struct __ptrace_syscall_info info;
+
+		if (ptrace(PTRACE_SYSCALL, pid, NULL, NULL) ||
+		    waitpid(pid, &status, 0) != pid)
+			return -1;
+		if (!WIFSTOPPED(status))
+			break;
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+			continue;
+		if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info),
+		           &info) <= 0 ||
+		    info.op != PTRACE_SYSCALL_INFO_ENTRY)
+			continue;
+		if (info.entry.nr == SYS_getppid)
+			marks++;
+		else if (marks == 1)
+			count++;
+	}
+	return marks == 2 ? count : -1;
+}
+
+int main(void)
+{
+	static const size_t sizes[] = { 4 * KIB,  64 * KIB, MIB,
+		                        16 * MIB, 256 * MIB, GIB };
+	enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
+	static struct series times[SIZES];
+	struct cow_storage *s[SIZES];
+	struct cow_stats before = { .size = sizeof(before) }, after = before;
+	int base = -1, n = rounds(101);
+
+	warm_host(sized(GIB) * 2);
+	for (int i = 0; i < SIZES; i++)
+		s[i] = filled(sized(sizes[i]));
+	must(cow_stats_get(&before));
+	for (int round = 0; round < n; round++)
+		for (int i = 0; i < SIZES; i++) {
+			double ns;
+
+			s[i] = steal(s[i], false, &ns);
+			series_add(&times[i], ns);
+		}
+	must(cow_stats_get(&after));
+	for (int i = 0; i < SIZES; i++) {
+		report("steal", size_name(sized(sizes[i])), "ns", &times[i],
+		       i ? &times[0] : NULL, BAR_NONE, 0);
+		cow_storage_unref(s[i]);
+	}
+	cow_trim();
+	report_one("steal", "bytes-copied", "B",
+	           after.bytes_copied - before.bytes_copied, BAR_OURS, 0);
+	report_one("steal", "not-stolen", "times",
+	           (double)n * SIZES - (after.steals - before.steals), BAR_OURS,
+	           0);
+	for (int i = 0; i < SIZES; i++) {
+		int count = calls(sized(sizes[i]));
+		char what[64];
+
+		if (count < 0) {
+			puts("  steal: system calls can't be counted here");
+			break;
+		}
+		if (base < 0)
+			base = count;
+		snprintf(what, sizeof(what), "%s-system-calls",
+		         size_name(sized(sizes[i])));
+		report_one("steal", what, "calls", count, BAR_OURS, base);
+	}
+	return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every counter of struct cow_stats: its name, its place, its unit
+ *
+ * This is the only list of them in the command. stat, top, the report and JSON
+ * walk it; a record that a process left is read through it. The assertion
+ * below fails when the public struct gains a member and this list does not.
+ */
+#include "cli/cli.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#define ROW(member, unit, is_max, group, says) \
+	{#member, says, group, offsetof(struct cow_stats, member), unit, is_max}
+#define SUM(member, unit, says) ROW(member, unit, false, NULL, says)
+#define MAX(member, unit, says) ROW(member, unit, true, NULL, says)
+#define HEAD(group, member, unit, says) ROW(member, unit, false, group, says)
+
+const struct cli_counter cli_counters[] = {
+	HEAD("memory", bytes_live, CLI_BYTES, "handed out and not freed"),
+	MAX(bytes_peak, CLI_BYTES, "highest"),
+	SUM(bytes_served, CLI_BYTES, "handed out, ever"),
+	SUM(bytes_recycled, CLI_BYTES, "of those, from warm memory"),
+	SUM(bytes_warm, CLI_BYTES, "freed, kept warm"),
+	SUM(bytes_returned, CLI_BYTES, "returned to the kernel, ever"),
+	SUM(bytes_collapsed, CLI_BYTES, "huge pages made ahead"),
+	HEAD("blocks and storages", blocks_live, CLI_COUNT, "blocks live"),
+	SUM(blocks_served, CLI_COUNT, "blocks handed out, ever"),
+	SUM(storages_live, CLI_COUNT, "storages live"),
+	HEAD("copy-on-write", clones_lazy, CLI_COUNT, "clones by reference"),
+	SUM(clones_paged, CLI_COUNT, "clones by freezing"),
+	SUM(clones_eager, CLI_COUNT, "clones by copying"),
+	SUM(materialized_page, CLI_COUNT, "materialized by page"),
+	SUM(materialized_copy, CLI_COUNT, "materialized by copy"),
+	SUM(steals, CLI_COUNT, "stolen as the last one"),
+	SUM(bytes_copied, CLI_BYTES, "copied by the library"),
+	SUM(bytes_not_copied, CLI_BYTES, "copies saved"),
+	HEAD("fork", forks, CLI_COUNT, "forks"),
+	MAX(fork_ns_last, CLI_NS, "pause of the last"),
+	MAX(fork_ns_max, CLI_NS, "longest pause"),
+	SUM(fork_ns_total, CLI_NS, "all pauses"),
+	SUM(freezes, CLI_COUNT, "extents frozen"),
+	SUM(bytes_frozen, CLI_BYTES, "frozen"),
+	SUM(thaws, CLI_COUNT, "extents thawed"),
+	SUM(bytes_thawed, CLI_BYTES, "thawed"),
+	SUM(pages_written_back, CLI_COUNT, "pages written back by thaws"),
+	SUM(pages_private, CLI_COUNT, "pages copied when written"),
+	SUM(bytes_shadow_returned, CLI_BYTES, "old frozen pages returned"),
+	HEAD("kernel", bytes_limbo, CLI_BYTES, "freed, others still map it"),
+	SUM(segments, CLI_COUNT, "memfds open"),
+	SUM(mappings, CLI_COUNT, "mappings, estimated"),
+	SUM(helper_starts, CLI_COUNT, "helper threads started"),
+};
+
+enum { COUNTERS = sizeof cli_counters / sizeof cli_counters[0] };
+
+const size_t cli_counters_count = COUNTERS;
+
+/* All members but `size`, which comes first, and the fallbacks behind. */
+static_assert(COUNTERS == offsetof(struct cow_stats, fallbacks) /
+                          sizeof(uint64_t) - 1, "a counter has no row");
+static_assert(sizeof(struct cow_stats) ==
+              offsetof(struct cow_stats, fallbacks) +
+              COW_FALLBACKS * sizeof(uint64_t), "counters after fallbacks");
+
+static uint64_t *place(const struct cli_counter *counter,
+                       struct cow_stats *stats)
+{
+	return (uint64_t *)((char *)stats + counter->offset);
+}
+
+uint64_t cli_counter_get(const struct cli_counter *counter,
+                         const struct cow_stats *stats)
+{
+	return *(const uint64_t *)((const char *)stats + counter->offset);
+}
+
+int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value)
+{
+	static const char prefix[] = "fallback.";
+	const size_t length = sizeof prefix - 1;
+
+	if (strncmp(name, prefix, length) == 0) {
+		for (int i = 0; i < COW_FALLBACKS; i++)
+			if (strcmp(cli_fallback_name(i), name + length) == 0) {
+				stats->fallbacks[i] = value;
+				return 0;
+			}
+		return -ENOENT;
+	}
+	for (size_t i = 0; i < COUNTERS; i++)
+		if (strcmp(cli_counters[i].name, name) == 0) {
+			*place(&cli_counters[i], stats) = value;
+			return 0;
+		}
+	return -ENOENT;
+}
+
+void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more)
+{
+	for (size_t i = 0; i < COUNTERS; i++) {
+		uint64_t *to = place(&cli_counters[i], sum);
+		uint64_t value = cli_counter_get(&cli_counters[i], more);
+
+		if (!cli_counters[i].is_max)
+			*to += value;
+		else if (*to < value)
+			*to = value;
+	}
+	for (int i = 0; i < COW_FALLBACKS; i++)
+		sum->fallbacks[i] += more->fallbacks[i];
+}

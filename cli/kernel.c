@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * doctor: how the kernel is set
+ *
+ * Read-only looks at /proc/sys and /sys. A setting that is absent is not a
+ * fault: older kernels lack it, and the probes in doctor.c tell what works. A
+ * setting that is there and can't be read is unknown.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#define HUGE "/sys/kernel/mm/transparent_hugepage/"
+
+/* Reads a setting. If it can't, says so (`absent` if it is not there: a
+ * sentence, or NULL for unknown) and returns false. */
+static bool get(const char *name, const char *path, const char *absent,
+                char *ret, size_t bytes)
+{
+	int r = cli_read_line(path, ret, bytes);
+
+	if (r == 0)
+		return true;
+	if (r == -ENOENT && absent != NULL)
+		cli_finding(CLI_OK, name, NULL, NULL, "%s", absent);
+	else
+		cli_finding(CLI_UNKNOWN, name, NULL, NULL,
+		            "can't be determined: %s: %s", path, strerror(-r));
+	return false;
+}
+
+static bool get_number(const char *name, const char *path, const char *absent,
+                       long *ret)
+{
+	char line[64], *end;
+	long number;
+
+	if (!get(name, path, absent, line, sizeof line))
+		return false;
+	number = strtol(line, &end, 10);
+	if (end == line) {
+		cli_finding(CLI_UNKNOWN, name, NULL, NULL,
+		            "can't be determined: '%s' is not a number", line);
+		return false;
+	}
+	*ret = number;
+	return true;
+}
+
+/* "always [madvise] never": cuts out what is in brackets. */
+static bool get_choice(const char *name, const char *path, char *ret,
+                       size_t bytes)
+{
+	char line[128], *from, *to;
+
+	if (!get(name, path, NULL, line, sizeof line))
+		return false;
+	from = strchr(line, '[');
+	to = from == NULL ? NULL : strchr(from, ']');
+	if (to == NULL) {
+		cli_finding(CLI_UNKNOWN, name, NULL, NULL,
+		            "can't be determined from '%s'", line);
+		return false;
+	}
+	snprintf(ret, bytes, "%.*s", (int)(to - from - 1), from + 1);
+	return true;
+}
+
+static void version(void)
+{
+	struct utsname name;
+
+	if (uname(&name) < 0)
+		cli_finding(CLI_UNKNOWN, "kernel", NULL, NULL,
+		            "can't be determined: %s", strerror(errno));
+	else
+		cli_finding(CLI_OK, "kernel", NULL, NULL, "%s %s on %s",
+		            name.sysname, name.release, name.machine);
+}
+
+static void huge_pages(void)
+{
+	const char *name = "transparent_hugepage/enabled";
+	char choice[32];
+
+	if (!get_choice(name, HUGE "enabled", choice, sizeof choice))
+		return;
+	if (strcmp(choice, "never") == 0)
+		cli_finding(CLI_NOTE, name,
+		            "huge pages for blocks with anonymous backing",
+		            "echo madvise | sudo tee " HUGE "enabled",
+		            "never");
+	else
+		cli_finding(CLI_OK, name, NULL, NULL, "%s", choice);
+}
+
+static void shmem_huge_pages(void)
+{
+	const char *name = "transparent_hugepage/shmem_enabled";
+	char choice[32];
+
+	if (!get_choice(name, HUGE "shmem_enabled", choice, sizeof choice))
+		return;
+	if (strcmp(choice, "deny") == 0)
+		cli_finding(CLI_NOTE, name, "huge pages for memfds",
+		            "echo never | sudo tee " HUGE "shmem_enabled",
+		            "deny: the kernel refuses them even when asked");
+	else if (strcmp(choice, "never") == 0)
+		cli_finding(CLI_OK, name, NULL, NULL, "never, which is enough: "
+		            "cowshed asks for each huge page itself");
+	else
+		cli_finding(CLI_OK, name, NULL, NULL, "%s", choice);
+}
+
+static void mapping_limit(void)
+{
+	const long usual = 65530;
+	long limit;
+
+	if (!get_number("vm.max_map_count", "/proc/sys/vm/max_map_count", NULL,
+	                &limit))
+		return;
+	cli_finding(limit < usual ? CLI_NOTE : CLI_OK, "vm.max_map_count",
+	            "more frozen and cloned pieces before copying begins",
+	            "sudo sysctl -w vm.max_map_count=1048576",
+	            "%ld%s", limit, limit < usual ? ", less than usual" : "");
+}
+
+static void overcommit(void)
+{
+	long mode;
+
+	if (!get_number("vm.overcommit_memory",
+	                "/proc/sys/vm/overcommit_memory", NULL, &mode))
+		return;
+	if (mode == 2)
+		cli_finding(CLI_NOTE, "vm.overcommit_memory",
+		            "forks and clones of large memory that are never "
+		            "refused",
+		            "sudo sysctl -w vm.overcommit_memory=0",
+		            "2: every private view is charged in full, so "
+		            "freezing may be refused and fork fail or copy");
+	else
+		cli_finding(CLI_OK, "vm.overcommit_memory", NULL, NULL, "%ld",
+		            mode);
+}
+
+static void noexec(void)
+{
+	long mode;
+
+	if (!get_number("vm.memfd_noexec", "/proc/sys/vm/memfd_noexec",
+	                "not known to this kernel; nothing to do", &mode))
+		return;
+	cli_finding(CLI_OK, "vm.memfd_noexec", NULL, NULL, "%ld%s", mode,
+	            mode == 2 ? ": fine, cowshed's memfds are never executable"
+	                      : "");
+}
+
+static void io_uring(void)
+{
+	long mode;
+
+	if (!get_number("kernel.io_uring_disabled",
+	                "/proc/sys/kernel/io_uring_disabled",
+	                "not known to this kernel; see io_uring above", &mode))
+		return;
+	cli_finding(mode == 0 ? CLI_OK : CLI_NOTE, "kernel.io_uring_disabled",
+	            "giving memory back in the background without a thread",
+	            "sudo sysctl -w kernel.io_uring_disabled=0", "%ld%s", mode,
+	            mode == 0 ? "" : mode == 1
+	            ? ": for kernel.io_uring_group and root only"
+	            : ": for nobody");
+}
+
+static void userfaultfd(void)
+{
+	long mode;
+
+	if (!get_number("vm.unprivileged_userfaultfd",
+	                "/proc/sys/vm/unprivileged_userfaultfd",
+	                "not known to this kernel; see userfaultfd above",
+	                &mode))
+		return;
+	cli_finding(CLI_OK, "vm.unprivileged_userfaultfd", NULL, NULL, "%ld%s",
+	            mode, mode == 0 ? ", as is usual: cowshed does without"
+	                            : "");
+}
+
+void cli_doctor_kernel(void)
+{
+	version();
+	huge_pages();
+	shmem_huge_pages();
+	mapping_limit();
+	overcommit();
+	noexec();
+	io_uring();
+	userfaultfd();
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed: the command
+ *
+ * The first argument names a command; the rest is that command's affair. This
+ * file knows which commands there are, prints their pages, and words the
+ * errors that all of them have in common: one sentence on stderr, status 2.
+ *
+ * Output that can't be written (a full disk) is an error too: it is noticed at
+ * the end, here, for all commands.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <string.h>
+
+static const struct cli_command *const commands[] = {
+	&cli_run, &cli_stat, &cli_top, &cli_doctor,
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+int cli_error(const char *format, ...)
+{
+	va_list args;
+
+	fputs("cowshed: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return CLI_FAILED;
+}
+
+int cli_bad_option(int found, char **argv)
+{
+	const char *text = argv[optind - 1];
+	char letter[3] = {'-', (char)optopt, 0};
+
+	if (optopt > ' ' && optopt < 127)
+		text = letter;
+	if (found == ':')
+		return cli_error("Option '%s' needs a value; "
+		                 "see 'cowshed help %s'.", text, argv[0]);
+	return cli_error("There is no option '%s', or it takes no value; "
+	                 "see 'cowshed help %s'.", text, argv[0]);
+}
+
+int cli_help(const struct cli_command *command)
+{
+	fputs(command->help, stdout);
+	return 0;
+}
+
+static const struct cli_command *find(const char *name)
+{
+	for (int i = 0; i < COMMANDS; i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+static void overview(FILE *out)
+{
+	fputs("Usage: cowshed COMMAND ...\n"
+	      "Copy-on-write, shareable memory for programs as they are.\n"
+	      "\n", out);
+	for (int i = 0; i < COMMANDS; i++)
+		fprintf(out, "  %-10s %s\n", commands[i]->name,
+		        commands[i]->summary);
+	fputs("  version    the version of the command and of its library\n"
+	      "  help       this, or the page of a command: "
+	      "cowshed help COMMAND\n"
+	      "\n"
+	      "First try: cowshed run --report -- PROGRAM ...\n", out);
+}
+
+static int help_main(int argc, char **argv)
+{
+	const struct cli_command *command;
+
+	if (argc > 2)
+		return cli_error("'cowshed help' takes one command.");
+	if (argc < 2) {
+		overview(stdout);
+		return 0;
+	}
+	command = find(argv[1]);
+	if (command == NULL)
+		return cli_error("There is no command '%s'; "
+		                 "see 'cowshed help'.", argv[1]);
+	return cli_help(command);
+}
+
+static int version_main(int argc)
+{
+	if (argc > 1)
+		return cli_error("'cowshed version' takes no arguments.");
+	printf("cowshed %d.%d.%d (library %s)\n", COW_VERSION_MAJOR,
+	       COW_VERSION_MINOR, COW_VERSION_PATCH, cow_version());
+	return 0;
+}
+
+static bool is_one_of(const char *text, const char *a, const char *b,
+                      const char *c)
+{
+	return strcmp(text, a) == 0 || strcmp(text, b) == 0 ||
+	       strcmp(text, c) == 0;
+}
+
+static int dispatch(int argc, char **argv)
+{
+	const struct cli_command *command;
+
+	if (argc < 2) {
+		overview(stderr);
+		return CLI_FAILED;
+	}
+	argc--;
+	argv++;
+	if (is_one_of(argv[0], "help", "--help", "-h"))
+		return help_main(argc, argv);
+	if (is_one_of(argv[0], "version", "--version", "-V"))
+		return version_main(argc);
+	command = find(argv[0]);
+	if (command == NULL)
+		return cli_error("There is no command '%s'; "
+		                 "see 'cowshed help'.", argv[0]);
+	opterr = 0;
+	return command->main(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	int status = dispatch(argc, argv);
+
+	if (fflush(stdout) != 0 || ferror(stdout))
+		return cli_error("The output could not be written: %s.",
+		                 strerror(errno));
+	return status;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Other processes, from outside
+ *
+ * The counters of a process lie in a page that others may map; the library
+ * reads it (cow_stats_read()). What is left to do here is to find the
+ * processes: /proc has a directory for each, named by its number. Processes
+ * come and go while we look: one that is gone is not an error.
+ */
+#include "cli/cli.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void read_name(pid_t pid, char *ret, size_t bytes)
+{
+	char path[64], line[64];
+
+	snprintf(path, sizeof path, "/proc/%ld/comm", (long)pid);
+	if (cli_read_line(path, line, sizeof line) < 0)
+		strcpy(line, "?");
+	cli_tame(line);
+	snprintf(ret, bytes, "%.*s", (int)bytes - 1, line);
+}
+
+int cli_process_read(pid_t pid, struct cli_process *ret)
+{
+	struct cow_stats stats = {.size = sizeof stats};
+	int r = cow_stats_read(pid, &stats);
+
+	if (r < 0)
+		return r;
+	ret->pid = pid;
+	ret->stats = stats;
+	read_name(pid, ret->name, sizeof ret->name);
+	return 0;
+}
+
+static int by_bytes_live(const void *a, const void *b)
+{
+	const struct cli_process *p = a, *q = b;
+
+	if (p->stats.bytes_live != q->stats.bytes_live)
+		return p->stats.bytes_live < q->stats.bytes_live ? 1 : -1;
+	return p->pid < q->pid ? -1 : p->pid > q->pid;
+}
+
+/* Room for one more behind `count`. -ENOMEM. */
+static int grow(struct cli_process **list, size_t count, size_t *room)
+{
+	struct cli_process *larger;
+
+	if (count < *room)
+		return 0;
+	larger = realloc(*list, (2 * *room + 16) * sizeof **list);
+	if (larger == NULL)
+		return -ENOMEM;
+	*list = larger;
+	*room = 2 * *room + 16;
+	return 0;
+}
+
+ssize_t cli_process_scan(struct cli_process **ret)
+{
+	struct cli_process *list = NULL;
+	size_t count = 0, room = 0;
+	struct dirent *entry;
+	DIR *proc = opendir("/proc");
+	int r = 0;
+
+	if (proc == NULL)
+		return -errno;
+	while (r == 0 && (entry = readdir(proc)) != NULL) {
+		if (!isdigit((unsigned char)entry->d_name[0]))
+			continue;
+		r = grow(&list, count, &room);
+		if (r == 0 && cli_process_read((pid_t)atol(entry->d_name),
+		                               &list[count]) == 0)
+			count++;
+	}
+	closedir(proc);
+	if (r < 0) {
+		free(list);
+		return r;
+	}
+	if (count > 0)
+		qsort(list, count, sizeof *list, by_bytes_live);
+	*ret = list;
+	return (ssize_t)count;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report: what the processes of a run left behind
+ *
+ * Each process under the shim writes one line when it exits:
+ *
+ *      cowshed pid=4711 name=python3 ... bytes_served=123 ... fallback.small=2
+ *
+ * Keys are the members of struct cow_stats; keys that we don't know are
+ * skipped, so older and newer shims can be read. The program's own process is
+ * the one with the pid that we forked; all others are added up. There may be
+ * very many (a parallel make), so lines are read one at a time and not kept.
+ *
+ * A process that a signal ended had no chance to write. The report says so
+ * rather than showing zeros.
+ */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+struct record {
+	pid_t pid;
+	char name[32];
+	struct cow_stats stats;
+};
+
+struct harvest {
+	struct record own;       /* pid 0: none was found */
+	struct cow_stats others;
+	uint64_t others_count;
+	uint64_t damaged;
+};
+
+static void take_pair(struct record *record, char *key, const char *value)
+{
+	if (strcmp(key, "pid") == 0)
+		record->pid = (pid_t)atol(value);
+	else if (strcmp(key, "name") == 0)
+		snprintf(record->name, sizeof record->name, "%.31s", value);
+	else
+		/* A key of another version is no error. */
+		cli_counter_set(&record->stats, key,
+		                strtoull(value, NULL, 10));
+}
+
+/* Returns whether the line is a whole record. Destroys the line. */
+static bool parse(char *line, struct record *ret)
+{
+	size_t length = strlen(line);
+	char *word, *rest = line, *equals;
+
+	if (length == 0 || line[length - 1] != '\n')
+		return false;
+	line[length - 1] = 0;
+	memset(ret, 0, sizeof *ret);
+	word = strsep(&rest, " ");
+	if (strcmp(word, "cowshed") != 0)
+		return false;
+	while ((word = strsep(&rest, " ")) != NULL) {
+		equals = strchr(word, '=');
+		if (equals == NULL)
+			continue; /* the rest of a name with a space */
+		*equals = 0;
+		take_pair(ret, word, equals + 1);
+	}
+	cli_tame(ret->name);
+	return ret->pid > 0;
+}
+
+static void harvest(FILE *in, pid_t own, struct harvest *ret)
+{
+	struct record record;
+	char *line = NULL;
+	size_t room = 0;
+
+	memset(ret, 0, sizeof *ret);
+	while (getline(&line, &room, in) > 0) {
+		if (!parse(line, &record)) {
+			ret->damaged++;
+		} else if (record.pid == own) {
+			ret->own = record;
+		} else {
+			cli_stats_add(&ret->others, &record.stats);
+			ret->others_count++;
+		}
+	}
+	free(line);
+}
+
+static void print_head(FILE *out, const struct cli_report *report)
+{
+	int status = report->child->status;
+
+	fprintf(out, "cowshed: %s (pid %ld), ", report->program,
+	        (long)report->child->pid);
+	if (WIFSIGNALED(status))
+		fprintf(out, "ended by signal %d (%s)", WTERMSIG(status),
+		        strsignal(WTERMSIG(status)));
+	else
+		fprintf(out, "exit status %d", WEXITSTATUS(status));
+	fprintf(out, " after %s\n", cli_duration(report->wall_ns).s);
+}
+
+static void print_no_record(FILE *out, int status)
+{
+	fprintf(out, "  %-12s", "no record");
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		cli_wrap(out, 14, "a process that SIGKILL ends can't write "
+		         "one; its counters are lost ('cowshed top' shows "
+		         "them while it lives)");
+	else if (WIFSIGNALED(status))
+		cli_wrap(out, 14, "a signal ended the process before it could "
+		         "write one; its counters are lost ('cowshed top' "
+		         "shows them while it lives)");
+	else
+		cli_wrap(out, 14, "the program is linked statically, or "
+		         "set-user-ID, or left with _exit, or changed its "
+		         "user or root directory: it did not load the shim or "
+		         "could not write");
+}
+
+static void print_memory(FILE *out, const struct cow_stats *s)
+{
+	fprintf(out, "  %-12s%s in %s blocks\n", "served",
+	        cli_bytes(s->bytes_served).s, cli_count(s->blocks_served).s);
+	fprintf(out, "  %-12s%s\n", "peak", cli_bytes(s->bytes_peak).s);
+	fprintf(out, "  %-12s%s", "recycled", cli_bytes(s->bytes_recycled).s);
+	if (s->bytes_served > 0)
+		fprintf(out, " (%.0f %% of what was served)",
+		        100.0 * (double)s->bytes_recycled /
+		        (double)s->bytes_served);
+	fprintf(out, "\n  %-12s%s into huge pages, ahead of the program\n",
+	        "collapsed", cli_bytes(s->bytes_collapsed).s);
+	fprintf(out, "  %-12s%s to the kernel, and %s of old frozen pages\n",
+	        "returned", cli_bytes(s->bytes_returned).s,
+	        cli_bytes(s->bytes_shadow_returned).s);
+}
+
+static void print_copies(FILE *out, const struct cow_stats *s)
+{
+	fprintf(out, "  %-12s%s by reference, %s by freezing, %s by copying; "
+	        "%s stolen\n", "clones", cli_count(s->clones_lazy).s,
+	        cli_count(s->clones_paged).s, cli_count(s->clones_eager).s,
+	        cli_count(s->steals).s);
+	fprintf(out, "  %-12s%s pages when written, %s by the library; "
+	        "%s saved\n", "copied", cli_count(s->pages_private).s,
+	        cli_bytes(s->bytes_copied).s,
+	        cli_bytes(s->bytes_not_copied).s);
+	fprintf(out, "  %-12s%s extents, %s\n", "freezes",
+	        cli_count(s->freezes).s, cli_bytes(s->bytes_frozen).s);
+	fprintf(out, "  %-12s%s extents, %s, %s pages written back\n", "thaws",
+	        cli_count(s->thaws).s, cli_bytes(s->bytes_thawed).s,
+	        cli_count(s->pages_written_back).s);
+	fprintf(out, "  %-12s%s", "forks", cli_count(s->forks).s);
+	if (s->forks > 0)
+		fprintf(out, ", pause of the last %s, the longest %s",
+		        cli_duration(s->fork_ns_last).s,
+		        cli_duration(s->fork_ns_max).s);
+	fputc('\n', out);
+}
+
+static void print_others(FILE *out, const struct harvest *harvest)
+{
+	const struct cow_stats *s = &harvest->others;
+	uint64_t clones = s->clones_lazy + s->clones_paged + s->clones_eager;
+	char text[640];
+
+	if (harvest->others_count == 0)
+		return;
+	snprintf(text, sizeof text, "%s more, together: %s served, peak of "
+	         "the largest %s, %s recycled, %s clones, %s pages copied, "
+	         "%s forks (longest pause %s), %s frozen, %s thawed",
+	         cli_count(harvest->others_count).s,
+	         cli_bytes(s->bytes_served).s, cli_bytes(s->bytes_peak).s,
+	         cli_bytes(s->bytes_recycled).s, cli_count(clones).s,
+	         cli_count(s->pages_private).s, cli_count(s->forks).s,
+	         cli_duration(s->fork_ns_max).s, cli_bytes(s->bytes_frozen).s,
+	         cli_bytes(s->bytes_thawed).s);
+	fprintf(out, "  %-12s", "processes");
+	cli_wrap(out, 14, text);
+}
+
+static void print_fallbacks(FILE *out, const struct harvest *harvest)
+{
+	struct cow_stats all = harvest->others;
+
+	cli_stats_add(&all, &harvest->own.stats);
+	fprintf(out, "  %-12s", "fallbacks");
+	if (cli_fallbacks_total(&all) == 0)
+		fprintf(out, "none: nothing was done the slow way\n");
+	else
+		fprintf(out, "in %s, done the slow way:\n",
+		        harvest->others_count > 0 ? "all processes"
+		                                  : "the program");
+	cli_fallbacks_print(out, &all);
+}
+
+void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
+{
+	struct harvest found;
+	const struct record *own = &found.own;
+
+	harvest(in, report->child->pid, &found);
+	print_head(out, report);
+	if (own->pid == 0)
+		print_no_record(out, report->child->status);
+	if (own->pid != 0 && own->stats.blocks_served == 0)
+		fprintf(out, "  %-12snothing as large as the threshold was "
+		        "asked for; --threshold lowers it\n", "note");
+	if (own->pid != 0) {
+		print_memory(out, &own->stats);
+		print_copies(out, &own->stats);
+	}
+	print_others(out, &found);
+	if (own->pid != 0 || found.others_count > 0)
+		print_fallbacks(out, &found);
+	if (found.damaged > 0)
+		fprintf(out, "  %-12s%s records could not be read\n", "damaged",
+		        cli_count(found.damaged).s);
+}

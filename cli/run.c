@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed run: start a program under the shim
+ *
+ * Two variables in the environment do all of it: LD_PRELOAD gets the shim,
+ * behind what is there already, and COWSHED_OPTIONS gets the options, behind
+ * what is there already (the last one of a key counts). Then this process
+ * becomes the program: nothing of us stays.
+ *
+ * With --report something has to stay. Every process under the shim appends a
+ * record of its counters to a file when it exits; we run the program as a
+ * child, wait, and read the file. It lies in a directory of its own, which is
+ * removed first: a process that outlives the program and would make the file
+ * anew finds no directory to make it in, so nothing is left behind.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char page[] =
+	"Usage: cowshed run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
+	"Runs a program whose large memory cowshed serves.\n"
+	"\n"
+	"  --threshold BYTES   serve requests from so many bytes on; K, M, G\n"
+	"  --backing KIND      memory of new blocks: memfd, anon or auto\n"
+	"  -o KEY=VALUE        any option, as in COWSHED_OPTIONS\n"
+	"  --report[=FILE]     at the end, what was served, cloned, copied:\n"
+	"                      on stderr, or in FILE\n"
+	"  -h, --help          this page\n"
+	"\n"
+	"The exit status is the program's; cowshed dies of the signal that\n"
+	"the program died of. 127: not found; 126: found but can't be run;\n"
+	"2: cowshed itself could not do it.\n"
+	"\n"
+	"A process that SIGKILL or another signal ends, that leaves with\n"
+	"_exit or that becomes another program writes no record for the\n"
+	"report. Programs that are linked statically or set-user-ID do not\n"
+	"load the shim at all.\n";
+
+struct plan {
+	char *options;         /* for COWSHED_OPTIONS; NULL: none */
+	bool report;
+	const char *report_to; /* NULL: stderr */
+	char **argv;
+};
+
+/* The place where processes leave records. */
+struct drop {
+	char directory[PATH_MAX - 16];
+	char path[PATH_MAX];
+	FILE *in;
+};
+
+static int out_of_memory(void)
+{
+	return cli_error("There is not enough memory to begin.");
+}
+
+/* *list = *list + separator + text. -ENOMEM. */
+static int append(char **list, const char *separator, const char *text)
+{
+	bool first = *list == NULL || **list == 0;
+	char *longer;
+
+	if (asprintf(&longer, "%s%s%s", first ? "" : *list,
+	             first ? "" : separator, text) < 0)
+		return -ENOMEM;
+	free(*list);
+	*list = longer;
+	return 0;
+}
+
+static int add_option(struct plan *plan, const char *pair)
+{
+	const char *equals = strchr(pair, '=');
+
+	if (equals == NULL || equals == pair)
+		return cli_error("'%s' is not an option: it should read "
+		                 "KEY=VALUE.", pair);
+	if (strchr(pair, ',') != NULL)
+		return cli_error("The option '%s' has a comma, which separates "
+		                 "options; give each its own -o.", pair);
+	return append(&plan->options, ",", pair) < 0 ? out_of_memory()
+	                                             : CLI_GO_ON;
+}
+
+static int add_threshold(struct plan *plan, const char *text)
+{
+	char pair[48];
+	uint64_t bytes;
+
+	if (cli_parse_bytes(text, &bytes) < 0)
+		return cli_error("'%s' is not a size; write bytes, or 64K, 1M, "
+		                 "2G.", text);
+	snprintf(pair, sizeof pair, "threshold=%llu",
+	         (unsigned long long)bytes);
+	return add_option(plan, pair);
+}
+
+static int add_backing(struct plan *plan, const char *kind)
+{
+	char pair[48];
+
+	if (strcmp(kind, "memfd") != 0 && strcmp(kind, "anon") != 0 &&
+	    strcmp(kind, "auto") != 0)
+		return cli_error("There is no backing '%s'; there are memfd, "
+		                 "anon and auto.", kind);
+	snprintf(pair, sizeof pair, "backing=%s", kind);
+	return add_option(plan, pair);
+}
+
+static int take_option(int found, char **argv, struct plan *plan)
+{
+	switch (found) {
+	case 't':
+		return add_threshold(plan, optarg);
+	case 'b':
+		return add_backing(plan, optarg);
+	case 'o':
+		if (strncmp(optarg, "report=", 7) == 0 && plan->report)
+			break;
+		return add_option(plan, optarg);
+	case 'r':
+		plan->report = true;
+		plan->report_to = optarg;
+		if (optarg != NULL && *optarg == 0)
+			return cli_error("'--report=' needs a file name.");
+		if (plan->options != NULL &&
+		    strstr(plan->options, "report=") != NULL)
+			break;
+		return CLI_GO_ON;
+	case 'h':
+		return cli_help(&cli_run);
+	default:
+		return cli_bad_option(found, argv);
+	}
+	return cli_error("'--report' reads the records itself; '-o report=' "
+	                 "keeps them: give one of the two.");
+}
+
+static int parse(int argc, char **argv, struct plan *plan)
+{
+	static const struct option options[] = {
+		{"threshold", required_argument, NULL, 't'},
+		{"backing", required_argument, NULL, 'b'},
+		{"option", required_argument, NULL, 'o'},
+		{"report", optional_argument, NULL, 'r'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	int found, status = CLI_GO_ON;
+
+	while (status == CLI_GO_ON &&
+	       (found = getopt_long(argc, argv, "+:o:h", options, NULL)) != -1)
+		status = take_option(found, argv, plan);
+	if (status != CLI_GO_ON)
+		return status;
+	if (optind >= argc)
+		return cli_error("There is no program to run; "
+		                 "see 'cowshed help run'.");
+	plan->argv = argv + optind;
+	return CLI_GO_ON;
+}
+
+static bool list_has(const char *list, const char *path)
+{
+	size_t length = strlen(path);
+
+	while (*list != 0) {
+		size_t part = strcspn(list, " :");
+
+		if (part == length && strncmp(list, path, part) == 0)
+			return true;
+		list += part;
+		list += strspn(list, " :");
+	}
+	return false;
+}
+
+/* Puts `text` behind what the variable holds. -ENOMEM. */
+static int extend_variable(const char *name, const char *separator,
+                           const char *text)
+{
+	const char *present = getenv(name);
+	char *value = present != NULL ? strdup(present) : NULL;
+	int r = 0;
+
+	if (present != NULL && value == NULL)
+		return -ENOMEM;
+	r = append(&value, separator, text);
+	if (r == 0 && setenv(name, value, 1) < 0)
+		r = -ENOMEM;
+	free(value);
+	return r;
+}
+
+static int set_environment(const struct plan *plan)
+{
+	const char *present = getenv("LD_PRELOAD");
+	char shim[PATH_MAX];
+
+	if (cli_shim_find(shim) < 0)
+		return cli_error("libcowshed-preload.so is not to be found "
+		                 "(%s).", cli_shim_places());
+	if (strpbrk(shim, " :") != NULL)
+		return cli_error("The shim can't be preloaded from '%s': the "
+		                 "loader splits names at spaces and colons.",
+		                 shim);
+	if ((present == NULL || !list_has(present, shim)) &&
+	    extend_variable("LD_PRELOAD", ":", shim) < 0)
+		return out_of_memory();
+	if (plan->options != NULL &&
+	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)
+		return out_of_memory();
+	return CLI_GO_ON;
+}
+
+static int cannot_start(const char *program, int error)
+{
+	bool absent = error == -ENOENT;
+
+	cli_error("The program '%s' can't be run: %s.", program,
+	          strerror(-error));
+	return absent ? 127 : 126;
+}
+
+static void drop_remove(struct drop *drop)
+{
+	unlink(drop->path);
+	rmdir(drop->directory);
+}
+
+/* Makes an empty file for records, in a directory of its own. */
+static int drop_make(struct drop *drop)
+{
+	const char *where = getenv("TMPDIR");
+	int fd;
+
+	/* The program may change directory; a comma would end the option. */
+	if (where == NULL || *where != '/' || strchr(where, ',') != NULL ||
+	    strlen(where) > sizeof drop->directory - 32)
+		where = "/tmp";
+	snprintf(drop->directory, sizeof drop->directory, "%s/cowshed-XXXXXX",
+	         where);
+	if (mkdtemp(drop->directory) == NULL)
+		return -errno;
+	snprintf(drop->path, sizeof drop->path, "%s/records", drop->directory);
+	fd = open(drop->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	drop->in = fd < 0 ? NULL : fdopen(fd, "r");
+	if (drop->in != NULL)
+		return 0;
+	fd = -errno;
+	drop_remove(drop);
+	return fd;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int run_with_drop(const struct plan *plan, struct drop *drop, FILE *out)
+{
+	struct cli_report report = {.program = plan->argv[0]};
+	struct cli_child child;
+	uint64_t start = now_ns();
+	int r = cli_child_run(plan->argv, &child);
+
+	drop_remove(drop);
+	if (r < 0)
+		return cannot_start(plan->argv[0], r);
+	cli_child_release(&child);
+	report.child = &child;
+	report.wall_ns = now_ns() - start;
+	cli_report_print(out, drop->in, &report);
+	if (fflush(out) != 0)
+		cli_error("The report could not be written: %s.",
+		          strerror(errno));
+	return cli_child_mirror(&child);
+}
+
+static int report_to(struct plan *plan, FILE *out)
+{
+	char pair[PATH_MAX + 8];
+	struct drop drop;
+	int status, r = drop_make(&drop);
+
+	if (r < 0)
+		return cli_error("No temporary file for the report: %s.",
+		                 strerror(-r));
+	snprintf(pair, sizeof pair, "report=%s", drop.path);
+	status = add_option(plan, pair);
+	if (status == CLI_GO_ON)
+		status = set_environment(plan);
+	if (status == CLI_GO_ON)
+		status = run_with_drop(plan, &drop, out);
+	else
+		drop_remove(&drop);
+	fclose(drop.in);
+	return status;
+}
+
+static int run_with_report(struct plan *plan)
+{
+	FILE *out;
+	int status;
+
+	if (plan->report_to == NULL)
+		return report_to(plan, stderr);
+	out = fopen(plan->report_to, "we");
+	if (out == NULL)
+		return cli_error("The report can't be written to '%s': %s.",
+		                 plan->report_to, strerror(errno));
+	status = report_to(plan, out);
+	fclose(out);
+	return status;
+}
+
+static int become(const struct plan *plan)
+{
+	int status = set_environment(plan);
+
+	if (status != CLI_GO_ON)
+		return status;
+	execvp(plan->argv[0], plan->argv);
+	return cannot_start(plan->argv[0], -errno);
+}
+
+static int run_main(int argc, char **argv)
+{
+	struct plan plan = {0};
+	int status = parse(argc, argv, &plan);
+
+	if (status == CLI_GO_ON)
+		status = plan.report ? run_with_report(&plan)
+		                     : become(&plan);
+	free(plan.options);
+	return status;
+}
+
+const struct cli_command cli_run = {
+	"run", "run a program whose memory cowshed serves", page, run_main,
+};

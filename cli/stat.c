@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed stat: the counters of one process, once
+ *
+ * For people by groups and with units; with --json for programs: every counter
+ * under the name of its member, as a plain number, zeros too, so that a reader
+ * need not guess what is absent.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char page[] =
+	"Usage: cowshed stat [--json] PID\n"
+	"Prints the counters of a process that uses cowshed, once.\n"
+	"\n"
+	"  --json      as JSON, numbers in bytes, nanoseconds and counts\n"
+	"  -h, --help  this page\n"
+	"\n"
+	"The process does not notice. You need the right to look at it: it is\n"
+	"yours, or you are root.\n";
+
+static void print_text(const struct cli_process *process)
+{
+	printf("%s (pid %ld)\n", process->name, (long)process->pid);
+	for (size_t i = 0; i < cli_counters_count; i++) {
+		const struct cli_counter *c = &cli_counters[i];
+		uint64_t value = cli_counter_get(c, &process->stats);
+
+		if (c->group != NULL)
+			printf("\n%s\n", c->group);
+		printf("  %-24s %14s  %s\n", c->name,
+		       cli_value(value, c->unit).s, c->says);
+	}
+	printf("\nfallbacks\n");
+	if (cli_fallbacks_total(&process->stats) == 0)
+		printf("  none: nothing was done the slow way\n");
+	cli_fallbacks_print(stdout, &process->stats);
+}
+
+static void print_json_string(const char *text)
+{
+	putchar('"');
+	for (; *text != 0; text++) {
+		if (*text == '"' || *text == '\\')
+			putchar('\\');
+		/* A name is any bytes: what is not ASCII may not be UTF-8. */
+		putchar((unsigned char)*text < 127 ? *text : '?');
+	}
+	putchar('"');
+}
+
+static void print_json(const struct cli_process *process)
+{
+	const char *comma = "";
+
+	printf("{\"pid\": %ld, \"name\": ", (long)process->pid);
+	print_json_string(process->name);
+	for (size_t i = 0; i < cli_counters_count; i++)
+		printf(",\n \"%s\": %llu", cli_counters[i].name,
+		       (unsigned long long)cli_counter_get(&cli_counters[i],
+		                                           &process->stats));
+	printf(",\n \"fallbacks\": {");
+	for (int i = 0; i < COW_FALLBACKS; i++) {
+		/* Rows that no reason has yet have no name either. */
+		if (i > COW_FALLBACK_REMAPPED &&
+		    process->stats.fallbacks[i] == 0)
+			continue;
+		printf("%s\n  \"%s\": %llu", comma, cli_fallback_name(i),
+		       (unsigned long long)process->stats.fallbacks[i]);
+		comma = ",";
+	}
+	printf("}}\n");
+}
+
+static int explain(pid_t pid, int error)
+{
+	switch (error) {
+	case -ENOENT:
+		return cli_error("Process %ld has no counters: it does not use "
+		                 "cowshed, or has allocated nothing large yet.",
+		                 (long)pid);
+	case -EPERM:
+	case -EACCES:
+		return cli_error("Process %ld is not yours to look at.",
+		                 (long)pid);
+	case -ESRCH:
+		return cli_error("There is no process %ld.", (long)pid);
+	}
+	return cli_error("The counters of process %ld can't be read: %s.",
+	                 (long)pid, strerror(-error));
+}
+
+static int parse_pid(const char *text, pid_t *ret)
+{
+	char *end;
+	long number;
+
+	errno = 0;
+	number = strtol(text, &end, 10);
+	if (errno != 0 || end == text || *end != 0 || number <= 0 ||
+	    number > INT_MAX)
+		return -EINVAL;
+	*ret = (pid_t)number;
+	return 0;
+}
+
+static int stat_main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct cli_process process;
+	bool json = false;
+	pid_t pid;
+	int found, r;
+
+	while ((found = getopt_long(argc, argv, ":jh", options, NULL)) != -1)
+		switch (found) {
+		case 'j':
+			json = true;
+			break;
+		case 'h':
+			return cli_help(&cli_stat);
+		default:
+			return cli_bad_option(found, argv);
+		}
+	if (argc - optind != 1)
+		return cli_error("'cowshed stat' takes one process id.");
+	if (parse_pid(argv[optind], &pid) < 0)
+		return cli_error("'%s' is not a process id.", argv[optind]);
+	r = cli_process_read(pid, &process);
+	if (r < 0)
+		return explain(pid, r);
+	if (json)
+		print_json(&process);
+	else
+		print_text(&process);
+	return 0;
+}
+
+const struct cli_command cli_stat = {
+	"stat", "the counters of one process", page, stat_main,
+};

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocations: the data that lazy clones share
+ *
+ *      storage a ----\
+ *      storage b -----> allocation (refs 3) ----> tile, small slot or foreign
+ *      storage c ----/
+ *
+ * A storage's bytes hang on an allocation; a lazy clone is one more reference
+ * to it. Whoever wants to write while there are others gets an allocation of
+ * its own; the last one writes in place (it *steals*).
+ *
+ * Copying and stealing. A thread that materializes by copy first prepares
+ * everything that can fail, then, under the engine's lock, announces itself as
+ * a copier and gives up its reference, and then copies without the lock. The
+ * thread that finds itself the last reference waits until there are no copiers
+ * before it writes or frees. So the loser of a race never copies, and a copier
+ * never reads what is being written.
+ *
+ * fork may happen while another thread copies; the child does not have that
+ * thread. The list of copies under way lets it take them back.
+ */
+#ifndef COW_CORE_ALLOCATION_H
+#define COW_CORE_ALLOCATION_H
+
+#include "core/base.h"
+#include "cowshed.h"
+
+struct cow__tile;
+struct cow_storage;
+
+enum cow__allocation_kind {
+	COW__AT_NOTHING, /* zero bytes */
+	COW__AT_SMALL,   /* a slot of a slab */
+	COW__AT_TILE,
+	COW__AT_FOREIGN,  /* made by another allocator for us */
+	COW__AT_EXTERNAL, /* given to us; others may write it */
+};
+
+struct cow__allocation {
+	uint64_t refs;
+	uint32_t copiers; /* futex; threads reading `data` for a copy */
+	uint8_t kind;
+	uint8_t owned; /* sole reference on pages nobody else reads: data_mut
+	                  needs no lock. Set and cleared by the writer */
+	uint8_t cloned; /* was lazy since it was last written: for statistics */
+	bool fresh_zero; /* reads as zero, was never asked for writing */
+	void *data;
+	size_t bytes; /* usable */
+	struct cow__tile *tile;
+	struct cow_storage *storage; /* of an exposed tile */
+	struct cow_data_ptr ptr;     /* foreign, external */
+	struct cow_allocator *allocator; /* foreign */
+};
+
+enum cow__allocation_flags {
+	COW__ALLOCATION_ZERO = 1 << 0,
+	COW__ALLOCATION_STRICT = 1 << 1,
+	COW__ALLOCATION_TILE = 1 << 2,  /* not small: its address is exposed */
+	COW__ALLOCATION_WHOLE = 1 << 3, /* will be written at once */
+};
+
+/* From `allocator`, NULL: the engine. refs 1. */
+int cow__allocation_new(size_t bytes, unsigned flags,
+                        struct cow_allocator *allocator,
+                        struct cow__allocation **ret);
+
+/* On a live tile that its user may write; takes it over on success. Engine
+ * locked. */
+int cow__allocation_on_tile(struct cow__tile *tile,
+                            struct cow__allocation **ret);
+
+/* On a data pointer; takes it over on success. */
+int cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
+                             struct cow__allocation **ret);
+
+/* Drops a reference; the last one waits for copiers and frees the data. */
+void cow__allocation_unref(struct cow__allocation *a);
+
+/* Ends an allocation whose data live on: its tile or slot is the caller's, as
+ * raw memory of the default allocator; a foreign pointer was moved out. */
+void cow__allocation_release(struct cow__allocation *a);
+
+/* Waits until nobody copies from it. */
+void cow__allocation_settle(struct cow__allocation *a);
+
+/* A copy under way; on the copier's stack. */
+struct cow__copying {
+	struct cow__copying *next;
+	struct cow__allocation *from, *to;
+};
+
+/* Begins one: gives up the caller's reference on `c->from`, whose data stay
+ * readable until the end. False if it was the last: nothing changed then.
+ * end: done with reading. */
+bool cow__copying_begin(struct cow__copying *c);
+void cow__copying_end(struct cow__copying *c);
+
+/* Copies [offset, offset + bytes) from one allocation to another, fresh one. */
+int cow__allocation_copy(struct cow__allocation *to,
+                         const struct cow__allocation *from, size_t offset,
+                         size_t bytes);
+
+/* In a forked child: takes back the copies of threads that it does not have.
+ * Engine locked at the fork and here. */
+void cow__allocations_child(void);
+
+#endif

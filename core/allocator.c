@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocators: the registry, and calls with profiling. See cowshed.h.
+ */
+#include "core/base.h"
+#include "core/error.h"
+#include "core/mutex.h"
+#include "core/profile.h"
+#include "cowshed.h"
+
+static struct {
+	struct cow_allocator *allocator;
+	int priority;
+	bool set; /* false: the default, for the CPU */
+} registry[COW_DEVICE_TYPES];
+static struct cow__mutex lock;
+
+static bool
+complete(const struct cow_allocator *a)
+{
+	return a && a->size >= sizeof(*a) && a->allocate;
+}
+
+COW_EXPORT int
+cow_allocator_set(enum cow_device_type type, struct cow_allocator *allocator,
+                  int priority)
+{
+	int r = 1;
+
+	if ((unsigned)type >= COW_DEVICE_TYPES)
+		return cow__error(-EINVAL, "no such device type");
+	if (allocator && !complete(allocator))
+		return cow__error(-EINVAL, "cow_allocator: incomplete");
+	cow__mutex_lock(&lock);
+	if (priority >= registry[type].priority) {
+		registry[type].allocator = allocator;
+		registry[type].priority = priority;
+		registry[type].set = true;
+		r = 0;
+	}
+	cow__mutex_unlock(&lock);
+	return r;
+}
+
+COW_EXPORT int
+cow_allocator_get(enum cow_device_type type, struct cow_allocator **ret)
+{
+	struct cow_allocator *a;
+
+	if ((unsigned)type >= COW_DEVICE_TYPES || !ret)
+		return cow__error(-EINVAL, "no such device type");
+	cow__mutex_lock(&lock);
+	a = registry[type].allocator;
+	if (!registry[type].set && type == COW_DEVICE_CPU)
+		a = cow_allocator_default();
+	cow__mutex_unlock(&lock);
+	if (!a)
+		return cow__error_number(
+		        -ENODEV, "no allocator is set for device type #",
+		        (uint64_t)type);
+	*ret = a;
+	return 0;
+}
+
+COW_EXPORT int
+cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
+                       struct cow_data_ptr *ret)
+{
+	struct cow_data_ptr p;
+	int r;
+
+	if (!complete(a) || !ret)
+		return cow__error(-EINVAL, "cow_allocator_allocate: NULL");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error_number(
+		        -EINVAL, "# bytes: a size this large is a mistake "
+		                 "(negative?)", bytes);
+	if (bytes == 0) {
+		*ret = (struct cow_data_ptr){ .device = a->device };
+		return 0;
+	}
+	r = a->allocate(a, bytes, &p);
+	if (r < 0) {
+		cow__profile_failure_device(bytes, a->device);
+		return cow__error_from(r, a->name ? a->name : "allocator");
+	}
+	cow__profile_device(p.data, (int64_t)bytes, a->device);
+	*ret = p;
+	return 0;
+}
+
+COW_EXPORT int
+cow_allocator_clone(struct cow_allocator *a, const void *src, size_t bytes,
+                    struct cow_data_ptr *ret)
+{
+	struct cow_data_ptr p;
+	int r;
+
+	if (bytes && !src)
+		return cow__error(-EINVAL, "cow_allocator_clone: NULL");
+	r = cow_allocator_allocate(a, bytes, &p);
+	if (r < 0)
+		return r;
+	if (bytes && a->copy_data)
+		r = a->copy_data(a, p.data, src, bytes);
+	else if (bytes)
+		memcpy(p.data, src, bytes);
+	if (r < 0) {
+		cow_data_ptr_clear(&p);
+		return cow__error_from(r, "copy_data");
+	}
+	*ret = p;
+	return 0;
+}
+
+COW_EXPORT int
+cow_allocator_raw_allocate(struct cow_allocator *a, size_t bytes, void **ret)
+{
+	struct cow_data_ptr p;
+	int r;
+
+	if (!complete(a) || !ret)
+		return cow__error(-EINVAL, "cow_allocator_raw_allocate: NULL");
+	if (!a->raw_deleter)
+		return cow__error(-ENOTSUP, "the allocator has no raw form");
+	r = cow_allocator_allocate(a, bytes, &p);
+	if (r < 0)
+		return r;
+	/* The promise of raw_deleter. */
+	cow__require(!bytes || (p.data == p.context &&
+	                        p.deleter == a->raw_deleter));
+	*ret = p.data;
+	return 0;
+}
+
+COW_EXPORT int
+cow_allocator_raw_deallocate(struct cow_allocator *a, void *data)
+{
+	if (!complete(a))
+		return cow__error(-EINVAL,
+		                  "cow_allocator_raw_deallocate: NULL");
+	if (!a->raw_deleter)
+		return cow__error(-ENOTSUP, "the allocator has no raw form");
+	if (data)
+		a->raw_deleter(data);
+	return 0;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the program did to a mapping of ours
+ *
+ * A block of malloc is anonymous memory as far as a program can tell, so it may
+ * protect pages of it, lock them, or advise the kernel on them. Freezing and
+ * thawing make new mappings, which forget all that. So it is written down, and
+ * put back after every remapping.
+ */
+#ifndef COW_CORE_ATTRIBUTE_H
+#define COW_CORE_ATTRIBUTE_H
+
+#include "core/tile.h"
+
+enum cow__attribute_kind {
+	COW__ATTRIBUTE_PROTECTION, /* value: PROT_... */
+	COW__ATTRIBUTE_ADVICE,     /* value: MADV_... that stays in force */
+	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
+};
+
+/* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */
+int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                       enum cow__attribute_kind kind, int value);
+
+/* Puts back what was noted within [start, end). */
+void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
+                           uintptr_t end);
+
+void cow__attributes_free(struct cow__tile *t);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks: raw transparent memory, for allocators on top of the engine
+ */
+#include "core/base.h"
+#include "core/allocation.h"
+#include "core/engine.h"
+#include "core/error.h"
+#include "core/extent.h"
+#include "core/small.h"
+#include "core/stats.h"
+
+static void
+count_served(size_t bytes)
+{
+	uint64_t live = cow__stat_add(bytes_live, bytes) + bytes;
+
+	cow__stat_add(bytes_served, bytes);
+	cow__stat_add(blocks_served, 1);
+	cow__stat_add(blocks_live, 1);
+	if (live > cow__stat_get(bytes_peak))
+		cow__stat_set(bytes_peak, live);
+}
+
+static void
+count_freed(size_t bytes)
+{
+	cow__stat_sub(bytes_live, bytes);
+	cow__stat_sub(blocks_live, 1);
+}
+
+/* The tile of a live block that starts at `ptr`; anything else is a double
+ * free or a stranger's pointer. Locked. */
+static struct cow__tile *
+block_at(const void *ptr)
+{
+	struct cow__tile *t = cow__tile_find((uintptr_t)ptr);
+
+	cow__require(t && t->kind == COW__LIVE && t->block &&
+	             cow__tile_start(t) == (uintptr_t)ptr);
+	return t;
+}
+
+static int
+block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
+{
+	struct cow__tile *t;
+	bool zero;
+	int r;
+
+	if (bytes > (size_t)INT64_MAX)
+		return -ENOMEM;
+	r = cow__engine_enter();
+	if (r < 0)
+		return r;
+	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
+	                    &zero);
+	if (r == 0) {
+		t->block = true;
+		count_served(t->bytes);
+	}
+	cow__engine_tick();
+	cow__engine_unlock();
+	if (r < 0)
+		return r;
+	if ((flags & COW_BLOCK_ZERO) && !zero)
+		memset((void *)cow__tile_start(t), 0, t->bytes);
+	*ret = (void *)cow__tile_start(t);
+	return 0;
+}
+
+COW_EXPORT int
+cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
+{
+	int r;
+
+	if (!ret || (alignment & (alignment - 1)) || (flags & ~COW_BLOCK_ZERO))
+		return cow__error(-EINVAL, "cow_block_new: alignment is not a "
+		                           "power of two, or unknown flags");
+	if (alignment > GIB * 1024)
+		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
+	r = block_new(bytes, alignment, flags, false, ret);
+	return r < 0 ? cow__error_from(r, "cow_block_new") : 0;
+}
+
+static void
+block_free_locked(struct cow__tile *t)
+{
+	count_freed(t->bytes);
+	t->block = false;
+	if (!t->allocation) /* else a storage holds on to it */
+		cow__extent_free(t);
+}
+
+COW_EXPORT void
+cow_block_free(void *ptr)
+{
+	if (!ptr)
+		return;
+	cow__engine_lock();
+	block_free_locked(block_at(ptr));
+	cow__engine_tick();
+	cow__engine_unlock();
+}
+
+COW_EXPORT size_t
+cow_block_bytes(const void *ptr)
+{
+	size_t bytes;
+
+	cow__engine_lock();
+	bytes = block_at(ptr)->bytes;
+	cow__engine_unlock();
+	return bytes;
+}
+
+COW_EXPORT int
+cow_block_resize(void *ptr, size_t bytes, void **ret)
+{
+	struct cow__tile *t;
+	size_t old;
+	void *fresh;
+	bool done;
+	int r;
+
+	if (!ptr || !ret)
+		return cow__error(-EINVAL, "cow_block_resize: NULL");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error(-ENOMEM, "cow_block_resize: absurd size");
+	cow__engine_lock();
+	t = block_at(ptr);
+	old = t->bytes;
+	done = !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
+	if (done) {
+		count_freed(old);
+		count_served(t->bytes);
+	}
+	cow__engine_unlock();
+	if (done) {
+		*ret = ptr;
+		return 0;
+	}
+	/* It grows now, so it may grow again: give it room for that. */
+	r = block_new(bytes, 0, 0, bytes > old && bytes >= COW__HUGE, &fresh);
+	if (r < 0)
+		return cow__error_from(r, "cow_block_resize");
+	memcpy(fresh, ptr, cow__min(old, bytes));
+	cow_block_free(ptr);
+	*ret = fresh;
+	return 0;
+}
+
+COW_EXPORT void
+cow_window(uintptr_t *ret_start, uintptr_t *ret_end)
+{
+	*ret_start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
+	*ret_end = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE);
+}
+
+/* The default allocator's form of the same: small data in slabs. */
+
+static void
+raw_free(void *data)
+{
+	struct cow__tile *t;
+	bool small;
+
+	if (!data)
+		return;
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)data);
+	small = t && t->slab;
+	cow__engine_unlock();
+	if (small)
+		cow__small_free(data);
+	else
+		cow_block_free(data);
+}
+
+static int
+raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
+{
+	void *data;
+	int r;
+
+	if (bytes <= COW__SMALL_MAX) {
+		struct cow__allocation a = { .bytes = bytes };
+
+		r = cow__small_new(&a, false);
+		data = a.data;
+	} else {
+		r = block_new(bytes, 0, 0, false, &data);
+	}
+	if (r == 0)
+		*ret = cow_data_ptr_make(data, data, raw_free, self->device);
+	return r;
+}
+
+COW_EXPORT struct cow_allocator *
+cow_allocator_default(void)
+{
+	static struct cow_allocator allocator = {
+		.size = sizeof(allocator),
+		.name = "cowshed",
+		.device = { COW_DEVICE_CPU, 0 },
+		.allocate = raw_allocate,
+		.raw_deleter = raw_free,
+	};
+
+	return &allocator;
+}

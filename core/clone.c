@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clones, and addresses that were given away
+ *
+ *   source                     lazy clone
+ *   tracked                    one more reference on the allocation
+ *   transparent, large         frozen in place, and a private view of it
+ *   transparent, small         an eager copy: mapping costs more
+ *   external memory            an eager copy: its owner may write it unseen
+ *   with element hooks         a copy through them
+ */
+#include "core/engine.h"
+#include "core/error.h"
+#include "core/extent.h"
+#include "core/stats.h"
+#include "core/storage.h"
+#include "core/view.h"
+
+/* Below this a memcpy is cheaper than a freeze, a view and their faults. */
+#define PAGED_LEAST (384 * KIB)
+
+static int
+clone_elements(struct cow_storage *s, struct cow__allocation *to)
+{
+	const struct cow_element_hooks *e = s->elements;
+
+	if (s->bytes == 0)
+		return 0;
+	return e->copy(e->user, to->data, s->data->data,
+	               s->bytes / e->element_bytes);
+}
+
+static int
+clone_eager(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a;
+	bool foreign = s->data->kind == COW__AT_FOREIGN;
+	unsigned flags = COW__ALLOCATION_WHOLE;
+	int r;
+
+	if (s->flags & COW_STORAGE_STRICT)
+		flags |= COW__ALLOCATION_STRICT;
+	r = cow__allocation_new(s->bytes, flags, foreign ? s->allocator : NULL,
+	                        &a);
+	if (r < 0)
+		return r;
+	r = s->elements ? clone_elements(s, a)
+	                : cow__allocation_copy(a, s->data, 0, s->bytes);
+	if (r == 0)
+		r = cow__storage_on(a, s->bytes, s, ret);
+	if (r < 0) {
+		cow__allocation_unref(a);
+		return r;
+	}
+	(*ret)->resizable = true;
+	cow__stat_add(clones_eager, 1);
+	return 0;
+}
+
+static int
+clone_counted(struct cow_storage *s, enum cow_fallback reason,
+              struct cow_storage **ret)
+{
+	cow__fallback(reason);
+	return clone_eager(s, ret);
+}
+
+static int
+clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a = s->data;
+	int r = cow__storage_on(a, s->bytes, s, ret);
+
+	if (cow__unlikely(r < 0))
+		return r;
+	/* Cloning is a read of this storage, and others may read it at the
+	 * same time; nobody writes it. So these two need no order between
+	 * them, and the writer that comes later sees both. */
+	__atomic_store_n(&a->owned, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&a->refs, 1, __ATOMIC_RELAXED);
+	cow__stat_add(clones_lazy, 1);
+	return 0;
+}
+
+/* Of a transparent storage: its pages are frozen under its users. */
+static int
+clone_paged(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__tile *source = s->data->tile, *t;
+	struct cow__allocation *a;
+	int r = 0;
+
+	cow__engine_lock();
+	if (source->backing == COW__ANON)
+		r = -ENOTSUP;
+	else if (!cow__is_frozen(source))
+		r = cow__freeze(source);
+	if (r == 0)
+		r = cow__view_new(source, COW__REBASE_IF_QUIET, &t);
+	if (r == 0) {
+		r = cow__allocation_on_tile(t, &a);
+		if (r < 0)
+			cow__extent_free(t);
+	}
+	cow__engine_unlock();
+	if (r == 0) {
+		r = cow__storage_on(a, s->bytes, s, ret);
+		if (r < 0)
+			cow__allocation_unref(a);
+	}
+	if (r < 0)
+		return r;
+	cow__stat_add(clones_paged, 1);
+	cow__stat_add(bytes_not_copied, s->bytes);
+	return 0;
+}
+
+static int
+lazy_clone(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (s->elements)
+		return clone_counted(s, COW_FALLBACK_ELEMENTS, ret);
+	if (s->data->kind == COW__AT_EXTERNAL)
+		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
+	if (!cow__transparent(s))
+		return clone_by_reference(s, ret);
+	if (s->bytes < PAGED_LEAST)
+		return clone_counted(s, COW_FALLBACK_SMALL, ret);
+	r = clone_paged(s, ret);
+	if (r == -ENOTSUP)
+		return clone_counted(s, COW_FALLBACK_BACKING, ret);
+	return r < 0 ? clone_eager(s, ret) : 0;
+}
+
+COW_EXPORT int
+cow_storage_lazy_clone(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_lazy_clone: NULL");
+	r = lazy_clone(s, ret);
+	return r < 0 ? cow__error_from(r, "cow_storage_lazy_clone") : 0;
+}
+
+COW_EXPORT int
+cow_storage_clone(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_clone: NULL");
+	r = clone_eager(s, ret);
+	return r < 0 ? cow__error_from(r, "cow_storage_clone") : 0;
+}
+
+/* Small data moves to a tile of its own, whose address can be looked up. */
+static int
+move_to_tile(struct cow_storage *s)
+{
+	struct cow__allocation *a;
+	int r = cow__allocation_new(s->bytes, COW__ALLOCATION_TILE, NULL, &a);
+
+	if (r < 0)
+		return r;
+	(void)cow__allocation_copy(a, s->data, 0, s->bytes);
+	cow__allocation_unref(s->data);
+	s->data = a;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_expose(struct cow_storage *s, void **ret)
+{
+	int r = 0;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_expose: NULL");
+	if (s->elements)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_expose: storages with element "
+		                  "hooks have no bytes to share");
+	if (!cow__transparent(s) && s->bytes) {
+		if (s->data->kind == COW__AT_SMALL)
+			r = move_to_tile(s);
+		if (r == 0)
+			r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
+	}
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_expose");
+	if (!cow__transparent(s) && s->data->kind == COW__AT_TILE) {
+		cow__engine_lock();
+		s->data->tile->exposed = true;
+		s->data->storage = s;
+		cow__engine_unlock();
+	}
+	s->flags |= COW_STORAGE_TRANSPARENT;
+	*ret = s->bytes ? s->data->data : NULL;
+	return 0;
+}
+
+/* A reference to a storage that may be dying in another thread: its count may
+ * be zero, and then it must stay so. Engine locked, which keeps it in memory. */
+static bool
+try_ref(struct cow_storage *s)
+{
+	uint64_t n = __atomic_load_n(&s->refs, __ATOMIC_RELAXED);
+
+	while (n)
+		if (__atomic_compare_exchange_n(&s->refs, &n, n + 1, 1,
+		                                __ATOMIC_ACQUIRE,
+		                                __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+static int
+storage_of_block(struct cow__tile *t, struct cow_storage **ret)
+{
+	const struct cow_storage like = { .resizable = true };
+	struct cow__allocation *a;
+	int r = cow__allocation_on_tile(t, &a);
+
+	if (r == 0) {
+		r = cow__storage_on(a, t->used, &like, ret);
+		if (r < 0) {
+			cow__allocation_release(a);
+		}
+	}
+	if (r < 0)
+		return r;
+	(*ret)->flags |= COW_STORAGE_TRANSPARENT;
+	a->storage = *ret;
+	t->exposed = true;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
+                     struct cow_storage **ret)
+{
+	struct cow_storage *s = NULL;
+	struct cow__tile *t;
+	size_t offset = 0;
+	int r = -ENOENT;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_storage_from_ptr: NULL");
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)ptr);
+	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
+		offset = (uintptr_t)ptr - cow__tile_start(t);
+		if (t->allocation && t->allocation->storage &&
+		    try_ref(t->allocation->storage)) {
+			s = t->allocation->storage;
+			r = 0;
+		} else if (t->block) {
+			r = storage_of_block(t, &s);
+		}
+	}
+	cow__engine_unlock();
+	if (r == -ENOENT)
+		return cow__error(r, "the address is not in a transparent "
+		                     "storage or block of this process");
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_from_ptr");
+	if (ret_offset)
+		*ret_offset = offset;
+	*ret = s;
+	return 0;
+}

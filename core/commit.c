@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Committing fresh memory ahead of the program, in huge pages. See the header.
+ */
+#include "core/commit.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/extent.h"
+#include "core/helper.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/wait.h"
+
+#define AHEAD_LEAST (4 * MIB)   /* without a helper ... */
+#define AHEAD_HELPED (8 * MIB)  /* ... and with one: it needs time to react */
+#define AHEAD_SHARE 16
+#define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
+#define BATCH (8 * MIB)         /* committed in one go, without the lock */
+#define YOUTH_NS 2000000000u    /* no progress for so long: no longer young */
+
+static struct cow__tile *young;
+static size_t ahead;         /* committed, not known to be touched; all tiles */
+static size_t touched_total; /* of live tiles */
+static struct cow__tile *bench; /* addresses to collapse at */
+
+static size_t
+room(bool helped)
+{
+	size_t most = (helped ? AHEAD_HELPED : AHEAD_LEAST) +
+	              touched_total / AHEAD_SHARE;
+
+	return most > ahead ? most - ahead : 0;
+}
+
+static void
+young_add(struct cow__tile *t)
+{
+	t->young = true;
+	t->list_prev = NULL;
+	t->list_next = young;
+	if (young)
+		young->list_prev = t;
+	young = t;
+}
+
+static void
+young_remove(struct cow__tile *t)
+{
+	if (!t->young)
+		return;
+	t->young = false;
+	ahead -= t->committed - t->touched;
+	t->committed = t->touched;
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		young = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+}
+
+/* How far has the program come? True if further than at the last look. */
+static bool
+look(struct cow__tile *t, uint64_t now)
+{
+	size_t full = cow__round_down(t->bytes, COW__HUGE);
+	uintptr_t start = cow__tile_start(t);
+	size_t before = t->touched;
+	int n;
+
+	n = cow__pagemap_touched(start + t->touched, COW__HUGE,
+	                         (full - t->touched) / COW__HUGE);
+	if (n < 0) {
+		cow__fallback(COW_FALLBACK_PAGEMAP);
+		young_remove(t);
+		return false;
+	}
+	if (n > 0) {
+		size_t reached = t->touched + (size_t)n * COW__HUGE;
+
+		ahead -= cow__min(reached, t->committed) - t->touched;
+		t->touched = reached;
+		if (t->committed < reached)
+			t->committed = reached;
+		touched_total += reached - before;
+		t->progress_at = now;
+	}
+	if (t->touched >= full || now - t->progress_at > YOUTH_NS)
+		young_remove(t);
+	return t->touched != before;
+}
+
+static void
+refused(struct cow__tile *t, int error)
+{
+	/* A shortage passes; anything else is how this kernel is. */
+	if (error != -ENOMEM && error != -EAGAIN && error != -EBUSY)
+		cow__engine.no_collapse = true;
+	cow__fallback(COW_FALLBACK_COLLAPSE);
+	young_remove(t);
+}
+
+void
+cow__commit_fresh(struct cow__tile *t, bool whole)
+{
+	size_t full = cow__round_down(t->bytes, COW__HUGE), want, done = 0;
+	uint64_t now = cow__now();
+	struct cow__tile *y, *next;
+	int r = 0;
+
+	if (whole || cow__engine.no_collapse || !cow__engine.use_collapse)
+		return;
+	for (y = young; y; y = next) {
+		next = y->list_next;
+		if (!y->busy)
+			(void)look(y, now);
+	}
+	t->progress_at = now;
+	young_add(t);
+	want = cow__round_down(cow__min(full, room(false)), COW__HUGE);
+	if (want) {
+		r = cow__map_collapse(cow__tile_start(t), want, &done);
+		/* So that the first touch shows. */
+		(void)cow__map_zap(cow__tile_start(t), want);
+		cow__stat_add(bytes_collapsed, done);
+		t->committed = done;
+		ahead += done;
+	}
+	if (r < 0)
+		refused(t, r);
+	else if (full - done >= HELPER_PAYS)
+		cow__helper_want(true);
+}
+
+void
+cow__commit_forget(struct cow__tile *t)
+{
+	young_remove(t);
+	touched_total -= t->touched;
+	t->touched = t->committed = 0;
+}
+
+void
+cow__commit_cut(struct cow__tile *t)
+{
+	cow__commit_forget(t);
+}
+
+bool
+cow__commit_pending(void)
+{
+	return young != NULL;
+}
+
+static struct cow__tile *
+workbench(void)
+{
+	if (!bench) {
+		struct cow__tile *t =
+		        cow__tile_search(COW__BARE, false, BATCH, COW__HUGE);
+
+		if (t)
+			t = cow__tile_carve(t,
+			                    cow__round_up(cow__tile_start(t),
+			                                  COW__HUGE),
+			                    BATCH);
+		if (t)
+			t->kind = COW__INNER;
+		bench = t;
+	}
+	return bench;
+}
+
+/* Collapses at addresses of our own: the program may have changed, or may be
+ * using, the mapping that it sees. Lock released meanwhile. */
+static void
+commit_batch(struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *b = workbench();
+	struct cow__segment *s = t->segment;
+	uint64_t offset = cow__segment_offset(cow__tile_start(t)) +
+	                  t->committed;
+	size_t done = 0;
+	int r;
+
+	if (!b)
+		return;
+	t->busy = true;
+	t->committed += bytes;
+	ahead += bytes;
+	cow__engine_unlock();
+	r = cow__map_shared(cow__tile_start(b), bytes, &s->file, offset, false);
+	if (r == 0)
+		r = cow__map_collapse(cow__tile_start(b), bytes, &done);
+	(void)cow__map_none(cow__tile_start(b), bytes);
+	cow__engine_lock();
+	t->busy = false;
+	cow__stat_add(bytes_collapsed, done);
+	if (r < 0 && t->young)
+		refused(t, r);
+	if (t->doomed) {
+		t->doomed = false;
+		cow__extent_free(t);
+	}
+}
+
+bool
+cow__commit_step(uint64_t now)
+{
+	bool moved = false;
+	struct cow__tile *t, *next;
+
+	for (t = young; t; t = next) {
+		size_t full = cow__round_down(t->bytes, COW__HUGE), want;
+
+		next = t->list_next;
+		if (t->busy)
+			continue;
+		moved |= look(t, now);
+		if (!t->young)
+			continue;
+		/* The writer may be in the first chunk that is missing: leave
+		 * that one to it and go on behind. */
+		if (t->committed == t->touched) {
+			int n = cow__pagemap_touched_page(
+			        cow__tile_start(t) + t->committed);
+
+			if (n <= 0)
+				continue;
+			t->committed += COW__HUGE;
+			ahead += COW__HUGE;
+		}
+		want = cow__min(full - t->committed, room(true));
+		want = cow__round_down(cow__min(want, BATCH), COW__HUGE);
+		if (want == 0 || t->committed - t->touched >= full / 2 + BATCH)
+			continue;
+		commit_batch(t, want);
+		return true; /* the list may have changed */
+	}
+	return moved;
+}
+
+void
+cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
+{
+	size_t from = cow__round_up(offset, COW__HUGE), done;
+	size_t to = cow__round_down(offset + bytes, COW__HUGE);
+
+	if (t->backing != COW__SHARED || cow__engine.no_collapse ||
+	    !cow__engine.use_collapse || from >= to)
+		return;
+	if (cow__map_collapse(cow__tile_start(t) + from, to - from, &done) < 0)
+		cow__fallback(COW_FALLBACK_COLLAPSE);
+	cow__stat_add(bytes_collapsed, done);
+}
+
+void
+cow__commit_copy(const struct cow__tile *to, size_t offset, const void *from,
+                 size_t bytes, bool fresh)
+{
+	char *dst = (char *)cow__tile_start(to) + offset;
+	size_t step;
+
+	if (!fresh || to->backing != COW__SHARED) {
+		memcpy(dst, from, bytes);
+		return;
+	}
+	for (size_t at = 0; at < bytes; at += step) {
+		step = cow__min(bytes - at, COW__HUGE - (offset + at) %
+		                                    COW__HUGE);
+		cow__commit_range(to, offset + at, step);
+		memcpy(dst + at, (const char *)from + at, step);
+	}
+}
+
+void
+cow__commit_child(void)
+{
+	while (young)
+		young_remove(young);
+	bench = NULL;
+	ahead = 0;
+}

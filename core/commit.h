@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Committing fresh memory ahead of the program, in huge pages
+ *
+ * A page fault in a memfd brings 4 KiB and costs about 2 us; a collapse brings
+ * 2 MiB and costs about 100 us: eight times less for the same bytes. But a
+ * collapse commits memory, and a program may never touch what it asked for. So
+ * memory is committed ahead only in proportion to what was touched:
+ *
+ *      0         touched          committed                         bytes
+ *      |------------|--------ahead---|- - - - - - - not there - - - -|
+ *                 writer ->
+ *
+ *      all that is ahead, of all tiles  <=  a few MiB + touched / 16
+ *
+ * "Touched" is known because a collapse here leaves the program's page table
+ * empty: the first touch of a huge page enters it, and pagemap shows that.
+ * Young tiles (fresh, still being filled from the start) are looked at when the
+ * program allocates, and by the helper thread if enough of them is missing.
+ */
+#ifndef COW_CORE_COMMIT_H
+#define COW_CORE_COMMIT_H
+
+#include "core/tile.h"
+
+/* A fresh live tile. `whole`: its user commits it himself, see below. */
+void cow__commit_fresh(struct cow__tile *t, bool whole);
+
+/* It is freed, frozen or cut: no more commits. */
+void cow__commit_forget(struct cow__tile *t);
+void cow__commit_cut(struct cow__tile *t);
+
+/* One round over young tiles. Unlocks the engine while it collapses. True if
+ * anything moved. For the helper. */
+bool cow__commit_step(uint64_t now);
+
+/* Is there any young tile? */
+bool cow__commit_pending(void);
+
+/*
+ * The caller is about to write all of [offset, offset + bytes) of memory that
+ * nobody else sees yet or that it may write: makes it huge pages. Best effort.
+ * Without the lock if nobody can free the tile.
+ */
+void cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes);
+
+/* Copies into such memory, committing piece by piece, so that the zeroed page
+ * is still in the cache when it is written. */
+void cow__commit_copy(const struct cow__tile *to, size_t offset,
+                      const void *from, size_t bytes, bool fresh);
+
+void cow__commit_child(void);
+
+#endif

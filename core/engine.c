@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine: one per process. See the header.
+ *
+ * It comes to life at the first allocation, before or after constructors, and
+ * from any thread. A machine or a limit that does not allow the window leaves
+ * it failed: every allocation then says so, and the shim passes them all on.
+ */
+#include "core/engine.h"
+#include "core/base.h"
+#include "core/decay.h"
+#include "core/extent.h"
+#include "core/fork.h"
+#include "core/helper.h"
+#include "core/options.h"
+#include "core/stats.h"
+#include "core/thaw.h"
+#include "memfd/map.h"
+#include "memfd/probe.h"
+#include "memfd/wait.h"
+
+#define WINDOW_LEAST (4 * GIB)
+#define WARM_PAYS (4 * MIB)    /* for less no helper is started */
+#define TICK_NS 5000000u       /* the slower chores, at most so often */
+#define DECAY_SLICE (64 * MIB) /* inside one allocator call */
+
+struct cow__engine cow__engine = {
+	.use_helper = true,
+	.use_collapse = true,
+	.decay_ns = 1000000000u,
+	.warm_max = SIZE_MAX,
+	.window_bytes = 8192 * GIB,
+};
+
+void
+cow__engine_lock(void)
+{
+	cow__mutex_lock(&cow__engine.lock);
+}
+
+void
+cow__engine_unlock(void)
+{
+	cow__mutex_unlock(&cow__engine.lock);
+}
+
+static int
+window_reserve(void)
+{
+	size_t bytes = cow__engine.window_bytes;
+	uintptr_t start;
+	int r;
+
+	/* Under a limit on address space the program needs all of it. */
+	if (cow__map_address_limit() != UINT64_MAX)
+		return -ENOMEM;
+	do
+		r = cow__map_reserve(bytes, GIB, &start);
+	while (r < 0 && (bytes /= 2) >= WINDOW_LEAST);
+	if (r < 0)
+		return r;
+	r = cow__tiles_init(start, bytes);
+	if (r < 0)
+		return r;
+	__atomic_store_n(&cow__engine.start, start, __ATOMIC_RELEASE);
+	__atomic_store_n(&cow__engine.end, start + bytes, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int
+start(void)
+{
+	int r;
+
+	cow__page_init();
+	r = window_reserve();
+	if (r < 0) {
+		cow__fallback(COW_FALLBACK_WINDOW);
+		return r;
+	}
+	cow__engine.mappings = 1;
+	cow__engine.mappings_max = cow__probe_mappings_max() / 2;
+	cow__engine.no_locks = !cow__probe_locks();
+	cow__engine.no_memfd = !cow__probe_memfd();
+	if (cow__engine.no_memfd || cow__engine.no_locks)
+		cow__fallback(COW_FALLBACK_MEMFD);
+	cow__stats_publish();
+	cow__engine.ready = true;
+	return 0;
+}
+
+int
+cow__engine_enter(void)
+{
+	cow__engine_lock();
+	if (cow__likely(cow__engine.ready)) {
+		if (cow__unlikely(!cow__stats_published()))
+			cow__stats_publish();
+		return 0;
+	}
+	if (!cow__engine.failed)
+		cow__engine.failed = start();
+	if (!cow__engine.failed)
+		return 0;
+	cow__engine_unlock();
+	return cow__engine.failed;
+}
+
+void
+cow__engine_tick(void)
+{
+	static uint64_t last;
+	uint64_t now;
+
+	if (!cow__engine.warm_first && !cow__engine.frozen)
+		return;
+	now = cow__now();
+	(void)cow__decay(now, false, DECAY_SLICE);
+	if (cow__engine.warm_bytes > WARM_PAYS)
+		cow__helper_want(false);
+	if (now - last < TICK_NS)
+		return;
+	last = now;
+	(void)cow__extent_poll_limbo();
+	if (cow__engine.forked_once || cow__engine.generation)
+		cow__thaw_all();
+	cow__segments_sweep();
+	cow__stat_set(mappings, cow__engine.mappings);
+}
+
+COW_EXPORT int
+cow_trim(void)
+{
+	size_t done;
+
+	cow__engine_lock();
+	if (cow__engine.ready) {
+		(void)cow__extent_poll_limbo();
+		cow__thaw_all();
+	}
+	done = cow__decay(0, true, 0);
+	cow__segments_sweep();
+	cow__stat_set(mappings, cow__engine.mappings);
+	cow__engine_unlock();
+	return done > 0;
+}
+
+__attribute__((constructor)) static void
+load(void)
+{
+	(void)cow__fork_init();
+}

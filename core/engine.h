@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine: one per process, its lock and what all parts share
+ *
+ * One mutex guards tiles, segments, views and everything else that changes
+ * rarely. What happens often (references, clones of tracked storages) needs no
+ * lock or a pool's own.
+ */
+#ifndef COW_CORE_ENGINE_H
+#define COW_CORE_ENGINE_H
+
+#include "core/mutex.h"
+#include "core/segment.h"
+#include "core/tile.h"
+#include "cowshed.h"
+
+enum cow__policy { COW__POLICY_AUTO, COW__POLICY_MEMFD, COW__POLICY_ANON };
+
+struct cow__engine {
+	struct cow__mutex lock;
+	bool ready;             /* the window is there */
+	int failed;             /* -errno: it can't be had */
+	uintptr_t start, end;   /* of the window */
+	size_t mappings;        /* kernel mappings inside it, estimated */
+	size_t mappings_max;    /* our share of vm.max_map_count */
+	size_t frozen;          /* live tiles that are mapped private */
+	struct cow__segment *segments, *current;
+	uint32_t generation;    /* number of forks above this process */
+
+	/* free memory that has pages */
+	struct cow__tile *warm_first, *warm_last; /* oldest first */
+	size_t warm_bytes;
+
+	/* live memory in our segments and elsewhere, page rounded */
+	size_t live_bytes;
+
+	/* options (core/options.h) */
+	enum cow__policy policy;
+	bool strict, use_helper, use_collapse;
+	uint64_t decay_ns;
+	size_t warm_max, window_bytes;
+
+	/* what the kernel refused for good */
+	bool no_collapse, no_memfd, no_locks;
+
+	/* fork's lesson: new blocks get anonymous memory while set */
+	bool prefer_anon;
+	bool forked_once; /* so there may be something to thaw */
+	int fork_failed;  /* -errno: the next child would lack memory */
+};
+
+extern struct cow__engine cow__engine;
+
+/* Locks the engine and makes sure that it is ready. 0 or -errno; not locked
+ * on failure. */
+int cow__engine_enter(void);
+
+/* Small work that is due: cooling, thawing, limbo. At the end of calls that
+ * allocate or free; asks the clock, and does most things only now and then. */
+void cow__engine_tick(void);
+
+/* Locks without making it ready. */
+void cow__engine_lock(void);
+void cow__engine_unlock(void);
+
+/* Warm list (core/decay.c), called by core/tile.c alone. */
+void cow__warm_add(struct cow__tile *t);
+void cow__warm_remove(struct cow__tile *t);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sentences about failures
+ */
+#ifndef COW_CORE_ERROR_H
+#define COW_CORE_ERROR_H
+
+#include <stdint.h>
+
+/* Notes why the calling thread's call fails and returns `error`. %zu-style
+ * formatting does not exist here; `number` replaces the one '#'. Called by
+ * public functions alone, never on the helper thread. */
+int cow__error(int error, const char *sentence);
+int cow__error_number(int error, const char *sentence, uint64_t number);
+
+/* The usual sentence for an error that came from below. */
+int cow__error_from(int error, const char *what);
+
+#endif

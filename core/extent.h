@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extents: live tiles, from allocation to recycling
+ *
+ * All functions want the engine locked and keep it so.
+ */
+#ifndef COW_CORE_EXTENT_H
+#define COW_CORE_EXTENT_H
+
+#include "core/holders.h"
+#include "core/tile.h"
+
+enum cow__extent_flags {
+	COW__EXTENT_MEMFD = 1 << 0,  /* not anonymous, whatever the policy */
+	COW__EXTENT_STRICT = 1 << 1, /* commit now */
+	COW__EXTENT_ROOM = 1 << 2,   /* leave address space to grow behind it */
+	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
+};
+
+/*
+ * A live tile of at least `bytes` bytes. *ret_zero: it reads as zero; its
+ * contents are unspecified otherwise. -ENOMEM and what the kernel says.
+ */
+int cow__extent_new(size_t bytes, size_t align, unsigned flags,
+                    struct cow__tile **ret, bool *ret_zero);
+
+/* The program's mapping ends. What views or other processes still read stays
+ * in limbo until they are done; the rest becomes warm. Can't fail. */
+void cow__extent_free(struct cow__tile *t);
+
+/* One mapping less reads the pages of `t`. */
+void cow__extent_unref_pages(struct cow__tile *t);
+
+/* In place: false if that is not possible; nothing changed then. */
+bool cow__extent_resize(struct cow__tile *t, size_t bytes);
+
+/* Looks after tiles in limbo whose other holders may be gone. Returns how many
+ * still wait. */
+unsigned cow__extent_poll_limbo(void);
+
+/* In a forked child, where a live tile was not inherited: gives it this copy
+ * of its bytes (made by cow__map_meta()) at its address. */
+void cow__extent_replace(struct cow__tile *t, void *copy);
+
+/* In a forked child: makes addresses that were not inherited free again. */
+void cow__extents_child(void);
+
+#endif

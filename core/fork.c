@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork: see the header.
+ *
+ * What can't be frozen is copied for the child: memory that may be under I/O,
+ * whose descriptor the program closed, or for which the kernel refused the
+ * mapping. The copy is made here, before the fork, and moved to the block's
+ * address in the child.
+ */
+#include "core/fork.h"
+#include "core/allocation.h"
+#include "core/array.h"
+#include "core/base.h"
+#include "core/commit.h"
+#include "core/engine.h"
+#include "core/extent.h"
+#include "core/helper.h"
+#include "core/holders.h"
+#include "core/pool.h"
+#include "core/stats.h"
+#include "core/thaw.h"
+#include "core/view.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
+
+/* Of the frozen bytes: copied since the last fork, without a thaw. More than
+ * this, and freezing costs the program more than it brings. */
+#define REGRET_SHARE 16
+
+struct copy {
+	struct cow__tile *tile;
+	void *data;
+};
+
+static struct copy *copies;
+static uint32_t ncopies, copies_cap;
+static uint64_t began_at;
+static bool taking_part; /* this fork concerns memory of ours */
+static bool busy_before; /* at the last fork something stayed frozen */
+
+static bool
+needs_freeze(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE &&
+	       (t->backing == COW__SHARED ||
+	        (t->backing == COW__PRIVATE && t->nkept));
+}
+
+static void
+copies_free(void)
+{
+	for (uint32_t i = 0; i < ncopies; i++)
+		(void)cow__map_release((uintptr_t)copies[i].data,
+		                       copies[i].tile->bytes);
+	ncopies = 0;
+}
+
+static int
+copy_for_child(struct cow__tile *t, enum cow_fallback reason)
+{
+	void *data;
+	int r = cow__array_reserve((void **)&copies, &copies_cap,
+	                           sizeof(*copies), ncopies + 1);
+
+	if (r == 0)
+		r = cow__map_meta(t->bytes, &data);
+	if (r < 0)
+		return r;
+	memcpy(data, (void *)cow__tile_start(t), t->bytes);
+	copies[ncopies++] = (struct copy){ t, data };
+	cow__fallback(reason);
+	cow__stat_add(bytes_copied, t->bytes);
+	return 0;
+}
+
+/* Freezes everything, neighbours together. */
+static int
+freeze_all(bool pinned)
+{
+	struct cow__tile *t, *last;
+	int r = 0;
+
+	for (t = cow__tile_first(); t && r == 0; t = t->next) {
+		if (!needs_freeze(t))
+			continue;
+		if (pinned) {
+			r = copy_for_child(t, COW_FALLBACK_PINNED);
+			continue;
+		}
+		if (t->npieces || t->nkept) {
+			r = cow__freeze(t);
+		} else {
+			for (last = t; last->next && needs_freeze(last->next) &&
+			               cow__freeze_joins(last, last->next);)
+				last = last->next;
+			r = cow__freeze_run(t, last);
+			if (r == 0)
+				t = last;
+		}
+		if (r < 0)
+			r = copy_for_child(t, r == -EBADF
+			                              ? COW_FALLBACK_DESCRIPTOR
+			                              : COW_FALLBACK_FREEZE);
+	}
+	return r;
+}
+
+/* Pages copied in tiles that are still frozen from the last fork: did the
+ * program rewrite them while they could not be thawed? */
+static void
+learn(void)
+{
+	size_t frozen = 0, copied = 0;
+
+	if (!busy_before || cow__engine.prefer_anon ||
+	    cow__engine.policy != COW__POLICY_AUTO)
+		return;
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+		struct cow__run runs[32];
+
+		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+			continue;
+		frozen += t->bytes;
+		while (at < end) {
+			int n = cow__pagemap_copied(at, end, runs, 32, &at);
+
+			if (n < 0)
+				return;
+			for (int i = 0; i < n; i++)
+				copied += runs[i].end - runs[i].start;
+		}
+	}
+	cow__stat_set(pages_private, copied / cow__page);
+	if (copied > frozen / REGRET_SHARE)
+		cow__engine.prefer_anon = true;
+}
+
+static void
+inherit_all(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->segment && t->refs > 0 &&
+		    (t->kind == COW__LIVE || t->kind == COW__LIMBO))
+			cow__holders_inherit(t);
+}
+
+void
+cow__fork_prepare(void)
+{
+	int r;
+
+	cow__engine_lock();
+	began_at = cow__now();
+	cow__pools_lock();
+	cow__engine.fork_failed = 0;
+	taking_part = cow__engine.ready && cow__engine.live_bytes > 0;
+	if (!taking_part)
+		return;
+	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
+	cow__thaw_all();
+	learn();
+	busy_before = false;
+	if (cow__holders_before_fork() < 0)
+		cow__fallback(COW_FALLBACK_SLOTS);
+	r = freeze_all(cow__process_pins_memory());
+	if (r < 0) {
+		copies_free();
+		cow__engine.fork_failed = r;
+	}
+	inherit_all();
+	cow__engine.forked_once = true;
+	cow__pools_lock();
+}
+
+static void
+count_fork(void)
+{
+	uint64_t ns = cow__now() - began_at;
+
+	cow__stat_add(forks, 1);
+	cow__stat_set(fork_ns_last, ns);
+	cow__stat_add(fork_ns_total, ns);
+	if (ns > cow__stat_get(fork_ns_max))
+		cow__stat_set(fork_ns_max, ns);
+}
+
+void
+cow__fork_parent(void)
+{
+	cow__pools_unlock();
+	if (taking_part) {
+		cow__holders_parent();
+		copies_free();
+		busy_before = cow__engine.frozen > 0;
+		count_fork();
+	}
+	cow__engine_unlock();
+}
+
+void
+cow__fork_child(void)
+{
+	cow__engine.lock.word = 0;
+	cow__pools_unlock();
+	if (!taking_part) {
+		cow__helper_child();
+		cow__allocations_child();
+		cow__stats_child();
+		return;
+	}
+	if (cow__engine.fork_failed)
+		cow__process_exit(127);
+	cow__engine_lock();
+	cow__engine.generation++;
+	cow__helper_child();
+	cow__commit_child();
+	cow__holders_child();
+	for (uint32_t i = 0; i < ncopies; i++)
+		cow__extent_replace(copies[i].tile, copies[i].data);
+	ncopies = 0;
+	cow__segments_child();
+	cow__extents_child();
+	cow__allocations_child();
+	busy_before = false;
+	cow__stats_child();
+	cow__engine_unlock();
+}
+
+int
+cow__fork_result(void)
+{
+	return cow__engine.fork_failed;
+}
+
+void
+cow__fork_reaped(void)
+{
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+		return;
+	cow__engine_lock();
+	cow__thaw_all();
+	(void)cow__extent_poll_limbo();
+	cow__engine_unlock();
+}
+
+int
+cow__fork_init(void)
+{
+	return cow__process_atfork(cow__fork_prepare, cow__fork_parent,
+	                           cow__fork_child);
+}

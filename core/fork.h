@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork
+ *
+ *   prepare  (parent)  lock; take the child's holder slot; freeze what is
+ *                      shared; note the child as a holder of every page
+ *   fork               the kernel copies no page table of a clean view
+ *   parent             unlock; go on. Pages written from now on are copied
+ *   child              become its own slot; free what was not inherited
+ *
+ * A raw fork that runs none of this finds our shared mappings absent
+ * (MADV_DONTFORK) and crashes on touching one, rather than writing into its
+ * parent's heap.
+ *
+ * docs/design/fork.md has the measurements.
+ */
+#ifndef COW_CORE_FORK_H
+#define COW_CORE_FORK_H
+
+/* Registered with pthread_atfork(), and called by the shim around _Fork(). */
+void cow__fork_prepare(void);
+void cow__fork_parent(void);
+void cow__fork_child(void);
+
+/* Would the child lack memory, because freezing and copying were both refused?
+ * 0 or -errno, of the last fork of this process; the child ended itself. */
+int cow__fork_result(void);
+
+/* A child has been waited for: a good moment to thaw. */
+void cow__fork_reaped(void);
+
+/* Registers the handlers, once. */
+int cow__fork_init(void);
+
+#endif

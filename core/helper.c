@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The helper thread. See the header, and memfd/thread.h for what it must not
+ * do: no thread-local data (so no cow_last_error()), no libc but memcpy.
+ */
+#include "core/helper.h"
+#include "core/base.h"
+#include "core/commit.h"
+#include "core/decay.h"
+#include "core/engine.h"
+#include "core/extent.h"
+#include "core/stats.h"
+#include "memfd/thread.h"
+#include "memfd/wait.h"
+
+#define LOOK_NS 40000u         /* while the program fills memory */
+#define LOOK_MOST_NS 10000000u /* ... and does not get on */
+#define DECAY_SLICE (32 * MIB)
+#define LIMBO_NS 200000000u
+
+static struct cow__thread thread;
+static bool running;
+static unsigned suspended;
+static uint32_t bell; /* futex: changes when there is news */
+
+/* The next sleep in ns; 0: go on at once; UINT64_MAX: nothing left. */
+static uint64_t
+round_of_work(void)
+{
+	static uint64_t idle;
+	uint64_t now = cow__now(), sleep = UINT64_MAX, due;
+
+	if (cow__commit_pending()) {
+		if (cow__commit_step(now))
+			idle = LOOK_NS / 2;
+		if (idle < LOOK_MOST_NS)
+			idle *= 2;
+		if (idle < LOOK_NS)
+			idle = LOOK_NS;
+		sleep = idle;
+	}
+	if (cow__decay(now, false, DECAY_SLICE) >= DECAY_SLICE)
+		return cow__min(sleep, 1000000u);
+	due = cow__decay_next();
+	if (due)
+		sleep = cow__min(sleep, due > now ? due - now + 1000u : 1000u);
+	if (cow__extent_poll_limbo())
+		sleep = cow__min(sleep, LIMBO_NS);
+	return sleep;
+}
+
+static void
+helper_main(void)
+{
+	cow__engine_lock();
+	while (!suspended) {
+		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
+		uint64_t sleep = round_of_work();
+
+		if (sleep == UINT64_MAX)
+			break;
+		if (sleep == 0)
+			continue;
+		cow__engine_unlock();
+		cow__wait(&bell, heard, sleep);
+		cow__engine_lock();
+	}
+	running = false;
+	cow__engine_unlock();
+}
+
+void
+cow__helper_want(bool wake)
+{
+	if (running && !wake)
+		return;
+	if (running) {
+		__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+		cow__wake(&bell);
+		return;
+	}
+	if (!cow__engine.use_helper || suspended)
+		return;
+	/* The last one may be on its way out of its stack still. */
+	cow__thread_join(&thread);
+	running = true;
+	if (cow__thread_start(&thread, helper_main) < 0) {
+		running = false;
+		cow__engine.use_helper = false;
+		cow__fallback(COW_FALLBACK_THREAD);
+		return;
+	}
+	cow__stat_add(helper_starts, 1);
+}
+
+uint32_t
+cow__helper_id(void)
+{
+	return __atomic_load_n(&thread.tid, __ATOMIC_ACQUIRE);
+}
+
+void
+cow__helper_child(void)
+{
+	running = false;
+	thread.tid = 0;
+	suspended = 0;
+}
+
+void
+cow__helper_suspend(void)
+{
+	cow__engine_lock();
+	suspended++;
+	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+	cow__wake(&bell);
+	cow__engine_unlock();
+	cow__thread_join(&thread);
+}
+
+void
+cow__helper_resume(void)
+{
+	cow__engine_lock();
+	suspended--;
+	cow__engine_unlock();
+}

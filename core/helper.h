@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The helper thread
+ *
+ * Runs while there is something to do that no allocator call will do in time:
+ * committing ahead of a program that is filling large memory, and giving warm
+ * memory back. It is made when that is worth a thread, and ends itself when
+ * there is nothing left: a program with one thread is one again. Without it
+ * (denied, forbidden by an option) the same work is done inside allocator
+ * calls, later.
+ */
+#ifndef COW_CORE_HELPER_H
+#define COW_CORE_HELPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Starts it; `wake`: or makes it look at once. Engine locked. */
+void cow__helper_want(bool wake);
+
+/* Its kernel thread id, 0 if there is none. */
+uint32_t cow__helper_id(void);
+
+/* In a forked child it does not exist. */
+void cow__helper_child(void);
+
+/* Ends it and keeps it from starting again until allowed. Engine not locked.
+ * For callers that need to be the only thread. */
+void cow__helper_suspend(void);
+void cow__helper_resume(void);
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Holders: which processes still map a tile's pages. See the header.
+ */
+#include "core/holders.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+
+#define SHARED_SLOT 63 /* of everybody beyond the first 63 */
+
+struct slot {
+	struct cow__descriptor file; /* the family's memfd, own description */
+	uint64_t bit;                /* 0: no slot */
+	uintptr_t anchor;            /* the mapping that keeps the lock */
+};
+
+static struct slot mine = { .file = { .fd = -1 } };
+static struct slot childs = { .file = { .fd = -1 } };
+static uint64_t used_slots; /* ever, as far as this process knows */
+
+static void
+slot_close(struct slot *s)
+{
+	if (s->anchor)
+		(void)cow__map_release(s->anchor, cow__page);
+	cow__descriptor_close(&s->file);
+	*s = (struct slot){ .file = COW__NO_DESCRIPTOR };
+}
+
+/* Forgets a dead holder's bit before its slot gets a new owner. */
+static void
+sweep_bit(uint64_t bit)
+{
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		for (uint32_t i = 0; s->words && i < s->nwords; i++)
+			if (__atomic_load_n(&s->words[i], __ATOMIC_RELAXED) &
+			    bit)
+				__atomic_fetch_and(&s->words[i], ~bit,
+				                   __ATOMIC_RELAXED);
+}
+
+static int
+slot_lock(struct slot *s)
+{
+	/* Fresh numbers first: a used one may have left bits in segments of
+	 * relatives, where it would seem to hold again. */
+	for (int pass = 0; pass < 2; pass++)
+		for (unsigned i = 0; i < SHARED_SLOT; i++) {
+			uint64_t bit = 1ull << i;
+			int r;
+
+			if (((used_slots & bit) != 0) != pass)
+				continue;
+			r = cow__memfd_lock_take(&s->file, i, false);
+			if (r == -EAGAIN || r == -EACCES) {
+				used_slots |= bit;
+				continue;
+			}
+			if (r < 0)
+				return r;
+			s->bit = bit;
+			if (used_slots & bit)
+				sweep_bit(bit);
+			used_slots |= bit;
+			return 0;
+		}
+	cow__fallback(COW_FALLBACK_SLOTS);
+	s->bit = 1ull << SHARED_SLOT;
+	return cow__memfd_lock_take(&s->file, SHARED_SLOT, true);
+}
+
+/* A slot on the memfd `of`, which may be the caller's own descriptor. */
+static int
+slot_open(const struct cow__descriptor *of, struct slot *ret)
+{
+	struct slot s = { .file = COW__NO_DESCRIPTOR };
+	int r = cow__memfd_reopen(of, &s.file);
+
+	if (r == 0)
+		r = slot_lock(&s);
+	if (r == 0)
+		r = cow__map_reserve(cow__page, cow__page, &s.anchor);
+	if (r == 0)
+		r = cow__map_shared(s.anchor, cow__page, &s.file, 0, true);
+	if (r < 0) {
+		slot_close(&s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static int
+family_found(void)
+{
+	struct cow__descriptor family;
+	int r = cow__memfd_new("cowshed-family", cow__page, &family);
+
+	if (r < 0)
+		return r;
+	r = slot_open(&family, &mine);
+	cow__descriptor_close(&family);
+	if (r == 0)
+		r = cow__map_inherit(mine.anchor, cow__page, false);
+	return r;
+}
+
+int
+cow__holders_before_fork(void)
+{
+	int r = 0;
+
+	if (!mine.bit)
+		r = family_found();
+	if (r == 0)
+		r = slot_open(&mine.file, &childs);
+	if (r < 0)
+		return r;
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		if (s->owner && cow__segment_control(s) < 0)
+			cow__fallback(COW_FALLBACK_SLOTS);
+		if (s->words)
+			__atomic_fetch_or(&s->words[0], mine.bit | childs.bit,
+			                  __ATOMIC_RELEASE);
+		s->forked = true;
+	}
+	cow__engine.current = NULL;
+	return 0;
+}
+
+void
+cow__holders_parent(void)
+{
+	if (childs.bit)
+		slot_close(&childs);
+}
+
+void
+cow__holders_child(void)
+{
+	if (!childs.bit)
+		return;
+	/* The parent's descriptor would keep the parent's lock alive. Its
+	 * anchor was not inherited. */
+	cow__descriptor_close(&mine.file);
+	mine = childs;
+	childs = (struct slot){ .file = COW__NO_DESCRIPTOR };
+	(void)cow__map_inherit(mine.anchor, cow__page, false);
+}
+
+static uint64_t *
+word_of(const struct cow__tile *t)
+{
+	return t->word && t->segment && t->segment->words
+	               ? &t->segment->words[t->word - 1]
+	               : NULL;
+}
+
+void
+cow__holders_inherit(struct cow__tile *t)
+{
+	uint64_t *word;
+
+	if (!t->word)
+		t->word = cow__segment_word_new(t->segment);
+	t->inherited = true;
+	word = word_of(t);
+	if (word)
+		__atomic_fetch_or(word, mine.bit | childs.bit,
+		                  __ATOMIC_RELEASE);
+	else
+		t->word = 0;
+}
+
+/* Which of these bits belong to living holders other than this process. */
+static uint64_t
+living(uint64_t bits, struct cow__census *c)
+{
+	bits &= ~mine.bit;
+	while (bits & ~c->asked) {
+		uint64_t bit = bits & ~c->asked;
+		int r;
+
+		bit &= -bit;
+		c->asked |= bit;
+		r = cow__memfd_lock_taken(&mine.file,
+		                          (uint64_t)__builtin_ctzll(bit));
+		if (r != 0) /* also when it can't be asked */
+			c->alive |= bit;
+	}
+	return bits & c->alive;
+}
+
+/* Other living holders of a word; forgets the dead ones. */
+static uint64_t
+others(uint64_t *word, struct cow__census *c)
+{
+	uint64_t bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+	uint64_t alive, dead;
+
+	bits &= ~mine.bit;
+	if (!bits)
+		return 0;
+	alive = living(bits, c);
+	dead = bits & ~alive;
+	if (dead)
+		__atomic_fetch_and(word, ~dead, __ATOMIC_RELAXED);
+	return alive;
+}
+
+bool
+cow__holders_alone(const struct cow__tile *t, struct cow__census *c)
+{
+	uint64_t *word = word_of(t);
+
+	if (word)
+		return others(word, c) == 0;
+	if (!t->inherited)
+		return true;
+	/* There were no words left: ask for the whole segment. */
+	return t->segment->words && others(&t->segment->words[0], c) == 0;
+}
+
+bool
+cow__holders_drop(struct cow__tile *t, struct cow__census *c,
+                  int (*punch)(struct cow__tile *t))
+{
+	uint64_t *word = word_of(t);
+	bool alone = cow__holders_alone(t, c);
+
+	if (!word) {
+		t->inherited &= !alone;
+		return alone;
+	}
+	if (alone && punch && punch(t) < 0)
+		cow__stat_add(bytes_limbo, t->bytes);
+	__atomic_fetch_and(word, ~mine.bit, __ATOMIC_RELEASE);
+	if (alone && t->segment->owner) {
+		cow__segment_word_free(t->segment, t->word);
+		t->word = 0;
+		t->inherited = false;
+	}
+	return alone;
+}
+
+void
+cow__holders_refresh(void)
+{
+	struct cow__census c = { 0, 0 };
+
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		if (s->owner && s->forked && s->words &&
+		    others(&s->words[0], &c) == 0)
+			s->forked = false;
+}

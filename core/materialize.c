@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Materializing: a storage gets bytes that it alone writes
+ *
+ * Three ways, from cheap to dear:
+ *
+ *   steal    nobody else is left: the bytes are ours as they lie
+ *   by page  a private view of the shared pages; each page is copied when it
+ *            is written first, about 2 us. The view goes on needing the pages
+ *            that it did not copy, so the sibling can't write in place either:
+ *            its writes cost as much, and are counted in
+ *   by copy  all bytes at once, some 0.3 us a page into recycled memory; the
+ *            sibling is then free
+ *
+ * The order of things that can fail and things that can't: everything is
+ * prepared first, and the reference is given up last (core/allocation.h).
+ */
+#include "core/commit.h"
+#include "core/engine.h"
+#include "core/extent.h"
+#include "core/stats.h"
+#include "core/storage.h"
+#include "core/thaw.h"
+#include "core/view.h"
+
+/* Costs in nanoseconds, from bench/page.c; ratios are what matters. */
+#define VIEW_NS 8000u         /* make a view, drop it later */
+#define PAGE_WRITE_NS 2000u   /* first write of a page in a view */
+#define PAGE_COPY_NS 350u     /* a page's share of a whole copy */
+#define COPY_NS 1500u         /* allocate and free */
+#define SPARSE_SHARE 64       /* COW_WRITE_SPARSE: of the range's pages */
+
+static bool
+by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
+{
+	uint64_t pages = (total + cow__page - 1) / cow__page;
+	uint64_t written = (range + cow__page - 1) / cow__page;
+
+	if (hint == COW_WRITE_BY_PAGE)
+		return true;
+	if (hint == COW_WRITE_BY_COPY || hint == COW_WRITE_ALL)
+		return false;
+	if (hint == COW_WRITE_SPARSE)
+		written = (written + SPARSE_SHARE - 1) / SPARSE_SHARE;
+	/* Twice: this storage's writes, and as many of its sibling's. */
+	return VIEW_NS + 2 * written * PAGE_WRITE_NS <
+	       COPY_NS + pages * PAGE_COPY_NS;
+}
+
+/* The last reference: waits for those who still copy. Under the lock, makes
+ * the pages writable in place if nothing else reads them. 1: done; 0: pages
+ * are shared with views or processes, and not private here. */
+static int
+steal(struct cow_storage *s)
+{
+	struct cow__allocation *a = s->data;
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = a->tile;
+	int r = 1;
+
+	cow__allocation_settle(a);
+	if (a->kind != COW__AT_TILE) {
+		a->owned = 1;
+		return 1;
+	}
+	cow__engine_lock();
+	if (t->backing == COW__PRIVATE) {
+		/* Private already, so it may be written. Better in place. */
+		if (cow__exclusive(t, &c))
+			(void)cow__thaw(t);
+	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
+		r = 0;
+	}
+	if (r)
+		a->owned = 1;
+	cow__engine_unlock();
+	return r;
+}
+
+/* A view of the shared pages instead of them. -E2BIG: copy rather. */
+static int
+by_page(struct cow_storage *s)
+{
+	struct cow__allocation *from = s->data, *to;
+	struct cow__tile *t;
+	int r;
+
+	if (from->kind != COW__AT_TILE)
+		return -E2BIG;
+	cow__engine_lock();
+	/* All who read `from` are tracked: nobody writes it now. */
+	r = cow__view_new(from->tile, COW__REBASE_ALWAYS, &t);
+	if (r == 0) {
+		r = cow__allocation_on_tile(t, &to);
+		if (r < 0)
+			cow__extent_free(t);
+	}
+	cow__engine_unlock();
+	if (r < 0)
+		return r == -ENOMEM || r == -ENOTSUP ? -E2BIG : r;
+	cow__stat_add(bytes_not_copied, s->bytes);
+	cow__stat_add(materialized_page, 1);
+	s->data = to;
+	cow__allocation_unref(from);
+	return 0;
+}
+
+static int
+copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
+           const struct cow_storage *s, size_t offset, size_t bytes,
+           enum cow_write_hint hint)
+{
+	int r;
+
+	if (hint != COW_WRITE_ALL)
+		return cow__allocation_copy(to, from, 0, s->bytes);
+	/* Only what lies outside of the range that will be overwritten. */
+	r = cow__allocation_copy(to, from, 0, offset);
+	if (r == 0)
+		r = cow__allocation_copy(to, from, offset + bytes,
+		                         s->bytes - offset - bytes);
+	return r;
+}
+
+/* Bytes of our own. `sole`: no other storage is on this allocation, but views
+ * read its pages. 1: we were the last reference after all, nothing done. */
+static int
+by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
+        enum cow_write_hint hint)
+{
+	struct cow__copying c = { .from = s->data };
+	bool foreign = s->data->kind == COW__AT_FOREIGN;
+	int r;
+
+	r = cow__allocation_new(s->bytes,
+	                        cow__storage_allocation_flags(s) |
+	                                COW__ALLOCATION_WHOLE,
+	                        foreign ? s->allocator : NULL, &c.to);
+	if (r < 0)
+		return r;
+	if (sole || (foreign && s->allocator->copy_data)) {
+		/* The reference is given up after the copy: nobody waits to
+		 * steal, or the copy itself can fail. */
+		r = copy_bytes(c.to, c.from, s, offset, bytes, hint);
+		if (r < 0) {
+			cow__allocation_unref(c.to);
+			return r;
+		}
+		cow__stat_add(materialized_copy, 1);
+		s->data = c.to;
+		cow__allocation_unref(c.from);
+		return 0;
+	}
+	if (!cow__copying_begin(&c)) {
+		cow__allocation_unref(c.to);
+		return 1;
+	}
+	(void)copy_bytes(c.to, c.from, s, offset, bytes, hint);
+	s->data = c.to;
+	cow__copying_end(&c);
+	cow__stat_add(materialized_copy, 1);
+	return 0;
+}
+
+int
+cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
+                 enum cow_write_hint hint)
+{
+	if (s->bytes == 0 || s->data->kind == COW__AT_EXTERNAL ||
+	    cow__transparent(s))
+		return 0;
+	for (;;) {
+		struct cow__allocation *a = s->data;
+		bool sole;
+		int r;
+
+		/* Pairs with the release of those who gave theirs up. */
+		sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
+		if (sole && steal(s)) {
+			cow__stat_add(steals, a->cloned);
+			a->cloned = 0;
+			break;
+		}
+		r = -E2BIG;
+		if (by_page_is_cheaper(s->bytes, bytes, hint))
+			r = by_page(s);
+		if (r == -E2BIG)
+			r = by_copy(s, sole, offset, bytes, hint);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			break;
+	}
+	if (hint == COW_WRITE_ALL && s->data->kind == COW__AT_TILE &&
+	    s->data->fresh_zero)
+		cow__commit_range(s->data->tile, offset, bytes);
+	s->data->fresh_zero = false;
+	return 0;
+}

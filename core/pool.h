@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects of one size
+ *
+ * The engine's metadata comes from here and from nowhere else: under the shim
+ * libc's malloc is the engine itself. Memory of a pool is never given back, so
+ * a stale pointer into one reads an object of the same type, never a hole.
+ */
+#ifndef COW_CORE_POOL_H
+#define COW_CORE_POOL_H
+
+#include "core/mutex.h"
+
+#include <stddef.h>
+
+struct cow__pool {
+	struct cow__mutex lock;
+	size_t object_bytes; /* at least a pointer */
+	struct cow__pool *next; /* in the list of all */
+	void *free;
+	char *fresh, *fresh_end;
+};
+
+/* An object with unspecified contents, or NULL when there is no memory. */
+void *cow__pool_take(struct cow__pool *pool);
+void cow__pool_give(struct cow__pool *pool, void *object);
+
+/* All pools that were ever used, around fork: so that the child finds none of
+ * them half changed. */
+void cow__pools_lock(void);
+void cow__pools_unlock(void);
+
+#endif

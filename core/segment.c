@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: the memfds under the window. See the header.
+ */
+#include "core/segment.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/holders.h"
+#include "core/pool.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+
+/* Each costs a descriptor. Beyond this the current one is kept. */
+#define SEGMENTS_MAX 32
+
+#define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
+
+static struct cow__pool segments = {
+	.object_bytes = sizeof(struct cow__segment)
+};
+static unsigned count;
+
+uint64_t
+cow__segment_offset(uintptr_t addr)
+{
+	return addr - cow__engine.start;
+}
+
+void
+cow__segment_ref(struct cow__segment *s)
+{
+	s->tiles++;
+}
+
+void
+cow__segment_unref(struct cow__segment *s)
+{
+	s->tiles--;
+}
+
+static int
+segment_new(struct cow__segment **ret)
+{
+	size_t window = cow__engine.end - cow__engine.start;
+	struct cow__segment *s = cow__pool_take(&segments);
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct cow__segment){ .owner = true };
+	r = cow__memfd_new("cowshed", window + CONTROL_BYTES, &s->file);
+	if (r < 0) {
+		cow__pool_give(&segments, s);
+		return r;
+	}
+	s->next = cow__engine.segments;
+	cow__engine.segments = s;
+	cow__stat_set(segments, ++count);
+	*ret = s;
+	return 0;
+}
+
+/* Takes the control part away when the segment goes. */
+static void
+segment_free(struct cow__segment *s)
+{
+	struct cow__tile *t = s->control_tile;
+
+	if (t) {
+		cow__tile_change_begin(t);
+		if (cow__map_none(cow__tile_start(t), t->bytes) < 0) {
+			cow__tile_change_end(t);
+			return; /* tried again at the next sweep */
+		}
+		t->backing = COW__NONE;
+		cow__tile_change_end(t);
+		(void)cow__tile_put(t);
+	}
+	if (s->free_words)
+		(void)cow__map_release((uintptr_t)s->free_words,
+		                       COW__WORDS_MAX * sizeof(uint32_t));
+	for (struct cow__segment **p = &cow__engine.segments; *p;
+	     p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next;
+			break;
+		}
+	if (cow__engine.current == s)
+		cow__engine.current = NULL;
+	cow__descriptor_close(&s->file);
+	cow__pool_give(&segments, s);
+	cow__stat_set(segments, --count);
+}
+
+void
+cow__segments_sweep(void)
+{
+	struct cow__segment *s, *next;
+
+	for (s = cow__engine.segments; s; s = next) {
+		next = s->next;
+		if (s->tiles == 0)
+			segment_free(s);
+	}
+}
+
+static bool
+allocatable(const struct cow__segment *s)
+{
+	return s->owner && !s->forked && cow__descriptor_ok(&s->file);
+}
+
+bool
+cow__segment_usable(const struct cow__segment *s, bool warm)
+{
+	if (!s || !s->owner)
+		return !s;
+	return warm || !s->forked || s == cow__engine.current;
+}
+
+int
+cow__segment_current(struct cow__segment **ret)
+{
+	struct cow__segment *s = cow__engine.current;
+	int r;
+
+	if (s && allocatable(s)) {
+		*ret = s;
+		return 0;
+	}
+	if (cow__engine.segments)
+		cow__holders_refresh();
+	for (s = cow__engine.segments; s; s = s->next)
+		if (allocatable(s))
+			break;
+	if (!s && count >= SEGMENTS_MAX && cow__engine.current &&
+	    cow__descriptor_ok(&cow__engine.current->file)) {
+		cow__fallback(COW_FALLBACK_SEGMENTS);
+		s = cow__engine.current;
+	}
+	if (!s) {
+		r = segment_new(&s);
+		if (r < 0)
+			return r;
+	}
+	cow__engine.current = s;
+	*ret = s;
+	return 0;
+}
+
+int
+cow__segment_control(struct cow__segment *s)
+{
+	struct cow__tile *t;
+	void *list;
+	int r;
+
+	if (s->words)
+		return 0;
+	t = cow__tile_search(COW__BARE, false, CONTROL_BYTES, COW__HUGE);
+	if (!t)
+		return -ENOMEM;
+	r = cow__map_meta(COW__WORDS_MAX * sizeof(uint32_t), &list);
+	if (r < 0)
+		return r;
+	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE),
+	                    CONTROL_BYTES);
+	if (!t) {
+		(void)cow__map_release((uintptr_t)list,
+		                       COW__WORDS_MAX * sizeof(uint32_t));
+		return -ENOMEM;
+	}
+	r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+	                    cow__engine.end - cow__engine.start, true);
+	if (r < 0) {
+		(void)cow__tile_put(t);
+		(void)cow__map_release((uintptr_t)list,
+		                       COW__WORDS_MAX * sizeof(uint32_t));
+		return r;
+	}
+	cow__tile_change_begin(t);
+	t->kind = COW__INNER;
+	t->backing = COW__ANON; /* merges with nothing of the segment */
+	cow__tile_change_end(t);
+	s->control_tile = t;
+	s->free_words = list;
+	s->words = (uint64_t *)cow__tile_start(t);
+	s->nwords = 1; /* word 0 stands for the whole segment */
+	return 0;
+}
+
+uint32_t
+cow__segment_word_new(struct cow__segment *s)
+{
+	uint32_t word = s->free_word;
+
+	if (!s->owner || !s->words)
+		return 0;
+	if (word) {
+		s->free_word = s->free_words[word - 1];
+	} else {
+		if (s->nwords == COW__WORDS_MAX)
+			return 0;
+		word = ++s->nwords;
+	}
+	__atomic_store_n(&s->words[word - 1], 0, __ATOMIC_RELAXED);
+	return word;
+}
+
+void
+cow__segment_word_free(struct cow__segment *s, uint32_t word)
+{
+	s->free_words[word - 1] = s->free_word;
+	s->free_word = word;
+}
+
+void
+cow__segments_child(void)
+{
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		s->owner = false;
+	cow__engine.current = NULL;
+}

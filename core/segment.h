@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: the memfds under the window
+ *
+ * A segment is a sparse memfd as long as the window. The page at window offset
+ * n is the segment's page n, so blocks that neighbour in address neighbour in
+ * the file and merge into one kernel mapping, however many there are. Its size
+ * is final at birth, and sealed.
+ *
+ * A process allocates from one segment at a time. It begins another one when
+ * its segment is also held by forked relatives: a survivor keeps a whole memfd
+ * alive, so memory that it does not share must not lie in one that it holds.
+ * When the relatives are gone the old segments serve again. A forked child
+ * never allocates from its parent's segments.
+ *
+ * Behind the window part lies the control part: one word for each tile that was
+ * ever inherited or sent, with a bit for each holder (core/holders.h).
+ */
+#ifndef COW_CORE_SEGMENT_H
+#define COW_CORE_SEGMENT_H
+
+#include "memfd/descriptor.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cow__tile;
+
+struct cow__segment {
+	struct cow__descriptor file;
+	struct cow__segment *next;
+	bool owner;     /* made by this process: it may allocate from it */
+	bool forked;    /* other processes may hold it */
+	uint32_t tiles; /* that refer to it */
+	struct cow__tile *control_tile;
+	uint64_t *words; /* control part, mapped at the first fork */
+	uint32_t nwords;
+	uint32_t free_word; /* + 1; head of the list threaded through .. */
+	uint32_t *free_words; /* .. this array; metadata of the owner */
+};
+
+#define COW__WORDS_MAX ((uint32_t)1 << 20)
+
+/* The segment to allocate from, made if need be. Engine locked. */
+int cow__segment_current(struct cow__segment **ret);
+
+/* May free memory of it be handed out? True for NULL. Warm memory of a segment
+ * that others hold may: it is little, and leaving it unused would cost more. */
+bool cow__segment_usable(const struct cow__segment *s, bool warm);
+
+void cow__segment_ref(struct cow__segment *s);
+void cow__segment_unref(struct cow__segment *s);
+
+/* Closes segments that no tile refers to. */
+void cow__segments_sweep(void);
+
+/* Maps the control part. Before the first word is taken. */
+int cow__segment_control(struct cow__segment *s);
+
+/* A word, zeroed: its number + 1; 0 if there are none left. */
+uint32_t cow__segment_word_new(struct cow__segment *s);
+void cow__segment_word_free(struct cow__segment *s, uint32_t word);
+
+/* In a forked child: none is ours any more. */
+void cow__segments_child(void);
+
+/* File offset of a window address. */
+uint64_t cow__segment_offset(uintptr_t addr);
+
+#endif

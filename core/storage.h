@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a storage is made of
+ */
+#ifndef COW_CORE_STORAGE_H
+#define COW_CORE_STORAGE_H
+
+#include "core/allocation.h"
+
+struct cow_storage {
+	uint64_t refs;
+	size_t bytes;
+	struct cow__allocation *data;
+	struct cow_allocator *allocator; /* of new bytes; NULL: the engine */
+	const struct cow_element_hooks *elements;
+	struct cow_device device;
+	uint32_t flags;  /* enum cow_storage_flags */
+	bool resizable;
+};
+
+/* A storage on an allocation, which it takes over on success. */
+int cow__storage_on(struct cow__allocation *a, size_t bytes,
+                    const struct cow_storage *like, struct cow_storage **ret);
+
+/* Makes the storage the only one on its bytes. See cow_storage_data_mut_range()
+ * for the arguments. */
+int cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
+                     enum cow_write_hint hint);
+
+/* Flags for a fresh allocation of this storage. */
+unsigned cow__storage_allocation_flags(const struct cow_storage *s);
+
+/* Fills in what cow_storage_get_info() tells. */
+void cow__storage_describe(const struct cow_storage *s,
+                           struct cow_storage_info *ret);
+
+/* Does the MMU watch this storage's writes? */
+static inline bool
+cow__transparent(const struct cow_storage *s)
+{
+	return s->flags & COW_STORAGE_TRANSPARENT;
+}
+
+#endif

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Thawing: back to writing in place. See the header.
+ */
+#include "core/thaw.h"
+#include "core/array.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/helper.h"
+#include "core/stats.h"
+#include "core/view.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/quiet.h"
+
+/* Of a 2 MiB chunk: writing more than this back costs more than it brings. */
+#define DENSE_BYTES (512 * KIB)
+#define PIECES_MAX 64 /* exclusivity of more is not looked into */
+#define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
+
+
+bool
+cow__exclusive(const struct cow__tile *t, struct cow__census *c)
+{
+	if (t->backing == COW__ANON || t->npieces > PIECES_MAX)
+		return false;
+	if (!t->npieces)
+		return t->refs == 1 && cow__holders_alone(t, c);
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__tile *pages = t->pieces[i].pages;
+		uint32_t mine = 0;
+
+		for (uint32_t k = 0; k < t->npieces; k++)
+			mine += t->pieces[k].pages == pages;
+		if (pages->refs != mine || !cow__holders_alone(pages, c))
+			return false;
+	}
+	return true;
+}
+
+/* The file pages under a tile, mapped shared at other addresses for a while:
+ * they can be written or given back there without the program noticing. */
+static struct cow__tile *
+alias_new(struct cow__tile *t)
+{
+	struct cow__tile *a;
+	uintptr_t at = cow__tile_start(t);
+	size_t skew = at & (COW__HUGE - 1); /* so that huge pages fit */
+	int r = 0;
+
+	a = cow__tile_search(COW__BARE, false,
+	                     cow__round_up(t->bytes + skew, COW__HUGE),
+	                     COW__HUGE);
+	if (a)
+		a = cow__tile_carve(
+		        a, cow__round_up(cow__tile_start(a), COW__HUGE) + skew,
+		        t->bytes);
+	if (!a)
+		return NULL;
+	a->kind = COW__INNER;
+	while (r == 0 && at < cow__tile_end(t)) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+
+		r = cow__map_shared(
+		        cow__tile_start(a) + (at - cow__tile_start(t)), bytes,
+		        &p->segment->file,
+		        cow__segment_offset(cow__tile_start(p)) + offset,
+		        false);
+		at += bytes;
+	}
+	if (r == 0)
+		return a;
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+	return NULL;
+}
+
+static void
+alias_free(struct cow__tile *a)
+{
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+}
+
+/* Deals with the copied pages of one chunk. True: the chunk may be shared
+ * again; false: it stays private. */
+static bool
+thaw_chunk(struct cow__tile *t, struct cow__tile *alias,
+           const struct cow__run *runs, int n)
+{
+	uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += runs[i].end - runs[i].start;
+	for (int i = 0; i < n; i++) {
+		size_t len = runs[i].end - runs[i].start;
+		void *file = (void *)(runs[i].start + delta);
+
+		if (bytes <= DENSE_BYTES)
+			memcpy(file, (const void *)runs[i].start, len);
+		else if (cow__map_punch((uintptr_t)file, len) == 0)
+			cow__stat_add(bytes_shadow_returned, len);
+	}
+	if (bytes > DENSE_BYTES)
+		return false;
+	cow__stat_add(pages_written_back, bytes / cow__page);
+	return true;
+}
+
+static int
+keep(struct cow__span **kept, uint32_t *n, uint32_t *cap, uintptr_t start,
+     uintptr_t end)
+{
+	int r;
+
+	if (*n && (*kept)[*n - 1].end == start) {
+		(*kept)[*n - 1].end = end;
+		return 0;
+	}
+	r = cow__array_reserve((void **)kept, cap, sizeof(**kept), *n + 1);
+	if (r == 0)
+		(*kept)[(*n)++] = (struct cow__span){ start, end };
+	return r;
+}
+
+static bool
+kept_before(const struct cow__tile *t, uintptr_t chunk)
+{
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (chunk >= t->kept[i].start && chunk < t->kept[i].end)
+			return true;
+	return false;
+}
+
+/* Looks at every chunk with copied pages; fills the list of those that stay
+ * private. */
+static int
+thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
+          uint32_t *cap)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), next;
+	struct cow__run runs[RUNS_IN_CHUNK];
+	struct cow__tile *alias = NULL;
+	int r = 0;
+
+	while (r == 0 && at < end) {
+		uintptr_t chunk, chunk_end;
+
+		r = cow__pagemap_copied(at, end, runs, 1, &next);
+		if (r <= 0)
+			break;
+		chunk = cow__round_down(runs[0].start, COW__HUGE);
+		chunk_end = cow__min(chunk + COW__HUGE, end);
+		chunk = cow__max(chunk, cow__tile_start(t));
+		at = chunk_end;
+		if (kept_before(t, chunk)) {
+			r = keep(kept, n, cap, chunk, chunk_end);
+			continue;
+		}
+		if (!alias)
+			alias = alias_new(t);
+		r = alias ? cow__pagemap_copied(chunk, chunk_end, runs,
+		                                RUNS_IN_CHUNK, &next)
+		          : -ENOMEM;
+		if (r > 0 && thaw_chunk(t, alias, runs, r))
+			r = 0;
+		else if (r > 0)
+			r = keep(kept, n, cap, chunk, chunk_end);
+	}
+	if (alias)
+		alias_free(alias);
+	return r;
+}
+
+static void
+thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap)
+{
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = kept;
+	t->nkept = n;
+	t->kept_cap = cap;
+	if (n == 0) {
+		cow__array_free(kept, cap, sizeof(*kept));
+		t->kept = NULL;
+		t->kept_cap = 0;
+		t->backing = COW__SHARED;
+	}
+	cow__tile_change_end(t);
+	cow__stat_add(thaws, 1);
+	cow__stat_add(bytes_thawed, t->bytes);
+}
+
+int
+cow__thaw(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = at;
+	struct cow__span *kept = NULL;
+	uint32_t n = 0, cap = 0, i;
+	int r = thaw_look(t, &kept, &n, &cap);
+
+	/* One place more, for what a failure below leaves private. */
+	if (r == 0)
+		r = cow__array_reserve((void **)&kept, &cap, sizeof(*kept),
+		                       n + 1);
+	if (r < 0) {
+		cow__array_free(kept, cap, sizeof(*kept));
+		return r;
+	}
+	/* From here on the file is right everywhere but under `kept`. */
+	for (i = 0; r == 0 && i <= n; i++) {
+		end = i < n ? kept[i].start : cow__tile_end(t);
+		r = cow__view_map(t, at, end, true, &at);
+		if (r == 0 && i < n)
+			at = kept[i].end;
+	}
+	if (r < 0) {
+		kept[i - 1] = (struct cow__span){ at, cow__tile_end(t) };
+		n = i;
+	}
+	thawed(t, kept, n, cap);
+	return r;
+}
+
+static bool
+plain(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+	       !t->npieces && !t->nkept && !t->attributes && t->refs == 1;
+}
+
+/* Neighbours that are frozen alike and clean are thawed with one call. Returns
+ * the last tile dealt with. */
+static struct cow__tile *
+thaw_from(struct cow__tile *t, struct cow__census *c)
+{
+	struct cow__tile *last = t;
+	struct cow__run run;
+	uintptr_t next;
+
+	if (!cow__exclusive(t, c)) {
+		cow__fallback(COW_FALLBACK_HELD);
+		return t;
+	}
+	if (plain(t))
+		while (last->next && plain(last->next) &&
+		       last->next->segment == t->segment &&
+		       cow__exclusive(last->next, c))
+			last = last->next;
+	if (last != t &&
+	    cow__pagemap_copied(cow__tile_start(t), cow__tile_end(last), &run,
+	                        1, &next) == 0 &&
+	    cow__map_shared(cow__tile_start(t),
+	                    cow__tile_end(last) - cow__tile_start(t),
+	                    &t->segment->file,
+	                    cow__segment_offset(cow__tile_start(t)),
+	                    false) == 0) {
+		for (;; t = t->next) {
+			thawed(t, NULL, 0, 0);
+			if (t == last)
+				return last;
+		}
+	}
+	(void)cow__thaw(t);
+	return t;
+}
+
+void
+cow__thaw_all(void)
+{
+	struct cow__census c = { 0, 0 };
+	bool any = false;
+	struct cow__tile *t;
+
+	if (!cow__engine.frozen)
+		return;
+	for (t = cow__tile_first(); t && !any; t = t->next)
+		any = t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+		      cow__exclusive(t, &c);
+	if (!any)
+		return;
+	if (!cow__quiet_begin(cow__helper_id())) {
+		cow__fallback(COW_FALLBACK_BUSY);
+		return;
+	}
+	for (t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
+			t = thaw_from(t, &c);
+	cow__quiet_end();
+}

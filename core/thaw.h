@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Thawing: back to writing in place
+ *
+ * Being frozen is dear for memory that is rewritten: each page costs a copy,
+ * becomes a small page, and leaves the frozen one behind as a shadow. So when
+ * nobody else reads the frozen pages any more (the clone is gone, the forked
+ * child exited or exec'd), they are mapped shared again, in place:
+ *
+ *   clean parts        mapped shared again; costs what their page tables cost
+ *   few pages written  those are written back to the file first
+ *   densely written    left private, as anonymous memory is after a fork too;
+ *                      the file pages under the copies are given back
+ *
+ * A page that is copied by a writer between the look and the remapping would be
+ * lost, so this needs a moment in which nobody can write: the process is quiet
+ * (memfd/quiet.h), or the storage is tracked and its writer is the caller.
+ *
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_THAW_H
+#define COW_CORE_THAW_H
+
+#include "core/holders.h"
+#include "core/tile.h"
+
+/* Are the pages under this mapping read by it alone, in any process? */
+bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
+
+/* Thaws one tile. Nobody writes it now, and it is exclusive. 0 or -errno: the
+ * bytes are as before in any case. */
+int cow__thaw(struct cow__tile *t);
+
+/* Thaws what can be thawed, if the process is quiet. Cheap when nothing is
+ * frozen or the children that hold it live on. */
+void cow__thaw_all(void);
+
+#endif

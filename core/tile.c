@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tiles: who owns which addresses
+ *
+ * See the header. Free tiles hang in lists by heat and size class, four classes
+ * to the power of two, so that a search looks at a handful of them.
+ */
+#include "core/tile.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/pool.h"
+
+#define CLASSES 192
+#define LOOKS 8 /* candidates examined in one class */
+
+static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
+static struct cow__node *root;
+static struct cow__tile *first;
+static struct cow__tile *bins[COW__HEATS][CLASSES];
+static uint64_t bin_map[COW__HEATS][CLASSES / 64];
+
+static unsigned
+size_class(size_t bytes)
+{
+	size_t pages = bytes / cow__page;
+	unsigned log = 63u - (unsigned)__builtin_clzll(pages | 1);
+
+	if (log < 2)
+		return (unsigned)pages;
+	return log * 4 + ((unsigned)(pages >> (log - 2)) & 3);
+}
+
+enum cow__heat
+cow__tile_heat(const struct cow__tile *t)
+{
+	if (t->backing == COW__NONE)
+		return COW__BARE;
+	return t->freed_at ? COW__WARM : COW__COLD;
+}
+
+static void
+bin_add(struct cow__tile *t)
+{
+	enum cow__heat heat = cow__tile_heat(t);
+	unsigned c = size_class(t->bytes);
+
+	t->bin_prev = NULL;
+	t->bin_next = bins[heat][c];
+	if (t->bin_next)
+		t->bin_next->bin_prev = t;
+	bins[heat][c] = t;
+	bin_map[heat][c / 64] |= 1ull << (c % 64);
+	if (heat == COW__WARM)
+		cow__warm_add(t);
+}
+
+void
+cow__tile_unlist(struct cow__tile *t)
+{
+	enum cow__heat heat = cow__tile_heat(t);
+	unsigned c = size_class(t->bytes);
+
+	if (heat == COW__WARM)
+		cow__warm_remove(t);
+	if (t->bin_next)
+		t->bin_next->bin_prev = t->bin_prev;
+	if (t->bin_prev) {
+		t->bin_prev->bin_next = t->bin_next;
+		return;
+	}
+	bins[heat][c] = t->bin_next;
+	if (!t->bin_next)
+		bin_map[heat][c / 64] &= ~(1ull << (c % 64));
+}
+
+struct cow__tile *
+cow__tile_find(uintptr_t addr)
+{
+	struct cow__node *n = cow__tree_floor(root, addr);
+	struct cow__tile *t = (struct cow__tile *)n;
+
+	return t && addr < cow__tile_end(t) ? t : NULL;
+}
+
+struct cow__tile *
+cow__tile_first(void)
+{
+	return first;
+}
+
+int
+cow__tiles_init(uintptr_t start, size_t bytes)
+{
+	struct cow__tile *t = cow__pool_take(&tiles);
+
+	if (!t)
+		return -ENOMEM;
+	*t = (struct cow__tile){
+		.node.key = start,
+		.bytes = bytes,
+		.kind = COW__FREE,
+	};
+	first = t;
+	cow__tree_insert(&root, &t->node);
+	bin_add(t);
+	return 0;
+}
+
+/* How many kernel mappings the seam between two neighbours costs: 0 where the
+ * kernel merges them, which it does for the same file at adjoining offsets. */
+static unsigned
+seam(const struct cow__tile *a, const struct cow__tile *b)
+{
+	if (!a || !b)
+		return 1;
+	return !(a->backing == b->backing && !a->pieces && !b->pieces &&
+	         !a->kept && !b->kept && !a->attributes && !b->attributes &&
+	         (a->backing == COW__NONE || a->backing == COW__ANON ||
+	          a->segment == b->segment));
+}
+
+static unsigned
+mappings_around(const struct cow__tile *t)
+{
+	unsigned inside = t->npieces ? t->npieces - 1 : 2 * t->nkept;
+
+	return inside + seam(t->prev, t) + seam(t, t->next);
+}
+
+static size_t
+is_frozen(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+}
+
+void
+cow__tile_change_begin(const struct cow__tile *t)
+{
+	cow__engine.mappings -= mappings_around(t);
+	cow__engine.frozen -= is_frozen(t);
+}
+
+void
+cow__tile_change_end(const struct cow__tile *t)
+{
+	cow__engine.mappings += mappings_around(t);
+	cow__engine.frozen += is_frozen(t);
+}
+
+struct cow__tile *
+cow__tile_search(enum cow__heat heat, bool anon, size_t bytes, size_t align)
+{
+	unsigned c = size_class(bytes);
+
+	while (c < CLASSES) {
+		uint64_t map = bin_map[heat][c / 64] >> (c % 64);
+		struct cow__tile *t;
+		int looks = 0;
+
+		if (!map) {
+			c = (c / 64 + 1) * 64;
+			continue;
+		}
+		c += (unsigned)__builtin_ctzll(map);
+		for (t = bins[heat][c]; t && looks < LOOKS;
+		     t = t->bin_next, looks++) {
+			uintptr_t at = cow__round_up(cow__tile_start(t), align);
+
+			if (at + bytes <= cow__tile_end(t) &&
+			    anon == (t->backing == COW__ANON) &&
+			    cow__segment_usable(t->segment,
+			                        heat == COW__WARM))
+				return t;
+		}
+		c++;
+	}
+	return NULL;
+}
+
+/* Makes the part of `t` from `at` on a tile of its own, like it. */
+static struct cow__tile *
+split(struct cow__tile *t, uintptr_t at)
+{
+	struct cow__tile *b = cow__pool_take(&tiles);
+
+	if (!b)
+		return NULL;
+	cow__tile_change_begin(t);
+	cow__engine.frozen += 2 * is_frozen(t);
+	*b = *t;
+	b->node.key = at;
+	b->bytes = cow__tile_end(t) - at;
+	b->prev = t;
+	if (b->next)
+		b->next->prev = b;
+	t->next = b;
+	t->bytes = at - cow__tile_start(t);
+	cow__tree_insert(&root, &b->node);
+	if (b->segment)
+		cow__segment_ref(b->segment);
+	cow__engine.mappings += mappings_around(t) + mappings_around(b) -
+	                        seam(t, b);
+	return b;
+}
+
+static void
+merge_next(struct cow__tile *t)
+{
+	struct cow__tile *b = t->next;
+
+	cow__engine.mappings -= mappings_around(t) + mappings_around(b) -
+	                        seam(t, b);
+	cow__tree_remove(&root, &b->node);
+	t->bytes += b->bytes;
+	t->next = b->next;
+	if (t->next)
+		t->next->prev = t;
+	if (b->segment)
+		cow__segment_unref(b->segment);
+	cow__pool_give(&tiles, b);
+	cow__engine.mappings += mappings_around(t);
+}
+
+struct cow__tile *
+cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	struct cow__tile *after = NULL;
+
+	cow__tile_unlist(t);
+	if (start + bytes < cow__tile_end(t)) {
+		after = split(t, start + bytes);
+		if (!after) {
+			bin_add(t);
+			return NULL;
+		}
+	}
+	if (start > cow__tile_start(t)) {
+		struct cow__tile *mid = split(t, start);
+
+		if (!mid) {
+			if (after)
+				merge_next(t);
+			bin_add(t);
+			return NULL;
+		}
+		bin_add(t);
+		t = mid;
+	}
+	if (after)
+		bin_add(after);
+	return t;
+}
+
+static bool
+alike(const struct cow__tile *a, const struct cow__tile *b)
+{
+	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
+	       a->backing == b->backing && a->segment == b->segment &&
+	       cow__tile_heat(a) == cow__tile_heat(b);
+}
+
+struct cow__tile *
+cow__tile_put(struct cow__tile *t)
+{
+	t->kind = COW__FREE;
+	if (alike(t, t->next)) {
+		cow__tile_unlist(t->next);
+		if (t->next->bytes > t->bytes)
+			t->freed_at = t->next->freed_at;
+		merge_next(t);
+	}
+	if (alike(t->prev, t)) {
+		struct cow__tile *p = t->prev;
+
+		cow__tile_unlist(p);
+		if (t->bytes > p->bytes)
+			p->freed_at = t->freed_at;
+		merge_next(p);
+		t = p;
+	}
+	bin_add(t);
+	return t;
+}
+
+int
+cow__tile_grow(struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *b;
+
+	b = cow__tile_carve(t->next, cow__tile_start(t->next), bytes);
+	if (!b)
+		return -ENOMEM;
+	merge_next(t);
+	return 0;
+}
+
+struct cow__tile *
+cow__tile_cut(struct cow__tile *t, size_t bytes)
+{
+	return split(t, cow__tile_end(t) - bytes);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tiles: who owns which addresses
+ *
+ * The window is cut into tiles without gaps, kept in address order:
+ *
+ *   window  | free | live    | limbo | live | free warm | ...  | free (rest)  |
+ *
+ * A tile has two roles, which often but not always go together.
+ *
+ *   Mapping. What the program sees at the tile's addresses: nothing, a segment
+ *   shared (written in place), a segment private (writes go to copies), or
+ *   anonymous memory.
+ *
+ *   Pages. The file pages at the same offset in the tile's segment (address =
+ *   window start + offset: the identity that lets neighbours merge into one
+ *   kernel mapping). `refs` counts the mappings that read them: the tile's own,
+ *   and views elsewhere.
+ *
+ * A mapping made of other tiles' pages lists them as `pieces`. No list means:
+ * my own pages, all of them.
+ *
+ *   kind   | mapping           | pages
+ *   -------+-------------------+----------------------------------------------
+ *   free   | none or shared    | none (cold) or left over, reusable (warm)
+ *   live   | program's         | its own, or none (a view of other tiles)
+ *   limbo  | of no use         | read by views, or by another process
+ *   inner  | the engine's own  | -
+ */
+#ifndef COW_CORE_TILE_H
+#define COW_CORE_TILE_H
+
+#include "core/tree.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum cow__kind { COW__FREE, COW__LIVE, COW__LIMBO, COW__INNER };
+enum cow__backing { COW__NONE, COW__SHARED, COW__PRIVATE, COW__ANON };
+
+/* How soon free memory is useful: warm has pages, cold is mapped, bare is
+ * address space. Cold and bare memory reads as zero once mapped. */
+enum cow__heat { COW__BARE, COW__COLD, COW__WARM, COW__HEATS };
+
+struct cow__segment;
+struct cow__allocation;
+struct cow__slab;
+struct cow__attribute;
+struct cow__tile;
+
+/* `bytes` of `pages`' file pages, from `offset` within that tile on. */
+struct cow__piece {
+	struct cow__tile *pages;
+	size_t offset, bytes;
+};
+
+struct cow__span {
+	uintptr_t start, end;
+};
+
+struct cow__tile {
+	struct cow__node node; /* key: address */
+	struct cow__tile *prev, *next;         /* in address order */
+	struct cow__tile *bin_prev, *bin_next; /* free: of equal size class */
+	struct cow__tile *list_prev, *list_next; /* warm, young or remote */
+	size_t bytes;
+	uint8_t kind, backing;
+	bool slow;     /* pages: the program changed protections (attributes) */
+	bool busy;     /* the helper works on its pages without the lock */
+	bool doomed;   /* ... and it was freed meanwhile */
+	bool young;    /* live: is it on the young list? */
+	bool block;    /* live: handed out by cow_block_new() */
+	bool exposed;  /* live: the address was given away (transparent) */
+	bool inherited; /* pages: other processes may map them */
+	uint32_t refs; /* mappings that read my pages, my own one included */
+	uint32_t word; /* holder word of my pages + 1; 0: none yet */
+	struct cow__segment *segment; /* of my pages; NULL: I have none */
+	size_t used;                  /* live: bytes the program asked for */
+	struct cow__allocation *allocation; /* live: whose data it is */
+	struct cow__slab *slab;             /* live: cut into small storages */
+	struct cow__piece *pieces;
+	uint32_t npieces, pieces_cap;
+	struct cow__span *kept; /* private: parts that a thaw left private */
+	uint32_t nkept, kept_cap;
+	struct cow__attribute *attributes;
+	uint64_t freed_at; /* free warm: when */
+	/* young: how far it was touched, how far committed (core/commit.c) */
+	size_t touched, committed;
+	uint64_t progress_at;
+};
+
+static inline uintptr_t
+cow__tile_start(const struct cow__tile *t)
+{
+	return t->node.key;
+}
+
+static inline uintptr_t
+cow__tile_end(const struct cow__tile *t)
+{
+	return t->node.key + t->bytes;
+}
+
+/* All of these want the engine locked. */
+
+/* The tile that contains `addr`, or NULL outside of the window. */
+struct cow__tile *cow__tile_find(uintptr_t addr);
+
+/* The first tile of the window, for walks along `next`. */
+struct cow__tile *cow__tile_first(void);
+
+/* Makes the whole window one bare free tile. */
+int cow__tiles_init(uintptr_t start, size_t bytes);
+
+/* The smallest fitting free tile of this heat (`anon`: of anonymous memory)
+ * that can hold `bytes` at `align`; NULL if none. Looks at a few candidates of
+ * each size, not at all. */
+struct cow__tile *cow__tile_search(enum cow__heat heat, bool anon, size_t bytes,
+                                   size_t align);
+
+/* Cuts [start, start + bytes) out of a free tile and returns it, taken off the
+ * free lists; what is left stays free. NULL: no memory for metadata, nothing
+ * changed. The caller sets the kind before it unlocks. */
+struct cow__tile *cow__tile_carve(struct cow__tile *t, uintptr_t start,
+                                  size_t bytes);
+
+/* Makes a tile free and merges it with its like. May end `t`'s life; returns
+ * the tile that now covers it. */
+struct cow__tile *cow__tile_put(struct cow__tile *t);
+
+/* Changes heat or backing of a free tile: take it off the lists, change it,
+ * cow__tile_put() it. */
+void cow__tile_unlist(struct cow__tile *t);
+
+enum cow__heat cow__tile_heat(const struct cow__tile *t);
+
+/* Brackets around every change of a tile's mapping, so that the number of
+ * kernel mappings in the window stays known. */
+void cow__tile_change_begin(const struct cow__tile *t);
+void cow__tile_change_end(const struct cow__tile *t);
+
+/* Grows a live tile at its end by `bytes` taken from the free tile behind it,
+ * which must be large enough. */
+int cow__tile_grow(struct cow__tile *t, size_t bytes);
+
+/* Cuts the end of a live tile off as a tile of its own, same kind. */
+struct cow__tile *cow__tile_cut(struct cow__tile *t, size_t bytes);
+
+#endif

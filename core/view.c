@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Freezing, and private views of frozen pages. See the header.
+ */
+#include "core/view.h"
+#include "core/array.h"
+#include "core/attribute.h"
+#include "core/base.h"
+#include "core/commit.h"
+#include "core/engine.h"
+#include "core/extent.h"
+#include "core/helper.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/quiet.h"
+
+#define RUNS_MAX 2048 /* written runs in one layer */
+
+bool
+cow__mappings_left(size_t n)
+{
+	if (cow__engine.mappings + n < cow__engine.mappings_max)
+		return true;
+	cow__fallback(COW_FALLBACK_MAPPINGS);
+	return false;
+}
+
+struct cow__tile *
+cow__view_source(const struct cow__tile *t, uintptr_t addr, size_t *ret_offset,
+                 size_t *ret_bytes)
+{
+	size_t at = addr - cow__tile_start(t);
+
+	if (!t->npieces) {
+		*ret_offset = at;
+		*ret_bytes = t->bytes - at;
+		return (struct cow__tile *)t;
+	}
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (at < p->bytes) {
+			*ret_offset = p->offset + at;
+			*ret_bytes = p->bytes - at;
+			return p->pages;
+		}
+		at -= p->bytes;
+	}
+	cow__require(false);
+	return NULL;
+}
+
+int
+cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
+              uintptr_t *ret_done)
+{
+	uintptr_t at = start;
+	int r = 0;
+
+	while (at < end) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+		uint64_t file = cow__segment_offset(cow__tile_start(p)) +
+		                offset;
+
+		bytes = cow__min(bytes, end - at);
+		r = shared ? cow__map_shared(at, bytes, &p->segment->file,
+		                             file, false)
+		           : cow__map_private(at, bytes, &p->segment->file,
+		                              file);
+		if (r < 0)
+			break;
+		at += bytes;
+	}
+	if (t->attributes)
+		cow__attributes_apply(t, start, at);
+	if (ret_done)
+		*ret_done = at;
+	return r;
+}
+
+bool
+cow__freeze_joins(const struct cow__tile *a, const struct cow__tile *b)
+{
+	return a->segment == b->segment && !a->npieces && !b->npieces &&
+	       !a->nkept && !b->nkept && !a->attributes && !b->attributes &&
+	       cow__tile_end(a) == cow__tile_start(b);
+}
+
+static void
+frozen(struct cow__tile *t)
+{
+	cow__tile_change_begin(t);
+	t->backing = COW__PRIVATE;
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	cow__tile_change_end(t);
+	cow__stat_add(freezes, 1);
+	cow__stat_add(bytes_frozen, t->bytes);
+}
+
+int
+cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
+{
+	size_t bytes = cow__tile_end(to) - cow__tile_start(from);
+	int r;
+
+	if (!cow__mappings_left(2))
+		return -ENOMEM;
+	r = cow__map_private(cow__tile_start(from), bytes,
+	                     &from->segment->file,
+	                     cow__segment_offset(cow__tile_start(from)));
+	if (r == 0 && from->attributes)
+		cow__attributes_apply(from, cow__tile_start(from),
+		                      cow__tile_end(from));
+	if (r < 0)
+		return r;
+	for (struct cow__tile *t = from;; t = t->next) {
+		cow__commit_forget(t);
+		frozen(t);
+		if (t == to)
+			return 0;
+	}
+}
+
+/* A freeze that failed at `done`: everything below it is private now, which
+ * `kept` can say (room for it was made before). */
+static void
+frozen_up_to(struct cow__tile *t, uintptr_t done)
+{
+	uint32_t n = 0;
+
+	if (done == cow__tile_start(t))
+		return;
+	cow__tile_change_begin(t);
+	while (n < t->nkept && t->kept[n].end <= done)
+		n++;
+	memmove(t->kept + 1, t->kept + n, (t->nkept - n) * sizeof(*t->kept));
+	t->nkept = t->nkept - n + 1;
+	t->kept[0] = (struct cow__span){ cow__tile_start(t), done };
+	t->backing = COW__PRIVATE;
+	cow__tile_change_end(t);
+}
+
+int
+cow__freeze(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	int r;
+
+	cow__require(t->kind == COW__LIVE);
+	if (!t->npieces && !t->nkept)
+		return cow__freeze_run(t, t);
+	if (!cow__mappings_left(2 + t->npieces))
+		return -ENOMEM;
+	r = cow__array_reserve((void **)&t->kept, &t->kept_cap,
+	                       sizeof(*t->kept), t->nkept + 1);
+	if (r < 0)
+		return r;
+	cow__commit_forget(t);
+	/* Around the parts that a thaw left private. */
+	for (uint32_t i = 0; i <= t->nkept; i++) {
+		uintptr_t end = i < t->nkept ? t->kept[i].start
+		                             : cow__tile_end(t);
+
+		r = cow__view_map(t, at, end, false, &at);
+		if (r < 0) {
+			frozen_up_to(t, at);
+			return r;
+		}
+		if (i < t->nkept)
+			at = t->kept[i].end;
+	}
+	frozen(t);
+	return 0;
+}
+
+struct patch {
+	struct cow__run *runs;
+	uint32_t nruns, cap;
+	size_t bytes;
+};
+
+/* All runs of copied pages of a private tile. */
+static int
+find_written(const struct cow__tile *t, struct patch *p)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+
+	while (at < end) {
+		int n = cow__array_reserve((void **)&p->runs, &p->cap,
+		                           sizeof(*p->runs), p->nruns + 128);
+
+		if (n == 0)
+			n = cow__pagemap_copied(at, end, p->runs + p->nruns,
+			                        (int)(p->cap - p->nruns), &at);
+		if (n < 0)
+			return n;
+		for (int i = 0; i < n; i++)
+			p->bytes += p->runs[p->nruns + (uint32_t)i].end -
+			            p->runs[p->nruns + (uint32_t)i].start;
+		p->nruns += (uint32_t)n;
+		if (p->nruns > RUNS_MAX || p->bytes > t->bytes / 2)
+			return -E2BIG;
+	}
+	return 0;
+}
+
+/* The written pages as file pages, one run after the other. */
+static int
+layer_new(const struct patch *p, struct cow__tile **ret)
+{
+	struct cow__tile *t;
+	size_t at = 0;
+	bool zero;
+	int r;
+
+	r = cow__extent_new(p->bytes, 0,
+	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t, &zero);
+	if (r < 0)
+		return r;
+	if (t->backing != COW__SHARED) {
+		cow__extent_free(t);
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < p->nruns; i++) {
+		size_t n = p->runs[i].end - p->runs[i].start;
+
+		cow__commit_copy(t, at, (void *)p->runs[i].start, n, zero);
+		at += n;
+	}
+	cow__stat_add(bytes_copied, p->bytes);
+	*ret = t;
+	return 0;
+}
+
+static int
+piece_add(struct cow__piece **pieces, uint32_t *n, uint32_t *cap,
+          struct cow__tile *pages, size_t offset, size_t bytes)
+{
+	int r = cow__array_reserve((void **)pieces, cap, sizeof(**pieces),
+	                           *n + 1);
+
+	if (r < 0)
+		return r;
+	(*pieces)[(*n)++] = (struct cow__piece){ pages, offset, bytes };
+	return 0;
+}
+
+/* Adds what maps [start, end) of `t` below its copied pages. */
+static int
+pieces_below(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+             struct cow__piece **pieces, uint32_t *n, uint32_t *cap)
+{
+	while (start < end) {
+		size_t offset, bytes;
+		struct cow__tile *p =
+		        cow__view_source(t, start, &offset, &bytes);
+		int r;
+
+		bytes = cow__min(bytes, end - start);
+		r = piece_add(pieces, n, cap, p, offset, bytes);
+		if (r < 0)
+			return r;
+		start += bytes;
+	}
+	return 0;
+}
+
+/* The source's present content as a list of pieces, without references. */
+static int
+pieces_now(const struct cow__tile *t, const struct patch *p,
+           struct cow__tile *layer, struct cow__piece **pieces, uint32_t *n,
+           uint32_t *cap)
+{
+	uintptr_t at = cow__tile_start(t);
+	size_t offset = 0;
+	int r;
+
+	for (uint32_t i = 0; i < p->nruns; i++) {
+		size_t bytes = p->runs[i].end - p->runs[i].start;
+
+		r = pieces_below(t, at, p->runs[i].start, pieces, n, cap);
+		if (r == 0)
+			r = piece_add(pieces, n, cap, layer, offset, bytes);
+		if (r < 0)
+			return r;
+		offset += bytes;
+		at = p->runs[i].end;
+	}
+	return pieces_below(t, at, cow__tile_end(t), pieces, n, cap);
+}
+
+static void
+ref_pieces(struct cow__piece *pieces, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		pieces[i].pages->refs++;
+}
+
+/* Puts the layer's pages under the written parts of the source, whose copies
+ * go. Nobody may be writing it. A part that fails stays as it is: the list of
+ * pieces is right for both, as the bytes are equal. */
+static void
+rebase(struct cow__tile *t, const struct patch *p, struct cow__piece *pieces,
+       uint32_t n)
+{
+	struct cow__piece *old = t->pieces, *copy = NULL;
+	uint32_t old_n = t->npieces, old_cap = t->pieces_cap, cap = 0;
+
+	if (cow__array_reserve((void **)&copy, &cap, sizeof(*copy), n) < 0)
+		return;
+	memcpy(copy, pieces, n * sizeof(*copy));
+	ref_pieces(copy, n);
+	cow__tile_change_begin(t);
+	t->pieces = copy;
+	t->npieces = n;
+	t->pieces_cap = cap;
+	cow__tile_change_end(t);
+	for (uint32_t i = 0; i < p->nruns; i++)
+		(void)cow__view_map(t, p->runs[i].start, p->runs[i].end, false,
+		                    NULL);
+	if (old_n == 0)
+		t->refs--; /* the copy counts its own pieces */
+	for (uint32_t i = 0; i < old_n; i++)
+		cow__extent_unref_pages(old[i].pages);
+	cow__array_free(old, old_cap, sizeof(*old));
+}
+
+static int
+view_tile(struct cow__tile *source, struct cow__piece *pieces, uint32_t n,
+          uint32_t cap, struct cow__tile **ret)
+{
+	size_t unit = cow__round_up(source->bytes, COW__HUGE);
+	struct cow__tile *t = cow__tile_search(COW__BARE, false, unit,
+	                                       COW__HUGE);
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE),
+	                    source->bytes);
+	if (!t)
+		return -ENOMEM;
+	cow__tile_change_begin(t);
+	t->kind = COW__LIVE;
+	t->pieces = pieces;
+	t->npieces = n;
+	t->pieces_cap = cap;
+	r = cow__view_map(t, cow__tile_start(t), cow__tile_end(t), false,
+	                  NULL);
+	if (r < 0) {
+		(void)cow__map_none(cow__tile_start(t), t->bytes);
+		t->pieces = NULL;
+		t->npieces = t->pieces_cap = 0;
+		cow__tile_change_end(t);
+		(void)cow__tile_put(t);
+		return r;
+	}
+	t->backing = COW__PRIVATE;
+	t->used = source->used;
+	t->refs = 0;
+	cow__tile_change_end(t);
+	cow__engine.live_bytes += t->bytes;
+	ref_pieces(pieces, n);
+	*ret = t;
+	return 0;
+}
+
+/* Makes the tile from what was found written. */
+static int
+view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
+        struct cow__tile **ret)
+{
+	struct cow__piece *pieces = NULL;
+	struct cow__tile *layer = NULL;
+	uint32_t n = 0, cap = 0;
+	int r = 0;
+
+	if (!cow__mappings_left(2 * written->nruns + source->npieces + 2))
+		return -E2BIG;
+	if (written->nruns)
+		r = layer_new(written, &layer);
+	if (r == 0)
+		r = pieces_now(source, written, layer, &pieces, &n, &cap);
+	if (r == 0)
+		r = view_tile(source, pieces, n, cap, ret);
+	if (r < 0) {
+		cow__array_free(pieces, cap, sizeof(*pieces));
+		if (layer)
+			cow__extent_free(layer);
+		return r;
+	}
+	if (layer) {
+		if (may_rebase)
+			rebase(source, written, pieces, n);
+		/* The layer has no mapping of its own: views alone hold it. */
+		cow__engine.live_bytes -= layer->bytes;
+		layer->kind = COW__LIMBO;
+		cow__extent_unref_pages(layer);
+	}
+	return 0;
+}
+
+int
+cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
+              struct cow__tile **ret)
+{
+	struct patch written = { NULL, 0, 0, 0 };
+	bool quiet = false;
+	int r = 0;
+
+	if (source->backing == COW__ANON || source->attributes)
+		return -ENOTSUP;
+	if (source->backing == COW__PRIVATE)
+		r = find_written(source, &written);
+	if (r == 0 && written.nruns && rebase == COW__REBASE_IF_QUIET &&
+	    cow__quiet_begin(cow__helper_id())) {
+		/* Look again: now it is final. */
+		quiet = true;
+		written.nruns = 0;
+		written.bytes = 0;
+		r = find_written(source, &written);
+	}
+	if (r == 0)
+		r = view_of(source, &written,
+		            quiet || rebase == COW__REBASE_ALWAYS, ret);
+	if (quiet)
+		cow__quiet_end();
+	cow__array_free(written.runs, written.cap, sizeof(*written.runs));
+	return r;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Freezing, and private views of frozen pages
+ *
+ *   frozen in place            view elsewhere           after both wrote
+ *
+ *   [ T, private of T's ]      [ V, private of T's ]    pages copied one by one
+ *            \                        /                 into anonymous memory
+ *             T's file pages, written by nobody
+ *
+ * To clone a mapping that has copied pages of its own, those pages must become
+ * file pages that two mappings can read: a *layer*, an extent in limbo with
+ * just them. The new view is then patched together of pieces:
+ *
+ *   [ T's 0..40 | layer 0..8 | T's 48..512 ]
+ *
+ * so its cost is the pages written, not the size. If nobody can be writing the
+ * source, it is re-based on the same pieces, and the next clone pays only for
+ * what was written after this one. Otherwise it stays as it is.
+ *
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_VIEW_H
+#define COW_CORE_VIEW_H
+
+#include "core/tile.h"
+
+/* Makes a shared live tile private in place. Running readers and writers go
+ * on. 0 or -errno; after a failure the bytes are as before, and a second try
+ * goes on where this one stopped. */
+int cow__freeze(struct cow__tile *t);
+
+/* Is it frozen, all of it? */
+static inline bool
+cow__is_frozen(const struct cow__tile *t)
+{
+	return t->backing == COW__PRIVATE && t->nkept == 0;
+}
+
+/* The same for all of the shared tiles in [from, to], neighbours in address
+ * and of one segment, with one mapping call. */
+int cow__freeze_run(struct cow__tile *from, struct cow__tile *to);
+
+/* Can this tile be frozen together with its neighbour to the left? */
+bool cow__freeze_joins(const struct cow__tile *left,
+                       const struct cow__tile *right);
+
+/* May the source be put on the new layer, too? */
+enum cow__rebase {
+	COW__REBASE_ALWAYS,   /* nobody is writing it at this moment */
+	COW__REBASE_IF_QUIET, /* if the process is quiet (memfd/quiet.h) */
+};
+
+/*
+ * A live tile that reads as `source` does now, and copies the pages that are
+ * written. The source must be frozen, or nobody writes it (a lazy tracked
+ * storage).
+ * -E2BIG: too many pages or pieces, a copy is cheaper. -ENOTSUP: anonymous.
+ */
+int cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
+                  struct cow__tile **ret);
+
+/* What maps `addr` in a live tile: the pages' tile and the offset in them. */
+struct cow__tile *cow__view_source(const struct cow__tile *t, uintptr_t addr,
+                                   size_t *ret_offset, size_t *ret_bytes);
+
+/* Maps [start, end) of a live tile anew from its pieces, shared or private.
+ * *ret_done, if not NULL, is how far it came, also on failure. */
+int cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                  bool shared, uintptr_t *ret_done);
+
+/* Can `n` more kernel mappings be had? */
+bool cow__mappings_left(size_t n);
+
+#endif

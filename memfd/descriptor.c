@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors that a program may close under us
+ *
+ * See the header. The check and the use are two calls; a program that closes
+ * our number and opens its own file between them, from another thread, can
+ * still be met. That is why no destructive call (punching, truncating, writing)
+ * is ever made through a descriptor: those go through mappings, which nobody
+ * confuses.
+ */
+#include "memfd/descriptor.h"
+#include "memfd/sys.h"
+
+/* Programs probe and close low numbers; shells use 10 and up, and 255. */
+#define COW__FD_LOWEST 400
+
+struct cow__descriptor
+cow__descriptor_adopt(int fd)
+{
+	struct cow__descriptor d = { .fd = fd };
+	struct stat st;
+	long high;
+
+	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_LOWEST);
+	if (high < 0)
+		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 64);
+	if (high >= 0) {
+		(void)sys_close(fd);
+		d.fd = (int)high;
+	}
+	if (SYS3(SYS_fstat, d.fd, &st, 0) == 0) {
+		d.dev = st.st_dev;
+		d.ino = st.st_ino;
+	}
+	return d;
+}
+
+bool
+cow__descriptor_ok(const struct cow__descriptor *d)
+{
+	struct stat st;
+
+	return d->fd >= 0 && SYS3(SYS_fstat, d->fd, &st, 0) == 0 &&
+	       st.st_dev == d->dev && st.st_ino == d->ino;
+}
+
+void
+cow__descriptor_close(struct cow__descriptor *d)
+{
+	if (cow__descriptor_ok(d))
+		(void)sys_close(d->fd);
+	*d = COW__NO_DESCRIPTOR;
+}

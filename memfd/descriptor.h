@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors that a program may close under us
+ *
+ * A program owns its descriptor table: it may close every number (daemons do),
+ * and get one of ours back for a file of its own. So a descriptor is kept with
+ * the identity of its file, and every use checks it first. Ours are CLOEXEC
+ * from birth and live high in the table, out of the program's way.
+ */
+#ifndef COW_MEMFD_DESCRIPTOR_H
+#define COW_MEMFD_DESCRIPTOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct cow__descriptor {
+	int fd; /* -1: none */
+	uint64_t dev, ino;
+};
+
+#define COW__NO_DESCRIPTOR ((struct cow__descriptor){ .fd = -1 })
+
+/* Takes ownership of `fd` (moves it up in the table where it can). Never
+ * fails: without fstat the identity stays unknown and checks say no. */
+struct cow__descriptor cow__descriptor_adopt(int fd);
+
+/* Is it still the file that we opened? */
+bool cow__descriptor_ok(const struct cow__descriptor *d);
+
+/* Closes it if it is still ours; forgets it in any case. */
+void cow__descriptor_close(struct cow__descriptor *d);
+
+#endif

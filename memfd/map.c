@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mappings
+ *
+ * See the header. The traps that shaped this file, each pinned by a test:
+ *
+ * - MAP_NORESERVE: a private writable mapping is charged to the commit limit
+ *   in full otherwise, and a 1 GiB view that copies one page would count 1 GiB.
+ * - A new mapping forgets MADV_DONTFORK, so each shared one asks again.
+ * - MADV_COLLAPSE wants a page in the range (a hole is EINVAL) and fails where
+ *   a private mapping has copied one. Reading one byte of a hole in a shared
+ *   mapping is enough to allocate that page; writing could overwrite a byte
+ *   that the program wrote a moment ago.
+ */
+#include "memfd/map.h"
+#include "memfd/sys.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static int
+result(long r)
+{
+	return r < 0 && r > -4096 ? (int)r : 0;
+}
+
+int
+cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
+{
+	long r = sys_mmap(NULL, bytes + align, PROT_NONE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uintptr_t start, at;
+
+	if (result(r) < 0)
+		return result(r);
+	start = (uintptr_t)r;
+	at = (start + align - 1) & ~(align - 1);
+	if (at > start)
+		(void)sys_munmap((void *)start, at - start);
+	if (at + bytes < start + bytes + align)
+		(void)sys_munmap((void *)(at + bytes),
+		                 start + align - at);
+	*ret = at;
+	return 0;
+}
+
+int
+cow__map_release(uintptr_t addr, size_t bytes)
+{
+	return result(sys_munmap((void *)addr, bytes));
+}
+
+int
+cow__map_none(uintptr_t addr, size_t bytes)
+{
+	return result(sys_mmap((void *)addr, bytes, PROT_NONE,
+	                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                               MAP_FIXED,
+	                       -1, 0));
+}
+
+int
+cow__map_anon(uintptr_t addr, size_t bytes, bool huge)
+{
+	int r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+	                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                                MAP_FIXED,
+	                        -1, 0));
+
+	if (r == 0 && huge)
+		(void)sys_madvise((void *)addr, bytes, MADV_HUGEPAGE);
+	return r;
+}
+
+int
+cow__map_meta(size_t bytes, void **ret)
+{
+	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (result(r) < 0)
+		return result(r);
+	*ret = (void *)r;
+	return 0;
+}
+
+int
+cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+                uint64_t offset, bool inherit)
+{
+	int r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+	                    MAP_SHARED | MAP_FIXED, d->fd, offset));
+	if (r == 0 && !inherit)
+		(void)sys_madvise((void *)addr, bytes, MADV_DONTFORK);
+	return r;
+}
+
+int
+cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+                 uint64_t offset)
+{
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	return result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+	                       MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
+	                       offset));
+}
+
+int
+cow__map_move(uintptr_t from, size_t bytes, uintptr_t to)
+{
+	return result(sys_mremap((void *)from, bytes, bytes,
+	                         MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to));
+}
+
+int
+cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done)
+{
+	size_t done = 0;
+	int r = 0;
+
+	for (; done + HUGE_BYTES <= bytes; done += HUGE_BYTES) {
+		(void)*(volatile char *)(addr + done);
+		r = result(sys_madvise((void *)(addr + done), HUGE_BYTES,
+		                       MADV_COLLAPSE));
+		if (r < 0)
+			break;
+	}
+	*ret_done = done;
+	return r;
+}
+
+int
+cow__map_zap(uintptr_t addr, size_t bytes)
+{
+	return result(sys_madvise((void *)addr, bytes, MADV_DONTNEED));
+}
+
+int
+cow__map_punch(uintptr_t addr, size_t bytes)
+{
+	return result(sys_madvise((void *)addr, bytes, MADV_REMOVE));
+}
+
+int
+cow__map_populate(uintptr_t addr, size_t bytes)
+{
+	int r;
+
+	do
+		r = result(sys_madvise((void *)addr, bytes,
+		                       MADV_POPULATE_WRITE));
+	while (r == -EINTR || r == -EAGAIN);
+	return r == -EFAULT ? -ENOMEM : r;
+}
+
+int
+cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
+{
+	return result(sys_madvise((void *)addr, bytes,
+	                          inherit ? MADV_DOFORK : MADV_DONTFORK));
+}
+
+int
+cow__map_protect(uintptr_t addr, size_t bytes, int prot)
+{
+	return result(sys_mprotect((void *)addr, bytes, prot));
+}
+
+int
+cow__map_advise(uintptr_t addr, size_t bytes, int advice)
+{
+	return result(sys_madvise((void *)addr, bytes, advice));
+}
+
+int
+cow__map_lock(uintptr_t addr, size_t bytes, int flags)
+{
+	if (flags < 0)
+		return result(SYS3(SYS_munlock, addr, bytes, 0));
+	return result(SYS3(SYS_mlock2, addr, bytes, flags));
+}
+
+uint64_t
+cow__map_address_limit(void)
+{
+	struct rlimit limit;
+
+	if (sys_prlimit(RLIMIT_AS, &limit) < 0 ||
+	    limit.rlim_cur == RLIM_INFINITY)
+		return UINT64_MAX;
+	return limit.rlim_cur;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mappings
+ *
+ * Addresses and lengths are page aligned, lengths not zero, and every address
+ * lies in the reserved window, so that MAP_FIXED replaces nothing of anybody
+ * else's. All return 0 or -errno. On failure the old mapping stays, except
+ * where a function says otherwise.
+ */
+#ifndef COW_MEMFD_MAP_H
+#define COW_MEMFD_MAP_H
+
+#include "memfd/descriptor.h"
+
+#include <stddef.h>
+
+/* Address space and nothing else: no access, no memory, no commit charge.
+ * Aligned to `align`. */
+int cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret);
+int cow__map_release(uintptr_t addr, size_t bytes);
+
+/* Turns a range back into reserved address space; what was there is gone. */
+int cow__map_none(uintptr_t addr, size_t bytes);
+
+/* Anonymous zero memory. `huge` asks for huge pages. */
+int cow__map_anon(uintptr_t addr, size_t bytes, bool huge);
+
+/* Anonymous memory wherever the kernel likes, for metadata. */
+int cow__map_meta(size_t bytes, void **ret);
+
+/*
+ * The file, shared: writes go to it. Not inherited by fork unless `inherit`:
+ * two processes that both believe to own one heap would corrupt it, a crash at
+ * the first touch does not.
+ */
+int cow__map_shared(uintptr_t addr, size_t bytes,
+                    const struct cow__descriptor *d, uint64_t offset,
+                    bool inherit);
+
+/*
+ * The file, private: reads come from it, writes go to copies of its pages.
+ * Nobody may write the file from now on. Inherited by fork.
+ * Concurrent readers and writers of the range are not disturbed when the same
+ * file range is mapped here before: each access sees one mapping or the other.
+ */
+int cow__map_private(uintptr_t addr, size_t bytes,
+                     const struct cow__descriptor *d, uint64_t offset);
+
+/* Moves a whole mapping over another range, which it replaces. */
+int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
+
+/* Makes the 2 MiB ranges of a shared mapping huge pages, allocating what is
+ * not there. Stops at the first failure; `ret_done` bytes were done. */
+int cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done);
+
+/* Forgets page tables of a shared mapping; the file keeps its pages. */
+int cow__map_zap(uintptr_t addr, size_t bytes);
+
+/* Frees the file pages under a shared mapping (they read as zero then). */
+int cow__map_punch(uintptr_t addr, size_t bytes);
+
+/* Allocates every page now; -ENOMEM instead of a SIGBUS later. */
+int cow__map_populate(uintptr_t addr, size_t bytes);
+
+int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
+int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
+int cow__map_advise(uintptr_t addr, size_t bytes, int advice);
+
+/* mlock2 with these flags; munlock for -1. */
+int cow__map_lock(uintptr_t addr, size_t bytes, int flags);
+
+/* Bytes of RLIMIT_AS, or UINT64_MAX. */
+uint64_t cow__map_address_limit(void);
+
+#endif

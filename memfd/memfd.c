@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sealed memfds
+ *
+ * See the header. memfd_create(2), fcntl_locking(2): "Open file description
+ * locks"; a mapping holds a reference to the description, so the lock of a
+ * process that closed all its descriptors still lives in its mapping.
+ */
+#include "memfd/memfd.h"
+#include "memfd/sys.h"
+
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+static bool
+size_allowed(uint64_t bytes)
+{
+	struct rlimit limit;
+
+	if (sys_prlimit(RLIMIT_FSIZE, &limit) < 0)
+		return true;
+	return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes;
+}
+
+int
+cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	struct cow__descriptor d;
+	long fd, r;
+
+	if (!size_allowed(bytes))
+		return -EFBIG;
+	/* Kernels before 6.3 do not know NOEXEC_SEAL and say EINVAL. */
+	fd = sys_memfd_create(name, flags | MFD_NOEXEC_SEAL);
+	if (fd == -EINVAL)
+		fd = sys_memfd_create(name, flags);
+	if (fd < 0)
+		return (int)fd;
+	d = cow__descriptor_adopt((int)fd);
+	r = sys_ftruncate(d.fd, bytes);
+	if (r >= 0)
+		r = sys_fcntl(d.fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK);
+	if (r < 0) {
+		cow__descriptor_close(&d);
+		return (int)r;
+	}
+	*ret = d;
+	return 0;
+}
+
+int
+cow__memfd_reopen(const struct cow__descriptor *d, struct cow__descriptor *ret)
+{
+	char path[32] = "/proc/self/fd/", digits[12];
+	struct cow__descriptor again;
+	int n = 0, at = 14, fd = d->fd;
+	long r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	do
+		digits[n++] = (char)('0' + fd % 10);
+	while ((fd /= 10) > 0);
+	while (n > 0)
+		path[at++] = digits[--n];
+	r = sys_open(path, O_RDWR | O_CLOEXEC, 0);
+	if (r < 0)
+		return (int)r;
+	again = cow__descriptor_adopt((int)r);
+	if (again.dev != d->dev || again.ino != d->ino) {
+		cow__descriptor_close(&again);
+		return -EBADF;
+	}
+	*ret = again;
+	return 0;
+}
+
+static int
+lock_call(const struct cow__descriptor *d, int cmd, uint64_t byte, int type,
+          int *ret_type)
+{
+	struct flock lock = {
+		.l_type = (short)type,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)byte,
+		.l_len = 1,
+	};
+	long r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	r = sys_fcntl(d->fd, cmd, (long)&lock);
+	if (r >= 0 && ret_type)
+		*ret_type = lock.l_type;
+	return (int)r;
+}
+
+int
+cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
+                     bool shared)
+{
+	return lock_call(d, F_OFD_SETLK, byte, shared ? F_RDLCK : F_WRLCK,
+	                 NULL);
+}
+
+int
+cow__memfd_lock_drop(const struct cow__descriptor *d, uint64_t byte)
+{
+	return lock_call(d, F_OFD_SETLK, byte, F_UNLCK, NULL);
+}
+
+int
+cow__memfd_lock_taken(const struct cow__descriptor *d, uint64_t byte)
+{
+	int type = F_UNLCK;
+	int r = lock_call(d, F_OFD_GETLK, byte, F_WRLCK, &type);
+
+	return r < 0 ? r : type != F_UNLCK;
+}
+
+int64_t
+cow__memfd_data_run(const struct cow__descriptor *d, uint64_t offset,
+                    uint64_t bytes)
+{
+	int64_t data, hole;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	data = sys_lseek(d->fd, (int64_t)offset, SEEK_DATA);
+	if (data == -ENXIO || data > (int64_t)offset)
+		return 0;
+	if (data < 0)
+		return data;
+	hole = sys_lseek(d->fd, (int64_t)offset, SEEK_HOLE);
+	if (hole < 0)
+		return hole;
+	hole -= (int64_t)offset;
+	return (uint64_t)hole < bytes ? hole : (int64_t)bytes;
+}

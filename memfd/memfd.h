@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sealed memfds
+ */
+#ifndef COW_MEMFD_MEMFD_H
+#define COW_MEMFD_MEMFD_H
+
+#include "memfd/descriptor.h"
+
+/*
+ * A memfd of `bytes` bytes, all holes, that can neither grow nor shrink from
+ * now on: GROW and SHRINK are sealed before anybody can map it, so that no
+ * holder of it can be made to take a SIGBUS. Not executable where the kernel
+ * knows that seal. 0 or -errno; -EFBIG where RLIMIT_FSIZE forbids the size
+ * (asked first: exceeding it would be a signal).
+ */
+int cow__memfd_new(const char *name, uint64_t bytes,
+                   struct cow__descriptor *ret);
+
+/* The same file under an open file description of its own, which alone owns
+ * the locks made through it. Needs /proc. */
+int cow__memfd_reopen(const struct cow__descriptor *d,
+                      struct cow__descriptor *ret);
+
+/*
+ * Locks of one byte, owned by the open file description: they last until the
+ * last descriptor *and mapping* of it is gone, so the kernel drops them when
+ * their owner dies or execs. take: 0, or -EAGAIN if another description has it
+ * (`shared`: any number may have it together). taken: 1 if another description
+ * has it, 0 if none has, -errno.
+ */
+int cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
+                         bool shared);
+int cow__memfd_lock_drop(const struct cow__descriptor *d, uint64_t byte);
+int cow__memfd_lock_taken(const struct cow__descriptor *d, uint64_t byte);
+
+/* Bytes of [offset, offset + bytes) before the first hole from `offset` on;
+ * 0 if it starts with one. -errno. */
+int64_t cow__memfd_data_run(const struct cow__descriptor *d, uint64_t offset,
+                            uint64_t bytes);
+
+#endif

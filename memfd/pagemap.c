@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which pages a private mapping has copied, which pages were touched
+ *
+ * PAGEMAP_SCAN (Linux 6.7) answers in microseconds for huge or absent pages.
+ * Before it, /proc/self/pagemap has a word for each page: bit 63 present, 62
+ * swapped, 61 file page or shared. A copied page is present or swapped and not
+ * a file page. "Swapped" must count: a page under migration looks swapped, and
+ * a scan for present pages alone misses it (kernel compaction does this).
+ *
+ * The descriptor is opened for each scan: a descriptor that is kept could be
+ * closed by the program, and one of another process's pagemap shows that
+ * process. Opening costs a few microseconds.
+ */
+#include "memfd/pagemap.h"
+#include "memfd/page.h"
+#include "memfd/sys.h"
+
+#include <sys/ioctl.h>
+
+#define PM_PRESENT (1ull << 63)
+#define PM_SWAPPED (1ull << 62)
+#define PM_FILE (1ull << 61)
+
+/* From linux/fs.h of 6.7; older headers lack it. */
+struct pm_region {
+	uint64_t start, end, categories;
+};
+struct pm_arg {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages,
+	        category_inverted, category_mask, category_anyof_mask,
+	        return_mask;
+};
+#define PM_SCAN _IOWR('f', 16, struct pm_arg)
+#define PM_IS_FILE (1 << 2)
+#define PM_IS_PRESENT (1 << 3)
+#define PM_IS_SWAPPED (1 << 4)
+
+static uint32_t scan_denied;
+
+void
+cow__pagemap_use_scan(bool yes)
+{
+	__atomic_store_n(&scan_denied, yes ? 0 : 1, __ATOMIC_RELAXED);
+}
+
+bool
+cow__pagemap_has_scan(void)
+{
+	return __atomic_load_n(&scan_denied, __ATOMIC_RELAXED) == 0;
+}
+
+static int
+scan_ioctl(int fd, uintptr_t start, uintptr_t end, struct cow__run *runs,
+           int max, uintptr_t *ret_next)
+{
+	struct pm_region found[64];
+	struct pm_arg arg = {
+		.size = sizeof(arg),
+		.vec = (uintptr_t)found,
+		.category_inverted = PM_IS_FILE,
+		.category_mask = PM_IS_FILE,
+		.category_anyof_mask = PM_IS_PRESENT | PM_IS_SWAPPED,
+		.return_mask = PM_IS_FILE,
+	};
+	int n = 0;
+
+	while (start < end && n < max) {
+		long r;
+
+		arg.start = start;
+		arg.end = end;
+		arg.vec_len = max - n < 64 ? (uint64_t)(max - n) : 64;
+		r = sys_ioctl(fd, PM_SCAN, &arg);
+		if (r < 0)
+			return (int)r;
+		for (long i = 0; i < r; i++) {
+			if (n && runs[n - 1].end == found[i].start) {
+				runs[n - 1].end = found[i].end;
+				continue;
+			}
+			runs[n].start = found[i].start;
+			runs[n++].end = found[i].end;
+		}
+		start = arg.walk_end;
+	}
+	*ret_next = start;
+	return n;
+}
+
+static int
+scan_words(int fd, uintptr_t start, uintptr_t end, size_t page,
+           struct cow__run *runs, int max, uintptr_t *ret_next)
+{
+	uint64_t words[512];
+	int n = 0;
+
+	while (start < end) {
+		size_t want = (end - start) / page;
+		long r;
+
+		if (want > 512)
+			want = 512;
+		r = sys_pread(fd, words, want * 8, start / page * 8);
+		if (r <= 0)
+			return r < 0 ? (int)r : -EIO;
+		for (long i = 0; i < r / 8; i++, start += page) {
+			if (!(words[i] & (PM_PRESENT | PM_SWAPPED)) ||
+			    (words[i] & PM_FILE))
+				continue;
+			if (n && runs[n - 1].end == start) {
+				runs[n - 1].end += page;
+				continue;
+			}
+			if (n == max) {
+				*ret_next = start;
+				return n;
+			}
+			runs[n].start = start;
+			runs[n++].end = start + page;
+		}
+	}
+	*ret_next = start;
+	return n;
+}
+
+int
+cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
+                    int max, uintptr_t *ret_next)
+{
+	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+	int n = -ENOTTY;
+
+	if (fd < 0)
+		return fd;
+	if (cow__pagemap_has_scan()) {
+		n = scan_ioctl(fd, start, end, runs, max, ret_next);
+		if (n == -ENOTTY || n == -EINVAL)
+			cow__pagemap_use_scan(false);
+	}
+	if (n == -ENOTTY || n == -EINVAL)
+		n = scan_words(fd, start, end, cow__page, runs, max, ret_next);
+	(void)sys_close(fd);
+	return n;
+}
+
+int
+cow__pagemap_touched(uintptr_t addr, size_t step, size_t count)
+{
+	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+	uintptr_t at = addr + step - cow__page;
+	int n = 0;
+
+	if (fd < 0)
+		return fd;
+	for (; (size_t)n < count; n++, at += step) {
+		uint64_t word;
+		long r;
+
+		r = sys_pread(fd, &word, sizeof(word), at / cow__page * 8);
+		if (r != sizeof(word)) {
+			n = r < 0 ? (int)r : -EIO;
+			break;
+		}
+		if (!(word & (PM_PRESENT | PM_SWAPPED)))
+			break;
+	}
+	(void)sys_close(fd);
+	return n;
+}
+
+int
+cow__pagemap_touched_page(uintptr_t addr)
+{
+	return cow__pagemap_touched(addr, cow__page, 1);
+}

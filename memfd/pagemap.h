@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which pages a private mapping has copied, which pages were touched
+ */
+#ifndef COW_MEMFD_PAGEMAP_H
+#define COW_MEMFD_PAGEMAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cow__run {
+	uintptr_t start, end;
+};
+
+/*
+ * The runs of copied (anonymous) pages in a private file mapping, in order, at
+ * most `max`. *ret_next is the address up to which the answer is complete; call
+ * again from there while it is below `end`. A page that swaps or migrates
+ * counts as copied, as it is. Returns the number of runs or -errno (-ENOENT:
+ * no /proc). A page that another thread writes meanwhile may be missed.
+ */
+int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
+                        int max, uintptr_t *ret_next);
+
+/* Of `count` ranges of `step` bytes from `addr` on: how many in a row have a
+ * page table entry for their last page here, that is, were touched since they
+ * were mapped? -errno. */
+int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count);
+
+/* Has this one page? 1, 0, -errno. */
+int cow__pagemap_touched_page(uintptr_t addr);
+
+/* For tests and the probe: 1 use PAGEMAP_SCAN if there (default), 0 never. */
+void cow__pagemap_use_scan(bool yes);
+bool cow__pagemap_has_scan(void);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What this kernel offers, found out by trying
+ *
+ * Versions tell little: features are configured out, forbidden by seccomp, or
+ * emulated in part. Each probe does the thing once, on memory of its own.
+ */
+#ifndef COW_MEMFD_PROBE_H
+#define COW_MEMFD_PROBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+bool cow__probe_memfd(void);    /* memfd_create, GROW and SHRINK seals */
+bool cow__probe_locks(void);    /* OFD locks on a memfd reopened in /proc */
+bool cow__probe_collapse(void); /* a huge page in a memfd, on request */
+bool cow__probe_pagemap(void);
+bool cow__probe_pagemap_scan(void);
+bool cow__probe_threads(void); /* /proc/self/task/TID/syscall */
+bool cow__probe_unshare(void); /* unshare(CLONE_VM) as a question */
+bool cow__probe_io_uring(void);
+bool cow__probe_userfaultfd(void);
+
+/* vm.max_map_count, or its usual value. */
+size_t cow__probe_mappings_max(void);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the process around us is and does: see the header.
+ */
+#include "memfd/process.h"
+#include "memfd/sys.h"
+
+#include <pthread.h>
+#include <string.h>
+
+/* The kernel's struct linux_dirent64. */
+struct entry {
+	uint64_t ino;
+	int64_t off;
+	unsigned short len;
+	unsigned char type;
+	char name[];
+};
+
+static bool
+starts_with(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+static bool
+target_pins(const char *target)
+{
+	return starts_with(target, "anon_inode:[io_uring]") ||
+	       starts_with(target, "/dev/nvidia") ||
+	       starts_with(target, "/dev/infiniband/") ||
+	       starts_with(target, "/dev/vfio/") ||
+	       starts_with(target, "/dev/dri/render") ||
+	       starts_with(target, "/dev/kfd");
+}
+
+static int
+name_to_fd(const char *name)
+{
+	int fd = 0;
+
+	for (; *name; name++) {
+		if (*name < '0' || *name > '9')
+			return -1;
+		fd = fd * 10 + (*name - '0');
+	}
+	return fd;
+}
+
+static bool
+descriptor_pins(int dir, const char *name)
+{
+	char target[64];
+	int fd = name_to_fd(name);
+	long r;
+
+	if (fd < 0)
+		return false;
+	r = sys_fcntl(fd, F_GETFL, 0);
+	if (r >= 0 && (r & O_DIRECT))
+		return true;
+	r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
+	if (r <= 0)
+		return false;
+	target[r] = '\0';
+	return target_pins(target);
+}
+
+bool
+cow__process_pins_memory(void)
+{
+	struct entry *e;
+	_Alignas(8) char buf[2048];
+	bool pins = false;
+	int dir;
+	long r;
+
+	dir = (int)sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+	                    0);
+	if (dir < 0)
+		return false;
+	while (!pins && (r = sys_getdents(dir, buf, sizeof(buf))) > 0)
+		for (long at = 0; !pins && at < r; at += e->len) {
+			e = (void *)(buf + at);
+			pins = descriptor_pins(dir, e->name);
+		}
+	(void)sys_close(dir);
+	return pins;
+}
+
+/* The number in a small file; UINT64_MAX for "max" and for none. */
+static uint64_t
+read_number(const char *path)
+{
+	char buf[32];
+	uint64_t n = 0;
+	int fd = (int)sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	long r, i;
+
+	if (fd < 0)
+		return UINT64_MAX;
+	r = sys_read(fd, buf, sizeof(buf));
+	(void)sys_close(fd);
+	for (i = 0; i < r && buf[i] >= '0' && buf[i] <= '9'; i++)
+		n = n * 10 + (uint64_t)(buf[i] - '0');
+	return i ? n : UINT64_MAX;
+}
+
+static uint64_t
+headroom_of(const char *dir, const char *limit_name, const char *usage_name)
+{
+	char path[512];
+	size_t n = strlen(dir);
+	uint64_t limit, usage;
+
+	if (n + 40 > sizeof(path))
+		return UINT64_MAX;
+	memcpy(path, dir, n);
+	strcpy(path + n, limit_name);
+	limit = read_number(path);
+	if (limit >= UINT64_MAX / 4)
+		return UINT64_MAX;
+	strcpy(path + n, usage_name);
+	usage = read_number(path);
+	if (usage == UINT64_MAX)
+		return UINT64_MAX;
+	return usage < limit ? limit - usage : 0;
+}
+
+/* The path behind "0::" (version 2) or ":memory:" (version 1) of this line, or
+ * NULL. */
+static char *
+cgroup_path(char *line, bool *ret_v1)
+{
+	char *p = strstr(line, ":memory:");
+
+	*ret_v1 = p != NULL;
+	if (p)
+		return p + 8;
+	return starts_with(line, "0::") ? line + 3 : NULL;
+}
+
+uint64_t
+cow__process_headroom(void)
+{
+	char buf[2048], dir[400];
+	uint64_t least = UINT64_MAX;
+	int fd = (int)sys_open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC, 0);
+	char *line, *next;
+	long r;
+
+	if (fd < 0)
+		return UINT64_MAX;
+	r = sys_read(fd, buf, sizeof(buf) - 1);
+	(void)sys_close(fd);
+	buf[r > 0 ? r : 0] = '\0';
+	for (line = buf; line && *line; line = next) {
+		bool v1;
+		char *path;
+		uint64_t h;
+
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		path = cgroup_path(line, &v1);
+		if (!path || strlen(path) > 300)
+			continue;
+		strcpy(dir, v1 ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup");
+		strcat(dir, path);
+		h = v1 ? headroom_of(dir, "/memory.limit_in_bytes",
+		                     "/memory.usage_in_bytes")
+		       : headroom_of(dir, "/memory.max", "/memory.current");
+		if (h < least)
+			least = h;
+	}
+	return least;
+}
+
+/* "/memfd:NAME (deleted)" */
+static bool
+is_memfd(const char *target, const char *name)
+{
+	size_t n = strlen(name);
+
+	return starts_with(target, "/memfd:") &&
+	       starts_with(target + 7, name) &&
+	       (target[7 + n] == ' ' || target[7 + n] == '\0');
+}
+
+static int
+read_first(int dir, const char *link, void *buf, size_t bytes)
+{
+	int fd = (int)sys_openat(dir, link, O_RDONLY | O_CLOEXEC);
+	long r;
+
+	if (fd < 0)
+		return fd;
+	r = sys_pread(fd, buf, bytes, 0);
+	(void)sys_close(fd);
+	return r == (long)bytes ? 0 : r < 0 ? (int)r : -ENOENT;
+}
+
+int
+cow__process_read_memfd(int32_t pid, const char *name, void *buf, size_t bytes)
+{
+	_Alignas(8) char entries[2048];
+	char path[32], digits[12], target[64];
+	int n = 0, dir, found = -ENOENT;
+	long r;
+
+	if (pid <= 0)
+		return -ESRCH;
+	strcpy(path, "/proc/");
+	for (int32_t p = pid; p; p /= 10)
+		digits[n++] = (char)('0' + p % 10);
+	for (char *at = path + 6; n >= 0; at++)
+		*at = n ? digits[--n] : (n--, '\0');
+	strcat(path, "/fd");
+	dir = (int)sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return dir == -ENOENT ? -ESRCH : dir;
+	while (found == -ENOENT &&
+	       (r = sys_getdents(dir, entries, sizeof(entries))) > 0)
+		for (long at = 0; found == -ENOENT && at < r;) {
+			struct entry *e = (struct entry *)(entries + at);
+			long len;
+
+			at += e->len;
+			len = sys_readlinkat(dir, e->name, target,
+			                     sizeof(target) - 1);
+			if (len <= 0)
+				continue;
+			target[len] = '\0';
+			if (is_memfd(target, name))
+				found = read_first(dir, e->name, buf, bytes);
+		}
+	(void)sys_close(dir);
+	return found;
+}
+
+int
+cow__process_atfork(void (*prepare)(void), void (*parent)(void),
+                    void (*child)(void))
+{
+	return -pthread_atfork(prepare, parent, child);
+}
+
+int32_t
+cow__process_id(void)
+{
+	return (int32_t)sys_getpid();
+}
+
+_Noreturn void
+cow__process_exit(int status)
+{
+	for (;;)
+		(void)SYS3(SYS_exit_group, status, 0, 0);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the process around us is and does
+ */
+#ifndef COW_MEMFD_PROCESS_H
+#define COW_MEMFD_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * May the kernel or a device be writing this process's memory behind the page
+ * tables? True if it holds descriptors of io_uring, RDMA, GPUs or vfio, or of
+ * a file opened with O_DIRECT. Such memory must not be frozen: the I/O would
+ * land in the frozen page. False without /proc.
+ */
+bool cow__process_pins_memory(void);
+
+/* Bytes that the memory cgroup still allows, UINT64_MAX if unlimited or not to
+ * be found out. Reads files: tens of microseconds. */
+uint64_t cow__process_headroom(void);
+
+/* Runs these around fork() from now on. 0 or -errno. */
+int cow__process_atfork(void (*prepare)(void), void (*parent)(void),
+                        void (*child)(void));
+
+/* Reads the start of a memfd of this name that another process has open.
+ * -ENOENT: it has none; -ESRCH: no such process; -EACCES, -EPERM. */
+int cow__process_read_memfd(int32_t pid, const char *name, void *buf,
+                            size_t bytes);
+
+int32_t cow__process_id(void);
+
+/* Ends the process at once, running nothing. */
+_Noreturn void cow__process_exit(int status);
+
+#endif

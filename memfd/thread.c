@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A thread that libc does not know: see the header.
+ *
+ *      memory  +-----------------+
+ *              | stack  ^        |  48 KiB
+ *              +-----------------+
+ *              | blank TLS       |  16 KiB; the thread pointer points at its
+ *              |      [self]     |  middle, where x86-64 wants a self pointer
+ *              +-----------------+
+ */
+#include "memfd/thread.h"
+#include "memfd/map.h"
+#include "memfd/sys.h"
+#include "memfd/wait.h"
+
+#include <linux/sched.h>
+
+#define STACK_BYTES ((size_t)48 << 10)
+#define TLS_BYTES ((size_t)16 << 10)
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+
+int
+cow__thread_start(struct cow__thread *thread, void (*main)(void))
+{
+	(void)thread;
+	(void)main;
+	return -ENOSYS;
+}
+
+#else
+
+/* clone() in the child runs on a new, empty stack, so it can't return; main is
+ * called right there. */
+static long
+clone_bare(unsigned long flags, void *stack, uint32_t *tid, void *tls,
+           void (*main)(void))
+{
+	long ret;
+#if defined(__x86_64__)
+	register long r10 __asm__("r10") = (long)tid;
+	register long r8 __asm__("r8") = (long)tls;
+	register long r9 __asm__("r9") = (long)main;
+
+	__asm__ volatile("syscall\n\t"
+	                 "test %%rax, %%rax\n\t"
+	                 "jnz 1f\n\t"
+	                 "xor %%ebp, %%ebp\n\t"
+	                 "call *%%r9\n\t"
+	                 "xor %%edi, %%edi\n\t"
+	                 "mov %[exit], %%eax\n\t"
+	                 "syscall\n"
+	                 "1:"
+	                 : "=a"(ret)
+	                 : "a"((long)SYS_clone), "D"(flags), "S"(stack),
+	                   "d"(tid), "r"(r10), "r"(r8), "r"(r9),
+	                   [exit] "i"(SYS_exit)
+	                 : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+	register long x8 __asm__("x8") = SYS_clone;
+	register long x0 __asm__("x0") = (long)flags;
+	register long x1 __asm__("x1") = (long)stack;
+	register long x2 __asm__("x2") = (long)tid;
+	register long x3 __asm__("x3") = (long)tls;
+	register long x4 __asm__("x4") = (long)tid;
+	register long x9 __asm__("x9") = (long)main;
+
+	__asm__ volatile("svc 0\n\t"
+	                 "cbnz x0, 1f\n\t"
+	                 "mov x29, xzr\n\t"
+	                 "blr x9\n\t"
+	                 "mov x0, xzr\n\t"
+	                 "mov x8, %[exit]\n\t"
+	                 "svc 0\n"
+	                 "1:"
+	                 : "+r"(x0)
+	                 : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x9),
+	                   [exit] "i"(SYS_exit)
+	                 : "memory");
+	ret = x0;
+#endif
+	return ret;
+}
+
+int
+cow__thread_start(struct cow__thread *thread, void (*main)(void))
+{
+	const unsigned long flags =
+	        CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+	        CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
+	        CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+	const uint64_t all = UINT64_MAX;
+	uint64_t old;
+	void **tls;
+	long r;
+
+	if (!thread->memory) {
+		r = cow__map_meta(STACK_BYTES + TLS_BYTES, &thread->memory);
+		if (r < 0)
+			return (int)r;
+	}
+	tls = (void **)((char *)thread->memory + STACK_BYTES + TLS_BYTES / 2);
+	*tls = tls;
+	r = sys_rt_sigprocmask(0 /* SIG_BLOCK */, &all, &old);
+	if (r < 0)
+		return (int)r;
+	r = clone_bare(flags, (char *)thread->memory + STACK_BYTES - 64,
+	               &thread->tid, tls, main);
+	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
+	return r < 0 ? (int)r : 0;
+}
+
+#endif
+
+void
+cow__thread_join(struct cow__thread *thread)
+{
+	uint32_t tid;
+
+	/* The kernel's wake-up at thread exit is a shared one. */
+	while ((tid = __atomic_load_n(&thread->tid, __ATOMIC_ACQUIRE)) != 0)
+		(void)sys_futex(&thread->tid, FUTEX_WAIT, tid, NULL);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Time, sleeping, waking: see the header.
+ */
+#include "memfd/wait.h"
+#include "memfd/sys.h"
+
+uint64_t
+cow__now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void
+cow__wait(uint32_t *word, uint32_t value, uint64_t ns)
+{
+	struct timespec t = {
+		.tv_sec = (time_t)(ns / 1000000000u),
+		.tv_nsec = (long)(ns % 1000000000u),
+	};
+
+	(void)sys_futex(word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, value,
+	                ns ? &t : NULL);
+}
+
+void
+cow__wake(uint32_t *word)
+{
+	(void)sys_futex(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT32_MAX, NULL);
+}
+
+void
+cow__yield(void)
+{
+	(void)sys_sched_yield();
+}

@@ -1,0 +1,92 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# check.sh PROGRAM|SCRIPT...: runs each, two at a time, and adds up the single
+# tests. They are counted from libcheck's "NN%: Checks: ..." and from lines
+# "ok NAME", "not ok NAME", "skip NAME reason"; what prints neither is one test
+# by its exit status (77: skipped). The output is shown of what failed.
+#
+# Runs in the repository's root with BUILD (made absolute) and MODE in the
+# environment. LIMIT: seconds for each program. STRICT=1: a skip is a failure.
+# T=text: only programs with it in their name.
+set -u
+export BUILD MODE LC_ALL=C
+BUILD=$(cd "${BUILD:-build/plain}" && pwd) || exit 1
+MODE=${MODE:-plain}
+limit=${LIMIT:-$([ -n "${LONG:-}" ] && echo 1800 || echo 240)}
+unset LD_PRELOAD MAKEFLAGS MAKELEVEL MFLAGS
+
+# Expected crashes stay crashes; tests fork. Sanitizers take their time.
+traps=handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0
+export ASAN_OPTIONS=$traps${ASAN_OPTIONS:+:$ASAN_OPTIONS}
+export TSAN_OPTIONS=$traps:die_after_fork=0${TSAN_OPTIONS:+:$TSAN_OPTIONS}
+export UBSAN_OPTIONS=$traps:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
+case $MODE in asan | tsan | cov) : "${CK_TIMEOUT_MULTIPLIER:=4}" ;; esac
+if [ -n "${CK_TIMEOUT_MULTIPLIER:-}" ]; then
+	export CK_TIMEOUT_MULTIPLIER
+	limit=$(awk "BEGIN { print $limit * $CK_TIMEOUT_MULTIPLIER }")
+fi
+around=
+[ "$MODE" != tsan ] || ! setarch -R true 2>/dev/null || around="setarch -R"
+
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+: >"$tmp/result"
+
+# count OUTPUT STATUS: prints "passed failed skipped"
+count() {
+	awk -v status="$2" -v strict="${STRICT:-0}" '
+	/^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/ {
+		gsub(",", "")
+		check = 1; bad += $5 + $7; good += $3 - $5 - $7
+	}
+	/^ok [^ ]/ { ok++ }
+	/^not ok [^ ]/ { not_ok++ }
+	/^skip [^ ]/ { skip++ }
+	END {
+		if (!check) { good = ok; bad = not_ok }
+		if (status == 77 && good + bad + skip == 0) skip = 1
+		if (status != 0 && status != 77 && bad == 0) bad = 1
+		if (status == 0 && good + bad + skip == 0) good = 1
+		if (strict == 1) { bad += skip; skip = 0 }
+		print good + 0, bad + 0, skip + 0
+	}' "$1"
+}
+
+# one NAME: its counts to $tmp/result, and a line for people
+one() {
+	local name=$1 out start=$EPOCHREALTIME status p f s shell=
+	out=$tmp/${name//\//_}.out
+	case $name in *.sh) shell=bash ;; esac
+	{ timeout -k 10 "$limit" $around $shell "./$name" >"$out" 2>&1 </dev/null; } \
+		2>/dev/null
+	status=$?
+	case $status in
+	124 | 137) echo "check.sh: killed, or not done after $limit s" >>"$out" ;;
+	esac
+	read -r p f s < <(count "$out" $status)
+	{
+		echo "$p $f $s" >>"$tmp/result"
+		if [ "$f" -gt 0 ]; then
+			printf '%s\n' "---- $name failed (exit status $status):" \
+				"$(grep -a -v '^ok ' "$out" | tail -n 200)" "----"
+		fi
+		awk -v n="${name#build/*/}" -v p="$p" -v f="$f" -v s="$s" \
+			-v t="$(awk "BEGIN { print $EPOCHREALTIME - $start }")" 'BEGIN {
+			printf "  %-34s %4d ok%s%s  %.1f s\n", n, p, f ? ", " f \
+				" FAILED" : "", s ? ", " s " skipped" : "", t }'
+		grep -a '^skip ' "$out" | sed 's/^/      /'
+	} >"$out.report"
+	cat "$out.report"
+}
+
+for name in "$@"; do
+	case $name in *"${T:-}"*) ;; *) continue ;; esac
+	while [ "$(jobs -pr | wc -l)" -ge 2 ]; do wait -n; done
+	one "$name" &
+done
+wait
+awk '{ p += $1; f += $2; s += $3 }
+END { if (p + f + s == 0) { print "check.sh: no tests"; f = 1 }
+	printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' \
+	"$tmp/result"

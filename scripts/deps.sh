@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# deps.sh [check|demo...]: installs what is missing, and is silent when nothing
+# is. Without arguments: for everything. A package that only makes some tests
+# or a part of the demo possible is "may": without it they are skipped.
+# NO_INSTALL=1 only names what is missing.
+set -u
+goals=" ${*:-check demo} "
+goals=${goals/check-all/check}
+goals=${goals/bench/demo}
+
+header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
+numpy='import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'
+any_numpy() { python3 -c "$numpy" || /usr/bin/python3 -c "$numpy"; }
+
+# what | how to test | Debian package | needed | for
+table='
+C compiler   | command -v gcc                 | gcc           | must | check demo
+C++ compiler | command -v g++                 | g++           | must | check demo
+libc headers | header stdlib.h                | libc6-dev     | must | check demo
+awk          | command -v awk                 | mawk          | must | check demo
+pkg-config   | command -v pkg-config          | pkg-config    | must | check demo
+libcheck     | pkg-config --exists check      | check         | must | check demo
+Python       | command -v python3             | python3       | may  | check demo
+NumPy        | any_numpy                      | python3-numpy | may  | check demo
+SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
+xz           | command -v xz                  | xz-utils      | may  | check demo
+'
+
+must=() may=()
+look() {
+	local what test package needed for goal wanted
+	must=() may=()
+	while IFS='|' read -r what test package needed for; do
+		[ -n "$what" ] || continue
+		wanted=
+		for goal in $for; do
+			case $goals in *" $goal "*) wanted=1 ;; esac
+		done
+		[ -n "$wanted" ] || continue
+		eval "$test" >/dev/null 2>&1 && continue
+		package=${package// /}
+		if [ "${needed// /}" = must ]; then
+			must+=("$package")
+		else
+			may+=("$package")
+		fi
+	done <<<"$table"
+}
+
+# The end of every path that can't install: fine if nothing is a must.
+give_up() {
+	[ ${#must[@]} -eq 0 ] || echo "deps: needed:   ${must[*]} ($1)"
+	[ ${#may[@]} -eq 0 ] || echo "deps: optional: ${may[*]} ($1)"
+	[ ${#must[@]} -eq 0 ]
+	exit
+}
+
+look
+[ $((${#must[@]} + ${#may[@]})) -gt 0 ] || exit 0
+[ -z "${NO_INSTALL:-}" ] || give_up "NO_INSTALL is set; Debian's names"
+command -v apt-get >/dev/null || give_up "no apt-get here; Debian's names"
+sudo=
+if [ "$(id -u)" -ne 0 ]; then
+	command -v sudo >/dev/null || give_up "neither root nor sudo"
+	sudo=sudo
+fi
+
+apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
+add() { apt install -y --no-install-recommends "$@"; }
+
+echo "deps: installing ${must[*]} ${may[*]}"
+# Package lists may be absent or old: only then are they fetched.
+if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
+	apt update || echo "deps: apt-get update failed"
+	add "${must[@]}" "${may[@]}" ||
+		{ [ ${#must[@]} -gt 0 ] && add "${must[@]}"; }
+fi
+look
+[ $((${#must[@]} + ${#may[@]})) -eq 0 ] || give_up "not to be had by apt-get"

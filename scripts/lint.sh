@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# lint.sh: the rules of CONTRIBUTING.md that a machine can check, on the files
+# and on the objects in $BUILD (the default mode's). Says each violation.
+set -u
+export LC_ALL=C
+obj=${BUILD:-build/plain}/obj
+CC=${CC:-gcc} CXX=${CXX:-g++}
+bad=$(mktemp) && trap 'rm -f "$bad"' EXIT
+# Reads violations, one a line.
+rule() { sed "s|^|lint: $1: |" | tee -a "$bad"; }
+
+mapfile -t files < <(find . -name '.git' -prune -o -path ./build -prune -o \
+	-type f -print | grep -v '/__pycache__/' |
+	sed 's|^\./||' | sort)
+named() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
+mapfile -t code < <(named '\.(c|h|cc|S|sh|py)$|^\.ci/run$|^Makefile$')
+mapfile -t text < <(named '\.(c|h|cc|S|sh|py|md|map|[1-8])$|^\.ci/run$|^Makefile$')
+mapfile -t c < <(named '^(memfd|core|preload|cli|cuda|bench|tests|examples)/.*\.c$')
+
+# ---- Text ----
+for f in "${code[@]}"; do
+	head -n 2 "$f" | grep -q 'SPDX-License-Identifier: MIT' || echo "$f"
+done | rule 'no SPDX line at the top'
+grep -nE $'[ \t\r]$|^ +\t' "${text[@]}" /dev/null | rule 'stray blanks'
+grep -nwE 'TO[D]O|FIX[M]E|X[X]X' "${text[@]}" /dev/null | rule 'left to do'
+# The public headers are one text each, with its contracts.
+named '\.(c|cc|h|S)$' | grep -v '^include/' | xargs -r wc -l | awk '$2 != "total" && $1 > 500' |
+	rule 'over 500 lines'
+named '^scripts/' | xargs wc -l | awk '$2 != "total" && $1 > 100' |
+	rule 'over 100 lines'
+for f in $(named '\.sh$|^\.ci/run$'); do bash -n "$f"; done 2>&1 | rule 'shell'
+
+# ---- Includes: FOLDER's files may include only what matches PATTERN ----
+includes() {
+	named "^$1/.*\.(c|h|cc|S)$" | xargs -r grep -HnE '^[[:blank:]]*#[[:blank:]]*include' |
+		sed -E 's/^([^:]*:[0-9]+):[^"<]*(["<][^">]*[">]).*/\1 \2/' |
+		grep -vE " ($2)$" | rule "include in $1/"
+}
+api='[<"](cowshed[a-z-]*\.h)[">]'
+# Not a path of ours, and no file without its folder. The rest is the system's.
+libc='<[a-z0-9_/-]*\.h>|<[a-z]+>'
+plain='std(int|def|bool|atomic|arg|align|noreturn)|string|limits|errno|inttypes|float|math'
+plain="<($plain|assert|sys/types|cpuid|[a-z]mmintrin|immintrin|arm_neon|arm_acle)\.h>"
+includes memfd "\"memfd/[a-z0-9_/-]+\.h\"|$libc"
+includes core "\"(core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
+includes preload "\"(core|preload)/[a-z0-9_/-]+\.h\"|$api|$libc"
+includes cuda "\"(core|cuda)/[a-z0-9_/-]+\.h\"|$api|$libc"
+includes cli "\"cli/[a-z0-9_/-]+\.h\"|$api|$libc"
+includes python "\"python/[a-z0-9_/-]+\.h\"|<Python\.h>|<numpy/.*>|$api|$libc"
+includes examples "$api|$libc"
+includes include "$api|<std(int|def|bool)\.h>|<sys/types\.h>"
+named '^(memfd|core|preload|cli)/.*\.[ch]$' | xargs -r grep -nE 'include *<cowshed' |
+	grep '^memfd/' | rule 'memfd/ knows nothing of ours'
+
+# ---- Symbols ----
+# What allocates, prints or asks the environment: not even memfd/ may.
+world='malloc|free|calloc|realloc(array)?|(posix_)?memalign|aligned_alloc|valloc|strn?dup'
+world="$world|(_*[vsfdna]*w?printf(_chk)?)|f?put[cs]|putchar|perror|f(open|close|read|write)"
+world="$world|std(in|out|err)|(secure_)?getenv|(un)?setenv|dl(open|sym|close)|opendir|abort"
+world="$world|__assert_fail|pthread_create|exit"
+# What enters the kernel: memfd/ through memfd/sys*.c alone.
+kernel='mmap(64)?|munmap|mremap|madvise|mprotect|msync|mlock.*|(open|creat)(at)?(64)?|close'
+kernel="$kernel|p?(read|write)v?(64)?|ioctl|fcntl(64)?|syscall|_?fork|vfork|clone|_exit"
+kernel="$kernel|(send|recv)(msg)?|socket.*|f?stat(at)?(64)?|ftruncate(64)?|__errno_location"
+kernel="$kernel|memfd_create|fallocate(64)?|sched_.*|getpid|gettid|kill|raise|n?sleep|unlink(at)?"
+undefined() { # RULE PATTERN OBJECT...
+	local r=$1 p=$2 o
+	shift 2
+	for o in "$@"; do
+		[ ! -e "$o" ] || nm -u "$o" | awk -v o="${o#"$obj"/}" '{ print o, $2 }'
+	done | grep -E " ($p)$" | rule "$r"
+}
+undefined 'core/ uses' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/core/*.o
+undefined 'memfd/ uses' "$world" "$obj"/memfd/*.o
+undefined 'only memfd/sys*.c may use' "$kernel" \
+	$(printf '%s\n' "$obj"/memfd/*.o | grep -v '/sys[a-z_]*\.o$')
+nm -gA --defined-only "$obj"/{memfd,core}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
+	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
+diff <(sed 's|/\*.*\*/||' core/libcowshed.map | awk '/local:/{on = 0} on; /global:/{on = 1}' |
+	tr -cs 'A-Za-z0-9_' '\n' | grep . | sort) <(nm -D --defined-only \
+	"${obj%/obj}/lib/libcowshed.so.0" | awk '$2 != "A" {sub("@.*", "", $3); print $3}' |
+	sort) | sed -n 's/^</in the map only:/p; s/^>/exported only:/p' | rule 'exports'
+
+# ---- Compilers ----
+for h in include/*.h; do
+	echo "#include <${h##*/}>" | $CC -std=c99 -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c -
+	echo "#include <${h##*/}>" | $CXX -std=c++11 -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ -
+done 2>&1 | rule 'public header'
+printf '%s\n' "${c[@]}" | grep . | xargs -r -P 4 -n 8 $CC -std=gnu11 -D_GNU_SOURCE= -Wall -Wextra \
+	-pthread -I. -Iinclude -fsyntax-only 2>&1 | grep -E '(warning|error):' | rule 'compiler'
+
+echo "lint: ${#files[@]} files, $(wc -l <"$bad") violations"
+[ ! -s "$bad" ]

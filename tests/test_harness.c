@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tests' own tools do catch what they are for
+ *
+ * A leak check that never fires looks exactly like a library that never leaks.
+ * So this program runs itself again, with the name of one broken test, and
+ * expects that run to fail and to say why. One run is not broken and must
+ * pass, or the others would prove nothing.
+ */
+#include "tests/support/support.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Tests that are broken on purpose ------------------------------------ */
+
+START_TEST(fine)
+{
+	struct cow_storage *storage = new_filled(3 * MIB, 0, 5);
+
+	ck_pattern(data(storage), 3 * MIB, 5);
+	cow_storage_unref(storage);
+}
+END_TEST
+
+START_TEST(leaks_storage)
+{
+	(void)new_storage(100, 0);
+}
+END_TEST
+
+START_TEST(leaks_block)
+{
+	(void)new_block(MIB, 0);
+}
+END_TEST
+
+START_TEST(leaks_descriptors)
+{
+	int i;
+
+	for (i = 0; i < 2 * SLACK_FDS; i++)
+		ck_assert_int_ge(open("/dev/null", O_RDONLY | O_CLOEXEC), 0);
+}
+END_TEST
+
+START_TEST(leaks_mappings)
+{
+	int i, fd = memfd_create("cowshed-leaked", MFD_CLOEXEC);
+
+	/* Every other page, so that the kernel can't merge them. */
+	ck_assert_int_eq(ftruncate(fd, (off_t)(4 * SLACK_MAPS * PAGE)), 0);
+	for (i = 0; i < 2 * SLACK_MAPS; i++)
+		ck_assert_ptr_ne(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd,
+		                      (off_t)(2 * i * PAGE)),
+		                 MAP_FAILED);
+	close(fd);
+}
+END_TEST
+
+static void asserts_nonsense(void *arg)
+{
+	(void)arg;
+	ck_assert_int_eq(1, 2);
+}
+
+static void crashes(void *arg)
+{
+	(void)arg;
+	signal(SIGSEGV, SIG_DFL);
+	raise(SIGSEGV);
+}
+
+static void returns(void *arg)
+{
+	(void)arg;
+}
+
+static void in_grandchild(void *arg)
+{
+	in_child(asserts_nonsense, arg);
+}
+
+START_TEST(child_asserts)
+{
+	in_child(asserts_nonsense, NULL);
+}
+END_TEST
+
+START_TEST(grandchild_asserts)
+{
+	in_child(in_grandchild, NULL);
+}
+END_TEST
+
+START_TEST(child_crashes)
+{
+	in_child(crashes, NULL);
+}
+END_TEST
+
+START_TEST(nothing_traps)
+{
+	in_child_traps(returns, NULL);
+}
+END_TEST
+
+START_TEST(does_not_survive)
+{
+	in_child_survives(crashes, NULL);
+}
+END_TEST
+
+START_TEST(wrong_byte)
+{
+	unsigned char bytes[100];
+
+	fill(bytes, sizeof(bytes), 7);
+	ck_pattern(bytes, sizeof(bytes), 7);
+	bytes[77] ^= 1;
+	ck_pattern(bytes, sizeof(bytes), 7);
+}
+END_TEST
+
+START_TEST(not_zero)
+{
+	unsigned char bytes[100] = { 0 };
+
+	ck_bytes(bytes, sizeof(bytes), 0);
+	bytes[99] = 1;
+	ck_bytes(bytes, sizeof(bytes), 0);
+}
+END_TEST
+
+START_TEST(call_fails)
+{
+	void *block;
+
+	ok(cow_block_new(MIB, 3, 0, &block));
+}
+END_TEST
+
+START_TEST(call_succeeds)
+{
+	refuses(cow_storage_resize(new_storage(1, 0), 2));
+}
+END_TEST
+
+START_TEST(never_ends)
+{
+	for (;;)
+		pause();
+}
+END_TEST
+
+static const struct broken {
+	const char *name;
+	const TTest *test;
+	const char *says; /* NULL: it must pass */
+} broken[] = {
+	{ "fine", &fine_ttest, NULL },
+	{ "leaks_storage", &leaks_storage_ttest, "leaked: storages" },
+	{ "leaks_block", &leaks_block_ttest, "leaked: blocks" },
+	{ "leaks_descriptors", &leaks_descriptors_ttest,
+	  "leaked: descriptors" },
+	{ "leaks_mappings", &leaks_mappings_ttest, "leaked: mappings" },
+	{ "child_asserts", &child_asserts_ttest, "in a child" },
+	{ "grandchild_asserts", &grandchild_asserts_ttest, "in a child" },
+	{ "child_crashes", &child_crashes_ttest, "died of signal 11" },
+	{ "nothing_traps", &nothing_traps_ttest, "no trap" },
+	{ "does_not_survive", &does_not_survive_ttest, "wait status" },
+	{ "wrong_byte", &wrong_byte_ttest, "byte 77 of 100 is wrong" },
+	{ "not_zero", &not_zero_ttest, "byte 99 of 100 is not 0" },
+	{ "call_fails", &call_fails_ttest, "cow_block_new" },
+	{ "call_succeeds", &call_succeeds_ttest, "cow_storage_resize" },
+	{ "never_ends", &never_ends_ttest, "timeout" },
+};
+
+/* ---- Running them -------------------------------------------------------- */
+
+static int run_broken(const char *name)
+{
+	Suite *suite = suite_create("broken");
+	TCase *tcase = add_case(suite, name);
+	size_t i;
+
+	/* The outer run's wishes are not for this one. */
+	unsetenv("CK_RUN_CASE");
+	unsetenv("CK_RUN_SUITE");
+	unsetenv("CK_INCLUDE_TAGS");
+	unsetenv("CK_EXCLUDE_TAGS");
+	unsetenv("CK_TAP_LOG_FILE_NAME");
+	unsetenv("CK_XML_LOG_FILE_NAME");
+	unsetenv("CK_LOG_FILE_NAME");
+	setenv("CK_VERBOSITY", "normal", 1);
+	for (i = 0; i < COUNT(broken); i++)
+		if (strcmp(broken[i].name, name) == 0)
+			tcase_add_test(tcase, broken[i].test);
+	if (strcmp(name, "never_ends") == 0)
+		tcase_set_timeout(tcase, 1);
+	return run_suite(suite);
+}
+
+START_TEST(is_caught)
+{
+	const struct broken *b = &broken[_i];
+	char self[4096], command[5000], output[8192];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	size_t got;
+	FILE *run;
+	int status;
+
+	ck_assert_int_gt(n, 0);
+	self[n] = '\0';
+	snprintf(command, sizeof(command), "'%s' --broken %s 2>&1", self,
+	         b->name);
+	run = popen(command, "re");
+	ck_assert_ptr_nonnull(run);
+	got = fread(output, 1, sizeof(output) - 1, run);
+	output[got] = '\0';
+	status = pclose(run);
+	ck_assert_msg(WIFEXITED(status), "wait status %#x", status);
+	ck_assert_msg((WEXITSTATUS(status) == 0) == (b->says == NULL),
+	              "exit status %d:\n%s", WEXITSTATUS(status), output);
+	ck_assert_msg(b->says == NULL || strstr(output, b->says) != NULL,
+	              "it does not say \"%s\":\n%s", b->says, output);
+}
+END_TEST
+
+/* A gate lets through exactly as often as it was opened. */
+static void opens_twice(void *arg)
+{
+	gate_open(arg);
+	gate_open(arg);
+}
+
+START_TEST(gates_count)
+{
+	struct gate gate;
+	char extra;
+
+	gate_make(&gate);
+	in_child(opens_twice, &gate);
+	gate_wait(&gate);
+	gate_wait(&gate);
+	ck_assert_int_eq(fcntl(gate.fd[0], F_SETFL, O_NONBLOCK), 0);
+	ck_assert_int_eq(read(gate.fd[0], &extra, 1), -1);
+	gate_free(&gate);
+}
+END_TEST
+
+START_TEST(patterns_differ)
+{
+	unsigned char a[64], b[64];
+
+	fill(a, sizeof(a), 1);
+	fill(b, sizeof(b), 2);
+	ck_assert_mem_ne(a, b, 8);
+	ck_assert_mem_ne(a, a + 8, 8);
+	ck_assert_uint_eq(first_wrong(a, 61, 1), 61);
+	ck_assert_uint_eq(first_wrong(a, 0, 2), 0);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+	Suite *suite;
+	TCase *tcase;
+
+	if (argc == 3 && strcmp(argv[1], "--broken") == 0)
+		return run_broken(argv[2]);
+	suite = suite_create("harness");
+	tcase = add_bare_case(suite, "harness");
+	tcase_add_loop_test(tcase, is_caught, 0, (int)COUNT(broken));
+	tcase_add_test(tcase, gates_count);
+	tcase_add_test(tcase, patterns_differ);
+	return run_suite(suite);
+}
