@@ -15,6 +15,9 @@ bin=$build/bench
 shim=$build/lib/libcowshed-preload.so
 unset LD_PRELOAD GLIBC_TUNABLES COWSHED_OPTIONS
 export LC_ALL=C
+# What makes glibc advise huge pages for all that it maps (from 2.35 on); the
+# programs' -H advises each block besides.
+huge_pages=glibc.malloc.hugetlb=1
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT

@@ -31,19 +31,22 @@ one() {
 	shift 2
 	preload=
 	[ "$side" = shim ] && preload=$shim
-	env ${preload:+LD_PRELOAD="$preload"} "$bin/plain_cycle" \
+	tunables=
+	[ "$side" = huge ] && tunables=$huge_pages
+	env ${preload:+LD_PRELOAD="$preload"} \
+		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
 		-S $total "$@" >"$tmp/out" ||
 		fail "plain_cycle failed ($side, $*)"
-	for name in wall_us cpu_us busy; do
-		sed -n "s/^cycle=1 .*$name=\([^ ]*\).*/\1/p" "$tmp/out" \
-			>>"$tmp/$side.first.$name"
-		awk -v from="$from" -v name="$name" '{
+	for figure in wall_us cpu_us busy; do
+		sed -n "s/^cycle=1 .*$figure=\([^ ]*\).*/\1/p" "$tmp/out" \
+			>>"$tmp/$side.first.$figure"
+		awk -v from="$from" -v name="$figure" '{
 			split($1, c, "=")
 			for (i = 2; i <= NF; i++)
 				if (c[2] >= from &&
 				    index($i, name "=") == 1)
 					print substr($i, length(name) + 2)
-		}' "$tmp/out" >>"$tmp/$side.$name"
+		}' "$tmp/out" >>"$tmp/$side.$figure"
 	done
 }
 

@@ -22,7 +22,10 @@ one() {
 	shift
 	preload=
 	[ "$side" = shim ] && preload=$shim
-	env ${preload:+LD_PRELOAD="$preload"} "$bin/plain_fork" "$@" \
+	tunables=
+	[ "$side" = huge ] && tunables=$huge_pages
+	env ${preload:+LD_PRELOAD="$preload"} \
+		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_fork" "$@" \
 		>"$tmp/out" || fail "plain_fork failed ($side, $*)"
 	sed -n 's/^fork=1 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
 		>>"$tmp/$side.first"
@@ -42,7 +45,7 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 		one huge -t $total -b "$1" -H
 		turn=$((turn + 1))
 	done
-	name=${total}iB-in-${1}iB-blocks
+	name=$total/${1}iB-blocks
 	report fork "first/$name" us "$tmp/shim.first" "$tmp/small.first" \
 		"$2" 20
 	report fork "tenth/$name" us "$tmp/shim.tenth" "$tmp/small.tenth" \
@@ -51,7 +54,7 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 		"$tmp/huge.first" faster 0
 	report fork "tenth/huge/$name" us "$tmp/shim.tenth" \
 		"$tmp/huge.tenth" faster 0
-	report fork "tenth-until-child-gone/$name" us "$tmp/shim.gone" \
+	report fork "tenth-until-gone/$name" us "$tmp/shim.gone" \
 		"$tmp/small.gone" faster 0
 	report fork "fill/$name" ms "$tmp/shim.fill" "$tmp/small.fill" \
 		faster 0

@@ -13,6 +13,7 @@
 . "$here/programs.sh"
 need "$shim"
 
+programs_sources="'$root'/core/[a-c]*.c" # valgrind takes seconds a file
 mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" "${COUNT_TEXT:-24}" "${COUNT_ARRAY:-80}" \
 	"${COUNT_ROWS:-30000}"

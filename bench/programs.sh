@@ -8,6 +8,7 @@
 # go to standard output, so that no page of an output file counts as memory.
 
 programs='numpy sort xz sqlite gcc'
+programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
 
 # The Python that has NumPy: the one in PATH, or the system's own.
 programs_python() {
@@ -103,7 +104,7 @@ program_command() {
 	sqlite)
 		echo 'exec sqlite3 :memory: <load.sql' ;;
 	gcc)
-		echo "for f in '$root'/core/*.c '$root'/memfd/*.c; do" \
+		echo "for f in $programs_sources; do" \
 			"gcc -std=gnu11 -O2 -w -fPIC -I'$root'" \
 			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
 	esac

@@ -46,7 +46,8 @@ for name in "$@"; do
 	esac
 	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
 	grep '^bench=' "$tmp/log" >>"$out.part"
-	grep -q '^FAILED' "$tmp/log" && failed="$failed $name"
+	grep -q -e '^FAILED' -e ' met=failed' "$tmp/log" &&
+		failed="$failed $name"
 done
 mv "$out.part" "$out"
 
@@ -62,9 +63,9 @@ function show(v) {
 	return v == "-" ? v : sprintf("%.4g", v)
 }
 BEGIN {
-	form = "%-44s %10s %10s %9s %8s %s\n"
+	form = "%-48s %10s %10s %9s %8s %s\n"
 	printf form, "what (unit)", "ours", "rival", "ratio", "bar", "met"
-	printf form, "--------------------------------------------", \
+	printf form, "------------------------------------------------", \
 	    "----------", "----------", "---------", "--------", "---"
 }
 /^bench=/ {

@@ -72,8 +72,19 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 		case COW__ATTRIBUTE_LOCK:
 			(void)cow__map_lock(from, to - from, a->value);
 			break;
+		case COW__ATTRIBUTE_WIPE:
+			break;
 		}
 	}
+}
+
+void
+cow__attributes_wiped(struct cow__tile *t,
+                      void (*fn)(void *tile, uintptr_t start, uintptr_t end))
+{
+	for (struct cow__attribute *a = t->attributes; a; a = a->next)
+		if (a->kind == COW__ATTRIBUTE_WIPE && a->value)
+			fn(t, a->start, a->end);
 }
 
 void

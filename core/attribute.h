@@ -16,6 +16,7 @@ enum cow__attribute_kind {
 	COW__ATTRIBUTE_PROTECTION, /* value: PROT_... */
 	COW__ATTRIBUTE_ADVICE,     /* value: MADV_... that stays in force */
 	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
+	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
 };
 
 /* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */
@@ -25,6 +26,11 @@ int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 /* Puts back what was noted within [start, end). */
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
                            uintptr_t end);
+
+/* Calls `fn` for the ranges that a child must find empty. */
+void cow__attributes_wiped(struct cow__tile *t,
+                           void (*fn)(void *tile, uintptr_t start,
+                                      uintptr_t end));
 
 void cow__attributes_free(struct cow__tile *t);
 

@@ -143,6 +143,12 @@ cow__commit_forget(struct cow__tile *t)
 }
 
 void
+cow__commit_forget_young(struct cow__tile *t)
+{
+	young_remove(t);
+}
+
+void
 cow__commit_cut(struct cow__tile *t)
 {
 	cow__commit_forget(t);

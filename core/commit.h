@@ -30,6 +30,9 @@ void cow__commit_fresh(struct cow__tile *t, bool whole);
 void cow__commit_forget(struct cow__tile *t);
 void cow__commit_cut(struct cow__tile *t);
 
+/* The program changes its mapping: no more commits, what was touched stays. */
+void cow__commit_forget_young(struct cow__tile *t);
+
 /* One round over young tiles. Unlocks the engine while it collapses. True if
  * anything moved. For the helper. */
 bool cow__commit_step(uint64_t now);

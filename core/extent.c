@@ -228,7 +228,7 @@ recycle(struct cow__tile *t, bool alone)
 			t->backing = COW__NONE;
 	}
 	cow__attributes_free(t);
-	t->slow = false;
+	t->slow = t->overlaid = false;
 	cow__tile_change_end(t);
 	if (r < 0) {
 		/* No mapping left to take it apart with: its addresses are

@@ -8,6 +8,7 @@
  * address in the child.
  */
 #include "core/fork.h"
+#include "core/advise.h"
 #include "core/allocation.h"
 #include "core/array.h"
 #include "core/base.h"
@@ -28,6 +29,7 @@
 /* Of the frozen bytes: copied since the last fork, without a thaw. More than
  * this, and freezing costs the program more than it brings. */
 #define REGRET_SHARE 16
+#define TRY_NS 100000000u
 
 struct copy {
 	struct cow__tile *tile;
@@ -147,17 +149,16 @@ inherit_all(void)
 			cow__holders_inherit(t);
 }
 
-void
-cow__fork_prepare(void)
+static void
+prepare_locked(void)
 {
 	int r;
 
-	cow__engine_lock();
 	began_at = cow__now();
 	cow__pools_lock();
 	cow__engine.fork_failed = 0;
-	taking_part = cow__engine.ready && cow__engine.live_bytes > 0;
-	if (!taking_part)
+	taking_part = cow__engine.ready;
+	if (!taking_part || cow__engine.live_bytes == 0)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
 	cow__thaw_all();
@@ -175,6 +176,27 @@ cow__fork_prepare(void)
 	cow__pools_lock();
 }
 
+void
+cow__fork_prepare(void)
+{
+	cow__engine_lock();
+	prepare_locked();
+}
+
+COW_EXPORT bool
+cow__fork_try_prepare(void)
+{
+	uint64_t until = cow__now() + TRY_NS;
+
+	while (!cow__mutex_try_lock(&cow__engine.lock)) {
+		if (cow__now() > until)
+			return false;
+		cow__yield();
+	}
+	prepare_locked();
+	return true;
+}
+
 static void
 count_fork(void)
 {
@@ -187,7 +209,7 @@ count_fork(void)
 		cow__stat_set(fork_ns_max, ns);
 }
 
-void
+COW_EXPORT void
 cow__fork_parent(void)
 {
 	cow__pools_unlock();
@@ -200,7 +222,7 @@ cow__fork_parent(void)
 	cow__engine_unlock();
 }
 
-void
+COW_EXPORT void
 cow__fork_child(void)
 {
 	cow__engine.lock.word = 0;
@@ -223,19 +245,21 @@ cow__fork_child(void)
 	ncopies = 0;
 	cow__segments_child();
 	cow__extents_child();
+	cow__advise_child();
 	cow__allocations_child();
+	cow__segments_sweep();
 	busy_before = false;
 	cow__stats_child();
 	cow__engine_unlock();
 }
 
-int
+COW_EXPORT int
 cow__fork_result(void)
 {
 	return cow__engine.fork_failed;
 }
 
-void
+COW_EXPORT void
 cow__fork_reaped(void)
 {
 	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))

@@ -17,10 +17,17 @@
 #ifndef COW_CORE_FORK_H
 #define COW_CORE_FORK_H
 
+#include <stdbool.h>
+
 /* Registered with pthread_atfork(), and called by the shim around _Fork(). */
 void cow__fork_prepare(void);
 void cow__fork_parent(void);
 void cow__fork_child(void);
+
+/* prepare for callers that may have interrupted a thread inside the engine
+ * (_Fork() is allowed in signal handlers): false if the lock is not to be had;
+ * then none of the three must run, and the child lacks the engine's memory. */
+bool cow__fork_try_prepare(void);
 
 /* Would the child lack memory, because freezing and copying were both refused?
  * 0 or -errno, of the last fork of this process; the child ended itself. */

@@ -11,6 +11,7 @@
 #ifndef COW_CORE_MUTEX_H
 #define COW_CORE_MUTEX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cow__mutex {
@@ -20,14 +21,20 @@ struct cow__mutex {
 void cow__mutex_lock_slow(struct cow__mutex *m);
 void cow__mutex_unlock_slow(struct cow__mutex *m);
 
-static inline void
-cow__mutex_lock(struct cow__mutex *m)
+static inline bool
+cow__mutex_try_lock(struct cow__mutex *m)
 {
 	uint32_t expected = 0;
 
+	return __atomic_compare_exchange_n(&m->word, &expected, 1, 0,
+	                                   __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+static inline void
+cow__mutex_lock(struct cow__mutex *m)
+{
 	/* Pairs with the release in unlock. */
-	if (!__atomic_compare_exchange_n(&m->word, &expected, 1, 0,
-	                                 __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	if (!cow__mutex_try_lock(m))
 		cow__mutex_lock_slow(m);
 }
 

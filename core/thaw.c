@@ -22,7 +22,7 @@
 bool
 cow__exclusive(const struct cow__tile *t, struct cow__census *c)
 {
-	if (t->backing == COW__ANON || t->npieces > PIECES_MAX)
+	if (t->backing == COW__ANON || t->npieces > PIECES_MAX || t->overlaid)
 		return false;
 	if (!t->npieces)
 		return t->refs == 1 && cow__holders_alone(t, c);

@@ -67,6 +67,7 @@ struct cow__tile {
 	size_t bytes;
 	uint8_t kind, backing;
 	bool slow;     /* pages: the program changed protections (attributes) */
+	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */
 	bool young;    /* live: is it on the young list? */

@@ -412,7 +412,8 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
 	bool quiet = false;
 	int r = 0;
 
-	if (source->backing == COW__ANON || source->attributes)
+	if (source->backing == COW__ANON || source->attributes ||
+	    source->overlaid)
 		return -ENOTSUP;
 	if (source->backing == COW__PRIVATE)
 		r = find_written(source, &written);

@@ -25,6 +25,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define HUGE_BYTES ((size_t)2 << 20)
+#define COLLAPSE_TRIES 4
 
 static int
 result(long r)
@@ -131,12 +132,22 @@ cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done)
 	size_t done = 0;
 	int r = 0;
 
-	for (; done + HUGE_BYTES <= bytes; done += HUGE_BYTES) {
-		(void)*(volatile char *)(addr + done);
-		r = result(sys_madvise((void *)(addr + done), HUGE_BYTES,
-		                       MADV_COLLAPSE));
-		if (r < 0)
+	for (size_t at = 0; at + HUGE_BYTES <= bytes; at += HUGE_BYTES) {
+		/* EAGAIN: a page of the range is just being handled elsewhere,
+		 * about once in a hundred times. */
+		for (int tries = 0; tries < COLLAPSE_TRIES; tries++) {
+			(void)*(volatile char *)(addr + at);
+			r = result(sys_madvise((void *)(addr + at), HUGE_BYTES,
+			                       MADV_COLLAPSE));
+			if (r != -EAGAIN && r != -EBUSY)
+				break;
+		}
+		if (r == 0)
+			done += HUGE_BYTES;
+		else if (r != -EAGAIN && r != -EBUSY)
 			break;
+		else
+			r = 0;
 	}
 	*ret_done = done;
 	return r;

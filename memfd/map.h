@@ -50,7 +50,8 @@ int cow__map_private(uintptr_t addr, size_t bytes,
 int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
 
 /* Makes the 2 MiB ranges of a shared mapping huge pages, allocating what is
- * not there. Stops at the first failure; `ret_done` bytes were done. */
+ * not there. Leaves out ranges that are busy; stops at other failures.
+ * `ret_done` bytes were done. */
 int cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done);
 
 /* Forgets page tables of a shared mapping; the file keeps its pages. */

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { WRITERS = 3, WORDS = 61, FORKS = 60 };
+enum { WRITERS = 3, WORDS = 61, FORKS = 40 };
 
 struct writer {
 	_Atomic uint64_t *words;

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls on pages of ours
+ *
+ * Only addresses in the engine's window are looked at; all others go straight
+ * to the kernel, as libc's own functions do.
+ */
+#include "preload/preload.h"
+
+#include "core/advise.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static inline int
+ours(const void *p)
+{
+	return (uintptr_t)p - preload_window_start < preload_window_bytes;
+}
+
+static int
+answer(int r)
+{
+	if (r < 0)
+		errno = -r;
+	return r < 0 ? -1 : r;
+}
+
+EXPORT int
+madvise(void *addr, size_t bytes, int advice)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__advise((uintptr_t)addr, bytes, advice));
+	return (int)syscall(SYS_madvise, addr, bytes, advice);
+}
+
+EXPORT int
+posix_madvise(void *addr, size_t bytes, int advice)
+{
+	/* As glibc: its DONTNEED must not lose data, so it does nothing. */
+	if (advice == POSIX_MADV_DONTNEED)
+		return 0;
+	if (ours(addr) && bytes)
+		return -cow__advise((uintptr_t)addr, bytes, advice);
+	return syscall(SYS_madvise, addr, bytes, advice) < 0 ? errno : 0;
+}
+
+EXPORT int
+mprotect(void *addr, size_t bytes, int prot)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__protect((uintptr_t)addr, bytes, prot));
+	return (int)syscall(SYS_mprotect, addr, bytes, prot);
+}
+
+EXPORT int
+mlock(const void *addr, size_t bytes)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__lock_pages((uintptr_t)addr, bytes, 0));
+	return (int)syscall(SYS_mlock, addr, bytes);
+}
+
+EXPORT int
+mlock2(const void *addr, size_t bytes, unsigned flags)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__lock_pages((uintptr_t)addr, bytes,
+		                              (int)flags));
+	return (int)syscall(SYS_mlock2, addr, bytes, flags);
+}
+
+EXPORT int
+munlock(const void *addr, size_t bytes)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__lock_pages((uintptr_t)addr, bytes, -1));
+	return (int)syscall(SYS_munlock, addr, bytes);
+}
+
+EXPORT int
+munmap(void *addr, size_t bytes)
+{
+	if (ours(addr) && bytes)
+		return answer(cow__unmap((uintptr_t)addr, bytes));
+	return (int)syscall(SYS_munmap, addr, bytes);
+}
+
+/* Part of a block becomes a mapping of the program's own: new anonymous memory
+ * with the same bytes. */
+static void *
+move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	int map = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *fresh;
+
+	if (!(flags & MREMAP_MAYMOVE)) {
+		errno = bytes > old_bytes ? ENOMEM : EINVAL;
+		return MAP_FAILED;
+	}
+	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	if (flags & MREMAP_FIXED)
+		map |= MAP_FIXED;
+	fresh = mmap(flags & MREMAP_FIXED ? to : NULL, bytes,
+	             PROT_READ | PROT_WRITE, map, -1, 0);
+	if (fresh == MAP_FAILED)
+		return fresh;
+	memcpy(fresh, addr, old_bytes < bytes ? old_bytes : bytes);
+	(void)cow__unmap((uintptr_t)addr, old_bytes);
+	return fresh;
+}
+
+EXPORT void *
+mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *to = NULL;
+	va_list ap;
+
+	va_start(ap, flags);
+	if (flags & MREMAP_FIXED)
+		to = va_arg(ap, void *);
+	va_end(ap);
+	if (!ours(addr))
+		return (void *)syscall(SYS_mremap, addr, old_bytes, bytes,
+		                       flags, to);
+	old_bytes = (old_bytes + page - 1) & ~(page - 1);
+	bytes = (bytes + page - 1) & ~(page - 1);
+	if ((uintptr_t)addr % page || !bytes) {
+		errno = EINVAL;
+		return MAP_FAILED;
+	}
+	if (bytes <= old_bytes && !(flags & MREMAP_FIXED)) {
+		if (bytes < old_bytes &&
+		    munmap((char *)addr + bytes, old_bytes - bytes) < 0)
+			return MAP_FAILED;
+		return addr;
+	}
+	return move_out(addr, old_bytes, bytes, flags, to);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Getting through fork
+ *
+ * The engine's own handlers (pthread_atfork) do the work. Three names are
+ * interposed besides:
+ *
+ *   fork    to fail with ENOMEM where the child could not be given its memory
+ *   _Fork   runs no handlers, so they are called here
+ *   wait..  a child that has gone may allow memory to thaw, and this is when
+ *           its parent learns of it (docs/design/fork.md)
+ */
+#include "preload/next.h"
+#include "preload/preload.h"
+
+#include "core/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* A function behind ours, looked up at its first call. */
+#define NEXT(type, name)                                                       \
+	static type next;                                                      \
+	type f = __atomic_load_n(&next, __ATOMIC_RELAXED);                     \
+	if (!f) {                                                              \
+		void *p = preload_next_symbol(name);                           \
+		memcpy(&f, &p, sizeof(p));                                     \
+		__atomic_store_n(&next, f, __ATOMIC_RELAXED);                  \
+	}
+
+typedef pid_t fork_fn(void);
+
+static pid_t
+forked(pid_t pid)
+{
+	int error;
+
+	if (pid == 0)
+		preload_report_child();
+	if (pid <= 0)
+		return pid;
+	error = cow__fork_result();
+	if (error < 0) {
+		/* The child saw the same and has ended itself. */
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		errno = -error;
+		return -1;
+	}
+	return pid;
+}
+
+EXPORT pid_t
+fork(void)
+{
+	NEXT(fork_fn *, "fork")
+	return forked(f());
+}
+
+EXPORT pid_t
+_Fork(void)
+{
+	bool prepared;
+	pid_t pid;
+
+	NEXT(fork_fn *, "_Fork")
+	if (!f) {
+		errno = ENOSYS;
+		return -1;
+	}
+	prepared = cow__fork_try_prepare();
+	pid = f();
+	if (!prepared)
+		return pid;
+	if (pid == 0)
+		cow__fork_child();
+	else
+		cow__fork_parent();
+	return forked(pid);
+}
+
+static pid_t
+reaped(pid_t pid)
+{
+	int saved = errno;
+
+	if (pid > 0)
+		cow__fork_reaped();
+	errno = saved;
+	return pid;
+}
+
+typedef pid_t wait_fn(int *);
+typedef pid_t waitpid_fn(pid_t, int *, int);
+typedef pid_t wait3_fn(int *, int, struct rusage *);
+typedef pid_t wait4_fn(pid_t, int *, int, struct rusage *);
+typedef int waitid_fn(idtype_t, id_t, siginfo_t *, int);
+
+EXPORT pid_t
+wait(int *status)
+{
+	NEXT(wait_fn *, "wait")
+	return reaped(f(status));
+}
+
+EXPORT pid_t
+waitpid(pid_t pid, int *status, int options)
+{
+	NEXT(waitpid_fn *, "waitpid")
+	return reaped(f(pid, status, options));
+}
+
+EXPORT pid_t
+wait3(int *status, int options, struct rusage *usage)
+{
+	NEXT(wait3_fn *, "wait3")
+	return reaped(f(status, options, usage));
+}
+
+EXPORT pid_t
+wait4(pid_t pid, int *status, int options, struct rusage *usage)
+{
+	NEXT(wait4_fn *, "wait4")
+	return reaped(f(pid, status, options, usage));
+}
+
+EXPORT int
+waitid(idtype_t type, id_t id, siginfo_t *info, int options)
+{
+	int r;
+
+	NEXT(waitid_fn *, "waitid")
+	r = f(type, id, info, options);
+	if (r == 0)
+		(void)reaped(1);
+	return r;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The malloc family
+ *
+ * Requests of at least the threshold go to the engine, smaller ones on. Which
+ * of the two a pointer came from is one subtraction and one comparison with
+ * the engine's window. When the engine can't have memory the next allocator is
+ * asked: it may be able to.
+ */
+#include "preload/next.h"
+#include "preload/preload.h"
+
+#include <cowshed.h>
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define likely(x) __builtin_expect(!!(x), 1)
+
+size_t preload_threshold = SIZE_MAX; /* until the options are read */
+uintptr_t preload_window_start;
+size_t preload_window_bytes; /* 0: nothing of the engine's yet */
+
+static inline int
+ours(const void *p)
+{
+	return (uintptr_t)p - preload_window_start < preload_window_bytes;
+}
+
+static __attribute__((noinline)) void *
+large(size_t bytes, size_t align, uint32_t flags)
+{
+	int saved = errno;
+	void *p;
+
+	if (cow_block_new(bytes, align, flags, &p) < 0)
+		return NULL;
+	if (!preload_window_bytes) {
+		uintptr_t start, end;
+
+		cow_window(&start, &end);
+		preload_window_start = start;
+		__atomic_store_n(&preload_window_bytes, end - start,
+		                 __ATOMIC_RELEASE);
+	}
+	errno = saved;
+	return p;
+}
+
+EXPORT void *
+malloc(size_t bytes)
+{
+	void *p;
+
+	if (likely(bytes < preload_threshold))
+		return preload_next.malloc(bytes);
+	p = large(bytes, 0, 0);
+	return p ? p : preload_next.malloc(bytes);
+}
+
+EXPORT void
+free(void *p)
+{
+	int saved;
+
+	if (likely(!ours(p))) {
+		preload_next.free(p);
+		return;
+	}
+	saved = errno;
+	cow_block_free(p);
+	errno = saved;
+}
+
+EXPORT void *
+calloc(size_t n, size_t bytes)
+{
+	size_t total;
+	void *p;
+
+	if (__builtin_mul_overflow(n, bytes, &total) ||
+	    likely(total < preload_threshold))
+		return preload_next.calloc(n, bytes);
+	p = large(total, 0, COW_BLOCK_ZERO);
+	return p ? p : preload_next.calloc(n, bytes);
+}
+
+/* Between the engine and the next allocator, by copying. */
+static void *
+move_out(void *p, size_t bytes)
+{
+	size_t old = cow_block_bytes(p);
+	void *fresh = preload_next.malloc(bytes);
+
+	if (!fresh)
+		return NULL;
+	memcpy(fresh, p, old < bytes ? old : bytes);
+	cow_block_free(p);
+	return fresh;
+}
+
+static void *
+move_in(void *p, size_t bytes)
+{
+	size_t old = preload_next.malloc_usable_size(p);
+	void *fresh = large(bytes, 0, 0);
+
+	if (!fresh)
+		return preload_next.realloc(p, bytes);
+	memcpy(fresh, p, old < bytes ? old : bytes);
+	preload_next.free(p);
+	return fresh;
+}
+
+EXPORT void *
+realloc(void *p, size_t bytes)
+{
+	void *fresh;
+
+	if (!p)
+		return malloc(bytes);
+	if (likely(!ours(p))) {
+		if (likely(bytes < preload_threshold))
+			return preload_next.realloc(p, bytes);
+		return move_in(p, bytes);
+	}
+	if (bytes == 0) { /* as glibc does */
+		free(p);
+		return NULL;
+	}
+	if (bytes < preload_threshold)
+		return move_out(p, bytes);
+	if (cow_block_resize(p, bytes, &fresh) == 0)
+		return fresh;
+	fresh = move_out(p, bytes);
+	if (!fresh)
+		errno = ENOMEM;
+	return fresh;
+}
+
+EXPORT void *
+reallocarray(void *p, size_t n, size_t bytes)
+{
+	size_t total;
+
+	if (__builtin_mul_overflow(n, bytes, &total)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return realloc(p, total);
+}
+
+/* Alignments that the engine serves; the next allocator has its own opinion on
+ * all others, and on what is an error. */
+static inline int
+servable(size_t align, size_t bytes)
+{
+	return bytes >= preload_threshold && align &&
+	       !(align & (align - 1)) && align <= (size_t)1 << 30;
+}
+
+EXPORT int
+posix_memalign(void **ret, size_t align, size_t bytes)
+{
+	void *p;
+
+	if (servable(align, bytes) && align % sizeof(void *) == 0) {
+		p = large(bytes, align, 0);
+		if (p) {
+			*ret = p;
+			return 0;
+		}
+	}
+	return preload_next.posix_memalign(ret, align, bytes);
+}
+
+EXPORT void *
+aligned_alloc(size_t align, size_t bytes)
+{
+	void *p = servable(align, bytes) ? large(bytes, align, 0) : NULL;
+
+	return p ? p : preload_next.aligned_alloc(align, bytes);
+}
+
+EXPORT void *
+memalign(size_t align, size_t bytes)
+{
+	void *p = servable(align, bytes) ? large(bytes, align, 0) : NULL;
+
+	return p ? p : preload_next.memalign(align, bytes);
+}
+
+EXPORT void *
+valloc(size_t bytes)
+{
+	return memalign((size_t)sysconf(_SC_PAGESIZE), bytes);
+}
+
+EXPORT void *
+pvalloc(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (bytes > SIZE_MAX - page) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return memalign(page, (bytes + page - 1) & ~(page - 1));
+}
+
+/* C23, not in glibc's headers yet. */
+void free_sized(void *p, size_t bytes);
+void free_aligned_sized(void *p, size_t align, size_t bytes);
+
+EXPORT void
+free_sized(void *p, size_t bytes)
+{
+	(void)bytes;
+	free(p);
+}
+
+EXPORT void
+free_aligned_sized(void *p, size_t align, size_t bytes)
+{
+	(void)align;
+	(void)bytes;
+	free(p);
+}
+
+EXPORT size_t
+malloc_usable_size(void *p)
+{
+	if (!p)
+		return 0;
+	return ours(p) ? cow_block_bytes(p)
+	               : preload_next.malloc_usable_size(p);
+}
+
+EXPORT int
+malloc_trim(size_t pad)
+{
+	int any = cow_trim();
+
+	if (preload_next.malloc_trim)
+		any |= preload_next.malloc_trim(pad);
+	return any;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * COWSHED_OPTIONS=key=value,key=value
+ *
+ * threshold and report are the shim's own; the rest is the engine's. An unknown
+ * key is written to the report, once, and otherwise ignored: a program must not
+ * fail because of a typing error in somebody's profile.
+ */
+#include "preload/preload.h"
+
+#include <cowshed.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define THRESHOLD ((size_t)1 << 20)
+
+static char report_path[256];
+static char unknown[64];
+
+const char *
+preload_report_path(void)
+{
+	return report_path;
+}
+
+const char *
+preload_unknown_option(void)
+{
+	return unknown;
+}
+
+static int
+parse_size(const char *s, size_t *ret)
+{
+	char *end;
+	unsigned long long n = strtoull(s, &end, 10);
+	unsigned shift = 0;
+
+	if (end == s || *s == '-')
+		return -1;
+	if (*end == 'K' || *end == 'k')
+		shift = 10;
+	else if (*end == 'M' || *end == 'm')
+		shift = 20;
+	else if (*end == 'G' || *end == 'g')
+		shift = 30;
+	if (shift)
+		end++;
+	if (*end || (n << shift) >> shift != n)
+		return -1;
+	*ret = (size_t)(n << shift);
+	return 0;
+}
+
+static void
+one(char *key)
+{
+	char *value = strchr(key, '=');
+
+	if (!value || strlen(key) == 0) {
+		value = key + strlen(key);
+	} else {
+		*value++ = '\0';
+		if (!strcmp(key, "threshold")) {
+			size_t n;
+
+			if (parse_size(value, &n) == 0) {
+				preload_threshold = n ? n : 1;
+				return;
+			}
+		} else if (!strcmp(key, "report")) {
+			if (strlen(value) < sizeof(report_path)) {
+				strcpy(report_path, value);
+				return;
+			}
+		} else if (cow_option_set(key, value) == 0) {
+			return;
+		}
+	}
+	if (!unknown[0] && *key)
+		strncpy(unknown, key, sizeof(unknown) - 1);
+}
+
+void
+preload_options_read(void)
+{
+	const char *env = secure_getenv("COWSHED_OPTIONS");
+	char buf[1024], *at = buf, *comma;
+
+	preload_threshold = THRESHOLD;
+	if (!env || strlen(env) >= sizeof(buf))
+		return;
+	strcpy(buf, env);
+	for (; at; at = comma) {
+		comma = strchr(at, ',');
+		if (comma)
+			*comma++ = '\0';
+		one(at);
+	}
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One line at the end of a process
+ *
+ *      cowshed pid=4711 name=sort bytes_live=0 ... fallback.busy=3
+ *
+ * appended to the file that option `report` names, with a single write, so
+ * that lines of processes that end together do not mix. Without stdio: streams
+ * may be closed or broken by now.
+ */
+#include "preload/preload.h"
+
+#include <cowshed.h>
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static char line[4096];
+static size_t used;
+static int done;
+
+static void
+add(const char *s)
+{
+	size_t n = strlen(s);
+
+	if (used + n < sizeof(line)) {
+		memcpy(line + used, s, n);
+		used += n;
+	}
+}
+
+static void
+add_number(const char *key, uint64_t n)
+{
+	char digits[24];
+	int i = 23;
+
+	digits[i] = '\0';
+	do
+		digits[--i] = (char)('0' + n % 10);
+	while (n /= 10);
+	add(" ");
+	add(key);
+	add("=");
+	add(digits + i);
+}
+
+static void
+add_name(void)
+{
+	char name[32];
+	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof(name) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	name[n > 0 ? n : 0] = '\0';
+	for (char *p = name; *p; p++)
+		if (*p == ' ' || *p == '\n')
+			*p = '\0';
+	add(" name=");
+	add(name[0] ? name : "?");
+}
+
+static void
+add_counters(void)
+{
+	struct cow_stats s = { .size = sizeof(s) };
+	char key[40];
+
+	if (cow_stats_get(&s) < 0)
+		return;
+#define COUNTER(member) add_number(#member, s.member);
+	COUNTER(bytes_live)
+	COUNTER(bytes_peak)
+	COUNTER(bytes_served)
+	COUNTER(bytes_recycled)
+	COUNTER(bytes_warm)
+	COUNTER(bytes_returned)
+	COUNTER(bytes_collapsed)
+	COUNTER(blocks_live)
+	COUNTER(blocks_served)
+	COUNTER(storages_live)
+	COUNTER(clones_lazy)
+	COUNTER(clones_paged)
+	COUNTER(clones_eager)
+	COUNTER(materialized_page)
+	COUNTER(materialized_copy)
+	COUNTER(steals)
+	COUNTER(bytes_copied)
+	COUNTER(bytes_not_copied)
+	COUNTER(forks)
+	COUNTER(fork_ns_last)
+	COUNTER(fork_ns_max)
+	COUNTER(fork_ns_total)
+	COUNTER(freezes)
+	COUNTER(bytes_frozen)
+	COUNTER(thaws)
+	COUNTER(bytes_thawed)
+	COUNTER(pages_written_back)
+	COUNTER(pages_private)
+	COUNTER(bytes_shadow_returned)
+	COUNTER(bytes_limbo)
+	COUNTER(segments)
+	COUNTER(mappings)
+	COUNTER(helper_starts)
+#undef COUNTER
+	for (int i = 0; i < COW_FALLBACKS; i++) {
+		const char *name = cow_fallback_name((enum cow_fallback)i);
+
+		if (!name || !s.fallbacks[i])
+			continue;
+		strcpy(key, "fallback.");
+		strncat(key, name, sizeof(key) - 10);
+		add_number(key, s.fallbacks[i]);
+	}
+}
+
+void
+preload_report(void)
+{
+	int fd;
+
+	if (!preload_report_path()[0] ||
+	    __atomic_exchange_n(&done, 1, __ATOMIC_RELAXED))
+		return;
+	fd = open(preload_report_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd < 0)
+		fd = open(preload_report_path(),
+		          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	used = 0;
+	add("cowshed");
+	add_number("pid", (uint64_t)getpid());
+	add_name();
+	add_counters();
+	if (preload_unknown_option()[0]) {
+		add(" unknown=");
+		add(preload_unknown_option());
+	}
+	add("\n");
+	(void)!write(fd, line, used);
+	close(fd);
+}
+
+void
+preload_report_child(void)
+{
+	done = 0;
+}
+
+/* Shells and daemons leave without running destructors. */
+EXPORT _Noreturn void
+_exit(int status)
+{
+	preload_report();
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+
+EXPORT _Noreturn void
+_Exit(int status)
+{
+	_exit(status);
+}
+
+__attribute__((destructor)) static void
+end(void)
+{
+	preload_report();
+}

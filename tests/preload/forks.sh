@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# fork under the shim: each side sees the bytes of that moment and its own
+# writes after it, beside threads that sleep, that write, and that allocate.
+. "$(dirname "$0")/lib.sh"
+
+program forks
+program descendants
+program idle_threads
+program busy_threads
+program fork_hooks
+program signals
+finish

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: MIT
+#
+# lib.sh: what the scripts beside it share; sourced, never run.
+#
+# Each script runs programs with and without the shim and compares what they
+# print and how they end. One "ok NAME", "not ok NAME" or "skip NAME reason" is
+# printed a comparison; `finish` at the end gives the exit status.
+#
+# The thresholds are a page (nearly everything goes to the engine), 64 KiB, and
+# the default.
+set -u
+export LC_ALL=C
+BUILD=${BUILD:-build/plain}
+root=$(pwd)
+case $BUILD in /*) ;; *) BUILD=$root/$BUILD ;; esac
+shim=$BUILD/lib/libcowshed-preload.so
+programs=$BUILD/tests/programs
+cowshed=$BUILD/bin/cowshed
+thresholds='4096 65536 default'
+limit=100 # seconds a run may take before it is taken to hang
+failures=0 passes=0
+
+if [ ! -e "$shim" ]; then
+	echo "skip $(basename "$0" .sh) there is no shim in $BUILD/lib"
+	exit 77
+fi
+unset LD_PRELOAD COWSHED_OPTIONS
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work
+
+pass() {
+	passes=$((passes + 1))
+	echo "ok $1"
+}
+
+# fail NAME [FILE...]: shows the end of each file
+fail() {
+	local name=$1 file
+	shift
+	failures=$((failures + 1))
+	echo "not ok $name"
+	for file in "$@"; do
+		[ ! -s "$file" ] || { echo "  $(basename "$file"):" &&
+			tail -n 20 "$file" | cut -c1-200 | sed 's/^/    /'; }
+	done
+}
+
+skip() { echo "skip $*"; }
+
+finish() {
+	[ "$failures" -eq 0 ] || exit 1
+	[ "$passes" -gt 0 ] || exit 77
+	exit 0
+}
+
+# plainly COMMAND...: without the shim, not for ever
+plainly() { timeout -k 5 "$limit" "$@"; }
+
+# under THRESHOLD COMMAND...: with it
+under() {
+	local options=
+	[ "$1" = default ] || options=threshold=$1
+	shift
+	timeout -k 5 "$limit" env LD_PRELOAD="$shim" \
+		${options:+COWSHED_OPTIONS="$options"} "$@"
+}
+
+# same NAME: is what was run last like what was run plainly?
+# Uses $work/{plain,shim}.{out,err} and $plain, $got.
+same() {
+	if [ "$got" -ne "$plain" ]; then
+		echo "exit status $got, not $plain" >>"$work/shim.err"
+		fail "$1" "$work/shim.out" "$work/shim.err"
+	elif ! cmp -s "$work/plain.out" "$work/shim.out"; then
+		diff -a "$work/plain.out" "$work/shim.out" >"$work/out.diff"
+		fail "$1" "$work/out.diff" "$work/shim.err"
+	elif ! cmp -s "$work/plain.err" "$work/shim.err"; then
+		diff -a "$work/plain.err" "$work/shim.err" >"$work/err.diff"
+		fail "$1" "$work/err.diff"
+	else
+		pass "$1"
+	fi
+}
+
+# compare NAME COMMAND...: output, messages and exit status are the same at
+# each threshold
+compare() {
+	local name=$1 threshold
+	shift
+	plainly "$@" >"$work/plain.out" 2>"$work/plain.err" </dev/null
+	plain=$?
+	for threshold in $thresholds; do
+		under "$threshold" "$@" >"$work/shim.out" 2>"$work/shim.err" \
+			</dev/null
+		got=$?
+		same "$name at $threshold"
+	done
+}
+
+# The same for one of tests/programs, which must also end well.
+program() {
+	local name=$1
+	if [ ! -x "$programs/$name" ]; then
+		fail "$* (not built)"
+		return
+	fi
+	if ! plainly "$programs/$@" >"$work/plain.out" 2>"$work/plain.err" \
+		</dev/null; then
+		fail "$* without the shim" "$work/plain.out" "$work/plain.err"
+		return
+	fi
+	compare "$*" "$programs/$@"
+}
+
+# compare_if PROGRAM NAME COMMAND...: where the system has PROGRAM
+compare_if() {
+	local needed=$1 name=$2
+	shift 2
+	if command -v "$needed" >/dev/null; then
+		compare "$name" "$@"
+	else
+		skip "$name no $needed here"
+	fi
+}

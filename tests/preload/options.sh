@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# LD_PRELOAD and COWSHED_OPTIONS: the shim serves, is found anywhere, does what
+# is asked, and shrugs at what it does not understand.
+. "$(dirname "$0")/lib.sh"
+
+test_program=$programs/zero
+
+# with OPTIONS COMMAND...
+with() {
+	local options=$1
+	shift
+	timeout -k 5 "$limit" env LD_PRELOAD="$shim" COWSHED_OPTIONS="$options" \
+		"$@"
+}
+
+# value FILE KEY: from the first record of a report
+value() { sed -n "1s/.* $2=\([0-9]*\).*/\1/p" "$1"; }
+
+plainly "$test_program" >"$work/plain.out" 2>"$work/plain.err"
+plain=$?
+
+with "report=$work/report" "$test_program" >"$work/shim.out" 2>"$work/shim.err"
+got=$?
+same 'report=FILE changes nothing else'
+if [ "$(value "$work/report" bytes_served || echo 0)" -gt 10000000 ] \
+	2>/dev/null; then
+	pass 'large blocks are served by the shim'
+else
+	fail 'large blocks are served by the shim' "$work/report"
+fi
+
+with "threshold=1T,report=$work/none" "$test_program" >"$work/shim.out" \
+	2>"$work/shim.err"
+got=$?
+same 'threshold=1T'
+served=$(value "$work/none" bytes_served)
+if [ "${served:-0}" -eq 0 ]; then
+	pass 'nothing is served below the threshold'
+else
+	fail 'nothing is served below the threshold' "$work/none"
+fi
+
+# Values that make no sense are ignored; stdout and the end are the same.
+for options in nonsense=1 nonsense, = , ,,, threshold threshold= \
+	threshold=banana threshold=-1 threshold=0 threshold=1 \
+	threshold=99999999999999999999999 'threshold=64K,nonsense=2,threshold=4096' \
+	backing=straw "x=$(head -c 60000 /dev/zero | tr '\0' y)"; do
+	with "$options" "$test_program" >"$work/shim.out" 2>"$work/shim.err"
+	got=$?
+	cp "$work/plain.err" "$work/kept.err"
+	# It may say so, once.
+	if [ "$(wc -l <"$work/shim.err")" -le 1 ]; then
+		cp "$work/shim.err" "$work/plain.err"
+	fi
+	same "options: ${options:0:50}"
+	cp "$work/kept.err" "$work/plain.err"
+done
+
+for backing in memfd anon auto; do
+	for name in forks zero realloc; do
+		plainly "$programs/$name" >"$work/plain.out" \
+			2>"$work/plain.err"
+		plain=$?
+		with "backing=$backing,threshold=64K" "$programs/$name" \
+			>"$work/shim.out" 2>"$work/shim.err"
+		got=$?
+		same "backing=$backing: $name"
+	done
+done
+
+# The library is found beside the shim, wherever that is.
+mkdir "$work/elsewhere" && cp -L "$BUILD"/lib/*.so* "$work/elsewhere"
+plainly "$test_program" >"$work/plain.out" 2>"$work/plain.err"
+plain=$?
+(cd / && timeout "$limit" env \
+	LD_PRELOAD="$work/elsewhere/libcowshed-preload.so" "$test_program") \
+	>"$work/shim.out" 2>"$work/shim.err"
+got=$?
+same 'the shim in another folder'
+
+# Nothing of ours is left in the file system.
+left=$(find /dev/shm /tmp -maxdepth 1 -name '*cowshed*' 2>/dev/null |
+	grep -v "^$work" || true)
+before=$left
+with threshold=4096 "$programs/forks" >/dev/null 2>&1
+left=$(find /dev/shm /tmp -maxdepth 1 -name '*cowshed*' 2>/dev/null |
+	grep -v "^$work" || true)
+if [ "$left" = "$before" ]; then
+	pass 'no names are left behind'
+else
+	fail 'no names are left behind'
+fi
+finish

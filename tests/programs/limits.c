@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small limits: what worked still works, and what can't be had is ENOMEM
+ *
+ * Each limit is set in a child: there before the first large block, here with
+ * some alive already.
+ */
+#include "program.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+static void limit(int what, rlim_t most)
+{
+	struct rlimit both = { most, most };
+
+	check(setrlimit(what, &both) == 0);
+}
+
+static void reads(void *arg)
+{
+	check(holds(arg, 3 * MIB, 2));
+	fill(arg, 3 * MIB, 4);
+	check(holds(arg, 3 * MIB, 4));
+}
+
+/* A normal life on a few megabytes. */
+static void live(void)
+{
+	unsigned char *p = get_filled(3 * MIB, 2), *q, *r = NULL;
+	int i;
+
+	in_child(reads, p);
+	check(holds(p, 3 * MIB, 2));
+	for (i = 1; i < 20; i++) {
+		q = calloc(1, (size_t)i * 100000);
+		check(q != NULL && all(q, (size_t)i * 100000, 0));
+		r = realloc(r, (size_t)i * 200000);
+		check(r != NULL);
+		fill(r, (size_t)i * 200000, 3);
+		fill(q, (size_t)i * 100000, 1);
+		check(holds(r, (size_t)i * 200000, 3));
+		free(q);
+	}
+	in_child(reads, p);
+	check(holds(p, 3 * MIB, 2));
+	free(r);
+	free(p);
+}
+
+static void address_space(void *arg)
+{
+	unsigned char *kept = arg ? get_filled(3 * MIB, 5) : NULL;
+	void *volatile p;
+
+	limit(RLIMIT_AS, 512 * MIB);
+	live();
+	errno = 0;
+	p = malloc(1024 * MIB);
+	check(p == NULL && errno == ENOMEM);
+	errno = 0;
+	p = calloc(600, MIB);
+	check(p == NULL && errno == ENOMEM);
+	live();
+	check(kept == NULL || holds(kept, 3 * MIB, 5));
+	free(kept);
+}
+
+/* No file may grow, but memory is no file. */
+static void file_size(void *arg)
+{
+	unsigned char *kept = arg ? get_filled(3 * MIB, 5) : NULL, *p;
+
+	limit(RLIMIT_FSIZE, 0);
+	live();
+	p = get_filled(40 * MIB, 6);
+	check(holds(p, 40 * MIB, 6));
+	free(p);
+	check(kept == NULL || holds(kept, 3 * MIB, 5));
+	free(kept);
+}
+
+static void descriptors(void *arg)
+{
+	unsigned char *kept = arg ? get_filled(3 * MIB, 5) : NULL, *p;
+
+	limit(RLIMIT_NOFILE, 3);
+	live();
+	p = get_filled(40 * MIB, 6);
+	check(holds(p, 40 * MIB, 6));
+	free(p);
+	check(kept == NULL || holds(kept, 3 * MIB, 5));
+	free(kept);
+}
+
+/* No process, and so no thread, more. Root has no such limit. */
+static void processes(void *arg)
+{
+	unsigned char *p;
+
+	(void)arg;
+	limit(RLIMIT_NPROC, 0);
+	p = get_filled(200 * MIB, 6);
+	check(holds(p, 200 * MIB, 6));
+	free(p);
+	p = get_filled(100 * MIB, 7);
+	check(holds(p, 100 * MIB, 7));
+	free(p);
+}
+
+static void locked_memory(void *arg)
+{
+	(void)arg;
+	limit(RLIMIT_MEMLOCK, 0);
+	live();
+}
+
+int main(void)
+{
+	static void (*const limits[])(void *) = {
+		address_space, file_size, descriptors, processes, locked_memory,
+	};
+	static const char *const names[] = {
+		"address space", "file size", "descriptors", "processes",
+		"locked memory",
+	};
+	size_t i;
+
+	for (i = 0; i < COUNT(limits); i++) {
+		in_child(limits[i], NULL);
+		in_child(limits[i], &i);
+		printf("limits: %s\n", names[i]);
+	}
+	/* Once more, with memory that was there before the forks. */
+	live();
+	for (i = 0; i < COUNT(limits); i++)
+		in_child(limits[i], &i);
+	live();
+	puts("limits: done");
+	return 0;
+}

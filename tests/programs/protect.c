@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mprotect on malloc's pages: guard pages and read-only ones stay what they
+ * are, over forks and over whatever the allocator does behind the scenes
+ */
+#include "pages.h"
+
+#include <setjmp.h>
+#include <signal.h>
+
+enum { PAGES = 1024, GUARD = 100, READ_ONLY = 200, RUN = 64 };
+
+static const size_t bytes = PAGES * PAGE;
+static unsigned char *p;
+static sigjmp_buf escape;
+static int to_child[2];
+
+static unsigned char *page(int number)
+{
+	return p + (size_t)number * PAGE;
+}
+
+static void write_around(uint64_t seed)
+{
+	fill(p, GUARD * PAGE, seed);
+	fill(page(GUARD + 1), (READ_ONLY - GUARD - 1) * PAGE, seed + 1);
+	fill(page(READ_ONLY + RUN), (PAGES - READ_ONLY - RUN) * PAGE, seed + 2);
+}
+
+static void check_around(uint64_t seed)
+{
+	check(holds(p, GUARD * PAGE, seed));
+	check(holds(page(GUARD + 1), (READ_ONLY - GUARD - 1) * PAGE, seed + 1));
+	check(holds(page(READ_ONLY + RUN), (PAGES - READ_ONLY - RUN) * PAGE,
+	            seed + 2));
+}
+
+static void check_protections(void)
+{
+	int i;
+
+	check(writable(page(GUARD - 1)) && writable(page(GUARD + 1)));
+	check(!readable(page(GUARD)) && !writable(page(GUARD)));
+	check(!readable(page(GUARD) + PAGE - 1));
+	check(writable(page(READ_ONLY - 1)));
+	for (i = 0; i < RUN; i++)
+		check(readable(page(READ_ONLY + i)) &&
+		      !writable(page(READ_ONLY + i)));
+	check(writable(page(READ_ONLY + RUN)));
+	check(holds(page(READ_ONLY), RUN * PAGE, 50));
+}
+
+static void in_the_child(void *arg)
+{
+	uint64_t seed = *(uint64_t *)arg;
+
+	check_protections();
+	check_around(seed);
+	write_around(seed + 100);
+	gate_wait(to_child);
+	check_around(seed + 100);
+	check_protections();
+	/* Its own from now on. */
+	check(mprotect(page(READ_ONLY), RUN * PAGE, PROT_READ | PROT_WRITE) ==
+	      0);
+	fill(page(READ_ONLY), RUN * PAGE, 60);
+	check(mprotect(page(GUARD), PAGE, PROT_READ | PROT_WRITE) == 0);
+	check(holds(page(GUARD), PAGE, 51));
+	free(p);
+}
+
+static void over_forks(void)
+{
+	uint64_t seed;
+	pid_t child;
+
+	for (seed = 1; seed < 7; seed++) {
+		child = start(in_the_child, &seed);
+		if (seed % 2)
+			write_around(seed + 1);
+		check_protections();
+		/* Something for the allocator to do. */
+		free(get_filled(3 * MIB, 9));
+		malloc_trim(0);
+		gate_open(to_child);
+		finish(child);
+		check_protections();
+		write_around(seed + 1);
+		check_around(seed + 1);
+	}
+}
+
+static void caught(int signal)
+{
+	(void)signal;
+	siglongjmp(escape, 1);
+}
+
+/* A write to the guard is a SIGSEGV, as a program with a handler expects. */
+static void guards_raise_signals(void)
+{
+	struct sigaction action = { .sa_handler = caught };
+	volatile int caughts = 0;
+
+	sigemptyset(&action.sa_mask);
+	check(sigaction(SIGSEGV, &action, NULL) == 0);
+	if (sigsetjmp(escape, 1) == 0)
+		*(volatile unsigned char *)page(GUARD) = 1;
+	else
+		caughts++;
+	if (sigsetjmp(escape, 1) == 0)
+		*(volatile unsigned char *)page(READ_ONLY) = 1;
+	else
+		caughts++;
+	check(caughts == 2);
+	signal(SIGSEGV, SIG_DFL);
+	check_protections();
+}
+
+/* What is protected may be freed, and what comes in its place is not. */
+static void freed_protected(void)
+{
+	unsigned char *q[6];
+	int i;
+
+	for (i = 0; i < 6; i++) {
+		q[i] = get_pages(bytes);
+		fill(q[i], bytes, 3);
+		check(mprotect(q[i], bytes, PROT_READ) == 0);
+		check(mprotect(q[i], bytes, PROT_READ | PROT_WRITE) == 0);
+		check(holds(q[i], bytes, 3));
+		check(mprotect(q[i] + MIB, MIB, PROT_NONE) == 0);
+	}
+	for (i = 0; i < 6; i++)
+		free(q[i]);
+	for (i = 0; i < 6; i++) {
+		q[i] = get_pages(bytes);
+		fill(q[i], bytes, 4);
+		check(holds(q[i], bytes, 4));
+	}
+	for (i = 0; i < 6; i++)
+		free(q[i]);
+}
+
+static void in_another_child(void *arg)
+{
+	(void)arg;
+	check(holds(p, bytes, 70));
+	check(!writable(p) && !writable(p + bytes - 1));
+	check(mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0);
+	fill(p, bytes, 71);
+}
+
+/* A snapshot that a program takes by itself: all read-only, then fork. */
+static void all_read_only(void)
+{
+	fill(p, bytes, 70);
+	check(mprotect(p, bytes, PROT_READ) == 0);
+	in_child(in_another_child, NULL);
+	check(holds(p, bytes, 70));
+	check(!writable(p) && !writable(p + bytes - 1));
+	in_child(in_another_child, NULL);
+	check(mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0);
+	check(holds(p, bytes, 70));
+	fill(p, bytes, 72);
+	check(holds(p, bytes, 72));
+}
+
+int main(void)
+{
+	pages_init();
+	gate_make(to_child);
+	p = get_pages(bytes);
+	fill(page(GUARD), PAGE, 51);
+	fill(page(READ_ONLY), RUN * PAGE, 50);
+	write_around(1);
+	check(mprotect(page(GUARD), PAGE, PROT_NONE) == 0);
+	check(mprotect(page(READ_ONLY), RUN * PAGE, PROT_READ) == 0);
+	check_protections();
+	check_around(1);
+	over_forks();
+	guards_raise_signals();
+	check(mprotect(p, bytes, PROT_READ | PROT_WRITE) == 0);
+	check(holds(page(READ_ONLY), RUN * PAGE, 50));
+	check(holds(page(GUARD), PAGE, 51));
+	freed_protected();
+	all_read_only();
+	check(mprotect(p, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC) == 0);
+	check(holds(p, bytes, 72));
+	free(p);
+	puts("protect: done");
+	return 0;
+}

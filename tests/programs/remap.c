@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mremap, munmap and mmap(MAP_FIXED) inside of malloc's blocks
+ *
+ * Programs that do this (garbage collectors, ring buffers, large arrays) count
+ * on private anonymous memory: what is moved away stays private over a fork,
+ * what grows is zero and nobody else's, what was unmapped is gone.
+ */
+#include "pages.h"
+
+static const size_t bytes = 4 * MIB;
+static int to_child[2];
+
+/* A block between two others, which must not notice anything. */
+static unsigned char *left, *p, *right;
+
+static void make(void)
+{
+	left = get_pages(bytes);
+	p = get_pages(bytes);
+	right = get_pages(bytes);
+	fill(left, bytes, 1);
+	fill(p, MIB, 2);
+	fill(p + MIB, MIB, 3);
+	fill(p + 2 * MIB, 2 * MIB, 4);
+	fill(right, bytes, 5);
+}
+
+static void check_neighbours(void)
+{
+	check(holds(left, bytes, 1));
+	check(holds(right, bytes, 5));
+	check(holds(p, MIB, 2));
+	check(holds(p + 2 * MIB, 2 * MIB, 4));
+}
+
+static void looks(void *arg)
+{
+	(void)arg;
+	check_neighbours();
+}
+
+static void release(void)
+{
+	check_neighbours();
+	free(p);
+	free(left);
+	free(right);
+	make();
+	check_neighbours();
+	check(holds(p + MIB, MIB, 3));
+	free(right);
+	free(p);
+	free(left);
+}
+
+static void sees_the_hole(void *arg)
+{
+	(void)arg;
+	check_neighbours();
+	check(!readable(p + MIB) && !readable(p + 2 * MIB - 1));
+	fill(p, MIB, 9);
+	fill(p + 2 * MIB, 2 * MIB, 9);
+}
+
+/* A hole, and then something else in it. */
+static void unmapped(void)
+{
+	make();
+	check(munmap(p + MIB, MIB) == 0);
+	in_child(sees_the_hole, NULL);
+	check_neighbours();
+	check(!readable(p + MIB));
+	check(map_anonymous(p + MIB, MIB) == p + MIB);
+	check(all(p + MIB, MIB, 0));
+	fill(p + MIB, MIB, 6);
+	check(holds(p + MIB, MIB, 6));
+	release();
+}
+
+static void unmapped_after_a_fork(void)
+{
+	make();
+	in_child(looks, NULL);
+	check(munmap(p + MIB, MIB) == 0);
+	check(!readable(p + MIB) && readable(p + 2 * MIB));
+	check_neighbours();
+	in_child(sees_the_hole, NULL);
+	check(map_anonymous(p + MIB, MIB) == p + MIB);
+	check(all(p + MIB, MIB, 0));
+	release();
+}
+
+static unsigned char *moved;
+
+static void writes_what_moved(void *arg)
+{
+	(void)arg;
+	check(holds(moved, MIB, 3));
+	check_neighbours();
+	fill(moved, MIB, 7);
+	gate_wait(to_child);
+	check(holds(moved, MIB, 7));
+	check_neighbours();
+}
+
+/* Moved out of the block; private there as everywhere. */
+static void moved_away(int forked_before)
+{
+	pid_t child;
+
+	make();
+	moved = map_anonymous(NULL, MIB);
+	if (forked_before)
+		in_child(looks, NULL);
+	check(mremap(p + MIB, MIB, MIB, MREMAP_MAYMOVE | MREMAP_FIXED, moved) ==
+	      moved);
+	check(holds(moved, MIB, 3));
+	check(!readable(p + MIB));
+	check(map_anonymous(p + MIB, MIB) == p + MIB);
+	fill(p + MIB, MIB, 8);
+	child = start(writes_what_moved, NULL);
+	check(holds(moved, MIB, 3));
+	fill(moved, MIB / 2, 10);
+	gate_open(to_child);
+	finish(child);
+	check(holds(moved, MIB / 2, 10));
+	check(holds(p + MIB, MIB, 8));
+	release();
+	check(holds(moved, MIB / 2, 10));
+	check(munmap(moved, MIB) == 0);
+}
+
+/* What grows is zero, and not what lies behind it. */
+static void grown(void)
+{
+	unsigned char *q;
+
+	make();
+	q = mremap(p + MIB, MIB, 3 * MIB, MREMAP_MAYMOVE);
+	check(q != MAP_FAILED);
+	check(holds(q, MIB, 3));
+	check(all(q + MIB, 2 * MIB, 0));
+	fill(q + MIB, 2 * MIB, 11);
+	check(holds(q + MIB, 2 * MIB, 11));
+	check_neighbours();
+	moved = q;
+	check(map_anonymous(p + MIB, MIB) == p + MIB);
+	release();
+	check(holds(q, MIB, 3));
+	check(holds(q + MIB, 2 * MIB, 11));
+	check(munmap(q, 3 * MIB) == 0);
+}
+
+static void kept_in_place(void)
+{
+	make();
+	check(mremap(p + MIB, MIB, MIB, 0) == p + MIB);
+	check(holds(p + MIB, MIB, 3));
+	check(mremap(p + MIB, MIB, MIB / 2, 0) == p + MIB);
+	check(holds(p + MIB, MIB / 2, 3));
+	check(!readable(p + MIB + MIB / 2));
+	check_neighbours();
+	check(map_anonymous(p + MIB, MIB) == p + MIB);
+	release();
+}
+
+/* The old place stays mapped and is zero. */
+static void left_mapped(void)
+{
+	make();
+	moved = map_anonymous(NULL, MIB);
+	check(mremap(p + MIB, MIB, MIB,
+	             MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+	             moved) == moved);
+	check(holds(moved, MIB, 3));
+	check(all(p + MIB, MIB, 0));
+	fill(p + MIB, MIB, 12);
+	check(holds(moved, MIB, 3));
+	check(munmap(moved, MIB) == 0);
+	check(holds(p + MIB, MIB, 12));
+	release();
+}
+
+/* Only shared mappings can be doubled, and this is none. */
+static void not_doubled(void)
+{
+	make();
+	check(mremap(p + MIB, 0, MIB, MREMAP_MAYMOVE) == MAP_FAILED);
+	check(errno == EINVAL);
+	check(holds(p + MIB, MIB, 3));
+	release();
+}
+
+/* A file in the middle of a block. */
+static void file_in_between(void)
+{
+	char name[] = "/tmp/remap-XXXXXX";
+	int fd = mkstemp(name);
+	unsigned char *q;
+
+	check(fd >= 0 && unlink(name) == 0);
+	check(ftruncate(fd, (off_t)MIB) == 0);
+	make();
+	q = mmap(p + MIB, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+	         fd, 0);
+	check(q == p + MIB && all(q, MIB, 0));
+	fill(q, MIB, 13);
+	in_child(looks, NULL);
+	check(holds(q, MIB, 13));
+	release();
+	q = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	check(q != MAP_FAILED && holds(q, MIB, 13));
+	munmap(q, MIB);
+	close(fd);
+}
+
+int main(void)
+{
+	pages_init();
+	gate_make(to_child);
+	unmapped();
+	unmapped_after_a_fork();
+	moved_away(0);
+	moved_away(1);
+	grown();
+	kept_in_place();
+	left_mapped();
+	not_doubled();
+	file_in_between();
+	puts("remap: done");
+	return 0;
+}
