@@ -9,7 +9,7 @@
  * notice. The rival is what an eager library does, malloc + memcpy + free of
  * the same size, where that takes less than a second.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

@@ -321,7 +321,7 @@ static inline void warm_host(size_t bytes)
 	munmap((void *)p, bytes);
 }
 
-/* ---- Meter: memory that a fresh cgroup is charged ------------------------- */
+/* ---- Meter: memory that a fresh cgroup is charged ------------------------ */
 
 struct meter {
 	char dir[512];    /* of the fresh cgroup; "" if there is none */

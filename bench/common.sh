@@ -89,10 +89,12 @@ report() {
 		    "ours_max=%.6g", bench, what, unit, o, a[1], a[n]
 		if (k) {
 			r = mid(b, k)
-			ratio = fast ? r / (o > 0 ? o : 1e-9) : \
-			    o / (r > 0 ? r : 1e-9)
+			under = fast ? o : r
+			ratio = fast ? r : o
+			ratio = under > 0 ? ratio / under : ratio ? 1e9 : 1
 			printf " rival=%.6g rival_min=%.6g rival_max=%.6g " \
-			    "ratio=%.4g", r, b[1], b[k], ratio
+			    "ratio=%s", r, b[1], b[k], \
+			    under > 0 ? sprintf("%.4g", ratio) : "-"
 		} else
 			printf " rival=- ratio=-"
 		judged = on == "ours" ? o : ratio
@@ -109,8 +111,9 @@ report() {
 		printf "  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, \
 		    unit, a[1], a[n]
 		if (k)
-			printf "; rival %.4g (%.4g..%.4g): %.4g x%s", r, \
-			    b[1], b[k], ratio, fast ? " faster" : ""
+			printf "; rival %.4g (%.4g..%.4g)", r, b[1], b[k]
+		if (k && under > 0)
+			printf ": %.4g x%s", ratio, fast ? " faster" : ""
 		if (barred)
 			printf "; bar %s %g%s: %s", \
 			    on == "speedup" ? "at least" : "at most", bar, \

@@ -8,7 +8,7 @@
  * mapped and warm. Such buffers come with 4 KiB pages or huge ones; the bars
  * hold against each. CPU time is shown since the copy may use two threads.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

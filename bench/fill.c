@@ -14,7 +14,7 @@
  * was charged a second later must be at most twice what was touched plus a
  * small constant: 16 huge pages twice, and 16 MiB.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

@@ -18,7 +18,8 @@ for turn in 1 2 3; do
 	"$bin/plain_memory" -p "$shim" -n $kills >>"$tmp/shim" ||
 		fail 'plain_memory failed under the shim'
 done
-for what in freed freed-busy shadow orphan-rewrites orphan-frees killed; do
+for what in freed freed-busy shadow orphan-rewrites orphan-works \
+	orphan-frees killed; do
 	for side in shim glibc; do
 		grep "^case=$what " "$tmp/$side" >"$tmp/lines"
 		field over_mib <"$tmp/lines" >"$tmp/$side.over"

@@ -11,7 +11,7 @@
  * source is the same storage in every round, so that what earlier rounds left
  * behind (views, copied pages) is paid for as well.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

@@ -16,7 +16,9 @@
  *   shadow     fill, fork a child that stays, rewrite all, child exits. Aim:
  *              the charge before the fork.
  *   orphan     fill, fork a child that stays; the parent is killed with -9;
- *              the child rewrites all (aim: S), then frees (aim: nothing).
+ *              the child rewrites all and sleeps (orphan-rewrites, aim: S),
+ *              does a little work for a second (orphan-works, aim: S), then
+ *              frees (orphan-frees, aim: nothing).
  *   killed     worker trees fork, rewrite, free and allocate without end; at
  *              a random moment the parent is killed, later the children, or
  *              the reverse. Aim: nothing. KILLS times; the worst is printed.
@@ -34,7 +36,7 @@ static const char *self, *shim;
 static size_t size;
 static long decay_ms = 5000;
 
-/* ---- The worker ----------------------------------------------------------- */
+/* ---- The worker ---------------------------------------------------------- */
 
 enum { BLOCKS = 32 };
 static char *block[BLOCKS];
@@ -85,7 +87,7 @@ static void tell(char c)
 		_exit(1);
 }
 
-/* A child that stays: 'r' rewrites, 'f' frees, 'e' ends it. It reads the same
+/* A child that stays: 'r' rewrites, 'b' works a little, 'f' frees. It reads the same
  * pipe, so its parent must not read meanwhile. */
 static void child_stay(void)
 {
@@ -93,6 +95,7 @@ static void child_stay(void)
 	for (;;)
 		switch (hear()) {
 		case 'r': fill(9); tell('k'); break;
+		case 'b': little_work(1000); tell('k'); break;
 		case 'f': free_all(); little_work(100); tell('k'); break;
 		default: _exit(0);
 		}
@@ -146,7 +149,7 @@ static void worker(void)
 	}
 }
 
-/* Forks, writes and frees until it is killed; so do its children, and theirs. */
+/* Forks, writes and frees until it is killed; so do its descendants. */
 static void chaos(unsigned seed)
 {
 	int depth = 0;
@@ -181,7 +184,7 @@ static void chaos(unsigned seed)
 	}
 }
 
-/* ---- The driver ----------------------------------------------------------- */
+/* ---- The driver ---------------------------------------------------------- */
 
 struct job {
 	struct meter meter;
@@ -331,6 +334,9 @@ static void orphan(void)
 	job_do(&j, 'r');
 	left = settle(&j.meter, aim + size, &ms);
 	print("orphan-rewrites", left, aim + size, ms);
+	job_do(&j, 'b');
+	left = settle(&j.meter, aim + size, &ms);
+	print("orphan-works", left, aim + size, ms);
 	job_do(&j, 'f');
 	left = settle(&j.meter, aim, &ms);
 	print("orphan-frees", left, aim, ms);

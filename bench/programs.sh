@@ -105,7 +105,7 @@ program_command() {
 		echo 'exec sqlite3 :memory: <load.sql' ;;
 	gcc)
 		echo "for f in $programs_sources; do" \
-			"gcc -std=gnu11 -O2 -w -fPIC -I'$root'" \
+			"gcc -std=gnu11 -D_GNU_SOURCE= -O2 -w -fPIC -I'$root'" \
 			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
 	esac
 }
@@ -116,8 +116,8 @@ program_title() {
 		"copied, four forked workers" ;;
 	sort) echo "sort of $(du -m "$2/text" | cut -f1) MB of text by words" ;;
 	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
-	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded, indexed," \
-		"queried" ;;
+	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded," \
+		"indexed, queried" ;;
 	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
 	esac
 }

@@ -14,6 +14,7 @@
 . "$(dirname "$0")/common.sh"
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
+case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal transparent fork cycle memory pair'
 all="$all instructions demo"
 failed=
@@ -23,10 +24,10 @@ need "$bin/plain_measure" "$shim"
 {
 	echo "# $(uname -srm), $(nproc) CPUs, $(sed -n \
 		's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
-	echo "# $(sed -n 's/^MemTotal: *//p' /proc/meminfo), huge pages" \
-		"$(cat /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)" \
-		"shmem $(cat /sys/kernel/mm/transparent_hugepage/shmem_enabled \
-			2>/dev/null)"
+	thp=/sys/kernel/mm/transparent_hugepage
+	echo "# $(sed -n 's/^MemTotal: *//p' /proc/meminfo), huge pages:" \
+		"$(cat $thp/enabled 2>/dev/null); of memfds:" \
+		"$(cat $thp/shmem_enabled 2>/dev/null)"
 	quick && echo '# BENCH_QUICK: small sizes, the bars are not for these'
 } >"$out.part"
 cat "$out.part"
@@ -35,7 +36,8 @@ for name in "$@"; do
 	echo "== $name"
 	case $name in
 	demo)
-		DEMO_LINES=$tmp/lines sh "$here/demo.sh" || failed="$failed demo"
+		DEMO_LINES=$tmp/lines sh "$here/demo.sh" ||
+			failed="$failed demo"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
 	fork | cycle | memory | pair | instructions)

@@ -8,7 +8,7 @@
  * tracing this program, started once more, while it makes a harmless mark
  * (getppid) before and after. Where ptrace is denied the count is left out.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

@@ -11,7 +11,7 @@
  * reported. Writing the pages costs a copy each and is reported too. The
  * contents of all clones are checked.
  */
-#include "include/cowshed.h"
+#include <cowshed.h>
 
 #include "bench/common.h"
 

@@ -227,12 +227,9 @@ cow__fork_child(void)
 {
 	cow__engine.lock.word = 0;
 	cow__pools_unlock();
-	if (!taking_part) {
-		cow__helper_child();
-		cow__allocations_child();
-		cow__stats_child();
+	cow__stats_child();
+	if (!taking_part)
 		return;
-	}
 	if (cow__engine.fork_failed)
 		cow__process_exit(127);
 	cow__engine_lock();
@@ -249,7 +246,7 @@ cow__fork_child(void)
 	cow__allocations_child();
 	cow__segments_sweep();
 	busy_before = false;
-	cow__stats_child();
+	cow__stats_child_live();
 	cow__engine_unlock();
 }
 

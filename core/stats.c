@@ -61,8 +61,7 @@ cow__stats_publish(void)
 	__atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
 }
 
-/* The parent's page was not inherited. What lives is known to the engine; the
- * rest counts from zero. */
+/* The parent's page was not inherited. */
 void
 cow__stats_child(void)
 {
@@ -71,6 +70,11 @@ cow__stats_child(void)
 	__atomic_store_n(&cow__stats, &page->stats, __ATOMIC_RELEASE);
 	cow__descriptor_close(&file);
 	tried = false;
+}
+
+void
+cow__stats_child_live(void)
+{
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->block) {
 			page->stats.bytes_live += t->bytes;

@@ -36,7 +36,9 @@ bool cow__stats_published(void);
 /* Makes the page that others can read. Failure is no harm. Engine locked. */
 void cow__stats_publish(void);
 
-/* In a forked child: counters of its own, from zero but for what lives. */
+/* In a forked child: counters of its own, from zero, before anything counts;
+ * and what lives, when the engine knows. */
 void cow__stats_child(void);
+void cow__stats_child_live(void);
 
 #endif

@@ -90,6 +90,11 @@ compare() {
 	shift
 	plainly "$@" >"$work/plain.out" 2>"$work/plain.err" </dev/null
 	plain=$?
+	if [ -n "${must_succeed:-}" ] && [ "$plain" -ne 0 ]; then
+		fail "$name without the shim" "$work/plain.out" \
+			"$work/plain.err"
+		return
+	fi
 	for threshold in $thresholds; do
 		under "$threshold" "$@" >"$work/shim.out" 2>"$work/shim.err" \
 			</dev/null
@@ -100,17 +105,11 @@ compare() {
 
 # The same for one of tests/programs, which must also end well.
 program() {
-	local name=$1
-	if [ ! -x "$programs/$name" ]; then
+	if [ -x "$programs/$1" ]; then
+		must_succeed=1 compare "$*" "$programs/$@"
+	else
 		fail "$* (not built)"
-		return
 	fi
-	if ! plainly "$programs/$@" >"$work/plain.out" 2>"$work/plain.err" \
-		</dev/null; then
-		fail "$* without the shim" "$work/plain.out" "$work/plain.err"
-		return
-	fi
-	compare "$*" "$programs/$@"
 }
 
 # compare_if PROGRAM NAME COMMAND...: where the system has PROGRAM

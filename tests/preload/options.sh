@@ -11,8 +11,8 @@ test_program=$programs/zero
 with() {
 	local options=$1
 	shift
-	timeout -k 5 "$limit" env LD_PRELOAD="$shim" COWSHED_OPTIONS="$options" \
-		"$@"
+	timeout -k 5 "$limit" env LD_PRELOAD="$shim" \
+		COWSHED_OPTIONS="$options" "$@"
 }
 
 # value FILE KEY: from the first record of a report
@@ -45,8 +45,9 @@ fi
 # Values that make no sense are ignored; stdout and the end are the same.
 for options in nonsense=1 nonsense, = , ,,, threshold threshold= \
 	threshold=banana threshold=-1 threshold=0 threshold=1 \
-	threshold=99999999999999999999999 'threshold=64K,nonsense=2,threshold=4096' \
-	backing=straw "x=$(head -c 60000 /dev/zero | tr '\0' y)"; do
+	threshold=99999999999999999999999 \
+	'threshold=64K,nonsense=2,threshold=4096' backing=straw \
+	"x=$(head -c 60000 /dev/zero | tr '\0' y)"; do
 	with "$options" "$test_program" >"$work/shim.out" 2>"$work/shim.err"
 	got=$?
 	cp "$work/plain.err" "$work/kept.err"

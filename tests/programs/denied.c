@@ -90,7 +90,7 @@ static void live(const struct denial *d)
 	}
 	deny(d);
 	p = get_filled(3 * MIB, 1);
-	for (i = 1; i < 12; i++) {
+	for (i = 1; i < 8; i++) {
 		in_child(rewrites, p);
 		check(holds(p, 3 * MIB, 1));
 		q = calloc(1, (size_t)i * 300000);
