@@ -94,7 +94,7 @@ report() {
 			ratio = under > 0 ? ratio / under : ratio ? 1e9 : 1
 			printf " rival=%.6g rival_min=%.6g rival_max=%.6g " \
 			    "ratio=%s", r, b[1], b[k], \
-			    under > 0 ? sprintf("%.4g", ratio) : "-"
+			    (under > 0 ? sprintf("%.4g", ratio) : "-")
 		} else
 			printf " rival=- ratio=-"
 		judged = on == "ours" ? o : ratio

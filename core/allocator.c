@@ -84,7 +84,9 @@ cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
 		cow__profile_failure_device(bytes, a->device);
 		return cow__error_from(r, a->name ? a->name : "allocator");
 	}
-	cow__profile_device(p.data, (int64_t)bytes, a->device);
+	/* The default one reports by itself, since it sees its frees. */
+	if (a != cow_allocator_default())
+		cow__profile_device(p.data, (int64_t)bytes, a->device);
 	*ret = p;
 	return 0;
 }

@@ -7,27 +7,9 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "core/extent.h"
+#include "core/profile.h"
 #include "core/small.h"
 #include "core/stats.h"
-
-static void
-count_served(size_t bytes)
-{
-	uint64_t live = cow__stat_add(bytes_live, bytes) + bytes;
-
-	cow__stat_add(bytes_served, bytes);
-	cow__stat_add(blocks_served, 1);
-	cow__stat_add(blocks_live, 1);
-	if (live > cow__stat_get(bytes_peak))
-		cow__stat_set(bytes_peak, live);
-}
-
-static void
-count_freed(size_t bytes)
-{
-	cow__stat_sub(bytes_live, bytes);
-	cow__stat_sub(blocks_live, 1);
-}
 
 /* The tile of a live block that starts at `ptr`; anything else is a double
  * free or a stranger's pointer. Locked. */
@@ -55,10 +37,8 @@ block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
 		return r;
 	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
 	                    &zero);
-	if (r == 0) {
+	if (r == 0)
 		t->block = true;
-		count_served(t->bytes);
-	}
 	cow__engine_tick();
 	cow__engine_unlock();
 	if (r < 0)
@@ -86,7 +66,6 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 static void
 block_free_locked(struct cow__tile *t)
 {
-	count_freed(t->bytes);
 	t->block = false;
 	if (!t->allocation) /* else a storage holds on to it */
 		cow__extent_free(t);
@@ -131,10 +110,6 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	t = block_at(ptr);
 	old = t->bytes;
 	done = !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
-	if (done) {
-		count_freed(old);
-		count_served(t->bytes);
-	}
 	cow__engine_unlock();
 	if (done) {
 		*ret = ptr;
@@ -164,13 +139,16 @@ raw_free(void *data)
 {
 	struct cow__tile *t;
 	bool small;
+	size_t bytes;
 
 	if (!data)
 		return;
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)data);
 	small = t && t->slab;
+	bytes = small ? cow__small_bytes(t->slab) : t ? t->bytes : 0;
 	cow__engine_unlock();
+	cow__profile(data, -(int64_t)bytes);
 	if (small)
 		cow__small_free(data);
 	else
@@ -188,9 +166,13 @@ raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
 
 		r = cow__small_new(&a, false);
 		data = a.data;
+		bytes = a.bytes;
 	} else {
 		r = block_new(bytes, 0, 0, false, &data);
+		bytes = cow__round_up(bytes, cow__page);
 	}
+	if (r == 0)
+		cow__profile(data, (int64_t)bytes);
 	if (r == 0)
 		*ret = cow_data_ptr_make(data, data, raw_free, self->device);
 	return r;

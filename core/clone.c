@@ -80,6 +80,7 @@ clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
 	__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&a->refs, 1, __ATOMIC_RELAXED);
 	cow__stat_add(clones_lazy, 1);
+	cow__stat_add(bytes_not_copied, s->bytes);
 	return 0;
 }
 

@@ -29,6 +29,12 @@ describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 {
 	ret->mappings = t->npieces ? t->npieces : 1;
 	ret->frozen = t->backing == COW__PRIVATE;
+	/* Views of these pages keep them as a clone does. */
+	if (!t->npieces && t->refs > 1) {
+		ret->sharers += t->refs - 1;
+		if (!ret->frozen)
+			ret->state = COW_STATE_LAZY;
+	}
 	if (ret->state == COW_STATE_OWNED && ret->frozen && t->npieces)
 		ret->state = COW_STATE_VIEW;
 	if (ret->state != COW_STATE_LAZY && ret->frozen)

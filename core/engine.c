@@ -15,12 +15,11 @@
 #include "core/options.h"
 #include "core/stats.h"
 #include "core/thaw.h"
-#include "memfd/map.h"
+#include "core/window.h"
 #include "memfd/probe.h"
 #include "memfd/wait.h"
 
-#define WINDOW_LEAST (4 * GIB)
-#define WARM_PAYS (4 * MIB)    /* for less no helper is started */
+#define WARM_PAYS (16 * MIB)    /* for less no helper is started */
 #define TICK_NS 5000000u       /* the slower chores, at most so often */
 #define DECAY_SLICE (64 * MIB) /* inside one allocator call */
 
@@ -45,35 +44,12 @@ cow__engine_unlock(void)
 }
 
 static int
-window_reserve(void)
-{
-	size_t bytes = cow__engine.window_bytes;
-	uintptr_t start;
-	int r;
-
-	/* Under a limit on address space the program needs all of it. */
-	if (cow__map_address_limit() != UINT64_MAX)
-		return -ENOMEM;
-	do
-		r = cow__map_reserve(bytes, GIB, &start);
-	while (r < 0 && (bytes /= 2) >= WINDOW_LEAST);
-	if (r < 0)
-		return r;
-	r = cow__tiles_init(start, bytes);
-	if (r < 0)
-		return r;
-	__atomic_store_n(&cow__engine.start, start, __ATOMIC_RELEASE);
-	__atomic_store_n(&cow__engine.end, start + bytes, __ATOMIC_RELEASE);
-	return 0;
-}
-
-static int
 start(void)
 {
 	int r;
 
 	cow__page_init();
-	r = window_reserve();
+	r = cow__window_reserve();
 	if (r < 0) {
 		cow__fallback(COW_FALLBACK_WINDOW);
 		return r;

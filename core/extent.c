@@ -129,6 +129,18 @@ take(size_t bytes, size_t align, bool anon, bool room, struct cow__tile **ret,
 	return take_bare(bytes, align, anon, room, ret);
 }
 
+/* What is handed out: tiles with pages of their own, not views. */
+static void
+live_grows(size_t bytes)
+{
+	uint64_t live = cow__stat_add(bytes_live, bytes) + bytes;
+
+	cow__engine.live_bytes += bytes;
+	cow__stat_add(bytes_served, bytes);
+	if (live > cow__stat_get(bytes_peak))
+		cow__stat_set(bytes_peak, live);
+}
+
 static void
 become_live(struct cow__tile *t, size_t used)
 {
@@ -149,7 +161,7 @@ become_live(struct cow__tile *t, size_t used)
 		.refs = 1,
 		.used = used,
 	};
-	cow__engine.live_bytes += bytes;
+	live_grows(bytes);
 }
 
 int
@@ -183,6 +195,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 		}
 	}
 	become_live(t, bytes);
+	cow__stat_add(blocks_served, 1);
+	cow__stat_add(blocks_live, 1);
 	if (anon)
 		cow__fallback(COW_FALLBACK_BACKING);
 	if (!zero)
@@ -322,17 +336,30 @@ drop_pieces(struct cow__tile *t)
 }
 
 void
+cow__extent_detach(struct cow__tile *t)
+{
+	cow__commit_forget(t);
+	cow__engine.live_bytes -= t->bytes;
+	cow__stat_sub(bytes_live, t->bytes);
+	cow__stat_sub(blocks_live, 1);
+	t->kind = COW__LIMBO;
+}
+
+void
 cow__extent_free(struct cow__tile *t)
 {
 	cow__require(t->kind == COW__LIVE);
 	cow__commit_forget(t);
-	cow__engine.live_bytes -= t->bytes;
 	t->block = t->exposed = false;
 	t->allocation = NULL;
 	if (t->busy) {
 		t->doomed = true; /* the helper calls again */
-		cow__engine.live_bytes += t->bytes;
 		return;
+	}
+	cow__engine.live_bytes -= t->bytes;
+	if (t->segment || t->backing == COW__ANON) {
+		cow__stat_sub(bytes_live, t->bytes);
+		cow__stat_sub(blocks_live, 1);
 	}
 	cow__tile_change_begin(t);
 	t->kind = COW__LIMBO;
@@ -400,6 +427,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 			return false;
 		cow__commit_cut(t);
 		cow__engine.live_bytes -= tail->bytes;
+		cow__stat_sub(bytes_live, tail->bytes);
 		tail->kind = COW__LIMBO;
 		tail->refs = 0;
 		tail->word = 0;
@@ -437,7 +465,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 	}
 	if (cow__tile_grow(t, more) < 0)
 		return false;
-	cow__engine.live_bytes += more;
+	live_grows(more);
 	t->used = bytes;
 	return true;
 }
@@ -485,7 +513,7 @@ cow__extents_child(void)
 			cow__extent_free(t);
 			return cow__extents_child();
 		}
-		if (t->kind == COW__INNER || (t->kind == COW__LIVE && inherited))
+		if (t->kind == COW__INNER || t->kind == COW__LOST || (t->kind == COW__LIVE && inherited))
 			continue;
 		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
 			continue;

@@ -28,6 +28,10 @@ int cow__extent_new(size_t bytes, size_t align, unsigned flags,
  * in limbo until they are done; the rest becomes warm. Can't fail. */
 void cow__extent_free(struct cow__tile *t);
 
+/* A live tile becomes one that only views read: in limbo, its own mapping (and
+ * the reference that goes with it, which the caller drops) ends. */
+void cow__extent_detach(struct cow__tile *t);
+
 /* One mapping less reads the pages of `t`. */
 void cow__extent_unref_pages(struct cow__tile *t);
 

@@ -155,6 +155,7 @@ prepare_locked(void)
 	int r;
 
 	began_at = cow__now();
+	cow__stats_prepare();
 	cow__pools_lock();
 	cow__engine.fork_failed = 0;
 	taking_part = cow__engine.ready;
@@ -164,8 +165,10 @@ prepare_locked(void)
 	cow__thaw_all();
 	learn();
 	busy_before = false;
-	if (cow__holders_before_fork() < 0)
+	if (cow__holders_before_fork() < 0) {
 		cow__fallback(COW_FALLBACK_SLOTS);
+		cow__engine.no_locks = true; /* from now on without memfds */
+	}
 	r = freeze_all(cow__process_pins_memory());
 	if (r < 0) {
 		copies_free();
@@ -246,7 +249,6 @@ cow__fork_child(void)
 	cow__allocations_child();
 	cow__segments_sweep();
 	busy_before = false;
-	cow__stats_child_live();
 	cow__engine_unlock();
 }
 

@@ -107,7 +107,7 @@ cow__helper_child(void)
 	suspended = 0;
 }
 
-void
+COW_EXPORT void
 cow__helper_suspend(void)
 {
 	cow__engine_lock();
@@ -118,7 +118,7 @@ cow__helper_suspend(void)
 	cow__thread_join(&thread);
 }
 
-void
+COW_EXPORT void
 cow__helper_resume(void)
 {
 	cow__engine_lock();

@@ -141,14 +141,13 @@ cow__holders_parent(void)
 void
 cow__holders_child(void)
 {
-	if (!childs.bit)
-		return;
 	/* The parent's descriptor would keep the parent's lock alive. Its
 	 * anchor was not inherited. */
 	cow__descriptor_close(&mine.file);
 	mine = childs;
 	childs = (struct slot){ .file = COW__NO_DESCRIPTOR };
-	(void)cow__map_inherit(mine.anchor, cow__page, false);
+	if (mine.bit)
+		(void)cow__map_inherit(mine.anchor, cow__page, false);
 }
 
 static uint64_t *
@@ -167,6 +166,7 @@ cow__holders_inherit(struct cow__tile *t)
 	if (!t->word)
 		t->word = cow__segment_word_new(t->segment);
 	t->inherited = true;
+	t->uncounted |= !childs.bit;
 	word = word_of(t);
 	if (word)
 		__atomic_fetch_or(word, mine.bit | childs.bit,
@@ -216,6 +216,8 @@ cow__holders_alone(const struct cow__tile *t, struct cow__census *c)
 {
 	uint64_t *word = word_of(t);
 
+	if (t->uncounted)
+		return false;
 	if (word)
 		return others(word, c) == 0;
 	if (!t->inherited)

@@ -39,8 +39,9 @@ struct cow__census {
 	uint64_t asked, alive;
 };
 
-/* Takes a slot for the child of the coming fork. -ENOSYS and others: holders
- * can't be counted here. Engine locked, as in all of these. */
+/* Takes a slot for the child of the coming fork. On failure the child will be
+ * a holder that nobody can count: what it inherits is never thawed, recycled or
+ * given back while this process lives. Engine locked, as in all of these. */
 int cow__holders_before_fork(void);
 void cow__holders_parent(void);
 void cow__holders_child(void);

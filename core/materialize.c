@@ -98,7 +98,6 @@ by_page(struct cow_storage *s)
 	cow__engine_unlock();
 	if (r < 0)
 		return r == -ENOMEM || r == -ENOTSUP ? -E2BIG : r;
-	cow__stat_add(bytes_not_copied, s->bytes);
 	cow__stat_add(materialized_page, 1);
 	s->data = to;
 	cow__allocation_unref(from);

@@ -25,6 +25,12 @@ static const uint16_t class_bytes[] = { 64,  128, 192,  256,  384,
 static struct cow__pool slabs = { .object_bytes = sizeof(struct cow__slab) };
 static struct cow__slab *partial[CLASSES];
 
+size_t
+cow__small_bytes(const struct cow__slab *s)
+{
+	return class_bytes[s->class];
+}
+
 static unsigned
 class_of(size_t bytes)
 {

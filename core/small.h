@@ -10,10 +10,15 @@
 
 #include "core/allocation.h"
 
+struct cow__slab;
+
 #define COW__SMALL_MAX ((size_t)2048)
 
 /* Fills in an allocation of a->bytes bytes. Takes the engine's lock. */
 int cow__small_new(struct cow__allocation *a, bool zero);
 void cow__small_free(void *data);
+
+/* Bytes of each slot. */
+size_t cow__small_bytes(const struct cow__slab *slab);
 
 #endif

@@ -61,26 +61,28 @@ cow__stats_publish(void)
 	__atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
 }
 
+static struct cow_stats at_fork;
+
+void
+cow__stats_prepare(void)
+{
+	at_fork = *cow__stats;
+}
+
 /* The parent's page was not inherited. */
 void
 cow__stats_child(void)
 {
 	page = &before;
 	memset(page, 0, sizeof(*page));
+	page->stats.bytes_live = at_fork.bytes_live;
+	page->stats.bytes_peak = at_fork.bytes_live;
+	page->stats.blocks_live = at_fork.blocks_live;
+	page->stats.storages_live = at_fork.storages_live;
+	page->stats.segments = at_fork.segments;
 	__atomic_store_n(&cow__stats, &page->stats, __ATOMIC_RELEASE);
 	cow__descriptor_close(&file);
 	tried = false;
-}
-
-void
-cow__stats_child_live(void)
-{
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->block) {
-			page->stats.bytes_live += t->bytes;
-			page->stats.blocks_live++;
-		}
-	page->stats.bytes_peak = page->stats.bytes_live;
 }
 
 COW_EXPORT int

@@ -36,9 +36,9 @@ bool cow__stats_published(void);
 /* Makes the page that others can read. Failure is no harm. Engine locked. */
 void cow__stats_publish(void);
 
-/* In a forked child: counters of its own, from zero, before anything counts;
- * and what lives, when the engine knows. */
+/* Around fork. The child, before it counts anything: counters of its own, from
+ * zero but for what lives. */
+void cow__stats_prepare(void);
 void cow__stats_child(void);
-void cow__stats_child_live(void);
 
 #endif

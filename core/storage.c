@@ -129,8 +129,10 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 	if (!like.allocator) {
 		struct cow_allocator *set;
 
-		if (cow_allocator_get(COW_DEVICE_CPU, &set) == 0 &&
-		    set != cow_allocator_default())
+		r = cow_allocator_get(COW_DEVICE_CPU, &set);
+		if (r < 0)
+			return r;
+		if (set != cow_allocator_default())
 			like.allocator = set;
 	}
 	if (like.allocator)

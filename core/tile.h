@@ -26,6 +26,7 @@
  *   live   | program's         | its own, or none (a view of other tiles)
  *   limbo  | of no use         | read by views, or by another process
  *   inner  | the engine's own  | -
+ *   lost   | somebody else's   | -  (see cow__window_yield())
  */
 #ifndef COW_CORE_TILE_H
 #define COW_CORE_TILE_H
@@ -36,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum cow__kind { COW__FREE, COW__LIVE, COW__LIMBO, COW__INNER };
+enum cow__kind { COW__FREE, COW__LIVE, COW__LIMBO, COW__INNER, COW__LOST };
 enum cow__backing { COW__NONE, COW__SHARED, COW__PRIVATE, COW__ANON };
 
 /* How soon free memory is useful: warm has pages, cold is mapped, bare is
@@ -73,7 +74,8 @@ struct cow__tile {
 	bool young;    /* live: is it on the young list? */
 	bool block;    /* live: handed out by cow_block_new() */
 	bool exposed;  /* live: the address was given away (transparent) */
-	bool inherited; /* pages: other processes may map them */
+	bool inherited; /* pages: other processes may map them ... */
+	bool uncounted; /* ... and some of them could not be counted */
 	uint32_t refs; /* mappings that read my pages, my own one included */
 	uint32_t word; /* holder word of my pages + 1; 0: none yet */
 	struct cow__segment *segment; /* of my pages; NULL: I have none */

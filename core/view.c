@@ -379,7 +379,9 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 	uint32_t n = 0, cap = 0;
 	int r = 0;
 
-	if (!cow__mappings_left(2 * written->nruns + source->npieces + 2))
+	/* Layers may take a part of the mappings: other things need some. */
+	if (!cow__mappings_left(2 * written->nruns + source->npieces + 2 +
+	                        cow__engine.mappings_max / 5 * 3))
 		return -E2BIG;
 	if (written->nruns)
 		r = layer_new(written, &layer);
@@ -397,8 +399,7 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 		if (may_rebase)
 			rebase(source, written, pieces, n);
 		/* The layer has no mapping of its own: views alone hold it. */
-		cow__engine.live_bytes -= layer->bytes;
-		layer->kind = COW__LIMBO;
+		cow__extent_detach(layer);
 		cow__extent_unref_pages(layer);
 	}
 	return 0;

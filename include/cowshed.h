@@ -327,7 +327,7 @@ int cow_storage_expose(struct cow_storage *storage, void **ret);
  * A new storage with the same bytes, sharing them until either is written.
  * Tracked source: one reference, no system call, any size. Transparent source:
  * its pages are frozen in place (readers and writers go on); cloning it again
- * costs the pages written since. Small transparent ones, foreign memory and
+ * costs the pages written since. Small transparent ones, external memory and
  * element hooks: an eager copy, counted. With a live writer the promise is
  * memcpy's: writes finished before the call are in, later ones are out.
  * The clone is tracked. -ENOMEM.
@@ -366,7 +366,7 @@ struct cow_storage_info {
 	size_t size;           /* in: sizeof */
 	uint32_t state;        /* enum cow_storage_state */
 	uint32_t flags;        /* enum cow_storage_flags */
-	uint64_t sharers;      /* storages on the same allocation, this one too */
+	uint64_t sharers;      /* storages that read its bytes, this one too */
 	uint64_t mappings;     /* mappings that make it up */
 	uint64_t bytes_own;    /* bytes of pages that only it has (views: pages
 	                          copied so far), as far as the kernel tells */
@@ -410,7 +410,8 @@ void cow_window(uintptr_t *ret_start, uintptr_t *ret_end);
 int cow_trim(void);
 
 /*
- * One option, as in COWSHED_OPTIONS. Keys and units: docs/options.md.
+ * One option of the engine, as in COWSHED_OPTIONS (the shim's own keys,
+ * threshold and report, are not among them). Keys and units: docs/options.md.
  * -ENOENT: no such key; -EINVAL: not a value for it; -EBUSY: can only be set
  * before the first allocation.
  */

@@ -18,12 +18,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static inline int
-ours(const void *p)
-{
-	return (uintptr_t)p - preload_window_start < preload_window_bytes;
-}
-
 static int
 answer(int r)
 {
@@ -35,7 +29,7 @@ answer(int r)
 EXPORT int
 madvise(void *addr, size_t bytes, int advice)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__advise((uintptr_t)addr, bytes, advice));
 	return (int)syscall(SYS_madvise, addr, bytes, advice);
 }
@@ -46,7 +40,7 @@ posix_madvise(void *addr, size_t bytes, int advice)
 	/* As glibc: its DONTNEED must not lose data, so it does nothing. */
 	if (advice == POSIX_MADV_DONTNEED)
 		return 0;
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return -cow__advise((uintptr_t)addr, bytes, advice);
 	return syscall(SYS_madvise, addr, bytes, advice) < 0 ? errno : 0;
 }
@@ -54,7 +48,7 @@ posix_madvise(void *addr, size_t bytes, int advice)
 EXPORT int
 mprotect(void *addr, size_t bytes, int prot)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__protect((uintptr_t)addr, bytes, prot));
 	return (int)syscall(SYS_mprotect, addr, bytes, prot);
 }
@@ -62,7 +56,7 @@ mprotect(void *addr, size_t bytes, int prot)
 EXPORT int
 mlock(const void *addr, size_t bytes)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__lock_pages((uintptr_t)addr, bytes, 0));
 	return (int)syscall(SYS_mlock, addr, bytes);
 }
@@ -70,7 +64,7 @@ mlock(const void *addr, size_t bytes)
 EXPORT int
 mlock2(const void *addr, size_t bytes, unsigned flags)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__lock_pages((uintptr_t)addr, bytes,
 		                              (int)flags));
 	return (int)syscall(SYS_mlock2, addr, bytes, flags);
@@ -79,7 +73,7 @@ mlock2(const void *addr, size_t bytes, unsigned flags)
 EXPORT int
 munlock(const void *addr, size_t bytes)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__lock_pages((uintptr_t)addr, bytes, -1));
 	return (int)syscall(SYS_munlock, addr, bytes);
 }
@@ -87,7 +81,7 @@ munlock(const void *addr, size_t bytes)
 EXPORT int
 munmap(void *addr, size_t bytes)
 {
-	if (ours(addr) && bytes)
+	if (preload_ours(addr) && bytes)
 		return answer(cow__unmap((uintptr_t)addr, bytes));
 	return (int)syscall(SYS_munmap, addr, bytes);
 }
@@ -104,7 +98,7 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 		errno = bytes > old_bytes ? ENOMEM : EINVAL;
 		return MAP_FAILED;
 	}
-	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) {
+	if ((flags & MREMAP_DONTUNMAP) && bytes != old_bytes) {
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
@@ -115,7 +109,10 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	if (fresh == MAP_FAILED)
 		return fresh;
 	memcpy(fresh, addr, old_bytes < bytes ? old_bytes : bytes);
-	(void)cow__unmap((uintptr_t)addr, old_bytes);
+	if (flags & MREMAP_DONTUNMAP)
+		(void)cow__advise((uintptr_t)addr, old_bytes, MADV_DONTNEED);
+	else
+		(void)cow__unmap((uintptr_t)addr, old_bytes);
 	return fresh;
 }
 
@@ -130,7 +127,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	if (flags & MREMAP_FIXED)
 		to = va_arg(ap, void *);
 	va_end(ap);
-	if (!ours(addr))
+	if (!preload_ours(addr))
 		return (void *)syscall(SYS_mremap, addr, old_bytes, bytes,
 		                       flags, to);
 	old_bytes = (old_bytes + page - 1) & ~(page - 1);
@@ -139,7 +136,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
-	if (bytes <= old_bytes && !(flags & MREMAP_FIXED)) {
+	if (bytes <= old_bytes && !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))) {
 		if (bytes < old_bytes &&
 		    munmap((char *)addr + bytes, old_bytes - bytes) < 0)
 			return MAP_FAILED;

@@ -25,12 +25,7 @@
 size_t preload_threshold = SIZE_MAX; /* until the options are read */
 uintptr_t preload_window_start;
 size_t preload_window_bytes; /* 0: nothing of the engine's yet */
-
-static inline int
-ours(const void *p)
-{
-	return (uintptr_t)p - preload_window_start < preload_window_bytes;
-}
+int preload_yielded;
 
 static __attribute__((noinline)) void *
 large(size_t bytes, size_t align, uint32_t flags)
@@ -68,7 +63,7 @@ free(void *p)
 {
 	int saved;
 
-	if (likely(!ours(p))) {
+	if (likely(!preload_ours(p))) {
 		preload_next.free(p);
 		return;
 	}
@@ -124,7 +119,7 @@ realloc(void *p, size_t bytes)
 
 	if (!p)
 		return malloc(bytes);
-	if (likely(!ours(p))) {
+	if (likely(!preload_ours(p))) {
 		if (likely(bytes < preload_threshold))
 			return preload_next.realloc(p, bytes);
 		return move_in(p, bytes);
@@ -237,7 +232,7 @@ malloc_usable_size(void *p)
 {
 	if (!p)
 		return 0;
-	return ours(p) ? cow_block_bytes(p)
+	return preload_ours(p) ? cow_block_bytes(p)
 	               : preload_next.malloc_usable_size(p);
 }
 

@@ -5,12 +5,23 @@
 #ifndef COW_PRELOAD_PRELOAD_H
 #define COW_PRELOAD_PRELOAD_H
 
+#include "core/window.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 extern size_t preload_threshold;
 extern uintptr_t preload_window_start;
 extern size_t preload_window_bytes;
+extern int preload_yielded; /* not all of the window is ours any more */
+
+static inline int
+preload_ours(const void *p)
+{
+	if ((uintptr_t)p - preload_window_start >= preload_window_bytes)
+		return 0;
+	return !preload_yielded || cow__window_owns(p);
+}
 
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);

@@ -291,7 +291,7 @@ static void measure_what_was_freed(void *arg)
 static void measure_the_heap(void *arg)
 {
 	(void)arg;
-	(void)cow_block_bytes(malloc(100));
+	(void)cow_block_bytes(strdup("of the heap"));
 }
 
 static void resize_what_was_freed(void *arg)

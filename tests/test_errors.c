@@ -245,8 +245,9 @@ END_TEST
 START_TEST(options_by_name)
 {
 	fails(-ENOENT, cow_option_set("no-such-key", "1"));
-	fails(-EINVAL, cow_option_set("threshold", "many"));
-	fails(-EINVAL, cow_option_set("threshold", NULL));
+	fails(-EINVAL, cow_option_set("backing", "straw"));
+	fails(-EINVAL, cow_option_set("backing", NULL));
+	ok(cow_option_set("backing", "auto"));
 	fails(-ENOENT, cow_option_set("", ""));
 }
 END_TEST

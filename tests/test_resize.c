@@ -194,10 +194,13 @@ START_TEST(foreign_allocator)
 	ck_assert_int_eq(counting_live(&device), 1);
 
 	clone = lazy(storage);
-	ck_assert_ptr_ne(data(clone), data(storage));
+	memset(mut(storage), 0, 2000);
+	ck_pattern(data(clone), 1000, 10);
+	ck_assert_int_eq(device.copies, 2);
+	cow_storage_unref(storage);
+	ok(cow_storage_resize(clone, 5000));
 	ck_pattern(data(clone), 1000, 10);
 	cow_storage_unref(clone);
-	cow_storage_unref(storage);
 	ck_assert_int_eq(counting_live(&device), 0);
 }
 END_TEST

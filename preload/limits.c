@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls that our presence would make fail
+ *
+ *   setrlimit, prlimit   a limit on address space counts the reserved window
+ *   mlockall             so does the limit on locked memory
+ *   unshare, setns       some forms want a process with one thread, and the
+ *                        helper is one more
+ */
+#include "preload/next.h"
+#include "preload/preload.h"
+
+#include "core/helper.h"
+#include "core/window.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+static void
+yield(void)
+{
+	if (preload_yielded)
+		return;
+	preload_yielded = 1;
+	cow__window_yield();
+}
+
+EXPORT int
+setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
+{
+	if (resource == RLIMIT_AS && limit && limit->rlim_cur != RLIM_INFINITY)
+		yield();
+	return (int)syscall(SYS_prlimit64, 0, resource, limit, NULL);
+}
+
+EXPORT int
+setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit)
+{
+	return setrlimit(resource, (const struct rlimit *)limit);
+}
+
+EXPORT int
+prlimit(pid_t pid, enum __rlimit_resource resource, const struct rlimit *limit,
+        struct rlimit *old)
+{
+	if (resource == RLIMIT_AS && limit &&
+	    limit->rlim_cur != RLIM_INFINITY && (pid == 0 || pid == getpid()))
+		yield();
+	return (int)syscall(SYS_prlimit64, pid, resource, limit, old);
+}
+
+EXPORT int
+prlimit64(pid_t pid, enum __rlimit_resource resource,
+          const struct rlimit64 *limit, struct rlimit64 *old)
+{
+	return prlimit(pid, resource, (const struct rlimit *)limit,
+	               (struct rlimit *)old);
+}
+
+EXPORT int
+mlockall(int flags)
+{
+	struct rlimit limit;
+
+	if (syscall(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		yield();
+	return (int)syscall(SYS_mlockall, flags);
+}
+
+EXPORT int
+unshare(int flags)
+{
+	int r;
+
+	cow__helper_suspend();
+	r = (int)syscall(SYS_unshare, flags);
+	cow__helper_resume();
+	return r;
+}
+
+EXPORT int
+setns(int fd, int type)
+{
+	int r;
+
+	cow__helper_suspend();
+	r = (int)syscall(SYS_setns, fd, type);
+	cow__helper_resume();
+	return r;
+}
