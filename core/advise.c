@@ -216,6 +216,12 @@ cow__unmap(uintptr_t addr, size_t bytes)
 	return each(addr, bytes, unmap, 0);
 }
 
+COW_EXPORT int
+cow__overmap(uintptr_t addr, size_t bytes)
+{
+	return each(addr, bytes, unmap, 0);
+}
+
 static void
 wipe(void *tile, uintptr_t start, uintptr_t end)
 {

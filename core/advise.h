@@ -21,6 +21,9 @@ int cow__protect(uintptr_t addr, size_t bytes, int prot);
 int cow__lock_pages(uintptr_t addr, size_t bytes, int flags);
 int cow__unmap(uintptr_t addr, size_t bytes);
 
+/* The program is about to map something of its own over the range. */
+int cow__overmap(uintptr_t addr, size_t bytes);
+
 /* In a forked child: empties what the program asked to be wiped. */
 void cow__advise_child(void);
 

@@ -26,6 +26,26 @@ answer(int r)
 	return r < 0 ? -1 : r;
 }
 
+EXPORT void *
+mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+	if ((flags & MAP_FIXED) && preload_ours(addr) && bytes) {
+		int r = cow__overmap((uintptr_t)addr, bytes);
+
+		if (r < 0) {
+			errno = -r;
+			return MAP_FAILED;
+		}
+	}
+	return (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+}
+
+EXPORT void *
+mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
+{
+	return mmap(addr, bytes, prot, flags, fd, offset);
+}
+
 EXPORT int
 madvise(void *addr, size_t bytes, int advice)
 {
@@ -132,7 +152,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		                       flags, to);
 	old_bytes = (old_bytes + page - 1) & ~(page - 1);
 	bytes = (bytes + page - 1) & ~(page - 1);
-	if ((uintptr_t)addr % page || !bytes) {
+	if ((uintptr_t)addr % page || !bytes || !old_bytes) {
 		errno = EINVAL;
 		return MAP_FAILED;
 	}

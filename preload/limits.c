@@ -34,7 +34,7 @@ yield(void)
 EXPORT int
 setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
 {
-	if (resource == RLIMIT_AS && limit && limit->rlim_cur != RLIM_INFINITY)
+	if (resource == RLIMIT_AS && limit->rlim_cur != RLIM_INFINITY)
 		yield();
 	return (int)syscall(SYS_prlimit64, 0, resource, limit, NULL);
 }
