@@ -206,10 +206,8 @@ commit_batch(struct cow__tile *t, size_t bytes)
 	cow__stat_add(bytes_collapsed, done);
 	if (r < 0 && t->young)
 		refused(t, r);
-	if (t->doomed) {
-		t->doomed = false;
+	if (t->doomed)
 		cow__extent_free(t);
-	}
 }
 
 bool

@@ -15,8 +15,11 @@ cow_data_ptr_make(void *data, void *context, cow_deleter_fn *deleter,
 COW_EXPORT void
 cow_data_ptr_clear(struct cow_data_ptr *ptr)
 {
-	struct cow_data_ptr old = cow_data_ptr_move(ptr);
+	struct cow_data_ptr old;
 
+	if (!ptr)
+		return;
+	old = cow_data_ptr_move(ptr);
 	if (old.context && old.deleter)
 		old.deleter(old.context);
 }

@@ -55,7 +55,8 @@ start(void)
 		return r;
 	}
 	cow__engine.mappings = 1;
-	cow__engine.mappings_max = cow__probe_mappings_max() / 2;
+	/* Half, and some less: what we count is an estimate. */
+	cow__engine.mappings_max = cow__probe_mappings_max() / 100 * 48;
 	cow__engine.no_locks = !cow__probe_locks();
 	cow__engine.no_memfd = !cow__probe_memfd();
 	if (cow__engine.no_memfd || cow__engine.no_locks)
@@ -100,7 +101,7 @@ cow__engine_tick(void)
 	(void)cow__extent_poll_limbo();
 	if (cow__engine.forked_once || cow__engine.generation)
 		cow__thaw_all();
-	cow__segments_sweep();
+	cow__segments_sweep(false);
 	cow__stat_set(mappings, cow__engine.mappings);
 }
 
@@ -109,13 +110,16 @@ cow_trim(void)
 {
 	size_t done;
 
+	/* What the helper has in hand is to go, too. */
+	cow__helper_suspend();
+	cow__helper_resume();
 	cow__engine_lock();
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
 		cow__thaw_all();
 	}
 	done = cow__decay(0, true, 0);
-	cow__segments_sweep();
+	cow__segments_sweep(true);
 	cow__stat_set(mappings, cow__engine.mappings);
 	cow__engine_unlock();
 	return done > 0;

@@ -335,13 +335,21 @@ drop_pieces(struct cow__tile *t)
 	cow__array_free(pieces, cap, sizeof(*pieces));
 }
 
+static void
+live_ends(const struct cow__tile *t)
+{
+	cow__engine.live_bytes -= t->bytes;
+	if (!t->segment && t->backing != COW__ANON)
+		return; /* a view: counted where its pages are */
+	cow__stat_sub(bytes_live, t->bytes);
+	cow__stat_sub(blocks_live, 1);
+}
+
 void
 cow__extent_detach(struct cow__tile *t)
 {
 	cow__commit_forget(t);
-	cow__engine.live_bytes -= t->bytes;
-	cow__stat_sub(bytes_live, t->bytes);
-	cow__stat_sub(blocks_live, 1);
+	live_ends(t);
 	t->kind = COW__LIMBO;
 }
 
@@ -352,15 +360,11 @@ cow__extent_free(struct cow__tile *t)
 	cow__commit_forget(t);
 	t->block = t->exposed = false;
 	t->allocation = NULL;
-	if (t->busy) {
-		t->doomed = true; /* the helper calls again */
-		return;
-	}
-	cow__engine.live_bytes -= t->bytes;
-	if (t->segment || t->backing == COW__ANON) {
-		cow__stat_sub(bytes_live, t->bytes);
-		cow__stat_sub(blocks_live, 1);
-	}
+	if (!t->doomed)
+		live_ends(t);
+	t->doomed = t->busy;
+	if (t->busy)
+		return; /* the helper calls again */
 	cow__tile_change_begin(t);
 	t->kind = COW__LIMBO;
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
@@ -509,7 +513,6 @@ cow__extents_child(void)
 		next = t->next;
 		t->busy = false;
 		if (t->doomed) {
-			t->doomed = false;
 			cow__extent_free(t);
 			return cow__extents_child();
 		}

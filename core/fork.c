@@ -247,7 +247,7 @@ cow__fork_child(void)
 	cow__extents_child();
 	cow__advise_child();
 	cow__allocations_child();
-	cow__segments_sweep();
+	cow__segments_sweep(false);
 	busy_before = false;
 	cow__engine_unlock();
 }

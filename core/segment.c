@@ -93,11 +93,36 @@ segment_free(struct cow__segment *s)
 	cow__stat_set(segments, --count);
 }
 
+static void
+unmap_cold(bool all)
+{
+	struct cow__tile *t, *next;
+
+	for (t = cow__tile_first(); t; t = next) {
+		next = t->next;
+		if (t->kind != COW__FREE || !t->segment ||
+		    cow__tile_heat(t) != COW__COLD ||
+		    (!all && t->segment == cow__engine.current))
+			continue;
+		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
+			continue;
+		cow__tile_unlist(t);
+		cow__tile_change_begin(t);
+		t->backing = COW__NONE;
+		cow__segment_unref(t->segment);
+		t->segment = NULL;
+		cow__tile_change_end(t);
+		next = cow__tile_put(t)->next;
+	}
+}
+
 void
-cow__segments_sweep(void)
+cow__segments_sweep(bool all)
 {
 	struct cow__segment *s, *next;
 
+	if (all || (cow__engine.segments && cow__engine.segments->next))
+		unmap_cold(all);
 	for (s = cow__engine.segments; s; s = next) {
 		next = s->next;
 		if (s->tiles == 0)

@@ -52,8 +52,9 @@ bool cow__segment_usable(const struct cow__segment *s, bool warm);
 void cow__segment_ref(struct cow__segment *s);
 void cow__segment_unref(struct cow__segment *s);
 
-/* Closes segments that no tile refers to. */
-void cow__segments_sweep(void);
+/* Unmaps cold memory of segments that are not allocated from (`all`: of any),
+ * and closes segments that nothing refers to. */
+void cow__segments_sweep(bool all);
 
 /* Maps the control part. Before the first word is taken. */
 int cow__segment_control(struct cow__segment *s);

@@ -115,7 +115,8 @@ struct cow_data_ptr cow_data_ptr_make(void *data, void *context,
                                       cow_deleter_fn *deleter,
                                       struct cow_device device);
 
-/* Runs the deleter if there is a context, and empties it; the device stays. */
+/* Runs the deleter if there is a context, and empties it; the device stays.
+ * Takes NULL. */
 void cow_data_ptr_clear(struct cow_data_ptr *ptr);
 
 /* Gives up the context without running the deleter; returns it. The caller now

@@ -225,9 +225,9 @@ int main(void)
 	moved_away(1);
 	grown();
 	kept_in_place();
-	left_mapped();
 	not_doubled();
 	file_in_between();
+	left_mapped();
 	puts("remap: done");
 	return 0;
 }
