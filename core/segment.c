@@ -101,7 +101,7 @@ unmap_cold(bool all)
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		if (t->kind != COW__FREE || !t->segment ||
-		    cow__tile_heat(t) != COW__COLD ||
+		    cow__tile_heat(t) != COW__COLD || t->bytes < COW__HUGE ||
 		    (!all && t->segment == cow__engine.current))
 			continue;
 		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)

@@ -52,7 +52,7 @@ bool cow__segment_usable(const struct cow__segment *s, bool warm);
 void cow__segment_ref(struct cow__segment *s);
 void cow__segment_unref(struct cow__segment *s);
 
-/* Unmaps cold memory of segments that are not allocated from (`all`: of any),
+/* Unmaps cold memory (2 MiB and more in a piece) of segments that are not allocated from (`all`: of any),
  * and closes segments that nothing refers to. */
 void cow__segments_sweep(bool all);
 
