@@ -14,7 +14,9 @@
 
 #define AHEAD_LEAST (4 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (8 * MIB)  /* ... and with one: it needs time to react */
-#define AHEAD_SHARE 16
+#define AHEAD_SHARE 16         /* of what was touched: for strangers ... */
+#define AHEAD_SHARE_TRUSTED 2  /* ... and for who fills what he gets */
+#define DISTRUST 16
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 #define YOUTH_NS 2000000000u    /* no progress for so long: no longer young */
@@ -22,14 +24,18 @@
 static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
+static size_t filled, wasted; /* committed bytes of the past, touched or not */
 static struct cow__tile *bench; /* addresses to collapse at */
 
 static size_t
 room(bool helped)
 {
-	size_t most = (helped ? AHEAD_HELPED : AHEAD_LEAST) +
-	              touched_total / AHEAD_SHARE;
+	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
 
+	if (filled > DISTRUST * wasted)
+		most += touched_total / AHEAD_SHARE_TRUSTED;
+	else
+		most += touched_total / AHEAD_SHARE;
 	return most > ahead ? most - ahead : 0;
 }
 
@@ -50,7 +56,12 @@ young_remove(struct cow__tile *t)
 	if (!t->young)
 		return;
 	t->young = false;
-	ahead -= t->committed - t->touched;
+	if (!t->mending) {
+		ahead -= t->committed - t->touched;
+		filled += t->touched;
+		wasted += t->committed - t->touched;
+	}
+	t->mending = false;
 	t->committed = t->touched;
 	if (t->list_prev)
 		t->list_prev->list_next = t->list_next;
@@ -59,6 +70,22 @@ young_remove(struct cow__tile *t)
 	if (t->list_next)
 		t->list_next->list_prev = t->list_prev;
 	t->list_prev = t->list_next = NULL;
+}
+
+/* No longer young. If small pages were left behind, it stays on the list until
+ * the helper has mended them. */
+static void
+grown_up(struct cow__tile *t)
+{
+	bool mend = t->missed && t->segment && cow__engine.use_helper;
+
+	young_remove(t);
+	if (!mend)
+		return;
+	t->missed = 0;
+	t->mending = true;
+	t->committed = 0; /* how far it is mended */
+	young_add(t);
 }
 
 /* How far has the program come? True if further than at the last look. */
@@ -82,13 +109,15 @@ look(struct cow__tile *t, uint64_t now)
 
 		ahead -= cow__min(reached, t->committed) - t->touched;
 		t->touched = reached;
-		if (t->committed < reached)
+		if (t->committed < reached) {
+			t->missed += reached - t->committed;
 			t->committed = reached;
+		}
 		touched_total += reached - before;
 		t->progress_at = now;
 	}
 	if (t->touched >= full || now - t->progress_at > YOUTH_NS)
-		young_remove(t);
+		grown_up(t);
 	return t->touched != before;
 }
 
@@ -114,7 +143,7 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 		return;
 	for (y = young; y; y = next) {
 		next = y->list_next;
-		if (!y->busy)
+		if (!y->busy && !y->mending)
 			(void)look(y, now);
 	}
 	t->progress_at = now;
@@ -149,9 +178,10 @@ cow__commit_forget_young(struct cow__tile *t)
 }
 
 void
-cow__commit_cut(struct cow__tile *t)
+cow__commit_frozen(struct cow__tile *t)
 {
-	cow__commit_forget(t);
+	if (t->young && !t->mending)
+		grown_up(t);
 }
 
 bool
@@ -195,7 +225,8 @@ commit_batch(struct cow__tile *t, size_t bytes)
 		return;
 	t->busy = true;
 	t->committed += bytes;
-	ahead += bytes;
+	if (!t->mending)
+		ahead += bytes;
 	cow__engine_unlock();
 	r = cow__map_shared(cow__tile_start(b), bytes, &s->file, offset, false);
 	if (r == 0)
@@ -206,6 +237,8 @@ commit_batch(struct cow__tile *t, size_t bytes)
 	cow__stat_add(bytes_collapsed, done);
 	if (r < 0 && t->young)
 		refused(t, r);
+	if (t->mending && t->committed >= t->touched)
+		young_remove(t);
 	if (t->doomed)
 		cow__extent_free(t);
 }
@@ -213,8 +246,8 @@ commit_batch(struct cow__tile *t, size_t bytes)
 bool
 cow__commit_step(uint64_t now)
 {
+	struct cow__tile *t, *next, *mend = NULL;
 	bool moved = false;
-	struct cow__tile *t, *next;
 
 	for (t = young; t; t = next) {
 		size_t full = cow__round_down(t->bytes, COW__HUGE), want;
@@ -222,8 +255,12 @@ cow__commit_step(uint64_t now)
 		next = t->list_next;
 		if (t->busy)
 			continue;
+		if (t->mending) {
+			mend = t;
+			continue;
+		}
 		moved |= look(t, now);
-		if (!t->young)
+		if (!t->young || t->mending)
 			continue;
 		/* The writer may be in the first chunk that is missing: leave
 		 * that one to it and go on behind. */
@@ -234,6 +271,7 @@ cow__commit_step(uint64_t now)
 			if (n <= 0)
 				continue;
 			t->committed += COW__HUGE;
+			t->missed += COW__HUGE;
 			ahead += COW__HUGE;
 		}
 		want = cow__min(full - t->committed, room(true));
@@ -242,6 +280,11 @@ cow__commit_step(uint64_t now)
 			continue;
 		commit_batch(t, want);
 		return true; /* the list may have changed */
+	}
+	if (!moved && mend) {
+		commit_batch(mend,
+		             cow__min(mend->touched - mend->committed, BATCH));
+		return true;
 	}
 	return moved;
 }

@@ -17,6 +17,13 @@
  * empty: the first touch of a huge page enters it, and pagemap shows that.
  * Young tiles (fresh, still being filled from the start) are looked at when the
  * program allocates, and by the helper thread if enough of them is missing.
+ *
+ * The share of 1/16 is for strangers. A program whose blocks have all been
+ * filled gets up to 1/2; what is found committed and not touched counts against
+ * it sixteenfold.
+ *
+ * Where the program was faster, small pages came. The helper makes huge ones
+ * of them afterwards (it *mends*): they would be dear at every fork.
  */
 #ifndef COW_CORE_COMMIT_H
 #define COW_CORE_COMMIT_H
@@ -26,9 +33,11 @@
 /* A fresh live tile. `whole`: its user commits it himself, see below. */
 void cow__commit_fresh(struct cow__tile *t, bool whole);
 
-/* It is freed, frozen or cut: no more commits. */
+/* It is freed or cut: no more of anything. */
 void cow__commit_forget(struct cow__tile *t);
-void cow__commit_cut(struct cow__tile *t);
+
+/* It is frozen: nothing is committed ahead any more, mending goes on. */
+void cow__commit_frozen(struct cow__tile *t);
 
 /* The program changes its mapping: no more commits, what was touched stays. */
 void cow__commit_forget_young(struct cow__tile *t);

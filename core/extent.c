@@ -429,7 +429,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 		tail = cow__tile_cut(t, t->bytes - len);
 		if (!tail)
 			return false;
-		cow__commit_cut(t);
+		cow__commit_forget(t);
 		cow__engine.live_bytes -= tail->bytes;
 		cow__stat_sub(bytes_live, tail->bytes);
 		tail->kind = COW__LIMBO;

@@ -71,7 +71,8 @@ struct cow__tile {
 	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */
-	bool young;    /* live: is it on the young list? */
+	bool young;    /* live: is it on the young list? (core/commit.c) */
+	bool mending;  /* ... because small pages are being made huge */
 	bool block;    /* live: handed out by cow_block_new() */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool inherited; /* pages: other processes may map them ... */
@@ -89,7 +90,7 @@ struct cow__tile {
 	struct cow__attribute *attributes;
 	uint64_t freed_at; /* free warm: when */
 	/* young: how far it was touched, how far committed (core/commit.c) */
-	size_t touched, committed;
+	size_t touched, committed, missed;
 	uint64_t progress_at;
 };
 

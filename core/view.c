@@ -118,7 +118,7 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 	if (r < 0)
 		return r;
 	for (struct cow__tile *t = from;; t = t->next) {
-		cow__commit_forget(t);
+		cow__commit_frozen(t);
 		frozen(t);
 		if (t == to)
 			return 0;
@@ -159,7 +159,7 @@ cow__freeze(struct cow__tile *t)
 	                       sizeof(*t->kept), t->nkept + 1);
 	if (r < 0)
 		return r;
-	cow__commit_forget(t);
+	cow__commit_frozen(t);
 	/* Around the parts that a thaw left private. */
 	for (uint32_t i = 0; i <= t->nkept; i++) {
 		uintptr_t end = i < t->nkept ? t->kept[i].start

@@ -37,6 +37,8 @@ void fill(void *data, size_t bytes, uint64_t seed)
 	size_t i, words = bytes / 8;
 	uint64_t word;
 
+	if (bytes == 0)
+		return;
 	for (i = 0; i < words; i++) {
 		word = word_at(seed, i);
 		memcpy(p + 8 * i, &word, 8);
