@@ -99,8 +99,12 @@ cow__engine_tick(void)
 		return;
 	last = now;
 	(void)cow__extent_poll_limbo();
-	if (cow__engine.forked_once || cow__engine.generation)
+	if (cow__engine.forked_once || cow__engine.generation) {
 		cow__thaw_all();
+		cow__shadows_release(now);
+		if (cow__engine.frozen)
+			cow__helper_want(false);
+	}
 	cow__segments_sweep(false);
 	cow__stat_set(mappings, cow__engine.mappings);
 }

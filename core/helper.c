@@ -10,6 +10,7 @@
 #include "core/engine.h"
 #include "core/extent.h"
 #include "core/stats.h"
+#include "core/thaw.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 
@@ -44,7 +45,8 @@ round_of_work(void)
 	due = cow__decay_next();
 	if (due)
 		sleep = cow__min(sleep, due > now ? due - now + 1000u : 1000u);
-	if (cow__extent_poll_limbo())
+	cow__shadows_release(now);
+	if (cow__extent_poll_limbo() || cow__engine.frozen)
 		sleep = cow__min(sleep, LIMBO_NS);
 	return sleep;
 }

@@ -16,6 +16,7 @@
 /* Of a 2 MiB chunk: writing more than this back costs more than it brings. */
 #define DENSE_BYTES (512 * KIB)
 #define PIECES_MAX 64 /* exclusivity of more is not looked into */
+#define SHADOW_NS 500000000u /* shadows are looked for this often */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
 
@@ -125,13 +126,22 @@ keep(struct cow__span **kept, uint32_t *n, uint32_t *cap, uintptr_t start,
 	return r;
 }
 
-static bool
-kept_before(const struct cow__tile *t, uintptr_t chunk)
+/* The part that an earlier thaw left private at `at`, or NULL. */
+static const struct cow__span *
+kept_before(const struct cow__tile *t, uintptr_t at)
 {
-	for (uint32_t i = 0; i < t->nkept; i++)
-		if (chunk >= t->kept[i].start && chunk < t->kept[i].end)
-			return true;
-	return false;
+	uint32_t low = 0, high = t->nkept;
+
+	while (low < high) {
+		uint32_t mid = (low + high) / 2;
+
+		if (t->kept[mid].end <= at)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < t->nkept && t->kept[low].start <= at ? &t->kept[low]
+	                                                  : NULL;
 }
 
 /* Looks at every chunk with copied pages; fills the list of those that stay
@@ -146,8 +156,14 @@ thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
 	int r = 0;
 
 	while (r == 0 && at < end) {
+		const struct cow__span *before = kept_before(t, at);
 		uintptr_t chunk, chunk_end;
 
+		if (before) {
+			r = keep(kept, n, cap, at, before->end);
+			at = before->end;
+			continue;
+		}
 		r = cow__pagemap_copied(at, end, runs, 1, &next);
 		if (r <= 0)
 			break;
@@ -155,8 +171,10 @@ thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
 		chunk_end = cow__min(chunk + COW__HUGE, end);
 		chunk = cow__max(chunk, cow__tile_start(t));
 		at = chunk_end;
-		if (kept_before(t, chunk)) {
-			r = keep(kept, n, cap, chunk, chunk_end);
+		before = kept_before(t, chunk);
+		if (before) {
+			r = keep(kept, n, cap, chunk, before->end);
+			at = before->end;
 			continue;
 		}
 		if (!alias)
@@ -265,6 +283,52 @@ thaw_from(struct cow__tile *t, struct cow__census *c)
 	}
 	(void)cow__thaw(t);
 	return t;
+}
+
+/* File pages under copied ones are needed by nobody. Copied pages stay copied,
+ * so this needs no quiet moment. */
+static void
+release_shadow(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	struct cow__run runs[64];
+	struct cow__tile *alias = NULL;
+
+	while (at < end) {
+		int n = cow__pagemap_copied(at, end, runs, 64, &at);
+
+		if (n <= 0)
+			break;
+		if (!alias)
+			alias = alias_new(t);
+		if (!alias)
+			return;
+		for (int i = 0; i < n; i++) {
+			size_t len = runs[i].end - runs[i].start;
+
+			if (cow__map_punch(runs[i].start - cow__tile_start(t) +
+			                           cow__tile_start(alias),
+			                   len) == 0)
+				cow__stat_add(bytes_shadow_returned, len);
+		}
+	}
+	if (alias)
+		alias_free(alias);
+}
+
+void
+cow__shadows_release(uint64_t now)
+{
+	struct cow__census c = { 0, 0 };
+	static uint64_t last;
+
+	if (!cow__engine.frozen || now - last < SHADOW_NS)
+		return;
+	last = now;
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && cow__is_frozen(t) &&
+		    cow__exclusive(t, &c))
+			release_shadow(t);
 }
 
 void

@@ -35,4 +35,8 @@ int cow__thaw(struct cow__tile *t);
  * frozen or the children that hold it live on. */
 void cow__thaw_all(void);
 
+/* Where that is not possible because other threads run: gives the frozen pages
+ * under copied ones back, now and then. */
+void cow__shadows_release(uint64_t now);
+
 #endif

@@ -62,6 +62,8 @@ scan_ioctl(int fd, uintptr_t start, uintptr_t end, struct cow__run *runs,
 		.category_mask = PM_IS_FILE,
 		.category_anyof_mask = PM_IS_PRESENT | PM_IS_SWAPPED,
 		.return_mask = PM_IS_FILE,
+		/* "Is there any": the walk would go on to the end of the run. */
+		.max_pages = max == 1 ? 1 : 0,
 	};
 	int n = 0;
 
