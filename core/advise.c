@@ -62,7 +62,6 @@ each(uintptr_t addr, size_t bytes, range_fn *fn, int value)
 			break;
 		}
 		to = cow__min(cow__tile_end(t), end);
-		cow__commit_forget_young(t);
 		r = fn(t, addr, to, value);
 		addr = to;
 	}
@@ -76,6 +75,7 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end, bool none)
 {
 	int r = 0;
 
+	cow__commit_forget_young(t);
 	if (t->backing != COW__ANON && !cow__is_frozen(t)) {
 		/* Give the pages back before they are out of reach. */
 		if (t->backing == COW__SHARED && t->refs <= 1)
@@ -102,6 +102,7 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, int value)
 	struct cow__census c = { 0, 0 };
 
 	(void)value;
+	cow__commit_forget_young(t);
 	if (t->backing == COW__ANON)
 		return cow__map_advise(start, end - start, ADVICE_DONTNEED);
 	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c))
@@ -171,6 +172,7 @@ protect(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
+	cow__commit_forget_young(t);
 	r = cow__map_protect(start, end - start, prot);
 	if (r == 0)
 		r = cow__attribute_add(t, start, end,

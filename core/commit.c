@@ -12,13 +12,16 @@
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
 
-#define AHEAD_LEAST (4 * MIB)   /* without a helper ... */
-#define AHEAD_HELPED (8 * MIB)  /* ... and with one: it needs time to react */
+#define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
+#define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define AHEAD_SHARE 16         /* of what was touched: for strangers ... */
 #define AHEAD_SHARE_TRUSTED 2  /* ... and for who fills what he gets */
 #define DISTRUST 16
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
+/* A chunk that the program had filled before it was collapsed looks untouched,
+ * since collapsing takes it out of the page table. So many may be in a row. */
+#define PASSED (BATCH / COW__HUGE)
 #define YOUTH_NS 2000000000u    /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
@@ -98,7 +101,7 @@ look(struct cow__tile *t, uint64_t now)
 	int n;
 
 	n = cow__pagemap_touched(start + t->touched, COW__HUGE,
-	                         (full - t->touched) / COW__HUGE);
+	                         (full - t->touched) / COW__HUGE, PASSED);
 	if (n < 0) {
 		cow__fallback(COW_FALLBACK_PAGEMAP);
 		young_remove(t);

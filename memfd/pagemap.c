@@ -147,7 +147,7 @@ cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
 }
 
 int
-cow__pagemap_touched(uintptr_t addr, size_t step, size_t count)
+cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 {
 	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
 	uintptr_t at = addr + step - cow__page;
@@ -155,7 +155,7 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count)
 
 	if (fd < 0)
 		return fd;
-	for (; (size_t)n < count; n++, at += step) {
+	for (size_t i = 0; i < count && i - (size_t)n <= gap; i++, at += step) {
 		uint64_t word;
 		long r;
 
@@ -164,8 +164,8 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count)
 			n = r < 0 ? (int)r : -EIO;
 			break;
 		}
-		if (!(word & (PM_PRESENT | PM_SWAPPED)))
-			break;
+		if (word & (PM_PRESENT | PM_SWAPPED))
+			n = (int)i + 1;
 	}
 	(void)sys_close(fd);
 	return n;
@@ -174,5 +174,5 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count)
 int
 cow__pagemap_touched_page(uintptr_t addr)
 {
-	return cow__pagemap_touched(addr, cow__page, 1);
+	return cow__pagemap_touched(addr, cow__page, 1, 0);
 }

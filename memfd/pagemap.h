@@ -23,10 +23,13 @@ struct cow__run {
 int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
                         int max, uintptr_t *ret_next);
 
-/* Of `count` ranges of `step` bytes from `addr` on: how many in a row have a
- * page table entry for their last page here, that is, were touched since they
- * were mapped? -errno. */
-int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count);
+/*
+ * Of `count` ranges of `step` bytes from `addr` on: up to which one were they
+ * touched since they were mapped (which shows in the page table entry of their
+ * last page)? Up to `gap` ranges in a row that do not show it are passed over,
+ * if a later one does. Number of ranges or -errno.
+ */
+int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap);
 
 /* Has this one page? 1, 0, -errno. */
 int cow__pagemap_touched_page(uintptr_t addr);
