@@ -15,7 +15,7 @@
 #include "memfd/pagemap.h"
 #include "memfd/quiet.h"
 
-#define RUNS_MAX 2048 /* written runs in one layer */
+#define RUNS_MAX 4096 /* written runs in one layer */
 
 bool
 cow__mappings_left(size_t n)

@@ -84,7 +84,7 @@ struct limit {
 static bool holds_less(void *arg)
 {
 	struct limit *limit = arg;
-	struct cow_storage *small = new_storage(100, 0);
+	struct cow_storage *small = new_storage(100 * KIB, 0);
 
 	cow_storage_unref(small);
 	if (limit->trim)
