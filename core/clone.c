@@ -30,24 +30,47 @@ clone_elements(struct cow_storage *s, struct cow__allocation *to)
 	               s->bytes / e->element_bytes);
 }
 
+/* Memory for a copy of the same device. A size alone on the meta device. */
+static int
+clone_memory(struct cow_storage *s, struct cow__allocation **ret)
+{
+	struct cow_allocator *allocator = NULL;
+	unsigned flags = COW__ALLOCATION_WHOLE;
+
+	if (s->flags & COW_STORAGE_STRICT)
+		flags |= COW__ALLOCATION_STRICT | COW__ALLOCATION_TILE;
+	if (s->device.type == COW_DEVICE_META) {
+		struct cow_data_ptr none = { .device = s->device };
+
+		return cow__allocation_external(&none, s->bytes, ret);
+	}
+	if (s->data->kind == COW__AT_FOREIGN)
+		allocator = s->allocator;
+	else if (s->device.type != COW_DEVICE_CPU &&
+	         cow_allocator_get((enum cow_device_type)s->device.type,
+	                           &allocator) < 0)
+		return -ENODEV;
+	return cow__allocation_new(s->bytes, flags, allocator, ret);
+}
+
 static int
 clone_eager(struct cow_storage *s, struct cow_storage **ret)
 {
 	struct cow__allocation *a;
-	bool foreign = s->data->kind == COW__AT_FOREIGN;
-	unsigned flags = COW__ALLOCATION_WHOLE;
 	int r;
 
-	if (s->flags & COW_STORAGE_STRICT)
-		flags |= COW__ALLOCATION_STRICT;
-	r = cow__allocation_new(s->bytes, flags, foreign ? s->allocator : NULL,
-	                        &a);
+	r = clone_memory(s, &a);
 	if (r < 0)
 		return r;
-	r = s->elements ? clone_elements(s, a)
-	                : cow__allocation_copy(a, s->data, 0, s->bytes);
-	if (r == 0)
+	if (s->elements)
+		r = clone_elements(s, a);
+	else if (s->device.type != COW_DEVICE_META)
+		r = cow__allocation_copy(a, s->data, 0, s->bytes);
+	if (r == 0) {
 		r = cow__storage_on(a, s->bytes, s, ret);
+		if (r < 0)
+			cow__elements_destroy(s, a->data);
+	}
 	if (r < 0) {
 		cow__allocation_unref(a);
 		return r;
@@ -128,6 +151,8 @@ lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
+	if (s->data->kind == COW__AT_FOREIGN)
+		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (s->bytes < PAGED_LEAST)
 		return clone_counted(s, COW_FALLBACK_SMALL, ret);
 	r = clone_paged(s, ret);
@@ -254,7 +279,9 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 	t = cow__tile_find((uintptr_t)ptr);
 	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
-		if (t->allocation && t->allocation->storage &&
+		if (offset >= cow__max(t->used, 1))
+			; /* the rest of the last page is nobody's */
+		else if (t->allocation && t->allocation->storage &&
 		    try_ref(t->allocation->storage)) {
 			s = t->allocation->storage;
 			r = 0;

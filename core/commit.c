@@ -22,7 +22,7 @@
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
-#define YOUTH_NS 2000000000u    /* no progress for so long: no longer young */
+#define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
@@ -238,7 +238,7 @@ commit_batch(struct cow__tile *t, size_t bytes)
 	cow__engine_lock();
 	t->busy = false;
 	cow__stat_add(bytes_collapsed, done);
-	if (r < 0 && t->young)
+	if (r < 0 && t->young && !t->mending)
 		refused(t, r);
 	if (t->mending && t->committed >= t->touched)
 		young_remove(t);

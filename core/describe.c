@@ -24,16 +24,36 @@ copied_bytes(const struct cow__tile *t)
 	return bytes;
 }
 
+/* Mappings other than this one that read its pages; of the page most read. */
+static uint64_t
+readers_beside(const struct cow__tile *t)
+{
+	uint64_t most = 0;
+
+	if (!t->npieces)
+		return t->refs > 1 ? t->refs - 1 : 0;
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__tile *pages = t->pieces[i].pages;
+		uint64_t mine = 0;
+
+		for (uint32_t k = 0; k < t->npieces; k++)
+			mine += t->pieces[k].pages == pages;
+		if (pages->refs - mine > most)
+			most = pages->refs - mine;
+	}
+	return most;
+}
+
 static void
 describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 {
 	ret->mappings = t->npieces ? t->npieces : 1;
 	ret->frozen = t->backing == COW__PRIVATE;
 	/* Views of these pages keep them as a clone does. */
-	if (!t->npieces && t->refs > 1) {
-		ret->sharers += t->refs - 1;
-		if (!ret->frozen)
-			ret->state = COW_STATE_LAZY;
+	ret->sharers += readers_beside(t);
+	if (ret->sharers > 1 && !ret->frozen) {
+		ret->state = COW_STATE_LAZY;
+		ret->bytes_own = 0;
 	}
 	if (ret->state == COW_STATE_OWNED && ret->frozen && t->npieces)
 		ret->state = COW_STATE_VIEW;

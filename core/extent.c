@@ -19,10 +19,6 @@
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
-/* Pages here that nobody reads any more but another process may: polled. */
-static struct cow__tile *limbo;
-static unsigned limbo_count;
-
 static bool
 wants_anon(size_t bytes, unsigned flags)
 {
@@ -208,344 +204,74 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	return 0;
 }
 
-/* Nobody maps the pages here. Back to the free lists, warm if they are ours to
- * recycle. `alone`: no other process has them. */
-static void
-recycle(struct cow__tile *t, bool alone)
+static bool
+shrink(struct cow__tile *t, size_t len)
 {
-	struct cow__segment *s = t->segment;
-	int r = 0;
+	struct cow__tile *tail = cow__tile_cut(t, t->bytes - len);
 
-	cow__tile_change_begin(t);
-	if (s && !(alone && s->owner)) {
-		r = cow__map_none(cow__tile_start(t), t->bytes);
-		if (r == 0) {
-			cow__segment_unref(s);
-			t->segment = NULL;
-			t->backing = COW__NONE;
-		}
-	} else if (s && (t->backing != COW__SHARED || t->slow)) {
-		r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
-		                    cow__segment_offset(cow__tile_start(t)),
-		                    false);
-		if (r == 0)
-			t->backing = COW__SHARED;
-		else if (cow__map_none(cow__tile_start(t), t->bytes) == 0) {
-			cow__segment_unref(s);
-			t->segment = NULL;
-			t->backing = COW__NONE;
-			r = 0;
-		}
-	} else if (!s && (t->backing != COW__ANON || t->slow)) {
-		r = cow__map_none(cow__tile_start(t), t->bytes);
-		if (r == 0)
-			t->backing = COW__NONE;
-	}
-	cow__attributes_free(t);
-	t->slow = t->overlaid = false;
-	cow__tile_change_end(t);
-	if (r < 0) {
-		/* No mapping left to take it apart with: its addresses are
-		 * lost until somebody frees one. Tried again from limbo. */
-		t->kind = COW__LIMBO;
-		t->list_next = limbo;
-		limbo = t;
-		limbo_count++;
-		return;
-	}
-	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
-	(void)cow__tile_put(t);
+	if (!tail)
+		return false;
+	cow__engine.live_bytes -= tail->bytes;
+	cow__stat_sub(bytes_live, tail->bytes);
+	tail->kind = COW__LIMBO;
+	tail->refs = tail->word = 0;
+	tail->block = tail->exposed = false;
+	tail->touched = 0;
+	tail->allocation = NULL;
+	cow__recycle(tail, true);
+	return true;
 }
 
-/* Gives the pages of a relative's segment back to the kernel. */
-static int
-punch_foreign(struct cow__tile *t)
+/* Bare space behind a tile becomes cold space of its kind, if it can. */
+static bool
+map_behind(struct cow__tile *t, size_t more)
 {
-	uintptr_t at = cow__tile_start(t);
-	int r;
+	struct cow__tile *b = t->next;
 
-	r = cow__map_shared(at, t->bytes, &t->segment->file,
-	                    cow__segment_offset(at), false);
-	if (r < 0)
-		return r;
-	cow__tile_change_begin(t);
-	t->backing = COW__SHARED;
-	cow__tile_change_end(t);
-	return cow__map_punch(at, t->bytes);
+	if (b->backing != COW__NONE || t->bytes % COW__HUGE != 0 ||
+	    (t->segment && t->segment != cow__engine.current))
+		return false;
+	b = cow__tile_carve(b, cow__tile_start(b),
+	                    cow__min(cow__round_up(more, COW__HUGE), b->bytes));
+	if (!b)
+		return false;
+	if (map_bare(b, t->backing == COW__ANON) < 0) {
+		(void)cow__tile_put(b);
+		return false;
+	}
+	(void)cow__tile_put(b);
+	return t->next->segment == t->segment;
 }
 
-/* No mapping of this process reads them any more. */
-static void
-release_pages(struct cow__tile *t)
+static bool
+grow(struct cow__tile *t, size_t more)
 {
-	struct cow__census c = { 0, 0 };
-	bool alone;
+	struct cow__tile *b = t->next;
 
-	if (!t->segment) {
-		recycle(t, true);
-		return;
-	}
-	alone = cow__holders_drop(t, &c,
-	                          t->segment->owner ? NULL : punch_foreign);
-	if (alone || !t->segment->owner) {
-		recycle(t, alone);
-		return;
-	}
-	/* Others read them on. The mapping is of no use here: its copied
-	 * pages go now, the file pages when the others are done. */
-	cow__tile_change_begin(t);
-	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
-		t->backing = COW__NONE;
-	cow__tile_change_end(t);
-	t->kind = COW__LIMBO;
-	t->list_next = limbo;
-	limbo = t;
-	limbo_count++;
-	cow__stat_add(bytes_limbo, t->bytes);
-}
-
-void
-cow__extent_unref_pages(struct cow__tile *t)
-{
-	cow__require(t->refs > 0);
-	if (--t->refs == 0 && t->kind == COW__LIMBO)
-		release_pages(t);
-}
-
-static void
-drop_pieces(struct cow__tile *t)
-{
-	struct cow__piece *pieces = t->pieces;
-	uint32_t n = t->npieces, cap = t->pieces_cap;
-
-	if (!n) {
-		t->refs--;
-		return;
-	}
-	cow__tile_change_begin(t);
-	t->pieces = NULL;
-	t->npieces = t->pieces_cap = 0;
-	cow__tile_change_end(t);
-	for (uint32_t i = 0; i < n; i++) {
-		if (pieces[i].pages == t)
-			t->refs--;
-		else
-			cow__extent_unref_pages(pieces[i].pages);
-	}
-	cow__array_free(pieces, cap, sizeof(*pieces));
-}
-
-static void
-live_ends(const struct cow__tile *t)
-{
-	cow__engine.live_bytes -= t->bytes;
-	if (!t->segment && t->backing != COW__ANON)
-		return; /* a view: counted where its pages are */
-	cow__stat_sub(bytes_live, t->bytes);
-	cow__stat_sub(blocks_live, 1);
-}
-
-void
-cow__extent_detach(struct cow__tile *t)
-{
-	cow__commit_forget(t);
-	live_ends(t);
-	t->kind = COW__LIMBO;
-}
-
-void
-cow__extent_free(struct cow__tile *t)
-{
-	cow__require(t->kind == COW__LIVE);
-	cow__commit_forget(t);
-	t->block = t->exposed = false;
-	t->allocation = NULL;
-	if (!t->doomed)
-		live_ends(t);
-	t->doomed = t->busy;
-	if (t->busy)
-		return; /* the helper calls again */
-	cow__tile_change_begin(t);
-	t->kind = COW__LIMBO;
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
-	cow__tile_change_end(t);
-	drop_pieces(t);
-	if (t->refs == 0) {
-		release_pages(t);
-		return;
-	}
-	/* Views read the file pages on; pages copied here are nobody's. */
-	if (t->backing == COW__PRIVATE) {
-		cow__tile_change_begin(t);
-		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
-			t->backing = COW__NONE;
-		cow__tile_change_end(t);
-	}
-}
-
-unsigned
-cow__extent_poll_limbo(void)
-{
-	struct cow__census c = { 0, 0 };
-	struct cow__tile *t = limbo, *next;
-
-	limbo = NULL;
-	limbo_count = 0;
-	for (; t; t = next) {
-		next = t->list_next;
-		t->list_next = NULL;
-		if (t->segment && !cow__holders_alone(t, &c)) {
-			t->list_next = limbo;
-			limbo = t;
-			limbo_count++;
-			continue;
-		}
-		if (t->segment) {
-			cow__stat_sub(bytes_limbo, t->bytes);
-			(void)cow__holders_drop(t, &c, NULL);
-		}
-		recycle(t, true);
-	}
-	return limbo_count;
+	if (!b || b->kind != COW__FREE || b->bytes < more)
+		return false;
+	if ((b->backing != t->backing || b->segment != t->segment) &&
+	    !map_behind(t, more))
+		return false;
+	if (cow__tile_grow(t, more) < 0)
+		return false;
+	live_grows(more);
+	return true;
 }
 
 bool
 cow__extent_resize(struct cow__tile *t, size_t bytes)
 {
-	size_t len = cow__round_up(bytes, cow__page), more;
-	struct cow__tile *tail;
+	size_t len = cow__round_up(bytes, cow__page);
 
 	if (t->pieces || t->kept || t->slow || t->busy || t->refs > 1 ||
-	    t->backing == COW__PRIVATE)
+	    t->backing == COW__PRIVATE || (t->segment && !t->segment->owner))
 		return false;
-	if (len == t->bytes) {
-		t->used = bytes;
-		return true;
-	}
-	if (len < t->bytes) {
-		/* Below two megabytes alignment rules differ; keep it. */
-		tail = cow__tile_cut(t, t->bytes - len);
-		if (!tail)
-			return false;
+	if (len != t->bytes) {
 		cow__commit_forget(t);
-		cow__engine.live_bytes -= tail->bytes;
-		cow__stat_sub(bytes_live, tail->bytes);
-		tail->kind = COW__LIMBO;
-		tail->refs = 0;
-		tail->word = 0;
-		tail->young = tail->block = tail->exposed = false;
-		tail->allocation = NULL;
-		recycle(tail, true);
-		t->used = bytes;
-		return true;
+		if (len < t->bytes ? !shrink(t, len) : !grow(t, len - t->bytes))
+			return false;
 	}
-	more = len - t->bytes;
-	tail = t->next;
-	if (!tail || tail->kind != COW__FREE ||
-	    tail->backing != t->backing || tail->segment != t->segment ||
-	    tail->bytes < more) {
-		if (!tail || tail->kind != COW__FREE ||
-		    tail->backing != COW__NONE || tail->bytes < more ||
-		    t->bytes % COW__HUGE != 0 ||
-		    (t->segment && t->segment != cow__engine.current))
-			return false;
-		/* Bare space behind: map it first. */
-		tail = cow__tile_carve(
-		        tail, cow__tile_start(tail),
-		        cow__min(cow__round_up(more, COW__HUGE), tail->bytes));
-		if (!tail)
-			return false;
-		if (map_bare(tail, t->backing == COW__ANON) < 0) {
-			(void)cow__tile_put(tail);
-			return false;
-		}
-		if (tail->segment != t->segment) {
-			(void)cow__tile_put(tail);
-			return false;
-		}
-		tail = cow__tile_put(tail);
-	}
-	if (cow__tile_grow(t, more) < 0)
-		return false;
-	live_grows(more);
 	t->used = bytes;
 	return true;
-}
-
-void
-cow__extent_replace(struct cow__tile *t, void *copy)
-{
-	struct cow__segment *s = t->segment;
-
-	(void)cow__map_move((uintptr_t)copy, t->bytes, cow__tile_start(t));
-	drop_pieces(t);
-	cow__tile_change_begin(t);
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
-	if (s && t->refs == 0) {
-		struct cow__census c = { 0, 0 };
-
-		(void)cow__holders_drop(t, &c, NULL);
-		cow__segment_unref(s);
-		t->segment = NULL;
-	}
-	t->backing = COW__ANON;
-	t->refs++;
-	cow__tile_change_end(t);
-	if (t->attributes)
-		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
-}
-
-void
-cow__extents_child(void)
-{
-	struct cow__tile *t, *next;
-
-	limbo = NULL;
-	limbo_count = 0;
-	for (t = cow__tile_first(); t; t = next) {
-		bool inherited = t->backing == COW__PRIVATE ||
-		                 t->backing == COW__ANON;
-
-		next = t->next;
-		t->busy = false;
-		if (t->doomed) {
-			cow__extent_free(t);
-			return cow__extents_child();
-		}
-		if (t->kind == COW__INNER || t->kind == COW__LOST || (t->kind == COW__LIVE && inherited))
-			continue;
-		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
-			continue;
-		if (t->backing != COW__NONE) {
-			if (t->kind == COW__FREE)
-				cow__tile_unlist(t);
-			(void)cow__map_none(cow__tile_start(t), t->bytes);
-			cow__tile_change_begin(t);
-			t->backing = COW__NONE;
-			cow__tile_change_end(t);
-			t->freed_at = 0;
-			if (t->kind == COW__FREE) {
-				if (t->segment)
-					cow__segment_unref(t->segment);
-				t->segment = NULL;
-				next = cow__tile_put(t)->next;
-				continue;
-			}
-		}
-		/* Limbo: wait for views, or drop what nobody here reads. */
-		if (t->kind == COW__LIMBO && t->refs == 0) {
-			if (t->segment) {
-				struct cow__census c = { 0, 0 };
-
-				(void)cow__holders_drop(t, &c, NULL);
-				cow__segment_unref(t->segment);
-				t->segment = NULL;
-			}
-			next = cow__tile_put(t)->next;
-		}
-	}
 }

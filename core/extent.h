@@ -32,6 +32,10 @@ void cow__extent_free(struct cow__tile *t);
  * the reference that goes with it, which the caller drops) ends. */
 void cow__extent_detach(struct cow__tile *t);
 
+/* Nobody maps the pages of `t` here. Back to the free lists, warm if they are
+ * ours to use again; `alone`: no other process has them. */
+void cow__recycle(struct cow__tile *t, bool alone);
+
 /* One mapping less reads the pages of `t`. */
 void cow__extent_unref_pages(struct cow__tile *t);
 

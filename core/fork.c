@@ -11,6 +11,7 @@
 #include "core/advise.h"
 #include "core/allocation.h"
 #include "core/array.h"
+#include "core/attribute.h"
 #include "core/base.h"
 #include "core/commit.h"
 #include "core/engine.h"
@@ -40,6 +41,7 @@ static struct copy *copies;
 static uint32_t ncopies, copies_cap;
 static uint64_t began_at;
 static bool taking_part; /* this fork concerns memory of ours */
+static _Thread_local int result; /* of this thread's last fork */
 static bool busy_before; /* at the last fork something stayed frozen */
 
 static bool
@@ -149,6 +151,32 @@ inherit_all(void)
 			cow__holders_inherit(t);
 }
 
+/* Whether a child gets the frozen mappings: only during our own forks. One that
+ * was made behind our back would read pages that are thawed later. */
+static void
+inherit_mappings(bool yes)
+{
+	struct cow__tile *t, *last;
+
+	for (t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+			continue;
+		for (last = t; last->next && last->next->kind == COW__LIVE &&
+		               last->next->backing == COW__PRIVATE;)
+			last = last->next;
+		(void)cow__map_inherit(cow__tile_start(t),
+		                       cow__tile_end(last) - cow__tile_start(t),
+		                       yes);
+		for (;; t = t->next) {
+			if (t->attributes)
+				cow__attributes_apply(t, cow__tile_start(t),
+				                      cow__tile_end(t));
+			if (t == last)
+				break;
+		}
+	}
+}
+
 static void
 prepare_locked(void)
 {
@@ -175,6 +203,7 @@ prepare_locked(void)
 		cow__engine.fork_failed = r;
 	}
 	inherit_all();
+	inherit_mappings(true);
 	cow__engine.forked_once = true;
 	cow__pools_lock();
 }
@@ -215,10 +244,12 @@ count_fork(void)
 COW_EXPORT void
 cow__fork_parent(void)
 {
+	result = cow__engine.fork_failed;
 	cow__pools_unlock();
 	if (taking_part) {
 		cow__holders_parent();
 		copies_free();
+		inherit_mappings(false);
 		busy_before = cow__engine.frozen > 0;
 		count_fork();
 	}
@@ -245,6 +276,7 @@ cow__fork_child(void)
 	ncopies = 0;
 	cow__segments_child();
 	cow__extents_child();
+	inherit_mappings(false);
 	cow__advise_child();
 	cow__allocations_child();
 	cow__segments_sweep(false);
@@ -255,7 +287,7 @@ cow__fork_child(void)
 COW_EXPORT int
 cow__fork_result(void)
 {
-	return cow__engine.fork_failed;
+	return result;
 }
 
 COW_EXPORT void

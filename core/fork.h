@@ -30,7 +30,7 @@ void cow__fork_child(void);
 bool cow__fork_try_prepare(void);
 
 /* Would the child lack memory, because freezing and copying were both refused?
- * 0 or -errno, of the last fork of this process; the child ended itself. */
+ * 0 or -errno, of the calling thread's last fork; the child ended itself. */
 int cow__fork_result(void);
 
 /* A child has been waited for: a good moment to thaw. */

@@ -168,6 +168,8 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 	if (s->bytes == 0 || s->data->kind == COW__AT_EXTERNAL ||
 	    cow__transparent(s))
 		return 0;
+	if ((s->flags & COW_STORAGE_STRICT) && hint != COW_WRITE_ALL)
+		hint = COW_WRITE_BY_COPY; /* pages of a view come later */
 	for (;;) {
 		struct cow__allocation *a = s->data;
 		bool sole;

@@ -8,7 +8,7 @@
 #include "core/engine.h"
 #include "core/error.h"
 
-bool
+COW_EXPORT bool
 cow__parse_bytes(const char *s, uint64_t *ret)
 {
 	uint64_t n = 0;

@@ -48,7 +48,7 @@ cow__storage_allocation_flags(const struct cow_storage *s)
 	unsigned f = 0;
 
 	if (s->flags & COW_STORAGE_STRICT)
-		f |= COW__ALLOCATION_STRICT;
+		f |= COW__ALLOCATION_STRICT | COW__ALLOCATION_TILE;
 	if (s->flags & COW_STORAGE_TRANSPARENT)
 		f |= COW__ALLOCATION_TILE;
 	return f;
@@ -57,7 +57,7 @@ cow__storage_allocation_flags(const struct cow_storage *s)
 static int
 options_read(const struct cow_storage_options *o, struct cow_storage *ret)
 {
-	const size_t known = sizeof(*o);
+	struct cow_storage_options known = { .size = sizeof(known) };
 
 	*ret = (struct cow_storage){ .resizable = true };
 	if (!o)
@@ -65,23 +65,21 @@ options_read(const struct cow_storage_options *o, struct cow_storage *ret)
 	if (o->size < offsetof(struct cow_storage_options, allocator))
 		return cow__error(-EINVAL,
 		                  "cow_storage_options: size is not set");
-	for (size_t i = known; i < o->size; i++)
+	for (size_t i = sizeof(known); i < o->size; i++)
 		if (((const char *)o)[i])
 			return cow__error(-E2BIG,
 			                  "cow_storage_options: has members "
 			                  "that this library does not know");
-	if ((o->flags & ~(uint32_t)KNOWN_FLAGS) || o->reserved)
+	memcpy(&known, o, cow__min(o->size, sizeof(known)));
+	if ((known.flags & ~(uint32_t)KNOWN_FLAGS) || known.reserved)
 		return cow__error(-EINVAL,
 		                  "cow_storage_options: unknown flags");
-	ret->flags = o->flags;
-	if (o->size < known)
-		return 0;
-	ret->allocator = o->allocator;
-	ret->elements = o->elements;
-	if (o->allocator == cow_allocator_default())
-		ret->allocator = NULL;
-	if (o->elements && (o->elements->size < sizeof(*o->elements) ||
-	                    !o->elements->copy || !o->elements->element_bytes))
+	ret->flags = known.flags;
+	ret->allocator = known.allocator;
+	ret->elements = known.elements;
+	if (known.elements &&
+	    (known.elements->size < sizeof(*known.elements) ||
+	     !known.elements->copy || !known.elements->element_bytes))
 		return cow__error(-EINVAL, "cow_element_hooks: incomplete");
 	return 0;
 }
@@ -110,6 +108,15 @@ elements_construct(const struct cow_storage *s, void *data, size_t bytes)
 	return e->construct(e->user, data, bytes / e->element_bytes);
 }
 
+void
+cow__elements_destroy(const struct cow_storage *s, void *data)
+{
+	const struct cow_element_hooks *e = s->elements;
+
+	if (e && e->destroy && s->bytes)
+		e->destroy(e->user, data, s->bytes / e->element_bytes);
+}
+
 COW_EXPORT int
 cow_storage_new(size_t bytes, const struct cow_storage_options *options,
                 struct cow_storage **ret)
@@ -127,14 +134,12 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 	if (r < 0)
 		return r;
 	if (!like.allocator) {
-		struct cow_allocator *set;
-
-		r = cow_allocator_get(COW_DEVICE_CPU, &set);
+		r = cow_allocator_get(COW_DEVICE_CPU, &like.allocator);
 		if (r < 0)
 			return r;
-		if (set != cow_allocator_default())
-			like.allocator = set;
 	}
+	if (like.allocator == cow_allocator_default())
+		like.allocator = NULL; /* the engine, without a detour */
 	if (like.allocator)
 		like.device = like.allocator->device;
 	if (bytes > (size_t)INT64_MAX)
@@ -147,9 +152,13 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 	r = cow__allocation_new(bytes, flags, like.allocator, &a);
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_new");
+	like.bytes = bytes;
 	r = elements_construct(&like, a->data, bytes);
-	if (r == 0)
+	if (r == 0) {
 		r = cow__storage_on(a, bytes, &like, &s);
+		if (r < 0)
+			cow__elements_destroy(&like, a->data);
+	}
 	if (r < 0) {
 		cow__allocation_unref(a);
 		return cow__error_from(r, "cow_storage_new");
@@ -185,8 +194,9 @@ cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
 		r = elements_fit(&like, bytes);
 	if (r < 0)
 		return r;
-	like.resizable = options && options->size >= sizeof(*options) &&
-	                 options->allocator;
+	like.resizable = like.allocator != NULL;
+	if (like.allocator == cow_allocator_default())
+		like.allocator = NULL;
 	like.device = ptr->device;
 	r = cow__allocation_external(ptr, bytes, &a);
 	if (r < 0)
@@ -211,7 +221,6 @@ cow_storage_ref(struct cow_storage *s)
 COW_EXPORT struct cow_storage *
 cow_storage_unref(struct cow_storage *s)
 {
-	const struct cow_element_hooks *e;
 	uint64_t before;
 
 	if (!s)
@@ -220,9 +229,7 @@ cow_storage_unref(struct cow_storage *s)
 	cow__require(before > 0);
 	if (before > 1)
 		return NULL;
-	e = s->elements;
-	if (e && e->destroy && s->bytes)
-		e->destroy(e->user, s->data->data, s->bytes / e->element_bytes);
+	cow__elements_destroy(s, s->data->data);
 	cow__allocation_unref(s->data);
 	cow__pool_give(&storages, s);
 	cow__stat_sub(storages_live, 1);

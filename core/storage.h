@@ -30,6 +30,9 @@ int cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 /* Flags for a fresh allocation of this storage. */
 unsigned cow__storage_allocation_flags(const struct cow_storage *s);
 
+/* Destroys the storage's number of elements at `data`. */
+void cow__elements_destroy(const struct cow_storage *s, void *data);
+
 /* Fills in what cow_storage_get_info() tells. */
 void cow__storage_describe(const struct cow_storage *s,
                            struct cow_storage_info *ret);

@@ -112,11 +112,16 @@ int
 cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
                  uint64_t offset)
 {
+	int r;
+
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	return result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
-	                       MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
-	                       offset));
+	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
+	                    offset));
+	if (r == 0)
+		(void)sys_madvise((void *)addr, bytes, MADV_DONTFORK);
+	return r;
 }
 
 int

@@ -39,7 +39,9 @@ int cow__map_shared(uintptr_t addr, size_t bytes,
 
 /*
  * The file, private: reads come from it, writes go to copies of its pages.
- * Nobody may write the file from now on. Inherited by fork.
+ * Nobody may write the file from now on. Not inherited by fork until
+ * cow__map_inherit() says so: a child that nobody counts would see pages that
+ * were thawed.
  * Concurrent readers and writers of the range are not disturbed when the same
  * file range is mapped here before: each access sees one mapping or the other.
  */

@@ -9,7 +9,6 @@
 #include "memfd/memfd.h"
 #include "memfd/sys.h"
 
-#include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -120,24 +119,4 @@ cow__memfd_lock_taken(const struct cow__descriptor *d, uint64_t byte)
 	int r = lock_call(d, F_OFD_GETLK, byte, F_WRLCK, &type);
 
 	return r < 0 ? r : type != F_UNLCK;
-}
-
-int64_t
-cow__memfd_data_run(const struct cow__descriptor *d, uint64_t offset,
-                    uint64_t bytes)
-{
-	int64_t data, hole;
-
-	if (!cow__descriptor_ok(d))
-		return -EBADF;
-	data = sys_lseek(d->fd, (int64_t)offset, SEEK_DATA);
-	if (data == -ENXIO || data > (int64_t)offset)
-		return 0;
-	if (data < 0)
-		return data;
-	hole = sys_lseek(d->fd, (int64_t)offset, SEEK_HOLE);
-	if (hole < 0)
-		return hole;
-	hole -= (int64_t)offset;
-	return (uint64_t)hole < bytes ? hole : (int64_t)bytes;
 }

@@ -34,9 +34,4 @@ int cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
 int cow__memfd_lock_drop(const struct cow__descriptor *d, uint64_t byte);
 int cow__memfd_lock_taken(const struct cow__descriptor *d, uint64_t byte);
 
-/* Bytes of [offset, offset + bytes) before the first hole from `offset` on;
- * 0 if it starts with one. -errno. */
-int64_t cow__memfd_data_run(const struct cow__descriptor *d, uint64_t offset,
-                            uint64_t bytes);
-
 #endif

@@ -8,6 +8,8 @@
  */
 #include "preload/preload.h"
 
+#include "core/options.h"
+
 #include <cowshed.h>
 
 #include <stdlib.h>
@@ -30,29 +32,6 @@ preload_unknown_option(void)
 	return unknown;
 }
 
-static int
-parse_size(const char *s, size_t *ret)
-{
-	char *end;
-	unsigned long long n = strtoull(s, &end, 10);
-	unsigned shift = 0;
-
-	if (end == s || *s == '-')
-		return -1;
-	if (*end == 'K' || *end == 'k')
-		shift = 10;
-	else if (*end == 'M' || *end == 'm')
-		shift = 20;
-	else if (*end == 'G' || *end == 'g')
-		shift = 30;
-	if (shift)
-		end++;
-	if (*end || (n << shift) >> shift != n)
-		return -1;
-	*ret = (size_t)(n << shift);
-	return 0;
-}
-
 static void
 one(char *key)
 {
@@ -63,9 +42,9 @@ one(char *key)
 	} else {
 		*value++ = '\0';
 		if (!strcmp(key, "threshold")) {
-			size_t n;
+			uint64_t n;
 
-			if (parse_size(value, &n) == 0) {
+			if (cow__parse_bytes(value, &n)) {
 				preload_threshold = n ? n : 1;
 				return;
 			}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extents: the end of their lives
+ *
+ *   live -free-> pages still read? -no-> held by other processes? -no-> warm
+ *                        | yes                     | yes
+ *                        v                         v
+ *                  limbo, until the          limbo, polled until
+ *                  last view is gone         the others are done
+ *
+ * A page tile of a relative's segment is never reused: the last holder gives
+ * its pages back to the kernel.
+ */
+#include "core/extent.h"
+#include "core/array.h"
+#include "core/attribute.h"
+#include "core/base.h"
+#include "core/commit.h"
+#include "core/engine.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+/* Pages here that nobody reads any more but another process may: polled. */
+static struct cow__tile *limbo;
+static unsigned limbo_count;
+
+void
+cow__recycle(struct cow__tile *t, bool alone)
+{
+	struct cow__segment *s = t->segment;
+	int r = 0;
+
+	cow__tile_change_begin(t);
+	if (s && !(alone && s->owner)) {
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		if (r == 0) {
+			cow__segment_unref(s);
+			t->segment = NULL;
+			t->backing = COW__NONE;
+		}
+	} else if (s && (t->backing != COW__SHARED || t->slow)) {
+		r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+		                    cow__segment_offset(cow__tile_start(t)),
+		                    false);
+		if (r == 0)
+			t->backing = COW__SHARED;
+		else if (cow__map_none(cow__tile_start(t), t->bytes) == 0) {
+			cow__segment_unref(s);
+			t->segment = NULL;
+			t->backing = COW__NONE;
+			r = 0;
+		}
+	} else if (!s && (t->backing != COW__ANON || t->slow)) {
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		if (r == 0)
+			t->backing = COW__NONE;
+	}
+	cow__attributes_free(t);
+	t->slow = t->overlaid = false;
+	cow__tile_change_end(t);
+	if (r < 0) {
+		/* No mapping left to take it apart with: its addresses are
+		 * lost until somebody frees one. Tried again from limbo. */
+		t->kind = COW__LIMBO;
+		t->list_next = limbo;
+		limbo = t;
+		limbo_count++;
+		return;
+	}
+	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
+	(void)cow__tile_put(t);
+}
+
+/* Gives the pages of a relative's segment back to the kernel. */
+static int
+punch_foreign(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	int r;
+
+	r = cow__map_shared(at, t->bytes, &t->segment->file,
+	                    cow__segment_offset(at), false);
+	if (r < 0)
+		return r;
+	cow__tile_change_begin(t);
+	t->backing = COW__SHARED;
+	cow__tile_change_end(t);
+	return cow__map_punch(at, t->bytes);
+}
+
+/* No mapping of this process reads them any more. */
+static void
+release_pages(struct cow__tile *t)
+{
+	struct cow__census c = { 0, 0 };
+	bool alone;
+
+	if (!t->segment) {
+		cow__recycle(t, true);
+		return;
+	}
+	alone = cow__holders_drop(t, &c,
+	                          t->segment->owner ? NULL : punch_foreign);
+	if (alone || !t->segment->owner) {
+		cow__recycle(t, alone);
+		return;
+	}
+	/* Others read them on. The mapping is of no use here: its copied
+	 * pages go now, the file pages when the others are done. */
+	cow__tile_change_begin(t);
+	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
+		t->backing = COW__NONE;
+	cow__tile_change_end(t);
+	t->kind = COW__LIMBO;
+	t->list_next = limbo;
+	limbo = t;
+	limbo_count++;
+	cow__stat_add(bytes_limbo, t->bytes);
+}
+
+void
+cow__extent_unref_pages(struct cow__tile *t)
+{
+	cow__require(t->refs > 0);
+	if (--t->refs == 0 && t->kind == COW__LIMBO)
+		release_pages(t);
+}
+
+static void
+drop_pieces(struct cow__tile *t)
+{
+	struct cow__piece *pieces = t->pieces;
+	uint32_t n = t->npieces, cap = t->pieces_cap;
+
+	if (!n) {
+		t->refs--;
+		return;
+	}
+	cow__tile_change_begin(t);
+	t->pieces = NULL;
+	t->npieces = t->pieces_cap = 0;
+	cow__tile_change_end(t);
+	for (uint32_t i = 0; i < n; i++) {
+		if (pieces[i].pages == t)
+			t->refs--;
+		else
+			cow__extent_unref_pages(pieces[i].pages);
+	}
+	cow__array_free(pieces, cap, sizeof(*pieces));
+}
+
+static void
+live_ends(const struct cow__tile *t)
+{
+	cow__engine.live_bytes -= t->bytes;
+	if (!t->segment && t->backing != COW__ANON)
+		return; /* a view: counted where its pages are */
+	cow__stat_sub(bytes_live, t->bytes);
+	cow__stat_sub(blocks_live, 1);
+}
+
+void
+cow__extent_detach(struct cow__tile *t)
+{
+	cow__commit_forget(t);
+	live_ends(t);
+	t->kind = COW__LIMBO;
+}
+
+void
+cow__extent_free(struct cow__tile *t)
+{
+	cow__require(t->kind == COW__LIVE);
+	cow__commit_forget(t);
+	t->block = t->exposed = false;
+	t->allocation = NULL;
+	if (!t->doomed)
+		live_ends(t);
+	t->doomed = t->busy;
+	if (t->busy)
+		return; /* the helper calls again */
+	cow__tile_change_begin(t);
+	t->kind = COW__LIMBO;
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	cow__tile_change_end(t);
+	drop_pieces(t);
+	if (t->refs == 0) {
+		release_pages(t);
+		return;
+	}
+	/* Views read the file pages on; pages copied here are nobody's. */
+	if (t->backing == COW__PRIVATE) {
+		cow__tile_change_begin(t);
+		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
+			t->backing = COW__NONE;
+		cow__tile_change_end(t);
+	}
+}
+
+unsigned
+cow__extent_poll_limbo(void)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = limbo, *next;
+
+	limbo = NULL;
+	limbo_count = 0;
+	for (; t; t = next) {
+		next = t->list_next;
+		t->list_next = NULL;
+		if (t->segment && !cow__holders_alone(t, &c)) {
+			t->list_next = limbo;
+			limbo = t;
+			limbo_count++;
+			continue;
+		}
+		if (t->segment) {
+			cow__stat_sub(bytes_limbo, t->bytes);
+			(void)cow__holders_drop(t, &c, NULL);
+		}
+		cow__recycle(t, true);
+	}
+	return limbo_count;
+}
+
+void
+cow__extent_replace(struct cow__tile *t, void *copy)
+{
+	struct cow__segment *s = t->segment;
+
+	if (!s) { /* a view: its pages were counted elsewhere */
+		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(blocks_live, 1);
+	}
+	(void)cow__map_move((uintptr_t)copy, t->bytes, cow__tile_start(t));
+	drop_pieces(t);
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	if (s && t->refs == 0) {
+		struct cow__census c = { 0, 0 };
+
+		(void)cow__holders_drop(t, &c, NULL);
+		cow__segment_unref(s);
+		t->segment = NULL;
+	}
+	t->backing = COW__ANON;
+	t->refs++;
+	cow__tile_change_end(t);
+	if (t->attributes)
+		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+}
+
+void
+cow__extents_child(void)
+{
+	struct cow__tile *t, *next;
+
+	limbo = NULL;
+	limbo_count = 0;
+	for (t = cow__tile_first(); t; t = next) {
+		bool inherited = t->backing == COW__PRIVATE ||
+		                 t->backing == COW__ANON;
+
+		next = t->next;
+		t->busy = false;
+		if (t->doomed) {
+			cow__extent_free(t);
+			return cow__extents_child();
+		}
+		if (t->kind == COW__INNER || t->kind == COW__LOST || (t->kind == COW__LIVE && inherited))
+			continue;
+		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
+			continue;
+		if (t->backing != COW__NONE) {
+			if (t->kind == COW__FREE)
+				cow__tile_unlist(t);
+			(void)cow__map_none(cow__tile_start(t), t->bytes);
+			cow__tile_change_begin(t);
+			t->backing = COW__NONE;
+			cow__tile_change_end(t);
+			t->freed_at = 0;
+			if (t->kind == COW__FREE) {
+				if (t->segment)
+					cow__segment_unref(t->segment);
+				t->segment = NULL;
+				next = cow__tile_put(t)->next;
+				continue;
+			}
+		}
+		/* Limbo: wait for views, or drop what nobody here reads. */
+		if (t->kind == COW__LIMBO && t->refs == 0) {
+			if (t->segment) {
+				struct cow__census c = { 0, 0 };
+
+				(void)cow__holders_drop(t, &c, NULL);
+				cow__segment_unref(t->segment);
+				t->segment = NULL;
+			}
+			next = cow__tile_put(t)->next;
+		}
+	}
+}
