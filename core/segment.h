@@ -14,7 +14,7 @@
  * never allocates from its parent's segments.
  *
  * Behind the window part lies the control part: one word for each tile that was
- * ever inherited or sent, with a bit for each holder (core/holders.h).
+ * ever inherited, with a bit for each holder (core/holders.h).
  */
 #ifndef COW_CORE_SEGMENT_H
 #define COW_CORE_SEGMENT_H

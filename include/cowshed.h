@@ -35,8 +35,8 @@
  * Errors. Functions return 0 (or a documented positive outcome) or -errno.
  * After a failure cow_last_error() is a sentence for people. A failed call
  * leaves everything as it was. The library never prints and never aborts on a
- * wrong argument; it traps (SIGILL) when its own bookkeeping is broken, as by
- * the second free of a block.
+ * wrong argument; it traps (SIGILL, on aarch64 SIGTRAP) when its own
+ * bookkeeping is broken, as by the second free of a block.
  *
  * Threads. Any function may be called from any thread. For one storage the
  * caller orders writes against reads, as with any memory: cow_storage_data()
@@ -251,7 +251,9 @@ struct cow_storage_options {
  * come when they are touched, unless STRICT). Contents are unspecified without
  * ZERO. Cost: under 1 us for recycled memory, some us for fresh.
  * -EINVAL: unknown flags, sizes that overflow; -ENOMEM: no address space, or
- * STRICT and no memory; -E2BIG: see options.
+ * STRICT and no memory; -E2BIG: see options; -ENODEV: no allocator is set for
+ * the CPU; -EOPNOTSUPP: TRANSPARENT with element hooks; what the allocator or
+ * the hooks' construct say.
  */
 int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
                     struct cow_storage **ret);
@@ -259,7 +261,9 @@ int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 /*
  * A storage on memory from elsewhere. On success it owns what `ptr` owned and
  * `ptr` is empty. It can be resized only if options name an allocator for the
- * new bytes. Clones of it are eager copies (counted as COW_FALLBACK_FOREIGN).
+ * new bytes; TRANSPARENT is ignored, its address is known anyway. Clones of it
+ * are eager copies (counted as COW_FALLBACK_FOREIGN), by the allocator of its
+ * device.
  */
 int cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
                              const struct cow_storage_options *options,
@@ -269,7 +273,8 @@ int cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
  * The storage that `ptr` points into: a transparent storage, or a block of
  * cow_block_new() (under the shim: of malloc), which then lives until both the
  * block and this reference are gone. `ret_offset`, if not NULL, is the distance
- * from its first byte. -ENOENT: not ours, or freed, or a tracked storage.
+ * from its first byte. -ENOENT: not ours, behind its last byte, freed, a tracked
+ * storage, or memory of another allocator.
  */
 int cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
                          struct cow_storage **ret);
@@ -302,8 +307,9 @@ enum cow_write_hint {
 /*
  * The bytes for writing: materializes a lazy storage. The pointer is valid
  * until the next clone, resize or swap of this storage. Cost: nothing when the
- * storage is not lazy; the last reference *steals* (no copy); else a private
- * view (some us, then ~2 us for each page written first) or a copy.
+ * storage is not lazy (a lock, while anything in the process is frozen); the
+ * last reference *steals* (no copy); else a private view (some us, then ~2 us
+ * for each page written first) or a copy.
  * data_mut means the whole storage with COW_WRITE_AUTO.
  *
  * [offset, offset + bytes) is what will be written; other bytes must not be
@@ -320,7 +326,8 @@ int cow_storage_data_mut_range(struct cow_storage *storage, size_t offset,
 /*
  * Makes a storage transparent, and says where it is: from now on the address
  * never changes until resize or swap, and may be written without notice. A lazy
- * storage is given a private view first. Idempotent.
+ * storage is materialized first, by page if that is cheaper. Idempotent.
+ * -EOPNOTSUPP: element hooks; -ENOMEM.
  */
 int cow_storage_expose(struct cow_storage *storage, void **ret);
 
@@ -331,7 +338,8 @@ int cow_storage_expose(struct cow_storage *storage, void **ret);
  * costs the pages written since. Small transparent ones, external memory and
  * element hooks: an eager copy, counted. With a live writer the promise is
  * memcpy's: writes finished before the call are in, later ones are out.
- * The clone is tracked. -ENOMEM.
+ * The clone is tracked. -ENOMEM; -ENODEV: external memory of a device that has
+ * no allocator; what the hooks say.
  */
 int cow_storage_lazy_clone(struct cow_storage *storage,
                            struct cow_storage **ret);
@@ -341,9 +349,9 @@ int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
 
 /*
  * Allocate, copy min(old, new) bytes, free; new bytes are unspecified unless
- * the storage was made with ZERO. Never in place for lazy ones, never affects
- * clones. -EPERM: no allocator (external memory); -EBUSY: transparent and
- * held by someone else; -EOPNOTSUPP: element hooks.
+ * the storage was made with ZERO. Never in place, never affects clones.
+ * -EPERM: no allocator (external memory); -EBUSY: transparent and held by
+ * someone else; -EOPNOTSUPP: element hooks; -EINVAL: absurd size; -ENOMEM.
  */
 int cow_storage_resize(struct cow_storage *storage, size_t bytes);
 
@@ -351,7 +359,8 @@ int cow_storage_resize(struct cow_storage *storage, size_t bytes);
  * Swaps the data under a live storage: afterwards the storage holds what
  * `inout` held, with `bytes` bytes, and `inout` owns the old data. A lazy
  * storage is materialized first, since the old data comes back writable.
- * The allocator is dropped (not resizable) unless the deleter is its own.
+ * It can be resized afterwards only if the new deleter is its allocator's own.
+ * -EINVAL; -EBUSY as for resize; -ENOMEM.
  */
 int cow_storage_swap_data_ptr(struct cow_storage *storage,
                               struct cow_data_ptr *inout, size_t bytes);
@@ -397,11 +406,13 @@ void cow_block_free(void *ptr);
 size_t cow_block_bytes(const void *ptr);
 
 /* Grows or shrinks, in place where possible; on success the old address is
- * invalid unless `ret` equals it. On failure the block is as before. */
+ * invalid unless `ret` equals it. A block that moves is aligned as by
+ * cow_block_new() without alignment. On failure the block is as before. */
 int cow_block_resize(void *ptr, size_t bytes, void **ret);
 
-/* The address range in which everything of this process lives; a comparison
- * tells "ours". [0, 0) before the first allocation. Never changes after. */
+/* The address range in which everything of this process lives. [0, 0) before
+ * the first allocation; never changes after. All of it is the engine's, unless
+ * the shim gave a part back because the program limits its address space. */
 void cow_window(uintptr_t *ret_start, uintptr_t *ret_end);
 
 /* ---- The engine as a whole ----------------------------------------------- */
@@ -436,8 +447,9 @@ enum cow_fallback {
 	COW_FALLBACK_ELEMENTS,    /* clone through element hooks */
 	COW_FALLBACK_BUSY,        /* no thaw: other threads may be writing */
 	COW_FALLBACK_HELD,        /* no thaw: another process maps the pages */
-	COW_FALLBACK_BACKING,     /* block given anonymous memory by policy */
-	COW_FALLBACK_REMAPPED,    /* the program remapped a block itself */
+	COW_FALLBACK_BACKING,     /* anonymous memory by policy, and clones of
+	                             memory that is not the memfd's: copied */
+	COW_FALLBACK_REMAPPED,    /* the program remapped or emptied a part */
 	COW_FALLBACKS = 24,
 };
 const char *cow_fallback_name(enum cow_fallback reason);
@@ -489,7 +501,8 @@ struct cow_stats {
 int cow_stats_get(struct cow_stats *ret);
 
 /* Another process's counters. -ENOENT: it has none (does not use cowshed, or
- * nothing large yet); -EPERM/-EACCES: not ours to look at; -ESRCH. */
+ * allocated nothing large since it was started or forked); -EPERM/-EACCES: not
+ * ours to look at; -ESRCH. */
 int cow_stats_read(pid_t pid, struct cow_stats *ret);
 
 /* What this kernel offers and how it is used now. */
@@ -506,7 +519,8 @@ enum cow_feature {
 	COW_FEATURES = 16,
 };
 /* 1: there and working (probed, not guessed); 0: not; and in `ret_why`, if not
- * NULL, a static sentence: what it brings, or what denied it. */
+ * NULL, a static sentence: what it brings, or what denied it. -EINVAL: no such
+ * feature. */
 int cow_feature_probe(enum cow_feature feature, const char **ret_name,
                       const char **ret_why);
 
