@@ -66,7 +66,8 @@ NO_TLS := memfd/thread% core/helper%
 NO_TLS_CFLAGS := -fno-stack-protector $(if $(SANITIZED),-fno-sanitize=all)
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
-CLI_CFLAGS := $(C_BASE) $(C_WARN) -fstack-protector-strong
+CLI_CFLAGS := $(C_BASE) $(C_WARN) -fstack-protector-strong \
+	-DCOWSHED_LIBDIR='"$(libdir)"'
 TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 # Real programs for the shim: calls of malloc must stay calls.
@@ -76,6 +77,9 @@ BENCH_CFLAGS := $(C_BASE) $(WARN)
 LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
 LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)
 TEST_LIBS = $(shell $(PKG_CONFIG) --libs check) -lpthread
+# Tests that put memory under I/O; without liburing they are left out.
+URING := $(shell $(PKG_CONFIG) --libs liburing 2>/dev/null)
+WITH_URING := tests/test_pinned.c
 RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
 
 # ---- Sources ----------------------------------------------------------------
@@ -90,7 +94,8 @@ SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
 FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
 FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 
-TESTS := $(call bin,$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c))
+TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
+	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
@@ -234,13 +239,13 @@ $(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
 $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(LDFLAGS)
+	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # The same, with a cow__syscall() that fails on demand in place of ours.
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(TEST_LIBS) $(LDFLAGS)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	$(call say,LINK,$@)

@@ -116,7 +116,7 @@ static void print_no_record(FILE *out, int status)
 		         "shows them while it lives)");
 	else
 		cli_wrap(out, 14, "the program is linked statically, or "
-		         "set-user-ID, or left with _exit, or changed its "
+		         "set-user-ID, or changed its "
 		         "user or root directory: it did not load the shim or "
 		         "could not write");
 }

@@ -3,7 +3,8 @@
  * cowshed run: start a program under the shim
  *
  * Two variables in the environment do all of it: LD_PRELOAD gets the shim,
- * behind what is there already, and COWSHED_OPTIONS gets the options, behind
+ * before what is there already, so that another allocator there becomes the
+ * next one and serves the small requests, and COWSHED_OPTIONS gets the options, behind
  * what is there already (the last one of a key counts). Then this process
  * becomes the program: nothing of us stays.
  *
@@ -38,9 +39,8 @@ static const char page[] =
 	"the program died of. 127: not found; 126: found but can't be run;\n"
 	"2: cowshed itself could not do it.\n"
 	"\n"
-	"A process that SIGKILL or another signal ends, that leaves with\n"
-	"_exit or that becomes another program writes no record for the\n"
-	"report. Programs that are linked statically or set-user-ID do not\n"
+	"A process that SIGKILL or another signal ends, or that becomes\n"
+	"another program, writes no record for the report. Programs that are linked statically or set-user-ID do not\n"
 	"load the shim at all.\n";
 
 struct plan {
@@ -200,6 +200,20 @@ static int extend_variable(const char *name, const char *separator,
 	return r;
 }
 
+/* Puts the shim before what LD_PRELOAD holds. -ENOMEM. */
+static int preload_first(const char *present, const char *shim)
+{
+	char *value = strdup(shim);
+	int r = value != NULL ? 0 : -ENOMEM;
+
+	if (r == 0 && present != NULL && *present != 0)
+		r = append(&value, ":", present);
+	if (r == 0 && setenv("LD_PRELOAD", value, 1) < 0)
+		r = -ENOMEM;
+	free(value);
+	return r;
+}
+
 static int set_environment(const struct plan *plan)
 {
 	const char *present = getenv("LD_PRELOAD");
@@ -213,7 +227,7 @@ static int set_environment(const struct plan *plan)
 		                 "loader splits names at spaces and colons.",
 		                 shim);
 	if ((present == NULL || !list_has(present, shim)) &&
-	    extend_variable("LD_PRELOAD", ":", shim) < 0)
+	    preload_first(present, shim) < 0)
 		return out_of_memory();
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)

@@ -22,6 +22,7 @@ libc headers | header stdlib.h                | libc6-dev     | must | check dem
 awk          | command -v awk                 | mawk          | must | check demo
 pkg-config   | command -v pkg-config          | pkg-config    | must | check demo
 libcheck     | pkg-config --exists check      | check         | must | check demo
+liburing     | pkg-config --exists liburing   | liburing-dev  | may  | check
 Python       | command -v python3             | python3       | may  | check demo
 NumPy        | any_numpy                      | python3-numpy | may  | check demo
 SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
