@@ -66,7 +66,7 @@ NO_TLS := memfd/thread% core/helper%
 NO_TLS_CFLAGS := -fno-stack-protector $(if $(SANITIZED),-fno-sanitize=all)
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
-CLI_CFLAGS := $(C_BASE) $(C_WARN) -fstack-protector-strong \
+CLI_CFLAGS = $(C_BASE) $(C_WARN) -fstack-protector-strong \
 	-DCOWSHED_LIBDIR='"$(libdir)"'
 TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)

@@ -10,7 +10,9 @@
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
-#define WARM_LEAST (64 * MIB)  /* kept whatever the program holds */
+#define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
+#define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
+#define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
 void
@@ -77,16 +79,32 @@ cool(struct cow__tile *t)
 	return r == 0;
 }
 
+/* The most that was live in the last seconds, above what is now. */
+static size_t
+below_peak(uint64_t now)
+{
+	static size_t peak;
+	static uint64_t since;
+
+	if (cow__engine.live_peak >= peak || now - since > PEAK_NS) {
+		peak = cow__engine.live_peak;
+		since = now;
+		cow__engine.live_peak = cow__engine.live_bytes;
+	}
+	return peak > cow__engine.live_bytes ? peak - cow__engine.live_bytes
+	                                     : 0;
+}
+
 static size_t
 limit(uint64_t now)
 {
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
-	size_t most = cow__max(WARM_LEAST, cow__engine.live_bytes / 2);
+	size_t most = cow__max(WARM_LIVELESS, cow__engine.live_bytes);
 
-	if (cow__engine.warm_max < most)
-		most = cow__engine.warm_max;
-	if (cow__engine.warm_bytes > WARM_LEAST / 4 &&
+	most = cow__min(most, cow__max(WARM_LEAST, below_peak(now)));
+	most = cow__min(most, cow__engine.warm_max);
+	if (cow__engine.warm_bytes > WARM_LEAST &&
 	    now - asked_at > HEADROOM_NS) {
 		asked_at = now;
 		headroom = cow__process_headroom();

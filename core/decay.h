@@ -4,9 +4,13 @@
  *
  * Freed pages are kept a while, since the next allocation of their size then
  * costs a list operation instead of page faults. They are given back by age,
- * and at once beyond a limit: twice what helps a program that frees and
- * allocates in turn, small against what it holds and against what its cgroup
- * still allows, since nobody is told in time when memory gets short.
+ * and at once beyond a limit, since nobody is told in time when memory gets
+ * short:
+ *
+ *   warm + live  <=  the most that was live lately: so keeping memory warm
+ *                    raises no peak (but for a few MiB)
+ *   warm         <=  what is live, or 64 MiB
+ *   warm         <=  a quarter of what the cgroup and the machine have left
  */
 #ifndef COW_CORE_DECAY_H
 #define COW_CORE_DECAY_H

@@ -33,6 +33,7 @@ struct cow__engine {
 
 	/* live memory in our segments and elsewhere, page rounded */
 	size_t live_bytes;
+	size_t live_peak; /* lately: core/decay.c resets it */
 
 	/* options (core/options.h) */
 	enum cow__policy policy;

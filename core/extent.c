@@ -132,6 +132,8 @@ live_grows(size_t bytes)
 	uint64_t live = cow__stat_add(bytes_live, bytes) + bytes;
 
 	cow__engine.live_bytes += bytes;
+	if (cow__engine.live_bytes > cow__engine.live_peak)
+		cow__engine.live_peak = cow__engine.live_bytes;
 	cow__stat_add(bytes_served, bytes);
 	if (live > cow__stat_get(bytes_peak))
 		cow__stat_set(bytes_peak, live);

@@ -193,8 +193,12 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 			break;
 	}
 	if (hint == COW_WRITE_ALL && s->data->kind == COW__AT_TILE &&
-	    s->data->fresh_zero)
+	    s->data->fresh_zero) {
+		cow__engine_lock();
+		cow__commit_forget_young(s->data->tile); /* done here */
+		cow__engine_unlock();
 		cow__commit_range(s->data->tile, offset, bytes);
+	}
 	s->data->fresh_zero = false;
 	return 0;
 }

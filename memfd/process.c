@@ -140,17 +140,41 @@ cgroup_path(char *line, bool *ret_v1)
 	return starts_with(line, "0::") ? line + 3 : NULL;
 }
 
+/* "MemAvailable:  123456 kB" */
+static uint64_t
+machine_headroom(void)
+{
+	char buf[512], *p;
+	uint64_t n = 0;
+	int fd = (int)sys_open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0);
+	long r;
+
+	if (fd < 0)
+		return UINT64_MAX;
+	r = sys_read(fd, buf, sizeof(buf) - 1);
+	(void)sys_close(fd);
+	buf[r > 0 ? r : 0] = '\0';
+	p = strstr(buf, "MemAvailable:");
+	if (!p)
+		return UINT64_MAX;
+	for (p += 13; *p == ' '; p++)
+		;
+	for (; *p >= '0' && *p <= '9'; p++)
+		n = n * 10 + (uint64_t)(*p - '0');
+	return n * 1024;
+}
+
 uint64_t
 cow__process_headroom(void)
 {
 	char buf[2048], dir[400];
-	uint64_t least = UINT64_MAX;
+	uint64_t least = machine_headroom();
 	int fd = (int)sys_open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC, 0);
 	char *line, *next;
 	long r;
 
 	if (fd < 0)
-		return UINT64_MAX;
+		return least;
 	r = sys_read(fd, buf, sizeof(buf) - 1);
 	(void)sys_close(fd);
 	buf[r > 0 ? r : 0] = '\0';

@@ -17,8 +17,9 @@
  */
 bool cow__process_pins_memory(void);
 
-/* Bytes that the memory cgroup still allows, UINT64_MAX if unlimited or not to
- * be found out. Reads files: tens of microseconds. */
+/* Bytes that the memory cgroup still allows and the machine still has,
+ * UINT64_MAX if that is not to be found out. Reads files: tens of
+ * microseconds. */
 uint64_t cow__process_headroom(void);
 
 /* Runs these around fork() from now on. 0 or -errno. */
