@@ -22,6 +22,7 @@
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
+#define STRIDE (4 * COW__HUGE) /* of a copy: cleared, then copied to */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
@@ -318,8 +319,7 @@ cow__commit_copy(const struct cow__tile *to, size_t offset, const void *from,
 		return;
 	}
 	for (size_t at = 0; at < bytes; at += step) {
-		step = cow__min(bytes - at, COW__HUGE - (offset + at) %
-		                                    COW__HUGE);
+		step = cow__min(bytes - at, STRIDE - (offset + at) % STRIDE);
 		cow__commit_range(to, offset + at, step);
 		memcpy(dst + at, (const char *)from + at, step);
 	}
