@@ -54,16 +54,17 @@ SANITIZED := $(filter asan tsan fuzz,$(MODE))
 
 WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wwrite-strings -Wvla -Wundef
 C_WARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
-BASE := -g $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP
+BASE := -g $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP \
+	$(if $(SANITIZED),-DCOW_SANITIZED)
 C_BASE := -std=gnu11 -D_GNU_SOURCE= $(BASE)
 # CFLAGS, CXXFLAGS, LDFLAGS are the user's alone, and come last.
 
 LIB_CFLAGS := $(C_BASE) $(C_WARN) -fPIC -fvisibility=hidden -fno-plt \
 	-ftls-model=initial-exec -fstack-protector-strong
-# These run on a thread that has no thread-local storage: no stack canary and
-# no sanitizer, both of which live there.
+# These run on a thread that has no thread-local storage, where the stack canary
+# lives. (So does what the sanitizers keep: with them there is no such thread.)
 NO_TLS := memfd/thread% core/helper%
-NO_TLS_CFLAGS := -fno-stack-protector $(if $(SANITIZED),-fno-sanitize=all)
+NO_TLS_CFLAGS := -fno-stack-protector
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
 CLI_CFLAGS = $(C_BASE) $(C_WARN) -fstack-protector-strong \

@@ -66,7 +66,11 @@ static struct cow_stats at_fork;
 void
 cow__stats_prepare(void)
 {
-	at_fork = *cow__stats;
+	/* Other threads go on counting, some without the engine's lock. */
+	at_fork.bytes_live = cow__stat_get(bytes_live);
+	at_fork.blocks_live = cow__stat_get(blocks_live);
+	at_fork.storages_live = cow__stat_get(storages_live);
+	at_fork.segments = cow__stat_get(segments);
 }
 
 /* The parent's page was not inherited. */

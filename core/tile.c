@@ -133,18 +133,28 @@ is_frozen(const struct cow__tile *t)
 	return t->kind == COW__LIVE && t->backing == COW__PRIVATE;
 }
 
+/* Others read it without the lock: see cow_storage_data_mut_range(). */
+static void
+frozen_add(size_t n)
+{
+	__atomic_store_n(&cow__engine.frozen, cow__engine.frozen + n,
+	                 __ATOMIC_RELAXED);
+}
+
 void
 cow__tile_change_begin(const struct cow__tile *t)
 {
 	cow__engine.mappings -= mappings_around(t);
-	cow__engine.frozen -= is_frozen(t);
+	if (is_frozen(t))
+		frozen_add((size_t)-1);
 }
 
 void
 cow__tile_change_end(const struct cow__tile *t)
 {
 	cow__engine.mappings += mappings_around(t);
-	cow__engine.frozen += is_frozen(t);
+	if (is_frozen(t))
+		frozen_add(1);
 }
 
 struct cow__tile *
@@ -186,7 +196,8 @@ split(struct cow__tile *t, uintptr_t at)
 	if (!b)
 		return NULL;
 	cow__tile_change_begin(t);
-	cow__engine.frozen += 2 * is_frozen(t);
+	if (is_frozen(t))
+		frozen_add(2);
 	*b = *t;
 	b->node.key = at;
 	b->bytes = cow__tile_end(t) - at;

@@ -19,7 +19,7 @@
 #define STACK_BYTES ((size_t)48 << 10)
 #define TLS_BYTES ((size_t)16 << 10)
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(COW_SANITIZED)
 
 int
 cow__thread_start(struct cow__thread *thread, void (*main)(void))
