@@ -22,6 +22,7 @@
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
+#define PATIENCE 16
 #define STRIDE (4 * COW__HUGE) /* of a copy: cleared, then copied to */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
@@ -165,6 +166,43 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 		refused(t, r);
 	else if (full - done >= HELPER_PAYS)
 		cow__helper_want(true);
+}
+
+/* The last unit that was committed and not seen touched yet; 0: none. */
+static uintptr_t unit_ahead;
+static unsigned passed_over; /* units since then */
+
+void
+cow__commit_unit(uintptr_t start, size_t bytes)
+{
+	size_t rest = COW__HUGE % bytes, done = 0;
+	int r;
+
+	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	    rest > COW__HUGE / 16)
+		return;
+	/* One at a time: when the next is wanted, this one is used up. If it
+	 * still is not touched some units later, it was in vain. */
+	if (unit_ahead && cow__pagemap_touched_page(unit_ahead) <= 0) {
+		if (++passed_over < PATIENCE)
+			return;
+		wasted += COW__HUGE;
+	}
+	if (unit_ahead)
+		ahead -= COW__HUGE;
+	unit_ahead = 0;
+	passed_over = 0;
+	if (room(false) < COW__HUGE)
+		return;
+	r = cow__map_collapse(start, COW__HUGE, &done);
+	(void)cow__map_zap(start, COW__HUGE);
+	cow__stat_add(bytes_collapsed, done);
+	if (r < 0) {
+		cow__fallback(COW_FALLBACK_COLLAPSE);
+		return;
+	}
+	unit_ahead = start;
+	ahead += COW__HUGE;
 }
 
 void
@@ -331,5 +369,6 @@ cow__commit_child(void)
 	while (young)
 		young_remove(young);
 	bench = NULL;
+	unit_ahead = 0;
 	ahead = 0;
 }

@@ -33,6 +33,11 @@
 /* A fresh live tile. `whole`: its user commits it himself, see below. */
 void cow__commit_fresh(struct cow__tile *t, bool whole);
 
+/* A fresh, mapped huge page's worth of space that extents of `bytes` bytes, all
+ * smaller, will be cut from. It is committed if they fill it well, and if the
+ * ones before were touched. */
+void cow__commit_unit(uintptr_t start, size_t bytes);
+
 /* It is freed or cut: no more of anything. */
 void cow__commit_forget(struct cow__tile *t);
 

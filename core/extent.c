@@ -91,6 +91,8 @@ take_bare(size_t bytes, size_t align, bool anon, bool room,
 		(void)cow__tile_put(t);
 		return r;
 	}
+	if (!anon && bytes < COW__HUGE)
+		cow__commit_unit(at, bytes);
 	if (unit > bytes) {
 		t = cow__tile_put(t);
 		t = cow__tile_carve(t, at, bytes);

@@ -33,7 +33,8 @@ pid_t child_start(child_fn *body, void *arg)
 
 	fflush(NULL);
 	child = fork();
-	ck_assert_msg(child >= 0, "fork: %s", strerror(errno));
+	if (child < 0)
+		ck_abort_msg("fork: %s", strerror(errno));
 	if (child > 0)
 		return child;
 	body(arg);
@@ -50,7 +51,8 @@ int child_status(pid_t child)
 	do {
 		got = waitpid(child, &status, 0);
 	} while (got < 0 && errno == EINTR);
-	ck_assert_msg(got == child, "waitpid: %s", strerror(errno));
+	if (got != child)
+		ck_abort_msg("waitpid: %s", strerror(errno));
 	return status;
 }
 
@@ -58,11 +60,11 @@ void child_finish(pid_t child)
 {
 	int status = child_status(child);
 
-	ck_assert_msg(!WIFSIGNALED(status), "the child died of signal %d",
-	              WTERMSIG(status));
-	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-	              "an assertion failed in a child (status %d)",
-	              WEXITSTATUS(status));
+	if (WIFSIGNALED(status))
+		ck_abort_msg("the child died of signal %d", WTERMSIG(status));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		ck_abort_msg("an assertion failed in a child (status %d)",
+		             WEXITSTATUS(status));
 }
 
 void in_child(child_fn *body, void *arg)
@@ -96,7 +98,8 @@ void in_child_traps(child_fn *body, void *arg)
 	struct quiet quiet = { body, arg };
 	int status = child_status(child_start(without_core, &quiet));
 
-	ck_assert_msg(is_trap(status), "no trap, but wait status %#x", status);
+	if (!is_trap(status))
+		ck_abort_msg("no trap, but wait status %#x", status);
 }
 
 void in_child_survives(child_fn *body, void *arg)
@@ -104,13 +107,13 @@ void in_child_survives(child_fn *body, void *arg)
 	struct quiet quiet = { body, arg };
 	int status = child_status(child_start(without_core, &quiet));
 
-	ck_assert_msg(status == 0 || is_trap(status), "wait status %#x",
-	              status);
+	if (status != 0 && !is_trap(status))
+		ck_abort_msg("wait status %#x", status);
 }
 
 void gate_make(struct gate *gate)
 {
-	ck_assert_int_eq(pipe2(gate->fd, O_CLOEXEC), 0);
+	must(pipe2(gate->fd, O_CLOEXEC) == 0);
 }
 
 void gate_free(struct gate *gate)
@@ -126,7 +129,7 @@ void gate_send(struct gate *gate, const void *bytes, size_t count)
 	do {
 		n = write(gate->fd[1], bytes, count);
 	} while (n < 0 && errno == EINTR);
-	ck_assert_int_eq(n, (ssize_t)count);
+	must(n == (ssize_t)count);
 }
 
 void gate_receive(struct gate *gate, void *bytes, size_t count)
@@ -140,9 +143,11 @@ void gate_receive(struct gate *gate, void *bytes, size_t count)
 		do {
 			ready = poll(&wait, 1, GATE_MS);
 		} while (ready < 0 && errno == EINTR);
-		ck_assert_msg(ready == 1, "nobody opened the gate in time");
+		if (ready != 1)
+			ck_abort_msg("nobody opened the gate in time");
 		n = read(gate->fd[0], p, count);
-		ck_assert_msg(n > 0, "the gate is gone: %s", strerror(errno));
+		if (n <= 0)
+			ck_abort_msg("the gate is gone: %s", strerror(errno));
 		p += n;
 		count -= (size_t)n;
 	}

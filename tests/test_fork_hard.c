@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork where freezing, or knowing who is alive, is hard to have
+ *
+ * The program has closed our descriptors, or put others in their place; it may
+ * have I/O in flight; it has no descriptor left for the engine to use. Then
+ * the child's memory must be copied, or more kept than needed, or fork fails:
+ * anything but a byte of the one process in the other.
+ */
+#include "tests/support/herd.h"
+#include "tests/support/support.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/aio_abi.h>
+#include <linux/io_uring.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- The hardships ------------------------------------------------------- */
+
+static void nothing(void)
+{
+}
+
+/* With `again`, every number gets a new meaning at once. */
+static void take_descriptors(bool again)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd;
+	char path[300], name[256];
+	struct dirent *entry;
+	ssize_t n;
+
+	must(dir != NULL && null >= 0);
+	while ((entry = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		n = readlink(path, name, sizeof(name) - 1);
+		name[n < 0 ? 0 : n] = '\0';
+		fd = atoi(entry->d_name);
+		if (strncmp(name, "/memfd:cowshed", 14) != 0)
+			continue;
+		if (again)
+			must(dup2(null, fd) == fd);
+		else
+			close(fd);
+	}
+	closedir(dir);
+	close(null);
+}
+
+static void descriptors_closed(void)
+{
+	take_descriptors(false);
+}
+
+static void descriptors_reused(void)
+{
+	take_descriptors(true);
+}
+
+static void no_descriptor_left(void)
+{
+	struct rlimit none = { 3, 3 };
+
+	must(setrlimit(RLIMIT_NOFILE, &none) == 0);
+}
+
+static void no_file_may_grow(void)
+{
+	struct rlimit none = { 0, 0 };
+
+	must(setrlimit(RLIMIT_FSIZE, &none) == 0);
+}
+
+/* The mere descriptor says that memory may be under I/O. */
+static void a_ring(void)
+{
+	struct io_uring_params params;
+
+	memset(&params, 0, sizeof(params));
+	(void)syscall(SYS_io_uring_setup, 4, &params);
+}
+
+static void an_aio_context(void)
+{
+	static aio_context_t context;
+
+	(void)syscall(SYS_io_setup, 4, &context);
+}
+
+static const struct hardship {
+	const char *name;
+	void (*befalls)(void);
+	bool before; /* there was any memory, not after */
+} hardships[] = {
+	{ "none", nothing, false },
+	{ "descriptors closed", descriptors_closed, false },
+	{ "descriptors reused", descriptors_reused, false },
+	{ "no descriptor left", no_descriptor_left, false },
+	{ "no descriptor from the start", no_descriptor_left, true },
+	{ "no file may grow", no_file_may_grow, false },
+	{ "no file may grow from the start", no_file_may_grow, true },
+	{ "a ring", a_ring, false },
+	{ "a ring from the start", a_ring, true },
+	{ "asynchronous I/O", an_aio_context, false },
+};
+enum { HARDSHIPS = COUNT(hardships) };
+
+/* ---- The story ----------------------------------------------------------- */
+
+static struct herd herd;
+static struct gate to_child, to_parent;
+
+static void youngest(void *arg)
+{
+	(void)arg;
+	herd_check(&herd);
+	herd_rewrite(&herd, 9000, 2);
+	herd_check(&herd);
+}
+
+static void lives_on(void *arg)
+{
+	struct cow_storage *own;
+
+	(void)arg;
+	herd_check(&herd);
+	herd_rewrite(&herd, 2000, 2);
+	gate_open(&to_parent);
+	gate_wait(&to_child);
+	herd_check(&herd);
+	in_child(youngest, NULL);
+	herd_check(&herd);
+	own = new_filled(3 * MIB, 0, 5);
+	herd_free_half(&herd, 1);
+	cow_trim();
+	herd_check(&herd);
+	ck_pattern(data(own), 3 * MIB, 5);
+	cow_storage_unref(own);
+	herd_free(&herd);
+}
+
+static void tell(void *arg)
+{
+	const struct hardship *h = arg;
+	pid_t child;
+	int n;
+
+	gate_make(&to_child);
+	gate_make(&to_parent);
+	if (h->before)
+		h->befalls();
+	herd_make(&herd, 1000);
+	if (!h->before) {
+		in_child(youngest, NULL);
+		h->befalls();
+	}
+	for (n = 0; n < 3; n++) {
+		child = child_start(lives_on, NULL);
+		if (n % 2)
+			herd_rewrite(&herd, 3000, 3);
+		gate_wait(&to_parent);
+		herd_check(&herd);
+		herd_rewrite(&herd, 4000 + (uint64_t)n, 2);
+		cow_trim();
+		herd_check(&herd);
+		gate_open(&to_child);
+		child_finish(child);
+		herd_check(&herd);
+		herd_rewrite(&herd, 5000 + (uint64_t)n, 1);
+		cow_trim();
+		herd_check(&herd);
+	}
+	herd_free(&herd);
+	herd_make(&herd, 6000);
+	in_child(youngest, NULL);
+	herd_check(&herd);
+	herd_free(&herd);
+}
+
+/* In a process of its own, since hardships do not go away. */
+START_TEST(bytes_stay_apart)
+{
+	const struct hardship *h = &hardships[_i];
+
+	ck_assert_ptr_nonnull(h->name);
+	in_child(tell, (void *)(uintptr_t)h);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fork_hard");
+	TCase *tcase = add_bare_case(suite, "fork_hard");
+
+	tcase_add_loop_test(tcase, bytes_stay_apart, 0, HARDSHIPS);
+	return run_suite(suite);
+}

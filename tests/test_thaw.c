@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Thaw: back to writing in place, chunk by chunk, without losing a byte
+ *
+ * After a fork a block's pages are frozen, and each write makes a private copy.
+ * When the child has gone and nobody else can be writing, the engine may write
+ * those copies back into the file and map it shared again. It decides by
+ * chunks: clean ones, some dirty pages, mostly dirty ones which stay private.
+ * So a block can be a patchwork, and then comes the next fork. Here every mix
+ * of densities goes through many such rounds, with children that look at the
+ * end of each; a program with one thread and no children must thaw, or this
+ * would test nothing.
+ */
+#include "tests/support/support.h"
+
+#include <string.h>
+
+enum { CHUNKS = 8 };
+
+static const size_t chunk_bytes = 2 * MIB;
+static const size_t bytes = CHUNKS * 2 * MIB;
+
+/* One number a page, in the page's middle; the model has the same. */
+static uint32_t model[CHUNKS * 512];
+static unsigned char *p;
+static struct gate to_child, to_parent;
+
+static uint32_t *number(size_t page)
+{
+	return (uint32_t *)(void *)(p + page * PAGE + PAGE / 2);
+}
+
+static void check_model(void)
+{
+	size_t page;
+
+	for (page = 0; page < COUNT(model); page++)
+		must(*number(page) == model[page]);
+}
+
+static void write_page(size_t page, uint32_t value)
+{
+	*number(page) = model[page] = value;
+}
+
+/* None, one, some, half, or all pages of each chunk. */
+static void write_mix(struct prng *prng, uint32_t value)
+{
+	static const size_t shares[] = { 0, 1, 8, 100, 128, 129, 300, 512 };
+	size_t c, k, share, first, stride;
+
+	for (c = 0; c < CHUNKS; c++) {
+		share = shares[prng_below(prng, COUNT(shares))];
+		/* Clustered or spread. */
+		stride = prng_below(prng, 2) ? 1 : 512 / (share + 1) + 1;
+		first = prng_below(prng, 512);
+		for (k = 0; k < share; k++)
+			write_page(c * 512 + (first + k * stride) % 512,
+			           value + (uint32_t)k);
+	}
+}
+
+static void make_block(int kind, struct cow_storage **storage)
+{
+	*storage = NULL;
+	if (kind == 0) {
+		p = new_block(bytes, COW_BLOCK_ZERO);
+	} else {
+		*storage = new_storage(bytes, COW_STORAGE_TRANSPARENT |
+		                                      COW_STORAGE_ZERO);
+		p = expose(*storage);
+	}
+	memset(model, 0, sizeof(model));
+}
+
+static void free_block(struct cow_storage *storage)
+{
+	check_model();
+	if (storage == NULL)
+		cow_block_free(p);
+	cow_storage_unref(storage);
+}
+
+/* Something that calls the allocator, which is when it may thaw. */
+static void call_the_library(void)
+{
+	cow_block_free(new_block(MIB, 0));
+	cow_trim();
+}
+
+static void looks(void *arg)
+{
+	(void)arg;
+	check_model();
+}
+
+static void lives_on(void *arg)
+{
+	struct prng prng = prng_make((uint64_t)(uintptr_t)arg);
+
+	check_model();
+	write_mix(&prng, 70000);
+	call_the_library();
+	check_model();
+	gate_open(&to_parent);
+	gate_wait(&to_child);
+	check_model();
+	write_mix(&prng, 80000);
+	in_child(looks, NULL);
+	check_model();
+}
+
+START_TEST(mixes_over_forks)
+{
+	struct prng prng = prng_make((uint64_t)_i);
+	struct cow_storage *storage;
+	struct cow_stats before = stats_now(), after;
+	uint32_t round;
+	pid_t child;
+
+	gate_make(&to_child);
+	gate_make(&to_parent);
+	make_block(_i % 2, &storage);
+	write_mix(&prng, 1);
+	for (round = 1; round < (uint32_t)ROUNDS(40); round++) {
+		child = child_start(lives_on, (void *)(uintptr_t)round);
+		write_mix(&prng, 1000 * round);
+		gate_wait(&to_parent);
+		check_model();
+		write_mix(&prng, 1000 * round + 500);
+		gate_open(&to_child);
+		child_finish(child);
+		check_model();
+		/* Alone again. */
+		call_the_library();
+		check_model();
+		write_mix(&prng, 1000 * round + 700);
+		call_the_library();
+		check_model();
+		if (round % 3 == 0)
+			in_child(looks, NULL);
+	}
+	after = stats_now();
+	ck_assert_uint_gt(after.freezes, before.freezes);
+	ck_assert_uint_gt(after.thaws, before.thaws);
+	free_block(storage);
+	gate_free(&to_child);
+	gate_free(&to_parent);
+}
+END_TEST
+
+/* The same with clones: what one still looks at is not written back. */
+START_TEST(mixes_over_clones)
+{
+	enum { CLONES = 4 };
+	struct prng prng = prng_make(100 + (uint64_t)_i);
+	struct cow_storage *storage, *clone[CLONES] = { NULL };
+	static uint32_t then[CLONES][COUNT(model)];
+	size_t page, n;
+	uint32_t round;
+
+	make_block(1, &storage);
+	for (round = 1; round < (uint32_t)ROUNDS(60); round++) {
+		write_mix(&prng, 1000 * round);
+		n = prng_below(&prng, CLONES);
+		clone[n] = cow_storage_unref(clone[n]);
+		if (prng_below(&prng, 3)) {
+			clone[n] = lazy(storage);
+			memcpy(then[n], model, sizeof(model));
+		}
+		write_mix(&prng, 1000 * round + 300);
+		call_the_library();
+		if (round % 8 == 0)
+			in_child(looks, NULL);
+		check_model();
+		for (n = 0; n < CLONES; n++) {
+			const unsigned char *q = data(clone[n]);
+
+			if (clone[n] == NULL)
+				continue;
+			for (page = 0; page < COUNT(model); page++)
+				must(memcmp(q + page * PAGE + PAGE / 2,
+				            &then[n][page], 4) == 0);
+		}
+	}
+	for (n = 0; n < CLONES; n++)
+		cow_storage_unref(clone[n]);
+	free_block(storage);
+}
+END_TEST
+
+static void exits_at_once(void *arg)
+{
+	(void)arg;
+}
+
+/* Pages are written back whole, and what was not written is kept: the first
+ * part of each chunk is new, more in each, the rest is old. */
+START_TEST(whole_pages_come_back)
+{
+	static unsigned char old[CHUNKS * 2 * MIB], new[2 * MIB];
+	struct cow_stats before = stats_now(), after;
+	struct cow_storage *storage;
+	size_t c, part;
+	unsigned char *chunk;
+
+	make_block(_i, &storage);
+	fill(old, bytes, 1);
+	fill(new, chunk_bytes, 2);
+	memcpy(p, old, bytes);
+	in_child(exits_at_once, NULL);
+	for (c = 0; c < CHUNKS; c++)
+		memcpy(p + c * chunk_bytes, new, c * 75 * KIB + 10 * c);
+	call_the_library();
+	in_child(exits_at_once, NULL);
+	call_the_library();
+	after = stats_now();
+	ck_assert_uint_gt(after.thaws, before.thaws);
+	ck_assert_uint_gt(after.pages_written_back, before.pages_written_back);
+	for (c = 0; c < CHUNKS; c++) {
+		part = c * 75 * KIB + 10 * c;
+		chunk = p + c * chunk_bytes;
+		must(memcmp(chunk, new, part) == 0);
+		must(memcmp(chunk + part, old + c * chunk_bytes + part,
+		            chunk_bytes - part) == 0);
+	}
+	if (storage == NULL)
+		cow_block_free(p);
+	cow_storage_unref(storage);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("thaw");
+	TCase *tcase = add_case(suite, "thaw");
+
+	tcase_add_loop_test(tcase, mixes_over_forks, 0, 4);
+	tcase_add_loop_test(tcase, mixes_over_clones, 0, 3);
+	tcase_add_loop_test(tcase, whole_pages_come_back, 0, 2);
+	return run_suite(suite);
+}
