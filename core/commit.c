@@ -15,7 +15,7 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define AHEAD_SHARE 16         /* of what was touched: for strangers ... */
-#define AHEAD_SHARE_TRUSTED 2  /* ... and for who fills what he gets */
+#define AHEAD_SHARE_TRUSTED 10 /* ... and for who fills what he gets */
 #define DISTRUST 16
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
@@ -285,6 +285,27 @@ commit_batch(struct cow__tile *t, size_t bytes)
 		cow__extent_free(t);
 }
 
+/* Makes the next small pages huge where nearly all of them are there: where the
+ * program touched few, it shall have few. */
+static void
+mend_next(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t) + t->committed;
+	size_t n = 0;
+
+	while (n < BATCH && t->committed + n < t->touched &&
+	       cow__pagemap_count(at + n, COW__HUGE) >=
+	               (int)(COW__HUGE / cow__page / 8 * 7))
+		n += COW__HUGE;
+	if (n) {
+		commit_batch(t, n);
+		return;
+	}
+	t->committed += COW__HUGE;
+	if (t->committed >= t->touched)
+		young_remove(t);
+}
+
 bool
 cow__commit_step(uint64_t now)
 {
@@ -323,12 +344,9 @@ cow__commit_step(uint64_t now)
 		commit_batch(t, want);
 		return true; /* the list may have changed */
 	}
-	if (!moved && mend) {
-		commit_batch(mend,
-		             cow__min(mend->touched - mend->committed, BATCH));
-		return true;
-	}
-	return moved;
+	if (!moved && mend)
+		mend_next(mend);
+	return moved || mend;
 }
 
 void

@@ -19,7 +19,7 @@
  * program allocates, and by the helper thread if enough of them is missing.
  *
  * The share of 1/16 is for strangers. A program whose blocks have all been
- * filled gets up to 1/2; what is found committed and not touched counts against
+ * filled gets up to 1/10; what is found committed and not touched counts against
  * it sixteenfold.
  *
  * Where the program was faster, small pages came. The helper makes huge ones

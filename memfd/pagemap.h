@@ -31,6 +31,10 @@ int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
  */
 int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap);
 
+/* How many pages of [addr, addr + bytes) have a page table entry here; -errno.
+ * At most 2 MiB. */
+int cow__pagemap_count(uintptr_t addr, size_t bytes);
+
 /* Has this one page? 1, 0, -errno. */
 int cow__pagemap_touched_page(uintptr_t addr);
 

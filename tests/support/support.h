@@ -180,7 +180,7 @@ void gate_free(struct gate *gate);
 /* Lets one waiter through, in this or in another process. */
 void gate_open(struct gate *gate);
 
-/* Waits to be let through; after a minute the test fails. */
+/* Waits to be let through; after half a minute the test fails. */
 void gate_wait(struct gate *gate);
 
 /* Sends and receives a few bytes in order, with the same deadline. */
