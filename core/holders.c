@@ -9,7 +9,9 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 
-#define SHARED_SLOT 63 /* of everybody beyond the first 63 */
+#define SLOTS 62
+#define SHARED_SLOT 63 /* of everybody beyond the first 62 */
+#define UNCOUNTED (1ull << 62) /* of who got no slot: lives for ever */
 
 struct slot {
 	struct cow__descriptor file; /* the family's memfd, own description */
@@ -48,7 +50,7 @@ slot_lock(struct slot *s)
 	/* Fresh numbers first: a used one may have left bits in segments of
 	 * relatives, where it would seem to hold again. */
 	for (int pass = 0; pass < 2; pass++)
-		for (unsigned i = 0; i < SHARED_SLOT; i++) {
+		for (unsigned i = 0; i < SLOTS; i++) {
 			uint64_t bit = 1ull << i;
 			int r;
 
@@ -103,9 +105,18 @@ family_found(void)
 		return r;
 	r = slot_open(&family, &mine);
 	cow__descriptor_close(&family);
+	/* Where that is refused our lock outlives us in our children: pages
+	 * are kept for longer than need be. */
 	if (r == 0)
-		r = cow__map_inherit(mine.anchor, cow__page, false);
+		(void)cow__map_inherit(mine.anchor, cow__page, false);
 	return r;
+}
+
+/* The bits of those who will hold what is inherited now. */
+static uint64_t
+after_fork(void)
+{
+	return mine.bit | (childs.bit ? childs.bit : UNCOUNTED);
 }
 
 int
@@ -117,18 +128,16 @@ cow__holders_before_fork(void)
 		r = family_found();
 	if (r == 0)
 		r = slot_open(&mine.file, &childs);
-	if (r < 0)
-		return r;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
-		if (s->owner && cow__segment_control(s) < 0)
+		if (r == 0 && s->owner && cow__segment_control(s) < 0)
 			cow__fallback(COW_FALLBACK_SLOTS);
 		if (s->words)
-			__atomic_fetch_or(&s->words[0], mine.bit | childs.bit,
+			__atomic_fetch_or(&s->words[0], after_fork(),
 			                  __ATOMIC_RELEASE);
 		s->forked = true;
 	}
 	cow__engine.current = NULL;
-	return 0;
+	return r;
 }
 
 void
@@ -146,8 +155,14 @@ cow__holders_child(void)
 	cow__descriptor_close(&mine.file);
 	mine = childs;
 	childs = (struct slot){ .file = COW__NO_DESCRIPTOR };
-	if (mine.bit)
+	if (mine.bit) {
 		(void)cow__map_inherit(mine.anchor, cow__page, false);
+		return;
+	}
+	/* No slot in this family. The next fork founds another one, whose
+	 * bits mean other processes: never use these words with them. */
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		s->words = NULL;
 }
 
 static uint64_t *
@@ -163,16 +178,16 @@ cow__holders_inherit(struct cow__tile *t)
 {
 	uint64_t *word;
 
-	if (!t->word)
+	/* Inherited and no word: earlier holders stand in the segment's. */
+	if (!t->word && !t->inherited)
 		t->word = cow__segment_word_new(t->segment);
 	t->inherited = true;
-	t->uncounted |= !childs.bit;
 	word = word_of(t);
 	if (word)
-		__atomic_fetch_or(word, mine.bit | childs.bit,
-		                  __ATOMIC_RELEASE);
+		__atomic_fetch_or(word, after_fork(), __ATOMIC_RELEASE);
 	else
 		t->word = 0;
+	t->uncounted |= !childs.bit || (!word && !t->segment->words);
 }
 
 /* Which of these bits belong to living holders other than this process. */
@@ -180,8 +195,8 @@ static uint64_t
 living(uint64_t bits, struct cow__census *c)
 {
 	bits &= ~mine.bit;
-	while (bits & ~c->asked) {
-		uint64_t bit = bits & ~c->asked;
+	while (bits & ~c->asked & ~UNCOUNTED) {
+		uint64_t bit = bits & ~c->asked & ~UNCOUNTED;
 		int r;
 
 		bit &= -bit;
@@ -191,7 +206,7 @@ living(uint64_t bits, struct cow__census *c)
 		if (r != 0) /* also when it can't be asked */
 			c->alive |= bit;
 	}
-	return bits & c->alive;
+	return bits & (c->alive | UNCOUNTED);
 }
 
 /* Other living holders of a word; forgets the dead ones. */
