@@ -96,8 +96,8 @@ by_page(struct cow_storage *s)
 			cow__extent_free(t);
 	}
 	cow__engine_unlock();
-	if (r < 0)
-		return r == -ENOMEM || r == -ENOTSUP ? -E2BIG : r;
+	if (r < 0) /* whatever it was, a copy may do */
+		return -E2BIG;
 	cow__stat_add(materialized_page, 1);
 	s->data = to;
 	cow__allocation_unref(from);
