@@ -48,7 +48,7 @@ unsigned cow__extent_poll_limbo(void);
 
 /* In a forked child, where a live tile was not inherited: gives it this copy
  * of its bytes (made by cow__map_meta()) at its address. */
-void cow__extent_replace(struct cow__tile *t, void *copy);
+int cow__extent_replace(struct cow__tile *t, void *copy);
 
 /* In a forked child: makes addresses that were not inherited free again. */
 void cow__extents_child(void);

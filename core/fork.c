@@ -153,10 +153,11 @@ inherit_all(void)
 
 /* Whether a child gets the frozen mappings: only during our own forks. One that
  * was made behind our back would read pages that are thawed later. */
-static void
+static int
 inherit_mappings(bool yes)
 {
 	struct cow__tile *t, *last;
+	int r = 0, one;
 
 	for (t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
@@ -164,9 +165,10 @@ inherit_mappings(bool yes)
 		for (last = t; last->next && last->next->kind == COW__LIVE &&
 		               last->next->backing == COW__PRIVATE;)
 			last = last->next;
-		(void)cow__map_inherit(cow__tile_start(t),
+		one = cow__map_inherit(cow__tile_start(t),
 		                       cow__tile_end(last) - cow__tile_start(t),
 		                       yes);
+		r = one < 0 ? one : r;
 		for (;; t = t->next) {
 			if (t->attributes)
 				cow__attributes_apply(t, cow__tile_start(t),
@@ -175,6 +177,7 @@ inherit_mappings(bool yes)
 				break;
 		}
 	}
+	return r;
 }
 
 static void
@@ -198,12 +201,13 @@ prepare_locked(void)
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
 	r = freeze_all(cow__process_pins_memory());
+	if (r == 0)
+		r = inherit_mappings(true);
 	if (r < 0) {
 		copies_free();
 		cow__engine.fork_failed = r;
 	}
 	inherit_all();
-	inherit_mappings(true);
 	cow__engine.forked_once = true;
 	cow__pools_lock();
 }
@@ -249,7 +253,7 @@ cow__fork_parent(void)
 	if (taking_part) {
 		cow__holders_parent();
 		copies_free();
-		inherit_mappings(false);
+		(void)inherit_mappings(false);
 		busy_before = cow__engine.frozen > 0;
 		count_fork();
 	}
@@ -272,11 +276,12 @@ cow__fork_child(void)
 	cow__commit_child();
 	cow__holders_child();
 	for (uint32_t i = 0; i < ncopies; i++)
-		cow__extent_replace(copies[i].tile, copies[i].data);
+		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
+			cow__process_exit(127);
 	ncopies = 0;
 	cow__segments_child();
 	cow__extents_child();
-	inherit_mappings(false);
+	(void)inherit_mappings(false);
 	cow__advise_child();
 	cow__allocations_child();
 	cow__segments_sweep(false);

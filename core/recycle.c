@@ -57,11 +57,14 @@ cow__recycle(struct cow__tile *t, bool alone)
 			t->backing = COW__NONE;
 	}
 	cow__attributes_free(t);
-	t->slow = t->overlaid = false;
+	if (r == 0)
+		t->slow = t->overlaid = false;
 	cow__tile_change_end(t);
 	if (r < 0) {
 		/* No mapping left to take it apart with: its addresses are
 		 * lost until somebody frees one. Tried again from limbo. */
+		if (s)
+			cow__stat_add(bytes_limbo, t->bytes);
 		t->kind = COW__LIMBO;
 		t->list_next = limbo;
 		limbo = t;
@@ -226,16 +229,24 @@ cow__extent_poll_limbo(void)
 	return limbo_count;
 }
 
-void
+int
 cow__extent_replace(struct cow__tile *t, void *copy)
 {
 	struct cow__segment *s = t->segment;
+	uintptr_t at = cow__tile_start(t);
 
+	if (cow__map_move((uintptr_t)copy, t->bytes, at) < 0) {
+		int r = cow__map_anon(at, t->bytes, false);
+
+		if (r < 0)
+			return r;
+		memcpy((void *)at, copy, t->bytes);
+		(void)cow__map_release((uintptr_t)copy, t->bytes);
+	}
 	if (!s) { /* a view: its pages were counted elsewhere */
 		cow__stat_add(bytes_live, t->bytes);
 		cow__stat_add(blocks_live, 1);
 	}
-	(void)cow__map_move((uintptr_t)copy, t->bytes, cow__tile_start(t));
 	drop_pieces(t);
 	cow__tile_change_begin(t);
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
@@ -253,6 +264,7 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	cow__tile_change_end(t);
 	if (t->attributes)
 		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	return 0;
 }
 
 void
