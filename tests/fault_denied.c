@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Machines on which one feature is never to be had
+ *
+ * Containers without /proc, seccomp filters that forbid a call, kernels without
+ * it: every one of them is somebody's everyday machine. There things may cost
+ * more, never a byte. Each test denies one feature before the engine's first
+ * step and puts a herd through everything: clones of clones, writes on both
+ * sides, resizing, forks with writing children, freeing in any order.
+ */
+#include "tests/support/fault/fault.h"
+#include "tests/support/herd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { ROUNDS_EACH = 3 };
+
+/* The number of the PAGEMAP_SCAN ioctl (Linux 6.7); headers may lack it. */
+struct scan_words {
+	uint64_t words[12];
+};
+#define SCAN _IOWR('f', 16, struct scan_words)
+
+static const struct feature {
+	const char *name;
+	long nr;
+	int arg;
+	long value;
+	int error;
+	bool asked_for; /* the workload can't do without asking */
+} features[] = {
+	{ "nothing", -1, FAULT_ANY, 0, ENOSYS, false },
+	{ "memfd_create", SYS_memfd_create, FAULT_ANY, 0, ENOSYS, true },
+	{ "seals", SYS_fcntl, 1, F_ADD_SEALS, EPERM, true },
+	{ "taking locks", SYS_fcntl, 1, F_OFD_SETLK, EINVAL, true },
+	{ "asking for locks", SYS_fcntl, 1, F_OFD_GETLK, EINVAL, true },
+	{ "ftruncate", SYS_ftruncate, FAULT_ANY, 0, EPERM, true },
+	{ "moving descriptors", SYS_fcntl, 1, F_DUPFD_CLOEXEC, EMFILE, true },
+	{ "collapse", SYS_madvise, 2, 25 /* MADV_COLLAPSE */, EINVAL, true },
+	{ "files (/proc)", SYS_openat, FAULT_ANY, 0, ENOENT, true },
+	{ "pagemap scan", SYS_ioctl, 1, (long)SCAN, ENOTTY, true },
+	{ "reading /proc", SYS_pread64, FAULT_ANY, 0, EPERM, false },
+	{ "unshare", SYS_unshare, FAULT_ANY, 0, EPERM, true },
+	{ "private mappings", SYS_mmap, 3,
+	  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, ENOMEM, true },
+	{ "MADV_DONTFORK", SYS_madvise, 2, MADV_DONTFORK, EINVAL, true },
+	{ "MADV_REMOVE", SYS_madvise, 2, MADV_REMOVE, EOPNOTSUPP, true },
+	{ "MADV_DONTNEED", SYS_madvise, 2, MADV_DONTNEED, EINVAL, false },
+	{ "sigaction", SYS_rt_sigaction, FAULT_ANY, 0, EPERM, false },
+	{ "signal masks", SYS_rt_sigprocmask, FAULT_ANY, 0, EPERM, true },
+	{ "limits", SYS_prlimit64, FAULT_ANY, 0, EPERM, true },
+};
+
+static void clone_each(const struct herd *herd, struct herd *clones)
+{
+	int i;
+
+	memset(clones, 0, sizeof(*clones));
+	for (i = 0; i < HERD_KINDS; i++)
+		if (herd->animals[i].storage != NULL) {
+			clones->animals[i] = herd->animals[i];
+			clones->animals[i].exposed = NULL;
+			clones->animals[i].storage =
+				lazy(herd->animals[i].storage);
+		}
+}
+
+static void resize_some(struct herd *herd)
+{
+	static const enum herd_kind kinds[] = {
+		HERD_OWNED, HERD_SMALL, HERD_TINY, HERD_LAZY_A, HERD_VIEW,
+	};
+	size_t i;
+
+	for (i = 0; i < COUNT(kinds); i++) {
+		struct animal *a = &herd->animals[kinds[i]];
+		size_t bytes = a->bytes % 2 ? a->bytes / 2 : 2 * a->bytes + 1;
+
+		if (a->storage == NULL)
+			continue;
+		ok(cow_storage_resize(a->storage, bytes));
+		ck_pattern(data(a->storage),
+		           (bytes < a->bytes ? bytes : a->bytes) & ~(size_t)7,
+		           a->seed);
+		a->bytes = bytes;
+		fill(mut(a->storage), bytes, a->seed);
+	}
+}
+
+struct pair {
+	struct herd herd, clones;
+	struct gate gate;
+};
+
+static void child(void *arg)
+{
+	struct pair *p = arg;
+
+	herd_check(&p->herd);
+	herd_check(&p->clones);
+	gate_wait(&p->gate); /* the parent has written */
+	herd_check(&p->herd);
+	herd_check(&p->clones);
+	herd_rewrite(&p->herd, 5000, 2);
+	herd_free_half(&p->clones, 1);
+	cow_trim();
+	herd_rewrite(&p->clones, 6000, 1);
+	herd_check(&p->herd);
+	herd_check(&p->clones);
+}
+
+static void workload(void)
+{
+	static struct pair p;
+	struct herd more;
+	pid_t pid;
+	int round;
+
+	gate_make(&p.gate);
+	for (round = 0; round < ROUNDS_EACH; round++) {
+		herd_make(&p.herd, 100);
+		clone_each(&p.herd, &p.clones);
+		herd_touch(&p.herd);
+		herd_rewrite(&p.herd, 200, 3);
+		herd_check(&p.clones);
+		clone_each(&p.herd, &more);
+		resize_some(&p.clones);
+		herd_rewrite(&p.clones, 300, 2);
+		herd_check(&p.herd);
+		herd_check(&more);
+		pid = child_start(child, &p);
+		herd_rewrite(&p.herd, 400, 1);
+		herd_check(&more);
+		herd_rewrite(&p.clones, 500, 3);
+		gate_open(&p.gate);
+		herd_free_half(&more, round % 2);
+		child_finish(pid);
+		cow_trim();
+		herd_rewrite(&more, 600, 1);
+		herd_check(&p.herd);
+		herd_check(&p.clones);
+		herd_check(&more);
+		herd_free(&p.herd);
+		herd_check(&more);
+		herd_free(&more);
+		cow_trim();
+		herd_check(&p.clones);
+		herd_free(&p.clones);
+		cow_trim();
+		ck_assert_uint_eq(stats_now().bytes_live, 0);
+		ck_assert_uint_eq(stats_now().storages_live, 0);
+	}
+	gate_free(&p.gate);
+}
+
+START_TEST(without)
+{
+	const struct feature *f = &features[_i];
+
+	if (f->nr >= 0)
+		fault_deny(f->nr, f->arg, f->value, f->error);
+	workload();
+	ck_assert_msg(!f->asked_for || fault_denials() > 0,
+	              "%s: nobody asked for it", f->name);
+}
+END_TEST
+
+/* Copies for a child are moved to their place, or copied there once more. */
+START_TEST(without_private_mappings_and_mremap)
+{
+	fault_deny(SYS_mmap, 3, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, EPERM);
+	fault_deny(SYS_mremap, FAULT_ANY, 0, ENOSYS);
+	workload();
+	ck_assert_uint_gt(stats_now().fallbacks[COW_FALLBACK_FREEZE], 0);
+}
+END_TEST
+
+/* The helper is cloned by an instruction of its own, which only the kernel can
+ * refuse. pthread_create() uses clone3(). */
+static void deny_bare_threads(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+		         offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+		         offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { COUNT(code), code };
+
+	ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
+	                 0);
+}
+
+START_TEST(without_a_helper)
+{
+	deny_bare_threads();
+	cow_block_free(new_block(64 * MIB, 0));
+	workload();
+	ck_assert_uint_gt(stats_now().fallbacks[COW_FALLBACK_THREAD], 0);
+	ck_assert_uint_eq(stats_now().helper_starts, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_denied");
+	TCase *tcase = add_bare_case(suite, "fault_denied");
+
+	tcase_add_loop_test(tcase, without, 0, COUNT(features));
+	tcase_add_test(tcase, without_private_mappings_and_mremap);
+	if (!SANITIZED) /* they have none */
+		tcase_add_test(tcase, without_a_helper);
+	return run_suite(suite);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Test support: a kernel that refuses
+ *
+ * The library enters the kernel through one function, cow__syscall(). The
+ * programs tests/fault_*.c are linked with another one in its place, which can
+ * fail a single call, or deny a feature for ever, and otherwise does the same.
+ *
+ * Some calls never fail here: close, munmap and fstat fail for wrong arguments
+ * alone, and waiting and asking for one's own number have no failure that
+ * means anything. What their failure would prove is that the test leaks.
+ *
+ * Counters are per process: a forked child goes on with a copy.
+ */
+#ifndef COWSHED_TESTS_FAULT_H
+#define COWSHED_TESTS_FAULT_H
+
+#include <stdbool.h>
+
+/* The n-th call from now that may fail (1: the next) fails with -error, once.
+ * Replaces what was armed before. */
+void fault_after(int n, int error);
+
+/* Nothing is armed any more. Has it fired, in this process or before its
+ * fork? */
+bool fault_disarm(void);
+
+/* The number of the call that failed last, for messages. */
+long fault_fired_nr(void);
+
+enum { FAULT_ANY = -1 };
+
+/* From now on call `nr` fails with -error; all of them (FAULT_ANY), or those
+ * whose argument number `arg` (from 0) equals `value`. */
+void fault_deny(long nr, int arg, long value, int error);
+
+/* How often something that was denied has been asked for. */
+unsigned long fault_denials(void);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Test support: one operation, with each of its kernel calls failing in turn.
+ * See the header.
+ */
+#include "tests/support/fault/sweep.h"
+#include "core/engine.h"
+#include "memfd/pagemap.h"
+#include "tests/support/fault/fault.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { CALLS_MAX = 2000 };
+
+const int sweep_errors[SWEEP_ERRORS] = {
+	ENOMEM, EAGAIN, EPERM, EINVAL, EMFILE, EBADF,
+};
+
+void sweep_add(struct herd *herd, enum herd_kind kind,
+               struct cow_storage *storage, unsigned char *block, size_t bytes)
+{
+	struct animal *a = &herd->animals[kind];
+
+	a->storage = storage;
+	a->block = block;
+	a->bytes = bytes;
+	a->seed = 100 + (uint64_t)kind;
+	fill(storage != NULL ? mut(storage) : block, bytes, a->seed);
+}
+
+void sweep_add_clone(struct herd *herd, enum herd_kind of, enum herd_kind kind,
+                     struct cow_storage *clone)
+{
+	struct animal *a = &herd->animals[kind];
+
+	*a = herd->animals[of];
+	a->storage = clone;
+	a->exposed = NULL;
+}
+
+void sweep_renew(void)
+{
+	cow_trim();
+	cow__engine.no_collapse = false;
+	cow__engine.no_memfd = false;
+	cow__engine.no_locks = false;
+	cow__engine.prefer_anon = false;
+	cow__pagemap_use_scan(true);
+}
+
+static struct footprint settled_footprint(void)
+{
+	sweep_renew();
+	return footprint_now();
+}
+
+static void check_footprint(const struct footprint *before, const char *name,
+                            int n)
+{
+	struct footprint now = settled_footprint();
+	const char *excess = footprint_excess(before, &now);
+
+	/* Without the usual slack: the same was done before. */
+	ck_assert_msg(excess == NULL, "%s, call %d: leaked %s", name, n,
+	              excess);
+	ck_assert_msg(now.fds <= before->fds,
+	              "%s, call %d (system call %ld): %ld descriptors, not %ld",
+	              name, n, fault_fired_nr(), now.fds, before->fds);
+	/* One that could not be taken away is replaced when its addresses are
+	 * used again. */
+	ck_assert_msg(now.maps <= before->maps + 1,
+	              "%s, call %d (system call %ld): %ld mappings, not %ld",
+	              name, n, fault_fired_nr(), now.maps, before->maps);
+}
+
+/* One time through; 0 for `n`: without a failure. False: too few calls. */
+static bool round_with(const struct operation *op, int n, int error)
+{
+	struct herd herd;
+	bool fired;
+	int r;
+
+	memset(&herd, 0, sizeof(herd));
+	op->prepare(&herd);
+	herd_check(&herd);
+	fault_after(n, error);
+	r = op->call(&herd);
+	fired = fault_disarm();
+	herd_check(&herd);
+	if (r < 0) {
+		ck_assert_msg(fired, "%s gave %d: %s", op->name, r,
+		              cow_last_error());
+		r = op->call(&herd);
+		ck_assert_msg(r >= 0,
+		              "%s, call %d (system call %ld, error %d): the "
+		              "second try gave %d: %s", op->name, n,
+		              fault_fired_nr(), error, r, cow_last_error());
+		herd_check(&herd);
+	}
+	herd_touch(&herd);
+	herd_check(&herd);
+	herd_rewrite(&herd, 1000, 2);
+	herd_check(&herd);
+	herd_rewrite(&herd, 2000, 1);
+	herd_check(&herd);
+	herd_free(&herd);
+	return fired;
+}
+
+int sweep(const struct operation *op, int error)
+{
+	struct footprint before;
+	int n;
+
+	/* A helper would make calls of its own at any time. */
+	ok(cow_option_set("helper", "no"));
+	round_with(op, 0, error);
+	sweep_renew();
+	round_with(op, 0, error);
+	before = settled_footprint();
+	for (n = 1; round_with(op, n, error); n++) {
+		check_footprint(&before, op->name, n);
+		must(n < CALLS_MAX);
+	}
+	return n - 1;
+}
+
+void sweep_few_nth(const struct operation *operations, int i)
+{
+	sweep(&operations[i / SWEEP_ERRORS], sweep_errors[i % SWEEP_ERRORS]);
+}
+
+void sweep_nth(const struct operation *operations, int i)
+{
+	const struct operation *op = &operations[i / SWEEP_ERRORS];
+
+	ck_assert_msg(sweep(op, sweep_errors[i % SWEEP_ERRORS]) > 0,
+	              "%s makes no call that can fail", op->name);
+}

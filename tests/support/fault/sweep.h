@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Test support: one operation, with each of its kernel calls failing in turn
+ *
+ * What holds for every operation of the library and every failure:
+ *
+ *   - it succeeds all the same, or it fails and has changed nothing
+ *   - no byte of any storage is wrong afterwards, nor after all were rewritten
+ *   - tried again without the failure, it succeeds
+ *   - when all is freed, descriptors and mappings are what they were
+ */
+#ifndef COWSHED_TESTS_SWEEP_H
+#define COWSHED_TESTS_SWEEP_H
+
+#include "tests/support/herd.h"
+
+struct operation {
+	const char *name;
+	/* Makes the animals that it is about; the others stay absent. */
+	void (*prepare)(struct herd *herd);
+	/* 0 or -errno. On success the herd tells what bytes to expect; on
+	 * failure the outputs must be untouched, which is checked here. */
+	int (*call)(struct herd *herd);
+};
+
+/* Errors that kernels, limits and seccomp filters give. */
+extern const int sweep_errors[];
+enum { SWEEP_ERRORS = 6 };
+
+/* Every n-th call fails with `error`, until n is beyond the last one. Returns
+ * how many calls failed. */
+int sweep(const struct operation *operation, int error);
+
+/* The bodies of a libcheck loop over COUNT(operations) * SWEEP_ERRORS. few:
+ * operations that may come without any call. */
+void sweep_nth(const struct operation *operations, int i);
+void sweep_few_nth(const struct operation *operations, int i);
+
+/* Sets one animal, filled with a pattern that is its own. `storage` NULL: a
+ * block. */
+void sweep_add(struct herd *herd, enum herd_kind kind,
+               struct cow_storage *storage, unsigned char *block, size_t bytes);
+
+/* A second storage with the same bytes as the first. */
+void sweep_add_clone(struct herd *herd, enum herd_kind of, enum herd_kind kind,
+                     struct cow_storage *clone);
+
+/* An output that nobody may have touched. */
+#define SWEEP_UNTOUCHED ((void *)0x5eed5eedUL)
+
+/* Undoes what one failure taught the engine for good, and trims it: the next
+ * operation finds it as new. */
+void sweep_renew(void);
+
+#endif
