@@ -105,7 +105,7 @@ void
 cow__helper_child(void)
 {
 	running = false;
-	thread.tid = 0;
+	thread.tid = thread.last = 0;
 	suspended = 0;
 }
 

@@ -27,6 +27,9 @@
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
+/* MADV_DONTFORK is denied, so there is nothing to take back either. */
+static uint32_t always_inherited;
+
 static int
 result(long r)
 {
@@ -119,8 +122,8 @@ cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
 	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
 	                    offset));
-	if (r == 0)
-		(void)sys_madvise((void *)addr, bytes, MADV_DONTFORK);
+	if (r == 0 && sys_madvise((void *)addr, bytes, MADV_DONTFORK) < 0)
+		__atomic_store_n(&always_inherited, 1, __ATOMIC_RELAXED);
 	return r;
 }
 
@@ -194,8 +197,13 @@ cow__map_populate(uintptr_t addr, size_t bytes)
 int
 cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 {
-	return result(sys_madvise((void *)addr, bytes,
-	                          inherit ? MADV_DOFORK : MADV_DONTFORK));
+	int r = result(sys_madvise((void *)addr, bytes,
+	                           inherit ? MADV_DOFORK : MADV_DONTFORK));
+
+	if (r < 0 && inherit &&
+	    __atomic_load_n(&always_inherited, __ATOMIC_RELAXED))
+		return 0;
+	return r;
 }
 
 int

@@ -108,6 +108,8 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	r = clone_bare(flags, (char *)thread->memory + STACK_BYTES - 64,
 	               &thread->tid, tls, main);
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
+	if (r > 0)
+		thread->last = (uint32_t)r;
 	return r < 0 ? (int)r : 0;
 }
 
@@ -121,4 +123,10 @@ cow__thread_join(struct cow__thread *thread)
 	/* The kernel's wake-up at thread exit is a shared one. */
 	while ((tid = __atomic_load_n(&thread->tid, __ATOMIC_ACQUIRE)) != 0)
 		(void)sys_futex(&thread->tid, FUTEX_WAIT, tid, NULL);
+	/* The word is cleared a little before the thread leaves its group,
+	 * and unshare() counts the group. */
+	while (thread->last &&
+	       SYS3(SYS_tgkill, sys_getpid(), thread->last, 0) == 0)
+		cow__yield();
+	thread->last = 0;
 }

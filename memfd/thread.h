@@ -19,6 +19,7 @@ struct cow__thread {
 	/* 0: none, or it has ended. Its kernel thread id otherwise; cleared by
 	 * the kernel when it is gone. */
 	uint32_t tid;
+	uint32_t last; /* the id of the last one */
 	void *memory; /* stack and thread-local block, kept for the next one */
 };
 
@@ -26,7 +27,7 @@ struct cow__thread {
  * sanitizers, whose runtimes can't have a thread they did not make. */
 int cow__thread_start(struct cow__thread *thread, void (*main)(void));
 
-/* Waits until it has ended. */
+/* Waits until it has ended, and the process no longer counts it. */
 void cow__thread_join(struct cow__thread *thread);
 
 #endif

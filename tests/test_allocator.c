@@ -268,8 +268,8 @@ END_TEST
 /* Storages that name no allocator get the registered one of the CPU. */
 START_TEST(registry_serves_storages)
 {
+	struct cow_storage *storage, *none = NULL;
 	struct cow_allocator *found;
-	struct cow_storage *storage;
 	struct counting device;
 
 	counting_make(&device);
@@ -282,6 +282,8 @@ START_TEST(registry_serves_storages)
 	/* What an allocator made outlives its registration. */
 	ok(cow_allocator_set(COW_DEVICE_CPU, NULL, 1));
 	fails(-ENODEV, cow_allocator_get(COW_DEVICE_CPU, &found));
+	fails(-ENODEV, cow_storage_new(1000, NULL, &none));
+	ck_assert_ptr_null(none);
 	ok(cow_allocator_set(COW_DEVICE_CPU, cow_allocator_default(), 1));
 	ck_pattern(data(storage), 1000, 7);
 	cow_storage_unref(storage);

@@ -264,8 +264,11 @@ START_TEST(steal_after_views_died)
 		view[i] = lazy(a);
 		mut_range(view[i], 0, 1, COW_WRITE_BY_PAGE)[i * PAGE] = 1;
 	}
+	/* Views read its bytes, so they count. */
+	ck_assert_uint_eq(info_of(a).sharers, 5);
 	for (i = 0; i < COUNT(view); i++)
 		cow_storage_unref(view[i]);
+	ck_assert_uint_eq(info_of(a).sharers, 1);
 	before = stats_now();
 	ck_assert_ptr_eq(mut(a), p);
 	after = stats_now();

@@ -295,6 +295,9 @@ START_TEST(found_by_address)
 		ck_assert_uint_eq(refs_of(storage), 2);
 		cow_storage_unref(found);
 	}
+	/* Behind the last byte is not inside. */
+	fails(-ENOENT, cow_storage_from_ptr(data(storage) + bytes, NULL,
+	                                    &found));
 	ok(cow_storage_from_ptr(data(storage), NULL, &found));
 	cow_storage_unref(storage);
 	ck_pattern(data(found), bytes, 19);

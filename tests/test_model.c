@@ -297,10 +297,12 @@ END_TEST
 
 int main(void)
 {
+	int seeds = getenv("LONG") != NULL ? 20 * SEEDS : SEEDS;
 	Suite *suite = suite_create("model");
 	TCase *tcase = add_case(suite, "model");
 
-	tcase_add_loop_test(tcase, random_program, 0, PLANS * SEEDS);
-	tcase_add_loop_test(tcase, random_program_that_forks, 0, PLANS * 3);
+	tcase_add_loop_test(tcase, random_program, 0, PLANS * seeds);
+	tcase_add_loop_test(tcase, random_program_that_forks, 0,
+	                    PLANS * seeds / 2);
 	return run_suite(suite);
 }

@@ -305,6 +305,9 @@ START_TEST(features_are_probed)
 		                                   NULL), there);
 	}
 	ck_assert_int_eq(cow_feature_probe(COW_FEATURE_MEMFD, NULL, NULL), 1);
+	name = "kept";
+	fails(-EINVAL, cow_feature_probe((enum cow_feature)1000, &name, NULL));
+	ck_assert_str_eq(name, "kept");
 }
 END_TEST
 

@@ -54,7 +54,6 @@ static void in_the_child(void *arg)
 {
 	uint64_t seed = *(uint64_t *)arg;
 
-	pages_init(); /* probes of its own: the parent uses its at this time */
 	check_protections();
 	check_around(seed);
 	write_around(seed + 100);
