@@ -168,8 +168,10 @@ inherit_mappings(bool yes)
 		one = cow__map_inherit(cow__tile_start(t),
 		                       cow__tile_end(last) - cow__tile_start(t),
 		                       yes);
-		r = one < 0 ? one : r;
 		for (;; t = t->next) {
+			/* What can't be inherited is copied. */
+			if (yes && one < 0 && r == 0)
+				r = copy_for_child(t, COW_FALLBACK_FREEZE);
 			if (t->attributes)
 				cow__attributes_apply(t, cow__tile_start(t),
 				                      cow__tile_end(t));

@@ -27,7 +27,8 @@
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
-/* MADV_DONTFORK is denied, so there is nothing to take back either. */
+/* MADV_DONTFORK is denied (it was at the last try), so there is nothing to take
+ * back either. */
 static uint32_t always_inherited;
 
 static int
@@ -122,8 +123,11 @@ cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
 	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
 	                    offset));
-	if (r == 0 && sys_madvise((void *)addr, bytes, MADV_DONTFORK) < 0)
-		__atomic_store_n(&always_inherited, 1, __ATOMIC_RELAXED);
+	if (r == 0)
+		__atomic_store_n(&always_inherited,
+		                 sys_madvise((void *)addr, bytes,
+		                             MADV_DONTFORK) < 0,
+		                 __ATOMIC_RELAXED);
 	return r;
 }
 
