@@ -65,9 +65,12 @@ steal(struct cow_storage *s)
 	}
 	cow__engine_lock();
 	if (t->backing == COW__PRIVATE) {
-		/* Private already, so it may be written. Better in place. */
+		/* Private already, so it may be written. Better in place. What
+		 * an earlier thaw made shared is private again for views. */
 		if (cow__exclusive(t, &c))
 			(void)cow__thaw(t);
+		else if (!cow__is_frozen(t))
+			r = cow__freeze(t) == 0;
 	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
 		r = 0;
 	}

@@ -143,6 +143,7 @@ drop_pieces(struct cow__tile *t)
 	cow__tile_change_begin(t);
 	t->pieces = NULL;
 	t->npieces = t->pieces_cap = 0;
+	t->slow = true; /* others' pages are mapped here still */
 	cow__tile_change_end(t);
 	for (uint32_t i = 0; i < n; i++) {
 		if (pieces[i].pages == t)
@@ -195,7 +196,7 @@ cow__extent_free(struct cow__tile *t)
 		return;
 	}
 	/* Views read the file pages on; pages copied here are nobody's. */
-	if (t->backing == COW__PRIVATE) {
+	if (t->backing == COW__PRIVATE || t->slow) {
 		cow__tile_change_begin(t);
 		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
 			t->backing = COW__NONE;

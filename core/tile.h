@@ -67,7 +67,7 @@ struct cow__tile {
 	struct cow__tile *list_prev, *list_next; /* warm, young or remote */
 	size_t bytes;
 	uint8_t kind, backing;
-	bool slow;     /* pages: the program changed protections (attributes) */
+	bool slow;     /* the mapping is not plain: protections, others' pages */
 	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */
