@@ -12,6 +12,8 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "core/extent.h"
+#include "core/helper.h"
+#include "core/spare.h"
 #include "core/stats.h"
 #include "core/storage.h"
 #include "core/view.h"
@@ -112,16 +114,22 @@ static int
 clone_paged(struct cow_storage *s, struct cow_storage **ret)
 {
 	struct cow__tile *source = s->data->tile, *t;
+	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
 	struct cow__allocation *a;
 	int r = 0;
 
 	cow__engine_lock();
 	if (source->backing == COW__ANON)
 		r = -ENOTSUP;
-	else if (!cow__is_frozen(source))
+	else if (source->backing == COW__SHARED)
+		rebase = COW__REBASE_NOTHING; /* the clone is of this moment */
+	if (r == 0 && !cow__is_frozen(source)) {
 		r = cow__freeze(source);
+		if (cow__spares_pending())
+			cow__helper_want(false);
+	}
 	if (r == 0)
-		r = cow__view_new(source, COW__REBASE_IF_QUIET, &t);
+		r = cow__view_new(source, rebase, &t);
 	if (r == 0) {
 		r = cow__allocation_on_tile(t, &a);
 		if (r < 0)

@@ -24,6 +24,7 @@
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
 #define STRIDE (4 * COW__HUGE) /* of a copy: cleared, then copied to */
+#define MEND_NS 10000000u /* mending waits: who filled it may clone it now */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
@@ -90,6 +91,7 @@ grown_up(struct cow__tile *t)
 	t->missed = 0;
 	t->mending = true;
 	t->committed = 0; /* how far it is mended */
+	t->progress_at = cow__now();
 	young_add(t);
 }
 
@@ -222,7 +224,9 @@ cow__commit_forget_young(struct cow__tile *t)
 void
 cow__commit_frozen(struct cow__tile *t)
 {
-	if (t->young && !t->mending)
+	if (t->mending)
+		t->progress_at = cow__now();
+	else if (t->young)
 		grown_up(t);
 }
 
@@ -274,7 +278,7 @@ commit_batch(struct cow__tile *t, size_t bytes)
 	if (r == 0)
 		r = cow__map_collapse(cow__tile_start(b), bytes, &done);
 	(void)cow__map_none(cow__tile_start(b), bytes);
-	cow__engine_lock();
+	cow__helper_lock();
 	t->busy = false;
 	cow__stat_add(bytes_collapsed, done);
 	if (r < 0 && t->young && !t->mending)
@@ -286,17 +290,26 @@ commit_batch(struct cow__tile *t, size_t bytes)
 }
 
 /* Makes the next small pages huge where nearly all of them are there: where the
- * program touched few, it shall have few. */
+ * program touched few, it shall have few. Unlocked while it looks. */
 static void
 mend_next(struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t) + t->committed;
-	size_t n = 0;
+	size_t most = cow__min(BATCH, t->touched - t->committed), n = 0;
 
-	while (n < BATCH && t->committed + n < t->touched &&
-	       cow__pagemap_count(at + n, COW__HUGE) >=
-	               (int)(COW__HUGE / cow__page / 8 * 7))
+	t->busy = true;
+	cow__engine_unlock();
+	while (n < most && cow__pagemap_count(at + n, COW__HUGE) >=
+	                           (int)(COW__HUGE / cow__page / 8 * 7))
 		n += COW__HUGE;
+	cow__helper_lock();
+	t->busy = false;
+	if (t->doomed) {
+		cow__extent_free(t);
+		return;
+	}
+	if (!t->mending)
+		return;
 	if (n) {
 		commit_batch(t, n);
 		return;
@@ -319,7 +332,8 @@ cow__commit_step(uint64_t now)
 		if (t->busy)
 			continue;
 		if (t->mending) {
-			mend = t;
+			if (now - t->progress_at >= MEND_NS)
+				mend = t;
 			continue;
 		}
 		moved |= look(t, now);

@@ -5,6 +5,7 @@
 #include "core/decay.h"
 #include "core/base.h"
 #include "core/engine.h"
+#include "core/helper.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -12,6 +13,7 @@
 
 #define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
 #define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
+#define SLICE (32 * MIB)         /* cooled in one go */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
@@ -52,31 +54,52 @@ cow__warm_remove(struct cow__tile *t)
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 
+/* In the helper's hands, unlocked. */
+static struct cow__tile *cooling;
+
+static int
+take_pages(const struct cow__tile *t)
+{
+	return t->backing == COW__ANON
+	               ? cow__map_none(cow__tile_start(t), t->bytes)
+	               : cow__map_punch(cow__tile_start(t), t->bytes);
+}
+
 /* Frees the pages of a warm tile that was taken off the lists, and puts it
  * back; anonymous ones lose their mapping too. */
 static bool
-cool(struct cow__tile *t)
+cool(struct cow__tile *t, bool unlocked)
 {
 	size_t bytes = t->bytes;
 	int r;
 
-	cow__tile_change_begin(t);
-	if (t->backing == COW__ANON) {
-		r = cow__map_none(cow__tile_start(t), bytes);
-		if (r == 0)
-			t->backing = COW__NONE;
+	if (unlocked) {
+		t->kind = COW__INNER;
+		cooling = t;
+		cow__engine_unlock();
+		r = take_pages(t);
+		cow__helper_lock();
+		cooling = NULL;
 	} else {
-		r = cow__map_punch(cow__tile_start(t), bytes);
+		r = take_pages(t);
 	}
-	if (r == 0)
-		t->freed_at = 0;
-	else
-		t->freed_at = cow__now(); /* later, then */
+	cow__tile_change_begin(t);
+	if (r == 0 && t->backing == COW__ANON)
+		t->backing = COW__NONE;
+	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
 	cow__tile_change_end(t);
 	(void)cow__tile_put(t);
 	if (r == 0)
 		cow__stat_add(bytes_returned, bytes);
 	return r == 0;
+}
+
+void
+cow__decay_child(void)
+{
+	if (cooling)
+		(void)cow__tile_put(cooling);
+	cooling = NULL;
 }
 
 /* The most that was live in the last seconds, above what is now. */
@@ -116,31 +139,57 @@ limit(uint64_t now)
 	return most;
 }
 
-size_t
-cow__decay(uint64_t now, bool all, size_t slice)
+static bool
+is_due(uint64_t now, size_t most)
 {
-	size_t done = 0, most;
-	struct cow__tile *t;
+	return cow__engine.warm_first &&
+	       (now - cow__engine.warm_first->freed_at >=
+	                cow__engine.decay_ns ||
+	        cow__engine.warm_bytes > most);
+}
 
-	if (!cow__engine.warm_first)
-		return 0;
-	most = all ? 0 : limit(now);
-	while ((t = cow__engine.warm_first) != NULL) {
-		bool old = now - t->freed_at >= cow__engine.decay_ns;
+bool
+cow__decay_due(uint64_t now)
+{
+	return cow__engine.warm_first && is_due(now, limit(now));
+}
 
-		if (!all && !old && cow__engine.warm_bytes <= most)
-			break;
-		if (slice && t->bytes > slice) {
-			t = cow__tile_carve(t, cow__tile_end(t) - slice,
-			                    slice);
-			if (!t)
-				break;
-		} else {
+size_t
+cow__decay(uint64_t now, bool unlocked)
+{
+	size_t most = limit(now), done = 0;
+
+	while (done < SLICE && is_due(now, most)) {
+		struct cow__tile *t = cow__engine.warm_first;
+		size_t bytes;
+
+		if (t->bytes > SLICE)
+			t = cow__tile_carve(t, cow__tile_end(t) - SLICE, SLICE);
+		else
 			cow__tile_unlist(t);
-		}
-		done += t->bytes;
-		if (!cool(t) || (slice && done >= slice))
+		if (!t)
 			break;
+		bytes = t->bytes;
+		if (!cool(t, unlocked))
+			break;
+		done += bytes;
+	}
+	return done;
+}
+
+size_t
+cow__decay_all(void)
+{
+	size_t done = 0;
+
+	while (cow__engine.warm_first) {
+		struct cow__tile *t = cow__engine.warm_first;
+		size_t bytes = t->bytes;
+
+		cow__tile_unlist(t);
+		if (!cool(t, false))
+			break;
+		done += bytes;
 	}
 	return done;
 }

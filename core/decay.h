@@ -19,10 +19,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gives back what is older than the decay time, and what is above the limit;
- * everything if `all`. Slices of at most `slice` bytes a call, 0: no bound.
- * Bytes given back. Engine locked. */
-size_t cow__decay(uint64_t now, bool all, size_t slice);
+/* Gives back some of what is older than the decay time or above the limit.
+ * Bytes given back; 0: nothing is due. Engine locked; `unlocked`: but not while
+ * the kernel works, for the helper. */
+size_t cow__decay(uint64_t now, bool unlocked);
+
+/* Is there anything to give back? */
+bool cow__decay_due(uint64_t now);
+
+/* Gives everything back. */
+size_t cow__decay_all(void);
+
+/* In a forked child: what the helper had in hand is free memory again. */
+void cow__decay_child(void);
 
 /* When the oldest warm tile comes of age; 0: there is none. */
 uint64_t cow__decay_next(void);

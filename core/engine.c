@@ -13,6 +13,7 @@
 #include "core/fork.h"
 #include "core/helper.h"
 #include "core/options.h"
+#include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/window.h"
@@ -21,7 +22,6 @@
 
 #define WARM_PAYS (16 * MIB)    /* for less no helper is started */
 #define TICK_NS 5000000u       /* the slower chores, at most so often */
-#define DECAY_SLICE (64 * MIB) /* inside one allocator call */
 
 struct cow__engine cow__engine = {
 	.use_helper = true,
@@ -92,9 +92,10 @@ cow__engine_tick(void)
 	if (!cow__engine.warm_first && !cow__engine.frozen)
 		return;
 	now = cow__now();
-	(void)cow__decay(now, false, DECAY_SLICE);
-	if (cow__engine.warm_bytes > WARM_PAYS)
-		cow__helper_want(false);
+	if (cow__engine.use_helper && cow__engine.warm_bytes > WARM_PAYS)
+		cow__helper_want(cow__decay_due(now));
+	else
+		(void)cow__decay(now, false);
 	if (now - last < TICK_NS)
 		return;
 	last = now;
@@ -104,6 +105,12 @@ cow__engine_tick(void)
 		cow__shadows_release(now);
 		if (cow__engine.frozen)
 			cow__helper_want(false);
+	}
+	if (cow__spares_pending()) {
+		if (cow__engine.use_helper)
+			cow__helper_want(false);
+		else
+			cow__spares_release();
 	}
 	cow__segments_sweep(false);
 	cow__stat_set(mappings, cow__engine.mappings);
@@ -121,8 +128,9 @@ cow_trim(void)
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
 		cow__thaw_all();
+		cow__spares_release();
 	}
-	done = cow__decay(0, true, 0);
+	done = cow__decay_all();
 	cow__segments_sweep(true);
 	cow__stat_set(mappings, cow__engine.mappings);
 	cow__engine_unlock();

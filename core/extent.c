@@ -73,6 +73,10 @@ take_bare(size_t bytes, size_t align, bool anon, bool room,
 	align = cow__max(align, COW__HUGE);
 	/* Room: only addresses. Stay clear of what grows behind us. */
 	space = room ? cow__max(unit * 16, 256 * MIB) : unit;
+	/* Where whole page tables of 1 GiB can be moved (core/spare.h). */
+	if (bytes >= GIB && align < GIB &&
+	    cow__engine.end - cow__engine.start > 64 * space)
+		align = GIB;
 	t = cow__tile_search(COW__BARE, false, space, align);
 	if (!t && space > unit)
 		t = cow__tile_search(COW__BARE, false, unit, align);

@@ -14,11 +14,13 @@
 #include "core/attribute.h"
 #include "core/base.h"
 #include "core/commit.h"
+#include "core/decay.h"
 #include "core/engine.h"
 #include "core/extent.h"
 #include "core/helper.h"
 #include "core/holders.h"
 #include "core/pool.h"
+#include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/view.h"
@@ -256,6 +258,8 @@ cow__fork_parent(void)
 		cow__holders_parent();
 		copies_free();
 		(void)inherit_mappings(false);
+		if (cow__spares_pending())
+			cow__helper_want(true);
 		busy_before = cow__engine.frozen > 0;
 		count_fork();
 	}
@@ -281,6 +285,8 @@ cow__fork_child(void)
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
 			cow__process_exit(127);
 	ncopies = 0;
+	cow__spares_child();
+	cow__decay_child();
 	cow__segments_child();
 	cow__extents_child();
 	(void)inherit_mappings(false);

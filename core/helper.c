@@ -9,6 +9,7 @@
 #include "core/decay.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "memfd/thread.h"
@@ -16,13 +17,23 @@
 
 #define LOOK_NS 40000u         /* while the program fills memory */
 #define LOOK_MOST_NS 10000000u /* ... and does not get on */
-#define DECAY_SLICE (32 * MIB)
+#define LOCK_NS 20000u /* between tries to get the lock ... */
+#define LOCK_TRIES 50  /* ... before it queues for it */
 #define LIMBO_NS 200000000u
 
 static struct cow__thread thread;
 static bool running;
 static unsigned suspended;
 static uint32_t bell; /* futex: changes when there is news */
+static bool rung;     /* ... and the helper did not come yet */
+
+static void
+ring(void)
+{
+	rung = true;
+	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+	cow__wake(&bell);
+}
 
 /* The next sleep in ns; 0: go on at once; UINT64_MAX: nothing left. */
 static uint64_t
@@ -31,6 +42,11 @@ round_of_work(void)
 	static uint64_t idle;
 	uint64_t now = cow__now(), sleep = UINT64_MAX, due;
 
+	if (cow__spares_pending()) {
+		sleep = cow__spares_step(now);
+		if (sleep == 0)
+			return 0;
+	}
 	if (cow__commit_pending()) {
 		if (cow__commit_step(now))
 			idle = LOOK_NS / 2;
@@ -38,10 +54,10 @@ round_of_work(void)
 			idle *= 2;
 		if (idle < LOOK_NS)
 			idle = LOOK_NS;
-		sleep = idle;
+		sleep = cow__min(sleep, idle);
 	}
-	if (cow__decay(now, false, DECAY_SLICE) >= DECAY_SLICE)
-		return cow__min(sleep, 1000000u);
+	if (cow__decay(now, true))
+		return 0;
 	due = cow__decay_next();
 	if (due)
 		sleep = cow__min(sleep, due > now ? due - now + 1000u : 1000u);
@@ -51,21 +67,36 @@ round_of_work(void)
 	return sleep;
 }
 
+void
+cow__helper_lock(void)
+{
+	uint32_t nothing = 0;
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (cow__mutex_try_lock(&cow__engine.lock))
+			return;
+		cow__wait(&nothing, 0, LOCK_NS);
+	}
+	cow__engine_lock();
+}
+
 static void
 helper_main(void)
 {
 	cow__engine_lock();
 	while (!suspended) {
 		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
-		uint64_t sleep = round_of_work();
+		uint64_t sleep;
 
+		rung = false;
+		sleep = round_of_work();
 		if (sleep == UINT64_MAX)
 			break;
 		if (sleep == 0)
 			continue;
 		cow__engine_unlock();
 		cow__wait(&bell, heard, sleep);
-		cow__engine_lock();
+		cow__helper_lock();
 	}
 	running = false;
 	cow__engine_unlock();
@@ -77,8 +108,8 @@ cow__helper_want(bool wake)
 	if (running && !wake)
 		return;
 	if (running) {
-		__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
-		cow__wake(&bell);
+		if (!rung)
+			ring();
 		return;
 	}
 	if (!cow__engine.use_helper || suspended)
@@ -104,7 +135,7 @@ cow__helper_id(void)
 void
 cow__helper_child(void)
 {
-	running = false;
+	running = rung = false;
 	thread.tid = thread.last = 0;
 	suspended = 0;
 }
@@ -114,8 +145,7 @@ cow__helper_suspend(void)
 {
 	cow__engine_lock();
 	suspended++;
-	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
-	cow__wake(&bell);
+	ring();
 	cow__engine_unlock();
 	cow__thread_join(&thread);
 }

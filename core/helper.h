@@ -18,6 +18,10 @@
 /* Starts it; `wake`: or makes it look at once. Engine locked. */
 void cow__helper_want(bool wake);
 
+/* The engine's lock, for the helper: it does not queue at first, since whoever
+ * gives back a lock that somebody queues for pays a system call. */
+void cow__helper_lock(void);
+
 /* Its kernel thread id, 0 if there is none. */
 uint32_t cow__helper_id(void);
 

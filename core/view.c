@@ -10,6 +10,7 @@
 #include "core/engine.h"
 #include "core/extent.h"
 #include "core/helper.h"
+#include "core/spare.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
@@ -109,6 +110,8 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
+	if (!from->attributes)
+		cow__spare_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,
 	                     cow__segment_offset(cow__tile_start(from)));
@@ -416,7 +419,7 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
 	if (source->backing == COW__ANON || source->attributes ||
 	    source->overlaid)
 		return -ENOTSUP;
-	if (source->backing == COW__PRIVATE)
+	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
 		r = find_written(source, &written);
 	if (r == 0 && written.nruns && rebase == COW__REBASE_IF_QUIET &&
 	    cow__quiet_begin(cow__helper_id())) {

@@ -49,6 +49,7 @@ bool cow__freeze_joins(const struct cow__tile *left,
 enum cow__rebase {
 	COW__REBASE_ALWAYS,   /* nobody is writing it at this moment */
 	COW__REBASE_IF_QUIET, /* if the process is quiet (memfd/quiet.h) */
+	COW__REBASE_NOTHING,  /* just frozen: a page written since is not meant */
 };
 
 /*

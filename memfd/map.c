@@ -24,6 +24,12 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
@@ -136,6 +142,26 @@ cow__map_move(uintptr_t from, size_t bytes, uintptr_t to)
 {
 	return result(sys_mremap((void *)from, bytes, bytes,
 	                         MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to));
+}
+
+int
+cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
+{
+	int r = result(sys_mremap((void *)addr, bytes, bytes,
+	                          MREMAP_MAYMOVE | MREMAP_FIXED |
+	                                  MREMAP_DONTUNMAP,
+	                          (void *)to));
+
+	if (r == 0)
+		return 0;
+	/* Most kernels unmap `to` before they look closer at the rest. What
+	 * is there now, if anything, may be another thread's. */
+	if (result(sys_mmap((void *)to, bytes, PROT_NONE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                            MAP_FIXED_NOREPLACE,
+	                    -1, 0)) < 0)
+		return -ENOTRECOVERABLE;
+	return r;
 }
 
 int

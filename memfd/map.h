@@ -51,6 +51,14 @@ int cow__map_private(uintptr_t addr, size_t bytes,
 /* Moves a whole mapping over another range, which it replaces. */
 int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
 
+/*
+ * Moves the page tables of a shared mapping to the reserved range `to`, which
+ * maps the same pages then; the mapping itself stays, and fills up again by
+ * faults. Both 2 MiB aligned, better at the same place within a GiB. Linux 5.13.
+ * After a failure `to` is reserved as before; -ENOTRECOVERABLE: it may not be.
+ */
+int cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to);
+
 /* Makes the 2 MiB ranges of a shared mapping huge pages, allocating what is
  * not there. Leaves out ranges that are busy; stops at other failures.
  * `ret_done` bytes were done. */

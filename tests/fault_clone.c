@@ -73,6 +73,17 @@ static void transparent(struct herd *herd)
 	a->exposed = expose(a->storage);
 }
 
+/* Large enough for its page tables to be moved at a freeze. */
+static void large(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_CLONED];
+
+	sweep_add(herd, HERD_CLONED,
+	          new_storage(32 * MIB + PAGE, COW_STORAGE_TRANSPARENT), NULL,
+	          3 * MIB);
+	a->exposed = expose(a->storage);
+}
+
 static void cloned(struct herd *herd)
 {
 	transparent(herd);
@@ -247,6 +258,7 @@ static int trim(struct herd *herd)
 static const struct operation operations[] = {
 	{ "eager clone", tracked, clone_eagerly },
 	{ "clone transparent", transparent, clone_transparent },
+	{ "clone large", large, clone_transparent },
 	{ "clone written", written, clone_transparent },
 	{ "clone layered", layered, clone_transparent },
 	{ "clone half thawed", half_thawed, clone_transparent },

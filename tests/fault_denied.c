@@ -186,6 +186,26 @@ START_TEST(without_private_mappings_and_mremap)
 }
 END_TEST
 
+/* Page tables can't be moved out of the way of a freeze: taken down there. */
+START_TEST(without_mremap)
+{
+	const size_t bytes = 40 * MIB;
+	struct cow_storage *a, *clone;
+	int n;
+
+	fault_deny(SYS_mremap, FAULT_ANY, 0, EINVAL);
+	for (n = 0; n < 5; n++) {
+		a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 1);
+		clone = lazy(a);
+		fill(expose(a), bytes, 2);
+		ck_pattern(data(clone), bytes, 1);
+		cow_storage_unref(a);
+		cow_storage_unref(clone);
+	}
+	ck_assert_uint_gt(fault_denials(), 0);
+}
+END_TEST
+
 /* The helper is cloned by an instruction of its own, which only the kernel can
  * refuse. pthread_create() uses clone3(). */
 static void deny_bare_threads(void)
@@ -224,7 +244,9 @@ int main(void)
 
 	tcase_add_loop_test(tcase, without, 0, COUNT(features));
 	tcase_add_test(tcase, without_private_mappings_and_mremap);
-	if (!SANITIZED) /* they have none */
+	if (!SANITIZED) /* they have no helper */
+		tcase_add_test(tcase, without_mremap);
+	if (!SANITIZED)
 		tcase_add_test(tcase, without_a_helper);
 	return run_suite(suite);
 }

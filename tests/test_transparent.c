@@ -278,7 +278,12 @@ END_TEST
 
 /* A writer writes n into word n % WORDS, for n = 1, 2, ...; `done` is how far
  * it got for certain. */
-enum { WORDS = 64, STRIDE = 4 * MIB / WORDS / sizeof(uint64_t) };
+enum { WORDS = 64 };
+
+/* A size whose page tables are taken down at a freeze, and one where they are
+ * moved out of the way. */
+static const size_t live_bytes[] = { 4 * MIB, 64 * MIB };
+static size_t stride; /* between the words */
 
 struct writer {
 	_Atomic uint64_t *words;
@@ -292,7 +297,7 @@ static void *write_on(void *arg)
 	uint64_t n;
 
 	for (n = 1; !atomic_load(&w->stop); n++) {
-		atomic_store(&w->words[n % WORDS * STRIDE], n);
+		atomic_store(&w->words[n % WORDS * stride], n);
 		atomic_store(&w->done, n);
 	}
 	return NULL;
@@ -315,8 +320,8 @@ static void check_between(struct cow_storage *clone, uint64_t before,
 	uint64_t i;
 
 	for (i = 0; i < WORDS; i++) {
-		must(words[i * STRIDE] >= last_write(i, before));
-		must(words[i * STRIDE] <= after + 1);
+		must(words[i * stride] >= last_write(i, before));
+		must(words[i * stride] <= after + 1);
 	}
 }
 
@@ -326,13 +331,14 @@ START_TEST(clone_beside_a_live_writer)
 {
 	enum { CLONES = 200 };
 	uint32_t flags = COW_STORAGE_TRANSPARENT | COW_STORAGE_ZERO;
-	struct cow_storage *a = new_storage(4 * MIB, flags);
+	struct cow_storage *a = new_storage(live_bytes[_i], flags);
 	struct writer w = { .words = (_Atomic uint64_t *)(void *)expose(a) };
 	struct cow_storage *clone, *kept = lazy(a);
 	uint64_t before, after, i;
 	pthread_t thread;
 	int n;
 
+	stride = live_bytes[_i] / WORDS / sizeof(uint64_t);
 	ck_assert_int_eq(pthread_create(&thread, NULL, write_on, &w), 0);
 	for (n = 0; n < ROUNDS(CLONES); n++) {
 		before = atomic_load(&w.done);
@@ -352,10 +358,53 @@ START_TEST(clone_beside_a_live_writer)
 	atomic_store(&w.stop, true);
 	pthread_join(thread, NULL);
 	for (i = 0; i < WORDS; i++)
-		ck_assert_uint_eq(w.words[i * STRIDE],
+		ck_assert_uint_eq(w.words[i * stride],
 		                  last_write(i, atomic_load(&w.done)));
 	cow_storage_unref(kept);
 	cow_storage_unref(a);
+}
+END_TEST
+
+struct expected {
+	struct cow_storage *storage;
+	uint64_t seed;
+};
+
+static void check_expected(void *arg)
+{
+	struct expected *e = arg;
+
+	ck_pattern(data(e->storage), cow_storage_bytes(e->storage), e->seed);
+	cow_trim();
+}
+
+/* Page tables that were moved away are of no use, and do no harm: the source is
+ * written and freed, its place used again, a child forked, before and after the
+ * helper took them down. */
+START_TEST(freeze_moves_page_tables)
+{
+	const size_t bytes = 96 * MIB;
+	struct expected e;
+	struct cow_storage *kept = new_filled(bytes, 0, 7), *a, *clone, *b;
+	int n;
+
+	for (n = 0; n < 8; n++) {
+		a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 2 * n);
+		clone = lazy(a);
+		fill(expose(a), bytes / 2, 2 * n + 1);
+		cow_storage_unref(a);
+		b = new_filled(bytes, 0, 100 + n);
+		e = (struct expected){ clone, 2 * n };
+		in_child(check_expected, &e);
+		ck_pattern(data(clone), bytes, 2 * n);
+		ck_pattern(data(b), bytes, 100 + n);
+		cow_storage_unref(clone);
+		cow_storage_unref(b);
+		if (n % 2)
+			cow_trim();
+	}
+	ck_pattern(data(kept), bytes, 7);
+	cow_storage_unref(kept);
 }
 END_TEST
 
@@ -372,8 +421,10 @@ int main(void)
 	tcase_add_loop_test(tcase, expose_every_state, 0, 4 * SIZES);
 	tcase_add_loop_test(tcase, address_stays, 0, SIZES);
 	tcase_add_loop_test(tcase, blocks_can_be_cloned, 0, SIZES);
+	tcase_add_test(tcase, freeze_moves_page_tables);
 	/* The library may read what is being written, as memcpy would. */
 	if (!UNDER_TSAN)
-		tcase_add_test(tcase, clone_beside_a_live_writer);
+		tcase_add_loop_test(tcase, clone_beside_a_live_writer, 0,
+		                    COUNT(live_bytes));
 	return run_suite(suite);
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spares: page tables that were moved out of the way. See the header.
+ */
+#include "core/spare.h"
+#include "core/base.h"
+#include "core/engine.h"
+#include "core/helper.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define LEAST (32 * MIB) /* less is taken down as fast as it is moved */
+#define MOST 4           /* spares at a time */
+#define TRIES 3       /* then this kernel does not move shared memory */
+#define REST_NS 5000000u /* its maker may have more to do with mappings */
+#define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
+
+static struct cow__tile *spares;
+static unsigned count;
+static unsigned failures;
+
+/* Address space at the same place within a GiB: then whole upper levels of the
+ * page tables are moved. At the far end, where nothing will want to grow. */
+static struct cow__tile *
+room_for(uintptr_t start, size_t bytes)
+{
+	size_t skew = start & (GIB - 1);
+	struct cow__tile *t =
+	        cow__tile_search(COW__BARE, false, bytes + GIB, COW__HUGE);
+	uintptr_t at;
+
+	if (!t)
+		return NULL;
+	at = cow__round_down(cow__tile_end(t) - bytes - skew, GIB) + skew;
+	return at < cow__tile_start(t) ? NULL : cow__tile_carve(t, at, bytes);
+}
+
+void
+cow__spare_move(const struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *s;
+	int r;
+
+	if (bytes < LEAST || count == MOST || failures == TRIES ||
+	    !cow__engine.use_helper || cow__tile_start(t) % COW__HUGE)
+		return;
+	s = room_for(cow__tile_start(t), bytes);
+	if (!s)
+		return;
+	cow__tile_change_begin(s);
+	r = cow__map_displace(cow__tile_start(t), bytes, cow__tile_start(s));
+	s->kind = r == -ENOTRECOVERABLE ? COW__LOST : COW__INNER;
+	if (r == 0) {
+		s->backing = COW__SHARED;
+		s->segment = t->segment;
+		cow__segment_ref(s->segment);
+		s->committed = 0; /* how far it is taken down */
+		s->progress_at = cow__now();
+	}
+	cow__tile_change_end(s);
+	if (r < 0) {
+		failures++;
+		if (s->kind == COW__INNER)
+			(void)cow__tile_put(s);
+		return;
+	}
+	s->list_next = spares;
+	spares = s;
+	count++;
+}
+
+bool
+cow__spares_pending(void)
+{
+	return spares != NULL;
+}
+
+/* `s` is off the list, and nothing is mapped there. */
+static void
+forget(struct cow__tile *s)
+{
+	s->list_next = NULL;
+	s->committed = 0;
+	cow__tile_change_begin(s);
+	s->backing = COW__NONE;
+	cow__segment_unref(s->segment);
+	s->segment = NULL;
+	cow__tile_change_end(s);
+	(void)cow__tile_put(s);
+	count--;
+}
+
+static void
+remove_from_list(const struct cow__tile *s)
+{
+	struct cow__tile **p = &spares;
+
+	while (*p != s)
+		p = &(*p)->list_next;
+	*p = s->list_next;
+}
+
+uint64_t
+cow__spares_step(uint64_t now)
+{
+	struct cow__tile *s = spares; /* the last one moved */
+	size_t n;
+	int r;
+
+	if (now - s->progress_at < REST_NS)
+		return s->progress_at + REST_NS - now;
+	n = cow__min(SLICE, s->bytes - s->committed);
+	s->busy = true;
+	cow__engine_unlock();
+	r = cow__map_none(cow__tile_start(s) + s->committed, n);
+	cow__helper_lock();
+	s->busy = false;
+	if (r < 0)
+		return REST_NS; /* no mapping to be had now */
+	s->committed += n;
+	if (s->committed == s->bytes) {
+		remove_from_list(s);
+		forget(s);
+	}
+	return 0;
+}
+
+void
+cow__spares_release(void)
+{
+	struct cow__tile *s, *next;
+
+	for (s = spares; s; s = next) {
+		next = s->list_next;
+		if (s->busy ||
+		    cow__map_none(cow__tile_start(s), s->bytes) < 0)
+			continue;
+		remove_from_list(s);
+		forget(s);
+	}
+}
+
+void
+cow__spares_child(void)
+{
+	for (struct cow__tile *s = spares; s; s = s->list_next)
+		s->busy = false;
+	cow__spares_release();
+}
