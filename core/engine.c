@@ -102,9 +102,10 @@ cow__engine_tick(void)
 	(void)cow__extent_poll_limbo();
 	if (cow__engine.forked_once || cow__engine.generation) {
 		cow__thaw_all();
-		cow__shadows_release(now);
-		if (cow__engine.frozen)
+		if (cow__engine.frozen && cow__engine.use_helper)
 			cow__helper_want(false);
+		else
+			cow__shadows_release(now, false);
 	}
 	if (cow__spares_pending()) {
 		if (cow__engine.use_helper)

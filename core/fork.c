@@ -20,18 +20,15 @@
 #include "core/helper.h"
 #include "core/holders.h"
 #include "core/pool.h"
+#include "core/regret.h"
 #include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/view.h"
 #include "memfd/map.h"
-#include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
-/* Of the frozen bytes: copied since the last fork, without a thaw. More than
- * this, and freezing costs the program more than it brings. */
-#define REGRET_SHARE 16
 #define TRY_NS 100000000u
 
 struct copy {
@@ -44,7 +41,6 @@ static uint32_t ncopies, copies_cap;
 static uint64_t began_at;
 static bool taking_part; /* this fork concerns memory of ours */
 static _Thread_local int result; /* of this thread's last fork */
-static bool busy_before; /* at the last fork something stayed frozen */
 
 static bool
 needs_freeze(const struct cow__tile *t)
@@ -113,37 +109,6 @@ freeze_all(bool pinned)
 	return r;
 }
 
-/* Pages copied in tiles that are still frozen from the last fork: did the
- * program rewrite them while they could not be thawed? */
-static void
-learn(void)
-{
-	size_t frozen = 0, copied = 0;
-
-	if (!busy_before || cow__engine.prefer_anon ||
-	    cow__engine.policy != COW__POLICY_AUTO)
-		return;
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
-		struct cow__run runs[32];
-
-		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
-			continue;
-		frozen += t->bytes;
-		while (at < end) {
-			int n = cow__pagemap_copied(at, end, runs, 32, &at);
-
-			if (n < 0)
-				return;
-			for (int i = 0; i < n; i++)
-				copied += runs[i].end - runs[i].start;
-		}
-	}
-	cow__stat_set(pages_private, copied / cow__page);
-	if (copied > frozen / REGRET_SHARE)
-		cow__engine.prefer_anon = true;
-}
-
 static void
 inherit_all(void)
 {
@@ -198,8 +163,7 @@ prepare_locked(void)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
 	cow__thaw_all();
-	learn();
-	busy_before = false;
+	cow__regret_learn();
 	if (cow__holders_before_fork() < 0) {
 		cow__fallback(COW_FALLBACK_SLOTS);
 		cow__engine.no_locks = true; /* from now on without memfds */
@@ -260,7 +224,7 @@ cow__fork_parent(void)
 		(void)inherit_mappings(false);
 		if (cow__spares_pending())
 			cow__helper_want(true);
-		busy_before = cow__engine.frozen > 0;
+		cow__regret_forked();
 		count_fork();
 	}
 	cow__engine_unlock();
@@ -293,7 +257,7 @@ cow__fork_child(void)
 	cow__advise_child();
 	cow__allocations_child();
 	cow__segments_sweep(false);
-	busy_before = false;
+	cow__regret_child();
 	cow__engine_unlock();
 }
 

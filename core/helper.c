@@ -61,7 +61,7 @@ round_of_work(void)
 	due = cow__decay_next();
 	if (due)
 		sleep = cow__min(sleep, due > now ? due - now + 1000u : 1000u);
-	cow__shadows_release(now);
+	cow__shadows_release(now, true);
 	if (cow__extent_poll_limbo() || cow__engine.frozen)
 		sleep = cow__min(sleep, LIMBO_NS);
 	return sleep;

@@ -17,9 +17,12 @@
 #include "core/base.h"
 #include "core/commit.h"
 #include "core/engine.h"
+#include "core/regret.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
+
+#define HOLES_SHARE 8
 
 /* Pages here that nobody reads any more but another process may: polled. */
 static struct cow__tile *limbo;
@@ -72,6 +75,12 @@ cow__recycle(struct cow__tile *t, bool alone)
 		return;
 	}
 	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
+	/* With many holes it is no longer warm. Better none, and huge pages
+	 * again, than small ones in between. */
+	if (t->backing == COW__SHARED && t->shadow > t->bytes / HOLES_SHARE &&
+	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
+		t->freed_at = 0;
+	t->shadow = 0;
 	(void)cow__tile_put(t);
 }
 
@@ -176,6 +185,7 @@ void
 cow__extent_free(struct cow__tile *t)
 {
 	cow__require(t->kind == COW__LIVE);
+	cow__regret_freed(t);
 	cow__commit_forget(t);
 	t->block = t->exposed = false;
 	t->allocation = NULL;
@@ -280,7 +290,7 @@ cow__extents_child(void)
 		                 t->backing == COW__ANON;
 
 		next = t->next;
-		t->busy = false;
+		t->busy = t->punching = false;
 		if (t->doomed) {
 			cow__extent_free(t);
 			return cow__extents_child();

@@ -6,6 +6,7 @@
 #include "core/array.h"
 #include "core/base.h"
 #include "core/engine.h"
+#include "core/extent.h"
 #include "core/helper.h"
 #include "core/stats.h"
 #include "core/view.h"
@@ -23,7 +24,8 @@
 bool
 cow__exclusive(const struct cow__tile *t, struct cow__census *c)
 {
-	if (t->backing == COW__ANON || t->npieces > PIECES_MAX || t->overlaid)
+	if (t->backing == COW__ANON || t->npieces > PIECES_MAX ||
+	    t->overlaid || t->punching)
 		return false;
 	if (!t->npieces)
 		return t->refs == 1 && cow__holders_alone(t, c);
@@ -200,6 +202,9 @@ thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap)
 	t->kept = kept;
 	t->nkept = n;
 	t->kept_cap = cap;
+	t->shadow = 0;
+	for (uint32_t i = 0; i < n; i++)
+		t->shadow += kept[i].end - kept[i].start;
 	if (n == 0) {
 		cow__array_free(kept, cap, sizeof(*kept));
 		t->kept = NULL;
@@ -285,50 +290,107 @@ thaw_from(struct cow__tile *t, struct cow__census *c)
 	return t;
 }
 
-/* File pages under copied ones are needed by nobody. Copied pages stay copied,
- * so this needs no quiet moment. */
-static void
-release_shadow(struct cow__tile *t)
+/* Bytes of copied pages; 0 also if that can't be told. */
+static size_t
+copied_bytes(const struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
 	struct cow__run runs[64];
-	struct cow__tile *alias = NULL;
+	size_t sum = 0;
 
 	while (at < end) {
 		int n = cow__pagemap_copied(at, end, runs, 64, &at);
 
+		if (n < 0)
+			return 0;
+		for (int i = 0; i < n; i++)
+			sum += runs[i].end - runs[i].start;
+	}
+	return sum;
+}
+
+static void
+punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
+{
+	for (int i = 0; i < n; i++) {
+		size_t len = runs[i].end - runs[i].start;
+
+		if (cow__map_punch(runs[i].start + delta, len) == 0)
+			cow__stat_add(bytes_shadow_returned, len);
+	}
+}
+
+/*
+ * File pages under copied ones are needed by nobody, if nobody else reads the
+ * tile. Copied pages stay copied, so this needs no quiet moment; nor the lock,
+ * while it lasts: a child that is forked meanwhile has these copies, too. But
+ * what is copied after that fork the child has not: so each batch is looked up
+ * under the lock, with the question asked anew. Ends the tile if it was freed.
+ */
+static void
+release_shadow(struct cow__tile *t, bool unlocked)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	size_t copied = copied_bytes(t);
+	struct cow__run runs[128];
+	struct cow__tile *alias;
+	int n;
+
+	if (copied == t->shadow)
+		return;
+	alias = alias_new(t);
+	if (!alias)
+		return;
+	t->shadow = copied;
+	while (at < end) {
+		struct cow__census c = { 0, 0 };
+		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
+
+		if (!cow__is_frozen(t) || !cow__exclusive(t, &c))
+			break;
+		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
-		if (!alias)
-			alias = alias_new(t);
-		if (!alias)
+		if (!unlocked) {
+			punch_runs(runs, n, delta);
+			continue;
+		}
+		t->busy = t->punching = true;
+		cow__engine_unlock();
+		punch_runs(runs, n, delta);
+		cow__helper_lock();
+		t->busy = t->punching = false;
+		if (t->doomed) {
+			alias_free(alias);
+			cow__extent_free(t);
 			return;
-		for (int i = 0; i < n; i++) {
-			size_t len = runs[i].end - runs[i].start;
-
-			if (cow__map_punch(runs[i].start - cow__tile_start(t) +
-			                           cow__tile_start(alias),
-			                   len) == 0)
-				cow__stat_add(bytes_shadow_returned, len);
 		}
 	}
-	if (alias)
-		alias_free(alias);
+	alias_free(alias);
 }
 
 void
-cow__shadows_release(uint64_t now)
+cow__shadows_release(uint64_t now, bool unlocked)
 {
-	struct cow__census c = { 0, 0 };
 	static uint64_t last;
+	struct cow__tile *t, *next;
+	uintptr_t end;
 
 	if (!cow__engine.frozen || now - last < SHADOW_NS)
 		return;
 	last = now;
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && cow__is_frozen(t) &&
-		    cow__exclusive(t, &c))
-			release_shadow(t);
+	for (t = cow__tile_first(); t; t = next) {
+		struct cow__census c = { 0, 0 };
+
+		next = t->next;
+		end = cow__tile_end(t);
+		if (t->kind != COW__LIVE || t->busy || !cow__is_frozen(t) ||
+		    !cow__exclusive(t, &c))
+			continue;
+		release_shadow(t, unlocked);
+		if (unlocked)
+			next = cow__tile_find(end);
+	}
 }
 
 void

@@ -36,7 +36,7 @@ int cow__thaw(struct cow__tile *t);
 void cow__thaw_all(void);
 
 /* Where that is not possible because other threads run: gives the frozen pages
- * under copied ones back, now and then. */
-void cow__shadows_release(uint64_t now);
+ * under copied ones back, now and then. `unlocked` meanwhile, for the helper. */
+void cow__shadows_release(uint64_t now, bool unlocked);
 
 #endif

@@ -71,6 +71,7 @@ struct cow__tile {
 	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */
+	bool punching; /* ... freeing file pages under copied ones: no thaw */
 	bool young;    /* live: is it on the young list? (core/commit.c) */
 	bool mending;  /* ... because small pages are being made huge */
 	bool block;    /* live: handed out by cow_block_new() */
@@ -89,6 +90,7 @@ struct cow__tile {
 	uint32_t nkept, kept_cap;
 	struct cow__attribute *attributes;
 	uint64_t freed_at; /* free warm: when */
+	size_t shadow; /* private: file pages freed under copied ones, bytes */
 	/* young: how far it was touched, how far committed (core/commit.c) */
 	size_t touched, committed, missed;
 	uint64_t progress_at;
