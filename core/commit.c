@@ -78,6 +78,16 @@ young_remove(struct cow__tile *t)
 	t->list_prev = t->list_next = NULL;
 }
 
+static void
+mend_later(struct cow__tile *t)
+{
+	t->missed = 0;
+	t->mending = true;
+	t->committed = 0; /* how far it is mended */
+	t->progress_at = cow__now();
+	young_add(t);
+}
+
 /* No longer young. If small pages were left behind, it stays on the list until
  * the helper has mended them. */
 static void
@@ -86,13 +96,8 @@ grown_up(struct cow__tile *t)
 	bool mend = t->missed && t->segment && cow__engine.use_helper;
 
 	young_remove(t);
-	if (!mend)
-		return;
-	t->missed = 0;
-	t->mending = true;
-	t->committed = 0; /* how far it is mended */
-	t->progress_at = cow__now();
-	young_add(t);
+	if (mend)
+		mend_later(t);
 }
 
 /* How far has the program come? True if further than at the last look. */
@@ -162,12 +167,25 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 		(void)cow__map_zap(cow__tile_start(t), want);
 		cow__stat_add(bytes_collapsed, done);
 		t->committed = done;
+		t->missed = want - done;
 		ahead += done;
 	}
 	if (r < 0)
 		refused(t, r);
 	else if (full - done >= HELPER_PAYS)
 		cow__helper_want(true);
+}
+
+void
+cow__commit_recycled(struct cow__tile *t)
+{
+	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	    !cow__engine.use_helper)
+		return;
+	t->touched = cow__round_down(t->bytes, COW__HUGE);
+	touched_total += t->touched;
+	mend_later(t);
+	cow__helper_want(false);
 }
 
 /* The last unit that was committed and not seen touched yet; 0: none. */
@@ -210,6 +228,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 void
 cow__commit_forget(struct cow__tile *t)
 {
+	t->small |= t->mending || t->missed;
 	young_remove(t);
 	touched_total -= t->touched;
 	t->touched = t->committed = 0;
@@ -281,6 +300,8 @@ commit_batch(struct cow__tile *t, size_t bytes)
 	cow__helper_lock();
 	t->busy = false;
 	cow__stat_add(bytes_collapsed, done);
+	if (!t->mending)
+		t->missed += bytes - done;
 	if (r < 0 && t->young && !t->mending)
 		refused(t, r);
 	if (t->mending && t->committed >= t->touched)
@@ -299,7 +320,7 @@ mend_next(struct cow__tile *t)
 
 	t->busy = true;
 	cow__engine_unlock();
-	while (n < most && cow__pagemap_count(at + n, COW__HUGE) >=
+	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
 	                           (int)(COW__HUGE / cow__page / 8 * 7))
 		n += COW__HUGE;
 	cow__helper_lock();

@@ -33,12 +33,15 @@
 /* A fresh live tile. `whole`: its user commits it himself, see below. */
 void cow__commit_fresh(struct cow__tile *t, bool whole);
 
+/* A live tile of warm memory that has small pages: they are mended. */
+void cow__commit_recycled(struct cow__tile *t);
+
 /* A fresh, mapped huge page's worth of space that extents of `bytes` bytes, all
  * smaller, will be cut from. It is committed if they fill it well, and if the
  * ones before were touched. */
 void cow__commit_unit(uintptr_t start, size_t bytes);
 
-/* It is freed or cut: no more of anything. */
+/* It is freed or cut: no more of anything. Notes that it has small pages. */
 void cow__commit_forget(struct cow__tile *t);
 
 /* It is frozen: nothing is committed ahead any more, mending goes on. */

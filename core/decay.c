@@ -87,6 +87,7 @@ cool(struct cow__tile *t, bool unlocked)
 	if (r == 0 && t->backing == COW__ANON)
 		t->backing = COW__NONE;
 	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
+	t->small &= r < 0;
 	cow__tile_change_end(t);
 	(void)cow__tile_put(t);
 	if (r == 0)

@@ -173,7 +173,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
                 struct cow__tile **ret, bool *ret_zero)
 {
 	size_t len = cow__round_up(bytes ? bytes : 1, cow__page);
-	bool anon = wants_anon(len, flags), zero;
+	bool anon = wants_anon(len, flags), zero, small;
 	struct cow__tile *t;
 	int r;
 
@@ -198,6 +198,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 			return r;
 		}
 	}
+	small = t->small;
 	become_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
@@ -205,8 +206,10 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 		cow__fallback(COW_FALLBACK_BACKING);
 	if (!zero)
 		cow__stat_add(bytes_recycled, len);
-	else if (!anon && len >= COW__HUGE)
+	if (zero && !anon && len >= COW__HUGE)
 		cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
+	else if (small && len >= COW__HUGE)
+		cow__commit_recycled(t);
 	*ret = t;
 	*ret_zero = zero;
 	return 0;

@@ -223,6 +223,7 @@ merge_next(struct cow__tile *t)
 	                        seam(t, b);
 	cow__tree_remove(&root, &b->node);
 	t->bytes += b->bytes;
+	t->small |= b->small;
 	t->next = b->next;
 	if (t->next)
 		t->next->prev = t;

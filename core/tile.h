@@ -74,6 +74,7 @@ struct cow__tile {
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
 	bool young;    /* live: is it on the young list? (core/commit.c) */
 	bool mending;  /* ... because small pages are being made huge */
+	bool small;    /* pages: some are small that should be huge */
 	bool block;    /* live: handed out by cow_block_new() */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool inherited; /* pages: other processes may map them ... */

@@ -13,6 +13,7 @@
  *   that the program wrote a moment ago.
  */
 #include "memfd/map.h"
+#include "memfd/page.h"
 #include "memfd/sys.h"
 
 #ifndef MADV_COLLAPSE
@@ -222,6 +223,20 @@ cow__map_populate(uintptr_t addr, size_t bytes)
 		                       MADV_POPULATE_WRITE));
 	while (r == -EINTR || r == -EAGAIN);
 	return r == -EFAULT ? -ENOMEM : r;
+}
+
+int
+cow__map_resident(uintptr_t addr, size_t bytes)
+{
+	unsigned char pages[HUGE_BYTES / 4096];
+	size_t want = bytes / cow__page;
+	int n = 0, r = result(sys_mincore((void *)addr, bytes, pages));
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < want; i++)
+		n += pages[i] & 1;
+	return n;
 }
 
 int

@@ -73,6 +73,10 @@ int cow__map_punch(uintptr_t addr, size_t bytes);
 /* Allocates every page now; -ENOMEM instead of a SIGBUS later. */
 int cow__map_populate(uintptr_t addr, size_t bytes);
 
+/* How many pages of a mapping of at most 2 MiB have memory, in the file if it
+ * is one, also where the page table does not know of it. */
+int cow__map_resident(uintptr_t addr, size_t bytes);
+
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
 int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
 int cow__map_advise(uintptr_t addr, size_t bytes, int advice);

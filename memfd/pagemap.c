@@ -172,28 +172,6 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 }
 
 int
-cow__pagemap_count(uintptr_t addr, size_t bytes)
-{
-	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
-	uint64_t words[512];
-	size_t want = bytes / cow__page;
-	int n = 0;
-	long r;
-
-	if (fd < 0)
-		return fd;
-	if (want > 512)
-		want = 512;
-	r = sys_pread(fd, words, want * 8, addr / cow__page * 8);
-	(void)sys_close(fd);
-	if (r < 0)
-		return (int)r;
-	for (long i = 0; i < r / 8; i++)
-		n += (words[i] & (PM_PRESENT | PM_SWAPPED)) != 0;
-	return n;
-}
-
-int
 cow__pagemap_touched_page(uintptr_t addr)
 {
 	return cow__pagemap_touched(addr, cow__page, 1, 0);

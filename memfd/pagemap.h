@@ -15,9 +15,9 @@ struct cow__run {
 
 /*
  * The runs of copied (anonymous) pages in a private file mapping, in order, at
- * most `max`. For a `max` of 1 the one run may end early. *ret_next is the address up to which the answer is complete; call
- * again from there while it is below `end`. A page that swaps or migrates
- * counts as copied, as it is. Returns the number of runs or -errno (-ENOENT:
+ * most `max`. For a `max` of 1 the one run may end early. *ret_next is the
+ * address up to which the answer is complete; call again from there while it is
+ * below `end`. A page that swaps or migrates counts as copied, as it is. Returns the number of runs or -errno (-ENOENT:
  * no /proc). A page that another thread writes meanwhile may be missed.
  */
 int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
@@ -30,10 +30,6 @@ int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
  * if a later one does. Number of ranges or -errno.
  */
 int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap);
-
-/* How many pages of [addr, addr + bytes) have a page table entry here; -errno.
- * At most 2 MiB. */
-int cow__pagemap_count(uintptr_t addr, size_t bytes);
 
 /* Has this one page? 1, 0, -errno. */
 int cow__pagemap_touched_page(uintptr_t addr);
