@@ -20,6 +20,9 @@ programs_prepare "$tmp/in" "${COUNT_TEXT:-24}" "${COUNT_ARRAY:-80}" \
 # Hashes in a fixed order, and no pool of threads that spin while they wait.
 export PYTHONHASHSEED=0 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
+no_rep=glibc.cpu.x86_rep_movsb_threshold=1099511627776
+no_rep=$no_rep:glibc.cpu.x86_rep_stosb_threshold=1099511627776
+
 turns=3
 if perf stat -x, -e instructions:u -o "$tmp/perf" true 2>/dev/null &&
 	grep -q '^[0-9][0-9]*,' "$tmp/perf"; then
@@ -43,7 +46,8 @@ count() {
 		awk -F, '/instructions/ { print $1 }' "$tmp/perf"
 	else
 		rm -f "$tmp"/grind.*
-		LD_PRELOAD=$count_preload valgrind --tool=cachegrind \
+		# valgrind counts a "rep movsb" once for each byte.
+		GLIBC_TUNABLES=$no_rep LD_PRELOAD=$count_preload valgrind --tool=cachegrind \
 			--cache-sim=no --trace-children=yes \
 			--cachegrind-out-file=/dev/null \
 			--log-file="$tmp/grind.%p" sh -c "$2" \

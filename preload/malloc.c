@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
+#define SHRUNK_STAYS (128u << 10) /* realloc: smaller ones move to the others */
 #define likely(x) __builtin_expect(!!(x), 1)
 
 size_t preload_threshold = SIZE_MAX; /* until the options are read */
@@ -47,29 +48,41 @@ large(size_t bytes, size_t align, uint32_t flags)
 	return p;
 }
 
+/* Apart from malloc() and free(), which so need no stack of their own. */
+static __attribute__((noinline)) void *
+malloc_large(size_t bytes)
+{
+	void *p = large(bytes, 0, 0);
+
+	return p ? p : preload_next.malloc(bytes);
+}
+
+static __attribute__((noinline)) void
+free_in_window(void *p)
+{
+	int saved = errno;
+
+	if (preload_ours(p))
+		cow_block_free(p);
+	else
+		preload_next.free(p);
+	errno = saved;
+}
+
 EXPORT void *
 malloc(size_t bytes)
 {
-	void *p;
-
-	if (likely(bytes < preload_threshold))
-		return preload_next.malloc(bytes);
-	p = large(bytes, 0, 0);
-	return p ? p : preload_next.malloc(bytes);
+	return likely(bytes < preload_threshold) ? preload_next.malloc(bytes)
+	                                         : malloc_large(bytes);
 }
 
 EXPORT void
 free(void *p)
 {
-	int saved;
-
-	if (likely(!preload_ours(p))) {
+	if (likely(!preload_in_window(p)))
 		preload_next.free(p);
-		return;
-	}
-	saved = errno;
-	cow_block_free(p);
-	errno = saved;
+	else
+		free_in_window(p);
 }
 
 EXPORT void *
@@ -128,7 +141,8 @@ realloc(void *p, size_t bytes)
 		free(p);
 		return NULL;
 	}
-	if (bytes < preload_threshold)
+	/* What shrinks a lot is copied; a rest of some size stays. */
+	if (bytes < preload_threshold && bytes < SHRUNK_STAYS)
 		return move_out(p, bytes);
 	if (cow_block_resize(p, bytes, &fresh) == 0)
 		return fresh;

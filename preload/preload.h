@@ -16,11 +16,16 @@ extern size_t preload_window_bytes;
 extern int preload_yielded; /* not all of the window is ours any more */
 
 static inline int
+preload_in_window(const void *p)
+{
+	return (uintptr_t)p - preload_window_start < preload_window_bytes;
+}
+
+static inline int
 preload_ours(const void *p)
 {
-	if ((uintptr_t)p - preload_window_start >= preload_window_bytes)
-		return 0;
-	return !preload_yielded || cow__window_owns(p);
+	return preload_in_window(p) &&
+	       (!preload_yielded || cow__window_owns(p));
 }
 
 /* COWSHED_OPTIONS, once. */
