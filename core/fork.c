@@ -278,6 +278,16 @@ cow__fork_reaped(void)
 	cow__engine_unlock();
 }
 
+COW_EXPORT void
+cow__fork_settled(void)
+{
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+		return;
+	cow__engine_lock();
+	cow__helper_want(false);
+	cow__engine_unlock();
+}
+
 int
 cow__fork_init(void)
 {

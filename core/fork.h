@@ -36,6 +36,10 @@ int cow__fork_result(void);
 /* A child has been waited for: a good moment to thaw. */
 void cow__fork_reaped(void);
 
+/* A forked child lives on and calls nobody: the helper looks after what it
+ * inherited frozen. */
+void cow__fork_settled(void);
+
 /* Registers the handlers, once. */
 int cow__fork_init(void);
 

@@ -41,8 +41,10 @@ forked(pid_t pid)
 {
 	int error;
 
-	if (pid == 0)
+	if (pid == 0) {
 		preload_report_child();
+		preload_gate_child();
+	}
 	if (pid <= 0)
 		return pid;
 	error = cow__fork_result();

@@ -7,6 +7,7 @@
  * the engine's window. When the engine can't have memory the next allocator is
  * asked: it may be able to.
  */
+#include "core/fork.h"
 #include "preload/next.h"
 #include "preload/preload.h"
 
@@ -17,6 +18,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -24,6 +26,14 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 
 size_t preload_threshold = SIZE_MAX; /* until the options are read */
+
+/* What malloc() compares with: the threshold, or 0 to be looked at. */
+static size_t gate = SIZE_MAX;
+static unsigned asked;      /* since a fork, in the child */
+static uint64_t settled_at; /* from when on it is not one about to exec */
+
+#define ASK_EVERY 16
+#define SETTLED_NS 100000000u
 uintptr_t preload_window_start;
 size_t preload_window_bytes; /* 0: nothing of the engine's yet */
 int preload_yielded;
@@ -48,12 +58,57 @@ large(size_t bytes, size_t align, uint32_t flags)
 	return p;
 }
 
+static uint64_t
+now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void
+preload_gate_open(void)
+{
+	__atomic_store_n(&gate, preload_threshold, __ATOMIC_RELAXED);
+}
+
+/* A child that only rewrites what it inherited would never enter the engine,
+ * and the frozen pages below would stay when its relatives are gone. So its
+ * first small requests pass by here, until it has lived for a while. */
+void
+preload_gate_child(void)
+{
+	if (!preload_window_bytes)
+		return;
+	asked = 0;
+	settled_at = now() + SETTLED_NS;
+	__atomic_store_n(&gate, 0, __ATOMIC_RELAXED);
+}
+
+static void
+look(void)
+{
+	int saved = errno;
+
+	if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) % ASK_EVERY ||
+	    now() < settled_at)
+		return;
+	preload_gate_open();
+	cow__fork_settled();
+	errno = saved;
+}
+
 /* Apart from malloc() and free(), which so need no stack of their own. */
 static __attribute__((noinline)) void *
-malloc_large(size_t bytes)
+malloc_gated(size_t bytes)
 {
-	void *p = large(bytes, 0, 0);
+	void *p = NULL;
 
+	if (bytes < preload_threshold)
+		look();
+	else
+		p = large(bytes, 0, 0);
 	return p ? p : preload_next.malloc(bytes);
 }
 
@@ -72,8 +127,8 @@ free_in_window(void *p)
 EXPORT void *
 malloc(size_t bytes)
 {
-	return likely(bytes < preload_threshold) ? preload_next.malloc(bytes)
-	                                         : malloc_large(bytes);
+	return likely(bytes < gate) ? preload_next.malloc(bytes)
+	                            : malloc_gated(bytes);
 }
 
 EXPORT void

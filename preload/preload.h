@@ -15,6 +15,10 @@ extern uintptr_t preload_window_start;
 extern size_t preload_window_bytes;
 extern int preload_yielded; /* not all of the window is ours any more */
 
+/* malloc() lets small requests pass; in a forked child after a while. */
+void preload_gate_open(void);
+void preload_gate_child(void);
+
 static inline int
 preload_in_window(const void *p)
 {

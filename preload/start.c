@@ -13,4 +13,5 @@ start(void)
 {
 	preload_next_init();
 	preload_options_read();
+	preload_gate_open();
 }
