@@ -208,7 +208,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 		cow__stat_add(bytes_recycled, len);
 	if (zero && !anon && len >= COW__HUGE)
 		cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
-	else if (small && len >= COW__HUGE)
+	else if (small && !zero && t->segment && len >= COW__HUGE)
 		cow__commit_recycled(t);
 	*ret = t;
 	*ret_zero = zero;

@@ -275,6 +275,8 @@ struct cow__tile *
 cow__tile_put(struct cow__tile *t)
 {
 	t->kind = COW__FREE;
+	if (cow__tile_heat(t) != COW__WARM)
+		t->small = false;
 	if (alike(t, t->next)) {
 		cow__tile_unlist(t->next);
 		if (t->next->bytes > t->bytes)
