@@ -38,6 +38,7 @@ static int
 tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 {
 	unsigned f = 0;
+	size_t dirty;
 	int r;
 
 	if (flags & COW__ALLOCATION_STRICT)
@@ -47,16 +48,17 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 	r = cow__engine_enter();
 	if (r < 0)
 		return r;
-	r = cow__extent_new(bytes, 0, f, &a->tile, &a->fresh_zero);
+	r = cow__extent_new(bytes, 0, f, &a->tile, &dirty);
 	if (r == 0) {
+		a->fresh_zero = dirty == 0;
 		a->tile->allocation = a;
 		a->kind = COW__AT_TILE;
 		a->data = (void *)cow__tile_start(a->tile);
 		a->bytes = a->tile->bytes;
 	}
 	cow__engine_unlock();
-	if (r == 0 && (flags & COW__ALLOCATION_ZERO) && !a->fresh_zero)
-		memset(a->data, 0, a->bytes);
+	if (r == 0 && (flags & COW__ALLOCATION_ZERO) && dirty)
+		memset(a->data, 0, dirty);
 	return r;
 }
 

@@ -27,7 +27,7 @@ static int
 block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
 {
 	struct cow__tile *t;
-	bool zero;
+	size_t dirty;
 	int r;
 
 	if (bytes > (size_t)INT64_MAX)
@@ -36,15 +36,15 @@ block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
 	if (r < 0)
 		return r;
 	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
-	                    &zero);
+	                    &dirty);
 	if (r == 0)
 		t->block = true;
 	cow__engine_tick();
 	cow__engine_unlock();
 	if (r < 0)
 		return r;
-	if ((flags & COW_BLOCK_ZERO) && !zero)
-		memset((void *)cow__tile_start(t), 0, t->bytes);
+	if ((flags & COW_BLOCK_ZERO) && dirty)
+		memset((void *)cow__tile_start(t), 0, dirty);
 	*ret = (void *)cow__tile_start(t);
 	return 0;
 }

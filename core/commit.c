@@ -177,6 +177,34 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 }
 
 void
+cow__commit_from(struct cow__tile *t, size_t there)
+{
+	if (cow__engine.no_collapse || !cow__engine.use_collapse)
+		return;
+	t->touched = t->committed = cow__round_down(there, COW__HUGE);
+	touched_total += t->touched;
+	t->progress_at = cow__now();
+	young_add(t);
+	if (t->bytes - there >= HELPER_PAYS)
+		cow__helper_want(true);
+}
+
+size_t
+cow__commit_reached(const struct cow__tile *t)
+{
+	size_t full = cow__round_down(t->bytes, COW__HUGE);
+	int n;
+
+	if (!t->young || t->mending)
+		return t->bytes;
+	n = cow__pagemap_touched(cow__tile_start(t) + t->touched, COW__HUGE,
+	                         (full - t->touched) / COW__HUGE, PASSED);
+	if (n < 0 || t->touched + (size_t)n * COW__HUGE >= full)
+		return t->bytes;
+	return cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
+}
+
+void
 cow__commit_recycled(struct cow__tile *t)
 {
 	if (cow__engine.no_collapse || !cow__engine.use_collapse ||

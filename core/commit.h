@@ -33,6 +33,12 @@
 /* A fresh live tile. `whole`: its user commits it himself, see below. */
 void cow__commit_fresh(struct cow__tile *t, bool whole);
 
+/* A live tile that has pages up to `there`, and none behind. */
+void cow__commit_from(struct cow__tile *t, size_t there);
+
+/* How far a live tile may have pages. */
+size_t cow__commit_reached(const struct cow__tile *t);
+
 /* A live tile of warm memory that has small pages: they are mended. */
 void cow__commit_recycled(struct cow__tile *t);
 

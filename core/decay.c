@@ -34,7 +34,7 @@ cow__warm_add(struct cow__tile *t)
 		after->list_next = t;
 	else
 		cow__engine.warm_first = t;
-	cow__engine.warm_bytes += t->bytes;
+	cow__engine.warm_bytes += t->bytes - t->hollow;
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 
@@ -50,7 +50,7 @@ cow__warm_remove(struct cow__tile *t)
 	else
 		cow__engine.warm_last = t->list_prev;
 	t->list_prev = t->list_next = NULL;
-	cow__engine.warm_bytes -= t->bytes;
+	cow__engine.warm_bytes -= t->bytes - t->hollow;
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 

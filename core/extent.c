@@ -108,10 +108,12 @@ take_bare(size_t bytes, size_t align, bool anon, bool room,
 }
 
 static int
-take(size_t bytes, size_t align, bool anon, bool room, struct cow__tile **ret,
-     bool *ret_zero)
+take(size_t bytes, size_t align, bool anon, unsigned flags,
+     struct cow__tile **ret, size_t *ret_dirty)
 {
 	static const enum cow__heat heats[] = { COW__WARM, COW__COLD };
+
+	bool room = flags & COW__EXTENT_ROOM;
 
 	for (unsigned i = 0; i < 2 && !room; i++) {
 		struct cow__tile *t;
@@ -123,11 +125,15 @@ take(size_t bytes, size_t align, bool anon, bool room, struct cow__tile **ret,
 		                    bytes);
 		if (!t)
 			return -ENOMEM;
-		*ret_zero = heats[i] == COW__COLD;
+		/* Who writes all at once wants all of it huge. */
+		if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
+		    cow__map_punch(cow__tile_start(t), bytes) == 0)
+			t->hollow = bytes;
+		*ret_dirty = heats[i] == COW__COLD ? 0 : bytes - t->hollow;
 		*ret = t;
 		return 0;
 	}
-	*ret_zero = true;
+	*ret_dirty = 0;
 	return take_bare(bytes, align, anon, room, ret);
 }
 
@@ -170,23 +176,23 @@ become_live(struct cow__tile *t, size_t used)
 
 int
 cow__extent_new(size_t bytes, size_t align, unsigned flags,
-                struct cow__tile **ret, bool *ret_zero)
+                struct cow__tile **ret, size_t *ret_dirty)
 {
 	size_t len = cow__round_up(bytes ? bytes : 1, cow__page);
-	bool anon = wants_anon(len, flags), zero, small;
+	bool anon = wants_anon(len, flags), small;
+	size_t dirty;
 	struct cow__tile *t;
 	int r;
 
 	if (len < bytes || len > cow__engine.end - cow__engine.start)
 		return -ENOMEM;
 	align = cow__max(align, len >= COW__HUGE ? COW__HUGE : cow__page);
-	r = take(len, align, anon, flags & COW__EXTENT_ROOM, &t, &zero);
+	r = take(len, align, anon, flags, &t, &dirty);
 	if (r < 0 && !anon && r != -ENOMEM) {
 		/* No memfd here (or its size is forbidden): do without. */
 		cow__fallback(COW_FALLBACK_MEMFD);
 		anon = true;
-		r = take(len, align, true, flags & COW__EXTENT_ROOM, &t,
-		         &zero);
+		r = take(len, align, true, flags, &t, &dirty);
 	}
 	if (r < 0)
 		return r;
@@ -204,24 +210,28 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	cow__stat_add(blocks_live, 1);
 	if (anon)
 		cow__fallback(COW_FALLBACK_BACKING);
-	if (!zero)
-		cow__stat_add(bytes_recycled, len);
-	if (zero && !anon && len >= COW__HUGE)
-		cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
-	else if (small && !zero && t->segment && len >= COW__HUGE)
-		cow__commit_recycled(t);
+	cow__stat_add(bytes_recycled, dirty);
+	if (!anon && len >= COW__HUGE) {
+		if (dirty == 0)
+			cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
+		else if (len - dirty >= COW__HUGE)
+			cow__commit_from(t, dirty);
+		else if (small)
+			cow__commit_recycled(t);
+	}
 	*ret = t;
-	*ret_zero = zero;
+	*ret_dirty = dirty;
 	return 0;
 }
 
 static bool
-shrink(struct cow__tile *t, size_t len)
+shrink(struct cow__tile *t, size_t len, size_t reached)
 {
 	struct cow__tile *tail = cow__tile_cut(t, t->bytes - len);
 
 	if (!tail)
 		return false;
+	tail->hollow = cow__min(len + tail->bytes - reached, tail->bytes);
 	cow__engine.live_bytes -= tail->bytes;
 	cow__stat_sub(bytes_live, tail->bytes);
 	tail->kind = COW__LIMBO;
@@ -258,15 +268,21 @@ static bool
 grow(struct cow__tile *t, size_t more)
 {
 	struct cow__tile *b = t->next;
+	size_t old = t->bytes;
+	bool fresh;
 
 	if (!b || b->kind != COW__FREE || b->bytes < more)
 		return false;
+	fresh = cow__tile_heat(b) != COW__WARM;
 	if ((b->backing != t->backing || b->segment != t->segment) &&
 	    !map_behind(t, more))
 		return false;
 	if (cow__tile_grow(t, more) < 0)
 		return false;
+	t->hollow = 0;
 	live_grows(more);
+	if (fresh && t->segment && more >= COW__HUGE)
+		cow__commit_from(t, old);
 	return true;
 }
 
@@ -279,8 +295,11 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 	    t->backing == COW__PRIVATE || (t->segment && !t->segment->owner))
 		return false;
 	if (len != t->bytes) {
+		size_t reached = cow__commit_reached(t);
+
 		cow__commit_forget(t);
-		if (len < t->bytes ? !shrink(t, len) : !grow(t, len - t->bytes))
+		if (len < t->bytes ? !shrink(t, len, reached)
+		                   : !grow(t, len - t->bytes))
 			return false;
 	}
 	t->used = bytes;

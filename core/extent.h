@@ -18,11 +18,12 @@ enum cow__extent_flags {
 };
 
 /*
- * A live tile of at least `bytes` bytes. *ret_zero: it reads as zero; its
- * contents are unspecified otherwise. -ENOMEM and what the kernel says.
+ * A live tile of at least `bytes` bytes. So many bytes from its start on as
+ * *ret_dirty says may be anything, the rest reads as zero. -ENOMEM and what the
+ * kernel says.
  */
 int cow__extent_new(size_t bytes, size_t align, unsigned flags,
-                    struct cow__tile **ret, bool *ret_zero);
+                    struct cow__tile **ret, size_t *ret_dirty);
 
 /* The program's mapping ends. What views or other processes still read stays
  * in limbo until they are done; the rest becomes warm. Can't fail. */

@@ -23,10 +23,23 @@
 #include "memfd/wait.h"
 
 #define HOLES_SHARE 8
+#define HOLLOW_LEAST (8 * MIB)
 
 /* Pages here that nobody reads any more but another process may: polled. */
 static struct cow__tile *limbo;
 static unsigned limbo_count;
+
+/* What the program did not come to is made sure to have no pages; then it does
+ * not count as warm. */
+static void
+hollow_out(struct cow__tile *t)
+{
+	if (t->hollow < HOLLOW_LEAST || t->backing != COW__SHARED ||
+	    cow__map_punch(cow__tile_end(t) - t->hollow, t->hollow) < 0)
+		t->hollow = 0;
+	if (t->hollow == t->bytes)
+		t->freed_at = 0;
+}
 
 void
 cow__recycle(struct cow__tile *t, bool alone)
@@ -81,6 +94,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
 		t->freed_at = 0;
 	t->shadow = 0;
+	hollow_out(t);
 	(void)cow__tile_put(t);
 }
 
@@ -186,6 +200,8 @@ cow__extent_free(struct cow__tile *t)
 {
 	cow__require(t->kind == COW__LIVE);
 	cow__regret_freed(t);
+	if (!t->doomed)
+		t->hollow = t->bytes - cow__commit_reached(t);
 	cow__commit_forget(t);
 	t->block = t->exposed = false;
 	t->allocation = NULL;

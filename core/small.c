@@ -66,13 +66,13 @@ static int
 slab_new(unsigned class)
 {
 	struct cow__slab *s = cow__pool_take(&slabs);
-	bool zero;
+	size_t dirty;
 	int r;
 
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
-	r = cow__extent_new(SLAB_BYTES, 0, 0, &s->tile, &zero);
+	r = cow__extent_new(SLAB_BYTES, 0, 0, &s->tile, &dirty);
 	if (r < 0) {
 		cow__pool_give(&slabs, s);
 		return r;

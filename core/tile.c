@@ -206,6 +206,8 @@ split(struct cow__tile *t, uintptr_t at)
 		b->next->prev = b;
 	t->next = b;
 	t->bytes = at - cow__tile_start(t);
+	b->hollow = cow__min(b->hollow, b->bytes);
+	t->hollow -= b->hollow;
 	cow__tree_insert(&root, &b->node);
 	if (b->segment)
 		cow__segment_ref(b->segment);
@@ -222,6 +224,7 @@ merge_next(struct cow__tile *t)
 	cow__engine.mappings -= mappings_around(t) + mappings_around(b) -
 	                        seam(t, b);
 	cow__tree_remove(&root, &b->node);
+	t->hollow = b->hollow == b->bytes ? t->hollow + b->bytes : b->hollow;
 	t->bytes += b->bytes;
 	t->small |= b->small;
 	t->next = b->next;
@@ -275,8 +278,10 @@ struct cow__tile *
 cow__tile_put(struct cow__tile *t)
 {
 	t->kind = COW__FREE;
-	if (cow__tile_heat(t) != COW__WARM)
+	if (cow__tile_heat(t) != COW__WARM) {
 		t->small = false;
+		t->hollow = 0;
+	}
 	if (alike(t, t->next)) {
 		cow__tile_unlist(t->next);
 		if (t->next->bytes > t->bytes)

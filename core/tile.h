@@ -91,6 +91,7 @@ struct cow__tile {
 	uint32_t nkept, kept_cap;
 	struct cow__attribute *attributes;
 	uint64_t freed_at; /* free warm: when */
+	size_t hollow; /* free warm: bytes at the end that have no pages */
 	size_t shadow; /* private: file pages freed under copied ones, bytes */
 	/* young: how far it was touched, how far committed (core/commit.c) */
 	size_t touched, committed, missed;

@@ -217,11 +217,11 @@ layer_new(const struct patch *p, struct cow__tile **ret)
 {
 	struct cow__tile *t;
 	size_t at = 0;
-	bool zero;
+	size_t dirty;
 	int r;
 
 	r = cow__extent_new(p->bytes, 0,
-	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t, &zero);
+	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t, &dirty);
 	if (r < 0)
 		return r;
 	if (t->backing != COW__SHARED) {
@@ -231,7 +231,8 @@ layer_new(const struct patch *p, struct cow__tile **ret)
 	for (uint32_t i = 0; i < p->nruns; i++) {
 		size_t n = p->runs[i].end - p->runs[i].start;
 
-		cow__commit_copy(t, at, (void *)p->runs[i].start, n, zero);
+		cow__commit_copy(t, at, (void *)p->runs[i].start, n,
+		                dirty == 0);
 		at += n;
 	}
 	cow__stat_add(bytes_copied, p->bytes);
