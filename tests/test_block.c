@@ -319,6 +319,39 @@ START_TEST(mistakes_trap)
 }
 END_TEST
 
+/* What was asked for and hardly used is cut, freed and used again: where it was
+ * not known to be written, too, it is zero if zero is asked for. */
+START_TEST(hardly_used)
+{
+	static const size_t places[] = { 0, 5 * MIB, 30 * MIB, 64 * MIB - 9 };
+	const size_t bytes = 64 * MIB, kept = 9 * MIB;
+	unsigned char *p;
+	void *cut;
+	size_t i;
+	int n;
+
+	for (n = 0; n < 8; n++) {
+		p = new_block(bytes, COW_BLOCK_ZERO);
+		ck_bytes(p, bytes, 0);
+		for (i = 0; i < COUNT(places); i++)
+			if (n & 1 << i)
+				memset(p + places[i], 0xa5, 9);
+		if (n % 3 == 0) {
+			ok(cow_block_resize(p, kept, &cut));
+			p = cut;
+			ck_assert_uint_eq(p[0], n & 1 ? 0xa5 : 0);
+			fill(p, kept, n);
+			ok(cow_block_resize(p, bytes, &cut));
+			p = cut;
+			ck_pattern(p, kept, n);
+			fill(p, bytes, n + 1);
+			ck_pattern(p, bytes, n + 1);
+		}
+		cow_block_free(p);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("block");
@@ -334,5 +367,6 @@ int main(void)
 	tcase_add_loop_test(tcase, resize_after_a_clone, 0, SIZES);
 	tcase_add_loop_test(tcase, interior_pointers, 0, SIZES);
 	tcase_add_loop_test(tcase, mistakes_trap, 0, MISTAKES);
+	tcase_add_test(tcase, hardly_used);
 	return run_suite(suite);
 }
