@@ -3,8 +3,8 @@
 #
 # `make bench`: every benchmark, one table
 #
-#      bench/run.sh [NAME...]     clone page copy fill steal transparent fork
-#                                 cycle memory pair instructions demo
+#      bench/run.sh [NAME...]     clone page copy fill steal freeze transparent
+#                                 fork cycle memory pair instructions demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -15,7 +15,7 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy fill steal transparent fork cycle memory pair'
+all='clone page copy fill steal freeze transparent fork cycle memory pair'
 all="$all instructions demo"
 failed=
 
@@ -42,7 +42,7 @@ for name in "$@"; do
 		continue ;;
 	fork | cycle | memory | pair | instructions)
 		set -- sh "$here/$name.sh" ;;
-	clone | page | copy | fill | steal | transparent)
+	clone | page | copy | fill | steal | freeze | transparent)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac

@@ -3,7 +3,7 @@
  * Spares: page tables that were moved out of the way
  *
  * Mapping memory anew costs what the page tables of the old mapping cost to
- * take down: 0.3 ms for 1 GiB of huge pages, 45 ms for small ones, and whoever
+ * take down: 0.3 ms for 1 GiB of huge pages, 65 ms for small ones, and whoever
  * freezes is waiting. Moving the page tables to another address is a matter of
  * a few pointers:
  *
