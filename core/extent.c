@@ -245,11 +245,12 @@ shrink(struct cow__tile *t, size_t len, size_t reached)
 
 /* Bare space behind a tile becomes cold space of its kind, if it can. */
 static bool
-map_behind(struct cow__tile *t, size_t more)
+map_behind(const struct cow__tile *t, size_t more)
 {
 	struct cow__tile *b = t->next;
 
-	if (b->backing != COW__NONE || t->bytes % COW__HUGE != 0 ||
+	if (!b || b->kind != COW__FREE || b->backing != COW__NONE ||
+	    cow__tile_end(t) % COW__HUGE != 0 ||
 	    (t->segment && t->segment != cow__engine.current))
 		return false;
 	b = cow__tile_carve(b, cow__tile_start(b),
@@ -261,7 +262,14 @@ map_behind(struct cow__tile *t, size_t more)
 		return false;
 	}
 	(void)cow__tile_put(b);
-	return t->next->segment == t->segment;
+	return true;
+}
+
+static bool
+same_mapping(const struct cow__tile *t, const struct cow__tile *b)
+{
+	return b && b->kind == COW__FREE && b->backing == t->backing &&
+	       b->segment == t->segment;
 }
 
 static bool
@@ -271,12 +279,16 @@ grow(struct cow__tile *t, size_t more)
 	size_t old = t->bytes;
 	bool fresh;
 
-	if (!b || b->kind != COW__FREE || b->bytes < more)
+	/* Mapped space, bare space, or the rest of the last 2 MiB, which is
+	 * mapped, and bare space behind that. */
+	if (!same_mapping(t, b) ? !map_behind(t, more)
+	                        : b->bytes < more &&
+	                                  !map_behind(b, more - b->bytes))
+		return false;
+	b = t->next;
+	if (!same_mapping(t, b) || b->bytes < more)
 		return false;
 	fresh = cow__tile_heat(b) != COW__WARM;
-	if ((b->backing != t->backing || b->segment != t->segment) &&
-	    !map_behind(t, more))
-		return false;
 	if (cow__tile_grow(t, more) < 0)
 		return false;
 	t->hollow = 0;

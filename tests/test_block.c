@@ -319,6 +319,26 @@ START_TEST(mistakes_trap)
 }
 END_TEST
 
+/* Growing again and again moves a block once, to where it has room. */
+START_TEST(growth_stays_in_place)
+{
+	size_t bytes = 3 * MIB + 5 * PAGE, moves = 0;
+	unsigned char *p = new_block(bytes, 0);
+	void *grown;
+
+	while (bytes < 200 * MIB) {
+		fill(p, bytes, 3);
+		ok(cow_block_resize(p, bytes + bytes / 2 + 1, &grown));
+		moves += grown != p;
+		p = grown;
+		ck_pattern(p, bytes, 3);
+		bytes += bytes / 2 + 1;
+	}
+	ck_assert_uint_le(moves, 1);
+	cow_block_free(p);
+}
+END_TEST
+
 /* What was asked for and hardly used is cut, freed and used again: where it was
  * not known to be written, too, it is zero if zero is asked for. */
 START_TEST(hardly_used)
@@ -368,6 +388,7 @@ int main(void)
 	tcase_add_loop_test(tcase, resize_after_a_clone, 0, SIZES);
 	tcase_add_loop_test(tcase, interior_pointers, 0, SIZES);
 	tcase_add_loop_test(tcase, mistakes_trap, 0, MISTAKES);
+	tcase_add_test(tcase, growth_stays_in_place);
 	tcase_add_test(tcase, hardly_used);
 	return run_suite(suite);
 }
