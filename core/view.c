@@ -400,7 +400,8 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 		return r;
 	}
 	if (layer) {
-		if (may_rebase)
+		/* Not what the helper has in hand: its pages would be free. */
+		if (may_rebase && !source->punching)
 			rebase(source, written, pieces, n);
 		/* The layer has no mapping of its own: views alone hold it. */
 		cow__extent_detach(layer);
