@@ -311,7 +311,14 @@ cow__extents_child(void)
 			cow__extent_free(t);
 			return cow__extents_child();
 		}
-		if (t->kind == COW__INNER || t->kind == COW__LOST || (t->kind == COW__LIVE && inherited))
+		/* The helper's own mappings were not inherited: no holes. */
+		if (t->kind == COW__INNER && t->backing == COW__NONE &&
+		    cow__map_none(cow__tile_start(t), t->bytes) == 0) {
+			next = cow__tile_put(t)->next;
+			continue;
+		}
+		if (t->kind == COW__INNER || t->kind == COW__LOST ||
+		    (t->kind == COW__LIVE && inherited))
 			continue;
 		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
 			continue;
