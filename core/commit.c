@@ -338,6 +338,14 @@ commit_batch(struct cow__tile *t, size_t bytes)
 		cow__extent_free(t);
 }
 
+/* File pages were given back since copies or layers lie above them: they shall
+ * not come again. */
+static bool
+has_holes(const struct cow__tile *t)
+{
+	return t->shadow || t->npieces;
+}
+
 /* Makes the next small pages huge where nearly all of them are there: where the
  * program touched few, it shall have few. Unlocked while it looks. */
 static void
@@ -346,6 +354,11 @@ mend_next(struct cow__tile *t)
 	uintptr_t at = cow__tile_start(t) + t->committed;
 	size_t most = cow__min(BATCH, t->touched - t->committed), n = 0;
 
+	if (has_holes(t)) {
+		t->small = true;
+		young_remove(t);
+		return;
+	}
 	t->busy = true;
 	cow__engine_unlock();
 	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
@@ -357,7 +370,7 @@ mend_next(struct cow__tile *t)
 		cow__extent_free(t);
 		return;
 	}
-	if (!t->mending)
+	if (!t->mending || has_holes(t))
 		return;
 	if (n) {
 		commit_batch(t, n);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that a thaw had given back came again
+ *
+ * Of a chunk with many copied pages the file pages under them are given back.
+ * Mending took the copied pages for the file's, and made the whole chunk huge
+ * in the file, where nobody reads it.
+ */
+#define cow__syscall real_gate
+#include "memfd/syscall.c"
+#undef cow__syscall
+
+#include "tests/support/support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static long main_tid;
+static int small; /* no huge pages are to be had */
+static int looks; /* 1: hold the helper at its next look; 2: it is held */
+
+long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	int one = 1;
+
+	if (nr == SYS_madvise && c == 25 /* MADV_COLLAPSE */ &&
+	    __atomic_load_n(&small, __ATOMIC_ACQUIRE))
+		return -EBUSY;
+	if (nr == SYS_mincore &&
+	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != main_tid &&
+	    __atomic_compare_exchange_n(&looks, &one, 2, false,
+	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(&looks, __ATOMIC_ACQUIRE) == 2)
+			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	return real_gate(nr, a, b, c, d, e, f);
+}
+
+static bool held(void *arg)
+{
+	(void)arg;
+	return __atomic_load_n(&looks, __ATOMIC_ACQUIRE) == 2;
+}
+
+/* Of our memfds, whatever their descriptors are. */
+static size_t file_bytes(void)
+{
+	size_t sum = 0;
+	struct stat st;
+	char path[40], link[64];
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *e;
+
+	while ((e = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%.20s", e->d_name);
+		memset(link, 0, sizeof(link));
+		if (readlink(path, link, sizeof(link) - 1) > 0 &&
+		    strncmp(link, "/memfd:cowshed ", 15) == 0 &&
+		    stat(path, &st) == 0)
+			sum += (size_t)st.st_blocks * 512;
+	}
+	closedir(dir);
+	return sum;
+}
+
+static void waits(void *arg)
+{
+	gate_wait(arg);
+}
+
+START_TEST(mending_after_a_thaw)
+{
+	const size_t bytes = 48 * MIB;
+	unsigned char *p;
+	struct gate gate;
+	size_t at, then;
+	pid_t child;
+
+	ok(cow_option_set("backing", "memfd"));
+	gate_make(&gate);
+	main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	__atomic_store_n(&small, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&looks, 1, __ATOMIC_RELEASE);
+	p = new_block(bytes, 0);
+	memset(p, 1, bytes);
+	ck_assert(wait_until(held, NULL, 10));
+	__atomic_store_n(&small, 0, __ATOMIC_RELEASE);
+	child = child_start(waits, &gate);
+	for (at = 0; at < bytes; at += 2 * MIB)
+		memset(p + at, 2, MIB);
+	gate_open(&gate);
+	child_finish(child);
+	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+	cow_block_free(new_block(MIB, 0)); /* thaws */
+	then = file_bytes();
+	__atomic_store_n(&looks, 0, __ATOMIC_RELEASE);
+	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
+	ck_assert_uint_le(file_bytes(), then + MIB);
+	for (at = 0; at < bytes; at += 2 * MIB) {
+		ck_bytes(p + at, MIB, 2);
+		ck_bytes(p + at + MIB, MIB, 1);
+	}
+	cow_block_free(p);
+	gate_free(&gate);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("bug_mending_brings_shadows_back");
+	TCase *tcase = add_case(suite, "bug");
+
+	if (!SANITIZED) /* they have no helper */
+		tcase_add_test(tcase, mending_after_a_thaw);
+	return run_suite(suite);
+}
