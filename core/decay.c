@@ -143,9 +143,11 @@ limit(uint64_t now)
 static bool
 is_due(uint64_t now, size_t most)
 {
+	/* The helper asked the clock before it let go of the lock: what was
+	 * freed since then is younger than `now`. */
 	return cow__engine.warm_first &&
-	       (now - cow__engine.warm_first->freed_at >=
-	                cow__engine.decay_ns ||
+	       (now >= cow__engine.warm_first->freed_at +
+	                       cow__engine.decay_ns ||
 	        cow__engine.warm_bytes > most);
 }
 
