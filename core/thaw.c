@@ -341,7 +341,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	alias = alias_new(t);
 	if (!alias)
 		return;
-	t->shadow = copied;
+	t->shadow = 0; /* if a fork ends this early, the rest goes later */
 	while (at < end) {
 		struct cow__census c = { 0, 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
@@ -351,6 +351,8 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
+		for (int i = 0; i < n; i++)
+			t->shadow += runs[i].end - runs[i].start;
 		if (!unlocked) {
 			punch_runs(runs, n, delta);
 			continue;

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * File pages under copied ones stayed, after a fork while they were given back
+ *
+ * A fork ends that early. When the child had gone nothing was done about the
+ * rest, since all of it was written down as given back.
+ */
+#define cow__syscall real_gate
+#include "memfd/syscall.c"
+#undef cow__syscall
+
+#include "tests/support/support.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { RUNS = 2048 };
+
+static long main_tid;
+static int hold; /* 1: hold the helper at its next punch; 2: it is held */
+
+long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	int one = 1;
+
+	if (nr == SYS_madvise && c == MADV_REMOVE &&
+	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != main_tid &&
+	    __atomic_compare_exchange_n(&hold, &one, 2, false,
+	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2)
+			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	return real_gate(nr, a, b, c, d, e, f);
+}
+
+static bool held(void *arg)
+{
+	(void)arg;
+	return __atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2;
+}
+
+static bool all_returned(void *arg)
+{
+	(void)arg;
+	return stats_now().bytes_shadow_returned >= RUNS * PAGE;
+}
+
+static void waits(void *arg)
+{
+	gate_wait(arg);
+}
+
+/* Another thread, which might write: no thaw. */
+static void *sleeps(void *arg)
+{
+	while (!__atomic_load_n((int *)arg, __ATOMIC_ACQUIRE))
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return NULL;
+}
+
+START_TEST(forked_while_shadows_go)
+{
+	const size_t bytes = 2 * RUNS * PAGE;
+	unsigned char *p;
+	struct gate gate;
+	pthread_t thread;
+	int stop = 0;
+	pid_t child;
+	size_t n;
+
+	ok(cow_option_set("backing", "memfd"));
+	main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	gate_make(&gate);
+	ck_assert_int_eq(pthread_create(&thread, NULL, sleeps, &stop), 0);
+	p = new_block(bytes, 0);
+	memset(p, 1, bytes);
+	child = child_start(waits, &gate);
+	for (n = 0; n < RUNS; n++)
+		p[2 * n * PAGE] = 2;
+	__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
+	gate_open(&gate);
+	child_finish(child);
+	cow_block_free(new_block(MIB, 0));
+	nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	cow_block_free(new_block(MIB, 0)); /* wants the helper */
+	ck_assert(wait_until(held, NULL, 10));
+	child = child_start(waits, &gate);
+	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	gate_open(&gate);
+	child_finish(child);
+	ck_assert(wait_until(all_returned, NULL, 5));
+	for (n = 0; n < 2 * RUNS; n++)
+		must(p[n * PAGE] == (n % 2 ? 1 : 2) && p[n * PAGE + 1] == 1);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	cow_block_free(p);
+	gate_free(&gate);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("bug_shadows_stay_after_a_fork");
+	TCase *tcase = add_case(suite, "bug");
+
+	if (!SANITIZED) /* they have no helper */
+		tcase_add_test(tcase, forked_while_shadows_go);
+	return run_suite(suite);
+}
