@@ -199,9 +199,10 @@ void
 cow__extent_free(struct cow__tile *t)
 {
 	cow__require(t->kind == COW__LIVE);
-	cow__regret_freed(t);
-	if (!t->doomed)
+	if (!t->doomed) {
+		cow__regret_freed(t);
 		t->hollow = t->bytes - cow__commit_reached(t);
+	}
 	cow__commit_forget(t);
 	t->block = t->exposed = false;
 	t->allocation = NULL;

@@ -59,7 +59,7 @@ cow__spare_move(const struct cow__tile *t, size_t bytes)
 	}
 	cow__tile_change_end(s);
 	if (r < 0) {
-		failures++;
+		failures += r != -ENOMEM && r != -EFAULT;
 		if (s->kind == COW__INNER)
 			(void)cow__tile_put(s);
 		return;

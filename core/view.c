@@ -94,6 +94,8 @@ frozen(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
 	t->backing = COW__PRIVATE;
+	if (t->nkept)
+		t->shadow = 0; /* of whole chunks: not what is copied now */
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;

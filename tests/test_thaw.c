@@ -142,7 +142,8 @@ START_TEST(mixes_over_forks)
 	}
 	after = stats_now();
 	ck_assert_uint_gt(after.freezes, before.freezes);
-	ck_assert_uint_gt(after.thaws, before.thaws);
+	if (!UNDER_TSAN) /* its own thread is never quiet */
+		ck_assert_uint_gt(after.thaws, before.thaws);
 	free_block(storage);
 	gate_free(&to_child);
 	gate_free(&to_parent);
@@ -215,8 +216,11 @@ START_TEST(whole_pages_come_back)
 	in_child(exits_at_once, NULL);
 	call_the_library();
 	after = stats_now();
-	ck_assert_uint_gt(after.thaws, before.thaws);
-	ck_assert_uint_gt(after.pages_written_back, before.pages_written_back);
+	if (!UNDER_TSAN) {
+		ck_assert_uint_gt(after.thaws, before.thaws);
+		ck_assert_uint_gt(after.pages_written_back,
+		                  before.pages_written_back);
+	}
 	for (c = 0; c < CHUNKS; c++) {
 		part = c * 75 * KIB + 10 * c;
 		chunk = p + c * chunk_bytes;
