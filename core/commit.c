@@ -271,9 +271,7 @@ cow__commit_forget_young(struct cow__tile *t)
 void
 cow__commit_frozen(struct cow__tile *t)
 {
-	if (t->mending)
-		t->progress_at = cow__now();
-	else if (t->young)
+	if (t->young && !t->mending)
 		grown_up(t);
 }
 

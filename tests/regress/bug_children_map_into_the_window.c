@@ -7,43 +7,11 @@
  * The kernel gave it to the next mmap(), and free() took what was allocated
  * there for the engine's.
  */
-#define cow__syscall real_gate
-#include "memfd/syscall.c"
-#undef cow__syscall
+#include "tests/support/hold.h"
 
 #include "tests/support/support.h"
 
 #include <sys/mman.h>
-
-static long held_advice;
-static int hold; /* 1: hold the helper at its next such call; 2: it is held */
-static long main_tid;
-
-long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
-{
-	int one = 1;
-
-	if (nr == SYS_madvise && c == held_advice &&
-	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != main_tid &&
-	    __atomic_compare_exchange_n(&hold, &one, 2, false,
-	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		while (__atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2)
-			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-	return real_gate(nr, a, b, c, d, e, f);
-}
-
-static bool held(void *arg)
-{
-	(void)arg;
-	return __atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2;
-}
-
-static void hold_at(long advice)
-{
-	main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
-	held_advice = advice;
-	__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
-}
 
 /* Fills the space above the window first, which the kernel prefers. */
 static void maps(void *arg)
@@ -70,9 +38,9 @@ START_TEST(while_shadows_go)
 	fill(expose(a), 8 * MIB, 2);
 	cow_storage_unref(clone);
 	hold_at(MADV_REMOVE);
-	ck_assert(wait_until(held, NULL, 10));
+	ck_assert(wait_until(hold_is_on, NULL, 10));
 	in_child(maps, NULL);
-	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	hold_release();
 	ck_pattern(data(a), 8 * MIB, 2);
 	cow_storage_unref(a);
 }
@@ -85,9 +53,9 @@ START_TEST(while_memory_is_committed)
 	hold_at(25); /* MADV_COLLAPSE */
 	p = new_block(64 * MIB, 0);
 	fill(p, 32 * MIB, 1);
-	ck_assert(wait_until(held, NULL, 10));
+	ck_assert(wait_until(hold_is_on, NULL, 10));
 	in_child(maps, NULL);
-	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	hold_release();
 	ck_pattern(p, 32 * MIB, 1);
 	cow_block_free(p);
 }

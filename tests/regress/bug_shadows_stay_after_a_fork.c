@@ -5,9 +5,7 @@
  * A fork ends that early. When the child had gone nothing was done about the
  * rest, since all of it was written down as given back.
  */
-#define cow__syscall real_gate
-#include "memfd/syscall.c"
-#undef cow__syscall
+#include "tests/support/hold.h"
 
 #include "tests/support/support.h"
 
@@ -17,28 +15,6 @@
 #include <time.h>
 
 enum { RUNS = 2048 };
-
-static long main_tid;
-static int hold; /* 1: hold the helper at its next punch; 2: it is held */
-
-long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
-{
-	int one = 1;
-
-	if (nr == SYS_madvise && c == MADV_REMOVE &&
-	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != main_tid &&
-	    __atomic_compare_exchange_n(&hold, &one, 2, false,
-	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		while (__atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2)
-			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-	return real_gate(nr, a, b, c, d, e, f);
-}
-
-static bool held(void *arg)
-{
-	(void)arg;
-	return __atomic_load_n(&hold, __ATOMIC_ACQUIRE) == 2;
-}
 
 static bool all_returned(void *arg)
 {
@@ -70,7 +46,6 @@ START_TEST(forked_while_shadows_go)
 	size_t n;
 
 	ok(cow_option_set("backing", "memfd"));
-	main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
 	gate_make(&gate);
 	ck_assert_int_eq(pthread_create(&thread, NULL, sleeps, &stop), 0);
 	p = new_block(bytes, 0);
@@ -78,15 +53,15 @@ START_TEST(forked_while_shadows_go)
 	child = child_start(waits, &gate);
 	for (n = 0; n < RUNS; n++)
 		p[2 * n * PAGE] = 2;
-	__atomic_store_n(&hold, 1, __ATOMIC_RELEASE);
+	hold_at(MADV_REMOVE);
 	gate_open(&gate);
 	child_finish(child);
 	cow_block_free(new_block(MIB, 0));
 	nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
 	cow_block_free(new_block(MIB, 0)); /* wants the helper */
-	ck_assert(wait_until(held, NULL, 10));
+	ck_assert(wait_until(hold_is_on, NULL, 10));
 	child = child_start(waits, &gate);
-	__atomic_store_n(&hold, 0, __ATOMIC_RELEASE);
+	hold_release();
 	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	gate_open(&gate);
 	child_finish(child);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Holding the helper inside a system call
+ *
+ * What may happen while the helper works without the lock happens seldom by
+ * itself. A program that includes this (once, first of all) puts a gate of its
+ * own in the place of the library's; there hold_at() makes the helper stop
+ * before its next madvise() with that advice, until hold_release().
+ */
+#ifndef COWSHED_TESTS_HOLD_H
+#define COWSHED_TESTS_HOLD_H
+
+#define cow__syscall real_gate
+#include "memfd/syscall.c"
+#undef cow__syscall
+
+#include <stdbool.h>
+
+static long hold_advice, hold_main_tid;
+static int hold_state; /* 1: hold it; 2: it is held */
+
+long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+	int one = 1;
+
+	if (nr == SYS_madvise && c == hold_advice &&
+	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != hold_main_tid &&
+	    __atomic_compare_exchange_n(&hold_state, &one, 2, false,
+	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		while (__atomic_load_n(&hold_state, __ATOMIC_ACQUIRE) == 2)
+			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+	return real_gate(nr, a, b, c, d, e, f);
+}
+
+static void hold_at(long advice)
+{
+	hold_main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	hold_advice = advice;
+	__atomic_store_n(&hold_state, 1, __ATOMIC_RELEASE);
+}
+
+/* For wait_until(). */
+static bool hold_is_on(void *arg)
+{
+	(void)arg;
+	return __atomic_load_n(&hold_state, __ATOMIC_ACQUIRE) == 2;
+}
+
+static void hold_release(void)
+{
+	__atomic_store_n(&hold_state, 0, __ATOMIC_RELEASE);
+}
+
+#endif
