@@ -429,7 +429,7 @@ cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
 	size_t from = cow__round_up(offset, COW__HUGE), done;
 	size_t to = cow__round_down(offset + bytes, COW__HUGE);
 
-	if (t->backing != COW__SHARED || cow__engine.no_collapse ||
+	if (!cow__tile_is_shared(t) || cow__engine.no_collapse ||
 	    !cow__engine.use_collapse || from >= to)
 		return;
 	if (cow__map_collapse(cow__tile_start(t) + from, to - from, &done) < 0)
@@ -444,7 +444,7 @@ cow__commit_copy(const struct cow__tile *to, size_t offset, const void *from,
 	char *dst = (char *)cow__tile_start(to) + offset;
 	size_t step;
 
-	if (!fresh || to->backing != COW__SHARED) {
+	if (!fresh || !cow__tile_is_shared(to)) {
 		memcpy(dst, from, bytes);
 		return;
 	}

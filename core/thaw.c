@@ -209,7 +209,7 @@ thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap)
 		cow__array_free(kept, cap, sizeof(*kept));
 		t->kept = NULL;
 		t->kept_cap = 0;
-		t->backing = COW__SHARED;
+		cow__tile_set_backing(t, COW__SHARED);
 	}
 	cow__tile_change_end(t);
 	cow__stat_add(thaws, 1);

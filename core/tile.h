@@ -98,6 +98,20 @@ struct cow__tile {
 	uint64_t progress_at;
 };
 
+/* Of a live tile: a copy into it looks without the lock while a fork in another
+ * thread freezes it. Whatever it sees, the copy is right. */
+static inline void
+cow__tile_set_backing(struct cow__tile *t, enum cow__backing backing)
+{
+	__atomic_store_n(&t->backing, (uint8_t)backing, __ATOMIC_RELAXED);
+}
+
+static inline bool
+cow__tile_is_shared(const struct cow__tile *t)
+{
+	return __atomic_load_n(&t->backing, __ATOMIC_RELAXED) == COW__SHARED;
+}
+
 static inline uintptr_t
 cow__tile_start(const struct cow__tile *t)
 {

@@ -93,7 +93,7 @@ static void
 frozen(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
-	t->backing = COW__PRIVATE;
+	cow__tile_set_backing(t, COW__PRIVATE);
 	if (t->nkept)
 		t->shadow = 0; /* of whole chunks: not what is copied now */
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
