@@ -112,7 +112,6 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
      struct cow__tile **ret, size_t *ret_dirty)
 {
 	static const enum cow__heat heats[] = { COW__WARM, COW__COLD };
-
 	bool room = flags & COW__EXTENT_ROOM;
 
 	for (unsigned i = 0; i < 2 && !room; i++) {

@@ -26,6 +26,7 @@ static bool running;
 static unsigned suspended;
 static uint32_t bell; /* futex: changes when there is news */
 static bool rung;     /* ... and the helper did not come yet */
+static bool wanted;   /* since its round began: so it must not be the last */
 
 static void
 ring(void)
@@ -88,12 +89,12 @@ helper_main(void)
 		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
 		uint64_t sleep;
 
-		rung = false;
+		rung = wanted = false;
 		sleep = round_of_work();
+		if (sleep == 0 || (sleep == UINT64_MAX && wanted))
+			continue;
 		if (sleep == UINT64_MAX)
 			break;
-		if (sleep == 0)
-			continue;
 		cow__engine_unlock();
 		cow__wait(&bell, heard, sleep);
 		cow__helper_lock();
@@ -105,6 +106,7 @@ helper_main(void)
 void
 cow__helper_want(bool wake)
 {
+	wanted = true;
 	if (running && !wake)
 		return;
 	if (running) {

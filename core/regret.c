@@ -7,9 +7,6 @@
 #include "core/engine.h"
 #include "core/stats.h"
 #include "core/thaw.h"
-#include "memfd/pagemap.h"
-
-#include <sys/types.h>
 
 /* Of the frozen bytes: copied since the last fork, without a thaw. More than
  * this, and freezing costs the program more than it brings. */
@@ -17,25 +14,6 @@
 
 static size_t frozen_bytes; /* at the last fork, of what stayed frozen */
 static size_t freed_frozen, freed_copied; /* freed since then */
-
-/* Bytes of a frozen tile that were copied, -errno if that can't be told. */
-static ssize_t
-copied_of(const struct cow__tile *t)
-{
-	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
-	struct cow__run runs[32];
-	size_t copied = 0;
-
-	while (at < end) {
-		int n = cow__pagemap_copied(at, end, runs, 32, &at);
-
-		if (n < 0)
-			return n;
-		for (int i = 0; i < n; i++)
-			copied += runs[i].end - runs[i].start;
-	}
-	return (ssize_t)copied;
-}
 
 static bool
 learning(void)
@@ -59,7 +37,7 @@ cow__regret_learn(void)
 
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
 			continue;
-		n = copied_of(t);
+		n = cow__copied_bytes(t);
 		if (n < 0)
 			return;
 		frozen += t->bytes;
@@ -79,7 +57,7 @@ cow__regret_freed(const struct cow__tile *t)
 	if (t->backing != COW__PRIVATE || !t->inherited || !learning() ||
 	    !cow__exclusive(t, &c))
 		return;
-	n = copied_of(t);
+	n = cow__copied_bytes(t);
 	if (n < 0)
 		return;
 	freed_frozen += t->bytes;

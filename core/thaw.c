@@ -290,9 +290,8 @@ thaw_from(struct cow__tile *t, struct cow__census *c)
 	return t;
 }
 
-/* Bytes of copied pages; 0 also if that can't be told. */
-static size_t
-copied_bytes(const struct cow__tile *t)
+ssize_t
+cow__copied_bytes(const struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
 	struct cow__run runs[64];
@@ -302,11 +301,11 @@ copied_bytes(const struct cow__tile *t)
 		int n = cow__pagemap_copied(at, end, runs, 64, &at);
 
 		if (n < 0)
-			return 0;
+			return n;
 		for (int i = 0; i < n; i++)
 			sum += runs[i].end - runs[i].start;
 	}
-	return sum;
+	return (ssize_t)sum;
 }
 
 static void
@@ -331,12 +330,12 @@ static void
 release_shadow(struct cow__tile *t, bool unlocked)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
-	size_t copied = copied_bytes(t);
+	ssize_t copied = cow__copied_bytes(t);
 	struct cow__run runs[128];
 	struct cow__tile *alias;
 	int n;
 
-	if (copied == t->shadow)
+	if (copied < 0 || (size_t)copied == t->shadow)
 		return;
 	alias = alias_new(t);
 	if (!alias)

@@ -24,8 +24,13 @@
 #include "core/holders.h"
 #include "core/tile.h"
 
+#include <sys/types.h>
+
 /* Are the pages under this mapping read by it alone, in any process? */
 bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
+
+/* Bytes of a private tile that were copied, -errno if that can't be told. */
+ssize_t cow__copied_bytes(const struct cow__tile *t);
 
 /* Thaws one tile. Nobody writes it now, and it is exclusive. 0 or -errno: the
  * bytes are as before in any case. */

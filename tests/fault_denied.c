@@ -51,6 +51,7 @@ static const struct feature {
 	{ "files (/proc)", SYS_openat, FAULT_ANY, 0, ENOENT, true },
 	{ "pagemap scan", SYS_ioctl, 1, (long)SCAN, ENOTTY, true },
 	{ "reading /proc", SYS_pread64, FAULT_ANY, 0, EPERM, false },
+	{ "mincore", SYS_mincore, FAULT_ANY, 0, ENOSYS, false },
 	{ "unshare", SYS_unshare, FAULT_ANY, 0, EPERM, true },
 	{ "private mappings", SYS_mmap, 3,
 	  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, ENOMEM, true },

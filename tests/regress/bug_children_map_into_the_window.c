@@ -37,7 +37,7 @@ START_TEST(while_shadows_go)
 
 	fill(expose(a), 8 * MIB, 2);
 	cow_storage_unref(clone);
-	hold_at(MADV_REMOVE);
+	hold_at(SYS_madvise, MADV_REMOVE);
 	ck_assert(wait_until(hold_is_on, NULL, 10));
 	in_child(maps, NULL);
 	hold_release();
@@ -50,7 +50,7 @@ START_TEST(while_memory_is_committed)
 {
 	unsigned char *p;
 
-	hold_at(25); /* MADV_COLLAPSE */
+	hold_at(SYS_madvise, HOLD_COLLAPSE);
 	p = new_block(64 * MIB, 0);
 	fill(p, 32 * MIB, 1);
 	ck_assert(wait_until(hold_is_on, NULL, 10));

@@ -6,9 +6,7 @@
  * Mending took the copied pages for the file's, and made the whole chunk huge
  * in the file, where nobody reads it.
  */
-#define cow__syscall real_gate
-#include "memfd/syscall.c"
-#undef cow__syscall
+#include "tests/support/hold.h"
 
 #include "tests/support/support.h"
 
@@ -19,32 +17,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-static long main_tid;
-static int small; /* no huge pages are to be had */
-static int looks; /* 1: hold the helper at its next look; 2: it is held */
-
-long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
-{
-	int one = 1;
-
-	if (nr == SYS_madvise && c == 25 /* MADV_COLLAPSE */ &&
-	    __atomic_load_n(&small, __ATOMIC_ACQUIRE))
-		return -EBUSY;
-	if (nr == SYS_mincore &&
-	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != main_tid &&
-	    __atomic_compare_exchange_n(&looks, &one, 2, false,
-	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		while (__atomic_load_n(&looks, __ATOMIC_ACQUIRE) == 2)
-			real_gate(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
-	return real_gate(nr, a, b, c, d, e, f);
-}
-
-static bool held(void *arg)
-{
-	(void)arg;
-	return __atomic_load_n(&looks, __ATOMIC_ACQUIRE) == 2;
-}
 
 /* Of our memfds, whatever their descriptors are. */
 static size_t file_bytes(void)
@@ -67,6 +39,14 @@ static size_t file_bytes(void)
 	return sum;
 }
 
+/* Calls of the library thaw, every few milliseconds at most. */
+static bool thawed(void *arg)
+{
+	(void)arg;
+	cow_block_free(new_block(MIB, 0));
+	return stats_now().thaws > 0;
+}
+
 static void waits(void *arg)
 {
 	gate_wait(arg);
@@ -82,22 +62,21 @@ START_TEST(mending_after_a_thaw)
 
 	ok(cow_option_set("backing", "memfd"));
 	gate_make(&gate);
-	main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
-	__atomic_store_n(&small, 1, __ATOMIC_RELEASE);
-	__atomic_store_n(&looks, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&hold_no_huge, 1, __ATOMIC_RELEASE);
+	hold_at(SYS_mincore, HOLD_ADVICE_ANY);
 	p = new_block(bytes, 0);
 	memset(p, 1, bytes);
-	ck_assert(wait_until(held, NULL, 10));
-	__atomic_store_n(&small, 0, __ATOMIC_RELEASE);
+	ck_assert(wait_until(hold_is_on, NULL, 10));
+	__atomic_store_n(&hold_no_huge, 0, __ATOMIC_RELEASE);
 	child = child_start(waits, &gate);
 	for (at = 0; at < bytes; at += 2 * MIB)
 		memset(p + at, 2, MIB);
 	gate_open(&gate);
 	child_finish(child);
-	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
-	cow_block_free(new_block(MIB, 0)); /* thaws */
+	ck_assert(wait_until(thawed, NULL, 10));
 	then = file_bytes();
-	__atomic_store_n(&looks, 0, __ATOMIC_RELEASE);
+	hold_release();
+	/* Time for a wrong helper; a right one has nothing to do. */
 	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
 	ck_assert_uint_le(file_bytes(), then + MIB);
 	for (at = 0; at < bytes; at += 2 * MIB) {

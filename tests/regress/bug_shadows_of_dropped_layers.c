@@ -27,13 +27,14 @@ START_TEST(cloned_while_shadows_go)
 	cow_storage_unref(clone);
 	clone = lazy(a); /* a stands on a layer now */
 	cow_storage_unref(clone);
-	hold_at(MADV_REMOVE);
+	hold_at(SYS_madvise, MADV_REMOVE);
 	fill(p, part, 3);
 	ck_assert(wait_until(hold_is_on, NULL, 10));
 	clone = lazy(a); /* on another one */
 	fresh = new_filled(part, 0, 4);
 	hold_release();
 	cow_storage_unref(clone);
+	/* Time for a wrong helper; a right one does no harm. */
 	nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
 	ck_pattern(data(fresh), part, 4);
 	ck_pattern(data(a), part, 3);

@@ -16,6 +16,13 @@
 
 enum { RUNS = 2048 };
 
+/* Calls of the library want the helper, every few milliseconds at most. */
+static bool helper_held(void *arg)
+{
+	cow_block_free(new_block(MIB, 0));
+	return hold_is_on(arg);
+}
+
 static bool all_returned(void *arg)
 {
 	(void)arg;
@@ -53,15 +60,13 @@ START_TEST(forked_while_shadows_go)
 	child = child_start(waits, &gate);
 	for (n = 0; n < RUNS; n++)
 		p[2 * n * PAGE] = 2;
-	hold_at(MADV_REMOVE);
+	hold_at(SYS_madvise, MADV_REMOVE);
 	gate_open(&gate);
 	child_finish(child);
-	cow_block_free(new_block(MIB, 0));
-	nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
-	cow_block_free(new_block(MIB, 0)); /* wants the helper */
-	ck_assert(wait_until(hold_is_on, NULL, 10));
+	ck_assert(wait_until(helper_held, NULL, 10));
 	child = child_start(waits, &gate);
 	hold_release();
+	/* Time for the helper to see the child; less would only prove less. */
 	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	gate_open(&gate);
 	child_finish(child);

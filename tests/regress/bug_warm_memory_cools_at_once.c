@@ -22,13 +22,14 @@ START_TEST(freed_while_the_helper_works)
 	ok(cow_option_set("decay", "60000"));
 	p = new_block(bytes, 0);
 	memset(p, 1, bytes);
-	hold_at(25 /* MADV_COLLAPSE */);
+	hold_at(SYS_madvise, HOLD_COLLAPSE);
 	large = new_block(64 * MIB, 0);
 	memset(large, 1, 32 * MIB);
 	ck_assert(wait_until(hold_is_on, NULL, 10));
 	before = stats_now();
 	cow_block_free(p);
 	hold_release();
+	/* Time for a wrong helper; a right one does no harm. */
 	nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	after = stats_now();
 	ck_assert_uint_eq(after.bytes_returned, before.bytes_returned);

@@ -5,7 +5,7 @@
  * What may happen while the helper works without the lock happens seldom by
  * itself. A program that includes this (once, first of all) puts a gate of its
  * own in the place of the library's; there hold_at() makes the helper stop
- * before its next madvise() with that advice, until hold_release().
+ * before its next call of that kind, until hold_release().
  */
 #ifndef COWSHED_TESTS_HOLD_H
 #define COWSHED_TESTS_HOLD_H
@@ -14,16 +14,25 @@
 #include "memfd/syscall.c"
 #undef cow__syscall
 
+#include <errno.h>
 #include <stdbool.h>
 
-static long hold_advice, hold_main_tid;
-static int hold_state; /* 1: hold it; 2: it is held */
+#define HOLD_ADVICE_ANY (-1L)
+#define HOLD_COLLAPSE 25L /* MADV_COLLAPSE */
+
+static long hold_nr, hold_advice, hold_main_tid;
+static int hold_state;   /* 1: hold it; 2: it is held */
+static int hold_no_huge; /* nobody gets huge pages */
 
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	int one = 1;
 
-	if (nr == SYS_madvise && c == hold_advice &&
+	if (nr == SYS_madvise && c == HOLD_COLLAPSE &&
+	    __atomic_load_n(&hold_no_huge, __ATOMIC_ACQUIRE))
+		return -EBUSY;
+	if (nr == hold_nr &&
+	    (hold_advice == HOLD_ADVICE_ANY || c == hold_advice) &&
 	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != hold_main_tid &&
 	    __atomic_compare_exchange_n(&hold_state, &one, 2, false,
 	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
@@ -32,9 +41,10 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 	return real_gate(nr, a, b, c, d, e, f);
 }
 
-static void hold_at(long advice)
+static void hold_at(long nr, long advice)
 {
 	hold_main_tid = real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0);
+	hold_nr = nr;
 	hold_advice = advice;
 	__atomic_store_n(&hold_state, 1, __ATOMIC_RELEASE);
 }
