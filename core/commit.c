@@ -284,19 +284,8 @@ cow__commit_pending(void)
 static struct cow__tile *
 workbench(void)
 {
-	if (!bench) {
-		struct cow__tile *t =
-		        cow__tile_search(COW__BARE, false, BATCH, COW__HUGE);
-
-		if (t)
-			t = cow__tile_carve(t,
-			                    cow__round_up(cow__tile_start(t),
-			                                  COW__HUGE),
-			                    BATCH);
-		if (t)
-			t->kind = COW__INNER;
-		bench = t;
-	}
+	if (!bench)
+		bench = cow__tile_inner(BATCH, 0, COW__HUGE);
 	return bench;
 }
 

@@ -302,8 +302,11 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 {
 	size_t len = cow__round_up(bytes, cow__page);
 
-	if (t->pieces || t->kept || t->slow || t->busy || t->refs > 1 ||
+	if (t->pieces || t->kept || t->slow || t->refs > 1 ||
 	    t->backing == COW__PRIVATE || (t->segment && !t->segment->owner))
+		return false;
+	/* The helper works on pages that are there: it may only grow. */
+	if (t->busy && len < t->bytes)
 		return false;
 	if (len != t->bytes) {
 		size_t reached = cow__commit_reached(t);

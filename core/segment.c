@@ -183,29 +183,21 @@ cow__segment_control(struct cow__segment *s)
 
 	if (s->words)
 		return 0;
-	t = cow__tile_search(COW__BARE, false, CONTROL_BYTES, COW__HUGE);
-	if (!t)
-		return -ENOMEM;
 	r = cow__map_meta(COW__WORDS_MAX * sizeof(uint32_t), &list);
 	if (r < 0)
 		return r;
-	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE),
-	                    CONTROL_BYTES);
-	if (!t) {
-		(void)cow__map_release((uintptr_t)list,
-		                       COW__WORDS_MAX * sizeof(uint32_t));
-		return -ENOMEM;
-	}
-	r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
-	                    cow__engine.end - cow__engine.start, true);
+	t = cow__tile_inner(CONTROL_BYTES, 0, COW__HUGE);
+	r = !t ? -ENOMEM
+	       : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+	                         cow__engine.end - cow__engine.start, true);
 	if (r < 0) {
-		(void)cow__tile_put(t);
+		if (t)
+			(void)cow__tile_put(t);
 		(void)cow__map_release((uintptr_t)list,
 		                       COW__WORDS_MAX * sizeof(uint32_t));
 		return r;
 	}
 	cow__tile_change_begin(t);
-	t->kind = COW__INNER;
 	t->backing = COW__ANON; /* merges with nothing of the segment */
 	cow__tile_change_end(t);
 	s->control_tile = t;

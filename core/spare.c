@@ -19,22 +19,6 @@ static struct cow__tile *spares;
 static unsigned count;
 static unsigned failures;
 
-/* Address space at the same place within a GiB: then whole upper levels of the
- * page tables are moved. At the far end, where nothing will want to grow. */
-static struct cow__tile *
-room_for(uintptr_t start, size_t bytes)
-{
-	size_t skew = start & (GIB - 1);
-	struct cow__tile *t =
-	        cow__tile_search(COW__BARE, false, bytes + GIB, COW__HUGE);
-	uintptr_t at;
-
-	if (!t)
-		return NULL;
-	at = cow__round_down(cow__tile_end(t) - bytes - skew, GIB) + skew;
-	return at < cow__tile_start(t) ? NULL : cow__tile_carve(t, at, bytes);
-}
-
 void
 cow__spare_move(const struct cow__tile *t, size_t bytes)
 {
@@ -44,12 +28,15 @@ cow__spare_move(const struct cow__tile *t, size_t bytes)
 	if (bytes < LEAST || count == MOST || failures == TRIES ||
 	    !cow__engine.use_helper || cow__tile_start(t) % COW__HUGE)
 		return;
-	s = room_for(cow__tile_start(t), bytes);
+	/* At the same place within a GiB, whole upper levels of the page
+	 * tables are moved. */
+	s = cow__tile_inner(bytes, cow__tile_start(t), GIB);
 	if (!s)
 		return;
 	cow__tile_change_begin(s);
 	r = cow__map_displace(cow__tile_start(t), bytes, cow__tile_start(s));
-	s->kind = r == -ENOTRECOVERABLE ? COW__LOST : COW__INNER;
+	if (r == -ENOTRECOVERABLE)
+		s->kind = COW__LOST;
 	if (r == 0) {
 		s->backing = COW__SHARED;
 		s->segment = t->segment;

@@ -46,21 +46,13 @@ cow__exclusive(const struct cow__tile *t, struct cow__census *c)
 static struct cow__tile *
 alias_new(struct cow__tile *t)
 {
-	struct cow__tile *a;
 	uintptr_t at = cow__tile_start(t);
-	size_t skew = at & (COW__HUGE - 1); /* so that huge pages fit */
+	struct cow__tile *a; /* where huge pages fit as they do there */
 	int r = 0;
 
-	a = cow__tile_search(COW__BARE, false,
-	                     cow__round_up(t->bytes + skew, COW__HUGE),
-	                     COW__HUGE);
-	if (a)
-		a = cow__tile_carve(
-		        a, cow__round_up(cow__tile_start(a), COW__HUGE) + skew,
-		        t->bytes);
+	a = cow__tile_inner(t->bytes, at, COW__HUGE);
 	if (!a)
 		return NULL;
-	a->kind = COW__INNER;
 	while (r == 0 && at < cow__tile_end(t)) {
 		size_t offset, bytes;
 		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);

@@ -266,6 +266,25 @@ cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
 	return t;
 }
 
+struct cow__tile *
+cow__tile_inner(size_t bytes, uintptr_t like, size_t unit)
+{
+	size_t skew = like & (unit - 1);
+	struct cow__tile *t =
+	        cow__tile_search(COW__BARE, false, bytes + unit, COW__HUGE);
+	uintptr_t at;
+
+	if (!t)
+		return NULL;
+	at = cow__round_down(cow__tile_end(t) - bytes - skew, unit) + skew;
+	if (at < cow__tile_start(t))
+		return NULL;
+	t = cow__tile_carve(t, at, bytes);
+	if (t)
+		t->kind = COW__INNER;
+	return t;
+}
+
 static bool
 alike(const struct cow__tile *a, const struct cow__tile *b)
 {

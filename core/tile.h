@@ -147,6 +147,11 @@ struct cow__tile *cow__tile_search(enum cow__heat heat, bool anon, size_t bytes,
 struct cow__tile *cow__tile_carve(struct cow__tile *t, uintptr_t start,
                                   size_t bytes);
 
+/* Addresses for a mapping of the engine's own, off the free lists, that lie to
+ * the multiples of `unit` (a power of two of at least COW__HUGE) as `like`
+ * does. At a far end, where no block will want to grow. NULL: no room. */
+struct cow__tile *cow__tile_inner(size_t bytes, uintptr_t like, size_t unit);
+
 /* Makes a tile free and merges it with its like. May end `t`'s life; returns
  * the tile that now covers it. */
 struct cow__tile *cow__tile_put(struct cow__tile *t);

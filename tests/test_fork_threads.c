@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WRITERS = 3, MAKERS = 2, WORDS = 97 };
@@ -350,6 +351,48 @@ START_TEST(fork_beside_idle_threads)
 }
 END_TEST
 
+/* ---- What forks teach ---------------------------------------------------- */
+
+/* A thread that might write at any time: nothing thaws. */
+static void *sleep_on(void *arg)
+{
+	while (!atomic_load((atomic_bool *)arg))
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	return NULL;
+}
+
+static void reads_one(void *arg)
+{
+	must(*(unsigned char *)arg == 1);
+}
+
+/* Who rewrites what stays frozen, and frees it before the next fork, gets
+ * anonymous memory for new blocks; who only reads it does not. */
+START_TEST(freed_blocks_teach)
+{
+	const size_t bytes = 8 * MIB;
+	atomic_bool end = false;
+	uint64_t anonymous;
+	pthread_t thread;
+	unsigned char *p;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, sleep_on, &end), 0);
+	p = new_block(bytes, 0);
+	memset(p, 1, bytes);
+	in_child(reads_one, p);
+	if (_i)
+		memset(p, 2, bytes);
+	cow_block_free(p);
+	anonymous = stats_now().fallbacks[COW_FALLBACK_BACKING];
+	p = new_block(bytes, 0);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_BACKING],
+	                  anonymous + (uint64_t)_i);
+	atomic_store(&end, true);
+	pthread_join(thread, NULL);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fork_threads");
@@ -358,5 +401,6 @@ int main(void)
 	tcase_add_loop_test(tcase, fork_beside_writers, 0, 3);
 	tcase_add_test(tcase, fork_in_every_thread);
 	tcase_add_test(tcase, fork_beside_idle_threads);
+	tcase_add_loop_test(tcase, freed_blocks_teach, 0, 2);
 	return run_suite(suite);
 }
