@@ -7,6 +7,7 @@
 
 program forks
 program descendants
+program orphan
 program idle_threads
 program busy_threads
 program fork_hooks

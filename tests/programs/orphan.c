@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An orphan that rewrites what it inherited, and then asks for nothing large
+ *
+ * With its parent gone nobody reads the bytes of the moment of the fork any
+ * more. An allocator that keeps them in a memfd (without one there is nothing
+ * to see here) has to give them back, though no call of this process needs it.
+ */
+#include "program.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define BYTES (48 * MIB)
+
+static unsigned char *block;
+static int to_parent[2];
+
+static size_t memfd_bytes(void)
+{
+	size_t sum = 0;
+	struct stat st;
+	char path[40], link[64];
+	const struct dirent *e;
+	DIR *dir = opendir("/proc/self/fd");
+
+	check(dir != NULL);
+	while ((e = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%.20s", e->d_name);
+		memset(link, 0, sizeof(link));
+		if (readlink(path, link, sizeof(link) - 1) > 0 &&
+		    strncmp(link, "/memfd:", 7) == 0 && stat(path, &st) == 0)
+			sum += (size_t)st.st_blocks * 512;
+	}
+	closedir(dir);
+	return sum;
+}
+
+static void lives_on(void *arg)
+{
+	pid_t parent = *(pid_t *)arg;
+	int looks;
+
+	while (getppid() == parent)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	check(holds(block, BYTES, 1));
+	fill(block, BYTES, 2);
+	for (looks = 0; memfd_bytes() > BYTES / 4; looks++) {
+		check(looks < 1000);
+		free(get(100));
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+	check(holds(block, BYTES, 2));
+	gate_open(to_parent);
+}
+
+static void leaves(void *arg)
+{
+	pid_t self = getpid();
+
+	(void)arg;
+	block = get_filled(BYTES, 1);
+	(void)start(lives_on, &self);
+}
+
+int main(void)
+{
+	gate_make(to_parent);
+	in_child(leaves, NULL);
+	gate_wait(to_parent);
+	puts("nothing is kept for the dead");
+	return 0;
+}
