@@ -20,6 +20,7 @@
 #include "core/commit.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/mapping.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/view.h"
@@ -43,9 +44,10 @@ enum {
 typedef int range_fn(struct cow__tile *t, uintptr_t start, uintptr_t end,
                      int value);
 
-/* Calls `fn` for the part of each live tile in the range. */
+/* Calls `fn` for the part of each live tile in the range. What is not live is
+ * an error, or skipped. */
 static int
-each(uintptr_t addr, size_t bytes, range_fn *fn, int value)
+each_live(uintptr_t addr, size_t bytes, range_fn *fn, int value, bool skip)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
 	int r = 0;
@@ -57,16 +59,23 @@ each(uintptr_t addr, size_t bytes, range_fn *fn, int value)
 		struct cow__tile *t = cow__tile_find(addr);
 		uintptr_t to;
 
-		if (!t || t->kind != COW__LIVE) {
+		if (!t || (t->kind != COW__LIVE && !skip)) {
 			r = -ENOMEM;
 			break;
 		}
 		to = cow__min(cow__tile_end(t), end);
-		r = fn(t, addr, to, value);
+		if (t->kind == COW__LIVE)
+			r = fn(t, addr, to, value);
 		addr = to;
 	}
 	cow__engine_unlock();
 	return r;
+}
+
+static int
+each(uintptr_t addr, size_t bytes, range_fn *fn, int value)
+{
+	return each_live(addr, bytes, fn, value, false);
 }
 
 /* Makes a range of the tile the program's own anonymous memory. */
@@ -205,17 +214,27 @@ cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
 	return each(start, bytes + (addr - start), lock_range, flags);
 }
 
+/* `value`: 1 for good, 0 to be mapped over. */
 static int
 unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, int value)
 {
-	(void)value;
-	return overlay(t, start, end, true);
+	int r;
+
+	if (value && t->mapping && cow__mapping_cut(t, start, end))
+		return 0;
+	r = overlay(t, start, end, true);
+	if (r == 0 && t->mapping)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_UNMAPPED,
+		                       value);
+	if (r == 0 && t->mapping && cow__attributes_unmapped(t))
+		(void)cow__mapping_cut(t, cow__tile_start(t), cow__tile_end(t));
+	return r;
 }
 
 COW_EXPORT int
 cow__unmap(uintptr_t addr, size_t bytes)
 {
-	return each(addr, bytes, unmap, 0);
+	return each_live(addr, bytes, unmap, 1, true);
 }
 
 COW_EXPORT int

@@ -73,6 +73,7 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 			(void)cow__map_lock(from, to - from, a->value);
 			break;
 		case COW__ATTRIBUTE_WIPE:
+		case COW__ATTRIBUTE_UNMAPPED:
 			break;
 		}
 	}
@@ -85,6 +86,32 @@ cow__attributes_wiped(struct cow__tile *t,
 	for (struct cow__attribute *a = t->attributes; a; a = a->next)
 		if (a->kind == COW__ATTRIBUTE_WIPE && a->value)
 			fn(t, a->start, a->end);
+}
+
+bool
+cow__attributes_unmapped(const struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+
+	while (at < end) {
+		uintptr_t until = at, next = end;
+		int value = 0;
+
+		for (struct cow__attribute *a = t->attributes; a; a = a->next) {
+			if (a->kind != COW__ATTRIBUTE_UNMAPPED || a->end <= at)
+				continue;
+			if (a->start > at) {
+				next = cow__min(next, a->start);
+				continue;
+			}
+			value = a->value;
+			until = a->end;
+		}
+		if (!value)
+			return false;
+		at = cow__min(until, next);
+	}
+	return true;
 }
 
 void

@@ -17,6 +17,7 @@ enum cow__attribute_kind {
 	COW__ATTRIBUTE_ADVICE,     /* value: MADV_... that stays in force */
 	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
 	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
+	COW__ATTRIBUTE_UNMAPPED,   /* value: 1 yes, 0 mapped over */
 };
 
 /* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */
@@ -31,6 +32,9 @@ void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
 void cow__attributes_wiped(struct cow__tile *t,
                            void (*fn)(void *tile, uintptr_t start,
                                       uintptr_t end));
+
+/* Has all of the tile been unmapped? */
+bool cow__attributes_unmapped(const struct cow__tile *t);
 
 void cow__attributes_free(struct cow__tile *t);
 

@@ -21,6 +21,7 @@ struct cow__engine {
 	bool ready;             /* the window is there */
 	int failed;             /* -errno: it can't be had */
 	uintptr_t start, end;   /* of the window */
+	uintptr_t parting;      /* mmap's memory from here on (core/mapping.h) */
 	size_t mappings;        /* kernel mappings inside it, estimated */
 	size_t mappings_max;    /* our share of vm.max_map_count */
 	size_t frozen;          /* live tiles that are mapped private */

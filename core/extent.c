@@ -62,9 +62,10 @@ map_bare(struct cow__tile *t, bool anon)
 }
 
 static int
-take_bare(size_t bytes, size_t align, bool anon, bool room,
+take_bare(size_t bytes, size_t align, unsigned want, bool room,
           struct cow__tile **ret)
 {
+	bool anon = want & COW__WANT_ANON;
 	size_t unit = cow__round_up(bytes, COW__HUGE), space;
 	struct cow__tile *t;
 	uintptr_t at;
@@ -77,9 +78,10 @@ take_bare(size_t bytes, size_t align, bool anon, bool room,
 	if (bytes >= GIB && align < GIB &&
 	    cow__engine.end - cow__engine.start > 64 * space)
 		align = GIB;
-	t = cow__tile_search(COW__BARE, false, space, align);
+	t = cow__tile_search(COW__BARE, want & COW__WANT_MAPPING, space, align);
 	if (!t && space > unit)
-		t = cow__tile_search(COW__BARE, false, unit, align);
+		t = cow__tile_search(COW__BARE, want & COW__WANT_MAPPING, unit,
+		                     align);
 	if (!t)
 		return -ENOMEM;
 	at = cow__round_up(cow__tile_start(t), align);
@@ -112,12 +114,14 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
      struct cow__tile **ret, size_t *ret_dirty)
 {
 	static const enum cow__heat heats[] = { COW__WARM, COW__COLD };
+	unsigned want = (anon ? COW__WANT_ANON : 0) |
+	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
 	bool room = flags & COW__EXTENT_ROOM;
 
 	for (unsigned i = 0; i < 2 && !room; i++) {
 		struct cow__tile *t;
 
-		t = cow__tile_search(heats[i], anon, bytes, align);
+		t = cow__tile_search(heats[i], want, bytes, align);
 		if (!t)
 			continue;
 		t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), align),
@@ -133,7 +137,7 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 		return 0;
 	}
 	*ret_dirty = 0;
-	return take_bare(bytes, align, anon, room, ret);
+	return take_bare(bytes, align, want, room, ret);
 }
 
 /* What is handed out: tiles with pages of their own, not views. */
@@ -223,6 +227,32 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	return 0;
 }
 
+/* Only the mapping's own, plainly mapped pages: parts may go and come. */
+static bool
+plain(const struct cow__tile *t)
+{
+	return !t->pieces && !t->kept && !t->slow && t->refs <= 1 &&
+	       t->backing != COW__PRIVATE && (!t->segment || t->segment->owner);
+}
+
+/* Ends a part that was cut out of a live tile; behind `reached` (an address)
+ * it has no pages. */
+static void
+end_part(struct cow__tile *part, uintptr_t reached)
+{
+	uintptr_t end = cow__tile_end(part);
+
+	part->hollow = end > reached ? cow__min(end - reached, part->bytes) : 0;
+	cow__engine.live_bytes -= part->bytes;
+	cow__stat_sub(bytes_live, part->bytes);
+	part->kind = COW__LIMBO;
+	part->refs = part->word = 0;
+	part->block = part->mapping = part->exposed = false;
+	part->touched = 0;
+	part->allocation = NULL;
+	cow__recycle(part, true);
+}
+
 static bool
 shrink(struct cow__tile *t, size_t len, size_t reached)
 {
@@ -230,15 +260,39 @@ shrink(struct cow__tile *t, size_t len, size_t reached)
 
 	if (!tail)
 		return false;
-	tail->hollow = cow__min(len + tail->bytes - reached, tail->bytes);
-	cow__engine.live_bytes -= tail->bytes;
-	cow__stat_sub(bytes_live, tail->bytes);
-	tail->kind = COW__LIMBO;
-	tail->refs = tail->word = 0;
-	tail->block = tail->exposed = false;
-	tail->touched = 0;
-	tail->allocation = NULL;
-	cow__recycle(tail, true);
+	end_part(tail, cow__tile_start(t) + reached);
+	return true;
+}
+
+bool
+cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t from = cow__tile_start(t), to = cow__tile_end(t), reached;
+	struct cow__tile *part = t, *rest = NULL;
+
+	if (!plain(t) || t->busy)
+		return false;
+	reached = from + cow__commit_reached(t);
+	cow__commit_forget(t);
+	if (end < to) {
+		rest = cow__tile_cut(t, to - end);
+		if (!rest)
+			return false;
+		rest->used = rest->bytes;
+		rest->word = 0;
+		cow__stat_add(blocks_live, 1);
+	}
+	if (start > from) {
+		part = cow__tile_cut(t, end - start);
+		if (!part)
+			return false;
+		t->used = t->bytes;
+	} else {
+		cow__stat_sub(blocks_live, 1);
+		if (rest)
+			rest->word = t->word;
+	}
+	end_part(part, reached);
 	return true;
 }
 
@@ -302,8 +356,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 {
 	size_t len = cow__round_up(bytes, cow__page);
 
-	if (t->pieces || t->kept || t->slow || t->refs > 1 ||
-	    t->backing == COW__PRIVATE || (t->segment && !t->segment->owner))
+	if (!plain(t))
 		return false;
 	/* The helper works on pages that are there: it may only grow. */
 	if (t->busy && len < t->bytes)

@@ -15,6 +15,7 @@ enum cow__extent_flags {
 	COW__EXTENT_STRICT = 1 << 1, /* commit now */
 	COW__EXTENT_ROOM = 1 << 2,   /* leave address space to grow behind it */
 	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
+	COW__EXTENT_MAPPING = 1 << 4, /* where core/mapping.h has its memory */
 };
 
 /*
@@ -42,6 +43,10 @@ void cow__extent_unref_pages(struct cow__tile *t);
 
 /* In place: false if that is not possible; nothing changed then. */
 bool cow__extent_resize(struct cow__tile *t, size_t bytes);
+
+/* Ends a part of a live tile; what is before and behind it lives on, each as a
+ * tile of its own. False if that is not possible. */
+bool cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
 
 /* Looks after tiles in limbo whose other holders may be gone. Returns how many
  * still wait. */

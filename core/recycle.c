@@ -202,9 +202,12 @@ cow__extent_free(struct cow__tile *t)
 	if (!t->doomed) {
 		cow__regret_freed(t);
 		t->hollow = t->bytes - cow__commit_reached(t);
+		/* It was reserved, and who knows how much of it was used. */
+		if (t->mapping && t->slow)
+			t->hollow = t->bytes;
 	}
 	cow__commit_forget(t);
-	t->block = t->exposed = false;
+	t->block = t->mapping = t->exposed = false;
 	t->allocation = NULL;
 	if (!t->doomed)
 		live_ends(t);

@@ -16,8 +16,11 @@
 static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
 static struct cow__node *root;
 static struct cow__tile *first;
-static struct cow__tile *bins[COW__HEATS][CLASSES];
-static uint64_t bin_map[COW__HEATS][CLASSES / 64];
+/* One set for each side of the parting. */
+static struct bins {
+	struct cow__tile *first[COW__HEATS][CLASSES];
+	uint64_t map[COW__HEATS][CLASSES / 64];
+} bins[2];
 
 static unsigned
 size_class(size_t bytes)
@@ -38,18 +41,25 @@ cow__tile_heat(const struct cow__tile *t)
 	return t->freed_at ? COW__WARM : COW__COLD;
 }
 
+static bool
+is_behind(const struct cow__tile *t)
+{
+	return cow__tile_start(t) >= cow__engine.parting;
+}
+
 static void
 bin_add(struct cow__tile *t)
 {
+	struct bins *b = &bins[is_behind(t)];
 	enum cow__heat heat = cow__tile_heat(t);
 	unsigned c = size_class(t->bytes);
 
 	t->bin_prev = NULL;
-	t->bin_next = bins[heat][c];
+	t->bin_next = b->first[heat][c];
 	if (t->bin_next)
 		t->bin_next->bin_prev = t;
-	bins[heat][c] = t;
-	bin_map[heat][c / 64] |= 1ull << (c % 64);
+	b->first[heat][c] = t;
+	b->map[heat][c / 64] |= 1ull << (c % 64);
 	if (heat == COW__WARM)
 		cow__warm_add(t);
 }
@@ -57,6 +67,7 @@ bin_add(struct cow__tile *t)
 void
 cow__tile_unlist(struct cow__tile *t)
 {
+	struct bins *b = &bins[is_behind(t)];
 	enum cow__heat heat = cow__tile_heat(t);
 	unsigned c = size_class(t->bytes);
 
@@ -68,9 +79,9 @@ cow__tile_unlist(struct cow__tile *t)
 		t->bin_prev->bin_next = t->bin_next;
 		return;
 	}
-	bins[heat][c] = t->bin_next;
+	b->first[heat][c] = t->bin_next;
 	if (!t->bin_next)
-		bin_map[heat][c / 64] &= ~(1ull << (c % 64));
+		b->map[heat][c / 64] &= ~(1ull << (c % 64));
 }
 
 struct cow__tile *
@@ -101,6 +112,7 @@ cow__tiles_init(uintptr_t start, size_t bytes)
 		.kind = COW__FREE,
 	};
 	first = t;
+	cow__engine.parting = start + bytes;
 	cow__tree_insert(&root, &t->node);
 	bin_add(t);
 	return 0;
@@ -158,12 +170,14 @@ cow__tile_change_end(const struct cow__tile *t)
 }
 
 struct cow__tile *
-cow__tile_search(enum cow__heat heat, bool anon, size_t bytes, size_t align)
+cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
 {
+	const struct bins *b = &bins[!!(want & COW__WANT_MAPPING)];
+	bool anon = want & COW__WANT_ANON;
 	unsigned c = size_class(bytes);
 
 	while (c < CLASSES) {
-		uint64_t map = bin_map[heat][c / 64] >> (c % 64);
+		uint64_t map = b->map[heat][c / 64] >> (c % 64);
 		struct cow__tile *t;
 		int looks = 0;
 
@@ -172,7 +186,7 @@ cow__tile_search(enum cow__heat heat, bool anon, size_t bytes, size_t align)
 			continue;
 		}
 		c += (unsigned)__builtin_ctzll(map);
-		for (t = bins[heat][c]; t && looks < LOOKS;
+		for (t = b->first[heat][c]; t && looks < LOOKS;
 		     t = t->bin_next, looks++) {
 			uintptr_t at = cow__round_up(cow__tile_start(t), align);
 
@@ -266,12 +280,30 @@ cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
 	return t;
 }
 
+int
+cow__tiles_part(uintptr_t at)
+{
+	struct cow__tile *t = cow__tile_find(at), *b;
+
+	if (!t || t->kind != COW__FREE || t->backing != COW__NONE ||
+	    t->next || cow__tile_start(t) == at)
+		return -ENOMEM;
+	cow__tile_unlist(t);
+	b = split(t, at);
+	if (b)
+		cow__engine.parting = at;
+	bin_add(t);
+	if (b)
+		bin_add(b);
+	return b ? 0 : -ENOMEM;
+}
+
 struct cow__tile *
 cow__tile_inner(size_t bytes, uintptr_t like, size_t unit)
 {
 	size_t skew = like & (unit - 1);
 	struct cow__tile *t =
-	        cow__tile_search(COW__BARE, false, bytes + unit, COW__HUGE);
+	        cow__tile_search(COW__BARE, 0, bytes + unit, COW__HUGE);
 	uintptr_t at;
 
 	if (!t)
@@ -289,7 +321,7 @@ static bool
 alike(const struct cow__tile *a, const struct cow__tile *b)
 {
 	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
-	       a->backing == b->backing && a->segment == b->segment &&
+	       is_behind(a) == is_behind(b) && a->backing == b->backing && a->segment == b->segment &&
 	       cow__tile_heat(a) == cow__tile_heat(b);
 }
 
@@ -323,9 +355,10 @@ cow__tile_put(struct cow__tile *t)
 int
 cow__tile_grow(struct cow__tile *t, size_t bytes)
 {
-	struct cow__tile *b;
+	struct cow__tile *b = NULL;
 
-	b = cow__tile_carve(t->next, cow__tile_start(t->next), bytes);
+	if (is_behind(t) == is_behind(t->next))
+		b = cow__tile_carve(t->next, cow__tile_start(t->next), bytes);
 	if (!b)
 		return -ENOMEM;
 	merge_next(t);

@@ -75,7 +75,8 @@ struct cow__tile {
 	bool young;    /* live: is it on the young list? (core/commit.c) */
 	bool mending;  /* ... because small pages are being made huge */
 	bool small;    /* pages: some are small that should be huge */
-	bool block;    /* live: handed out by cow_block_new() */
+	bool block;    /* live: handed out by cow_block_new() ... */
+	bool mapping;  /* ... or to the program's mmap (core/mapping.h) */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool inherited; /* pages: other processes may map them ... */
 	bool uncounted; /* ... and some of them could not be counted */
@@ -135,11 +136,19 @@ struct cow__tile *cow__tile_first(void);
 /* Makes the whole window one bare free tile. */
 int cow__tiles_init(uintptr_t start, size_t bytes);
 
-/* The smallest fitting free tile of this heat (`anon`: of anonymous memory)
- * that can hold `bytes` at `align`; NULL if none. Looks at a few candidates of
- * each size, not at all. */
-struct cow__tile *cow__tile_search(enum cow__heat heat, bool anon, size_t bytes,
-                                   size_t align);
+/* Free memory from `at` on, now and later, is for COW__WANT_MAPPING alone.
+ * -ENOMEM: nothing changed. */
+int cow__tiles_part(uintptr_t at);
+
+enum cow__want {
+	COW__WANT_ANON = 1 << 0,    /* anonymous memory, not a segment's */
+	COW__WANT_MAPPING = 1 << 1, /* behind the parting */
+};
+
+/* The smallest fitting free tile of this heat that can hold `bytes` at `align`;
+ * NULL if none. Looks at a few candidates of each size, not at all. */
+struct cow__tile *cow__tile_search(enum cow__heat heat, unsigned want,
+                                   size_t bytes, size_t align);
 
 /* Cuts [start, start + bytes) out of a free tile and returns it, taken off the
  * free lists; what is left stays free. NULL: no memory for metadata, nothing

@@ -340,7 +340,7 @@ view_tile(struct cow__tile *source, struct cow__piece *pieces, uint32_t n,
           uint32_t cap, struct cow__tile **ret)
 {
 	size_t unit = cow__round_up(source->bytes, COW__HUGE);
-	struct cow__tile *t = cow__tile_search(COW__BARE, false, unit,
+	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
 	                                       COW__HUGE);
 	int r;
 

@@ -8,6 +8,7 @@
 #include "preload/preload.h"
 
 #include "core/advise.h"
+#include "core/mapping.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -18,6 +19,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+size_t preload_map_threshold = SIZE_MAX; /* until the option is read */
+
 static int
 answer(int r)
 {
@@ -26,12 +29,51 @@ answer(int r)
 	return r < 0 ? -1 : r;
 }
 
+/* Plain private anonymous memory, which nobody will run code in. */
+static int
+is_servable(int prot, int flags)
+{
+	return (flags & ~(MAP_FIXED | MAP_NORESERVE | MAP_POPULATE)) ==
+	               (MAP_PRIVATE | MAP_ANONYMOUS) &&
+	       !(prot & ~(PROT_READ | PROT_WRITE));
+}
+
+/* NULL: the kernel shall do it. */
+static void *
+map_new(size_t bytes, int prot, int flags)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int saved = errno;
+	void *p;
+
+	if (bytes > SIZE_MAX - page ||
+	    cow__mapping_new((bytes + page - 1) & ~(page - 1), prot, &p) < 0)
+		return NULL;
+	preload_window_note();
+	if (flags & MAP_POPULATE)
+		(void)cow__advise((uintptr_t)p, bytes, MADV_POPULATE_WRITE);
+	errno = saved;
+	return p;
+}
+
 EXPORT void *
 mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-	if ((flags & MAP_FIXED) && preload_ours(addr) && bytes) {
-		int r = cow__overmap((uintptr_t)addr, bytes);
+	if (!addr && bytes >= preload_map_threshold &&
+	    is_servable(prot, flags)) {
+		void *p = map_new(bytes, prot, flags);
 
+		if (p)
+			return p;
+	}
+	if ((flags & MAP_FIXED) && preload_ours(addr) && bytes) {
+		int r;
+
+		if (preload_map_threshold != SIZE_MAX &&
+		    is_servable(prot, flags) &&
+		    cow__mapping_renew((uintptr_t)addr, bytes, prot) == 0)
+			return addr;
+		r = cow__overmap((uintptr_t)addr, bytes);
 		if (r < 0) {
 			errno = -r;
 			return MAP_FAILED;

@@ -35,8 +35,23 @@ static uint64_t settled_at; /* from when on it is not one about to exec */
 #define ASK_EVERY 16
 #define SETTLED_NS 100000000u
 uintptr_t preload_window_start;
-size_t preload_window_bytes; /* 0: nothing of the engine's yet */
+/* 0: nothing of the engine's yet. */
+size_t preload_window_bytes, preload_blocks_bytes;
 int preload_yielded;
+
+/* The engine has a window now. */
+void
+preload_window_note(void)
+{
+	uintptr_t start, end;
+
+	if (preload_window_bytes)
+		return;
+	cow_window(&start, &end);
+	preload_window_start = start;
+	preload_blocks_bytes = end - start;
+	__atomic_store_n(&preload_window_bytes, end - start, __ATOMIC_RELEASE);
+}
 
 static __attribute__((noinline)) void *
 large(size_t bytes, size_t align, uint32_t flags)
@@ -46,14 +61,7 @@ large(size_t bytes, size_t align, uint32_t flags)
 
 	if (cow_block_new(bytes, align, flags, &p) < 0)
 		return NULL;
-	if (!preload_window_bytes) {
-		uintptr_t start, end;
-
-		cow_window(&start, &end);
-		preload_window_start = start;
-		__atomic_store_n(&preload_window_bytes, end - start,
-		                 __ATOMIC_RELEASE);
-	}
+	preload_window_note();
 	errno = saved;
 	return p;
 }
@@ -117,7 +125,7 @@ free_in_window(void *p)
 {
 	int saved = errno;
 
-	if (preload_ours(p))
+	if (preload_is_block(p))
 		cow_block_free(p);
 	else
 		preload_next.free(p);
@@ -134,7 +142,7 @@ malloc(size_t bytes)
 EXPORT void
 free(void *p)
 {
-	if (likely(!preload_in_window(p)))
+	if (likely(!preload_in_blocks(p)))
 		preload_next.free(p);
 	else
 		free_in_window(p);
@@ -187,7 +195,7 @@ realloc(void *p, size_t bytes)
 
 	if (!p)
 		return malloc(bytes);
-	if (likely(!preload_ours(p))) {
+	if (likely(!preload_is_block(p))) {
 		if (likely(bytes < preload_threshold))
 			return preload_next.realloc(p, bytes);
 		return move_in(p, bytes);
@@ -301,7 +309,7 @@ malloc_usable_size(void *p)
 {
 	if (!p)
 		return 0;
-	return preload_ours(p) ? cow_block_bytes(p)
+	return preload_is_block(p) ? cow_block_bytes(p)
 	               : preload_next.malloc_usable_size(p);
 }
 

@@ -2,7 +2,7 @@
 /*
  * COWSHED_OPTIONS=key=value,key=value
  *
- * threshold and report are the shim's own; the rest is the engine's. An unknown
+ * threshold, mmap and report are the shim's own; the rest is the engine's. An unknown
  * key is written to the report, once, and otherwise ignored: a program must not
  * fail because of a typing error in somebody's profile.
  */
@@ -19,6 +19,7 @@
 
 static char report_path[256];
 static char unknown[64];
+static size_t map_threshold = SIZE_MAX;
 
 const char *
 preload_report_path(void)
@@ -30,6 +31,12 @@ const char *
 preload_unknown_option(void)
 {
 	return unknown;
+}
+
+size_t
+preload_option_mmap(void)
+{
+	return map_threshold;
 }
 
 static void
@@ -46,6 +53,13 @@ one(char *key)
 
 			if (cow__parse_bytes(value, &n)) {
 				preload_threshold = n ? n : 1;
+				return;
+			}
+		} else if (!strcmp(key, "mmap")) {
+			uint64_t n;
+
+			if (cow__parse_bytes(value, &n)) {
+				map_threshold = n ? n : SIZE_MAX;
 				return;
 			}
 		} else if (!strcmp(key, "report")) {

@@ -11,29 +11,46 @@
 #include <stdint.h>
 
 extern size_t preload_threshold;
+extern size_t preload_map_threshold; /* of mmap; SIZE_MAX: all to the kernel */
+/* The engine's window: its blocks, and behind them what mmap gave. */
 extern uintptr_t preload_window_start;
-extern size_t preload_window_bytes;
+extern size_t preload_window_bytes, preload_blocks_bytes;
 extern int preload_yielded; /* not all of the window is ours any more */
+
+/* To be called after the engine gave memory for the first time. */
+void preload_window_note(void);
 
 /* malloc() lets small requests pass; in a forked child after a while. */
 void preload_gate_open(void);
 void preload_gate_child(void);
 
+/* Of malloc's pointers, those that are not the next allocator's. */
 static inline int
-preload_in_window(const void *p)
+preload_in_blocks(const void *p)
 {
-	return (uintptr_t)p - preload_window_start < preload_window_bytes;
+	return (uintptr_t)p - preload_window_start < preload_blocks_bytes;
 }
 
 static inline int
+preload_is_block(const void *p)
+{
+	return preload_in_blocks(p) &&
+	       (!preload_yielded || cow__window_owns(p));
+}
+
+/* Are these pages the engine's business? */
+static inline int
 preload_ours(const void *p)
 {
-	return preload_in_window(p) &&
+	return (uintptr_t)p - preload_window_start < preload_window_bytes &&
 	       (!preload_yielded || cow__window_owns(p));
 }
 
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);
+
+/* What preload_map_threshold shall become. */
+size_t preload_option_mmap(void);
 
 /* The file that gets a report at the end of the process, or "". */
 const char *preload_report_path(void);

@@ -57,10 +57,10 @@ finish() {
 # plainly COMMAND...: without the shim, not for ever
 plainly() { timeout -k 5 "$limit" "$@"; }
 
-# under THRESHOLD COMMAND...: with it
+# under THRESHOLD COMMAND...: with it, and with the options in $also
 under() {
-	local options=
-	[ "$1" = default ] || options=threshold=$1
+	local options=${also:-}
+	[ "$1" = default ] || options=${options:+$options,}threshold=$1
 	shift
 	timeout -k 5 "$limit" env LD_PRELOAD="$shim" \
 		${options:+COWSHED_OPTIONS="$options"} "$@"

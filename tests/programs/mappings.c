@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What allocators and virtual machines do with mmap
+ *
+ * Large pieces, given back in parts, renewed in place, reserved first and
+ * committed later; random steps against a model, beside forks.
+ */
+#include "program.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#define PLAIN (MAP_PRIVATE | MAP_ANONYMOUS)
+#define BOTH (PROT_READ | PROT_WRITE)
+
+enum { PIECES = 24, PAGES = 1200, STEPS = 1000 };
+
+static unsigned char *map(size_t bytes, int prot, int flags)
+{
+	void *p = mmap(NULL, bytes, prot, PLAIN | flags, -1, 0);
+
+	check(p != MAP_FAILED);
+	check((uintptr_t)p % PAGE == 0);
+	return p;
+}
+
+static void remap(void *at, size_t bytes, int prot)
+{
+	check(mmap(at, bytes, prot, PLAIN | MAP_FIXED, -1, 0) == at);
+}
+
+/* ---- Access that must fail ------------------------------------------------ */
+
+/* Not of what is unmapped: freed memory may still be there. */
+
+static sigjmp_buf back;
+
+static void on_fault(int sig)
+{
+	(void)sig;
+	siglongjmp(back, 1);
+}
+
+static int faults(volatile unsigned char *p, int write)
+{
+	if (sigsetjmp(back, 1))
+		return 1;
+	if (write)
+		*p = 1;
+	else
+		(void)*p;
+	return 0;
+}
+
+/* ---- One by one ----------------------------------------------------------- */
+
+static void parts(void)
+{
+	size_t bytes = 20 * MIB;
+	unsigned char *p = map(bytes, BOTH, 0), *q;
+
+	check(all(p, bytes, 0));
+	fill(p, bytes, 1);
+	check(munmap(p + 5 * MIB, 3 * MIB) == 0);
+	check(munmap(p, PAGE) == 0);
+	check(munmap(p + bytes - PAGE, PAGE) == 0);
+	check(!faults(p + PAGE, 0) && !faults(p + 8 * MIB, 1));
+	/* Over parts that are there and parts that are not. */
+	check(munmap(p, bytes) == 0);
+	check(munmap(p, bytes) == 0);
+
+	/* The same, of what was handed out before. */
+	p = map(bytes, BOTH, 0);
+	q = map(bytes, BOTH, 0);
+	check(all(p, bytes, 0) && all(q, bytes, 0));
+	fill(p, bytes, 2);
+	fill(q, bytes, 3);
+	for (size_t at = 0; at < bytes; at += 2 * MIB)
+		check(munmap(p + at + MIB, MIB) == 0);
+	check(holds(q, bytes, 3));
+	for (size_t at = 0; at < bytes; at += 2 * MIB)
+		check(!faults(p + at, 0) && !faults(p + at + MIB - 1, 1));
+	for (size_t at = 0; at < bytes; at += 2 * MIB)
+		check(munmap(p + at, MIB) == 0);
+	check(munmap(q, bytes) == 0);
+}
+
+static void reserved(void)
+{
+	size_t bytes = 256 * MIB, at;
+	unsigned char *p = map(bytes, PROT_NONE, MAP_NORESERVE);
+
+	check(faults(p, 0) && faults(p + bytes - 1, 1));
+	for (at = 0; at < 16 * MIB; at += 4 * MIB) {
+		remap(p + at, MIB, BOTH);
+		check(mprotect(p + at + MIB, MIB, BOTH) == 0);
+		check(all(p + at, 2 * MIB, 0));
+		fill(p + at, 2 * MIB, at);
+		check(faults(p + at + 2 * MIB, 0));
+	}
+	for (at = 0; at < 16 * MIB; at += 4 * MIB)
+		check(holds(p + at, 2 * MIB, at));
+	/* Given back, and wanted again. */
+	remap(p, MIB, PROT_NONE);
+	check(faults(p, 0) && !faults(p + MIB, 0));
+	remap(p, MIB, PROT_READ);
+	check(all(p, MIB, 0) && faults(p, 1));
+	remap(p, 3 * MIB, BOTH);
+	check(all(p, 3 * MIB, 0));
+	fill(p, 3 * MIB, 9);
+	check(madvise(p, MIB, MADV_DONTNEED) == 0);
+	check(all(p, MIB, 0));
+	check(munmap(p, bytes) == 0);
+}
+
+static void moved(void)
+{
+	unsigned char *p = map(6 * MIB, BOTH, MAP_POPULATE);
+
+	fill(p, 6 * MIB, 4);
+	p = mremap(p, 6 * MIB, 9 * MIB, MREMAP_MAYMOVE);
+	check(p != MAP_FAILED);
+	check(holds(p, 6 * MIB, 4) && all(p + 6 * MIB, 3 * MIB, 0));
+	check(mremap(p, 9 * MIB, 2 * MIB, 0) == p);
+	check(holds(p, 2 * MIB, 4));
+	check(munmap(p, 2 * MIB) == 0);
+}
+
+static void refused(void)
+{
+	unsigned char *p = map(4 * MIB, BOTH, 0);
+
+	check(mmap(NULL, 0, BOTH, PLAIN, -1, 0) == MAP_FAILED);
+	check(errno == EINVAL);
+	check(mmap(p + 1, MIB, BOTH, PLAIN | MAP_FIXED, -1, 0) == MAP_FAILED);
+	check(errno == EINVAL);
+	check(mmap(NULL, SIZE_MAX - 4 * PAGE, BOTH, PLAIN, -1, 0) ==
+	      MAP_FAILED);
+	check(errno == ENOMEM);
+	check(munmap(p + 1, PAGE) < 0 && errno == EINVAL);
+	check(munmap(p, 0) < 0 && errno == EINVAL);
+	check(munmap(p, 4 * MIB) == 0);
+}
+
+/* ---- At random, with a model ---------------------------------------------- */
+
+/* Of a page: 0 unmapped, 1 zero, else what it was filled with. */
+static struct {
+	unsigned char *at;
+	uint32_t pages[PAGES];
+	size_t n;
+} pieces[PIECES];
+
+static void check_piece(int i)
+{
+	for (size_t n = 0; n < pieces[i].n; n++) {
+		unsigned char *p = pieces[i].at + n * PAGE;
+		uint32_t state = pieces[i].pages[n];
+
+		if (state == 1)
+			check(all(p, PAGE, 0));
+		else if (state)
+			check(holds(p, PAGE, state));
+	}
+}
+
+static void check_all(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < PIECES; i++)
+		check_piece(i);
+}
+
+static void set_pages(int i, size_t from, size_t n, uint32_t state)
+{
+	for (size_t k = from; k < from + n; k++)
+		pieces[i].pages[k] = state;
+}
+
+/* Somebody else may be where the piece has been unmapped already. */
+static void unmap_pages(int i, size_t from, size_t n)
+{
+	size_t k = from, run;
+
+	for (; k < from + n; k += run) {
+		for (run = 0; k + run < from + n && pieces[i].pages[k + run];
+		     run++)
+			pieces[i].pages[k + run] = 0;
+		if (run)
+			check(munmap(pieces[i].at + k * PAGE, run * PAGE) == 0);
+		else
+			run = 1;
+	}
+}
+
+static void write_pages(int i, size_t from, size_t n, uint32_t *seed)
+{
+	for (size_t k = from; k < from + n; k++)
+		if (pieces[i].pages[k]) {
+			pieces[i].pages[k] = ++*seed;
+			fill(pieces[i].at + k * PAGE, PAGE, *seed);
+		}
+}
+
+/* Parent and child go on by themselves for a while. */
+static void step(uint64_t *state, uint32_t *seed)
+{
+	int i = (int)below(state, PIECES);
+	size_t from, n;
+
+	if (!pieces[i].n) {
+		pieces[i].n = 1 + below(state, PAGES);
+		pieces[i].at = map(pieces[i].n * PAGE, BOTH, 0);
+		set_pages(i, 0, pieces[i].n, 1);
+	}
+	from = below(state, pieces[i].n);
+	n = 1 + below(state, pieces[i].n - from);
+	switch (below(state, 8)) {
+	case 0:
+		unmap_pages(i, from, n);
+		break;
+	case 1:
+		check_piece(i);
+		unmap_pages(i, 0, pieces[i].n);
+		pieces[i].n = 0;
+		break;
+	case 2:
+		for (size_t k = from; k < from + n; k++)
+			if (!pieces[i].pages[k])
+				return; /* somebody else may be there */
+		remap(pieces[i].at + from * PAGE, n * PAGE, BOTH);
+		set_pages(i, from, n, 1);
+		break;
+	case 3:
+		for (size_t k = from; k < from + n; k++)
+			if (pieces[i].pages[k]) {
+				check(madvise(pieces[i].at + k * PAGE, PAGE,
+				              MADV_DONTNEED) == 0);
+				pieces[i].pages[k] = 1;
+			}
+		break;
+	default:
+		write_pages(i, from, n < 64 ? n : 64, seed);
+	}
+}
+
+static void goes_on(void *arg)
+{
+	uint64_t state = *(uint64_t *)arg;
+	uint32_t seed = (uint32_t)state;
+
+	check_all(NULL);
+	for (int n = 0; n < 100; n++)
+		step(&state, &seed);
+	check_all(NULL);
+}
+
+static void at_random(uint64_t state)
+{
+	uint32_t seed = 1000;
+	pid_t child = 0;
+
+	for (int n = 0; n < STEPS; n++) {
+		step(&state, &seed);
+		if (n % 200 != 0)
+			continue;
+		if (child)
+			finish(child);
+		child = start(goes_on, &state);
+	}
+	finish(child);
+	check_all(NULL);
+	for (int i = 0; i < PIECES; pieces[i++].n = 0)
+		unmap_pages(i, 0, pieces[i].n);
+}
+
+int main(void)
+{
+	struct sigaction action = { .sa_handler = on_fault };
+
+	check(sigaction(SIGSEGV, &action, NULL) == 0);
+	parts();
+	reserved();
+	moved();
+	refused();
+	for (uint64_t round = 1; round <= 2; round++)
+		at_random(round * 0x9e3779b97f4a7c15);
+	puts("mapped and unmapped");
+	return 0;
+}
