@@ -3,7 +3,7 @@
 #
 # `make demo`: real programs on real files, with and without the shim
 #
-# Each program of bench/programs.sh runs three times on either side, in turns.
+# Each program of bench/demo_programs.sh runs three times on either side, in turns.
 # What it prints must be the same to the byte, and so must its exit status; wall
 # time, fork pause and peak memory are the medians. The peak is what a fresh
 # memory cgroup was charged, or where none can be made the largest RSS. All that
@@ -13,7 +13,7 @@
 # DEMO_ONLY="sort xz" runs some of them, DEMO_SMALL=1 smaller ones, DEMO_LINES
 # names a file for lines in the format of bench/common.h.
 . "$(dirname "$0")/common.sh"
-. "$here/programs.sh"
+. "$here/demo_programs.sh"
 need "$build/lib/libcowshed-preload.so"
 
 measure=$bin/plain_measure

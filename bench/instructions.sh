@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Instructions of the demo's programs, with and without the shim
+# Instructions of programs, with and without the shim
 #
-# The programs of bench/programs.sh on small inputs. Counted by the processor
+# Those of bench/demo_programs.sh on small inputs. Counted by the processor
 # where perf may (instructions:u, children included), else by valgrind's
 # cachegrind, which counts every process that it follows. Times vary from run
 # to run, instructions hardly, so three runs are enough, one under valgrind.
 # Bar: within 1 %. A few milliseconds of start-up weigh more here than in the
 # full demo: COUNT_TEXT (MB) and the like make the inputs larger.
 . "$(dirname "$0")/common.sh"
-. "$here/programs.sh"
+. "$here/demo_programs.sh"
 need "$shim"
 
 programs_sources="'$root'/core/[a-c]*.c" # valgrind takes seconds a file
@@ -59,7 +59,8 @@ count() {
 	fi
 }
 
-for name in ${DEMO_ONLY:-$programs}; do
+for name in ${DEMO_ONLY:-$(echo $programs $programs_small | tr ' ' '\n' |
+	awk '!seen[$1]++')}; do
 	why=$(program_missing "$name")
 	if [ -n "$why" ]; then
 		echo "  instructions, $name: skipped ($why)"

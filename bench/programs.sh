@@ -1,123 +1,188 @@
+#!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Real programs on real files (sourced by demo.sh and instructions.sh)
+# Programs under cowshed, glibc, jemalloc, mimalloc and tcmalloc
 #
-# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs out of files of
-# this system; program_command NAME DIR says how to run one there (a line for
-# sh); program_missing NAME says why it can't be run, or nothing. All results
-# go to standard output, so that no page of an output file counts as memory.
+#      bench/programs.sh [large|small...]
+#
+# large: the programs of bench/large.py, sort and xz. Each under every allocator
+# in turns; wall time and the peak of a fresh memory cgroup. Bars: 1.3 times
+# faster than glibc in the geometric mean, not slower than the best rival in the
+# same mean, no program below 0.97; peaks of 1.05. small: programs with small
+# objects in pairs of runs with and without the shim, the order changing. Bar:
+# with 95 % confidence within 2 %. (bench/instructions.sh counts the same.)
+#
+# LARGE_ONLY and SMALL_ONLY name some; LARGE_SCALE is that of bench/large.py.
+. "$(dirname "$0")/common.sh"
+. "$here/demo_programs.sh"
+need "$bin/plain_measure" "$shim"
 
-programs='numpy sort xz sqlite gcc'
-programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
+large='temporaries arithmetic copies sorts transforms joins groups images'
+large="$large audio training inference sort xz"
+rounds=${BENCH_ROUNDS:-5} pairs=${BENCH_PAIRS:-20}
+scale=${LARGE_SCALE:-1} text=160 rows=60000
+if quick; then
+	rounds=${BENCH_ROUNDS:-2} pairs=${BENCH_PAIRS:-4}
+	scale=${LARGE_SCALE:-0.25} text=40 rows=20000
+fi
+mkdir "$tmp/in" || exit 1
+programs_prepare "$tmp/in" $text 0 $rows
+export OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2 PYTHONHASHSEED=0
 
-# The Python that has NumPy: the one in PATH, or the system's own.
-programs_python() {
-	for python in python3 /usr/bin/python3; do
-		python_path=$("$python" -c '
-import sys
-import numpy
-print(sys.executable)' 2>/dev/null) && [ -n "$python_path" ] && {
-			echo "$python_path"
-			return
-		}
+# The newest library of this name that the system has.
+library() {
+	find /usr/lib /usr/local/lib -name "lib$1.so.*" 2>/dev/null | sort -V |
+		tail -n 1
+}
+
+# preload SIDE: what goes into LD_PRELOAD
+preload() {
+	case $1 in
+	cowshed) echo "$shim" ;;
+	jemalloc) library jemalloc ;;
+	mimalloc) library mimalloc ;;
+	tcmalloc) library tcmalloc_minimal ;;
+	esac
+}
+
+sides='glibc cowshed'
+for side in jemalloc mimalloc tcmalloc; do
+	if [ -n "$(preload $side)" ]; then
+		sides="$sides $side"
+	else
+		echo "  programs: without $side, which is not installed"
+	fi
+done
+
+large_command() {
+	case $1 in
+	sort | xz) program_command "$1" ;;
+	*) echo "exec '$programs_python3' '$here/large.py' $1 $scale" ;;
+	esac
+}
+
+# A program that can't run here fails by itself.
+runs() {
+	(cd "$tmp/in" && sh -c "$1" >"$tmp/expected") 2>/dev/null
+}
+
+# once NAME SIDE COMMAND: appends to $tmp/NAME.SIDE.{wall_ms,peak_kib}
+once() {
+	"$bin/plain_measure" -o "$tmp/result" -p "$(preload "$2")" \
+		-d "$tmp/in" -- sh -c "$3" >"$tmp/out" 2>"$tmp/err" ||
+		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"
+	cmp -s "$tmp/out" "$tmp/expected" ||
+		fail "$1 says something else under $2"
+	for figure in wall_ms peak_kib; do
+		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
 	done
 }
 
-program_missing() {
-	case $1 in
-	numpy) [ -n "$programs_python3" ] || echo 'no python3 with numpy' ;;
-	sqlite) have sqlite3 || echo 'no sqlite3' ;;
-	gcc)
-		have gcc || { echo 'no gcc'; return; }
-		set -- "$root"/core/*.c
-		[ -e "$1" ] || echo 'no sources' ;;
-	*) have "$1" || echo "no $1" ;;
+# mean FILE-SUFFIX SIDE NAME...: geometric mean of what SIDE needs of glibc's
+mean() {
+	mean_of=$1 mean_side=$2
+	shift 2
+	for name in "$@"; do
+		echo "$(median "$tmp/$name.$mean_side.$mean_of")" \
+			"$(median "$tmp/$name.glibc.$mean_of")"
+	done | awk '{ s += log($1 / $2) } END { print exp(s / NR) }'
+}
+
+large_suite() {
+	done_names=
+	for name in ${LARGE_ONLY:-$large}; do
+		command=$(large_command "$name")
+		if ! runs "$command"; then
+			echo "  programs, $name: skipped (it can't run here)"
+			continue
+		fi
+		done_names="$done_names $name"
+		turn=0 order=$sides
+		while [ $turn -lt "$rounds" ]; do
+			for side in $order; do
+				once "$name" "$side" "$command"
+			done
+			order="${order#* } ${order%% *}"
+			turn=$((turn + 1))
+		done
+		report programs "large/$name" ms "$tmp/$name.cowshed.wall_ms" \
+			"$tmp/$name.glibc.wall_ms" speedup 0.97
+		report programs "large/$name/peak" KiB \
+			"$tmp/$name.cowshed.peak_kib" \
+			"$tmp/$name.glibc.peak_kib" ratio 1.05
+		for side in $sides; do
+			case $side in glibc | cowshed) continue ;; esac
+			report programs "large/$name/$side" ms \
+				"$tmp/$name.cowshed.wall_ms" \
+				"$tmp/$name.$side.wall_ms" faster 0
+		done
+	done
+	[ -n "$done_names" ] || fail 'no program could be run'
+	# shellcheck disable=SC2086
+	for side in $sides; do
+		mean wall_ms "$side" $done_names >"$tmp/mean.$side"
+		[ $side = glibc ] || report programs "large/mean/$side" \
+			of-glibc "$tmp/mean.$side" - - 0
+		[ $side = glibc ] || [ $side = cowshed ] ||
+			cat "$tmp/mean.$side" >>"$tmp/mean.rivals"
+	done
+	report programs large/mean of-glibc "$tmp/mean.cowshed" \
+		"$tmp/mean.glibc" speedup 1.3
+	if [ -e "$tmp/mean.rivals" ]; then
+		sort -g "$tmp/mean.rivals" | head -n 1 >"$tmp/mean.best"
+		report programs large/mean/best-rival of-glibc \
+			"$tmp/mean.cowshed" "$tmp/mean.best" ratio 1
+	fi
+	# shellcheck disable=SC2086
+	mean peak_kib cowshed $done_names >"$tmp/mean.peak"
+	report programs large/mean/peak of-glibc "$tmp/mean.peak" - ours 1.05
+}
+
+# Upper end of the 95 % interval of the mean ratio of pairs.
+pairs_bound() { # WITH WITHOUT
+	paste "$1" "$2" | awk '{ d = log($1 / $2); s += d; q += d * d } END {
+		m = s / NR
+		v = NR > 1 ? (q - NR * m * m) / (NR - 1) : 0
+		printf "%.4f %.4f\n", exp(m), exp(m + 2.1 * sqrt(v / NR))
+	}'
+}
+
+small_suite() {
+	for name in ${SMALL_ONLY:-$programs_small}; do
+		why=$(program_missing "$name")
+		command=$(program_command "$name" "$tmp/in")
+		if [ -n "$why" ] || ! runs "$command"; then
+			echo "  programs, $name: skipped (${why:-it fails})"
+			continue
+		fi
+		turn=0
+		while [ $turn -lt "$pairs" ]; do
+			order='glibc cowshed'
+			[ $((turn % 2)) = 0 ] || order='cowshed glibc'
+			for side in $order; do
+				once "small-$name" "$side" "$command"
+			done
+			turn=$((turn + 1))
+		done
+		# shellcheck disable=SC2046
+		set -- $(pairs_bound "$tmp/small-$name.cowshed.wall_ms" \
+			"$tmp/small-$name.glibc.wall_ms")
+		echo "$1" >"$tmp/pairs.mean"
+		echo "$2" >"$tmp/pairs.bound"
+		report programs "small/$name" of-glibc "$tmp/pairs.mean" - - 0
+		report programs "small/$name/95%" of-glibc \
+			"$tmp/pairs.bound" - ours 1.02
+		report programs "small/$name/peak" KiB \
+			"$tmp/small-$name.cowshed.peak_kib" \
+			"$tmp/small-$name.glibc.peak_kib" ratio 1.05
+	done
+}
+
+"$bin/plain_measure" -w 4G
+[ $# -gt 0 ] || set -- large small
+for suite in "$@"; do
+	case $suite in
+	large | small) "${suite}_suite" ;;
+	*) fail "there is no suite $suite" ;;
 	esac
-}
-
-# Names of text files of the system, in a fixed order.
-programs_text_files() {
-	find /usr/share/doc /usr/include /usr/share/dict /usr/share/perl* \
-		/usr/share/common-licenses /usr/lib/python3* /usr/lib/gcc \
-		-type f -size +1k -size -8192k \( -name '*.h' -o \
-		-name '*.txt' -o -name '*.py' -o -name '*.pm' -o \
-		-name 'copyright' -o -name '*.html' -o -name 'README*' -o \
-		-name '*.md' -o -name 'words' -o -name 'GPL*' \) -print \
-		2>/dev/null | sort | head -n 20000
-}
-
-# What a file system holds, as a table.
-programs_rows() {
-	printf 'path,kind,bytes,mode,changed,depth\n'
-	find /usr /etc /var/lib /opt -xdev \
-		-printf '%p,%y,%s,%m,%Ts,%d\n' 2>/dev/null |
-		awk -F, 'NF == 6 && !/"/' | head -n "$1"
-}
-
-programs_prepare() {
-	programs_python3=$(programs_python)
-	programs_array=$3
-	programs_text_files | tr '\n' '\0' | xargs -0 cat 2>/dev/null |
-		head -c "$(($2 * 1048576))" >"$1/corpus"
-	# Where the system has little text, it is read again; line numbers
-	# make the lines differ.
-	while [ -s "$1/corpus" ] && cat "$1/corpus"; do
-		:
-	done 2>/dev/null | awk '{ print $0, NR }' 2>/dev/null |
-		head -c "$(($2 * 1048576))" >"$1/text"
-	rm -f "$1/corpus"
-	head -c "$(($2 * 1048576 / 6))" "$1/text" >"$1/part"
-	programs_rows "$4" >"$1/files.csv"
-	cat >"$1/load.sql" <<-'SQL'
-	PRAGMA cache_size = -400000;
-	PRAGMA temp_store = MEMORY;
-	.mode csv
-	.import files.csv files
-	CREATE INDEX by_bytes ON files (CAST(bytes AS INTEGER));
-	CREATE INDEX by_path ON files (path, kind);
-	SELECT kind, count(*), sum(bytes), max(CAST(bytes AS INTEGER))
-		FROM files GROUP BY kind ORDER BY kind;
-	SELECT depth, mode, count(*), total(bytes) FROM files
-		GROUP BY depth, mode ORDER BY 3 DESC, 1, 2 LIMIT 40;
-	SELECT a.path, b.path, a.bytes FROM files a JOIN files b
-		ON CAST(a.bytes AS INTEGER) = CAST(b.bytes AS INTEGER)
-		AND a.path < b.path AND a.kind = 'f' AND b.kind = 'f'
-		WHERE CAST(a.bytes AS INTEGER) > 100000
-		ORDER BY CAST(a.bytes AS INTEGER) DESC, 1, 2 LIMIT 200;
-	SELECT path, length(path), row_number() OVER (PARTITION BY kind
-		ORDER BY CAST(changed AS INTEGER), path) AS turn
-		FROM files ORDER BY substr(path, -7), path LIMIT 2000;
-	SELECT count(*), count(DISTINCT substr(path, 1, 24)),
-		length(group_concat(path)) FROM files;
-	SQL
-}
-
-program_command() {
-	case $1 in
-	numpy)
-		echo "'$programs_python3' '$here/demo_numpy.py'" \
-			"$programs_array" ;;
-	sort)
-		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;
-	xz)
-		echo 'exec xz -T2 -3 -c part' ;;
-	sqlite)
-		echo 'exec sqlite3 :memory: <load.sql' ;;
-	gcc)
-		echo "for f in $programs_sources; do" \
-			"gcc -std=gnu11 -D_GNU_SOURCE= -O2 -w -fPIC -I'$root'" \
-			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
-	esac
-}
-
-program_title() {
-	case $1 in
-	numpy) echo "python3 with NumPy: ${programs_array} MB of /usr/lib," \
-		"copied, four forked workers" ;;
-	sort) echo "sort of $(du -m "$2/text" | cut -f1) MB of text by words" ;;
-	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
-	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded," \
-		"indexed, queried" ;;
-	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
-	esac
-}
+done

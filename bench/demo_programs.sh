@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+#
+# Real programs on real files (sourced by demo.sh, instructions.sh, programs.sh)
+#
+# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs out of files of
+# this system; program_command NAME DIR says how to run one there (a line for
+# sh); program_missing NAME says why it can't be run, or nothing. All results
+# go to standard output, so that no page of an output file counts as memory.
+
+programs='numpy sort xz sqlite gcc' # the demo's
+programs_small='python perl gcc git node sqlite' # with small objects
+programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
+
+# The Python that has NumPy: the one in PATH, or the system's own.
+programs_python() {
+	for python in python3 /usr/bin/python3; do
+		python_path=$("$python" -c '
+import sys
+import numpy
+print(sys.executable)' 2>/dev/null) && [ -n "$python_path" ] && {
+			echo "$python_path"
+			return
+		}
+	done
+}
+
+program_missing() {
+	case $1 in
+	numpy) [ -n "$programs_python3" ] || echo 'no python3 with numpy' ;;
+	python) have python3 || echo 'no python3' ;;
+	sqlite) have sqlite3 || echo 'no sqlite3' ;;
+	gcc)
+		have gcc || { echo 'no gcc'; return; }
+		set -- "$root"/core/*.c
+		[ -e "$1" ] || echo 'no sources' ;;
+	*) have "$1" || echo "no $1" ;;
+	esac
+}
+
+# Names of text files of the system, in a fixed order.
+programs_text_files() {
+	find /usr/share/doc /usr/include /usr/share/dict /usr/share/perl* \
+		/usr/share/common-licenses /usr/lib/python3* /usr/lib/gcc \
+		-type f -size +1k -size -8192k \( -name '*.h' -o \
+		-name '*.txt' -o -name '*.py' -o -name '*.pm' -o \
+		-name 'copyright' -o -name '*.html' -o -name 'README*' -o \
+		-name '*.md' -o -name 'words' -o -name 'GPL*' \) -print \
+		2>/dev/null | sort | head -n 20000
+}
+
+# What a file system holds, as a table.
+programs_rows() {
+	printf 'path,kind,bytes,mode,changed,depth\n'
+	find /usr /etc /var/lib /opt -xdev \
+		-printf '%p,%y,%s,%m,%Ts,%d\n' 2>/dev/null |
+		awk -F, 'NF == 6 && !/"/' | head -n "$1"
+}
+
+programs_prepare() {
+	programs_python3=$(programs_python)
+	programs_array=$3
+	programs_text_files | tr '\n' '\0' | xargs -0 cat 2>/dev/null |
+		head -c "$(($2 * 1048576))" >"$1/corpus"
+	# Where the system has little text, it is read again; line numbers
+	# make the lines differ.
+	while [ -s "$1/corpus" ] && cat "$1/corpus"; do
+		:
+	done 2>/dev/null | awk '{ print $0, NR }' 2>/dev/null |
+		head -c "$(($2 * 1048576))" >"$1/text"
+	rm -f "$1/corpus"
+	head -c "$(($2 * 1048576 / 6))" "$1/text" >"$1/part"
+	programs_rows "$4" >"$1/files.csv"
+	cat >"$1/load.sql" <<-'SQL'
+	PRAGMA cache_size = -400000;
+	PRAGMA temp_store = MEMORY;
+	.mode csv
+	.import files.csv files
+	CREATE INDEX by_bytes ON files (CAST(bytes AS INTEGER));
+	CREATE INDEX by_path ON files (path, kind);
+	SELECT kind, count(*), sum(bytes), max(CAST(bytes AS INTEGER))
+		FROM files GROUP BY kind ORDER BY kind;
+	SELECT depth, mode, count(*), total(bytes) FROM files
+		GROUP BY depth, mode ORDER BY 3 DESC, 1, 2 LIMIT 40;
+	SELECT a.path, b.path, a.bytes FROM files a JOIN files b
+		ON CAST(a.bytes AS INTEGER) = CAST(b.bytes AS INTEGER)
+		AND a.path < b.path AND a.kind = 'f' AND b.kind = 'f'
+		WHERE CAST(a.bytes AS INTEGER) > 100000
+		ORDER BY CAST(a.bytes AS INTEGER) DESC, 1, 2 LIMIT 200;
+	SELECT path, length(path), row_number() OVER (PARTITION BY kind
+		ORDER BY CAST(changed AS INTEGER), path) AS turn
+		FROM files ORDER BY substr(path, -7), path LIMIT 2000;
+	SELECT count(*), count(DISTINCT substr(path, 1, 24)),
+		length(group_concat(path)) FROM files;
+	SQL
+}
+
+program_command() {
+	case $1 in
+	numpy)
+		echo "'$programs_python3' '$here/demo_numpy.py'" \
+			"$programs_array" ;;
+	sort)
+		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;
+	xz)
+		echo 'exec xz -T2 -3 -c part' ;;
+	sqlite)
+		echo 'exec sqlite3 :memory: <load.sql' ;;
+	python)
+		echo "exec python3 -c 'import collections, json, re
+text = open(\"part\").read()[:3000000]
+words = collections.Counter(re.findall(r\"[a-z]+\", text.lower()))
+index = {}
+for n, line in enumerate(text.splitlines()):
+    for word in set(line.split()):
+        index.setdefault(word, []).append(n)
+again = json.loads(json.dumps(index))
+print(len(words), sum(map(len, again.values())))'" ;;
+	perl)
+		echo "exec perl -e 'open my \$f, \"<\", \"part\"; my %n;
+while (<\$f>) { \$n{\$_}++ for split } my \$s = 0;
+for (sort { \$n{\$b} <=> \$n{\$a} || \$a cmp \$b } keys %n) {
+\$s = (\$s * 31 + \$n{\$_} + length) % 1000003 } print \"\$s\n\"'" ;;
+	git)
+		echo 'rm -rf repo && mkdir repo && cd repo && git init -q . &&
+cp ../part file && git add file && export GIT_AUTHOR_DATE=@1 GIT_COMMITTER_DATE=@1 &&
+git -c user.name=a -c user.email=b commit -qm one &&
+awk "NR % 7" ../part >file && git diff --stat && git add file &&
+git -c user.name=a -c user.email=b commit -qm two &&
+git log --stat --oneline && git gc -q && git cat-file -p HEAD:file | cksum' ;;
+	node)
+		echo "exec node -e 'const t = require(\"fs\").readFileSync(\"part\", \"utf8\");
+const n = new Map(); for (const w of t.split(/\\s+/)) n.set(w, (n.get(w) || 0) + 1);
+const a = [...n].sort((x, y) => y[1] - x[1] || (x[0] < y[0] ? -1 : 1));
+const b = JSON.parse(JSON.stringify(a.slice(0, 200000)));
+console.log(a.length, b.length, a[0][1])'" ;;
+	gcc)
+		echo "for f in $programs_sources; do" \
+			"gcc -std=gnu11 -D_GNU_SOURCE= -O2 -w -fPIC -I'$root'" \
+			"-I'$root/include' -S -o - \"\$f\" || exit 1; done" ;;
+	esac
+}
+
+program_title() {
+	case $1 in
+	numpy) echo "python3 with NumPy: ${programs_array} MB of /usr/lib," \
+		"copied, four forked workers" ;;
+	sort) echo "sort of $(du -m "$2/text" | cut -f1) MB of text by words" ;;
+	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
+	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded," \
+		"indexed, queried" ;;
+	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
+	esac
+}
