@@ -11,6 +11,7 @@
 
 #define SLOTS 62
 #define SHARED_SLOT 63 /* of everybody beyond the first 62 */
+#define SHARED_BIT (1ull << SHARED_SLOT)
 #define UNCOUNTED (1ull << 62) /* of who got no slot: lives for ever */
 
 struct slot {
@@ -70,7 +71,7 @@ slot_lock(struct slot *s)
 			return 0;
 		}
 	cow__fallback(COW_FALLBACK_SLOTS);
-	s->bit = 1ull << SHARED_SLOT;
+	s->bit = SHARED_BIT;
 	return cow__memfd_lock_take(&s->file, SHARED_SLOT, true);
 }
 
@@ -190,13 +191,17 @@ cow__holders_inherit(struct cow__tile *t)
 	t->uncounted |= !childs.bit || (!word && !t->segment->words);
 }
 
-/* Which of these bits belong to living holders other than this process. */
+/* Which of these bits belong to living holders other than this process. The
+ * shared one may, also if this process has it. It is asked last and each time:
+ * who has left it behind for a child must be known to be gone by then. */
 static uint64_t
 living(uint64_t bits, struct cow__census *c)
 {
-	bits &= ~mine.bit;
-	while (bits & ~c->asked & ~UNCOUNTED) {
-		uint64_t bit = bits & ~c->asked & ~UNCOUNTED;
+	uint64_t alive;
+
+	bits &= ~mine.bit | SHARED_BIT;
+	while (bits & ~c->asked & ~(UNCOUNTED | SHARED_BIT)) {
+		uint64_t bit = bits & ~c->asked & ~(UNCOUNTED | SHARED_BIT);
 		int r;
 
 		bit &= -bit;
@@ -206,7 +211,11 @@ living(uint64_t bits, struct cow__census *c)
 		if (r != 0) /* also when it can't be asked */
 			c->alive |= bit;
 	}
-	return bits & (c->alive | UNCOUNTED);
+	alive = bits & (c->alive | UNCOUNTED);
+	if (!alive && (bits & SHARED_BIT) &&
+	    cow__memfd_lock_taken(&mine.file, SHARED_SLOT) != 0)
+		alive = SHARED_BIT;
+	return alive;
 }
 
 /* Other living holders of a word; forgets the dead ones. */
@@ -214,13 +223,9 @@ static uint64_t
 others(uint64_t *word, struct cow__census *c)
 {
 	uint64_t bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-	uint64_t alive, dead;
+	uint64_t alive = living(bits, c);
+	uint64_t dead = bits & c->asked & ~c->alive;
 
-	bits &= ~mine.bit;
-	if (!bits)
-		return 0;
-	alive = living(bits, c);
-	dead = bits & ~alive;
 	if (dead)
 		__atomic_fetch_and(word, ~dead, __ATOMIC_RELAXED);
 	return alive;
@@ -254,7 +259,8 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 	}
 	if (alone && punch && punch(t) < 0)
 		cow__stat_add(bytes_limbo, t->bytes);
-	__atomic_fetch_and(word, ~mine.bit, __ATOMIC_RELEASE);
+	/* A shared bit stays, for the others. */
+	__atomic_fetch_and(word, ~mine.bit | SHARED_BIT, __ATOMIC_RELEASE);
 	if (alone && t->segment->owner) {
 		cow__segment_word_free(t->segment, t->word);
 		t->word = 0;

@@ -20,8 +20,8 @@
  *   alone?    my bit is the only one, or every other bit belongs to a slot
  *             whose lock nobody has; stale bits are cleared on the way
  *
- * The last slot is shared by all holders beyond 62: its bit goes when all of
- * them are gone. Slot 62 is no lock: its bit says that somebody holds the pages
+ * The last slot is shared by all holders beyond 62: its bit stays in a word for
+ * good, and counts as long as one of them lives. Slot 62 is no lock: its bit says that somebody holds the pages
  * who could not get a slot, and stays.
  *
  * Relatives trust each other: they also share a heap's worth of secrets.
