@@ -12,6 +12,7 @@
 #include "core/extent.h"
 #include "core/fork.h"
 #include "core/helper.h"
+#include "core/holders.h"
 #include "core/options.h"
 #include "core/spare.h"
 #include "core/stats.h"
@@ -40,6 +41,7 @@ cow__engine_lock(void)
 void
 cow__engine_unlock(void)
 {
+	cow__holders_settle();
 	cow__mutex_unlock(&cow__engine.lock);
 }
 

@@ -23,6 +23,7 @@ struct slot {
 static struct slot mine = { .file = { .fd = -1 } };
 static struct slot childs = { .file = { .fd = -1 } };
 static uint64_t used_slots; /* ever, as far as this process knows */
+static uint64_t dead_slots; /* locked by us, so that they stay dead */
 
 static void
 slot_close(struct slot *s)
@@ -125,6 +126,7 @@ cow__holders_before_fork(void)
 {
 	int r = 0;
 
+	cow__holders_settle();
 	if (!mine.bit)
 		r = family_found();
 	if (r == 0)
@@ -191,9 +193,15 @@ cow__holders_inherit(struct cow__tile *t)
 	t->uncounted |= !childs.bit || (!word && !t->segment->words);
 }
 
-/* Which of these bits belong to living holders other than this process. The
- * shared one may, also if this process has it. It is asked last and each time:
- * who has left it behind for a child must be known to be gone by then. */
+/* Which of these bits belong to living holders other than this process.
+ *
+ * Slots of dead ones are kept locked until the engine is unlocked. Else a
+ * relative's new child could get one meanwhile, and what is known of the dead
+ * one would be taken for the child's.
+ *
+ * The shared slot is for all comers and can't be kept. It is asked last, each
+ * time: whose children may be in it are known to be gone by then. This process
+ * may be in it, too. */
 static uint64_t
 living(uint64_t bits, struct cow__census *c)
 {
@@ -206,9 +214,11 @@ living(uint64_t bits, struct cow__census *c)
 
 		bit &= -bit;
 		c->asked |= bit;
-		r = cow__memfd_lock_taken(&mine.file,
-		                          (uint64_t)__builtin_ctzll(bit));
-		if (r != 0) /* also when it can't be asked */
+		r = cow__memfd_lock_take(&mine.file,
+		                         (uint64_t)__builtin_ctzll(bit), false);
+		if (r == 0)
+			dead_slots |= bit;
+		else /* also when it can't be asked */
 			c->alive |= bit;
 	}
 	alive = bits & (c->alive | UNCOUNTED);
@@ -267,6 +277,14 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 		t->inherited = false;
 	}
 	return alone;
+}
+
+void
+cow__holders_settle(void)
+{
+	for (; dead_slots; dead_slots &= dead_slots - 1)
+		(void)cow__memfd_lock_drop(
+		        &mine.file, (uint64_t)__builtin_ctzll(dead_slots));
 }
 
 void

@@ -18,7 +18,8 @@
  *   drop:     the holder clears its bit; whoever finds itself the last one
  *             gives the pages back first
  *   alone?    my bit is the only one, or every other bit belongs to a slot
- *             whose lock nobody has; stale bits are cleared on the way
+ *             whose lock nobody has, so that it can be had: stale bits are
+ *             cleared while we hold it
  *
  * The last slot is shared by all holders beyond 62: its bit stays in a word for
  * good, and counts as long as one of them lives. Slot 62 is no lock: its bit says that somebody holds the pages
@@ -35,7 +36,8 @@
 struct cow__segment;
 struct cow__tile;
 
-/* What was found out about slots during one operation, to ask once. */
+/* What was found out about slots, to ask once. No longer true when the engine
+ * has been unlocked. */
 struct cow__census {
 	uint64_t asked, alive;
 };
@@ -59,6 +61,9 @@ bool cow__holders_alone(const struct cow__tile *t, struct cow__census *c);
  * pages back *before* (`punch`), while its bit still protects them. */
 bool cow__holders_drop(struct cow__tile *t, struct cow__census *c,
                        int (*punch)(struct cow__tile *t));
+
+/* Lets go of dead holders' slots: before the engine is unlocked. */
+void cow__holders_settle(void);
 
 /* Takes the mark `forked` off those of our segments that nobody else holds any
  * more: word 0 of a segment stands for the whole of it. */
