@@ -30,6 +30,7 @@
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
+#define TRY_REAPED_NS 1000000u
 
 struct copy {
 	struct cow__tile *tile;
@@ -187,16 +188,26 @@ cow__fork_prepare(void)
 	prepare_locked();
 }
 
-COW_EXPORT bool
-cow__fork_try_prepare(void)
+/* For calls that are allowed in signal handlers: one may have interrupted the
+ * thread that has the lock. */
+static bool
+try_lock(uint64_t ns)
 {
-	uint64_t until = cow__now() + TRY_NS;
+	uint64_t until = cow__now() + ns;
 
 	while (!cow__mutex_try_lock(&cow__engine.lock)) {
 		if (cow__now() > until)
 			return false;
 		cow__yield();
 	}
+	return true;
+}
+
+COW_EXPORT bool
+cow__fork_try_prepare(void)
+{
+	if (!try_lock(TRY_NS))
+		return false;
 	prepare_locked();
 	return true;
 }
@@ -270,9 +281,9 @@ cow__fork_result(void)
 COW_EXPORT void
 cow__fork_reaped(void)
 {
-	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) ||
+	    !try_lock(TRY_REAPED_NS))
 		return;
-	cow__engine_lock();
 	cow__thaw_all();
 	(void)cow__extent_poll_limbo();
 	cow__engine_unlock();

@@ -33,7 +33,8 @@ bool cow__fork_try_prepare(void);
  * 0 or -errno, of the calling thread's last fork; the child ended itself. */
 int cow__fork_result(void);
 
-/* A child has been waited for: a good moment to thaw. */
+/* A child has been waited for: a good moment to thaw. Async-signal-safe, as
+ * waiting is: if the lock is not to be had, a later moment will do. */
 void cow__fork_reaped(void);
 
 /* A forked child lives on and calls nobody: the helper looks after what it

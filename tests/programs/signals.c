@@ -5,6 +5,9 @@
  * A timer interrupts main while it forks, allocates and rewrites, and the
  * handler counts in a block and in a plain variable. If the allocator exchanges
  * the pages under the block at a bad moment, a count is lost.
+ *
+ * And one that waits for children, which it may: also while the thread that it
+ * interrupted is inside the allocator.
  */
 #include "program.h"
 
@@ -13,7 +16,7 @@
 
 enum { SPREAD = 8, CYCLES = 60 };
 
-static volatile sig_atomic_t count;
+static volatile sig_atomic_t count, reaped;
 static volatile uint32_t *counts; /* one a page */
 static size_t stride;
 
@@ -63,6 +66,50 @@ static void counts_on(void *arg)
 	check(holds(p, 2 * MIB, 2));
 }
 
+static void reap(int signal)
+{
+	int saved = errno;
+
+	(void)signal;
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		reaped++;
+	errno = saved;
+}
+
+static void ends(void *arg)
+{
+	(void)arg;
+}
+
+static void pauses(void *arg)
+{
+	(void)arg;
+	pause();
+}
+
+static void waiting_in_the_handler(void)
+{
+	struct sigaction action = { .sa_handler = reap };
+	unsigned char *p = get_filled(4 * MIB, 5);
+	pid_t lives_on = start(pauses, NULL);
+	int n;
+
+	action.sa_flags = SA_RESTART;
+	check(sigaction(SIGCHLD, &action, NULL) == 0);
+	for (n = 0; n < CYCLES; n++) {
+		(void)start(ends, NULL);
+		while (reaped <= n)
+			free(get(3 * MIB));
+		check(holds(p, 4 * MIB, 5));
+	}
+	check(kill(lives_on, SIGKILL) == 0);
+	while (reaped <= n)
+		free(get(3 * MIB));
+	fill(p, 4 * MIB, 6);
+	check(holds(p, 4 * MIB, 6));
+	free(p);
+}
+
 int main(void)
 {
 	struct sigaction action = { .sa_handler = tick };
@@ -88,6 +135,7 @@ int main(void)
 	check(setitimer(ITIMER_REAL, &never, NULL) == 0);
 	compare();
 	check(holds(p, 2 * MIB, 1));
+	waiting_in_the_handler();
 	puts("signals: done");
 	return 0;
 }
