@@ -2,8 +2,8 @@
 /*
  * Getting through fork
  *
- * The engine's own handlers (pthread_atfork) do the work. Three names are
- * interposed besides:
+ * Handlers (pthread_atfork), the engine's own and one of ours, do the work, also
+ * for daemon() and forkpty(). Three names are interposed besides:
  *
  *   fork    to fail with ENOMEM where the child could not be given its memory
  *   _Fork   runs no handlers, so they are called here
@@ -36,15 +36,24 @@
 
 typedef pid_t fork_fn(void);
 
+static void
+in_child(void)
+{
+	preload_report_child();
+	preload_gate_child();
+}
+
+void
+preload_fork_init(void)
+{
+	(void)pthread_atfork(NULL, NULL, in_child);
+}
+
 static pid_t
 forked(pid_t pid)
 {
 	int error;
 
-	if (pid == 0) {
-		preload_report_child();
-		preload_gate_child();
-	}
 	if (pid <= 0)
 		return pid;
 	error = cow__fork_result();
@@ -80,10 +89,12 @@ _Fork(void)
 	pid = f();
 	if (!prepared)
 		return pid;
-	if (pid == 0)
+	if (pid == 0) {
 		cow__fork_child();
-	else
+		in_child();
+	} else {
 		cow__fork_parent();
+	}
 	return forked(pid);
 }
 

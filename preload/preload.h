@@ -46,6 +46,9 @@ preload_ours(const void *p)
 	       (!preload_yielded || cow__window_owns(p));
 }
 
+/* Registers what a forked child needs, however libc forks. */
+void preload_fork_init(void);
+
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);
 

@@ -6,36 +6,14 @@
  * more. An allocator that keeps them in a memfd (without one there is nothing
  * to see here) has to give them back, though no call of this process needs it.
  */
-#include "program.h"
+#include "memory.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #define BYTES (48 * MIB)
 
 static unsigned char *block;
 static int to_parent[2];
-
-static size_t memfd_bytes(void)
-{
-	size_t sum = 0;
-	struct stat st;
-	char path[40], link[64];
-	const struct dirent *e;
-	DIR *dir = opendir("/proc/self/fd");
-
-	check(dir != NULL);
-	while ((e = readdir(dir)) != NULL) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%.20s", e->d_name);
-		memset(link, 0, sizeof(link));
-		if (readlink(path, link, sizeof(link) - 1) > 0 &&
-		    strncmp(link, "/memfd:", 7) == 0 && stat(path, &st) == 0)
-			sum += (size_t)st.st_blocks * 512;
-	}
-	closedir(dir);
-	return sum;
-}
 
 static void lives_on(void *arg)
 {
@@ -46,7 +24,7 @@ static void lives_on(void *arg)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	check(holds(block, BYTES, 1));
 	fill(block, BYTES, 2);
-	for (looks = 0; memfd_bytes() > BYTES / 4; looks++) {
+	for (looks = 0; held_now().memfd > BYTES / 4; looks++) {
 		check(looks < 1000);
 		free(get(100));
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
@@ -64,10 +42,23 @@ static void leaves(void *arg)
 	(void)start(lives_on, &self);
 }
 
+/* The same for who forks inside of libc. */
+static void becomes_a_daemon(void *arg)
+{
+	pid_t self = getpid();
+
+	(void)arg;
+	block = get_filled(BYTES, 1);
+	check(daemon(1, 1) == 0);
+	lives_on(&self);
+}
+
 int main(void)
 {
 	gate_make(to_parent);
 	in_child(leaves, NULL);
+	gate_wait(to_parent);
+	in_child(becomes_a_daemon, NULL);
 	gate_wait(to_parent);
 	puts("nothing is kept for the dead");
 	return 0;
