@@ -18,9 +18,13 @@
  * shows as a thread that is not in the wait; one that comes after meets the
  * gate.
  *
- * Not seen: another process that shares our memory by a bare clone(CLONE_VM)
- * without CLONE_THREAD or CLONE_VFORK while we have threads too, and debuggers
- * that write our memory.
+ * Another process that shares our memory is not in that list. The kernel's check
+ * tells of it where we have one thread: a child of vfork() has one, too, while
+ * the threads of its parent run on.
+ *
+ * Not seen: such a process, by a bare clone(CLONE_VM) without CLONE_THREAD or
+ * CLONE_VFORK, while we have threads (the helper is one); and debuggers that
+ * write our memory.
  */
 #include "memfd/quiet.h"
 #include "memfd/sys.h"
@@ -166,8 +170,10 @@ task_sleeps(int dir, const char *name)
 	return in_endless_futex_wait(line);
 }
 
+/* `shared`: somebody else uses this address space. If there is no other thread,
+ * it is another process, of which nothing is known. */
 static bool
-others_sleep(uint32_t helper)
+others_sleep(uint32_t helper, bool shared)
 {
 	struct {
 		uint64_t ino;
@@ -198,27 +204,32 @@ others_sleep(uint32_t helper)
 			if (*name == '.')
 				continue;
 			tid = (uint32_t)parse_number(&name);
-			if (tid == self)
+			if (tid == self) {
 				seen_self = true;
-			else if (tid != helper)
+				continue;
+			}
+			shared = false;
+			if (tid != helper)
 				quiet = task_sleeps(dir, e->name);
 		}
 	}
 	(void)sys_close(dir);
-	return quiet && seen_self;
+	return quiet && seen_self && !shared;
 }
 
 bool
 cow__quiet_begin(uint32_t helper)
 {
 	const uint64_t all = UINT64_MAX;
+	long r;
 
 	masked = sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old_mask) >= 0;
 	if (!masked)
 		return false;
-	if (sys_unshare(CLONE_VM) == 0)
+	r = sys_unshare(CLONE_VM);
+	if (r == 0)
 		return true;
-	if (gates_shut() && others_sleep(helper))
+	if (gates_shut() && others_sleep(helper, r == -EINVAL))
 		return true;
 	cow__quiet_end();
 	return false;
