@@ -19,6 +19,7 @@
 #include "core/thaw.h"
 #include "core/window.h"
 #include "memfd/probe.h"
+#include "memfd/process.h"
 #include "memfd/wait.h"
 
 #define WARM_PAYS (16 * MIB)    /* for less no helper is started */
@@ -143,5 +144,6 @@ cow_trim(void)
 __attribute__((constructor)) static void
 load(void)
 {
+	cow__engine.process = cow__process_id();
 	(void)cow__fork_init();
 }

@@ -27,6 +27,7 @@ struct cow__engine {
 	size_t frozen;          /* live tiles that are mapped private */
 	struct cow__segment *segments, *current;
 	uint32_t generation;    /* number of forks above this process */
+	int32_t process;        /* whose engine it is, not vfork's child's */
 
 	/* free memory that has pages */
 	struct cow__tile *warm_first, *warm_last; /* oldest first */

@@ -245,6 +245,7 @@ COW_EXPORT void
 cow__fork_child(void)
 {
 	cow__engine.lock.word = 0;
+	cow__engine.process = cow__process_id();
 	cow__pools_unlock();
 	cow__stats_child();
 	if (!taking_part)

@@ -12,6 +12,7 @@
 #include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
+#include "memfd/process.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 
@@ -115,6 +116,9 @@ cow__helper_want(bool wake)
 		return;
 	}
 	if (!cow__engine.use_helper || suspended)
+		return;
+	/* vfork's child uses our memory, but a thread of it ends with it. */
+	if (cow__engine.process && cow__engine.process != cow__process_id())
 		return;
 	/* The last one may be on its way out of its stack still. */
 	cow__thread_join(&thread);

@@ -9,6 +9,7 @@ program close_all
 program close_all first
 program reuse_numbers
 program spawn
+program vforks
 program limits
 program denied
 program user_namespace

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Children of vfork() that allocate, write and free
+ *
+ * Such a child is a process of its own in its parent's memory, and all that it
+ * does there stays; but what belongs to the process, as a thread or what is
+ * said at its end, ends with it. Meanwhile the other threads of the parent run.
+ */
+#include "memory.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { WORDS = 64, VFORKS = 20 };
+
+static const size_t stride = 8 * PAGE / sizeof(uint64_t);
+static volatile uint64_t *words; /* one in every eighth page */
+static atomic_bool stop;
+
+static void *write_and_look(void *arg)
+{
+	uint64_t n;
+	size_t i;
+
+	for (n = 1; !atomic_load(&stop); n++) {
+		for (i = 0; i < WORDS; i++)
+			words[i * stride] = n;
+		for (i = 0; i < WORDS; i++)
+			check(words[i * stride] == n);
+	}
+	return arg;
+}
+
+static void ends(void *arg)
+{
+	(void)arg;
+}
+
+static void use_malloc(size_t bytes, int times)
+{
+	unsigned char *p;
+	int i;
+
+	for (i = 0; i < times; i++) {
+		p = get_filled(bytes, (uint64_t)i);
+		check(holds(p, bytes, (uint64_t)i));
+		free(p);
+	}
+}
+
+static void by_vfork(int execs)
+{
+	static char *argv[] = { (char *)"true", NULL };
+	int status;
+	pid_t child = vfork();
+
+	check(child >= 0);
+	if (child == 0) {
+		use_malloc(2 * MIB, 8);
+		use_malloc(40 * MIB, 1);
+		if (execs)
+			execv("/bin/true", argv);
+		_exit(0);
+	}
+	check(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* Somebody still looks after what is free, though nobody calls. */
+static void memory_goes_back(void)
+{
+	int looks;
+
+	free(get_filled(64 * MIB, 1));
+	for (looks = 0; held_now().memfd > 32 * MIB; looks++) {
+		check(looks < 1000);
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+}
+
+int main(void)
+{
+	pthread_t thread;
+	int n;
+
+	words = calloc(WORDS * stride, sizeof(*words));
+	check(words != NULL);
+	by_vfork(1);
+	memory_goes_back();
+	check(pthread_create(&thread, NULL, write_and_look, NULL) == 0);
+	for (n = 0; n < VFORKS; n++) {
+		in_child(ends, NULL);
+		by_vfork(n % 2);
+	}
+	atomic_store(&stop, 1);
+	pthread_join(thread, NULL);
+	free((void *)words);
+	puts("vforks: done");
+	return 0;
+}
