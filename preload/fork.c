@@ -39,7 +39,7 @@ typedef pid_t fork_fn(void);
 static void
 in_child(void)
 {
-	preload_report_child();
+	preload_report_begin();
 	preload_gate_child();
 }
 

@@ -64,7 +64,7 @@ const char *preload_unknown_option(void);
 /* Writes it; only the first call of a process does. Async-signal-safe. */
 void preload_report(void);
 
-/* A forked child has not reported yet. */
-void preload_report_child(void);
+/* This process is one that has to report: at its start, also by a fork. */
+void preload_report_begin(void);
 
 #endif

@@ -23,7 +23,7 @@
 
 static char line[4096];
 static size_t used;
-static int done;
+static pid_t process; /* that has not reported yet */
 
 static void
 add(const char *s)
@@ -126,10 +126,14 @@ add_counters(void)
 void
 preload_report(void)
 {
+	pid_t self = getpid();
 	int fd;
 
+	/* vfork's child has its parent's memory, and nothing to say. */
 	if (!preload_report_path()[0] ||
-	    __atomic_exchange_n(&done, 1, __ATOMIC_RELAXED))
+	    !__atomic_compare_exchange_n(&process, &self, 0, 0,
+	                                 __ATOMIC_RELAXED,
+	                                 __ATOMIC_RELAXED))
 		return;
 	fd = open(preload_report_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
 	if (fd < 0)
@@ -152,9 +156,9 @@ preload_report(void)
 }
 
 void
-preload_report_child(void)
+preload_report_begin(void)
 {
-	done = 0;
+	__atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);
 }
 
 /* Shells and daemons leave without running destructors. */

@@ -29,6 +29,7 @@ start(void)
 {
 	preload_next_init();
 	preload_options_read();
+	preload_report_begin();
 	preload_fork_init();
 	preload_gate_open();
 	serve_mmap();

@@ -33,6 +33,14 @@ else
 	fail 'large blocks are served by the shim' "$work/report"
 fi
 
+with "report=$work/vforks" "$programs/vforks" >/dev/null 2>&1
+if [ "$(served "$work/vforks")" -gt 1200000000 ]; then
+	pass "a child of vfork does not report in its parent's stead"
+else
+	fail "a child of vfork does not report in its parent's stead" \
+		"$work/vforks"
+fi
+
 with "threshold=1000G,report=$work/none" "$test_program" >"$work/shim.out" \
 	2>"$work/shim.err"
 got=$?
