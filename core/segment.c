@@ -11,7 +11,8 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 
-/* Each costs a descriptor. Beyond this the current one is kept. */
+/* Each costs a descriptor. Beyond this the current one is kept; a process that
+ * inherited so many has none, and gets anonymous memory. */
 #define SEGMENTS_MAX 32
 
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
@@ -159,10 +160,11 @@ cow__segment_current(struct cow__segment **ret)
 	for (s = cow__engine.segments; s; s = s->next)
 		if (allocatable(s))
 			break;
-	if (!s && count >= SEGMENTS_MAX && cow__engine.current &&
-	    cow__descriptor_ok(&cow__engine.current->file)) {
+	if (!s && count >= SEGMENTS_MAX) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
 		s = cow__engine.current;
+		if (!s || !cow__descriptor_ok(&s->file))
+			return -EMFILE;
 	}
 	if (!s) {
 		r = segment_new(&s);

@@ -8,6 +8,7 @@
 program forks
 program descendants
 program orphan
+program generations
 program idle_threads
 program busy_threads
 program fork_hooks
