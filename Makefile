@@ -32,8 +32,8 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all demo bench lint install uninstall \
-	clean deps help
+.PHONY: all everything check check-all stress demo bench lint install \
+	uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -101,7 +101,8 @@ LONG  := $(call bin,$(wildcard tests/long_*.c))
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
 FUZZ  := $(if $(FUZZ_MAIN)$(filter fuzz,$(MODE)),$(call bin,$(wildcard tests/fuzz/fuzz_*.c)))
-PROGRAMS := $(call bin,$(wildcard tests/programs/*.c tests/programs/*.cc))
+PROGRAMS := $(call bin,$(wildcard tests/programs/*.c tests/programs/*.cc \
+	tests/stress/*.c))
 EXAMPLES := $(call bin,$(wildcard examples/*.c))
 PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
 BENCH := $(filter-out $(PLAIN_BENCH),$(call bin,$(wildcard bench/*.c)))
@@ -133,7 +134,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-PREPARE := $(if $(filter check check-all demo bench lint,$(MAKECMDGOALS)),deps)
+PREPARE := $(if $(filter check check-all stress demo bench lint,$(MAKECMDGOALS)),deps)
 
 # ---- Targets ----------------------------------------------------------------
 
@@ -147,6 +148,10 @@ check: deps everything ## build all and run the tests
 check-all: deps everything $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG)
 
+SECONDS ?= 600
+stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
+	$(Q)BUILD='$(B)' STRESS='$(SECONDS)' bash tests/preload/storm.sh
+
 demo: deps everything ## two minutes that show what it is for
 	$(Q)BUILD='$(B)' bash bench/demo.sh
 
@@ -157,8 +162,8 @@ lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and ob
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst lint,check,$(filter \
-		check check-all demo bench lint,$(MAKECMDGOALS)))
+	$(Q)scripts/deps.sh $(patsubst stress,check,$(patsubst lint,check,\
+		$(filter check check-all stress demo bench lint,$(MAKECMDGOALS))))
 
 clean: ## remove build/
 	$(Q)rm -rf build
@@ -253,10 +258,16 @@ $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LINK) $(if $(filter fuzz,$(MODE)),-fsanitize=fuzzer) -o $@ $^ $(LDFLAGS)
 
-$(B)/tests/programs/%: tests/programs/%.c Makefile | $(PREPARE)
+define compile_program
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) $(CFLAGS) -MF $@.d -o $@ $< -lpthread
+endef
+$(B)/tests/programs/%: tests/programs/%.c Makefile | $(PREPARE)
+	$(compile_program)
+
+$(B)/tests/stress/%: tests/stress/%.c Makefile | $(PREPARE)
+	$(compile_program)
 
 $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
 	$(call say,PROGRAM,$@)
@@ -320,4 +331,5 @@ uninstall: ## take all of that away
 		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(MAN3)))
 
--include $(wildcard $(O)/*/*.d $(O)/*/*/*.d $(O)/*/*/*/*.d $(B)/tests/programs/*.d)
+-include $(wildcard $(O)/*/*.d $(O)/*/*/*.d $(O)/*/*/*/*.d $(B)/tests/programs/*.d \
+	$(B)/tests/stress/*.d)

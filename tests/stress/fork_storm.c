@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A fork storm: fork_storm SECONDS SEED PROCESSES LARGEST
+ *
+ * A tree of processes, each with up to three actors (threads) that allocate,
+ * rewrite, copy, grow, free, fork, nest, exec, exit and kill one another, for
+ * so many seconds (0: for ever) and with at most so many processes at a time.
+ *
+ *   root --+-- process --+-- process ...      the root adopts orphans and looks
+ *          |             +-- killed           how each one ended
+ *          +-- process ------ orphan
+ *
+ * The model. A block is cut into stripes; each has a seed, from which all of
+ * its bytes follow (0: they are zero). The seeds lie in plain variables, which
+ * the kernel copies at a fork, so a child knows what its blocks must hold at
+ * that moment, and looks at every byte. An actor notes which of its blocks it
+ * is about to change: of those of other threads the child knows nothing then.
+ *
+ * Each process has its random numbers from its parent's, so a seed gives the
+ * same programs; how they meet is up to the kernel.
+ */
+#include "../programs/program.h"
+
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+enum { ACTORS = 3, BLOCKS = 8, CHILDREN = 4, STRIPE = 4096 };
+enum { LARGEST_STRIPES = 2048, TURNS = 60, PLACES = 256, NOTHING = -1 };
+
+struct block {
+	unsigned char *p;
+	size_t bytes;
+	uint64_t seeds[LARGEST_STRIPES];
+};
+
+struct actor {
+	struct block blocks[BLOCKS];
+	pid_t children[CHILDREN];
+	uint64_t random;
+	atomic_int changing[2]; /* blocks that are not as the model says */
+	pthread_t thread;
+	int runs;
+};
+
+/*
+ * What all processes see. A place is taken by who forks and then by its child.
+ * Either may be killed at any moment, so it is the root that finds places free
+ * again, by asking whether their owners live.
+ */
+struct common {
+	atomic_int places[PLACES], stop, failed;
+	atomic_ulong forks, bytes, kills, execs;
+};
+
+static struct actor actors[ACTORS];
+static struct common *common;
+static size_t largest;
+static int processes, root_gone[2];
+static int threaded; /* this process ever had threads */
+static atomic_int leaving;
+static char *self;
+
+/* ---- Blocks -------------------------------------------------------------- */
+
+static size_t stripes(size_t bytes)
+{
+	return (bytes + STRIPE - 1) / STRIPE;
+}
+
+static size_t stripe_bytes(const struct block *b, size_t i)
+{
+	size_t rest = b->bytes - i * STRIPE;
+
+	return rest < STRIPE ? rest : STRIPE;
+}
+
+static void wrong(const struct block *b, size_t i, const char *when)
+{
+	uint64_t found;
+
+	memcpy(&found, b->p + i * STRIPE, sizeof(found));
+	dprintf(2, "fork_storm: process %d, %s: block %p of %zu bytes, stripe "
+	        "%zu: seed %#lx says %#lx, found %#lx\n", getpid(), when,
+	        (void *)b->p, b->bytes, i, b->seeds[i], word(b->seeds[i], 0),
+	        found);
+	atomic_store(&common->failed, 1);
+	abort();
+}
+
+static void look(const struct block *b, const char *when)
+{
+	size_t i;
+
+	for (i = 0; b->p != NULL && i < stripes(b->bytes); i++) {
+		const unsigned char *p = b->p + i * STRIPE;
+		size_t n = stripe_bytes(b, i);
+
+		if (b->seeds[i] ? !holds(p, n, b->seeds[i]) : !all(p, n, 0))
+			wrong(b, i, when);
+	}
+	if (b->p != NULL)
+		atomic_fetch_add(&common->bytes, b->bytes);
+}
+
+static void look_at_all(const struct actor *a, const char *when)
+{
+	int i;
+
+	for (i = 0; i < BLOCKS; i++)
+		look(&a->blocks[i], when);
+}
+
+static void rewrite(struct block *b, size_t from, size_t to, uint64_t seed)
+{
+	for (; from < to; from++) {
+		b->seeds[from] = seed + from;
+		fill(b->p + from * STRIPE, stripe_bytes(b, from), seed + from);
+	}
+}
+
+/* As many of 5 KiB as of 5 MiB. */
+static size_t some_bytes(uint64_t *random)
+{
+	size_t most = KIB << below(random, 13);
+
+	if (most > largest)
+		most = largest;
+	return most / 2 + 1 + below(random, most / 2);
+}
+
+static void make(struct block *b, uint64_t *random)
+{
+	size_t how = below(random, 8), i;
+	void *p = NULL;
+
+	b->bytes = some_bytes(random);
+	if (how == 0)
+		p = calloc(1, b->bytes);
+	else if (how == 1)
+		check(posix_memalign(&p, PAGE << below(random, 10),
+		                     b->bytes) == 0);
+	else
+		p = malloc(b->bytes);
+	check(p != NULL);
+	b->p = p;
+	if (how == 0)
+		for (i = 0; i < stripes(b->bytes); i++)
+			b->seeds[i] = 0;
+	else
+		rewrite(b, 0, stripes(b->bytes), next_random(random) | 1);
+}
+
+static void drop(struct block *b)
+{
+	free(b->p);
+	b->p = NULL;
+}
+
+static void resize(struct block *b, uint64_t *random)
+{
+	size_t old = b->bytes, bytes = some_bytes(random);
+	unsigned char *p = realloc(b->p, bytes);
+
+	check(p != NULL);
+	b->p = p;
+	b->bytes = bytes;
+	if (bytes > old)
+		rewrite(b, old / STRIPE, stripes(bytes),
+		        next_random(random) | 1);
+}
+
+static void copy(struct block *to, const struct block *from, uint64_t *random)
+{
+	size_t n = to->bytes < from->bytes ? to->bytes : from->bytes, at;
+
+	n = n / STRIPE;
+	if (n == 0)
+		return;
+	n = 1 + below(random, n);
+	at = below(random, to->bytes / STRIPE - n + 1);
+	memcpy(to->p + at * STRIPE, from->p, n * STRIPE);
+	memcpy(to->seeds + at, from->seeds, n * sizeof(*to->seeds));
+}
+
+static void rewrite_some(struct block *b, uint64_t *random)
+{
+	size_t n = stripes(b->bytes), from = below(random, n);
+
+	rewrite(b, from, from + 1 + below(random, n - from),
+	        next_random(random) | 1);
+}
+
+/* ---- Processes ----------------------------------------------------------- */
+
+static int over(void)
+{
+	struct pollfd gone = { .fd = root_gone[0] };
+
+	return atomic_load(&common->stop) || atomic_load(&common->failed) ||
+	       poll(&gone, 1, 0) != 0;
+}
+
+/* Somebody waited for a child of ours. */
+static void ended(int status)
+{
+	if ((WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
+	    (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
+		return;
+	dprintf(2, "fork_storm: a process ended with status %#x\n", status);
+	atomic_store(&common->failed, 1);
+}
+
+/* Looks whether a child has ended; `how` as for waitpid(). */
+static void reap(struct actor *a, int i, int how)
+{
+	int status;
+
+	if (a->children[i] && waitpid(a->children[i], &status, how) > 0) {
+		a->children[i] = 0;
+		ended(status);
+	}
+}
+
+static void process(int self_index);
+
+/* The others' blocks are the child's now, but for what was being changed. */
+static void inherit(int self_index)
+{
+	int i, k;
+
+	for (i = 0; i < ACTORS; i++) {
+		struct actor *a = &actors[i];
+
+		memset(a->children, 0, sizeof(a->children));
+		a->runs = 0;
+		for (k = 0; k < 2; k++) {
+			int changing = atomic_exchange(&a->changing[k], NOTHING);
+
+			if (i != self_index && changing != NOTHING)
+				a->blocks[changing].p = NULL;
+		}
+	}
+}
+
+static void look_around(uint64_t *random, int at_all)
+{
+	int i;
+
+	for (i = 0; i < ACTORS; i++)
+		if (at_all)
+			look_at_all(&actors[i], "after a fork");
+		else
+			look(&actors[i].blocks[below(random, BLOCKS)],
+			     "after a fork");
+}
+
+static void exec_nothing(void)
+{
+	char *argv[] = { self, NULL };
+
+	execv(self, argv);
+	_exit(126);
+}
+
+static int take_place(void)
+{
+	int i, nobody;
+
+	for (i = 0; i < processes; i++) {
+		nobody = 0;
+		if (atomic_compare_exchange_strong(&common->places[i], &nobody,
+		                                   getpid()))
+			return i;
+	}
+	return NOTHING;
+}
+
+/* Starts a process; 0 if there may be no more. */
+static pid_t storm_fork(struct actor *a)
+{
+	uint64_t random = next_random(&a->random);
+	size_t how = below(&a->random, 16);
+	int place = take_place();
+	pid_t child;
+
+	if (place == NOTHING || over())
+		return 0;
+	atomic_fetch_add(&common->forks, 1);
+	if (how == 0) {
+		atomic_fetch_add(&common->execs, 1);
+		child = vfork();
+		if (child == 0)
+			exec_nothing();
+	} else if (how == 1 && !threaded) {
+		child = _Fork();
+	} else {
+		child = fork();
+	}
+	check(child >= 0);
+	atomic_store(&common->places[place], child > 0 ? child : getpid());
+	if (child > 0)
+		return child;
+	close(root_gone[1]);
+	threaded = 0;
+	a->random = random | 1;
+	inherit((int)(a - actors));
+	look_around(&a->random, how < 8);
+	if (how > 10)
+		_exit(0); /* a mayfly */
+	if (how == 2) {
+		atomic_fetch_add(&common->execs, 1);
+		exec_nothing();
+	}
+	process((int)(a - actors));
+	_exit(0);
+}
+
+static void child_turn(struct actor *a)
+{
+	int i = (int)below(&a->random, CHILDREN);
+
+	if (a->children[i] && below(&a->random, 4) == 0) {
+		atomic_fetch_add(&common->kills, 1);
+		kill(a->children[i], SIGKILL);
+		reap(a, i, 0);
+	} else if (a->children[i]) {
+		reap(a, i, below(&a->random, 4) ? WNOHANG : 0);
+	} else {
+		a->children[i] = storm_fork(a);
+	}
+}
+
+static void block_turn(struct actor *a)
+{
+	int i = (int)below(&a->random, BLOCKS);
+	int k = (int)below(&a->random, BLOCKS);
+	struct block *b = &a->blocks[i];
+
+	atomic_store(&a->changing[0], i);
+	if (b->p == NULL) {
+		make(b, &a->random);
+	} else {
+		switch (below(&a->random, 8)) {
+		case 0:
+			look(b, "before the end of a block");
+			drop(b);
+			break;
+		case 1:
+			resize(b, &a->random);
+			break;
+		case 2:
+			if (k != i && a->blocks[k].p != NULL)
+				copy(b, &a->blocks[k], &a->random);
+			break;
+		case 3:
+			look(b, "in between");
+			break;
+		default:
+			rewrite_some(b, &a->random);
+		}
+	}
+	atomic_store(&a->changing[0], NOTHING);
+}
+
+static void *act(void *arg)
+{
+	struct actor *a = arg;
+
+	while (!atomic_load(&leaving) && !over()) {
+		if (below(&a->random, 8) == 0)
+			child_turn(a);
+		else
+			block_turn(a);
+	}
+	return NULL;
+}
+
+static void start_threads(int self_index)
+{
+	uint64_t *random = &actors[self_index].random;
+	int i;
+
+	for (i = 0; i < ACTORS; i++) {
+		if (i == self_index || below(random, 4) > 0)
+			continue;
+		threaded = actors[i].runs = 1;
+		actors[i].random = next_random(random) | 1;
+		check(pthread_create(&actors[i].thread, NULL, act,
+		                     &actors[i]) == 0);
+	}
+}
+
+static void leave(int self_index)
+{
+	int i, k;
+
+	atomic_store(&leaving, 1);
+	for (i = 0; i < ACTORS; i++) {
+		if (actors[i].runs)
+			pthread_join(actors[i].thread, NULL);
+		/* Some parents wait, others leave orphans. */
+		for (k = 0; k < CHILDREN; k++)
+			if (below(&actors[self_index].random, 2))
+				reap(&actors[i], k, 0);
+	}
+	for (i = 0; i < ACTORS; i++)
+		look_at_all(&actors[i], "at the end");
+}
+
+static void process(int self_index)
+{
+	struct actor *a = &actors[self_index];
+	int turns = (int)below(&a->random, TURNS);
+
+	atomic_store(&leaving, 0);
+	start_threads(self_index);
+	while (turns-- > 0 && !over()) {
+		if (below(&a->random, 4) == 0)
+			child_turn(a);
+		else
+			block_turn(a);
+	}
+	leave(self_index);
+}
+
+/* ---- The root ------------------------------------------------------------ */
+
+static void adopt(int how)
+{
+	int status;
+
+	while (waitpid(-1, &status, how) > 0)
+		ended(status);
+}
+
+static void free_places(void)
+{
+	int i, owner;
+
+	for (i = 0; i < processes; i++) {
+		owner = atomic_load(&common->places[i]);
+		if (owner != 0 && kill(owner, 0) < 0)
+			atomic_compare_exchange_strong(&common->places[i],
+			                               &owner, 0);
+	}
+}
+
+static void root(int seconds)
+{
+	struct actor *a = &actors[0];
+	time_t end = time(NULL) + seconds;
+
+	while (!over() && (seconds == 0 || time(NULL) < end)) {
+		block_turn(a);
+		if (storm_fork(a) == 0)
+			sched_yield();
+		adopt(WNOHANG);
+		free_places();
+	}
+	atomic_store(&common->stop, 1);
+	adopt(0);
+	look_at_all(a, "at the end");
+}
+
+int main(int argc, char **argv)
+{
+	int i, k;
+
+	if (argc < 5)
+		return 0; /* one of those that exec */
+	self = argv[0];
+	largest = (size_t)atol(argv[4]);
+	processes = atoi(argv[3]);
+	check(processes > 0 && processes <= PLACES);
+	check(largest >= STRIPE && largest <= LARGEST_STRIPES * STRIPE);
+	common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+	              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(common != MAP_FAILED);
+	check(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+	/* Only the root has the end for writing: all others see it go. */
+	check(pipe2(root_gone, O_CLOEXEC) == 0);
+	for (i = 0; i < ACTORS; i++)
+		for (k = 0; k < 2; k++)
+			actors[i].changing[k] = NOTHING;
+	actors[0].random = word((uint64_t)atoll(argv[2]), 1) | 1;
+	root(atoi(argv[1]));
+	dprintf(1, "fork_storm: %lu forks, %lu killed, %lu execs, %lu MiB "
+	        "looked at\n", atomic_load(&common->forks),
+	        atomic_load(&common->kills), atomic_load(&common->execs),
+	        atomic_load(&common->bytes) / MIB);
+	return atomic_load(&common->failed);
+}
