@@ -32,8 +32,8 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all stress demo bench lint install \
-	uninstall clean deps help
+.PHONY: all everything check check-all check-programs stress demo bench lint \
+	install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -107,6 +107,7 @@ EXAMPLES := $(call bin,$(wildcard examples/*.c))
 PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
 BENCH := $(filter-out $(PLAIN_BENCH),$(call bin,$(wildcard bench/*.c)))
 SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
+SLOW_SCRIPTS := tests/preload/real.sh $(wildcard tests/preload/programs/*.sh)
 
 LIB_A := $(B)/lib/libcowshed.a
 LIB_SO := $(B)/lib/libcowshed.so.0
@@ -134,7 +135,9 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-PREPARE := $(if $(filter check check-all stress demo bench lint,$(MAKECMDGOALS)),deps)
+NEED_DEPS := $(filter check check-all check-programs stress demo bench lint,\
+	$(MAKECMDGOALS))
+PREPARE := $(if $(NEED_DEPS),deps)
 
 # ---- Targets ----------------------------------------------------------------
 
@@ -147,6 +150,9 @@ check: deps everything ## build all and run the tests
 
 check-all: deps everything $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG)
+
+check-programs: deps everything ## real programs and their own tests under the shim
+	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
 SECONDS ?= 600
 stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
@@ -162,15 +168,14 @@ lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and ob
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst stress,check,$(patsubst lint,check,\
-		$(filter check check-all stress demo bench lint,$(MAKECMDGOALS))))
+	$(Q)scripts/deps.sh $(patsubst stress,check,$(patsubst lint,check,$(NEED_DEPS)))
 
 clean: ## remove build/
 	$(Q)rm -rf build
 
 have = $$(command -v $(1) >/dev/null && echo yes || echo no)
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s%s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s%s\n", $$1, $$2}' Makefile
 	@echo "variables: see the top of the Makefile; MODE=$(MODE), version $(VERSION)"
 	@echo "optional: clang $(call have,clang), nvcc $(call have,nvcc)," \
 		"python3 $(call have,python3)"

@@ -1,21 +1,24 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [check|demo...]: installs what is missing, and is silent when nothing
-# is. Without arguments: for everything. A package that only makes some tests
-# or a part of the demo possible is "may": without it they are skipped.
-# NO_INSTALL=1 only names what is missing.
+# deps.sh [check|demo|programs...]: installs what is missing, and is silent when
+# nothing is. Without arguments: for check and demo. A package that only makes
+# some tests or a part of the demo possible is "may": without it they are
+# skipped. NO_INSTALL=1 only names what is missing.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals/check-all/check}
+goals=${goals/check-programs/check programs}
 goals=${goals/bench/demo}
 
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 numpy='import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'
 any_numpy() { python3 -c "$numpy" || /usr/bin/python3 -c "$numpy"; }
+system_python() { /usr/bin/python3 -c "$1"; } # not a pyenv's or a conda's
+python=python$(system_python 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&-)
 
 # what | how to test | Debian package | needed | for
-table='
+table="
 C compiler   | command -v gcc                 | gcc           | must | check demo
 C++ compiler | command -v g++                 | g++           | must | check demo
 libc headers | header stdlib.h                | libc6-dev     | must | check demo
@@ -27,7 +30,18 @@ Python       | command -v python3             | python3       | may  | check dem
 NumPy        | any_numpy                      | python3-numpy | may  | check demo
 SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
 xz           | command -v xz                  | xz-utils      | may  | check demo
-'
+zstd         | command -v zstd                | zstd          | may  | check
+CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
+pytest       | system_python 'import pytest' | python3-pytest | may | programs
+hypothesis   | system_python 'import hypothesis' | python3-hypothesis | may | programs
+pandas       | system_python 'import pandas' | python3-pandas | may | programs
+node         | command -v node                | nodejs        | may  | programs
+Java         | command -v javac               | default-jdk-headless | may | programs
+Redis        | command -v redis-server        | redis-server  | may  | programs
+PostgreSQL   | ls /usr/lib/postgresql/*/bin/initdb | postgresql | may | programs
+nginx        | test -x /usr/sbin/nginx        | nginx-light   | may  | programs
+stress-ng    | command -v stress-ng           | stress-ng     | may  | programs
+"
 
 must=() may=()
 look() {
@@ -72,11 +86,12 @@ apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
 add() { apt install -y --no-install-recommends "$@"; }
 
 echo "deps: installing ${must[*]} ${may[*]}"
-# Package lists may be absent or old: only then are they fetched.
+# Package lists may be absent or old: only then are they fetched. A name that
+# this release does not know must not keep the others away.
 if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
 	apt update || echo "deps: apt-get update failed"
 	add "${must[@]}" "${may[@]}" ||
-		{ [ ${#must[@]} -gt 0 ] && add "${must[@]}"; }
+		for package in "${must[@]}" "${may[@]}"; do add "$package"; done
 fi
 look
 [ $((${#must[@]} + ${#may[@]})) -eq 0 ] || give_up "not to be had by apt-get"
