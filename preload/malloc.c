@@ -132,11 +132,19 @@ free_in_window(void *p)
 	errno = saved;
 }
 
-EXPORT void *
-malloc(size_t bytes)
+/* What realloc() calls. An allocator before us may pass on some calls and not
+ * others: malloc by its public name would be that one's. */
+static inline void *
+our_malloc(size_t bytes)
 {
 	return likely(bytes < gate) ? preload_next.malloc(bytes)
 	                            : malloc_gated(bytes);
+}
+
+EXPORT void *
+malloc(size_t bytes)
+{
+	return our_malloc(bytes);
 }
 
 EXPORT void
@@ -161,6 +169,19 @@ calloc(size_t n, size_t bytes)
 	return p ? p : preload_next.calloc(n, bytes);
 }
 
+/* Nothing or a block of no bytes: allocators differ, and a program that knows
+ * one takes the other for a failure. So the next one decides. */
+static void *
+to_nothing(void *p)
+{
+	void *fresh = preload_next.malloc(1);
+
+	if (!fresh)
+		return NULL;
+	cow_block_free(p);
+	return preload_next.realloc(fresh, 0);
+}
+
 /* Between the engine and the next allocator, by copying. */
 static void *
 move_out(void *p, size_t bytes)
@@ -178,11 +199,12 @@ move_out(void *p, size_t bytes)
 static void *
 move_in(void *p, size_t bytes)
 {
-	size_t old = preload_next.malloc_usable_size(p);
-	void *fresh = large(bytes, 0, 0);
+	void *fresh = preload_next.has_sizes ? large(bytes, 0, 0) : NULL;
+	size_t old;
 
 	if (!fresh)
 		return preload_next.realloc(p, bytes);
+	old = preload_next.malloc_usable_size(p);
 	memcpy(fresh, p, old < bytes ? old : bytes);
 	preload_next.free(p);
 	return fresh;
@@ -194,16 +216,14 @@ realloc(void *p, size_t bytes)
 	void *fresh;
 
 	if (!p)
-		return malloc(bytes);
+		return our_malloc(bytes);
 	if (likely(!preload_is_block(p))) {
 		if (likely(bytes < preload_threshold))
 			return preload_next.realloc(p, bytes);
 		return move_in(p, bytes);
 	}
-	if (bytes == 0) { /* as glibc does */
-		free(p);
-		return NULL;
-	}
+	if (bytes == 0)
+		return to_nothing(p);
 	/* What shrinks a lot is copied; a rest of some size stays. */
 	if (bytes < preload_threshold && bytes < SHRUNK_STAYS)
 		return move_out(p, bytes);
@@ -228,20 +248,24 @@ reallocarray(void *p, size_t n, size_t bytes)
 }
 
 /* Alignments that the engine serves; the next allocator has its own opinion on
- * all others, and on what is an error. */
+ * all others, and on what is an error. One that calls itself by a public name
+ * means itself: so does jemalloc make C++'s aligned new, and it frees that by a
+ * way that doesn't pass here. */
 static inline int
-servable(size_t align, size_t bytes)
+servable(size_t align, size_t bytes, const void *caller)
 {
 	return bytes >= preload_threshold && align &&
-	       !(align & (align - 1)) && align <= (size_t)1 << 30;
+	       !(align & (align - 1)) && align <= (size_t)1 << 30 &&
+	       !preload_next_has(caller);
 }
+#define CALLER __builtin_return_address(0)
 
 EXPORT int
 posix_memalign(void **ret, size_t align, size_t bytes)
 {
 	void *p;
 
-	if (servable(align, bytes) && align % sizeof(void *) == 0) {
+	if (servable(align, bytes, CALLER) && align % sizeof(void *) == 0) {
 		p = large(bytes, align, 0);
 		if (p) {
 			*ret = p;
@@ -254,16 +278,20 @@ posix_memalign(void **ret, size_t align, size_t bytes)
 EXPORT void *
 aligned_alloc(size_t align, size_t bytes)
 {
-	void *p = servable(align, bytes) ? large(bytes, align, 0) : NULL;
+	void *p = NULL;
 
+	if (servable(align, bytes, CALLER))
+		p = large(bytes, align, 0);
 	return p ? p : preload_next.aligned_alloc(align, bytes);
 }
 
 EXPORT void *
 memalign(size_t align, size_t bytes)
 {
-	void *p = servable(align, bytes) ? large(bytes, align, 0) : NULL;
+	void *p = NULL;
 
+	if (servable(align, bytes, CALLER))
+		p = large(bytes, align, 0);
 	return p ? p : preload_next.memalign(align, bytes);
 }
 

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static char arena[32 << 10] __attribute__((aligned(64)));
 static size_t arena_used;
 static int looking; /* a lookup is under way */
 static struct preload_next real;
+static uintptr_t object_start, object_bytes; /* where it lies */
 
 static void *
 arena_take(size_t align, size_t bytes)
@@ -158,12 +160,42 @@ struct preload_next preload_next = {
 	first_malloc,          first_free,          first_calloc,
 	first_realloc,         first_memalign,      first_posix_memalign,
 	first_aligned_alloc,   first_usable_size,   NULL,
+	0,
 };
 
 void *
 preload_next_symbol(const char *name)
 {
 	return dlsym(RTLD_NEXT, name);
+}
+
+/* The object that dl_iterate_phdr() shows, if it has the next malloc. */
+static int
+note_object(struct dl_phdr_info *info, size_t bytes, void *address)
+{
+	uintptr_t low = UINTPTR_MAX, high = 0, start;
+
+	(void)bytes;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		if (info->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+		if (start < low)
+			low = start;
+		if (start + info->dlpi_phdr[i].p_memsz > high)
+			high = start + info->dlpi_phdr[i].p_memsz;
+	}
+	if ((uintptr_t)address < low || (uintptr_t)address >= high)
+		return 0;
+	object_start = low;
+	object_bytes = high - low;
+	return 1;
+}
+
+int
+preload_next_has(const void *address)
+{
+	return (uintptr_t)address - object_start < object_bytes;
 }
 
 void
@@ -176,6 +208,7 @@ preload_next_init(void)
 	memset(&n, 0, sizeof(n));
 #define LOOK(name) (p = dlsym(RTLD_NEXT, #name), memcpy(&n.name, &p, sizeof(p)))
 	LOOK(malloc);
+	(void)dl_iterate_phdr(note_object, p);
 	LOOK(free);
 	LOOK(calloc);
 	LOOK(realloc);
@@ -183,6 +216,7 @@ preload_next_init(void)
 	LOOK(posix_memalign);
 	LOOK(aligned_alloc);
 	LOOK(malloc_usable_size);
+	n.has_sizes = preload_next_has(p);
 	LOOK(malloc_trim);
 #undef LOOK
 	looking = 0;

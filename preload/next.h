@@ -22,12 +22,20 @@ struct preload_next {
 	void *(*aligned_alloc)(size_t, size_t);
 	size_t (*malloc_usable_size)(void *);
 	int (*malloc_trim)(size_t); /* NULL: has none */
+
+	/* malloc_usable_size() knows what malloc() makes. A library that only
+	 * wraps malloc, with something of its own before each block, leaves
+	 * the former to another. */
+	int has_sizes;
 };
 
 extern struct preload_next preload_next;
 
 /* Fills it in; any number of times. */
 void preload_next_init(void);
+
+/* Does the address lie in the library that the next malloc belongs to? */
+int preload_next_has(const void *address);
 
 /* dlsym(RTLD_NEXT), for the functions that are rarely called. */
 void *preload_next_symbol(const char *name);

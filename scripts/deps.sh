@@ -1,17 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [check|demo|programs...]: installs what is missing, and is silent when
-# nothing is. Without arguments: for check and demo. A package that only makes
-# some tests or a part of the demo possible is "may": without it they are
-# skipped. NO_INSTALL=1 only names what is missing.
+# deps.sh [check|demo|programs...]: installs what is missing, silently if that is
+# nothing; without arguments for check and demo. A package that only makes some
+# tests or a part of the demo possible is "may": without it they are skipped.
+# NO_INSTALL=1 only names what is missing.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals/check-all/check}
 goals=${goals/check-programs/check programs}
 goals=${goals/bench/demo}
-
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
+library() { gcc -print-file-name="$1" | grep /; }
 numpy='import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'
 any_numpy() { python3 -c "$numpy" || /usr/bin/python3 -c "$numpy"; }
 system_python() { /usr/bin/python3 -c "$1"; } # not a pyenv's or a conda's
@@ -31,6 +31,9 @@ NumPy        | any_numpy                      | python3-numpy | may  | check dem
 SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
 xz           | command -v xz                  | xz-utils      | may  | check demo
 zstd         | command -v zstd                | zstd          | may  | check
+jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
+mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
+tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | check
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 pytest       | system_python 'import pytest' | python3-pytest | may | programs
 hypothesis   | system_python 'import hypothesis' | python3-hypothesis | may | programs

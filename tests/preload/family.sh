@@ -7,6 +7,7 @@
 program family
 program realloc
 program zero
+program new_delete
 program refusals
 program threads
 program early_late

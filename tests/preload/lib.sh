@@ -54,16 +54,25 @@ finish() {
 	exit 0
 }
 
+# What is preloaded without the shim, and what with it.
+alone='' preload=$shim
+
 # plainly COMMAND...: without the shim, not for ever
-plainly() { timeout -k 5 "$limit" "$@"; }
+plainly() { timeout -k 5 "$limit" ${alone:+env LD_PRELOAD="$alone"} "$@"; }
 
 # under THRESHOLD COMMAND...: with it, and with the options in $also
 under() {
 	local options=${also:-}
 	[ "$1" = default ] || options=${options:+$options,}threshold=$1
 	shift
-	timeout -k 5 "$limit" env LD_PRELOAD="$shim" \
+	timeout -k 5 "$limit" env LD_PRELOAD="$preload" \
 		${options:+COWSHED_OPTIONS="$options"} "$@"
+}
+
+# served FILE: the most that any process of the report was served
+served() {
+	sed -n 's/.* bytes_served=\([0-9]*\).*/\1/p' "$1" 2>/dev/null |
+		sort -n | tail -n 1 | grep . || echo 0
 }
 
 # same NAME: is what was run last like what was run plainly?

@@ -15,12 +15,6 @@ with() {
 		COWSHED_OPTIONS="$options" "$@"
 }
 
-# served FILE: the most that any process of the report was served
-served() {
-	sed -n 's/.* bytes_served=\([0-9]*\).*/\1/p' "$1" 2>/dev/null |
-		sort -n | tail -n 1 | grep . || echo 0
-}
-
 plainly "$test_program" >"$work/plain.out" 2>"$work/plain.err"
 plain=$?
 

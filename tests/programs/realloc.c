@@ -92,11 +92,29 @@ static void around_a_fork(void)
 	}
 }
 
+/* Allocators differ in what realloc to no bytes returns, but each is the same
+ * for all sizes. */
+static void to_nothing(void)
+{
+	int none = -1;
+	size_t i;
+	void *p;
+
+	for (i = 0; i < COUNT(sizes); i++) {
+		p = realloc(get_filled(sizes[i], i), 0);
+		if (none < 0)
+			none = p == NULL;
+		check((p == NULL) == none);
+		free(p);
+	}
+}
+
 int main(void)
 {
 	every_pair();
 	grow();
 	around_a_fork();
+	to_nothing();
 	free(realloc(NULL, 200000));
 	puts("realloc: done");
 	return 0;
