@@ -54,8 +54,8 @@ finish() {
 	exit 0
 }
 
-# What is preloaded without the shim, and what with it.
-alone='' preload=$shim
+# What is preloaded without the shim, and what with it; where it reports to.
+alone='' preload=$shim report=
 
 # plainly COMMAND...: without the shim, not for ever
 plainly() { timeout -k 5 "$limit" ${alone:+env LD_PRELOAD="$alone"} "$@"; }
@@ -64,6 +64,7 @@ plainly() { timeout -k 5 "$limit" ${alone:+env LD_PRELOAD="$alone"} "$@"; }
 under() {
 	local options=${also:-}
 	[ "$1" = default ] || options=${options:+$options,}threshold=$1
+	[ -z "$report" ] || options=${options:+$options,}report=$report
 	shift
 	timeout -k 5 "$limit" env LD_PRELOAD="$preload" \
 		${options:+COWSHED_OPTIONS="$options"} "$@"
@@ -90,6 +91,53 @@ same() {
 	else
 		pass "$1"
 	fi
+}
+
+# stories NAME: the function `story HOW...` tells one, in which it runs a server
+# by HOW. Its output is compared; $work/story is an empty folder. The engine
+# must have served something at the lowest threshold.
+stories() {
+	local threshold
+	story_of plain plainly && plain=0 || plain=$?
+	if [ "$plain" -ne 0 ]; then
+		fail "$1 without the shim" "$work/plain.out" \
+			"$work"/story/*log
+		return
+	fi
+	for threshold in $thresholds; do
+		report=$work/report
+		rm -f "$report"
+		story_of shim under "$threshold" && got=0 || got=$?
+		report=
+		[ "$got" -eq 0 ] || tail -n 20 "$work"/story/*log \
+			>>"$work/shim.err" 2>&1
+		same "$1 at $threshold"
+		[ "$threshold" = 4096 ] || continue
+		if [ "$(served "$work/report")" -gt 0 ]; then
+			pass "$1: the engine serves"
+		else
+			fail "$1: the engine serves" "$work/report"
+		fi
+	done
+}
+
+story_of() {
+	local who=$1
+	shift
+	rm -rf "$work/story"
+	mkdir "$work/story"
+	story "$@" >"$work/$who.out" 2>"$work/$who.err" </dev/null
+}
+
+# until_true COMMAND...: asks ten times a second, not for ever
+until_true() {
+	local i
+	for ((i = 0; i < limit * 10; i++)); do
+		"$@" >/dev/null 2>&1 && return 0
+		read -rt 0.1 <> <(:) || :
+	done
+	echo "never so: $*"
+	return 1
 }
 
 # compare NAME COMMAND...: output, messages and exit status are the same at

@@ -36,7 +36,7 @@ for library in jemalloc mimalloc tcmalloc_minimal; do
 	found=$(find /usr/lib -name "lib$library.so.*" 2>/dev/null | sort |
 		tail -n 1)
 	if [ -n "$found" ] && command -v python3 >/dev/null; then
-		shim="$shim $found" PYTHONMALLOC=malloc \
+		alone=$found preload="$shim $found" PYTHONMALLOC=malloc \
 			compare "python3 on $library" python3 -c "$python"
 	else
 		skip "python3 on $library: not installed"
