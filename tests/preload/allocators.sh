@@ -45,7 +45,7 @@ serves() {
 	rm -f "$work/report"
 	timeout "$limit" env LD_PRELOAD="$1" \
 		COWSHED_OPTIONS="threshold=64K,report=$work/report" \
-		"$programs/zero" >/dev/null 2>&1
+		"$programs/realloc" >/dev/null 2>&1
 	[ "$(served "$work/report")" -eq 0 ] || got=yes
 	if [ "$got" = "$2" ]; then
 		pass "$name: the engine serves: $2"
@@ -58,7 +58,7 @@ shopt -s extglob
 
 # What each of them can't do even without us.
 declare -A lacks=(
-	[wrapper.so]='family random' # sizes
+	[wrapper.so]='family random zero' # sizes, a calloc that stays sparse
 	[libmimalloc.so.2]='family new_delete' # large alignments, bad_alloc
 )
 
@@ -67,8 +67,7 @@ around() {
 	local name
 	alone=$1
 	for name in family realloc new_delete early_late fork_hooks random \
-		${all:+zero threads forks descendants idle_threads \
-		busy_threads signals}; do
+		${all:+zero threads forks descendants busy_threads}; do
 		case " ${lacks[${alone##*/}]:-} " in *" $name "*) continue ;; esac
 		case $name in random) set -- 1 800 200000 ;; *) set -- ;; esac
 		both "$name" "$programs/$name" "$@"
