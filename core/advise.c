@@ -12,7 +12,9 @@
  * pages are no longer all in the file, and it is neither thawed nor cloned by
  * page again.
  *
- * munmap lays address space without access over the range.
+ * munmap lays address space without access over the range: a *hole*. What the
+ * program maps there again is its *own*, like anonymous memory that lies over a
+ * frozen block: there the kernel's answer to a call is the right one.
  */
 #include "core/advise.h"
 #include "core/attribute.h"
@@ -28,105 +30,179 @@
 
 /* Of <sys/mman.h>, which belongs to memfd/. */
 enum {
+	ADVICE_RANDOM = 1,
+	ADVICE_SEQUENTIAL = 2,
 	ADVICE_DONTNEED = 4,
 	ADVICE_FREE = 8,
 	ADVICE_REMOVE = 9,
 	ADVICE_DONTFORK = 10,
 	ADVICE_DOFORK = 11,
+	ADVICE_MERGEABLE = 12,
 	ADVICE_HUGEPAGE = 14,
 	ADVICE_NOHUGEPAGE = 15,
 	ADVICE_DONTDUMP = 16,
 	ADVICE_DODUMP = 17,
 	ADVICE_WIPEONFORK = 18,
 	ADVICE_KEEPONFORK = 19,
+	ADVICE_DONTNEED_LOCKED = 24,
+	ADVICE_GUARD_INSTALL = 102,
 };
 
+/* `own`: the mapping is the program's, or anonymous. */
 typedef int range_fn(struct cow__tile *t, uintptr_t start, uintptr_t end,
-                     int value);
+                     bool own, int value);
 
-/* Calls `fn` for the part of each live tile in the range. What is not live is
- * an error, or skipped. */
+/* What a call does where nothing is mapped: it fails, at once or at the end, or
+ * it has nothing to do there (in a block; anywhere). */
+enum holes { HOLES_STOP, HOLES_SKIP, HOLES_FINE, HOLES_ANYWHERE };
+
+/* Calls `fn` for each part of the range that is one thing. */
 static int
-each_live(uintptr_t addr, size_t bytes, range_fn *fn, int value, bool skip)
+each_locked(uintptr_t addr, uintptr_t end, range_fn *fn, int value,
+            enum holes holes)
+{
+	int r = 0, missing = 0;
+	uintptr_t to;
+
+	for (; r == 0 && addr < end; addr = to) {
+		struct cow__tile *t = cow__tile_find(addr);
+		int place = COW__PLACE_HOLE;
+
+		to = t ? cow__min(cow__tile_end(t), end) : end;
+		if (t && t->kind == COW__LIVE)
+			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+			                          COW__PLACE_OURS, addr, &to);
+		else if (holes == HOLES_FINE)
+			r = -ENOMEM;
+		if (place != COW__PLACE_HOLE)
+			r = fn(t, addr, to,
+			       place == COW__PLACE_OWN ||
+			               t->backing == COW__ANON,
+			       value);
+		else if (holes == HOLES_STOP)
+			r = -ENOMEM;
+		else if (holes == HOLES_SKIP)
+			missing = -ENOMEM;
+	}
+	return r < 0 ? r : missing;
+}
+
+static int
+each(uintptr_t addr, size_t bytes, range_fn *fn, int value, enum holes holes)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
-	int r = 0;
+	int r;
 
 	if (addr % cow__page || end < addr)
 		return -EINVAL;
 	cow__engine_lock();
-	while (r == 0 && addr < end) {
-		struct cow__tile *t = cow__tile_find(addr);
-		uintptr_t to;
-
-		if (!t || (t->kind != COW__LIVE && !skip)) {
-			r = -ENOMEM;
-			break;
-		}
-		to = cow__min(cow__tile_end(t), end);
-		if (t->kind == COW__LIVE)
-			r = fn(t, addr, to, value);
-		addr = to;
-	}
+	r = each_locked(addr, end, fn, value, holes);
 	cow__engine_unlock();
 	return r;
 }
 
+/* From now on the tile's mapping is not made anew, nor its pages shared. */
 static int
-each(uintptr_t addr, size_t bytes, range_fn *fn, int value)
-{
-	return each_live(addr, bytes, fn, value, false);
-}
-
-/* Makes a range of the tile the program's own anonymous memory. */
-static int
-overlay(struct cow__tile *t, uintptr_t start, uintptr_t end, bool none)
+leave_alone(struct cow__tile *t)
 {
 	int r = 0;
 
+	if (!cow__mappings_left(2))
+		return -ENOMEM;
 	cow__commit_forget_young(t);
-	if (t->backing != COW__ANON && !cow__is_frozen(t)) {
-		/* Give the pages back before they are out of reach. */
-		if (t->backing == COW__SHARED && t->refs <= 1)
-			(void)cow__map_punch(start, end - start);
+	if (t->backing != COW__ANON && !cow__is_frozen(t))
 		r = cow__freeze(t);
-	}
-	if (r == 0)
-		r = none ? cow__map_none(start, end - start)
-		         : cow__map_anon(start, end - start, false);
 	if (r < 0)
 		return r;
 	cow__tile_change_begin(t);
 	t->overlaid = t->slow = true;
 	cow__tile_change_end(t);
 	cow__fallback(COW_FALLBACK_REMAPPED);
-	if (t->attributes && !none)
-		cow__attributes_apply(t, start, end);
 	return 0;
 }
 
+/* Makes a range of the tile empty memory of the program's own, or a hole. */
 static int
-discard(struct cow__tile *t, uintptr_t start, uintptr_t end, int value)
+overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
+        enum cow__place place)
+{
+	int r;
+
+	/* Give the pages back before they are out of reach. */
+	if (t->backing == COW__SHARED && !t->pieces && t->refs <= 1)
+		(void)cow__map_punch(start, end - start);
+	r = leave_alone(t);
+	if (r == 0 && place == COW__PLACE_HOLE)
+		r = cow__attributes_cut(t, start, end);
+	if (r == 0)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                       place);
+	if (r == 0)
+		r = place == COW__PLACE_HOLE
+		            ? cow__map_none(start, end - start)
+		            : cow__map_anon(start, end - start, false);
+	if (r == 0 && place != COW__PLACE_HOLE)
+		cow__attributes_apply(t, start, end);
+	return r;
+}
+
+static int
+discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+        int advice)
 {
 	struct cow__census c = { 0, 0 };
+	uintptr_t to = end;
 
-	(void)value;
 	cow__commit_forget_young(t);
-	if (t->backing == COW__ANON)
-		return cow__map_advise(start, end - start, ADVICE_DONTNEED);
-	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c))
-		return cow__map_punch(start, end - start);
-	return overlay(t, start, end, false);
+	if (own)
+		return cow__map_advise(start, end - start, advice);
+	if (advice != ADVICE_DONTNEED_LOCKED && t->attributes) {
+		if (cow__attribute_at(t, COW__ATTRIBUTE_LOCK, -1, start,
+		                      &to) >= 0)
+			return -EINVAL;
+		if (to < end) {
+			int r = discard(t, start, to, own, advice);
+
+			return r ? r : discard(t, to, end, own, advice);
+		}
+	}
+	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
+	    cow__map_punch(start, end - start) == 0)
+		return 0;
+	return overlay(t, start, end, COW__PLACE_OWN);
+}
+
+/* The mapping has something that the next block there must not inherit. */
+static void
+leaves_traces(struct cow__tile *t)
+{
+	cow__tile_change_begin(t);
+	t->slow = true;
+	cow__tile_change_end(t);
+}
+
+/* Guards take the place of pages, also of those that are in no page table. */
+static int
+guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
+{
+	int r = cow__map_advise(start, end - start, advice);
+
+	leaves_traces(t);
+	if (r < 0 || own)
+		return r;
+	r = overlay(t, start, end, COW__PLACE_OWN);
+	return r ? r : cow__map_advise(start, end - start, advice);
 }
 
 /* The kernel does it; it is done again after each remapping. */
 static int
-advise_noted(struct cow__tile *t, uintptr_t start, uintptr_t end, int advice)
+advise_noted(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+             int advice)
 {
 	int r = 0;
 
 	/* Our shared mappings are never inherited; what they become is. */
-	if (t->backing != COW__SHARED || advice == ADVICE_DONTDUMP ||
+	if (own || t->backing != COW__SHARED || advice == ADVICE_DONTDUMP ||
 	    advice == ADVICE_DODUMP)
 		r = cow__map_advise(start, end - start, advice);
 	if (r == 0)
@@ -136,49 +212,68 @@ advise_noted(struct cow__tile *t, uintptr_t start, uintptr_t end, int advice)
 }
 
 static int
-advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, int advice)
+advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
 {
+	int r = own ? cow__map_advise(start, end - start, advice) : 0;
+
+	if (r < 0)
+		return r;
 	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_WIPE,
 	                          advice == ADVICE_WIPEONFORK);
 }
 
 static int
-advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, int advice)
+advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
 {
 	/* Huge pages are the engine's business where the memfd is. */
-	if ((advice == ADVICE_HUGEPAGE || advice == ADVICE_NOHUGEPAGE) &&
-	    t->backing != COW__ANON)
+	if (!own && (advice == ADVICE_HUGEPAGE || advice == ADVICE_NOHUGEPAGE))
 		return 0;
-	if (advice == ADVICE_REMOVE) /* not for anonymous memory */
+	if (!own && advice == ADVICE_REMOVE) /* not for anonymous memory */
 		return -EINVAL;
+	if (advice == ADVICE_RANDOM || advice == ADVICE_SEQUENTIAL ||
+	    advice == ADVICE_MERGEABLE || advice == ADVICE_NOHUGEPAGE)
+		leaves_traces(t);
 	return cow__map_advise(start, end - start, advice);
 }
 
 COW_EXPORT int
 cow__advise(uintptr_t addr, size_t bytes, int advice)
 {
+	range_fn *fn;
+
 	switch (advice) {
 	case ADVICE_DONTNEED:
 	case ADVICE_FREE:
-		return each(addr, bytes, discard, 0);
+	case ADVICE_DONTNEED_LOCKED:
+		fn = discard;
+		break;
+	case ADVICE_GUARD_INSTALL:
+		fn = guard;
+		break;
 	case ADVICE_DONTFORK:
 	case ADVICE_DOFORK:
 	case ADVICE_DONTDUMP:
 	case ADVICE_DODUMP:
-		return each(addr, bytes, advise_noted, advice);
+		fn = advise_noted;
+		break;
 	case ADVICE_WIPEONFORK:
 	case ADVICE_KEEPONFORK:
-		return each(addr, bytes, advise_wipe, advice);
+		fn = advise_wipe;
+		break;
 	default:
-		return each(addr, bytes, advise_once, advice);
+		fn = advise_once;
 	}
+	return each(addr, bytes, fn, advice, HOLES_SKIP);
 }
 
 static int
-protect(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
+protect(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int prot)
 {
 	int r;
 
+	(void)own;
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
 	cow__commit_forget_young(t);
@@ -190,20 +285,26 @@ protect(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
 }
 
 COW_EXPORT int
-cow__protect(uintptr_t addr, size_t bytes, int prot)
+cow__protect(uintptr_t addr, size_t bytes, int prot, int key)
 {
-	return each(addr, bytes, protect, prot);
+	if (key >= 0)
+		prot = (prot & 0xffff) | COW__MAP_KEY(key);
+	return each(addr, bytes, protect, prot, HOLES_STOP);
 }
 
 static int
-lock_range(struct cow__tile *t, uintptr_t start, uintptr_t end, int flags)
+lock_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int flags)
 {
 	int r = cow__map_lock(start, end - start, flags);
+	int noted;
 
-	if (r == 0)
-		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_LOCK,
-		                       flags);
-	return r;
+	(void)own;
+	/* -ENOMEM: locked, but not all of it can be touched. */
+	if (r < 0 && r != -ENOMEM)
+		return r;
+	noted = cow__attribute_add(t, start, end, COW__ATTRIBUTE_LOCK, flags);
+	return r ? r : noted;
 }
 
 COW_EXPORT int
@@ -211,21 +312,20 @@ cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
 {
 	uintptr_t start = cow__round_down(addr, cow__page);
 
-	return each(start, bytes + (addr - start), lock_range, flags);
+	return each(start, bytes + (addr - start), lock_range, flags,
+	            HOLES_STOP);
 }
 
-/* `value`: 1 for good, 0 to be mapped over. */
 static int
-unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, int value)
+unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
 	int r;
 
-	if (value && t->mapping && cow__mapping_cut(t, start, end))
+	(void)own;
+	(void)value;
+	if (t->mapping && cow__mapping_cut(t, start, end))
 		return 0;
-	r = overlay(t, start, end, true);
-	if (r == 0 && t->mapping)
-		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_UNMAPPED,
-		                       value);
+	r = overlay(t, start, end, COW__PLACE_HOLE);
 	if (r == 0 && t->mapping && cow__attributes_unmapped(t))
 		(void)cow__mapping_cut(t, cow__tile_start(t), cow__tile_end(t));
 	return r;
@@ -234,19 +334,150 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, int value)
 COW_EXPORT int
 cow__unmap(uintptr_t addr, size_t bytes)
 {
-	return each_live(addr, bytes, unmap, 1, true);
+	return each(addr, bytes, unmap, 0, HOLES_ANYWHERE);
+}
+
+static int
+bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
+{
+	(void)start;
+	(void)end;
+	(void)own;
+	(void)value;
+	leaves_traces(t);
+	t->bound = true;
+	return 0;
+}
+
+COW_EXPORT void
+cow__bound(uintptr_t addr, size_t bytes)
+{
+	(void)each(addr, bytes, bind, 0, HOLES_SKIP);
+}
+
+COW_EXPORT void
+cow__placed(void)
+{
+	cow__engine_lock();
+	cow__engine.placed = true;
+	cow__engine_unlock();
+}
+
+static int
+is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+          int value)
+{
+	(void)t;
+	(void)start;
+	(void)end;
+	(void)own;
+	(void)value;
+	return -EEXIST;
+}
+
+static int
+is_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
+{
+	(void)start;
+	(void)end;
+	(void)value;
+	return own && t->backing != COW__ANON ? -EEXIST : 0;
+}
+
+bool
+cow__all_ours(uintptr_t addr, size_t bytes)
+{
+	return each(addr, bytes, is_own, 0, HOLES_STOP) == 0;
+}
+
+static int
+give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+                int value)
+{
+	(void)start;
+	(void)end;
+	(void)own;
+	(void)value;
+	return leave_alone(t);
+}
+
+/* Notes on [addr, end), live tiles all of it, that the program mapped it. */
+static int
+note_own(uintptr_t addr, uintptr_t end)
+{
+	int r = 0;
+
+	while (r == 0 && addr < end) {
+		struct cow__tile *t = cow__tile_find(addr);
+		uintptr_t to = cow__min(cow__tile_end(t), end);
+
+		r = cow__attributes_cut(t, addr, to);
+		if (r == 0)
+			r = cow__attribute_add(t, addr, to,
+			                       COW__ATTRIBUTE_PLACE,
+			                       COW__PLACE_OWN);
+		addr = to;
+	}
+	return r;
 }
 
 COW_EXPORT int
-cow__overmap(uintptr_t addr, size_t bytes)
+cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
+             void *arg)
 {
-	return each(addr, bytes, unmap, 0);
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	int r;
+
+	cow__engine_lock();
+	r = each_locked(addr, end, holes ? is_mapped : give_up_mapping, 0,
+	                HOLES_FINE);
+	if (r == 0 && map(arg))
+		r = note_own(addr, end);
+	cow__engine_unlock();
+	return r;
+}
+
+/* A copy takes the mapping's place. Who writes meanwhile is not stopped: he
+ * writes what is being moved. */
+static int
+own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+          int value)
+{
+	void *copy;
+	int r;
+
+	(void)value;
+	if (own)
+		return 0;
+	r = leave_alone(t);
+	if (r == 0)
+		r = cow__map_meta(end - start, &copy);
+	if (r < 0)
+		return r;
+	cow__attributes_reveal(t);
+	memcpy(copy, (void *)start, end - start);
+	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+	                       COW__PLACE_OWN);
+	if (r == 0)
+		r = cow__map_move((uintptr_t)copy, end - start, start);
+	if (r < 0)
+		(void)cow__map_release((uintptr_t)copy, end - start);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	return r;
+}
+
+COW_EXPORT int
+cow__own(uintptr_t addr, size_t bytes)
+{
+	int r = each(addr, bytes, own_range, 0, HOLES_STOP);
+
+	return r == -ENOMEM ? -EFAULT : r;
 }
 
 static void
 wipe(void *tile, uintptr_t start, uintptr_t end)
 {
-	(void)overlay(tile, start, end, false);
+	(void)overlay(tile, start, end, COW__PLACE_OWN);
 }
 
 void

@@ -13,16 +13,40 @@
 #ifndef COW_CORE_ADVISE_H
 #define COW_CORE_ADVISE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 int cow__advise(uintptr_t addr, size_t bytes, int advice);
-int cow__protect(uintptr_t addr, size_t bytes, int prot);
+
+/* With a protection key; -1: none given. */
+#define COW__KEYS 16
+int cow__protect(uintptr_t addr, size_t bytes, int prot, int key);
+
 int cow__lock_pages(uintptr_t addr, size_t bytes, int flags);
 int cow__unmap(uintptr_t addr, size_t bytes);
 
-/* The program is about to map something of its own over the range. */
-int cow__overmap(uintptr_t addr, size_t bytes);
+/* Is all of the range mapped, by the engine? */
+bool cow__all_ours(uintptr_t addr, size_t bytes);
+
+/*
+ * The program maps something of its own over the range, which `map` does; it
+ * returns what the system call did. With `holes` alone, only where nothing is
+ * mapped any more: -EEXIST otherwise, and `map` was not called.
+ */
+int cow__overmap(uintptr_t addr, size_t bytes, bool holes,
+                 bool (*map)(void *arg), void *arg);
+
+/* The program set a NUMA policy for the range. It belongs to the pages, and
+ * ends with the block. */
+void cow__bound(uintptr_t addr, size_t bytes);
+
+/* A thread has a NUMA policy of its own: nobody else touches memory first. */
+void cow__placed(void);
+
+/* The range is about to be moved by the kernel: makes it anonymous memory with
+ * the same bytes and protections. -EFAULT: part of it is not mapped. */
+int cow__own(uintptr_t addr, size_t bytes);
 
 /* In a forked child: empties what the program asked to be wiped. */
 void cow__advise_child(void);

@@ -4,13 +4,15 @@
  *
  * A list in the order of the calls. Putting all of it back in that order gives
  * the same result, whatever overlaps; a note that covers an older one of its
- * kind replaces it, so that a program which toggles a page does not grow the
- * list.
+ * kind replaces it, and one that goes on where the last one stopped extends it:
+ * so a program that toggles a page, or sweeps over many, does not grow the list.
  */
 #include "core/attribute.h"
 #include "core/base.h"
 #include "core/pool.h"
 #include "memfd/map.h"
+
+#define PROTECTION_READ 1 /* of <sys/mman.h>, which belongs to memfd/ */
 
 struct cow__attribute {
 	struct cow__attribute *next;
@@ -38,6 +40,11 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	for (p = &t->attributes; *p;) {
 		struct cow__attribute *old = *p;
 
+		if (!old->next && old->kind == kind && old->value == value &&
+		    old->start <= end && start <= old->end) {
+			a->start = start = cow__min(old->start, start);
+			a->end = end = cow__max(old->end, end);
+		}
 		if (old->kind == kind && old->start >= start &&
 		    old->end <= end &&
 		    (kind != COW__ATTRIBUTE_ADVICE || old->value == value)) {
@@ -51,6 +58,103 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	t->slow = true;
 	cow__tile_change_end(t);
 	return 0;
+}
+
+int
+cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
+                  int none, uintptr_t addr, uintptr_t *end)
+{
+	for (const struct cow__attribute *a = t->attributes; a; a = a->next) {
+		if (a->kind != kind || a->end <= addr)
+			continue;
+		if (a->start > addr) {
+			*end = cow__min(*end, a->start);
+			continue;
+		}
+		*end = cow__min(*end, a->end);
+		none = a->value;
+	}
+	return none;
+}
+
+bool
+cow__attributes_unmapped(const struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to;
+
+	for (; at < end; at = to) {
+		to = end;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &to) != COW__PLACE_HOLE)
+			return false;
+	}
+	return true;
+}
+
+int
+cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	struct cow__attribute *a, *rest, **p;
+
+	/* First what may fail: notes on both sides of the range are two. */
+	for (a = t->attributes; a; a = a->next) {
+		if (a->start >= start || a->end <= end)
+			continue;
+		rest = cow__pool_take(&attributes);
+		if (!rest)
+			return -ENOMEM;
+		*rest = *a;
+		a->end = rest->start = end;
+		a->next = rest;
+	}
+	for (p = &t->attributes; (a = *p) != NULL;) {
+		if (a->start < start)
+			a->end = cow__min(a->end, start);
+		else if (a->end > end)
+			a->start = cow__max(a->start, end);
+		else
+			a->end = a->start;
+		if (a->start < a->end) {
+			p = &a->next;
+			continue;
+		}
+		*p = a->next;
+		cow__pool_give(&attributes, a);
+	}
+	return 0;
+}
+
+/* Without a key of the program's, which may close it to this thread. */
+static int
+readable(int protection)
+{
+	if (protection > 0xffff)
+		protection = (protection & 0xffff) | COW__MAP_KEY(0);
+	return protection | PROTECTION_READ;
+}
+
+void
+cow__attributes_reveal(const struct cow__tile *t)
+{
+	for (struct cow__attribute *a = t->attributes; a; a = a->next)
+		if (a->kind == COW__ATTRIBUTE_PROTECTION)
+			(void)cow__map_protect(a->start, a->end - a->start,
+			                       readable(a->value));
+}
+
+void
+cow__attributes_unlock(struct cow__tile *t)
+{
+	struct cow__attribute **p = &t->attributes, *a;
+
+	while ((a = *p) != NULL) {
+		if (a->kind != COW__ATTRIBUTE_LOCK) {
+			p = &a->next;
+			continue;
+		}
+		*p = a->next;
+		cow__pool_give(&attributes, a);
+	}
 }
 
 void
@@ -73,7 +177,7 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 			(void)cow__map_lock(from, to - from, a->value);
 			break;
 		case COW__ATTRIBUTE_WIPE:
-		case COW__ATTRIBUTE_UNMAPPED:
+		case COW__ATTRIBUTE_PLACE:
 			break;
 		}
 	}
@@ -86,32 +190,6 @@ cow__attributes_wiped(struct cow__tile *t,
 	for (struct cow__attribute *a = t->attributes; a; a = a->next)
 		if (a->kind == COW__ATTRIBUTE_WIPE && a->value)
 			fn(t, a->start, a->end);
-}
-
-bool
-cow__attributes_unmapped(const struct cow__tile *t)
-{
-	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
-
-	while (at < end) {
-		uintptr_t until = at, next = end;
-		int value = 0;
-
-		for (struct cow__attribute *a = t->attributes; a; a = a->next) {
-			if (a->kind != COW__ATTRIBUTE_UNMAPPED || a->end <= at)
-				continue;
-			if (a->start > at) {
-				next = cow__min(next, a->start);
-				continue;
-			}
-			value = a->value;
-			until = a->end;
-		}
-		if (!value)
-			return false;
-		at = cow__min(until, next);
-	}
-	return true;
 }
 
 void

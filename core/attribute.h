@@ -17,12 +17,37 @@ enum cow__attribute_kind {
 	COW__ATTRIBUTE_ADVICE,     /* value: MADV_... that stays in force */
 	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
 	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
-	COW__ATTRIBUTE_UNMAPPED,   /* value: 1 yes, 0 mapped over */
+	COW__ATTRIBUTE_PLACE,      /* value: enum cow__place */
+};
+
+/* What the program sees there. Only our mappings are ever made anew. */
+enum cow__place {
+	COW__PLACE_OURS, /* unless noted */
+	COW__PLACE_OWN,  /* a mapping of its own, or anonymous memory */
+	COW__PLACE_HOLE, /* unmapped; the addresses are still the engine's */
 };
 
 /* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */
 int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
                        enum cow__attribute_kind kind, int value);
+
+/* The last value noted for `addr`, or `none`; *end comes down to where another
+ * may begin. */
+int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
+                      int none, uintptr_t addr, uintptr_t *end);
+
+/* Has all of the tile been unmapped? */
+bool cow__attributes_unmapped(const struct cow__tile *t);
+
+/* Forgets all notes on [start, end): another mapping takes its place. -ENOMEM:
+ * nothing changed. */
+int cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
+
+/* Locks are not inherited by children. */
+void cow__attributes_unlock(struct cow__tile *t);
+
+/* Lets the engine read all of the tile, until they are applied again. */
+void cow__attributes_reveal(const struct cow__tile *t);
 
 /* Puts back what was noted within [start, end). */
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
@@ -32,9 +57,6 @@ void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
 void cow__attributes_wiped(struct cow__tile *t,
                            void (*fn)(void *tile, uintptr_t start,
                                       uintptr_t end));
-
-/* Has all of the tile been unmapped? */
-bool cow__attributes_unmapped(const struct cow__tile *t);
 
 void cow__attributes_free(struct cow__tile *t);
 

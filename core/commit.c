@@ -151,7 +151,8 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	struct cow__tile *y, *next;
 	int r = 0;
 
-	if (whole || cow__engine.no_collapse || !cow__engine.use_collapse)
+	if (whole || cow__engine.no_collapse || !cow__engine.use_collapse ||
+	    cow__engine.placed)
 		return;
 	for (y = young; y; y = next) {
 		next = y->list_next;
@@ -179,7 +180,8 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 void
 cow__commit_from(struct cow__tile *t, size_t there)
 {
-	if (cow__engine.no_collapse || !cow__engine.use_collapse)
+	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	    cow__engine.placed)
 		return;
 	t->touched = t->committed = cow__round_down(there, COW__HUGE);
 	touched_total += t->touched;
@@ -227,7 +229,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	int r;
 
 	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
-	    rest > COW__HUGE / 16)
+	    cow__engine.placed || rest > COW__HUGE / 16)
 		return;
 	/* One at a time: when the next is wanted, this one is used up. If it
 	 * still is not touched some units later, it was in vain. */
@@ -400,6 +402,8 @@ cow__commit_step(uint64_t now)
 			t->missed += COW__HUGE;
 			ahead += COW__HUGE;
 		}
+		if (cow__engine.placed)
+			continue;
 		want = cow__min(full - t->committed, room(true));
 		want = cow__round_down(cow__min(want, BATCH), COW__HUGE);
 		if (want == 0 || t->committed - t->touched >= full / 2 + BATCH)

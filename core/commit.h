@@ -24,6 +24,10 @@
  *
  * Where the program was faster, small pages came. The helper makes huge ones
  * of them afterwards (it *mends*): they would be dear at every fork.
+ *
+ * Where a thread has a NUMA policy of its own, nothing is committed ahead: the
+ * helper's first touch, or the allocating thread's, would place the page by
+ * theirs. Mending leaves pages on the node where most of them are.
  */
 #ifndef COW_CORE_COMMIT_H
 #define COW_CORE_COMMIT_H

@@ -46,6 +46,9 @@ struct cow__engine {
 	/* what the kernel refused for good */
 	bool no_collapse, no_memfd, no_locks;
 
+	/* a thread chose where its memory lies: none is committed for it */
+	bool placed;
+
 	/* fork's lesson: new blocks get anonymous memory while set */
 	bool prefer_anon;
 	bool forked_once; /* so there may be something to thaw */

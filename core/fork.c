@@ -71,7 +71,10 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 		r = cow__map_meta(t->bytes, &data);
 	if (r < 0)
 		return r;
+	/* Guard pages, too: their bytes come back when they are opened. */
+	cow__attributes_reveal(t);
 	memcpy(data, (void *)cow__tile_start(t), t->bytes);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };
 	cow__fallback(reason);
 	cow__stat_add(bytes_copied, t->bytes);
@@ -265,6 +268,8 @@ cow__fork_child(void)
 	cow__decay_child();
 	cow__segments_child();
 	cow__extents_child();
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		cow__attributes_unlock(t);
 	(void)inherit_mappings(false);
 	cow__advise_child();
 	cow__allocations_child();

@@ -52,7 +52,7 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 		return r;
 	memset((void *)addr, 0, dirty);
 	if (prot != PROTECTION_ALL)
-		r = cow__protect(addr, bytes, prot);
+		r = cow__protect(addr, bytes, prot, -1);
 	if (r < 0) {
 		(void)cow__unmap(addr, bytes);
 		return r;
@@ -64,9 +64,12 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 COW_EXPORT int
 cow__mapping_renew(uintptr_t addr, size_t bytes, int prot)
 {
-	int r = cow__advise(addr, bytes, ADVICE_DONTNEED);
+	int r;
 
-	return r < 0 ? r : cow__protect(addr, bytes, prot);
+	if (!cow__all_ours(addr, bytes))
+		return -EEXIST;
+	r = cow__advise(addr, bytes, ADVICE_DONTNEED);
+	return r < 0 ? r : cow__protect(addr, bytes, prot, -1);
 }
 
 bool

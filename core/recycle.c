@@ -73,8 +73,10 @@ cow__recycle(struct cow__tile *t, bool alone)
 			t->backing = COW__NONE;
 	}
 	cow__attributes_free(t);
+	if (t->bound && t->backing == COW__SHARED)
+		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
 	if (r == 0)
-		t->slow = t->overlaid = false;
+		t->slow = t->overlaid = t->bound = false;
 	cow__tile_change_end(t);
 	if (r < 0) {
 		/* No mapping left to take it apart with: its addresses are

@@ -4,6 +4,7 @@
  */
 #include "core/thaw.h"
 #include "core/array.h"
+#include "core/attribute.h"
 #include "core/base.h"
 #include "core/engine.h"
 #include "core/extent.h"
@@ -214,8 +215,11 @@ cow__thaw(struct cow__tile *t)
 	uintptr_t at = cow__tile_start(t), end = at;
 	struct cow__span *kept = NULL;
 	uint32_t n = 0, cap = 0, i;
-	int r = thaw_look(t, &kept, &n, &cap);
+	int r;
 
+	cow__attributes_reveal(t);
+	r = thaw_look(t, &kept, &n, &cap);
+	cow__attributes_apply(t, at, cow__tile_end(t));
 	/* One place more, for what a failure below leaves private. */
 	if (r == 0)
 		r = cow__array_reserve((void **)&kept, &cap, sizeof(*kept),

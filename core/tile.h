@@ -68,6 +68,7 @@ struct cow__tile {
 	size_t bytes;
 	uint8_t kind, backing;
 	bool slow;     /* the mapping is not plain: protections, others' pages */
+	bool bound;    /* its pages may have a NUMA policy of the program's */
 	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */

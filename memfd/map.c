@@ -254,7 +254,11 @@ cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 int
 cow__map_protect(uintptr_t addr, size_t bytes, int prot)
 {
-	return result(sys_mprotect((void *)addr, bytes, prot));
+	int key = (prot >> 16 & 31) - 1;
+
+	if (key < 0)
+		return result(sys_mprotect((void *)addr, bytes, prot));
+	return result(SYS4(SYS_pkey_mprotect, addr, bytes, prot & 0xffff, key));
 }
 
 int
@@ -269,6 +273,13 @@ cow__map_lock(uintptr_t addr, size_t bytes, int flags)
 	if (flags < 0)
 		return result(SYS3(SYS_munlock, addr, bytes, 0));
 	return result(SYS3(SYS_mlock2, addr, bytes, flags));
+}
+
+int
+cow__map_unbind(uintptr_t addr, size_t bytes)
+{
+	return result(SYS6(SYS_mbind, addr, bytes, 0 /* MPOL_DEFAULT */, 0, 0,
+	                   0));
 }
 
 uint64_t

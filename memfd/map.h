@@ -78,8 +78,15 @@ int cow__map_populate(uintptr_t addr, size_t bytes);
 int cow__map_resident(uintptr_t addr, size_t bytes);
 
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
+
+/* `prot` with COW__MAP_KEY() or'ed in sets a protection key, too. */
+#define COW__MAP_KEY(key) (((key) + 1) << 16)
 int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
+
 int cow__map_advise(uintptr_t addr, size_t bytes, int advice);
+
+/* Back to the process's own NUMA policy; of a shared mapping, the file's. */
+int cow__map_unbind(uintptr_t addr, size_t bytes);
 
 /* mlock2 with these flags; munlock for -1. */
 int cow__map_lock(uintptr_t addr, size_t bytes, int flags);

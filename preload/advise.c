@@ -12,7 +12,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
-#include <string.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +27,16 @@ answer(int r)
 	if (r < 0)
 		errno = -r;
 	return r < 0 ? -1 : r;
+}
+
+/* Ranges that make no sense are the kernel's to refuse. */
+static int
+ours(const void *addr, size_t bytes)
+{
+	uintptr_t start = (uintptr_t)addr;
+
+	return bytes && preload_ours(addr) && start + bytes + 65536 > start &&
+	       bytes + 65536 > bytes;
 }
 
 /* Plain private anonymous memory, which nobody will run code in. */
@@ -56,30 +66,64 @@ map_new(size_t bytes, int prot, int flags)
 	return p;
 }
 
+/* The arguments of a system call that makes a mapping, and what came back. */
+struct call {
+	long number, a, b, c, d, e, f;
+	void *got;
+	int error;
+};
+
+static bool
+make(void *arg)
+{
+	struct call *c = arg;
+
+	c->got = (void *)preload_kernel(c->number, c->a, c->b, c->c, c->d, c->e, c->f);
+	c->error = errno;
+	return c->got != MAP_FAILED;
+}
+
+/* Makes a mapping over part of the window; only over holes, or not at all. */
+static void *
+make_over(struct call *c, void *addr, size_t bytes, bool holes)
+{
+	int r = cow__overmap((uintptr_t)addr, bytes, holes, make, c);
+
+	errno = r < 0 ? -r : c->error;
+	return r < 0 ? MAP_FAILED : c->got;
+}
+
 EXPORT void *
 mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
+	struct call c = { SYS_mmap, (long)addr, (long)bytes, prot, flags,
+		          fd, offset, NULL, 0 };
+	int fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
+	int saved = errno;
+	void *got;
+
 	if (!addr && bytes >= preload_map_threshold &&
 	    is_servable(prot, flags)) {
-		void *p = map_new(bytes, prot, flags);
-
-		if (p)
-			return p;
+		got = map_new(bytes, prot, flags);
+		if (got)
+			return got;
 	}
-	if ((flags & MAP_FIXED) && preload_ours(addr) && bytes) {
-		int r;
-
-		if (preload_map_threshold != SIZE_MAX &&
-		    is_servable(prot, flags) &&
-		    cow__mapping_renew((uintptr_t)addr, bytes, prot) == 0)
-			return addr;
-		r = cow__overmap((uintptr_t)addr, bytes);
-		if (r < 0) {
-			errno = -r;
-			return MAP_FAILED;
-		}
-	}
-	return (void *)syscall(SYS_mmap, addr, bytes, prot, flags, fd, offset);
+	if (!ours(addr, bytes) || (uintptr_t)addr % 4096)
+		return (void *)preload_kernel(SYS_mmap, addr, bytes, prot, flags, fd,
+		                       offset);
+	if (fixed == MAP_FIXED && preload_map_threshold != SIZE_MAX &&
+	    is_servable(prot, flags) &&
+	    cow__mapping_renew((uintptr_t)addr, bytes, prot) == 0)
+		return addr;
+	/* A hint, too, is followed where nothing is mapped. */
+	c.d = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
+	got = make_over(&c, addr, bytes, fixed != MAP_FIXED);
+	if (got != MAP_FAILED)
+		errno = saved;
+	else if (!fixed && errno == EEXIST)
+		return (void *)preload_kernel(SYS_mmap, NULL, bytes, prot, flags, fd,
+		                       offset);
+	return got;
 }
 
 EXPORT void *
@@ -91,9 +135,9 @@ mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
 EXPORT int
 madvise(void *addr, size_t bytes, int advice)
 {
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes))
 		return answer(cow__advise((uintptr_t)addr, bytes, advice));
-	return (int)syscall(SYS_madvise, addr, bytes, advice);
+	return (int)preload_kernel(SYS_madvise, addr, bytes, advice);
 }
 
 EXPORT int
@@ -102,78 +146,137 @@ posix_madvise(void *addr, size_t bytes, int advice)
 	/* As glibc: its DONTNEED must not lose data, so it does nothing. */
 	if (advice == POSIX_MADV_DONTNEED)
 		return 0;
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes))
 		return -cow__advise((uintptr_t)addr, bytes, advice);
-	return syscall(SYS_madvise, addr, bytes, advice) < 0 ? errno : 0;
+	return preload_kernel(SYS_madvise, addr, bytes, advice) < 0 ? errno : 0;
 }
 
 EXPORT int
 mprotect(void *addr, size_t bytes, int prot)
 {
-	if (preload_ours(addr) && bytes)
-		return answer(cow__protect((uintptr_t)addr, bytes, prot));
-	return (int)syscall(SYS_mprotect, addr, bytes, prot);
+	if (ours(addr, bytes))
+		return answer(cow__protect((uintptr_t)addr, bytes, prot, -1));
+	return (int)preload_kernel(SYS_mprotect, addr, bytes, prot);
+}
+
+EXPORT int
+pkey_mprotect(void *addr, size_t bytes, int prot, int key)
+{
+	if (ours(addr, bytes) && key >= -1 && key < COW__KEYS)
+		return answer(cow__protect((uintptr_t)addr, bytes, prot, key));
+	return (int)preload_kernel(SYS_pkey_mprotect, addr, bytes, prot, key);
 }
 
 EXPORT int
 mlock(const void *addr, size_t bytes)
 {
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes))
 		return answer(cow__lock_pages((uintptr_t)addr, bytes, 0));
-	return (int)syscall(SYS_mlock, addr, bytes);
+	return (int)preload_kernel(SYS_mlock, addr, bytes);
 }
 
 EXPORT int
 mlock2(const void *addr, size_t bytes, unsigned flags)
 {
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes) && !(flags & ~(unsigned)MLOCK_ONFAULT))
 		return answer(cow__lock_pages((uintptr_t)addr, bytes,
 		                              (int)flags));
-	return (int)syscall(SYS_mlock2, addr, bytes, flags);
+	return (int)preload_kernel(SYS_mlock2, addr, bytes, flags);
 }
 
 EXPORT int
 munlock(const void *addr, size_t bytes)
 {
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes))
 		return answer(cow__lock_pages((uintptr_t)addr, bytes, -1));
-	return (int)syscall(SYS_munlock, addr, bytes);
+	return (int)preload_kernel(SYS_munlock, addr, bytes);
 }
 
 EXPORT int
 munmap(void *addr, size_t bytes)
 {
-	if (preload_ours(addr) && bytes)
+	if (ours(addr, bytes))
 		return answer(cow__unmap((uintptr_t)addr, bytes));
-	return (int)syscall(SYS_munmap, addr, bytes);
+	return (int)preload_kernel(SYS_munmap, addr, bytes);
 }
 
-/* Part of a block becomes a mapping of the program's own: new anonymous memory
- * with the same bytes. */
+#define MREMAP_ALL (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
+
+static void *
+kernel_mremap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	return (void *)preload_kernel(SYS_mremap, addr, old_bytes, bytes, flags, to);
+}
+
+/* The same, where `to` may lie in the window. */
+static void *
+mremap_to(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+	struct call c = { SYS_mremap, (long)addr, (long)old_bytes, (long)bytes,
+		          flags, (long)to, 0, NULL, 0 };
+	int saved = errno;
+	void *got;
+
+	if (!(flags & MREMAP_FIXED) || !ours(to, bytes) ||
+	    (uintptr_t)to % 4096)
+		return kernel_mremap(addr, old_bytes, bytes, flags, to);
+	got = make_over(&c, to, bytes, false);
+	if (got != MAP_FAILED)
+		errno = saved;
+	return got;
+}
+
+/* Does the kernel refuse this, whatever private memory it is? */
+static int
+nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
+         const void *to)
+{
+	uintptr_t from = (uintptr_t)addr, at = (uintptr_t)to;
+
+	if ((flags & ~MREMAP_ALL) || from % 4096 || !bytes || !old_bytes ||
+	    ((flags & ~MREMAP_MAYMOVE) && !(flags & MREMAP_MAYMOVE)) ||
+	    ((flags & MREMAP_DONTUNMAP) && bytes != old_bytes))
+		return 1;
+	return (flags & MREMAP_FIXED) &&
+	       (at % 4096 || (from < at + bytes && at < from + old_bytes));
+}
+
+/* What moves out of the window is anonymous memory from then on, which the
+ * kernel moves. Its addresses stay mapped until they are a hole: nobody else
+ * may get them. */
 static void *
 move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
-	int map = MAP_PRIVATE | MAP_ANONYMOUS;
-	void *fresh;
+	size_t least = old_bytes < bytes ? old_bytes : bytes;
+	int r = cow__own((uintptr_t)addr, old_bytes);
+	void *fresh, *grown;
 
-	if (!(flags & MREMAP_MAYMOVE)) {
-		errno = bytes > old_bytes ? ENOMEM : EINVAL;
+	if (r < 0) {
+		errno = -r;
 		return MAP_FAILED;
 	}
-	if ((flags & MREMAP_DONTUNMAP) && bytes != old_bytes) {
-		errno = EINVAL;
+	if ((flags & MREMAP_FIXED) && bytes > old_bytes &&
+	    munmap(to, bytes) < 0)
 		return MAP_FAILED;
-	}
-	if (flags & MREMAP_FIXED)
-		map |= MAP_FIXED;
-	fresh = mmap(flags & MREMAP_FIXED ? to : NULL, bytes,
-	             PROT_READ | PROT_WRITE, map, -1, 0);
+	fresh = mremap_to(addr, least, least, flags | MREMAP_DONTUNMAP, to);
 	if (fresh == MAP_FAILED)
 		return fresh;
-	memcpy(fresh, addr, old_bytes < bytes ? old_bytes : bytes);
-	if (flags & MREMAP_DONTUNMAP)
-		(void)cow__advise((uintptr_t)addr, old_bytes, MADV_DONTNEED);
-	else
+	if (bytes > old_bytes) {
+		grown = kernel_mremap(fresh, old_bytes, bytes,
+		                      flags & MREMAP_FIXED ? 0
+		                                           : MREMAP_MAYMOVE,
+		                      NULL);
+		if (grown == MAP_FAILED) {
+			r = errno;
+			(void)kernel_mremap(fresh, least, least,
+			                    MREMAP_MAYMOVE | MREMAP_FIXED,
+			                    addr);
+			errno = r;
+			return grown;
+		}
+		fresh = grown;
+	}
+	if (!(flags & MREMAP_DONTUNMAP))
 		(void)cow__unmap((uintptr_t)addr, old_bytes);
 	return fresh;
 }
@@ -186,23 +289,27 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	va_list ap;
 
 	va_start(ap, flags);
-	if (flags & MREMAP_FIXED)
+	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
 		to = va_arg(ap, void *);
 	va_end(ap);
-	if (!preload_ours(addr))
-		return (void *)syscall(SYS_mremap, addr, old_bytes, bytes,
-		                       flags, to);
 	old_bytes = (old_bytes + page - 1) & ~(page - 1);
 	bytes = (bytes + page - 1) & ~(page - 1);
-	if ((uintptr_t)addr % page || !bytes || !old_bytes) {
+	if (!preload_ours(addr))
+		return mremap_to(addr, old_bytes, bytes, flags, to);
+	if (nonsense(addr, old_bytes, bytes, flags, to)) {
 		errno = EINVAL;
 		return MAP_FAILED;
 	}
-	if (bytes <= old_bytes && !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))) {
-		if (bytes < old_bytes &&
-		    munmap((char *)addr + bytes, old_bytes - bytes) < 0)
-			return MAP_FAILED;
-		return addr;
+	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
+		return move_out(addr, old_bytes, bytes, flags, to);
+	if (bytes > old_bytes) {
+		if (flags & MREMAP_MAYMOVE)
+			return move_out(addr, old_bytes, bytes, flags, to);
+		errno = ENOMEM;
+		return MAP_FAILED;
 	}
-	return move_out(addr, old_bytes, bytes, flags, to);
+	if (bytes < old_bytes &&
+	    munmap((char *)addr + bytes, old_bytes - bytes) < 0)
+		return MAP_FAILED;
+	return addr;
 }

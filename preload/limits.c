@@ -36,7 +36,7 @@ setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
 {
 	if (resource == RLIMIT_AS && limit->rlim_cur != RLIM_INFINITY)
 		yield();
-	return (int)syscall(SYS_prlimit64, 0, resource, limit, NULL);
+	return (int)preload_kernel(SYS_prlimit64, 0, resource, limit, NULL);
 }
 
 EXPORT int
@@ -52,7 +52,7 @@ prlimit(pid_t pid, enum __rlimit_resource resource, const struct rlimit *limit,
 	if (resource == RLIMIT_AS && limit &&
 	    limit->rlim_cur != RLIM_INFINITY && (pid == 0 || pid == getpid()))
 		yield();
-	return (int)syscall(SYS_prlimit64, pid, resource, limit, old);
+	return (int)preload_kernel(SYS_prlimit64, pid, resource, limit, old);
 }
 
 EXPORT int
@@ -68,10 +68,10 @@ mlockall(int flags)
 {
 	struct rlimit limit;
 
-	if (syscall(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
+	if (preload_kernel(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY)
 		yield();
-	return (int)syscall(SYS_mlockall, flags);
+	return (int)preload_kernel(SYS_mlockall, flags);
 }
 
 EXPORT int
@@ -80,7 +80,7 @@ unshare(int flags)
 	int r;
 
 	cow__helper_suspend();
-	r = (int)syscall(SYS_unshare, flags);
+	r = (int)preload_kernel(SYS_unshare, flags);
 	cow__helper_resume();
 	return r;
 }
@@ -91,7 +91,7 @@ setns(int fd, int type)
 	int r;
 
 	cow__helper_suspend();
-	r = (int)syscall(SYS_setns, fd, type);
+	r = (int)preload_kernel(SYS_setns, fd, type);
 	cow__helper_resume();
 	return r;
 }

@@ -49,6 +49,12 @@ preload_ours(const void *p)
 /* Registers what a forked child needs, however libc forks. */
 void preload_fork_init(void);
 
+/* The gate to the kernel (memfd/syscall.c). */
+long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
+
+/* As libc's syscall(); ours looks at addresses first. */
+long preload_kernel(long number, ...);
+
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);
 

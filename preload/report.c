@@ -167,7 +167,7 @@ _exit(int status)
 {
 	preload_report();
 	for (;;)
-		syscall(SYS_exit_group, status);
+		preload_kernel(SYS_exit_group, status);
 }
 
 EXPORT _Noreturn void

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls on pages of ours that have no name of their own in libc, or that
+ * programs make past it
+ *
+ *   syscall            by number: what libc has a name for goes there; and
+ *                      NUMA policies, which libnuma sets in this way
+ *   ioctl              registers memory with a userfaultfd
+ *   process_madvise    may advise the caller itself
+ *   remap_file_pages   would work on a file
+ *
+ * Everything else goes to the kernel after a few comparisons.
+ */
+#include "preload/preload.h"
+
+#include "core/advise.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/userfaultfd.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+#define EXPORT __attribute__((visibility("default")))
+
+/* Reads six arguments, whether they are there or not, as libc does. */
+#define ARGUMENTS(last)                                                        \
+	long a, b, c, d, e, f;                                                 \
+	va_list ap;                                                            \
+	va_start(ap, last);                                                    \
+	a = va_arg(ap, long);                                                  \
+	b = va_arg(ap, long);                                                  \
+	c = va_arg(ap, long);                                                  \
+	d = va_arg(ap, long);                                                  \
+	e = va_arg(ap, long);                                                  \
+	f = va_arg(ap, long);                                                  \
+	va_end(ap)
+
+static inline long
+kernel(long number, long a, long b, long c, long d, long e, long f)
+{
+	long r = cow__syscall(number, a, b, c, d, e, f);
+
+	if (r < 0 && r > -4096) {
+		errno = (int)-r;
+		return -1;
+	}
+	return r;
+}
+
+long
+preload_kernel(long number, ...)
+{
+	ARGUMENTS(number);
+	return kernel(number, a, b, c, d, e, f);
+}
+
+EXPORT long
+syscall(long number, ...)
+{
+	ARGUMENTS(number);
+	switch (number) {
+	case SYS_mmap:
+		return (long)mmap((void *)a, (size_t)b, (int)c, (int)d, (int)e,
+		                  f);
+	case SYS_munmap:
+		return munmap((void *)a, (size_t)b);
+	case SYS_mremap:
+		return (long)mremap((void *)a, (size_t)b, (size_t)c, (int)d, e);
+	case SYS_mprotect:
+		return mprotect((void *)a, (size_t)b, (int)c);
+	case SYS_pkey_mprotect:
+		return pkey_mprotect((void *)a, (size_t)b, (int)c, (int)d);
+	case SYS_madvise:
+		return madvise((void *)a, (size_t)b, (int)c);
+	case SYS_process_madvise:
+		return process_madvise((int)a, (void *)b, (size_t)c, (int)d,
+		                       (unsigned)e);
+	case SYS_mlock:
+		return mlock((void *)a, (size_t)b);
+	case SYS_mlock2:
+		return mlock2((void *)a, (size_t)b, (unsigned)c);
+	case SYS_munlock:
+		return munlock((void *)a, (size_t)b);
+	case SYS_mbind:
+		if (preload_ours((void *)a))
+			cow__bound((uintptr_t)a, (size_t)b);
+		return kernel(number, a, b, c, d, e, f);
+	case SYS_set_mempolicy:
+		if (a != 0) /* MPOL_DEFAULT */
+			cow__placed();
+		return kernel(number, a, b, c, d, e, f);
+	case SYS_remap_file_pages:
+		return remap_file_pages((void *)a, (size_t)b, (int)c, (size_t)d,
+		                        (int)e);
+	default:
+		return kernel(number, a, b, c, d, e, f);
+	}
+}
+
+/* Faults of a registered range are somebody's to answer: it has to stay the
+ * mapping that was registered, and to behave as what it looks like. */
+EXPORT int
+ioctl(int fd, unsigned long request, ...)
+{
+	ARGUMENTS(request);
+	(void)b, (void)c, (void)d, (void)e, (void)f;
+	if (request == UFFDIO_REGISTER && a) {
+		const struct uffdio_register *r = (const void *)a;
+
+		if (r->range.len && preload_ours((void *)r->range.start))
+			(void)cow__own(r->range.start, r->range.len);
+	}
+	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);
+}
+
+/* The kernel lets a process do to itself what it may not do to others: whether
+ * it does is asked with nothing to advise. */
+EXPORT ssize_t
+process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
+                unsigned flags)
+{
+	static const struct iovec nothing;
+	ssize_t sum = 0;
+	size_t i;
+
+	for (i = 0; i < n && parts && !preload_ours(parts[i].iov_base); i++)
+		;
+	if (i == n || !parts || n > IOV_MAX ||
+	    (advice != MADV_DONTNEED && advice != MADV_FREE &&
+	     advice != MADV_DONTNEED_LOCKED && advice != MADV_GUARD_INSTALL) ||
+	    kernel(SYS_process_madvise, pidfd, (long)&nothing, 1, advice, flags,
+	           0) < 0)
+		return kernel(SYS_process_madvise, pidfd, (long)parts, (long)n,
+		              advice, flags, 0);
+	for (i = 0; i < n; sum += (ssize_t)parts[i++].iov_len)
+		if (madvise(parts[i].iov_base, parts[i].iov_len, advice) < 0)
+			return sum ? sum : -1;
+	return sum;
+}
+
+/* Private memory can't be rearranged like this. */
+EXPORT int
+remap_file_pages(void *addr, size_t bytes, int prot, size_t offset, int flags)
+{
+	if (preload_ours(addr)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)kernel(SYS_remap_file_pages, (long)addr, (long)bytes, prot,
+	                   (long)offset, flags, 0);
+}
