@@ -9,4 +9,12 @@ program advice
 program protect
 program remap
 program kernel_io
+
+# Whatever the engine would have chosen, and what it chooses.
+thresholds='65536,backing=memfd'
+program anonymous 1024
+program anonymous_maps 1024
+thresholds=default
+program anonymous
+program anonymous_maps
 finish
