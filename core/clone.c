@@ -6,6 +6,7 @@
  *   tracked                    one more reference on the allocation
  *   transparent, large         frozen in place, and a private view of it
  *   transparent, small         an eager copy: mapping costs more
+ *   ... beside I/O             an eager copy: see docs/design/fork.md, pins
  *   external memory            an eager copy: its owner may write it unseen
  *   with element hooks         a copy through them
  */
@@ -17,6 +18,7 @@
 #include "core/stats.h"
 #include "core/storage.h"
 #include "core/view.h"
+#include "memfd/process.h"
 
 /* Below this a memcpy is cheaper than a freeze, a view and their faults. */
 #define PAGED_LEAST (384 * KIB)
@@ -118,6 +120,12 @@ clone_paged(struct cow_storage *s, struct cow_storage **ret)
 	struct cow__allocation *a;
 	int r = 0;
 
+	/* Of memory under I/O: what lands later would be in the clone, too,
+	 * or in it alone. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return clone_eager(s, ret);
+	}
 	cow__engine_lock();
 	if (source->backing == COW__ANON)
 		r = -ENOTSUP;

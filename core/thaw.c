@@ -13,10 +13,13 @@
 #include "core/view.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
+#include "memfd/process.h"
 #include "memfd/quiet.h"
+#include "memfd/wait.h"
 
 /* Of a 2 MiB chunk: writing more than this back costs more than it brings. */
 #define DENSE_BYTES (512 * KIB)
+#define PINNED_NS 1000000000u /* no new look where memory was under I/O */
 #define PIECES_MAX 64 /* exclusivity of more is not looked into */
 #define SHADOW_NS 500000000u /* shadows are looked for this often */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
@@ -172,6 +175,11 @@ thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
 			at = before->end;
 			continue;
 		}
+		/* A copied page may be under I/O: it has to stay in place. */
+		if (!alias && cow__process_pins_memory()) {
+			cow__fallback(COW_FALLBACK_PINNED);
+			return -EBUSY;
+		}
 		if (!alias)
 			alias = alias_new(t);
 		r = alias ? cow__pagemap_copied(chunk, chunk_end, runs,
@@ -253,7 +261,7 @@ plain(const struct cow__tile *t)
 /* Neighbours that are frozen alike and clean are thawed with one call. Returns
  * the last tile dealt with. */
 static struct cow__tile *
-thaw_from(struct cow__tile *t, struct cow__census *c)
+thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
 {
 	struct cow__tile *last = t;
 	struct cow__run run;
@@ -282,7 +290,7 @@ thaw_from(struct cow__tile *t, struct cow__census *c)
 				return last;
 		}
 	}
-	(void)cow__thaw(t);
+	*ret_r = cow__thaw(t);
 	return t;
 }
 
@@ -393,11 +401,14 @@ cow__shadows_release(uint64_t now, bool unlocked)
 void
 cow__thaw_all(void)
 {
+	static uint64_t pinned_at; /* found so; 0: not */
 	struct cow__census c = { 0, 0 };
 	bool any = false;
 	struct cow__tile *t;
+	int r = 0;
 
-	if (!cow__engine.frozen)
+	if (!cow__engine.frozen ||
+	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
 		return;
 	for (t = cow__tile_first(); t && !any; t = t->next)
 		any = t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
@@ -408,8 +419,9 @@ cow__thaw_all(void)
 		cow__fallback(COW_FALLBACK_BUSY);
 		return;
 	}
-	for (t = cow__tile_first(); t; t = t->next)
+	for (t = cow__tile_first(); t && r != -EBUSY; t = t->next)
 		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
-			t = thaw_from(t, &c);
+			t = thaw_from(t, &c, &r);
 	cow__quiet_end();
+	pinned_at = r == -EBUSY ? cow__now() : 0;
 }

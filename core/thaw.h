@@ -14,7 +14,9 @@
  *
  * A page that is copied by a writer between the look and the remapping would be
  * lost, so this needs a moment in which nobody can write: the process is quiet
- * (memfd/quiet.h), or the storage is tracked and its writer is the caller.
+ * (memfd/quiet.h), or the storage is tracked and its writer is the caller. And
+ * no device or ring may be writing: where memory may be pinned, copied pages
+ * stay where they are.
  *
  * Engine locked throughout.
  */

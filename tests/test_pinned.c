@@ -5,10 +5,12 @@
  * A ring that is told to read into a block writes to the page that it was given
  * then. Were that page frozen by a fork and copied by a write, the bytes would
  * land in the frozen page, and the program would never see them. So a process
- * that holds a ring is not frozen: its child gets a copy.
+ * that holds a ring is not frozen: its child gets a copy. Nor is what it had
+ * copied before thawed, nor its memory frozen for a clone.
  *
  * Where the kernel has no io_uring this program is skipped as a whole.
  */
+#include "core/fork.h"
 #include "tests/support/support.h"
 
 #include <liburing.h>
@@ -79,6 +81,88 @@ START_TEST(registered_buffer)
 }
 END_TEST
 
+/* Reads what the pipe has into the registered page. */
+static void read_fixed(struct io_uring *ring, const int ends[2], void *at)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_cqe *cqe;
+
+	io_uring_prep_read_fixed(sqe, ends[0], at, PAGE, 0, 0);
+	ck_assert_int_eq(io_uring_submit(ring), 1);
+	ck_assert_int_eq(write(ends[1], "here they are", 13), 13);
+	ck_assert_int_eq(io_uring_wait_cqe(ring, &cqe), 0);
+	ck_assert_int_eq(cqe->res, 13);
+	io_uring_cqe_seen(ring, cqe);
+}
+
+static void waits(void *arg)
+{
+	gate_wait(arg);
+}
+
+/* A page that was copied while a child lived is registered. When the child is
+ * gone its block could thaw; but the ring would go on with the old page. */
+START_TEST(copied_page)
+{
+	unsigned char *p = new_block(BYTES, 0), *at = p + 100 * PAGE;
+	struct iovec page = { at, PAGE };
+	struct gate gate;
+	struct io_uring ring;
+	pid_t child;
+	int ends[2];
+
+	memset(p, 7, BYTES);
+	gate_make(&gate);
+	child = child_start(waits, &gate);
+	memset(at, 8, PAGE);
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	gate_open(&gate);
+	child_finish(child);
+	cow__fork_reaped();
+	read_fixed(&ring, ends, at);
+	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
+	ck_assert_int_eq(at[13], 8);
+	/* Afterwards it may. */
+	io_uring_queue_exit(&ring);
+	cow_trim();
+	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
+	ck_bytes(p, 100 * PAGE, 7);
+	close(ends[0]);
+	close(ends[1]);
+	gate_free(&gate);
+	cow_block_free(p);
+}
+END_TEST
+
+/* A clone is of this moment; what the ring writes later is the source's. */
+START_TEST(cloned_beside_io)
+{
+	struct cow_storage *a = new_filled(BYTES, COW_STORAGE_TRANSPARENT, 1);
+	unsigned char *p = expose(a), *at = p + 100 * PAGE;
+	struct iovec page = { at, PAGE };
+	struct cow_storage *b;
+	struct io_uring ring;
+	int ends[2];
+
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	b = lazy(a);
+	at[PAGE - 1] = 9; /* a frozen page would be copied */
+	read_fixed(&ring, ends, at);
+	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
+	ck_assert_int_eq(at[PAGE - 1], 9);
+	ck_pattern(data(b), BYTES, 1);
+	io_uring_queue_exit(&ring);
+	close(ends[0]);
+	close(ends[1]);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("pinned");
@@ -92,5 +176,7 @@ int main(void)
 	io_uring_queue_exit(&ring);
 	tcase_add_test(tcase, plain_read);
 	tcase_add_test(tcase, registered_buffer);
+	tcase_add_test(tcase, copied_page);
+	tcase_add_test(tcase, cloned_beside_io);
 	return run_suite(suite);
 }
