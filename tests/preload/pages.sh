@@ -10,6 +10,16 @@ program protect
 program remap
 program kernel_io
 
+# A core file where one is written to the working directory.
+pattern=$(cat /proc/sys/kernel/core_pattern 2>/dev/null)
+case $pattern in
+core*)
+	mkdir "$work/cores"
+	program dump "$work/cores"
+	;;
+*) skip "dump the kernel's core_pattern is ${pattern:-not to be seen}" ;;
+esac
+
 # Whatever the engine would have chosen, and what it chooses.
 thresholds='65536,backing=memfd'
 program anonymous 1024

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -193,6 +194,32 @@ static void fork_with_reads_in_flight(void)
 	close(fd);
 }
 
+/* Beside a file that is open for direct I/O, and with a guard page. */
+static void sees_the_guard(void *arg)
+{
+	int ends[2];
+
+	(void)arg;
+	check(holds(p, PAGE, 8));
+	check(pipe(ends) == 0);
+	check(write(ends[1], p + PAGE, 1) == -1 && errno == EFAULT);
+	check(mprotect(p + PAGE, PAGE, PROT_READ) == 0);
+	check(holds(p + PAGE, bytes - PAGE, 9));
+}
+
+static void fork_with_a_guard_page(void)
+{
+	int fd = open_file(O_DIRECT);
+
+	fill(p, PAGE, 8);
+	fill(p + PAGE, bytes - PAGE, 9);
+	check(mprotect(p + PAGE, PAGE, PROT_NONE) == 0);
+	in_child(sees_the_guard, NULL);
+	check(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+	check(holds(p + PAGE, bytes - PAGE, 9));
+	close(fd);
+}
+
 int main(void)
 {
 	gate_make(to_child);
@@ -204,9 +231,11 @@ int main(void)
 	write_after_a_fork(O_DIRECT);
 	other_processes();
 	fork_with_reads_in_flight();
+	fork_with_a_guard_page();
 	/* The same with a block that was born after that. */
 	free(p);
 	p = get_pages(bytes);
+	fork_with_a_guard_page();
 	read_after_a_fork(0);
 	fork_with_reads_in_flight();
 	free(p);
