@@ -6,6 +6,7 @@
  *   syscall            by number: what libc has a name for goes there; and
  *                      NUMA policies, which libnuma sets in this way
  *   ioctl              registers memory with a userfaultfd
+ *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
  *   remap_file_pages   would work on a file
  *
@@ -16,6 +17,7 @@
 #include "core/advise.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
@@ -92,6 +94,8 @@ syscall(long number, ...)
 		return mlock2((void *)a, (size_t)b, (unsigned)c);
 	case SYS_munlock:
 		return munlock((void *)a, (size_t)b);
+	case SYS_vmsplice:
+		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
 	case SYS_mbind:
 		if (preload_ours((void *)a))
 			cow__bound((uintptr_t)a, (size_t)b);
@@ -122,6 +126,23 @@ ioctl(int fd, unsigned long request, ...)
 			(void)cow__own(r->range.start, r->range.len);
 	}
 	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);
+}
+
+/* The pipe has these very pages, whatever becomes of the block. Pages of a file
+ * would change with what is written back to it, or with the next block. */
+EXPORT ssize_t
+vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
+{
+	for (size_t i = 0; parts && n <= IOV_MAX && i < n; i++) {
+		uintptr_t start = (uintptr_t)parts[i].iov_base;
+		size_t bytes = parts[i].iov_len;
+
+		if (!bytes || !preload_ours(parts[i].iov_base))
+			continue;
+		bytes += start % 4096;
+		(void)cow__own(start - start % 4096, bytes);
+	}
+	return kernel(SYS_vmsplice, fd, (long)parts, (long)n, flags, 0, 0);
 }
 
 /* The kernel lets a process do to itself what it may not do to others: whether

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -194,6 +195,47 @@ static void fork_with_reads_in_flight(void)
 	close(fd);
 }
 
+static void waits(void *arg)
+{
+	(void)arg;
+	gate_wait(to_child);
+}
+
+/* A pipe has the pages as they were, once a fork or free() came between. */
+static void lent_to_a_pipe(void)
+{
+	static unsigned char found[PAGE];
+	struct iovec page;
+	int ends[2];
+	pid_t child;
+
+	check(pipe(ends) == 0);
+	free(p);
+	p = get_pages(bytes);
+	page = (struct iovec){ p, PAGE };
+	fill(p, bytes, 11);
+	check(vmsplice(ends[1], &page, 1, 0) == (ssize_t)PAGE);
+	child = start(waits, NULL);
+	fill(p, PAGE, 12);
+	gate_open(to_child);
+	finish(child);
+	check(read(ends[0], found, PAGE) == (ssize_t)PAGE);
+	check(holds(found, PAGE, 11) && holds(p, PAGE, 12));
+
+	free(p);
+	p = get_pages(bytes);
+	page.iov_base = p;
+	fill(p, bytes, 13);
+	check(vmsplice(ends[1], &page, 1, SPLICE_F_GIFT) == (ssize_t)PAGE);
+	free(p);
+	p = get_pages(bytes);
+	memset(p, 14, bytes);
+	check(read(ends[0], found, PAGE) == (ssize_t)PAGE);
+	check(holds(found, PAGE, 13) && all(p, bytes, 14));
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* Beside a file that is open for direct I/O, and with a guard page. */
 static void sees_the_guard(void *arg)
 {
@@ -222,6 +264,8 @@ static void fork_with_a_guard_page(void)
 
 int main(void)
 {
+	/* Blocks are mappings of their own, and so they stay. */
+	check(mallopt(M_MMAP_THRESHOLD, 64 * 1024) == 1);
 	gate_make(to_child);
 	make_file();
 	p = get_pages(bytes);
@@ -230,6 +274,7 @@ int main(void)
 	write_after_a_fork(0);
 	write_after_a_fork(O_DIRECT);
 	other_processes();
+	lent_to_a_pipe();
 	fork_with_reads_in_flight();
 	fork_with_a_guard_page();
 	/* The same with a block that was born after that. */
