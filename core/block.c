@@ -10,6 +10,10 @@
 #include "core/profile.h"
 #include "core/small.h"
 #include "core/stats.h"
+#include "memfd/memfd.h"
+#include "memfd/pagemap.h"
+
+#define SPARSE_PAYS (16 * MIB) /* looking for what was never touched does */
 
 /* The tile of a live block that starts at `ptr`; anything else is a double
  * free or a stranger's pointer. Locked. */
@@ -23,11 +27,95 @@ block_at(const void *ptr)
 	return t;
 }
 
+/* The next run of bytes of `t` that have memory, from `at` on: 1, 0 if the rest
+ * has none, -errno if that can't be known. */
 static int
-block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
+next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
+          size_t *ret_end)
+{
+	uintptr_t here = cow__tile_start(t), next = here + at;
+	uint64_t base = cow__segment_offset(here), start, end;
+	struct cow__run run;
+	int r = 0;
+
+	if (t->slow)
+		return -EINVAL; /* others' pages are mapped there, too */
+	if (cow__tile_is_shared(t)) {
+		r = cow__memfd_data(&t->segment->file, base + at, base + bytes,
+		                    &start, &end);
+		if (r > 0) {
+			*ret_start = start - base;
+			*ret_end = end - base;
+		}
+		return r;
+	}
+	if (t->backing != COW__ANON)
+		return -EINVAL;
+	while (r == 0 && next < here + bytes)
+		r = cow__pagemap_copied(next, here + bytes, &run, 1, &next);
+	if (r > 0) {
+		*ret_start = run.start - here;
+		*ret_end = run.end - here;
+	}
+	return r;
+}
+
+static void
+clear(char *to, size_t at, size_t end)
+{
+	if (at < end)
+		memset(to + at, 0, end - at);
+}
+
+/*
+ * Sets the first bytes to zero. If a block was hardly touched, its last owner
+ * left few pages behind, and clearing the others would make them.
+ */
+static void
+clear_block(const struct cow__tile *t, size_t bytes)
+{
+	char *to = (char *)cow__tile_start(t);
+	size_t at = 0, start, end;
+	int r = -EINVAL;
+
+	while (bytes >= SPARSE_PAYS &&
+	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
+		clear(to, start, end);
+		at = end;
+	}
+	if (r < 0)
+		clear(to, at, bytes);
+}
+
+/*
+ * Copies what is there. What the program never touched has no pages: reading it
+ * would make some in the file, and writing its zeros some in the copy, of which
+ * the first `dirty` bytes are not zero yet.
+ */
+static void
+copy_block(const struct cow__tile *t, char *to, size_t bytes, size_t dirty)
+{
+	const char *from = (const char *)cow__tile_start(t);
+	size_t at = 0, start, end;
+	int r = -EINVAL;
+
+	while (bytes >= SPARSE_PAYS &&
+	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
+		clear(to, at, cow__min(start, dirty));
+		memcpy(to + start, from + start, end - start);
+		at = end;
+	}
+	if (r < 0)
+		memcpy(to + at, from + at, bytes - at);
+	else
+		clear(to, at, cow__min(bytes, dirty));
+}
+
+static int
+block_new(size_t bytes, size_t alignment, bool room, struct cow__tile **ret,
+          size_t *ret_dirty)
 {
 	struct cow__tile *t;
-	size_t dirty;
 	int r;
 
 	if (bytes > (size_t)INT64_MAX)
@@ -36,22 +124,21 @@ block_new(size_t bytes, size_t alignment, unsigned flags, bool room, void **ret)
 	if (r < 0)
 		return r;
 	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
-	                    &dirty);
+	                    ret_dirty);
 	if (r == 0)
 		t->block = true;
 	cow__engine_tick();
 	cow__engine_unlock();
-	if (r < 0)
-		return r;
-	if ((flags & COW_BLOCK_ZERO) && dirty)
-		memset((void *)cow__tile_start(t), 0, dirty);
-	*ret = (void *)cow__tile_start(t);
-	return 0;
+	if (r == 0)
+		*ret = t;
+	return r;
 }
 
 COW_EXPORT int
 cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 {
+	struct cow__tile *t;
+	size_t dirty;
 	int r;
 
 	if (!ret || (alignment & (alignment - 1)) || (flags & ~COW_BLOCK_ZERO))
@@ -59,8 +146,13 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		                           "power of two, or unknown flags");
 	if (alignment > GIB * 1024)
 		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
-	r = block_new(bytes, alignment, flags, false, ret);
-	return r < 0 ? cow__error_from(r, "cow_block_new") : 0;
+	r = block_new(bytes, alignment, false, &t, &dirty);
+	if (r < 0)
+		return cow__error_from(r, "cow_block_new");
+	if (flags & COW_BLOCK_ZERO)
+		clear_block(t, dirty);
+	*ret = (void *)cow__tile_start(t);
+	return 0;
 }
 
 static void
@@ -96,9 +188,8 @@ cow_block_bytes(const void *ptr)
 COW_EXPORT int
 cow_block_resize(void *ptr, size_t bytes, void **ret)
 {
-	struct cow__tile *t;
-	size_t old;
-	void *fresh;
+	struct cow__tile *t, *fresh;
+	size_t old, dirty;
 	bool done;
 	int r;
 
@@ -116,12 +207,14 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 		return 0;
 	}
 	/* It grows now, so it may grow again: give it room for that. */
-	r = block_new(bytes, 0, 0, bytes > old && bytes >= COW__HUGE, &fresh);
+	r = block_new(bytes, 0, bytes > old && bytes >= COW__HUGE, &fresh,
+	              &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_resize");
-	memcpy(fresh, ptr, cow__min(old, bytes));
+	copy_block(t, (char *)cow__tile_start(fresh), cow__min(old, bytes),
+	           dirty);
 	cow_block_free(ptr);
-	*ret = fresh;
+	*ret = (void *)cow__tile_start(fresh);
 	return 0;
 }
 
@@ -158,6 +251,8 @@ raw_free(void *data)
 static int
 raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
 {
+	struct cow__tile *t;
+	size_t dirty;
 	void *data;
 	int r;
 
@@ -168,7 +263,8 @@ raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
 		data = a.data;
 		bytes = a.bytes;
 	} else {
-		r = block_new(bytes, 0, 0, false, &data);
+		r = block_new(bytes, 0, false, &t, &dirty);
+		data = r == 0 ? (void *)cow__tile_start(t) : NULL;
 		bytes = cow__round_up(bytes, cow__page);
 	}
 	if (r == 0)

@@ -9,6 +9,8 @@
 #include "memfd/memfd.h"
 #include "memfd/sys.h"
 
+#include <unistd.h>
+
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
@@ -49,6 +51,25 @@ cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
 	}
 	*ret = d;
 	return 0;
+}
+
+int
+cow__memfd_data(const struct cow__descriptor *d, uint64_t from, uint64_t end,
+                uint64_t *ret_start, uint64_t *ret_end)
+{
+	long start, hole;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	start = sys_lseek(d->fd, (int64_t)from, SEEK_DATA);
+	if (start == -ENXIO || (start >= 0 && (uint64_t)start >= end))
+		return 0;
+	hole = start < 0 ? start : sys_lseek(d->fd, start, SEEK_HOLE);
+	if (hole < 0)
+		return (int)hole;
+	*ret_start = (uint64_t)start;
+	*ret_end = (uint64_t)hole < end ? (uint64_t)hole : end;
+	return 1;
 }
 
 int

@@ -22,6 +22,11 @@ int cow__memfd_new(const char *name, uint64_t bytes,
 int cow__memfd_reopen(const struct cow__descriptor *d,
                       struct cow__descriptor *ret);
 
+/* The first run of pages that the file has, swapped out or not, in [from, end).
+ * 1, 0 if there is none, -errno. */
+int cow__memfd_data(const struct cow__descriptor *d, uint64_t from,
+                    uint64_t end, uint64_t *ret_start, uint64_t *ret_end);
+
 /*
  * Locks of one byte, owned by the open file description: they last until the
  * last descriptor *and mapping* of it is gone, so the kernel drops them when

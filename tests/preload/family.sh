@@ -8,6 +8,7 @@ program family
 program realloc
 program zero
 program new_delete
+program sparse
 program refusals
 program threads
 program early_late
