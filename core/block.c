@@ -10,6 +10,7 @@
 #include "core/profile.h"
 #include "core/small.h"
 #include "core/stats.h"
+#include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
 
@@ -25,6 +26,29 @@ block_at(const void *ptr)
 	cow__require(t && t->kind == COW__LIVE && t->block &&
 	             cow__tile_start(t) == (uintptr_t)ptr);
 	return t;
+}
+
+/*
+ * The kernel refuses anonymous memory that the machine could never have, and so
+ * do we: it would let us map a file of any size, and kill the program later. The
+ * answer depends on the size alone, so only what is larger than ever is asked
+ * for. Growing is asked for as mremap() does it: what is new. Where memory is
+ * counted the answer is another each time, and what is warm counts.
+ */
+static int
+may_have(size_t bytes)
+{
+	static size_t granted = 64 * MIB; /* every machine has that */
+	int r;
+
+	if (bytes <= __atomic_load_n(&granted, __ATOMIC_RELAXED))
+		return 0;
+	r = cow__map_ask(bytes);
+	if (r < 0 && cow_trim())
+		r = cow__map_ask(bytes);
+	if (r == 0 && !__atomic_load_n(&cow__engine.counted, __ATOMIC_RELAXED))
+		__atomic_store_n(&granted, bytes, __ATOMIC_RELAXED);
+	return r;
 }
 
 /* The next run of bytes of `t` that have memory, from `at` on: 1, 0 if the rest
@@ -146,7 +170,9 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		                           "power of two, or unknown flags");
 	if (alignment > GIB * 1024)
 		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
-	r = block_new(bytes, alignment, false, &t, &dirty);
+	r = may_have(bytes);
+	if (r == 0)
+		r = block_new(bytes, alignment, false, &t, &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_new");
 	if (flags & COW_BLOCK_ZERO)
@@ -197,18 +223,20 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 		return cow__error(-EINVAL, "cow_block_resize: NULL");
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error(-ENOMEM, "cow_block_resize: absurd size");
+	old = cow_block_bytes(ptr);
+	r = bytes > old ? may_have(bytes - old) : 0; /* it may lock */
 	cow__engine_lock();
 	t = block_at(ptr);
-	old = t->bytes;
-	done = !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
+	done = r == 0 && !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
 	cow__engine_unlock();
 	if (done) {
 		*ret = ptr;
 		return 0;
 	}
 	/* It grows now, so it may grow again: give it room for that. */
-	r = block_new(bytes, 0, bytes > old && bytes >= COW__HUGE, &fresh,
-	              &dirty);
+	if (r == 0)
+		r = block_new(bytes, 0, bytes > old && bytes >= COW__HUGE,
+		              &fresh, &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_resize");
 	copy_block(t, (char *)cow__tile_start(fresh), cow__min(old, bytes),

@@ -18,6 +18,7 @@
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/window.h"
+#include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
@@ -64,6 +65,8 @@ start(void)
 	cow__engine.no_memfd = !cow__probe_memfd();
 	if (cow__engine.no_memfd || cow__engine.no_locks)
 		cow__fallback(COW_FALLBACK_MEMFD);
+	if (cow__probe_charges() || cow__map_private_limit() != UINT64_MAX)
+		cow__engine.counted = true;
 	cow__stats_publish();
 	cow__engine.ready = true;
 	return 0;

@@ -49,6 +49,10 @@ struct cow__engine {
 	/* a thread chose where its memory lies: none is committed for it */
 	bool placed;
 
+	/* It counts what it grants, and refuses what is beyond: a limit on
+	 * private memory, or overcommit_memory 2. */
+	bool counted;
+
 	/* fork's lesson: new blocks get anonymous memory while set */
 	bool prefer_anon;
 	bool forked_once; /* so there may be something to thaw */

@@ -28,8 +28,11 @@ wants_anon(size_t bytes, unsigned flags)
 		return false;
 	if (cow__engine.policy == COW__POLICY_ANON)
 		return true;
+	/* Where memory is counted a block has to count, too: a shortage is an
+	 * error then, and not a SIGBUS at some later touch. */
 	return cow__engine.policy == COW__POLICY_AUTO &&
-	       cow__engine.prefer_anon && bytes >= COW__HUGE;
+	       (cow__engine.counted ||
+	        (cow__engine.prefer_anon && bytes >= COW__HUGE));
 }
 
 /* Turns bare space into mapped cold space; `t` is off the lists. */
@@ -39,11 +42,13 @@ map_bare(struct cow__tile *t, bool anon)
 	struct cow__segment *s = NULL;
 	int r;
 
-	if (!anon) {
+	/* What takes the place of a mapping is not held against a limit. */
+	if (!anon)
 		r = cow__segment_current(&s);
-		if (r < 0)
-			return r;
-	}
+	else
+		r = cow__engine.counted ? cow__map_ask(t->bytes) : 0;
+	if (r < 0)
+		return r;
 	cow__tile_change_begin(t);
 	r = anon ? cow__map_anon(cow__tile_start(t), t->bytes,
 	                         t->bytes >= COW__HUGE)
@@ -197,6 +202,9 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 		anon = true;
 		r = take(len, align, true, flags, &t, &dirty);
 	}
+	/* What is warm counts against limits on anonymous memory. */
+	if (r == -ENOMEM && anon && cow__decay_all())
+		r = take(len, align, true, flags, &t, &dirty);
 	if (r < 0)
 		return r;
 	if ((flags & COW__EXTENT_STRICT) || cow__engine.strict) {

@@ -52,6 +52,14 @@ cow__window_yield(void)
 	cow__engine_unlock();
 }
 
+COW_EXPORT void
+cow__window_counts(void)
+{
+	cow__engine_lock();
+	__atomic_store_n(&cow__engine.counted, true, __ATOMIC_RELAXED);
+	cow__engine_unlock();
+}
+
 COW_EXPORT bool
 cow__window_owns(const void *ptr)
 {

@@ -17,6 +17,10 @@ int cow__window_reserve(void);
  * addresses within the window may be other people's: ask cow__window_owns().
  */
 void cow__window_yield(void);
+
+/* A limit on private memory is about to be set: from now on blocks count. */
+void cow__window_counts(void);
+
 bool cow__window_owns(const void *ptr);
 
 #endif

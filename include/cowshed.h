@@ -394,7 +394,8 @@ enum cow_block_flags {
 /*
  * Raw transparent memory of at least one byte, page aligned or better;
  * `alignment` is 0 or a power of two. Cheap from 64 KiB up; every block is a
- * storage (cow_storage_from_ptr()). -EINVAL, -ENOMEM.
+ * storage (cow_storage_from_ptr()). -EINVAL; -ENOMEM, also for what the kernel
+ * would refuse as anonymous memory.
  */
 int cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret);
 

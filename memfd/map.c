@@ -282,13 +282,34 @@ cow__map_unbind(uintptr_t addr, size_t bytes)
 	                   0));
 }
 
-uint64_t
-cow__map_address_limit(void)
+int
+cow__map_ask(size_t bytes)
+{
+	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return result(r) < 0 ? result(r) : result(sys_munmap((void *)r, bytes));
+}
+
+static uint64_t
+limit_of(int resource)
 {
 	struct rlimit limit;
 
-	if (sys_prlimit(RLIMIT_AS, &limit) < 0 ||
+	if (sys_prlimit(resource, &limit) < 0 ||
 	    limit.rlim_cur == RLIM_INFINITY)
 		return UINT64_MAX;
 	return limit.rlim_cur;
+}
+
+uint64_t
+cow__map_address_limit(void)
+{
+	return limit_of(RLIMIT_AS);
+}
+
+uint64_t
+cow__map_private_limit(void)
+{
+	return limit_of(RLIMIT_DATA);
 }

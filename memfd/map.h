@@ -91,7 +91,13 @@ int cow__map_unbind(uintptr_t addr, size_t bytes);
 /* mlock2 with these flags; munlock for -1. */
 int cow__map_lock(uintptr_t addr, size_t bytes, int flags);
 
-/* Bytes of RLIMIT_AS, or UINT64_MAX. */
+/* Would the kernel give so much anonymous memory? 0, or -ENOMEM. It refuses what
+ * the machine could never have; of a memfd it lets everything be mapped. */
+int cow__map_ask(size_t bytes);
+
+/* Bytes of RLIMIT_AS and RLIMIT_DATA, or UINT64_MAX. The latter counts private
+ * writable mappings alone. */
 uint64_t cow__map_address_limit(void);
+uint64_t cow__map_private_limit(void);
 
 #endif

@@ -144,13 +144,13 @@ cow__probe_userfaultfd(void)
 	return true;
 }
 
-size_t
-cow__probe_mappings_max(void)
+/* The number in a file; 0 if it can't be read. */
+static size_t
+number_in(const char *path)
 {
 	char buf[24];
 	size_t n = 0;
-	int fd = (int)sys_open("/proc/sys/vm/max_map_count",
-	                       O_RDONLY | O_CLOEXEC, 0);
+	int fd = (int)sys_open(path, O_RDONLY | O_CLOEXEC, 0);
 	long r = 0;
 
 	if (fd >= 0) {
@@ -159,5 +159,19 @@ cow__probe_mappings_max(void)
 	}
 	for (long i = 0; i < r && buf[i] >= '0' && buf[i] <= '9'; i++)
 		n = n * 10 + (size_t)(buf[i] - '0');
+	return n;
+}
+
+size_t
+cow__probe_mappings_max(void)
+{
+	size_t n = number_in("/proc/sys/vm/max_map_count");
+
 	return n ? n : 65530;
+}
+
+bool
+cow__probe_charges(void)
+{
+	return number_in("/proc/sys/vm/overcommit_memory") == 2;
 }

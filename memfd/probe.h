@@ -24,4 +24,8 @@ bool cow__probe_userfaultfd(void);
 /* vm.max_map_count, or its usual value. */
 size_t cow__probe_mappings_max(void);
 
+/* Does the kernel promise all memory that it grants (vm.overcommit_memory 2)?
+ * Of a memfd it then refuses single pages, when they are touched. */
+bool cow__probe_charges(void);
+
 #endif

@@ -2,7 +2,8 @@
 /*
  * Calls that our presence would make fail
  *
- *   setrlimit, prlimit   a limit on address space counts the reserved window
+ *   setrlimit, prlimit   a limit on address space counts the reserved window;
+ *                        one on private memory does not count our blocks
  *   mlockall             so does the limit on locked memory
  *   unshare, setns       some forms want a process with one thread, and the
  *                        helper is one more
@@ -31,11 +32,22 @@ yield(void)
 	cow__window_yield();
 }
 
+/* Before the limit is there. */
+static void
+prepare(int resource, const struct rlimit *limit)
+{
+	if (limit->rlim_cur == RLIM_INFINITY)
+		return;
+	if (resource == RLIMIT_AS)
+		yield();
+	if (resource == RLIMIT_DATA)
+		cow__window_counts();
+}
+
 EXPORT int
 setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
 {
-	if (resource == RLIMIT_AS && limit->rlim_cur != RLIM_INFINITY)
-		yield();
+	prepare((int)resource, limit);
 	return (int)preload_kernel(SYS_prlimit64, 0, resource, limit, NULL);
 }
 
@@ -49,9 +61,8 @@ EXPORT int
 prlimit(pid_t pid, enum __rlimit_resource resource, const struct rlimit *limit,
         struct rlimit *old)
 {
-	if (resource == RLIMIT_AS && limit &&
-	    limit->rlim_cur != RLIM_INFINITY && (pid == 0 || pid == getpid()))
-		yield();
+	if (limit && (pid == 0 || pid == getpid()))
+		prepare((int)resource, limit);
 	return (int)preload_kernel(SYS_prlimit64, pid, resource, limit, old);
 }
 

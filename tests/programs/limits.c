@@ -66,6 +66,30 @@ static void address_space(void *arg)
 	free(kept);
 }
 
+static void private_memory(void *arg)
+{
+	unsigned char *kept = arg ? get_filled(3 * MIB, 5) : NULL;
+	void *volatile p;
+	int i;
+
+	limit(RLIMIT_DATA, 192 * MIB);
+	live();
+	errno = 0;
+	p = malloc(512 * MIB);
+	check(p == NULL && errno == ENOMEM);
+	errno = 0;
+	p = calloc(300, MIB);
+	check(p == NULL && errno == ENOMEM);
+	/* What was freed does not count. */
+	for (i = 0; i < 5; i++)
+		free(get_filled((size_t)(30 + i) * MIB, 6));
+	for (i = 0; i < 5; i++)
+		free(memset(get((size_t)(120 + i) * MIB), 1, MIB));
+	live();
+	check(kept == NULL || holds(kept, 3 * MIB, 5));
+	free(kept);
+}
+
 /* No file may grow, but memory is no file. */
 static void file_size(void *arg)
 {
@@ -118,11 +142,12 @@ static void locked_memory(void *arg)
 int main(void)
 {
 	static void (*const limits[])(void *) = {
-		address_space, file_size, descriptors, processes, locked_memory,
+		address_space, private_memory, file_size,
+		descriptors,   processes,      locked_memory,
 	};
 	static const char *const names[] = {
-		"address space", "file size", "descriptors", "processes",
-		"locked memory",
+		"address space", "private memory", "file size",
+		"descriptors",   "processes",      "locked memory",
 	};
 	size_t i;
 
