@@ -7,6 +7,7 @@
  * for; each command is one file that ends in a `struct cli_command`:
  *
  *      main.c --> run.c ---> shim.c       where the preload library is
+ *             |          |-> elf.c       whether it would load into a program
  *             |          |-> child.c      fork, forward signals, die alike
  *             |          '-> report.c     what the processes left behind
  *             |--> stat.c
@@ -145,6 +146,13 @@ ssize_t cli_process_scan(struct cli_process **ret);
  * which cli_shim_places() names. */
 int cli_shim_find(char ret[PATH_MAX]);
 const char *cli_shim_places(void);
+
+/* ---- elf.c -------------------------------------------------------------- */
+
+/* Why the shim can't load into a program (a name as execvp() takes it): the
+ * end of a sentence. NULL: it can, as far as one can tell. *ret_harmless:
+ * being asked to does not disturb the program. */
+const char *cli_elf_refuses(const char *program, bool *ret_harmless);
 
 /* ---- child.c ------------------------------------------------------------ */
 

@@ -6,7 +6,9 @@
  * before what is there already, so that another allocator there becomes the
  * next one and serves the small requests, and COWSHED_OPTIONS gets the options, behind
  * what is there already (the last one of a key counts). Then this process
- * becomes the program: nothing of us stays.
+ * becomes the program: nothing of us stays. A program whose loader would not
+ * load the shim gets neither: the loader's own errors explain nothing, or are
+ * fatal. A static program has none, and often starts others: it gets both.
  *
  * With --report something has to stay. Every process under the shim appends a
  * record of its counters to a file when it exits; we run the program as a
@@ -40,8 +42,12 @@ static const char page[] =
 	"2: cowshed itself could not do it.\n"
 	"\n"
 	"A process that SIGKILL or another signal ends, or that becomes\n"
-	"another program, writes no record for the report. Programs that are linked statically or set-user-ID do not\n"
-	"load the shim at all.\n";
+	"another program, writes no record for the report.\n"
+	"\n"
+	"A program that is linked statically, uses another libc, is made for\n"
+	"another processor (32 bits), or is set-user-ID can't load the shim.\n"
+	"cowshed says so on stderr and runs it without. What a static program\n"
+	"starts may load the shim all the same.\n";
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
@@ -216,9 +222,16 @@ static int preload_first(const char *present, const char *shim)
 
 static int set_environment(const struct plan *plan)
 {
-	const char *present = getenv("LD_PRELOAD");
+	const char *present = getenv("LD_PRELOAD"), *why;
+	bool harmless = false;
 	char shim[PATH_MAX];
 
+	why = cli_elf_refuses(plan->argv[0], &harmless);
+	if (why != NULL)
+		cli_error("'%s' runs without cowshed, for %s.", plan->argv[0],
+		          why);
+	if (why != NULL && !harmless)
+		return CLI_GO_ON;
 	if (cli_shim_find(shim) < 0)
 		return cli_error("libcowshed-preload.so is not to be found "
 		                 "(%s).", cli_shim_places());

@@ -83,6 +83,113 @@ says 'run: keeps LD_PRELOAD' 'libcowshed-preload.so:libc.so.6 ' "$work/out"
 says 'run: keeps options' \
 	' threshold=4096,threshold=65536,backing=anon$' "$work/out"
 
+# ---- Programs that can't load the shim ----
+# without NAME WHY STATUS COMMAND...: runs, and says in one line why not so
+without() {
+	local name=$1 why=$2 status=$3 how
+	shift 3
+	for how in '' "--report=$work/report"; do
+		ends "$status" "run ${how%%=*}: $name" "$cowshed" run $how -- "$@"
+		if [ "$(grep -c "^cowshed: '.*' runs without cowshed, for $why" \
+			"$work/err")" -eq 1 ] &&
+			[ "$(wc -l <"$work/err")" -eq 1 ]; then
+			pass "run ${how%%=*}: $name says so"
+		else
+			fail "run ${how%%=*}: $name says so" "$work/err"
+		fi
+	done
+}
+
+# built FILE ARGUMENTS...: a small program that tells its environment, status 5
+built() {
+	local file=$1
+	shift
+	cat >"$work/small.c" <<-'END'
+		#include <stdio.h>
+		#include <stdlib.h>
+		#include <unistd.h>
+
+		int main(int argc, char **argv)
+		{
+			if (argc > 2 && argv[1][0] == '-')
+				execvp(argv[2], argv + 2);
+			puts(getenv("LD_PRELOAD") ? "asked" : "not asked");
+			return 5;
+		}
+	END
+	"$@" -o "$file" "$work/small.c" 2>/dev/null && "$file" >/dev/null
+	[ $? -eq 5 ]
+}
+
+cc=$(command -v gcc || command -v cc || command -v clang)
+if [ -n "$cc" ] && built "$work/static" "$cc" -static; then
+	without 'static' 'it is linked statically' 5 "$work/static"
+	printf '#!%s\n' "$work/static" >"$work/script"
+	chmod +x "$work/script"
+	without 'script of a static one' 'it is linked statically' 5 \
+		"$work/script"
+	"$cowshed" run --report="$work/report" -- "$work/static" - \
+		"$programs/zero" >"$work/out" 2>"$work/err"
+	says 'run: what a static program becomes is served' \
+		'served *[0-9]' "$work/report"
+else
+	skip 'run: static: no static program can be linked here'
+fi
+if [ -n "$cc" ] && built "$work/pie" "$cc" -static-pie; then
+	without 'static-pie' 'it is linked statically' 5 "$work/pie"
+else
+	skip 'run: static-pie: none can be linked here'
+fi
+if command -v musl-gcc >/dev/null && built "$work/musl" musl-gcc; then
+	without 'musl' 'it uses another libc' 5 "$work/musl"
+	says 'run: musl is not asked' '^not asked' "$work/out"
+else
+	skip 'run: musl: no musl-gcc here'
+fi
+
+# Copies with another byte in the header. Whether the kernel starts them is its
+# own affair.
+head_byte() { # FILE OFFSET OCTAL
+	cp "$programs/zero" "$1" &&
+		printf "\\$3" | dd of="$1" bs=1 seek="$2" conv=notrunc \
+			status=none
+}
+head_byte "$work/class32" 4 001
+head_byte "$work/machine" 18 052
+for file in class32 machine; do
+	"$cowshed" run -- "$work/$file" >"$work/out" 2>"$work/err"
+	says "run: $file" "runs without cowshed, for it is made for another" \
+		"$work/err"
+done
+
+# Not root, so that there is something to gain.
+if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
+	command -v setpriv >/dev/null; then
+	chmod 755 "$work"
+	cp "$programs/zero" "$work/raised" && chmod 4755 "$work/raised"
+	mkdir "$work/lib" "$work/bin" && cp "$cowshed" "$work/bin" &&
+		cp "$BUILD"/lib/*.so* "$work/lib"
+	nobody() { setpriv --reuid=nobody --clear-groups "$@"; }
+	nobody "$work/bin/cowshed" run -- "$work/raised" >"$work/out" 2>"$work/err"
+	says 'run: set-user-ID' 'for it runs with raised privileges' "$work/err"
+	nobody --no-new-privs "$work/bin/cowshed" run -- "$work/raised" \
+		>"$work/out" 2>"$work/err"
+	if [ -s "$work/err" ]; then
+		fail 'run: set-user-ID that gains nothing' "$work/err"
+	else
+		pass 'run: set-user-ID that gains nothing'
+	fi
+	# The loader of such a program ignores the shim without a word.
+	nobody "$work/raised" >"$work/plain.out" 2>"$work/plain.err"
+	plain=$?
+	LD_PRELOAD=$work/lib/libcowshed-preload.so nobody "$work/raised" \
+		>"$work/shim.out" 2>"$work/shim.err"
+	got=$?
+	same 'LD_PRELOAD and set-user-ID'
+else
+	skip 'run: set-user-ID: needs root, nobody and setpriv'
+fi
+
 # ---- From outside ----
 # Ready when it says so, alive until its stdin ends.
 mkfifo "$work/ready" "$work/go"

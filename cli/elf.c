@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Would the shim load into this program?
+ *
+ * LD_PRELOAD is an affair of the dynamic loader, which is named in the
+ * program's file. So the file tells:
+ *
+ *      no PT_INTERP                  linked statically: there is no loader
+ *      another loader than ours      another libc, whose malloc we are not
+ *      another class or machine      the loader could not map the shim
+ *      set-user-ID, capabilities     the loader takes no advice of strangers
+ *
+ * A script is the program that its first line names, which may be a script
+ * again. What can't be read is left to exec, which says best what is wrong, and
+ * what can't be told for certain is taken to work.
+ */
+#include "cli/cli.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum {
+	SCRIPTS_MOST = 5, /* as the kernel */
+	HEADERS_MOST = 64,
+};
+
+struct file {
+	int fd;
+	ElfW(Ehdr) head;
+	char loader[256]; /* "": none */
+};
+
+static bool read_at(int fd, void *to, size_t bytes, off_t at)
+{
+	return pread(fd, to, bytes, at) == (ssize_t)bytes;
+}
+
+static bool is_elf(const struct file *f)
+{
+	return memcmp(f->head.e_ident, ELFMAG, SELFMAG) == 0;
+}
+
+/* Does its header have the form of this program's own? */
+static bool is_alike(const struct file *f, const struct file *own)
+{
+	return f->head.e_ident[EI_CLASS] == own->head.e_ident[EI_CLASS] &&
+	       f->head.e_ident[EI_DATA] == own->head.e_ident[EI_DATA] &&
+	       f->head.e_machine == own->head.e_machine;
+}
+
+/* 0, or -1 if the headers make no sense. */
+static int find_loader(struct file *f)
+{
+	for (int i = 0; i < f->head.e_phnum && i < HEADERS_MOST; i++) {
+		off_t at = (off_t)(f->head.e_phoff +
+		                   (size_t)i * f->head.e_phentsize);
+		ElfW(Phdr) p;
+
+		if (!read_at(f->fd, &p, sizeof p, at))
+			return -1;
+		if (p.p_type != PT_INTERP)
+			continue;
+		if (p.p_filesz == 0 || p.p_filesz > sizeof f->loader ||
+		    !read_at(f->fd, f->loader, p.p_filesz, (off_t)p.p_offset))
+			return -1;
+		f->loader[p.p_filesz - 1] = 0;
+	}
+	return 0;
+}
+
+static int open_file(const char *path, struct file *ret)
+{
+	*ret = (struct file){.fd = open(path, O_RDONLY | O_CLOEXEC)};
+	if (ret->fd < 0)
+		return -1;
+	if (read_at(ret->fd, &ret->head, sizeof ret->head, 0))
+		return 0;
+	/* Too short for a program, but not for a script. */
+	memset(&ret->head, 0, sizeof ret->head);
+	return 0;
+}
+
+/* The same file, or the same name where one is not there. */
+static bool same_loader(const char *a, const char *b)
+{
+	struct stat of_a, of_b;
+
+	if (strcmp(a, b) == 0)
+		return true;
+	return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 &&
+	       of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+}
+
+/* The kernel raises no privileges where that was given up, nor from a mount
+ * that forbids it, and the same user gains none. */
+static bool gains_privileges(int fd)
+{
+	char capabilities[64];
+	struct statvfs mount;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ||
+	    (fstatvfs(fd, &mount) == 0 && (mount.f_flag & ST_NOSUID)))
+		return false;
+	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
+		return true;
+	if ((st.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) &&
+	    st.st_gid != getgid())
+		return true;
+	return getuid() != 0 && fgetxattr(fd, "security.capability",
+	                                  capabilities,
+	                                  sizeof capabilities) > 0;
+}
+
+static const char linked_statically[] = "it is linked statically";
+
+/* A loader that can't load the shim complains, or gives up. */
+static const char *judge(struct file *f, bool *ret_harmless)
+{
+	struct file own;
+	const char *why = NULL;
+
+	if (open_file("/proc/self/exe", &own) < 0)
+		return NULL;
+	if (find_loader(&own) < 0)
+		why = NULL;
+	else if (!is_alike(f, &own))
+		why = "it is made for another kind of processor";
+	else if (find_loader(f) < 0)
+		why = NULL;
+	else if (f->loader[0] == 0)
+		why = linked_statically;
+	else if (own.loader[0] != 0 && !same_loader(f->loader, own.loader))
+		why = "it uses another libc";
+	else if (gains_privileges(f->fd))
+		why = "it runs with raised privileges";
+	close(own.fd);
+	*ret_harmless = why == linked_statically;
+	return why;
+}
+
+/* The interpreter that the first line of a script names. */
+static bool read_script(int fd, char ret[PATH_MAX])
+{
+	char line[256];
+	ssize_t n = pread(fd, line, sizeof line - 1, 0);
+	size_t from, length;
+
+	if (n < 3 || line[0] != '#' || line[1] != '!')
+		return false;
+	line[n] = 0;
+	from = 2 + strspn(line + 2, " \t");
+	length = strcspn(line + from, " \t\n");
+	if (length == 0)
+		return false;
+	memcpy(ret, line + from, length);
+	ret[length] = 0;
+	return true;
+}
+
+/* Where execvp() will find it. */
+static bool find_in_path(const char *name, char ret[PATH_MAX])
+{
+	const char *path = getenv("PATH");
+
+	if (strchr(name, '/') != NULL)
+		return snprintf(ret, PATH_MAX, "%s", name) < PATH_MAX;
+	if (path == NULL)
+		path = "/bin:/usr/bin";
+	for (;; path++) {
+		int length = (int)strcspn(path, ":");
+		struct stat st;
+
+		if (snprintf(ret, PATH_MAX, "%.*s%s%s", length, path,
+		             length > 0 ? "/" : "", name) < PATH_MAX &&
+		    access(ret, X_OK) == 0 && stat(ret, &st) == 0 &&
+		    S_ISREG(st.st_mode))
+			return true;
+		path += length;
+		if (*path == 0)
+			return false;
+	}
+}
+
+const char *cli_elf_refuses(const char *program, bool *ret_harmless)
+{
+	char path[PATH_MAX];
+	const char *why = NULL;
+	struct file f;
+	bool again;
+
+	if (!find_in_path(program, path))
+		return NULL;
+	for (int depth = 0; depth < SCRIPTS_MOST; depth++) {
+		if (open_file(path, &f) < 0)
+			return NULL;
+		if (is_elf(&f))
+			why = judge(&f, ret_harmless);
+		again = !is_elf(&f) && read_script(f.fd, path);
+		close(f.fd);
+		if (!again)
+			break;
+	}
+	return why;
+}
