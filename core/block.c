@@ -7,6 +7,7 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "core/extent.h"
+#include "core/overcommit.h"
 #include "core/profile.h"
 #include "core/small.h"
 #include "core/stats.h"
@@ -26,29 +27,6 @@ block_at(const void *ptr)
 	cow__require(t && t->kind == COW__LIVE && t->block &&
 	             cow__tile_start(t) == (uintptr_t)ptr);
 	return t;
-}
-
-/*
- * The kernel refuses anonymous memory that the machine could never have, and so
- * do we: it would let us map a file of any size, and kill the program later. The
- * answer depends on the size alone, so only what is larger than ever is asked
- * for. Growing is asked for as mremap() does it: what is new. Where memory is
- * counted the answer is another each time, and what is warm counts.
- */
-static int
-may_have(size_t bytes)
-{
-	static size_t granted = 64 * MIB; /* every machine has that */
-	int r;
-
-	if (bytes <= __atomic_load_n(&granted, __ATOMIC_RELAXED))
-		return 0;
-	r = cow__map_ask(bytes);
-	if (r < 0 && cow_trim())
-		r = cow__map_ask(bytes);
-	if (r == 0 && !__atomic_load_n(&cow__engine.counted, __ATOMIC_RELAXED))
-		__atomic_store_n(&granted, bytes, __ATOMIC_RELAXED);
-	return r;
 }
 
 /* The next run of bytes of `t` that have memory, from `at` on: 1, 0 if the rest
@@ -170,7 +148,7 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		                           "power of two, or unknown flags");
 	if (alignment > GIB * 1024)
 		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
-	r = may_have(bytes);
+	r = cow__overcommit_ask(bytes);
 	if (r == 0)
 		r = block_new(bytes, alignment, false, &t, &dirty);
 	if (r < 0)
@@ -224,7 +202,7 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error(-ENOMEM, "cow_block_resize: absurd size");
 	old = cow_block_bytes(ptr);
-	r = bytes > old ? may_have(bytes - old) : 0; /* it may lock */
+	r = bytes > old ? cow__overcommit_ask(bytes - old) : 0; /* it may lock */
 	cow__engine_lock();
 	t = block_at(ptr);
 	done = r == 0 && !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);

@@ -8,6 +8,7 @@
 #include "core/commit.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/overcommit.h"
 
 #include <string.h>
 
@@ -37,8 +38,10 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 	struct cow__tile *t;
 	size_t dirty = 0;
 	uintptr_t addr = 0;
-	int r = cow__engine_enter();
+	int r = prot == PROTECTION_ALL ? cow__overcommit_ask(bytes) : 0;
 
+	if (r == 0)
+		r = cow__engine_enter();
 	if (r < 0)
 		return r;
 	r = cow__extent_new(bytes, 0, flags, &t, &dirty);
