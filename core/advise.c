@@ -447,6 +447,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	int r;
 
 	(void)value;
+	leaves_traces(t); /* nor may the next block have these pages */
 	if (own)
 		return 0;
 	r = leave_alone(t);
