@@ -10,6 +10,7 @@
 #include "program.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <spawn.h>
 
 enum { BLOCKS = 5 };
@@ -103,12 +104,22 @@ static void by_vfork(void)
 static void by_posix_spawn(void)
 {
 	char *argv[] = { self, (char *)"look", NULL };
+	posix_spawn_file_actions_t actions;
 	int status;
 	pid_t child;
 
 	fflush(NULL);
 	check(posix_spawn(&child, self, NULL, NULL, argv, nothing) == 0);
 	check(waitpid(child, &status, 0) == child && status == 0);
+	check(posix_spawn_file_actions_init(&actions) == 0);
+	check(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null",
+	                                       O_RDONLY, 0) == 0);
+	check(posix_spawn_file_actions_adddup2(&actions, 1, 5) == 0);
+	check(posix_spawn_file_actions_addclose(&actions, 5) == 0);
+	check(posix_spawn_file_actions_addclosefrom_np(&actions, 3) == 0);
+	check(posix_spawn(&child, self, &actions, NULL, argv, nothing) == 0);
+	check(waitpid(child, &status, 0) == child && status == 0);
+	check(posix_spawn_file_actions_destroy(&actions) == 0);
 	check(posix_spawn(&child, "/no/such/program", NULL, NULL, argv,
 	                  nothing) == ENOENT);
 	check_all();
