@@ -9,6 +9,7 @@ program forks
 program descendants
 program orphan
 program generations
+program raw_forks
 program idle_threads
 program busy_threads
 program fork_hooks
