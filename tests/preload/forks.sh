@@ -14,4 +14,6 @@ program idle_threads
 program busy_threads
 program fork_hooks
 program signals
+program storm
+program crowd
 finish

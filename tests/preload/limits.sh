@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Small limits, set by the program or by who starts it: what can be had without
+# the shim can be had with it, and what can't is refused.
+. "$(dirname "$0")/lib.sh"
+
+program limits
+program map_count
+
+# limited NAME ULIMIT-ARGUMENTS PROGRAM...: the limit is there before exec. What
+# the program prints goes through a pipe, since no file may grow in one case.
+limited() {
+	local name=$1 arguments=$2
+	shift 2
+	must_succeed=1 compare "$name" bash -c "(ulimit $arguments &&
+		exec \"\$@\") 2>&1 | cat; exit \${PIPESTATUS[0]}" limited "$@"
+}
+limited 'address space of 512 MiB' '-v 524288' "$programs/forks"
+limited 'address space of 4 GiB' '-v 4194304' "$programs/zero"
+limited 'private memory of 128 MiB' '-d 131072' "$programs/forks"
+limited 'no process more' '-u 1' "$programs/realloc"
+limited 'twelve descriptors' '-n 12' "$programs/forks"
+limited 'four descriptors' '-n 4' "$programs/zero"
+limited 'no file may grow' '-f 0' "$programs/descendants"
+limited 'small stack' '-s 256' "$programs/realloc"
+limited 'no locked memory' '-l 0' "$programs/forks"
+
+# In a memory cgroup of 256 MiB, version 1 or 2. What is over is killed.
+group=
+for at in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+	mkdir "$at/cowshed-test-$$" 2>/dev/null || continue
+	group=$at/cowshed-test-$$
+	trap 'rmdir "$group"; rm -rf "$work"' EXIT
+	for most in memory.limit_in_bytes memory.max; do
+		[ ! -w "$group/$most" ] || break 2
+	done
+	rmdir "$group" && group=
+done
+if [ -n "$group" ] && echo 256M >"$group/$most" 2>/dev/null; then
+	for name in sparse forks; do
+		must_succeed=1 compare "memory cgroup: $name" sh -c \
+			'echo $$ >"$1/cgroup.procs" && exec "$2"' sh "$group" \
+			"$programs/$name"
+	done
+else
+	skip 'memory cgroup: none can be made here'
+fi
+finish
