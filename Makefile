@@ -107,7 +107,8 @@ EXAMPLES := $(call bin,$(wildcard examples/*.c))
 PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
 BENCH := $(filter-out $(PLAIN_BENCH),$(call bin,$(wildcard bench/*.c)))
 SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
-SLOW_SCRIPTS := tests/preload/real.sh $(wildcard tests/preload/programs/*.sh)
+SLOW_SCRIPTS := tests/preload/real.sh \
+	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
 
 LIB_A := $(B)/lib/libcowshed.a
 LIB_SO := $(B)/lib/libcowshed.so.0
