@@ -53,6 +53,8 @@ compare_if perl 'perl' perl -e '
 
 compare_if xz 'xz' bash -c 'xz -1 -T2 -c "$1" | xz -dc | cksum' xz "$text"
 compare_if xz 'xz, one thread' bash -c 'xz -3 -c "$1" | cksum' xz "$work/some"
+compare_if zstd 'zstd' bash -c 'zstd -q -3 -T2 -c "$1" | tee >(zstd -dc |
+	cksum >&2) | cksum' zstd "$text"
 compare_if bzip2 'bzip2' bash -c 'bzip2 -c "$1" | cksum' bzip2 "$work/some"
 compare_if tar 'tar' bash -c 'tar -C /usr/include -cf - --sort=name . | cksum'
 compare_if sqlite3 'sqlite3' sqlite3 :memory: \
@@ -64,6 +66,15 @@ compare_if sqlite3 'sqlite3' sqlite3 :memory: \
 	SELECT a, count(*), max(b) FROM t GROUP BY a ORDER BY 2, 1 LIMIT 50;
 	SELECT sum(length(group_concat)) FROM
 		(SELECT group_concat(b) FROM t GROUP BY a % 3);'
+must_succeed=1 compare_if sqlite3 'sqlite3, a file' bash -c 'cd "$(mktemp -d)" &&
+	sqlite3 db "PRAGMA journal_mode = WAL; PRAGMA mmap_size = 100000000;
+	CREATE TABLE t (n INTEGER PRIMARY KEY, b);
+	WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c
+		WHERE n < 300)
+	INSERT INTO t SELECT n, zeroblob(n * 100) || hex(n) FROM c;" &&
+	sqlite3 db "UPDATE t SET b = b || b; DELETE FROM t WHERE n % 3 = 0;
+	VACUUM; PRAGMA integrity_check; SELECT sum(length(b)) FROM t;" &&
+	sqlite3 db .dump | cksum'
 must_succeed=1 compare_if git 'git' bash -c '
 	cd "$(mktemp -d)" && git init -q . && cp "$1" file && git add file &&
 	export GIT_AUTHOR_DATE="1000000000 +0000" &&
@@ -74,6 +85,10 @@ must_succeed=1 compare_if git 'git' bash -c '
 	' git "$work/some"
 compare_if gcc 'gcc' bash -c 'gcc -std=gnu11 -D_GNU_SOURCE= -O2 -pthread \
 	-I. -w -c -o - -S tests/programs/forks.c | cksum' gcc
+must_succeed=1 compare_if make 'make' bash -c 'cd "$(mktemp -d)" &&
+	for i in 1 2 3 4 5; do echo "int f$i(void) { return $i; }" >$i.c; done
+	printf "%s\n" "all: \$(patsubst %.c,%.o,\$(sort \$(wildcard *.c)))" \
+		"%.o: %.c; @gcc -c -o \$@ \$< && cksum <\$@" >Makefile && make -s'
 compare_if g++ 'g++' bash -c 'printf "%s\n" "#include <map>" \
 	"#include <string>" "std::map<std::string, std::string> m;" \
 	"int main() { m[\"a\"] = \"b\"; return (int)m.size(); }" |
