@@ -52,7 +52,7 @@ is_servable(int prot, int flags)
 static void *
 map_new(size_t bytes, int prot, int flags)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = preload_page();
 	int saved = errno;
 	void *p;
 
@@ -108,7 +108,7 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 		if (got)
 			return got;
 	}
-	if (!ours(addr, bytes) || (uintptr_t)addr % 4096)
+	if (!ours(addr, bytes) || (uintptr_t)addr % preload_page())
 		return (void *)preload_kernel(SYS_mmap, addr, bytes, prot, flags, fd,
 		                       offset);
 	if (fixed == MAP_FIXED && preload_map_threshold != SIZE_MAX &&
@@ -129,7 +129,7 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 EXPORT void *
 mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
 {
-	return mmap(addr, bytes, prot, flags, fd, offset);
+	return preload_mmap(addr, bytes, prot, flags, fd, offset);
 }
 
 EXPORT int
@@ -218,7 +218,7 @@ mremap_to(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	void *got;
 
 	if (!(flags & MREMAP_FIXED) || !ours(to, bytes) ||
-	    (uintptr_t)to % 4096)
+	    (uintptr_t)to % preload_page())
 		return kernel_mremap(addr, old_bytes, bytes, flags, to);
 	got = make_over(&c, to, bytes, false);
 	if (got != MAP_FAILED)
@@ -232,13 +232,14 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
          const void *to)
 {
 	uintptr_t from = (uintptr_t)addr, at = (uintptr_t)to;
+	size_t page = preload_page();
 
-	if ((flags & ~MREMAP_ALL) || from % 4096 || !bytes || !old_bytes ||
+	if ((flags & ~MREMAP_ALL) || from % page || !bytes || !old_bytes ||
 	    ((flags & ~MREMAP_MAYMOVE) && !(flags & MREMAP_MAYMOVE)) ||
 	    ((flags & MREMAP_DONTUNMAP) && bytes != old_bytes))
 		return 1;
 	return (flags & MREMAP_FIXED) &&
-	       (at % 4096 || (from < at + bytes && at < from + old_bytes));
+	       (at % page || (from < at + bytes && at < from + old_bytes));
 }
 
 /* What moves out of the window is anonymous memory from then on, which the
@@ -256,7 +257,7 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 		return MAP_FAILED;
 	}
 	if ((flags & MREMAP_FIXED) && bytes > old_bytes &&
-	    munmap(to, bytes) < 0)
+	    preload_munmap(to, bytes) < 0)
 		return MAP_FAILED;
 	fresh = mremap_to(addr, least, least, flags | MREMAP_DONTUNMAP, to);
 	if (fresh == MAP_FAILED)
@@ -284,7 +285,7 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 EXPORT void *
 mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = preload_page();
 	void *to = NULL;
 	va_list ap;
 
@@ -309,7 +310,17 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		return MAP_FAILED;
 	}
 	if (bytes < old_bytes &&
-	    munmap((char *)addr + bytes, old_bytes - bytes) < 0)
+	    preload_munmap((char *)addr + bytes, old_bytes - bytes) < 0)
 		return MAP_FAILED;
 	return addr;
 }
+
+PRELOAD_OWN(mmap);
+PRELOAD_OWN(munmap);
+PRELOAD_OWN(mremap);
+PRELOAD_OWN(mprotect);
+PRELOAD_OWN(pkey_mprotect);
+PRELOAD_OWN(madvise);
+PRELOAD_OWN(mlock);
+PRELOAD_OWN(mlock2);
+PRELOAD_OWN(munlock);

@@ -298,13 +298,13 @@ memalign(size_t align, size_t bytes)
 EXPORT void *
 valloc(size_t bytes)
 {
-	return memalign((size_t)sysconf(_SC_PAGESIZE), bytes);
+	return memalign(preload_page(), bytes);
 }
 
 EXPORT void *
 pvalloc(size_t bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = preload_page();
 
 	if (bytes > SIZE_MAX - page) {
 		errno = ENOMEM;

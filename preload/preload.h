@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 extern size_t preload_threshold;
 extern size_t preload_map_threshold; /* of mmap; SIZE_MAX: all to the kernel */
@@ -23,6 +25,12 @@ void preload_window_note(void);
 /* malloc() lets small requests pass; in a forked child after a while. */
 void preload_gate_open(void);
 void preload_gate_child(void);
+
+static inline size_t
+preload_page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
 
 /* Of malloc's pointers, those that are not the next allocator's. */
 static inline int
@@ -54,6 +62,22 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
 /* As libc's syscall(); ours looks at addresses first. */
 long preload_kernel(long number, ...);
+
+/* Our own mmap and so on under a second name. By the first one we might call
+ * another library that is before us, and has come here from there. */
+#define PRELOAD_OWN(name)                                                      \
+	extern __typeof__(name) preload_##name                                 \
+		__attribute__((alias(#name), visibility("hidden"), nothrow,    \
+	                       leaf))
+__typeof__(mmap) preload_mmap;
+__typeof__(munmap) preload_munmap;
+__typeof__(mremap) preload_mremap;
+__typeof__(mprotect) preload_mprotect;
+__typeof__(pkey_mprotect) preload_pkey_mprotect;
+__typeof__(madvise) preload_madvise;
+__typeof__(mlock) preload_mlock;
+__typeof__(mlock2) preload_mlock2;
+__typeof__(munlock) preload_munlock;
 
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);

@@ -73,27 +73,29 @@ syscall(long number, ...)
 	ARGUMENTS(number);
 	switch (number) {
 	case SYS_mmap:
-		return (long)mmap((void *)a, (size_t)b, (int)c, (int)d, (int)e,
-		                  f);
+		return (long)preload_mmap((void *)a, (size_t)b, (int)c, (int)d,
+		                          (int)e, f);
 	case SYS_munmap:
-		return munmap((void *)a, (size_t)b);
+		return preload_munmap((void *)a, (size_t)b);
 	case SYS_mremap:
-		return (long)mremap((void *)a, (size_t)b, (size_t)c, (int)d, e);
+		return (long)preload_mremap((void *)a, (size_t)b, (size_t)c,
+		                            (int)d, e);
 	case SYS_mprotect:
-		return mprotect((void *)a, (size_t)b, (int)c);
+		return preload_mprotect((void *)a, (size_t)b, (int)c);
 	case SYS_pkey_mprotect:
-		return pkey_mprotect((void *)a, (size_t)b, (int)c, (int)d);
+		return preload_pkey_mprotect((void *)a, (size_t)b, (int)c,
+		                             (int)d);
 	case SYS_madvise:
-		return madvise((void *)a, (size_t)b, (int)c);
+		return preload_madvise((void *)a, (size_t)b, (int)c);
 	case SYS_process_madvise:
 		return process_madvise((int)a, (void *)b, (size_t)c, (int)d,
 		                       (unsigned)e);
 	case SYS_mlock:
-		return mlock((void *)a, (size_t)b);
+		return preload_mlock((void *)a, (size_t)b);
 	case SYS_mlock2:
-		return mlock2((void *)a, (size_t)b, (unsigned)c);
+		return preload_mlock2((void *)a, (size_t)b, (unsigned)c);
 	case SYS_munlock:
-		return munlock((void *)a, (size_t)b);
+		return preload_munlock((void *)a, (size_t)b);
 	case SYS_vmsplice:
 		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
 	case SYS_mbind:
@@ -135,12 +137,11 @@ vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 {
 	for (size_t i = 0; parts && n <= IOV_MAX && i < n; i++) {
 		uintptr_t start = (uintptr_t)parts[i].iov_base;
-		size_t bytes = parts[i].iov_len;
+		size_t bytes = parts[i].iov_len, skip = start % preload_page();
 
 		if (!bytes || !preload_ours(parts[i].iov_base))
 			continue;
-		bytes += start % 4096;
-		(void)cow__own(start - start % 4096, bytes);
+		(void)cow__own(start - skip, bytes + skip);
 	}
 	return kernel(SYS_vmsplice, fd, (long)parts, (long)n, flags, 0, 0);
 }
@@ -165,7 +166,8 @@ process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
 		return kernel(SYS_process_madvise, pidfd, (long)parts, (long)n,
 		              advice, flags, 0);
 	for (i = 0; i < n; sum += (ssize_t)parts[i++].iov_len)
-		if (madvise(parts[i].iov_base, parts[i].iov_len, advice) < 0)
+		if (preload_madvise(parts[i].iov_base, parts[i].iov_len,
+		                    advice) < 0)
 			return sum ? sum : -1;
 	return sum;
 }
