@@ -378,6 +378,7 @@ void
 cow__shadows_release(uint64_t now, bool unlocked)
 {
 	static uint64_t last;
+	struct cow__census c = { 0, 0 };
 	struct cow__tile *t, *next;
 	uintptr_t end;
 
@@ -385,16 +386,16 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		return;
 	last = now;
 	for (t = cow__tile_first(); t; t = next) {
-		struct cow__census c = { 0, 0 };
-
 		next = t->next;
 		end = cow__tile_end(t);
 		if (t->kind != COW__LIVE || t->busy || !cow__is_frozen(t) ||
 		    !cow__exclusive(t, &c))
 			continue;
 		release_shadow(t, unlocked);
-		if (unlocked)
-			next = cow__tile_find(end);
+		if (!unlocked)
+			continue;
+		next = cow__tile_find(end);
+		c = (struct cow__census){ 0, 0 };
 	}
 }
 
