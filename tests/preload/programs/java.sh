@@ -97,6 +97,7 @@ compare_if javac 'javac' bash -c 'javac -d "$1/classes" "$1/Buffers.java" &&
 for collector in Serial Parallel G1; do
 	if [ -e "$work/classes" ]; then
 		compare "java with $collector" java -XX:+Use${collector}GC -Xmx300m \
+			-XX:ErrorFile="$work/java.log" \
 			-cp "$work/classes" Buffers "$work"
 	else
 		skip "java with $collector no javac here"

@@ -5,6 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 limit=1500
 must_succeed=1 # what fails by itself proves nothing
+export HYPOTHESIS_STORAGE_DIRECTORY=$work/hypothesis
 python=/usr/bin/python3 # the one that Debian's packages of tests are for
 
 # junit FILE: each test of the suite that wrote FILE, and how it ended

@@ -14,7 +14,7 @@ for module in \
 	multiprocessing_fork multiprocessing_forkserver multiprocessing_spawn \
 	multiprocessing_main_handling concurrent_futures mmap memoryview buffer \
 	array bytes io memoryio bufio pickle gc weakref ctypes resource signal \
-	faulthandler zlib bz2 lzma tarfile zipfile hashlib sqlite3 deque list; do
+	faulthandler zlib bz2 lzma tarfile zipfile hashlib deque list; do
 	if has_module "test.test_$module"; then
 		suite "python's test_$module" "$python" -m test \
 			"${ignore[@]}" --tempdir "$work" \
