@@ -306,50 +306,70 @@ ref_pieces(struct cow__piece *pieces, uint32_t n)
 		pieces[i].pages->refs++;
 }
 
-/* Puts the layer's pages under the written parts of the source, whose copies
- * go. Nobody may be writing it. A part that fails stays as it is: the list of
- * pieces is right for both, as the bytes are equal. */
-static void
-rebase(struct cow__tile *t, const struct patch *p, struct cow__piece *pieces,
-       uint32_t n)
+void
+cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
+                 uint32_t cap)
 {
-	struct cow__piece *old = t->pieces, *copy = NULL;
-	uint32_t old_n = t->npieces, old_cap = t->pieces_cap, cap = 0;
+	struct cow__piece *old = t->pieces;
+	uint32_t old_n = t->npieces, old_cap = t->pieces_cap;
 
-	if (cow__array_reserve((void **)&copy, &cap, sizeof(*copy), n) < 0)
-		return;
-	memcpy(copy, pieces, n * sizeof(*copy));
-	ref_pieces(copy, n);
+	ref_pieces(pieces, n);
 	cow__tile_change_begin(t);
-	t->pieces = copy;
+	t->pieces = pieces;
 	t->npieces = n;
 	t->pieces_cap = cap;
 	cow__tile_change_end(t);
-	for (uint32_t i = 0; i < p->nruns; i++)
-		(void)cow__view_map(t, p->runs[i].start, p->runs[i].end, false,
-		                    NULL);
 	if (old_n == 0)
-		t->refs--; /* the copy counts its own pieces */
+		t->refs--; /* the pieces count those that are its own */
 	for (uint32_t i = 0; i < old_n; i++)
 		cow__extent_unref_pages(old[i].pages);
 	cow__array_free(old, old_cap, sizeof(*old));
 }
 
+/* Puts the layer's pages under the written parts of the source, whose copies
+ * go. Nobody may be writing it. A part that fails stays as it is: the list of
+ * pieces is right for both, as the bytes are equal. */
+static void
+rebase(struct cow__tile *t, const struct patch *p,
+       const struct cow__piece *pieces, uint32_t n)
+{
+	struct cow__piece *copy = NULL;
+	uint32_t cap = 0;
+
+	if (cow__array_reserve((void **)&copy, &cap, sizeof(*copy), n) < 0)
+		return;
+	memcpy(copy, pieces, n * sizeof(*copy));
+	cow__view_change(t, copy, n, cap);
+	for (uint32_t i = 0; i < p->nruns; i++)
+		(void)cow__view_map(t, p->runs[i].start, p->runs[i].end, false,
+		                    NULL);
+}
+
+/* A tile of its own for the view. */
 static int
-view_tile(struct cow__tile *source, struct cow__piece *pieces, uint32_t n,
-          uint32_t cap, struct cow__tile **ret)
+view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
+          void *arg)
 {
 	size_t unit = cow__round_up(source->bytes, COW__HUGE);
 	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
 	                                       COW__HUGE);
+	struct cow__tile **ret = arg;
+	struct cow__piece *pieces = NULL;
+	uint32_t cap = 0;
 	int r;
 
 	if (!t)
 		return -ENOMEM;
+	r = cow__array_reserve((void **)&pieces, &cap, sizeof(*pieces), n);
+	if (r < 0)
+		return r;
+	memcpy(pieces, list, n * sizeof(*pieces));
 	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE),
 	                    source->bytes);
-	if (!t)
+	if (!t) {
+		cow__array_free(pieces, cap, sizeof(*pieces));
 		return -ENOMEM;
+	}
 	cow__tile_change_begin(t);
 	t->kind = COW__LIVE;
 	t->pieces = pieces;
@@ -363,6 +383,7 @@ view_tile(struct cow__tile *source, struct cow__piece *pieces, uint32_t n,
 		t->npieces = t->pieces_cap = 0;
 		cow__tile_change_end(t);
 		(void)cow__tile_put(t);
+		cow__array_free(pieces, cap, sizeof(*pieces));
 		return r;
 	}
 	t->backing = COW__PRIVATE;
@@ -375,10 +396,10 @@ view_tile(struct cow__tile *source, struct cow__piece *pieces, uint32_t n,
 	return 0;
 }
 
-/* Makes the tile from what was found written. */
+/* Makes the view from what was found written. */
 static int
 view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
-        struct cow__tile **ret)
+        cow__view_fn *make, void *arg)
 {
 	struct cow__piece *pieces = NULL;
 	struct cow__tile *layer = NULL;
@@ -394,14 +415,10 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 	if (r == 0)
 		r = pieces_now(source, written, layer, &pieces, &n, &cap);
 	if (r == 0)
-		r = view_tile(source, pieces, n, cap, ret);
-	if (r < 0) {
-		cow__array_free(pieces, cap, sizeof(*pieces));
-		if (layer)
-			cow__extent_free(layer);
-		return r;
-	}
-	if (layer) {
+		r = make(source, pieces, n, arg);
+	if (r < 0 && layer)
+		cow__extent_free(layer);
+	if (r == 0 && layer) {
 		/* Not what the helper has in hand: its pages would be free. */
 		if (may_rebase && !source->punching)
 			rebase(source, written, pieces, n);
@@ -409,12 +426,13 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 		cow__extent_detach(layer);
 		cow__extent_unref_pages(layer);
 	}
-	return 0;
+	cow__array_free(pieces, cap, sizeof(*pieces));
+	return r;
 }
 
 int
-cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
-              struct cow__tile **ret)
+cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
+               cow__view_fn *make, void *arg)
 {
 	struct patch written = { NULL, 0, 0, 0 };
 	bool quiet = false;
@@ -435,9 +453,16 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
 	}
 	if (r == 0)
 		r = view_of(source, &written,
-		            quiet || rebase == COW__REBASE_ALWAYS, ret);
+		            quiet || rebase == COW__REBASE_ALWAYS, make, arg);
 	if (quiet)
 		cow__quiet_end();
 	cow__array_free(written.runs, written.cap, sizeof(*written.runs));
 	return r;
+}
+
+int
+cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
+              struct cow__tile **ret)
+{
+	return cow__view_make(source, rebase, view_tile, ret);
 }

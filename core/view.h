@@ -61,6 +61,22 @@ enum cow__rebase {
 int cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
                   struct cow__tile **ret);
 
+/*
+ * The same for a view that is made elsewhere: `make` gets what the source reads
+ * as now, in pieces. It copies the list and takes its references, with
+ * cow__view_change(), before it returns.
+ */
+typedef int cow__view_fn(struct cow__tile *source,
+                         const struct cow__piece *pieces, uint32_t n,
+                         void *arg);
+int cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
+                   cow__view_fn *make, void *arg);
+
+/* Gives a live tile these pieces, which it takes over, instead of its own pages
+ * or the pieces that it had. Mapping them is the caller's business. */
+void cow__view_change(struct cow__tile *t, struct cow__piece *pieces,
+                      uint32_t n, uint32_t cap);
+
 /* What maps `addr` in a live tile: the pages' tile and the offset in them. */
 struct cow__tile *cow__view_source(const struct cow__tile *t, uintptr_t addr,
                                    size_t *ret_offset, size_t *ret_bytes);
