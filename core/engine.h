@@ -15,6 +15,7 @@
 #include "cowshed.h"
 
 enum cow__policy { COW__POLICY_AUTO, COW__POLICY_MEMFD, COW__POLICY_ANON };
+enum cow__copies { COW__COPIES_OFF, COW__COPIES_AUTO, COW__COPIES_LAZY };
 
 struct cow__engine {
 	struct cow__mutex lock;
@@ -39,6 +40,7 @@ struct cow__engine {
 
 	/* options (core/options.h) */
 	enum cow__policy policy;
+	enum cow__copies copies;
 	bool strict, use_helper, use_collapse;
 	uint64_t decay_ns;
 	size_t warm_max, window_bytes;
@@ -55,7 +57,8 @@ struct cow__engine {
 
 	/* fork's lesson: new blocks get anonymous memory while set */
 	bool prefer_anon;
-	bool forked_once; /* so there may be something to thaw */
+	/* forked, or copied lazily: so there may be something to thaw */
+	bool forked_once;
 	int fork_failed;  /* -errno: the next child would lack memory */
 };
 

@@ -15,6 +15,7 @@
 #include "core/commit.h"
 #include "core/decay.h"
 #include "core/engine.h"
+#include "core/evidence.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
@@ -280,6 +281,8 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 	if (!plain(t) || t->busy)
 		return false;
+	if (t->watched)
+		cow__evidence_end(t);
 	reached = from + cow__commit_reached(t);
 	cow__commit_forget(t);
 	if (end < to) {

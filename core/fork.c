@@ -16,6 +16,7 @@
 #include "core/commit.h"
 #include "core/decay.h"
 #include "core/engine.h"
+#include "core/evidence.h"
 #include "core/extent.h"
 #include "core/helper.h"
 #include "core/holders.h"
@@ -259,6 +260,7 @@ cow__fork_child(void)
 	cow__engine.generation++;
 	cow__helper_child();
 	cow__commit_child();
+	cow__evidence_child();
 	cow__holders_child();
 	for (uint32_t i = 0; i < ncopies; i++)
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)

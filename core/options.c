@@ -64,6 +64,24 @@ set_backing(const char *value)
 }
 
 static int
+set_copies(const char *value)
+{
+	enum cow__copies copies;
+
+	if (!strcmp(value, "off"))
+		copies = COW__COPIES_OFF;
+	else if (!strcmp(value, "auto"))
+		copies = COW__COPIES_AUTO;
+	else if (!strcmp(value, "lazy"))
+		copies = COW__COPIES_LAZY;
+	else
+		return -EINVAL;
+	/* Copies look without the lock. */
+	__atomic_store_n(&cow__engine.copies, copies, __ATOMIC_RELAXED);
+	return 0;
+}
+
+static int
 set_window(const char *value)
 {
 	uint64_t n;
@@ -83,6 +101,8 @@ set_locked(const char *key, const char *value)
 
 	if (!strcmp(key, "backing"))
 		return set_backing(value);
+	if (!strcmp(key, "copies"))
+		return set_copies(value);
 	if (!strcmp(key, "window"))
 		return set_window(value);
 	if (!strcmp(key, "helper"))

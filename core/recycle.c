@@ -17,6 +17,7 @@
 #include "core/base.h"
 #include "core/commit.h"
 #include "core/engine.h"
+#include "core/evidence.h"
 #include "core/regret.h"
 #include "core/stats.h"
 #include "memfd/map.h"
@@ -202,14 +203,18 @@ cow__extent_free(struct cow__tile *t)
 {
 	cow__require(t->kind == COW__LIVE);
 	if (!t->doomed) {
+		if (t->watched)
+			cow__evidence_end(t);
 		cow__regret_freed(t);
 		t->hollow = t->bytes - cow__commit_reached(t);
 		/* It was reserved, and who knows how much of it was used. */
 		if (t->mapping && t->slow)
 			t->hollow = t->bytes;
+		if (t->lazy) /* its pages went when it got others */
+			t->shadow = t->bytes;
 	}
 	cow__commit_forget(t);
-	t->block = t->mapping = t->exposed = false;
+	t->block = t->mapping = t->exposed = t->lazy = false;
 	t->allocation = NULL;
 	if (!t->doomed)
 		live_ends(t);

@@ -79,6 +79,8 @@ struct cow__tile {
 	bool block;    /* live: handed out by cow_block_new() ... */
 	bool mapping;  /* ... or to the program's mmap (core/mapping.h) */
 	bool exposed;  /* live: the address was given away (transparent) */
+	bool lazy;     /* live: copied lazily, its own pages are gone ... */
+	bool watched;  /* ... or might be: a side of a copy (core/evidence.h) */
 	bool inherited; /* pages: other processes may map them ... */
 	bool uncounted; /* ... and some of them could not be counted */
 	uint32_t refs; /* mappings that read my pages, my own one included */
