@@ -3,7 +3,8 @@
 # The only makefile. Sources are found by wildcard, so a new file needs no edit
 # here. Everything that is built lies in build/$(MODE)/:
 #
-#     lib/    libcowshed.a, libcowshed.so.0, libcowshed-preload.so
+#     lib/    libcowshed.a, libcowshed.so.0, libcowshed-preload.so,
+#             libcowshed-copies.so
 #     bin/    cowshed
 #     tests/  bench/  examples/   one program for each source
 #     obj/    objects and their dependency files
@@ -67,6 +68,8 @@ NO_TLS := memfd/thread% core/helper%
 NO_TLS_CFLAGS := -fno-stack-protector
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
+# Code that is memcpy must not be made to call it.
+COPIES_CFLAGS := -fno-tree-loop-distribute-patterns -fno-stack-protector
 CLI_CFLAGS = $(C_BASE) $(C_WARN) -fstack-protector-strong \
 	-DCOWSHED_LIBDIR='"$(libdir)"'
 TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
@@ -90,6 +93,7 @@ bin = $(addprefix $(B)/,$(basename $(1)))
 
 LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S))
 PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
+COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
 SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
 FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
@@ -114,6 +118,7 @@ LIB_A := $(B)/lib/libcowshed.a
 LIB_SO := $(B)/lib/libcowshed.so.0
 LIB_LINK := $(B)/lib/libcowshed.so
 PRELOAD_SO := $(if $(PRELOAD_OBJ),$(B)/lib/libcowshed-preload.so)
+COPIES_SO := $(if $(COPIES_OBJ),$(B)/lib/libcowshed-copies.so)
 CLI := $(if $(CLI_OBJ),$(B)/bin/cowshed)
 
 # What a mode builds and checks. Sanitizers bring a malloc of their own, so the
@@ -125,7 +130,8 @@ else ifneq ($(SANITIZED),)
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(CLI) $(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ)
 else
-ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(CLI) $(EXAMPLES)
+ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
+	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS)
 EXTRA := $(PROGRAMS) $(BENCH) $(PLAIN_BENCH)
 endif
@@ -203,7 +209,8 @@ $(O)/%.o: %.S Makefile | $(PREPARE)
 $(O)/preload/%.o: preload/%.c Makefile | $(PREPARE)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(PRELOAD_CFLAGS) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(PRELOAD_CFLAGS) $(if $(filter preload/copies/%,$<),\
+		$(COPIES_CFLAGS)) $(CFLAGS) -c -o $@ $<
 
 $(O)/cli/%.o: cli/%.c Makefile | $(PREPARE)
 	$(call say,CC,$<)
@@ -230,6 +237,12 @@ $(PRELOAD_SO): $(PRELOAD_OBJ) $(LIB_SO) preload/preload.map
 	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) -Wl,-rpath,'$$ORIGIN' \
 		-Wl,--version-script=preload/preload.map -o $@ $(PRELOAD_OBJ) \
 		$(LIB_SO) $(LDFLAGS)
+
+$(COPIES_SO): $(COPIES_OBJ) $(LIB_SO) preload/copies/copies.map
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) -Wl,-rpath,'$$ORIGIN' \
+		-Wl,--version-script=preload/copies/copies.map -o $@ \
+		$(COPIES_OBJ) $(LIB_SO) $(LDFLAGS)
 
 $(CLI): $(CLI_OBJ) $(LIB_SO)
 	$(call say,LINK,$@)
@@ -318,7 +331,8 @@ install: all ## headers, libraries, command, cowshed.pc, man pages
 	$(Q)install -m 755 $(LIB_SO) $(DESTDIR)$(libdir)/libcowshed.so.$(VERSION)
 	$(Q)ln -sf libcowshed.so.$(VERSION) $(DESTDIR)$(libdir)/libcowshed.so.0
 	$(Q)ln -sf libcowshed.so.0 $(DESTDIR)$(libdir)/libcowshed.so
-	$(Q)$(if $(PRELOAD_SO),install -m 755 $(PRELOAD_SO) $(DESTDIR)$(libdir))
+	$(Q)$(if $(PRELOAD_SO),install -m 755 $(PRELOAD_SO) $(COPIES_SO) \
+		$(DESTDIR)$(libdir))
 	$(Q)$(if $(CLI),install -m 755 $(CLI) $(DESTDIR)$(bindir))
 	$(Q)$(if $(MAN1),install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1))
 	$(Q)$(if $(MAN3),install -Dm 644 -t $(DESTDIR)$(mandir)/man3 $(MAN3))
@@ -332,7 +346,8 @@ uninstall: ## take all of that away
 	$(Q)rm -f $(addprefix $(DESTDIR)$(includedir)/,$(notdir $(HEADERS))) \
 		$(DESTDIR)$(libdir)/libcowshed.so $(DESTDIR)$(libdir)/libcowshed.so.0 \
 		$(DESTDIR)$(libdir)/libcowshed.so.$(VERSION) \
-		$(DESTDIR)$(libdir)/libcowshed-preload.so $(DESTDIR)$(bindir)/cowshed \
+		$(DESTDIR)$(libdir)/libcowshed-preload.so \
+		$(DESTDIR)$(libdir)/libcowshed-copies.so $(DESTDIR)$(bindir)/cowshed \
 		$(DESTDIR)$(libdir)/pkgconfig/cowshed.pc \
 		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(MAN3)))
