@@ -145,6 +145,9 @@ ssize_t cli_process_scan(struct cli_process **ret);
 /* The path of the preload library. -ENOENT, ...: it is in none of the places,
  * which cli_shim_places() names. */
 int cli_shim_find(char ret[PATH_MAX]);
+
+/* That of the library for lazy copies, which lies beside it. */
+int cli_shim_copies(const char *shim, char ret[PATH_MAX]);
 const char *cli_shim_places(void);
 
 /* ---- elf.c -------------------------------------------------------------- */

@@ -32,6 +32,7 @@ static const char page[] =
 	"\n"
 	"  --threshold BYTES   serve requests from so many bytes on; K, M, G\n"
 	"  --backing KIND      memory of new blocks: memfd, anon or auto\n"
+	"  --copies MODE       of large blocks: off, auto or lazy\n"
 	"  -o KEY=VALUE        any option, as in COWSHED_OPTIONS\n"
 	"  --report[=FILE]     at the end, what was served, cloned, copied:\n"
 	"                      on stderr, or in FILE\n"
@@ -51,6 +52,7 @@ static const char page[] =
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
+	bool copies;           /* lazy ones: memcpy is ours, too */
 	bool report;
 	const char *report_to; /* NULL: stderr */
 	char **argv;
@@ -92,6 +94,8 @@ static int add_option(struct plan *plan, const char *pair)
 	if (strchr(pair, ',') != NULL)
 		return cli_error("The option '%s' has a comma, which separates "
 		                 "options; give each its own -o.", pair);
+	if (strncmp(pair, "copies=", 7) == 0)
+		plan->copies = strcmp(pair + 7, "off") != 0;
 	return append(&plan->options, ",", pair) < 0 ? out_of_memory()
 	                                             : CLI_GO_ON;
 }
@@ -121,6 +125,18 @@ static int add_backing(struct plan *plan, const char *kind)
 	return add_option(plan, pair);
 }
 
+static int add_copies(struct plan *plan, const char *mode)
+{
+	char pair[48];
+
+	if (strcmp(mode, "off") != 0 && strcmp(mode, "auto") != 0 &&
+	    strcmp(mode, "lazy") != 0)
+		return cli_error("Copies can't be '%s'; they can be off, auto "
+		                 "and lazy.", mode);
+	snprintf(pair, sizeof pair, "copies=%s", mode);
+	return add_option(plan, pair);
+}
+
 static int take_option(int found, char **argv, struct plan *plan)
 {
 	switch (found) {
@@ -128,6 +144,8 @@ static int take_option(int found, char **argv, struct plan *plan)
 		return add_threshold(plan, optarg);
 	case 'b':
 		return add_backing(plan, optarg);
+	case 'c':
+		return add_copies(plan, optarg);
 	case 'o':
 		if (strncmp(optarg, "report=", 7) == 0 && plan->report)
 			break;
@@ -155,6 +173,7 @@ static int parse(int argc, char **argv, struct plan *plan)
 	static const struct option options[] = {
 		{"threshold", required_argument, NULL, 't'},
 		{"backing", required_argument, NULL, 'b'},
+		{"copies", required_argument, NULL, 'c'},
 		{"option", required_argument, NULL, 'o'},
 		{"report", optional_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
@@ -206,12 +225,17 @@ static int extend_variable(const char *name, const char *separator,
 	return r;
 }
 
-/* Puts the shim before what LD_PRELOAD holds. -ENOMEM. */
-static int preload_first(const char *present, const char *shim)
+/* Puts a library before what LD_PRELOAD holds. -ENOMEM. */
+static int preload_first(const char *shim)
 {
-	char *value = strdup(shim);
-	int r = value != NULL ? 0 : -ENOMEM;
+	const char *present = getenv("LD_PRELOAD");
+	char *value;
+	int r;
 
+	if (present != NULL && list_has(present, shim))
+		return 0;
+	value = strdup(shim);
+	r = value != NULL ? 0 : -ENOMEM;
 	if (r == 0 && present != NULL && *present != 0)
 		r = append(&value, ":", present);
 	if (r == 0 && setenv("LD_PRELOAD", value, 1) < 0)
@@ -222,9 +246,9 @@ static int preload_first(const char *present, const char *shim)
 
 static int set_environment(const struct plan *plan)
 {
-	const char *present = getenv("LD_PRELOAD"), *why;
+	char shim[PATH_MAX], copies[PATH_MAX];
 	bool harmless = false;
-	char shim[PATH_MAX];
+	const char *why;
 
 	why = cli_elf_refuses(plan->argv[0], &harmless);
 	if (why != NULL)
@@ -239,8 +263,11 @@ static int set_environment(const struct plan *plan)
 		return cli_error("The shim can't be preloaded from '%s': the "
 		                 "loader splits names at spaces and colons.",
 		                 shim);
-	if ((present == NULL || !list_has(present, shim)) &&
-	    preload_first(present, shim) < 0)
+	if (plan->copies && cli_shim_copies(shim, copies) < 0)
+		return cli_error("There is no libcowshed-copies.so beside "
+		                 "'%s'.", shim);
+	if ((plan->copies && preload_first(copies) < 0) ||
+	    preload_first(shim) < 0)
 		return out_of_memory();
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)

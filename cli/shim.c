@@ -22,6 +22,7 @@
 #endif
 
 #define SHIM "libcowshed-preload.so"
+#define COPIES "libcowshed-copies.so"
 
 /* The directory of this executable, with no slash at the end. */
 static int own_directory(char ret[PATH_MAX])
@@ -73,6 +74,17 @@ int cli_shim_find(char ret[PATH_MAX])
 	     try_directory(own, "", ret) == 0))
 		return 0;
 	return try_directory(COWSHED_LIBDIR, "", ret);
+}
+
+int cli_shim_copies(const char *shim, char ret[PATH_MAX])
+{
+	size_t length = strlen(shim) - strlen(SHIM);
+
+	if (length + sizeof COPIES > PATH_MAX)
+		return -ENAMETOOLONG;
+	memcpy(ret, shim, length);
+	strcpy(ret + length, COPIES);
+	return access(ret, R_OK) < 0 ? -errno : 0;
 }
 
 const char *cli_shim_places(void)

@@ -29,6 +29,14 @@ says() {
 	if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi
 }
 
+ends 0 'run --copies' "$cowshed" run --copies auto -- \
+	sh -c 'case $LD_PRELOAD in *preload.so:*copies.so) ;; *) false ;; esac'
+ends 0 'run -o copies=lazy' "$cowshed" run -o copies=lazy -- \
+	sh -c 'case $LD_PRELOAD in *copies.so) ;; *) false ;; esac'
+ends 0 'run --copies off' "$cowshed" run --copies off -- \
+	sh -c 'case $LD_PRELOAD in *copies.so) false ;; esac'
+ends 2 'run --copies never' "$cowshed" run --copies never -- true
+
 for how in '' --report; do
 	ends 0 "run $how: success" "$cowshed" run $how -- true
 	ends 7 "run $how: exit 7" "$cowshed" run $how -- sh -c 'exit 7'
