@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copying large blocks, and what is done with the copies
+ *
+ * A plain program, to be run with and without lazy copies. A cycle is the whole
+ * life of a copy: malloc, memcpy, what follows, free.
+ *
+ *      plain_copies [-m MODE] [-b BLOCK] [-n CYCLES]
+ *
+ *      read       all of the copy is read
+ *      overwrite  all of the copy is written
+ *      percent    one page in a hundred of the copy is written, all is read
+ *      source     all of the source is written, then all of the copy is read
+ *
+ * What was read is checked. Prints for each cycle the time of the copy alone,
+ * wall and CPU time of the cycle, in microseconds.
+ */
+#include "bench/common.h"
+
+static char *source;
+static size_t bytes = 64 * MIB;
+
+/* The sum of all words is what the pattern makes it. */
+static uint64_t sum(const char *p)
+{
+	const uint64_t *words = (const void *)p;
+	uint64_t s[4] = { 0 };
+
+	for (size_t i = 0; i < bytes / 8; i += 4)
+		for (int k = 0; k < 4; k++)
+			s[k] += words[i + (size_t)k];
+	return s[0] + s[1] + s[2] + s[3];
+}
+
+static uint64_t sum_of(int value)
+{
+	return bytes / 8 * (0x0101010101010101u * (uint64_t)value);
+}
+
+static void follow(const char *mode, char *copy, int cycle)
+{
+	int value = cycle % 100 + 2;
+
+	if (!strcmp(mode, "overwrite")) {
+		memset(copy, value, bytes);
+		return;
+	}
+	if (!strcmp(mode, "source"))
+		memset(source, value, bytes);
+	if (!strcmp(mode, "percent"))
+		for (size_t at = 0; at < bytes; at += 100 * PAGE)
+			memset(copy + at, 1, PAGE);
+	else if (strcmp(mode, "source") && strcmp(mode, "read"))
+		die("there is no mode %s", mode);
+	if (sum(copy) != sum_of(strcmp(mode, "source") ? 1 : value - 1))
+		die("the copy is not what was copied");
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = "read";
+	int cycles = 10, c;
+
+	while ((c = getopt(argc, argv, "m:b:n:")) != -1)
+		switch (c) {
+		case 'm': mode = optarg; break;
+		case 'b': bytes = size_parse(optarg) & -PAGE; break;
+		case 'n': cycles = atoi(optarg); break;
+		default: die("usage: plain_copies [-m M] [-b B] [-n N]");
+		}
+	source = malloc(bytes);
+	if (!source)
+		die("malloc failed");
+	memset(source, 1, bytes);
+	for (int i = 0; i < cycles; i++) {
+		double cpu = cpu_ns_of(RUSAGE_SELF), t0 = now_ns(), t1;
+		char *copy = malloc(bytes);
+
+		if (!copy)
+			die("malloc failed");
+		use(copy);
+		t1 = now_ns();
+		memcpy(copy, source, bytes);
+		use(copy);
+		double copied = now_ns() - t1;
+
+		follow(mode, copy, i);
+		use(copy);
+		free(copy);
+		printf("cycle=%d copy_us=%.1f wall_us=%.1f cpu_us=%.1f\n",
+		       i + 1, copied / 1e3, (now_ns() - t0) / 1e3,
+		       (cpu_ns_of(RUSAGE_SELF) - cpu) / 1e3);
+	}
+	return 0;
+}
