@@ -16,7 +16,9 @@
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define AHEAD_SHARE 16         /* of what was touched: for strangers ... */
 #define AHEAD_SHARE_TRUSTED 10 /* ... and for who fills what he gets */
+#define AHEAD_SHARE_PROVEN 2 /* ... and who has filled as much at once before */
 #define DISTRUST 16
+#define PROVEN 64
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that the program had filled before it was collapsed looks untouched,
@@ -31,14 +33,20 @@ static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
 static size_t filled, wasted; /* committed bytes of the past, touched or not */
+static size_t filled_most;   /* the largest extent that was filled */
 static struct cow__tile *bench; /* addresses to collapse at */
 
+/* How much more may be committed for it. Small pages and a helper that comes
+ * after the writer cost more than committing all at once: for who does the same
+ * thing again and again. */
 static size_t
-room(bool helped)
+room(bool helped, size_t bytes)
 {
 	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
 
-	if (filled > DISTRUST * wasted)
+	if (filled > PROVEN * wasted && bytes <= filled_most)
+		most += touched_total / AHEAD_SHARE_PROVEN;
+	else if (filled > DISTRUST * wasted)
 		most += touched_total / AHEAD_SHARE_TRUSTED;
 	else
 		most += touched_total / AHEAD_SHARE;
@@ -128,6 +136,8 @@ look(struct cow__tile *t, uint64_t now)
 		touched_total += reached - before;
 		t->progress_at = now;
 	}
+	if (t->touched >= full)
+		filled_most = cow__max(filled_most, t->bytes);
 	if (t->touched >= full || now - t->progress_at > YOUTH_NS)
 		grown_up(t);
 	return t->touched != before;
@@ -161,7 +171,8 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	}
 	t->progress_at = now;
 	young_add(t);
-	want = cow__round_down(cow__min(full, room(false)), COW__HUGE);
+	want = cow__round_down(cow__min(full, room(false, t->bytes)),
+	                       COW__HUGE);
 	if (want) {
 		r = cow__map_collapse(cow__tile_start(t), want, &done);
 		/* So that the first touch shows. */
@@ -242,7 +253,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 		ahead -= COW__HUGE;
 	unit_ahead = 0;
 	passed_over = 0;
-	if (room(false) < COW__HUGE)
+	if (room(false, bytes) < COW__HUGE)
 		return;
 	r = cow__map_collapse(start, COW__HUGE, &done);
 	(void)cow__map_zap(start, COW__HUGE);
@@ -404,7 +415,7 @@ cow__commit_step(uint64_t now)
 		}
 		if (cow__engine.placed)
 			continue;
-		want = cow__min(full - t->committed, room(true));
+		want = cow__min(full - t->committed, room(true, t->bytes));
 		want = cow__round_down(cow__min(want, BATCH), COW__HUGE);
 		if (want == 0 || t->committed - t->touched >= full / 2 + BATCH)
 			continue;
