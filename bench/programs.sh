@@ -68,6 +68,7 @@ runs() {
 
 # once NAME SIDE COMMAND: appends to $tmp/NAME.SIDE.{wall_ms,peak_kib}
 once() {
+	"$bin/plain_measure" -w 1G >/dev/null # the same memory for all
 	"$bin/plain_measure" -o "$tmp/result" -p "$(preload "$2")" \
 		-d "$tmp/in" -- sh -c "$3" >"$tmp/out" 2>"$tmp/err" ||
 		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"

@@ -11,7 +11,10 @@
 . "$(dirname "$0")/common.sh"
 need "$shim"
 for program in redis-server redis-cli redis-benchmark; do
-	have $program || fail "there is no $program here"
+	have $program || {
+		echo "  redis: skipped (no $program)"
+		exit 0
+	}
 done
 
 turns=${BENCH_ROUNDS:-3}

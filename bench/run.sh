@@ -5,7 +5,7 @@
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze transparent
 #                                 sparse fork cycle memory copies pair
-#                                 instructions demo
+#                                 instructions redis programs demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -17,7 +17,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze transparent sparse fork cycle memory pair'
-all="$all copies instructions demo"
+all="$all copies instructions redis programs demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -41,7 +41,7 @@ for name in "$@"; do
 			failed="$failed demo"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | fork | cycle | memory | copies | pair | instructions)
+	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs)
 		set -- sh "$here/$name.sh" ;;
 	clone | page | copy | fill | steal | freeze | transparent)
 		set -- "$bin/$name" ;;
