@@ -12,8 +12,7 @@ goals=${goals/check-programs/check programs}
 goals=${goals/bench/demo}
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
-numpy='import importlib.util as u, sys; sys.exit(not u.find_spec("numpy"))'
-any_numpy() { python3 -c "$numpy" || /usr/bin/python3 -c "$numpy"; }
+any_numpy() { python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy'; }
 system_python() { /usr/bin/python3 -c "$1"; } # not a pyenv's or a conda's
 python=python$(system_python 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&-)
 
