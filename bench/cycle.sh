@@ -54,6 +54,8 @@ one() {
 all() {
 	name=$1 from=$2 on=$3
 	shift 3
+	# shellcheck disable=SC2254
+	case $name in ${CYCLE_ONLY:-*}) ;; *) return ;; esac
 	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
 	turn=0
 	while [ $turn -lt "$turns" ]; do

@@ -121,29 +121,47 @@ leave_alone(struct cow__tile *t)
 	return 0;
 }
 
-/* Makes a range of the tile empty memory of the program's own, or a hole. */
+/* File pages that lie under a hole, and that nobody else reads. */
+static void
+give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	if (cow__map_shared(start, bytes, &t->segment->file,
+	                    cow__segment_offset(start), false) < 0)
+		return;
+	(void)cow__map_punch(start, bytes);
+	(void)cow__map_none(start, bytes);
+}
+
+/* Makes a range of the tile empty memory of the program's own, or a hole. What
+ * was in it goes only when nothing can fail any more, but for what the program
+ * wants to be empty anyway. A note that can't be made costs no byte: the tile
+ * is left alone from now on. */
 static int
 overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
         enum cow__place place)
 {
+	bool alone = t->backing == COW__SHARED && !t->pieces && t->refs <= 1;
+	size_t bytes = end - start;
 	int r;
 
-	/* Give the pages back before they are out of reach. */
-	if (t->backing == COW__SHARED && !t->pieces && t->refs <= 1)
-		(void)cow__map_punch(start, end - start);
+	if (alone && place == COW__PLACE_OWN)
+		(void)cow__map_punch(start, bytes);
 	r = leave_alone(t);
-	if (r == 0 && place == COW__PLACE_HOLE)
-		r = cow__attributes_cut(t, start, end);
-	if (r == 0)
-		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-		                       place);
 	if (r == 0)
 		r = place == COW__PLACE_HOLE
-		            ? cow__map_none(start, end - start)
-		            : cow__map_anon(start, end - start, false);
-	if (r == 0 && place != COW__PLACE_HOLE)
+		            ? cow__map_none(start, bytes)
+		            : cow__map_anon(start, bytes, false);
+	if (r < 0)
+		return r;
+	if (place == COW__PLACE_HOLE) {
+		if (alone)
+			give_back(t, start, bytes);
+		(void)cow__attributes_cut(t, start, end);
+	} else {
 		cow__attributes_apply(t, start, end);
-	return r;
+	}
+	(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
+	return 0;
 }
 
 static int
@@ -321,8 +339,7 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
 	int r;
 
-	(void)own;
-	(void)value;
+	(void)own, (void)value;
 	if (t->mapping && cow__mapping_cut(t, start, end))
 		return 0;
 	r = overlay(t, start, end, COW__PLACE_HOLE);
@@ -340,10 +357,7 @@ cow__unmap(uintptr_t addr, size_t bytes)
 static int
 bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
-	(void)start;
-	(void)end;
-	(void)own;
-	(void)value;
+	(void)start, (void)end, (void)own, (void)value;
 	leaves_traces(t);
 	t->bound = true;
 	return 0;
@@ -367,20 +381,14 @@ static int
 is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
           int value)
 {
-	(void)t;
-	(void)start;
-	(void)end;
-	(void)own;
-	(void)value;
+	(void)t, (void)start, (void)end, (void)own, (void)value;
 	return -EEXIST;
 }
 
 static int
 is_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
-	(void)start;
-	(void)end;
-	(void)value;
+	(void)start, (void)end, (void)value;
 	return own && t->backing != COW__ANON ? -EEXIST : 0;
 }
 
@@ -394,10 +402,7 @@ static int
 give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
                 int value)
 {
-	(void)start;
-	(void)end;
-	(void)own;
-	(void)value;
+	(void)start, (void)end, (void)own, (void)value;
 	return leave_alone(t);
 }
 

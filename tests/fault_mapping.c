@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own mappings, with every kernel call failing in turn
+ *
+ * What must hold is in tests/support/fault/sweep.h: above all, a munmap that
+ * fails has taken nothing away.
+ */
+#include "core/advise.h"
+#include "core/mapping.h"
+#include "tests/support/fault/sweep.h"
+
+enum { BYTES = 8 << 20, HEAD = 3 << 20, BOTH = 3 /* PROT_READ | PROT_WRITE */ };
+
+static int map(struct herd *herd)
+{
+	void *p = SWEEP_UNTOUCHED;
+	int r = cow__mapping_new(BYTES, BOTH, &p);
+
+	if (r < 0)
+		must(p == SWEEP_UNTOUCHED);
+	else
+		sweep_add(herd, HERD_BLOCK, NULL, p, BYTES);
+	return r;
+}
+
+static void init(struct herd *herd)
+{
+	static bool parted;
+	uintptr_t start;
+
+	(void)herd;
+	if (!parted)
+		ck_assert_int_eq(cow__mapping_init(&start), 0);
+	parted = true;
+}
+
+static void mapped(struct herd *herd)
+{
+	init(herd);
+	ck_assert_int_eq(map(herd), 0);
+}
+
+/* So that its parts can't be cut out. */
+static void locked(struct herd *herd)
+{
+	mapped(herd);
+	ck_assert_int_eq(cow__lock_pages((uintptr_t)herd->animals[HERD_BLOCK].block,
+	                                 PAGE, 0), 0);
+}
+
+static int unmap_tail(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_BLOCK];
+	int r = cow__unmap((uintptr_t)a->block + HEAD, BYTES - HEAD);
+
+	if (r == 0)
+		a->bytes = HEAD;
+	return r;
+}
+
+static int unmap_all(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_BLOCK];
+	int r = cow__unmap((uintptr_t)a->block, BYTES);
+
+	if (r == 0)
+		a->block = NULL;
+	return r;
+}
+
+static const struct operation operations[] = {
+	{ "map", init, map },
+	{ "unmap the tail", mapped, unmap_tail },
+	{ "unmap the tail of a locked one", locked, unmap_tail },
+	{ "unmap all", mapped, unmap_all },
+	{ "unmap all of a locked one", locked, unmap_all },
+};
+
+START_TEST(every_call_fails)
+{
+	sweep_few_nth(operations, _i);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_mapping");
+	TCase *tcase = add_case(suite, "fault_mapping");
+
+	tcase_add_loop_test(tcase, every_call_fails, 0,
+	                    COUNT(operations) * SWEEP_ERRORS);
+	return run_suite(suite);
+}
