@@ -8,17 +8,13 @@
 #include "core/extent.h"
 #include "core/helper.h"
 #include "core/stats.h"
+#include "core/trust.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
 
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
-#define AHEAD_SHARE 16         /* of what was touched: for strangers ... */
-#define AHEAD_SHARE_TRUSTED 10 /* ... and for who fills what he gets */
-#define AHEAD_SHARE_PROVEN 2 /* ... and who has filled as much at once before */
-#define DISTRUST 16
-#define PROVEN 64
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that the program had filled before it was collapsed looks untouched,
@@ -26,30 +22,22 @@
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
 #define STRIDE (4 * COW__HUGE) /* of a copy: cleared, then copied to */
-#define MEND_NS 10000000u /* mending waits: who filled it may clone it now */
+#define MEND_NS 100000000u /* mending waits: who filled it may clone it now */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
-static size_t filled, wasted; /* committed bytes of the past, touched or not */
-static size_t filled_most;   /* the largest extent that was filled */
 static struct cow__tile *bench; /* addresses to collapse at */
 
-/* How much more may be committed for it. Small pages and a helper that comes
- * after the writer cost more than committing all at once: for who does the same
- * thing again and again. */
+/* How much more may be committed for it. Small pages, and a helper that comes
+ * after the writer, cost more than committing all at once. */
 static size_t
 room(bool helped, size_t bytes)
 {
 	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
 
-	if (filled > PROVEN * wasted && bytes <= filled_most)
-		most += touched_total / AHEAD_SHARE_PROVEN;
-	else if (filled > DISTRUST * wasted)
-		most += touched_total / AHEAD_SHARE_TRUSTED;
-	else
-		most += touched_total / AHEAD_SHARE;
+	most += touched_total / cow__trust_share(bytes);
 	return most > ahead ? most - ahead : 0;
 }
 
@@ -72,8 +60,8 @@ young_remove(struct cow__tile *t)
 	t->young = false;
 	if (!t->mending) {
 		ahead -= t->committed - t->touched;
-		filled += t->touched;
-		wasted += t->committed - t->touched;
+		cow__trust_learn(t->bytes, t->touched,
+		                 t->committed - t->touched);
 	}
 	t->mending = false;
 	t->committed = t->touched;
@@ -136,9 +124,8 @@ look(struct cow__tile *t, uint64_t now)
 		touched_total += reached - before;
 		t->progress_at = now;
 	}
-	if (t->touched >= full)
-		filled_most = cow__max(filled_most, t->bytes);
-	if (t->touched >= full || now - t->progress_at > YOUTH_NS)
+	if (t->touched >= full ||
+	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return t->touched != before;
 }
@@ -247,7 +234,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	if (unit_ahead && cow__pagemap_touched_page(unit_ahead) <= 0) {
 		if (++passed_over < PATIENCE)
 			return;
-		wasted += COW__HUGE;
+		cow__trust_learn(bytes, 0, COW__HUGE);
 	}
 	if (unit_ahead)
 		ahead -= COW__HUGE;
@@ -394,7 +381,7 @@ cow__commit_step(uint64_t now)
 		if (t->busy)
 			continue;
 		if (t->mending) {
-			if (now - t->progress_at >= MEND_NS)
+			if (cow__elapsed(t->progress_at, now) >= MEND_NS)
 				mend = t;
 			continue;
 		}

@@ -13,6 +13,7 @@
 
 #define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
 #define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
+#define PEAK_SLACK 64            /* a few pages more cost no block */
 #define SLICE (32 * MIB)         /* cooled in one go */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
@@ -109,13 +110,16 @@ below_peak(uint64_t now)
 {
 	static size_t peak;
 	static uint64_t since;
+	size_t most;
 
-	if (cow__engine.live_peak >= peak || now - since > PEAK_NS) {
+	if (cow__engine.live_peak >= peak ||
+	    cow__elapsed(since, now) > PEAK_NS) {
 		peak = cow__engine.live_peak;
 		since = now;
 		cow__engine.live_peak = cow__engine.live_bytes;
 	}
-	return peak > cow__engine.live_bytes ? peak - cow__engine.live_bytes
+	most = peak + peak / PEAK_SLACK;
+	return most > cow__engine.live_bytes ? most - cow__engine.live_bytes
 	                                     : 0;
 }
 
@@ -129,7 +133,7 @@ limit(uint64_t now)
 	most = cow__min(most, cow__max(WARM_LEAST, below_peak(now)));
 	most = cow__min(most, cow__engine.warm_max);
 	if (cow__engine.warm_bytes > WARM_LEAST &&
-	    now - asked_at > HEADROOM_NS) {
+	    cow__elapsed(asked_at, now) > HEADROOM_NS) {
 		asked_at = now;
 		headroom = cow__process_headroom();
 	}
@@ -143,12 +147,11 @@ limit(uint64_t now)
 static bool
 is_due(uint64_t now, size_t most)
 {
-	/* The helper asked the clock before it let go of the lock: what was
-	 * freed since then is younger than `now`. */
-	return cow__engine.warm_first &&
-	       (now >= cow__engine.warm_first->freed_at +
-	                       cow__engine.decay_ns ||
-	        cow__engine.warm_bytes > most);
+	const struct cow__tile *oldest = cow__engine.warm_first;
+
+	return oldest && (cow__elapsed(oldest->freed_at, now) >=
+	                          cow__engine.decay_ns ||
+	                  cow__engine.warm_bytes > most);
 }
 
 bool

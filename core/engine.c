@@ -102,7 +102,7 @@ cow__engine_tick(void)
 		cow__helper_want(cow__decay_due(now));
 	else
 		(void)cow__decay(now, false);
-	if (now - last < TICK_NS)
+	if (cow__elapsed(last, now) < TICK_NS)
 		return;
 	last = now;
 	(void)cow__extent_poll_limbo();

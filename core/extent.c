@@ -20,6 +20,8 @@
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
+#define UNALIGNED_MOST (64 * MIB)
+
 static bool
 wants_anon(size_t bytes, unsigned flags)
 {
@@ -115,35 +117,82 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room,
 	return 0;
 }
 
+/* The neighbour of the block before: what is allocated together is freed
+ * together, and then they are one again. A program that makes halves of a size
+ * out of wholes would else have two halves in two places for every whole. */
+static struct cow__tile *
+take_neighbour(size_t bytes, size_t align, unsigned want)
+{
+	struct cow__tile *t = cow__tile_rest(want, bytes);
+	size_t more;
+
+	if (!t || cow__tile_start(t) % align != 0)
+		return NULL;
+	if (t->bytes >= bytes)
+		return cow__tile_carve(t, cow__tile_start(t), bytes);
+	more = bytes - t->bytes;
+	cow__tile_unlist(t);
+	if (cow__tile_grow(t, more) < 0) {
+		(void)cow__tile_put(t);
+		return NULL;
+	}
+	t->hollow = more;
+	return t;
+}
+
+/* Mapped memory for it, and where in it. Huge pages that are there need no
+ * boundary: warm memory at any page is better than fresh memory at a good one.
+ * What has no pages yet needs one, and what is so large that its page tables may
+ * be moved (core/spare.h). */
+static struct cow__tile *
+find(size_t bytes, size_t align, unsigned want, uintptr_t *ret_at)
+{
+	size_t huge = bytes >= COW__HUGE ? cow__max(align, COW__HUGE) : align;
+	struct cow__tile *t = cow__tile_search(COW__WARM, want, bytes, align);
+	uintptr_t at = t ? cow__round_up(cow__tile_start(t), align) : 0;
+
+	if (t && at % huge != 0 && (t->hollow || bytes >= UNALIGNED_MOST)) {
+		t = cow__tile_search(COW__WARM, want, bytes, huge);
+		at = t ? cow__round_up(cow__tile_start(t), huge) : 0;
+	}
+	if (!t) {
+		t = cow__tile_search(COW__COLD, want, bytes, huge);
+		at = t ? cow__round_up(cow__tile_start(t), huge) : 0;
+	}
+	*ret_at = at;
+	return t;
+}
+
 static int
 take(size_t bytes, size_t align, bool anon, unsigned flags,
      struct cow__tile **ret, size_t *ret_dirty)
 {
-	static const enum cow__heat heats[] = { COW__WARM, COW__COLD };
 	unsigned want = (anon ? COW__WANT_ANON : 0) |
 	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
-	bool room = flags & COW__EXTENT_ROOM;
+	bool room = flags & COW__EXTENT_ROOM, warm = true;
+	struct cow__tile *t = NULL;
+	uintptr_t at;
 
-	for (unsigned i = 0; i < 2 && !room; i++) {
-		struct cow__tile *t;
-
-		t = cow__tile_search(heats[i], want, bytes, align);
+	*ret_dirty = 0;
+	if (!room && bytes < UNALIGNED_MOST)
+		t = take_neighbour(bytes, align, want);
+	if (!t) {
+		t = room ? NULL : find(bytes, align, want, &at);
 		if (!t)
-			continue;
-		t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), align),
-		                    bytes);
+			return take_bare(bytes, align, want, room, ret);
+		warm = cow__tile_heat(t) == COW__WARM;
+		t = cow__tile_carve(t, at, bytes);
 		if (!t)
 			return -ENOMEM;
-		/* Who writes all at once wants all of it huge. */
-		if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
-		    cow__map_punch(cow__tile_start(t), bytes) == 0)
-			t->hollow = bytes;
-		*ret_dirty = heats[i] == COW__COLD ? 0 : bytes - t->hollow;
-		*ret = t;
-		return 0;
 	}
-	*ret_dirty = 0;
-	return take_bare(bytes, align, want, room, ret);
+	/* Who writes all at once wants all of it huge. */
+	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
+	    cow__map_punch(cow__tile_start(t), bytes) == 0)
+		t->hollow = bytes;
+	if (warm)
+		*ret_dirty = bytes - t->hollow;
+	*ret = t;
+	return 0;
 }
 
 /* What is handed out: tiles with pages of their own, not views. */
@@ -195,7 +244,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 
 	if (len < bytes || len > cow__engine.end - cow__engine.start)
 		return -ENOMEM;
-	align = cow__max(align, len >= COW__HUGE ? COW__HUGE : cow__page);
+	align = cow__max(align, cow__page);
 	r = take(len, align, anon, flags, &t, &dirty);
 	if (r < 0 && !anon && r != -ENOMEM) {
 		/* No memfd here (or its size is forbidden): do without. */
@@ -223,7 +272,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (anon)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
-	if (!anon && len >= COW__HUGE) {
+	if (!anon && len >= COW__HUGE && cow__tile_start(t) % COW__HUGE == 0) {
 		if (dirty == 0)
 			cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
 		else if (len - dirty >= COW__HUGE)
@@ -357,7 +406,8 @@ grow(struct cow__tile *t, size_t more)
 		return false;
 	t->hollow = 0;
 	live_grows(more);
-	if (fresh && t->segment && more >= COW__HUGE)
+	if (fresh && t->segment && more >= COW__HUGE &&
+	    cow__tile_start(t) % COW__HUGE == 0)
 		cow__commit_from(t, old);
 	return true;
 }

@@ -94,7 +94,7 @@ cow__spares_step(uint64_t now)
 	size_t n;
 	int r;
 
-	if (now - s->progress_at < REST_NS)
+	if (cow__elapsed(s->progress_at, now) < REST_NS)
 		return s->progress_at + REST_NS - now;
 	n = cow__min(SLICE, s->bytes - s->committed);
 	s->busy = true;

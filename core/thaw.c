@@ -382,7 +382,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 	struct cow__tile *t, *next;
 	uintptr_t end;
 
-	if (!cow__engine.frozen || now - last < SHADOW_NS)
+	if (!cow__engine.frozen || cow__elapsed(last, now) < SHADOW_NS)
 		return;
 	last = now;
 	for (t = cow__tile_first(); t; t = next) {

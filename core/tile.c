@@ -12,6 +12,7 @@
 
 #define CLASSES 192
 #define LOOKS 8 /* candidates examined in one class */
+#define REST_SHARE 16 /* so much of a block may be missing to a rest */
 
 static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
 static struct cow__node *root;
@@ -21,6 +22,9 @@ static struct bins {
 	struct cow__tile *first[COW__HEATS][CLASSES];
 	uint64_t map[COW__HEATS][CLASSES / 64];
 } bins[2];
+
+/* What the last carving left behind its piece. */
+static struct cow__tile *rest;
 
 static unsigned
 size_class(size_t bytes)
@@ -73,6 +77,8 @@ cow__tile_unlist(struct cow__tile *t)
 
 	if (heat == COW__WARM)
 		cow__warm_remove(t);
+	if (rest == t)
+		rest = NULL;
 	if (t->bin_next)
 		t->bin_next->bin_prev = t->bin_prev;
 	if (t->bin_prev) {
@@ -169,11 +175,21 @@ cow__tile_change_end(const struct cow__tile *t)
 		frozen_add(1);
 }
 
+static bool
+fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
+{
+	uintptr_t at = cow__round_up(cow__tile_start(t), align);
+
+	return at + bytes <= cow__tile_end(t) &&
+	       !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
+	       cow__segment_usable(t->segment,
+	                           cow__tile_heat(t) == COW__WARM);
+}
+
 struct cow__tile *
 cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
 {
 	const struct bins *b = &bins[!!(want & COW__WANT_MAPPING)];
-	bool anon = want & COW__WANT_ANON;
 	unsigned c = size_class(bytes);
 
 	while (c < CLASSES) {
@@ -187,18 +203,34 @@ cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
 		}
 		c += (unsigned)__builtin_ctzll(map);
 		for (t = b->first[heat][c]; t && looks < LOOKS;
-		     t = t->bin_next, looks++) {
-			uintptr_t at = cow__round_up(cow__tile_start(t), align);
-
-			if (at + bytes <= cow__tile_end(t) &&
-			    anon == (t->backing == COW__ANON) &&
-			    cow__segment_usable(t->segment,
-			                        heat == COW__WARM))
+		     t = t->bin_next, looks++)
+			if (fits(t, want, bytes, align))
 				return t;
-		}
 		c++;
 	}
 	return NULL;
+}
+
+struct cow__tile *
+cow__tile_rest(unsigned want, size_t bytes)
+{
+	const struct cow__tile *b;
+
+	if (!rest || cow__tile_heat(rest) != COW__WARM || rest->hollow ||
+	    is_behind(rest) != !!(want & COW__WANT_MAPPING) ||
+	    size_class(rest->bytes) > size_class(bytes) ||
+	    !fits(rest, want, cow__min(bytes, rest->bytes), cow__page))
+		return NULL;
+	if (rest->bytes >= bytes)
+		return rest;
+	b = rest->next;
+	return bytes - rest->bytes <= bytes / REST_SHARE && b &&
+	                       b->kind == COW__FREE &&
+	                       b->backing == rest->backing &&
+	                       b->segment == rest->segment &&
+	                       rest->bytes + b->bytes >= bytes
+	               ? rest
+	               : NULL;
 }
 
 /* Makes the part of `t` from `at` on a tile of its own, like it. */
@@ -277,6 +309,7 @@ cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
 	}
 	if (after)
 		bin_add(after);
+	rest = after;
 	return t;
 }
 

@@ -153,6 +153,10 @@ enum cow__want {
 struct cow__tile *cow__tile_search(enum cow__heat heat, unsigned want,
                                    size_t bytes, size_t align);
 
+/* What the last cow__tile_carve() left behind its piece, if it is warm and of the
+ * size of `bytes`, or a little smaller and cold memory is behind it. NULL: no. */
+struct cow__tile *cow__tile_rest(unsigned want, size_t bytes);
+
 /* Cuts [start, start + bytes) out of a free tile and returns it, taken off the
  * free lists; what is left stays free. NULL: no memory for metadata, nothing
  * changed. The caller sets the kind before it unlocks. */

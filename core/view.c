@@ -350,7 +350,9 @@ static int
 view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
           void *arg)
 {
-	size_t unit = cow__round_up(source->bytes, COW__HUGE);
+	/* Huge pages fit where the source's do. */
+	size_t skew = cow__tile_start(source) & (COW__HUGE - 1);
+	size_t unit = cow__round_up(skew + source->bytes, COW__HUGE);
 	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
 	                                       COW__HUGE);
 	struct cow__tile **ret = arg;
@@ -364,7 +366,8 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	if (r < 0)
 		return r;
 	memcpy(pieces, list, n * sizeof(*pieces));
-	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE),
+	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE) +
+	                               skew,
 	                    source->bytes);
 	if (!t) {
 		cow__array_free(pieces, cap, sizeof(*pieces));

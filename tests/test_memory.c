@@ -137,6 +137,46 @@ START_TEST(warm_memory_decays)
 END_TEST
 
 /* Views, copies, layers, exposed pages: all of it. */
+/* Each round makes two halves out of the last whole, and a whole out of the last
+ * two halves. No more than some pages of it may be fresh, however the sizes
+ * divide into pages, and nothing is given back meanwhile. */
+static const size_t wholes[] = { 64000000, 32 * MIB, 5 * MIB + 4096 };
+
+START_TEST(halves_become_wholes)
+{
+	size_t whole = wholes[_i], half = whole / 2;
+	unsigned char *kept = new_block(whole, 0), *block[4] = { NULL };
+	uint64_t served = 0, recycled = 0;
+
+	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+	memset(kept, 1, whole);
+	for (int i = 0; i < 12; i++) {
+		unsigned char *one = new_block(whole, 0);
+
+		if (i == 4) {
+			served = stats_now().bytes_served;
+			recycled = stats_now().bytes_recycled;
+		}
+		memset(one, i, whole);
+		for (int k = 0; k < 3; k++) {
+			unsigned char *old = block[k];
+
+			block[k] = k ? new_block(half, 0) : one;
+			memset(block[k], i, k ? half : whole);
+			cow_block_free(old);
+		}
+	}
+	served = stats_now().bytes_served - served;
+	recycled = stats_now().bytes_recycled - recycled;
+	ck_assert_msg(recycled >= served - served / 32,
+	              "%zu of %zu bytes were recycled", (size_t)recycled,
+	              (size_t)served);
+	for (int k = 0; k < 3; k++)
+		cow_block_free(block[k]);
+	cow_block_free(kept);
+}
+END_TEST
+
 START_TEST(herds_leave_nothing)
 {
 	uint64_t before = memory_held();
@@ -411,6 +451,7 @@ int main(void)
 	tcase_add_test(tcase, every_memfd_of_a_child_is_sealed);
 	tcase_add_test(tcase, trim_gives_back);
 	tcase_add_test(tcase, warm_memory_decays);
+	tcase_add_loop_test(tcase, halves_become_wholes, 0, COUNT(wholes));
 	tcase_add_test(tcase, herds_leave_nothing);
 	tcase_add_test(tcase, killed_child_leaves_nothing);
 	tcase_add_test(tcase, freed_by_both);
