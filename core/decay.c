@@ -14,7 +14,6 @@
 #define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
 #define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
 #define PEAK_SLACK 64            /* a few pages more cost no block */
-#define SLICE (32 * MIB)         /* cooled in one go */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
@@ -161,24 +160,25 @@ cow__decay_due(uint64_t now)
 }
 
 size_t
-cow__decay(uint64_t now, bool unlocked)
+cow__decay(uint64_t now, size_t bytes, bool unlocked)
 {
 	size_t most = limit(now), done = 0;
+	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
 
-	while (done < SLICE && is_due(now, most)) {
+	while (done < bytes && is_due(now, most)) {
 		struct cow__tile *t = cow__engine.warm_first;
-		size_t bytes;
+		size_t cooled;
 
-		if (t->bytes > SLICE)
-			t = cow__tile_carve(t, cow__tile_end(t) - SLICE, SLICE);
+		if (t->bytes > slice)
+			t = cow__tile_carve(t, cow__tile_end(t) - slice, slice);
 		else
 			cow__tile_unlist(t);
 		if (!t)
 			break;
-		bytes = t->bytes;
+		cooled = t->bytes;
 		if (!cool(t, unlocked))
 			break;
-		done += bytes;
+		done += cooled;
 	}
 	return done;
 }

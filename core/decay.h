@@ -19,10 +19,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Gives back some of what is older than the decay time or above the limit.
- * Bytes given back; 0: nothing is due. Engine locked; `unlocked`: but not while
- * the kernel works, for the helper. */
-size_t cow__decay(uint64_t now, bool unlocked);
+#define COW__SLICE ((size_t)32 << 20) /* given back in one go, at most */
+
+/* Gives back what is older than the decay time or above the limit, about `bytes`
+ * of it. Bytes given back; 0: nothing is due. Engine locked; `unlocked`: but not
+ * while the kernel works, for the helper. */
+size_t cow__decay(uint64_t now, size_t bytes, bool unlocked);
 
 /* Is there anything to give back? */
 bool cow__decay_due(uint64_t now);

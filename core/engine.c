@@ -101,7 +101,7 @@ cow__engine_tick(void)
 	if (cow__engine.use_helper && cow__engine.warm_bytes > WARM_PAYS)
 		cow__helper_want(cow__decay_due(now));
 	else
-		(void)cow__decay(now, false);
+		(void)cow__decay(now, COW__SLICE, false);
 	if (cow__elapsed(last, now) < TICK_NS)
 		return;
 	last = now;

@@ -272,6 +272,9 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (anon)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
+	/* Memory that is kept in vain goes before more is committed. */
+	if (dirty == 0 && cow__engine.warm_first)
+		(void)cow__decay(cow__now(), len, false);
 	if (!anon && len >= COW__HUGE && cow__tile_start(t) % COW__HUGE == 0) {
 		if (dirty == 0)
 			cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);

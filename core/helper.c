@@ -58,7 +58,7 @@ round_of_work(void)
 			idle = LOOK_NS;
 		sleep = cow__min(sleep, idle);
 	}
-	if (cow__decay(now, true))
+	if (cow__decay(now, COW__SLICE, true))
 		return 0;
 	due = cow__decay_next();
 	if (due)

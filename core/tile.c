@@ -309,7 +309,8 @@ cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
 	}
 	if (after)
 		bin_add(after);
-	rest = after;
+	if (after)
+		rest = after;
 	return t;
 }
 

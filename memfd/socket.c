@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unix sockets that carry descriptors. See the header; unix(7), cmsg(3).
+ */
+#include "memfd/socket.h"
+#include "memfd/sys.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+union control {
+	struct cmsghdr head;
+	char room[CMSG_SPACE(COW__SOCKET_FDS * sizeof(int))];
+};
+
+static int
+option(int fd, int name, void *ret, socklen_t bytes)
+{
+	return (int)SYS6(SYS_getsockopt, fd, SOL_SOCKET, name, ret, &bytes, 0);
+}
+
+int
+cow__socket_kind(int fd)
+{
+	int domain, type, r;
+
+	r = option(fd, SO_DOMAIN, &domain, sizeof(domain));
+	if (r == 0)
+		r = option(fd, SO_TYPE, &type, sizeof(type));
+	if (r < 0)
+		return r;
+	if (domain != AF_UNIX ||
+	    (type != SOCK_STREAM && type != SOCK_SEQPACKET))
+		return -EPROTOTYPE;
+	return type == SOCK_STREAM;
+}
+
+int
+cow__socket_peer(int fd, uint32_t *ret_uid, int32_t *ret_pid)
+{
+	struct ucred peer;
+	int r = option(fd, SO_PEERCRED, &peer, sizeof(peer));
+
+	if (r < 0)
+		return r;
+	*ret_uid = peer.uid;
+	*ret_pid = peer.pid;
+	return 0;
+}
+
+long
+cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
+                 unsigned nfds)
+{
+	struct iovec iov = { (void *)(uintptr_t)data, bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	union control control;
+	long r;
+
+	if (nfds) {
+		memset(&control, 0, sizeof(control));
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+		control.head.cmsg_level = SOL_SOCKET;
+		control.head.cmsg_type = SCM_RIGHTS;
+		control.head.cmsg_len = CMSG_LEN(nfds * sizeof(int));
+		memcpy(CMSG_DATA(&control.head), fds, nfds * sizeof(int));
+	}
+	do
+		r = SYS3(SYS_sendmsg, fd, &msg, MSG_NOSIGNAL);
+	while (r == -EINTR);
+	return r;
+}
+
+static long
+receive(int fd, struct msghdr *msg, int flags)
+{
+	long r;
+
+	do
+		r = SYS3(SYS_recvmsg, fd, msg, flags);
+	while (r == -EINTR);
+	return r;
+}
+
+long
+cow__socket_look(int fd, void *data, size_t bytes, bool wait, int *fds,
+                 unsigned *ret_nfds)
+{
+	struct iovec iov = { data, bytes };
+	union control control;
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+	unsigned n = 0;
+	long r;
+
+	*ret_nfds = 0;
+	r = receive(fd, &msg,
+	            MSG_PEEK | MSG_CMSG_CLOEXEC | (wait ? MSG_WAITALL : 0));
+	if (r < 0)
+		return r;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
+	     c = CMSG_NXTHDR(&msg, c)) {
+		unsigned some;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		some = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds + n, CMSG_DATA(c), some * sizeof(int));
+		n += some;
+	}
+	if (msg.msg_flags & MSG_CTRUNC) {
+		while (n > 0)
+			(void)sys_close(fds[--n]);
+		return -EMFILE;
+	}
+	*ret_nfds = n;
+	return r;
+}
+
+long
+cow__socket_take(int fd, void *data, size_t bytes)
+{
+	struct iovec iov = { data, bytes };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return receive(fd, &msg, MSG_CMSG_CLOEXEC);
+}

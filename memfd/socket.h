@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Unix sockets that carry descriptors
+ *
+ * A descriptor that does not fit into the receiver's table is lost: the kernel
+ * closes it, says MSG_CTRUNC, and delivers the bytes all the same. So a receiver
+ * looks first: a look (MSG_PEEK) installs duplicates of the descriptors, and
+ * what could not be installed is still in the queue.
+ */
+#ifndef COW_MEMFD_SOCKET_H
+#define COW_MEMFD_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of one message: the limit of the kernel (SCM_MAX_FD). */
+#define COW__SOCKET_FDS 253
+
+/* 1: a stream; 0: it keeps messages apart (SOCK_SEQPACKET); -ENOTSOCK, -EPROTOTYPE:
+ * not a connected Unix socket of those kinds. */
+int cow__socket_kind(int fd);
+
+/* The peer's user, as it was when the connection was made. */
+int cow__socket_peer(int fd, uint32_t *ret_uid, int32_t *ret_pid);
+
+/*
+ * Sends bytes, and with the first of them `nfds` descriptors. The number of
+ * bytes sent, which may be fewer on a stream; -EAGAIN: full (a socket that does
+ * not block); -EPIPE, never a signal; -ETOOMANYREFS: too many descriptors of
+ * this user are on their way.
+ */
+long cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
+                      unsigned nfds);
+
+/*
+ * Looks at what is there, up to `bytes`, without taking it. Duplicates of the
+ * descriptors that came with it go to `fds` (room for COW__SOCKET_FDS), CLOEXEC
+ * and owned by the caller, also on short results. The number of bytes, 0 at the
+ * end; -EMFILE: not all of the descriptors can be had now, none is given.
+ * `wait`: on a blocking stream until all of `bytes` are there.
+ */
+long cow__socket_look(int fd, void *data, size_t bytes, bool wait, int *fds,
+                      unsigned *ret_nfds);
+
+/* Takes up to `bytes`; descriptors that come with them are dropped. */
+long cow__socket_take(int fd, void *data, size_t bytes);
+
+#endif
