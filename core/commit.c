@@ -375,7 +375,7 @@ cow__commit_step(uint64_t now)
 	bool moved = false;
 
 	for (t = young; t; t = next) {
-		size_t full = cow__round_down(t->bytes, COW__HUGE), want;
+		size_t full = cow__round_down(t->bytes, COW__HUGE), want, most;
 
 		next = t->list_next;
 		if (t->busy)
@@ -402,9 +402,14 @@ cow__commit_step(uint64_t now)
 		}
 		if (cow__engine.placed)
 			continue;
+		/* Of one block no more than it has been filled so far. */
+		most = AHEAD_HELPED + 2 * t->touched;
+		if (t->committed >= most)
+			continue;
 		want = cow__min(full - t->committed, room(true, t->bytes));
-		want = cow__round_down(cow__min(want, BATCH), COW__HUGE);
-		if (want == 0 || t->committed - t->touched >= full / 2 + BATCH)
+		want = cow__min(want, cow__min(most - t->committed, BATCH));
+		want = cow__round_down(want, COW__HUGE);
+		if (want == 0)
 			continue;
 		commit_batch(t, want);
 		return true; /* the list may have changed */
