@@ -24,6 +24,7 @@ one() {
 	[ "$side" = shim ] && preload=$shim
 	tunables=
 	[ "$side" = huge ] && tunables=$huge_pages
+	"$bin/plain_measure" -w $total >/dev/null # the same memory for all
 	env ${preload:+LD_PRELOAD="$preload"} \
 		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_fork" "$@" \
 		>"$tmp/out" || fail "plain_fork failed ($side, $*)"
