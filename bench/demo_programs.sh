@@ -107,7 +107,7 @@ program_command() {
 		echo 'exec sqlite3 :memory: <load.sql' ;;
 	python)
 		echo "exec python3 -c 'import collections, json, re
-text = open(\"part\").read()[:3000000]
+text = open(\"part\", encoding=\"latin-1\").read(3000000)
 words = collections.Counter(re.findall(r\"[a-z]+\", text.lower()))
 index = {}
 for n, line in enumerate(text.splitlines()):
@@ -122,7 +122,7 @@ for (sort { \$n{\$b} <=> \$n{\$a} || \$a cmp \$b } keys %n) {
 \$s = (\$s * 31 + \$n{\$_} + length) % 1000003 } print \"\$s\n\"'" ;;
 	git)
 		echo 'rm -rf repo && mkdir repo && cd repo && git init -q . &&
-cp ../part file && git add file && export GIT_AUTHOR_DATE=@1 GIT_COMMITTER_DATE=@1 &&
+cp ../part file && git add file && export GIT_AUTHOR_DATE=2001-01-01T00:00:00Z GIT_COMMITTER_DATE=2001-01-01T00:00:00Z &&
 git -c user.name=a -c user.email=b commit -qm one &&
 awk "NR % 7" ../part >file && git diff --stat && git add file &&
 git -c user.name=a -c user.email=b commit -qm two &&

@@ -185,9 +185,18 @@ prepare_locked(void)
 	cow__pools_lock();
 }
 
+/* fork() in a signal handler that interrupted the engine in this thread. Waiting
+ * for the lock would take for ever: the child lacks the engine's memory, which is
+ * no loss to one that execs or ends. Written under the lock. */
+static bool skipping;
+
 void
 cow__fork_prepare(void)
 {
+	if (cow__mutex_is_mine(&cow__engine.lock)) {
+		skipping = true;
+		return;
+	}
 	cow__engine_lock();
 	prepare_locked();
 }
@@ -200,7 +209,8 @@ try_lock(uint64_t ns)
 	uint64_t until = cow__now() + ns;
 
 	while (!cow__mutex_try_lock(&cow__engine.lock)) {
-		if (cow__now() > until)
+		if (cow__mutex_is_mine(&cow__engine.lock) ||
+		    cow__now() > until)
 			return false;
 		cow__yield();
 	}
@@ -231,6 +241,11 @@ count_fork(void)
 COW_EXPORT void
 cow__fork_parent(void)
 {
+	if (skipping) {
+		skipping = false;
+		result = 0;
+		return;
+	}
 	result = cow__engine.fork_failed;
 	cow__pools_unlock();
 	if (taking_part) {
@@ -248,7 +263,9 @@ cow__fork_parent(void)
 COW_EXPORT void
 cow__fork_child(void)
 {
-	cow__engine.lock.word = 0;
+	if (skipping)
+		return;
+	cow__engine.lock.state = 0;
 	cow__engine.process = cow__process_id();
 	cow__pools_unlock();
 	cow__stats_child();

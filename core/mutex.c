@@ -7,23 +7,44 @@
 
 #define SPINS 100
 
-void
-cow__mutex_lock_slow(struct cow__mutex *m)
-{
-	for (int i = 0; i < SPINS; i++) {
-		uint32_t expected = 0;
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the futex is the low half");
 
-		if (__atomic_compare_exchange_n(&m->word, &expected, 1, 0,
-		                                __ATOMIC_ACQUIRE,
-		                                __ATOMIC_RELAXED))
+static uint32_t *
+futex(struct cow__mutex *m)
+{
+	return (uint32_t *)(void *)&m->state;
+}
+
+void
+cow__mutex_lock_slow(struct cow__mutex *m, uint64_t self)
+{
+	uint64_t state;
+
+	for (int i = 0; i < SPINS; i++)
+		if (cow__mutex_try_lock(m))
 			return;
+	for (;;) {
+		state = __atomic_load_n(&m->state, __ATOMIC_RELAXED);
+		if (state == 0) {
+			/* Others may sleep: who unlocks it shall look. */
+			if (__atomic_compare_exchange_n(
+			            &m->state, &state, self | 2, 0,
+			            __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+				return;
+			continue;
+		}
+		if ((uint32_t)state == 1 &&
+		    !__atomic_compare_exchange_n(&m->state, &state, state + 1,
+		                                 0, __ATOMIC_RELAXED,
+		                                 __ATOMIC_RELAXED))
+			continue;
+		cow__wait(futex(m), 2, 0);
 	}
-	while (__atomic_exchange_n(&m->word, 2, __ATOMIC_ACQUIRE) != 0)
-		cow__wait(&m->word, 2, 0);
 }
 
 void
 cow__mutex_unlock_slow(struct cow__mutex *m)
 {
-	cow__wake(&m->word);
+	cow__wake(futex(m));
 }

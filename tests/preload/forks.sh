@@ -14,6 +14,7 @@ program idle_threads
 program busy_threads
 program fork_hooks
 program signals
+program fork_in_handler
 program storm
 program crowd
 finish
