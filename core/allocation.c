@@ -133,6 +133,44 @@ cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
 	return 0;
 }
 
+int
+cow__allocation_shared(void *data, size_t bytes, void *shared,
+                       const struct cow__shared_ops *ops,
+                       struct cow__allocation **ret)
+{
+	struct cow__allocation *a = cow__pool_take(&allocations);
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct cow__allocation){
+		.refs = 1,
+		.kind = COW__AT_SHARED,
+		.data = data,
+		.bytes = bytes,
+		.shared = shared,
+		.shared_ops = ops,
+	};
+	*ret = a;
+	return 0;
+}
+
+bool
+cow__allocation_try_ref(struct cow__allocation *a)
+{
+	uint64_t n = __atomic_load_n(&a->refs, __ATOMIC_RELAXED);
+
+	while (n)
+		if (__atomic_compare_exchange_n(&a->refs, &n, n + 1, true,
+		                                __ATOMIC_ACQUIRE,
+		                                __ATOMIC_RELAXED)) {
+			/* As a lazy clone: see clone_by_reference(). */
+			__atomic_store_n(&a->owned, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
+			return true;
+		}
+	return false;
+}
+
 void
 cow__allocation_settle(struct cow__allocation *a)
 {
@@ -179,6 +217,9 @@ allocation_free(struct cow__allocation *a)
 		break;
 	case COW__AT_EXTERNAL:
 		cow_data_ptr_clear(&a->ptr);
+		break;
+	case COW__AT_SHARED:
+		a->shared_ops->drop(a);
 		break;
 	default:
 		break;

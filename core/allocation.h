@@ -35,6 +35,19 @@ enum cow__allocation_kind {
 	COW__AT_TILE,
 	COW__AT_FOREIGN,  /* made by another allocator for us */
 	COW__AT_EXTERNAL, /* given to us; others may write it */
+	COW__AT_SHARED,   /* other processes may have it (share/home.h) */
+};
+
+struct cow__allocation;
+
+/* What share/ knows of data of the last kind. Called without locks. */
+struct cow__shared_ops {
+	/* Of the only reference here: is it the only one anywhere? Then it may
+	 * be written in place from now on. */
+	bool (*alone)(void *shared);
+	/* A private view of the same bytes. -E2BIG: copy rather. */
+	int (*view)(void *shared, struct cow__allocation **ret);
+	void (*drop)(struct cow__allocation *a);
 };
 
 struct cow__allocation {
@@ -51,6 +64,8 @@ struct cow__allocation {
 	struct cow_storage *storage; /* of an exposed tile */
 	struct cow_data_ptr ptr;     /* foreign, external */
 	struct cow_allocator *allocator; /* foreign */
+	void *shared;                    /* shared */
+	const struct cow__shared_ops *shared_ops;
 };
 
 enum cow__allocation_flags {
@@ -73,6 +88,15 @@ int cow__allocation_on_tile(struct cow__tile *tile,
 /* On a data pointer; takes it over on success. */
 int cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
                              struct cow__allocation **ret);
+
+/* On data of share/'s. The caller's `shared` is the allocation's on success. */
+int cow__allocation_shared(void *data, size_t bytes, void *shared,
+                           const struct cow__shared_ops *ops,
+                           struct cow__allocation **ret);
+
+/* A reference to one that may be dying in another thread: false then. The caller
+ * keeps it from being forgotten meanwhile (`drop` waits for its lock). */
+bool cow__allocation_try_ref(struct cow__allocation *a);
 
 /* Drops a reference; the last one waits for copiers and frees the data. */
 void cow__allocation_unref(struct cow__allocation *a);

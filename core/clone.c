@@ -167,7 +167,7 @@ lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
-	if (s->data->kind == COW__AT_FOREIGN)
+	if (s->data->kind == COW__AT_FOREIGN || s->data->kind == COW__AT_SHARED)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (s->bytes < PAGED_LEAST)
 		return clone_counted(s, COW_FALLBACK_SMALL, ret);
@@ -244,21 +244,6 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 	return 0;
 }
 
-/* A reference to a storage that may be dying in another thread: its count may
- * be zero, and then it must stay so. Engine locked, which keeps it in memory. */
-static bool
-try_ref(struct cow_storage *s)
-{
-	uint64_t n = __atomic_load_n(&s->refs, __ATOMIC_RELAXED);
-
-	while (n)
-		if (__atomic_compare_exchange_n(&s->refs, &n, n + 1, 1,
-		                                __ATOMIC_ACQUIRE,
-		                                __ATOMIC_RELAXED))
-			return true;
-	return false;
-}
-
 static int
 storage_of_block(struct cow__tile *t, struct cow_storage **ret)
 {
@@ -298,7 +283,7 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 		if (offset >= cow__max(t->used, 1))
 			; /* the rest of the last page is nobody's */
 		else if (t->allocation && t->allocation->storage &&
-		    try_ref(t->allocation->storage)) {
+		    cow__storage_try_ref(t->allocation->storage)) {
 			s = t->allocation->storage;
 			r = 0;
 		} else if (t->block) {

@@ -185,6 +185,8 @@ prepare_locked(void)
 	cow__pools_lock();
 }
 
+const struct cow__fork_hooks *cow__fork_hooks;
+
 /* fork() in a signal handler that interrupted the engine in this thread. Waiting
  * for the lock would take for ever: the child lacks the engine's memory, which is
  * no loss to one that execs or ends. Written under the lock. */
@@ -193,7 +195,8 @@ static bool skipping;
 void
 cow__fork_prepare(void)
 {
-	if (cow__mutex_is_mine(&cow__engine.lock)) {
+	if (cow__mutex_is_mine(&cow__engine.lock) ||
+	    (cow__fork_hooks && !cow__fork_hooks->prepare(false))) {
 		skipping = true;
 		return;
 	}
@@ -220,8 +223,13 @@ try_lock(uint64_t ns)
 COW_EXPORT bool
 cow__fork_try_prepare(void)
 {
-	if (!try_lock(TRY_NS))
+	if (cow__fork_hooks && !cow__fork_hooks->prepare(true))
 		return false;
+	if (!try_lock(TRY_NS)) {
+		if (cow__fork_hooks)
+			cow__fork_hooks->parent();
+		return false;
+	}
 	prepare_locked();
 	return true;
 }
@@ -258,19 +266,13 @@ cow__fork_parent(void)
 		count_fork();
 	}
 	cow__engine_unlock();
+	if (cow__fork_hooks)
+		cow__fork_hooks->parent();
 }
 
-COW_EXPORT void
-cow__fork_child(void)
+static void
+engine_child(void)
 {
-	if (skipping)
-		return;
-	cow__engine.lock.state = 0;
-	cow__engine.process = cow__process_id();
-	cow__pools_unlock();
-	cow__stats_child();
-	if (!taking_part)
-		return;
 	if (cow__engine.fork_failed)
 		cow__process_exit(127);
 	cow__engine_lock();
@@ -295,6 +297,21 @@ cow__fork_child(void)
 	cow__segments_sweep(false);
 	cow__regret_child();
 	cow__engine_unlock();
+}
+
+COW_EXPORT void
+cow__fork_child(void)
+{
+	if (skipping)
+		return;
+	cow__engine.lock.state = 0;
+	cow__engine.process = cow__process_id();
+	cow__pools_unlock();
+	cow__stats_child();
+	if (taking_part)
+		engine_child();
+	if (cow__fork_hooks)
+		cow__fork_hooks->child();
 }
 
 COW_EXPORT int

@@ -19,6 +19,16 @@
 
 #include <stdbool.h>
 
+/* Who else has something to do at a fork: before the engine is locked, and after
+ * it is unlocked. prepare: `try_only` as below; false: it can't be now, and this
+ * fork does without all of it. */
+struct cow__fork_hooks {
+	bool (*prepare)(bool try_only);
+	void (*parent)(void);
+	void (*child)(void);
+};
+extern const struct cow__fork_hooks *cow__fork_hooks;
+
 /* Registered with pthread_atfork(), and called by the shim around _Fork(). */
 void cow__fork_prepare(void);
 void cow__fork_parent(void);

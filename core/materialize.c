@@ -59,6 +59,8 @@ steal(struct cow_storage *s)
 	int r = 1;
 
 	cow__allocation_settle(a);
+	if (a->kind == COW__AT_SHARED && !a->shared_ops->alone(a->shared))
+		return 0;
 	if (a->kind != COW__AT_TILE) {
 		a->owned = 1;
 		return 1;
@@ -88,6 +90,16 @@ by_page(struct cow_storage *s)
 	struct cow__tile *t;
 	int r;
 
+	if (from->kind == COW__AT_SHARED) {
+		r = from->shared_ops->view(from->shared, &to);
+		if (r < 0)
+			return -E2BIG;
+		to->owned = 1;
+		cow__stat_add(materialized_page, 1);
+		s->data = to;
+		cow__allocation_unref(from);
+		return 0;
+	}
 	if (from->kind != COW__AT_TILE)
 		return -E2BIG;
 	cow__engine_lock();
@@ -162,6 +174,14 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 	cow__copying_end(&c);
 	cow__stat_add(materialized_copy, 1);
 	return 0;
+}
+
+int
+cow__materialize_here(struct cow_storage *s)
+{
+	int r = by_copy(s, true, 0, s->bytes, COW_WRITE_AUTO);
+
+	return r < 0 ? r : 0;
 }
 
 int

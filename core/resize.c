@@ -118,6 +118,10 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_swap_data_ptr");
+	if (s->data->kind == COW__AT_SHARED)
+		r = cow__materialize_here(s);
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_swap_data_ptr");
 	fresh = *inout;
 	r = cow__allocation_external(&fresh, bytes, &a);
 	if (r < 0)

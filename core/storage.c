@@ -19,6 +19,8 @@ static struct cow__pool storages = {
 	.object_bytes = sizeof(struct cow_storage)
 };
 
+void (*cow__storage_ended)(struct cow_storage *s);
+
 int
 cow__storage_on(struct cow__allocation *a, size_t bytes,
                 const struct cow_storage *like, struct cow_storage **ret)
@@ -218,6 +220,19 @@ cow_storage_ref(struct cow_storage *s)
 	return s;
 }
 
+bool
+cow__storage_try_ref(struct cow_storage *s)
+{
+	uint64_t n = __atomic_load_n(&s->refs, __ATOMIC_RELAXED);
+
+	while (n)
+		if (__atomic_compare_exchange_n(&s->refs, &n, n + 1, 1,
+		                                __ATOMIC_ACQUIRE,
+		                                __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
 COW_EXPORT struct cow_storage *
 cow_storage_unref(struct cow_storage *s)
 {
@@ -229,6 +244,8 @@ cow_storage_unref(struct cow_storage *s)
 	cow__require(before > 0);
 	if (before > 1)
 		return NULL;
+	if (cow__unlikely(s->home))
+		cow__storage_ended(s);
 	cow__elements_destroy(s, s->data->data);
 	cow__allocation_unref(s->data);
 	cow__pool_give(&storages, s);

@@ -16,7 +16,15 @@ struct cow_storage {
 	struct cow_device device;
 	uint32_t flags;  /* enum cow_storage_flags */
 	bool resizable;
+	void *home; /* where share/ finds it again, or NULL */
 };
+
+/* Called for a storage with a home when its count has come to zero. */
+extern void (*cow__storage_ended)(struct cow_storage *s);
+
+/* A reference to a storage that may be dying in another thread: its count may be
+ * zero, and then it must stay so. The caller keeps it in memory. */
+bool cow__storage_try_ref(struct cow_storage *s);
 
 /* A storage on an allocation, which it takes over on success. */
 int cow__storage_on(struct cow__allocation *a, size_t bytes,
@@ -26,6 +34,9 @@ int cow__storage_on(struct cow__allocation *a, size_t bytes,
  * for the arguments. */
 int cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
                      enum cow_write_hint hint);
+
+/* Moves the bytes to memory of the engine's, whatever they are on. */
+int cow__materialize_here(struct cow_storage *s);
 
 /* Flags for a fresh allocation of this storage. */
 unsigned cow__storage_allocation_flags(const struct cow_storage *s);

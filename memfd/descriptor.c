@@ -15,10 +15,21 @@
 #define COW__FD_LOWEST 400
 
 struct cow__descriptor
-cow__descriptor_adopt(int fd)
+cow__descriptor_of(int fd)
 {
 	struct cow__descriptor d = { .fd = fd };
 	struct stat st;
+
+	if (SYS3(SYS_fstat, fd, &st, 0) == 0) {
+		d.dev = st.st_dev;
+		d.ino = st.st_ino;
+	}
+	return d;
+}
+
+struct cow__descriptor
+cow__descriptor_adopt(int fd)
+{
 	long high;
 
 	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_LOWEST);
@@ -26,13 +37,34 @@ cow__descriptor_adopt(int fd)
 		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 64);
 	if (high >= 0) {
 		(void)sys_close(fd);
-		d.fd = (int)high;
+		fd = (int)high;
 	}
-	if (SYS3(SYS_fstat, d.fd, &st, 0) == 0) {
-		d.dev = st.st_dev;
-		d.ino = st.st_ino;
-	}
-	return d;
+	return cow__descriptor_of(fd);
+}
+
+int
+cow__descriptor_give(const struct cow__descriptor *d, int *ret)
+{
+	long fd;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	fd = sys_fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return (int)fd;
+	*ret = (int)fd;
+	return 0;
+}
+
+int
+cow__descriptor_dup(const struct cow__descriptor *d,
+                    struct cow__descriptor *ret)
+{
+	int fd = -1, r = cow__descriptor_give(d, &fd);
+
+	if (r == 0)
+		*ret = cow__descriptor_adopt(fd);
+	return r;
 }
 
 bool

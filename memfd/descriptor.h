@@ -24,6 +24,15 @@ struct cow__descriptor {
  * fails: without fstat the identity stays unknown and checks say no. */
 struct cow__descriptor cow__descriptor_adopt(int fd);
 
+/* One that stays the caller's, with its identity. */
+struct cow__descriptor cow__descriptor_of(int fd);
+
+/* Another descriptor of the same file: ours, or (give) for the program, as
+ * low as it comes. Both CLOEXEC. 0 or -errno. */
+int cow__descriptor_dup(const struct cow__descriptor *d,
+                        struct cow__descriptor *ret);
+int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
+
 /* Is it still the file that we opened? */
 bool cow__descriptor_ok(const struct cow__descriptor *d);
 

@@ -9,6 +9,8 @@
 #include "memfd/memfd.h"
 #include "memfd/sys.h"
 
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 
@@ -27,7 +29,8 @@ size_allowed(uint64_t bytes)
 }
 
 int
-cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
+cow__memfd_new_open(const char *name, uint64_t bytes,
+                    struct cow__descriptor *ret)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	struct cow__descriptor d;
@@ -43,14 +46,75 @@ cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
 		return (int)fd;
 	d = cow__descriptor_adopt((int)fd);
 	r = sys_ftruncate(d.fd, bytes);
-	if (r >= 0)
-		r = sys_fcntl(d.fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK);
 	if (r < 0) {
 		cow__descriptor_close(&d);
 		return (int)r;
 	}
 	*ret = d;
 	return 0;
+}
+
+int
+cow__memfd_seal(const struct cow__descriptor *d, unsigned seals)
+{
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	return (int)sys_fcntl(
+	        d->fd, F_ADD_SEALS,
+	        seals & COW__SEALED_WRITE
+	                ? F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL
+	                : F_SEAL_GROW | F_SEAL_SHRINK);
+}
+
+int
+cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
+{
+	struct cow__descriptor d;
+	int r = cow__memfd_new_open(name, bytes, &d);
+
+	if (r < 0)
+		return r;
+	r = cow__memfd_seal(&d, COW__SEALED_SIZE);
+	if (r < 0) {
+		cow__descriptor_close(&d);
+		return r;
+	}
+	*ret = d;
+	return 0;
+}
+
+int
+cow__memfd_check(int fd, unsigned seals, uint64_t *ret_bytes)
+{
+	const int want = seals & COW__SEALED_WRITE
+	                         ? F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE
+	                         : F_SEAL_GROW | F_SEAL_SHRINK;
+	struct statfs fs;
+	struct stat st;
+	long has;
+
+	/* Seals exist on memfds alone. Huge pages are another file system. */
+	has = sys_fcntl(fd, F_GET_SEALS, 0);
+	if (has == -EBADF)
+		return -EBADF;
+	if (has < 0 || (has & want) != want)
+		return -EBADMSG;
+	if (SYS3(SYS_fstat, fd, &st, 0) < 0 || !S_ISREG(st.st_mode) ||
+	    SYS3(SYS_fstatfs, fd, &fs, 0) < 0 || fs.f_type != TMPFS_MAGIC ||
+	    st.st_size < 0)
+		return -EBADMSG;
+	*ret_bytes = (uint64_t)st.st_size;
+	return 0;
+}
+
+int
+cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes)
+{
+	long r = sys_pread(fd, buf, bytes, offset);
+
+	if (r < 0)
+		return (int)r;
+	return (size_t)r == bytes ? 0 : -EBADMSG;
 }
 
 int

@@ -7,6 +7,8 @@
 
 #include "memfd/descriptor.h"
 
+#include <stddef.h>
+
 /*
  * A memfd of `bytes` bytes, all holes, that can neither grow nor shrink from
  * now on: GROW and SHRINK are sealed before anybody can map it, so that no
@@ -16,6 +18,24 @@
  */
 int cow__memfd_new(const char *name, uint64_t bytes,
                    struct cow__descriptor *ret);
+
+/* A memfd of exactly so many bytes, on which more can be sealed. */
+int cow__memfd_new_open(const char *name, uint64_t bytes,
+                        struct cow__descriptor *ret);
+
+enum cow__seals {
+	COW__SEALED_SIZE = 1 << 0,  /* neither grows nor shrinks */
+	COW__SEALED_WRITE = 1 << 1, /* nor do its bytes ever change */
+};
+/* -EBUSY (WRITE): somebody has it mapped writable. */
+int cow__memfd_seal(const struct cow__descriptor *d, unsigned seals);
+
+/* What somebody sent: a memfd (no file, pipe or device, not hugetlbfs) with at
+ * least these seals, and its size. -EBADMSG: it is not. */
+int cow__memfd_check(int fd, unsigned seals, uint64_t *ret_bytes);
+
+/* All of [offset, offset + bytes); -EBADMSG: there is less. */
+int cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes);
 
 /* The same file under an open file description of its own, which alone owns
  * the locks made through it. Needs /proc. */

@@ -275,9 +275,25 @@ cow__process_id(void)
 	return (int32_t)sys_getpid();
 }
 
+uint32_t
+cow__process_user(void)
+{
+	return (uint32_t)SYS3(SYS_geteuid, 0, 0, 0);
+}
+
 _Noreturn void
 cow__process_exit(int status)
 {
 	for (;;)
 		(void)SYS3(SYS_exit_group, status, 0, 0);
+}
+
+int
+cow__random(void *buf, size_t bytes)
+{
+	long r = SYS3(SYS_getrandom, buf, bytes, 0);
+
+	if (r < 0)
+		return (int)r;
+	return (size_t)r == bytes ? 0 : -EAGAIN;
 }

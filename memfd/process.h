@@ -32,6 +32,10 @@ int cow__process_read_memfd(int32_t pid, const char *name, void *buf,
                             size_t bytes);
 
 int32_t cow__process_id(void);
+uint32_t cow__process_user(void); /* effective */
+
+/* Bytes that nobody can guess. 0 or -errno. */
+int cow__random(void *buf, size_t bytes);
 
 /* Ends the process at once, running nothing. */
 _Noreturn void cow__process_exit(int status);

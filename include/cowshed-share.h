@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed: storages in several processes
+ *
+ * A storage is sent through a Unix socket that the program has. What arrives is
+ * a storage again, on the same pages: nothing is copied but the message.
+ *
+ *      struct cow_channel *c;
+ *      struct cow_parcel p = { .storage = s, .mode = COW_SHARE_CLONE };
+ *
+ *      cow_channel_new(socket, NULL, 0, &c);
+ *      p.length = cow_storage_bytes(s);
+ *      cow_channel_send(c, &p, 1, NULL, 0);              this process may exit
+ *
+ *      cow_channel_receive(c, &p, 1, NULL, 0, NULL);     in the other one
+ *      cow_storage_data(p.storage);
+ *
+ * Three modes. An *alias* is written by both sides, who see each other's bytes. A
+ * *clone* belongs to each side alone: pages are copied when either writes them. A
+ * *sealed* storage never changes again; who receives it may trust that.
+ *
+ * Groups. Without a group each storage that is sent gets a memfd of its own, which
+ * exposes its bytes and nothing else. That is right for peers who don't trust each
+ * other, and costs a descriptor each. Members of a *group* trust each other as
+ * forked workers do: their storages lie together in a few memfds, which every
+ * member can map and write, by the thousand, and the last holder of a clone
+ * writes it in place. docs/security.md says what each mode exposes.
+ *
+ * Death. Who holds what is known to the kernel alone: a process that is killed at
+ * any moment holds nothing any more, and what it had sent still arrives.
+ *
+ * The first time a storage is shared its bytes move: into the group's memory or a
+ * memfd. cow_group_storage_new() makes one that is there from the start. A storage
+ * whose address was given away (transparent) cannot move; a clone of it is sent
+ * as a copy.
+ *
+ * Errors, ownership and threads are as in cowshed.h. fork: the child is a member
+ * of its parent's groups; aliases stay aliases, all else is the child's own.
+ * Channels stay the parent's: the child gets -EPERM.
+ */
+#ifndef COWSHED_SHARE_H
+#define COWSHED_SHARE_H
+
+#include "cowshed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum cow_share_mode {
+	COW_SHARE_ALIAS = 0,
+	COW_SHARE_CLONE = 1,
+	COW_SHARE_SEALED = 2,
+};
+
+/* ---- Groups ----------------------------------------------------------------- */
+
+struct cow_group;
+
+/* A group of this process alone, so far. Needs /proc/self/fd: -ENOENT. */
+int cow_group_new(struct cow_group **ret);
+
+/*
+ * A descriptor by which another process can become a member; the caller closes
+ * it. To have it is to be trusted: a member can read and write all that the group
+ * shares. A channel with a group sends it along.
+ */
+int cow_group_fd(struct cow_group *group, int *ret);
+
+/* Becomes a member. `fd` stays the caller's. The same group again is the same
+ * handle. -EBADMSG: not a group's; -EAGAIN: 256 members and messages already. */
+int cow_group_join(int fd, struct cow_group **ret);
+
+/* References, atomic. A process stays a member while it has one, or a storage
+ * that is the group's. unref takes NULL and returns NULL. */
+struct cow_group *cow_group_ref(struct cow_group *group);
+struct cow_group *cow_group_unref(struct cow_group *group);
+
+/* A tracked storage in the group's memory: zeros, for sending as a clone or
+ * (ALIAS) as an alias, without being copied first. SEALED is -EINVAL. */
+int cow_group_storage_new(struct cow_group *group, size_t bytes,
+                          enum cow_share_mode mode, struct cow_storage **ret);
+
+/* ---- Channels --------------------------------------------------------------- */
+
+struct cow_channel;
+
+enum cow_channel_flags {
+	/* Becomes a member of the group that the peer offers. Without it, and
+	 * without a group, such messages are refused. */
+	COW_CHANNEL_JOIN = 1 << 0,
+	/* Takes aliases from peers that are in no group: their bytes may change
+	 * while they are read. */
+	COW_CHANNEL_TAKE_ALIASES = 1 << 1,
+	/* -EPERM unless the peer is of the same user. */
+	COW_CHANNEL_SAME_USER = 1 << 2,
+};
+
+/*
+ * Speaks over a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET, blocking or
+ * not, which stays the caller's and is used for nothing else meanwhile. `group`:
+ * NULL, or what storages are packed for; a reference is kept. -EPROTOTYPE: another
+ * kind of socket; -EINVAL: unknown flags.
+ */
+int cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
+                    struct cow_channel **ret);
+
+/* Takes NULL and returns NULL. What was not sent yet is not sent any more. */
+struct cow_channel *cow_channel_free(struct cow_channel *channel);
+
+/* The group: the one given, or joined. A new reference, or NULL. */
+struct cow_group *cow_channel_group(struct cow_channel *channel);
+
+/* A view of a storage, on its way. */
+struct cow_parcel {
+	struct cow_storage *storage;
+	uint64_t offset, length; /* of the view; within the storage */
+	uint32_t mode;           /* enum cow_share_mode */
+	uint32_t reserved;       /* 0 */
+};
+
+/* Bytes of a note, at most. */
+#define COW_NOTE_MAX 4096
+
+/*
+ * Sends `count` parcels, and with the last of them `note_bytes` for the program on
+ * the other side. How many were taken: on a socket that does not block fewer than
+ * `count` when it is full (then the note was not taken either). What was taken is
+ * on its way, or waits in the channel for the next call or cow_channel_flush().
+ * The storages stay the caller's; CLONE counts as a clone of each (pointers for
+ * writing end), and ALIAS may move it.
+ *
+ * -EAGAIN: nothing was taken; -EPIPE: the peer is gone; -EINVAL: no storage, a
+ * view outside of it, no such mode; -EBUSY: an alias of a transparent storage;
+ * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
+ * -EPERM: after fork; -ENOMEM, -EMFILE, -ETOOMANYREFS (try again).
+ */
+long cow_channel_send(struct cow_channel *channel,
+                      const struct cow_parcel *parcels, size_t count,
+                      const void *note, size_t note_bytes);
+
+/* 0: nothing waits any more; -EAGAIN: something does; else as above. */
+int cow_channel_flush(struct cow_channel *channel);
+
+/*
+ * Receives up to `max` parcels of one message; their storages are new references.
+ * How many; 0 for a message of a note alone. The note goes to `note` with the
+ * last parcel of its message, cut to `note_max`; its length to `ret_note_bytes`
+ * (0 before; NULL: not wanted). The same alias or sealed storage received again is
+ * the same storage.
+ *
+ * -EAGAIN: nothing is there; -EPIPE: the peer is gone, and all was received.
+ * -EBADMSG: what came was not sound; -EACCES: an alias, or a group, that this
+ * channel does not take; -ESTALE: what it meant is gone. Such a message is dropped
+ * as a whole, and the next one can be received, unless the stream is in disorder:
+ * then each call says -EBADMSG. -EMFILE, -ENOMEM: nothing was lost; try again.
+ */
+long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
+                         size_t max, void *note, size_t note_max,
+                         size_t *ret_note_bytes);
+
+/* ---- For programs with a protocol of their own -------------------------------- */
+
+/*
+ * A storage as a descriptor: the caller's, to send and to close. Bytes [ret_offset,
+ * ret_offset + cow_storage_bytes()) of it are the storage's, and it has no others.
+ * ALIAS moves the storage there, as sending does; CLONE and SEALED give a sealed
+ * memfd. Errors as for cow_channel_send().
+ */
+int cow_storage_export(struct cow_storage *storage, enum cow_share_mode mode,
+                       int *ret_fd, uint64_t *ret_offset);
+
+/*
+ * The other way round. `fd` stays the caller's. It must be a memfd (of an alias:
+ * sealed against growing and shrinking; else also against writing) that has these
+ * bytes. -EBADMSG: it is none; -EINVAL: they are not in it.
+ */
+int cow_storage_import(int fd, uint64_t offset, size_t bytes,
+                       enum cow_share_mode mode, struct cow_storage **ret);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels: birth and death. See the header.
+ */
+#include "share/channel.h"
+#include "core/engine.h"
+#include "core/error.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+
+#define KNOWN                                                                  \
+	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER)
+
+static struct cow_channel *channels; /* cow__share_lock */
+
+static size_t
+mapped(void)
+{
+	return cow__round_up(sizeof(struct cow_channel), cow__page);
+}
+
+static int
+same_user(int socket)
+{
+	uint32_t uid;
+	int32_t pid;
+	int r = cow__socket_peer(socket, &uid, &pid);
+
+	if (r < 0)
+		return r;
+	return uid == cow__process_user() ? 0 : -EPERM;
+}
+
+COW_EXPORT int
+cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
+                struct cow_channel **ret)
+{
+	struct cow_channel *c;
+	void *at;
+	int r, kind;
+
+	if (!ret || (flags & ~(uint32_t)KNOWN))
+		return cow__error(-EINVAL, ret ? "cow_channel_new: unknown flags"
+		                               : "cow_channel_new: ret is NULL");
+	kind = cow__socket_kind(socket);
+	if (kind < 0)
+		return cow__error(kind, "cow_channel_new: not a connected Unix "
+		                        "socket (stream or seqpacket)");
+	r = flags & COW_CHANNEL_SAME_USER ? same_user(socket) : 0;
+	if (r < 0)
+		return cow__error(r, "cow_channel_new: the peer is another "
+		                     "user's process");
+	r = cow__engine_enter(); /* page size, fork handlers */
+	if (r < 0)
+		return cow__error_from(r, "cow_channel_new");
+	cow__engine_unlock();
+	r = cow__map_meta(mapped(), &at);
+	if (r < 0)
+		return cow__error_from(r, "cow_channel_new");
+	c = at; /* zeros */
+	c->socket = socket;
+	c->ino = cow__descriptor_of(socket).ino;
+	c->flags = flags;
+	c->stream = kind;
+	c->group = cow_group_ref(group);
+	c->out.slot = COW__SLOT_NONE;
+	cow__mutex_lock(&cow__share_lock);
+	c->next = channels;
+	channels = c;
+	cow__mutex_unlock(&cow__share_lock);
+	*ret = c;
+	return 0;
+}
+
+COW_EXPORT struct cow_channel *
+cow_channel_free(struct cow_channel *c)
+{
+	if (!c)
+		return NULL;
+	if (!c->parents) {
+		cow__outgoing_end(c);
+		cow__incoming_end(c);
+	}
+	cow__mutex_lock(&cow__share_lock);
+	for (struct cow_channel **p = &channels; *p; p = &(*p)->next)
+		if (*p == c) {
+			*p = c->next;
+			break;
+		}
+	if (c->group)
+		cow__group_unref(c->group);
+	cow__mutex_unlock(&cow__share_lock);
+	(void)cow__map_release((uintptr_t)c, mapped());
+	return NULL;
+}
+
+COW_EXPORT struct cow_group *
+cow_channel_group(struct cow_channel *c)
+{
+	return c ? cow_group_ref(c->group) : NULL;
+}
+
+/* What waits in it is the parent's to send, and was the parent's to receive. The
+ * slot of its message shall not live on in the child. */
+void
+cow__channels_child(void)
+{
+	for (struct cow_channel *c = channels; c; c = c->next) {
+		c->parents = true;
+		c->lock.state = 0;
+		cow__descriptor_close(&c->out.slot.file);
+	}
+}

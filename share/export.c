@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages as descriptors, and storages of a group
+ */
+#include "core/error.h"
+#include "memfd/memfd.h"
+#include "share/channel.h"
+
+COW_EXPORT int
+cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mode,
+                      struct cow_storage **ret)
+{
+	struct cow_storage *s;
+	struct cow__home *h;
+	int r;
+
+	if (!g || !ret || (mode != COW_SHARE_ALIAS && mode != COW_SHARE_CLONE) ||
+	    bytes > (size_t)INT64_MAX)
+		return cow__error(-EINVAL,
+		                  "cow_group_storage_new: no group, or no such "
+		                  "mode or size");
+	if (bytes == 0)
+		return cow_storage_new(0, NULL, ret);
+	r = cow__home_new(g,
+	                  mode == COW_SHARE_ALIAS ? COW__HOME_ALIAS
+	                                          : COW__HOME_PACKED,
+	                  NULL, bytes, &h);
+	if (r < 0)
+		return cow__error_from(r, "cow_group_storage_new");
+	cow__mutex_lock(&cow__share_lock);
+	r = cow__home_storage(h, &s);
+	if (r < 0)
+		cow__home_unref(h);
+	cow__mutex_unlock(&cow__share_lock);
+	if (r < 0)
+		return cow__error_from(r, "cow_group_storage_new");
+	*ret = s;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
+                   uint64_t *ret_offset)
+{
+	struct cow__home *h;
+	uint64_t offset;
+	int r;
+
+	if (!s || !ret_fd || !ret_offset || (unsigned)mode > COW_SHARE_SEALED)
+		return cow__error(-EINVAL, "cow_storage_export: no storage, or "
+		                           "no such mode");
+	if (s->elements || s->device.type != COW_DEVICE_CPU)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_export: plain bytes in the CPU's "
+		                  "memory alone");
+	if (s->bytes == 0)
+		return cow__error(-EINVAL,
+		                  "cow_storage_export: zero bytes have no "
+		                  "descriptor");
+	r = cow__home_for(s, mode == COW_SHARE_CLONE ? COW_SHARE_SEALED : mode,
+	                  NULL, &h);
+	if (r < 0)
+		return r;
+	offset = h->offset;
+	r = cow__descriptor_give(&h->file, ret_fd);
+	cow__mutex_lock(&cow__share_lock);
+	cow__home_unref(h);
+	cow__mutex_unlock(&cow__share_lock);
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_export");
+	*ret_offset = offset;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_import(int fd, uint64_t offset, size_t bytes,
+                   enum cow_share_mode mode, struct cow_storage **ret)
+{
+	struct cow__home_key key = { .offset = offset };
+	bool alias = mode == COW_SHARE_ALIAS;
+	struct cow__descriptor d = cow__descriptor_of(fd);
+	struct cow_storage *s;
+	struct cow__home *h;
+	uint64_t has;
+	int r;
+
+	if (!ret || (unsigned)mode > COW_SHARE_SEALED)
+		return cow__error(-EINVAL, "cow_storage_import: no such mode");
+	r = cow__memfd_check(fd, alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
+	                     &has);
+	if (r < 0)
+		return cow__error(r, alias ? "cow_storage_import: not a memfd "
+		                             "of a size that is sealed"
+		                           : "cow_storage_import: not a memfd "
+		                             "that is sealed against writing");
+	if (offset > has || bytes > has - offset)
+		return cow__error_number(-EINVAL,
+		                         "cow_storage_import: the memfd has # "
+		                         "bytes", has);
+	if (bytes == 0)
+		return cow_storage_new(0, NULL, ret);
+	r = cow__descriptor_dup(&d, &d);
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_import");
+	key.dev = d.dev;
+	key.ino = d.ino;
+	cow__mutex_lock(&cow__share_lock);
+	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
+	                   bytes, &h);
+	if (r == 0) {
+		r = cow__home_storage(h, &s);
+		if (r < 0)
+			cow__home_unref(h);
+		else if (mode != COW_SHARE_CLONE)
+			cow__home_remember(h, s);
+	}
+	cow__mutex_unlock(&cow__share_lock);
+	cow__descriptor_close(&d);
+	if (r == -EBADMSG)
+		return cow__error(-EBUSY, "cow_storage_import: part of it is a "
+		                          "storage of another size already");
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_import");
+	*ret = s;
+	return 0;
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Trust groups. See the header.
+ */
+#include "share/group.h"
+#include "core/base.h"
+#include "core/error.h"
+#include "core/pool.h"
+#include "cowshed-share.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+#include "memfd/process.h"
+#include "share/fork.h"
+#include "share/pack.h"
+
+#define MAGIC 0x70756f7267776f63u /* "cowgroup" */
+#define VERSION 1u
+
+struct cow__group_page {
+	uint64_t magic;
+	uint32_t version, bytes;
+	struct cow__id id;
+	uint32_t hint; /* where to look for a free slot next */
+	uint32_t epoch[COW__SLOTS];
+};
+
+struct cow__mutex cow__share_lock;
+struct cow_group *cow__groups;
+
+static struct cow__pool groups = { .object_bytes = sizeof(struct cow_group) };
+
+void
+cow__slot_close(struct cow__slot *s)
+{
+	if (s->anchor)
+		(void)cow__map_release(s->anchor, cow__page);
+	cow__descriptor_close(&s->file);
+	*s = COW__SLOT_NONE;
+}
+
+static int
+slot_lock(struct cow_group *g, struct cow__slot *s)
+{
+	uint32_t from = __atomic_fetch_add(&g->page->hint, 1, __ATOMIC_RELAXED);
+
+	for (uint32_t i = 0; i < COW__SLOTS; i++) {
+		uint32_t n = (from + i) % COW__SLOTS;
+		int r = cow__memfd_lock_take(&s->file, n, false);
+
+		if (r == -EAGAIN || r == -EACCES)
+			continue;
+		if (r < 0)
+			return r;
+		s->number = n;
+		/* Ours alone while we have the lock. 0 is nobody's. */
+		s->epoch = g->page->epoch[n] + 1;
+		s->epoch += s->epoch == 0;
+		__atomic_store_n(&g->page->epoch[n], s->epoch,
+		                 __ATOMIC_RELEASE);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+int
+cow__slot_take(struct cow_group *g, struct cow__slot *ret)
+{
+	struct cow__slot s = COW__SLOT_NONE;
+	int r = cow__memfd_reopen(&g->door, &s.file);
+
+	if (r == 0)
+		r = slot_lock(g, &s);
+	if (r < 0) {
+		cow__slot_close(&s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+int
+cow__slot_anchor(struct cow__slot *s)
+{
+	int r = cow__map_reserve(cow__page, cow__page, &s->anchor);
+
+	return r < 0 ? r
+	             : cow__map_shared(s->anchor, cow__page, &s->file, 0, true);
+}
+
+uint32_t
+cow__slot_epoch(const struct cow_group *g, uint32_t number)
+{
+	return __atomic_load_n(&g->page->epoch[number], __ATOMIC_ACQUIRE);
+}
+
+bool
+cow__slot_alive(struct cow_group *g, uint32_t number)
+{
+	/* What can't be asked is alive: a page too much is kept. */
+	return cow__memfd_lock_taken(&g->mine.file, number) != 0;
+}
+
+struct cow_group *
+cow__group_find(const struct cow__id *id)
+{
+	struct cow_group *g = cow__groups;
+
+	while (g && (g->id.a != id->a || g->id.b != id->b))
+		g = g->next;
+	return g;
+}
+
+static void
+group_free(struct cow_group *g)
+{
+	for (struct cow_group **p = &cow__groups; *p; p = &(*p)->next)
+		if (*p == g) {
+			*p = g->next;
+			break;
+		}
+	cow__packs_free(g);
+	cow__slot_close(&g->mine);
+	cow__descriptor_close(&g->door);
+	if (g->page)
+		(void)cow__map_release((uintptr_t)g->page, cow__page);
+	cow__pool_give(&groups, g);
+}
+
+void
+cow__group_unref(struct cow_group *g)
+{
+	if (--g->refs == 0)
+		group_free(g);
+}
+
+/* Becomes a member: maps the page, takes a slot. `file` stays the caller's. */
+static int
+enter(const struct cow__descriptor *file, const struct cow__id *fresh,
+      struct cow_group **ret)
+{
+	struct cow_group *g = cow__pool_take(&groups);
+	struct cow__group_page *page = NULL;
+	uintptr_t at;
+	int r;
+
+	if (!g)
+		return -ENOMEM;
+	*g = (struct cow_group){
+		.refs = 1,
+		.door = COW__NO_DESCRIPTOR,
+		.mine = COW__SLOT_NONE,
+		.childs = COW__SLOT_NONE,
+	};
+	cow__share_fork_init();
+	r = cow__descriptor_dup(file, &g->door);
+	if (r == 0)
+		r = cow__map_reserve(cow__page, cow__page, &at);
+	if (r == 0) {
+		g->page = page = (struct cow__group_page *)at;
+		r = cow__map_shared(at, cow__page, file, 0, true);
+	}
+	if (r == 0 && fresh) {
+		page->magic = MAGIC;
+		page->version = VERSION;
+		page->bytes = sizeof(*page);
+		page->id = *fresh;
+	}
+	if (r == 0 && (page->magic != MAGIC || page->version != VERSION ||
+	               page->bytes != sizeof(*page)))
+		r = -EBADMSG;
+	if (r == 0) {
+		g->id = page->id;
+		if (cow__group_find(&g->id))
+			r = -EEXIST;
+	}
+	if (r == 0)
+		r = cow__slot_take(g, &g->mine);
+	if (r == 0)
+		r = cow__slot_anchor(&g->mine);
+	/* A child that was forked behind our back shall not keep our lock. */
+	if (r == 0)
+		(void)cow__map_inherit(g->mine.anchor, cow__page, false);
+	if (r < 0) {
+		group_free(g);
+		return r;
+	}
+	g->next = cow__groups;
+	cow__groups = g;
+	*ret = g;
+	return 0;
+}
+
+int
+cow__group_join(int fd, struct cow_group **ret)
+{
+	struct cow__descriptor file;
+	struct cow_group *g;
+	struct cow__id id;
+	uint64_t bytes;
+	int r;
+
+	r = cow__memfd_check(fd, COW__SEALED_SIZE, &bytes);
+	if (r < 0 || bytes != cow__page)
+		return -EBADMSG;
+	r = cow__memfd_read(fd, offsetof(struct cow__group_page, id), &id,
+	                    sizeof(id));
+	if (r < 0)
+		return r;
+	g = cow__group_find(&id);
+	if (g) {
+		/* An id is easily copied; the file is not. */
+		file = cow__descriptor_of(fd);
+		if (file.dev != g->door.dev || file.ino != g->door.ino)
+			return -EBADMSG;
+		g->refs++;
+		*ret = g;
+		return 0;
+	}
+	file = cow__descriptor_of(fd);
+	return enter(&file, NULL, ret);
+}
+
+COW_EXPORT int
+cow_group_new(struct cow_group **ret)
+{
+	struct cow__descriptor file;
+	struct cow__id id;
+	int r;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_group_new: ret is NULL");
+	r = cow__random(&id, sizeof(id));
+	if (r == 0)
+		r = cow__memfd_new("cowshed-group", cow__page, &file);
+	if (r < 0)
+		return cow__error_from(r, "cow_group_new");
+	cow__mutex_lock(&cow__share_lock);
+	r = enter(&file, &id, ret);
+	cow__mutex_unlock(&cow__share_lock);
+	cow__descriptor_close(&file);
+	if (r == -ENOENT || r == -EACCES)
+		return cow__error(r, "cow_group_new: needs /proc/self/fd");
+	return r < 0 ? cow__error_from(r, "cow_group_new") : 0;
+}
+
+COW_EXPORT int
+cow_group_join(int fd, struct cow_group **ret)
+{
+	int r;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_group_join: ret is NULL");
+	cow__mutex_lock(&cow__share_lock);
+	r = cow__group_join(fd, ret);
+	cow__mutex_unlock(&cow__share_lock);
+	if (r == -EBADMSG)
+		return cow__error(r, "cow_group_join: the descriptor is not a "
+		                     "group's");
+	if (r == -EAGAIN)
+		return cow__error_number(r, "cow_group_join: all # slots of "
+		                            "the group are taken", COW__SLOTS);
+	return r < 0 ? cow__error_from(r, "cow_group_join") : 0;
+}
+
+COW_EXPORT int
+cow_group_fd(struct cow_group *g, int *ret)
+{
+	int r;
+
+	if (!g || !ret)
+		return cow__error(-EINVAL, "cow_group_fd: NULL");
+	r = cow__descriptor_give(&g->door, ret);
+	return r < 0 ? cow__error_from(r, "cow_group_fd") : 0;
+}
+
+COW_EXPORT struct cow_group *
+cow_group_ref(struct cow_group *g)
+{
+	if (!g)
+		return NULL;
+	cow__mutex_lock(&cow__share_lock);
+	g->refs++;
+	cow__mutex_unlock(&cow__share_lock);
+	return g;
+}
+
+COW_EXPORT struct cow_group *
+cow_group_unref(struct cow_group *g)
+{
+	if (!g)
+		return NULL;
+	cow__mutex_lock(&cow__share_lock);
+	cow__group_unref(g);
+	cow__mutex_unlock(&cow__share_lock);
+	return NULL;
+}

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Homes. See the header.
+ */
+#include "share/home.h"
+#include "core/engine.h"
+#include "core/pool.h"
+#include "core/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+#include "share/layout.h"
+
+/* A private view of a home's bytes. */
+struct view {
+	struct cow__home *home;
+	uintptr_t mapping;
+};
+
+static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
+static struct cow__pool views = { .object_bytes = sizeof(struct view) };
+
+/* ---- Finding ----------------------------------------------------------------- */
+
+static struct cow__home **table;
+static size_t slots, used;
+
+static size_t
+hash(const struct cow__home_key *k)
+{
+	uint64_t h = k->pack ? (uintptr_t)k->pack ^ k->at.page : k->ino;
+
+	h ^= k->offset >> 12;
+	h *= 0x9e3779b97f4a7c15u;
+	return (size_t)(h >> 20) & (slots - 1);
+}
+
+static struct cow__home_key
+key_of(const struct cow__home *h)
+{
+	return (struct cow__home_key){
+		.pack = h->pack,
+		.at = h->at,
+		.dev = h->pack ? 0 : h->file.dev,
+		.ino = h->pack ? 0 : h->file.ino,
+		.offset = h->pack ? 0 : h->offset,
+	};
+}
+
+static bool
+same(const struct cow__home_key *a, const struct cow__home_key *b)
+{
+	return a->pack == b->pack && a->at.page == b->at.page &&
+	       a->at.generation == b->at.generation && a->dev == b->dev &&
+	       a->ino == b->ino && a->offset == b->offset;
+}
+
+static void
+insert(struct cow__home *h)
+{
+	struct cow__home_key k = key_of(h);
+	size_t i = hash(&k);
+
+	h->next = table[i];
+	table[i] = h;
+}
+
+static int
+table_add(struct cow__home *h)
+{
+	if (used >= slots) {
+		size_t old = slots;
+		struct cow__home **was = table;
+		void *more;
+		int r = cow__map_meta((old ? old * 2 : 4096) * sizeof(*table),
+		                      &more);
+
+		if (r < 0)
+			return r;
+		table = more;
+		slots = old ? old * 2 : 4096;
+		for (size_t i = 0; i < old; i++)
+			for (struct cow__home *x = was[i], *next; x; x = next) {
+				next = x->next;
+				insert(x);
+			}
+		if (was)
+			(void)cow__map_release((uintptr_t)was,
+			                       old * sizeof(*table));
+	}
+	insert(h);
+	used++;
+	return 0;
+}
+
+static void
+table_remove(struct cow__home *h)
+{
+	struct cow__home_key k = key_of(h);
+	struct cow__home **p = &table[hash(&k)];
+
+	while (*p != h)
+		p = &(*p)->next;
+	*p = h->next;
+	used--;
+}
+
+struct cow__home *
+cow__home_find(const struct cow__home_key *key)
+{
+	struct cow__home *h = slots ? table[hash(key)] : NULL;
+
+	for (; h; h = h->next) {
+		struct cow__home_key k = key_of(h);
+
+		/* What arrives is what the file says. */
+		if (same(&k, key) && !h->diverged)
+			break;
+	}
+	return h;
+}
+
+/* The home of the same extent that is no longer what its file says, or NULL. */
+static struct cow__home *
+diverged(const struct cow__home_key *key)
+{
+	struct cow__home *h = slots ? table[hash(key)] : NULL;
+
+	for (; h; h = h->next) {
+		struct cow__home_key k = key_of(h);
+
+		if (same(&k, key) && h->diverged)
+			break;
+	}
+	return h;
+}
+
+static uint64_t
+file_offset(const struct cow__home *h)
+{
+	return h->pack ? cow__data_offset(h->pack->pages) +
+	                         (uint64_t)h->at.page * cow__page
+	               : h->offset;
+}
+
+/* ---- Birth and death ------------------------------------------------------------ */
+
+void
+cow__home_ref(struct cow__home *h)
+{
+	h->refs++;
+}
+
+static void
+home_free(struct cow__home *h)
+{
+	if (h->mapping)
+		(void)cow__map_release(h->mapping, h->mapped);
+	if (h->under)
+		cow__home_unref(h->under);
+	else if (h->pack)
+		cow__pack_free(h->pack, &h->at);
+	else
+		cow__descriptor_close(&h->file);
+	cow__pool_give(&homes, h);
+}
+
+void
+cow__home_unref(struct cow__home *h)
+{
+	if (--h->refs > 0)
+		return;
+	table_remove(h);
+	home_free(h);
+}
+
+/* Maps a memfd: an alias for writing, else for reading. */
+static int
+map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
+{
+	uint64_t from = cow__round_down(offset, cow__page);
+	size_t skip = (size_t)(offset - from);
+	size_t bytes = cow__round_up(skip + h->bytes, cow__page);
+	uintptr_t at;
+	int r;
+
+	r = cow__map_reserve(bytes, COW__PACK_HUGE, &at);
+	if (r < 0)
+		return r;
+	if (h->kind == COW__HOME_ALIAS) {
+		r = cow__map_shared(at, bytes, file, from, true);
+	} else {
+		r = cow__map_private(at, bytes, file, from);
+		if (r == 0)
+			r = cow__map_inherit(at, bytes, true);
+		if (r == 0)
+			r = cow__map_protect(at, bytes, COW__MAP_READ_ONLY);
+	}
+	if (r < 0) {
+		(void)cow__map_release(at, bytes);
+		return r;
+	}
+	h->mapping = at;
+	h->mapped = bytes;
+	h->data = (char *)at + skip;
+	return 0;
+}
+
+/* Into fresh file pages: huge ones where that is to be had. */
+static void
+fill(char *to, const void *from, size_t bytes)
+{
+	size_t huge = cow__round_down(bytes, COW__PACK_HUGE), done;
+
+	if (!from)
+		return;
+	if (huge && (uintptr_t)to % COW__PACK_HUGE == 0 &&
+	    cow__engine.use_collapse && !cow__engine.no_collapse)
+		(void)cow__map_collapse((uintptr_t)to, huge, &done);
+	memcpy(to, from, bytes);
+	cow__stat_add(bytes_copied, bytes);
+}
+
+/* A memfd of exactly its bytes: whoever gets it sees nothing else. */
+static int
+own_memfd(struct cow__home *h, const void *from)
+{
+	size_t bytes = cow__round_up(h->bytes, cow__page);
+	uintptr_t at;
+	int r = cow__memfd_new_open("cowshed-storage", h->bytes, &h->file);
+
+	if (r == 0)
+		r = cow__memfd_seal(&h->file, COW__SEALED_SIZE);
+	if (r == 0 && from) {
+		r = cow__map_reserve(bytes, COW__PACK_HUGE, &at);
+		if (r == 0) {
+			r = cow__map_shared(at, bytes, &h->file, 0, false);
+			if (r == 0)
+				fill((char *)at, from, h->bytes);
+			(void)cow__map_release(at, bytes);
+		}
+	}
+	if (r == 0 && h->kind == COW__HOME_SEALED)
+		r = cow__memfd_seal(&h->file, COW__SEALED_WRITE);
+	if (r == 0)
+		r = map(h, &h->file, 0);
+	return r;
+}
+
+int
+cow__home_new(struct cow_group *group, enum cow__home_kind kind,
+              const void *from, size_t bytes, struct cow__home **ret)
+{
+	struct cow__home *h = cow__pool_take(&homes);
+	int r = -ENOSPC;
+
+	if (!h)
+		return -ENOMEM;
+	*h = (struct cow__home){
+		.refs = 1,
+		.kind = (uint8_t)kind,
+		.file = COW__NO_DESCRIPTOR,
+		.bytes = bytes,
+	};
+	if (group && kind != COW__HOME_SEALED) {
+		cow__mutex_lock(&cow__share_lock);
+		r = cow__pack_alloc(group, kind == COW__HOME_ALIAS, bytes,
+		                    &h->pack, &h->at);
+		cow__mutex_unlock(&cow__share_lock);
+	}
+	if (r == 0) {
+		h->data = cow__pack_data(h->pack, h->at.page);
+		fill(h->data, from, bytes);
+	} else if (r == -ENOSPC) {
+		/* Larger than a pack. A clone of it is as good sealed. */
+		if (kind == COW__HOME_PACKED)
+			h->kind = COW__HOME_SEALED;
+		r = own_memfd(h, from);
+	}
+	cow__mutex_lock(&cow__share_lock);
+	if (r == 0)
+		r = table_add(h);
+	if (r < 0)
+		home_free(h);
+	cow__mutex_unlock(&cow__share_lock);
+	if (r == 0)
+		*ret = h;
+	return r;
+}
+
+int
+cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
+               struct cow__descriptor *file, size_t bytes,
+               struct cow__home **ret)
+{
+	struct cow__home *h = cow__home_find(key);
+	int r = 0;
+
+	if (h) {
+		if (h->kind != kind || h->bytes != bytes)
+			return -EBADMSG;
+		h->refs++;
+		*ret = h;
+		return 0;
+	}
+	h = cow__pool_take(&homes);
+	if (!h)
+		return -ENOMEM;
+	*h = (struct cow__home){
+		.refs = 1,
+		.kind = (uint8_t)kind,
+		.pack = key->pack,
+		.at = key->at,
+		.file = key->pack ? COW__NO_DESCRIPTOR : *file,
+		.offset = key->offset,
+		.bytes = bytes,
+	};
+	h->under = key->pack ? diverged(key) : NULL;
+	if (h->under)
+		r = map(h, &key->pack->file, file_offset(h));
+	else if (key->pack)
+		h->data = cow__pack_data(key->pack, key->at.page);
+	else
+		r = map(h, &h->file, h->offset);
+	if (r == 0)
+		r = table_add(h);
+	if (r < 0) {
+		if (h->mapping)
+			(void)cow__map_release(h->mapping, h->mapped);
+		cow__pool_give(&homes, h);
+		return r;
+	}
+	if (h->under)
+		h->under->refs++;
+	else if (key->pack)
+		key->pack->homes++;
+	else
+		*file = COW__NO_DESCRIPTOR;
+	*ret = h;
+	return 0;
+}
+
+/* ---- What core/ asks of shared data ---------------------------------------------- */
+
+static bool
+view_alone(void *shared)
+{
+	(void)shared;
+	return true;
+}
+
+static int
+view_view(void *shared, struct cow__allocation **ret)
+{
+	(void)shared;
+	(void)ret;
+	return -E2BIG; /* its copied pages are in no file */
+}
+
+static void
+view_drop(struct cow__allocation *a)
+{
+	struct view *v = a->shared;
+
+	(void)cow__map_release(v->mapping,
+	                       cow__round_up(a->bytes, cow__page));
+	cow__mutex_lock(&cow__share_lock);
+	cow__home_unref(v->home);
+	cow__mutex_unlock(&cow__share_lock);
+	cow__pool_give(&views, v);
+}
+
+static const struct cow__shared_ops view_ops = { view_alone, view_view,
+	                                         view_drop };
+
+static bool
+home_alone(void *shared)
+{
+	struct cow__home *h = shared;
+	struct cow__roll roll = { { 0 } };
+	bool alone = false;
+
+	cow__mutex_lock(&cow__share_lock);
+	if (h->under) {
+		; /* mapped for reading */
+	} else if (h->kind == COW__HOME_PACKED && h->pack->retired) {
+		h->diverged = alone = true;
+	} else if (h->kind == COW__HOME_PACKED && h->refs == 1 &&
+	           cow__hold_alone(h->pack, h->at.page, &roll)) {
+		/* Not what a message from before meant. */
+		table_remove(h);
+		h->at.generation = cow__pack_renew(h->pack, h->at.page);
+		insert(h);
+		used++;
+		alone = true;
+	}
+	h->writable |= alone;
+	cow__mutex_unlock(&cow__share_lock);
+	return alone;
+}
+
+static int
+home_view(void *shared, struct cow__allocation **ret)
+{
+	struct cow__home *h = shared;
+	const struct cow__descriptor *file = h->pack ? &h->pack->file : &h->file;
+	uint64_t offset = file_offset(h);
+	size_t bytes = cow__round_up(h->bytes, cow__page);
+	struct view *v;
+	int r;
+
+	if (h->diverged || offset % cow__page)
+		return -E2BIG;
+	v = cow__pool_take(&views);
+	if (!v)
+		return -ENOMEM;
+	/* Huge pages fit where the file's do. */
+	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
+	if (r == 0) {
+		r = cow__map_private(v->mapping, bytes, file, offset);
+		if (r == 0)
+			r = cow__map_inherit(v->mapping, bytes, true);
+		if (r == 0)
+			r = cow__allocation_shared((void *)v->mapping, h->bytes,
+			                           v, &view_ops, ret);
+		if (r < 0)
+			(void)cow__map_release(v->mapping, bytes);
+	}
+	if (r < 0) {
+		cow__pool_give(&views, v);
+		return r;
+	}
+	v->home = h;
+	cow__mutex_lock(&cow__share_lock);
+	h->refs++;
+	cow__mutex_unlock(&cow__share_lock);
+	return 0;
+}
+
+static void
+home_drop(struct cow__allocation *a)
+{
+	struct cow__home *h = a->shared;
+
+	cow__mutex_lock(&cow__share_lock);
+	if (h->allocation == a)
+		h->allocation = NULL;
+	cow__home_unref(h);
+	cow__mutex_unlock(&cow__share_lock);
+}
+
+static const struct cow__shared_ops home_ops = { home_alone, home_view,
+	                                         home_drop };
+
+/* An alias: memory that others write, as external memory is. */
+static void
+alias_delete(void *context)
+{
+	cow__mutex_lock(&cow__share_lock);
+	cow__home_unref(context);
+	cow__mutex_unlock(&cow__share_lock);
+}
+
+struct cow__home *
+cow__home_of(const struct cow_storage *s)
+{
+	const struct cow__allocation *a = s->data;
+
+	if (a->kind == COW__AT_SHARED && a->shared_ops == &home_ops)
+		return a->shared;
+	if (a->kind == COW__AT_EXTERNAL && a->ptr.deleter == alias_delete)
+		return a->ptr.context;
+	return NULL;
+}
+
+static void
+storage_ended(struct cow_storage *s)
+{
+	struct cow__home *h;
+
+	cow__mutex_lock(&cow__share_lock);
+	h = s->home;
+	if (h && h->storage == s)
+		h->storage = NULL;
+	cow__mutex_unlock(&cow__share_lock);
+}
+
+/* The allocation there is, or a new one. Takes the caller's reference on the home
+ * over on success. */
+static int
+allocation(struct cow__home *h, struct cow__allocation **ret)
+{
+	int r;
+
+	if (h->kind == COW__HOME_ALIAS) {
+		struct cow_data_ptr ptr = { h->data, h, alias_delete,
+			                    { COW_DEVICE_CPU, 0 } };
+
+		return cow__allocation_external(&ptr, h->bytes, ret);
+	}
+	if (h->allocation && cow__allocation_try_ref(h->allocation)) {
+		*ret = h->allocation;
+		h->refs--; /* that one has its own */
+		return 0;
+	}
+	r = cow__allocation_shared(h->data, h->bytes, h, &home_ops, ret);
+	if (r == 0)
+		h->allocation = *ret;
+	return r;
+}
+
+int
+cow__home_storage(struct cow__home *h, struct cow_storage **ret)
+{
+	const struct cow_storage like = { .resizable = true };
+	struct cow_storage *s = h->storage;
+	struct cow__allocation *a;
+	int r;
+
+	if (s && cow__storage_try_ref(s)) {
+		if (cow__home_of(s) == h) {
+			h->refs--;
+			*ret = s;
+			return 0;
+		}
+		/* It was written, and has bytes of its own now. */
+		h->storage = NULL;
+		cow__mutex_unlock(&cow__share_lock);
+		(void)cow_storage_unref(s);
+		cow__mutex_lock(&cow__share_lock);
+	}
+	r = allocation(h, &a);
+	if (r < 0)
+		return r;
+	r = cow__storage_on(a, h->bytes, &like, &s);
+	if (r < 0) {
+		h->refs++; /* the caller's again */
+		cow__mutex_unlock(&cow__share_lock);
+		cow__allocation_unref(a);
+		cow__mutex_lock(&cow__share_lock);
+		return r;
+	}
+	cow__storage_ended = storage_ended;
+	*ret = s;
+	return 0;
+}
+
+void
+cow__home_remember(struct cow__home *h, struct cow_storage *s)
+{
+	h->storage = s;
+	s->home = h;
+}
+
+int
+cow__home_move_in(struct cow__home *h, struct cow_storage *s)
+{
+	struct cow__allocation *a, *old = s->data;
+	int r;
+
+	cow__mutex_lock(&cow__share_lock);
+	r = allocation(h, &a);
+	cow__mutex_unlock(&cow__share_lock);
+	if (r < 0)
+		return r;
+	s->data = a;
+	s->resizable = h->kind != COW__HOME_ALIAS;
+	cow__allocation_unref(old);
+	return 0;
+}
+
+void
+cow__homes_fork(void)
+{
+	for (size_t i = 0; i < slots; i++)
+		for (struct cow__home *h = table[i]; h; h = h->next)
+			if (h->writable && h->pack && !h->pack->alias)
+				h->diverged = true;
+}

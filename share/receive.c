@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Receiving: from messages to storages. See share/channel.h.
+ *
+ * A message is looked at, and taken out of the queue only when all of its
+ * descriptors are here. Then all of it becomes storages, or none.
+ */
+#include "core/error.h"
+#include "memfd/memfd.h"
+#include "share/channel.h"
+#include "share/layout.h"
+
+static void
+close_fds(struct cow__incoming *in)
+{
+	for (unsigned i = 0; i < in->nfds; i++) {
+		struct cow__descriptor d = cow__descriptor_of(in->fds[i]);
+
+		cow__descriptor_close(&d);
+	}
+	in->nfds = 0;
+}
+
+void
+cow__incoming_end(struct cow_channel *c)
+{
+	struct cow__incoming *in = &c->in;
+
+	close_fds(in);
+	while (in->given < in->nparcels)
+		(void)cow_storage_unref(in->parcels[in->given++].storage);
+	in->bytes = in->have = 0;
+	in->nparcels = in->given = 0;
+	in->note_bytes = 0;
+	in->ready = false;
+}
+
+/* ---- Bytes ----------------------------------------------------------------------------- */
+
+static int
+closed(struct cow_channel *c)
+{
+	/* In the middle of a message: it is lost with its sender. */
+	cow__incoming_end(c);
+	return -EPIPE;
+}
+
+/* A packet, looked at and then taken. */
+static int
+get_packet(struct cow_channel *c)
+{
+	struct cow__incoming *in = &c->in;
+	long r = cow__socket_look(c->socket, in->buf, sizeof(in->buf), false,
+	                          in->fds, &in->nfds);
+
+	if (r < 0)
+		return (int)r;
+	if (r == 0)
+		return closed(c);
+	(void)cow__socket_take(c->socket, &(char){ 0 }, 1);
+	in->bytes = in->have = (size_t)r;
+	return 0;
+}
+
+static int
+get_stream(struct cow_channel *c)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__wire_head head;
+	long r;
+
+	if (in->bytes == 0) {
+		r = cow__socket_look(c->socket, &head, sizeof(head), true,
+		                     in->fds, &in->nfds);
+		if (r < 0)
+			return (int)r;
+		if (r < (long)sizeof(head)) {
+			close_fds(in);
+			if (r == 0)
+				return closed(c);
+			/* Nothing more will come, or not yet. */
+			return -EAGAIN;
+		}
+		r = cow__wire_length(&head);
+		if (r < 0) {
+			close_fds(in);
+			c->broken = -EBADMSG;
+			return -EBADMSG;
+		}
+		in->bytes = (size_t)r;
+		r = cow__socket_take(c->socket, in->buf, sizeof(head));
+		if (r != (long)sizeof(head)) {
+			close_fds(in);
+			c->broken = -EBADMSG;
+			return -EBADMSG;
+		}
+		in->have = sizeof(head);
+	}
+	while (in->have < in->bytes) {
+		r = cow__socket_take(c->socket, (char *)in->buf + in->have,
+		                     in->bytes - in->have);
+		if (r < 0)
+			return (int)r;
+		if (r == 0)
+			return closed(c);
+		in->have += (size_t)r;
+	}
+	return 0;
+}
+
+/* ---- Meaning ----------------------------------------------------------------------------- */
+
+static int
+join(struct cow_channel *c, int fd, const struct cow__id *id)
+{
+	struct cow_group *g;
+	int r;
+
+	if (c->group && c->group->id.a == id->a && c->group->id.b == id->b)
+		return 0;
+	if (c->group || !(c->flags & COW_CHANNEL_JOIN))
+		return -EACCES;
+	r = cow__group_join(fd, &g);
+	if (r < 0)
+		return r;
+	if (g->id.a != id->a || g->id.b != id->b) {
+		cow__group_unref(g);
+		return -EBADMSG;
+	}
+	c->group = g;
+	return 0;
+}
+
+/* The pack that a descriptor is of: mapped already, or now. */
+static int
+attach(struct cow_channel *c, int fd, struct cow__pack **ret)
+{
+	struct cow__descriptor d = cow__descriptor_of(fd);
+	struct cow__pack *p;
+	int r;
+
+	for (p = c->group->packs; p; p = p->next)
+		if (p->file.dev == d.dev && p->file.ino == d.ino) {
+			*ret = p;
+			return 0;
+		}
+	r = cow__descriptor_dup(&d, &d);
+	if (r < 0)
+		return r;
+	r = cow__pack_attach(c->group, &d, ret);
+	cow__descriptor_close(&d);
+	return r;
+}
+
+static int
+open_packed(struct cow_channel *c, const struct cow__wire_item *i,
+            struct cow__pack *p, const struct cow__slot *flight,
+            struct cow__home **ret)
+{
+	struct cow__home_key key = {
+		.pack = p,
+		.at = { i->page, i->pages, i->generation },
+	};
+	bool alias = i->mode == COW_SHARE_ALIAS, held;
+	int r;
+
+	if (!cow__pack_has(p, &key.at) || p->alias != alias)
+		return -EBADMSG;
+	/* What nobody holds in the message's name may be anybody's by now: a
+	 * message that is played again. */
+	if (!cow__hold_has(p, flight, i->page) ||
+	    __atomic_load_n(&p->generations[i->page], __ATOMIC_ACQUIRE) !=
+	            i->generation)
+		return -ESTALE;
+	held = cow__hold_has(p, &c->group->mine, i->page);
+	cow__hold_set(p, &c->group->mine, i->page);
+	p->highest = (uint32_t)cow__max(p->highest, i->page);
+	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_PACKED, &key,
+	                   NULL, i->bytes, ret);
+	if (r < 0 && !held)
+		cow__hold_clear(p, &c->group->mine, i->page);
+	return r;
+}
+
+static int
+open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
+         struct cow__home **ret)
+{
+	bool alias = i->mode == COW_SHARE_ALIAS;
+	struct cow__home_key key = { .offset = i->file_offset };
+	struct cow__descriptor d;
+	uint64_t bytes;
+	int r;
+
+	if (alias && !c->group && !(c->flags & COW_CHANNEL_TAKE_ALIASES))
+		return -EACCES;
+	r = cow__memfd_check(fd,
+	                     alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
+	                     &bytes);
+	if (r < 0)
+		return r;
+	if (i->file_offset > bytes || i->bytes > bytes - i->file_offset)
+		return -EBADMSG;
+	/* Two items may be views of one descriptor. */
+	d = cow__descriptor_of(fd);
+	r = cow__descriptor_dup(&d, &d);
+	if (r < 0)
+		return r;
+	key.dev = d.dev;
+	key.ino = d.ino;
+	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
+	                   i->bytes, ret);
+	cow__descriptor_close(&d);
+	return r;
+}
+
+/* A storage with the bytes that came along. */
+static int
+copy_here(const struct cow__wire_item *i, const unsigned char *bytes,
+          struct cow_storage **ret)
+{
+	void *data;
+	int r = cow_storage_new(i->bytes, NULL, ret);
+
+	if (r < 0 || i->bytes == 0)
+		return r;
+	r = cow_storage_data_mut(*ret, &data);
+	if (r == 0)
+		memcpy(data, bytes, i->bytes);
+	else
+		(void)cow_storage_unref(*ret);
+	return r;
+}
+
+/* Locked, but for what makes plain storages. */
+static int
+open_item(struct cow_channel *c, const struct cow__wire *w,
+          const struct cow__wire_item *i, struct cow__pack **packs,
+          const unsigned char **here, struct cow_storage **ret)
+{
+	const struct cow__slot flight = { .number = w->head.slot,
+		                          .epoch = w->head.epoch };
+	struct cow__home *h;
+	int r;
+
+	if (i->kind == COW__WIRE_NOTHING || i->kind == COW__WIRE_BYTES_HERE) {
+		r = copy_here(i, *here, ret);
+		*here += cow__round_up(i->bytes, 8);
+		return r;
+	}
+	cow__mutex_lock(&cow__share_lock);
+	r = i->kind == COW__WIRE_PACKED
+	            ? open_packed(c, i, packs[i->index], &flight, &h)
+	            : open_own(c, i, c->in.fds[w->own + i->index], &h);
+	if (r == 0) {
+		r = cow__home_storage(h, ret);
+		if (r < 0)
+			cow__home_unref(h);
+		else if (i->mode != COW_SHARE_CLONE)
+			cow__home_remember(h, *ret);
+	}
+	cow__mutex_unlock(&cow__share_lock);
+	return r;
+}
+
+/* Takes over from the message: what was received is held by this process, and
+ * nothing is held by the message any more. */
+static void
+land(struct cow_channel *c, const struct cow__wire *w, struct cow__pack **packs,
+     unsigned npacks)
+{
+	const struct cow__slot flight = { .number = w->head.slot,
+		                          .epoch = w->head.epoch };
+
+	for (unsigned i = 0; i < w->head.items; i++) {
+		const struct cow__wire_item *item = &w->items[i];
+
+		if (item->kind == COW__WIRE_PACKED && item->index < npacks &&
+		    item->page < packs[item->index]->pages &&
+		    cow__hold_has(packs[item->index], &flight, item->page))
+			cow__hold_clear(packs[item->index], &flight,
+			                item->page);
+	}
+	for (unsigned i = 0; i < npacks; i++)
+		cow__hold_landed(packs[i], &flight);
+	(void)c;
+}
+
+static int
+open_all(struct cow_channel *c, const struct cow__wire *w)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__pack *packs[COW__WIRE_FDS];
+	const unsigned char *here = w->inline_bytes;
+	unsigned npacks = 0;
+	int r = 0;
+
+	cow__mutex_lock(&cow__share_lock);
+	if (w->head.flags & COW__WIRE_DOOR)
+		r = w->head.packs || (c->flags & COW_CHANNEL_JOIN)
+		            ? join(c, in->fds[w->door], &w->head.group)
+		            : 0;
+	else if (w->head.packs)
+		r = -EBADMSG;
+	for (; r == 0 && npacks < w->head.packs; npacks += r == 0)
+		r = attach(c, in->fds[w->packs + npacks], &packs[npacks]);
+	/* Packs that are let go of meanwhile would take their rows along. */
+	for (unsigned i = 0; i < npacks; i++)
+		packs[i]->homes++;
+	cow__mutex_unlock(&cow__share_lock);
+	in->nparcels = in->given = 0;
+	for (unsigned i = 0; r == 0 && i < w->head.items; i++) {
+		const struct cow__wire_item *item = &w->items[i];
+		struct cow_parcel *p = &in->parcels[in->nparcels];
+
+		r = open_item(c, w, item, packs, &here, &p->storage);
+		if (r < 0)
+			break;
+		p->offset = item->offset;
+		p->length = item->length;
+		p->mode = item->mode;
+		p->reserved = 0;
+		in->nparcels++;
+	}
+	/* A shortage passes: then the message is tried again as it is. */
+	if (r != -ENOMEM && r != -EMFILE) {
+		cow__mutex_lock(&cow__share_lock);
+		land(c, w, packs, npacks);
+		cow__mutex_unlock(&cow__share_lock);
+	}
+	if (r < 0) {
+		while (in->nparcels > 0)
+			(void)cow_storage_unref(
+			        in->parcels[--in->nparcels].storage);
+	}
+	cow__mutex_lock(&cow__share_lock);
+	for (unsigned i = 0; i < npacks; i++)
+		packs[i]->homes--;
+	cow__mutex_unlock(&cow__share_lock);
+	return r;
+}
+
+/* A whole message, made into storages. */
+static int
+next_message(struct cow_channel *c)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__wire w;
+	int r;
+
+	if (in->bytes == 0 || in->have < in->bytes) {
+		r = c->stream ? get_stream(c) : get_packet(c);
+		if (r < 0)
+			return r;
+	}
+	r = cow__wire_check(in->buf, in->bytes, in->nfds, &w);
+	if (r == 0)
+		r = open_all(c, &w);
+	if (r == -ENOMEM || r == -EMFILE)
+		return r;
+	if (r < 0) {
+		cow__incoming_end(c);
+		return r;
+	}
+	close_fds(in);
+	in->note_at = (size_t)(w.note - (const unsigned char *)in->buf);
+	in->note_bytes = w.head.note_bytes;
+	in->ready = true;
+	return 0;
+}
+
+static int
+sentence(int r)
+{
+	switch (r) {
+	case -EAGAIN:
+		return cow__error(r, "nothing has come");
+	case -EPIPE:
+		return cow__error(r, "the peer has closed the channel");
+	case -EBADMSG:
+		return cow__error(r, "a message that is not sound");
+	case -EACCES:
+		return cow__error(r, "a message of a group, or with an alias, "
+		                     "that this channel does not take");
+	case -ESTALE:
+		return cow__error(r, "a message whose storages are gone");
+	case -EMFILE:
+		return cow__error(r, "no descriptors left for what has come; "
+		                     "it waits");
+	default:
+		return cow__error_from(r, "cow_channel_receive");
+	}
+}
+
+COW_EXPORT long
+cow_channel_receive(struct cow_channel *c, struct cow_parcel *parcels,
+                    size_t max, void *note, size_t note_max,
+                    size_t *ret_note_bytes)
+{
+	struct cow__incoming *in;
+	size_t n = 0, note_bytes = 0;
+	int r = 0;
+
+	if (!c || (max && !parcels) || (note_max && !note))
+		return cow__error(-EINVAL, "cow_channel_receive: NULL");
+	in = &c->in;
+	cow__mutex_lock(&c->lock);
+	if (c->parents)
+		r = -EPERM;
+	else if (!in->ready)
+		r = c->broken == -EBADMSG ? -EBADMSG : next_message(c);
+	if (r == 0) {
+		for (; n < max && in->given < in->nparcels; n++)
+			parcels[n] = in->parcels[in->given++];
+		if (in->given == in->nparcels) {
+			note_bytes = in->note_bytes;
+			if (note_max)
+				memcpy(note, (char *)in->buf + in->note_at,
+				       cow__min(note_bytes, note_max));
+			cow__incoming_end(c);
+		}
+	}
+	cow__mutex_unlock(&c->lock);
+	if (r < 0)
+		return sentence(r);
+	if (ret_note_bytes)
+		*ret_note_bytes = note_bytes;
+	return (long)n;
+}

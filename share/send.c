@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sending: from parcels to messages. See share/channel.h.
+ */
+#include "core/error.h"
+#include "memfd/map.h"
+#include "share/channel.h"
+#include "share/layout.h"
+
+#define OWN_MOST 48 /* descriptors of storages in one message */
+
+/* ---- What is to be sent ------------------------------------------------------------- */
+
+static int
+check(const struct cow_parcel *p)
+{
+	const struct cow_storage *s = p->storage;
+
+	if (!s || p->mode > COW_SHARE_SEALED || p->reserved)
+		return cow__error(-EINVAL, s ? "cow_parcel: no such mode"
+		                             : "cow_parcel: no storage");
+	if (p->offset > s->bytes || p->length > s->bytes - p->offset)
+		return cow__error_number(-EINVAL,
+		                         "cow_parcel: a view outside of a "
+		                         "storage of # bytes", s->bytes);
+	if (s->elements)
+		return cow__error(-EOPNOTSUPP, "storages with element hooks "
+		                               "have no bytes to share");
+	if (s->device.type != COW_DEVICE_CPU)
+		return cow__error(-EOPNOTSUPP,
+		                  "the storage is not in the CPU's memory");
+	return 0;
+}
+
+/* Can the home that the storage has be sent so? */
+static bool
+serves(const struct cow__home *h, enum cow_share_mode mode,
+       const struct cow_group *group)
+{
+	if (!h)
+		return false;
+	if (mode == COW_SHARE_ALIAS)
+		return h->kind == COW__HOME_ALIAS &&
+		       (!h->pack || h->pack->group == group);
+	if (h->kind == COW__HOME_SEALED)
+		return h->offset == 0; /* else there is more in the file */
+	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
+	       !h->diverged && h->pack->group == group;
+}
+
+/* The writer's pointers end here, as at any clone. */
+static void
+settle(struct cow__home *h, struct cow_storage *s)
+{
+	if (h->kind == COW__HOME_ALIAS)
+		return;
+	h->writable = false;
+	__atomic_store_n(&s->data->owned, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&s->data->cloned, 1, __ATOMIC_RELAXED);
+}
+
+int
+cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
+              struct cow_group *group, struct cow__home **ret)
+{
+	static const enum cow__home_kind kinds[] = {
+		[COW_SHARE_ALIAS] = COW__HOME_ALIAS,
+		[COW_SHARE_CLONE] = COW__HOME_PACKED,
+		[COW_SHARE_SEALED] = COW__HOME_SEALED,
+	};
+	enum cow__home_kind kind = kinds[mode];
+	struct cow__home *h;
+	int r;
+
+	cow__mutex_lock(&cow__share_lock);
+	h = cow__home_of(s);
+	if (serves(h, mode, group)) {
+		settle(h, s);
+		h->refs++;
+		cow__mutex_unlock(&cow__share_lock);
+		*ret = h;
+		return 0;
+	}
+	cow__mutex_unlock(&cow__share_lock);
+	if (mode == COW_SHARE_ALIAS && cow__transparent(s))
+		return cow__error(-EBUSY, "an alias of a transparent storage: "
+		                          "its address was given away");
+	if (mode == COW_SHARE_ALIAS && !h &&
+	    (s->data->kind == COW__AT_EXTERNAL ||
+	     s->data->kind == COW__AT_FOREIGN))
+		return cow__error(-EOPNOTSUPP, "an alias of memory of another "
+		                               "allocator");
+	if (!group && kind == COW__HOME_PACKED)
+		kind = COW__HOME_SEALED;
+	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
+	if (r < 0)
+		return cow__error_from(r, "no memory to share from");
+	/* The storage lives there from now on, so the next time costs nothing.
+	 * External memory stays where its owner knows it. */
+	if (!cow__transparent(s) && s->data->kind != COW__AT_EXTERNAL &&
+	    s->data->kind != COW__AT_FOREIGN) {
+		h->refs++;
+		r = cow__home_move_in(h, s);
+		if (r < 0) {
+			cow__mutex_lock(&cow__share_lock);
+			h->refs--;
+			cow__mutex_unlock(&cow__share_lock);
+			if (mode == COW_SHARE_ALIAS) {
+				cow__mutex_lock(&cow__share_lock);
+				cow__home_unref(h);
+				cow__mutex_unlock(&cow__share_lock);
+				return cow__error_from(r, "cow_channel_send");
+			}
+		}
+	}
+	*ret = h;
+	return 0;
+}
+
+/* ---- Messages -------------------------------------------------------------------------- */
+
+void
+cow__outgoing_end(struct cow_channel *c)
+{
+	struct cow__outgoing *o = &c->out;
+
+	cow__mutex_lock(&cow__share_lock);
+	while (o->nhomes > 0)
+		cow__home_unref(o->homes[--o->nhomes]);
+	/* If it is in the queue its descriptor is, too. */
+	cow__slot_close(&o->slot);
+	cow__mutex_unlock(&cow__share_lock);
+	o->bytes = o->sent = 0;
+	o->nfds = o->npacks = 0;
+}
+
+/* What a message is made of while it is being made. */
+struct making {
+	struct cow__wire_item items[COW__WIRE_ITEMS];
+	unsigned char bytes[COW__WIRE_BYTES / 2];
+	unsigned nitems, nown;
+	size_t nbytes;
+	int own[OWN_MOST];
+};
+
+static bool
+is_full(const struct making *m)
+{
+	return m->nitems == COW__WIRE_ITEMS || m->nown == OWN_MOST ||
+	       sizeof(struct cow__wire_head) + m->nitems * sizeof(m->items[0]) +
+	                       m->nbytes + sizeof(m->items[0]) +
+	                       COW__WIRE_INLINE + COW_NOTE_MAX >
+	               COW__WIRE_BYTES ||
+	       m->nbytes + COW__WIRE_INLINE > sizeof(m->bytes);
+}
+
+static int
+pack_index(struct cow__outgoing *o, struct cow__pack *p)
+{
+	for (unsigned i = 0; i < o->npacks; i++)
+		if (o->packs[i] == p)
+			return (int)i;
+	if (o->npacks == COW__WIRE_FDS - OWN_MOST - 2)
+		return -E2BIG;
+	o->packs[o->npacks] = p;
+	return (int)o->npacks++;
+}
+
+/* Holds an extent in the message's name. Locked. */
+static int
+add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
+{
+	struct cow__outgoing *o = &c->out;
+	int n, r;
+
+	if (o->slot.number == COW__NO_SLOT) {
+		r = cow__slot_take(c->group, &o->slot);
+		if (r < 0)
+			return r;
+	}
+	n = pack_index(o, h->pack);
+	if (n < 0)
+		return n;
+	cow__hold_set(h->pack, &o->slot, h->at.page);
+	i->kind = COW__WIRE_PACKED;
+	i->index = (uint16_t)n;
+	i->page = h->at.page;
+	i->pages = h->at.pages;
+	i->generation = h->at.generation;
+	return 0;
+}
+
+/* One more item. -E2BIG: not in this message. */
+static int
+add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
+{
+	struct cow__outgoing *o = &c->out;
+	struct cow_storage *s = p->storage;
+	struct cow__wire_item *i = &m->items[m->nitems];
+	struct cow__home *h;
+	int r;
+
+	*i = (struct cow__wire_item){
+		.mode = (uint8_t)p->mode,
+		.kind = COW__WIRE_NOTHING,
+		.bytes = s->bytes,
+		.offset = p->offset,
+		.length = p->length,
+	};
+	if (s->bytes == 0) {
+		m->nitems++;
+		return 0;
+	}
+	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
+		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
+		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
+		m->nbytes += cow__round_up(s->bytes, 8);
+		i->kind = COW__WIRE_BYTES_HERE;
+		m->nitems++;
+		return 0;
+	}
+	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
+	if (r < 0)
+		return r;
+	cow__mutex_lock(&cow__share_lock);
+	if (h->pack)
+		r = add_packed(c, h, i);
+	if (r < 0) {
+		cow__home_unref(h);
+		cow__mutex_unlock(&cow__share_lock);
+		return r;
+	}
+	if (!h->pack) {
+		i->kind = COW__WIRE_OWN;
+		i->index = (uint16_t)m->nown;
+		i->file_offset = h->offset;
+		m->own[m->nown++] = h->file.fd;
+	}
+	o->homes[o->nhomes++] = h;
+	cow__mutex_unlock(&cow__share_lock);
+	m->nitems++;
+	return 0;
+}
+
+/* Lays the message out. */
+static void
+encode(struct cow_channel *c, const struct making *m, const void *note,
+       size_t note_bytes)
+{
+	struct cow__outgoing *o = &c->out;
+	char *at = (char *)o->buf;
+	struct cow__wire_head h = {
+		.magic = COW__WIRE_MAGIC,
+		.version = COW__WIRE_VERSION,
+		.items = (uint16_t)m->nitems,
+		.packs = (uint16_t)o->npacks,
+		.inline_bytes = (uint32_t)m->nbytes,
+		.note_bytes = (uint32_t)note_bytes,
+	};
+
+	o->nfds = 0;
+	if (c->group) {
+		h.flags |= COW__WIRE_DOOR;
+		h.group = c->group->id;
+		o->fds[o->nfds++] = c->group->door.fd;
+	}
+	if (o->slot.number != COW__NO_SLOT) {
+		h.flags |= COW__WIRE_SLOT;
+		h.slot = o->slot.number;
+		h.epoch = o->slot.epoch;
+		o->fds[o->nfds++] = o->slot.file.fd;
+	}
+	for (unsigned i = 0; i < o->npacks; i++)
+		o->fds[o->nfds++] = o->packs[i]->file.fd;
+	for (unsigned i = 0; i < m->nown; i++)
+		o->fds[o->nfds++] = m->own[i];
+	h.fds = (uint16_t)o->nfds;
+	o->bytes = sizeof(h) + m->nitems * sizeof(m->items[0]) + m->nbytes +
+	           note_bytes;
+	h.bytes = (uint32_t)o->bytes;
+	memcpy(at, &h, sizeof(h));
+	at += sizeof(h);
+	memcpy(at, m->items, m->nitems * sizeof(m->items[0]));
+	at += m->nitems * sizeof(m->items[0]);
+	memcpy(at, m->bytes, m->nbytes);
+	memcpy(at + m->nbytes, note, note_bytes);
+	o->sent = 0;
+}
+
+/* Sends what waits. 0: all of it is on its way. */
+static int
+push(struct cow_channel *c)
+{
+	struct cow__outgoing *o = &c->out;
+
+	while (o->sent < o->bytes) {
+		bool first = o->sent == 0;
+		long r;
+
+		if (cow__descriptor_of(c->socket).ino != c->ino) {
+			c->broken = -EBADF;
+			return cow__error(-EBADF, "the channel's socket was "
+			                          "closed");
+		}
+		r = cow__socket_send(c->socket, (char *)o->buf + o->sent,
+		                     o->bytes - o->sent, o->fds,
+		                     first ? o->nfds : 0);
+		if (r < 0)
+			return (int)r;
+		o->sent += (size_t)r;
+	}
+	cow__outgoing_end(c);
+	return 0;
+}
+
+static int
+may_use(struct cow_channel *c)
+{
+	if (c->parents)
+		return cow__error(-EPERM, "the channel is the parent's: make "
+		                          "another one after fork");
+	return c->broken ? cow__error_from(c->broken, "the channel") : 0;
+}
+
+/* What sending said. Waiting is no failure; else nothing of this message will
+ * ever arrive whole. */
+static int
+pushed(struct cow_channel *c, int r)
+{
+	if (r == 0 || r == -EAGAIN)
+		return r;
+	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
+		return cow__error_from(r, "too much is on its way");
+	if (r == -ECONNRESET)
+		r = -EPIPE;
+	c->broken = r;
+	cow__outgoing_end(c);
+	return cow__error_from(r, "the channel's socket");
+}
+
+static long
+send_some(struct cow_channel *c, struct making *m,
+          const struct cow_parcel *parcels, size_t count, const void *note,
+          size_t note_bytes)
+{
+	size_t taken = 0;
+	int r = 0;
+
+	do {
+		size_t n = 0;
+		bool last;
+
+		m->nitems = m->nown = 0;
+		m->nbytes = 0;
+		while (taken + n < count && !is_full(m)) {
+			r = check(&parcels[taken + n]);
+			if (r == 0)
+				r = add(c, m, &parcels[taken + n]);
+			if (r < 0)
+				break;
+			n++;
+		}
+		last = taken + n == count;
+		if (n == 0 && !(last && r == 0)) {
+			cow__outgoing_end(c);
+			break;
+		}
+		encode(c, m, note, last ? note_bytes : 0);
+		taken += n;
+		r = pushed(c, push(c));
+		if (r < 0 || last)
+			break;
+	} while (true);
+	/* What was taken waits in the channel: that is not this call's. */
+	return taken ? (long)taken : r == -EAGAIN && c->out.bytes ? 0 : r;
+}
+
+COW_EXPORT long
+cow_channel_send(struct cow_channel *c, const struct cow_parcel *parcels,
+                 size_t count, const void *note, size_t note_bytes)
+{
+	struct making *m;
+	void *at;
+	long r;
+
+	if (!c || (count && !parcels) || (note_bytes && !note) ||
+	    note_bytes > COW_NOTE_MAX || (!count && !note_bytes))
+		return cow__error(-EINVAL,
+		                  note_bytes > COW_NOTE_MAX
+		                          ? "cow_channel_send: a long note"
+		                          : "cow_channel_send: nothing to send");
+	cow__mutex_lock(&c->lock);
+	r = may_use(c);
+	if (r == 0 && c->out.bytes)
+		r = pushed(c, push(c));
+	if (r == 0)
+		r = cow__map_meta(sizeof(*m), &at);
+	if (r == 0) {
+		m = at;
+		r = send_some(c, m, parcels, count, note, note_bytes);
+		(void)cow__map_release((uintptr_t)m, sizeof(*m));
+	}
+	cow__mutex_unlock(&c->lock);
+	if (r == -EAGAIN)
+		return cow__error((int)r, "the channel is full");
+	return r;
+}
+
+COW_EXPORT int
+cow_channel_flush(struct cow_channel *c)
+{
+	int r;
+
+	if (!c)
+		return cow__error(-EINVAL, "cow_channel_flush: NULL");
+	cow__mutex_lock(&c->lock);
+	r = may_use(c);
+	if (r == 0 && c->out.bytes)
+		r = pushed(c, push(c));
+	cow__mutex_unlock(&c->lock);
+	return r;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages between processes
+ *
+ *   [ head | packs | items | inline bytes | note ]     and descriptors:
+ *   [ the group's door | the message's slot | packs' files | storages' files ]
+ *
+ * Everything that is needed to understand a message comes with it, descriptors
+ * too: a receiver keeps no state, and none is lost with it. Numbers are the
+ * machine's: a message never leaves it. What a peer wrote is believed only as far
+ * as cow__wire_check() has seen it; what its numbers mean is checked where they
+ * are used.
+ */
+#ifndef COW_SHARE_WIRE_H
+#define COW_SHARE_WIRE_H
+
+#include "share/group.h"
+
+#include <stddef.h>
+
+#define COW__WIRE_MAGIC 0x6d776f63u /* "cowm" */
+#define COW__WIRE_VERSION 1u
+#define COW__WIRE_BYTES 65536u /* of one message, at most */
+#define COW__WIRE_ITEMS 1024u
+#define COW__WIRE_FDS 64u
+#define COW__WIRE_INLINE 512u /* smaller clones travel as bytes */
+
+enum cow__wire_flags {
+	COW__WIRE_DOOR = 1, /* the first descriptor is the group's */
+	COW__WIRE_SLOT = 2, /* the next one is what holds packed items */
+};
+
+struct cow__wire_head {
+	uint32_t magic;
+	uint16_t version, flags;
+	uint32_t bytes; /* of all of the message */
+	uint16_t items, packs, fds, reserved;
+	uint32_t inline_bytes, note_bytes;
+	uint32_t slot, epoch;
+	struct cow__id group;
+};
+
+enum cow__wire_kind {
+	COW__WIRE_NOTHING, /* zero bytes */
+	COW__WIRE_BYTES_HERE,
+	COW__WIRE_PACKED,  /* an extent of packs[index] */
+	COW__WIRE_OWN,     /* a memfd: descriptor `index` */
+	COW__WIRE_KINDS,
+};
+
+struct cow__wire_item {
+	uint8_t mode, kind;
+	uint16_t index;
+	uint32_t page, pages, generation; /* packed */
+	uint64_t bytes;                   /* of the storage */
+	uint64_t file_offset;             /* own: where it begins */
+	uint64_t offset, length;          /* the view */
+};
+
+struct cow__wire {
+	struct cow__wire_head head;
+	const struct cow__wire_item *items;
+	const unsigned char *inline_bytes, *note;
+	unsigned door, slot, packs, own; /* first descriptors of each sort */
+};
+
+/* The length that a head announces. -EBADMSG: it is none. */
+long cow__wire_length(const struct cow__wire_head *head);
+
+/* Takes a whole message apart. -EBADMSG: it contradicts itself. Reads only
+ * buf[0..bytes), which is 8-byte aligned. */
+int cow__wire_check(const void *buf, size_t bytes, unsigned nfds,
+                    struct cow__wire *ret);
+
+#endif
