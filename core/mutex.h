@@ -10,7 +10,7 @@
  * before any constructor ran; the bare helper thread can take it; a forked child
  * resets it by storing zero.
  *
- * Lock order, outermost first: engine, pool.
+ * Lock order, outermost first: channel, share, engine, pool.
  */
 #ifndef COW_CORE_MUTEX_H
 #define COW_CORE_MUTEX_H
