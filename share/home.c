@@ -150,6 +150,16 @@ cow__home_ref(struct cow__home *h)
 	h->refs++;
 }
 
+/* Who has a home in a group's memory is a member, with a handle or without. */
+static void
+leave_pack(struct cow__home *h)
+{
+	struct cow_group *g = h->pack->group;
+
+	cow__pack_free(h->pack, &h->at);
+	cow__group_unref(g);
+}
+
 static void
 home_free(struct cow__home *h)
 {
@@ -158,7 +168,7 @@ home_free(struct cow__home *h)
 	if (h->under)
 		cow__home_unref(h->under);
 	else if (h->pack)
-		cow__pack_free(h->pack, &h->at);
+		leave_pack(h);
 	else
 		cow__descriptor_close(&h->file);
 	cow__pool_give(&homes, h);
@@ -265,6 +275,8 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 		cow__mutex_lock(&cow__share_lock);
 		r = cow__pack_alloc(group, kind == COW__HOME_ALIAS, bytes,
 		                    &h->pack, &h->at);
+		if (r == 0)
+			group->refs++;
 		cow__mutex_unlock(&cow__share_lock);
 	}
 	if (r == 0) {
@@ -329,12 +341,14 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 		cow__pool_give(&homes, h);
 		return r;
 	}
-	if (h->under)
+	if (h->under) {
 		h->under->refs++;
-	else if (key->pack)
+	} else if (key->pack) {
 		key->pack->homes++;
-	else
+		key->pack->group->refs++;
+	} else {
 		*file = COW__NO_DESCRIPTOR;
+	}
 	*ret = h;
 	return 0;
 }

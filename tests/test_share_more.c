@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages in several processes: what goes to and fro
+ *
+ * Stories in which the same extent is given up, comes back, is given up by two at
+ * once; and those of PyTorch's test_multiprocessing.py, told for this API.
+ */
+#include "tests/support/support.h"
+
+#include <cowshed-share.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct pair {
+	int fd[2];
+	struct cow_group *group;
+	struct cow_channel *mine, *theirs;
+	struct gate gate, back;
+};
+
+static void pair_make(struct pair *t)
+{
+	*t = (struct pair){ .mine = NULL };
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, t->fd) == 0);
+	ok(cow_group_new(&t->group));
+	ok(cow_channel_new(t->fd[0], t->group, 0, &t->mine));
+	gate_make(&t->gate);
+	gate_make(&t->back);
+}
+
+static void pair_free(struct pair *t)
+{
+	cow_channel_free(t->mine);
+	cow_group_unref(t->group);
+	close(t->fd[0]);
+	close(t->fd[1]);
+	gate_free(&t->gate);
+	gate_free(&t->back);
+}
+
+/* The child's end. */
+static struct cow_channel *other_end(struct pair *t)
+{
+	struct cow_channel *c;
+
+	ok(cow_channel_new(t->fd[1], NULL,
+	                   COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES, &c));
+	return c;
+}
+
+static void send_one(struct cow_channel *c, struct cow_storage *s,
+                     enum cow_share_mode mode)
+{
+	struct cow_parcel p = {
+		.storage = s,
+		.length = cow_storage_bytes(s),
+		.mode = mode,
+	};
+	long n = cow_channel_send(c, &p, 1, NULL, 0);
+
+	if (n != 1)
+		ck_abort_msg("send gave %ld: %s", n, cow_last_error());
+}
+
+static struct cow_storage *receive_one(struct cow_channel *c)
+{
+	struct cow_parcel p;
+	long n = cow_channel_receive(c, &p, 1, NULL, 0, NULL);
+
+	if (n != 1)
+		ck_abort_msg("receive gave %ld: %s", n, cow_last_error());
+	return p.storage;
+}
+
+/* A packed storage, filled. */
+static struct cow_storage *packed(struct cow_group *g, size_t bytes,
+                                  uint64_t seed)
+{
+	struct cow_storage *s;
+
+	ok(cow_group_storage_new(g, bytes, COW_SHARE_CLONE, &s));
+	fill(mut(s), bytes, seed);
+	return s;
+}
+
+/* ---- To and fro -------------------------------------------------------------- */
+
+static void sends_back(void *arg)
+{
+	struct pair *t = arg;
+	struct cow_channel *c = other_end(t);
+	struct cow_storage *s = receive_one(c);
+
+	gate_open(&t->back);
+	gate_wait(&t->gate); /* the maker holds it no more */
+	send_one(c, s, COW_SHARE_CLONE);
+	gate_wait(&t->gate); /* and has it again */
+	cow_storage_unref(s);
+	gate_open(&t->back);
+	gate_wait(&t->gate);
+	cow_channel_free(c);
+}
+
+/* Who made an extent, and gave it up while another had it, gets it back. What is
+ * made after that must lie elsewhere. */
+START_TEST(comes_back_to_its_maker)
+{
+	struct cow_storage *s, *more[40];
+	struct pair t;
+	pid_t child;
+
+	pair_make(&t);
+	child = child_start(sends_back, &t);
+	s = packed(t.group, 64 * KIB, 1);
+	send_one(t.mine, s, COW_SHARE_CLONE);
+	gate_wait(&t.back);
+	cow_storage_unref(s);
+	gate_open(&t.gate);
+	s = receive_one(t.mine);
+	gate_open(&t.gate);
+	gate_wait(&t.back);
+	for (size_t i = 0; i < COUNT(more) / 2; i++)
+		more[i] = packed(t.group, 64 * KIB, 100 + i);
+	ck_pattern(data(s), 64 * KIB, 1);
+	fill(mut(s), 64 * KIB, 2);
+	for (size_t i = 0; i < COUNT(more) / 2; i++)
+		ck_pattern(data(more[i]), 64 * KIB, 100 + i);
+	ck_pattern(data(s), 64 * KIB, 2);
+	/* Its place is given out once. */
+	cow_storage_unref(s);
+	for (size_t i = COUNT(more) / 2; i < COUNT(more); i++)
+		more[i] = packed(t.group, 64 * KIB, 100 + i);
+	for (size_t i = 0; i < COUNT(more); i++)
+		ck_pattern(data(more[i]), 64 * KIB, 100 + i);
+	for (size_t i = 0; i < COUNT(more); i++)
+		cow_storage_unref(more[i]);
+	gate_open(&t.gate);
+	child_finish(child);
+	pair_free(&t);
+}
+END_TEST
+
+/* "A process stays a member while it has ... a storage that is the group's." */
+START_TEST(storage_outlives_the_handle_of_its_group)
+{
+	struct cow_group *g;
+	struct cow_storage *s;
+
+	ok(cow_group_new(&g));
+	s = packed(g, 64 * KIB, 1);
+	cow_group_unref(g);
+	ck_pattern(data(s), 64 * KIB, 1);
+	fill(mut(s), 64 * KIB, 2);
+	ck_pattern(data(s), 64 * KIB, 2);
+	cow_storage_unref(s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("share_more");
+	TCase *tcase = add_case(suite, "to and fro");
+
+	tcase_add_test(tcase, comes_back_to_its_maker);
+	tcase_add_test(tcase, storage_outlives_the_handle_of_its_group);
+	return run_suite(suite);
+}
