@@ -116,6 +116,7 @@ cow__hold_landed(struct cow__pack *p, const struct cow__slot *s)
 
 enum rest {
 	NOBODY,   /* else holds it */
+	FOLLOWED, /* by who leaves, too, and has a higher slot */
 	LEAVING,  /* who is about to go, and has a lower slot */
 	STAYING,
 };
@@ -137,11 +138,14 @@ look(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 		goes = leaving && (__atomic_load_n(word(p, n, true, page),
 		                                   __ATOMIC_SEQ_CST) &
 		                   bit(page));
-		if ((goes && n > mine) || !row_counts(p, n, r))
+		if (!row_counts(p, n, r))
 			continue;
 		if (!goes)
 			return STAYING;
-		rest = LEAVING;
+		if (n < mine)
+			rest = LEAVING;
+		else if (rest == NOBODY)
+			rest = FOLLOWED;
 	}
 	return rest;
 }
@@ -164,7 +168,7 @@ others(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 		before = after;
 		rest = look(p, page, r, leaving);
 		after = __atomic_load_n(&p->head->moves, __ATOMIC_SEQ_CST);
-	} while (rest == NOBODY && before != after);
+	} while (rest <= FOLLOWED && before != after);
 	return rest;
 }
 
@@ -176,10 +180,13 @@ cow__hold_alone(struct cow__pack *p, uint32_t page, struct cow__roll *r)
 
 /* Of two that leave at once each may have looked before the other said so. The
  * one with the higher slot waits until the lower one knows: then it is alone, or
- * the pages are gone already, and giving them back twice does no harm. A stopped
- * process is not waited for: its pages wait for the owner. */
+ * the pages are gone already, and giving them back twice does no harm - unless the
+ * owner was the lower one and had used them again in between: so it does that only
+ * when the other one is gone, too. A stopped process is not waited for: its pages
+ * wait for the owner. */
 bool
-cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r)
+cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
+               bool *ret_only)
 {
 	const struct cow__slot *s = &p->group->mine;
 	struct cow__roll again;
@@ -194,7 +201,8 @@ cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r)
 		again = (struct cow__roll){ { 0 } };
 		rest = others(p, page, &again, true);
 	}
-	return rest == NOBODY;
+	*ret_only = rest == NOBODY;
+	return rest <= FOLLOWED;
 }
 
 void

@@ -61,8 +61,10 @@ cow__data_offset(uint32_t pages)
 void cow__hold_landed(struct cow__pack *p, const struct cow__slot *s);
 
 /* Is this process, which is leaving, the last holder? Then the bits stay, and
- * protect what is done next, until cow__hold_left(). */
-bool cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r);
+ * protect what is done next, until cow__hold_left(). `ret_only` false: somebody
+ * else leaves, too, and may give the pages back once more, later. */
+bool cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
+                    bool *ret_only);
 void cow__hold_left(struct cow__pack *p, uint32_t page);
 
 #endif

@@ -28,6 +28,8 @@ struct cow__pack_space {
 	struct list free[CLASSES];
 	struct cow__extent_at *limbo; /* freed here, others hold them still */
 	uint32_t nlimbo, limbo_cap, polled;
+	uint64_t *waits; /* a bit a page: its extent is in limbo */
+	size_t waits_bytes;
 };
 
 static struct cow__pool packs = { .object_bytes = sizeof(struct cow__pack) };
@@ -103,6 +105,7 @@ static int
 make(struct cow_group *g, bool alias, struct cow__pack **ret)
 {
 	struct cow__pack *p;
+	void *waits;
 	int r = 0;
 
 	if (count(g) >= PACKS_MAX)
@@ -134,6 +137,10 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 	}
 	if (r == 0)
 		r = cow__random(&p->id, sizeof(p->id));
+	if (r == 0) {
+		p->space->waits_bytes = cow__round_up(p->pages / 8, cow__page);
+		r = cow__map_meta(p->space->waits_bytes, &waits);
+	}
 	if (r < 0) {
 		if (p->head)
 			(void)cow__map_release((uintptr_t)p->head, p->bytes);
@@ -142,6 +149,7 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 		cow__pool_give(&packs, p);
 		return r;
 	}
+	p->space->waits = waits;
 	p->head->version = COW__PACK_VERSION;
 	p->head->page_bytes = (uint32_t)cow__page;
 	p->head->pages = p->pages;
@@ -223,6 +231,8 @@ space_free(struct cow__pack_space *s)
 		cow__array_free(s->free[i].pages, s->free[i].cap,
 		                sizeof(uint32_t));
 	cow__array_free(s->limbo, s->limbo_cap, sizeof(*s->limbo));
+	if (s->waits)
+		(void)cow__map_release((uintptr_t)s->waits, s->waits_bytes);
 	cow__pool_give(&spaces, s);
 }
 
@@ -292,6 +302,23 @@ to_free(struct cow__pack *p, uint32_t page, uint32_t pages)
 		l->pages[l->count++] = page;
 }
 
+static uint64_t *
+waiting(const struct cow__pack_space *s, uint32_t page)
+{
+	return &s->waits[page / 64];
+}
+
+/* Once: what came back, and is freed again, waits there still. */
+static void
+to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
+{
+	if (cow__array_reserve((void **)&s->limbo, &s->limbo_cap,
+	                       sizeof(*s->limbo), s->nlimbo + 1) < 0)
+		return;
+	s->limbo[s->nlimbo++] = *at;
+	*waiting(s, at->page) |= 1ull << (at->page % 64);
+}
+
 /* Looks at some of those that were freed here and held elsewhere. */
 static void
 poll(struct cow__pack *p, uint32_t most)
@@ -306,12 +333,15 @@ poll(struct cow__pack *p, uint32_t most)
 		if (s->polled >= s->nlimbo)
 			s->polled = 0;
 		e = &s->limbo[s->polled];
-		if (!cow__hold_alone(p, e->page, &r)) {
+		/* Or it came back to us. */
+		if (cow__hold_has(p, &p->group->mine, e->page) ||
+		    !cow__hold_alone(p, e->page, &r)) {
 			s->polled++;
 			continue;
 		}
 		if (punch(p, e->page, e->pages) == 0)
 			to_free(p, e->page, e->pages);
+		*waiting(s, e->page) &= ~(1ull << (e->page % 64));
 		*e = s->limbo[--s->nlimbo];
 	}
 }
@@ -388,7 +418,7 @@ void
 cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
 {
 	struct cow__roll r = { { 0 } };
-	bool last = cow__hold_last(p, at->page, &r);
+	bool only, last = cow__hold_last(p, at->page, &r, &only);
 
 	if (last)
 		last = punch(p, at->page, at->pages) == 0;
@@ -396,15 +426,12 @@ cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
 	p->homes--;
 	if (!p->owner)
 		return;
-	if (last) {
+	if (*waiting(p->space, at->page) & (1ull << (at->page % 64)))
+		return;
+	if (last && only)
 		to_free(p, at->page, at->pages);
-	} else {
-		struct cow__pack_space *s = p->space;
-
-		if (cow__array_reserve((void **)&s->limbo, &s->limbo_cap,
-		                       sizeof(*s->limbo), s->nlimbo + 1) == 0)
-			s->limbo[s->nlimbo++] = *at;
-	}
+	else
+		to_limbo(p->space, at);
 }
 
 void

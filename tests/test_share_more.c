@@ -5,6 +5,8 @@
  * Stories in which the same extent is given up, comes back, is given up by two at
  * once; and those of PyTorch's test_multiprocessing.py, told for this API.
  */
+#include "share/home.h"
+#include "share/layout.h"
 #include "tests/support/support.h"
 
 #include <cowshed-share.h>
@@ -144,6 +146,53 @@ START_TEST(comes_back_to_its_maker)
 }
 END_TEST
 
+/* Of two that leave at once the one with the higher slot gives the pages back a
+ * second time, when the other one has gone. Here it is stopped right before that:
+ * a slot that nobody else is using plays it. */
+START_TEST(follower_does_not_hit_what_is_made_next)
+{
+	struct cow_group *g;
+	struct cow_storage *s, *more[20];
+	struct cow__slot follower;
+	struct cow__pack *p;
+	uint32_t page;
+	uint64_t *row;
+
+	ok(cow_group_new(&g));
+	s = packed(g, 64 * KIB, 1);
+	p = cow__home_of(s)->pack;
+	page = cow__home_of(s)->at.page;
+	ok(cow__slot_take(g, &follower));
+	ck_assert_uint_gt(follower.number, g->mine.number);
+	cow__hold_set(p, &follower, page);
+	row = (uint64_t *)(p->rows +
+	                   cow__row_offset(p->pages, follower.number, true));
+	row[page / 64] |= 1ull << (page % 64);
+	cow_storage_unref(s);
+	for (size_t i = 0; i < COUNT(more); i++) {
+		ok(cow_group_storage_new(g, 64 * KIB, COW_SHARE_CLONE,
+		                         &more[i]));
+		ck_assert_uint_ne(cow__home_of(more[i])->at.page, page);
+	}
+	cow__hold_clear(p, &follower, page);
+	row[page / 64] &= ~(1ull << (page % 64));
+	cow__slot_close(&follower);
+	for (size_t i = 0; i < COUNT(more); i++)
+		cow_storage_unref(more[i]);
+	/* Now its place is to be had again. */
+	s = packed(g, 64 * KIB, 1);
+	for (size_t i = 0; i < COUNT(more); i++)
+		more[i] = packed(g, 64 * KIB, i);
+	for (size_t i = 0; i < COUNT(more); i++)
+		ck_assert_uint_le(cow__home_of(more[i])->at.page,
+		                  page + 21 * 16);
+	for (size_t i = 0; i < COUNT(more); i++)
+		cow_storage_unref(more[i]);
+	cow_storage_unref(s);
+	cow_group_unref(g);
+}
+END_TEST
+
 /* "A process stays a member while it has ... a storage that is the group's." */
 START_TEST(storage_outlives_the_handle_of_its_group)
 {
@@ -166,6 +215,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "to and fro");
 
 	tcase_add_test(tcase, comes_back_to_its_maker);
+	tcase_add_test(tcase, follower_does_not_hit_what_is_made_next);
 	tcase_add_test(tcase, storage_outlives_the_handle_of_its_group);
 	return run_suite(suite);
 }
