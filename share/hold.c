@@ -138,6 +138,11 @@ look(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 		goes = leaving && (__atomic_load_n(word(p, n, true, page),
 		                                   __ATOMIC_SEQ_CST) &
 		                   bit(page));
+		/* Or gone since: the one bit is cleared after the other. */
+		if (leaving && !goes &&
+		    !(__atomic_load_n(word(p, n, false, page),
+		                      __ATOMIC_SEQ_CST) & bit(page)))
+			continue;
 		if (!row_counts(p, n, r))
 			continue;
 		if (!goes)
