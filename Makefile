@@ -33,7 +33,7 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs stress demo bench lint \
+.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench lint \
 	install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -142,7 +142,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-all check-programs stress demo bench lint,\
+NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench lint,\
 	$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
@@ -161,7 +161,14 @@ check-all: deps everything $(LONG) ## the same, with the long tests
 check-programs: deps everything ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
+check-model: deps ## the protocol of share/, every order of its steps (spin)
+	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
+
 SECONDS ?= 600
+check-chaos: deps everything ## processes that share and are killed, for SECONDS=600, from SEED=
+	$(Q)$(B)/tests/stress/share_storm $(SECONDS) \
+		$(or $(SEED),$(shell date +%s)) 12
+
 stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
 	$(Q)BUILD='$(B)' STRESS='$(SECONDS)' bash tests/preload/storm.sh
 
@@ -175,7 +182,7 @@ lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and ob
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst stress,check,$(patsubst lint,check,$(NEED_DEPS)))
+	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(NEED_DEPS))))
 
 clean: ## remove build/
 	$(Q)rm -rf build

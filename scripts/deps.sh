@@ -34,6 +34,7 @@ jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
 mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
 tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | check
 musl         | command -v musl-gcc            | musl-tools    | may  | check
+SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 pytest       | system_python 'import pytest' | python3-pytest | may | programs
 hypothesis   | system_python 'import hypothesis' | python3-hypothesis | may | programs
