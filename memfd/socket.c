@@ -5,7 +5,9 @@
 #include "memfd/socket.h"
 #include "memfd/sys.h"
 
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 union control {
@@ -77,14 +79,15 @@ receive(int fd, struct msghdr *msg, int flags)
 {
 	long r;
 
+	/* A peer that went without reading is said once, before what it sent. */
 	do
 		r = SYS3(SYS_recvmsg, fd, msg, flags);
-	while (r == -EINTR);
+	while (r == -EINTR || r == -ECONNRESET);
 	return r;
 }
 
 long
-cow__socket_look(int fd, void *data, size_t bytes, bool wait, int *fds,
+cow__socket_look(int fd, void *data, size_t bytes, int *fds,
                  unsigned *ret_nfds)
 {
 	struct iovec iov = { data, bytes };
@@ -99,8 +102,7 @@ cow__socket_look(int fd, void *data, size_t bytes, bool wait, int *fds,
 	long r;
 
 	*ret_nfds = 0;
-	r = receive(fd, &msg,
-	            MSG_PEEK | MSG_CMSG_CLOEXEC | (wait ? MSG_WAITALL : 0));
+	r = receive(fd, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
 	if (r < 0)
 		return r;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
@@ -129,4 +131,18 @@ cow__socket_take(int fd, void *data, size_t bytes)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	return receive(fd, &msg, MSG_CMSG_CLOEXEC);
+}
+
+bool
+cow__socket_ended(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	struct timespec now = { 0, 0 };
+	int bytes = 0;
+
+	/* First the end, then what is left: after the end nothing is added. */
+	if (SYS6(SYS_ppoll, &p, 1, &now, NULL, 0, 0) < 0 ||
+	    !(p.revents & (POLLRDHUP | POLLHUP)))
+		return false;
+	return sys_ioctl(fd, FIONREAD, &bytes) < 0 || bytes == 0;
 }

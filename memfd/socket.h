@@ -38,12 +38,15 @@ long cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
  * descriptors that came with it go to `fds` (room for COW__SOCKET_FDS), CLOEXEC
  * and owned by the caller, also on short results. The number of bytes, 0 at the
  * end; -EMFILE: not all of the descriptors can be had now, none is given.
- * `wait`: on a blocking stream until all of `bytes` are there.
  */
-long cow__socket_look(int fd, void *data, size_t bytes, bool wait, int *fds,
+long cow__socket_look(int fd, void *data, size_t bytes, int *fds,
                       unsigned *ret_nfds);
 
 /* Takes up to `bytes`; descriptors that come with them are dropped. */
 long cow__socket_take(int fd, void *data, size_t bytes);
+
+/* A look at 0 bytes: is it the end (nothing more was or will be sent), or a packet
+ * of none? */
+bool cow__socket_ended(int fd);
 
 #endif

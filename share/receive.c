@@ -50,55 +50,58 @@ static int
 get_packet(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	long r = cow__socket_look(c->socket, in->buf, sizeof(in->buf), false,
+	long r = cow__socket_look(c->socket, in->buf, sizeof(in->buf),
 	                          in->fds, &in->nfds);
 
 	if (r < 0)
 		return (int)r;
-	if (r == 0)
+	if (r == 0 && cow__socket_ended(c->socket)) {
+		close_fds(in);
 		return closed(c);
+	}
 	(void)cow__socket_take(c->socket, &(char){ 0 }, 1);
 	in->bytes = in->have = (size_t)r;
+	if (r == 0) {
+		close_fds(in);
+		return -EBADMSG; /* a packet of no bytes is no end */
+	}
 	return 0;
 }
 
+/* The first bytes of a message, with its descriptors. */
 static int
-get_stream(struct cow_channel *c)
+get_first(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	struct cow__wire_head head;
-	long r;
+	long r = cow__socket_look(c->socket, in->buf,
+	                          sizeof(struct cow__wire_head), in->fds,
+	                          &in->nfds);
 
-	if (in->bytes == 0) {
-		r = cow__socket_look(c->socket, &head, sizeof(head), true,
-		                     in->fds, &in->nfds);
-		if (r < 0)
-			return (int)r;
-		if (r < (long)sizeof(head)) {
-			close_fds(in);
-			if (r == 0)
-				return closed(c);
-			/* Nothing more will come, or not yet. */
-			return -EAGAIN;
-		}
-		r = cow__wire_length(&head);
-		if (r < 0) {
-			close_fds(in);
-			c->broken = -EBADMSG;
-			return -EBADMSG;
-		}
-		in->bytes = (size_t)r;
-		r = cow__socket_take(c->socket, in->buf, sizeof(head));
-		if (r != (long)sizeof(head)) {
-			close_fds(in);
-			c->broken = -EBADMSG;
-			return -EBADMSG;
-		}
-		in->have = sizeof(head);
+	if (r == 0) {
+		close_fds(in);
+		return closed(c);
 	}
-	while (in->have < in->bytes) {
-		r = cow__socket_take(c->socket, (char *)in->buf + in->have,
-		                     in->bytes - in->have);
+	/* No more than was looked at: what comes later may bring others. */
+	if (r > 0)
+		r = cow__socket_take(c->socket, in->buf, (size_t)r);
+	if (r <= 0) {
+		close_fds(in);
+		return r < 0 ? (int)r : -EAGAIN;
+	}
+	in->have = (size_t)r;
+	return 0;
+}
+
+/* All up to `bytes` of the message, of which the first are there. */
+static int
+get_up_to(struct cow_channel *c, size_t bytes)
+{
+	struct cow__incoming *in = &c->in;
+
+	while (in->have < bytes) {
+		long r = cow__socket_take(c->socket, (char *)in->buf + in->have,
+		                          bytes - in->have);
+
 		if (r < 0)
 			return (int)r;
 		if (r == 0)
@@ -106,6 +109,32 @@ get_stream(struct cow_channel *c)
 		in->have += (size_t)r;
 	}
 	return 0;
+}
+
+/* Half a head is taken, too: a peer that ends there is gone, and one that waits
+ * there shall not keep us looking. */
+static int
+get_stream(struct cow_channel *c)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__wire_head head;
+	int r = in->have ? 0 : get_first(c);
+	long length;
+
+	if (r == 0 && in->bytes == 0) {
+		r = get_up_to(c, sizeof(head));
+		if (r < 0)
+			return r;
+		memcpy(&head, in->buf, sizeof(head));
+		length = cow__wire_length(&head);
+		if (length < 0) {
+			cow__incoming_end(c);
+			c->broken = -EBADMSG;
+			return -EBADMSG;
+		}
+		in->bytes = (size_t)length;
+	}
+	return r < 0 ? r : get_up_to(c, in->bytes);
 }
 
 /* ---- Meaning ----------------------------------------------------------------------------- */

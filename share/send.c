@@ -368,6 +368,9 @@ send_some(struct cow_channel *c, struct making *m,
 		encode(c, m, note, last ? note_bytes : 0);
 		taken += n;
 		r = pushed(c, push(c));
+		/* That will never arrive. */
+		if (c->broken)
+			taken -= n;
 		if (r < 0 || last)
 			break;
 	} while (true);

@@ -6,6 +6,10 @@
 #include "core/base.h"
 #include "cowshed-share.h"
 
+/* More than any process has addresses: that would be a shortage that never
+ * passes. */
+#define BYTES_MOST ((uint64_t)1 << 47)
+
 long
 cow__wire_length(const struct cow__wire_head *h)
 {
@@ -20,7 +24,7 @@ item_is_sound(const struct cow__wire_item *i, const struct cow__wire *w,
               unsigned own)
 {
 	if (i->mode > COW_SHARE_SEALED || i->kind >= COW__WIRE_KINDS ||
-	    i->bytes > INT64_MAX || i->offset > i->bytes ||
+	    i->bytes > BYTES_MOST || i->offset > i->bytes ||
 	    i->length > i->bytes - i->offset)
 		return false;
 	switch (i->kind) {
@@ -59,8 +63,8 @@ cow__wire_check(const void *buf, size_t bytes, unsigned nfds,
 	want += w.head.inline_bytes;
 	want += w.head.note_bytes;
 	if (w.head.inline_bytes > COW__WIRE_BYTES ||
-	    w.head.note_bytes > COW__WIRE_BYTES || want != bytes ||
-	    w.head.inline_bytes % 8)
+	    w.head.note_bytes > COW_NOTE_MAX || want != bytes ||
+	    w.head.inline_bytes % 8 || (!w.head.items && !w.head.note_bytes))
 		return -EBADMSG;
 	w.door = 0;
 	w.slot = !!(w.head.flags & COW__WIRE_DOOR);
