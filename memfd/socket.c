@@ -10,9 +10,15 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04
+#endif
+
+/* With room for what the program may have asked for besides: credentials, labels,
+ * times. Without it descriptors would be said to be cut off. */
 union control {
 	struct cmsghdr head;
-	char room[CMSG_SPACE(COW__SOCKET_FDS * sizeof(int))];
+	char room[CMSG_SPACE(COW__SOCKET_FDS * sizeof(int)) + 1024];
 };
 
 static int
@@ -86,10 +92,17 @@ receive(int fd, struct msghdr *msg, int flags)
 	return r;
 }
 
+static unsigned
+descriptors(const struct cmsghdr *c)
+{
+	return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+}
+
 long
-cow__socket_look(int fd, void *data, size_t bytes, int *fds,
+cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
                  unsigned *ret_nfds)
 {
+	int all[COW__SOCKET_FDS], pid;
 	struct iovec iov = { data, bytes };
 	union control control;
 	struct msghdr msg = {
@@ -107,18 +120,24 @@ cow__socket_look(int fd, void *data, size_t bytes, int *fds,
 		return r;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
 	     c = CMSG_NXTHDR(&msg, c)) {
-		unsigned some;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		if (c->cmsg_level != SOL_SOCKET)
 			continue;
-		some = (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(fds + n, CMSG_DATA(c), some * sizeof(int));
-		n += some;
+		if (c->cmsg_type == SCM_RIGHTS && !n) {
+			n = descriptors(c);
+			memcpy(all, CMSG_DATA(c), n * sizeof(int));
+		} else if (c->cmsg_type == SCM_PIDFD) {
+			memcpy(&pid, CMSG_DATA(c), sizeof(pid));
+			if (pid >= 0)
+				(void)sys_close(pid);
+		}
 	}
-	if (msg.msg_flags & MSG_CTRUNC) {
-		while (n > 0)
-			(void)sys_close(fds[--n]);
-		return -EMFILE;
+	if (n > room || (msg.msg_flags & MSG_CTRUNC)) {
+		for (unsigned i = 0; i < n; i++)
+			(void)sys_close(all[i]);
+		if (n <= room)
+			return -EMFILE;
+	} else {
+		memcpy(fds, all, n * sizeof(int));
 	}
 	*ret_nfds = n;
 	return r;

@@ -35,11 +35,12 @@ long cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
 
 /*
  * Looks at what is there, up to `bytes`, without taking it. Duplicates of the
- * descriptors that came with it go to `fds` (room for COW__SOCKET_FDS), CLOEXEC
- * and owned by the caller, also on short results. The number of bytes, 0 at the
- * end; -EMFILE: not all of the descriptors can be had now, none is given.
+ * descriptors that came with it go to `fds` (`room` of them), CLOEXEC and owned by
+ * the caller, also on short results; if *ret_nfds > room there were more, and none
+ * is given. The number of bytes, 0 at the end; -EMFILE: not all of the descriptors
+ * can be had now, none is given.
  */
-long cow__socket_look(int fd, void *data, size_t bytes, int *fds,
+long cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
                       unsigned *ret_nfds);
 
 /* Takes up to `bytes`; descriptors that come with them are dropped. */

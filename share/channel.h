@@ -33,7 +33,8 @@ struct cow__outgoing {
 struct cow__incoming {
 	size_t bytes, have; /* bytes 0: its head is not there yet */
 	unsigned nfds;
-	int fds[COW__SOCKET_FDS]; /* ours */
+	bool flooded; /* more came than any message has, and were dropped */
+	int fds[COW__WIRE_FDS]; /* ours */
 	/* What was received and not asked for yet. */
 	unsigned nparcels, given;
 	size_t note_at, note_bytes;

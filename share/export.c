@@ -89,7 +89,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	r = cow__memfd_check(fd, alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &has);
 	if (r < 0)
-		return cow__error(r, alias ? "cow_storage_import: not a memfd "
+		return cow__error(-EBADMSG, alias ? "cow_storage_import: not a memfd "
 		                             "of a size that is sealed"
 		                           : "cow_storage_import: not a memfd "
 		                             "that is sealed against writing");
@@ -119,6 +119,9 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	if (r == -EBADMSG)
 		return cow__error(-EBUSY, "cow_storage_import: part of it is a "
 		                          "storage of another size already");
+	if (r == -EPERM || r == -EACCES)
+		return cow__error(-EBADMSG, "cow_storage_import: the memfd "
+		                            "can't be mapped so");
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_import");
 	*ret = s;

@@ -32,10 +32,23 @@ cow__incoming_end(struct cow_channel *c)
 	in->bytes = in->have = 0;
 	in->nparcels = in->given = 0;
 	in->note_bytes = 0;
-	in->ready = false;
+	in->ready = in->flooded = false;
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------- */
+
+static long
+look(struct cow_channel *c, size_t bytes)
+{
+	struct cow__incoming *in = &c->in;
+	long r = cow__socket_look(c->socket, in->buf, bytes, in->fds,
+	                          COW__WIRE_FDS, &in->nfds);
+
+	in->flooded = r >= 0 && in->nfds > COW__WIRE_FDS;
+	if (in->flooded)
+		in->nfds = 0;
+	return r;
+}
 
 static int
 closed(struct cow_channel *c)
@@ -50,8 +63,7 @@ static int
 get_packet(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	long r = cow__socket_look(c->socket, in->buf, sizeof(in->buf),
-	                          in->fds, &in->nfds);
+	long r = look(c, sizeof(in->buf));
 
 	if (r < 0)
 		return (int)r;
@@ -73,9 +85,7 @@ static int
 get_first(struct cow_channel *c)
 {
 	struct cow__incoming *in = &c->in;
-	long r = cow__socket_look(c->socket, in->buf,
-	                          sizeof(struct cow__wire_head), in->fds,
-	                          &in->nfds);
+	long r = look(c, sizeof(struct cow__wire_head));
 
 	if (r == 0) {
 		close_fds(in);
@@ -139,6 +149,24 @@ get_stream(struct cow_channel *c)
 
 /* ---- Meaning ----------------------------------------------------------------------------- */
 
+/* What the kernel says of a descriptor that came. A shortage is ours; that it
+ * can't be mapped, written or opened as it should is the sender's doing. */
+static int
+theirs(int r)
+{
+	switch (r) {
+	case -EBADF:
+	case -EPERM:
+	case -EACCES:
+	case -ENODEV:
+	case -EINVAL:
+	case -EOVERFLOW:
+		return -EBADMSG;
+	default:
+		return r;
+	}
+}
+
 static int
 join(struct cow_channel *c, int fd, const struct cow__id *id)
 {
@@ -149,7 +177,7 @@ join(struct cow_channel *c, int fd, const struct cow__id *id)
 		return 0;
 	if (c->group || !(c->flags & COW_CHANNEL_JOIN))
 		return -EACCES;
-	r = cow__group_join(fd, &g);
+	r = theirs(cow__group_join(fd, &g));
 	if (r < 0)
 		return r;
 	if (g->id.a != id->a || g->id.b != id->b) {
@@ -176,7 +204,7 @@ attach(struct cow_channel *c, int fd, struct cow__pack **ret)
 	r = cow__descriptor_dup(&d, &d);
 	if (r < 0)
 		return r;
-	r = cow__pack_attach(c->group, &d, ret);
+	r = theirs(cow__pack_attach(c->group, &d, ret));
 	cow__descriptor_close(&d);
 	return r;
 }
@@ -227,7 +255,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	                     alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &bytes);
 	if (r < 0)
-		return r;
+		return theirs(r);
 	if (i->file_offset > bytes || i->bytes > bytes - i->file_offset)
 		return -EBADMSG;
 	/* Two items may be views of one descriptor. */
@@ -240,7 +268,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
 	                   i->bytes, ret);
 	cow__descriptor_close(&d);
-	return r;
+	return theirs(r);
 }
 
 /* A storage with the bytes that came along. */
@@ -382,7 +410,8 @@ next_message(struct cow_channel *c)
 		if (r < 0)
 			return r;
 	}
-	r = cow__wire_check(in->buf, in->bytes, in->nfds, &w);
+	r = in->flooded ? -EBADMSG
+	                : cow__wire_check(in->buf, in->bytes, in->nfds, &w);
 	if (r == 0)
 		r = open_all(c, &w);
 	if (r == -ENOMEM || r == -EMFILE)
