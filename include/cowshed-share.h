@@ -133,7 +133,8 @@ struct cow_parcel {
  * -EAGAIN: nothing was taken; -EPIPE: the peer is gone; -EINVAL: no storage, a
  * view outside of it, no such mode; -EBUSY: an alias of a transparent storage;
  * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
- * -EPERM: after fork; -ENOMEM, -EMFILE, -ETOOMANYREFS (try again).
+ * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of
+ * the library's; -ENOMEM, -EMFILE, -ETOOMANYREFS (try again).
  */
 long cow_channel_send(struct cow_channel *channel,
                       const struct cow_parcel *parcels, size_t count,
@@ -153,7 +154,9 @@ int cow_channel_flush(struct cow_channel *channel);
  * -EBADMSG: what came was not sound; -EACCES: an alias, or a group, that this
  * channel does not take; -ESTALE: what it meant is gone. Such a message is dropped
  * as a whole, and the next one can be received, unless the stream is in disorder:
- * then each call says -EBADMSG. -EMFILE, -ENOMEM: nothing was lost; try again.
+ * then each call says -EBADMSG. -EMFILE, -ENOMEM, -EUSERS (the peer's group has 256
+ * members and messages already): nothing was lost; try again. -EBADF: the program
+ * closed the socket; -ENOENT: no /proc/self/fd to join a group with.
  */
 long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
                          size_t max, void *note, size_t note_max,

@@ -22,8 +22,8 @@
 struct cow__outgoing {
 	size_t bytes, sent; /* bytes 0: there is none */
 	unsigned nfds;
-	int fds[COW__WIRE_FDS];   /* belong to those below */
-	struct cow__slot slot;    /* of this message */
+	struct cow__descriptor files[COW__WIRE_FDS]; /* belong to those below */
+	struct cow__slot slot;                       /* of this message */
 	struct cow__pack *packs[COW__WIRE_FDS];
 	unsigned npacks, nhomes;
 	struct cow__home *homes[COW__WIRE_ITEMS];

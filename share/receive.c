@@ -149,6 +149,13 @@ get_stream(struct cow_channel *c)
 
 /* ---- Meaning ----------------------------------------------------------------------------- */
 
+/* Shortages pass: then the message is tried again as it is. */
+static bool
+passes(int r)
+{
+	return r == -ENOMEM || r == -EMFILE || r == -EUSERS;
+}
+
 /* What the kernel says of a descriptor that came. A shortage is ours; that it
  * can't be mapped, written or opened as it should is the sender's doing. */
 static int
@@ -162,6 +169,10 @@ theirs(int r)
 	case -EINVAL:
 	case -EOVERFLOW:
 		return -EBADMSG;
+	case -EAGAIN: /* of mmap, for a process whose memory is locked */
+		return -ENOMEM;
+	case -ENFILE:
+		return -EMFILE;
 	default:
 		return r;
 	}
@@ -177,9 +188,9 @@ join(struct cow_channel *c, int fd, const struct cow__id *id)
 		return 0;
 	if (c->group || !(c->flags & COW_CHANNEL_JOIN))
 		return -EACCES;
-	r = theirs(cow__group_join(fd, &g));
+	r = cow__group_join(fd, &g);
 	if (r < 0)
-		return r;
+		return r == -EAGAIN ? -EUSERS : theirs(r);
 	if (g->id.a != id->a || g->id.b != id->b) {
 		cow__group_unref(g);
 		return -EBADMSG;
@@ -379,8 +390,7 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		p->reserved = 0;
 		in->nparcels++;
 	}
-	/* A shortage passes: then the message is tried again as it is. */
-	if (r != -ENOMEM && r != -EMFILE) {
+	if (!passes(r)) {
 		cow__mutex_lock(&cow__share_lock);
 		land(c, w, packs, npacks);
 		cow__mutex_unlock(&cow__share_lock);
@@ -406,6 +416,9 @@ next_message(struct cow_channel *c)
 	int r;
 
 	if (in->bytes == 0 || in->have < in->bytes) {
+		/* The number may be another file's by now. */
+		if (cow__descriptor_of(c->socket).ino != c->ino)
+			return -EBADF;
 		r = c->stream ? get_stream(c) : get_packet(c);
 		if (r < 0)
 			return r;
@@ -414,7 +427,7 @@ next_message(struct cow_channel *c)
 	                : cow__wire_check(in->buf, in->bytes, in->nfds, &w);
 	if (r == 0)
 		r = open_all(c, &w);
-	if (r == -ENOMEM || r == -EMFILE)
+	if (passes(r))
 		return r;
 	if (r < 0) {
 		cow__incoming_end(c);
@@ -445,6 +458,14 @@ sentence(int r)
 	case -EMFILE:
 		return cow__error(r, "no descriptors left for what has come; "
 		                     "it waits");
+	case -EUSERS:
+		return cow__error(r, "all slots of the group are taken; what "
+		                     "has come waits");
+	case -EBADF:
+		return cow__error(r, "the channel's socket was closed");
+	case -ENOENT:
+		return cow__error(r, "a group can't be joined without "
+		                     "/proc/self/fd");
 	default:
 		return cow__error_from(r, "cow_channel_receive");
 	}

@@ -140,7 +140,7 @@ struct making {
 	unsigned char bytes[COW__WIRE_BYTES / 2];
 	unsigned nitems, nown;
 	size_t nbytes;
-	int own[OWN_MOST];
+	struct cow__descriptor own[OWN_MOST];
 };
 
 static bool
@@ -228,13 +228,15 @@ add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
 	if (r < 0) {
 		cow__home_unref(h);
 		cow__mutex_unlock(&cow__share_lock);
-		return r;
+		return r == -E2BIG || r == -EAGAIN
+		               ? r
+		               : cow__error_from(r, "cow_channel_send");
 	}
 	if (!h->pack) {
 		i->kind = COW__WIRE_OWN;
 		i->index = (uint16_t)m->nown;
 		i->file_offset = h->offset;
-		m->own[m->nown++] = h->file.fd;
+		m->own[m->nown++] = h->file;
 	}
 	o->homes[o->nhomes++] = h;
 	cow__mutex_unlock(&cow__share_lock);
@@ -262,18 +264,18 @@ encode(struct cow_channel *c, const struct making *m, const void *note,
 	if (c->group) {
 		h.flags |= COW__WIRE_DOOR;
 		h.group = c->group->id;
-		o->fds[o->nfds++] = c->group->door.fd;
+		o->files[o->nfds++] = c->group->door;
 	}
 	if (o->slot.number != COW__NO_SLOT) {
 		h.flags |= COW__WIRE_SLOT;
 		h.slot = o->slot.number;
 		h.epoch = o->slot.epoch;
-		o->fds[o->nfds++] = o->slot.file.fd;
+		o->files[o->nfds++] = o->slot.file;
 	}
 	for (unsigned i = 0; i < o->npacks; i++)
-		o->fds[o->nfds++] = o->packs[i]->file.fd;
+		o->files[o->nfds++] = o->packs[i]->file;
 	for (unsigned i = 0; i < m->nown; i++)
-		o->fds[o->nfds++] = m->own[i];
+		o->files[o->nfds++] = m->own[i];
 	h.fds = (uint16_t)o->nfds;
 	o->bytes = sizeof(h) + m->nitems * sizeof(m->items[0]) + m->nbytes +
 	           note_bytes;
@@ -294,7 +296,8 @@ push(struct cow_channel *c)
 	struct cow__outgoing *o = &c->out;
 
 	while (o->sent < o->bytes) {
-		bool first = o->sent == 0;
+		unsigned nfds = o->sent == 0 ? o->nfds : 0;
+		int fds[COW__WIRE_FDS];
 		long r;
 
 		if (cow__descriptor_of(c->socket).ino != c->ino) {
@@ -302,9 +305,17 @@ push(struct cow_channel *c)
 			return cow__error(-EBADF, "the channel's socket was "
 			                          "closed");
 		}
+		/* A number that the program closed may be a file of its own,
+		 * which is not for the peer. */
+		for (unsigned i = 0; i < nfds; i++) {
+			fds[i] = o->files[i].fd;
+			if (!cow__descriptor_ok(&o->files[i])) {
+				cow__outgoing_end(c);
+				return -ESTALE;
+			}
+		}
 		r = cow__socket_send(c->socket, (char *)o->buf + o->sent,
-		                     o->bytes - o->sent, o->fds,
-		                     first ? o->nfds : 0);
+		                     o->bytes - o->sent, fds, nfds);
 		if (r < 0)
 			return (int)r;
 		o->sent += (size_t)r;
@@ -331,6 +342,10 @@ pushed(struct cow_channel *c, int r)
 		return r;
 	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
 		return cow__error_from(r, "too much is on its way");
+	/* Nothing of that one was sent; others can be. */
+	if (r == -ESTALE)
+		return cow__error(-EBADF, "the program closed a descriptor of "
+		                          "the library");
 	if (r == -ECONNRESET)
 		r = -EPIPE;
 	c->broken = r;
@@ -369,7 +384,7 @@ send_some(struct cow_channel *c, struct making *m,
 		taken += n;
 		r = pushed(c, push(c));
 		/* That will never arrive. */
-		if (c->broken)
+		if (c->broken || r == -EBADF)
 			taken -= n;
 		if (r < 0 || last)
 			break;
