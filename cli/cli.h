@@ -54,6 +54,7 @@ struct cli_command {
 };
 
 extern const struct cli_command cli_run, cli_stat, cli_top, cli_doctor;
+extern const struct cli_command cli_broker, cli_ls, cli_publish, cli_get, cli_rm;
 
 /* Prints "cowshed: sentence" on stderr; returns CLI_FAILED. */
 int cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));

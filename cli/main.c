@@ -18,6 +18,7 @@
 
 static const struct cli_command *const commands[] = {
 	&cli_run, &cli_stat, &cli_top, &cli_doctor,
+	&cli_broker, &cli_ls, &cli_publish, &cli_get, &cli_rm,
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

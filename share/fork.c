@@ -8,6 +8,7 @@
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "share/broker.h"
 #include "share/channel.h"
 #include "share/home.h"
 #include "share/layout.h"
@@ -77,6 +78,7 @@ child(void)
 		cow__packs_child(g);
 	}
 	cow__channels_child();
+	cow__brokers_child();
 	cow__share_lock.state = 0;
 }
 

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed broker: holds storages for other processes
+ *
+ * See <cowshed-broker.h> for what it is good for. Here: its options, its place,
+ * and how it gets out of the way of a client that started it (--on-demand): the
+ * first process ends when there is a broker that listens, this one or another,
+ * so that who waits for it can connect then.
+ */
+#include "cli/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char page[] =
+	"Usage: cowshed broker [OPTION ...]\n"
+	"Holds storages for other processes, under names and tokens.\n"
+	"\n"
+	"  --socket PATH    where to listen\n"
+	"                   (default: $XDG_RUNTIME_DIR/cowshed/broker)\n"
+	"  --abstract NAME  at an abstract name instead\n"
+	"  --others         serve other users, too, by the permissions of each\n"
+	"                   storage; a path is then open to all who can reach it\n"
+	"  --on-demand      go into the background when listening, and end when\n"
+	"                   nobody was there and nothing was held for a while\n"
+	"  --idle SECONDS   end after so long a while (with --on-demand: 10)\n"
+	"  --epoll          don't try io_uring\n"
+	"  --max COUNT      storages that are held at most\n"
+	"  -v, --verbose    say where and how it listens\n"
+	"  -h, --help       this page\n"
+	"\n"
+	"Started by a service manager it takes the socket it is given. A broker\n"
+	"may be killed: it harms nobody's storages, and its clients register\n"
+	"again with the next one what they hold.\n";
+
+static const char *where;
+static bool verbose;
+
+static void started(const char *loop)
+{
+	if (!verbose)
+		return;
+	printf("listening at %s by %s\n", where, loop);
+	fflush(stdout);
+}
+
+static int parse(const char *text, long most, long *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtol(text, &end, 10);
+	return errno != 0 || end == text || *end != 0 || *ret < 0 || *ret > most
+	               ? -EINVAL
+	               : 0;
+}
+
+/* As many descriptors as we may have, less what we need ourselves. */
+static uint32_t descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 512;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+	(void)getrlimit(RLIMIT_NOFILE, &limit);
+	return limit.rlim_cur > 1 << 20 ? 1 << 20 : (uint32_t)limit.rlim_cur;
+}
+
+static int set_limits(struct broker_limits *l, long max, bool others)
+{
+	uint32_t fds = descriptors();
+
+	if (fds < 64)
+		return cli_error("A broker needs 64 descriptors (ulimit -n).");
+	l->clients = fds / 4 < 4096 ? fds / 4 : 4096;
+	l->objects = fds - l->clients - 32;
+	if (max > 0 && (uint32_t)max < l->objects)
+		l->objects = (uint32_t)max;
+	/* Where there are others, some of it is theirs. */
+	l->clients_of_user = others ? l->clients / 2 : l->clients;
+	l->of_user = others ? l->objects / 2 + 1 : l->objects;
+	l->of_client = l->of_user / 2 + 1;
+	return 0;
+}
+
+static int background(void)
+{
+	pid_t pid = fork();
+	int null;
+
+	if (pid < 0)
+		return -errno;
+	if (pid > 0)
+		_exit(0);
+	(void)setsid();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null < 0 || chdir("/") < 0)
+		return -errno;
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(null, fd) < 0)
+			return -errno;
+	close(null);
+	return 0;
+}
+
+static int serve(struct broker_service *s, const char *address, bool demand)
+{
+	int lock = -1, r = 0, given;
+
+	/* Sockets are made for their owner alone; --others opens them. */
+	(void)umask(s->others ? 0 : 077);
+	given = demand ? 0 : broker_inherited(&s->listener);
+	if (given < 0)
+		return CLI_FAILED;
+	if (given == 0)
+		r = broker_listen(address, &s->listener, &lock);
+	if (r == -EEXIST)
+		return demand ? 0
+		              : cli_error("There is a broker at '%s' already.",
+		                          address);
+	if (r < 0)
+		return CLI_FAILED;
+	where = given ? "the socket that was given" : address;
+	if (demand)
+		r = background();
+	if (r == 0)
+		r = broker_serve(s, started);
+	if (!given)
+		broker_unlisten(address, s->listener, lock);
+	return r < 0 ? cli_error("The broker ends: %s.", strerror(-r)) : 0;
+}
+
+static int broker_main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"socket", required_argument, NULL, 's'},
+		{"abstract", required_argument, NULL, 'a'},
+		{"others", no_argument, NULL, 'o'},
+		{"on-demand", no_argument, NULL, 'd'},
+		{"idle", required_argument, NULL, 'i'},
+		{"epoll", no_argument, NULL, 'e'},
+		{"max", required_argument, NULL, 'm'},
+		{"verbose", no_argument, NULL, 'v'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	struct broker_service s = { .listener = -1, .idle_ms = -1 };
+	const char *path = NULL, *name = NULL;
+	char address[PATH_MAX];
+	long idle = -1, max = 0;
+	bool demand = false;
+	int found;
+
+	while ((found = getopt_long(argc, argv, ":s:a:odi:em:vh", options,
+	                            NULL)) != -1)
+		switch (found) {
+		case 's':
+			path = optarg;
+			break;
+		case 'a':
+			name = optarg;
+			break;
+		case 'o':
+			s.others = true;
+			break;
+		case 'd':
+			demand = true;
+			break;
+		case 'i':
+			if (parse(optarg, 1000000, &idle) < 0)
+				return cli_error("'%s' is not a number of "
+				                 "seconds.", optarg);
+			break;
+		case 'e':
+			s.epoll_only = true;
+			break;
+		case 'm':
+			if (parse(optarg, INT_MAX, &max) < 0 || max == 0)
+				return cli_error("'%s' is not a number of "
+				                 "storages.", optarg);
+			break;
+		case 'v':
+			verbose = true;
+			break;
+		case 'h':
+			return cli_help(&cli_broker);
+		default:
+			return cli_bad_option(found, argv);
+		}
+	if (argc != optind)
+		return cli_error("'cowshed broker' takes no arguments.");
+	if (broker_address(path, name, address) < 0 ||
+	    set_limits(&s.limits, max, s.others) != 0)
+		return CLI_FAILED;
+	if (demand && idle < 0)
+		idle = 10;
+	if (idle >= 0)
+		s.idle_ms = (int)idle * 1000;
+	/* What the starter had open is not ours to keep. */
+	if (demand)
+		(void)close_range(3, ~0U, 0);
+	return serve(&s, address, demand);
+}
+
+const struct cli_command cli_broker = {
+	"broker", "hold storages for other processes", page, broker_main,
+};

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The broker's socket
+ *
+ * Of two that start at once one must win, and the other must know. For a path the
+ * lock of a file beside it decides, since a socket file outlives its owner and
+ * can't say whether it is dead; who has the lock may remove what is there. An
+ * abstract name is its own lock. A service manager hands over a socket that it
+ * keeps (LISTEN_FDS, sd_listen_fds(3)).
+ */
+#include "cli/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WAIT_MS = 5000, LOOK_MS = 5 };
+
+int broker_address(const char *path, const char *name, char ret[PATH_MAX])
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (name != NULL)
+		n = snprintf(ret, PATH_MAX, "@%s", name);
+	else if (path != NULL)
+		n = snprintf(ret, PATH_MAX, "%s", path);
+	else if (runtime != NULL && runtime[0] == '/')
+		n = snprintf(ret, PATH_MAX, "%s/cowshed/broker", runtime);
+	else
+		n = snprintf(ret, PATH_MAX, "/run/user/%lu/cowshed/broker",
+		             (unsigned long)geteuid());
+	if (n > (int)sizeof(((struct sockaddr_un *)0)->sun_path) - 1) {
+		cli_error("The socket's path is %d bytes long, and may have "
+		          "107; choose another with --socket or --abstract.",
+		          n);
+		return -ENAMETOOLONG;
+	}
+	if (ret[0] != '/' && (ret[0] != '@' || ret[1] == 0)) {
+		cli_error("'%s' is not a path from '/' on.", ret);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static socklen_t fill(struct sockaddr_un *a, const char *address)
+{
+	size_t n = strlen(address);
+
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	memcpy(a->sun_path, address, n);
+	if (address[0] == '@')
+		a->sun_path[0] = 0;
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n +
+	                   (address[0] == '/'));
+}
+
+static bool answers(const char *address)
+{
+	struct sockaddr_un a;
+	socklen_t bytes = fill(&a, address);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+	                0);
+	/* EAGAIN: it is there, and busy. */
+	bool yes = fd >= 0 &&
+	           (connect(fd, (struct sockaddr *)&a, bytes) == 0 ||
+	            errno == EAGAIN);
+
+	if (fd >= 0)
+		close(fd);
+	return yes;
+}
+
+/* The folder of our own: nobody else may look into it. */
+static int make_folder(const char *address)
+{
+	char folder[PATH_MAX];
+	char *slash;
+
+	strcpy(folder, address);
+	slash = strrchr(folder, '/');
+	if (slash == folder)
+		return 0;
+	*slash = 0;
+	return mkdir(folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* 0: we are the one; -EAGAIN: somebody is. */
+static int take_lock(const char *address, int *ret)
+{
+	char path[PATH_MAX];
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%.*s.lock", 200, address);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	if (r < 0)
+		close(fd);
+	else
+		*ret = fd;
+	return r;
+}
+
+static int try_listen(const char *address, int *ret_fd, int *ret_lock)
+{
+	struct sockaddr_un a;
+	socklen_t bytes = fill(&a, address);
+	int lock = -1, fd, r = 0;
+
+	if (address[0] == '/') {
+		r = take_lock(address, &lock);
+		if (r < 0)
+			return r;
+		if (answers(address)) { /* of another kind, by inheritance */
+			close(lock);
+			return -EEXIST;
+		}
+		(void)unlink(address);
+	}
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) < 0)
+		r = errno == EADDRINUSE ? -EAGAIN : -errno;
+	else if (listen(fd, 1024) < 0)
+		r = -errno;
+	if (r < 0) {
+		if (fd >= 0)
+			close(fd);
+		if (lock >= 0)
+			close(lock);
+		return r;
+	}
+	*ret_fd = fd;
+	*ret_lock = lock;
+	return 0;
+}
+
+int broker_listen(const char *address, int *ret_fd, int *ret_lock)
+{
+	int r = address[0] == '/' ? make_folder(address) : 0;
+
+	/* Who has the lock is about to listen, or about to go. */
+	for (int ms = 0; r == 0 && ms < WAIT_MS; ms += LOOK_MS) {
+		r = try_listen(address, ret_fd, ret_lock);
+		if (r != -EAGAIN)
+			break;
+		if (answers(address))
+			return -EEXIST;
+		nanosleep(&(struct timespec){ .tv_nsec = LOOK_MS * 1000000 },
+		          NULL);
+		r = 0;
+		*ret_fd = -1;
+	}
+	if (r == 0 && *ret_fd < 0)
+		r = -EAGAIN;
+	if (r < 0 && r != -EEXIST)
+		cli_error("The broker can't listen at '%s': %s.", address,
+		          strerror(-r));
+	return r;
+}
+
+void broker_unlisten(const char *address, int fd, int lock)
+{
+	/* First the name, then the socket, then the lock: a client that comes
+	 * too late finds nothing, and the next broker a clean place. */
+	if (address[0] == '/')
+		(void)unlink(address);
+	close(fd);
+	if (lock >= 0)
+		close(lock);
+}
+
+int broker_inherited(int *ret_fd)
+{
+	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+	int type = 0, listens = 0;
+	socklen_t bytes = sizeof(type);
+
+	if (pid == NULL || fds == NULL || atol(pid) != (long)getpid() ||
+	    atoi(fds) < 1)
+		return 0;
+	if (atoi(fds) != 1 ||
+	    getsockopt(3, SOL_SOCKET, SO_TYPE, &type, &bytes) < 0 ||
+	    type != SOCK_SEQPACKET ||
+	    getsockopt(3, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 ||
+	    !listens) {
+		cli_error("What the service manager handed over is not one "
+		          "listening socket that keeps messages apart "
+		          "(ListenSequentialPacket=).");
+		return -EINVAL;
+	}
+	if (fcntl(3, F_SETFD, FD_CLOEXEC) < 0 ||
+	    fcntl(3, F_SETFL, O_NONBLOCK) < 0)
+		return -errno;
+	unsetenv("LISTEN_PID");
+	unsetenv("LISTEN_FDS");
+	*ret_fd = 3;
+	return 1;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for many sockets
+ *
+ * With rings each event is asked for again in the very call that waits for the
+ * next ones: one system call a round, however many clients. Polls are one-shot,
+ * not multishot: a poll that is armed looks at the state first, so what came
+ * meanwhile is not missed and nobody need read until there is nothing left,
+ * which would cost a call for each request. The price, an entry in a ring, is
+ * less.
+ *
+ * Rings are denied in many containers; then it is epoll, level-triggered, for
+ * the same reason.
+ */
+#include "cli/broker.h"
+
+#include <errno.h>
+#include <linux/io_uring.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static struct {
+	int fd;
+	unsigned *sq_tail, *sq_mask, *cq_head, *cq_tail, *cq_mask;
+	unsigned *sq_array, entries, queued;
+	struct io_uring_sqe *sqes;
+	struct io_uring_cqe *cqes;
+} ring = { .fd = -1 };
+
+static int epoll = -1;
+static uint32_t *watched; /* epoll: events by id; 0: not added */
+
+static int enter(unsigned submit, unsigned wait, int timeout_ms)
+{
+	struct __kernel_timespec time = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_nsec = (long long)(timeout_ms % 1000) * 1000000,
+	};
+	struct io_uring_getevents_arg arg = {
+		.sigmask_sz = _NSIG / 8,
+		.ts = timeout_ms < 0 ? 0 : (uint64_t)(uintptr_t)&time,
+	};
+	long r = syscall(SYS_io_uring_enter, ring.fd, submit, wait,
+	                 IORING_ENTER_GETEVENTS | IORING_ENTER_EXT_ARG, &arg,
+	                 sizeof(arg));
+
+	return r < 0 ? -errno : (int)r;
+}
+
+static void *at(void *base, uint32_t offset)
+{
+	return (char *)base + offset;
+}
+
+static int ring_open(uint32_t ids)
+{
+	struct io_uring_params p = {
+		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+		.cq_entries = ids + 64, /* one each at most: never too full */
+	};
+	size_t bytes;
+	void *rings;
+	int r;
+
+	ring.fd = (int)syscall(SYS_io_uring_setup, 256, &p);
+	if (ring.fd < 0)
+		return -errno;
+	if (p.cq_entries < ids || !(p.features & IORING_FEAT_EXT_ARG) ||
+	    !(p.features & IORING_FEAT_SINGLE_MMAP) ||
+	    !(p.features & IORING_FEAT_NODROP)) {
+		close(ring.fd);
+		return -ENOSYS;
+	}
+	bytes = p.sq_off.array + p.sq_entries * sizeof(unsigned);
+	if (bytes < p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe))
+		bytes = p.cq_off.cqes +
+		        p.cq_entries * sizeof(struct io_uring_cqe);
+	rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+	             IORING_OFF_SQ_RING);
+	ring.sqes = mmap(NULL, p.sq_entries * sizeof(struct io_uring_sqe),
+	                 PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+	                 IORING_OFF_SQES);
+	if (rings == MAP_FAILED || ring.sqes == MAP_FAILED) {
+		r = -errno;
+		close(ring.fd);
+		return r;
+	}
+	ring.entries = p.sq_entries;
+	ring.sq_tail = at(rings, p.sq_off.tail);
+	ring.sq_mask = at(rings, p.sq_off.ring_mask);
+	ring.sq_array = at(rings, p.sq_off.array);
+	ring.cq_head = at(rings, p.cq_off.head);
+	ring.cq_tail = at(rings, p.cq_off.tail);
+	ring.cq_mask = at(rings, p.cq_off.ring_mask);
+	ring.cqes = at(rings, p.cq_off.cqes);
+	return 0;
+}
+
+static int submit(unsigned wait, int timeout_ms)
+{
+	int r = enter(ring.queued, wait, timeout_ms);
+
+	if (r >= 0)
+		ring.queued -= (unsigned)r;
+	else if (r == -ETIME || r == -EINTR)
+		ring.queued = 0; /* submitting comes first, and was done */
+	return r;
+}
+
+static int ring_arm(uint32_t id, int fd, uint32_t events)
+{
+	unsigned tail = *ring.sq_tail, i = tail & *ring.sq_mask;
+	int r;
+
+	if (ring.queued == ring.entries) {
+		r = submit(0, -1);
+		if (r < 0)
+			return r;
+		if (ring.queued == ring.entries)
+			return -EBUSY;
+	}
+	ring.sqes[i] = (struct io_uring_sqe){
+		.opcode = IORING_OP_POLL_ADD,
+		.fd = fd,
+		.poll32_events = events,
+		.user_data = id,
+	};
+	ring.sq_array[i] = i;
+	/* Pairs with the kernel's look at the tail. */
+	__atomic_store_n(ring.sq_tail, tail + 1, __ATOMIC_RELEASE);
+	ring.queued++;
+	return 0;
+}
+
+static int ring_take(struct broker_event *events, int max)
+{
+	unsigned head = *ring.cq_head;
+	int n = 0;
+
+	while (n < max &&
+	       head != __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE)) {
+		const struct io_uring_cqe *c = &ring.cqes[head & *ring.cq_mask];
+
+		/* What can't be polled is dead: its owner reads and sees. */
+		events[n++] = (struct broker_event){
+			.id = (uint32_t)c->user_data,
+			.events = c->res < 0 ? POLLERR : (uint32_t)c->res,
+		};
+		head++;
+	}
+	__atomic_store_n(ring.cq_head, head, __ATOMIC_RELEASE);
+	return n;
+}
+
+static int ring_wait(struct broker_event *events, int max, int timeout_ms)
+{
+	int r = submit(1, timeout_ms);
+
+	if (r < 0 && r != -ETIME && r != -EINTR && r != -EBUSY && r != -EAGAIN)
+		return r;
+	r = ring_take(events, max);
+	return r;
+}
+
+int broker_loop_open(uint32_t ids, bool epoll_only)
+{
+	if (!epoll_only && ring_open(ids) == 0)
+		return 0;
+	ring.fd = -1;
+	watched = calloc(ids, sizeof(*watched));
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	return watched == NULL ? -ENOMEM : epoll < 0 ? -errno : 0;
+}
+
+const char *broker_loop_name(void)
+{
+	return ring.fd >= 0 ? "io_uring" : "epoll";
+}
+
+int broker_loop_arm(uint32_t id, int fd, uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data = { .u32 = id } };
+
+	if (ring.fd >= 0)
+		return ring_arm(id, fd, events);
+	if (watched[id] == events)
+		return 0;
+	if (epoll_ctl(epoll, watched[id] ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
+	              &e) < 0)
+		return -errno;
+	watched[id] = events;
+	return 0;
+}
+
+void broker_loop_forget(uint32_t id)
+{
+	if (watched != NULL)
+		watched[id] = 0;
+}
+
+int broker_loop_wait(struct broker_event *events, int max, int timeout_ms)
+{
+	struct epoll_event e[64];
+	int n;
+
+	if (ring.fd >= 0)
+		return ring_wait(events, max, timeout_ms);
+	n = epoll_wait(epoll, e, max < 64 ? max : 64, timeout_ms);
+	if (n < 0)
+		return errno == EINTR ? 0 : -errno;
+	for (int i = 0; i < n; i++)
+		events[i] = (struct broker_event){ e[i].data.u32, e[i].events };
+	return n;
+}

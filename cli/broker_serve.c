@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients of the broker, and what they ask
+ *
+ * A request is read when a socket has one, answered at once, and if the answer
+ * does not fit into the socket the client waits with it: its next request is not
+ * read before. Whoever sends what is no request is told so and left.
+ */
+#include "cli/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { LISTENER, SIGNALS, CLIENTS };
+
+#define FDS_MOST 253 /* of one message, says the kernel */
+
+struct broker_client {
+	int fd; /* -1: there is none */
+	bool waits, ends; /* the reply does not fit; after it, the end */
+	int reply_fd;     /* -1: none */
+	struct broker_holder holder;
+	struct cow_broker_message reply;
+};
+
+static const struct broker_service *service;
+static struct broker_client *clients;
+static uint32_t used, alive, *spare;
+static uint32_t nspare;
+static int reserve = -1; /* a descriptor to refuse a client with */
+
+static void leave(uint32_t i)
+{
+	struct broker_client *c = &clients[i];
+
+	broker_loop_forget(CLIENTS + i);
+	if (c->reply_fd >= 0)
+		close(c->reply_fd);
+	close(c->fd);
+	c->fd = -1;
+	broker_shelf_leave(&c->holder);
+	spare[nspare++] = i;
+	alive--;
+}
+
+/* 0, -EAGAIN, -errno. */
+static int say(int fd, const struct cow_broker_message *m, int with)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec iov = { (void *)(uintptr_t)m, sizeof(*m) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	ssize_t r;
+
+	if (with >= 0) {
+		memset(&control, 0, sizeof(control));
+		control.head.cmsg_level = SOL_SOCKET;
+		control.head.cmsg_type = SCM_RIGHTS;
+		control.head.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.head), &with, sizeof(with));
+		msg.msg_control = &control;
+		msg.msg_controllen = sizeof(control.room);
+	}
+	do
+		r = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? -errno : 0;
+}
+
+/* Sends the reply, or keeps it with a descriptor of its own. False: the client
+ * is to be left. */
+static bool answer(struct broker_client *c, int with)
+{
+	int r = say(c->fd, &c->reply, with);
+
+	if (r == -ETOOMANYREFS) {
+		/* Many descriptors wait unread somewhere: not for ever. */
+		c->reply.result = r;
+		r = say(c->fd, &c->reply, -1);
+	}
+	if (r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM) {
+		if (with >= 0) {
+			c->reply_fd = fcntl(with, F_DUPFD_CLOEXEC, 0);
+			if (c->reply_fd < 0)
+				c->reply.result = -errno;
+		}
+		c->waits = true;
+		return true;
+	}
+	return r == 0 && !c->ends;
+}
+
+/* ---- Requests ------------------------------------------------------------------- */
+
+/* One message and the descriptor that came with it, or -1. 0: the end. */
+static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(FDS_MOST * sizeof(int))];
+	} control;
+	struct iovec iov = { m, sizeof(*m) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
+		              .msg_control = &control,
+		              .msg_controllen = sizeof(control) };
+	size_t n = 0;
+	ssize_t r;
+
+	do
+		r = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (r < 0 && errno == EINTR);
+	if (r < 0)
+		return -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c != NULL;
+	     c = CMSG_NXTHDR(&msg, c)) {
+		size_t some = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < some; i++, n++) {
+			int one;
+
+			memcpy(&one, CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(one));
+			if (n == 0)
+				*ret_fd = one;
+			else
+				close(one);
+		}
+	}
+	if (msg.msg_flags & MSG_CTRUNC)
+		return -EMFILE; /* lost, and its sender is told */
+	if (n > 1 || (msg.msg_flags & MSG_TRUNC))
+		return -EBADMSG;
+	return r;
+}
+
+static int do_get(struct broker_client *c, const struct cow_broker_message *m,
+                  struct broker_object **ret)
+{
+	int r = broker_shelf_find(&c->holder, &m->item, ret);
+
+	if (r < 0)
+		return r;
+	c->reply.item = (*ret)->item;
+	c->reply.offset = (*ret)->offset;
+	return 0;
+}
+
+static int do_list(struct broker_client *c, const struct cow_broker_message *m)
+{
+	uint64_t cursor = m->offset;
+	struct broker_object *o = broker_shelf_next(&c->holder, &cursor);
+
+	c->reply.offset = cursor;
+	if (o == NULL)
+		return 0;
+	c->reply.item = o->item;
+	if (!broker_shelf_holds(&c->holder, o))
+		c->reply.item.token = (struct cow_token){ 0, 0 };
+	return 1;
+}
+
+/* False: the client is to be left. */
+static bool serve(struct broker_client *c)
+{
+	struct broker_object *o = NULL;
+	struct cow_broker_message m;
+	int fd = -1, r = 0;
+	ssize_t n = hear(c->fd, &m, &fd);
+	bool kept = false, sent;
+
+	if (n == -EAGAIN)
+		return true;
+	if (n == 0 || (n < 0 && n != -EMFILE && n != -EBADMSG)) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	c->reply = (struct cow_broker_message){
+		.magic = COW_BROKER_MAGIC,
+		.version = COW_BROKER_VERSION,
+	};
+	if (n == -EMFILE) {
+		r = -EMFILE;
+	} else if (n != sizeof(m) || m.magic != COW_BROKER_MAGIC ||
+	           m.version != COW_BROKER_VERSION || m.reserved != 0 ||
+	           m.operation >= COW_BROKER_OPERATIONS ||
+	           (fd >= 0 && m.operation != COW_BROKER_PUT)) {
+		r = -EBADMSG;
+		c->ends = true;
+	} else {
+		c->reply.operation = m.operation;
+		switch (m.operation) {
+		case COW_BROKER_PUT:
+			r = broker_shelf_put(&c->holder, &m, fd);
+			kept = r == 0;
+			break;
+		case COW_BROKER_GET:
+			r = do_get(c, &m, &o);
+			break;
+		case COW_BROKER_DROP:
+			r = broker_shelf_drop(&c->holder, &m.item);
+			break;
+		case COW_BROKER_LIST:
+			r = do_list(c, &m);
+			break;
+		default:
+			break;
+		}
+	}
+	if (fd >= 0 && !kept)
+		close(fd);
+	c->reply.result = r;
+	sent = answer(c, o != NULL ? o->fd : -1);
+	/* Once only; who could not be told may ask again. */
+	if (o != NULL && (o->item.flags & COW_BROKER_ONCE) &&
+	    c->reply.result == 0 && (sent || c->waits))
+		broker_shelf_remove(o);
+	return sent;
+}
+
+/* ---- Clients ----------------------------------------------------------------------- */
+
+static uint32_t clients_of(uint32_t uid)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < used; i++)
+		n += clients[i].fd >= 0 && clients[i].holder.uid == uid;
+	return n;
+}
+
+static void welcome(int fd)
+{
+	struct cow_broker_message no = { .magic = COW_BROKER_MAGIC,
+		                         .version = COW_BROKER_VERSION };
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	uint32_t i;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		no.result = -errno;
+	else if (!service->others && peer.uid != geteuid() && peer.uid != 0)
+		no.result = -EPERM;
+	else if (alive >= service->limits.clients ||
+	         clients_of(peer.uid) >= service->limits.clients_of_user)
+		no.result = -ENOSPC;
+	if (no.result < 0) {
+		(void)say(fd, &no, -1);
+		close(fd);
+		return;
+	}
+	i = nspare > 0 ? spare[--nspare] : used++;
+	clients[i] = (struct broker_client){
+		.fd = fd,
+		.reply_fd = -1,
+		.holder = { .uid = peer.uid },
+	};
+	alive++;
+	if (broker_loop_arm(CLIENTS + i, fd, POLLIN) < 0)
+		leave(i);
+}
+
+static void doorbell(void)
+{
+	for (int i = 0; i < 16; i++) {
+		int fd = accept4(service->listener, NULL, NULL,
+		                 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd >= 0) {
+			welcome(fd);
+		} else if (errno == EMFILE || errno == ENFILE) {
+			/* Else it would ring for ever. */
+			close(reserve);
+			fd = accept4(service->listener, NULL, NULL,
+			             SOCK_CLOEXEC);
+			if (fd >= 0)
+				close(fd);
+			reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+			return;
+		} else if (errno != ECONNABORTED && errno != EINTR) {
+			return;
+		}
+	}
+}
+
+static void turn(uint32_t i)
+{
+	struct broker_client *c = &clients[i];
+	bool stays = true;
+
+	if (c->waits) {
+		int with = c->reply_fd;
+
+		c->waits = false;
+		c->reply_fd = -1;
+		stays = answer(c, with);
+		if (with >= 0)
+			close(with);
+	} else {
+		stays = serve(c);
+	}
+	if (!stays || broker_loop_arm(CLIENTS + i, c->fd,
+	                              c->waits ? POLLOUT : POLLIN) < 0)
+		leave(i);
+}
+
+static int signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return -errno;
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+int broker_serve(const struct broker_service *s, void (*started)(const char *))
+{
+	struct broker_event events[64];
+	int signal_fd = signals(), r;
+
+	service = s;
+	clients = calloc(s->limits.clients, sizeof(*clients));
+	spare = calloc(s->limits.clients, sizeof(*spare));
+	reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (clients == NULL || spare == NULL || signal_fd < 0 || reserve < 0)
+		return signal_fd < 0 || reserve < 0 ? -errno : -ENOMEM;
+	r = broker_shelf_open(&s->limits);
+	if (r == 0)
+		r = broker_loop_open(CLIENTS + s->limits.clients, s->epoll_only);
+	if (r == 0)
+		r = broker_loop_arm(SIGNALS, signal_fd, POLLIN);
+	if (r == 0)
+		r = broker_loop_arm(LISTENER, s->listener, POLLIN);
+	if (r < 0)
+		return r;
+	started(broker_loop_name());
+	for (;;) {
+		bool idle = alive == 0 && broker_shelf_count() == 0;
+		int n = broker_loop_wait(events, 64, idle ? s->idle_ms : -1);
+
+		if (n < 0)
+			return n;
+		if (n == 0 && idle && s->idle_ms >= 0)
+			return 0;
+		for (int i = 0; i < n; i++) {
+			if (events[i].id == SIGNALS)
+				return 0;
+			if (events[i].id >= CLIENTS) {
+				turn(events[i].id - CLIENTS);
+				continue;
+			}
+			doorbell();
+			r = broker_loop_arm(LISTENER, s->listener, POLLIN);
+			if (r < 0)
+				return r;
+		}
+	}
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the broker holds, and for whom
+ *
+ *   object --- holds --- holder (a connection)
+ *
+ * An object under a token, or an ephemeral name, is there as long as a holder of
+ * it is. A lasting name has no holders and is there until somebody drops it.
+ * Objects stand in slots, so that a list can go on where it was, whatever came
+ * and went meanwhile.
+ *
+ * Limits are of objects, since each is a descriptor of ours: in all, of a user,
+ * and of a connection. The memory behind them is its maker's, not ours.
+ */
+#include "cli/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BUCKETS 65536u
+
+struct broker_hold {
+	struct broker_object *object;
+	struct broker_holder *holder;
+	struct broker_hold *next_of_object, *next_of_holder;
+};
+
+struct user {
+	uint32_t uid, objects;
+	struct user *next;
+};
+
+static struct broker_limits limits;
+static struct broker_object **buckets;
+static struct broker_object **slots;
+static uint32_t *free_slots, nfree, used, count;
+static struct user *users;
+static uint64_t seed;
+
+int broker_shelf_open(const struct broker_limits *l)
+{
+	limits = *l;
+	buckets = calloc(BUCKETS, sizeof(*buckets));
+	slots = calloc(l->objects, sizeof(*slots));
+	free_slots = calloc(l->objects, sizeof(*free_slots));
+	if (buckets == NULL || slots == NULL || free_slots == NULL)
+		return -ENOMEM;
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return -errno;
+	return 0;
+}
+
+uint32_t broker_shelf_count(void)
+{
+	return count;
+}
+
+static struct broker_object **bucket(const struct cow_broker_item *item)
+{
+	uint64_t h = seed ^ (item->token.a * 0x9e3779b97f4a7c15u) ^ item->token.b;
+
+	if (item->name[0] != 0) {
+		h = seed;
+		for (const char *s = item->name; *s != 0; s++)
+			h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+	}
+	h ^= h >> 32;
+	h ^= h >> 16;
+	return &buckets[h % BUCKETS];
+}
+
+static struct broker_object *find(const struct cow_broker_item *item)
+{
+	struct broker_object *o = *bucket(item);
+
+	for (; o != NULL; o = o->next) {
+		if (item->name[0] != 0
+		            ? strcmp(o->item.name, item->name) == 0
+		            : o->item.name[0] == 0 &&
+		                      o->item.token.a == item->token.a &&
+		                      o->item.token.b == item->token.b)
+			break;
+	}
+	return o;
+}
+
+static struct user *user_of(uint32_t uid)
+{
+	struct user *u = users;
+
+	while (u != NULL && u->uid != uid)
+		u = u->next;
+	if (u == NULL && (u = calloc(1, sizeof(*u))) != NULL) {
+		u->uid = uid;
+		u->next = users;
+		users = u;
+	}
+	return u;
+}
+
+/* ---- Holding ------------------------------------------------------------------ */
+
+bool broker_shelf_holds(const struct broker_holder *h,
+                        const struct broker_object *o)
+{
+	for (const struct broker_hold *k = o->holds; k; k = k->next_of_object)
+		if (k->holder == h)
+			return true;
+	return false;
+}
+
+static int hold(struct broker_holder *h, struct broker_object *o)
+{
+	struct broker_hold *k;
+
+	if (broker_shelf_holds(h, o))
+		return 0;
+	if (h->objects >= limits.of_client)
+		return -ENOSPC;
+	k = malloc(sizeof(*k));
+	if (k == NULL)
+		return -ENOMEM;
+	*k = (struct broker_hold){ o, h, o->holds, h->holds };
+	o->holds = h->holds = k;
+	h->objects++;
+	return 0;
+}
+
+/* Takes the hold out of its holder's list; the object's is the caller's. */
+static void unhold(struct broker_hold *k)
+{
+	struct broker_hold **p = &k->holder->holds;
+
+	while (*p != k)
+		p = &(*p)->next_of_holder;
+	*p = k->next_of_holder;
+	k->holder->objects--;
+	free(k);
+}
+
+void broker_shelf_remove(struct broker_object *o)
+{
+	struct broker_object **p = bucket(&o->item);
+	struct user *u = user_of(o->item.uid);
+
+	while (*p != o)
+		p = &(*p)->next;
+	*p = o->next;
+	while (o->holds != NULL) {
+		struct broker_hold *k = o->holds;
+
+		o->holds = k->next_of_object;
+		unhold(k);
+	}
+	slots[o->slot] = NULL;
+	free_slots[nfree++] = o->slot;
+	u->objects--; /* was made with the object, and stays */
+	count--;
+	if (o->fd >= 0)
+		close(o->fd);
+	free(o);
+}
+
+void broker_shelf_leave(struct broker_holder *h)
+{
+	while (h->holds != NULL) {
+		struct broker_object *o = h->holds->object;
+		struct broker_hold **p = &o->holds, *k;
+
+		while ((*p)->holder != h)
+			p = &(*p)->next_of_object;
+		k = *p;
+		*p = k->next_of_object;
+		unhold(k);
+		if (o->holds == NULL)
+			broker_shelf_remove(o);
+	}
+}
+
+/* ---- Putting and finding --------------------------------------------------------- */
+
+/* A memfd with the seals that the mode claims, and these bytes. */
+static int check(const struct cow_broker_message *m, int fd, struct stat *ret)
+{
+	int want = F_SEAL_GROW | F_SEAL_SHRINK, seals;
+
+	if (m->item.bytes == 0)
+		return fd < 0 ? 0 : -EBADMSG;
+	if (fd < 0)
+		return -EBADMSG;
+	if (m->item.mode != COW_SHARE_ALIAS)
+		want |= F_SEAL_WRITE;
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || (seals & want) != want || fstat(fd, ret) < 0 ||
+	    !S_ISREG(ret->st_mode) || m->offset > (uint64_t)ret->st_size ||
+	    m->item.bytes > (uint64_t)ret->st_size - m->offset)
+		return -EBADMSG;
+	return 0;
+}
+
+static int sound(const struct cow_broker_item *item)
+{
+	if (memchr(item->name, 0, sizeof(item->name)) == NULL ||
+	    item->mode > COW_SHARE_SEALED ||
+	    (item->permissions & ~0666u) != 0 ||
+	    (item->flags & ~(COW_BROKER_EPHEMERAL | COW_BROKER_ONCE)) != 0)
+		return -EINVAL;
+	if (item->name[0] == 0)
+		return item->token.a || item->token.b ? 0 : -EINVAL;
+	for (const char *s = item->name; *s != 0; s++)
+		if (*s == '/' || (unsigned char)*s < ' ' || *s == 127)
+			return -EINVAL;
+	return 0;
+}
+
+static bool lasts(const struct cow_broker_item *item)
+{
+	return item->name[0] != 0 && !(item->flags & COW_BROKER_EPHEMERAL);
+}
+
+static int put_again(struct broker_holder *h, struct broker_object *o,
+                     const struct cow_broker_message *m, const struct stat *st)
+{
+	if (o->item.uid != h->uid || o->item.bytes != m->item.bytes ||
+	    o->item.mode != m->item.mode || o->offset != m->offset ||
+	    (o->fd >= 0 && (o->dev != st->st_dev || o->ino != st->st_ino)))
+		return -EEXIST;
+	return lasts(&o->item) ? -EEXIST : hold(h, o);
+}
+
+int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,
+                     int fd)
+{
+	struct broker_object *o, **p;
+	struct stat st = { 0 };
+	struct user *u;
+	int r = sound(&m->item);
+
+	if (r == 0)
+		r = check(m, fd, &st);
+	if (r < 0)
+		return r;
+	o = find(&m->item);
+	if (o != NULL) {
+		r = put_again(h, o, m, &st);
+		if (r == 0 && fd >= 0)
+			close(fd);
+		return r;
+	}
+	u = user_of(h->uid);
+	o = u != NULL ? malloc(sizeof(*o)) : NULL;
+	if (o == NULL)
+		return -ENOMEM;
+	if (count >= limits.objects || u->objects >= limits.of_user) {
+		free(o);
+		return -ENOSPC;
+	}
+	*o = (struct broker_object){ .item = m->item, .offset = m->offset,
+		                     .fd = fd, .dev = st.st_dev,
+		                     .ino = st.st_ino };
+	o->item.uid = h->uid;
+	if (!lasts(&o->item)) {
+		r = hold(h, o);
+		if (r < 0) {
+			free(o);
+			return r;
+		}
+	}
+	p = bucket(&o->item);
+	o->next = *p;
+	*p = o;
+	o->slot = nfree > 0 ? free_slots[--nfree] : used++;
+	slots[o->slot] = o;
+	u->objects++;
+	count++;
+	return 0;
+}
+
+static bool allowed(const struct broker_holder *h, const struct broker_object *o)
+{
+	uint32_t want = o->item.mode == COW_SHARE_ALIAS ? 06 : 04;
+
+	return h->uid == o->item.uid || h->uid == 0 ||
+	       (o->item.permissions & want) == want;
+}
+
+int broker_shelf_find(const struct broker_holder *h,
+                      const struct cow_broker_item *item,
+                      struct broker_object **ret)
+{
+	struct broker_object *o;
+
+	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
+		return -EINVAL;
+	o = find(item);
+	if (o == NULL)
+		return -ENOENT;
+	if (!allowed(h, o))
+		return -EACCES;
+	*ret = o;
+	return 0;
+}
+
+int broker_shelf_drop(struct broker_holder *h, const struct cow_broker_item *item)
+{
+	struct broker_object *o;
+
+	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
+		return -EINVAL;
+	o = find(item);
+	if (o == NULL)
+		return -ENOENT;
+	if (h->uid != o->item.uid && h->uid != 0)
+		return -EACCES;
+	broker_shelf_remove(o);
+	return 0;
+}
+
+struct broker_object *broker_shelf_next(const struct broker_holder *h,
+                                        uint64_t *cursor)
+{
+	while (*cursor < used) {
+		struct broker_object *o = slots[(*cursor)++];
+
+		if (o != NULL && allowed(h, o))
+			return o;
+	}
+	return NULL;
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client of the broker: its connection. See the header; share/broker_put.c has
+ * what is said over it.
+ */
+#include "share/broker_call.h"
+#include "core/engine.h"
+#include "core/error.h"
+#include "core/pool.h"
+#include "memfd/process.h"
+#include "memfd/socket.h"
+#include "share/fork.h"
+
+#define TIMEOUT_MS 5000
+#define TRIES 3 /* of connecting to a broker that is just going */
+
+static struct cow__pool pool = { .object_bytes = sizeof(struct cow_broker) };
+static struct cow__pool put_pool = { .object_bytes = sizeof(struct cow__put) };
+static struct cow_broker *brokers; /* cow__share_lock */
+
+/* ---- What was put --------------------------------------------------------------- */
+
+int
+cow__put_note(struct cow_broker *b, const struct cow_broker_item *item,
+              struct cow__home *h)
+{
+	struct cow__put *p = cow__pool_take(&put_pool);
+
+	if (!p)
+		return -ENOMEM;
+	*p = (struct cow__put){ b->puts, *item, h };
+	b->puts = p;
+	return 0;
+}
+
+static void
+put_free(struct cow__put *p)
+{
+	cow__mutex_lock(&cow__share_lock);
+	if (p->home)
+		cow__home_unref(p->home);
+	cow__mutex_unlock(&cow__share_lock);
+	cow__pool_give(&put_pool, p);
+}
+
+static void
+puts_free(struct cow__put **list)
+{
+	while (*list) {
+		struct cow__put *p = *list;
+
+		*list = p->next;
+		put_free(p);
+	}
+}
+
+void
+cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item)
+{
+	for (struct cow__put **at = &b->puts; *at; at = &(*at)->next) {
+		struct cow__put *p = *at;
+
+		if (strcmp(p->item.name, item->name) != 0 ||
+		    (!item->name[0] && (p->item.token.a != item->token.a ||
+		                        p->item.token.b != item->token.b)))
+			continue;
+		*at = p->next;
+		put_free(p);
+		return;
+	}
+}
+
+/* ---- One request ---------------------------------------------------------------- */
+
+/* Nothing that comes later would be the answer to what was asked. */
+static int
+hang_up(struct cow_broker *b, int r)
+{
+	cow__descriptor_close(&b->socket);
+	return r == -EAGAIN ? -ETIMEDOUT : r == -EPIPE ? -ECONNRESET : r;
+}
+
+static int
+ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
+{
+	int fds[COW__SOCKET_FDS];
+	unsigned nfds = 0;
+	long r;
+
+	m->magic = COW_BROKER_MAGIC;
+	m->version = COW_BROKER_VERSION;
+	m->result = 0;
+	m->reserved = 0;
+	r = cow__socket_send(b->socket.fd, m, sizeof(*m), &fd, fd >= 0);
+	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
+		return (int)r; /* nothing was sent */
+	if (r < 0)
+		return hang_up(b, (int)r);
+	if (ret_fd) {
+		*ret_fd = -1;
+		r = cow__socket_look(b->socket.fd, m, sizeof(*m), true, fds,
+		                     &nfds);
+		if (r == -EMFILE) {
+			(void)cow__socket_take(b->socket.fd, m, sizeof(*m));
+			return -EMFILE;
+		}
+		if (r > 0)
+			(void)cow__socket_take(b->socket.fd, &(char){ 0 }, 1);
+	} else {
+		r = cow__socket_take(b->socket.fd, m, sizeof(*m));
+	}
+	while (nfds > 1) {
+		struct cow__descriptor d = cow__descriptor_of(fds[--nfds]);
+
+		cow__descriptor_close(&d);
+	}
+	if (r == (long)sizeof(*m) && m->magic == COW_BROKER_MAGIC &&
+	    m->version == COW_BROKER_VERSION) {
+		if (nfds)
+			*ret_fd = fds[0];
+		return m->result;
+	}
+	if (nfds) {
+		struct cow__descriptor d = cow__descriptor_of(fds[0]);
+
+		cow__descriptor_close(&d);
+	}
+	return hang_up(b, r < 0 ? (int)r : r == 0 ? -EPIPE : -EPROTO);
+}
+
+/* ---- The connection ------------------------------------------------------------ */
+
+static int
+start(struct cow_broker *b)
+{
+	bool abstract = b->address[0] == '@';
+	char demand[] = "--on-demand", path[] = "--socket", command[] = "broker",
+	     name[] = "--abstract";
+	char *argv[] = { b->program, command, demand, abstract ? name : path,
+		         b->address + abstract, NULL };
+	int r = cow__run(b->program, argv);
+
+	/* Whether it is there is seen by connecting. */
+	return r == -ECHILD ? 0 : r > 0 ? -ECONNREFUSED : r;
+}
+
+static int
+restore(struct cow_broker *b)
+{
+	int worst = 0;
+
+	for (struct cow__put *p = b->puts; p && b->socket.fd >= 0; p = p->next) {
+		struct cow_broker_message m = {
+			.operation = COW_BROKER_PUT,
+			.offset = p->home ? p->home->offset : 0,
+			.item = p->item,
+		};
+		int r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
+
+		/* A name that lasts was not lost. */
+		if (r < 0 && r != -EEXIST)
+			worst = r;
+	}
+	return worst;
+}
+
+static int
+dial(struct cow_broker *b)
+{
+	struct cow_broker_message m = { .operation = COW_BROKER_HELLO };
+	int r = cow__dial(b->address, b->timeout_ms, &b->socket);
+
+	return r < 0 ? r : ask(b, &m, -1, NULL);
+}
+
+int
+cow__broker_connect(struct cow_broker *b)
+{
+	int r = 0;
+
+	puts_free(&b->parents);
+	if (b->socket.fd >= 0 && cow__descriptor_ok(&b->socket))
+		return 0;
+	b->socket = COW__NO_DESCRIPTOR;
+	for (int i = 0; i < TRIES; i++) {
+		r = dial(b);
+		if (r != -ENOENT && r != -ECONNREFUSED && r != -ECONNRESET)
+			break;
+		if (!(b->flags & COW_BROKER_START))
+			break;
+		r = start(b);
+		if (r < 0)
+			break;
+		r = -ECONNREFUSED;
+	}
+	if (r == 0)
+		b->restored = restore(b);
+	else
+		cow__descriptor_close(&b->socket);
+	return r < 0 ? r : b->socket.fd < 0 ? -ECONNRESET : 1;
+}
+
+int
+cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
+                 int *ret_fd)
+{
+	struct cow_broker_message again = *m;
+	int fresh = cow__broker_connect(b), r;
+
+	if (fresh < 0)
+		return fresh;
+	r = ask(b, m, fd, ret_fd);
+	if (r != -ECONNRESET || fresh)
+		return r;
+	/* It went meanwhile. What it was asked it forgot with the rest. */
+	r = cow__broker_connect(b);
+	if (r < 0)
+		return r;
+	*m = again;
+	return ask(b, m, fd, ret_fd);
+}
+
+/* ---- Birth and death -------------------------------------------------------------- */
+
+static size_t
+append(char *to, size_t at, size_t max, const char *s)
+{
+	while (*s && at + 1 < max)
+		to[at++] = *s++;
+	to[at] = '\0';
+	return at;
+}
+
+static void
+usual_address(char *to)
+{
+	char digits[12] = "";
+	uint32_t uid = cow__process_user();
+	size_t i = sizeof(digits) - 1, at;
+
+	do
+		digits[--i] = (char)('0' + uid % 10);
+	while (uid /= 10);
+	at = append(to, 0, COW__ADDRESS_MAX, "/run/user/");
+	at = append(to, at, COW__ADDRESS_MAX, digits + i);
+	(void)append(to, at, COW__ADDRESS_MAX, "/cowshed/broker");
+}
+
+static int
+set_up(struct cow_broker *b, const struct cow_broker_options *o)
+{
+	if (o->address) {
+		if (strlen(o->address) > COW__ADDRESS_MAX)
+			return cow__error_number(-ENAMETOOLONG,
+			                         "cow_broker_open: an address "
+			                         "has at most # bytes",
+			                         COW__ADDRESS_MAX);
+		if (!o->address[0] || !o->address[1] ||
+		    (o->address[0] != '/' && o->address[0] != '@'))
+			return cow__error(-EINVAL, "cow_broker_open: an address "
+			                           "begins with '/' or '@'");
+		(void)append(b->address, 0, sizeof(b->address), o->address);
+	} else {
+		usual_address(b->address);
+	}
+	if (o->program && strlen(o->program) >= sizeof(b->program))
+		return cow__error(-ENAMETOOLONG,
+		                  "cow_broker_open: a long program");
+	(void)append(b->program, 0, sizeof(b->program),
+	             o->program ? o->program : "cowshed");
+	if (o->flags & ~(uint32_t)COW_BROKER_START)
+		return cow__error(-EINVAL, "cow_broker_open: unknown flags");
+	b->flags = o->flags;
+	b->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
+	return 0;
+}
+
+int
+cow__broker_sentence(int r)
+{
+	switch (r) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+		return cow__error(r, "there is no broker");
+	case -EPERM:
+	case -EACCES:
+		return cow__error(r, "the broker does not serve this user");
+	case -ETIMEDOUT:
+		return cow__error(r, "the broker does not answer");
+	case -EPROTO:
+	case -EBADMSG:
+		return cow__error(r, "what answers is no broker of this "
+		                     "version");
+	case -ENOSPC:
+		return cow__error(r, "the broker has no room for more");
+	default:
+		return cow__error_from(r, "the broker");
+	}
+}
+
+COW_EXPORT int
+cow_broker_open(const struct cow_broker_options *options, struct cow_broker **ret)
+{
+	const struct cow_broker_options none = { 0 };
+	const struct cow_broker_options *o = options ? options : &none;
+	struct cow_broker *b;
+	int r;
+
+	if (!ret || (options && options->size != sizeof(*options)))
+		return cow__error(ret ? -E2BIG : -EINVAL,
+		                  "cow_broker_open: options of another version, "
+		                  "or ret is NULL");
+	r = cow__engine_enter(); /* fork handlers */
+	if (r < 0)
+		return cow__error_from(r, "cow_broker_open");
+	cow__engine_unlock();
+	b = cow__pool_take(&pool);
+	if (!b)
+		return cow__error_from(-ENOMEM, "cow_broker_open");
+	*b = (struct cow_broker){ .refs = 1, .socket = COW__NO_DESCRIPTOR };
+	r = set_up(b, o);
+	if (r < 0) {
+		cow__pool_give(&pool, b);
+		return r;
+	}
+	cow__mutex_lock(&cow__share_lock);
+	cow__share_fork_init();
+	b->next = brokers;
+	brokers = b;
+	cow__mutex_unlock(&cow__share_lock);
+	cow__mutex_lock(&b->lock);
+	r = cow__broker_connect(b);
+	cow__mutex_unlock(&b->lock);
+	if (r < 0) {
+		(void)cow_broker_unref(b);
+		return cow__broker_sentence(r);
+	}
+	*ret = b;
+	return 0;
+}
+
+COW_EXPORT struct cow_broker *
+cow_broker_ref(struct cow_broker *b)
+{
+	if (b)
+		__atomic_fetch_add(&b->refs, 1, __ATOMIC_RELAXED);
+	return b;
+}
+
+COW_EXPORT struct cow_broker *
+cow_broker_unref(struct cow_broker *b)
+{
+	/* Pairs with itself: who is last sees what the others did. */
+	if (!b || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
+		return NULL;
+	cow__mutex_lock(&cow__share_lock);
+	for (struct cow_broker **p = &brokers; *p; p = &(*p)->next)
+		if (*p == b) {
+			*p = b->next;
+			break;
+		}
+	cow__mutex_unlock(&cow__share_lock);
+	puts_free(&b->puts);
+	puts_free(&b->parents);
+	cow__descriptor_close(&b->socket);
+	cow__pool_give(&pool, b);
+	return NULL;
+}
+
+COW_EXPORT int
+cow_broker_refresh(struct cow_broker *b)
+{
+	struct cow_broker_message m = { .operation = COW_BROKER_HELLO };
+	int r;
+
+	if (!b)
+		return cow__error(-EINVAL, "cow_broker_refresh: NULL");
+	cow__mutex_lock(&b->lock);
+	r = cow__broker_call(b, &m, -1, NULL);
+	if (r == 0)
+		r = b->restored;
+	cow__mutex_unlock(&b->lock);
+	return r < 0 ? cow__broker_sentence(r) : 0;
+}
+
+/* The parent's connection must not stay open here: its death would not be seen. */
+void
+cow__brokers_child(void)
+{
+	for (struct cow_broker *b = brokers; b; b = b->next) {
+		struct cow__put **end = &b->parents;
+
+		b->lock.state = 0;
+		cow__descriptor_close(&b->socket);
+		while (*end)
+			end = &(*end)->next;
+		*end = b->puts;
+		b->puts = NULL;
+	}
+}
