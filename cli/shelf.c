@@ -221,7 +221,7 @@ static int read_all(int fd, struct cow_storage **ret)
 static int publish_main(int argc, char **argv)
 {
 	struct cow_broker_item item = { .mode = COW_SHARE_SEALED };
-	struct cow_storage *s;
+	struct cow_storage *s = NULL;
 	struct cow_broker *b;
 	struct use u;
 	int fd = 0, r = parse(argc, argv, &cli_publish, &u);
