@@ -116,7 +116,7 @@ struct cow_parcel {
 	struct cow_storage *storage;
 	uint64_t offset, length; /* of the view; within the storage */
 	uint32_t mode;           /* enum cow_share_mode */
-	uint32_t reserved;       /* 0 */
+	uint32_t strategy;       /* enum cow_strategy (cowshed-broker.h); 0 */
 };
 
 /* Bytes of a note, at most. */
@@ -134,7 +134,8 @@ struct cow_parcel {
  * view outside of it, no such mode; -EBUSY: an alias of a transparent storage;
  * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
  * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of
- * the library's; -ENOMEM, -EMFILE, -ETOOMANYREFS (try again).
+ * the library's; as cow_broker_put() for a parcel that goes that way; -ENOMEM,
+ * -EMFILE, -ETOOMANYREFS (try again).
  */
 long cow_channel_send(struct cow_channel *channel,
                       const struct cow_parcel *parcels, size_t count,

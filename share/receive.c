@@ -7,6 +7,7 @@
  */
 #include "core/error.h"
 #include "memfd/memfd.h"
+#include "share/broker.h"
 #include "share/channel.h"
 #include "share/layout.h"
 
@@ -300,6 +301,34 @@ copy_here(const struct cow__wire_item *i, const unsigned char *bytes,
 	return r;
 }
 
+/* Gets it from the broker. */
+static int
+open_token(struct cow_channel *c, const struct cow__wire_item *i,
+           const unsigned char *bytes, struct cow_storage **ret)
+{
+	struct cow_broker *b = cow__strategy_broker();
+	struct cow_broker_item item = { .bytes = 0 }, got;
+	struct cow_storage *s;
+	int r;
+
+	if (!b || (i->mode == COW_SHARE_ALIAS && !c->group &&
+	           !(c->flags & COW_CHANNEL_TAKE_ALIASES))) {
+		(void)cow_broker_unref(b);
+		return -EACCES;
+	}
+	memcpy(&item.token, bytes, COW__WIRE_TOKEN_BYTES);
+	r = cow_broker_get(b, &item, &s, &got);
+	(void)cow_broker_unref(b);
+	if (r < 0)
+		return r == -ENOENT ? -ESTALE : r;
+	if (got.mode != i->mode || got.bytes != i->bytes) {
+		(void)cow_storage_unref(s);
+		return -EBADMSG;
+	}
+	*ret = s;
+	return 0;
+}
+
 /* Locked, but for what makes plain storages. */
 static int
 open_item(struct cow_channel *c, const struct cow__wire *w,
@@ -314,6 +343,11 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 	if (i->kind == COW__WIRE_NOTHING || i->kind == COW__WIRE_BYTES_HERE) {
 		r = copy_here(i, *here, ret);
 		*here += cow__round_up(i->bytes, 8);
+		return r;
+	}
+	if (i->kind == COW__WIRE_TOKEN) {
+		r = open_token(c, i, *here, ret);
+		*here += COW__WIRE_TOKEN_BYTES;
 		return r;
 	}
 	cow__mutex_lock(&cow__share_lock);
@@ -387,7 +421,7 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		p->offset = item->offset;
 		p->length = item->length;
 		p->mode = item->mode;
-		p->reserved = 0;
+		p->strategy = COW_STRATEGY_DEFAULT;
 		in->nparcels++;
 	}
 	if (!passes(r)) {

@@ -4,6 +4,7 @@
  */
 #include "core/error.h"
 #include "memfd/map.h"
+#include "share/broker.h"
 #include "share/channel.h"
 #include "share/layout.h"
 
@@ -16,8 +17,9 @@ check(const struct cow_parcel *p)
 {
 	const struct cow_storage *s = p->storage;
 
-	if (!s || p->mode > COW_SHARE_SEALED || p->reserved)
-		return cow__error(-EINVAL, s ? "cow_parcel: no such mode"
+	if (!s || p->mode > COW_SHARE_SEALED || p->strategy > COW_STRATEGY_BROKER)
+		return cow__error(-EINVAL, s ? "cow_parcel: no such mode "
+		                               "or strategy"
 		                             : "cow_parcel: no storage");
 	if (p->offset > s->bytes || p->length > s->bytes - p->offset)
 		return cow__error_number(-EINVAL,
@@ -190,6 +192,32 @@ add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
 	return 0;
 }
 
+/* Leaves the storage with the broker, for who gets the message. */
+static int
+add_token(struct making *m, struct cow_broker *b, const struct cow_parcel *p,
+          struct cow__wire_item *i)
+{
+	struct cow_broker_item item = {
+		.mode = p->mode,
+		.permissions = 0666, /* who has the token may */
+		.flags = COW_BROKER_ONCE,
+	};
+	int r;
+
+	if (!b)
+		return cow__error(-EINVAL, "cow_parcel: by which broker? See "
+		                           "cow_strategy_set()");
+	r = cow_broker_put(b, p->storage, &item);
+	(void)cow_broker_unref(b);
+	if (r < 0)
+		return r;
+	memcpy(m->bytes + m->nbytes, &item.token, COW__WIRE_TOKEN_BYTES);
+	m->nbytes += COW__WIRE_TOKEN_BYTES;
+	i->kind = COW__WIRE_TOKEN;
+	m->nitems++;
+	return 0;
+}
+
 /* One more item. -E2BIG: not in this message. */
 static int
 add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
@@ -197,6 +225,7 @@ add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
 	struct cow__outgoing *o = &c->out;
 	struct cow_storage *s = p->storage;
 	struct cow__wire_item *i = &m->items[m->nitems];
+	struct cow_broker *b;
 	struct cow__home *h;
 	int r;
 
@@ -219,6 +248,8 @@ add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
 		m->nitems++;
 		return 0;
 	}
+	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER)
+		return add_token(m, b, p, i);
 	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
 	if (r < 0)
 		return r;

@@ -37,6 +37,8 @@ item_is_sound(const struct cow__wire_item *i, const struct cow__wire *w,
 		return i->bytes && i->index < w->head.packs && i->pages &&
 		       (i->bytes - 1) / cow__page < i->pages &&
 		       i->mode != COW_SHARE_SEALED;
+	case COW__WIRE_TOKEN:
+		return i->bytes != 0;
 	default:
 		return i->bytes && i->index < own &&
 		       i->file_offset <= (uint64_t)INT64_MAX - i->bytes;
@@ -83,6 +85,8 @@ cow__wire_check(const void *buf, size_t bytes, unsigned nfds,
 			return -EBADMSG;
 		if (w.items[i].kind == COW__WIRE_BYTES_HERE)
 			here += cow__round_up(w.items[i].bytes, 8);
+		else if (w.items[i].kind == COW__WIRE_TOKEN)
+			here += COW__WIRE_TOKEN_BYTES;
 	}
 	if (here != w.head.inline_bytes)
 		return -EBADMSG;

@@ -23,6 +23,7 @@
 #define COW__WIRE_BYTES 65536u /* of one message, at most */
 #define COW__WIRE_ITEMS 1024u
 #define COW__WIRE_FDS 64u
+#define COW__WIRE_TOKEN_BYTES 16u
 #define COW__WIRE_INLINE 512u /* smaller clones travel as bytes */
 
 enum cow__wire_flags {
@@ -45,6 +46,7 @@ enum cow__wire_kind {
 	COW__WIRE_BYTES_HERE,
 	COW__WIRE_PACKED,  /* an extent of packs[index] */
 	COW__WIRE_OWN,     /* a memfd: descriptor `index` */
+	COW__WIRE_TOKEN,   /* with the broker, under a token among the bytes */
 	COW__WIRE_KINDS,
 };
 
