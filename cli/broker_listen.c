@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 5000, LOOK_MS = 5 };
+enum { WAIT_MS = 5000, DEAD_MS = 1000, LOOK_MS = 5 };
 
 int broker_address(const char *path, const char *name, char ret[PATH_MAX])
 {
@@ -148,20 +148,23 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 {
 	int r = address[0] == '/' ? make_folder(address) : 0;
 
-	/* Who has the lock is about to listen, or about to go. */
-	for (int ms = 0; r == 0 && ms < WAIT_MS; ms += LOOK_MS) {
+	/* Who has the lock is about to listen, or about to go. Who answers
+	 * without having it may be dead: the kernel takes rings down, and what
+	 * they watch, some time after their process. */
+	for (int ms = 0; r == 0; ms += LOOK_MS) {
 		r = try_listen(address, ret_fd, ret_lock);
-		if (r != -EAGAIN)
+		if (r == -EAGAIN && answers(address))
+			r = -EEXIST;
+		else if ((r == -EAGAIN && ms < WAIT_MS) ||
+		         (r == -EEXIST && ms < DEAD_MS))
+			r = 0;
+		else
 			break;
-		if (answers(address))
-			return -EEXIST;
-		nanosleep(&(struct timespec){ .tv_nsec = LOOK_MS * 1000000 },
-		          NULL);
-		r = 0;
-		*ret_fd = -1;
+		if (r == 0)
+			nanosleep(&(struct timespec){ .tv_nsec = LOOK_MS *
+			                                         1000000 },
+			          NULL);
 	}
-	if (r == 0 && *ret_fd < 0)
-		r = -EAGAIN;
 	if (r < 0 && r != -EEXIST)
 		cli_error("The broker can't listen at '%s': %s.", address,
 		          strerror(-r));

@@ -80,6 +80,20 @@ hang_up(struct cow_broker *b, int r)
 	return r == -EAGAIN ? -ETIMEDOUT : r == -EPIPE ? -ECONNRESET : r;
 }
 
+/* It closed. Who is not served was told so before. */
+static int
+last_word(struct cow_broker *b, int r)
+{
+	struct cow_broker_message m;
+
+	if ((r == -EPIPE || r == -ECONNRESET) &&
+	    cow__socket_take(b->socket.fd, &m, sizeof(m)) == (long)sizeof(m) &&
+	    m.magic == COW_BROKER_MAGIC &&
+	    (m.result == -EPERM || m.result == -ENOSPC))
+		r = m.result;
+	return hang_up(b, r);
+}
+
 static int
 ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 {
@@ -95,7 +109,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
 		return (int)r; /* nothing was sent */
 	if (r < 0)
-		return hang_up(b, (int)r);
+		return last_word(b, (int)r);
 	if (ret_fd) {
 		*ret_fd = -1;
 		r = cow__socket_look(b->socket.fd, m, sizeof(*m), true, fds,
@@ -125,7 +139,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 
 		cow__descriptor_close(&d);
 	}
-	return hang_up(b, r < 0 ? (int)r : r == 0 ? -EPIPE : -EPROTO);
+	return last_word(b, r < 0 ? (int)r : r == 0 ? -EPIPE : -EPROTO);
 }
 
 /* ---- The connection ------------------------------------------------------------ */
