@@ -62,13 +62,28 @@ cow__error_number(int error, const char *s, uint64_t number)
 	return error;
 }
 
+struct known {
+	int error;
+	const char *why;
+};
+
+static int
+append_why(size_t at, int error, const struct known *known, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (known[i].error == -error) {
+			append(at, known[i].why);
+			return error;
+		}
+	at = append(at, ": error ");
+	append_number(at, (uint64_t)-error);
+	return error;
+}
+
 int
 cow__error_from(int error, const char *what)
 {
-	static const struct {
-		int error;
-		const char *why;
-	} known[] = {
+	static const struct known known[] = {
 		{ ENOMEM, ": not enough memory or address space" },
 		{ EMFILE, ": too many open files in this process" },
 		{ ENFILE, ": too many open files in the system" },
@@ -77,14 +92,45 @@ cow__error_from(int error, const char *what)
 		{ EPERM, ": the system forbids it" },
 		{ ENOSYS, ": the kernel does not know it" },
 	};
-	size_t at = append(0, what);
 
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (known[i].error == -error) {
-			append(at, known[i].why);
-			return error;
-		}
-	at = append(at, ": error ");
-	append_number(at, (uint64_t)-error);
-	return error;
+	return append_why(append(0, what), error, known,
+	                  sizeof(known) / sizeof(known[0]));
+}
+
+int
+cow__error_about(int error, const char *what, const char *name)
+{
+	static const struct known known[] = {
+		{ ENOENT, ": it does not exist" },
+		{ EEXIST, ": it exists already" },
+		{ EACCES, ": permission denied" },
+		{ EPERM, ": the system forbids it" },
+		{ ENOMEM, ": not enough memory or address space" },
+		{ ENOSPC, ": no space is left there" },
+		{ EDQUOT, ": the quota is used up" },
+		{ EFBIG, ": larger than the file size limit (ulimit -f), or than "
+		         "such a file can be" },
+		{ EMFILE, ": too many open files in this process" },
+		{ ENFILE, ": too many open files in the system" },
+		{ EBADF, ": not open, or not for this" },
+		{ EISDIR, ": it is a directory" },
+		{ ENOTDIR, ": part of the path is no directory" },
+		{ ENODEV, ": such a file can't be mapped" },
+		{ ENAMETOOLONG, ": the name is too long" },
+		{ ELOOP, ": it is a symbolic link" },
+		{ EROFS, ": the file system is read-only" },
+		{ EIO, ": input/output error" },
+		{ EPIPE, ": nobody reads it" },
+		{ EFAULT, ": memory is gone: the file under it was made shorter" },
+		{ ENODATA, ": the file is too short" },
+		{ ESTALE, ": somebody made it shorter meanwhile" },
+		{ EINVAL, ": the kernel says that it is not possible (EINVAL)" },
+	};
+	size_t n = strlen(name), most = SENTENCE / 2, at = append(0, what);
+
+	at = append(at, " ");
+	if (n > most)
+		at = append(at, "...");
+	at = append(at, n > most ? name + n - most : name);
+	return append_why(at, error, known, sizeof(known) / sizeof(known[0]));
 }

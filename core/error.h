@@ -13,6 +13,9 @@
 int cow__error(int error, const char *sentence);
 int cow__error_number(int error, const char *sentence, uint64_t number);
 
+/* "`what` `name`: why", about a file of the program's. Of a long name the end. */
+int cow__error_about(int error, const char *what, const char *name);
+
 /* The usual sentence for an error that came from below. */
 int cow__error_from(int error, const char *what);
 

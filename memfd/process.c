@@ -3,6 +3,7 @@
  * What the process around us is and does: see the header.
  */
 #include "memfd/process.h"
+#include "memfd/ring.h"
 #include "memfd/sys.h"
 
 #include <pthread.h>
@@ -54,7 +55,7 @@ descriptor_pins(int dir, const char *name)
 	int fd = name_to_fd(name);
 	long r;
 
-	if (fd < 0)
+	if (fd < 0 || cow__ring_harmless(fd))
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	if (r >= 0 && (r & O_DIRECT))

@@ -112,8 +112,8 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 		return last_word(b, (int)r);
 	if (ret_fd) {
 		*ret_fd = -1;
-		r = cow__socket_look(b->socket.fd, m, sizeof(*m), true, fds,
-		                     &nfds);
+		r = cow__socket_look(b->socket.fd, m, sizeof(*m), fds,
+		                     COW__SOCKET_FDS, &nfds);
 		if (r == -EMFILE) {
 			(void)cow__socket_take(b->socket.fd, m, sizeof(*m));
 			return -EMFILE;

@@ -8,6 +8,7 @@
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "memfd/ring.h"
 #include "share/broker.h"
 #include "share/channel.h"
 #include "share/home.h"
@@ -79,6 +80,7 @@ child(void)
 	}
 	cow__channels_child();
 	cow__brokers_child();
+	cow__rings_child();
 	cow__share_lock.state = 0;
 }
 
@@ -87,5 +89,6 @@ cow__share_fork_init(void)
 {
 	static const struct cow__fork_hooks hooks = { prepare, parent, child };
 
-	cow__fork_hooks = &hooks;
+	/* Threads may say so at once. */
+	__atomic_store_n(&cow__fork_hooks, &hooks, __ATOMIC_RELEASE);
 }

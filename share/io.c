@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Load and save
+ *
+ *   what is saved     a lazy clone, held for the time of the call: nobody writes its
+ *                     bytes, and a freeze changes nothing about them. It is made
+ *                     before there is a ring, beside which transparent storages
+ *                     would be copied
+ *   what is loaded    memory that nobody else has yet
+ *   how               the aligned bulk past the page cache if that is asked for;
+ *                     by a ring if there is one; what is left, plainly
+ *
+ * A ring that fails is no failure. The plain calls go on where it is certain that
+ * everything was done, and what they say is the truth: the same error, if it was
+ * one of the file. So there is one way to fail, and a kernel that denies rings, or
+ * half of what they need, costs speed alone.
+ */
+#include "core/commit.h"
+#include "core/error.h"
+#include "core/storage.h"
+#include "memfd/process.h"
+#include "memfd/ring.h"
+#include "share/file.h"
+#include "share/fork.h"
+
+#define LOAD_FLAGS (COW_IO_DIRECT | COW_IO_PLAIN)
+#define SAVE_FLAGS                                                             \
+	(COW_IO_DIRECT | COW_IO_PLAIN | COW_SAVE_SYNC | COW_SAVE_ATOMIC |      \
+	 COW_SAVE_TRUNCATE)
+#define DIRECT_BYTES ((size_t)4096) /* what every disk's blocks divide */
+#define RING_LEAST (2 * MIB) /* making a ring costs some 100 us */
+#define HUGE_BYTES (2 * MIB)
+#define PATH 4096
+
+static const char descriptor[] = "(a descriptor)";
+
+struct job {
+	const char *name;  /* for sentences; a path if `own` */
+	bool own;          /* opened here, and closed */
+	struct cow__descriptor file;
+	struct cow__file_facts facts;
+	uint32_t flags;
+	struct cow__transfer t; /* offset COW__FILE_STREAM: where it stands */
+};
+
+/* ---- One transfer --------------------------------------------------------------- */
+
+static int
+plainly(const struct cow__transfer *t, size_t *done)
+{
+	bool stream = t->offset == COW__FILE_STREAM;
+
+	while (*done < t->bytes) {
+		size_t most = cow__min(t->bytes - *done,
+		                       HUGE_BYTES - *done % HUGE_BYTES);
+		uint64_t at = stream ? t->offset : t->offset + *done;
+		long n;
+
+		if (t->ready)
+			t->ready(t->arg, *done, most);
+		n = t->write
+		            ? cow__file_write(t->fd, t->data + *done, most, at)
+		            : cow__file_read(t->fd, t->data + *done, most, at);
+		if (n == -EAGAIN)
+			n = cow__file_wait(t->fd, t->write);
+		else if (n == 0)
+			return t->write ? -EIO : -ENODATA;
+		if (n < 0)
+			return (int)n;
+		*done += (size_t)n;
+	}
+	return 0;
+}
+
+static void
+ring(const struct job *j, const struct cow__transfer *t, size_t *done)
+{
+	if (!(j->flags & COW_IO_PLAIN) && t->bytes >= RING_LEAST &&
+	    t->offset != COW__FILE_STREAM && j->facts.regular)
+		(void)cow__ring_transfer(t, done);
+}
+
+/* The bulk by a second descriptor. What is refused is left to be done. */
+static void
+directly(const struct job *j, size_t *done)
+{
+	struct cow__transfer t = j->t;
+	struct cow__descriptor d;
+
+	t.bytes = cow__round_down(t.bytes, DIRECT_BYTES);
+	if (!t.bytes || !j->own || !j->facts.regular ||
+	    t.offset % DIRECT_BYTES || (uintptr_t)t.data % DIRECT_BYTES ||
+	    cow__file_open(j->name,
+	                   COW__FILE_DIRECT | (t.write ? COW__FILE_WRITE
+	                                               : COW__FILE_READ),
+	                   0, &d) < 0)
+		return;
+	if (d.dev == j->file.dev && d.ino == j->file.ino) {
+		t.fd = d.fd;
+		t.own_file = true;
+		t.direct = true;
+		ring(j, &t, done);
+		if (!*done)
+			(void)plainly(&t, done);
+		*done = cow__round_down(*done, DIRECT_BYTES);
+	}
+	cow__descriptor_close(&d);
+}
+
+static int
+transfer(struct job *j, size_t *done)
+{
+	*done = 0;
+	j->t.fd = j->file.fd;
+	if (j->flags & COW_IO_DIRECT)
+		directly(j, done);
+	if (*done == 0)
+		ring(j, &j->t, done);
+	return plainly(&j->t, done);
+}
+
+/* ---- Files ---------------------------------------------------------------------- */
+
+static int
+about(int r, const char *what, const struct job *j)
+{
+	return cow__error_about(r, what, j->name);
+}
+
+/* Looks at the open file, and finds where to go on. */
+static int
+begin(struct job *j, uint64_t offset, bool write)
+{
+	int r = cow__file_facts(j->file.fd, &j->facts);
+
+	if (r < 0)
+		return about(r, "looking at", j);
+	if (write ? !j->facts.writable : !j->facts.readable)
+		return about(-EBADF, write ? "writing" : "reading", j);
+	if (!j->facts.seekable && j->own && offset == 0)
+		offset = COW_FROM_HERE;
+	if (offset != COW_FROM_HERE &&
+	    (!j->facts.seekable || (write && j->facts.appends) ||
+	     offset > INT64_MAX))
+		return cow__error(-EINVAL, "no position can be given for a pipe, "
+		                           "a device or a file opened with "
+		                           "O_APPEND, nor one beyond 2^63");
+	j->t.offset = offset;
+	j->t.write = write;
+	if (offset == COW_FROM_HERE && j->facts.seekable &&
+	    !(write && j->facts.appends)) {
+		r = cow__file_position(j->file.fd, &j->t.offset);
+		if (r < 0)
+			return about(r, "looking at", j);
+	}
+	return 0;
+}
+
+/* A file's position moves if it was where this began. */
+static void
+moved(const struct job *j, uint64_t offset, size_t done)
+{
+	if (offset == COW_FROM_HERE && j->t.offset != COW__FILE_STREAM)
+		(void)cow__file_seek(j->file.fd, j->t.offset + done);
+}
+
+/* ---- Load ----------------------------------------------------------------------- */
+
+/* Huge pages for what is about to be read into. */
+static void
+ready(void *arg, size_t offset, size_t bytes)
+{
+	struct cow__allocation *a = arg;
+
+	(void)bytes;
+	if (a->kind == COW__AT_TILE && offset % HUGE_BYTES == 0)
+		cow__commit_range(a->tile, offset,
+		                  cow__min(HUGE_BYTES, a->bytes - offset));
+}
+
+static int
+length(struct job *j, size_t *bytes)
+{
+	uint64_t from = j->t.offset, has = j->facts.bytes;
+
+	if (*bytes != COW_TO_END && *bytes > (size_t)INT64_MAX)
+		return cow__error(-EINVAL, "cow_storage_load: no such size");
+	if (from == COW__FILE_STREAM || !j->facts.seekable) {
+		if (*bytes == COW_TO_END)
+			return cow__error(-EINVAL, "cow_storage_load: a pipe or "
+			                           "device has no end to load to");
+		return 0;
+	}
+	if (from > has || (*bytes != COW_TO_END && *bytes > has - from))
+		return about(-ENODATA, "reading", j);
+	if (*bytes == COW_TO_END)
+		*bytes = (size_t)(has - from);
+	return 0;
+}
+
+static int
+load(struct job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
+{
+	const struct cow_storage like = { .resizable = true };
+	struct cow__allocation *a;
+	size_t done = 0;
+	int r = begin(j, offset, false);
+
+	if (r == 0)
+		r = length(j, &bytes);
+	if (r < 0)
+		return r;
+	if (bytes == 0)
+		return cow_storage_new(0, NULL, ret);
+	r = cow__allocation_new(bytes, COW__ALLOCATION_WHOLE, NULL, &a);
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_load");
+	j->t.data = a->data;
+	j->t.bytes = bytes;
+	j->t.ready = ready;
+	j->t.arg = a;
+	r = transfer(j, &done);
+	moved(j, offset, r < 0 ? 0 : done);
+	if (r < 0) {
+		about(r, "reading", j);
+	} else {
+		r = cow__storage_on(a, bytes, &like, ret);
+		if (r < 0)
+			cow__error_from(r, "cow_storage_load");
+	}
+	if (r < 0)
+		cow__allocation_unref(a);
+	return r;
+}
+
+static int
+load_check(uint32_t flags, struct cow_storage **ret)
+{
+	cow__share_fork_init();
+	if (!ret || (flags & ~(uint32_t)LOAD_FLAGS))
+		return cow__error(-EINVAL, "cow_storage_load: unknown flags");
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_load(const char *path, uint64_t offset, size_t bytes, uint32_t flags,
+                 struct cow_storage **ret)
+{
+	struct job j = { .name = path, .own = true, .flags = flags };
+	int r = load_check(flags, ret);
+
+	if (r < 0)
+		return r;
+	if (!path)
+		return cow__error(-EINVAL, "cow_storage_load: no path");
+	r = cow__file_open(path, COW__FILE_READ, 0, &j.file);
+	if (r < 0)
+		return about(r, "opening", &j);
+	r = load(&j, offset, bytes, ret);
+	cow__descriptor_close(&j.file);
+	return r;
+}
+
+COW_EXPORT int
+cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
+                    struct cow_storage **ret)
+{
+	struct job j = { .name = descriptor, .flags = flags };
+	int r = load_check(flags, ret);
+
+	if (r < 0)
+		return r;
+	if (flags & COW_IO_DIRECT)
+		return cow__error(-EINVAL, "DIRECT is not for descriptors");
+	j.file = cow__descriptor_of(fd);
+	return load(&j, offset, bytes, ret);
+}
+
+/* ---- Save ----------------------------------------------------------------------- */
+
+/* The storage, or a clone that stays as it is. */
+static int
+hold(struct cow_storage *s, struct cow_storage **ret)
+{
+	if (s->data->kind == COW__AT_EXTERNAL || s->bytes == 0) {
+		*ret = cow_storage_ref(s);
+		return 0;
+	}
+	return cow_storage_lazy_clone(s, ret);
+}
+
+static int
+write_all(struct job *j, const struct cow_storage *s, uint64_t offset,
+          size_t *done)
+{
+	uint64_t start;
+	int r = begin(j, offset, true);
+
+	if (r < 0)
+		return r;
+	start = j->t.offset == COW__FILE_STREAM ? j->facts.bytes : j->t.offset;
+	if (j->facts.regular && s->bytes &&
+	    (start > (uint64_t)INT64_MAX - s->bytes ||
+	     start + s->bytes > cow__file_limit()))
+		return about(-EFBIG, "writing", j);
+	j->t.data = s->data->data;
+	j->t.bytes = s->bytes;
+	r = transfer(j, done);
+	moved(j, offset, *done);
+	if (r < 0)
+		return about(r, "writing", j);
+	if ((j->flags & COW_SAVE_TRUNCATE) && j->facts.regular &&
+	    j->t.offset != COW__FILE_STREAM) {
+		r = cow__file_truncate(j->file.fd, j->t.offset + s->bytes);
+		if (r < 0)
+			return about(r, "cutting", j);
+	}
+	if (j->flags & COW_SAVE_SYNC) {
+		r = cow__file_sync(j->file.fd);
+		if (r < 0)
+			return about(r, "syncing", j);
+	}
+	return 0;
+}
+
+/* A name in the same directory that nobody has. */
+static int
+beside(const char *path, char *ret)
+{
+	static const char digits[] = "0123456789abcdef", prefix[] = ".cowshed-";
+	const char *slash = strrchr(path, '/');
+	size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+	unsigned char random[8];
+	int r = cow__random(random, sizeof(random));
+
+	if (r < 0)
+		return r;
+	if (n + sizeof(prefix) + 2 * sizeof(random) > PATH)
+		return -ENAMETOOLONG;
+	memcpy(ret, path, n);
+	memcpy(ret + n, prefix, sizeof(prefix) - 1);
+	n += sizeof(prefix) - 1;
+	for (size_t i = 0; i < sizeof(random); i++) {
+		ret[n++] = digits[random[i] >> 4];
+		ret[n++] = digits[random[i] & 15];
+	}
+	ret[n] = '\0';
+	return 0;
+}
+
+static int
+replace(const char *path, const struct cow_storage *s, uint32_t flags,
+        size_t *done)
+{
+	char name[PATH];
+	struct job j = { .name = name, .own = true, .flags = flags };
+	uint32_t mode;
+	int r = beside(path, name);
+
+	if (r == 0)
+		r = cow__file_open(name,
+		                   COW__FILE_WRITE | COW__FILE_CREATE |
+		                           COW__FILE_EXCLUSIVE,
+		                   0666, &j.file);
+	if (r < 0)
+		return cow__error_about(r, "making a new file for", path);
+	r = cow__file_mode(path, &mode);
+	if (r == 0)
+		r = cow__file_chmod(j.file.fd, mode);
+	else if (r == -ENOENT)
+		r = 0;
+	if (r < 0)
+		cow__error_about(r, "taking over the permissions of", path);
+	else
+		r = write_all(&j, s, 0, done);
+	if (r == 0) {
+		r = cow__file_rename(name, path);
+		if (r < 0)
+			cow__error_about(r, "replacing", path);
+	}
+	cow__descriptor_close(&j.file);
+	if (r < 0) {
+		(void)cow__file_unlink(name);
+		*done = 0;
+		return r;
+	}
+	if (flags & COW_SAVE_SYNC) {
+		r = cow__file_sync_directory(path);
+		if (r < 0)
+			cow__error_about(r, "syncing the directory of", path);
+	}
+	return r;
+}
+
+static int
+in_place(const char *path, const struct cow_storage *s, uint64_t offset,
+         uint32_t flags, size_t *done)
+{
+	struct job j = { .name = path, .own = true, .flags = flags };
+	int r = cow__file_open(path, COW__FILE_WRITE | COW__FILE_CREATE, 0666,
+	                       &j.file);
+
+	if (r < 0)
+		return about(r, "opening for writing", &j);
+	r = write_all(&j, s, offset, done);
+	if (r == 0 && (flags & COW_SAVE_SYNC)) {
+		r = cow__file_sync_directory(path);
+		if (r < 0)
+			about(r, "syncing the directory of", &j);
+	}
+	cow__descriptor_close(&j.file);
+	return r;
+}
+
+static int
+save_check(const struct cow_storage *s, uint32_t flags)
+{
+	cow__share_fork_init();
+	if (!s || (flags & ~(uint32_t)SAVE_FLAGS))
+		return cow__error(-EINVAL, "cow_storage_save: no storage, or "
+		                           "unknown flags");
+	if (s->elements || s->device.type != COW_DEVICE_CPU)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_save: plain bytes in the CPU's "
+		                  "memory alone");
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_save(struct cow_storage *s, const char *path, uint64_t offset,
+                 uint32_t flags, uint64_t *ret_done)
+{
+	struct cow_storage *held;
+	size_t done = 0;
+	int r = save_check(s, flags);
+
+	if (r < 0)
+		return r;
+	if (!path || ((flags & COW_SAVE_ATOMIC) && offset))
+		return cow__error(-EINVAL, "cow_storage_save: no path, or ATOMIC "
+		                           "with an offset");
+	r = hold(s, &held);
+	if (r < 0)
+		return r;
+	r = flags & COW_SAVE_ATOMIC
+	            ? replace(path, held, flags, &done)
+	            : in_place(path, held, offset, flags, &done);
+	(void)cow_storage_unref(held);
+	if (ret_done)
+		*ret_done = done;
+	return r;
+}
+
+COW_EXPORT int
+cow_storage_save_fd(struct cow_storage *s, int fd, uint64_t offset,
+                    uint32_t flags, uint64_t *ret_done)
+{
+	struct job j = { .name = descriptor, .flags = flags };
+	struct cow_storage *held;
+	size_t done = 0;
+	int r = save_check(s, flags);
+
+	if (r < 0)
+		return r;
+	if (flags & (COW_SAVE_ATOMIC | COW_IO_DIRECT))
+		return cow__error(-EINVAL, "cow_storage_save_fd: ATOMIC and "
+		                           "DIRECT are not for descriptors");
+	r = hold(s, &held);
+	if (r < 0)
+		return r;
+	j.file = cow__descriptor_of(fd);
+	r = write_all(&j, held, offset, &done);
+	(void)cow_storage_unref(held);
+	if (ret_done)
+		*ret_done = done;
+	return r;
+}
