@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files, load and save, with every kernel call failing in turn
+ *
+ * What must hold is in tests/support/fault/sweep.h. Besides: after a failure no name
+ * is left behind, a file that was there has its bytes or (in place) is no shorter,
+ * and what fails of a ring is no failure at all.
+ */
+#include "tests/support/fault/fault.h"
+#include "tests/support/fault/sweep.h"
+#include "tests/support/folder.h"
+
+#include <sys/syscall.h>
+
+#define SHM (COW_FILE_SHM | COW_FILE_SHARED)
+enum { BYTES = (3 << 20) + 5000 };
+
+static int folder_names(void)
+{
+	return entries(folder, "") + entries("/dev/shm", shm + 1);
+}
+
+/* Whatever failed: no more names than before, the old file as it was. */
+static int nothing_left(int r, int names, const char *path)
+{
+	if (r < 0) {
+		ck_assert_int_eq(folder_names(), names);
+		ck_assert_int_eq(entries(folder, ".cowshed"), 0);
+		if (path) {
+			ck_assert_uint_eq(size_of(path), BYTES);
+			ck_file(path, 0, BYTES, 1);
+		}
+	}
+	return r;
+}
+
+static void nobody(struct herd *herd)
+{
+	(void)herd;
+}
+
+static int opened(const char *name, uint32_t flags, bool known)
+{
+	int names = folder_names();
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r = cow_storage_open(name, BYTES, flags, &s);
+
+	if (r < 0) {
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+		must(cow_last_error()[0] != '\0');
+		return nothing_left(r, names, known ? name : NULL);
+	}
+	if (known)
+		ck_pattern(data(s), BYTES, 1);
+	fill(mut(s), BYTES, 1);
+	/* Its end is no part of what may fail. */
+	(void)fault_disarm();
+	cow_storage_unref(s);
+	return 0;
+}
+
+/* Counted ones are freed with the failure still to come: the next one to go then
+ * removes the name. */
+static int open_counted(struct herd *herd)
+{
+	(void)herd;
+	return opened(shm, SHM | COW_FILE_COUNTED, false);
+}
+
+static int open_unlinked(struct herd *herd)
+{
+	(void)herd;
+	return opened(shm, SHM | COW_FILE_EXCLUSIVE | COW_FILE_UNLINK |
+	                           COW_FILE_KEEP_FD, false);
+}
+
+static int open_named(struct herd *herd)
+{
+	int r;
+
+	(void)herd;
+	r = opened(shm, SHM, false);
+	if (r == 0)
+		ok(cow_shm_unlink(shm));
+	return r;
+}
+
+static int open_shared(struct herd *herd)
+{
+	(void)herd;
+	return opened(in_folder("old"), COW_FILE_SHARED, true);
+}
+
+static int open_private(struct herd *herd)
+{
+	(void)herd;
+	return opened(in_folder("old"), 0, true);
+}
+
+static void old_file(struct herd *herd)
+{
+	int fd = open(in_folder("old"), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	static unsigned char bytes[BYTES];
+
+	(void)herd;
+	fill(bytes, BYTES, 1);
+	must(fd >= 0 && write(fd, bytes, BYTES) == BYTES);
+	close(fd);
+}
+
+static void filled(struct herd *herd)
+{
+	old_file(herd);
+	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
+}
+
+static void exposed(struct herd *herd)
+{
+	old_file(herd);
+	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
+	herd->animals[HERD_OWNED].exposed =
+		expose(herd->animals[HERD_OWNED].storage);
+}
+
+static int load_with(struct herd *herd, uint32_t flags)
+{
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r = cow_storage_load(in_folder("old"), 0, COW_TO_END, flags, &s);
+
+	(void)herd;
+	if (r < 0) {
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+		must(cow_last_error()[0] != '\0');
+		return r;
+	}
+	ck_pattern(data(s), BYTES, 1);
+	cow_storage_unref(s);
+	return 0;
+}
+
+static int load(struct herd *herd)
+{
+	return load_with(herd, 0);
+}
+
+static int load_direct(struct herd *herd)
+{
+	return load_with(herd, COW_IO_DIRECT);
+}
+
+static int load_plain(struct herd *herd)
+{
+	return load_with(herd, COW_IO_PLAIN);
+}
+
+static int save_with(struct herd *herd, const char *name, uint32_t flags)
+{
+	const struct animal *a = &herd->animals[HERD_OWNED];
+	const char *path = in_folder(name);
+	bool atomic = flags & COW_SAVE_ATOMIC;
+	int names = folder_names(), r;
+	uint64_t done = 0;
+
+	r = cow_storage_save(a->storage, path, 0, flags, &done);
+	if (r < 0) {
+		must(cow_last_error()[0] != '\0');
+		/* Only the directory was not synced: the new one is complete. */
+		if (atomic && strstr(cow_last_error(), "syncing the directory"))
+			ck_file(path, 0, BYTES, a->seed);
+		else if (atomic)
+			nothing_left(r, names, path);
+		else
+			ck_file(path, 0, done, a->seed);
+		return r;
+	}
+	ck_assert_uint_eq(done, BYTES);
+	ck_file(path, 0, BYTES, a->seed);
+	return 0;
+}
+
+static int save(struct herd *herd)
+{
+	return save_with(herd, "old", 0);
+}
+
+static int save_plain(struct herd *herd)
+{
+	return save_with(herd, "old", COW_IO_PLAIN);
+}
+
+static int save_all(struct herd *herd)
+{
+	return save_with(herd, "old", COW_IO_DIRECT | COW_SAVE_ATOMIC |
+	                                      COW_SAVE_SYNC | COW_SAVE_TRUNCATE);
+}
+
+static const struct operation operations[] = {
+	{ "open counted", nobody, open_counted },
+	{ "open unlinked", nobody, open_unlinked },
+	{ "open named", nobody, open_named },
+	{ "open shared", old_file, open_shared },
+	{ "open private", old_file, open_private },
+	{ "load", old_file, load },
+	{ "load direct", old_file, load_direct },
+	{ "load plain", old_file, load_plain },
+	{ "save", filled, save },
+	{ "save exposed", exposed, save },
+	{ "save plain", filled, save_plain },
+	{ "save atomic, synced, direct", filled, save_all },
+};
+
+START_TEST(every_call_fails)
+{
+	sweep_nth(operations, _i);
+}
+END_TEST
+
+static const long ring_calls[] = { SYS_io_uring_setup, SYS_io_uring_enter,
+	                           SYS_io_uring_register };
+
+/* A kernel with rings that don't work, or none: slower, no more. */
+START_TEST(rings_are_denied)
+{
+	struct cow_storage *s = new_filled(9 * MIB, 0, 1), *t;
+	const char *path = in_folder("new");
+	uint32_t flags = _i / 3 ? COW_IO_DIRECT : 0;
+
+	fault_deny(ring_calls[_i % 3], FAULT_ANY, 0, EPERM);
+	ok(cow_storage_save(s, path, 0, flags, NULL));
+	ok(cow_storage_load(path, 0, COW_TO_END, flags, &t));
+	ck_pattern(data(t), 9 * MIB, 1);
+	if (_i % 3 < 2 || flags)
+		ck_assert_uint_gt(fault_denials(), 0);
+	cow_storage_unref(t);
+	cow_storage_unref(s);
+}
+END_TEST
+
+/* File systems that don't know it, or nothing of it. */
+START_TEST(without_fallocate)
+{
+	static const int errors[] = { EOPNOTSUPP, EINVAL, ENOSYS };
+	struct cow_storage *s;
+
+	fault_deny(SYS_fallocate, FAULT_ANY, 0, errors[_i]);
+	ok(cow_storage_open(shm, BYTES, SHM | COW_FILE_UNLINK, &s));
+	ck_assert_uint_gt(fault_denials(), 0);
+	ck_bytes(data(s), BYTES, 0);
+	fill(mut(s), BYTES, 1);
+	cow_storage_unref(s);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_file");
+	TCase *tcase = add_case(suite, "fault_file");
+
+	tcase_add_checked_fixture(tcase, enter, leave);
+	tcase_add_loop_test(tcase, every_call_fails, 0,
+	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_loop_test(tcase, rings_are_denied, 0, 6);
+	tcase_add_loop_test(tcase, without_fallocate, 0, 3);
+	return run_suite(suite);
+}
