@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Load and save of 1 GiB, and what saving costs who writes meanwhile
+ *
+ * The rival reads into malloc'ed memory, or writes from it, with read(2) and
+ * write(2) of 1 MiB: what a program does that thinks little of it. Warm: the page
+ * cache has the file. Cold: it was told to forget it. Direct: past it. Saving goes to a
+ * file that is there, once to the page cache and once to the disk.
+ *
+ * BENCH_FILE names the file; its directory should be on a disk.
+ */
+#include <cowshed-file.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "bench/common.h"
+
+static const char *path = "/tmp/cowshed-bench-file";
+static size_t bytes;
+
+static void forget(void)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fsync(fd) < 0 ||
+	    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+		die("%s", path);
+	close(fd);
+}
+
+static double load(uint32_t flags)
+{
+	double t0 = now_ns(), t1;
+	struct cow_storage *s;
+
+	must(cow_storage_load(path, 0, COW_TO_END, flags, &s));
+	t1 = now_ns();
+	cow_storage_unref(s);
+	return (t1 - t0) / 1e6;
+}
+
+static double plain_load(void)
+{
+	double t0 = now_ns(), t1;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *p = malloc(bytes);
+
+	if (fd < 0 || !p)
+		die("%s", path);
+	for (size_t at = 0; at < bytes;) {
+		ssize_t n = read(fd, p + at, MIB);
+
+		if (n <= 0)
+			die("read");
+		at += (size_t)n;
+	}
+	t1 = now_ns();
+	free(p);
+	close(fd);
+	return (t1 - t0) / 1e6;
+}
+
+static double save(struct cow_storage *s, uint32_t flags)
+{
+	double t0 = now_ns();
+
+	must(cow_storage_save(s, path, 0, flags, NULL));
+	return (now_ns() - t0) / 1e6;
+}
+
+static double plain_save(const char *p, bool sync)
+{
+	double t0 = now_ns();
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		die("%s", path);
+	for (size_t at = 0; at < bytes;) {
+		ssize_t n = write(fd, p + at, bytes - at < MIB ? bytes - at : MIB);
+
+		if (n <= 0)
+			die("write");
+		at += (size_t)n;
+	}
+	if (sync && fsync(fd) < 0)
+		die("fsync");
+	close(fd);
+	return (now_ns() - t0) / 1e6;
+}
+
+/* A thread that saves, for who writes the sibling meanwhile. */
+struct saving {
+	struct cow_storage *clone;
+	int begun, done;
+};
+
+static void *saver(void *arg)
+{
+	struct saving *s = arg;
+
+	__atomic_store_n(&s->begun, 1, __ATOMIC_RELEASE);
+	save(s->clone, 0);
+	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* The longest that a writer waited for one page, in us; beside a save, or (NULL)
+ * for as many pages of memory that nobody shares. */
+static double stall(struct cow_storage *s, bool saves)
+{
+	struct saving w = { NULL, 0, 0 };
+	pthread_t thread;
+	double worst = 0;
+	void *p;
+
+	if (saves) {
+		must(cow_storage_lazy_clone(s, &w.clone));
+		if (pthread_create(&thread, NULL, saver, &w) != 0)
+			die("thread");
+		while (!__atomic_load_n(&w.begun, __ATOMIC_ACQUIRE))
+			;
+	}
+	for (size_t i = 0; i < bytes / 4096 / 8; i++) {
+		double t0 = now_ns(), t;
+		size_t at = i * 8 * 4096;
+
+		must(cow_storage_data_mut_range(s, at, 1, COW_WRITE_BY_PAGE, &p));
+		((volatile char *)p)[at]++;
+		t = now_ns() - t0;
+		worst = t > worst ? t : worst;
+	}
+	if (saves) {
+		pthread_join(thread, NULL);
+		cow_storage_unref(w.clone);
+	}
+	return worst / 1e3;
+}
+
+int main(void)
+{
+	static struct series warm, plain_warm, cold, plain_cold, direct;
+	static struct series to_cache, plain_to_cache, to_disk, plain_to_disk;
+	static struct series direct_disk, stalls, quiet, ring_off;
+	struct cow_storage *s;
+	char *rival;
+	void *p;
+
+	if (getenv("BENCH_FILE"))
+		path = getenv("BENCH_FILE");
+	bytes = sized(GIB);
+	warm_host(2 * bytes);
+	must(cow_storage_new(bytes, NULL, &s));
+	must(cow_storage_data_mut(s, &p));
+	rival = malloc(bytes);
+	if (!rival)
+		die("malloc");
+	memset(p, 1, bytes);
+	memset(rival, 1, bytes);
+	(void)save(s, COW_SAVE_SYNC);
+	for (int i = 0; i < rounds(7); i++) {
+		(void)plain_load(); /* both find it in the cache */
+		series_add(&warm, load(0));
+		series_add(&plain_warm, plain_load());
+		series_add(&ring_off, load(COW_IO_PLAIN));
+		forget();
+		series_add(&cold, load(0));
+		forget();
+		series_add(&plain_cold, plain_load());
+		forget();
+		series_add(&direct, load(COW_IO_DIRECT));
+		series_add(&to_cache, save(s, 0));
+		series_add(&plain_to_cache, plain_save(rival, false));
+		forget();
+		series_add(&to_disk, save(s, COW_SAVE_SYNC));
+		forget();
+		series_add(&plain_to_disk, plain_save(rival, true));
+		forget();
+		series_add(&direct_disk, save(s, COW_SAVE_SYNC | COW_IO_DIRECT));
+		series_add(&quiet, stall(s, false));
+		series_add(&stalls, stall(s, true));
+	}
+	report("file", "load/warm", "ms", &warm, &plain_warm, BAR_RATIO, 1);
+	report("file", "load/warm/no-ring", "ms", &ring_off, &plain_warm, BAR_NONE, 0);
+	report("file", "load/cold", "ms", &cold, &plain_cold, BAR_RATIO, 1.05);
+	report("file", "load/cold/direct", "ms", &direct, &plain_cold, BAR_NONE, 0);
+	report("file", "save/cache", "ms", &to_cache, &plain_to_cache, BAR_RATIO, 1.1);
+	report("file", "save/disk", "ms", &to_disk, &plain_to_disk, BAR_RATIO, 1.1);
+	report("file", "save/disk/direct", "ms", &direct_disk, &plain_to_disk,
+	       BAR_NONE, 0);
+	report("file", "longest-stall-beside-a-save", "us", &stalls, &quiet,
+	       BAR_OURS, 1000);
+	cow_storage_unref(s);
+	free(rival);
+	unlink(path);
+	return 0;
+}
