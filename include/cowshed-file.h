@@ -107,14 +107,18 @@ enum cow_io_flags {
 	/* Past the page cache (O_DIRECT), if the file system and `offset` allow it. For a
 	 * file that is not read again soon. Not for descriptors. */
 	COW_IO_DIRECT = 1 << 0,
-	/* Not with io_uring. It is used by itself where it can be. */
+	/* Not with io_uring, which is used by itself where it can be and is of use:
+	 * for loading, and past the page cache. */
 	COW_IO_PLAIN = 1 << 1,
-	/* Saving: on the disk when the call returns, with its name. */
+	/* Saving: on the disk when the call returns, with its name. Without it some
+	 * errors of the disk are known to nobody, as after write(2). */
 	COW_SAVE_SYNC = 1 << 2,
 	/* Saving: to a new file beside it, which takes the place of the old one when
 	 * it is complete. Whoever opens the name finds the one or the other; after a
-	 * failure, the old one. Its permissions are kept, not its owner; links to the
-	 * old one keep the old bytes. `offset` must be 0. With SYNC also a power
+	 * failure, the old one. Its permissions are kept, not its owner; hard links
+	 * to the old one keep the old bytes, a symbolic link is itself replaced. A
+	 * process that is killed meanwhile leaves a file ".cowshed-..." beside it.
+	 * `offset` must be 0. With SYNC also a power
 	 * failure leaves one of them. Not for descriptors. */
 	COW_SAVE_ATOMIC = 1 << 3,
 	/* Saving: the file ends behind the last byte. */
@@ -131,6 +135,8 @@ enum cow_io_flags {
  * A new tracked storage with `bytes` bytes of a file from `offset` on. Of a
  * descriptor, which stays the caller's, also with COW_FROM_HERE; one that does not
  * block is waited for.
+ *
+ * Memory is not asked for before a file is known to have the bytes; of a pipe it is.
  *
  * -EINVAL: unknown flags; a position where there is none; -ENODATA: the file ends
  * before; -ENOMEM; -EISDIR; what open(2) and read(2) say. Nothing is loaded then,

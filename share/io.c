@@ -72,10 +72,12 @@ plainly(const struct cow__transfer *t, size_t *done)
 	return 0;
 }
 
+/* Written through the page cache one piece of a file waits for the other: a ring
+ * would only hand each to another thread. See docs/design/files.md. */
 static void
 ring(const struct job *j, const struct cow__transfer *t, size_t *done)
 {
-	if (!(j->flags & COW_IO_PLAIN) && t->bytes >= RING_LEAST &&
+	if (!(t->write && !t->direct) && !(j->flags & COW_IO_PLAIN) && t->bytes >= RING_LEAST &&
 	    t->offset != COW__FILE_STREAM && j->facts.regular)
 		(void)cow__ring_transfer(t, done);
 }
