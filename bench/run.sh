@@ -5,7 +5,7 @@
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze transparent
 #                                 sparse fork cycle memory copies pair
-#                                 instructions redis programs demo
+#                                 instructions redis programs file demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -17,7 +17,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze transparent sparse fork cycle memory pair'
-all="$all copies instructions redis programs demo"
+all="$all copies instructions redis programs file demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -43,7 +43,7 @@ for name in "$@"; do
 		continue ;;
 	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs)
 		set -- sh "$here/$name.sh" ;;
-	clone | page | copy | fill | steal | freeze | transparent)
+	clone | page | copy | fill | steal | freeze | transparent | file)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac
