@@ -215,7 +215,7 @@ attach(struct cow_channel *c, int fd, struct cow__pack **ret)
 		}
 	r = cow__descriptor_dup(&d, &d);
 	if (r < 0)
-		return r;
+		return theirs(r);
 	r = theirs(cow__pack_attach(c->group, &d, ret));
 	cow__descriptor_close(&d);
 	return r;
@@ -274,7 +274,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	d = cow__descriptor_of(fd);
 	r = cow__descriptor_dup(&d, &d);
 	if (r < 0)
-		return r;
+		return theirs(r);
 	key.dev = d.dev;
 	key.ino = d.ino;
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,

@@ -371,7 +371,8 @@ pushed(struct cow_channel *c, int r)
 {
 	if (r == 0 || r == -EAGAIN)
 		return r;
-	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
+	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM ||
+	    r == -EMFILE)
 		return cow__error_from(r, "too much is on its way");
 	/* Nothing of that one was sent; others can be. */
 	if (r == -ESTALE)

@@ -12,10 +12,6 @@
 #include "share/channel.h"
 #include "share/layout.h"
 
-#include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-
 enum { BYTES = 64 * 1024 };
 
 /* A channel pair whose messages pass through the test's hands. */
