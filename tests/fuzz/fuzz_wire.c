@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Fuzzing: any bytes as a message
+ *
+ * cow__wire_check() reads nothing beyond the bytes (they end where a page of the
+ * sanitizer's begins), and what it lets pass is within the bounds that the rest of
+ * share/ relies on. The first byte of an input says how many descriptors came.
+ */
+#include "core/base.h"
+#include "cowshed-share.h"
+#include "memfd/page.h"
+#include "share/wire.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
+
+static void
+must(bool yes)
+{
+	if (!yes)
+		__builtin_trap();
+}
+
+static void
+item(const struct cow__wire *w, const struct cow__wire_item *i, unsigned nfds)
+{
+	must(i->mode <= COW_SHARE_SEALED && i->kind < COW__WIRE_KINDS);
+	must(i->bytes <= INT64_MAX && i->offset <= i->bytes &&
+	     i->length <= i->bytes - i->offset);
+	if (i->kind == COW__WIRE_NOTHING)
+		must(i->bytes == 0);
+	if (i->kind == COW__WIRE_BYTES_HERE)
+		must(i->bytes > 0 && i->bytes <= COW__WIRE_INLINE);
+	if (i->kind == COW__WIRE_PACKED)
+		must(w->packs + i->index < w->own &&
+		     i->bytes <= (uint64_t)i->pages * cow__page);
+	if (i->kind == COW__WIRE_OWN)
+		must(w->own + i->index < nfds &&
+		     i->file_offset + i->bytes <= INT64_MAX);
+}
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *input, size_t count)
+{
+	struct cow__wire w;
+	size_t here = 0;
+	unsigned nfds;
+	void *bytes;
+
+	cow__page_init();
+	if (count == 0 || count > COW__WIRE_BYTES + 1)
+		return 0;
+	nfds = *input++;
+	count--;
+	bytes = malloc(count ? count : 1); /* aligned, and of exactly the size */
+	must(bytes != NULL);
+	memcpy(bytes, input, count);
+	if (cow__wire_check(bytes, count, nfds, &w) == 0) {
+		const char *end = (const char *)bytes + count;
+
+		must(nfds <= COW__WIRE_FDS && w.head.items <= COW__WIRE_ITEMS);
+		must(w.own <= nfds && w.packs <= w.own && w.slot <= w.packs);
+		must(w.head.note_bytes <= COW_NOTE_MAX);
+		must((const char *)w.note + w.head.note_bytes == end);
+		must((const char *)(w.items + w.head.items) ==
+		     (const char *)w.inline_bytes);
+		must(!w.head.packs || w.head.slot < COW__SLOTS);
+		for (unsigned i = 0; i < w.head.items; i++) {
+			item(&w, &w.items[i], nfds);
+			if (w.items[i].kind == COW__WIRE_BYTES_HERE)
+				here += cow__round_up(w.items[i].bytes, 8);
+		}
+		must(here == w.head.inline_bytes);
+	}
+	free(bytes);
+	return 0;
+}
