@@ -316,7 +316,8 @@ encode(struct cow_channel *c, const struct making *m, const void *note,
 	memcpy(at, m->items, m->nitems * sizeof(m->items[0]));
 	at += m->nitems * sizeof(m->items[0]);
 	memcpy(at, m->bytes, m->nbytes);
-	memcpy(at + m->nbytes, note, note_bytes);
+	if (note_bytes)
+		memcpy(at + m->nbytes, note, note_bytes);
 	o->sent = 0;
 }
 
