@@ -94,6 +94,29 @@ static void a_group(struct herd *herd)
 	ok(cow_group_new(&now.group));
 }
 
+static void a_door(struct herd *herd)
+{
+	(void)herd;
+	finish();
+	ok(cow_group_new(&now.group));
+	ok(cow_group_fd(now.group, &now.door));
+	now.group = cow_group_unref(now.group);
+}
+
+static int group_join(struct herd *herd)
+{
+	int r;
+
+	(void)herd;
+	now.made = SWEEP_UNTOUCHED;
+	r = cow_group_join(now.door, &now.made);
+	if (r < 0) {
+		ck_assert_ptr_eq(now.made, SWEEP_UNTOUCHED);
+		now.made = NULL;
+	}
+	return r;
+}
+
 static int group_storage(struct herd *herd)
 {
 	struct cow_storage *s = SWEEP_UNTOUCHED;
@@ -212,6 +235,39 @@ TO_SEND(alias_grouped, true, COW_SHARE_ALIAS)
 TO_SEND(clone_grouped, true, COW_SHARE_CLONE)
 TO_SEND(sealed_grouped, true, COW_SHARE_SEALED)
 
+/* By somebody who is in no group: the sender is gone, its message holds all. */
+static void to_join(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_OWNED];
+
+	to_send(herd, true, COW_SHARE_CLONE);
+	sent(herd);
+	a->storage = cow_storage_unref(a->storage);
+	now.out = cow_channel_free(now.out);
+	now.in = cow_channel_free(now.in);
+	now.group = cow_group_unref(now.group);
+	ok(cow_channel_new(now.fd[1], NULL, COW_CHANNEL_JOIN, &now.in));
+}
+
+static int receive_joining(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_OWNED];
+	struct cow_parcel p = { .storage = SWEEP_UNTOUCHED };
+	long r = cow_channel_receive(now.in, &p, 1, NULL, 0, NULL);
+
+	if (r < 0) {
+		ck_assert_ptr_eq(p.storage, SWEEP_UNTOUCHED);
+		if (r != -ENOMEM && r != -EMFILE && r != -EUSERS) {
+			fault_disarm();
+			to_join(herd);
+		}
+		return (int)r;
+	}
+	ck_pattern(data(p.storage), a->bytes, a->seed);
+	sweep_add_clone(herd, HERD_OWNED, HERD_CLONE, p.storage);
+	return 0;
+}
+
 /* ---- Descriptors ------------------------------------------------------------------------ */
 
 static int export_it(struct herd *herd)
@@ -300,6 +356,7 @@ static int fork_it(struct herd *herd)
 
 static const struct operation operations[] = {
 	{ "group new", nothing, group_new },
+	{ "group join", a_door, group_join },
 	{ "group storage, alias", a_group, group_alias },
 	{ "group storage, clone", a_group, group_clone },
 	{ "group fd", a_group, group_door },
@@ -315,6 +372,7 @@ static const struct operation operations[] = {
 	{ "receive alias in a group", alias_grouped_sent, receive_it },
 	{ "receive clone in a group", clone_grouped_sent, receive_it },
 	{ "receive sealed in a group", sealed_grouped_sent, receive_it },
+	{ "receive and join", to_join, receive_joining },
 	{ "export alias", export_alias, export_it },
 	{ "export sealed", export_sealed, export_it },
 	{ "import", exported, import_it },
