@@ -368,8 +368,7 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 /* Takes over from the message: what was received is held by this process, and
  * nothing is held by the message any more. */
 static void
-land(struct cow_channel *c, const struct cow__wire *w, struct cow__pack **packs,
-     unsigned npacks)
+land(const struct cow__wire *w, struct cow__pack **packs, unsigned npacks)
 {
 	const struct cow__slot flight = { .number = w->head.slot,
 		                          .epoch = w->head.epoch };
@@ -385,7 +384,6 @@ land(struct cow_channel *c, const struct cow__wire *w, struct cow__pack **packs,
 	}
 	for (unsigned i = 0; i < npacks; i++)
 		cow__hold_landed(packs[i], &flight);
-	(void)c;
 }
 
 static int
@@ -426,7 +424,7 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 	}
 	if (!passes(r)) {
 		cow__mutex_lock(&cow__share_lock);
-		land(c, w, packs, npacks);
+		land(w, packs, npacks);
 		cow__mutex_unlock(&cow__share_lock);
 	}
 	if (r < 0) {
@@ -477,32 +475,26 @@ next_message(struct cow_channel *c)
 static int
 sentence(int r)
 {
-	switch (r) {
-	case -EAGAIN:
-		return cow__error(r, "nothing has come");
-	case -EPIPE:
-		return cow__error(r, "the peer has closed the channel");
-	case -EBADMSG:
-		return cow__error(r, "a message that is not sound");
-	case -EACCES:
-		return cow__error(r, "a message of a group, or with an alias, "
-		                     "that this channel does not take");
-	case -ESTALE:
-		return cow__error(r, "a message whose storages are gone");
-	case -EMFILE:
-		return cow__error(r, "no descriptors left for what has come; "
-		                     "it waits");
-	case -EUSERS:
-		return cow__error(r, "all slots of the group are taken; what "
-		                     "has come waits");
-	case -EBADF:
-		return cow__error(r, "the channel's socket was closed");
-	case -ENOENT:
-		return cow__error(r, "a group can't be joined without "
-		                     "/proc/self/fd");
-	default:
-		return cow__error_from(r, "cow_channel_receive");
-	}
+	static const struct {
+		int error;
+		const char *text;
+	} said[] = {
+		{ -EAGAIN, "nothing has come" },
+		{ -EPIPE, "the peer has closed the channel" },
+		{ -EBADMSG, "a message that is not sound" },
+		{ -EACCES, "a message of a group, or with an alias, that "
+		  "this channel does not take" },
+		{ -ESTALE, "a message whose storages are gone" },
+		{ -EMFILE, "no descriptors left for what has come; it waits" },
+		{ -EUSERS, "all slots of the group are taken; what has come waits" },
+		{ -EBADF, "the channel's socket was closed" },
+		{ -ENOENT, "a group can't be joined without /proc/self/fd" },
+	};
+
+	for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+		if (said[i].error == r)
+			return cow__error(r, said[i].text);
+	return cow__error_from(r, "cow_channel_receive");
 }
 
 COW_EXPORT long
