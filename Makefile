@@ -301,6 +301,13 @@ $(B)/tests/programs/%: tests/programs/%.c Makefile | $(PREPARE)
 $(B)/tests/stress/%: tests/stress/%.c Makefile | $(PREPARE)
 	$(compile_program)
 
+# This one knows the library.
+$(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile | $(PREPARE)
+	$(call say,PROGRAM,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) -Iinclude $(CFLAGS) \
+		-MF $@.d -o $@ $< $(LIB_A) -lpthread
+
 $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
