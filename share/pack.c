@@ -273,8 +273,6 @@ punch_retired(struct cow__pack *p, uint32_t page, size_t bytes)
 	if (r == 0)
 		r = cow__map_punch(at, bytes);
 	(void)cow__map_release(at, bytes);
-	/* And what was copied of it here. */
-	(void)cow__map_zap((uintptr_t)cow__pack_data(p, page), bytes);
 	return r;
 }
 
@@ -420,6 +418,10 @@ cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
 	struct cow__roll r = { { 0 } };
 	bool only, last = cow__hold_last(p, at->page, &r, &only);
 
+	/* What was copied of it here would cover what comes to lie there next. */
+	if (p->retired)
+		(void)cow__map_zap((uintptr_t)cow__pack_data(p, at->page),
+		                   (size_t)at->pages * cow__page);
 	if (last)
 		last = punch(p, at->page, at->pages) == 0;
 	cow__hold_left(p, at->page);
