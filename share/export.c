@@ -28,7 +28,7 @@ cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mod
 	if (r < 0)
 		return cow__error_from(r, "cow_group_storage_new");
 	cow__mutex_lock(&cow__share_lock);
-	r = cow__home_storage(h, &s);
+	r = cow__home_storage(h, mode == COW_SHARE_CLONE, &s);
 	if (r < 0)
 		cow__home_unref(h);
 	cow__mutex_unlock(&cow__share_lock);
@@ -108,7 +108,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
 	                   bytes, &h);
 	if (r == 0) {
-		r = cow__home_storage(h, &s);
+		r = cow__home_storage(h, mode == COW_SHARE_CLONE, &s);
 		if (r < 0)
 			cow__home_unref(h);
 		else if (mode != COW_SHARE_CLONE)

@@ -523,10 +523,10 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 }
 
 int
-cow__home_storage(struct cow__home *h, struct cow_storage **ret)
+cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 {
 	const struct cow_storage like = { .resizable = true };
-	struct cow_storage *s = h->storage;
+	struct cow_storage *s = fresh ? NULL : h->storage;
 	struct cow__allocation *a;
 	int r;
 

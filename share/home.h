@@ -74,9 +74,10 @@ void cow__home_unref(struct cow__home *h);
 /* The home of a storage's bytes, or NULL. */
 struct cow__home *cow__home_of(const struct cow_storage *s);
 
-/* A storage on a home: the one there is, or a new one. Takes the caller's
- * reference over on success. */
-int cow__home_storage(struct cow__home *h, struct cow_storage **ret);
+/* A storage on a home: the one there is, or (`fresh`: a clone is nobody else's)
+ * a new one. Takes the caller's reference over on success. */
+int cow__home_storage(struct cow__home *h, bool fresh,
+                      struct cow_storage **ret);
 
 /* So that the same home gives the same storage again. */
 void cow__home_remember(struct cow__home *h, struct cow_storage *s);

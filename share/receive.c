@@ -355,7 +355,7 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 	            ? open_packed(c, i, packs[i->index], &flight, &h)
 	            : open_own(c, i, c->in.fds[w->own + i->index], &h);
 	if (r == 0) {
-		r = cow__home_storage(h, ret);
+		r = cow__home_storage(h, i->mode == COW_SHARE_CLONE, ret);
 		if (r < 0)
 			cow__home_unref(h);
 		else if (i->mode != COW_SHARE_CLONE)

@@ -209,6 +209,30 @@ START_TEST(storage_outlives_the_handle_of_its_group)
 }
 END_TEST
 
+/* A clone is the receiver's own, also of what it has as a sealed one. */
+START_TEST(clone_is_not_the_sealed_storage)
+{
+	struct pair t;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(64 * KIB, 0, 1), *a, *b;
+
+	pair_make(&t);
+	c = other_end(&t);
+	send_one(t.mine, s, COW_SHARE_SEALED);
+	send_one(t.mine, s, COW_SHARE_CLONE);
+	a = receive_one(c);
+	b = receive_one(c);
+	ck_assert_ptr_ne(a, b);
+	fill(mut(b), 64 * KIB, 2);
+	ck_pattern(data(a), 64 * KIB, 1);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	pair_free(&t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("share_more");
@@ -216,6 +240,7 @@ int main(void)
 
 	tcase_add_test(tcase, comes_back_to_its_maker);
 	tcase_add_test(tcase, follower_does_not_hit_what_is_made_next);
+	tcase_add_test(tcase, clone_is_not_the_sealed_storage);
 	tcase_add_test(tcase, storage_outlives_the_handle_of_its_group);
 	return run_suite(suite);
 }
