@@ -181,6 +181,9 @@ cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
 	uint64_t bytes;
 	int r;
 
+	/* Those of the dead, say: a descriptor each, and their pages. */
+	if (count(g) >= PACKS_MAX)
+		cow__packs_sweep(g);
 	r = cow__memfd_check(file->fd, COW__SEALED_SIZE, &bytes);
 	if (r == 0)
 		r = cow__memfd_read(file->fd, 0, &head, sizeof(head));

@@ -402,11 +402,12 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		            : 0;
 	else if (w->head.packs)
 		r = -EBADMSG;
-	for (; r == 0 && npacks < w->head.packs; npacks += r == 0)
+	while (r == 0 && npacks < w->head.packs) {
 		r = attach(c, in->fds[w->packs + npacks], &packs[npacks]);
-	/* Packs that are let go of meanwhile would take their rows along. */
-	for (unsigned i = 0; i < npacks; i++)
-		packs[i]->homes++;
+		/* Let go of meanwhile it would take its rows along. */
+		if (r == 0)
+			packs[npacks++]->homes++;
+	}
 	cow__mutex_unlock(&cow__share_lock);
 	in->nparcels = in->given = 0;
 	for (unsigned i = 0; r == 0 && i < w->head.items; i++) {

@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { HAVE = 16, PAGES_MOST = 16, MEMBERS_MOST = 64, STUCK = 60 };
+enum { HAVE = 16, PAGES_MOST = 16, PACKS_MOST = 48, MEMBERS_MOST = 64, STUCK = 60 };
 
 struct item {
 	struct cow_storage *s;
@@ -300,6 +300,7 @@ static void last_words(void)
 	dprintf(1, "share_storm: the keeper has %d packs of %ld KiB, of %ld "
 	        "with nothing in them\n", count, full / 1024,
 	        packs(&count) / 1024);
+	check(count <= PACKS_MOST);
 }
 
 static void member(int self, uint64_t random)
