@@ -132,7 +132,7 @@ RUN := $(TESTS) $(FAULT) $(FUZZ)
 else
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
-RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS)
+RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh
 EXTRA := $(PROGRAMS) $(BENCH) $(PLAIN_BENCH)
 endif
 
