@@ -3,7 +3,7 @@
 #
 # `make bench`: every benchmark, one table
 #
-#      bench/run.sh [NAME...]     clone page copy fill steal freeze transparent
+#      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 sparse fork cycle memory copies pair
 #                                 instructions redis programs file demo
 #
@@ -16,8 +16,8 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy fill steal freeze transparent sparse fork cycle memory pair'
-all="$all copies instructions redis programs file demo"
+all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
+all="$all copies instructions redis programs file broker demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -43,7 +43,7 @@ for name in "$@"; do
 		continue ;;
 	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs)
 		set -- sh "$here/$name.sh" ;;
-	clone | page | copy | fill | steal | freeze | transparent | file)
+	clone | page | copy | fill | steal | freeze | share | transparent | file | broker)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac

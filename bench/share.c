@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Share: small storages by the thousand, large ones at once
+ *
+ * Two processes of one group, a socket between them. The rival is what programs
+ * do without a library: shm_open, ftruncate and mmap for each storage, whose
+ * descriptor is sent in a message of its own, received and mapped.
+ *
+ *   many      100 000 storages of 4 KiB: made and written first (reported apart),
+ *             then sent and received; time until the receiver has all of them
+ *   large     a clone of 1 GiB, of which the receiver writes one page, beyond the
+ *             round trip of a byte through the same kind of socket
+ *
+ * System calls of both sides: `strace -f -c share 50000`; what grows with the
+ * number is a storage's, creation and death included.
+ */
+#include <cowshed-share.h>
+
+#include "bench/common.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { MANY = 100000, BATCH = 1000 };
+
+static struct cow_storage *all[MANY];
+static struct cow_parcel parcels[MANY];
+
+static void byte_out(int fd)
+{
+	char c = 1;
+
+	if (write(fd, &c, 1) != 1)
+		die("share: write: %s", strerror(errno));
+}
+
+static void byte_in(int fd)
+{
+	char c;
+
+	if (read(fd, &c, 1) != 1)
+		die("share: the other process is gone");
+}
+
+static int descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* Bytes in this process's packs. */
+static double in_packs(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	double bytes = 0;
+
+	while ((e = readdir(d))) {
+		char name[64] = "";
+		struct stat st;
+
+		if (readlinkat(dirfd(d), e->d_name, name, 63) > 0 &&
+		    !strncmp(name, "/memfd:cowshed-pack", 19) &&
+		    !fstat(atoi(e->d_name), &st))
+			bytes += st.st_blocks * 512.0;
+	}
+	closedir(d);
+	return bytes;
+}
+
+struct pair {
+	int data[2], sync[2];
+	pid_t pid;
+};
+
+static void pair(struct pair *p)
+{
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, p->data) ||
+	    socketpair(AF_UNIX, SOCK_STREAM, 0, p->sync))
+		die("share: no sockets");
+}
+
+static void pair_end(struct pair *p)
+{
+	int status;
+
+	if (waitpid(p->pid, &status, 0) != p->pid || status)
+		die("share: the receiver failed (%#x)", status);
+	for (int i = 0; i < 2; i++) {
+		close(p->data[i]);
+		close(p->sync[i]);
+	}
+}
+
+/* ---- Many ---------------------------------------------------------------- */
+
+static void receive_many(struct pair *p, int count)
+{
+	struct cow_channel *c;
+	int got = 0, before = descriptors();
+
+	must(cow_channel_new(p->data[1], NULL, COW_CHANNEL_JOIN, &c));
+	byte_out(p->sync[1]);
+	while (got < count) {
+		long n = cow_channel_receive(c, parcels + got,
+		                             (size_t)(count - got), NULL, 0,
+		                             NULL);
+
+		must((int)n);
+		got += (int)n;
+	}
+	byte_out(p->sync[1]);
+	for (int i = 0; i < count; i++)
+		if (*(const int *)cow_storage_data(parcels[i].storage) != i)
+			die("share: storage %d is wrong", i);
+	if (descriptors() - before >= 64)
+		die("share: %d descriptors", descriptors() - before);
+	byte_in(p->sync[1]); /* the sender has let go */
+	for (int i = 1; i < count; i++)
+		cow_storage_unref(parcels[i].storage);
+	byte_out(p->sync[1]);
+	byte_in(p->sync[1]);
+	_exit(0);
+}
+
+static void many(int count, double *make_ns, double *send_ns, double *survivor)
+{
+	struct cow_group *g;
+	struct cow_channel *c;
+	struct pair p;
+	double t0;
+	int sent = 0;
+
+	pair(&p);
+	p.pid = fork();
+	if (p.pid == 0)
+		receive_many(&p, count);
+	must(cow_group_new(&g));
+	must(cow_channel_new(p.data[0], g, 0, &c));
+	t0 = now_ns();
+	for (int i = 0; i < count; i++) {
+		int *q;
+
+		must(cow_group_storage_new(g, PAGE, COW_SHARE_CLONE, &all[i]));
+		must(cow_storage_data_mut(all[i], (void **)&q));
+		*q = i;
+		parcels[i] = (struct cow_parcel){
+			.storage = all[i],
+			.length = PAGE,
+			.mode = COW_SHARE_CLONE,
+		};
+	}
+	*make_ns = now_ns() - t0;
+	byte_in(p.sync[0]);
+	t0 = now_ns();
+	while (sent < count) {
+		long n = cow_channel_send(c, parcels + sent,
+		                          (size_t)(count - sent), NULL, 0);
+
+		must((int)n);
+		sent += (int)n;
+	}
+	byte_in(p.sync[0]);
+	*send_ns = now_ns() - t0;
+	for (int i = 0; i < count; i++)
+		cow_storage_unref(all[i]);
+	byte_out(p.sync[0]);
+	byte_in(p.sync[0]);
+	*survivor = in_packs();
+	byte_out(p.sync[0]);
+	pair_end(&p);
+	cow_channel_free(c);
+	cow_group_unref(g);
+}
+
+/* ---- The rival ----------------------------------------------------------- */
+
+static void send_fd(int socket, int fd)
+{
+	char room[CMSG_SPACE(sizeof(int))] = { 0 }, c = 1;
+	struct iovec iov = { &c, 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = room,
+		.msg_controllen = sizeof(room),
+	};
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof(int));
+	while (sendmsg(socket, &m, 0) != 1)
+		if (errno != ETOOMANYREFS && errno != EINTR)
+			die("share: sendmsg: %s", strerror(errno));
+}
+
+static int receive_fd(int socket)
+{
+	char room[CMSG_SPACE(sizeof(int))], c;
+	struct iovec iov = { &c, 1 };
+	struct msghdr m = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = room,
+		.msg_controllen = sizeof(room),
+	};
+	struct cmsghdr *h;
+	int fd;
+
+	if (recvmsg(socket, &m, 0) != 1 || !(h = CMSG_FIRSTHDR(&m)))
+		die("share: recvmsg: %s", strerror(errno));
+	memcpy(&fd, CMSG_DATA(h), sizeof(int));
+	return fd;
+}
+
+/* Descriptors are closed when mapped: else no limit would do. */
+static void rival_receive(struct pair *p, int count)
+{
+	byte_out(p->sync[1]);
+	for (int i = 0; i < count; i++) {
+		int fd = receive_fd(p->data[1]);
+		void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+		                fd, 0);
+
+		if (at == MAP_FAILED)
+			die("share: mmap: %s", strerror(errno));
+		close(fd);
+	}
+	byte_out(p->sync[1]);
+	_exit(0);
+}
+
+static void rival(int count, double *make_ns, double *send_ns)
+{
+	static void *at[MANY];
+	struct pair p;
+	double t0, made = 0;
+
+	pair(&p);
+	p.pid = fork();
+	if (p.pid == 0)
+		rival_receive(&p, count);
+	byte_in(p.sync[0]);
+	*send_ns = now_ns();
+	for (int i = 0; i < count; i++) {
+		char name[64];
+		int fd;
+
+		t0 = now_ns();
+		snprintf(name, sizeof(name), "/cowshed-bench.%d.%d",
+		         (int)getpid(), i);
+		fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+		if (fd < 0 || shm_unlink(name) || ftruncate(fd, PAGE))
+			die("share: shm_open: %s", strerror(errno));
+		at[i] = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		             0);
+		if (at[i] == MAP_FAILED)
+			die("share: mmap: %s", strerror(errno));
+		*(int *)at[i] = i;
+		made += now_ns() - t0;
+		send_fd(p.data[0], fd);
+		close(fd);
+	}
+	byte_in(p.sync[0]);
+	*send_ns = now_ns() - *send_ns - made;
+	*make_ns = made;
+	for (int i = 0; i < count; i++)
+		munmap(at[i], PAGE);
+	pair_end(&p);
+}
+
+/* ---- Large --------------------------------------------------------------- */
+
+static void receive_large(struct pair *p, int turns)
+{
+	struct cow_channel *c;
+
+	must(cow_channel_new(p->data[1], NULL, COW_CHANNEL_JOIN, &c));
+	for (int i = 0; i < turns; i++) {
+		byte_in(p->sync[1]);
+		byte_out(p->sync[1]);
+	}
+	for (int i = 0; i < turns; i++) {
+		struct cow_parcel q;
+		char *at;
+
+		must((int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
+		must(cow_storage_data_mut_range(q.storage, 3 * PAGE, 1,
+		                                COW_WRITE_SPARSE, (void **)&at));
+		at[0] = 1;
+		byte_out(p->sync[1]);
+		cow_storage_unref(q.storage);
+		byte_in(p->sync[1]);
+	}
+	_exit(0);
+}
+
+static void large(size_t bytes, int turns, struct series *trips,
+                  struct series *beyond)
+{
+	struct cow_group *g;
+	struct cow_channel *c;
+	struct cow_storage *s;
+	struct pair p;
+	void *at;
+
+	pair(&p);
+	p.pid = fork();
+	if (p.pid == 0)
+		receive_large(&p, turns);
+	must(cow_group_new(&g));
+	must(cow_channel_new(p.data[0], g, 0, &c));
+	must(cow_group_storage_new(g, bytes, COW_SHARE_CLONE, &s));
+	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &at));
+	memset(at, 1, bytes);
+	for (int i = 0; i < turns; i++) {
+		double t0 = now_ns();
+
+		byte_out(p.sync[0]);
+		byte_in(p.sync[0]);
+		series_add(trips, (now_ns() - t0) / 1e3);
+	}
+	for (int i = 0; i < turns; i++) {
+		struct cow_parcel q = {
+			.storage = s,
+			.length = bytes,
+			.mode = COW_SHARE_CLONE,
+		};
+		double t0 = now_ns();
+
+		must((int)cow_channel_send(c, &q, 1, NULL, 0));
+		byte_in(p.sync[0]);
+		series_add(beyond, (now_ns() - t0) / 1e3 -
+		                           series_median(trips));
+		byte_out(p.sync[0]);
+	}
+	pair_end(&p);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	cow_group_unref(g);
+}
+
+int main(int argc, char **argv)
+{
+	static struct series ours_make, ours_send, rivals_make, rivals_send, left;
+	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
+	int count = quick() ? 20000 : MANY, rivals = count;
+
+	/* share N: only ours, of N storages, to be traced. */
+	if (argc > 1) {
+		double ns;
+
+		count = atoi(argv[1]);
+		many(count < MANY ? count : MANY, &ns, &ns, &ns);
+		return 0;
+	}
+	/* The rival maps each, and may not have so many mappings. */
+	if (count > 30000 && file_number("/proc/sys/vm", "max_map_count") < 2e5)
+		rivals = 30000;
+	for (int i = 0; i < rounds(5); i++) {
+		double make, send, survivor;
+
+		many(count, &make, &send, &survivor);
+		series_add(&ours_make, make / count);
+		series_add(&ours_send, send / count);
+		series_add(&left, survivor / MIB);
+		rival(rivals, &make, &send);
+		series_add(&rivals_make, make / rivals);
+		series_add(&rivals_send, send / rivals);
+	}
+	report("share", "make-4KiB", "ns", &ours_make, &rivals_make, BAR_FASTER,
+	       0);
+	report("share", "send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP,
+	       20);
+	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		static struct series trips, beyond;
+		char what[64];
+
+		trips.n = beyond.n = 0;
+		large(sized(sizes[i]), rounds(101), &trips, &beyond);
+		snprintf(what, sizeof(what), "clone-of-%s-one-page",
+		         size_name(sized(sizes[i])));
+		report("share", "round-trip", "us", &trips, NULL, BAR_NONE, 0);
+		report("share", what, "us", &beyond, NULL, BAR_OURS, 100);
+	}
+	return 0;
+}
