@@ -17,6 +17,8 @@
 /* Extents are of one of eight sizes to the power of two: what was freed serves
  * again without being merged. Its pages are gone, so that costs addresses only. */
 #define CLASSES 192
+/* So many extents are looked at before the kernel is asked again who is alive. */
+#define ASK_EVERY 64
 #define HUGE_PAGES ((uint32_t)(COW__PACK_HUGE / cow__page))
 
 struct list {
@@ -30,6 +32,8 @@ struct cow__pack_space {
 	uint32_t nlimbo, limbo_cap, polled;
 	uint64_t *waits; /* a bit a page: its extent is in limbo */
 	size_t waits_bytes;
+	struct cow__roll roll;
+	uint32_t asked;
 };
 
 static struct cow__pool packs = { .object_bytes = sizeof(struct cow__pack) };
@@ -320,12 +324,22 @@ to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
 	*waiting(s, at->page) |= 1ull << (at->page % 64);
 }
 
+/* Good enough for the owner, who looks again: a system call less each time. */
+static struct cow__roll *
+roll_of(struct cow__pack_space *s)
+{
+	if (s->asked++ % ASK_EVERY == 0)
+		s->roll = (struct cow__roll){ { 0 } };
+	return &s->roll;
+}
+
 /* Looks at some of those that were freed here and held elsewhere. */
 static void
 poll(struct cow__pack *p, uint32_t most)
 {
 	struct cow__pack_space *s = p->space;
-	struct cow__roll r = { { 0 } };
+	struct cow__roll now = { { 0 } };
+	struct cow__roll *r = most < s->nlimbo ? roll_of(s) : &now;
 
 	most = most < s->nlimbo ? most : s->nlimbo;
 	while (most-- > 0) {
@@ -336,7 +350,7 @@ poll(struct cow__pack *p, uint32_t most)
 		e = &s->limbo[s->polled];
 		/* Or it came back to us. */
 		if (cow__hold_has(p, &p->group->mine, e->page) ||
-		    !cow__hold_alone(p, e->page, &r)) {
+		    !cow__hold_alone(p, e->page, r)) {
 			s->polled++;
 			continue;
 		}
@@ -418,8 +432,9 @@ cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
 void
 cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
 {
-	struct cow__roll r = { { 0 } };
-	bool only, last = cow__hold_last(p, at->page, &r, &only);
+	struct cow__roll now = { { 0 } };
+	bool only, last = cow__hold_last(
+	        p, at->page, p->owner ? roll_of(p->space) : &now, &only);
 
 	/* What was copied of it here would cover what comes to lie there next. */
 	if (p->retired)
