@@ -41,9 +41,10 @@ for name in "$@"; do
 			failed="$failed demo"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs)
+	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs | \
+		broker)
 		set -- sh "$here/$name.sh" ;;
-	clone | page | copy | fill | steal | freeze | share | transparent | file | broker)
+	clone | page | copy | fill | steal | freeze | share | transparent | file)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac

@@ -261,7 +261,8 @@ add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
 		cow__mutex_unlock(&cow__share_lock);
 		return r == -E2BIG || r == -EAGAIN
 		               ? r
-		               : cow__error_from(r, "cow_channel_send");
+		               : cow__error_from(r, "a message needs a slot of "
+		                                    "the group");
 	}
 	if (!h->pack) {
 		i->kind = COW__WIRE_OWN;

@@ -10,6 +10,7 @@
 #include "tests/support/support.h"
 
 #include <cowshed-share.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -233,6 +234,150 @@ START_TEST(clone_is_not_the_sealed_storage)
 }
 END_TEST
 
+/* ---- What test_multiprocessing.py asks ---------------------------------------- */
+
+static void adds_three(void *arg)
+{
+	unsigned char *p = mut(arg);
+
+	for (size_t i = 0; i < MIB; i++)
+		p[i] += 3;
+}
+
+/* test_inherit_tensor */
+START_TEST(forked_child_writes_the_alias_it_inherited)
+{
+	struct cow_group *g;
+	struct cow_storage *s;
+
+	ok(cow_group_new(&g));
+	ok(cow_group_storage_new(g, MIB, COW_SHARE_ALIAS, &s));
+	memset(mut(s), 4, MIB);
+	in_child(adds_three, s);
+	ck_bytes(data(s), MIB, 7);
+	cow_storage_unref(s);
+	cow_group_unref(g);
+}
+END_TEST
+
+#define WORKERS 4
+
+static void pool_worker(void *arg)
+{
+	struct pair *t = arg;
+	struct cow_channel *c = other_end(t);
+	struct cow_group *g;
+	struct cow_storage *s = receive_one(c), *result;
+
+	memset(mut(s), 4, 64 * KIB);
+	g = cow_channel_group(c);
+	ok(cow_group_storage_new(g, 64 * KIB, COW_SHARE_ALIAS, &result));
+	memset(mut(result), 5, 64 * KIB);
+	send_one(c, result, COW_SHARE_ALIAS);
+	cow_storage_unref(result);
+	cow_storage_unref(s);
+	cow_group_unref(g);
+	cow_channel_free(c);
+}
+
+/* test_fd_pool, test_fs_pool; the workers are gone when their results are read. */
+START_TEST(pool_of_workers)
+{
+	struct pair t[WORKERS];
+	struct cow_storage *s[WORKERS], *result;
+	pid_t pid[WORKERS];
+
+	for (int i = 0; i < WORKERS; i++) {
+		pair_make(&t[i]);
+		pid[i] = child_start(pool_worker, &t[i]);
+		ok(cow_group_storage_new(t[i].group, 64 * KIB, COW_SHARE_ALIAS,
+		                         &s[i]));
+		send_one(t[i].mine, s[i], COW_SHARE_ALIAS);
+	}
+	for (int i = 0; i < WORKERS; i++) {
+		child_finish(pid[i]);
+		ck_bytes(data(s[i]), 64 * KIB, 4);
+		result = receive_one(t[i].mine);
+		ck_bytes(data(result), 64 * KIB, 5);
+		cow_storage_unref(result);
+		cow_storage_unref(s[i]);
+		pair_free(&t[i]);
+	}
+}
+END_TEST
+
+/* test_fd_preserve_sharing: a storage and views of it, all modes but the clone. */
+START_TEST(views_keep_their_storage)
+{
+	static const enum cow_share_mode modes[] = { COW_SHARE_ALIAS,
+		                                     COW_SHARE_SEALED };
+	struct pair t;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(64 * KIB, 0, 1);
+	struct cow_parcel p[4], q[4];
+
+	pair_make(&t);
+	c = other_end(&t);
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i] = (struct cow_parcel){
+			.storage = s,
+			.offset = i * 100,
+			.length = 100,
+			.mode = modes[_i],
+		};
+	ck_assert_int_eq(cow_channel_send(t.mine, p, COUNT(p), NULL, 0), 4);
+	ck_assert_int_eq(cow_channel_receive(c, q, COUNT(q), NULL, 0, NULL), 4);
+	for (size_t i = 0; i < COUNT(q); i++) {
+		ck_assert_ptr_eq(q[i].storage, q[0].storage);
+		ck_assert_uint_eq(q[i].offset, i * 100);
+	}
+	ck_pattern(data(q[0].storage), 64 * KIB, 1);
+	for (size_t i = 0; i < COUNT(q); i++)
+		cow_storage_unref(q[i].storage);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	pair_free(&t);
+}
+END_TEST
+
+/* What that file lacks: a sender without descriptors loses nothing. */
+START_TEST(sender_without_descriptors)
+{
+	struct pair t;
+	struct cow_channel *c;
+	struct cow_storage *s, *r;
+	struct cow_parcel p;
+	struct rlimit was, none;
+	int lowest;
+
+	pair_make(&t);
+	c = other_end(&t);
+	s = packed(t.group, 64 * KIB, 1);
+	p = (struct cow_parcel){
+		.storage = s,
+		.length = 64 * KIB,
+		.mode = COW_SHARE_CLONE,
+	};
+	lowest = dup(0);
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, &was);
+	none = was;
+	none.rlim_cur = (rlim_t)lowest;
+	setrlimit(RLIMIT_NOFILE, &none);
+	fails(-EMFILE, (int)cow_channel_send(t.mine, &p, 1, NULL, 0));
+	setrlimit(RLIMIT_NOFILE, &was);
+	ck_assert_int_eq(cow_channel_send(t.mine, &p, 1, NULL, 0), 1);
+	r = receive_one(c);
+	ck_pattern(data(r), 64 * KIB, 1);
+	cow_storage_unref(r);
+	fill(mut(s), 64 * KIB, 2);
+	ck_pattern(data(s), 64 * KIB, 2);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	pair_free(&t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("share_more");
@@ -242,5 +387,10 @@ int main(void)
 	tcase_add_test(tcase, follower_does_not_hit_what_is_made_next);
 	tcase_add_test(tcase, clone_is_not_the_sealed_storage);
 	tcase_add_test(tcase, storage_outlives_the_handle_of_its_group);
+	tcase = add_case(suite, "multiprocessing");
+	tcase_add_test(tcase, forked_child_writes_the_alias_it_inherited);
+	tcase_add_test(tcase, pool_of_workers);
+	tcase_add_loop_test(tcase, views_keep_their_storage, 0, 2);
+	tcase_add_test(tcase, sender_without_descriptors);
 	return run_suite(suite);
 }
