@@ -339,12 +339,14 @@ libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 mandir ?= $(prefix)/share/man
 VERSION = $(shell awk '/^.define COW_VERSION_/{printf "%s%s", s, $$3; s = "."}' include/cowshed.h)
+unitdir ?= $(prefix)/lib/systemd/user
 HEADERS := $(wildcard include/*.h)
+UNITS := $(wildcard cli/systemd/cowshed-broker.*)
 MAN1 := $(wildcard docs/man/*.1)
 MAN3 := $(wildcard docs/man/*.3)
 
 # The archive stays here: one engine per process.
-install: all ## headers, libraries, command, cowshed.pc, man pages
+install: all ## headers, libraries, command, cowshed.pc, units, man pages
 	$(Q)install -d $(DESTDIR)$(bindir) $(DESTDIR)$(includedir) \
 		$(DESTDIR)$(libdir)/pkgconfig
 	$(Q)install -m 644 $(HEADERS) $(DESTDIR)$(includedir)
@@ -354,6 +356,9 @@ install: all ## headers, libraries, command, cowshed.pc, man pages
 	$(Q)$(if $(PRELOAD_SO),install -m 755 $(PRELOAD_SO) $(COPIES_SO) \
 		$(DESTDIR)$(libdir))
 	$(Q)$(if $(CLI),install -m 755 $(CLI) $(DESTDIR)$(bindir))
+	$(Q)install -d $(DESTDIR)$(unitdir)
+	$(Q)for unit in $(UNITS); do sed 's|@bindir@|$(bindir)|' $$unit \
+		>$(DESTDIR)$(unitdir)/$${unit##*/} || exit; done
 	$(Q)$(if $(MAN1),install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1))
 	$(Q)$(if $(MAN3),install -Dm 644 -t $(DESTDIR)$(mandir)/man3 $(MAN3))
 	$(Q)printf '%s\n' 'libdir=$(libdir)' 'includedir=$(includedir)' '' \
@@ -369,6 +374,7 @@ uninstall: ## take all of that away
 		$(DESTDIR)$(libdir)/libcowshed-preload.so \
 		$(DESTDIR)$(libdir)/libcowshed-copies.so $(DESTDIR)$(bindir)/cowshed \
 		$(DESTDIR)$(libdir)/pkgconfig/cowshed.pc \
+		$(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS))) \
 		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(MAN1))) \
 		$(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(MAN3)))
 

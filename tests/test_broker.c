@@ -224,6 +224,61 @@ START_TEST(a_forked_child_drops_nothing_of_its_parents)
 }
 END_TEST
 
+struct family {
+	struct dying d;
+	struct gate child_is_there;
+};
+
+static void waits(void *arg)
+{
+	struct family *f = arg;
+
+	gate_open(&f->child_is_there);
+	gate_wait(&f->d.never);
+}
+
+static void puts_and_forks(void *arg)
+{
+	struct family *f = arg;
+	struct cow_broker *b = host_connect(f->d.host);
+	struct cow_storage *s = new_filled(PAGE, 0, 6);
+
+	f->d.items[0] = named("", COW_SHARE_SEALED);
+	ok(cow_broker_put(b, s, &f->d.items[0]));
+	child_start(waits, f);
+	gate_wait(&f->child_is_there);
+	gate_send(&f->d.told, f->d.items, sizeof(f->d.items));
+	gate_wait(&f->d.never);
+}
+
+START_TEST(a_parents_death_is_seen_while_its_child_lives)
+{
+	struct family f;
+	struct host host;
+	struct cow_broker *b;
+	pid_t child;
+
+	host_start(&host, NULL);
+	f.d.host = &host;
+	gate_make(&f.d.told);
+	gate_make(&f.d.never);
+	gate_make(&f.child_is_there);
+	child = child_start(puts_and_forks, &f);
+	gate_receive(&f.d.told, f.d.items, sizeof(f.d.items));
+	b = host_connect(&host);
+	ck_assert(!is_gone(&(struct asked){ b, &f.d.items[0] }));
+	kill(child, SIGKILL);
+	child_status(child);
+	ck_assert(wait_until(is_gone, &(struct asked){ b, &f.d.items[0] }, 10));
+	gate_open(&f.d.never);
+	cow_broker_unref(b);
+	gate_free(&f.d.told);
+	gate_free(&f.d.never);
+	gate_free(&f.child_is_there);
+	host_end(&host);
+}
+END_TEST
+
 /* ---- Death of the broker ------------------------------------------------------------ */
 
 START_TEST(a_killed_broker_harms_nobody_and_learns_again)
@@ -516,6 +571,7 @@ int main(void)
 	tcase_add_loop_test(tcase, names_and_lists, 0, 2);
 	tcase_add_loop_test(tcase, what_only_the_dead_held_is_dropped, 0, 4);
 	tcase_add_test(tcase, a_forked_child_drops_nothing_of_its_parents);
+	tcase_add_test(tcase, a_parents_death_is_seen_while_its_child_lives);
 	tcase_add_loop_test(tcase, a_killed_broker_harms_nobody_and_learns_again,
 	                    0, 2);
 	tcase_add_loop_test(tcase, two_that_start_one_at_once_get_the_same, 0, 2);

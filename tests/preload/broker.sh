@@ -1,0 +1,121 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The broker by hand: publish, ls, get and rm; brokers that start, end and are
+# killed; places where none can be. Programs under the shim use it, too.
+. "$(dirname "$0")/lib.sh"
+
+if [ ! -x "$cowshed" ]; then
+	skip 'broker it is not built'
+	finish
+fi
+export XDG_RUNTIME_DIR=$work/run
+mkdir "$XDG_RUNTIME_DIR"
+socket=$XDG_RUNTIME_DIR/cowshed/broker
+
+# ends STATUS NAME COMMAND...: exit status; after an error a sentence
+ends() {
+	local wanted=$1 name=$2 got
+	shift 2
+	timeout -k 5 "$limit" "$@" >"$work/out" 2>"$work/err" </dev/null
+	got=$?
+	if [ "$got" -eq "$wanted" ] && { [ "$got" -eq 0 ] ||
+		grep -q '^cowshed: .*\.$' "$work/err"; }; then
+		pass "$name"
+	else
+		echo "exit status $got, not $wanted" >>"$work/err"
+		fail "$name" "$work/out" "$work/err"
+	fi
+}
+
+says() { # NAME PATTERN FILE
+	if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi
+}
+
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# Whose lock it is: the broker that was started for somebody.
+keeper() {
+	local fd
+	for fd in /proc/[0-9]*/fd/*; do
+		if [ "$(readlink "$fd" 2>/dev/null)" = "$socket.lock" ]; then
+			fd=${fd#/proc/}
+			echo "${fd%%/*}"
+			return
+		fi
+	done
+}
+
+head -c 3000000 /dev/urandom >"$work/file"
+: >"$work/empty"
+for what in broker ls publish get rm; do
+	ends 0 "help $what" "$cowshed" help "$what"
+	says "help $what: a page" '^Usage: cowshed' "$work/out"
+done
+
+# None is there; publishing starts one.
+ends 2 'ls without a broker' "$cowshed" ls
+ends 0 'publish starts one' "$cowshed" publish "$work/file" big
+pid=$(keeper)
+ends 0 'publish from elsewhere' "$cowshed" publish --mode 0644 "$work/empty" none
+ends 2 'publish: the name is taken' "$cowshed" publish "$work/empty" big
+ends 2 'publish: no name' "$cowshed" publish "$work/empty" a/b
+ends 2 'publish: no file' "$cowshed" publish "$work/nothing" x
+ends 2 'publish: no permissions' "$cowshed" publish --mode 0777 "$work/file" x
+ends 0 'ls' "$cowshed" ls
+says 'ls: a name, its size and permissions' '^0600 .* 3000000 sealed big$' \
+	"$work/out"
+says 'ls: an empty one' '^0644 .* 0 sealed none$' "$work/out"
+ends 0 'get to a file' "$cowshed" get big "$work/back"
+if cmp "$work/file" "$work/back"; then pass 'get: the bytes'; else
+	fail 'get: the bytes'; fi
+ends 0 'get to standard output' "$cowshed" get none
+ends 2 'get: no such name' "$cowshed" get other
+ends 2 'get: nowhere to write' "$cowshed" get big /no/such/folder/file
+"$cowshed" publish - piped < <(cat "$work/file" "$work/file") &&
+	"$cowshed" get piped | cmp - <(cat "$work/file" "$work/file") &&
+	pass 'publish: a pipe' || fail 'publish: a pipe'
+ends 0 'get under the shim' env LD_PRELOAD="$shim" COWSHED_OPTIONS=threshold=4096 \
+	"$cowshed" get big "$work/shimmed"
+ends 0 'rm' "$cowshed" rm big none piped
+ends 2 'rm: again' "$cowshed" rm big
+if [ "$(stat -c %a "${socket%/*}")/$(stat -c %a "$socket")" = 700/700 ]; then
+	pass 'the folder and the socket are ours alone'
+else
+	fail 'the folder and the socket are ours alone'
+fi
+
+# It is killed, and what it left behind disturbs nobody.
+kill -KILL "$pid"
+until_true is_gone "$pid"
+ends 0 'publish after a killed broker' "$cowshed" publish "$work/file" big
+pid=$(keeper)
+ends 2 'a second broker' "$cowshed" broker
+kill "$pid"
+until_true is_gone "$pid" && pass 'ends when told to' || fail 'ends when told to'
+if [ -e "$socket" ]; then fail 'it takes its socket away'; else
+	pass 'it takes its socket away'; fi
+ends 0 'on demand' "$cowshed" broker --on-demand --idle 1
+pid=$(keeper)
+until_true is_gone "$pid" && pass 'ends when idle' || fail 'ends when idle'
+
+# Places.
+long=$(printf '%0120d' 0)
+ends 2 'a long path' "$cowshed" broker --socket "/tmp/$long"
+says 'a long path: why' 'bytes long' "$work/err"
+ends 2 'a long runtime folder' env XDG_RUNTIME_DIR="/tmp/$long" "$cowshed" ls
+ends 2 'no folder' "$cowshed" broker --socket /no/such/folder/broker
+ends 2 'not a path' "$cowshed" broker --socket broker
+ends 2 'a bad option' "$cowshed" broker --no-such-option
+ends 2 'a bad count' "$cowshed" broker --max none
+ends 0 'an abstract name' "$cowshed" broker --on-demand --idle 1 \
+	--abstract "cowshed-$$"
+ends 0 'ls at an abstract name' "$cowshed" ls --abstract "cowshed-$$"
+ends 2 'ls at another' "$cowshed" ls --abstract "cowshed-none-$$"
+ends 0 'publish, two at once' bash -c "
+	'$cowshed' publish '$work/file' one & a=\$!
+	'$cowshed' publish '$work/file' two & wait \$a && wait \$! &&
+	'$cowshed' rm one two"
+pid=$(keeper)
+[ -z "$pid" ] || kill "$pid"
+finish
