@@ -16,14 +16,6 @@ static const enum cow_share_mode modes[] = { COW_SHARE_ALIAS, COW_SHARE_CLONE,
 	                                     COW_SHARE_SEALED };
 static const char *const loops[] = { NULL, "--epoll" };
 
-static struct cow_broker_item named(const char *name, enum cow_share_mode mode)
-{
-	struct cow_broker_item item = { .mode = mode, .permissions = 0600 };
-
-	snprintf(item.name, sizeof(item.name), "%s", name);
-	return item;
-}
-
 /* ---- The four calls ----------------------------------------------------------- */
 
 struct other {
@@ -77,7 +69,7 @@ END_TEST
 START_TEST(names_and_lists)
 {
 	struct cow_storage *s = new_filled(MIB, 0, 1), *none = new_storage(0, 0);
-	struct cow_broker_item item = named("one", COW_SHARE_SEALED), got;
+	struct cow_broker_item item = host_item("one", COW_SHARE_SEALED), got;
 	struct cow_storage *r;
 	struct host host;
 	struct cow_broker *b;
@@ -88,12 +80,12 @@ START_TEST(names_and_lists)
 	b = host_connect(&host);
 	ok(cow_broker_put(b, s, &item));
 	fails(-EEXIST, cow_broker_put(b, s, &item));
-	item = named("nothing", COW_SHARE_CLONE);
+	item = host_item("nothing", COW_SHARE_CLONE);
 	ok(cow_broker_put(b, none, &item));
 	ok(cow_broker_get(b, &item, &r, NULL));
 	ck_assert_uint_eq(cow_storage_bytes(r), 0);
 	cow_storage_unref(r);
-	item = named("", COW_SHARE_CLONE);
+	item = host_item("", COW_SHARE_CLONE);
 	ok(cow_broker_put(b, s, &item));
 	while ((n = cow_broker_list(b, &cursor, &got)) == 1) {
 		seen |= !strcmp(got.name, "one") && got.bytes == MIB ? 1 : 0;
@@ -102,16 +94,16 @@ START_TEST(names_and_lists)
 	}
 	ck_assert_int_eq(n, 0);
 	ck_assert_int_eq(seen, 7);
-	item = named("a/b", COW_SHARE_SEALED);
+	item = host_item("a/b", COW_SHARE_SEALED);
 	fails(-EINVAL, cow_broker_put(b, s, &item));
-	item = named("tab\t", COW_SHARE_SEALED);
+	item = host_item("tab\t", COW_SHARE_SEALED);
 	fails(-EINVAL, cow_broker_put(b, s, &item));
 	memset(item.name, 'x', sizeof(item.name));
 	fails(-EINVAL, cow_broker_put(b, s, &item));
-	item = named("x", COW_SHARE_SEALED);
+	item = host_item("x", COW_SHARE_SEALED);
 	item.permissions = 0777;
 	fails(-EINVAL, cow_broker_put(b, s, &item));
-	item = named("one", COW_SHARE_SEALED);
+	item = host_item("one", COW_SHARE_SEALED);
 	ok(cow_broker_drop(b, &item));
 	ok(cow_broker_put(b, s, &item));
 	cow_storage_unref(s);
@@ -135,9 +127,9 @@ static void puts_and_waits(void *arg)
 	struct cow_broker *b = host_connect(d->host);
 	struct cow_storage *s = new_filled(MIB, 0, 6);
 
-	d->items[0] = named("", COW_SHARE_SEALED);
-	d->items[1] = named("lasting", COW_SHARE_SEALED);
-	d->items[2] = named("fleeting", COW_SHARE_SEALED);
+	d->items[0] = host_item("", COW_SHARE_SEALED);
+	d->items[1] = host_item("lasting", COW_SHARE_SEALED);
+	d->items[2] = host_item("fleeting", COW_SHARE_SEALED);
 	d->items[2].flags = COW_BROKER_EPHEMERAL;
 	for (int i = 0; i < 3; i++)
 		ok(cow_broker_put(b, s, &d->items[i]));
@@ -243,7 +235,7 @@ static void puts_and_forks(void *arg)
 	struct cow_broker *b = host_connect(f->d.host);
 	struct cow_storage *s = new_filled(PAGE, 0, 6);
 
-	f->d.items[0] = named("", COW_SHARE_SEALED);
+	f->d.items[0] = host_item("", COW_SHARE_SEALED);
 	ok(cow_broker_put(b, s, &f->d.items[0]));
 	child_start(waits, f);
 	gate_wait(&f->child_is_there);
@@ -286,8 +278,8 @@ START_TEST(a_killed_broker_harms_nobody_and_learns_again)
 	struct cow_broker_item items[4] = {
 		{ .mode = COW_SHARE_ALIAS },
 		{ .mode = COW_SHARE_CLONE },
-		named("lasting", COW_SHARE_SEALED),
-		named("none", COW_SHARE_SEALED),
+		host_item("lasting", COW_SHARE_SEALED),
+		host_item("none", COW_SHARE_SEALED),
 	};
 	struct cow_storage *s[4], *r;
 	struct host host;
@@ -322,188 +314,6 @@ START_TEST(a_killed_broker_harms_nobody_and_learns_again)
 		cow_storage_unref(s[i]);
 	cow_broker_unref(mine);
 	cow_broker_unref(other);
-	host_end(&host);
-}
-END_TEST
-
-/* ---- Starting --------------------------------------------------------------------------- */
-
-struct starter {
-	struct host *host;
-	struct gate go, put, back;
-	const char *mine, *others;
-};
-
-static void starts_one(void *arg)
-{
-	struct starter *t = arg;
-	struct cow_broker_item item = named(t->mine, COW_SHARE_SEALED);
-	struct cow_broker_options o = {
-		.size = sizeof(o),
-		.address = t->host->address,
-		.program = host_program(),
-		.flags = COW_BROKER_START,
-	};
-	struct cow_storage *s = new_filled(PAGE, 0, 1);
-	struct cow_broker *b;
-
-	gate_wait(&t->go);
-	ok(cow_broker_open(&o, &b));
-	ok(cow_broker_put(b, s, &item));
-	cow_storage_unref(s);
-	gate_open(&t->put);
-	gate_wait(&t->back);
-	item = named(t->others, COW_SHARE_SEALED);
-	ok(cow_broker_get(b, &item, &s, NULL));
-	cow_storage_unref(s);
-	cow_broker_unref(b);
-}
-
-START_TEST(two_that_start_one_at_once_get_the_same)
-{
-	struct starter a = { .mine = "a", .others = "b" };
-	struct starter b = { .mine = "b", .others = "a" };
-	struct host host;
-	pid_t children[2];
-
-	host_place(&host, _i);
-	a.host = b.host = &host;
-	gate_make(&a.go);
-	gate_make(&a.put);
-	gate_make(&a.back);
-	b.go = a.go;
-	b.put = a.put;
-	b.back = a.back;
-	children[0] = child_start(starts_one, &a);
-	children[1] = child_start(starts_one, &b);
-	gate_open(&a.go);
-	gate_open(&a.go);
-	gate_wait(&a.put);
-	gate_wait(&a.put);
-	gate_open(&a.back);
-	gate_open(&a.back);
-	child_finish(children[0]);
-	child_finish(children[1]);
-	host.pid = host_peer(&host);
-	ck_assert_int_gt(host.pid, 0);
-	kill(host.pid, SIGTERM);
-	host.pid = 0;
-	host_end(&host);
-	gate_free(&a.go);
-	gate_free(&a.put);
-	gate_free(&a.back);
-}
-END_TEST
-
-START_TEST(sockets_that_are_given_and_rings_that_are_denied)
-{
-	struct cow_broker_item item = named("x", COW_SHARE_SEALED);
-	struct cow_storage *s = new_filled(PAGE, 0, 1);
-	struct host host;
-	struct cow_broker *b;
-
-	host_start(&host, _i ? "denied" : "activated");
-	if (_i)
-		ck_assert_str_eq(host.loop, "epoll");
-	b = host_connect(&host);
-	ok(cow_broker_put(b, s, &item));
-	ok(cow_broker_drop(b, &item));
-	cow_storage_unref(s);
-	cow_broker_unref(b);
-	host_end(&host);
-}
-END_TEST
-
-START_TEST(addresses_that_are_none)
-{
-	char path[200];
-	struct cow_broker_options o = { .size = sizeof(o), .address = path };
-	struct cow_broker *b = NULL;
-
-	memset(path, 'x', sizeof(path));
-	path[0] = '/';
-	path[199] = '\0';
-	fails(-ENAMETOOLONG, cow_broker_open(&o, &b));
-	path[108] = '\0';
-	fails(-ENAMETOOLONG, cow_broker_open(&o, &b));
-	path[107] = '\0';
-	fails(-ENOENT, cow_broker_open(&o, &b));
-	o.address = "relative";
-	fails(-EINVAL, cow_broker_open(&o, &b));
-	o.address = "@no broker is here";
-	fails(-ECONNREFUSED, cow_broker_open(&o, &b));
-	o.flags = COW_BROKER_START;
-	o.program = "/no/such/program";
-	fails(-ENOENT, cow_broker_open(&o, &b));
-	o.size = 1;
-	fails(-E2BIG, cow_broker_open(&o, &b));
-	ck_assert_ptr_null(b);
-}
-END_TEST
-
-/* ---- Permissions: as root, who can be another ------------------------------------------ */
-
-static void is_another(void *arg)
-{
-	struct host *host = arg;
-	struct cow_broker_options o = { .size = sizeof(o),
-		                        .address = host->address };
-	struct cow_broker_item item = named("mine", COW_SHARE_SEALED);
-	struct cow_storage *s;
-	struct cow_broker *b;
-	uint64_t cursor = 0;
-	int seen = 0;
-
-	ck_assert_int_eq(setuid(65534), 0);
-	if (host->only_ours) {
-		fails(-EPERM, cow_broker_open(&o, &b));
-		return;
-	}
-	ok(cow_broker_open(&o, &b));
-	fails(-EACCES, cow_broker_get(b, &item, &s, NULL));
-	item = named("read", COW_SHARE_SEALED);
-	ok(cow_broker_get(b, &item, &s, NULL));
-	cow_storage_unref(s);
-	fails(-EACCES, cow_broker_drop(b, &item));
-	item = named("alias read", COW_SHARE_ALIAS);
-	fails(-EACCES, cow_broker_get(b, &item, &s, NULL));
-	item = named("alias", COW_SHARE_ALIAS);
-	ok(cow_broker_get(b, &item, &s, NULL));
-	cow_storage_unref(s);
-	while (cow_broker_list(b, &cursor, &item) == 1)
-		seen++;
-	ck_assert_int_eq(seen, 2);
-	cow_broker_unref(b);
-}
-
-START_TEST(permissions)
-{
-	static const struct {
-		const char *name;
-		enum cow_share_mode mode;
-		uint32_t permissions;
-	} all[] = {
-		{ "mine", COW_SHARE_SEALED, 0600 },
-		{ "read", COW_SHARE_SEALED, 0644 },
-		{ "alias read", COW_SHARE_ALIAS, 0644 },
-		{ "alias", COW_SHARE_ALIAS, 0666 },
-	};
-	struct host host;
-	struct cow_broker *b;
-
-	host_start(&host, _i ? "abstract" : "others");
-	host.only_ours = _i;
-	b = host_connect(&host);
-	for (size_t i = 0; i < COUNT(all); i++) {
-		struct cow_storage *s = new_filled(PAGE, 0, 1);
-		struct cow_broker_item item = named(all[i].name, all[i].mode);
-
-		item.permissions = all[i].permissions;
-		ok(cow_broker_put(b, s, &item));
-		cow_storage_unref(s);
-	}
-	in_child(is_another, &host);
-	cow_broker_unref(b);
 	host_end(&host);
 }
 END_TEST
@@ -574,13 +384,6 @@ int main(void)
 	tcase_add_test(tcase, a_parents_death_is_seen_while_its_child_lives);
 	tcase_add_loop_test(tcase, a_killed_broker_harms_nobody_and_learns_again,
 	                    0, 2);
-	tcase_add_loop_test(tcase, two_that_start_one_at_once_get_the_same, 0, 2);
-	tcase_add_loop_test(tcase,
-	                    sockets_that_are_given_and_rings_that_are_denied, 0,
-	                    2);
-	tcase_add_test(tcase, addresses_that_are_none);
-	if (geteuid() == 0)
-		tcase_add_loop_test(tcase, permissions, 0, 2);
 	tcase_add_loop_test(tcase, parcels_travel_as_tokens, 0, 6);
 	return run_suite(suite);
 }

@@ -213,3 +213,11 @@ long host_fds(struct host *h)
 	closedir(d);
 	return n;
 }
+
+struct cow_broker_item host_item(const char *name, enum cow_share_mode mode)
+{
+	struct cow_broker_item item = { .mode = mode, .permissions = 0600 };
+
+	snprintf(item.name, sizeof(item.name), "%s", name);
+	return item;
+}

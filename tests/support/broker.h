@@ -33,6 +33,9 @@ void host_again(struct host *host, const char *how); /* at the same place */
 void host_kill(struct host *host);
 void host_end(struct host *host);
 
+/* Under a name ("": a token), for this user alone. */
+struct cow_broker_item host_item(const char *name, enum cow_share_mode mode);
+
 struct cow_broker *host_connect(struct host *host);
 int host_dial(struct host *host); /* a bare socket */
 pid_t host_peer(struct host *host); /* whoever listens there */

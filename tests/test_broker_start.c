@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where brokers are, how they start, and whom they serve
+ */
+#include "tests/support/broker.h"
+
+#include <cowshed-broker.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Starting --------------------------------------------------------------------------- */
+
+struct starter {
+	struct host *host;
+	struct gate go, put, back;
+	const char *mine, *others;
+};
+
+static void starts_one(void *arg)
+{
+	struct starter *t = arg;
+	struct cow_broker_item item = host_item(t->mine, COW_SHARE_SEALED);
+	struct cow_broker_options o = {
+		.size = sizeof(o),
+		.address = t->host->address,
+		.program = host_program(),
+		.flags = COW_BROKER_START,
+	};
+	struct cow_storage *s = new_filled(PAGE, 0, 1);
+	struct cow_broker *b;
+
+	gate_wait(&t->go);
+	ok(cow_broker_open(&o, &b));
+	ok(cow_broker_put(b, s, &item));
+	cow_storage_unref(s);
+	gate_open(&t->put);
+	gate_wait(&t->back);
+	item = host_item(t->others, COW_SHARE_SEALED);
+	ok(cow_broker_get(b, &item, &s, NULL));
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+}
+
+START_TEST(two_that_start_one_at_once_get_the_same)
+{
+	struct starter a = { .mine = "a", .others = "b" };
+	struct starter b = { .mine = "b", .others = "a" };
+	struct host host;
+	pid_t children[2];
+
+	host_place(&host, _i);
+	a.host = b.host = &host;
+	gate_make(&a.go);
+	gate_make(&a.put);
+	gate_make(&a.back);
+	b.go = a.go;
+	b.put = a.put;
+	b.back = a.back;
+	children[0] = child_start(starts_one, &a);
+	children[1] = child_start(starts_one, &b);
+	gate_open(&a.go);
+	gate_open(&a.go);
+	gate_wait(&a.put);
+	gate_wait(&a.put);
+	gate_open(&a.back);
+	gate_open(&a.back);
+	child_finish(children[0]);
+	child_finish(children[1]);
+	host.pid = host_peer(&host);
+	ck_assert_int_gt(host.pid, 0);
+	kill(host.pid, SIGTERM);
+	host.pid = 0;
+	host_end(&host);
+	gate_free(&a.go);
+	gate_free(&a.put);
+	gate_free(&a.back);
+}
+END_TEST
+
+START_TEST(sockets_that_are_given_and_rings_that_are_denied)
+{
+	struct cow_broker_item item = host_item("x", COW_SHARE_SEALED);
+	struct cow_storage *s = new_filled(PAGE, 0, 1);
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, _i ? "denied" : "activated");
+	if (_i)
+		ck_assert_str_eq(host.loop, "epoll");
+	b = host_connect(&host);
+	ok(cow_broker_put(b, s, &item));
+	ok(cow_broker_drop(b, &item));
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
+START_TEST(addresses_that_are_none)
+{
+	char path[200];
+	struct cow_broker_options o = { .size = sizeof(o), .address = path };
+	struct cow_broker *b = NULL;
+
+	memset(path, 'x', sizeof(path));
+	path[0] = '/';
+	path[199] = '\0';
+	fails(-ENAMETOOLONG, cow_broker_open(&o, &b));
+	path[108] = '\0';
+	fails(-ENAMETOOLONG, cow_broker_open(&o, &b));
+	path[107] = '\0';
+	fails(-ENOENT, cow_broker_open(&o, &b));
+	o.address = "relative";
+	fails(-EINVAL, cow_broker_open(&o, &b));
+	o.address = "@no broker is here";
+	fails(-ECONNREFUSED, cow_broker_open(&o, &b));
+	o.flags = COW_BROKER_START;
+	o.program = "/no/such/program";
+	fails(-ENOENT, cow_broker_open(&o, &b));
+	o.size = 1;
+	fails(-E2BIG, cow_broker_open(&o, &b));
+	ck_assert_ptr_null(b);
+}
+END_TEST
+
+/* ---- Permissions: as root, who can be another ------------------------------------------ */
+
+static void is_another(void *arg)
+{
+	struct host *host = arg;
+	struct cow_broker_options o = { .size = sizeof(o),
+		                        .address = host->address };
+	struct cow_broker_item item = host_item("mine", COW_SHARE_SEALED);
+	struct cow_storage *s;
+	struct cow_broker *b;
+	uint64_t cursor = 0;
+	int seen = 0;
+
+	ck_assert_int_eq(setuid(65534), 0);
+	if (host->only_ours) {
+		fails(-EPERM, cow_broker_open(&o, &b));
+		return;
+	}
+	ok(cow_broker_open(&o, &b));
+	fails(-EACCES, cow_broker_get(b, &item, &s, NULL));
+	item = host_item("read", COW_SHARE_SEALED);
+	ok(cow_broker_get(b, &item, &s, NULL));
+	cow_storage_unref(s);
+	fails(-EACCES, cow_broker_drop(b, &item));
+	item = host_item("alias read", COW_SHARE_ALIAS);
+	fails(-EACCES, cow_broker_get(b, &item, &s, NULL));
+	item = host_item("alias", COW_SHARE_ALIAS);
+	ok(cow_broker_get(b, &item, &s, NULL));
+	cow_storage_unref(s);
+	while (cow_broker_list(b, &cursor, &item) == 1)
+		seen++;
+	ck_assert_int_eq(seen, 2);
+	cow_broker_unref(b);
+}
+
+START_TEST(permissions)
+{
+	static const struct {
+		const char *name;
+		enum cow_share_mode mode;
+		uint32_t permissions;
+	} all[] = {
+		{ "mine", COW_SHARE_SEALED, 0600 },
+		{ "read", COW_SHARE_SEALED, 0644 },
+		{ "alias read", COW_SHARE_ALIAS, 0644 },
+		{ "alias", COW_SHARE_ALIAS, 0666 },
+	};
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, _i ? "abstract" : "others");
+	host.only_ours = _i;
+	b = host_connect(&host);
+	for (size_t i = 0; i < COUNT(all); i++) {
+		struct cow_storage *s = new_filled(PAGE, 0, 1);
+		struct cow_broker_item item = host_item(all[i].name, all[i].mode);
+
+		item.permissions = all[i].permissions;
+		ok(cow_broker_put(b, s, &item));
+		cow_storage_unref(s);
+	}
+	in_child(is_another, &host);
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("broker, started");
+	TCase *tcase = add_case(suite, "start");
+
+	tcase_add_loop_test(tcase, two_that_start_one_at_once_get_the_same, 0, 2);
+	tcase_add_loop_test(tcase,
+	                    sockets_that_are_given_and_rings_that_are_denied, 0,
+	                    2);
+	tcase_add_test(tcase, addresses_that_are_none);
+	if (geteuid() == 0)
+		tcase_add_loop_test(tcase, permissions, 0, 2);
+	return run_suite(suite);
+}
