@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "share/fork.h"
 
 #define KNOWN                                                                  \
 	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER)
@@ -65,6 +66,7 @@ cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
 	c->group = cow_group_ref(group);
 	c->out.slot = COW__SLOT_NONE;
 	cow__mutex_lock(&cow__share_lock);
+	cow__share_fork_init();
 	c->next = channels;
 	channels = c;
 	cow__mutex_unlock(&cow__share_lock);

@@ -666,6 +666,25 @@ START_TEST(exported_and_imported)
 }
 END_TEST
 
+static void finds_it_is_not_its_own(void *arg)
+{
+	struct ends *e = arg;
+
+	fails(-EPERM, (int)cow_channel_send(e->mine, NULL, 0, "x", 1));
+	fails(-EPERM, (int)cow_channel_receive(e->mine, NULL, 0, NULL, 0, NULL));
+}
+
+/* Also where there never was a group. */
+START_TEST(a_channel_is_not_the_childs)
+{
+	struct ends e;
+
+	ends_make(&e, SOCK_STREAM, _i);
+	in_child(finds_it_is_not_its_own, &e);
+	ends_free(&e);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("share");
@@ -685,5 +704,6 @@ int main(void)
 	tcase_add_test(tcase, fork_isolates_all_but_aliases);
 	tcase_add_loop_test(tcase, exported_and_imported, 0,
 	                    3 * COUNT(sizes));
+	tcase_add_loop_test(tcase, a_channel_is_not_the_childs, 0, 2);
 	return run_suite(suite);
 }
