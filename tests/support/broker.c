@@ -95,6 +95,8 @@ static void become(void *arg)
 	const char *at = s->host->address[0] == '@' ? "--abstract" : "--socket";
 	const char *more = how[0] == '-' ? how : "-v";
 
+	/* A test that fails leaves none behind. */
+	must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	must(dup2(s->said.fd[1], 1) == 1);
 	if (!strcmp(how, "denied"))
 		deny_rings();
