@@ -12,6 +12,8 @@
  *             |          '-> report.c     what the processes left behind
  *             |--> stat.c
  *             |--> top.c ---> screen.c    the terminal, and giving it back
+ *             |--> broker.c    (cli/broker.h)
+ *             |--> shelf.c        ls, publish, get, rm
  *             |--> doctor.c -> kernel.c, limits.c, cgroup.c
  *             '--> all ----> counters.c   every counter: name, place, unit
  *                            fallbacks.c  every slow way: meaning, remedy
