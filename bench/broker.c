@@ -2,12 +2,14 @@
 /*
  * How many operations a second a broker does for many clients
  *
- *      broker ADDRESS [CLIENTS [SECONDS]]
+ *      broker ADDRESS [CLIENTS [SECONDS [PID]]]
  *
  * Each client is a process that in turn registers a storage of its own under a
  * fresh token, fetches one that its neighbour registered (and maps it, reads a
  * byte, lets it go), and drops the first: three operations. Every one must
- * succeed. All start at once and count until the time is over.
+ * succeed. All start at once and count until the time is over. Besides: CPU time
+ * of the clients and of the broker, if its PID is given, by operation, which
+ * says what two cores could do that had nothing else to.
  */
 #include <cowshed-broker.h>
 
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,9 +103,30 @@ static void client(const char *address, int i)
 	_exit(0);
 }
 
+/* Of this process's dead children and of the broker, in seconds. */
+static double cpu(const char *pid)
+{
+	struct rusage u;
+	char path[64];
+	double ns = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/schedstat", pid);
+	f = fopen(path, "r");
+	if (f) {
+		if (fscanf(f, "%lf", &ns) != 1)
+			ns = 0;
+		fclose(f);
+	}
+	getrusage(RUSAGE_CHILDREN, &u);
+	return ns * 1e-9 + (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned long done = 0, failed = 0;
+	double before = argc > 4 ? cpu(argv[4]) : 0, used;
 	double seconds = argc > 3 ? atof(argv[3]) : 5, start;
 	int bad = 0, status;
 
@@ -134,9 +158,14 @@ int main(int argc, char **argv)
 	__atomic_store_n(&all->stop, 1, __ATOMIC_SEQ_CST);
 	while (wait(&status) > 0)
 		bad += status != 0;
+	used = argc > 4 ? cpu(argv[4]) - before : 0;
 	for (int i = 0; i < count; i++)
 		failed += all->failed[i];
 	printf("%d clients: %.0f operations/s, %lu failed, %d clients died\n",
 	       count, (double)done / seconds, failed, bad);
+	if (argc > 4)
+		printf("          %.1f us of CPU an operation, both sides: two "
+		       "cores could do %.0f/s\n",
+		       used / (double)done * 1e6, 2 * (double)done / used);
 	return failed || bad;
 }

@@ -8,6 +8,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 for how in '' --epoll; do
+	rm -f "$work/log"
 	"$BUILD/bin/cowshed" broker --socket "$work/b" -v $how >"$work/log" &
 	pid=$!
 	for ((i = 0; i < 500; i++)); do
@@ -15,7 +16,7 @@ for how in '' --epoll; do
 		read -rt 0.01 <> <(:) || :
 	done
 	printf '%-9s ' "$(sed -n 's/.* by //p' "$work/log")"
-	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}"
+	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}" "$pid"
 	kill "$pid"
 	wait "$pid"
 done

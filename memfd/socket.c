@@ -98,9 +98,9 @@ descriptors(const struct cmsghdr *c)
 	return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 }
 
-long
-cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
-                 unsigned *ret_nfds)
+static long
+receive_fds(int fd, void *data, size_t bytes, int flags, int *fds,
+            unsigned room, unsigned *ret_nfds)
 {
 	int all[COW__SOCKET_FDS], pid;
 	struct iovec iov = { data, bytes };
@@ -115,7 +115,7 @@ cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
 	long r;
 
 	*ret_nfds = 0;
-	r = receive(fd, &msg, MSG_PEEK | MSG_CMSG_CLOEXEC);
+	r = receive(fd, &msg, flags | MSG_CMSG_CLOEXEC);
 	if (r < 0)
 		return r;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
@@ -141,6 +141,20 @@ cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
 	}
 	*ret_nfds = n;
 	return r;
+}
+
+long
+cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
+                 unsigned *ret_nfds)
+{
+	return receive_fds(fd, data, bytes, MSG_PEEK, fds, room, ret_nfds);
+}
+
+long
+cow__socket_get(int fd, void *data, size_t bytes, int *fds, unsigned room,
+                unsigned *ret_nfds)
+{
+	return receive_fds(fd, data, bytes, 0, fds, room, ret_nfds);
 }
 
 long

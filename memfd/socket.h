@@ -43,6 +43,11 @@ long cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
 long cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
                       unsigned *ret_nfds);
 
+/* Takes up to `bytes` and the descriptors at once: for what can be asked for
+ * again. -EMFILE: it was lost, all of it. Else as above. */
+long cow__socket_get(int fd, void *data, size_t bytes, int *fds, unsigned room,
+                     unsigned *ret_nfds);
+
 /* Takes up to `bytes`; descriptors that come with them are dropped. */
 long cow__socket_take(int fd, void *data, size_t bytes);
 

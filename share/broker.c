@@ -112,14 +112,10 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 		return last_word(b, (int)r);
 	if (ret_fd) {
 		*ret_fd = -1;
-		r = cow__socket_look(b->socket.fd, m, sizeof(*m), fds,
-		                     COW__SOCKET_FDS, &nfds);
-		if (r == -EMFILE) {
-			(void)cow__socket_take(b->socket.fd, m, sizeof(*m));
+		r = cow__socket_get(b->socket.fd, m, sizeof(*m), fds,
+		                    COW__SOCKET_FDS, &nfds);
+		if (r == -EMFILE)
 			return -EMFILE;
-		}
-		if (r > 0)
-			(void)cow__socket_take(b->socket.fd, &(char){ 0 }, 1);
 	} else {
 		r = cow__socket_take(b->socket.fd, m, sizeof(*m));
 	}
