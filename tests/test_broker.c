@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -108,6 +109,32 @@ START_TEST(names_and_lists)
 	ok(cow_broker_put(b, s, &item));
 	cow_storage_unref(s);
 	cow_storage_unref(none);
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
+START_TEST(no_descriptor_left_to_get_with)
+{
+	struct cow_broker_item item = { .mode = COW_SHARE_CLONE };
+	struct cow_storage *s = new_filled(PAGE, 0, 1), *r = NULL;
+	struct rlimit before, none;
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, NULL);
+	b = host_connect(&host);
+	ok(cow_broker_put(b, s, &item));
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = 3;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	fails(-EMFILE, cow_broker_get(b, &item, &r, NULL));
+	ck_assert_ptr_null(r);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+	ok(cow_broker_get(b, &item, &r, NULL));
+	cow_storage_unref(r);
+	cow_storage_unref(s);
 	cow_broker_unref(b);
 	host_end(&host);
 }
@@ -379,6 +406,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, put_and_got_in_every_mode, 0, 6);
 	tcase_add_loop_test(tcase, names_and_lists, 0, 2);
+	tcase_add_test(tcase, no_descriptor_left_to_get_with);
 	tcase_add_loop_test(tcase, what_only_the_dead_held_is_dropped, 0, 4);
 	tcase_add_test(tcase, a_forked_child_drops_nothing_of_its_parents);
 	tcase_add_test(tcase, a_parents_death_is_seen_while_its_child_lives);
