@@ -11,7 +11,7 @@
 #include <errno.h>
 
 struct host {
-	char folder[64], address[108];
+	char folder[32], address[108];
 	char loop[16];  /* as it says: "io_uring", "epoll" */
 	bool only_ours; /* for the test's use */
 	pid_t pid;      /* 0: none */
