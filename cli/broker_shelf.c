@@ -28,6 +28,7 @@ struct broker_hold {
 	struct broker_object *object;
 	struct broker_holder *holder;
 	struct broker_hold *next_of_object, *next_of_holder;
+	struct broker_hold **back; /* what points to it, of the holder's */
 };
 
 struct user {
@@ -125,7 +126,9 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 	k = malloc(sizeof(*k));
 	if (k == NULL)
 		return -ENOMEM;
-	*k = (struct broker_hold){ o, h, o->holds, h->holds };
+	*k = (struct broker_hold){ o, h, o->holds, h->holds, &h->holds };
+	if (h->holds != NULL)
+		h->holds->back = &k->next_of_holder;
 	o->holds = h->holds = k;
 	h->objects++;
 	return 0;
@@ -134,11 +137,9 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 /* Takes the hold out of its holder's list; the object's is the caller's. */
 static void unhold(struct broker_hold *k)
 {
-	struct broker_hold **p = &k->holder->holds;
-
-	while (*p != k)
-		p = &(*p)->next_of_holder;
-	*p = k->next_of_holder;
+	*k->back = k->next_of_holder;
+	if (k->next_of_holder != NULL)
+		k->next_of_holder->back = k->back;
 	k->holder->objects--;
 	free(k);
 }

@@ -40,7 +40,8 @@ explain(int r)
 }
 
 static int
-put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item)
+put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
+    bool fresh)
 {
 	struct cow_broker_message m = {
 		.operation = COW_BROKER_PUT,
@@ -52,7 +53,8 @@ put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item)
 	cow__mutex_lock(&b->lock);
 	r = cow__broker_call(b, &m, h ? h->file.fd : -1, NULL);
 	if (r == 0 && !(item->flags & COW_BROKER_ONCE)) {
-		cow__put_forget(b, item); /* put twice is put once */
+		if (!fresh)
+			cow__put_forget(b, item); /* twice is once */
 		r = cow__put_note(b, item, h);
 		if (r < 0) {
 			m.operation = COW_BROKER_DROP;
@@ -77,6 +79,7 @@ cow_broker_put(struct cow_broker *b, struct cow_storage *s,
 {
 	struct cow__home *h = NULL;
 	struct cow_broker_item i;
+	bool fresh;
 	int r = 0;
 
 	if (!b || !s || !item || item->mode > COW_SHARE_SEALED ||
@@ -89,7 +92,8 @@ cow_broker_put(struct cow_broker *b, struct cow_storage *s,
 	i = *item;
 	i.bytes = s->bytes;
 	i.uid = cow__process_user();
-	if (!i.name[0] && !i.token.a && !i.token.b)
+	fresh = !i.name[0] && !i.token.a && !i.token.b;
+	if (fresh)
 		r = cow__random(&i.token, sizeof(i.token));
 	if (r < 0)
 		return cow__error_from(r, "cow_broker_put");
@@ -100,7 +104,7 @@ cow_broker_put(struct cow_broker *b, struct cow_storage *s,
 		                  NULL, &h);
 	if (r < 0)
 		return r;
-	r = put(b, h, &i);
+	r = put(b, h, &i, fresh);
 	if (r < 0)
 		return explain(r);
 	*item = i;
