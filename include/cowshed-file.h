@@ -156,7 +156,10 @@ int cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
  * The bytes are those of the moment of the call: saving holds a lazy clone of the
  * storage. So a clone may be saved in one thread while its siblings are written in
  * others; the first write of each page then costs what it costs beside any clone.
- * External memory (and storages on files) is written as it lies.
+ * External memory (and storages on files) is written as it lies. A transparent
+ * storage that is written in the very moment of the call is saved as of one moment
+ * if it is cloned by page, and not if it has to be copied (cow_storage_lazy_clone());
+ * who can, stops its writers for a clone and saves that.
  *
  * -EINVAL: unknown flags, ATOMIC or DIRECT with a descriptor, a position where
  * there is none or in a file opened with O_APPEND; -EOPNOTSUPP: element hooks, or

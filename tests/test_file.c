@@ -2,8 +2,11 @@
 /*
  * Storages on files and on named shared memory
  */
+#include "tests/support/hold.h"
+
 #include "tests/support/folder.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -317,6 +320,40 @@ START_TEST(a_child_counts)
 }
 END_TEST
 
+static void *open_one(void *arg)
+{
+	ok(cow_storage_open(shm, 5000, SHM | COW_FILE_COUNTED,
+	                    (struct cow_storage **)arg));
+	return NULL;
+}
+
+/* Held between its opening and its lock, it has a file whose last user goes. */
+START_TEST(opened_before_the_last_one_went)
+{
+	struct cow_storage *last, *late = NULL, *third;
+	pthread_t thread;
+
+	ok(cow_option_set("helper", "no"));
+	ok(cow_storage_open(shm, 5000, SHM | COW_FILE_COUNTED, &last));
+	mut(last)[0] = 1;
+	hold_at(SYS_fcntl, HOLD_ADVICE_ANY);
+	must(pthread_create(&thread, NULL, open_one, &late) == 0);
+	must(wait_until(hold_is_on, NULL, 20));
+	cow_storage_unref(last);
+	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
+	hold_release();
+	pthread_join(thread, NULL);
+	ck_bytes(data(late), 5000, 0);
+	mut(late)[0] = 7;
+	ok(cow_storage_open(shm, 5000,
+	                    SHM | COW_FILE_COUNTED | COW_FILE_NO_CREATE, &third));
+	ck_assert_uint_eq(data(third)[0], 7);
+	cow_storage_unref(third);
+	cow_storage_unref(late);
+	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
+}
+END_TEST
+
 /* Who opens while the last one goes must end with a file that has the name: then
  * what it wrote is what others find. */
 static void come_and_go(void *arg)
@@ -325,12 +362,7 @@ static void come_and_go(void *arg)
 
 	(void)arg;
 	for (int i = 0; i < 300; i++) {
-		unsigned char mark;
-
 		ok(cow_storage_open(shm, 5000, SHM | COW_FILE_COUNTED, &s));
-		mark = (unsigned char)__atomic_add_fetch(mut(s), 1,
-		                                         __ATOMIC_SEQ_CST);
-		(void)mark;
 		ok(cow_storage_open(shm, 5000,
 		                    SHM | COW_FILE_COUNTED | COW_FILE_NO_CREATE,
 		                    &same));
@@ -373,6 +405,7 @@ int main(void)
 	tcase_add_test(on, the_last_one_removes_the_name);
 	tcase_add_test(on, the_killed_do_not_count);
 	tcase_add_test(on, a_child_counts);
+	tcase_add_test(on, opened_before_the_last_one_went);
 	tcase_add_test(on, opening_races_with_closing);
 	return run_suite(suite);
 }

@@ -5,6 +5,8 @@
  * Each in four ways: as it comes (rings where the kernel has them), plainly, past the
  * page cache, and both.
  */
+#include "tests/support/hold.h"
+
 #include "tests/support/folder.h"
 
 #include <linux/audit.h>
@@ -297,6 +299,90 @@ START_TEST(forks_while_saving_and_loading)
 }
 END_TEST
 
+static void child_has_no_ring(void *arg)
+{
+	ck_pattern(data(arg), BIG, 8);
+	ck_assert_int_eq(rings(), 0);
+}
+
+static void *load_once(void *arg)
+{
+	struct cow_storage **ret = arg;
+
+	ok(cow_storage_load(in_folder("file"), 0, COW_TO_END, 0, ret));
+	return NULL;
+}
+
+/* The loading thread stands in front of a call of its ring when the fork comes. */
+START_TEST(a_fork_in_the_middle_of_a_load)
+{
+	struct cow_storage *s = new_filled(BIG, 0, 8), *t = NULL;
+	pthread_t thread;
+
+	ok(cow_storage_save(s, in_folder("file"), 0, 0, NULL));
+	hold_at(SYS_io_uring_enter, HOLD_ADVICE_ANY);
+	must(pthread_create(&thread, NULL, load_once, &t) == 0);
+	must(wait_until(hold_is_on, NULL, 20));
+	ck_assert_int_eq(rings(), 1);
+	in_child(child_has_no_ring, s);
+	hold_release();
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(rings(), 0);
+	ck_pattern(data(t), BIG, 8);
+	cow_storage_unref(t);
+	cow_storage_unref(s);
+}
+END_TEST
+
+/* The writer goes over all of it again and again, so at any moment the bytes are of
+ * one round up to some place, and of the round before from there on. */
+static void ck_one_moment(const uint64_t *p, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && p[i] == p[0])
+		i++;
+	while (i < n && p[i] == p[0] - 1)
+		i++;
+	ck_assert_msg(i == n, "word %zu is of another moment", i);
+}
+
+/* In this order, unlike memset. */
+static void *write_in_order(void *arg)
+{
+	struct writer *w = arg;
+	uint64_t *p = (uint64_t *)w->at;
+
+	for (uint64_t round = 1; !__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE); round++)
+		for (size_t i = 0; i < 40 * MIB / 8; i++)
+			__atomic_store_n(&p[i], round, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Its first clone is by page, if it can be; that is of one moment. */
+START_TEST(a_transparent_storage_is_saved_as_it_was_at_one_moment)
+{
+	struct writer w = { .storage = new_storage(40 * MIB, 0) };
+	uint64_t paged;
+	struct cow_storage *t;
+	pthread_t thread;
+
+	w.at = expose(w.storage);
+	memset(w.at, 0, 40 * MIB);
+	must(pthread_create(&thread, NULL, write_in_order, &w) == 0);
+	paged = stats_now().clones_paged;
+	ok(cow_storage_save(w.storage, in_folder("file"), 0, ways[_i], NULL));
+	paged = stats_now().clones_paged - paged;
+	__atomic_store_n(&w.stop, 1, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	ok(cow_storage_load(in_folder("file"), 0, COW_TO_END, 0, &t));
+	if (paged)
+		ck_one_moment(cow_storage_data(t), 40 * MIB / 8);
+	cow_storage_unref(t);
+	cow_storage_unref(w.storage);
+}
+END_TEST
+
 static void tick(int sig)
 {
 	(void)sig;
@@ -387,6 +473,10 @@ int main(void)
 	tcase_add_loop_test(io, saving_what_was_truncated, 0, 4);
 	tcase_add_test(io, a_clone_is_saved_while_its_sibling_is_written);
 	tcase_add_test(io, forks_while_saving_and_loading);
+	tcase_add_test(io, a_fork_in_the_middle_of_a_load);
+	tcase_add_loop_test(io,
+	                    a_transparent_storage_is_saved_as_it_was_at_one_moment,
+	                    0, 4);
 	tcase_add_loop_test(io, signals_do_not_interrupt, 0, 4);
 	tcase_add_test(io, where_rings_are_denied);
 	tcase_add_test(io, wrong_arguments);
