@@ -54,8 +54,8 @@ static const struct {
 	},
 	[COW_FEATURE_IO_URING] = {
 		"io_uring", cow__probe_io_uring,
-		"batched system calls (for the broker)",
-		"io_uring is forbidden: not needed so far",
+		"loading files, and saving past the page cache",
+		"io_uring is forbidden: plain reads and writes",
 	},
 	[COW_FEATURE_USERFAULTFD] = {
 		"userfaultfd", cow__probe_userfaultfd,
