@@ -218,6 +218,7 @@ START_TEST(doors_in_messages)
 	play(&t, &bad);
 	t.v.fds = footprint_now().fds;
 	refused(&t.v, -EBADMSG);
+	ck_assert_ptr_null(cow_channel_group(t.v.channel));
 	forget(&m);
 	close(fd);
 	close(door);
