@@ -10,14 +10,7 @@
 #include "memfd/memfd.h"
 #include "share/layout.h"
 
-/* A private view of a home's bytes. */
-struct view {
-	struct cow__home *home;
-	uintptr_t mapping;
-};
-
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
-static struct cow__pool views = { .object_bytes = sizeof(struct view) };
 
 /* ---- Finding ----------------------------------------------------------------- */
 
@@ -134,8 +127,8 @@ diverged(const struct cow__home_key *key)
 	return h;
 }
 
-static uint64_t
-file_offset(const struct cow__home *h)
+uint64_t
+cow__home_offset(const struct cow__home *h)
 {
 	return h->pack ? cow__data_offset(h->pack->pages) +
 	                         (uint64_t)h->at.page * cow__page
@@ -328,7 +321,7 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 	};
 	h->under = key->pack ? diverged(key) : NULL;
 	if (h->under)
-		r = map(h, &key->pack->file, file_offset(h));
+		r = map(h, &key->pack->file, cow__home_offset(h));
 	else if (key->pack)
 		h->data = cow__pack_data(key->pack, key->at.page);
 	else
@@ -353,233 +346,13 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 	return 0;
 }
 
-/* ---- What core/ asks of shared data ---------------------------------------------- */
-
-static bool
-view_alone(void *shared)
-{
-	(void)shared;
-	return true;
-}
-
-static int
-view_view(void *shared, struct cow__allocation **ret)
-{
-	(void)shared;
-	(void)ret;
-	return -E2BIG; /* its copied pages are in no file */
-}
-
-static void
-view_drop(struct cow__allocation *a)
-{
-	struct view *v = a->shared;
-
-	(void)cow__map_release(v->mapping,
-	                       cow__round_up(a->bytes, cow__page));
-	cow__mutex_lock(&cow__share_lock);
-	cow__home_unref(v->home);
-	cow__mutex_unlock(&cow__share_lock);
-	cow__pool_give(&views, v);
-}
-
-static const struct cow__shared_ops view_ops = { view_alone, view_view,
-	                                         view_drop };
-
-static bool
-home_alone(void *shared)
-{
-	struct cow__home *h = shared;
-	struct cow__roll roll = { { 0 } };
-	bool alone = false;
-
-	cow__mutex_lock(&cow__share_lock);
-	if (h->under) {
-		; /* mapped for reading */
-	} else if (h->kind == COW__HOME_PACKED && h->pack->retired) {
-		h->diverged = alone = true;
-	} else if (h->kind == COW__HOME_PACKED && h->refs == 1 &&
-	           cow__hold_alone(h->pack, h->at.page, &roll)) {
-		/* Not what a message from before meant. */
-		table_remove(h);
-		h->at.generation = cow__pack_renew(h->pack, h->at.page);
-		insert(h);
-		used++;
-		alone = true;
-	}
-	h->writable |= alone;
-	cow__mutex_unlock(&cow__share_lock);
-	return alone;
-}
-
-static int
-home_view(void *shared, struct cow__allocation **ret)
-{
-	struct cow__home *h = shared;
-	const struct cow__descriptor *file = h->pack ? &h->pack->file : &h->file;
-	uint64_t offset = file_offset(h);
-	size_t bytes = cow__round_up(h->bytes, cow__page);
-	struct view *v;
-	int r;
-
-	if (h->diverged || offset % cow__page)
-		return -E2BIG;
-	v = cow__pool_take(&views);
-	if (!v)
-		return -ENOMEM;
-	/* Huge pages fit where the file's do. */
-	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
-	if (r == 0) {
-		r = cow__map_private(v->mapping, bytes, file, offset);
-		if (r == 0)
-			r = cow__map_inherit(v->mapping, bytes, true);
-		if (r == 0)
-			r = cow__allocation_shared((void *)v->mapping, h->bytes,
-			                           v, &view_ops, ret);
-		if (r < 0)
-			(void)cow__map_release(v->mapping, bytes);
-	}
-	if (r < 0) {
-		cow__pool_give(&views, v);
-		return r;
-	}
-	v->home = h;
-	cow__mutex_lock(&cow__share_lock);
-	h->refs++;
-	cow__mutex_unlock(&cow__share_lock);
-	return 0;
-}
-
-static void
-home_drop(struct cow__allocation *a)
-{
-	struct cow__home *h = a->shared;
-
-	cow__mutex_lock(&cow__share_lock);
-	if (h->allocation == a)
-		h->allocation = NULL;
-	cow__home_unref(h);
-	cow__mutex_unlock(&cow__share_lock);
-}
-
-static const struct cow__shared_ops home_ops = { home_alone, home_view,
-	                                         home_drop };
-
-/* An alias: memory that others write, as external memory is. */
-static void
-alias_delete(void *context)
-{
-	cow__mutex_lock(&cow__share_lock);
-	cow__home_unref(context);
-	cow__mutex_unlock(&cow__share_lock);
-}
-
-struct cow__home *
-cow__home_of(const struct cow_storage *s)
-{
-	const struct cow__allocation *a = s->data;
-
-	if (a->kind == COW__AT_SHARED && a->shared_ops == &home_ops)
-		return a->shared;
-	if (a->kind == COW__AT_EXTERNAL && a->ptr.deleter == alias_delete)
-		return a->ptr.context;
-	return NULL;
-}
-
-static void
-storage_ended(struct cow_storage *s)
-{
-	struct cow__home *h;
-
-	cow__mutex_lock(&cow__share_lock);
-	h = s->home;
-	if (h && h->storage == s)
-		h->storage = NULL;
-	cow__mutex_unlock(&cow__share_lock);
-}
-
-/* The allocation there is, or a new one. Takes the caller's reference on the home
- * over on success. */
-static int
-allocation(struct cow__home *h, struct cow__allocation **ret)
-{
-	int r;
-
-	if (h->kind == COW__HOME_ALIAS) {
-		struct cow_data_ptr ptr = { h->data, h, alias_delete,
-			                    { COW_DEVICE_CPU, 0 } };
-
-		return cow__allocation_external(&ptr, h->bytes, ret);
-	}
-	if (h->allocation && cow__allocation_try_ref(h->allocation)) {
-		*ret = h->allocation;
-		h->refs--; /* that one has its own */
-		return 0;
-	}
-	r = cow__allocation_shared(h->data, h->bytes, h, &home_ops, ret);
-	if (r == 0)
-		h->allocation = *ret;
-	return r;
-}
-
-int
-cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
-{
-	const struct cow_storage like = { .resizable = true };
-	struct cow_storage *s = fresh ? NULL : h->storage;
-	struct cow__allocation *a;
-	int r;
-
-	if (s && cow__storage_try_ref(s)) {
-		if (cow__home_of(s) == h) {
-			h->refs--;
-			*ret = s;
-			return 0;
-		}
-		/* It was written, and has bytes of its own now. */
-		h->storage = NULL;
-		cow__mutex_unlock(&cow__share_lock);
-		(void)cow_storage_unref(s);
-		cow__mutex_lock(&cow__share_lock);
-	}
-	r = allocation(h, &a);
-	if (r < 0)
-		return r;
-	r = cow__storage_on(a, h->bytes, &like, &s);
-	if (r < 0) {
-		h->refs++; /* the caller's again */
-		cow__mutex_unlock(&cow__share_lock);
-		cow__allocation_unref(a);
-		cow__mutex_lock(&cow__share_lock);
-		return r;
-	}
-	cow__storage_ended = storage_ended;
-	*ret = s;
-	return 0;
-}
-
 void
-cow__home_remember(struct cow__home *h, struct cow_storage *s)
+cow__home_renew(struct cow__home *h)
 {
-	h->storage = s;
-	s->home = h;
-}
-
-int
-cow__home_move_in(struct cow__home *h, struct cow_storage *s)
-{
-	struct cow__allocation *a, *old = s->data;
-	int r;
-
-	cow__mutex_lock(&cow__share_lock);
-	r = allocation(h, &a);
-	cow__mutex_unlock(&cow__share_lock);
-	if (r < 0)
-		return r;
-	s->data = a;
-	s->resizable = h->kind != COW__HOME_ALIAS;
-	cow__allocation_unref(old);
-	return 0;
+	table_remove(h);
+	h->at.generation = cow__pack_renew(h->pack, h->at.page);
+	insert(h);
+	used++;
 }
 
 void

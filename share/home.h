@@ -68,6 +68,12 @@ int cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
                    struct cow__home **ret);
 struct cow__home *cow__home_find(const struct cow__home_key *key);
 
+/* Where its bytes begin in its file. */
+uint64_t cow__home_offset(const struct cow__home *h);
+
+/* Another generation: what a message from before meant is not this. */
+void cow__home_renew(struct cow__home *h);
+
 void cow__home_ref(struct cow__home *h);
 void cow__home_unref(struct cow__home *h);
 

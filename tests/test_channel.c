@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels: many storages at once, half messages, limits; descriptors
+ */
+#include "tests/support/ends.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Many --------------------------------------------------------------------------- */
+
+#define MANY 6000
+
+static long count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	long n = 0;
+
+	must(d != NULL);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static void many_arrive(void *arg)
+{
+	struct story *t = arg;
+	struct cow_channel *c = child_channel(&t->ends);
+	static struct cow_storage *all[MANY];
+	long fds = count_fds(), got = 0;
+
+	while (got < MANY) {
+		struct cow_parcel p[100];
+		long n = cow_channel_receive(c, p, 100, NULL, 0, NULL);
+
+		if (n < 0)
+			ck_abort_msg("receive: %s", cow_last_error());
+		for (long i = 0; i < n; i++)
+			all[got++] = p[i].storage;
+	}
+	for (int i = 0; i < MANY; i++)
+		ck_pattern(data(all[i]), PAGE, (uint64_t)i);
+	ck_assert_int_lt(count_fds() - fds, 64);
+	gate_open(&t->back);
+	gate_wait(&t->gate);
+	/* Each can go alone; the others stay what they are. */
+	for (int i = 0; i < MANY; i += 2)
+		cow_storage_unref(all[i]);
+	for (int i = 1; i < MANY; i += 2)
+		ck_pattern(data(all[i]), PAGE, (uint64_t)i);
+	gate_open(&t->back);
+	gate_wait(&t->gate);
+	for (int i = 1; i < MANY; i += 2)
+		cow_storage_unref(all[i]);
+	cow_channel_free(c);
+}
+
+START_TEST(thousands_of_small_ones)
+{
+	static struct cow_storage *all[MANY];
+	static struct cow_parcel p[MANY];
+	struct story t = { .bytes = 0 };
+	pid_t child;
+	long done = 0;
+
+	gate_make(&t.gate);
+	gate_make(&t.back);
+	ends_make(&t.ends, _i ? SOCK_SEQPACKET : SOCK_STREAM, true);
+	child = child_start(many_arrive, &t);
+	for (int i = 0; i < MANY; i++) {
+		ok(cow_group_storage_new(t.ends.group, PAGE, COW_SHARE_CLONE,
+		                         &all[i]));
+		fill(mut(all[i]), PAGE, (uint64_t)i);
+		p[i] = parcel(all[i], COW_SHARE_CLONE);
+	}
+	while (done < MANY) {
+		long n = cow_channel_send(t.ends.mine, p + done,
+		                          (size_t)(MANY - done), NULL, 0);
+
+		if (n <= 0)
+			ck_abort_msg("send: %s", cow_last_error());
+		done += n;
+	}
+	for (int i = 0; i < MANY; i++)
+		cow_storage_unref(all[i]);
+	gate_wait(&t.back);
+	gate_open(&t.gate);
+	gate_wait(&t.back);
+	gate_open(&t.gate);
+	child_finish(child);
+	ends_free(&t.ends);
+	gate_free(&t.gate);
+	gate_free(&t.back);
+}
+END_TEST
+
+/* ---- Sockets that do not block, notes, limits ------------------------------------------ */
+
+START_TEST(half_sent_and_half_received)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(300, 0, 5);
+	struct cow_parcel p = parcel(s, COW_SHARE_CLONE), q[8];
+	char note[] = "and this", back[16];
+	size_t sent = 0, got = 0, notes = 0, note_bytes;
+	int small = 4096;
+	long n;
+
+	ends_make(&e, _i ? SOCK_SEQPACKET : SOCK_STREAM, false);
+	c = child_channel(&e);
+	fcntl(e.fd[0], F_SETFL, O_NONBLOCK);
+	fcntl(e.fd[1], F_SETFL, O_NONBLOCK);
+	setsockopt(e.fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	fails(-EAGAIN, (int)cow_channel_receive(c, q, 8, NULL, 0, NULL));
+	while (got < 1000) {
+		while (sent < 1000) {
+			n = cow_channel_send(e.mine, &p, 1, note, sizeof(note));
+			if (n == -EAGAIN)
+				break;
+			ck_assert_int_eq(n, 1);
+			sent++;
+		}
+		for (;;) {
+			n = cow_channel_receive(c, q, 8, back, sizeof(back),
+			                        &note_bytes);
+			if (n == -EAGAIN)
+				break;
+			ck_assert_int_eq(n, 1);
+			ck_pattern(data(q[0].storage), 300, 5);
+			cow_storage_unref(q[0].storage);
+			ck_assert_uint_eq(note_bytes, sizeof(note));
+			ck_assert_str_eq(back, note);
+			notes++;
+			got++;
+		}
+		if (sent == 1000)
+			(void)cow_channel_flush(e.mine);
+	}
+	ck_assert_uint_eq(notes, 1000);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
+/* With no descriptor left for what came nothing is lost. */
+START_TEST(no_descriptors_left)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(100 * KIB, 0, 6), *r;
+	struct cow_parcel q;
+	struct rlimit was, none;
+	int lowest;
+
+	ends_make(&e, _i & 1 ? SOCK_SEQPACKET : SOCK_STREAM, _i & 2);
+	c = child_channel(&e);
+	send_one(e.mine, s, COW_SHARE_CLONE);
+	lowest = dup(0);
+	close(lowest);
+	getrlimit(RLIMIT_NOFILE, &was);
+	none = was;
+	none.rlim_cur = (rlim_t)lowest;
+	setrlimit(RLIMIT_NOFILE, &none);
+	fails(-EMFILE, (int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
+	fails(-EMFILE, (int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
+	setrlimit(RLIMIT_NOFILE, &was);
+	r = receive_one(c);
+	ck_pattern(data(r), 100 * KIB, 6);
+	cow_storage_unref(r);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
+START_TEST(views_travel_as_storage_and_offset)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(64 * KIB, 0, 1);
+	struct cow_parcel p[3], q[3];
+
+	ends_make(&e, SOCK_STREAM, _i);
+	c = child_channel(&e);
+	for (int i = 0; i < 3; i++) {
+		p[i] = parcel(s, COW_SHARE_SEALED);
+		p[i].offset = (uint64_t)i * 1000;
+		p[i].length = 500;
+	}
+	ck_assert_int_eq(cow_channel_send(e.mine, p, 3, NULL, 0), 3);
+	ck_assert_int_eq(cow_channel_receive(c, q, 3, NULL, 0, NULL), 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_ptr_eq(q[i].storage, q[0].storage);
+		ck_assert_uint_eq(q[i].offset, p[i].offset);
+		ck_assert_uint_eq(q[i].length, 500);
+		cow_storage_unref(q[i].storage);
+	}
+	p[0].offset = 64 * KIB + 1;
+	fails(-EINVAL, (int)cow_channel_send(e.mine, p, 1, NULL, 0));
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
+/* ---- Descriptors ------------------------------------------------------------------------- */
+
+START_TEST(exported_and_imported)
+{
+	size_t bytes = sizes[_i / 3];
+	enum cow_share_mode mode = modes[_i % 3];
+	struct cow_storage *s = new_filled(bytes, 0, 1), *r;
+	uint64_t offset;
+	int fd;
+
+	if (bytes == 0) {
+		fails(-EINVAL, cow_storage_export(s, mode, &fd, &offset));
+		cow_storage_unref(s);
+		return;
+	}
+	ok(cow_storage_export(s, mode, &fd, &offset));
+	ok(cow_storage_import(fd, offset, bytes, mode, &r));
+	ck_pattern(data(r), bytes, 1);
+	fill(mut(r), bytes, 2);
+	ck_pattern(data(s), bytes, mode == COW_SHARE_ALIAS ? 2 : 1);
+	if (mode != COW_SHARE_ALIAS)
+		ck_assert_int_lt((int)write(fd, "x", 1), 0);
+	fails(-EINVAL, cow_storage_import(fd, offset, bytes + 1, mode, &r));
+	close(fd);
+	cow_storage_unref(r);
+	cow_storage_unref(s);
+	fails(-EBADMSG, cow_storage_import(0, 0, 1, mode, &r));
+}
+END_TEST
+
+static void finds_it_is_not_its_own(void *arg)
+{
+	struct ends *e = arg;
+
+	fails(-EPERM, (int)cow_channel_send(e->mine, NULL, 0, "x", 1));
+	fails(-EPERM, (int)cow_channel_receive(e->mine, NULL, 0, NULL, 0, NULL));
+}
+
+/* Also where there never was a group. */
+START_TEST(a_channel_is_not_the_childs)
+{
+	struct ends e;
+
+	ends_make(&e, SOCK_STREAM, _i);
+	in_child(finds_it_is_not_its_own, &e);
+	ends_free(&e);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("channel");
+	TCase *tcase = add_case(suite, "channel");
+	tcase_add_loop_test(tcase, thousands_of_small_ones, 0, 2);
+	tcase_add_loop_test(tcase, half_sent_and_half_received, 0, 2);
+	tcase_add_loop_test(tcase, no_descriptors_left, 0, 4);
+	tcase_add_loop_test(tcase, views_travel_as_storage_and_offset, 0, 2);
+	tcase_add_loop_test(tcase, exported_and_imported, 0,
+	                    3 * COUNT(sizes));
+	tcase_add_loop_test(tcase, a_channel_is_not_the_childs, 0, 2);
+	return run_suite(suite);
+}
