@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -131,6 +132,10 @@ static int serve(struct broker_service *s, const char *address, bool demand)
 	where = given ? "the socket that was given" : address;
 	if (demand)
 		r = background();
+	/* Again, so that clients see this process's number and not the first
+	 * one's, which is gone (SO_PEERCRED). */
+	if (demand && r == 0 && listen(s->listener, 1024) < 0)
+		r = -errno;
 	if (r == 0)
 		r = broker_serve(s, started);
 	if (!given)
