@@ -2,7 +2,7 @@
 /*
  * Test support: a folder and a name of shared memory for one test
  *
- * Both have the process's number in their names. leave() removes the folder, and
+ * Names that nobody had before. leave() removes the folder, and
  * looks for what a test left behind under its name.
  */
 #ifndef COWSHED_TESTS_FOLDER_H
@@ -49,9 +49,9 @@ static inline int entries(const char *path, const char *with)
 
 static inline void enter(void)
 {
-	snprintf(folder, sizeof(folder), "/tmp/cowshed-test-%d", getpid());
-	snprintf(shm, sizeof(shm), "/cowshed-test-%d", getpid());
-	must(mkdir(folder, 0700) == 0);
+	strcpy(folder, "/tmp/cowshed-file-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	snprintf(shm, sizeof(shm), "/%s", strrchr(folder, '/') + 1);
 }
 
 static inline void leave(void)
