@@ -7,8 +7,7 @@
 # NO_INSTALL=1 only names what is missing.
 set -u
 goals=" ${*:-check demo} "
-goals=${goals/check-all/check}
-goals=${goals/check-programs/check programs}
+goals=${goals/check-all/check} goals=${goals/check-programs/check programs}
 goals=${goals/bench/demo}
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
