@@ -109,6 +109,11 @@ cow__channels_child(void)
 {
 	for (struct cow_channel *c = channels; c; c = c->next) {
 		c->parents = true;
+		/* What came with a message that is half received: its slot would
+		 * live on here. Not if another thread was at it: then it is known
+		 * to nobody where the descriptors stand. */
+		if (c->lock.state == 0)
+			cow__incoming_close_fds(&c->in);
 		c->lock.state = 0;
 		cow__descriptor_close(&c->out.slot.file);
 	}

@@ -4,7 +4,7 @@
  *
  *   parcels -> homes -> items of a message -> socket -> items -> homes -> storages
  *
- * send.c makes messages, receive.c takes them apart; a channel holds one of each
+ * send.c makes messages, inbox.c gets them and receive.c takes them apart; a channel holds one of each
  * at a time, half sent and half received as it may be.
  *
  * A message holds what is in it by a slot of its own (share/group.h), so nobody's
@@ -60,6 +60,10 @@ struct cow_channel {
 /* Lets go of a message that was sent, or won't be. */
 void cow__outgoing_end(struct cow_channel *c);
 void cow__incoming_end(struct cow_channel *c);
+
+/* Goes on until a whole message is there. 0 or -errno. */
+int cow__incoming_get(struct cow_channel *c);
+void cow__incoming_close_fds(struct cow__incoming *in);
 
 /* In a forked child: they are the parent's. */
 void cow__channels_child(void);

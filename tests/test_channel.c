@@ -151,6 +151,44 @@ START_TEST(half_sent_and_half_received)
 }
 END_TEST
 
+static void has_fewer_descriptors(void *arg)
+{
+	ck_assert_int_le(count_fds(), *(long *)arg - 2);
+}
+
+/* The descriptors that came with half a message are the parent's: a message's slot
+ * would live on in a child. */
+START_TEST(child_keeps_nothing_of_half_a_message)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_parcel p[40], q;
+	struct cow_storage *s = new_filled(500, 0, 5), *packed;
+	static char note[COW_NOTE_MAX];
+	int small = 4096;
+	long fds;
+
+	ends_make(&e, SOCK_STREAM, true);
+	c = child_channel(&e);
+	fcntl(e.fd[0], F_SETFL, O_NONBLOCK);
+	fcntl(e.fd[1], F_SETFL, O_NONBLOCK);
+	setsockopt(e.fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	ok(cow_group_storage_new(e.group, PAGE, COW_SHARE_CLONE, &packed));
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i] = parcel(i ? s : packed, COW_SHARE_CLONE);
+	ck_assert_int_eq(cow_channel_send(e.mine, p, COUNT(p), note,
+	                                  sizeof(note)),
+	                 (long)COUNT(p));
+	fails(-EAGAIN, (int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
+	fds = count_fds();
+	in_child(has_fewer_descriptors, &fds);
+	cow_storage_unref(packed);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
 /* With no descriptor left for what came nothing is lost. */
 START_TEST(no_descriptors_left)
 {
@@ -267,6 +305,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "channel");
 	tcase_add_loop_test(tcase, thousands_of_small_ones, 0, 2);
 	tcase_add_loop_test(tcase, half_sent_and_half_received, 0, 2);
+	tcase_add_test(tcase, child_keeps_nothing_of_half_a_message);
 	tcase_add_loop_test(tcase, no_descriptors_left, 0, 4);
 	tcase_add_loop_test(tcase, views_travel_as_storage_and_offset, 0, 2);
 	tcase_add_loop_test(tcase, exported_and_imported, 0,
