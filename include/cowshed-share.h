@@ -130,7 +130,8 @@ struct cow_parcel {
  * The storages stay the caller's; CLONE counts as a clone of each (pointers for
  * writing end), and ALIAS may move it.
  *
- * -EAGAIN: nothing was taken; -EPIPE: the peer is gone; -EINVAL: no storage, a
+ * -EAGAIN: nothing was taken; -EMSGSIZE: a packet's socket has too small a buffer
+ * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a
  * view outside of it, no such mode; -EBUSY: an alias of a transparent storage;
  * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
  * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of

@@ -43,6 +43,14 @@ cow__socket_kind(int fd)
 	return type == SOCK_STREAM;
 }
 
+long
+cow__socket_packet(int fd)
+{
+	int bytes, r = option(fd, SO_SNDBUF, &bytes, sizeof(bytes));
+
+	return r < 0 ? r : bytes - 32; /* see unix_dgram_sendmsg() */
+}
+
 int
 cow__socket_peer(int fd, uint32_t *ret_uid, int32_t *ret_pid)
 {

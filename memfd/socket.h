@@ -21,6 +21,9 @@
  * not a connected Unix socket of those kinds. */
 int cow__socket_kind(int fd);
 
+/* Bytes of the longest packet that such a socket takes. */
+long cow__socket_packet(int fd);
+
 /* The peer's user, as it was when the connection was made. */
 int cow__socket_peer(int fd, uint32_t *ret_uid, int32_t *ret_pid);
 

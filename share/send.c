@@ -141,18 +141,20 @@ struct making {
 	struct cow__wire_item items[COW__WIRE_ITEMS];
 	unsigned char bytes[COW__WIRE_BYTES / 2];
 	unsigned nitems, nown;
-	size_t nbytes;
+	size_t nbytes, limit; /* of the message */
 	struct cow__descriptor own[OWN_MOST];
 };
 
 static bool
 is_full(const struct making *m)
 {
+	if (m->nitems == 0)
+		return false;
 	return m->nitems == COW__WIRE_ITEMS || m->nown == OWN_MOST ||
 	       sizeof(struct cow__wire_head) + m->nitems * sizeof(m->items[0]) +
 	                       m->nbytes + sizeof(m->items[0]) +
 	                       COW__WIRE_INLINE + COW_NOTE_MAX >
-	               COW__WIRE_BYTES ||
+	               m->limit ||
 	       m->nbytes + COW__WIRE_INLINE > sizeof(m->bytes);
 }
 
@@ -380,6 +382,11 @@ pushed(struct cow_channel *c, int r)
 	if (r == -ESTALE)
 		return cow__error(-EBADF, "the program closed a descriptor of "
 		                          "the library");
+	if (r == -EMSGSIZE) {
+		cow__outgoing_end(c);
+		return cow__error(r, "the socket takes no packet as long as "
+		                     "this (SO_SNDBUF)");
+	}
 	if (r == -ECONNRESET)
 		r = -EPIPE;
 	c->broken = r;
@@ -393,8 +400,12 @@ send_some(struct cow_channel *c, struct making *m,
           size_t note_bytes)
 {
 	size_t taken = 0;
+	long longest;
 	int r = 0;
 
+	m->limit = COW__WIRE_BYTES;
+	if (!c->stream && (longest = cow__socket_packet(c->socket)) > 0)
+		m->limit = cow__min(COW__WIRE_BYTES, (size_t)longest);
 	do {
 		size_t n = 0;
 		bool last;
@@ -418,7 +429,7 @@ send_some(struct cow_channel *c, struct making *m,
 		taken += n;
 		r = pushed(c, push(c));
 		/* That will never arrive. */
-		if (c->broken || r == -EBADF)
+		if (c->broken || r == -EBADF || r == -EMSGSIZE)
 			taken -= n;
 		if (r < 0 || last)
 			break;

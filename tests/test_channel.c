@@ -151,6 +151,51 @@ START_TEST(half_sent_and_half_received)
 }
 END_TEST
 
+/* A packet is as long as the socket's buffer allows. */
+START_TEST(small_packets)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_parcel p[200], q[200];
+	struct cow_storage *s = new_filled(500, 0, 5);
+	static char note[COW_NOTE_MAX];
+	int small = 5000;
+	long sent = 0, got = 0;
+
+	ends_make(&e, SOCK_SEQPACKET, false);
+	c = child_channel(&e);
+	fcntl(e.fd[0], F_SETFL, O_NONBLOCK);
+	fcntl(e.fd[1], F_SETFL, O_NONBLOCK);
+	setsockopt(e.fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i] = parcel(s, COW_SHARE_CLONE);
+	while (got < (long)COUNT(p)) {
+		long n = sent < (long)COUNT(p)
+		                 ? cow_channel_send(e.mine, p + sent,
+		                                    (size_t)(200 - sent), NULL, 0)
+		                 : cow_channel_flush(e.mine);
+
+		must(n >= 0 || n == -EAGAIN);
+		sent += n > 0 ? n : 0;
+		while ((n = cow_channel_receive(c, q, 200, NULL, 0, NULL)) > 0)
+			for (long i = 0; i < n; i++, got++) {
+				ck_pattern(data(q[i].storage), 500, 5);
+				cow_storage_unref(q[i].storage);
+			}
+		ck_assert_int_eq(n, -EAGAIN);
+	}
+	/* What is too long for one is refused, and the channel goes on. */
+	small = 1;
+	setsockopt(e.fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	fails(-EMSGSIZE, (int)cow_channel_send(e.mine, p, 1, note, sizeof(note)));
+	send_one(e.mine, s, COW_SHARE_CLONE);
+	cow_storage_unref(receive_one(c));
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
 static void has_fewer_descriptors(void *arg)
 {
 	ck_assert_int_le(count_fds(), *(long *)arg - 2);
@@ -305,6 +350,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "channel");
 	tcase_add_loop_test(tcase, thousands_of_small_ones, 0, 2);
 	tcase_add_loop_test(tcase, half_sent_and_half_received, 0, 2);
+	tcase_add_test(tcase, small_packets);
 	tcase_add_test(tcase, child_keeps_nothing_of_half_a_message);
 	tcase_add_loop_test(tcase, no_descriptors_left, 0, 4);
 	tcase_add_loop_test(tcase, views_travel_as_storage_and_offset, 0, 2);
