@@ -132,7 +132,8 @@ struct cow_parcel {
  *
  * -EAGAIN: nothing was taken; -EMSGSIZE: a packet's socket has too small a buffer
  * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a
- * view outside of it, no such mode; -EBUSY: an alias of a transparent storage;
+ * view outside of it, no such mode; -EBUSY: an alias of a transparent storage; -EXDEV:
+ * an alias that lies in another group's memory;
  * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
  * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of
  * the library's; as cow_broker_put() for a parcel that goes that way; -ENOMEM,

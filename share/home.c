@@ -8,6 +8,7 @@
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
+#include "share/fork.h"
 #include "share/layout.h"
 
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
@@ -60,6 +61,8 @@ insert(struct cow__home *h)
 static int
 table_add(struct cow__home *h)
 {
+	if (slots == 0)
+		cow__share_fork_init();
 	if (used >= slots) {
 		size_t old = slots;
 		struct cow__home **was = table;

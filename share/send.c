@@ -84,6 +84,10 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		return 0;
 	}
 	cow__mutex_unlock(&cow__share_lock);
+	/* It would part from those that it is an alias of. */
+	if (mode == COW_SHARE_ALIAS && h && h->kind == COW__HOME_ALIAS)
+		return cow__error(-EXDEV, "an alias in a group's memory does "
+		                          "not leave the group");
 	if (mode == COW_SHARE_ALIAS && cow__transparent(s))
 		return cow__error(-EBUSY, "an alias of a transparent storage: "
 		                          "its address was given away");

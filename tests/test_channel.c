@@ -151,6 +151,61 @@ START_TEST(half_sent_and_half_received)
 }
 END_TEST
 
+/* Storages of a group need no descriptor each. */
+START_TEST(with_32_descriptors)
+{
+	struct rlimit was, few;
+	struct ends e;
+	struct cow_channel *c;
+	static struct cow_storage *s[1000];
+
+	getrlimit(RLIMIT_NOFILE, &was);
+	few = was;
+	few.rlim_cur = 32;
+	setrlimit(RLIMIT_NOFILE, &few);
+	ends_make(&e, SOCK_STREAM, true);
+	c = child_channel(&e);
+	for (size_t i = 0; i < COUNT(s); i++) {
+		ok(cow_group_storage_new(e.group, PAGE, modes[i % 2], &s[i]));
+		fill(mut(s[i]), PAGE, i);
+	}
+	for (size_t i = 0; i < COUNT(s); i++) {
+		struct cow_storage *r;
+
+		send_one(e.mine, s[i], modes[i % 2]);
+		r = receive_one(c);
+		ck_pattern(data(r), PAGE, i);
+		cow_storage_unref(r);
+		cow_storage_unref(s[i]);
+	}
+	cow_channel_free(c);
+	ends_free(&e);
+	setrlimit(RLIMIT_NOFILE, &was);
+}
+END_TEST
+
+/* An alias in a group's memory can't be one outside of it. */
+START_TEST(alias_does_not_leave_its_group)
+{
+	struct ends e, outside;
+	struct cow_storage *s;
+	struct cow_parcel p;
+	uint64_t offset;
+	int fd;
+
+	ends_make(&e, SOCK_STREAM, true);
+	ends_make(&outside, SOCK_STREAM, false);
+	ok(cow_group_storage_new(e.group, PAGE, COW_SHARE_ALIAS, &s));
+	p = parcel(s, COW_SHARE_ALIAS);
+	fails(-EXDEV, (int)cow_channel_send(outside.mine, &p, 1, NULL, 0));
+	fails(-EXDEV, cow_storage_export(s, COW_SHARE_ALIAS, &fd, &offset));
+	send_one(outside.mine, s, COW_SHARE_CLONE);
+	cow_storage_unref(s);
+	ends_free(&outside);
+	ends_free(&e);
+}
+END_TEST
+
 /* A packet is as long as the socket's buffer allows. */
 START_TEST(small_packets)
 {
@@ -350,6 +405,8 @@ int main(void)
 	TCase *tcase = add_case(suite, "channel");
 	tcase_add_loop_test(tcase, thousands_of_small_ones, 0, 2);
 	tcase_add_loop_test(tcase, half_sent_and_half_received, 0, 2);
+	tcase_add_test(tcase, with_32_descriptors);
+	tcase_add_test(tcase, alias_does_not_leave_its_group);
 	tcase_add_test(tcase, small_packets);
 	tcase_add_test(tcase, child_keeps_nothing_of_half_a_message);
 	tcase_add_loop_test(tcase, no_descriptors_left, 0, 4);
