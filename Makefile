@@ -91,7 +91,8 @@ RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
 obj = $(addprefix $(O)/,$(addsuffix .o,$(basename $(1))))
 bin = $(addprefix $(B)/,$(basename $(1)))
 
-LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S share/*.c))
+LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S share/*.c \
+	tensor/*.c))
 PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
 COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
@@ -209,6 +210,12 @@ $(O)/core/%.o: core/%.c Makefile | $(PREPARE)
 		$(CFLAGS) -c -o $@ $<
 
 $(O)/share/%.o: share/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
+		$(CFLAGS) -c -o $@ $<
+
+$(O)/tensor/%.o: tensor/%.c Makefile | $(PREPARE)
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \

@@ -17,7 +17,7 @@ mapfile -t files < <(find . -name '.git' -prune -o -path ./build -prune -o \
 named() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
 mapfile -t code < <(named '\.(c|h|cc|S|sh|py)$|^\.ci/run$|^Makefile$')
 mapfile -t text < <(named '\.(c|h|cc|S|sh|py|md|map|[1-8])$|^\.ci/run$|^Makefile$')
-mapfile -t c < <(named '^(memfd|core|share|preload|cli|cuda|bench|tests|examples)/.*\.c$')
+mapfile -t c < <(named '^(memfd|core|share|tensor|preload|cli|cuda|bench|tests|examples)/.*\.c$')
 
 # ---- Text ----
 for f in "${code[@]}"; do
@@ -46,6 +46,7 @@ plain="<($plain|assert|sys/types|cpuid|[a-z]mmintrin|immintrin|arm_neon|arm_acle
 includes memfd "\"memfd/[a-z0-9_/-]+\.h\"|$libc"
 includes core "\"(core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes share "\"(share|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
+includes tensor "\"(tensor|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes preload "\"(core|preload)/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes cuda "\"(core|cuda)/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes cli "\"cli/[a-z0-9_/-]+\.h\"|$api|$libc"
@@ -73,11 +74,11 @@ undefined() { # RULE PATTERN OBJECT...
 		[ ! -e "$o" ] || nm -u "$o" | awk -v o="${o#"$obj"/}" '{ print o, $2 }'
 	done | grep -E " ($p)$" | rule "$r"
 }
-undefined 'core/ and share/ use' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/{core,share}/*.o
+undefined 'core/, share/ and tensor/ use' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/{core,share,tensor}/*.o
 undefined 'memfd/ uses' "$world" "$obj"/memfd/*.o
 undefined 'only memfd/sys*.c may use' "$kernel" \
 	$(printf '%s\n' "$obj"/memfd/*.o | grep -v '/sys[a-z_]*\.o$')
-nm -gA --defined-only "$obj"/{memfd,core,share}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
+nm -gA --defined-only "$obj"/{memfd,core,share,tensor}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
 	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
 diff <(sed 's|/\*.*\*/||' core/libcowshed.map | awk '/local:/{on = 0} on; /global:/{on = 1}' |
 	tr -cs 'A-Za-z0-9_' '\n' | grep . | sort) <(nm -D --defined-only \
