@@ -9,7 +9,7 @@
 #include "core/base.h"
 #include "cowshed.h"
 
-#define SENTENCE 160
+#define SENTENCE 240
 
 static _Thread_local char sentence[SENTENCE];
 
@@ -60,6 +60,27 @@ cow__error_number(int error, const char *s, uint64_t number)
 		at = *s == '#' ? append_number(at, number) : append(at, one);
 	}
 	return error;
+}
+
+void
+cow__error_begin(void)
+{
+	sentence[0] = '\0';
+}
+
+void
+cow__error_add(const char *piece)
+{
+	append(strlen(sentence), piece);
+}
+
+void
+cow__error_add_number(int64_t number)
+{
+	if (number < 0)
+		cow__error_add("-");
+	append_number(strlen(sentence), number < 0 ? -(uint64_t)number
+	                                           : (uint64_t)number);
 }
 
 struct known {

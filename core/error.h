@@ -16,6 +16,12 @@ int cow__error_number(int error, const char *sentence, uint64_t number);
 /* "`what` `name`: why", about a file of the program's. Of a long name the end. */
 int cow__error_about(int error, const char *what, const char *name);
 
+/* A sentence made of pieces: begins an empty one, and adds to its end. What does
+ * not fit is left out. */
+void cow__error_begin(void);
+void cow__error_add(const char *piece);
+void cow__error_add_number(int64_t number);
+
 /* The usual sentence for an error that came from below. */
 int cow__error_from(int error, const char *what);
 

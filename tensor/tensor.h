@@ -7,6 +7,7 @@
 #ifndef COW_TENSOR_TENSOR_H
 #define COW_TENSOR_TENSOR_H
 
+#include "core/base.h"
 #include "cowshed-tensor.h"
 
 /* Small tensors keep their shape inside; larger ones get a second piece. */
@@ -19,6 +20,7 @@ struct cow_tensor {
 	int64_t *sizes, *strides;
 	uint8_t dtype, dims, format; /* as asked for: see cow_tensor_format() */
 	bool conj, neg;
+	bool large; /* the shape is a second piece */
 	int64_t inside[2 * COW__DIMS_INSIDE];
 };
 
@@ -30,6 +32,44 @@ struct cow__shape {
 /* Strides of a format, for these sizes. -EINVAL: not for so many dimensions. */
 int cow__format_strides(enum cow_format format, struct cow__shape *shape);
 bool cow__format_fits(enum cow_format format, const struct cow__shape *shape);
+
+/* Sizes and strides of a tensor, to be changed. */
+void cow__shape_of(const struct cow_tensor *tensor, struct cow__shape *ret);
+
+/* How many elements. -EINVAL: a negative size, or more bytes than an int64 counts,
+ * also of what would be there were empty dimensions not empty. */
+int cow__shape_numel(const struct cow__shape *shape, enum cow_dtype dtype,
+                     int64_t *ret);
+
+/* Sizes, from an argument, and how many elements: for public functions, whose name
+ * is `who`. Says what is wrong. */
+int cow__shape_read(const char *who, enum cow_dtype dtype, int dims,
+                    const int64_t *sizes, struct cow__shape *ret,
+                    int64_t *ret_numel);
+
+/* The distance from the first element to the last one, in elements. -EINVAL: more
+ * than an int64 counts. Strides are not negative. */
+int cow__shape_extent(const struct cow__shape *shape, int64_t *ret);
+bool cow__shape_dense(const struct cow__shape *shape);
+
+/* The strides of a dense tensor whose dimensions lie in the same order. */
+void cow__shape_order(const struct cow__shape *like, struct cow__shape *shape);
+
+/* Bytes of the storage from the first to behind the last element; 0, 0 for none. */
+void cow__tensor_range(const struct cow_tensor *tensor, size_t *ret_offset,
+                       size_t *ret_bytes);
+
+/* A fresh tensor with these strides, which are dense. The format is what it was
+ * asked for as. */
+int cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
+                      enum cow_format format, struct cow_device device,
+                      struct cow_tensor **ret);
+
+/* The tensor on a storage, whose reference it takes over on success. No checks of
+ * where the elements are. */
+int cow__tensor_make(struct cow_storage *storage, enum cow_dtype dtype,
+                     const struct cow__shape *shape, int64_t offset,
+                     enum cow_format format, struct cow_tensor **ret);
 
 /* A tensor with `like`'s type and bits on the same storage. */
 int cow__tensor_view(const struct cow_tensor *like, const struct cow__shape *shape,

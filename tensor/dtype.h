@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What kinds of data types there are
+ */
+#ifndef COW_TENSOR_DTYPE_H
+#define COW_TENSOR_DTYPE_H
+
+#include "cowshed-tensor.h"
+
+enum cow__kind {
+	COW__KIND_BOOL,
+	COW__KIND_INT,
+	COW__KIND_UINT,
+	COW__KIND_FLOAT,
+	COW__KIND_COMPLEX,
+};
+
+bool cow__dtype_known(int64_t dtype);
+
+/* Of types that there are. */
+enum cow__kind cow__dtype_kind(enum cow_dtype dtype);
+
+/* What an element's address must be a multiple of: complex ones are two floats. */
+size_t cow__dtype_alignment(enum cow_dtype dtype);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory formats: strides of sizes, and which formats strides are right for
+ *
+ * A format is an order of dimensions, densest last. Dimensions of size 1 have no
+ * say in whether strides fit, and without elements every stride does. So strides may
+ * fit several formats (N111), and a tensor keeps the one that it was asked for as
+ * long as that is among them.
+ */
+#include "tensor/tensor.h"
+
+/* Dimensions from the outermost to the densest. NULL: not for so many. */
+static const uint8_t *
+order_of(enum cow_format format, int dims)
+{
+	static const uint8_t last[] = { 0, 2, 3, 1 };
+	static const uint8_t last_3d[] = { 0, 2, 3, 4, 1 };
+
+	if (format == COW_FORMAT_CHANNELS_LAST && dims == 4)
+		return last;
+	if (format == COW_FORMAT_CHANNELS_LAST_3D && dims == 5)
+		return last_3d;
+	return NULL;
+}
+
+int
+cow__format_strides(enum cow_format format, struct cow__shape *shape)
+{
+	const uint8_t *order = order_of(format, shape->dims);
+	int64_t stride = 1;
+
+	if (!order && format != COW_FORMAT_CONTIGUOUS)
+		return -EINVAL;
+	for (int i = shape->dims - 1; i >= 0; i--) {
+		int d = order ? order[i] : i;
+
+		shape->strides[d] = stride;
+		stride *= shape->sizes[d] > 1 ? shape->sizes[d] : 1;
+	}
+	return 0;
+}
+
+static bool
+empty(const struct cow__shape *shape)
+{
+	for (int i = 0; i < shape->dims; i++)
+		if (shape->sizes[i] == 0)
+			return true;
+	return false;
+}
+
+bool
+cow__format_fits(enum cow_format format, const struct cow__shape *shape)
+{
+	struct cow__shape right;
+
+	if (format == COW_FORMAT_NONE)
+		return true;
+	right.dims = shape->dims;
+	memcpy(right.sizes, shape->sizes,
+	       (size_t)shape->dims * sizeof(int64_t));
+	if (cow__format_strides(format, &right) < 0)
+		return false;
+	if (empty(shape))
+		return true;
+	for (int i = 0; i < shape->dims; i++)
+		if (shape->sizes[i] != 1 &&
+		    shape->strides[i] != right.strides[i])
+			return false;
+	return true;
+}
+
+/* Positions of dimensions by stride, the largest first. Equal strides stay in
+ * order, which makes the result the only one. */
+static void
+sort_by_stride(const struct cow__shape *shape, uint8_t *ret)
+{
+	for (int i = 0; i < shape->dims; i++) {
+		int j = i;
+
+		for (; j > 0 && shape->strides[ret[j - 1]] < shape->strides[i];
+		     j--)
+			ret[j] = ret[j - 1];
+		ret[j] = (uint8_t)i;
+	}
+}
+
+bool
+cow__shape_dense(const struct cow__shape *shape)
+{
+	uint8_t order[COW_DIMS_MAX];
+	int64_t stride = 1;
+
+	if (empty(shape))
+		return true;
+	sort_by_stride(shape, order);
+	for (int i = shape->dims - 1; i >= 0; i--) {
+		int d = order[i];
+
+		if (shape->sizes[d] == 1)
+			continue;
+		if (shape->strides[d] != stride)
+			return false;
+		stride *= shape->sizes[d];
+	}
+	return true;
+}
+
+/* Repeated dimensions (stride 0) say nothing about the order: each goes right
+ * outside of its right neighbour, as if it were dense there. */
+void
+cow__shape_order(const struct cow__shape *like, struct cow__shape *shape)
+{
+	struct cow__shape known = *like;
+	uint8_t order[COW_DIMS_MAX];
+	int64_t stride = 1;
+
+	for (int i = like->dims - 1; i >= 0; i--)
+		if (like->strides[i] == 0 || like->sizes[i] <= 1)
+			known.strides[i] = i + 1 < like->dims
+			                           ? known.strides[i + 1]
+			                           : 0;
+	sort_by_stride(&known, order);
+	for (int i = like->dims - 1; i >= 0; i--) {
+		int d = order[i];
+
+		shape->strides[d] = stride;
+		stride *= shape->sizes[d] > 1 ? shape->sizes[d] : 1;
+	}
+}
+
+COW_EXPORT enum cow_format
+cow_tensor_format(const struct cow_tensor *t)
+{
+	static const enum cow_format formats[] = {
+		COW_FORMAT_CONTIGUOUS,
+		COW_FORMAT_CHANNELS_LAST,
+		COW_FORMAT_CHANNELS_LAST_3D,
+	};
+	struct cow__shape shape;
+
+	if (!t)
+		return COW_FORMAT_NONE;
+	cow__shape_of(t, &shape);
+	if (cow__format_fits((enum cow_format)t->format, &shape))
+		return (enum cow_format)t->format;
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (cow__format_fits(formats[i], &shape))
+			return formats[i];
+	return COW_FORMAT_NONE;
+}
+
+COW_EXPORT bool
+cow_tensor_is_contiguous(const struct cow_tensor *t, enum cow_format format)
+{
+	struct cow__shape shape;
+
+	if (!t || (unsigned)format > COW_FORMAT_PRESERVE)
+		return false;
+	if (format == COW_FORMAT_PRESERVE)
+		return true; /* its own format fits always */
+	cow__shape_of(t, &shape);
+	return cow__format_fits(format, &shape);
+}
+
+COW_EXPORT bool
+cow_tensor_is_dense(const struct cow_tensor *t)
+{
+	struct cow__shape shape;
+
+	if (!t)
+		return false;
+	cow__shape_of(t, &shape);
+	return cow__shape_dense(&shape);
+}
