@@ -234,9 +234,9 @@ tensor_new(enum cow_dtype dtype, const struct cow__shape *shape,
 int
 cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
                   enum cow_format format, struct cow_device device,
-                  struct cow_tensor **ret)
+                  const struct cow_tensor *like, struct cow_tensor **ret)
 {
-	const struct cow_tensor_options o = {
+	struct cow_tensor_options o = {
 		.size = sizeof(o),
 		.device = device,
 		.format = format,
@@ -244,6 +244,11 @@ cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
 	int64_t numel;
 	int r = cow__shape_numel(shape, dtype, &numel);
 
+	/* There may be several devices of a type, and one registered allocator. */
+	if (like && device.type != COW_DEVICE_CPU &&
+	    like->storage->device.type == device.type &&
+	    like->storage->device.index == device.index)
+		o.allocator = like->storage->allocator;
 	/* A view that repeats elements may stand for more than memory can be. */
 	if (r < 0)
 		return cow__say(r, "sizes #z of #y: too many bytes", shape,

@@ -60,10 +60,10 @@ void cow__tensor_range(const struct cow_tensor *tensor, size_t *ret_offset,
                        size_t *ret_bytes);
 
 /* A fresh tensor with these strides, which are dense. The format is what it was
- * asked for as. */
+ * asked for as. `like`, if it is on that device, says whose memory it gets. */
 int cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
                       enum cow_format format, struct cow_device device,
-                      struct cow_tensor **ret);
+                      const struct cow_tensor *like, struct cow_tensor **ret);
 
 /* The tensor on a storage, whose reference it takes over on success. No checks of
  * where the elements are. */

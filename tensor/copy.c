@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies between tensors: what is allowed, and what is nothing to do
+ *
+ * The order of the checks is PyTorch's: the same elements; sizes; no elements; meta
+ * tensors; overlap. Whatever can be refused is refused before the destination is
+ * materialized.
+ */
+#include "tensor/copy.h"
+#include "core/error.h"
+#include "core/mutex.h"
+#include "tensor/say.h"
+
+#define KNOWN_FLAGS                                                            \
+	(COW_COPY_LAZY | COW_COPY_NON_BLOCKING | COW_COPY_IGNORE_OVERLAP)
+
+static struct cow__mutex warning_lock;
+static cow_warning_fn *warning;
+static void *warning_user;
+static bool warned;
+
+COW_EXPORT void
+cow_warning_set(cow_warning_fn *fn, void *user)
+{
+	cow__mutex_lock(&warning_lock);
+	warning = fn;
+	warning_user = user;
+	cow__mutex_unlock(&warning_lock);
+}
+
+/* Without the lock: the callee may call the library. */
+static void
+warn_of_dropped_parts(void)
+{
+	cow_warning_fn *fn = NULL;
+	void *user = NULL;
+
+	if (__atomic_load_n(&warned, __ATOMIC_RELAXED))
+		return;
+	cow__mutex_lock(&warning_lock);
+	if (!warned && warning) {
+		fn = warning;
+		user = warning_user;
+		__atomic_store_n(&warned, true, __ATOMIC_RELAXED);
+	}
+	cow__mutex_unlock(&warning_lock);
+	if (fn)
+		fn(user, "a copy of complex elements to real ones drops their "
+		         "imaginary parts");
+}
+
+static bool
+is_device(const struct cow_tensor *t, enum cow_device_type type)
+{
+	return cow_storage_device(t->storage).type == (int)type;
+}
+
+/* The same elements, type and bits: also where strides of single elements differ. */
+static bool
+nothing_to_do(const struct cow_tensor *to, const struct cow_tensor *from)
+{
+	if (to == from)
+		return true;
+	if (to->storage != from->storage || to->offset != from->offset ||
+	    to->dtype != from->dtype || to->dims != from->dims ||
+	    to->conj != from->conj || to->neg != from->neg)
+		return false;
+	for (int i = 0; i < to->dims; i++)
+		if (to->sizes[i] != from->sizes[i] ||
+		    (to->sizes[i] > 1 && to->strides[i] != from->strides[i]))
+			return false;
+	return true;
+}
+
+/* `from` with the sizes of `to`: dimensions in front that are 1 too many go. */
+static int
+broadcast(struct cow_tensor *to, struct cow_tensor *from,
+          struct cow_tensor **ret)
+{
+	struct cow_tensor *t = cow_tensor_ref(from), *next;
+	int r = 0;
+
+	while (r == 0 && t->dims > to->dims && t->sizes[0] == 1) {
+		r = cow_tensor_squeeze(t, 0, &next);
+		if (r == 0) {
+			(void)cow_tensor_unref(t);
+			t = next;
+		}
+	}
+	if (r == 0)
+		r = cow_tensor_expand(t, to->dims, to->sizes, &next);
+	(void)cow_tensor_unref(t);
+	if (r == -EINVAL)
+		return cow__say(r, "cow_tensor_copy: #t does not go to #t", from,
+		                to);
+	if (r < 0)
+		return r;
+	*ret = next;
+	return 0;
+}
+
+static int
+overlap_check(const struct cow_tensor *to, const struct cow_tensor *from,
+              enum cow__overlap overlap)
+{
+	if (cow__overlaps_itself(to))
+		return cow__say(-EINVAL, "cow_tensor_copy: one place of #t "
+		                         "stands for several elements; clone "
+		                         "it first", to);
+	if (overlap == COW__OVERLAP_SOME)
+		return cow__say(-EINVAL, "cow_tensor_copy: #t and #t overlap in "
+		                         "memory; clone one first", to, from);
+	return 0;
+}
+
+static int
+copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+{
+	enum cow__overlap overlap;
+	int r;
+
+	if (is_device(to, COW_DEVICE_META))
+		return 0;
+	if (is_device(from, COW_DEVICE_META))
+		return cow__say(-ENODATA, "cow_tensor_copy: #t is a meta tensor, "
+		                          "which has no bytes to copy from",
+		                from);
+	overlap = cow__overlap_of(to, from);
+	if (!(flags & COW_COPY_IGNORE_OVERLAP)) {
+		r = overlap_check(to, from, overlap);
+		if (r < 0)
+			return r;
+	}
+	if (flags & COW_COPY_LAZY) {
+		r = cow__tensor_share(to, from);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
+	if (cow_dtype_is_complex((enum cow_dtype)from->dtype) &&
+	    !cow_dtype_is_complex((enum cow_dtype)to->dtype) &&
+	    to->dtype != COW_BOOL)
+		warn_of_dropped_parts();
+	return cow__copy_elements(to, from, overlap == COW__OVERLAP_NONE,
+	                          flags);
+}
+
+COW_EXPORT int
+cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+{
+	struct cow_tensor *source = NULL;
+	bool same = true;
+	int r;
+
+	if (!to || !from)
+		return cow__error(-EINVAL, "cow_tensor_copy: NULL");
+	if (flags & ~(uint32_t)KNOWN_FLAGS)
+		return cow__error(-EINVAL, "cow_tensor_copy: unknown flags");
+	if (nothing_to_do(to, from))
+		return 0;
+	same = to->dims == from->dims &&
+	       memcmp(to->sizes, from->sizes,
+	              to->dims * sizeof(int64_t)) == 0;
+	if (same)
+		return to->numel ? copy_expanded(to, from, flags) : 0;
+	r = broadcast(to, from, &source);
+	if (r < 0)
+		return r;
+	r = to->numel ? copy_expanded(to, source, flags) : 0;
+	(void)cow_tensor_unref(source);
+	return r;
+}

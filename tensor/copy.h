@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies, in layers
+ *
+ *   cow_tensor_copy()     copy.c     what is allowed, and what is nothing to do
+ *   cow__copy_lazily()    lazy.c     pages instead of bytes
+ *   cow__copy_elements()  stage.c    which device does what, through which
+ *                                    temporaries
+ *   cow__strided_copy()   strided.h  bytes in host memory
+ */
+#ifndef COW_TENSOR_COPY_H
+#define COW_TENSOR_COPY_H
+
+#include "tensor/tensor.h"
+
+/* Does one place in memory stand for two elements? Exact for dense tensors and
+ * repeated dimensions; else "yes" where it is not easily seen. */
+bool cow__overlaps_itself(const struct cow_tensor *t);
+
+enum cow__overlap {
+	COW__OVERLAP_NONE,
+	COW__OVERLAP_SAME, /* element by element the same places and type */
+	COW__OVERLAP_SOME,
+};
+enum cow__overlap cow__overlap_of(const struct cow_tensor *a,
+                                  const struct cow_tensor *b);
+
+/* Gives `to`'s storage the bytes of `from`'s, shared until either is written, if
+ * both are all of their storages and lie alike. 1: done; 0: copy rather. */
+int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);
+
+/* Copies between tensors of equal sizes, with elements, on any devices but meta.
+ * `whole`: nothing of `to`'s old bytes is read: not the same place as `from`. */
+int cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from,
+                       bool whole, uint32_t flags);
+
+/* What device.c knows. NULL: no such device. Of the CPU: NULL, too. */
+const struct cow_device_ops *cow__device_ops(struct cow_device device);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of devices
+ *
+ * The CPU and the meta device need no entry: host memory is what the engine copies,
+ * and meta tensors have nothing to copy.
+ */
+#include "core/error.h"
+#include "tensor/copy.h"
+
+static const struct cow_device_ops *table[COW_DEVICE_TYPES];
+
+COW_EXPORT int
+cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops)
+{
+	if ((unsigned)type >= COW_DEVICE_TYPES || type == COW_DEVICE_CPU ||
+	    type == COW_DEVICE_META)
+		return cow__error_number(-EINVAL,
+		                         "device type # can't be registered",
+		                         (uint64_t)type);
+	if (ops && (ops->size < sizeof(*ops) || !ops->from_host ||
+	            !ops->to_host))
+		return cow__error(-EINVAL, "cow_device_ops: incomplete");
+	/* Pairs with the load in cow__device_ops(). */
+	__atomic_store_n(&table[type], ops, __ATOMIC_RELEASE);
+	return 0;
+}
+
+const struct cow_device_ops *
+cow__device_ops(struct cow_device device)
+{
+	if ((unsigned)device.type >= COW_DEVICE_TYPES)
+		return NULL;
+	return __atomic_load_n(&table[device.type], __ATOMIC_ACQUIRE);
+}

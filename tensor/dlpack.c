@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * DLPack: arrays come and go without a copy
+ *
+ * The structs are part of a binary interface, so they are spelled here; the numbers
+ * are dlpack.h's.
+ *
+ *   export, writable     the consumer writes without notice, so the storage's
+ *                        address is given away for good (it becomes transparent)
+ *   export, read-only    of a tracked storage a lazy clone is handed out, which
+ *                        nobody writes: its bytes stay where and what they are,
+ *                        whatever becomes of the tensor, and nothing is copied. Other
+ *                        memory does not move anyway
+ *   import, writable     external memory
+ *   import, read-only    memory that is copied when it is first written, like
+ *                        that of other processes (core/allocation.h)
+ */
+#include "core/error.h"
+#include "core/pool.h"
+#include "core/storage.h"
+#include "tensor/dtype.h"
+#include "tensor/say.h"
+
+enum {
+	DL_CPU = 1,
+	DL_CUDA = 2,
+	DL_EXTENSION = 12,
+};
+
+enum {
+	DL_INT = 0,
+	DL_UINT = 1,
+	DL_FLOAT = 2,
+	DL_BFLOAT = 4,
+	DL_COMPLEX = 5,
+	DL_BOOL = 6,
+	DL_FLOAT8_E4M3FN = 10,
+	DL_FLOAT8_E5M2 = 12,
+};
+
+#define DL_READ_ONLY ((uint64_t)1)
+
+struct dl_tensor {
+	void *data;
+	int32_t device_type, device_id;
+	int32_t ndim;
+	uint8_t code, bits;
+	uint16_t lanes;
+	int64_t *shape, *strides;
+	uint64_t byte_offset;
+};
+
+struct dl_managed {
+	struct dl_tensor tensor;
+	void *context;
+	void (*deleter)(struct dl_managed *self);
+};
+
+struct dl_versioned {
+	uint32_t major, minor;
+	void *context;
+	void (*deleter)(struct dl_versioned *self);
+	uint64_t flags;
+	struct dl_tensor tensor;
+};
+
+static const uint8_t codes[COW_DTYPES] = {
+	[COW_BOOL] = DL_BOOL,          [COW_INT8] = DL_INT,
+	[COW_INT16] = DL_INT,          [COW_INT32] = DL_INT,
+	[COW_INT64] = DL_INT,          [COW_UINT8] = DL_UINT,
+	[COW_UINT16] = DL_UINT,        [COW_UINT32] = DL_UINT,
+	[COW_UINT64] = DL_UINT,        [COW_FLOAT16] = DL_FLOAT,
+	[COW_BFLOAT16] = DL_BFLOAT,    [COW_FLOAT32] = DL_FLOAT,
+	[COW_FLOAT64] = DL_FLOAT,      [COW_COMPLEX32] = DL_COMPLEX,
+	[COW_COMPLEX64] = DL_COMPLEX,  [COW_COMPLEX128] = DL_COMPLEX,
+	[COW_FLOAT8_E4M3FN] = DL_FLOAT8_E4M3FN,
+	[COW_FLOAT8_E5M2] = DL_FLOAT8_E5M2,
+};
+
+/* ---- Export ---------------------------------------------------------------------- */
+
+struct exported {
+	union {
+		struct dl_managed legacy;
+		struct dl_versioned versioned;
+	} managed; /* first: what the consumer has */
+	struct cow_storage *storage;
+	int64_t sizes[COW_DIMS_MAX], strides[COW_DIMS_MAX];
+};
+
+static struct cow__pool exports = { .object_bytes = sizeof(struct exported) };
+
+static void
+export_end(struct exported *e)
+{
+	(void)cow_storage_unref(e->storage);
+	cow__pool_give(&exports, e);
+}
+
+static void
+legacy_end(struct dl_managed *m)
+{
+	export_end((struct exported *)m);
+}
+
+static void
+versioned_end(struct dl_versioned *m)
+{
+	export_end((struct exported *)m);
+}
+
+/* The storage that stays as it is until the consumer is done. */
+static int
+storage_to_export(struct cow_storage *s, bool read_only,
+                  struct cow_storage **ret)
+{
+	uint8_t kind = s->data->kind;
+	void *data;
+	int r;
+
+	if (!read_only) {
+		r = cow_storage_expose(s, &data);
+		if (r < 0)
+			return r;
+	} else if (!cow__transparent(s) && kind != COW__AT_EXTERNAL &&
+	           !s->elements) {
+		return cow_storage_lazy_clone(s, ret);
+	}
+	*ret = cow_storage_ref(s);
+	return 0;
+}
+
+static int
+device_code(const struct cow_tensor *t, struct dl_tensor *ret)
+{
+	struct cow_device d = cow_storage_device(t->storage);
+
+	ret->device_id = d.index;
+	switch (d.type) {
+	case COW_DEVICE_CPU:
+		ret->device_type = DL_CPU;
+		return 0;
+	case COW_DEVICE_CUDA:
+		ret->device_type = DL_CUDA;
+		return 0;
+	case COW_DEVICE_PRIVATE:
+		ret->device_type = DL_EXTENSION;
+		return 0;
+	default:
+		return cow__say(-ENOTSUP, "DLPack has no arrays on #v", &d);
+	}
+}
+
+static void
+describe(const struct cow_tensor *t, struct exported *e, struct dl_tensor *ret)
+{
+	size_t item = cow_dtype_bytes((enum cow_dtype)t->dtype);
+
+	memcpy(e->sizes, t->sizes, t->dims * sizeof(int64_t));
+	memcpy(e->strides, t->strides, t->dims * sizeof(int64_t));
+	ret->ndim = t->dims;
+	ret->code = codes[t->dtype];
+	ret->bits = (uint8_t)(8 * item);
+	ret->lanes = 1;
+	ret->shape = e->sizes;
+	ret->strides = e->strides;
+	ret->data = NULL;
+	if (t->numel)
+		ret->data = (char *)(uintptr_t)cow_storage_data(e->storage) +
+		            (size_t)t->offset * item;
+}
+
+COW_EXPORT int
+cow_tensor_to_dlpack(struct cow_tensor *t, bool versioned, bool read_only,
+                     void **ret)
+{
+	struct dl_tensor d = { .ndim = 0 };
+	struct exported *e;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_to_dlpack: NULL");
+	if (read_only && !versioned)
+		return cow__error(-EINVAL, "cow_tensor_to_dlpack: the form "
+		                           "without a version can't say "
+		                           "\"read only\"");
+	if (t->conj || t->neg)
+		return cow__say(-EINVAL, "cow_tensor_to_dlpack: #t has a conj or "
+		                         "neg bit; copy it first", t);
+	r = device_code(t, &d);
+	if (r < 0)
+		return r;
+	e = cow__pool_take(&exports);
+	if (!e)
+		return cow__error_from(-ENOMEM, "cow_tensor_to_dlpack");
+	r = storage_to_export(t->storage, read_only, &e->storage);
+	if (r < 0) {
+		cow__pool_give(&exports, e);
+		return r;
+	}
+	describe(t, e, &d);
+	if (versioned)
+		e->managed.versioned = (struct dl_versioned){
+			.major = 1,
+			.context = e,
+			.deleter = versioned_end,
+			.flags = read_only ? DL_READ_ONLY : 0,
+			.tensor = d,
+		};
+	else
+		e->managed.legacy = (struct dl_managed){
+			.tensor = d,
+			.context = e,
+			.deleter = legacy_end,
+		};
+	*ret = e;
+	return 0;
+}
+
+/* ---- Import --------------------------------------------------------------------------- */
+
+static void
+legacy_delete(void *managed)
+{
+	struct dl_managed *m = managed;
+
+	if (m->deleter)
+		m->deleter(m);
+}
+
+static void
+versioned_delete(void *managed)
+{
+	struct dl_versioned *m = managed;
+
+	if (m->deleter)
+		m->deleter(m);
+}
+
+static bool
+never_alone(void *managed)
+{
+	(void)managed;
+	return false;
+}
+
+static int
+no_view(void *managed, struct cow__allocation **ret)
+{
+	(void)managed;
+	(void)ret;
+	return -E2BIG;
+}
+
+static void
+drop(struct cow__allocation *a)
+{
+	if (a->shared)
+		versioned_delete(a->shared);
+}
+
+/* Somebody else's bytes, never ours to write: who wants to gets a copy. */
+static const struct cow__shared_ops read_only_ops = {
+	.alone = never_alone,
+	.view = no_view,
+	.drop = drop,
+};
+
+static int
+read_only_storage(struct dl_versioned *m, void *data, size_t bytes,
+                  struct cow_storage **ret)
+{
+	const struct cow_storage like = { .resizable = true };
+	struct cow__allocation *a;
+	int r = cow__allocation_shared(data, bytes, m, &read_only_ops, &a);
+
+	if (r < 0)
+		return r;
+	r = cow__storage_on(a, bytes, &like, ret);
+	if (r < 0) {
+		a->shared = NULL;
+		cow__allocation_unref(a);
+	}
+	return r;
+}
+
+/* The storage must not dispose of what the caller keeps after all. */
+static void
+storage_forget(struct cow_storage *s)
+{
+	if (s->data->kind == COW__AT_SHARED)
+		s->data->shared = NULL;
+	else
+		(void)cow_data_ptr_release_context(&s->data->ptr);
+	(void)cow_storage_unref(s);
+}
+
+static int
+dtype_of(const struct dl_tensor *d, enum cow_dtype *ret)
+{
+	for (int i = 0; i < COW_DTYPES && d->lanes == 1; i++)
+		if (codes[i] == d->code &&
+		    8 * cow_dtype_bytes((enum cow_dtype)i) == d->bits) {
+			*ret = (enum cow_dtype)i;
+			return 0;
+		}
+	return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: no type of ours has "
+	                          "the code #d, #d bits and #d lanes",
+	                (int64_t)d->code, (int64_t)d->bits, (int64_t)d->lanes);
+}
+
+static int
+shape_of(const struct dl_tensor *d, enum cow_dtype dtype,
+         struct cow__shape *ret, size_t *ret_bytes)
+{
+	int64_t numel, last = 0;
+	int r = cow__shape_read("cow_tensor_from_dlpack", dtype, d->ndim,
+	                        d->shape, ret, &numel);
+
+	if (r < 0)
+		return r;
+	if (d->strides)
+		memcpy(ret->strides, d->strides,
+		       (size_t)ret->dims * sizeof(int64_t));
+	else
+		(void)cow__format_strides(COW_FORMAT_CONTIGUOUS, ret);
+	for (int i = 0; i < ret->dims; i++) {
+		/* What single elements have for a stride is nobody's concern. */
+		if (numel == 0 || (ret->sizes[i] == 1 && ret->strides[i] < 0))
+			ret->strides[i] = 1;
+		if (ret->strides[i] < 0)
+			return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: the "
+			                          "stride #d is negative",
+			                ret->strides[i]);
+	}
+	if (cow__shape_extent(ret, &last) < 0 ||
+	    __builtin_mul_overflow(last + 1, cow_dtype_bytes(dtype), &last))
+		return cow__say(-EINVAL, "cow_tensor_from_dlpack: strides of #z "
+		                         "overflow", ret);
+	*ret_bytes = numel ? (size_t)last : 0;
+	return 0;
+}
+
+static int
+import(void *managed, bool versioned, const struct dl_tensor *d,
+       struct cow_tensor **ret)
+{
+	struct cow_device cpu = { COW_DEVICE_CPU, 0 };
+	struct dl_versioned *v = versioned ? managed : NULL;
+	struct cow_storage *storage;
+	struct cow__shape shape;
+	enum cow_dtype dtype;
+	size_t bytes = 0;
+	char *data;
+	int r = dtype_of(d, &dtype);
+
+	if (r == 0)
+		r = shape_of(d, dtype, &shape, &bytes);
+	if (r < 0)
+		return r;
+	data = d->data ? (char *)d->data + d->byte_offset : NULL;
+	if (v && (v->flags & DL_READ_ONLY) && bytes) {
+		r = data ? read_only_storage(v, data, bytes, &storage)
+		         : -EINVAL;
+	} else {
+		struct cow_data_ptr ptr = cow_data_ptr_make(
+		        data, managed,
+		        versioned ? versioned_delete : legacy_delete, cpu);
+
+		r = cow_storage_new_external(&ptr, bytes, NULL, &storage);
+	}
+	if (r < 0)
+		return cow__error_from(r, "cow_tensor_from_dlpack");
+	r = cow_tensor_on(storage, dtype, shape.dims, shape.sizes,
+	                  shape.strides, 0, ret);
+	if (r < 0) {
+		storage_forget(storage);
+		return r;
+	}
+	(void)cow_storage_unref(storage);
+	return 0;
+}
+
+COW_EXPORT int
+cow_tensor_from_dlpack(void *managed, bool versioned, struct cow_tensor **ret)
+{
+	const struct dl_versioned *v = managed;
+	const struct dl_tensor *d;
+
+	if (!managed || !ret)
+		return cow__error(-EINVAL, "cow_tensor_from_dlpack: NULL");
+	/* Of another major version only this much is known to be there. */
+	if (versioned && v->major != 1)
+		return cow__error_number(-ENOTSUP, "DLPack version # is not known",
+		                         v->major);
+	d = versioned ? &v->tensor : &((struct dl_managed *)managed)->tensor;
+	if (d->device_type != DL_CPU)
+		return cow__error_number(-ENOTSUP,
+		                         "DLPack device type # is not the CPU",
+		                         (uint64_t)d->device_type);
+	return import(managed, versioned, d, ret);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies that share pages
+ *
+ * Where a tensor is all of its storage, in the same order as another one is all of
+ * its own, a copy can be what a lazy clone is: the storage is put on the other one's
+ * allocation, and gives its own up. Whoever else views the destination's storage
+ * sees the copy as well, as it should.
+ *
+ * Not where the destination's address was given away, where its memory is not ours
+ * to replace (external, shared with other processes, another allocator), nor where
+ * pages must be there before they are written (STRICT).
+ */
+#include "core/storage.h"
+#include "tensor/copy.h"
+
+static bool
+is_whole(const struct cow_tensor *t)
+{
+	size_t offset, bytes;
+
+	cow__tensor_range(t, &offset, &bytes);
+	return offset == 0 && bytes == cow_storage_bytes(t->storage) &&
+	       cow_tensor_is_dense(t);
+}
+
+static bool
+lie_alike(const struct cow_tensor *a, const struct cow_tensor *b)
+{
+	if (a->dtype != b->dtype || a->dims != b->dims || a->conj != b->conj ||
+	    a->neg != b->neg)
+		return false;
+	for (int i = 0; i < a->dims; i++)
+		if (a->sizes[i] != b->sizes[i] ||
+		    (a->sizes[i] != 1 && a->strides[i] != b->strides[i]))
+			return false;
+	return is_whole(a) && is_whole(b);
+}
+
+static bool
+replaceable(const struct cow_storage *s)
+{
+	uint8_t kind = s->data->kind;
+
+	return !cow__transparent(s) && !s->home && !s->elements &&
+	       !(s->flags & COW_STORAGE_STRICT) && kind != COW__AT_EXTERNAL &&
+	       kind != COW__AT_SHARED;
+}
+
+int
+cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from)
+{
+	struct cow_storage *s = to->storage, *t = from->storage, *clone;
+	struct cow__allocation *old = s->data;
+	int r;
+
+	if (s == t || !lie_alike(to, from) || !replaceable(s) ||
+	    t->data->kind == COW__AT_EXTERNAL || t->elements ||
+	    s->allocator != t->allocator ||
+	    s->device.type != t->device.type ||
+	    s->device.index != t->device.index)
+		return 0;
+	r = cow_storage_lazy_clone(t, &clone);
+	if (r < 0)
+		return r;
+	s->data = clone->data;
+	clone->data = old;
+	(void)cow_storage_unref(clone);
+	return 1;
+}

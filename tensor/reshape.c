@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Other sizes for the same elements
+ *
+ * The dimensions fall into runs that are one in memory: the last of a run is the
+ * densest, and each other one steps over the next as a whole. The new sizes must
+ * fill the runs one by one; then each new dimension lies inside one run.
+ *
+ *      sizes   [2, 3, 4]  strides [24, 4, 1]     runs: 2 | 3*4
+ *      view as [2, 6, 2]                         strides [24, 2, 1]
+ *      view as [6, 4]                            needs a copy
+ */
+#include "core/error.h"
+#include "tensor/say.h"
+
+/* The size that is -1, from the others. */
+static int
+infer(const char *who, const struct cow_tensor *t, struct cow__shape *shape)
+{
+	int64_t n = 1;
+	int at = -1;
+
+	for (int i = 0; i < shape->dims; i++) {
+		int64_t size = shape->sizes[i];
+
+		if (size == -1 && at < 0)
+			at = i;
+		else if (size < 0 || __builtin_mul_overflow(n, size, &n))
+			return cow__say(-EINVAL, "#s: #t can't become #z", who,
+			                t, shape);
+	}
+	if (at >= 0 && n > 0 && t->numel % n == 0)
+		shape->sizes[at] = t->numel / n;
+	else if (at >= 0 || n != t->numel)
+		return cow__say(-EINVAL, "#s: #t can't become #z: another number "
+		                         "of elements", who, t, shape);
+	return 0;
+}
+
+static bool
+same_sizes(const struct cow_tensor *t, const struct cow__shape *shape)
+{
+	return shape->dims == t->dims &&
+	       memcmp(shape->sizes, t->sizes,
+	              (size_t)t->dims * sizeof(int64_t)) == 0;
+}
+
+/* False: that would need a copy. */
+static bool
+strides_of(const struct cow_tensor *t, struct cow__shape *shape)
+{
+	int at = shape->dims - 1;
+	int64_t run = 1, dense = t->dims ? t->strides[t->dims - 1] : 1;
+
+	if (same_sizes(t, shape)) {
+		memcpy(shape->strides, t->strides,
+		       (size_t)t->dims * sizeof(int64_t));
+		return true;
+	}
+	if (t->numel == 0) {
+		(void)cow__format_strides(COW_FORMAT_CONTIGUOUS, shape);
+		return true;
+	}
+	for (int i = t->dims - 1; i >= 0; i--) {
+		int64_t filled = 1;
+
+		run *= t->sizes[i];
+		if (i > 0 && (t->sizes[i - 1] == 1 ||
+		              t->strides[i - 1] == run * dense))
+			continue; /* the run goes on */
+		for (; at >= 0 && (filled < run || shape->sizes[at] == 1);
+		     at--) {
+			shape->strides[at] = filled * dense;
+			filled *= shape->sizes[at];
+		}
+		if (filled != run)
+			return false;
+		run = 1;
+		dense = i > 0 ? t->strides[i - 1] : 1;
+	}
+	for (; at >= 0; at--) /* sizes of 1 for a tensor without dimensions */
+		shape->strides[at] = 1;
+	return true;
+}
+
+static int
+read_sizes(const char *who, const struct cow_tensor *t, int dims,
+           const int64_t *sizes, struct cow__shape *ret)
+{
+	if (dims < 0 || dims > COW_DIMS_MAX || (dims && !sizes))
+		return cow__say(-EINVAL, "#s: #d dimensions, or no sizes", who,
+		                (int64_t)dims);
+	ret->dims = dims;
+	if (dims)
+		memcpy(ret->sizes, sizes, (size_t)dims * sizeof(int64_t));
+	return infer(who, t, ret);
+}
+
+COW_EXPORT int
+cow_tensor_view(struct cow_tensor *t, int dims, const int64_t *sizes,
+                struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int64_t numel;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_view: NULL");
+	r = read_sizes("cow_tensor_view", t, dims, sizes, &shape);
+	if (r < 0)
+		return r;
+	/* Without elements, the sizes beside the 0 may be anything. */
+	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
+		return cow__say(-EINVAL, "cow_tensor_view: sizes #z: too many",
+		                &shape);
+	if (!strides_of(t, &shape))
+		return cow__say(-EXDEV, "cow_tensor_view: #t does not lie so in "
+		                        "memory that it could be seen as #z", t,
+		                &shape);
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+COW_EXPORT int
+cow_tensor_reshape(struct cow_tensor *t, int dims, const int64_t *sizes,
+                   uint32_t flags, struct cow_tensor **ret)
+{
+	struct cow_tensor *mine, *view;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_reshape: NULL");
+	r = cow_tensor_view(t, dims, sizes, &view);
+	if (r == 0 && (flags & COW_COPY_LAZY)) {
+		r = cow_tensor_lazy_clone(view, &mine);
+		(void)cow_tensor_unref(view);
+		view = mine;
+	} else if (r == -EXDEV) {
+		r = cow_tensor_clone(t, COW_FORMAT_CONTIGUOUS, &mine);
+		if (r == 0) {
+			r = cow_tensor_view(mine, dims, sizes, &view);
+			(void)cow_tensor_unref(mine);
+		}
+	}
+	if (r < 0)
+		return r;
+	*ret = view;
+	return 0;
+}

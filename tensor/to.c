@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors from tensors: to, clone, contiguous, fill
+ *
+ * "Fresh" means a storage of its own. A lazy one has a storage of its own, too; that
+ * it shares bytes with another one shows in nothing but the cost.
+ */
+#include "core/error.h"
+#include "core/storage.h"
+#include "tensor/copy.h"
+#include "tensor/dtype.h"
+#include "tensor/say.h"
+
+/* Strides of a fresh tensor. PRESERVE: a dense tensor's own, and the order of
+ * dimensions of another one. */
+static int
+layout(const char *who, const struct cow_tensor *t, enum cow_format format,
+       struct cow__shape *ret)
+{
+	struct cow__shape like;
+
+	cow__shape_of(t, &like);
+	*ret = like;
+	if (format == COW_FORMAT_PRESERVE) {
+		if (!cow__shape_dense(&like))
+			cow__shape_order(&like, ret);
+		else if (t->numel == 0)
+			(void)cow__format_strides(COW_FORMAT_CONTIGUOUS, ret);
+		return 0;
+	}
+	if ((unsigned)format >= COW_FORMAT_NONE ||
+	    cow__format_strides(format, ret) < 0)
+		return cow__say(-EINVAL, "#s: #t can't be in the format #f", who,
+		                t, format);
+	return 0;
+}
+
+static enum cow_format
+format_of(const struct cow_tensor *t, enum cow_format format)
+{
+	return format == COW_FORMAT_PRESERVE ? (enum cow_format)t->format
+	                                     : format;
+}
+
+/* A fresh tensor, filled. `bits`: conj and neg stay, and nothing is computed. */
+static int
+filled(struct cow_tensor *t, const struct cow__shape *shape,
+       enum cow_dtype dtype, struct cow_device device, enum cow_format format,
+       bool bits, uint32_t flags, struct cow_tensor **ret)
+{
+	struct cow_tensor *fresh;
+	int r = cow__tensor_fresh(dtype, shape, format, device, t, &fresh);
+
+	if (r < 0)
+		return r;
+	if (bits) {
+		fresh->conj = t->conj;
+		fresh->neg = t->neg;
+	}
+	r = cow_tensor_copy(fresh, t, flags & ~(uint32_t)COW_COPY_LAZY);
+	if (r < 0) {
+		(void)cow_tensor_unref(fresh);
+		return r;
+	}
+	*ret = fresh;
+	return 0;
+}
+
+/* A part of memory whose clones are copies: copying the part is cheaper. */
+static bool
+part_of_foreign(const struct cow_tensor *t)
+{
+	size_t offset, bytes;
+
+	if (t->storage->data->kind != COW__AT_EXTERNAL ||
+	    !cow_tensor_is_dense(t))
+		return false;
+	cow__tensor_range(t, &offset, &bytes);
+	return bytes < cow_storage_bytes(t->storage);
+}
+
+/* Both on one storage, or on clones. */
+static int
+lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
+           struct cow_tensor **ret)
+{
+	struct cow_storage *storage;
+	struct cow_tensor *view;
+	struct cow__shape shape;
+	int r = 0;
+
+	cow__shape_of(t, &shape);
+	if (own_storage && part_of_foreign(t))
+		return filled(t, &shape, (enum cow_dtype)t->dtype,
+		              cow_storage_device(t->storage), format, true, 0,
+		              ret);
+	storage = own_storage ? NULL : cow_storage_ref(t->storage);
+	if (!storage)
+		r = cow_storage_lazy_clone(t->storage, &storage);
+	if (r < 0)
+		return r;
+	r = cow__tensor_make(storage, (enum cow_dtype)t->dtype, &shape,
+	                     t->offset, format, &view);
+	if (r < 0) {
+		(void)cow_storage_unref(storage);
+		return cow__error_from(r, "a view of a tensor");
+	}
+	view->conj = t->conj;
+	view->neg = t->neg;
+	*ret = view;
+	return 0;
+}
+
+static bool
+same_strides(const struct cow_tensor *t, const struct cow__shape *shape)
+{
+	for (int i = 0; i < t->dims; i++)
+		if (t->sizes[i] > 1 && t->strides[i] != shape->strides[i])
+			return false;
+	return true;
+}
+
+static int
+to_read(const struct cow_to *to, struct cow_to *ret)
+{
+	*ret = (struct cow_to){
+		.size = sizeof(*ret),
+		.dtype = -1,
+		.format = COW_FORMAT_PRESERVE,
+	};
+	if (!to)
+		return 0;
+	if (to->size < offsetof(struct cow_to, flags))
+		return cow__error(-EINVAL, "cow_to: size is not set");
+	for (size_t i = sizeof(*ret); i < to->size; i++)
+		if (((const char *)to)[i])
+			return cow__error(-E2BIG, "cow_to: has members that "
+			                          "this library does not know");
+	memcpy(ret, to, cow__min(to->size, sizeof(*ret)));
+	if (ret->dtype != -1 && !cow__dtype_known(ret->dtype))
+		return cow__say(-EINVAL, "cow_tensor_to: no data type has the "
+		                         "number #d", (int64_t)ret->dtype);
+	if (ret->flags & ~(uint32_t)(COW_COPY_LAZY | COW_COPY_NON_BLOCKING |
+	                             COW_COPY_IGNORE_OVERLAP))
+		return cow__error(-EINVAL, "cow_tensor_to: unknown flags");
+	return 0;
+}
+
+COW_EXPORT int
+cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
+              struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	struct cow_device here;
+	enum cow_format format;
+	struct cow_to o;
+	bool same;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_to: NULL");
+	r = to_read(to, &o);
+	if (r < 0)
+		return r;
+	here = cow_storage_device(t->storage);
+	if (o.dtype < 0)
+		o.dtype = t->dtype;
+	if (!o.set_device)
+		o.device = here;
+	format = (enum cow_format)o.format;
+	r = layout("cow_tensor_to", t, format, &shape);
+	if (r < 0)
+		return r;
+	same = o.dtype == t->dtype && o.device.type == here.type &&
+	       o.device.index == here.index;
+	if (same && !o.copy && (format == COW_FORMAT_PRESERVE ||
+	                        format == cow_tensor_format(t))) {
+		*ret = cow_tensor_ref(t);
+		return 0;
+	}
+	if (same && (o.flags & COW_COPY_LAZY) && same_strides(t, &shape))
+		return lazy_clone(t, format_of(t, format), true, ret);
+	return filled(t, &shape, (enum cow_dtype)o.dtype, o.device,
+	              format_of(t, format), false, o.flags, ret);
+}
+
+COW_EXPORT int
+cow_tensor_clone(struct cow_tensor *t, enum cow_format format,
+                 struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_clone: NULL");
+	r = layout("cow_tensor_clone", t, format, &shape);
+	if (r < 0)
+		return r;
+	return filled(t, &shape, (enum cow_dtype)t->dtype,
+	              cow_storage_device(t->storage), format_of(t, format),
+	              true, 0, ret);
+}
+
+COW_EXPORT int
+cow_tensor_lazy_clone(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_lazy_clone: NULL");
+	return lazy_clone(t, (enum cow_format)t->format, true, ret);
+}
+
+/* Where the strides fit but the tensor was made in another format, a view of the
+ * same storage has the one that is asked for. */
+COW_EXPORT int
+cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
+                      uint32_t flags, struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	bool lazy = flags & COW_COPY_LAZY;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_contiguous: NULL");
+	r = layout("cow_tensor_contiguous", t, format, &shape);
+	if (r < 0)
+		return r;
+	if (!cow_tensor_is_contiguous(t, format))
+		return cow_tensor_clone(t, format, ret);
+	if (!lazy && (format == COW_FORMAT_PRESERVE ||
+	              format == cow_tensor_format(t))) {
+		*ret = cow_tensor_ref(t);
+		return 0;
+	}
+	return lazy_clone(t, format_of(t, format), lazy, ret);
+}
+
+/* Repeated places get the same value several times: no harm. */
+COW_EXPORT int
+cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
+{
+	const struct cow_device cpu = { COW_DEVICE_CPU, 0 };
+	const struct cow__shape none = { .dims = 0 };
+	struct cow_tensor *one;
+	void *at;
+	int r;
+
+	if (!t || !value)
+		return cow__error(-EINVAL, "cow_tensor_fill: NULL");
+	if (!cow__dtype_known(dtype))
+		return cow__say(-EINVAL, "cow_tensor_fill: no data type has the "
+		                         "number #d", (int64_t)dtype);
+	r = cow__tensor_fresh(dtype, &none, COW_FORMAT_CONTIGUOUS, cpu, NULL,
+	                      &one);
+	if (r < 0)
+		return r;
+	r = cow_tensor_data_mut(one, COW_WRITE_ALL, &at);
+	if (r == 0) {
+		memcpy(at, value, cow_dtype_bytes(dtype));
+		r = cow_tensor_copy(t, one, COW_COPY_IGNORE_OVERLAP);
+	}
+	(void)cow_tensor_unref(one);
+	return r;
+}

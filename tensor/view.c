@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Views: other tensors on the same storage
+ *
+ * A view of a valid tensor reaches no element that the tensor does not, so nothing
+ * needs checking but the arguments. Empty ones may have any strides; nothing is
+ * computed with those.
+ */
+#include "core/error.h"
+#include "tensor/dtype.h"
+#include "tensor/say.h"
+
+/* A dimension's number, counted from 0. `extra`: one more may be named. */
+static int
+dim_of(const char *who, const struct cow_tensor *t, int dim, int extra,
+       int *ret)
+{
+	int dims = t->dims + extra;
+
+	if (dim < -dims || dim >= dims)
+		return cow__say(-EINVAL, "#s: no dimension #d in #t", who,
+		                (int64_t)dim, t);
+	*ret = dim < 0 ? dim + dims : dim;
+	return 0;
+}
+
+/* A view whose first element is `steps` of a dimension further on. */
+static int
+view_at(struct cow_tensor *t, const struct cow__shape *shape, int64_t steps,
+        int64_t stride, struct cow_tensor **ret)
+{
+	int64_t numel = 0;
+
+	(void)cow__shape_numel(shape, (enum cow_dtype)t->dtype, &numel);
+	return cow__tensor_view(t, shape,
+	                        t->offset + (numel ? steps * stride : 0), ret);
+}
+
+static int64_t
+clamp(int64_t at, int64_t size)
+{
+	if (at < 0)
+		at = at < -size ? 0 : at + size;
+	return at > size ? size : at;
+}
+
+COW_EXPORT int
+cow_tensor_slice(struct cow_tensor *t, int dim, int64_t start, int64_t end,
+                 int64_t step, struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int64_t stride;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_slice: NULL");
+	r = dim_of("cow_tensor_slice", t, dim, 0, &dim);
+	if (r < 0)
+		return r;
+	if (step <= 0)
+		return cow__say(-EINVAL, "cow_tensor_slice: the step #d is not "
+		                         "positive", step);
+	cow__shape_of(t, &shape);
+	start = clamp(start, shape.sizes[dim]);
+	end = clamp(end, shape.sizes[dim]);
+	stride = shape.strides[dim];
+	shape.sizes[dim] = end > start ? (end - start - 1) / step + 1 : 0;
+	/* A step beyond the end leaves one element, whose stride is nothing. */
+	if (shape.sizes[dim] > 1)
+		shape.strides[dim] = stride * step;
+	return view_at(t, &shape, start, stride, ret);
+}
+
+static void
+dim_remove(struct cow__shape *shape, int dim)
+{
+	size_t n = (size_t)(--shape->dims - dim) * sizeof(int64_t);
+
+	memmove(shape->sizes + dim, shape->sizes + dim + 1, n);
+	memmove(shape->strides + dim, shape->strides + dim + 1, n);
+}
+
+COW_EXPORT int
+cow_tensor_select(struct cow_tensor *t, int dim, int64_t index,
+                  struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int64_t size, stride;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_select: NULL");
+	r = dim_of("cow_tensor_select", t, dim, 0, &dim);
+	if (r < 0)
+		return r;
+	cow__shape_of(t, &shape);
+	size = shape.sizes[dim];
+	stride = shape.strides[dim];
+	if (index < -size || index >= size)
+		return cow__say(-EINVAL, "cow_tensor_select: no index #d in "
+		                         "dimension #d of #t", index,
+		                (int64_t)dim, t);
+	dim_remove(&shape, dim);
+	return view_at(t, &shape, index < 0 ? index + size : index, stride,
+	               ret);
+}
+
+COW_EXPORT int
+cow_tensor_permute(struct cow_tensor *t, const int *dims,
+                   struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	uint64_t seen = 0;
+
+	if (!t || !ret || (t->dims && !dims))
+		return cow__error(-EINVAL, "cow_tensor_permute: NULL");
+	shape.dims = t->dims;
+	for (int i = 0; i < t->dims; i++) {
+		int d = 0;
+		int r = dim_of("cow_tensor_permute", t, dims[i], 0, &d);
+
+		if (r < 0)
+			return r;
+		if (seen & (uint64_t)1 << d)
+			return cow__say(-EINVAL, "cow_tensor_permute: dimension "
+			                         "#d twice, of #t", (int64_t)d,
+			                t);
+		seen |= (uint64_t)1 << d;
+		shape.sizes[i] = t->sizes[d];
+		shape.strides[i] = t->strides[d];
+	}
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+COW_EXPORT int
+cow_tensor_transpose(struct cow_tensor *t, int dim0, int dim1,
+                     struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_transpose: NULL");
+	r = dim_of("cow_tensor_transpose", t, dim0, 0, &dim0);
+	if (r == 0)
+		r = dim_of("cow_tensor_transpose", t, dim1, 0, &dim1);
+	if (r < 0)
+		return r;
+	cow__shape_of(t, &shape);
+	shape.sizes[dim0] = t->sizes[dim1];
+	shape.sizes[dim1] = t->sizes[dim0];
+	shape.strides[dim0] = t->strides[dim1];
+	shape.strides[dim1] = t->strides[dim0];
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+COW_EXPORT int
+cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
+                  struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int64_t numel;
+	int fresh;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_expand: NULL");
+	fresh = dims - t->dims;
+	if (dims > COW_DIMS_MAX || fresh < 0 || (dims && !sizes))
+		return cow__say(-EINVAL, "cow_tensor_expand: #d dimensions for "
+		                         "#t", (int64_t)dims, t);
+	shape.dims = dims;
+	if (dims)
+		memcpy(shape.sizes, sizes, (size_t)dims * sizeof(int64_t));
+	for (int i = 0; i < dims; i++) {
+		int64_t had = i < fresh ? 1 : t->sizes[i - fresh];
+
+		if (sizes[i] == -1 && i >= fresh)
+			shape.sizes[i] = had;
+		if (shape.sizes[i] < 0 || (had != 1 && shape.sizes[i] != had))
+			return cow__say(-EINVAL, "cow_tensor_expand: #t can't "
+			                         "become #z", t, &shape);
+		shape.strides[i] = i < fresh || shape.sizes[i] != had
+		                           ? 0
+		                           : t->strides[i - fresh];
+	}
+	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
+		return cow__say(-EINVAL, "cow_tensor_expand: sizes #z: more "
+		                         "bytes than there can be", &shape);
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+COW_EXPORT int
+cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	size_t n;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_unsqueeze: NULL");
+	r = dim_of("cow_tensor_unsqueeze", t, dim, 1, &dim);
+	if (r < 0)
+		return r;
+	if (t->dims == COW_DIMS_MAX)
+		return cow__say(-EINVAL, "cow_tensor_unsqueeze: #t has as many "
+		                         "dimensions as there can be", t);
+	cow__shape_of(t, &shape);
+	n = (size_t)(shape.dims++ - dim) * sizeof(int64_t);
+	memmove(shape.sizes + dim + 1, shape.sizes + dim, n);
+	memmove(shape.strides + dim + 1, shape.strides + dim, n);
+	shape.sizes[dim] = 1;
+	shape.strides[dim] = 1;
+	/* What a contiguous tensor would have, for those who look. */
+	if (t->numel && dim + 1 < shape.dims)
+		shape.strides[dim] = shape.sizes[dim + 1] *
+		                     shape.strides[dim + 1];
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+/* Of a dimension whose size is not 1, the same. */
+COW_EXPORT int
+cow_tensor_squeeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_squeeze: NULL");
+	r = dim_of("cow_tensor_squeeze", t, dim, 0, &dim);
+	if (r < 0)
+		return r;
+	cow__shape_of(t, &shape);
+	if (shape.sizes[dim] == 1)
+		dim_remove(&shape, dim);
+	return cow__tensor_view(t, &shape, t->offset, ret);
+}
+
+COW_EXPORT int
+cow_tensor_as_strided(struct cow_tensor *t, int dims, const int64_t *sizes,
+                      const int64_t *strides, int64_t offset,
+                      struct cow_tensor **ret)
+{
+	struct cow_tensor *view;
+	int r;
+
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_as_strided: NULL");
+	r = cow_tensor_on(t->storage, (enum cow_dtype)t->dtype, dims, sizes,
+	                  strides, offset, &view);
+	if (r < 0)
+		return r;
+	view->conj = t->conj;
+	view->neg = t->neg;
+	view->format = t->format;
+	*ret = view;
+	return 0;
+}
+
+static int
+flip(struct cow_tensor *t, bool conj, struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	struct cow_tensor *view;
+	int r;
+
+	cow__shape_of(t, &shape);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	if (r < 0)
+		return r;
+	view->conj ^= conj;
+	view->neg ^= !conj;
+	*ret = view;
+	return 0;
+}
+
+COW_EXPORT int
+cow_tensor_conj(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_conj: NULL");
+	if (!cow_dtype_is_complex((enum cow_dtype)t->dtype)) {
+		*ret = cow_tensor_ref(t);
+		return 0;
+	}
+	return flip(t, true, ret);
+}
+
+COW_EXPORT int
+cow_tensor_neg(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	if (!t || !ret)
+		return cow__error(-EINVAL, "cow_tensor_neg: NULL");
+	if (t->dtype == COW_BOOL)
+		return cow__say(-EINVAL, "cow_tensor_neg: #t can't be negated",
+		                t);
+	return flip(t, false, ret);
+}
