@@ -97,6 +97,8 @@ PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
 COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
 SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
+# Built as its author would: against the installed headers alone.
+DEVICE_OBJ  := $(call obj,$(wildcard tests/device/*.c))
 FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
 FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 
@@ -281,13 +283,13 @@ $(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(TEST_CXXFLAGS) $(CXXFLAGS) -c -o $@ $<
 
-$(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(LIB_A)
+$(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # The same, with a cow__syscall() that fails on demand in place of ours.
-$(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(FAULT_OBJ) $(LIB_A)
+$(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)

@@ -52,6 +52,7 @@ includes cuda "\"(core|cuda)/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes cli "\"cli/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes python "\"python/[a-z0-9_/-]+\.h\"|<Python\.h>|<numpy/.*>|$api|$libc"
 includes examples "$api|$libc"
+includes tests/device "\"tests/device/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes include "$api|<std(int|def|bool)\.h>|<sys/types\.h>"
 named '^(memfd|core|preload|cli)/.*\.[ch]$' | xargs -r grep -nE 'include *<cowshed' |
 	grep '^memfd/' | rule 'memfd/ knows nothing of ours'

@@ -349,7 +349,7 @@ import(void *managed, bool versioned, const struct dl_tensor *d,
 	struct dl_versioned *v = versioned ? managed : NULL;
 	struct cow_storage *storage;
 	struct cow__shape shape;
-	enum cow_dtype dtype;
+	enum cow_dtype dtype = COW_BOOL;
 	size_t bytes = 0;
 	char *data;
 	int r = dtype_of(d, &dtype);

@@ -410,7 +410,7 @@ across(struct cow_tensor *to, struct cow_tensor *from)
 static int
 through_host(struct cow_tensor *to, struct cow_tensor *from)
 {
-	struct cow_tensor *here;
+	struct cow_tensor *here = NULL;
 	int r;
 
 	if (on_host(from))
