@@ -329,7 +329,7 @@ fetch(struct cow_tensor *t, struct cow_tensor **ret)
 static int
 push_dense(struct cow_tensor *to, struct cow_tensor *from)
 {
-	struct cow_tensor *here;
+	struct cow_tensor *here = NULL;
 	int r = temporary(to, to, NULL, &here);
 
 	if (r < 0)
