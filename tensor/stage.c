@@ -304,7 +304,7 @@ fetch_once(struct cow_tensor *t, struct cow_tensor **ret)
 static int
 fetch(struct cow_tensor *t, struct cow_tensor **ret)
 {
-	struct cow_tensor *once, *here;
+	struct cow_tensor *once, *here = NULL;
 	struct cow__shape shape;
 	int r;
 
