@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * DLPack: what comes and goes, who deletes what and when
+ *
+ * The structs are written down a second time, from dlpack.h's text, so that a slip
+ * in ours shows.
+ */
+#include "tests/support/tensors.h"
+
+#include <errno.h>
+#include <string.h>
+
+typedef struct {
+	int32_t device_type;
+	int32_t device_id;
+} Device;
+
+typedef struct {
+	uint8_t code;
+	uint8_t bits;
+	uint16_t lanes;
+} Type;
+
+typedef struct {
+	void *data;
+	Device device;
+	int32_t ndim;
+	Type dtype;
+	int64_t *shape;
+	int64_t *strides;
+	uint64_t byte_offset;
+} Array;
+
+typedef struct Managed {
+	Array dl_tensor;
+	void *manager_ctx;
+	void (*deleter)(struct Managed *self);
+} Managed;
+
+typedef struct Versioned {
+	struct {
+		uint32_t major;
+		uint32_t minor;
+	} version;
+	void *manager_ctx;
+	void (*deleter)(struct Versioned *self);
+	uint64_t flags;
+	Array dl_tensor;
+} Versioned;
+
+static int deleted;
+
+static void delete_legacy(Managed *self)
+{
+	must(self->manager_ctx == &deleted);
+	deleted++;
+}
+
+static void delete_versioned(Versioned *self)
+{
+	must(self->manager_ctx == &deleted);
+	deleted++;
+}
+
+/* ---- Export ------------------------------------------------------------------- */
+
+START_TEST(export)
+{
+	struct cow_tensor *t = transpose(counting(2, 3), 0, 1);
+	Versioned *v;
+	Managed *m;
+	void *p;
+
+	ok(cow_tensor_to_dlpack(t, true, false, &p));
+	v = p;
+	must(v->version.major == 1 && v->flags == 0);
+	must(v->dl_tensor.device.device_type == 1 && v->dl_tensor.ndim == 2);
+	must(v->dl_tensor.dtype.code == 0 && v->dl_tensor.dtype.bits == 32 &&
+	     v->dl_tensor.dtype.lanes == 1);
+	must(v->dl_tensor.shape[0] == 3 && v->dl_tensor.strides[0] == 1 &&
+	     v->dl_tensor.strides[1] == 3);
+	ck_assert_ptr_eq((char *)v->dl_tensor.data + v->dl_tensor.byte_offset,
+	                 cow_tensor_data(t));
+	ok(cow_tensor_to_dlpack(t, false, false, &p));
+	m = p;
+	ck_assert_ptr_eq(m->dl_tensor.data, v->dl_tensor.data);
+	/* What the consumer writes is seen, and outlives the tensor. */
+	*(int32_t *)m->dl_tensor.data = 17;
+	ck_assert_int_eq(*(const int32_t *)cow_tensor_data(t), 17);
+	cow_tensor_unref(t);
+	ck_assert_int_eq(*(int32_t *)v->dl_tensor.data, 17);
+	v->deleter(v);
+	m->deleter(m);
+}
+END_TEST
+
+/* The consumer writes without notice: clones must not see it, made before or after. */
+START_TEST(export_of_a_lazy_one)
+{
+	struct cow_tensor *t = counting(1024, 1024), *before, *after;
+	Versioned *v;
+	void *p;
+
+	ok(cow_tensor_lazy_clone(t, &before));
+	ok(cow_tensor_to_dlpack(t, true, false, &p));
+	v = p;
+	ok(cow_tensor_lazy_clone(t, &after));
+	((int32_t *)v->dl_tensor.data)[5] = -1;
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(t))[5], -1);
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(before))[5], 5);
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(after))[5], 5);
+	v->deleter(v);
+	cow_tensor_unref(before);
+	cow_tensor_unref(after);
+	cow_tensor_unref(t);
+}
+END_TEST
+
+/* Read-only: nothing is copied, and the bytes stay whatever the tensor does. */
+START_TEST(export_read_only)
+{
+	struct cow_tensor *t = counting(1024, 1024);
+	struct cow_stats before = stats_now();
+	const int32_t *seen;
+	Versioned *v;
+	void *p;
+
+	ok(cow_tensor_to_dlpack(t, true, true, &p));
+	v = p;
+	ck_assert_uint_eq(v->flags, 1);
+	ck_assert_uint_eq(stats_now().bytes_copied, before.bytes_copied);
+	ck_assert_ptr_eq(v->dl_tensor.data, cow_tensor_data(t));
+	ok(cow_tensor_fill(t, COW_INT8, "\7"));
+	seen = v->dl_tensor.data;
+	must(seen[0] == 0 && seen[1048575] == 1048575);
+	cow_tensor_unref(t);
+	must(seen[0] == 0 && seen[1048575] == 1048575);
+	v->deleter(v);
+}
+END_TEST
+
+START_TEST(export_refused)
+{
+	struct cow_tensor *t = counting(3), *n, *meta = tensor_on_meta(COW_INT8, 1, SIZES(3));
+	void *p = (void *)1;
+
+	fails(-EINVAL, cow_tensor_to_dlpack(t, false, true, &p));
+	fails(-EINVAL, cow_tensor_to_dlpack(NULL, true, true, &p));
+	ok(cow_tensor_neg(t, &n));
+	fails(-EINVAL, cow_tensor_to_dlpack(n, true, false, &p));
+	fails(-ENOTSUP, cow_tensor_to_dlpack(meta, true, false, &p));
+	ck_assert_ptr_eq(p, (void *)1);
+	ck_assert_uint_eq(refs_of(cow_tensor_storage(t)), 2);
+	cow_tensor_unref(n);
+	cow_tensor_unref(t);
+	cow_tensor_unref(meta);
+}
+END_TEST
+
+/* Every type goes and comes back as itself. */
+START_TEST(types)
+{
+	enum cow_dtype dtype = (enum cow_dtype)_i;
+	static const uint8_t codes[] = { 6, 0, 0, 0, 0, 1, 1, 1, 1, 2, 4, 2, 2, 5, 5, 5, 10, 12 };
+	struct cow_tensor *t = tensor(dtype, 3, 4), *u;
+	const void *at;
+	Versioned *v;
+	void *p;
+
+	ok(cow_tensor_to_dlpack(t, true, false, &p));
+	v = p;
+	ck_assert_int_eq(v->dl_tensor.dtype.code, codes[_i]);
+	at = cow_tensor_data(t);
+	cow_tensor_unref(t);
+	ok(cow_tensor_from_dlpack(p, true, &u));
+	ck_assert_int_eq(cow_tensor_dtype(u), dtype);
+	ck_sizes(u, 3, 4);
+	ck_strides(u, 4, 1);
+	ck_assert_ptr_eq(cow_tensor_data(u), at);
+	cow_tensor_unref(u);
+}
+END_TEST
+
+/* ---- Import ------------------------------------------------------------------------ */
+
+static int32_t memory[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+
+static Versioned array(int64_t *shape, int64_t *strides)
+{
+	return (Versioned){
+		.version = { 1, 1 },
+		.manager_ctx = &deleted,
+		.deleter = delete_versioned,
+		.dl_tensor = { .data = memory, .device = { 1, 0 }, .ndim = 2,
+		               .dtype = { 0, 32, 1 }, .shape = shape,
+		               .strides = strides },
+	};
+}
+
+START_TEST(import)
+{
+	int64_t shape[] = { 2, 3 }, strides[] = { 1, 2 };
+	Versioned v = array(shape, NULL);
+	Managed m = { .dl_tensor = v.dl_tensor, .manager_ctx = &deleted,
+		      .deleter = delete_legacy };
+	struct cow_tensor *t, *u;
+	void *p;
+
+	deleted = 0;
+	v.dl_tensor.byte_offset = 4;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	ck_elements(t, 1, 2, 3, 4, 5, 6);
+	ck_assert_ptr_eq(cow_tensor_data(t), memory + 1);
+	m.dl_tensor.strides = strides;
+	ok(cow_tensor_from_dlpack(&m, false, &u));
+	ck_elements(u, 0, 2, 4, 1, 3, 5);
+	ok(cow_tensor_data_mut(u, COW_WRITE_AUTO, &p));
+	ck_assert_ptr_eq(p, memory);
+	ck_assert_int_eq(deleted, 0);
+	cow_tensor_unref(t);
+	ck_assert_int_eq(deleted, 1);
+	cow_tensor_unref(u);
+	ck_assert_int_eq(deleted, 2);
+	/* A producer without a deleter, and one without elements. */
+	v.deleter = NULL;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	cow_tensor_unref(t);
+	v = array(shape, NULL);
+	shape[1] = 0;
+	v.dl_tensor.data = NULL;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	ck_assert_int_eq(cow_tensor_numel(t), 0);
+	ck_assert_int_eq(deleted, 2);
+	cow_tensor_unref(t);
+	ck_assert_int_eq(deleted, 3);
+}
+END_TEST
+
+/* Read-only memory is shared until somebody writes, and never written. */
+START_TEST(import_read_only)
+{
+	int64_t shape[] = { 2, 3 };
+	Versioned v = array(shape, NULL);
+	struct cow_tensor *t, *u;
+	void *p;
+
+	deleted = 0;
+	v.flags = 1;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	ck_assert_ptr_eq(cow_tensor_data(t), memory);
+	ok(cow_tensor_lazy_clone(t, &u));
+	ck_assert_ptr_eq(cow_tensor_data(u), memory);
+	ok(cow_tensor_data_mut(t, COW_WRITE_AUTO, &p));
+	ck_assert_ptr_ne(p, memory);
+	*(int32_t *)p = 99;
+	ck_elements(t, 99, 1, 2, 3, 4, 5);
+	ck_elements(u, 0, 1, 2, 3, 4, 5);
+	ck_assert_int_eq(deleted, 0);
+	ok(cow_tensor_fill(u, COW_INT8, "\1"));
+	ck_assert_int_eq(deleted, 1);
+	ck_assert_int_eq(memory[0], 0);
+	cow_tensor_unref(t);
+	cow_tensor_unref(u);
+	ck_assert_int_eq(deleted, 1);
+	ok(cow_tensor_from_dlpack(&v, true, &t)); /* never written */
+	cow_tensor_unref(t);
+	ck_assert_int_eq(deleted, 2);
+}
+END_TEST
+
+/* What is refused stays the caller's. */
+START_TEST(import_refused)
+{
+	int64_t shape[] = { 2, 3 }, strides[] = { -3, 1 }, far[] = { INT64_MAX, INT64_MAX };
+	struct cow_tensor *t = (void *)1;
+	Versioned v, good = array(shape, NULL);
+
+	deleted = 0;
+	v = good;
+	v.version.major = 2;
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.device.device_type = 2;
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.dtype.lanes = 2;
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.dtype.code = 3; /* opaque handles */
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.dtype.bits = 4;
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.strides = strides;
+	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	v.dl_tensor.strides = far;
+	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.ndim = 65;
+	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.byte_offset = 1; /* after the storage was made */
+	fails(-ERANGE, cow_tensor_from_dlpack(&v, true, &t));
+	v.flags = 1;
+	fails(-ERANGE, cow_tensor_from_dlpack(&v, true, &t));
+	v = good;
+	v.dl_tensor.data = NULL;
+	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	v.flags = 1;
+	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	fails(-EINVAL, cow_tensor_from_dlpack(NULL, true, &t));
+	ck_assert_ptr_eq(t, (void *)1);
+	ck_assert_int_eq(deleted, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("test_dlpack");
+	TCase *tcase = add_case(suite, "dlpack");
+
+	tcase_add_test(tcase, export);
+	tcase_add_test(tcase, export_of_a_lazy_one);
+	tcase_add_test(tcase, export_read_only);
+	tcase_add_test(tcase, export_refused);
+	tcase_add_loop_test(tcase, types, 0, COW_DTYPES);
+	tcase_add_test(tcase, import);
+	tcase_add_test(tcase, import_read_only);
+	tcase_add_test(tcase, import_refused);
+	return run_suite(suite);
+}
