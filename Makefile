@@ -64,7 +64,7 @@ LIB_CFLAGS := $(C_BASE) $(C_WARN) -fPIC -fvisibility=hidden -fno-plt \
 	-ftls-model=initial-exec -fstack-protector-strong
 # These run on a thread that has no thread-local storage, where the stack canary
 # lives. (So does what the sanitizers keep: with them there is no such thread.)
-NO_TLS := memfd/thread% core/helper%
+NO_TLS := memfd/thread% core/helper% tensor/workers%
 NO_TLS_CFLAGS := -fno-stack-protector
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin

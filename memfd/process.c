@@ -270,6 +270,18 @@ cow__process_atfork(void (*prepare)(void), void (*parent)(void),
 	return -pthread_atfork(prepare, parent, child);
 }
 
+int
+cow__process_processors(void)
+{
+	uint64_t mask[128]; /* 8192 of them */
+	long r = sys_sched_getaffinity(mask, sizeof(mask));
+	int n = 0;
+
+	for (long i = 0; i < r / 8; i++)
+		n += __builtin_popcountll(mask[i]);
+	return n > 0 ? n : 1;
+}
+
 int32_t
 cow__process_id(void)
 {

@@ -31,6 +31,9 @@ int cow__process_atfork(void (*prepare)(void), void (*parent)(void),
 int cow__process_read_memfd(int32_t pid, const char *name, void *buf,
                             size_t bytes);
 
+/* Processors that the calling thread may run on; 1 if that is not to be found out. */
+int cow__process_processors(void);
+
 int32_t cow__process_id(void);
 uint32_t cow__process_user(void); /* effective */
 

@@ -175,6 +175,12 @@ sys_gettid(void)
 }
 
 static inline long
+sys_sched_getaffinity(void *mask, size_t bytes)
+{
+	return SYS3(SYS_sched_getaffinity, 0, bytes, mask);
+}
+
+static inline long
 sys_getpid(void)
 {
 	return SYS3(SYS_getpid, 0, 0, 0);

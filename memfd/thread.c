@@ -116,6 +116,14 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 #endif
 
 void
+cow__thread_not_inherited(struct cow__thread *thread)
+{
+	if (thread->memory)
+		(void)sys_madvise(thread->memory, STACK_BYTES + TLS_BYTES,
+		                  MADV_DONTFORK);
+}
+
+void
 cow__thread_join(struct cow__thread *thread)
 {
 	uint32_t tid;

@@ -27,6 +27,10 @@ struct cow__thread {
  * sanitizers, whose runtimes can't have a thread they did not make. */
 int cow__thread_start(struct cow__thread *thread, void (*main)(void));
 
+/* A forked child, which lacks the thread, is to lack its memory, too, instead of
+ * keeping it for one that it may never make. */
+void cow__thread_not_inherited(struct cow__thread *thread);
+
 /* Waits until it has ended, and the process no longer counts it. */
 void cow__thread_join(struct cow__thread *thread);
 

@@ -33,6 +33,12 @@ cow__wake(uint32_t *word)
 }
 
 void
+cow__wake_some(uint32_t *word, uint32_t count)
+{
+	(void)sys_futex(word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, NULL);
+}
+
+void
 cow__yield(void)
 {
 	(void)sys_sched_yield();

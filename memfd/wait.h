@@ -22,6 +22,8 @@ cow__elapsed(uint64_t then, uint64_t now)
  * May return early. wake: all sleepers of this process. */
 void cow__wait(uint32_t *word, uint32_t value, uint64_t ns);
 void cow__wake(uint32_t *word);
+/* At most so many of them. */
+void cow__wake_some(uint32_t *word, uint32_t count);
 
 void cow__yield(void);
 

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Conversions of rows of elements: see the header.
+ *
+ * An element is loaded as one of six wide kinds, and stored from it:
+ *
+ *      I int64, U uint64, F float, D double, CF two floats, CD two doubles
+ *
+ * so that each rule stands here once, in STORE_type(kind, value), and the 324 pairs are
+ * what the preprocessor makes of two lists.
+ */
+#include "tensor/convert.h"
+#include "core/base.h"
+#include "tensor/half.h"
+#include "tensor/vector.h"
+
+struct cf {
+	float re, im;
+};
+struct cd {
+	double re, im;
+};
+struct c16 {
+	uint16_t re, im;
+};
+
+/* ---- The rules ---- */
+
+static inline int64_t
+int_D(double d)
+{
+	return d >= -0x1p63 && d < 0x1p63 ? (int64_t)d : INT64_MIN;
+}
+
+static inline uint64_t
+uint_D(double d)
+{
+	if (d < 0x1p63 || d != d)
+		return (uint64_t)int_D(d);
+	return (uint64_t)int_D(d - 0x1p63) ^ (uint64_t)1 << 63;
+}
+
+#define int_I(v) ((int64_t)(v))
+#define int_U(v) ((int64_t)(v))
+#define int_F(v) int_D(v)
+#define uint_I(v) ((uint64_t)(v))
+#define uint_U(v) ((uint64_t)(v))
+#define uint_F(v) uint_D(v)
+
+/* For the narrow floats. */
+#define odd_I(v) cow__signed_odd(v)
+#define odd_U(v) cow__unsigned_odd(v)
+#define odd_F(v) (v)
+#define odd_D(v) cow__float_odd(v)
+
+/* What becomes of a kind as a real number: of a complex one, its real part. */
+#define REAL_I I, v
+#define REAL_U U, v
+#define REAL_F F, v
+#define REAL_D D, v
+#define REAL_CF F, v.re
+#define REAL_CD D, v.re
+#define IMAG_I I, 0
+#define IMAG_U I, 0
+#define IMAG_F I, 0
+#define IMAG_D I, 0
+#define IMAG_CF F, v.im
+#define IMAG_CD D, v.im
+#define TRUE_I (v != 0)
+#define TRUE_U (v != 0)
+#define TRUE_F (v != 0)
+#define TRUE_D (v != 0)
+#define TRUE_CF (v.re != 0 || v.im != 0)
+#define TRUE_CD (v.re != 0 || v.im != 0)
+
+#define CALL(macro, ...) macro(__VA_ARGS__)
+#define AS_INT(kind, value) int_##kind(value)
+#define AS_UINT(kind, value) uint_##kind(value)
+#define AS_ODD(kind, value) odd_##kind(value)
+#define AS_FLOAT(kind, value) ((float)(value))
+#define AS_DOUBLE(kind, value) ((double)(value))
+#define AS_HALF(kind, value) cow__to_float16(odd_##kind(value))
+#define AS_BF(kind, value) cow__to_bfloat16(odd_##kind(value))
+#define AS_E4(kind, value) cow__to_float8_e4m3fn(odd_##kind(value))
+#define AS_E5(kind, value) cow__to_float8_e5m2(odd_##kind(value))
+
+#define STORE_BOOL(k) TRUE_##k
+#define STORE_INT8(k) (int8_t)CALL(AS_INT, REAL_##k)
+#define STORE_INT16(k) (int16_t)CALL(AS_INT, REAL_##k)
+#define STORE_INT32(k) (int32_t)CALL(AS_INT, REAL_##k)
+#define STORE_INT64(k) CALL(AS_INT, REAL_##k)
+#define STORE_UINT8(k) (uint8_t)CALL(AS_INT, REAL_##k)
+#define STORE_UINT16(k) (uint16_t)CALL(AS_INT, REAL_##k)
+#define STORE_UINT32(k) (uint32_t)CALL(AS_INT, REAL_##k)
+#define STORE_UINT64(k) CALL(AS_UINT, REAL_##k)
+#define STORE_FLOAT16(k) CALL(AS_HALF, REAL_##k)
+#define STORE_BFLOAT16(k) CALL(AS_BF, REAL_##k)
+#define STORE_FLOAT32(k) CALL(AS_FLOAT, REAL_##k)
+#define STORE_FLOAT64(k) CALL(AS_DOUBLE, REAL_##k)
+#define STORE_COMPLEX32(k)                                                     \
+	(struct c16){ CALL(AS_HALF, REAL_##k), CALL(AS_HALF, IMAG_##k) }
+#define STORE_COMPLEX64(k)                                                     \
+	(struct cf){ CALL(AS_FLOAT, REAL_##k), CALL(AS_FLOAT, IMAG_##k) }
+#define STORE_COMPLEX128(k)                                                    \
+	(struct cd){ CALL(AS_DOUBLE, REAL_##k), CALL(AS_DOUBLE, IMAG_##k) }
+#define STORE_FLOAT8_E4M3FN(k) CALL(AS_E4, REAL_##k)
+#define STORE_FLOAT8_E5M2(k) CALL(AS_E5, REAL_##k)
+
+/* ---- The types: name, what lies in memory, kind, its load ---- */
+
+#define WIDE_I int64_t
+#define WIDE_U uint64_t
+#define WIDE_F float
+#define WIDE_D double
+#define WIDE_CF struct cf
+#define WIDE_CD struct cd
+
+#define SAME(x) (x)
+#define TRUTH(x) ((x) != 0)
+#define PAIR16(x) { cow__from_float16((x).re), cow__from_float16((x).im) }
+
+/* Two lists that are one, since a macro can't expand itself. */
+#define TYPES(X, with)                                                         \
+	X(with, BOOL, uint8_t, I, TRUTH)                                       \
+	X(with, INT8, int8_t, I, SAME)                                         \
+	X(with, INT16, int16_t, I, SAME)                                       \
+	X(with, INT32, int32_t, I, SAME)                                       \
+	X(with, INT64, int64_t, I, SAME)                                       \
+	X(with, UINT8, uint8_t, U, SAME)                                       \
+	X(with, UINT16, uint16_t, U, SAME)                                     \
+	X(with, UINT32, uint32_t, U, SAME)                                     \
+	X(with, UINT64, uint64_t, U, SAME)                                     \
+	X(with, FLOAT16, uint16_t, F, cow__from_float16)                       \
+	X(with, BFLOAT16, uint16_t, F, cow__from_bfloat16)                     \
+	X(with, FLOAT32, float, F, SAME)                                       \
+	X(with, FLOAT64, double, D, SAME)                                      \
+	X(with, COMPLEX32, struct c16, CF, PAIR16)                             \
+	X(with, COMPLEX64, struct cf, CF, SAME)                                \
+	X(with, COMPLEX128, struct cd, CD, SAME)                               \
+	X(with, FLOAT8_E4M3FN, uint8_t, F, cow__from_float8_e4m3fn)            \
+	X(with, FLOAT8_E5M2, uint8_t, F, cow__from_float8_e5m2)
+#define TYPES_TO(X, ...)                                                       \
+	X(BOOL, uint8_t, __VA_ARGS__) X(INT8, int8_t, __VA_ARGS__)             \
+	X(INT16, int16_t, __VA_ARGS__) X(INT32, int32_t, __VA_ARGS__)          \
+	X(INT64, int64_t, __VA_ARGS__) X(UINT8, uint8_t, __VA_ARGS__)          \
+	X(UINT16, uint16_t, __VA_ARGS__) X(UINT32, uint32_t, __VA_ARGS__)      \
+	X(UINT64, uint64_t, __VA_ARGS__) X(FLOAT16, uint16_t, __VA_ARGS__)     \
+	X(BFLOAT16, uint16_t, __VA_ARGS__) X(FLOAT32, float, __VA_ARGS__)      \
+	X(FLOAT64, double, __VA_ARGS__) X(COMPLEX32, struct c16, __VA_ARGS__)  \
+	X(COMPLEX64, struct cf, __VA_ARGS__)                                   \
+	X(COMPLEX128, struct cd, __VA_ARGS__)                                  \
+	X(FLOAT8_E4M3FN, uint8_t, __VA_ARGS__)                                 \
+	X(FLOAT8_E5M2, uint8_t, __VA_ARGS__)
+
+/* Addresses may be odd: hence memcpy, which is a plain load here. */
+#define PAIR(TO, to_type, FROM, from_type, kind, load)                         \
+	static void TO##_from_##FROM(void *to, int64_t to_stride,              \
+	                             const void *from, int64_t from_stride,    \
+	                             int64_t n)                                \
+	{                                                                      \
+		char *t = to;                                                  \
+		const char *f = from;                                          \
+                                                                               \
+		for (; n > 0; n--, t += to_stride, f += from_stride) {         \
+			from_type x;                                           \
+			to_type r;                                             \
+                                                                               \
+			memcpy(&x, f, sizeof(x));                              \
+			WIDE_##kind v = load(x);                               \
+			(void)v;                                               \
+			r = STORE_##TO(kind);                                  \
+			memcpy(t, &r, sizeof(r));                              \
+		}                                                              \
+	}
+#define PAIRS(with, FROM, from_type, kind, load)                               \
+	TYPES_TO(PAIR, FROM, from_type, kind, load)
+TYPES(PAIRS, )
+
+#define ENTRY(TO, to_type, FROM) [COW_##TO][COW_##FROM] = TO##_from_##FROM,
+#define ENTRIES(with, FROM, from_type, kind, load) TYPES_TO(ENTRY, FROM)
+static cow__convert_fn *const plain[COW_DTYPES][COW_DTYPES] = {
+	TYPES(ENTRIES, )
+};
+
+/* The same type: bytes. */
+#define MOVE(bytes)                                                            \
+	static void move_##bytes(void *to, int64_t to_stride,                  \
+	                         const void *from, int64_t from_stride,        \
+	                         int64_t n)                                    \
+	{                                                                      \
+		char *t = to;                                                  \
+		const char *f = from;                                          \
+                                                                               \
+		if (to_stride == bytes && from_stride == bytes && n > 0) {     \
+			if (to != from)                                        \
+				memcpy(to, from, (size_t)n * bytes);           \
+			return;                                                \
+		}                                                              \
+		for (; n > 0; n--, t += to_stride, f += from_stride) {         \
+			struct { char b[bytes]; } x;                           \
+                                                                               \
+			memcpy(&x, f, bytes);                                  \
+			memcpy(t, &x, bytes);                                  \
+		}                                                              \
+	}
+MOVE(1)
+MOVE(2)
+MOVE(4)
+MOVE(8)
+MOVE(16)
+
+/* ---- conj and neg ---- */
+
+#define RESOLVE(name, type, change)                                            \
+	static void name(void *to, int64_t to_stride, const void *from,        \
+	                 int64_t from_stride, int64_t n)                       \
+	{                                                                      \
+		char *t = to;                                                  \
+		const char *f = from;                                          \
+                                                                               \
+		for (; n > 0; n--, t += to_stride, f += from_stride) {         \
+			type x;                                                \
+                                                                               \
+			memcpy(&x, f, sizeof(x));                              \
+			change;                                                \
+			memcpy(t, &x, sizeof(x));                              \
+		}                                                              \
+	}
+struct bits128 {
+	uint64_t re, im;
+};
+#define SIGN64 ((uint64_t)1 << 63)
+RESOLVE(negate_8, uint8_t, x = (uint8_t)-x)
+RESOLVE(negate_16, uint16_t, x = (uint16_t)-x)
+RESOLVE(negate_32, uint32_t, x = -x)
+RESOLVE(negate_64, uint64_t, x = -x)
+RESOLVE(sign_8, uint8_t, x ^= 0x80)
+RESOLVE(sign_16, uint16_t, x ^= 0x8000)
+RESOLVE(sign_32, uint32_t, x ^= 0x80000000u)
+RESOLVE(sign_64, uint64_t, x ^= SIGN64)
+RESOLVE(imag_32, struct c16, x.im ^= 0x8000)
+RESOLVE(real_32, struct c16, x.re ^= 0x8000)
+RESOLVE(both_32, uint32_t, x ^= 0x80008000u)
+/* Little-endian: the imaginary part is the high half. */
+RESOLVE(imag_64, uint64_t, x ^= SIGN64)
+RESOLVE(real_64, uint64_t, x ^= SIGN64 >> 32)
+RESOLVE(both_64, uint64_t, x ^= SIGN64 | SIGN64 >> 32)
+RESOLVE(imag_128, struct bits128, x.im ^= SIGN64)
+RESOLVE(real_128, struct bits128, x.re ^= SIGN64)
+RESOLVE(both_128, struct bits128, (x.re ^= SIGN64, x.im ^= SIGN64))
+
+static cow__convert_fn *
+resolver(enum cow_dtype type, unsigned bits)
+{
+	static cow__convert_fn *const of_complex[3][4] = {
+		{ NULL, imag_32, both_32, real_32 },
+		{ NULL, imag_64, both_64, real_64 },
+		{ NULL, imag_128, both_128, real_128 },
+	};
+	static cow__convert_fn *const of_real[COW_DTYPES] = {
+		[COW_INT8] = negate_8, [COW_UINT8] = negate_8,
+		[COW_INT16] = negate_16, [COW_UINT16] = negate_16,
+		[COW_INT32] = negate_32, [COW_UINT32] = negate_32,
+		[COW_INT64] = negate_64, [COW_UINT64] = negate_64,
+		[COW_FLOAT16] = sign_16, [COW_BFLOAT16] = sign_16,
+		[COW_FLOAT32] = sign_32, [COW_FLOAT64] = sign_64,
+		[COW_FLOAT8_E4M3FN] = sign_8, [COW_FLOAT8_E5M2] = sign_8,
+	};
+
+	if (type >= COW_COMPLEX32 && type <= COW_COMPLEX128)
+		return of_complex[type - COW_COMPLEX32][bits & 3];
+	return bits & COW__CONVERT_NEG ? of_real[type] : NULL;
+}
+
+/* ---- Which one ---- */
+
+cow__convert_fn *
+cow__convert_plain(enum cow_dtype to, enum cow_dtype from)
+{
+	static cow__convert_fn *const moves[17] = {
+		[1] = move_1, [2] = move_2, [4] = move_4,
+		[8] = move_8, [16] = move_16,
+	};
+
+	return to == from ? moves[cow_dtype_bytes(to)] : plain[to][from];
+}
+
+cow__convert_fn *
+cow__convert_vector(int level, enum cow_dtype to, enum cow_dtype from)
+{
+	if (level == 0)
+		return cow__vector_base(to, from);
+#if defined(__x86_64__)
+	if (level == 1 && __builtin_cpu_supports("avx2") &&
+	    __builtin_cpu_supports("f16c"))
+		return cow__vector_avx2(to, from);
+	if (level == 2 && __builtin_cpu_supports("avx512f") &&
+	    __builtin_cpu_supports("avx512bw") &&
+	    __builtin_cpu_supports("avx512dq") &&
+	    __builtin_cpu_supports("avx512vl"))
+		return cow__vector_avx512(to, from);
+#endif
+	return NULL;
+}
+
+struct cow__conversion
+cow__conversion(enum cow_dtype to, enum cow_dtype from, unsigned bits)
+{
+	/* The best of each pair; racing threads find the same. */
+	static cow__convert_fn *best[COW_DTYPES][COW_DTYPES];
+	cow__convert_fn *fn = __atomic_load_n(&best[to][from], __ATOMIC_RELAXED);
+
+	for (int level = COW__VECTOR_LEVELS; !fn && level-- > 0;)
+		fn = to == from ? NULL : cow__convert_vector(level, to, from);
+	if (!fn)
+		fn = cow__convert_plain(to, from);
+	__atomic_store_n(&best[to][from], fn, __ATOMIC_RELAXED);
+	return (struct cow__conversion){
+		.convert = fn,
+		.resolve = resolver(from, bits),
+		.from_bytes = (uint32_t)cow_dtype_bytes(from),
+	};
+}
+
+void
+cow__convert(const struct cow__conversion *c, void *to, int64_t to_stride,
+             const void *from, int64_t from_stride, int64_t n)
+{
+	_Alignas(64) char buf[2048];
+	int64_t size = c->from_bytes, most = (int64_t)sizeof(buf) / size, k;
+
+	if (!c->resolve) {
+		c->convert(to, to_stride, from, from_stride, n);
+		return;
+	}
+	for (; n > 0; n -= k) {
+		k = n < most ? n : most;
+		c->resolve(buf, size, from, from_stride, k);
+		c->convert(to, to_stride, buf, size, k);
+		to = (char *)to + k * to_stride;
+		from = (const char *)from + k * from_stride;
+	}
+}

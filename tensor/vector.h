@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vector versions of conversions: one file for each level, all made of vector_loops.h
+ */
+#ifndef COW_TENSOR_VECTOR_H
+#define COW_TENSOR_VECTOR_H
+
+#include "tensor/convert.h"
+
+/* NULL: not for this pair. The processor must be able to run it. */
+cow__convert_fn *cow__vector_base(enum cow_dtype to, enum cow_dtype from);
+#if defined(__x86_64__)
+cow__convert_fn *cow__vector_avx2(enum cow_dtype to, enum cow_dtype from);
+cow__convert_fn *cow__vector_avx512(enum cow_dtype to, enum cow_dtype from);
+#endif
+
+#endif
