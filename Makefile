@@ -112,7 +112,9 @@ PROGRAMS := $(call bin,$(wildcard tests/programs/*.c tests/programs/*.cc \
 	tests/stress/*.c))
 EXAMPLES := $(call bin,$(wildcard examples/*.c))
 PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
-BENCH := $(filter-out $(PLAIN_BENCH),$(call bin,$(wildcard bench/*.c)))
+# The engine below its interface: with the archive.
+INNER_BENCH := $(call bin,$(wildcard bench/tensors.c))
+BENCH := $(filter-out $(PLAIN_BENCH) $(INNER_BENCH),$(call bin,$(wildcard bench/*.c)))
 SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
 SLOW_SCRIPTS := tests/preload/real.sh \
 	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
@@ -136,7 +138,7 @@ else
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh
-EXTRA := $(PROGRAMS) $(BENCH) $(PLAIN_BENCH)
+EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH)
 endif
 
 # "make clean all" cleans first.
@@ -334,6 +336,11 @@ $(BENCH) $(EXAMPLES): $(B)/%: $(O)/%.o $(LIB_SO)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LINK) $(RUNPATH_LIB) -o $@ $< $(LIB_SO) $(LDFLAGS) -lm
+
+$(INNER_BENCH): $(B)/%: $(O)/%.o $(LIB_A)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) -o $@ $^ $(LDFLAGS) -lm
 
 $(PLAIN_BENCH): $(B)/%: $(O)/%.o
 	$(call say,LINK,$@)

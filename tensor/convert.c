@@ -211,13 +211,27 @@ MOVE(16)
 
 /* ---- conj and neg ---- */
 
+#if defined(__clang__)
+#define WIDE
+#else
+#define WIDE __attribute__((optimize("O3")))
+#endif
+
 #define RESOLVE(name, type, change)                                            \
-	static void name(void *to, int64_t to_stride, const void *from,        \
+	WIDE static void name(void *to, int64_t to_stride, const void *from,        \
 	                 int64_t from_stride, int64_t n)                       \
 	{                                                                      \
 		char *t = to;                                                  \
 		const char *f = from;                                          \
                                                                                \
+		if (to_stride == sizeof(type) && from_stride == sizeof(type))  \
+			for (; n > 0; n--, t += sizeof(type), f += sizeof(type)) { \
+				type x;                                        \
+                                                                               \
+				memcpy(&x, f, sizeof(x));                      \
+				change;                                        \
+				memcpy(t, &x, sizeof(x));                      \
+			}                                                      \
 		for (; n > 0; n--, t += to_stride, f += from_stride) {         \
 			type x;                                                \
                                                                                \
@@ -309,17 +323,23 @@ cow__conversion(enum cow_dtype to, enum cow_dtype from, unsigned bits)
 	/* The best of each pair; racing threads find the same. */
 	static cow__convert_fn *best[COW_DTYPES][COW_DTYPES];
 	cow__convert_fn *fn = __atomic_load_n(&best[to][from], __ATOMIC_RELAXED);
+	struct cow__conversion c;
 
 	for (int level = COW__VECTOR_LEVELS; !fn && level-- > 0;)
 		fn = to == from ? NULL : cow__convert_vector(level, to, from);
 	if (!fn)
 		fn = cow__convert_plain(to, from);
 	__atomic_store_n(&best[to][from], fn, __ATOMIC_RELAXED);
-	return (struct cow__conversion){
+	c = (struct cow__conversion){
 		.convert = fn,
 		.resolve = resolver(from, bits),
 		.from_bytes = (uint32_t)cow_dtype_bytes(from),
 	};
+	if (to == from && c.resolve) {
+		c.convert = c.resolve;
+		c.resolve = NULL;
+	}
+	return c;
 }
 
 void

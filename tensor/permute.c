@@ -31,7 +31,7 @@ struct tiles {
 	/* Of I and J: sizes, strides on both sides, tile sizes, how many tiles. */
 	int64_t ni, nj, to_i, to_j, from_i, from_j;
 	int64_t bi, bj, ti, tj;
-	bool buffered, merges;
+	bool buffered, merges, prefetch;
 	/* The others, outermost first. */
 	int dims;
 	int64_t sizes[COW_DIMS_MAX], to_strides[COW_DIMS_MAX];
@@ -60,6 +60,19 @@ buffered_tile(const struct tiles *t, char *to, const char *from, int64_t ni,
 			             p->bytes, ni);
 }
 
+/* Asks for all lines of a tile of the source at once: they lie too far from each other
+ * for the processor to guess them, and one after another they would cost their latency
+ * each. */
+static inline void
+prefetch_tile(const struct tiles *t, const char *from, int64_t ni, int64_t nj)
+{
+	int64_t lines = t->from_j == t->plan->bytes ? nj * t->from_j : 1;
+
+	for (int64_t i = 0; i < ni; i++, from += t->from_i)
+		for (int64_t at = 0; at < lines; at += 64)
+			__builtin_prefetch(from + at, 0, 3);
+}
+
 static void
 tiles_part(void *arg, int64_t first, int64_t last)
 {
@@ -80,6 +93,8 @@ tiles_part(void *arg, int64_t first, int64_t last)
 		const char *from = p->from + w.from + i0 * t->from_i +
 		                   j0 * t->from_j;
 
+		if (t->prefetch)
+			prefetch_tile(t, from, ni, nj);
 		if (t->buffered)
 			buffered_tile(t, to, from, ni, nj);
 		else
@@ -178,6 +193,7 @@ cow__plan_permute(const struct cow__plan *plan)
 	    (t.bi * p.to_bytes < 128 && !(t.merges && t.ti == 1)))
 		p.stream = false;
 	t.buffered = p.stream || p.converts;
+	t.prefetch = true;
 	choose_walk(&t, j);
 	for (int d = 0; d < t.dims; d++)
 		outer *= t.sizes[d];
