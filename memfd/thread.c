@@ -3,7 +3,7 @@
  * A thread that libc does not know: see the header.
  *
  *      memory  +-----------------+
- *              | stack  ^        |  48 KiB
+ *              | stack  ^        |  80 KiB
  *              +-----------------+
  *              | blank TLS       |  16 KiB; the thread pointer points at its
  *              |      [self]     |  middle, where x86-64 wants a self pointer
@@ -16,7 +16,7 @@
 
 #include <linux/sched.h>
 
-#define STACK_BYTES ((size_t)48 << 10)
+#define STACK_BYTES ((size_t)80 << 10)
 #define TLS_BYTES ((size_t)16 << 10)
 
 #if defined(COW_SANITIZED)

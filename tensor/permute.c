@@ -23,15 +23,15 @@
 #include "tensor/transpose.h"
 #include "tensor/workers.h"
 
-#define TILE_BYTES ((int64_t)16 << 10)
-#define RUN_BYTES 512 /* of a row of a tile, if there is so much */
+#define TILE_BYTES ((int64_t)32 << 10)
+#define RUN_BYTES ((size_t)2 << 10) /* of a row of a tile, if there is so much */
 
 struct tiles {
 	const struct cow__plan *plan;
 	/* Of I and J: sizes, strides on both sides, tile sizes, how many tiles. */
 	int64_t ni, nj, to_i, to_j, from_i, from_j;
 	int64_t bi, bj, ti, tj;
-	bool buffered, merges, prefetch;
+	bool buffered, merges;
 	/* The others, outermost first. */
 	int dims;
 	int64_t sizes[COW_DIMS_MAX], to_strides[COW_DIMS_MAX];
@@ -60,26 +60,13 @@ buffered_tile(const struct tiles *t, char *to, const char *from, int64_t ni,
 			             p->bytes, ni);
 }
 
-/* Asks for all lines of a tile of the source at once: they lie too far from each other
- * for the processor to guess them, and one after another they would cost their latency
- * each. */
-static inline void
-prefetch_tile(const struct tiles *t, const char *from, int64_t ni, int64_t nj)
-{
-	int64_t lines = t->from_j == t->plan->bytes ? nj * t->from_j : 1;
-
-	for (int64_t i = 0; i < ni; i++, from += t->from_i)
-		for (int64_t at = 0; at < lines; at += 64)
-			__builtin_prefetch(from + at, 0, 3);
-}
-
 static void
 tiles_part(void *arg, int64_t first, int64_t last)
 {
 	const struct tiles *t = arg;
 	const struct cow__plan *p = t->plan;
 	int64_t per = t->ti * t->tj, at = first % per;
-	int64_t i = at % t->ti, j = at / t->ti;
+	int64_t j = at % t->tj, i = at / t->tj;
 	struct cow__walk w = { .dims = t->dims, .sizes = t->sizes,
 		               .to_strides = t->to_strides,
 		               .from_strides = t->from_strides };
@@ -93,19 +80,18 @@ tiles_part(void *arg, int64_t first, int64_t last)
 		const char *from = p->from + w.from + i0 * t->from_i +
 		                   j0 * t->from_j;
 
-		if (t->prefetch)
-			prefetch_tile(t, from, ni, nj);
 		if (t->buffered)
 			buffered_tile(t, to, from, ni, nj);
 		else
 			cow__transpose(to, t->to_i, t->to_j, from, t->from_i,
 			               t->from_j, ni, nj, p->bytes);
-		if (++i < t->ti)
-			continue;
-		i = 0;
+		/* Along J: the lines of the source come one after another. */
 		if (++j < t->tj)
 			continue;
 		j = 0;
+		if (++i < t->ti)
+			continue;
+		i = 0;
 		cow__walk_next(&w);
 	}
 	if (p->stream)
@@ -173,7 +159,7 @@ cow__plan_permute(const struct cow__plan *plan)
 	struct tiles t = { .plan = &p, .dims = 0 };
 	int last = p.dims - 1, j = choose_j(&p);
 	int64_t wide = p.bytes > p.to_bytes ? p.bytes : p.to_bytes, outer = 1;
-	int64_t most = TILE_BYTES / wide;
+	int64_t most = TILE_BYTES / wide, line = 64 / wide > 1 ? 64 / wide : 1;
 
 	t.ni = p.sizes[last];
 	t.to_i = p.to_strides[last];
@@ -183,7 +169,10 @@ cow__plan_permute(const struct cow__plan *plan)
 	t.from_j = j >= 0 ? p.from_strides[j] : 0;
 	t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
 	t.bi = cow__min((size_t)t.ni, cow__max(RUN_BYTES / (size_t)wide, 16));
-	t.bj = cow__min((size_t)t.nj, cow__max((size_t)(most / t.bi), 1));
+	t.bj = cow__max((size_t)(most / t.bi), 1);
+	if (t.bj > line)
+		t.bj -= t.bj % line; /* tiles end where lines do, if rows do */
+	t.bj = cow__min((size_t)t.nj, (size_t)t.bj);
 	if (t.bi * t.bj * 2 <= most)
 		t.bi = cow__min((size_t)t.ni, (size_t)(most / t.bj));
 	t.ti = (t.ni + t.bi - 1) / t.bi;
@@ -193,7 +182,6 @@ cow__plan_permute(const struct cow__plan *plan)
 	    (t.bi * p.to_bytes < 128 && !(t.merges && t.ti == 1)))
 		p.stream = false;
 	t.buffered = p.stream || p.converts;
-	t.prefetch = true;
 	choose_walk(&t, j);
 	for (int d = 0; d < t.dims; d++)
 		outer *= t.sizes[d];
