@@ -24,7 +24,9 @@
 #include "tensor/workers.h"
 
 #define TILE_BYTES ((int64_t)32 << 10)
-#define RUN_BYTES ((size_t)2 << 10) /* of a row of a tile, if there is so much */
+/* Of the source, in a tile of one line of each. With fewer rows, tiles are as many
+ * lines wide as fit: two to four are the worst (docs/design/copy-engine.md). */
+#define ROWS ((size_t)512)
 
 struct tiles {
 	const struct cow__plan *plan;
@@ -159,8 +161,11 @@ cow__plan_permute(const struct cow__plan *plan)
 	struct tiles t = { .plan = &p, .dims = 0 };
 	int last = p.dims - 1, j = choose_j(&p);
 	int64_t wide = p.bytes > p.to_bytes ? p.bytes : p.to_bytes, outer = 1;
-	int64_t most = TILE_BYTES / wide, line = 64 / wide > 1 ? 64 / wide : 1;
+	int64_t most = TILE_BYTES / wide, line;
 
+	line = 64 / p.bytes > 1 ? 64 / p.bytes : 1;
+	while (line > 1 && line * (int64_t)ROWS > most)
+		line /= 2;
 	t.ni = p.sizes[last];
 	t.to_i = p.to_strides[last];
 	t.from_i = p.from_strides[last];
@@ -168,11 +173,11 @@ cow__plan_permute(const struct cow__plan *plan)
 	t.to_j = j >= 0 ? p.to_strides[j] : 0;
 	t.from_j = j >= 0 ? p.from_strides[j] : 0;
 	t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
-	t.bi = cow__min((size_t)t.ni, cow__max(RUN_BYTES / (size_t)wide, 16));
-	t.bj = cow__max((size_t)(most / t.bi), 1);
+	t.bi = cow__min((size_t)t.ni, ROWS);
+	t.bj = t.bi < (int64_t)ROWS / 2 ? most / t.bi : line;
 	if (t.bj > line)
 		t.bj -= t.bj % line; /* tiles end where lines do, if rows do */
-	t.bj = cow__min((size_t)t.nj, (size_t)t.bj);
+	t.bj = cow__min((size_t)t.nj, cow__max((size_t)t.bj, 1));
 	if (t.bi * t.bj * 2 <= most)
 		t.bi = cow__min((size_t)t.ni, (size_t)(most / t.bj));
 	t.ti = (t.ni + t.bi - 1) / t.bi;

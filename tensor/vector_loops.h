@@ -153,18 +153,36 @@ whole(double d)
 	return d >= -0x1p63 && d < 0x1p63 ? (int64_t)d : INT64_MIN;
 }
 
-#define GROUP 16
+/* Negative for what is nearer to 0 than 2^31: loops over this become vectors, over
+ * comparisons of floats they don't. */
+static inline int32_t
+fits_float(float f)
+{
+	return (int32_t)((cow__float_bits(f) & 0x7fffffff) - 0x4f000000);
+}
+
+static inline int32_t
+fits_double(double d)
+{
+	uint64_t u;
+
+	memcpy(&u, &d, 8);
+	return (int32_t)((uint32_t)(u >> 32 & 0x7fffffff) - 0x41e00000);
+}
+
+#define fits(x) _Generic((x), float: fits_float, double: fits_double)(x)
+
+#define GROUP 64
 #define TRUNCATE(TO, to_type, FROM, from_type)                                 \
 	TARGET static void loop_##TO##_##FROM(to_type *t, const from_type *f,  \
 	                                      int64_t n)                       \
 	{                                                                      \
 		for (; n >= GROUP; n -= GROUP, f += GROUP, t += GROUP) {       \
-			int fits = 1;                                          \
+			int32_t all = -1;                                      \
                                                                                \
 			for (int i = 0; i < GROUP; i++)                        \
-				fits &= (f[i] > -0x1p31f) &                    \
-				        (f[i] < 0x1p31f);                      \
-			if (cow__unlikely(!fits)) {                            \
+				all &= fits(f[i]);                             \
+			if (cow__unlikely(all >= 0)) {                         \
 				for (int i = 0; i < GROUP; i++)                \
 					t[i] = (to_type)whole(f[i]);           \
 				continue;                                      \

@@ -21,6 +21,7 @@
  */
 #include "tensor/workers.h"
 #include "core/base.h"
+#include "core/error.h"
 #include "cowshed-tensor.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -243,7 +244,7 @@ COW_EXPORT int
 cow_threads_set(int threads)
 {
 	if (threads < 0)
-		return -EINVAL;
+		return cow__error(-EINVAL, "cow_threads_set: less than none");
 	__atomic_store_n(&asked, threads, __ATOMIC_RELAXED);
 	__atomic_store_n(&processors, 0, __ATOMIC_RELAXED);
 	return 0;
