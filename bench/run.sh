@@ -4,8 +4,8 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
-#                                 sparse fork cycle memory copies pair
-#                                 instructions redis programs file demo
+#                                 sparse fork cycle memory copies tensors pair
+#                                 instructions redis programs file broker demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -17,7 +17,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
-all="$all copies instructions redis programs file broker demo"
+all="$all copies tensors instructions redis programs file broker demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -41,8 +41,8 @@ for name in "$@"; do
 			failed="$failed demo"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | fork | cycle | memory | copies | pair | instructions | redis | programs | \
-		broker)
+	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
+		programs | broker)
 		set -- sh "$here/$name.sh" ;;
 	clone | page | copy | fill | steal | freeze | share | transparent | file)
 		set -- "$bin/$name" ;;

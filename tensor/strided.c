@@ -12,7 +12,9 @@
 /* Less than that is not worth waking somebody. */
 #define GRAIN_BYTES (256 * KIB)
 /* From here on what is written would not be found in a cache anyway. */
-#define STREAM_BYTES (8 * MIB)
+#define STREAM_BYTES (32 * MIB)
+/* ... in rows of so much at least: short ones are faster by way of the caches. */
+#define STREAM_ROW_BYTES 2048
 /* Rows of a copy, and pieces of long ones: the unit of work. */
 #define PIECE_BYTES (64 * KIB)
 /* Shorter rows are moved in tiles. */
@@ -289,7 +291,8 @@ cow__strided_copy(const struct cow__strided *job)
 	p.stream = (uint64_t)n * cow_dtype_bytes(j.to.dtype) >= STREAM_BYTES;
 	if (p.to_strides[last] == p.to_bytes && p.from_strides[last] == p.bytes) {
 		/* memcpy knows better than we when to stream one long row. */
-		if (p.dims == 1 && !p.converts)
+		if (p.dims == 1 ? !p.converts
+		                : p.sizes[last] * p.to_bytes < STREAM_ROW_BYTES)
 			p.stream = false;
 		copy_rows(&p);
 	} else {

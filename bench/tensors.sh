@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Copies between tensors, against memcpy, NumPy and PyTorch
+#
+# The patterns of bench/tensors.txt (name, types, sizes, strides of the source and of
+# the destination, bits) by the engine, by memcpy of the same bytes with as many
+# threads, and, where python3 has them, by NumPy (one thread) and PyTorch, in turns.
+# One thread's time is the time that it ran. Bars, per pattern: of memcpy as the
+# second column of `bar` says; of PyTorch 0.9 for each, 1.5 for the geometric mean.
+. "$(dirname "$0")/common.sh"
+need "$bin/tensors"
+
+turns=${BENCH_ROUNDS:-5} all=$(nproc)
+! quick || turns=${BENCH_ROUNDS:-2}
+patterns=$here/tensors.txt
+python=
+for python_try in python3 python; do
+	if have $python_try && $python_try -c 'import numpy' 2>/dev/null; then
+		python=$python_try
+		break
+	fi
+done
+
+# bar PATTERN THREADS: how much longer than memcpy it may take; nothing: no bar
+bar() {
+	case $1 in
+	contiguous*) echo 1.0526 ;;
+	transpose-float64 | transpose-uint8 | transpose-bfloat16 | \
+		transpose-float32-bfloat16) ;;
+	transpose* | permute* | *channels-last*)
+		[ "$2" = 1 ] && echo 2 || echo 1.5 ;;
+	float32-bfloat16 | bfloat16-float32 | float32-float16 | float16-float32 | \
+		float32-int32 | int32-float32) echo 1.3 ;;
+	esac
+}
+
+for threads in 1 "$all"; do
+	rm -f "$tmp"/ours.* "$tmp"/memcpy.* "$tmp"/numpy.* "$tmp"/torch.*
+	turn=0
+	while [ $turn -lt "$turns" ]; do
+		"$bin/tensors" "$threads" <"$patterns" >"$tmp/out" ||
+			fail "bench/tensors failed"
+		while read -r name ours rival bytes; do
+			echo "$ours" >>"$tmp/ours.$name"
+			echo "$rival" >>"$tmp/memcpy.$name"
+		done <"$tmp/out"
+		if [ "$python" ]; then
+			"$python" "$here/tensors.py" "$threads" <"$patterns" \
+				>"$tmp/out" || fail "tensors.py failed"
+			while read -r name rival ns; do
+				echo "$ns" >>"$tmp/$rival.$name"
+			done <"$tmp/out"
+		fi
+		turn=$((turn + 1))
+	done
+	: >"$tmp/factors"
+	while read -r name rest; do
+		case=t$threads/$name on=ratio
+		limit=$(bar "$name" "$threads")
+		[ "$limit" ] || on=-
+		report tensors "$case/memcpy" ns "$tmp/ours.$name" \
+			"$tmp/memcpy.$name" $on "${limit:-0}"
+		case $name in small-64)
+			report tensors "$case/call" ns "$tmp/ours.$name" - ours 150 ;;
+		esac
+		for rival in numpy torch; do
+			[ -e "$tmp/$rival.$name" ] || continue
+			on=faster
+			[ $rival = numpy ] || on=speedup
+			report tensors "$case/$rival" ns "$tmp/ours.$name" \
+				"$tmp/$rival.$name" $on 0.9
+		done
+		[ ! -e "$tmp/torch.$name" ] || echo "$(median "$tmp/torch.$name")" \
+			"$(median "$tmp/ours.$name")" >>"$tmp/factors"
+	done <"$patterns"
+	if [ -s "$tmp/factors" ]; then
+		echo 1 >"$tmp/one"
+		awk '{ s += log($1 / $2) } END { print exp(s / NR) }' \
+			"$tmp/factors" >"$tmp/mean"
+		# As a rival's number, so that the ratio is the speedup.
+		report tensors "t$threads/mean/torch" x "$tmp/one" "$tmp/mean" \
+			speedup 1.5
+	fi
+	[ "$all" != 1 ] || break
+done
