@@ -32,6 +32,9 @@ struct tiles {
 	const struct cow__plan *plan;
 	/* Of I and J: sizes, strides on both sides, tile sizes, how many tiles. */
 	int64_t ni, nj, to_i, to_j, from_i, from_j;
+	/* I may be two dimensions that are one in the destination: `inner` of the one,
+	 * then a step of `from_k` in the source. */
+	int64_t inner, from_k;
 	int64_t bi, bj, ti, tj;
 	bool buffered, merges;
 	/* The others, outermost first. */
@@ -39,6 +42,18 @@ struct tiles {
 	int64_t sizes[COW_DIMS_MAX], to_strides[COW_DIMS_MAX];
 	int64_t from_strides[COW_DIMS_MAX];
 };
+
+static inline void
+turn(const struct tiles *t, char *to, int64_t to_i, int64_t to_j,
+     const char *from, int64_t ni, int64_t nj)
+{
+	for (int64_t n = cow__min(ni, t->inner); ni > 0; ni -= n) {
+		cow__transpose(to, to_i, to_j, from, t->from_i, t->from_j, n, nj,
+		               t->plan->bytes);
+		to += n * to_i;
+		from += t->from_k;
+	}
+}
 
 static void
 buffered_tile(const struct tiles *t, char *to, const char *from, int64_t ni,
@@ -48,8 +63,7 @@ buffered_tile(const struct tiles *t, char *to, const char *from, int64_t ni,
 	_Alignas(64) char buf[TILE_BYTES];
 	int64_t row = ni * p->bytes;
 
-	cow__transpose(buf, p->bytes, row, from, t->from_i, t->from_j, ni, nj,
-	               p->bytes);
+	turn(t, buf, p->bytes, row, from, ni, nj);
 	if (t->merges && ni == t->ni) {
 		cow__plan_row(p, to, buf, ni * nj);
 		return;
@@ -79,14 +93,14 @@ tiles_part(void *arg, int64_t first, int64_t last)
 		int64_t ni = cow__min(t->bi, t->ni - i0);
 		int64_t nj = cow__min(t->bj, t->nj - j0);
 		char *to = p->to + w.to + i0 * t->to_i + j0 * t->to_j;
-		const char *from = p->from + w.from + i0 * t->from_i +
-		                   j0 * t->from_j;
+		const char *from = p->from + w.from + j0 * t->from_j +
+		                   (t->from_k ? i0 / t->inner * t->from_k
+		                              : i0 * t->from_i);
 
 		if (t->buffered)
 			buffered_tile(t, to, from, ni, nj);
 		else
-			cow__transpose(to, t->to_i, t->to_j, from, t->from_i,
-			               t->from_j, ni, nj, p->bytes);
+			turn(t, to, t->to_i, t->to_j, from, ni, nj);
 		/* Along J: the lines of the source come one after another. */
 		if (++j < t->tj)
 			continue;
@@ -125,9 +139,22 @@ choose_j(const struct cow__plan *p)
 	return last - 1; /* -1: there is none */
 }
 
+/* The dimension that follows I in the destination without a gap; -1: none. */
+static int
+choose_k(const struct cow__plan *p, int j)
+{
+	int last = p->dims - 1;
+
+	for (int d = last; d-- > 0;)
+		if (d != j && p->from_strides[d] &&
+		    p->to_strides[d] == p->sizes[last] * p->to_strides[last])
+			return d;
+	return -1;
+}
+
 /* The others: what lies close together on either side is walked innermost. */
 static void
-choose_walk(struct tiles *t, int j)
+choose_walk(struct tiles *t, int j, int k)
 {
 	const struct cow__plan *p = t->plan;
 
@@ -136,7 +163,7 @@ choose_walk(struct tiles *t, int j)
 		                       (uint64_t)magnitude(p->from_strides[d]));
 		int e = t->dims;
 
-		if (d == j)
+		if (d == j || d == k)
 			continue;
 		for (; e > 0 &&
 		       (int64_t)cow__min((uint64_t)t->to_strides[e - 1],
@@ -159,7 +186,7 @@ cow__plan_permute(const struct cow__plan *plan)
 {
 	struct cow__plan p = *plan;
 	struct tiles t = { .plan = &p, .dims = 0 };
-	int last = p.dims - 1, j = choose_j(&p);
+	int last = p.dims - 1, j = choose_j(&p), k = -1;
 	int64_t wide = p.bytes > p.to_bytes ? p.bytes : p.to_bytes, outer = 1;
 	int64_t most = TILE_BYTES / wide, line;
 
@@ -173,6 +200,12 @@ cow__plan_permute(const struct cow__plan *plan)
 	t.to_j = j >= 0 ? p.to_strides[j] : 0;
 	t.from_j = j >= 0 ? p.from_strides[j] : 0;
 	t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
+	t.inner = t.ni;
+	if (t.ni < (int64_t)ROWS && (k = choose_k(&p, j)) >= 0) {
+		t.from_k = p.from_strides[k];
+		t.ni *= p.sizes[k];
+		t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
+	}
 	t.bi = cow__min((size_t)t.ni, ROWS);
 	t.bj = t.bi < (int64_t)ROWS / 2 ? most / t.bi : line;
 	if (t.bj > line)
@@ -180,6 +213,8 @@ cow__plan_permute(const struct cow__plan *plan)
 	t.bj = cow__min((size_t)t.nj, cow__max((size_t)t.bj, 1));
 	if (t.bi * t.bj * 2 <= most)
 		t.bi = cow__min((size_t)t.ni, (size_t)(most / t.bj));
+	if (k >= 0 && t.bi > t.inner)
+		t.bi -= t.bi % t.inner;
 	t.ti = (t.ni + t.bi - 1) / t.bi;
 	t.tj = (t.nj + t.bj - 1) / t.bj;
 	/* Rows too short for whole lines are not streamed. */
@@ -187,7 +222,7 @@ cow__plan_permute(const struct cow__plan *plan)
 	    (t.bi * p.to_bytes < 128 && !(t.merges && t.ti == 1)))
 		p.stream = false;
 	t.buffered = p.stream || p.converts;
-	choose_walk(&t, j);
+	choose_walk(&t, j, k);
 	for (int d = 0; d < t.dims; d++)
 		outer *= t.sizes[d];
 	cow__workers_run(outer * t.ti * t.tj,
