@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors, with every kernel call failing in turn
+ *
+ * What must hold is in tests/support/fault/sweep.h. The second part is about metadata:
+ * pools take memory when they are first used, so each of its tests is a process in
+ * which nothing was used before.
+ */
+#include "tests/support/fault/fault.h"
+#include "tests/support/fault/sweep.h"
+#include "tests/support/tensors.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { BYTES = 2 * MIB + 9 * PAGE };
+
+/* ---- Copies ------------------------------------------------------------------- */
+
+static void pair(struct herd *herd)
+{
+	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
+	sweep_add_clone(herd, HERD_OWNED, HERD_VIEW,
+	                lazy(herd->animals[HERD_OWNED].storage));
+	sweep_add(herd, HERD_COPY, new_storage(BYTES, 0), NULL, BYTES);
+}
+
+static struct cow_tensor *tensor_of(struct herd *herd, enum herd_kind kind)
+{
+	struct cow_tensor *t;
+
+	ok(cow_tensor_on(herd->animals[kind].storage, COW_UINT8, 1,
+	                 SIZES((int64_t)herd->animals[kind].bytes), NULL, 0, &t));
+	return t;
+}
+
+static int copy_with(struct herd *herd, uint32_t flags)
+{
+	struct cow_tensor *to = tensor_of(herd, HERD_VIEW);
+	struct cow_tensor *from = tensor_of(herd, HERD_COPY);
+	int r = cow_tensor_copy(to, from, flags);
+
+	cow_tensor_unref(to);
+	cow_tensor_unref(from);
+	if (r == 0)
+		herd->animals[HERD_VIEW].seed = herd->animals[HERD_COPY].seed;
+	return r;
+}
+
+static int copy(struct herd *herd)
+{
+	return copy_with(herd, 0);
+}
+
+static int copy_lazily(struct herd *herd)
+{
+	return copy_with(herd, COW_COPY_LAZY);
+}
+
+/* A part: the rest of the lazy clone has to be kept. Same bytes, so that the pattern
+ * stays. */
+static int copy_part(struct herd *herd)
+{
+	struct cow_tensor *to = tensor_of(herd, HERD_VIEW);
+	struct cow_tensor *from = tensor_of(herd, HERD_OWNED);
+	int r;
+
+	to = slice(to, 0, 3000, 900000, 3);
+	from = slice(from, 0, 3000, 900000, 3);
+	r = cow_tensor_copy(to, from, 0);
+	cow_tensor_unref(to);
+	cow_tensor_unref(from);
+	return r;
+}
+
+static int clone(struct herd *herd)
+{
+	struct cow_tensor *t = tensor_of(herd, HERD_VIEW), *u = SWEEP_UNTOUCHED;
+	int r = cow_tensor_clone(t, COW_FORMAT_PRESERVE, &u);
+
+	cow_tensor_unref(t);
+	if (r < 0) {
+		ck_assert_ptr_eq(u, SWEEP_UNTOUCHED);
+		return r;
+	}
+	sweep_add_clone(herd, HERD_VIEW, HERD_LAZY_A,
+	                cow_storage_ref(cow_tensor_storage(u)));
+	cow_tensor_unref(u);
+	return 0;
+}
+
+struct managed { /* the first words of DLPack's struct with a version */
+	uint32_t major, minor;
+	void *context;
+	void (*deleter)(struct managed *self);
+};
+
+static int export(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_VIEW];
+	struct cow_tensor *t = tensor_of(herd, HERD_VIEW);
+	void *managed = SWEEP_UNTOUCHED;
+	struct managed *m;
+	int r = cow_tensor_to_dlpack(t, true, false, &managed);
+
+	cow_tensor_unref(t);
+	if (r < 0) {
+		ck_assert_ptr_eq(managed, SWEEP_UNTOUCHED);
+		return r;
+	}
+	a->exposed = expose(a->storage);
+	m = managed;
+	m->deleter(m);
+	return 0;
+}
+
+static const struct operation operations[] = {
+	{ "copy", pair, copy },
+	{ "copy of a part", pair, copy_part },
+	{ "clone", pair, clone },
+	{ "export", pair, export },
+};
+
+START_TEST(every_call_fails)
+{
+	sweep_nth(operations, _i);
+}
+END_TEST
+
+/* Pages instead of bytes: no call at all. */
+static const struct operation few[] = {
+	{ "lazy copy", pair, copy_lazily },
+};
+
+START_TEST(the_few_calls_fail)
+{
+	sweep_few_nth(few, _i);
+}
+END_TEST
+
+/* ---- Metadata ------------------------------------------------------------------- */
+
+static struct cow_tensor *t, *view;
+static void *managed;
+
+enum { POOLS = 3 };
+
+static int make(void)
+{
+	return cow_tensor_new(COW_INT8, 6, SIZES(1, 2, 3, 1, 2, 3), NULL, &t);
+}
+
+static int look(void)
+{
+	return cow_tensor_unsqueeze(t, 0, &view);
+}
+
+static int send(void)
+{
+	return cow_tensor_to_dlpack(t, true, true, &managed);
+}
+
+/* Each pool's first memory is refused: of tensors, of long shapes, of exports. */
+START_TEST(first_use)
+{
+	static int (*const steps[])(void) = { make, look, send };
+	bool failed = false;
+	size_t i;
+
+	cow_storage_unref(new_storage(36, 0)); /* the engine is not the question */
+	t = view = managed = SWEEP_UNTOUCHED;
+	fault_after(_i + 1, ENOMEM);
+	for (i = 0; i < COUNT(steps); i++) {
+		int r = steps[i]();
+
+		if (r < 0) {
+			ck_assert_int_eq(r, -ENOMEM);
+			must(cow_last_error()[0] != '\0');
+			must(!failed);
+			failed = true;
+			ck_assert_ptr_eq(i == 0   ? (void *)t
+			                 : i == 1 ? (void *)view
+			                          : managed,
+			                 SWEEP_UNTOUCHED);
+			ok(steps[i]());
+		}
+	}
+	must(failed == fault_disarm());
+	must(failed == (_i < POOLS));
+	ck_assert_int_eq(cow_tensor_sizes(view)[3], 3);
+	((struct managed *)managed)->deleter(managed);
+	cow_tensor_unref(view);
+	cow_tensor_unref(t);
+	ck_assert_uint_eq(stats_now().storages_live, 0);
+	ck_assert_uint_eq(stats_now().bytes_live, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_tensor");
+	TCase *tcase = add_case(suite, "copies");
+
+	tcase_add_loop_test(tcase, every_call_fails, 0,
+	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_loop_test(tcase, the_few_calls_fail, 0,
+	                    COUNT(few) * SWEEP_ERRORS);
+	tcase = add_bare_case(suite, "metadata");
+	tcase_add_loop_test(tcase, first_use, 0, POOLS + 1);
+	return run_suite(suite);
+}
