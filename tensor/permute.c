@@ -207,14 +207,20 @@ cow__plan_permute(const struct cow__plan *plan)
 		t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
 	}
 	t.bi = cow__min((size_t)t.ni, ROWS);
-	t.bj = t.bi < (int64_t)ROWS / 2 ? most / t.bi : line;
+	if (k >= 0) /* wider, since there are few rows of each */
+		t.bj = cow__min((size_t)(t.inner < 128 ? 4 * line : line),
+		                (size_t)(most / t.inner));
+	else
+		t.bj = t.bi < (int64_t)ROWS / 2 ? most / t.bi : line;
 	if (t.bj > line)
 		t.bj -= t.bj % line; /* tiles end where lines do, if rows do */
 	t.bj = cow__min((size_t)t.nj, cow__max((size_t)t.bj, 1));
-	if (t.bi * t.bj * 2 <= most)
+	/* Few of J: more of I; and the other way round. */
+	if (k >= 0 || t.bi * t.bj * 2 <= most)
 		t.bi = cow__min((size_t)t.ni, (size_t)(most / t.bj));
 	if (k >= 0 && t.bi > t.inner)
 		t.bi -= t.bi % t.inner;
+	cow__require(t.bi * t.bj * wide <= TILE_BYTES);
 	t.ti = (t.ni + t.bi - 1) / t.bi;
 	t.tj = (t.nj + t.bj - 1) / t.bj;
 	/* Rows too short for whole lines are not streamed. */

@@ -224,10 +224,11 @@ START_TEST(streamed_permutations)
 		                         { 1, 0, 3, 2 }, { 2, 3, 0, 1 } };
 	/* Odd sizes, so that rows begin anywhere in a line. */
 	static const int64_t shapes[][4] = {
-		{ 33, 65, 37, 67 }, { 3, 1031, 1027, 1 }, { 1021, 3, 1033, 1 },
-		{ 7, 5, 409, 401 }, { 1, 2053, 2049, 1 },
+		{ 33, 65, 61, 67 }, { 3, 1731, 1727, 1 }, { 1721, 3, 1733, 1 },
+		{ 7, 5, 509, 501 }, { 1, 3053, 2949, 1 },
+		{ 1, 256, 150, 256 },
 	};
-	size_t most = 24 * MIB;
+	size_t most = 40 * MIB;
 
 	from = malloc(most);
 	to = malloc(most);
