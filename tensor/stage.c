@@ -375,7 +375,7 @@ push(struct cow_tensor *to, struct cow_tensor *from)
 		return r;
 	r = host_copy(s.view, from, false);
 	if (r == 0)
-		r = at_once(s.there, s.rows, false, 0);
+		r = at_once(s.there, s.rows, true, 0);
 	span_free(&s);
 	return r;
 }

@@ -392,6 +392,37 @@ START_TEST(within_a_lazy_storage)
 }
 END_TEST
 
+/* The same places with other bits, lazily shared: what is overwritten is read first.
+ * So is what overlaps with the caller's consent. */
+START_TEST(in_place_of_a_lazy_one)
+{
+	struct cow_tensor *t = counting(ROWS, COLUMNS), *c, *n, *a, *b;
+	const int32_t *p;
+	int32_t i;
+
+	ok(cow_tensor_lazy_clone(t, &c));
+	ok(cow_tensor_neg(c, &n));
+	ok(cow_tensor_copy(c, n, 0));
+	p = cow_tensor_data(c);
+	for (i = 0; i < ROWS * COLUMNS; i++)
+		must(p[i] == -i);
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(t))[7], 7);
+	cow_tensor_unref(c);
+	cow_tensor_unref(n);
+	ok(cow_tensor_lazy_clone(t, &c));
+	ok(cow_tensor_slice(c, 0, 0, ROWS - 1, 1, &a));
+	ok(cow_tensor_slice(c, 0, 1, ROWS, 1, &b));
+	ok(cow_tensor_copy(a, b, COW_COPY_IGNORE_OVERLAP));
+	p = cow_tensor_data(c); /* any of the old elements, but those */
+	for (i = 0; i < ROWS * COLUMNS; i++)
+		must(p[i] % COLUMNS == i % COLUMNS && (i == 0 || p[i] > 0));
+	cow_tensor_unref(a);
+	cow_tensor_unref(b);
+	cow_tensor_unref(c);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* COW_COPY_LAZY between whole storages: pages, and other views see the copy, too. */
 START_TEST(lazy_pages)
 {
@@ -472,6 +503,7 @@ int main(void)
 	tcase_add_loop_test(tcase, overwrite_of_a_lazy_clone, 0, 2);
 	tcase_add_test(tcase, overwrite_of_a_part);
 	tcase_add_test(tcase, within_a_lazy_storage);
+	tcase_add_test(tcase, in_place_of_a_lazy_one);
 	tcase_add_test(tcase, lazy_pages);
 	tcase_add_test(tcase, lazy_refused);
 	return run_suite(suite);
