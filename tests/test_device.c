@@ -100,6 +100,12 @@ START_TEST(direct)
 	ck_assert_uint_eq(fake_device_counts.from_host, 1);
 	ck_assert_ptr_null(cow_tensor_data(d));
 	cow_tensor_unref(d);
+	/* Converted here; nothing is fetched for a dense destination. */
+	d = tensor_on_fake(0, COW_FLOAT32, 2, SIZES(9, 8));
+	ok(cow_tensor_copy(d, h, 0));
+	ck_assert_uint_eq(fake_device_counts.to_host, 1);
+	ck_assert_uint_eq(fake_device_counts.from_host, 2);
+	cow_tensor_unref(d);
 	cow_tensor_unref(e);
 	cow_tensor_unref(f);
 	cow_tensor_unref(h);

@@ -203,6 +203,23 @@ START_TEST(lazy_results)
 }
 END_TEST
 
+/* Strict memory is there before it is written: no pages that come later. */
+START_TEST(strict_memory_is_not_lazy)
+{
+	const struct cow_tensor_options o = {
+		.size = sizeof(o), .storage_flags = COW_STORAGE_STRICT,
+	};
+	struct cow_tensor *t = counting(H, W), *u;
+
+	ok(cow_tensor_new(COW_INT32, 2, SIZES(H, W), &o, &u));
+	ok(cow_tensor_copy(u, t, COW_COPY_LAZY));
+	ck_assert_ptr_ne(cow_tensor_data(u), cow_tensor_data(t));
+	must(cow_tensor_equal(u, t) == 1);
+	cow_tensor_unref(u);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* Reading, in whatever way, never materializes. */
 START_TEST(reading_is_not_writing)
 {
@@ -381,6 +398,7 @@ int main(void)
 	tcase_add_test(tcase, order_is_preserved);
 	tcase_add_test(tcase, to_refused);
 	tcase_add_test(tcase, lazy_results);
+	tcase_add_test(tcase, strict_memory_is_not_lazy);
 	tcase_add_test(tcase, reading_is_not_writing);
 	tcase_add_test(tcase, part_of_external_memory);
 	tcase_add_test(tcase, contiguous);
