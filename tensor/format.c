@@ -106,22 +106,47 @@ cow__shape_dense(const struct cow__shape *shape)
 	return true;
 }
 
-/* Repeated dimensions (stride 0) say nothing about the order: each goes right
- * outside of its right neighbour, as if it were dense there. */
+/* Must dimension `a` lie further out than `b`? 1, -1, or 0: no telling. A repeated
+ * dimension (stride 0) has no place of its own. */
+static int
+further_out(const struct cow__shape *shape, int a, int b)
+{
+	int64_t x = shape->strides[a], y = shape->strides[b];
+
+	if (x == 0 || y == 0)
+		return 0;
+	if (x != y)
+		return x > y ? 1 : -1;
+	return shape->sizes[a] > shape->sizes[b];
+}
+
+/* From the last dimension on, each moves inwards past those that must lie further
+ * out, and past those of which there is no telling only together with such a move:
+ * the order in which PyTorch does it, so that results lie as they do there. */
 void
 cow__shape_order(const struct cow__shape *like, struct cow__shape *shape)
 {
-	struct cow__shape known = *like;
-	uint8_t order[COW_DIMS_MAX];
+	uint8_t order[COW_DIMS_MAX]; /* the densest first */
 	int64_t stride = 1;
 
-	for (int i = like->dims - 1; i >= 0; i--)
-		if (like->strides[i] == 0 || like->sizes[i] <= 1)
-			known.strides[i] = i + 1 < like->dims
-			                           ? known.strides[i + 1]
-			                           : 0;
-	sort_by_stride(&known, order);
-	for (int i = like->dims - 1; i >= 0; i--) {
+	for (int i = 0; i < like->dims; i++) {
+		int at = i;
+
+		order[i] = (uint8_t)(like->dims - 1 - i);
+		for (int k = i - 1; k >= 0; k--) {
+			int way = further_out(like, order[k], order[at]);
+			uint8_t moved = order[k];
+
+			if (way < 0)
+				break;
+			if (way == 0)
+				continue;
+			order[k] = order[at];
+			order[at] = moved;
+			at = k;
+		}
+	}
+	for (int i = 0; i < like->dims; i++) {
 		int d = order[i];
 
 		shape->strides[d] = stride;

@@ -119,6 +119,12 @@ START_TEST(order_is_preserved)
 	must(cow_tensor_is_dense(u));
 	cow_tensor_unref(u);
 	cow_tensor_unref(t);
+	/* Repeated dimensions have no place: they go where PyTorch puts them. */
+	t = expand(transpose(counting(2, 3), 0, 1), 3, 3, 2);
+	u = to(t, o);
+	ck_strides(u, 6, 1, 3);
+	cow_tensor_unref(u);
+	cow_tensor_unref(t);
 }
 END_TEST
 
