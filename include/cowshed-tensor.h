@@ -73,7 +73,8 @@ bool cow_dtype_is_complex(enum cow_dtype dtype);
  *                 conversion to int64 (uint64) on x86-64 leaves it (INT64_MIN),
  *                 taken modulo 2^n: the same on every machine
  *   to floats     rounded to nearest, ties to even; overflow is infinity, NaN stays
- *                 NaN. float8 e4m3fn has no infinity: overflow and infinity are NaN
+ *                 NaN. float8 e4m3fn has no infinity: overflow and
+ *                 infinity are the greatest number, 448
  *   complex       to real: the imaginary part is dropped (see cow_warning_set());
  *                 to bool: either part is not 0; from real: the imaginary part is 0
  */

@@ -154,7 +154,8 @@ cow__to_float8_e4m3fn(float f)
 	                                cow__bits_float(magic)) - magic;
 	uint32_t r = cow__pick(a < (127u - 6) << 23, tiny, normal);
 
-	r = cow__pick(a >= (127u + 9) << 23 || r > 0x7f, 0x7f, r);
+	r = cow__pick(a >= (127u + 9) << 23 || r > 0x7e, 0x7e, r);
+	r = cow__pick(a > 0x7f800000, 0x7f, r);
 	return (uint8_t)((u >> 24 & 0x80) | r);
 }
 

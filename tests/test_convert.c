@@ -59,6 +59,8 @@ static uint32_t nearest(const struct narrow *t, long double x)
 	a = value_of(t, low);
 	/* What would come after the greatest, were there one. */
 	b = high == over ? a + (a - value_of(t, low - 1)) : value_of(t, high);
+	if (!t->infinity && high == over)
+		return low; /* the greatest number */
 	if (x - a != b - x)
 		return x - a < b - x ? low : high;
 	return low % 2 ? high : low;

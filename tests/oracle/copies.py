@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# Copies between tensors against NumPy's, and PyTorch's where it is installed
+#
+#     copies.py LIBRARY [CASES] [SEED]     "ok NAME" or "not ok NAME", as check.sh
+#
+# Random shapes, types, strides, permutations, broadcasts and bits. Both sides do
+# the same to the same bytes, and all of the destination's memory is compared, also
+# what the copy should leave alone. NumPy's casts are the oracle; PyTorch's for types
+# that NumPy lacks. Floats that don't fit into an integer are left out: every library
+# has its own answer (ours is in cowshed-tensor.h, and has tests of its own).
+import ctypes
+import random
+import sys
+
+import numpy as np
+
+NAMES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+         "uint64", "float16", "bfloat16", "float32", "float64", "complex32",
+         "complex64", "complex128", "float8_e4m3fn", "float8_e5m2"]
+NUMBER = {name: i for i, name in enumerate(NAMES)}
+NUMPY = [n for n in NAMES if hasattr(np, n + "_" if n == "bool" else n)]
+
+library = ctypes.CDLL(sys.argv[1])
+cases = int(sys.argv[2]) if len(sys.argv) > 2 else 3000
+seed = int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else random.randrange(1 << 30)
+rng = random.Random(seed)
+nrng = np.random.default_rng(seed)
+library.cow_last_error.restype = ctypes.c_char_p
+library.cow_tensor_on.argtypes = [
+    ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_void_p,
+    ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+library.cow_storage_new.argtypes = [ctypes.c_size_t, ctypes.c_void_p,
+                                    ctypes.c_void_p]
+library.cow_storage_data.restype = ctypes.c_void_p
+for name in ("cow_storage_data", "cow_storage_unref", "cow_tensor_unref"):
+    getattr(library, name).argtypes = [ctypes.c_void_p]
+
+
+def must(result):
+    if result != 0:
+        raise RuntimeError(f"{result}: {library.cow_last_error().decode()}")
+
+
+class Storage:
+    """A storage with an array's bytes."""
+
+    def __init__(self, array):
+        self.handle, self.bytes = ctypes.c_void_p(), array.nbytes
+        must(library.cow_storage_new(max(self.bytes, 1), None,
+                                     ctypes.byref(self.handle)))
+        data = ctypes.c_void_p()
+        must(library.cow_storage_data_mut(self.handle, ctypes.byref(data)))
+        ctypes.memmove(data, array.ctypes.data, self.bytes)
+
+    def read(self):
+        return ctypes.string_at(library.cow_storage_data(self.handle), self.bytes)
+
+    def tensor(self, dtype, view, base, conj=False, neg=False):
+        item = view.itemsize
+        n = view.ndim
+        sizes = (ctypes.c_int64 * max(n, 1))(*view.shape)
+        strides = (ctypes.c_int64 * max(n, 1))(*[s // item for s in view.strides])
+        offset = (view.__array_interface__["data"][0]
+                  - base.__array_interface__["data"][0]) // item
+        t = ctypes.c_void_p()
+        must(library.cow_tensor_on(self.handle, NUMBER[dtype], n, sizes, strides,
+                                   offset if view.size else 0, ctypes.byref(t)))
+        for flag, function in ((conj, library.cow_tensor_conj),
+                               (neg, library.cow_tensor_neg)):
+            if flag:
+                other = ctypes.c_void_p()
+                must(function(t, ctypes.byref(other)))
+                library.cow_tensor_unref(t)
+                t = other
+        return t
+
+    def __del__(self):
+        library.cow_storage_unref(self.handle)
+
+
+def values(dtype, n, to):
+    """n numbers, many of them special, that `to` can represent or round to."""
+    kind = np.dtype(dtype).kind
+    if kind == "b":
+        return nrng.integers(0, 2, n).astype(bool)
+    if kind in "iu":
+        info = np.iinfo(dtype)
+        edges = [info.min, info.max, 0, 1, info.max // 2]
+        v = nrng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
+        return np.where(nrng.random(n) < 0.2, nrng.choice(edges, n).astype(dtype), v)
+    part = np.float64 if dtype == np.complex128 else \
+        np.float32 if dtype == np.complex64 else dtype
+
+    def one():
+        if np.dtype(to).kind in "iu":
+            info = np.iinfo(to)
+            low, high = max(info.min, -2 ** 15), min(info.max, 2 ** 15)
+            v = nrng.uniform(low, high, n)
+            return np.clip(v, low, high - 1).astype(part)
+        v = (nrng.standard_normal(n) * 10.0 ** nrng.integers(-9, 9, n))
+        edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 65504, 65520,
+                          5.9e-8, 2.9e-8, 3.0e-8, 1e-45, 3.4e38])
+        v = np.where(nrng.random(n) < 0.2, nrng.choice(edges, n), v)
+        with np.errstate(all="ignore"):
+            return v.astype(part)
+    if kind != "c":
+        return one()
+    v = np.empty(n, dtype)
+    v.real, v.imag = one(), one()
+    return v
+
+
+def layout(shape, dtype, fill, broadcast):
+    """A base array and a strided view of it with this shape."""
+    order = list(range(len(shape)))
+    rng.shuffle(order)
+    steps = [rng.choice((1, 1, 1, 2, 3)) for _ in shape]
+    pads = [rng.choice((0, 0, 1, 2)) for _ in shape]
+    once = [broadcast and rng.random() < 0.15 for _ in shape]
+    full = [(1 if o else n * s) + p
+            for n, s, p, o in zip(shape, steps, pads, once)]
+    base = fill(int(np.prod([full[d] for d in order], initial=1)) + 3)
+    array = base[3:].reshape([full[d] for d in order])
+    array = array.transpose(np.argsort(order)) if order else array
+    where = []
+    for d, n in enumerate(shape):
+        first = rng.randrange(pads[d] + 1)
+        if once[d]:
+            where.append(slice(first, first + 1))
+        else:
+            where.append(slice(first, first + n * steps[d], steps[d]))
+    view = array[tuple(where) + (...,)]
+    for d, n in enumerate(shape):
+        if not once[d]:
+            view = view[(slice(None),) * d + (slice(0, n),)]
+    return base, np.broadcast_to(view, shape) if broadcast else view
+
+
+def one_case():
+    kind_from, kind_to = rng.choice(NUMPY), rng.choice(NUMPY)
+    if rng.random() < 0.3:
+        kind_to = kind_from
+    np_from = np.dtype(kind_from if kind_from != "bool" else bool).type
+    np_to = np.dtype(kind_to if kind_to != "bool" else bool).type
+    dims = rng.randrange(6)
+    most = rng.choice((3, 9, 40)) if dims < 4 else 5
+    shape = tuple(rng.randrange(0 if rng.random() < 0.05 else 1, most + 1)
+                  for _ in range(dims))
+    src_base, src = layout(shape, np_from, lambda n: values(np_from, n, np_to), True)
+    dst_base, dst = layout(shape, np_to, lambda n: values(np_to, n, np_to), False)
+    conj = rng.random() < 0.3
+    neg = rng.random() < 0.2 and kind_from != "bool" and \
+        not (np.dtype(np_to).kind in "u")
+    a, b = Storage(src_base), Storage(dst_base)
+    s = a.tensor(kind_from, src, src_base, conj, neg)
+    d = b.tensor(kind_to, dst, dst_base)
+    must(library.cow_tensor_copy(d, s, 0))
+    library.cow_tensor_unref(s)
+    library.cow_tensor_unref(d)
+    with np.errstate(all="ignore"):
+        value = src.copy()
+        if conj:
+            value = np.conj(value)
+        if neg:
+            value = np.negative(value)
+        if np.dtype(np_from).kind == "c" and np.dtype(np_to).kind not in "cb":
+            value = value.real
+        dst[...] = value.astype(np_to)
+    got = np.frombuffer(b.read(), np_to)
+    same = got.view(np.uint8).reshape(-1, got.itemsize) == \
+        dst_base.view(np.uint8).reshape(-1, got.itemsize)
+    wrong = ~same.all(axis=1)
+    if wrong.any() and np.dtype(np_to).kind in "fc":
+        # Any NaN is as good as another.
+        both = np.stack([got, dst_base]).view(
+            got.real.dtype).reshape(2, len(got), -1)
+        wrong &= ~((both[0] == both[1])
+                   | (np.isnan(both[0]) & np.isnan(both[1]))).all(axis=1)
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise RuntimeError(
+            f"{kind_from}{src.shape} strides {src.strides} conj {conj} neg {neg} "
+            f"to {kind_to} strides {dst.strides}: place {i} is {got[i]!r}, not "
+            f"{dst_base[i]!r}")
+    return src_base.tobytes() == a.read()
+
+
+def against_numpy():
+    for i in range(cases):
+        if not one_case():
+            raise RuntimeError("the source was changed")
+
+
+def against_torch():
+    """Types that NumPy lacks: every half, and floats around every step of them."""
+    try:
+        import torch
+    except ImportError:
+        print("skip copies: types that NumPy lacks (no PyTorch)")
+        return False
+    steps = np.arange(1 << 16, dtype=np.uint32) << 16
+    near = np.concatenate([steps, steps + 1, steps + 0x7fff, steps + 0x8000,
+                           steps + 0x8001, steps + 0xffff,
+                           nrng.integers(0, 1 << 32, 200000, dtype=np.uint32)])
+    floats = near.astype(np.uint32).view(np.float32)
+    for name in ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"):
+        kind = getattr(torch, name)
+        want = torch.from_numpy(floats.copy()).to(kind)
+        unit = np.uint8 if "8_" in name else np.uint16
+        a, out = Storage(floats), np.zeros(len(floats), unit)
+        b = Storage(out)
+        s = a.tensor("float32", floats, floats)
+        d = b.tensor(name, out, out)
+        must(library.cow_tensor_copy(d, s, 0))
+        got = torch.from_numpy(np.frombuffer(b.read(), unit).copy()).view(kind)
+        x, y = got.float(), want.float()
+        bad = ~((x == y) | (x.isnan() & y.isnan()))
+        if bad.any():
+            i = int(bad.int().argmax())
+            raise RuntimeError(f"{floats[i]!r} to {name}: {x[i]} and not {y[i]}")
+        back, wide = Storage(np.zeros_like(floats)), np.zeros_like(floats)
+        w = back.tensor("float32", wide, wide)
+        must(library.cow_tensor_copy(w, d, 0))
+        z = torch.from_numpy(np.frombuffer(back.read(), np.float32).copy())
+        if not bool(((z == x) | (z.isnan() & x.isnan())).all()):
+            raise RuntimeError(f"{name} to float32")
+        for t in (s, d, w):
+            library.cow_tensor_unref(t)
+    return True
+
+
+for name, test in ((f"copies: {cases} random ones against NumPy", against_numpy),
+                   ("copies: types that NumPy lacks against PyTorch",
+                    against_torch)):
+    try:
+        if test() is not False:
+            print("ok", name)
+    except RuntimeError as problem:
+        print("not ok", name)
+        print(f"seed {seed}: {problem}")
