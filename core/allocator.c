@@ -3,8 +3,8 @@
  * Allocators: the registry, and calls with profiling. See cowshed.h.
  */
 #include "core/base.h"
+#include "core/engine.h"
 #include "core/error.h"
-#include "core/mutex.h"
 #include "core/profile.h"
 #include "cowshed.h"
 
@@ -12,8 +12,7 @@ static struct {
 	struct cow_allocator *allocator;
 	int priority;
 	bool set; /* false: the default, for the CPU */
-} registry[COW_DEVICE_TYPES];
-static struct cow__mutex lock;
+} registry[COW_DEVICE_TYPES]; /* the engine's lock, which fork looks after */
 
 static bool
 complete(const struct cow_allocator *a)
@@ -31,14 +30,14 @@ cow_allocator_set(enum cow_device_type type, struct cow_allocator *allocator,
 		return cow__error(-EINVAL, "no such device type");
 	if (allocator && !complete(allocator))
 		return cow__error(-EINVAL, "cow_allocator: incomplete");
-	cow__mutex_lock(&lock);
+	cow__engine_lock();
 	if (priority >= registry[type].priority) {
 		registry[type].allocator = allocator;
 		registry[type].priority = priority;
 		registry[type].set = true;
 		r = 0;
 	}
-	cow__mutex_unlock(&lock);
+	cow__engine_unlock();
 	return r;
 }
 
@@ -49,11 +48,11 @@ cow_allocator_get(enum cow_device_type type, struct cow_allocator **ret)
 
 	if ((unsigned)type >= COW_DEVICE_TYPES || !ret)
 		return cow__error(-EINVAL, "no such device type");
-	cow__mutex_lock(&lock);
+	cow__engine_lock();
 	a = registry[type].allocator;
 	if (!registry[type].set && type == COW_DEVICE_CPU)
 		a = cow_allocator_default();
-	cow__mutex_unlock(&lock);
+	cow__engine_unlock();
 	if (!a)
 		return cow__error_number(
 		        -ENODEV, "no allocator is set for device type #",

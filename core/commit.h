@@ -5,22 +5,19 @@
  * A page fault in a memfd brings 4 KiB and costs about 2 us; a collapse brings
  * 2 MiB and costs about 100 us: eight times less for the same bytes. But a
  * collapse commits memory, and a program may never touch what it asked for. So
- * memory is committed ahead only in proportion to what was touched:
+ * memory is committed ahead only in proportion to what was touched, by a share
+ * that depends on what the program did with memory so far (core/trust.h):
  *
  *      0         touched          committed                         bytes
  *      |------------|--------ahead---|- - - - - - - not there - - - -|
  *                 writer ->
  *
- *      all that is ahead, of all tiles  <=  a few MiB + touched / 16
+ *      all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
  * "Touched" is known because a collapse here leaves the program's page table
  * empty: the first touch of a huge page enters it, and pagemap shows that.
  * Young tiles (fresh, still being filled from the start) are looked at when the
  * program allocates, and by the helper thread if enough of them is missing.
- *
- * The share of 1/16 is for strangers. A program whose blocks have all been
- * filled gets up to 1/10; what is found committed and not touched counts against
- * it sixteenfold.
  *
  * Where the program was faster, small pages came. The helper makes huge ones
  * of them afterwards (it *mends*): they would be dear at every fork.

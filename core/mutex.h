@@ -31,7 +31,11 @@ static inline uint64_t
 cow__mutex_self(void)
 {
 #if __has_builtin(__builtin_thread_pointer)
-	return (uint64_t)(uintptr_t)__builtin_thread_pointer() >> 4 << 32;
+	/* Hashed: stacks lie at regular distances. The last bit: never 0. */
+	uint64_t h = (uint64_t)(uintptr_t)__builtin_thread_pointer() *
+	             0x9e3779b97f4a7c15u;
+
+	return (h >> 32 | 1) << 32;
 #else
 	return 0;
 #endif

@@ -79,7 +79,8 @@ cow_channel_free(struct cow_channel *c)
 {
 	if (!c)
 		return NULL;
-	if (!c->parents) {
+	/* In a child: what it inherited of storages that came or wait. */
+	if (!c->torn) {
 		cow__outgoing_end(c);
 		cow__incoming_end(c);
 	}
@@ -112,7 +113,8 @@ cow__channels_child(void)
 		/* What came with a message that is half received: its slot would
 		 * live on here. Not if another thread was at it: then it is known
 		 * to nobody where the descriptors stand. */
-		if (c->lock.state == 0)
+		c->torn |= c->lock.state != 0;
+		if (!c->torn)
 			cow__incoming_close_fds(&c->in);
 		c->lock.state = 0;
 		cow__descriptor_close(&c->out.slot.file);

@@ -19,6 +19,8 @@
 #include "share/home.h"
 #include "share/wire.h"
 
+#define COW__OWN_MOST 48u /* descriptors of storages in one message */
+
 struct cow__outgoing {
 	size_t bytes, sent; /* bytes 0: there is none */
 	unsigned nfds;
@@ -28,6 +30,15 @@ struct cow__outgoing {
 	unsigned npacks, nhomes;
 	struct cow__home *homes[COW__WIRE_ITEMS];
 	uint64_t buf[COW__WIRE_BYTES / 8];
+};
+
+/* What a message is made of while it is being made. */
+struct cow__making {
+	struct cow__wire_item items[COW__WIRE_ITEMS];
+	unsigned char bytes[COW__WIRE_BYTES / 2];
+	unsigned nitems, nown;
+	size_t nbytes, limit; /* of the message */
+	struct cow__descriptor own[COW__OWN_MOST];
 };
 
 struct cow__incoming {
@@ -50,10 +61,12 @@ struct cow_channel {
 	uint32_t flags;
 	uint64_t ino;    /* the socket's, to know it again */
 	bool stream, door_sent;
-	bool parents;    /* made before a fork, by the parent */
+	bool parents;    /* made before a fork, by the parent ... */
+	bool torn;       /* ... while another thread was at it */
 	int broken;      /* -errno: for ever */
 	struct cow_group *group;
 	struct cow__outgoing out;
+	struct cow__making making;
 	struct cow__incoming in;
 };
 

@@ -104,6 +104,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 		return cow__error_from(r, "cow_storage_import");
 	key.dev = d.dev;
 	key.ino = d.ino;
+	key.file_bytes = has;
 	cow__mutex_lock(&cow__share_lock);
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
 	                   bytes, &h);

@@ -24,11 +24,12 @@
  * just before looks at the name again when it has the lock: if it is gone, or means
  * another file, it begins anew. The descriptor is not needed for any of this.
  */
-#include "share/file.h"
 #include "core/array.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/storage.h"
+#include "cowshed-file.h"
+#include "memfd/file.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/wait.h"
@@ -126,12 +127,6 @@ file_of(const struct cow_storage *s)
 	return a->kind == COW__AT_EXTERNAL && a->ptr.deleter == file_deleted
 	               ? a->ptr.context
 	               : NULL;
-}
-
-bool
-cow__on_file(const struct cow_storage *s)
-{
-	return file_of(s);
 }
 
 /* ---- The beginning ------------------------------------------------------------ */

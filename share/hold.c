@@ -197,6 +197,9 @@ cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
 	struct cow__roll again;
 	enum rest rest;
 
+	*ret_only = false;
+	if (s->number == COW__CROWD)
+		return false; /* nobody leaves a crowd: who is left is not known */
 	row_begin(p, s);
 	__atomic_fetch_or(word(p, s->number, true, page), bit(page),
 	                  __ATOMIC_SEQ_CST);
@@ -215,6 +218,8 @@ cow__hold_left(struct cow__pack *p, uint32_t page)
 {
 	const struct cow__slot *s = &p->group->mine;
 
+	if (s->number == COW__CROWD)
+		return;
 	cow__hold_clear(p, s, page);
 	__atomic_fetch_and(word(p, s->number, true, page), ~bit(page),
 	                   __ATOMIC_RELEASE);

@@ -140,12 +140,6 @@ cow__home_offset(const struct cow__home *h)
 
 /* ---- Birth and death ------------------------------------------------------------ */
 
-void
-cow__home_ref(struct cow__home *h)
-{
-	h->refs++;
-}
-
 /* Who has a home in a group's memory is a member, with a handle or without. */
 static void
 leave_pack(struct cow__home *h)
@@ -282,6 +276,7 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 		/* Larger than a pack. A clone of it is as good sealed. */
 		if (kind == COW__HOME_PACKED)
 			h->kind = COW__HOME_SEALED;
+		h->exact = true;
 		r = own_memfd(h, from);
 	}
 	cow__mutex_lock(&cow__share_lock);
@@ -321,6 +316,7 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 		.file = key->pack ? COW__NO_DESCRIPTOR : *file,
 		.offset = key->offset,
 		.bytes = bytes,
+		.exact = key->offset == 0 && key->file_bytes == bytes,
 	};
 	h->under = key->pack ? diverged(key) : NULL;
 	if (h->under)

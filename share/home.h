@@ -29,6 +29,7 @@ enum cow__home_kind { COW__HOME_ALIAS, COW__HOME_PACKED, COW__HOME_SEALED };
 struct cow__home {
 	uint32_t refs; /* allocations and messages; under cow__share_lock */
 	uint8_t kind;
+	bool exact;    /* its file has these bytes and no others */
 	bool writable; /* its only holder may have a pointer for writing */
 	/* ... and a fork came: the mapping is not what the file says. */
 	bool diverged;
@@ -52,6 +53,7 @@ struct cow__home_key {
 	struct cow__pack *pack;
 	struct cow__extent_at at;
 	uint64_t dev, ino, offset;
+	uint64_t file_bytes; /* not part of the key */
 };
 
 /* All of these want cow__share_lock, but for those that say otherwise. */
@@ -74,7 +76,6 @@ uint64_t cow__home_offset(const struct cow__home *h);
 /* Another generation: what a message from before meant is not this. */
 void cow__home_renew(struct cow__home *h);
 
-void cow__home_ref(struct cow__home *h);
 void cow__home_unref(struct cow__home *h);
 
 /* The home of a storage's bytes, or NULL. */

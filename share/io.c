@@ -18,9 +18,10 @@
 #include "core/commit.h"
 #include "core/error.h"
 #include "core/storage.h"
+#include "cowshed-file.h"
+#include "memfd/file.h"
 #include "memfd/process.h"
 #include "memfd/ring.h"
-#include "share/file.h"
 #include "share/fork.h"
 
 #define LOAD_FLAGS (COW_IO_DIRECT | COW_IO_PLAIN)

@@ -138,6 +138,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 		return theirs(r);
 	key.dev = d.dev;
 	key.ino = d.ino;
+	key.file_bytes = bytes;
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
 	                   i->bytes, ret);
 	cow__descriptor_close(&d);

@@ -3,12 +3,9 @@
  * Sending: from parcels to messages. See share/channel.h.
  */
 #include "core/error.h"
-#include "memfd/map.h"
 #include "share/broker.h"
 #include "share/channel.h"
 #include "share/layout.h"
-
-#define OWN_MOST 48 /* descriptors of storages in one message */
 
 /* ---- What is to be sent ------------------------------------------------------------- */
 
@@ -45,7 +42,7 @@ serves(const struct cow__home *h, enum cow_share_mode mode,
 		return h->kind == COW__HOME_ALIAS &&
 		       (!h->pack || h->pack->group == group);
 	if (h->kind == COW__HOME_SEALED)
-		return h->offset == 0; /* else there is more in the file */
+		return h->exact; /* else there is more in the file */
 	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
 	       !h->diverged && h->pack->group == group;
 }
@@ -140,21 +137,12 @@ cow__outgoing_end(struct cow_channel *c)
 	o->nfds = o->npacks = 0;
 }
 
-/* What a message is made of while it is being made. */
-struct making {
-	struct cow__wire_item items[COW__WIRE_ITEMS];
-	unsigned char bytes[COW__WIRE_BYTES / 2];
-	unsigned nitems, nown;
-	size_t nbytes, limit; /* of the message */
-	struct cow__descriptor own[OWN_MOST];
-};
-
 static bool
-is_full(const struct making *m)
+is_full(const struct cow__making *m)
 {
 	if (m->nitems == 0)
 		return false;
-	return m->nitems == COW__WIRE_ITEMS || m->nown == OWN_MOST ||
+	return m->nitems == COW__WIRE_ITEMS || m->nown == COW__OWN_MOST ||
 	       sizeof(struct cow__wire_head) + m->nitems * sizeof(m->items[0]) +
 	                       m->nbytes + sizeof(m->items[0]) +
 	                       COW__WIRE_INLINE + COW_NOTE_MAX >
@@ -168,7 +156,7 @@ pack_index(struct cow__outgoing *o, struct cow__pack *p)
 	for (unsigned i = 0; i < o->npacks; i++)
 		if (o->packs[i] == p)
 			return (int)i;
-	if (o->npacks == COW__WIRE_FDS - OWN_MOST - 2)
+	if (o->npacks == COW__WIRE_FDS - COW__OWN_MOST - 2)
 		return -E2BIG;
 	o->packs[o->npacks] = p;
 	return (int)o->npacks++;
@@ -200,7 +188,7 @@ add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
 
 /* Leaves the storage with the broker, for who gets the message. */
 static int
-add_token(struct making *m, struct cow_broker *b, const struct cow_parcel *p,
+add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *p,
           struct cow__wire_item *i)
 {
 	struct cow_broker_item item = {
@@ -226,7 +214,7 @@ add_token(struct making *m, struct cow_broker *b, const struct cow_parcel *p,
 
 /* One more item. -E2BIG: not in this message. */
 static int
-add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
+add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 {
 	struct cow__outgoing *o = &c->out;
 	struct cow_storage *s = p->storage;
@@ -284,7 +272,7 @@ add(struct cow_channel *c, struct making *m, const struct cow_parcel *p)
 
 /* Lays the message out. */
 static void
-encode(struct cow_channel *c, const struct making *m, const void *note,
+encode(struct cow_channel *c, const struct cow__making *m, const void *note,
        size_t note_bytes)
 {
 	struct cow__outgoing *o = &c->out;
@@ -399,10 +387,10 @@ pushed(struct cow_channel *c, int r)
 }
 
 static long
-send_some(struct cow_channel *c, struct making *m,
-          const struct cow_parcel *parcels, size_t count, const void *note,
-          size_t note_bytes)
+send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
+          const void *note, size_t note_bytes)
 {
+	struct cow__making *m = &c->making;
 	size_t taken = 0;
 	long longest;
 	int r = 0;
@@ -446,8 +434,6 @@ COW_EXPORT long
 cow_channel_send(struct cow_channel *c, const struct cow_parcel *parcels,
                  size_t count, const void *note, size_t note_bytes)
 {
-	struct making *m;
-	void *at;
 	long r;
 
 	if (!c || (count && !parcels) || (note_bytes && !note) ||
@@ -461,12 +447,7 @@ cow_channel_send(struct cow_channel *c, const struct cow_parcel *parcels,
 	if (r == 0 && c->out.bytes)
 		r = pushed(c, push(c));
 	if (r == 0)
-		r = cow__map_meta(sizeof(*m), &at);
-	if (r == 0) {
-		m = at;
-		r = send_some(c, m, parcels, count, note, note_bytes);
-		(void)cow__map_release((uintptr_t)m, sizeof(*m));
-	}
+		r = send_some(c, parcels, count, note, note_bytes);
 	cow__mutex_unlock(&c->lock);
 	if (r == -EAGAIN)
 		return cow__error((int)r, "the channel is full");

@@ -7,14 +7,14 @@
  * materialized.
  */
 #include "tensor/copy.h"
+#include "core/engine.h"
 #include "core/error.h"
-#include "core/mutex.h"
 #include "tensor/say.h"
 
 #define KNOWN_FLAGS                                                            \
 	(COW_COPY_LAZY | COW_COPY_NON_BLOCKING | COW_COPY_IGNORE_OVERLAP)
 
-static struct cow__mutex warning_lock;
+/* Under the engine's lock, which fork looks after. */
 static cow_warning_fn *warning;
 static void *warning_user;
 static bool warned;
@@ -22,10 +22,10 @@ static bool warned;
 COW_EXPORT void
 cow_warning_set(cow_warning_fn *fn, void *user)
 {
-	cow__mutex_lock(&warning_lock);
+	cow__engine_lock();
 	warning = fn;
 	warning_user = user;
-	cow__mutex_unlock(&warning_lock);
+	cow__engine_unlock();
 }
 
 /* Without the lock: the callee may call the library. */
@@ -37,13 +37,13 @@ warn_of_dropped_parts(void)
 
 	if (__atomic_load_n(&warned, __ATOMIC_RELAXED))
 		return;
-	cow__mutex_lock(&warning_lock);
+	cow__engine_lock();
 	if (!warned && warning) {
 		fn = warning;
 		user = warning_user;
 		__atomic_store_n(&warned, true, __ATOMIC_RELAXED);
 	}
-	cow__mutex_unlock(&warning_lock);
+	cow__engine_unlock();
 	if (fn)
 		fn(user, "a copy of complex elements to real ones drops their "
 		         "imaginary parts");

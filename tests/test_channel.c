@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -399,6 +400,56 @@ START_TEST(a_channel_is_not_the_childs)
 }
 END_TEST
 
+static void frees_the_channel(void *arg)
+{
+	uint64_t before = stats_now().storages_live;
+
+	cow_channel_free(arg);
+	ck_assert_uint_eq(stats_now().storages_live, before - 1);
+}
+
+/* What had come and was not asked for yet ends with the child's channel, too. */
+START_TEST(child_frees_what_had_come)
+{
+	struct ends e;
+	struct cow_channel *c;
+	struct cow_storage *s = new_filled(MIB, 0, 1);
+	struct cow_parcel p[2] = { parcel(s, COW_SHARE_CLONE),
+		                   parcel(s, COW_SHARE_CLONE) }, q;
+
+	ends_make(&e, SOCK_STREAM, true);
+	c = child_channel(&e);
+	ck_assert_int_eq(cow_channel_send(e.mine, p, 2, NULL, 0), 2);
+	ck_assert_int_eq(cow_channel_receive(c, &q, 1, NULL, 0, NULL), 1);
+	in_child(frees_the_channel, c);
+	cow_storage_unref(q.storage);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
+/* Of a longer memfd the first bytes were imported; the rest is not for others. */
+START_TEST(part_of_a_memfd_is_sent_alone)
+{
+	struct cow_storage *s = new_filled(3 * PAGE, 0, 1), *part;
+	uint64_t offset;
+	struct stat st;
+	int fd, out;
+
+	ok(cow_storage_export(s, COW_SHARE_SEALED, &fd, &offset));
+	cow_storage_unref(s); /* one home for each place */
+	ok(cow_storage_import(fd, offset, PAGE, modes[_i + 1], &part));
+	ok(cow_storage_export(part, COW_SHARE_SEALED, &out, &offset));
+	ck_assert_int_eq(fstat(out, &st), 0);
+	ck_assert_uint_eq((uint64_t)st.st_size, PAGE);
+	ck_pattern(data(part), PAGE, 1);
+	close(out);
+	close(fd);
+	cow_storage_unref(part);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("channel");
@@ -414,5 +465,7 @@ int main(void)
 	tcase_add_loop_test(tcase, exported_and_imported, 0,
 	                    3 * COUNT(sizes));
 	tcase_add_loop_test(tcase, a_channel_is_not_the_childs, 0, 2);
+	tcase_add_test(tcase, child_frees_what_had_come);
+	tcase_add_loop_test(tcase, part_of_a_memfd_is_sent_alone, 0, 2);
 	return run_suite(suite);
 }

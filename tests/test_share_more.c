@@ -195,6 +195,62 @@ START_TEST(follower_does_not_hit_what_is_made_next)
 END_TEST
 
 /* "A process stays a member while it has ... a storage that is the group's." */
+struct crowd {
+	struct cow_storage *s;
+	struct gate leave, look;
+};
+
+static void leaves(void *arg)
+{
+	struct crowd *t = arg;
+
+	gate_wait(&t->leave);
+	cow_storage_unref(t->s);
+}
+
+static void looks(void *arg)
+{
+	struct crowd *t = arg;
+
+	gate_wait(&t->look);
+	ck_pattern(data(t->s), MIB, 7);
+}
+
+/* Children that find no slot stand in one row together. Of two of them one leaves,
+ * after the maker: it is not the last one. */
+START_TEST(crowd_does_not_leave)
+{
+	static struct cow__slot slots[COW__SLOTS];
+	struct crowd t;
+	struct cow_group *g;
+	pid_t one, other;
+	unsigned n = 0;
+
+	ok(cow_group_new(&g));
+	gate_make(&t.leave);
+	gate_make(&t.look);
+	t.s = packed(g, MIB, 7);
+	cow__mutex_lock(&cow__share_lock);
+	while (n < COW__SLOTS && cow__slot_take(g, &slots[n]) == 0)
+		n++;
+	cow__mutex_unlock(&cow__share_lock);
+	ck_assert_uint_eq(n, COW__SLOTS - 1);
+	one = child_start(looks, &t);
+	other = child_start(leaves, &t);
+	ck_assert_uint_ge(stats_now().fallbacks[COW_FALLBACK_SLOTS], 2);
+	cow_storage_unref(t.s);
+	gate_open(&t.leave);
+	child_finish(other);
+	gate_open(&t.look);
+	child_finish(one);
+	while (n > 0)
+		cow__slot_close(&slots[--n]);
+	cow_group_unref(g);
+	gate_free(&t.leave);
+	gate_free(&t.look);
+}
+END_TEST
+
 START_TEST(storage_outlives_the_handle_of_its_group)
 {
 	struct cow_group *g;
@@ -386,6 +442,7 @@ int main(void)
 	tcase_add_test(tcase, comes_back_to_its_maker);
 	tcase_add_test(tcase, follower_does_not_hit_what_is_made_next);
 	tcase_add_test(tcase, clone_is_not_the_sealed_storage);
+	tcase_add_test(tcase, crowd_does_not_leave);
 	tcase_add_test(tcase, storage_outlives_the_handle_of_its_group);
 	tcase = add_case(suite, "multiprocessing");
 	tcase_add_test(tcase, forked_child_writes_the_alias_it_inherited);
