@@ -206,7 +206,8 @@ cow__plan_permute(const struct cow__plan *plan)
 		t.ni *= p.sizes[k];
 		t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
 	}
-	t.bi = cow__min((size_t)t.ni, ROWS);
+	/* Elements are up to 255 bytes, and a tile holds fewer than ROWS of them. */
+	t.bi = cow__min((size_t)t.ni, cow__min(ROWS, (size_t)most));
 	if (k >= 0) /* wider, since there are few rows of each */
 		t.bj = cow__min((size_t)(t.inner < 128 ? 4 * line : line),
 		                (size_t)(most / t.inner));

@@ -266,6 +266,33 @@ START_TEST(streamed_permutations)
 }
 END_TEST
 
+/* Short rows are moved as elements of any size up to 255 bytes, however many. */
+START_TEST(many_short_rows)
+{
+	static const int64_t counts[][2] = { { 1, 513 }, { 513, 1 }, { 1400, 2 },
+		                             { 2, 1400 }, { 47, 53 } };
+
+	buffers();
+	for (int64_t bytes = 1; bytes < 258; bytes++)
+		for (size_t c = 0; c < COUNT(counts); c++) {
+			int64_t n = counts[c][0], m = counts[c][1];
+			struct cow__strided j = {
+				.dims = 3,
+				.sizes = { n, m, bytes },
+				.to = { .data = (char *)to + 64,
+				        .dtype = COW_UINT8,
+				        .strides = { m * bytes, bytes, 1 } },
+				.from = { .data = (char *)from,
+				          .dtype = COW_UINT8,
+				          .strides = { bytes, n * bytes + 1, 1 } },
+			};
+
+			check(&j, (size_t)(n * m * bytes) + 128);
+		}
+	no_buffers();
+}
+END_TEST
+
 /* A tensor negated or conjugated where it is. */
 START_TEST(in_place)
 {
@@ -397,6 +424,7 @@ int main(void)
 	tcase_add_test(c, large_shapes);
 	tcase_add_test(c, large_shapes_on_threads);
 	tcase_add_test(c, streamed_permutations);
+	tcase_add_test(c, many_short_rows);
 	tcase_add_test(c, in_place);
 	tcase_add_test(c, converted);
 	return run_suite(s);

@@ -25,6 +25,7 @@ NUMPY = [n for n in NAMES if hasattr(np, n + "_" if n == "bool" else n)]
 library = ctypes.CDLL(sys.argv[1])
 cases = int(sys.argv[2]) if len(sys.argv) > 2 else 3000
 seed = int(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] else random.randrange(1 << 30)
+print(f"# seed {seed}", file=sys.stderr, flush=True)
 rng = random.Random(seed)
 nrng = np.random.default_rng(seed)
 library.cow_last_error.restype = ctypes.c_char_p
@@ -89,7 +90,7 @@ def values(dtype, n, to):
         info = np.iinfo(dtype)
         edges = [info.min, info.max, 0, 1, info.max // 2]
         v = nrng.integers(info.min, info.max, n, dtype=dtype, endpoint=True)
-        return np.where(nrng.random(n) < 0.2, nrng.choice(edges, n).astype(dtype), v)
+        return np.where(nrng.random(n) < 0.2, nrng.choice(np.array(edges, dtype), n), v)
     part = np.float64 if dtype == np.complex128 else \
         np.float32 if dtype == np.complex64 else dtype
 
