@@ -12,7 +12,7 @@ static struct {
 	struct cow_allocator *allocator;
 	int priority;
 	bool set; /* false: the default, for the CPU */
-} registry[COW_DEVICE_TYPES]; /* the engine's lock, which fork looks after */
+} registry[COW_DEVICE_TYPES][COW_DEVICE_INDEXES]; /* under the engine's lock */
 
 static bool
 complete(const struct cow_allocator *a)
@@ -20,21 +20,32 @@ complete(const struct cow_allocator *a)
 	return a && a->size >= sizeof(*a) && a->allocate;
 }
 
+static bool
+known(struct cow_device d)
+{
+	return (uint16_t)d.type < COW_DEVICE_TYPES &&
+	       (uint16_t)d.index < COW_DEVICE_INDEXES;
+}
+
 COW_EXPORT int
-cow_allocator_set(enum cow_device_type type, struct cow_allocator *allocator,
+cow_allocator_set(struct cow_device device, struct cow_allocator *allocator,
                   int priority)
 {
 	int r = 1;
 
-	if ((unsigned)type >= COW_DEVICE_TYPES)
-		return cow__error(-EINVAL, "no such device type");
+	if (!known(device))
+		return cow__error(-EINVAL, "no such device");
 	if (allocator && !complete(allocator))
 		return cow__error(-EINVAL, "cow_allocator: incomplete");
+	if (allocator && (allocator->device.type != device.type ||
+	                  allocator->device.index != device.index))
+		return cow__error(-EINVAL,
+		                  "cow_allocator: it makes memory of another device");
 	cow__engine_lock();
-	if (priority >= registry[type].priority) {
-		registry[type].allocator = allocator;
-		registry[type].priority = priority;
-		registry[type].set = true;
+	if (priority >= registry[device.type][device.index].priority) {
+		registry[device.type][device.index].allocator = allocator;
+		registry[device.type][device.index].priority = priority;
+		registry[device.type][device.index].set = true;
 		r = 0;
 	}
 	cow__engine_unlock();
@@ -42,21 +53,22 @@ cow_allocator_set(enum cow_device_type type, struct cow_allocator *allocator,
 }
 
 COW_EXPORT int
-cow_allocator_get(enum cow_device_type type, struct cow_allocator **ret)
+cow_allocator_get(struct cow_device device, struct cow_allocator **ret)
 {
 	struct cow_allocator *a;
 
-	if ((unsigned)type >= COW_DEVICE_TYPES || !ret)
-		return cow__error(-EINVAL, "no such device type");
+	if (!known(device) || !ret)
+		return cow__error(-EINVAL, "no such device");
 	cow__engine_lock();
-	a = registry[type].allocator;
-	if (!registry[type].set && type == COW_DEVICE_CPU)
+	a = registry[device.type][device.index].allocator;
+	if (!registry[device.type][device.index].set &&
+	    device.type == COW_DEVICE_CPU && device.index == 0)
 		a = cow_allocator_default();
 	cow__engine_unlock();
 	if (!a)
 		return cow__error_number(
-		        -ENODEV, "no allocator is set for device type #",
-		        (uint64_t)type);
+		        -ENODEV, "no allocator is set for the device, type #",
+		        (uint64_t)device.type);
 	*ret = a;
 	return 0;
 }

@@ -51,8 +51,7 @@ clone_memory(struct cow_storage *s, struct cow__allocation **ret)
 	if (s->data->kind == COW__AT_FOREIGN)
 		allocator = s->allocator;
 	else if (s->device.type != COW_DEVICE_CPU &&
-	         cow_allocator_get((enum cow_device_type)s->device.type,
-	                           &allocator) < 0)
+	         cow_allocator_get(s->device, &allocator) < 0)
 		return -ENODEV;
 	return cow__allocation_new(s->bytes, flags, allocator, ret);
 }

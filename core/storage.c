@@ -136,7 +136,8 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 	if (r < 0)
 		return r;
 	if (!like.allocator) {
-		r = cow_allocator_get(COW_DEVICE_CPU, &like.allocator);
+		r = cow_allocator_get((struct cow_device){ COW_DEVICE_CPU, 0 },
+		                      &like.allocator);
 		if (r < 0)
 			return r;
 	}

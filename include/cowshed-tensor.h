@@ -303,7 +303,7 @@ struct cow_device_ops {
 };
 
 /* `ops` must outlive its registration; NULL ends it. -EINVAL: CPU, META, or no such
- * type. The device's allocator is set by cow_allocator_set(). */
+ * type. Allocators of its devices are set by cow_allocator_set(). */
 int cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops);
 
 /* ---- DLPack -------------------------------------------------------------------------- */

@@ -84,6 +84,9 @@ enum cow_device_type {
 	COW_DEVICE_TYPES = 8,
 };
 
+/* So many of one type, numbered from 0. */
+#define COW_DEVICE_INDEXES 64
+
 struct cow_device {
 	int16_t type;  /* enum cow_device_type */
 	int16_t index; /* which of them; 0 for the CPU */
@@ -165,16 +168,17 @@ struct cow_allocator {
 struct cow_allocator *cow_allocator_default(void);
 
 /*
- * The registry: one allocator a device type. Replaces the present one when
+ * The registry: one allocator a device. Replaces the present one when
  * `priority` is at least its own; returns 0 if it did, 1 if the present one
  * stays. The CPU starts with cow_allocator_default() at priority 0. NULL
- * removes. Thread-safe. -EINVAL: no such type, incomplete allocator.
+ * removes. Thread-safe. -EINVAL: no such device, incomplete allocator, or one
+ * of another device.
  */
-int cow_allocator_set(enum cow_device_type type, struct cow_allocator *allocator,
+int cow_allocator_set(struct cow_device device, struct cow_allocator *allocator,
                       int priority);
 
 /* The registered allocator. -ENODEV: none is set. */
-int cow_allocator_get(enum cow_device_type type, struct cow_allocator **ret);
+int cow_allocator_get(struct cow_device device, struct cow_allocator **ret);
 
 /* Allocates with profiling. 0 bytes: succeeds, NULL data on its device. */
 int cow_allocator_allocate(struct cow_allocator *allocator, size_t bytes,

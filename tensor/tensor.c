@@ -178,8 +178,7 @@ storage_for(size_t bytes, struct cow_device device,
 		return cow_storage_new_external(&none, bytes, NULL, ret);
 	}
 	if (!so.allocator) {
-		r = cow_allocator_get((enum cow_device_type)device.type,
-		                      &so.allocator);
+		r = cow_allocator_get(device, &so.allocator);
 		if (r < 0)
 			return r;
 	}
@@ -244,7 +243,7 @@ cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
 	int64_t numel;
 	int r = cow__shape_numel(shape, dtype, &numel);
 
-	/* There may be several devices of a type, and one registered allocator. */
+	/* Whoever brought an allocator gets more of its memory. */
 	if (like && device.type != COW_DEVICE_CPU &&
 	    like->storage->device.type == device.type &&
 	    like->storage->device.index == device.index)

@@ -12,6 +12,9 @@
 #include <string.h>
 
 static const struct cow_device nowhere = { -7, 7 };
+static const struct cow_device cpu_device = { COW_DEVICE_CPU, 0 };
+static const struct cow_device private_device = { COW_DEVICE_PRIVATE, 2 };
+static const struct cow_device cuda_device = { COW_DEVICE_CUDA, 0 };
 
 /* ---- The engine's own ---------------------------------------------------- */
 
@@ -25,7 +28,7 @@ START_TEST(default_is_complete)
 	ck_assert_int_eq(cpu->device.type, COW_DEVICE_CPU);
 	ck_assert(cpu->allocate != NULL);
 	ck_assert(cpu->raw_deleter != NULL);
-	ok(cow_allocator_get(COW_DEVICE_CPU, &registered));
+	ok(cow_allocator_get(cpu_device, &registered));
 	ck_assert_ptr_eq(registered, cpu);
 }
 END_TEST
@@ -206,16 +209,16 @@ START_TEST(registry_starts_empty_but_for_the_cpu)
 {
 	struct cow_allocator *found = (struct cow_allocator *)&found;
 
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_PRIVATE, &found));
+	fails(-ENODEV, cow_allocator_get(private_device, &found));
 	ck_assert_ptr_eq(found, (struct cow_allocator *)&found);
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_CUDA, &found));
-	ok(cow_allocator_get(COW_DEVICE_CPU, &found));
+	fails(-ENODEV, cow_allocator_get(cuda_device, &found));
+	ok(cow_allocator_get(cpu_device, &found));
 }
 END_TEST
 
 START_TEST(registry_keeps_the_higher_priority)
 {
-	enum cow_device_type type = COW_DEVICE_PRIVATE;
+	struct cow_device type = { COW_DEVICE_PRIVATE, 2 };
 	struct counting first, second, third;
 	struct cow_allocator *found;
 
@@ -252,16 +255,18 @@ START_TEST(registry_refuses_nonsense)
 	struct cow_allocator *found;
 
 	counting_make(&device);
-	fails(-EINVAL, cow_allocator_set((enum cow_device_type)-1,
+	fails(-EINVAL, cow_allocator_set((struct cow_device){ -1, 0 },
 	                                 &device.base, 0));
-	fails(-EINVAL, cow_allocator_set(COW_DEVICE_TYPES, &device.base, 0));
-	fails(-EINVAL, cow_allocator_get(COW_DEVICE_TYPES, &found));
+	fails(-EINVAL, cow_allocator_set((struct cow_device){ COW_DEVICE_TYPES, 0 }, &device.base, 0));
+	fails(-EINVAL, cow_allocator_get((struct cow_device){ COW_DEVICE_TYPES, 0 }, &found));
 	device.base.allocate = NULL;
-	fails(-EINVAL, cow_allocator_set(COW_DEVICE_PRIVATE, &device.base, 0));
+	fails(-EINVAL, cow_allocator_set(private_device, &device.base, 0));
+	fails(-EINVAL, cow_allocator_set(cuda_device, &device.base, 0));
 	counting_make(&device);
+	fails(-EINVAL, cow_allocator_set(cuda_device, &device.base, 0));
 	device.base.size = 0;
-	fails(-EINVAL, cow_allocator_set(COW_DEVICE_PRIVATE, &device.base, 0));
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_PRIVATE, &found));
+	fails(-EINVAL, cow_allocator_set(private_device, &device.base, 0));
+	fails(-ENODEV, cow_allocator_get(private_device, &found));
 }
 END_TEST
 
@@ -274,17 +279,17 @@ START_TEST(registry_serves_storages)
 
 	counting_make(&device);
 	device.base.device = (struct cow_device){ COW_DEVICE_CPU, 0 };
-	ok(cow_allocator_set(COW_DEVICE_CPU, &device.base, 1));
+	ok(cow_allocator_set(cpu_device, &device.base, 1));
 	storage = new_filled(1000, 0, 7);
 	ck_assert_int_eq(device.allocations, 1);
 	ck_assert_int_eq(state_of(storage), COW_STATE_FOREIGN);
 
 	/* What an allocator made outlives its registration. */
-	ok(cow_allocator_set(COW_DEVICE_CPU, NULL, 1));
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_CPU, &found));
+	ok(cow_allocator_set(cpu_device, NULL, 1));
+	fails(-ENODEV, cow_allocator_get(cpu_device, &found));
 	fails(-ENODEV, cow_storage_new(1000, NULL, &none));
 	ck_assert_ptr_null(none);
-	ok(cow_allocator_set(COW_DEVICE_CPU, cow_allocator_default(), 1));
+	ok(cow_allocator_set(cpu_device, cow_allocator_default(), 1));
 	ck_pattern(data(storage), 1000, 7);
 	cow_storage_unref(storage);
 	ck_assert_int_eq(counting_live(&device), 0);

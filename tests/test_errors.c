@@ -41,7 +41,7 @@ START_TEST(null_arguments)
 	fails(-EINVAL, cow_storage_get_info(NULL, &info));
 	fails(-EINVAL, cow_storage_get_info(storage, NULL));
 	fails(-EINVAL, cow_storage_from_ptr(&p, NULL, NULL));
-	fails(-EINVAL, cow_allocator_get(COW_DEVICE_CPU, NULL));
+	fails(-EINVAL, cow_allocator_get((struct cow_device){ 0, 0 }, NULL));
 	fails(-EINVAL, cow_allocator_allocate(NULL, 1, &ptr));
 	fails(-EINVAL, cow_allocator_allocate(cpu, 1, NULL));
 	fails(-EINVAL, cow_allocator_clone(NULL, &p, 1, &ptr));
@@ -203,7 +203,8 @@ static void *fail_elsewhere(void *arg)
 	struct cow_allocator *found;
 
 	ck_assert_str_eq(cow_last_error(), "");
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_PRIVATE, &found));
+	fails(-ENODEV, cow_allocator_get(
+	                       (struct cow_device){ COW_DEVICE_PRIVATE, 0 }, &found));
 	strncpy(arg, cow_last_error(), 199);
 	return NULL;
 }
@@ -236,7 +237,8 @@ START_TEST(sentences_stay_until_the_next_failure)
 	strncpy(first, cow_last_error(), 199);
 	storage = new_storage(100, 0);
 	ck_assert_str_eq(cow_last_error(), first);
-	fails(-ENODEV, cow_allocator_get(COW_DEVICE_CUDA, &found));
+	fails(-ENODEV, cow_allocator_get(
+	                       (struct cow_device){ COW_DEVICE_CUDA, 0 }, &found));
 	ck_assert_str_ne(cow_last_error(), first);
 	cow_storage_unref(storage);
 }

@@ -208,12 +208,14 @@ void fake_device_start(enum fake_skill skill)
 		.strided = skill >= FAKE_STRIDED ? strided : NULL,
 	};
 	if (cow_device_set(COW_DEVICE_PRIVATE, &ops) != 0 ||
-	    cow_allocator_set(COW_DEVICE_PRIVATE, &allocators[0], 0) != 0)
+	    cow_allocator_set(allocators[0].device, &allocators[0], 0) != 0 ||
+	    cow_allocator_set(allocators[1].device, &allocators[1], 0) != 0)
 		abort();
 }
 
 void fake_device_stop(void)
 {
 	cow_device_set(COW_DEVICE_PRIVATE, NULL);
-	cow_allocator_set(COW_DEVICE_PRIVATE, NULL, 0);
+	cow_allocator_set(allocators[0].device, NULL, 0);
+	cow_allocator_set(allocators[1].device, NULL, 0);
 }

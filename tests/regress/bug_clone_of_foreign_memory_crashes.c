@@ -70,7 +70,8 @@ START_TEST(default_by_name)
 	struct cow_storage *a;
 
 	counting_make(&device);
-	ok(cow_allocator_set(COW_DEVICE_CPU, &device.base, 0));
+	device.base.device = (struct cow_device){ COW_DEVICE_CPU, 0 };
+	ok(cow_allocator_set(device.base.device, &device.base, 0));
 	options.allocator = cow_allocator_default();
 	ok(cow_storage_new(MIB, &options, &a));
 	ck_assert_int_eq(device.allocations, 0);
