@@ -92,7 +92,7 @@ obj = $(addprefix $(O)/,$(addsuffix .o,$(basename $(1))))
 bin = $(addprefix $(B)/,$(basename $(1)))
 
 LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S share/*.c \
-	tensor/*.c))
+	tensor/*.c cuda/*.c))
 PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
 COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
@@ -138,7 +138,7 @@ else
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh \
-	tests/oracle/copies.sh
+	tests/oracle/copies.sh $(wildcard tests/cuda/*.sh)
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH)
 endif
 
@@ -225,6 +225,11 @@ $(O)/tensor/%.o: tensor/%.c Makefile | $(PREPARE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
 		$(CFLAGS) -c -o $@ $<
+
+$(O)/cuda/%.o: cuda/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LIB_CFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(O)/%.o: %.S Makefile | $(PREPARE)
 	$(call say,AS,$<)

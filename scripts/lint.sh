@@ -48,7 +48,7 @@ includes core "\"(core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes share "\"(share|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes tensor "\"(tensor|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes preload "\"(core|preload)/[a-z0-9_/-]+\.h\"|$api|$libc"
-includes cuda "\"(core|cuda)/[a-z0-9_/-]+\.h\"|$api|$libc"
+includes cuda "\"(core|cuda|memfd)/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes cli "\"cli/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes python "\"python/[a-z0-9_/-]+\.h\"|<Python\.h>|<numpy/.*>|$api|$libc"
 includes examples "$api|$libc"
@@ -79,7 +79,12 @@ undefined 'core/, share/ and tensor/ use' "$world|$kernel|clock_gettime|time|sys
 undefined 'memfd/ uses' "$world" "$obj"/memfd/*.o
 undefined 'only memfd/sys*.c may use' "$kernel" \
 	$(printf '%s\n' "$obj"/memfd/*.o | grep -v '/sys[a-z_]*\.o$')
-nm -gA --defined-only "$obj"/{memfd,core,share,tensor}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
+# cuda/ loads a library, and asks the environment which one (cuda/driver.c).
+undefined 'cuda/ uses' "$(sed 's/dl(open|sym|close)/dlclose/; s/(secure_)?getenv/getenv/' \
+	<<<"$world")|$kernel|clock_gettime|time|sysconf" "$obj"/cuda/*.o
+undefined 'only cuda/driver.c may use' 'dl(open|sym|info)|secure_getenv' \
+	$(printf '%s\n' "$obj"/cuda/*.o | grep -v '/driver\.o$')
+nm -gA --defined-only "$obj"/{memfd,core,share,tensor,cuda}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
 	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
 diff <(sed 's|/\*.*\*/||' core/libcowshed.map | awk '/local:/{on = 0} on; /global:/{on = 1}' |
 	tr -cs 'A-Za-z0-9_' '\n' | grep . | sort) <(nm -D --defined-only \
