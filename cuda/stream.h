@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams and marks
+ *
+ * A *mark* is a point in a stream's work: an event from the device's pool, recorded
+ * there. Making an event costs more than recording it, so they are kept. Marks are
+ * values of one pointer; NULL is a mark that was passed long ago.
+ */
+#ifndef COW_CUDA_STREAM_H
+#define COW_CUDA_STREAM_H
+
+#include "cuda/context.h"
+
+/* The calling thread's current stream; never fails (NULL: the legacy default). */
+struct cow__cu_stream *cow__cuda_stream(const struct cow__cuda *d);
+
+/* All of these want the device entered. */
+
+/* A mark behind everything that is on the stream now. */
+int cow__cuda_mark(struct cow__cuda *d, struct cow__cu_stream *stream,
+                   struct cow__cu_event **ret);
+
+/* 1: passed; 0: not yet; -errno: the device failed. Never waits. */
+int cow__cuda_passed(struct cow__cuda *d, struct cow__cu_event *mark);
+
+/* Waits on the host. */
+int cow__cuda_await(struct cow__cuda *d, struct cow__cu_event *mark);
+
+/* The stream waits, on the device. The mark may be another device's. */
+int cow__cuda_after(struct cow__cuda *d, struct cow__cu_stream *stream,
+                    struct cow__cu_event *mark);
+
+/* The mark's event goes back to the pool, passed or not. */
+void cow__cuda_mark_free(struct cow__cuda *d, struct cow__cu_event *mark);
+
+/* Is the stream recording a graph? What a capture can't have (waiting, memory from
+ * the driver) is asked for first. */
+bool cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed: CUDA devices
+ *
+ * Storages and tensors on NVIDIA GPUs, with what cowshed.h, cowshed-tensor.h and
+ * cowshed-share.h promise of host memory: lazy clones that are materialized by
+ * range, copies by PyTorch's rules, and sending to other processes.
+ *
+ *      struct cow_storage *s;
+ *      struct cow_tensor *t, *u;
+ *
+ *      if (cow_cuda_start() < 0)
+ *              puts(cow_last_error());             why there is none
+ *      cow_tensor_to(t, &(struct cow_to){ .size = sizeof(struct cow_to),
+ *                        .dtype = -1, .set_device = true,
+ *                        .device = { COW_DEVICE_CUDA, 0 } }, &u);
+ *
+ * The library is the same with and without a GPU. The driver is looked for by
+ * cow_cuda_start() and not before; kernels are part of the library if it was built
+ * where nvcc is (else strided copies are staged through the host).
+ *
+ * Contexts. The device's primary context is used, as by the CUDA runtime and by
+ * PyTorch: their streams and pointers are valid here, and the other way round. Each
+ * call leaves the thread's current context as it was.
+ *
+ * Order. Work is queued on the calling thread's *current stream* of a device: the
+ * legacy default stream until cow_cuda_stream_set() names another one. A storage
+ * belongs to the stream that was current when it was made. Whoever uses it on another
+ * stream orders the two himself and says so: cow_cuda_record_stream(). No call waits
+ * for a device unless it says so here.
+ *
+ * fork. A child may not use the devices that its parent started: each call gives
+ * -ECHILD and says so, and storages that it inherited can be freed, and nothing else.
+ *
+ * Errors, ownership and threads are as in cowshed.h; besides, -EIO is an error of the
+ * device or its driver, whose words are in cow_last_error().
+ */
+#ifndef COWSHED_CUDA_H
+#define COWSHED_CUDA_H
+
+#include "cowshed-tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Devices ------------------------------------------------------------------ */
+
+/*
+ * Finds the driver and its devices, and enters them in the tables of allocators and
+ * of devices (priority 0). Idempotent; thread-safe; cost: what cuInit costs, some
+ * 100 ms. 0; -ENODEV: no driver, no device, or a driver older than 12.0; -ECHILD: in
+ * a child of a process that had started them.
+ */
+int cow_cuda_start(void);
+
+/* How many there are; 0 before cow_cuda_start(). Never fails. */
+int cow_cuda_count(void);
+
+struct cow_cuda_info {
+	size_t size;             /* in: sizeof */
+	char name[96];
+	uint8_t uuid[16];
+	int32_t major, minor;    /* compute capability */
+	int32_t processors;      /* streaming multiprocessors */
+	uint64_t total_bytes;
+	uint64_t free_bytes;     /* as the driver says now */
+	uint64_t granule_bytes;  /* smallest piece of physical memory */
+	uint32_t can_share;      /* memory can become a descriptor */
+	uint32_t kernels;        /* has kernels for this device */
+	uint64_t peers;          /* bit n: reaches device n directly */
+};
+int cow_cuda_get_info(int device, struct cow_cuda_info *ret);
+
+/* ---- Streams ------------------------------------------------------------------ */
+
+/* A `cow_cuda_stream` is a CUstream (cudaStream_t); NULL: the legacy default one.
+ * New ones do not wait for the default stream. priority: 0, or negative for more
+ * urgent ones, clamped to what the device has. free: when its work is done; the
+ * memory that was made on it goes to the device's other streams. */
+typedef void *cow_cuda_stream;
+int cow_cuda_stream_new(int device, int priority, cow_cuda_stream *ret);
+int cow_cuda_stream_free(int device, cow_cuda_stream stream);
+
+/* The calling thread's current stream of the device. The stream stays the caller's
+ * and must outlive its being current. */
+int cow_cuda_stream_set(int device, cow_cuda_stream stream);
+int cow_cuda_stream_get(int device, cow_cuda_stream *ret);
+
+/* What is queued on `later` from now on runs after what is on `first` now. No wait
+ * on the host. */
+int cow_cuda_stream_after(int device, cow_cuda_stream later,
+                          cow_cuda_stream first);
+
+/* Waits for all work of the stream. */
+int cow_cuda_stream_wait(int device, cow_cuda_stream stream);
+
+/* ---- Device memory ------------------------------------------------------------ */
+
+enum cow_cuda_backing {
+	/* From the device's cache: the default. Lazy clones are copied whole when
+	 * written; sent as a copy of its own the first time. */
+	COW_CUDA_CACHED = 0,
+	/* One piece of physical memory of its own: one descriptor when sent. Lazy
+	 * clones are copied whole when written. */
+	COW_CUDA_SINGLE = 1,
+	/* Many pieces: writing a lazy clone copies the pieces that are written, and
+	 * maps the others. As many descriptors as pieces when sent. */
+	COW_CUDA_PIECES = 2,
+};
+
+struct cow_cuda_options {
+	size_t size;
+	uint32_t backing;  /* enum cow_cuda_backing */
+	uint32_t flags;    /* COW_STORAGE_ZERO, or 0 */
+	uint64_t piece;    /* of PIECES: bytes, a multiple of the granule; 0: it */
+};
+
+/*
+ * A tracked storage on a device, of its thread's current stream. NULL options: all
+ * zero, as cow_storage_new() with the device's allocator. -ENOMEM: after all that
+ * could be given back was; the sentence says who has how much. -ENOTSUP: SINGLE or
+ * PIECES where the driver has no virtual memory.
+ */
+int cow_cuda_storage_new(int device, size_t bytes,
+                         const struct cow_cuda_options *options,
+                         struct cow_storage **ret);
+
+/* `stream` uses the storage's memory, too: it is given to nobody else before what is
+ * queued there when it is freed has run. Memory of others: ignored. */
+int cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream);
+
+/* Gives all that is cached and unused back to the driver. Waits for the streams that
+ * still use some of it. -1: all devices. */
+int cow_cuda_empty_cache(int device);
+
+/* The cache may hold, used or not, so much of the device's memory (0 to 1; starts
+ * with 1). */
+int cow_cuda_set_fraction(int device, double fraction);
+
+/* Of a number: how much now, the most so far, and what came and went in all. */
+struct cow_cuda_stat {
+	uint64_t current, peak, allocated, freed;
+};
+/* Of all, of small (up to 1 MiB) and of large requests. (PyTorch's DeviceStats.) */
+enum cow_cuda_pool {
+	COW_CUDA_ALL = 0,
+	COW_CUDA_SMALL = 1,
+	COW_CUDA_LARGE = 2,
+	COW_CUDA_POOLS = 3,
+};
+struct cow_cuda_stats {
+	size_t size; /* in: sizeof */
+	/* Numbers of: requests served; stretches of mapped memory; blocks in use or
+	 * waiting for a stream; unused parts of stretches that are in use. */
+	struct cow_cuda_stat allocation[COW_CUDA_POOLS], segment[COW_CUDA_POOLS],
+	        active[COW_CUDA_POOLS], inactive_split[COW_CUDA_POOLS];
+	/* Bytes of them; `reserved`: of physical memory; `requested`: before
+	 * rounding. */
+	struct cow_cuda_stat allocated_bytes[COW_CUDA_POOLS],
+	        reserved_bytes[COW_CUDA_POOLS], active_bytes[COW_CUDA_POOLS],
+	        inactive_split_bytes[COW_CUDA_POOLS],
+	        requested_bytes[COW_CUDA_POOLS];
+	uint64_t retries;    /* requests that gave cached memory back first */
+	uint64_t ooms;       /* and failed after that */
+	uint64_t sync_all;   /* times all streams were waited for */
+	uint64_t device_alloc, device_free; /* pieces from and to the driver */
+	uint64_t pinned_bytes, pinned_cached_bytes; /* of host memory */
+};
+int cow_cuda_get_stats(int device, struct cow_cuda_stats *ret);
+int cow_cuda_reset_peaks(int device);
+
+enum cow_cuda_block_state {
+	COW_CUDA_BLOCK_FREE = 0,
+	COW_CUDA_BLOCK_USED = 1,
+	COW_CUDA_BLOCK_WAITING = 2, /* freed, but a stream may still use it */
+};
+/* One block of a segment. Sorted by address. */
+struct cow_cuda_block {
+	uint64_t segment, segment_bytes; /* address; mapped bytes */
+	uint64_t address, bytes, requested;
+	cow_cuda_stream stream;
+	uint32_t state;  /* enum cow_cuda_block_state */
+	uint32_t pool;   /* enum cow_cuda_pool */
+	uint64_t user;   /* cow_cuda_annotate() when it was made */
+};
+/* Up to `max` blocks; how many there are. */
+long cow_cuda_snapshot(int device, struct cow_cuda_block *blocks, size_t max);
+
+enum cow_cuda_event_kind {
+	COW_CUDA_ALLOC = 0,
+	COW_CUDA_FREE_REQUESTED,
+	COW_CUDA_FREE_COMPLETED,
+	COW_CUDA_SEGMENT_MAP,
+	COW_CUDA_SEGMENT_UNMAP,
+	COW_CUDA_OOM,
+	COW_CUDA_SNAPSHOT,
+};
+struct cow_cuda_trace_entry {
+	uint32_t kind;   /* enum cow_cuda_event_kind */
+	int32_t device;
+	uint64_t address, bytes;
+	cow_cuda_stream stream;
+	uint64_t time_ns; /* CLOCK_MONOTONIC */
+	uint64_t user;
+};
+/* Keeps the last `entries` of each device (0: none, the start). read: the newest
+ * `max`, oldest first; how many. */
+int cow_cuda_trace_start(size_t entries);
+long cow_cuda_trace_read(int device, struct cow_cuda_trace_entry *entries,
+                         size_t max);
+/* A number of the program's that goes with the calling thread's blocks from now on
+ * (an address, a line, a step). */
+void cow_cuda_annotate(uint64_t user);
+
+/*
+ * Observers, called without locks on the thread that runs out of memory. `low`:
+ * before cached memory is given back; returns whether it freed something, and then
+ * the request is tried again. `out`: the request fails. NULL ends it.
+ */
+struct cow_cuda_observer {
+	size_t size;
+	bool (*low)(void *user, int device, size_t bytes);
+	void (*out)(void *user, int device, size_t bytes, uint64_t reserved,
+	            uint64_t device_free);
+	void *user;
+};
+int cow_cuda_observe(const struct cow_cuda_observer *observer);
+
+/* ---- Pinned host memory ------------------------------------------------------- */
+
+/*
+ * A storage of the CPU that devices reach directly: of exactly these bytes (rounded
+ * to pages), cached when it is freed, and shareable as any other. It is never
+ * frozen: its lazy clones are copies. Cost: about what the driver needs to pin it,
+ * some 0.1 ms/MiB, or nothing from the cache. -ENODEV before cow_cuda_start().
+ */
+int cow_cuda_pinned_new(size_t bytes, struct cow_storage **ret);
+
+/* Is it pinned, by this library or others? 1 or 0. */
+int cow_cuda_is_pinned(const struct cow_storage *storage);
+
+/* Unpins and gives back what is cached. */
+int cow_cuda_pinned_empty_cache(void);
+
+/* ---- Debugging ---------------------------------------------------------------- */
+
+/*
+ * Poison: host memory that a copy under way will fill reads as bytes 0xA5 until the
+ * copy is there, and what such a copy reads is read-protected against changes as far
+ * as it is ours; so whoever reads too early, or changes too early, notices. Costs a
+ * fill for each copy. Also option cuda-poison of COWSHED_OPTIONS.
+ */
+int cow_cuda_set_poison(bool on);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
