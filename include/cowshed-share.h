@@ -155,8 +155,9 @@ int cow_channel_flush(struct cow_channel *channel);
  *
  * -EAGAIN: nothing is there; -EPIPE: the peer is gone, and all was received.
  * -EBADMSG: what came was not sound; -EACCES: an alias, or a group, that this
- * channel does not take; -ESTALE: what it meant is gone. Such a message is dropped
- * as a whole, and the next one can be received, unless the stream is in disorder:
+ * channel does not take; -ESTALE: what it meant is gone, or the program closed
+ * its descriptors while it waited to be received. Such a message is dropped as a
+ * whole, and the next one can be received, unless the stream is in disorder:
  * then each call says -EBADMSG. -EMFILE, -ENOMEM, -EUSERS (the peer's group has 256
  * members and messages already): nothing was lost; try again. -EBADF: the program
  * closed the socket; -ENOENT: no /proc/self/fd to join a group with.

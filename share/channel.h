@@ -45,7 +45,8 @@ struct cow__incoming {
 	size_t bytes, have; /* bytes 0: its head is not there yet */
 	unsigned nfds;
 	bool flooded; /* more came than any message has, and were dropped */
-	int fds[COW__WIRE_FDS]; /* ours */
+	bool waited;  /* the program ran meanwhile: are they still ours? */
+	struct cow__descriptor files[COW__WIRE_FDS]; /* ours */
 	/* What was received and not asked for yet. */
 	unsigned nparcels, given;
 	size_t note_at, note_bytes;
@@ -77,6 +78,9 @@ void cow__incoming_end(struct cow_channel *c);
 /* Goes on until a whole message is there. 0 or -errno. */
 int cow__incoming_get(struct cow_channel *c);
 void cow__incoming_close_fds(struct cow__incoming *in);
+
+/* Are the descriptors that came still what came? */
+bool cow__incoming_kept(const struct cow__incoming *in);
 
 /* In a forked child: they are the parent's. */
 void cow__channels_child(void);

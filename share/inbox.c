@@ -3,19 +3,27 @@
  * The bytes and descriptors of one message, out of a socket. See share/channel.h.
  *
  * A message is looked at, and taken out of the queue only when all of its
- * descriptors are here.
+ * descriptors are here. They may wait here for a while, for the rest of the message
+ * or for room; what file each of them is is remembered, for the program may close
+ * the number meanwhile and get it back for a file of its own.
  */
 #include "share/channel.h"
 
 void
 cow__incoming_close_fds(struct cow__incoming *in)
 {
-	for (unsigned i = 0; i < in->nfds; i++) {
-		struct cow__descriptor d = cow__descriptor_of(in->fds[i]);
-
-		cow__descriptor_close(&d);
-	}
+	for (unsigned i = 0; i < in->nfds; i++)
+		cow__descriptor_close(&in->files[i]);
 	in->nfds = 0;
+}
+
+bool
+cow__incoming_kept(const struct cow__incoming *in)
+{
+	for (unsigned i = 0; i < in->nfds; i++)
+		if (!cow__descriptor_ok(&in->files[i]))
+			return false;
+	return true;
 }
 
 void
@@ -29,19 +37,22 @@ cow__incoming_end(struct cow_channel *c)
 	in->bytes = in->have = 0;
 	in->nparcels = in->given = 0;
 	in->note_bytes = 0;
-	in->ready = in->flooded = false;
+	in->ready = in->flooded = in->waited = false;
 }
 
 static long
 look(struct cow_channel *c, size_t bytes)
 {
 	struct cow__incoming *in = &c->in;
-	long r = cow__socket_look(c->socket, in->buf, bytes, in->fds,
+	int fds[COW__WIRE_FDS];
+	long r = cow__socket_look(c->socket, in->buf, bytes, fds,
 	                          COW__WIRE_FDS, &in->nfds);
 
 	in->flooded = r >= 0 && in->nfds > COW__WIRE_FDS;
 	if (in->flooded)
 		in->nfds = 0;
+	for (unsigned i = 0; r >= 0 && i < in->nfds; i++)
+		in->files[i] = cow__descriptor_of(fds[i]);
 	return r;
 }
 

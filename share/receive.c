@@ -63,18 +63,19 @@ join(struct cow_channel *c, int fd, const struct cow__id *id)
 
 /* The pack that a descriptor is of: mapped already, or now. */
 static int
-attach(struct cow_channel *c, int fd, struct cow__pack **ret)
+attach(struct cow_channel *c, const struct cow__descriptor *file,
+       struct cow__pack **ret)
 {
-	struct cow__descriptor d = cow__descriptor_of(fd);
+	struct cow__descriptor d;
 	struct cow__pack *p;
 	int r;
 
 	for (p = c->group->packs; p; p = p->next)
-		if (p->file.dev == d.dev && p->file.ino == d.ino) {
+		if (p->file.dev == file->dev && p->file.ino == file->ino) {
 			*ret = p;
 			return 0;
 		}
-	r = cow__descriptor_dup(&d, &d);
+	r = cow__descriptor_dup(file, &d);
 	if (r < 0)
 		return theirs(r);
 	r = theirs(cow__pack_attach(c->group, &d, ret));
@@ -113,8 +114,8 @@ open_packed(struct cow_channel *c, const struct cow__wire_item *i,
 }
 
 static int
-open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
-         struct cow__home **ret)
+open_own(struct cow_channel *c, const struct cow__wire_item *i,
+         const struct cow__descriptor *file, struct cow__home **ret)
 {
 	bool alias = i->mode == COW_SHARE_ALIAS;
 	struct cow__home_key key = { .offset = i->file_offset };
@@ -124,7 +125,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 
 	if (alias && !c->group && !(c->flags & COW_CHANNEL_TAKE_ALIASES))
 		return -EACCES;
-	r = cow__memfd_check(fd,
+	r = cow__memfd_check(file->fd,
 	                     alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &bytes);
 	if (r < 0)
@@ -132,8 +133,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	if (i->file_offset > bytes || i->bytes > bytes - i->file_offset)
 		return -EBADMSG;
 	/* Two items may be views of one descriptor. */
-	d = cow__descriptor_of(fd);
-	r = cow__descriptor_dup(&d, &d);
+	r = cow__descriptor_dup(file, &d);
 	if (r < 0)
 		return theirs(r);
 	key.dev = d.dev;
@@ -215,7 +215,8 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 	cow__mutex_lock(&cow__share_lock);
 	r = i->kind == COW__WIRE_PACKED
 	            ? open_packed(c, i, packs[i->index], &flight, &h)
-	            : open_own(c, i, c->in.fds[w->own + i->index], &h);
+	            : open_own(c, i, &c->in.files[w->own + i->index],
+	                       &h);
 	if (r == 0) {
 		r = cow__home_storage(h, i->mode == COW_SHARE_CLONE, ret);
 		if (r < 0)
@@ -260,12 +261,13 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 	cow__mutex_lock(&cow__share_lock);
 	if (w->head.flags & COW__WIRE_DOOR)
 		r = w->head.packs || (c->flags & COW_CHANNEL_JOIN)
-		            ? join(c, in->fds[w->door], &w->head.group)
+		            ? join(c, in->files[w->door].fd, &w->head.group)
 		            : 0;
 	else if (w->head.packs)
 		r = -EBADMSG;
 	while (r == 0 && npacks < w->head.packs) {
-		r = attach(c, in->fds[w->packs + npacks], &packs[npacks]);
+		r = attach(c, &in->files[w->packs + npacks],
+		           &packs[npacks]);
 		/* Let go of meanwhile it would take its rows along. */
 		if (r == 0)
 			packs[npacks++]->homes++;
@@ -310,6 +312,7 @@ next_message(struct cow_channel *c)
 	struct cow__wire w;
 	int r;
 
+	in->waited = in->have > 0;
 	if (in->bytes == 0 || in->have < in->bytes) {
 		/* The number may be another file's by now. */
 		if (cow__descriptor_of(c->socket).ino != c->ino)
@@ -317,6 +320,12 @@ next_message(struct cow_channel *c)
 		r = cow__incoming_get(c);
 		if (r < 0)
 			return r;
+	}
+	/* Before anything is believed of a number that the program may have now.
+	 * The message is lost: the socket has nothing of it any more. */
+	if (in->waited && !cow__incoming_kept(in)) {
+		cow__incoming_end(c);
+		return -ESTALE;
 	}
 	r = in->flooded ? -EBADMSG
 	                : cow__wire_check(in->buf, in->bytes, in->nfds, &w);

@@ -96,6 +96,53 @@ START_TEST(sockets_that_are_none)
 }
 END_TEST
 
+/* ---- Programs that close what waits ------------------------------------------------ */
+
+/* Half a message is here, with its descriptor. The program closes that number and
+ * gets it again for a file of its own: neither is it taken for what came, nor is
+ * it closed with it. */
+START_TEST(waiting_descriptor_is_replaced)
+{
+	int sent = memfd_of(5000, SEALS_ALL), mine = memfd_of(5000, SEALS_ALL);
+	struct raw m = raw_own(sent, 5000, COW_SHARE_SEALED);
+	unsigned char bytes[1024];
+	size_t all = raw_bytes(&m, bytes), half = _i & 1 ? all / 2 : 1;
+	struct cow_parcel p = { .storage = NULL };
+	struct stat before, after;
+	struct victim v;
+	int waiting;
+
+	victim_make(&v, SOCK_STREAM);
+	waiting = dup(0); /* the lowest number that is free */
+	close(waiting);
+	must(put(v.theirs, bytes, half, &sent, 1, 0) == (long)half);
+	fails(-EAGAIN, (int)take(&v, &p, 1));
+	if (_i & 2) {
+		must(dup3(mine, waiting, O_CLOEXEC) == waiting);
+		must(fstat(waiting, &before) == 0);
+	} else {
+		must(close(waiting) == 0);
+	}
+	must(put(v.theirs, bytes + half, all - half, NULL, 0, 0) > 0);
+	fails(-ESTALE, (int)take(&v, &p, 1));
+	ck_assert_ptr_null(p.storage);
+	if (_i & 2) {
+		must(fstat(waiting, &after) == 0);
+		must(before.st_ino == after.st_ino);
+		must(close(waiting) == 0);
+	}
+	/* The next one arrives. */
+	must(put(v.theirs, bytes, all, &sent, 1, 0) == (long)all);
+	ck_assert_int_eq(take(&v, &p, 1), 1);
+	ck_pattern(data(p.storage), PAGE, 5);
+	cow_storage_unref(p.storage);
+	calm(&v);
+	close(sent);
+	close(mine);
+	victim_free(&v);
+}
+END_TEST
+
 /* ---- Peers that do not read ------------------------------------------------------- */
 
 /* Sending ends with -EAGAIN, not with memory; the storages stay what they are. */
@@ -347,6 +394,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, wrong_user, 0, geteuid() == 0 ? 2 : 1);
 	tcase_add_test(tcase, sockets_that_are_none);
+	tcase_add_loop_test(tcase, waiting_descriptor_is_replaced, 0, 4);
 	tcase_add_loop_test(tcase, peer_that_never_reads, 0, 4);
 	tcase_add_test(tcase, socket_closed_and_its_number_used_again);
 	tcase_add_loop_test(tcase, files_in_the_place_of_ours, 0, 2);
