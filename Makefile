@@ -76,7 +76,7 @@ TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 # Real programs for the shim: calls of malloc must stay calls.
 PROGRAM_FLAGS := -O1 -g -fno-builtin -pthread -MMD -MP -Wall -Wextra
-BENCH_CFLAGS := $(C_BASE) $(WARN)
+BENCH_CFLAGS := $(C_BASE) $(WARN) -DBENCH_SOURCES='"$(CURDIR)/bench"'
 
 LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
 LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)

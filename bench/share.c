@@ -11,6 +11,11 @@
  *   large     a clone of 1 GiB, of which the receiver writes one page, beyond the
  *             round trip of a byte through the same kind of socket
  *
+ * Python's multiprocessing (bench/share.py) is another rival, in turns with ours:
+ * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer, and
+ * what is reported is for one. What the interpreter costs is in it: that is what a
+ * Python program pays.
+ *
  * System calls of both sides: `strace -f -c share 50000`; what grows with the
  * number is a storage's, creation and death included.
  */
@@ -350,8 +355,69 @@ static void large(size_t bytes, int turns, struct series *trips,
 	cow_group_unref(g);
 }
 
+/* ---- multiprocessing ------------------------------------------------------ */
+
+/* Two numbers that bench/share.py prints. False: there is no such Python. */
+static bool python(const char *arguments, double *a, double *b)
+{
+	char command[256];
+	FILE *f;
+	int n;
+
+	snprintf(command, sizeof(command), "exec python3 %s %s 2>/dev/null",
+	         BENCH_SOURCES "/share.py", arguments);
+	fflush(stdout);
+	f = popen(command, "r");
+	if (!f)
+		die("share: popen: %s", strerror(errno));
+	n = fscanf(f, "%lf %lf", a, b);
+	return pclose(f) == 0 && n == 2;
+}
+
+static const char *const ways[] = { "handle", "dup" };
+
+static bool python_many(struct series make[2], struct series send[2])
+{
+	for (int i = 0; i < 2; i++) {
+		char arguments[64];
+		double m, s;
+
+		snprintf(arguments, sizeof(arguments), "many %d %s",
+		         i || quick() ? 1000 : 10000, ways[i]);
+		if (!python(arguments, &m, &s))
+			return false;
+		series_add(&make[i], m);
+		series_add(&send[i], s);
+	}
+	return true;
+}
+
+static void python_large(struct series *ours, size_t bytes)
+{
+	static struct series trips, beyond;
+	char what[64];
+
+	for (int i = 0; i < rounds(5); i++) {
+		char arguments[64];
+		double trip, more;
+
+		snprintf(arguments, sizeof(arguments), "large %zu 21", bytes);
+		if (!python(arguments, &trip, &more))
+			die("share: share.py %s failed", arguments);
+		series_add(&trips, trip);
+		series_add(&beyond, more);
+	}
+	report("share", "round-trip/multiprocessing", "us", &trips, NULL,
+	       BAR_NONE, 0);
+	snprintf(what, sizeof(what), "clone-of-%s-one-page/multiprocessing",
+	         size_name(bytes));
+	report("share", what, "us", ours, &beyond, BAR_FASTER, 0);
+}
+
 int main(int argc, char **argv)
 {
+	static struct series python_make[2], python_send[2];
+	bool has_python = true;
 	static struct series ours_make, ours_send, rivals_make, rivals_send, left;
 	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
 	int count = quick() ? 20000 : MANY, rivals = count;
@@ -377,11 +443,27 @@ int main(int argc, char **argv)
 		rival(rivals, &make, &send);
 		series_add(&rivals_make, make / rivals);
 		series_add(&rivals_send, send / rivals);
+		has_python = has_python && python_many(python_make, python_send);
 	}
 	report("share", "make-4KiB", "ns", &ours_make, &rivals_make, BAR_FASTER,
 	       0);
 	report("share", "send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP,
 	       20);
+	for (int i = 0; i < 2 && has_python; i++) {
+		char what[64];
+
+		snprintf(what, sizeof(what), "make-4KiB/multiprocessing-%s",
+		         ways[i]);
+		report("share", what, "ns", &ours_make, &python_make[i],
+		       BAR_FASTER, 0);
+		snprintf(what, sizeof(what), "send-4KiB/multiprocessing-%s",
+		         ways[i]);
+		report("share", what, "ns", &ours_send, &python_send[i],
+		       BAR_SPEEDUP, 20);
+	}
+	if (!has_python)
+		printf("  share: multiprocessing is skipped, for there is no "
+		       "python3 that runs bench/share.py\n");
 	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		static struct series trips, beyond;
@@ -393,6 +475,8 @@ int main(int argc, char **argv)
 		         size_name(sized(sizes[i])));
 		report("share", "round-trip", "us", &trips, NULL, BAR_NONE, 0);
 		report("share", what, "us", &beyond, NULL, BAR_OURS, 100);
+		if (has_python && sizes[i] == GIB)
+			python_large(&beyond, sized(sizes[i]));
 	}
 	return 0;
 }
