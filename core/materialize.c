@@ -28,6 +28,7 @@
 #define PAGE_WRITE_NS 2000u   /* first write of a page in a view */
 #define PAGE_COPY_NS 350u     /* a page's share of a whole copy */
 #define COPY_NS 1500u         /* allocate and free */
+#define THAW_LEAST (16 * MIB) /* a part of a thaw */
 #define SPARSE_SHARE 64       /* COW_WRITE_SPARSE: of the range's pages */
 
 static bool
@@ -47,11 +48,21 @@ by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
 	       COPY_NS + pages * PAGE_COPY_NS;
 }
 
+/* How much is thawed at a time, for who writes so much: the work is in proportion,
+ * and the longest wait is short for who writes little. */
+static size_t
+thaw_bytes(size_t range, enum cow_write_hint hint)
+{
+	if (hint == COW_WRITE_SPARSE)
+		range /= SPARSE_SHARE;
+	return cow__max(range, THAW_LEAST);
+}
+
 /* The last reference: waits for those who still copy. Under the lock, makes
  * the pages writable in place if nothing else reads them. 1: done; 0: pages
  * are shared with views or processes, and not private here. */
 static int
-steal(struct cow_storage *s)
+steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
 {
 	struct cow__allocation *a = s->data;
 	struct cow__census c = { 0, 0 };
@@ -70,7 +81,7 @@ steal(struct cow_storage *s)
 		/* Private already, so it may be written. Better in place. What
 		 * an earlier thaw made shared is private again for views. */
 		if (cow__exclusive(t, &c))
-			(void)cow__thaw(t);
+			(void)cow__thaw_some(t, thaw_bytes(range, hint));
 		else if (!cow__is_frozen(t))
 			r = cow__freeze(t) == 0;
 	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
@@ -200,7 +211,7 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 
 		/* Pairs with the release of those who gave theirs up. */
 		sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
-		if (sole && steal(s)) {
+		if (sole && steal(s, bytes, hint)) {
 			cow__stat_add(steals, a->cloned);
 			a->cloned = 0;
 			break;

@@ -226,6 +226,7 @@ cow__extent_free(struct cow__tile *t)
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
 	cow__tile_change_end(t);
 	drop_pieces(t);
 	if (t->refs == 0) {
@@ -290,6 +291,7 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
 	if (s && t->refs == 0) {
 		struct cow__census c = { 0, 0 };
 

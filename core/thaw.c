@@ -22,8 +22,9 @@
 #define PINNED_NS 1000000000u /* no new look where memory was under I/O */
 #define PIECES_MAX 64 /* exclusivity of more is not looked into */
 #define SHADOW_NS 500000000u /* shadows are looked for this often */
+/* Copied pages in a part of a thaw, about; a chunk is not divided. */
+#define STEP_COPIED (256 * KIB)
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
-
 
 bool
 cow__exclusive(const struct cow__tile *t, struct cow__census *c)
@@ -124,57 +125,47 @@ keep(struct cow__span **kept, uint32_t *n, uint32_t *cap, uintptr_t start,
 	return r;
 }
 
-/* The part that an earlier thaw left private at `at`, or NULL. */
-static const struct cow__span *
-kept_before(const struct cow__tile *t, uintptr_t at)
+/* Where a thaw has to begin: an earlier one may have stopped on the way. */
+static uintptr_t
+begin_at(const struct cow__tile *t)
 {
-	uint32_t low = 0, high = t->nkept;
-
-	while (low < high) {
-		uint32_t mid = (low + high) / 2;
-
-		if (t->kept[mid].end <= at)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low < t->nkept && t->kept[low].start <= at ? &t->kept[low]
-	                                                  : NULL;
+	return t->thaw_at ? t->thaw_at : cow__tile_start(t);
 }
 
-/* Looks at every chunk with copied pages; fills the list of those that stay
- * private. */
+/* Looks at every chunk with copied pages, from *at on and as far as `most` bytes
+ * go; fills the list of what stays private, the rest that was not looked at
+ * included. *at: where that begins. */
 static int
-thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
-          uint32_t *cap)
+thaw_look(struct cow__tile *t, size_t most, struct cow__span **kept, uint32_t *n,
+          uint32_t *cap, uintptr_t *at)
 {
-	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), next;
+	uintptr_t end = cow__tile_end(t), stop = end, next;
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__tile *alias = NULL;
+	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX;
 	int r = 0;
 
-	while (r == 0 && at < end) {
-		const struct cow__span *before = kept_before(t, at);
+	if (most < end - *at && left != SIZE_MAX)
+		stop = cow__round_up(*at + most, COW__HUGE);
+	stop = cow__min(stop, end);
+	for (uint32_t i = 0; r == 0 && i < t->nkept; i++)
+		if (t->kept[i].start < *at)
+			r = keep(kept, n, cap, t->kept[i].start,
+			         cow__min(t->kept[i].end, *at));
+	while (r == 0 && *at < stop) {
 		uintptr_t chunk, chunk_end;
+		size_t copied = 0;
 
-		if (before) {
-			r = keep(kept, n, cap, at, before->end);
-			at = before->end;
-			continue;
-		}
-		r = cow__pagemap_copied(at, end, runs, 1, &next);
-		if (r <= 0)
+		r = cow__pagemap_copied(*at, stop, runs, 1, &next);
+		if (r < 0)
 			break;
+		if (r == 0) {
+			*at = stop;
+			break;
+		}
 		chunk = cow__round_down(runs[0].start, COW__HUGE);
 		chunk_end = cow__min(chunk + COW__HUGE, end);
-		chunk = cow__max(chunk, cow__tile_start(t));
-		at = chunk_end;
-		before = kept_before(t, chunk);
-		if (before) {
-			r = keep(kept, n, cap, chunk, before->end);
-			at = before->end;
-			continue;
-		}
+		chunk = cow__max(chunk, *at);
 		/* A copied page may be under I/O: it has to stay in place. */
 		if (!alias && cow__process_pins_memory()) {
 			cow__fallback(COW_FALLBACK_PINNED);
@@ -185,27 +176,40 @@ thaw_look(struct cow__tile *t, struct cow__span **kept, uint32_t *n,
 		r = alias ? cow__pagemap_copied(chunk, chunk_end, runs,
 		                                RUNS_IN_CHUNK, &next)
 		          : -ENOMEM;
+		for (int i = 0; i < r; i++)
+			copied += runs[i].end - runs[i].start;
 		if (r > 0 && thaw_chunk(t, alias, runs, r))
 			r = 0;
 		else if (r > 0)
 			r = keep(kept, n, cap, chunk, chunk_end);
+		if (r < 0)
+			break;
+		*at = chunk_end;
+		if (copied >= left)
+			break;
+		left -= copied;
 	}
 	if (alias)
 		alias_free(alias);
+	if (r == 0 && *at < end)
+		r = keep(kept, n, cap, *at, end);
 	return r;
 }
 
 static void
-thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap)
+thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap,
+       uintptr_t at)
 {
 	cow__tile_change_begin(t);
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = kept;
 	t->nkept = n;
 	t->kept_cap = cap;
+	t->thaw_at = at < cow__tile_end(t) ? at : 0;
 	t->shadow = 0;
 	for (uint32_t i = 0; i < n; i++)
-		t->shadow += kept[i].end - kept[i].start;
+		if (kept[i].start < at)
+			t->shadow += cow__min(kept[i].end, at) - kept[i].start;
 	if (n == 0) {
 		cow__array_free(kept, cap, sizeof(*kept));
 		t->kept = NULL;
@@ -213,21 +217,26 @@ thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap)
 		cow__tile_set_backing(t, COW__SHARED);
 	}
 	cow__tile_change_end(t);
+	if (t->thaw_at)
+		return;
 	cow__stat_add(thaws, 1);
 	cow__stat_add(bytes_thawed, t->bytes);
 }
 
 int
-cow__thaw(struct cow__tile *t)
+cow__thaw_some(struct cow__tile *t, size_t most)
 {
-	uintptr_t at = cow__tile_start(t), end = at;
+	uintptr_t from = begin_at(t), at = from, end;
 	struct cow__span *kept = NULL;
 	uint32_t n = 0, cap = 0, i;
 	int r;
 
+	/* What the last one left private is left for good. */
+	if (t->nkept && !t->thaw_at)
+		return 0;
 	cow__attributes_reveal(t);
-	r = thaw_look(t, &kept, &n, &cap);
-	cow__attributes_apply(t, at, cow__tile_end(t));
+	r = thaw_look(t, most, &kept, &n, &cap, &at);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	/* One place more, for what a failure below leaves private. */
 	if (r == 0)
 		r = cow__array_reserve((void **)&kept, &cap, sizeof(*kept),
@@ -236,19 +245,28 @@ cow__thaw(struct cow__tile *t)
 		cow__array_free(kept, cap, sizeof(*kept));
 		return r;
 	}
-	/* From here on the file is right everywhere but under `kept`. */
+	/* From here on the file is right everywhere but under `kept`, and what
+	 * lies before `from` is mapped as it should be. */
 	for (i = 0; r == 0 && i <= n; i++) {
 		end = i < n ? kept[i].start : cow__tile_end(t);
-		r = cow__view_map(t, at, end, true, &at);
+		if (end > from)
+			r = cow__view_map(t, from, end, true, &from);
 		if (r == 0 && i < n)
-			at = kept[i].end;
+			from = cow__max(from, kept[i].end);
 	}
 	if (r < 0) {
-		kept[i - 1] = (struct cow__span){ at, cow__tile_end(t) };
+		kept[i - 1] = (struct cow__span){ from, cow__tile_end(t) };
 		n = i;
+		at = from;
 	}
-	thawed(t, kept, n, cap);
+	thawed(t, kept, n, cap, at);
 	return r;
+}
+
+int
+cow__thaw(struct cow__tile *t)
+{
+	return cow__thaw_some(t, SIZE_MAX);
 }
 
 static bool
@@ -285,7 +303,7 @@ thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
 	                    cow__segment_offset(cow__tile_start(t)),
 	                    false) == 0) {
 		for (;; t = t->next) {
-			thawed(t, NULL, 0, 0);
+			thawed(t, NULL, 0, 0, cow__tile_end(t));
 			if (t == last)
 				return last;
 		}
@@ -310,6 +328,13 @@ cow__copied_bytes(const struct cow__tile *t)
 			sum += runs[i].end - runs[i].start;
 	}
 	return (ssize_t)sum;
+}
+
+/* Frozen all of it, or from where a thaw stopped. */
+static bool
+has_shadows(const struct cow__tile *t)
+{
+	return cow__is_frozen(t) || (t->backing == COW__PRIVATE && t->thaw_at);
 }
 
 static void
@@ -349,8 +374,9 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		struct cow__census c = { 0, 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
 
-		if (!cow__is_frozen(t) || !cow__exclusive(t, &c))
+		if (!has_shadows(t) || !cow__exclusive(t, &c))
 			break;
+		at = cow__max(at, t->thaw_at);
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
@@ -388,7 +414,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		end = cow__tile_end(t);
-		if (t->kind != COW__LIVE || t->busy || !cow__is_frozen(t) ||
+		if (t->kind != COW__LIVE || t->busy || !has_shadows(t) ||
 		    !cow__exclusive(t, &c))
 			continue;
 		release_shadow(t, unlocked);

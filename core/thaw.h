@@ -38,6 +38,11 @@ ssize_t cow__copied_bytes(const struct cow__tile *t);
  * bytes are as before in any case. */
 int cow__thaw(struct cow__tile *t);
 
+/* The same for a part of it: about `most` bytes from where the last one stopped,
+ * less if much of that was written. Who writes a page now and then shall not wait
+ * for all of them; half of the tile or more is all of it. */
+int cow__thaw_some(struct cow__tile *t, size_t most);
+
 /* Thaws what can be thawed, if the process is quiet. Cheap when nothing is
  * frozen or the children that hold it live on. */
 void cow__thaw_all(void);

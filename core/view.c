@@ -99,6 +99,7 @@ frozen(struct cow__tile *t)
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
 	cow__tile_change_end(t);
 	cow__stat_add(freezes, 1);
 	cow__stat_add(bytes_frozen, t->bytes);
@@ -145,6 +146,7 @@ frozen_up_to(struct cow__tile *t, uintptr_t done)
 	memmove(t->kept + 1, t->kept + n, (t->nkept - n) * sizeof(*t->kept));
 	t->nkept = t->nkept - n + 1;
 	t->kept[0] = (struct cow__span){ cow__tile_start(t), done };
+	t->thaw_at = 0;
 	t->backing = COW__PRIVATE;
 	cow__tile_change_end(t);
 }
