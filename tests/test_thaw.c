@@ -234,6 +234,91 @@ START_TEST(whole_pages_come_back)
 }
 END_TEST
 
+/* ---- In parts ---------------------------------------------------------------- */
+
+enum { LARGE_PAGES = 64 * 512 };
+
+static uint32_t large_model[LARGE_PAGES];
+
+static void large_write(struct cow_storage *s, size_t page, uint32_t value)
+{
+	p = mut_range(s, page * PAGE + PAGE / 2, sizeof(uint32_t),
+	              COW_WRITE_BY_PAGE);
+	*number(page) = large_model[page] = value;
+}
+
+static void large_check(const struct cow_storage *s)
+{
+	p = (unsigned char *)data(s);
+	for (size_t page = 0; page < LARGE_PAGES; page++)
+		must(*number(page) == large_model[page]);
+}
+
+static void large_seen_by_child(void *s)
+{
+	large_check(s);
+}
+
+/* Beside a clone one page in eight is written, and two chunks densely. After it is
+ * gone who writes a page at a time is not kept until all were written back: each
+ * write does a part. `_i`: what comes in the middle of it. */
+START_TEST(thawed_in_parts)
+{
+	struct cow_storage *s = new_storage((size_t)LARGE_PAGES * PAGE, 0), *c;
+	struct cow_stats first, now, before = stats_now();
+	size_t page;
+	int turns = 0;
+
+	memset(mut(s), 0, (size_t)LARGE_PAGES * PAGE);
+	memset(large_model, 0, sizeof(large_model));
+	for (page = 0; page < LARGE_PAGES; page++)
+		large_write(s, page, (uint32_t)page + 1);
+	c = lazy(s);
+	for (page = 0; page < LARGE_PAGES; page += 8)
+		large_write(s, page, (uint32_t)page + 2);
+	for (page = 20 * 512; page < 22 * 512; page++)
+		large_write(s, page, (uint32_t)page + 3);
+	cow_storage_unref(c);
+	first = stats_now();
+	do {
+		now = stats_now();
+		large_write(s, (size_t)turns * 37 % LARGE_PAGES,
+		            1000000 + (uint32_t)turns);
+		if (++turns == 5)
+			large_check(s);
+		if (turns == 5 && _i == 1) {
+			c = lazy(s);
+			large_write(s, 7, 1);
+			cow_storage_unref(c);
+		}
+		if (turns == 5 && _i == 2)
+			in_child(large_seen_by_child, s);
+		if (turns == 5 && _i == 3)
+			(void)mut(s); /* all at once */
+		/* No step is much of it. */
+		if (turns != 5)
+			must(stats_now().pages_written_back -
+			             now.pages_written_back <
+			     LARGE_PAGES / 8 / 4);
+	} while (stats_now().thaws == first.thaws &&
+	         turns < (_i == 1 ? 300 : 10000));
+	large_check(s);
+	now = stats_now();
+	/* A second clone left more pieces than are looked into. */
+	if (now.thaws == first.thaws && _i != 1)
+		ck_abort_msg("not thawed in %d writes", turns);
+	must(now.pages_written_back > before.pages_written_back);
+	ck_assert_int_ge(turns, 5);
+	must(_i != 0 || turns > 5);
+	/* What stays private is settled: writing it is nobody's business. */
+	for (page = 0; page < 100; page++)
+		large_write(s, page * 5, (uint32_t)page);
+	ck_assert_uint_eq(stats_now().thaws, now.thaws);
+	large_check(s);
+	cow_storage_unref(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("thaw");
@@ -242,5 +327,6 @@ int main(void)
 	tcase_add_loop_test(tcase, mixes_over_forks, 0, 4);
 	tcase_add_loop_test(tcase, mixes_over_clones, 0, 3);
 	tcase_add_loop_test(tcase, whole_pages_come_back, 0, 2);
+	tcase_add_loop_test(tcase, thawed_in_parts, 0, 4);
 	return run_suite(suite);
 }
