@@ -2,7 +2,7 @@
 /*
  * How long a writer waits while its memory is being saved
  *
- *      stall [GIB]...           1 and 4 GiB if nothing is said
+ *      stall [SIZE]...          1GiB and 4GiB if nothing is said
  *
  * A thread writes one page in eight, all over the memory and then once more beside
  * them, while another one saves it; it goes on for a tenth of a second after that.
@@ -39,10 +39,7 @@ struct loop {
 	char *memory;
 	size_t bytes;
 	int fd;
-	bool forks;
 	int begun, done;
-	/* What was found, in us. */
-	double longest, rare, running;
 };
 
 static const char *path = "/dev/shm/cowshed-bench-stall";
@@ -83,16 +80,6 @@ static void *saver(void *arg)
 	return NULL;
 }
 
-static void *child_saver(void *arg)
-{
-	struct loop *l = arg;
-	int status;
-
-	if (waitpid((pid_t)l->forks, &status, 0) < 0)
-		die("stall: wait");
-	return NULL;
-}
-
 struct waits {
 	unsigned long count[BUCKETS], n;
 	double longest, running;
@@ -124,3 +111,130 @@ static double rare(const struct waits *w)
 	return ns * (1 + (double)i / 16);
 }
 
+
+/* Writes until `done` is set, or (NULL) for a second, and a little longer. */
+static void write_all(struct loop *l, bool forks, const int *done, struct waits *w)
+{
+	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+	double begin = now_ns(), ended = done ? 0 : begin + ALONE_NS;
+	pid_t child = -1;
+	size_t i = 0;
+
+	for (;; i++) {
+		size_t at = i * STEP, turn = at / l->bytes;
+		double waited = kept_waiting(schedstat), t0 = now_ns(), ns;
+		void *p = l->memory;
+		int status;
+
+		if (i == 0 && forks && (child = fork()) == 0) {
+			all_of(l->fd, l->memory, l->bytes);
+			_exit(0);
+		}
+		/* Each eighth page, and then once more those beside them. */
+		at = at % l->bytes + turn % 2 * PAGE;
+		if (l->s)
+			must(cow_storage_data_mut_range(l->s, at, 1,
+			                                COW_WRITE_BY_PAGE, &p));
+		((volatile char *)p)[at]++;
+		ns = now_ns() - t0;
+		add(w, ns, ns > 1e5 ? kept_waiting(schedstat) - waited : 0);
+		if (!ended && forks && i % 64 == 63 &&
+		    waitpid(child, &status, WNOHANG) == child)
+			ended = now_ns();
+		if (!ended && !forks && __atomic_load_n(done, __ATOMIC_ACQUIRE))
+			ended = now_ns();
+		if (ended && t0 > ended + AFTER_NS)
+			break;
+	}
+	close(schedstat);
+}
+
+enum { ALONE, SAVE, AGAIN, PLAIN, FORK, WAYS };
+
+static const char *const names[] = { "alone", "save", "again", "plain", "fork" };
+
+static struct series longest[WAYS], once[WAYS], running[WAYS];
+
+static void measure(int way, struct loop *l)
+{
+	static struct waits w;
+	pthread_t thread;
+	bool saves = way == SAVE || way == AGAIN || way == PLAIN;
+
+	memset(&w, 0, sizeof(w));
+	l->begun = l->done = 0;
+	l->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (l->fd < 0 || unlink(path) < 0)
+		die("stall: %s: %s", path, strerror(errno));
+	if (saves && pthread_create(&thread, NULL, saver, l) != 0)
+		die("stall: thread");
+	while (saves && !__atomic_load_n(&l->begun, __ATOMIC_ACQUIRE))
+		;
+	write_all(l, way == FORK, saves || way == FORK ? &l->done : NULL, &w);
+	if (saves)
+		pthread_join(thread, NULL);
+	close(l->fd);
+	series_add(&longest[way], w.longest / 1e3);
+	series_add(&once[way], rare(&w) / 1e3);
+	series_add(&running[way], w.running / 1e3);
+}
+
+static void all_ways(size_t bytes)
+{
+	struct loop l = { .bytes = bytes };
+	void *p;
+
+	must(cow_storage_new(bytes, NULL, &l.s));
+	must(cow_storage_data_mut_range(l.s, 0, bytes, COW_WRITE_ALL, &p));
+	memset(p, 1, bytes);
+	measure(ALONE, &l);
+	measure(SAVE, &l);
+	measure(AGAIN, &l);
+	cow_storage_unref(l.s);
+	l.s = NULL;
+	l.memory = malloc(bytes);
+	if (!l.memory)
+		die("stall: malloc");
+	memset(l.memory, 1, bytes);
+	measure(PLAIN, &l);
+	measure(FORK, &l);
+	free(l.memory);
+}
+
+static void run(size_t bytes)
+{
+	memset(longest, 0, sizeof(longest));
+	memset(once, 0, sizeof(once));
+	memset(running, 0, sizeof(running));
+	for (int i = 0; i < 3; i++)
+		all_ways(bytes);
+	for (int way = 0; way < WAYS; way++) {
+		char what[64];
+
+		snprintf(what, sizeof(what), "%s-%s/longest", size_name(bytes),
+		         names[way]);
+		report("stall", what, "us", &longest[way], &longest[ALONE],
+		       way == SAVE ? BAR_OURS : BAR_NONE, 1000);
+		snprintf(what, sizeof(what), "%s-%s/one-in-1000",
+		         size_name(bytes), names[way]);
+		report("stall", what, "us", &once[way], &once[ALONE], BAR_NONE,
+		       0);
+		snprintf(what, sizeof(what), "%s-%s/longest-running",
+		         size_name(bytes), names[way]);
+		report("stall", what, "us", &running[way], &running[ALONE],
+		       way == SAVE ? BAR_OURS : BAR_NONE, 1000);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	if (getenv("BENCH_FILE"))
+		path = getenv("BENCH_FILE");
+	if (argc < 2) {
+		run(sized(GIB));
+		run(sized(4 * GIB));
+	}
+	for (int i = 1; i < argc; i++)
+		run(size_parse(argv[i]));
+	return 0;
+}
