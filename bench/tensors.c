@@ -24,7 +24,7 @@ static size_t most = 192 * MIB;
 
 static enum cow_dtype type_of(const char *name)
 {
-	for (int t = 0; t < COW_DTYPES; t++)
+	for (int t = 0; t < COW_QUINT8; t++)
 		if (!strcmp(cow_dtype_name(t), name))
 			return t;
 	die("no such type: %s", name);

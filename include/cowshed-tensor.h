@@ -53,6 +53,9 @@ enum cow_dtype {
 	COW_COMPLEX128, /* two float64 */
 	COW_FLOAT8_E4M3FN,
 	COW_FLOAT8_E5M2,
+	COW_QUINT8, /* quantized: see below. What follows is quantized, too */
+	COW_QINT8,
+	COW_QINT32,
 	COW_DTYPES,
 };
 
@@ -193,9 +196,71 @@ int cow_tensor_view(struct cow_tensor *tensor, int dims, const int64_t *sizes,
 int cow_tensor_as_strided(struct cow_tensor *tensor, int dims,
                           const int64_t *sizes, const int64_t *strides,
                           int64_t offset, struct cow_tensor **ret);
-/* Flips a bit; conj of a real tensor is the same tensor. neg: -EINVAL of bool. */
+/* Flips a bit; conj of a real tensor is the same tensor. neg: -EINVAL of bool and of
+ * quantized types. */
 int cow_tensor_conj(struct cow_tensor *tensor, struct cow_tensor **ret);
 int cow_tensor_neg(struct cow_tensor *tensor, struct cow_tensor **ret);
+
+/* ---- Quantized tensors ---------------------------------------------------------------- */
+
+/*
+ * The bytes q of a quint8, qint8 or qint32 tensor stand for scale * (q - zero point).
+ * The pair is one for the whole tensor, or one for each index of a dimension, the
+ * axis. It is a property of the tensor, which views share: a permuted one has the axis
+ * elsewhere, a slice of the axis has the channels of the slice, and one index of it
+ * has its pair for the whole. Where the channels would not be a dimension any more
+ * (as_strided, view, reshape), -EINVAL.
+ *
+ * Quantizing computes in float32, as PyTorch does: x times the reciprocal of the scale,
+ * plus the zero point, to the nearest integer, ties to even; what does not fit is the
+ * type's least or greatest number, NaN the greatest (of qint32 the least).
+ *
+ * Copies (rule CPY-4): float32 to quantized quantizes, whatever the sizes and strides;
+ * of two quantized ones with the same type and scheme the bytes are copied, and the
+ * destination gets the source's quantizer (that tensor alone: views of it made before
+ * keep theirs, and read the new bytes by it). All else is -EINVAL, also in
+ * cow_tensor_to(): from quantized to float by cow_tensor_dequantize(). conj and neg
+ * bits, and DLPack, have no quantized form. The bytes as integers are
+ * cow_tensor_on() of the same storage.
+ */
+enum cow_qscheme {
+	COW_QSCHEME_PER_TENSOR = 1,  /* 1 channel; axis has no meaning */
+	COW_QSCHEME_PER_CHANNEL = 2, /* as many as the axis has indexes */
+};
+
+struct cow_quantizer {
+	size_t size;
+	uint32_t scheme; /* enum cow_qscheme */
+	int32_t axis;    /* from 0 */
+	int64_t channels;
+	const double *scales; /* used as float32: positive, and so is 1 / scale */
+	const int64_t *zero_points; /* numbers of the type */
+};
+
+/* As cow_tensor_new() and cow_tensor_on(), which refuse quantized types. The
+ * quantizer is copied. -EINVAL, too: a quantizer that does not fit. */
+int cow_tensor_new_quantized(enum cow_dtype dtype, int dims,
+                             const int64_t *sizes,
+                             const struct cow_quantizer *quantizer,
+                             const struct cow_tensor_options *options,
+                             struct cow_tensor **ret);
+int cow_tensor_on_quantized(struct cow_storage *storage, enum cow_dtype dtype,
+                            int dims, const int64_t *sizes,
+                            const int64_t *strides, int64_t offset,
+                            const struct cow_quantizer *quantizer,
+                            struct cow_tensor **ret);
+
+/* `ret->size` is set by the caller. The arrays are the tensor's, until it is freed or
+ * copied to. -ENODATA: it is not quantized. */
+int cow_tensor_get_quantizer(const struct cow_tensor *tensor,
+                             struct cow_quantizer *ret);
+
+/* Fresh tensors of the same sizes on the same device: quantized from float32, and
+ * float32 from quantized. -EINVAL: another type; else as cow_tensor_copy(). */
+int cow_tensor_quantize(struct cow_tensor *tensor, enum cow_dtype dtype,
+                        const struct cow_quantizer *quantizer,
+                        struct cow_tensor **ret);
+int cow_tensor_dequantize(struct cow_tensor *tensor, struct cow_tensor **ret);
 
 /* ---- Copies ------------------------------------------------------------------------- */
 
@@ -254,11 +319,13 @@ int cow_tensor_reshape(struct cow_tensor *tensor, int dims,
                        const int64_t *sizes, uint32_t flags,
                        struct cow_tensor **ret);
 
-/* Every element becomes the one at `value`, of type `dtype`, converted. */
+/* Every element becomes the one at `value`, of type `dtype`, converted, and quantized
+ * if the tensor is. -EINVAL: a quantized `dtype`. */
 int cow_tensor_fill(struct cow_tensor *tensor, enum cow_dtype dtype,
                     const void *value);
 
-/* 1: the same type, sizes and elements (NaN is not equal to itself), else 0. */
+/* 1: the same type, sizes, elements (NaN is not equal to itself) and quantizer, else
+ * 0. */
 int cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b);
 
 /* Writes the tensor as text, nested in brackets, with at most `most` elements of

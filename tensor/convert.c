@@ -11,6 +11,7 @@
  */
 #include "tensor/convert.h"
 #include "core/base.h"
+#include "tensor/dtype.h"
 #include "tensor/half.h"
 #include "tensor/vector.h"
 
@@ -178,7 +179,7 @@ TYPES(PAIRS, )
 
 #define ENTRY(TO, to_type, FROM) [COW_##TO][COW_##FROM] = TO##_from_##FROM,
 #define ENTRIES(with, FROM, from_type, kind, load) TYPES_TO(ENTRY, FROM)
-static cow__convert_fn *const plain[COW_DTYPES][COW_DTYPES] = {
+static cow__convert_fn *const plain[COW__PLAIN_DTYPES][COW__PLAIN_DTYPES] = {
 	TYPES(ENTRIES, )
 };
 
@@ -271,7 +272,7 @@ resolver(enum cow_dtype type, unsigned bits)
 		{ NULL, imag_64, both_64, real_64 },
 		{ NULL, imag_128, both_128, real_128 },
 	};
-	static cow__convert_fn *const of_real[COW_DTYPES] = {
+	static cow__convert_fn *const of_real[COW__PLAIN_DTYPES] = {
 		[COW_INT8] = negate_8, [COW_UINT8] = negate_8,
 		[COW_INT16] = negate_16, [COW_UINT16] = negate_16,
 		[COW_INT32] = negate_32, [COW_UINT32] = negate_32,
@@ -321,7 +322,7 @@ struct cow__conversion
 cow__conversion(enum cow_dtype to, enum cow_dtype from, unsigned bits)
 {
 	/* The best of each pair; racing threads find the same. */
-	static cow__convert_fn *best[COW_DTYPES][COW_DTYPES];
+	static cow__convert_fn *best[COW__PLAIN_DTYPES][COW__PLAIN_DTYPES];
 	cow__convert_fn *fn = __atomic_load_n(&best[to][from], __ATOMIC_RELAXED);
 	struct cow__conversion c;
 

@@ -32,7 +32,7 @@ struct cow__conversion {
 	uint32_t from_bytes;      /* of an element */
 };
 
-/* For types below COW_DTYPES. `bits` that mean nothing to the type are ignored. */
+/* For types that are numbers by themselves (tensor/dtype.h). `bits` that mean nothing to the type are ignored. */
 struct cow__conversion cow__conversion(enum cow_dtype to, enum cow_dtype from,
                                        unsigned bits);
 

@@ -9,6 +9,7 @@
 #include "tensor/copy.h"
 #include "core/engine.h"
 #include "core/error.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 #define KNOWN_FLAGS                                                            \
@@ -73,9 +74,9 @@ nothing_to_do(const struct cow_tensor *to, const struct cow_tensor *from)
 }
 
 /* `from` with the sizes of `to`: dimensions in front that are 1 too many go. */
-static int
-broadcast(struct cow_tensor *to, struct cow_tensor *from,
-          struct cow_tensor **ret)
+int
+cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
+                      struct cow_tensor **ret)
 {
 	struct cow_tensor *t = cow_tensor_ref(from), *next;
 	int r = 0;
@@ -155,6 +156,8 @@ cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 		return cow__error(-EINVAL, "cow_tensor_copy: NULL");
 	if (flags & ~(uint32_t)KNOWN_FLAGS)
 		return cow__error(-EINVAL, "cow_tensor_copy: unknown flags");
+	if (cow__unlikely(to->quantizer || from->quantizer))
+		return cow__copy_quantized(to, from, flags);
 	if (nothing_to_do(to, from))
 		return 0;
 	same = to->dims == from->dims &&
@@ -162,7 +165,7 @@ cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 	              to->dims * sizeof(int64_t)) == 0;
 	if (same)
 		return to->numel ? copy_expanded(to, from, flags) : 0;
-	r = broadcast(to, from, &source);
+	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
 	r = to->numel ? copy_expanded(to, source, flags) : 0;

@@ -25,6 +25,10 @@ enum cow__overlap {
 enum cow__overlap cow__overlap_of(const struct cow_tensor *a,
                                   const struct cow_tensor *b);
 
+/* `from` with the sizes of `to`, as a view. */
+int cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
+                          struct cow_tensor **ret);
+
 /* Gives `to`'s storage the bytes of `from`'s, shared until either is written, if
  * both are all of their storages and lie alike. 1: done; 0: copy rather. */
 int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);

@@ -64,7 +64,7 @@ struct dl_versioned {
 	struct dl_tensor tensor;
 };
 
-static const uint8_t codes[COW_DTYPES] = {
+static const uint8_t codes[COW__PLAIN_DTYPES] = {
 	[COW_BOOL] = DL_BOOL,          [COW_INT8] = DL_INT,
 	[COW_INT16] = DL_INT,          [COW_INT32] = DL_INT,
 	[COW_INT64] = DL_INT,          [COW_UINT8] = DL_UINT,
@@ -187,6 +187,9 @@ cow_tensor_to_dlpack(struct cow_tensor *t, bool versioned, bool read_only,
 	if (t->conj || t->neg)
 		return cow__say(-EINVAL, "cow_tensor_to_dlpack: #t has a conj or "
 		                         "neg bit; copy it first", t);
+	if (t->quantizer)
+		return cow__say(-ENOTSUP, "cow_tensor_to_dlpack: DLPack has no "
+		                          "quantized types: #t", t);
 	r = device_code(t, &d);
 	if (r < 0)
 		return r;
@@ -298,7 +301,7 @@ storage_forget(struct cow_storage *s)
 static int
 dtype_of(const struct dl_tensor *d, enum cow_dtype *ret)
 {
-	for (int i = 0; i < COW_DTYPES && d->lanes == 1; i++)
+	for (int i = 0; i < COW__PLAIN_DTYPES && d->lanes == 1; i++)
 		if (codes[i] == d->code &&
 		    8 * cow_dtype_bytes((enum cow_dtype)i) == d->bits) {
 			*ret = (enum cow_dtype)i;

@@ -27,6 +27,9 @@ static const struct {
 	[COW_COMPLEX128] = { 16, COW__KIND_COMPLEX, "complex128" },
 	[COW_FLOAT8_E4M3FN] = { 1, COW__KIND_FLOAT, "float8_e4m3fn" },
 	[COW_FLOAT8_E5M2] = { 1, COW__KIND_FLOAT, "float8_e5m2" },
+	[COW_QUINT8] = { 1, COW__KIND_QUANTIZED, "quint8" },
+	[COW_QINT8] = { 1, COW__KIND_QUANTIZED, "qint8" },
+	[COW_QINT32] = { 4, COW__KIND_QUANTIZED, "qint32" },
 };
 
 bool

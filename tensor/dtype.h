@@ -13,12 +13,22 @@ enum cow__kind {
 	COW__KIND_UINT,
 	COW__KIND_FLOAT,
 	COW__KIND_COMPLEX,
+	COW__KIND_QUANTIZED,
 };
+
+/* Types below this one are numbers by themselves, and convert into each other. */
+#define COW__PLAIN_DTYPES COW_QUINT8
 
 bool cow__dtype_known(int64_t dtype);
 
 /* Of types that there are. */
 enum cow__kind cow__dtype_kind(enum cow_dtype dtype);
+
+static inline bool
+cow__dtype_quantized(int64_t dtype)
+{
+	return dtype >= COW__PLAIN_DTYPES && dtype < COW_DTYPES;
+}
 
 /* What an element's address must be a multiple of: complex ones are two floats. */
 size_t cow__dtype_alignment(enum cow_dtype dtype);

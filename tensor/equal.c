@@ -9,6 +9,7 @@
  */
 #include "core/error.h"
 #include "tensor/dtype.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 /* Of a real float type: the bits of the largest magnitude that is not a NaN. */
@@ -82,7 +83,7 @@ bytes_equal(enum cow_dtype dtype, const void *a, const void *b, size_t n)
 
 /* Contiguous, in host memory, without bits. */
 static int
-plain(struct cow_tensor *t, struct cow_tensor **ret)
+plain_numbers(struct cow_tensor *t, struct cow_tensor **ret)
 {
 	const struct cow_to to = {
 		.size = sizeof(to),
@@ -100,6 +101,20 @@ plain(struct cow_tensor *t, struct cow_tensor **ret)
 	return cow_tensor_to(t, &as_it_is, ret);
 }
 
+/* Of quantized ones the integers, which are as equal as what they stand for. */
+static int
+plain(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	struct cow_tensor *integers;
+	int r = cow__tensor_plain(t, &integers);
+
+	if (r < 0)
+		return r;
+	r = plain_numbers(integers, ret);
+	(void)cow_tensor_unref(integers);
+	return r;
+}
+
 COW_EXPORT int
 cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b)
 {
@@ -110,6 +125,8 @@ cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b)
 		return cow__error(-EINVAL, "cow_tensor_equal: NULL");
 	if (a->dtype != b->dtype || a->dims != b->dims ||
 	    memcmp(a->sizes, b->sizes, a->dims * sizeof(int64_t)) != 0)
+		return 0;
+	if (!cow__quantizer_equal(a, b))
 		return 0;
 	if (a->numel == 0)
 		return 1;

@@ -10,6 +10,7 @@
  */
 #include "core/error.h"
 #include "tensor/dtype.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 #include "tensor/strided.h"
 
@@ -151,6 +152,9 @@ put_element(struct out *o, const struct cow_tensor *t, const char *data)
 		widen(t, data, COW_FLOAT64, v);
 		put_float(o, v[0]);
 		break;
+	case COW__KIND_QUANTIZED: /* was dequantized */
+		cow__require(false);
+		break;
 	case COW__KIND_COMPLEX:
 		widen(t, data, COW_COMPLEX128, v);
 		put_float(o, v[0]);
@@ -208,16 +212,33 @@ put_empty(struct out *o, const struct cow_tensor *t)
 	}
 }
 
-COW_EXPORT long
-cow_tensor_print(struct cow_tensor *t, int64_t most, char *buf, size_t bytes)
+/* What is to be read, in host memory. */
+static int
+numbers(struct cow_tensor *t, struct cow_tensor **ret)
 {
-	struct out o = { buf, bytes, 0 };
 	const struct cow_to to_host = {
 		.size = sizeof(to_host),
 		.dtype = -1,
 		.set_device = true,
 		.format = COW_FORMAT_PRESERVE,
 	};
+	struct cow_tensor *there;
+	int r;
+
+	if (!t->quantizer)
+		return cow_tensor_to(t, &to_host, ret);
+	r = cow_tensor_dequantize(t, &there);
+	if (r < 0)
+		return r;
+	r = cow_tensor_to(there, &to_host, ret);
+	(void)cow_tensor_unref(there);
+	return r;
+}
+
+COW_EXPORT long
+cow_tensor_print(struct cow_tensor *t, int64_t most, char *buf, size_t bytes)
+{
+	struct out o = { buf, bytes, 0 };
 	struct cow_tensor *here;
 	int r;
 
@@ -227,7 +248,7 @@ cow_tensor_print(struct cow_tensor *t, int64_t most, char *buf, size_t bytes)
 	if (t->numel == 0) {
 		put_empty(&o, t);
 	} else {
-		r = cow_tensor_to(t, &to_host, &here);
+		r = numbers(t, &here);
 		if (r < 0)
 			return r;
 		put_dimension(&o, here, 0, cow_tensor_data(here),

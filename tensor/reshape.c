@@ -11,6 +11,7 @@
  *      view as [6, 4]                            needs a copy
  */
 #include "core/error.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 /* The size that is -1, from the others. */
@@ -96,13 +97,40 @@ read_sizes(const char *who, const struct cow_tensor *t, int dims,
 	return infer(who, t, ret);
 }
 
+static int64_t
+product(const int64_t *sizes, int n)
+{
+	int64_t p = 1;
+
+	for (int i = 0; i < n; i++)
+		p *= sizes[i] > 1 ? sizes[i] : 1;
+	return p;
+}
+
+/* Where the channels of `t` are in these sizes of the same elements. -1: nowhere;
+ * 0 of a tensor that is not quantized by channel. */
+static int
+axis_of(const struct cow_tensor *t, const struct cow__shape *shape)
+{
+	int64_t before;
+
+	if (!cow__by_channel(t))
+		return 0;
+	before = product(t->sizes, t->axis);
+	for (int i = 0; i < shape->dims; i++)
+		if (shape->sizes[i] == t->sizes[t->axis] &&
+		    product(shape->sizes, i) == before)
+			return i;
+	return -1;
+}
+
 COW_EXPORT int
 cow_tensor_view(struct cow_tensor *t, int dims, const int64_t *sizes,
                 struct cow_tensor **ret)
 {
 	struct cow__shape shape;
 	int64_t numel;
-	int r;
+	int axis, r;
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_view: NULL");
@@ -113,11 +141,19 @@ cow_tensor_view(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
 		return cow__say(-EINVAL, "cow_tensor_view: sizes #z: too many",
 		                &shape);
+	axis = axis_of(t, &shape);
+	if (axis < 0)
+		return cow__say(-EINVAL, "cow_tensor_view: #t is quantized by "
+		                         "channel, and #z has no dimension of "
+		                         "its channels", t, &shape);
 	if (!strides_of(t, &shape))
 		return cow__say(-EXDEV, "cow_tensor_view: #t does not lie so in "
 		                        "memory that it could be seen as #z", t,
 		                &shape);
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, ret);
+	if (r == 0 && cow__by_channel(t))
+		(*ret)->axis = (int8_t)axis;
+	return r;
 }
 
 COW_EXPORT int

@@ -11,6 +11,7 @@
 #include "core/pool.h"
 #include "core/storage.h"
 #include "tensor/dtype.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 static struct cow__pool tensors = {
@@ -157,6 +158,7 @@ cow__tensor_view(const struct cow_tensor *like, const struct cow__shape *shape,
 	cow_storage_ref(t->storage);
 	t->conj = like->conj;
 	t->neg = like->neg;
+	cow__quantizer_share(t, like);
 	*ret = t;
 	return 0;
 }
@@ -255,10 +257,10 @@ cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
 	return tensor_new(dtype, shape, numel, &o, ret);
 }
 
-COW_EXPORT int
-cow_tensor_new(enum cow_dtype dtype, int dims, const int64_t *sizes,
-               const struct cow_tensor_options *options,
-               struct cow_tensor **ret)
+int
+cow__tensor_new(const char *who, enum cow_dtype dtype, int dims,
+                const int64_t *sizes, const struct cow_tensor_options *options,
+                struct cow_tensor **ret)
 {
 	struct cow_tensor_options o;
 	struct cow__shape shape;
@@ -266,18 +268,36 @@ cow_tensor_new(enum cow_dtype dtype, int dims, const int64_t *sizes,
 	int r;
 
 	if (!ret)
-		return cow__error(-EINVAL, "cow_tensor_new: ret is NULL");
+		return cow__say(-EINVAL, "#s: ret is NULL", who);
 	r = options_read(options, &o);
 	if (r == 0)
-		r = cow__shape_read("cow_tensor_new", dtype, dims, sizes,
-		                    &shape, &numel);
+		r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
 	if (r < 0)
 		return r;
 	if (cow__format_strides((enum cow_format)o.format, &shape) < 0)
-		return cow__say(-EINVAL, "cow_tensor_new: sizes #z can't be in "
-		                         "the format #f", &shape,
+		return cow__say(-EINVAL, "#s: sizes #z can't be in the format "
+		                         "#f", who, &shape,
 		                (enum cow_format)o.format);
 	return tensor_new(dtype, &shape, numel, &o, ret);
+}
+
+/* Bytes that mean nothing without one. */
+static int
+needs_quantizer(const char *who, enum cow_dtype dtype)
+{
+	return cow__say(-EINVAL, "#s: #y needs a quantizer; #s_quantized() "
+	                         "takes one", who, dtype, who);
+}
+
+COW_EXPORT int
+cow_tensor_new(enum cow_dtype dtype, int dims, const int64_t *sizes,
+               const struct cow_tensor_options *options,
+               struct cow_tensor **ret)
+{
+	if (cow__dtype_quantized(dtype))
+		return needs_quantizer("cow_tensor_new", dtype);
+	return cow__tensor_new("cow_tensor_new", dtype, dims, sizes, options,
+	                       ret);
 }
 
 /* Does every element lie in the storage, at an address that its type may have? */
@@ -304,19 +324,18 @@ lies_in(const struct cow_storage *storage, enum cow_dtype dtype,
 	return 0;
 }
 
-COW_EXPORT int
-cow_tensor_on(struct cow_storage *storage, enum cow_dtype dtype, int dims,
-              const int64_t *sizes, const int64_t *strides, int64_t offset,
-              struct cow_tensor **ret)
+int
+cow__tensor_on(const char *who, struct cow_storage *storage,
+               enum cow_dtype dtype, int dims, const int64_t *sizes,
+               const int64_t *strides, int64_t offset, struct cow_tensor **ret)
 {
 	struct cow__shape shape;
 	int64_t numel;
 	int r;
 
 	if (!storage || !ret)
-		return cow__error(-EINVAL, "cow_tensor_on: NULL");
-	r = cow__shape_read("cow_tensor_on", dtype, dims, sizes, &shape,
-	                    &numel);
+		return cow__say(-EINVAL, "#s: NULL", who);
+	r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
 	if (r < 0)
 		return r;
 	if (strides)
@@ -325,21 +344,32 @@ cow_tensor_on(struct cow_storage *storage, enum cow_dtype dtype, int dims,
 		(void)cow__format_strides(COW_FORMAT_CONTIGUOUS, &shape);
 	for (int i = 0; i < dims; i++)
 		if (shape.strides[i] < 0)
-			return cow__say(-EINVAL, "cow_tensor_on: the stride #d "
-			                         "of dimension #d is negative",
-			                shape.strides[i], (int64_t)i);
+			return cow__say(-EINVAL, "#s: the stride #d of "
+			                         "dimension #d is negative",
+			                who, shape.strides[i], (int64_t)i);
 	if (offset < 0)
-		return cow__say(-EINVAL, "cow_tensor_on: the offset #d is "
-		                         "negative", offset);
+		return cow__say(-EINVAL, "#s: the offset #d is negative", who,
+		                offset);
 	r = lies_in(storage, dtype, &shape, numel, offset);
 	if (r < 0)
 		return r;
 	r = cow__tensor_make(storage, dtype, &shape, offset,
 	                     COW_FORMAT_CONTIGUOUS, ret);
 	if (r < 0)
-		return cow__error_from(r, "cow_tensor_on");
+		return cow__error_from(r, who);
 	cow_storage_ref(storage);
 	return 0;
+}
+
+COW_EXPORT int
+cow_tensor_on(struct cow_storage *storage, enum cow_dtype dtype, int dims,
+              const int64_t *sizes, const int64_t *strides, int64_t offset,
+              struct cow_tensor **ret)
+{
+	if (cow__dtype_quantized(dtype))
+		return needs_quantizer("cow_tensor_on", dtype);
+	return cow__tensor_on("cow_tensor_on", storage, dtype, dims, sizes,
+	                      strides, offset, ret);
 }
 
 COW_EXPORT struct cow_tensor *
@@ -362,6 +392,8 @@ cow_tensor_unref(struct cow_tensor *t)
 	if (before > 1)
 		return NULL;
 	(void)cow_storage_unref(t->storage);
+	if (t->quantizer)
+		cow__quantizer_unref(t->quantizer);
 	if (t->large)
 		cow__pool_give(&pieces, t->sizes);
 	cow__pool_give(&tensors, t);

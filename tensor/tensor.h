@@ -13,6 +13,8 @@
 /* Small tensors keep their shape inside; larger ones get a second piece. */
 #define COW__DIMS_INSIDE 5
 
+struct cow__quantizer;
+
 struct cow_tensor {
 	uint64_t refs;
 	struct cow_storage *storage; /* a reference */
@@ -21,6 +23,8 @@ struct cow_tensor {
 	uint8_t dtype, dims, format; /* as asked for: see cow_tensor_format() */
 	bool conj, neg;
 	bool large; /* the shape is a second piece */
+	int8_t axis; /* of a quantizer by channel */
+	struct cow__quantizer *quantizer; /* a reference; NULL: not quantized */
 	int64_t inside[2 * COW__DIMS_INSIDE];
 };
 
@@ -65,13 +69,24 @@ int cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
                       enum cow_format format, struct cow_device device,
                       const struct cow_tensor *like, struct cow_tensor **ret);
 
+/* As cow_tensor_new() and cow_tensor_on(), of quantized types, too: the caller gives
+ * the tensor its quantizer. `who` is the public function. */
+int cow__tensor_new(const char *who, enum cow_dtype dtype, int dims,
+                    const int64_t *sizes,
+                    const struct cow_tensor_options *options,
+                    struct cow_tensor **ret);
+int cow__tensor_on(const char *who, struct cow_storage *storage,
+                   enum cow_dtype dtype, int dims, const int64_t *sizes,
+                   const int64_t *strides, int64_t offset,
+                   struct cow_tensor **ret);
+
 /* The tensor on a storage, whose reference it takes over on success. No checks of
  * where the elements are. */
 int cow__tensor_make(struct cow_storage *storage, enum cow_dtype dtype,
                      const struct cow__shape *shape, int64_t offset,
                      enum cow_format format, struct cow_tensor **ret);
 
-/* A tensor with `like`'s type and bits on the same storage. */
+/* A tensor with `like`'s type, bits and quantizer on the same storage. */
 int cow__tensor_view(const struct cow_tensor *like, const struct cow__shape *shape,
                      int64_t offset, struct cow_tensor **ret);
 

@@ -9,6 +9,7 @@
 #include "core/storage.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 /* Strides of a fresh tensor. PRESERVE: a dense tensor's own, and the order of
@@ -57,6 +58,8 @@ filled(struct cow_tensor *t, const struct cow__shape *shape,
 		fresh->conj = t->conj;
 		fresh->neg = t->neg;
 	}
+	if (fresh->dtype == t->dtype)
+		cow__quantizer_share(fresh, t);
 	r = cow_tensor_copy(fresh, t, flags & ~(uint32_t)COW_COPY_LAZY);
 	if (r < 0) {
 		(void)cow_tensor_unref(fresh);
@@ -107,6 +110,7 @@ lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
 	}
 	view->conj = t->conj;
 	view->neg = t->neg;
+	cow__quantizer_share(view, t);
 	*ret = view;
 	return 0;
 }
@@ -168,6 +172,14 @@ cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
 	if (!o.set_device)
 		o.device = here;
 	format = (enum cow_format)o.format;
+	if (o.dtype != t->dtype &&
+	    (t->quantizer || cow__dtype_quantized(o.dtype)))
+		return cow__say(-EINVAL, "cow_tensor_to: #t does not become #y; "
+		                         "cow_tensor_#s() makes #s", t,
+		                (enum cow_dtype)o.dtype,
+		                t->quantizer ? "dequantize" : "quantize",
+		                t->quantizer ? "float32 of it"
+		                             : "quantized ones of float32");
 	r = layout("cow_tensor_to", t, format, &shape);
 	if (r < 0)
 		return r;
@@ -234,6 +246,25 @@ cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
 	return lazy_clone(t, format_of(t, format), lazy, ret);
 }
 
+/* In place of the tensor. */
+static int
+as_float32(struct cow_tensor **t)
+{
+	const struct cow_to to = {
+		.size = sizeof(to),
+		.dtype = COW_FLOAT32,
+		.format = COW_FORMAT_PRESERVE,
+	};
+	struct cow_tensor *wide;
+	int r = cow_tensor_to(*t, &to, &wide);
+
+	if (r < 0)
+		return r;
+	(void)cow_tensor_unref(*t);
+	*t = wide;
+	return 0;
+}
+
 /* Repeated places get the same value several times: no harm. */
 COW_EXPORT int
 cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
@@ -246,9 +277,10 @@ cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
 
 	if (!t || !value)
 		return cow__error(-EINVAL, "cow_tensor_fill: NULL");
-	if (!cow__dtype_known(dtype))
-		return cow__say(-EINVAL, "cow_tensor_fill: no data type has the "
-		                         "number #d", (int64_t)dtype);
+	if (!cow__dtype_known(dtype) || cow__dtype_quantized(dtype))
+		return cow__say(-EINVAL, "cow_tensor_fill: the number #d is of "
+		                         "no data type, or of a quantized one",
+		                (int64_t)dtype);
 	r = cow__tensor_fresh(dtype, &none, COW_FORMAT_CONTIGUOUS, cpu, NULL,
 	                      &one);
 	if (r < 0)
@@ -256,8 +288,11 @@ cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
 	r = cow_tensor_data_mut(one, COW_WRITE_ALL, &at);
 	if (r == 0) {
 		memcpy(at, value, cow_dtype_bytes(dtype));
-		r = cow_tensor_copy(t, one, COW_COPY_IGNORE_OVERLAP);
+		if (t->quantizer)
+			r = as_float32(&one);
 	}
+	if (r == 0)
+		r = cow_tensor_copy(t, one, COW_COPY_IGNORE_OVERLAP);
 	(void)cow_tensor_unref(one);
 	return r;
 }

@@ -8,6 +8,7 @@
  */
 #include "core/error.h"
 #include "tensor/dtype.h"
+#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 /* A dimension's number, counted from 0. `extra`: one more may be named. */
@@ -22,6 +23,28 @@ dim_of(const char *who, const struct cow_tensor *t, int dim, int extra,
 		                (int64_t)dim, t);
 	*ret = dim < 0 ? dim + dims : dim;
 	return 0;
+}
+
+/* Without by-channel quantizers: the view. Else its axis is where it was. */
+static int
+with_axis(struct cow_tensor *view, int axis, struct cow_tensor **ret)
+{
+	if (cow__by_channel(view))
+		view->axis = (int8_t)axis;
+	*ret = view;
+	return 0;
+}
+
+/* The view with some of its channels: see cow__quantizer_pick(). */
+static int
+with_channels(struct cow_tensor *view, int axis, int64_t first, int64_t step,
+              int64_t n, struct cow_tensor **ret)
+{
+	int r = cow__quantizer_pick(view, axis, first, step, n);
+
+	if (r == 0)
+		*ret = view;
+	return r;
 }
 
 /* A view whose first element is `steps` of a dimension further on. */
@@ -48,6 +71,7 @@ COW_EXPORT int
 cow_tensor_slice(struct cow_tensor *t, int dim, int64_t start, int64_t end,
                  int64_t step, struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	int64_t stride;
 	int r;
@@ -68,7 +92,14 @@ cow_tensor_slice(struct cow_tensor *t, int dim, int64_t start, int64_t end,
 	/* A step beyond the end leaves one element, whose stride is nothing. */
 	if (shape.sizes[dim] > 1)
 		shape.strides[dim] = stride * step;
-	return view_at(t, &shape, start, stride, ret);
+	r = view_at(t, &shape, start, stride, &view);
+	if (r < 0)
+		return r;
+	if (dim == t->axis)
+		return with_channels(view, dim, start, step, shape.sizes[dim],
+		                     ret);
+	*ret = view;
+	return 0;
 }
 
 static void
@@ -84,6 +115,7 @@ COW_EXPORT int
 cow_tensor_select(struct cow_tensor *t, int dim, int64_t index,
                   struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	int64_t size, stride;
 	int r;
@@ -101,24 +133,32 @@ cow_tensor_select(struct cow_tensor *t, int dim, int64_t index,
 		                         "dimension #d of #t", index,
 		                (int64_t)dim, t);
 	dim_remove(&shape, dim);
-	return view_at(t, &shape, index < 0 ? index + size : index, stride,
-	               ret);
+	if (index < 0)
+		index += size;
+	r = view_at(t, &shape, index, stride, &view);
+	if (r < 0)
+		return r;
+	if (dim == t->axis)
+		return with_channels(view, -1, index, 1, 1, ret);
+	return with_axis(view, t->axis - (dim < t->axis), ret);
 }
 
 COW_EXPORT int
 cow_tensor_permute(struct cow_tensor *t, const int *dims,
                    struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	uint64_t seen = 0;
+	int axis = 0, r;
 
 	if (!t || !ret || (t->dims && !dims))
 		return cow__error(-EINVAL, "cow_tensor_permute: NULL");
 	shape.dims = t->dims;
 	for (int i = 0; i < t->dims; i++) {
 		int d = 0;
-		int r = dim_of("cow_tensor_permute", t, dims[i], 0, &d);
 
+		r = dim_of("cow_tensor_permute", t, dims[i], 0, &d);
 		if (r < 0)
 			return r;
 		if (seen & (uint64_t)1 << d)
@@ -128,14 +168,18 @@ cow_tensor_permute(struct cow_tensor *t, const int *dims,
 		seen |= (uint64_t)1 << d;
 		shape.sizes[i] = t->sizes[d];
 		shape.strides[i] = t->strides[d];
+		if (d == t->axis)
+			axis = i;
 	}
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	return r < 0 ? r : with_axis(view, axis, ret);
 }
 
 COW_EXPORT int
 cow_tensor_transpose(struct cow_tensor *t, int dim0, int dim1,
                      struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	int r;
 
@@ -151,16 +195,22 @@ cow_tensor_transpose(struct cow_tensor *t, int dim0, int dim1,
 	shape.sizes[dim1] = t->sizes[dim0];
 	shape.strides[dim0] = t->strides[dim1];
 	shape.strides[dim1] = t->strides[dim0];
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	if (r < 0)
+		return r;
+	return with_axis(view, t->axis == dim0   ? dim1
+	                       : t->axis == dim1 ? dim0
+	                                         : t->axis, ret);
 }
 
 COW_EXPORT int
 cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
                   struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	int64_t numel;
-	int fresh;
+	int fresh, axis, r;
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_expand: NULL");
@@ -186,12 +236,20 @@ cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
 		return cow__say(-EINVAL, "cow_tensor_expand: sizes #z: more "
 		                         "bytes than there can be", &shape);
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	if (r < 0)
+		return r;
+	/* A single channel that is repeated is that of them all. */
+	axis = t->axis + fresh;
+	if (cow__by_channel(t) && shape.sizes[axis] != t->sizes[t->axis])
+		return with_channels(view, axis, 0, 0, shape.sizes[axis], ret);
+	return with_axis(view, axis, ret);
 }
 
 COW_EXPORT int
 cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	size_t n;
 	int r;
@@ -214,13 +272,15 @@ cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 	if (t->numel && dim + 1 < shape.dims)
 		shape.strides[dim] = shape.sizes[dim + 1] *
 		                     shape.strides[dim + 1];
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	return r < 0 ? r : with_axis(view, t->axis + (dim <= t->axis), ret);
 }
 
 /* Of a dimension whose size is not 1, the same. */
 COW_EXPORT int
 cow_tensor_squeeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 {
+	struct cow_tensor *view;
 	struct cow__shape shape;
 	int r;
 
@@ -232,7 +292,13 @@ cow_tensor_squeeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 	cow__shape_of(t, &shape);
 	if (shape.sizes[dim] == 1)
 		dim_remove(&shape, dim);
-	return cow__tensor_view(t, &shape, t->offset, ret);
+	r = cow__tensor_view(t, &shape, t->offset, &view);
+	if (r < 0)
+		return r;
+	if (shape.dims < t->dims && dim == t->axis)
+		return with_channels(view, -1, 0, 1, 1, ret);
+	return with_axis(view, t->axis - (shape.dims < t->dims &&
+	                                  dim < t->axis), ret);
 }
 
 COW_EXPORT int
@@ -245,12 +311,18 @@ cow_tensor_as_strided(struct cow_tensor *t, int dims, const int64_t *sizes,
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_as_strided: NULL");
-	r = cow_tensor_on(t->storage, (enum cow_dtype)t->dtype, dims, sizes,
-	                  strides, offset, &view);
+	if (cow__by_channel(t))
+		return cow__say(-EINVAL, "cow_tensor_as_strided: of #t, which is "
+		                         "quantized by channel, channels would "
+		                         "not be a dimension", t);
+	r = cow__tensor_on("cow_tensor_as_strided", t->storage,
+	                   (enum cow_dtype)t->dtype, dims, sizes, strides,
+	                   offset, &view);
 	if (r < 0)
 		return r;
 	view->conj = t->conj;
 	view->neg = t->neg;
+	cow__quantizer_share(view, t);
 	view->format = t->format;
 	*ret = view;
 	return 0;
@@ -290,7 +362,7 @@ cow_tensor_neg(struct cow_tensor *t, struct cow_tensor **ret)
 {
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_neg: NULL");
-	if (t->dtype == COW_BOOL)
+	if (t->dtype == COW_BOOL || t->quantizer)
 		return cow__say(-EINVAL, "cow_tensor_neg: #t can't be negated",
 		                t);
 	return flip(t, false, ret);

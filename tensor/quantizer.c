@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quantizers: birth, views of them, and tensors that have one. See the header.
+ */
+#include "tensor/quantizer.h"
+#include "core/error.h"
+#include "core/pool.h"
+#include "tensor/dtype.h"
+#include "tensor/say.h"
+
+static struct cow__pool quantizers = {
+	.object_bytes = sizeof(struct cow__quantizer)
+};
+
+/* ---- Birth and death ------------------------------------------------------------ */
+
+static int
+quantizer_new(uint32_t scheme, int64_t channels, struct cow__quantizer **ret)
+{
+	struct cow__quantizer *q = cow__pool_take(&quantizers);
+	size_t one = sizeof(double) + sizeof(int64_t);
+	void *data;
+	int r;
+
+	if (!q)
+		return -ENOMEM;
+	*q = (struct cow__quantizer){
+		.refs = 1,
+		.scheme = scheme,
+		.channels = channels,
+		.scales = &q->one.scale,
+		.zero_points = &q->one.zero_point,
+	};
+	if (channels > 1) {
+		r = cow_storage_new((size_t)channels * one, NULL, &q->table);
+		if (r == 0)
+			r = cow_storage_data_mut(q->table, &data);
+		if (r < 0) {
+			cow__quantizer_unref(q);
+			return r;
+		}
+		q->scales = data;
+		q->zero_points = (int64_t *)(q->scales + channels);
+	}
+	*ret = q;
+	return 0;
+}
+
+void
+cow__quantizer_unref(struct cow__quantizer *q)
+{
+	if (__atomic_fetch_sub(&q->refs, 1, __ATOMIC_ACQ_REL) > 1)
+		return;
+	(void)cow_storage_unref(q->table);
+	cow__pool_give(&quantizers, q);
+}
+
+void
+cow__quantizer_share(struct cow_tensor *to, const struct cow_tensor *from)
+{
+	struct cow__quantizer *old = to->quantizer;
+
+	if (from->quantizer)
+		__atomic_fetch_add(&from->quantizer->refs, 1, __ATOMIC_RELAXED);
+	to->quantizer = from->quantizer;
+	to->axis = from->axis;
+	if (old)
+		cow__quantizer_unref(old);
+}
+
+int
+cow__quantizer_pick(struct cow_tensor *view, int axis, int64_t first,
+                    int64_t step, int64_t n)
+{
+	struct cow__quantizer *old = view->quantizer, *q;
+	int r;
+
+	if (!cow__by_channel(view))
+		return 0;
+	view->axis = (int8_t)(axis < 0 ? 0 : axis);
+	if (axis >= 0 && first == 0 && step == 1 && n == old->channels)
+		return 0;
+	r = quantizer_new(axis < 0 ? COW_QSCHEME_PER_TENSOR
+	                           : COW_QSCHEME_PER_CHANNEL, n, &q);
+	if (r < 0) {
+		(void)cow_tensor_unref(view);
+		return cow__error_from(r, "a view of a quantized tensor");
+	}
+	for (int64_t i = 0; i < n; i++) {
+		q->scales[i] = old->scales[first + i * step];
+		q->zero_points[i] = old->zero_points[first + i * step];
+	}
+	view->quantizer = q;
+	cow__quantizer_unref(old);
+	return 0;
+}
+
+bool
+cow__quantizer_equal(const struct cow_tensor *a, const struct cow_tensor *b)
+{
+	const struct cow__quantizer *p = a->quantizer, *q = b->quantizer;
+
+	if (p == q)
+		return !cow__by_channel(a) || a->axis == b->axis;
+	if (!p || !q || p->scheme != q->scheme || p->channels != q->channels ||
+	    (cow__by_channel(a) && a->axis != b->axis))
+		return false;
+	for (int64_t i = 0; i < p->channels; i++)
+		if (p->scales[i] != q->scales[i] ||
+		    p->zero_points[i] != q->zero_points[i])
+			return false;
+	return true;
+}
+
+int
+cow__tensor_plain(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	static const enum cow_dtype integer[] = {
+		[COW_QUINT8 - COW__PLAIN_DTYPES] = COW_UINT8,
+		[COW_QINT8 - COW__PLAIN_DTYPES] = COW_INT8,
+		[COW_QINT32 - COW__PLAIN_DTYPES] = COW_INT32,
+	};
+	struct cow__shape shape;
+	int r;
+
+	if (!t->quantizer) {
+		*ret = cow_tensor_ref(t);
+		return 0;
+	}
+	cow__shape_of(t, &shape);
+	r = cow__tensor_make(t->storage, integer[t->dtype - COW__PLAIN_DTYPES],
+	                     &shape, t->offset, (enum cow_format)t->format, ret);
+	if (r < 0)
+		return cow__error_from(r, "the integers of a quantized tensor");
+	cow_storage_ref(t->storage);
+	return 0;
+}
+
+/* ---- From an argument ----------------------------------------------------------- */
+
+/* The reciprocal is what is multiplied with. */
+static bool
+usable(double scale)
+{
+	float s = (float)scale;
+
+	return scale > 0 && s >= 0x1p-126f && s <= 0x1p126f;
+}
+
+static int
+channel_check(const char *who, enum cow_dtype dtype, double scale, int64_t zero,
+              int64_t channel)
+{
+	int64_t least = dtype == COW_QUINT8  ? 0
+	                : dtype == COW_QINT8 ? INT8_MIN
+	                                     : INT32_MIN;
+	int64_t most = dtype == COW_QUINT8  ? UINT8_MAX
+	               : dtype == COW_QINT8 ? INT8_MAX
+	                                    : INT32_MAX;
+
+	if (!usable(scale))
+		return cow__say(-EINVAL, "#s: the scale of channel #d is not a "
+		                         "positive number that float32 and its "
+		                         "reciprocal can be", who, channel);
+	if (zero < least || zero > most)
+		return cow__say(-EINVAL, "#s: the zero point #d of channel #d is "
+		                         "no #y", who, zero, channel, dtype);
+	return 0;
+}
+
+static int
+quantizer_check(const char *who, enum cow_dtype dtype, int dims,
+                const int64_t *sizes, const struct cow_quantizer *from)
+{
+	int r = 0;
+
+	if (!cow__dtype_quantized(dtype))
+		return cow__say(-EINVAL, "#s: #y is not a quantized type", who,
+		                cow_dtype_name(dtype) ? dtype : COW_DTYPES);
+	if (!from || from->size < sizeof(*from) || !from->scales ||
+	    !from->zero_points)
+		return cow__say(-EINVAL, "#s: the quantizer is NULL, or lacks "
+		                         "its size, scales or zero points", who);
+	if (from->scheme != COW_QSCHEME_PER_TENSOR &&
+	    from->scheme != COW_QSCHEME_PER_CHANNEL)
+		return cow__say(-EINVAL, "#s: no scheme has the number #d", who,
+		                (int64_t)from->scheme);
+	if (from->scheme == COW_QSCHEME_PER_TENSOR && from->channels != 1)
+		return cow__say(-EINVAL, "#s: #d channels for a whole tensor",
+		                who, from->channels);
+	if (from->scheme == COW_QSCHEME_PER_CHANNEL &&
+	    (from->axis < 0 || from->axis >= dims))
+		return cow__say(-EINVAL, "#s: the axis #d, of #d dimensions", who,
+		                (int64_t)from->axis, (int64_t)dims);
+	if (from->scheme == COW_QSCHEME_PER_CHANNEL &&
+	    from->channels != sizes[from->axis])
+		return cow__say(-EINVAL, "#s: #d channels for a dimension of #d",
+		                who, from->channels, sizes[from->axis]);
+	for (int64_t i = 0; r == 0 && i < from->channels; i++)
+		r = channel_check(who, dtype, from->scales[i],
+		                  from->zero_points[i], i);
+	return r;
+}
+
+/* Takes the reference over: on failure the tensor is given back. */
+static int
+quantizer_give(const char *who, struct cow_tensor *t,
+               const struct cow_quantizer *from, struct cow_tensor **ret)
+{
+	int r = quantizer_new(from->scheme, from->channels, &t->quantizer);
+
+	if (r < 0) {
+		(void)cow_tensor_unref(t);
+		return cow__error_from(r, who);
+	}
+	for (int64_t i = 0; i < from->channels; i++) {
+		t->quantizer->scales[i] = from->scales[i];
+		t->quantizer->zero_points[i] = from->zero_points[i];
+	}
+	t->axis = (int8_t)(cow__by_channel(t) ? from->axis : 0);
+	*ret = t;
+	return 0;
+}
+
+COW_EXPORT int
+cow_tensor_new_quantized(enum cow_dtype dtype, int dims, const int64_t *sizes,
+                         const struct cow_quantizer *quantizer,
+                         const struct cow_tensor_options *options,
+                         struct cow_tensor **ret)
+{
+	const char *who = "cow_tensor_new_quantized";
+	struct cow__shape shape;
+	struct cow_tensor *t;
+	int64_t numel;
+	int r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
+
+	if (!ret)
+		return cow__say(-EINVAL, "#s: ret is NULL", who);
+	if (r == 0)
+		r = quantizer_check(who, dtype, dims, sizes, quantizer);
+	if (r == 0)
+		r = cow__tensor_new(who, dtype, dims, sizes, options, &t);
+	return r < 0 ? r : quantizer_give(who, t, quantizer, ret);
+}
+
+COW_EXPORT int
+cow_tensor_on_quantized(struct cow_storage *storage, enum cow_dtype dtype,
+                        int dims, const int64_t *sizes, const int64_t *strides,
+                        int64_t offset, const struct cow_quantizer *quantizer,
+                        struct cow_tensor **ret)
+{
+	const char *who = "cow_tensor_on_quantized";
+	struct cow__shape shape;
+	struct cow_tensor *t;
+	int64_t numel;
+	int r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
+
+	if (!ret)
+		return cow__say(-EINVAL, "#s: ret is NULL", who);
+	if (r == 0)
+		r = quantizer_check(who, dtype, dims, sizes, quantizer);
+	if (r == 0)
+		r = cow__tensor_on(who, storage, dtype, dims, sizes, strides,
+		                   offset, &t);
+	return r < 0 ? r : quantizer_give(who, t, quantizer, ret);
+}
+
+COW_EXPORT int
+cow_tensor_get_quantizer(const struct cow_tensor *t, struct cow_quantizer *ret)
+{
+	if (!t || !ret || ret->size < sizeof(*ret))
+		return cow__error(-EINVAL, "cow_tensor_get_quantizer: NULL, or "
+		                           "size is not set");
+	if (!t->quantizer)
+		return cow__say(-ENODATA, "cow_tensor_get_quantizer: #t is not "
+		                          "quantized", t);
+	ret->scheme = t->quantizer->scheme;
+	ret->axis = t->axis;
+	ret->channels = t->quantizer->channels;
+	ret->scales = t->quantizer->scales;
+	ret->zero_points = t->quantizer->zero_points;
+	return 0;
+}

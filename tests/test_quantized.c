@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quantized tensors: what their bytes mean, and what becomes of that in views and copies
+ *
+ * The sums are checked against a plain loop here, and against PyTorch's in
+ * tests/oracle/copies.py.
+ */
+#include "tests/device/fake.h"
+#include "tests/support/tensors.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+static const double three_scales[] = { 0.5, 1.0, 2.0 };
+static const int64_t three_zeros[] = { 0, 10, 200 };
+
+static struct cow_quantizer one_pair(const double *scale, const int64_t *zero)
+{
+	return (struct cow_quantizer){
+		.size = sizeof(struct cow_quantizer),
+		.scheme = COW_QSCHEME_PER_TENSOR,
+		.channels = 1,
+		.scales = scale,
+		.zero_points = zero,
+	};
+}
+
+static struct cow_quantizer by_channel(int axis)
+{
+	return (struct cow_quantizer){
+		.size = sizeof(struct cow_quantizer),
+		.scheme = COW_QSCHEME_PER_CHANNEL,
+		.axis = axis,
+		.channels = 3,
+		.scales = three_scales,
+		.zero_points = three_zeros,
+	};
+}
+
+static struct cow_quantizer quantizer_of(const struct cow_tensor *t)
+{
+	struct cow_quantizer q = { .size = sizeof(q) };
+
+	ok(cow_tensor_get_quantizer(t, &q));
+	return q;
+}
+
+static struct cow_tensor *floats(int dims, const int64_t *sizes, float step)
+{
+	struct cow_tensor *t = tensor_new(COW_FLOAT32, dims, sizes,
+	                                  COW_FORMAT_CONTIGUOUS);
+	void *p;
+
+	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
+	for (int64_t i = 0; i < cow_tensor_numel(t); i++)
+		((float *)p)[i] = step * (float)i;
+	return t;
+}
+
+/* quint8 [2, 3, 4] of 0, 1, 2, ... with channels on dimension 1. */
+static struct cow_tensor *channels(void)
+{
+	struct cow_quantizer q = by_channel(1);
+	struct cow_tensor *t;
+	unsigned char *p;
+
+	ok(cow_tensor_new_quantized(COW_QUINT8, 3, SIZES(2, 3, 4), &q, NULL, &t));
+	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, (void **)&p));
+	for (int i = 0; i < 24; i++)
+		p[i] = (unsigned char)i;
+	return t;
+}
+
+static struct cow_tensor *whole(enum cow_dtype dtype, double scale, int64_t zero,
+                                const char *bytes, int64_t n)
+{
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_tensor *t;
+	void *p;
+
+	ok(cow_tensor_new_quantized(dtype, 1, &n, &q, NULL, &t));
+	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
+	memcpy(p, bytes, (size_t)n * cow_dtype_bytes(dtype));
+	return t;
+}
+
+static void ck_floats(struct cow_tensor *t, int n, const float *want)
+{
+	struct cow_tensor *c;
+
+	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, 0, &c));
+	ck_assert_int_eq(cow_tensor_numel(c), n);
+	for (int i = 0; i < n; i++)
+		ck_assert_msg(((const float *)cow_tensor_data(c))[i] == want[i],
+		              "element %d is %g, not %g", i,
+		              (double)((const float *)cow_tensor_data(c))[i],
+		              (double)want[i]);
+	cow_tensor_unref(c);
+}
+
+/* What each element of a tensor on `channels()` stands for, told by its byte. */
+static void ck_meaning(struct cow_tensor *t)
+{
+	struct cow_tensor *d, *c;
+	const unsigned char *bytes;
+	const float *f;
+
+	ok(cow_tensor_dequantize(t, &d));
+	ok(cow_tensor_contiguous(d, COW_FORMAT_CONTIGUOUS, 0, &c));
+	cow_tensor_unref(d);
+	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, 0, &d));
+	bytes = cow_tensor_data(d);
+	f = cow_tensor_data(c);
+	for (int64_t i = 0; i < cow_tensor_numel(t); i++) {
+		int k = bytes[i] / 4 % 3;
+
+		ck_assert_msg(f[i] == (float)(three_scales[k] *
+		                              (bytes[i] - (double)three_zeros[k])),
+		              "byte %d stands for %g", bytes[i], (double)f[i]);
+	}
+	cow_tensor_unref(c);
+	cow_tensor_unref(d);
+}
+
+START_TEST(rounding)
+{
+	static const float in[] = { 0.5f,  1.5f, 2.5f, -0.5f,     -1.5f,     1e10f,
+		                    -1e10f, 2.2e9f, -2.2e9f, INFINITY, -INFINITY, NAN };
+	static const int64_t want[3][12] = {
+		{ 4, 4, 6, 2, 2, 255, 0, 255, 0, 255, 0, 255 },
+		{ 4, 4, 6, 2, 2, 127, -128, 127, -128, 127, -128, 127 },
+		{ 4, 4, 6, 2, 2, INT32_MAX, INT32_MIN, INT32_MAX, INT32_MIN,
+		  INT32_MAX, INT32_MIN, INT32_MIN },
+	};
+	static const enum cow_dtype types[] = { COW_QUINT8, COW_QINT8, COW_QINT32 };
+	double scale = 1;
+	int64_t zero = 3;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_tensor *f = tensor(COW_FLOAT32, 12), *t;
+	void *p;
+
+	ok(cow_tensor_data_mut(f, COW_WRITE_ALL, &p));
+	memcpy(p, in, sizeof(in));
+	ok(cow_tensor_quantize(f, types[_i], &q, &t));
+	for (int i = 0; i < 12; i++) {
+		const void *have = cow_tensor_data(t);
+		int64_t v = _i == 0   ? ((const uint8_t *)have)[i]
+		            : _i == 1 ? ((const int8_t *)have)[i]
+		                      : ((const int32_t *)have)[i];
+
+		/* 0.5 + 3: rounded with the zero point, to an even sum. */
+		ck_assert_int_eq(v, want[_i][i]);
+	}
+	cow_tensor_unref(t);
+	cow_tensor_unref(f);
+}
+END_TEST
+
+/* More than one thread's share, and a length that no vector divides. */
+START_TEST(large)
+{
+	enum { N = 300007 };
+	double scale = 0.37;
+	int64_t zero = 100;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_tensor *f = floats(1, SIZES(N), 0.0003f), *t, *back;
+	const unsigned char *p;
+
+	ok(cow_tensor_quantize(f, COW_QUINT8, &q, &t));
+	p = cow_tensor_data(t);
+	for (int i = 0; i < N; i++) {
+		float v = rintf((float)i * 0.0003f * (1.0f / 0.37f) + 100);
+
+		ck_assert_int_eq(p[i], v > 255 ? 255 : (int)v);
+	}
+	ok(cow_tensor_dequantize(t, &back));
+	for (int i = 0; i < N; i++)
+		must(((const float *)cow_tensor_data(back))[i] ==
+		     0.37f * (float)(p[i] - 100));
+	cow_tensor_unref(back);
+	cow_tensor_unref(t);
+	cow_tensor_unref(f);
+}
+END_TEST
+
+/* Both sides in any order, by channel or not, broadcast. */
+START_TEST(strided)
+{
+	struct cow_tensor *f = floats(3, SIZES(4, 3, 2), 1), *t = channels(), *d;
+	struct cow_tensor *row, *view;
+
+	f = transpose(f, 0, 2); /* [2, 3, 4] */
+	ok(cow_tensor_copy(t, f, 0));
+	ok(cow_tensor_dequantize(t, &d));
+	/* Whole numbers come back from scales 0.5 and 1; 2 rounds to even. */
+	ck_floats(d, 24, (const float[]){ 0, 6, 12, 18, 2, 8, 14, 20, 4, 10, 16, 22,
+	                                  1, 7, 13, 19, 3, 9, 15, 21, 4, 12, 16,
+	                                  24 });
+	cow_tensor_unref(d);
+	cow_tensor_unref(f);
+	f = floats(1, SIZES(4), 2);
+	ok(cow_tensor_copy(t, f, 0));
+	ok(cow_tensor_dequantize(t, &d));
+	ok(cow_tensor_select(d, 0, 1, &row));
+	ck_floats(row, 12, (const float[]){ 0, 2, 4, 6, 0, 2, 4, 6, 0, 2, 4, 6 });
+	cow_tensor_unref(row);
+	cow_tensor_unref(d);
+	/* Into every second element: the others stay. */
+	cow_tensor_ref(t);
+	view = slice(t, 2, 0, 4, 2);
+	row = tensor(COW_FLOAT32, 1);
+	ok(cow_tensor_fill(row, COW_FLOAT32, &(float){ 50 }));
+	ok(cow_tensor_copy(view, row, 0));
+	cow_tensor_unref(view);
+	ok(cow_tensor_dequantize(t, &d));
+	ok(cow_tensor_select(d, 0, 0, &view));
+	ck_floats(view, 12, (const float[]){ 50, 2, 50, 6, 50, 2, 50, 6, 50, 2, 50, 6 });
+	cow_tensor_unref(view);
+	cow_tensor_unref(d);
+	cow_tensor_unref(row);
+	cow_tensor_unref(f);
+	cow_tensor_unref(t);
+}
+END_TEST
+
+static void ck_axis(struct cow_tensor *t, int axis, int64_t n, double first)
+{
+	struct cow_quantizer q = quantizer_of(t);
+
+	ck_assert_int_eq(q.scheme, axis < 0 ? COW_QSCHEME_PER_TENSOR
+	                                    : COW_QSCHEME_PER_CHANNEL);
+	if (axis >= 0)
+		ck_assert_int_eq(q.axis, axis);
+	ck_assert_int_eq(q.channels, n);
+	must(q.scales[0] == first);
+	ck_meaning(t);
+}
+
+/* Every view reads the same meanings. */
+START_TEST(views)
+{
+	struct cow_tensor *t = channels(), *v, *w;
+
+	ck_axis(t, 1, 3, 0.5);
+	ok(cow_tensor_permute(t, (const int[]){ 1, 2, 0 }, &v));
+	ck_axis(v, 0, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_transpose(t, 1, -1, &v));
+	ck_axis(v, 2, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_transpose(t, 0, 1, &v));
+	ck_axis(v, 0, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_slice(t, 1, 1, 3, 1, &v));
+	ck_axis(v, 1, 2, 1.0);
+	cow_tensor_unref(v);
+	ok(cow_tensor_slice(t, 1, 0, 3, 2, &v));
+	ck_axis(v, 1, 2, 0.5);
+	must(quantizer_of(v).scales[1] == 2.0 && quantizer_of(v).zero_points[1] == 200);
+	cow_tensor_unref(v);
+	ok(cow_tensor_slice(t, 2, 1, 3, 1, &v));
+	ck_axis(v, 1, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_select(t, 0, 1, &v));
+	ck_axis(v, 0, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_select(t, 2, 1, &v));
+	ck_axis(v, 1, 3, 0.5);
+	cow_tensor_unref(v);
+	ok(cow_tensor_select(t, 1, -1, &v));
+	ck_axis(v, -1, 1, 2.0);
+	must(quantizer_of(v).zero_points[0] == 200);
+	cow_tensor_unref(v);
+	ok(cow_tensor_unsqueeze(t, 1, &v));
+	ck_axis(v, 2, 3, 0.5);
+	ok(cow_tensor_squeeze(v, 1, &w));
+	ck_axis(w, 1, 3, 0.5);
+	cow_tensor_unref(t);
+	ok(cow_tensor_squeeze(w, 1, &t)); /* not of size 1 */
+	ck_axis(t, 1, 3, 0.5);
+	cow_tensor_unref(t);
+	cow_tensor_unref(w);
+	ok(cow_tensor_unsqueeze(v, 3, &w));
+	ck_axis(w, 2, 3, 0.5);
+	cow_tensor_unref(w);
+	w = slice(cow_tensor_ref(v), 2, 1, 2, 1); /* [2, 1, 1, 4] */
+	ck_axis(w, 2, 1, 1.0);
+	ok(cow_tensor_squeeze(w, 2, &t));
+	ck_axis(t, -1, 1, 1.0);
+	cow_tensor_unref(t);
+	w = expand(w, 2, 1, 5, 4);
+	ck_axis(w, 2, 5, 1.0);
+	cow_tensor_unref(w);
+	w = expand(v, 6, 2, 1, 3, 4);
+	ck_axis(w, 3, 3, 0.5);
+	cow_tensor_unref(w);
+	t = channels();
+	ok(cow_tensor_view(t, 4, SIZES(2, 3, 2, 2), &v));
+	ck_axis(v, 1, 3, 0.5);
+	ok(cow_tensor_reshape(v, 4, SIZES(1, 2, 3, -1), 0, &w));
+	ck_axis(w, 2, 3, 0.5);
+	cow_tensor_unref(w);
+	cow_tensor_unref(v);
+	v = NULL;
+	fails(-EINVAL, cow_tensor_view(t, 2, SIZES(6, 4), &v));
+	fails(-EINVAL, cow_tensor_view(t, 3, SIZES(4, 3, 2), &v));
+	fails(-EINVAL, cow_tensor_reshape(t, 1, SIZES(24), 0, &v));
+	fails(-EINVAL, cow_tensor_as_strided(t, 1, SIZES(2), SIZES(1), 0, &v));
+	fails(-EINVAL, cow_tensor_neg(t, &v));
+	ck_assert_ptr_null(v);
+	ok(cow_tensor_conj(t, &v));
+	ck_assert_ptr_eq(v, t);
+	cow_tensor_unref(v);
+	cow_tensor_unref(t);
+	/* Of a whole one, anything. */
+	t = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
+	ok(cow_tensor_as_strided(t, 2, SIZES(2, 2), SIZES(1, 2), 0, &v));
+	must(quantizer_of(v).scales == quantizer_of(t).scales); /* shared */
+	cow_tensor_unref(t);
+	ck_assert_int_eq(quantizer_of(v).zero_points[0], 1);
+	cow_tensor_unref(v);
+}
+END_TEST
+
+START_TEST(results_keep_it)
+{
+	const struct cow_to copy = { .size = sizeof(copy), .dtype = -1, .copy = true,
+		                     .format = COW_FORMAT_PRESERVE };
+	struct cow_tensor *t = transpose(channels(), 1, 2), *r[5];
+
+	ok(cow_tensor_clone(t, COW_FORMAT_CONTIGUOUS, &r[0]));
+	ok(cow_tensor_lazy_clone(t, &r[1]));
+	ok(cow_tensor_to(t, &copy, &r[2]));
+	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, COW_COPY_LAZY, &r[3]));
+	ok(cow_tensor_reshape(t, 3, SIZES(2, 4, 3), COW_COPY_LAZY, &r[4]));
+	for (int i = 0; i < 5; i++) {
+		must(cow_tensor_storage(r[i]) != cow_tensor_storage(t));
+		ck_axis(r[i], 2, 3, 0.5);
+		ck_assert_int_eq(cow_tensor_equal(t, r[i]), 1);
+		cow_tensor_unref(r[i]);
+	}
+	cow_tensor_unref(t);
+}
+END_TEST
+
+/* Row CPY-4. */
+START_TEST(copy_rules)
+{
+	struct cow_tensor *a = whole(COW_QUINT8, 0.5, 1, "\1\2\3\4", 4), *view;
+	struct cow_tensor *b = whole(COW_QUINT8, 0.25, 2, "\5\6\7\10", 4);
+	struct cow_tensor *c = whole(COW_QINT8, 0.25, 2, "\5\6\7\10", 4);
+	struct cow_tensor *f = floats(1, SIZES(4), 1), *d = tensor(COW_FLOAT64, 4);
+	struct cow_tensor *p = channels(), *q, *n = NULL;
+	struct cow_quantizer other = by_channel(2);
+	struct cow_to to = { .size = sizeof(to), .format = COW_FORMAT_PRESERVE };
+
+	/* The quantizer comes with the bytes, to that tensor. */
+	ok(cow_tensor_view(a, 2, SIZES(2, 2), &view));
+	ok(cow_tensor_copy(a, b, 0));
+	must(quantizer_of(a).scales[0] == 0.25 && quantizer_of(a).zero_points[0] == 2);
+	must(quantizer_of(view).scales[0] == 0.5);
+	ck_assert_int_eq(cow_tensor_equal(a, b), 1);
+	ok(cow_tensor_copy(a, a, 0));
+	ok(cow_tensor_new_quantized(COW_QUINT8, 3, SIZES(2, 4, 3), &other, NULL, &q));
+	ok(cow_tensor_fill(q, COW_FLOAT32, &(float){ 0 }));
+	q = transpose(q, 1, 2);
+	ok(cow_tensor_copy(q, p, COW_COPY_LAZY));
+	ck_axis(q, 1, 3, 0.5);
+	ck_assert_int_eq(cow_tensor_equal(q, p), 1);
+
+	/* The sentences name both. */
+	fails(-EINVAL, cow_tensor_copy(f, a, 0));
+	must(strstr(cow_last_error(), "quint8 [4]") &&
+	     strstr(cow_last_error(), "float32 [4]") &&
+	     strstr(cow_last_error(), "cow_tensor_dequantize()"));
+	fails(-EINVAL, cow_tensor_copy(a, d, 0));
+	must(strstr(cow_last_error(), "quint8 [4]") &&
+	     strstr(cow_last_error(), "float64 [4]"));
+	fails(-EINVAL, cow_tensor_copy(a, c, 0));
+	must(strstr(cow_last_error(), "qint8 [4]"));
+	fails(-EINVAL, cow_tensor_copy(p, a, 0)); /* schemes */
+	must(strstr(cow_last_error(), "by channel"));
+	n = floats(1, SIZES(3), 1);
+	fails(-EINVAL, cow_tensor_copy(a, n, 0));
+	cow_tensor_unref(n);
+	to.dtype = COW_FLOAT32;
+	fails(-EINVAL, cow_tensor_to(a, &to, &n));
+	must(strstr(cow_last_error(), "quint8 [4]") &&
+	     strstr(cow_last_error(), "float32"));
+	to.dtype = COW_QINT8;
+	fails(-EINVAL, cow_tensor_to(a, &to, &n));
+	fails(-EINVAL, cow_tensor_to(f, &to, &n));
+	to.dtype = COW_QUINT8;
+	ok(cow_tensor_to(a, &to, &n));
+	ck_assert_ptr_eq(n, a);
+	cow_tensor_unref(n);
+	fails(-EINVAL, cow_tensor_dequantize(f, &n));
+	fails(-ENOTSUP, cow_tensor_to_dlpack(a, true, false, (void **)&n));
+	fails(-ENODATA, cow_tensor_get_quantizer(
+	                        f, &(struct cow_quantizer){ .size = sizeof(other) }));
+	for (int i = 0; i < 6; i++)
+		cow_tensor_unref((struct cow_tensor *[]){ a, b, c, f, d, p }[i]);
+	cow_tensor_unref(q);
+	cow_tensor_unref(view);
+}
+END_TEST
+
+START_TEST(quantizers_refused)
+{
+	static const double bad[] = { 0, -1, 1e-60, 1e60, INFINITY, NAN, 1e-39, 3e38 };
+	double scale = 1;
+	int64_t zero = 0;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_storage *s = new_storage(100, 0);
+	struct cow_tensor *t = (void *)1;
+	int64_t four = 4;
+
+	fails(-EINVAL, cow_tensor_new(COW_QUINT8, 1, &four, NULL, &t));
+	must(strstr(cow_last_error(), "quint8"));
+	fails(-EINVAL, cow_tensor_on(s, COW_QINT32, 1, &four, NULL, 0, &t));
+#define REFUSED(dtype)                                                         \
+	fails(-EINVAL, cow_tensor_new_quantized(dtype, 1, &four, &q, NULL, &t))
+	REFUSED(COW_UINT8);
+	REFUSED(COW_DTYPES);
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		scale = bad[i];
+		REFUSED(COW_QUINT8);
+	}
+	scale = 1;
+	zero = 256;
+	REFUSED(COW_QUINT8);
+	zero = -1;
+	REFUSED(COW_QUINT8);
+	zero = 128;
+	REFUSED(COW_QINT8);
+	zero = (int64_t)INT32_MAX + 1;
+	REFUSED(COW_QINT32);
+	zero = 0;
+	q.channels = 2;
+	REFUSED(COW_QUINT8);
+	q = by_channel(0);
+	REFUSED(COW_QUINT8); /* three channels for four */
+	four = 3;
+	q.axis = 1;
+	REFUSED(COW_QUINT8);
+	q.axis = -1;
+	REFUSED(COW_QUINT8);
+	q.axis = 0;
+	q.scheme = 3;
+	REFUSED(COW_QUINT8);
+	q.scheme = COW_QSCHEME_PER_CHANNEL;
+	q.size = 0;
+	REFUSED(COW_QUINT8);
+	q.size = sizeof(q);
+	q.scales = NULL;
+	REFUSED(COW_QUINT8);
+	q.scales = three_scales;
+	four = 26;
+	q.channels = 26;
+	ck_assert_ptr_eq(t, (void *)1);
+	scale = 0.5;
+	q = one_pair(&scale, &zero);
+	ok(cow_tensor_on_quantized(s, COW_QINT32, 1, SIZES(25), NULL, 0, &q, &t));
+	cow_tensor_unref(t);
+	fails(-ERANGE, cow_tensor_on_quantized(s, COW_QINT32, 1, SIZES(26), NULL, 0,
+	                                       &q, &t));
+	cow_storage_unref(s);
+}
+END_TEST
+
+START_TEST(equal_print_fill)
+{
+	struct cow_tensor *a = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
+	struct cow_tensor *b = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
+	struct cow_tensor *c = whole(COW_QINT8, 0.5, 2, "\1\2\3\4", 4);
+	char text[64];
+
+	ck_assert_int_eq(cow_tensor_equal(a, b), 1);
+	ck_assert_int_eq(cow_tensor_equal(a, c), 0);
+	cow_tensor_print(a, 0, text, sizeof(text));
+	ck_assert_str_eq(text, "[0, 0.5, 1, 1.5]");
+	ok(cow_tensor_fill(b, COW_INT64, &(int64_t){ 2 }));
+	ck_assert_int_eq(((const int8_t *)cow_tensor_data(b))[3], 5);
+	ck_assert_int_eq(cow_tensor_equal(a, b), 0);
+	fails(-EINVAL, cow_tensor_fill(b, COW_QINT8, "\1"));
+	cow_tensor_unref(a);
+	cow_tensor_unref(b);
+	cow_tensor_unref(c);
+}
+END_TEST
+
+/* Bytes alone travel, so a device needs to know nothing of it. */
+START_TEST(on_a_device)
+{
+	const struct cow_device cpu = { COW_DEVICE_CPU, 0 };
+	struct cow_to to = { .size = sizeof(to), .dtype = -1, .set_device = true,
+		             .device = { COW_DEVICE_PRIVATE, 0 },
+		             .format = COW_FORMAT_PRESERVE };
+	struct cow_tensor *t = channels(), *there, *back, *f, *d;
+
+	fake_device_start((enum fake_skill)_i);
+	ok(cow_tensor_to(t, &to, &there));
+	ck_assert_int_eq(quantizer_of(there).axis, 1);
+	there = transpose(there, 0, 2);
+	f = floats(3, SIZES(4, 3, 2), 1);
+	ok(cow_tensor_copy(there, f, 0)); /* quantized on the way */
+	ok(cow_tensor_dequantize(there, &d));
+	must(cow_tensor_device(d).type == COW_DEVICE_PRIVATE);
+	to.device = cpu;
+	ok(cow_tensor_to(d, &to, &back));
+	ck_assert_int_eq(cow_tensor_numel(back), 24);
+	t = transpose(t, 0, 2);
+	ok(cow_tensor_copy(t, there, 0));
+	cow_tensor_unref(d);
+	ok(cow_tensor_dequantize(t, &d));
+	ck_assert_int_eq(cow_tensor_equal(d, back), 1);
+	ck_assert_int_eq(fake_device_counts.astray, 0);
+	cow_tensor_unref(d);
+	cow_tensor_unref(back);
+	cow_tensor_unref(there);
+	cow_tensor_unref(f);
+	cow_tensor_unref(t);
+	ck_assert_int_eq(fake_device_counts.live, 0);
+	fake_device_stop();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("test_quantized");
+	TCase *tcase = add_case(suite, "quantized");
+
+	tcase_add_loop_test(tcase, rounding, 0, 3);
+	tcase_add_test(tcase, large);
+	tcase_add_test(tcase, strided);
+	tcase_add_test(tcase, views);
+	tcase_add_test(tcase, results_keep_it);
+	tcase_add_test(tcase, copy_rules);
+	tcase_add_test(tcase, quantizers_refused);
+	tcase_add_test(tcase, equal_print_fill);
+	tcase_add_loop_test(tcase, on_a_device, FAKE_BYTES, FAKE_STRIDED + 1);
+	return run_suite(suite);
+}
