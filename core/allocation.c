@@ -45,6 +45,8 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 		f |= COW__EXTENT_STRICT;
 	if (flags & COW__ALLOCATION_WHOLE)
 		f |= COW__EXTENT_WHOLE;
+	if (flags & COW__ALLOCATION_ROOM)
+		f |= COW__EXTENT_ROOM;
 	r = cow__engine_enter();
 	if (r < 0)
 		return r;

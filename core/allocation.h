@@ -73,6 +73,7 @@ enum cow__allocation_flags {
 	COW__ALLOCATION_STRICT = 1 << 1,
 	COW__ALLOCATION_TILE = 1 << 2,  /* not small: its address is exposed */
 	COW__ALLOCATION_WHOLE = 1 << 3, /* will be written at once */
+	COW__ALLOCATION_ROOM = 1 << 4,  /* it may grow in place later */
 };
 
 /* From `allocator`, NULL: the engine. refs 1. */

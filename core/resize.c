@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Other bytes under a living storage: resize and swap
+ *
+ * Growing happens in place where that disturbs nobody: the storage is alone on its
+ * allocation, the allocation alone on its pages, and there is room behind them.
+ * Everything else is copied: what is lazy or frozen, what must read as zero (warm
+ * memory behind does not), what is committed or given out.
  */
+#include "core/engine.h"
 #include "core/error.h"
+#include "core/extent.h"
+#include "core/overcommit.h"
+#include "core/profile.h"
 #include "core/storage.h"
 #include "core/tile.h"
 
@@ -27,6 +36,42 @@ exposed_again(struct cow_storage *s)
 	return cow_storage_expose(s, &data);
 }
 
+static bool
+may_grow_in_place(const struct cow_storage *s, size_t bytes)
+{
+	/* Pairs with the release of those who gave theirs up. */
+	return bytes > s->bytes && s->data->kind == COW__AT_TILE &&
+	       !s->home && !cow__transparent(s) &&
+	       !(s->flags & (COW_STORAGE_ZERO | COW_STORAGE_STRICT)) &&
+	       __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+static bool
+grown_in_place(struct cow_storage *s, size_t bytes)
+{
+	struct cow__allocation *a = s->data;
+	size_t old = a->bytes;
+	bool done;
+
+	if (!may_grow_in_place(s, bytes) ||
+	    (bytes > old && cow__overcommit_ask(bytes - old) < 0))
+		return false;
+	cow__allocation_settle(a);
+	cow__engine_lock();
+	done = a->tile->allocation == a && !a->tile->block &&
+	       !a->tile->exposed && cow__extent_resize(a->tile, bytes);
+	if (done)
+		a->bytes = cow__max(old, a->tile->bytes);
+	cow__engine_unlock();
+	if (!done)
+		return false;
+	if (a->bytes > old)
+		cow__profile(a->data, (int64_t)(a->bytes - old));
+	a->fresh_zero = false;
+	s->bytes = bytes;
+	return true;
+}
+
 COW_EXPORT int
 cow_storage_resize(struct cow_storage *s, size_t bytes)
 {
@@ -40,6 +85,11 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 		return cow__error(-EOPNOTSUPP,
 		                  "cow_storage_resize: elements are not plain "
 		                  "bytes");
+	/* A size alone. */
+	if (s->device.type == COW_DEVICE_META && bytes <= (size_t)INT64_MAX) {
+		s->bytes = bytes;
+		return 0;
+	}
 	if (!s->resizable)
 		return cow__error(-EPERM,
 		                  "cow_storage_resize: this storage has no "
@@ -52,8 +102,11 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 		return cow__error_number(
 		        -EINVAL, "# bytes: a size this large is a mistake "
 		                 "(negative?)", bytes);
-	if (bytes == s->bytes)
+	if (bytes == s->bytes || grown_in_place(s, bytes))
 		return 0;
+	/* It grows now, so it may grow again. */
+	if (bytes > s->bytes && s->bytes >= COW__HUGE)
+		flags |= COW__ALLOCATION_ROOM;
 	flags |= cow__storage_allocation_flags(s);
 	if (s->flags & COW_STORAGE_ZERO)
 		flags |= COW__ALLOCATION_ZERO;

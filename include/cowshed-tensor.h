@@ -319,6 +319,23 @@ int cow_tensor_reshape(struct cow_tensor *tensor, int dims,
                        const int64_t *sizes, uint32_t flags,
                        struct cow_tensor **ret);
 
+/*
+ * Other sizes, and with them another number of elements, on the same storage, from
+ * the same offset. The storage grows if it must (cow_storage_resize(); pointers into
+ * it are invalid then) and never shrinks; its bytes stay, and those behind them are
+ * unspecified. All other tensors on it stay what they are. PyTorch's resize_() but for
+ * the result, which is another tensor.
+ *
+ * format: of the new strides. PRESERVE: the same tensor if the sizes are the same,
+ * else contiguous. -EINVAL: as cow_tensor_new(), sizes that overflow together with the
+ * offset, a tensor that is quantized by channel; if the storage would have to grow:
+ * -EPERM: it can't (memory from elsewhere, or shared with other processes); -EBUSY: its
+ * address was given away and others hold it; -ENOMEM.
+ */
+int cow_tensor_resize(struct cow_tensor *tensor, int dims,
+                      const int64_t *sizes, enum cow_format format,
+                      struct cow_tensor **ret);
+
 /* Every element becomes the one at `value`, of type `dtype`, converted, and quantized
  * if the tensor is. -EINVAL: a quantized `dtype`. */
 int cow_tensor_fill(struct cow_tensor *tensor, enum cow_dtype dtype,

@@ -352,8 +352,10 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
 int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
 
 /*
- * Allocate, copy min(old, new) bytes, free; new bytes are unspecified unless
- * the storage was made with ZERO. Never in place, never affects clones.
+ * min(old, new) bytes stay as they are; new ones are unspecified unless the
+ * storage was made with ZERO. Never affects clones. Grows in place if nobody
+ * else reads its pages and there is room behind them; else allocates, copies and
+ * frees. Pointers into it are invalid afterwards in either case.
  * -EPERM: no allocator (external memory); -EBUSY: transparent and held by
  * someone else; -EOPNOTSUPP: element hooks; -EINVAL: absurd size; -ENOMEM.
  */

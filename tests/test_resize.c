@@ -221,6 +221,63 @@ START_TEST(to_and_from_nothing)
 }
 END_TEST
 
+/* Nobody sees it but the storage: the bytes did not move. */
+START_TEST(grows_in_place)
+{
+	struct cow_storage *storage = new_filled(2 * MIB, 0, 13), *clone;
+	struct cow_stats before, after;
+	const void *at;
+	int moves = 0;
+
+	before.size = after.size = sizeof(before);
+	ok(cow_storage_resize(storage, 4 * MIB)); /* has room from now on */
+	ok(cow_stats_get(&before));
+	for (size_t bytes = 4 * MIB; bytes < 12 * MIB;) {
+		at = data(storage);
+		bytes += MIB + 12345;
+		ok(cow_storage_resize(storage, bytes));
+		moves += data(storage) != at;
+		ck_assert_uint_eq(cow_storage_bytes(storage), bytes);
+		ck_pattern(data(storage), 2 * MIB, 13);
+		fill(mut(storage) + 2 * MIB, bytes - 2 * MIB, 14);
+		ck_pattern(data(storage) + 2 * MIB, bytes - 2 * MIB, 14);
+	}
+	ok(cow_stats_get(&after));
+	ck_assert_int_eq(moves, 0);
+	ck_assert_uint_eq(after.bytes_copied, before.bytes_copied);
+	/* A lazy sibling: it moves, and the sibling stays. */
+	clone = lazy(storage);
+	at = data(storage);
+	ok(cow_storage_resize(storage, 16 * MIB));
+	ck_assert_ptr_ne(data(storage), at);
+	ck_assert_ptr_eq(data(clone), at);
+	memset(mut(storage), 0, 16 * MIB);
+	ck_pattern(data(clone), 2 * MIB, 13);
+	cow_storage_unref(clone);
+	cow_storage_unref(storage);
+}
+END_TEST
+
+/* Frozen by a fork, or read by a view of its pages: those keep what they see. */
+START_TEST(frozen_ones_move)
+{
+	struct cow_storage *storage = new_filled(2 * MIB, 0, 15), *view;
+
+	ok(cow_storage_resize(storage, 4 * MIB));
+	fill(mut(storage), 4 * MIB, 15);
+	view = lazy(storage);
+	mut_range(view, 5, 1, COW_WRITE_BY_PAGE)[5] ^= 1;
+	ok(cow_storage_resize(storage, 5 * MIB));
+	memset(mut(storage), 0, 5 * MIB);
+	mut(view)[5] ^= 1;
+	ck_pattern(data(view), 4 * MIB, 15);
+	ok(cow_storage_resize(view, 6 * MIB)); /* a view itself */
+	ck_pattern(data(view), 4 * MIB, 15);
+	cow_storage_unref(view);
+	cow_storage_unref(storage);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("resize");
@@ -235,5 +292,7 @@ int main(void)
 	tcase_add_test(tcase, block_held_by_its_owner);
 	tcase_add_test(tcase, foreign_allocator);
 	tcase_add_test(tcase, to_and_from_nothing);
+	tcase_add_test(tcase, grows_in_place);
+	tcase_add_test(tcase, frozen_ones_move);
 	return run_suite(suite);
 }
