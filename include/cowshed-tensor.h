@@ -397,8 +397,20 @@ int cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops);
  * of which nothing is needed here. export: the caller owns it, and calls its
  * deleter; the storage is materialized, since its consumer writes without notice,
  * unless `read_only`, which only the versioned form can say (-EINVAL). import takes
- * it over on success. -ENOTSUP: a type, device or number of lanes that there is no
- * tensor of; -EINVAL: conj or neg bits.
+ * it over on success. -ENOTSUP: a type (quantized ones, too), device or number of
+ * lanes that there is no tensor of; -EINVAL: conj or neg bits.
+ *
+ * Devices: kDLCPU and kDLCUDAHost are the CPU, kDLCUDA is COW_DEVICE_CUDA, kDLExtDev
+ * COW_DEVICE_PRIVATE, with the same index; -ENODEV: that is not registered
+ * (cow_device_set()). Nothing is copied, but for an import that is read-only and not
+ * of the CPU, which is copied at once, by its device.
+ *
+ * Streams: there is no stream here, and neither call waits for a device. The
+ * `stream` argument of a __dlpack__() on top of this is that function's to honour:
+ * before it exports, it makes the consumer's stream wait for what was begun on the
+ * bytes (copies with COW_COPY_NON_BLOCKING); 1 or None is the device's default stream,
+ * -1 asks for no waiting. Who imports passes the stream that it will use to the
+ * producer, and gets bytes that are ready on it.
  */
 int cow_tensor_to_dlpack(struct cow_tensor *tensor, bool versioned,
                          bool read_only, void **ret);

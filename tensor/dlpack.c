@@ -13,17 +13,23 @@
  *                        memory does not move anyway
  *   import, writable     external memory
  *   import, read-only    memory that is copied when it is first written, like
- *                        that of other processes (core/allocation.h)
+ *                        that of other processes (core/allocation.h); of another
+ *                        device than the CPU, copied at once
+ *
+ * The memory of a device that is registered comes and goes like the host's; nothing
+ * here reads or writes it.
  */
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/storage.h"
+#include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/say.h"
 
 enum {
 	DL_CPU = 1,
 	DL_CUDA = 2,
+	DL_CUDA_HOST = 3, /* pinned: memory of the host like any other */
 	DL_EXTENSION = 12,
 };
 
@@ -344,44 +350,109 @@ shape_of(const struct dl_tensor *d, enum cow_dtype dtype,
 	return 0;
 }
 
+/* Which of our devices that is. */
+static int
+device_of(const struct dl_tensor *d, struct cow_device *ret)
+{
+	int type;
+
+	switch (d->device_type) {
+	case DL_CPU:
+	case DL_CUDA_HOST:
+		*ret = (struct cow_device){ COW_DEVICE_CPU, 0 };
+		return 0;
+	case DL_CUDA:
+		type = COW_DEVICE_CUDA;
+		break;
+	case DL_EXTENSION:
+		type = COW_DEVICE_PRIVATE;
+		break;
+	default:
+		return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: DLPack's "
+		                          "device type #d is none of ours",
+		                (int64_t)d->device_type);
+	}
+	*ret = (struct cow_device){ type, d->device_id };
+	if (!cow__device_ops(*ret))
+		return cow__say(-ENODEV, "cow_tensor_from_dlpack: #v is not "
+		                         "registered", ret);
+	return 0;
+}
+
+/* Somebody else's memory that may be written. */
+static int
+external_storage(void *managed, bool versioned, void *data, size_t bytes,
+                 struct cow_device device, struct cow_storage **ret)
+{
+	struct cow_data_ptr ptr = cow_data_ptr_make(
+	        data, managed, versioned ? versioned_delete : legacy_delete,
+	        device);
+
+	return cow_storage_new_external(&ptr, bytes, NULL, ret);
+}
+
+/* The tensor's bytes on its device, copied: the array is done with then. */
+static int
+copied(struct cow_tensor **t, struct cow_storage *storage)
+{
+	struct cow_tensor *mine;
+	int r = cow_tensor_clone(*t, COW_FORMAT_PRESERVE, &mine);
+
+	if (r < 0) {
+		cow_storage_ref(storage);
+		(void)cow_tensor_unref(*t);
+		storage_forget(storage);
+		return r;
+	}
+	(void)cow_tensor_unref(*t);
+	*t = mine;
+	return 0;
+}
+
 static int
 import(void *managed, bool versioned, const struct dl_tensor *d,
        struct cow_tensor **ret)
 {
-	struct cow_device cpu = { COW_DEVICE_CPU, 0 };
-	struct dl_versioned *v = versioned ? managed : NULL;
+	bool read_only = versioned &&
+	                 ((struct dl_versioned *)managed)->flags & DL_READ_ONLY;
+	struct cow_device device = { COW_DEVICE_CPU, 0 };
 	struct cow_storage *storage;
+	struct cow_tensor *t;
 	struct cow__shape shape;
 	enum cow_dtype dtype = COW_BOOL;
 	size_t bytes = 0;
 	char *data;
-	int r = dtype_of(d, &dtype);
+	int r = device_of(d, &device);
 
+	if (r == 0)
+		r = dtype_of(d, &dtype);
 	if (r == 0)
 		r = shape_of(d, dtype, &shape, &bytes);
 	if (r < 0)
 		return r;
+	read_only = read_only && bytes;
 	data = d->data ? (char *)d->data + d->byte_offset : NULL;
-	if (v && (v->flags & DL_READ_ONLY) && bytes) {
-		r = data ? read_only_storage(v, data, bytes, &storage)
-		         : -EINVAL;
-	} else {
-		struct cow_data_ptr ptr = cow_data_ptr_make(
-		        data, managed,
-		        versioned ? versioned_delete : legacy_delete, cpu);
-
-		r = cow_storage_new_external(&ptr, bytes, NULL, &storage);
-	}
+	if (read_only && !data)
+		r = -EINVAL;
+	else if (read_only && device.type == COW_DEVICE_CPU)
+		r = read_only_storage(managed, data, bytes, &storage);
+	else
+		r = external_storage(managed, versioned, data, bytes, device,
+		                     &storage);
 	if (r < 0)
 		return cow__error_from(r, "cow_tensor_from_dlpack");
 	r = cow_tensor_on(storage, dtype, shape.dims, shape.sizes,
-	                  shape.strides, 0, ret);
+	                  shape.strides, 0, &t);
 	if (r < 0) {
 		storage_forget(storage);
 		return r;
 	}
 	(void)cow_storage_unref(storage);
-	return 0;
+	if (read_only && device.type != COW_DEVICE_CPU)
+		r = copied(&t, storage);
+	if (r == 0)
+		*ret = t;
+	return r;
 }
 
 COW_EXPORT int
@@ -397,9 +468,5 @@ cow_tensor_from_dlpack(void *managed, bool versioned, struct cow_tensor **ret)
 		return cow__error_number(-ENOTSUP, "DLPack version # is not known",
 		                         v->major);
 	d = versioned ? &v->tensor : &((struct dl_managed *)managed)->tensor;
-	if (d->device_type != DL_CPU)
-		return cow__error_number(-ENOTSUP,
-		                         "DLPack device type # is not the CPU",
-		                         (uint64_t)d->device_type);
 	return import(managed, versioned, d, ret);
 }

@@ -254,8 +254,8 @@ fetch_packed(struct cow_tensor *t, struct cow_tensor **ret)
 	if (!ops_of(t)->strided)
 		return -ENOTSUP;
 	r = temporary(t, t, t, &packed);
-	if (r < 0)
-		return r;
+	if (r < 0) /* memory that came from elsewhere, of a device without more */
+		return r == -ENODEV ? -ENOTSUP : r;
 	r = at_once(packed, t, true, 0);
 	if (r == 0)
 		r = temporary(t, t, NULL, &here);
@@ -351,7 +351,7 @@ push_spread(struct cow_tensor *to, struct cow_tensor *from)
 		return -ENOTSUP;
 	r = temporary(to, to, to, &packed);
 	if (r < 0)
-		return r;
+		return r == -ENODEV ? -ENOTSUP : r;
 	r = push_dense(packed, from);
 	if (r == 0)
 		r = at_once(to, packed, false, 0);

@@ -5,6 +5,7 @@
  * The structs are written down a second time, from dlpack.h's text, so that a slip
  * in ours shows.
  */
+#include "tests/device/fake.h"
 #include "tests/support/tensors.h"
 
 #include <errno.h>
@@ -281,7 +282,11 @@ START_TEST(import_refused)
 	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
 	v = good;
 	v.dl_tensor.device.device_type = 2;
+	fails(-ENODEV, cow_tensor_from_dlpack(&v, true, &t));
+	must(strstr(cow_last_error(), "cuda:0 is not registered"));
+	v.dl_tensor.device.device_type = 7;
 	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
+	must(strstr(cow_last_error(), "device type 7"));
 	v = good;
 	v.dl_tensor.dtype.lanes = 2;
 	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
@@ -315,6 +320,97 @@ START_TEST(import_refused)
 }
 END_TEST
 
+/* Out and in again, the same memory; copies by what the device can do. */
+START_TEST(another_device)
+{
+	struct cow_tensor *h = counting(4, 6), *t, *back, *host;
+	const struct cow_to cpu = { .size = sizeof(cpu), .dtype = -1,
+		                    .set_device = true,
+		                    .format = COW_FORMAT_PRESERVE };
+	int index = _i % 2;
+	Versioned *v;
+	void *p;
+
+	fake_device_start((enum fake_skill)(_i / 2));
+	t = tensor_on_fake(index, COW_INT32, 2, SIZES(4, 6));
+	ok(cow_tensor_copy(t, h, 0));
+	t = transpose(slice(t, 1, 1, 6, 2), 0, 1);
+	h = transpose(slice(h, 1, 1, 6, 2), 0, 1);
+	ok(cow_tensor_to_dlpack(t, true, false, &p));
+	v = p;
+	must(v->dl_tensor.device.device_type == 12 &&
+	     v->dl_tensor.device.device_id == index);
+	ok(cow_tensor_from_dlpack(v, true, &back));
+	must(cow_tensor_device(back).type == COW_DEVICE_PRIVATE &&
+	     cow_tensor_device(back).index == index);
+	must((const char *)cow_storage_data(cow_tensor_storage(back)) ==
+	     (const char *)cow_storage_data(cow_tensor_storage(t)) + 4);
+	cow_tensor_unref(t); /* the export keeps the memory */
+	ok(cow_tensor_to(back, &cpu, &host));
+	ck_assert_int_eq(cow_tensor_equal(host, h), 1);
+	cow_tensor_unref(host);
+	ok(cow_tensor_fill(h, COW_INT32, &(int32_t){ 3 }));
+	ok(cow_tensor_copy(back, h, 0));
+	ck_assert_int_eq(cow_tensor_equal(back, h), 1);
+	cow_tensor_unref(back);
+	cow_tensor_unref(h);
+	ck_assert_uint_eq(fake_device_counts.live, 0);
+	ck_assert_uint_eq(fake_device_counts.astray, 0);
+	fake_device_stop();
+}
+END_TEST
+
+/* Nobody would notice who writes it there: a copy, and its owner is free. */
+START_TEST(another_device_read_only)
+{
+	int64_t shape[] = { 2, 3 };
+	struct cow_tensor *t, *mine, *zeros = counting(2, 3);
+	Versioned v = array(shape, NULL);
+
+	fake_device_start(FAKE_WITHIN);
+	t = tensor_on_fake(0, COW_INT32, 2, SIZES(2, 3));
+	ok(cow_tensor_copy(t, zeros, 0));
+	deleted = 0;
+	v.flags = 1;
+	v.dl_tensor.device.device_type = 12;
+	v.dl_tensor.data = (void *)(uintptr_t)cow_storage_data(cow_tensor_storage(t));
+	fake_device_counts.fail_next = 1;
+	fails(-ENOMEM, cow_tensor_from_dlpack(&v, true, &mine));
+	fake_device_counts.fail_next = 2;
+	fails(-EIO, cow_tensor_from_dlpack(&v, true, &mine));
+	ck_assert_int_eq(deleted, 0); /* the caller's */
+	ok(cow_tensor_from_dlpack(&v, true, &mine));
+	ck_assert_int_eq(deleted, 1);
+	ck_assert_int_eq(cow_tensor_equal(mine, zeros), 1);
+	ok(cow_tensor_fill(mine, COW_INT32, &(int32_t){ 9 }));
+	ck_assert_int_eq(cow_tensor_equal(t, zeros), 1);
+	cow_tensor_unref(mine);
+	cow_tensor_unref(t);
+	cow_tensor_unref(zeros);
+	fake_device_stop();
+	v.flags = 0;
+	fails(-ENODEV, cow_tensor_from_dlpack(&v, true, &mine));
+	must(strstr(cow_last_error(), "private:0"));
+}
+END_TEST
+
+/* Pinned memory is the host's. */
+START_TEST(pinned)
+{
+	int64_t shape[] = { 2, 3 };
+	Versioned v = array(shape, NULL);
+	struct cow_tensor *t;
+
+	deleted = 0;
+	v.dl_tensor.device.device_type = 3;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	ck_assert_int_eq(cow_tensor_device(t).type, COW_DEVICE_CPU);
+	ck_assert_ptr_eq(cow_tensor_data(t), v.dl_tensor.data);
+	cow_tensor_unref(t);
+	ck_assert_int_eq(deleted, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("test_dlpack");
@@ -328,5 +424,8 @@ int main(void)
 	tcase_add_test(tcase, import);
 	tcase_add_test(tcase, import_read_only);
 	tcase_add_test(tcase, import_refused);
+	tcase_add_loop_test(tcase, another_device, 0, 2 * (FAKE_STRIDED + 1));
+	tcase_add_test(tcase, another_device_read_only);
+	tcase_add_test(tcase, pinned);
 	return run_suite(suite);
 }
