@@ -300,22 +300,33 @@ cow__convert_plain(enum cow_dtype to, enum cow_dtype from)
 	return to == from ? moves[cow_dtype_bytes(to)] : plain[to][from];
 }
 
+bool
+cow__vector_can(int level)
+{
+#if defined(__x86_64__)
+	if (level == 1)
+		return __builtin_cpu_supports("avx2") &&
+		       __builtin_cpu_supports("f16c");
+	if (level == 2)
+		return __builtin_cpu_supports("avx512f") &&
+		       __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512dq") &&
+		       __builtin_cpu_supports("avx512vl");
+#endif
+	return level == 0;
+}
+
 cow__convert_fn *
 cow__convert_vector(int level, enum cow_dtype to, enum cow_dtype from)
 {
-	if (level == 0)
-		return cow__vector_base(to, from);
+	if (!cow__vector_can(level))
+		return NULL;
 #if defined(__x86_64__)
-	if (level == 1 && __builtin_cpu_supports("avx2") &&
-	    __builtin_cpu_supports("f16c"))
-		return cow__vector_avx2(to, from);
-	if (level == 2 && __builtin_cpu_supports("avx512f") &&
-	    __builtin_cpu_supports("avx512bw") &&
-	    __builtin_cpu_supports("avx512dq") &&
-	    __builtin_cpu_supports("avx512vl"))
-		return cow__vector_avx512(to, from);
+	if (level > 0)
+		return level == 1 ? cow__vector_avx2(to, from)
+		                  : cow__vector_avx512(to, from);
 #endif
-	return NULL;
+	return cow__vector_base(to, from);
 }
 
 struct cow__conversion

@@ -7,6 +7,10 @@
 
 #include "tensor/convert.h"
 
+/* Can this processor run that level? 0: what all of its kind have, 1: AVX2 with F16C,
+ * 2: AVX-512. */
+bool cow__vector_can(int level);
+
 /* NULL: not for this pair. The processor must be able to run it. */
 cow__convert_fn *cow__vector_base(enum cow_dtype to, enum cow_dtype from);
 #if defined(__x86_64__)

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Transpositions in registers
+ *
+ * Included by one file for each level of vectors, which says TARGET (what the compiler
+ * may use), SQUARES (the name of what comes of it), LANES (how many 16 bytes are in a
+ * register), vec (a register), LOAD (of 16 bytes for each lane, so far apart) and
+ * INTERLEAVE_x (the low and the high halves of two registers of units of x bytes, lane
+ * by lane).
+ *
+ * N units fill a lane. N registers hold N rows in their first lanes, the N rows below
+ * in their second ones, and so on. log2(N) steps turn all lanes over, each of which
+ * interleaves register r with register r + N/2:
+ *
+ *      a0 a1 a2 a3        a0 c0 a1 c1        a0 b0 c0 d0
+ *      b0 b1 b2 b3   ->   a2 c2 a3 c3   ->   a1 b1 c1 d1
+ *      c0 c1 c2 c3        b0 d0 b1 d1        a2 b2 c2 d2
+ *      d0 d1 d2 d3        b2 d2 b3 d3        a3 b3 c3 d3
+ *
+ * What is stored is a register wide, up to a line, and nothing crosses from one lane
+ * to another, which would be slow.
+ */
+#include "core/base.h"
+#include "tensor/transpose.h"
+
+#if !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+#define TURN(B, N)                                                             \
+	/* Of N times LANES rows and N columns only the first so many count:   \
+	 * the other rows are not read, the other columns not written. */      \
+	TARGET static inline __attribute__((always_inline)) void square_##B(   \
+	        char *to, int64_t to_j, const char *from, int64_t from_i,      \
+	        int64_t rows, int64_t columns)                                 \
+	{                                                                      \
+		vec a[N], b[N];                                                \
+                                                                               \
+		_Pragma("GCC unroll 16")                                       \
+		for (int64_t r = 0; r < N; r++)                                \
+			a[r] = LOAD(from + (r < rows ? r : 0) * from_i,        \
+			            N * from_i);                               \
+		_Pragma("GCC unroll 4")                                        \
+		for (int step = 1; step < N; step *= 2) {                      \
+			_Pragma("GCC unroll 8")                                \
+			for (int r = 0; r < N / 2; r++)                        \
+				INTERLEAVE_##B(b[2 * r], b[2 * r + 1], a[r],   \
+				               a[r + N / 2]);                  \
+			_Pragma("GCC unroll 16")                               \
+			for (int r = 0; r < N; r++)                            \
+				a[r] = b[r];                                   \
+		}                                                              \
+		_Pragma("GCC unroll 16")                                       \
+		for (int64_t r = 0; r < N; r++)                                \
+			if (r < columns)                                       \
+				memcpy(to + r * to_j, &a[r], sizeof(vec));     \
+	}                                                                      \
+                                                                               \
+	/* At the edges squares overlap: the same is written twice. */        \
+	TARGET static void squares_##B(char *to, int64_t to_j,                 \
+	                               const char *from, int64_t from_i,       \
+	                               int64_t ni, int64_t nj)                 \
+	{                                                                      \
+		for (int64_t i = 0; i < ni; i += LANES * N) {                  \
+			int64_t at = i < ni - LANES * N ? i : ni - LANES * N;  \
+			const char *f = from + at * from_i;                    \
+			char *t = to + at * B;                                 \
+                                                                               \
+			for (int64_t j = 0; j < nj - N; j += N)                \
+				square_##B(t + j * to_j, to_j, f + j * B,      \
+				           from_i, N, N);                      \
+			square_##B(t + (nj - N) * to_j, to_j,                  \
+			           f + (nj - N) * B, from_i, N, N);            \
+		}                                                              \
+	}                                                                      \
+                                                                               \
+	/* Short rows without gaps: what is read too much is of the next ones. \
+	 * So the last ones are left to the caller. */                         \
+	TARGET static int64_t narrow_##B(char *to, int64_t to_j,               \
+	                                 const char *from, int64_t ni,         \
+	                                 int64_t nj)                           \
+	{                                                                      \
+		int64_t i = 0, most = ni - (N - 1) / nj - LANES * N;           \
+                                                                               \
+		for (; i <= most; i += LANES * N)                              \
+			square_##B(to + i * B, to_j, from + i * nj * B,        \
+			           nj * B, N, nj);                             \
+		return i;                                                      \
+	}                                                                      \
+                                                                               \
+	/* Few rows, which become short ones without gaps: what is written too \
+	 * much is of the next ones, which come later. */                      \
+	TARGET static int64_t flat_##B(char *to, const char *from,             \
+	                               int64_t from_i, int64_t ni, int64_t nj) \
+	{                                                                      \
+		int64_t j = 0, most = nj - (N - 1) / ni - N;                   \
+                                                                               \
+		for (; j <= most; j += N)                                      \
+			square_##B(to + j * ni * B, ni * B, from + j * B,      \
+			           from_i, ni, N);                             \
+		for (; j < nj; j++)                                            \
+			for (int64_t i = 0; i < ni; i++)                       \
+				memcpy(to + (j * ni + i) * B,                  \
+				       from + i * from_i + j * B, B);          \
+		return ni;                                                     \
+	}                                                                      \
+                                                                               \
+	TARGET static int64_t every_other_##B(char *to, const char *from,      \
+	                                      int64_t n)                       \
+	{                                                                      \
+		struct unit_##B *t = (void *)to;                               \
+		const struct unit_##B *f = (const void *)from;                 \
+                                                                               \
+		for (int64_t i = 0; i < n; i++)                                \
+			t[i].u = f[2 * i].u;                                   \
+		return n;                                                      \
+	}                                                                      \
+                                                                               \
+	static int64_t turn_##B(char *to, int64_t to_j, const char *from,      \
+	                        int64_t from_i, int64_t ni, int64_t nj)        \
+	{                                                                      \
+		if (nj == 1)                                                   \
+			return from_i == 2 * B ? every_other_##B(to, from, ni) \
+			                       : 0;                            \
+		if (nj < N)                                                    \
+			return from_i == nj * B                                \
+			               ? narrow_##B(to, to_j, from, ni, nj)    \
+			               : 0;                                    \
+		if (ni >= LANES * N) {                                         \
+			squares_##B(to, to_j, from, from_i, ni, nj);           \
+			return ni;                                             \
+		}                                                              \
+		if (LANES == 1 && to_j == ni * B)                              \
+			return flat_##B(to, from, from_i, ni, nj);             \
+		return 0;                                                      \
+	}
+
+struct unit_1 {
+	uint8_t u;
+};
+struct unit_2 {
+	uint16_t u;
+} __attribute__((packed, may_alias));
+struct unit_4 {
+	uint32_t u;
+} __attribute__((packed, may_alias));
+struct unit_8 {
+	uint64_t u;
+} __attribute__((packed, may_alias));
+
+TURN(1, 16)
+TURN(2, 8)
+TURN(4, 4)
+TURN(8, 2)
+
+int64_t
+SQUARES(char *to, int64_t to_j, const char *from, int64_t from_i, int64_t ni,
+        int64_t nj, int64_t bytes)
+{
+	switch (bytes) {
+	case 1:
+		return turn_1(to, to_j, from, from_i, ni, nj);
+	case 2:
+		return turn_2(to, to_j, from, from_i, ni, nj);
+	case 4:
+		return turn_4(to, to_j, from, from_i, ni, nj);
+	case 8:
+		return turn_8(to, to_j, from, from_i, ni, nj);
+	default:
+		return 0;
+	}
+}
