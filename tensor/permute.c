@@ -4,9 +4,9 @@
  *
  * Two dimensions matter: I, in which the destination is densest, and J, in which the
  * source is. A copy that goes along one of them touches a line of the other side for
- * each element. So both are cut into tiles: some lines wide on either side, read along
- * J, written along I, turned over in registers. All other dimensions are walked around
- * the tiles, the ones with the smallest strides innermost.
+ * each element. So the copy is cut into tiles, boxes of as many dimensions as it has,
+ * in which both sides have runs of some lines: of I and of what follows it in the
+ * destination, of J and of what follows it in the source.
  *
  *                 I ->                          J ->
  *      to   J  [ a a a a a a a a ]   from  I  [ a b c ]
@@ -14,104 +14,51 @@
  *           v  [ c c c c c c c c ]         v  [ a b c ] ...
  *
  * A tile is turned over into a buffer, whose rows are then streamed or converted to
- * where they belong; or, when neither is called for, at once to where it belongs. If
- * the rows of a tile follow each other in the destination, they are one row.
+ * where they belong; or, when neither is called for, at once to where it belongs. Rows
+ * that follow each other in the destination are one.
+ *
+ * What is streamed is large, and worth buffers that fill much of a second-level cache:
+ * mapped for the copy, one for each thread. Others lie on the stack.
  */
 #include "core/base.h"
+#include "memfd/map.h"
 #include "tensor/plan.h"
 #include "tensor/stream.h"
 #include "tensor/transpose.h"
 #include "tensor/workers.h"
 
-#define TILE_BYTES ((int64_t)32 << 10)
-/* Of the source, in a tile of one line of each. With fewer rows, tiles are as many
- * lines wide as fit: two to four are the worst (docs/design/copy-engine.md). */
-#define ROWS ((size_t)512)
+#define LINE ((int64_t)COW__LINE)
+/* Of tiles on the stack, and of mapped ones. */
+#define SMALL_BYTES ((int64_t)32 << 10)
+#define LARGE_BYTES ((int64_t)256 << 10)
+/* A mapped buffer: with a line more for each row, so that rows that are powers of two
+ * long don't share a few sets of the caches. */
+#define BUFFER_BYTES (LARGE_BYTES + LARGE_BYTES / 2)
+#define THREADS 65
+/* Runs in a tile, where sizes allow (docs/design/copy-engine.md). */
+#define TO_BYTES 1024
+#define FROM_BYTES 512
 
 struct tiles {
 	const struct cow__plan *plan;
-	/* Of I and J: sizes, strides on both sides, tile sizes, how many tiles. */
-	int64_t ni, nj, to_i, to_j, from_i, from_j;
-	/* I may be two dimensions that are one in the destination: `inner` of the one,
-	 * then a step of `from_k` in the source. */
-	int64_t inner, from_k;
-	int64_t bi, bj, ti, tj;
-	bool buffered, merges;
-	/* The others, outermost first. */
-	int dims;
-	int64_t sizes[COW_DIMS_MAX], to_strides[COW_DIMS_MAX];
-	int64_t from_strides[COW_DIMS_MAX];
+	int j; /* the dimension; -1: none */
+	bool buffered;
+	int64_t block[COW_DIMS_MAX]; /* sizes of a tile */
+	/* Its dimensions but I and J: the densest of the source last. */
+	int planes, plane[COW_DIMS_MAX];
+	/* How many tiles, and the way to the next one. */
+	int64_t counts[COW_DIMS_MAX];
+	int64_t to_strides[COW_DIMS_MAX], from_strides[COW_DIMS_MAX];
+	/* Mapped buffers, so many; NULL: there are none. */
+	char *buffers;
+	int threads;
+	bool taken[THREADS];
 };
 
-static inline void
-turn(const struct tiles *t, char *to, int64_t to_i, int64_t to_j,
-     const char *from, int64_t ni, int64_t nj)
+static int64_t
+least(int64_t a, int64_t b)
 {
-	for (int64_t n = cow__min(ni, t->inner); ni > 0; ni -= n) {
-		cow__transpose(to, to_i, to_j, from, t->from_i, t->from_j, n, nj,
-		               t->plan->bytes);
-		to += n * to_i;
-		from += t->from_k;
-	}
-}
-
-static void
-buffered_tile(const struct tiles *t, char *to, const char *from, int64_t ni,
-              int64_t nj)
-{
-	const struct cow__plan *p = t->plan;
-	_Alignas(64) char buf[TILE_BYTES];
-	int64_t row = ni * p->bytes;
-
-	turn(t, buf, p->bytes, row, from, ni, nj);
-	if (t->merges && ni == t->ni) {
-		cow__plan_row(p, to, buf, ni * nj);
-		return;
-	}
-	for (int64_t j = 0; j < nj; j++, to += t->to_j)
-		if (t->to_i == p->to_bytes)
-			cow__plan_row(p, to, buf + j * row, ni);
-		else /* converts: else it is not buffered */
-			cow__convert(&p->conversion, to, t->to_i, buf + j * row,
-			             p->bytes, ni);
-}
-
-static void
-tiles_part(void *arg, int64_t first, int64_t last)
-{
-	const struct tiles *t = arg;
-	const struct cow__plan *p = t->plan;
-	int64_t per = t->ti * t->tj, at = first % per;
-	int64_t j = at % t->tj, i = at / t->tj;
-	struct cow__walk w = { .dims = t->dims, .sizes = t->sizes,
-		               .to_strides = t->to_strides,
-		               .from_strides = t->from_strides };
-
-	cow__walk_start(&w, first / per);
-	for (; first < last; first++) {
-		int64_t i0 = i * t->bi, j0 = j * t->bj;
-		int64_t ni = cow__min(t->bi, t->ni - i0);
-		int64_t nj = cow__min(t->bj, t->nj - j0);
-		char *to = p->to + w.to + i0 * t->to_i + j0 * t->to_j;
-		const char *from = p->from + w.from + j0 * t->from_j +
-		                   (t->from_k ? i0 / t->inner * t->from_k
-		                              : i0 * t->from_i);
-
-		if (t->buffered)
-			buffered_tile(t, to, from, ni, nj);
-		else
-			turn(t, to, t->to_i, t->to_j, from, ni, nj);
-		/* Along J: the lines of the source come one after another. */
-		if (++j < t->tj)
-			continue;
-		j = 0;
-		if (++i < t->ti)
-			continue;
-		i = 0;
-		cow__walk_next(&w);
-	}
-	if (p->stream)
-		cow__stream_end();
+	return a < b ? a : b;
 }
 
 static int64_t
@@ -119,6 +66,118 @@ magnitude(int64_t stride)
 {
 	return stride < 0 ? -stride : stride;
 }
+
+/* ---- A tile ---- */
+
+/* One plane of I and J after another, near ones of the source first. */
+static void
+turn(const struct tiles *t, char *to, const int64_t *to_strides,
+     const char *from, const int64_t *sizes)
+{
+	const struct cow__plan *p = t->plan;
+	int i = p->dims - 1, j = t->j;
+	int64_t n[COW_DIMS_MAX], to_steps[COW_DIMS_MAX], steps[COW_DIMS_MAX];
+	int64_t planes = 1;
+	struct cow__walk w = { .dims = t->planes, .sizes = n,
+		               .to_strides = to_steps, .from_strides = steps };
+
+	for (int e = 0; e < t->planes; e++) {
+		int d = t->plane[e];
+
+		n[e] = sizes[d];
+		to_steps[e] = to_strides[d];
+		steps[e] = p->from_strides[d];
+		planes *= n[e];
+	}
+	for (; planes > 0; planes--) {
+		cow__transpose(to + w.to, to_strides[i],
+		               j < 0 ? 0 : to_strides[j], from + w.from,
+		               p->from_strides[i],
+		               j < 0 ? 0 : p->from_strides[j], sizes[i],
+		               j < 0 ? 1 : sizes[j], p->bytes);
+		cow__walk_next(&w);
+	}
+}
+
+static void
+buffered_tile(const struct tiles *t, char *to, const char *from,
+              const int64_t *sizes, char *buf)
+{
+	const struct cow__plan *p = t->plan;
+	int last = p->dims - 1, outer = last;
+	int64_t strides[COW_DIMS_MAX], rows = 1, row = sizes[last];
+	bool dense = p->to_strides[last] == p->to_bytes;
+	struct cow__walk w = { .sizes = sizes, .to_strides = p->to_strides,
+		               .from_strides = strides };
+
+	while (dense && outer > 0 &&
+	       p->to_strides[outer - 1] == row * p->to_bytes)
+		row *= sizes[--outer];
+	strides[last] = p->bytes;
+	for (int d = last; d > 0; d--)
+		strides[d - 1] = strides[d] * sizes[d] +
+		                 (t->buffers && d == outer &&
+		                                  row * p->bytes >= 2 * LINE
+		                          ? LINE
+		                          : 0);
+	turn(t, buf, strides, from, sizes);
+	for (int d = 0; d < outer; d++)
+		rows *= sizes[d];
+	for (w.dims = outer; rows > 0; rows--) {
+		if (dense)
+			cow__plan_row(p, to + w.to, buf + w.from, row);
+		else /* converts: else it is not buffered */
+			cow__convert(&p->conversion, to + w.to,
+			             p->to_strides[last], buf + w.from,
+			             p->bytes, row);
+		cow__walk_next(&w);
+	}
+}
+
+/* A buffer that no other thread has. There is one for each, unless somebody asked for
+ * more threads just now: then one is free soon. */
+static int
+take(struct tiles *t)
+{
+	int b = 0;
+
+	while (__atomic_exchange_n(&t->taken[b], true, __ATOMIC_ACQUIRE))
+		b = (b + 1) % t->threads;
+	return b;
+}
+
+static void
+tiles_part(void *arg, int64_t first, int64_t last)
+{
+	struct tiles *t = arg;
+	const struct cow__plan *p = t->plan;
+	_Alignas(64) char small[SMALL_BYTES];
+	int64_t sizes[COW_DIMS_MAX];
+	int b = t->buffers ? take(t) : 0;
+	char *buf = t->buffers ? t->buffers + b * BUFFER_BYTES : small;
+	struct cow__walk w = { .dims = p->dims, .sizes = t->counts,
+		               .to_strides = t->to_strides,
+		               .from_strides = t->from_strides };
+
+	cow__walk_start(&w, first);
+	for (; first < last; first++) {
+		for (int d = 0; d < p->dims; d++)
+			sizes[d] = least(t->block[d],
+			                 p->sizes[d] - w.at[d] * t->block[d]);
+		if (t->buffered)
+			buffered_tile(t, p->to + w.to, p->from + w.from, sizes,
+			              buf);
+		else
+			turn(t, p->to + w.to, p->to_strides, p->from + w.from,
+			     sizes);
+		cow__walk_next(&w);
+	}
+	if (p->stream)
+		cow__stream_end();
+	__atomic_store_n(&t->taken[b], false, __ATOMIC_RELEASE);
+}
+
+/* ---- What a tile is ---- */
 
 /* The dimension in which the source is densest, if that is not I. */
 static int
@@ -139,100 +198,118 @@ choose_j(const struct cow__plan *p)
 	return last - 1; /* -1: there is none */
 }
 
-/* The dimension that follows I in the destination without a gap; -1: none. */
-static int
-choose_k(const struct cow__plan *p, int j)
+/* From dimension d on, and in those that follow it without a gap on this side: a run of
+ * so many units, or what there is, as long as a tile has no more than `most` in all. */
+static void
+grow(struct tiles *t, const int64_t *strides, int d, int64_t run, int64_t most)
 {
-	int last = p->dims - 1;
+	const struct cow__plan *p = t->plan;
+	int64_t line = LINE / p->bytes;
 
-	for (int d = last; d-- > 0;)
-		if (d != j && p->from_strides[d] &&
-		    p->to_strides[d] == p->sizes[last] * p->to_strides[last])
-			return d;
-	return -1;
+	while (d >= 0 && run > 1) {
+		int64_t room = most, *block = &t->block[d], next;
+
+		for (int e = 0; e < p->dims; e++)
+			room /= e == d ? 1 : t->block[e];
+		room = least(room, run);
+		if (room > line && line > 1)
+			room -= room % line; /* tiles end where lines do */
+		room = least(room, p->sizes[d]);
+		if (*block < room)
+			*block = room;
+		if (*block < p->sizes[d])
+			return;
+		run = (run + *block - 1) / *block;
+		next = strides[d] * p->sizes[d];
+		for (d = p->dims; d-- > 0 && strides[d] != next;)
+			;
+	}
 }
 
-/* The others: what lies close together on either side is walked innermost. */
 static void
-choose_walk(struct tiles *t, int j, int k)
+choose_planes(struct tiles *t)
 {
 	const struct cow__plan *p = t->plan;
 
 	for (int d = 0; d < p->dims - 1; d++) {
-		int64_t key = cow__min((uint64_t)p->to_strides[d],
-		                       (uint64_t)magnitude(p->from_strides[d]));
-		int e = t->dims;
+		int64_t stride = magnitude(p->from_strides[d]);
+		int e = t->planes;
 
-		if (d == j || d == k)
+		if (d == t->j || t->block[d] == 1)
 			continue;
-		for (; e > 0 &&
-		       (int64_t)cow__min((uint64_t)t->to_strides[e - 1],
-		                         (uint64_t)magnitude(t->from_strides[e - 1])) <
-		               key;
-		     e--) {
-			t->sizes[e] = t->sizes[e - 1];
-			t->to_strides[e] = t->to_strides[e - 1];
-			t->from_strides[e] = t->from_strides[e - 1];
+		for (; e > 0; e--) {
+			if (magnitude(p->from_strides[t->plane[e - 1]]) >= stride)
+				break;
+			t->plane[e] = t->plane[e - 1];
 		}
-		t->sizes[e] = p->sizes[d];
-		t->to_strides[e] = p->to_strides[d];
-		t->from_strides[e] = p->from_strides[d];
-		t->dims++;
+		t->plane[e] = d;
+		t->planes++;
 	}
+}
+
+/* Tiles of up to so many bytes; what they have in units. */
+static int64_t
+choose_tiles(struct tiles *t, int64_t bytes)
+{
+	const struct cow__plan *p = t->plan;
+	int last = p->dims - 1;
+	int64_t wide = p->bytes > p->to_bytes ? p->bytes : p->to_bytes;
+	int64_t most = bytes / wide, units = 1;
+
+	for (int d = 0; d < p->dims; d++)
+		t->block[d] = 1;
+	grow(t, p->to_strides, last, TO_BYTES / p->to_bytes, most);
+	grow(t, p->from_strides, t->j, FROM_BYTES / p->bytes, most);
+	grow(t, p->from_strides, t->j, most, most);
+	grow(t, p->to_strides, last, most, most);
+	for (int d = 0; d < p->dims; d++)
+		units *= t->block[d];
+	cow__require(units * wide <= bytes);
+	return units;
+}
+
+/* Rows too short for whole lines are not streamed. */
+static bool
+has_long_rows(const struct tiles *t)
+{
+	const struct cow__plan *p = t->plan;
+	int d = p->dims - 1;
+	int64_t row = t->block[d];
+
+	if (p->to_strides[d] != p->to_bytes)
+		return false;
+	while (d > 0 && p->to_strides[d - 1] == row * p->to_bytes)
+		row *= t->block[--d];
+	return row * p->to_bytes >= 2 * LINE;
 }
 
 void
 cow__plan_permute(const struct cow__plan *plan)
 {
 	struct cow__plan p = *plan;
-	struct tiles t = { .plan = &p, .dims = 0 };
-	int last = p.dims - 1, j = choose_j(&p), k = -1;
-	int64_t wide = p.bytes > p.to_bytes ? p.bytes : p.to_bytes, outer = 1;
-	int64_t most = TILE_BYTES / wide, line;
+	struct tiles t = { .plan = &p, .j = choose_j(&p) };
+	void *buffers = NULL;
+	size_t bytes = 0;
+	int64_t tiles = 1, units = choose_tiles(&t, SMALL_BYTES);
 
-	line = 64 / p.bytes > 1 ? 64 / p.bytes : 1;
-	while (line > 1 && line * (int64_t)ROWS > most)
-		line /= 2;
-	t.ni = p.sizes[last];
-	t.to_i = p.to_strides[last];
-	t.from_i = p.from_strides[last];
-	t.nj = j >= 0 ? p.sizes[j] : 1;
-	t.to_j = j >= 0 ? p.to_strides[j] : 0;
-	t.from_j = j >= 0 ? p.from_strides[j] : 0;
-	t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
-	t.inner = t.ni;
-	if (t.ni < (int64_t)ROWS && (k = choose_k(&p, j)) >= 0) {
-		t.from_k = p.from_strides[k];
-		t.ni *= p.sizes[k];
-		t.merges = t.to_i == p.to_bytes && t.to_j == t.ni * t.to_i;
-	}
-	/* Elements are up to 255 bytes, and a tile holds fewer than ROWS of them. */
-	t.bi = cow__min((size_t)t.ni, cow__min(ROWS, (size_t)most));
-	if (k >= 0) /* wider, since there are few rows of each */
-		t.bj = cow__min((size_t)(t.inner < 128 ? 4 * line : line),
-		                (size_t)(most / t.inner));
-	else
-		t.bj = t.bi < (int64_t)ROWS / 2 ? most / t.bi : line;
-	if (t.bj > line)
-		t.bj -= t.bj % line; /* tiles end where lines do, if rows do */
-	t.bj = cow__min((size_t)t.nj, cow__max((size_t)t.bj, 1));
-	/* Few of J: more of I; and the other way round. */
-	if (k >= 0 || t.bi * t.bj * 2 <= most)
-		t.bi = cow__min((size_t)t.ni, (size_t)(most / t.bj));
-	if (k >= 0 && t.bi > t.inner)
-		t.bi -= t.bi % t.inner;
-	cow__require(t.bi * t.bj * wide <= TILE_BYTES);
-	t.ti = (t.ni + t.bi - 1) / t.bi;
-	t.tj = (t.nj + t.bj - 1) / t.bj;
-	/* Rows too short for whole lines are not streamed. */
-	if (t.to_i != p.to_bytes ||
-	    (t.bi * p.to_bytes < 128 && !(t.merges && t.ti == 1)))
-		p.stream = false;
+	p.stream = p.stream && has_long_rows(&t);
 	t.buffered = p.stream || p.converts;
-	choose_walk(&t, j, k);
-	for (int d = 0; d < t.dims; d++)
-		outer *= t.sizes[d];
-	cow__workers_run(outer * t.ti * t.tj,
-	                 cow__plan_grain(t.bi * t.bj * p.to_bytes), tiles_part,
+	if (p.stream) {
+		t.threads = (int)least(cow__workers(), THREADS);
+		bytes = (size_t)(t.threads * BUFFER_BYTES);
+		if (cow__map_meta(bytes, &buffers) == 0)
+			units = choose_tiles(&t, LARGE_BYTES);
+		t.buffers = buffers;
+	}
+	choose_planes(&t);
+	for (int d = 0; d < p.dims; d++) {
+		t.counts[d] = (p.sizes[d] + t.block[d] - 1) / t.block[d];
+		t.to_strides[d] = p.to_strides[d] * t.block[d];
+		t.from_strides[d] = p.from_strides[d] * t.block[d];
+		tiles *= t.counts[d];
+	}
+	cow__workers_run(tiles, cow__plan_grain(units * p.to_bytes), tiles_part,
 	                 &t);
+	if (buffers)
+		(void)cow__map_release((uintptr_t)buffers, bytes);
 }

@@ -27,6 +27,32 @@
 #pragma GCC optimize("O3")
 #endif
 
+struct unit_1 {
+	uint8_t u;
+};
+struct unit_2 {
+	uint16_t u;
+} __attribute__((packed, may_alias));
+struct unit_4 {
+	uint32_t u;
+} __attribute__((packed, may_alias));
+struct unit_8 {
+	uint64_t u;
+} __attribute__((packed, may_alias));
+
+/* Rows that follow each other are read line by line, but not in the order in which
+ * processors expect it. */
+#define AHEAD 4096
+
+static inline void
+ahead(const char *from, int64_t bytes)
+{
+	for (int64_t at = 0; at < bytes; at += 64)
+		__builtin_prefetch(from + AHEAD + at);
+	for (int64_t at = 0; at > bytes; at -= 64)
+		__builtin_prefetch(from - AHEAD + at);
+}
+
 #define TURN(B, N)                                                             \
 	/* Of N times LANES rows and N columns only the first so many count:   \
 	 * the other rows are not read, the other columns not written. */      \
@@ -61,11 +87,15 @@
 	                               const char *from, int64_t from_i,       \
 	                               int64_t ni, int64_t nj)                 \
 	{                                                                      \
+		bool near = from_i <= 2 * nj * B && -from_i <= 2 * nj * B;     \
+                                                                               \
 		for (int64_t i = 0; i < ni; i += LANES * N) {                  \
 			int64_t at = i < ni - LANES * N ? i : ni - LANES * N;  \
 			const char *f = from + at * from_i;                    \
 			char *t = to + at * B;                                 \
                                                                                \
+			if (near)                                              \
+				ahead(f, LANES * N * from_i);                  \
 			for (int64_t j = 0; j < nj - N; j += N)                \
 				square_##B(t + j * to_j, to_j, f + j * B,      \
 				           from_i, N, N);                      \
@@ -135,21 +165,14 @@
 		return 0;                                                      \
 	}
 
-struct unit_1 {
-	uint8_t u;
-};
-struct unit_2 {
-	uint16_t u;
-} __attribute__((packed, may_alias));
-struct unit_4 {
-	uint32_t u;
-} __attribute__((packed, may_alias));
-struct unit_8 {
-	uint64_t u;
-} __attribute__((packed, may_alias));
-
+/* Of 16 rows at most: a line of each must stay in the first cache until all of it is
+ * used, and rows that are a power of two apart share a few places there. */
+#if LANES <= 1
 TURN(1, 16)
+#endif
+#if LANES <= 2
 TURN(2, 8)
+#endif
 TURN(4, 4)
 TURN(8, 2)
 
@@ -158,10 +181,14 @@ SQUARES(char *to, int64_t to_j, const char *from, int64_t from_i, int64_t ni,
         int64_t nj, int64_t bytes)
 {
 	switch (bytes) {
+#if LANES <= 1
 	case 1:
 		return turn_1(to, to_j, from, from_i, ni, nj);
+#endif
+#if LANES <= 2
 	case 2:
 		return turn_2(to, to_j, from, from_i, ni, nj);
+#endif
 	case 4:
 		return turn_4(to, to_j, from, from_i, ni, nj);
 	case 8:

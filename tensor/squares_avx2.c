@@ -25,7 +25,6 @@ load(const char *from, int64_t apart)
 #define INTERLEAVE(bits, low, high, a, b)                                      \
 	(low = _mm256_unpacklo_epi##bits(a, b),                                \
 	 high = _mm256_unpackhi_epi##bits(a, b))
-#define INTERLEAVE_1(low, high, a, b) INTERLEAVE(8, low, high, a, b)
 #define INTERLEAVE_2(low, high, a, b) INTERLEAVE(16, low, high, a, b)
 #define INTERLEAVE_4(low, high, a, b) INTERLEAVE(32, low, high, a, b)
 #define INTERLEAVE_8(low, high, a, b) INTERLEAVE(64, low, high, a, b)

@@ -8,7 +8,7 @@
 
 typedef __m512i vec;
 
-#define TARGET __attribute__((target("avx512f,avx512bw")))
+#define TARGET __attribute__((target("avx512f")))
 #define SQUARES cow__squares_avx512
 #define LANES 4
 
@@ -32,8 +32,6 @@ load(const char *from, int64_t apart)
 #define INTERLEAVE(bits, low, high, a, b)                                      \
 	(low = _mm512_unpacklo_epi##bits(a, b),                                \
 	 high = _mm512_unpackhi_epi##bits(a, b))
-#define INTERLEAVE_1(low, high, a, b) INTERLEAVE(8, low, high, a, b)
-#define INTERLEAVE_2(low, high, a, b) INTERLEAVE(16, low, high, a, b)
 #define INTERLEAVE_4(low, high, a, b) INTERLEAVE(32, low, high, a, b)
 #define INTERLEAVE_8(low, high, a, b) INTERLEAVE(64, low, high, a, b)
 #include "tensor/squares.h"

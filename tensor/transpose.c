@@ -41,10 +41,7 @@ ONE_BY_ONE(one_12, COPY_12)
 ONE_BY_ONE(one_16, COPY_16)
 ONE_BY_ONE(one_any, COPY_ANY)
 
-cow__squares_fn *
-cow__squares(int level)
-{
-	static cow__squares_fn *const levels[COW__VECTOR_LEVELS] = {
+static cow__squares_fn *const levels[COW__VECTOR_LEVELS] = {
 		cow__squares_base,
 #if defined(__x86_64__)
 		cow__squares_avx2,
@@ -52,6 +49,9 @@ cow__squares(int level)
 #endif
 	};
 
+cow__squares_fn *
+cow__squares(int level)
+{
 	return cow__vector_can(level) ? levels[level] : NULL;
 }
 
@@ -60,25 +60,27 @@ cow__transpose(char *to, int64_t to_i, int64_t to_j, const char *from,
                int64_t from_i, int64_t from_j, int64_t ni, int64_t nj,
                int64_t bytes)
 {
-	static cow__squares_fn *best; /* racing threads find the same */
-	cow__squares_fn *fn = __atomic_load_n(&best, __ATOMIC_RELAXED);
-	int64_t done;
+	/* The widest; racing threads find the same. */
+	static int best = -1;
+	int level = __atomic_load_n(&best, __ATOMIC_RELAXED);
 
-	if (to_i == bytes && (from_j == bytes || nj == 1)) {
-		for (int level = COW__VECTOR_LEVELS; !fn && level-- > 0;)
-			fn = cow__squares(level);
-		__atomic_store_n(&best, fn, __ATOMIC_RELAXED);
-		done = fn(to, to_j, from, from_i, ni, nj, bytes);
-		if (done < ni)
-			done += cow__squares_base(to + done * to_i, to_j,
-			                          from + done * from_i, from_i,
-			                          ni - done, nj, bytes);
-		ni -= done;
-		if (ni == 0)
-			return;
+	if (level < 0) {
+		for (level = COW__VECTOR_LEVELS; !cow__squares(--level);)
+			;
+		__atomic_store_n(&best, level, __ATOMIC_RELAXED);
+	}
+	if (to_i != bytes || (from_j != bytes && nj > 1))
+		level = -1;
+	for (; ni > 0 && level >= 0; level--) {
+		int64_t done = levels[level](to, to_j, from, from_i, ni, nj,
+		                             bytes);
+
 		to += done * to_i;
 		from += done * from_i;
+		ni -= done;
 	}
+	if (ni == 0)
+		return;
 	switch (bytes) {
 	case 1:
 		one_1(to, to_i, to_j, from, from_i, from_j, ni, nj, 1);
