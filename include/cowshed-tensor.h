@@ -20,7 +20,8 @@
  * a format always gives it.
  *
  * A tensor is immutable but for its bytes; functions that change its shape return
- * another one. Ownership, errors and threads are as in cowshed.h; one tensor may be
+ * another one. If its storage shrinks (cow_storage_resize()) so that elements are
+ * lost, all that would read or write them is -ERANGE until it has grown again. Ownership, errors and threads are as in cowshed.h; one tensor may be
  * read, viewed and copied from in several threads at once.
  */
 #ifndef COWSHED_TENSOR_H
@@ -162,7 +163,7 @@ bool cow_tensor_is_contiguous(const struct cow_tensor *tensor,
 bool cow_tensor_is_dense(const struct cow_tensor *tensor);
 
 /* Elements for reading, from the tensor's first one on: only host memory. conj and
- * neg bits are not resolved. NULL for no elements. */
+ * neg bits are not resolved. NULL for no elements, or if the storage shrank. */
 const void *cow_tensor_data(const struct cow_tensor *tensor);
 
 /* For writing: as cow_storage_data_mut_range() of what the tensor spans. */
@@ -279,7 +280,8 @@ enum cow_copy_flags {
  * Nothing is done where both are the same elements of the same type and bits.
  * -EINVAL: sizes that don't go together, a destination in which one place stands for
  * several elements, or that overlaps the source (the test is exact for what is
- * dense, and errs towards an error else; IGNORE_OVERLAP leaves it out); -ENODATA: a
+ * dense, and errs towards an error else; IGNORE_OVERLAP leaves it out); -ERANGE: a
+ * storage that shrank; -ENODATA: a
  * meta tensor has no bytes to copy from; -ENODEV, -ENOMEM.
  */
 int cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from,

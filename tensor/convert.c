@@ -15,6 +15,10 @@
 #include "tensor/half.h"
 #include "tensor/vector.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 struct cf {
 	float re, im;
 };
@@ -300,13 +304,24 @@ cow__convert_plain(enum cow_dtype to, enum cow_dtype from)
 	return to == from ? moves[cow_dtype_bytes(to)] : plain[to][from];
 }
 
+#if defined(__x86_64__)
+/* Not every compiler knows this name for __builtin_cpu_supports(). That the registers
+ * are kept, it says for AVX2. */
+static bool
+has_f16c(void)
+{
+	unsigned a, b, c, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 bool
 cow__vector_can(int level)
 {
 #if defined(__x86_64__)
 	if (level == 1)
-		return __builtin_cpu_supports("avx2") &&
-		       __builtin_cpu_supports("f16c");
+		return __builtin_cpu_supports("avx2") && has_f16c();
 	if (level == 2)
 		return __builtin_cpu_supports("avx512f") &&
 		       __builtin_cpu_supports("avx512bw") &&

@@ -126,6 +126,11 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 		return cow__say(-ENODATA, "cow_tensor_copy: #t is a meta tensor, "
 		                          "which has no bytes to copy from",
 		                from);
+	r = cow__tensor_there(to);
+	if (r == 0)
+		r = cow__tensor_there(from);
+	if (r < 0)
+		return r;
 	overlap = cow__overlap_of(to, from);
 	if (!(flags & COW_COPY_IGNORE_OVERLAP)) {
 		r = overlap_check(to, from, overlap);

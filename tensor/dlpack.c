@@ -197,6 +197,8 @@ cow_tensor_to_dlpack(struct cow_tensor *t, bool versioned, bool read_only,
 		return cow__say(-ENOTSUP, "cow_tensor_to_dlpack: DLPack has no "
 		                          "quantized types: #t", t);
 	r = device_code(t, &d);
+	if (r == 0)
+		r = cow__tensor_there(t);
 	if (r < 0)
 		return r;
 	e = cow__pool_take(&exports);
@@ -343,7 +345,8 @@ shape_of(const struct dl_tensor *d, enum cow_dtype dtype,
 			                ret->strides[i]);
 	}
 	if (cow__shape_extent(ret, &last) < 0 ||
-	    __builtin_mul_overflow(last + 1, cow_dtype_bytes(dtype), &last))
+	    __builtin_add_overflow(last, 1, &last) ||
+	    __builtin_mul_overflow(last, cow_dtype_bytes(dtype), &last))
 		return cow__say(-EINVAL, "cow_tensor_from_dlpack: strides of #z "
 		                         "overflow", ret);
 	*ret_bytes = numel ? (size_t)last : 0;

@@ -130,6 +130,11 @@ cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b)
 		return 0;
 	if (a->numel == 0)
 		return 1;
+	r = cow__tensor_there(a);
+	if (r == 0)
+		r = cow__tensor_there(b);
+	if (r < 0)
+		return r;
 	r = plain(a, &x);
 	if (r < 0)
 		return r;

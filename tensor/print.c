@@ -248,7 +248,9 @@ cow_tensor_print(struct cow_tensor *t, int64_t most, char *buf, size_t bytes)
 	if (t->numel == 0) {
 		put_empty(&o, t);
 	} else {
-		r = numbers(t, &here);
+		r = cow__tensor_there(t);
+		if (r == 0)
+			r = numbers(t, &here);
 		if (r < 0)
 			return r;
 		put_dimension(&o, here, 0, cow_tensor_data(here),

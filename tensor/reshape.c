@@ -67,11 +67,12 @@ strides_of(const struct cow_tensor *t, struct cow__shape *shape)
 
 		run *= t->sizes[i];
 		if (i > 0 && (t->sizes[i - 1] == 1 ||
-		              t->strides[i - 1] == run * dense))
+		              t->strides[i - 1] ==
+		                      cow__stride_times(dense, run)))
 			continue; /* the run goes on */
 		for (; at >= 0 && (filled < run || shape->sizes[at] == 1);
 		     at--) {
-			shape->strides[at] = filled * dense;
+			shape->strides[at] = cow__stride_times(dense, filled);
 			filled *= shape->sizes[at];
 		}
 		if (filled != run)

@@ -106,6 +106,18 @@ cow__tensor_range(const struct cow_tensor *t, size_t *ret_offset,
 	*ret_bytes = (size_t)(last + 1) * item;
 }
 
+int
+cow__tensor_there(const struct cow_tensor *t)
+{
+	size_t offset, bytes, all = cow_storage_bytes(t->storage);
+
+	cow__tensor_range(t, &offset, &bytes);
+	if (cow__likely(offset + bytes <= all))
+		return 0;
+	return cow__say(-ERANGE, "#t: its storage shrank to #d bytes", t,
+	                (int64_t)all);
+}
+
 /* ---- Birth and death ------------------------------------------------------------ */
 
 int
@@ -406,7 +418,8 @@ cow_tensor_data(const struct cow_tensor *t)
 	size_t item;
 
 	if (!t || t->numel == 0 ||
-	    cow_storage_device(t->storage).type != COW_DEVICE_CPU)
+	    cow_storage_device(t->storage).type != COW_DEVICE_CPU ||
+	    cow__tensor_there(t) < 0)
 		return NULL;
 	item = cow_dtype_bytes((enum cow_dtype)t->dtype);
 	return (const char *)cow_storage_data(t->storage) +
@@ -433,6 +446,9 @@ cow_tensor_data_mut(struct cow_tensor *t, enum cow_write_hint hint, void **ret)
 		*ret = NULL;
 		return 0;
 	}
+	r = cow__tensor_there(t);
+	if (r < 0)
+		return r;
 	if (hint == COW_WRITE_ALL && !cow_tensor_is_dense(t))
 		hint = COW_WRITE_AUTO;
 	cow__tensor_range(t, &offset, &bytes);

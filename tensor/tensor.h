@@ -33,6 +33,16 @@ struct cow__shape {
 	int64_t sizes[COW_DIMS_MAX], strides[COW_DIMS_MAX];
 };
 
+/* A stride times a size or a step. INT64_MAX if an int64 can't hold it: only of what
+ * has no elements, or one, is that somebody's stride. */
+static inline int64_t
+cow__stride_times(int64_t stride, int64_t by)
+{
+	int64_t all;
+
+	return __builtin_mul_overflow(stride, by, &all) ? INT64_MAX : all;
+}
+
 /* Strides of a format, for these sizes. -EINVAL: not for so many dimensions. */
 int cow__format_strides(enum cow_format format, struct cow__shape *shape);
 bool cow__format_fits(enum cow_format format, const struct cow__shape *shape);
@@ -62,6 +72,10 @@ void cow__shape_order(const struct cow__shape *like, struct cow__shape *shape);
 /* Bytes of the storage from the first to behind the last element; 0, 0 for none. */
 void cow__tensor_range(const struct cow_tensor *tensor, size_t *ret_offset,
                        size_t *ret_bytes);
+
+/* -ERANGE, and a sentence: the storage shrank since the tensor was made, and no longer
+ * holds all elements. */
+int cow__tensor_there(const struct cow_tensor *tensor);
 
 /* A fresh tensor with these strides, which are dense. The format is what it was
  * asked for as. `like`, if it is on that device, says whose memory it gets. */

@@ -90,8 +90,10 @@ lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
 	struct cow_storage *storage;
 	struct cow_tensor *view;
 	struct cow__shape shape;
-	int r = 0;
+	int r = cow__tensor_there(t);
 
+	if (r < 0)
+		return r;
 	cow__shape_of(t, &shape);
 	if (own_storage && part_of_foreign(t))
 		return filled(t, &shape, (enum cow_dtype)t->dtype,

@@ -91,7 +91,7 @@ cow_tensor_slice(struct cow_tensor *t, int dim, int64_t start, int64_t end,
 	shape.sizes[dim] = end > start ? (end - start - 1) / step + 1 : 0;
 	/* A step beyond the end leaves one element, whose stride is nothing. */
 	if (shape.sizes[dim] > 1)
-		shape.strides[dim] = stride * step;
+		shape.strides[dim] = cow__stride_times(stride, step);
 	r = view_at(t, &shape, start, stride, &view);
 	if (r < 0)
 		return r;
@@ -214,10 +214,10 @@ cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_expand: NULL");
-	fresh = dims - t->dims;
-	if (dims > COW_DIMS_MAX || fresh < 0 || (dims && !sizes))
+	if (dims > COW_DIMS_MAX || dims < t->dims || (dims && !sizes))
 		return cow__say(-EINVAL, "cow_tensor_expand: #d dimensions for "
 		                         "#t", (int64_t)dims, t);
+	fresh = dims - t->dims;
 	shape.dims = dims;
 	if (dims)
 		memcpy(shape.sizes, sizes, (size_t)dims * sizeof(int64_t));
@@ -270,8 +270,8 @@ cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 	shape.strides[dim] = 1;
 	/* What a contiguous tensor would have, for those who look. */
 	if (t->numel && dim + 1 < shape.dims)
-		shape.strides[dim] = shape.sizes[dim + 1] *
-		                     shape.strides[dim + 1];
+		shape.strides[dim] = cow__stride_times(shape.strides[dim + 1],
+		                                       shape.sizes[dim + 1]);
 	r = cow__tensor_view(t, &shape, t->offset, &view);
 	return r < 0 ? r : with_axis(view, t->axis + (dim <= t->axis), ret);
 }

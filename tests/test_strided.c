@@ -293,6 +293,30 @@ START_TEST(many_short_rows)
 }
 END_TEST
 
+/* ... also where I is two dimensions of which one alone fills a tile. */
+START_TEST(short_rows_of_two_dimensions)
+{
+	buffers();
+	for (int64_t bytes = 1; bytes < 258; bytes += 1 + bytes % 3)
+		for (int64_t n = 20; n < 512; n += 93) {
+			int64_t unit = bytes;
+			struct cow__strided j = {
+				.dims = 4,
+				.sizes = { 2, 3, n, bytes },
+				.to = { .data = (char *)to + 64,
+				        .dtype = COW_UINT8,
+				        .strides = { 3 * n * unit, n * unit, unit, 1 } },
+				.from = { .data = (char *)from,
+				          .dtype = COW_UINT8,
+				          .strides = { unit, 2 * unit, 6 * unit, 1 } },
+			};
+
+			check(&j, (size_t)(6 * n * unit) + 128);
+		}
+	no_buffers();
+}
+END_TEST
+
 /* A tensor negated or conjugated where it is. */
 START_TEST(in_place)
 {
@@ -425,6 +449,7 @@ int main(void)
 	tcase_add_test(c, large_shapes_on_threads);
 	tcase_add_test(c, streamed_permutations);
 	tcase_add_test(c, many_short_rows);
+	tcase_add_test(c, short_rows_of_two_dimensions);
 	tcase_add_test(c, in_place);
 	tcase_add_test(c, converted);
 	return run_suite(s);
