@@ -7,7 +7,12 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,prefer-vector-width=512")))
+#define FEATURES "avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c"
+#if defined(__clang__)
+#define TARGET __attribute__((target(FEATURES), min_vector_width(512)))
+#else
+#define TARGET __attribute__((target(FEATURES ",prefer-vector-width=512")))
+#endif
 #define CHOOSE cow__vector_avx512
 #define WIDTH 16
 #define ROUND (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)

@@ -301,6 +301,9 @@ START_TEST(import_refused)
 	fails(-ENOTSUP, cow_tensor_from_dlpack(&v, true, &t));
 	v.dl_tensor.strides = far;
 	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	far[0] = INT64_MAX - 2; /* the last one, but no end of it */
+	far[1] = 1;
+	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
 	v = good;
 	v.dl_tensor.ndim = 65;
 	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
