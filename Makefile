@@ -253,10 +253,11 @@ $(LIB_A): $(LIB_OBJ)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
+# Never unloaded: our threads and fork handlers live in it, and memory that it gave.
 $(LIB_SO): $(LIB_OBJ) core/libcowshed.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 \
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 -Wl,-z,nodelete \
 		-Wl,--version-script=core/libcowshed.map -o $@ $(LIB_OBJ) $(LDFLAGS)
 
 $(LIB_LINK): $(LIB_SO)

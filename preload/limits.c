@@ -6,13 +6,14 @@
  *                        one on private memory does not count our blocks
  *   mlockall             so does the limit on locked memory
  *   unshare, setns       some forms want a process with one thread, and the
- *                        helper is one more
+ *                        helper and the threads that copy are more
  */
 #include "preload/next.h"
 #include "preload/preload.h"
 
 #include "core/helper.h"
 #include "core/window.h"
+#include "cowshed-tensor.h"
 
 #include <sched.h>
 #include <string.h>
@@ -90,6 +91,7 @@ unshare(int flags)
 {
 	int r;
 
+	cow_threads_end();
 	cow__helper_suspend();
 	r = (int)preload_kernel(SYS_unshare, flags);
 	cow__helper_resume();
@@ -101,6 +103,7 @@ setns(int fd, int type)
 {
 	int r;
 
+	cow_threads_end();
 	cow__helper_suspend();
 	r = (int)preload_kernel(SYS_setns, fd, type);
 	cow__helper_resume();

@@ -22,6 +22,7 @@
 #include "tensor/workers.h"
 #include "core/base.h"
 #include "core/error.h"
+#include "core/helper.h"
 #include "cowshed-tensor.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -30,6 +31,8 @@
 
 #define MOST 64 /* helpers of a caller */
 #define IDLE_NS 2000000000u
+#define RETRY_NS 2000000000u /* after threads were denied */
+#define GLANCE_NS 1000000u   /* at a pool that is busy, for cow_threads_end() */
 #define SPINS 2000 /* of the caller, before it sleeps: some microseconds */
 #define PIECES 4   /* ranges for each thread: who was late gets fewer */
 #define WIPEONFORK 18
@@ -45,13 +48,13 @@ struct job {
 };
 
 struct pool {
-	uint32_t alive; /* 1; a wiped pool says 0 */
 	uint32_t owned;
+	uint32_t quit; /* all are to end */
 	uint32_t gate; /* futex */
 	uint32_t bell; /* futex */
 	uint32_t asleep;
-	struct job *job; /* of the owner, while the gate is open or somebody is in */
-	bool denied;     /* no threads to be had */
+	struct job *job; /* of the owner, until it gives the pool back; else NULL */
+	uint64_t denied; /* when there were no threads to be had; 0: there were */
 	struct cow__thread threads[MOST];
 };
 
@@ -74,8 +77,9 @@ work(struct job *job)
 {
 	int64_t at;
 
-	while ((at = __atomic_fetch_add(&job->next, job->piece,
-	                                __ATOMIC_RELAXED)) < job->n)
+	/* NULL: a signal handler forked just before the gate was opened. */
+	while (job && (at = __atomic_fetch_add(&job->next, job->piece,
+	                                       __ATOMIC_RELAXED)) < job->n)
 		job->part(job->arg, at,
 		          job->n - at < job->piece ? job->n : at + job->piece);
 }
@@ -119,7 +123,8 @@ worker_main(void)
 			leave(p);
 			since = cow__now();
 		}
-		if (cow__elapsed(since, cow__now()) > IDLE_NS)
+		if (__atomic_load_n(&p->quit, __ATOMIC_SEQ_CST) ||
+		    cow__elapsed(since, cow__now()) > IDLE_NS)
 			return;
 		__atomic_add_fetch(&p->asleep, 1, __ATOMIC_SEQ_CST);
 		cow__wait(&p->bell, heard, IDLE_NS);
@@ -132,14 +137,19 @@ worker_main(void)
 static void
 start_threads(struct pool *p, int count)
 {
-	for (int i = 0; i < count && !p->denied; i++) {
+	for (int i = 0; i < count; i++) {
 		struct cow__thread *t = &p->threads[i];
 		bool fresh = !t->memory;
 
 		if (__atomic_load_n(&t->tid, __ATOMIC_ACQUIRE))
 			continue;
 		cow__thread_join(t);
-		p->denied = cow__thread_start(t, worker_main) < 0;
+		if (cow__thread_start(t, worker_main) < 0) {
+			__atomic_store_n(&p->denied, cow__now(),
+			                 __ATOMIC_RELAXED);
+			return;
+		}
+		__atomic_store_n(&p->denied, 0, __ATOMIC_RELAXED);
 		if (fresh && t->memory)
 			cow__thread_not_inherited(t);
 	}
@@ -153,12 +163,12 @@ pool_get(void)
 	void *memory;
 	size_t bytes = cow__round_up(sizeof(*p), 64 * KIB); /* any page */
 
-	if (p || failed)
+	if (p || __atomic_load_n(&failed, __ATOMIC_RELAXED))
 		return p;
 	if (cow__map_meta(bytes, &memory) < 0)
 		return NULL;
 	if (cow__map_advise((uintptr_t)memory, bytes, WIPEONFORK) < 0) {
-		failed = true;
+		__atomic_store_n(&failed, true, __ATOMIC_RELAXED);
 		(void)cow__map_release((uintptr_t)memory, bytes);
 		return NULL;
 	}
@@ -184,14 +194,15 @@ cow__workers(void)
 }
 
 /* False: this is a child that a signal handler forked in the middle of a job, and
- * nobody does what the parent's threads had taken. */
+ * nobody does what the parent's threads had taken. The pool was wiped, and may have had
+ * other jobs since. */
 static bool
 run(struct pool *p, struct job *job, int helpers)
 {
 	uint32_t gate;
+	bool whole;
 
 	p->job = job;
-	__atomic_store_n(&p->alive, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->gate, OPEN | (uint32_t)helpers << LIMIT_SHIFT,
 	                 __ATOMIC_RELEASE);
 	start_threads(p, helpers);
@@ -208,7 +219,18 @@ run(struct pool *p, struct job *job, int helpers)
 		cow__wait(&p->gate, gate, 0);
 		gate = __atomic_load_n(&p->gate, __ATOMIC_ACQUIRE);
 	}
-	return __atomic_load_n(&p->alive, __ATOMIC_RELAXED);
+	whole = p->job == job;
+	p->job = NULL;
+	return whole;
+}
+
+/* Not so long ago that asking again is worth a system call. */
+static bool
+is_denied(struct pool *p)
+{
+	uint64_t since = __atomic_load_n(&p->denied, __ATOMIC_RELAXED);
+
+	return since && cow__elapsed(since, cow__now()) < RETRY_NS;
 }
 
 void
@@ -226,7 +248,7 @@ cow__workers_run(int64_t n, int64_t grain,
 		threads = (int)ranges;
 	if (n <= 0)
 		return;
-	if (!p || p->denied ||
+	if (!p || is_denied(p) ||
 	    __atomic_exchange_n(&p->owned, 1, __ATOMIC_ACQUIRE)) {
 		part(arg, 0, n);
 		return;
@@ -248,6 +270,26 @@ cow_threads_set(int threads)
 	__atomic_store_n(&asked, threads, __ATOMIC_RELAXED);
 	__atomic_store_n(&processors, 0, __ATOMIC_RELAXED);
 	return 0;
+}
+
+COW_EXPORT void
+cow_threads_end(void)
+{
+	struct pool *p = __atomic_load_n(&pool, __ATOMIC_ACQUIRE);
+
+	cow__helper_suspend();
+	cow__helper_resume();
+	if (!p)
+		return;
+	while (__atomic_exchange_n(&p->owned, 1, __ATOMIC_ACQUIRE))
+		cow__wait(&p->owned, 1, GLANCE_NS);
+	__atomic_store_n(&p->quit, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
+	cow__wake_some(&p->bell, MOST);
+	for (int i = 0; i < MOST; i++)
+		cow__thread_join(&p->threads[i]);
+	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
 }
 
 COW_EXPORT int

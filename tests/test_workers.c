@@ -8,9 +8,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define N 4000
@@ -186,6 +195,203 @@ START_TEST(a_fork_while_the_pool_is_busy)
 END_TEST
 #endif
 
+#if !SANITIZED
+static bool denied_by(unsigned number, int error)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { COUNT(rules), rules };
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void without_threads(void *arg)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	(void)arg;
+	ok(cow_threads_set(4));
+	must(denied_by(SYS_clone, EPERM));
+	for (int i = 0; i < 50; i++) {
+		memset(j, 0, sizeof(*j));
+		run(j, N, 1);
+		ck_assert_uint_eq(j->others, 0);
+	}
+	ck_assert_int_eq(threads_now(), 1);
+	cow_threads_end();
+	free(j);
+}
+
+/* As sandboxes do it: copies are made by the caller alone. */
+START_TEST(threads_are_denied)
+{
+	in_child(without_threads, NULL);
+}
+END_TEST
+
+static void with_threads_at_first(void *arg)
+{
+	(void)arg;
+	ok(cow_threads_set(2));
+	met();
+	must(denied_by(SYS_clone, EAGAIN));
+	met(); /* those that are there go on */
+	cow_threads_end();
+	ck_assert_int_eq(threads_now(), 1);
+	without_threads(NULL);
+}
+
+START_TEST(threads_are_denied_later)
+{
+	in_child(with_threads_at_first, NULL);
+}
+END_TEST
+
+static void *meets(void *arg)
+{
+	for (int i = 0; i < 200; i++) {
+		struct job *j = calloc(1, sizeof(*j));
+
+		run(j, N, 1 + i);
+		free(j);
+		if (i % 8 == 0)
+			cow_threads_end();
+		ok(cow_threads_set(1 + i % (2 + (int)(intptr_t)arg)));
+	}
+	return NULL;
+}
+
+/* ... and their number changes, and all of them are ended, from several threads. */
+START_TEST(threads_are_ended_by_several)
+{
+	pthread_t threads[3];
+
+	for (size_t i = 0; i < COUNT(threads); i++)
+		must(pthread_create(&threads[i], NULL, meets, (void *)i) == 0);
+	for (size_t i = 0; i < COUNT(threads); i++)
+		pthread_join(threads[i], NULL);
+	cow_threads_end();
+	ck_assert_int_eq(threads_now(), 1);
+	ok(cow_threads_set(2));
+	met();
+}
+END_TEST
+
+static void own_namespace(void *arg)
+{
+	int first;
+
+	(void)arg;
+	ok(cow_threads_set(2));
+	met();
+	first = unshare(CLONE_NEWUSER) ? errno : 0;
+	ck_assert_int_ne(first, 0); /* they are idle, and there */
+	cow_threads_end();
+	ck_assert_int_eq(threads_now(), 1);
+	/* What is allowed at all is allowed now. */
+	if (unshare(CLONE_NEWUSER))
+		ck_assert_int_ne(errno, EINVAL);
+	met();
+}
+
+START_TEST(a_process_that_wants_to_be_alone)
+{
+	in_child(own_namespace, NULL);
+}
+END_TEST
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int number)
+{
+	(void)number;
+	signals++;
+}
+
+/* A signal to the process that its only thread blocks is nobody else's. */
+START_TEST(workers_take_no_signals)
+{
+	sigset_t set, pending;
+
+	signals = 0;
+	signal(SIGUSR1, count_signal);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	ok(cow_threads_set(2));
+	met();
+	ck_assert_int_gt(threads_now(), 1);
+	must(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
+	must(kill(getpid(), SIGUSR1) == 0);
+	met();
+	must(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1));
+	ck_assert_int_eq(signals, 0);
+	must(sigprocmask(SIG_UNBLOCK, &set, NULL) == 0);
+	ck_assert_int_eq(signals, 1);
+	signal(SIGUSR1, SIG_DFL);
+}
+END_TEST
+
+static struct {
+	pid_t caller, child;
+	uint32_t inside, forked;
+	bool copies;
+} handler;
+
+/* In the middle of its job, while the other thread is inside, too, the caller is
+ * interrupted, and its handler forks. The child may run jobs of its own there; then it
+ * goes on with what was interrupted. */
+static void forks_inside(void *arg, int64_t first, int64_t last)
+{
+	if (syscall(SYS_gettid) != handler.caller) {
+		__atomic_store_n(&handler.inside, 1, __ATOMIC_SEQ_CST);
+		while (!__atomic_load_n(&handler.forked, __ATOMIC_SEQ_CST))
+			;
+		part(arg, first, last);
+		return;
+	}
+	part(arg, first, last);
+	if (handler.child)
+		return;
+	while (!__atomic_load_n(&handler.inside, __ATOMIC_SEQ_CST))
+		;
+	handler.child = fork();
+	__atomic_store_n(&handler.forked, 1, __ATOMIC_SEQ_CST);
+	if (handler.child == 0) {
+		handler.child = -1;
+		if (handler.copies)
+			met();
+	}
+}
+
+START_TEST(a_handler_forks_in_the_middle)
+{
+	struct job *j = calloc(1, sizeof(*j));
+	int status = 0, missing = 0;
+
+	ok(cow_threads_set(2));
+	met();
+	memset(&handler, 0, sizeof(handler));
+	handler.caller = (pid_t)syscall(SYS_gettid);
+	handler.copies = _i % 2;
+	j->stack = (uintptr_t)&status;
+	cow__workers_run(N, N / 2, forks_inside, j);
+	for (int i = 0; i < N; i++)
+		missing += j->seen[i] == 0;
+	if (handler.child < 0) /* no assertions: this is not the test's process */
+		_exit(missing ? 3 : 42);
+	ck_assert_int_eq(missing, 0);
+	must(waitpid(handler.child, &status, 0) == handler.child);
+	must(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+	free(j);
+}
+END_TEST
+#endif
+
 START_TEST(nested_runs_are_done_alone)
 {
 	struct job *j = calloc(1, sizeof(*j)), *inner = calloc(1, sizeof(*inner));
@@ -238,6 +444,12 @@ int main(void)
 	tcase_add_test(c, idle_threads_end_and_come_back);
 	tcase_add_test(c, a_child_has_threads_of_its_own);
 	tcase_add_test(c, a_fork_while_the_pool_is_busy);
+	tcase_add_test(c, threads_are_denied);
+	tcase_add_test(c, threads_are_denied_later);
+	tcase_add_test(c, threads_are_ended_by_several);
+	tcase_add_test(c, a_process_that_wants_to_be_alone);
+	tcase_add_test(c, workers_take_no_signals);
+	tcase_add_loop_test(c, a_handler_forks_in_the_middle, 0, 4);
 #endif
 	tcase_add_test(c, nested_runs_are_done_alone);
 	tcase_add_test(c, many_callers);
