@@ -3,7 +3,7 @@
  * A program that unloaded the library within two seconds of a large copy crashed: the
  * idle threads of the pool went on in code that was gone.
  */
-#include "support/support.h"
+#include "tests/support/support.h"
 
 #include <cowshed-tensor.h>
 #include <dlfcn.h>
