@@ -75,13 +75,19 @@ static inline int64_t naive_nth(const struct naive_view *v, int64_t n)
 
 /* ---- Elements ------------------------------------------------------------------- */
 
-/* An element on its way: integers as they are, all else as doubles, which hold every
- * float. */
+/* A float stays one: as a double a NaN would lose that it signals. */
+struct naive_part {
+	bool narrow;
+	float f;
+	double d; /* in any case */
+};
+
+/* An element on its way. */
 struct naive_value {
 	bool integer;
 	uint64_t bits; /* of an integer, sign-extended */
 	bool sign;     /* ... which is one of a signed type */
-	double re, im;
+	struct naive_part re, im;
 };
 
 static inline void naive_flip(unsigned char *part, size_t bytes)
@@ -109,22 +115,22 @@ static inline void naive_bits(enum cow_dtype t, bool conj, bool neg, unsigned ch
 	}
 }
 
-static inline double naive_float(enum cow_dtype t, const unsigned char *e)
+static inline struct naive_part naive_float(enum cow_dtype t, const unsigned char *e)
 {
-	float f;
-	double d;
+	struct naive_part p = { .narrow = t == COW_FLOAT32 || t == COW_COMPLEX64 };
 
-	if (t == COW_FLOAT32 || t == COW_COMPLEX64) {
-		memcpy(&f, e, sizeof(f));
-		return (double)f;
+	if (p.narrow) {
+		memcpy(&p.f, e, sizeof(p.f));
+		p.d = (double)p.f;
+	} else {
+		memcpy(&p.d, e, sizeof(p.d));
 	}
-	memcpy(&d, e, sizeof(d));
-	return d;
+	return p;
 }
 
 static inline struct naive_value naive_load(enum cow_dtype t, const unsigned char *e)
 {
-	struct naive_value v = { .re = 0 };
+	struct naive_value v = { .integer = false };
 	size_t bytes = cow_dtype_bytes(t);
 
 	if (cow_dtype_is_complex(t)) {
@@ -161,36 +167,38 @@ static inline uint64_t naive_integer(enum cow_dtype t, double d)
 }
 
 static inline void naive_store_float(enum cow_dtype t, const struct naive_value *v,
-                                     double d, unsigned char *e)
+                                     struct naive_part p, unsigned char *e)
 {
 	bool narrow = t == COW_FLOAT32 || t == COW_COMPLEX64;
-	float f = (float)d;
 
 	if (v->integer) {
-		f = v->sign ? (float)(int64_t)v->bits : (float)v->bits;
-		d = v->sign ? (double)(int64_t)v->bits : (double)v->bits;
+		p.f = v->sign ? (float)(int64_t)v->bits : (float)v->bits;
+		p.d = v->sign ? (double)(int64_t)v->bits : (double)v->bits;
+	} else if (!p.narrow) {
+		p.f = (float)p.d;
 	}
 	if (narrow)
-		memcpy(e, &f, sizeof(f));
+		memcpy(e, &p.f, sizeof(p.f));
 	else
-		memcpy(e, &d, sizeof(d));
+		memcpy(e, &p.d, sizeof(p.d));
 }
 
 static inline void naive_store(enum cow_dtype t, struct naive_value v, unsigned char *e)
 {
-	const struct naive_value none = { .re = 0 };
 	size_t bytes = cow_dtype_bytes(t);
 	uint64_t x;
 
 	if (cow_dtype_is_complex(t)) {
 		naive_store_float(t, &v, v.re, e);
-		naive_store_float(t, &none, v.integer ? 0 : v.im, e + bytes / 2);
+		if (v.integer)
+			v = (struct naive_value){ .integer = false };
+		naive_store_float(t, &v, v.im, e + bytes / 2);
 	} else if (cow_dtype_is_floating(t)) {
 		naive_store_float(t, &v, v.re, e);
 	} else {
-		x = v.integer ? v.bits : naive_integer(t, v.re);
+		x = v.integer ? v.bits : naive_integer(t, v.re.d);
 		if (t == COW_BOOL)
-			x = v.integer ? v.bits != 0 : v.re != 0 || v.im != 0;
+			x = v.integer ? v.bits != 0 : v.re.d != 0 || v.im.d != 0;
 		memcpy(e, &x, bytes);
 	}
 }

@@ -226,7 +226,7 @@ static bool model_equal(const struct tensor *a, const struct tensor *b)
 		naive_bits(y.dtype, y.conj, y.neg, f);
 		v = naive_load(x.dtype, e);
 		w = naive_load(x.dtype, f);
-		if (floats ? !(v.re == w.re && v.im == w.im) : v.bits != w.bits)
+		if (floats ? !(v.re.d == w.re.d && v.im.d == w.im.d) : v.bits != w.bits)
 			return false;
 	}
 	return true;
