@@ -12,6 +12,7 @@
 #include "core/helper.h"
 #include "core/spare.h"
 #include "core/stats.h"
+#include "core/storage.h"
 #include "core/view.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -26,8 +27,11 @@
 
 struct copy {
 	struct cow__tile *to, *from;
+	size_t at;     /* in `to` */
 	size_t offset; /* in `from` */
 	size_t bytes;  /* whole pages */
+	bool part;     /* what is around them in `to` stays as it is mapped */
+	bool punch;    /* the pages of `to` under them are nobody's then */
 };
 
 static bool
@@ -56,6 +60,7 @@ replaceable(const struct cow__tile *t)
 static bool
 find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 {
+	*c = (struct copy){ .punch = false };
 	c->to = cow__tile_find(to);
 	c->from = cow__tile_find(from);
 	if (!block(c->to) || !block(c->from) || c->to == c->from)
@@ -91,43 +96,45 @@ choose(const struct copy *c, const struct cow__piece *pieces, uint32_t n,
 	return k;
 }
 
-/* Appends what maps the destination from `at` on. */
+/* Appends what maps [at, end) of the destination. */
 static uint32_t
-append_own(struct cow__tile *t, size_t at, struct cow__piece *list, uint32_t n)
+append_own(struct cow__tile *t, size_t at, size_t end,
+           struct cow__piece *list, uint32_t n)
 {
-	while (at < t->bytes) {
+	while (at < end) {
 		struct cow__piece *p = &list[n++];
 
 		p->pages = cow__view_source(t, cow__tile_start(t) + at,
 		                            &p->offset, &p->bytes);
-		p->bytes = cow__min(p->bytes, t->bytes - at);
+		p->bytes = cow__min(p->bytes, end - at);
 		at += p->bytes;
 	}
 	return n;
 }
 
-/* Maps the pieces over the destination, as far as possible: *ret_n of them. */
+/* Maps the pieces over the destination from `at` on, as far as possible: *ret_n of
+ * them, *ret_bytes in all. */
 static int
-map_pieces(const struct cow__tile *t, const struct cow__piece *list,
+map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
            uint32_t n, uint32_t *ret_n, size_t *ret_bytes)
 {
-	size_t at = 0;
+	size_t done = 0;
 	uint32_t i;
 	int r = 0;
 
-	for (i = 0; i < n && r == 0; i++) {
+	for (i = 0; i < n; i++) {
 		struct cow__tile *p = list[i].pages;
 
-		r = cow__map_private(cow__tile_start(t) + at, list[i].bytes,
-		                     &p->segment->file,
+		r = cow__map_private(cow__tile_start(t) + at + done,
+		                     list[i].bytes, &p->segment->file,
 		                     cow__segment_offset(cow__tile_start(p)) +
 		                             list[i].offset);
 		if (r < 0)
 			break;
-		at += list[i].bytes;
+		done += list[i].bytes;
 	}
 	*ret_n = i;
-	*ret_bytes = at;
+	*ret_bytes = done;
 	return r;
 }
 
@@ -146,7 +153,7 @@ plan_free(struct plan *p)
 }
 
 static int
-plan_new(uint32_t n, struct plan *ret)
+plan_new(uint32_t n, uint32_t kept, struct plan *ret)
 {
 	struct plan p = { NULL, NULL, 0, 0 };
 	int r = cow__array_reserve((void **)&p.list, &p.cap, sizeof(*p.list),
@@ -154,7 +161,7 @@ plan_new(uint32_t n, struct plan *ret)
 
 	if (r == 0)
 		r = cow__array_reserve((void **)&p.kept, &p.kept_cap,
-		                       sizeof(*p.kept), 1);
+		                       sizeof(*p.kept), kept);
 	if (r < 0)
 		plan_free(&p);
 	else
@@ -162,25 +169,64 @@ plan_new(uint32_t n, struct plan *ret)
 	return r;
 }
 
-/* The destination is a view up to `done` now. What is behind is as it was: if
- * that is shared, the view is what a thaw would have left private. */
-static void
-placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t done)
+/* The private parts of a tile, and [start, end). */
+static uint32_t
+kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+          struct cow__span *list)
 {
-	uintptr_t start = cow__tile_start(t);
+	uint32_t n = 0;
 
-	n = append_own(t, done, p->list, n);
+	for (uint32_t i = 0; i < t->nkept; i++) {
+		const struct cow__span *k = &t->kept[i];
+
+		if (k->end < start) {
+			list[n++] = *k;
+		} else if (k->start <= end) {
+			start = cow__min(start, k->start);
+			end = cow__max(end, k->end);
+		} else {
+			break;
+		}
+	}
+	list[n++] = (struct cow__span){ start, end };
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].start > end)
+			list[n++] = t->kept[i];
+	return n;
+}
+
+/* The destination is a view in [first, last) now. What is around that is as it
+ * was: if that is shared, the view is what a thaw would have left private. */
+static void
+placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
+       size_t last)
+{
+	bool shared = t->backing == COW__SHARED || t->nkept;
+	uintptr_t start = cow__tile_start(t);
+	struct plan old = { NULL, t->kept, 0, t->kept_cap };
+	uint32_t k;
+
+	n = append_own(t, last, t->bytes, p->list, n);
 	cow__view_change(t, p->list, n, p->cap);
 	p->list = NULL;
 	p->cap = 0;
 	cow__tile_change_begin(t);
-	if (done < t->bytes && t->backing == COW__SHARED) {
-		p->kept[0] = (struct cow__span){ start, start + done };
-		t->kept = p->kept;
-		t->kept_cap = p->kept_cap;
-		t->nkept = 1;
-		p->kept = NULL;
-		p->kept_cap = 0;
+	if (shared) {
+		k = kept_with(t, start + first, start + last, p->kept);
+		/* Private as a whole, it is frozen. */
+		if (p->kept[0].start == start &&
+		    p->kept[0].end == cow__tile_end(t)) {
+			t->nkept = t->kept_cap = 0;
+			t->kept = NULL;
+		} else {
+			t->nkept = k;
+			t->kept = p->kept;
+			t->kept_cap = p->kept_cap;
+			p->kept = NULL;
+			p->kept_cap = 0;
+		}
+		plan_free(&old);
+		t->thaw_at = 0; /* a thaw under way ends here */
 	}
 	cow__tile_set_backing(t, COW__PRIVATE);
 	cow__tile_change_end(t);
@@ -194,6 +240,7 @@ place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
 {
 	const struct copy *c = arg;
 	struct cow__tile *t = c->to;
+	uint32_t before, k;
 	struct plan p;
 	size_t done;
 	int r;
@@ -201,19 +248,23 @@ place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
 	(void)source;
 	if (!cow__mappings_left(n + t->npieces + 4))
 		return -ENOMEM;
-	r = plan_new(n + t->npieces + 2, &p);
+	r = plan_new(n + 2 * t->npieces + 4, t->nkept + 1, &p);
 	if (r < 0)
 		return r;
-	if (!t->lazy)
-		r = cow__map_punch(cow__tile_start(t), c->bytes);
+	if (c->punch) {
+		r = cow__map_punch(cow__tile_start(t) + c->at, c->bytes);
+		if (r == 0 && c->part)
+			t->shadow += c->bytes;
+	}
 	if (r == 0) {
-		n = choose(c, pieces, n, p.list);
+		before = append_own(t, 0, c->at, p.list, 0);
+		k = choose(c, pieces, n, p.list + before);
 		/* The rest, if private, may have been written: it stays. */
-		if (t->backing == COW__SHARED)
-			n = append_own(t, c->bytes, p.list, n);
-		r = map_pieces(t, p.list, n, &n, &done);
+		if (!c->part && t->backing == COW__SHARED)
+			k = append_own(t, c->bytes, t->bytes, p.list, k);
+		r = map_pieces(t, c->at, p.list + before, k, &k, &done);
 		if (done)
-			placed(t, &p, n, done);
+			placed(t, &p, before + k, c->at, c->at + done);
 	}
 	plan_free(&p);
 	return r;
@@ -238,7 +289,7 @@ share(struct copy *c)
 		r = cow__view_make(c->from, rebase, place, c);
 	if (r < 0)
 		return r;
-	c->to->lazy = true;
+	c->to->lazy |= !c->part;
 	cow__stat_add(bytes_not_copied, c->bytes);
 	return 0;
 }
@@ -303,7 +354,10 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 		cow__fallback(COW_FALLBACK_PINNED);
 		return false;
 	}
-	if (!wait_for_helper(&c, to, from, bytes) || share(&c) < 0)
+	if (!wait_for_helper(&c, to, from, bytes))
+		return false;
+	c.punch = !c.to->lazy;
+	if (share(&c) < 0)
 		return false;
 	if (learning)
 		cow__evidence_add(c.to, c.from, c.offset, c.bytes, site, true);
@@ -339,4 +393,100 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 	    !c.to->watched)
 		cow__evidence_add(c.to, c.from, c.offset, c.bytes, site, false);
 	cow__engine_unlock();
+}
+
+/* ---- Between storages -------------------------------------------------------- */
+
+/* Fewer bytes are cheaper copied (as in core/clone.c). */
+#define PART_LEAST (384 * KIB)
+/* Each may be a mapping. */
+#define PIECES_MOST 64
+
+static bool
+part_of_storage(const struct cow__tile *t, const struct cow__allocation *a)
+{
+	return t->kind == COW__LIVE && t->allocation == a && !t->block &&
+	       !t->attributes && !t->overlaid && !t->slow && !t->busy &&
+	       (t->backing == COW__SHARED || t->backing == COW__PRIVATE);
+}
+
+/* Of a destination that is already private, what it copied goes by itself. */
+static bool
+part_replaceable(struct copy *c)
+{
+	struct cow__tile *t = c->to;
+	struct cow__census census = { 0, 0 };
+
+	if (t->punching || !t->segment || !t->segment->owner ||
+	    t->npieces > PIECES_MOST)
+		return false;
+	c->punch = t->backing == COW__SHARED && !t->npieces && t->refs == 1 &&
+	           cow__holders_alone(t, &census);
+	return true;
+}
+
+/* A freeze makes writing all of the source dearer: not for a small part. */
+static bool
+worth_freezing(const struct copy *c)
+{
+	return cow__is_frozen(c->from) ||
+	       c->bytes >= c->from->bytes / PART_OF_SOURCE;
+}
+
+static int
+share_part(struct copy *c)
+{
+	int r = -ENOTSUP;
+
+	cow__engine_lock();
+	if (part_of_storage(c->to, c->to->allocation) &&
+	    part_of_storage(c->from, c->from->allocation) &&
+	    !cow__engine.strict && c->to != c->from && part_replaceable(c) &&
+	    worth_freezing(c) && cow__engine.process == cow__process_id())
+		r = share(c);
+	cow__engine_unlock();
+	return r;
+}
+
+static bool
+may_share(const struct cow_storage *to, const struct cow_storage *from)
+{
+	return to != from && to->data != from->data && !cow__transparent(to) &&
+	       !to->home && !(to->flags & COW_STORAGE_STRICT) &&
+	       to->data->kind == COW__AT_TILE &&
+	       from->data->kind == COW__AT_TILE && !to->elements &&
+	       !from->elements &&
+	       /* Pairs with the release of those who gave theirs up. */
+	       __atomic_load_n(&to->data->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+int
+cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
+                         struct cow_storage *from, size_t from_offset,
+                         size_t bytes, size_t *ret_first, size_t *ret_last)
+{
+	size_t first = cow__round_up(to_offset, cow__page) - to_offset;
+	struct copy c = { .part = true };
+
+	if (!may_share(to, from) || (to_offset - from_offset) % cow__page ||
+	    bytes < first)
+		return 0;
+	c.to = to->data->tile;
+	c.from = from->data->tile;
+	c.at = to_offset + first;
+	c.offset = from_offset + first;
+	c.bytes = cow__round_down(bytes - first, cow__page);
+	if (c.bytes < PART_LEAST)
+		return 0;
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return 0;
+	}
+	cow__allocation_settle(to->data);
+	if (share_part(&c) < 0)
+		return 0;
+	to->data->fresh_zero = false;
+	*ret_first = first;
+	*ret_last = first + c.bytes;
+	return 1;
 }

@@ -18,6 +18,11 @@
  *
  * The lock is tried, not waited for: memcpy may be called anywhere, also in a
  * signal handler that interrupted the engine, and by the engine.
+ *
+ * Copies between storages that are asked to be lazy come here as well. They may be
+ * to a part of the destination, whose other parts stay what they are: mapped shared,
+ * written in place. Both sides are tracked or transparent, so nothing is guessed
+ * or learned.
  */
 #ifndef COW_CORE_COPY_H
 #define COW_CORE_COPY_H
@@ -25,6 +30,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+struct cow_storage;
 
 /* Smaller ones are cheaper copied. */
 #define COW__COPY_LEAST ((size_t)2 << 20)
@@ -35,5 +42,16 @@
 bool cow__copy_lazily(void *to, const void *from, size_t bytes, uintptr_t site,
                       bool *ret_watch);
 void cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site);
+
+/*
+ * A copy of `bytes` bytes from one storage to another. 1: of these, [*ret_first,
+ * *ret_last), whole pages, are shared until either side is written, and the caller
+ * copies the rest. 0: the destination's range may hold anything, the caller copies
+ * all. Never an error: to copy is always right.
+ */
+int cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
+                             struct cow_storage *from, size_t from_offset,
+                             size_t bytes, size_t *ret_first,
+                             size_t *ret_last);
 
 #endif

@@ -82,7 +82,8 @@ steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
 		 * an earlier thaw made shared is private again for views. */
 		if (cow__exclusive(t, &c))
 			(void)cow__thaw_some(t, thaw_bytes(range, hint));
-		else if (!cow__is_frozen(t))
+		else if (!cow__is_frozen(t) &&
+		         !cow__exclusive_where_shared(t, &c))
 			r = cow__freeze(t) == 0;
 	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
 		r = 0;

@@ -31,6 +31,11 @@
 /* Are the pages under this mapping read by it alone, in any process? */
 bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
 
+/* The same of the pages that a tile maps shared beside parts that are private: may
+ * they be written in place? */
+bool cow__exclusive_where_shared(const struct cow__tile *t,
+                                 struct cow__census *c);
+
 /* Bytes of a private tile that were copied, -errno if that can't be told. */
 ssize_t cow__copied_bytes(const struct cow__tile *t);
 

@@ -30,7 +30,8 @@ int cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
                           struct cow_tensor **ret);
 
 /* Gives `to`'s storage the bytes of `from`'s, shared until either is written, if
- * both are all of their storages and lie alike. 1: done; 0: copy rather. */
+ * both are dense and lie alike: all of them if both are all of their storages, else
+ * the whole pages. 1: done; 0: copy rather. */
 int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);
 
 /* Copies between tensors of equal sizes, with elements, on any devices but meta.

@@ -7,10 +7,14 @@
  * allocation, and gives its own up. Whoever else views the destination's storage
  * sees the copy as well, as it should.
  *
+ * Where either is a dense part of its storage, and both lie alike in their pages, the
+ * whole pages of the part are shared, and the ragged ends copied (core/copy.h).
+ *
  * Not where the destination's address was given away, where its memory is not ours
  * to replace (external, shared with other processes, another allocator), nor where
  * pages must be there before they are written (STRICT).
  */
+#include "core/copy.h"
 #include "core/storage.h"
 #include "tensor/copy.h"
 
@@ -20,8 +24,7 @@ is_whole(const struct cow_tensor *t)
 	size_t offset, bytes;
 
 	cow__tensor_range(t, &offset, &bytes);
-	return offset == 0 && bytes == cow_storage_bytes(t->storage) &&
-	       cow_tensor_is_dense(t);
+	return offset == 0 && bytes == cow_storage_bytes(t->storage);
 }
 
 static bool
@@ -34,7 +37,7 @@ lie_alike(const struct cow_tensor *a, const struct cow_tensor *b)
 		if (a->sizes[i] != b->sizes[i] ||
 		    (a->sizes[i] != 1 && a->strides[i] != b->strides[i]))
 			return false;
-	return is_whole(a) && is_whole(b);
+	return cow_tensor_is_dense(a);
 }
 
 static bool
@@ -45,6 +48,44 @@ replaceable(const struct cow_storage *s)
 	return !cow__transparent(s) && !s->home && !s->elements &&
 	       !(s->flags & COW_STORAGE_STRICT) && kind != COW__AT_EXTERNAL &&
 	       kind != COW__AT_SHARED;
+}
+
+/* Bytes [offset, offset + n) of the part at `o` of its storage. */
+static int
+copy_bytes(const struct cow_tensor *to, size_t o, const struct cow_tensor *from,
+           size_t f, size_t offset, size_t n)
+{
+	void *data;
+	int r;
+
+	if (n == 0)
+		return 0;
+	r = cow_storage_data_mut_range(to->storage, o + offset, n,
+	                               COW_WRITE_AUTO, &data);
+	if (r < 0)
+		return r;
+	memcpy((char *)data + o + offset,
+	       (const char *)cow_storage_data(from->storage) + f + offset, n);
+	return 0;
+}
+
+/* Whole pages of a part; what is around them, less than a page at each end, is
+ * copied. */
+static int
+share_part(const struct cow_tensor *to, const struct cow_tensor *from)
+{
+	size_t o, f, bytes, first, last;
+	int r;
+
+	cow__tensor_range(from, &f, &bytes);
+	cow__tensor_range(to, &o, &bytes);
+	if (!cow__storage_copy_lazily(to->storage, o, from->storage, f, bytes,
+	                              &first, &last))
+		return 0;
+	r = copy_bytes(to, o, from, f, 0, first);
+	if (r == 0)
+		r = copy_bytes(to, o, from, f, last, bytes - last);
+	return r < 0 ? r : 1;
 }
 
 int
@@ -60,6 +101,8 @@ cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from)
 	    s->device.type != t->device.type ||
 	    s->device.index != t->device.index)
 		return 0;
+	if (!is_whole(to) || !is_whole(from))
+		return share_part(to, from);
 	r = cow_storage_lazy_clone(t, &clone);
 	if (r < 0)
 		return r;
