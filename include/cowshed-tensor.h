@@ -266,7 +266,7 @@ int cow_tensor_dequantize(struct cow_tensor *tensor, struct cow_tensor **ret);
 /* ---- Copies ------------------------------------------------------------------------- */
 
 enum cow_copy_flags {
-	COW_COPY_LAZY = 1 << 0, /* share pages where both sides lie alike */
+	COW_COPY_LAZY = 1 << 0, /* share pages where both sides lie alike: see below */
 	COW_COPY_NON_BLOCKING = 1 << 1,
 	COW_COPY_IGNORE_OVERLAP = 1 << 2,
 };
@@ -276,6 +276,14 @@ enum cow_copy_flags {
  * dimensions of size 1 (and missing ones) of `from`. Never materializes the source;
  * a destination that is written as a whole is not copied first. (copy_, rules CPY-1
  * to CPY-13.)
+ *
+ * LAZY: between dense tensors of one type and the same strides, on two storages of host
+ * memory, nothing is copied but less than a page at each end: both share the pages
+ * until either is written, which costs as after a lazy clone. If both are all of their
+ * storages, one reference; else some mappings, where the first bytes are at the same
+ * place in a page, the part has 384 KiB and is not a small part of the source. Bytes
+ * are copied where pages can't be shared (see cow_storage_lazy_clone()), and where the
+ * destination's address was given away. The result is the same.
  *
  * Nothing is done where both are the same elements of the same type and bits.
  * -EINVAL: sizes that don't go together, a destination in which one place stands for
@@ -312,7 +320,7 @@ int cow_tensor_clone(struct cow_tensor *tensor, enum cow_format format,
 int cow_tensor_lazy_clone(struct cow_tensor *tensor, struct cow_tensor **ret);
 
 /* The same tensor if it is contiguous so, else a copy. LAZY: always a storage of its
- * own, which shares bytes if it is. */
+ * own, which shares bytes if it is. -EINVAL: other flags. */
 int cow_tensor_contiguous(struct cow_tensor *tensor, enum cow_format format,
                           uint32_t flags, struct cow_tensor **ret);
 
@@ -376,7 +384,7 @@ void cow_threads_end(void);
 /*
  * What a device must be able to do for its tensors to be copied. The CPU and the
  * meta device are there; others register one. Functions get host memory where they
- * say host, else addresses of the device. Copies that these can't do directly are
+ * say host, else addresses of the device, and never quantized types. Copies that these can't do directly are
  * staged through contiguous tensors, for all devices alike.
  */
 struct cow_device_ops {

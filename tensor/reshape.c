@@ -166,6 +166,9 @@ cow_tensor_reshape(struct cow_tensor *t, int dims, const int64_t *sizes,
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_reshape: NULL");
+	if (flags & ~(uint32_t)COW_COPY_LAZY)
+		return cow__error(-EINVAL, "cow_tensor_reshape: of the flags, "
+		                           "only COW_COPY_LAZY has a meaning");
 	r = cow_tensor_view(t, dims, sizes, &view);
 	if (r == 0 && (flags & COW_COPY_LAZY)) {
 		r = cow_tensor_lazy_clone(view, &mine);

@@ -235,6 +235,9 @@ cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
 
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_contiguous: NULL");
+	if (flags & ~(uint32_t)COW_COPY_LAZY)
+		return cow__error(-EINVAL, "cow_tensor_contiguous: of the flags, "
+		                           "only COW_COPY_LAZY has a meaning");
 	r = layout("cow_tensor_contiguous", t, format, &shape);
 	if (r < 0)
 		return r;

@@ -73,6 +73,27 @@ static int copy_part(struct herd *herd)
 	return r;
 }
 
+/* The same, of pages: both have the same bytes, so that the pattern stays. */
+static void twins(struct herd *herd)
+{
+	struct cow_storage *twin;
+
+	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
+	ok(cow_storage_clone(herd->animals[HERD_OWNED].storage, &twin));
+	sweep_add_clone(herd, HERD_OWNED, HERD_COPY, twin);
+}
+
+static int copy_part_lazily(struct herd *herd)
+{
+	struct cow_tensor *to = slice(tensor_of(herd, HERD_COPY), 0, 3000, 2000000, 1);
+	struct cow_tensor *from = slice(tensor_of(herd, HERD_OWNED), 0, 3000, 2000000, 1);
+	int r = cow_tensor_copy(to, from, COW_COPY_LAZY);
+
+	cow_tensor_unref(to);
+	cow_tensor_unref(from);
+	return r;
+}
+
 static int clone(struct herd *herd)
 {
 	struct cow_tensor *t = tensor_of(herd, HERD_VIEW), *u = SWEEP_UNTOUCHED;
@@ -117,6 +138,7 @@ static int export(struct herd *herd)
 static const struct operation operations[] = {
 	{ "copy", pair, copy },
 	{ "copy of a part", pair, copy_part },
+	{ "lazy copy of a part", twins, copy_part_lazily },
 	{ "clone", pair, clone },
 	{ "export", pair, export },
 };

@@ -1,127 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quantized tensors: what their bytes mean, and what becomes of that in views and copies
+ * Quantized tensors: what their bytes mean, and what becomes of that in views
  *
  * The sums are checked against a plain loop here, and against PyTorch's in
  * tests/oracle/copies.py.
  */
-#include "tests/device/fake.h"
-#include "tests/support/tensors.h"
+#include "tests/support/quantized.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
-
-static const double three_scales[] = { 0.5, 1.0, 2.0 };
-static const int64_t three_zeros[] = { 0, 10, 200 };
-
-static struct cow_quantizer one_pair(const double *scale, const int64_t *zero)
-{
-	return (struct cow_quantizer){
-		.size = sizeof(struct cow_quantizer),
-		.scheme = COW_QSCHEME_PER_TENSOR,
-		.channels = 1,
-		.scales = scale,
-		.zero_points = zero,
-	};
-}
-
-static struct cow_quantizer by_channel(int axis)
-{
-	return (struct cow_quantizer){
-		.size = sizeof(struct cow_quantizer),
-		.scheme = COW_QSCHEME_PER_CHANNEL,
-		.axis = axis,
-		.channels = 3,
-		.scales = three_scales,
-		.zero_points = three_zeros,
-	};
-}
-
-static struct cow_quantizer quantizer_of(const struct cow_tensor *t)
-{
-	struct cow_quantizer q = { .size = sizeof(q) };
-
-	ok(cow_tensor_get_quantizer(t, &q));
-	return q;
-}
-
-static struct cow_tensor *floats(int dims, const int64_t *sizes, float step)
-{
-	struct cow_tensor *t = tensor_new(COW_FLOAT32, dims, sizes,
-	                                  COW_FORMAT_CONTIGUOUS);
-	void *p;
-
-	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
-	for (int64_t i = 0; i < cow_tensor_numel(t); i++)
-		((float *)p)[i] = step * (float)i;
-	return t;
-}
-
-/* quint8 [2, 3, 4] of 0, 1, 2, ... with channels on dimension 1. */
-static struct cow_tensor *channels(void)
-{
-	struct cow_quantizer q = by_channel(1);
-	struct cow_tensor *t;
-	unsigned char *p;
-
-	ok(cow_tensor_new_quantized(COW_QUINT8, 3, SIZES(2, 3, 4), &q, NULL, &t));
-	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, (void **)&p));
-	for (int i = 0; i < 24; i++)
-		p[i] = (unsigned char)i;
-	return t;
-}
-
-static struct cow_tensor *whole(enum cow_dtype dtype, double scale, int64_t zero,
-                                const char *bytes, int64_t n)
-{
-	struct cow_quantizer q = one_pair(&scale, &zero);
-	struct cow_tensor *t;
-	void *p;
-
-	ok(cow_tensor_new_quantized(dtype, 1, &n, &q, NULL, &t));
-	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
-	memcpy(p, bytes, (size_t)n * cow_dtype_bytes(dtype));
-	return t;
-}
-
-static void ck_floats(struct cow_tensor *t, int n, const float *want)
-{
-	struct cow_tensor *c;
-
-	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, 0, &c));
-	ck_assert_int_eq(cow_tensor_numel(c), n);
-	for (int i = 0; i < n; i++)
-		ck_assert_msg(((const float *)cow_tensor_data(c))[i] == want[i],
-		              "element %d is %g, not %g", i,
-		              (double)((const float *)cow_tensor_data(c))[i],
-		              (double)want[i]);
-	cow_tensor_unref(c);
-}
-
-/* What each element of a tensor on `channels()` stands for, told by its byte. */
-static void ck_meaning(struct cow_tensor *t)
-{
-	struct cow_tensor *d, *c;
-	const unsigned char *bytes;
-	const float *f;
-
-	ok(cow_tensor_dequantize(t, &d));
-	ok(cow_tensor_contiguous(d, COW_FORMAT_CONTIGUOUS, 0, &c));
-	cow_tensor_unref(d);
-	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, 0, &d));
-	bytes = cow_tensor_data(d);
-	f = cow_tensor_data(c);
-	for (int64_t i = 0; i < cow_tensor_numel(t); i++) {
-		int k = bytes[i] / 4 % 3;
-
-		ck_assert_msg(f[i] == (float)(three_scales[k] *
-		                              (bytes[i] - (double)three_zeros[k])),
-		              "byte %d stands for %g", bytes[i], (double)f[i]);
-	}
-	cow_tensor_unref(c);
-	cow_tensor_unref(d);
-}
 
 START_TEST(rounding)
 {
@@ -224,19 +112,6 @@ START_TEST(strided)
 }
 END_TEST
 
-static void ck_axis(struct cow_tensor *t, int axis, int64_t n, double first)
-{
-	struct cow_quantizer q = quantizer_of(t);
-
-	ck_assert_int_eq(q.scheme, axis < 0 ? COW_QSCHEME_PER_TENSOR
-	                                    : COW_QSCHEME_PER_CHANNEL);
-	if (axis >= 0)
-		ck_assert_int_eq(q.axis, axis);
-	ck_assert_int_eq(q.channels, n);
-	must(q.scales[0] == first);
-	ck_meaning(t);
-}
-
 /* Every view reads the same meanings. */
 START_TEST(views)
 {
@@ -323,89 +198,6 @@ START_TEST(views)
 }
 END_TEST
 
-START_TEST(results_keep_it)
-{
-	const struct cow_to copy = { .size = sizeof(copy), .dtype = -1, .copy = true,
-		                     .format = COW_FORMAT_PRESERVE };
-	struct cow_tensor *t = transpose(channels(), 1, 2), *r[5];
-
-	ok(cow_tensor_clone(t, COW_FORMAT_CONTIGUOUS, &r[0]));
-	ok(cow_tensor_lazy_clone(t, &r[1]));
-	ok(cow_tensor_to(t, &copy, &r[2]));
-	ok(cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, COW_COPY_LAZY, &r[3]));
-	ok(cow_tensor_reshape(t, 3, SIZES(2, 4, 3), COW_COPY_LAZY, &r[4]));
-	for (int i = 0; i < 5; i++) {
-		must(cow_tensor_storage(r[i]) != cow_tensor_storage(t));
-		ck_axis(r[i], 2, 3, 0.5);
-		ck_assert_int_eq(cow_tensor_equal(t, r[i]), 1);
-		cow_tensor_unref(r[i]);
-	}
-	cow_tensor_unref(t);
-}
-END_TEST
-
-/* Row CPY-4. */
-START_TEST(copy_rules)
-{
-	struct cow_tensor *a = whole(COW_QUINT8, 0.5, 1, "\1\2\3\4", 4), *view;
-	struct cow_tensor *b = whole(COW_QUINT8, 0.25, 2, "\5\6\7\10", 4);
-	struct cow_tensor *c = whole(COW_QINT8, 0.25, 2, "\5\6\7\10", 4);
-	struct cow_tensor *f = floats(1, SIZES(4), 1), *d = tensor(COW_FLOAT64, 4);
-	struct cow_tensor *p = channels(), *q, *n = NULL;
-	struct cow_quantizer other = by_channel(2);
-	struct cow_to to = { .size = sizeof(to), .format = COW_FORMAT_PRESERVE };
-
-	/* The quantizer comes with the bytes, to that tensor. */
-	ok(cow_tensor_view(a, 2, SIZES(2, 2), &view));
-	ok(cow_tensor_copy(a, b, 0));
-	must(quantizer_of(a).scales[0] == 0.25 && quantizer_of(a).zero_points[0] == 2);
-	must(quantizer_of(view).scales[0] == 0.5);
-	ck_assert_int_eq(cow_tensor_equal(a, b), 1);
-	ok(cow_tensor_copy(a, a, 0));
-	ok(cow_tensor_new_quantized(COW_QUINT8, 3, SIZES(2, 4, 3), &other, NULL, &q));
-	ok(cow_tensor_fill(q, COW_FLOAT32, &(float){ 0 }));
-	q = transpose(q, 1, 2);
-	ok(cow_tensor_copy(q, p, COW_COPY_LAZY));
-	ck_axis(q, 1, 3, 0.5);
-	ck_assert_int_eq(cow_tensor_equal(q, p), 1);
-
-	/* The sentences name both. */
-	fails(-EINVAL, cow_tensor_copy(f, a, 0));
-	must(strstr(cow_last_error(), "quint8 [4]") &&
-	     strstr(cow_last_error(), "float32 [4]") &&
-	     strstr(cow_last_error(), "cow_tensor_dequantize()"));
-	fails(-EINVAL, cow_tensor_copy(a, d, 0));
-	must(strstr(cow_last_error(), "quint8 [4]") &&
-	     strstr(cow_last_error(), "float64 [4]"));
-	fails(-EINVAL, cow_tensor_copy(a, c, 0));
-	must(strstr(cow_last_error(), "qint8 [4]"));
-	fails(-EINVAL, cow_tensor_copy(p, a, 0)); /* schemes */
-	must(strstr(cow_last_error(), "by channel"));
-	n = floats(1, SIZES(3), 1);
-	fails(-EINVAL, cow_tensor_copy(a, n, 0));
-	cow_tensor_unref(n);
-	to.dtype = COW_FLOAT32;
-	fails(-EINVAL, cow_tensor_to(a, &to, &n));
-	must(strstr(cow_last_error(), "quint8 [4]") &&
-	     strstr(cow_last_error(), "float32"));
-	to.dtype = COW_QINT8;
-	fails(-EINVAL, cow_tensor_to(a, &to, &n));
-	fails(-EINVAL, cow_tensor_to(f, &to, &n));
-	to.dtype = COW_QUINT8;
-	ok(cow_tensor_to(a, &to, &n));
-	ck_assert_ptr_eq(n, a);
-	cow_tensor_unref(n);
-	fails(-EINVAL, cow_tensor_dequantize(f, &n));
-	fails(-ENOTSUP, cow_tensor_to_dlpack(a, true, false, (void **)&n));
-	fails(-ENODATA, cow_tensor_get_quantizer(
-	                        f, &(struct cow_quantizer){ .size = sizeof(other) }));
-	for (int i = 0; i < 6; i++)
-		cow_tensor_unref((struct cow_tensor *[]){ a, b, c, f, d, p }[i]);
-	cow_tensor_unref(q);
-	cow_tensor_unref(view);
-}
-END_TEST
-
 START_TEST(quantizers_refused)
 {
 	static const double bad[] = { 0, -1, 1e-60, 1e60, INFINITY, NAN, 1e-39, 3e38 };
@@ -469,63 +261,6 @@ START_TEST(quantizers_refused)
 }
 END_TEST
 
-START_TEST(equal_print_fill)
-{
-	struct cow_tensor *a = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
-	struct cow_tensor *b = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
-	struct cow_tensor *c = whole(COW_QINT8, 0.5, 2, "\1\2\3\4", 4);
-	char text[64];
-
-	ck_assert_int_eq(cow_tensor_equal(a, b), 1);
-	ck_assert_int_eq(cow_tensor_equal(a, c), 0);
-	cow_tensor_print(a, 0, text, sizeof(text));
-	ck_assert_str_eq(text, "[0, 0.5, 1, 1.5]");
-	ok(cow_tensor_fill(b, COW_INT64, &(int64_t){ 2 }));
-	ck_assert_int_eq(((const int8_t *)cow_tensor_data(b))[3], 5);
-	ck_assert_int_eq(cow_tensor_equal(a, b), 0);
-	fails(-EINVAL, cow_tensor_fill(b, COW_QINT8, "\1"));
-	cow_tensor_unref(a);
-	cow_tensor_unref(b);
-	cow_tensor_unref(c);
-}
-END_TEST
-
-/* Bytes alone travel, so a device needs to know nothing of it. */
-START_TEST(on_a_device)
-{
-	const struct cow_device cpu = { COW_DEVICE_CPU, 0 };
-	struct cow_to to = { .size = sizeof(to), .dtype = -1, .set_device = true,
-		             .device = { COW_DEVICE_PRIVATE, 0 },
-		             .format = COW_FORMAT_PRESERVE };
-	struct cow_tensor *t = channels(), *there, *back, *f, *d;
-
-	fake_device_start((enum fake_skill)_i);
-	ok(cow_tensor_to(t, &to, &there));
-	ck_assert_int_eq(quantizer_of(there).axis, 1);
-	there = transpose(there, 0, 2);
-	f = floats(3, SIZES(4, 3, 2), 1);
-	ok(cow_tensor_copy(there, f, 0)); /* quantized on the way */
-	ok(cow_tensor_dequantize(there, &d));
-	must(cow_tensor_device(d).type == COW_DEVICE_PRIVATE);
-	to.device = cpu;
-	ok(cow_tensor_to(d, &to, &back));
-	ck_assert_int_eq(cow_tensor_numel(back), 24);
-	t = transpose(t, 0, 2);
-	ok(cow_tensor_copy(t, there, 0));
-	cow_tensor_unref(d);
-	ok(cow_tensor_dequantize(t, &d));
-	ck_assert_int_eq(cow_tensor_equal(d, back), 1);
-	ck_assert_int_eq(fake_device_counts.astray, 0);
-	cow_tensor_unref(d);
-	cow_tensor_unref(back);
-	cow_tensor_unref(there);
-	cow_tensor_unref(f);
-	cow_tensor_unref(t);
-	ck_assert_int_eq(fake_device_counts.live, 0);
-	fake_device_stop();
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("test_quantized");
@@ -535,10 +270,6 @@ int main(void)
 	tcase_add_test(tcase, large);
 	tcase_add_test(tcase, strided);
 	tcase_add_test(tcase, views);
-	tcase_add_test(tcase, results_keep_it);
-	tcase_add_test(tcase, copy_rules);
 	tcase_add_test(tcase, quantizers_refused);
-	tcase_add_test(tcase, equal_print_fill);
-	tcase_add_loop_test(tcase, on_a_device, FAKE_BYTES, FAKE_STRIDED + 1);
 	return run_suite(suite);
 }

@@ -166,6 +166,8 @@ START_TEST(to_refused)
 	fails(-EINVAL, cow_tensor_clone(NULL, COW_FORMAT_PRESERVE, &u));
 	fails(-EINVAL, cow_tensor_lazy_clone(NULL, &u));
 	fails(-EINVAL, cow_tensor_contiguous(t, COW_FORMAT_NONE, 0, &u));
+	fails(-EINVAL, cow_tensor_contiguous(t, COW_FORMAT_CONTIGUOUS, 8, &u));
+	fails(-EINVAL, cow_tensor_reshape(t, 1, SIZES(-1), COW_COPY_NON_BLOCKING, &u));
 	fails(-EINVAL, cow_tensor_contiguous(t, COW_FORMAT_CHANNELS_LAST_3D, 0, &u));
 	fails(-EINVAL, cow_tensor_contiguous(NULL, COW_FORMAT_CONTIGUOUS, 0, &u));
 	fails(-EINVAL, cow_tensor_reshape(t, 1, SIZES(7), 0, &u));
