@@ -19,12 +19,13 @@
 #include "tensor/say.h"
 #include "tensor/workers.h"
 
-/* Vectors, and no fused products where the processor has them. */
+/* Vectors, also of comparisons, and no fused products where the processor has them. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define WIDE
 #else
-#define WIDE __attribute__((optimize("O3", "fp-contract=off")))
+#define WIDE                                                                   \
+	__attribute__((optimize("O3", "fp-contract=off", "no-trapping-math")))
 #endif
 
 static const struct cow_device host = { COW_DEVICE_CPU, 0 };
