@@ -5,13 +5,13 @@
  *      stall [SIZE]...          1GiB and 4GiB if nothing is said
  *
  * A thread writes one page in eight, all over the memory and then once more beside
- * them, while another one saves it; it goes on for a tenth of a second after that.
+ * them, while another one saves it; it goes on for a second after that.
  * Each write is timed. So that it is known what the machine does by itself, the same
  * loop runs
  *
  *   alone     nothing is saved
  *   save      cow_storage_save() of the storage that is written
- *   again     the same a second time: what was written since is copied first
+ *   again     the same a second time: what was written meanwhile was thawed
  *   plain     write(2) of malloc'ed memory as it changes: no state that ever was
  *   fork      a child writes it; the writer's pause for fork() is one of its writes
  *
@@ -20,7 +20,7 @@
  * of schedstat): that part no library can shorten.
  *
  * BENCH_FILE names the file, /dev/shm if nothing is said; it is unlinked at once.
- * 4 GiB want 10 GiB of memory with the file in memory, and a minute.
+ * 4 GiB want 10 GiB of memory with the file in memory, and two minutes.
  */
 #include <cowshed-file.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 #include "bench/common.h"
 
 #define STEP (8 * PAGE)
-#define AFTER_NS 1e8
+#define AFTER_NS 1e9
 #define ALONE_NS 1e9
 #define BUCKETS 4096 /* of a 16th of an octave, in ns */
 
@@ -203,6 +203,7 @@ static void all_ways(size_t bytes)
 
 static void run(size_t bytes)
 {
+	warm_host(2 * bytes + bytes / 2);
 	memset(longest, 0, sizeof(longest));
 	memset(once, 0, sizeof(once));
 	memset(running, 0, sizeof(running));

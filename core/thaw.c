@@ -472,6 +472,11 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		if (t->kind != COW__LIVE || t->busy || !has_shadows(t) ||
 		    !cow__exclusive(t, &c))
 			continue;
+		/* A thaw that goes on wants these pages. */
+		if (t->thaw_at != t->thaw_seen) {
+			t->thaw_seen = t->thaw_at;
+			continue;
+		}
 		release_shadow(t, unlocked);
 		if (!unlocked)
 			continue;

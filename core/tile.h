@@ -94,6 +94,7 @@ struct cow__tile {
 	struct cow__span *kept; /* private: parts that a thaw left private */
 	uint32_t nkept, kept_cap;
 	uintptr_t thaw_at; /* it stopped here, on its way; 0: it did not */
+	uintptr_t thaw_seen; /* where it stood when shadows were looked for */
 	struct cow__attribute *attributes;
 	uint64_t freed_at; /* free warm: when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */
