@@ -16,6 +16,7 @@
 #include "core/decay.h"
 #include "core/engine.h"
 #include "core/evidence.h"
+#include "core/give.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
@@ -40,14 +41,16 @@ wants_anon(size_t bytes, unsigned flags)
 
 /* Turns bare space into mapped cold space; `t` is off the lists. */
 static int
-map_bare(struct cow__tile *t, bool anon)
+map_bare(struct cow__tile *t, bool anon, bool single)
 {
 	struct cow__segment *s = NULL;
 	int r;
 
 	/* What takes the place of a mapping is not held against a limit. */
 	if (!anon)
-		r = cow__segment_current(&s);
+		r = single && cow__segment_single(&s) == 0
+		            ? 0
+		            : cow__segment_current(&s);
 	else
 		r = cow__engine.counted ? cow__map_ask(t->bytes) : 0;
 	if (r < 0)
@@ -70,7 +73,7 @@ map_bare(struct cow__tile *t, bool anon)
 }
 
 static int
-take_bare(size_t bytes, size_t align, unsigned want, bool room,
+take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
           struct cow__tile **ret)
 {
 	bool anon = want & COW__WANT_ANON;
@@ -97,10 +100,13 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room,
 		/* Far from the dense end, in the middle of what is free. */
 		at = cow__round_up(cow__tile_start(t) + t->bytes / 2, align);
 	}
+	/* In a file of its own there is nothing else. */
+	if (single)
+		unit = bytes;
 	t = cow__tile_carve(t, at, unit);
 	if (!t)
 		return -ENOMEM;
-	r = map_bare(t, anon);
+	r = map_bare(t, anon, single);
 	if (r < 0) {
 		(void)cow__tile_put(t);
 		return r;
@@ -170,6 +176,9 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 	unsigned want = (anon ? COW__WANT_ANON : 0) |
 	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
 	bool room = flags & COW__EXTENT_ROOM, warm = true;
+	/* A block that may be given away (core/give.h). */
+	bool single = !anon && !room && !(flags & COW__EXTENT_MAPPING) &&
+	              cow__give_wants(bytes);
 	struct cow__tile *t = NULL;
 	uintptr_t at;
 
@@ -178,8 +187,12 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 		t = take_neighbour(bytes, align, want);
 	if (!t) {
 		t = room ? NULL : find(bytes, align, want, &at);
+		single = single && cow__segment_single_left();
+		if (t && single && !(t->segment->single && t->bytes == bytes &&
+		                     at == cow__tile_start(t)))
+			t = NULL;
 		if (!t)
-			return take_bare(bytes, align, want, room, ret);
+			return take_bare(bytes, align, want, room, single, ret);
 		warm = cow__tile_heat(t) == COW__WARM;
 		t = cow__tile_carve(t, at, bytes);
 		if (!t)
@@ -373,7 +386,7 @@ map_behind(const struct cow__tile *t, size_t more)
 	                    cow__min(cow__round_up(more, COW__HUGE), b->bytes));
 	if (!b)
 		return false;
-	if (map_bare(b, t->backing == COW__ANON) < 0) {
+	if (map_bare(b, t->backing == COW__ANON, false) < 0) {
 		(void)cow__tile_put(b);
 		return false;
 	}

@@ -15,12 +15,14 @@
  * inherited so many has none, and gets anonymous memory. */
 #define SEGMENTS_MAX 32
 
+#define SINGLE_MAX 8
+
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
 
 static struct cow__pool segments = {
 	.object_bytes = sizeof(struct cow__segment)
 };
-static unsigned count;
+static unsigned count, singles;
 
 uint64_t
 cow__segment_offset(uintptr_t addr)
@@ -90,6 +92,7 @@ segment_free(struct cow__segment *s)
 	if (cow__engine.current == s)
 		cow__engine.current = NULL;
 	cow__descriptor_close(&s->file);
+	singles -= s->single;
 	cow__pool_give(&segments, s);
 	cow__stat_set(segments, --count);
 }
@@ -134,7 +137,8 @@ cow__segments_sweep(bool all)
 static bool
 allocatable(const struct cow__segment *s)
 {
-	return s->owner && !s->forked && cow__descriptor_ok(&s->file);
+	return s->owner && !s->forked && !s->single &&
+	       cow__descriptor_ok(&s->file);
 }
 
 bool
@@ -160,7 +164,7 @@ cow__segment_current(struct cow__segment **ret)
 	for (s = cow__engine.segments; s; s = s->next)
 		if (allocatable(s))
 			break;
-	if (!s && count >= SEGMENTS_MAX) {
+	if (!s && count - singles >= SEGMENTS_MAX) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
 		s = cow__engine.current;
 		if (!s || !cow__descriptor_ok(&s->file))
@@ -174,6 +178,24 @@ cow__segment_current(struct cow__segment **ret)
 	cow__engine.current = s;
 	*ret = s;
 	return 0;
+}
+
+bool
+cow__segment_single_left(void)
+{
+	return singles < SINGLE_MAX;
+}
+
+int
+cow__segment_single(struct cow__segment **ret)
+{
+	int r = singles < SINGLE_MAX ? segment_new(ret) : -EMFILE;
+
+	if (r == 0) {
+		(*ret)->single = true;
+		singles++;
+	}
+	return r;
 }
 
 int

@@ -32,6 +32,8 @@ struct cow__segment {
 	struct cow__segment *next;
 	bool owner;     /* made by this process: it may allocate from it */
 	bool forked;    /* other processes may hold it */
+	bool single;    /* for one block (core/give.h) ... */
+	bool given;     /* ... which other processes have, sealed */
 	uint32_t tiles; /* that refer to it */
 	struct cow__tile *control_tile;
 	uint64_t *words; /* control part, mapped at the first fork */
@@ -44,6 +46,10 @@ struct cow__segment {
 
 /* The segment to allocate from, made if need be. Engine locked. */
 int cow__segment_current(struct cow__segment **ret);
+
+/* One for a single block. -EMFILE: there are many already. */
+int cow__segment_single(struct cow__segment **ret);
+bool cow__segment_single_left(void);
 
 /* May free memory of it be handed out? True for NULL. Warm memory of a segment
  * that others hold may: it is little, and leaving it unused would cost more. */

@@ -5,6 +5,7 @@
 #include "share/channel.h"
 #include "core/engine.h"
 #include "core/error.h"
+#include "core/give.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "share/fork.h"
@@ -65,6 +66,7 @@ cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
 	c->stream = kind;
 	c->group = cow_group_ref(group);
 	c->out.slot = COW__SLOT_NONE;
+	cow__give_expect();
 	cow__mutex_lock(&cow__share_lock);
 	cow__share_fork_init();
 	c->next = channels;

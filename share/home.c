@@ -4,12 +4,17 @@
  */
 #include "share/home.h"
 #include "core/engine.h"
+#include "core/give.h"
 #include "core/pool.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
 #include "share/fork.h"
 #include "share/layout.h"
+
+#define GIVE_NS 100000000u
 
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
 
@@ -287,6 +292,45 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 	cow__mutex_unlock(&cow__share_lock);
 	if (r == 0)
 		*ret = h;
+	return r;
+}
+
+int
+cow__home_give(struct cow_storage *s, struct cow__home **ret)
+{
+	struct cow__home_key key = { .pack = NULL };
+	struct cow__descriptor file;
+	uint64_t until;
+	int r;
+
+	if (s->data->kind != COW__AT_TILE || s->bytes < COW__GIVE_LEAST)
+		return -ENOTSUP;
+	cow__give_expect();
+	/* What lands later would be in what was given, too. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
+	}
+	/* Busy: the helper has pages or page tables of it in hand. A copy would
+	 * take longer than it does. */
+	until = cow__now() + GIVE_NS;
+	do {
+		cow__engine_lock();
+		r = cow__give(s->data->tile, s->bytes, &file, &key.offset);
+		cow__engine_unlock();
+		if (r == -EBUSY)
+			cow__yield();
+	} while (r == -EBUSY && cow__now() < until);
+	if (r < 0)
+		return r;
+	key.dev = file.dev;
+	key.ino = file.ino;
+	cow__mutex_lock(&cow__share_lock);
+	r = cow__home_open(COW__HOME_SEALED, &key, &file, s->bytes, ret);
+	if (r == 0)
+		(*ret)->exact = true;
+	cow__mutex_unlock(&cow__share_lock);
+	cow__descriptor_close(&file);
 	return r;
 }
 

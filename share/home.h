@@ -63,6 +63,10 @@ struct cow__home_key {
 int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
                   const void *from, size_t bytes, struct cow__home **ret);
 
+/* Of the pages of a large transparent storage as they lie, if they can be given away
+ * (core/give.h). Takes the locks itself. -errno: no, copy. */
+int cow__home_give(struct cow_storage *s, struct cow__home **ret);
+
 /* Of what was received; refs 1 more. Takes `file` over on success, if there is no
  * pack. The caller has checked everything, and holds the extent. */
 int cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,

@@ -95,6 +95,9 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		                               "allocator");
 	if (!group && kind == COW__HOME_PACKED)
 		kind = COW__HOME_SEALED;
+	if (mode != COW_SHARE_ALIAS && cow__transparent(s) &&
+	    cow__home_give(s, ret) == 0)
+		return 0;
 	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Giving: a block's pages to other processes, as they lie
+ *
+ * A segment holds many blocks, so its descriptor is not for others. A large block
+ * that may be sent gets a segment of its own when it is born; giving it away is
+ * then a freeze and a seal, and no byte is copied:
+ *
+ *   born     [ segment of its own, shared ]        written in place
+ *   given    [ the same, private ]  sealed, and    each write copies a page
+ *            the descriptor goes out
+ *   freed    unmapped; the last process that has it ends it
+ *
+ * What is given is never written, thawed, punched or used again: for the engine it
+ * is as a tile that a relative holds who can't be counted (core/holders.h). That
+ * the file has these bytes and no others is not reckoned but asked: by the seal,
+ * which the kernel refuses while anything maps the file for writing, and then by a
+ * look for data elsewhere in it.
+ */
+#ifndef COW_CORE_GIVE_H
+#define COW_CORE_GIVE_H
+
+#include "core/tile.h"
+#include "memfd/descriptor.h"
+
+#define COW__GIVE_LEAST (64 * MIB) /* less is copied as fast */
+
+/* Large blocks get segments of their own from now on. Any thread, any time. */
+void cow__give_expect(void);
+
+/* Will this block have one? */
+bool cow__give_wants(size_t bytes);
+
+/*
+ * Another descriptor of the sealed file with the block's bytes, at *ret_offset.
+ * `bytes`: all that its user asked for. Engine locked; no I/O to the memory is under
+ * way. -errno: it can't be given, copy it; the bytes are as before, though perhaps
+ * frozen. -EBUSY: not at this moment.
+ */
+int cow__give(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
+              uint64_t *ret_offset);
+
+#endif
