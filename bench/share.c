@@ -29,6 +29,10 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#ifndef BENCH_SOURCES /* the Makefile says where */
+#define BENCH_SOURCES "bench"
+#endif
+
 enum { MANY = 100000, BATCH = 1000 };
 
 static struct cow_storage *all[MANY];
