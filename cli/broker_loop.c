@@ -67,7 +67,18 @@ static int ring_open(uint32_t ids)
 	void *rings;
 	int r;
 
+	/* One thread: what a socket's wake-up begins is done where that thread
+	 * waits, all of it together, and no interrupt is sent to it. Kernels
+	 * before 6.1 do not know it. */
+	p.flags |= IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
 	ring.fd = (int)syscall(SYS_io_uring_setup, 256, &p);
+	if (ring.fd < 0 && errno == EINVAL) {
+		p = (struct io_uring_params){
+			.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+			.cq_entries = ids + 64,
+		};
+		ring.fd = (int)syscall(SYS_io_uring_setup, 256, &p);
+	}
 	if (ring.fd < 0)
 		return -errno;
 	if (p.cq_entries < ids || !(p.features & IORING_FEAT_EXT_ARG) ||
