@@ -97,7 +97,7 @@ PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
 COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
 SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
-# Built as its author would: against the installed headers alone.
+# For the tests here. tests/device/installed.sh builds it as its author would.
 DEVICE_OBJ  := $(call obj,$(wildcard tests/device/*.c))
 FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
 FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
@@ -138,7 +138,7 @@ else
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh \
-	tests/oracle/copies.sh $(wildcard tests/cuda/*.sh)
+	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh)
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH)
 endif
 

@@ -78,6 +78,128 @@ START_TEST(all_pairs)
 }
 END_TEST
 
+/* With random bytes, of which those of a bool are right. */
+static struct cow_tensor *random_host(enum cow_dtype dtype, int dims, const int64_t *sizes,
+                                      struct prng *prng)
+{
+	struct cow_tensor *t = tensor_new(dtype, dims, sizes, COW_FORMAT_CONTIGUOUS);
+	size_t bytes = (size_t)cow_tensor_numel(t) * cow_dtype_bytes(dtype), i;
+	unsigned char *at;
+	void *p;
+
+	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
+	for (at = p, i = 0; i < bytes; i++)
+		at[i] = (unsigned char)(prng_next(prng) & (dtype == COW_BOOL ? 1 : 255));
+	return t;
+}
+
+/* conj and neg, at random. */
+static struct cow_tensor *with_bits(struct cow_tensor *t, unsigned bits)
+{
+	struct cow_tensor *u;
+
+	if (bits & 1) {
+		ok(cow_tensor_conj(t, &u));
+		cow_tensor_unref(t);
+		t = u;
+	}
+	if ((bits & 2) && cow_tensor_dtype(t) != COW_BOOL) {
+		ok(cow_tensor_neg(t, &u));
+		cow_tensor_unref(t);
+		t = u;
+	}
+	return t;
+}
+
+/* Every type to every other one, with bits on both sides: what the host alone makes of
+ * it, byte by byte. */
+START_TEST(every_type)
+{
+	int skill = _i / 9, a = _i % 3 - 1, b = _i / 3 % 3 - 1, x, y;
+	const struct cow_to home = { .size = sizeof(home), .dtype = -1, .set_device = true };
+	struct prng prng = prng_make((uint64_t)_i + 1);
+
+	fake_device_start((enum fake_skill)skill);
+	for (x = 0; x < COW_DTYPES; x++)
+		for (y = 0; y < COW_DTYPES; y++) {
+			unsigned bits = (unsigned)prng_below(&prng, 16);
+			int kind = (int)prng_below(&prng, 2);
+			struct cow_tensor *h = random_host((enum cow_dtype)x, 2, SIZES(5, 5), &prng);
+			struct cow_tensor *from = on(b, (enum cow_dtype)x, 2, SIZES(5, 5));
+			struct cow_tensor *to = on(a, (enum cow_dtype)y, 2, SIZES(5, 5));
+			struct cow_tensor *want = on(-1, (enum cow_dtype)y, 2, SIZES(5, 5)), *plain, *back;
+
+			ok(cow_tensor_copy(from, h, 0));
+			plain = cow_tensor_ref(to);
+			to = with_bits(view_of(to, kind), bits & 3);
+			from = with_bits(from, bits >> 2);
+			ok(cow_tensor_copy(to, from, 0));
+			back = with_bits(view_of(cow_tensor_ref(want), kind), bits & 3);
+			h = with_bits(h, bits >> 2);
+			ok(cow_tensor_copy(back, h, 0));
+			cow_tensor_unref(back);
+			ok(cow_tensor_to(plain, &home, &back));
+			ck_assert_mem_eq(cow_tensor_data(back), cow_tensor_data(want),
+			                 25 * cow_dtype_bytes((enum cow_dtype)y));
+			cow_tensor_unref(back);
+			cow_tensor_unref(plain);
+			cow_tensor_unref(want);
+			cow_tensor_unref(to);
+			cow_tensor_unref(from);
+			cow_tensor_unref(h);
+		}
+	ck_assert_uint_eq(fake_device_counts.astray, 0);
+	ck_assert_uint_eq(fake_device_counts.live, 0);
+	fake_device_stop();
+}
+END_TEST
+
+/* Meta tensors take every copy that could be made, and give none; no device is asked. */
+START_TEST(meta)
+{
+	int where = _i - 1;
+	const struct cow_to there = {
+		.size = sizeof(there), .dtype = COW_FLOAT16, .set_device = true,
+		.device = { COW_DEVICE_META, 0 }, .format = COW_FORMAT_PRESERVE,
+	};
+	struct cow_tensor *t, *m, *n, *u;
+	struct cow_to here = there;
+
+	fake_device_start(FAKE_STRIDED);
+	t = transpose(on(where, COW_INT32, 2, SIZES(3, 4)), 0, 1);
+	ok(cow_tensor_to(t, &there, &m));
+	ck_assert_int_eq(cow_tensor_device(m).type, COW_DEVICE_META);
+	ck_assert_int_eq(cow_tensor_dtype(m), COW_FLOAT16);
+	ck_sizes(m, 4, 3);
+	ck_strides(m, 1, 4);
+	ok(cow_tensor_copy(m, t, 0));
+	n = slice(tensor_on_meta(COW_INT8, 3, SIZES(2, 4, 6)), 2, 0, 6, 2);
+	ok(cow_tensor_copy(n, t, COW_COPY_LAZY));
+	ok(cow_tensor_copy(n, m, 0));
+	fails(-EINVAL, cow_tensor_copy(m, n, 0));
+	fails(-ENODATA, cow_tensor_copy(t, m, 0));
+	here.device = cow_tensor_device(t);
+	here.dtype = -1;
+	if (where < 1) /* of the other one no allocator is registered */
+		fails(-ENODATA, cow_tensor_to(m, &here, &u));
+	fails(-ENODATA, cow_tensor_equal(m, m));
+	ok(cow_tensor_fill(m, COW_INT8, "\1"));
+	ok(cow_tensor_lazy_clone(m, &u));
+	cow_tensor_unref(u);
+	ok(cow_tensor_clone(n, COW_FORMAT_CONTIGUOUS, &u));
+	ck_strides(u, 12, 3, 1);
+	cow_tensor_unref(u);
+	must(cow_tensor_data(m) == NULL);
+	ck_assert_uint_eq(fake_device_counts.from_host + fake_device_counts.to_host +
+	                  fake_device_counts.within + fake_device_counts.strided, 0);
+	cow_tensor_unref(m);
+	cow_tensor_unref(n);
+	cow_tensor_unref(t);
+	ck_assert_uint_eq(fake_device_counts.live, 0);
+	fake_device_stop();
+}
+END_TEST
+
 /* What lies alike is moved as it is, in one call. */
 START_TEST(direct)
 {
@@ -199,6 +321,8 @@ int main(void)
 	TCase *tcase = add_case(suite, "device");
 
 	tcase_add_loop_test(tcase, all_pairs, 0, 27);
+	tcase_add_loop_test(tcase, every_type, 0, 27);
+	tcase_add_loop_test(tcase, meta, 0, 3);
 	tcase_add_test(tcase, direct);
 	tcase_add_test(tcase, lazy_on_a_device);
 	tcase_add_loop_test(tcase, failures, 0, 3);

@@ -213,7 +213,7 @@ START_TEST(random_other_sizes)
 		}
 		cow_tensor_unref(t);
 	}
-	must(views > ROUNDS(20000) / 3);
+	must(views > ROUNDS(20000) / 4);
 }
 END_TEST
 

@@ -13,7 +13,8 @@
 #include <stdio.h>
 
 enum { TENSORS = 6, STORAGES = 8, SMALL = 4096, LARGE = 5 << 18, STEPS = 48 };
-enum { ELEMENTS = 1 << 14 }; /* that a tensor may have: a model is slow */
+/* That a tensor may have, and that a program may touch: a model is slow. */
+enum { ELEMENTS = 1 << 17, WORK = 1 << 19 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -35,6 +36,7 @@ static const uint8_t *at, *end;
 static struct storage storages[STORAGES];
 static struct tensor tensors[TENSORS];
 static uint64_t seed;
+static int64_t work;
 
 static unsigned take(unsigned limit)
 {
@@ -119,6 +121,17 @@ static struct tensor *adopt(struct cow_tensor *is)
 	naive_must(cow_tensor_numel(is) == naive_numel(v));
 	naive_must(cow_tensor_is_contiguous(is, cow_tensor_format(is)));
 	return t;
+}
+
+/* May a loop go over all its elements? */
+static bool affordable(const struct tensor *t)
+{
+	int64_t n = t ? naive_numel(&t->view) : INT64_MAX;
+
+	if (n > ELEMENTS || work + n > WORK)
+		return false;
+	work += n;
+	return true;
 }
 
 static const struct tensor *pick(void)
@@ -322,7 +335,7 @@ static void expand(void)
 		if (i >= fresh)
 			arg[2 + i - fresh] = had;
 	}
-	if (naive_count(from.dims + fresh, sizes) > ELEMENTS)
+	if (naive_count(from.dims + fresh, sizes) > ELEMENTS / 8)
 		return;
 	naive_must(cow_tensor_expand(t->is, from.dims + fresh, sizes, &is) == 0);
 	check_view(&from, is, map_expand, arg);
@@ -379,10 +392,8 @@ static void reshape(void)
 	struct cow_tensor *is;
 	int dims, r;
 
-	if (!t)
-		return;
-	n = naive_numel(&t->view);
-	if (n > ELEMENTS || n == 0)
+	n = t ? naive_numel(&t->view) : 0;
+	if (n == 0 || !affordable(t))
 		return;
 	dims = 1 + (int)take(4);
 	for (int i = 0; i < dims - 1; i++) {

@@ -85,7 +85,7 @@ static void copy(void)
 	unsigned char *marks;
 	int r;
 
-	if (!to || naive_numel(&to->view) > 8 * ELEMENTS)
+	if (!affordable(to))
 		return;
 	goes = broadcast(&to->view, &from->view, &source);
 	r = cow_tensor_copy(to->is, from->is, flags);
@@ -128,7 +128,7 @@ static void fill(void)
 	struct naive_view one = { .dtype = some_type() }, source;
 	unsigned char e[16];
 
-	if (!t || naive_numel(&t->view) > 8 * ELEMENTS)
+	if (!affordable(t))
 		return;
 	for (int i = 0; i < 16; i++)
 		e[i] = (unsigned char)take(256);
@@ -154,13 +154,6 @@ static enum cow_format some_format(const struct naive_view *v)
 	}
 }
 
-static bool small_enough(const struct tensor *t)
-{
-	int64_t n = t ? naive_numel(&t->view) : INT64_MAX;
-
-	return n <= ELEMENTS || (n <= 8 * ELEMENTS && t->on->count > SMALL);
-}
-
 static void fresh(unsigned how)
 {
 	const struct tensor *t = pick();
@@ -170,7 +163,7 @@ static void fresh(unsigned how)
 	struct cow_tensor *is;
 	bool dense, conj, neg;
 
-	if (!small_enough(t))
+	if (!affordable(t))
 		return;
 	format = some_format(&t->view);
 	dense = cow_tensor_is_dense(t->is);
@@ -236,7 +229,7 @@ static void equal(void)
 {
 	const struct tensor *a = pick(), *b = pick();
 
-	if (small_enough(a) && small_enough(b))
+	if (affordable(a) && affordable(b))
 		naive_must(cow_tensor_equal(a->is, b->is) == model_equal(a, b));
 }
 
@@ -352,6 +345,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	at = data;
 	end = data + size;
 	seed = 88172645463325252u;
+	work = 0;
 	naive_must(cow_stats_get(&before) == 0);
 	create();
 	for (int i = 0; i < STEPS && at < end; i++) {
