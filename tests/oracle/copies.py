@@ -8,8 +8,11 @@
 # Random shapes, types, strides, permutations, broadcasts and bits. Both sides do
 # the same to the same bytes, and all of the destination's memory is compared, also
 # what the copy should leave alone. NumPy's casts are the oracle; PyTorch's for types
-# that NumPy lacks. Floats that don't fit into an integer are left out: every library
-# has its own answer (ours is in cowshed-tensor.h, and has tests of its own).
+# that NumPy lacks. Floats that don't fit into an integer are left out there, since every
+# library has its own answer, and compared with ours, as cowshed-tensor.h gives it. Also:
+# conj and neg in place; copies within one storage, which must be refused exactly where
+# places are shared (or, where that is not easily seen, may be); strides of what is made,
+# against PyTorch's.
 import ctypes
 import random
 import sys
@@ -37,7 +40,10 @@ library.cow_storage_new.argtypes = [ctypes.c_size_t, ctypes.c_void_p,
                                     ctypes.c_void_p]
 library.cow_storage_data.restype = ctypes.c_void_p
 library.cow_tensor_data.restype = ctypes.c_void_p
-for name in ("cow_tensor_data", "cow_storage_data", "cow_storage_unref", "cow_tensor_unref"):
+library.cow_tensor_strides.restype = ctypes.POINTER(ctypes.c_int64)
+library.cow_tensor_is_dense.restype = ctypes.c_bool
+for name in ("cow_tensor_data", "cow_storage_data", "cow_storage_unref",
+             "cow_tensor_unref", "cow_tensor_strides", "cow_tensor_dims", "cow_tensor_is_dense"):
     getattr(library, name).argtypes = [ctypes.c_void_p]
 
 
@@ -316,7 +322,202 @@ def quantized():
     return True
 
 
+def whole(a):
+    """The documented conversion of a float to an int64."""
+    with np.errstate(all="ignore"):
+        a = np.trunc(a.astype(np.float64))
+        fits = (a >= -2.0 ** 63) & (a < 2.0 ** 63)
+        return np.where(fits, np.where(fits, a, 0).astype(np.int64),
+                        np.int64(-2 ** 63))
+
+
+def floats_that_do_not_fit():
+    kinds = [n for n in NUMPY if np.dtype(n).kind in "iu"]
+    for _ in range(cases // 10 + 40):
+        kind_from = rng.choice(("float16", "float32", "float64", "complex64",
+                                "complex128"))
+        kind_to = rng.choice(kinds)
+        n = rng.randrange(1, 300)
+        near = 2.0 ** nrng.integers(0, 80, n) * nrng.choice((-1.0, 1.0), n)
+        near = near + nrng.choice((0, 0.5, -0.5, 1, -1, 1e-9), n)
+        near = np.where(nrng.random(n) < 0.1,
+                        nrng.choice((np.nan, np.inf, -np.inf), n), near)
+        with np.errstate(all="ignore"):
+            src = near.astype(kind_from)
+        out = np.zeros(n, kind_to)
+        a, b = Storage(src), Storage(out)
+        s, d = a.tensor(kind_from, src, src), b.tensor(kind_to, out, out)
+        must(library.cow_tensor_copy(d, s, 0))
+        library.cow_tensor_unref(s)
+        library.cow_tensor_unref(d)
+        real = src.real.astype(np.float64)
+        want = whole(real)
+        if kind_to == "uint64":
+            large = real >= 2.0 ** 63
+            want = np.where(large, whole(np.where(large, real - 2.0 ** 63, 0))
+                            ^ np.int64(-2 ** 63), want)
+        want = want.astype(kind_to)
+        got = np.frombuffer(b.read(), kind_to)
+        if (got != want).any():
+            i = int(np.argmax(got != want))
+            raise RuntimeError(f"{kind_from} {src[i]!r} to {kind_to}: {got[i]} and "
+                               f"not {want[i]}")
+
+
+def some_shape(most_dims):
+    dims = rng.randrange(most_dims + 1)
+    most = rng.choice((3, 9, 30)) if dims < 4 else 5
+    return tuple(rng.randrange(0 if rng.random() < 0.05 else 1, most + 1)
+                 for _ in range(dims))
+
+
+def in_place():
+    kinds = [n for n in NUMPY if n != "bool"]
+    for _ in range(cases // 10 + 40):
+        kind = rng.choice(kinds)
+        base, view = layout(some_shape(5), np.dtype(kind).type,
+                            lambda n: values(np.dtype(kind).type, n, kind), False)
+        conj, neg = rng.random() < 0.5, rng.random() < 0.6
+        a = Storage(base)
+        d, s = a.tensor(kind, view, base), a.tensor(kind, view, base, conj, neg)
+        must(library.cow_tensor_copy(d, s, 0))
+        library.cow_tensor_unref(s)
+        library.cow_tensor_unref(d)
+        with np.errstate(all="ignore"):
+            value = np.conj(view) if conj else view.copy()
+            view[...] = np.negative(value) if neg else value
+        got = np.frombuffer(a.read(), base.dtype)
+        same = (got == base) | ((got != got) & (base != base))
+        if not same.all():
+            raise RuntimeError(f"{kind}{view.shape} strides {view.strides} in place, "
+                               f"conj {conj} neg {neg}")
+
+
+def within_one_storage():
+    """Two views of one array: refused if they share a place and are not the same."""
+    refused = done = wary = 0
+    for _ in range(cases // 4 + 100):
+        kind = rng.choice(("uint8", "int16", "int32", "complex128"))
+        base = values(np.dtype(kind).type, rng.choice((40, 300, 2000)), kind)
+        shape = tuple(rng.randrange(1, 6) for _ in range(rng.randrange(4)))
+
+        def view():
+            strides = [rng.choice((0, 1, 1, 2, 3, 5, 8, rng.randrange(60)))
+                       for _ in shape]
+            if rng.random() < 0.6:  # rows, columns and blocks of a matrix
+                step = rng.choice((1, 1, 2))
+                for d in rng.sample(range(len(shape)), len(shape)):
+                    strides[d] = step
+                    step *= shape[d] + rng.choice((0, 0, 3))
+            last = sum((n - 1) * s for n, s in zip(shape, strides))
+            if last >= len(base):
+                return None
+            at = rng.randrange(min(len(base) - last, 200))
+            return np.lib.stride_tricks.as_strided(
+                base[at:], shape, [s * base.itemsize for s in strides])
+        to, source = view(), view()
+        if to is None or source is None:
+            continue
+        flat = np.lib.stride_tricks.as_strided(
+            np.arange(len(base))[(to.__array_interface__["data"][0]
+                                  - base.__array_interface__["data"][0])
+                                 // base.itemsize:],
+            shape, [s // base.itemsize * 8 for s in to.strides])
+        once = len(np.unique(flat)) == flat.size
+        same = to.__array_interface__["data"] == source.__array_interface__["data"] \
+            and all(n == 1 or a == b for n, a, b in
+                    zip(shape, to.strides, source.strides))
+        shares = np.shares_memory(to, source)
+        a = Storage(base)
+        d, s = a.tensor(kind, to, base), a.tensor(kind, source, base)
+        r = library.cow_tensor_copy(d, s, 0)
+        dense = library.cow_tensor_is_dense(d) and library.cow_tensor_is_dense(s)
+        library.cow_tensor_unref(s)
+        library.cow_tensor_unref(d)
+        what = f"{kind}{shape} {to.strides} from {source.strides}"
+        if same:
+            if r != 0:
+                raise RuntimeError(f"a copy to itself is refused: {what}")
+            continue
+        if r == 0:
+            if not once or shares:
+                raise RuntimeError(f"an overlapping copy: {what}")
+            done += 1
+            to[...] = source.copy()
+        else:
+            refused += 1
+            wary += once and not shares
+            if once and not shares and dense:
+                raise RuntimeError(f"refused for nothing: {what}")
+        if a.read() != base.tobytes():
+            raise RuntimeError(f"other bytes: {what}")
+    if not done or not refused:
+        raise RuntimeError("nothing was tested")
+    print(f"# within one storage: {done} copied, {refused} refused, of which "
+          f"{wary} would have been harmless", file=sys.stderr)
+
+
+class To(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("dtype", ctypes.c_int32),
+                ("device", ctypes.c_int16 * 2), ("set_device", ctypes.c_bool),
+                ("copy", ctypes.c_bool), ("format", ctypes.c_uint32),
+                ("flags", ctypes.c_uint32)]
+
+
+def strides_of(t):
+    n = library.cow_tensor_dims(t)
+    return tuple(library.cow_tensor_strides(t)[i] for i in range(n))
+
+
+def layouts():
+    """Strides of what to, clone and contiguous make, against PyTorch's."""
+    try:
+        import torch
+    except ImportError:
+        print("skip copies: layouts (no PyTorch)")
+        return False
+    formats = {0: torch.contiguous_format, 1: torch.channels_last,
+               2: torch.channels_last_3d, 4: torch.preserve_format}
+    for _ in range(cases // 4 + 100):
+        dims = rng.choice((0, 1, 2, 3, 4, 4, 4, 5, 5, 6))
+        # Without elements every stride fits here, and few do there.
+        shape = tuple(rng.choice((1, 1, 2, 3, 5)) for _ in range(dims))
+        base, view = layout(shape, np.float32,
+                            lambda n: np.zeros(n, np.float32), True)
+        a = Storage(base)
+        t = a.tensor("float32", view, base)
+        steps = [s // 4 for s in view.strides]
+        theirs = torch.as_strided(torch.from_numpy(base), shape, steps)
+        number = rng.choice([0, 4, 4] + [1] * (dims == 4) + [2] * (dims == 5))
+        form, ret = formats[number], ctypes.c_void_p()
+        how = rng.randrange(3)
+        if how == 0:
+            must(library.cow_tensor_clone(t, number, ctypes.byref(ret)))
+            want = theirs.clone(memory_format=form)
+        elif how == 1:
+            to = To(ctypes.sizeof(To), NUMBER["float64"], (0, 0), False, False,
+                    number, 0)
+            must(library.cow_tensor_to(t, ctypes.byref(to), ctypes.byref(ret)))
+            want = theirs.to(torch.float64, memory_format=form)
+        else:
+            number = 0 if number == 4 else number
+            must(library.cow_tensor_contiguous(t, number, 0, ctypes.byref(ret)))
+            want = theirs.contiguous(memory_format=formats[number])
+        mine = strides_of(ret)
+        library.cow_tensor_unref(ret)
+        library.cow_tensor_unref(t)
+        if mine != want.stride():
+            raise RuntimeError(f"{('clone', 'to', 'contiguous')[how]} of {shape} "
+                               f"{tuple(steps)} to {form}: {mine} and not "
+                               f"{want.stride()}")
+    return True
+
+
 for name, test in ((f"copies: {cases} random ones against NumPy", against_numpy),
+                   ("copies: floats that don't fit", floats_that_do_not_fit),
+                   ("copies: conj and neg in place", in_place),
+                   ("copies: within one storage", within_one_storage),
+                   ("copies: layouts against PyTorch's", layouts),
                    ("copies: types that NumPy lacks against PyTorch",
                     against_torch),
                    (f"copies: {cases} quantized ones against PyTorch", quantized)):
