@@ -11,8 +11,9 @@
 #
 # Variables: MODE=plain|debug|asan|tsan|cov|fuzz, V=1 (show commands), T=text
 # (check: only programs with it in their name), STRICT=1 (check: a skip is a
-# failure), NO_INSTALL=1 (never touch the package manager), CC, CXX, CFLAGS,
-# CXXFLAGS, LDFLAGS (appended to ours), prefix, libdir, includedir, DESTDIR.
+# failure), FUZZ_SECONDS=60 (check in MODE=fuzz: for each target), NO_INSTALL=1
+# (never touch the package manager), CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS (appended to
+# ours), prefix, libdir, includedir, DESTDIR.
 
 MODE ?= plain
 B := build/$(MODE)

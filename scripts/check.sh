@@ -8,12 +8,14 @@
 #
 # Runs in the repository's root with BUILD (made absolute) and MODE in the
 # environment. LIMIT: seconds for each program. STRICT=1: a skip is a failure.
-# T=text: only programs with it in their name.
+# T=text: only programs with it in their name. MODE=fuzz: FUZZ_SECONDS (60) for each
+# target, with its corpus.
 set -u
 export BUILD MODE LC_ALL=C
 BUILD=$(cd "${BUILD:-build/plain}" && pwd) || exit 1
 MODE=${MODE:-plain}
 limit=${LIMIT:-$([ -n "${LONG:-}" ] && echo 1800 || echo 240)}
+[ "$MODE" != fuzz ] || limit=$((${FUZZ_SECONDS:=60} + 120))
 unset LD_PRELOAD MAKEFLAGS MAKELEVEL MFLAGS
 
 # Expected crashes stay crashes; tests fork. Sanitizers take their time.
@@ -57,8 +59,15 @@ count() {
 one() {
 	local name=$1 out start=$EPOCHREALTIME status p f s shell=
 	out=$tmp/${name//\//_}.out
-	case $name in *.sh) shell=bash ;; esac
-	{ timeout -k 10 "$limit" $around $shell "./$name" >"$out" 2>&1 </dev/null; } \
+	local -a with=()
+	case $MODE:$name in
+	*.sh) shell=bash ;;
+	fuzz:*/fuzz_*) # what it finds stays in the build
+		with=("-max_total_time=$FUZZ_SECONDS" "-artifact_prefix=$BUILD/${name##*/}-"
+			"$BUILD/corpus/${name##*fuzz_}" "tests/fuzz/corpus/${name##*fuzz_}")
+		mkdir -p "${with[2]}" ;;
+	esac
+	{ timeout -k 10 "$limit" $around $shell "./$name" "${with[@]}" >"$out" 2>&1 </dev/null; } \
 		2>/dev/null
 	status=$?
 	case $status in

@@ -17,6 +17,8 @@ enum { TENSORS = 6, STORAGES = 8, SMALL = 4096, LARGE = 5 << 18, STEPS = 48 };
 enum { ELEMENTS = 1 << 17, WORK = 1 << 19 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern const unsigned fuzz_rounds;
+const unsigned fuzz_rounds = 150;
 
 struct storage {
 	struct cow_storage *is;

@@ -3,7 +3,8 @@
  * Fuzzing without a fuzzer
  *
  * Where there is no libFuzzer each target replays its corpus, tests/fuzz/corpus/ and
- * its name, and a fixed number of mutations of each file: the same ones each time.
+ * its name, and a fixed number of mutations of each file: the same ones each time. A slow
+ * target says how many, in fuzz_rounds.
  * A target that finds something traps.
  *
  *     fuzz_wire [file...]
@@ -16,6 +17,7 @@
 enum { BYTES_MAX = 70000, ROUNDS = 200000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
+extern const unsigned fuzz_rounds __attribute__((weak));
 
 static uint8_t original[BYTES_MAX], changed[BYTES_MAX];
 static uint64_t state = 1;
@@ -102,7 +104,7 @@ main(int argc, char **argv)
 		if (e->d_name[0] != '.') {
 			snprintf(path, sizeof(path), "%s/%s", folder,
 			         e->d_name);
-			bad |= replay(path, ROUNDS);
+			bad |= replay(path, &fuzz_rounds ? fuzz_rounds : ROUNDS);
 			n++;
 		}
 	closedir(d);
