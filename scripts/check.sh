@@ -57,9 +57,8 @@ count() {
 
 # one NAME: its counts to $tmp/result, and a line for people
 one() {
-	local name=$1 out start=$EPOCHREALTIME status p f s shell=
+	local name=$1 out start=$EPOCHREALTIME status p f s shell= with=()
 	out=$tmp/${name//\//_}.out
-	local -a with=()
 	case $MODE:$name in
 	*.sh) shell=bash ;;
 	fuzz:*/fuzz_*) # what it finds stays in the build
