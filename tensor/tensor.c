@@ -94,14 +94,13 @@ cow__tensor_range(const struct cow_tensor *t, size_t *ret_offset,
                   size_t *ret_bytes)
 {
 	size_t item = cow_dtype_bytes((enum cow_dtype)t->dtype);
-	struct cow__shape shape;
 	int64_t last = 0;
 
 	*ret_offset = *ret_bytes = 0;
 	if (t->numel == 0)
 		return;
-	cow__shape_of(t, &shape);
-	(void)cow__shape_extent(&shape, &last);
+	for (int i = 0; i < t->dims; i++)
+		last += (t->sizes[i] - 1) * t->strides[i];
 	*ret_offset = (size_t)t->offset * item;
 	*ret_bytes = (size_t)(last + 1) * item;
 }
