@@ -78,8 +78,7 @@ turn(const struct tiles *t, char *to, const int64_t *to_strides,
 	int i = p->dims - 1, j = t->j;
 	int64_t n[COW_DIMS_MAX], to_steps[COW_DIMS_MAX], steps[COW_DIMS_MAX];
 	int64_t planes = 1;
-	struct cow__walk w = { .dims = t->planes, .sizes = n,
-		               .to_strides = to_steps, .from_strides = steps };
+	struct cow__walk w;
 
 	for (int e = 0; e < t->planes; e++) {
 		int d = t->plane[e];
@@ -89,6 +88,11 @@ turn(const struct tiles *t, char *to, const int64_t *to_strides,
 		steps[e] = p->from_strides[d];
 		planes *= n[e];
 	}
+	w.dims = t->planes;
+	w.sizes = n;
+	w.to_strides = to_steps;
+	w.from_strides = steps;
+	cow__walk_start(&w, 0);
 	for (; planes > 0; planes--) {
 		cow__transpose(to + w.to, to_strides[i],
 		               j < 0 ? 0 : to_strides[j], from + w.from,
@@ -155,10 +159,12 @@ tiles_part(void *arg, int64_t first, int64_t last)
 	int64_t sizes[COW_DIMS_MAX];
 	int b = t->buffers ? take(t) : 0;
 	char *buf = t->buffers ? t->buffers + b * BUFFER_BYTES : small;
-	struct cow__walk w = { .dims = p->dims, .sizes = t->counts,
-		               .to_strides = t->to_strides,
-		               .from_strides = t->from_strides };
+	struct cow__walk w;
 
+	w.dims = p->dims;
+	w.sizes = t->counts;
+	w.to_strides = t->to_strides;
+	w.from_strides = t->from_strides;
 	cow__walk_start(&w, first);
 	for (; first < last; first++) {
 		for (int d = 0; d < p->dims; d++)
@@ -174,7 +180,8 @@ tiles_part(void *arg, int64_t first, int64_t last)
 	}
 	if (p->stream)
 		cow__stream_end();
-	__atomic_store_n(&t->taken[b], false, __ATOMIC_RELEASE);
+	if (t->buffers)
+		__atomic_store_n(&t->taken[b], false, __ATOMIC_RELEASE);
 }
 
 /* ---- What a tile is ---- */
@@ -231,6 +238,7 @@ choose_planes(struct tiles *t)
 {
 	const struct cow__plan *p = t->plan;
 
+	t->planes = 0;
 	for (int d = 0; d < p->dims - 1; d++) {
 		int64_t stride = magnitude(p->from_strides[d]);
 		int e = t->planes;
@@ -284,32 +292,36 @@ has_long_rows(const struct tiles *t)
 }
 
 void
-cow__plan_permute(const struct cow__plan *plan)
+cow__plan_permute(struct cow__plan *p)
 {
-	struct cow__plan p = *plan;
-	struct tiles t = { .plan = &p, .j = choose_j(&p) };
+	struct tiles t; /* large: not cleared, for the sake of small copies */
 	void *buffers = NULL;
 	size_t bytes = 0;
-	int64_t tiles = 1, units = choose_tiles(&t, SMALL_BYTES);
+	int64_t tiles = 1, units;
 
-	p.stream = p.stream && has_long_rows(&t);
-	t.buffered = p.stream || p.converts;
-	if (p.stream) {
+	t.plan = p;
+	t.j = choose_j(p);
+	t.buffers = NULL;
+	units = choose_tiles(&t, SMALL_BYTES);
+	p->stream = p->stream && has_long_rows(&t);
+	t.buffered = p->stream || p->converts;
+	if (p->stream && t.j >= 0 && t.block[t.j] > 1) {
 		t.threads = (int)least(cow__workers(), THREADS);
+		memset(t.taken, 0, sizeof(t.taken));
 		bytes = (size_t)(t.threads * BUFFER_BYTES);
 		if (cow__map_meta(bytes, &buffers) == 0)
 			units = choose_tiles(&t, LARGE_BYTES);
 		t.buffers = buffers;
 	}
 	choose_planes(&t);
-	for (int d = 0; d < p.dims; d++) {
-		t.counts[d] = (p.sizes[d] + t.block[d] - 1) / t.block[d];
-		t.to_strides[d] = p.to_strides[d] * t.block[d];
-		t.from_strides[d] = p.from_strides[d] * t.block[d];
+	for (int d = 0; d < p->dims; d++) {
+		t.counts[d] = (p->sizes[d] + t.block[d] - 1) / t.block[d];
+		t.to_strides[d] = p->to_strides[d] * t.block[d];
+		t.from_strides[d] = p->from_strides[d] * t.block[d];
 		tiles *= t.counts[d];
 	}
-	cow__workers_run(tiles, cow__plan_grain(units * p.to_bytes), tiles_part,
-	                 &t);
+	cow__workers_run(tiles, cow__plan_grain(units * p->to_bytes),
+	                 tiles_part, &t);
 	if (buffers)
 		(void)cow__map_release((uintptr_t)buffers, bytes);
 }

@@ -62,8 +62,9 @@ cow__walk_next(struct cow__walk *w)
 void cow__plan_row(const struct cow__plan *plan, char *to, const char *from,
                    int64_t n);
 
-/* A plan in which the dense dimensions differ, or in which none is. */
-void cow__plan_permute(const struct cow__plan *plan);
+/* A plan in which the dense dimensions differ, or in which none is. Takes `stream` back
+ * where it does not pay. */
+void cow__plan_permute(struct cow__plan *plan);
 
 /* How many units of work a thread should get at least, each of so many bytes. */
 int64_t cow__plan_grain(int64_t bytes);

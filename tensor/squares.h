@@ -40,18 +40,39 @@ struct unit_8 {
 	uint64_t u;
 } __attribute__((packed, may_alias));
 
-/* Rows that follow each other are read line by line, but not in the order in which
- * processors expect it. */
+/* Rows are read a piece of each after the other, which processors do not foresee. Those
+ * that follow each other are asked for some time before. Of those that are far apart
+ * many share a few places of a cache: just before, and as many as are needed at once. */
 #define AHEAD 4096
 
-static inline void
-ahead(const char *from, int64_t bytes)
+static inline __attribute__((always_inline)) void /* or gcc thinks it does nothing */
+ahead(const char *from, int64_t from_i, int64_t ni, int64_t bytes)
 {
-	for (int64_t at = 0; at < bytes; at += 64)
-		__builtin_prefetch(from + AHEAD + at);
-	for (int64_t at = 0; at > bytes; at -= 64)
-		__builtin_prefetch(from - AHEAD + at);
+	int64_t rows = from_i * ni, near = bytes > 128 ? 2 * bytes : 256;
+
+	if (from_i <= near && -from_i <= near) {
+		for (int64_t at = 0; at < rows; at += 64)
+			__builtin_prefetch(from + AHEAD + at);
+		for (int64_t at = 0; at > rows; at -= 64)
+			__builtin_prefetch(from - AHEAD + at);
+		return;
+	}
+	for (; ni > 0; ni--, from += from_i)
+		for (int64_t at = 0; at < bytes; at += 64)
+			__builtin_prefetch(from + at);
 }
+
+#define LINE 64
+#define LEAST(a, b) ((a) < (b) ? (a) : (b))
+#define BLOCK(B, N, i0, j0)                                                    \
+	for (int64_t i = i0; i < LEAST(i0 + LINE / B, ni); i += LANES * N)     \
+		for (int64_t j = j0; j < LEAST(j0 + LINE / B, nj); j += N) {   \
+			int64_t at = LEAST(i, ni - LANES * N);                 \
+			int64_t k = LEAST(j, nj - N);                          \
+                                                                               \
+			square_##B(to + at * B + k * to_j, to_j,               \
+			           from + at * from_i + k * B, from_i, N, N);  \
+		}
 
 #define TURN(B, N)                                                             \
 	/* Of N times LANES rows and N columns only the first so many count:   \
@@ -82,25 +103,18 @@ ahead(const char *from, int64_t bytes)
 				memcpy(to + r * to_j, &a[r], sizeof(vec));     \
 	}                                                                      \
                                                                                \
-	/* At the edges squares overlap: the same is written twice. */        \
+	/* Blocks of a line by a line, so that those of the source are used up   \
+	 * and those of the destination filled while they are in the first     \
+	 * cache. At the edges squares overlap: the same is written twice. */  \
 	TARGET static void squares_##B(char *to, int64_t to_j,                 \
 	                               const char *from, int64_t from_i,       \
 	                               int64_t ni, int64_t nj)                 \
 	{                                                                      \
-		bool near = from_i <= 2 * nj * B && -from_i <= 2 * nj * B;     \
-                                                                               \
-		for (int64_t i = 0; i < ni; i += LANES * N) {                  \
-			int64_t at = i < ni - LANES * N ? i : ni - LANES * N;  \
-			const char *f = from + at * from_i;                    \
-			char *t = to + at * B;                                 \
-                                                                               \
-			if (near)                                              \
-				ahead(f, LANES * N * from_i);                  \
-			for (int64_t j = 0; j < nj - N; j += N)                \
-				square_##B(t + j * to_j, to_j, f + j * B,      \
-				           from_i, N, N);                      \
-			square_##B(t + (nj - N) * to_j, to_j,                  \
-			           f + (nj - N) * B, from_i, N, N);            \
+		for (int64_t i0 = 0; i0 < ni; i0 += LINE / B) {                \
+			ahead(from + i0 * from_i, from_i,                      \
+			      LEAST(LINE / B, ni - i0), nj * B);               \
+			for (int64_t j0 = 0; j0 < nj; j0 += LINE / B)          \
+				BLOCK(B, N, i0, j0)                            \
 		}                                                              \
 	}                                                                      \
                                                                                \
