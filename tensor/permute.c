@@ -38,6 +38,7 @@
 /* Runs in a tile, where sizes allow (docs/design/copy-engine.md). */
 #define TO_BYTES 1024
 #define FROM_BYTES 512
+#define ROWS 512 /* of narrow units, and one line of each */
 
 struct tiles {
 	const struct cow__plan *plan;
@@ -255,6 +256,14 @@ choose_planes(struct tiles *t)
 	}
 }
 
+/* Of less than 4 bytes: so many make a line that what is stored at once is a part of it,
+ * which should be in the first cache when the next part comes. */
+static bool
+is_narrow(const struct cow__plan *p)
+{
+	return p->bytes < 4;
+}
+
 /* Tiles of up to so many bytes; what they have in units. */
 static int64_t
 choose_tiles(struct tiles *t, int64_t bytes)
@@ -266,8 +275,13 @@ choose_tiles(struct tiles *t, int64_t bytes)
 
 	for (int d = 0; d < p->dims; d++)
 		t->block[d] = 1;
-	grow(t, p->to_strides, last, TO_BYTES / p->to_bytes, most);
-	grow(t, p->from_strides, t->j, FROM_BYTES / p->bytes, most);
+	if (is_narrow(p)) {
+		grow(t, p->to_strides, last, ROWS, most);
+		grow(t, p->from_strides, t->j, LINE / p->bytes, most);
+	} else {
+		grow(t, p->to_strides, last, TO_BYTES / p->to_bytes, most);
+		grow(t, p->from_strides, t->j, FROM_BYTES / p->bytes, most);
+	}
 	grow(t, p->from_strides, t->j, most, most);
 	grow(t, p->to_strides, last, most, most);
 	for (int d = 0; d < p->dims; d++)
@@ -305,7 +319,7 @@ cow__plan_permute(struct cow__plan *p)
 	units = choose_tiles(&t, SMALL_BYTES);
 	p->stream = p->stream && has_long_rows(&t);
 	t.buffered = p->stream || p->converts;
-	if (p->stream && t.j >= 0 && t.block[t.j] > 1) {
+	if (p->stream && t.j >= 0 && t.block[t.j] > 1 && !is_narrow(p)) {
 		t.threads = (int)least(cow__workers(), THREADS);
 		memset(t.taken, 0, sizeof(t.taken));
 		bytes = (size_t)(t.threads * BUFFER_BYTES);

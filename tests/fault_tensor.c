@@ -9,8 +9,10 @@
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 #include "tests/support/tensors.h"
+#include "tensor/strided.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BYTES = 2 * MIB + 9 * PAGE };
@@ -218,6 +220,37 @@ START_TEST(first_use)
 }
 END_TEST
 
+/* ---- Buffers -------------------------------------------------------------------- */
+
+enum { ROWS = 3001, COLUMNS = 2900 }; /* of 4 bytes: large enough to be streamed */
+
+/* A large permutation works in mapped memory; without it, in less. */
+START_TEST(no_memory_for_tiles)
+{
+	uint32_t *from = malloc(4 * ROWS * COLUMNS), *to = malloc(4 * ROWS * COLUMNS);
+	struct cow__strided j = { .dims = 2, .sizes = { COLUMNS, ROWS } };
+
+	must(from && to);
+	for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+		from[i] = i;
+	j.to.data = (char *)to;
+	j.from.data = (char *)from;
+	j.to.dtype = j.from.dtype = COW_INT32;
+	j.to.strides[0] = 4 * ROWS;
+	j.to.strides[1] = j.from.strides[0] = 4;
+	j.from.strides[1] = 4 * COLUMNS;
+	ok(cow_threads_set(1));
+	fault_after(1, ENOMEM);
+	cow__strided_copy(&j);
+	must(fault_disarm());
+	ok(cow_threads_set(0));
+	for (uint32_t i = 0; i < ROWS * COLUMNS; i++)
+		must(to[i] == i % ROWS * COLUMNS + i / ROWS);
+	free(from);
+	free(to);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_tensor");
@@ -227,6 +260,7 @@ int main(void)
 	                    COUNT(operations) * SWEEP_ERRORS);
 	tcase_add_loop_test(tcase, the_few_calls_fail, 0,
 	                    COUNT(few) * SWEEP_ERRORS);
+	tcase_add_test(tcase, no_memory_for_tiles);
 	tcase = add_bare_case(suite, "metadata");
 	tcase_add_loop_test(tcase, first_use, 0, POOLS + 1);
 	return run_suite(suite);
