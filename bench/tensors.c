@@ -56,7 +56,9 @@ static bool read_pattern(struct pattern *p)
 	list(ts, j->to.strides, cow_dtype_bytes(j->to.dtype));
 	j->conj = !strcmp(bits, "conj");
 	j->neg = !strcmp(bits, "neg");
-	j->from.data = from;
+	/* One element further than the destination. */
+	j->from.data = from + (strcmp(bits, "offset") ? 0 :
+	                       cow_dtype_bytes(j->from.dtype));
 	j->to.data = to;
 	p->bytes = cow_dtype_bytes(j->from.dtype) + cow_dtype_bytes(j->to.dtype);
 	for (int d = 0; d < j->dims; d++)
@@ -118,7 +120,8 @@ int main(int argc, char **argv)
 	memset(to, 0, most);
 	while (read_pattern(&p)) {
 		struct series ours = { .n = 0 }, rival = { .n = 0 };
-		int times = p.bytes < (int64_t)MIB ? 2000 : 1;
+		int times = p.bytes < (int64_t)(4 * KIB) ? 40000 :
+		            p.bytes < (int64_t)MIB ? 2000 : 1;
 		bool wanted = argc == 2;
 
 		for (int i = 2; i < argc; i++)
