@@ -100,6 +100,11 @@ CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
 SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
 # For the tests here. tests/device/installed.sh builds it as its author would.
 DEVICE_OBJ  := $(call obj,$(wildcard tests/device/*.c))
+# A libcuda of our own (docs/design/cuda-reference-driver.md), with the library's kernels,
+# which are compiled for the host without sanitizers: their threads change stacks.
+KERNELS     := $(wildcard cuda/kernels/*.cu tests/driver/*.cu)
+DRIVER_OBJ  := $(call obj,$(wildcard tests/driver/*.c)) $(KERNELS:%.cu=$(O)/host/%.o)
+DRIVER_SO   := $(B)/tests/driver/libcuda.so.1
 FAULT_OBJ   := $(call obj,$(wildcard tests/support/fault/*.c))
 FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*.c)))
 
@@ -157,7 +162,7 @@ PREPARE := $(if $(NEED_DEPS),deps)
 
 all: $(ALL) ## the libraries, the command, the examples (default)
 
-everything: all $(TESTS) $(FAULT) $(FUZZ) $(EXTRA) ## the same, with tests and benchmarks
+everything: all $(DRIVER_SO) $(TESTS) $(FAULT) $(FUZZ) $(EXTRA) ## the same, with tests and benchmarks
 
 check: deps everything ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
@@ -299,6 +304,32 @@ $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # The same, with a cow__syscall() that fails on demand in place of ours.
+DRIVER_FLAGS := -fPIC -fvisibility=hidden
+$(O)/tests/driver/%.o: CFLAGS_HERE = $(TEST_CFLAGS) $(DRIVER_FLAGS)
+$(O)/tests/driver/%.o: tests/driver/%.c Makefile | $(PREPARE)
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_HERE) $(if $(filter %/fiber.c,$<),-fno-sanitize=all) $(CFLAGS) -c -o $@ $<
+
+# A kernel's file, and behind it a line for each kernel that is found in it.
+HOST_CUDA := -std=gnu++17 -I. -include tests/driver/host_cuda.h -x c++
+$(O)/host/%.cc: %.cu tests/driver/host_cuda.h Makefile | $(PREPARE)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(HOST_CUDA) -DCOWREF_LIST -E $< | tr '\n' ' ' | \
+		grep -oE 'COWREF_KERNEL +void +[A-Za-z0-9_]+' | awk \
+		'BEGIN { print "#include \"$<\"" } { print "REF_KERNEL(" $$NF ")" }' >$@
+
+$(O)/host/%.o: $(O)/host/%.cc
+	$(call say,CXX,$*.cu)
+	$(Q)$(CXX) $(HOST_CUDA) -O1 -g $(WARN) -MMD -MP $(DRIVER_FLAGS) $(CXXFLAGS) -c -o $@ $<
+
+$(DRIVER_SO): $(DRIVER_OBJ)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LINK_SO) -Wl,-soname,libcuda.so.1 -o $@ $(DRIVER_OBJ) $(LDFLAGS)
+
+$(TESTS) $(FAULT): | $(DRIVER_SO)
+
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
