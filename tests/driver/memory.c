@@ -81,7 +81,8 @@ enum cow__cu_result ref_resolve(const char *at, size_t bytes, int device, bool w
 			                     "cuMemSetAccess gives it",
 			                     device, (void *)p, write ? "write" : "read");
 		p = m->at + m->slots * SLOT;
-		if (p < end && m->bytes != m->slots * SLOT)
+		/* Allocations end where they were asked to, inside a granule. */
+		if (end > m->at + m->bytes && m->bytes != m->slots * SLOT)
 			return COW_CU_INVALID_VALUE;
 	}
 	*ret = ref.shadow + (at - ref.window);
