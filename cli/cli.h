@@ -14,7 +14,7 @@
  *             |--> top.c ---> screen.c    the terminal, and giving it back
  *             |--> broker.c    (cli/broker.h)
  *             |--> shelf.c        ls, publish, get, rm
- *             |--> doctor.c -> kernel.c, limits.c, cgroup.c
+ *             |--> doctor.c -> kernel.c, limits.c, cgroup.c, gpu.c
  *             '--> all ----> counters.c   every counter: name, place, unit
  *                            fallbacks.c  every slow way: meaning, remedy
  *                            process.c    other processes, from outside
@@ -207,7 +207,7 @@ bool cli_screen_line(const char *format, ...)
 void cli_screen_end(void);
 enum cli_event cli_screen_wait(uint64_t ns);
 
-/* ---- doctor.c, kernel.c, limits.c, cgroup.c ----------------------------- */
+/* ---- doctor.c, kernel.c, limits.c, cgroup.c, gpu.c ---------------------- */
 
 enum cli_verdict {
 	CLI_OK,
@@ -229,5 +229,6 @@ int cli_read_line(const char *path, char *ret, size_t bytes);
 void cli_doctor_kernel(void);
 void cli_doctor_limits(void);
 void cli_doctor_cgroup(void);
+void cli_doctor_gpu(void);
 
 #endif

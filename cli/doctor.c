@@ -196,6 +196,8 @@ static int doctor_main(int argc, char **argv)
 	printf("\nLimits of this process, which those it starts inherit\n\n");
 	cli_doctor_limits();
 	cli_doctor_cgroup();
+	printf("\nGPUs, if there are any\n\n");
+	cli_doctor_gpu();
 	return conclude();
 }
 

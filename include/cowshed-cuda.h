@@ -57,20 +57,40 @@ int cow_cuda_start(void);
 /* How many there are; 0 before cow_cuda_start(). Never fails. */
 int cow_cuda_count(void);
 
-struct cow_cuda_info {
-	size_t size;             /* in: sizeof */
-	char name[96];
-	uint8_t uuid[16];
-	int32_t major, minor;    /* compute capability */
-	int32_t processors;      /* streaming multiprocessors */
-	uint64_t total_bytes;
-	uint64_t free_bytes;     /* as the driver says now */
-	uint64_t granule_bytes;  /* smallest piece of physical memory */
-	uint32_t can_share;      /* memory can become a descriptor */
-	uint32_t kernels;        /* has kernels for this device */
-	uint64_t peers;          /* bit n: reaches device n directly */
+enum cow_cuda_kernels {
+	COW_CUDA_KERNELS_NONE = 0,     /* built without nvcc */
+	COW_CUDA_KERNELS_EMBEDDED = 1, /* in this library */
+	COW_CUDA_KERNELS_DRIVER = 2,   /* brought by a driver for tests */
 };
-int cow_cuda_get_info(int device, struct cow_cuda_info *ret);
+
+struct cow_cuda_info {
+	size_t size;        /* in: sizeof */
+	char path[256];     /* where the driver was loaded from */
+	int driver_version; /* 12040: the driver speaks CUDA 12.4 */
+	int devices;
+	int kernels;        /* enum cow_cuda_kernels */
+};
+
+/* Starts the driver, not the devices, and says what it is. Errors as of
+ * cow_cuda_start(); -ENOSYS: too old a driver; -EINVAL: `size`. */
+int cow_cuda_info(struct cow_cuda_info *ret);
+
+struct cow_cuda_device_info {
+	size_t size;            /* in: sizeof */
+	char name[128];
+	uint64_t memory_bytes;
+	int capability_major, capability_minor;
+	int multiprocessors;
+	bool virtual_memory;    /* memory can be mapped by pieces */
+	bool memory_fds;        /* and travels to other processes as a descriptor */
+	bool event_sharing;     /* so do events */
+	bool host_register;     /* ordinary memory can be pinned */
+	uint64_t peers;         /* bit n: reaches the memory of device n directly */
+};
+
+/* About device `index`. Makes no context, takes no device memory. Errors as above;
+ * -ENODEV also: no such device. */
+int cow_cuda_device_info(int index, struct cow_cuda_device_info *ret);
 
 /* ---- Streams ------------------------------------------------------------------ */
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cowshed doctor, on CUDA: the driver, the devices, the kernels
+ *
+ * None of it is needed, so what lacks is a note, or nothing to speak of: a machine
+ * without a driver gets one line that says so.
+ */
+#include "cli/cli.h"
+
+#include <cowshed-cuda.h>
+
+#include <string.h>
+
+static void tell_peers(const struct cow_cuda_device_info *d, int devices, char ret[200])
+{
+	size_t at = 0;
+
+	ret[0] = 0;
+	for (int i = 0; i < devices && i < 64 && at < 180; i++)
+		if (d->peers >> i & 1)
+			at += (size_t)snprintf(ret + at, 200 - at, "%s%d", at ? ", " : "", i);
+}
+
+static void look_at(int index, int devices)
+{
+	struct cow_cuda_device_info d = {.size = sizeof d};
+	char name[40], peers[200];
+	bool whole;
+
+	snprintf(name, sizeof name, "device %d", index);
+	if (cow_cuda_device_info(index, &d) < 0) {
+		cli_finding(CLI_UNKNOWN, name, NULL, NULL, "%s", cow_last_error());
+		return;
+	}
+	tell_peers(&d, devices, peers);
+	whole = d.virtual_memory && d.memory_fds && d.event_sharing && d.host_register;
+	cli_finding(whole ? CLI_OK : CLI_NOTE, name,
+	            "device memory that is shared, cloned by granules and pinned", NULL,
+	            "%s, %s, compute capability %d.%d, %d multiprocessors; "
+	            "virtual memory %s, memory as descriptors %s, shared events %s, "
+	            "pinning of ordinary memory %s; peers: %s",
+	            d.name, cli_bytes(d.memory_bytes).s, d.capability_major,
+	            d.capability_minor, d.multiprocessors, d.virtual_memory ? "yes" : "no",
+	            d.memory_fds ? "yes" : "no", d.event_sharing ? "yes" : "no",
+	            d.host_register ? "yes" : "no", peers[0] ? peers : "none");
+}
+
+void cli_doctor_gpu(void)
+{
+	struct cow_cuda_info info = {.size = sizeof info};
+
+	if (cow_cuda_info(&info) < 0) {
+		cli_finding(CLI_NOTE, "CUDA", "tensors on GPUs", NULL, "%s",
+		            cow_last_error());
+		return;
+	}
+	cli_finding(CLI_OK, "CUDA driver", NULL, NULL, "%s, speaks CUDA %d.%d, %d device%s",
+	            info.path, info.driver_version / 1000, info.driver_version % 1000 / 10,
+	            info.devices, info.devices == 1 ? "" : "s");
+	for (int i = 0; i < info.devices; i++)
+		look_at(i, info.devices);
+	if (info.kernels == COW_CUDA_KERNELS_NONE)
+		cli_finding(CLI_NOTE, "CUDA kernels",
+		            "strided and converting copies on the device itself",
+		            "make, with nvcc in PATH", "not in this library: it was built "
+		            "without nvcc");
+	else
+		cli_finding(CLI_OK, "CUDA kernels", NULL, NULL, "%s",
+		            info.kernels == COW_CUDA_KERNELS_EMBEDDED
+		                    ? "in this library"
+		                    : "the driver's own: a driver for tests");
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What CUDA there is
+ */
+#include "core/base.h"
+#include "core/error.h"
+#include "cuda/driver.h"
+#include "cowshed-cuda.h"
+
+/* Machine code of cuda/kernels/, where the build had a compiler for it. */
+extern const unsigned char cow__cuda_image[] __attribute__((weak, visibility("hidden")));
+
+COW_EXPORT int
+cow_cuda_info(struct cow_cuda_info *ret)
+{
+	struct cow_cuda_info info = { .size = sizeof(info) };
+	const struct cow__cu *cu;
+	int r;
+
+	if (!ret || ret->size < sizeof(info))
+		return cow__error(-EINVAL, "cow_cuda_info: size");
+	info.size = ret->size;
+	r = cow__cu_start(&cu);
+	if (r == 0)
+		r = cow__cu_error(cu->device_get_count(&info.devices), "counting devices");
+	if (r < 0)
+		return r;
+	strcpy(info.path, cow__cu_path());
+	info.driver_version = cow__cu_version();
+	info.kernels = cow__cu_own_kernels() ? COW_CUDA_KERNELS_DRIVER
+	               : cow__cuda_image     ? COW_CUDA_KERNELS_EMBEDDED
+	                                     : COW_CUDA_KERNELS_NONE;
+	*ret = info;
+	return 0;
+}
+
+/* An attribute that an older driver does not know is 0. */
+static int
+attribute(const struct cow__cu *cu, unsigned which, cow__cu_device device)
+{
+	int value = 0;
+
+	return cu->device_get_attribute(&value, which, device) == COW_CU_SUCCESS ? value : 0;
+}
+
+static uint64_t
+peers_of(const struct cow__cu *cu, cow__cu_device device)
+{
+	uint64_t peers = 0;
+	int n = 0, can;
+
+	if (cu->device_get_count(&n) != COW_CU_SUCCESS)
+		return 0;
+	for (int i = 0; i < n && i < 64; i++) {
+		cow__cu_device other;
+
+		if (cu->device_get(&other, i) == COW_CU_SUCCESS && other != device &&
+		    cu->can_access_peer(&can, device, other) == COW_CU_SUCCESS && can)
+			peers |= (uint64_t)1 << i;
+	}
+	return peers;
+}
+
+COW_EXPORT int
+cow_cuda_device_info(int index, struct cow_cuda_device_info *ret)
+{
+	struct cow_cuda_device_info info = { .size = sizeof(info) };
+	const struct cow__cu *cu;
+	cow__cu_device d;
+	size_t bytes;
+	int r;
+
+	if (!ret || ret->size < sizeof(info))
+		return cow__error(-EINVAL, "cow_cuda_device_info: size");
+	info.size = ret->size;
+	r = cow__cu_start(&cu);
+	if (r == 0)
+		r = cow__cu_error(cu->device_get(&d, index), "looking for the device");
+	if (r == 0)
+		r = cow__cu_error(cu->device_get_name(info.name, sizeof(info.name), d),
+		                  "the device's name");
+	if (r == 0)
+		r = cow__cu_error(cu->device_total_mem(&bytes, d), "the device's memory");
+	if (r < 0)
+		return r;
+	info.memory_bytes = bytes;
+	info.capability_major = attribute(cu, COW_CU_CAPABILITY_MAJOR, d);
+	info.capability_minor = attribute(cu, COW_CU_CAPABILITY_MINOR, d);
+	info.multiprocessors = attribute(cu, COW_CU_MULTIPROCESSORS, d);
+	info.virtual_memory = attribute(cu, COW_CU_VIRTUAL_MEMORY, d) && cu->mem_create &&
+	                      cu->mem_map;
+	info.memory_fds = info.virtual_memory && attribute(cu, COW_CU_HANDLE_POSIX_FD, d);
+	info.event_sharing = attribute(cu, COW_CU_IPC_EVENT, d) && cu->ipc_get_event;
+	info.host_register = attribute(cu, COW_CU_HOST_REGISTER, d);
+	info.peers = peers_of(cu, d);
+	*ret = info;
+	return 0;
+}
