@@ -28,7 +28,11 @@ struct cow__cu_event {
 	struct ref_shared_event *shared;
 	int fd;
 	bool recorded;
+	struct cow__cu_event *next;
 };
+
+/* Destroyed ones too: using one is noticed. */
+static struct cow__cu_event *all;
 
 /* What a handle's bytes are. */
 struct name {
@@ -84,7 +88,8 @@ static enum cow__cu_result make(struct cow__cu_context *context, unsigned flags,
 	if (!*ret)
 		abort();
 	**ret = (struct cow__cu_event){ .magic = ALIVE, .flags = flags,
-		                        .context = context, .fd = -1 };
+		                        .context = context, .fd = -1, .next = all };
+	all = *ret;
 	ref.events++;
 	return COW_CU_SUCCESS;
 }

@@ -4,7 +4,7 @@
  *
  *   state.c    entering a call: lock, counts, failures on demand, fork
  *   device.c   devices, contexts, which one is current
- *   memory.c   physical memory, address ranges, mappings, access
+ *   physical.c physical memory;  memory.c  address ranges, mappings, access
  *   alloc.c    cuMemAlloc and what pointers are
  *   host.c     pinned host memory
  *   queue.c    work: who waits for whom; late, out of order
@@ -99,7 +99,7 @@ enum cow__cu_result ref_alive(struct cow__cu_context *context);
 bool ref_device_ok(int device);
 bool ref_peers(int device, int peer);
 
-/* ---- memory.c, alloc.c ---------------------------------------------------- */
+/* ---- physical.c, memory.c, alloc.c ---------------------------------------- */
 
 struct ref_physical {
 	uint64_t id;    /* what a caller calls it */
@@ -130,6 +130,8 @@ enum cow__cu_result ref_resolve(const char *at, size_t bytes, int device, bool w
 enum cow__cu_result ref_physical_new(int device, size_t bytes, unsigned types,
                                      struct ref_physical **ret);
 void ref_physical_drop(struct ref_physical *p);
+struct ref_physical *ref_physical_of(uint64_t id); /* or NULL */
+void ref_need(bool fine, const char *what);
 /* 0: no room. */
 char *ref_reserve(size_t slots, size_t align_slots, char *wish);
 bool ref_unreserve(char *at, size_t slots); /* exactly what was reserved */
