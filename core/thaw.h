@@ -23,18 +23,10 @@
 #ifndef COW_CORE_THAW_H
 #define COW_CORE_THAW_H
 
-#include "core/holders.h"
+#include "core/exclusive.h"
 #include "core/tile.h"
 
 #include <sys/types.h>
-
-/* Are the pages under this mapping read by it alone, in any process? */
-bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
-
-/* The same of the pages that a tile maps shared beside parts that are private: may
- * they be written in place? */
-bool cow__exclusive_where_shared(const struct cow__tile *t,
-                                 struct cow__census *c);
 
 /* Bytes of a private tile that were copied, -errno if that can't be told. */
 ssize_t cow__copied_bytes(const struct cow__tile *t);
