@@ -120,8 +120,9 @@ START_TEST(every_type)
 	struct prng prng = prng_make((uint64_t)_i + 1);
 
 	fake_device_start((enum fake_skill)skill);
-	for (x = 0; x < COW_DTYPES; x++)
-		for (y = 0; y < COW_DTYPES; y++) {
+	/* Those before need no quantizer. */
+	for (x = 0; x < COW_QUINT8; x++)
+		for (y = 0; y < COW_QUINT8; y++) {
 			unsigned bits = (unsigned)prng_below(&prng, 16);
 			int kind = (int)prng_below(&prng, 2);
 			struct cow_tensor *h = random_host((enum cow_dtype)x, 2, SIZES(5, 5), &prng);
