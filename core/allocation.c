@@ -17,6 +17,8 @@ static struct cow__pool allocations = {
 };
 static struct cow__copying *copying; /* engine's lock */
 
+cow__zero_fn *cow__zero[COW_DEVICE_TYPES];
+
 static int
 foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
             struct cow_allocator *allocator)
@@ -28,10 +30,17 @@ foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
 	a->kind = COW__AT_FOREIGN;
 	a->allocator = allocator;
 	a->data = a->ptr.data;
-	if ((flags & COW__ALLOCATION_ZERO) &&
-	    a->ptr.device.type == COW_DEVICE_CPU)
+	if (!(flags & COW__ALLOCATION_ZERO))
+		return 0;
+	if (a->ptr.device.type == COW_DEVICE_CPU)
 		memset(a->data, 0, bytes);
-	return 0;
+	else if (cow__zero[a->ptr.device.type])
+		r = cow__zero[a->ptr.device.type](a->ptr.device, a->data, bytes);
+	if (r < 0) {
+		cow__profile_device(a->data, -(int64_t)bytes, a->ptr.device);
+		cow_data_ptr_clear(&a->ptr);
+	}
+	return r;
 }
 
 static int

@@ -76,6 +76,11 @@ enum cow__allocation_flags {
 	COW__ALLOCATION_ROOM = 1 << 4,  /* it may grow in place later */
 };
 
+/* How memory of a type of devices is set to zero; NULL: it can't be. Set once, before
+ * its first allocator is registered. */
+typedef int cow__zero_fn(struct cow_device device, void *data, size_t bytes);
+extern cow__zero_fn *cow__zero[COW_DEVICE_TYPES];
+
 /* From `allocator`, NULL: the engine. refs 1. */
 int cow__allocation_new(size_t bytes, unsigned flags,
                         struct cow_allocator *allocator,

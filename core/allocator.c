@@ -90,8 +90,10 @@ cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
 		*ret = (struct cow_data_ptr){ .device = a->device };
 		return 0;
 	}
+	cow__error_begin();
 	r = a->allocate(a, bytes, &p);
 	if (r < 0) {
+		cow__error_stands(); /* it may know why */
 		cow__profile_failure_device(bytes, a->device);
 		return cow__error_from(r, a->name ? a->name : "allocator");
 	}

@@ -9,9 +9,10 @@
 #include "core/base.h"
 #include "cowshed.h"
 
-#define SENTENCE 240
+#define SENTENCE 400
 
 static _Thread_local char sentence[SENTENCE];
+static _Thread_local bool stands;
 
 static size_t
 append(size_t at, const char *s)
@@ -44,6 +45,7 @@ cow_last_error(void)
 int
 cow__error(int error, const char *s)
 {
+	stands = false;
 	append(0, s);
 	return error;
 }
@@ -53,6 +55,7 @@ cow__error_number(int error, const char *s, uint64_t number)
 {
 	size_t at = 0;
 
+	stands = false;
 	sentence[0] = '\0';
 	for (; *s; s++) {
 		char one[2] = { *s, '\0' };
@@ -65,7 +68,14 @@ cow__error_number(int error, const char *s, uint64_t number)
 void
 cow__error_begin(void)
 {
+	stands = false;
 	sentence[0] = '\0';
+}
+
+void
+cow__error_stands(void)
+{
+	stands = sentence[0] != '\0';
 }
 
 void
@@ -114,6 +124,8 @@ cow__error_from(int error, const char *what)
 		{ ENOSYS, ": the kernel does not know it" },
 	};
 
+	if (stands)
+		return error;
 	return append_why(append(0, what), error, known,
 	                  sizeof(known) / sizeof(known[0]));
 }
@@ -147,8 +159,9 @@ cow__error_about(int error, const char *what, const char *name)
 		{ ESTALE, ": somebody made it shorter meanwhile" },
 		{ EINVAL, ": the kernel says that it is not possible (EINVAL)" },
 	};
-	size_t n = strlen(name), most = SENTENCE / 2, at = append(0, what);
+	size_t n = strlen(name), most = 120, at = append(0, what);
 
+	stands = false;
 	at = append(at, " ");
 	if (n > most)
 		at = append(at, "...");

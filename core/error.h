@@ -22,6 +22,10 @@ void cow__error_begin(void);
 void cow__error_add(const char *piece);
 void cow__error_add_number(int64_t number);
 
+/* The sentence, if there is one, says more than those who pass the error on could:
+ * cow__error_from() leaves it, until the next one is made. */
+void cow__error_stands(void);
+
 /* The usual sentence for an error that came from below. */
 int cow__error_from(int error, const char *what);
 

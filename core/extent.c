@@ -305,7 +305,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 static bool
 plain(const struct cow__tile *t)
 {
-	return !t->pieces && !t->kept && !t->slow && t->refs <= 1 &&
+	return !t->pieces && !t->kept && !t->slow && !t->pinned && t->refs <= 1 &&
 	       t->backing != COW__PRIVATE && (!t->segment || t->segment->owner);
 }
 

@@ -72,6 +72,10 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 		r = cow__map_meta(t->bytes, &data);
 	if (r < 0)
 		return r;
+	if (t->idle) {
+		copies[ncopies++] = (struct copy){ t, data };
+		return 0; /* room is enough */
+	}
 	/* Guard pages, too: their bytes come back when they are opened. */
 	cow__attributes_reveal(t);
 	memcpy(data, (void *)cow__tile_start(t), t->bytes);
@@ -92,7 +96,7 @@ freeze_all(bool pinned)
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
 		if (!needs_freeze(t))
 			continue;
-		if (pinned) {
+		if (pinned || t->pinned) {
 			r = copy_for_child(t, COW_FALLBACK_PINNED);
 			continue;
 		}

@@ -201,7 +201,7 @@ cow__extent_detach(struct cow__tile *t)
 void
 cow__extent_free(struct cow__tile *t)
 {
-	cow__require(t->kind == COW__LIVE);
+	cow__require(t->kind == COW__LIVE && !t->pinned);
 	if (!t->doomed) {
 		if (t->watched)
 			cow__evidence_end(t);
@@ -319,7 +319,7 @@ cow__extents_child(void)
 		                 t->backing == COW__ANON;
 
 		next = t->next;
-		t->busy = t->punching = false;
+		t->busy = t->punching = t->pinned = t->idle = false;
 		if (t->doomed) {
 			cow__extent_free(t);
 			return cow__extents_child();

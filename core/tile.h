@@ -83,6 +83,10 @@ struct cow__tile {
 	bool watched;  /* ... or might be: a side of a copy (core/evidence.h) */
 	bool inherited; /* pages: other processes may map them ... */
 	bool uncounted; /* ... and some of them could not be counted */
+	/* live: a device works on its pages behind the page tables. It stays where and
+	 * what it is: not frozen, copied lazily, resized or freed (core/pin.h) */
+	bool pinned;
+	bool idle;     /* ... and what is in it is nobody's */
 	uint32_t refs; /* mappings that read my pages, my own one included */
 	uint32_t word; /* holder word of my pages + 1; 0: none yet */
 	struct cow__segment *segment; /* of my pages; NULL: I have none */

@@ -84,7 +84,8 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 bool
 cow__freeze_joins(const struct cow__tile *a, const struct cow__tile *b)
 {
-	return a->segment == b->segment && !a->npieces && !b->npieces &&
+	return a->segment == b->segment && !a->pinned && !b->pinned &&
+	       !a->npieces && !b->npieces &&
 	       !a->nkept && !b->nkept && !a->attributes && !b->attributes &&
 	       cow__tile_end(a) == cow__tile_start(b);
 }
@@ -158,6 +159,8 @@ cow__freeze(struct cow__tile *t)
 	int r;
 
 	cow__require(t->kind == COW__LIVE);
+	if (t->pinned)
+		return -EBUSY;
 	if (!t->npieces && !t->nkept)
 		return cow__freeze_run(t, t);
 	if (!cow__mappings_left(2 + t->npieces))
@@ -443,6 +446,8 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 	bool quiet = false;
 	int r = 0;
 
+	if (source->pinned)
+		return -ENOTSUP;
 	if (source->backing == COW__ANON || source->attributes ||
 	    source->overlaid)
 		return -ENOTSUP;

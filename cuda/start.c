@@ -8,7 +8,5 @@
 int
 cow__cuda_register(struct cow__cuda *devices, int count)
 {
-	(void)devices;
-	(void)count;
-	return 0;
+	return cow__cuda_allocators_set(devices, count);
 }

@@ -10,4 +10,7 @@
 /* Enters `count` probed devices everywhere. Undoes what it did on failure. */
 int cow__cuda_register(struct cow__cuda *devices, int count);
 
+/* Its parts. */
+int cow__cuda_allocators_set(struct cow__cuda *devices, int count);
+
 #endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cache of device memory: what its files share
+ *
+ *   pool (stream, small or large)
+ *     segment: reserved addresses, or one cuMemAlloc
+ *       | used | free | used | waiting | free |  hole  | free | hole ........ |
+ *         blocks, by address                    nothing mapped
+ *
+ *   cache.c          taking and giving
+ *   cache_bins.c     free blocks by size; splitting and merging
+ *   cache_segment.c  mapping holes, giving free stretches back
+ *   cache_stream.c   streams that end
+ *   cache_stats.c    numbers, snapshot;  cache_trace.c  history
+ *   low.c            when there is no more
+ *
+ * Free neighbours are always one block, and so are holes. A free block can be used by
+ * the pool's stream at once: whatever was there before was freed in the stream's
+ * order, or all its other streams have passed.
+ *
+ * All of it is under the device's memory lock.
+ */
+#ifndef COW_CUDA_CACHE_H
+#define COW_CUDA_CACHE_H
+
+#include "core/base.h"
+#include "core/tree.h"
+#include "cuda/memory.h"
+#include "cuda/piece.h"
+#include "cuda/stream.h"
+#include "cuda/uses.h"
+
+#define COW__CUDA_UNIT ((size_t)512)    /* sizes are multiples of it */
+#define COW__CUDA_SMALL MIB             /* the largest of the small requests */
+#define COW__CUDA_SMALL_SEGMENT (2 * MIB)
+#define COW__CUDA_LARGE_SEGMENT (20 * MIB)
+#define COW__CUDA_LARGE_ALONE (10 * MIB) /* from here on a segment of its own */
+
+enum cow__cuda_state {
+	COW__CUDA_FREE,
+	COW__CUDA_USED,
+	COW__CUDA_WAITING, /* freed; a stream may still use it */
+	COW__CUDA_HOLE,    /* nothing is mapped */
+	COW__CUDA_LEAVING, /* about to become a hole */
+};
+
+struct cow__cuda_segment;
+
+struct cow__cuda_block {
+	struct cow__cuda_block *prev, *next; /* by address */
+	/* free: of the same size class; used: those with uses; waiting: in turn */
+	struct cow__cuda_block *list_prev, *list_next;
+	struct cow__cuda_segment *segment;
+	struct cow__cuda_use *uses;
+	cow__cu_ptr ptr;
+	size_t bytes, requested;
+	uint64_t user;
+	uint8_t state;
+	bool split; /* free, and a neighbour is not: for the statistics */
+};
+
+struct cow__cuda_segment {
+	struct cow__node node; /* key: address */
+	struct cow__cuda *device;
+	struct cow__cuda_pool *pool; /* NULL: outside */
+	struct cow__cuda_segment *next; /* of the pool */
+	struct cow__cuda_block *first;
+	size_t bytes;                    /* addresses */
+	size_t unit;                     /* of a piece; 0: not mapped by us */
+	struct cow__cuda_piece **pieces; /* by place */
+	/* Outside. */
+	struct cow__cu_stream *stream;
+	cow__cuda_done_fn *done;
+	void *done_user;
+};
+
+#define COW__CUDA_BINS 640
+
+struct cow__cuda_pool {
+	struct cow__cuda_pool *next;
+	struct cow__cuda *device;
+	struct cow__cu_stream *stream;
+	struct cow__cuda_segment *segments;
+	int kind;   /* enum cow_cuda_pool: small or large */
+	bool ended; /* its stream; what it has is anybody's when ... */
+	struct cow__cu_event *end; /* ... this has passed */
+	uint64_t map[COW__CUDA_BINS / 64];
+	struct cow__cuda_block *bins[COW__CUDA_BINS];
+};
+
+struct cow__cuda_list {
+	struct cow__cuda_block *first, *last;
+};
+
+struct cow__cuda_memory {
+	struct cow__cuda *device;
+	struct cow__mutex release; /* one gives back at a time; before memory_lock */
+	struct cow__cuda_pool *pools; /* the last used one first */
+	struct cow__node *segments;
+	struct cow__cuda_list waiting, noted; /* freed; used, with uses */
+	struct cow_cuda_stats stats;
+	uint64_t limit; /* of what the process may have; atomic */
+	struct cow_cuda_trace_entry *trace;
+	size_t trace_entries, trace_bytes;
+	uint64_t traced;
+	struct cow_allocator cached, single;
+};
+
+/* ---- Bins ---------------------------------------------------------------------- */
+
+struct cow__cuda_block *cow__cuda_best_fit(struct cow__cuda_pool *p, size_t bytes);
+void cow__cuda_bin_add(struct cow__cuda_block *b);
+void cow__cuda_bin_remove(struct cow__cuda_block *b);
+
+/* Cuts the end of a block off as a block of its own, same state, in no list.
+ * NULL: no memory for metadata. */
+struct cow__cuda_block *cow__cuda_split(struct cow__cuda_block *b, size_t bytes);
+/* A block and its neighbours of the same state become one; returns it. A free one is
+ * in no bin before, and in one after. */
+struct cow__cuda_block *cow__cuda_merge(struct cow__cuda_block *b);
+struct cow__cuda_block *cow__cuda_block_make(struct cow__cuda_segment *s,
+                                             cow__cu_ptr ptr, size_t bytes);
+void cow__cuda_block_drop(struct cow__cuda_block *b);
+
+void cow__cuda_list_add(struct cow__cuda_list *l, struct cow__cuda_block *b);
+void cow__cuda_list_remove(struct cow__cuda_list *l, struct cow__cuda_block *b);
+
+/* ---- Segments ------------------------------------------------------------------ */
+
+/* A free block of at least so many bytes, of memory from the driver; in its bin. */
+int cow__cuda_grow(struct cow__cuda_pool *p, size_t bytes,
+                   struct cow__cuda_block **ret);
+/* Makes all free memory that can go LEAVING. Returns how many blocks. */
+size_t cow__cuda_claim(struct cow__cuda_memory *m);
+/* Gives it to the driver (or, `keep`, makes it free again). Entered. *ret_bytes:
+ * how much went. */
+int cow__cuda_let_go(struct cow__cuda_memory *m, bool keep, uint64_t *ret_bytes);
+void cow__cuda_segment_add(struct cow__cuda_memory *m, struct cow__cuda_segment *s);
+struct cow__cuda_segment *cow__cuda_segment_make(struct cow__cuda *d, cow__cu_ptr ptr,
+                                                 size_t bytes);
+void cow__cuda_segment_end(struct cow__cuda_memory *m, struct cow__cuda_segment *s);
+
+/* The last of them at or below the address; for walks downwards. */
+struct cow__cuda_segment *cow__cuda_segment_below(struct cow__cuda_memory *m,
+                                                  cow__cu_ptr at);
+
+/* ---- The rest ------------------------------------------------------------------ */
+
+/* The pool, made if need be. NULL: no memory for metadata. */
+struct cow__cuda_pool *cow__cuda_pool_of(struct cow__cuda *d,
+                                         struct cow__cu_stream *stream, int kind);
+void cow__cuda_pool_drop(struct cow__cuda_pool *p);
+/* Memory of streams that ended comes to this pool. True: some did. Entered. */
+bool cow__cuda_adopt(struct cow__cuda_pool *p);
+
+/* Looks after blocks that wait: `all`, or a few. Entered. */
+void cow__cuda_drain(struct cow__cuda_memory *m, bool all);
+/* A block that nobody uses any more is free. */
+void cow__cuda_free_block(struct cow__cuda_memory *m, struct cow__cuda_block *b);
+
+void cow__cuda_trace_add(struct cow__cuda_memory *m, int kind, uint64_t address,
+                         uint64_t bytes, struct cow__cu_stream *stream,
+                         uint64_t user);
+
+static inline void
+cow__cuda_trace(struct cow__cuda_memory *m, int kind, const struct cow__cuda_block *b)
+{
+	const struct cow__cuda_segment *s = b->segment;
+
+	if (cow__unlikely(m->trace_entries))
+		cow__cuda_trace_add(m, kind, b->ptr, b->bytes,
+		                    s->pool ? s->pool->stream : s->stream, b->user);
+}
+
+static inline int
+cow__cuda_kind(const struct cow__cuda_segment *s)
+{
+	return s->pool ? s->pool->kind : COW_CUDA_LARGE;
+}
+
+/* ---- Statistics: of all, and of one kind ------------------------------------------ */
+
+static inline void
+cow__cuda_stat_one(struct cow_cuda_stat *s, int64_t n)
+{
+	s->current += (uint64_t)n;
+	if (n < 0) {
+		s->freed += (uint64_t)-n;
+		return;
+	}
+	s->allocated += (uint64_t)n;
+	if (s->current > s->peak)
+		s->peak = s->current;
+}
+
+static inline void
+cow__cuda_stat(struct cow_cuda_stat *s, int kind, int64_t n)
+{
+	cow__cuda_stat_one(&s[COW_CUDA_ALL], n);
+	cow__cuda_stat_one(&s[kind], n);
+}
+
+#endif

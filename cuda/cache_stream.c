@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams that end
+ *
+ * What was made on a stream is not lost with it: when its work is done, its pools go
+ * to the next stream of the device that needs more than it has. Notes that the stream
+ * uses a block become marks before it ends, since it can't be marked afterwards. The
+ * driver may give its address to a new stream at once, so nothing here is found by it
+ * from then on.
+ */
+#include "core/error.h"
+#include "core/pool.h"
+#include "cuda/cache.h"
+#include "cuda/pinned.h"
+
+static void
+pool_end(struct cow__cuda_memory *m, struct cow__cuda_pool *p)
+{
+	struct cow__cuda_pool **at;
+
+	for (at = &m->pools; *at != p; at = &(*at)->next)
+		;
+	*at = p->next;
+	cow__cuda_mark_free(m->device, p->end);
+	cow__cuda_pool_drop(p);
+}
+
+static void
+move_segment(struct cow__cuda_segment *s, struct cow__cuda_pool *to)
+{
+	struct cow__cuda_block *b;
+
+	for (b = s->first; b; b = b->next)
+		if (b->state == COW__CUDA_FREE)
+			cow__cuda_bin_remove(b);
+	s->pool = to;
+	s->next = to->segments;
+	to->segments = s;
+	for (b = s->first; b; b = b->next)
+		if (b->state == COW__CUDA_FREE)
+			cow__cuda_bin_add(b);
+}
+
+bool
+cow__cuda_adopt(struct cow__cuda_pool *to)
+{
+	struct cow__cuda_memory *m = to->device->memory;
+	struct cow__cuda_pool *p, *next;
+	struct cow__cuda_segment *s;
+	bool some = false;
+
+	for (p = m->pools; p; p = next) {
+		next = p->next;
+		if (!p->ended || p->kind != to->kind ||
+		    cow__cuda_passed(m->device, p->end) != 1)
+			continue;
+		while ((s = p->segments) != NULL) {
+			p->segments = s->next;
+			move_segment(s, to);
+			some = true;
+		}
+		pool_end(m, p);
+	}
+	return some;
+}
+
+/* The notes of one device's blocks. Locked, `d` entered. */
+static int
+mark_notes(struct cow__cuda_memory *m, struct cow__cuda *d,
+           struct cow__cu_stream *stream)
+{
+	struct cow__cuda_block *b;
+	int r = 0;
+
+	for (b = m->noted.first; b && r == 0; b = b->list_next)
+		r = cow__cuda_uses_end(b->uses, d, stream, d);
+	for (b = m->waiting.first; b && r == 0; b = b->list_next)
+		r = cow__cuda_uses_end(b->uses, d, stream, d);
+	return r;
+}
+
+static int
+mark_all(struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	int r = cow__cuda_pinned_stream_ends(d, stream);
+
+	for (int i = 0; i < cow_cuda_count() && r == 0; i++) {
+		struct cow__cuda *other;
+
+		r = cow__cuda_get(i, &other);
+		if (r < 0)
+			break;
+		cow__mutex_lock(&other->memory_lock);
+		r = mark_notes(other->memory, d, stream);
+		cow__mutex_unlock(&other->memory_lock);
+	}
+	return r;
+}
+
+/* Its pools become anybody's, behind a mark each; none on failure. */
+static int
+end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
+{
+	struct cow__cuda *d = m->device;
+	struct cow__cuda_pool *p;
+	int r = 0;
+
+	for (p = m->pools; p && r == 0; p = p->next)
+		if (p->stream == stream && !p->ended)
+			r = cow__cuda_mark(d, stream, &p->end);
+	if (r == 0)
+		r = cow__cu_error(d->cu->stream_destroy(stream),
+		                  "ending a stream");
+	for (p = m->pools; p; p = p->next) {
+		if (p->stream != stream || p->ended)
+			continue;
+		if (r == 0) {
+			p->ended = true;
+		} else {
+			cow__cuda_mark_free(d, p->end);
+			p->end = NULL;
+		}
+	}
+	return r;
+}
+
+COW_EXPORT int
+cow_cuda_stream_free(int device, cow_cuda_stream stream)
+{
+	struct cow__cuda *d;
+	int r = cow__cuda_get(device, &d);
+
+	if (r < 0)
+		return r;
+	if (!stream || stream == COW_CU_STREAM_LEGACY)
+		return cow__error(-EINVAL, "cow_cuda_stream_free: the default "
+		                           "stream stays");
+	if (cow__cuda_stream(d) == stream)
+		return cow__error(-EBUSY, "cow_cuda_stream_free: it is this "
+		                          "thread's current stream");
+	r = cow__cuda_enter(d);
+	if (r < 0)
+		return r;
+	if (cow__cuda_capturing(d, stream))
+		r = cow__error(-EBUSY, "cow_cuda_stream_free: it records a graph");
+	if (r == 0)
+		r = mark_all(d, stream);
+	if (r == 0) {
+		cow__mutex_lock(&d->memory_lock);
+		r = end_pools(d->memory, stream);
+		cow__mutex_unlock(&d->memory_lock);
+	}
+	cow__cuda_leave(d);
+	return r;
+}

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pinned host memory
+ *
+ * An extent of the engine (core/pin.h) that is registered with the driver, for all
+ * devices. It is a storage of the CPU on memory that others write, as the engine sees
+ * it: cloned by copying, sent by copying, never moved.
+ *
+ *      in use ---freed---> waiting (marks of its streams) ---passed---> cached
+ *         ^                                                               |
+ *         +---------------- a request of about its size -----------------+
+ *
+ * Sizes are exact: rounded to pages, and never split. One that is freed serves who
+ * wants as much, or up to an eighth less. What the cache keeps beyond that goes when
+ * the program says so, or when no more can be pinned.
+ *
+ * The lock guards the lists. The driver is asked for marks with it; registering, which
+ * takes long, and the engine are called without.
+ */
+#include "cuda/pinned.h"
+#include "core/error.h"
+#include "core/pin.h"
+#include "core/pool.h"
+#include "core/storage.h"
+#include "core/tree.h"
+#include "cuda/uses.h"
+
+#define LOOKS 8
+
+enum state { IN_USE, WAITING, CACHED };
+
+struct pinned {
+	struct cow__node node;       /* key: address */
+	struct pinned *prev, *next;  /* waiting, or cached */
+	struct cow__cuda_use *uses;
+	size_t bytes;
+	enum state state;
+};
+
+struct list {
+	struct pinned *first, *last;
+};
+
+static struct cow__pool all_pinned = { .object_bytes = sizeof(struct pinned) };
+
+static struct {
+	struct cow__mutex lock;
+	struct cow__node *root;
+	struct list waiting, cached;
+	uint64_t bytes, cached_bytes;
+} p;
+
+static void
+list_add(struct list *l, struct pinned *a)
+{
+	a->prev = l->last;
+	a->next = NULL;
+	if (l->last)
+		l->last->next = a;
+	else
+		l->first = a;
+	l->last = a;
+}
+
+static void
+list_remove(struct list *l, struct pinned *a)
+{
+	if (a->next)
+		a->next->prev = a->prev;
+	else
+		l->last = a->prev;
+	if (a->prev)
+		a->prev->next = a->next;
+	else
+		l->first = a->next;
+}
+
+static void *
+address_of(const struct pinned *a)
+{
+	return (void *)a->node.key;
+}
+
+void
+cow__cuda_pinned_count(uint64_t *ret_bytes, uint64_t *ret_cached)
+{
+	cow__mutex_lock(&p.lock);
+	*ret_bytes = p.bytes;
+	*ret_cached = p.cached_bytes;
+	cow__mutex_unlock(&p.lock);
+}
+
+/* ---- Lists: locked ----------------------------------------------------------------- */
+
+/* What has passed becomes cached. A few of those that wait, or all. */
+static void
+drain(bool all)
+{
+	struct pinned *a = p.waiting.first, *last = p.waiting.last, *next;
+
+	for (int looks = 0; a && (all || looks < LOOKS); a = next) {
+		bool end = a == last;
+
+		next = a->next;
+		list_remove(&p.waiting, a);
+		if (cow__cuda_uses_passed(&a->uses, NULL) == 1) {
+			a->state = CACHED;
+			list_add(&p.cached, a);
+		} else {
+			list_add(&p.waiting, a);
+			looks++;
+		}
+		if (end)
+			break;
+	}
+}
+
+static struct pinned *
+find_cached(size_t bytes)
+{
+	struct pinned *a, *best = NULL;
+
+	for (a = p.cached.first; a; a = a->next)
+		if (a->bytes >= bytes && a->bytes - bytes <= bytes / 8 &&
+		    (!best || a->bytes < best->bytes))
+			best = a;
+	if (best) {
+		list_remove(&p.cached, best);
+		best->state = IN_USE;
+		p.cached_bytes -= best->bytes;
+	}
+	return best;
+}
+
+static struct pinned *
+find_at(const void *address)
+{
+	struct pinned *a = (struct pinned *)cow__tree_floor(p.root,
+	                                                    (uintptr_t)address);
+
+	return a && (uintptr_t)address - a->node.key < a->bytes ? a : NULL;
+}
+
+bool
+cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
+                      struct cow__cu_stream *stream)
+{
+	struct pinned *a;
+	bool noted;
+
+	if (stream == COW_CU_STREAM_LEGACY)
+		stream = NULL;
+	cow__mutex_lock(&p.lock);
+	a = find_at(address);
+	noted = a && a->state == IN_USE &&
+	        cow__cuda_uses_add(&a->uses, d, stream) == 0;
+	cow__mutex_unlock(&p.lock);
+	return noted;
+}
+
+static int
+uses_end(struct cow__node *n, struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	int r;
+
+	if (!n)
+		return 0;
+	r = cow__cuda_uses_end(((struct pinned *)n)->uses, d, stream, d);
+	if (r == 0)
+		r = uses_end(n->left, d, stream);
+	return r == 0 ? uses_end(n->right, d, stream) : r;
+}
+
+int
+cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	int r;
+
+	cow__mutex_lock(&p.lock);
+	r = uses_end(p.root, d, stream);
+	cow__mutex_unlock(&p.lock);
+	return r;
+}
+
+/* ---- The driver -------------------------------------------------------------------- */
+
+/* Any device will do: it is pinned for all of them. */
+static int
+enter_any(struct cow__cuda **ret)
+{
+	int r = cow__cuda_get(0, ret);
+
+	return r < 0 ? r : cow__cuda_enter(*ret);
+}
+
+/* Its memory goes back to the engine. It is in no list. Entered. */
+static int
+let_go(struct cow__cuda *d, struct pinned *a)
+{
+	int r = cow__cu_error(d->cu->host_unregister(address_of(a)),
+	                      "unpinning host memory");
+
+	if (r < 0)
+		return r;
+	cow__mutex_lock(&p.lock);
+	cow__tree_remove(&p.root, &a->node);
+	p.bytes -= a->bytes;
+	p.cached_bytes -= a->bytes;
+	cow__mutex_unlock(&p.lock);
+	cow__pinned_extent_free(address_of(a));
+	cow__pool_give(&all_pinned, a);
+	return 0;
+}
+
+/* What the driver does not unpin stays cached. Entered. */
+static int
+empty(struct cow__cuda *d)
+{
+	struct pinned *a, *last;
+	int r = 0, one;
+
+	cow__mutex_lock(&p.lock);
+	drain(true);
+	last = p.cached.last;
+	while ((a = p.cached.first) != NULL) {
+		list_remove(&p.cached, a);
+		cow__mutex_unlock(&p.lock);
+		one = let_go(d, a);
+		cow__mutex_lock(&p.lock);
+		if (one < 0) {
+			list_add(&p.cached, a);
+			r = one;
+		}
+		if (a == last)
+			break;
+	}
+	cow__mutex_unlock(&p.lock);
+	return r;
+}
+
+static int
+register_new(struct cow__cuda *d, size_t bytes, void *data, struct pinned **ret)
+{
+	struct pinned *a = cow__pool_take(&all_pinned);
+	int r;
+
+	if (!a)
+		return -ENOMEM;
+	r = cow__cu_error(d->cu->host_register(data, bytes,
+	                                       COW_CU_HOST_PORTABLE |
+	                                               COW_CU_HOST_DEVICEMAP),
+	                  "pinning host memory");
+	if (r < 0) {
+		cow__pool_give(&all_pinned, a);
+		return r;
+	}
+	*a = (struct pinned){ .node.key = (uintptr_t)data, .bytes = bytes,
+		              .state = IN_USE };
+	cow__mutex_lock(&p.lock);
+	cow__tree_insert(&p.root, &a->node);
+	p.bytes += bytes;
+	cow__mutex_unlock(&p.lock);
+	*ret = a;
+	return 0;
+}
+
+static int
+make(struct cow__cuda *d, size_t bytes, struct pinned **ret)
+{
+	void *data;
+	int r = cow__pinned_extent_new(bytes, &data);
+
+	if (r < 0)
+		return cow__error_from(r, "cow_cuda_pinned_new");
+	r = register_new(d, bytes, data, ret);
+	if (r < 0)
+		cow__pinned_extent_free(data);
+	return r;
+}
+
+static int
+take(size_t bytes, struct pinned **ret)
+{
+	struct pinned *a;
+	struct cow__cuda *d;
+	int r = enter_any(&d);
+
+	if (r < 0)
+		return r;
+	cow__mutex_lock(&p.lock);
+	drain(false);
+	a = find_cached(bytes);
+	cow__mutex_unlock(&p.lock);
+	if (a) {
+		cow__pinned_extent_set_idle(address_of(a), false);
+		*ret = a;
+	} else {
+		r = make(d, bytes, ret);
+		if (r == -ENOMEM) {
+			(void)empty(d);
+			r = make(d, bytes, ret);
+		}
+	}
+	cow__cuda_leave(d);
+	return r;
+}
+
+/* The deleter of the storage's data pointer. */
+static void
+give(void *context)
+{
+	struct pinned *a = context;
+	const struct cow__cu *cu;
+
+	if (cow__cu_start(&cu) < 0) {
+		/* A child, whose copy it is. The lock may be a lost thread's. */
+		cow__pinned_extent_free(address_of(a));
+		return;
+	}
+	cow__pinned_extent_set_idle(address_of(a), true);
+	cow__mutex_lock(&p.lock);
+	p.cached_bytes += a->bytes;
+	if (cow__cuda_uses_passed(&a->uses, NULL) == 1) {
+		a->state = CACHED;
+		list_add(&p.cached, a);
+	} else {
+		a->state = WAITING;
+		list_add(&p.waiting, a);
+	}
+	cow__mutex_unlock(&p.lock);
+}
+
+/* ---- For the program --------------------------------------------------------------- */
+
+COW_EXPORT int
+cow_cuda_pinned_new(size_t bytes, struct cow_storage **ret)
+{
+	struct cow_data_ptr ptr = { .device = { COW_DEVICE_CPU, 0 } };
+	struct pinned *a;
+	int r;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_cuda_pinned_new: ret is NULL");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error_number(
+		        -EINVAL, "# bytes: a size this large is a mistake "
+		                 "(negative?)", bytes);
+	if (bytes == 0) {
+		struct cow__cuda *d;
+
+		r = cow__cuda_get(0, &d);
+		return r < 0 ? r : cow_storage_new(0, NULL, ret);
+	}
+	r = take(cow__round_up(bytes, cow__page), &a);
+	if (r < 0)
+		return r;
+	ptr.data = address_of(a);
+	ptr.context = a;
+	ptr.deleter = give;
+	r = cow_storage_new_external(&ptr, bytes, NULL, ret);
+	if (r < 0)
+		give(a);
+	return r;
+}
+
+COW_EXPORT int
+cow_cuda_is_pinned(const struct cow_storage *storage)
+{
+	const void *data = cow_storage_data(storage);
+	struct cow__cuda *d;
+	unsigned type = 0;
+	bool ours;
+
+	if (!data || cow_storage_device(storage).type != COW_DEVICE_CPU ||
+	    cow_cuda_count() == 0 || enter_any(&d) < 0)
+		return 0;
+	cow__mutex_lock(&p.lock);
+	ours = find_at(data) != NULL;
+	cow__mutex_unlock(&p.lock);
+	if (!ours && d->cu->pointer_get_attribute(&type,
+	                                          COW_CU_POINTER_MEMORY_TYPE,
+	                                          (uintptr_t)data) !=
+	                     COW_CU_SUCCESS)
+		type = 0;
+	cow__cuda_leave(d);
+	return ours || type == COW_CU_MEMORY_HOST;
+}
+
+COW_EXPORT int
+cow_cuda_pinned_empty_cache(void)
+{
+	struct cow__cuda *d;
+	int r = enter_any(&d);
+
+	if (r < 0)
+		return r;
+	r = empty(d);
+	cow__cuda_leave(d);
+	return r;
+}

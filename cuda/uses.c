@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who may still be using memory that was freed: see the header.
+ */
+#include "cuda/uses.h"
+#include "core/base.h"
+#include "core/pool.h"
+#include "cuda/stream.h"
+
+static struct cow__pool uses = { .object_bytes = sizeof(struct cow__cuda_use) };
+
+int
+cow__cuda_uses_add(struct cow__cuda_use **list, struct cow__cuda *d,
+                   struct cow__cu_stream *stream)
+{
+	struct cow__cuda_use *u;
+
+	/* One that is marked is of a stream that ended: this is another one that
+	 * got its address. */
+	for (u = *list; u; u = u->next)
+		if (u->stream == stream && u->device == d && !u->marked)
+			return 0;
+	u = cow__pool_take(&uses);
+	if (!u)
+		return -ENOMEM;
+	*u = (struct cow__cuda_use){ .next = *list, .device = d,
+		                     .stream = stream };
+	*list = u;
+	return 0;
+}
+
+static int
+mark(struct cow__cuda_use *u)
+{
+	int r;
+
+	if (u->marked)
+		return 0;
+	if (cow__cuda_capturing(u->device, u->stream))
+		return -EBUSY; /* a mark would become part of the graph */
+	r = cow__cuda_mark(u->device, u->stream, &u->mark);
+	if (r == 0)
+		u->marked = true;
+	return r;
+}
+
+/* Did it pass? Its device is entered. */
+static int
+look(struct cow__cuda_use *u)
+{
+	if (mark(u) < 0 || cow__cuda_passed(u->device, u->mark) != 1)
+		return 0;
+	cow__cuda_mark_free(u->device, u->mark);
+	return 1;
+}
+
+int
+cow__cuda_uses_end(struct cow__cuda_use *list, struct cow__cuda *d,
+                   struct cow__cu_stream *stream, struct cow__cuda *here)
+{
+	int r = 0;
+
+	for (struct cow__cuda_use *u = list; u && r == 0; u = u->next) {
+		if (u->stream != stream || u->device != d || u->marked)
+			continue;
+		if (here != d)
+			r = cow__cuda_enter(d);
+		if (r == 0) {
+			r = mark(u);
+			if (here != d)
+				cow__cuda_leave(d);
+		}
+	}
+	return r;
+}
+
+int
+cow__cuda_uses_passed(struct cow__cuda_use **list, struct cow__cuda *here)
+{
+	struct cow__cuda_use **p = list, *u;
+
+	while ((u = *p) != NULL) {
+		int passed;
+
+		if (u->device != here && cow__cuda_enter(u->device) < 0)
+			return 0;
+		passed = look(u);
+		if (u->device != here)
+			cow__cuda_leave(u->device);
+		if (passed) {
+			*p = u->next;
+			cow__pool_give(&uses, u);
+		} else {
+			/* Mark the others all the same: as early as can be. */
+			p = &u->next;
+		}
+	}
+	return *list == NULL;
+}
+
+void
+cow__cuda_uses_forget(struct cow__cuda_use **list)
+{
+	struct cow__cuda_use *u;
+
+	while ((u = *list) != NULL) {
+		*list = u->next;
+		cow__pool_give(&uses, u);
+	}
+}
