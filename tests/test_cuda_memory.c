@@ -1,0 +1,752 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device memory: the cache, by stream, and what it tells
+ *
+ * On the reference driver, whose streams run late and out of order, and which ends the
+ * process where memory is unmapped that queued work still uses.
+ */
+#include "tests/support/cuda.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void current(cow_cuda_stream s)
+{
+	ok(cow_cuda_stream_set(0, s));
+}
+
+static struct cow_storage *cached(size_t bytes)
+{
+	return cuda_storage(0, bytes, COW_CUDA_CACHED);
+}
+
+static uintptr_t at(const struct cow_storage *s)
+{
+	return (uintptr_t)cow_storage_data(s);
+}
+
+static size_t physical(void)
+{
+	struct ref_usage u;
+
+	ref.usage(&u);
+	return u.bytes;
+}
+
+static size_t reserved(void)
+{
+	return cuda_stats(0).reserved_bytes[0].current;
+}
+
+/* Everything that was made is given back: nothing leaks in the driver. */
+static void nothing_left(void)
+{
+	struct ref_usage u;
+
+	ok(cow_cuda_empty_cache(-1));
+	ref.usage(&u);
+	ck_assert_uint_eq(u.bytes, 0);
+	ck_assert_uint_eq(u.handles, 0);
+	ck_assert_uint_eq(u.mappings, 0);
+	ck_assert_uint_eq(u.reservations, 0);
+	ck_assert_uint_eq(cuda_picture(0), 0);
+}
+
+START_TEST(a_hit_is_no_call)
+{
+	struct cow_storage *s;
+	uint64_t calls;
+
+	cuda_start();
+	s = cached(1000);
+	cow_storage_unref(s);
+	calls = cuda_calls();
+	for (int i = 0; i < 100; i++) {
+		s = cached(1000);
+		cow_storage_unref(s);
+	}
+	ck_assert_uint_eq(cuda_calls(), calls);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(a_block_is_its_streams)
+{
+	cow_cuda_stream a, b;
+	struct cow_storage *s, *t;
+	uintptr_t first;
+
+	cuda_start();
+	ref.set(REF_HOLD, 1);
+	a = cuda_stream(0);
+	b = cuda_stream(0);
+	current(a);
+	s = cached(1 << 20);
+	first = at(s);
+	cuda_fill(s, 1, a);
+	cow_storage_unref(s);
+	/* The same stream gets it at once, though its work has not begun. */
+	s = cached(1 << 20);
+	ck_assert_uint_eq(at(s), first);
+	cow_storage_unref(s);
+	/* Another one does not. */
+	current(b);
+	t = cached(1 << 20);
+	ck_assert_uint_ne(at(t), first);
+	cow_storage_unref(t);
+	current(NULL);
+	ref.set(REF_HOLD, 0);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(recorded_streams_are_waited_for)
+{
+	cow_cuda_stream a, b;
+	struct cow_storage *s, *t;
+	uintptr_t first;
+
+	cuda_start();
+	ref.set(REF_HOLD, 1);
+	a = cuda_stream(0);
+	b = cuda_stream(0);
+	current(a);
+	s = cached(3000);
+	first = at(s);
+	ok(cow_cuda_stream_after(0, b, a));
+	cuda_fill(s, 2, b);
+	ok(cow_cuda_record_stream(s, b));
+	ok(cow_cuda_record_stream(s, b));
+	ok(cow_cuda_record_stream(s, a)); /* its own: nothing to say */
+	cow_storage_unref(s);
+	ck_assert_uint_eq(cuda_stats(0).active[0].current, 1);
+	ck_assert_uint_eq(cuda_stats(0).allocation[0].current, 0);
+	s = cached(3000);
+	ck_assert_uint_ne(at(s), first);
+	ok(cow_cuda_stream_wait(0, b));
+	t = cached(3000);
+	ck_assert_uint_eq(at(t), first);
+	cow_storage_unref(s);
+	cow_storage_unref(t);
+	ref.set(REF_HOLD, 0);
+	current(NULL);
+	ck_assert_uint_eq(ref.implicit_waits(), 0);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(memory_of_others_is_ignored)
+{
+	struct cow_storage *s = new_storage(5000, 0);
+
+	cuda_start();
+	ok(cow_cuda_record_stream(s, NULL));
+	fails(-EINVAL, cow_cuda_record_stream(NULL, NULL));
+	cow_storage_unref(s);
+}
+END_TEST
+
+/* What was freed in all sizes is one again, and more is mapped only for what lacks. */
+START_TEST(sizes_merge)
+{
+	struct cow_storage *s[10];
+	uint64_t before;
+
+	cuda_start();
+	for (size_t i = 0; i < COUNT(s); i++)
+		s[i] = cached((i + 2) * MIB + i * 512 + 7);
+	for (size_t i = 0; i < COUNT(s); i++)
+		cow_storage_unref(s[(i * 7) % COUNT(s)]);
+	before = reserved();
+	s[0] = cached(before);
+	ck_assert_uint_eq(reserved(), before);
+	cow_storage_unref(s[0]);
+	s[0] = cached(before + 1);
+	ck_assert_uint_eq(reserved(), before + 20 * MIB);
+	ck_assert_uint_eq(cuda_stats(0).segment[0].current, 1);
+	cow_storage_unref(s[0]);
+	nothing_left();
+}
+END_TEST
+
+/* Pieces go from the middle, and are mapped there again. */
+START_TEST(holes)
+{
+	struct cow_storage *a, *b, *c, *d;
+	uintptr_t where;
+
+	cuda_start();
+	a = cached(20 * MIB);
+	b = cached(60 * MIB);
+	c = cached(20 * MIB);
+	where = at(b);
+	cow_storage_unref(b);
+	ok(cow_cuda_empty_cache(0));
+	ck_assert_uint_eq(reserved(), 40 * MIB);
+	ck_assert_uint_eq(physical(), 40 * MIB);
+	ck_assert_uint_eq(cuda_stats(0).segment[0].current, 2);
+	cuda_picture(0);
+	d = cached(50 * MIB);
+	ck_assert_uint_eq(at(d), where);
+	ck_assert_uint_eq(reserved(), 100 * MIB);
+	ck_assert_uint_eq(cuda_stats(0).segment[0].current, 1);
+	cuda_picture(0);
+	cow_storage_unref(a);
+	cow_storage_unref(c);
+	cow_storage_unref(d);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(emptying_waits_for_work_in_flight)
+{
+	cow_cuda_stream a = NULL;
+	struct cow_storage *s;
+	uint64_t syncs;
+
+	cuda_start();
+	a = cuda_stream(0);
+	current(a);
+	s = cached(30 * MIB);
+	cuda_fill(s, 1, a);
+	cow_storage_unref(s);
+	ok(cow_cuda_empty_cache(0));
+	ck_assert_uint_eq(physical(), 0);
+	ck_assert_uint_eq(cuda_stats(0).sync_all, 1);
+	/* Nothing there: nothing to wait for. */
+	syncs = ref.calls("cuCtxSynchronize");
+	ok(cow_cuda_empty_cache(-1));
+	ck_assert_uint_eq(ref.calls("cuCtxSynchronize"), syncs);
+	fails(-ENODEV, cow_cuda_empty_cache(17));
+	current(NULL);
+	ck_assert_uint_eq(ref.implicit_waits(), 0);
+	nothing_left();
+}
+END_TEST
+
+/* ---- Running out ------------------------------------------------------------------- */
+
+static struct {
+	struct cow_storage *victim;
+	int lows, outs;
+	uint64_t reserved;
+} watch;
+
+static bool low(void *user, int device, size_t bytes)
+{
+	must(user == &watch && device == 0 && bytes > 0);
+	watch.lows++;
+	/* No lock is held: all of the library may be called. */
+	must(cuda_stats(0).reserved_bytes[0].current > 0);
+	if (!watch.victim)
+		return false;
+	watch.victim = cow_storage_unref(watch.victim);
+	return true;
+}
+
+static void out(void *user, int device, size_t bytes, uint64_t held,
+                uint64_t device_free)
+{
+	must(user == &watch && device == 0 && bytes > 0 && device_free < GIB);
+	watch.outs++;
+	watch.reserved = held;
+	ok(cow_cuda_empty_cache(0));
+}
+
+static void says(const char *words)
+{
+	if (!strstr(cow_last_error(), words))
+		ck_abort_msg("it says: %s", cow_last_error());
+}
+
+static struct cow_storage *none(size_t bytes)
+{
+	struct cow_storage *s = (struct cow_storage *)1;
+
+	fails(-ENOMEM, cow_cuda_storage_new(0, bytes, NULL, &s));
+	must(s == (struct cow_storage *)1);
+	return NULL;
+}
+
+START_TEST(the_ladder)
+{
+	struct cow_cuda_observer o = { sizeof(o), low, out, &watch };
+	struct cow_storage *a, *b;
+	cow_cuda_stream other;
+
+	cuda_start();
+	ok(cow_cuda_observe(&o));
+	other = cuda_stream(0);
+	current(other);
+	b = cached(500 * MIB);
+	cuda_fill(b, 1, other);
+	cow_storage_unref(b); /* cached for another stream, with work on it */
+	current(NULL);
+	a = cached(800 * MIB);
+	ck_assert_int_eq(watch.lows, 1);
+	ck_assert_uint_eq(cuda_stats(0).retries, 1);
+	ck_assert_int_eq(watch.outs, 0);
+	/* The observer's turn comes before. */
+	watch.victim = a;
+	a = cached(900 * MIB);
+	ck_assert_int_eq(watch.lows, 2);
+	ck_assert_uint_eq(cuda_stats(0).retries, 1);
+	none(300 * MIB);
+	ck_assert_int_eq(watch.outs, 1);
+	ck_assert_uint_eq(cuda_stats(0).ooms, 1);
+	ck_assert_uint_ge(watch.reserved, 900 * MIB);
+	says("CUDA device 0 is out of memory: tried to get 300.00 MiB. Of its 1.00 GiB, ");
+	says("900.00 MiB in use, ");
+	ok(cow_cuda_observe(NULL));
+	none((size_t)INT64_MAX);
+	says("tried to get over 7 EiB");
+	/* And work goes on. */
+	cow_storage_unref(a);
+	a = cached(1000 * MIB);
+	cow_storage_unref(a);
+	ck_assert_uint_eq(ref.implicit_waits(), 0);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(the_fraction)
+{
+	struct cow_storage *a;
+
+	cuda_start();
+	fails(-EINVAL, cow_cuda_set_fraction(0, 1.5));
+	fails(-EINVAL, cow_cuda_set_fraction(0, -0.1));
+	fails(-EINVAL, cow_cuda_set_fraction(0, 0.0 / 0.0));
+	ok(cow_cuda_set_fraction(0, 0.25));
+	a = cached(200 * MIB);
+	none(100 * MIB);
+	says("may have 256.00 MiB");
+	says("cow_cuda_set_fraction()");
+	ok(cow_cuda_set_fraction(0, 1));
+	cow_storage_unref(a);
+	a = cached(900 * MIB);
+	cow_storage_unref(a);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(a_stream_that_records)
+{
+	cow_cuda_stream a;
+	struct cow_storage *s, *t = NULL;
+
+	cuda_start();
+	a = cuda_stream(0);
+	current(a);
+	s = cached(4 * MIB);
+	cow_storage_unref(s);
+	ref.capture(a, COW_CU_CAPTURE_ACTIVE);
+	s = cached(4 * MIB);
+	fails(-EBUSY, cow_cuda_storage_new(0, 64 * MIB, NULL, &t));
+	says("records a graph");
+	fails(-EBUSY, cow_cuda_stream_free(0, a));
+	ref.capture(a, COW_CU_CAPTURE_NONE);
+	cow_storage_unref(s);
+	current(NULL);
+	nothing_left();
+}
+END_TEST
+
+/* ---- Streams that end --------------------------------------------------------------- */
+
+START_TEST(a_stream_leaves_its_memory)
+{
+	cow_cuda_stream a, b;
+	struct cow_storage *s, *kept, *noted;
+	uint64_t before;
+	uintptr_t first;
+
+	cuda_start();
+	ref.set(REF_HOLD, 1);
+	a = cuda_stream(0);
+	b = cuda_stream(0);
+	fails(-EINVAL, cow_cuda_stream_free(0, NULL));
+	current(b);
+	noted = cached(100);
+	ok(cow_cuda_record_stream(noted, a));
+	current(a);
+	fails(-EBUSY, cow_cuda_stream_free(0, a));
+	kept = cached(2 * MIB);
+	s = cached(30 * MIB);
+	first = at(s);
+	cuda_fill(s, 1, a);
+	cow_storage_unref(s);
+	current(b);
+	ok(cow_cuda_stream_free(0, a));
+	before = reserved();
+	s = cached(31 * MIB);
+	ck_assert_uint_ne(at(s), first); /* its work is not done */
+	ck_assert_uint_gt(reserved(), before);
+	cuda_finish(0);
+	before = reserved();
+	cow_storage_unref(kept);         /* of a stream that is no more */
+	kept = cached(30 * MIB);         /* b's own is in use */
+	ck_assert_uint_eq(reserved(), before);
+	cow_storage_unref(kept);
+	cow_storage_unref(s);
+	cow_storage_unref(noted);
+	current(NULL);
+	ref.set(REF_HOLD, 0);
+	ck_assert_uint_eq(ref.implicit_waits(), 0);
+	nothing_left();
+}
+END_TEST
+
+/* ---- Single pieces ------------------------------------------------------------------ */
+
+START_TEST(single_pieces)
+{
+	struct cow_cuda_options zero = { sizeof(zero), COW_CUDA_SINGLE,
+		                         COW_STORAGE_ZERO, 0 };
+	cow_cuda_stream a;
+	struct cow_storage *s, *c;
+	void *p;
+
+	cuda_start();
+	a = cuda_stream(0);
+	current(a);
+	ok(cow_cuda_storage_new(0, 3 * MIB, &zero, &s));
+	ck_assert_uint_eq(physical(), 4 * MIB);
+	ok(cow_cuda_stream_wait(0, a));
+	cuda_check(s, 0);
+	cuda_fill(s, 7, a);
+	ok(cow_storage_lazy_clone(s, &c));
+	ok(cow_storage_data_mut(c, &p));
+	must((uintptr_t)p != at(s));
+	ok(cow_cuda_stream_wait(0, a));
+	cuda_check(c, 7);
+	cuda_picture(0);
+	cuda_fill(c, 8, a);
+	ref.set(REF_HOLD, 1);
+	cuda_fill(c, 9, a);
+	cow_storage_unref(c);
+	ck_assert_uint_eq(physical(), 8 * MIB); /* a fill is under way */
+	ref.set(REF_HOLD, 0);
+	cow_storage_unref(s);
+	current(NULL);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(zeros)
+{
+	struct cow_cuda_options zero = { sizeof(zero), COW_CUDA_CACHED,
+		                         COW_STORAGE_ZERO, 0 };
+	struct cow_storage_options plain = { .size = sizeof(plain),
+		                             .flags = COW_STORAGE_ZERO };
+	struct cow_storage *s;
+
+	cuda_start();
+	s = cached(10000);
+	cuda_fill(s, 5, NULL);
+	cow_storage_unref(s);
+	ok(cow_cuda_storage_new(0, 10000, &zero, &s));
+	cuda_finish(0);
+	cuda_check(s, 0);
+	cuda_fill(s, 5, NULL);
+	cow_storage_unref(s);
+	ok(cow_allocator_get((struct cow_device){ COW_DEVICE_CUDA, 0 },
+	                     &plain.allocator));
+	ok(cow_storage_new(10000, &plain, &s));
+	cuda_finish(0);
+	cuda_check(s, 0);
+	cow_storage_unref(s);
+	nothing_left();
+}
+END_TEST
+
+/* ---- History ------------------------------------------------------------------------ */
+
+START_TEST(history)
+{
+	struct cow_cuda_trace_entry e[16];
+	struct cow_cuda_block b[4];
+	struct cow_storage *s;
+	long n;
+
+	cuda_start();
+	ok(cow_cuda_trace_start(6));
+	cow_cuda_annotate(4711);
+	s = cached(700);
+	cow_cuda_annotate(0);
+	ck_assert_int_eq(cow_cuda_snapshot(0, b, COUNT(b)), 2);
+	must(b[0].user == 4711 && b[0].requested == 700 && b[0].bytes == 1024);
+	must(b[0].state == COW_CUDA_BLOCK_USED && b[1].state == COW_CUDA_BLOCK_FREE);
+	must(b[0].pool == COW_CUDA_SMALL && b[0].segment_bytes == 2 * MIB);
+	cow_storage_unref(s);
+	n = cow_cuda_trace_read(0, e, COUNT(e));
+	ck_assert_int_eq(n, 5);
+	must(e[0].kind == COW_CUDA_SEGMENT_MAP && e[0].bytes == 2 * MIB);
+	must(e[1].kind == COW_CUDA_ALLOC && e[1].user == 4711 && e[1].bytes == 1024);
+	must(e[2].kind == COW_CUDA_SNAPSHOT);
+	must(e[3].kind == COW_CUDA_FREE_REQUESTED && e[3].user == 4711);
+	must(e[4].kind == COW_CUDA_FREE_COMPLETED && e[4].time_ns >= e[0].time_ns);
+	s = cached(700);
+	cow_storage_unref(s);
+	ck_assert_int_eq(cow_cuda_trace_read(0, e, 2), 2);
+	must(e[1].kind == COW_CUDA_FREE_COMPLETED && e[0].kind == COW_CUDA_FREE_REQUESTED);
+	ck_assert_int_eq(cow_cuda_trace_read(0, e, COUNT(e)), 6);
+	ok(cow_cuda_trace_start(0));
+	ck_assert_int_eq(cow_cuda_trace_read(0, e, COUNT(e)), 0);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(peaks)
+{
+	struct cow_storage *s;
+
+	cuda_start();
+	s = cached(5 * MIB);
+	cow_storage_unref(s);
+	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[COW_CUDA_LARGE].peak, 5 * MIB);
+	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[COW_CUDA_SMALL].peak, 0);
+	ok(cow_cuda_reset_peaks(0));
+	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[0].peak, 0);
+	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[0].allocated, 5 * MIB);
+	ck_assert_uint_eq(cuda_stats(0).reserved_bytes[0].peak, 20 * MIB);
+	nothing_left();
+}
+END_TEST
+
+/* ---- A child ------------------------------------------------------------------------ */
+
+static void forked(void *arg)
+{
+	struct cow_storage **s = arg, *n;
+	uint64_t calls = cuda_calls();
+
+	fails(-ECHILD, cow_cuda_storage_new(0, 100, NULL, &n));
+	fails(-ECHILD, cow_cuda_empty_cache(-1));
+	fails(-ECHILD, cow_cuda_record_stream(s[0], NULL));
+	for (int i = 0; i < 3; i++)
+		cow_storage_unref(s[i]);
+	must(cuda_calls() == calls);
+}
+
+START_TEST(a_child)
+{
+	struct cow_storage *s[3];
+	cow_cuda_stream a;
+
+	cuda_start();
+	a = cuda_stream(0);
+	s[0] = cached(100);
+	s[1] = cached(10 * MIB);
+	s[2] = cuda_storage(0, 100, COW_CUDA_SINGLE);
+	ok(cow_cuda_record_stream(s[0], a));
+	in_child(forked, s);
+	for (int i = 0; i < 3; i++)
+		cow_storage_unref(s[i]);
+	nothing_left();
+}
+END_TEST
+
+/* ---- Random programs ---------------------------------------------------------------- */
+
+enum { SLOTS = 48, STREAMS = 4 };
+
+struct slot {
+	struct cow_storage *s;
+	cow_cuda_stream last; /* that wrote it */
+	unsigned char value;
+};
+
+static size_t some_size(struct prng *r)
+{
+	switch (prng_below(r, 4)) {
+	case 0:
+		return 1 + prng_below(r, 4096);
+	case 1:
+		return 1 + prng_below(r, MIB);
+	case 2:
+		return MIB + prng_below(r, 4 * MIB);
+	default:
+		return 1 + prng_below(r, 100000);
+	}
+}
+
+static void renew(struct slot *x, struct prng *r, cow_cuda_stream stream)
+{
+	bool single = cuda_stats(0).size && prng_below(r, 16) == 0 &&
+	              ref.calls("cuMemCreate") != UINT64_MAX && !getenv("COWREF_LACKS");
+
+	x->s = cuda_storage(0, some_size(r), single ? COW_CUDA_SINGLE : COW_CUDA_CACHED);
+	x->value = (unsigned char)(1 + prng_below(r, 255));
+	cuda_fill(x->s, x->value, stream);
+	x->last = stream;
+}
+
+/* What is written late, by who had the memory before, is in the wrong block then. */
+static void random_program(uint64_t seed, int steps, bool alone)
+{
+	struct prng r = prng_make(seed);
+	struct slot x[SLOTS] = { { NULL, NULL, 0 } };
+	cow_cuda_stream streams[STREAMS];
+
+	for (int i = 0; i < STREAMS; i++)
+		streams[i] = cuda_stream(0);
+	for (int i = 0; i < steps; i++) {
+		struct slot *y = &x[prng_below(&r, SLOTS)];
+		cow_cuda_stream stream = streams[prng_below(&r, STREAMS)];
+
+		current(stream);
+		if (!y->s) {
+			renew(y, &r, stream);
+			continue;
+		}
+		switch (prng_below(&r, 6)) {
+		case 0:
+		case 1: /* it goes on being used elsewhere, in order */
+			ok(cow_cuda_stream_after(0, stream, y->last));
+			ok(cow_cuda_record_stream(y->s, stream));
+			y->value ^= 0x55;
+			cuda_fill(y->s, y->value, stream);
+			y->last = stream;
+			break;
+		case 2:
+			ok(cow_cuda_stream_wait(0, y->last));
+			cuda_check(y->s, y->value);
+			break;
+		default:
+			y->s = cow_storage_unref(y->s);
+		}
+		if (prng_below(&r, 64) == 0) {
+			int n = (int)prng_below(&r, STREAMS);
+
+			current(NULL);
+			for (int k = 0; k < SLOTS; k++)
+				if (x[k].s && x[k].last == streams[n]) {
+					ok(cow_cuda_stream_wait(0, streams[n]));
+					x[k].last = NULL;
+				}
+			ok(cow_cuda_stream_free(0, streams[n]));
+			streams[n] = cuda_stream(0);
+		}
+		if (prng_below(&r, 200) == 0)
+			ok(cow_cuda_empty_cache(0));
+		if (alone && i % 16 == 0)
+			cuda_picture(0);
+	}
+	current(NULL);
+	cuda_finish(0);
+	for (int i = 0; i < SLOTS; i++)
+		if (x[i].s) {
+			cuda_check(x[i].s, x[i].value);
+			cow_storage_unref(x[i].s);
+		}
+	for (int i = 0; i < STREAMS; i++)
+		ok(cow_cuda_stream_free(0, streams[i]));
+}
+
+START_TEST(random_programs)
+{
+	cuda_start();
+	ref.set(REF_DELAY_US, 300);
+	random_program((uint64_t)_i + 1, ROUNDS(600), true);
+	ck_assert_uint_eq(ref.implicit_waits(), 0);
+	nothing_left();
+}
+END_TEST
+
+START_TEST(random_programs_without_virtual_memory)
+{
+	struct cow_cuda_options single = { sizeof(single), COW_CUDA_SINGLE, 0, 0 };
+	struct cow_storage *s;
+	struct ref_usage u;
+
+	must(setenv("COWREF_LACKS", "cuMemCreate", 1) == 0);
+	cuda_start();
+	ref.set(REF_DELAY_US, 300);
+	fails(-ENOTSUP, cow_cuda_storage_new(0, 100, &single, &s));
+	random_program((uint64_t)_i + 1, ROUNDS(600), true);
+	ok(cow_cuda_empty_cache(-1));
+	ref.usage(&u);
+	ck_assert_uint_eq(u.bytes, 0);
+	ck_assert_uint_eq(cuda_picture(0), 0);
+}
+END_TEST
+
+static void *thread(void *seed)
+{
+	random_program((uint64_t)(uintptr_t)seed, ROUNDS(400), false);
+	return NULL;
+}
+
+START_TEST(threads)
+{
+	pthread_t t[4];
+
+	cuda_start();
+	ref.set(REF_DELAY_US, 300);
+	for (size_t i = 0; i < COUNT(t); i++)
+		must(pthread_create(&t[i], NULL, thread,
+		                    (void *)(uintptr_t)(i + 100)) == 0);
+	for (size_t i = 0; i < COUNT(t); i++)
+		must(pthread_join(t[i], NULL) == 0);
+	cuda_picture(0);
+	nothing_left();
+}
+END_TEST
+
+/* Sizes change over time, as in programs of batches: what is held stays near what is
+ * used at most. */
+START_TEST(fragmentation_is_bounded)
+{
+	struct prng r = prng_make(5);
+	struct cow_storage *s[64] = { NULL };
+	uint64_t peak;
+
+	cuda_start();
+	for (int i = 0; i < 4000; i++) {
+		size_t k = prng_below(&r, COUNT(s));
+
+		if (s[k])
+			s[k] = cow_storage_unref(s[k]);
+		else
+			s[k] = cached(MIB + prng_below(&r, ((size_t)i / 800 + 1) * 2 * MIB));
+	}
+	peak = cuda_stats(0).active_bytes[0].peak;
+	ck_assert_uint_le(cuda_stats(0).reserved_bytes[0].peak, peak + peak / 4 + 20 * MIB);
+	for (size_t k = 0; k < COUNT(s); k++)
+		cow_storage_unref(s[k]);
+	nothing_left();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("cuda_memory");
+	TCase *c = add_case(s, "cache");
+
+	tcase_add_test(c, a_hit_is_no_call);
+	tcase_add_test(c, a_block_is_its_streams);
+	tcase_add_test(c, recorded_streams_are_waited_for);
+	tcase_add_test(c, memory_of_others_is_ignored);
+	tcase_add_test(c, sizes_merge);
+	tcase_add_test(c, holes);
+	tcase_add_test(c, emptying_waits_for_work_in_flight);
+	tcase_add_test(c, the_ladder);
+	tcase_add_test(c, the_fraction);
+	tcase_add_test(c, a_stream_that_records);
+	tcase_add_test(c, a_stream_leaves_its_memory);
+	tcase_add_test(c, single_pieces);
+	tcase_add_test(c, zeros);
+	tcase_add_test(c, history);
+	tcase_add_test(c, peaks);
+	tcase_add_test(c, a_child);
+	c = add_case(s, "random");
+	tcase_add_loop_test(c, random_programs, 0, 4);
+	tcase_add_loop_test(c, random_programs_without_virtual_memory, 0, 3);
+	tcase_add_test(c, threads);
+	tcase_add_test(c, fragmentation_is_bounded);
+	return run_suite(s);
+}
