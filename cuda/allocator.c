@@ -70,23 +70,28 @@ count_single(struct single *s, int sign)
 		stats->device_free++;
 }
 
-/* Entered. `counted`: with the memory lock. */
-static void
-single_end(struct single *s, bool counted)
+/* Entered. */
+static bool
+single_end(struct single *s)
 {
-	if (s->ptr &&
-	    cow__cuda_range_unmap(s->device, s->ptr, s->bytes) == 0)
+	if (s->ptr && cow__cuda_range_unmap(s->device, s->ptr, s->bytes) < 0)
+		return false;
+	if (s->ptr)
 		cow__cuda_range_free(s->device, s->ptr, s->bytes);
 	cow__cuda_piece_unref(s->piece);
-	if (counted)
-		count_single(s, -1);
-	cow__pool_give(&singles, s);
+	return true;
 }
 
-static void
-single_done(void *s)
+static bool
+single_done(void *user)
 {
-	single_end(s, true);
+	struct single *s = user;
+
+	if (!single_end(s))
+		return false;
+	count_single(s, -1);
+	cow__pool_give(&singles, s);
+	return true;
 }
 
 static int
@@ -114,7 +119,8 @@ single_new(struct cow__cuda *d, size_t bytes, struct cow__cuda_block **ret)
 		                            cow__cuda_stream(d), single_done, s,
 		                            ret);
 	if (r < 0) {
-		single_end(s, false);
+		(void)single_end(s);
+		cow__pool_give(&singles, s);
 		return r;
 	}
 	cow__mutex_lock(&d->memory_lock);

@@ -227,28 +227,24 @@ cow__cuda_take(struct cow__cuda *d, size_t bytes, struct cow__cu_stream *stream,
 
 /* ---- Giving ---------------------------------------------------------------------- */
 
-static void
-outside_ended(struct cow__cuda_memory *m, struct cow__cuda_block *b)
+bool
+cow__cuda_free_block(struct cow__cuda_memory *m, struct cow__cuda_block *b)
 {
 	struct cow__cuda_segment *s = b->segment;
 
-	s->done(s->done_user);
-	cow__cuda_block_drop(b);
-	s->first = NULL;
-	cow__cuda_segment_end(m, s);
-}
-
-void
-cow__cuda_free_block(struct cow__cuda_memory *m, struct cow__cuda_block *b)
-{
+	if (!s->pool && !s->done(s->done_user)) {
+		cow__cuda_list_add(&m->waiting, b);
+		return false;
+	}
 	count_active(m, b, -1);
 	cow__cuda_trace(m, COW_CUDA_FREE_COMPLETED, b);
-	if (!b->segment->pool) {
-		outside_ended(m, b);
-		return;
+	if (s->pool) {
+		b->state = COW__CUDA_FREE;
+		(void)cow__cuda_merge(b);
+	} else {
+		cow__cuda_segment_end(m, s); /* and the block */
 	}
-	b->state = COW__CUDA_FREE;
-	(void)cow__cuda_merge(b);
+	return true;
 }
 
 void
@@ -264,7 +260,7 @@ cow__cuda_drain(struct cow__cuda_memory *m, bool all)
 		next = b->list_next;
 		cow__cuda_list_remove(&m->waiting, b);
 		if (cow__cuda_uses_passed(&b->uses, m->device) == 1) {
-			cow__cuda_free_block(m, b);
+			looks += !cow__cuda_free_block(m, b);
 		} else {
 			cow__cuda_list_add(&m->waiting, b);
 			looks++;
@@ -299,18 +295,18 @@ cow__cuda_give(struct cow__cuda_block *b)
 	count_use(m, b, -1);
 	cow__cuda_trace(m, COW_CUDA_FREE_REQUESTED, b);
 	if (!b->uses) {
-		cow__cuda_free_block(m, b);
+		(void)cow__cuda_free_block(m, b);
 		cow__mutex_unlock(&d->memory_lock);
 		return;
 	}
 	cow__cuda_list_remove(&m->noted, b);
-	cow__cuda_list_add(&m->waiting, b);
 	b->state = COW__CUDA_WAITING;
-	if (cow__cuda_enter(d) == 0) {
+	if (cow__cuda_enter(d) < 0) {
+		cow__cuda_list_add(&m->waiting, b);
+	} else {
 		/* Marks it; and if its streams are idle that is all. */
-		cow__cuda_list_remove(&m->waiting, b);
 		if (cow__cuda_uses_passed(&b->uses, d) == 1)
-			cow__cuda_free_block(m, b);
+			(void)cow__cuda_free_block(m, b);
 		else
 			cow__cuda_list_add(&m->waiting, b);
 		cow__cuda_leave(d);

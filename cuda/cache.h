@@ -155,8 +155,9 @@ bool cow__cuda_adopt(struct cow__cuda_pool *p);
 
 /* Looks after blocks that wait: `all`, or a few. Entered. */
 void cow__cuda_drain(struct cow__cuda_memory *m, bool all);
-/* A block that nobody uses any more is free. */
-void cow__cuda_free_block(struct cow__cuda_memory *m, struct cow__cuda_block *b);
+/* A block that nobody uses any more, and that is in no list, is free. False: it is
+ * outside, and could not be ended now: it waits. */
+bool cow__cuda_free_block(struct cow__cuda_memory *m, struct cow__cuda_block *b);
 
 void cow__cuda_trace_add(struct cow__cuda_memory *m, int kind, uint64_t address,
                          uint64_t bytes, struct cow__cu_stream *stream,

@@ -69,6 +69,7 @@ release(struct cow__cuda *d)
 
 	cow__mutex_lock(&d->memory->release);
 	r = release_locked(d, &bytes);
+	cow__cuda_pieces_retry(d);
 	cow__mutex_unlock(&d->memory->release);
 	return r;
 }

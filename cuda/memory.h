@@ -50,11 +50,12 @@ struct cow__cuda_block *cow__cuda_block_of(const struct cow_storage *storage);
 struct cow__cuda_block *cow__cuda_block_at(struct cow__cuda *d, cow__cu_ptr ptr);
 
 /*
- * Memory that was made elsewhere, as a block. `done` is called once, when it was given
- * back and all streams have passed: entered, with the device's memory lock held; it
- * unmaps, and lets pieces go. Not called in a forked child.
+ * Memory that was made elsewhere, as a block. `done` is called when it was given back
+ * and all streams have passed: entered, with the device's memory lock held; it unmaps,
+ * and lets pieces go. False: the driver did not let it, try again later. Not called in a
+ * forked child.
  */
-typedef void cow__cuda_done_fn(void *user);
+typedef bool cow__cuda_done_fn(void *user);
 int cow__cuda_block_outside(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes,
                             size_t requested, struct cow__cu_stream *stream,
                             cow__cuda_done_fn *done, void *user,

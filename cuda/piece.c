@@ -30,6 +30,7 @@ static struct known {
 	struct cow__mutex lock; /* of the maps; after the device's memory lock */
 	struct cow__node *maps;
 	uint64_t readers; /* bit n: device n may see it, too */
+	struct cow__cuda_piece *stuck;
 	uint64_t made;    /* bytes; atomic */
 } known[COW_DEVICE_INDEXES];
 
@@ -71,6 +72,50 @@ prop_of(const struct cow__cuda *d)
 	};
 }
 
+static bool
+release(struct cow__cuda_piece *p)
+{
+	struct cow__cuda *d = p->device;
+
+	if (d->cu->mem_release(p->handle) != COW_CU_SUCCESS)
+		return false;
+	if (!p->imported)
+		cow__cuda_made_sub(d, p->bytes);
+	cow__pool_give(&pieces, p);
+	return true;
+}
+
+/* It is tried again before more is made. */
+static void
+stick(struct cow__cuda_piece *p)
+{
+	struct known *k = &known[p->device->index];
+
+	cow__mutex_lock(&k->lock);
+	p->next = k->stuck;
+	__atomic_store_n(&k->stuck, p, __ATOMIC_RELAXED);
+	cow__mutex_unlock(&k->lock);
+}
+
+void
+cow__cuda_pieces_retry(struct cow__cuda *d)
+{
+	struct known *k = &known[d->index];
+	struct cow__cuda_piece *p, *next;
+
+	if (cow__likely(!__atomic_load_n(&k->stuck, __ATOMIC_RELAXED)))
+		return;
+	cow__mutex_lock(&k->lock);
+	p = k->stuck;
+	__atomic_store_n(&k->stuck, NULL, __ATOMIC_RELAXED);
+	cow__mutex_unlock(&k->lock);
+	for (; p; p = next) {
+		next = p->next;
+		if (!release(p))
+			stick(p);
+	}
+}
+
 int
 cow__cuda_piece_make(struct cow__cuda *d, size_t bytes,
                      struct cow__cuda_piece **ret)
@@ -81,6 +126,7 @@ cow__cuda_piece_make(struct cow__cuda *d, size_t bytes,
 
 	if (!p)
 		return -ENOMEM;
+	cow__cuda_pieces_retry(d);
 	*p = (struct cow__cuda_piece){ .refs = 1, .device = d, .bytes = bytes };
 	r = cow__cuda_made_add(d, bytes);
 	if (r == 0) {
@@ -111,13 +157,10 @@ cow__cuda_piece_unref(struct cow__cuda_piece *p)
 
 	if (!p || __atomic_fetch_sub(&p->refs, 1, __ATOMIC_ACQ_REL) > 1)
 		return;
-	if (cow__cu_start(&cu) == 0) {
-		/* Were it to fail there would be nothing to do about it. */
-		(void)cu->mem_release(p->handle);
-		if (!p->imported)
-			cow__cuda_made_sub(p->device, p->bytes);
-	}
-	cow__pool_give(&pieces, p);
+	if (cow__cu_start(&cu) < 0)
+		cow__pool_give(&pieces, p);
+	else if (!release(p))
+		stick(p);
 }
 
 int

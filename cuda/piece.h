@@ -23,6 +23,7 @@ struct cow__cuda_piece {
 	cow__cu_handle handle;
 	size_t bytes;
 	bool imported; /* another process made it, which counts it */
+	struct cow__cuda_piece *next; /* of those that the driver did not take back */
 };
 
 /* `bytes`: a multiple of the device's granule. -ENOMEM: after all that could be given
@@ -37,6 +38,9 @@ int cow__cuda_piece_make(struct cow__cuda *d, size_t bytes,
 struct cow__cuda_piece *cow__cuda_piece_ref(struct cow__cuda_piece *p);
 /* Takes NULL. In a forked child the last one forgets it. */
 void cow__cuda_piece_unref(struct cow__cuda_piece *p);
+
+/* Tries again to release what the driver did not take back. */
+void cow__cuda_pieces_retry(struct cow__cuda *d);
 
 /* `fd` stays the caller's. -EOPNOTSUPP: the device can't share. */
 int cow__cuda_piece_import(struct cow__cuda *d, int fd, size_t bytes,
