@@ -98,6 +98,7 @@ struct cow__cuda_memory {
 	struct cow__cuda_pool *pools; /* the last used one first */
 	struct cow__node *segments;
 	struct cow__cuda_list waiting, noted; /* freed; used, with uses */
+	bool stuck; /* units under holes could not be unmapped */
 	struct cow_cuda_stats stats;
 	uint64_t limit; /* of what the process may have; atomic */
 	struct cow_cuda_trace_entry *trace;

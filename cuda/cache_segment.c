@@ -291,7 +291,8 @@ fill(struct cow__cuda_block *hole, size_t bytes, struct cow__cuda_block **ret)
 		/* What can't be unmapped now stays, and is found by map_unit(). */
 		while (done) {
 			done -= s->unit;
-			(void)unmap_unit(s, hole->ptr + done);
+			if (unmap_unit(s, hole->ptr + done) < 0)
+				s->device->memory->stuck = true;
 		}
 		(void)cow__cuda_merge(hole);
 		return r;
@@ -472,6 +473,20 @@ drop_empty(struct cow__cuda_memory *m, struct cow__cuda_segment *s)
 	cow__cuda_segment_end(m, s);
 }
 
+/* What a failure left mapped under holes. */
+static int
+clear_holes(struct cow__cuda_segment *s)
+{
+	int r = 0;
+
+	for (struct cow__cuda_block *b = s->first; b && r == 0; b = b->next)
+		if (b->state == COW__CUDA_HOLE)
+			for (size_t at = 0; at < b->bytes && r == 0; at += s->unit)
+				if (*piece_at(s, b->ptr + at))
+					r = unmap_unit(s, b->ptr + at);
+	return r;
+}
+
 static struct cow__cuda_block *
 leaving(const struct cow__cuda_segment *s)
 {
@@ -487,9 +502,11 @@ cow__cuda_let_go(struct cow__cuda_memory *m, bool keep, uint64_t *ret_bytes)
 {
 	struct cow__cuda_segment *s, *next;
 	struct cow__cuda_block *b;
+	bool stuck = m->stuck;
 	uint64_t bytes = 0;
 	int r = 0, one;
 
+	m->stuck = false;
 	for (struct cow__cuda_pool *p = m->pools; p; p = p->next)
 		for (s = p->segments; s; s = next) {
 			bool expandable = s->unit;
@@ -502,7 +519,11 @@ cow__cuda_let_go(struct cow__cuda_memory *m, bool keep, uint64_t *ret_bytes)
 				if (!expandable)
 					break; /* it was all of it */
 			}
-			if (expandable)
+			if (!expandable)
+				continue;
+			if (stuck && clear_holes(s) < 0)
+				m->stuck = true;
+			else
 				drop_empty(m, s);
 		}
 	*ret_bytes = bytes;
