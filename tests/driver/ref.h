@@ -27,7 +27,12 @@
 
 #define EXPORT __attribute__((visibility("default")))
 #define SLOT ((size_t)2 << 20) /* the granularity of everything */
+/* ThreadSanitizer leaves fewer addresses. */
+#if defined(__SANITIZE_THREAD__)
+#define SLOTS ((size_t)1 << 16)
+#else
 #define SLOTS ((size_t)1 << 19)
+#endif
 #define WINDOW (SLOT * SLOTS)
 enum { REF_DEVICES = 8 };
 
