@@ -9,7 +9,7 @@
  *
  *   cache.c          taking and giving
  *   cache_bins.c     free blocks by size; splitting and merging
- *   cache_segment.c  mapping holes, giving free stretches back
+ *   cache_segment.c  segments, mapping holes;  cache_return.c  giving back
  *   cache_stream.c   streams that end
  *   cache_stats.c    numbers, snapshot;  cache_trace.c  history
  *   low.c            when there is no more
@@ -141,7 +141,28 @@ struct cow__cuda_segment *cow__cuda_segment_make(struct cow__cuda *d, cow__cu_pt
                                                  size_t bytes);
 void cow__cuda_segment_end(struct cow__cuda_memory *m, struct cow__cuda_segment *s);
 
-/* The last of them at or below the address; for walks downwards. */
+/* An expandable one under which nothing is mapped ends; others stay. */
+void cow__cuda_segment_drop(struct cow__cuda_memory *m, struct cow__cuda_segment *s);
+/* Ends the map of a unit, and lets its piece go. */
+int cow__cuda_unit_unmap(struct cow__cuda_segment *s, cow__cu_ptr at);
+/* Memory came to (1) or goes from (-1) this stretch. */
+void cow__cuda_count_mapped(struct cow__cuda_memory *m,
+                            const struct cow__cuda_block *b, int sign);
+
+/* Rounded up to whole units. */
+static inline size_t
+cow__cuda_units(size_t bytes, size_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
+static inline struct cow__cuda_piece **
+cow__cuda_piece_at(struct cow__cuda_segment *s, cow__cu_ptr at)
+{
+	return &s->pieces[(at - s->node.key) / s->unit];
+}
+
+/* The one that begins at or below the address. */
 struct cow__cuda_segment *cow__cuda_segment_below(struct cow__cuda_memory *m,
                                                   cow__cu_ptr at);
 

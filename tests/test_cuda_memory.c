@@ -8,9 +8,6 @@
 #include "tests/support/cuda.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void current(cow_cuda_stream s)
@@ -41,20 +38,6 @@ static size_t reserved(void)
 	return cuda_stats(0).reserved_bytes[0].current;
 }
 
-/* Everything that was made is given back: nothing leaks in the driver. */
-static void nothing_left(void)
-{
-	struct ref_usage u;
-
-	ok(cow_cuda_empty_cache(-1));
-	ref.usage(&u);
-	ck_assert_uint_eq(u.bytes, 0);
-	ck_assert_uint_eq(u.handles, 0);
-	ck_assert_uint_eq(u.mappings, 0);
-	ck_assert_uint_eq(u.reservations, 0);
-	ck_assert_uint_eq(cuda_picture(0), 0);
-}
-
 START_TEST(a_hit_is_no_call)
 {
 	struct cow_storage *s;
@@ -69,7 +52,7 @@ START_TEST(a_hit_is_no_call)
 		cow_storage_unref(s);
 	}
 	ck_assert_uint_eq(cuda_calls(), calls);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -99,7 +82,7 @@ START_TEST(a_block_is_its_streams)
 	cow_storage_unref(t);
 	current(NULL);
 	ref.set(REF_HOLD, 0);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -134,7 +117,7 @@ START_TEST(recorded_streams_are_waited_for)
 	ref.set(REF_HOLD, 0);
 	current(NULL);
 	ck_assert_uint_eq(ref.implicit_waits(), 0);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -168,7 +151,7 @@ START_TEST(sizes_merge)
 	ck_assert_uint_eq(reserved(), before + 20 * MIB);
 	ck_assert_uint_eq(cuda_stats(0).segment[0].current, 1);
 	cow_storage_unref(s[0]);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -197,7 +180,7 @@ START_TEST(holes)
 	cow_storage_unref(a);
 	cow_storage_unref(c);
 	cow_storage_unref(d);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -223,7 +206,7 @@ START_TEST(emptying_waits_for_work_in_flight)
 	fails(-ENODEV, cow_cuda_empty_cache(17));
 	current(NULL);
 	ck_assert_uint_eq(ref.implicit_waits(), 0);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -308,7 +291,7 @@ START_TEST(the_ladder)
 	a = cached(1000 * MIB);
 	cow_storage_unref(a);
 	ck_assert_uint_eq(ref.implicit_waits(), 0);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -329,7 +312,7 @@ START_TEST(the_fraction)
 	cow_storage_unref(a);
 	a = cached(900 * MIB);
 	cow_storage_unref(a);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -351,7 +334,7 @@ START_TEST(a_stream_that_records)
 	ref.capture(a, COW_CU_CAPTURE_NONE);
 	cow_storage_unref(s);
 	current(NULL);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -396,7 +379,7 @@ START_TEST(a_stream_leaves_its_memory)
 	current(NULL);
 	ref.set(REF_HOLD, 0);
 	ck_assert_uint_eq(ref.implicit_waits(), 0);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -432,7 +415,7 @@ START_TEST(single_pieces)
 	ref.set(REF_HOLD, 0);
 	cow_storage_unref(s);
 	current(NULL);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -459,61 +442,7 @@ START_TEST(zeros)
 	cuda_finish(0);
 	cuda_check(s, 0);
 	cow_storage_unref(s);
-	nothing_left();
-}
-END_TEST
-
-/* ---- History ------------------------------------------------------------------------ */
-
-START_TEST(history)
-{
-	struct cow_cuda_trace_entry e[16];
-	struct cow_cuda_block b[4];
-	struct cow_storage *s;
-	long n;
-
-	cuda_start();
-	ok(cow_cuda_trace_start(6));
-	cow_cuda_annotate(4711);
-	s = cached(700);
-	cow_cuda_annotate(0);
-	ck_assert_int_eq(cow_cuda_snapshot(0, b, COUNT(b)), 2);
-	must(b[0].user == 4711 && b[0].requested == 700 && b[0].bytes == 1024);
-	must(b[0].state == COW_CUDA_BLOCK_USED && b[1].state == COW_CUDA_BLOCK_FREE);
-	must(b[0].pool == COW_CUDA_SMALL && b[0].segment_bytes == 2 * MIB);
-	cow_storage_unref(s);
-	n = cow_cuda_trace_read(0, e, COUNT(e));
-	ck_assert_int_eq(n, 5);
-	must(e[0].kind == COW_CUDA_SEGMENT_MAP && e[0].bytes == 2 * MIB);
-	must(e[1].kind == COW_CUDA_ALLOC && e[1].user == 4711 && e[1].bytes == 1024);
-	must(e[2].kind == COW_CUDA_SNAPSHOT);
-	must(e[3].kind == COW_CUDA_FREE_REQUESTED && e[3].user == 4711);
-	must(e[4].kind == COW_CUDA_FREE_COMPLETED && e[4].time_ns >= e[0].time_ns);
-	s = cached(700);
-	cow_storage_unref(s);
-	ck_assert_int_eq(cow_cuda_trace_read(0, e, 2), 2);
-	must(e[1].kind == COW_CUDA_FREE_COMPLETED && e[0].kind == COW_CUDA_FREE_REQUESTED);
-	ck_assert_int_eq(cow_cuda_trace_read(0, e, COUNT(e)), 6);
-	ok(cow_cuda_trace_start(0));
-	ck_assert_int_eq(cow_cuda_trace_read(0, e, COUNT(e)), 0);
-	nothing_left();
-}
-END_TEST
-
-START_TEST(peaks)
-{
-	struct cow_storage *s;
-
-	cuda_start();
-	s = cached(5 * MIB);
-	cow_storage_unref(s);
-	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[COW_CUDA_LARGE].peak, 5 * MIB);
-	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[COW_CUDA_SMALL].peak, 0);
-	ok(cow_cuda_reset_peaks(0));
-	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[0].peak, 0);
-	ck_assert_uint_eq(cuda_stats(0).allocated_bytes[0].allocated, 5 * MIB);
-	ck_assert_uint_eq(cuda_stats(0).reserved_bytes[0].peak, 20 * MIB);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -546,179 +475,7 @@ START_TEST(a_child)
 	in_child(forked, s);
 	for (int i = 0; i < 3; i++)
 		cow_storage_unref(s[i]);
-	nothing_left();
-}
-END_TEST
-
-/* ---- Random programs ---------------------------------------------------------------- */
-
-enum { SLOTS = 48, STREAMS = 4 };
-
-struct slot {
-	struct cow_storage *s;
-	cow_cuda_stream last; /* that wrote it */
-	unsigned char value;
-};
-
-static size_t some_size(struct prng *r)
-{
-	switch (prng_below(r, 4)) {
-	case 0:
-		return 1 + prng_below(r, 4096);
-	case 1:
-		return 1 + prng_below(r, MIB);
-	case 2:
-		return MIB + prng_below(r, 4 * MIB);
-	default:
-		return 1 + prng_below(r, 100000);
-	}
-}
-
-static void renew(struct slot *x, struct prng *r, cow_cuda_stream stream)
-{
-	bool single = cuda_stats(0).size && prng_below(r, 16) == 0 &&
-	              ref.calls("cuMemCreate") != UINT64_MAX && !getenv("COWREF_LACKS");
-
-	x->s = cuda_storage(0, some_size(r), single ? COW_CUDA_SINGLE : COW_CUDA_CACHED);
-	x->value = (unsigned char)(1 + prng_below(r, 255));
-	cuda_fill(x->s, x->value, stream);
-	x->last = stream;
-}
-
-/* What is written late, by who had the memory before, is in the wrong block then. */
-static void random_program(uint64_t seed, int steps, bool alone)
-{
-	struct prng r = prng_make(seed);
-	struct slot x[SLOTS] = { { NULL, NULL, 0 } };
-	cow_cuda_stream streams[STREAMS];
-
-	for (int i = 0; i < STREAMS; i++)
-		streams[i] = cuda_stream(0);
-	for (int i = 0; i < steps; i++) {
-		struct slot *y = &x[prng_below(&r, SLOTS)];
-		cow_cuda_stream stream = streams[prng_below(&r, STREAMS)];
-
-		current(stream);
-		if (!y->s) {
-			renew(y, &r, stream);
-			continue;
-		}
-		switch (prng_below(&r, 6)) {
-		case 0:
-		case 1: /* it goes on being used elsewhere, in order */
-			ok(cow_cuda_stream_after(0, stream, y->last));
-			ok(cow_cuda_record_stream(y->s, stream));
-			y->value ^= 0x55;
-			cuda_fill(y->s, y->value, stream);
-			y->last = stream;
-			break;
-		case 2:
-			ok(cow_cuda_stream_wait(0, y->last));
-			cuda_check(y->s, y->value);
-			break;
-		default:
-			y->s = cow_storage_unref(y->s);
-		}
-		if (prng_below(&r, 64) == 0) {
-			int n = (int)prng_below(&r, STREAMS);
-
-			current(NULL);
-			for (int k = 0; k < SLOTS; k++)
-				if (x[k].s && x[k].last == streams[n]) {
-					ok(cow_cuda_stream_wait(0, streams[n]));
-					x[k].last = NULL;
-				}
-			ok(cow_cuda_stream_free(0, streams[n]));
-			streams[n] = cuda_stream(0);
-		}
-		if (prng_below(&r, 200) == 0)
-			ok(cow_cuda_empty_cache(0));
-		if (alone && i % 16 == 0)
-			cuda_picture(0);
-	}
-	current(NULL);
-	cuda_finish(0);
-	for (int i = 0; i < SLOTS; i++)
-		if (x[i].s) {
-			cuda_check(x[i].s, x[i].value);
-			cow_storage_unref(x[i].s);
-		}
-	for (int i = 0; i < STREAMS; i++)
-		ok(cow_cuda_stream_free(0, streams[i]));
-}
-
-START_TEST(random_programs)
-{
-	cuda_start();
-	ref.set(REF_DELAY_US, 300);
-	random_program((uint64_t)_i + 1, ROUNDS(600), true);
-	ck_assert_uint_eq(ref.implicit_waits(), 0);
-	nothing_left();
-}
-END_TEST
-
-START_TEST(random_programs_without_virtual_memory)
-{
-	struct cow_cuda_options single = { sizeof(single), COW_CUDA_SINGLE, 0, 0 };
-	struct cow_storage *s;
-	struct ref_usage u;
-
-	must(setenv("COWREF_LACKS", "cuMemCreate", 1) == 0);
-	cuda_start();
-	ref.set(REF_DELAY_US, 300);
-	fails(-ENOTSUP, cow_cuda_storage_new(0, 100, &single, &s));
-	random_program((uint64_t)_i + 1, ROUNDS(600), true);
-	ok(cow_cuda_empty_cache(-1));
-	ref.usage(&u);
-	ck_assert_uint_eq(u.bytes, 0);
-	ck_assert_uint_eq(cuda_picture(0), 0);
-}
-END_TEST
-
-static void *thread(void *seed)
-{
-	random_program((uint64_t)(uintptr_t)seed, ROUNDS(400), false);
-	return NULL;
-}
-
-START_TEST(threads)
-{
-	pthread_t t[4];
-
-	cuda_start();
-	ref.set(REF_DELAY_US, 300);
-	for (size_t i = 0; i < COUNT(t); i++)
-		must(pthread_create(&t[i], NULL, thread,
-		                    (void *)(uintptr_t)(i + 100)) == 0);
-	for (size_t i = 0; i < COUNT(t); i++)
-		must(pthread_join(t[i], NULL) == 0);
-	cuda_picture(0);
-	nothing_left();
-}
-END_TEST
-
-/* Sizes change over time, as in programs of batches: what is held stays near what is
- * used at most. */
-START_TEST(fragmentation_is_bounded)
-{
-	struct prng r = prng_make(5);
-	struct cow_storage *s[64] = { NULL };
-	uint64_t peak;
-
-	cuda_start();
-	for (int i = 0; i < 4000; i++) {
-		size_t k = prng_below(&r, COUNT(s));
-
-		if (s[k])
-			s[k] = cow_storage_unref(s[k]);
-		else
-			s[k] = cached(MIB + prng_below(&r, ((size_t)i / 800 + 1) * 2 * MIB));
-	}
-	peak = cuda_stats(0).active_bytes[0].peak;
-	ck_assert_uint_le(cuda_stats(0).reserved_bytes[0].peak, peak + peak / 4 + 20 * MIB);
-	for (size_t k = 0; k < COUNT(s); k++)
-		cow_storage_unref(s[k]);
-	nothing_left();
+	cuda_nothing_left();
 }
 END_TEST
 
@@ -740,13 +497,6 @@ int main(void)
 	tcase_add_test(c, a_stream_leaves_its_memory);
 	tcase_add_test(c, single_pieces);
 	tcase_add_test(c, zeros);
-	tcase_add_test(c, history);
-	tcase_add_test(c, peaks);
 	tcase_add_test(c, a_child);
-	c = add_case(s, "random");
-	tcase_add_loop_test(c, random_programs, 0, 4);
-	tcase_add_loop_test(c, random_programs_without_virtual_memory, 0, 3);
-	tcase_add_test(c, threads);
-	tcase_add_test(c, fragmentation_is_bounded);
 	return run_suite(s);
 }

@@ -136,3 +136,16 @@ size_t cuda_picture(int device)
 	free(b);
 	return (size_t)n;
 }
+
+void cuda_nothing_left(void)
+{
+	struct ref_usage u;
+
+	ok(cow_cuda_empty_cache(-1));
+	ref.usage(&u);
+	ck_assert_uint_eq(u.bytes, 0);
+	ck_assert_uint_eq(u.handles, 0);
+	ck_assert_uint_eq(u.mappings, 0);
+	ck_assert_uint_eq(u.reservations, 0);
+	ck_assert_uint_eq(cuda_picture(0), 0);
+}

@@ -30,4 +30,7 @@ void cuda_finish(int device);
  * sorted, and add up. Returns how many there are. */
 size_t cuda_picture(int device);
 
+/* Everything that was made is given back: nothing leaks in the driver. */
+void cuda_nothing_left(void);
+
 #endif
