@@ -9,6 +9,7 @@
 #include "cuda/context.h"
 #include "core/base.h"
 #include "core/error.h"
+#include "cuda/piece.h"
 #include "cuda/start.h"
 
 #include <pthread.h>
@@ -214,6 +215,13 @@ cow__cuda_reach(struct cow__cuda *d, const struct cow__cuda *peer)
 	/* Another library of the process may have done so. */
 	if (result != COW_CU_PEER_ACCESS_ALREADY_ENABLED) {
 		int r = cow__cu_error(result, "letting a device reach another");
+
+		if (r < 0)
+			return r;
+	}
+	/* That was for memory of cuMemAlloc; ours is opened map by map. */
+	if (peer->virtual_memory) {
+		int r = cow__cuda_maps_open(peer, d);
 
 		if (r < 0)
 			return r;

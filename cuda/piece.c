@@ -224,7 +224,7 @@ cow__cuda_range_free(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes)
 }
 
 static int
-set_access(struct cow__cuda *d, const struct map *m, uint64_t readers)
+set_access(const struct cow__cuda *d, const struct map *m, uint64_t readers)
 {
 	struct cow__cu_access list[COW_DEVICE_INDEXES];
 	unsigned flags = m->writable ? COW_CU_ACCESS_READWRITE
@@ -232,13 +232,16 @@ set_access(struct cow__cuda *d, const struct map *m, uint64_t readers)
 	size_t n = 0;
 
 	for (int i = 0; i < COW_DEVICE_INDEXES; i++) {
-		struct cow__cuda *other = d;
+		struct cow__cuda *other;
 
-		if (i != d->index && (!(readers >> i & 1) ||
-		                      cow__cuda_get(i, &other) < 0))
+		if (i != d->index && !(readers >> i & 1))
+			continue;
+		/* While the devices are started there is none to be asked for. */
+		if (i != d->index && cow__cuda_get(i, &other) < 0)
 			continue;
 		list[n].location = (struct cow__cu_location){
-			COW_CU_LOCATION_DEVICE, other->handle
+			COW_CU_LOCATION_DEVICE,
+			i == d->index ? d->handle : other->handle
 		};
 		list[n++].flags = flags;
 	}
@@ -302,7 +305,7 @@ cow__cuda_range_unmap(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes)
 }
 
 int
-cow__cuda_maps_open(struct cow__cuda *d, const struct cow__cuda *by)
+cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by)
 {
 	struct known *k = &known[d->index];
 	uint64_t readers;

@@ -59,7 +59,7 @@ int cow__cuda_range_map(struct cow__cuda *d, cow__cu_ptr ptr,
 int cow__cuda_range_unmap(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes);
 
 /* `by` may reach `d` from now on: so may it reach all its maps, now and later. */
-int cow__cuda_maps_open(struct cow__cuda *d, const struct cow__cuda *by);
+int cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by);
 
 /* Physical memory that this process made on it. add: -ENOMEM beyond the fraction. */
 uint64_t cow__cuda_made_bytes(const struct cow__cuda *d);

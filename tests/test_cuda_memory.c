@@ -155,7 +155,6 @@ START_TEST(sizes_merge)
 }
 END_TEST
 
-/* Pieces go from the middle, and are mapped there again. */
 START_TEST(holes)
 {
 	struct cow_storage *a, *b, *c, *d;
@@ -199,7 +198,6 @@ START_TEST(emptying_waits_for_work_in_flight)
 	ok(cow_cuda_empty_cache(0));
 	ck_assert_uint_eq(physical(), 0);
 	ck_assert_uint_eq(cuda_stats(0).sync_all, 1);
-	/* Nothing there: nothing to wait for. */
 	syncs = ref.calls("cuCtxSynchronize");
 	ok(cow_cuda_empty_cache(-1));
 	ck_assert_uint_eq(ref.calls("cuCtxSynchronize"), syncs);
