@@ -283,7 +283,7 @@ take(size_t bytes, struct pinned **ret)
 {
 	struct pinned *a;
 	struct cow__cuda *d;
-	int r = enter_any(&d);
+	int r = cow__cuda_get(0, &d);
 
 	if (r < 0)
 		return r;
@@ -294,12 +294,15 @@ take(size_t bytes, struct pinned **ret)
 	if (a) {
 		cow__pinned_extent_set_idle(address_of(a), false);
 		*ret = a;
-	} else {
+		return 0;
+	}
+	r = cow__cuda_enter(d);
+	if (r < 0)
+		return r;
+	r = make(d, bytes, ret);
+	if (r == -ENOMEM) {
+		(void)empty(d);
 		r = make(d, bytes, ret);
-		if (r == -ENOMEM) {
-			(void)empty(d);
-			r = make(d, bytes, ret);
-		}
 	}
 	cow__cuda_leave(d);
 	return r;

@@ -96,8 +96,10 @@ int cow_cuda_device_info(int index, struct cow_cuda_device_info *ret);
 
 /* A `cow_cuda_stream` is a CUstream (cudaStream_t); NULL: the legacy default one.
  * New ones do not wait for the default stream. priority: 0, or negative for more
- * urgent ones, clamped to what the device has. free: when its work is done; the
- * memory that was made on it goes to the device's other streams. */
+ * urgent ones, clamped to what the device has. free: any stream but the default one
+ * and those that are current; does not wait, what is queued on it still runs. The
+ * memory that was made on it goes to the device's other streams when it has; what it
+ * uses besides stays safe. -EBUSY: it is current in this thread, or records a graph. */
 typedef void *cow_cuda_stream;
 int cow_cuda_stream_new(int device, int priority, cow_cuda_stream *ret);
 int cow_cuda_stream_free(int device, cow_cuda_stream stream);
@@ -139,8 +141,14 @@ struct cow_cuda_options {
 /*
  * A tracked storage on a device, of its thread's current stream. NULL options: all
  * zero, as cow_storage_new() with the device's allocator. -ENOMEM: after all that
- * could be given back was; the sentence says who has how much. -ENOTSUP: SINGLE or
- * PIECES where the driver has no virtual memory.
+ * could be given back was; the sentence says who has how much. -EBUSY: the stream
+ * records a graph, and nothing that is cached is large enough. -ENOTSUP: SINGLE or
+ * PIECES where the driver has no virtual memory. Cost: a fraction of a microsecond from
+ * the cache, without a call of the driver.
+ *
+ * Freed memory is the next owner's on the same stream at once. A single piece goes back
+ * to the driver when its streams have passed: noticed by later calls that need memory,
+ * or by cow_cuda_empty_cache().
  */
 int cow_cuda_storage_new(int device, size_t bytes,
                          const struct cow_cuda_options *options,
@@ -154,8 +162,8 @@ int cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream);
  * still use some of it. -1: all devices. */
 int cow_cuda_empty_cache(int device);
 
-/* The cache may hold, used or not, so much of the device's memory (0 to 1; starts
- * with 1). */
+/* This process may have so much of the device's memory, cached or in use (0 to 1;
+ * starts with 1). What it has already stays. -EINVAL: not such a number. */
 int cow_cuda_set_fraction(int device, double fraction);
 
 /* Of a number: how much now, the most so far, and what came and went in all. */
@@ -236,7 +244,8 @@ void cow_cuda_annotate(uint64_t user);
 /*
  * Observers, called without locks on the thread that runs out of memory. `low`:
  * before cached memory is given back; returns whether it freed something, and then
- * the request is tried again. `out`: the request fails. NULL ends it.
+ * the request is tried again. `out`: the request fails. The struct must outlive its
+ * being set; NULL ends that (calls under way in other threads may still finish).
  */
 struct cow_cuda_observer {
 	size_t size;
@@ -251,16 +260,19 @@ int cow_cuda_observe(const struct cow_cuda_observer *observer);
 
 /*
  * A storage of the CPU that devices reach directly: of exactly these bytes (rounded
- * to pages), cached when it is freed, and shareable as any other. It is never
- * frozen: its lazy clones are copies. Cost: about what the driver needs to pin it,
- * some 0.1 ms/MiB, or nothing from the cache. -ENODEV before cow_cuda_start().
+ * to pages), cached when it is freed, and never in use again before the copies from and
+ * to it have run. It stays where it is: its lazy clones are copies, sending it as a
+ * clone copies it, as an alias is -EOPNOTSUPP, a forked child has a copy, and it can't
+ * be resized. Cost: about what the driver needs to pin it, some 0.1 ms/MiB, or next to
+ * nothing from the cache, which serves requests of up to an eighth less than it has.
+ * -ENODEV before cow_cuda_start(); -ENOMEM: after unpinning what was cached.
  */
 int cow_cuda_pinned_new(size_t bytes, struct cow_storage **ret);
 
 /* Is it pinned, by this library or others? 1 or 0. */
 int cow_cuda_is_pinned(const struct cow_storage *storage);
 
-/* Unpins and gives back what is cached. */
+/* Unpins and gives back what is cached. What copies still use stays. */
 int cow_cuda_pinned_empty_cache(void);
 
 /* ---- Debugging ---------------------------------------------------------------- */
