@@ -18,12 +18,14 @@ static struct cow__pool allocations = {
 static struct cow__copying *copying; /* engine's lock */
 
 cow__zero_fn *cow__zero[COW_DEVICE_TYPES];
+cow__adopt_fn *cow__allocation_adopt[COW_DEVICE_TYPES];
 
 static int
 foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
             struct cow_allocator *allocator)
 {
 	int r = cow_allocator_allocate(allocator, bytes, &a->ptr);
+	cow__adopt_fn *adopt = NULL;
 
 	if (r < 0)
 		return r;
@@ -31,11 +33,18 @@ foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
 	a->allocator = allocator;
 	a->data = a->ptr.data;
 	if (!(flags & COW__ALLOCATION_ZERO))
-		return 0;
-	if (a->ptr.device.type == COW_DEVICE_CPU)
+		; /* as it comes */
+	else if (a->ptr.device.type == COW_DEVICE_CPU)
 		memset(a->data, 0, bytes);
 	else if (cow__zero[a->ptr.device.type])
 		r = cow__zero[a->ptr.device.type](a->ptr.device, a->data, bytes);
+	/* Pairs with the store of who registers it. */
+	if ((unsigned)a->ptr.device.type < COW_DEVICE_TYPES)
+		adopt = __atomic_load_n(
+		        &cow__allocation_adopt[a->ptr.device.type],
+		        __ATOMIC_ACQUIRE);
+	if (r == 0 && adopt)
+		r = adopt(a);
 	if (r < 0) {
 		cow__profile_device(a->data, -(int64_t)bytes, a->ptr.device);
 		cow_data_ptr_clear(&a->ptr);
@@ -145,9 +154,9 @@ cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
 }
 
 int
-cow__allocation_shared(void *data, size_t bytes, void *shared,
-                       const struct cow__shared_ops *ops,
-                       struct cow__allocation **ret)
+cow__allocation_other(void *data, size_t bytes, void *other,
+                      const struct cow__allocation_ops *ops,
+                      struct cow__allocation **ret)
 {
 	struct cow__allocation *a = cow__pool_take(&allocations);
 
@@ -155,11 +164,11 @@ cow__allocation_shared(void *data, size_t bytes, void *shared,
 		return -ENOMEM;
 	*a = (struct cow__allocation){
 		.refs = 1,
-		.kind = COW__AT_SHARED,
+		.kind = COW__AT_OTHER,
 		.data = data,
 		.bytes = bytes,
-		.shared = shared,
-		.shared_ops = ops,
+		.other = other,
+		.ops = ops,
 	};
 	*ret = a;
 	return 0;
@@ -223,14 +232,16 @@ allocation_free(struct cow__allocation *a)
 		tile_free(a);
 		break;
 	case COW__AT_FOREIGN:
+		if (a->ops)
+			a->ops->drop(a);
 		cow__profile_device(a->data, -(int64_t)a->bytes, a->ptr.device);
 		cow_data_ptr_clear(&a->ptr);
 		break;
 	case COW__AT_EXTERNAL:
 		cow_data_ptr_clear(&a->ptr);
 		break;
-	case COW__AT_SHARED:
-		a->shared_ops->drop(a);
+	case COW__AT_OTHER:
+		a->ops->drop(a);
 		break;
 	default:
 		break;
@@ -246,6 +257,8 @@ cow__allocation_release(struct cow__allocation *a)
 		a->tile->exposed = false;
 		a->tile->block = true;
 	}
+	if (a->kind == COW__AT_FOREIGN && a->ops)
+		a->ops->drop(a);
 	cow__pool_give(&allocations, a);
 }
 

@@ -35,19 +35,48 @@ enum cow__allocation_kind {
 	COW__AT_TILE,
 	COW__AT_FOREIGN,  /* made by another allocator for us */
 	COW__AT_EXTERNAL, /* given to us; others may write it */
-	COW__AT_SHARED,   /* other processes may have it (share/home.h) */
+	COW__AT_OTHER,    /* known by its operations alone */
 };
 
 struct cow__allocation;
 
-/* What share/ knows of data of the last kind. Called without locks. */
-struct cow__shared_ops {
-	/* Of the only reference here: is it the only one anywhere? Then it may
-	 * be written in place from now on. */
-	bool (*alone)(void *shared);
-	/* A private view of the same bytes. -E2BIG: copy rather. */
-	int (*view)(void *shared, struct cow__allocation **ret);
+/* Which bytes are about to be written, of how many that the storage has. */
+struct cow__writing {
+	size_t storage_bytes, offset, bytes;
+	enum cow_write_hint hint;
+};
+
+/* What alone() found. */
+enum cow__alone {
+	COW__NOT_ALONE = 0,
+	COW__ALONE = 1,       /* all of it may be written from now on, without asking */
+	COW__ALONE_HERE = 2,  /* the bytes that were asked for may: ask again for others */
+};
+
+/*
+ * What those who keep data elsewhere say of it: share/ of homes in memfds, cuda/ of
+ * device memory, tensor/ of arrays of other libraries. Called without locks.
+ * Allocations of the kind OTHER have all but those that may be NULL; memory of a
+ * device's allocator (FOREIGN) may have them besides, and then `view` is not asked
+ * for and `drop` leaves the data to the allocator.
+ */
+struct cow__allocation_ops {
+	/* Of the only reference here: is it the only one anywhere? enum cow__alone,
+	 * or -errno: it can't be known, and nothing was changed. */
+	int (*alone)(struct cow__allocation *a, const struct cow__writing *w);
+	/* Bytes of one's own, by sharing what is not written. -E2BIG: copy rather. */
+	int (*view)(struct cow__allocation *a, const struct cow__writing *w,
+	            struct cow__allocation **ret);
 	void (*drop)(struct cow__allocation *a);
+	/* A lazy clone is wanted. 0; 1: others write these bytes, copy them;
+	 * -errno: there can be none. NULL: 0. */
+	int (*cloned)(struct cow__allocation *a);
+	/* The calling thread has read it, or queued reading it on a device; before
+	 * it gives its reference up. 0 or -errno: then it keeps it. NULL: 0. */
+	int (*copied)(struct cow__allocation *a);
+	/* Corrects what cow_storage_get_info() tells. NULL: it is right. */
+	void (*describe)(const struct cow__allocation *a,
+	                 struct cow_storage_info *ret);
 };
 
 struct cow__allocation {
@@ -64,8 +93,8 @@ struct cow__allocation {
 	struct cow_storage *storage; /* of an exposed tile */
 	struct cow_data_ptr ptr;     /* foreign, external */
 	struct cow_allocator *allocator; /* foreign */
-	void *shared;                    /* shared */
-	const struct cow__shared_ops *shared_ops;
+	void *other;                     /* the operations' own */
+	const struct cow__allocation_ops *ops;
 };
 
 enum cow__allocation_flags {
@@ -95,10 +124,16 @@ int cow__allocation_on_tile(struct cow__tile *tile,
 int cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
                              struct cow__allocation **ret);
 
-/* On data of share/'s. The caller's `shared` is the allocation's on success. */
-int cow__allocation_shared(void *data, size_t bytes, void *shared,
-                           const struct cow__shared_ops *ops,
-                           struct cow__allocation **ret);
+/* On data that is known by operations. The caller's `other` is the allocation's on
+ * success. */
+int cow__allocation_other(void *data, size_t bytes, void *other,
+                          const struct cow__allocation_ops *ops,
+                          struct cow__allocation **ret);
+
+/* Asked for operations on memory that a device's allocator has made: sets `ops` and
+ * `other`, or leaves it alone. 0 or -errno. By type of device. */
+typedef int cow__adopt_fn(struct cow__allocation *a);
+extern cow__adopt_fn *cow__allocation_adopt[COW_DEVICE_TYPES];
 
 /* A reference to one that may be dying in another thread: false then. The caller
  * keeps it from being forgotten meanwhile (`drop` waits for its lock). */
@@ -130,6 +165,13 @@ void cow__copying_end(struct cow__copying *c);
 int cow__allocation_copy(struct cow__allocation *to,
                          const struct cow__allocation *from, size_t offset,
                          size_t bytes);
+
+/* See `copied` of its operations. */
+static inline int
+cow__allocation_copied(struct cow__allocation *a)
+{
+	return a->ops && a->ops->copied ? a->ops->copied(a) : 0;
+}
 
 /* In a forked child: takes back the copies of threads that it does not have.
  * Engine locked at the fork and here. */

@@ -48,7 +48,8 @@ clone_memory(struct cow_storage *s, struct cow__allocation **ret)
 
 		return cow__allocation_external(&none, s->bytes, ret);
 	}
-	if (s->data->kind == COW__AT_FOREIGN)
+	if (s->data->kind == COW__AT_FOREIGN ||
+	    (s->device.type != COW_DEVICE_CPU && s->allocator))
 		allocator = s->allocator;
 	else if (s->device.type != COW_DEVICE_CPU &&
 	         cow_allocator_get(s->device, &allocator) < 0)
@@ -69,6 +70,8 @@ clone_eager(struct cow_storage *s, struct cow_storage **ret)
 		r = clone_elements(s, a);
 	else if (s->device.type != COW_DEVICE_META)
 		r = cow__allocation_copy(a, s->data, 0, s->bytes);
+	if (r == 0)
+		r = cow__allocation_copied(s->data);
 	if (r == 0) {
 		r = cow__storage_on(a, s->bytes, s, ret);
 		if (r < 0)
@@ -95,8 +98,14 @@ static int
 clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
 {
 	struct cow__allocation *a = s->data;
-	int r = cow__storage_on(a, s->bytes, s, ret);
+	int r = 0;
 
+	if (cow__unlikely(a->ops != NULL) && a->ops->cloned)
+		r = a->ops->cloned(a);
+	if (cow__unlikely(r > 0))
+		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
+	if (r == 0)
+		r = cow__storage_on(a, s->bytes, s, ret);
 	if (cow__unlikely(r < 0))
 		return r;
 	/* Cloning is a read of this storage, and others may read it at the
@@ -166,7 +175,7 @@ lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
-	if (s->data->kind == COW__AT_FOREIGN || s->data->kind == COW__AT_SHARED)
+	if (s->data->kind == COW__AT_FOREIGN || s->data->kind == COW__AT_OTHER)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (s->bytes < PAGED_LEAST)
 		return clone_counted(s, COW_FALLBACK_SMALL, ret);

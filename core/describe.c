@@ -71,7 +71,11 @@ cow__storage_describe(const struct cow_storage *s, struct cow_storage_info *ret)
 	ret->state = ret->sharers > 1 ? COW_STATE_LAZY : COW_STATE_OWNED;
 	if (a->kind == COW__AT_FOREIGN || a->kind == COW__AT_EXTERNAL)
 		ret->state = COW_STATE_FOREIGN;
-	if (a->kind == COW__AT_SHARED && !a->owned) {
+	if (a->ops && a->ops->describe) {
+		a->ops->describe(a, ret);
+		return;
+	}
+	if (a->kind == COW__AT_OTHER && !a->owned) {
 		/* Somebody elsewhere may have it. */
 		ret->state = COW_STATE_LAZY;
 		return;

@@ -60,9 +60,10 @@ thaw_bytes(size_t range, enum cow_write_hint hint)
 
 /* The last reference: waits for those who still copy. Under the lock, makes
  * the pages writable in place if nothing else reads them. 1: done; 0: pages
- * are shared with views or processes, and not private here. */
+ * are shared with views or processes, and not private here. -errno: of data that is
+ * known by its operations. */
 static int
-steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
+steal(struct cow_storage *s, const struct cow__writing *w)
 {
 	struct cow__allocation *a = s->data;
 	struct cow__census c = { 0, 0 };
@@ -70,8 +71,11 @@ steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
 	int r = 1;
 
 	cow__allocation_settle(a);
-	if (a->kind == COW__AT_SHARED && !a->shared_ops->alone(a->shared))
-		return 0;
+	if (a->ops) {
+		r = a->ops->alone(a, w);
+		a->owned = r == COW__ALONE;
+		return r < 0 ? r : r != COW__NOT_ALONE;
+	}
 	if (a->kind != COW__AT_TILE) {
 		a->owned = 1;
 		return 1;
@@ -81,7 +85,7 @@ steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
 		/* Private already, so it may be written. Better in place. What
 		 * an earlier thaw made shared is private again for views. */
 		if (cow__exclusive(t, &c))
-			(void)cow__thaw_some(t, thaw_bytes(range, hint));
+			(void)cow__thaw_some(t, thaw_bytes(w->bytes, w->hint));
 		else if (!cow__is_frozen(t) &&
 		         !cow__exclusive_where_shared(t, &c))
 			r = cow__freeze(t) == 0;
@@ -96,17 +100,16 @@ steal(struct cow_storage *s, size_t range, enum cow_write_hint hint)
 
 /* A view of the shared pages instead of them. -E2BIG: copy rather. */
 static int
-by_page(struct cow_storage *s)
+by_page(struct cow_storage *s, const struct cow__writing *w)
 {
 	struct cow__allocation *from = s->data, *to;
 	struct cow__tile *t;
 	int r;
 
-	if (from->kind == COW__AT_SHARED) {
-		r = from->shared_ops->view(from->shared, &to);
+	if (from->kind == COW__AT_OTHER) {
+		r = from->ops->view(from, w, &to);
 		if (r < 0)
-			return -E2BIG;
-		to->owned = 1;
+			return r;
 		cow__stat_add(materialized_page, 1);
 		s->data = to;
 		cow__allocation_unref(from);
@@ -155,7 +158,8 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
         enum cow_write_hint hint)
 {
 	struct cow__copying c = { .from = s->data };
-	bool foreign = s->data->kind == COW__AT_FOREIGN;
+	bool foreign = s->data->kind == COW__AT_FOREIGN ||
+	               s->device.type != COW_DEVICE_CPU;
 	int r;
 
 	r = cow__allocation_new(s->bytes,
@@ -168,6 +172,8 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 		/* The reference is given up after the copy: nobody waits to
 		 * steal, or the copy itself can fail. */
 		r = copy_bytes(c.to, c.from, s, offset, bytes, hint);
+		if (r == 0)
+			r = cow__allocation_copied(c.from);
 		if (r < 0) {
 			cow__allocation_unref(c.to);
 			return r;
@@ -200,6 +206,8 @@ int
 cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
                  enum cow_write_hint hint)
 {
+	const struct cow__writing w = { s->bytes, offset, bytes, hint };
+
 	if (s->bytes == 0 || s->data->kind == COW__AT_EXTERNAL ||
 	    cow__transparent(s))
 		return 0;
@@ -212,14 +220,19 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 
 		/* Pairs with the release of those who gave theirs up. */
 		sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
-		if (sole && steal(s, bytes, hint)) {
+		r = sole ? steal(s, &w) : 0;
+		if (r < 0)
+			return r;
+		if (r > 0) {
 			cow__stat_add(steals, a->cloned);
 			a->cloned = 0;
 			break;
 		}
 		r = -E2BIG;
-		if (by_page_is_cheaper(s->bytes, bytes, hint))
-			r = by_page(s);
+		/* Other devices have other costs. */
+		if (s->device.type != COW_DEVICE_CPU ||
+		    by_page_is_cheaper(s->bytes, bytes, hint))
+			r = by_page(s, &w);
 		if (r == -E2BIG)
 			r = by_copy(s, sole, offset, bytes, hint);
 		if (r < 0)

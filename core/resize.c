@@ -114,6 +114,8 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 	if (r == 0) {
 		r = cow__allocation_copy(a, s->data, 0,
 		                         cow__min(bytes, s->bytes));
+		if (r == 0)
+			r = cow__allocation_copied(s->data);
 		if (r < 0)
 			cow__allocation_unref(a);
 	}
@@ -171,7 +173,7 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_swap_data_ptr");
-	if (s->data->kind == COW__AT_SHARED)
+	if (s->data->kind == COW__AT_OTHER)
 		r = cow__materialize_here(s);
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_swap_data_ptr");

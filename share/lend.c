@@ -2,7 +2,7 @@
 /*
  * Homes under storages
  *
- * How the engine reaches shared data (struct cow__shared_ops of core/allocation.h):
+ * How the engine reaches shared data (struct cow__allocation_ops of core/allocation.h):
  * may it be written in place, make a private view of it, let it go. And how a home
  * becomes a storage, or a storage moves to a home.
  */
@@ -20,17 +20,20 @@ struct view {
 
 static struct cow__pool views = { .object_bytes = sizeof(struct view) };
 
-static bool
-view_alone(void *shared)
+static int
+view_alone(struct cow__allocation *a, const struct cow__writing *w)
 {
-	(void)shared;
-	return true;
+	(void)a;
+	(void)w;
+	return COW__ALONE;
 }
 
 static int
-view_view(void *shared, struct cow__allocation **ret)
+view_view(struct cow__allocation *a, const struct cow__writing *w,
+          struct cow__allocation **ret)
 {
-	(void)shared;
+	(void)a;
+	(void)w;
 	(void)ret;
 	return -E2BIG; /* its copied pages are in no file */
 }
@@ -38,7 +41,7 @@ view_view(void *shared, struct cow__allocation **ret)
 static void
 view_drop(struct cow__allocation *a)
 {
-	struct view *v = a->shared;
+	struct view *v = a->other;
 
 	(void)cow__map_release(v->mapping,
 	                       cow__round_up(a->bytes, cow__page));
@@ -48,16 +51,20 @@ view_drop(struct cow__allocation *a)
 	cow__pool_give(&views, v);
 }
 
-static const struct cow__shared_ops view_ops = { view_alone, view_view,
-	                                         view_drop };
+static const struct cow__allocation_ops view_ops = {
+	.alone = view_alone,
+	.view = view_view,
+	.drop = view_drop,
+};
 
-static bool
-home_alone(void *shared)
+static int
+home_alone(struct cow__allocation *a, const struct cow__writing *w)
 {
-	struct cow__home *h = shared;
+	struct cow__home *h = a->other;
 	struct cow__roll roll = { { 0 } };
 	bool alone = false;
 
+	(void)w;
 	cow__mutex_lock(&cow__share_lock);
 	if (h->under) {
 		; /* mapped for reading */
@@ -70,24 +77,26 @@ home_alone(void *shared)
 	}
 	h->writable |= alone;
 	cow__mutex_unlock(&cow__share_lock);
-	return alone;
+	return alone ? COW__ALONE : COW__NOT_ALONE;
 }
 
 static int
-home_view(void *shared, struct cow__allocation **ret)
+home_view(struct cow__allocation *a, const struct cow__writing *w,
+          struct cow__allocation **ret)
 {
-	struct cow__home *h = shared;
+	struct cow__home *h = a->other;
 	const struct cow__descriptor *file = h->pack ? &h->pack->file : &h->file;
 	uint64_t offset = cow__home_offset(h);
 	size_t bytes = cow__round_up(h->bytes, cow__page);
 	struct view *v;
 	int r;
 
+	(void)w;
 	if (h->diverged || offset % cow__page)
 		return -E2BIG;
 	v = cow__pool_take(&views);
 	if (!v)
-		return -ENOMEM;
+		return -E2BIG;
 	/* Huge pages fit where the file's do. */
 	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
 	if (r == 0) {
@@ -95,15 +104,16 @@ home_view(void *shared, struct cow__allocation **ret)
 		if (r == 0)
 			r = cow__map_inherit(v->mapping, bytes, true);
 		if (r == 0)
-			r = cow__allocation_shared((void *)v->mapping, h->bytes,
-			                           v, &view_ops, ret);
+			r = cow__allocation_other((void *)v->mapping, h->bytes,
+			                          v, &view_ops, ret);
 		if (r < 0)
 			(void)cow__map_release(v->mapping, bytes);
 	}
-	if (r < 0) {
+	if (r < 0) { /* whatever it was, a copy may do */
 		cow__pool_give(&views, v);
-		return r;
+		return -E2BIG;
 	}
+	(*ret)->owned = 1;
 	v->home = h;
 	cow__mutex_lock(&cow__share_lock);
 	h->refs++;
@@ -114,7 +124,7 @@ home_view(void *shared, struct cow__allocation **ret)
 static void
 home_drop(struct cow__allocation *a)
 {
-	struct cow__home *h = a->shared;
+	struct cow__home *h = a->other;
 
 	cow__mutex_lock(&cow__share_lock);
 	if (h->allocation == a)
@@ -123,8 +133,11 @@ home_drop(struct cow__allocation *a)
 	cow__mutex_unlock(&cow__share_lock);
 }
 
-static const struct cow__shared_ops home_ops = { home_alone, home_view,
-	                                         home_drop };
+static const struct cow__allocation_ops home_ops = {
+	.alone = home_alone,
+	.view = home_view,
+	.drop = home_drop,
+};
 
 /* An alias: memory that others write, as external memory is. */
 static void
@@ -140,8 +153,8 @@ cow__home_of(const struct cow_storage *s)
 {
 	const struct cow__allocation *a = s->data;
 
-	if (a->kind == COW__AT_SHARED && a->shared_ops == &home_ops)
-		return a->shared;
+	if (a->kind == COW__AT_OTHER && a->ops == &home_ops)
+		return a->other;
 	if (a->kind == COW__AT_EXTERNAL && a->ptr.deleter == alias_delete)
 		return a->ptr.context;
 	return NULL;
@@ -177,7 +190,7 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 		h->refs--; /* that one has its own */
 		return 0;
 	}
-	r = cow__allocation_shared(h->data, h->bytes, h, &home_ops, ret);
+	r = cow__allocation_other(h->data, h->bytes, h, &home_ops, ret);
 	if (r == 0)
 		h->allocation = *ret;
 	return r;

@@ -248,17 +248,20 @@ versioned_delete(void *managed)
 		m->deleter(m);
 }
 
-static bool
-never_alone(void *managed)
+static int
+never_alone(struct cow__allocation *a, const struct cow__writing *w)
 {
-	(void)managed;
-	return false;
+	(void)a;
+	(void)w;
+	return COW__NOT_ALONE;
 }
 
 static int
-no_view(void *managed, struct cow__allocation **ret)
+no_view(struct cow__allocation *a, const struct cow__writing *w,
+        struct cow__allocation **ret)
 {
-	(void)managed;
+	(void)a;
+	(void)w;
 	(void)ret;
 	return -E2BIG;
 }
@@ -266,12 +269,12 @@ no_view(void *managed, struct cow__allocation **ret)
 static void
 drop(struct cow__allocation *a)
 {
-	if (a->shared)
-		versioned_delete(a->shared);
+	if (a->other)
+		versioned_delete(a->other);
 }
 
 /* Somebody else's bytes, never ours to write: who wants to gets a copy. */
-static const struct cow__shared_ops read_only_ops = {
+static const struct cow__allocation_ops read_only_ops = {
 	.alone = never_alone,
 	.view = no_view,
 	.drop = drop,
@@ -283,13 +286,13 @@ read_only_storage(struct dl_versioned *m, void *data, size_t bytes,
 {
 	const struct cow_storage like = { .resizable = true };
 	struct cow__allocation *a;
-	int r = cow__allocation_shared(data, bytes, m, &read_only_ops, &a);
+	int r = cow__allocation_other(data, bytes, m, &read_only_ops, &a);
 
 	if (r < 0)
 		return r;
 	r = cow__storage_on(a, bytes, &like, ret);
 	if (r < 0) {
-		a->shared = NULL;
+		a->other = NULL;
 		cow__allocation_unref(a);
 	}
 	return r;
@@ -299,8 +302,8 @@ read_only_storage(struct dl_versioned *m, void *data, size_t bytes,
 static void
 storage_forget(struct cow_storage *s)
 {
-	if (s->data->kind == COW__AT_SHARED)
-		s->data->shared = NULL;
+	if (s->data->kind == COW__AT_OTHER)
+		s->data->other = NULL;
 	else
 		(void)cow_data_ptr_release_context(&s->data->ptr);
 	(void)cow_storage_unref(s);

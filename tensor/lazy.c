@@ -47,7 +47,7 @@ replaceable(const struct cow_storage *s)
 
 	return !cow__transparent(s) && !s->home && !s->elements &&
 	       !(s->flags & COW_STORAGE_STRICT) && kind != COW__AT_EXTERNAL &&
-	       kind != COW__AT_SHARED;
+	       kind != COW__AT_OTHER;
 }
 
 /* Bytes [offset, offset + n) of the part at `o` of its storage. */
