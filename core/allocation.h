@@ -57,8 +57,8 @@ enum cow__alone {
  * What those who keep data elsewhere say of it: share/ of homes in memfds, cuda/ of
  * device memory, tensor/ of arrays of other libraries. Called without locks.
  * Allocations of the kind OTHER have all but those that may be NULL; memory of a
- * device's allocator (FOREIGN) may have them besides, and then `view` is not asked
- * for and `drop` leaves the data to the allocator.
+ * device's allocator (FOREIGN) may have them besides: then `view` may only say why
+ * not, or -E2BIG, and `drop` leaves the data to the allocator.
  */
 struct cow__allocation_ops {
 	/* Of the only reference here: is it the only one anywhere? enum cow__alone,

@@ -106,7 +106,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w)
 	struct cow__tile *t;
 	int r;
 
-	if (from->kind == COW__AT_OTHER) {
+	if (from->ops) {
 		r = from->ops->view(from, w, &to);
 		if (r < 0)
 			return r;

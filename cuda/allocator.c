@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "cuda/cache.h"
+#include "cuda/data.h"
 #include "cuda/start.h"
 
 static int
@@ -272,9 +273,8 @@ cow_cuda_storage_new(int device, size_t bytes,
 		r = cow__cuda_get(device, &d);
 	if (r < 0)
 		return r;
-	if (o.backing == COW_CUDA_PIECES)
-		return cow__error(-ENOTSUP, "storages of many pieces are not "
-		                            "built yet");
+	if (o.backing == COW_CUDA_PIECES && bytes)
+		return cow__cuda_pieces_new(d, bytes, &o, ret);
 	storage.flags = o.flags;
 	storage.allocator = cow__cuda_allocator(d, o.backing == COW_CUDA_SINGLE);
 	return cow_storage_new(bytes, &storage, ret);
@@ -293,12 +293,20 @@ cow__cuda_block_of(const struct cow_storage *s)
 COW_EXPORT int
 cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream)
 {
+	struct cow__cuda_data *data;
 	struct cow__cuda_block *b;
 	struct cow__cuda *d;
 	int r;
 
 	if (!storage)
 		return cow__error(-EINVAL, "cow_cuda_record_stream: NULL");
+	data = cow__cuda_data_of(storage);
+	if (data) {
+		r = cow__cuda_get(data->device->index, &d);
+		if (r == 0)
+			r = cow__cuda_data_use(data, stream);
+		return r < 0 ? cow__error_from(r, "cow_cuda_record_stream") : 0;
+	}
 	b = cow__cuda_block_of(storage);
 	if (!b)
 		return 0;
@@ -307,4 +315,12 @@ cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream)
 		return r;
 	r = cow__cuda_block_use(b, stream);
 	return r < 0 ? cow__error_from(r, "cow_cuda_record_stream") : 0;
+}
+
+struct cow__cuda_piece *
+cow__cuda_block_piece(const struct cow__cuda_block *b)
+{
+	const struct cow__cuda_segment *s = b->segment;
+
+	return s->done == single_done ? ((struct single *)s->done_user)->piece : NULL;
 }

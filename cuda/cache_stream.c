@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "cuda/cache.h"
+#include "cuda/data.h"
 #include "cuda/pinned.h"
 
 static void
@@ -145,6 +146,8 @@ cow_cuda_stream_free(int device, cow_cuda_stream stream)
 		r = cow__error(-EBUSY, "cow_cuda_stream_free: it records a graph");
 	if (r == 0)
 		r = mark_all(d, stream);
+	if (r == 0)
+		cow__cuda_data_stream_ends(d, stream);
 	if (r == 0) {
 		cow__mutex_lock(&d->memory_lock);
 		r = end_pools(d->memory, stream);

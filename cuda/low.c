@@ -11,6 +11,7 @@
  */
 #include "core/error.h"
 #include "cuda/cache.h"
+#include "cuda/data.h"
 
 static const struct cow_cuda_observer *observer; /* atomic */
 
@@ -68,7 +69,10 @@ release(struct cow__cuda *d)
 	int r;
 
 	cow__mutex_lock(&d->memory->release);
+	(void)cow__cuda_data_collect(d);
 	r = release_locked(d, &bytes);
+	/* What was waited for there may have been theirs, too. */
+	(void)cow__cuda_data_collect(d);
 	cow__cuda_pieces_retry(d);
 	cow__mutex_unlock(&d->memory->release);
 	return r;

@@ -14,6 +14,7 @@
 #include "cuda/context.h"
 
 struct cow__cuda_block;
+struct cow__cuda_piece;
 
 /* Once for each device, in cow_cuda_start(). */
 int cow__cuda_memory_new(struct cow__cuda *d);
@@ -60,6 +61,9 @@ int cow__cuda_block_outside(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes,
                             size_t requested, struct cow__cu_stream *stream,
                             cow__cuda_done_fn *done, void *user,
                             struct cow__cuda_block **ret);
+
+/* The piece that the block is all of, if it is one of its own, or NULL. */
+struct cow__cuda_piece *cow__cuda_block_piece(const struct cow__cuda_block *block);
 
 /* Of data pointers on blocks: the deleter, whose context is the block. */
 void cow__cuda_give_context(void *block);

@@ -24,6 +24,8 @@ struct cow__cuda_piece {
 	size_t bytes;
 	bool imported; /* another process made it, which counts it */
 	struct cow__cuda_piece *next; /* of those that the driver did not take back */
+	/* A clone of it is, or was, elsewhere: never written in place (atomic). */
+	bool exposed;
 };
 
 /* `bytes`: a multiple of the device's granule. -ENOMEM: after all that could be given

@@ -4,9 +4,13 @@
  */
 #include "cuda/start.h"
 #include "core/base.h"
+#include "cuda/data.h"
 
 int
 cow__cuda_register(struct cow__cuda *devices, int count)
 {
+	/* Before anything can be made. */
+	__atomic_store_n(&cow__allocation_adopt[COW_DEVICE_CUDA],
+	                 cow__cuda_data_adopt, __ATOMIC_RELEASE);
 	return cow__cuda_allocators_set(devices, count);
 }

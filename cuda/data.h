@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device data: what lazy clones of device storages share
+ *
+ *      storages --> allocation --> data --> range of addresses
+ *                                    |      [ piece | piece | piece ]
+ *                                    +--> streams that use it
+ *
+ * Data of the backings SINGLE and PIECES are pieces of physical memory (cuda/piece.h)
+ * that are seen in a range of addresses of their own; SINGLE has one. A piece may be
+ * seen in the ranges of several data: that is how a clone that was written shares what
+ * it did not write. A piece is written in place by the data that alone have it
+ * (refs == 1), unless a clone of it went to or came from another process
+ * (`exposed`): nobody can tell when that one ends.
+ *
+ * A mapping that work on the device may still use can't be changed, and nobody waits
+ * for the device. So writing what is shared makes *new* data at new addresses, and the
+ * old ones are *leaving*: they keep their maps and pieces until the marks of all
+ * streams that used them have passed, which is looked for whenever something else
+ * leaves. So a piece that has one reference is read by nobody else's work either.
+ *
+ * Memory of a device's allocator (CACHED) has data, too, without pieces: the streams
+ * alone.
+ *
+ * Order. Data belong to the stream that was current when they were made. All streams
+ * that copied them, or were current when they were cloned or written as clones, are
+ * among their uses. Who writes what was cloned first makes his stream wait for the
+ * others, on the device.
+ */
+#ifndef COW_CUDA_DATA_H
+#define COW_CUDA_DATA_H
+
+#include "core/storage.h"
+#include "cuda/piece.h"
+#include "cuda/uses.h"
+
+struct cow__cuda_data {
+	struct cow__cuda_data *next, **before; /* all that live, or all that leave */
+	struct cow__cuda *device;
+	struct cow__mutex lock;     /* of the uses */
+	struct cow__cuda_use *uses; /* the stream that it belongs to is one */
+	struct cow__cu_stream *stream;
+	uint8_t backing;  /* enum cow_cuda_backing */
+	bool alias;       /* other processes write it */
+	bool captured;    /* a clone was made while a graph was recorded */
+	struct {
+		uint64_t a, b;
+	} id;             /* of an alias, for other processes; 0: none yet */
+	/* All below are 0 of CACHED. */
+	struct cow__cuda_block *block; /* of CACHED alone, and NULL of others' memory */
+	cow__cu_ptr at;
+	size_t piece_bytes, count;
+	struct cow__cuda_piece **pieces; /* `count`; NULL: handed on */
+};
+
+extern const struct cow__allocation_ops cow__cuda_data_ops;
+
+/* New data with `count` pieces of `piece_bytes`, of which `pieces` (NULL: none; a
+ * reference each, the data's on success) are mapped. On the stream; entered. */
+int cow__cuda_data_new(struct cow__cuda *d, struct cow__cu_stream *stream,
+                       size_t piece_bytes, size_t count,
+                       struct cow__cuda_data **ret);
+
+/* Maps a piece at its place. Takes the reference over on success. */
+int cow__cuda_data_map(struct cow__cuda_data *data, size_t i,
+                       struct cow__cuda_piece *piece);
+
+/* Lets go of what no allocation has. */
+void cow__cuda_data_leave(struct cow__cuda_data *data);
+
+/* A storage on data, which it takes over on success. */
+int cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
+                           struct cow_storage **ret);
+
+/* A fresh storage of pieces (0: one for all of it) on the current stream. */
+int cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
+                         bool zero, struct cow_storage **ret);
+
+/* A storage of the backing PIECES. */
+int cow__cuda_pieces_new(struct cow__cuda *d, size_t bytes,
+                         const struct cow_cuda_options *o,
+                         struct cow_storage **ret);
+
+/* The data of a storage, or NULL: none of ours, or none yet (cached, never cloned). */
+struct cow__cuda_data *cow__cuda_data_of(const struct cow_storage *s);
+
+/* The stream uses it, too. 0 or -ENOMEM. */
+int cow__cuda_data_use(struct cow__cuda_data *data,
+                       struct cow__cu_stream *stream);
+
+/* The stream is about to end: what was its use is marked, and what belonged to it
+ * belongs to the device's default stream. Entered. */
+void cow__cuda_data_stream_ends(struct cow__cuda *d,
+                                struct cow__cu_stream *stream);
+
+/* Unmaps what has left and is used by nobody any more. Whether there was any. Never
+ * waits. Entered. */
+bool cow__cuda_data_collect(struct cow__cuda *d);
+
+/* Makes `stream` wait, on the device, for all that used it. -EBUSY: it records a
+ * graph, which can't. Entered. */
+int cow__cuda_data_order(struct cow__cuda_data *data,
+                         struct cow__cu_stream *stream);
+
+/* Watches memory that a device's allocator makes (core/allocation.h). It gets data
+ * when it is first cloned. */
+int cow__cuda_data_adopt(struct cow__allocation *a);
+int cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret);
+
+#endif
