@@ -271,6 +271,40 @@ cow__cuda_data_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream)
 	cow__mutex_unlock(&lists_lock);
 }
 
+void
+cow__cuda_data_name(struct cow__cuda_data *data, const struct cow__id *id,
+                    const struct cow__id *scope, struct cow_storage *s)
+{
+	cow__mutex_lock(&lists_lock);
+	data->id = *id;
+	data->scope = *scope;
+	data->storage = s;
+	cow__mutex_unlock(&lists_lock);
+}
+
+static bool
+same(const struct cow__id *a, const struct cow__id *b)
+{
+	return a->a == b->a && a->b == b->b;
+}
+
+struct cow_storage *
+cow__cuda_data_named(const struct cow__id *id, const struct cow__id *scope)
+{
+	struct cow_storage *found = NULL;
+
+	cow__mutex_lock(&lists_lock);
+	/* A storage that is dying is one until its data have left this list. */
+	for (struct cow__cuda_data *data = living; data && !found;
+	     data = data->next)
+		if (data->storage && same(&data->id, id) &&
+		    same(&data->scope, scope) &&
+		    cow__storage_try_ref(data->storage))
+			found = data->storage;
+	cow__mutex_unlock(&lists_lock);
+	return found;
+}
+
 /* ---- Storages ------------------------------------------------------------------ */
 
 struct cow__cuda_data *
@@ -308,10 +342,8 @@ cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
 	return 0;
 }
 
-/* Zeros where the storage's bytes are wanted so, and always behind its last one: that
- * goes along when the piece is sent. */
-static int
-clear(struct cow__cuda_data *data, size_t bytes, bool zero)
+int
+cow__cuda_data_clear(struct cow__cuda_data *data, size_t bytes, bool zero)
 {
 	size_t from = zero ? 0 : bytes, all = data->count * data->piece_bytes;
 
@@ -346,7 +378,7 @@ cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
 			cow__cuda_piece_unref(piece);
 	}
 	if (r == 0)
-		r = clear(data, bytes, zero);
+		r = cow__cuda_data_clear(data, bytes, zero);
 	if (r == 0)
 		r = cow__cuda_data_storage(data, bytes, ret);
 	if (r < 0)

@@ -33,6 +33,7 @@
 #include "core/storage.h"
 #include "cuda/piece.h"
 #include "cuda/uses.h"
+#include "share/group.h"
 
 struct cow__cuda_data {
 	struct cow__cuda_data *next, **before; /* all that live, or all that leave */
@@ -43,9 +44,10 @@ struct cow__cuda_data {
 	uint8_t backing;  /* enum cow_cuda_backing */
 	bool alias;       /* other processes write it */
 	bool captured;    /* a clone was made while a graph was recorded */
-	struct {
-		uint64_t a, b;
-	} id;             /* of an alias, for other processes; 0: none yet */
+	/* Of an alias: its name (0: none yet), from whom it may be believed, and the
+	 * storage, which has it alone. */
+	struct cow__id id, scope;
+	struct cow_storage *storage;
 	/* All below are 0 of CACHED. */
 	struct cow__cuda_block *block; /* of CACHED alone, and NULL of others' memory */
 	cow__cu_ptr at;
@@ -71,6 +73,10 @@ void cow__cuda_data_leave(struct cow__cuda_data *data);
 /* A storage on data, which it takes over on success. */
 int cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
                            struct cow_storage **ret);
+
+/* Zeros behind the storage's last byte, which goes along when the piece is sent, and
+ * (`zero`) before it, too. */
+int cow__cuda_data_clear(struct cow__cuda_data *data, size_t bytes, bool zero);
 
 /* A fresh storage of pieces (0: one for all of it) on the current stream. */
 int cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
@@ -101,6 +107,14 @@ bool cow__cuda_data_collect(struct cow__cuda *d);
  * graph, which can't. Entered. */
 int cow__cuda_data_order(struct cow__cuda_data *data,
                          struct cow__cu_stream *stream);
+
+/* The data's alias storage is known by this name from now on. */
+void cow__cuda_data_name(struct cow__cuda_data *data, const struct cow__id *id,
+                         const struct cow__id *scope, struct cow_storage *s);
+
+/* A reference to the storage of that name, or NULL. */
+struct cow_storage *cow__cuda_data_named(const struct cow__id *id,
+                                         const struct cow__id *scope);
 
 /* Watches memory that a device's allocator makes (core/allocation.h). It gets data
  * when it is first cloned. */

@@ -306,6 +306,7 @@ describe(const struct cow__allocation *a, struct cow_storage_info *ret)
 	size_t own = 0;
 
 	if (!data || !data->pieces) {
+		ret->mappings = 1;
 		ret->state = ret->sharers > 1 ? COW_STATE_LAZY : COW_STATE_OWNED;
 		ret->bytes_own = ret->sharers > 1 ? 0 : a->bytes;
 		return;

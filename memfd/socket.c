@@ -159,6 +159,22 @@ cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
 }
 
 long
+cow__socket_look_now(int fd, void *data, size_t bytes, int *fds, unsigned room,
+                     unsigned *ret_nfds)
+{
+	return receive_fds(fd, data, bytes, MSG_PEEK | MSG_DONTWAIT, fds, room,
+	                   ret_nfds);
+}
+
+int
+cow__socket_pair(int ret[2])
+{
+	return (int)SYS6(SYS_socketpair, AF_UNIX,
+	                 SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ret, 0,
+	                 0);
+}
+
+long
 cow__socket_get(int fd, void *data, size_t bytes, int *fds, unsigned room,
                 unsigned *ret_nfds)
 {

@@ -51,6 +51,15 @@ long cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
 long cow__socket_get(int fd, void *data, size_t bytes, int *fds, unsigned room,
                      unsigned *ret_nfds);
 
+/* The same as look, and never waits, whatever the socket does otherwise: for sockets
+ * that came from elsewhere. */
+long cow__socket_look_now(int fd, void *data, size_t bytes, int *fds,
+                          unsigned room, unsigned *ret_nfds);
+
+/* Two ends of a packet socket, CLOEXEC and not blocking. A queue of descriptors that
+ * can be sent as one. */
+int cow__socket_pair(int ret[2]);
+
 /* Takes up to `bytes`; descriptors that come with them are dropped. */
 long cow__socket_take(int fd, void *data, size_t bytes);
 

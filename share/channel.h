@@ -17,6 +17,7 @@
 #include "cowshed-share.h"
 #include "memfd/socket.h"
 #include "share/home.h"
+#include "share/parcel.h"
 #include "share/wire.h"
 
 #define COW__OWN_MOST 48u /* descriptors of storages in one message */
@@ -29,6 +30,9 @@ struct cow__outgoing {
 	struct cow__pack *packs[COW__WIRE_FDS];
 	unsigned npacks, nhomes;
 	struct cow__home *homes[COW__WIRE_ITEMS];
+	/* Descriptors that were made for this message. */
+	struct cow__descriptor parcels[COW__OWN_MOST];
+	unsigned nparcels;
 	uint64_t buf[COW__WIRE_BYTES / 8];
 };
 
@@ -84,6 +88,9 @@ bool cow__incoming_kept(const struct cow__incoming *in);
 
 /* In a forked child: they are the parent's. */
 void cow__channels_child(void);
+
+/* Storages that come twice are one only for who is trusted the same. */
+struct cow__id cow__channel_scope(const struct cow_channel *c);
 
 /* A sealed (or alias) home for the storage, made and moved to if need be; a
  * reference. Takes the share lock itself. */

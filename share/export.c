@@ -38,6 +38,17 @@ cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mod
 	return 0;
 }
 
+static int
+device_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
+              uint64_t *ret_offset)
+{
+	int r = cow__parcels()->export(s, mode, ret_fd);
+
+	if (r == 0)
+		*ret_offset = 0;
+	return r;
+}
+
 COW_EXPORT int
 cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
                    uint64_t *ret_offset)
@@ -49,6 +60,9 @@ cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
 	if (!s || !ret_fd || !ret_offset || (unsigned)mode > COW_SHARE_SEALED)
 		return cow__error(-EINVAL, "cow_storage_export: no storage, or "
 		                           "no such mode");
+	if (!s->elements && s->bytes && s->device.type == COW_DEVICE_CUDA &&
+	    cow__parcels())
+		return device_export(s, mode, ret_fd, ret_offset);
 	if (s->elements || s->device.type != COW_DEVICE_CPU)
 		return cow__error(-EOPNOTSUPP,
 		                  "cow_storage_export: plain bytes in the CPU's "
@@ -88,6 +102,10 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 		return cow__error(-EINVAL, "cow_storage_import: no such mode");
 	r = cow__memfd_check(fd, alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &has);
+	/* No memfd that is sealed so; a device's memory, then? */
+	if (r < 0 && bytes && cow__parcels() &&
+	    cow__parcels()->import(fd, offset, bytes, mode, ret) == 0)
+		return 0;
 	if (r < 0)
 		return cow__error(-EBADMSG, alias ? "cow_storage_import: not a memfd "
 		                             "of a size that is sealed"

@@ -191,6 +191,25 @@ open_token(struct cow_channel *c, const struct cow__wire_item *i,
 	return 0;
 }
 
+/* Memory of a device. */
+static int
+open_device(struct cow_channel *c, const struct cow__wire_item *i, int fd,
+            const unsigned char *bytes, struct cow_storage **ret)
+{
+	const struct cow__parcel_ops *ops = cow__parcels();
+	struct cow__id scope = cow__channel_scope(c);
+	struct cow__wire_device w;
+
+	if (i->mode == COW_SHARE_ALIAS && !c->group &&
+	    !(c->flags & COW_CHANNEL_TAKE_ALIASES))
+		return -EACCES;
+	if (!ops)
+		return -ENODEV;
+	memcpy(&w, bytes, sizeof(w));
+	return ops->receive(&w, i->bytes, (enum cow_share_mode)i->mode, &scope, fd,
+	                    ret);
+}
+
 /* Locked, but for what makes plain storages. */
 static int
 open_item(struct cow_channel *c, const struct cow__wire *w,
@@ -210,6 +229,11 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 	if (i->kind == COW__WIRE_TOKEN) {
 		r = open_token(c, i, *here, ret);
 		*here += COW__WIRE_TOKEN_BYTES;
+		return r;
+	}
+	if (i->kind == COW__WIRE_DEVICE) {
+		r = open_device(c, i, c->in.files[w->own + i->index].fd, *here, ret);
+		*here += sizeof(struct cow__wire_device);
 		return r;
 	}
 	cow__mutex_lock(&cow__share_lock);
@@ -360,6 +384,9 @@ sentence(int r)
 		{ -EMFILE, "no descriptors left for what has come; it waits" },
 		{ -EUSERS, "all slots of the group are taken; what has come waits" },
 		{ -EBADF, "the channel's socket was closed" },
+		{ -ENODEV, "a storage of a device that this process has not, or "
+		  "has not started (cow_cuda_start())" },
+		{ -ECHILD, "a storage of a device that the parent had started" },
 		{ -ENOENT, "a group can't be joined without /proc/self/fd" },
 	};
 

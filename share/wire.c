@@ -39,6 +39,9 @@ item_is_sound(const struct cow__wire_item *i, const struct cow__wire *w,
 		       i->mode != COW_SHARE_SEALED;
 	case COW__WIRE_TOKEN:
 		return i->bytes != 0;
+	case COW__WIRE_DEVICE:
+		return i->bytes && i->index < own &&
+		       i->mode != COW_SHARE_SEALED && i->file_offset == 0;
 	default:
 		return i->bytes && i->index < own &&
 		       i->file_offset <= (uint64_t)INT64_MAX - i->bytes;
@@ -87,6 +90,8 @@ cow__wire_check(const void *buf, size_t bytes, unsigned nfds,
 			here += cow__round_up(w.items[i].bytes, 8);
 		else if (w.items[i].kind == COW__WIRE_TOKEN)
 			here += COW__WIRE_TOKEN_BYTES;
+		else if (w.items[i].kind == COW__WIRE_DEVICE)
+			here += sizeof(struct cow__wire_device);
 	}
 	if (here != w.head.inline_bytes)
 		return -EBADMSG;

@@ -47,6 +47,8 @@ enum cow__wire_kind {
 	COW__WIRE_PACKED,  /* an extent of packs[index] */
 	COW__WIRE_OWN,     /* a memfd: descriptor `index` */
 	COW__WIRE_TOKEN,   /* with the broker, under a token among the bytes */
+	COW__WIRE_DEVICE,  /* a device's memory: descriptor `index`, and a
+	                      struct cow__wire_device among the bytes */
 	COW__WIRE_KINDS,
 };
 
@@ -57,6 +59,21 @@ struct cow__wire_item {
 	uint64_t bytes;                   /* of the storage */
 	uint64_t file_offset;             /* own: where it begins */
 	uint64_t offset, length;          /* the view */
+};
+
+/* Device memory: `pieces` descriptors of pieces of `piece_bytes`. One comes as it is;
+ * of several the descriptor is a packet socket whose queue has them, in order, up to
+ * COW__WIRE_BUNDLE in a packet of one byte. */
+#define COW__WIRE_BUNDLE 250u
+enum cow__wire_device_flags {
+	COW__WIRE_EVENT = 1, /* what must be over before it is used */
+};
+struct cow__wire_device {
+	uint8_t uuid[16];
+	uint64_t piece_bytes;
+	uint32_t pieces, flags;
+	struct cow__id id; /* of an alias: to know it again. 0: not */
+	uint8_t event[64];
 };
 
 struct cow__wire {

@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Device storages in messages
+ *
+ * What travels is pieces: a descriptor each. Memory that shares its physical memory
+ * with other things (CACHED) is copied to a piece of its own first, whose rest is
+ * zeros: whoever maps a piece sees all of it.
+ *
+ *   alias   the storage has its pieces alone, then both sides write them
+ *   clone   the pieces become `exposed`: from now on nobody writes them in place.
+ *           Who has one knows of no others, so nobody is ever found to be the last:
+ *           a copy too many is the price for no counting. The memory itself goes with
+ *           the last mapping and descriptor of it, by the driver's count
+ *   sealed  there is no such thing: nothing keeps who maps a piece from writing it
+ *
+ * Nothing of a message is believed: the device must be one of ours, the sizes must fit
+ * each other, the device, and the number of descriptors; each descriptor must be the
+ * driver's, of that device, and of the size that was claimed (a piece is mapped whole
+ * or not at all).
+ */
+#include "cuda/parcel.h"
+#include "core/error.h"
+#include "cuda/data.h"
+#include "cuda/memory.h"
+#include "cuda/signal.h"
+#include "cuda/stream.h"
+#include "memfd/descriptor.h"
+#include "memfd/process.h"
+#include "memfd/socket.h"
+
+/* More addresses than any process has. */
+#define BYTES_MOST ((uint64_t)1 << 47)
+
+static void
+close_all(const int *fds, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct cow__descriptor d = cow__descriptor_of(fds[i]);
+
+		cow__descriptor_close(&d);
+	}
+}
+
+/* ---- Sending -------------------------------------------------------------------- */
+
+/* A storage of one piece with the bytes as they are on the stream now. */
+static int
+copy_of(struct cow_storage *s, struct cow__cuda *d, struct cow_storage **ret)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
+	struct cow__cuda_data *from = NULL;
+	struct cow_storage *c = NULL;
+	int r = 0;
+
+	if (cow__cuda_capturing(d, stream))
+		return cow__error(-EBUSY, "a graph is recorded: send the storage "
+		                          "before or after");
+	if (s->data->ops == &cow__cuda_data_ops)
+		r = cow__cuda_data_get(s->data, &from);
+	if (from)
+		r = cow__cuda_data_order(from, stream);
+	if (r == 0)
+		r = cow__cuda_data_fresh(d, s->bytes, 0, false, &c);
+	if (r < 0)
+		return r;
+	r = cow__cu_error(d->cu->copy_within((uintptr_t)c->data->data,
+	                                     (uintptr_t)s->data->data, s->bytes,
+	                                     stream),
+	                  "copying what is sent");
+	if (r == 0 && from)
+		r = cow__cuda_data_use(from, stream);
+	if (r < 0) {
+		(void)cow_storage_unref(c);
+		return r;
+	}
+	*ret = c;
+	return 0;
+}
+
+/* The storage moves to the copy's memory. */
+static void
+move_in(struct cow_storage *s, struct cow_storage *copy)
+{
+	struct cow__allocation *a = s->data;
+
+	s->data = copy->data;
+	copy->data = a;
+}
+
+/* Memory of one piece that the allocator made is seen at other addresses from now on,
+ * where it is data of ours. False: it isn't so, or others have it, too. */
+static int
+adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d), *owner;
+	struct cow__cuda_data *from = cow__cuda_data_of(s), *data;
+	struct cow__cuda_block *b = cow__cuda_block_of(s);
+	struct cow__cuda_piece *p = b ? cow__cuda_block_piece(b) : NULL;
+	struct cow_storage *c = NULL;
+	int r;
+
+	*ret = false;
+	if (!p || cow__transparent(s) || s->data->kind != COW__AT_FOREIGN ||
+	    __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) > 1)
+		return 0;
+	r = from ? cow__cuda_data_order(from, stream) : 0;
+	if (r == 0)
+		r = cow__cuda_data_new(d, stream, p->bytes, 1, &data);
+	if (r < 0)
+		return r;
+	(void)cow__cuda_piece_ref(p);
+	if (cow__cuda_block_stream(b, &owner))
+		r = cow__cuda_data_use(data, owner);
+	if (r == 0)
+		r = cow__cuda_data_map(data, 0, p);
+	if (r == 0)
+		r = cow__cuda_data_clear(data, s->bytes, false);
+	if (r == 0)
+		r = cow__cuda_data_storage(data, s->bytes, &c);
+	if (r < 0) {
+		if (!data->pieces[0])
+			cow__cuda_piece_unref(p);
+		cow__cuda_data_leave(data);
+		return r;
+	}
+	move_in(s, c);
+	(void)cow_storage_unref(c);
+	*ret = true;
+	return 0;
+}
+
+/* What is to be sent: the storage itself, or a copy, in pieces. A reference. */
+static int
+settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
+       struct cow_storage **ret)
+{
+	bool ours = s->data->ops == &cow__cuda_data_ops, moved;
+	bool stays = cow__transparent(s) || !ours;
+	struct cow__cuda_data *data;
+	struct cow_storage *c = NULL;
+	int r = adopt_piece(s, d, &moved);
+
+	if (r < 0)
+		return r;
+	data = cow__cuda_data_of(s);
+	if (moved && mode == COW_SHARE_ALIAS) {
+		*ret = cow_storage_ref(s);
+		return 0;
+	}
+	if (data && data->pieces && (mode == COW_SHARE_ALIAS) == data->alias &&
+	    (data->alias || !stays)) {
+		*ret = cow_storage_ref(s);
+		return 0;
+	}
+	if (mode == COW_SHARE_ALIAS && stays)
+		return ours ? cow__error(-EBUSY, "an alias of a transparent storage: "
+		                                 "its address was given away")
+		            : cow__error(-EOPNOTSUPP, "an alias of memory of "
+		                                      "another allocator");
+	if (mode == COW_SHARE_ALIAS && data && data->pieces) {
+		r = cow__materialize(s, 0, s->bytes, COW_WRITE_AUTO);
+		if (r == 0)
+			*ret = cow_storage_ref(s);
+		return r;
+	}
+	r = copy_of(s, d, &c);
+	if (r < 0)
+		return r;
+	/* An alias that is sent as a clone stays one. */
+	if (stays || (data && data->alias)) {
+		*ret = c;
+		return 0;
+	}
+	move_in(s, c);
+	(void)cow_storage_unref(c);
+	*ret = cow_storage_ref(s);
+	return 0;
+}
+
+/* Descriptors of pieces [from, from + n). */
+static int
+export_some(const struct cow__cuda_data *data, size_t from, unsigned n, int *fds)
+{
+	for (unsigned i = 0; i < n; i++) {
+		int r = cow__cuda_piece_export(data->pieces[from + i], &fds[i]);
+
+		if (r < 0) {
+			close_all(fds, i);
+			return r;
+		}
+	}
+	return 0;
+}
+
+/* A queue of all of them. */
+static int
+bundle(const struct cow__cuda_data *data, int *ret)
+{
+	int ends[2], fds[COW__WIRE_BUNDLE], r = cow__socket_pair(ends);
+
+	if (r < 0)
+		return r;
+	for (size_t from = 0; r == 0 && from < data->count; from += COW__WIRE_BUNDLE) {
+		unsigned n = (unsigned)cow__min(data->count - from,
+		                                COW__WIRE_BUNDLE);
+		long put;
+
+		r = export_some(data, from, n, fds);
+		if (r < 0)
+			break;
+		put = cow__socket_send(ends[0], "", 1, fds, n);
+		close_all(fds, n);
+		if (put < 0)
+			r = put == -EAGAIN ? -ENOBUFS : (int)put;
+	}
+	close_all(&ends[0], 1);
+	if (r < 0)
+		close_all(&ends[1], 1);
+	else
+		*ret = ends[1];
+	return r;
+}
+
+/* Who else gets them is not known from now on. */
+static void
+give_away(struct cow_storage *s, struct cow__cuda_data *data,
+          enum cow_share_mode mode, const struct cow__id *scope)
+{
+	struct cow__id id = data->id;
+
+	if (mode == COW_SHARE_CLONE) {
+		for (size_t i = 0; i < data->count; i++)
+			__atomic_store_n(&data->pieces[i]->exposed, true,
+			                 __ATOMIC_RELAXED);
+		return;
+	}
+	data->alias = true;
+	s->resizable = false;
+	if (!id.a && cow__random(&id, sizeof(id)) == 0 && scope)
+		cow__cuda_data_name(data, &id, scope, s);
+}
+
+static int
+send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
+             const struct cow__id *scope, int *ret_fd, struct cow__wire_device *w)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
+	struct cow__cuda_data *data;
+	struct cow__cu_uuid uuid;
+	struct cow_storage *t = NULL;
+	int fd = -1, r;
+
+	r = cow__cu_error(d->cu->device_get_uuid(&uuid, d->handle),
+	                  "asking which device it is");
+	if (r == 0)
+		r = settle(s, d, mode, &t);
+	if (r < 0)
+		return r;
+	data = cow__cuda_data_of(t);
+	r = cow__cuda_data_order(data, stream);
+	if (r == 0)
+		r = data->count == 1 ? cow__cuda_piece_export(data->pieces[0], &fd)
+		                     : bundle(data, &fd);
+	if (r == 0) {
+		r = cow__cuda_signal(d, stream, w);
+		if (r < 0)
+			close_all(&fd, 1);
+	}
+	if (r == 0) {
+		give_away(t, data, mode, scope);
+		memcpy(w->uuid, uuid.bytes, sizeof(w->uuid));
+		w->piece_bytes = data->piece_bytes;
+		w->pieces = (uint32_t)data->count;
+		if (mode == COW_SHARE_ALIAS)
+			w->id = data->id;
+		*ret_fd = fd;
+	}
+	(void)cow_storage_unref(t);
+	return r;
+}
+
+/* Entered, if it can be sent at all. */
+static int
+begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **ret)
+{
+	int r = cow__cuda_get(s->device.index, ret);
+
+	if (r < 0)
+		return r;
+	if (mode == COW_SHARE_SEALED)
+		return cow__error(-EOPNOTSUPP, "a device has no seals: send a clone");
+	if (!(*ret)->can_share || !(*ret)->cu->device_get_uuid)
+		return cow__error(-EOPNOTSUPP, "this device's memory can't become a "
+		                               "descriptor");
+	return cow__cuda_enter(*ret);
+}
+
+static int
+parcel_send(struct cow_storage *s, enum cow_share_mode mode,
+            const struct cow__id *scope, int *ret_fd, struct cow__wire_device *ret)
+{
+	struct cow__wire_device w = { .flags = 0 };
+	struct cow__cuda *d;
+	int r = begin(s, mode, &d);
+
+	if (r < 0)
+		return r;
+	r = send_entered(s, d, mode, scope, ret_fd, &w);
+	cow__cuda_leave(d);
+	if (r == 0)
+		*ret = w;
+	return r;
+}
+
+/* By itself: no event goes along, so what is under way must be done. */
+static int
+parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
+{
+	struct cow__cuda_data *data = cow__cuda_data_of(s);
+	struct cow__wire_device w = { .flags = 0 };
+	struct cow__cuda *d;
+	int fd, r;
+
+	if (data && data->count > 1)
+		return cow__error(-EOPNOTSUPP, "cow_storage_export: this storage has "
+		                               "many pieces, and so many descriptors");
+	r = begin(s, mode, &d);
+	if (r < 0)
+		return r;
+	r = send_entered(s, d, mode, NULL, &fd, &w);
+	if (r == 0) {
+		r = cow__cu_error(d->cu->stream_synchronize(cow__cuda_stream(d)),
+		                  "work on the device");
+		if (r < 0)
+			close_all(&fd, 1);
+	}
+	cow__cuda_leave(d);
+	if (r == 0)
+		*ret_fd = fd;
+	return r;
+}
+
+/* ---- Receiving ------------------------------------------------------------------- */
+
+/* What a driver says of what came: shortages are ours, all else is the sender's. */
+static int
+theirs(int r)
+{
+	return r == 0 || r == -ENOMEM || r == -EMFILE || r == -ECHILD
+	               ? r
+	               : cow__error(-EBADMSG, "what came is no memory of that device");
+}
+
+static int
+device_of(const struct cow__wire_device *w, struct cow__cuda **ret)
+{
+	struct cow__cu_uuid uuid;
+	int r = -ENODEV;
+
+	for (int i = 0; i < cow_cuda_count(); i++) {
+		r = cow__cuda_get(i, ret);
+		if (r < 0)
+			return r;
+		if ((*ret)->cu->device_get_uuid &&
+		    (*ret)->cu->device_get_uuid(&uuid, (*ret)->handle) ==
+		            COW_CU_SUCCESS &&
+		    memcmp(uuid.bytes, w->uuid, sizeof(w->uuid)) == 0)
+			return 0;
+	}
+	return -ENODEV;
+}
+
+static bool
+is_sound(const struct cow__wire_device *w, uint64_t bytes, const struct cow__cuda *d)
+{
+	return !(w->flags & ~(uint32_t)COW__WIRE_EVENT) && w->pieces &&
+	       w->piece_bytes && d->granule && w->piece_bytes % d->granule == 0 &&
+	       w->piece_bytes <= BYTES_MOST / w->pieces &&
+	       (uint64_t)w->pieces * w->piece_bytes <=
+	               cow__round_up(d->total_bytes, d->granule) &&
+	       bytes <= w->pieces * w->piece_bytes &&
+	       bytes > (w->pieces - 1) * w->piece_bytes;
+}
+
+/* One piece, at its place. */
+static int
+open_piece(struct cow__cuda_data *data, size_t i, int fd, bool exposed)
+{
+	struct cow__cuda *d = data->device;
+	struct cow__cuda_piece *p;
+	struct cow__cu_prop prop;
+	int r = cow__cuda_piece_import(d, fd, data->piece_bytes, &p);
+
+	if (r < 0)
+		return r;
+	p->exposed = exposed;
+	if (d->cu->mem_get_prop &&
+	    (d->cu->mem_get_prop(&prop, p->handle) != COW_CU_SUCCESS ||
+	     prop.location.type != COW_CU_LOCATION_DEVICE ||
+	     prop.location.id != d->handle))
+		r = -EBADMSG;
+	if (r == 0)
+		r = cow__cuda_data_map(data, i, p);
+	if (r < 0)
+		cow__cuda_piece_unref(p);
+	return r;
+}
+
+/* All that are in a queue. Packets before the last are taken out of it, so what they
+ * brought can't be had again. */
+static int
+open_bundle(struct cow__cuda_data *data, int socket, bool exposed)
+{
+	int fds[COW__WIRE_BUNDLE], r = 0;
+	unsigned n;
+	char byte;
+
+	if (cow__socket_kind(socket) != 0)
+		return -EBADMSG;
+	for (size_t i = 0; i < data->count;) {
+		size_t want = cow__min(data->count - i, COW__WIRE_BUNDLE);
+		long got = cow__socket_look_now(socket, &byte, 1, fds,
+		                                COW__WIRE_BUNDLE, &n);
+
+		if (got < 0)
+			return got == -EMFILE && i ? -ESTALE
+			       : got == -EMFILE    ? -EMFILE
+			                           : -EBADMSG;
+		if (n > COW__WIRE_BUNDLE)
+			return -EBADMSG;
+		if (got != 1 || n != want)
+			r = -EBADMSG;
+		for (unsigned k = 0; r == 0 && k < n; k++)
+			r = open_piece(data, i + k, fds[k], exposed);
+		close_all(fds, n);
+		if (r < 0)
+			return r == -ENOMEM && i ? -ESTALE : r;
+		i += n;
+		if (i < data->count)
+			(void)cow__socket_take(socket, &byte, 1);
+	}
+	return 0;
+}
+
+static int
+receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
+                uint64_t bytes, enum cow_share_mode mode,
+                const struct cow__id *scope, int fd, struct cow_storage **ret)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
+	bool clone = mode == COW_SHARE_CLONE;
+	struct cow__cuda_data *data;
+	int r;
+
+	r = cow__cuda_data_new(d, stream, w->piece_bytes, w->pieces, &data);
+	if (r < 0)
+		return r;
+	data->alias = !clone;
+	r = w->pieces == 1 ? open_piece(data, 0, fd, clone)
+	                   : open_bundle(data, fd, clone);
+	if (r == 0)
+		r = cow__cuda_await_signal(d, stream, w);
+	if (r == 0)
+		r = cow__cuda_data_storage(data, bytes, ret);
+	if (r < 0) {
+		cow__cuda_data_leave(data);
+		return r == -ESTALE ? r : theirs(r);
+	}
+	if (!clone && w->id.a && scope)
+		cow__cuda_data_name(data, &w->id, scope, *ret);
+	return 0;
+}
+
+static int
+parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
+               enum cow_share_mode mode, const struct cow__id *scope, int fd,
+               struct cow_storage **ret)
+{
+	struct cow_storage *known;
+	struct cow__cuda *d;
+	int r = device_of(w, &d);
+
+	if (r < 0)
+		return r;
+	if (!is_sound(w, bytes, d))
+		return -EBADMSG;
+	if (!d->can_share)
+		return -ENODEV;
+	if (mode == COW_SHARE_ALIAS && w->id.a) {
+		known = cow__cuda_data_named(&w->id, scope);
+		if (known && known->bytes == bytes) {
+			*ret = known;
+			return 0;
+		}
+		(void)cow_storage_unref(known);
+		if (known)
+			return -EBADMSG;
+	}
+	r = cow__cuda_enter(d);
+	if (r < 0)
+		return r;
+	r = receive_entered(d, w, bytes, mode, scope, fd, ret);
+	cow__cuda_leave(d);
+	return r;
+}
+
+/* The device that the descriptor is of: asked of the driver by having it. */
+static int
+find_device(int fd, struct cow__cuda **ret)
+{
+	for (int i = 0; i < cow_cuda_count(); i++) {
+		struct cow__cu_prop prop;
+		struct cow__cuda_piece *p;
+		int r = cow__cuda_get(i, ret);
+
+		if (r < 0 || !(*ret)->can_share || !(*ret)->cu->mem_get_prop ||
+		    (r = cow__cuda_enter(*ret)) < 0)
+			return r < 0 ? r : -EOPNOTSUPP;
+		r = cow__cuda_piece_import(*ret, fd, 0, &p);
+		if (r == 0) {
+			bool here = (*ret)->cu->mem_get_prop(&prop, p->handle) ==
+			                    COW_CU_SUCCESS &&
+			            prop.location.id == (*ret)->handle;
+
+			cow__cuda_piece_unref(p);
+			r = here ? 0 : -ENODEV;
+		}
+		cow__cuda_leave(*ret);
+		if (r == 0)
+			return 0;
+	}
+	return -EBADMSG;
+}
+
+static int
+parcel_import(int fd, uint64_t offset, uint64_t bytes, enum cow_share_mode mode,
+              struct cow_storage **ret)
+{
+	struct cow__wire_device w = { .pieces = 1 };
+	struct cow__cuda *d;
+	int r;
+
+	if (offset || mode == COW_SHARE_SEALED)
+		return -EBADMSG;
+	r = find_device(fd, &d);
+	if (r < 0)
+		return r;
+	w.piece_bytes = cow__round_up(bytes, d->granule);
+	if (!is_sound(&w, bytes, d))
+		return -EBADMSG;
+	r = cow__cuda_enter(d);
+	if (r < 0)
+		return r;
+	r = receive_entered(d, &w, bytes, mode, NULL, fd, ret);
+	cow__cuda_leave(d);
+	return r;
+}
+
+const struct cow__parcel_ops cow__cuda_parcel_ops = {
+	.send = parcel_send,
+	.receive = parcel_receive,
+	.export = parcel_export,
+	.import = parcel_import,
+};
