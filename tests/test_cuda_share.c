@@ -134,7 +134,8 @@ static void receives_and_writes(void *arg)
 static const struct {
 	size_t bytes, piece;
 } shapes[] = { { 100, 0 }, { 3 * PIECE, 0 }, { 3 * PIECE - 7, PIECE },
-	       { 7 * PIECE + 1, 2 * PIECE } };
+	       { 7 * PIECE + 1, 2 * PIECE },
+	       { 100, GPU_CACHED }, { 3 * MIB, GPU_CACHED } };
 
 START_TEST(each_side_sees_what_it_should)
 {
@@ -374,6 +375,32 @@ START_TEST(one_piece_as_a_descriptor)
 }
 END_TEST
 
+/* Who maps a piece sees all of it. */
+START_TEST(nothing_of_the_neighbours_goes_along)
+{
+	static unsigned char seen[PIECE];
+	struct cow_storage *s, *near[2];
+	uint64_t offset;
+	int fd;
+
+	gpu_start();
+	for (int cached = 0; cached < 2; cached++) {
+		near[0] = gpu_new(1000, GPU_CACHED, 0xee);
+		s = gpu_new(1000, cached ? GPU_CACHED : 0, 0xee);
+		near[1] = gpu_new(1000, GPU_CACHED, 0xee);
+		gpu_fill(s, 0, 1000, 1);
+		ok(cow_storage_export(s, COW_SHARE_CLONE, &fd, &offset));
+		must(offset == 0 && pread(fd, seen, PIECE, 0) == (ssize_t)PIECE);
+		ck_bytes(seen, 1000, 1);
+		ck_bytes(seen + 1000, PIECE - 1000, 0);
+		close(fd);
+		(void)cow_storage_unref(s);
+		(void)cow_storage_unref(near[0]);
+		(void)cow_storage_unref(near[1]);
+	}
+}
+END_TEST
+
 /* ---- Refusals ------------------------------------------------------------------------------ */
 
 static void has_no_device(void *arg)
@@ -514,6 +541,7 @@ int main(void)
 	tcase_add_test(t, received_twice_is_one);
 	tcase_add_test(t, sent_on);
 	tcase_add_test(t, one_piece_as_a_descriptor);
+	tcase_add_test(t, nothing_of_the_neighbours_goes_along);
 	tcase_add_test(t, what_can_not_be);
 	tcase_add_test(t, a_process_without_devices);
 	tcase_add_test(t, clones_to_and_fro);

@@ -21,6 +21,8 @@ struct cow_storage *gpu_new(size_t bytes, size_t piece, unsigned char value)
 	};
 	struct cow_storage *s;
 
+	if (piece == GPU_CACHED)
+		o.backing = (uint32_t)(o.piece = COW_CUDA_CACHED);
 	ok(cow_cuda_storage_new(0, bytes, &o, &s));
 	gpu_fill(s, 0, bytes, value);
 	return s;

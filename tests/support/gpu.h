@@ -14,6 +14,8 @@
 /* cow_cuda_start() on the reference driver. */
 void gpu_start(void);
 
+#define GPU_CACHED ((size_t)-1)
+
 /* On device 0 and the current stream, each byte `value`. piece 0: SINGLE. */
 struct cow_storage *gpu_new(size_t bytes, size_t piece, unsigned char value);
 
