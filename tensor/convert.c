@@ -6,123 +6,20 @@
  *
  *      I int64, U uint64, F float, D double, CF two floats, CD two doubles
  *
- * so that each rule stands here once, in STORE_type(kind, value), and the 324 pairs are
- * what the preprocessor makes of two lists.
+ * by the rules of tensor/rules.h, and the 324 pairs are what the preprocessor makes of
+ * two lists.
  */
 #include "tensor/convert.h"
 #include "core/base.h"
 #include "tensor/dtype.h"
-#include "tensor/half.h"
+#include "tensor/rules.h"
 #include "tensor/vector.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-struct cf {
-	float re, im;
-};
-struct cd {
-	double re, im;
-};
-struct c16 {
-	uint16_t re, im;
-};
-
-/* ---- The rules ---- */
-
-static inline int64_t
-int_D(double d)
-{
-	return d >= -0x1p63 && d < 0x1p63 ? (int64_t)d : INT64_MIN;
-}
-
-static inline uint64_t
-uint_D(double d)
-{
-	if (d < 0x1p63 || d != d)
-		return (uint64_t)int_D(d);
-	return (uint64_t)int_D(d - 0x1p63) ^ (uint64_t)1 << 63;
-}
-
-#define int_I(v) ((int64_t)(v))
-#define int_U(v) ((int64_t)(v))
-#define int_F(v) int_D(v)
-#define uint_I(v) ((uint64_t)(v))
-#define uint_U(v) ((uint64_t)(v))
-#define uint_F(v) uint_D(v)
-
-/* For the narrow floats. */
-#define odd_I(v) cow__signed_odd(v)
-#define odd_U(v) cow__unsigned_odd(v)
-#define odd_F(v) (v)
-#define odd_D(v) cow__float_odd(v)
-
-/* What becomes of a kind as a real number: of a complex one, its real part. */
-#define REAL_I I, v
-#define REAL_U U, v
-#define REAL_F F, v
-#define REAL_D D, v
-#define REAL_CF F, v.re
-#define REAL_CD D, v.re
-#define IMAG_I I, 0
-#define IMAG_U I, 0
-#define IMAG_F I, 0
-#define IMAG_D I, 0
-#define IMAG_CF F, v.im
-#define IMAG_CD D, v.im
-#define TRUE_I (v != 0)
-#define TRUE_U (v != 0)
-#define TRUE_F (v != 0)
-#define TRUE_D (v != 0)
-#define TRUE_CF (v.re != 0 || v.im != 0)
-#define TRUE_CD (v.re != 0 || v.im != 0)
-
-#define CALL(macro, ...) macro(__VA_ARGS__)
-#define AS_INT(kind, value) int_##kind(value)
-#define AS_UINT(kind, value) uint_##kind(value)
-#define AS_ODD(kind, value) odd_##kind(value)
-#define AS_FLOAT(kind, value) ((float)(value))
-#define AS_DOUBLE(kind, value) ((double)(value))
-#define AS_HALF(kind, value) cow__to_float16(odd_##kind(value))
-#define AS_BF(kind, value) cow__to_bfloat16(odd_##kind(value))
-#define AS_E4(kind, value) cow__to_float8_e4m3fn(odd_##kind(value))
-#define AS_E5(kind, value) cow__to_float8_e5m2(odd_##kind(value))
-
-#define STORE_BOOL(k) TRUE_##k
-#define STORE_INT8(k) (int8_t)CALL(AS_INT, REAL_##k)
-#define STORE_INT16(k) (int16_t)CALL(AS_INT, REAL_##k)
-#define STORE_INT32(k) (int32_t)CALL(AS_INT, REAL_##k)
-#define STORE_INT64(k) CALL(AS_INT, REAL_##k)
-#define STORE_UINT8(k) (uint8_t)CALL(AS_INT, REAL_##k)
-#define STORE_UINT16(k) (uint16_t)CALL(AS_INT, REAL_##k)
-#define STORE_UINT32(k) (uint32_t)CALL(AS_INT, REAL_##k)
-#define STORE_UINT64(k) CALL(AS_UINT, REAL_##k)
-#define STORE_FLOAT16(k) CALL(AS_HALF, REAL_##k)
-#define STORE_BFLOAT16(k) CALL(AS_BF, REAL_##k)
-#define STORE_FLOAT32(k) CALL(AS_FLOAT, REAL_##k)
-#define STORE_FLOAT64(k) CALL(AS_DOUBLE, REAL_##k)
-#define STORE_COMPLEX32(k)                                                     \
-	(struct c16){ CALL(AS_HALF, REAL_##k), CALL(AS_HALF, IMAG_##k) }
-#define STORE_COMPLEX64(k)                                                     \
-	(struct cf){ CALL(AS_FLOAT, REAL_##k), CALL(AS_FLOAT, IMAG_##k) }
-#define STORE_COMPLEX128(k)                                                    \
-	(struct cd){ CALL(AS_DOUBLE, REAL_##k), CALL(AS_DOUBLE, IMAG_##k) }
-#define STORE_FLOAT8_E4M3FN(k) CALL(AS_E4, REAL_##k)
-#define STORE_FLOAT8_E5M2(k) CALL(AS_E5, REAL_##k)
-
 /* ---- The types: name, what lies in memory, kind, its load ---- */
-
-#define WIDE_I int64_t
-#define WIDE_U uint64_t
-#define WIDE_F float
-#define WIDE_D double
-#define WIDE_CF struct cf
-#define WIDE_CD struct cd
-
-#define SAME(x) (x)
-#define TRUTH(x) ((x) != 0)
-#define PAIR16(x) { cow__from_float16((x).re), cow__from_float16((x).im) }
 
 /* Two lists that are one, since a macro can't expand itself. */
 #define TYPES(X, with)                                                         \
@@ -135,7 +32,7 @@ uint_D(double d)
 	X(with, UINT16, uint16_t, U, SAME)                                     \
 	X(with, UINT32, uint32_t, U, SAME)                                     \
 	X(with, UINT64, uint64_t, U, SAME)                                     \
-	X(with, FLOAT16, uint16_t, F, cow__from_float16)                       \
+	X(with, FLOAT16, uint16_t, F, COW__FROM_FLOAT16)                       \
 	X(with, BFLOAT16, uint16_t, F, cow__from_bfloat16)                     \
 	X(with, FLOAT32, float, F, SAME)                                       \
 	X(with, FLOAT64, double, D, SAME)                                      \

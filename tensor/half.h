@@ -18,7 +18,14 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline uint32_t
+/* The kernels of cuda/ are made of the same rules. */
+#if defined(__CUDACC__)
+#define COW__RULE static __device__ __forceinline__
+#else
+#define COW__RULE static inline
+#endif
+
+COW__RULE uint32_t
 cow__float_bits(float f)
 {
 	uint32_t u;
@@ -27,7 +34,7 @@ cow__float_bits(float f)
 	return u;
 }
 
-static inline float
+COW__RULE float
 cow__bits_float(uint32_t u)
 {
 	float f;
@@ -37,7 +44,7 @@ cow__bits_float(uint32_t u)
 }
 
 /* c ? a : b without a branch. */
-static inline uint32_t
+COW__RULE uint32_t
 cow__pick(int c, uint32_t a, uint32_t b)
 {
 	uint32_t mask = -(uint32_t)!!c;
@@ -47,13 +54,13 @@ cow__pick(int c, uint32_t a, uint32_t b)
 
 /* ---- bfloat16 ---- */
 
-static inline float
+COW__RULE float
 cow__from_bfloat16(uint16_t b)
 {
 	return cow__bits_float((uint32_t)b << 16);
 }
 
-static inline uint16_t
+COW__RULE uint16_t
 cow__to_bfloat16(float f)
 {
 	uint32_t u = cow__float_bits(f);
@@ -65,7 +72,7 @@ cow__to_bfloat16(float f)
 
 /* ---- float16, float8_e5m2: exponents of 5 bits, with infinity ---- */
 
-static inline float
+COW__RULE float
 cow__from_float16(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16;
@@ -85,7 +92,7 @@ cow__from_float16(uint16_t h)
 }
 
 /* To a type of 5 bits of exponent and `bits` of fraction, its sign apart. */
-static inline uint32_t
+COW__RULE uint32_t
 cow__to_narrow5(uint32_t a, int bits)
 {
 	int shift = 23 - bits;
@@ -105,7 +112,7 @@ cow__to_narrow5(uint32_t a, int bits)
 	                         (a >> shift & ((1u << bits) - 1)), r);
 }
 
-static inline uint16_t
+COW__RULE uint16_t
 cow__to_float16(float f)
 {
 	uint32_t u = cow__float_bits(f);
@@ -113,13 +120,13 @@ cow__to_float16(float f)
 	return (uint16_t)((u >> 16 & 0x8000) | cow__to_narrow5(u & 0x7fffffff, 10));
 }
 
-static inline float
+COW__RULE float
 cow__from_float8_e5m2(uint8_t b)
 {
 	return cow__from_float16((uint16_t)(b << 8));
 }
 
-static inline uint8_t
+COW__RULE uint8_t
 cow__to_float8_e5m2(float f)
 {
 	uint32_t u = cow__float_bits(f);
@@ -129,7 +136,7 @@ cow__to_float8_e5m2(float f)
 
 /* ---- float8_e4m3fn: no infinity, one NaN of either sign, up to 448 ---- */
 
-static inline float
+COW__RULE float
 cow__from_float8_e4m3fn(uint8_t b)
 {
 	uint32_t sign = (uint32_t)(b & 0x80) << 24;
@@ -144,7 +151,7 @@ cow__from_float8_e4m3fn(uint8_t b)
 	return cow__bits_float(sign | normal);
 }
 
-static inline uint8_t
+COW__RULE uint8_t
 cow__to_float8_e4m3fn(float f)
 {
 	uint32_t u = cow__float_bits(f), a = u & 0x7fffffff;
@@ -161,7 +168,7 @@ cow__to_float8_e4m3fn(float f)
 
 /* ---- Rounding to odd ---- */
 
-static inline float
+COW__RULE float
 cow__float_odd(double d)
 {
 	uint64_t u, a;
@@ -189,10 +196,20 @@ cow__float_odd(double d)
 	return cow__bits_float(sign | r);
 }
 
-static inline float
+COW__RULE int
+cow__leading_zeros(uint64_t u)
+{
+#if defined(__CUDA_ARCH__)
+	return __clzll((long long)u);
+#else
+	return u ? __builtin_clzll(u) : 64;
+#endif
+}
+
+COW__RULE float
 cow__unsigned_odd(uint64_t u)
 {
-	int shift = 64 - 24 - (u ? __builtin_clzll(u) : 64);
+	int shift = 64 - 24 - cow__leading_zeros(u);
 
 	if (shift > 0) {
 		uint64_t lost = u & (((uint64_t)1 << shift) - 1);
@@ -202,7 +219,7 @@ cow__unsigned_odd(uint64_t u)
 	return (float)u;
 }
 
-static inline float
+COW__RULE float
 cow__signed_odd(int64_t i)
 {
 	return i < 0 ? -cow__unsigned_odd(-(uint64_t)i) : cow__unsigned_odd((uint64_t)i);
