@@ -92,8 +92,11 @@ RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
 obj = $(addprefix $(O)/,$(addsuffix .o,$(basename $(1))))
 bin = $(addprefix $(B)/,$(basename $(1)))
 
+# Machine code for devices, where nvcc is; else empty images of it (cuda/kernels.h).
+NVCC        ?= $(shell command -v nvcc)
+IMAGES      := $(patsubst cuda/kernels/%.cu,build/kernels/%,$(wildcard cuda/kernels/*.cu))
 LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S share/*.c \
-	tensor/*.c cuda/*.c))
+	tensor/*.c cuda/*.c)) $(IMAGES:%=%.o)
 PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
 COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
 CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
@@ -237,6 +240,21 @@ $(O)/cuda/%.o: cuda/%.c Makefile | $(PREPARE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(CFLAGS) -c -o $@ $<
 
+# The same in all modes. What PTX is for is newer than all of these.
+SMS := 75 80 86 89 90
+NVCC_FLAGS := -std=c++17 -O3 -I. -Iinclude -fatbin -Xfatbin -compress-all \
+	$(foreach sm,$(SMS),-gencode arch=compute_$(sm),code=sm_$(sm)) \
+	-gencode arch=compute_$(lastword $(SMS)),code=compute_$(lastword $(SMS))
+
+build/kernels/%.fatbin: cuda/kernels/%.cu $(wildcard cuda/kernels/*.h) tensor/rules.h tensor/half.h \
+		include/cowshed-tensor.h Makefile
+	$(call say,$(if $(NVCC),NVCC,NO NVCC),$<)
+	@mkdir -p $(@D)
+	$(Q)$(if $(NVCC),$(NVCC) $(NVCC_FLAGS) -o $@ $<,: >$@)
+
+build/kernels/%.o: build/kernels/%.fatbin cuda/kernels/image.S
+	$(Q)$(CC) -DNAME=cow__image_$* -DIMAGE='"$<"' -fPIC -c -o $@ cuda/kernels/image.S
+
 $(O)/%.o: %.S Makefile | $(PREPARE)
 	$(call say,AS,$<)
 	@mkdir -p $(@D)
@@ -312,7 +330,7 @@ $(O)/tests/driver/%.o: tests/driver/%.c Makefile | $(PREPARE)
 	$(Q)$(CC) $(CFLAGS_HERE) $(if $(filter %/fiber.c,$<),-fno-sanitize=all) $(CFLAGS) -c -o $@ $<
 
 # A kernel's file, and behind it a line for each kernel that is found in it.
-HOST_CUDA := -std=gnu++17 -I. -include tests/driver/host_cuda.h -x c++
+HOST_CUDA := -std=gnu++17 -I. -Iinclude -include tests/driver/host_cuda.h -x c++
 $(O)/host/%.cc: %.cu tests/driver/host_cuda.h Makefile | $(PREPARE)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(HOST_CUDA) -DCOWREF_LIST -E $< | tr '\n' ' ' | \
