@@ -295,6 +295,35 @@ enum cow_copy_flags {
 int cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                     uint32_t flags);
 
+/*
+ * NON_BLOCKING means: what is on a device may be unfinished on return, and is in the
+ * order of that device's work. Host memory that is read may still be read then, if the
+ * device reaches it directly (else it has been); its bytes must stay as they are until
+ * the device has got to it. Host memory that is written is finished on return: who
+ * wants it later takes a handle.
+ *
+ * begin: cow_tensor_copy() with NON_BLOCKING and a handle, which tells when both sides
+ * may be used again, and holds both tensors, and what else the copy needs, until then.
+ * To host memory, too, it may return before the bytes are there: reading them before
+ * the work has ended gives anything. What the devices can't leave unfinished is
+ * finished on return: pageable host memory that is filled, elements that are spread
+ * over it, devices without marks. Its errors are as cow_tensor_copy()'s; *ret is not
+ * NULL if it gives 0.
+ *
+ * poll: 1: ended; 0: not yet; never waits. wait: 0 when it has ended. Both: -errno if
+ * the device failed, for ever. Any thread; one at a time.
+ * free: ended or not, without waiting: what is under way goes on, and keeps what it
+ * holds; that is looked after whenever work is begun or freed. Returns NULL.
+ *
+ * fork: in a child the work of its parent fails, and can be freed.
+ */
+struct cow_work;
+int cow_tensor_copy_begin(struct cow_tensor *to, struct cow_tensor *from,
+                          uint32_t flags, struct cow_work **ret);
+int cow_work_poll(struct cow_work *work);
+int cow_work_wait(struct cow_work *work);
+struct cow_work *cow_work_free(struct cow_work *work);
+
 struct cow_to {
 	size_t size;
 	int32_t dtype;  /* enum cow_dtype, or -1: as it is */
@@ -391,8 +420,9 @@ struct cow_device_ops {
 	size_t size;
 	const char *name;
 	/* Contiguous bytes, host to device and back, and within it or to another
-	 * device of the same type. Finished on return, unless `flags` has
-	 * COW_COPY_NON_BLOCKING. 0 or -errno. */
+	 * device of the same type. Those from and to the host are finished on return,
+	 * unless `flags` has COW_COPY_NON_BLOCKING, and then still if the device has no
+	 * marks; others are in the order of the device's work. 0 or -errno. */
 	int (*from_host)(void *user, struct cow_device device, void *to,
 	                 const void *host, size_t bytes, uint32_t flags);
 	int (*to_host)(void *user, struct cow_device device, void *host,
@@ -409,6 +439,14 @@ struct cow_device_ops {
 	               enum cow_dtype from_dtype, const int64_t *from_strides,
 	               bool conj, bool neg, uint32_t flags);
 	void *user;
+	/* All four or none; `size` may end before them. mark: a point behind all that
+	 * this thread has queued on the device, and what comes before that. passed: 1 or
+	 * 0, and never waits; await: waits. mark_free: passed or not, without waiting. A
+	 * mark that can't be made: -errno, when all of that has ended. */
+	int (*mark)(void *user, struct cow_device device, void **ret);
+	int (*passed)(void *user, struct cow_device device, void *mark);
+	int (*await)(void *user, struct cow_device device, void *mark);
+	void (*mark_free)(void *user, struct cow_device device, void *mark);
 };
 
 /* `ops` must outlive its registration; NULL ends it. -EINVAL: CPU, META, or no such

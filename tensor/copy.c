@@ -115,7 +115,8 @@ overlap_check(const struct cow_tensor *to, const struct cow_tensor *from,
 }
 
 static int
-copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
+              struct cow_work *work)
 {
 	enum cow__overlap overlap;
 	int r;
@@ -146,12 +147,16 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 	    !cow_dtype_is_complex((enum cow_dtype)to->dtype) &&
 	    to->dtype != COW_BOOL)
 		warn_of_dropped_parts();
+	if (work)
+		return cow__copy_begin(to, from, overlap == COW__OVERLAP_NONE,
+		                       flags, work);
 	return cow__copy_elements(to, from, overlap == COW__OVERLAP_NONE,
 	                          flags);
 }
 
-COW_EXPORT int
-cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+int
+cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
+                 struct cow_work *work)
 {
 	struct cow_tensor *source = NULL;
 	bool same = true;
@@ -169,11 +174,17 @@ cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 	       memcmp(to->sizes, from->sizes,
 	              to->dims * sizeof(int64_t)) == 0;
 	if (same)
-		return to->numel ? copy_expanded(to, from, flags) : 0;
+		return to->numel ? copy_expanded(to, from, flags, work) : 0;
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
-	r = to->numel ? copy_expanded(to, source, flags) : 0;
+	r = to->numel ? copy_expanded(to, source, flags, work) : 0;
 	(void)cow_tensor_unref(source);
 	return r;
+}
+
+COW_EXPORT int
+cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+{
+	return cow__tensor_copy(to, from, flags, NULL);
 }

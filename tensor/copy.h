@@ -6,6 +6,7 @@
  *   cow__copy_lazily()    lazy.c     pages instead of bytes
  *   cow__copy_elements()  stage.c    which device does what, through which
  *                                    temporaries
+ *   cow__copy_begin()     begin.c    the same, left unfinished
  *   cow__strided_copy()   strided.h  bytes in host memory
  */
 #ifndef COW_TENSOR_COPY_H
@@ -38,6 +39,42 @@ int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);
  * `whole`: nothing of `to`'s old bytes is read: not the same place as `from`. */
 int cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from,
                        bool whole, uint32_t flags);
+
+/* Of `flags`, besides the public ones: there is a handle, so host memory may be filled
+ * later. */
+#define COW__COPY_BEGUN ((uint32_t)1 << 31)
+
+/* The same without temporaries. -ENOTSUP: needs some. */
+int cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from,
+                      bool whole, uint32_t flags);
+
+/* A tensor of the same sizes, with `bits`' type, conj and neg; in `sizes`' order if that
+ * is dense. On the device of `where`; NULL: the host. */
+int cow__copy_temporary(const struct cow_tensor *sizes,
+                        const struct cow_tensor *bits,
+                        const struct cow_tensor *where, struct cow_tensor **ret);
+
+/* What a copy under way needs until it has ended. */
+struct cow_work {
+	struct cow_work *next; /* of those that nobody has any more */
+	struct cow_tensor *to, *from, *between; /* references, or NULL */
+	struct cow_device device;               /* of the mark */
+	void *mark;
+	int result;
+	bool done;
+};
+
+/* As cow__copy_elements(), left unfinished where the devices can; `between` and the mark
+ * are noted in the work. */
+int cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
+                    uint32_t flags, struct cow_work *work);
+
+/* What cow_tensor_copy() does; NULL work: finished. */
+int cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
+                     uint32_t flags, struct cow_work *work);
+
+/* The device's functions for marks, or NULL: its copies are finished on return. */
+const struct cow_device_ops *cow__device_marks(struct cow_device device);
 
 /* What device.c knows. NULL: no such device. Of the CPU: NULL, too. */
 const struct cow_device_ops *cow__device_ops(struct cow_device device);

@@ -18,8 +18,9 @@ cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops)
 		return cow__error_number(-EINVAL,
 		                         "device type # can't be registered",
 		                         (uint64_t)type);
-	if (ops && (ops->size < sizeof(*ops) || !ops->from_host ||
-	            !ops->to_host))
+	/* The first release ended before the marks. */
+	if (ops && (ops->size < offsetof(struct cow_device_ops, mark) ||
+	            !ops->from_host || !ops->to_host))
 		return cow__error(-EINVAL, "cow_device_ops: incomplete");
 	/* Pairs with the load in cow__device_ops(). */
 	__atomic_store_n(&table[type], ops, __ATOMIC_RELEASE);
@@ -32,4 +33,15 @@ cow__device_ops(struct cow_device device)
 	if ((unsigned)device.type >= COW_DEVICE_TYPES)
 		return NULL;
 	return __atomic_load_n(&table[device.type], __ATOMIC_ACQUIRE);
+}
+
+const struct cow_device_ops *
+cow__device_marks(struct cow_device device)
+{
+	const struct cow_device_ops *ops = cow__device_ops(device);
+
+	if (!ops || ops->size < sizeof(*ops) || !ops->mark || !ops->passed ||
+	    !ops->await || !ops->mark_free)
+		return NULL;
+	return ops;
 }

@@ -119,6 +119,11 @@ move_bytes(const struct cow_tensor *to, const struct cow_tensor *from,
 	size_t bytes = (size_t)(j->dims ? j->sizes[0] : 1) *
 	               cow_dtype_bytes(j->to.dtype);
 
+	/* Who has no handle can't know when host memory is filled. */
+	if (on_host(to) && !(flags & COW__COPY_BEGUN))
+		flags &= ~(uint32_t)COW_COPY_NON_BLOCKING;
+	flags &= ~COW__COPY_BEGUN;
+
 	if (on_host(from))
 		return ops->from_host(ops->user, d, j->to.data, j->from.data,
 		                      bytes, flags);
@@ -147,12 +152,12 @@ strided_on(const struct cow_tensor *to, const struct cow__strided *j,
 	return ops->strided(ops->user, cow_storage_device(to->storage),
 	                    j->dims, j->sizes, j->to.data, j->to.dtype,
 	                    to_strides, j->from.data, j->from.dtype,
-	                    from_strides, j->conj, j->neg, flags);
+	                    from_strides, j->conj, j->neg,
+	                    flags & ~COW__COPY_BEGUN);
 }
 
-/* Without temporaries. -ENOTSUP: needs some. */
-static int
-at_once(struct cow_tensor *to, const struct cow_tensor *from, bool whole,
+int
+cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from, bool whole,
         uint32_t flags)
 {
 	const struct cow_device_ops *ops = ops_of(on_host(to) ? from : to);
@@ -178,10 +183,8 @@ at_once(struct cow_tensor *to, const struct cow_tensor *from, bool whole,
 
 /* ---- Temporaries -------------------------------------------------------------------- */
 
-/* Of the same sizes, with `bits`' type, conj and neg; in its order if it is dense.
- * On the device of `where`; NULL: the host. */
-static int
-temporary(const struct cow_tensor *sizes, const struct cow_tensor *bits,
+int
+cow__copy_temporary(const struct cow_tensor *sizes, const struct cow_tensor *bits,
           const struct cow_tensor *where, struct cow_tensor **ret)
 {
 	struct cow__shape shape;
@@ -228,9 +231,9 @@ span_fetch(struct cow_tensor *t, struct span *ret)
 	n = (int64_t)(bytes / item);
 	r = cow_tensor_as_strided(t, 1, &n, &one, t->offset, &s.there);
 	if (r == 0)
-		r = temporary(s.there, t, NULL, &s.rows);
+		r = cow__copy_temporary(s.there, t, NULL, &s.rows);
 	if (r == 0)
-		r = at_once(s.rows, s.there, true, 0);
+		r = cow__copy_at_once(s.rows, s.there, true, 0);
 	if (r == 0)
 		r = cow_tensor_as_strided(s.rows, t->dims, t->sizes, t->strides,
 		                          0, &s.view);
@@ -253,14 +256,14 @@ fetch_packed(struct cow_tensor *t, struct cow_tensor **ret)
 
 	if (!ops_of(t)->strided)
 		return -ENOTSUP;
-	r = temporary(t, t, t, &packed);
+	r = cow__copy_temporary(t, t, t, &packed);
 	if (r < 0) /* memory that came from elsewhere, of a device without more */
 		return r == -ENODEV ? -ENOTSUP : r;
-	r = at_once(packed, t, true, 0);
+	r = cow__copy_at_once(packed, t, true, 0);
 	if (r == 0)
-		r = temporary(t, t, NULL, &here);
+		r = cow__copy_temporary(t, t, NULL, &here);
 	if (r == 0) {
-		r = at_once(here, packed, true, 0);
+		r = cow__copy_at_once(here, packed, true, 0);
 		if (r < 0)
 			(void)cow_tensor_unref(here);
 		else
@@ -288,10 +291,10 @@ fetch_once(struct cow_tensor *t, struct cow_tensor **ret)
 		span_free(&s);
 		return 0;
 	}
-	r = temporary(t, t, NULL, &here);
+	r = cow__copy_temporary(t, t, NULL, &here);
 	if (r < 0)
 		return r;
-	r = at_once(here, t, true, 0);
+	r = cow__copy_at_once(here, t, true, 0);
 	if (r < 0) {
 		(void)cow_tensor_unref(here);
 		return r;
@@ -330,13 +333,13 @@ static int
 push_dense(struct cow_tensor *to, struct cow_tensor *from)
 {
 	struct cow_tensor *here = NULL;
-	int r = temporary(to, to, NULL, &here);
+	int r = cow__copy_temporary(to, to, NULL, &here);
 
 	if (r < 0)
 		return r;
 	r = host_copy(here, from, true);
 	if (r == 0)
-		r = at_once(to, here, true, 0);
+		r = cow__copy_at_once(to, here, true, 0);
 	(void)cow_tensor_unref(here);
 	return r;
 }
@@ -349,12 +352,12 @@ push_spread(struct cow_tensor *to, struct cow_tensor *from)
 
 	if (!ops_of(to)->strided)
 		return -ENOTSUP;
-	r = temporary(to, to, to, &packed);
+	r = cow__copy_temporary(to, to, to, &packed);
 	if (r < 0)
 		return r == -ENODEV ? -ENOTSUP : r;
 	r = push_dense(packed, from);
 	if (r == 0)
-		r = at_once(to, packed, false, 0);
+		r = cow__copy_at_once(to, packed, false, 0);
 	(void)cow_tensor_unref(packed);
 	return r;
 }
@@ -375,7 +378,7 @@ push(struct cow_tensor *to, struct cow_tensor *from)
 		return r;
 	r = host_copy(s.view, from, false);
 	if (r == 0)
-		r = at_once(s.there, s.rows, true, 0);
+		r = cow__copy_at_once(s.there, s.rows, true, 0);
 	span_free(&s);
 	return r;
 }
@@ -387,17 +390,17 @@ static int
 across(struct cow_tensor *to, struct cow_tensor *from)
 {
 	struct cow_tensor *packed, *arrived;
-	int r = temporary(to, to, from, &packed);
+	int r = cow__copy_temporary(to, to, from, &packed);
 
 	if (r < 0)
 		return r;
 	r = cow__copy_elements(packed, from, true, 0);
 	if (r == 0 && cow_tensor_is_dense(to)) {
-		r = at_once(to, packed, true, 0);
+		r = cow__copy_at_once(to, packed, true, 0);
 	} else if (r == 0) {
-		r = temporary(to, to, to, &arrived);
+		r = cow__copy_temporary(to, to, to, &arrived);
 		if (r == 0) {
-			r = at_once(arrived, packed, true, 0);
+			r = cow__copy_at_once(arrived, packed, true, 0);
 			if (r == 0)
 				r = cow__copy_elements(to, arrived, false, 0);
 			(void)cow_tensor_unref(arrived);
@@ -463,7 +466,7 @@ cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 		                    flags & ~(uint32_t)COW_COPY_NON_BLOCKING);
 	if (on_host(to) && on_host(from))
 		return host_copy(to, from, whole);
-	r = at_once(to, from, whole, flags);
+	r = cow__copy_at_once(to, from, whole, flags);
 	if (r != -ENOTSUP)
 		return r;
 	if (d.type == e.type && d.index != e.index &&

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies that are left unfinished, and their handles
+ *
+ * Staging (stage.c) prefers the host for conversions: that needs no second type's memory
+ * on a device. Here the devices convert, since work of the host would have to wait for
+ * them first:
+ *
+ *   to the host     converted and packed by the device, then moved
+ *   to a device     moved as it lies, then converted and spread by the device
+ *
+ * What a copy needs until it has ended hangs on its work: both tensors, a temporary,
+ * and a mark of the device behind all of it. Work that its owner gave up goes to a list,
+ * which is gone through whenever work is begun or freed.
+ */
+#include "core/error.h"
+#include "core/pool.h"
+#include "tensor/copy.h"
+
+static struct cow__pool works = { .object_bytes = sizeof(struct cow_work) };
+
+/* Given up, not known to have ended. Taken and put back as a whole, so that no lock is
+ * held while a device is asked. */
+static struct cow_work *orphans;
+
+static bool
+on_host(const struct cow_tensor *t)
+{
+	return cow_storage_device(t->storage).type == COW_DEVICE_CPU;
+}
+
+/* ---- Begin ---------------------------------------------------------------------- */
+
+/* Bits of the destination apply to what it gets: the temporary has them, too. */
+static int
+to_the_host(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
+            struct cow_tensor **ret)
+{
+	int r;
+
+	if (!cow_tensor_is_dense(to))
+		return -ENOTSUP;
+	r = cow__copy_temporary(to, to, from, ret);
+	if (r < 0)
+		return r;
+	r = cow__copy_at_once(*ret, from, true, flags);
+	return r < 0 ? r : cow__copy_at_once(to, *ret, true, flags);
+}
+
+static int
+to_a_device(struct cow_tensor *to, struct cow_tensor *from, bool whole,
+            uint32_t flags, struct cow_tensor **ret)
+{
+	int r;
+
+	if (!cow_tensor_is_dense(from))
+		return -ENOTSUP;
+	r = cow__copy_temporary(from, from, to, ret);
+	if (r < 0)
+		return r;
+	r = cow__copy_at_once(*ret, from, true, flags);
+	return r < 0 ? r : cow__copy_at_once(to, *ret, whole, flags);
+}
+
+static int
+unfinished(struct cow_tensor *to, struct cow_tensor *from, bool whole,
+           uint32_t flags, struct cow_work *work)
+{
+	int r = -ENOTSUP;
+
+	/* Bits of the destination apply after a conversion: two steps, elsewhere. */
+	if ((to->conj || to->neg) && to->dtype != from->dtype)
+		return r;
+	r = cow__copy_at_once(to, from, whole, flags);
+	if (r != -ENOTSUP)
+		return r;
+	if (on_host(to) && !on_host(from))
+		r = to_the_host(to, from, flags, &work->between);
+	else if (on_host(from) && !on_host(to))
+		r = to_a_device(to, from, whole, flags, &work->between);
+	return r;
+}
+
+int
+cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
+                uint32_t flags, struct cow_work *work)
+{
+	const struct cow_device_ops *ops;
+	int r, s;
+
+	work->device = cow_storage_device(on_host(to) ? from->storage
+	                                              : to->storage);
+	ops = cow__device_marks(work->device);
+	flags &= ~(uint32_t)COW_COPY_NON_BLOCKING;
+	if (!ops)
+		return cow__copy_elements(to, from, whole, flags);
+	r = unfinished(to, from, whole,
+	               flags | COW_COPY_NON_BLOCKING | COW__COPY_BEGUN, work);
+	if (r == -ENOTSUP)
+		r = cow__copy_elements(to, from, whole, flags);
+	/* Also after a failure: something may have been queued before it. */
+	s = ops->mark(ops->user, work->device, &work->mark);
+	return r < 0 ? r : s;
+}
+
+/* ---- Handles --------------------------------------------------------------------- */
+
+static void
+let_go(struct cow_work *w)
+{
+	const struct cow_device_ops *ops = cow__device_marks(w->device);
+
+	if (w->mark && ops)
+		ops->mark_free(ops->user, w->device, w->mark);
+	w->mark = NULL;
+	(void)cow_tensor_unref(w->to);
+	(void)cow_tensor_unref(w->from);
+	(void)cow_tensor_unref(w->between);
+	w->to = w->from = w->between = NULL;
+	w->done = true;
+}
+
+/* 1: it has ended, and holds nothing any more. */
+static int
+look(struct cow_work *w, bool waits)
+{
+	const struct cow_device_ops *ops = cow__device_marks(w->device);
+	int r;
+
+	if (w->done)
+		return w->result < 0 ? w->result : 1;
+	if (!ops)
+		r = cow__error(-ENODEV, "the device of this work is gone");
+	else if (waits)
+		r = ops->await(ops->user, w->device, w->mark);
+	else
+		r = ops->passed(ops->user, w->device, w->mark);
+	if (r == 0 && !waits)
+		return 0;
+	/* A device that failed does nothing more; a child has no work. */
+	w->result = r < 0 ? r : 0;
+	let_go(w);
+	return r < 0 ? r : 1;
+}
+
+static void
+give_up(struct cow_work *w)
+{
+	/* Pairs with the exchange in look_after(). */
+	w->next = __atomic_load_n(&orphans, __ATOMIC_RELAXED);
+	while (!__atomic_compare_exchange_n(&orphans, &w->next, w, true,
+	                                    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+}
+
+static void
+look_after(void)
+{
+	struct cow_work *w, *next;
+
+	if (cow__likely(!__atomic_load_n(&orphans, __ATOMIC_RELAXED)))
+		return;
+	for (w = __atomic_exchange_n(&orphans, NULL, __ATOMIC_ACQUIRE); w;
+	     w = next) {
+		next = w->next;
+		if (look(w, false) == 0)
+			give_up(w);
+		else
+			cow__pool_give(&works, w);
+	}
+}
+
+COW_EXPORT int
+cow_tensor_copy_begin(struct cow_tensor *to, struct cow_tensor *from,
+                      uint32_t flags, struct cow_work **ret)
+{
+	struct cow_work *w;
+	int r;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_tensor_copy_begin: ret is NULL");
+	look_after();
+	w = cow__pool_take(&works);
+	if (!w)
+		return cow__error(-ENOMEM, "cow_tensor_copy_begin: no memory");
+	*w = (struct cow_work){ .done = true };
+	r = cow__tensor_copy(to, from, flags, w);
+	if (w->mark) {
+		w->done = false;
+		w->to = cow_tensor_ref(to);
+		w->from = cow_tensor_ref(from);
+	}
+	if (r < 0)
+		(void)cow_work_free(w);
+	else
+		*ret = w;
+	return r;
+}
+
+COW_EXPORT int
+cow_work_poll(struct cow_work *work)
+{
+	if (!work)
+		return cow__error(-EINVAL, "cow_work_poll: NULL");
+	return look(work, false);
+}
+
+COW_EXPORT int
+cow_work_wait(struct cow_work *work)
+{
+	int r;
+
+	if (!work)
+		return cow__error(-EINVAL, "cow_work_wait: NULL");
+	r = look(work, true);
+	return r < 0 ? r : 0;
+}
+
+COW_EXPORT struct cow_work *
+cow_work_free(struct cow_work *work)
+{
+	if (!work)
+		return NULL;
+	if (look(work, false) == 0)
+		give_up(work);
+	else
+		cow__pool_give(&works, work);
+	look_after();
+	return NULL;
+}
