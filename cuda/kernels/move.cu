@@ -97,7 +97,7 @@ static __device__ __forceinline__ void tiles(const cow__kernel_job &j)
 	y = row * (TILE * P) + lane * P;
 	COW_UNROLL
 	for (int g = threadIdx.y; g < TILE; g += 8) {
-		T v[P][P];
+		T v[P][P] = {};
 
 		x = column * (TILE * P) + g * P;
 		COW_UNROLL

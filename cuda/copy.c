@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies of CUDA devices: see docs/design/cuda.md.
+ *
+ *                  pinned                      pageable
+ *   to a device    one asynchronous copy       the ring; small: the driver reads them
+ *   to the host    one asynchronous copy       the ring; small: the driver waits
+ *   within         one asynchronous copy on the current stream
+ *   two devices    on the source's stream, between two marks: behind the
+ *                  destination's stream, which then waits for it (CPY-14)
+ *
+ * A copy from or to the host waits for its stream unless it may be left unfinished.
+ * Those on devices are in the order of their streams, and nobody waits.
+ */
+#include "cuda/copy.h"
+#include "core/base.h"
+#include "core/error.h"
+#include "cuda/kernels.h"
+#include "cuda/ring.h"
+#include "cuda/stream.h"
+
+/* Up to here the driver's own buffers are as fast as ours, with fewer calls. */
+#define SMALL (64 * KIB)
+
+static int
+enter(struct cow_device device, struct cow__cuda **ret)
+{
+	int r = cow__cuda_get(device.index, ret);
+
+	return r < 0 ? r : cow__cuda_enter(*ret);
+}
+
+/* ---- Host memory ----------------------------------------------------------------- */
+
+/* The driver's number for a piece of pinned memory; 0: not pinned. */
+static unsigned long long
+pinned_piece(struct cow__cuda *d, const void *at)
+{
+	unsigned long long piece = 0;
+	unsigned type = 0;
+
+	if (d->cu->pointer_get_attribute(&type, COW_CU_POINTER_MEMORY_TYPE,
+	                                 (uintptr_t)at) != COW_CU_SUCCESS ||
+	    type != COW_CU_MEMORY_HOST ||
+	    d->cu->pointer_get_attribute(&piece, COW_CU_POINTER_BUFFER_ID,
+	                                 (uintptr_t)at) != COW_CU_SUCCESS)
+		return 0;
+	return piece;
+}
+
+/* All of it, in one piece: a copy may not cross from one into another. */
+static bool
+is_pinned(struct cow__cuda *d, const void *host, size_t bytes)
+{
+	unsigned long long piece = pinned_piece(d, host);
+
+	return piece && piece == pinned_piece(d, (const char *)host + bytes - 1);
+}
+
+/* May this copy be part of a graph? */
+static int
+capture_check(struct cow__cuda *d, struct cow__cu_stream *stream, bool pinned,
+              uint32_t flags)
+{
+	if (cow__likely(!cow__cuda_capturing(d, stream)))
+		return 0;
+	if (!pinned)
+		return cow__error(-EBUSY,
+		                  "a stream that records a graph can't copy pageable "
+		                  "host memory: use cow_cuda_pinned_new() for it");
+	if (!(flags & COW_COPY_NON_BLOCKING))
+		return cow__error(-EBUSY,
+		                  "a stream that records a graph can't be waited for: "
+		                  "copy with COW_COPY_NON_BLOCKING");
+	return 0;
+}
+
+static int
+wait_for(struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	return cow__cu_error(d->cu->stream_synchronize(stream),
+	                     "waiting for a copy");
+}
+
+static int
+from_host(void *user, struct cow_device device, void *to, const void *host,
+          size_t bytes, uint32_t flags)
+{
+	bool waits = !(flags & COW_COPY_NON_BLOCKING), pinned;
+	struct cow__cu_stream *stream;
+	struct cow__cuda *d;
+	int r;
+
+	(void)user;
+	if (bytes == 0)
+		return 0;
+	r = enter(device, &d);
+	if (r < 0)
+		return r;
+	stream = cow__cuda_stream(d);
+	pinned = is_pinned(d, host, bytes);
+	r = capture_check(d, stream, pinned, flags);
+	if (r == 0 && (pinned || (waits && bytes <= SMALL)))
+		r = cow__cu_error(d->cu->copy_to_device((uintptr_t)to, host,
+		                                        bytes, stream),
+		                  "copying to a device");
+	else if (r == 0)
+		r = cow__cuda_ring_to(d, stream, (uintptr_t)to, host, bytes);
+	if (r == 0 && waits)
+		r = wait_for(d, stream);
+	cow__cuda_leave(d);
+	return r;
+}
+
+static int
+to_host(void *user, struct cow_device device, void *host, const void *from,
+        size_t bytes, uint32_t flags)
+{
+	bool waits = !(flags & COW_COPY_NON_BLOCKING), pinned;
+	struct cow__cu_stream *stream;
+	struct cow__cuda *d;
+	int r;
+
+	(void)user;
+	if (bytes == 0)
+		return 0;
+	r = enter(device, &d);
+	if (r < 0)
+		return r;
+	stream = cow__cuda_stream(d);
+	pinned = is_pinned(d, host, bytes);
+	r = capture_check(d, stream, pinned, flags);
+	if (r == 0 && (pinned || bytes <= SMALL)) {
+		/* To memory that is not pinned the driver waits itself. */
+		r = cow__cu_error(d->cu->copy_to_host(host, (uintptr_t)from,
+		                                      bytes, stream),
+		                  "copying from a device");
+		if (r == 0 && pinned && waits)
+			r = wait_for(d, stream);
+	} else if (r == 0) {
+		r = cow__cuda_ring_from(d, stream, host, (uintptr_t)from, bytes);
+	}
+	cow__cuda_leave(d);
+	return r;
+}
+
+/* ---- Devices ------------------------------------------------------------------------- */
+
+/* A mark behind the device's current stream, which the caller frees. */
+static int
+mark_of(struct cow__cuda *d, struct cow__cu_event **ret)
+{
+	int r = cow__cuda_enter(d);
+
+	if (r < 0)
+		return r;
+	r = cow__cuda_mark(d, cow__cuda_stream(d), ret);
+	cow__cuda_leave(d);
+	return r;
+}
+
+static int
+stream_after(struct cow__cuda *d, struct cow__cu_event *mark)
+{
+	int r = cow__cuda_enter(d);
+
+	if (r < 0)
+		return r;
+	r = cow__cuda_after(d, cow__cuda_stream(d), mark);
+	cow__cuda_leave(d);
+	return r;
+}
+
+/* Entered: the source. The driver finds a way if they don't reach each other. */
+static int
+send(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e, cow__cu_ptr from,
+     size_t bytes, struct cow__cu_event *behind, struct cow__cu_event **ret)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(e);
+	int r = cow__cuda_after(e, stream, behind);
+
+	if (r < 0)
+		return r;
+	if (e->peers >> d->index & 1) {
+		r = cow__cuda_reach(e, d);
+		if (r < 0)
+			return r;
+	}
+	r = cow__cu_error(d->cu->copy_peer(to, d->context, from, e->context,
+	                                   bytes, stream),
+	                  "copying between devices");
+	if (r < 0)
+		return r;
+	r = cow__cuda_mark(e, stream, ret);
+	/* Nobody could be told when it is there. */
+	if (r < 0)
+		(void)e->cu->stream_synchronize(stream);
+	return r;
+}
+
+static int
+between(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e,
+        cow__cu_ptr from, size_t bytes)
+{
+	struct cow__cu_event *ready = NULL, *sent = NULL;
+	int r = mark_of(d, &ready);
+
+	if (r < 0)
+		return r;
+	r = cow__cuda_enter(e);
+	if (r == 0) {
+		r = send(d, to, e, from, bytes, ready, &sent);
+		if (r == 0) {
+			r = stream_after(d, sent);
+			if (r < 0)
+				(void)e->cu->event_synchronize(sent);
+		}
+		cow__cuda_mark_free(e, sent);
+		cow__cuda_leave(e);
+	}
+	cow__cuda_mark_free(d, ready);
+	return r;
+}
+
+static int
+within(void *user, struct cow_device to_device, void *to,
+       struct cow_device from_device, const void *from, size_t bytes,
+       uint32_t flags)
+{
+	struct cow__cuda *d, *e;
+	int r;
+
+	(void)user;
+	(void)flags;
+	r = cow__cuda_get(to_device.index, &d);
+	if (r == 0)
+		r = cow__cuda_get(from_device.index, &e);
+	if (r < 0 || bytes == 0)
+		return r;
+	if (d != e)
+		return between(d, (uintptr_t)to, e, (uintptr_t)from, bytes);
+	r = cow__cuda_enter(d);
+	if (r < 0)
+		return r;
+	r = cow__cu_error(d->cu->copy_within((uintptr_t)to, (uintptr_t)from,
+	                                     bytes, cow__cuda_stream(d)),
+	                  "copying within a device");
+	cow__cuda_leave(d);
+	return r;
+}
+
+static int
+strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
+        void *to, enum cow_dtype to_dtype, const int64_t *to_strides,
+        const void *from, enum cow_dtype from_dtype, const int64_t *from_strides,
+        bool conj, bool neg, uint32_t flags)
+{
+	struct cow__strided job = {
+		.dims = dims,
+		.to = { .data = to, .dtype = to_dtype },
+		.from = { .data = (char *)(uintptr_t)from, .dtype = from_dtype },
+		.conj = conj,
+		.neg = neg,
+	};
+	struct cow__cuda *d;
+	int r;
+
+	(void)user;
+	(void)flags;
+	for (int i = 0; i < dims; i++) {
+		job.sizes[i] = sizes[i];
+		job.to.strides[i] = to_strides[i] *
+		                    (int64_t)cow_dtype_bytes(to_dtype);
+		job.from.strides[i] = from_strides[i] *
+		                      (int64_t)cow_dtype_bytes(from_dtype);
+	}
+	r = enter(device, &d);
+	if (r < 0)
+		return r;
+	r = cow__cuda_strided(d, cow__cuda_stream(d), &job);
+	cow__cuda_leave(d);
+	return r;
+}
+
+/* ---- Marks ------------------------------------------------------------------------------- */
+
+static int
+mark(void *user, struct cow_device device, void **ret)
+{
+	struct cow__cu_event *e = NULL;
+	struct cow__cuda *d;
+	int r = enter(device, &d);
+
+	(void)user;
+	if (r < 0)
+		return r;
+	if (cow__cuda_capturing(d, cow__cuda_stream(d)))
+		r = cow__error(-EBUSY,
+		               "what a stream records into a graph has no end to wait "
+		               "for: use cow_tensor_copy() with "
+		               "COW_COPY_NON_BLOCKING");
+	else
+		r = cow__cuda_mark(d, cow__cuda_stream(d), &e);
+	if (r < 0 && r != -EBUSY)
+		(void)d->cu->stream_synchronize(cow__cuda_stream(d));
+	cow__cuda_leave(d);
+	if (r == 0)
+		*ret = e;
+	return r;
+}
+
+static int
+passed(void *user, struct cow_device device, void *mark_)
+{
+	struct cow__cuda *d;
+	int r = enter(device, &d);
+
+	(void)user;
+	if (r < 0)
+		return r;
+	r = cow__cuda_passed(d, mark_);
+	cow__cuda_leave(d);
+	return r;
+}
+
+static int
+await(void *user, struct cow_device device, void *mark_)
+{
+	struct cow__cuda *d;
+	int r = enter(device, &d);
+
+	(void)user;
+	if (r < 0)
+		return r;
+	r = cow__cuda_await(d, mark_);
+	cow__cuda_leave(d);
+	return r;
+}
+
+static void
+mark_free(void *user, struct cow_device device, void *mark_)
+{
+	struct cow__cuda *d;
+
+	(void)user;
+	if (cow__cuda_get(device.index, &d) == 0)
+		cow__cuda_mark_free(d, mark_);
+}
+
+const struct cow_device_ops cow__cuda_ops = {
+	.size = sizeof(cow__cuda_ops),
+	.name = "CUDA",
+	.from_host = from_host,
+	.to_host = to_host,
+	.within = within,
+	.strided = strided,
+	.mark = mark,
+	.passed = passed,
+	.await = await,
+	.mark_free = mark_free,
+};
