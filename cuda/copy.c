@@ -16,6 +16,7 @@
 #include "core/base.h"
 #include "core/error.h"
 #include "cuda/kernels.h"
+#include "cuda/pinned.h"
 #include "cuda/ring.h"
 #include "cuda/stream.h"
 
@@ -28,6 +29,15 @@ enter(struct cow_device device, struct cow__cuda **ret)
 	int r = cow__cuda_get(device.index, ret);
 
 	return r < 0 ? r : cow__cuda_enter(*ret);
+}
+
+/* The driver's sentence is the one that the program gets. */
+static int
+said(int r)
+{
+	if (r < 0 && r != -ENOTSUP)
+		cow__error_stands();
+	return r;
 }
 
 /* ---- Host memory ----------------------------------------------------------------- */
@@ -96,7 +106,7 @@ from_host(void *user, struct cow_device device, void *to, const void *host,
 		return 0;
 	r = enter(device, &d);
 	if (r < 0)
-		return r;
+		return said(r);
 	stream = cow__cuda_stream(d);
 	pinned = is_pinned(d, host, bytes);
 	r = capture_check(d, stream, pinned, flags);
@@ -108,8 +118,10 @@ from_host(void *user, struct cow_device device, void *to, const void *host,
 		r = cow__cuda_ring_to(d, stream, (uintptr_t)to, host, bytes);
 	if (r == 0 && waits)
 		r = wait_for(d, stream);
+	else if (r == 0 && pinned)
+		(void)cow__cuda_pinned_used(host, d, stream); /* if ours */
 	cow__cuda_leave(d);
-	return r;
+	return said(r);
 }
 
 static int
@@ -126,7 +138,7 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 		return 0;
 	r = enter(device, &d);
 	if (r < 0)
-		return r;
+		return said(r);
 	stream = cow__cuda_stream(d);
 	pinned = is_pinned(d, host, bytes);
 	r = capture_check(d, stream, pinned, flags);
@@ -137,11 +149,13 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 		                  "copying from a device");
 		if (r == 0 && pinned && waits)
 			r = wait_for(d, stream);
+		else if (r == 0 && pinned)
+			(void)cow__cuda_pinned_used(host, d, stream);
 	} else if (r == 0) {
 		r = cow__cuda_ring_from(d, stream, host, (uintptr_t)from, bytes);
 	}
 	cow__cuda_leave(d);
-	return r;
+	return said(r);
 }
 
 /* ---- Devices ------------------------------------------------------------------------- */
@@ -236,17 +250,17 @@ within(void *user, struct cow_device to_device, void *to,
 	if (r == 0)
 		r = cow__cuda_get(from_device.index, &e);
 	if (r < 0 || bytes == 0)
-		return r;
+		return said(r);
 	if (d != e)
-		return between(d, (uintptr_t)to, e, (uintptr_t)from, bytes);
+		return said(between(d, (uintptr_t)to, e, (uintptr_t)from, bytes));
 	r = cow__cuda_enter(d);
 	if (r < 0)
-		return r;
+		return said(r);
 	r = cow__cu_error(d->cu->copy_within((uintptr_t)to, (uintptr_t)from,
 	                                     bytes, cow__cuda_stream(d)),
 	                  "copying within a device");
 	cow__cuda_leave(d);
-	return r;
+	return said(r);
 }
 
 static int
@@ -276,10 +290,10 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 	}
 	r = enter(device, &d);
 	if (r < 0)
-		return r;
+		return said(r);
 	r = cow__cuda_strided(d, cow__cuda_stream(d), &job);
 	cow__cuda_leave(d);
-	return r;
+	return said(r);
 }
 
 /* ---- Marks ------------------------------------------------------------------------------- */
