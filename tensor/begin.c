@@ -189,6 +189,8 @@ cow_tensor_copy_begin(struct cow_tensor *to, struct cow_tensor *from,
 		w->done = false;
 		w->to = cow_tensor_ref(to);
 		w->from = cow_tensor_ref(from);
+	} else {
+		let_go(w);
 	}
 	if (r < 0)
 		(void)cow_work_free(w);

@@ -113,6 +113,87 @@ struct cow_allocator *fake_device_memory(int index)
 	return &allocators[index];
 }
 
+/* ---- Late work ------------------------------------------------------------ */
+
+struct late {
+	int index, back; /* back: to the host */
+	void *host;
+	const void *address;
+	size_t bytes;
+};
+static struct late queue[64];
+static unsigned long queued, done; /* ever */
+static int late;
+
+static void catch_up(unsigned long until)
+{
+	for (; done < until; done++) {
+		struct late *l = &queue[done % 64];
+		unsigned char *a = behind(l->index, l->address, l->bytes);
+
+		if (a == NULL)
+			continue;
+		if (l->back)
+			invert(l->host, a, l->bytes);
+		else
+			invert(a, l->host, l->bytes);
+	}
+}
+
+static int put_off(int index, int back, void *host, const void *address,
+                   size_t bytes, uint32_t flags)
+{
+	if (!late || !(flags & COW_COPY_NON_BLOCKING) || queued - done == 64) {
+		catch_up(queued);
+		return 0;
+	}
+	queue[queued++ % 64] = (struct late){ index, back, host, address, bytes };
+	return 1;
+}
+
+static int mark(void *user, struct cow_device device, void **ret)
+{
+	unsigned long *m = malloc(sizeof(*m));
+
+	(void)user;
+	(void)device;
+	if (m == NULL || failing()) {
+		free(m);
+		catch_up(queued);
+		return -EIO;
+	}
+	*m = queued;
+	*ret = m;
+	fake_device_counts.marks++;
+	return 0;
+}
+
+static int passed(void *user, struct cow_device device, void *m)
+{
+	(void)user;
+	(void)device;
+	return failing() ? -EIO : *(unsigned long *)m <= done;
+}
+
+static int await(void *user, struct cow_device device, void *m)
+{
+	(void)user;
+	(void)device;
+	fake_device_counts.awaits++;
+	if (failing())
+		return -EIO;
+	catch_up(*(unsigned long *)m);
+	return 0;
+}
+
+static void mark_free(void *user, struct cow_device device, void *m)
+{
+	(void)user;
+	(void)device;
+	free(m);
+	fake_device_counts.marks--;
+}
+
 /* ---- Copies ----------------------------------------------------------------- */
 
 static int from_host(void *user, struct cow_device device, void *to,
@@ -121,10 +202,11 @@ static int from_host(void *user, struct cow_device device, void *to,
 	unsigned char *a = behind(device.index, to, bytes);
 
 	(void)user;
-	(void)flags;
 	fake_device_counts.from_host++;
 	if (a == NULL || failing())
 		return -EIO;
+	if (put_off(device.index, 0, (void *)(uintptr_t)host, to, bytes, flags))
+		return 0;
 	invert(a, host, bytes);
 	return 0;
 }
@@ -135,10 +217,11 @@ static int to_host(void *user, struct cow_device device, void *host,
 	unsigned char *a = behind(device.index, from, bytes);
 
 	(void)user;
-	(void)flags;
 	fake_device_counts.to_host++;
 	if (a == NULL || failing())
 		return -EIO;
+	if (put_off(device.index, 1, host, from, bytes, flags))
+		return 0;
 	invert(host, a, bytes);
 	return 0;
 }
@@ -152,6 +235,7 @@ static int within(void *user, struct cow_device to_device, void *to,
 
 	(void)user;
 	(void)flags;
+	catch_up(queued);
 	fake_device_counts.within++;
 	if (a == NULL || b == NULL || failing())
 		return -EIO;
@@ -185,6 +269,7 @@ static int strided(void *user, struct cow_device device, int dims,
 			            flags);
 		return r;
 	}
+	catch_up(queued);
 	fake_device_counts.strided++;
 	a = behind(device.index, to, item);
 	b = behind(device.index, from, item);
@@ -206,6 +291,10 @@ void fake_device_start(enum fake_skill skill)
 		.to_host = to_host,
 		.within = skill >= FAKE_WITHIN ? within : NULL,
 		.strided = skill >= FAKE_STRIDED ? strided : NULL,
+		.mark = mark,
+		.passed = passed,
+		.await = await,
+		.mark_free = mark_free,
 	};
 	if (cow_device_set(COW_DEVICE_PRIVATE, &ops) != 0 ||
 	    cow_allocator_set(allocators[0].device, &allocators[0], 0) != 0 ||
@@ -213,8 +302,15 @@ void fake_device_start(enum fake_skill skill)
 		abort();
 }
 
+void fake_device_late(void)
+{
+	late = 1;
+}
+
 void fake_device_stop(void)
 {
+	late = 0;
+	catch_up(queued);
 	cow_device_set(COW_DEVICE_PRIVATE, NULL);
 	cow_allocator_set(allocators[0].device, NULL, 0);
 	cow_allocator_set(allocators[1].device, NULL, 0);

@@ -24,6 +24,10 @@ enum fake_skill {
 void fake_device_start(enum fake_skill skill);
 void fake_device_stop(void);
 
+/* From now on: copies that may be left unfinished are done when somebody waits for
+ * them, or by the next copy that may not. */
+void fake_device_late(void);
+
 /* The allocator of the one or the other. */
 struct cow_allocator *fake_device_memory(int index);
 
@@ -32,6 +36,8 @@ struct fake_device_counts {
 	unsigned long refused;   /* strided copies that it left to others */
 	unsigned long astray;    /* addresses that are not its own */
 	unsigned long live;      /* allocations */
+	unsigned long marks;     /* that were not freed */
+	unsigned long awaits;
 	unsigned long fail_next; /* the next call but so many fails with -EIO */
 };
 extern struct fake_device_counts fake_device_counts;
