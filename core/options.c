@@ -94,6 +94,19 @@ set_window(const char *value)
 	return 0;
 }
 
+bool cow__option_cuda_poison;
+
+static int
+set_cuda_poison(const char *value)
+{
+	bool on;
+
+	if (!parse_flag(value, &on))
+		return -EINVAL;
+	__atomic_store_n(&cow__option_cuda_poison, on, __ATOMIC_RELAXED);
+	return 0;
+}
+
 static int
 set_locked(const char *key, const char *value)
 {
@@ -112,6 +125,8 @@ set_locked(const char *key, const char *value)
 		                                                    : -EINVAL;
 	if (!strcmp(key, "strict"))
 		return parse_flag(value, &cow__engine.strict) ? 0 : -EINVAL;
+	if (!strcmp(key, "cuda-poison"))
+		return set_cuda_poison(value);
 	if (!strcmp(key, "warm")) {
 		if (!cow__parse_bytes(value, &n))
 			return -EINVAL;

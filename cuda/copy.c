@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "cuda/kernels.h"
 #include "cuda/pinned.h"
+#include "cuda/poison.h"
 #include "cuda/ring.h"
 #include "cuda/stream.h"
 
@@ -67,6 +68,14 @@ is_pinned(struct cow__cuda *d, const void *host, size_t bytes)
 	return piece && piece == pinned_piece(d, (const char *)host + bytes - 1);
 }
 
+static int
+recorded(void)
+{
+	return cow__error(-EBUSY,
+	                  "what a stream records into a graph has no end to wait for: "
+	                  "use cow_tensor_copy() with COW_COPY_NON_BLOCKING");
+}
+
 /* May this copy be part of a graph? */
 static int
 capture_check(struct cow__cuda *d, struct cow__cu_stream *stream, bool pinned,
@@ -82,6 +91,8 @@ capture_check(struct cow__cuda *d, struct cow__cu_stream *stream, bool pinned,
 		return cow__error(-EBUSY,
 		                  "a stream that records a graph can't be waited for: "
 		                  "copy with COW_COPY_NON_BLOCKING");
+	if (flags & COW_COPY_MARKED)
+		return recorded();
 	return 0;
 }
 
@@ -116,10 +127,13 @@ from_host(void *user, struct cow_device device, void *to, const void *host,
 		                  "copying to a device");
 	else if (r == 0)
 		r = cow__cuda_ring_to(d, stream, (uintptr_t)to, host, bytes);
-	if (r == 0 && waits)
+	if (r == 0 && waits) {
 		r = wait_for(d, stream);
-	else if (r == 0 && pinned)
+	} else if (r == 0 && pinned) {
 		(void)cow__cuda_pinned_used(host, d, stream); /* if ours */
+		if (flags & COW_COPY_MARKED)
+			cow__cuda_poison_reads(host, bytes);
+	}
 	cow__cuda_leave(d);
 	return said(r);
 }
@@ -142,6 +156,8 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 	stream = cow__cuda_stream(d);
 	pinned = is_pinned(d, host, bytes);
 	r = capture_check(d, stream, pinned, flags);
+	if (r == 0 && pinned && !waits)
+		r = cow__cuda_poison_fills(d, stream, host, bytes);
 	if (r == 0 && (pinned || bytes <= SMALL)) {
 		/* To memory that is not pinned the driver waits itself. */
 		r = cow__cu_error(d->cu->copy_to_host(host, (uintptr_t)from,
@@ -301,64 +317,78 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 static int
 mark(void *user, struct cow_device device, void **ret)
 {
+	struct cow__cuda_watch *w = NULL;
 	struct cow__cu_event *e = NULL;
+	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
 	int r = enter(device, &d);
 
 	(void)user;
 	if (r < 0)
 		return r;
-	if (cow__cuda_capturing(d, cow__cuda_stream(d)))
-		r = cow__error(-EBUSY,
-		               "what a stream records into a graph has no end to wait "
-		               "for: use cow_tensor_copy() with "
-		               "COW_COPY_NON_BLOCKING");
-	else
-		r = cow__cuda_mark(d, cow__cuda_stream(d), &e);
-	if (r < 0 && r != -EBUSY)
-		(void)d->cu->stream_synchronize(cow__cuda_stream(d));
+	stream = cow__cuda_stream(d);
+	if (cow__cuda_capturing(d, stream)) {
+		r = recorded();
+		goto leave;
+	}
+	r = cow__cuda_mark(d, stream, &e);
+	w = r == 0 ? cow__cuda_watch_new(e) : NULL;
+	if (r == 0 && !w) {
+		cow__cuda_mark_free(d, e);
+		r = cow__error(-ENOMEM, "no memory for a mark");
+	}
+	if (r < 0) {
+		(void)d->cu->stream_synchronize(stream);
+		cow__cuda_poison_reads(NULL, 0);
+	} else {
+		*ret = w;
+	}
+leave:
 	cow__cuda_leave(d);
-	if (r == 0)
-		*ret = e;
 	return r;
 }
 
 static int
 passed(void *user, struct cow_device device, void *mark_)
 {
+	struct cow__cuda_watch *w = mark_;
 	struct cow__cuda *d;
-	int r = enter(device, &d);
+	int r = enter(device, &d), s;
 
 	(void)user;
 	if (r < 0)
 		return r;
-	r = cow__cuda_passed(d, mark_);
+	r = cow__cuda_passed(d, w->mark);
 	cow__cuda_leave(d);
-	return r;
+	s = r == 1 ? cow__cuda_watch_check(w) : 0;
+	return s < 0 ? s : r;
 }
 
 static int
 await(void *user, struct cow_device device, void *mark_)
 {
+	struct cow__cuda_watch *w = mark_;
 	struct cow__cuda *d;
 	int r = enter(device, &d);
 
 	(void)user;
 	if (r < 0)
 		return r;
-	r = cow__cuda_await(d, mark_);
+	r = cow__cuda_await(d, w->mark);
 	cow__cuda_leave(d);
-	return r;
+	return r < 0 ? r : cow__cuda_watch_check(w);
 }
 
 static void
 mark_free(void *user, struct cow_device device, void *mark_)
 {
+	struct cow__cuda_watch *w = mark_;
 	struct cow__cuda *d;
 
 	(void)user;
 	if (cow__cuda_get(device.index, &d) == 0)
-		cow__cuda_mark_free(d, mark_);
+		cow__cuda_mark_free(d, w->mark);
+	cow__cuda_watch_free(w);
 }
 
 const struct cow_device_ops cow__cuda_ops = {

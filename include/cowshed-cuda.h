@@ -278,10 +278,11 @@ int cow_cuda_pinned_empty_cache(void);
 /* ---- Debugging ---------------------------------------------------------------- */
 
 /*
- * Poison: host memory that a copy under way will fill reads as bytes 0xA5 until the
- * copy is there, and what such a copy reads is read-protected against changes as far
- * as it is ours; so whoever reads too early, or changes too early, notices. Costs a
- * fill for each copy. Also option cuda-poison of COWSHED_OPTIONS.
+ * Poison: copies with a handle (cow_tensor_copy_begin()) between pinned memory and a
+ * device are watched. Host memory that one will fill reads as bytes 0xA5 until it is
+ * there; and when the bytes that one reads were changed before it ended, polling or
+ * waiting gives -EILSEQ. So whoever reads too early, or changes too early, notices.
+ * Costs a wait for the stream and a fill, or two readings. Also option cuda-poison.
  */
 int cow_cuda_set_poison(bool on);
 

@@ -269,6 +269,7 @@ enum cow_copy_flags {
 	COW_COPY_LAZY = 1 << 0, /* share pages where both sides lie alike: see below */
 	COW_COPY_NON_BLOCKING = 1 << 1,
 	COW_COPY_IGNORE_OVERLAP = 1 << 2,
+	COW_COPY_MARKED = 1 << 3, /* said to devices alone: a mark follows */
 };
 
 /*

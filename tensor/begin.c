@@ -95,7 +95,7 @@ cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 	if (!ops)
 		return cow__copy_elements(to, from, whole, flags);
 	r = unfinished(to, from, whole,
-	               flags | COW_COPY_NON_BLOCKING | COW__COPY_BEGUN, work);
+	               flags | COW_COPY_NON_BLOCKING | COW_COPY_MARKED, work);
 	if (r == -ENOTSUP)
 		r = cow__copy_elements(to, from, whole, flags);
 	/* Also after a failure: something may have been queued before it. */

@@ -40,10 +40,6 @@ int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);
 int cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from,
                        bool whole, uint32_t flags);
 
-/* Of `flags`, besides the public ones: there is a handle, so host memory may be filled
- * later. */
-#define COW__COPY_BEGUN ((uint32_t)1 << 31)
-
 /* The same without temporaries. -ENOTSUP: needs some. */
 int cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from,
                       bool whole, uint32_t flags);

@@ -120,9 +120,8 @@ move_bytes(const struct cow_tensor *to, const struct cow_tensor *from,
 	               cow_dtype_bytes(j->to.dtype);
 
 	/* Who has no handle can't know when host memory is filled. */
-	if (on_host(to) && !(flags & COW__COPY_BEGUN))
+	if (on_host(to) && !(flags & COW_COPY_MARKED))
 		flags &= ~(uint32_t)COW_COPY_NON_BLOCKING;
-	flags &= ~COW__COPY_BEGUN;
 
 	if (on_host(from))
 		return ops->from_host(ops->user, d, j->to.data, j->from.data,
@@ -152,8 +151,7 @@ strided_on(const struct cow_tensor *to, const struct cow__strided *j,
 	return ops->strided(ops->user, cow_storage_device(to->storage),
 	                    j->dims, j->sizes, j->to.data, j->to.dtype,
 	                    to_strides, j->from.data, j->from.dtype,
-	                    from_strides, j->conj, j->neg,
-	                    flags & ~COW__COPY_BEGUN);
+	                    from_strides, j->conj, j->neg, flags);
 }
 
 int

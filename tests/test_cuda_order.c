@@ -221,6 +221,50 @@ START_TEST(staged)
 }
 END_TEST
 
+/* Who reads too early sees the poison; who changes too early is told. */
+START_TEST(poisoned)
+{
+	struct cow_tensor *h, *d;
+	struct cow_work *w;
+
+	cuda_start();
+	h = pinned(BYTES, 1);
+	d = device(0, BYTES);
+	ok(cow_tensor_copy(d, h, 0));
+	ok(cow_cuda_set_poison(true));
+	memset(bytes_of(h), 5, BYTES);
+	ref.set(REF_HOLD, 1);
+	ok(cow_tensor_copy_begin(h, d, 0, &w));
+	ck_bytes(bytes_of(h), BYTES, 0xa5);
+	ok(cow_work_wait(w));
+	ck_bytes(bytes_of(h), BYTES, 1);
+	cow_work_free(w);
+	/* A legal sequence is what it was: the memory is read before it is filled. */
+	ok(cow_tensor_copy(d, h, COW_COPY_NON_BLOCKING));
+	ok(cow_tensor_copy_begin(h, d, 0, &w));
+	ok(cow_work_wait(w));
+	ck_bytes(bytes_of(h), BYTES, 1);
+	cow_work_free(w);
+	ok(cow_tensor_copy_begin(d, h, 0, &w));
+	ok(cow_work_wait(w));
+	cow_work_free(w);
+	ok(cow_tensor_copy_begin(d, h, 0, &w));
+	must(cow_work_poll(w) == 0);
+	bytes_of(h)[BYTES - 1] ^= 1;
+	fails(-EILSEQ, cow_work_wait(w));
+	fails(-EILSEQ, cow_work_poll(w));
+	cow_work_free(w);
+	ok(cow_option_set("cuda-poison", "no"));
+	ok(cow_tensor_copy_begin(d, h, 0, &w));
+	bytes_of(h)[0] ^= 1;
+	ok(cow_work_wait(w));
+	cow_work_free(w);
+	cow_tensor_unref(h);
+	cow_tensor_unref(d);
+	finish();
+}
+END_TEST
+
 /* ---- Who waits ------------------------------------------------------------- */
 
 START_TEST(nobody_waits)
@@ -340,6 +384,8 @@ START_TEST(recording)
 	ck_assert_ptr_nonnull(strstr(cow_last_error(), "COW_COPY_NON_BLOCKING"));
 	fails(-EBUSY, cow_tensor_copy(p, d, 0));
 	fails(-EBUSY, cow_tensor_copy_begin(d, h, 0, &w));
+	fails(-EBUSY, cow_tensor_copy_begin(d, p, 0, &w));
+	ck_assert_ptr_nonnull(strstr(cow_last_error(), "graph"));
 	must(w == NULL);
 	ref.capture(s, COW_CU_CAPTURE_NONE);
 	ok(cow_tensor_copy(d, p, 0));
@@ -399,6 +445,7 @@ int main(void)
 	tcase_add_test(tcase, read_too_early);
 	tcase_add_test(tcase, given_up);
 	tcase_add_test(tcase, staged);
+	tcase_add_test(tcase, poisoned);
 	tcase_add_test(tcase, nobody_waits);
 	tcase_add_test(tcase, ring);
 	tcase_add_test(tcase, between_devices);
