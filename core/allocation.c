@@ -5,6 +5,7 @@
 #include "core/allocation.h"
 #include "core/commit.h"
 #include "core/engine.h"
+#include "core/error.h"
 #include "core/extent.h"
 #include "core/pool.h"
 #include "core/profile.h"
@@ -46,6 +47,7 @@ foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
 	if (r == 0 && adopt)
 		r = adopt(a);
 	if (r < 0) {
+		cow__error_stands();
 		cow__profile_device(a->data, -(int64_t)bytes, a->ptr.device);
 		cow_data_ptr_clear(&a->ptr);
 	}
@@ -103,8 +105,10 @@ cow__allocation_new(size_t bytes, unsigned flags,
 		r = tile_new(a, bytes, flags);
 	if (r < 0) {
 		cow__pool_give(&allocations, a);
-		if (!allocator)
+		if (!allocator) {
+			cow__error_begin(); /* whatever an earlier one said */
 			cow__profile_failure(bytes);
+		}
 		return r;
 	}
 	if (bytes && !allocator)
@@ -316,8 +320,15 @@ cow__allocation_copy(struct cow__allocation *to,
 
 	if (bytes == 0)
 		return 0;
-	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data)
-		return to->allocator->copy_data(to->allocator, dst, src, bytes);
+	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data) {
+		int r;
+
+		cow__error_begin();
+		r = to->allocator->copy_data(to->allocator, dst, src, bytes);
+		if (r < 0)
+			cow__error_stands();
+		return r;
+	}
 	if (to->kind == COW__AT_TILE)
 		cow__commit_copy(to->tile, offset, src, bytes, to->fresh_zero);
 	else

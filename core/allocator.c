@@ -95,7 +95,7 @@ cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
 	if (r < 0) {
 		cow__error_stands(); /* it may know why */
 		cow__profile_failure_device(bytes, a->device);
-		return cow__error_from(r, a->name ? a->name : "allocator");
+		return cow__error_passed(r, a->name ? a->name : "allocator");
 	}
 	/* The default one reports by itself, since it sees its frees. */
 	if (a != cow_allocator_default())
@@ -116,13 +116,15 @@ cow_allocator_clone(struct cow_allocator *a, const void *src, size_t bytes,
 	r = cow_allocator_allocate(a, bytes, &p);
 	if (r < 0)
 		return r;
+	cow__error_begin();
 	if (bytes && a->copy_data)
 		r = a->copy_data(a, p.data, src, bytes);
 	else if (bytes)
 		memcpy(p.data, src, bytes);
 	if (r < 0) {
+		cow__error_stands();
 		cow_data_ptr_clear(&p);
-		return cow__error_from(r, "copy_data");
+		return cow__error_passed(r, "copy_data");
 	}
 	*ret = p;
 	return 0;

@@ -193,7 +193,7 @@ cow_storage_lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 	if (!s || !ret)
 		return cow__error(-EINVAL, "cow_storage_lazy_clone: NULL");
 	r = lazy_clone(s, ret);
-	return r < 0 ? cow__error_from(r, "cow_storage_lazy_clone") : 0;
+	return r < 0 ? cow__error_passed(r, "cow_storage_lazy_clone") : 0;
 }
 
 COW_EXPORT int
@@ -204,7 +204,7 @@ cow_storage_clone(struct cow_storage *s, struct cow_storage **ret)
 	if (!s || !ret)
 		return cow__error(-EINVAL, "cow_storage_clone: NULL");
 	r = clone_eager(s, ret);
-	return r < 0 ? cow__error_from(r, "cow_storage_clone") : 0;
+	return r < 0 ? cow__error_passed(r, "cow_storage_clone") : 0;
 }
 
 /* Small data moves to a tile of its own, whose address can be looked up. */
@@ -240,7 +240,7 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 			r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	}
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_expose");
+		return cow__error_passed(r, "cow_storage_expose");
 	if (!cow__transparent(s) && s->data->kind == COW__AT_TILE) {
 		cow__engine_lock();
 		s->data->tile->exposed = true;

@@ -124,10 +124,15 @@ cow__error_from(int error, const char *what)
 		{ ENOSYS, ": the kernel does not know it" },
 	};
 
-	if (stands)
-		return error;
+	stands = false;
 	return append_why(append(0, what), error, known,
 	                  sizeof(known) / sizeof(known[0]));
+}
+
+int
+cow__error_passed(int error, const char *what)
+{
+	return stands ? error : cow__error_from(error, what);
 }
 
 int

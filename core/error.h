@@ -22,11 +22,13 @@ void cow__error_begin(void);
 void cow__error_add(const char *piece);
 void cow__error_add_number(int64_t number);
 
-/* The sentence, if there is one, says more than those who pass the error on could:
- * cow__error_from() leaves it, until the next one is made. */
-void cow__error_stands(void);
-
 /* The usual sentence for an error that came from below. */
 int cow__error_from(int error, const char *what);
+
+/* Around a call of somebody else's who may know better: begin a sentence, call, and if
+ * that failed, what is there stands. Those above pass the error on with
+ * cow__error_passed(), which leaves such a sentence and makes the usual one otherwise. */
+void cow__error_stands(void);
+int cow__error_passed(int error, const char *what);
 
 #endif

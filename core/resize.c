@@ -120,7 +120,7 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 			cow__allocation_unref(a);
 	}
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_resize");
+		return cow__error_passed(r, "cow_storage_resize");
 	cow__allocation_unref(s->data);
 	s->data = a;
 	s->bytes = bytes;
@@ -172,15 +172,15 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 	/* The old data comes back writable: so it must be ours alone. */
 	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_swap_data_ptr");
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
 	if (s->data->kind == COW__AT_OTHER)
 		r = cow__materialize_here(s);
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_swap_data_ptr");
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
 	fresh = *inout;
 	r = cow__allocation_external(&fresh, bytes, &a);
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_swap_data_ptr");
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
 	(void)give_away(s, &old);
 	cow__allocation_release(s->data);
 	s->data = a;

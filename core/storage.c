@@ -154,7 +154,7 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 		flags |= COW__ALLOCATION_ZERO;
 	r = cow__allocation_new(bytes, flags, like.allocator, &a);
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_new");
+		return cow__error_passed(r, "cow_storage_new");
 	like.bytes = bytes;
 	r = elements_construct(&like, a->data, bytes);
 	if (r == 0) {
@@ -300,7 +300,7 @@ cow_storage_data_mut_range(struct cow_storage *s, size_t offset, size_t bytes,
 	    __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
 		r = cow__materialize(s, offset, bytes, hint);
 		if (r < 0)
-			return cow__error_from(r, "cow_storage_data_mut");
+			return cow__error_passed(r, "cow_storage_data_mut");
 	}
 	*ret = s->bytes ? s->data->data : NULL;
 	return 0;

@@ -238,7 +238,7 @@ tensor_new(enum cow_dtype dtype, const struct cow__shape *shape,
 	                     (enum cow_format)o->format, ret);
 	if (r < 0) {
 		(void)cow_storage_unref(storage);
-		return cow__error_from(r, "cow_tensor_new");
+		return cow__error_passed(r, "cow_tensor_new");
 	}
 	return 0;
 }

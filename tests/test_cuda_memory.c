@@ -257,6 +257,7 @@ START_TEST(the_ladder)
 	struct cow_cuda_observer o = { sizeof(o), low, out, &watch };
 	struct cow_storage *a, *b;
 	cow_cuda_stream other;
+	void *p;
 
 	cuda_start();
 	ok(cow_cuda_observe(&o));
@@ -281,6 +282,13 @@ START_TEST(the_ladder)
 	ck_assert_uint_ge(watch.reserved, 900 * MIB);
 	says("CUDA device 0 is out of memory: tried to get 300.00 MiB. Of its 1.00 GiB, ");
 	says("900.00 MiB in use, ");
+	/* The next failure is told anew. */
+	fails(-ENOMEM, cow_storage_new((size_t)1 << 62, NULL, &b));
+	must(!strstr(cow_last_error(), "CUDA"));
+	none(300 * MIB);
+	fails(-ENOMEM, cow_allocator_raw_allocate(cow_allocator_default(), (size_t)1 << 62,
+	                                          &p));
+	must(!strstr(cow_last_error(), "CUDA"));
 	ok(cow_cuda_observe(NULL));
 	none((size_t)INT64_MAX);
 	says("tried to get over 7 EiB");
@@ -381,102 +389,6 @@ START_TEST(a_stream_leaves_its_memory)
 }
 END_TEST
 
-/* ---- Single pieces ------------------------------------------------------------------ */
-
-START_TEST(single_pieces)
-{
-	struct cow_cuda_options zero = { sizeof(zero), COW_CUDA_SINGLE,
-		                         COW_STORAGE_ZERO, 0 };
-	cow_cuda_stream a;
-	struct cow_storage *s, *c;
-	void *p;
-
-	cuda_start();
-	a = cuda_stream(0);
-	current(a);
-	ok(cow_cuda_storage_new(0, 3 * MIB, &zero, &s));
-	ck_assert_uint_eq(physical(), 4 * MIB);
-	ok(cow_cuda_stream_wait(0, a));
-	cuda_check(s, 0);
-	cuda_fill(s, 7, a);
-	ok(cow_storage_lazy_clone(s, &c));
-	ok(cow_storage_data_mut(c, &p));
-	must((uintptr_t)p != at(s));
-	ok(cow_cuda_stream_wait(0, a));
-	cuda_check(c, 7);
-	cuda_picture(0);
-	cuda_fill(c, 8, a);
-	ref.set(REF_HOLD, 1);
-	cuda_fill(c, 9, a);
-	cow_storage_unref(c);
-	ck_assert_uint_eq(physical(), 8 * MIB); /* a fill is under way */
-	ref.set(REF_HOLD, 0);
-	cow_storage_unref(s);
-	current(NULL);
-	cuda_nothing_left();
-}
-END_TEST
-
-START_TEST(zeros)
-{
-	struct cow_cuda_options zero = { sizeof(zero), COW_CUDA_CACHED,
-		                         COW_STORAGE_ZERO, 0 };
-	struct cow_storage_options plain = { .size = sizeof(plain),
-		                             .flags = COW_STORAGE_ZERO };
-	struct cow_storage *s;
-
-	cuda_start();
-	s = cached(10000);
-	cuda_fill(s, 5, NULL);
-	cow_storage_unref(s);
-	ok(cow_cuda_storage_new(0, 10000, &zero, &s));
-	cuda_finish(0);
-	cuda_check(s, 0);
-	cuda_fill(s, 5, NULL);
-	cow_storage_unref(s);
-	ok(cow_allocator_get((struct cow_device){ COW_DEVICE_CUDA, 0 },
-	                     &plain.allocator));
-	ok(cow_storage_new(10000, &plain, &s));
-	cuda_finish(0);
-	cuda_check(s, 0);
-	cow_storage_unref(s);
-	cuda_nothing_left();
-}
-END_TEST
-
-/* ---- A child ------------------------------------------------------------------------ */
-
-static void forked(void *arg)
-{
-	struct cow_storage **s = arg, *n;
-	uint64_t calls = cuda_calls();
-
-	fails(-ECHILD, cow_cuda_storage_new(0, 100, NULL, &n));
-	fails(-ECHILD, cow_cuda_empty_cache(-1));
-	fails(-ECHILD, cow_cuda_record_stream(s[0], NULL));
-	for (int i = 0; i < 3; i++)
-		cow_storage_unref(s[i]);
-	must(cuda_calls() == calls);
-}
-
-START_TEST(a_child)
-{
-	struct cow_storage *s[3];
-	cow_cuda_stream a;
-
-	cuda_start();
-	a = cuda_stream(0);
-	s[0] = cached(100);
-	s[1] = cached(10 * MIB);
-	s[2] = cuda_storage(0, 100, COW_CUDA_SINGLE);
-	ok(cow_cuda_record_stream(s[0], a));
-	in_child(forked, s);
-	for (int i = 0; i < 3; i++)
-		cow_storage_unref(s[i]);
-	cuda_nothing_left();
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("cuda_memory");
@@ -493,8 +405,5 @@ int main(void)
 	tcase_add_test(c, the_fraction);
 	tcase_add_test(c, a_stream_that_records);
 	tcase_add_test(c, a_stream_leaves_its_memory);
-	tcase_add_test(c, single_pieces);
-	tcase_add_test(c, zeros);
-	tcase_add_test(c, a_child);
 	return run_suite(s);
 }

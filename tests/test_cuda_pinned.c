@@ -6,39 +6,15 @@
  * uses. What has been pinned and freed is looked at through a device: a copy that runs
  * late shows what was there then.
  */
-#include "core/engine.h"
-#include "core/extent.h"
-#include "core/pin.h"
-#include "core/view.h"
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
 #include "tests/support/ends.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct cow__cuda *d;
-
-/* Is this address mapped shared (the pages that were pinned), or private? */
-static bool mapped_shared(const void *address)
-{
-	char line[512], flags[8] = "";
-	FILE *f = fopen("/proc/self/maps", "r");
-	uintptr_t from, to;
-	bool shared = false;
-
-	must(f != NULL);
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &from, &to, flags) == 3 &&
-		    (uintptr_t)address >= from && (uintptr_t)address < to)
-			shared = flags[3] == 's';
-	fclose(f);
-	return shared;
-}
 
 static void start(void)
 {
@@ -298,32 +274,6 @@ START_TEST(sent)
 }
 END_TEST
 
-/* ---- The engine ---------------------------------------------------------------------- */
-
-/* Whatever asks for it: its mapping keeps the pages that it has. */
-START_TEST(the_engine_leaves_it_alone)
-{
-	struct cow__tile *t, *view;
-	uintptr_t from;
-	void *p;
-
-	ok(cow__pinned_extent_new(4 * MIB, &p));
-	from = (uintptr_t)p;
-	memset(p, 1, 4 * MIB);
-	cow__engine_lock();
-	t = cow__tile_find(from);
-	must(cow__freeze(t) == -EBUSY);
-	must(cow__view_new(t, COW__REBASE_NOTHING, &view) == -ENOTSUP);
-	must(!cow__extent_cut(t, from + MIB, from + 2 * MIB));
-	must(!cow__extent_resize(t, 8 * MIB));
-	must(t->backing == COW__SHARED && t->bytes == 4 * MIB);
-	cow__engine_unlock();
-	must(mapped_shared(p));
-	ck_bytes(p, 4 * MIB, 1);
-	cow__pinned_extent_free(p);
-}
-END_TEST
-
 /* ---- fork --------------------------------------------------------------------------- */
 
 struct forked {
@@ -499,7 +449,6 @@ int main(void)
 	tcase_add_test(c, a_stream_that_ends);
 	tcase_add_test(c, clones_are_copies);
 	tcase_add_test(c, sent);
-	tcase_add_test(c, the_engine_leaves_it_alone);
 	tcase_add_test(c, a_child_gets_a_copy);
 	tcase_add_test(c, the_cache_over_a_fork);
 	c = add_case(s, "random");

@@ -15,6 +15,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -168,4 +169,20 @@ uint64_t memory_held(void)
 			anonymous = kib * 1024;
 	fclose(rollup);
 	return memfd_bytes() + anonymous;
+}
+
+bool mapped_shared(const void *address)
+{
+	char line[512], flags[8] = "";
+	FILE *f = fopen("/proc/self/maps", "r");
+	uintptr_t from, to;
+	bool shared = false;
+
+	must(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &from, &to, flags) == 3 &&
+		    (uintptr_t)address >= from && (uintptr_t)address < to)
+			shared = flags[3] == 's';
+	fclose(f);
+	return shared;
 }

@@ -191,6 +191,9 @@ void gate_receive(struct gate *gate, void *bytes, size_t count);
  * the library does by itself and announces to nobody. */
 bool wait_until(bool (*met)(void *arg), void *arg, int seconds);
 
+/* Is this address in a mapping that is shared (written in place), or private? */
+bool mapped_shared(const void *address);
+
 /* ---- What the process holds ---------------------------------------------- */
 
 struct footprint {
