@@ -12,11 +12,6 @@
  *           a copy too many is the price for no counting. The memory itself goes with
  *           the last mapping and descriptor of it, by the driver's count
  *   sealed  there is no such thing: nothing keeps who maps a piece from writing it
- *
- * Nothing of a message is believed: the device must be one of ours, the sizes must fit
- * each other, the device, and the number of descriptors; each descriptor must be the
- * driver's, of that device, and of the size that was claimed (a piece is mapped whole
- * or not at all).
  */
 #include "cuda/parcel.h"
 #include "core/error.h"
@@ -28,11 +23,8 @@
 #include "memfd/process.h"
 #include "memfd/socket.h"
 
-/* More addresses than any process has. */
-#define BYTES_MOST ((uint64_t)1 << 47)
-
-static void
-close_all(const int *fds, unsigned n)
+void
+cow__cuda_close(const int *fds, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
 		struct cow__descriptor d = cow__descriptor_of(fds[i]);
@@ -185,7 +177,7 @@ export_some(const struct cow__cuda_data *data, size_t from, unsigned n, int *fds
 		int r = cow__cuda_piece_export(data->pieces[from + i], &fds[i]);
 
 		if (r < 0) {
-			close_all(fds, i);
+			cow__cuda_close(fds, i);
 			return r;
 		}
 	}
@@ -209,13 +201,13 @@ bundle(const struct cow__cuda_data *data, int *ret)
 		if (r < 0)
 			break;
 		put = cow__socket_send(ends[0], "", 1, fds, n);
-		close_all(fds, n);
+		cow__cuda_close(fds, n);
 		if (put < 0)
 			r = put == -EAGAIN ? -ENOBUFS : (int)put;
 	}
-	close_all(&ends[0], 1);
+	cow__cuda_close(&ends[0], 1);
 	if (r < 0)
-		close_all(&ends[1], 1);
+		cow__cuda_close(&ends[1], 1);
 	else
 		*ret = ends[1];
 	return r;
@@ -264,7 +256,7 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 	if (r == 0) {
 		r = cow__cuda_signal(d, stream, w);
 		if (r < 0)
-			close_all(&fd, 1);
+			cow__cuda_close(&fd, 1);
 	}
 	if (r == 0) {
 		give_away(t, data, mode, scope);
@@ -332,7 +324,7 @@ parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 		r = cow__cu_error(d->cu->stream_synchronize(cow__cuda_stream(d)),
 		                  "work on the device");
 		if (r < 0)
-			close_all(&fd, 1);
+			cow__cuda_close(&fd, 1);
 	}
 	cow__cuda_leave(d);
 	if (r == 0)
@@ -340,225 +332,9 @@ parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 	return r;
 }
 
-/* ---- Receiving ------------------------------------------------------------------- */
-
-/* What a driver says of what came: shortages are ours, all else is the sender's. */
-static int
-theirs(int r)
-{
-	return r == 0 || r == -ENOMEM || r == -EMFILE || r == -ECHILD
-	               ? r
-	               : cow__error(-EBADMSG, "what came is no memory of that device");
-}
-
-static int
-device_of(const struct cow__wire_device *w, struct cow__cuda **ret)
-{
-	struct cow__cu_uuid uuid;
-	int r = -ENODEV;
-
-	for (int i = 0; i < cow_cuda_count(); i++) {
-		r = cow__cuda_get(i, ret);
-		if (r < 0)
-			return r;
-		if ((*ret)->cu->device_get_uuid &&
-		    (*ret)->cu->device_get_uuid(&uuid, (*ret)->handle) ==
-		            COW_CU_SUCCESS &&
-		    memcmp(uuid.bytes, w->uuid, sizeof(w->uuid)) == 0)
-			return 0;
-	}
-	return -ENODEV;
-}
-
-static bool
-is_sound(const struct cow__wire_device *w, uint64_t bytes, const struct cow__cuda *d)
-{
-	return !(w->flags & ~(uint32_t)COW__WIRE_EVENT) && w->pieces &&
-	       w->piece_bytes && d->granule && w->piece_bytes % d->granule == 0 &&
-	       w->piece_bytes <= BYTES_MOST / w->pieces &&
-	       (uint64_t)w->pieces * w->piece_bytes <=
-	               cow__round_up(d->total_bytes, d->granule) &&
-	       bytes <= w->pieces * w->piece_bytes &&
-	       bytes > (w->pieces - 1) * w->piece_bytes;
-}
-
-/* One piece, at its place. */
-static int
-open_piece(struct cow__cuda_data *data, size_t i, int fd, bool exposed)
-{
-	struct cow__cuda *d = data->device;
-	struct cow__cuda_piece *p;
-	struct cow__cu_prop prop;
-	int r = cow__cuda_piece_import(d, fd, data->piece_bytes, &p);
-
-	if (r < 0)
-		return r;
-	p->exposed = exposed;
-	if (d->cu->mem_get_prop &&
-	    (d->cu->mem_get_prop(&prop, p->handle) != COW_CU_SUCCESS ||
-	     prop.location.type != COW_CU_LOCATION_DEVICE ||
-	     prop.location.id != d->handle))
-		r = -EBADMSG;
-	if (r == 0)
-		r = cow__cuda_data_map(data, i, p);
-	if (r < 0)
-		cow__cuda_piece_unref(p);
-	return r;
-}
-
-/* All that are in a queue. Packets before the last are taken out of it, so what they
- * brought can't be had again. */
-static int
-open_bundle(struct cow__cuda_data *data, int socket, bool exposed)
-{
-	int fds[COW__WIRE_BUNDLE], r = 0;
-	unsigned n;
-	char byte;
-
-	if (cow__socket_kind(socket) != 0)
-		return -EBADMSG;
-	for (size_t i = 0; i < data->count;) {
-		size_t want = cow__min(data->count - i, COW__WIRE_BUNDLE);
-		long got = cow__socket_look_now(socket, &byte, 1, fds,
-		                                COW__WIRE_BUNDLE, &n);
-
-		if (got < 0)
-			return got == -EMFILE && i ? -ESTALE
-			       : got == -EMFILE    ? -EMFILE
-			                           : -EBADMSG;
-		if (n > COW__WIRE_BUNDLE)
-			return -EBADMSG;
-		if (got != 1 || n != want)
-			r = -EBADMSG;
-		for (unsigned k = 0; r == 0 && k < n; k++)
-			r = open_piece(data, i + k, fds[k], exposed);
-		close_all(fds, n);
-		if (r < 0)
-			return r == -ENOMEM && i ? -ESTALE : r;
-		i += n;
-		if (i < data->count)
-			(void)cow__socket_take(socket, &byte, 1);
-	}
-	return 0;
-}
-
-static int
-receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
-                uint64_t bytes, enum cow_share_mode mode,
-                const struct cow__id *scope, int fd, struct cow_storage **ret)
-{
-	struct cow__cu_stream *stream = cow__cuda_stream(d);
-	bool clone = mode == COW_SHARE_CLONE;
-	struct cow__cuda_data *data;
-	int r;
-
-	r = cow__cuda_data_new(d, stream, w->piece_bytes, w->pieces, &data);
-	if (r < 0)
-		return r;
-	data->alias = !clone;
-	r = w->pieces == 1 ? open_piece(data, 0, fd, clone)
-	                   : open_bundle(data, fd, clone);
-	if (r == 0)
-		r = cow__cuda_await_signal(d, stream, w);
-	if (r == 0)
-		r = cow__cuda_data_storage(data, bytes, ret);
-	if (r < 0) {
-		cow__cuda_data_leave(data);
-		return r == -ESTALE ? r : theirs(r);
-	}
-	if (!clone && w->id.a && scope)
-		cow__cuda_data_name(data, &w->id, scope, *ret);
-	return 0;
-}
-
-static int
-parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
-               enum cow_share_mode mode, const struct cow__id *scope, int fd,
-               struct cow_storage **ret)
-{
-	struct cow_storage *known;
-	struct cow__cuda *d;
-	int r = device_of(w, &d);
-
-	if (r < 0)
-		return r;
-	if (!is_sound(w, bytes, d))
-		return -EBADMSG;
-	if (!d->can_share)
-		return -ENODEV;
-	if (mode == COW_SHARE_ALIAS && w->id.a) {
-		known = cow__cuda_data_named(&w->id, scope);
-		if (known && known->bytes == bytes) {
-			*ret = known;
-			return 0;
-		}
-		(void)cow_storage_unref(known);
-		if (known)
-			return -EBADMSG;
-	}
-	r = cow__cuda_enter(d);
-	if (r < 0)
-		return r;
-	r = receive_entered(d, w, bytes, mode, scope, fd, ret);
-	cow__cuda_leave(d);
-	return r;
-}
-
-/* The device that the descriptor is of: asked of the driver by having it. */
-static int
-find_device(int fd, struct cow__cuda **ret)
-{
-	for (int i = 0; i < cow_cuda_count(); i++) {
-		struct cow__cu_prop prop;
-		struct cow__cuda_piece *p;
-		int r = cow__cuda_get(i, ret);
-
-		if (r < 0 || !(*ret)->can_share || !(*ret)->cu->mem_get_prop ||
-		    (r = cow__cuda_enter(*ret)) < 0)
-			return r < 0 ? r : -EOPNOTSUPP;
-		r = cow__cuda_piece_import(*ret, fd, 0, &p);
-		if (r == 0) {
-			bool here = (*ret)->cu->mem_get_prop(&prop, p->handle) ==
-			                    COW_CU_SUCCESS &&
-			            prop.location.id == (*ret)->handle;
-
-			cow__cuda_piece_unref(p);
-			r = here ? 0 : -ENODEV;
-		}
-		cow__cuda_leave(*ret);
-		if (r == 0)
-			return 0;
-	}
-	return -EBADMSG;
-}
-
-static int
-parcel_import(int fd, uint64_t offset, uint64_t bytes, enum cow_share_mode mode,
-              struct cow_storage **ret)
-{
-	struct cow__wire_device w = { .pieces = 1 };
-	struct cow__cuda *d;
-	int r;
-
-	if (offset || mode == COW_SHARE_SEALED)
-		return -EBADMSG;
-	r = find_device(fd, &d);
-	if (r < 0)
-		return r;
-	w.piece_bytes = cow__round_up(bytes, d->granule);
-	if (!is_sound(&w, bytes, d))
-		return -EBADMSG;
-	r = cow__cuda_enter(d);
-	if (r < 0)
-		return r;
-	r = receive_entered(d, &w, bytes, mode, NULL, fd, ret);
-	cow__cuda_leave(d);
-	return r;
-}
-
 const struct cow__parcel_ops cow__cuda_parcel_ops = {
 	.send = parcel_send,
-	.receive = parcel_receive,
+	.receive = cow__cuda_parcel_receive,
 	.export = parcel_export,
-	.import = parcel_import,
+	.import = cow__cuda_parcel_import,
 };

@@ -7,6 +7,17 @@
 
 #include "share/parcel.h"
 
+/* See the table. `scope` NULL: the storage has no name. */
+int cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
+                             enum cow_share_mode mode,
+                             const struct cow__id *scope, int fd,
+                             struct cow_storage **ret);
+int cow__cuda_parcel_import(int fd, uint64_t offset, uint64_t bytes,
+                            enum cow_share_mode mode, struct cow_storage **ret);
+
+/* Closes descriptors of ours. */
+void cow__cuda_close(const int *fds, unsigned n);
+
 extern const struct cow__parcel_ops cow__cuda_parcel_ops;
 
 #endif

@@ -15,8 +15,6 @@
 
 static struct cow_channel *channels; /* cow__share_lock */
 
-const struct cow__parcel_ops *cow__parcel_ops;
-
 static size_t
 mapped(void)
 {
@@ -99,13 +97,6 @@ cow_channel_free(struct cow_channel *c)
 	cow__mutex_unlock(&cow__share_lock);
 	(void)cow__map_release((uintptr_t)c, mapped());
 	return NULL;
-}
-
-struct cow__id
-cow__channel_scope(const struct cow_channel *c)
-{
-	return c->group ? c->group->id
-	                : (struct cow__id){ (uintptr_t)c, c->ino };
 }
 
 COW_EXPORT struct cow_group *

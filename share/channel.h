@@ -89,8 +89,12 @@ bool cow__incoming_kept(const struct cow__incoming *in);
 /* In a forked child: they are the parent's. */
 void cow__channels_child(void);
 
-/* Storages that come twice are one only for who is trusted the same. */
-struct cow__id cow__channel_scope(const struct cow_channel *c);
+/* A storage of a device into the message that is being made, and out of one: `bytes`
+ * describe it, `fd` stays the caller's. */
+int cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
+                    struct cow__wire_item *i);
+int cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
+                     const unsigned char *bytes, struct cow_storage **ret);
 
 /* A sealed (or alias) home for the storage, made and moved to if need be; a
  * reference. Takes the share lock itself. */

@@ -191,25 +191,6 @@ open_token(struct cow_channel *c, const struct cow__wire_item *i,
 	return 0;
 }
 
-/* Memory of a device. */
-static int
-open_device(struct cow_channel *c, const struct cow__wire_item *i, int fd,
-            const unsigned char *bytes, struct cow_storage **ret)
-{
-	const struct cow__parcel_ops *ops = cow__parcels();
-	struct cow__id scope = cow__channel_scope(c);
-	struct cow__wire_device w;
-
-	if (i->mode == COW_SHARE_ALIAS && !c->group &&
-	    !(c->flags & COW_CHANNEL_TAKE_ALIASES))
-		return -EACCES;
-	if (!ops)
-		return -ENODEV;
-	memcpy(&w, bytes, sizeof(w));
-	return ops->receive(&w, i->bytes, (enum cow_share_mode)i->mode, &scope, fd,
-	                    ret);
-}
-
 /* Locked, but for what makes plain storages. */
 static int
 open_item(struct cow_channel *c, const struct cow__wire *w,
@@ -232,7 +213,8 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		return r;
 	}
 	if (i->kind == COW__WIRE_DEVICE) {
-		r = open_device(c, i, c->in.files[w->own + i->index].fd, *here, ret);
+		r = cow__parcel_open(c, i, c->in.files[w->own + i->index].fd,
+		                     *here, ret);
 		*here += sizeof(struct cow__wire_device);
 		return r;
 	}

@@ -219,36 +219,6 @@ add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *
 	return 0;
 }
 
-/* Memory of a device. */
-static int
-add_device(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p,
-           struct cow__wire_item *i)
-{
-	struct cow__id scope = cow__channel_scope(c);
-	struct cow__outgoing *o = &c->out;
-	struct cow__wire_device w;
-	struct cow_broker *b;
-	int fd, r;
-
-	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER) {
-		(void)cow_broker_unref(b);
-		return cow__error(-EOPNOTSUPP, "the broker keeps memory of the CPU: "
-		                               "send a device's by descriptor");
-	}
-	r = cow__parcels()->send(p->storage, (enum cow_share_mode)p->mode, &scope,
-	                         &fd, &w);
-	if (r < 0)
-		return r;
-	memcpy(m->bytes + m->nbytes, &w, sizeof(w));
-	m->nbytes += sizeof(w);
-	i->kind = COW__WIRE_DEVICE;
-	i->index = (uint16_t)m->nown;
-	o->parcels[o->nparcels] = cow__descriptor_adopt(fd);
-	m->own[m->nown++] = o->parcels[o->nparcels++];
-	m->nitems++;
-	return 0;
-}
-
 /* One more item. -E2BIG: not in this message. */
 static int
 add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
@@ -272,7 +242,7 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		return 0;
 	}
 	if (s->device.type != COW_DEVICE_CPU)
-		return add_device(c, m, p, i);
+		return cow__parcel_add(c, p, i);
 	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
 		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
 		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);

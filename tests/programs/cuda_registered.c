@@ -175,8 +175,7 @@ int main(int argc, char **argv)
 	good = p[AT - 1] == 7 && p[AT + COUNT] == 7;
 	for (int i = 0; i < COUNT; i++)
 		good &= p[AT + i] == 9;
-	if (!clone_is(clone))
-		die("the clone changed");
+	good &= clone_is(clone);
 	if (pid) {
 		close(tell);
 		waitpid(pid, &status, 0);
