@@ -10,7 +10,9 @@
  *   clone   the pieces become `exposed`: from now on nobody writes them in place.
  *           Who has one knows of no others, so nobody is ever found to be the last:
  *           a copy too many is the price for no counting. The memory itself goes with
- *           the last mapping and descriptor of it, by the driver's count
+ *           the last mapping and descriptor of it, by the driver's count.
+ *           But a piece can be written by all who have it. So who is not trusted
+ *           gets a copy, and makes one of what it gets
  *   sealed  there is no such thing: nothing keeps who maps a piece from writing it
  */
 #include "cuda/parcel.h"
@@ -35,9 +37,9 @@ cow__cuda_close(const int *fds, unsigned n)
 
 /* ---- Sending -------------------------------------------------------------------- */
 
-/* A storage of one piece with the bytes as they are on the stream now. */
-static int
-copy_of(struct cow_storage *s, struct cow__cuda *d, struct cow_storage **ret)
+int
+cow__cuda_parcel_copy(struct cow_storage *s, struct cow__cuda *d,
+                      size_t piece_bytes, struct cow_storage **ret)
 {
 	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	struct cow__cuda_data *from = NULL;
@@ -52,7 +54,7 @@ copy_of(struct cow_storage *s, struct cow__cuda *d, struct cow_storage **ret)
 	if (from)
 		r = cow__cuda_data_order(from, stream);
 	if (r == 0)
-		r = cow__cuda_data_fresh(d, s->bytes, 0, false, &c);
+		r = cow__cuda_data_fresh(d, s->bytes, piece_bytes, false, &c);
 	if (r < 0)
 		return r;
 	r = cow__cu_error(d->cu->copy_within((uintptr_t)c->data->data,
@@ -124,13 +126,20 @@ adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 /* What is to be sent: the storage itself, or a copy, in pieces. A reference. */
 static int
 settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
-       struct cow_storage **ret)
+       bool trusted, struct cow_storage **ret)
 {
 	bool ours = s->data->ops == &cow__cuda_data_ops, moved;
 	bool stays = cow__transparent(s) || !ours;
 	struct cow__cuda_data *data;
 	struct cow_storage *c = NULL;
-	int r = adopt_piece(s, d, &moved);
+	int r;
+
+	if (mode == COW_SHARE_CLONE && !trusted) {
+		data = cow__cuda_data_of(s);
+		return cow__cuda_parcel_copy(s, d, data ? data->piece_bytes : 0,
+		                             ret);
+	}
+	r = adopt_piece(s, d, &moved);
 
 	if (r < 0)
 		return r;
@@ -155,7 +164,7 @@ settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
 			*ret = cow_storage_ref(s);
 		return r;
 	}
-	r = copy_of(s, d, &c);
+	r = cow__cuda_parcel_copy(s, d, 0, &c);
 	if (r < 0)
 		return r;
 	/* An alias that is sent as a clone stays one. */
@@ -234,7 +243,8 @@ give_away(struct cow_storage *s, struct cow__cuda_data *data,
 
 static int
 send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
-             const struct cow__id *scope, int *ret_fd, struct cow__wire_device *w)
+             const struct cow__id *scope, bool trusted, int *ret_fd,
+             struct cow__wire_device *w)
 {
 	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	struct cow__cuda_data *data;
@@ -245,7 +255,7 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 	r = cow__cu_error(d->cu->device_get_uuid(&uuid, d->handle),
 	                  "asking which device it is");
 	if (r == 0)
-		r = settle(s, d, mode, &t);
+		r = settle(s, d, mode, trusted, &t);
 	if (r < 0)
 		return r;
 	data = cow__cuda_data_of(t);
@@ -289,7 +299,8 @@ begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **
 
 static int
 parcel_send(struct cow_storage *s, enum cow_share_mode mode,
-            const struct cow__id *scope, int *ret_fd, struct cow__wire_device *ret)
+            const struct cow__id *scope, bool trusted, int *ret_fd,
+            struct cow__wire_device *ret)
 {
 	struct cow__wire_device w = { .flags = 0 };
 	struct cow__cuda *d;
@@ -297,7 +308,7 @@ parcel_send(struct cow_storage *s, enum cow_share_mode mode,
 
 	if (r < 0)
 		return r;
-	r = send_entered(s, d, mode, scope, ret_fd, &w);
+	r = send_entered(s, d, mode, scope, trusted, ret_fd, &w);
 	cow__cuda_leave(d);
 	if (r == 0)
 		*ret = w;
@@ -319,7 +330,7 @@ parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 	r = begin(s, mode, &d);
 	if (r < 0)
 		return r;
-	r = send_entered(s, d, mode, NULL, &fd, &w);
+	r = send_entered(s, d, mode, NULL, false, &fd, &w);
 	if (r == 0) {
 		r = cow__cu_error(d->cu->stream_synchronize(cow__cuda_stream(d)),
 		                  "work on the device");

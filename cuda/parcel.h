@@ -5,13 +5,19 @@
 #ifndef COW_CUDA_PARCEL_H
 #define COW_CUDA_PARCEL_H
 
+#include "cuda/context.h"
 #include "share/parcel.h"
 
 /* See the table. `scope` NULL: the storage has no name. */
 int cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
                              enum cow_share_mode mode,
-                             const struct cow__id *scope, int fd,
+                             const struct cow__id *scope, bool trusted, int fd,
                              struct cow_storage **ret);
+
+/* A storage in pieces (0: one for all) of its own, with the bytes as they are on the
+ * stream now. Entered. */
+int cow__cuda_parcel_copy(struct cow_storage *s, struct cow__cuda *d,
+                          size_t piece_bytes, struct cow_storage **ret);
 int cow__cuda_parcel_import(int fd, uint64_t offset, uint64_t bytes,
                             enum cow_share_mode mode, struct cow_storage **ret);
 

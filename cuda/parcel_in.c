@@ -121,7 +121,8 @@ open_bundle(struct cow__cuda_data *data, int socket, bool exposed)
 static int
 receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
                 uint64_t bytes, enum cow_share_mode mode,
-                const struct cow__id *scope, int fd, struct cow_storage **ret)
+                const struct cow__id *scope, bool trusted, int fd,
+                struct cow_storage **ret)
 {
 	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	bool clone = mode == COW_SHARE_CLONE;
@@ -142,6 +143,14 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 		cow__cuda_data_leave(data);
 		return r == -ESTALE ? r : theirs(r);
 	}
+	if (clone && !trusted) {
+		struct cow_storage *theirs_ = *ret;
+
+		r = cow__cuda_parcel_copy(theirs_, d,
+		                          w->pieces > 1 ? w->piece_bytes : 0, ret);
+		(void)cow_storage_unref(theirs_);
+		return r;
+	}
 	if (!clone && w->id.a && scope)
 		cow__cuda_data_name(data, &w->id, scope, *ret);
 	return 0;
@@ -149,8 +158,8 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 
 int
 cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
-               enum cow_share_mode mode, const struct cow__id *scope, int fd,
-               struct cow_storage **ret)
+                         enum cow_share_mode mode, const struct cow__id *scope,
+                         bool trusted, int fd, struct cow_storage **ret)
 {
 	struct cow_storage *known;
 	struct cow__cuda *d;
@@ -175,7 +184,7 @@ cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	r = receive_entered(d, w, bytes, mode, scope, fd, ret);
+	r = receive_entered(d, w, bytes, mode, scope, trusted, fd, ret);
 	cow__cuda_leave(d);
 	return r;
 }
@@ -227,7 +236,7 @@ cow__cuda_parcel_import(int fd, uint64_t offset, uint64_t bytes, enum cow_share_
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	r = receive_entered(d, &w, bytes, mode, NULL, fd, ret);
+	r = receive_entered(d, &w, bytes, mode, NULL, false, fd, ret);
 	cow__cuda_leave(d);
 	return r;
 }

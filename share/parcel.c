@@ -33,7 +33,7 @@ cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
 		                               "send a device's by descriptor");
 	}
 	r = cow__parcels()->send(p->storage, (enum cow_share_mode)p->mode, &scope,
-	                         &fd, &w);
+	                         c->group != NULL, &fd, &w);
 	if (r < 0)
 		return r;
 	memcpy(m->bytes + m->nbytes, &w, sizeof(w));
@@ -60,6 +60,7 @@ cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	if (!ops)
 		return -ENODEV;
 	memcpy(&w, bytes, sizeof(w));
-	return ops->receive(&w, i->bytes, (enum cow_share_mode)i->mode, &scope, fd,
-	                    ret);
+	return ops->receive(&w, i->bytes, (enum cow_share_mode)i->mode, &scope,
+	                    c->group || (c->flags & COW_CHANNEL_TAKE_ALIASES),
+	                    fd, ret);
 }

@@ -15,16 +15,19 @@
 /* Called without the share lock. */
 struct cow__parcel_ops {
 	/* What to send; the descriptor is the caller's. May move the storage's bytes,
-	 * as cow_channel_send() says. */
+	 * as cow_channel_send() says.
+	 * `trusted`: the peer may have a clone's own pages, which nothing keeps it from
+	 * writing; else it gets a copy. */
 	int (*send)(struct cow_storage *s, enum cow_share_mode mode,
-	            const struct cow__id *scope, int *ret_fd,
+	            const struct cow__id *scope, bool trusted, int *ret_fd,
 	            struct cow__wire_device *ret);
 	/* What came; the descriptor stays the caller's. `scope`: an alias with the same
 	 * identity from the same scope is the same storage. -EBADMSG; -ENODEV: no such
-	 * device here; -ENOMEM, -EMFILE: may be tried again. */
+	 * device here; -ENOMEM, -EMFILE: may be tried again. Not `trusted`: of a clone,
+	 * which its sender could go on writing, a copy is made. */
 	int (*receive)(const struct cow__wire_device *w, uint64_t bytes,
-	               enum cow_share_mode mode, const struct cow__id *scope, int fd,
-	               struct cow_storage **ret);
+	               enum cow_share_mode mode, const struct cow__id *scope,
+	               bool trusted, int fd, struct cow_storage **ret);
 	/* Of one piece, by itself. */
 	int (*export)(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd);
 	int (*import)(int fd, uint64_t offset, uint64_t bytes,

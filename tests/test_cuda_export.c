@@ -24,8 +24,12 @@ START_TEST(one_piece_as_a_descriptor)
 	ok(cow_storage_export(s, COW_SHARE_CLONE, &fd, &offset));
 	must(offset == 0);
 	ok(cow_storage_import(fd, 0, PIECE + 9, COW_SHARE_CLONE, &c));
+	/* Who has a descriptor can write what it is of: so that is of neither. */
+	cu_ok(cu->ctx_synchronize());
+	must(pwrite(fd, "x", 1, 3) == 1);
 	close(fd);
 	gpu_fill(s, 0, 1, 2);
+	must(gpu_is(s, 1, PIECE + 8, 1));
 	must(gpu_is(c, 0, PIECE + 9, 1) && gpu_is(s, 0, 1, 2));
 	ok(cow_storage_export(s, COW_SHARE_ALIAS, &fd, &offset));
 	ok(cow_storage_import(fd, 0, PIECE + 9, COW_SHARE_ALIAS, &a));

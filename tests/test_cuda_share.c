@@ -14,12 +14,18 @@
 
 #define PIECE (2 * MIB)
 
+static bool grouped;
+
 static void send_one(int socket, struct cow_storage *s, enum cow_share_mode mode)
 {
 	struct cow_parcel p = { .storage = s, .length = cow_storage_bytes(s), .mode = mode };
+	struct cow_group *g = NULL;
 	struct cow_channel *c;
 
-	ok(cow_channel_new(socket, NULL, 0, &c));
+	if (grouped)
+		ok(cow_group_new(&g));
+	ok(cow_channel_new(socket, g, 0, &c));
+	(void)cow_group_unref(g);
 	if (cow_channel_send(c, &p, 1, "note", 5) != 1)
 		ck_abort_msg("send: %s", cow_last_error());
 	(void)cow_channel_free(c);
@@ -43,7 +49,7 @@ static struct cow_storage *receive_one(int socket)
 	struct cow_storage *s;
 	struct cow_channel *c;
 
-	ok(cow_channel_new(socket, NULL, COW_CHANNEL_TAKE_ALIASES, &c));
+	ok(cow_channel_new(socket, NULL, COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES, &c));
 	s = receive_on(c);
 	(void)cow_channel_free(c);
 	return s;
@@ -140,8 +146,9 @@ START_TEST(each_side_sees_what_it_should)
 {
 	struct two t = { .bytes = shapes[_i].bytes, .piece = shapes[_i].piece };
 
-	for (int mode = COW_SHARE_ALIAS; mode <= COW_SHARE_CLONE; mode++) {
-		t.mode = (enum cow_share_mode)mode;
+	for (int how = 0; how < 4; how++) {
+		t.mode = (enum cow_share_mode)(how % 2);
+		grouped = how / 2;
 		both(&t, sends_and_looks, receives_and_writes);
 	}
 }
@@ -154,8 +161,9 @@ static void sends_and_goes(void *arg)
 
 	gpu_start();
 	s = gpu_new(t->bytes, t->piece, 1);
-	cu_ok(cu->ctx_synchronize());
 	send_one(t->socket[0], s, t->mode);
+	/* Work ends with its process. */
+	cu_ok(cu->ctx_synchronize());
 	(void)cow_storage_unref(s);
 	gate_open(&t->there);
 }
@@ -228,6 +236,7 @@ START_TEST(many_pieces)
 {
 	struct two t = { .mode = COW_SHARE_CLONE };
 
+	grouped = true;
 	both(&t, sends_many, few_from_many);
 }
 END_TEST
@@ -298,7 +307,6 @@ static void hands_on(void *arg)
 	gpu_start();
 	s = receive_one(t->first.socket[1]);
 	gpu_fill(s, 1, 1, 2);
-	cu_ok(cu->ctx_synchronize());
 	send_one(t->second.socket[0], s, t->first.mode);
 	/* A clone is this process's own from here on, too. */
 	if (t->first.mode == COW_SHARE_CLONE)
@@ -372,11 +380,15 @@ static void pingpong(int socket, bool first, uint64_t seed)
 	struct prng r = prng_make(seed);
 	unsigned char mine[CELLS] = { 0 }, kept[CELLS];
 	struct cow_storage *s = NULL, *k;
+	struct cow_group *g = NULL;
 	struct cow_channel *c;
 	char note[CELLS];
 
 	gpu_start();
-	ok(cow_channel_new(socket, NULL, 0, &c));
+	if (first)
+		ok(cow_group_new(&g));
+	/* Members share the pieces; others would get copies. */
+	ok(cow_channel_new(socket, g, first ? 0 : COW_CHANNEL_JOIN, &c));
 	if (first)
 		s = gpu_new(CELLS * PIECE, PIECE, 0);
 	for (int n = 0; n < TURNS; n++) {
@@ -405,6 +417,7 @@ static void pingpong(int socket, bool first, uint64_t seed)
 	}
 	(void)cow_storage_unref(s);
 	(void)cow_channel_free(c);
+	(void)cow_group_unref(g);
 }
 
 static void ping(void *arg)
