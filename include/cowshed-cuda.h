@@ -29,6 +29,12 @@
  * stream orders the two himself and says so: cow_cuda_record_stream(). No call waits
  * for a device unless it says so here.
  *
+ * Clones. A lazy clone is ordered as a copy that was made on the stream that was current
+ * then. Writing one first makes the writer's stream wait, on the device, for the streams
+ * that used the memory before. While the current stream records a graph nothing can be
+ * copied for a writer (-EBUSY: write it once before), nor ever of what was cloned while
+ * one did; being the last one and writing in place is fine.
+ *
  * fork. A child may not use the devices that its parent started: each call gives
  * -ECHILD and says so, and storages that it inherited can be freed, and nothing else.
  *
@@ -127,7 +133,8 @@ enum cow_cuda_backing {
 	 * clones are copied whole when written. */
 	COW_CUDA_SINGLE = 1,
 	/* Many pieces: writing a lazy clone copies the pieces that are written, and
-	 * maps the others. As many descriptors as pieces when sent. */
+	 * maps the others. As many descriptors as pieces when sent, in one queue. Its
+	 * address changes when what it shares is written. */
 	COW_CUDA_PIECES = 2,
 };
 

@@ -29,6 +29,17 @@
  * Death. Who holds what is known to the kernel alone: a process that is killed at
  * any moment holds nothing any more, and what it had sent still arrives.
  *
+ * Devices. A storage of a CUDA device (cowshed-cuda.h) travels in the same messages, to
+ * processes that have started the same device: as an alias, or as a clone. Memory of a
+ * device has no seals: whoever has a piece of it can write it. So there are no sealed
+ * ones, and outside of a group a clone is copied, on the device, by the sender, and by the
+ * receiver unless it takes aliases, too. In a group a clone shares its pieces for as
+ * long as nobody writes them: the writer copies what it writes, also if all others are
+ * gone meanwhile, which nobody counts. What is under way on the sender's current stream
+ * is waited for by the receiver's, on the device (by the sender's call, where there are no
+ * events between processes). A sender may free at once, and may exit when its streams
+ * are done. The broker keeps none.
+ *
  * The first time a storage is shared its bytes move: into the group's memory or a
  * memfd. cow_group_storage_new() makes one that is there from the start. A storage
  * whose address was given away (transparent) cannot move; a clone of it is sent
@@ -134,7 +145,8 @@ struct cow_parcel {
  * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a
  * view outside of it, no such mode; -EBUSY: an alias of a transparent storage; -EXDEV:
  * an alias that lies in another group's memory;
- * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias;
+ * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias, a
+ * device's sealed or by the broker; -EBUSY also: a graph is being recorded;
  * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of
  * the library's; as cow_broker_put() for a parcel that goes that way; -ENOMEM,
  * -EMFILE, -ETOOMANYREFS (try again).
@@ -160,7 +172,8 @@ int cow_channel_flush(struct cow_channel *channel);
  * whole, and the next one can be received, unless the stream is in disorder:
  * then each call says -EBADMSG. -EMFILE, -ENOMEM, -EUSERS (the peer's group has 256
  * members and messages already): nothing was lost; try again. -EBADF: the program
- * closed the socket; -ENOENT: no /proc/self/fd to join a group with.
+ * closed the socket; -ENOENT: no /proc/self/fd to join a group with; -ENODEV, -ECHILD: a
+ * storage of a device that this process has not started, or must not use after fork.
  */
 long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
                          size_t max, void *note, size_t note_max,
@@ -172,7 +185,9 @@ long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels
  * A storage as a descriptor: the caller's, to send and to close. Bytes [ret_offset,
  * ret_offset + cow_storage_bytes()) of it are the storage's, and it has no others.
  * ALIAS moves the storage there, as sending does; CLONE and SEALED give a sealed
- * memfd. Errors as for cow_channel_send().
+ * memfd. A device's storage of one piece gives that piece (ALIAS) or one with a copy, of
+ * offset 0, and the call waits for the current stream. Errors as for
+ * cow_channel_send().
  */
 int cow_storage_export(struct cow_storage *storage, enum cow_share_mode mode,
                        int *ret_fd, uint64_t *ret_offset);
@@ -180,7 +195,7 @@ int cow_storage_export(struct cow_storage *storage, enum cow_share_mode mode,
 /*
  * The other way round. `fd` stays the caller's. It must be a memfd (of an alias:
  * sealed against growing and shrinking; else also against writing) that has these
- * bytes. -EBADMSG: it is none; -EINVAL: they are not in it.
+ * bytes; or what was exported of a device that is started here. -EBADMSG: it is none; -EINVAL: they are not in it.
  */
 int cow_storage_import(int fd, uint64_t offset, size_t bytes,
                        enum cow_share_mode mode, struct cow_storage **ret);
