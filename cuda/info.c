@@ -66,6 +66,7 @@ cow_cuda_device_info(int index, struct cow_cuda_device_info *ret)
 {
 	struct cow_cuda_device_info info = { .size = sizeof(info) };
 	const struct cow__cu *cu;
+	struct cow__cu_uuid uuid;
 	cow__cu_device d;
 	size_t bytes;
 	int r;
@@ -84,6 +85,8 @@ cow_cuda_device_info(int index, struct cow_cuda_device_info *ret)
 	if (r < 0)
 		return r;
 	info.memory_bytes = bytes;
+	if (cu->device_get_uuid && cu->device_get_uuid(&uuid, d) == COW_CU_SUCCESS)
+		memcpy(info.uuid, uuid.bytes, sizeof(info.uuid));
 	info.capability_major = attribute(cu, COW_CU_CAPABILITY_MAJOR, d);
 	info.capability_minor = attribute(cu, COW_CU_CAPABILITY_MINOR, d);
 	info.multiprocessors = attribute(cu, COW_CU_MULTIPROCESSORS, d);

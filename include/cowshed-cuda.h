@@ -84,6 +84,7 @@ int cow_cuda_info(struct cow_cuda_info *ret);
 struct cow_cuda_device_info {
 	size_t size;            /* in: sizeof */
 	char name[128];
+	uint8_t uuid[16];       /* of the device, on any machine; 0: not told */
 	uint64_t memory_bytes;
 	int capability_major, capability_minor;
 	int multiprocessors;

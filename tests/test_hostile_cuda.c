@@ -24,7 +24,7 @@ struct attack {
 
 static struct attack attack_new(int fd, uint32_t pieces, enum cow_share_mode mode)
 {
-	struct cow_cuda_info info = { .size = sizeof(info) };
+	struct cow_cuda_device_info info = { .size = sizeof(info) };
 	struct attack a = {
 		.head = { .magic = COW__WIRE_MAGIC, .version = COW__WIRE_VERSION,
 			  .items = 1, .fds = 1,
@@ -38,7 +38,7 @@ static struct attack attack_new(int fd, uint32_t pieces, enum cow_share_mode mod
 
 	_Static_assert(offsetof(struct attack, fd) ==
 	                       sizeof(a.head) + sizeof(a.item) + sizeof(a.device), "");
-	ok(cow_cuda_get_info(0, &info));
+	ok(cow_cuda_device_info(0, &info));
 	memcpy(a.device.uuid, info.uuid, 16);
 	return a;
 }
