@@ -17,9 +17,10 @@
  *      r = cow__cu_error(d->cu->set_8(...), "filling device memory");
  *      cow__cuda_leave(d);
  *
- * Order of locks, outermost first: a device's `memory`, then `marks`. The driver may
- * be called with `memory` held, never with an engine's lock; and nothing of the
- * program's is called with any.
+ * Order of locks, outermost first: giving back (low.c), a device's `memory`, its maps
+ * (piece.c), then `marks`; pinned memory's comes before `marks`, too. The driver may be
+ * called with them, never with an engine's lock; and nothing of the program's is called
+ * with any.
  */
 #ifndef COW_CUDA_CONTEXT_H
 #define COW_CUDA_CONTEXT_H
