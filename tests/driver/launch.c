@@ -28,6 +28,7 @@ struct cow__cu_module {
 	struct cow__cu_context *context;
 	struct cow__cu_function *functions;
 	unsigned pending;
+	struct cow__cu_module *next; /* of all: a real driver knows them, too */
 };
 
 struct launch {
@@ -39,6 +40,7 @@ struct launch {
 };
 
 static struct ref_kernel *kernels;
+static struct cow__cu_module *modules;
 static pthread_mutex_t kernel_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction before;
 static _Thread_local struct launch *launching;
@@ -108,7 +110,8 @@ enum cow__cu_result cuModuleLoadData(struct cow__cu_module **ret, const void *im
 	*ret = calloc(1, sizeof(**ret));
 	if (!*ret)
 		abort();
-	**ret = (struct cow__cu_module){ .magic = ALIVE, .context = context };
+	**ret = (struct cow__cu_module){ .magic = ALIVE, .context = context, .next = modules };
+	modules = *ret;
 	catch_faults();
 	return COW_CU_SUCCESS;
 }
