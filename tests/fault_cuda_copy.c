@@ -146,7 +146,13 @@ static void once(int kind, const char *name, unsigned long n, bool *ret_more)
 	if (!*ret_more)
 		ck_assert_int_eq(r, 0);
 	/* What was not finished is now. */
-	ok(copy(&t, kind == 8 ? 7 : kind));
+	if (kind == 5 || kind == 6) {
+		/* Both ways through buffers that a failed copy may still be using. */
+		ok(copy(&t, 5));
+		ok(copy(&t, 6));
+	} else {
+		ok(copy(&t, kind == 8 ? 7 : kind));
+	}
 	check(&t);
 	drop(&t);
 }
