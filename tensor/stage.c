@@ -167,6 +167,7 @@ cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from, bool who
 	if (r < 0)
 		return r;
 	cow__strided_simplify(&job);
+	cow__error_begin();
 	if (is_plain(&job) &&
 	    (on_host(to) || on_host(from) || (alike && ops->within)))
 		r = move_bytes(to, from, &job, flags);
@@ -174,8 +175,10 @@ cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from, bool who
 		r = strided_on(to, &job, flags);
 	else
 		return -ENOTSUP;
-	if (r < 0 && r != -ENOTSUP)
-		return cow__error_from(r, ops->name ? ops->name : "a device");
+	if (r < 0 && r != -ENOTSUP) {
+		cow__error_stands(); /* the device may know why */
+		return cow__error_passed(r, ops->name ? ops->name : "a device");
+	}
 	return r;
 }
 
