@@ -127,6 +127,7 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	bool clone = mode == COW_SHARE_CLONE;
 	struct cow__cuda_data *data;
+	struct cow_storage *s, *copy;
 	int r;
 
 	r = cow__cuda_data_new(d, stream, w->piece_bytes, w->pieces, &data);
@@ -138,21 +139,22 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	if (r == 0)
 		r = cow__cuda_await_signal(d, stream, w);
 	if (r == 0)
-		r = cow__cuda_data_storage(data, bytes, ret);
+		r = cow__cuda_data_storage(data, bytes, &s);
 	if (r < 0) {
 		cow__cuda_data_leave(data);
 		return r == -ESTALE ? r : theirs(r);
 	}
 	if (clone && !trusted) {
-		struct cow_storage *theirs_ = *ret;
-
-		r = cow__cuda_parcel_copy(theirs_, d,
-		                          w->pieces > 1 ? w->piece_bytes : 0, ret);
-		(void)cow_storage_unref(theirs_);
-		return r;
+		r = cow__cuda_parcel_copy(s, d,
+		                          w->pieces > 1 ? w->piece_bytes : 0, &copy);
+		(void)cow_storage_unref(s);
+		if (r < 0)
+			return r;
+		s = copy;
+	} else if (!clone && w->id.a && scope) {
+		cow__cuda_data_name(data, &w->id, scope, s);
 	}
-	if (!clone && w->id.a && scope)
-		cow__cuda_data_name(data, &w->id, scope, *ret);
+	*ret = s;
 	return 0;
 }
 

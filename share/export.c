@@ -103,9 +103,18 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	r = cow__memfd_check(fd, alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &has);
 	/* No memfd that is sealed so; a device's memory, then? */
-	if (r < 0 && bytes && cow__parcels() &&
-	    cow__parcels()->import(fd, offset, bytes, mode, ret) == 0)
-		return 0;
+	if (r < 0 && bytes && cow__parcels()) {
+		int of_device;
+
+		cow__error_begin();
+		of_device = cow__parcels()->import(fd, offset, bytes, mode, ret);
+		cow__error_stands();
+		if (of_device == 0)
+			return 0;
+		if (of_device != -EBADMSG)
+			return cow__error_passed(of_device,
+			                         "cow_storage_import");
+	}
 	if (r < 0)
 		return cow__error(-EBADMSG, alias ? "cow_storage_import: not a memfd "
 		                             "of a size that is sealed"
