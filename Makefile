@@ -34,7 +34,7 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench lint \
+.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu lint \
 	install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -157,7 +157,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench lint,\
+NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu lint,\
 	$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
@@ -193,11 +193,17 @@ demo: deps everything ## two minutes that show what it is for
 bench: deps everything ## measure; writes the tables
 	$(Q)BUILD='$(B)' bash bench/run.sh
 
+check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
+	$(Q)BUILD='$(B)' bash scripts/check-gpu.sh
+
+bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch's
+	$(Q)BUILD='$(B)' bash bench/gpu.sh
+
 lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(NEED_DEPS))))
+	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-gpu,bench,$(NEED_DEPS))))))
 
 clean: ## remove build/
 	$(Q)rm -rf build
@@ -389,6 +395,7 @@ $(O)/%.o: %.c Makefile | $(PREPARE)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_HERE) $(CFLAGS) -c -o $@ $<
 
+$(B)/bench/gpu: LDFLAGS += -ldl
 $(BENCH) $(EXAMPLES): $(B)/%: $(O)/%.o $(LIB_SO)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

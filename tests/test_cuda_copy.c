@@ -20,13 +20,17 @@ static uint64_t chance(uint64_t n)
 	return (state >> 33) % n;
 }
 
-/* -1: the host. */
+/* -1: the host; a machine with one device has it twice. */
+static struct cow_device place(int where)
+{
+	if (where < 0)
+		return (struct cow_device){ COW_DEVICE_CPU, 0 };
+	return (struct cow_device){ COW_DEVICE_CUDA, where % cow_cuda_count() };
+}
+
 static struct cow_tensor *on(int where, enum cow_dtype dtype, int dims, const int64_t *sizes)
 {
-	struct cow_tensor_options o = {
-		.size = sizeof(o),
-		.device = { where < 0 ? COW_DEVICE_CPU : COW_DEVICE_CUDA, where < 0 ? 0 : where },
-	};
+	struct cow_tensor_options o = { .size = sizeof(o), .device = place(where) };
 	struct cow_tensor *t;
 
 	ok(cow_tensor_new(dtype, dims, sizes, &o, &t));
@@ -38,7 +42,7 @@ static struct cow_tensor *at(int where, struct cow_tensor *t)
 	const struct cow_to to = {
 		.size = sizeof(to), .dtype = -1, .set_device = true, .copy = true,
 		.format = COW_FORMAT_PRESERVE,
-		.device = { where < 0 ? COW_DEVICE_CPU : COW_DEVICE_CUDA, where < 0 ? 0 : where },
+		.device = place(where),
 	};
 	struct cow_tensor *r;
 
@@ -294,7 +298,7 @@ START_TEST(at_random)
 		cow_tensor_unref(d);
 		cow_tensor_unref(h);
 	}
-	must(ref.calls("cuLaunchKernel") > 0);
+	must(!driver_is_reference() || ref.calls("cuLaunchKernel") > 0);
 	ok(cow_cuda_empty_cache(-1));
 }
 END_TEST
@@ -439,12 +443,13 @@ int main(void)
 
 	driver_choose();
 	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, all_pairs, 0, 18);
+	tcase_add_loop_test(tcase, all_pairs, 0, driver_is_reference() ? 18 : 9);
 	tcase_add_loop_test(tcase, conversions, 0, COW_QUINT8);
 	tcase_add_loop_test(tcase, at_random, 0, 6);
 	tcase_add_test(tcase, permuted);
 	tcase_add_test(tcase, many_dimensions);
 	tcase_add_test(tcase, far_apart);
-	tcase_add_test(tcase, which_copy);
+	if (driver_is_reference())
+		tcase_add_test(tcase, which_copy);
 	return run_suite(suite);
 }

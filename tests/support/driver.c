@@ -27,6 +27,13 @@ void driver_choose(void)
 	must(setenv("COWSHED_CUDA_DRIVER", path, 0) == 0);
 }
 
+bool driver_is_reference(void)
+{
+	const char *path = getenv("COWSHED_CUDA_DRIVER");
+
+	return path && strstr(path, "/driver/libcuda.so.1");
+}
+
 static void *control(void *library, const char *name)
 {
 	void *f = dlsym(library, name);
@@ -44,6 +51,9 @@ void driver_start(void)
 	ok(cow__cu_start(&cu));
 	library = dlopen(cow__cu_path(), RTLD_NOW);
 	must(library != NULL);
+	cu_ok(cu->ctx_set_current(driver_context(0)));
+	if (!driver_is_reference())
+		return;
 	ref.set = control(library, "cow_ref_set");
 	ref.fail_call = control(library, "cow_ref_fail");
 	ref.calls = control(library, "cow_ref_calls");
@@ -52,7 +62,6 @@ void driver_start(void)
 	ref.capture = control(library, "cow_ref_capture");
 	ref.poison = control(library, "cow_ref_poison");
 	ref.peek = control(library, "cow_ref_peek");
-	cu_ok(cu->ctx_set_current(driver_context(0)));
 }
 
 struct cow__cu_context *driver_context(int device)

@@ -13,6 +13,9 @@
  * before anything loads one. */
 void driver_choose(void);
 
+/* Is it ours? Of another one (make check-gpu) `ref` has nothing. */
+bool driver_is_reference(void);
+
 /* Loads it, and makes the context of device 0 current. */
 extern const struct cow__cu *cu;
 void driver_start(void);
