@@ -241,10 +241,10 @@ static void allocation(void)
 
 static size_t free_bytes(void)
 {
-	struct cow_cuda_info info = { .size = sizeof(info) };
+	size_t now, total;
 
-	must(cow_cuda_get_info(0, &info));
-	return info.free_bytes;
+	cu(cu_mem_get_info(&now, &total));
+	return now;
 }
 
 static void clones(size_t n)
@@ -343,6 +343,7 @@ static void sharing(struct cow_channel *c, size_t n)
 
 int main(void)
 {
+	struct cow_cuda_device_info d = { .size = sizeof(d) };
 	struct cow_cuda_info info = { .size = sizeof(info) };
 	struct cow__cu_context *context;
 	struct cow_channel *c;
@@ -363,9 +364,11 @@ int main(void)
 		return 77;
 	}
 	load_driver();
-	must(cow_cuda_get_info(0, &info));
-	printf("# %s, sm_%d%d, %.0f GiB, kernels: %s\n", info.name, info.major, info.minor,
-	       info.total_bytes / (double)GIB, info.kernels ? "yes" : "no");
+	must(cow_cuda_info(&info));
+	must(cow_cuda_device_info(0, &d));
+	printf("# %s, sm_%d%d, %.0f GiB, kernels: %s\n", d.name, d.capability_major,
+	       d.capability_minor, (double)d.memory_bytes / (double)GIB,
+	       info.kernels ? "yes" : "no");
 	cu(cu_primary_retain(&context, 0));
 	cu(cu_ctx_set_current(context));
 	contiguous(sized(512 * MIB));
