@@ -5,7 +5,8 @@
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 sparse fork cycle memory copies tensors pair
-#                                 instructions redis programs file broker demo
+#                                 instructions redis programs file stall give broker
+#                                 demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -17,7 +18,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
-all="$all copies tensors instructions redis programs file broker demo"
+all="$all copies tensors instructions redis programs file stall give broker demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -44,7 +45,7 @@ for name in "$@"; do
 	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
 		programs | broker)
 		set -- sh "$here/$name.sh" ;;
-	clone | page | copy | fill | steal | freeze | share | transparent | file)
+	clone | page | copy | fill | steal | freeze | share | transparent | file | stall | give)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac
