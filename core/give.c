@@ -83,7 +83,8 @@ seal(struct cow__tile *t, size_t bytes)
 		return r;
 	s->owner = false;
 	t->inherited = t->uncounted = true;
-	s->given = holds_nothing_else(t, bytes);
+	if (holds_nothing_else(t, bytes))
+		s->given = cow__tile_start(t);
 	return 0;
 }
 
@@ -101,7 +102,9 @@ cow__give(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
 	/* Given before: what was written since is in no file. */
 	else if (cow__copied_bytes(t) != 0)
 		return -ENOTSUP;
-	if (r == 0 && !t->segment->given)
+	/* A neighbour in the file may have been empty then: its descriptor would have
+	 * the other one's bytes, too. */
+	if (r == 0 && t->segment->given != cow__tile_start(t))
 		r = -ENOTSUP;
 	if (r == 0)
 		r = cow__descriptor_dup(&t->segment->file, ret);

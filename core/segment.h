@@ -33,7 +33,7 @@ struct cow__segment {
 	bool owner;     /* made by this process: it may allocate from it */
 	bool forked;    /* other processes may hold it */
 	bool single;    /* for one block (core/give.h) ... */
-	bool given;     /* ... which other processes have, sealed */
+	uintptr_t given; /* ... which other processes have, sealed: its start */
 	uint32_t tiles; /* that refer to it */
 	struct cow__tile *control_tile;
 	uint64_t *words; /* control part, mapped at the first fork */

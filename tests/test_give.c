@@ -246,6 +246,57 @@ START_TEST(others_are_copied)
 }
 END_TEST
 
+/* Two blocks in one file, of which one is all zeros: whoever gets that one must not get
+ * the other along. */
+START_TEST(not_with_a_neighbour)
+{
+	enum { HALF = 64 * 1024 * 1024, SINGLES = 8 };
+	unsigned char *whole, *others[SINGLES], *p, *q;
+	struct cow_storage *s, *zeros, *clone;
+	uint64_t first, offset;
+	struct pair t;
+	off_t at;
+	int fd;
+
+	ok(cow_option_set("collapse", "off")); /* as on kernels that can't */
+	pair_make(&t, false); /* from now on large blocks get files */
+	whole = new_block(2 * HALF, 0);
+	fill(whole, HALF, 8);
+	for (int i = 0; i < SINGLES; i++)
+		others[i] = new_block(HALF, 0);
+	cow_block_free(whole);
+	p = new_block(HALF, 0);
+	q = new_block(HALF, COW_BLOCK_ZERO);
+	ck_assert_ptr_eq(p, whole); /* no files are left */
+	ck_assert_ptr_eq(q, whole + HALF);
+	ok(cow_storage_from_ptr(p, NULL, &s));
+	ok(cow_storage_from_ptr(q, NULL, &zeros));
+	clone = lazy(zeros);
+	fill(p, HALF, 1);
+	ok(cow_storage_export(s, COW_SHARE_SEALED, &fd, &first));
+	close(fd);
+	ok(cow_storage_export(zeros, COW_SHARE_SEALED, &fd, &offset));
+	at = lseek(fd, 0, SEEK_DATA);
+	if (at >= 0) {
+		ck_assert_int_ge(at, (off_t)offset);
+		ck_assert_int_lt(at, (off_t)offset + HALF);
+		ck_assert_int_ge(lseek(fd, (off_t)offset, SEEK_HOLE), at);
+		ck_assert_int_lt(lseek(fd, (off_t)offset + HALF, SEEK_DATA), 0);
+	}
+	close(fd);
+	ck_pattern(p, HALF, 1);
+	ck_bytes(q, HALF, 0);
+	cow_storage_unref(clone);
+	cow_storage_unref(zeros);
+	cow_storage_unref(s);
+	cow_block_free(p);
+	cow_block_free(q);
+	for (int i = 0; i < SINGLES; i++)
+		cow_block_free(others[i]);
+	pair_free(&t);
+}
+END_TEST
+
 /* ---- What the sender does then ------------------------------------------------------- */
 
 static void child_writes(void *arg)
@@ -314,6 +365,7 @@ int main(void)
 	tcase_add_loop_test(tcase, goes_without_a_copy, 0, 4);
 	tcase_add_test(tcase, exposes_its_bytes_alone);
 	tcase_add_loop_test(tcase, others_are_copied, 0, 2);
+	tcase_add_test(tcase, not_with_a_neighbour);
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	return run_suite(suite);
 }
