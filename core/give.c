@@ -61,6 +61,13 @@ holds_nothing_else(const struct cow__tile *t, size_t bytes)
 	return true;
 }
 
+static bool
+alone_in_file(const struct cow__tile *t)
+{
+	return !(t->prev && t->prev->segment == t->segment) &&
+	       !(t->next && t->next->segment == t->segment);
+}
+
 /* No way back: nobody here writes these file pages any more. */
 static int
 seal(struct cow__tile *t, size_t bytes)
@@ -69,6 +76,9 @@ seal(struct cow__tile *t, size_t bytes)
 	int r = 0;
 
 	if (!s->single || !s->owner || s->forked || s->words || t->inherited)
+		return -ENOTSUP;
+	/* What is free beside it is mapped for writing, too, and stays so. */
+	if (!alone_in_file(t))
 		return -ENOTSUP;
 	if (t->backing == COW__SHARED)
 		r = cow__freeze(t);

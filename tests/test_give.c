@@ -246,6 +246,29 @@ START_TEST(others_are_copied)
 }
 END_TEST
 
+/* What a block that shrank left in its file will not go away: nobody waits for that, or
+ * freezes the block in vain. */
+START_TEST(not_beside_what_it_left)
+{
+	struct pair t;
+	unsigned char *p;
+	uint64_t freezes;
+	void *shrunk;
+
+	pair_make(&t, false);
+	p = new_block(2 * (size_t)BYTES, 0);
+	fill(p, 2 * (size_t)BYTES, 1);
+	ok(cow_block_resize(p, BYTES, &shrunk));
+	ck_assert_ptr_eq(shrunk, p);
+	freezes = stats_now().freezes;
+	ck_assert_uint_ge(send_block(t.mine, p, COW_SHARE_CLONE), BYTES);
+	ck_assert_uint_eq(stats_now().freezes, freezes);
+	ck_pattern(p, BYTES, 1);
+	cow_block_free(p);
+	pair_free(&t);
+}
+END_TEST
+
 /* Two blocks in one file, of which one is all zeros: whoever gets that one must not get
  * the other along. */
 START_TEST(not_with_a_neighbour)
@@ -365,6 +388,7 @@ int main(void)
 	tcase_add_loop_test(tcase, goes_without_a_copy, 0, 4);
 	tcase_add_test(tcase, exposes_its_bytes_alone);
 	tcase_add_loop_test(tcase, others_are_copied, 0, 2);
+	tcase_add_test(tcase, not_beside_what_it_left);
 	tcase_add_test(tcase, not_with_a_neighbour);
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	return run_suite(suite);
