@@ -126,11 +126,17 @@ cow__thread_not_inherited(struct cow__thread *thread)
 void
 cow__thread_join(struct cow__thread *thread)
 {
+	bool waited = false;
 	uint32_t tid;
 
-	/* The kernel's wake-up at thread exit is a shared one. */
-	while ((tid = __atomic_load_n(&thread->tid, __ATOMIC_ACQUIRE)) != 0)
+	/* The kernel's wake-up at thread exit is a shared one, and wakes one who
+	 * waits: that one wakes the others. */
+	while ((tid = __atomic_load_n(&thread->tid, __ATOMIC_ACQUIRE)) != 0) {
+		waited = true;
 		(void)sys_futex(&thread->tid, FUTEX_WAIT, tid, NULL);
+	}
+	if (waited)
+		(void)sys_futex(&thread->tid, FUTEX_WAKE, INT32_MAX, NULL);
 	/* The word is cleared a little before the thread leaves its group,
 	 * and unshare() counts the group. */
 	while (thread->last &&
