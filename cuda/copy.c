@@ -103,6 +103,14 @@ wait_for(struct cow__cuda *d, struct cow__cu_stream *stream)
 	                     "waiting for a copy");
 }
 
+/* Pinned memory is in use until the copy has run; where that can't be noted, the copy
+ * has run when this returns. */
+static int
+in_use(struct cow__cuda *d, struct cow__cu_stream *stream, const void *host)
+{
+	return cow__cuda_pinned_used(host, d, stream) < 0 ? wait_for(d, stream) : 0;
+}
+
 static int
 from_host(void *user, struct cow_device device, void *to, const void *host,
           size_t bytes, uint32_t flags)
@@ -130,8 +138,8 @@ from_host(void *user, struct cow_device device, void *to, const void *host,
 	if (r == 0 && waits) {
 		r = wait_for(d, stream);
 	} else if (r == 0 && pinned) {
-		(void)cow__cuda_pinned_used(host, d, stream); /* if ours */
-		if (flags & COW_COPY_MARKED)
+		r = in_use(d, stream, host);
+		if (r == 0 && (flags & COW_COPY_MARKED))
 			cow__cuda_poison_reads(host, bytes);
 	}
 	cow__cuda_leave(d);
@@ -166,7 +174,7 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 		if (r == 0 && pinned && waits)
 			r = wait_for(d, stream);
 		else if (r == 0 && pinned)
-			(void)cow__cuda_pinned_used(host, d, stream);
+			r = in_use(d, stream, host);
 	} else if (r == 0) {
 		r = cow__cuda_ring_from(d, stream, host, (uintptr_t)from, bytes);
 	}

@@ -141,21 +141,23 @@ find_at(const void *address)
 	return a && (uintptr_t)address - a->node.key < a->bytes ? a : NULL;
 }
 
-bool
+int
 cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
                       struct cow__cu_stream *stream)
 {
 	struct pinned *a;
-	bool noted;
+	int r = 0;
 
 	if (stream == COW_CU_STREAM_LEGACY)
 		stream = NULL;
 	cow__mutex_lock(&p.lock);
 	a = find_at(address);
-	noted = a && a->state == IN_USE &&
-	        cow__cuda_uses_add(&a->uses, d, stream) == 0;
+	if (a && a->state == IN_USE) {
+		r = cow__cuda_uses_add(&a->uses, d, stream);
+		r = r < 0 ? r : 1;
+	}
 	cow__mutex_unlock(&p.lock);
-	return noted;
+	return r;
 }
 
 static int

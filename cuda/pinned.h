@@ -11,11 +11,11 @@
  * `stream` of `d` reads or writes host memory at this address, from now until what is
  * queued there has run: no new owner gets it before. Told after the work was queued,
  * before the memory is freed. By address, so slices and other storages on the same
- * memory count. False: not ours, or nothing could be noted (no memory for metadata):
- * then the caller waits for the work before he lets go of the memory.
+ * memory count. 1: noted; 0: not ours; -ENOMEM: it is, and could not be noted: the
+ * caller waits for the work before anybody can let go of the memory.
  */
-bool cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
-                           struct cow__cu_stream *stream);
+int cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
+                          struct cow__cu_stream *stream);
 
 /* The stream is about to be ended. Entered. */
 int cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream);

@@ -6,6 +6,7 @@
  * driver's words or finds another way; nothing is lost, and the next one succeeds.
  */
 #include "tests/support/cuda.h"
+#include "tests/support/fault/fault.h"
 #include "tests/support/tensors.h"
 
 #include <errno.h>
@@ -180,6 +181,45 @@ START_TEST(each_call)
 }
 END_TEST
 
+/* No memory to note that pinned memory is in use: the copy has run when it returns, and
+ * the next owner of that memory does not disturb it. */
+START_TEST(in_use_without_a_note)
+{
+	unsigned char want[SIDE * SIDE * 4], *host;
+	struct cow_storage *s;
+	struct tensors t;
+	void *data;
+	int r;
+
+	cuda_start();
+	make(&t);
+	memset(want, 0x11, sizeof(want));
+	ok(cow_tensor_data_mut(t.p, COW_WRITE_ALL, &data));
+	memcpy(data, want, sizeof(want));
+	ref.set(REF_DELAY_US, 20000);
+	fault_after(_i + 1, ENOMEM);
+	r = cow_tensor_copy(t.d, t.p, COW_COPY_NON_BLOCKING);
+	must(fault_disarm() || _i > 0);
+	cow_tensor_unref(t.p);
+	ok(cow_cuda_pinned_new(sizeof(want), &s));
+	ok(cow_storage_data_mut(s, &data));
+	memset(data, 0xee, sizeof(want));
+	ok(cow_cuda_stream_wait(0, NULL));
+	cow_storage_unref(s);
+	ok(cow_cuda_pinned_new(sizeof(want), &s));
+	ok(cow_tensor_on(s, COW_INT32, 2, SIZES(SIDE, SIDE), NULL, 0, &t.p));
+	cow_storage_unref(s);
+	ok(cow_tensor_copy(t.p, t.d, 0));
+	host = (unsigned char *)(uintptr_t)cow_tensor_data(t.p);
+	must(r < 0 || memcmp(host, want, sizeof(want)) == 0);
+	drop(&t);
+	cuda_finish(0);
+	cuda_finish(1);
+	ok(cow_cuda_pinned_empty_cache());
+	ok(cow_cuda_empty_cache(-1));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_cuda_copy");
@@ -188,5 +228,6 @@ int main(void)
 	driver_choose();
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, each_call, 0, 9);
+	tcase_add_loop_test(tcase, in_use_without_a_note, 0, 4);
 	return run_suite(suite);
 }

@@ -128,7 +128,7 @@ static int pinned(void)
 	if (r < 0)
 		return r;
 	memset(mut(s), 1, 2 * MIB);
-	must(cow__cuda_pinned_used(cow_storage_data(s), d, side));
+	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
 	cow_storage_unref(s);
 	return cow_cuda_pinned_empty_cache();
 }

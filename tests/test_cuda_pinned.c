@@ -49,7 +49,7 @@ static void copy_out(struct cow_storage *from, struct cow_storage *to,
 {
 	cu_ok(cu->copy_to_device(at(to), cow_storage_data(from),
 	                         cow_storage_bytes(to), stream));
-	must(cow__cuda_pinned_used(cow_storage_data(from), d, stream));
+	must(cow__cuda_pinned_used(cow_storage_data(from), d, stream) == 1);
 }
 
 static void nothing_left(void)
@@ -145,7 +145,7 @@ START_TEST(not_reused_before_its_streams)
 	memset(mut(s), 3, MIB);
 	copy_out(s, to, a);
 	/* A slice of it, by address. */
-	must(cow__cuda_pinned_used((char *)at(s) + 5000, d, b));
+	must(cow__cuda_pinned_used((char *)at(s) + 5000, d, b) == 1);
 	cow_storage_unref(s);
 	ok(cow_cuda_pinned_empty_cache()); /* not this one */
 	ck_assert_uint_eq(registered(), 1);
@@ -175,14 +175,14 @@ START_TEST(unknown_memory)
 	int here;
 
 	start();
-	must(!cow__cuda_pinned_used(&here, d, NULL));
+	must(cow__cuda_pinned_used(&here, d, NULL) == 0);
 	s = pinned(PAGE);
 	p = (void *)at(s);
-	must(!cow__cuda_pinned_used((char *)p + PAGE, d, NULL));
-	must(!cow__cuda_pinned_used((char *)p - 1, d, NULL));
-	must(cow__cuda_pinned_used((char *)p + PAGE - 1, d, NULL));
+	must(cow__cuda_pinned_used((char *)p + PAGE, d, NULL) == 0);
+	must(cow__cuda_pinned_used((char *)p - 1, d, NULL) == 0);
+	must(cow__cuda_pinned_used((char *)p + PAGE - 1, d, NULL) == 1);
 	cow_storage_unref(s);
-	must(!cow__cuda_pinned_used(p, d, NULL));
+	must(cow__cuda_pinned_used(p, d, NULL) == 0);
 	cuda_finish(0);
 	nothing_left();
 }
