@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Broker: storages under names and tokens
+ *
+ * A token is 16 bytes. What the broker knows of a storage is a dict with the members
+ * of struct cow_broker_item.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+#include <string.h>
+
+PyTypeObject *broker_type;
+
+static PyObject *broker_new(PyTypeObject *type, PyObject *args,
+                            PyObject *kwargs)
+{
+	static char *names[] = {"address", "program", "flags", "timeout_ms",
+	                        NULL};
+	struct cow_broker_options o = {.size = sizeof(o)};
+	struct cow_broker *b;
+	BrokerObject *self;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|zzII:Broker", names,
+	                                 &o.address, &o.program, &o.flags,
+	                                 &o.timeout_ms))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = cow_broker_open(&o, &b);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	self = PyObject_New(BrokerObject, type);
+	if (!self)
+		(void)cow_broker_unref(b);
+	else
+		self->broker = b;
+	return (PyObject *)self;
+}
+
+static void broker_dealloc(PyObject *object)
+{
+	struct cow_broker *b = ((BrokerObject *)object)->broker;
+	PyTypeObject *type = Py_TYPE(object);
+
+	Py_BEGIN_ALLOW_THREADS(void) cow_broker_unref(b);
+	Py_END_ALLOW_THREADS PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+/* A name, or the bytes of a token. */
+static int item_key(PyObject *key, struct cow_broker_item *item)
+{
+	Py_ssize_t n;
+
+	if (PyBytes_Check(key)) {
+		if (PyBytes_Size(key) == sizeof(item->token)) {
+			memcpy(&item->token, PyBytes_AsString(key),
+			       sizeof(item->token));
+			return 0;
+		}
+		PyErr_SetString(PyExc_ValueError, "a token has 16 bytes");
+		return -1;
+	}
+	if (PyUnicode_Check(key)) {
+		const char *name = PyUnicode_AsUTF8AndSize(key, &n);
+
+		if (!name)
+			return -1;
+		if (n > 0 && (size_t)n < sizeof(item->name) &&
+		    !memchr(name, 0, (size_t)n)) {
+			memcpy(item->name, name, (size_t)n);
+			return 0;
+		}
+		PyErr_Format(PyExc_ValueError,
+		             "a name has 1 to %zu bytes, none of them 0",
+		             sizeof(item->name) - 1);
+		return -1;
+	}
+	PyErr_SetString(PyExc_TypeError, "a name (str) or a token (bytes)");
+	return -1;
+}
+
+static PyObject *item_dict(const struct cow_broker_item *i)
+{
+	return Py_BuildValue(
+		"{s:s,s:y#,s:K,s:I,s:I,s:I,s:I}", "name", i->name, "token",
+		(const char *)&i->token, (Py_ssize_t)sizeof(i->token), "nbytes",
+		(unsigned long long)i->bytes, "mode", i->mode, "permissions",
+		i->permissions, "uid", i->uid, "flags", i->flags);
+}
+
+static PyObject *broker_put(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"storage",     "key",   "mode",
+	                        "permissions", "flags", NULL};
+	struct cow_broker_item item = {.mode = COW_SHARE_CLONE,
+	                               .permissions = 0600};
+	PyObject *storage, *key = Py_None;
+	struct cow_storage *s;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, kwargs, "O!|OIII:put", names, storage_type, &storage,
+		    &key, &item.mode, &item.permissions, &item.flags))
+		return NULL;
+	if (key != Py_None && item_key(key, &item) < 0)
+		return NULL;
+	s = storage_to_send((StorageObject *)storage, item.mode);
+	if (!s)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r =
+		cow_broker_put(((BrokerObject *)object)->broker, s, &item);
+	(void)cow_storage_unref(s);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_error(r) : item_dict(&item);
+}
+
+static PyObject *broker_get(PyObject *object, PyObject *key)
+{
+	struct cow_broker_item item = {.bytes = 0}, got;
+	struct cow_storage *s;
+	int r;
+
+	if (item_key(key, &item) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = cow_broker_get(
+		((BrokerObject *)object)->broker, &item, &s, &got);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	return storage_wrap(s,
+	                    got.mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
+	                    got.mode == COW_SHARE_SEALED);
+}
+
+static PyObject *broker_drop(PyObject *object, PyObject *key)
+{
+	struct cow_broker_item item = {.bytes = 0};
+	int r;
+
+	if (item_key(key, &item) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r =
+		cow_broker_drop(((BrokerObject *)object)->broker, &item);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+static PyObject *broker_list(PyObject *object, PyObject *unused)
+{
+	PyObject *list = PyList_New(0), *dict;
+	struct cow_broker_item item;
+	uint64_t cursor = 0;
+	int r = 1;
+
+	(void)unused;
+	while (list && r > 0) {
+		Py_BEGIN_ALLOW_THREADS r = cow_broker_list(
+			((BrokerObject *)object)->broker, &cursor, &item);
+		Py_END_ALLOW_THREADS if (r < 1) break;
+		dict = item_dict(&item);
+		if (!dict || PyList_Append(list, dict) < 0)
+			Py_CLEAR(list);
+		Py_XDECREF(dict);
+	}
+	if (r < 0) {
+		Py_XDECREF(list);
+		return raise_error(r);
+	}
+	return list;
+}
+
+static PyObject *broker_refresh(PyObject *object, PyObject *unused)
+{
+	int r;
+
+	(void)unused;
+	Py_BEGIN_ALLOW_THREADS r =
+		cow_broker_refresh(((BrokerObject *)object)->broker);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+	{"put", (PyCFunction)(void (*)(void))broker_put,
+         METH_VARARGS | METH_KEYWORDS,
+         "put(storage, key=None, mode=CLONE, permissions=0o600, flags=0)\n--\n\n"
+         "Under a name or a token; None: a new token. What it is kept as, as a "
+         "dict."},
+	{"get", broker_get, METH_O,
+         "get(key)\n--\n\nThe storage under a name or a token."},
+	{"drop", broker_drop, METH_O,
+         "drop(key)\n--\n\nWho has the storage keeps it."},
+	{"list", broker_list, METH_NOARGS,
+         "list()\n--\n\nWhat this user may see, as dicts."},
+	{"refresh", broker_refresh, METH_NOARGS,
+         "refresh()\n--\n\nConnects again if the broker was restarted."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_new, broker_new},
+	{Py_tp_dealloc, broker_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_doc,
+         "Broker(address=None, program=None, flags=0, timeout_ms=0)\n"
+         "--\n\nA connection to a `cowshed broker`."},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "cowshed._cowshed.Broker",
+	.basicsize = sizeof(BrokerObject),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+int broker_init(PyObject *module)
+{
+	return add_type(module, &spec, &broker_type);
+}

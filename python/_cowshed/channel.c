@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Group and Channel: storages to and from other processes
+ *
+ * A channel speaks over a descriptor that its maker keeps open and closes later.
+ * A message is a list of (storage, offset, length, mode) and a note of up to
+ * NOTE_MAX bytes. Made for sockets that don't block: BlockingIOError says wait.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+PyTypeObject *group_type, *channel_type;
+
+/* ---- Groups ------------------------------------------------------------------- */
+
+static PyObject *group_wrap(PyTypeObject *type, struct cow_group *g)
+{
+	GroupObject *self = PyObject_New(GroupObject, type);
+
+	if (!self)
+		(void)cow_group_unref(g);
+	else
+		self->group = g;
+	return (PyObject *)self;
+}
+
+static PyObject *group_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"fd", NULL};
+	struct cow_group *g;
+	int fd = -1, r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:Group", names, &fd))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r =
+		fd < 0 ? cow_group_new(&g) : cow_group_join(fd, &g);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_error(r)
+					  : group_wrap(type, g);
+}
+
+static void group_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	(void)cow_group_unref(((GroupObject *)object)->group);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static PyObject *group_fd(PyObject *object, PyObject *unused)
+{
+	int fd, r;
+
+	(void)unused;
+	r = cow_group_fd(((GroupObject *)object)->group, &fd);
+	return r < 0 ? raise_error(r) : PyLong_FromLong(fd);
+}
+
+static PyObject *group_storage(PyObject *object, PyObject *args)
+{
+	struct cow_storage *s;
+	Py_ssize_t bytes;
+	unsigned mode;
+	int r;
+
+	if (!PyArg_ParseTuple(args, "nI:storage", &bytes, &mode))
+		return NULL;
+	if (bytes < 0) {
+		PyErr_SetString(PyExc_ValueError, "negative size");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS r = cow_group_storage_new(
+		((GroupObject *)object)->group, (size_t)bytes,
+		(enum cow_share_mode)mode, &s);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
+	                    0);
+}
+
+static PyMethodDef group_methods[] = {
+	{"fd", group_fd, METH_NOARGS,
+         "fd()\n--\n\nA descriptor by which others become members; the caller "
+         "closes it."},
+	{"storage", group_storage, METH_VARARGS,
+         "storage(nbytes, mode)\n--\n\nA storage in the group's memory: zeros."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot group_slots[] = {
+	{Py_tp_new, group_new},
+	{Py_tp_dealloc, group_dealloc},
+	{Py_tp_methods, group_methods},
+	{Py_tp_doc,
+         "Group(fd=-1)\n--\n\nProcesses that trust each other: a new "
+         "group, or the one that `fd` is of."},
+	{0, NULL},
+};
+
+static PyType_Spec group_spec = {
+	.name = "cowshed._cowshed.Group",
+	.basicsize = sizeof(GroupObject),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = group_slots,
+};
+
+/* ---- Channels -------------------------------------------------------------------- */
+
+/* All that a message of the library can have. */
+#define PARCELS 1024
+
+typedef struct {
+	PyObject_HEAD struct cow_channel *channel;
+} ChannelObject;
+
+static PyObject *channel_new(PyTypeObject *type, PyObject *args,
+                             PyObject *kwargs)
+{
+	static char *names[] = {"fd", "group", "flags", NULL};
+	PyObject *group = Py_None;
+	struct cow_channel *c;
+	ChannelObject *self;
+	unsigned flags = 0;
+	int fd, r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|OI:Channel", names,
+	                                 &fd, &group, &flags))
+		return NULL;
+	if (group != Py_None && !PyObject_TypeCheck(group, group_type)) {
+		PyErr_SetString(PyExc_TypeError, "group is a Group or None");
+		return NULL;
+	}
+	r = cow_channel_new(
+		fd, group == Py_None ? NULL : ((GroupObject *)group)->group,
+		flags, &c);
+	if (r < 0)
+		return raise_error(r);
+	self = PyObject_New(ChannelObject, type);
+	if (!self)
+		(void)cow_channel_free(c);
+	else
+		self->channel = c;
+	return (PyObject *)self;
+}
+
+static void channel_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	(void)cow_channel_free(((ChannelObject *)object)->channel);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static void parcels_end(struct cow_parcel *parcels, Py_ssize_t count)
+{
+	while (count > 0)
+		(void)cow_storage_unref(parcels[--count].storage);
+	PyMem_Free(parcels);
+}
+
+/* (storage, offset, length, mode[, strategy]) */
+static int parcel_from(PyObject *item, struct cow_parcel *ret)
+{
+	unsigned long long offset, length;
+	unsigned mode, strategy = 0;
+	PyObject *storage;
+
+	if (!PyArg_ParseTuple(item,
+	                      "OKKI|I;a parcel is (storage, offset, length, "
+	                      "mode[, strategy])",
+	                      &storage, &offset, &length, &mode, &strategy))
+		return -1;
+	if (!PyObject_TypeCheck(storage, storage_type)) {
+		PyErr_SetString(PyExc_TypeError,
+		                "a parcel begins with a Storage");
+		return -1;
+	}
+	*ret = (struct cow_parcel){
+		.storage = storage_to_send((StorageObject *)storage, mode),
+		.offset = offset,
+		.length = length,
+		.mode = mode,
+		.strategy = strategy,
+	};
+	return ret->storage ? 0 : -1;
+}
+
+static PyObject *channel_send(PyObject *object, PyObject *args)
+{
+	struct cow_channel *c = ((ChannelObject *)object)->channel;
+	struct cow_parcel *parcels;
+	Py_ssize_t count, n = 0;
+	PyObject *list;
+	Py_buffer note;
+	long r;
+
+	if (!PyArg_ParseTuple(args, "O!y*:send", &PyList_Type, &list, &note))
+		return NULL;
+	count = PyList_Size(list);
+	parcels = PyMem_Calloc((size_t)count + 1, sizeof(*parcels));
+	if (!parcels) {
+		PyBuffer_Release(&note);
+		return PyErr_NoMemory();
+	}
+	while (n < count &&
+	       parcel_from(PyList_GetItem(list, n), &parcels[n]) == 0)
+		n++;
+	if (n < count) {
+		parcels_end(parcels, n);
+		PyBuffer_Release(&note);
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS r = cow_channel_send(c, parcels, (size_t)count,
+	                                            note.buf, (size_t)note.len);
+	Py_END_ALLOW_THREADS if (r < 0)(void) raise_error((int)r);
+	parcels_end(parcels, count);
+	PyBuffer_Release(&note);
+	return r < 0 ? NULL : PyLong_FromLong(r);
+}
+
+static PyObject *channel_flush(PyObject *object, PyObject *unused)
+{
+	int r;
+
+	(void)unused;
+	Py_BEGIN_ALLOW_THREADS r =
+		cow_channel_flush(((ChannelObject *)object)->channel);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+/* Takes the storages over, also on failure. */
+static PyObject *parcels_list(const struct cow_parcel *parcels, long count)
+{
+	PyObject *list = PyList_New(count);
+
+	for (long i = 0; i < count; i++) {
+		const struct cow_parcel *p = &parcels[i];
+		PyObject *item = NULL, *storage;
+
+		if (!list) {
+			(void)cow_storage_unref(p->storage);
+			continue;
+		}
+		storage = storage_wrap(p->storage,
+		                       p->mode == COW_SHARE_ALIAS ? KIND_ALIAS
+		                                                  : KIND_OWN,
+		                       p->mode == COW_SHARE_SEALED);
+		if (storage)
+			item = Py_BuildValue("(NKKI)", storage,
+			                     (unsigned long long)p->offset,
+			                     (unsigned long long)p->length,
+			                     p->mode);
+		if (!item || PyList_SetItem(list, i, item) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+static PyObject *channel_receive(PyObject *object, PyObject *unused)
+{
+	struct cow_channel *c = ((ChannelObject *)object)->channel;
+	struct cow_parcel *parcels = PyMem_Calloc(PARCELS, sizeof(*parcels));
+	PyObject *list, *note, *result = NULL;
+	char *buf = PyMem_Malloc(COW_NOTE_MAX);
+	size_t note_bytes = 0;
+	long r;
+
+	(void)unused;
+	if (!parcels || !buf) {
+		PyErr_NoMemory();
+		goto done;
+	}
+	Py_BEGIN_ALLOW_THREADS r = cow_channel_receive(
+		c, parcels, PARCELS, buf, COW_NOTE_MAX, &note_bytes);
+	Py_END_ALLOW_THREADS if (r < 0)
+	{
+		(void)raise_error((int)r);
+		goto done;
+	}
+	list = parcels_list(parcels, r);
+	note = list ? PyBytes_FromStringAndSize(buf, (Py_ssize_t)note_bytes)
+	            : NULL;
+	if (note)
+		result = Py_BuildValue("(NN)", list, note);
+	else
+		Py_XDECREF(list);
+done:
+	PyMem_Free(parcels);
+	PyMem_Free(buf);
+	return result;
+}
+
+static PyObject *channel_group(PyObject *object, void *closure)
+{
+	struct cow_group *g =
+		cow_channel_group(((ChannelObject *)object)->channel);
+
+	(void)closure;
+	if (!g)
+		Py_RETURN_NONE;
+	return group_wrap(group_type, g);
+}
+
+static PyMethodDef channel_methods[] = {
+	{"send", channel_send, METH_VARARGS,
+         "send(parcels, note)\n--\n\nHow many of the list were taken."},
+	{"flush", channel_flush, METH_NOARGS,
+         "flush()\n--\n\nSends what waits."},
+	{"receive", channel_receive, METH_NOARGS,
+         "receive()\n--\n\n(parcels, note) of one message."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef channel_getset[] = {
+	{"group", channel_group, NULL, "The group given or joined, or None.",
+         NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot channel_slots[] = {
+	{Py_tp_new, channel_new},
+	{Py_tp_dealloc, channel_dealloc},
+	{Py_tp_methods, channel_methods},
+	{Py_tp_getset, channel_getset},
+	{Py_tp_doc,
+         "Channel(fd, group=None, flags=0)\n--\n\nMessages of storages "
+         "over a Unix socket, which stays the caller's."},
+	{0, NULL},
+};
+
+static PyType_Spec channel_spec = {
+	.name = "cowshed._cowshed.Channel",
+	.basicsize = sizeof(ChannelObject),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = channel_slots,
+};
+
+/* How messages of this process are sent, and by which broker. */
+static PyObject *set_strategy(PyObject *module, PyObject *args)
+{
+	PyObject *broker = Py_None;
+	unsigned strategy;
+	int r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "I|O:set_strategy", &strategy, &broker))
+		return NULL;
+	if (broker != Py_None && !PyObject_TypeCheck(broker, broker_type)) {
+		PyErr_SetString(PyExc_TypeError, "broker is a Broker or None");
+		return NULL;
+	}
+	r = cow_strategy_set(
+		(enum cow_strategy)strategy,
+		broker == Py_None ? NULL : ((BrokerObject *)broker)->broker);
+	if (r < 0)
+		return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+static PyObject *get_strategy(PyObject *module, PyObject *unused)
+{
+	(void)module;
+	(void)unused;
+	return PyLong_FromLong(cow_strategy_get());
+}
+
+static PyMethodDef functions[] = {
+	{"set_strategy", set_strategy, METH_VARARGS,
+         "set_strategy(strategy, broker=None)\n--\n\nFD or BROKER."},
+	{"get_strategy", get_strategy, METH_NOARGS, "get_strategy()\n--\n\n"},
+	{NULL, NULL, 0, NULL},
+};
+
+int channel_init(PyObject *module)
+{
+	if (add_type(module, &group_spec, &group_type) < 0 ||
+	    add_type(module, &channel_spec, &channel_type) < 0)
+		return -1;
+	return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lock: a mutex that dies with its owner
+ *
+ * A robust mutex of POSIX threads in an alias storage: the kernel lets go of it when
+ * the thread that holds it ends, however it ends. (A semaphore, as multiprocessing
+ * has it, stays taken for ever then.) What it guards must be right at every moment, or
+ * be looked at by who is told that the last owner died.
+ *
+ * Whoever has the storage has the lock. The one who makes it initializes the bytes
+ * before anybody else has them.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+PyTypeObject *lock_type;
+
+typedef struct {
+	PyObject_HEAD PyObject *storage;
+	pthread_mutex_t *mutex;
+} LockObject;
+
+#define SLICE_NS 100000000 /* signals are looked after so often */
+
+static int initialize(pthread_mutex_t *m)
+{
+	pthread_mutexattr_t a;
+	int r = pthread_mutexattr_init(&a);
+
+	if (r)
+		return r;
+	(void)pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	(void)pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+	r = pthread_mutex_init(m, &a);
+	(void)pthread_mutexattr_destroy(&a);
+	return r;
+}
+
+static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"storage", "offset", "new", NULL};
+	PyObject *storage;
+	StorageObject *s;
+	Py_ssize_t offset = 0;
+	LockObject *self;
+	int is_new = 0, r = 0;
+	void *address;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|np:Lock", names,
+	                                 storage_type, &storage, &offset,
+	                                 &is_new))
+		return NULL;
+	s = (StorageObject *)storage;
+	if (s->kind != KIND_ALIAS || offset < 0 || offset % 64 ||
+	    (size_t)offset + sizeof(pthread_mutex_t) >
+	            cow_storage_bytes(s->storage)) {
+		PyErr_SetString(
+			PyExc_ValueError,
+			"a lock lies in an alias storage, at a multiple of "
+			"64 bytes");
+		return NULL;
+	}
+	if (storage_address(s, &address) < 0)
+		return NULL;
+	self = PyObject_New(LockObject, type);
+	if (!self)
+		return NULL;
+	Py_INCREF(storage);
+	self->storage = storage;
+	self->mutex = (void *)((char *)address + offset);
+	if (is_new)
+		r = initialize(self->mutex);
+	if (r) {
+		Py_DECREF(self);
+		errno = r;
+		return PyErr_SetFromErrno(PyExc_OSError);
+	}
+	return (PyObject *)self;
+}
+
+static void lock_dealloc(PyObject *object)
+{
+	PyTypeObject *type = Py_TYPE(object);
+
+	Py_DECREF(((LockObject *)object)->storage);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+static int64_t now_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	(void)clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* One wait of at most SLICE_NS, until `end` of the monotonic clock. */
+static int wait_slice(pthread_mutex_t *m, int64_t end)
+{
+	int64_t left = end - now_ns(CLOCK_MONOTONIC), until;
+	struct timespec t;
+
+	if (left <= 0)
+		return pthread_mutex_trylock(m);
+	until = now_ns(CLOCK_REALTIME) + (left < SLICE_NS ? left : SLICE_NS);
+	t.tv_sec = (time_t)(until / 1000000000);
+	t.tv_nsec = (long)(until % 1000000000);
+	return pthread_mutex_timedlock(m, &t);
+}
+
+static PyObject *lock_acquire(PyObject *object, PyObject *args,
+                              PyObject *kwargs)
+{
+	static char *names[] = {"block", "timeout", NULL};
+	pthread_mutex_t *m = ((LockObject *)object)->mutex;
+	PyObject *timeout = Py_None;
+	int64_t end = INT64_MAX;
+	int block = 1, r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names,
+	                                 &block, &timeout))
+		return NULL;
+	if (timeout != Py_None) {
+		double seconds = PyFloat_AsDouble(timeout);
+
+		if (seconds == -1.0 && PyErr_Occurred())
+			return NULL;
+		if (seconds < 1e9)
+			end = now_ns(CLOCK_MONOTONIC) +
+			      (int64_t)(seconds > 0 ? seconds * 1e9 : 0);
+	}
+	r = pthread_mutex_trylock(m);
+	while (block && (r == EBUSY || r == ETIMEDOUT)) {
+		if (end != INT64_MAX && now_ns(CLOCK_MONOTONIC) >= end)
+			break;
+		Py_BEGIN_ALLOW_THREADS r = wait_slice(m, end);
+		Py_END_ALLOW_THREADS if (r == ETIMEDOUT &&
+		                         PyErr_CheckSignals() < 0) return NULL;
+	}
+	if (r == EOWNERDEAD)
+		r = pthread_mutex_consistent(m);
+	if (r == 0)
+		Py_RETURN_TRUE;
+	if (r == EBUSY || r == ETIMEDOUT)
+		Py_RETURN_FALSE;
+	errno = r;
+	return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *lock_release(PyObject *object, PyObject *unused)
+{
+	int r = pthread_mutex_unlock(((LockObject *)object)->mutex);
+
+	(void)unused;
+	if (r == 0)
+		Py_RETURN_NONE;
+	PyErr_SetString(PyExc_RuntimeError,
+	                "the lock is released by the thread that holds it");
+	return NULL;
+}
+
+static PyObject *lock_enter(PyObject *object, PyObject *unused)
+{
+	PyObject *none = PyTuple_New(0), *result = NULL;
+
+	(void)unused;
+	if (none)
+		result = lock_acquire(object, none, NULL);
+	Py_XDECREF(none);
+	return result;
+}
+
+static PyObject *lock_exit(PyObject *object, PyObject *args)
+{
+	(void)args;
+	return lock_release(object, NULL);
+}
+
+static PyObject *lock_storage(PyObject *object, void *closure)
+{
+	PyObject *storage = ((LockObject *)object)->storage;
+
+	(void)closure;
+	Py_INCREF(storage);
+	return storage;
+}
+
+static PyMethodDef methods[] = {
+	{"acquire", (PyCFunction)(void (*)(void))lock_acquire,
+         METH_VARARGS | METH_KEYWORDS,
+         "acquire(block=True, timeout=None)\n--\n\nWhether it was had. An owner "
+         "that died has let go."},
+	{"release", lock_release, METH_NOARGS, "release()\n--\n\n"},
+	{"__enter__", lock_enter, METH_NOARGS, NULL},
+	{"__exit__", lock_exit, METH_VARARGS, NULL},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+	{"storage", lock_storage, NULL, "Where it lies.", NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_new, lock_new},
+	{Py_tp_dealloc, lock_dealloc},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
+	{Py_tp_doc,
+         "Lock(storage, offset=0, new=False)\n--\n\nA mutex for several "
+         "processes, which dies with its owner."},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "cowshed._cowshed.Lock",
+	.basicsize = sizeof(LockObject),
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = slots,
+};
+
+int lock_init(PyObject *module)
+{
+	return add_type(module, &spec, &lock_type);
+}

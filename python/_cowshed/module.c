@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The module itself. See module.h.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+
+PyObject *raise_error(int r)
+{
+	const char *sentence = cow_last_error();
+	PyObject *args;
+
+	if (!*sentence)
+		sentence = "cowshed";
+	if (r == -EINVAL || r == -E2BIG || r == -ERANGE) {
+		PyErr_SetString(PyExc_ValueError, sentence);
+		return NULL;
+	}
+	if (r == -ENOMEM) {
+		PyErr_SetString(PyExc_MemoryError, sentence);
+		return NULL;
+	}
+	args = Py_BuildValue("(is)", -r, sentence);
+	if (args) {
+		PyErr_SetObject(PyExc_OSError, args);
+		Py_DECREF(args);
+	}
+	return NULL;
+}
+
+int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret)
+{
+	PyObject *type = PyType_FromSpec(spec);
+
+	if (!type)
+		return -1;
+	*ret = (PyTypeObject *)type;
+	return PyModule_AddType(module, *ret);
+}
+
+static int add_constants(PyObject *m)
+{
+	static const struct {
+		const char *name;
+		long value;
+	} all[] = {
+		{"ALIAS", COW_SHARE_ALIAS},
+		{"CLONE", COW_SHARE_CLONE},
+		{"SEALED", COW_SHARE_SEALED},
+		{"FD", COW_STRATEGY_FD},
+		{"BROKER", COW_STRATEGY_BROKER},
+		{"JOIN", COW_CHANNEL_JOIN},
+		{"TAKE_ALIASES", COW_CHANNEL_TAKE_ALIASES},
+		{"SAME_USER", COW_CHANNEL_SAME_USER},
+		{"NOTE_MAX", COW_NOTE_MAX},
+		{"START", COW_BROKER_START},
+		{"EPHEMERAL", COW_BROKER_EPHEMERAL},
+		{"ONCE", COW_BROKER_ONCE},
+		{"FILE_SHARED", COW_FILE_SHARED},
+		{"FILE_SHM", COW_FILE_SHM},
+		{"FILE_EXCLUSIVE", COW_FILE_EXCLUSIVE},
+		{"FILE_NO_CREATE", COW_FILE_NO_CREATE},
+		{"FILE_KEEP_FD", COW_FILE_KEEP_FD},
+		{"FILE_UNLINK", COW_FILE_UNLINK},
+		{"IO_DIRECT", COW_IO_DIRECT},
+		{"SAVE_SYNC", COW_SAVE_SYNC},
+		{"SAVE_ATOMIC", COW_SAVE_ATOMIC},
+		{"SAVE_TRUNCATE", COW_SAVE_TRUNCATE},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (PyModule_AddIntConstant(m, all[i].name, all[i].value) < 0)
+			return -1;
+	return 0;
+}
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "cowshed._cowshed",
+	.m_doc = "The public headers of cowshed, as Python objects.",
+	.m_size = -1,
+};
+
+PyMODINIT_FUNC PyInit__cowshed(void)
+{
+	PyObject *m = PyModule_Create(&definition);
+
+	if (m && (add_constants(m) < 0 || storage_init(m) < 0 ||
+	          sources_init(m) < 0 || channel_init(m) < 0 ||
+	          broker_init(m) < 0 || lock_init(m) < 0 || stats_init(m) < 0))
+		Py_CLEAR(m);
+	return m;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where storages come from: fresh memory, addresses, descriptors, files
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+
+static PyObject *new_storage(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+	static char *names[] = {"nbytes", "zero", "strict", "tracked", NULL};
+	struct cow_storage_options o = {.size = sizeof(o),
+	                                .flags = COW_STORAGE_TRANSPARENT};
+	struct cow_storage *s;
+	int zero = 0, strict = 0, tracked = 0, r;
+	Py_ssize_t n;
+
+	(void)module;
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "n|$ppp:new", names, &n,
+	                                 &zero, &strict, &tracked))
+		return NULL;
+	if (n < 0) {
+		PyErr_SetString(PyExc_ValueError, "negative size");
+		return NULL;
+	}
+	if (tracked)
+		o.flags &= ~(uint32_t)COW_STORAGE_TRANSPARENT;
+	if (zero)
+		o.flags |= COW_STORAGE_ZERO;
+	if (strict)
+		o.flags |= COW_STORAGE_STRICT;
+	Py_BEGIN_ALLOW_THREADS r = cow_storage_new((size_t)n, &o, &s);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	return storage_wrap(s, KIND_OWN, 0);
+}
+
+static PyObject *from_address(PyObject *module, PyObject *args)
+{
+	unsigned long long address;
+	struct cow_storage *s;
+	PyObject *object;
+	size_t offset;
+	int r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "K:from_address", &address))
+		return NULL;
+	r = cow_storage_from_ptr((const void *)(uintptr_t)address, &offset, &s);
+	if (r == -ENOENT)
+		Py_RETURN_NONE;
+	if (r < 0)
+		return raise_error(r);
+	object = storage_wrap(s, KIND_OWN, 0);
+	if (!object)
+		return NULL;
+	return Py_BuildValue("(Nn)", object, (Py_ssize_t)offset);
+}
+
+static PyObject *import_fd(PyObject *module, PyObject *args)
+{
+	unsigned long long offset;
+	struct cow_storage *s;
+	Py_ssize_t bytes;
+	unsigned mode;
+	int fd, r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "iKnI:import_fd", &fd, &offset, &bytes,
+	                      &mode))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = cow_storage_import(
+		fd, offset, (size_t)bytes, (enum cow_share_mode)mode, &s);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
+	                    mode == COW_SHARE_SEALED);
+}
+
+/* A path or a descriptor; with `loads` read now, else mapped. */
+static PyObject *from_file(PyObject *args, PyObject *kwargs, int loads)
+{
+	static char *names[] = {"path",  "offset",   "nbytes",
+	                        "flags", "readonly", NULL};
+	unsigned long long offset = 0;
+	Py_ssize_t bytes = -1;
+	struct cow_storage *s;
+	unsigned flags = 0;
+	PyObject *path, *name = NULL;
+	int fd = -1, readonly = 0, r;
+	size_t n;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KnI$p", names, &path,
+	                                 &offset, &bytes, &flags, &readonly))
+		return NULL;
+	if (PyLong_Check(path)) {
+		fd = PyObject_AsFileDescriptor(path);
+		if (fd < 0)
+			return NULL;
+	} else if (!PyUnicode_FSConverter(path, &name)) {
+		return NULL;
+	}
+	n = bytes < 0 ? COW_TO_END : (size_t)bytes;
+	if (!loads && (bytes < 0 || (name && offset))) {
+		Py_XDECREF(name);
+		PyErr_SetString(
+			PyExc_ValueError,
+			"a mapping has a size, and begins where the file "
+			"does or is of a descriptor");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS if (loads) r =
+		name ? cow_storage_load(PyBytes_AsString(name), offset, n,
+	                                flags, &s)
+		     : cow_storage_load_fd(fd, offset, n, flags, &s);
+	else r = name ? cow_storage_open(PyBytes_AsString(name), n, flags, &s)
+	              : cow_storage_open_fd(fd, offset, n, flags, &s);
+	Py_END_ALLOW_THREADS Py_XDECREF(name);
+	if (r < 0)
+		return raise_error(r);
+	return storage_wrap(s, loads ? KIND_OWN : KIND_FILE, readonly);
+}
+
+static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+	(void)module;
+	return from_file(args, kwargs, 1);
+}
+
+static PyObject *open_file(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+	(void)module;
+	return from_file(args, kwargs, 0);
+}
+
+/* Memory that is not the engine's is copied, and counted (COW_FALLBACK_FOREIGN). */
+static PyObject *clone_foreign(PyObject *module, PyObject *args)
+{
+	struct cow_storage *external, *clone;
+	struct cow_data_ptr ptr;
+	char here; /* a context: nothing is to be disposed of */
+	Py_buffer view;
+	int r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "y*:clone_foreign", &view))
+		return NULL;
+	if (view.len == 0) {
+		PyBuffer_Release(&view);
+		PyErr_SetString(PyExc_ValueError, "no bytes");
+		return NULL;
+	}
+	ptr = cow_data_ptr_make(view.buf, &here, NULL,
+	                        (struct cow_device){COW_DEVICE_CPU, 0});
+	Py_BEGIN_ALLOW_THREADS r = cow_storage_new_external(
+		&ptr, (size_t)view.len, NULL, &external);
+	if (r == 0) {
+		r = cow_storage_lazy_clone(external, &clone);
+		(void)cow_storage_unref(external);
+	}
+	Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+	return r < 0 ? raise_error(r) : storage_wrap(clone, KIND_OWN, 0);
+}
+
+static PyObject *address_of(PyObject *module, PyObject *object)
+{
+	PyObject *result;
+	Py_buffer view;
+
+	(void)module;
+	if (PyObject_GetBuffer(object, &view, PyBUF_ANY_CONTIGUOUS) < 0)
+		return NULL;
+	result = Py_BuildValue("(KnN)", (unsigned long long)(uintptr_t)view.buf,
+	                       view.len, PyBool_FromLong(view.readonly));
+	PyBuffer_Release(&view);
+	return result;
+}
+
+static PyMethodDef functions[] = {
+	{"clone_foreign", clone_foreign, METH_VARARGS,
+         "clone_foreign(buffer)\n--\n\nA storage with a copy of its bytes."},
+	{"address_of", address_of, METH_O,
+         "address_of(buffer)\n--\n\n(address, nbytes, readonly) of a "
+         "contiguous buffer."},
+	{"new", (PyCFunction)(void (*)(void))new_storage,
+         METH_VARARGS | METH_KEYWORDS,
+         "new(nbytes, *, zero=False, strict=False, tracked=False)\n--\n\nA fresh "
+         "storage. Tracked: it may move until its address is asked for."},
+	{"from_address", from_address, METH_VARARGS,
+         "from_address(address)\n--\n\n(storage, offset) of what lies there, or "
+         "None if that is not the engine's memory."},
+	{"import_fd", import_fd, METH_VARARGS,
+         "import_fd(fd, offset, nbytes, mode)\n--\n\nThe other side of "
+         "Storage.export(). The descriptor stays the caller's."},
+	{"load", (PyCFunction)(void (*)(void))load,
+         METH_VARARGS | METH_KEYWORDS,
+         "load(path_or_fd, offset=0, nbytes=-1, flags=0, *, readonly=False)\n--\n\n"
+         "A storage with bytes of a file, read now."},
+	{"open_file", (PyCFunction)(void (*)(void))open_file,
+         METH_VARARGS | METH_KEYWORDS,
+         "open_file(path_or_fd, offset=0, nbytes, flags=0, *, readonly=False)\n--\n\n"
+         "A storage on a file (an offset: of a descriptor alone)."},
+	{NULL, NULL, 0, NULL},
+};
+
+int sources_init(PyObject *module)
+{
+	return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storage: bytes with the buffer protocol
+ *
+ * Who has a buffer writes without notice, so a writable storage is made transparent
+ * (cow_storage_expose()) when its address is first asked for: from then on it does
+ * not move. A readonly one is left as it is and costs nothing; it could move when it
+ * is sent, so while a buffer knows its address a lazy clone is sent in its place.
+ *
+ * One object for each storage of the library: what is received twice, or looked up
+ * by its address twice, is the same object. The table of those knows no owner; an
+ * object leaves it first thing when it dies.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+#include <structmember.h>
+
+PyTypeObject *storage_type;
+
+static PyObject *table; /* address of the storage -> address of its object */
+
+/* ---- Objects ------------------------------------------------------------------ */
+
+PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly)
+{
+	PyObject *key = PyLong_FromVoidPtr(s), *value, *found;
+	StorageObject *self = NULL;
+
+	if (!key)
+		goto fail;
+	found = PyDict_GetItemWithError(table, key);
+	if (found) {
+		self = PyLong_AsVoidPtr(found);
+		Py_INCREF((PyObject *)self);
+		Py_DECREF(key);
+		(void)cow_storage_unref(s);
+		return (PyObject *)self;
+	}
+	if (PyErr_Occurred())
+		goto fail;
+	self = PyObject_New(StorageObject, storage_type);
+	if (!self)
+		goto fail;
+	self->storage = NULL;
+	self->weakrefs = NULL;
+	self->exports = 0;
+	self->kind = (unsigned char)kind;
+	self->readonly = (unsigned char)readonly;
+	value = PyLong_FromVoidPtr(self);
+	if (!value || PyDict_SetItem(table, key, value) < 0) {
+		Py_XDECREF(value);
+		goto fail;
+	}
+	self->storage = s;
+	Py_DECREF(value);
+	Py_DECREF(key);
+	return (PyObject *)self;
+fail:
+	Py_XDECREF(key);
+	Py_XDECREF((PyObject *)self);
+	(void)cow_storage_unref(s);
+	return NULL;
+}
+
+/* Before anything else can run: whoever looks it up now would revive the dead. */
+static void forget(const StorageObject *self)
+{
+	PyObject *type, *value, *trace, *key;
+
+	PyErr_Fetch(&type, &value, &trace);
+	key = PyLong_FromVoidPtr(self->storage);
+	if (!key || PyDict_DelItem(table, key) < 0)
+		PyErr_Clear();
+	Py_XDECREF(key);
+	PyErr_Restore(type, value, trace);
+}
+
+static void storage_dealloc(PyObject *object)
+{
+	StorageObject *self = (StorageObject *)object;
+	PyTypeObject *type = Py_TYPE(object);
+
+	if (self->storage)
+		forget(self);
+	if (self->weakrefs)
+		PyObject_ClearWeakRefs(object);
+	(void)cow_storage_unref(self->storage);
+	PyObject_Free(object);
+	Py_DECREF(type);
+}
+
+int storage_address(StorageObject *self, void **ret)
+{
+	int r = 0;
+
+	if (self->readonly) {
+		*ret = (void *)cow_storage_data(self->storage);
+		return 0;
+	}
+	Py_BEGIN_ALLOW_THREADS r =
+		self->kind == KIND_OWN
+			? cow_storage_expose(self->storage, ret)
+			: cow_storage_data_mut(self->storage, ret);
+	Py_END_ALLOW_THREADS if (r < 0)(void) raise_error(r);
+	return r < 0 ? -1 : 0;
+}
+
+struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
+{
+	struct cow_storage *clone;
+	int r;
+
+	/* What is exposed stays where it is; so do aliases. */
+	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->exports)
+		return cow_storage_ref(self->storage);
+	r = cow_storage_lazy_clone(self->storage, &clone);
+	if (r < 0)
+		(void)raise_error(r);
+	return r < 0 ? NULL : clone;
+}
+
+/* ---- Buffers ------------------------------------------------------------------- */
+
+static int storage_getbuffer(PyObject *object, Py_buffer *view, int flags)
+{
+	static char nothing[1];
+	StorageObject *self = (StorageObject *)object;
+	void *address;
+
+	if (storage_address(self, &address) < 0) {
+		view->obj = NULL;
+		return -1;
+	}
+	if (!address)
+		address = nothing;
+	if (PyBuffer_FillInfo(view, object, address,
+	                      (Py_ssize_t)cow_storage_bytes(self->storage),
+	                      self->readonly, flags) < 0)
+		return -1;
+	self->exports++;
+	return 0;
+}
+
+static void storage_releasebuffer(PyObject *object, Py_buffer *view)
+{
+	(void)view;
+	((StorageObject *)object)->exports--;
+}
+
+static Py_ssize_t storage_length(PyObject *object)
+{
+	return (Py_ssize_t)cow_storage_bytes(
+		((StorageObject *)object)->storage);
+}
+
+/* ---- Attributes ------------------------------------------------------------------- */
+
+static PyObject *get_nbytes(PyObject *object, void *closure)
+{
+	(void)closure;
+	return PyLong_FromSsize_t(storage_length(object));
+}
+
+static PyObject *get_address(PyObject *object, void *closure)
+{
+	void *address;
+
+	(void)closure;
+	if (storage_address((StorageObject *)object, &address) < 0)
+		return NULL;
+	return PyLong_FromVoidPtr(address);
+}
+
+static PyObject *get_kind(PyObject *object, void *closure)
+{
+	static const char *const names[] = {"own", "alias", "file"};
+
+	(void)closure;
+	return PyUnicode_FromString(names[((StorageObject *)object)->kind]);
+}
+
+static PyObject *get_name(PyObject *object, void *closure)
+{
+	const char *name =
+		cow_storage_file_name(((StorageObject *)object)->storage);
+
+	(void)closure;
+	if (!name)
+		Py_RETURN_NONE;
+	return PyUnicode_DecodeFSDefault(name);
+}
+
+static PyObject *get_id(PyObject *object, void *closure)
+{
+	(void)closure;
+	return PyLong_FromVoidPtr(((StorageObject *)object)->storage);
+}
+
+static PyGetSetDef getset[] = {
+	{"nbytes", get_nbytes, NULL, "Its size.", NULL},
+	{"address", get_address, NULL,
+         "Where its bytes are. A writable storage does not move from then on.",
+         NULL},
+	{"kind", get_kind, NULL,
+         "'own', 'alias' (written by other processes, too) or 'file'.", NULL},
+	{"name", get_name, NULL, "The file it was opened by, or None.", NULL},
+	{"id", get_id, NULL, "A number that no other living storage has.",
+         NULL},
+	{NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMemberDef members[] = {
+	{"__weaklistoffset__", T_PYSSIZET, offsetof(StorageObject, weakrefs),
+         READONLY, NULL},
+	{"readonly", T_BOOL, offsetof(StorageObject, readonly), READONLY,
+         "Are its bytes only for reading?"},
+	{"exports", T_PYSSIZET, offsetof(StorageObject, exports), READONLY,
+         "Buffers of it that are in use."},
+	{NULL, 0, 0, 0, NULL},
+};
+
+/* ---- Methods ------------------------------------------------------------------------ */
+
+static PyObject *storage_clone(PyObject *object, PyObject *args,
+                               PyObject *kwargs)
+{
+	static char *names[] = {"lazy", "readonly", NULL};
+	StorageObject *self = (StorageObject *)object;
+	struct cow_storage *clone;
+	int lazy = 1, readonly = 0, r;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p$p:clone", names,
+	                                 &lazy, &readonly))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r =
+		lazy ? cow_storage_lazy_clone(self->storage, &clone)
+		     : cow_storage_clone(self->storage, &clone);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	return storage_wrap(clone, KIND_OWN, readonly);
+}
+
+static PyObject *storage_info(PyObject *object, PyObject *unused)
+{
+	static const char *const states[] = {"owned", "lazy", "view",
+	                                     "foreign"};
+	struct cow_storage_info i = {.size = sizeof(i)};
+	int r;
+
+	(void)unused;
+	r = cow_storage_get_info(((StorageObject *)object)->storage, &i);
+	if (r < 0)
+		return raise_error(r);
+	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:O,s:O}", "state",
+	                     i.state < 4 ? states[i.state] : "?", "sharers",
+	                     (unsigned long long)i.sharers, "mappings",
+	                     (unsigned long long)i.mappings, "bytes_own",
+	                     (unsigned long long)i.bytes_own, "frozen",
+	                     i.frozen ? Py_True : Py_False, "transparent",
+	                     i.flags & COW_STORAGE_TRANSPARENT ? Py_True
+	                                                       : Py_False);
+}
+
+static PyObject *storage_export(PyObject *object, PyObject *args)
+{
+	StorageObject *self = (StorageObject *)object;
+	struct cow_storage *s;
+	unsigned mode;
+	uint64_t offset;
+	int fd, r;
+
+	if (!PyArg_ParseTuple(args, "I:export", &mode))
+		return NULL;
+	s = storage_to_send(self, mode);
+	if (!s)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r =
+		cow_storage_export(s, (enum cow_share_mode)mode, &fd, &offset);
+	(void)cow_storage_unref(s);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	if (mode == COW_SHARE_ALIAS)
+		self->kind = KIND_ALIAS;
+	return Py_BuildValue("(iK)", fd, (unsigned long long)offset);
+}
+
+static PyObject *storage_save(PyObject *object, PyObject *args,
+                              PyObject *kwargs)
+{
+	static char *names[] = {"path", "offset", "flags", NULL};
+	struct cow_storage *s = ((StorageObject *)object)->storage;
+	unsigned long long offset = 0;
+	unsigned flags = 0;
+	PyObject *path;
+	int r, fd;
+
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KI:save", names,
+	                                 &path, &offset, &flags))
+		return NULL;
+	if (PyLong_Check(path)) {
+		fd = PyObject_AsFileDescriptor(path);
+		if (fd < 0)
+			return NULL;
+		Py_BEGIN_ALLOW_THREADS r =
+			cow_storage_save_fd(s, fd, offset, flags, NULL);
+		Py_END_ALLOW_THREADS
+	} else {
+		PyObject *bytes;
+
+		if (!PyUnicode_FSConverter(path, &bytes))
+			return NULL;
+		Py_BEGIN_ALLOW_THREADS r = cow_storage_save(
+			s, PyBytes_AsString(bytes), offset, flags, NULL);
+		Py_END_ALLOW_THREADS Py_DECREF(bytes);
+	}
+	if (r < 0)
+		return raise_error(r);
+	Py_RETURN_NONE;
+}
+
+static PyObject *storage_repr(PyObject *object)
+{
+	StorageObject *self = (StorageObject *)object;
+	PyObject *kind = get_kind(object, NULL), *text;
+
+	if (!kind)
+		return NULL;
+	text = PyUnicode_FromFormat("<cowshed.Storage of %zd bytes, %U%s>",
+	                            storage_length(object), kind,
+	                            self->readonly ? ", read-only" : "");
+	Py_DECREF(kind);
+	return text;
+}
+
+static PyMethodDef methods[] = {
+	{"clone", (PyCFunction)(void (*)(void))storage_clone,
+         METH_VARARGS | METH_KEYWORDS,
+         "clone(lazy=True, *, readonly=False)\n--\n\n"
+         "Another storage with the same bytes. Lazy: they share pages until one "
+         "is written."},
+	{"info", storage_info, METH_NOARGS,
+         "info()\n--\n\nWhat it shares, as a dict."},
+	{"export", storage_export, METH_VARARGS,
+         "export(mode)\n--\n\n(descriptor, offset): for a protocol of one's own. "
+         "The caller closes it."},
+	{"save", (PyCFunction)(void (*)(void))storage_save,
+         METH_VARARGS | METH_KEYWORDS,
+         "save(path_or_fd, offset=0, flags=0)\n--\n\n"
+         "Writes the bytes of this moment to a file."},
+	{"__dlpack__", (PyCFunction)(void (*)(void))storage_dlpack,
+         METH_VARARGS | METH_KEYWORDS,
+         "__dlpack__(*, stream=None, max_version=None, dl_device=None, "
+         "copy=None)\n--\n\nThe bytes as an array of uint8."},
+	{"__dlpack_device__", storage_dlpack_device, METH_NOARGS,
+         "__dlpack_device__()\n--\n\n(1, 0): the CPU."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_dealloc, storage_dealloc},
+	{Py_tp_repr, storage_repr},
+	{Py_tp_methods, methods},
+	{Py_tp_getset, getset},
+	{Py_tp_members, members},
+	{Py_bf_getbuffer, storage_getbuffer},
+	{Py_bf_releasebuffer, storage_releasebuffer},
+	{Py_sq_length, storage_length},
+	{Py_tp_doc,
+         "Bytes that are cloned and shared without being copied.\n\n"
+         "memoryview(storage), numpy.frombuffer(storage) and the like "
+         "see them."},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "cowshed.Storage",
+	.basicsize = sizeof(StorageObject),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
+};
+
+int storage_init(PyObject *module)
+{
+	table = PyDict_New();
+	return table ? add_type(module, &spec, &storage_type) : -1;
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""The processes that share, and how they do.
+
+A program and the processes it starts are a *group*: they trust each other, and their
+storages lie together in a few memfds (include/cowshed-share.h). There is one for each
+program, made when it is first needed, inherited by fork() and handed to spawned
+processes. Where the system has no /proc there is none, and each storage that is sent has
+a descriptor of its own.
+
+The *sharing mode* says what a receiver gets of an array that was not made with share():
+`clone`, its own copy of the moment of sending, as with plain multiprocessing; or `alias`,
+the same memory, which both write, as with torch.multiprocessing.
+"""
+
+import os
+import threading
+
+from . import _cowshed
+
+_MODES = {"alias": _cowshed.ALIAS, "clone": _cowshed.CLONE}
+
+_lock = threading.Lock()
+_group = None
+_denied = False
+_mode = "clone"
+
+
+def group():
+    """The group of this program, or None if there can't be one."""
+    global _group, _denied
+    with _lock:
+        if _group is None and not _denied:
+            try:
+                _group = _cowshed.Group()
+            except OSError:
+                _denied = True
+        return _group
+
+
+def join(fd):
+    """Becomes a member of the parent's group. `fd` stays the caller's. Returns whether it did."""
+    global _group
+    with _lock:
+        if _group is None:
+            try:
+                _group = _cowshed.Group(fd)
+            except OSError:
+                return False
+        return True
+
+
+def set_sharing_mode(mode):
+    """What receivers get of arrays from now on, in this process: "clone" or "alias".
+
+    clone: their own bytes, copied page by page when either side writes them. alias: the same
+    memory, which both sides write. Arrays made by share() are aliases in either mode.
+    """
+    global _mode
+    if mode not in _MODES:
+        raise ValueError(f"sharing mode {mode!r}: there are 'clone' and 'alias'")
+    _mode = mode
+
+
+def get_sharing_mode():
+    """"clone" (the default) or "alias"."""
+    return _mode
+
+
+def mode_number():
+    return _MODES[_mode]
+
+
+def alias_storage(nbytes):
+    """A storage that this program's processes write in place, zeros: in the group's memory, or
+    in a memfd of its own."""
+    members = group()
+    if members is not None:
+        return members.storage(nbytes, _cowshed.ALIAS)
+    storage = _cowshed.new(nbytes, zero=True, tracked=True)
+    fd, _ = storage.export(_cowshed.ALIAS)
+    os.close(fd)
+    return storage
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

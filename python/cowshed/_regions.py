@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Where the bytes of an object lie: in which storage, and at which offset.
+
+Three ways, tried in this order. A NumPy array or memoryview names its owner, who names
+its own, down to the storage (`base`, `obj`). A PyTorch tensor names an address, at which
+storages are entered when tensors are made of them (`enter()`). And the engine knows all
+addresses that it gave away itself, also to programs that never heard of it: under the
+shim any large array lies in a storage.
+"""
+
+import sys
+import weakref
+from typing import NamedTuple
+
+from . import _cowshed
+
+
+class Region(NamedTuple):
+    """`nbytes` bytes at `offset` of a storage."""
+
+    storage: _cowshed.Storage
+    offset: int
+    nbytes: int
+
+
+_by_address = weakref.WeakValueDictionary()
+
+
+def enter(storage):
+    """Makes a storage known by its address. Returns the address."""
+    address = storage.address
+    _by_address[address] = storage
+    return address
+
+
+def _owner(x):
+    """The storage at the end of a chain of views, or None."""
+    while x is not None and not isinstance(x, _cowshed.Storage):
+        x = x.obj if isinstance(x, memoryview) else getattr(x, "base", None)
+    return x
+
+
+def _at(address, nbytes, owner):
+    """The region of these addresses: of the owner if they lie in it, else as the engine knows."""
+    if owner is not None:
+        start = owner.address
+        if start <= address and address + nbytes <= start + owner.nbytes:
+            return Region(owner, address - start, nbytes)
+    found = _cowshed.from_address(address)
+    if found and found[1] + nbytes <= found[0].nbytes:
+        return Region(found[0], found[1], nbytes)
+    return None
+
+
+def _of_array(x):
+    import numpy
+
+    if x.dtype.hasobject:
+        return None
+    # NumPy 2 has it elsewhere.
+    bounds = getattr(numpy.lib, "array_utils", numpy).byte_bounds
+    low, high = bounds(x)
+    return _at(low, high - low, _owner(x.base)) if x.size else None
+
+
+def _of_tensor(x):
+    if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided:
+        return None
+    whole = x.untyped_storage()
+    address, nbytes = whole.data_ptr(), whole.nbytes()
+    return _at(address, nbytes, _by_address.get(address)) if nbytes else None
+
+
+def region_of(x):
+    """Where the bytes of an array, tensor, buffer or storage lie, or None: not in a storage.
+
+    Of a tensor: its whole PyTorch storage, of which others may be views, too.
+    """
+    if isinstance(x, _cowshed.Storage):
+        return Region(x, 0, x.nbytes)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None and isinstance(x, numpy.ndarray):
+        return _of_array(x)
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _of_tensor(x)
+    try:
+        address, nbytes, _ = _cowshed.address_of(x)
+    except (TypeError, BufferError):
+        return None
+    owner = _owner(x) if isinstance(x, memoryview) else None
+    return _at(address, nbytes, owner) if nbytes else None
+
+
+def storage_of(x):
+    """The storage in which an array, tensor or buffer lies, or None: memory of somebody else."""
+    region = region_of(x)
+    return region.storage if region else None
