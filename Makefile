@@ -6,13 +6,14 @@
 #     lib/    libcowshed.a, libcowshed.so.0, libcowshed-preload.so,
 #             libcowshed-copies.so
 #     bin/    cowshed
+#     python/ the package cowshed: PYTHONPATH for trying it
 #     tests/  bench/  examples/   one program for each source
 #     obj/    objects and their dependency files
 #
 # Variables: MODE=plain|debug|asan|tsan|cov|fuzz, V=1 (show commands), T=text
 # (check: only programs with it in their name), STRICT=1 (check: a skip is a
 # failure), FUZZ_SECONDS=60 (check in MODE=fuzz: for each target), NO_INSTALL=1
-# (never touch the package manager), CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS (appended to
+# (never touch package managers), PYTHON (whose headers to use), CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS (appended to
 # ours), prefix, libdir, includedir, DESTDIR.
 
 MODE ?= plain
@@ -35,7 +36,7 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu lint \
-	install uninstall clean deps help
+	python python-env no-python install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -87,6 +88,16 @@ URING := $(shell $(PKG_CONFIG) --libs liburing 2>/dev/null)
 WITH_URING := tests/test_pinned.c
 RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
 
+# The stable ABI of 3.11: one module for that version and all later ones. Whose headers it is
+# compiled with does not matter, as long as they are as new.
+PYTHON ?= python3
+PYTHON_H := $(if $(SANITIZED),,$(shell for p in "$(PYTHON)" python3 /usr/bin/python3; do \
+	"$$p" -c 'import os, sys, sysconfig; d = sysconfig.get_path("include"); \
+	sys.exit(sys.version_info < (3, 11) or not os.path.exists(d + "/Python.h") or print(d))' \
+	2>/dev/null && break; done))
+PYTHON_CFLAGS = $(C_BASE) $(C_WARN) -Werror=implicit-function-declaration -fPIC \
+	-fvisibility=hidden -isystem '$(PYTHON_H)' -DPy_LIMITED_API=0x030B0000
+
 # ---- Sources ----------------------------------------------------------------
 
 obj = $(addprefix $(O)/,$(addsuffix .o,$(basename $(1))))
@@ -128,12 +139,25 @@ SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
 SLOW_SCRIPTS := tests/preload/real.sh \
 	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
 
+# One run each, and another one under the shim (tests/python/run.sh).
+PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t $t:shim) \
+	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))
+
 LIB_A := $(B)/lib/libcowshed.a
 LIB_SO := $(B)/lib/libcowshed.so.0
 LIB_LINK := $(B)/lib/libcowshed.so
 PRELOAD_SO := $(if $(PRELOAD_OBJ),$(B)/lib/libcowshed-preload.so)
 COPIES_SO := $(if $(COPIES_OBJ),$(B)/lib/libcowshed-copies.so)
 CLI := $(if $(CLI_OBJ),$(B)/bin/cowshed)
+
+# The Python package as it is installed, of links to what is built and to the sources.
+PACKAGE := $(B)/python/cowshed
+PACKAGE_EXT := $(PACKAGE)/_cowshed.abi3.so
+PACKAGE_EXT_OBJ := $(call obj,$(wildcard python/_cowshed/*.c))
+PACKAGE_PY := $(patsubst %,$(B)/%,$(foreach d,python/cowshed python/cowshed/*,\
+	$(wildcard $d/*.py $d/*.pyi $d/py.typed)))
+PACKAGE_BUILT := $(PACKAGE)/bin/cowshed $(addprefix $(PACKAGE)/lib/,$(notdir \
+	$(LIB_SO) $(PRELOAD_SO) $(COPIES_SO)))
 
 # What a mode builds and checks. Sanitizers bring a malloc of their own, so the
 # shim and what is for it stay out.
@@ -147,8 +171,9 @@ else
 ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh \
-	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh)
-EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH)
+	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh) \
+	$(PYTHON_TESTS)
+EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
 endif
 
 # "make clean all" cleans first.
@@ -167,10 +192,14 @@ all: $(ALL) ## the libraries, the command, the examples (default)
 
 everything: all $(DRIVER_SO) $(TESTS) $(FAULT) $(FUZZ) $(EXTRA) ## the same, with tests and benchmarks
 
-check: deps everything ## build all and run the tests
+# The packages of Python's tests are fetched only if one of these is to be run.
+PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring $(T),\
+	$(PYTHON_TESTS)),python-env),$(if $(PYTHON_H),python-env)))
+
+check: deps everything $(PYTHON_ENV) ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
 
-check-all: deps everything $(LONG) ## the same, with the long tests
+check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG)
 
 check-programs: deps everything ## real programs and their own tests under the shim
@@ -199,11 +228,20 @@ check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
 bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch's
 	$(Q)BUILD='$(B)' bash bench/gpu.sh
 
-lint: deps $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and objects
+lint: deps python-env $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
 	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-gpu,bench,$(NEED_DEPS))))))
+
+python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
+	$(Q)find $(PACKAGE) -xtype l -delete
+
+no-python:
+	@echo '  PYTHON  left out: no Python.h of 3.11 or newer (python3-dev)'
+
+python-env: | $(PREPARE)
+	$(Q)PYTHON='$(PYTHON)' scripts/python-env.sh
 
 clean: ## remove build/
 	$(Q)rm -rf build
@@ -309,6 +347,30 @@ $(CLI): $(CLI_OBJ) $(LIB_SO)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LINK) $(RUNPATH_LIB) -o $@ $(CLI_OBJ) $(LIB_SO) $(LDFLAGS)
+
+# ---- The Python package: beside its module lie the engine, the shim, the command ----
+
+$(O)/python/%.o: python/%.c Makefile | $(PREPARE)
+	$(if $(PYTHON_H),,$(error no Python.h of 3.11 or newer was found (Debian: python3-dev)))
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PYTHON_CFLAGS) $(CFLAGS) -c -o $@ $<
+
+# The interpreter brings what is undefined. A libcowshed.so.0 that is there already, because
+# the shim needs it, is the one: the loader knows it by that name.
+$(PACKAGE_EXT): $(PACKAGE_EXT_OBJ) $(LIB_SO)
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LINK) -shared -Wl,-rpath,'$$ORIGIN/lib' -o $@ $(PACKAGE_EXT_OBJ) $(LIB_SO) \
+		$(LDFLAGS)
+
+$(PACKAGE_PY): $(B)/%: %
+	@mkdir -p $(@D)
+	$(Q)ln -srf $< $@
+
+$(PACKAGE_BUILT): $(PACKAGE)/%: $(B)/%
+	@mkdir -p $(@D)
+	$(Q)ln -srf $< $@
 
 # ---- Tests: whitebox, with the archive, whose hidden symbols they may use ---
 

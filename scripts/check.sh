@@ -7,8 +7,8 @@
 # by its exit status (77: skipped). The output is shown of what failed.
 #
 # Runs in the repository's root with BUILD (made absolute) and MODE in the
-# environment. LIMIT: seconds for each program. STRICT=1: a skip is a failure.
-# T=text: only programs with it in their name. MODE=fuzz: FUZZ_SECONDS (60) for each
+# environment. A .py is run by the run.sh beside it. LIMIT: seconds for each. STRICT=1: a skip
+# is a failure. T=text: only what has it in its name. MODE=fuzz: FUZZ_SECONDS (60) for each
 # target, with its corpus.
 set -u
 export BUILD MODE LC_ALL=C
@@ -61,13 +61,13 @@ one() {
 	out=$tmp/${name//\//_}.out
 	case $MODE:$name in
 	*.sh) shell=bash ;;
+	*.py | *.py:*) shell="bash ${name%/*}/run.sh" ;;
 	fuzz:*/fuzz_*) # what it finds stays in the build
 		with=("-max_total_time=$FUZZ_SECONDS" "-artifact_prefix=$BUILD/${name##*/}-"
 			"$BUILD/corpus/${name##*fuzz_}" "tests/fuzz/corpus/${name##*fuzz_}")
 		mkdir -p "${with[2]}" ;;
 	esac
-	{ timeout -k 10 "$limit" $around $shell "./$name" "${with[@]}" >"$out" 2>&1 </dev/null; } \
-		2>/dev/null
+	{ timeout -k 10 "$limit" $around $shell "./$name" "${with[@]}" >"$out" 2>&1 </dev/null; } 2>/dev/null
 	status=$?
 	case $status in
 	124 | 137) echo "check.sh: killed, or not done after $limit s" >>"$out" ;;

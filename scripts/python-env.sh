@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# python-env.sh: build/venv, a Python with the packages of python/requirements-test.txt, for
+# the tests and the lint. Silent if it is there. It is a help and no need: without it the
+# tests take what Pythons the system has, and skip what these can't do. So a machine without a
+# package index is told so once, and all goes on. NO_INSTALL=1: nothing is fetched.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+venv=build/venv wanted=python/requirements-test.txt
+# Of another list, or half done: made anew.
+cmp -s "$wanted" "$venv/made-of" && exit 0
+without() { echo "python-env: $1: Python's tests use the packages of the system"; exit 0; }
+[ -z "${NO_INSTALL:-}" ] || without 'NO_INSTALL is set'
+
+for python in "${PYTHON:-python3}" python3 /usr/bin/python3 ''; do
+	"$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+		2>/dev/null && break
+done
+[ -n "$python" ] || without 'no Python of 3.11 or newer with venv (python3-venv)'
+
+echo "python-env: installing $(grep -c '^[a-z]' "$wanted") packages in $venv"
+rm -rf "$venv" && mkdir -p build && "$python" -m venv "$venv" || without 'venv failed'
+add() {
+	"$venv/bin/python" -m pip --disable-pip-version-check install -q --prefer-binary \
+		--retries 1 --timeout 20 "$@" 2>"$venv/pip.log"
+}
+# The first of them shows whether there is an index.
+if ! add "$(grep -m 1 '^[a-z]' "$wanted")"; then
+	grep . "$venv/pip.log" | tail -n 1
+	rm -rf "$venv"
+	without 'no package index'
+fi
+# A package that is not to be had here must not keep the others away.
+add -r "$wanted" || for package in $(grep '^[a-z]' "$wanted"); do
+	add "$package" || echo "python-env: without $package"
+done
+cp "$wanted" "$venv/made-of"

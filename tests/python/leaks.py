@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""What a process holds, as the kernel and the engine know it.
+
+look() takes a picture, compare() says what is there now and was not then:
+
+* descriptors, by what they lead to (/proc/self/fd)
+* child processes, zombies included; threads
+* the engine's counters: bytes and storages that are live
+* mappings in the engine's window: of its memfds, and the memory behind them (RssShmem of this
+  process and what the memfds that it has open hold)
+* names in /dev/shm
+
+Some of it ends a moment after the test: an executor's thread that has handed over its last
+result, a child that has sent it. So what was not there before gets PATIENCE seconds to go,
+looked at again and again; a real leak is still there at the end.
+
+Under the shim the interpreter's own large blocks are the engine's, too, and come and go as
+they like: their bytes and mappings are left out there.
+"""
+
+import gc
+import os
+import re
+import sys
+import threading
+import time
+
+PATIENCE = 5.0
+SLACK_BYTES = 1 << 20  # metadata of the engine, which stays
+SHIM = bool(os.environ.get("COWSHED_TEST_SHIM"))
+
+WINDOW = re.compile(r"/memfd:cowshed")
+
+
+def warm_up():
+    """The first use of the engine makes what stays until the end of the process."""
+    import cowshed
+    bytearray(4 << 20)
+    if hasattr(cowshed, "Storage"):
+        cowshed.Storage(4 << 20)
+    settle()
+
+
+def look():
+    """What is there now, by kind: sets of texts, and numbers."""
+    settle()
+    stats = engine()
+    return {
+        "descriptors": descriptors(),
+        "children": children(),
+        "threads": {thread.name for thread in threading.enumerate()},
+        "names": names(),
+        "storages": stats.get("storages_live", 0),
+        "bytes": 0 if SHIM else stats.get("bytes_live", 0),
+        "mappings": 0 if SHIM else mappings(),
+        "memory": 0 if SHIM else memory(),
+    }
+
+
+def compare(before, without=()):
+    """Sentences on what is there and was not in `before`; [] if nothing is."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        found = list(differences(before, look(), without))
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.02)
+
+
+def differences(before, now, without):
+    for kind, then in before.items():
+        if kind in without:
+            continue
+        if isinstance(then, set):
+            for more in sorted(now[kind] - then):
+                yield f"{kind}: {more}"
+        elif now[kind] > then + (SLACK_BYTES if kind == "memory" else 0):
+            yield f"{kind}: {now[kind]}, before it was {then}"
+
+
+# ---- Letting go of what is kept on purpose -----------------------------------------------
+
+
+def settle():
+    """Cycles, warm memory, and the helpers that multiprocessing keeps until the end."""
+    for name, helper in (("multiprocessing.forkserver", "_forkserver"),
+                         ("multiprocessing.resource_tracker", "_resource_tracker")):
+        module = sys.modules.get(name)
+        if module is not None:
+            getattr(module, helper)._stop()
+    gc.collect()
+    if "cowshed" in sys.modules and hasattr(sys.modules["cowshed"], "trim"):
+        sys.modules["cowshed"].trim()
+
+
+# ---- The engine --------------------------------------------------------------------------
+
+
+def engine():
+    import cowshed
+    stats = cowshed.stats() if hasattr(cowshed, "stats") else {}
+    return stats if isinstance(stats, dict) else vars(stats)
+
+
+# ---- The kernel --------------------------------------------------------------------------
+
+
+def descriptors():
+    """"NUMBER -> WHAT". A descriptor that came again under its number is no leak."""
+    found = set()
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{number} -> {os.readlink('/proc/self/fd/' + number)}")
+        except FileNotFoundError:
+            pass  # the one that lists
+    return found
+
+
+def children():
+    found = set()
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as pids:
+                for pid in pids.read().split():
+                    found.add(f"{pid} {command(pid)}")
+        except FileNotFoundError:
+            pass  # a thread that ended; or a kernel without this file
+    return found
+
+
+def command(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            return words.read().replace(b"\0", b" ").decode(errors="replace")[:200].strip() \
+                or "(a zombie)"
+    except FileNotFoundError:
+        return "(gone)"
+
+
+def mappings():
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return sum(1 for line in maps if WINDOW.search(line))
+
+
+def memory():
+    """Bytes of shared memory that this process maps, and that its memfds hold unmapped."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        mapped = next(int(line.split()[1]) << 10 for line in status
+                      if line.startswith("RssShmem:"))
+    held = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            if WINDOW.match(os.readlink("/proc/self/fd/" + number)):
+                held += os.stat("/proc/self/fd/" + number).st_blocks * 512
+        except FileNotFoundError:
+            pass
+    return max(mapped, held)
+
+
+def names():
+    """Not those of the C tests, which may run at the same time."""
+    try:
+        return {name for name in os.listdir("/dev/shm") if not name.startswith("cowshed-test")}
+    except FileNotFoundError:
+        return set()

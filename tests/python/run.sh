@@ -1,0 +1,55 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# run.sh FILE[:shim]: a file of Python tests, one line a test (conftest.py prints them); with
+# ":shim" under `cowshed run`, where all large memory of the interpreter is the engine's.
+#
+# A test that takes the interpreter down, or that hangs until conftest.py ends it, fails by
+# itself: it has left its name in $work/now, and the tests after it run in another one. What
+# it started is in its process group, which ends with it; those who hang say where first.
+set -u
+test=${1#./} file=${1#./} shim=
+case $test in *:shim) file=${test%:shim} shim=1 ;; esac
+root=$PWD package=${BUILD:-$PWD/build/plain}/python
+case $package in /*) ;; *) package=$root/$package ;; esac
+if [ ! -e "$package/cowshed/_cowshed.abi3.so" ]; then
+	echo "skip $test the Python package is not built"
+	exit 77
+fi
+for python in ${PYTHON:+"$PYTHON"} build/venv/bin/python python3 /usr/bin/python3 ''; do
+	"$python" -c 'import pytest, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+done
+if [ -z "$python" ]; then
+	echo "skip $test no Python of 3.11 or newer with pytest"
+	exit 77
+fi
+
+unset LD_PRELOAD COWSHED_OPTIONS
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+export PYTHONPATH=$package PYTHONPYCACHEPREFIX=$root/build/pycache PYTHONFAULTHANDLER=1
+export TMPDIR=$work COWSHED_TEST_WORK=$work COWSHED_TEST_SHIM=$shim
+ulimit -c 0
+run=("$python" -m pytest -c /dev/null --rootdir=tests/python -p no:cacheprovider
+	-p no:terminal "$file")
+[ -z "$shim" ] || run=("$package/cowshed/bin/cowshed" run -- "${run[@]}")
+
+: >"$work/done"
+failed=0
+while :; do
+	rm -f "$work/now"
+	setsid --wait "${run[@]}" &
+	wait $!
+	status=$?
+	[ -s "$work/now" ] || break
+	# It is the leader of its group.
+	read -r leader now <"$work/now"
+	kill -ABRT -- "-$leader" 2>/dev/null && sleep 1 && kill -KILL -- "-$leader" 2>/dev/null
+	echo "not ok ${shim:+shim: }$now (the interpreter ended, status $status)"
+	echo "$now" >>"$work/done"
+	failed=1
+done
+case $status in
+0 | 5) exit $failed ;; # 5: no tests were left
+*) exit 1 ;;
+esac
