@@ -24,12 +24,17 @@ import leaks  # noqa: E402
 LIMIT = 60
 PREFIX = "shim: " if os.environ.get("COWSHED_TEST_SHIM") else ""
 WORK = os.environ.get("COWSHED_TEST_WORK", "")
-STDERR = os.dup(2)  # pytest puts a file of its own in the place of 2
+STDERR = pytest.StashKey[int]()
+PASSED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
     config.addinivalue_line("markers", "leaves(*what): what leaks.py is not to look at")
+    config.option.tbstyle = "short"
+    # In tests a file of pytest's has its place.
+    config.stash[STDERR] = os.dup(2)
+    _write("group", f"{os.getpgrp()}\n")
     # What is raised where nobody can catch it is a failure, too.
     for what in "Unraisable", "UnhandledThread":
         config.addinivalue_line("filterwarnings", f"error::pytest.Pytest{what}ExceptionWarning")
@@ -65,8 +70,9 @@ def _write(file, text, mode="w"):
 def pytest_runtest_protocol(item, nextitem):
     name = _name(item.nodeid)
     mark = item.get_closest_marker("limit")
-    _write("now", f"{os.getpgrp()} {name}\n")
-    faulthandler.dump_traceback_later(mark.args[0] if mark else LIMIT, exit=True, file=STDERR)
+    _write("now", name + "\n")
+    faulthandler.dump_traceback_later(mark.args[0] if mark else LIMIT, exit=True,
+                                      file=item.config.stash[STDERR])
     yield
     faulthandler.cancel_dump_traceback_later()
     _write("done", name + "\n", "a")
@@ -81,9 +87,6 @@ def pytest_runtest_makereport(item, call):
     outcome = yield
     if call.when == "call":
         item.stash[PASSED] = outcome.get_result().passed
-
-
-PASSED = pytest.StashKey[bool]()
 
 
 @pytest.fixture(autouse=True)

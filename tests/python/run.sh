@@ -34,19 +34,28 @@ run=("$python" -m pytest -c /dev/null --rootdir=tests/python -p no:cacheprovider
 	-p no:terminal "$file")
 [ -z "$shim" ] || run=("$package/cowshed/bin/cowshed" run -- "${run[@]}")
 
+# end_group: whoever is left of it. A zombie that nobody waits for stays in it.
+end_group() {
+	local leader i
+	read -r leader <"$work/group" && kill -ABRT -- "-$leader" 2>/dev/null || return 0
+	for ((i = 0; i < 20; i++)); do
+		kill -0 -- "-$leader" 2>/dev/null || return 0
+		read -rt 0.05 <> <(:) || :
+	done
+	kill -KILL -- "-$leader" 2>/dev/null || :
+}
+
 : >"$work/done"
 failed=0
 while :; do
-	rm -f "$work/now"
+	: >"$work/now" >"$work/group"
 	setsid --wait "${run[@]}" &
-	wait $!
+	{ wait $!; } 2>/dev/null
 	status=$?
+	end_group
 	[ -s "$work/now" ] || break
-	# It is the leader of its group.
-	read -r leader now <"$work/now"
-	kill -ABRT -- "-$leader" 2>/dev/null && sleep 1 && kill -KILL -- "-$leader" 2>/dev/null
-	echo "not ok ${shim:+shim: }$now (the interpreter ended, status $status)"
-	echo "$now" >>"$work/done"
+	echo "not ok ${shim:+shim: }$(<"$work/now") (the interpreter ended, status $status)"
+	cat "$work/now" >>"$work/done"
 	failed=1
 done
 case $status in
