@@ -131,7 +131,7 @@ struct cow_parcel {
 };
 
 /* Bytes of a note, at most. */
-#define COW_NOTE_MAX 4096
+#define COW_NOTE_MAX 16384
 
 /*
  * Sends `count` parcels, and with the last of them `note_bytes` for the program on

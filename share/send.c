@@ -144,15 +144,16 @@ cow__outgoing_end(struct cow_channel *c)
 	o->nfds = o->npacks = 0;
 }
 
+/* The note goes with the last message, and any may turn out to be the last. */
 static bool
-is_full(const struct cow__making *m)
+is_full(const struct cow__making *m, size_t note_bytes)
 {
 	if (m->nitems == 0)
 		return false;
 	return m->nitems == COW__WIRE_ITEMS || m->nown == COW__OWN_MOST ||
 	       sizeof(struct cow__wire_head) + m->nitems * sizeof(m->items[0]) +
 	                       m->nbytes + sizeof(m->items[0]) +
-	                       COW__WIRE_INLINE + COW_NOTE_MAX >
+	                       COW__WIRE_INLINE + note_bytes >
 	               m->limit ||
 	       m->nbytes + COW__WIRE_INLINE > sizeof(m->bytes);
 }
@@ -413,7 +414,7 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
 
 		m->nitems = m->nown = 0;
 		m->nbytes = 0;
-		while (taken + n < count && !is_full(m)) {
+		while (taken + n < count && !is_full(m, note_bytes)) {
 			r = check(&parcels[taken + n]);
 			if (r == 0)
 				r = add(c, m, &parcels[taken + n]);

@@ -14,8 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Many --------------------------------------------------------------------------- */
-
+/* ---- Many ---------------------------------------------------------------- */
 #define MANY 6000
 
 static long count_fds(void)
@@ -252,6 +251,35 @@ START_TEST(small_packets)
 }
 END_TEST
 
+/* The longest note takes no room from those that have none, and arrives. */
+START_TEST(long_note_beside_many)
+{
+	static struct cow_parcel p[1024], q[COUNT(p)];
+	static char note[COW_NOTE_MAX], back[COW_NOTE_MAX];
+	size_t bytes, want = _i & 2 ? sizeof(note) : 0;
+	long many = want ? 1000 : COUNT(p);
+	struct cow_storage *s;
+	struct cow_channel *c;
+	struct ends e;
+
+	ends_make(&e, _i & 1 ? SOCK_SEQPACKET : SOCK_STREAM, true);
+	ok(cow_group_storage_new(e.group, PAGE, COW_SHARE_CLONE, &s));
+	for (long i = 0; i < many; i++)
+		p[i] = parcel(s, COW_SHARE_CLONE);
+	fill(note, want, 3);
+	must(cow_channel_send(e.mine, p, (size_t)many, note, want) == many);
+	c = child_channel(&e);
+	must(cow_channel_receive(c, q, COUNT(q), back, want, &bytes) == many);
+	ck_assert_uint_eq(bytes, want);
+	ck_pattern(back, bytes, 3);
+	for (long i = 0; i < many; i++)
+		cow_storage_unref(q[i].storage);
+	cow_storage_unref(s);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
 static void has_fewer_descriptors(void *arg)
 {
 	ck_assert_int_le(count_fds(), *(long *)arg - 2);
@@ -459,6 +487,7 @@ int main(void)
 	tcase_add_test(tcase, with_32_descriptors);
 	tcase_add_test(tcase, alias_does_not_leave_its_group);
 	tcase_add_test(tcase, small_packets);
+	tcase_add_loop_test(tcase, long_note_beside_many, 0, 4);
 	tcase_add_test(tcase, child_keeps_nothing_of_half_a_message);
 	tcase_add_loop_test(tcase, no_descriptors_left, 0, 4);
 	tcase_add_loop_test(tcase, views_travel_as_storage_and_offset, 0, 2);

@@ -151,14 +151,15 @@ END_TEST
 /* A program has a buffer of COW_NOTE_MAX bytes and believes the length. */
 START_TEST(note_longer_than_notes_are)
 {
-	static unsigned char bytes[sizeof(struct cow__wire_head) + 5000];
+	static unsigned char bytes[sizeof(struct cow__wire_head) +
+	                           COW_NOTE_MAX + 1];
 	struct raw m = raw_new();
 	struct victim v;
 
 	victim_make(&v, types[_i]);
 	m.head.items = 0;
 	m.head.inline_bytes = 0;
-	m.head.note_bytes = 5000;
+	m.head.note_bytes = COW_NOTE_MAX + 1;
 	m.head.bytes = sizeof(bytes);
 	memcpy(bytes, &m.head, sizeof(m.head));
 	ck_assert_int_eq(put(v.theirs, bytes, sizeof(bytes), NULL, 0, 0),
