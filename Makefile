@@ -82,7 +82,10 @@ BENCH_CFLAGS := $(C_BASE) $(WARN) -DBENCH_SOURCES='"$(CURDIR)/bench"'
 
 LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
 LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)
-TEST_LIBS = $(shell $(PKG_CONFIG) --libs check) -lpthread
+# Tests go to machines with a GPU and without packages: what libcheck needs goes along.
+SUBUNIT_A := $(filter /%,$(shell $(CC) -print-file-name=libsubunit.a))
+TEST_LIBS = $(patsubst -lsubunit,$(or $(SUBUNIT_A),-lsubunit),\
+	$(shell $(PKG_CONFIG) --libs check)) -lpthread
 # Tests that put memory under I/O; without liburing they are left out.
 URING := $(shell $(PKG_CONFIG) --libs liburing 2>/dev/null)
 WITH_URING := tests/test_pinned.c

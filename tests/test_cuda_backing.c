@@ -126,7 +126,7 @@ int main(void)
 	Suite *s = suite_create("cuda_backing");
 	TCase *c = add_case(s, "backing");
 
-	tcase_add_test(c, single_pieces);
+	add_test_needing(NEEDS_CONTROL, c, single_pieces);
 	tcase_add_test(c, zeros);
 	tcase_add_test(c, a_child);
 	return run_suite(s);

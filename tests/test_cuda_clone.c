@@ -366,8 +366,8 @@ int main(void)
 	tcase_add_test(t, one_piece_is_copied_whole);
 	tcase_add_test(t, a_writer_on_another_stream_comes_behind);
 	tcase_add_test(t, who_takes_over_waits_for_copies);
-	tcase_add_test(t, memory_goes_when_the_work_is_done);
-	tcase_add_test(t, recording_a_graph);
+	add_test_needing(NEEDS_CONTROL, t, memory_goes_when_the_work_is_done);
+	add_test_needing(NEEDS_CONTROL, t, recording_a_graph);
 	tcase_add_test(t, a_child_can_free_and_nothing_else);
 	tcase_add_loop_test(t, as_arrays, 0, 8);
 	return run_suite(s);

@@ -449,7 +449,6 @@ int main(void)
 	tcase_add_test(tcase, permuted);
 	tcase_add_test(tcase, many_dimensions);
 	tcase_add_test(tcase, far_apart);
-	if (driver_is_reference())
-		tcase_add_test(tcase, which_copy);
+	add_test_needing(NEEDS_CONTROL, tcase, which_copy);
 	return run_suite(suite);
 }

@@ -143,7 +143,7 @@ START_TEST(once)
 		ck_assert_ptr_eq(seen[i], seen[0]);
 	}
 	driver_start();
-	ck_assert_uint_eq(ref.calls("cuInit"), 1);
+	must(!driver_is_reference() || ref.calls("cuInit") == 1);
 }
 END_TEST
 
@@ -164,11 +164,10 @@ int main(void)
 	Suite *suite = suite_create("cuda_driver");
 	TCase *loading = add_bare_case(suite, "loading"), *fork = add_bare_case(suite, "fork");
 
-	unsetenv("COWSHED_CUDA_DRIVER");
 	tcase_add_test(loading, no_driver);
-	tcase_add_test(loading, old_driver);
-	tcase_add_test(loading, calls_that_may_lack);
-	tcase_add_test(loading, failing_driver);
+	add_test_needing(NEEDS_CONTROL, loading, old_driver);
+	add_test_needing(NEEDS_CONTROL, loading, calls_that_may_lack);
+	add_test_needing(NEEDS_CONTROL, loading, failing_driver);
 	tcase_add_test(loading, nothing_before_use);
 	tcase_add_test(loading, once);
 	tcase_add_test(loading, results_become_errors);

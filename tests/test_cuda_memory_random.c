@@ -172,6 +172,7 @@ START_TEST(fragmentation_is_bounded)
 	uint64_t peak;
 
 	cuda_start();
+	ok(cow_cuda_reset_peaks(0));
 	for (int i = 0; i < 4000; i++) {
 		size_t k = prng_below(&r, COUNT(s));
 
@@ -195,7 +196,7 @@ int main(void)
 	TCase *c = add_case(s, "random");
 
 	tcase_add_loop_test(c, random_programs, 0, 4);
-	tcase_add_loop_test(c, random_programs_without_virtual_memory, 0, 3);
+	add_loop_test_needing(NEEDS_CONTROL, c, random_programs_without_virtual_memory, 0, 3);
 	tcase_add_test(c, threads);
 	tcase_add_test(c, fragmentation_is_bounded);
 	return run_suite(s);

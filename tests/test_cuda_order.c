@@ -68,8 +68,7 @@ static uint64_t waits(void)
 /* All work is done, and nothing is kept for later. */
 static void finish(void)
 {
-	if (driver_is_reference())
-		ref.set(REF_HOLD, 0);
+	ref.set(REF_HOLD, 0);
 	for (int i = 0; i < cow_cuda_count(); i++)
 		cuda_finish(i);
 	ok(cow_cuda_pinned_empty_cache());
@@ -424,8 +423,7 @@ START_TEST(forked)
 	cuda_start();
 	i.h = pinned(BYTES, 1);
 	i.d = device(0, BYTES);
-	if (driver_is_reference())
-		ref.set(REF_HOLD, 1);
+	ref.set(REF_HOLD, 1);
 	ok(cow_tensor_copy_begin(i.d, i.h, 0, &i.w));
 	in_child(in_the_child, &i);
 	ok(cow_work_wait(i.w));
@@ -445,15 +443,13 @@ int main(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, ring);
 	tcase_add_test(tcase, forked);
-	if (!driver_is_reference())
-		return run_suite(suite);
-	tcase_add_test(tcase, changed_too_early);
-	tcase_add_test(tcase, read_too_early);
-	tcase_add_test(tcase, given_up);
-	tcase_add_test(tcase, staged);
-	tcase_add_test(tcase, poisoned);
-	tcase_add_test(tcase, nobody_waits);
-	tcase_add_test(tcase, between_devices);
-	tcase_add_test(tcase, recording);
+	add_test_needing(NEEDS_CONTROL, tcase, changed_too_early);
+	add_test_needing(NEEDS_CONTROL, tcase, read_too_early);
+	add_test_needing(NEEDS_CONTROL, tcase, given_up);
+	add_test_needing(NEEDS_CONTROL, tcase, staged);
+	add_test_needing(NEEDS_CONTROL, tcase, poisoned);
+	add_test_needing(NEEDS_CONTROL, tcase, nobody_waits);
+	add_test_needing(NEEDS_TWO_DEVICES, tcase, between_devices);
+	add_test_needing(NEEDS_CONTROL, tcase, recording);
 	return run_suite(suite);
 }

@@ -444,9 +444,9 @@ int main(void)
 	tcase_add_test(c, not_before_the_start);
 	tcase_add_test(c, exact_sizes);
 	tcase_add_test(c, cached);
-	tcase_add_test(c, not_reused_before_its_streams);
+	add_test_needing(NEEDS_CONTROL, c, not_reused_before_its_streams);
 	tcase_add_test(c, unknown_memory);
-	tcase_add_test(c, a_stream_that_ends);
+	add_test_needing(NEEDS_CONTROL, c, a_stream_that_ends);
 	tcase_add_test(c, clones_are_copies);
 	tcase_add_test(c, sent);
 	tcase_add_test(c, a_child_gets_a_copy);

@@ -70,7 +70,7 @@ int main(void)
 	Suite *s = suite_create("cuda_reach");
 	TCase *c = add_case(s, "reach");
 
-	tcase_add_test(c, memory_of_before_and_after);
-	tcase_add_test(c, not_before);
+	add_test_needing(NEEDS_TWO_DEVICES, c, memory_of_before_and_after);
+	add_test_needing(NEEDS_CONTROL, c, not_before);
 	return run_suite(s);
 }

@@ -87,6 +87,7 @@ void cuda_check(const struct cow_storage *s, unsigned char value)
 	size_t done = 0, n;
 
 	must(copy != NULL);
+	enter(cow_storage_device(s).index);
 	/* Neighbours of two maps can't be had at once. */
 	for (; done < bytes; done += n) {
 		n = MAP - (from + done) % MAP;
@@ -94,6 +95,7 @@ void cuda_check(const struct cow_storage *s, unsigned char value)
 			n = bytes - done;
 		must(ref.peek(from + done, copy + done, n) == 0);
 	}
+	leave();
 	ck_bytes(copy, bytes, value);
 	free(copy);
 }

@@ -52,8 +52,10 @@ void driver_start(void)
 	library = dlopen(cow__cu_path(), RTLD_NOW);
 	must(library != NULL);
 	cu_ok(cu->ctx_set_current(driver_context(0)));
-	if (!driver_is_reference())
+	if (!driver_is_reference()) {
+		ref = driver_standins;
 		return;
+	}
 	ref.set = control(library, "cow_ref_set");
 	ref.fail_call = control(library, "cow_ref_fail");
 	ref.calls = control(library, "cow_ref_calls");

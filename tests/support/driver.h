@@ -13,8 +13,30 @@
  * before anything loads one. */
 void driver_choose(void);
 
-/* Is it ours? Of another one (make check-gpu) `ref` has nothing. */
+/* Is it ours? Of another one (make check-gpu) `ref` has stand-ins (standin.c). */
 bool driver_is_reference(void);
+
+/*
+ * What a test can't do without. Where the driver does not have it the test is left out,
+ * and a line "skip" says so. For main():
+ *
+ *      add_test_needing(NEEDS_CONTROL, tcase, changed_too_early);
+ */
+enum driver_needs {
+	NEEDS_CONTROL = 1, /* work that is held, calls that fail, counts, small devices */
+	NEEDS_TWO_DEVICES = 2,
+};
+bool driver_has(unsigned needs, const char *test);
+#define add_test_needing(needs, tcase, test)                                   \
+	do {                                                                   \
+		if (driver_has((needs), #test))                                \
+			tcase_add_test((tcase), test);                         \
+	} while (0)
+#define add_loop_test_needing(needs, tcase, test, from, to)                    \
+	do {                                                                   \
+		if (driver_has((needs), #test))                                \
+			tcase_add_loop_test((tcase), test, (from), (to));      \
+	} while (0)
 
 /* Loads it, and makes the context of device 0 current. */
 extern const struct cow__cu *cu;
@@ -33,6 +55,7 @@ struct driver_control {
 	__typeof__(cow_ref_peek) *peek;
 };
 extern struct driver_control ref;
+extern const struct driver_control driver_standins;
 
 /* A call that must succeed, one that must give `code`. */
 #define cu_ok(call) cu_gives(COW_CU_SUCCESS, call)
