@@ -99,7 +99,7 @@ PYTHON_H := $(if $(SANITIZED),,$(shell for p in "$(PYTHON)" python3 /usr/bin/pyt
 	sys.exit(sys.version_info < (3, 11) or not os.path.exists(d + "/Python.h") or print(d))' \
 	2>/dev/null && break; done))
 PYTHON_CFLAGS = $(C_BASE) $(C_WARN) -Werror=implicit-function-declaration -fPIC \
-	-fvisibility=hidden -isystem '$(PYTHON_H)' -DPy_LIMITED_API=0x030B0000
+	-fvisibility=hidden -isystem '$(PYTHON_H)' -Wno-write-strings
 
 # ---- Sources ----------------------------------------------------------------
 

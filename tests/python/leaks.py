@@ -36,8 +36,7 @@ def warm_up():
     """The first use of the engine makes what stays until the end of the process."""
     import cowshed
     bytearray(4 << 20)
-    if hasattr(cowshed, "Storage"):
-        cowshed.Storage(4 << 20)
+    cowshed._cowshed.new(4 << 20)
     settle()
 
 
