@@ -82,6 +82,8 @@ static struct PyModuleDef definition = {
 	.m_size = -1,
 };
 
+PyMODINIT_FUNC PyInit__cowshed(void);
+
 PyMODINIT_FUNC PyInit__cowshed(void)
 {
 	PyObject *m = PyModule_Create(&definition);
