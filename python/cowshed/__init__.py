@@ -28,7 +28,7 @@ with the bytes of that moment and their own writes after it; shared ones stay sh
 
 from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
 from ._cowshed import Storage, features, set_option, stats, trim, version
-from ._family import get_sharing_mode, set_sharing_mode
+from ._family import get_sharing_mode, set_sharing_mode, sharing_mode
 from ._regions import storage_of
 
 __version__ = version()
@@ -47,6 +47,7 @@ __all__ = [
     "set_option",
     "set_sharing_mode",
     "share",
+    "sharing_mode",
     "snapshot",
     "stats",
     "storage_of",

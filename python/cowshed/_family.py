@@ -12,6 +12,7 @@ The *sharing mode* says what a receiver gets of an array that was not made with 
 the same memory, which both write, as with torch.multiprocessing.
 """
 
+import contextlib
 import os
 import threading
 
@@ -59,6 +60,17 @@ def set_sharing_mode(mode):
     if mode not in _MODES:
         raise ValueError(f"sharing mode {mode!r}: there are 'clone' and 'alias'")
     _mode = mode
+
+
+@contextlib.contextmanager
+def sharing_mode(mode):
+    """set_sharing_mode() for the length of a with statement. It is the process's, not the thread's."""
+    before = _mode
+    set_sharing_mode(mode)
+    try:
+        yield
+    finally:
+        set_sharing_mode(before)
 
 
 def get_sharing_mode():

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Clones: a lazy one and one element written; and what follows, the whole of it rewritten.
+
+A tensor of GIB. "one" is the clone and the write of one element. "all" is the clone and an
+in-place addition to every element of it, clone included: what is not copied at first is
+copied page by page then, and must not cost more in total. "source" is the same with the
+addition to the tensor that was cloned, which goes on while its clone lives.
+
+    python clone.py           GIB=1
+"""
+
+import os
+import sys
+import time
+
+from common import measure, say, table
+
+GIB = float(os.environ.get("GIB", "1"))
+WAYS = ["cowshed", "torch._lazy_clone", "clone()"]
+TIMES = 5
+
+
+def run(way):
+    import torch
+
+    n = int(GIB * (1 << 30)) // 4
+    if way == "cowshed":
+        import cowshed.torch
+
+        make, clone = cowshed.torch.full, cowshed.torch.clone
+        source = make((n,), 1.0)
+    else:
+        clone = torch.Tensor.clone if way == "clone()" else torch._lazy_clone
+        source = torch.full((n,), 1.0)
+    seconds = {"one": [], "all": [], "source": []}
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        x = clone(source)
+        x[n // 2] = 2.0
+        seconds["one"].append(time.perf_counter() - start)
+        assert source[n // 2] == 1.0 and x[n // 2] == 2.0
+        del x
+        start = time.perf_counter()
+        x = clone(source)
+        x += 1.0
+        seconds["all"].append(time.perf_counter() - start)
+        assert source[-1] == 1.0 and x[-1] == 2.0
+        del x
+    for _ in range(TIMES):
+        before = float(source[0])
+        start = time.perf_counter()
+        x = clone(source)
+        source += 1.0
+        seconds["source"].append(time.perf_counter() - start)
+        assert x[-1] == before and source[-1] == before + 1
+        del x
+    say(**{name: sorted(all)[TIMES // 2] for name, all in seconds.items()})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        run(sys.argv[1])
+    else:
+        found = measure(__file__, WAYS)
+        table(f"Clone {GIB:g} GiB and write one element", found, "one", "cowshed")
+        table("Clone and add to every element of the clone", found, "all", "cowshed")
+        table("Clone and add to every element of the source", found, "source", "cowshed")

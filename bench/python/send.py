@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""A large array, made by plain NumPy or PyTorch, to a worker: its first send.
+
+Measured from put() until the worker has it and has read one byte; and, in another
+process of the same kind, until it has summed every byte. The array is filled right before,
+as programs do. Ours runs under the shim; the array is NumPy's own.
+
+    python send.py            all, by turns     MIB=256
+"""
+
+import os
+import sys
+import time
+
+from common import measure, say, table
+
+MIB = int(os.environ.get("MIB", "256"))
+SENDS = 5
+WAYS = [
+    "cowshed",
+    "cowshed, torch tensor",
+    "multiprocessing",
+    "torch, file_descriptor",
+    "torch, file_system",
+    "shared_memory",
+]
+
+
+def worker(arrays, answers, summing):
+    while (x := arrays.get()) is not None:
+        if isinstance(x, tuple):
+            import numpy
+            from multiprocessing import shared_memory
+
+            block = shared_memory.SharedMemory(x[0])
+            x = numpy.frombuffer(block.buf, "u1", x[1])
+        answers.put(int(x.sum() if summing else x[-1]))
+        del x
+
+
+def make(way, i):
+    """The array, filled, of plain NumPy or PyTorch."""
+    if "torch" in way:
+        import torch
+
+        return torch.full((MIB << 20,), i % 100, dtype=torch.uint8)
+    import numpy
+
+    return numpy.full(MIB << 20, i % 100, "u1")
+
+
+def put(way, queue, x):
+    if way != "shared_memory":
+        queue.put(x)
+        return None
+    import numpy
+    from multiprocessing import shared_memory
+
+    block = shared_memory.SharedMemory(create=True, size=x.nbytes)
+    numpy.frombuffer(block.buf, "u1", x.nbytes)[:] = x
+    queue.put((block.name, x.nbytes))
+    return block
+
+
+def context(way):
+    if way.startswith("cowshed"):
+        import cowshed.multiprocessing as mp
+    elif way.startswith("torch"):
+        import torch.multiprocessing as mp
+
+        mp.set_sharing_strategy(way.split()[1])
+    else:
+        import multiprocessing as mp
+    if "torch" in way:
+        import torch  # noqa: F401  before the fork
+    return mp.get_context("fork")
+
+
+def run(way):
+    figures = {}
+    mp = context(way)
+    for summing in False, True:
+        arrays, answers = mp.Queue(), mp.Queue()
+        process = mp.Process(target=worker, args=(arrays, answers, summing))
+        process.start()
+        seconds = []
+        for i in range(SENDS):
+            x = make(way, i)
+            start = time.perf_counter()
+            block = put(way, arrays, x)
+            answer = answers.get()
+            seconds.append(time.perf_counter() - start)
+            if answer != (i % 100) * (MIB << 20 if summing else 1):
+                raise SystemExit(f"{way}: {answer} came back")
+            del x
+            if block is not None:
+                block.unlink()
+        arrays.put(None)
+        process.join()
+        seconds.sort()
+        figures["summed" if summing else "got"] = seconds[len(seconds) // 2]
+    say(**figures)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        run(sys.argv[1])
+    else:
+        found = measure(__file__, WAYS, under_shim={w for w in WAYS if w.startswith("cowshed")})
+        for figure, what in ("got", "until it was there"), ("summed", "until it was summed"):
+            table(f"A filled array of {MIB} MiB to a worker, {what}", found, figure, "cowshed")

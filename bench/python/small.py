@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: MIT
+"""Many small tensors through a queue, with few descriptors.
+
+COUNT tensors of 4 KiB from a process to its parent, one put() each, and each one's
+first element read. `ulimit -n 64` for all ways that can live with it.
+
+    python small.py           COUNT=10000
+"""
+
+import os
+import resource
+import sys
+import time
+
+from common import measure, say, table
+
+COUNT = int(os.environ.get("COUNT", "10000"))
+WAYS = [
+    "cowshed, clones",
+    "cowshed, aliases",
+    "cowshed, installed in torch",
+    "torch, file_system",
+    "torch, file_descriptor",
+    "torch, file_descriptor, ulimit 4096",
+    "multiprocessing, NumPy",
+]
+
+
+def send(queue, count, numpy_only):
+    if numpy_only:
+        import numpy
+
+        make = lambda i: numpy.full(1024, i, "f4")  # noqa: E731
+    else:
+        import torch
+
+        make = lambda i: torch.full((1024,), float(i))  # noqa: E731
+    for i in range(count):
+        queue.put(make(i))
+    queue.get_back.recv()
+
+
+def run(way):
+    numpy_only = "NumPy" in way
+    if not numpy_only:
+        import torch
+
+        torch.set_num_threads(1)
+    limit = 4096 if "4096" in way else 64
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    if way == "cowshed, installed in torch":
+        import cowshed.torch
+
+        cowshed.torch.install()
+        import torch.multiprocessing as mp
+    elif way.startswith("cowshed"):
+        import cowshed
+        import cowshed.multiprocessing as mp
+
+        cowshed.set_sharing_mode("alias" if "aliases" in way else "clone")
+    elif numpy_only:
+        import multiprocessing as mp
+    else:
+        import torch.multiprocessing as mp
+
+        mp.set_sharing_strategy(way.split(", ")[1])
+    mp = mp.get_context("fork")
+    queue = mp.Queue()
+    # Senders of PyTorch's descriptors must live until all was received.
+    queue.get_back, done = mp.Pipe(duplex=False)
+    process = mp.Process(target=send, args=(queue, COUNT, numpy_only))
+    start = time.perf_counter()
+    process.start()
+    total = 0.0
+    for _ in range(COUNT):
+        total += float(queue.get()[0])
+    seconds = time.perf_counter() - start
+    done.send(None)
+    process.join()
+    if total != sum(range(COUNT)):
+        raise SystemExit(f"{way}: the sum is {total}")
+    say(seconds=seconds)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        run(sys.argv[1])
+    else:
+        found = measure(__file__, WAYS)
+        table(f"{COUNT} tensors of 4 KiB through a queue, ulimit -n 64", found, "seconds",
+              "cowshed, clones")
