@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 PyTypeObject *group_type, *channel_type;
 
@@ -79,7 +80,38 @@ static PyObject *group_storage(PyObject *object, PyObject *args)
 	                    0);
 }
 
+/* Straight to where it is sent from: one copy. */
+static PyObject *group_copy(PyObject *object, PyObject *args)
+{
+	struct cow_storage *s;
+	Py_buffer view;
+	unsigned mode;
+	void *to;
+	int r;
+
+	if (!PyArg_ParseTuple(args, "y*I:copy", &view, &mode))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = cow_group_storage_new(
+		((GroupObject *)object)->group, (size_t)view.len,
+		(enum cow_share_mode)mode, &s);
+	if (r == 0) {
+		r = cow_storage_data_mut(s, &to);
+		if (r == 0 && view.len)
+			memcpy(to, view.buf, (size_t)view.len);
+		if (r < 0)
+			(void)cow_storage_unref(s);
+	}
+	Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+	if (r < 0)
+		return raise_error(r);
+	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
+	                    0);
+}
+
 static PyMethodDef group_methods[] = {
+	{"copy", group_copy, METH_VARARGS,
+         "copy(buffer, mode)\n--\n\nA storage in the group's memory with these "
+         "bytes."},
 	{"fd", group_fd, METH_NOARGS,
          "fd()\n--\n\nA descriptor by which others become members; the caller "
          "closes it."},

@@ -11,6 +11,7 @@
  *   Broker     struct cow_broker                                 broker.c
  *   Lock       a mutex in a storage, for several processes       lock.c
  *   stats...   counters, options, features                       stats.c
+ *   picker     what travels beside a pickle                      pickle.c
  *
  * The stable ABI of CPython 3.11 (Py_LIMITED_API): one build for that and all later
  * versions. Calls that can take long are made without the GIL.
@@ -63,6 +64,7 @@ int channel_init(PyObject *module);
 int broker_init(PyObject *module);
 int lock_init(PyObject *module);
 int stats_init(PyObject *module);
+int pickle_init(PyObject *module);
 
 /* Raises what `r`, a -errno of the library, stands for. Returns NULL. */
 PyObject *raise_error(int r);

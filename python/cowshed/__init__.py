@@ -26,6 +26,7 @@ Any function may be called from any thread. After fork() both processes have all
 with the bytes of that moment and their own writes after it; shared ones stay shared.
 """
 
+from . import _reducers as _reducers
 from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
 from ._cowshed import Storage, features, set_option, stats, trim, version
 from ._family import get_sharing_mode, set_sharing_mode, sharing_mode

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: MIT
+"""Pickles whose large buffers travel beside them, as storages.
+
+    data, parcels = dumps(x)             what Channel.send() takes
+    x = loads(data, storages)            what Channel.receive() gave
+
+A message is a pickle and a list of storages. In the pickle a storage is a persistent id,
+its place in the list, and so is a Region, a part of one. All else is made of these: an
+array is `rebuild_array(region, dtype, shape, ...)`, so two views of one storage arrive as
+two views of one storage, and the same storage sent twice is one.
+
+What lies in a storage is sent as that storage. What does not is copied once, to where it
+is sent from; in clone mode small buffers are left in the pickle. If a message uses little of
+a storage that is large, what it uses is copied, so that a view of a row does not keep a
+matrix alive on the other side.
+
+Pickles are only for those whom one trusts: loads() runs what they say, as pickle.loads().
+"""
+
+import io
+import pickle
+import threading
+from multiprocessing.reduction import ForkingPickler
+
+from . import _cowshed, _family, _reducers
+from ._arrays import new_storage
+from ._regions import Region, enter, region_of
+
+SMALL = _cowshed.LARGE  # below it a copy costs less than a handle
+PARCELS = 900  # of 1 000 that a message holds
+PACK = 1 << 20  # what is beyond is packed in storages of this size
+
+_KINDS = {bytes: 0, bytearray: 1, pickle.PickleBuffer: 2}
+
+_current = threading.local()
+
+
+def current():
+    """The message that this thread is making, for reducers. None: none."""
+    return getattr(_current, "message", None)
+
+
+class Message:
+    """The storages of a message that is being pickled.
+
+    mode: what receivers get, CLONE or ALIAS. memo: a dict for reducers, which lives as long.
+    """
+
+    def __init__(self, mode):
+        self.mode = mode
+        self.memo = {}
+        self._rows = []  # [storage, lowest and highest byte in use, mode]
+        self._index = {}  # id of a storage -> its row
+        self._pack = None
+        self._packed = 0
+        self._kept = []  # what has an entry in _bytes stays alive until it is sent
+        self._bytes = {}
+
+    def add(self, storage, low, high):
+        """The place in the list of a storage of which these bytes are used."""
+        i = self._index.get(id(storage))
+        if i is None:
+            i = self._index[id(storage)] = len(self._rows)
+            if storage.kind == "alias":
+                mode = _cowshed.ALIAS
+            else:
+                mode = _cowshed.SEALED if storage.readonly else _cowshed.CLONE
+            self._rows.append([storage, low, high, mode])
+            return i
+        row = self._rows[i]
+        row[1] = min(row[1], low)
+        row[2] = max(row[2], high)
+        return i
+
+    def place(self, buffer):
+        """A Region with a copy of a contiguous buffer, where it can be sent from."""
+        nbytes = memoryview(buffer).nbytes
+        if nbytes > PACK or len(self._rows) < PARCELS:
+            return Region(self._copied(buffer), 0, nbytes)
+        if self._pack is None or self._packed + nbytes > self._pack.nbytes:
+            self._pack = new_storage(PACK, shared=self.mode == _cowshed.ALIAS)
+            self._packed = 0
+        at = self._packed
+        self._packed += nbytes + -nbytes % 64
+        with memoryview(self._pack) as whole:
+            whole[at : at + nbytes] = memoryview(buffer).cast("B")
+        return Region(self._pack, at, nbytes)
+
+    def _copied(self, buffer):
+        group = _family.group()
+        if group is not None:
+            return group.copy(buffer, self.mode)
+        if self.mode == _cowshed.ALIAS:
+            storage = _family.alias_storage(memoryview(buffer).nbytes)
+            with memoryview(storage) as whole:
+                whole[:] = memoryview(buffer).cast("B")
+            return storage
+        return _cowshed.clone_foreign(buffer)
+
+    def sendable(self, region):
+        """`region`, or where its bytes are sent from in its place: in alias mode an alias."""
+        storage = region.storage
+        if self.mode != _cowshed.ALIAS or storage.readonly or storage.kind != "own":
+            return region
+        key = ("alias", id(storage))
+        if key not in self.memo:
+            self._kept.append(storage)
+            self.memo[key] = self._copied(storage)
+        return Region(self.memo[key], region.offset, region.nbytes)
+
+    def persistent_id(self, x):
+        """What stands in the pickle for a storage, a region or a long buffer."""
+        kind = type(x)
+        if kind is _cowshed.Storage:
+            region = Region(x, 0, x.nbytes)
+            file = self._file(region)
+            return file[:1] if file else self.add(self.sendable(region).storage, 0, x.nbytes)
+        if kind is Region:
+            return self._file(x) or self._region(x)
+        return self._buffer(x, kind)
+
+    def _region(self, region):
+        storage, offset, nbytes = self.sendable(region)
+        return (self.add(storage, offset, offset + nbytes), offset, nbytes)
+
+    def _file(self, region):
+        """A file is opened again over there, if it still is what it was."""
+        if region.storage.kind != "file":
+            return None
+        from . import _files
+
+        what = _files.describe(region.storage)
+        return (what, region.offset, region.nbytes, "file") if what is not None else None
+
+    def _buffer(self, x, kind):
+        pid = self._bytes.get(id(x))
+        if pid is not None:
+            return pid
+        readonly = False
+        if kind is pickle.PickleBuffer:
+            try:
+                view = x.raw()
+            except BufferError:
+                return None  # pickle says what is wrong
+            readonly = view.readonly
+            region = region_of(view)
+            if view.nbytes < SMALL and not self._wanted(region):
+                return None
+        else:
+            view, region = x, region_of(x)
+        if region is None or region.storage.kind == "file":
+            region = self.place(view)
+        if kind is pickle.PickleBuffer:
+            region = self.sendable(region)
+        storage, offset, nbytes = region
+        pid = (self.add(storage, offset, offset + nbytes), offset, nbytes, _KINDS[kind] + readonly)
+        self._kept.append(x)
+        self._bytes[id(x)] = pid
+        return pid
+
+    def _wanted(self, region):
+        """Does a small buffer travel by handle?"""
+        return self.mode == _cowshed.ALIAS or (region and region.storage.kind == "alias")
+
+    def finish(self):
+        """(shifts, parcels): what to subtract from offsets in some storages."""
+        shifts, parcels = {}, []
+        for i, (storage, low, high, mode) in enumerate(self._rows):
+            if mode == _cowshed.CLONE and 4 * (high - low) < storage.nbytes:
+                low -= low % 64
+                with memoryview(storage) as whole, whole[low:high] as part:
+                    storage = self._copied(part)
+                shifts[i] = low
+            parcels.append((storage, 0, storage.nbytes, mode))
+        return shifts, parcels
+
+
+class Pickler(ForkingPickler):
+    """Writes a pickle to `file` and what travels beside it to `message`."""
+
+    def __init__(self, file, message):
+        super().__init__(file, 5)
+        self.message = message
+        self.persistent_id = _cowshed.picker(message.persistent_id, Region, pickle.PickleBuffer)
+
+    def reducer_override(self, x):
+        """The reducer of its type, if there is one."""
+        kind = type(x)
+        reduce = _reducers.find(kind)
+        if reduce is not None:
+            return reduce(x)
+        if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
+            _reducers.register(kind, _reduce_array)
+            return _reduce_array(x)
+        return NotImplemented
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads a pickle with the storages that came with it."""
+
+    def __init__(self, file, storages, shifts):
+        super().__init__(file)
+        self.storages = storages
+        self.shifts = shifts
+        self.bytes = {}
+
+    def persistent_load(self, pid):
+        """The other side of Message.persistent_id()."""
+        if type(pid) is int:
+            return self.storages[pid]
+        if len(pid) == 1:
+            from . import _files
+
+            return _files.reopen(pid[0])
+        i, offset, nbytes, *kind = pid
+        if kind == ["file"]:
+            from . import _files
+
+            return Region(_files.reopen(i), offset, nbytes)
+        region = Region(self.storages[i], offset - self.shifts.get(i, 0), nbytes)
+        if not kind:
+            return region
+        if pid not in self.bytes:
+            self.bytes[pid] = self._buffer(region, kind[0])
+        return self.bytes[pid]
+
+    def _buffer(self, region, kind):
+        storage, offset, nbytes = region
+        enter(storage)
+        view = memoryview(storage)[offset : offset + nbytes]
+        if kind == 2:
+            return view
+        if kind == 3:
+            return view.toreadonly()
+        with view:
+            return bytearray(view) if kind else bytes(view)
+
+
+def dumps(x, mode=None):
+    """(data, parcels): a pickle of any object, and what travels beside it.
+
+    mode: ALIAS or CLONE; None: the sharing mode. The parcels are what Channel.send() takes;
+    their order is part of the message. Raises what pickle.dumps() does.
+    """
+    message = Message(_family.mode_number() if mode is None else mode)
+    before = current()
+    _current.message = message
+    file = io.BytesIO()
+    try:
+        Pickler(file, message).dump(x)
+    finally:
+        _current.message = before
+    shifts, parcels = message.finish() if message._rows else (None, [])
+    if shifts:
+        return b"\x01" + pickle.dumps(shifts) + file.getvalue(), parcels
+    return file.getbuffer(), parcels
+
+
+def loads(data, storages=()):
+    """The object of a message. Takes its storages in the order of dumps()'s parcels."""
+    with memoryview(data) as view:
+        shifted = view[:1] == b"\x01"
+        file = io.BytesIO(view[1:] if shifted else view)
+    shifts = pickle.load(file) if shifted else {}
+    return Unpickler(file, storages, shifts).load()
+
+
+# ---- NumPy ------------------------------------------------------------------------------
+
+
+def _reduce_array(x):
+    import numpy
+
+    if type(x) is not numpy.ndarray or x.dtype.hasobject or not x.nbytes:
+        return NotImplemented
+    message = current()
+    alias = message.mode == _cowshed.ALIAS
+    small = x.nbytes < SMALL
+    if small and not alias and x.base is None:
+        return NotImplemented
+    region = region_of(x)
+    if region is not None and region.storage.kind == "own" and not alias:
+        # A column of a matrix: its bytes lie far apart.
+        if small or region.nbytes > 4 * x.nbytes:
+            region = None
+    if region is None:
+        if small and not alias:
+            return NotImplemented
+        return _reduce_foreign(x, message)
+    low = _low(x)
+    strides = None if x.flags.c_contiguous else x.strides
+    return rebuild_array, (region, _dtype(x), x.shape, strides, low, not x.flags.writeable)
+
+
+def _low(x):
+    """From the lowest byte to the first element: not 0 if a stride is negative."""
+    return -sum((n - 1) * step for n, step in zip(x.shape, x.strides) if step < 0)
+
+
+def _dtype(x):
+    return x.dtype.str if x.dtype.isbuiltin == 1 else x.dtype
+
+
+def _reduce_foreign(x, message):
+    import numpy
+
+    dtype, readonly = _dtype(x), not x.flags.writeable
+    strides, shape = None, x.shape
+    if x.flags.f_contiguous and not x.flags.c_contiguous:
+        strides, x = x.strides, x.T
+    elif not x.flags.c_contiguous:
+        x = numpy.ascontiguousarray(x)
+    # Dates and the like have no buffer of their own.
+    region = message.place(x.reshape(-1).view(numpy.uint8))
+    return rebuild_array, (region, dtype, shape, strides, 0, readonly)
+
+
+def rebuild_array(region, dtype, shape, strides, low, readonly):
+    """An array on a region: what arrives in place of a NumPy array."""
+    import numpy
+
+    storage, offset, _ = region
+    enter(storage)
+    x = numpy.ndarray(shape, dtype, storage, offset + low, strides)
+    if readonly:
+        x.flags.writeable = False
+    return x
