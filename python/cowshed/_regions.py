@@ -63,12 +63,18 @@ def _of_array(x):
     return _at(low, high - low, _owner(x.base)) if x.size else None
 
 
+def at(address, nbytes):
+    """The region of these addresses (at least one), or None."""
+    return _at(address, nbytes, _by_address.get(address))
+
+
 def _of_tensor(x):
-    if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided:
+    if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided or x.is_nested:
         return None
     whole = x.untyped_storage()
-    address, nbytes = whole.data_ptr(), whole.nbytes()
-    return _at(address, nbytes, _by_address.get(address)) if nbytes else None
+    if whole.device.type != "cpu" or whole.nbytes() == 0:
+        return None
+    return at(whole.data_ptr(), whole.nbytes())
 
 
 def region_of(x):

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's storages on ours.
+
+A PyTorch storage (`UntypedStorage`) is an address, a size and whom to tell when it is not
+needed any more. One that lies in a storage of the engine keeps it alive, and there is one
+for each region: tensors that are made of the same region twice, here or by two messages,
+are views of one PyTorch storage, so that all that PyTorch knows of aliasing is right.
+
+To share memory in place is to put another address into a PyTorch storage that tensors
+view already: PyTorch can do so since 2.12 (`_swap_data_ptr_`). With an older one the
+tensors at hand are moved to another storage, one by one.
+"""
+
+import ctypes
+import os
+import threading
+
+import torch
+from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
+
+from .. import _cowshed, _family, _regions
+
+CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
+
+# (address, nbytes) -> a weak reference to the PyTorch storage there.
+_known = SharedCache()
+_lock = threading.Lock()
+
+# PyTorch's own, also while install() is in force.
+torch_is_shared = torch.UntypedStorage.is_shared
+
+
+def untyped(storage, offset=0, nbytes=None):
+    """The PyTorch storage on `nbytes` bytes of a writable storage (None: to its end)."""
+    if nbytes is None:
+        nbytes = storage.nbytes - offset
+    if nbytes == 0:
+        return torch.UntypedStorage(0)
+    address = _regions.enter(storage) + offset
+    key = address, nbytes
+    known = _known.get(key)
+    if known is not None:
+        found = torch.UntypedStorage._new_with_weak_ptr(known.cdata)
+        # Who resized or swapped it has moved it elsewhere.
+        if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
+            return found
+    result = torch.frombuffer(storage, dtype=torch.uint8, count=nbytes, offset=offset)
+    result = result.untyped_storage()
+    _known[key] = StorageWeakRef(result)
+    return result
+
+
+def region(whole):
+    """Where the bytes of a PyTorch storage lie (a Region), or None: in foreign memory."""
+    if whole.device.type != "cpu":
+        return None
+    nbytes = whole.nbytes()
+    return _regions.at(whole.data_ptr(), nbytes) if nbytes else None
+
+
+def is_shared(whole):
+    """Is it memory that several processes write: ours, or PyTorch's own?"""
+    place = region(whole)
+    if place is not None:
+        return place.storage.kind == "alias"
+    return torch_is_shared(whole)
+
+
+def new_shared(nbytes):
+    """A PyTorch storage of zeros that several processes write."""
+    return untyped(_family.alias_storage(nbytes)) if nbytes else torch.UntypedStorage(0)
+
+
+def share(whole, tensors=()):
+    """Moves a PyTorch storage into shared memory, with all that view it.
+
+    Copies its bytes once, without the GIL. One thread at a time does; who writes it meanwhile
+    is on his own, as with PyTorch. `tensors`: some that view it, which is what is moved where
+    PyTorch can't swap the memory of a storage. Returns the storage that they are on.
+    """
+    with _lock:
+        if whole.nbytes() == 0 or is_shared(whole):
+            return whole
+        if whole.device.type != "cpu":
+            raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
+        new = new_shared(whole.nbytes())
+        copy_bytes(new, whole)
+        if not CAN_SWAP:
+            _move(tensors, new)
+            return new
+        _known[new.data_ptr(), new.nbytes()] = StorageWeakRef(whole)
+        whole._swap_data_ptr_(new)
+        return whole
+
+
+def _move(tensors, new):
+    with torch.no_grad():
+        for tensor in tensors:
+            plain = tensor.data
+            plain.set_(new, tensor.storage_offset(), tensor.size(), tensor.stride())
+            tensor.data = plain
+
+
+def copy_bytes(target, source):
+    """As target.copy_(source), by all cores and without the GIL."""
+    as_bytes(target).copy_(as_bytes(source))
+
+
+def as_bytes(whole):
+    """A tensor of all bytes of a PyTorch storage."""
+    return torch.empty(0, dtype=torch.uint8).set_(whole, 0, (whole.nbytes(),), (1,))
+
+
+def foreign_copy(address, nbytes):
+    """A storage with a copy of memory of somebody else, which the engine counts."""
+    return _cowshed.clone_foreign((ctypes.c_char * nbytes).from_address(address))
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: MIT
+"""Tensors on storages: made, cloned, shared, frozen."""
+
+import torch
+
+from .. import _arrays, _cowshed, _regions
+from . import _storages
+
+
+def check(t, what):
+    """Refuses what has no bytes in the CPU's memory, and says what to do."""
+    if not isinstance(t, torch.Tensor):
+        raise TypeError(f"{what}() takes a torch.Tensor, not {type(t).__name__}")
+    if t.layout != torch.strided or t.is_nested:
+        raise TypeError(f"{what}(): a {t.layout} tensor is several tensors, and has no bytes of "
+                        "its own: pass its parts (values(), indices() ...)")
+    if t.device.type != "cpu" or t.untyped_storage().device.type != "cpu":
+        raise TypeError(f"{what}(): the tensor is on {t.device}, and storages are in the CPU's "
+                        "memory: pass t.cpu()")
+
+
+def build(whole, dtype, offset, size, stride):
+    """A tensor of a PyTorch storage; offset and stride in elements."""
+    return torch.empty(0, dtype=dtype).set_(whole, offset, size, stride)
+
+
+def like(t, whole, offset):
+    """What `t` is, detached, on another PyTorch storage."""
+    if t.is_quantized:
+        result = torch._utils._rebuild_qtensor(
+            torch.TypedStorage(wrap_storage=whole, dtype=t.dtype, _internal=True),
+            offset, t.size(), t.stride(), quantizer(t), False, {})
+    else:
+        result = build(whole, t.dtype, offset, t.size(), t.stride())
+        if t.is_conj() or t.is_neg():
+            torch._utils.set_tensor_metadata(result, torch._utils.get_tensor_metadata(t))
+    if type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        result = result.as_subclass(type(t))
+    return result
+
+
+def quantizer(t):
+    """Of a quantized tensor: what PyTorch needs to make it again."""
+    scheme = t.qscheme()
+    if scheme == torch.per_tensor_affine:
+        return scheme, t.q_scale(), t.q_zero_point()
+    return scheme, t.q_per_channel_scales(), t.q_per_channel_zero_points(), t.q_per_channel_axis()
+
+
+def span(t):
+    """(first, end): the bytes of its PyTorch storage that a tensor can reach."""
+    if t.numel() == 0:
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(t.size(), t.stride()))
+    first = t.storage_offset()
+    return first * t.element_size(), (first + last + 1) * t.element_size()
+
+
+# ---- Making ------------------------------------------------------------------------------
+
+
+def empty(*size, dtype=None, memory_format=torch.contiguous_format, requires_grad=False,
+          shared=None):
+    """As torch.empty(), on a storage of its own.
+
+    shared: other processes that get it write the same memory. None: if the sharing mode is
+    "alias". Takes some microseconds, whatever the size; pages come when they are touched.
+    """
+    return _make(size, dtype, memory_format, requires_grad, shared, False)
+
+
+def zeros(*size, dtype=None, memory_format=torch.contiguous_format, requires_grad=False,
+          shared=None):
+    """As torch.zeros(), on a storage of its own. See empty()."""
+    return _make(size, dtype, memory_format, requires_grad, shared, True)
+
+
+def full(size, fill_value, *, dtype=None, memory_format=torch.contiguous_format,
+         requires_grad=False, shared=None):
+    """As torch.full(), on a storage of its own. See empty()."""
+    if dtype is None:
+        dtype = torch.full((), fill_value).dtype
+    result = _make((size,), dtype, memory_format, False, shared, False)
+    return result.fill_(fill_value).requires_grad_(requires_grad)
+
+
+def empty_like(t, *, dtype=None, memory_format=torch.preserve_format, requires_grad=False,
+               shared=None):
+    """As torch.empty_like(), on a storage of its own. See empty()."""
+    shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
+    return _on_new(shape, requires_grad, shared, False)
+
+
+def zeros_like(t, *, dtype=None, memory_format=torch.preserve_format, requires_grad=False,
+               shared=None):
+    """As torch.zeros_like(), on a storage of its own. See empty()."""
+    shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
+    return _on_new(shape, requires_grad, shared, True)
+
+
+def tensor(data, *, dtype=None, requires_grad=False, shared=None):
+    """As torch.tensor(), on a storage of its own: a copy of data, arrays and tensors too.
+
+    For a copy that costs nothing, of what lies in a storage already: clone().
+    """
+    source = data.detach() if isinstance(data, torch.Tensor) else torch.as_tensor(data)
+    result = empty_like(source, dtype=dtype, shared=shared)
+    return result.copy_(source).requires_grad_(requires_grad)
+
+
+def _make(size, dtype, memory_format, requires_grad, shared, zero):
+    shape = torch.empty(*size, dtype=dtype, device="meta", memory_format=memory_format)
+    return _on_new(shape, requires_grad, shared, zero)
+
+
+def _on_new(shape, requires_grad, shared, zero):
+    """A tensor laid out as the one on the meta device is."""
+    nbytes = shape.untyped_storage().nbytes()
+    storage = _arrays.new_storage(nbytes, zero=zero, shared=shared)
+    result = build(_storages.untyped(storage, 0, nbytes), shape.dtype, 0, shape.size(),
+                   shape.stride())
+    return result.requires_grad_(requires_grad)
+
+
+def from_storage(storage, dtype=torch.uint8, size=None, stride=None, offset=0):
+    """A tensor of bytes of a storage, which lives as long as the tensor does.
+
+    size: None: one dimension, as long as it gets. stride: in elements; None: contiguous.
+    offset: in bytes, a multiple of the dtype's size. PyTorch knows no read-only tensors: on a
+    read-only storage the tensor gets a clone, whose pages are copied when they are written.
+    """
+    if not isinstance(storage, _cowshed.Storage):
+        raise TypeError(f"from_storage() takes a Storage, not {type(storage).__name__}")
+    itemsize = dtype.itemsize
+    if offset % itemsize or not 0 <= offset <= storage.nbytes:
+        raise ValueError(f"offset {offset}: a multiple of {itemsize} in a storage of "
+                         f"{storage.nbytes} bytes")
+    if size is None:
+        size = ((storage.nbytes - offset) // itemsize,)
+    shape = torch.empty(size, dtype=dtype, device="meta")
+    if stride is not None:
+        shape = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+    if offset + shape.untyped_storage().nbytes() > storage.nbytes:
+        raise ValueError(f"a tensor of size {tuple(shape.size())} and stride {shape.stride()} at "
+                         f"{offset} ends after the storage of {storage.nbytes} bytes")
+    return build(_storages.untyped(writable(storage)), dtype, offset // itemsize, shape.size(),
+                 shape.stride())
+
+
+def writable(storage):
+    """The storage itself, or a clone of one that must not be written."""
+    return storage.clone() if storage.readonly else storage
+
+
+# ---- What can be done with those that are there ------------------------------------------
+
+
+def storage_of(t):
+    """The Storage in which a tensor lies, or None: foreign memory, or another device."""
+    return _regions.storage_of(t)
+
+
+def clone(t):
+    """The same bytes, written by nobody else: size, stride, dtype and type as those of `t`.
+
+    Takes some microseconds if `t` lies in a storage: the whole storage is cloned, and pages
+    are copied when either side writes them. Small tensors are copied at once, and so are
+    those in foreign memory (stats()["fallbacks"]["foreign"] counts these). Never shared with
+    other processes. The result is a leaf without history, as of t.detach(), and a Parameter's
+    is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable, which this
+    is not. It does not need PyTorch's own copy-on-write either, whose clones are copied whole
+    by whoever asks for their data_ptr().)
+    """
+    check(t, "clone")
+    first, end = span(t)
+    whole = t.untyped_storage()
+    place = _storages.region(whole) if end > first else None
+    if place is not None and end - first >= _arrays.SMALL:
+        new = place.storage.clone()
+        return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
+    return _copy(t, first, end, place is None)
+
+
+def _copy(t, first, end, foreign):
+    """The bytes that a tensor can reach, copied now."""
+    if end == first:
+        new = _cowshed.new(0)
+    elif foreign:
+        new = _storages.foreign_copy(t.untyped_storage().data_ptr() + first, end - first)
+    else:
+        new = _cowshed.new(end - first)
+    target = _storages.untyped(new)
+    if end > first and not foreign:
+        _storages.as_bytes(target).copy_(_storages.as_bytes(t.untyped_storage())[first:end])
+    return like(t, target, 0)
+
+
+def share(t):
+    """As Tensor.share_memory_(): the same tensor, in memory that several processes write.
+
+    Nothing happens if it is shared already. Else its bytes are copied once, and all tensors
+    that view the same PyTorch storage are in shared memory from then on. Before PyTorch 2.12
+    that is true of `t` alone: share a tensor before you make views of it there. Tensors of
+    other devices are left to PyTorch, sparse and nested ones are shared piece by piece.
+    """
+    for part in parts(t):
+        if part.device.type != "cpu":
+            part.share_memory_()
+        else:
+            check(part, "share")
+            _storages.share(part.untyped_storage(), [part])
+    return t
+
+
+def is_shared(t):
+    """Do other processes that have `t` write the same memory?"""
+    return all(_is_shared(part) for part in parts(t))
+
+
+def _is_shared(t):
+    if t.device.type != "cpu":
+        return t.is_shared()
+    return _storages.is_shared(t.untyped_storage())
+
+
+def parts(t):
+    """The strided tensors of which a tensor consists."""
+    if t.layout == torch.sparse_coo:
+        return [t._indices(), t._values()]
+    if t.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return [t.crow_indices(), t.col_indices(), t.values()]
+    if t.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return [t.ccol_indices(), t.row_indices(), t.values()]
+    if t.is_nested and t.layout == torch.strided:
+        return [t.values()]
+    return [t]
+
+
+def freeze(t):
+    """The bytes of `t` as they are now, for sending them any number of times.
+
+    A tensor like `t` on pages that never change: nothing is copied any more by clones of it
+    and by sending it. PyTorch knows no read-only tensors: who writes it gets pages of his own.
+    Copies once, but for tensors that lie in a storage of their own.
+    """
+    check(t, "freeze")
+    first, end = span(t)
+    if end == first:
+        return clone(t)
+    whole = t.untyped_storage()
+    place = _storages.region(whole)
+    if place is None or 2 * (end - first) < place.storage.nbytes:
+        t = _copy(t, first, end, place is None)
+        whole, place = t.untyped_storage(), _storages.region(t.untyped_storage())
+    new = _arrays._freeze(place.storage).clone()
+    return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
