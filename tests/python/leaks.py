@@ -25,7 +25,7 @@ import sys
 import threading
 import time
 
-PATIENCE = 5.0
+PATIENCE = float(os.environ.get("COWSHED_TEST_PATIENCE", 5))
 SLACK_BYTES = 1 << 20  # metadata of the engine, which stays
 SHIM = bool(os.environ.get("COWSHED_TEST_SHIM"))
 

@@ -7,6 +7,14 @@ import subprocess
 import sys
 
 import cowshed
+import pytest
+
+PACKAGE = os.path.dirname(cowshed.__file__)
+
+
+def run(*arguments, check=True, **more):
+    return subprocess.run([sys.executable, *arguments], check=check, capture_output=True,
+                          text=True, **more)
 
 
 def loaded(text):
@@ -27,12 +35,71 @@ def test_one_engine():
 
 def test_one_engine_when_another_build_is_preloaded(tmp_path):
     """The shim and the module name the library alike, so the first one serves both."""
-    package = os.path.dirname(cowshed.__file__)
-    for name in os.listdir(os.path.join(package, "lib")):
-        with open(os.path.join(package, "lib", name), "rb") as source:
+    for name in os.listdir(os.path.join(PACKAGE, "lib")):
+        with open(os.path.join(PACKAGE, "lib", name), "rb") as source:
             (tmp_path / name).write_bytes(source.read())
-    child = subprocess.run(
-        [sys.executable, "-c", "import cowshed; print(open('/proc/self/maps').read())"],
-        env={**os.environ, "LD_PRELOAD": str(tmp_path / "libcowshed-preload.so")},
-        check=True, capture_output=True, text=True)
+    child = run("-c", "import cowshed; print(open('/proc/self/maps').read())",
+                env={**os.environ, "LD_PRELOAD": str(tmp_path / "libcowshed-preload.so")})
     assert loaded(child.stdout) == {str(tmp_path / "libcowshed.so.0")}
+
+
+# ---- python -m cowshed, and the command --------------------------------------------------
+
+TELL = """
+import os, sys
+shim = "libcowshed-preload.so" in open("/proc/self/maps").read()
+print(sys.argv, shim, os.environ.get("COWSHED_OPTIONS"), __name__)
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "tell.py").write_text(TELL)
+    return str(tmp_path / "tell.py")
+
+
+@pytest.mark.parametrize("options, seen", [
+    ([], None),
+    (["--"], None),
+    (["--threshold", "64K"], "threshold=65536"),
+    (["--threshold=64K", "--copies", "off"], "threshold=65536,copies=off"),
+    (["--thr", "64K", "-o", "backing=anon"], "threshold=65536,backing=anon"),
+    (["-obacking=anon", "--"], "backing=anon"),
+])
+def test_run_gives_a_script_the_shim(script, options, seen):
+    child = run("-m", "cowshed", "run", *options, script, "-o", "--threshold", "x y", check=False)
+    assert child.stdout == f"{[script, '-o', '--threshold', 'x y']} True {seen} __main__\n"
+    assert child.returncode == 7
+
+
+def test_run_takes_a_module(script):
+    child = run("-m", "cowshed", "run", "-m", "tell", "x", check=False,
+                env={**os.environ, "PYTHONPATH": os.environ["PYTHONPATH"] + ":" +
+                     os.path.dirname(script)})
+    assert child.stdout == f"{[script, 'x']} True None __main__\n"
+
+
+def test_run_takes_code_and_options_of_the_interpreter():
+    child = run("-m", "cowshed", "run", "-X", "dev", "-c",
+                "import sys; print(sys.argv, sys.flags.dev_mode, sys.executable)", "-c")
+    assert child.stdout == f"{['-c', '-c']} True {sys.executable}\n"
+
+
+def test_run_reports():
+    child = run("-m", "cowshed", "run", "--report", "-c", "x = bytearray(64 << 20)")
+    assert re.search("served.*64", child.stderr)
+
+
+def test_run_of_nothing_says_so():
+    child = run("-m", "cowshed", "run", check=False)
+    assert child.returncode == 2 and "There is no program to run" in child.stderr
+
+
+@pytest.mark.parametrize("how", [["-m", "cowshed"], ["-c", "import cowshed.__main__ as m; "
+                                                    "m.command()"]])
+def test_other_words_are_the_commands(how):
+    assert run(*how, "version").stdout.startswith("cowshed " + cowshed.__version__)
+    assert "--threshold" in run(*how, "help", "run").stdout
+    wrong = run(*how, "nonsense", check=False)
+    assert wrong.returncode == 2 and "There is no command 'nonsense'" in wrong.stderr

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""What pip calls to make wheels of this package (PEP 517, PEP 660).
+
+A wheel is a zip file: the package's files, and a folder that says what they are. The Makefile
+puts the first together, in build/plain/python; this file writes the second. It has no needs
+but make and a C compiler, so that `pip install ./python` works without an index.
+
+    checkout        the tree with this file in python/: pip never writes to it. The sources
+                    are copied, and built in the copy.
+    sdist           the same tree, less what only its developers need, with pyproject.toml at
+                    the top. It is built like a checkout.
+    wheel           one for all versions of CPython from 3.11 on (the stable ABI), with the
+                    library, the shim and the command inside. Nothing looks for them elsewhere:
+                    run paths are relative.
+    editable        a wheel with the path of the checkout's build/plain/python in it.
+"""
+
+import base64
+import hashlib
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What a build needs, and an sdist has.
+FOLDERS = ("include", "memfd", "core", "share", "tensor", "cuda", "preload", "cli", "python")
+FILES = ("Makefile", "LICENSE", "README.md")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build", "dist", ".*")
+PACKAGE = "build/plain/python"  # the Makefile's
+EXECUTABLE = 0o755
+
+
+# ---- What pip calls ----------------------------------------------------------------------
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
+        tree = pathlib.Path(work)
+        copy_tree(tree)
+        # Who wants to debug it builds a checkout.
+        make(tree, "-g0 " + os.environ.get("CFLAGS", ""))
+        package = tree / PACKAGE
+        with Wheel(wheel_directory) as wheel:
+            for path in sorted(package.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    wheel.add(path.relative_to(package).as_posix(), path.read_bytes(),
+                              os.access(path, os.X_OK))
+        return wheel.name
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    make(ROOT, os.environ.get("CFLAGS", ""))
+    with Wheel(wheel_directory) as wheel:
+        wheel.add("__editable__.cowshed.pth", f"{ROOT / PACKAGE}\n".encode())
+    return wheel.name
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder = pathlib.Path(metadata_directory) / dist_info()
+    folder.mkdir()
+    for name, data in about().items():
+        (folder / name).write_bytes(data)
+    return folder.name
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    top = f"cowshed-{version()}"
+    with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
+        tree = pathlib.Path(work) / top
+        copy_tree(tree)
+        settings = (tree / "python/pyproject.toml").read_text(encoding="utf-8")
+        (tree / "pyproject.toml").write_text(
+            settings.replace('backend-path = ["."]', 'backend-path = ["python"]'),
+            encoding="utf-8")
+        (tree / "PKG-INFO").write_bytes(metadata())
+        with tarfile.open(os.path.join(sdist_directory, top + ".tar.gz"), "w:gz") as tar:
+            tar.add(tree, top, filter=nobodys)
+    return top + ".tar.gz"
+
+
+# ---- Building ----------------------------------------------------------------------------
+
+
+def copy_tree(to):
+    to.mkdir(exist_ok=True)
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, to / name, ignore=IGNORED)
+    for name in FILES:
+        shutil.copy2(ROOT / name, to / name)
+    # The checkout may be read-only, and its copy with it.
+    for folder, _, _ in os.walk(to):
+        os.chmod(folder, 0o755)
+
+
+def make(tree, cflags):
+    """`make python`, away from a make that may have called us."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise SystemExit("cowshed: this Python has no GIL, and no stable ABI that could be used")
+    if shutil.which("make") is None:
+        raise SystemExit("cowshed: building needs GNU make and a C compiler "
+                         "(Debian: apt-get install make gcc python3-dev)")
+    environment = {name: value for name, value in os.environ.items() if name not in
+                   ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEFILES", "MODE", "PYTHONPATH")}
+    environment["CFLAGS"] = cflags
+    command = ["make", "-C", str(tree), "python", "PYTHON=" + sys.executable]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"cowshed: '{shlex.join(command)}' failed; what it said is above")
+
+
+def nobodys(member):
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
+# ---- What it is --------------------------------------------------------------------------
+
+
+def version():
+    header = (ROOT / "include/cowshed.h").read_text(encoding="utf-8")
+    return ".".join(re.search(rf"^#define COW_VERSION_{part} +(\d+)", header, re.M)[1]
+                    for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def project():
+    settings = pathlib.Path(__file__).with_name("pyproject.toml")
+    return tomllib.loads(settings.read_text(encoding="utf-8"))["project"]
+
+
+def dist_info():
+    return f"cowshed-{version()}.dist-info"
+
+
+def tag():
+    return "cp311-abi3-" + re.sub("[-.]", "_", sysconfig.get_platform())
+
+
+def metadata():
+    about_us = project()
+    lines = ["Metadata-Version: 2.1", "Name: " + about_us["name"], "Version: " + version(),
+             "Summary: " + about_us["description"], "License: " + about_us["license"]["text"],
+             "Keywords: " + ",".join(about_us["keywords"]),
+             "Requires-Python: " + about_us["requires-python"],
+             "Description-Content-Type: text/markdown"]
+    lines += ["Classifier: " + text for text in about_us["classifiers"]]
+    for extra, needs in about_us["optional-dependencies"].items():
+        lines += ["Provides-Extra: " + extra]
+        lines += [f'Requires-Dist: {need}; extra == "{extra}"' for need in needs]
+    text = (ROOT / about_us["readme"]).read_text(encoding="utf-8")
+    return ("\n".join(lines) + "\n\n" + text).encode()
+
+
+def about():
+    scripts = "".join(f"{name} = {where}\n" for name, where in project()["scripts"].items())
+    return {
+        "METADATA": metadata(),
+        "WHEEL": (f"Wheel-Version: 1.0\nGenerator: cowshed {version()}\n"
+                  f"Root-Is-Purelib: false\nTag: {tag()}\n").encode(),
+        "entry_points.txt": f"[console_scripts]\n{scripts}".encode(),
+        "LICENSE": (ROOT / "LICENSE").read_bytes(),
+    }
+
+
+class Wheel:
+    """A zip file that ends with a list of its files and their hashes."""
+
+    def __init__(self, directory):
+        self.name = f"cowshed-{version()}-{tag()}.whl"
+        self.zip = zipfile.ZipFile(os.path.join(directory, self.name), "w",
+                                   zipfile.ZIP_DEFLATED)
+        self.record = ""
+
+    def add(self, name, data, executable=False):
+        # Of no date: the same sources give the same wheel.
+        info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        info.external_attr = (0o100000 | (EXECUTABLE if executable else 0o644)) << 16
+        info.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        self.record += f"{name},sha256={digest},{len(data)}\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failure, *_):
+        if failure is None:
+            for name, data in about().items():
+                self.add(f"{dist_info()}/{name}", data)
+            name = f"{dist_info()}/RECORD"
+            self.add(name, (self.record + name + ",,\n").encode())
+        self.zip.close()
