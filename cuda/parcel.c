@@ -14,6 +14,8 @@
  *           But a piece can be written by all who have it. So who is not trusted
  *           gets a copy, and makes one of what it gets
  *   sealed  there is no such thing: nothing keeps who maps a piece from writing it
+ *
+ * Zero bytes have no piece: which device they are of is all that travels.
  */
 #include "cuda/parcel.h"
 #include "core/error.h"
@@ -241,6 +243,23 @@ give_away(struct cow_storage *s, struct cow__cuda_data *data,
 		cow__cuda_data_name(data, &id, scope, s);
 }
 
+/* Which device it is, on any machine and for any process. */
+static int
+name_device(const struct cow__cuda *d, struct cow__wire_device *w)
+{
+	struct cow__cu_uuid uuid;
+	int r;
+
+	if (!d->cu->device_get_uuid)
+		return cow__error(-EOPNOTSUPP, "this driver does not tell which "
+		                               "device is which");
+	r = cow__cu_error(d->cu->device_get_uuid(&uuid, d->handle),
+	                  "asking which device it is");
+	if (r == 0)
+		memcpy(w->uuid, uuid.bytes, sizeof(w->uuid));
+	return r;
+}
+
 static int
 send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
              const struct cow__id *scope, bool trusted, int *ret_fd,
@@ -248,12 +267,10 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 {
 	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	struct cow__cuda_data *data;
-	struct cow__cu_uuid uuid;
 	struct cow_storage *t = NULL;
 	int fd = -1, r;
 
-	r = cow__cu_error(d->cu->device_get_uuid(&uuid, d->handle),
-	                  "asking which device it is");
+	r = name_device(d, w);
 	if (r == 0)
 		r = settle(s, d, mode, trusted, &t);
 	if (r < 0)
@@ -270,7 +287,6 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 	}
 	if (r == 0) {
 		give_away(t, data, mode, scope);
-		memcpy(w->uuid, uuid.bytes, sizeof(w->uuid));
 		w->piece_bytes = data->piece_bytes;
 		w->pieces = (uint32_t)data->count;
 		if (mode == COW_SHARE_ALIAS)
@@ -291,7 +307,7 @@ begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **
 		return r;
 	if (mode == COW_SHARE_SEALED)
 		return cow__error(-EOPNOTSUPP, "a device has no seals: send a clone");
-	if (!(*ret)->can_share || !(*ret)->cu->device_get_uuid)
+	if (!(*ret)->can_share)
 		return cow__error(-EOPNOTSUPP, "this device's memory can't become a "
 		                               "descriptor");
 	return cow__cuda_enter(*ret);
@@ -304,8 +320,17 @@ parcel_send(struct cow_storage *s, enum cow_share_mode mode,
 {
 	struct cow__wire_device w = { .flags = 0 };
 	struct cow__cuda *d;
-	int r = begin(s, mode, &d);
+	int r;
 
+	if (s->bytes == 0) {
+		r = cow__cuda_get(s->device.index, &d);
+		if (r == 0)
+			r = name_device(d, &w);
+		if (r == 0)
+			*ret = w;
+		return r;
+	}
+	r = begin(s, mode, &d);
 	if (r < 0)
 		return r;
 	r = send_entered(s, d, mode, scope, trusted, ret_fd, &w);

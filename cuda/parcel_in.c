@@ -169,6 +169,10 @@ cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
 
 	if (r < 0)
 		return r;
+	if (bytes == 0)
+		return w->pieces || w->piece_bytes || w->flags
+		               ? -EBADMSG
+		               : cow_cuda_storage_new(d->index, 0, NULL, ret);
 	if (!is_sound(w, bytes, d))
 		return -EBADMSG;
 	if (!d->can_share)

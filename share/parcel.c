@@ -27,7 +27,8 @@ cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
 	struct cow_broker *b;
 	int fd, r;
 
-	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER) {
+	if (i->bytes &&
+	    cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER) {
 		(void)cow_broker_unref(b);
 		return cow__error(-EOPNOTSUPP, "the broker keeps memory of the CPU: "
 		                               "send a device's by descriptor");
@@ -39,10 +40,12 @@ cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
 	memcpy(m->bytes + m->nbytes, &w, sizeof(w));
 	m->nbytes += sizeof(w);
 	i->kind = COW__WIRE_DEVICE;
+	m->nitems++;
+	if (i->bytes == 0)
+		return 0;
 	i->index = (uint16_t)m->nown;
 	o->parcels[o->nparcels] = cow__descriptor_adopt(fd);
 	m->own[m->nown++] = o->parcels[o->nparcels++];
-	m->nitems++;
 	return 0;
 }
 
@@ -54,7 +57,7 @@ cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
 	struct cow__id scope = scope_of(c);
 	struct cow__wire_device w;
 
-	if (i->mode == COW_SHARE_ALIAS && !c->group &&
+	if (i->mode == COW_SHARE_ALIAS && i->bytes && !c->group &&
 	    !(c->flags & COW_CHANNEL_TAKE_ALIASES))
 		return -EACCES;
 	if (!ops)

@@ -17,14 +17,14 @@ struct cow__parcel_ops {
 	/* What to send; the descriptor is the caller's. May move the storage's bytes,
 	 * as cow_channel_send() says.
 	 * `trusted`: the peer may have a clone's own pages, which nothing keeps it from
-	 * writing; else it gets a copy. */
+	 * writing; else it gets a copy. Zero bytes have no descriptor: it is not set. */
 	int (*send)(struct cow_storage *s, enum cow_share_mode mode,
 	            const struct cow__id *scope, bool trusted, int *ret_fd,
 	            struct cow__wire_device *ret);
 	/* What came; the descriptor stays the caller's. `scope`: an alias with the same
 	 * identity from the same scope is the same storage. -EBADMSG; -ENODEV: no such
 	 * device here; -ENOMEM, -EMFILE: may be tried again. Not `trusted`: of a clone,
-	 * which its sender could go on writing, a copy is made. */
+	 * which its sender could go on writing, a copy is made. Zero bytes: `fd` is none. */
 	int (*receive)(const struct cow__wire_device *w, uint64_t bytes,
 	               enum cow_share_mode mode, const struct cow__id *scope,
 	               bool trusted, int fd, struct cow_storage **ret);

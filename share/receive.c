@@ -213,7 +213,9 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		return r;
 	}
 	if (i->kind == COW__WIRE_DEVICE) {
-		r = cow__parcel_open(c, i, c->in.files[w->own + i->index].fd,
+		r = cow__parcel_open(c, i,
+		                     i->bytes ? c->in.files[w->own + i->index].fd
+		                              : -1,
 		                     *here, ret);
 		*here += sizeof(struct cow__wire_device);
 		return r;

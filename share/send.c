@@ -238,12 +238,12 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		.offset = p->offset,
 		.length = p->length,
 	};
+	if (s->device.type != COW_DEVICE_CPU)
+		return cow__parcel_add(c, p, i);
 	if (s->bytes == 0) {
 		m->nitems++;
 		return 0;
 	}
-	if (s->device.type != COW_DEVICE_CPU)
-		return cow__parcel_add(c, p, i);
 	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
 		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
 		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);

@@ -40,7 +40,9 @@ item_is_sound(const struct cow__wire_item *i, const struct cow__wire *w,
 	case COW__WIRE_TOKEN:
 		return i->bytes != 0;
 	case COW__WIRE_DEVICE:
-		return i->bytes && i->index < own &&
+		if (i->bytes == 0)
+			return i->index == 0 && i->file_offset == 0;
+		return i->index < own &&
 		       i->mode != COW_SHARE_SEALED && i->file_offset == 0;
 	default:
 		return i->bytes && i->index < own &&

@@ -48,7 +48,8 @@ enum cow__wire_kind {
 	COW__WIRE_OWN,     /* a memfd: descriptor `index` */
 	COW__WIRE_TOKEN,   /* with the broker, under a token among the bytes */
 	COW__WIRE_DEVICE,  /* a device's memory: descriptor `index`, and a
-	                      struct cow__wire_device among the bytes */
+	                      struct cow__wire_device among the bytes; of
+	                      zero bytes that alone */
 	COW__WIRE_KINDS,
 };
 

@@ -117,6 +117,48 @@ START_TEST(what_can_not_be)
 }
 END_TEST
 
+/* They have no piece, but a device. */
+START_TEST(empty_ones_stay_the_devices)
+{
+	struct cow_parcel p[3] = { { .length = 0 } }, q[3];
+	struct cow_channel *c, *d;
+	int socket[2];
+
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, socket) == 0);
+	gpu_start();
+	ok(cow_channel_new(socket[0], NULL, 0, &c));
+	ok(cow_channel_new(socket[1], NULL, 0, &d));
+	for (int mode = COW_SHARE_ALIAS; mode <= COW_SHARE_SEALED; mode++) {
+		int last = cow_cuda_count() - 1;
+
+		ok(cow_cuda_storage_new(last, 0, NULL, &p[0].storage));
+		p[1].storage = new_filled(100, 0, 5);
+		p[2].storage = new_storage(0, 0);
+		p[1].length = 100;
+		p[0].mode = p[2].mode = (uint32_t)mode;
+		p[1].mode = COW_SHARE_CLONE;
+		must(cow_channel_send(c, p, 3, NULL, 0) == 3);
+		must(cow_channel_receive(d, q, 3, NULL, 0, NULL) == 3);
+		ck_assert_int_eq(cow_storage_device(q[0].storage).type, COW_DEVICE_CUDA);
+		ck_assert_int_eq(cow_storage_device(q[0].storage).index, last);
+		must(cow_storage_bytes(q[0].storage) == 0);
+		ck_pattern(data(q[1].storage), 100, 5);
+		ck_assert_int_eq(cow_storage_device(q[2].storage).type, COW_DEVICE_CPU);
+		/* And may grow there. */
+		ok(cow_storage_resize(q[0].storage, 1000));
+		ck_assert_int_eq(cow_storage_device(q[0].storage).index, last);
+		for (int i = 0; i < 3; i++) {
+			(void)cow_storage_unref(p[i].storage);
+			(void)cow_storage_unref(q[i].storage);
+		}
+	}
+	(void)cow_channel_free(c);
+	(void)cow_channel_free(d);
+	close(socket[0]);
+	close(socket[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cuda_export");
@@ -126,5 +168,6 @@ int main(void)
 	tcase_add_test(t, one_piece_as_a_descriptor);
 	add_test_needing(NEEDS_CONTROL, t, nothing_of_the_neighbours_goes_along);
 	tcase_add_test(t, what_can_not_be);
+	tcase_add_test(t, empty_ones_stay_the_devices);
 	return run_suite(s);
 }
