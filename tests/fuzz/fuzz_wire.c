@@ -40,6 +40,31 @@ item(const struct cow__wire *w, const struct cow__wire_item *i, unsigned nfds)
 	if (i->kind == COW__WIRE_OWN)
 		must(w->own + i->index < nfds &&
 		     i->file_offset + i->bytes <= INT64_MAX);
+	if (i->kind == COW__WIRE_DEVICE)
+		must(i->file_offset == 0 &&
+		     (i->bytes ? w->own + i->index < nfds && i->mode != COW_SHARE_SEALED
+		               : i->index == 0));
+}
+
+/* How many of the bytes inside are the item's. Reads those of a device as receive.c
+ * does. */
+static size_t
+taken(const struct cow__wire_item *i, const unsigned char *at, const char *end)
+{
+	struct cow__wire_device d;
+
+	switch (i->kind) {
+	case COW__WIRE_BYTES_HERE:
+		return cow__round_up(i->bytes, 8);
+	case COW__WIRE_TOKEN:
+		return COW__WIRE_TOKEN_BYTES;
+	case COW__WIRE_DEVICE:
+		must((size_t)(end - (const char *)at) >= sizeof(d));
+		memcpy(&d, at, sizeof(d));
+		return sizeof(d);
+	default:
+		return 0;
+	}
 }
 
 int
@@ -70,8 +95,9 @@ LLVMFuzzerTestOneInput(const uint8_t *input, size_t count)
 		must(!w.head.packs || w.head.slot < COW__SLOTS);
 		for (unsigned i = 0; i < w.head.items; i++) {
 			item(&w, &w.items[i], nfds);
-			if (w.items[i].kind == COW__WIRE_BYTES_HERE)
-				here += cow__round_up(w.items[i].bytes, 8);
+			must(here <= w.head.inline_bytes);
+			here += taken(&w.items[i], w.inline_bytes + here,
+			              (const char *)w.note);
 		}
 		must(here == w.head.inline_bytes);
 	}
