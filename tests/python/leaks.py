@@ -34,9 +34,14 @@ WINDOW = re.compile(r"/memfd:cowshed")
 
 def warm_up():
     """The first use of the engine makes what stays until the end of the process."""
-    import cowshed
     bytearray(4 << 20)
-    cowshed._cowshed.new(4 << 20)
+    from cowshed import _cowshed, _family
+
+    _cowshed.new(4 << 20)
+    # A program's group, and the memfds in which its storages lie.
+    group = _family.group()
+    for mode in (_cowshed.ALIAS, _cowshed.CLONE) if group else ():
+        group.storage(1 << 20, mode)
     settle()
 
 
