@@ -7,6 +7,8 @@ but make and a C compiler, so that `pip install ./python` works without an index
 
     checkout        the tree with this file in python/: pip never writes to it. The sources
                     are copied, and built in the copy.
+                    With --config-settings build-dir=FOLDER it stays there, and make has less
+                    to do the next time.
     sdist           the same tree, less what only its developers need, with pyproject.toml at
                     the top. It is built like a checkout.
     wheel           one for all versions of CPython from 3.11 on (the stable ABI), with the
@@ -16,6 +18,7 @@ but make and a C compiler, so that `pip install ./python` works without an index
 """
 
 import base64
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -30,6 +33,12 @@ import tempfile
 import tomllib
 import zipfile
 
+# Python has just left a compiled copy of this file in the checkout.
+if __cached__ and os.path.exists(__cached__):
+    os.unlink(__cached__)
+    if not os.listdir(os.path.dirname(__cached__)):
+        os.rmdir(os.path.dirname(__cached__))
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a build needs, and an sdist has.
 FOLDERS = ("include", "memfd", "core", "share", "tensor", "cuda", "preload", "cli", "python")
@@ -43,8 +52,7 @@ EXECUTABLE = 0o755
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
-        tree = pathlib.Path(work)
+    with work_tree((config_settings or {}).get("build-dir")) as tree:
         copy_tree(tree)
         # Who wants to debug it builds a checkout.
         make(tree, "-g0 " + os.environ.get("CFLAGS", ""))
@@ -77,8 +85,8 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_sdist(sdist_directory, config_settings=None):
     top = f"cowshed-{version()}"
-    with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
-        tree = pathlib.Path(work) / top
+    with work_tree() as work:
+        tree = work / top
         copy_tree(tree)
         settings = (tree / "python/pyproject.toml").read_text(encoding="utf-8")
         (tree / "pyproject.toml").write_text(
@@ -91,6 +99,18 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 # ---- Building ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def work_tree(kept=None):
+    """A folder for a copy of the tree. One that is kept has objects of the last time in it."""
+    if not kept:
+        with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
+            yield pathlib.Path(work)
+        return
+    for name in FOLDERS:
+        shutil.rmtree(os.path.join(kept, name), ignore_errors=True)
+    yield pathlib.Path(kept)
 
 
 def copy_tree(to):
