@@ -38,6 +38,11 @@ def group():
         return _group
 
 
+def known():
+    """The group if there is one already."""
+    return _group
+
+
 def join(fd):
     """Becomes a member of the parent's group. `fd` stays the caller's. Returns whether it did."""
     global _group
@@ -48,6 +53,14 @@ def join(fd):
             except OSError:
                 return False
         return True
+
+
+def adopt(members):
+    """Becomes a member of a group that was offered, if there was none until now."""
+    global _group
+    with _lock:
+        if _group is None:
+            _group = members
 
 
 def set_sharing_mode(mode):

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+from ._connection import Connection, Pipe

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""Connections over which storages travel beside the pickle.
+
+The Connection and the Pipe() of multiprocessing, over sockets that keep messages apart
+(SOCK_SEQPACKET). A message is one packet, which is in the queue or not: whoever is killed
+while he sends or receives leaves no half of one. The note of the packet is
+
+    0  pickle or bytes              where these fit into it
+    1                               they are the last storage of the message
+
+A connection has two channels of the engine, made when they are first needed, and made again
+after fork(), since a channel is its maker's alone: one of the program's group for messages
+with storages, one without for all others, which costs no descriptors.
+
+Any thread may send and receive. As with multiprocessing, several processes need a lock to
+receive from one connection; sending needs none.
+"""
+
+import errno
+import io
+import os
+import pickle
+import select
+import socket
+import time
+from multiprocessing import connection as _standard
+from multiprocessing import reduction
+
+from .. import _cowshed, _family, _pickle
+
+_INLINE = _cowshed.NOTE_MAX - 1
+_OWN_MOST = 48  # descriptors of a message's storages if there is no group
+
+_generation = 0  # how often this process is a child
+
+
+def _after_fork():
+    global _generation
+    _generation += 1
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _poll(fd, events, timeout=None):
+    """Waits at most `timeout` seconds. Signals are handled meanwhile. Returns whether it is."""
+    poll = select.poll()
+    poll.register(fd, events)
+    if timeout is None:
+        return bool(poll.poll())
+    return bool(poll.poll(max(timeout, 0) * 1000))
+
+
+class Packet:
+    """A message that was pickled and not sent, or received and not unpickled."""
+
+    __slots__ = ("data", "parcels")
+
+    def __init__(self, data, parcels):
+        self.data = data
+        self.parcels = parcels
+
+    def load(self):
+        """The object that it is."""
+        if not self.parcels and self.data[:1] == b"\x80":
+            return pickle.loads(self.data)
+        return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
+
+
+class Connection(_standard.Connection):
+    """One end of a Pipe(): see multiprocessing.connection.Connection.
+
+    send() costs some microseconds and does not depend on the size of what lies in a storage; it
+    may return before anybody receives, and this process may exit then. It waits while the
+    other side has more than some hundred kilobytes of messages to receive.
+    """
+
+    _plain = _grouped = None
+    _born = -1
+
+    def _channels(self):
+        if self._born != _generation:
+            self._plain = self._grouped = None
+            os.set_blocking(self._handle, False)
+            self._born = _generation
+
+    def _plain_channel(self):
+        self._channels()
+        if self._plain is None:
+            self._plain = _cowshed.Channel(self._handle, None, 0)
+        return self._plain
+
+    def _group_channel(self, sends):
+        self._channels()
+        if self._grouped is None:
+            group = _family.group() if sends else _family.known()
+            flags = _cowshed.JOIN | _cowshed.TAKE_ALIASES
+            channel = _cowshed.Channel(self._handle, group, flags)
+            if group is None and not sends:
+                return channel  # it may find one
+            self._grouped = channel
+        return self._grouped
+
+    def _close(self):
+        self._plain = self._grouped = None
+        os.close(self._handle)
+
+    # ---- Sending --------------------------------------------------------------------
+
+    def _send_bytes(self, buf):
+        self._put(buf, [])
+
+    def send(self, obj):
+        """Sends any object that can be pickled; its arrays go by handle."""
+        self._check_closed()
+        self._check_writable()
+        self._put(*_pickle.dumps(obj))
+
+    def send_packet(self, packet):
+        """Sends what was pickled before."""
+        self._check_closed()
+        self._check_writable()
+        self._put(packet.data, packet.parcels)
+
+    def _put(self, data, parcels):
+        if len(data) <= _INLINE:
+            note = b"\0" + data
+        else:
+            note = b"\1"
+            storage = _pickle.Message(_cowshed.CLONE).place(data).storage
+            parcels = [*parcels, (storage, 0, len(data), _cowshed.CLONE)]
+        if not parcels:
+            channel = self._plain_channel()
+        else:
+            channel = self._group_channel(True)
+        pause = 0.0005
+        while True:
+            try:
+                channel.send(parcels, note)
+                return
+            except BlockingIOError:
+                if not _poll(self._handle, select.POLLOUT, 0):
+                    _poll(self._handle, select.POLLOUT)
+                    continue
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+            # Nobody tells when there is room: in the group, of whose 256 places messages
+            # that are under way take one each; or among the user's descriptors in flight.
+            if parcels and self._alone(parcels):
+                channel = self._plain_channel()
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    @staticmethod
+    def _alone(parcels):
+        """Can these be sent without a group, each with a descriptor of its own?"""
+        return len(parcels) <= _OWN_MOST and all(p[3] != _cowshed.ALIAS for p in parcels)
+
+    # ---- Receiving ------------------------------------------------------------------
+
+    def recv_packet(self):
+        """What was sent, to be unpickled later: EOFError if there is nothing more to come."""
+        self._check_closed()
+        self._check_readable()
+        channel = self._group_channel(False)
+        while True:
+            try:
+                parcels, note = channel.receive()
+                break
+            except BlockingIOError:
+                _poll(self._handle, select.POLLIN)
+            except BrokenPipeError:
+                raise EOFError from None
+        if parcels and _family.known() is None:
+            found = channel.group
+            if found is not None:
+                _family.adopt(found)
+        if note[:1] == b"\1":
+            storage, _, nbytes, _ = parcels.pop()
+            return Packet(memoryview(storage)[:nbytes], parcels)
+        return Packet(memoryview(note)[1:], parcels)
+
+    def recv(self):
+        """What was sent: EOFError if there is nothing more to come."""
+        return self.recv_packet().load()
+
+    def _recv_bytes(self, maxsize=None):
+        packet = self.recv_packet()
+        if packet.parcels:
+            raise OSError(errno.EBADMSG, "an object with arrays came: receive it by recv()")
+        if maxsize is not None and len(packet.data) > maxsize:
+            return None
+        file = io.BytesIO()
+        file.write(packet.data)
+        return file
+
+    def _poll(self, timeout):
+        return _poll(self._handle, select.POLLIN, timeout)
+
+
+class QueueEnd(Connection):
+    """An end of a queue: `*_bytes` are packets, which are pickled elsewhere."""
+
+    def send_bytes(self, packet):
+        """As send_packet()."""
+        self.send_packet(packet)
+
+    def recv_bytes(self):
+        """As recv_packet()."""
+        return self.recv_packet()
+
+
+def pair(duplex, kind=Connection):
+    """Two connections of a `kind`: the first one reads what the second one writes."""
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    a.setblocking(False)
+    b.setblocking(False)
+    return kind(a.detach(), writable=duplex), kind(b.detach(), readable=duplex)
+
+
+def Pipe(duplex=True):
+    """Two connected Connections; not `duplex`: the first one receives, the second one sends."""
+    return pair(duplex)
+
+
+def rebuild_connection(kind, handle, readable, writable):
+    """The other side of a connection that was sent."""
+    return kind(handle.detach(), readable, writable)
+
+
+def _reduce(connection):
+    handle = reduction.DupFd(connection.fileno())
+    return rebuild_connection, (
+        type(connection),
+        handle,
+        connection.readable,
+        connection.writable,
+    )
+
+
+reduction.register(Connection, _reduce)
+reduction.register(QueueEnd, _reduce)
