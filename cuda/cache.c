@@ -174,7 +174,8 @@ static int
 serve(struct cow__cuda *d, struct request *q)
 {
 	struct cow__cuda_memory *m = d->memory;
-	bool capturing = cow__cuda_capturing(d, q->stream);
+	/* The default stream may be unusable; memory for later is not. */
+	bool capturing = q->stream && cow__cuda_capturing(d, q->stream);
 	size_t size = rounded(q->bytes);
 	struct cow__cuda_pool *p = cow__cuda_pool_of(d, q->stream, kind_of(size));
 	struct cow__cuda_block *b;

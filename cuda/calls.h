@@ -70,6 +70,8 @@ CALL(NEED, stream_wait_event, cuStreamWaitEvent, cuStreamWaitEvent, 3020,
 	(struct cow__cu_stream *stream, struct cow__cu_event *event, unsigned flags))
 CALL(MAY, stream_is_capturing, cuStreamIsCapturing, cuStreamIsCapturing, 10000,
 	(struct cow__cu_stream *stream, unsigned *ret))
+CALL(MAY, thread_capture_mode, cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010,
+	(unsigned *mode))
 CALL(MAY, stream_get_ctx, cuStreamGetCtx, cuStreamGetCtx, 9020,
 	(struct cow__cu_stream *stream, struct cow__cu_context **ret))
 CALL(MAY, launch_host_func, cuLaunchHostFunc, cuLaunchHostFunc, 10000,

@@ -185,11 +185,26 @@ cow__cuda_get(int index, struct cow__cuda **ret)
 	return 0;
 }
 
+/* The mode that the thread had when it entered first. Two words, of the few that a
+ * library that is loaded late may have. */
+static __thread struct {
+	unsigned depth, mode;
+} entries;
+
 int
 cow__cuda_enter(struct cow__cuda *d)
 {
-	return cow__cu_error(d->cu->ctx_push_current(d->context),
-	                     "entering a device's context");
+	int r = cow__cu_error(d->cu->ctx_push_current(d->context),
+	                      "entering a device's context");
+
+	if (r < 0)
+		return r;
+	if (entries.depth++ == 0) {
+		entries.mode = COW_CU_CAPTURE_RELAXED;
+		if (d->cu->thread_capture_mode)
+			(void)d->cu->thread_capture_mode(&entries.mode);
+	}
+	return 0;
 }
 
 void
@@ -197,6 +212,8 @@ cow__cuda_leave(struct cow__cuda *d)
 {
 	struct cow__cu_context *ours;
 
+	if (--entries.depth == 0 && entries.mode != COW_CU_CAPTURE_RELAXED)
+		(void)d->cu->thread_capture_mode(&entries.mode);
 	(void)d->cu->ctx_pop_current(&ours);
 }
 

@@ -17,6 +17,12 @@
  *      r = cow__cu_error(d->cu->set_8(...), "filling device memory");
  *      cow__cuda_leave(d);
  *
+ * Between the two the thread may also do what would break a graph that is recorded
+ * elsewhere, or by itself on another stream: making and mapping memory, asking events
+ * (the driver's "relaxed" mode). All that this folder does so concerns memory and marks
+ * of its own, of which no graph is to know. What breaks a recording in any mode is looked
+ * for: cow__cuda_capturing(), cow__cuda_recording().
+ *
  * Order of locks, outermost first: giving back (low.c), a device's `memory`, its maps
  * (piece.c), then `marks`; pinned memory's comes before `marks`, too. The driver may be
  * called with them, never with an engine's lock; and nothing of the program's is called

@@ -83,6 +83,11 @@ capture_check(struct cow__cuda *d, struct cow__cu_stream *stream, bool pinned,
 {
 	if (cow__likely(!cow__cuda_capturing(d, stream)))
 		return 0;
+	if (!stream || stream == COW_CU_STREAM_LEGACY)
+		return cow__error(-EBUSY,
+		                  "a stream that is ordered with the default one records "
+		                  "a graph: copy on another stream "
+		                  "(cow_cuda_stream_set()) meanwhile");
 	if (!pinned)
 		return cow__error(-EBUSY,
 		                  "a stream that records a graph can't copy pageable "

@@ -220,6 +220,31 @@ use_at(struct cow__cuda_data *data, size_t n, struct cow__cuda_use *ret)
 	return u != NULL;
 }
 
+static int
+recorded(void)
+{
+	return cow__error(-EBUSY, "a graph is recorded, and the storage's memory was used "
+	                          "on another stream: write it (cow_storage_data_mut()) "
+	                          "before recording begins");
+}
+
+/* Behind what its stream does. `d` is entered. */
+static int
+mark_use(struct cow__cuda *d, const struct cow__cuda_use *use,
+         struct cow__cu_event **ret)
+{
+	int r = use->device == d ? 0 : cow__cuda_enter(use->device);
+
+	if (r < 0)
+		return r;
+	r = cow__cuda_capturing(use->device, use->stream)
+	            ? recorded()
+	            : cow__cuda_mark(use->device, use->stream, ret);
+	if (use->device != d)
+		cow__cuda_leave(use->device);
+	return r;
+}
+
 int
 cow__cuda_data_order(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 {
@@ -232,19 +257,10 @@ cow__cuda_data_order(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 
 		if (use.device == d && use.stream == stream && !use.marked)
 			continue;
-		if (cow__cuda_capturing(d, stream) ||
-		    (!use.marked && cow__cuda_capturing(use.device, use.stream)))
-			return cow__error(-EBUSY,
-			                  "a graph is recorded, and the storage's "
-			                  "memory was used on another stream: write it "
-			                  "(cow_storage_data_mut()) before recording "
-			                  "begins");
-		if (use.device != d)
-			r = cow__cuda_enter(use.device);
-		if (r == 0 && !use.marked)
-			r = cow__cuda_mark(use.device, use.stream, &mark);
-		if (use.device != d && r == 0)
-			cow__cuda_leave(use.device);
+		if (cow__cuda_capturing(d, stream))
+			return recorded();
+		if (!use.marked)
+			r = mark_use(d, &use, &mark);
 		if (r == 0)
 			r = cow__cuda_after(d, stream, mark);
 		if (!use.marked)

@@ -8,6 +8,9 @@
  * it is claimed first, out of everybody's reach, and the device is waited for without
  * a lock; then it goes to the driver. Who comes meanwhile waits for that, rather than
  * fail beside it.
+ *
+ * While some stream of the device records a graph the device can't be waited for: that
+ * would break the recording, whoever's it is. Then what is cached stays cached.
  */
 #include "core/error.h"
 #include "cuda/cache.h"
@@ -24,8 +27,12 @@ cow__cuda_limit_bytes(const struct cow__cuda *d)
 static int
 wait_for_all(struct cow__cuda *d)
 {
-	int r = cow__cu_error(d->cu->ctx_synchronize(), "waiting for a device");
+	int r;
 
+	if (cow__cuda_recording(d))
+		return cow__error(-EBUSY, "cached memory can't be given back while a "
+		                          "stream of the device records a graph");
+	r = cow__cu_error(d->cu->ctx_synchronize(), "waiting for a device");
 	cow__mutex_lock(&d->memory_lock);
 	d->memory->stats.sync_all++;
 	cow__mutex_unlock(&d->memory_lock);
@@ -114,7 +121,7 @@ add_sum(const char *before, uint64_t bytes, const char *after)
 
 struct sums {
 	uint64_t free, limit, made, used, waiting, cached;
-	bool know_free;
+	bool know_free, recording;
 };
 
 static const char *
@@ -122,6 +129,9 @@ advice(const struct cow__cuda *d, size_t bytes, const struct sums *s)
 {
 	if (s->limit < d->total_bytes && s->made + bytes > s->limit)
 		return " cow_cuda_set_fraction() set that limit.";
+	if (s->recording)
+		return " What is cached can't be given back while a stream of the "
+		       "device records a graph.";
 	if (s->cached >= bytes)
 		return " The cached parts lie between blocks in use: make large "
 		       "blocks first, or of fewer sizes.";
@@ -151,13 +161,14 @@ say(struct cow__cuda *d, size_t bytes, const struct sums *s)
 }
 
 static int
-out_of_memory(struct cow__cuda *d, size_t bytes)
+out_of_memory(struct cow__cuda *d, size_t bytes, bool recording)
 {
 	const struct cow_cuda_observer *o =
 		__atomic_load_n(&observer, __ATOMIC_ACQUIRE);
 	struct cow__cuda_memory *m = d->memory;
 	struct sums s = { .limit = cow__cuda_limit_bytes(d),
-		          .made = cow__cuda_made_bytes(d) };
+		          .made = cow__cuda_made_bytes(d),
+		          .recording = recording };
 	size_t now = 0, total;
 	uint64_t active;
 
@@ -192,6 +203,7 @@ cow__cuda_low(struct cow__cuda *d, size_t bytes, struct cow__cu_stream *stream,
               cow__cuda_try_fn *try_, void *arg)
 {
 	int r = try_(d, arg);
+	bool recording;
 
 	if (cow__likely(r != -ENOMEM))
 		return r;
@@ -201,9 +213,11 @@ cow__cuda_low(struct cow__cuda *d, size_t bytes, struct cow__cu_stream *stream,
 			return r;
 	}
 	/* A stream that records can't be waited for. */
-	if (!cow__cuda_capturing(d, stream)) {
+	recording = cow__cuda_capturing(d, stream);
+	if (!recording) {
 		r = release(d);
-		if (r < 0)
+		recording = r == -EBUSY;
+		if (r < 0 && !recording)
 			return r;
 		cow__mutex_lock(&d->memory_lock);
 		d->memory->stats.retries++;
@@ -212,7 +226,7 @@ cow__cuda_low(struct cow__cuda *d, size_t bytes, struct cow__cu_stream *stream,
 		if (r != -ENOMEM)
 			return r;
 	}
-	return out_of_memory(d, bytes);
+	return out_of_memory(d, bytes, recording);
 }
 
 /* ---- For the program --------------------------------------------------------------- */

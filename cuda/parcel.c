@@ -48,9 +48,6 @@ cow__cuda_parcel_copy(struct cow_storage *s, struct cow__cuda *d,
 	struct cow_storage *c = NULL;
 	int r = 0;
 
-	if (cow__cuda_capturing(d, stream))
-		return cow__error(-EBUSY, "a graph is recorded: send the storage "
-		                          "before or after");
 	if (s->data->ops == &cow__cuda_data_ops)
 		r = cow__cuda_data_get(s->data, &from);
 	if (from)
@@ -310,7 +307,13 @@ begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **
 	if (!(*ret)->can_share)
 		return cow__error(-EOPNOTSUPP, "this device's memory can't become a "
 		                               "descriptor");
-	return cow__cuda_enter(*ret);
+	r = cow__cuda_enter(*ret);
+	if (r == 0 && cow__cuda_capturing(*ret, cow__cuda_stream(*ret))) {
+		cow__cuda_leave(*ret);
+		r = cow__error(-EBUSY, "a graph is recorded: send the storage before "
+		                       "or after");
+	}
+	return r;
 }
 
 static int

@@ -130,6 +130,9 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	struct cow_storage *s, *copy;
 	int r;
 
+	/* Nor can a graph wait for another process. */
+	if (cow__cuda_capturing(d, stream))
+		return -EBUSY;
 	r = cow__cuda_data_new(d, stream, w->piece_bytes, w->pieces, &data);
 	if (r < 0)
 		return r;

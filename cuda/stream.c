@@ -4,7 +4,9 @@
  *
  * Which stream is current is a matter of each thread and device. Few threads set one,
  * so the table of those that do hangs on a key of libc's: thread-local data of this
- * library is what late loading has little of.
+ * library is what late loading has little of. The tables are a list, since the driver
+ * does not tell whether some stream of a device records: each is asked, with the list
+ * locked, because a stream that stops being current may end.
  */
 #include "cuda/stream.h"
 #include "core/base.h"
@@ -14,6 +16,7 @@
 #include <pthread.h>
 
 struct current {
+	struct current *next, **at; /* what points here */
 	struct cow__cu_stream *streams[COW_DEVICE_INDEXES];
 };
 
@@ -27,14 +30,28 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool have_key;
 
+static struct cow__mutex all_lock; /* before none but the driver's own */
+static struct current *all;
+
 static struct cow__pool currents = { .object_bytes = sizeof(struct current) };
 static struct cow__pool spares = {
 	.object_bytes = sizeof(struct cow__cuda_spare)
 };
 
 static void
-thread_ended(void *c)
+thread_ended(void *ended)
 {
+	struct current *c = ended;
+	const struct cow__cu *cu;
+
+	/* In a child the list, and its lock, may be a lost thread's. */
+	if (cow__cu_start(&cu) < 0)
+		return;
+	cow__mutex_lock(&all_lock);
+	*c->at = c->next;
+	if (c->next)
+		c->next->at = c->at;
+	cow__mutex_unlock(&all_lock);
 	cow__pool_give(&currents, c);
 }
 
@@ -159,13 +176,27 @@ cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream)
 {
 	unsigned status = COW_CU_CAPTURE_NONE;
 
-	/* Of the legacy stream it can't be asked while another one captures, and it
-	 * never captures itself. */
-	if (!d->cu->stream_is_capturing || !stream ||
-	    stream == COW_CU_STREAM_LEGACY)
+	if (!d->cu->stream_is_capturing)
 		return false;
+	/* The legacy stream never captures itself; the question breaks nothing. */
+	if (!stream || stream == COW_CU_STREAM_LEGACY)
+		return d->cu->stream_is_capturing(stream, &status) ==
+		       COW_CU_STREAM_CAPTURE_IMPLICIT;
 	return d->cu->stream_is_capturing(stream, &status) == COW_CU_SUCCESS &&
 	       status != COW_CU_CAPTURE_NONE;
+}
+
+bool
+cow__cuda_recording(struct cow__cuda *d)
+{
+	bool found = cow__cuda_capturing(d, NULL);
+
+	cow__mutex_lock(&all_lock);
+	for (struct current *c = all; c && !found; c = c->next)
+		found = c->streams[d->index] &&
+		        cow__cuda_capturing(d, c->streams[d->index]);
+	cow__mutex_unlock(&all_lock);
+	return found;
 }
 
 /* ---- For the program ----------------------------------------------------------- */
@@ -223,8 +254,17 @@ cow_cuda_stream_set(int device, cow_cuda_stream stream)
 			return cow__error(-ENOMEM,
 			                  "cow_cuda_stream_set: no memory");
 		}
+		cow__mutex_lock(&all_lock);
+		c->next = all;
+		c->at = &all;
+		if (all)
+			all->at = &c->next;
+		all = c;
+		cow__mutex_unlock(&all_lock);
 	}
+	cow__mutex_lock(&all_lock);
 	c->streams[device] = stream;
+	cow__mutex_unlock(&all_lock);
 	return 0;
 }
 

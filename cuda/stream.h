@@ -34,7 +34,13 @@ int cow__cuda_after(struct cow__cuda *d, struct cow__cu_stream *stream,
 void cow__cuda_mark_free(struct cow__cuda *d, struct cow__cu_event *mark);
 
 /* Is the stream recording a graph? What a capture can't have (waiting, memory from
- * the driver) is asked for first. */
+ * the driver) is asked for first. The default stream is when one that is ordered with
+ * it does: using it would break that recording. */
 bool cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream);
+
+/* Does any stream of the device that is known here? That is one that is current in some
+ * thread, or ordered with the default one. Waiting for the whole device would break what
+ * it records. */
+bool cow__cuda_recording(struct cow__cuda *d);
 
 #endif

@@ -35,6 +35,11 @@
  * copied for a writer (-EBUSY: write it once before), nor ever of what was cloned while
  * one did; being the last one and writing in place is fine.
  *
+ * Graphs. What the library does besides breaks nothing that a stream records, in this or
+ * in another thread: it asks no event and makes no memory where that would. What can't be
+ * had meanwhile is -EBUSY. It must know of the recording stream: one that is current in
+ * some thread (cow_cuda_stream_set()), or is ordered with the default stream.
+ *
  * fork. A child may not use the devices that its parent started: each call gives
  * -ECHILD and says so, and storages that it inherited can be freed, and nothing else.
  *
@@ -167,7 +172,8 @@ int cow_cuda_storage_new(int device, size_t bytes,
 int cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream);
 
 /* Gives all that is cached and unused back to the driver. Waits for the streams that
- * still use some of it. -1: all devices. */
+ * still use some of it. -1: all devices. -EBUSY: a stream of the device records a graph,
+ * which that wait would break; what needs no wait is given back. */
 int cow_cuda_empty_cache(int device);
 
 /* This process may have so much of the device's memory, cached or in use (0 to 1;

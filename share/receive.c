@@ -15,7 +15,7 @@
 static bool
 passes(int r)
 {
-	return r == -ENOMEM || r == -EMFILE || r == -EUSERS;
+	return r == -ENOMEM || r == -EMFILE || r == -EUSERS || r == -EBUSY;
 }
 
 /* What the kernel says of a descriptor that came. A shortage is ours; that it
@@ -366,6 +366,8 @@ sentence(int r)
 		  "this channel does not take" },
 		{ -ESTALE, "a message whose storages are gone" },
 		{ -EMFILE, "no descriptors left for what has come; it waits" },
+		{ -EBUSY, "a storage of a device whose current stream records a graph; "
+		  "it waits" },
 		{ -EUSERS, "all slots of the group are taken; what has come waits" },
 		{ -EBADF, "the channel's socket was closed" },
 		{ -ENODEV, "a storage of a device that this process has not, or "

@@ -52,9 +52,6 @@ struct ref_usage {
 };
 void cow_ref_usage(struct ref_usage *ret);
 
-/* What cuStreamIsCapturing() says of a stream from now on. */
-void cow_ref_capture(void *stream, unsigned status);
-
 /* The context of a device fails: every call gives `code` from now on. */
 void cow_ref_poison(int device, int code);
 

@@ -283,6 +283,9 @@ enum cow__cu_result cuCtxSynchronize(void)
 {
 	ENTER_CONTEXT(ctx_synchronize);
 
+	ref_result = ref_unsafe_context(context);
+	if (ref_result != COW_CU_SUCCESS)
+		return ref_result;
 	ref_wait_context(context);
 	return context->sticky;
 }

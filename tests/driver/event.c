@@ -27,7 +27,7 @@ struct cow__cu_event {
 	struct ref_work *last;
 	struct ref_shared_event *shared;
 	int fd;
-	bool recorded;
+	bool recorded, captured;
 	struct cow__cu_event *next;
 };
 
@@ -175,6 +175,9 @@ enum cow__cu_result cuEventRecord(struct cow__cu_event *event, struct cow__cu_st
 		return ref_result;
 	if (stream->context != event->context)
 		return COW_CU_INVALID_HANDLE;
+	event->captured = stream->capture != COW_CU_CAPTURE_NONE;
+	if (event->captured && event->shared)
+		return ref_unsafe_context(context);
 	work = ref_work_new(context, stream, nothing, sizeof(struct recording));
 	r = work->data;
 	r->shared = event->shared;
@@ -202,6 +205,10 @@ enum cow__cu_result cuStreamWaitEvent(struct cow__cu_stream *stream,
 	ref_result = ref_stream(context, &stream);
 	if (ref_result != COW_CU_SUCCESS)
 		return ref_result;
+	if (event->recorded && event->captured != (stream->capture != COW_CU_CAPTURE_NONE)) {
+		(void)ref_unsafe_context(context);
+		return COW_CU_STREAM_CAPTURE_ISOLATION;
+	}
 	work = ref_work_new(context, stream, nothing, 0);
 	ref_work_after(work, event->last);
 	if (event->shared) {
@@ -210,6 +217,13 @@ enum cow__cu_result cuStreamWaitEvent(struct cow__cu_stream *stream,
 	}
 	ref_submit(work);
 	return COW_CU_SUCCESS;
+}
+
+/* It is part of a graph. */
+static enum cow__cu_result captured(struct cow__cu_context *context)
+{
+	(void)ref_unsafe_context(context);
+	return COW_CU_CAPTURED_EVENT;
 }
 
 static bool done(struct cow__cu_event *e)
@@ -223,6 +237,8 @@ enum cow__cu_result cuEventQuery(struct cow__cu_event *event)
 	ENTER_CONTEXT(event_query);
 
 	EVENT(event);
+	if (event->captured)
+		return captured(context);
 	if (done(event))
 		return event->context->sticky;
 	ref_nudge();
@@ -234,6 +250,8 @@ enum cow__cu_result cuEventSynchronize(struct cow__cu_event *event)
 	ENTER_CONTEXT(event_synchronize);
 
 	EVENT(event);
+	if (event->captured)
+		return captured(context);
 	ref_wait(event->last);
 	while (event->magic == ALIVE && !done(event)) {
 		struct timespec t = { 0, 100000 };

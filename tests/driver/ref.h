@@ -9,6 +9,7 @@
  *   host.c     pinned host memory
  *   queue.c    work: who waits for whom; late, out of order
  *   stream.c   streams;  event.c  events, also of other processes
+ *   capture.c  streams that record, and who breaks that
  *   copy.c     copies and fills
  *   launch.c   modules and kernels;  fiber.c, host_cuda.h  a kernel's threads
  *
@@ -199,7 +200,8 @@ void ref_nudge(void); /* somebody polls: let something happen */
 struct cow__cu_stream {
 	uint32_t magic;
 	bool blocking;
-	unsigned capture;
+	unsigned capture, mode;
+	const void *recorder; /* the thread */
 	struct cow__cu_context *context;
 	struct ref_work *last;
 	struct cow__cu_stream *next;
@@ -209,6 +211,14 @@ enum cow__cu_result ref_stream(struct cow__cu_context *context,
                                struct cow__cu_stream **stream);
 struct cow__cu_stream *ref_streams(void); /* all, by next */
 struct cow__cu_stream *ref_stream_make(struct cow__cu_context *context, unsigned flags);
+
+/* ---- capture.c ------------------------------------------------------------ */
+
+/* A call that breaks what is recorded: refused. Of some streams; of all of a context; the
+ * default stream is used (`breaks`), or asked about. */
+enum cow__cu_result ref_unsafe(void);
+enum cow__cu_result ref_unsafe_context(const struct cow__cu_context *context);
+enum cow__cu_result ref_unsafe_default(const struct cow__cu_context *context, bool breaks);
 
 /* In a page that processes share. */
 struct ref_shared_event {

@@ -80,6 +80,37 @@ enum cow__cu_result ref_undefined(enum cow__cu_result code, const char *rule, ..
 	abort();
 }
 
+/* What a graph can't know of. */
+static bool is_unsafe(enum ref_call call)
+{
+	switch (call) {
+	case REF_mem_create:
+	case REF_mem_release:
+	case REF_mem_map:
+	case REF_mem_unmap:
+	case REF_mem_set_access:
+	case REF_mem_export:
+	case REF_mem_import:
+	case REF_mem_alloc:
+	case REF_mem_free:
+	case REF_host_register:
+	case REF_host_unregister:
+	case REF_host_alloc:
+	case REF_host_free:
+	case REF_event_query:
+	case REF_event_synchronize:
+	case REF_stream_query:
+	case REF_stream_synchronize:
+	case REF_ipc_open_event:
+	case REF_enable_peer:
+	case REF_module_load:
+	case REF_module_unload:
+		return true;
+	default:
+		return false;
+	}
+}
+
 enum cow__cu_result ref_enter(enum ref_call call, int *ret_locked)
 {
 	ref_calling = calls[call].name;
@@ -99,7 +130,7 @@ enum cow__cu_result ref_enter(enum ref_call call, int *ret_locked)
 	if (!ref.pid && call != REF_init && call != REF_driver_get_version &&
 	    call != REF_get_proc_address)
 		return COW_CU_NOT_INITIALIZED;
-	return COW_CU_SUCCESS;
+	return is_unsafe(call) ? ref_unsafe() : COW_CU_SUCCESS;
 }
 
 void ref_leave(int *locked)
@@ -234,6 +265,8 @@ static const struct {
 	{ COW_CU_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted" },
 	{ COW_CU_NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported" },
 	{ COW_CU_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure" },
+	{ COW_CU_STREAM_CAPTURE_UNSUPPORTED, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+	  "operation not permitted when stream is capturing" },
 };
 
 static int error_index(enum cow__cu_result code)
@@ -327,13 +360,6 @@ EXPORT void cow_ref_usage(struct ref_usage *ret)
 	};
 	for (int i = 0; i < REF_DEVICES; i++)
 		ret->bytes += ref.used[i];
-	pthread_mutex_unlock(&ref.lock);
-}
-
-EXPORT void cow_ref_capture(void *stream, unsigned status)
-{
-	pthread_mutex_lock(&ref.lock);
-	((struct cow__cu_stream *)stream)->capture = status;
 	pthread_mutex_unlock(&ref.lock);
 }
 

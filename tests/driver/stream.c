@@ -34,7 +34,7 @@ enum cow__cu_result ref_stream(struct cow__cu_context *context, struct cow__cu_s
 {
 	if (!*stream || *stream == COW_CU_STREAM_LEGACY) {
 		*stream = context->null;
-		return COW_CU_SUCCESS;
+		return ref_unsafe_default(context, true);
 	}
 	if (*stream == (struct cow__cu_stream *)0x2)
 		return COW_CU_NOT_SUPPORTED; /* a default stream a thread: nobody asks for it */
@@ -122,6 +122,8 @@ enum cow__cu_result cuStreamIsCapturing(struct cow__cu_stream *stream, unsigned 
 
 	if (!ret)
 		return COW_CU_INVALID_VALUE;
+	if (!stream || stream == COW_CU_STREAM_LEGACY)
+		return ref_unsafe_default(context, false);
 	STREAM();
 	*ret = stream->capture;
 	return COW_CU_SUCCESS;

@@ -43,9 +43,10 @@ static void *control(void *library, const char *name)
 	return f;
 }
 
+static void *library;
+
 void driver_start(void)
 {
-	void *library;
 
 	driver_choose();
 	ok(cow__cu_start(&cu));
@@ -61,9 +62,27 @@ void driver_start(void)
 	ref.calls = control(library, "cow_ref_calls");
 	ref.implicit_waits = control(library, "cow_ref_implicit_waits");
 	ref.usage = control(library, "cow_ref_usage");
-	ref.capture = control(library, "cow_ref_capture");
 	ref.poison = control(library, "cow_ref_poison");
 	ref.peek = control(library, "cow_ref_peek");
+}
+
+/* Calls that the library has no use for. */
+void capture_begin(void *stream, unsigned mode)
+{
+	enum cow__cu_result (*begin)(void *, unsigned) =
+		control(library, "cuStreamBeginCapture_v2");
+
+	cu_ok(begin(stream, mode));
+}
+
+void capture_end(void *stream)
+{
+	enum cow__cu_result (*end)(void *, void **) = control(library, "cuStreamEndCapture");
+	enum cow__cu_result (*destroy)(void *) = control(library, "cuGraphDestroy");
+	void *graph = NULL;
+
+	cu_ok(end(stream, &graph));
+	cu_ok(destroy(graph));
 }
 
 struct cow__cu_context *driver_context(int device)

@@ -50,7 +50,6 @@ struct driver_control {
 	__typeof__(cow_ref_calls) *calls;
 	__typeof__(cow_ref_implicit_waits) *implicit_waits;
 	__typeof__(cow_ref_usage) *usage;
-	__typeof__(cow_ref_capture) *capture;
 	__typeof__(cow_ref_poison) *poison;
 	__typeof__(cow_ref_peek) *peek;
 };
@@ -66,6 +65,11 @@ extern const struct driver_control driver_standins;
 			ck_abort_msg("%s gave %d, not %d", #call,              \
 			             (int)cu_result, (int)(code));             \
 	} while (0)
+
+/* The stream records, for a thread of this mode (COW_CU_CAPTURE_...), until the end,
+ * which fails the test if somebody broke the recording. */
+void capture_begin(void *stream, unsigned mode);
+void capture_end(void *stream);
 
 /* `body` in a child, which the driver must end with a sentence that has `words`. */
 void in_child_scolded(child_fn *body, void *arg, const char *words);

@@ -65,13 +65,6 @@ static void usage(struct ref_usage *ret)
 			ret->bytes += cow__cuda_made_bytes(d);
 }
 
-static void capture(void *stream, unsigned status)
-{
-	(void)stream;
-	(void)status;
-	only_ours("a stream that says it records");
-}
-
 static void poison(int device, int code)
 {
 	(void)device;
@@ -91,7 +84,7 @@ static int peek(unsigned long long ptr, void *ret, size_t bytes)
 }
 
 const struct driver_control driver_standins = {
-	set, fail_call, calls, implicit_waits, usage, capture, poison, peek,
+	set, fail_call, calls, implicit_waits, usage, poison, peek,
 };
 
 /* ---- What a test needs --------------------------------------------------------------- */
