@@ -93,11 +93,8 @@ RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
 
 # The stable ABI of 3.11: one module for that version and all later ones. Whose headers it is
 # compiled with does not matter, as long as they are as new.
-PYTHON ?= python3
-PYTHON_H := $(if $(SANITIZED),,$(shell for p in "$(PYTHON)" python3 /usr/bin/python3; do \
-	"$$p" -c 'import os, sys, sysconfig; d = sysconfig.get_path("include"); \
-	sys.exit(sys.version_info < (3, 11) or not os.path.exists(d + "/Python.h") or print(d))' \
-	2>/dev/null && break; done))
+PYTHON ?=
+PYTHON_H := $(if $(SANITIZED),,$(shell PYTHON='$(PYTHON)' bash scripts/python.sh include))
 PYTHON_CFLAGS = $(C_BASE) $(C_WARN) -Werror=implicit-function-declaration -fPIC \
 	-fvisibility=hidden -isystem '$(PYTHON_H)' -Wno-write-strings
 
@@ -231,7 +228,8 @@ check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
 bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch's
 	$(Q)BUILD='$(B)' bash bench/gpu.sh
 
-lint: deps python-env $(LIB_OBJ) $(LIB_SO) ## the rules of CONTRIBUTING.md, on files and objects
+lint: deps python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
+	$(Q)BUILD='$(B)' CC='$(CC)' PYTHON_H='$(PYTHON_H)' scripts/lint-python.sh
 	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)

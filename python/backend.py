@@ -20,6 +20,7 @@ but make and a C compiler, so that `pip install ./python` works without an index
 import base64
 import contextlib
 import hashlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -34,15 +35,15 @@ import tomllib
 import zipfile
 
 # Python has just left a compiled copy of this file in the checkout.
-if __cached__ and os.path.exists(__cached__):
-    os.unlink(__cached__)
-    if not os.listdir(os.path.dirname(__cached__)):
-        os.rmdir(os.path.dirname(__cached__))
+COMPILED = pathlib.Path(importlib.util.cache_from_source(__file__))
+with contextlib.suppress(OSError):
+    COMPILED.unlink()
+    COMPILED.parent.rmdir()
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What a build needs, and an sdist has.
 FOLDERS = ("include", "memfd", "core", "share", "tensor", "cuda", "preload", "cli", "python")
-FILES = ("Makefile", "LICENSE", "README.md")
+FILES = ("Makefile", "LICENSE", "README.md", "scripts/python.sh")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build", "dist", ".*")
 PACKAGE = "build/plain/python"  # the Makefile's
 EXECUTABLE = 0o755
@@ -117,6 +118,7 @@ def copy_tree(to):
     to.mkdir(exist_ok=True)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, to / name, ignore=IGNORED)
+    (to / "scripts").mkdir(exist_ok=True)
     for name in FILES:
         shutil.copy2(ROOT / name, to / name)
     # The checkout may be read-only, and its copy with it.

@@ -11,7 +11,7 @@ goals=${goals/check-all/check} goals=${goals/check-programs/check programs}
 goals=${goals/bench/demo}
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
-any_numpy() { python3 -c 'import numpy' || /usr/bin/python3 -c 'import numpy'; }
+any_numpy() { python3 -c 'import numpy' || system_python 'import numpy'; }
 system_python() { /usr/bin/python3 -c "$1"; } # not a pyenv's or a conda's
 python=python$(system_python 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&-)
 
@@ -25,6 +25,8 @@ pkg-config   | command -v pkg-config          | pkg-config    | must | check dem
 libcheck     | pkg-config --exists check      | check         | must | check demo
 liburing     | pkg-config --exists liburing   | liburing-dev  | may  | check
 Python       | command -v python3             | python3       | may  | check demo
+Python.h     | scripts/python.sh include      | python3-dev   | may  | check
+venv         | scripts/python.sh ensurepip venv | python3-venv | may | check
 NumPy        | any_numpy                      | python3-numpy | may  | check demo
 SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
 xz           | command -v xz                  | xz-utils      | may  | check demo
@@ -46,8 +48,7 @@ nginx        | test -x /usr/sbin/nginx        | nginx-light   | may  | programs
 stress-ng    | command -v stress-ng           | stress-ng     | may  | programs
 "
 
-must=() may=()
-look() {
+look() { # sets must and may
 	local what test package needed for goal wanted
 	must=() may=()
 	while IFS='|' read -r what test package needed for; do
@@ -89,8 +90,7 @@ apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
 add() { apt install -y --no-install-recommends "$@"; }
 
 echo "deps: installing ${must[*]} ${may[*]}"
-# Package lists may be absent or old: only then are they fetched. A name that
-# this release does not know must not keep the others away.
+# Package lists may be old: then they are fetched. An unknown name must not stop the others.
 if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
 	apt update || echo "deps: apt-get update failed"
 	add "${must[@]}" "${may[@]}" ||

@@ -13,14 +13,12 @@ cmp -s "$wanted" "$venv/made-of" && exit 0
 without() { echo "python-env: $1: Python's tests use the packages of the system"; exit 0; }
 [ -z "${NO_INSTALL:-}" ] || without 'NO_INSTALL is set'
 
-for python in "${PYTHON:-python3}" python3 /usr/bin/python3 ''; do
-	"$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
-		2>/dev/null && break
-done
-[ -n "$python" ] || without 'no Python of 3.11 or newer with venv (python3-venv)'
+rm -rf "$venv"
+python=$(scripts/python.sh ensurepip venv) ||
+	without 'no Python of 3.11 or newer with venv (python3-venv)'
 
 echo "python-env: installing $(grep -c '^[a-z]' "$wanted") packages in $venv"
-rm -rf "$venv" && mkdir -p build && "$python" -m venv "$venv" || without 'venv failed'
+mkdir -p build && "$python" -m venv "$venv" || without 'venv failed'
 add() {
 	"$venv/bin/python" -m pip --disable-pip-version-check install -q --prefer-binary \
 		--retries 1 --timeout 20 "$@" 2>"$venv/pip.log"

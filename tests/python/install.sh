@@ -32,12 +32,7 @@ alike() { if diff "$2" "$3" >"$work/out"; then pass "$1"; else fail "$1" "$work/
 listing() { (cd "$1" && find . -type d -printf '%P\n' -o -printf '%P %m %s %T@\n' | sort); }
 names() { (cd "$1" && find . | sort); }
 
-for python in "${PYTHON:-python3}" python3 /usr/bin/python3 ''; do
-	"$python" -c 'import ensurepip, os, sys, sysconfig, venv
-sys.exit(sys.version_info < (3, 11) or not os.path.exists(sysconfig.get_path("include") +
-"/Python.h"))' 2>/dev/null && break
-done
-if [ -z "$python" ]; then
+if ! python=$(scripts/python.sh ensurepip venv) || ! scripts/python.sh include >/dev/null; then
 	echo 'skip install: no Python of 3.11 or newer with headers and venv'
 	exit 77
 fi

@@ -16,10 +16,7 @@ if [ ! -e "$package/cowshed/_cowshed.abi3.so" ]; then
 	echo "skip $test the Python package is not built"
 	exit 77
 fi
-for python in ${PYTHON:+"$PYTHON"} build/venv/bin/python python3 /usr/bin/python3 ''; do
-	"$python" -c 'import pytest, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
-done
-if [ -z "$python" ]; then
+if ! python=$(scripts/python.sh pytest); then
 	echo "skip $test no Python of 3.11 or newer with pytest"
 	exit 77
 fi
