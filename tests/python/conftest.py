@@ -32,6 +32,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "limit(seconds): how long the test may take")
     config.addinivalue_line("markers", "leaves(*what): what leaks.py is not to look at")
     config.option.tbstyle = "short"
+    config.option.verbose = 0  # older ones ask for it even where nobody reports
     # In tests a file of pytest's has its place.
     config.stash[STDERR] = os.dup(2)
     _write("group", f"{os.getpgrp()}\n")

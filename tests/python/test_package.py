@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The package as it lies in the build: what is in it, and that there is one engine."""
 
+import ast
 import os
 import re
 import subprocess
@@ -26,6 +27,27 @@ def test_version_is_that_of_the_header():
     with open(header, encoding="utf-8") as lines:
         numbers = re.findall(r"#define COW_VERSION_[A-Z]+ +(\d+)", lines.read())
     assert cowshed.__version__ == ".".join(numbers)
+
+
+def test_stubs_name_what_the_module_has():
+    with open(os.path.join(PACKAGE, "_cowshed.pyi"), encoding="utf-8") as stubs:
+        tree = ast.parse(stubs.read())
+
+    def names(body):
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield node.name
+            elif isinstance(node, ast.AnnAssign):
+                yield node.target.id
+
+    def public(found):
+        return {name for name in found if not name.startswith("_")}
+
+    module = cowshed._cowshed
+    assert public(names(tree.body)) == public(dir(module))
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and isinstance(getattr(module, node.name), type):
+            assert public(names(node.body)) == public(dir(getattr(module, node.name))), node.name
 
 
 def test_one_engine():
