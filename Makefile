@@ -229,8 +229,8 @@ bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch'
 	$(Q)BUILD='$(B)' bash bench/gpu.sh
 
 lint: deps python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
-	$(Q)BUILD='$(B)' CC='$(CC)' PYTHON_H='$(PYTHON_H)' scripts/lint-python.sh
-	$(Q)BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' scripts/lint.sh
+	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
+		scripts/lint-python.sh; python=$$?; scripts/lint.sh && exit $$python
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
 	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-gpu,bench,$(NEED_DEPS))))))

@@ -37,10 +37,14 @@ if python=$(scripts/python.sh); then
 	END
 fi
 if python=$(scripts/python.sh pyflakes); then
-	# Lines with "noqa" say why not. It does not know stubs.
-	printf '%s\n' "${files[@]}" | grep '\.py$' | xargs "$python" -m pyflakes 2>&1 | while IFS=: read -r file line what; do
-		sed -n "${line}p" "$file" 2>/dev/null | grep -q '# noqa' || echo "$file:$line:$what"
-	done | rule 'pyflakes'
+	# It does not know stubs, nor that "import x as x" is for others to import. Lines with
+	# "noqa" say why not.
+	printf '%s\n' "${files[@]}" | grep '\.py$' | xargs "$python" -m pyflakes 2>&1 |
+		while IFS=: read -r file line what; do
+			name=$(sed -nE "s/.*'[^']*\b(\w+)' imported but unused.*/\1/p" <<<"$what")
+			sed -n "${line}p" "$file" 2>/dev/null | grep -q '# noqa' ||
+				grep -qsE "\b${name:-/} as ${name:-/}\b" "$file" || echo "$file:$line:$what"
+		done | rule 'pyflakes'
 else
 	echo 'lint: no pyflakes here'
 fi

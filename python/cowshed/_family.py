@@ -77,7 +77,7 @@ def set_sharing_mode(mode):
 
 @contextlib.contextmanager
 def sharing_mode(mode):
-    """set_sharing_mode() for the length of a with statement. It is the process's, not the thread's."""
+    """set_sharing_mode() for the statements of a with, in this process: for all its threads."""
     before = _mode
     set_sharing_mode(mode)
     try:
