@@ -6,7 +6,7 @@
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 sparse fork cycle memory copies tensors pair
 #                                 instructions redis programs file stall give broker
-#                                 demo
+#                                 cuda_cache demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -18,7 +18,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
-all="$all copies tensors instructions redis programs file stall give broker demo"
+all="$all copies tensors instructions redis programs file stall give broker cuda_cache demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -45,6 +45,10 @@ for name in "$@"; do
 	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
 		programs | broker)
 		set -- sh "$here/$name.sh" ;;
+	cuda_cache) # a hit makes no call of the driver, so any driver will do
+		set -- "$bin/cuda_cache"
+		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
+			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
 	clone | page | copy | fill | steal | freeze | share | transparent | file | stall | give)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
