@@ -63,12 +63,20 @@ count_single(struct single *s, int sign)
 	struct cow_cuda_stats *stats = &s->device->memory->stats;
 
 	cow__cuda_stat(stats->segment, COW_CUDA_LARGE, sign);
-	cow__cuda_stat(stats->reserved_bytes, COW_CUDA_LARGE,
-	               sign * (int64_t)s->bytes);
-	if (sign > 0)
-		stats->device_alloc++;
-	else
-		stats->device_free++;
+	if (sign < 0)
+		return;
+	cow__cuda_stat(stats->reserved_bytes, COW_CUDA_LARGE, (int64_t)s->bytes);
+	stats->device_alloc++;
+}
+
+/* Who has the piece besides (it was sent) has it alone from now on. Locked. */
+static void
+hand_on(struct single *s)
+{
+	s->device->memory->data.reserved += s->bytes;
+	__atomic_store_n(&s->piece->counted, true, __ATOMIC_RELAXED);
+	cow__cuda_piece_unref_locked(s->piece);
+	s->piece = NULL;
 }
 
 /* Entered. */
@@ -87,9 +95,15 @@ static bool
 single_done(void *user)
 {
 	struct single *s = user;
+	struct cow__cuda_piece *p = s->piece;
 
-	if (!single_end(s))
+	s->piece = NULL;
+	if (!single_end(s)) {
+		s->piece = p;
 		return false;
+	}
+	s->piece = p;
+	hand_on(s);
 	count_single(s, -1);
 	cow__pool_give(&singles, s);
 	return true;

@@ -100,6 +100,10 @@ struct cow__cuda_memory {
 	struct cow__cuda_list waiting, noted; /* freed; used, with uses */
 	bool stuck; /* units under holes could not be unmapped */
 	struct cow_cuda_stats stats;
+	struct { /* what of the stats is data's (cuda/data.h), no block's */
+		uint64_t allocated, active; /* addresses */
+		uint64_t reserved;          /* physical memory */
+	} data;
 	uint64_t limit; /* of what the process may have; atomic */
 	struct cow_cuda_trace_entry *trace;
 	size_t trace_entries, trace_bytes;

@@ -29,6 +29,60 @@ cow_cuda_get_stats(int device, struct cow_cuda_stats *ret)
 	return 0;
 }
 
+/* ---- What is no block -------------------------------------------------------------- */
+
+void
+cow__cuda_count_piece_locked(struct cow__cuda *d, size_t bytes, int sign)
+{
+	struct cow__cuda_memory *m = d->memory;
+
+	cow__cuda_stat(m->stats.reserved_bytes, COW_CUDA_LARGE, sign * (int64_t)bytes);
+	m->data.reserved += (uint64_t)(sign * (int64_t)bytes);
+	if (sign > 0)
+		m->stats.device_alloc++;
+	else
+		m->stats.device_free++;
+}
+
+void
+cow__cuda_count_piece(struct cow__cuda *d, size_t bytes, int sign)
+{
+	cow__mutex_lock(&d->memory_lock);
+	cow__cuda_count_piece_locked(d, bytes, sign);
+	cow__mutex_unlock(&d->memory_lock);
+}
+
+void
+cow__cuda_count_range(struct cow__cuda *d, size_t bytes, int sign)
+{
+	struct cow__cuda_memory *m = d->memory;
+	int64_t n = sign * (int64_t)bytes;
+
+	cow__mutex_lock(&d->memory_lock);
+	cow__cuda_stat(m->stats.segment, COW_CUDA_LARGE, sign);
+	cow__cuda_stat(m->stats.active, COW_CUDA_LARGE, sign);
+	cow__cuda_stat(m->stats.active_bytes, COW_CUDA_LARGE, n);
+	m->data.active += (uint64_t)n;
+	cow__mutex_unlock(&d->memory_lock);
+}
+
+void
+cow__cuda_count_storage(struct cow__cuda *d, size_t bytes, size_t requested, int sign)
+{
+	struct cow__cuda_memory *m = d->memory;
+	int64_t n = sign * (int64_t)bytes;
+
+	cow__mutex_lock(&d->memory_lock);
+	cow__cuda_stat(m->stats.allocation, COW_CUDA_LARGE, sign);
+	cow__cuda_stat(m->stats.allocated_bytes, COW_CUDA_LARGE, n);
+	cow__cuda_stat(m->stats.requested_bytes, COW_CUDA_LARGE,
+	               sign * (int64_t)requested);
+	m->data.allocated += (uint64_t)n;
+	cow__mutex_unlock(&d->memory_lock);
+}
+
+/* ---- Peaks ------------------------------------------------------------------------- */
+
 static void
 reset(struct cow_cuda_stat *s)
 {

@@ -63,8 +63,10 @@ end(struct cow__cuda_data *data)
 
 	if (data->at && cow__cuda_range_unmap(d, data->at, bytes) < 0)
 		return false;
-	if (data->at)
+	if (data->at) {
 		cow__cuda_range_free(d, data->at, bytes);
+		cow__cuda_count_range(d, bytes, -1);
+	}
 	for (size_t i = 0; i < data->count; i++)
 		cow__cuda_piece_unref(data->pieces[i]);
 	forget(data);
@@ -108,6 +110,9 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 		forget(data);
 		return;
 	}
+	if (data->requested)
+		cow__cuda_count_storage(d, data->count * data->piece_bytes,
+		                        data->requested, -1);
 	cow__mutex_lock(&lists_lock);
 	delist(data);
 	if (data->pieces)
@@ -174,9 +179,29 @@ cow__cuda_data_new(struct cow__cuda *d, struct cow__cu_stream *stream,
 		forget(data);
 		return r;
 	}
+	cow__cuda_count_range(d, count * piece_bytes, 1);
 	lives(data);
 	*ret = data;
 	return 0;
+}
+
+int
+cow__cuda_data_piece(struct cow__cuda *d, size_t bytes, struct cow__cuda_piece **ret)
+{
+	int r = cow__cuda_piece_new(d, bytes, ret);
+
+	if (r == 0) {
+		(*ret)->counted = true;
+		cow__cuda_count_piece(d, bytes, 1);
+	}
+	return r;
+}
+
+void
+cow__cuda_data_serves(struct cow__cuda_data *data, size_t bytes)
+{
+	data->requested = bytes;
+	cow__cuda_count_storage(data->device, data->count * data->piece_bytes, bytes, 1);
 }
 
 int
@@ -354,6 +379,7 @@ cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
 		cow__allocation_unref(a);
 		return r;
 	}
+	cow__cuda_data_serves(data, bytes);
 	cow__profile_device(a->data, (int64_t)bytes, device);
 	return 0;
 }
@@ -386,7 +412,7 @@ cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
 	if (r < 0)
 		return r;
 	for (size_t i = 0; r == 0 && i < data->count; i++) {
-		r = cow__cuda_piece_new(d, piece_bytes, &piece);
+		r = cow__cuda_data_piece(d, piece_bytes, &piece);
 		if (r < 0)
 			break;
 		r = cow__cuda_data_map(data, i, piece);

@@ -51,6 +51,7 @@ struct cow__cuda_data {
 	/* All below are 0 of CACHED. */
 	struct cow__cuda_block *block; /* of CACHED alone, and NULL of others' memory */
 	cow__cu_ptr at;
+	size_t requested; /* bytes of its storage, as it is counted; 0: there is none */
 	size_t piece_bytes, count;
 	struct cow__cuda_piece **pieces; /* `count`; NULL: handed on */
 };
@@ -66,6 +67,13 @@ int cow__cuda_data_new(struct cow__cuda *d, struct cow__cu_stream *stream,
 /* Maps a piece at its place. Takes the reference over on success. */
 int cow__cuda_data_map(struct cow__cuda_data *data, size_t i,
                        struct cow__cuda_piece *piece);
+
+/* A piece of its own for data. May call the program's observers. */
+int cow__cuda_data_piece(struct cow__cuda *d, size_t bytes,
+                         struct cow__cuda_piece **ret);
+
+/* It has a storage of so many bytes from now on. */
+void cow__cuda_data_serves(struct cow__cuda_data *data, size_t bytes);
 
 /* Lets go of what no allocation has. */
 void cow__cuda_data_leave(struct cow__cuda_data *data);

@@ -176,8 +176,11 @@ out_of_memory(struct cow__cuda *d, size_t bytes, bool recording)
 	s.free = now;
 	cow__mutex_lock(&d->memory_lock);
 	m->stats.ooms++;
-	s.used = m->stats.allocated_bytes[COW_CUDA_ALL].current;
-	active = m->stats.active_bytes[COW_CUDA_ALL].current;
+	/* Pieces may be seen at several addresses: they count once. */
+	s.used = m->stats.allocated_bytes[COW_CUDA_ALL].current -
+	         m->data.allocated + m->data.reserved;
+	active = m->stats.active_bytes[COW_CUDA_ALL].current - m->data.active +
+	         m->data.reserved;
 	cow__cuda_trace_add(m, COW_CUDA_OOM, 0, bytes, NULL, cow__cuda_user());
 	cow__mutex_unlock(&d->memory_lock);
 	s.waiting = active > s.used ? active - s.used : 0;

@@ -62,6 +62,18 @@ int cow__cuda_block_outside(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes,
                             cow__cuda_done_fn *done, void *user,
                             struct cow__cuda_block **ret);
 
+/*
+ * The statistics of what is no block: data (cuda/data.h) and their pieces, which several
+ * may share. piece: physical memory that this process made; range: addresses, from the
+ * first map to the last; storage: those in use. `sign` 1 or -1. Not with the memory lock
+ * held, but for the last.
+ */
+void cow__cuda_count_piece(struct cow__cuda *d, size_t bytes, int sign);
+void cow__cuda_count_range(struct cow__cuda *d, size_t bytes, int sign);
+void cow__cuda_count_storage(struct cow__cuda *d, size_t bytes, size_t requested,
+                             int sign);
+void cow__cuda_count_piece_locked(struct cow__cuda *d, size_t bytes, int sign);
+
 /* The piece that the block is all of, if it is one of its own, or NULL. */
 struct cow__cuda_piece *cow__cuda_block_piece(const struct cow__cuda_block *block);
 

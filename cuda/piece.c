@@ -150,17 +150,33 @@ cow__cuda_piece_ref(struct cow__cuda_piece *p)
 	return p;
 }
 
-void
-cow__cuda_piece_unref(struct cow__cuda_piece *p)
+static void
+unref(struct cow__cuda_piece *p, void (*count)(struct cow__cuda *, size_t, int))
 {
 	const struct cow__cu *cu;
 
 	if (!p || __atomic_fetch_sub(&p->refs, 1, __ATOMIC_ACQ_REL) > 1)
 		return;
-	if (cow__cu_start(&cu) < 0)
+	if (cow__cu_start(&cu) < 0) {
 		cow__pool_give(&pieces, p);
-	else if (!release(p))
+		return;
+	}
+	if (__atomic_load_n(&p->counted, __ATOMIC_RELAXED))
+		count(p->device, p->bytes, -1);
+	if (!release(p))
 		stick(p);
+}
+
+void
+cow__cuda_piece_unref(struct cow__cuda_piece *p)
+{
+	unref(p, cow__cuda_count_piece);
+}
+
+void
+cow__cuda_piece_unref_locked(struct cow__cuda_piece *p)
+{
+	unref(p, cow__cuda_count_piece_locked);
 }
 
 int

@@ -23,6 +23,7 @@ struct cow__cuda_piece {
 	cow__cu_handle handle;
 	size_t bytes;
 	bool imported; /* another process made it, which counts it */
+	bool counted;  /* here, as data's: atomic (cow__cuda_count_piece()) */
 	struct cow__cuda_piece *next; /* of those that the driver did not take back */
 	/* A clone of it is, or was, elsewhere: never written in place (atomic). */
 	bool exposed;
@@ -38,8 +39,10 @@ int cow__cuda_piece_make(struct cow__cuda *d, size_t bytes,
                          struct cow__cuda_piece **ret);
 
 struct cow__cuda_piece *cow__cuda_piece_ref(struct cow__cuda_piece *p);
-/* Takes NULL. In a forked child the last one forgets it. */
+/* Takes NULL. In a forked child the last one forgets it. Not with the memory lock held,
+ * unless nobody counted it; or, `_locked`, with it. */
 void cow__cuda_piece_unref(struct cow__cuda_piece *p);
+void cow__cuda_piece_unref_locked(struct cow__cuda_piece *p);
 
 /* Tries again to release what the driver did not take back. */
 void cow__cuda_pieces_retry(struct cow__cuda *d);

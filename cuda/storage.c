@@ -117,7 +117,7 @@ prepare(struct cow__cuda_data *to, const struct cow__cuda_data *from,
 		struct cow__cuda_piece *p = from->pieces[i];
 
 		if (i >= first && i < end_ && !(sole && is_own(p)))
-			r = cow__cuda_piece_new(to->device, to->piece_bytes, &p);
+			r = cow__cuda_data_piece(to->device, to->piece_bytes, &p);
 		else
 			(void)cow__cuda_piece_ref(p);
 		if (r < 0)
@@ -230,6 +230,8 @@ view(struct cow__allocation *a, const struct cow__writing *w,
 		                          &cow__cuda_data_ops, ret);
 		if (r < 0)
 			cow__cuda_data_leave(to);
+		else
+			cow__cuda_data_serves(to, a->bytes);
 	}
 	if (r == 0 && sole)
 		/* The old ones are as good as gone, and their work is ordered before

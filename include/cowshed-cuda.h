@@ -194,11 +194,13 @@ enum cow_cuda_pool {
 struct cow_cuda_stats {
 	size_t size; /* in: sizeof */
 	/* Numbers of: requests served; stretches of mapped memory; blocks in use or
-	 * waiting for a stream; unused parts of stretches that are in use. */
+	 * waiting for a stream; unused parts of stretches that are in use. Storages of
+	 * pieces, received ones and their written clones are each a large request at
+	 * addresses of its own, counted as its pieces are long; */
 	struct cow_cuda_stat allocation[COW_CUDA_POOLS], segment[COW_CUDA_POOLS],
 	        active[COW_CUDA_POOLS], inactive_split[COW_CUDA_POOLS];
-	/* Bytes of them; `reserved`: of physical memory; `requested`: before
-	 * rounding. */
+	/* Bytes of them; `reserved`: of physical memory that this process made, which
+	 * clones share; `requested`: before rounding. */
 	struct cow_cuda_stat allocated_bytes[COW_CUDA_POOLS],
 	        reserved_bytes[COW_CUDA_POOLS], active_bytes[COW_CUDA_POOLS],
 	        inactive_split_bytes[COW_CUDA_POOLS],
@@ -226,7 +228,8 @@ struct cow_cuda_block {
 	uint32_t pool;   /* enum cow_cuda_pool */
 	uint64_t user;   /* cow_cuda_annotate() when it was made */
 };
-/* Up to `max` blocks; how many there are. */
+/* Up to `max` blocks; how many there are. Storages of pieces and received ones have
+ * none. */
 long cow_cuda_snapshot(int device, struct cow_cuda_block *blocks, size_t max);
 
 enum cow_cuda_event_kind {
