@@ -404,6 +404,31 @@ mark_free(void *user, struct cow_device device, void *mark_)
 	cow__cuda_watch_free(w);
 }
 
+/* As the CUDA runtime says it: of the thread's context. */
+static int
+current(void *user)
+{
+	const struct cow__cu *cu;
+	cow__cu_device handle;
+	struct cow__cuda *d;
+
+	(void)user;
+	if (cow__cu_start(&cu) < 0 || cu->ctx_get_device(&handle) != COW_CU_SUCCESS)
+		return 0;
+	for (int i = 0; i < cow_cuda_count(); i++)
+		if (cow__cuda_get(i, &d) == 0 && d->handle == handle)
+			return i;
+	return 0;
+}
+
+static int
+host_new(void *user, struct cow_device device, size_t bytes, struct cow_storage **ret)
+{
+	(void)user;
+	(void)device; /* all of them reach it */
+	return cow_cuda_pinned_new(bytes, ret);
+}
+
 const struct cow_device_ops cow__cuda_ops = {
 	.size = sizeof(cow__cuda_ops),
 	.name = "CUDA",
@@ -415,4 +440,6 @@ const struct cow_device_ops cow__cuda_ops = {
 	.passed = passed,
 	.await = await,
 	.mark_free = mark_free,
+	.current = current,
+	.host_new = host_new,
 };

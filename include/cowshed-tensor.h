@@ -106,7 +106,7 @@ struct cow_tensor;
 
 struct cow_tensor_options {
 	size_t size;
-	struct cow_device device;     /* of the storage */
+	struct cow_device device;     /* of the storage; index -1: the current one */
 	uint32_t format;              /* enum cow_format; not PRESERVE, NONE */
 	uint32_t storage_flags;       /* enum cow_storage_flags */
 	struct cow_allocator *allocator; /* NULL: the device's */
@@ -338,7 +338,10 @@ struct cow_to {
 /*
  * The same tensor (a reference) if nothing changes, else a fresh one: PRESERVE keeps
  * the strides of a dense tensor, and the order of dimensions of another one (rules
- * CPY-18, CPY-19). NONE is -EINVAL.
+ * CPY-18, CPY-19). NONE is -EINVAL. A device of index -1 is the one that the thread
+ * works on (CPY-21). From a device to the CPU, NON_BLOCKING gives memory that the device
+ * reaches directly, if there is such a thing and enough of it (CPY-20); the bytes are
+ * there on return.
  */
 int cow_tensor_to(struct cow_tensor *tensor, const struct cow_to *to,
                   struct cow_tensor **ret);
@@ -448,6 +451,12 @@ struct cow_device_ops {
 	int (*passed)(void *user, struct cow_device device, void *mark);
 	int (*await)(void *user, struct cow_device device, void *mark);
 	void (*mark_free)(void *user, struct cow_device device, void *mark);
+	/* Each may be NULL; `size` may end before them. current: which of them the thread
+	 * works on, for an index of -1 (NULL: the first). host_new: a storage of host
+	 * memory that the device reaches directly (NULL: there is no such thing). */
+	int (*current)(void *user);
+	int (*host_new)(void *user, struct cow_device device, size_t bytes,
+	                struct cow_storage **ret);
 };
 
 /* `ops` must outlive its registration; NULL ends it. -EINVAL: CPU, META, or no such

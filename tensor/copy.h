@@ -75,4 +75,11 @@ const struct cow_device_ops *cow__device_marks(struct cow_device device);
 /* What device.c knows. NULL: no such device. Of the CPU: NULL, too. */
 const struct cow_device_ops *cow__device_ops(struct cow_device device);
 
+/* An index of -1 becomes the one that the thread works on. */
+void cow__device_resolve(struct cow_device *device);
+
+/* Host memory that the device reaches directly. -ENOTSUP: there is none. */
+int cow__device_host_new(struct cow_device device, size_t bytes,
+                         struct cow_storage **ret);
+
 #endif

@@ -40,8 +40,34 @@ cow__device_marks(struct cow_device device)
 {
 	const struct cow_device_ops *ops = cow__device_ops(device);
 
-	if (!ops || ops->size < sizeof(*ops) || !ops->mark || !ops->passed ||
+	if (!ops || ops->size < offsetof(struct cow_device_ops, current) || !ops->mark || !ops->passed ||
 	    !ops->await || !ops->mark_free)
 		return NULL;
 	return ops;
+}
+
+#define HAS(ops, member)                                                       \
+	((ops) &&                                                              \
+	 (ops)->size >= offsetof(struct cow_device_ops, member) +              \
+	                        sizeof((ops)->member) &&                       \
+	 (ops)->member)
+
+void
+cow__device_resolve(struct cow_device *device)
+{
+	const struct cow_device_ops *ops = cow__device_ops(*device);
+
+	if (device->index == -1)
+		device->index = HAS(ops, current)
+		                        ? (int16_t)ops->current(ops->user)
+		                        : 0;
+}
+
+int
+cow__device_host_new(struct cow_device device, size_t bytes, struct cow_storage **ret)
+{
+	const struct cow_device_ops *ops = cow__device_ops(device);
+
+	return HAS(ops, host_new) ? ops->host_new(ops->user, device, bytes, ret)
+	                          : -ENOTSUP;
 }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/pool.h"
 #include "core/storage.h"
+#include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
@@ -220,6 +221,7 @@ options_read(const struct cow_tensor_options *o, struct cow_tensor_options *ret)
 			                  "cow_tensor_options: has members that "
 			                  "this library does not know");
 	memcpy(ret, o, cow__min(o->size, sizeof(*ret)));
+	cow__device_resolve(&ret->device);
 	return 0;
 }
 

@@ -43,6 +43,25 @@ format_of(const struct cow_tensor *t, enum cow_format format)
 	                                     : format;
 }
 
+/* On memory that the device which fills it reaches. Whatever is in the way, other memory
+ * will do. */
+static bool
+fresh_for_device(const struct cow_tensor *from, const struct cow__shape *shape,
+                 enum cow_dtype dtype, enum cow_format format, struct cow_tensor **ret)
+{
+	struct cow_storage *s;
+	int64_t numel;
+
+	if (cow__shape_numel(shape, dtype, &numel) < 0 || numel == 0 ||
+	    cow__device_host_new(cow_storage_device(from->storage),
+	                         (size_t)numel * cow_dtype_bytes(dtype), &s) < 0)
+		return false;
+	if (cow__tensor_make(s, dtype, shape, 0, format, ret) == 0)
+		return true;
+	(void)cow_storage_unref(s);
+	return false;
+}
+
 /* A fresh tensor, filled. `bits`: conj and neg stay, and nothing is computed. */
 static int
 filled(struct cow_tensor *t, const struct cow__shape *shape,
@@ -50,8 +69,11 @@ filled(struct cow_tensor *t, const struct cow__shape *shape,
        bool bits, uint32_t flags, struct cow_tensor **ret)
 {
 	struct cow_tensor *fresh;
-	int r = cow__tensor_fresh(dtype, shape, format, device, t, &fresh);
+	int r = 0;
 
+	if (device.type != COW_DEVICE_CPU || !(flags & COW_COPY_NON_BLOCKING) ||
+	    !fresh_for_device(t, shape, dtype, format, &fresh))
+		r = cow__tensor_fresh(dtype, shape, format, device, t, &fresh);
 	if (r < 0)
 		return r;
 	if (bits) {
@@ -173,6 +195,7 @@ cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
 		o.dtype = t->dtype;
 	if (!o.set_device)
 		o.device = here;
+	cow__device_resolve(&o.device);
 	format = (enum cow_format)o.format;
 	if (o.dtype != t->dtype &&
 	    (t->quantizer || cow__dtype_quantized(o.dtype)))
