@@ -5,7 +5,8 @@
  * What malloc gives under the shim is filled and sent as a clone to another
  * process, without a group; until that has read a byte of it. The rival is memcpy
  * of the block into memory that is there: the least that a copy costs. Once with the
- * block sent right after it was filled, and once more unchanged.
+ * block sent right after it was filled, and once more unchanged. Then smaller ones,
+ * with the option `share`.
  */
 #include <cowshed-share.h>
 
@@ -108,5 +109,10 @@ int main(void)
 	warm_host(3 * sized(GIB));
 	blocks(64 * MIB, rounds(21));
 	blocks(sized(GIB), rounds(11));
+	/* What the option is for: too small to be given otherwise. */
+	must(cow_option_set("share", "yes"));
+	blocks(2 * MIB, rounds(41)); /* below what it takes: copied */
+	blocks(4 * MIB, rounds(41));
+	blocks(16 * MIB, rounds(41));
 	return 0;
 }

@@ -36,7 +36,8 @@ wants_anon(size_t bytes, unsigned flags)
 	 * error then, and not a SIGBUS at some later touch. */
 	return cow__engine.policy == COW__POLICY_AUTO &&
 	       (cow__engine.counted ||
-	        (cow__engine.prefer_anon && bytes >= COW__HUGE));
+	        (cow__engine.prefer_anon && bytes >= COW__HUGE &&
+	         !cow__give_asked(bytes)));
 }
 
 /* Turns bare space into mapped cold space; `t` is off the lists. */
@@ -169,6 +170,33 @@ find(size_t bytes, size_t align, unsigned want, uintptr_t *ret_at)
 	return t;
 }
 
+/* Can this free tile be a block that is alone in its file? */
+static bool
+serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
+{
+	return t->segment->single && at == cow__tile_start(t) &&
+	       t->bytes / 2 <= bytes;
+}
+
+/* What is free behind such a block is not for who gets its file. */
+static void
+leave_file(struct cow__tile *rest, struct cow__segment *s)
+{
+	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
+	    cow__map_punch(cow__tile_start(rest), rest->bytes) < 0 ||
+	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
+		return; /* then it will be copied when it is sent */
+	cow__tile_unlist(rest);
+	cow__tile_change_begin(rest);
+	rest->backing = COW__NONE;
+	cow__segment_unref(s);
+	rest->segment = NULL;
+	rest->freed_at = 0;
+	rest->hollow = 0;
+	cow__tile_change_end(rest);
+	(void)cow__tile_put(rest);
+}
+
 static int
 take(size_t bytes, size_t align, bool anon, unsigned flags,
      struct cow__tile **ret, size_t *ret_dirty)
@@ -183,13 +211,12 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 	uintptr_t at;
 
 	*ret_dirty = 0;
-	if (!room && bytes < UNALIGNED_MOST)
+	single = single && cow__segment_single_left();
+	if (!room && !single && bytes < UNALIGNED_MOST)
 		t = take_neighbour(bytes, align, want);
 	if (!t) {
 		t = room ? NULL : find(bytes, align, want, &at);
-		single = single && cow__segment_single_left();
-		if (t && single && !(t->segment->single && t->bytes == bytes &&
-		                     at == cow__tile_start(t)))
+		if (t && single && !serves_alone(t, at, bytes))
 			t = NULL;
 		if (!t)
 			return take_bare(bytes, align, want, room, single, ret);
@@ -197,6 +224,8 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 		t = cow__tile_carve(t, at, bytes);
 		if (!t)
 			return -ENOMEM;
+		if (single)
+			leave_file(t->next, t->segment);
 	}
 	/* Who writes all at once wants all of it huge. */
 	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
@@ -278,6 +307,9 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 			return r;
 		}
 	}
+	/* It may be given away, but not with what its last owner left behind it. */
+	if (t->segment && t->segment->single && dirty > bytes)
+		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
 	small = t->small;
 	become_live(t, bytes);
 	cow__stat_add(blocks_served, 1);

@@ -11,7 +11,13 @@
 #include "core/view.h"
 #include "memfd/memfd.h"
 
-static bool expected;
+#define ASKED_LEAST (4 * MIB) /* a tie at half of that: bench/give.c */
+
+/* Each costs a descriptor and a kernel mapping. */
+#define MOST 8u
+#define ASKED_MOST 1024u
+
+static bool expected, asked;
 
 void
 cow__give_expect(void)
@@ -20,10 +26,41 @@ cow__give_expect(void)
 }
 
 bool
+cow__give_asked(size_t bytes)
+{
+	return bytes >= ASKED_LEAST && __atomic_load_n(&asked, __ATOMIC_RELAXED);
+}
+
+bool
 cow__give_wants(size_t bytes)
 {
-	return bytes >= COW__GIVE_LEAST &&
-	       __atomic_load_n(&expected, __ATOMIC_RELAXED);
+	return cow__give_asked(bytes) ||
+	       (bytes >= COW__GIVE_LEAST &&
+	        __atomic_load_n(&expected, __ATOMIC_RELAXED));
+}
+
+void
+cow__give_ask(bool yes)
+{
+	__atomic_store_n(&asked, yes, __ATOMIC_RELAXED);
+}
+
+unsigned
+cow__give_most(void)
+{
+	uint64_t room;
+
+	if (!__atomic_load_n(&asked, __ATOMIC_RELAXED))
+		return MOST;
+	/* Most of the table is the program's. */
+	room = cow__descriptor_limit() / 4;
+	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
+}
+
+bool
+cow__give_may(const struct cow__tile *t)
+{
+	return t->segment && t->segment->single;
 }
 
 /* Nothing but its own pages, mapped as they were at birth or frozen since. */
@@ -75,7 +112,7 @@ seal(struct cow__tile *t, size_t bytes)
 	struct cow__segment *s = t->segment;
 	int r = 0;
 
-	if (!s->single || !s->owner || s->forked || s->words || t->inherited)
+	if (!s->single || !s->owner)
 		return -ENOTSUP;
 	/* What is free beside it is mapped for writing, too, and stays so. */
 	if (!alone_in_file(t))

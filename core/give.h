@@ -11,6 +11,9 @@
  *            the descriptor goes out
  *   freed    unmapped; the last process that has it ends it
  *
+ * Large is from 64 MiB on; with the option `share` from 4 MiB on, where giving begins
+ * to cost less than a copy (bench/give.c).
+ *
  * What is given is never written, thawed, punched or used again: for the engine it
  * is as a tile that a relative holds who can't be counted (core/holders.h). That
  * the file has these bytes and no others is not reckoned but asked: by the seal,
@@ -23,13 +26,25 @@
 #include "core/tile.h"
 #include "memfd/descriptor.h"
 
-#define COW__GIVE_LEAST (64 * MIB) /* less is copied as fast */
+#define COW__GIVE_LEAST (64 * MIB) /* less is copied as fast, if nobody asked */
 
 /* Large blocks get segments of their own from now on. Any thread, any time. */
 void cow__give_expect(void);
 
+/* The option `share`: all from a few MiB up do, and more of them at a time, channels
+ * or not. */
+void cow__give_ask(bool yes);
+
+bool cow__give_asked(size_t bytes);
+
 /* Will this block have one? */
 bool cow__give_wants(size_t bytes);
+
+/* How many there may be at a time. */
+unsigned cow__give_most(void);
+
+/* Was it born for it? If not, nothing else needs to be asked. Engine locked. */
+bool cow__give_may(const struct cow__tile *t);
 
 /*
  * Another descriptor of the sealed file with the block's bytes, at *ret_offset.

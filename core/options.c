@@ -7,6 +7,7 @@
 #include "core/base.h"
 #include "core/engine.h"
 #include "core/error.h"
+#include "core/give.h"
 
 COW_EXPORT bool
 cow__parse_bytes(const char *s, uint64_t *ret)
@@ -94,6 +95,17 @@ set_window(const char *value)
 	return 0;
 }
 
+static int
+set_share(const char *value)
+{
+	bool on;
+
+	if (!parse_flag(value, &on))
+		return -EINVAL;
+	cow__give_ask(on);
+	return 0;
+}
+
 bool cow__option_cuda_poison;
 
 static int
@@ -125,6 +137,8 @@ set_locked(const char *key, const char *value)
 		                                                    : -EINVAL;
 	if (!strcmp(key, "strict"))
 		return parse_flag(value, &cow__engine.strict) ? 0 : -EINVAL;
+	if (!strcmp(key, "share"))
+		return set_share(value);
 	if (!strcmp(key, "cuda-poison"))
 		return set_cuda_poison(value);
 	if (!strcmp(key, "warm")) {

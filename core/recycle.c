@@ -131,6 +131,9 @@ release_pages(struct cow__tile *t)
 	}
 	alone = cow__holders_drop(t, &c,
 	                          t->segment->owner ? NULL : punch_foreign);
+	/* A file of its own is not waited for: who has it ends it. */
+	if (!alone && t->segment->single && t->segment->tiles == 1)
+		t->segment->owner = false;
 	if (alone || !t->segment->owner) {
 		cow__recycle(t, alone);
 		return;
@@ -253,7 +256,8 @@ cow__extent_poll_limbo(void)
 	for (; t; t = next) {
 		next = t->list_next;
 		t->list_next = NULL;
-		if (t->segment && !cow__holders_alone(t, &c)) {
+		if (t->segment && t->segment->owner &&
+		    !cow__holders_alone(t, &c)) {
 			t->list_next = limbo;
 			limbo = t;
 			limbo_count++;

@@ -5,6 +5,7 @@
 #include "core/segment.h"
 #include "core/base.h"
 #include "core/engine.h"
+#include "core/give.h"
 #include "core/holders.h"
 #include "core/pool.h"
 #include "core/stats.h"
@@ -14,8 +15,6 @@
 /* Each costs a descriptor. Beyond this the current one is kept; a process that
  * inherited so many has none, and gets anonymous memory. */
 #define SEGMENTS_MAX 32
-
-#define SINGLE_MAX 8
 
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
 
@@ -64,6 +63,20 @@ segment_new(struct cow__segment **ret)
 	return 0;
 }
 
+/* Words that there may be, and bytes of the list of those that are free. */
+static uint32_t
+words_max(const struct cow__segment *s)
+{
+	return s->single ? (uint32_t)(cow__page / sizeof(uint64_t))
+	                 : COW__WORDS_MAX;
+}
+
+static size_t
+list_bytes(const struct cow__segment *s)
+{
+	return cow__round_up(words_max(s) * sizeof(uint32_t), cow__page);
+}
+
 /* Takes the control part away when the segment goes. */
 static void
 segment_free(struct cow__segment *s)
@@ -80,9 +93,11 @@ segment_free(struct cow__segment *s)
 		cow__tile_change_end(t);
 		(void)cow__tile_put(t);
 	}
+	if (s->page)
+		(void)cow__map_release(s->page, cow__page);
 	if (s->free_words)
 		(void)cow__map_release((uintptr_t)s->free_words,
-		                       COW__WORDS_MAX * sizeof(uint32_t));
+		                       list_bytes(s));
 	for (struct cow__segment **p = &cow__engine.segments; *p;
 	     p = &(*p)->next)
 		if (*p == s) {
@@ -105,7 +120,8 @@ unmap_cold(bool all)
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		if (t->kind != COW__FREE || !t->segment ||
-		    cow__tile_heat(t) != COW__COLD || t->bytes < COW__HUGE ||
+		    cow__tile_heat(t) != COW__COLD ||
+		    (t->bytes < COW__HUGE && !t->segment->single) ||
 		    (!all && t->segment == cow__engine.current))
 			continue;
 		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
@@ -183,19 +199,27 @@ cow__segment_current(struct cow__segment **ret)
 bool
 cow__segment_single_left(void)
 {
-	return singles < SINGLE_MAX;
+	return singles < cow__give_most();
 }
 
 int
 cow__segment_single(struct cow__segment **ret)
 {
-	int r = singles < SINGLE_MAX ? segment_new(ret) : -EMFILE;
+	int r = singles < cow__give_most() ? segment_new(ret) : -EMFILE;
 
 	if (r == 0) {
 		(*ret)->single = true;
 		singles++;
 	}
 	return r;
+}
+
+static void
+use_words(struct cow__segment *s, uintptr_t words, uint32_t *list)
+{
+	s->free_words = list;
+	s->words = (uint64_t *)words;
+	s->nwords = 1; /* word 0 stands for the whole segment */
 }
 
 int
@@ -207,9 +231,18 @@ cow__segment_control(struct cow__segment *s)
 
 	if (s->words)
 		return 0;
-	r = cow__map_meta(COW__WORDS_MAX * sizeof(uint32_t), &list);
+	r = cow__map_meta(list_bytes(s), &list);
 	if (r < 0)
 		return r;
+	if (s->single) {
+		r = cow__map_common(cow__page, &s->page);
+		if (r < 0) {
+			(void)cow__map_release((uintptr_t)list, list_bytes(s));
+			return r;
+		}
+		use_words(s, s->page, list);
+		return 0;
+	}
 	t = cow__tile_inner(CONTROL_BYTES, 0, COW__HUGE);
 	r = !t ? -ENOMEM
 	       : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
@@ -217,17 +250,14 @@ cow__segment_control(struct cow__segment *s)
 	if (r < 0) {
 		if (t)
 			(void)cow__tile_put(t);
-		(void)cow__map_release((uintptr_t)list,
-		                       COW__WORDS_MAX * sizeof(uint32_t));
+		(void)cow__map_release((uintptr_t)list, list_bytes(s));
 		return r;
 	}
 	cow__tile_change_begin(t);
 	t->backing = COW__ANON; /* merges with nothing of the segment */
 	cow__tile_change_end(t);
 	s->control_tile = t;
-	s->free_words = list;
-	s->words = (uint64_t *)cow__tile_start(t);
-	s->nwords = 1; /* word 0 stands for the whole segment */
+	use_words(s, cow__tile_start(t), list);
 	return 0;
 }
 
@@ -241,7 +271,7 @@ cow__segment_word_new(struct cow__segment *s)
 	if (word) {
 		s->free_word = s->free_words[word - 1];
 	} else {
-		if (s->nwords == COW__WORDS_MAX)
+		if (s->nwords == words_max(s))
 			return 0;
 		word = ++s->nwords;
 	}

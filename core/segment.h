@@ -14,7 +14,8 @@
  * never allocates from its parent's segments.
  *
  * Behind the window part lies the control part: one word for each tile that was
- * ever inherited, with a bit for each holder (core/holders.h).
+ * ever inherited, with a bit for each holder (core/holders.h). A segment for a single
+ * block has it elsewhere: there would be no sealing the file.
  */
 #ifndef COW_CORE_SEGMENT_H
 #define COW_CORE_SEGMENT_H
@@ -36,7 +37,8 @@ struct cow__segment {
 	uintptr_t given; /* ... which other processes have, sealed: its start */
 	uint32_t tiles; /* that refer to it */
 	struct cow__tile *control_tile;
-	uint64_t *words; /* control part, mapped at the first fork */
+	uint64_t *words; /* control part, mapped at the first fork: ... */
+	uintptr_t page;  /* ... of a single one, memory that is in no file */
 	uint32_t nwords;
 	uint32_t free_word; /* + 1; head of the list threaded through .. */
 	uint32_t *free_words; /* .. this array; metadata of the owner */

@@ -83,3 +83,11 @@ cow__descriptor_close(struct cow__descriptor *d)
 		(void)sys_close(d->fd);
 	*d = COW__NO_DESCRIPTOR;
 }
+
+uint64_t
+cow__descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	return sys_prlimit(RLIMIT_NOFILE, &limit) < 0 ? 0 : limit.rlim_cur;
+}

@@ -36,6 +36,9 @@ int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
 /* Is it still the file that we opened? */
 bool cow__descriptor_ok(const struct cow__descriptor *d);
 
+/* How many the process may have open. */
+uint64_t cow__descriptor_limit(void);
+
 /* Closes it if it is still ours; forgets it in any case. */
 void cow__descriptor_close(struct cow__descriptor *d);
 

@@ -105,6 +105,18 @@ cow__map_meta(size_t bytes, void **ret)
 }
 
 int
+cow__map_common(size_t bytes, uintptr_t *ret)
+{
+	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (result(r) < 0)
+		return result(r);
+	*ret = (uintptr_t)r;
+	return 0;
+}
+
+int
 cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
                 uint64_t offset, bool inherit)
 {

@@ -28,6 +28,9 @@ int cow__map_anon(uintptr_t addr, size_t bytes, bool huge);
 /* Anonymous memory wherever the kernel likes, for metadata. */
 int cow__map_meta(size_t bytes, void **ret);
 
+/* The same, which forked children have in common with their parent. */
+int cow__map_common(size_t bytes, uintptr_t *ret);
+
 /*
  * The file, shared: writes go to it. Not inherited by fork unless `inherit`:
  * two processes that both believe to own one heap would corrupt it, a crash at

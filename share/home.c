@@ -303,9 +303,15 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	uint64_t until;
 	int r;
 
-	if (s->data->kind != COW__AT_TILE || s->bytes < COW__GIVE_LEAST)
+	if (s->data->kind != COW__AT_TILE)
 		return -ENOTSUP;
-	cow__give_expect();
+	if (s->bytes >= COW__GIVE_LEAST)
+		cow__give_expect();
+	cow__engine_lock();
+	r = cow__give_may(s->data->tile);
+	cow__engine_unlock();
+	if (!r)
+		return -ENOTSUP;
 	/* What lands later would be in what was given, too. */
 	if (cow__process_pins_memory()) {
 		cow__fallback(COW_FALLBACK_PINNED);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that is born to be given away, with every kernel call failing in turn
+ *
+ * What must hold is in tests/support/fault/sweep.h. Where giving fails it becomes a
+ * copy; where a file for a single block is refused, the block lies beside others.
+ */
+#include "tests/support/fault/fault.h"
+#include "tests/support/fault/sweep.h"
+
+#include <cowshed-share.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BYTES = 4 * 1024 * 1024 + 77 };
+
+static struct {
+	int fd[2];
+	struct cow_channel *out, *in;
+} now;
+
+static void finish(void)
+{
+	now.in = cow_channel_free(now.in);
+	now.out = cow_channel_free(now.out);
+	if (now.fd[0])
+		close(now.fd[0]);
+	if (now.fd[1])
+		close(now.fd[1]);
+	now.fd[0] = now.fd[1] = 0;
+}
+
+static void channels(void)
+{
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+	                now.fd) == 0);
+	ok(cow_channel_new(now.fd[0], NULL, 0, &now.out));
+	ok(cow_channel_new(now.fd[1], NULL, 0, &now.in));
+}
+
+/* ---- Birth ---------------------------------------------------------------------- */
+
+static int make(struct herd *herd, size_t bytes)
+{
+	struct cow_storage_options o = { .size = sizeof(o),
+		                         .flags = COW_STORAGE_TRANSPARENT };
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r = cow_storage_new(bytes, &o, &s);
+
+	if (r < 0) {
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+		return r;
+	}
+	fault_disarm();
+	sweep_add(herd, HERD_TRANSPARENT, s, NULL, bytes);
+	herd->animals[HERD_TRANSPARENT].exposed = expose(s);
+	return r;
+}
+
+static void nothing(struct herd *herd)
+{
+	(void)herd;
+	finish();
+	cow_trim(); /* no memory that was used before */
+}
+
+static int storage_new(struct herd *herd)
+{
+	return make(herd, BYTES);
+}
+
+/* Used memory, longer than what is wanted. */
+static void used_memory(struct herd *herd)
+{
+	unsigned char *block;
+
+	(void)herd;
+	finish();
+	block = new_block(BYTES + MIB, 0);
+	memset(block, 0xee, BYTES + MIB);
+	cow_block_free(block);
+}
+
+/* ---- Sending and receiving ----------------------------------------------------------- */
+
+static void a_storage(struct herd *herd)
+{
+	finish();
+	ck_assert_int_eq(make(herd, BYTES), 0);
+	channels();
+}
+
+static int send_it(struct herd *herd)
+{
+	struct cow_parcel p = {
+		.storage = herd->animals[HERD_TRANSPARENT].storage,
+		.length = BYTES,
+		.mode = COW_SHARE_CLONE,
+	};
+	long r = cow_channel_send(now.out, &p, 1, NULL, 0);
+
+	if (r == 1)
+		r = cow_channel_flush(now.out);
+	if (r < 0 && r != -EAGAIN && r != -ENOMEM && r != -EMFILE) {
+		now.out = cow_channel_free(now.out);
+		ok(cow_channel_new(now.fd[0], NULL, 0, &now.out));
+	}
+	return (int)r;
+}
+
+/* The child is right, or it is none: then it ended at once, with 127. */
+static void rewrites(void *arg)
+{
+	struct herd *herd = arg;
+
+	herd_check(herd);
+	herd_rewrite(herd, 9000, 1);
+	herd_check(herd);
+}
+
+static int fork_it(struct herd *herd)
+{
+	int status = child_status(child_start(rewrites, herd));
+
+	fault_disarm();
+	must(status == 0 || status == 127 << 8);
+	herd_check(herd);
+	return 0;
+}
+
+static void forked(struct herd *herd)
+{
+	a_storage(herd);
+	in_child(rewrites, herd);
+}
+
+static void sent(struct herd *herd)
+{
+	a_storage(herd);
+	ck_assert_int_eq(send_it(herd), 0);
+}
+
+static const struct operation operations[] = {
+	{ "new", nothing, storage_new },
+	{ "new in used memory", used_memory, storage_new },
+	{ "send", a_storage, send_it },
+	{ "send again", sent, send_it },
+	{ "fork", a_storage, fork_it },
+	{ "fork when it is sent", sent, fork_it },
+	{ "send after a fork", forked, send_it },
+};
+
+/* These ways stand for all: there is much to fill and to look at. */
+static const int errors[] = { ENOMEM, EPERM, EMFILE };
+
+START_TEST(every_call_fails)
+{
+	ok(cow_option_set("share", "yes"));
+	must(sweep(&operations[(size_t)_i / COUNT(errors)],
+	           errors[(size_t)_i % COUNT(errors)]) > 0);
+	finish();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("fault_give");
+	TCase *tcase = add_case(suite, "fault_give");
+
+	tcase_add_loop_test(tcase, every_call_fails, 0,
+	                    COUNT(operations) * COUNT(errors));
+	return run_suite(suite);
+}
