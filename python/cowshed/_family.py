@@ -59,7 +59,7 @@ def adopt(members):
     """Becomes a member of a group that was offered, if there was none until now."""
     global _group
     with _lock:
-        if _group is None:
+        if _group is None and members is not None:
             _group = members
 
 

@@ -8,9 +8,10 @@ while he sends or receives leaves no half of one. The note of the packet is
     0  pickle or bytes              where these fit into it
     1                               they are the last storage of the message
 
-A connection has two channels of the engine, made when they are first needed, and made again
-after fork(), since a channel is its maker's alone: one of the program's group for messages
-with storages, one without for all others, which costs no descriptors.
+A connection has up to three channels of the engine, made when they are first needed, and made
+again after fork(), since a channel is its maker's alone: one of the program's group to send
+storages by, one without a group for all other messages, which costs no descriptors, and one
+to receive by, which joins the group of whoever sends.
 
 Any thread may send and receive. As with multiprocessing, several processes need a lock to
 receive from one connection; sending needs none.
@@ -75,35 +76,29 @@ class Connection(_standard.Connection):
     other side has more than some hundred kilobytes of messages to receive.
     """
 
-    _plain = _grouped = None
     _born = -1
+    _plain = _grouped = _incoming = None
 
-    def _channels(self):
+    def _channel(self, name):
+        """The channel of this process for a purpose."""
         if self._born != _generation:
-            self._plain = self._grouped = None
+            self._plain = self._grouped = self._incoming = None
             os.set_blocking(self._handle, False)
             self._born = _generation
-
-    def _plain_channel(self):
-        self._channels()
-        if self._plain is None:
-            self._plain = _cowshed.Channel(self._handle, None, 0)
-        return self._plain
-
-    def _group_channel(self, sends):
-        self._channels()
-        if self._grouped is None:
-            group = _family.group() if sends else _family.known()
-            flags = _cowshed.JOIN | _cowshed.TAKE_ALIASES
+        channel = getattr(self, name)
+        if channel is None:
+            group, flags = None, 0
+            if name == "_grouped":
+                group = _family.group()
+            elif name == "_incoming":
+                flags = _cowshed.JOIN | _cowshed.TAKE_ALIASES
             channel = _cowshed.Channel(self._handle, group, flags)
-            if group is None and not sends:
-                return channel  # it may find one
-            self._grouped = channel
-        return self._grouped
+            setattr(self, name, channel)
+        return channel
 
-    def _close(self):
-        self._plain = self._grouped = None
-        os.close(self._handle)
+    def _close(self, _close=os.close):
+        self._plain = self._grouped = self._incoming = None
+        _close(self._handle)
 
     # ---- Sending --------------------------------------------------------------------
 
@@ -122,17 +117,18 @@ class Connection(_standard.Connection):
         self._check_writable()
         self._put(packet.data, packet.parcels)
 
-    def _put(self, data, parcels):
+    def send_first(self, packet):
+        """Sends to a process that is not a member of the group yet, and makes it one."""
+        self._put(packet.data, packet.parcels, "_grouped")
+
+    def _put(self, data, parcels, channel=None):
         if len(data) <= _INLINE:
             note = b"\0" + data
         else:
             note = b"\1"
             storage = _pickle.Message(_cowshed.CLONE).place(data).storage
             parcels = [*parcels, (storage, 0, len(data), _cowshed.CLONE)]
-        if not parcels:
-            channel = self._plain_channel()
-        else:
-            channel = self._group_channel(True)
+        channel = self._channel(channel or ("_grouped" if parcels else "_plain"))
         pause = 0.0005
         while True:
             try:
@@ -148,7 +144,7 @@ class Connection(_standard.Connection):
             # Nobody tells when there is room: in the group, of whose 256 places messages
             # that are under way take one each; or among the user's descriptors in flight.
             if parcels and self._alone(parcels):
-                channel = self._plain_channel()
+                channel = self._channel("_plain")
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
 
@@ -163,7 +159,7 @@ class Connection(_standard.Connection):
         """What was sent, to be unpickled later: EOFError if there is nothing more to come."""
         self._check_closed()
         self._check_readable()
-        channel = self._group_channel(False)
+        channel = self._channel("_incoming")
         while True:
             try:
                 parcels, note = channel.receive()
@@ -172,14 +168,16 @@ class Connection(_standard.Connection):
                 _poll(self._handle, select.POLLIN)
             except BrokenPipeError:
                 raise EOFError from None
-        if parcels and _family.known() is None:
-            found = channel.group
-            if found is not None:
-                _family.adopt(found)
+        if parcels and _family.known() is None and channel.group is not None:
+            _family.adopt(channel.group)
         if note[:1] == b"\1":
             storage, _, nbytes, _ = parcels.pop()
             return Packet(memoryview(storage)[:nbytes], parcels)
         return Packet(memoryview(note)[1:], parcels)
+
+    def group(self):
+        """The group of those who sent, or None."""
+        return self._channel("_incoming").group
 
     def recv(self):
         """What was sent: EOFError if there is nothing more to come."""

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Processes whose arguments travel by handle, and who become members of the group.
+
+A child of fork() has everything. One that is spawned, or forked by a server, gets its Process
+object as a pickle through a pipe: in this pickle there is one end of a connection of
+ours instead, in which the object waits as a message with its storages.
+"""
+
+import copyreg
+from multiprocessing import context as _standard
+from multiprocessing import popen_forkserver, popen_spawn_posix, reduction
+
+from .. import _family, _pickle
+from . import _connection, _strategy
+
+
+def _new(cls, *args):
+    return cls.__new__(cls, *args)
+
+
+class _Reduced:
+    """Pickled as what an object was taken apart to."""
+
+    def __init__(self, parts):
+        # Pickle allows copyreg's own function for an object of that class only.
+        if parts[0] is copyreg.__newobj__:
+            parts = (_new, *parts[1:])
+        self.parts = parts
+
+    def __reduce_ex__(self, protocol):
+        return self.parts
+
+
+def rebuild_process(handle, settings):
+    """In the child: the Process object that the parent started."""
+    from . import _contexts
+
+    with _connection.Connection(handle.detach(), writable=False) as connection:
+        packet = connection.recv_packet()
+        _family.adopt(connection.group())
+    method, mode, strategy = settings
+    _contexts.inherit(method)
+    _family.set_sharing_mode(mode)
+    _strategy.inherit(strategy)
+    return packet.load()
+
+
+class Arguments:
+    """A Process that is pickled by handle while it is started by one of our Popens."""
+
+    def __reduce_ex__(self, protocol):
+        parts = super().__reduce_ex__(protocol)
+        popen = _standard.get_spawning_popen()
+        ends = getattr(popen, "ends", None)
+        if ends is None:
+            return parts
+        from . import _contexts
+
+        data, parcels = _pickle.dumps(_Reduced(parts))
+        reader, writer = _connection.Pipe(duplex=False)
+        ends.append(reader)
+        with writer:
+            writer.send_first(_connection.Packet(data, parcels))
+        settings = _contexts.started(), _family.get_sharing_mode(), _strategy.inherited()
+        return rebuild_process, (reduction.DupFd(reader.fileno()), settings)
+
+
+class _Ends:
+    """A Popen that closes its ends of what it gave to the child."""
+
+    def _launch(self, process_obj):
+        self.ends = []
+        try:
+            super()._launch(process_obj)
+        finally:
+            for end in self.ends:
+                end.close()
+            del self.ends
+
+
+class SpawnPopen(_Ends, popen_spawn_posix.Popen):
+    """Starts a new interpreter."""
+
+
+class ForkServerPopen(_Ends, popen_forkserver.Popen):
+    """Has the server fork."""
+
+
+class ForkProcess(Arguments, _standard.ForkProcess):
+    """A process, by fork(): it has everything that its parent has."""
+
+
+class SpawnProcess(Arguments, _standard.SpawnProcess):
+    """A process in a new interpreter, which gets its arguments by handle."""
+
+    @staticmethod
+    def _Popen(process_obj):
+        return SpawnPopen(process_obj)
+
+
+class ForkServerProcess(Arguments, _standard.ForkServerProcess):
+    """A process forked by a server that has nothing yet, which gets its arguments by handle."""
+
+    @staticmethod
+    def _Popen(process_obj):
+        return ForkServerPopen(process_obj)

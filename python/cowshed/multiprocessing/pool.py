@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Pools: multiprocessing.pool, in contexts whose queues send arrays by handle."""
+
+from multiprocessing import pool as _standard
+from multiprocessing.pool import (
+    AsyncResult,
+    IMapIterator,
+    IMapUnorderedIterator,
+    MapResult,
+    MaybeEncodingError,
+    ThreadPool,
+)
+
+__all__ = [
+    "AsyncResult",
+    "IMapIterator",
+    "IMapUnorderedIterator",
+    "MapResult",
+    "MaybeEncodingError",
+    "Pool",
+    "ThreadPool",
+]
+
+
+class Pool(_standard.Pool):
+    """Worker processes: see multiprocessing.pool.Pool."""
+
+    def __init__(
+        self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None
+    ):
+        if context is None:
+            from ._contexts import default
+
+            context = default.get_context()
+        super().__init__(processes, initializer, initargs, maxtasksperchild, context)
