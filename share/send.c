@@ -33,10 +33,11 @@ check(const struct cow_parcel *p)
 	return 0;
 }
 
-/* Can the home that the storage has be sent so? */
+/* Can the home that the storage has be sent so? Not as a clone if the program has an
+ * address of it for good: it would go on writing what was sent. */
 static bool
-serves(const struct cow__home *h, enum cow_share_mode mode,
-       const struct cow_group *group)
+serves(const struct cow__home *h, const struct cow_storage *s,
+       enum cow_share_mode mode, const struct cow_group *group)
 {
 	if (!h)
 		return false;
@@ -46,7 +47,7 @@ serves(const struct cow__home *h, enum cow_share_mode mode,
 	if (h->kind == COW__HOME_SEALED)
 		return h->exact; /* else there is more in the file */
 	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
-	       !h->diverged && h->pack->group == group;
+	       !h->diverged && h->pack->group == group && !cow__transparent(s);
 }
 
 /* The writer's pointers end here, as at any clone. */
@@ -75,7 +76,7 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 
 	cow__mutex_lock(&cow__share_lock);
 	h = cow__home_of(s);
-	if (serves(h, mode, group)) {
+	if (serves(h, s, mode, group)) {
 		settle(h, s);
 		h->refs++;
 		cow__mutex_unlock(&cow__share_lock);
