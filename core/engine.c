@@ -123,11 +123,15 @@ cow__engine_tick(void)
 	cow__stat_set(mappings, cow__engine.mappings);
 }
 
+void (*cow__trim_others)(void);
+
 COW_EXPORT int
 cow_trim(void)
 {
 	size_t done;
 
+	if (cow__trim_others)
+		cow__trim_others();
 	/* What the helper has in hand is to go, too. */
 	cow__helper_suspend();
 	cow__helper_resume();

@@ -80,4 +80,8 @@ void cow__engine_unlock(void);
 void cow__warm_add(struct cow__tile *t);
 void cow__warm_remove(struct cow__tile *t);
 
+/* What cow_trim() asks beside the engine: whoever shares with other processes. Called
+ * without the engine's lock. */
+extern void (*cow__trim_others)(void);
+
 #endif

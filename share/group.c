@@ -4,6 +4,7 @@
  */
 #include "share/group.h"
 #include "core/base.h"
+#include "core/engine.h"
 #include "core/error.h"
 #include "core/pool.h"
 #include "cowshed-share.h"
@@ -133,6 +134,17 @@ cow__group_unref(struct cow_group *g)
 		group_free(g);
 }
 
+/* What the dead held is free without anybody's help, but its pages wait for somebody to
+ * look. */
+static void
+sweep_all(void)
+{
+	cow__mutex_lock(&cow__share_lock);
+	for (struct cow_group *g = cow__groups; g; g = g->next)
+		cow__packs_sweep(g);
+	cow__mutex_unlock(&cow__share_lock);
+}
+
 /* Becomes a member: maps the page, takes a slot. `file` stays the caller's. */
 static int
 enter(const struct cow__descriptor *file, const struct cow__id *fresh,
@@ -186,6 +198,7 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 	}
 	g->next = cow__groups;
 	cow__groups = g;
+	cow__trim_others = sweep_all;
 	*ret = g;
 	return 0;
 }
