@@ -38,7 +38,7 @@ __all__ = [
     "set_sharing_strategy",
 ]
 
-_OURS = {"connection", "pool", "queues"}
+_OURS = {"connection", "managers", "pool", "queues", "sharedctypes"}
 
 
 def __getattr__(name):

@@ -48,6 +48,12 @@ def rebuild_process(handle, settings):
 class Arguments:
     """A Process that is pickled by handle while it is started by one of our Popens."""
 
+    def _bootstrap(self, *args, **options):
+        from . import _contexts
+
+        _contexts.inherit(self._start_method)
+        return super()._bootstrap(*args, **options)
+
     def __reduce_ex__(self, protocol):
         parts = super().__reduce_ex__(protocol)
         popen = _standard.get_spawning_popen()

@@ -7,6 +7,7 @@ the group of whoever sends him a storage: give strangers an `authkey`.
 """
 
 import errno
+import os
 import socket
 from multiprocessing import AuthenticationError, BufferTooShort
 from multiprocessing import connection as _standard
@@ -49,6 +50,7 @@ def _connection(handle):
     with socket.socket(fileno=handle) as s:
         ours = s.type == socket.SOCK_SEQPACKET
         s.detach()
+    os.set_blocking(handle, True)  # also where sockets have a timeout by default
     return (Connection if ours else _standard.Connection)(handle)
 
 
@@ -72,3 +74,7 @@ _namespace["SocketClient"] = _socket_client
 Listener = subclass(_standard.Listener, _namespace, __name__)
 Client = rebound(_standard.Client, _namespace)
 Client.__doc__ = "A connection to the address of a Listener."
+
+
+def __getattr__(name):
+    return getattr(_standard, name)

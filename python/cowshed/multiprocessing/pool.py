@@ -33,3 +33,7 @@ class Pool(_standard.Pool):
 
             context = default.get_context()
         super().__init__(processes, initializer, initargs, maxtasksperchild, context)
+
+
+def __getattr__(name):
+    return getattr(_standard, name)

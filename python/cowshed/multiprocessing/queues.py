@@ -77,3 +77,7 @@ _queue_standard_init, Queue.__init__ = Queue.__init__, _queue_init
 JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue)
 SimpleQueue = subclass(_standard.SimpleQueue, _namespace, __name__)
 _simple_standard_init, SimpleQueue.__init__ = SimpleQueue.__init__, _simple_init
+
+
+def __getattr__(name):
+    return getattr(_standard, name)
