@@ -179,6 +179,10 @@ def share(x):
 
 def is_shared(x):
     """Do other processes that have `x` write the same memory?"""
+    if _is_tensor(x):
+        from . import torch
+
+        return torch.is_shared(x)
     region = region_of(x)
     return region is not None and region.storage.kind == "alias"
 

@@ -11,8 +11,16 @@ cowshed.multiprocessing alone; whoever else pickles never meets them.
 """
 
 import copyreg
+import importlib
 
 from . import _cowshed
+
+# Who registers reducers for what, when it is first met: nothing is imported before.
+_LATE = {
+    ("torch", "Tensor"): ".torch._reduce",
+    ("torch.storage", "UntypedStorage"): ".torch._reduce",
+    ("torch.storage", "TypedStorage"): ".torch._reduce",
+}
 
 _reducers = {}
 _found = {}  # type -> reducer or None, of all types that were met
@@ -38,6 +46,9 @@ def find(type_):
         pass
     # What a metaclass makes of a class is its own matter: object's `__mro__` is asked.
     for base in type.__dict__["__mro__"].__get__(type_):
+        late = _LATE.get((base.__module__, base.__name__))
+        if late is not None:
+            importlib.import_module(late, __package__)
         if base in _reducers:
             _found[type_] = _reducers[base]
             return _reducers[base]

@@ -8,7 +8,10 @@ addresses that it gave away itself, also to programs that never heard of it: und
 shim any large array lies in a storage.
 """
 
+import bisect
+import os
 import sys
+import threading
 import weakref
 from typing import NamedTuple
 
@@ -24,13 +27,26 @@ class Region(NamedTuple):
 
 
 _by_address = weakref.WeakValueDictionary()
+_starts = []  # sorted: those addresses, and some of storages that are gone
+_lock = threading.Lock()
 
 
-def enter(storage):
-    """Makes a storage known by its address. Returns the address."""
-    address = storage.address
-    _by_address[address] = storage
+def enter(storage, offset=0):
+    """Makes a storage known by its address, or by another one in it. Returns the address."""
+    address = storage.address + offset
+    if _by_address.get(address) is not storage:
+        _by_address[address] = storage
+        _enter_start(address)
     return address
+
+
+def _enter_start(address):
+    global _starts
+    with _lock:
+        if len(_starts) > 2 * len(_by_address) + 64:
+            _starts = sorted(_by_address.keys())
+        else:
+            bisect.insort(_starts, address)
 
 
 def _owner(x):
@@ -49,6 +65,21 @@ def _at(address, nbytes, owner):
     found = _cowshed.from_address(address)
     if found and found[1] + nbytes <= found[0].nbytes:
         return Region(found[0], found[1], nbytes)
+    return _inside(address, nbytes) if owner is None else None
+
+
+def _inside(address, nbytes):
+    """The region in the middle of a storage that the engine does not tell of: of an alias."""
+    starts = _starts
+    i = bisect.bisect_right(starts, address)
+    while i:
+        i -= 1
+        storage = _by_address.get(starts[i])
+        if storage is not None:
+            start = storage.address
+            if start <= address and address + nbytes <= start + storage.nbytes:
+                return Region(storage, address - start, nbytes)
+            return None
     return None
 
 
@@ -101,3 +132,11 @@ def storage_of(x):
     """The storage in which an array, tensor or buffer lies, or None: memory of somebody else."""
     region = region_of(x)
     return region.storage if region else None
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

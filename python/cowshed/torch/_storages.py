@@ -14,6 +14,7 @@ tensors at hand are moved to another storage, one by one.
 import ctypes
 import os
 import threading
+import weakref
 
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
@@ -24,6 +25,7 @@ CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 # (address, nbytes) -> a weak reference to the PyTorch storage there.
 _known = SharedCache()
+_clones = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 # PyTorch's own, also while install() is in force.
@@ -36,7 +38,7 @@ def untyped(storage, offset=0, nbytes=None):
         nbytes = storage.nbytes - offset
     if nbytes == 0:
         return torch.UntypedStorage(0)
-    address = _regions.enter(storage) + offset
+    address = storage.address + offset
     key = address, nbytes
     known = _known.get(key)
     if known is not None:
@@ -44,6 +46,7 @@ def untyped(storage, offset=0, nbytes=None):
         # Who resized or swapped it has moved it elsewhere.
         if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
             return found
+    _regions.enter(storage, offset)
     result = torch.frombuffer(storage, dtype=torch.uint8, count=nbytes, offset=offset)
     result = result.untyped_storage()
     _known[key] = StorageWeakRef(result)
@@ -71,19 +74,20 @@ def new_shared(nbytes):
     return untyped(_family.alias_storage(nbytes)) if nbytes else torch.UntypedStorage(0)
 
 
-def share(whole, tensors=()):
+def share(whole, tensors=(), place=None):
     """Moves a PyTorch storage into shared memory, with all that view it.
 
     Copies its bytes once, without the GIL. One thread at a time does; who writes it meanwhile
     is on his own, as with PyTorch. `tensors`: some that view it, which is what is moved where
-    PyTorch can't swap the memory of a storage. Returns the storage that they are on.
+    PyTorch can't swap the memory of a storage. place(nbytes): a Region of shared memory for it.
+    Returns the storage that they are on.
     """
     with _lock:
         if whole.nbytes() == 0 or is_shared(whole):
             return whole
         if whole.device.type != "cpu":
             raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
-        new = new_shared(whole.nbytes())
+        new = untyped(*place(whole.nbytes())) if place else new_shared(whole.nbytes())
         copy_bytes(new, whole)
         if not CAN_SWAP:
             _move(tensors, new)
@@ -102,7 +106,10 @@ def _move(tensors, new):
 
 
 def copy_bytes(target, source):
-    """As target.copy_(source), by all cores and without the GIL."""
+    """As target.copy_(source), of a large one by all cores and without the GIL."""
+    if source.nbytes() < _cowshed.LARGE:
+        ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
+        return
     as_bytes(target).copy_(as_bytes(source))
 
 
@@ -111,9 +118,23 @@ def as_bytes(whole):
     return torch.empty(0, dtype=torch.uint8).set_(whole, 0, (whole.nbytes(),), (1,))
 
 
-def foreign_copy(address, nbytes):
-    """A storage with a copy of memory of somebody else, which the engine counts."""
-    return _cowshed.clone_foreign((ctypes.c_char * nbytes).from_address(address))
+def buffer(whole, first, end):
+    """A memoryview of bytes of a PyTorch storage, which it does not keep alive."""
+    array = (ctypes.c_char * (end - first)).from_address(whole.data_ptr() + first)
+    return memoryview(array).cast("B")
+
+
+def writable(storage):
+    """The storage itself, or a clone of one that must not be written: one at a time."""
+    if not storage.readonly:
+        return storage
+    with _lock:
+        clone = _clones.get(storage)
+        clone = clone and clone()
+        if clone is None:
+            clone = storage.clone()
+            _clones[storage] = weakref.ref(clone)
+        return clone
 
 
 def _after_fork():

@@ -19,21 +19,26 @@ def check(t, what):
                         "memory: pass t.cpu()")
 
 
-def build(whole, dtype, offset, size, stride):
-    """A tensor of a PyTorch storage; offset and stride in elements."""
-    return torch.empty(0, dtype=dtype).set_(whole, offset, size, stride)
+def build(whole, dtype, offset, size, stride, quantizer=None):
+    """A tensor of a PyTorch storage; offset and stride in elements. quantizer: see below."""
+    if quantizer is None:
+        t = torch.empty(0, dtype=dtype)
+    elif quantizer[0] == torch.per_tensor_affine:
+        t = torch._empty_affine_quantized(0, dtype=dtype, scale=quantizer[1],
+                                          zero_point=quantizer[2])
+    else:
+        _, scales, zero_points, axis = quantizer
+        t = torch._empty_per_channel_affine_quantized(
+            size, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype)
+    return t.set_(whole, offset, size, stride)
 
 
 def like(t, whole, offset):
     """What `t` is, detached, on another PyTorch storage."""
-    if t.is_quantized:
-        result = torch._utils._rebuild_qtensor(
-            torch.TypedStorage(wrap_storage=whole, dtype=t.dtype, _internal=True),
-            offset, t.size(), t.stride(), quantizer(t), False, {})
-    else:
-        result = build(whole, t.dtype, offset, t.size(), t.stride())
-        if t.is_conj() or t.is_neg():
-            torch._utils.set_tensor_metadata(result, torch._utils.get_tensor_metadata(t))
+    result = build(whole, t.dtype, offset, t.size(), t.stride(),
+                   quantizer(t) if t.is_quantized else None)
+    if t.is_conj() or t.is_neg():
+        torch._utils.set_tensor_metadata(result, torch._utils.get_tensor_metadata(t))
     if type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         result = result.as_subclass(type(t))
     return result
@@ -109,6 +114,7 @@ def tensor(data, *, dtype=None, requires_grad=False, shared=None):
 
 
 def _make(size, dtype, memory_format, requires_grad, shared, zero):
+    size = size or ((),)
     shape = torch.empty(*size, dtype=dtype, device="meta", memory_format=memory_format)
     return _on_new(shape, requires_grad, shared, zero)
 
@@ -143,13 +149,8 @@ def from_storage(storage, dtype=torch.uint8, size=None, stride=None, offset=0):
     if offset + shape.untyped_storage().nbytes() > storage.nbytes:
         raise ValueError(f"a tensor of size {tuple(shape.size())} and stride {shape.stride()} at "
                          f"{offset} ends after the storage of {storage.nbytes} bytes")
-    return build(_storages.untyped(writable(storage)), dtype, offset // itemsize, shape.size(),
+    return build(_storages.untyped(_storages.writable(storage)), dtype, offset // itemsize, shape.size(),
                  shape.stride())
-
-
-def writable(storage):
-    """The storage itself, or a clone of one that must not be written."""
-    return storage.clone() if storage.readonly else storage
 
 
 # ---- What can be done with those that are there ------------------------------------------
@@ -186,7 +187,7 @@ def _copy(t, first, end, foreign):
     if end == first:
         new = _cowshed.new(0)
     elif foreign:
-        new = _storages.foreign_copy(t.untyped_storage().data_ptr() + first, end - first)
+        new = _cowshed.clone_foreign(_storages.buffer(t.untyped_storage(), first, end))
     else:
         new = _cowshed.new(end - first)
     target = _storages.untyped(new)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""Tensors and PyTorch storages in messages.
+
+A tensor is sent as the region of the storage that it can reach, and where in its PyTorch
+storage that is: tensors that view one PyTorch storage do so on arrival. As an alias it is
+moved into shared memory first, itself and not a copy of it, as PyTorch does. As a clone one
+in foreign memory is copied once, with all that its views can reach, or alone if that is
+little of a large PyTorch storage.
+
+What is refused and what is dropped is PyTorch's choice, and so is all that has several parts
+(sparse, nested) or no memory of the CPU: PyTorch's reducers take these apart, and their parts
+come here again.
+"""
+
+import torch
+from torch.multiprocessing import reductions
+from torch.utils.hooks import warn_if_has_hooks
+
+from .. import _cowshed, _family, _pickle, _reducers
+from .._regions import Region
+from . import _storages, _tensors
+
+# Does install() say that tensors are aliases, whatever the sharing mode?
+always_alias = False
+
+
+def wants_alias(message):
+    """Are tensors of this message sent as aliases?"""
+    return always_alias or message.mode == _cowshed.ALIAS
+
+
+# ---- Tensors -----------------------------------------------------------------------------
+
+
+def reduce_tensor(t):
+    """A reducer, for exactly Tensor and Parameter; subclasses know how they are taken apart."""
+    kind = type(t)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        return NotImplemented
+    if t.requires_grad and not t.is_leaf:
+        raise RuntimeError(
+            "a tensor that requires_grad and is not a leaf can't be sent: its history stays in "
+            "this process. Send t.detach(), or clone and compute it over there"
+        )
+    if getattr(t, "has_names", bool)():
+        raise RuntimeError("a tensor with named dimensions can't be sent: send t.rename(None), "
+                           "and the names beside it")
+    if t.layout != torch.strided or t.is_nested or t.device.type != "cpu":
+        return reductions.reduce_tensor(t)
+    warn_if_has_hooks(t)
+    whole = t.untyped_storage()
+    if whole.device.type != "cpu":
+        return NotImplemented
+    first, end = _tensors.span(t)
+    message = _pickle.current()
+    place, whole = _placed(whole, message, t) if end > first else (None, whole)
+    more = _more(t, kind)
+    if place is not None:
+        region = Region(place.storage, place.offset + first, end - first)
+        return rebuild_tensor, (region, t.dtype, tuple(t.size()), t.stride(), first,
+                                whole.nbytes(), *more)
+    if end == first:
+        return rebuild_from, (torch.UntypedStorage(0), t.dtype, 0, tuple(t.size()), t.stride(),
+                              *more)
+    if 4 * (end - first) < whole.nbytes() >= _pickle.SMALL:
+        part = _storages.buffer(whole, first, end)
+        nbytes = end - first
+        if nbytes < _pickle.SMALL:
+            part = _Bytes(bytes(part))
+            return rebuild_from, (part, t.dtype, 0, tuple(t.size()), t.stride(), *more)
+        return rebuild_tensor, (message.place(part), t.dtype, tuple(t.size()), t.stride(), 0,
+                                nbytes, *more)
+    return rebuild_from, (whole, t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), *more)
+
+
+def _placed(whole, message, tensor=None):
+    """(where a PyTorch storage lies or None, it): in alias mode it is moved to a storage."""
+    if wants_alias(message):
+        whole = _storages.share(whole, () if tensor is None else (tensor,),
+                                lambda nbytes: _alias(message, nbytes))
+    place = _storages.region(whole)
+    return (None if place is not None and place.storage.kind == "file" else place), whole
+
+
+def _alias(message, nbytes):
+    """A region of shared memory; when a message has many they are packed in few storages."""
+    if len(message._rows) < _pickle.PARCELS or nbytes > _pickle.PACK:
+        return Region(_family.alias_storage(nbytes), 0, nbytes)
+    pack, used = message.memo.get("torch", (None, _pickle.PACK))
+    if used + nbytes > _pickle.PACK:
+        pack, used = _family.alias_storage(_pickle.PACK), 0
+    message.memo["torch"] = pack, used + nbytes + -nbytes % 64
+    return Region(pack, used, nbytes)
+
+
+def _more(t, kind):
+    """What few tensors have: () or (is it a Parameter, requires_grad, conj and neg, quantizer)."""
+    parameter = kind is torch.nn.Parameter
+    bits = tuple(torch._utils.get_tensor_metadata(t))
+    quantizer = _tensors.quantizer(t) if t.is_quantized else None
+    if not parameter and not t.requires_grad and not bits and quantizer is None:
+        return ()
+    return parameter, t.requires_grad, bits, quantizer
+
+
+def rebuild_tensor(region, dtype, size, stride, first, nbytes, *more):
+    """A tensor of a region, which begins `first` bytes after its PyTorch storage did."""
+    storage, offset, _ = region
+    if offset < first or offset - first + nbytes > storage.nbytes:
+        first, nbytes = offset, storage.nbytes  # the message has but a part of it
+    whole = _storages.untyped(_storages.writable(storage), offset - first, nbytes)
+    return rebuild_from(whole, dtype, first // dtype.itemsize, size, stride, *more)
+
+
+def rebuild_from(whole, dtype, offset, size, stride, parameter=False, requires_grad=False,
+                 bits=(), quantizer=None):
+    """A tensor of a PyTorch storage."""
+    t = _tensors.build(whole, dtype, offset, size, stride, quantizer)
+    if bits:
+        torch._utils.set_tensor_metadata(t, dict.fromkeys(bits, True))
+    if parameter:
+        return torch.nn.Parameter(t, requires_grad)
+    return t.requires_grad_() if requires_grad else t
+
+
+# ---- Storages ----------------------------------------------------------------------------
+
+
+class _Bytes:
+    """A PyTorch storage of a few bytes that nobody else views."""
+
+    def __init__(self, data):
+        self.data = data
+
+    def __reduce__(self):
+        return rebuild_bytes, (self.data,)
+
+
+def reduce_storage(whole):
+    """A reducer of UntypedStorage."""
+    kind = whole.device.type
+    if kind != "cpu":
+        return reductions.reduce_storage(whole)
+    nbytes = whole.nbytes()
+    if nbytes == 0:
+        return torch.UntypedStorage, (0,)
+    message = _pickle.current()
+    place, whole = _placed(whole, message)
+    if place is not None:
+        return rebuild_storage, (Region(place.storage, place.offset, nbytes),)
+    if wants_alias(message) and whole.filename is not None:
+        return torch.UntypedStorage.from_file, (whole.filename, True, nbytes)
+    if wants_alias(message) and _storages.torch_is_shared(whole):
+        return reductions.reduce_storage(whole)
+    part = _storages.buffer(whole, 0, nbytes)
+    if nbytes < _pickle.SMALL:
+        return rebuild_bytes, (bytes(part),)
+    return rebuild_storage, (message.place(part),)
+
+
+def rebuild_storage(region):
+    """The PyTorch storage on a region."""
+    storage, offset, nbytes = region
+    return _storages.untyped(_storages.writable(storage), offset, nbytes)
+
+
+def rebuild_bytes(data):
+    """A PyTorch storage of PyTorch's own with these bytes."""
+    whole = torch.UntypedStorage(len(data))
+    _storages.buffer(whole, 0, len(data))[:] = data
+    return whole
+
+
+def _reduce_typed(typed):
+    if type(typed) is torch.storage.TypedStorage:
+        return reductions.reduce_typed_storage(typed)
+    return reductions.reduce_typed_storage_child(typed)
+
+
+_reducers.register(torch.Tensor, reduce_tensor)
+_reducers.register(torch.UntypedStorage, reduce_storage)
+_reducers.register(torch.storage.TypedStorage, _reduce_typed)
+_reducers.register(torch.storage._LegacyStorage, _reduce_typed)
