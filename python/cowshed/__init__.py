@@ -16,8 +16,9 @@ is an ordinary NumPy array (or PyTorch tensor, `cowshed.torch`) on a storage. Un
     cowshed.clone(x)                     the same bytes, in constant time
     cowshed.share(x)                     written by several processes, who see each other
     cowshed.freeze(x)                    read-only for ever, sent for nothing
-    cowshed.open(path)                   .npy, .safetensors and raw files as arrays
+    cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays
     cowshed.snapshot(state)              a training state of this moment, to be saved later
+    cowshed.checkpoint(state, path)      the same, saved by a forked process
     cowshed.multiprocessing              multiprocessing, whose arrays travel by handle
     cowshed.torch, cowshed.dask          for those who use these
     cowshed.stats(), trim()              what it costs, and giving it back
@@ -37,6 +38,7 @@ __version__ = version()
 __all__ = [
     "Storage",
     "array",
+    "checkpoint",
     "clone",
     "empty",
     "features",
@@ -45,6 +47,7 @@ __all__ = [
     "get_sharing_mode",
     "is_shared",
     "open",
+    "save",
     "set_option",
     "set_sharing_mode",
     "share",
@@ -58,7 +61,15 @@ __all__ = [
 ]
 
 # What needs more modules is imported when it is first used.
-_LAZY = {"open": "_files", "snapshot": "_snapshot", "Snapshot": "_snapshot"}
+_LAZY = {
+    "Saving": "_saving",
+    "Snapshot": "_snapshot",
+    "Tensors": "_safetensors",
+    "checkpoint": "_snapshot",
+    "open": "_files",
+    "save": "_save",
+    "snapshot": "_snapshot",
+}
 
 
 def __getattr__(name):

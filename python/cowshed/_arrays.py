@@ -114,6 +114,8 @@ def _check_array(x, name):
             f"{name}() takes a NumPy array, a PyTorch tensor or a Storage, "
             f"not {type(x).__name__}; for dicts and lists of them: snapshot()"
         )
+    if isinstance(x, numpy.ma.MaskedArray):
+        raise TypeError(f"{name}(): a masked array is two arrays: use its .data and .mask")
     if x.dtype.hasobject:
         raise TypeError(f"{name}(): an array of Python objects has no bytes to share")
 
@@ -138,6 +140,8 @@ def clone(x):
         return _copy(x)
     if region.nbytes < SMALL:
         return array(x, shared=False)
+    if region.storage.kind != "own":
+        return _copy(x)  # and not the whole file, or what others write
     return _on(region.storage.clone(), x, region.offset)
 
 
@@ -149,7 +153,8 @@ def _copy(x):
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         x = numpy.ascontiguousarray(x)
     order = "C" if x.flags.c_contiguous else "F"
-    storage = _cowshed.clone_foreign(x if order == "C" else x.T)
+    # As bytes: dates, for one, have no buffers.
+    storage = _cowshed.clone_foreign((x if order == "C" else x.T).reshape(-1).view("u1"))
     enter(storage)
     return numpy.ndarray(x.shape, x.dtype, storage, order=order)
 

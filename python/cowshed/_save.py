@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: MIT
+"""Arrays to files, in whole or not at all.
+
+A file is made beside the one it is to replace, and takes its place when it is complete:
+whoever opens the name finds the old one or the new one, also after a crash.
+
+A format is a list of *pieces*, buffers to be written one behind the other. They are made
+before anything is written, so that all that can be wrong with a state is known while the
+caller still waits; writing them needs no Python but a loop around write(), without the GIL.
+"""
+
+import json
+import os
+import sys
+
+from ._arrays import _is_tensor, _numpy
+
+_MOST = 64 << 20  # bytes a write, so that others get at the file's lock
+
+
+def save(path, x, *, format=None, sync=False) -> None:
+    """Writes an array, a tensor or a dict of them to a file, atomically.
+
+    .npy: one array. .safetensors: a dict, also nested (names are joined by "."), whose numbers
+    and strings go to the header's __metadata__ as JSON. .npz: a dict of arrays, as
+    numpy.savez(). .pt, .pth: anything, as torch.save(). format: one of these without the dot,
+    if the name doesn't tell. sync: on the disk when this returns.
+
+    Bytes are written as they lie: for those of one moment, while others write, save a
+    snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
+    their own formats. ValueError: the format can't hold this; OSError as from write(). The old
+    file is as it was then.
+    """
+    plan(path, x, format).write(sync)
+
+
+def plan(path, x, format=None):
+    """What save() would do, done but for the writing: a Plan."""
+    path = os.path.abspath(os.fsdecode(path))
+    format = format or os.path.splitext(path)[1].removeprefix(".")
+    if format == "npy":
+        return Plan(path, _npy(x))
+    if format == "safetensors":
+        return Plan(path, _safetensors(x))
+    if format == "npz":
+        arrays = {name: _as_numpy(name, value) for name, value in _flat(x)}
+        return Plan(path, (), lambda file: _numpy().savez(file, **arrays))
+    if format in ("pt", "pth", "torch"):
+        import torch
+
+        return Plan(path, (), lambda file: torch.save(x, file))
+    raise ValueError(f"format {format!r} of {path}: there are npy, npz, safetensors and pt")
+
+
+class Plan:
+    """A file that can be written now: pieces, or a function that writes to a file object."""
+
+    def __init__(self, path, pieces, writer=None):
+        self.path, self.pieces, self.writer = path, pieces, writer
+        # Known before it is there, for those who remove it in the name of somebody killed.
+        self.beside = os.path.join(os.path.dirname(path), f".cowshed-{os.urandom(8).hex()}")
+
+    def write(self, sync=False):
+        """Writes it. The old file is as it was if this raises."""
+        try:
+            mode = os.stat(self.path).st_mode & 0o777
+        except FileNotFoundError:
+            mode = None
+        fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            try:
+                if mode is not None:
+                    os.fchmod(fd, mode)
+                self._write(fd)
+                if sync:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(self.beside, self.path)
+        except BaseException:
+            self.remove()
+            raise
+        if sync:
+            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _write(self, fd):
+        if self.writer:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                self.writer(file)
+            return
+        for piece in self.pieces:
+            view = memoryview(_bytes_of(piece))
+            while view:
+                view = view[os.write(fd, view[:_MOST]) :]
+
+    def remove(self):
+        """Removes what a writer left that could not do so itself."""
+        try:
+            os.unlink(self.beside)
+        except FileNotFoundError:
+            pass
+
+
+# ---- Bytes ---------------------------------------------------------------------------------
+
+
+def _bytes_of(piece):
+    """A piece as a buffer of bytes. One whose elements don't lie in order is copied."""
+    if isinstance(piece, bytes):
+        return piece
+    numpy = _numpy()
+    return numpy.ascontiguousarray(piece).reshape(-1).view(numpy.uint8)
+
+
+def _raw(x):
+    """A tensor as an array of the same bits. Who writes it may be a forked child, in which
+    PyTorch's threads are missing and NumPy misses nothing."""
+    torch = sys.modules["torch"]
+    same = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return (x if x.dtype.is_complex else x.view(same[x.dtype.itemsize])).numpy()
+
+
+def _little(array):
+    """With the byte order that .safetensors has."""
+    dtype = array.dtype.newbyteorder("<")
+    return array if dtype == array.dtype else array.astype(dtype)
+
+
+def _is_array(x):
+    numpy = sys.modules.get("numpy")
+    return _is_tensor(x) or (numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic)))
+
+
+def _plain(name, x):
+    """A tensor whose bytes are what they are: on the CPU, dense, without bits that say else."""
+    torch = sys.modules["torch"]
+    if x.layout != torch.strided or x.is_quantized or x.is_meta:
+        raise ValueError(f"{name}: {x.layout} tensors are for torch.save() (.pt)")
+    return x.detach().cpu().resolve_conj().resolve_neg()
+
+
+def _as_numpy(name, x):
+    numpy = _numpy()
+    if _is_tensor(x):
+        return _plain(name, x).numpy()
+    array = numpy.asarray(x)
+    if array.dtype.hasobject:
+        raise ValueError(f"{name}: Python objects are no bytes; .pt and pickle hold them")
+    return array
+
+
+# ---- Formats --------------------------------------------------------------------------------
+
+
+def _npy(x):
+    import io
+
+    if isinstance(x, (dict, list, tuple)):
+        raise ValueError(".npy holds one array; for several: .safetensors, .npz or .pt")
+    array = _as_numpy("the array", x)
+    header = io.BytesIO()
+    formats = _numpy().lib.format
+    # The version that can hold it, as NumPy chooses it.
+    said = formats.header_data_from_array_1_0(array)
+    for write in formats.write_array_header_1_0, formats.write_array_header_2_0:
+        try:
+            write(header, said)
+            break
+        except (ValueError, UnicodeEncodeError):
+            header = io.BytesIO()
+    if not header.tell():
+        raise ValueError("this dtype needs version 3 of .npy: use numpy.save()")
+    return [header.getvalue(), array.T if said["fortran_order"] else array]
+
+
+def _safetensors(state):
+    from . import _safetensors as format
+
+    if not isinstance(state, dict):
+        raise ValueError(".safetensors holds a dict of arrays; for one: .npy")
+    entries, pieces, metadata = [], [], {}
+    for name, value in _flat(state):
+        if not _is_array(value):
+            metadata[name] = _json(name, value)
+            continue
+        if name == "__metadata__":
+            raise ValueError("a tensor can't be called __metadata__")
+        value = _plain(name, value) if _is_tensor(value) else _little(_as_numpy(name, value))
+        kind = format.kind_of(value.dtype)
+        if kind is None:
+            raise ValueError(f"{name}: .safetensors has no {value.dtype}")
+        # Largest elements first, so that all are aligned.
+        entries.append((-value.dtype.itemsize, len(pieces), name, kind, value.shape, value.nbytes))
+        pieces.append(_raw(value) if _is_tensor(value) else value)
+    order = sorted(entries, key=lambda entry: entry[:2])
+    head = format.header([entry[2:] for entry in order], metadata)
+    return [head, *(pieces[entry[1]] for entry in order)]
+
+
+def _json(name, value):
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name}: .safetensors holds arrays, numbers and strings, no "
+                         f"{type(value).__name__}; .pt holds anything") from None
+
+
+def _flat(state):
+    """(name, value) of all leaves of nested dicts, lists and tuples."""
+    if not isinstance(state, dict):
+        raise ValueError("a dict is needed, of names and arrays")
+    seen = set()
+    for name, value in _leaves("", state):
+        if name in seen:
+            raise ValueError(f"two values are called {name!r}")
+        seen.add(name)
+        yield name, value
+
+
+def _leaves(prefix, x):
+    if isinstance(x, dict):
+        items = x.items()
+    elif isinstance(x, (list, tuple)):
+        items = enumerate(x)
+    else:
+        yield prefix.removesuffix("."), x
+        return
+    for key, value in items:
+        yield from _leaves(f"{prefix}{key}.", value)
