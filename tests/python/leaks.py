@@ -44,6 +44,13 @@ def warm_up():
     group = _family.group()
     for mode in (_cowshed.ALIAS, _cowshed.CLONE) if group else ():
         group.storage(1 << 20, mode)
+    # And what relatives know of each other, from the first fork on.
+    storage = _cowshed.new(4 << 20)
+    memoryview(storage)[0] = 1
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
     settle()
 
 

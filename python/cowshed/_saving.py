@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Saving while the program goes on: in a thread, or in a forked process.
+
+What can be wrong with a state is found before anything is begun (_save.plan()). What is left
+is writing, and the end of it, which Saving.wait() tells: of a thread its exception; of a
+process the exception that it sends through a pipe, or the signal that ended it.
+
+The child of a program with threads must not wait for any lock that one of those had. This one
+writes pieces that were made before the fork, tells how that went, and ends without running
+anything of its parent's. What it could not remove because it was killed the parent removes.
+"""
+
+import atexit
+import gc
+import os
+import select
+import signal
+import threading
+import time
+import warnings
+
+from . import _save
+
+_lock = threading.Lock()
+_running = []  # processes whose end nobody has seen
+
+
+class Saving:
+    """A file that is being written."""
+
+    def __init__(self, plan):
+        self.path = plan.path
+        #: What went wrong, when it is done; else None.
+        self.error: BaseException | None = None
+        self._plan = plan
+        self._owner = os.getpid()
+
+    def done(self) -> bool:
+        """Is it written, or failed? Never waits."""
+        return self._ended(0)
+
+    def wait(self, timeout=None) -> str:
+        """Waits until it is written; returns the path. Raises what went wrong, as often as it
+        is asked; TimeoutError after `timeout` seconds: it goes on then."""
+        if not self._ended(timeout):
+            raise TimeoutError(f"{self.path} is not yet written after {timeout} s")
+        if self.error is not None:
+            raise self.error
+        return self.path
+
+    def __repr__(self):
+        how = "being written" if not self.done() else "failed" if self.error else "written"
+        return f"<cowshed.Saving of {self.path!r}: {how}>"
+
+    def _check_owner(self):
+        if os.getpid() != self._owner:
+            raise RuntimeError("it was begun by another process, which is the one to wait for it")
+
+
+class _Thread(Saving):
+    def __init__(self, plan, sync):
+        super().__init__(plan)
+        self._thread = threading.Thread(target=self._run, args=(sync,), name="cowshed-save")
+        self._thread.start()
+
+    def _run(self, sync):
+        try:
+            self._plan.write(sync)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._plan = None  # and with it the snapshot's memory
+
+    def _ended(self, timeout):
+        self._check_owner()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+
+class _Process(Saving):
+    def __init__(self, plan, sync):
+        super().__init__(plan)
+        self._waiting = threading.Lock()
+        self._said = b""
+        self._status = None
+        self._pipe, child = os.pipe()
+        try:
+            self._pid = _fork()
+        except BaseException:
+            os.close(self._pipe)
+            os.close(child)
+            raise
+        if self._pid == 0:
+            _child(plan, sync, child)
+        os.close(child)
+        # The parent needs nothing but the name to remove.
+        plan.pieces, plan.writer = (), None
+        with _lock:
+            _running.append(self)
+
+    def _ended(self, timeout):
+        self._check_owner()
+        until = None if timeout is None else time.monotonic() + timeout
+        if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
+            return False
+        try:
+            while self._status is None:
+                left = None if until is None else max(0, until - time.monotonic())
+                if not select.select([self._pipe], [], [], left)[0]:
+                    return False
+                more = os.read(self._pipe, 1 << 16)
+                self._said += more
+                if not more:
+                    self._reap()
+            return True
+        finally:
+            self._waiting.release()
+
+    def _reap(self):
+        os.close(self._pipe)
+        try:
+            status = os.waitpid(self._pid, 0)[1]
+        except ChildProcessError:
+            status = 0 if self._said else -1  # somebody else waits for all children
+        with _lock:
+            _running.remove(self)
+        if self._said != b"done":
+            self._plan.remove()
+            self.error = _error(self.path, self._said, status)
+        self._status = status
+
+
+def start(path, state, format, sync, process) -> Saving:
+    plan = _save.plan(path, state, format)
+    return (_Process if process else _Thread)(plan, sync)
+
+
+def _fork():
+    with warnings.catch_warnings():
+        # Of a child that goes on with Python as if nothing was; see above.
+        warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+        return os.fork()
+
+
+def _child(plan, sync, pipe):
+    try:
+        gc.disable()  # nothing of the parent's is to be finalized here
+        # Ctrl-C is for the program; it waits for this one, or does not.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        plan.write(sync)
+        said = b"done"
+    except BaseException as error:
+        number = getattr(error, "errno", None) or 0
+        said = f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
+    try:
+        os.write(pipe, said)
+    finally:
+        os._exit(0 if said == b"done" else 1)
+
+
+def _error(path, said, status):
+    number, _, text = said.decode(errors="replace").partition("\n")
+    if text:
+        return OSError(int(number), os.strerror(int(number)), path) if int(number) else \
+            RuntimeError(f"{path} was not written: {text}")
+    if status > 0 and os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        return ChildProcessError(f"{path} was not written: its process was ended by {name}")
+    return ChildProcessError(f"{path} was not written: its process ended")
+
+
+@atexit.register
+def _wait_for_all():
+    """Threads are waited for by the interpreter; processes here."""
+    for saving in list(_running):
+        saving._ended(None)
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.Lock()
+    for saving in _running:
+        os.close(saving._pipe)
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

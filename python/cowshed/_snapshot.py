@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""A state of this moment, to be looked at and saved while the program goes on.
+
+A state is what training keeps: dicts, lists and tuples of arrays, tensors and plain values.
+Three kinds of bytes are in it:
+
+    in a storage of the engine      its storage is cloned, once for all arrays in it: some
+                                    100 us for each, whatever the size
+    ... which was rewritten         the engine shares pages that lie in its files; who writes
+    since an earlier clone          a cloned page gets one that does not. If that is most of a
+                                    storage, a clone of it is a copy
+    small, foreign, mapped, shared  copied; small ones together, so that a thousand of them
+    with other processes            are one piece of memory
+
+Snapshot.copied_bytes says how many were copied. Where everything is rewritten between two
+snapshots, checkpoint() is the better way: a forked process has the bytes of the moment,
+whosesoever they are.
+"""
+
+import copy
+import sys
+
+from . import _cowshed, _saving
+from ._arrays import SMALL, _is_tensor, array_on
+from ._regions import region_of
+
+_CHUNK = 8 << 20
+_ALIGNED = 64
+_KEPT = (type(None), bool, int, float, complex, str, bytes, range, type, type(Ellipsis))
+
+
+class Snapshot:
+    """The bytes of a state as they were when it was made. See snapshot()."""
+
+    def __init__(self, state):
+        copier = _Copier()
+        #: Like the state it was made of, on memory of its own. NumPy arrays are read-only.
+        self.state = copier.take(state)
+        #: Bytes that cost no copy, and bytes that were copied in the call.
+        self.cloned_bytes, self.copied_bytes = copier.cloned, copier.copied
+
+    def __repr__(self):
+        return f"<cowshed.Snapshot: {self.cloned_bytes} bytes cloned, {self.copied_bytes} copied>"
+
+    def save(self, path, *, format=None, sync=False) -> None:
+        """Writes it to a file, atomically; formats as of cowshed.save()."""
+        from ._save import save
+
+        save(path, self.state, format=format, sync=sync)
+
+    def save_async(self, path, *, format=None, sync=False, process=False) -> "_saving.Saving":
+        """Begins to write it, in a thread or in a forked process, which its end is waited for
+        with Saving.wait(). At the end of the program that is done, too.
+
+        ValueError at once if the format can't hold it; what goes wrong later is wait()'s. A
+        process that is killed or runs out of memory is an error of wait(), and no more.
+        """
+        return _saving.start(path, self.state, format, sync, process)
+
+
+def snapshot(state) -> Snapshot:
+    """A state of this moment: arrays and tensors are cloned, the rest is copied.
+
+    state: dicts, lists and tuples (nested as one likes) of arrays, tensors and plain values;
+    other objects are copied by copy.deepcopy(). What is one array there is one here, and views
+    of one memory stay so. Tensors come back detached, as plain tensors; those of other devices
+    on the CPU.
+
+    Call it where nobody writes the state: arrays are cloned one after the other. Takes some
+    100 us for each storage, whatever its size, and a copy of the bytes that can't be cloned
+    (see this module). It costs later: each page that is written first, some microseconds,
+    as long as the snapshot lives; and memory, a copy of each page that was written.
+    """
+    return Snapshot(state)
+
+
+def checkpoint(state, path, *, format=None, sync=False) -> "_saving.Saving":
+    """Writes the state of this moment to a file, by a forked process. Returns at once.
+
+    All memory is alike to a fork, also that of others, and so is how often it was done: the
+    pause is what fork() takes. The state must fit the format; tensors of other devices are
+    copied to the CPU first. The child does nothing but write and end, so other threads don't
+    matter; with npz and pt it runs NumPy's and PyTorch's code.
+    """
+    return _saving.start(path, state, format, sync, True)
+
+
+class _Copier:
+    """One snapshot while it is made: what has been cloned already."""
+
+    def __init__(self):
+        self.cloned = self.copied = 0
+        self._done = {}  # id of an object -> (what it became, the object)
+        self._bytes = {}  # which memory -> (storage, offset)
+        self._keep = []  # what ids are of
+        self._flats = {}  # (storage, offset, size) -> a tensor of bytes
+        self._chunk, self._used = None, 0
+
+    def take(self, x):
+        if isinstance(x, _KEPT):
+            return x
+        known = self._done.get(id(x))
+        if known is None:
+            known = self._done[id(x)] = (self._new(x), x)
+        return known[0]
+
+    def _new(self, x):
+        if _is_tensor(x):
+            return self._tensor(x)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(x, numpy.generic):
+            return x
+        if numpy is not None and type(x) is numpy.ndarray and not x.dtype.hasobject:
+            return self._array(numpy, x)
+        if isinstance(x, (dict, list)):
+            result = copy.copy(x)  # also of subclasses, with what else they know
+            self._done[id(x)] = (result, x)
+            for key, value in x.items() if isinstance(x, dict) else enumerate(x):
+                result[key] = self.take(value)
+            return result
+        if isinstance(x, tuple):
+            values = [self.take(value) for value in x]
+            return type(x)(*values) if hasattr(x, "_fields") else type(x)(values)
+        return copy.deepcopy(x)
+
+    def _array(self, numpy, x):
+        if x.size == 0:
+            result = x.copy()
+        else:
+            root = x
+            while type(root.base) is numpy.ndarray:
+                root = root.base
+            # Views of one array stay so, unless that would keep much more than they are.
+            if not (root.flags.c_contiguous or root.flags.f_contiguous) or root.dtype.hasobject \
+                    or root.nbytes > 4 * x.nbytes:
+                root = x
+            low, nbytes = _bounds(root)
+            storage, offset = self._memory(region_of(x), low, nbytes)
+            result = array_on(storage, x.dtype, x.shape, offset + _address(x) - low, x.strides)
+        result.flags.writeable = False
+        return result
+
+    def _tensor(self, x):
+        torch = sys.modules["torch"]
+        x = x.detach()
+        if x.device.type != "cpu" or x.layout != torch.strided or x.is_quantized \
+                or x.is_conj() or x.is_neg() or type(x) not in (torch.Tensor, torch.nn.Parameter):
+            result = x.cpu() if x.device.type not in ("cpu", "meta") else x.clone()
+            self.copied += result.nbytes if result.layout == torch.strided else 0
+            return result
+        whole = x.untyped_storage()
+        if not whole.nbytes():
+            return torch.empty_like(x)
+        low = whole.data_ptr()
+        storage, offset = self._memory(region_of(x), low, whole.nbytes())
+        flat = self._flat_tensor(torch, storage, offset, whole.nbytes())
+        return torch.empty(0, dtype=x.dtype).set_(
+            flat.untyped_storage(), x.storage_offset(), x.shape, x.stride())
+
+    def _flat_tensor(self, torch, storage, offset, nbytes):
+        """One PyTorch storage for all tensors of these bytes."""
+        key = (storage.id, offset, nbytes)
+        if key not in self._flats:
+            self._flats[key] = torch.frombuffer(
+                storage, dtype=torch.uint8, offset=offset, count=nbytes)
+        return self._flats[key]
+
+    # ---- Memory --------------------------------------------------------------------------
+
+    def _memory(self, region, low, nbytes):
+        """(storage, offset) of the bytes at address `low`, as they are now."""
+        if region is not None and region.storage.kind == "own" and region.nbytes >= SMALL:
+            storage = region.storage
+            # What lies before `low` is there, too: views of an array end up where it does.
+            offset = low - storage.address
+            if 0 <= offset and offset + nbytes <= storage.nbytes:
+                return self._clone(storage), offset
+        key = (low, nbytes)
+        if key not in self._bytes:
+            self._bytes[key] = self._copy(low, nbytes)
+            self.copied += nbytes
+        return self._bytes[key]
+
+    def _clone(self, storage):
+        key = storage.id
+        if key not in self._bytes:
+            clone = storage.clone()
+            if clone.info()["state"] == "owned":
+                self.copied += storage.nbytes
+            else:
+                self.cloned += storage.nbytes
+            self._keep.append(storage)
+            self._bytes[key] = clone
+        return self._bytes[key]
+
+    def _copy(self, low, nbytes):
+        source = _at(low, nbytes)
+        if nbytes >= SMALL:
+            return _cowshed.clone_foreign(source), 0
+        if self._chunk is None or self._used + nbytes > self._chunk.nbytes:
+            self._chunk, self._used = _cowshed.new(_CHUNK), 0
+        offset = self._used
+        memoryview(self._chunk)[offset : offset + nbytes] = source
+        self._used += -(-nbytes // _ALIGNED) * _ALIGNED
+        return self._chunk, offset
+
+
+def _at(address, nbytes):
+    """Memory that the state keeps alive, as a buffer."""
+    import ctypes
+
+    return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
+
+
+def _address(x):
+    return x.__array_interface__["data"][0]
+
+
+def _bounds(x):
+    import numpy
+
+    # NumPy 2 has it elsewhere.
+    low, high = getattr(numpy.lib, "array_utils", numpy).byte_bounds(x)
+    return low, high - low
