@@ -63,7 +63,7 @@ def test_shapes_of_states():
 def test_views_of_one_array_stay_so(make, rows):
     whole = make((rows, 100))
     whole[:] = np.arange(rows * 100).reshape(rows, 100)
-    views = [whole, whole[1:], whole[::-1], whole.T, whole[::2, ::3], whole.reshape(-1)[5:],
+    views = [whole, whole[1:], whole[::-1], whole.T, whole[::2, ::2], whole.reshape(-1)[5:],
              whole.view("u1"), whole[0:0]]
     snapshot = cowshed.snapshot(list(views))
     assert all(map(same, snapshot.state, views))

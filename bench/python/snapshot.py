@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""A state saved while training goes on: what the loop waits, and what it pays afterwards.
+
+A state of GIB in tensors of 64 MiB, which a step of training rewrites in place: all of it, or
+one page in a hundred. CYCLES times: a few steps, the call that fixes the moment (the pause), STEPS
+steps while the state is saved, the end of saving. "first" is the first pause of a program and
+"pause" the median of the later ones; "step" a step without any saving, "beside" the
+longest one while a state is saved; "cycle" all from a pause to the end of saving.
+
+    python snapshot.py        GIB=2 CYCLES=4 STEPS=3 FOLDER=(where to save)
+"""
+
+import copy
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+from common import measure, say, table
+
+GIB = float(os.environ.get("GIB", "2"))
+CYCLES = int(os.environ.get("CYCLES", "4"))
+STEPS = int(os.environ.get("STEPS", "3"))
+FOLDER = os.environ.get("FOLDER")
+EACH = 64 << 20
+WAYS = ["cowshed.snapshot", "cowshed.checkpoint", "copy.deepcopy", "torch.save"]
+
+
+class Thread:
+    """A rival's way not to wait for the disk."""
+
+    def __init__(self, save):
+        self.thread = threading.Thread(target=save)
+        self.thread.start()
+
+    def wait(self):
+        self.thread.join()
+
+
+def fix(way, state, path):
+    """Fixes the moment; returns whom to wait for, or None."""
+    import torch
+
+    if way == "cowshed.snapshot":
+        import cowshed
+
+        return cowshed.snapshot(state).save_async(path + ".safetensors")
+    if way == "cowshed.checkpoint":
+        import cowshed
+
+        return cowshed.checkpoint(state, path + ".safetensors")
+    if way == "copy.deepcopy":
+        mine = copy.deepcopy(state)
+        return Thread(lambda: torch.save(mine, path + ".pt"))
+    torch.save(state, path + ".pt")
+    return None
+
+
+def run(way, sparse):
+    import torch
+
+    full = torch.full
+    if way.startswith("cowshed"):
+        import cowshed.torch
+
+        full = cowshed.torch.full
+    count = max(1, int(GIB * (1 << 30)) // EACH)
+    state = {f"layer{i}": full((EACH // 4,), 1.0) for i in range(count)}
+
+    def step():
+        start = time.perf_counter()
+        for x in state.values():
+            (x.view(-1, 1024)[::100] if sparse else x).add_(1)
+        return time.perf_counter() - start
+
+    figures = {"pause": [], "step": [], "beside": [], "cycle": []}
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        for _ in range(CYCLES):
+            figures["step"] += [step(), step()]
+            start = time.perf_counter()
+            saving = fix(way, state, os.path.join(folder, "state"))
+            figures["pause"].append(time.perf_counter() - start)
+            figures["beside"].append(max(step() for _ in range(STEPS)))
+            if saving:
+                saving.wait()
+            del saving
+            figures["cycle"].append(time.perf_counter() - start)
+    say(first=figures["pause"][0], pause=statistics.median(figures["pause"][1:]),
+        step=min(figures["step"]), beside=statistics.median(figures["beside"]),
+        cycle=statistics.median(figures["cycle"]))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        run(*sys.argv[1].split(" ", 1)[:1], sparse=sys.argv[1].endswith("sparse"))
+    else:
+        for kind, what in ("whole", "all of it rewritten"), ("sparse", "1 % of its pages written"):
+            found = measure(__file__, [f"{way} {kind}" for way in WAYS])
+            for figure, title in (("first", "the first pause"), ("pause", "later pauses"),
+                                  ("step", "a step alone"), ("beside", "the longest step beside"),
+                                  ("cycle", "the whole cycle")):
+                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, f"{WAYS[0]} {kind}")
