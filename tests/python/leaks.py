@@ -29,7 +29,8 @@ PATIENCE = float(os.environ.get("COWSHED_TEST_PATIENCE", 5))
 SLACK_BYTES = 4 << 20  # metadata of the engine and of a group's memfds, which stays
 SHIM = bool(os.environ.get("COWSHED_TEST_SHIM"))
 
-# A process keeps the memfds of its group and of the children it had, as few as they are; their memory is looked at.
+# A process keeps the memfds of its group and of the children it had, as few as they are;
+# their memory is looked at.
 KEPT = re.compile(r"/memfd:cowshed-(family|group|pack)")
 WINDOW = re.compile(r"/memfd:cowshed")
 

@@ -131,7 +131,8 @@ def test_raw_files(tmp_path):
 def test_safetensors_is_what_was_saved(tmp_path):
     path = str(tmp_path / "m.safetensors")
     state = {"w": np.arange(12, dtype="f4").reshape(3, 4), "e": np.zeros((0, 3), "i8"),
-             "s": np.array(5, "u2"), "deep": {"list": [np.ones(3, ">f8"), 7], "b": np.array([True])},
+             "s": np.array(5, "u2"),
+             "deep": {"list": [np.ones(3, ">f8"), 7], "b": np.array([True])},
              "lr": 0.5, "name": "x"}
     cowshed.save(path, state)
     for mode in MODES:
@@ -286,7 +287,7 @@ def mutate(random, data):
         elif what == 1:
             del data[at : at + random.randint(1, 20)]
         elif what == 2:
-                more = b'0123456789{}[]():,"\'\\-.eE \xff'
+            more = b'0123456789{}[]():,"\'\\-.eE \xff'
             data[at:at] = bytes(random.choices(more, k=random.randint(1, 9)))
         elif what == 3:
             other = random.randrange(len(data))

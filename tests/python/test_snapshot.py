@@ -170,7 +170,7 @@ def test_training_goes_on_from_a_snapshot(tmp_path):
     assert flat.metadata["step"] == "3" and "optimizer.state.0.exp_avg" in flat
 
 
-# ---- Saving ----------------------------------------------------------------------------------------
+# ---- Saving ------------------------------------------------------------
 
 HOW = ["thread", "process", "checkpoint"]
 

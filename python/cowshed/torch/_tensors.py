@@ -149,7 +149,8 @@ def from_storage(storage, dtype=torch.uint8, size=None, stride=None, offset=0):
     if offset + shape.untyped_storage().nbytes() > storage.nbytes:
         raise ValueError(f"a tensor of size {tuple(shape.size())} and stride {shape.stride()} at "
                          f"{offset} ends after the storage of {storage.nbytes} bytes")
-    return build(_storages.untyped(_storages.writable(storage)), dtype, offset // itemsize, shape.size(),
+    whole = _storages.untyped(_storages.writable(storage))
+    return build(whole, dtype, offset // itemsize, shape.size(),
                  shape.stride())
 
 
