@@ -74,8 +74,14 @@ def look():
 def compare(before, without=()):
     """Sentences on what is there and was not in `before`; [] if nothing is."""
     end = time.monotonic() + PATIENCE
+    lasting = None
     while True:
-        found = list(differences(before, look(), without))
+        now = set(differences(before, look(), without))
+        # What is left stays. A name that is there for a moment is somebody else's.
+        names = {what for what in now if what.startswith("names: ")}
+        now -= names - lasting if lasting is not None else set()
+        lasting = names if lasting is None else lasting & names
+        found = sorted(now)
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.02)
@@ -175,11 +181,16 @@ def memory():
 
 def names():
     """Not those of the C tests, nor what a program beside this one uses at the moment."""
+    found = listed()
+    # Looked at again: what went away meanwhile had an owner, too.
+    return (found - used_by_others()) & listed() if found else found
+
+
+def listed():
     try:
-        found = {name for name in os.listdir("/dev/shm") if not name.startswith("cowshed-test")}
+        return {name for name in os.listdir("/dev/shm") if not name.startswith("cowshed-test")}
     except FileNotFoundError:
         return set()
-    return found - used_by_others() if found else found
 
 
 def used_by_others():
