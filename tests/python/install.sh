@@ -32,6 +32,7 @@ succeeds() { # NAME COMMAND...
 }
 alike() { if diff "$2" "$3" >"$work/out"; then pass "$1"; else fail "$1" "$work/out"; fi; }
 listing() { (cd "$1" && find . -type d -printf '%P\n' -o -printf '%P %m %s %T@\n' | sort); }
+sources() { (cd "$1" && find . -name '*.py' -o -name '*.pyi' -o -name py.typed | sort); }
 names() { (cd "$1" && find . | sort); }
 
 if ! python=$(scripts/python.sh ensurepip venv) || ! scripts/python.sh include >/dev/null; then
@@ -49,6 +50,7 @@ bin=$work/env/bin
 cd "$work" || exit 1
 names env >names.before
 listing "$tree" >tree.before
+sources "$tree/python/cowshed" >sources.before
 
 uses_it() { # FROM: what a user does, who has only the environment
 	succeeds "$1: import" "$bin/python" -I -c 'import cowshed
@@ -72,8 +74,8 @@ assert {line.split()[-1] for line in open("/proc/self/maps") if "/libcowshed.so"
 	if "$bin/python" -m cowshed stat $$ >out 2>&1 || [ $? -ne 2 ]; then
 		fail "$1: python -m cowshed stat" out
 	else pass "$1: python -m cowshed stat"; fi
-	succeeds "$1: has its types" test -e "$("$bin/python" -I -c \
-		'import cowshed; print(cowshed.__path__[0])')/py.typed"
+	sources "$("$bin/python" -I -c 'import cowshed; print(cowshed.__path__[0])')" >sources
+	alike "$1: all modules and their types" sources.before sources
 }
 removed() {
 	succeeds "$1: uninstall" "$bin/python" -m pip uninstall -y cowshed
