@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "cuda/data.h"
 #include "cuda/memory.h"
+#include "cuda/pinned.h"
 #include "cuda/signal.h"
 #include "cuda/stream.h"
 #include "memfd/descriptor.h"
@@ -376,4 +377,5 @@ const struct cow__parcel_ops cow__cuda_parcel_ops = {
 	.receive = cow__cuda_parcel_receive,
 	.export = parcel_export,
 	.import = cow__cuda_parcel_import,
+	.alias_pinned = cow__cuda_pinned_alias,
 };

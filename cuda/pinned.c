@@ -14,8 +14,10 @@
  * wants as much, or up to an eighth less. What the cache keeps beyond that goes when
  * the program says so, or when no more can be pinned.
  *
- * The lock guards the lists. The driver is asked for marks with it; registering, which
- * takes long, and the engine are called without.
+ * One that is sent as an alias lives elsewhere, and is not cached (pinned_alias.c).
+ *
+ * The lock, which comes after the share lock, guards the lists. The driver is asked for
+ * marks with it; registering, which takes long, and the engine are called without.
  */
 #include "cuda/pinned.h"
 #include "core/error.h"
@@ -23,7 +25,9 @@
 #include "core/pool.h"
 #include "core/storage.h"
 #include "core/tree.h"
+#include "cuda/stream.h"
 #include "cuda/uses.h"
+#include "share/home.h"
 
 #define LOOKS 8
 
@@ -35,6 +39,7 @@ struct pinned {
 	struct cow__cuda_use *uses;
 	size_t bytes;
 	enum state state;
+	struct cow__home *home;      /* NULL: an extent of its own */
 };
 
 struct list {
@@ -47,6 +52,7 @@ static struct {
 	struct cow__mutex lock;
 	struct cow__node *root;
 	struct list waiting, cached;
+	struct list ending; /* homes that nobody needs */
 	uint64_t bytes, cached_bytes;
 } p;
 
@@ -92,6 +98,13 @@ cow__cuda_pinned_count(uint64_t *ret_bytes, uint64_t *ret_cached)
 
 /* ---- Lists: locked ----------------------------------------------------------------- */
 
+static void
+passed(struct pinned *a)
+{
+	a->state = CACHED;
+	list_add(a->home ? &p.ending : &p.cached, a);
+}
+
 /* What has passed becomes cached. A few of those that wait, or all. */
 static void
 drain(bool all)
@@ -104,8 +117,7 @@ drain(bool all)
 		next = a->next;
 		list_remove(&p.waiting, a);
 		if (cow__cuda_uses_passed(&a->uses, NULL) == 1) {
-			a->state = CACHED;
-			list_add(&p.cached, a);
+			passed(a);
 		} else {
 			list_add(&p.waiting, a);
 			looks++;
@@ -209,35 +221,51 @@ let_go(struct cow__cuda *d, struct pinned *a)
 	p.bytes -= a->bytes;
 	p.cached_bytes -= a->bytes;
 	cow__mutex_unlock(&p.lock);
-	cow__pinned_extent_free(address_of(a));
+	if (a->home) {
+		cow__mutex_lock(&cow__share_lock);
+		cow__home_unref(a->home);
+		cow__mutex_unlock(&cow__share_lock);
+	} else {
+		cow__pinned_extent_free(address_of(a));
+	}
 	cow__pool_give(&all_pinned, a);
 	return 0;
 }
 
-/* What the driver does not unpin stays cached. Entered. */
+/* What the driver does not unpin stays. Entered; locked, but not all the time. */
 static int
-empty(struct cow__cuda *d)
+let_all_go(struct cow__cuda *d, struct list *l)
 {
-	struct pinned *a, *last;
+	struct pinned *a, *last = l->last;
 	int r = 0, one;
 
-	cow__mutex_lock(&p.lock);
-	drain(true);
-	last = p.cached.last;
-	while ((a = p.cached.first) != NULL) {
-		list_remove(&p.cached, a);
+	while ((a = l->first) != NULL) {
+		list_remove(l, a);
 		cow__mutex_unlock(&p.lock);
 		one = let_go(d, a);
 		cow__mutex_lock(&p.lock);
 		if (one < 0) {
-			list_add(&p.cached, a);
+			list_add(l, a);
 			r = one;
 		}
 		if (a == last)
 			break;
 	}
-	cow__mutex_unlock(&p.lock);
 	return r;
+}
+
+/* Entered. */
+static int
+empty(struct cow__cuda *d)
+{
+	int r, s;
+
+	cow__mutex_lock(&p.lock);
+	drain(true);
+	r = let_all_go(d, &p.cached);
+	s = let_all_go(d, &p.ending);
+	cow__mutex_unlock(&p.lock);
+	return r < 0 ? r : s;
 }
 
 static int
@@ -247,7 +275,7 @@ register_new(struct cow__cuda *d, size_t bytes, void *data, struct pinned **ret)
 	int r;
 
 	if (!a)
-		return -ENOMEM;
+		return cow__error_from(-ENOMEM, "pinning host memory");
 	r = cow__cu_error(d->cu->host_register(data, bytes,
 	                                       COW_CU_HOST_PORTABLE |
 	                                               COW_CU_HOST_DEVICEMAP),
@@ -292,6 +320,10 @@ take(size_t bytes, struct pinned **ret)
 	cow__mutex_lock(&p.lock);
 	drain(false);
 	a = find_cached(bytes);
+	if (p.ending.first && cow__cuda_enter(d) == 0) {
+		(void)let_all_go(d, &p.ending);
+		cow__cuda_leave(d);
+	}
 	cow__mutex_unlock(&p.lock);
 	if (a) {
 		cow__pinned_extent_set_idle(address_of(a), false);
@@ -310,6 +342,21 @@ take(size_t bytes, struct pinned **ret)
 	return r;
 }
 
+/* Nobody uses it here from now on, but for streams. */
+static void
+set_aside(struct pinned *a)
+{
+	cow__mutex_lock(&p.lock);
+	p.cached_bytes += a->bytes;
+	if (cow__cuda_uses_passed(&a->uses, NULL) == 1) {
+		passed(a);
+	} else {
+		a->state = WAITING;
+		list_add(&p.waiting, a);
+	}
+	cow__mutex_unlock(&p.lock);
+}
+
 /* The deleter of the storage's data pointer. */
 static void
 give(void *context)
@@ -323,16 +370,64 @@ give(void *context)
 		return;
 	}
 	cow__pinned_extent_set_idle(address_of(a), true);
+	set_aside(a);
+}
+
+/* ---- For aliases (pinned_alias.c) ---------------------------------------------------- */
+
+bool
+cow__cuda_pinned_owns(const struct cow_storage *s)
+{
+	return s->data->kind == COW__AT_EXTERNAL &&
+	       cow_data_ptr_cast(&s->data->ptr, give) != NULL;
+}
+
+int
+cow__cuda_pinned_home(struct cow__cuda *d, struct cow__home *h)
+{
+	struct pinned *a;
+	int r = register_new(d, cow__round_up(h->bytes, cow__page), h->data, &a);
+
+	if (r == 0)
+		a->home = h;
+	return r;
+}
+
+void
+cow__cuda_pinned_home_unused(const struct cow__home *h)
+{
+	struct pinned *a;
+
 	cow__mutex_lock(&p.lock);
-	p.cached_bytes += a->bytes;
-	if (cow__cuda_uses_passed(&a->uses, NULL) == 1) {
-		a->state = CACHED;
-		list_add(&p.cached, a);
-	} else {
-		a->state = WAITING;
-		list_add(&p.waiting, a);
-	}
+	a = find_at(h->data);
 	cow__mutex_unlock(&p.lock);
+	set_aside(a);
+}
+
+int
+cow__cuda_pinned_await(struct cow__cuda *d, const void *data)
+{
+	struct cow__cuda_use use;
+	struct pinned *a;
+	bool none;
+	int r = 0;
+
+	while (r == 0) {
+		cow__mutex_lock(&p.lock);
+		a = find_at(data);
+		none = !a || cow__cuda_uses_passed(&a->uses, d);
+		if (!none)
+			use = *a->uses;
+		cow__mutex_unlock(&p.lock);
+		if (none)
+			break;
+		if (!use.marked)
+			return cow__error(-EBUSY, "a graph is recorded that copies from "
+			                          "or to this pinned memory");
+		/* Nobody else frees marks of what is in use. */
+		r = cow__cuda_await(use.device, use.mark);
+	}
+	return r;
 }
 
 /* ---- For the program --------------------------------------------------------------- */

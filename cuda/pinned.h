@@ -17,6 +17,20 @@
 int cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
                           struct cow__cu_stream *stream);
 
+/* For pinned_alias.c. owns: the storage is of cow_cuda_pinned_new(), and no alias. home: the
+ * home's mapping is pinned, and in use, until home_unused, after which the home has one
+ * reference, which goes when all streams have passed. await: all that was noted of it has
+ * run; -EBUSY: it is part of a graph that is recorded. Entered, but for owns and unused. */
+struct cow__home;
+bool cow__cuda_pinned_owns(const struct cow_storage *s);
+int cow__cuda_pinned_home(struct cow__cuda *d, struct cow__home *h);
+void cow__cuda_pinned_home_unused(const struct cow__home *h);
+int cow__cuda_pinned_await(struct cow__cuda *d, const void *data);
+
+/* Of cow_cuda_pinned_new(): it becomes an alias (share/parcel.h), at other addresses, when
+ * the copies from and to it have run, which is waited for. -EOPNOTSUPP: other memory. */
+int cow__cuda_pinned_alias(struct cow_storage *s, struct cow__home **ret);
+
 /* The stream is about to be ended. Entered. */
 int cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream);
 

@@ -279,8 +279,11 @@ int cow_cuda_observe(const struct cow_cuda_observer *observer);
  * A storage of the CPU that devices reach directly: of exactly these bytes (rounded
  * to pages), cached when it is freed, and never in use again before the copies from and
  * to it have run. It stays where it is: its lazy clones are copies, sending it as a
- * clone copies it, as an alias is -EOPNOTSUPP, a forked child has a copy, and it can't
- * be resized. Cost: about what the driver needs to pin it, some 0.1 ms/MiB, or next to
+ * clone copies it, a forked child has a copy, and it can't be resized. Sent as an alias
+ * for the first time it moves to memory that can be shared, as other storages do, and is
+ * pinned there; copies that are under way are waited for. From then on devices, this
+ * process, its children and who got it have the same pages. (Who gets it has ordinary
+ * memory, until he pins it for himself.) Cost: about what the driver needs to pin it, some 0.1 ms/MiB, or next to
  * nothing from the cache, which serves requests of up to an eighth less than it has.
  * -ENODEV before cow_cuda_start(); -ENOMEM: after unpinning what was cached.
  */

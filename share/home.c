@@ -172,10 +172,18 @@ home_free(struct cow__home *h)
 void
 cow__home_unref(struct cow__home *h)
 {
+	bool (*ends)(struct cow__home *) = h->ends;
+
 	if (--h->refs > 0)
 		return;
-	table_remove(h);
-	home_free(h);
+	if (!h->hidden)
+		table_remove(h);
+	h->hidden = true;
+	h->ends = NULL;
+	if (ends && ends(h))
+		h->refs = 1;
+	else
+		home_free(h);
 }
 
 /* Maps a memfd: an alias for writing, else for reading. */

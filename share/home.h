@@ -44,6 +44,11 @@ struct cow__home {
 	size_t mapped;
 	void *data;
 	size_t bytes;
+	/* Somebody holds the mapping besides (a driver, which pinned it): asked when the
+	 * last reference goes, with the lock held. True: it is his now, with one
+	 * reference, and nobody finds it any more. */
+	bool (*ends)(struct cow__home *h);
+	bool hidden; /* in no table */
 	struct cow__allocation *allocation; /* packed, sealed: if there is one */
 	struct cow_storage *storage;        /* alias, sealed: if there is one */
 };

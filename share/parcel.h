@@ -12,6 +12,8 @@
 #include "cowshed-share.h"
 #include "share/wire.h"
 
+struct cow__home;
+
 /* Called without the share lock. */
 struct cow__parcel_ops {
 	/* What to send; the descriptor is the caller's. May move the storage's bytes,
@@ -28,6 +30,10 @@ struct cow__parcel_ops {
 	int (*receive)(const struct cow__wire_device *w, uint64_t bytes,
 	               enum cow_share_mode mode, const struct cow__id *scope,
 	               bool trusted, int fd, struct cow_storage **ret);
+	/* Pinned host memory, which is about to be sent as an alias: a home for it that is
+	 * pinned, too, where the storage lives from now on, and a reference to that.
+	 * -EOPNOTSUPP: it is not. */
+	int (*alias_pinned)(struct cow_storage *s, struct cow__home **ret);
 	/* Of one piece, by itself. */
 	int (*export)(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd);
 	int (*import)(int fd, uint64_t offset, uint64_t bytes,

@@ -93,9 +93,14 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		                          "its address was given away");
 	if (mode == COW_SHARE_ALIAS && !h &&
 	    (s->data->kind == COW__AT_EXTERNAL ||
-	     s->data->kind == COW__AT_FOREIGN))
-		return cow__error(-EOPNOTSUPP, "an alias of memory of another "
-		                               "allocator");
+	     s->data->kind == COW__AT_FOREIGN)) {
+		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
+		                   : -EOPNOTSUPP;
+		return r == -EOPNOTSUPP
+		               ? cow__error(r, "an alias of memory of another "
+		                               "allocator")
+		               : r;
+	}
 	if (!group && kind == COW__HOME_PACKED)
 		kind = COW__HOME_SEALED;
 	if (mode != COW_SHARE_ALIAS && cow__transparent(s) &&
