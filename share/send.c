@@ -33,11 +33,10 @@ check(const struct cow_parcel *p)
 	return 0;
 }
 
-/* Can the home that the storage has be sent so? Not as a clone if the program has an
- * address of it for good: it would go on writing what was sent. */
+/* Can the home that the storage has be sent so? */
 static bool
-serves(const struct cow__home *h, const struct cow_storage *s,
-       enum cow_share_mode mode, const struct cow_group *group)
+serves(const struct cow__home *h, enum cow_share_mode mode,
+       const struct cow_group *group)
 {
 	if (!h)
 		return false;
@@ -47,7 +46,7 @@ serves(const struct cow__home *h, const struct cow_storage *s,
 	if (h->kind == COW__HOME_SEALED)
 		return h->exact; /* else there is more in the file */
 	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
-	       !h->diverged && h->pack->group == group && !cow__transparent(s);
+	       !h->diverged && h->pack->group == group;
 }
 
 /* The writer's pointers end here, as at any clone. */
@@ -76,7 +75,11 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 
 	cow__mutex_lock(&cow__share_lock);
 	h = cow__home_of(s);
-	if (serves(h, s, mode, group)) {
+	/* Its address was given away while nobody else had it: it is written in
+	 * place, and would be on the other side. */
+	if (h && h->kind != COW__HOME_ALIAS && cow__transparent(s))
+		h = NULL;
+	if (serves(h, mode, group)) {
 		settle(h, s);
 		h->refs++;
 		cow__mutex_unlock(&cow__share_lock);
@@ -93,14 +96,9 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		                          "its address was given away");
 	if (mode == COW_SHARE_ALIAS && !h &&
 	    (s->data->kind == COW__AT_EXTERNAL ||
-	     s->data->kind == COW__AT_FOREIGN)) {
-		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
-		                   : -EOPNOTSUPP;
-		return r == -EOPNOTSUPP
-		               ? cow__error(r, "an alias of memory of another "
-		                               "allocator")
-		               : r;
-	}
+	     s->data->kind == COW__AT_FOREIGN))
+		return cow__error(-EOPNOTSUPP, "an alias of memory of another "
+		                               "allocator");
 	if (!group && kind == COW__HOME_PACKED)
 		kind = COW__HOME_SEALED;
 	if (mode != COW_SHARE_ALIAS && cow__transparent(s) &&
@@ -244,12 +242,12 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		.offset = p->offset,
 		.length = p->length,
 	};
-	if (s->device.type != COW_DEVICE_CPU)
-		return cow__parcel_add(c, p, i);
 	if (s->bytes == 0) {
 		m->nitems++;
 		return 0;
 	}
+	if (s->device.type != COW_DEVICE_CPU)
+		return cow__parcel_add(c, p, i);
 	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
 		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
 		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
