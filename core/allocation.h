@@ -67,6 +67,8 @@ struct cow__allocation_ops {
 	/* Bytes of one's own, by sharing what is not written. -E2BIG: copy rather. */
 	int (*view)(struct cow__allocation *a, const struct cow__writing *w,
 	            struct cow__allocation **ret);
+	/* The same of what others may be writing meanwhile. NULL: there is none. */
+	int (*moment)(struct cow__allocation *a, struct cow__allocation **ret);
 	void (*drop)(struct cow__allocation *a);
 	/* A lazy clone is wanted. 0; 1: others write these bytes, copy them;
 	 * -errno: there can be none. NULL: 0. */

@@ -5,6 +5,7 @@
  *   source                     lazy clone
  *   tracked                    one more reference on the allocation
  *   transparent, large         frozen in place, and a private view of it
+ *   ... from another process   another private view, and what was written since
  *   transparent, small         an eager copy: mapping costs more
  *   ... beside I/O             an eager copy: see docs/design/fork.md, pins
  *   external memory            an eager copy: its owner may write it unseen
@@ -164,6 +165,25 @@ clone_paged(struct cow_storage *s, struct cow_storage **ret)
 	return 0;
 }
 
+/* Of a transparent storage on memory that is known by its operations. */
+static int
+clone_moment(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a;
+	int r = s->data->ops->moment(s->data, &a);
+
+	if (r < 0)
+		return r;
+	r = cow__storage_on(a, s->bytes, s, ret);
+	if (r < 0) {
+		cow__allocation_unref(a);
+		return r;
+	}
+	cow__stat_add(clones_paged, 1);
+	cow__stat_add(bytes_not_copied, s->bytes);
+	return 0;
+}
+
 static int
 lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 {
@@ -175,11 +195,13 @@ lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
-	if (s->data->kind == COW__AT_FOREIGN || s->data->kind == COW__AT_OTHER)
+	if (s->data->kind == COW__AT_FOREIGN ||
+	    (s->data->kind == COW__AT_OTHER && !s->data->ops->moment))
 		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
 	if (s->bytes < PAGED_LEAST)
 		return clone_counted(s, COW_FALLBACK_SMALL, ret);
-	r = clone_paged(s, ret);
+	r = s->data->kind == COW__AT_OTHER ? clone_moment(s, ret)
+	                                   : clone_paged(s, ret);
 	if (r == -ENOTSUP)
 		return clone_counted(s, COW_FALLBACK_BACKING, ret);
 	return r < 0 ? clone_eager(s, ret) : 0;

@@ -57,45 +57,34 @@ cow__give_most(void)
 	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
 }
 
+/* The tile whose pages this one shows, all of them and no others, or NULL. */
+static struct cow__tile *
+shown(const struct cow__tile *t)
+{
+	const struct cow__piece *p = t->pieces;
+
+	if (!t->npieces)
+		return t->segment ? (struct cow__tile *)t : NULL;
+	return t->npieces == 1 && !p->offset && p->bytes == t->bytes &&
+	                       p->pages->bytes == t->bytes && p->pages->segment
+	               ? p->pages
+	               : NULL;
+}
+
 bool
 cow__give_may(const struct cow__tile *t)
 {
-	return t->segment && t->segment->single;
+	const struct cow__tile *pages = shown(t);
+
+	return pages && pages->segment->single;
 }
 
-/* Nothing but its own pages, mapped as they were at birth or frozen since. */
+/* Mapped as it was at birth, or frozen since. */
 static bool
 plain(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && t->segment && !t->npieces &&
-	       !t->nkept && !t->attributes && !t->overlaid && !t->slow &&
-	       !t->bound && !t->punching && !t->lazy;
-}
-
-/* Is there nothing else in the file, not even behind the last byte? */
-static bool
-holds_nothing_else(const struct cow__tile *t, size_t bytes)
-{
-	const struct cow__descriptor *file = &t->segment->file;
-	uint64_t from = cow__segment_offset(cow__tile_start(t));
-	uint64_t start, end;
-	unsigned char tail[256];
-
-	if (cow__memfd_data(file, 0, from, &start, &end) != 0 ||
-	    cow__memfd_data(file, from + t->bytes, (uint64_t)INT64_MAX, &start,
-	                    &end) != 0)
-		return false;
-	for (size_t at = bytes; at < t->bytes;) {
-		size_t n = cow__min(sizeof(tail), t->bytes - at);
-
-		if (cow__memfd_read(file->fd, from + at, tail, n) != 0)
-			return false;
-		for (size_t i = 0; i < n; i++)
-			if (tail[i])
-				return false;
-		at += n;
-	}
-	return true;
+	return t->kind == COW__LIVE && !t->nkept && !t->attributes &&
+	       !t->overlaid && !t->slow && !t->bound && !t->punching && !t->lazy;
 }
 
 static bool
@@ -118,9 +107,7 @@ seal(struct cow__tile *t, size_t bytes)
 	if (!alone_in_file(t))
 		return -ENOTSUP;
 	if (t->backing == COW__SHARED)
-		r = cow__freeze(t);
-	else if (cow__copied_bytes(t) != 0)
-		r = -ENOTSUP;
+		r = t->kind == COW__LIVE ? cow__freeze(t) : -ENOTSUP;
 	if (r < 0)
 		return r;
 	/* Page tables that were moved away are a mapping for writing. */
@@ -130,8 +117,11 @@ seal(struct cow__tile *t, size_t bytes)
 		return r;
 	s->owner = false;
 	t->inherited = t->uncounted = true;
-	if (holds_nothing_else(t, bytes))
+	if (cow__memfd_holds_only(
+	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {
 		s->given = cow__tile_start(t);
+		s->given_bytes = bytes;
+	}
 	return 0;
 }
 
@@ -139,23 +129,29 @@ int
 cow__give(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
           uint64_t *ret_offset)
 {
+	struct cow__tile *pages = shown(t);
 	int r = 0;
 
-	if (!plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
+	if (!pages || !plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
 	    t->bytes - bytes >= cow__page)
 		return -ENOTSUP;
-	if (!t->segment->given)
-		r = seal(t, bytes);
-	/* Given before: what was written since is in no file. */
-	else if (cow__copied_bytes(t) != 0)
+	/* Somebody else's that are written in place meanwhile, or here and there. */
+	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
+	                   pages->overlaid || pages->bound))
 		return -ENOTSUP;
+	/* What was written since it was frozen is in no file. */
+	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
+		return -ENOTSUP;
+	if (!pages->segment->given)
+		r = seal(pages, bytes);
 	/* A neighbour in the file may have been empty then: its descriptor would have
 	 * the other one's bytes, too. */
-	if (r == 0 && t->segment->given != cow__tile_start(t))
+	if (r == 0 && (pages->segment->given != cow__tile_start(pages) ||
+	               pages->segment->given_bytes != bytes))
 		r = -ENOTSUP;
 	if (r == 0)
-		r = cow__descriptor_dup(&t->segment->file, ret);
+		r = cow__descriptor_dup(&pages->segment->file, ret);
 	if (r == 0)
-		*ret_offset = cow__segment_offset(cow__tile_start(t));
+		*ret_offset = cow__segment_offset(cow__tile_start(pages));
 	return r;
 }

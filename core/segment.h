@@ -34,7 +34,8 @@ struct cow__segment {
 	bool owner;     /* made by this process: it may allocate from it */
 	bool forked;    /* other processes may hold it */
 	bool single;    /* for one block (core/give.h) ... */
-	uintptr_t given; /* ... which other processes have, sealed: its start */
+	uintptr_t given; /* ... which other processes have, sealed: its start ... */
+	size_t given_bytes; /* ... and all that the file has */
 	uint32_t tiles; /* that refer to it */
 	struct cow__tile *control_tile;
 	uint64_t *words; /* control part, mapped at the first fork: ... */

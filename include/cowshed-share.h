@@ -42,8 +42,10 @@
  *
  * The first time a storage is shared its bytes move: into the group's memory or a
  * memfd. cow_group_storage_new() makes one that is there from the start. A storage
- * whose address was given away (transparent) cannot move; a clone of it is sent
- * as a copy.
+ * whose address was given away (transparent) cannot move. A clone of it is sent as it
+ * lies if it is large and was not sent before, or not written since (the option
+ * `share` of docs/options.md makes more of them so), or if it was received and not
+ * written; else as a copy.
  *
  * Errors, ownership and threads are as in cowshed.h. fork: the child is a member
  * of its parent's groups; aliases stay aliases, all else is the child's own.

@@ -7,6 +7,7 @@
  * process that closed all its descriptors still lives in its mapping.
  */
 #include "memfd/memfd.h"
+#include "memfd/page.h"
 #include "memfd/sys.h"
 
 #include <linux/magic.h>
@@ -134,6 +135,43 @@ cow__memfd_data(const struct cow__descriptor *d, uint64_t from, uint64_t end,
 	*ret_start = (uint64_t)start;
 	*ret_end = (uint64_t)hole < end ? (uint64_t)hole : end;
 	return 1;
+}
+
+static bool
+reads_as_zero(const struct cow__descriptor *d, uint64_t from, uint64_t end)
+{
+	unsigned char some[256];
+
+	while (from < end) {
+		size_t n = end - from < sizeof(some) ? (size_t)(end - from)
+		                                     : sizeof(some);
+
+		if (cow__memfd_read(d->fd, from, some, n) != 0)
+			return false;
+		for (size_t i = 0; i < n; i++)
+			if (some[i])
+				return false;
+		from += n;
+	}
+	return true;
+}
+
+bool
+cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
+                      uint64_t bytes)
+{
+	uint64_t first = from / cow__page * cow__page, end = from + bytes;
+	uint64_t last = (end + cow__page - 1) / cow__page * cow__page, size;
+	uint64_t start, stop;
+	struct stat st;
+
+	if (cow__memfd_data(d, 0, first, &start, &stop) != 0 ||
+	    cow__memfd_data(d, last, (uint64_t)INT64_MAX, &start, &stop) != 0 ||
+	    SYS3(SYS_fstat, d->fd, &st, 0) < 0)
+		return false;
+	size = (uint64_t)st.st_size;
+	return reads_as_zero(d, first, from) &&
+	       reads_as_zero(d, end, last < size ? last : size);
 }
 
 int

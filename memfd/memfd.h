@@ -47,6 +47,11 @@ int cow__memfd_reopen(const struct cow__descriptor *d,
 int cow__memfd_data(const struct cow__descriptor *d, uint64_t from,
                     uint64_t end, uint64_t *ret_start, uint64_t *ret_end);
 
+/* Are the bytes outside of [from, from + bytes) all zero, those around it in its
+ * first and last page included? False also if that can't be told. */
+bool cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
+                           uint64_t bytes);
+
 /*
  * Locks of one byte, owned by the open file description: they last until the
  * last descriptor *and mapping* of it is gone, so the kernel drops them when

@@ -316,7 +316,10 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	if (s->bytes >= COW__GIVE_LEAST)
 		cow__give_expect();
 	cow__engine_lock();
-	r = cow__give_may(s->data->tile);
+	/* What is tracked moves to a home, where writing it is cheaper; but a view
+	 * of frozen pages is as good as it is. */
+	r = cow__give_may(s->data->tile) &&
+	    (cow__transparent(s) || s->data->tile->npieces);
 	cow__engine_unlock();
 	if (!r)
 		return -ENOTSUP;
@@ -401,6 +404,16 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 	}
 	*ret = h;
 	return 0;
+}
+
+/* What is sealed stays as it is found. */
+bool
+cow__home_exact(struct cow__home *h)
+{
+	if (!h->exact && !h->looked)
+		h->exact = cow__memfd_holds_only(&h->file, h->offset, h->bytes);
+	h->looked = true;
+	return h->exact;
 }
 
 void

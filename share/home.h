@@ -29,7 +29,8 @@ enum cow__home_kind { COW__HOME_ALIAS, COW__HOME_PACKED, COW__HOME_SEALED };
 struct cow__home {
 	uint32_t refs; /* allocations and messages; under cow__share_lock */
 	uint8_t kind;
-	bool exact;    /* its file has these bytes and no others */
+	bool exact;    /* its file has these bytes and no others ... */
+	bool looked;   /* ... or has not: it was looked into */
 	bool writable; /* its only holder may have a pointer for writing */
 	/* ... and a fork came: the mapping is not what the file says. */
 	bool diverged;
@@ -68,7 +69,7 @@ struct cow__home_key {
 int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
                   const void *from, size_t bytes, struct cow__home **ret);
 
-/* Of the pages of a large transparent storage as they lie, if they can be given away
+/* Of the pages of a large transparent storage, or of a clone of one, as they lie, if they can be given away
  * (core/give.h). Takes the locks itself. -errno: no, copy. */
 int cow__home_give(struct cow_storage *s, struct cow__home **ret);
 
@@ -89,6 +90,13 @@ void cow__home_unref(struct cow__home *h);
 
 /* The home of a storage's bytes, or NULL. */
 struct cow__home *cow__home_of(const struct cow_storage *s);
+
+/* The home that a storage is a view of, if none of its pages was written, or NULL.
+ * Wants no lock. */
+struct cow__home *cow__home_shown(const struct cow_storage *s);
+
+/* Has the file of a sealed home these bytes and no others? */
+bool cow__home_exact(struct cow__home *h);
 
 /* A storage on a home: the one there is, or (`fresh`: a clone is nobody else's)
  * a new one. Takes the caller's reference over on success. */

@@ -3,12 +3,13 @@
  * Homes under storages
  *
  * How the engine reaches shared data (struct cow__allocation_ops of core/allocation.h):
- * may it be written in place, make a private view of it, let it go. And how a home
+ * may it be written in place, make a private view of it or of such a view, let it go. And how a home
  * becomes a storage, or a storage moves to a home.
  */
 #include "core/pool.h"
 #include "core/stats.h"
 #include "memfd/map.h"
+#include "memfd/pagemap.h"
 #include "share/home.h"
 #include "share/layout.h"
 
@@ -28,16 +29,6 @@ view_alone(struct cow__allocation *a, const struct cow__writing *w)
 	return COW__ALONE;
 }
 
-static int
-view_view(struct cow__allocation *a, const struct cow__writing *w,
-          struct cow__allocation **ret)
-{
-	(void)a;
-	(void)w;
-	(void)ret;
-	return -E2BIG; /* its copied pages are in no file */
-}
-
 static void
 view_drop(struct cow__allocation *a)
 {
@@ -51,11 +42,115 @@ view_drop(struct cow__allocation *a)
 	cow__pool_give(&views, v);
 }
 
+static const struct cow__allocation_ops view_ops;
+
+/* What the file has, copied where it is written. -E2BIG: copy all rather. */
+static int
+view_new(struct cow__home *h, struct cow__allocation **ret)
+{
+	const struct cow__descriptor *file = h->pack ? &h->pack->file : &h->file;
+	uint64_t offset = cow__home_offset(h);
+	size_t bytes = cow__round_up(h->bytes, cow__page);
+	struct view *v;
+	int r;
+
+	if (offset % cow__page)
+		return -E2BIG;
+	v = cow__pool_take(&views);
+	if (!v)
+		return -E2BIG;
+	/* Huge pages fit where the file's do. */
+	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
+	if (r == 0) {
+		r = cow__map_private(v->mapping, bytes, file, offset);
+		if (r == 0)
+			r = cow__map_inherit(v->mapping, bytes, true);
+		if (r == 0)
+			r = cow__allocation_other((void *)v->mapping, h->bytes,
+			                          v, &view_ops, ret);
+		if (r < 0)
+			(void)cow__map_release(v->mapping, bytes);
+	}
+	if (r < 0) { /* whatever it was, a copy may do */
+		cow__pool_give(&views, v);
+		return -E2BIG;
+	}
+	(*ret)->owned = 1;
+	v->home = h;
+	cow__mutex_lock(&cow__share_lock);
+	h->refs++;
+	cow__mutex_unlock(&cow__share_lock);
+	return 0;
+}
+
+/*
+ * Another view of the same home, and in it what was written in this one: each page
+ * as it is when it is copied, so a write that was over before is in. Its pages were
+ * copied from the file before it was over, and show.
+ */
+static int
+view_moment(struct cow__allocation *a, struct cow__allocation **ret)
+{
+	struct view *v = a->other;
+	uintptr_t at = v->mapping;
+	uintptr_t end = at + cow__round_up(a->bytes, cow__page);
+	struct cow__run runs[64];
+	struct cow__allocation *to;
+	size_t copied = 0;
+	int r = view_new(v->home, &to), n;
+
+	if (r < 0)
+		return r;
+	while (at < end) {
+		n = cow__pagemap_copied(at, end, runs, 64, &at);
+		for (int i = 0; i < n; i++)
+			copied += runs[i].end - runs[i].start;
+		if (n < 0 || copied > a->bytes / 2) {
+			cow__allocation_unref(to);
+			return -E2BIG;
+		}
+		for (int i = 0; i < n; i++)
+			memcpy((char *)to->data + (runs[i].start - v->mapping),
+			       (void *)runs[i].start,
+			       runs[i].end - runs[i].start);
+	}
+	cow__stat_add(bytes_copied, copied);
+	*ret = to;
+	return 0;
+}
+
+static int
+view_view(struct cow__allocation *a, const struct cow__writing *w,
+          struct cow__allocation **ret)
+{
+	(void)w;
+	return view_moment(a, ret);
+}
+
 static const struct cow__allocation_ops view_ops = {
 	.alone = view_alone,
 	.view = view_view,
+	.moment = view_moment,
 	.drop = view_drop,
 };
+
+struct cow__home *
+cow__home_shown(const struct cow_storage *s)
+{
+	const struct view *v = s->data->other;
+	uintptr_t at, end;
+	struct cow__run run;
+	int n = 0;
+
+	if (s->data->kind != COW__AT_OTHER || s->data->ops != &view_ops ||
+	    s->bytes != v->home->bytes)
+		return NULL;
+	at = v->mapping;
+	end = at + cow__round_up(s->data->bytes, cow__page);
+	while (n == 0 && at < end)
+		n = cow__pagemap_copied(at, end, &run, 1, &at);
+	return n == 0 ? v->home : NULL;
+}
 
 static int
 home_alone(struct cow__allocation *a, const struct cow__writing *w)
@@ -85,40 +180,9 @@ home_view(struct cow__allocation *a, const struct cow__writing *w,
           struct cow__allocation **ret)
 {
 	struct cow__home *h = a->other;
-	const struct cow__descriptor *file = h->pack ? &h->pack->file : &h->file;
-	uint64_t offset = cow__home_offset(h);
-	size_t bytes = cow__round_up(h->bytes, cow__page);
-	struct view *v;
-	int r;
 
 	(void)w;
-	if (h->diverged || offset % cow__page)
-		return -E2BIG;
-	v = cow__pool_take(&views);
-	if (!v)
-		return -E2BIG;
-	/* Huge pages fit where the file's do. */
-	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
-	if (r == 0) {
-		r = cow__map_private(v->mapping, bytes, file, offset);
-		if (r == 0)
-			r = cow__map_inherit(v->mapping, bytes, true);
-		if (r == 0)
-			r = cow__allocation_other((void *)v->mapping, h->bytes,
-			                          v, &view_ops, ret);
-		if (r < 0)
-			(void)cow__map_release(v->mapping, bytes);
-	}
-	if (r < 0) { /* whatever it was, a copy may do */
-		cow__pool_give(&views, v);
-		return -E2BIG;
-	}
-	(*ret)->owned = 1;
-	v->home = h;
-	cow__mutex_lock(&cow__share_lock);
-	h->refs++;
-	cow__mutex_unlock(&cow__share_lock);
-	return 0;
+	return h->diverged ? -E2BIG : view_new(h, ret);
 }
 
 static void

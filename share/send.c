@@ -35,7 +35,7 @@ check(const struct cow_parcel *p)
 
 /* Can the home that the storage has be sent so? */
 static bool
-serves(const struct cow__home *h, enum cow_share_mode mode,
+serves(struct cow__home *h, enum cow_share_mode mode,
        const struct cow_group *group)
 {
 	if (!h)
@@ -44,7 +44,7 @@ serves(const struct cow__home *h, enum cow_share_mode mode,
 		return h->kind == COW__HOME_ALIAS &&
 		       (!h->pack || h->pack->group == group);
 	if (h->kind == COW__HOME_SEALED)
-		return h->exact; /* else there is more in the file */
+		return cow__home_exact(h); /* else there is more in it */
 	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
 	       !h->diverged && h->pack->group == group;
 }
@@ -70,17 +70,21 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		[COW_SHARE_SEALED] = COW__HOME_SEALED,
 	};
 	enum cow__home_kind kind = kinds[mode];
-	struct cow__home *h;
+	struct cow__home *h, *shown;
 	int r;
 
+	shown = mode == COW_SHARE_ALIAS ? NULL : cow__home_shown(s);
 	cow__mutex_lock(&cow__share_lock);
 	h = cow__home_of(s);
 	/* Its address was given away while nobody else had it: it is written in
 	 * place, and would be on the other side. */
 	if (h && h->kind != COW__HOME_ALIAS && cow__transparent(s))
 		h = NULL;
-	if (serves(h, mode, group)) {
-		settle(h, s);
+	if (serves(h, mode, group) || serves(shown, mode, group)) {
+		if (shown)
+			h = shown;
+		else
+			settle(h, s);
 		h->refs++;
 		cow__mutex_unlock(&cow__share_lock);
 		*ret = h;
@@ -101,8 +105,7 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		                               "allocator");
 	if (!group && kind == COW__HOME_PACKED)
 		kind = COW__HOME_SEALED;
-	if (mode != COW_SHARE_ALIAS && cow__transparent(s) &&
-	    cow__home_give(s, ret) == 0)
+	if (mode != COW_SHARE_ALIAS && cow__home_give(s, ret) == 0)
 		return 0;
 	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
 	if (r < 0)

@@ -110,6 +110,46 @@ static int send_it(struct herd *herd)
 	return (int)r;
 }
 
+/* ---- Sending on ------------------------------------------------------------------------ */
+
+/* What came, at an address that a program has; one page of it was written. */
+static void received(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_TRANSPARENT];
+	struct cow_parcel p;
+
+	a_storage(herd);
+	ck_assert_int_eq(send_it(herd), 0);
+	ck_assert_int_eq(cow_channel_receive(now.in, &p, 1, NULL, 0, NULL), 1);
+	cow_storage_unref(a->storage);
+	a->storage = p.storage;
+	a->exposed = expose(a->storage);
+}
+
+static void received_and_written(struct herd *herd)
+{
+	volatile unsigned char *p;
+
+	received(herd);
+	p = herd->animals[HERD_TRANSPARENT].exposed;
+	*p = *p;
+}
+
+static int clone_it(struct herd *herd)
+{
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r = cow_storage_lazy_clone(herd->animals[HERD_TRANSPARENT].storage,
+	                               &s);
+
+	if (r < 0)
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+	else
+		sweep_add_clone(herd, HERD_TRANSPARENT, HERD_CLONE, s);
+	return r;
+}
+
+/* ---- fork ------------------------------------------------------------------------------ */
+
 /* The child is right, or it is none: then it ended at once, with 127. */
 static void rewrites(void *arg)
 {
@@ -147,6 +187,8 @@ static const struct operation operations[] = {
 	{ "new in used memory", used_memory, storage_new },
 	{ "send", a_storage, send_it },
 	{ "send again", sent, send_it },
+	{ "clone what came", received_and_written, clone_it },
+	{ "send what came on", received, send_it },
 	{ "fork", a_storage, fork_it },
 	{ "fork when it is sent", sent, fork_it },
 	{ "send after a fork", forked, send_it },
