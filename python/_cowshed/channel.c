@@ -9,6 +9,7 @@
 #include "python/_cowshed/module.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -291,34 +292,68 @@ static PyObject *parcels_list(const struct cow_parcel *parcels, long count)
 	return list;
 }
 
-static PyObject *channel_receive(PyObject *object, PyObject *unused)
+/* Until something has come. Signals are handled meanwhile. */
+static int wait_for(int fd, short events)
+{
+	struct pollfd p = {.fd = fd, .events = events};
+	int n, error;
+
+	for (;;) {
+		Py_BEGIN_ALLOW_THREADS n = poll(&p, 1, -1);
+		error = errno;
+		Py_END_ALLOW_THREADS if (n > 0) return 0;
+		if (n < 0 && error != EINTR) {
+			errno = error;
+			(void)PyErr_SetFromErrno(PyExc_OSError);
+			return -1;
+		}
+		if (PyErr_CheckSignals() < 0)
+			return -1;
+	}
+}
+
+static PyObject *received(const struct cow_parcel *parcels, long count,
+                          const char *note, size_t note_bytes)
+{
+	PyObject *list = parcels_list(parcels, count), *bytes;
+
+	if (!list)
+		return NULL;
+	bytes = PyBytes_FromStringAndSize(note, (Py_ssize_t)note_bytes);
+	if (!bytes) {
+		Py_DECREF(list);
+		return NULL;
+	}
+	return Py_BuildValue("(NN)", list, bytes);
+}
+
+static PyObject *channel_receive(PyObject *object, PyObject *args)
 {
 	struct cow_channel *c = ((ChannelObject *)object)->channel;
-	struct cow_parcel *parcels = PyMem_Calloc(PARCELS, sizeof(*parcels));
-	PyObject *list, *note, *result = NULL;
-	char *buf = PyMem_Malloc(COW_NOTE_MAX);
+	struct cow_parcel *parcels;
+	PyObject *result = NULL;
 	size_t note_bytes = 0;
+	int fd = -1;
+	char *buf;
 	long r;
 
-	(void)unused;
+	if (!PyArg_ParseTuple(args, "|i:receive", &fd))
+		return NULL;
+	parcels = PyMem_Malloc(PARCELS * sizeof(*parcels));
+	buf = PyMem_Malloc(COW_NOTE_MAX);
 	if (!parcels || !buf) {
 		PyErr_NoMemory();
 		goto done;
 	}
-	Py_BEGIN_ALLOW_THREADS r = cow_channel_receive(
-		c, parcels, PARCELS, buf, COW_NOTE_MAX, &note_bytes);
-	Py_END_ALLOW_THREADS if (r < 0)
-	{
+	do {
+		Py_BEGIN_ALLOW_THREADS r = cow_channel_receive(
+			c, parcels, PARCELS, buf, COW_NOTE_MAX, &note_bytes);
+		Py_END_ALLOW_THREADS
+	} while (r == -EAGAIN && fd >= 0 && wait_for(fd, POLLIN) == 0);
+	if (r >= 0)
+		result = received(parcels, r, buf, note_bytes);
+	else if (!PyErr_Occurred())
 		(void)raise_error((int)r);
-		goto done;
-	}
-	list = parcels_list(parcels, r);
-	note = list ? PyBytes_FromStringAndSize(buf, (Py_ssize_t)note_bytes)
-	            : NULL;
-	if (note)
-		result = Py_BuildValue("(NN)", list, note);
-	else
-		Py_XDECREF(list);
 done:
 	PyMem_Free(parcels);
 	PyMem_Free(buf);
@@ -341,8 +376,9 @@ static PyMethodDef channel_methods[] = {
          "send(parcels, note)\n--\n\nHow many of the list were taken."},
 	{"flush", channel_flush, METH_NOARGS,
          "flush()\n--\n\nSends what waits."},
-	{"receive", channel_receive, METH_NOARGS,
-         "receive()\n--\n\n(parcels, note) of one message."},
+	{"receive", channel_receive, METH_VARARGS,
+         "receive(fd=-1)\n--\n\n(parcels, note) of one message. Waits for one "
+         "at the socket `fd`, if given."},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -23,6 +23,7 @@ import threading
 from multiprocessing.reduction import ForkingPickler
 
 from . import _cowshed, _family, _reducers
+from ._arrays import _numpy as numpy
 from ._arrays import new_storage
 from ._regions import Region, enter, region_of
 
@@ -269,15 +270,13 @@ def loads(data, storages=()):
 
 
 def _reduce_array(x):
-    import numpy
-
-    if type(x) is not numpy.ndarray or x.dtype.hasobject or not x.nbytes:
+    if type(x) is not numpy().ndarray or x.dtype.hasobject or not x.nbytes:
         return NotImplemented
     message = current()
     alias = message.mode == _cowshed.ALIAS
     small = x.nbytes < SMALL
     if small and not alias and x.base is None:
-        return NotImplemented
+        return _reduce_small(x)
     region = region_of(x)
     if region is not None and region.storage.kind == "own" and not alias:
         # A column of a matrix: its bytes lie far apart.
@@ -285,7 +284,7 @@ def _reduce_array(x):
             region = None
     if region is None:
         if small and not alias:
-            return NotImplemented
+            return _reduce_small(x)
         return _reduce_foreign(x, message)
     low = _low(x)
     strides = None if x.flags.c_contiguous else x.strides
@@ -301,27 +300,35 @@ def _dtype(x):
     return x.dtype.str if x.dtype.isbuiltin == 1 else x.dtype
 
 
-def _reduce_foreign(x, message):
-    import numpy
+def _reduce_small(x):
+    """As NumPy does, in a quarter of the time."""
+    if not x.flags.c_contiguous or x.dtype.isbuiltin != 1 or not x.flags.writeable:
+        return NotImplemented
+    return rebuild_small, (x.dtype.str, x.shape, bytearray(x.tobytes()))
 
+
+def rebuild_small(dtype, shape, data):
+    """An array on bytes of its own."""
+    return numpy().ndarray(shape, dtype, data)
+
+
+def _reduce_foreign(x, message):
     dtype, readonly = _dtype(x), not x.flags.writeable
     strides, shape = None, x.shape
     if x.flags.f_contiguous and not x.flags.c_contiguous:
         strides, x = x.strides, x.T
     elif not x.flags.c_contiguous:
-        x = numpy.ascontiguousarray(x)
+        x = numpy().ascontiguousarray(x)
     # Dates and the like have no buffer of their own.
-    region = message.place(x.reshape(-1).view(numpy.uint8))
+    region = message.place(x.reshape(-1).view("u1"))
     return rebuild_array, (region, dtype, shape, strides, 0, readonly)
 
 
 def rebuild_array(region, dtype, shape, strides, low, readonly):
     """An array on a region: what arrives in place of a NumPy array."""
-    import numpy
-
     storage, offset, _ = region
     enter(storage)
-    x = numpy.ndarray(shape, dtype, storage, offset + low, strides)
+    x = numpy().ndarray(shape, dtype, storage, offset + low, strides)
     if readonly:
         x.flags.writeable = False
     return x

@@ -84,19 +84,18 @@ def _inside(address, nbytes):
 
 
 def _of_array(x):
-    import numpy
-
-    if x.dtype.hasobject:
+    if x.dtype.hasobject or not x.size:
         return None
-    # NumPy 2 has it elsewhere.
-    bounds = getattr(numpy.lib, "array_utils", numpy).byte_bounds
-    low, high = bounds(x)
-    return _at(low, high - low, _owner(x.base)) if x.size else None
+    try:
+        low, nbytes, _ = _cowshed.address_of(x)
+    except (ValueError, BufferError):  # not contiguous, or of a type without a buffer
+        import numpy
 
-
-def at(address, nbytes):
-    """The region of these addresses (at least one), or None."""
-    return _at(address, nbytes, _by_address.get(address))
+        # NumPy 2 has it elsewhere.
+        bounds = getattr(numpy.lib, "array_utils", numpy).byte_bounds
+        low, high = bounds(x)
+        nbytes = high - low
+    return _at(low, nbytes, _owner(x.base))
 
 
 def _of_tensor(x):

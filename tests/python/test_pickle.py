@@ -42,10 +42,17 @@ def arrays():
     yield numpy.matrix(big.reshape(2, -1))
     yield numpy.ma.masked_array(big, big % 2)
     yield numpy.rec.array([(1, 2.0)] * 9000, dtype=[("x", "i4"), ("y", "f4")])
+    for code in "?bhilqBHILQefdgFDGMm":
+        yield big[:50].astype(code)
+        yield big[:50].astype(code)[::-2].reshape(5, 5)
+    big = big[:60].copy()
+    big.flags.writeable = False
+    yield big
+    yield numpy.asfortranarray(big.reshape(5, 12))
 
 
 @pytest.mark.parametrize("mode", [CLONE, ALIAS])
-@pytest.mark.parametrize("i", range(21))
+@pytest.mark.parametrize("i", range(len(list(arrays()))))
 def test_any_array(i, mode):
     x = list(arrays())[i]
     y, _ = trip(x, mode)

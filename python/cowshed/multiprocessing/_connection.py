@@ -160,14 +160,10 @@ class Connection(_standard.Connection):
         self._check_closed()
         self._check_readable()
         channel = self._channel("_incoming")
-        while True:
-            try:
-                parcels, note = channel.receive()
-                break
-            except BlockingIOError:
-                _poll(self._handle, select.POLLIN)
-            except BrokenPipeError:
-                raise EOFError from None
+        try:
+            parcels, note = channel.receive(self._handle)
+        except BrokenPipeError:
+            raise EOFError from None
         if parcels and _family.known() is None and channel.group is not None:
             _family.adopt(channel.group)
         if note[:1] == b"\1":
