@@ -7,7 +7,8 @@ It has everything that multiprocessing has, with the same meaning. What differs 
 get from one process to another: large buffers of any of them (NumPy arrays, pandas frames,
 PyTorch tensors, bytearrays, nested as they may be) are sent as handles of storages, through
 queues, pipes, pools, managers, arguments of processes, and executors of concurrent.futures
-with a context of this module (`mp_context=get_context()`).
+with a context of this module (`mp_context=get_context()`). Import it before the arrays are made:
+the engine lets large ones be born where they can be sent from.
 
 What lies in a storage is not copied; that is what cowshed.empty() and the like make, and
 under `python -m cowshed run` every large array. What does not is copied once. The receiver
@@ -18,6 +19,7 @@ is received stays as long as somebody has it.
 
 import importlib
 
+from .. import _cowshed
 from .._family import get_sharing_mode, set_sharing_mode
 from . import _contexts, _executor, managers  # noqa: F401
 from ._strategy import (
@@ -25,6 +27,12 @@ from ._strategy import (
     get_sharing_strategy,
     set_sharing_strategy,
 )
+
+try:
+    # Large arrays that are made from here on lie where they can be sent from.
+    _cowshed.set_option("share", "yes")
+except FileNotFoundError:
+    pass  # an engine that finds out by itself
 
 _standard_names = [name for name in dir(_contexts.default) if not name.startswith("_")]
 globals().update((name, getattr(_contexts.default, name)) for name in _standard_names)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: MIT
+"""Processes of all start methods: arguments by handle, the group, the module's names."""
+
+import multiprocessing as standard
+import os
+import signal
+
+import numpy
+import pytest
+
+import cowshed
+import cowshed.multiprocessing as multiprocessing
+from cowshed import _family
+
+METHODS = ["fork", "spawn", "forkserver"]
+
+
+@pytest.fixture(params=METHODS)
+def context(request):
+    return multiprocessing.get_context(request.param)
+
+
+def test_everything_that_multiprocessing_has():
+    assert set(standard.__all__) <= set(multiprocessing.__all__)
+    for name in standard.__all__:
+        assert callable(getattr(multiprocessing, name)) or name == "reducer"
+    for name in ("pool", "managers", "connection", "queues", "shared_memory", "synchronize"):
+        assert getattr(multiprocessing, name).__name__.endswith("multiprocessing." + name)
+    with pytest.raises(AttributeError):
+        multiprocessing.nothing_of_that_name
+    with pytest.raises(ValueError):
+        multiprocessing.get_context("thread")
+    assert multiprocessing.get_all_start_methods() == standard.get_all_start_methods()
+
+
+def write(shared, frozen, mine, sender):
+    shared[0] = os.getpid()
+    mine[:] = 9
+    sender.send((frozen.flags.writeable, float(frozen[3]), mine, multiprocessing.get_start_method()))
+
+
+def test_arguments(context):
+    shared = cowshed.zeros(10, shared=True)
+    frozen = cowshed.freeze(numpy.arange(100000.0))
+    mine = cowshed.full(100000, 5.0)
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=write, args=(shared, frozen, mine, writer))
+    process.start()
+    writer.close()
+    writeable, three, theirs, method = reader.recv()
+    process.join()
+    assert process.exitcode == 0
+    assert shared[0] == process.pid
+    assert not writeable and three == 3
+    assert (theirs == 9).all() and (mine == 5).all()
+    assert method == context.get_start_method()
+    reader.close()
+
+
+def relay(inbox, outbox, depth, name):
+    if depth:
+        context = multiprocessing.get_context(name)
+        child = context.Process(target=relay, args=(inbox, outbox, depth - 1, name))
+        child.start()
+        child.join()
+        return
+    x = inbox.get()
+    outbox.put((x, x[1:]))
+
+
+def test_grandchildren_are_of_the_group(context):
+    inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
+    args = (inbox, outbox, 2, context.get_start_method())
+    child = context.Process(target=relay, args=args)
+    child.start()
+    x = cowshed.zeros(1 << 16, shared=True)
+    inbox.put(x)
+    y, z = outbox.get()
+    child.join()
+    x[1] = 4
+    assert y[1] == 4 and z[0] == 4
+    inbox.close()
+    outbox.close()
+
+
+class Special(multiprocessing.Process):
+    """With a state of its own."""
+
+    def __init__(self, x, sender):
+        super().__init__()
+        self.x = x
+        self.sender = sender
+
+    def __getstate__(self):
+        return {**self.__dict__, "extra": 1}
+
+    def run(self):
+        self.sender.send((self.x * 2, getattr(self, "extra", 0)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_subclasses(method):
+    before = multiprocessing.get_start_method(allow_none=True)
+    multiprocessing.set_start_method(method, force=True)
+    try:
+        reader, writer = multiprocessing.Pipe(duplex=False)
+        process = Special(numpy.arange(50000), writer)
+        process.start()
+        x, extra = reader.recv()
+        process.join()
+        assert x[7] == 14 and extra == (method != "fork")
+        reader.close()
+        writer.close()
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+
+
+def fail(x):
+    raise SystemExit(int(x[0]))
+
+
+def test_exit_codes(context):
+    process = context.Process(target=fail, args=(numpy.full(30000, 7),))
+    process.start()
+    process.join()
+    assert process.exitcode == 7
+
+
+def locks(lock, value, event, semaphore, condition):
+    with lock:
+        value.value += 1
+    with semaphore, condition:
+        condition.notify_all()
+    event.set()
+
+
+@pytest.mark.leaves("descriptors")  # the heap of shared values is kept
+def test_synchronization_is_the_standard_librarys(context):
+    lock, value, event = context.RLock(), context.Value("i", 1), context.Event()
+    semaphore, condition = context.Semaphore(1), context.Condition()
+    args = (lock, value, event, semaphore, condition)
+    process = context.Process(target=locks, args=args)
+    process.start()
+    event.wait()
+    process.join()
+    assert value.value == 2
+
+
+def modes(sender):
+    sender.send((multiprocessing.get_sharing_mode(), _family.known() is not None))
+    x = cowshed.zeros(20000)
+    sender.send(x)
+    x[0] = 1
+    sender.send(None)
+    signal.pause()
+
+
+def test_the_mode_is_inherited(context):
+    multiprocessing.set_sharing_mode("alias")
+    try:
+        reader, writer = context.Pipe(duplex=False)
+        process = context.Process(target=modes, args=(writer,))
+        process.start()
+    finally:
+        multiprocessing.set_sharing_mode("clone")
+    assert reader.recv() == ("alias", True)
+    x = reader.recv()
+    assert reader.recv() is None
+    assert x[0] == 1 and cowshed.is_shared(x)
+    process.terminate()
+    process.join()
+    reader.close()
+    writer.close()

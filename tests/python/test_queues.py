@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: MIT
+"""Queues: arrays through them, their exceptions, many producers and consumers."""
+
+import threading
+from queue import Empty, Full
+
+import numpy
+import pytest
+
+import cowshed
+import cowshed.multiprocessing as multiprocessing
+
+KINDS = ["Queue", "SimpleQueue", "JoinableQueue"]
+
+
+def close(queue):
+    queue.close()
+    if hasattr(queue, "join_thread"):
+        queue.join_thread()
+
+
+def work(tasks, results):
+    while True:
+        x = tasks.get()
+        if x is None:
+            break
+        i, array = x
+        results.put((i, array + i, array))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_workers(kind, method):
+    context = multiprocessing.get_context(method)
+    tasks, results = getattr(context, kind)(), getattr(context, kind)()
+    workers = [context.Process(target=work, args=(tasks, results)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    x = cowshed.zeros(40000)
+    n = 60
+
+    def feed():
+        for i in range(n):
+            tasks.put((i, x))
+        for _ in workers:
+            tasks.put(None)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    seen = set()
+    for _ in range(n):
+        i, sum_, same = results.get()
+        assert (sum_ == i).all() and not same.any()
+        seen.add(i)
+    assert seen == set(range(n))
+    feeder.join()
+    for worker in workers:
+        worker.join()
+    close(tasks)
+    close(results)
+
+
+def test_same_object_twice_is_one_storage():
+    queue = multiprocessing.SimpleQueue()
+    x = cowshed.zeros(1 << 14, shared=True)
+    queue.put((x, x[3:], {"x": x}))
+    a, b, c = queue.get()
+    queue.put(x)
+    d = queue.get()
+    a[3] = 1
+    assert b[0] == c["x"][3] == d[3] == x[3] == 1
+    queue.close()
+
+
+def test_exceptions():
+    queue = multiprocessing.Queue(2)
+    with pytest.raises(Empty):
+        queue.get(False)
+    with pytest.raises(Empty):
+        queue.get(timeout=0.01)
+    queue.put(1)
+    queue.put_nowait(2)
+    assert queue.full() and queue.qsize() == 2
+    with pytest.raises(Full):
+        queue.put(3, timeout=0.01)
+    assert queue.get() == 1 and queue.get() == 2
+    assert queue.empty()
+    queue.close()
+    with pytest.raises(ValueError):
+        queue.put(1)
+    with pytest.raises(ValueError):
+        queue.get()
+    queue.join_thread()
+
+
+def test_what_cannot_be_pickled_is_dropped(capfd):
+    queue = multiprocessing.Queue()
+    queue.put(lambda: 0)
+    queue.put("next")
+    assert queue.get() == "next"
+    close(queue)
+    assert "lambda" in capfd.readouterr().err
+
+
+def test_joinable():
+    queue = multiprocessing.JoinableQueue()
+    for i in range(3):
+        queue.put(numpy.full(30000, i))
+    for i in range(3):
+        assert queue.get()[0] == i
+        queue.task_done()
+    queue.join()
+    with pytest.raises(ValueError):
+        queue.task_done()
+    close(queue)
+
+
+def test_more_than_the_socket_holds():
+    queue = multiprocessing.Queue()
+    x = numpy.arange(1000)
+    for i in range(2000):
+        queue.put(x + i)
+    for i in range(2000):
+        assert queue.get()[0] == i
+    close(queue)
+
+
+def test_unread_messages_are_freed():
+    queue = multiprocessing.Queue()
+    for _ in range(5):
+        queue.put(cowshed.zeros(1 << 18))
+    queue.put(None)
+    while queue._buffer:
+        threading.Event().wait(0.01)
+    close(queue)
+
+
+def put(queue, x):
+    queue.put(x)
+    queue.close()
+    queue.join_thread()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_the_sender_may_exit_first(method):
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    x = numpy.arange(300000)
+    process = context.Process(target=put, args=(queue, x))
+    process.start()
+    process.join()
+    y = queue.get()
+    y[0] = 1
+    assert (y[1:] == x[1:]).all()
+    close(queue)
+
+
+def test_a_queue_through_a_queue_is_refused():
+    queue = multiprocessing.SimpleQueue()
+    with pytest.raises(RuntimeError, match="inheritance"):
+        queue.put(multiprocessing.Queue())
+    queue.close()
