@@ -4,8 +4,9 @@
 A tensor is sent as the region of the storage that it can reach, and where in its PyTorch
 storage that is: tensors that view one PyTorch storage do so on arrival. As an alias it is
 moved into shared memory first, itself and not a copy of it, as PyTorch does. As a clone one
-in foreign memory is copied once, with all that its views can reach, or alone if that is
-little of a large PyTorch storage.
+in foreign memory is copied once, with all that its views can reach; or alone, if that is
+little of a large PyTorch storage of which the message had nothing so far: a row that is sent
+does not cost the matrix, but two of these don't view one storage any more.
 
 What is refused and what is dropped is PyTorch's choice, and so is all that has several parts
 (sparse, nested) or no memory of the CPU: PyTorch's reducers take these apart, and their parts
@@ -62,7 +63,8 @@ def reduce_tensor(t):
     if end == first:
         return rebuild_from, (torch.UntypedStorage(0), t.dtype, 0, tuple(t.size()), t.stride(),
                               *more)
-    if 4 * (end - first) < whole.nbytes() >= _pickle.SMALL:
+    sent = message.memo.setdefault("torch storages", set())
+    if 4 * (end - first) < whole.nbytes() >= _pickle.SMALL and whole._cdata not in sent:
         part = _storages.buffer(whole, first, end)
         nbytes = end - first
         if nbytes < _pickle.SMALL:
@@ -70,6 +72,7 @@ def reduce_tensor(t):
             return rebuild_from, (part, t.dtype, 0, tuple(t.size()), t.stride(), *more)
         return rebuild_tensor, (message.place(part), t.dtype, tuple(t.size()), t.stride(), 0,
                                 nbytes, *more)
+    sent.add(whole._cdata)
     return rebuild_from, (whole, t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), *more)
 
 

@@ -19,7 +19,7 @@ import weakref
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
 
-from .. import _cowshed, _family, _regions
+from .. import _family, _regions
 
 CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
@@ -106,11 +106,9 @@ def _move(tensors, new):
 
 
 def copy_bytes(target, source):
-    """As target.copy_(source), of a large one by all cores and without the GIL."""
-    if source.nbytes() < _cowshed.LARGE:
-        ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
-        return
-    as_bytes(target).copy_(as_bytes(source))
+    """As target.copy_(source), without the GIL, and without threads: forked children whose
+    parent used those of PyTorch would wait for them for ever."""
+    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
 
 
 def as_bytes(whole):
