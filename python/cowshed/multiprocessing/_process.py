@@ -14,6 +14,10 @@ from .. import _family, _pickle
 from . import _connection, _strategy
 
 
+# Functions that a child runs before anything else of the program: pickled by name.
+first = []
+
+
 def _new(cls, *args):
     return cls.__new__(cls, *args)
 
@@ -38,10 +42,12 @@ def rebuild_process(handle, settings):
     with _connection.Connection(handle.detach(), writable=False) as connection:
         packet = connection.recv_packet()
         _family.adopt(connection.group())
-    method, mode, strategy = settings
+    method, mode, strategy, functions = settings
     _contexts.inherit(method)
     _family.set_sharing_mode(mode)
     _strategy.inherit(strategy)
+    for function in functions:
+        function()
     return packet.load()
 
 
@@ -67,7 +73,12 @@ class Arguments:
         ends.append(reader)
         with writer:
             writer.send_first(_connection.Packet(data, parcels))
-        settings = _contexts.started(), _family.get_sharing_mode(), _strategy.inherited()
+        settings = (
+            _contexts.started(),
+            _family.get_sharing_mode(),
+            _strategy.inherited(),
+            tuple(first),
+        )
         return rebuild_process, (reduction.DupFd(reader.fileno()), settings)
 
 

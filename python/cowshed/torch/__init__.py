@@ -38,6 +38,35 @@ from ._tensors import (
     zeros_like,
 )
 
+
+def install():
+    """torch.multiprocessing and DataLoader workers use cowshed from here on, in this process and
+    in those that it starts. Does nothing if they do already.
+
+    What was made before (queues, contexts, loaders with workers) stays what it is. Tensors are
+    sent as aliases, whatever cowshed.set_sharing_mode() says; arrays of NumPy as it says.
+    torch.multiprocessing.set_sharing_strategy() is accepted and changes nothing: neither of
+    PyTorch's strategies is used any more.
+    """
+    from . import _install
+
+    _install.install()
+
+
+def uninstall():
+    """Takes install() back. Tensors that are shared stay so; queues that were made stay usable."""
+    from . import _install
+
+    _install.uninstall()
+
+
+def is_installed():
+    """Is install() in force?"""
+    from . import _reduce
+
+    return _reduce.always_alias
+
+
 __all__ = [
     "clone",
     "empty",
@@ -45,10 +74,13 @@ __all__ = [
     "freeze",
     "from_storage",
     "full",
+    "install",
+    "is_installed",
     "is_shared",
     "share",
     "storage_of",
     "tensor",
+    "uninstall",
     "zeros",
     "zeros_like",
 ]
