@@ -88,29 +88,53 @@ static PyObject *item_dict(const struct cow_broker_item *i)
 		i->permissions, "uid", i->uid, "flags", i->flags);
 }
 
+/* A buffer, as a storage that lasts as long as its view: a put copies the bytes. */
+static struct cow_storage *borrow(PyObject *object, Py_buffer *view)
+{
+	struct cow_storage *s;
+	struct cow_data_ptr ptr;
+	int r;
+
+	if (PyObject_GetBuffer(object, view, PyBUF_ANY_CONTIGUOUS) < 0)
+		return NULL;
+	/* The context is nothing that is to be disposed of. */
+	ptr = cow_data_ptr_make(view->buf, view, NULL,
+	                        (struct cow_device){COW_DEVICE_CPU, 0});
+	r = cow_storage_new_external(&ptr, (size_t)view->len, NULL, &s);
+	if (r == 0)
+		return s;
+	PyBuffer_Release(view);
+	(void)raise_error(r);
+	return NULL;
+}
+
 static PyObject *broker_put(PyObject *object, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = {"storage",     "key",   "mode",
 	                        "permissions", "flags", NULL};
 	struct cow_broker_item item = {.mode = COW_SHARE_CLONE,
 	                               .permissions = 0600};
-	PyObject *storage, *key = Py_None;
+	Py_buffer view = {.obj = NULL};
+	PyObject *source, *key = Py_None;
 	struct cow_storage *s;
 	int r;
 
-	if (!PyArg_ParseTupleAndKeywords(
-		    args, kwargs, "O!|OIII:put", names, storage_type, &storage,
-		    &key, &item.mode, &item.permissions, &item.flags))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OIII:put", names,
+	                                 &source, &key, &item.mode,
+	                                 &item.permissions, &item.flags))
 		return NULL;
 	if (key != Py_None && item_key(key, &item) < 0)
 		return NULL;
-	s = storage_to_send((StorageObject *)storage, item.mode);
+	s = Py_TYPE(source) == storage_type
+	            ? storage_to_send((StorageObject *)source, item.mode)
+	            : borrow(source, &view);
 	if (!s)
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS r =
 		cow_broker_put(((BrokerObject *)object)->broker, s, &item);
 	(void)cow_storage_unref(s);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_error(r) : item_dict(&item);
+	Py_END_ALLOW_THREADS if (view.obj) PyBuffer_Release(&view);
+	return r < 0 ? raise_error(r) : item_dict(&item);
 }
 
 static PyObject *broker_get(PyObject *object, PyObject *key)
@@ -181,8 +205,8 @@ static PyMethodDef methods[] = {
 	{"put", (PyCFunction)(void (*)(void))broker_put,
          METH_VARARGS | METH_KEYWORDS,
          "put(storage, key=None, mode=CLONE, permissions=0o600, flags=0)\n--\n\n"
-         "Under a name or a token; None: a new token. What it is kept as, as a "
-         "dict."},
+         "Under a name or a token; None: a new token. Of a buffer: a copy. What it is "
+         "kept as, as a dict."},
 	{"get", broker_get, METH_O,
          "get(key)\n--\n\nThe storage under a name or a token."},
 	{"drop", broker_drop, METH_O,

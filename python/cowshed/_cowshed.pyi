@@ -86,7 +86,7 @@ class Broker:
     ) -> None: ...
     def put(
         self,
-        storage: Storage,
+        storage: Storage | Any,
         key: str | bytes | None = None,
         mode: int = CLONE,
         permissions: int = 0o600,
