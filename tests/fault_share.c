@@ -343,7 +343,8 @@ static void in_the_child(void *arg)
 	ck_pattern(data(a->storage), a->bytes, 9999);
 }
 
-/* The child is right, or it is none: then it ended at once, with 127. */
+/* The child is right, or it is none: then it ended at once, with 127. The group goes
+ * with its last storage: what a child without a slot held would stay as long as it. */
 static int fork_it(struct herd *herd)
 {
 	int status = child_status(child_start(in_the_child, herd));
@@ -351,6 +352,7 @@ static int fork_it(struct herd *herd)
 	fault_disarm();
 	must(status == 0 || status == 127 << 8);
 	herd_check(herd);
+	now.group = cow_group_unref(now.group);
 	return 0;
 }
 
