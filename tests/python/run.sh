@@ -31,16 +31,25 @@ run=("$python" -m pytest -c /dev/null --rootdir=tests/python -p no:cacheprovider
 	-p no:terminal "$file")
 [ -z "$shim" ] || run=("$package/cowshed/bin/cowshed" run -- "${run[@]}")
 
-# end_group: whoever is left of it. A zombie that nobody waits for stays in it.
-end_group() {
-	local leader i
-	read -r leader <"$work/group" && kill -ABRT -- "-$leader" 2>/dev/null || return 0
-	for ((i = 0; i < 20; i++)); do
+# gone: has the group ended? In SECONDS of waiting. A zombie that nobody waits for stays in it.
+gone() {
+	local i
+	for ((i = 0; i < $1 * 20; i++)); do
 		kill -0 -- "-$leader" 2>/dev/null || return 0
 		read -rt 0.05 <> <(:) || :
 	done
-	kill -KILL -- "-$leader" 2>/dev/null || :
+	return 1
 }
+
+# end_group: whoever is left of it. Those who tidy up have their time, then they say where
+# they are (faulthandler), then they end.
+end_group() {
+	local leader
+	{ read -r leader <"$work/group"; } 2>/dev/null || return 0
+	: >"$work/group"
+	gone 2 || { kill -ABRT -- "-$leader" && gone 1; } || kill -KILL -- "-$leader"
+} 2>/dev/null
+trap 'end_group; rm -rf "$work"' EXIT
 
 : >"$work/done"
 failed=0
