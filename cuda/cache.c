@@ -183,9 +183,7 @@ serve(struct cow__cuda *d, struct request *q)
 
 	if (!p)
 		return -ENOMEM;
-	/* To ask for events is not allowed meanwhile. */
-	if (!capturing)
-		cow__cuda_drain(m, false);
+	cow__cuda_drain(m, false);
 	b = cow__cuda_best_fit(p, size);
 	if (!b && !capturing && cow__cuda_adopt(p))
 		b = cow__cuda_best_fit(p, size);

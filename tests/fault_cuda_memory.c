@@ -10,10 +10,12 @@
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
 
+#include <cowshed-share.h>
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { UNKNOWN = 999, OUT = 2, KEEP = 3 * 1024 * 1024 };
+enum { UNKNOWN = 999, OUT = 2, KEEP = 3 * 1024 * 1024, PIECE = 2 << 20 };
 
 static const char *const names[] = {
 #define CALL(need, member, name, symbol, version, parameters) #name,
@@ -133,6 +135,44 @@ static int pinned(void)
 	return cow_cuda_pinned_empty_cache();
 }
 
+/* Its bytes are there, at its old addresses or at new ones. */
+static int aliased(void)
+{
+	uint64_t offset;
+	struct cow_storage *s;
+	int fd, r = cow_cuda_pinned_new(2 * MIB, &s);
+
+	if (r < 0)
+		return r;
+	memset(mut(s), 1, 2 * MIB);
+	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
+	r = cow_storage_export(s, COW_SHARE_ALIAS, &fd, &offset);
+	if (r == 0)
+		close(fd);
+	ck_bytes(data(s), 2 * MIB, 1);
+	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
+	cow_storage_unref(s);
+	return r < 0 ? r : cow_cuda_pinned_empty_cache();
+}
+
+static int in_pieces(void)
+{
+	struct cow_cuda_options o = { .size = sizeof(o), .backing = COW_CUDA_PIECES };
+	struct cow_storage *s, *c;
+	void *p;
+	int r = cow_cuda_storage_new(0, 3 * PIECE, &o, &s);
+
+	if (r < 0)
+		return r;
+	r = cow_storage_lazy_clone(s, &c);
+	if (r == 0) {
+		r = cow_storage_data_mut_range(c, 0, 1, COW_WRITE_AUTO, &p);
+		cow_storage_unref(c);
+	}
+	cow_storage_unref(s);
+	return r;
+}
+
 static int cloned(void)
 {
 	struct cow_storage *c;
@@ -158,6 +198,8 @@ static const struct operation operations[] = {
 	{ "a_stream", a_stream, false },
 	{ "pinned", pinned, false },
 	{ "cloned", cloned, false },
+	{ "aliased", aliased, false },
+	{ "in_pieces", in_pieces, false },
 };
 
 static void begin(void)
@@ -193,6 +235,8 @@ static void end(void)
 	cow_storage_unref(kept_pinned);
 	settle();
 	ck_assert_uint_eq(cuda_picture(0), 0);
+	ck_assert_uint_eq(cuda_stats(0).active[0].current, 0);
+	ck_assert_uint_eq(cuda_stats(0).segment[0].current, 0);
 	ref.usage(&u);
 	ck_assert_uint_eq(u.bytes, 0);
 	ck_assert_uint_eq(u.handles, 0);
@@ -219,7 +263,8 @@ static int sweep(const struct operation *o, const char *name, int code)
 		if (r < 0 && !hit)
 			ck_abort_msg("%s, %s %lu: %d: %s", o->name, name, n, r,
 			             cow_last_error());
-		cuda_picture(0);
+		if (o->run != in_pieces) /* which are in no picture */
+			cuda_picture(0);
 		r = o->run();
 		if (r < 0)
 			ck_abort_msg("%s, after %s %lu: %d: %s", o->name, name, n, r,
