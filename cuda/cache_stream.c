@@ -109,9 +109,11 @@ end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
 	for (p = m->pools; p && r == 0; p = p->next)
 		if (p->stream == stream && !p->ended)
 			r = cow__cuda_mark(d, stream, &p->end);
-	if (r == 0)
+	if (r == 0) {
+		cow__cuda_stream_ended(d, stream);
 		r = cow__cu_error(d->cu->stream_destroy(stream),
 		                  "ending a stream");
+	}
 	for (p = m->pools; p; p = p->next) {
 		if (p->stream != stream || p->ended)
 			continue;

@@ -18,6 +18,7 @@
 struct current {
 	struct current *next, **at; /* what points here */
 	struct cow__cu_stream *streams[COW_DEVICE_INDEXES];
+	uint64_t ended; /* bit n: that of device n was, whoever still has it here */
 };
 
 /* An event that nobody uses. */
@@ -193,10 +194,20 @@ cow__cuda_recording(struct cow__cuda *d)
 
 	cow__mutex_lock(&all_lock);
 	for (struct current *c = all; c && !found; c = c->next)
-		found = c->streams[d->index] &&
+		found = c->streams[d->index] && !(c->ended >> d->index & 1) &&
 		        cow__cuda_capturing(d, c->streams[d->index]);
 	cow__mutex_unlock(&all_lock);
 	return found;
+}
+
+void
+cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	cow__mutex_lock(&all_lock);
+	for (struct current *c = all; c; c = c->next)
+		if (c->streams[d->index] == stream)
+			c->ended |= (uint64_t)1 << d->index;
+	cow__mutex_unlock(&all_lock);
 }
 
 /* ---- For the program ----------------------------------------------------------- */
@@ -264,6 +275,7 @@ cow_cuda_stream_set(int device, cow_cuda_stream stream)
 	}
 	cow__mutex_lock(&all_lock);
 	c->streams[device] = stream;
+	c->ended &= ~((uint64_t)1 << device);
 	cow__mutex_unlock(&all_lock);
 	return 0;
 }

@@ -14,6 +14,9 @@
 /* The calling thread's current stream; never fails (NULL: the legacy default). */
 struct cow__cu_stream *cow__cuda_stream(const struct cow__cuda *d);
 
+/* About to be destroyed: nothing is asked of it any more. */
+void cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream);
+
 /* All of these want the device entered. */
 
 /* A mark behind everything that is on the stream now. */

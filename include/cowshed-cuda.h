@@ -117,7 +117,8 @@ int cow_cuda_stream_new(int device, int priority, cow_cuda_stream *ret);
 int cow_cuda_stream_free(int device, cow_cuda_stream stream);
 
 /* The calling thread's current stream of the device. The stream stays the caller's
- * and must outlive its being current. */
+ * and must outlive its being current: other threads ask it whether it records a graph,
+ * unless it went by cow_cuda_stream_free(). */
 int cow_cuda_stream_set(int device, cow_cuda_stream stream);
 int cow_cuda_stream_get(int device, cow_cuda_stream *ret);
 

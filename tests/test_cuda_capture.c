@@ -172,6 +172,47 @@ START_TEST(out_of_memory_meanwhile)
 }
 END_TEST
 
+struct idler {
+	cow_cuda_stream stream;
+	struct gate set, end;
+};
+
+static void *idles(void *arg)
+{
+	struct idler *i = arg;
+
+	ok(cow_cuda_stream_set(0, i->stream));
+	gate_open(&i->set);
+	gate_wait(&i->end);
+	return NULL;
+}
+
+/* A stream that was ended is not asked, though a thread that does nothing any more has it
+ * as its current one. */
+START_TEST(a_thread_that_is_left_behind)
+{
+	struct cow_storage *s;
+	struct idler i;
+	pthread_t t;
+
+	cuda_start();
+	i.stream = cuda_stream(0);
+	gate_make(&i.set);
+	gate_make(&i.end);
+	must(pthread_create(&t, NULL, idles, &i) == 0);
+	gate_wait(&i.set);
+	ok(cow_cuda_stream_free(0, i.stream));
+	s = cuda_storage(0, 30 * MIB, COW_CUDA_CACHED);
+	cow_storage_unref(s);
+	ok(cow_cuda_empty_cache(0));
+	gate_open(&i.end);
+	must(pthread_join(t, NULL) == 0);
+	gate_free(&i.set);
+	gate_free(&i.end);
+	nothing_left();
+}
+END_TEST
+
 /* ---- The default stream ------------------------------------------------------------------ */
 
 static void *uses_the_default_stream(void *pinned)
@@ -290,6 +331,7 @@ int main(void)
 	tcase_add_test(c, other_threads_go_on);
 	tcase_add_test(c, what_is_cached_stays);
 	add_test_needing(NEEDS_CONTROL, c, out_of_memory_meanwhile); /* a small device */
+	tcase_add_test(c, a_thread_that_is_left_behind);
 	tcase_add_test(c, an_ordered_stream);
 	tcase_add_test(c, what_came_waits);
 	tcase_add_test(c, the_threads_mode_is_its_own);
