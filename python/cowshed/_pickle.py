@@ -172,7 +172,9 @@ class Message:
                 with memoryview(storage) as whole, whole[low:high] as part:
                     storage = self._copied(part)
                 shifts[i] = low
-            parcels.append((storage, 0, storage.nbytes, mode))
+            parcel = (storage, 0, storage.nbytes, mode)
+            # What lies in the group's memory never goes by a broker.
+            parcels.append((*parcel, _cowshed.FD) if mode == _cowshed.ALIAS else parcel)
         return shifts, parcels
 
 

@@ -3,16 +3,20 @@
 
 fd      as descriptors, in the message itself. Nothing is left when the processes are gone.
 broker  as names of what a server keeps (`cowshed broker`), which is started when it is first
-        needed. For what is received much later, or by many, than it is sent.
+        needed. Whoever sends so must live until it was received. What several processes
+        write goes as descriptors all the same.
 """
 
 import os
+import stat
+import tempfile
 
 from .. import _cowshed
 
 _STRATEGIES = {"fd": _cowshed.FD, "broker": _cowshed.BROKER}
 
 _broker = None
+_address = None
 _name = "fd"
 
 
@@ -33,13 +37,28 @@ def set_sharing_strategy(new_strategy):
     needs it any more. Processes that were started before receive what is sent by it once they
     have called this, too.
     """
-    global _name, _broker
+    global _name, _broker, _address
     if new_strategy not in _STRATEGIES:
         raise ValueError(f"sharing strategy {new_strategy!r}: there are 'fd' and 'broker'")
     if new_strategy == "broker" and _broker is None:
-        _broker = _cowshed.Broker(program=_program(), flags=_cowshed.START)
+        _address = _address or _find_address()
+        _broker = _cowshed.Broker(_address, _program(), _cowshed.START)
     _cowshed.set_strategy(_STRATEGIES[new_strategy], _broker)
     _name = new_strategy
+
+
+def _find_address():
+    """The user's broker's, where sockets of a session lie; or in a folder of his own."""
+    user = os.getuid()
+    for folder in os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}":
+        if folder and os.access(folder, os.W_OK):
+            return os.path.join(folder, "cowshed", "broker")
+    folder = os.path.join(tempfile.gettempdir(), f"cowshed-{user}")
+    os.makedirs(folder, 0o700, exist_ok=True)
+    what = os.lstat(folder)
+    if what.st_uid != user or what.st_mode & 0o77 or not stat.S_ISDIR(what.st_mode):
+        raise PermissionError(f"{folder} is not this user's alone: no place for a broker")
+    return os.path.join(folder, "broker")
 
 
 def _program():
@@ -49,13 +68,15 @@ def _program():
 
 
 def inherited():
-    """For children: the strategy, and whether there is a broker."""
-    return _name, _broker is not None
+    """For children: the strategy, and where the broker is, if there is one."""
+    return _name, _address if _broker is not None else None
 
 
 def inherit(settings):
     """In a child: as its parent."""
-    name, broker = settings
-    if broker:
+    global _address
+    name, address = settings
+    if address:
+        _address = address
         set_sharing_strategy("broker")
     set_sharing_strategy(name)
