@@ -168,6 +168,36 @@ def test_more_messages_than_the_group_has_places():
             writer.close()
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_more_storages_than_a_packet_holds(shared):
+    a, b = Pipe()
+    arrays = [cowshed.full(9000, i, shared=shared) for i in range(2500 if shared else 200)]
+
+    def receive():
+        got = b.recv()
+        b.send([float(x[8999]) for x in got])
+        assert b.recv() == "end"
+
+    join = child(receive)
+    with a, b:
+        a.send(arrays)
+        assert a.recv() == list(range(len(arrays)))
+        a.send("end")
+    join()
+
+
+def test_half_of_a_message_of_somebody_who_died():
+    a, b = Pipe()
+    with a, b:
+        lost = [(cowshed.storage_of(cowshed.zeros(9000)), 0, 72000, 1) for _ in range(3)]
+        a._fresh()
+        assert a._channel("_grouped").send(lost, b"") == 3  # and the rest never comes
+        x = cowshed.full(9000, 2.0)
+        a.send([x, 5])
+        y, five = b.recv()
+        assert (y == 2).all() and five == 5
+
+
 def test_threads():
     a, b = Pipe()
     n, got = 400, []

@@ -5,8 +5,12 @@ The Connection and the Pipe() of multiprocessing, over sockets that keep message
 (SOCK_SEQPACKET). A message is one packet, which is in the queue or not: whoever is killed
 while he sends or receives leaves no half of one. The note of the packet is
 
-    0  pickle or bytes              where these fit into it
-    1                               they are the last storage of the message
+    0  storages  pickle or bytes        where these fit into it
+    1  storages                         they are the last storage of the message
+
+Only what has more storages than a packet holds (a thousand, or 48 with a descriptor each) is
+several packets, those before the last one without a note; by the number of storages in the
+last one the receiver knows which of those before it are of somebody who died.
 
 A connection has up to three channels of the engine, made when they are first needed, and made
 again after fork(), since a channel is its maker's alone: one of the program's group to send
@@ -23,21 +27,28 @@ import os
 import pickle
 import select
 import socket
+import struct
+import threading
 import time
 from multiprocessing import connection as _standard
 from multiprocessing import reduction
 
 from .. import _cowshed, _family, _pickle
 
-_INLINE = _cowshed.NOTE_MAX - 1
+_HEAD = struct.Struct("<BI")
+_INLINE = _cowshed.NOTE_MAX - _HEAD.size
 _OWN_MOST = 48  # descriptors of a message's storages if there is no group
 
 _generation = 0  # how often this process is a child
 
 
+_making = threading.Lock()
+
+
 def _after_fork():
-    global _generation
+    global _generation, _making
     _generation += 1
+    _making = threading.Lock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -79,12 +90,18 @@ class Connection(_standard.Connection):
     _born = -1
     _plain = _grouped = _incoming = None
 
+    def _fresh(self):
+        """Makes what is of this process alone, at its first use here."""
+        if self._born != _generation:
+            with _making:
+                if self._born != _generation:
+                    self._plain = self._grouped = self._incoming = None
+                    self._sending, self._receiving = threading.Lock(), threading.Lock()
+                    os.set_blocking(self._handle, False)
+                    self._born = _generation
+
     def _channel(self, name):
         """The channel of this process for a purpose."""
-        if self._born != _generation:
-            self._plain = self._grouped = self._incoming = None
-            os.set_blocking(self._handle, False)
-            self._born = _generation
         channel = getattr(self, name)
         if channel is None:
             group, flags = None, 0
@@ -123,17 +140,25 @@ class Connection(_standard.Connection):
 
     def _put(self, data, parcels, channel=None):
         if len(data) <= _INLINE:
-            note = b"\0" + data
+            note = _HEAD.pack(0, len(parcels)) + data
         else:
-            note = b"\1"
             storage = _pickle.Message(_cowshed.CLONE).place(data).storage
             parcels = [*parcels, (storage, 0, len(data), _cowshed.CLONE)]
-        channel = self._channel(channel or ("_grouped" if parcels else "_plain"))
+            note = _HEAD.pack(1, len(parcels))
+        self._fresh()
+        with self._sending:
+            self._send_packets(parcels, note, channel or ("_grouped" if parcels else "_plain"))
+
+    def _send_packets(self, parcels, note, name):
+        channel = self._channel(name)
         pause = 0.0005
         while True:
             try:
-                channel.send(parcels, note)
-                return
+                taken = channel.send(parcels, note)
+                if taken == len(parcels):
+                    return
+                parcels = parcels[taken:]
+                continue
             except BlockingIOError:
                 if not _poll(self._handle, select.POLLOUT, 0):
                     _poll(self._handle, select.POLLOUT)
@@ -159,20 +184,33 @@ class Connection(_standard.Connection):
         """What was sent, to be unpickled later: EOFError if there is nothing more to come."""
         self._check_closed()
         self._check_readable()
+        self._fresh()
+        with self._receiving:
+            parcels, note = self._receive_packets()
+        tag, count = _HEAD.unpack_from(note)
+        if len(parcels) > count:
+            del parcels[: len(parcels) - count]
+        if tag:
+            storage, _, nbytes, _ = parcels.pop()
+            return Packet(memoryview(storage)[:nbytes], parcels)
+        return Packet(memoryview(note)[_HEAD.size :], parcels)
+
+    def _receive_packets(self):
         channel = self._channel("_incoming")
         try:
             parcels, note = channel.receive(self._handle)
+            while not note:
+                more, note = channel.receive(self._handle)
+                parcels += more
         except BrokenPipeError:
             raise EOFError from None
         if parcels and _family.known() is None and channel.group is not None:
             _family.adopt(channel.group)
-        if note[:1] == b"\1":
-            storage, _, nbytes, _ = parcels.pop()
-            return Packet(memoryview(storage)[:nbytes], parcels)
-        return Packet(memoryview(note)[1:], parcels)
+        return parcels, note
 
     def group(self):
         """The group of those who sent, or None."""
+        self._fresh()
         return self._channel("_incoming").group
 
     def recv(self):
