@@ -98,6 +98,11 @@ def _of_array(x):
     return _at(low, nbytes, _owner(x.base))
 
 
+def at(address, nbytes):
+    """The region of these addresses (at least one), or None."""
+    return _at(address, nbytes, _by_address.get(address))
+
+
 def _of_tensor(x):
     if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided or x.is_nested:
         return None

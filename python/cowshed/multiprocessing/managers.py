@@ -8,6 +8,7 @@ from multiprocessing.managers import (
     DictProxy,
     ListProxy,
     NamespaceProxy,
+    SharedMemoryManager,
     Token,
     ValueProxy,
 )
