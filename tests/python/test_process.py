@@ -36,7 +36,8 @@ def test_everything_that_multiprocessing_has():
 def write(shared, frozen, mine, sender):
     shared[0] = os.getpid()
     mine[:] = 9
-    sender.send((frozen.flags.writeable, float(frozen[3]), mine, multiprocessing.get_start_method()))
+    method = multiprocessing.get_start_method()
+    sender.send((frozen.flags.writeable, float(frozen[3]), mine, method))
 
 
 def test_arguments(context):
