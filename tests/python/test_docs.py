@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+"""The snippets of docs/python.md, in their order, as one program."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+pytest.importorskip("numpy")
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(HERE, "..", "..", "docs", "python.md")
+
+
+def test_snippets_of_the_page(capsys):
+    import cowshed
+
+    with open(PAGE, encoding="utf-8") as page:
+        text = page.read()
+    snippets = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(snippets) > 5
+    names = {}
+    try:
+        for snippet in snippets:
+            exec(compile(snippet, PAGE, "exec"), names)
+    finally:
+        if "folder" in names:
+            shutil.rmtree(names["folder"])
+    assert "<cowshed.Storage of 8000000 bytes, own>" in capsys.readouterr().out
+    for name in re.findall(r"`(?:cowshed\.)?([a-z_]+)\(", text):
+        assert hasattr(cowshed, name) or name in ("wait", "fork"), name
