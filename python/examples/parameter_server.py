@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""A parameter server: one process owns the parameters, workers send it gradients.
+
+Workers have the parameters as a shared array, which the server updates in place: to see the
+newest ones costs nothing. Gradients are sent by handle, one queue for all.
+
+    python parameter_server.py [steps] [workers] [features]
+"""
+
+import sys
+
+import numpy as np
+
+import cowshed
+import cowshed.multiprocessing as mp
+
+
+def work(number, steps, parameters, truth, gradients, turn):
+    chance = np.random.default_rng(number)
+    for _ in range(steps):
+        turn.acquire()  # not further ahead of the server than it allows
+        x = chance.normal(size=parameters.shape)
+        x /= np.linalg.norm(x)
+        gradient = cowshed.array(x * (x @ (parameters - truth)))
+        gradients.put(gradient)
+
+
+def main(steps=200, workers=2, features=100000):
+    truth = cowshed.freeze(np.random.default_rng(0).normal(size=features))
+    parameters = cowshed.zeros(features, shared=True)
+    gradients, turn = mp.Queue(), mp.Semaphore(workers)
+    processes = [mp.Process(target=work, args=(i, steps, parameters, truth, gradients, turn))
+                 for i in range(workers)]
+    for process in processes:
+        process.start()
+    before = np.linalg.norm(parameters - truth)
+    for _ in range(steps * workers):
+        parameters -= gradients.get()
+        turn.release()
+    for process in processes:
+        process.join()
+    after = np.linalg.norm(parameters - truth)
+    assert after < before
+    print(f"{steps * workers} gradients of {features} numbers: distance {before:.3f} -> {after:.3f}")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
