@@ -3,11 +3,10 @@
 
 WORKERS processes get an array of GIB, read all of it, and write PATCH of its pages, each its
 own ones. What all of it then takes: the proportional set sizes (Pss) of all processes, which
-count each page once, however many map it, and what memfds hold that nobody maps. The rivals
-copy: plain multiprocessing in the pipe; shared memory in the worker, since who may write to
-his own copy only has to make one.
+count each page once, however many map it, and what memfds hold that nobody maps. The rival
+copies: who may write to a copy of his own alone has to make one.
 
-    python serve.py           GIB=2 WORKERS=8 PATCH=0.01
+    python serve.py           GIB=2 WORKERS=8 PATCH=0.01 START=fork (spawn: and interpreters)
 """
 
 import os
@@ -19,17 +18,28 @@ from common import measure, say
 GIB = float(os.environ.get("GIB", "2"))
 WORKERS = int(os.environ.get("WORKERS", "8"))
 PATCH = float(os.environ.get("PATCH", "0.01"))
+START = os.environ.get("START", "fork")
 WAYS = ["cowshed", "multiprocessing.shared_memory"]
 PAGE = 1 << 12
 
 
 def memory(pids):
-    """Bytes of all pages of these processes, each counted once."""
-    total = 0
+    """Bytes of all pages of these processes and of their memfds, each counted once."""
+    pss, files = {"Pss_Anon": 0, "Pss_File": 0, "Pss_Shmem": 0}, {}
     for pid in pids:
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
-            total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
-    return total
+            for name, value in (line.split(":") for line in lines if line.startswith("Pss_")):
+                if name in pss:
+                    pss[name] += int(value.split()[0]) << 10
+        for fd in os.scandir(f"/proc/{pid}/fd"):
+            try:
+                if os.readlink(fd.path).startswith(("/memfd:", "/dev/shm/")):
+                    facts = os.stat(fd.path)
+                    files[facts.st_ino] = facts.st_blocks * 512
+            except FileNotFoundError:
+                pass  # the one that lists
+    shared = max(pss["Pss_Shmem"], sum(files.values()))
+    return pss["Pss_Anon"] + pss["Pss_File"] + shared
 
 
 def work(name, shape, inbox, outbox, number):
@@ -37,7 +47,11 @@ def work(name, shape, inbox, outbox, number):
     import numpy as np
 
     x = inbox.get()
-    if name:
+    if not name:
+        import cowshed
+
+        x = cowshed.clone(x)
+    else:
         from multiprocessing import shared_memory
 
         there = shared_memory.SharedMemory(name)
@@ -60,7 +74,7 @@ def run(way):
         import cowshed
         import cowshed.multiprocessing as mp
 
-        x = cowshed.full((nbytes,), 1, "u1")
+        x = cowshed.freeze(cowshed.full((nbytes,), 1, "u1"))
     else:
         import multiprocessing as mp
         from multiprocessing import shared_memory
@@ -69,7 +83,7 @@ def run(way):
         name = there.name
         x = np.ndarray((nbytes,), "u1", there.buf)
         x[:] = 1
-    context = mp.get_context("spawn")
+    context = mp.get_context(START)
     inboxes, outbox = [context.Queue() for _ in range(WORKERS)], context.Queue()
     workers = [context.Process(target=work, args=(name, x.shape, inboxes[i], outbox, i))
                for i in range(WORKERS)]
