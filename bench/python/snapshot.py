@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """A state saved while training goes on: what the loop waits, and what it pays afterwards.
 
-A state of GIB in tensors of 64 MiB, which a step of training rewrites in place: all of it, or
+A state of GIB in tensors of EACH MiB, which a step of training rewrites in place: all of it, or
 one page in a hundred. CYCLES times: a few steps, the call that fixes the moment (the pause), STEPS
 steps while the state is saved, the end of saving. "first" is the first pause of a program and
 "pause" the median of the later ones; "step" a step without any saving, "beside" the
 longest one while a state is saved; "cycle" all from a pause to the end of saving.
 
-    python snapshot.py        GIB=2 CYCLES=4 STEPS=3 FOLDER=(where to save)
+    python snapshot.py        GIB=2 EACH=64 CYCLES=4 STEPS=3 FOLDER=(where to save)
 """
 
 import copy
@@ -24,7 +24,7 @@ GIB = float(os.environ.get("GIB", "2"))
 CYCLES = int(os.environ.get("CYCLES", "4"))
 STEPS = int(os.environ.get("STEPS", "3"))
 FOLDER = os.environ.get("FOLDER")
-EACH = 64 << 20
+EACH = int(os.environ.get("EACH", "64")) << 20
 WAYS = ["cowshed.snapshot", "cowshed.checkpoint", "copy.deepcopy", "torch.save"]
 
 
@@ -77,6 +77,10 @@ def run(way, sparse):
 
     figures = {"pause": [], "step": [], "beside": [], "cycle": []}
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        # Modules that are imported when they are first used.
+        saving = fix(way, {"warm": torch.ones(3)}, os.path.join(folder, "warm"))
+        if saving:
+            saving.wait()
         for _ in range(CYCLES):
             figures["step"] += [step(), step()]
             start = time.perf_counter()

@@ -8,7 +8,7 @@ Three kinds of bytes are in it:
                                     100 us for each, whatever the size
     ... which was rewritten         the engine shares pages that lie in its files; who writes
     since an earlier clone          a cloned page gets one that does not. If that is most of a
-                                    storage, a clone of it is a copy
+                                    storage, or in thousands of places, a clone of it is a copy
     small, foreign, mapped, shared  copied; small ones together, so that a thousand of them
     with other processes            are one piece of memory
 
