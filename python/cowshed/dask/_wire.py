@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""Messages of Dask whose large frames are handles.
+
+Dask turns an object into a header and frames, by one of its serialization families:
+"dask" for types that it knows, "pickle" for all others. Both give large buffers as frames of
+their own, as they lie in memory. So nothing need be known of the object:
+
+    header, frames  <-  the family's own dumps
+    frames that are large  ->  tokens at the broker (_shelf.py), and taken out
+    header["cowshed"] = where they were, and their tokens
+
+and back: tokens to frames, which are views of storages, and on to the family's own loads.
+An array whose elements lie apart (a slice of columns) is sent as it lies if its storage is
+sent without a copy anyway: Dask's own way would copy it together first.
+
+All of that only if the context says that the reader is on this host (_host.py). If anything
+is in the way of it the message is what it would be without this module.
+"""
+
+import time
+
+from distributed.protocol.serialize import dask_dumps, dask_loads, pickle_dumps, pickle_loads
+
+from .._regions import region_of
+from . import _host, _shelf
+
+LEAST = 256 << 10  # bytes of a frame; less travels as fast by a socket
+GIVEN = 4 << 20  # with option share the engine gives blocks of so many bytes without a copy
+SHARE = 16  # a handle of n bytes keeps no more than 16 n in being
+PATIENCE = 2.5  # seconds for a sender to register again with a new broker
+
+KEY = "cowshed"
+
+
+class Lost(ConnectionError):
+    """What a message refers to is gone: its sender died, or the broker. As a connection that
+    broke: Dask asks again."""
+
+
+# ---- Sending --------------------------------------------------------------------------------
+
+
+def _reader(context):
+    """Does who reads the message get handles? (comm/core.py: what both ends said.)"""
+    if not context:
+        return False
+    recipient = context.get("recipient")
+    return isinstance(recipient, dict) and KEY in recipient and _host.reaches(recipient[KEY])
+
+
+def _owner(x):
+    """The object at the end of a chain of views: it owns the memory."""
+    while True:
+        below = x.obj if isinstance(x, memoryview) else getattr(x, "base", None)
+        if below is None:
+            return x
+        x = below
+
+
+def _given(shelf, x, nbytes):
+    """(item, offset of the lowest byte) of something in a large storage, or None."""
+    region = region_of(x)
+    if region is None or region.storage.kind != "own" or region.storage.nbytes < GIVEN:
+        return None
+    if nbytes * SHARE < region.storage.nbytes:
+        return None
+    owner = _owner(x)
+    try:
+        item = shelf.give(region.storage, owner, 2 * nbytes >= region.storage.nbytes)
+    except TypeError:  # no weak references to it
+        return None
+    return (item, region.offset) if item is not None else None
+
+
+def _frame(shelf, frame):
+    """(item, offset, nbytes) of a large frame, or None: it stays one."""
+    try:
+        view = memoryview(frame)
+    except TypeError:
+        return None  # memory of a device
+    if view.nbytes < LEAST or not view.c_contiguous:
+        return None
+    found = _given(shelf, view, view.nbytes)
+    if found is not None:
+        return *found, view.nbytes
+    return shelf.copy(view), 0, view.nbytes
+
+
+def _array(shelf, x):
+    """An array whose elements lie apart: (item, how it lies), or None."""
+    import numpy
+
+    if type(x) is not numpy.ndarray or x.dtype.kind not in "biufcmM" or x.nbytes < LEAST:
+        return None
+    if x.flags.c_contiguous or x.flags.f_contiguous or 0 in x.strides:
+        return None
+    found = _given(shelf, x, x.nbytes)
+    if found is None:
+        return None
+    item, offset = found
+    for size, stride in zip(x.shape, x.strides):
+        if stride < 0:  # the first element is not the lowest
+            offset -= (size - 1) * stride
+    return item, [x.dtype.str, x.shape, x.strides, offset, x.flags.writeable]
+
+
+def _shorten(shelf, header, frames):
+    """Takes large frames out. What is put is in `items`."""
+    items, places, rest = [], [], []
+    for i, frame in enumerate(frames):
+        try:
+            found = _frame(shelf, frame)
+        except OSError:
+            found = None
+        if found is None:
+            rest.append(frame)
+            continue
+        item, offset, nbytes = found
+        items.append(item)
+        places.append([i, item.token, offset, nbytes])
+    if not places:
+        return header, frames
+    try:
+        sent = shelf.send(items)
+    except BlockingIOError:
+        shelf.abandon(items)
+        return header, frames
+    header[KEY] = {"frames": places, "sent": sent}
+    return header, rest
+
+
+def dumps(own, shelf_of, x, context):
+    """What the family's `own(x, context)` gives, large frames by handle."""
+    if not _reader(context):
+        return own(x, context=context)
+    shelf = shelf_of()
+    if shelf is None or not shelf.room():
+        return own(x, context=context)
+    try:
+        found = _array(shelf, x)
+        if found is not None:
+            item, how = found
+            return {KEY: {"array": [item.token, *how], "sent": shelf.send([item])}}, []
+    except OSError:
+        pass
+    header, frames = own(x, context=context)
+    if any(header.get("compression") or ()):
+        return header, frames
+    return _shorten(shelf, header, frames)
+
+
+# ---- Reading ---------------------------------------------------------------------------------
+
+
+def _get(token):
+    until = time.monotonic() + PATIENCE
+    while True:
+        at = _host.broker()
+        try:
+            if at is not None:
+                return at.get(token)
+        except OSError as error:
+            last = error
+        else:
+            last = None
+        if time.monotonic() > until:
+            raise Lost("the bytes of a message are gone, with their sender or the broker") from last
+        time.sleep(0.05)
+
+
+def loads(own, header, frames):
+    """The object of a message."""
+    said = header.get(KEY)
+    if said is None:
+        return own(header, frames)
+    storages = {}
+
+    def storage(token):
+        if token not in storages:
+            storages[token] = _get(token)
+        return storages[token]
+
+    if "array" in said:
+        import numpy
+
+        token, dtype, shape, strides, offset, writeable = said["array"]
+        result = numpy.ndarray(shape, dtype, storage(token), offset, strides)
+        result.flags.writeable = writeable
+        _shelf.done(said["sent"])
+        return result
+    frames = list(frames)
+    for i, token, offset, nbytes in said["frames"]:
+        # Each has a private view of its own: who writes one changes no other.
+        frames.insert(i, memoryview(storage(token))[offset : offset + nbytes])
+    _shelf.done(said["sent"])
+    return own(header, frames)
+
+
+# ---- The family ------------------------------------------------------------------------------
+
+
+def any_dumps(shelf_of, x, context):
+    """For the family "cowshed": whatever "dask" or "pickle" can do."""
+    if not _reader(context):
+        raise NotImplementedError
+    try:
+        header, frames = dumps(dask_dumps, shelf_of, x, context)
+        header["within"] = "dask"
+    except NotImplementedError:
+        header, frames = dumps(pickle_dumps, shelf_of, x, context)
+        header["within"] = "pickle"
+    return header, frames
+
+
+def any_loads(header, frames):
+    own = {"dask": dask_loads, "pickle": pickle_loads}[header["within"]]
+    return loads(own, header, frames)
+
+
