@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""dask.array rechunk over 4 local workers: cowshed.dask against Dask's own transport.
+
+    dask_rechunk.py [--gib 4] [--runs 3] [--method tasks|p2p] [--ways dask,cowshed,noshim]
+
+Every run is a process of its own, in a memory cgroup of its own where one can be made, with a
+LocalCluster of 4 processes of one thread each; the ways take turns. An array of float64 of
+blocks of 128 MiB (Dask's default), persisted, is rechunked to blocks of four times the width
+and a quarter of the height; timed from the call until all blocks are there. Before it a
+small one, which opens connections. The result is compared.
+
+    dask      Dask's own transport
+    cowshed   cowshed.dask.install() before the cluster is made
+    noshim    the same with shim=False: what is sent is copied once
+
+CPU: of the workers, while it was rechunked. Peak: of the cgroup (page cache and shared memory
+counted once), or if there is none of all processes' PSS with what shared memory nobody maps.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+BLOCK = 4096
+CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+
+
+# ---- One run ------------------------------------------------------------------------------
+
+
+def fill(block_info=None):
+    import numpy as np
+    at = block_info[None]
+    (top, bottom), (left, right) = at["array-location"]
+    rows = np.arange(top, bottom, dtype="f8")[:, None]
+    result = np.empty((bottom - top, right - left))
+    np.add(rows * 1e6, np.arange(left, right, dtype="f8"), out=result)
+    return result
+
+
+def cpu(pids):
+    ticks = 0
+    for pid in pids:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            fields = file.read().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def pss(pids):
+    total = 0
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+                total += sum(int(l.split()[1]) for l in file if l.startswith("Pss:")) << 10
+        except OSError:
+            pass
+    return total
+
+
+class Peak:
+    """The largest PSS of some processes, looked at again and again."""
+
+    def __init__(self, pids):
+        self.pids, self.most, self.stop = pids, 0, threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+
+    def look(self):
+        while not self.stop.wait(0.1):
+            self.most = max(self.most, pss(self.pids))
+
+    def end(self):
+        self.stop.set()
+        self.thread.join()
+        return self.most
+
+
+def run(way, gib, method):
+    import dask
+    dask.config.set({"distributed.worker.memory.terminate": False})
+    if way != "dask":
+        import cowshed.dask
+        cowshed.dask.install(shim=way == "cowshed")
+    import dask.array as da
+    from distributed import Client, LocalCluster, wait
+
+    def sent():
+        import cowshed.dask
+        return cowshed.dask.stats()
+
+    def rechunk(height, width):
+        x = da.map_blocks(fill, chunks=((BLOCK,) * (height // BLOCK), (BLOCK,) * (width // BLOCK)),
+                          dtype="f8", meta=da.empty((0, 0))._meta).persist()
+        wait(x)
+        before, start = cpu(pids), time.perf_counter()
+        y = x.rechunk((BLOCK // 4, BLOCK * 4), method=method).persist()
+        wait(y)
+        seconds, used = time.perf_counter() - start, cpu(pids) - before
+        rows, columns = y[::997, ::1009].compute().shape
+        got = y[::997, ::1009].compute()
+        for i in range(rows):
+            for j in range(columns):
+                assert got[i, j] == i * 997e6 + j * 1009, (i, j)
+        return seconds, used
+
+    with LocalCluster(n_workers=4, threads_per_worker=1, processes=True, memory_limit=0,
+                      dashboard_address=None) as cluster, Client(cluster) as client:
+        pids = list(client.run(os.getpid).values())
+        rechunk(BLOCK, BLOCK * 4)
+        client.run(lambda: __import__("gc").collect())
+        reset_peak()
+        peak = None if cgroup() else Peak(pids)
+        # 2 : 1, and a multiple of 4 blocks wide
+        height = BLOCK * max(1, round((gib * 4) ** 0.5))
+        width = BLOCK * max(4, 4 * round(gib * (1 << 27) / height / BLOCK / 4))
+        seconds, used = rechunk(height, width)
+        result = {"seconds": seconds, "cpu": used, "gib": height * width / (1 << 27),
+                  "peak": read_peak() if peak is None else peak.end()}
+        if way != "dask":
+            stats = client.run(sent).values()
+            result["by_handle"] = sum(s.get("bytes", 0) for s in stats) / (1 << 30)
+            result["copied"] = sum(s.get("copied", 0) for s in stats) / (1 << 30)
+    print("RESULT", json.dumps(result), flush=True)
+
+
+# ---- A cgroup -----------------------------------------------------------------------------
+
+
+def cgroup():
+    return os.environ.get("BENCH_CGROUP", "")
+
+
+def peak_file():
+    for name in "memory.max_usage_in_bytes", "memory.peak":
+        path = os.path.join(cgroup(), name)
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def reset_peak():
+    if cgroup():
+        try:
+            with open(peak_file(), "w", encoding="ascii") as file:
+                file.write("0")
+        except OSError:
+            pass  # older kernels: the peak is of the whole run
+
+
+def read_peak():
+    with open(peak_file(), encoding="ascii") as file:
+        return int(file.read())
+
+
+def make_cgroup():
+    for root in CGROUPS:
+        path = os.path.join(root, f"cowshed-bench-{os.getpid()}")
+        try:
+            os.mkdir(path)
+        except OSError:
+            continue
+        if any(os.path.exists(os.path.join(path, n))
+               for n in ("memory.max_usage_in_bytes", "memory.peak")):
+            return path
+        os.rmdir(path)
+    return ""
+
+
+def one(way, arguments):
+    path = make_cgroup()
+    env = {**os.environ, "BENCH_CGROUP": path}
+
+    def enter():
+        if path:
+            with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write(str(os.getpid()))
+
+    try:
+        done = subprocess.run([sys.executable, __file__, "--one", way, "--gib", str(arguments.gib),
+                               "--method", arguments.method], env=env, preexec_fn=enter,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        for _ in range(300):  # the broker ends by itself when nobody is there
+            try:
+                os.rmdir(path or "/nonexistent")
+                break
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(0.1)
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return json.loads(line[7:])
+    raise SystemExit(f"{way}: {done.stderr[-3000:]}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gib", type=float, default=4)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--method", default="tasks")
+    parser.add_argument("--ways", default="dask,cowshed,noshim")
+    parser.add_argument("--one")
+    arguments = parser.parse_args()
+    if arguments.one:
+        return run(arguments.one, arguments.gib, arguments.method)
+    ways = arguments.ways.split(",")
+    results = {way: [] for way in ways}
+    for _ in range(arguments.runs):
+        for way in ways:
+            results[way].append(one(way, arguments))
+            print(way, {k: round(v, 2) for k, v in results[way][-1].items()}, file=sys.stderr)
+    print(f"rechunk of {results[ways[0]][0]['gib']:.1f} GiB, 4 workers, {arguments.method}, "
+          f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, medians of {arguments.runs}")
+    print(f"{'':10}{'seconds':>10}{'times':>8}{'CPU s':>8}{'times':>8}{'peak GiB':>10}")
+    base = {k: statistics.median(r[k] for r in results[ways[0]]) for k in ("seconds", "cpu")}
+    for way in ways:
+        middle = {k: statistics.median(r[k] for r in results[way]) for k in results[way][0]}
+        print(f"{way:10}{middle['seconds']:10.2f}{base['seconds'] / middle['seconds']:8.2f}"
+              f"{middle['cpu']:8.2f}{base['cpu'] / middle['cpu']:8.2f}"
+              f"{middle['peak'] / (1 << 30):10.2f}")
+
+
+if __name__ == "__main__":
+    main()
