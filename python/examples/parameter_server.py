@@ -41,7 +41,8 @@ def main(steps=200, workers=2, features=100000):
         process.join()
     after = np.linalg.norm(parameters - truth)
     assert after < before
-    print(f"{steps * workers} gradients of {features} numbers: distance {before:.3f} -> {after:.3f}")
+    done = steps * workers
+    print(f"{done} gradients of {features} numbers: distance {before:.3f} -> {after:.3f}")
 
 
 if __name__ == "__main__":

@@ -222,7 +222,6 @@ def test_a_message_that_nobody_reads(here, monkeypatch):
 
 def test_too_much_that_nobody_reads(here, monkeypatch):
     monkeypatch.setattr(_shelf, "UNREAD_BYTES", 20 * MIB)
-    header = {}
     sent = 0
     while sent < 10 and by_handle(serialize(np.zeros(MIB), context=here)[0]):
         sent += 1

@@ -90,8 +90,8 @@ def cluster(workers=2, **more):
 
 def held():
     """What the broker holds that is no probe and no ledger."""
-    import cowshed.dask
     from cowshed.dask import _host
+
     return [item for item in _host.broker().list() if item["nbytes"] > 100000]
 
 

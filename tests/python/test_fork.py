@@ -75,7 +75,7 @@ def test_what_a_child_made_before_it_dies_is_gone():
 
     for _ in range(3):
         in_child(child)
-    del x
+    x = None
     assert cowshed.stats()["bytes_live"] <= before + (1 << 20)
 
 
