@@ -46,11 +46,16 @@ def untyped(storage, offset=0, nbytes=None):
         # Who resized or swapped it has moved it elsewhere.
         if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
             return found
-    _regions.enter(storage, offset)
-    result = torch.frombuffer(storage, dtype=torch.uint8, count=nbytes, offset=offset)
-    result = result.untyped_storage()
+    result = _fresh(storage, offset, nbytes)
     _known[key] = StorageWeakRef(result)
     return result
+
+
+def _fresh(storage, offset, nbytes):
+    """Another PyTorch storage, for bytes that no tensor views yet."""
+    _regions.enter(storage, offset)
+    t = torch.frombuffer(storage, dtype=torch.uint8, count=nbytes, offset=offset)
+    return t.untyped_storage()
 
 
 def region(whole):
@@ -87,13 +92,15 @@ def share(whole, tensors=(), place=None):
             return whole
         if whole.device.type != "cpu":
             raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
-        new = untyped(*place(whole.nbytes())) if place else new_shared(whole.nbytes())
+        nbytes = whole.nbytes()
+        new = _fresh(*(place(nbytes) if place else (_family.alias_storage(nbytes), 0, nbytes)))
         copy_bytes(new, whole)
         if not CAN_SWAP:
             _move(tensors, new)
-            return new
-        _known[new.data_ptr(), new.nbytes()] = StorageWeakRef(whole)
-        whole._swap_data_ptr_(new)
+            whole = new
+        else:
+            whole._swap_data_ptr_(new)
+        _known[whole.data_ptr(), nbytes] = StorageWeakRef(whole)
         return whole
 
 
