@@ -136,7 +136,7 @@ clone_paged(struct cow_storage *s, struct cow_storage **ret)
 		return clone_eager(s, ret);
 	}
 	cow__engine_lock();
-	if (source->backing == COW__ANON)
+	if (source->backing == COW__ANON || source->common)
 		r = -ENOTSUP;
 	else if (source->backing == COW__SHARED)
 		rebase = COW__REBASE_NOTHING; /* the clone is of this moment */

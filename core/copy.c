@@ -38,7 +38,7 @@ static bool
 block(const struct cow__tile *t)
 {
 	return t && t->kind == COW__LIVE && t->block && !t->allocation &&
-	       !t->pinned && t->backing != COW__ANON && !t->attributes && !t->overlaid;
+	       !t->pinned && !t->common && t->backing != COW__ANON && !t->attributes && !t->overlaid;
 }
 
 /* Memory whose pages are its own and nobody else's, or were given back by an

@@ -49,7 +49,7 @@ map_bare(struct cow__tile *t, bool anon, bool single)
 
 	/* What takes the place of a mapping is not held against a limit. */
 	if (!anon)
-		r = single && cow__segment_single(&s) == 0
+		r = single && cow__segment_single(cow__give_most(), &s) == 0
 		            ? 0
 		            : cow__segment_current(&s);
 	else
@@ -178,14 +178,14 @@ serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
 	       t->bytes / 2 <= bytes;
 }
 
-/* What is free behind such a block is not for who gets its file. */
-static void
-leave_file(struct cow__tile *rest, struct cow__segment *s)
+void
+cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s)
 {
 	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
-	    cow__map_punch(cow__tile_start(rest), rest->bytes) < 0 ||
+	    (cow__tile_heat(rest) != COW__COLD &&
+	     cow__map_punch(cow__tile_start(rest), rest->bytes) < 0) ||
 	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
-		return; /* then it will be copied when it is sent */
+		return; /* it stays, then */
 	cow__tile_unlist(rest);
 	cow__tile_change_begin(rest);
 	rest->backing = COW__NONE;
@@ -225,7 +225,8 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 		if (!t)
 			return -ENOMEM;
 		if (single)
-			leave_file(t->next, t->segment);
+			/* Not for who gets its file. */
+			cow__extent_leave_file(t->next, t->segment);
 	}
 	/* Who writes all at once wants all of it huge. */
 	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&

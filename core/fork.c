@@ -47,7 +47,7 @@ static _Thread_local int result; /* of this thread's last fork */
 static bool
 needs_freeze(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE &&
+	return t->kind == COW__LIVE && !t->common &&
 	       (t->backing == COW__SHARED ||
 	        (t->backing == COW__PRIVATE && t->nkept));
 }

@@ -46,15 +46,19 @@ cow__give_ask(bool yes)
 }
 
 unsigned
+cow__give_most_asked(void)
+{
+	/* Most of the table is the program's. */
+	uint64_t room = cow__descriptor_limit() / 4;
+
+	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
+}
+
+unsigned
 cow__give_most(void)
 {
-	uint64_t room;
-
-	if (!__atomic_load_n(&asked, __ATOMIC_RELAXED))
-		return MOST;
-	/* Most of the table is the program's. */
-	room = cow__descriptor_limit() / 4;
-	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
+	return __atomic_load_n(&asked, __ATOMIC_RELAXED) ? cow__give_most_asked()
+	                                                 : MOST;
 }
 
 /* The tile whose pages this one shows, all of them and no others, or NULL. */

@@ -40,8 +40,9 @@ bool cow__give_asked(size_t bytes);
 /* Will this block have one? */
 bool cow__give_wants(size_t bytes);
 
-/* How many there may be at a time. */
+/* How many there may be at a time: of themselves, and of those that were asked for. */
 unsigned cow__give_most(void);
+unsigned cow__give_most_asked(void);
 
 /* Was it born for it? If not, nothing else needs to be asked. Engine locked. */
 bool cow__give_may(const struct cow__tile *t);

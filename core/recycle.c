@@ -217,7 +217,7 @@ cow__extent_free(struct cow__tile *t)
 			t->shadow = t->bytes;
 	}
 	cow__commit_forget(t);
-	t->block = t->mapping = t->exposed = t->lazy = false;
+	t->block = t->mapping = t->exposed = t->lazy = t->common = false;
 	t->allocation = NULL;
 	if (!t->doomed)
 		live_ends(t);
@@ -270,6 +270,24 @@ cow__extent_poll_limbo(void)
 		cow__recycle(t, true);
 	}
 	return limbo_count;
+}
+
+void
+cow__extent_remapped(struct cow__tile *t)
+{
+	if (!t->segment && t->backing != COW__ANON) {
+		/* A view: its pages were counted elsewhere. */
+		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(blocks_live, 1);
+	}
+	drop_pieces(t);
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
+	t->slow = false;
+	cow__tile_change_end(t);
 }
 
 int

@@ -112,6 +112,21 @@ segment_free(struct cow__segment *s)
 	cow__stat_set(segments, --count);
 }
 
+static bool
+is_bare(const struct cow__tile *t)
+{
+	return t && t->kind == COW__FREE && t->backing == COW__NONE;
+}
+
+/* Small pieces stay, as the rest of something: a hole is one more mapping. Unless they
+ * are alone in their file, or at the edge of what is mapped. */
+static bool
+pays(const struct cow__tile *t, bool all)
+{
+	return t->bytes >= COW__HUGE || t->segment->single ||
+	       (all && (is_bare(t->prev) || is_bare(t->next)));
+}
+
 static void
 unmap_cold(bool all)
 {
@@ -121,7 +136,7 @@ unmap_cold(bool all)
 		next = t->next;
 		if (t->kind != COW__FREE || !t->segment ||
 		    cow__tile_heat(t) != COW__COLD ||
-		    (t->bytes < COW__HUGE && !t->segment->single) ||
+		    !pays(t, all) ||
 		    (!all && t->segment == cow__engine.current))
 			continue;
 		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
@@ -203,9 +218,9 @@ cow__segment_single_left(void)
 }
 
 int
-cow__segment_single(struct cow__segment **ret)
+cow__segment_single(unsigned most, struct cow__segment **ret)
 {
-	int r = singles < cow__give_most() ? segment_new(ret) : -EMFILE;
+	int r = singles < most ? segment_new(ret) : -EMFILE;
 
 	if (r == 0) {
 		(*ret)->single = true;

@@ -50,8 +50,8 @@ struct cow__segment {
 /* The segment to allocate from, made if need be. Engine locked. */
 int cow__segment_current(struct cow__segment **ret);
 
-/* One for a single block. -EMFILE: there are many already. */
-int cow__segment_single(struct cow__segment **ret);
+/* One for a single block. -EMFILE: there are `most` already. */
+int cow__segment_single(unsigned most, struct cow__segment **ret);
 bool cow__segment_single_left(void);
 
 /* May free memory of it be handed out? True for NULL. Warm memory of a segment

@@ -79,6 +79,7 @@ struct cow__tile {
 	bool block;    /* live: handed out by cow_block_new() ... */
 	bool mapping;  /* ... or to the program's mmap (core/mapping.h) */
 	bool exposed;  /* live: the address was given away (transparent) */
+	bool common;   /* live: other processes write it, too (core/alias.h) */
 	bool lazy;     /* live: copied lazily, its own pages are gone ... */
 	bool watched;  /* ... or might be: a side of a copy (core/evidence.h) */
 	bool inherited; /* pages: other processes may map them ... */

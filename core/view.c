@@ -159,7 +159,7 @@ cow__freeze(struct cow__tile *t)
 	int r;
 
 	cow__require(t->kind == COW__LIVE);
-	if (t->pinned)
+	if (t->pinned || t->common)
 		return -EBUSY;
 	if (!t->npieces && !t->nkept)
 		return cow__freeze_run(t, t);
@@ -446,7 +446,7 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 	bool quiet = false;
 	int r = 0;
 
-	if (source->pinned)
+	if (source->pinned || source->common)
 		return -ENOTSUP;
 	if (source->backing == COW__ANON || source->attributes ||
 	    source->overlaid)

@@ -145,7 +145,8 @@ struct cow_parcel {
  *
  * -EAGAIN: nothing was taken; -EMSGSIZE: a packet's socket has too small a buffer
  * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a
- * view outside of it, no such mode; -EBUSY: an alias of a transparent storage; -EXDEV:
+ * view outside of it, no such mode; -EBUSY: an alias of a transparent storage (see
+ * cow_storage_share_in_place()); -EXDEV:
  * an alias that lies in another group's memory;
  * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias, a
  * device's sealed or by the broker; -EBUSY also: a graph is being recorded;
@@ -181,6 +182,22 @@ int cow_channel_flush(struct cow_channel *channel);
 long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
                          size_t max, void *note, size_t note_max,
                          size_t *ret_note_bytes);
+
+/*
+ * An alias of a storage whose address was given away (transparent): other processes
+ * shall write what this program has at that address. Its pages stay there, or get a
+ * file of their own there, which costs one copy; from then on sending or exporting
+ * it as ALIAS costs none. Nobody may be writing it during the call. A forked child has
+ * it in common with its parent; clones of it, and messages with it in other modes, are
+ * copies. It ends with the storage, or block; resizing a block moves its bytes out of
+ * it. Whoever gets it sees the rest of its last page, too. Once more: 0, nothing to do.
+ *
+ * -EBUSY: a clone, or a forked relative, still reads its pages, or memory may be under
+ * I/O; -EOPNOTSUPP: memory that is not the engine's, tracked (sending it as ALIAS moves
+ * it), or whose protection the program changed; -EMFILE: it costs a descriptor, and there
+ * are many (a quarter of the limit, 1024 at most); -EINVAL: NULL or no bytes; -ENOMEM.
+ */
+int cow_storage_share_in_place(struct cow_storage *storage);
 
 /* ---- For programs with a protocol of their own -------------------------------- */
 

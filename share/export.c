@@ -87,6 +87,31 @@ cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
 }
 
 COW_EXPORT int
+cow_storage_share_in_place(struct cow_storage *s)
+{
+	const struct cow__home *h;
+	int r;
+
+	if (!s || !s->bytes)
+		return cow__error(-EINVAL, "cow_storage_share_in_place: no "
+		                           "storage, or no bytes");
+	cow__mutex_lock(&cow__share_lock);
+	h = cow__home_of(s);
+	cow__mutex_unlock(&cow__share_lock);
+	if (h && h->kind == COW__HOME_ALIAS)
+		return 0;
+	if (!cow__transparent(s) || s->data->kind != COW__AT_TILE)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_share_in_place: transparent "
+		                  "storages in the engine's memory alone");
+	r = cow__home_share_in_place(s);
+	if (r == -EBUSY)
+		return cow__error(r, "cow_storage_share_in_place: somebody "
+		                     "else reads its pages");
+	return r < 0 ? cow__error_from(r, "cow_storage_share_in_place") : 0;
+}
+
+COW_EXPORT int
 cow_storage_import(int fd, uint64_t offset, size_t bytes,
                    enum cow_share_mode mode, struct cow_storage **ret)
 {

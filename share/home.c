@@ -3,6 +3,7 @@
  * Homes. See the header.
  */
 #include "share/home.h"
+#include "core/alias.h"
 #include "core/engine.h"
 #include "core/give.h"
 #include "core/pool.h"
@@ -346,6 +347,50 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	r = cow__home_open(COW__HOME_SEALED, &key, &file, s->bytes, ret);
 	if (r == 0)
 		(*ret)->exact = true;
+	cow__mutex_unlock(&cow__share_lock);
+	cow__descriptor_close(&file);
+	return r;
+}
+
+int
+cow__home_share_in_place(struct cow_storage *s)
+{
+	uint64_t until = cow__now() + GIVE_NS;
+	int r;
+
+	/* What lands later would be in the pages that were. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
+	}
+	do {
+		cow__engine_lock();
+		r = cow__alias_in_place(s->data->tile);
+		cow__engine_unlock();
+		if (r == -EBUSY)
+			cow__yield();
+	} while (r == -EBUSY && cow__now() < until);
+	return r;
+}
+
+int
+cow__home_common(struct cow_storage *s, struct cow__home **ret)
+{
+	struct cow__home_key key = { .pack = NULL };
+	struct cow__descriptor file;
+	int r;
+
+	if (s->data->kind != COW__AT_TILE)
+		return -ENOTSUP;
+	cow__engine_lock();
+	r = cow__alias_file(s->data->tile, &file, &key.offset);
+	cow__engine_unlock();
+	if (r < 0)
+		return r;
+	key.dev = file.dev;
+	key.ino = file.ino;
+	cow__mutex_lock(&cow__share_lock);
+	r = cow__home_open(COW__HOME_ALIAS, &key, &file, s->bytes, ret);
 	cow__mutex_unlock(&cow__share_lock);
 	cow__descriptor_close(&file);
 	return r;

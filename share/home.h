@@ -73,6 +73,13 @@ int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
  * (core/give.h). Takes the locks itself. -errno: no, copy. */
 int cow__home_give(struct cow_storage *s, struct cow__home **ret);
 
+/* Shares a transparent storage on engine memory in place. Takes the locks itself. */
+int cow__home_share_in_place(struct cow_storage *s);
+
+/* Of a transparent storage that was shared in place (core/alias.h). -ENOTSUP: it was
+ * not. Takes the locks itself. */
+int cow__home_common(struct cow_storage *s, struct cow__home **ret);
+
 /* Of what was received; refs 1 more. Takes `file` over on success, if there is no
  * pack. The caller has checked everything, and holds the extent. */
 int cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,

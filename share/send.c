@@ -95,9 +95,15 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	if (mode == COW_SHARE_ALIAS && h && h->kind == COW__HOME_ALIAS)
 		return cow__error(-EXDEV, "an alias in a group's memory does "
 		                          "not leave the group");
-	if (mode == COW_SHARE_ALIAS && cow__transparent(s))
+	if (mode == COW_SHARE_ALIAS && cow__transparent(s)) {
+		r = cow__home_common(s, ret);
+		if (r == 0)
+			return 0;
+		if (r != -ENOTSUP)
+			return cow__error_from(r, "an alias in place");
 		return cow__error(-EBUSY, "an alias of a transparent storage: "
 		                          "its address was given away");
+	}
 	if (mode == COW_SHARE_ALIAS && !h &&
 	    (s->data->kind == COW__AT_EXTERNAL ||
 	     s->data->kind == COW__AT_FOREIGN))

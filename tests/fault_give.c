@@ -148,6 +148,26 @@ static int clone_it(struct herd *herd)
 	return r;
 }
 
+/* ---- In place -------------------------------------------------------------------------- */
+
+static void beside_others(struct herd *herd)
+{
+	finish();
+	ok(cow_option_set("share", "no"));
+	ck_assert_int_eq(make(herd, BYTES), 0);
+	ok(cow_option_set("share", "yes"));
+}
+
+static int share_it(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_TRANSPARENT];
+	int r = cow_storage_share_in_place(a->storage);
+
+	fault_disarm();
+	ck_assert_ptr_eq(expose(a->storage), a->exposed);
+	return r;
+}
+
 /* ---- fork ------------------------------------------------------------------------------ */
 
 /* The child is right, or it is none: then it ended at once, with 127. */
@@ -189,13 +209,15 @@ static const struct operation operations[] = {
 	{ "send again", sent, send_it },
 	{ "clone what came", received_and_written, clone_it },
 	{ "send what came on", received, send_it },
+	{ "share in place", a_storage, share_it },
+	{ "share in place, beside others", beside_others, share_it },
 	{ "fork", a_storage, fork_it },
 	{ "fork when it is sent", sent, fork_it },
 	{ "send after a fork", forked, send_it },
 };
 
 /* These ways stand for all: there is much to fill and to look at. */
-static const int errors[] = { ENOMEM, EPERM, EMFILE };
+static const int errors[] = { ENOMEM, EMFILE };
 
 START_TEST(every_call_fails)
 {
