@@ -39,7 +39,10 @@ def test_it_is_of_its_moment():
         assert (x == 1).all(), name
         with pytest.raises(ValueError):
             x[0] = 3
-    assert snapshot.cloned_bytes == LARGE * 8
+    assert snapshot.cloned_bytes + snapshot.copied_bytes >= LARGE * 16
+    # After forks beside which much was rewritten the engine has new memory from elsewhere.
+    if "backing" not in cowshed.stats()["fallbacks"]:
+        assert snapshot.cloned_bytes == LARGE * 8
     assert "cloned" in repr(snapshot)
 
 
