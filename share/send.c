@@ -33,9 +33,10 @@ check(const struct cow_parcel *p)
 	return 0;
 }
 
-/* Can the home that the storage has be sent so? */
+/* Can the home that the storage has be sent so? Not as a clone if the program has an
+ * address of it for good (`in_place`): it would go on writing what was sent. */
 static bool
-serves(struct cow__home *h, enum cow_share_mode mode,
+serves(struct cow__home *h, bool in_place, enum cow_share_mode mode,
        const struct cow_group *group)
 {
 	if (!h)
@@ -46,7 +47,7 @@ serves(struct cow__home *h, enum cow_share_mode mode,
 	if (h->kind == COW__HOME_SEALED)
 		return cow__home_exact(h); /* else there is more in it */
 	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
-	       !h->diverged && h->pack->group == group;
+	       !h->diverged && h->pack->group == group && !in_place;
 }
 
 /* The writer's pointers end here, as at any clone. */
@@ -76,11 +77,8 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	shown = mode == COW_SHARE_ALIAS ? NULL : cow__home_shown(s);
 	cow__mutex_lock(&cow__share_lock);
 	h = cow__home_of(s);
-	/* Its address was given away while nobody else had it: it is written in
-	 * place, and would be on the other side. */
-	if (h && h->kind != COW__HOME_ALIAS && cow__transparent(s))
-		h = NULL;
-	if (serves(h, mode, group) || serves(shown, mode, group)) {
+	if (serves(h, cow__transparent(s), mode, group) ||
+	    serves(shown, false, mode, group)) {
 		if (shown)
 			h = shown;
 		else
