@@ -35,7 +35,7 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu lint \
+.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint \
 	python python-env no-python install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -182,7 +182,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu lint,\
+NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint,\
 	$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
@@ -228,12 +228,15 @@ check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
 bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch's
 	$(Q)BUILD='$(B)' bash bench/gpu.sh
 
+bench-python: deps everything python-env ## measure the Python package: ours, torch.multiprocessing, Dask, ...
+	$(Q)BUILD='$(B)' bash bench/python.sh
+
 lint: deps python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
 		scripts/lint-python.sh; python=$$?; scripts/lint.sh && exit $$python
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-gpu,bench,$(NEED_DEPS))))))
+	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-python,bench,$(patsubst bench-gpu,bench,$(NEED_DEPS)))))))
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete

@@ -20,17 +20,13 @@ def say(**figures):
     print(json.dumps(figures), flush=True)
 
 
-def shim():
-    """The command that puts the shim in front of another one."""
-    return [sys.executable, "-m", "cowshed", "run", "--"]
-
-
 def measure(script, ways, under_shim=(), prefix=()):
     """{way: [figures of each round]} of `script WAY`, the ways by turns."""
     results = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way in ways:
-            command = [*prefix, *(shim() if way in under_shim else []), sys.executable, script, way]
+            shim = ["-m", "cowshed", "run", "--"] if way in under_shim else []
+            command = [*prefix, sys.executable, *shim, script, way]
             run = subprocess.run(command, capture_output=True, text=True, check=False)
             lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
             if run.returncode or not lines:
