@@ -104,9 +104,14 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	}
 	if (mode == COW_SHARE_ALIAS && !h &&
 	    (s->data->kind == COW__AT_EXTERNAL ||
-	     s->data->kind == COW__AT_FOREIGN))
-		return cow__error(-EOPNOTSUPP, "an alias of memory of another "
-		                               "allocator");
+	     s->data->kind == COW__AT_FOREIGN)) {
+		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
+		                   : -EOPNOTSUPP;
+		return r == -EOPNOTSUPP
+		               ? cow__error(r, "an alias of memory of another "
+		                               "allocator")
+		               : r;
+	}
 	if (!group && kind == COW__HOME_PACKED)
 		kind = COW__HOME_SEALED;
 	if (mode != COW_SHARE_ALIAS && cow__home_give(s, ret) == 0)
@@ -249,12 +254,12 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		.offset = p->offset,
 		.length = p->length,
 	};
+	if (s->device.type != COW_DEVICE_CPU)
+		return cow__parcel_add(c, p, i);
 	if (s->bytes == 0) {
 		m->nitems++;
 		return 0;
 	}
-	if (s->device.type != COW_DEVICE_CPU)
-		return cow__parcel_add(c, p, i);
 	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
 		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
 		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
