@@ -139,8 +139,11 @@ SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
 SLOW_SCRIPTS := tests/preload/real.sh \
 	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
 
-# One run each, and another one under the shim (tests/python/run.sh).
-PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t $t:shim) \
+# One run each, and another one under the shim (tests/python/run.sh), but for those that put
+# processes of their own under it, or none.
+PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py torch_install.py)
+PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t \
+	$(if $(filter $(PYTHON_ONCE),$t),,$t:shim)) \
 	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))
 
 LIB_A := $(B)/lib/libcowshed.a
