@@ -74,14 +74,8 @@ def look():
 def compare(before, without=()):
     """Sentences on what is there and was not in `before`; [] if nothing is."""
     end = time.monotonic() + PATIENCE
-    lasting = None
     while True:
-        now = set(differences(before, look(), without))
-        # What is left stays. A name that is there for a moment is somebody else's.
-        names = {what for what in now if what.startswith("names: ")}
-        now -= names - lasting if lasting is not None else set()
-        lasting = names if lasting is None else lasting & names
-        found = sorted(now)
+        found = list(differences(before, look(), without))
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.02)
@@ -180,28 +174,12 @@ def memory():
 
 
 def names():
-    """Not those of the C tests, nor what a program beside this one uses at the moment."""
-    found = listed()
-    # Looked at again: what went away meanwhile had an owner, too.
-    return (found - used_by_others()) & listed() if found else found
-
-
-def listed():
+    """Not those of the C tests; nor semaphores, where other programs' trackers tidy up, too."""
+    others = ["cowshed-test"]
+    if not os.environ.get("COWSHED_TEST_OWN_SHM"):
+        others.append("sem.")
     try:
-        return {name for name in os.listdir("/dev/shm") if not name.startswith("cowshed-test")}
+        return {name for name in os.listdir("/dev/shm") if not name.startswith(tuple(others))}
     except FileNotFoundError:
         return set()
 
-
-def used_by_others():
-    """Names in /dev/shm that a process outside of our process group maps."""
-    found = set()
-    for pid in os.listdir("/proc"):
-        try:
-            if not pid.isdigit() or os.getpgid(int(pid)) == os.getpgrp():
-                continue
-            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as maps:
-                found.update(re.findall(r" /dev/shm/(\S+)", maps.read()))
-        except (ProcessLookupError, FileNotFoundError, PermissionError):
-            pass
-    return found

@@ -30,6 +30,13 @@ ulimit -c 0
 run=("$python" -m pytest -c /dev/null --rootdir=tests/python -p no:cacheprovider
 	-p no:terminal "$file")
 [ -z "$shim" ] || run=("$package/cowshed/bin/cowshed" run -- "${run[@]}")
+# A /dev/shm of its own, if that may be: what other programs leave in it for a while is not
+# for leaks.py.
+mount='mount -t tmpfs tmpfs /dev/shm && exec "$@"'
+if unshare -m sh -c "$mount" sh true 2>/dev/null; then
+	export COWSHED_TEST_OWN_SHM=1
+	run=(unshare -m sh -c "$mount" sh "${run[@]}")
+fi
 
 # gone: has the group ended? In SECONDS of waiting. A zombie that nobody waits for stays in it.
 gone() {
