@@ -9,18 +9,28 @@
  *
  * Whoever has the storage has the lock. The one who makes it initializes the bytes
  * before anybody else has them.
+ *
+ * A thread has a list of the robust mutexes that it holds, and the list runs through the
+ * mutexes themselves: memory of one that is held must not go back, or the next lock
+ * writes into what lies there then. So a Lock that dies while its thread holds it is
+ * let go of (Pool leaves one so whenever it ends), and one that another thread of this
+ * process holds keeps its storage for ever.
  */
 #include "python/_cowshed/module.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
+#include <unistd.h>
 
 PyTypeObject *lock_type;
 
 typedef struct {
 	PyObject_HEAD PyObject *storage;
 	pthread_mutex_t *mutex;
+	pthread_t
+		thread; /* that took it by this object, if `pid` is a process */
+	pid_t pid;      /* 0: not held by it */
 } LockObject;
 
 #define SLICE_NS 100000000 /* signals are looked after so often */
@@ -70,6 +80,7 @@ static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		return NULL;
 	Py_INCREF(storage);
 	self->storage = storage;
+	self->pid = 0;
 	self->mutex = (void *)((char *)address + offset);
 	if (is_new)
 		r = initialize(self->mutex);
@@ -83,9 +94,14 @@ static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static void lock_dealloc(PyObject *object)
 {
+	LockObject *self = (LockObject *)object;
 	PyTypeObject *type = Py_TYPE(object);
 
-	Py_DECREF(((LockObject *)object)->storage);
+	/* What a parent holds is on no list of a forked child's. */
+	if (self->pid != getpid() ||
+	    (pthread_equal(self->thread, pthread_self()) &&
+	     pthread_mutex_unlock(self->mutex) == 0))
+		Py_DECREF(self->storage);
 	PyObject_Free(object);
 	Py_DECREF(type);
 }
@@ -116,7 +132,8 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
                               PyObject *kwargs)
 {
 	static char *names[] = {"block", "timeout", NULL};
-	pthread_mutex_t *m = ((LockObject *)object)->mutex;
+	LockObject *self = (LockObject *)object;
+	pthread_mutex_t *m = self->mutex;
 	PyObject *timeout = Py_None;
 	int64_t end = INT64_MAX;
 	int block = 1, r;
@@ -143,8 +160,11 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
 	}
 	if (r == EOWNERDEAD)
 		r = pthread_mutex_consistent(m);
-	if (r == 0)
+	if (r == 0) {
+		self->thread = pthread_self();
+		self->pid = getpid();
 		Py_RETURN_TRUE;
+	}
 	if (r == EBUSY || r == ETIMEDOUT)
 		Py_RETURN_FALSE;
 	errno = r;
@@ -153,11 +173,17 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
 
 static PyObject *lock_release(PyObject *object, PyObject *unused)
 {
-	int r = pthread_mutex_unlock(((LockObject *)object)->mutex);
+	LockObject *self = (LockObject *)object;
+	pid_t pid = self->pid;
+	int r;
 
 	(void)unused;
+	/* Before it: somebody else may take it by this object right after. */
+	self->pid = 0;
+	r = pthread_mutex_unlock(self->mutex);
 	if (r == 0)
 		Py_RETURN_NONE;
+	self->pid = pid;
 	PyErr_SetString(PyExc_RuntimeError,
 	                "the lock is released by the thread that holds it");
 	return NULL;

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Pools: of processes, and of threads, which are the standard library's."""
 
+import gc
+
 import numpy
 import pytest
 
 import cowshed
 import cowshed.multiprocessing as multiprocessing
+from cowshed import _family
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -96,3 +99,15 @@ def test_terminated_in_the_middle():
     with multiprocessing.Pool(2) as pool:
         pool.map_async(double, [numpy.zeros(100000) for _ in range(50)])
     pool.join()
+
+
+def test_nothing_is_left_of_the_locks_of_a_pool():
+    # Pool takes a lock when it ends, for good.
+    with multiprocessing.Pool(1) as pool:
+        assert pool.map(double, [1]) == [2]
+    del pool
+    gc.collect()
+    memory = [_family.alias_storage(64) for _ in range(50)]  # where its locks were, too
+    with multiprocessing.queues.Lock():
+        assert not any(map(any, map(memoryview, memory)))
+    assert not any(map(any, map(memoryview, memory)))
