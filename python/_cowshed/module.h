@@ -45,6 +45,7 @@ typedef struct {
 	Py_ssize_t exports; /* buffers that know its address */
 	unsigned char kind;
 	unsigned char readonly;
+	unsigned char known; /* somebody may have its address, and for ever */
 } StorageObject;
 
 typedef struct {
@@ -76,8 +77,8 @@ int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
  * there is, or a new one. */
 PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly);
 
-/* Its address, for writing unless it is readonly; stable from here on as long as
- * `exports` is not 0. 0 or an exception. */
+/* Its address, for writing unless it is readonly; stable from here on. 0 or an
+ * exception. */
 int storage_address(StorageObject *self, void **ret);
 
 /* Methods of Storage that are in dlpack.c. */

@@ -5,7 +5,8 @@
  * Who has a buffer writes without notice, so a writable storage is made transparent
  * (cow_storage_expose()) when its address is first asked for: from then on it does
  * not move. A readonly one is left as it is and costs nothing; it could move when it
- * is sent, so while a buffer knows its address a lazy clone is sent in its place.
+ * is sent, so once its address was asked for a lazy clone is sent in its place. (Once,
+ * and not while there are buffers: NumPy's arrays hold none, only the object.)
  *
  * One object for each storage of the library: what is received twice, or looked up
  * by its address twice, is the same object. The table of those knows no owner; an
@@ -45,6 +46,7 @@ PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly)
 	self->storage = NULL;
 	self->weakrefs = NULL;
 	self->exports = 0;
+	self->known = 0;
 	self->kind = (unsigned char)kind;
 	self->readonly = (unsigned char)readonly;
 	value = PyLong_FromVoidPtr(self);
@@ -94,6 +96,7 @@ int storage_address(StorageObject *self, void **ret)
 {
 	int r = 0;
 
+	self->known = 1;
 	if (self->readonly) {
 		*ret = (void *)cow_storage_data(self->storage);
 		return 0;
@@ -112,7 +115,7 @@ struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
 	int r;
 
 	/* What is exposed stays where it is; so do aliases. */
-	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->exports)
+	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->known)
 		return cow_storage_ref(self->storage);
 	r = cow_storage_lazy_clone(self->storage, &clone);
 	if (r < 0)

@@ -10,6 +10,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
+import cowshed.multiprocessing as multiprocessing  # noqa: E402
 from cowshed import _files, _pickle  # noqa: E402
 
 try:
@@ -384,6 +385,17 @@ def test_a_mapped_array_is_sent_as_its_file(path, mode):
     if mode != "r":
         y[0] = 5
         assert x[0] == (5 if mode == "r+" else 0)
+
+
+def test_what_was_read_stays_where_it_is_when_it_is_sent(path):
+    np.save(path, np.arange(1 << 20))
+    x = cowshed.open(path, "r", load=True)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    with receiver, sender:
+        sender.send(x)
+        assert (receiver.recv() == np.arange(1 << 20)).all()
+    others = [cowshed.full(x.shape, -1) for _ in range(4)]  # where it was, if it moved
+    assert (x == np.arange(1 << 20)).all() and len(others) == 4
 
 
 def test_private_writes_are_sent_as_bytes(path):
