@@ -5,6 +5,10 @@ What can be wrong with a state is found before anything is begun (_save.plan()).
 is writing, and the end of it, which Saving.wait() tells: of a thread its exception; of a
 process the exception that it sends through a pipe, or the signal that ended it.
 
+Other threads may fork at any moment, and their children have the child's end of the pipe, too,
+as long as they live. So its end is not what is waited for alone: what is said is one write of at
+most PIPE_BUF bytes, and the child's own end is a descriptor (pidfd).
+
 The child of a program with threads must not wait for any lock that one of those had. This one
 writes pieces that were made before the fork, tells how that went, and ends without running
 anything of its parent's. What it could not remove because it was killed the parent removes.
@@ -84,6 +88,7 @@ class _Process(Saving):
         self._said = b""
         self._status = None
         self._pipe, child = os.pipe()
+        os.set_blocking(self._pipe, False)
         try:
             self._pid = _fork()
         except BaseException:
@@ -93,6 +98,7 @@ class _Process(Saving):
         if self._pid == 0:
             _child(plan, sync, child)
         os.close(child)
+        self._process = _pidfd(self._pid)
         # The parent needs nothing but the name to remove.
         plan.pieces, plan.writer = (), None
         with _lock:
@@ -104,20 +110,32 @@ class _Process(Saving):
         if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
             return False
         try:
-            while self._status is None:
+            if self._status is None:
                 left = None if until is None else max(0, until - time.monotonic())
-                if not select.select([self._pipe], [], [], left)[0]:
+                if not self._ready(left):
                     return False
-                more = os.read(self._pipe, 1 << 16)
-                self._said += more
-                if not more:
-                    self._reap()
+                self._reap()
             return True
         finally:
             self._waiting.release()
 
+    def _ready(self, timeout):
+        """Waits until the child said how it went, or is gone. (Not by select(), which knows no
+        descriptors from 1024 on.)"""
+        poll = select.poll()
+        for fd in self._pipe, self._process:
+            if fd >= 0:
+                poll.register(fd, select.POLLIN)
+        return bool(poll.poll(None if timeout is None else timeout * 1000))
+
     def _reap(self):
+        try:
+            self._said = os.read(self._pipe, select.PIPE_BUF)
+        except BlockingIOError:
+            pass  # it said nothing, and somebody else has its end
         os.close(self._pipe)
+        if self._process >= 0:
+            os.close(self._process)
         try:
             status = os.waitpid(self._pid, 0)[1]
         except ChildProcessError:
@@ -132,7 +150,16 @@ class _Process(Saving):
 
 def start(path, state, format, sync, process) -> Saving:
     plan = _save.plan(path, state, format)
+    for saving in list(_running):  # nobody need wait: those that ended leave nothing behind
+        saving._ended(0)
     return (_Process if process else _Thread)(plan, sync)
+
+
+def _pidfd(pid):
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # it was waited for already, or the system has none: the pipe tells
+        return -1
 
 
 def _fork():
@@ -154,7 +181,7 @@ def _child(plan, sync, pipe):
         number = getattr(error, "errno", None) or 0
         said = f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
     try:
-        os.write(pipe, said)
+        os.write(pipe, said[: select.PIPE_BUF])
     finally:
         os._exit(0 if said == b"done" else 1)
 
@@ -182,6 +209,8 @@ def _after_fork():
     _lock = threading.Lock()
     for saving in _running:
         os.close(saving._pipe)
+        if saving._process >= 0:
+            os.close(saving._process)
     _running.clear()
 
 

@@ -290,3 +290,59 @@ x[:] = 4
 """], check=True)
         assert (np.load(path)["x"] == 3).all()
         os.unlink(path)
+
+
+def test_descriptors_beyond_select(tmp_path):
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1200:
+        pytest.skip("no more than a thousand descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    many = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+    try:
+        saving = cowshed.checkpoint({"w": np.ones(1000)}, str(tmp_path / "x.safetensors"))
+        saving.wait()
+    finally:
+        for fd in many:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_fork_at_the_same_moment_is_not_waited_for(tmp_path, monkeypatch, killed):
+    reader, writer = os.pipe()
+    others = []
+
+    def fork():
+        others.append(os.fork())  # of another thread, when the pipe is there
+        if others[-1] == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        return os.fork()
+
+    state = {"w": np.ones(1000)}
+    with monkeypatch.context() as patch:
+        patch.setattr(cowshed._saving, "_fork", fork)
+        if killed:
+            patch.setattr(cowshed._saving, "_child",
+                          lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        saving = cowshed.checkpoint(state, str(tmp_path / "x.safetensors"))
+    try:
+        if killed:
+            with pytest.raises(ChildProcessError, match="SIGKILL"):
+                saving.wait(20)
+        else:
+            saving.wait(20)
+    finally:
+        os.close(reader)
+        os.close(writer)
+        os.waitpid(others[0], 0)
+
+
+def test_nobody_need_wait(tmp_path):
+    first = cowshed.checkpoint({"w": np.ones(1000)}, str(tmp_path / "x.safetensors"))
+    os.waitid(os.P_PID, first._pid, os.WEXITED | os.WNOWAIT)
+    cowshed.checkpoint({"w": np.ones(1000)}, str(tmp_path / "y.safetensors")).wait()
+    with pytest.raises(ProcessLookupError):
+        os.kill(first._pid, 0)
