@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """NumPy arrays on storages, and what can be done with any array that lies in one."""
 
+import operator
 import sys
 
 from . import _cowshed, _family
@@ -80,7 +81,7 @@ def _make(shape, dtype, order, zero, shared):
         raise ValueError("Python objects can't lie in a storage: use a dtype of plain bytes")
     if order not in ("C", "F"):
         raise ValueError(f"order {order!r}: there are 'C' and 'F'")
-    shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    shape = sizes(shape)
     nbytes = dtype.itemsize
     for size in shape:
         nbytes *= size
@@ -89,6 +90,12 @@ def _make(shape, dtype, order, zero, shared):
     storage = new_storage(nbytes, zero=zero, shared=shared)
     enter(storage)
     return numpy.ndarray(shape, dtype, storage, order=order)
+
+
+def sizes(shape):
+    """A shape as a tuple of Python's integers: those of NumPy overflow when multiplied."""
+    shape = shape if hasattr(shape, "__iter__") else (shape,)
+    return tuple(operator.index(size) for size in shape)
 
 
 def _is_tensor(x):

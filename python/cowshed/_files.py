@@ -23,7 +23,7 @@ import weakref
 from typing import Any, NamedTuple
 
 from . import _cowshed
-from ._arrays import _make, _numpy, array_on
+from ._arrays import _make, _numpy, array_on, sizes
 
 _MODES = ("r", "c", "r+")
 _NPY = b"\x93NUMPY"
@@ -212,7 +212,7 @@ def _raw(source, dtype, shape, offset, order):
             raise source.wrong(f"{rest} bytes are left of elements of {dtype.itemsize}; "
                                "say a shape")
         shape = (count,)
-    shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    shape = sizes(shape)
     if any(size < 0 for size in shape):
         raise ValueError(f"negative sizes: {shape}")
     return source.array(dtype, shape, offset, order)

@@ -217,3 +217,12 @@ def test_stats_and_options():
         cowshed.set_option("no such option", "1")
     assert all(isinstance(there, bool) and why for there, why in cowshed.features().values())
     assert isinstance(cowshed.trim(), bool)
+
+
+def test_sizes_may_be_numbers_of_numpy():
+    # Products of these are as small as they are.
+    assert cowshed.zeros(np.uint8(200)).shape == (200,)
+    assert cowshed.zeros((np.int32(30000), np.int32(30000))).nbytes == 7200000000
+    for bad in 2.5, "ab", None, (1, 2.5):
+        with pytest.raises(TypeError):
+            cowshed.zeros(bad)
