@@ -77,6 +77,15 @@ static PyObject *capsule(StorageObject *self, struct cow_storage *s,
 	return result;
 }
 
+/* PyArg_ParseTuple() takes tuples alone, and calls all else a fault of the system. */
+static int pair(PyObject *object, const char *what)
+{
+	if (PyTuple_Check(object))
+		return 0;
+	PyErr_Format(PyExc_TypeError, "%s is a tuple of two numbers", what);
+	return -1;
+}
+
 /* Asked for another device than the CPU? */
 static int wrong_device(PyObject *device)
 {
@@ -84,6 +93,8 @@ static int wrong_device(PyObject *device)
 
 	if (device == Py_None)
 		return 0;
+	if (pair(device, "dl_device") < 0)
+		return -1;
 	if (!PyArg_ParseTuple(device, "ll;dl_device is a pair of numbers",
 	                      &type, &index))
 		return -1;
@@ -114,6 +125,8 @@ PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 	if (version != Py_None) {
 		int major, minor;
 
+		if (pair(version, "max_version") < 0)
+			return NULL;
 		if (!PyArg_ParseTuple(version,
 		                      "ii;max_version is a pair of numbers",
 		                      &major, &minor))

@@ -228,6 +228,8 @@ def _freeze(storage):
 
     if storage.readonly:
         return storage
+    if not storage.nbytes:
+        return storage.clone(readonly=True)
     if storage.kind != "own":
         storage = storage.clone()
     fd, offset = storage.export(_cowshed.SEALED)

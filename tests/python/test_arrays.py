@@ -226,3 +226,17 @@ def test_sizes_may_be_numbers_of_numpy():
     for bad in 2.5, "ab", None, (1, 2.5):
         with pytest.raises(TypeError):
             cowshed.zeros(bad)
+
+
+def test_storages_of_no_bytes():
+    nothing = _cowshed.new(0)
+    for other in cowshed.clone(nothing), cowshed.freeze(nothing):
+        assert other.nbytes == 0
+    assert cowshed.freeze(nothing).readonly
+
+
+def test_what_dlpack_is_asked_wrongly():
+    storage = _cowshed.new(100)
+    for bad in {"dl_device": 5}, {"max_version": [1, 0]}, {"max_version": ("a", "b")}:
+        with pytest.raises(TypeError):
+            storage.__dlpack__(**bad)
