@@ -110,7 +110,7 @@ leave_alone(struct cow__tile *t)
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
 	cow__commit_forget_young(t);
-	if (t->backing != COW__ANON && !cow__is_frozen(t))
+	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t))
 		r = cow__freeze(t);
 	if (r < 0)
 		return r;
@@ -140,7 +140,8 @@ static int
 overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
         enum cow__place place)
 {
-	bool alone = t->backing == COW__SHARED && !t->pieces && t->refs <= 1;
+	bool alone = t->backing == COW__SHARED && !t->pieces && t->refs <= 1 &&
+	             !t->common;
 	size_t bytes = end - start;
 	int r;
 
@@ -184,6 +185,9 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 			return r ? r : discard(t, to, end, own, advice);
 		}
 	}
+	/* As if it had written zeros: nothing else keeps one memory for all. */
+	if (t->common)
+		return cow__map_punch(start, end - start);
 	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
 	    cow__map_punch(start, end - start) == 0)
 		return 0;

@@ -190,7 +190,8 @@ long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels
  * it as ALIAS costs none. Nobody may be writing it during the call. A forked child has
  * it in common with its parent; clones of it, and messages with it in other modes, are
  * copies. It ends with the storage, or block; resizing a block moves its bytes out of
- * it. Whoever gets it sees the rest of its last page, too. Once more: 0, nothing to do.
+ * it; what is given back of it (MADV_DONTNEED) reads as zero for all. Whoever gets it
+ * sees the rest of its last page, too. Once more: 0, nothing to do.
  *
  * -EBUSY: a clone, or a forked relative, still reads its pages, or memory may be under
  * I/O; -EOPNOTSUPP: memory that is not the engine's, tracked (sending it as ALIAS moves

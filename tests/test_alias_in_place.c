@@ -5,11 +5,13 @@
  * Blocks and transparent storages of every kind stay where they are and what they
  * are; from then on another process writes the same bytes, and a forked child, too.
  */
+#include "core/advise.h"
 #include "tests/support/ends.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 enum { LARGE = 4 * 1024 * 1024 + 77 };
@@ -321,6 +323,40 @@ START_TEST(old_pages_are_freed)
 }
 END_TEST
 
+/* What the program gives back of it reads as zero, for all who have it; what it unmaps
+ * stays with the others. */
+START_TEST(given_back_in_part)
+{
+	struct cow_storage *r;
+	struct cow_channel *c;
+	unsigned char *p;
+	struct made m;
+	struct ends e;
+
+	ends_make(&e, SOCK_SEQPACKET, false);
+	c = child_channel(&e);
+	make(&m, _i == SMALL ? PLAIN : (enum kind)_i);
+	ok(cow_storage_share_in_place(m.s));
+	send_one(e.mine, m.s, COW_SHARE_ALIAS);
+	r = receive_one(c);
+	p = place(m.s);
+	ok(cow__advise((uintptr_t)p + PAGE, PAGE, MADV_DONTNEED));
+	ck_bytes(p + PAGE, PAGE, 0);
+	ck_bytes((unsigned char *)data(r) + PAGE, PAGE, 0);
+	p[PAGE] = 7;
+	ck_assert_uint_eq(((const unsigned char *)data(r))[PAGE], 7);
+	memset(p + 2 * PAGE, 5, PAGE);
+	ok(cow__unmap((uintptr_t)p + 2 * PAGE, PAGE));
+	ck_bytes((unsigned char *)data(r) + 2 * PAGE, PAGE, 5);
+	p[3 * PAGE] = 9;
+	ck_assert_uint_eq(((const unsigned char *)data(r))[3 * PAGE], 9);
+	cow_storage_unref(r);
+	made_free(&m);
+	cow_channel_free(c);
+	ends_free(&e);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("alias_in_place");
@@ -330,6 +366,7 @@ int main(void)
 	tcase_add_loop_test(tcase, common_over_forks, 0, KINDS);
 	tcase_add_loop_test(tcase, clones_are_copies, 0, 2 * KINDS);
 	tcase_add_loop_test(tcase, resized_it_moves_out, 0, 2);
+	tcase_add_loop_test(tcase, given_back_in_part, 0, KINDS);
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, old_pages_are_freed);
 	return run_suite(suite);
