@@ -240,6 +240,32 @@ START_TEST(resized_it_moves_out)
 }
 END_TEST
 
+static void finds_zeros(void *arg)
+{
+	unsigned char *p = arg;
+
+	ck_bytes(p, PAGE, 0);
+	p[0] = 7;
+	ck_assert_uint_ne(p[PAGE], 0);
+}
+
+/* Wiped in a child, and in nobody else. */
+START_TEST(wiped_on_fork)
+{
+	unsigned char *p;
+	struct made m;
+
+	make(&m, BLOCK);
+	ok(cow_storage_share_in_place(m.s));
+	p = place(m.s);
+	memset(p, 3, 2 * PAGE);
+	ok(cow__advise((uintptr_t)p, PAGE, MADV_WIPEONFORK));
+	in_child(finds_zeros, p);
+	ck_bytes(p, 2 * PAGE, 3);
+	made_free(&m);
+}
+END_TEST
+
 static void waits(void *arg)
 {
 	gate_wait(arg);
@@ -367,6 +393,7 @@ int main(void)
 	tcase_add_loop_test(tcase, clones_are_copies, 0, 2 * KINDS);
 	tcase_add_loop_test(tcase, resized_it_moves_out, 0, 2);
 	tcase_add_loop_test(tcase, given_back_in_part, 0, KINDS);
+	tcase_add_test(tcase, wiped_on_fork);
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, old_pages_are_freed);
 	return run_suite(suite);
