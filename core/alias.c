@@ -79,7 +79,8 @@ leave_rest(struct cow__tile *rest, struct cow__segment *old)
 
 /* Frees the pages that the tile leaves behind in a file of many. Best effort: they are
  * nobody's, and go with the file. So are the rests of the last 2 MiB beside it, which
- * would lie alone between addresses that nothing else fits in. */
+ * would lie alone between addresses that nothing else fits in; those of anonymous memory,
+ * too (`old` is NULL). */
 static void
 leave_pages(const struct cow__tile *t, struct cow__segment *old)
 {
@@ -88,7 +89,7 @@ leave_pages(const struct cow__tile *t, struct cow__segment *old)
 
 	leave_rest(t->prev, old);
 	leave_rest(t->next, old);
-	if (old->single || cow__map_reserve(bytes, COW__HUGE, &at) < 0)
+	if (!old || old->single || cow__map_reserve(bytes, COW__HUGE, &at) < 0)
 		return;
 	if (cow__map_shared(at, bytes, &old->file, cow__segment_offset(start),
 	                    false) == 0)
@@ -118,6 +119,8 @@ move_to_file(struct cow__tile *t)
 		(void)cow__holders_drop(t, &c, NULL);
 		leave_pages(t, old);
 		cow__segment_unref(old);
+	} else if (t->backing == COW__ANON) {
+		leave_pages(t, NULL);
 	}
 	cow__tile_change_begin(t);
 	t->segment = s;

@@ -182,14 +182,16 @@ void
 cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s)
 {
 	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
-	    (cow__tile_heat(rest) != COW__COLD &&
+	    rest->backing == COW__NONE ||
+	    (s && cow__tile_heat(rest) != COW__COLD &&
 	     cow__map_punch(cow__tile_start(rest), rest->bytes) < 0) ||
 	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
 		return; /* it stays, then */
 	cow__tile_unlist(rest);
 	cow__tile_change_begin(rest);
 	rest->backing = COW__NONE;
-	cow__segment_unref(s);
+	if (s)
+		cow__segment_unref(s);
 	rest->segment = NULL;
 	rest->freed_at = 0;
 	rest->hollow = 0;

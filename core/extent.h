@@ -59,8 +59,8 @@ int cow__extent_replace(struct cow__tile *t, void *copy);
 /* In a forked child: makes addresses that were not inherited free again. */
 void cow__extents_child(void);
 
-/* Makes a free tile of this segment (or nothing, if it is none) address space alone,
- * without pages in the file. Best effort. Engine locked. */
+/* Makes a free tile of this segment, or a free anonymous one (NULL), address space
+ * alone, without pages. Nothing, if it is none. Best effort. Engine locked. */
 void cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s);
 
 /* Its mapping was replaced by another one, of all of it: forgets the pieces and parts

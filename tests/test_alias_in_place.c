@@ -385,6 +385,26 @@ START_TEST(given_back_in_part)
 }
 END_TEST
 
+/* Addresses and mappings serve again. */
+START_TEST(nothing_piles_up)
+{
+	uint64_t mappings = 0;
+	struct made m;
+
+	for (int i = 0; i < 40; i++) {
+		make(&m, (enum kind)_i);
+		ok(cow_storage_share_in_place(m.s));
+		made_free(&m);
+		if (i == 8) {
+			cow_trim();
+			mappings = stats_now().mappings;
+		}
+	}
+	cow_trim();
+	ck_assert_uint_le(stats_now().mappings, mappings + 4);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("alias_in_place");
@@ -398,5 +418,6 @@ int main(void)
 	tcase_add_test(tcase, wiped_on_fork);
 	tcase_add_test(tcase, refused);
 	tcase_add_test(tcase, old_pages_are_freed);
+	tcase_add_loop_test(tcase, nothing_piles_up, 0, KINDS);
 	return run_suite(suite);
 }
