@@ -459,7 +459,8 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	leaves_traces(t); /* nor may the next block have these pages */
 	if (own)
 		return 0;
-	r = t->common ? -EBUSY : leave_alone(t); /* it would part from the others */
+	/* What is common would part from the others' pages. */
+	r = t->common ? -EBUSY : leave_alone(t);
 	if (r == 0)
 		r = cow__map_meta(end - start, &copy);
 	if (r < 0)
