@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
+LIMIT = int(os.environ.get("LIMIT", "600"))  # seconds for one of them
 
 
 def say(**figures):
@@ -27,7 +28,12 @@ def measure(script, ways, under_shim=(), prefix=()):
         for way in ways:
             shim = ["-m", "cowshed", "run", "--"] if way in under_shim else []
             command = [*prefix, sys.executable, *shim, script, way]
-            run = subprocess.run(command, capture_output=True, text=True, check=False)
+            try:
+                run = subprocess.run(command, capture_output=True, text=True, check=False,
+                                     timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                print(f"  {way}: not done in {LIMIT} s", file=sys.stderr)
+                continue
             lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
             if run.returncode or not lines:
                 reason = (run.stderr.strip().splitlines() or ["no output"])[-1]
