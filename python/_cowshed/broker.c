@@ -26,8 +26,11 @@ static PyObject *broker_new(PyTypeObject *type, PyObject *args,
 	                                 &o.address, &o.program, &o.flags,
 	                                 &o.timeout_ms))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = cow_broker_open(&o, &b);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_open(&o, &b);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	self = PyObject_New(BrokerObject, type);
 	if (!self)
 		(void)cow_broker_unref(b);
@@ -41,8 +44,10 @@ static void broker_dealloc(PyObject *object)
 	struct cow_broker *b = ((BrokerObject *)object)->broker;
 	PyTypeObject *type = Py_TYPE(object);
 
-	Py_BEGIN_ALLOW_THREADS(void) cow_broker_unref(b);
-	Py_END_ALLOW_THREADS PyObject_Free(object);
+	Py_BEGIN_ALLOW_THREADS(void)
+	cow_broker_unref(b);
+	Py_END_ALLOW_THREADS
+	PyObject_Free(object);
 	Py_DECREF(type);
 }
 
@@ -130,10 +135,12 @@ static PyObject *broker_put(PyObject *object, PyObject *args, PyObject *kwargs)
 	            : borrow(source, &view);
 	if (!s)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r =
-		cow_broker_put(((BrokerObject *)object)->broker, s, &item);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_put(((BrokerObject *)object)->broker, s, &item);
 	(void)cow_storage_unref(s);
-	Py_END_ALLOW_THREADS if (view.obj) PyBuffer_Release(&view);
+	Py_END_ALLOW_THREADS
+	if (view.obj)
+		PyBuffer_Release(&view);
 	return r < 0 ? raise_error(r) : item_dict(&item);
 }
 
@@ -145,9 +152,11 @@ static PyObject *broker_get(PyObject *object, PyObject *key)
 
 	if (item_key(key, &item) < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = cow_broker_get(
-		((BrokerObject *)object)->broker, &item, &s, &got);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_get(((BrokerObject *)object)->broker, &item, &s, &got);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	return storage_wrap(s,
 	                    got.mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
 	                    got.mode == COW_SHARE_SEALED);
@@ -160,9 +169,11 @@ static PyObject *broker_drop(PyObject *object, PyObject *key)
 
 	if (item_key(key, &item) < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r =
-		cow_broker_drop(((BrokerObject *)object)->broker, &item);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_drop(((BrokerObject *)object)->broker, &item);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	Py_RETURN_NONE;
 }
 
@@ -175,9 +186,12 @@ static PyObject *broker_list(PyObject *object, PyObject *unused)
 
 	(void)unused;
 	while (list && r > 0) {
-		Py_BEGIN_ALLOW_THREADS r = cow_broker_list(
-			((BrokerObject *)object)->broker, &cursor, &item);
-		Py_END_ALLOW_THREADS if (r < 1) break;
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_broker_list(((BrokerObject *)object)->broker, &cursor,
+		                    &item);
+		Py_END_ALLOW_THREADS
+		if (r < 1)
+			break;
 		dict = item_dict(&item);
 		if (!dict || PyList_Append(list, dict) < 0)
 			Py_CLEAR(list);
@@ -195,9 +209,11 @@ static PyObject *broker_refresh(PyObject *object, PyObject *unused)
 	int r;
 
 	(void)unused;
-	Py_BEGIN_ALLOW_THREADS r =
-		cow_broker_refresh(((BrokerObject *)object)->broker);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_refresh(((BrokerObject *)object)->broker);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	Py_RETURN_NONE;
 }
 

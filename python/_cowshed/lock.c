@@ -154,9 +154,11 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
 	while (block && (r == EBUSY || r == ETIMEDOUT)) {
 		if (end != INT64_MAX && now_ns(CLOCK_MONOTONIC) >= end)
 			break;
-		Py_BEGIN_ALLOW_THREADS r = wait_slice(m, end);
-		Py_END_ALLOW_THREADS if (r == ETIMEDOUT &&
-		                         PyErr_CheckSignals() < 0) return NULL;
+		Py_BEGIN_ALLOW_THREADS
+		r = wait_slice(m, end);
+		Py_END_ALLOW_THREADS
+		if (r == ETIMEDOUT && PyErr_CheckSignals() < 0)
+			return NULL;
 	}
 	if (r == EOWNERDEAD)
 		r = pthread_mutex_consistent(m);

@@ -29,8 +29,11 @@ static PyObject *new_storage(PyObject *module, PyObject *args, PyObject *kwargs)
 		o.flags |= COW_STORAGE_ZERO;
 	if (strict)
 		o.flags |= COW_STORAGE_STRICT;
-	Py_BEGIN_ALLOW_THREADS r = cow_storage_new((size_t)n, &o, &s);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_storage_new((size_t)n, &o, &s);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	return storage_wrap(s, KIND_OWN, 0);
 }
 
@@ -68,9 +71,12 @@ static PyObject *import_fd(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "iKnI:import_fd", &fd, &offset, &bytes,
 	                      &mode))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = cow_storage_import(
-		fd, offset, (size_t)bytes, (enum cow_share_mode)mode, &s);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_storage_import(fd, offset, (size_t)bytes,
+	                       (enum cow_share_mode)mode, &s);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
 	                    mode == COW_SHARE_SEALED);
 }
@@ -107,13 +113,17 @@ static PyObject *from_file(PyObject *args, PyObject *kwargs, int loads)
 			"does or is of a descriptor");
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS if (loads) r =
-		name ? cow_storage_load(PyBytes_AsString(name), offset, n,
-	                                flags, &s)
-		     : cow_storage_load_fd(fd, offset, n, flags, &s);
-	else r = name ? cow_storage_open(PyBytes_AsString(name), n, flags, &s)
-	              : cow_storage_open_fd(fd, offset, n, flags, &s);
-	Py_END_ALLOW_THREADS Py_XDECREF(name);
+	Py_BEGIN_ALLOW_THREADS
+	if (loads)
+		r = name ? cow_storage_load(PyBytes_AsString(name), offset, n,
+		                            flags, &s)
+		         : cow_storage_load_fd(fd, offset, n, flags, &s);
+	else
+		r = name ? cow_storage_open(PyBytes_AsString(name), n, flags,
+		                            &s)
+		         : cow_storage_open_fd(fd, offset, n, flags, &s);
+	Py_END_ALLOW_THREADS
+	Py_XDECREF(name);
 	if (r < 0)
 		return raise_error(r);
 	return storage_wrap(s, loads ? KIND_OWN : KIND_FILE, readonly);
@@ -150,13 +160,14 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 	}
 	ptr = cow_data_ptr_make(view.buf, &here, NULL,
 	                        (struct cow_device){COW_DEVICE_CPU, 0});
-	Py_BEGIN_ALLOW_THREADS r = cow_storage_new_external(
-		&ptr, (size_t)view.len, NULL, &external);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_storage_new_external(&ptr, (size_t)view.len, NULL, &external);
 	if (r == 0) {
 		r = cow_storage_lazy_clone(external, &clone);
 		(void)cow_storage_unref(external);
 	}
-	Py_END_ALLOW_THREADS PyBuffer_Release(&view);
+	Py_END_ALLOW_THREADS
+	PyBuffer_Release(&view);
 	return r < 0 ? raise_error(r) : storage_wrap(clone, KIND_OWN, 0);
 }
 

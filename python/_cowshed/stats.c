@@ -113,8 +113,10 @@ static PyObject *trim(PyObject *module, PyObject *unused)
 
 	(void)module;
 	(void)unused;
-	Py_BEGIN_ALLOW_THREADS r = cow_trim();
-	Py_END_ALLOW_THREADS return r < 0 ? raise_error(r) : PyBool_FromLong(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_trim();
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
 }
 
 static PyObject *set_option(PyObject *module, PyObject *args)

@@ -101,11 +101,12 @@ int storage_address(StorageObject *self, void **ret)
 		*ret = (void *)cow_storage_data(self->storage);
 		return 0;
 	}
-	Py_BEGIN_ALLOW_THREADS r =
-		self->kind == KIND_OWN
-			? cow_storage_expose(self->storage, ret)
-			: cow_storage_data_mut(self->storage, ret);
-	Py_END_ALLOW_THREADS if (r < 0)(void) raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = self->kind == KIND_OWN ? cow_storage_expose(self->storage, ret)
+	                           : cow_storage_data_mut(self->storage, ret);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		(void)raise_error(r);
 	return r < 0 ? -1 : 0;
 }
 
@@ -236,10 +237,12 @@ static PyObject *storage_clone(PyObject *object, PyObject *args,
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p$p:clone", names,
 	                                 &lazy, &readonly))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r =
-		lazy ? cow_storage_lazy_clone(self->storage, &clone)
-		     : cow_storage_clone(self->storage, &clone);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = lazy ? cow_storage_lazy_clone(self->storage, &clone)
+	         : cow_storage_clone(self->storage, &clone);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	return storage_wrap(clone, KIND_OWN, readonly);
 }
 
@@ -277,10 +280,12 @@ static PyObject *storage_export(PyObject *object, PyObject *args)
 	s = storage_to_send(self, mode);
 	if (!s)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r =
-		cow_storage_export(s, (enum cow_share_mode)mode, &fd, &offset);
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_storage_export(s, (enum cow_share_mode)mode, &fd, &offset);
 	(void)cow_storage_unref(s);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_error(r);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
 	if (mode == COW_SHARE_ALIAS)
 		self->kind = KIND_ALIAS;
 	return Py_BuildValue("(iK)", fd, (unsigned long long)offset);
@@ -303,17 +308,19 @@ static PyObject *storage_save(PyObject *object, PyObject *args,
 		fd = PyObject_AsFileDescriptor(path);
 		if (fd < 0)
 			return NULL;
-		Py_BEGIN_ALLOW_THREADS r =
-			cow_storage_save_fd(s, fd, offset, flags, NULL);
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_storage_save_fd(s, fd, offset, flags, NULL);
 		Py_END_ALLOW_THREADS
 	} else {
 		PyObject *bytes;
 
 		if (!PyUnicode_FSConverter(path, &bytes))
 			return NULL;
-		Py_BEGIN_ALLOW_THREADS r = cow_storage_save(
-			s, PyBytes_AsString(bytes), offset, flags, NULL);
-		Py_END_ALLOW_THREADS Py_DECREF(bytes);
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_storage_save(s, PyBytes_AsString(bytes), offset, flags,
+		                     NULL);
+		Py_END_ALLOW_THREADS
+		Py_DECREF(bytes);
 	}
 	if (r < 0)
 		return raise_error(r);
