@@ -209,8 +209,13 @@ def scene_killed_worker():
         pid = client.run(os.getpid)[first]
         os.kill(pid, signal.SIGKILL)
         assert client.submit(lambda a: int(a[-1]), x, workers=[second]).result() == 4 * MIB - 1
-        until(lambda: len(client.scheduler_info()["workers"]) == 2 and
-              pid not in client.run(os.getpid).values())
+
+        def both_are_there():
+            # Until the scheduler knows of its death it is asked, too, and has no answer.
+            pids = list(client.run(os.getpid, on_error="return").values())
+            return len(pids) == 2 and pid not in pids and all(type(p) is int for p in pids)
+
+        until(both_are_there)
         third = next(w for w in client.scheduler_info()["workers"] if w != second)
         assert client.submit(lambda a: int(a[0]), y, workers=[third]).result() == 1
     nothing_is_left()
