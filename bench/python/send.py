@@ -27,6 +27,8 @@ WAYS = [
 
 
 def worker(arrays, answers, summing):
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)  # its threads are the parent's, and not here
     while (x := arrays.get()) is not None:
         if isinstance(x, tuple):
             import numpy
