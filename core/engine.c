@@ -130,8 +130,12 @@ cow_trim(void)
 {
 	size_t done;
 
-	if (cow__trim_others)
-		cow__trim_others();
+	void (*others)(void) =
+	        /* Pairs with the store in share/group.c. */
+	        __atomic_load_n(&cow__trim_others, __ATOMIC_ACQUIRE);
+
+	if (others)
+		others();
 	/* What the helper has in hand is to go, too. */
 	cow__helper_suspend();
 	cow__helper_resume();

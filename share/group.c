@@ -198,7 +198,8 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 	}
 	g->next = cow__groups;
 	cow__groups = g;
-	cow__trim_others = sweep_all;
+	/* Pairs with the load in cow_trim(). */
+	__atomic_store_n(&cow__trim_others, sweep_all, __ATOMIC_RELEASE);
 	*ret = g;
 	return 0;
 }

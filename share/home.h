@@ -69,8 +69,8 @@ struct cow__home_key {
 int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
                   const void *from, size_t bytes, struct cow__home **ret);
 
-/* Of the pages of a large transparent storage, or of a clone of one, as they lie, if they can be given away
- * (core/give.h). Takes the locks itself. -errno: no, copy. */
+/* Of the pages of a large transparent storage, or of a clone of one, as they lie, if
+ * they can be given away (core/give.h). Takes the locks itself. -errno: no, copy. */
 int cow__home_give(struct cow_storage *s, struct cow__home **ret);
 
 /* Shares a transparent storage on engine memory in place. Takes the locks itself. */

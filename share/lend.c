@@ -3,8 +3,8 @@
  * Homes under storages
  *
  * How the engine reaches shared data (struct cow__allocation_ops of core/allocation.h):
- * may it be written in place, make a private view of it or of such a view, let it go. And how a home
- * becomes a storage, or a storage moves to a home.
+ * may it be written in place, make a private view of it or of such a view, let it go.
+ * And how a home becomes a storage, or a storage moves to a home.
  */
 #include "core/pool.h"
 #include "core/stats.h"
