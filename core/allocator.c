@@ -143,9 +143,11 @@ cow_allocator_raw_allocate(struct cow_allocator *a, size_t bytes, void **ret)
 	r = cow_allocator_allocate(a, bytes, &p);
 	if (r < 0)
 		return r;
-	/* The promise of raw_deleter. */
-	cow__require(!bytes || (p.data == p.context &&
-	                        p.deleter == a->raw_deleter));
+	if (bytes && (p.data != p.context || p.deleter != a->raw_deleter)) {
+		cow_data_ptr_clear(&p);
+		return cow__error(-EINVAL, "the allocator has a raw_deleter, but "
+		                           "its memory is freed in another way");
+	}
 	*ret = p.data;
 	return 0;
 }

@@ -189,7 +189,8 @@ int cow_allocator_clone(struct cow_allocator *allocator, const void *src,
                         size_t bytes, struct cow_data_ptr *ret);
 
 /* The raw form, for callers that keep one bare pointer. -ENOTSUP: the
- * allocator has no raw_deleter. Deallocate takes NULL. */
+ * allocator has no raw_deleter. -EINVAL: it has one that what it allocated is
+ * not freed by. Deallocate takes NULL. */
 int cow_allocator_raw_allocate(struct cow_allocator *allocator, size_t bytes,
                                void **ret);
 int cow_allocator_raw_deallocate(struct cow_allocator *allocator, void *data);

@@ -152,7 +152,7 @@ task_sleeps(int dir, const char *name)
 	int at = 0, fd;
 	long r;
 
-	while (name[at] && at < 20) {
+	while (at < 20 && name[at]) {
 		path[at] = name[at];
 		at++;
 	}

@@ -44,9 +44,7 @@ one(char *key)
 {
 	char *value = strchr(key, '=');
 
-	if (!value || strlen(key) == 0) {
-		value = key + strlen(key);
-	} else {
+	if (value && value > key) {
 		*value++ = '\0';
 		if (!strcmp(key, "threshold")) {
 			uint64_t n;

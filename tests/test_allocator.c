@@ -182,6 +182,12 @@ START_TEST(raw_form)
 }
 END_TEST
 
+static void
+nothing(void *context)
+{
+	(void)context;
+}
+
 START_TEST(raw_form_of_others)
 {
 	struct counting device;
@@ -200,6 +206,12 @@ START_TEST(raw_form_of_others)
 	ck_assert_ptr_eq(raw, &device);
 	fails(-ENOTSUP, cow_allocator_raw_deallocate(&device.base, raw));
 	ck_assert_int_eq(device.allocations, 1);
+
+	/* One that doesn't free this memory. */
+	device.base.raw_deleter = nothing;
+	fails(-EINVAL, cow_allocator_raw_allocate(&device.base, 50, &raw));
+	ck_assert_ptr_eq(raw, &device);
+	ck_assert_int_eq(counting_live(&device), 0);
 }
 END_TEST
 
