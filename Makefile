@@ -35,7 +35,7 @@ MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint \
+.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -185,7 +185,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint,\
+NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze,\
 	$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
@@ -237,6 +237,9 @@ bench-python: deps everything python-env ## measure the Python package: ours, to
 lint: deps python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
 		scripts/lint-python.sh; python=$$?; scripts/lint.sh && exit $$python
+
+analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
+	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
 	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-python,bench,$(patsubst bench-gpu,bench,$(NEED_DEPS)))))))

@@ -37,6 +37,8 @@ tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | c
 musl         | command -v musl-gcc            | musl-tools    | may  | check
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
+cppcheck     | command -v cppcheck            | cppcheck      | may  | analyze
+clang-tidy   | command -v clang-tidy          | clang-tidy    | may  | analyze
 pytest       | system_python 'import pytest' | python3-pytest | may | programs
 hypothesis   | system_python 'import hypothesis' | python3-hypothesis | may | programs
 pandas       | system_python 'import pandas' | python3-pandas | may | programs
