@@ -146,7 +146,10 @@ def _plain(name, x):
 def _as_numpy(name, x):
     numpy = _numpy()
     if _is_tensor(x):
-        return _plain(name, x).numpy()
+        try:
+            return _plain(name, x).numpy()
+        except TypeError:
+            raise ValueError(f"{name}: NumPy has no {x.dtype}; .safetensors and .pt do") from None
     array = numpy.asarray(x)
     if array.dtype.hasobject:
         raise ValueError(f"{name}: Python objects are no bytes; .pt and pickle hold them")
@@ -222,12 +225,9 @@ def _flat(state):
 
 
 def _leaves(prefix, x):
-    if isinstance(x, dict):
-        items = x.items()
-    elif isinstance(x, (list, tuple)):
-        items = enumerate(x)
-    else:
+    # What is empty has a name, too; only the whole has none.
+    if not isinstance(x, (dict, list, tuple)) or (prefix and not x):
         yield prefix.removesuffix("."), x
         return
-    for key, value in items:
+    for key, value in x.items() if isinstance(x, dict) else enumerate(x):
         yield from _leaves(f"{prefix}{key}.", value)

@@ -134,14 +134,15 @@ def test_safetensors_is_what_was_saved(tmp_path):
     state = {"w": np.arange(12, dtype="f4").reshape(3, 4), "e": np.zeros((0, 3), "i8"),
              "s": np.array(5, "u2"),
              "deep": {"list": [np.ones(3, ">f8"), 7], "b": np.array([True])},
-             "lr": 0.5, "name": "x"}
+             "lr": 0.5, "name": "x", "none": {"yet": {}, "or": []}}
     cowshed.save(path, state)
     for mode in MODES:
         t = cowshed.open(path, mode)
         assert set(t) == {"w", "e", "s", "deep.list.0", "deep.b"} and len(t) == 5
         assert (t["w"] == state["w"]).all() and t["e"].shape == (0, 3) and t["s"] == 5
         assert (t["deep.list.0"] == 1).all() and t["deep.b"].dtype == bool
-        assert t.metadata == {"deep.list.1": "7", "lr": "0.5", "name": '"x"'}
+        assert t.metadata == {"deep.list.1": "7", "lr": "0.5", "name": '"x"',
+                              "none.yet": "{}", "none.or": "[]"}
         assert t.dtype_of("w") == "F32"
         assert t["w"].flags.writeable == (mode != "r")
     assert cowshed.storage_of(t["w"]) is cowshed.storage_of(t["deep.b"])
@@ -340,6 +341,15 @@ def test_saved_npz(tmp_path):
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
     with np.load(path) as there:
         assert there["a"].tolist() == [0, 1, 2] and there["b.c"] == 4
+
+
+def test_what_numpy_has_not_is_said(tmp_path):
+    torch = pytest.importorskip("torch")
+    x = torch.ones(3, dtype=torch.bfloat16)
+    for name, state in ("a.npy", x), ("a.npz", {"x": x}), ("b.npz", {"x": {}}):
+        with pytest.raises(ValueError, match="\\.pt"):
+            cowshed.save(str(tmp_path / name), state)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path):
