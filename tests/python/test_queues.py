@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Queues: arrays through them, their exceptions, many producers and consumers."""
 
+import sys
 import threading
 from queue import Empty, Full
 
@@ -131,6 +132,17 @@ def test_unread_messages_are_freed():
         queue.put(cowshed.zeros(1 << 18))
     queue.put(None)
     while queue._buffer:
+        threading.Event().wait(0.01)
+    close(queue)
+
+
+def test_the_queue_lets_go_of_what_was_sent():
+    queue = multiprocessing.Queue()
+    storage = cowshed.storage_of(cowshed.empty(1 << 17))
+    mine = sys.getrefcount(storage)
+    queue.put(storage)
+    queue.get()
+    while sys.getrefcount(storage) > mine:  # its thread may be on its way still
         threading.Event().wait(0.01)
     close(queue)
 

@@ -236,8 +236,9 @@ class QueueEnd(Connection):
     """An end of a queue: `*_bytes` are packets, which are pickled elsewhere."""
 
     def send_bytes(self, packet):
-        """As send_packet()."""
+        """As send_packet(), and empties the packet: a queue's thread holds it until the next."""
         self.send_packet(packet)
+        packet.data, packet.parcels = b"", ()
 
     def recv_bytes(self):
         """As recv_packet()."""
