@@ -16,6 +16,7 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
+#define LOOK_PAYS (16 * MIB)    /* committed bytes that would be forgotten */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
@@ -28,6 +29,7 @@
 static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
+static size_t touched_peak;  /* the most that this was */
 static struct cow__tile *bench; /* addresses to collapse at */
 
 /* How much more may be committed for it. Small pages, and a helper that comes
@@ -36,9 +38,19 @@ static size_t
 room(bool helped, size_t bytes)
 {
 	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
+	size_t share = cow__trust_share(bytes);
 
-	most += touched_total / cow__trust_share(bytes);
+	most += touched_total / share;
+	if (share == COW__TRUST_FILLED)
+		most = cow__max(most, touched_peak - touched_total);
 	return most > ahead ? most - ahead : 0;
+}
+
+static void
+touched_more(size_t bytes)
+{
+	touched_total += bytes;
+	touched_peak = cow__max(touched_peak, touched_total);
 }
 
 static void
@@ -96,13 +108,12 @@ grown_up(struct cow__tile *t)
 		mend_later(t);
 }
 
-/* How far has the program come? True if further than at the last look. */
+/* How far has the program come? False: it can't be known. */
 static bool
-look(struct cow__tile *t, uint64_t now)
+see(struct cow__tile *t, uint64_t now)
 {
 	size_t full = cow__round_down(t->bytes, COW__HUGE);
 	uintptr_t start = cow__tile_start(t);
-	size_t before = t->touched;
 	int n;
 
 	n = cow__pagemap_touched(start + t->touched, COW__HUGE,
@@ -113,18 +124,30 @@ look(struct cow__tile *t, uint64_t now)
 		return false;
 	}
 	if (n > 0) {
-		size_t reached = t->touched + (size_t)n * COW__HUGE;
+		size_t before = t->touched;
+		size_t reached = before + (size_t)n * COW__HUGE;
 
-		ahead -= cow__min(reached, t->committed) - t->touched;
+		ahead -= cow__min(reached, t->committed) - before;
 		t->touched = reached;
 		if (t->committed < reached) {
 			t->missed += reached - t->committed;
 			t->committed = reached;
 		}
-		touched_total += reached - before;
+		touched_more(reached - before);
 		t->progress_at = now;
 	}
-	if (t->touched >= full ||
+	return true;
+}
+
+/* True if it is further than at the last look. */
+static bool
+look(struct cow__tile *t, uint64_t now)
+{
+	size_t before = t->touched;
+
+	if (!see(t, now))
+		return false;
+	if (t->touched >= cow__round_down(t->bytes, COW__HUGE) ||
 	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return t->touched != before;
@@ -182,7 +205,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 	    cow__engine.placed)
 		return;
 	t->touched = t->committed = cow__round_down(there, COW__HUGE);
-	touched_total += t->touched;
+	touched_more(t->touched);
 	t->progress_at = cow__now();
 	young_add(t);
 	if (t->bytes - there >= HELPER_PAYS)
@@ -190,18 +213,12 @@ cow__commit_from(struct cow__tile *t, size_t there)
 }
 
 size_t
-cow__commit_reached(const struct cow__tile *t)
+cow__commit_reached(struct cow__tile *t)
 {
-	size_t full = cow__round_down(t->bytes, COW__HUGE);
-	int n;
-
-	if (!t->young || t->mending)
+	if (!t->young || t->mending || !see(t, cow__now()) ||
+	    t->touched >= cow__round_down(t->bytes, COW__HUGE))
 		return t->bytes;
-	n = cow__pagemap_touched(cow__tile_start(t) + t->touched, COW__HUGE,
-	                         (full - t->touched) / COW__HUGE, PASSED);
-	if (n < 0 || t->touched + (size_t)n * COW__HUGE >= full)
-		return t->bytes;
-	return cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
+	return t->committed;
 }
 
 void
@@ -211,7 +228,7 @@ cow__commit_recycled(struct cow__tile *t)
 	    !cow__engine.use_helper)
 		return;
 	t->touched = cow__round_down(t->bytes, COW__HUGE);
-	touched_total += t->touched;
+	touched_more(t->touched);
 	mend_later(t);
 	cow__helper_want(false);
 }
@@ -266,6 +283,13 @@ void
 cow__commit_forget_young(struct cow__tile *t)
 {
 	young_remove(t);
+}
+
+void
+cow__commit_freeze(struct cow__tile *t)
+{
+	if (t->young && !t->mending && t->committed - t->touched >= LOOK_PAYS)
+		(void)see(t, cow__now());
 }
 
 void

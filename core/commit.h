@@ -14,6 +14,9 @@
  *
  *      all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
+ * Of a size that the program always fills all is committed at once, as long as
+ * that and what is touched are not more than once was touched at a time.
+ *
  * "Touched" is known because a collapse here leaves the program's page table
  * empty: the first touch of a huge page enters it, and pagemap shows that.
  * Young tiles (fresh, still being filled from the start) are looked at when the
@@ -38,7 +41,7 @@ void cow__commit_fresh(struct cow__tile *t, bool whole);
 void cow__commit_from(struct cow__tile *t, size_t there);
 
 /* How far a live tile may have pages. */
-size_t cow__commit_reached(const struct cow__tile *t);
+size_t cow__commit_reached(struct cow__tile *t);
 
 /* A live tile of warm memory that has small pages: they are mended. */
 void cow__commit_recycled(struct cow__tile *t);
@@ -50,6 +53,9 @@ void cow__commit_unit(uintptr_t start, size_t bytes);
 
 /* It is freed or cut: no more of anything. Notes that it has small pages. */
 void cow__commit_forget(struct cow__tile *t);
+
+/* It will be frozen: what of it was touched does not show any more then. */
+void cow__commit_freeze(struct cow__tile *t);
 
 /* It is frozen: nothing is committed ahead any more, mending goes on. */
 void cow__commit_frozen(struct cow__tile *t);
