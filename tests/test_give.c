@@ -5,6 +5,8 @@
  * A block of a program that knows nothing of storages (its malloc is ours) is sent
  * without a copy, sealed, and alone in its file; both sides go on with it.
  */
+#include "core/commit.h"
+#include "core/engine.h"
 #include "memfd/socket.h"
 #include "share/wire.h"
 #include "tests/support/support.h"
@@ -382,6 +384,29 @@ START_TEST(goes_on_as_any_block)
 }
 END_TEST
 
+/* Its small pages stay: what is sealed is not mapped for writing any more. */
+START_TEST(is_not_mended)
+{
+	unsigned char *p;
+	struct cow__tile *t;
+	struct pair pair;
+
+	pair_make(&pair, false);
+	p = new_block(BYTES, 0);
+	fill(p, BYTES, 1);
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)p);
+	(void)cow__commit_reached(t); /* the helper did not see all of it */
+	cow__engine_unlock();
+	ck_assert_uint_eq(send_block(pair.mine, p, COW_SHARE_CLONE), 0);
+	cow__engine_lock();
+	ck_assert(!t->young);
+	cow__engine_unlock();
+	cow_block_free(p);
+	pair_free(&pair);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("give");
@@ -393,5 +418,6 @@ int main(void)
 	tcase_add_test(tcase, not_beside_what_it_left);
 	tcase_add_test(tcase, not_with_a_neighbour);
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
+	tcase_add_test(tcase, is_not_mended);
 	return run_suite(suite);
 }
