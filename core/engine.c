@@ -95,6 +95,8 @@ cow__engine_tick(void)
 	static uint64_t last;
 	uint64_t now;
 
+	if (cow__segments_ended())
+		cow__segments_end();
 	if (!cow__engine.warm_first && !cow__engine.frozen)
 		return;
 	now = cow__now();

@@ -9,6 +9,7 @@
 #include "core/decay.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/segment.h"
 #include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
@@ -64,6 +65,8 @@ round_of_work(void)
 	if (due)
 		sleep = cow__min(sleep, due > now ? due - now + 1000u : 1000u);
 	cow__shadows_release(now, true);
+	if (cow__segments_ended()) /* a block was freed while we had it */
+		cow__segments_end();
 	if (cow__extent_poll_limbo() || cow__engine.frozen)
 		sleep = cow__min(sleep, LIMBO_NS);
 	return sleep;

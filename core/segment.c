@@ -22,6 +22,7 @@ static struct cow__pool segments = {
 	.object_bytes = sizeof(struct cow__segment)
 };
 static unsigned count, singles;
+static bool ended; /* one of a single block has no tiles any more */
 
 uint64_t
 cow__segment_offset(uintptr_t addr)
@@ -39,6 +40,7 @@ void
 cow__segment_unref(struct cow__segment *s)
 {
 	s->tiles--;
+	ended |= s->single && s->tiles == 0;
 }
 
 static int
@@ -152,17 +154,30 @@ unmap_cold(bool all)
 }
 
 void
-cow__segments_sweep(bool all)
+cow__segments_end(void)
 {
 	struct cow__segment *s, *next;
 
-	if (all || (cow__engine.segments && cow__engine.segments->next))
-		unmap_cold(all);
+	ended = false;
 	for (s = cow__engine.segments; s; s = next) {
 		next = s->next;
 		if (s->tiles == 0)
 			segment_free(s);
 	}
+}
+
+void
+cow__segments_sweep(bool all)
+{
+	if (all || (cow__engine.segments && cow__engine.segments->next))
+		unmap_cold(all);
+	cow__segments_end();
+}
+
+bool
+cow__segments_ended(void)
+{
+	return ended;
 }
 
 static bool

@@ -65,6 +65,11 @@ void cow__segment_unref(struct cow__segment *s);
  * and closes segments that nothing refers to. */
 void cow__segments_sweep(bool all);
 
+/* Closes segments that nothing refers to. Are there any that were a block's alone? All
+ * of their pages are kept by the descriptor, so they don't wait for a sweep. */
+void cow__segments_end(void);
+bool cow__segments_ended(void);
+
 /* Maps the control part. Before the first word is taken. */
 int cow__segment_control(struct cow__segment *s);
 

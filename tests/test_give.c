@@ -407,6 +407,25 @@ START_TEST(is_not_mended)
 }
 END_TEST
 
+/* Its file is kept by nobody when it is freed. */
+START_TEST(ends_with_its_block)
+{
+	uint64_t segments;
+	unsigned char *p;
+	struct pair t;
+
+	pair_make(&t, false);
+	segments = stats_now().segments;
+	p = new_block(BYTES, 0);
+	fill(p, BYTES, 1);
+	ck_assert_uint_eq(send_block(t.mine, p, COW_SHARE_CLONE), 0);
+	ck_assert_uint_eq(stats_now().segments, segments + 1);
+	cow_block_free(p);
+	ck_assert_uint_eq(stats_now().segments, segments);
+	pair_free(&t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("give");
@@ -419,5 +438,6 @@ int main(void)
 	tcase_add_test(tcase, not_with_a_neighbour);
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	tcase_add_test(tcase, is_not_mended);
+	tcase_add_test(tcase, ends_with_its_block);
 	return run_suite(suite);
 }
