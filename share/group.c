@@ -6,6 +6,7 @@
 #include "core/base.h"
 #include "core/engine.h"
 #include "core/error.h"
+#include "core/give.h"
 #include "core/pool.h"
 #include "cowshed-share.h"
 #include "memfd/map.h"
@@ -252,6 +253,8 @@ cow_group_new(struct cow_group **ret)
 	r = enter(&file, &id, ret);
 	cow__mutex_unlock(&cow__share_lock);
 	cow__descriptor_close(&file);
+	if (r == 0)
+		cow__give_expect(); /* channels come later, blocks before them */
 	if (r == -ENOENT || r == -EACCES)
 		return cow__error(r, "cow_group_new: needs /proc/self/fd");
 	return r < 0 ? cow__error_from(r, "cow_group_new") : 0;

@@ -426,6 +426,24 @@ START_TEST(ends_with_its_block)
 }
 END_TEST
 
+/* Whoever has a group will send, though it makes the channel later. */
+START_TEST(born_before_the_channel)
+{
+	struct cow_group *group;
+	unsigned char *p;
+	struct pair t;
+
+	ok(cow_group_new(&group));
+	p = new_block(BYTES, 0);
+	fill(p, BYTES, 1);
+	pair_make(&t, false);
+	ck_assert_uint_eq(send_block(t.mine, p, COW_SHARE_CLONE), 0);
+	cow_block_free(p);
+	pair_free(&t);
+	cow_group_unref(group);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("give");
@@ -439,5 +457,6 @@ int main(void)
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	tcase_add_test(tcase, is_not_mended);
 	tcase_add_test(tcase, ends_with_its_block);
+	tcase_add_test(tcase, born_before_the_channel);
 	return run_suite(suite);
 }
