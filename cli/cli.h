@@ -145,13 +145,11 @@ ssize_t cli_process_scan(struct cli_process **ret);
 
 /* ---- shim.c ------------------------------------------------------------- */
 
-/* The path of the preload library. -ENOENT, ...: it is in none of the places,
- * which cli_shim_places() names. */
+/* The path of the preload library. -ENOENT, ...: it is not beside libcowshed. */
 int cli_shim_find(char ret[PATH_MAX]);
 
 /* That of the library for lazy copies, which lies beside it. */
 int cli_shim_copies(const char *shim, char ret[PATH_MAX]);
-const char *cli_shim_places(void);
 
 /* ---- elf.c -------------------------------------------------------------- */
 

@@ -154,8 +154,8 @@ static void look_for_shim(void)
 		cli_finding(CLI_MISSING, "shim",
 		            "'cowshed run', for programs as they are",
 		            "make install",
-		            "libcowshed-preload.so is not in %s",
-		            cli_shim_places());
+		            "libcowshed-preload.so is not beside "
+		            "libcowshed.so.0");
 }
 
 static int conclude(void)

@@ -257,8 +257,8 @@ static int set_environment(const struct plan *plan)
 	if (why != NULL && !harmless)
 		return CLI_GO_ON;
 	if (cli_shim_find(shim) < 0)
-		return cli_error("libcowshed-preload.so is not to be found "
-		                 "(%s).", cli_shim_places());
+		return cli_error("There is no libcowshed-preload.so beside "
+		                 "libcowshed.so.0.");
 	if (strpbrk(shim, " :") != NULL)
 		return cli_error("The shim can't be preloaded from '%s': the "
 		                 "loader splits names at spaces and colons.",
