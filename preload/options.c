@@ -70,7 +70,7 @@ one(char *key)
 		}
 	}
 	if (!unknown[0] && *key)
-		strncpy(unknown, key, sizeof(unknown) - 1);
+		memcpy(unknown, key, strnlen(key, sizeof(unknown) - 1));
 }
 
 void
