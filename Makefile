@@ -13,8 +13,9 @@
 # Variables: MODE=plain|debug|asan|tsan|cov|fuzz, V=1 (show commands), T=text
 # (check: only programs with it in their name), STRICT=1 (check: a skip is a
 # failure), FUZZ_SECONDS=60 (check in MODE=fuzz: for each target), NO_INSTALL=1
-# (never touch package managers), PYTHON (whose headers to use), CC, CXX, CFLAGS, CXXFLAGS, LDFLAGS (appended to
-# ours), prefix, libdir, includedir, DESTDIR.
+# (never touch package managers), PYTHON (whose headers to use), CC, CXX, CFLAGS, CXXFLAGS,
+# LDFLAGS (appended to ours); for install: DESTDIR, prefix, bindir, libdir, includedir, mandir,
+# unitdir, RUNPATH= (none).
 
 MODE ?= plain
 B := build/$(MODE)
@@ -29,14 +30,15 @@ CC := $(if $(filter fuzz,$(MODE)),clang,gcc)
 endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
-# -j on the command line wins over this.
-MAKEFLAGS += --no-builtin-rules -j$(shell nproc 2>/dev/null || echo 2)
+# -j on the command line wins over this, and a make that calls this one.
+MAKEFLAGS += --no-builtin-rules \
+	$(if $(filter 0,$(MAKELEVEL)),-j$(shell nproc 2>/dev/null || echo 2))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze \
-	python python-env no-python install uninstall clean deps help
+	python python-env no-python man install uninstall clean deps help
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -57,13 +59,21 @@ SANITIZED := $(filter asan tsan fuzz,$(MODE))
 
 WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wwrite-strings -Wvla -Wundef
 C_WARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
-BASE := -g $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP \
+# The folder of a build leaves no trace in it.
+BASE := -g -ffile-prefix-map='$(CURDIR)'=. $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP \
 	$(if $(SANITIZED),-DCOW_SANITIZED)
 C_BASE := -std=gnu11 -D_GNU_SOURCE= $(BASE)
 # CFLAGS, CXXFLAGS, LDFLAGS are the user's alone, and come last.
 
-LIB_CFLAGS := $(C_BASE) $(C_WARN) -fPIC -fvisibility=hidden -fno-plt \
-	-ftls-model=initial-exec -fstack-protector-strong
+# What is installed. Fortified where there is an optimizer, which that takes; protected
+# against jumps to anywhere where the processor's compiler can do it.
+has_flag = $(if $(shell echo | $(CC) -Werror $(1) -fsyntax-only -x c - 2>&1),,$(1))
+HARDEN := -fstack-protector-strong $(call has_flag,-fcf-protection) \
+	$(call has_flag,-mbranch-protection=standard) \
+	$(if $(filter plain,$(MODE)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+
+LIB_CFLAGS := $(C_BASE) $(C_WARN) $(HARDEN) -fPIC -fvisibility=hidden -fno-plt \
+	-ftls-model=initial-exec
 # These run on a thread that has no thread-local storage, where the stack canary
 # lives. (So does what the sanitizers keep: with them there is no such thread.)
 NO_TLS := memfd/thread% core/helper% tensor/workers%
@@ -72,8 +82,7 @@ NO_TLS_CFLAGS := -fno-stack-protector
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
 # Code that is memcpy must not be made to call it.
 COPIES_CFLAGS := -fno-tree-loop-distribute-patterns -fno-stack-protector
-CLI_CFLAGS = $(C_BASE) $(C_WARN) -fstack-protector-strong \
-	-DCOWSHED_LIBDIR='"$(libdir)"'
+CLI_CFLAGS := $(C_BASE) $(C_WARN) $(HARDEN) -fPIE
 TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 # Real programs for the shim: calls of malloc must stay calls.
@@ -89,13 +98,19 @@ TEST_LIBS = $(patsubst -lsubunit,$(or $(SUBUNIT_A),-lsubunit),\
 # Tests that put memory under I/O; without liburing they are left out.
 URING := $(shell $(PKG_CONFIG) --libs liburing 2>/dev/null)
 WITH_URING := tests/test_pinned.c
+# So that a build, and an installation in any folder, works where it lies. In the loader's
+# own folders there is no need of it: RUNPATH= leaves it out.
+RUNPATH ?= yes
+ifneq ($(RUNPATH),)
 RUNPATH_LIB := -Wl,-rpath,'$$ORIGIN/../lib'
+RUNPATH_BESIDE := -Wl,-rpath,'$$ORIGIN'
+endif
 
 # The stable ABI of 3.11: one module for that version and all later ones. Whose headers it is
 # compiled with does not matter, as long as they are as new.
 PYTHON ?=
 PYTHON_H := $(if $(SANITIZED),,$(shell PYTHON='$(PYTHON)' bash scripts/python.sh include))
-PYTHON_CFLAGS = $(C_BASE) $(C_WARN) -Werror=implicit-function-declaration -fPIC \
+PYTHON_CFLAGS = $(C_BASE) $(C_WARN) $(HARDEN) -Werror=implicit-function-declaration -fPIC \
 	-fvisibility=hidden -isystem '$(PYTHON_H)' -Wno-write-strings
 
 # ---- Sources ----------------------------------------------------------------
@@ -105,12 +120,12 @@ bin = $(addprefix $(B)/,$(basename $(1)))
 
 # Machine code for devices, where nvcc is; else empty images of it (cuda/kernels.h).
 NVCC        ?= $(shell command -v nvcc)
-IMAGES      := $(patsubst cuda/kernels/%.cu,build/kernels/%,$(wildcard cuda/kernels/*.cu))
-LIB_OBJ     := $(call obj,$(wildcard memfd/*.c memfd/*.S core/*.c core/*.S share/*.c \
-	tensor/*.c cuda/*.c)) $(IMAGES:%=%.o)
-PRELOAD_OBJ := $(call obj,$(wildcard preload/*.c))
-COPIES_OBJ  := $(call obj,$(wildcard preload/copies/*.c))
-CLI_OBJ     := $(call obj,$(wildcard cli/*.c))
+IMAGES      := $(patsubst cuda/kernels/%.cu,build/kernels/%,$(sort $(wildcard cuda/kernels/*.cu)))
+LIB_OBJ     := $(call obj,$(sort $(wildcard memfd/*.c core/*.c share/*.c tensor/*.c \
+	cuda/*.c))) $(IMAGES:%=%.o)
+PRELOAD_OBJ := $(call obj,$(sort $(wildcard preload/*.c)))
+COPIES_OBJ  := $(call obj,$(sort $(wildcard preload/copies/*.c)))
+CLI_OBJ     := $(call obj,$(sort $(wildcard cli/*.c)))
 SUPPORT_OBJ := $(call obj,$(wildcard tests/support/*.c))
 # For the tests here. tests/device/installed.sh builds it as its author would.
 DEVICE_OBJ  := $(call obj,$(wildcard tests/device/*.c))
@@ -125,6 +140,7 @@ FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*
 TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
 	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
+LONG_SCRIPTS := tests/packaging/long_reproducible.sh
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
 FUZZ  := $(if $(FUZZ_MAIN)$(filter fuzz,$(MODE)),$(call bin,$(wildcard tests/fuzz/fuzz_*.c)))
@@ -175,6 +191,7 @@ ALL := $(LIB_A) $(LIB_SO) $(LIB_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
 	$(EXAMPLES)
 RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh \
 	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh) \
+	$(filter-out $(LONG_SCRIPTS),$(wildcard tests/packaging/*.sh)) \
 	$(PYTHON_TESTS)
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
 endif
@@ -203,7 +220,7 @@ check: deps everything $(PYTHON_ENV) ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
 
 check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
-	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG)
+	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)
 
 check-programs: deps everything ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
@@ -307,12 +324,7 @@ build/kernels/%.fatbin: cuda/kernels/%.cu $(wildcard cuda/kernels/*.h) tensor/ru
 	$(Q)$(if $(NVCC),$(NVCC) $(NVCC_FLAGS) -o $@ $<,: >$@)
 
 build/kernels/%.o: build/kernels/%.fatbin cuda/kernels/image.S
-	$(Q)$(CC) -DNAME=cow__image_$* -DIMAGE='"$<"' -fPIC -c -o $@ cuda/kernels/image.S
-
-$(O)/%.o: %.S Makefile | $(PREPARE)
-	$(call say,AS,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CC) -g -I. -fPIC -MMD -MP -c -o $@ $<
+	$(Q)$(CC) -DNAME=cow__image_$* -DIMAGE='"$<"' $(HARDEN) -fPIC -c -o $@ cuda/kernels/image.S
 
 $(O)/preload/%.o: preload/%.c Makefile | $(PREPARE)
 	$(call say,CC,$<)
@@ -329,7 +341,7 @@ $(LIB_A): $(LIB_OBJ)
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)$(AR) rcsD $@ $^
 
 # Never unloaded: our threads and fork handlers live in it, and memory that it gave.
 $(LIB_SO): $(LIB_OBJ) core/libcowshed.map
@@ -343,20 +355,20 @@ $(LIB_LINK): $(LIB_SO)
 
 $(PRELOAD_SO): $(PRELOAD_OBJ) $(LIB_SO) preload/preload.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) -Wl,-rpath,'$$ORIGIN' \
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) $(RUNPATH_BESIDE) \
 		-Wl,--version-script=preload/preload.map -o $@ $(PRELOAD_OBJ) \
 		$(LIB_SO) $(LDFLAGS)
 
 $(COPIES_SO): $(COPIES_OBJ) $(LIB_SO) preload/copies/copies.map
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) -Wl,-rpath,'$$ORIGIN' \
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,$(notdir $@) $(RUNPATH_BESIDE) \
 		-Wl,--version-script=preload/copies/copies.map -o $@ \
 		$(COPIES_OBJ) $(LIB_SO) $(LDFLAGS)
 
 $(CLI): $(CLI_OBJ) $(LIB_SO)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) $(RUNPATH_LIB) -o $@ $(CLI_OBJ) $(LIB_SO) $(LDFLAGS)
+	$(Q)$(CC) $(LINK) -pie $(RUNPATH_LIB) -o $@ $(CLI_OBJ) $(LIB_SO) $(LDFLAGS)
 
 # ---- The Python package: beside its module lie the engine, the shim, the command ----
 
@@ -491,16 +503,25 @@ libdir ?= $(prefix)/lib
 includedir ?= $(prefix)/include
 mandir ?= $(prefix)/share/man
 VERSION = $(shell awk '/^.define COW_VERSION_/{printf "%s%s", s, $$3; s = "."}' include/cowshed.h)
+RELEASED = $(shell sed -nE '/^## /{s/.*\((.*)\)/\1/p;q}' CHANGELOG.md)
 unitdir ?= $(prefix)/lib/systemd/user
-HEADERS := $(wildcard include/*.h)
-UNITS := $(wildcard cli/systemd/cowshed-broker.*)
-MAN1 := $(wildcard docs/man/*.1)
-MAN3 := $(wildcard docs/man/*.3)
+HEADERS := $(sort $(wildcard include/*.h))
+UNITS := $(sort $(wildcard cli/systemd/cowshed-broker.*))
+MAN1 := $(sort $(wildcard docs/man/*.1))
+MAN7 := $(sort $(wildcard docs/man/*.7))
+
+# Section 3 is the public headers, as pages; the list says which function is on which.
+MAN3 := build/man/links
+$(MAN3): $(HEADERS) scripts/man.awk CHANGELOG.md
+	@rm -rf $(@D) && mkdir -p $(@D)
+	$(Q)awk -v out=$(@D) -v version=$(VERSION) -v date=$(RELEASED) -f scripts/man.awk $(HEADERS)
+
+man: $(MAN3) ## the manual pages, in docs/man and build/man
 
 # The archive stays here: one engine per process.
-install: all ## headers, libraries, command, cowshed.pc, units, man pages
+install: all man ## headers, libraries, command, cowshed.pc, units, man pages
 	$(Q)install -d $(DESTDIR)$(bindir) $(DESTDIR)$(includedir) \
-		$(DESTDIR)$(libdir)/pkgconfig
+		$(DESTDIR)$(libdir)/pkgconfig $(DESTDIR)$(unitdir)
 	$(Q)install -m 644 $(HEADERS) $(DESTDIR)$(includedir)
 	$(Q)install -m 755 $(LIB_SO) $(DESTDIR)$(libdir)/libcowshed.so.$(VERSION)
 	$(Q)ln -sf libcowshed.so.$(VERSION) $(DESTDIR)$(libdir)/libcowshed.so.0
@@ -508,18 +529,20 @@ install: all ## headers, libraries, command, cowshed.pc, units, man pages
 	$(Q)$(if $(PRELOAD_SO),install -m 755 $(PRELOAD_SO) $(COPIES_SO) \
 		$(DESTDIR)$(libdir))
 	$(Q)$(if $(CLI),install -m 755 $(CLI) $(DESTDIR)$(bindir))
-	$(Q)install -d $(DESTDIR)$(unitdir)
 	$(Q)for unit in $(UNITS); do sed 's|@bindir@|$(bindir)|' $$unit \
 		>$(DESTDIR)$(unitdir)/$${unit##*/} || exit; done
-	$(Q)$(if $(MAN1),install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1))
-	$(Q)$(if $(MAN3),install -Dm 644 -t $(DESTDIR)$(mandir)/man3 $(MAN3))
-	$(Q)printf '%s\n' 'libdir=$(libdir)' 'includedir=$(includedir)' '' \
+	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1)
+	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man3 build/man/*.3
+	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man7 $(MAN7)
+	$(Q)while read -r name page; do ln -sf $$page.3 $(DESTDIR)$(mandir)/man3/$$name.3 || \
+		exit; done <$(MAN3)
+	$(Q)printf '%s\n' 'prefix=$(prefix)' 'libdir=$(libdir)' 'includedir=$(includedir)' '' \
 		'Name: cowshed' 'Version: $(VERSION)' \
 		'Description: Copy-on-write, shareable memory for Linux' \
 		'Libs: -L$${libdir} -lcowshed' 'Cflags: -I$${includedir}' \
 		> $(DESTDIR)$(libdir)/pkgconfig/cowshed.pc
 
-uninstall: ## take all of that away
+uninstall: man ## take all of that away
 	$(Q)rm -f $(addprefix $(DESTDIR)$(includedir)/,$(notdir $(HEADERS))) \
 		$(DESTDIR)$(libdir)/libcowshed.so $(DESTDIR)$(libdir)/libcowshed.so.0 \
 		$(DESTDIR)$(libdir)/libcowshed.so.$(VERSION) \
@@ -528,7 +551,9 @@ uninstall: ## take all of that away
 		$(DESTDIR)$(libdir)/pkgconfig/cowshed.pc \
 		$(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS))) \
 		$(addprefix $(DESTDIR)$(mandir)/man1/,$(notdir $(MAN1))) \
-		$(addprefix $(DESTDIR)$(mandir)/man3/,$(notdir $(MAN3)))
+		$(addprefix $(DESTDIR)$(mandir)/man7/,$(notdir $(MAN7)))
+	$(Q)(cd build/man && ls *.3; sed 's/ .*/.3/' links) | \
+		(cd $(DESTDIR)$(mandir)/man3 2>/dev/null && xargs rm -f)
 
 -include $(wildcard $(O)/*/*.d $(O)/*/*/*.d $(O)/*/*/*/*.d $(B)/tests/programs/*.d \
 	$(B)/tests/stress/*.d)

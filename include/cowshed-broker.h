@@ -130,7 +130,7 @@ int cow_broker_list(struct cow_broker *broker, uint64_t *cursor,
  * process holds there. Every other call does that first, too. */
 int cow_broker_refresh(struct cow_broker *broker);
 
-/* ---- Channels by way of a broker -------------------------------------------- */
+/* ---- Channels by way of a broker: cow_broker_channel(3) ----------------- */
 
 enum cow_strategy {
 	COW_STRATEGY_DEFAULT = 0, /* of a parcel: what the process's is */
@@ -151,7 +151,7 @@ enum cow_strategy {
 int cow_strategy_set(enum cow_strategy strategy, struct cow_broker *broker);
 enum cow_strategy cow_strategy_get(void);
 
-/* ---- The protocol -------------------------------------------------------------- */
+/* ---- The protocol: cow_broker_protocol(3) ------------------------------- */
 
 /*
  * For programs without the library. Over SOCK_SEQPACKET, one message a request and

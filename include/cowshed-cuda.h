@@ -55,7 +55,7 @@
 extern "C" {
 #endif
 
-/* ---- Devices ------------------------------------------------------------------ */
+/* ---- Devices: cow_cuda(3) ----------------------------------------------- */
 
 /*
  * Finds the driver and its devices, and enters them in the tables of allocators and
@@ -104,7 +104,7 @@ struct cow_cuda_device_info {
  * -ENODEV also: no such device. */
 int cow_cuda_device_info(int index, struct cow_cuda_device_info *ret);
 
-/* ---- Streams ------------------------------------------------------------------ */
+/* ---- Streams: cow_cuda_stream(3) ---------------------------------------- */
 
 /* A `cow_cuda_stream` is a CUstream (cudaStream_t); NULL: the legacy default one.
  * New ones do not wait for the default stream. priority: 0, or negative for more
@@ -130,7 +130,7 @@ int cow_cuda_stream_after(int device, cow_cuda_stream later,
 /* Waits for all work of the stream. */
 int cow_cuda_stream_wait(int device, cow_cuda_stream stream);
 
-/* ---- Device memory ------------------------------------------------------------ */
+/* ---- Device memory: cow_cuda_memory(3) ---------------------------------- */
 
 enum cow_cuda_backing {
 	/* From the device's cache: the default. Lazy clones are copied whole when
@@ -274,7 +274,7 @@ struct cow_cuda_observer {
 };
 int cow_cuda_observe(const struct cow_cuda_observer *observer);
 
-/* ---- Pinned host memory ------------------------------------------------------- */
+/* ---- Pinned host memory: cow_cuda_pinned(3) ----------------------------- */
 
 /*
  * A storage of the CPU that devices reach directly: of exactly these bytes (rounded
@@ -296,7 +296,7 @@ int cow_cuda_is_pinned(const struct cow_storage *storage);
 /* Unpins and gives back what is cached. What copies still use stays. */
 int cow_cuda_pinned_empty_cache(void);
 
-/* ---- Debugging ---------------------------------------------------------------- */
+/* ---- Debugging: cow_cuda_debug(3) --------------------------------------- */
 
 /*
  * Poison: copies with a handle (cow_tensor_copy_begin()) between pinned memory and a

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-/* ---- Storages on files ---------------------------------------------------------- */
+/* ---- Storages on files: cow_file(3) ------------------------------------- */
 
 /* The first are those of PyTorch's MapAllocator, with its values. */
 enum cow_file_flags {
@@ -101,7 +101,7 @@ const char *cow_storage_file_name(const struct cow_storage *storage);
 /* Removes a name of POSIX shared memory. -ENOENT and the like. */
 int cow_shm_unlink(const char *name);
 
-/* ---- Load and save -------------------------------------------------------------- */
+/* ---- Load and save: cow_file_save(3) ------------------------------------ */
 
 enum cow_io_flags {
 	/* Past the page cache (O_DIRECT), if the file system and `offset` allow it. For a

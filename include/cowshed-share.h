@@ -66,7 +66,7 @@ enum cow_share_mode {
 	COW_SHARE_SEALED = 2,
 };
 
-/* ---- Groups ----------------------------------------------------------------- */
+/* ---- Groups: cow_group(3) ----------------------------------------------- */
 
 struct cow_group;
 
@@ -94,7 +94,7 @@ struct cow_group *cow_group_unref(struct cow_group *group);
 int cow_group_storage_new(struct cow_group *group, size_t bytes,
                           enum cow_share_mode mode, struct cow_storage **ret);
 
-/* ---- Channels --------------------------------------------------------------- */
+/* ---- Channels: cow_channel(3) ------------------------------------------- */
 
 struct cow_channel;
 
@@ -200,7 +200,7 @@ long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels
  */
 int cow_storage_share_in_place(struct cow_storage *storage);
 
-/* ---- For programs with a protocol of their own -------------------------------- */
+/* ---- For programs with a protocol of their own: cow_storage_export(3) --- */
 
 /*
  * A storage as a descriptor: the caller's, to send and to close. Bytes [ret_offset,

@@ -33,7 +33,7 @@
 extern "C" {
 #endif
 
-/* ---- Data types -------------------------------------------------------------- */
+/* ---- Data types: cow_dtype(3) ------------------------------------------- */
 
 enum cow_dtype {
 	COW_BOOL = 0, /* one byte, 0 or 1 */
@@ -87,7 +87,7 @@ bool cow_dtype_is_complex(enum cow_dtype dtype);
 typedef void cow_warning_fn(void *user, const char *sentence);
 void cow_warning_set(cow_warning_fn *warning, void *user);
 
-/* ---- Memory formats ------------------------------------------------------------- */
+/* ---- Memory formats: cow_format(3) -------------------------------------- */
 
 enum cow_format {
 	COW_FORMAT_CONTIGUOUS = 0, /* the last dimension is dense */
@@ -98,7 +98,7 @@ enum cow_format {
 };
 const char *cow_format_name(enum cow_format format);
 
-/* ---- Tensors ------------------------------------------------------------------------ */
+/* ---- Tensors: cow_tensor(3) --------------------------------------------- */
 
 #define COW_DIMS_MAX 64
 
@@ -170,7 +170,7 @@ const void *cow_tensor_data(const struct cow_tensor *tensor);
 int cow_tensor_data_mut(struct cow_tensor *tensor, enum cow_write_hint hint,
                         void **ret);
 
-/* ---- Views: other tensors on the same storage -------------------------------------- */
+/* ---- Views: other tensors on the same storage: cow_tensor_view(3) ------- */
 
 /* `dim` from 0, or from -1 backwards. Slices clamp start and end as Python does;
  * step > 0. -EINVAL. */
@@ -202,7 +202,7 @@ int cow_tensor_as_strided(struct cow_tensor *tensor, int dims,
 int cow_tensor_conj(struct cow_tensor *tensor, struct cow_tensor **ret);
 int cow_tensor_neg(struct cow_tensor *tensor, struct cow_tensor **ret);
 
-/* ---- Quantized tensors ---------------------------------------------------------------- */
+/* ---- Quantized tensors: cow_quantizer(3) -------------------------------- */
 
 /*
  * The bytes q of a quint8, qint8 or qint32 tensor stand for scale * (q - zero point).
@@ -263,7 +263,7 @@ int cow_tensor_quantize(struct cow_tensor *tensor, enum cow_dtype dtype,
                         struct cow_tensor **ret);
 int cow_tensor_dequantize(struct cow_tensor *tensor, struct cow_tensor **ret);
 
-/* ---- Copies ------------------------------------------------------------------------- */
+/* ---- Copies: cow_tensor_copy(3) ----------------------------------------- */
 
 enum cow_copy_flags {
 	COW_COPY_LAZY = 1 << 0, /* share pages where both sides lie alike: see below */
@@ -412,7 +412,7 @@ int cow_threads_get(void);
  */
 void cow_threads_end(void);
 
-/* ---- Devices ------------------------------------------------------------------------- */
+/* ---- Devices: cow_device_ops(3) ----------------------------------------- */
 
 /*
  * What a device must be able to do for its tensors to be copied. The CPU and the
@@ -463,7 +463,7 @@ struct cow_device_ops {
  * type. Allocators of its devices are set by cow_allocator_set(). */
 int cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops);
 
-/* ---- DLPack -------------------------------------------------------------------------- */
+/* ---- DLPack: cow_dlpack(3) ---------------------------------------------- */
 
 /*
  * `DLManagedTensorVersioned *` (versioned) or `DLManagedTensor *`, as in dlpack.h,

@@ -74,7 +74,7 @@ const char *cow_version(void);
  */
 const char *cow_last_error(void);
 
-/* ---- Devices and data pointers ----------------------------------------- */
+/* ---- Devices and data pointers: cow_data_ptr(3) ------------------------- */
 
 enum cow_device_type {
 	COW_DEVICE_CPU = 0,
@@ -139,7 +139,7 @@ bool cow_data_ptr_compare_exchange_deleter(struct cow_data_ptr *ptr,
                                            cow_deleter_fn *expected,
                                            cow_deleter_fn *desired);
 
-/* ---- Allocators --------------------------------------------------------- */
+/* ---- Allocators: cow_allocator(3) --------------------------------------- */
 
 /*
  * Makes data pointers. Filled in by its implementer, owned by it, and alive as
@@ -212,7 +212,7 @@ struct cow_profiler {
 };
 int cow_profiler_set(const struct cow_profiler *profiler);
 
-/* ---- Storages ------------------------------------------------------------ */
+/* ---- Storages: cow_storage(3) ------------------------------------------- */
 
 struct cow_storage;
 
@@ -392,7 +392,7 @@ struct cow_storage_info {
 int cow_storage_get_info(const struct cow_storage *storage,
                          struct cow_storage_info *ret);
 
-/* ---- Blocks: for allocators on top of the engine (the shim is one) ------- */
+/* ---- Blocks: for allocators on top of the engine (the shim is one): cow_block(3) -- */
 
 enum cow_block_flags {
 	COW_BLOCK_ZERO = 1 << 0,
@@ -423,7 +423,7 @@ int cow_block_resize(void *ptr, size_t bytes, void **ret);
  * the shim gave a part back because the program limits its address space. */
 void cow_window(uintptr_t *ret_start, uintptr_t *ret_end);
 
-/* ---- The engine as a whole ----------------------------------------------- */
+/* ---- The engine as a whole: cow_engine(3) ------------------------------- */
 
 /* Gives freed memory that is kept warm back to the kernel now, and what
  * vanished processes held. Returns 1 if anything was given back, else 0. */

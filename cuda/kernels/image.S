@@ -3,6 +3,10 @@
  * One file of machine code (IMAGE) as read-only data: NAME to NAME_end. An empty file
  * is what a build without nvcc has.
  */
+#ifdef __CET__
+#include <cet.h> /* the mark without which the whole library goes unprotected */
+#endif
+
 #define END_(name) name##_end
 #define END(name) END_(name)
 
