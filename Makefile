@@ -38,7 +38,7 @@ MAKEFLAGS += --no-builtin-rules \
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze \
-	python python-env no-python man install uninstall clean deps help
+	python python-env no-python man install uninstall deb clean deps help
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -554,6 +554,14 @@ uninstall: man ## take all of that away
 		$(addprefix $(DESTDIR)$(mandir)/man7/,$(notdir $(MAN7)))
 	$(Q)(cd build/man && ls *.3; sed 's/ .*/.3/' links) | \
 		(cd $(DESTDIR)$(mandir)/man3 2>/dev/null && xargs rm -f)
+
+# The same objects, linked anew: in the system's own folders there is no need of run paths.
+deb: all ## Debian packages, in build/deb
+	$(Q)rm -rf build/deb/tree
+	$(Q)triplet=$$(dpkg-architecture -qDEB_HOST_MULTIARCH) && $(MAKE) -s B=build/deb/linked \
+		O=$(O) RUNPATH= DESTDIR=build/deb/tree prefix=/usr \
+		libdir=/usr/lib/$$triplet install
+	$(Q)VERSION=$(VERSION) RELEASED=$(RELEASED) scripts/deb.sh build/deb
 
 -include $(wildcard $(O)/*/*.d $(O)/*/*/*.d $(O)/*/*/*/*.d $(B)/tests/programs/*.d \
 	$(B)/tests/stress/*.d)
