@@ -513,9 +513,9 @@ MAN7 := $(sort $(wildcard docs/man/*.7))
 
 # Section 3 is the public headers, as pages; the list says which function is on which.
 MAN3 := build/man/links
-$(MAN3): $(HEADERS) scripts/man.awk CHANGELOG.md
+$(MAN3): $(HEADERS) docs/man/section3.awk CHANGELOG.md
 	@rm -rf $(@D) && mkdir -p $(@D)
-	$(Q)awk -v out=$(@D) -v version=$(VERSION) -v date=$(RELEASED) -f scripts/man.awk $(HEADERS)
+	$(Q)awk -v out=$(@D) -v version=$(VERSION) -v date=$(RELEASED) -f docs/man/section3.awk $(HEADERS)
 
 man: $(MAN3) ## the manual pages, in docs/man and build/man
 

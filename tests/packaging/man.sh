@@ -18,7 +18,7 @@ version=$(awk '/^.define COW_VERSION_/ { printf "%s%s", s, $3; s = "." }' includ
 date=$(sed -nE '/^## /{s/.*\((.*)\)/\1/p;q}' CHANGELOG.md)
 
 mkdir "$work/pages"
-awk -v out="$work/pages" -v version="$version" -v date="$date" -f scripts/man.awk include/*.h
+awk -v out="$work/pages" -v version="$version" -v date="$date" -f docs/man/section3.awk include/*.h
 pages=(docs/man/*.[17] "$work"/pages/*.3)
 
 for page in "${pages[@]}"; do

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# man.awk: manual pages of section 3, from the public headers, which are the reference. A
+# section3.awk: manual pages of section 3, from the public headers, which are the reference. A
 # header's opening comment, and what stands before its first section, is the page named as
 # the header; each "/* ---- Title: page(3) ---- */" begins another. A comment belongs to the
 # declarations below it, up to a blank line. Every function is a link to its page.
 #
-#     awk -v out=FOLDER -v version=0.1.0 -v date=2026-01-31 -f man.awk HEADER...
+#     awk -v out=FOLDER -v version=0.1.0 -v date=2026-01-31 -f section3.awk HEADER...
 
 function escaped(text) {
 	gsub(/\\/, "\\e", text)
