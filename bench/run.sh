@@ -6,7 +6,7 @@
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 sparse fork cycle memory copies tensors pair
 #                                 instructions redis programs file stall give broker
-#                                 cuda_cache demo
+#                                 cuda_cache scaling demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -18,7 +18,8 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
-all="$all copies tensors instructions redis programs file stall give broker cuda_cache demo"
+all="$all copies tensors instructions redis programs file stall give broker cuda_cache"
+all="$all scaling demo"
 failed=
 
 [ $# -gt 0 ] || set -- $all
@@ -43,7 +44,7 @@ for name in "$@"; do
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
 	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
-		programs | broker)
+		programs | broker | scaling)
 		set -- sh "$here/$name.sh" ;;
 	cuda_cache) # a hit makes no call of the driver, so any driver will do
 		set -- "$bin/cuda_cache"

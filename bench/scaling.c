@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How costs grow: with storages, with processes, with threads, with bytes
+ *
+ *      scaling storages COUNT        of a page each: new, clone, write, free
+ *      scaling shared COUNT          the same in a group's memory
+ *      scaling processes COUNT       children at once of a process with 256 MiB
+ *      scaling threads COUNT         clones of one storage by so many at once
+ *      scaling bytes MIB             one block: fill, freeze, fork, free
+ *
+ * Each is a process of its own, so nothing is left over from the one before. One
+ * line each, which bench/scaling.sh puts into tables; docs/scaling.md says what
+ * follows from them. There are no rivals here: those are in the other benchmarks.
+ */
+#include <cowshed-share.h>
+#include <cowshed.h>
+
+#include "bench/common.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
+static double seconds(void)
+{
+	return now_ns() / 1e9;
+}
+
+static long mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	long lines = 0;
+	int c;
+
+	if (maps == NULL)
+		return -1;
+	while ((c = getc(maps)) != EOF)
+		lines += c == '\n';
+	fclose(maps);
+	return lines;
+}
+
+static long descriptors(void)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	long entries = -3; /* ".", "..", its own */
+
+	while (fds != NULL && readdir(fds) != NULL)
+		entries++;
+	if (fds != NULL)
+		closedir(fds);
+	return entries;
+}
+
+static void storages(size_t count, bool shared)
+{
+	struct cow_storage **a = calloc(2 * count, sizeof(*a)), **b = a + count;
+	long maps = mappings(), fds = descriptors();
+	struct cow_group *group = NULL;
+	double t[5];
+	void *p;
+
+	if (a == NULL)
+		die("no memory");
+	if (shared)
+		must(cow_group_new(&group));
+	t[0] = seconds();
+	for (size_t i = 0; i < count; i++) {
+		must(shared ? cow_group_storage_new(group, PAGE,
+		                                    COW_SHARE_CLONE, &a[i]) :
+		              cow_storage_new(PAGE, NULL, &a[i]));
+		must(cow_storage_data_mut(a[i], &p));
+		*(volatile char *)p = 1;
+	}
+	t[1] = seconds();
+	for (size_t i = 0; i < count; i++)
+		must(cow_storage_lazy_clone(a[i], &b[i]));
+	t[2] = seconds();
+	maps = mappings() - maps;
+	fds = descriptors() - fds;
+	t[3] = seconds();
+	for (size_t i = 0; i < 2 * count; i++)
+		cow_storage_unref(a[i]);
+	t[4] = seconds();
+	cow_group_unref(group);
+	printf("count=%zu new_ns=%.0f clone_ns=%.0f free_ns=%.0f maps=%ld fds=%ld\n",
+	       count, (t[1] - t[0]) / (double)count * 1e9,
+	       (t[2] - t[1]) / (double)count * 1e9,
+	       (t[4] - t[3]) / (double)count * 1e9, maps, fds);
+}
+
+/* A transparent storage of so many bytes, all written. */
+static struct cow_storage *filled(size_t bytes, void **ret)
+{
+	struct cow_storage_options options = {
+		.size = sizeof options, .flags = COW_STORAGE_TRANSPARENT,
+	};
+	struct cow_storage *s;
+
+	must(cow_storage_new(bytes, &options, &s));
+	must(cow_storage_data_mut(s, ret));
+	memset(*ret, 1, bytes);
+	return s;
+}
+
+/* A child that waits until the pipe is closed. How long fork() took. */
+static double child(const int pipe_fds[2])
+{
+	double begin = seconds();
+	pid_t pid = fork();
+	char c;
+
+	if (pid < 0)
+		die("fork: %s", strerror(errno));
+	if (pid == 0) {
+		close(pipe_fds[1]);
+		while (read(pipe_fds[0], &c, 1) < 0)
+			;
+		_exit(0);
+	}
+	return seconds() - begin;
+}
+
+static void processes(size_t count)
+{
+	double first, last = 0, all, begin;
+	struct cow_stats stats = { .size = sizeof stats };
+	struct cow_storage *s;
+	int fds[2];
+	void *p;
+
+	s = filled(256 * MIB, &p);
+	if (pipe(fds) < 0)
+		die("pipe: %s", strerror(errno));
+	all = seconds();
+	first = child(fds);
+	for (size_t i = 1; i < count; i++)
+		last = child(fds);
+	all = seconds() - all;
+	begin = seconds();
+	for (size_t i = 0; i < 1000; i++)
+		((volatile char *)p)[i * PAGE]++;
+	begin = seconds() - begin;
+	must(cow_stats_get(&stats));
+	close(fds[1]);
+	while (wait(NULL) > 0)
+		;
+	printf("count=%zu first_us=%.0f last_us=%.0f each_us=%.0f write_ns=%.0f slots=%llu\n",
+	       count, first * 1e6, last * 1e6, all / (double)count * 1e6,
+	       begin / 1000 * 1e9,
+	       (unsigned long long)stats.fallbacks[COW_FALLBACK_SLOTS]);
+	cow_storage_unref(s);
+}
+
+static void *cloner(void *storage)
+{
+	struct cow_storage *clone;
+
+	for (int i = 0; i < 1000000; i++) {
+		must(cow_storage_lazy_clone(storage, &clone));
+		cow_storage_unref(clone);
+	}
+	return NULL;
+}
+
+static void threads(size_t count)
+{
+	pthread_t thread[64];
+	struct cow_storage *s;
+	double begin;
+
+	if (count > 64)
+		die("at most 64 threads");
+	must(cow_storage_new(MIB, NULL, &s));
+	begin = seconds();
+	for (size_t i = 0; i < count; i++)
+		if (pthread_create(&thread[i], NULL, cloner, s) != 0)
+			die("no thread");
+	for (size_t i = 0; i < count; i++)
+		pthread_join(thread[i], NULL);
+	printf("count=%zu all_per_us=%.1f\n", count,
+	       (double)count / (seconds() - begin));
+	cow_storage_unref(s);
+}
+
+static void bytes(size_t mib)
+{
+	struct cow_storage *s, *clone;
+	double t[5];
+	int fds[2];
+	void *p;
+
+	t[0] = seconds();
+	s = filled(mib * MIB, &p);
+	t[1] = seconds();
+	must(cow_storage_lazy_clone(s, &clone));
+	t[2] = seconds();
+	cow_storage_unref(clone);
+	if (pipe(fds) < 0)
+		die("pipe: %s", strerror(errno));
+	t[3] = child(fds);
+	close(fds[1]);
+	wait(NULL);
+	t[4] = seconds();
+	cow_storage_unref(s);
+	cow_trim();
+	printf("mib=%zu fill_ms=%.1f clone_us=%.0f fork_us=%.0f free_ms=%.1f\n",
+	       mib, (t[1] - t[0]) * 1e3, (t[2] - t[1]) * 1e6, t[3] * 1e6,
+	       (seconds() - t[4]) * 1e3);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 3 ? argv[1] : "";
+	size_t count = argc == 3 ? strtoull(argv[2], NULL, 10) : 0;
+
+	if (count == 0)
+		die("usage: scaling storages|shared|processes|threads|bytes COUNT");
+	if (strcmp(what, "storages") == 0)
+		storages(count, false);
+	else if (strcmp(what, "shared") == 0)
+		storages(count, true);
+	else if (strcmp(what, "processes") == 0)
+		processes(count);
+	else if (strcmp(what, "threads") == 0)
+		threads(count);
+	else if (strcmp(what, "bytes") == 0)
+		bytes(count);
+	else
+		die("%s is not known", what);
+	return 0;
+}
