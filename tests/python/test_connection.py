@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import cowshed
-from cowshed.multiprocessing import Pipe
+from cowshed.multiprocessing import Pipe, _connection
 
 
 def child(function):
@@ -149,6 +149,32 @@ def test_full_socket_waits():
     with reader:
         assert [reader.recv()[0] for _ in range(total)] == list(range(total))
     join()
+
+
+def test_what_was_sent_is_not_kept_back(monkeypatch):
+    class Full(Exception):
+        pass
+
+    def full(*args):
+        raise Full
+
+    a, b = Pipe()
+    with a, b:
+        sent = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(_connection, "_poll", full)
+            with pytest.raises(Full):
+                while True:
+                    a.send_bytes(bytes(3000))
+                    sent += 1
+        received = 0
+        while b.poll():
+            b.recv_bytes()
+            received += 1
+        assert received == sent > 0
+        a.send("more")
+        assert b.recv_bytes() == bytes(3000)
+        assert b.recv() == "more"
 
 
 def test_more_messages_than_the_group_has_places():

@@ -152,13 +152,16 @@ class Connection(_standard.Connection):
 
     def _send_packets(self, parcels, note, name):
         channel = self._channel(name)
+        count = len(parcels)
         pause = 0.0005
+        taken = False
         while True:
             try:
-                taken = channel.send(parcels, note)
-                if taken == len(parcels):
+                if taken:  # the last packet may still wait in the channel
+                    channel.flush()
                     return
-                parcels = parcels[taken:]
+                parcels = parcels[channel.send(parcels, note) :]
+                taken = not parcels
                 continue
             except BlockingIOError:
                 if not _poll(self._handle, select.POLLOUT, 0):
@@ -169,7 +172,7 @@ class Connection(_standard.Connection):
                     raise
             # Nobody tells when there is room: in the group, of whose 256 places messages
             # that are under way take one each; or among the user's descriptors in flight.
-            if parcels and self._alone(parcels):
+            if 0 < len(parcels) == count and self._alone(parcels):
                 channel = self._channel("_plain")
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
