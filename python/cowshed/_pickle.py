@@ -17,6 +17,8 @@ matrix alive on the other side.
 Pickles are only for those whom one trusts: loads() runs what they say, as pickle.loads().
 """
 
+import collections
+import copyreg
 import io
 import pickle
 import threading
@@ -178,11 +180,16 @@ class Message:
         return shifts, parcels
 
 
+# What ForkingPickler() makes for each of its objects: two dicts that others add to.
+_dispatch = collections.ChainMap(ForkingPickler._extra_reducers, copyreg.dispatch_table)
+
+
 class Pickler(ForkingPickler):
     """Writes a pickle to `file` and what travels beside it to `message`."""
 
     def __init__(self, file, message):
-        super().__init__(file, 5)
+        pickle.Pickler.__init__(self, file, 5)
+        self.dispatch_table = _dispatch
         self.message = message
         self.persistent_id = _cowshed.picker(message.persistent_id, Region, pickle.PickleBuffer)
 
@@ -193,7 +200,7 @@ class Pickler(ForkingPickler):
         if reduce is not None:
             return reduce(x)
         if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
-            _reducers.register(kind, _reduce_array)
+            _reducers.register(kind, _reduce_array, _is_small_array)
             return _reduce_array(x)
         return NotImplemented
 
@@ -291,6 +298,10 @@ def _reduce_array(x):
     low = _low(x)
     strides = None if x.flags.c_contiguous else x.strides
     return rebuild_array, (region, _dtype(x), x.shape, strides, low, not x.flags.writeable)
+
+
+def _is_small_array(x):
+    return x.nbytes < SMALL and x.base is None and not x.dtype.hasobject
 
 
 def _low(x):

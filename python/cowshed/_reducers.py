@@ -22,19 +22,28 @@ _LATE = {
     ("torch.storage", "TypedStorage"): ".torch._reduce",
 }
 
+_SCALARS = frozenset((type(None), bool, int, float))
+
 _reducers = {}
+_small = {}
 _found = {}  # type -> reducer or None, of all types that were met
 
 
-def register(type_, reduce):
-    """`reduce(object)` takes objects of `type_` and its subclasses apart."""
+def register(type_, reduce, is_small=None):
+    """`reduce(object)` takes objects of `type_` and its subclasses apart.
+
+    is_small(object): of exactly this type, does that take microseconds, and nobody's code?
+    """
     _reducers[type_] = reduce
+    if is_small is not None:
+        _small[type_] = is_small
     _found.clear()
 
 
 def unregister(type_):
     """As if it had never been registered."""
     _reducers.pop(type_, None)
+    _small.pop(type_, None)
     _found.clear()
 
 
@@ -56,6 +65,19 @@ def find(type_):
         _found.clear()
     _found[type_] = None
     return None
+
+
+def is_plain(x, depth=2):
+    """Is it pickled in microseconds, and by no code of the program's?"""
+    kind = type(x)
+    if kind in _SCALARS:
+        return True
+    if kind is str or kind is bytes:
+        return len(x) <= 4096
+    if kind is tuple or kind is list:
+        return depth > 0 and len(x) <= 16 and all(is_plain(item, depth - 1) for item in x)
+    is_small = _small.get(kind)
+    return is_small is not None and is_small(x)
 
 
 def rebuild_bytes(data, readonly):

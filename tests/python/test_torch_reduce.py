@@ -218,6 +218,24 @@ def test_small_ones_are_sent_in_the_pickle_and_large_ones_beside_it():
     assert parcels([t, t[5:], t.view(512, 512)[3:]]) == 1
 
 
+@pytest.mark.parametrize("t", [torch.arange(6).view(2, 3).bfloat16(), torch.ones(3, 2, 4).bool(),
+                               torch.tensor(2.5), torch.randn(5, dtype=torch.complex64),
+                               torch._neg_view(torch.ones(3)), torch.ones(3, 4).t().clone()],
+                         ids=lambda t: str(tuple(t.shape)))
+def test_a_small_tensor_that_is_alone(t):
+    plain = t.is_contiguous() and not t.is_neg()
+    assert (b"rebuild_small" in bytes(_pickle.dumps(t)[0])) == plain
+    other = there([t, t])
+    assert other[0] is other[1]
+    other = other[0]
+    assert torch.equal(t, other) and (other.dtype, other.stride()) == (t.dtype, t.stride())
+    assert other.resize_(5000).untyped_storage().nbytes() >= 5000
+    # Not alone: who else has its PyTorch storage shall have it over there.
+    whole = t.untyped_storage()
+    other, same = there([t, whole])
+    assert cdata(other) == {same._cdata}
+
+
 @pytest.mark.parametrize("make", [torch.zeros, ct.zeros], ids=["foreign", "ours"])
 def test_little_of_a_large_storage_is_sent_alone(make):
     t = make(1 << 20)

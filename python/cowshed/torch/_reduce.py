@@ -13,6 +13,9 @@ What is refused and what is dropped is PyTorch's choice, and so is all that has 
 come here again.
 """
 
+import ctypes
+import sys
+
 import torch
 from torch.multiprocessing import reductions
 from torch.utils.hooks import warn_if_has_hooks
@@ -49,11 +52,14 @@ def reduce_tensor(t):
     if t.layout != torch.strided or t.is_nested or t.device.type != "cpu":
         return reductions.reduce_tensor(t)
     warn_if_has_hooks(t)
+    message = _pickle.current()
+    if not wants_alias(message) and _ALONE and _references(t) == _ALONE and _is_small_whole(t):
+        data = ctypes.string_at(t.data_ptr(), t.nbytes)
+        return rebuild_small, (data, _NAMES[t.dtype], tuple(t.size()))
     whole = t.untyped_storage()
     if whole.device.type != "cpu":
         return NotImplemented
     first, end = _tensors.span(t)
-    message = _pickle.current()
     place, whole = _placed(whole, message, t) if end > first else (None, whole)
     more = _more(t, kind)
     if place is not None:
@@ -74,6 +80,43 @@ def reduce_tensor(t):
                                 nbytes, *more)
     sent.add(whole._cdata)
     return rebuild_from, (whole, t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), *more)
+
+
+def _references(t):
+    """How many have a tensor's PyTorch storage, and the object that stands for it."""
+    whole = t.untyped_storage()
+    return torch._C._storage_Use_Count(whole._cdata), sys.getrefcount(whole)
+
+
+# Of a tensor that has it alone. None: this PyTorch does not tell.
+_ALONE = _references(torch.empty(1)) if hasattr(torch._C, "_storage_Use_Count") else None
+_NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, torch.dtype)}
+
+
+def is_small(t):
+    """Does it take but microseconds to send a tensor, all that it views included?"""
+    return (t.layout == torch.strided and t.device.type == "cpu" and not t.requires_grad
+            and not t.is_nested and t.untyped_storage().nbytes() < _pickle.SMALL)
+
+
+def _is_small_whole(t):
+    """Is a tensor nothing but the bytes of its PyTorch storage, few, and is it alone there?
+
+    Then the bytes are sent as those of an array, and nobody misses the PyTorch storage.
+    """
+    whole = t.untyped_storage()
+    nbytes = whole.nbytes()
+    return (type(t) is torch.Tensor and 0 < nbytes < _pickle.SMALL and not t.requires_grad
+            and t.is_contiguous() and t.numel() * t.element_size() == nbytes
+            and not t.is_quantized and not t.is_conj() and not t.is_neg()
+            and _storages.region(whole) is None)
+
+
+def rebuild_small(data, dtype, size):
+    """A tensor of PyTorch's own with these bytes."""
+    t = torch.empty(size, dtype=getattr(torch, dtype), device="cpu")
+    ctypes.memmove(t.data_ptr(), data, len(data))
+    return t
 
 
 def _placed(whole, message, tensor=None):
@@ -180,7 +223,7 @@ def _reduce_typed(typed):
     return reductions.reduce_typed_storage_child(typed)
 
 
-_reducers.register(torch.Tensor, reduce_tensor)
+_reducers.register(torch.Tensor, reduce_tensor, is_small)
 _reducers.register(torch.UntypedStorage, reduce_storage)
 _reducers.register(torch.storage.TypedStorage, _reduce_typed)
 _reducers.register(torch.storage._LegacyStorage, _reduce_typed)
