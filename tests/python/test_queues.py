@@ -3,6 +3,7 @@
 
 import sys
 import threading
+import time
 from queue import Empty, Full
 
 import numpy
@@ -123,6 +124,71 @@ def test_more_than_the_socket_holds():
         queue.put(x + i)
     for i in range(2000):
         assert queue.get()[0] == i
+    close(queue)
+
+
+def settle(queue):
+    """Until the thread that feeds it has nothing to do."""
+    queue.put(None)
+    assert queue.get() is None
+    while not queue._buffer.is_done():
+        time.sleep(0.001)
+
+
+def test_put_sends_what_is_small_itself():
+    queue = multiprocessing.Queue()
+    settle(queue)
+    with queue._notempty:  # the thread can't be told of anything
+        for x in 1, "text", [None, (b"bytes", 2.5)]:
+            queue.put(x)
+            assert queue.get() == x
+    with queue._wlock:
+        queue.put("later")
+        assert not queue._buffer.is_done() and not queue._poll(0)
+    assert queue.get() == "later"
+    close(queue)
+
+
+@pytest.mark.parametrize("mode", ["clone", "alias"])
+def test_large_and_small_stay_in_order(mode):
+    queue = multiprocessing.Queue()
+    with cowshed.sharing_mode(mode):
+        settle(queue)
+        for i in range(2000):
+            queue.put(numpy.full(50000 if i % 7 == 3 else 500, i) if i % 3 else i)
+        for i in range(2000):
+            x = queue.get()
+            assert (x[0] if i % 3 else x) == i
+    close(queue)
+
+
+def test_put_leaves_what_waits_in_its_channel_to_the_thread():
+    queue = multiprocessing.Queue()
+    settle(queue)
+    channel = queue._writer._channel("_plain")
+
+    class Full:
+        """A channel that keeps the first packet back."""
+
+        kept = None
+
+        def send(self, parcels, note):
+            if self.kept is None:
+                self.kept = parcels, note
+                return len(parcels)
+            raise AssertionError
+
+        def flush(self):
+            if threading.current_thread() is threading.main_thread():
+                raise BlockingIOError
+            channel.send(*self.kept)
+            queue._writer._plain = channel
+
+    queue._writer._plain = Full()
+    queue.put(1)
+    assert queue.get() == 1
+    queue.put(2)
+    assert queue.get() == 2
     close(queue)
 
 

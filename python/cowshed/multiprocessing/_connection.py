@@ -80,6 +80,9 @@ class Packet:
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
 
 
+TAKEN = Packet(b"", [])  # stands for one that waits in its channel
+
+
 class Connection(_standard.Connection):
     """One end of a Pipe(): see multiprocessing.connection.Connection.
 
@@ -133,7 +136,37 @@ class Connection(_standard.Connection):
         """Sends what was pickled before."""
         self._check_closed()
         self._check_writable()
-        self._put(packet.data, packet.parcels)
+        if packet is not TAKEN:
+            self._put(packet.data, packet.parcels)
+            return
+        with self._sending:
+            for name in "_plain", "_grouped":
+                self._send_packets([], None, name)
+
+    def try_send_packet(self, packet):
+        """As send_packet(), but waits for nobody. Returns what is left for it to do, or None."""
+        if self.closed or len(packet.data) > _INLINE:
+            return packet
+        self._fresh()
+        if not self._sending.acquire(False):
+            return packet
+        try:
+            # What is taken can't be taken back: is there room for any packet?
+            if not _poll(self._handle, select.POLLOUT, 0):
+                return packet
+            parcels = packet.parcels
+            channel = self._channel("_grouped" if parcels else "_plain")
+            if channel.send(parcels, _HEAD.pack(0, len(parcels)) + packet.data) < len(parcels):
+                return packet
+            try:
+                channel.flush()
+            except OSError:
+                return TAKEN
+            return None
+        except OSError:
+            return packet
+        finally:
+            self._sending.release()
 
     def send_first(self, packet):
         """Sends to a process that is not a member of the group yet, and makes it one."""
@@ -154,7 +187,7 @@ class Connection(_standard.Connection):
         channel = self._channel(name)
         count = len(parcels)
         pause = 0.0005
-        taken = False
+        taken = note is None
         while True:
             try:
                 if taken:  # the last packet may still wait in the channel

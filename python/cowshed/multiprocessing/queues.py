@@ -4,14 +4,20 @@
 The queues of multiprocessing, over connections of ours. Their locks die with their owners
 (_cowshed.Lock), and a message is in the queue or not: a process that is killed while it puts or
 gets neither locks the others out nor leaves half a message.
+
+Queue.put() leaves an object to the thread that feeds the queue, as multiprocessing does, which
+costs more than to send it: the threads wait for each other's turn with the interpreter. So what is
+small and pickled without anybody's code (`_reducers.is_plain`) is sent by put() itself, if
+nothing waits before it and nobody has to be waited for.
 """
 
+import collections
 import copyreg
 import types
 from multiprocessing import queues as _standard
 from queue import Empty, Full
 
-from .. import _cowshed, _family, _pickle
+from .. import _cowshed, _family, _pickle, _reducers
 from . import _connection
 from ._rebound import subclass
 
@@ -23,6 +29,8 @@ class _Packets:
 
     @staticmethod
     def dumps(x):
+        if type(x) is _connection.Packet:  # of a put() that could not send it
+            return x
         return _connection.Packet(*_pickle.dumps(x))
 
     @staticmethod
@@ -59,7 +67,28 @@ def _pipe(duplex=True):
     return _connection.pair(duplex, _connection.QueueEnd)
 
 
+class _Buffer(collections.deque):
+    """What the feeding thread is to send: it takes the next one when it has sent the last one."""
+
+    _appended = _taken = _sent = 0  # how many; the first under the lock of put(), else its own
+
+    def append(self, x):
+        super().append(x)
+        self._appended += 1
+
+    def popleft(self):
+        self._sent = self._taken
+        x = super().popleft()
+        self._taken += 1
+        return x
+
+    def is_done(self):
+        """Was all sent that was appended?"""
+        return self._sent == self._appended
+
+
 _namespace = dict(vars(_standard))
+_namespace["collections"] = types.SimpleNamespace(deque=_Buffer)
 _namespace["connection"] = types.SimpleNamespace(Pipe=_pipe)
 _namespace["_ForkingPickler"] = _Packets
 
@@ -72,8 +101,44 @@ def _simple_init(self, *, ctx):
     _simple_standard_init(self, ctx=_Locks(ctx))
 
 
+def _put(self, obj, block=True, timeout=None):
+    if self._closed:
+        raise ValueError(f"Queue {self!r} is closed")
+    if not self._sem.acquire(block, timeout):
+        raise Full
+    if self._thread is not None and _reducers.is_plain(obj):
+        obj = _send(self, obj)
+        if obj is _SENT:
+            return
+    with self._notempty:
+        if self._thread is None:
+            self._start_thread()
+        self._buffer.append(obj)
+        self._notempty.notify()
+
+
+_SENT = object()
+
+
+def _send(self, obj):
+    """_SENT, or what is left for the thread to do: it also knows what to do with errors."""
+    if not self._buffer.is_done() or not self._wlock.acquire(False):
+        return obj
+    try:
+        obj = _Packets.dumps(obj)
+        rest = self._writer.try_send_packet(obj)
+        return _SENT if rest is None else rest
+    except Exception:
+        return obj
+    finally:
+        self._wlock.release()
+
+
 Queue = subclass(_standard.Queue, _namespace, __name__)
 _queue_standard_init, Queue.__init__ = Queue.__init__, _queue_init
+_put.__doc__ = _standard.Queue.put.__doc__
+_put.__qualname__, _put.__name__ = "Queue.put", "put"
+Queue.put = _put
 JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue)
 SimpleQueue = subclass(_standard.SimpleQueue, _namespace, __name__)
 _simple_standard_init, SimpleQueue.__init__ = SimpleQueue.__init__, _simple_init
