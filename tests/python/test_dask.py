@@ -7,6 +7,7 @@ clusters are in test_dask_cluster.py.
 
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import time
@@ -153,6 +154,37 @@ def test_blocks_of_the_engine_are_not_copied(here, monkeypatch):
     assert cowshed.dask.stats()["given"] == 1 and tokens() == 1
     del x, part
     until(lambda: tokens() == 0)
+
+
+def test_slices_of_a_rechunk_are_not_copied(here):
+    chunk = pytest.importorskip("dask.array.chunk")
+    from cowshed.dask import _slices
+    from distributed.worker import thread_state
+
+    own = chunk.getitem
+    x = cowshed.full((1024, 1024), 7.0)
+    index = slice(None), slice(256)
+
+    def shares(task, block, index=index):
+        thread_state.key = task
+        try:
+            return np.shares_memory(chunk.getitem(block, index), block)
+        finally:
+            del thread_state.key
+
+    assert not shares("rechunk-split-1", x)
+    _slices.install()
+    assert shares("rechunk-split-1", x) and shares(("rechunk-split-1", 0, 1), x)
+    assert (there_and_back(x[index], here) == 7).all()
+    # All else is as it was: other tasks, small parts, memory of others, what is wrong.
+    assert not shares("getitem-1", x)
+    assert not shares("rechunk-split-1", x, (slice(None), slice(32)))
+    assert not shares("rechunk-split-1", np.broadcast_to(np.ones(1), (1024, 1024)))
+    with pytest.raises(ValueError):
+        shares("rechunk-split-1", x, (0, 0, 0))
+    assert pickle.loads(pickle.dumps(chunk.getitem)) is chunk.getitem
+    cowshed.dask.uninstall()
+    assert chunk.getitem is own
 
 
 def test_small_parts_keep_nothing_large(here):

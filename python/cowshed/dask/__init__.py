@@ -36,7 +36,7 @@ from distributed.protocol import register_serialization_family
 from distributed.protocol.serialize import families
 
 from .. import _cowshed
-from . import _host, _shelf, _wire
+from . import _host, _shelf, _slices, _wire
 
 __all__ = ["install", "stats", "uninstall"]
 
@@ -117,6 +117,7 @@ def dask_setup(worker):
     if not hasattr(worker, "rpc"):
         return
     _install_here()
+    _slices.install()
     worker.rpc.collect()  # connections that are idle said nothing of a broker
 
 
@@ -166,6 +167,7 @@ def uninstall():
             register_serialization_family(family, own_dumps, loads)
         comms.Comm.handshake_info = _own_handshake
         _own_handshake = None
+        _slices.uninstall()
 
 
 def stats():

@@ -57,12 +57,23 @@ def _owner(x):
         x = below
 
 
-def _given(shelf, x, nbytes):
-    """(item, offset of the lowest byte) of something in a large storage, or None."""
+def _region(x, nbytes):
+    """Where something of so many bytes lies in a storage that could be given, or None."""
     region = region_of(x)
     if region is None or region.storage.kind != "own" or region.storage.nbytes < GIVEN:
         return None
-    if nbytes * SHARE < region.storage.nbytes:
+    return region if nbytes * SHARE >= region.storage.nbytes else None
+
+
+def lies_well(x):
+    """Will an array be sent as it lies, if nobody writes to its storage?"""
+    return _is_plain(x) and _region(x, x.nbytes) is not None
+
+
+def _given(shelf, x, nbytes):
+    """(item, offset of the lowest byte) of something in a large storage, or None."""
+    region = _region(x, nbytes)
+    if region is None:
         return None
     owner = _owner(x)
     try:
@@ -86,13 +97,16 @@ def _frame(shelf, frame):
     return shelf.copy(view), 0, view.nbytes
 
 
-def _array(shelf, x):
-    """An array whose elements lie apart: (item, how it lies), or None."""
+def _is_plain(x):
+    """Is it a large array of nothing but numbers?"""
     import numpy
 
-    if type(x) is not numpy.ndarray or x.dtype.kind not in "biufcmM" or x.nbytes < LEAST:
-        return None
-    if x.flags.c_contiguous or x.flags.f_contiguous or 0 in x.strides:
+    return type(x) is numpy.ndarray and x.dtype.kind in "biufcmM" and x.nbytes >= LEAST
+
+
+def _array(shelf, x):
+    """An array whose elements lie apart: (item, how it lies), or None."""
+    if not _is_plain(x) or x.flags.c_contiguous or x.flags.f_contiguous or 0 in x.strides:
         return None
     found = _given(shelf, x, x.nbytes)
     if found is None:
