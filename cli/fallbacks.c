@@ -81,6 +81,9 @@ static const struct advice advices[COW_FALLBACKS] = {
 		"cowshed run --backing memfd"},
 	[COW_FALLBACK_REMAPPED] = {
 		"the program remapped part of a block itself", NULL},
+	[COW_FALLBACK_REWRITTEN] = {
+		"clones of what was mostly rewritten beside an earlier clone "
+		"were copies", NULL},
 };
 
 const char *cli_fallback_name(int reason)

@@ -120,9 +120,25 @@ clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
 	return 0;
 }
 
+/* What is asked once for all clones of a call: it reads /proc. */
+struct asked {
+	bool known, pins;
+	uint64_t copied; /* bytes, so far */
+};
+
+static bool
+pins_memory(struct asked *asked)
+{
+	if (!asked->known)
+		asked->pins = cow__process_pins_memory();
+	asked->known = true;
+	return asked->pins;
+}
+
 /* Of a transparent storage: its pages are frozen under its users. */
 static int
-clone_paged(struct cow_storage *s, struct cow_storage **ret)
+clone_paged(struct cow_storage *s, struct asked *asked,
+            struct cow_storage **ret)
 {
 	struct cow__tile *source = s->data->tile, *t;
 	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
@@ -131,7 +147,8 @@ clone_paged(struct cow_storage *s, struct cow_storage **ret)
 
 	/* Of memory under I/O: what lands later would be in the clone, too,
 	 * or in it alone. */
-	if (cow__process_pins_memory()) {
+	if (pins_memory(asked)) {
+		asked->copied += s->bytes;
 		cow__fallback(COW_FALLBACK_PINNED);
 		return clone_eager(s, ret);
 	}
@@ -185,37 +202,75 @@ clone_moment(struct cow_storage *s, struct cow_storage **ret)
 }
 
 static int
-lazy_clone(struct cow_storage *s, struct cow_storage **ret)
+clone_copied(struct cow_storage *s, struct asked *asked,
+             enum cow_fallback reason, struct cow_storage **ret)
+{
+	asked->copied += s->bytes;
+	return clone_counted(s, reason, ret);
+}
+
+static int
+lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
 {
 	int r;
 
 	if (s->elements)
-		return clone_counted(s, COW_FALLBACK_ELEMENTS, ret);
+		return clone_copied(s, asked, COW_FALLBACK_ELEMENTS, ret);
 	if (s->data->kind == COW__AT_EXTERNAL)
-		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
+		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
 	if (s->data->kind == COW__AT_FOREIGN ||
 	    (s->data->kind == COW__AT_OTHER && !s->data->ops->moment))
-		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
+		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
 	if (s->bytes < PAGED_LEAST)
-		return clone_counted(s, COW_FALLBACK_SMALL, ret);
+		return clone_copied(s, asked, COW_FALLBACK_SMALL, ret);
 	r = s->data->kind == COW__AT_OTHER ? clone_moment(s, ret)
-	                                   : clone_paged(s, ret);
+	                                   : clone_paged(s, asked, ret);
 	if (r == -ENOTSUP)
-		return clone_counted(s, COW_FALLBACK_BACKING, ret);
-	return r < 0 ? clone_eager(s, ret) : 0;
+		return clone_copied(s, asked, COW_FALLBACK_BACKING, ret);
+	if (r == 0)
+		return 0;
+	asked->copied += s->bytes;
+	return clone_eager(s, ret);
 }
 
 COW_EXPORT int
 cow_storage_lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 {
+	struct asked asked = { 0 };
 	int r;
 
 	if (!s || !ret)
 		return cow__error(-EINVAL, "cow_storage_lazy_clone: NULL");
-	r = lazy_clone(s, ret);
+	r = lazy_clone(s, &asked, ret);
 	return r < 0 ? cow__error_passed(r, "cow_storage_lazy_clone") : 0;
+}
+
+COW_EXPORT int
+cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
+                        uint64_t *ret_copied, struct cow_storage **ret)
+{
+	struct asked asked = { 0 };
+	int r = 0;
+
+	if (n && (!storages || !ret))
+		return cow__error(-EINVAL, "cow_storages_lazy_clone: NULL");
+	for (size_t i = 0; i < n; i++)
+		if (!storages[i])
+			return cow__error(-EINVAL,
+			                  "cow_storages_lazy_clone: NULL");
+	for (size_t i = 0; i < n; i++) {
+		r = lazy_clone(storages[i], &asked, &ret[i]);
+		if (r == 0)
+			continue;
+		while (i-- > 0)
+			ret[i] = cow_storage_unref(ret[i]);
+		return cow__error_passed(r, "cow_storages_lazy_clone");
+	}
+	if (ret_copied)
+		*ret_copied = asked.copied;
+	return 0;
 }
 
 COW_EXPORT int

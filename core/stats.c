@@ -153,6 +153,7 @@ cow_fallback_name(enum cow_fallback reason)
 		[COW_FALLBACK_HELD] = "held",
 		[COW_FALLBACK_BACKING] = "backing",
 		[COW_FALLBACK_REMAPPED] = "remapped",
+		[COW_FALLBACK_REWRITTEN] = "rewritten",
 	};
 
 	if ((unsigned)reason >= sizeof(names) / sizeof(names[0]))

@@ -218,8 +218,10 @@ find_written(const struct cow__tile *t, struct patch *p)
 			p->bytes += p->runs[p->nruns + (uint32_t)i].end -
 			            p->runs[p->nruns + (uint32_t)i].start;
 		p->nruns += (uint32_t)n;
-		if (p->nruns > RUNS_MAX || p->bytes > t->bytes / 2)
+		if (p->nruns > RUNS_MAX || p->bytes > t->bytes / 2) {
+			cow__fallback(COW_FALLBACK_REWRITTEN);
 			return -E2BIG;
+		}
 	}
 	return 0;
 }

@@ -349,6 +349,15 @@ int cow_storage_expose(struct cow_storage *storage, void **ret);
 int cow_storage_lazy_clone(struct cow_storage *storage,
                            struct cow_storage **ret);
 
+/*
+ * The same of `n` storages, one after the other: what has to be asked about the
+ * process is asked once. 300 transparent ones of 7 MiB: 17 ms, and 4 ms again.
+ * *ret_copied, unless NULL: bytes of those that were copied eagerly. All or none:
+ * after a failure every ret[i] is NULL.
+ */
+int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
+                            uint64_t *ret_copied, struct cow_storage **ret);
+
 /* The same with bytes of its own at once. */
 int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
 
@@ -458,6 +467,8 @@ enum cow_fallback {
 	COW_FALLBACK_BACKING,     /* anonymous memory by policy, and clones of
 	                             memory that is not the memfd's: copied */
 	COW_FALLBACK_REMAPPED,    /* the program remapped or emptied a part */
+	COW_FALLBACK_REWRITTEN,   /* clone of what was mostly written beside an
+	                             earlier one, or in many places: copied */
 	COW_FALLBACKS = 24,
 };
 const char *cow_fallback_name(enum cow_fallback reason);

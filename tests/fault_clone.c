@@ -144,6 +144,27 @@ static int clone_transparent(struct herd *herd)
 	return clone_of(herd, HERD_CLONED, HERD_LAZY_B);
 }
 
+static int clone_two(struct herd *herd)
+{
+	struct cow_storage *from[2] = {
+		herd->animals[HERD_CLONED].storage,
+		herd->animals[HERD_CLONED].storage,
+	};
+	struct cow_storage *to[2] = { NULL, NULL };
+	uint64_t copied = 77;
+	int r = cow_storages_lazy_clone(from, 2, &copied, to);
+
+	if (r < 0) {
+		ck_assert_ptr_null(to[0]);
+		ck_assert_ptr_null(to[1]);
+		ck_assert_uint_eq(copied, 77);
+		return r;
+	}
+	sweep_add_clone(herd, HERD_CLONED, HERD_LAZY_B, to[0]);
+	sweep_add_clone(herd, HERD_CLONED, HERD_COPY, to[1]);
+	return 0;
+}
+
 static int clone_eagerly(struct herd *herd)
 {
 	struct cow_storage *s = SWEEP_UNTOUCHED;
@@ -259,6 +280,7 @@ static const struct operation operations[] = {
 	{ "eager clone", tracked, clone_eagerly },
 	{ "clone transparent", transparent, clone_transparent },
 	{ "clone large", large, clone_transparent },
+	{ "clone two", large, clone_two },
 	{ "clone written", written, clone_transparent },
 	{ "clone layered", layered, clone_transparent },
 	{ "clone half thawed", half_thawed, clone_transparent },

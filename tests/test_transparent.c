@@ -10,6 +10,7 @@
  */
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -79,6 +80,43 @@ START_TEST(large_ones_freeze_small_ones_copy)
 	cow_storage_unref(c);
 	cow_storage_unref(small);
 	cow_storage_unref(large);
+}
+END_TEST
+
+/* The third was rewritten beside a clone: it is copied, and that is told. */
+START_TEST(many_are_cloned_at_once)
+{
+	struct cow_storage *from[4], *to[4] = { NULL }, *beside;
+	uint64_t copied = 1, counted;
+
+	ck_assert_int_eq(cow_storages_lazy_clone(NULL, 0, &copied, NULL), 0);
+	ck_assert_uint_eq(copied, 0);
+	from[0] = new_filled(100, COW_STORAGE_TRANSPARENT, 1);
+	from[1] = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 2);
+	from[2] = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 3);
+	from[3] = new_filled(4 * MIB, 0, 4);
+	beside = lazy(from[2]);
+	fill(expose(from[2]), 4 * MIB, 3);
+	counted = stats_now().fallbacks[COW_FALLBACK_REWRITTEN];
+	ck_assert_int_eq(cow_storages_lazy_clone(from, 4, &copied, to), 0);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN],
+	                  counted + 1);
+	ck_assert_uint_eq(copied, 100 + 4 * MIB);
+	for (int i = 0; i < 4; i++) {
+		size_t bytes = cow_storage_bytes(from[i]);
+
+		memset(mut(from[i]), 0, bytes);
+		ck_assert_uint_eq(cow_storage_bytes(to[i]), bytes);
+		ck_pattern(data(to[i]), bytes, (uint64_t)i + 1);
+		cow_storage_unref(to[i]);
+		cow_storage_unref(from[i]);
+		from[i] = to[i] = beside;
+	}
+	from[2] = NULL;
+	ck_assert_int_eq(cow_storages_lazy_clone(from, 4, &copied, to),
+	                 -EINVAL);
+	ck_assert_ptr_eq(to[0], beside);
+	cow_storage_unref(beside);
 }
 END_TEST
 
@@ -416,6 +454,7 @@ int main(void)
 	tcase_add_loop_test(tcase, clone_is_of_the_moment, 0, SIZES);
 	tcase_add_test(tcase, clones_are_tracked);
 	tcase_add_test(tcase, large_ones_freeze_small_ones_copy);
+	tcase_add_test(tcase, many_are_cloned_at_once);
 	tcase_add_loop_test(tcase, clones_at_every_age, 0, 3 * SIZES);
 	tcase_add_loop_test(tcase, layers_on_layers, 0, 2);
 	tcase_add_loop_test(tcase, expose_every_state, 0, 4 * SIZES);

@@ -171,6 +171,66 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 	return r < 0 ? raise_error(r) : storage_wrap(clone, KIND_OWN, 0);
 }
 
+static PyObject *wrap_all(struct cow_storage **clones, Py_ssize_t n)
+{
+	PyObject *list = PyList_New(n);
+
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *one = list ? storage_wrap(clones[i], KIND_OWN, 0)
+		                     : NULL;
+
+		if (list && !one)
+			Py_CLEAR(list);
+		else if (!list)
+			(void)cow_storage_unref(clones[i]);
+		else
+			(void)PyList_SetItem(list, i, one);
+	}
+	return list;
+}
+
+static PyObject *clone_all(PyObject *module, PyObject *storages)
+{
+	struct cow_storage **from = NULL, **clones = NULL;
+	PyObject *tuple = PySequence_Tuple(storages), *list = NULL;
+	Py_ssize_t n;
+	uint64_t copied = 0;
+	int r;
+
+	(void)module;
+	if (!tuple)
+		return NULL;
+	n = PyTuple_Size(tuple);
+	from = PyMem_Calloc((size_t)n + 1, sizeof(*from));
+	clones = PyMem_Calloc((size_t)n + 1, sizeof(*clones));
+	if (!from || !clones) {
+		PyErr_NoMemory();
+		goto out;
+	}
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *one = PyTuple_GetItem(tuple, i);
+
+		if (!PyObject_TypeCheck(one, storage_type)) {
+			PyErr_SetString(PyExc_TypeError, "not a Storage");
+			goto out;
+		}
+		from[i] = ((StorageObject *)one)->storage;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_storages_lazy_clone(from, (size_t)n, &copied, clones);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		(void)raise_error(r);
+	else
+		list = wrap_all(clones, n);
+out:
+	PyMem_Free(from);
+	PyMem_Free(clones);
+	Py_DECREF(tuple);
+	return list ? Py_BuildValue("(NK)", list, (unsigned long long)copied)
+	            : NULL;
+}
+
 static PyObject *address_of(PyObject *module, PyObject *object)
 {
 	PyObject *result;
@@ -188,6 +248,9 @@ static PyObject *address_of(PyObject *module, PyObject *object)
 static PyMethodDef functions[] = {
 	{"clone_foreign", clone_foreign, METH_VARARGS,
          "clone_foreign(buffer)\n--\n\nA storage with a copy of its bytes."},
+	{"clone_all", clone_all, METH_O,
+         "clone_all(storages)\n--\n\n([a lazy clone of each], bytes that were "
+         "copied)."},
 	{"address_of", address_of, METH_O,
          "address_of(buffer)\n--\n\n(address, nbytes, readonly) of a "
          "contiguous buffer."},

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The public headers of cowshed, as Python objects: see python/_cowshed/module.h."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from typing import Any, Final
 
@@ -112,6 +112,7 @@ def new(
 def from_address(address: int, /) -> tuple[Storage, int] | None: ...
 def address_of(buffer: Any, /) -> tuple[int, int, bool]: ...
 def clone_foreign(buffer: Any, /) -> Storage: ...
+def clone_all(storages: Iterable[Storage], /) -> tuple[list[Storage], int]: ...
 def import_fd(fd: int, offset: int, nbytes: int, mode: int, /) -> Storage: ...
 def load(
     path: Path, offset: int = 0, nbytes: int = -1, flags: int = 0, *, readonly: bool = False

@@ -5,7 +5,7 @@ A state is what training keeps: dicts, lists and tuples of arrays, tensors and p
 Three kinds of bytes are in it:
 
     in a storage of the engine      its storage is cloned, once for all arrays in it: some
-                                    100 us for each, whatever the size
+                                    100 us for each at first, 50 us later
     ... which was rewritten         the engine shares pages that lie in its files; who writes
     since an earlier clone          a cloned page gets one that does not. If that is most of a
                                     storage, or in thousands of places, a clone of it is a copy
@@ -34,6 +34,7 @@ class Snapshot:
 
     def __init__(self, state):
         copier = _Copier()
+        copier.clone_all(state)
         #: Like the state it was made of, on memory of its own. NumPy arrays are read-only.
         self.state = copier.take(state)
         #: Bytes that cost no copy, and bytes that were copied in the call.
@@ -143,8 +144,7 @@ class _Copier:
     def _tensor(self, x):
         torch = sys.modules["torch"]
         x = x.detach()
-        if x.device.type != "cpu" or x.layout != torch.strided or x.is_quantized \
-                or x.is_conj() or x.is_neg() or type(x) not in (torch.Tensor, torch.nn.Parameter):
+        if not _is_plain(torch, x):
             result = x.cpu() if x.device.type not in ("cpu", "meta") else x.clone()
             self.copied += result.nbytes if result.layout == torch.strided else 0
             return result
@@ -169,29 +169,37 @@ class _Copier:
 
     def _memory(self, region, low, nbytes):
         """(storage, offset) of the bytes at address `low`, as they are now."""
-        if region is not None and region.storage.kind == "own" and region.nbytes >= SMALL:
-            storage = region.storage
+        clone = self._bytes.get(region.storage.id) if region is not None else None
+        if clone is not None:
             # What lies before `low` is there, too: views of an array end up where it does.
-            offset = low - storage.address
-            if 0 <= offset and offset + nbytes <= storage.nbytes:
-                return self._clone(storage), offset
+            offset = low - region.storage.address
+            if 0 <= offset and offset + nbytes <= clone.nbytes:
+                return clone, offset
         key = (low, nbytes)
         if key not in self._bytes:
             self._bytes[key] = self._copy(low, nbytes)
             self.copied += nbytes
         return self._bytes[key]
 
-    def _clone(self, storage):
-        key = storage.id
-        if key not in self._bytes:
-            clone = storage.clone()
-            if clone.info()["state"] == "owned":
-                self.copied += storage.nbytes
-            else:
-                self.cloned += storage.nbytes
-            self._keep.append(storage)
-            self._bytes[key] = clone
-        return self._bytes[key]
+    def clone_all(self, state):
+        """Clones what take() will ask for, in one call: that is twice as fast."""
+        storages = {}
+        left, seen = [state], {id(state)}
+        while left:
+            x = left.pop()
+            if isinstance(x, (dict, list, tuple)):
+                for value in x.values() if isinstance(x, dict) else x:
+                    if not isinstance(value, _KEPT) and id(value) not in seen:
+                        seen.add(id(value))
+                        left.append(value)
+                continue
+            region = _region_cloned(x)
+            if region is not None:
+                storages[region.storage.id] = region.storage
+        self._keep = list(storages.values())
+        clones, self.copied = _cowshed.clone_all(self._keep)
+        self.cloned = sum(storage.nbytes for storage in self._keep) - self.copied
+        self._bytes.update(zip(storages, clones))
 
     def _copy(self, low, nbytes):
         source = _at(low, nbytes)
@@ -203,6 +211,25 @@ class _Copier:
         memoryview(self._chunk)[offset : offset + nbytes] = source
         self._used += -(-nbytes // _ALIGNED) * _ALIGNED
         return self._chunk, offset
+
+
+def _is_plain(torch, x):
+    """Does a tensor lie in memory of the CPU as its numbers are?"""
+    return x.device.type == "cpu" and x.layout == torch.strided and not x.is_quantized \
+        and not x.is_conj() and not x.is_neg() and type(x) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _region_cloned(x):
+    """The region of an array or tensor whose storage is to be cloned, or None."""
+    numpy = sys.modules.get("numpy")
+    if _is_tensor(x):
+        if not _is_plain(sys.modules["torch"], x):
+            return None
+    elif numpy is None or type(x) is not numpy.ndarray:
+        return None
+    region = region_of(x)
+    ours = region is not None and region.storage.kind == "own" and region.nbytes >= SMALL
+    return region if ours else None
 
 
 def _at(address, nbytes):

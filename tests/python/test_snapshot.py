@@ -46,6 +46,29 @@ def test_it_is_of_its_moment():
     assert "cloned" in repr(snapshot)
 
 
+def test_what_was_rewritten_is_counted():
+    x, y = cowshed.full((LARGE,), 1.0), cowshed.full((LARGE,), 1.0)
+    first = cowshed.snapshot([x, y])
+    if first.copied_bytes:
+        pytest.skip("after forks new memory is from elsewhere")
+    x[:] = 2
+    before = cowshed.stats()["fallbacks"].get("rewritten", 0)
+    second = cowshed.snapshot([x, y])
+    assert (second.cloned_bytes, second.copied_bytes) == (y.nbytes, x.nbytes)
+    assert cowshed.stats()["fallbacks"]["rewritten"] == before + 1
+    x[:] = y[:] = 3
+    assert (first.state[0] == 1).all() and (second.state[0] == 2).all()
+    assert (second.state[1] == 1).all()
+
+
+def test_clone_all_takes_storages_alone():
+    from cowshed import _cowshed
+
+    assert _cowshed.clone_all([]) == ([], 0)
+    with pytest.raises(TypeError, match="Storage"):
+        _cowshed.clone_all([cowshed.storage_of(cowshed.zeros(3)), b"x"])
+
+
 def test_shapes_of_states():
     inner = [1, "x", None, 2.5, b"raw"]
     state = collections.OrderedDict(
