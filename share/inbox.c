@@ -86,6 +86,36 @@ get_packet(struct cow_channel *c)
 	return 0;
 }
 
+/*
+ * Takes what was looked at. Looking goes on past a message without descriptors, even
+ * with all bytes that were asked for, and shows those of the next one: taking them
+ * tells whose they are. A message that has some and says that it has none is not sound.
+ */
+static long
+take_first(struct cow_channel *c, size_t bytes)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__wire_head head;
+	int fds[COW__WIRE_FDS];
+	unsigned n = 0;
+	long r;
+
+	memcpy(&head, in->buf, cow__min(bytes, sizeof(head)));
+	if ((in->nfds == 0 && !in->flooded) || bytes < sizeof(head) || head.fds)
+		return cow__socket_take(c->socket, in->buf, bytes);
+	cow__incoming_close_fds(in);
+	r = cow__socket_get(c->socket, in->buf, bytes, fds, COW__WIRE_FDS, &n);
+	in->flooded = r == -EMFILE || (r > 0 && n > 0);
+	if (r == -EMFILE)
+		r = (long)bytes; /* only the descriptors were not to be had */
+	while (n > 0 && n <= COW__WIRE_FDS) {
+		struct cow__descriptor d = cow__descriptor_of(fds[--n]);
+
+		cow__descriptor_close(&d);
+	}
+	return r;
+}
+
 /* The first bytes of a message, with its descriptors. */
 static int
 get_first(struct cow_channel *c)
@@ -99,7 +129,7 @@ get_first(struct cow_channel *c)
 	}
 	/* No more than was looked at: what comes later may bring others. */
 	if (r > 0)
-		r = cow__socket_take(c->socket, in->buf, (size_t)r);
+		r = take_first(c, (size_t)r);
 	if (r <= 0) {
 		cow__incoming_close_fds(in);
 		return r < 0 ? (int)r : -EAGAIN;
