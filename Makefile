@@ -412,7 +412,6 @@ $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
-# The same, with a cow__syscall() that fails on demand in place of ours.
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
 $(O)/tests/driver/%.o: CFLAGS_HERE = $(TEST_CFLAGS) $(DRIVER_FLAGS)
 $(O)/tests/driver/%.o: tests/driver/%.c Makefile | $(PREPARE)
@@ -439,10 +438,11 @@ $(DRIVER_SO): $(DRIVER_OBJ)
 
 $(TESTS) $(FAULT): | $(DRIVER_SO)
 
+# As tests, with gates that fail on demand in place of ours (tests/support/fault/).
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
+	$(Q)$(CC) $(LINK) -Wl,--wrap=cow__pool_take -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	$(call say,LINK,$@)

@@ -19,31 +19,43 @@ enum { BYTES = 2 * MIB + 9 * PAGE };
 
 /* ---- Copies ------------------------------------------------------------------- */
 
+/* Their tensors, and parts of them: made before anything fails. */
+static struct cow_tensor *tensors[HERD_KINDS], *parts[HERD_KINDS];
+
+static void finish(void)
+{
+	for (int i = 0; i < HERD_KINDS; i++) {
+		tensors[i] = cow_tensor_unref(tensors[i]);
+		parts[i] = cow_tensor_unref(parts[i]);
+	}
+}
+
+static void add_tensor(struct herd *herd, enum herd_kind kind, int64_t end, int step)
+{
+	struct cow_tensor *t;
+
+	sweep_finish(finish);
+	ok(cow_tensor_on(herd->animals[kind].storage, COW_UINT8, 1,
+	                 SIZES((int64_t)herd->animals[kind].bytes), NULL, 0, &t));
+	tensors[kind] = cow_tensor_ref(t);
+	parts[kind] = slice(t, 0, 3000, end, step);
+}
+
 static void pair(struct herd *herd)
 {
 	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
 	sweep_add_clone(herd, HERD_OWNED, HERD_VIEW,
 	                lazy(herd->animals[HERD_OWNED].storage));
 	sweep_add(herd, HERD_COPY, new_storage(BYTES, 0), NULL, BYTES);
-}
-
-static struct cow_tensor *tensor_of(struct herd *herd, enum herd_kind kind)
-{
-	struct cow_tensor *t;
-
-	ok(cow_tensor_on(herd->animals[kind].storage, COW_UINT8, 1,
-	                 SIZES((int64_t)herd->animals[kind].bytes), NULL, 0, &t));
-	return t;
+	add_tensor(herd, HERD_OWNED, 900000, 3);
+	add_tensor(herd, HERD_VIEW, 900000, 3);
+	add_tensor(herd, HERD_COPY, 900000, 3);
 }
 
 static int copy_with(struct herd *herd, uint32_t flags)
 {
-	struct cow_tensor *to = tensor_of(herd, HERD_VIEW);
-	struct cow_tensor *from = tensor_of(herd, HERD_COPY);
-	int r = cow_tensor_copy(to, from, flags);
+	int r = cow_tensor_copy(tensors[HERD_VIEW], tensors[HERD_COPY], flags);
 
-	cow_tensor_unref(to);
-	cow_tensor_unref(from);
 	if (r == 0)
 		herd->animals[HERD_VIEW].seed = herd->animals[HERD_COPY].seed;
 	return r;
@@ -63,16 +75,8 @@ static int copy_lazily(struct herd *herd)
  * stays. */
 static int copy_part(struct herd *herd)
 {
-	struct cow_tensor *to = tensor_of(herd, HERD_VIEW);
-	struct cow_tensor *from = tensor_of(herd, HERD_OWNED);
-	int r;
-
-	to = slice(to, 0, 3000, 900000, 3);
-	from = slice(from, 0, 3000, 900000, 3);
-	r = cow_tensor_copy(to, from, 0);
-	cow_tensor_unref(to);
-	cow_tensor_unref(from);
-	return r;
+	(void)herd;
+	return cow_tensor_copy(parts[HERD_VIEW], parts[HERD_OWNED], 0);
 }
 
 /* The same, of pages: both have the same bytes, so that the pattern stays. */
@@ -83,25 +87,21 @@ static void twins(struct herd *herd)
 	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
 	ok(cow_storage_clone(herd->animals[HERD_OWNED].storage, &twin));
 	sweep_add_clone(herd, HERD_OWNED, HERD_COPY, twin);
+	add_tensor(herd, HERD_OWNED, 2000000, 1);
+	add_tensor(herd, HERD_COPY, 2000000, 1);
 }
 
 static int copy_part_lazily(struct herd *herd)
 {
-	struct cow_tensor *to = slice(tensor_of(herd, HERD_COPY), 0, 3000, 2000000, 1);
-	struct cow_tensor *from = slice(tensor_of(herd, HERD_OWNED), 0, 3000, 2000000, 1);
-	int r = cow_tensor_copy(to, from, COW_COPY_LAZY);
-
-	cow_tensor_unref(to);
-	cow_tensor_unref(from);
-	return r;
+	(void)herd;
+	return cow_tensor_copy(parts[HERD_COPY], parts[HERD_OWNED], COW_COPY_LAZY);
 }
 
 static int clone(struct herd *herd)
 {
-	struct cow_tensor *t = tensor_of(herd, HERD_VIEW), *u = SWEEP_UNTOUCHED;
-	int r = cow_tensor_clone(t, COW_FORMAT_PRESERVE, &u);
+	struct cow_tensor *u = SWEEP_UNTOUCHED;
+	int r = cow_tensor_clone(tensors[HERD_VIEW], COW_FORMAT_PRESERVE, &u);
 
-	cow_tensor_unref(t);
 	if (r < 0) {
 		ck_assert_ptr_eq(u, SWEEP_UNTOUCHED);
 		return r;
@@ -121,12 +121,10 @@ struct managed { /* the first words of DLPack's struct with a version */
 static int export(struct herd *herd)
 {
 	struct animal *a = &herd->animals[HERD_VIEW];
-	struct cow_tensor *t = tensor_of(herd, HERD_VIEW);
 	void *managed = SWEEP_UNTOUCHED;
 	struct managed *m;
-	int r = cow_tensor_to_dlpack(t, true, false, &managed);
+	int r = cow_tensor_to_dlpack(tensors[HERD_VIEW], true, false, &managed);
 
-	cow_tensor_unref(t);
 	if (r < 0) {
 		ck_assert_ptr_eq(managed, SWEEP_UNTOUCHED);
 		return r;

@@ -10,6 +10,7 @@
 #include "memfd/syscall.c"
 #undef cow__syscall
 
+#include "core/pool.h"
 #include "tests/support/fault/fault.h"
 
 enum { RULES_MAX = 16 };
@@ -88,12 +89,12 @@ static int denied(long nr, const long *args)
 	return 0;
 }
 
-/* True for exactly one call, in whichever thread. */
-static bool fires(long nr)
+/* True for exactly one call, in whichever thread. `pool`: at the other gate. */
+static bool fires(long nr, bool pool)
 {
 	int n = __atomic_load_n(&countdown, __ATOMIC_ACQUIRE);
 
-	if (n == 0 || !may_fail(nr))
+	if (n == 0 || pool != (armed_error == FAULT_POOLS) || !may_fail(nr))
 		return false;
 	if (__atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 1)
 		return false;
@@ -109,7 +110,16 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 
 	if (error != 0)
 		return -error;
-	if (fires(nr))
+	if (fires(nr, false))
 		return -armed_error;
 	return real_gate(nr, a, b, c, d, e, f);
+}
+
+/* The linker puts these names in the place of cow__pool_take() (Makefile). */
+void *__wrap_cow__pool_take(struct cow__pool *pool);
+void *__real_cow__pool_take(struct cow__pool *pool);
+
+void *__wrap_cow__pool_take(struct cow__pool *pool)
+{
+	return fires(-1, true) ? NULL : __real_cow__pool_take(pool);
 }

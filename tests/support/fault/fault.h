@@ -10,6 +10,9 @@
  * alone, and waiting and asking for one's own number have no failure that
  * means anything. What their failure would prove is that the test leaks.
  *
+ * The second gate is cow__pool_take(): the engine's own metadata. A pool that has
+ * been used asks the kernel for nothing, so that its end is to be made here.
+ *
  * Counters are per process: a forked child goes on with a copy.
  */
 #ifndef COWSHED_TESTS_FAULT_H
@@ -18,14 +21,16 @@
 #include <stdbool.h>
 
 /* The n-th call from now that may fail (1: the next) fails with -error, once.
- * Replaces what was armed before. */
+ * Replaces what was armed before. FAULT_POOLS for an error: the n-th object that a
+ * pool should give is not there. */
+enum { FAULT_POOLS = 0 };
 void fault_after(int n, int error);
 
 /* Nothing is armed any more. Has it fired, in this process or before its
  * fork? */
 bool fault_disarm(void);
 
-/* The number of the call that failed last, for messages. */
+/* The number of the call that failed last, for messages; -1: a pool. */
 long fault_fired_nr(void);
 
 enum { FAULT_ANY = -1 };

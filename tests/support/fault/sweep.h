@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Test support: one operation, with each of its kernel calls failing in turn
+ * Test support: one operation, with each of its kernel calls failing in turn,
+ * and each object that it wants of a pool
  *
  * What holds for every operation of the library and every failure:
  *
@@ -23,9 +24,9 @@ struct operation {
 	int (*call)(struct herd *herd);
 };
 
-/* Errors that kernels, limits and seccomp filters give. */
+/* Errors that kernels, limits and seccomp filters give, and FAULT_POOLS. */
 extern const int sweep_errors[];
-enum { SWEEP_ERRORS = 6 };
+enum { SWEEP_ERRORS = 7 };
 
 /* Every n-th call fails with `error`, until n is beyond the last one. Returns
  * how many calls failed. */
@@ -44,6 +45,10 @@ void sweep_add(struct herd *herd, enum herd_kind kind,
 /* A second storage with the same bytes as the first. */
 void sweep_add_clone(struct herd *herd, enum herd_kind of, enum herd_kind kind,
                      struct cow_storage *clone);
+
+/* Called when the animals have been freed at the end of this round, by `prepare`:
+ * lets go of what it made besides them. */
+void sweep_finish(void (*finish)(void));
 
 /* An output that nobody may have touched. */
 #define SWEEP_UNTOUCHED ((void *)0x5eed5eedUL)
