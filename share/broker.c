@@ -189,8 +189,12 @@ cow__broker_connect(struct cow_broker *b)
 	int r = 0;
 
 	puts_free(&b->parents);
-	if (b->socket.fd >= 0 && cow__descriptor_ok(&b->socket))
-		return 0;
+	if (b->socket.fd >= 0 && cow__descriptor_ok(&b->socket)) {
+		/* What could not be put again is tried again. */
+		if (b->restored < 0)
+			b->restored = restore(b);
+		return b->socket.fd < 0 ? -ECONNRESET : 0;
+	}
 	b->socket = COW__NO_DESCRIPTOR;
 	for (int i = 0; i < TRIES; i++) {
 		r = dial(b);

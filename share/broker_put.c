@@ -129,7 +129,7 @@ cow_broker_get(struct cow_broker *b, const struct cow_broker_item *item,
 	if (r < 0)
 		return explain(r);
 	if (m.item.bytes > INT64_MAX || m.item.mode > COW_SHARE_SEALED ||
-	    !is_ended(&m.item))
+	    !is_ended(&m.item) || (m.item.bytes > 0 && fd < 0))
 		r = cow__error(-EBADMSG, "the broker's answer is not sound");
 	else if (m.item.bytes == 0)
 		r = cow_storage_new(0, NULL, ret);

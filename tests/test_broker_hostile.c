@@ -152,6 +152,31 @@ START_TEST(messages_that_are_none)
 }
 END_TEST
 
+/* A client that dies within a request, whose descriptor was there already. */
+START_TEST(request_cut_behind_every_byte)
+{
+	struct cow_broker_message m = request(COW_BROKER_PUT);
+	int memfd = sealed_memfd(PAGE, ALL), socket;
+	struct scene t;
+
+	m.item = host_item("cut", COW_SHARE_SEALED);
+	m.item.bytes = PAGE;
+	scene_begin(&t, _i ? "--epoll" : NULL);
+	for (size_t n = 1; n < sizeof(m); n++) {
+		socket = host_dial(&t.host);
+		ck_assert_int_eq(say(socket, &m, n, &memfd, 1, 0), (ssize_t)n);
+		if (n % 2) {
+			ck_assert_int_eq(answer(socket), -EBADMSG);
+			ck_assert_int_eq(answer(socket), -ECONNRESET);
+		}
+		close(socket);
+	}
+	ck_assert_int_eq(host_objects(t.honest), 1);
+	close(memfd);
+	scene_end(&t);
+}
+END_TEST
+
 /* ---- Storages that are none ------------------------------------------------------ */
 
 START_TEST(storages_that_are_none)
@@ -329,6 +354,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "hostile");
 
 	tcase_add_loop_test(tcase, messages_that_are_none, 0, 14);
+	tcase_add_loop_test(tcase, request_cut_behind_every_byte, 0, 2);
 	tcase_add_loop_test(tcase, storages_that_are_none, 0, 21);
 	tcase_add_loop_test(tcase, who_does_not_read_waits_alone, 0, 2);
 	tcase_add_loop_test(tcase, who_asks_and_vanishes, 0, 2);
