@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory and pinned memory when the driver fails
+ * Device memory and pinned memory when the driver fails, or the kernel
  *
  * Every operation runs with its n-th call of the driver failing, for all n until none
  * does, and for each call by its name. Whatever fails: what was there is there, with its
@@ -9,6 +9,7 @@
  */
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
+#include "tests/support/fault/fault.h"
 
 #include <cowshed-share.h>
 #include <errno.h>
@@ -122,6 +123,14 @@ static int a_stream(void)
 	return r;
 }
 
+/* Who can't note it waits instead. */
+static void noted(struct cow_storage *s)
+{
+	int r = cow__cuda_pinned_used(cow_storage_data(s), d, side);
+
+	must(r == 1 || r == -ENOMEM);
+}
+
 static int pinned(void)
 {
 	struct cow_storage *s;
@@ -130,7 +139,7 @@ static int pinned(void)
 	if (r < 0)
 		return r;
 	memset(mut(s), 1, 2 * MIB);
-	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
+	noted(s);
 	cow_storage_unref(s);
 	return cow_cuda_pinned_empty_cache();
 }
@@ -145,12 +154,12 @@ static int aliased(void)
 	if (r < 0)
 		return r;
 	memset(mut(s), 1, 2 * MIB);
-	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
+	noted(s);
 	r = cow_storage_export(s, COW_SHARE_ALIAS, &fd, &offset);
 	if (r == 0)
 		close(fd);
 	ck_bytes(data(s), 2 * MIB, 1);
-	must(cow__cuda_pinned_used(cow_storage_data(s), d, side) == 1);
+	noted(s);
 	cow_storage_unref(s);
 	return r < 0 ? r : cow_cuda_pinned_empty_cache();
 }
@@ -186,6 +195,74 @@ static int cloned(void)
 	return r;
 }
 
+/* Streams in order, and what is told of a device. */
+static int ordered(void)
+{
+	cow_cuda_stream was = side;
+	int r = cow_cuda_stream_after(0, side, NULL);
+
+	if (r == 0)
+		r = cow_cuda_stream_wait(0, side);
+	ok(cow_cuda_stream_get(0, &was));
+	must(was == NULL);
+	return r;
+}
+
+static int told(void)
+{
+	struct cow_cuda_info i = { .size = sizeof(i), .devices = 77 };
+	struct cow_cuda_device_info di = { .size = sizeof(di), .memory_bytes = 77 };
+	int r = cow_cuda_info(&i);
+
+	must(r < 0 ? i.devices == 77 : i.devices == cow_cuda_count());
+	if (r < 0)
+		return r;
+	r = cow_cuda_device_info(0, &di);
+	must((r < 0) == (di.memory_bytes == 77));
+	return r;
+}
+
+static void ran_out(void *user, int device, size_t bytes, uint64_t reserved,
+                    uint64_t device_free)
+{
+	(void)device, (void)bytes, (void)reserved, (void)device_free;
+	++*(int *)user;
+}
+
+/* All accounts at once, while memory is made and given back. */
+static int accounts(void)
+{
+	struct cow_cuda_trace_entry entries[8];
+	struct cow_cuda_block blocks[8];
+	struct cow_cuda_stats stats = { .size = sizeof(stats) };
+	int out = 0, r;
+	const struct cow_cuda_observer o = { .size = sizeof(o), .out = ran_out,
+		                             .user = &out };
+
+	r = cow_cuda_trace_start(8);
+	if (r < 0)
+		return r;
+	ok(cow_cuda_observe(&o));
+	cow_cuda_annotate(5);
+	ok(cow_cuda_set_poison(true));
+	r = cow_cuda_set_fraction(0, 0.9);
+	if (r == 0)
+		r = new_of(50 * MIB, COW_CUDA_CACHED, 0);
+	must(cow_cuda_trace_read(0, entries, 8) >= 0);
+	must(cow_cuda_snapshot(0, blocks, 8) >= 0);
+	must(cow_cuda_is_pinned(kept_pinned) >= 0 && cow_cuda_is_pinned(kept) <= 0);
+	ok(cow_cuda_reset_peaks(0));
+	ok(cow_cuda_get_stats(0, &stats));
+	ok(cow_cuda_set_poison(false));
+	cow_cuda_annotate(0);
+	ok(cow_cuda_observe(NULL));
+	ok(cow_cuda_trace_start(0));
+	while (cow_cuda_set_fraction(0, 1) < 0)
+		;
+	must(out == 0 || r == -ENOMEM);
+	return r;
+}
+
 static const struct operation operations[] = {
 	{ "small", small, false },
 	{ "large", large, false },
@@ -200,6 +277,9 @@ static const struct operation operations[] = {
 	{ "cloned", cloned, false },
 	{ "aliased", aliased, false },
 	{ "in_pieces", in_pieces, false },
+	{ "ordered", ordered, false },
+	{ "told", told, false },
+	{ "accounts", accounts, false },
 };
 
 static void begin(void)
@@ -297,11 +377,79 @@ START_TEST(each_call_fails)
 }
 END_TEST
 
+/* The same with the kernel and our own pools. */
+START_TEST(each_kernel_call_fails)
+{
+	static const int errors[] = { ENOMEM, EPERM, FAULT_POOLS };
+	const struct operation *o = &operations[(size_t)_i / COUNT(errors)];
+	int error = errors[(size_t)_i % COUNT(errors)];
+	bool fired = true;
+
+	begin();
+	ok(o->run());
+	settle();
+	for (int n = 1; fired; n++) {
+		int r;
+
+		fault_after(n, error);
+		r = o->run();
+		fired = fault_disarm();
+		if (r < 0 && (!fired || cow_last_error()[0] == '\0'))
+			ck_abort_msg("%s, call %d (%ld): %d: %s", o->name, n,
+			             fault_fired_nr(), r, cow_last_error());
+		r = o->run();
+		if (r < 0)
+			ck_abort_msg("%s, after call %d (%ld): %d: %s", o->name, n,
+			             fault_fired_nr(), r, cow_last_error());
+		settle();
+	}
+	end();
+}
+END_TEST
+
+struct start {
+	const char *name;
+	unsigned long n;
+};
+
+static void start_once(void *arg)
+{
+	const struct start *s = arg;
+	bool hit;
+	int r;
+
+	driver_start();
+	hit = ref.calls(s->name) != UINT64_MAX;
+	if (hit)
+		ref.fail_call(s->name, s->n, UNKNOWN);
+	r = cow_cuda_start();
+	if (r < 0)
+		must(hit && cow_last_error()[0] != '\0' && cow_cuda_count() == 0);
+	if (hit)
+		ref.fail_call(s->name, 0, 0);
+	ok(cow_cuda_start());
+	must(cow_cuda_count() > 0);
+	ok(new_of(MIB, COW_CUDA_CACHED, 0));
+}
+
+/* Starting fails as a whole, and can be tried again. */
+START_TEST(start_fails)
+{
+	for (unsigned long n = 1; n <= 3; n++) {
+		struct start s = { names[_i], n };
+
+		in_child(start_once, &s);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("fault_cuda_memory");
 	TCase *c = add_case(s, "driver");
 
 	tcase_add_loop_test(c, each_call_fails, 0, (int)COUNT(operations));
+	tcase_add_loop_test(c, each_kernel_call_fails, 0, 3 * (int)COUNT(operations));
+	tcase_add_loop_test(add_bare_case(s, "start"), start_fails, 0, (int)COUNT(names));
 	return run_suite(s);
 }

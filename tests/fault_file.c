@@ -10,6 +10,7 @@
 #include "tests/support/fault/sweep.h"
 #include "tests/support/folder.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #define SHM (COW_FILE_SHM | COW_FILE_SHARED)
@@ -194,6 +195,135 @@ static int save_all(struct herd *herd)
 	                                      COW_SAVE_SYNC | COW_SAVE_TRUNCATE);
 }
 
+/* ---- By descriptors --------------------------------------------------------------- */
+
+static int by_number = -1;
+
+static void old_number(struct herd *herd)
+{
+	filled(herd);
+	if (by_number >= 0)
+		close(by_number);
+	by_number = open(in_folder("old"), O_RDWR | O_CLOEXEC);
+	must(by_number >= 0);
+}
+
+static int open_fd_with(uint32_t flags)
+{
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r = cow_storage_open_fd(by_number, PAGE, BYTES - PAGE, flags, &s);
+	int fd = -77, again;
+
+	if (r < 0) {
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+		must(cow_last_error()[0] != '\0');
+		ck_file(in_folder("old"), 0, BYTES, 1);
+		return r;
+	}
+	must(cow_storage_file_name(s) == NULL);
+	r = cow_storage_file_fd(s, &fd);
+	(void)fault_disarm();
+	if (r == 0) {
+		close(fd);
+	} else {
+		must(cow_last_error()[0] != '\0');
+		ck_assert_int_eq(fd, -77);
+		again = cow_storage_file_fd(s, &fd);
+		ck_assert_int_eq(again, flags & COW_FILE_KEEP_FD ? 0 : -ENOENT);
+		if (again == 0)
+			close(fd);
+		else
+			r = 0;
+	}
+	ck_file(in_folder("old"), 0, BYTES, 1);
+	cow_storage_unref(s);
+	return r;
+}
+
+static int open_fd(struct herd *herd)
+{
+	(void)herd;
+	return open_fd_with(COW_FILE_SHARED | COW_FILE_KEEP_FD);
+}
+
+static int open_fd_private(struct herd *herd)
+{
+	(void)herd;
+	return open_fd_with(0);
+}
+
+static int load_fd_from(uint64_t offset)
+{
+	struct cow_storage *s = SWEEP_UNTOUCHED;
+	int r;
+
+	must(lseek(by_number, 0, SEEK_SET) == 0);
+	r = cow_storage_load_fd(by_number, offset, BYTES, 0, &s);
+	if (r < 0) {
+		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
+		must(cow_last_error()[0] != '\0');
+		return r;
+	}
+	ck_pattern(data(s), BYTES, 1);
+	cow_storage_unref(s);
+	return 0;
+}
+
+static int load_fd(struct herd *herd)
+{
+	(void)herd;
+	return load_fd_from(0);
+}
+
+static int load_fd_here(struct herd *herd)
+{
+	(void)herd;
+	return load_fd_from(COW_FROM_HERE);
+}
+
+static int save_fd_with(struct herd *herd, uint64_t offset)
+{
+	const struct animal *a = &herd->animals[HERD_OWNED];
+	uint64_t done = 0;
+	int r;
+
+	must(lseek(by_number, 0, SEEK_SET) == 0);
+	r = cow_storage_save_fd(a->storage, by_number, offset,
+	                        COW_SAVE_SYNC | COW_SAVE_TRUNCATE, &done);
+	if (r < 0)
+		must(cow_last_error()[0] != '\0');
+	else
+		ck_assert_uint_eq(done, BYTES);
+	ck_file(in_folder("old"), 0, done, a->seed);
+	return r;
+}
+
+static int save_fd(struct herd *herd)
+{
+	return save_fd_with(herd, 0);
+}
+
+static int save_fd_here(struct herd *herd)
+{
+	return save_fd_with(herd, COW_FROM_HERE);
+}
+
+static int unlink_shm(struct herd *herd)
+{
+	int r;
+
+	(void)herd;
+	if (entries("/dev/shm", shm + 1) == 0) {
+		int fd = shm_open(shm, O_CREAT | O_RDWR, 0600);
+
+		must(fd >= 0);
+		close(fd);
+	}
+	r = cow_shm_unlink(shm);
+	ck_assert_int_eq(entries("/dev/shm", shm + 1), r < 0);
+	return r;
+}
+
 static const struct operation operations[] = {
 	{ "open counted", nobody, open_counted },
 	{ "open unlinked", nobody, open_unlinked },
@@ -207,11 +337,20 @@ static const struct operation operations[] = {
 	{ "save exposed", exposed, save },
 	{ "save plain", filled, save_plain },
 	{ "save atomic, synced, direct", filled, save_all },
+	{ "open a descriptor", old_number, open_fd },
+	{ "open a descriptor, private", old_number, open_fd_private },
+	{ "load a descriptor", old_number, load_fd },
+	{ "load from here", old_number, load_fd_here },
+	{ "save to a descriptor", old_number, save_fd },
+	{ "save here", old_number, save_fd_here },
+	{ "unlink", nobody, unlink_shm },
 };
 
 START_TEST(every_call_fails)
 {
 	sweep_nth(operations, _i);
+	if (by_number >= 0)
+		close(by_number);
 }
 END_TEST
 
