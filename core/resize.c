@@ -129,12 +129,19 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 	return exposed_again(s);
 }
 
-/* What the caller gets for its data: a data pointer that owns the old bytes. */
-static int
+/* What the caller gets for its data: a data pointer that owns the old bytes. The
+ * storage has none afterwards. */
+static void
 give_away(struct cow_storage *s, struct cow_data_ptr *ret)
 {
 	struct cow__allocation *a = s->data;
 
+	/* Where there are no bytes nothing was materialized: lazy clones share it. */
+	if (__atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
+		*ret = (struct cow_data_ptr){ .device = s->device };
+		cow__allocation_unref(a);
+		return;
+	}
 	switch (a->kind) {
 	case COW__AT_FOREIGN:
 	case COW__AT_EXTERNAL:
@@ -149,7 +156,7 @@ give_away(struct cow_storage *s, struct cow_data_ptr *ret)
 	default:
 		*ret = (struct cow_data_ptr){ .device = s->device };
 	}
-	return 0;
+	cow__allocation_release(a);
 }
 
 COW_EXPORT int
@@ -181,8 +188,7 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 	r = cow__allocation_external(&fresh, bytes, &a);
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_swap_data_ptr");
-	(void)give_away(s, &old);
-	cow__allocation_release(s->data);
+	give_away(s, &old);
 	s->data = a;
 	s->bytes = bytes;
 	s->device = a->ptr.device;
