@@ -315,11 +315,13 @@ cow__allocation_copy(struct cow__allocation *to,
                      const struct cow__allocation *from, size_t offset,
                      size_t bytes)
 {
-	const char *src = (const char *)from->data + offset;
-	char *dst = (char *)to->data + offset;
+	const char *src;
+	char *dst;
 
-	if (bytes == 0)
+	if (bytes == 0) /* then there may be no data */
 		return 0;
+	src = (const char *)from->data + offset;
+	dst = (char *)to->data + offset;
 	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data) {
 		int r;
 
