@@ -237,7 +237,7 @@ def _npy(source):
 def _npy_header(source, header, version):
     # Python's parser, and NumPy's descriptions of types, fail in many ways.
     try:
-        said = ast.literal_eval(header.decode("utf-8" if version == (3, 0) else "latin-1").strip())
+        said = ast.literal_eval(header.decode("utf-8" if version == (3, 0) else "latin-1"))
     except Exception as error:
         raise source.wrong(f"its header is no dict ({type(error).__name__})") from error
     if not isinstance(said, dict) or said.keys() != {"descr", "fortran_order", "shape"}:
@@ -253,6 +253,8 @@ def _npy_header(source, header, version):
         raise source.wrong(f"NumPy knows no such dtype ({error})") from error
     if dtype.hasobject:
         raise source.wrong("it has Python objects, which are programs: not opened here")
+    if dtype.subdtype:
+        raise source.wrong(f"its elements are arrays ({dtype}), which no array has")
     return dtype, fortran, shape
 
 

@@ -3,7 +3,6 @@
 
 import json
 import os
-import random
 
 import pytest
 
@@ -266,6 +265,8 @@ NPY_HEADERS = [
     " 'fortran_order': False, 'shape': (1,)}",
     "{'descr': ('f4', (1 << 40,)), 'fortran_order': False, 'shape': (1,)}",
     "{'descr': 'f4', 'fortran_order': False, 'shape': (1,), 'more': 1}",
+    "{'descr': 'f4', 'fortran_order': False, 'shape': (1,)}\x1f\n",
+    "{'descr': '3f4', 'fortran_order': False, 'shape': (1,)}",
     "__import__('os').abort()",
     "{'a':" * 5000,
 ]
@@ -278,51 +279,6 @@ def test_hostile_npy(path, number):
         file.write(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + b"\0" * 64)
     with pytest.raises(ValueError):
         cowshed.open(path)
-
-
-def mutate(random, data):
-    data = bytearray(data)
-    for _ in range(random.randint(1, 4)):
-        what, at = random.randrange(5), random.randrange(len(data))
-        if what == 0:
-            data[at] = random.randrange(256)
-        elif what == 1:
-            del data[at : at + random.randint(1, 20)]
-        elif what == 2:
-            more = b'0123456789{}[]():,"\'\\-.eE \xff'
-            data[at:at] = bytes(random.choices(more, k=random.randint(1, 9)))
-        elif what == 3:
-            other = random.randrange(len(data))
-            data[at:at] = data[other : other + random.randint(1, 40)]
-        else:
-            data[at : at + 8] = random.getrandbits(64).to_bytes(8, "little")
-        if not data:
-            break
-    return bytes(data)
-
-
-@pytest.mark.parametrize("kind", ["npy", "safetensors"])
-def test_mutations(tmp_path, kind):
-    """What is opened can be read to its last byte; all else is a ValueError."""
-    path = str(tmp_path / f"x.{kind}")
-    if kind == "npy":
-        np.save(path, np.zeros((3, 4), [("a", "<f4"), ("b", "u1", (2,))]))
-    else:
-        cowshed.save(path, {"one": np.ones((2, 3), "f4"), "two": np.ones(5, "u1"), "x": "y"})
-    with open(path, "rb") as file:
-        good = file.read()
-    chance, opened = random.Random(1), 0
-    for _ in range(3000):
-        with open(path, "wb") as file:
-            file.write(mutate(chance, good))
-        try:
-            x = cowshed.open(path, format=kind)
-            opened += 1
-        except ValueError:
-            continue
-        for array in [x] if kind == "npy" else list(x.values()):
-            array.tobytes()
-    assert opened > 30
 
 
 # ---- Saving -----------------------------------------------------------------------------------
