@@ -106,7 +106,11 @@ struct broker_service {
 	struct broker_limits limits;
 };
 
-/* Until told to end, or idle for so long. */
+/* Until told to end, or idle for so long: opens all it needs, and goes round. */
+int broker_open(const struct broker_service *service);
+/* Waits, and serves who has asked. How many events there were; 0: the time is over;
+ * -ECANCELED: told to end. */
+int broker_round(int timeout_ms);
 int broker_serve(const struct broker_service *service,
                  void (*started)(const char *loop));
 

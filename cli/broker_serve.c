@@ -327,9 +327,8 @@ static int signals(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int broker_serve(const struct broker_service *s, void (*started)(const char *))
+int broker_open(const struct broker_service *s)
 {
-	struct broker_event events[64];
 	int signal_fd = signals(), r;
 
 	service = s;
@@ -345,28 +344,41 @@ int broker_serve(const struct broker_service *s, void (*started)(const char *))
 		r = broker_loop_arm(SIGNALS, signal_fd, POLLIN);
 	if (r == 0)
 		r = broker_loop_arm(LISTENER, s->listener, POLLIN);
+	return r;
+}
+
+int broker_round(int timeout_ms)
+{
+	struct broker_event events[64];
+	int n = broker_loop_wait(events, 64, timeout_ms), r = 0;
+
+	for (int i = 0; i < n && r == 0; i++) {
+		if (events[i].id == SIGNALS)
+			return -ECANCELED;
+		if (events[i].id >= CLIENTS) {
+			turn(events[i].id - CLIENTS);
+			continue;
+		}
+		doorbell();
+		r = broker_loop_arm(LISTENER, service->listener, POLLIN);
+	}
+	return r < 0 ? r : n;
+}
+
+int broker_serve(const struct broker_service *s, void (*started)(const char *))
+{
+	int r = broker_open(s);
+
 	if (r < 0)
 		return r;
 	started(broker_loop_name());
 	for (;;) {
 		bool idle = alive == 0 && broker_shelf_count() == 0;
-		int n = broker_loop_wait(events, 64, idle ? s->idle_ms : -1);
 
-		if (n < 0)
-			return n;
-		if (n == 0 && idle && s->idle_ms >= 0)
+		r = broker_round(idle ? s->idle_ms : -1);
+		if (r == -ECANCELED || (r == 0 && idle && s->idle_ms >= 0))
 			return 0;
-		for (int i = 0; i < n; i++) {
-			if (events[i].id == SIGNALS)
-				return 0;
-			if (events[i].id >= CLIENTS) {
-				turn(events[i].id - CLIENTS);
-				continue;
-			}
-			doorbell();
-			r = broker_loop_arm(LISTENER, s->listener, POLLIN);
-			if (r < 0)
-				return r;
-		}
+		if (r < 0)
+			return r;
 	}
 }

@@ -10,19 +10,12 @@
 #include "cowshed-share.h"
 #include "memfd/page.h"
 #include "share/wire.h"
+#include "tests/fuzz/must.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
-
-static void
-must(bool yes)
-{
-	if (!yes)
-		__builtin_trap();
-}
 
 static void
 item(const struct cow__wire *w, const struct cow__wire_item *i, unsigned nfds)
