@@ -82,11 +82,8 @@ look
 [ $((${#must[@]} + ${#may[@]})) -gt 0 ] || exit 0
 [ -z "${NO_INSTALL:-}" ] || give_up "NO_INSTALL is set; Debian's names"
 command -v apt-get >/dev/null || give_up "no apt-get here; Debian's names"
-sudo=
-if [ "$(id -u)" -ne 0 ]; then
-	command -v sudo >/dev/null || give_up "neither root nor sudo"
-	sudo=sudo
-fi
+[ "$(id -u)" -eq 0 ] && sudo= || sudo=sudo
+[ -z "$sudo" ] || command -v sudo >/dev/null || give_up "neither root nor sudo"
 
 apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
 add() { apt install -y --no-install-recommends "$@"; }

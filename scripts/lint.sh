@@ -27,7 +27,7 @@ grep -nwE 'TO[D]O|FIX[M]E|X[X]X' "${text[@]}" /dev/null | rule 'left to do'
 # The public headers are one text each, with its contracts.
 named '\.(c|cc|cu|h|S)$' | grep -v '^include/' | xargs -r wc -l | awk '$2 != "total" && $1 > 500' |
 	rule 'over 500 lines'
-named '^scripts/' | xargs wc -l | awk '$2 != "total" && $1 > 100' |
+named '^scripts/.*\.sh$' | xargs wc -l | awk '$2 != "total" && $1 > 100' |
 	rule 'over 100 lines'
 for f in $(named '\.sh$|^\.ci/run$'); do bash -n "$f"; done 2>&1 | rule 'shell'
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Files with a few bytes changed: what is opened is what others read there, or a ValueError.
 
-Two kinds of changes. Of bytes, anywhere: most of them make a file that is none. And of the words of a
-header, whose length is put right afterwards: those come through to what is checked last. Always
-the same ones; SEEDS=1000 in the environment makes more.
+Two kinds of changes. Of bytes, anywhere: most of them make a file that is none. And of the words
+of a header, whose length is put right afterwards: those come through to what is checked last.
+Always the same ones; SEEDS=1000 in the environment makes more.
 """
 
 import io
