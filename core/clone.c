@@ -260,6 +260,8 @@ cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
 		if (!storages[i])
 			return cow__error(-EINVAL,
 			                  "cow_storages_lazy_clone: NULL");
+	for (size_t i = 0; i < n; i++)
+		ret[i] = NULL;
 	for (size_t i = 0; i < n; i++) {
 		r = lazy_clone(storages[i], &asked, &ret[i]);
 		if (r == 0)

@@ -150,7 +150,7 @@ static int clone_two(struct herd *herd)
 		herd->animals[HERD_CLONED].storage,
 		herd->animals[HERD_CLONED].storage,
 	};
-	struct cow_storage *to[2] = { NULL, NULL };
+	struct cow_storage *to[2] = { SWEEP_UNTOUCHED, SWEEP_UNTOUCHED };
 	uint64_t copied = 77;
 	int r = cow_storages_lazy_clone(from, 2, &copied, to);
 
