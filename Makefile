@@ -240,7 +240,7 @@ stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
 demo: deps everything ## two minutes that show what it is for
 	$(Q)BUILD='$(B)' bash bench/demo.sh
 
-bench: deps everything ## measure; writes the tables
+bench: deps everything python-env ## measure; writes the tables
 	$(Q)BUILD='$(B)' bash bench/run.sh
 
 check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU

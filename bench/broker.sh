@@ -6,6 +6,7 @@ set -u
 BUILD=${BUILD:-build/plain}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+failed=0
 
 for how in '' --epoll; do
 	rm -f "$work/log"
@@ -15,8 +16,14 @@ for how in '' --epoll; do
 		[ ! -s "$work/log" ] || break
 		read -rt 0.01 <> <(:) || :
 	done
-	printf '%-9s ' "$(sed -n 's/.* by //p' "$work/log")"
-	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}" "$pid"
+	by=$(sed -n 's/.* by //p' "$work/log")
+	printf '%-9s ' "$by"
+	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}" "$pid" | tee "$work/out"
+	failed=$((failed | PIPESTATUS[0]))
+	# The lines of bench/common.h.
+	sed -nE "s|^.*clients: ([0-9]+) operations.*|bench=broker case=64-clients/$by \
+unit=operations/s ours=\1 rival=- ratio=- bar=- on=- met=- n=1|p" "$work/out"
 	kill "$pid"
 	wait "$pid"
 done
+[ $failed = 0 ]

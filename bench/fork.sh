@@ -1,33 +1,44 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The pause of fork() with 4 GiB in large blocks
+# The pause of fork() with much memory in large blocks
 #
 # bench/plain_fork under glibc with 4 KiB pages, glibc with huge pages, and the
 # shim, in turns. Bars: 20 times faster at the first fork and 300 times at the
-# tenth, against 4 KiB pages. Huge pages and smaller blocks are reported.
+# tenth with 4 GiB, against 4 KiB pages. Huge pages, other sizes and smaller blocks
+# are reported; so are the pause and the whole cycle with 1 GiB of which a share is
+# written between forks (bench/plain_cycle). FORK_ONLY: some of "256M 1G 4G written".
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_fork" "$bin/plain_measure" "$shim"
 
 turns=${BENCH_ROUNDS:-7}
-total=4G
+written='0 0.1 1 10 30 100'
+written_total=1G
+parts='256M 1G 4G written'
 if quick; then
 	turns=${BENCH_ROUNDS:-3}
-	total=512M
+	parts='128M 512M written'
+	written='0 1 100'
+	written_total=256M
 fi
+
+# run_as SIDE COMMAND...
+run_as() {
+	preload='' tunables=''
+	[ "$1" != shim ] || preload=$shim
+	[ "$1" != huge ] || tunables=$huge_pages
+	shift
+	env ${preload:+LD_PRELOAD="$preload"} \
+		${tunables:+GLIBC_TUNABLES="$tunables"} "$@" >"$tmp/out" ||
+		fail "failed: $*"
+}
 
 # one SIDE ARGS...: appends to $tmp/SIDE.{first,tenth,later,fill}
 one() {
 	side=$1
 	shift
-	preload=
-	[ "$side" = shim ] && preload=$shim
-	tunables=
-	[ "$side" = huge ] && tunables=$huge_pages
-	"$bin/plain_measure" -w $total >/dev/null # the same memory for all
-	env ${preload:+LD_PRELOAD="$preload"} \
-		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_fork" "$@" \
-		>"$tmp/out" || fail "plain_fork failed ($side, $*)"
+	"$bin/plain_measure" -w "$total" >/dev/null # the same memory for all
+	run_as "$side" "$bin/plain_fork" "$@"
 	sed -n 's/^fork=1 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
 		>>"$tmp/$side.first"
 	sed -n 's/^fork=10 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
@@ -41,9 +52,9 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
 	turn=0
 	while [ $turn -lt "$turns" ]; do
-		one small -t $total -b "$1"
-		one shim -t $total -b "$1"
-		one huge -t $total -b "$1" -H
+		one small -t "$total" -b "$1"
+		one shim -t "$total" -b "$1"
+		one huge -t "$total" -b "$1" -H
 		turn=$((turn + 1))
 	done
 	name=$total/${1}iB-blocks
@@ -63,6 +74,50 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 		faster 0
 }
 
+# The pauses and cycles from the second on, of which each follows writes.
+one_written() { # SIDE ARGS...
+	side=$1
+	shift
+	run_as "$side" "$bin/plain_cycle" -S $written_total -b 64M -n 5 "$@"
+	sed -n 's/^cycle=[^1] .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
+		>>"$tmp/$side.pause"
+	sed -n 's/^cycle=[^1] wall_us=\([^ ]*\).*/\1/p' "$tmp/out" \
+		>>"$tmp/$side.wall"
+}
+
+between_forks() { # PERCENT [-s]
+	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
+	turn=0
+	while [ $turn -lt "$turns" ]; do
+		one_written small -w "$@"
+		one_written shim -w "$@"
+		one_written huge -w "$@" -H
+		turn=$((turn + 1))
+	done
+	name=$written_total/$1%
+	[ $# = 1 ] || name=$name-scattered
+	for what in pause wall; do
+		report fork "written-$what/$name" us "$tmp/shim.$what" \
+			"$tmp/small.$what" faster 0
+		report fork "written-$what/huge/$name" us "$tmp/shim.$what" \
+			"$tmp/huge.$what" faster 0
+	done
+}
+
 "$bin/plain_measure" -w 6G
-all 64M speedup speedup
-all 1M faster faster
+for total in ${FORK_ONLY:-$parts}; do
+	case $total in
+	written)
+		for share in $written; do
+			between_forks "$share"
+		done
+		for share in 1 10; do
+			between_forks "$share" -s
+		done ;;
+	4G)
+		all 64M speedup speedup
+		all 1M faster faster ;;
+	*)
+		all 64M faster faster ;;
+	esac
+done

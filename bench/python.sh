@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # python.sh [NAME...]: the Python package against its rivals (bench/python), each in the same
-# run as ours. The rivals are of build/venv (scripts/python-env.sh).
+# run as ours. The rivals are of build/venv (scripts/python-env.sh). BENCH_QUICK=1: small sizes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build/plain}
@@ -10,9 +10,16 @@ case $build in /*) ;; *) build=$PWD/$build ;; esac
 python=$PWD/build/venv/bin/python
 "$python" -c 'import numpy, torch' 2>/dev/null || python=$(command -v python3)
 export PYTHONPATH=$build/python
+rechunk=()
+if [ "${BENCH_QUICK:-0}" != 0 ]; then # small, for a look
+	export ROUNDS=${ROUNDS:-2} GIB=${GIB:-0.25} MIB=${MIB:-32} COUNT=${COUNT:-1000} LIMIT=${LIMIT:-20}
+	rechunk=(--gib 0.5 --runs 1)
+fi
 failed=0
 for name in ${*:-clone small send snapshot serve dask_rechunk}; do
 	echo "== $name"
-	"$python" "bench/python/$name.py" || failed=1
+	more=()
+	[ "$name" != dask_rechunk ] || more=("${rechunk[@]}")
+	"$python" "bench/python/$name.py" "${more[@]}" || failed=1
 done
 exit $failed

@@ -4,9 +4,9 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
-#                                 sparse fork cycle memory copies tensors pair
-#                                 instructions redis programs file stall give broker
-#                                 cuda_cache scaling demo
+#                                 curves send sparse fork cycle memory copies tensors
+#                                 pair instructions redis programs file stall give
+#                                 broker cuda_cache scaling python demo
 #
 # Runs them one after another (nothing else should be running), shows what they
 # print, keeps their machine-readable lines in build/bench.txt, and ends with a
@@ -17,14 +17,21 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy fill steal freeze share transparent sparse fork cycle memory pair'
-all="$all copies tensors instructions redis programs file stall give broker cuda_cache"
-all="$all scaling demo"
+all='clone page copy fill steal freeze share transparent curves send sparse fork cycle memory'
+all="$all pair copies tensors instructions redis programs file stall give broker cuda_cache"
+all="$all scaling python demo"
 failed=
 
+command="bench/run.sh${*:+ $*}"
+for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS; do
+	eval "value=\${$name:-}"
+	[ -z "$value" ] || command="$name='$value' $command"
+done
 [ $# -gt 0 ] || set -- $all
 need "$bin/plain_measure" "$shim"
 {
+	echo "# $(date -u +%F), commit $(git -C "$root" describe --always \
+		2>/dev/null || echo unknown): $command"
 	echo "# $(uname -srm), $(nproc) CPUs, $(sed -n \
 		's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 	thp=/sys/kernel/mm/transparent_hugepage
@@ -46,11 +53,14 @@ for name in "$@"; do
 	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
 		programs | broker | scaling)
 		set -- sh "$here/$name.sh" ;;
+	python)
+		set -- bash "$here/python.sh" ;;
 	cuda_cache) # a hit makes no call of the driver, so any driver will do
 		set -- "$bin/cuda_cache"
 		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
 			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
-	clone | page | copy | fill | steal | freeze | share | transparent | file | stall | give)
+	clone | page | copy | fill | steal | freeze | share | transparent | file | stall | give | \
+		curves | send)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark $name" ;;
 	esac

@@ -43,8 +43,39 @@ def measure(script, ways, under_shim=(), prefix=()):
     return results
 
 
-def table(title, results, figure, ours, unit="ms", scale=1e3):
-    """One line a way: its median, its spread, and how many times ours that is."""
+def line(case, unit, ours, rival=(), bar=None, on="speedup"):
+    """The line that machines read (bench/common.h); its name is the script's. `bar`: at least so
+    many times faster ("speedup"), or at most so much of the rival's ("ratio") or alone ("ours")."""
+    bench = "python-" + os.path.basename(sys.argv[0]).removesuffix(".py")
+    text = f"bench={bench} case={case.replace(' ', '-')} unit={unit}"
+    if not ours:
+        print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0")
+        return
+    middle = statistics.median(ours)
+    text += f" ours={middle:.6g} ours_min={min(ours):.6g} ours_max={max(ours):.6g}"
+    judged = middle
+    if rival:
+        other = statistics.median(rival)
+        ratio = other / middle if on == "speedup" else middle / other
+        judged = middle if on == "ours" else ratio
+        text += (f" rival={other:.6g} rival_min={min(rival):.6g} rival_max={max(rival):.6g}"
+                 f" ratio={ratio:.4g}")
+    else:
+        text += " rival=- ratio=-"
+    if bar is None or (on != "ours" and not rival):
+        text += f" bar=- on={on} met=-"
+    else:
+        met = judged >= bar if on == "speedup" else judged <= bar
+        sign = ">=" if on == "speedup" else "<="
+        text += f" bar={sign}{bar:g} on={on} met={'yes' if met else 'no'}"
+    print(f"{text} n={len(ours)}", flush=True)
+
+
+def table(title, results, figure, ours, unit="ms", scale=1e3, faster=(), judged=(), most=None):
+    """One line a way: its median, its spread, and how many times ours that is.
+
+    And lines for machines: each of ours against each rival. `faster`: {rival: how many times
+    faster `ours` has to be}, and all of `judged`; `most`: how much `ours` may be by itself."""
     rows = {way: [r[figure] for r in rounds if figure in r] for way, rounds in results.items()}
     base = statistics.median(rows[ours]) if rows.get(ours) else float("nan")
     print(f"\n{title} ({unit}; median of {ROUNDS}, least to most; times ours)")
@@ -55,3 +86,10 @@ def table(title, results, figure, ours, unit="ms", scale=1e3):
         middle = statistics.median(values)
         print(f"  {way:34} {middle * scale:12.3f}   {min(values) * scale:.3f} to "
               f"{max(values) * scale:.3f}   {middle / base:10.1f} x")
+    scaled = {way: [value * scale for value in values] for way, values in rows.items()}
+    if most is not None:
+        line(f"{figure}/{ours}", unit, scaled[ours], bar=most, on="ours")
+    for way in (way for way in scaled if way.startswith("cowshed")):
+        for rival in (rival for rival in scaled if not rival.startswith("cowshed")):
+            bar = dict(faster).get(rival) if way in (judged or [ours]) else None
+            line(f"{figure}/{way}/{rival}", unit, scaled[way], scaled[rival], bar)

@@ -28,6 +28,8 @@ import sys
 import threading
 import time
 
+import common
+
 BLOCK = 4096
 CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
@@ -226,6 +228,12 @@ def main():
         print(f"{way:10}{middle['seconds']:10.2f}{base['seconds'] / middle['seconds']:8.2f}"
               f"{middle['cpu']:8.2f}{base['cpu'] / middle['cpu']:8.2f}"
               f"{middle['peak'] / (1 << 30):10.2f}")
+    for way in (way for way in ways if way != "dask" and "dask" in ways):
+        for figure, bar, on in (("seconds", 2, "speedup"), ("cpu", None, "speedup"),
+                                ("peak", 1, "ratio")):
+            common.line(f"{figure}/{way}", "bytes" if figure == "peak" else "s",
+                        *([r[figure] for r in results[name]] for name in (way, "dask")),
+                        bar=bar if way == "cowshed" else None, on=on)
 
 
 if __name__ == "__main__":

@@ -105,4 +105,5 @@ if __name__ == "__main__":
             for figure, title in (("first", "the first pause"), ("pause", "later pauses"),
                                   ("step", "a step alone"), ("beside", "the longest step beside"),
                                   ("cycle", "the whole cycle")):
-                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, f"{WAYS[0]} {kind}")
+                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, f"{WAYS[0]} {kind}",
+                      most=20 if "pause" in title else None)

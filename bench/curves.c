@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Curves: a clone by size, and by the share of its pages that are written
+ *
+ * Not one figure with a bar but many beside each other, for the plots of
+ * docs/results.md: where do ways cross, and what grows with what?
+ *
+ *   size     clone, write one page, drop the clone, by size; against malloc,
+ *            memcpy, the same write and free, with 4 KiB and with huge pages
+ *   written  clone 256 MiB, write a share of its pages, in one run or
+ *            scattered, drop the clone: as the library chooses, by page, by
+ *            copy; against the same rivals
+ *
+ *      curves [size] [written]
+ */
+#include <cowshed.h>
+
+#include "bench/common.h"
+
+struct work {
+	size_t bytes, count, step; /* pages written: how many, how far apart */
+	int times;                 /* in one measurement */
+};
+
+static void write_pages(char *p, const struct work *w, int value)
+{
+	for (size_t i = 0; i < w->count; i++)
+		memset(p + i * w->step * PAGE, value, PAGE);
+	use(p);
+}
+
+static double clone_cycle(struct cow_storage *s, const struct work *w,
+                          enum cow_write_hint hint)
+{
+	size_t range = ((w->count - 1) * w->step + 1) * PAGE;
+	double t0 = now_ns();
+
+	for (int i = 0; i < w->times; i++) {
+		struct cow_storage *b;
+		void *p;
+
+		must(cow_storage_lazy_clone(s, &b));
+		must(cow_storage_data_mut_range(b, 0, range, hint, &p));
+		write_pages(p, w, i);
+		cow_storage_unref(b);
+	}
+	return (now_ns() - t0) / w->times / 1e3;
+}
+
+static double copy_cycle(const char *source, const struct work *w, bool huge)
+{
+	double t0 = now_ns();
+
+	for (int i = 0; i < w->times; i++) {
+		char *p =
+			huge ? map_anonymous(w->bytes, true) : malloc(w->bytes);
+
+		if (!p)
+			die("curves: no memory");
+		memcpy(p, source, w->bytes);
+		write_pages(p, w, i);
+		if (huge)
+			munmap(p, w->bytes);
+		else
+			free(p);
+	}
+	return (now_ns() - t0) / w->times / 1e3;
+}
+
+static struct cow_storage *storage_of(size_t bytes)
+{
+	struct cow_storage *s;
+	void *p;
+
+	must(cow_storage_new(bytes, NULL, &s));
+	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &p));
+	memset(p, 1, bytes);
+	return s;
+}
+
+static char *plain_of(size_t bytes)
+{
+	return memset(map_anonymous(bytes, true), 1, bytes);
+}
+
+static void by_size(size_t bytes)
+{
+	struct cow_storage *s = storage_of(bytes);
+	char *plain = plain_of(bytes), what[64];
+	struct series ours = {.n = 0}, small = ours, huge = ours;
+	struct work w = {
+		bytes,
+		1,
+		1,
+		bytes <= MIB        ? 200
+		: bytes <= 16 * MIB ? 20
+				    : 1,
+	};
+
+	for (int i = 0; i < rounds(7) + 1; i++) {
+		double o = clone_cycle(s, &w, COW_WRITE_AUTO);
+		double c = copy_cycle(plain, &w, false);
+		/* There are none in less. */
+		double h = bytes > HUGE ? copy_cycle(plain, &w, true) : 0;
+
+		if (!i)
+			continue;
+		series_add(&ours, o);
+		series_add(&small, c);
+		series_add(&huge, h);
+	}
+	snprintf(what, sizeof(what), "size/%s", size_name(bytes));
+	report("curves", what, "us", &ours, &small, BAR_FASTER, 0);
+	snprintf(what, sizeof(what), "size/%s/huge-pages", size_name(bytes));
+	if (bytes > HUGE)
+		report("curves", what, "us", &ours, &huge, BAR_FASTER, 0);
+	cow_storage_unref(s);
+	munmap(plain, bytes);
+}
+
+static void by_share(struct cow_storage *s, const char *plain, double percent,
+                     bool scattered)
+{
+	size_t bytes = cow_storage_bytes(s), pages = bytes / PAGE;
+	struct series ours = {.n = 0}, page = ours, copy = ours;
+	struct series small = ours, huge = ours;
+	struct work w = {bytes, (size_t)(pages * percent / 100), 1, 1};
+	char what[64];
+
+	if (scattered)
+		w.step = pages / w.count;
+	for (int i = 0; i < rounds(7) + 1; i++) {
+		double o = clone_cycle(
+			s, &w, scattered ? COW_WRITE_SPARSE : COW_WRITE_AUTO);
+		double c = copy_cycle(plain, &w, false);
+		double by_page = clone_cycle(s, &w, COW_WRITE_BY_PAGE);
+		double h = copy_cycle(plain, &w, true);
+		double by_copy = clone_cycle(s, &w, COW_WRITE_BY_COPY);
+
+		if (!i)
+			continue;
+		series_add(&ours, o);
+		series_add(&small, c);
+		series_add(&page, by_page);
+		series_add(&huge, h);
+		series_add(&copy, by_copy);
+	}
+	snprintf(what, sizeof(what), "written/%s/%g%%",
+	         scattered ? "scattered" : "run", percent);
+	report("curves", what, "us", &ours, &small, BAR_FASTER, 0);
+	strcat(what, "/huge-pages");
+	report("curves", what, "us", &ours, &huge, BAR_FASTER, 0);
+	strcpy(strrchr(what, '/'), "/page-against-copy");
+	report("curves", what, "us", &page, &copy, BAR_FASTER, 0);
+}
+
+static void written(void)
+{
+	static const double shares[] = {0.1, 1, 3, 10, 30, 50, 70, 100};
+	size_t bytes = sized(256 * MIB);
+	struct cow_storage *s = storage_of(bytes);
+	char *plain = plain_of(bytes);
+
+	for (int scattered = 0; scattered < 2; scattered++)
+		for (size_t i = 0; i < sizeof(shares) / sizeof(*shares); i++)
+			by_share(s, plain, shares[i], scattered);
+	cow_storage_unref(s);
+	munmap(plain, bytes);
+}
+
+int main(int argc, char **argv)
+{
+	bool all = argc < 2;
+
+	if (all || !strcmp(argv[1], "size")) {
+		warm_host(sized(4 * GIB));
+		for (size_t bytes = 64 * KIB; bytes <= sized(GIB); bytes *= 4)
+			by_size(bytes);
+	}
+	if (all || !strcmp(argv[argc - 1], "written")) {
+		warm_host(sized(GIB));
+		written();
+	}
+	return 0;
+}
