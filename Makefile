@@ -157,8 +157,8 @@ SLOW_SCRIPTS := tests/preload/real.sh \
 
 # One run each, and another one under the shim (tests/python/run.sh), but for those that put
 # processes of their own under it, or none.
-PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py torch_install.py \
-	tutorial.py)
+PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py results.py \
+	torch_install.py tutorial.py)
 PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t \
 	$(if $(filter $(PYTHON_ONCE),$t),,$t:shim)) \
 	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))
@@ -240,8 +240,12 @@ stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
 demo: deps everything ## two minutes that show what it is for
 	$(Q)BUILD='$(B)' bash bench/demo.sh
 
-bench: deps everything python-env ## measure; writes the tables
-	$(Q)BUILD='$(B)' bash bench/run.sh
+bench: deps everything python-env ## measure; writes docs/results.md, its tables and plots
+	$(Q)scripts/python-env.sh bench/requirements.txt build/venv-plots
+	$(Q)BUILD='$(B)' bash bench/run.sh; status=$$?; \
+		if python=$$(PYTHON=build/venv-plots/bin/python scripts/python.sh); then \
+			"$$python" bench/results.py build/bench.txt || status=1; \
+		else echo 'bench: no Python of 3.11 or newer: no docs/results.md'; fi; exit $$status
 
 check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
 	$(Q)BUILD='$(B)' bash scripts/check-gpu.sh

@@ -5,12 +5,14 @@
 # the tests and the lint. Silent if it is there. It is a help and no need: without it the
 # tests take what Pythons the system has, and skip what these can't do. So a machine without a
 # package index is told so once, and all goes on. NO_INSTALL=1: nothing is fetched.
+#
+# python-env.sh LIST VENV: another one, of another list.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-venv=build/venv wanted=python/requirements-test.txt
+wanted=${1:-python/requirements-test.txt} venv=${2:-build/venv}
 # Of another list, or half done: made anew.
 cmp -s "$wanted" "$venv/made-of" && exit 0
-without() { echo "python-env: $1: Python's tests use the packages of the system"; exit 0; }
+without() { echo "python-env: $1: without $venv; what the system has is used"; exit 0; }
 [ -z "${NO_INSTALL:-}" ] || without 'NO_INSTALL is set'
 
 rm -rf "$venv"

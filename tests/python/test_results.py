@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""docs/results.md and its plots are what bench/results.py makes of the figures kept with them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+DOCS = os.path.join(ROOT, "docs")
+PLOTS = os.path.join(ROOT, "build/venv-plots/bin/python")
+
+
+def read(*path):
+    with open(os.path.join(*path), encoding="utf-8") as file:
+        return file.read()
+
+
+def drawer():
+    """A Python with the matplotlib that the plots were drawn with; else this one."""
+    wanted = re.search(r"matplotlib==(\S+)", read(ROOT, "bench/requirements.txt"))[1]
+    for python in PLOTS, sys.executable:
+        if os.path.exists(python):
+            code = f"import matplotlib as m, sys; sys.exit(m.__version__ != '{wanted}')"
+            if subprocess.run([python, "-c", code], capture_output=True).returncode == 0:
+                return python
+    return None
+
+
+def make(python, folder, *files):
+    subprocess.run([python, os.path.join(ROOT, "bench/results.py"), "--to", str(folder), *files],
+                   check=True, capture_output=True)
+
+
+def test_the_pages_are_made_of_their_figures(tmp_path):
+    shutil.copytree(os.path.join(DOCS, "results"), tmp_path / "results")
+    make(sys.executable, tmp_path, os.path.join(DOCS, "results/bench.txt"))
+    for name in "results.md", "results/figures.md", "results/bench.txt":
+        assert read(tmp_path, name) == read(DOCS, name), (
+            f"{name}: run bench/results.py docs/results/bench.txt")
+
+
+def test_the_plots_are_made_of_their_figures(tmp_path):
+    python = drawer()
+    if not python:
+        pytest.skip("no matplotlib of bench/requirements.txt's version")
+    make(python, tmp_path, os.path.join(DOCS, "results/bench.txt"))
+    names = sorted(os.listdir(os.path.join(DOCS, "results")))
+    assert sorted(os.listdir(tmp_path / "results")) == names
+    for name in names:
+        assert read(tmp_path, "results", name) == read(DOCS, "results", name), name
+
+
+def test_what_was_not_met_is_told(tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_text("# a machine\n"
+                     "bench=page case=one unit=us ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 "
+                     "rival_max=3 ratio=0.6667 bar=>=10 on=speedup met=no n=7\n"
+                     "bench=page case=two unit=us ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 "
+                     "rival_max=3 ratio=0.6667 bar=- on=speedup met=- n=7\n")
+    make(sys.executable, tmp_path / "to", str(lines))
+    page = read(tmp_path, "to/results.md")
+    row = ("one | us | 3 | 2 to 4 | 2 | 1 to 3 | 1.5 x slower | at least 10 x faster | "
+           "**not met** |")
+    assert f"| {row}" in page and f"| page: {row}" in page and "0 bars met, 1 not met" in page
+    assert "| fork.sh |" in page.split("## Not measured in this run")[1]
+    assert "| 1.5 x slower | **lost** |" in read(tmp_path, "to/results/figures.md")
