@@ -12,6 +12,7 @@ Three things that every test gets without asking:
 """
 
 import faulthandler
+import gc
 import os
 import sys
 import time
@@ -39,6 +40,13 @@ def pytest_configure(config):
     # What is raised where nobody can catch it is a failure, too.
     for what in "Unraisable", "UnhandledThread":
         config.addinivalue_line("filterwarnings", f"error::pytest.Pytest{what}ExceptionWarning")
+
+
+def pytest_collection_finish():
+    """What the imports made stays: to look through all of PyTorch for cycles, four times a test,
+    is most of what a small test would take."""
+    gc.collect()
+    gc.freeze()
 
 
 # ---- Which tests, and which one now ------------------------------------------------------
