@@ -30,7 +30,6 @@
 static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
-static size_t touched_peak;  /* the most that this was */
 static struct cow__tile *bench; /* addresses to collapse at */
 
 /* How much more may be committed for it. Small pages, and a helper that comes
@@ -39,19 +38,9 @@ static size_t
 room(bool helped, size_t bytes)
 {
 	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
-	size_t share = cow__trust_share(bytes);
 
-	most += touched_total / share;
-	if (share == COW__TRUST_FILLED)
-		most = cow__max(most, touched_peak - touched_total);
+	most += touched_total / cow__trust_share(bytes);
 	return most > ahead ? most - ahead : 0;
-}
-
-static void
-touched_more(size_t bytes)
-{
-	touched_total += bytes;
-	touched_peak = cow__max(touched_peak, touched_total);
 }
 
 static void
@@ -134,7 +123,7 @@ see(struct cow__tile *t, uint64_t now)
 			t->missed += reached - t->committed;
 			t->committed = reached;
 		}
-		touched_more(reached - before);
+		touched_total += reached - before;
 		t->progress_at = now;
 	}
 	return true;
@@ -206,7 +195,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 	    cow__engine.placed)
 		return;
 	t->touched = t->committed = cow__round_down(there, COW__HUGE);
-	touched_more(t->touched);
+	touched_total += t->touched;
 	t->progress_at = cow__now();
 	young_add(t);
 	if (t->bytes - there >= HELPER_PAYS)
@@ -229,7 +218,7 @@ cow__commit_recycled(struct cow__tile *t)
 	    !cow__engine.use_helper)
 		return;
 	t->touched = cow__round_down(t->bytes, COW__HUGE);
-	touched_more(t->touched);
+	touched_total += t->touched;
 	mend_later(t);
 	cow__helper_want(false);
 }

@@ -14,9 +14,6 @@
  *
  *      all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
- * Of a size that the program always fills all is committed at once, as long as
- * that and what is touched are not more than once was touched at a time.
- *
  * "Touched" is known because a collapse here leaves the program's page table
  * empty: the first touch of a huge page enters it, and pagemap shows that.
  * Young tiles (fresh, still being filled from the start) are looked at when the

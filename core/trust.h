@@ -19,7 +19,6 @@ void cow__trust_learn(size_t bytes, size_t filled, size_t wasted);
 
 /* For an extent of `bytes`: what share (1/n) of what the program has touched so
  * far may be committed ahead. */
-#define COW__TRUST_FILLED 2 /* all of this size were filled */
 size_t cow__trust_share(size_t bytes);
 
 #endif

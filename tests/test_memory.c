@@ -301,32 +301,6 @@ START_TEST(sparse_stays_sparse)
 }
 END_TEST
 
-/* Of a size that was always filled all is committed at once: as much as was touched
- * at one time, and no more. */
-START_TEST(what_was_always_filled_comes_at_once)
-{
-	size_t bytes = 64 * MIB;
-	unsigned char *p, *q;
-	uint64_t before;
-	bool collapses;
-
-	ok(cow_option_set("helper", "off"));
-	p = new_block(bytes, 0);
-	memset(p, 1, bytes);
-	collapses = stats_now().bytes_collapsed > 0;
-	cow_block_free(p);
-	cow_trim();
-	before = memory_held();
-	p = new_block(bytes, 0);
-	if (collapses)
-		ck_assert_uint_ge(memory_held(), before + bytes);
-	q = new_block(bytes, 0);
-	ck_assert_uint_le(memory_held(), before + bytes + NOISE);
-	cow_block_free(p);
-	cow_block_free(q);
-}
-END_TEST
-
 /* Lazy clones and views of large storages cost what is written. */
 START_TEST(clones_stay_sparse)
 {
@@ -482,7 +456,6 @@ int main(void)
 	tcase_add_test(tcase, killed_child_leaves_nothing);
 	tcase_add_test(tcase, freed_by_both);
 	tcase_add_loop_test(tcase, sparse_stays_sparse, 0, 4);
-	tcase_add_test(tcase, what_was_always_filled_comes_at_once);
 	tcase_add_test(tcase, clones_stay_sparse);
 	tcase_add_loop_test(tcase, a_hundred_thousand_small_ones, 0, 2);
 	tcase_add_test(tcase, many_views);
