@@ -16,6 +16,7 @@
 #include <cowshed-share.h>
 
 #include "bench/common.h"
+#include "bench/rival_fd.h"
 
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -65,46 +66,6 @@ static bool all_in(int fd, void *p, size_t bytes)
 	return true;
 }
 
-static void fd_out(int socket, int fd)
-{
-	char room[CMSG_SPACE(sizeof(int))] = {0}, c = 1;
-	struct iovec iov = {&c, 1};
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = room,
-		.msg_controllen = sizeof(room),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof(int));
-	while (sendmsg(socket, &m, 0) != 1)
-		if (errno != ETOOMANYREFS && errno != EINTR)
-			die("send: sendmsg: %s", strerror(errno));
-}
-
-static int fd_in(int socket)
-{
-	char room[CMSG_SPACE(sizeof(int))], c;
-	struct iovec iov = {&c, 1};
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = room,
-		.msg_controllen = sizeof(room),
-	};
-	struct cmsghdr *h;
-	int fd;
-
-	if (recvmsg(socket, &m, 0) != 1 || !(h = CMSG_FIRSTHDR(&m)))
-		die("send: recvmsg: %s", strerror(errno));
-	memcpy(&fd, CMSG_DATA(h), sizeof(int));
-	return fd;
-}
-
 static char *fd_map(int fd, size_t bytes)
 {
 	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -139,7 +100,7 @@ static void receive_storages(struct cow_channel *c, const struct order *o)
 static void receive_memfds(int data, const struct order *o)
 {
 	for (size_t i = 0; i < o->count; i++) {
-		mapped[i] = fd_map(fd_in(data), o->bytes);
+		mapped[i] = fd_map(receive_fd(data), o->bytes);
 		check(mapped[i], i);
 	}
 	for (size_t i = 0; i < o->count; i++)
@@ -262,7 +223,7 @@ static void send_memfds(struct peer *peer, const struct order *o)
 		if (mapped[i] == MAP_FAILED)
 			die("send: mmap: %s", strerror(errno));
 		memset(mapped[i], (int)i + 1, o->bytes);
-		fd_out(peer->data, fd);
+		send_fd(peer->data, fd);
 		close(fd);
 	}
 }

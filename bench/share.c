@@ -22,6 +22,7 @@
 #include <cowshed-share.h>
 
 #include "bench/common.h"
+#include "bench/rival_fd.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -191,46 +192,6 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 }
 
 /* ---- The rival ----------------------------------------------------------- */
-
-static void send_fd(int socket, int fd)
-{
-	char room[CMSG_SPACE(sizeof(int))] = { 0 }, c = 1;
-	struct iovec iov = { &c, 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = room,
-		.msg_controllen = sizeof(room),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof(int));
-	while (sendmsg(socket, &m, 0) != 1)
-		if (errno != ETOOMANYREFS && errno != EINTR)
-			die("share: sendmsg: %s", strerror(errno));
-}
-
-static int receive_fd(int socket)
-{
-	char room[CMSG_SPACE(sizeof(int))], c;
-	struct iovec iov = { &c, 1 };
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = room,
-		.msg_controllen = sizeof(room),
-	};
-	struct cmsghdr *h;
-	int fd;
-
-	if (recvmsg(socket, &m, 0) != 1 || !(h = CMSG_FIRSTHDR(&m)))
-		die("share: recvmsg: %s", strerror(errno));
-	memcpy(&fd, CMSG_DATA(h), sizeof(int));
-	return fd;
-}
 
 /* Descriptors are closed when mapped: else no limit would do. */
 static void rival_receive(struct pair *p, int count)

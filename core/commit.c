@@ -16,8 +16,6 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
-#define LOOK_PAYS (16 * MIB)    /* committed bytes that would be forgotten */
-#define ONCE (256 * MIB)        /* committed with the lock: others wait */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
@@ -98,12 +96,13 @@ grown_up(struct cow__tile *t)
 		mend_later(t);
 }
 
-/* How far has the program come? False: it can't be known. */
+/* How far has the program come? True if further than at the last look. */
 static bool
-see(struct cow__tile *t, uint64_t now)
+look(struct cow__tile *t, uint64_t now)
 {
 	size_t full = cow__round_down(t->bytes, COW__HUGE);
 	uintptr_t start = cow__tile_start(t);
+	size_t before = t->touched;
 	int n;
 
 	n = cow__pagemap_touched(start + t->touched, COW__HUGE,
@@ -114,10 +113,9 @@ see(struct cow__tile *t, uint64_t now)
 		return false;
 	}
 	if (n > 0) {
-		size_t before = t->touched;
-		size_t reached = before + (size_t)n * COW__HUGE;
+		size_t reached = t->touched + (size_t)n * COW__HUGE;
 
-		ahead -= cow__min(reached, t->committed) - before;
+		ahead -= cow__min(reached, t->committed) - t->touched;
 		t->touched = reached;
 		if (t->committed < reached) {
 			t->missed += reached - t->committed;
@@ -126,18 +124,7 @@ see(struct cow__tile *t, uint64_t now)
 		touched_total += reached - before;
 		t->progress_at = now;
 	}
-	return true;
-}
-
-/* True if it is further than at the last look. */
-static bool
-look(struct cow__tile *t, uint64_t now)
-{
-	size_t before = t->touched;
-
-	if (!see(t, now))
-		return false;
-	if (t->touched >= cow__round_down(t->bytes, COW__HUGE) ||
+	if (t->touched >= full ||
 	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return t->touched != before;
@@ -171,8 +158,8 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	}
 	t->progress_at = now;
 	young_add(t);
-	want = cow__min(full, room(false, t->bytes));
-	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
+	want = cow__round_down(cow__min(full, room(false, t->bytes)),
+	                       COW__HUGE);
 	if (want) {
 		r = cow__map_collapse(cow__tile_start(t), want, &done);
 		/* So that the first touch shows. */
@@ -203,12 +190,18 @@ cow__commit_from(struct cow__tile *t, size_t there)
 }
 
 size_t
-cow__commit_reached(struct cow__tile *t)
+cow__commit_reached(const struct cow__tile *t)
 {
-	if (!t->young || t->mending || !see(t, cow__now()) ||
-	    t->touched >= cow__round_down(t->bytes, COW__HUGE))
+	size_t full = cow__round_down(t->bytes, COW__HUGE);
+	int n;
+
+	if (!t->young || t->mending)
 		return t->bytes;
-	return t->committed;
+	n = cow__pagemap_touched(cow__tile_start(t) + t->touched, COW__HUGE,
+	                         (full - t->touched) / COW__HUGE, PASSED);
+	if (n < 0 || t->touched + (size_t)n * COW__HUGE >= full)
+		return t->bytes;
+	return cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
 }
 
 void
@@ -273,13 +266,6 @@ void
 cow__commit_forget_young(struct cow__tile *t)
 {
 	young_remove(t);
-}
-
-void
-cow__commit_freeze(struct cow__tile *t)
-{
-	if (t->young && !t->mending && t->committed - t->touched >= LOOK_PAYS)
-		(void)see(t, cow__now());
 }
 
 void

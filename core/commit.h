@@ -38,7 +38,7 @@ void cow__commit_fresh(struct cow__tile *t, bool whole);
 void cow__commit_from(struct cow__tile *t, size_t there);
 
 /* How far a live tile may have pages. */
-size_t cow__commit_reached(struct cow__tile *t);
+size_t cow__commit_reached(const struct cow__tile *t);
 
 /* A live tile of warm memory that has small pages: they are mended. */
 void cow__commit_recycled(struct cow__tile *t);
@@ -50,9 +50,6 @@ void cow__commit_unit(uintptr_t start, size_t bytes);
 
 /* It is freed or cut: no more of anything. Notes that it has small pages. */
 void cow__commit_forget(struct cow__tile *t);
-
-/* It will be frozen: what of it was touched does not show any more then. */
-void cow__commit_freeze(struct cow__tile *t);
 
 /* It is frozen: nothing is committed ahead any more, mending goes on. */
 void cow__commit_frozen(struct cow__tile *t);

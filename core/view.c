@@ -114,11 +114,6 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
-	for (struct cow__tile *t = from;; t = t->next) {
-		cow__commit_freeze(t);
-		if (t == to)
-			break;
-	}
 	if (!from->attributes)
 		cow__spare_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
@@ -174,7 +169,6 @@ cow__freeze(struct cow__tile *t)
 	                       sizeof(*t->kept), t->nkept + 1);
 	if (r < 0)
 		return r;
-	cow__commit_freeze(t);
 	cow__commit_frozen(t);
 	/* Around the parts that a thaw left private. */
 	for (uint32_t i = 0; i <= t->nkept; i++) {

@@ -35,12 +35,11 @@ one() {
 	local name=${1//\//_}
 	# shellcheck disable=SC2086
 	if command -v clang-tidy >/dev/null; then
-		clang-tidy --quiet -checks="$CHECKS" "$1" -- $FLAGS -pthread -fPIC \
-			-DCOWSHED_LIBDIR='"lib"' 2>/dev/null |
+		clang-tidy --quiet -checks="$CHECKS" "$1" -- $FLAGS -pthread -fPIC 2>/dev/null |
 			sed -nE 's|^(.*): (warning: .*) \[([a-z.A-Z,-]+)\]$|\1 \3 \2|p'
 	fi
 	# shellcheck disable=SC2086
-	gcc $FLAGS -O2 -fanalyzer -pthread -fPIC -DCOWSHED_LIBDIR='"lib"' -c \
+	gcc $FLAGS -O2 -fanalyzer -pthread -fPIC -c \
 		-o "$OUT/$name.o" "$1" 2>&1 |
 		sed -nE 's|^(.*): (warning: .*) (\[CWE-[0-9]+\] )?\[-(Wanalyzer[a-z-]+)\]$|\1 \4 \2|p'
 	rm -f "$OUT/$name.o"

@@ -184,7 +184,9 @@ def scene_spill():
         x = client.submit(np.arange, MIB, workers=[first])
         y = client.submit(lambda a: a, x, workers=[second])  # received, and kept
         assert y.result()[5] == 5
-        assert all(client.run(evict).values())
+        # By now Dask may have dropped one of the two copies of x, from either worker.
+        evicted = client.run(evict)
+        assert evicted[second] and sum(evicted.values()) >= 2
         z = client.submit(lambda a, b: int((a == b).all()), x, y, workers=[second])
         assert z.result() == 1
 
