@@ -159,12 +159,8 @@ SLOW_SCRIPTS := tests/preload/real.sh \
 # processes of their own under it, or none.
 PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py results.py \
 	torch_install.py tutorial.py)
-# Slow ones, whose second run is left to check-all.
-PYTHON_SLOW := $(addprefix tests/python/test_,examples.py pool.py process.py strategy.py \
-	torch_loader.py torch_sharing.py)
-PYTHON_LONG := $(if $(PYTHON_H),$(PYTHON_SLOW:%=%:shim))
 PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t \
-	$(if $(filter $(PYTHON_ONCE) $(PYTHON_SLOW),$t),,$t:shim)) \
+	$(if $(filter $(PYTHON_ONCE),$t),,$t:shim)) \
 	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))
 
 LIB_A := $(B)/lib/libcowshed.a
@@ -225,7 +221,7 @@ check: deps everything $(PYTHON_ENV) ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
 
 check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
-	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(PYTHON_LONG) $(LONG) $(LONG_SCRIPTS)
+	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)
 
 check-programs: deps everything ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)

@@ -21,7 +21,8 @@ if ! python=$(scripts/python.sh pytest); then
 	exit 77
 fi
 
-unset LD_PRELOAD COWSHED_OPTIONS
+# Without compiled modules each of a test's processes would compile all of PyTorch again.
+unset LD_PRELOAD COWSHED_OPTIONS PYTHONDONTWRITEBYTECODE
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 export PYTHONPATH=$package PYTHONPYCACHEPREFIX=$root/build/pycache PYTHONFAULTHANDLER=1

@@ -35,7 +35,7 @@ end_groups() {
 } 2>/dev/null
 trap 'end_groups; rm -rf "$work"' EXIT
 export PYTHONPATH=$package PYTHONPYCACHEPREFIX=$PWD/build/pycache PYTHONFAULTHANDLER=1 TMPDIR=$work
-unset LD_PRELOAD COWSHED_OPTIONS
+unset LD_PRELOAD COWSHED_OPTIONS PYTHONDONTWRITEBYTECODE
 for method in $methods; do
 	# It leads a group, whose number is the shell's that becomes it.
 	setsid --wait bash -c 'echo $$ >"$1"; shift; exec "$@"' bash "$work/$method.group" \
