@@ -8,6 +8,7 @@ machine does meanwhile hits all alike.
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,23 +22,39 @@ def say(**figures):
     print(json.dumps(figures), flush=True)
 
 
-def measure(script, ways, under_shim=(), prefix=()):
-    """{way: [figures of each round]} of `script WAY`, the ways by turns."""
+def ended(command, limit):
+    """(status, output, errors) of a command, whose processes all end with it: some rivals hang."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=limit)
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    return process.returncode, out, err
+
+
+def measure(script, ways, under_shim=(), prefix=(), limits=None):
+    """{way: [figures of each round]} of `script WAY`, the ways by turns. `limits`: {way: seconds}
+    of those that get less than LIMIT."""
     results = {way: [] for way in ways}
     for _ in range(ROUNDS):
         for way in ways:
             shim = ["-m", "cowshed", "run", "--"] if way in under_shim else []
             command = [*prefix, sys.executable, *shim, script, way]
+            limit = (limits or {}).get(way, LIMIT)
             try:
-                run = subprocess.run(command, capture_output=True, text=True, check=False,
-                                     timeout=LIMIT)
+                status, out, err = ended(command, limit)
             except subprocess.TimeoutExpired:
-                print(f"  {way}: not done in {LIMIT} s", file=sys.stderr)
+                print(f"  {way}: not done in {limit} s", file=sys.stderr)
                 continue
-            lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
-            if run.returncode or not lines:
-                reason = (run.stderr.strip().splitlines() or ["no output"])[-1]
-                print(f"  {way}: failed ({run.returncode}): {reason}", file=sys.stderr)
+            lines = [line for line in out.splitlines() if line.startswith("{")]
+            if status or not lines:
+                reason = (err.strip().splitlines() or ["no output"])[-1]
+                print(f"  {way}: failed ({status}): {reason}", file=sys.stderr)
                 continue
             results[way].append(json.loads(lines[-1]))
     return results

@@ -97,12 +97,12 @@ def differences(before, now, without):
 
 def settle():
     """Cycles, warm memory, and the helpers that multiprocessing keeps until the end."""
+    gc.collect()  # first what is in cycles: the tracker unlinks semaphores that are still there
     for name, helper in (("multiprocessing.forkserver", "_forkserver"),
                          ("multiprocessing.resource_tracker", "_resource_tracker")):
         module = sys.modules.get(name)
         if module is not None:
             getattr(module, helper)._stop()
-    gc.collect()
     if "cowshed" in sys.modules and hasattr(sys.modules["cowshed"], "trim"):
         sys.modules["cowshed"].trim()
 

@@ -80,6 +80,9 @@ class Packet:
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
 
 
+# Seconds: more than a receiver takes to empty a full socket of small messages.
+_MOMENT = 0.002
+
 TAKEN = Packet(b"", [])  # stands for one that waits in its channel
 
 
@@ -144,22 +147,23 @@ class Connection(_standard.Connection):
                 self._send_packets([], None, name)
 
     def try_send_packet(self, packet):
-        """As send_packet(), but waits for nobody. Returns what is left for it to do, or None."""
+        """As send_packet(), but waits for a moment at most. Returns what is left to do, or None."""
         if self.closed or len(packet.data) > _INLINE:
             return packet
         self._fresh()
         if not self._sending.acquire(False):
             return packet
         try:
-            # What is taken can't be taken back: is there room for any packet?
-            if not _poll(self._handle, select.POLLOUT, 0):
-                return packet
             parcels = packet.parcels
+            # What is taken can't be taken back: is there room for any packet?
+            if parcels and not _poll(self._handle, select.POLLOUT, _MOMENT):
+                return packet
             channel = self._channel("_grouped" if parcels else "_plain")
-            if channel.send(parcels, _HEAD.pack(0, len(parcels)) + packet.data) < len(parcels):
+            note = _HEAD.pack(0, len(parcels)) + packet.data
+            if self._patiently(channel.send, parcels, note) < len(parcels):
                 return packet
             try:
-                channel.flush()
+                self._patiently(channel.flush)
             except OSError:
                 return TAKEN
             return None
@@ -167,6 +171,15 @@ class Connection(_standard.Connection):
             return packet
         finally:
             self._sending.release()
+
+    def _patiently(self, send, *args):
+        """Gives a receiver who is receiving the time to make room."""
+        try:
+            return send(*args)
+        except BlockingIOError:
+            if not _poll(self._handle, select.POLLOUT, _MOMENT):
+                raise
+            return send(*args)
 
     def send_first(self, packet):
         """Sends to a process that is not a member of the group yet, and makes it one."""

@@ -46,16 +46,21 @@ def untyped(storage, offset=0, nbytes=None):
         # Who resized or swapped it has moved it elsewhere.
         if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
             return found
-    result = _fresh(storage, offset, nbytes)
+    result = _fresh(storage, offset, nbytes).untyped_storage()
     _known[key] = StorageWeakRef(result)
     return result
 
 
-def _fresh(storage, offset, nbytes):
-    """Another PyTorch storage, for bytes that no tensor views yet."""
+def fresh(storage, offset, nbytes, dtype):
+    """A tensor of one dimension on bytes of a writable storage that no tensor views yet."""
+    t = _fresh(storage, offset, nbytes, dtype)
+    _known[storage.address + offset, nbytes] = StorageWeakRef(t.untyped_storage())
+    return t
+
+
+def _fresh(storage, offset, nbytes, dtype=torch.uint8):
     _regions.enter(storage, offset)
-    t = torch.frombuffer(storage, dtype=torch.uint8, count=nbytes, offset=offset)
-    return t.untyped_storage()
+    return torch.frombuffer(storage, dtype=dtype, count=nbytes // dtype.itemsize, offset=offset)
 
 
 def region(whole):
@@ -94,6 +99,7 @@ def share(whole, tensors=(), place=None):
             raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
         nbytes = whole.nbytes()
         new = _fresh(*(place(nbytes) if place else (_family.alias_storage(nbytes), 0, nbytes)))
+        new = new.untyped_storage()
         copy_bytes(new, whole)
         if not CAN_SWAP:
             _move(tensors, new)

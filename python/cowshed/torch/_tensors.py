@@ -19,6 +19,23 @@ def check(t, what):
                         "memory: pass t.cpu()")
 
 
+def _keys(t):
+    """What PyTorch dispatches a tensor's operations by, in one question."""
+    return torch._C._dispatch_keys(t).raw_repr()
+
+
+_PLAIN_KEYS = _keys(torch.empty(0))
+_PLAIN_TYPES = torch.Tensor, torch.nn.Parameter, torch.nn.Buffer
+
+
+def is_plain(t):
+    """Dense, in the CPU's memory, of PyTorch's own type, neither quantized, nor conjugated, ...?
+
+    False for some that are, too, such as those of an inference.
+    """
+    return type(t) in _PLAIN_TYPES and _keys(t) == _PLAIN_KEYS
+
+
 def build(whole, dtype, offset, size, stride, quantizer=None):
     """A tensor of a PyTorch storage; offset and stride in elements. quantizer: see below."""
     if quantizer is None:
@@ -39,7 +56,7 @@ def like(t, whole, offset):
                    quantizer(t) if t.is_quantized else None)
     if t.is_conj() or t.is_neg():
         torch._utils.set_tensor_metadata(result, torch._utils.get_tensor_metadata(t))
-    if type(t) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if type(t) not in _PLAIN_TYPES:
         result = result.as_subclass(type(t))
     return result
 
@@ -173,9 +190,18 @@ def clone(t):
     is not. It does not need PyTorch's own copy-on-write either, whose clones are copied whole
     by whoever asks for their data_ptr().)
     """
-    check(t, "clone")
-    first, end = span(t)
+    plain = is_plain(t)
+    if not plain:
+        check(t, "clone")
     whole = t.untyped_storage()
+    # The code of each question to PyTorch has to come from memory after a large tensor was
+    # written, so a few questions are a good part of the clone.
+    if plain and t.nbytes == whole.nbytes() >= _arrays.SMALL:
+        place = _storages.region(whole)
+        if place is not None:
+            new = _storages.fresh(place.storage.clone(), place.offset, place.nbytes, t.dtype)
+            return new.set_(new.untyped_storage(), t.storage_offset(), t.size(), t.stride())
+    first, end = span(t)
     place = _storages.region(whole) if end > first else None
     if place is not None and end - first >= _arrays.SMALL:
         new = place.storage.clone()
