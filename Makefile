@@ -37,7 +37,7 @@ MAKEFLAGS += --no-builtin-rules \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze \
+.PHONY: all everything check check-all check-programs check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python man install uninstall deb clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -203,8 +203,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-all check-programs check-model check-chaos stress demo bench check-gpu bench-gpu bench-python lint analyze,\
-	$(MAKECMDGOALS))
+NEED_DEPS := $(filter check check-% stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
 # ---- Targets ----------------------------------------------------------------
@@ -237,6 +236,9 @@ check-chaos: deps everything ## processes that share and are killed, for SECONDS
 stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
 	$(Q)BUILD='$(B)' STRESS='$(SECONDS)' bash tests/preload/storm.sh
 
+soak: deps everything ## both in turns for hours, SECONDS=7200, and what memory is left
+	$(Q)BUILD='$(B)' bash tests/stress/soak.sh $(if $(filter file,$(origin SECONDS)),7200,$(SECONDS))
+
 demo: deps everything ## two minutes that show what it is for
 	$(Q)BUILD='$(B)' bash bench/demo.sh
 
@@ -264,7 +266,7 @@ analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
 	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(patsubst check-chaos,check,$(patsubst stress,check,$(patsubst lint,check,$(patsubst check-gpu,check,$(patsubst bench-python,bench,$(patsubst bench-gpu,bench,$(NEED_DEPS)))))))
+	$(Q)scripts/deps.sh $(NEED_DEPS)
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete

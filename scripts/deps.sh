@@ -6,9 +6,17 @@
 # tests or a part of the demo possible is "may": without it they are skipped.
 # NO_INSTALL=1 only names what is missing.
 set -u
-goals=" ${*:-check demo} "
-goals=${goals/check-all/check} goals=${goals/check-programs/check programs}
-goals=${goals/bench/demo}
+goals=
+for goal in ${*:-check demo}; do
+	case $goal in
+	check-programs) goals+=' check programs' ;;
+	check-model) goals+=' check check-model' ;;
+	check* | stress | soak | lint) goals+=' check' ;;
+	bench*) goals+=' demo' ;;
+	*) goals+=" $goal" ;;
+	esac
+done
+goals+=' '
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
 any_numpy() { python3 -c 'import numpy' || system_python 'import numpy'; }
