@@ -15,7 +15,7 @@ static const struct {
 	[COW_FEATURE_MEMFD] = {
 		"memfd", cow__probe_memfd,
 		"memory that can be shared and cloned by mappings",
-		"memfd_create or its seals are refused: everything is copied",
+		"memfd_create, its seals or holes are not to be had: everything is copied",
 	},
 	[COW_FEATURE_COLLAPSE] = {
 		"collapse", cow__probe_collapse,

@@ -11,15 +11,37 @@
 
 #include <linux/sched.h>
 
+/* Emulators of other processors (qemu-user) answer to advice that they took it, and
+ * did not: freed memory would come back with its old bytes. Refusing is fair. */
+static bool
+holes_are_made(const struct cow__descriptor *d)
+{
+	uintptr_t at;
+	bool works;
+
+	if (cow__map_reserve(cow__page, cow__page, &at) < 0)
+		return false;
+	works = cow__map_shared(at, cow__page, d, 0, false) == 0;
+	if (works) {
+		*(volatile char *)at = 1;
+		works = cow__map_punch(at, cow__page) < 0 ||
+		        *(volatile char *)at == 0;
+	}
+	(void)cow__map_release(at, cow__page);
+	return works;
+}
+
 bool
 cow__probe_memfd(void)
 {
 	struct cow__descriptor d;
+	bool works;
 
 	if (cow__memfd_new("cowshed-probe", cow__page, &d) < 0)
 		return false;
+	works = holes_are_made(&d);
 	cow__descriptor_close(&d);
-	return true;
+	return works;
 }
 
 bool

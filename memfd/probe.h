@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-bool cow__probe_memfd(void);    /* memfd_create, GROW and SHRINK seals */
+bool cow__probe_memfd(void);    /* memfd_create, GROW and SHRINK seals, holes */
 bool cow__probe_locks(void);    /* OFD locks on a memfd reopened in /proc */
 bool cow__probe_collapse(void); /* a huge page in a memfd, on request */
 bool cow__probe_pagemap(void);

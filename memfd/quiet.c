@@ -38,13 +38,12 @@
 #define SIGKILL_ 9
 #define SIGSTOP_ 19
 
-/* The kernel's struct sigaction, not libc's. */
+/* The kernel's struct sigaction, not libc's, of both architectures: aarch64 has
+ * a restorer for 32-bit programs alone, but room for it in all. */
 struct kernel_action {
 	void (*handler)(int, void *, void *);
 	unsigned long flags;
-#if defined(__x86_64__)
 	void (*restorer)(void);
-#endif
 	uint64_t mask;
 };
 

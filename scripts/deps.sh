@@ -10,6 +10,7 @@ goals=
 for goal in ${*:-check demo}; do
 	case $goal in
 	check-programs) goals+=' check programs' ;;
+	check-all) goals+=' check check-all' ;;
 	check-model) goals+=' check check-model' ;;
 	check* | stress | soak | lint) goals+=' check' ;;
 	bench*) goals+=' demo' ;;
@@ -43,6 +44,9 @@ jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
 mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
 tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | check
 musl         | command -v musl-gcc            | musl-tools    | may  | check
+aarch64      | command -v aarch64-linux-gnu-gcc | gcc-aarch64-linux-gnu | may | check-all
+... its libc | ls /usr/aarch64-linux-gnu/lib/libc.so.6 | libc6-dev-arm64-cross | may | check-all
+... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 cppcheck     | command -v cppcheck            | cppcheck      | may  | analyze

@@ -177,6 +177,30 @@ START_TEST(without)
 }
 END_TEST
 
+/* An emulator takes advice, does nothing, and says that it did. */
+START_TEST(holes_that_are_not_made)
+{
+	struct prng prng = prng_make(42);
+	unsigned char *block[60] = { 0 };
+
+	fault_deny(SYS_madvise, 2, MADV_REMOVE, FAULT_IGNORED);
+	for (int n = 0; n < 2000; n++) {
+		size_t i = prng_below(&prng, COUNT(block));
+		size_t bytes = 1 + prng_below(&prng, n % 10 ? 150000 : 3 * MIB);
+
+		cow_block_free(block[i]);
+		if (n % 100 == 0)
+			(void)cow_trim();
+		block[i] = new_block(bytes, COW_BLOCK_ZERO);
+		ck_bytes(block[i], bytes, 0);
+		memset(block[i], 1, bytes);
+	}
+	for (size_t i = 0; i < COUNT(block); i++)
+		cow_block_free(block[i]);
+	ck_assert_int_gt(fault_denials(), 0);
+}
+END_TEST
+
 /* Copies for a child are moved to their place, or copied there once more. */
 START_TEST(without_private_mappings_and_mremap)
 {
@@ -244,6 +268,7 @@ int main(void)
 	TCase *tcase = add_bare_case(suite, "fault_denied");
 
 	tcase_add_loop_test(tcase, without, 0, COUNT(features));
+	tcase_add_test(tcase, holes_that_are_not_made);
 	tcase_add_test(tcase, without_private_mappings_and_mremap);
 	if (!SANITIZED) /* they have no helper */
 		tcase_add_test(tcase, without_mremap);

@@ -35,6 +35,9 @@ long fault_fired_nr(void);
 
 enum { FAULT_ANY = -1 };
 
+/* For an error: the call is not made, and says that it was. */
+#define FAULT_IGNORED 0x7fffffff
+
 /* From now on call `nr` fails with -error; all of them (FAULT_ANY), or those
  * whose argument number `arg` (from 0) equals `value`. */
 void fault_deny(long nr, int arg, long value, int error);
