@@ -16,6 +16,7 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
+#define ONCE (256 * MIB)        /* committed with the lock: others wait */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that the program had filled before it was collapsed looks untouched,
  * since collapsing takes it out of the page table. So many may be in a row. */
@@ -158,8 +159,8 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	}
 	t->progress_at = now;
 	young_add(t);
-	want = cow__round_down(cow__min(full, room(false, t->bytes)),
-	                       COW__HUGE);
+	want = cow__min(full, room(false, t->bytes));
+	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
 	if (want) {
 		r = cow__map_collapse(cow__tile_start(t), want, &done);
 		/* So that the first touch shows. */

@@ -267,13 +267,24 @@ static PyObject *channel_send(PyObject *object, PyObject *args)
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
-static PyObject *channel_flush(PyObject *object, PyObject *unused)
+/* While it waits no handler of a signal runs: an exception of one would leave the
+ * caller in doubt whether the message was sent. */
+static PyObject *channel_flush(PyObject *object, PyObject *args)
 {
-	int r;
+	struct cow_channel *c = ((ChannelObject *)object)->channel;
+	struct pollfd p = {.fd = -1, .events = POLLOUT};
+	int milliseconds = 0, r;
 
-	(void)unused;
+	if (!PyArg_ParseTuple(args, "|ii:flush", &p.fd, &milliseconds))
+		return NULL;
 	/* Mostly nothing waits: see channel_send(). */
-	r = cow_channel_flush(((ChannelObject *)object)->channel);
+	r = cow_channel_flush(c);
+	if (r == -EAGAIN && milliseconds > 0) {
+		Py_BEGIN_ALLOW_THREADS
+		(void)poll(&p, 1, milliseconds);
+		Py_END_ALLOW_THREADS
+		r = cow_channel_flush(c);
+	}
 	if (r < 0)
 		return raise_error(r);
 	Py_RETURN_NONE;
@@ -393,8 +404,9 @@ static PyObject *channel_group(PyObject *object, void *closure)
 static PyMethodDef channel_methods[] = {
 	{"send", channel_send, METH_VARARGS,
          "send(parcels, note)\n--\n\nHow many of the list were taken."},
-	{"flush", channel_flush, METH_NOARGS,
-         "flush()\n--\n\nSends what waits."},
+	{"flush", channel_flush, METH_VARARGS,
+         "flush(fd=-1, milliseconds=0)\n--\n\nSends what waits. Waits for room so "
+         "long at the socket `fd`."},
 	{"receive", channel_receive, METH_VARARGS,
          "receive(fd=-1)\n--\n\n(parcels, note) of one message. Waits for one "
          "at the socket `fd`, if given."},

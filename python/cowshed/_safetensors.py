@@ -96,7 +96,7 @@ class Tensors(Mapping):
         if dtype is None:
             raise TypeError(f"this PyTorch has no {_TORCH[kind]}")
         if begin == end:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype, device="cpu")
         with warnings.catch_warnings():
             # PyTorch has no read-only tensors, and says so. Nor do its writes go unnoticed:
             # a private mapping's stay here.

@@ -154,7 +154,7 @@ class _Copier:
         low = whole.data_ptr()
         storage, offset = self._memory(region_of(x), low, whole.nbytes())
         flat = self._flat_tensor(torch, storage, offset, whole.nbytes())
-        return torch.empty(0, dtype=x.dtype).set_(
+        return torch.empty(0, dtype=x.dtype, device="cpu").set_(
             flat.untyped_storage(), x.storage_offset(), x.shape, x.stride())
 
     def _flat_tensor(self, torch, storage, offset, nbytes):

@@ -17,10 +17,13 @@ inside() {
 	fi
 }
 
+read_only='for d in / /tmp /run /var /dev/shm; do
+	mount --rbind $d $d && mount -o remount,bind,ro $d && ! touch $d/cowshed-$$ 2>/dev/null || exit
+done'
 for name in forks descendants raw_forks; do
 	inside 'small /dev/shm' 'mount -t tmpfs -o size=64k tmpfs /dev/shm' $name
 	inside 'no /proc' 'mount -t tmpfs tmpfs /proc' $name
-	inside 'nothing can be written' 'mount --bind / / && mount -o remount,bind,ro /' $name
+	inside 'nothing can be written' "$read_only" $name
 done
 program contained
 finish

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """cowshed.torch: tensors on storages, made, cloned, shared and frozen."""
 
+import subprocess
+import sys
 import threading
 
 import cowshed
@@ -305,3 +307,25 @@ def test_freeze(make):
     frozen[1] = 3
     assert t[1] == 1 and same(cowshed.freeze(frozen), frozen)
     assert same(cowshed.freeze(t[10:20:3]), t[10:20:3])
+
+
+def test_imported_where_tensors_are_of_another_device():
+    """What is plain does not depend on defaults that the program has at the import."""
+    run = subprocess.run([sys.executable, "-c", """
+import torch
+torch.set_default_device("meta")
+import cowshed.torch
+try:
+    cowshed.torch.clone(torch.empty(1 << 20))
+except TypeError as error:
+    print(error)
+import cowshed
+ct = cowshed.torch
+made = [ct.full((1 << 20,), 2.0), ct.zeros(3), ct.tensor([1.0, 2.0]), ct.empty(3)]
+made += [ct.clone(made[0]), cowshed.snapshot({"x": made[0]}).state["x"]]
+with torch.inference_mode():
+    made += [ct.clone(made[0]), ct.clone(ct.full((1 << 20,), 2.0))]
+assert all(t.device.type == "cpu" for t in made)
+assert all(t[-1] == 2 for t in made if t.numel() > 3)
+"""], capture_output=True, text=True, check=True)
+    assert "the tensor is on meta" in run.stdout

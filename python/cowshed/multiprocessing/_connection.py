@@ -80,8 +80,8 @@ class Packet:
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
 
 
-# Seconds: more than a receiver takes to empty a full socket of small messages.
-_MOMENT = 0.002
+# Milliseconds: more than a receiver takes to empty a full socket of small messages.
+_MOMENT = 2
 
 TAKEN = Packet(b"", [])  # stands for one that waits in its channel
 
@@ -146,7 +146,7 @@ class Connection(_standard.Connection):
             for name in "_plain", "_grouped":
                 self._send_packets([], None, name)
 
-    def try_send_packet(self, packet):
+    def try_send_packet(self, packet, wait):
         """As send_packet(), but waits for a moment at most. Returns what is left to do, or None."""
         if self.closed or len(packet.data) > _INLINE:
             return packet
@@ -156,14 +156,15 @@ class Connection(_standard.Connection):
         try:
             parcels = packet.parcels
             # What is taken can't be taken back: is there room for any packet?
-            if parcels and not _poll(self._handle, select.POLLOUT, _MOMENT):
+            if parcels and not _poll(self._handle, select.POLLOUT, 0):
                 return packet
             channel = self._channel("_grouped" if parcels else "_plain")
             note = _HEAD.pack(0, len(parcels)) + packet.data
-            if self._patiently(channel.send, parcels, note) < len(parcels):
+            if channel.send(parcels, note) < len(parcels):
                 return packet
             try:
-                self._patiently(channel.flush)
+                # A receiver who is receiving makes room meanwhile.
+                channel.flush(self._handle, _MOMENT if wait else 0)
             except OSError:
                 return TAKEN
             return None
@@ -171,15 +172,6 @@ class Connection(_standard.Connection):
             return packet
         finally:
             self._sending.release()
-
-    def _patiently(self, send, *args):
-        """Gives a receiver who is receiving the time to make room."""
-        try:
-            return send(*args)
-        except BlockingIOError:
-            if not _poll(self._handle, select.POLLOUT, _MOMENT):
-                raise
-            return send(*args)
 
     def send_first(self, packet):
         """Sends to a process that is not a member of the group yet, and makes it one."""

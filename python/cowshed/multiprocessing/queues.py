@@ -107,7 +107,7 @@ def _put(self, obj, block=True, timeout=None):
     if not self._sem.acquire(block, timeout):
         raise Full
     if self._thread is not None and _reducers.is_plain(obj):
-        obj = _send(self, obj)
+        obj = _send(self, obj, block)
         if obj is _SENT:
             return
     with self._notempty:
@@ -120,13 +120,13 @@ def _put(self, obj, block=True, timeout=None):
 _SENT = object()
 
 
-def _send(self, obj):
+def _send(self, obj, wait):
     """_SENT, or what is left for the thread to do: it also knows what to do with errors."""
     if not self._buffer.is_done() or not self._wlock.acquire(False):
         return obj
     try:
         obj = _Packets.dumps(obj)
-        rest = self._writer.try_send_packet(obj)
+        rest = self._writer.try_send_packet(obj, wait)
         return _SENT if rest is None else rest
     except Exception:
         return obj

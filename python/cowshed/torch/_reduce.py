@@ -89,7 +89,7 @@ def _references(t):
 
 
 # Of a tensor that has it alone. None: this PyTorch does not tell.
-_ALONE = _references(torch.empty(1)) if hasattr(torch._C, "_storage_Use_Count") else None
+_ALONE = _references(torch.empty(1, device="cpu")) if hasattr(torch._C, "_storage_Use_Count") else None
 _NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, torch.dtype)}
 
 

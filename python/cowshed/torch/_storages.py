@@ -126,7 +126,7 @@ def copy_bytes(target, source):
 
 def as_bytes(whole):
     """A tensor of all bytes of a PyTorch storage."""
-    return torch.empty(0, dtype=torch.uint8).set_(whole, 0, (whole.nbytes(),), (1,))
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(whole, 0, (whole.nbytes(),), (1,))
 
 
 def buffer(whole, first, end):

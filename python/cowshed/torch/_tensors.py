@@ -24,7 +24,8 @@ def _keys(t):
     return torch._C._dispatch_keys(t).raw_repr()
 
 
-_PLAIN_KEYS = _keys(torch.empty(0))
+with torch.inference_mode(False):  # whoever imports this may be in one
+    _PLAIN_KEYS = _keys(torch.empty(0, device="cpu"))
 _PLAIN_TYPES = torch.Tensor, torch.nn.Parameter, torch.nn.Buffer
 
 
@@ -39,14 +40,14 @@ def is_plain(t):
 def build(whole, dtype, offset, size, stride, quantizer=None):
     """A tensor of a PyTorch storage; offset and stride in elements. quantizer: see below."""
     if quantizer is None:
-        t = torch.empty(0, dtype=dtype)
+        t = torch.empty(0, dtype=dtype, device="cpu")
     elif quantizer[0] == torch.per_tensor_affine:
-        t = torch._empty_affine_quantized(0, dtype=dtype, scale=quantizer[1],
+        t = torch._empty_affine_quantized(0, dtype=dtype, device="cpu", scale=quantizer[1],
                                           zero_point=quantizer[2])
     else:
         _, scales, zero_points, axis = quantizer
         t = torch._empty_per_channel_affine_quantized(
-            size, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype)
+            size, scales=scales, zero_points=zero_points, axis=axis, dtype=dtype, device="cpu")
     return t.set_(whole, offset, size, stride)
 
 
@@ -125,7 +126,7 @@ def tensor(data, *, dtype=None, requires_grad=False, shared=None):
 
     For a copy that costs nothing, of what lies in a storage already: clone().
     """
-    source = data.detach() if isinstance(data, torch.Tensor) else torch.as_tensor(data)
+    source = data.detach() if isinstance(data, torch.Tensor) else torch.as_tensor(data, device="cpu")
     result = empty_like(source, dtype=dtype, shared=shared)
     return result.copy_(source).requires_grad_(requires_grad)
 
