@@ -51,10 +51,10 @@ for name in "$@"; do
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
 	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
-		programs | broker | scaling)
+		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
-	python)
-		set -- bash "$here/python.sh" ;;
+	broker | python)
+		set -- bash "$here/$name.sh" ;;
 	cuda_cache) # a hit makes no call of the driver, so any driver will do
 		set -- "$bin/cuda_cache"
 		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \

@@ -6,18 +6,10 @@
 # tests or a part of the demo possible is "may": without it they are skipped.
 # NO_INSTALL=1 only names what is missing.
 set -u
-goals=
-for goal in ${*:-check demo}; do
-	case $goal in
-	check-programs) goals+=' check programs' ;;
-	check-all) goals+=' check check-all' ;;
-	check-model) goals+=' check check-model' ;;
-	check* | stress | soak | lint) goals+=' check' ;;
-	bench*) goals+=' demo' ;;
-	*) goals+=" $goal" ;;
-	esac
-done
-goals+=' '
+goals=" ${*:-check demo} "
+goals=${goals//check-/check check-} goals=${goals//bench/demo bench}
+goals=${goals//check-programs/programs}
+case $goals in *' stress '* | *' soak '* | *' lint '*) goals+='check ' ;; esac
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
 any_numpy() { python3 -c 'import numpy' || system_python 'import numpy'; }
@@ -44,8 +36,7 @@ jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
 mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
 tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | check
 musl         | command -v musl-gcc            | musl-tools    | may  | check
-aarch64      | command -v aarch64-linux-gnu-gcc | gcc-aarch64-linux-gnu | may | check-all
-... its libc | ls /usr/aarch64-linux-gnu/lib/libc.so.6 | libc6-dev-arm64-cross | may | check-all
+aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all
 ... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
@@ -86,8 +77,7 @@ look() { # sets must and may
 give_up() {
 	[ ${#must[@]} -eq 0 ] || echo "deps: needed:   ${must[*]} ($1)"
 	[ ${#may[@]} -eq 0 ] || echo "deps: optional: ${may[*]} ($1)"
-	[ ${#must[@]} -eq 0 ]
-	exit
+	exit "$((${#must[@]} > 0))"
 }
 
 look
@@ -106,6 +96,5 @@ if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
 	apt update || echo "deps: apt-get update failed"
 	add "${must[@]}" "${may[@]}" ||
 		for package in "${must[@]}" "${may[@]}"; do add "$package"; done
-fi
-look
+fi; look
 [ $((${#must[@]} + ${#may[@]})) -eq 0 ] || give_up "not to be had by apt-get"

@@ -89,7 +89,9 @@ def _references(t):
 
 
 # Of a tensor that has it alone. None: this PyTorch does not tell.
-_ALONE = _references(torch.empty(1, device="cpu")) if hasattr(torch._C, "_storage_Use_Count") else None
+_ALONE = None
+if hasattr(torch._C, "_storage_Use_Count"):
+    _ALONE = _references(torch.empty(1, device="cpu"))
 _NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, torch.dtype)}
 
 

@@ -126,7 +126,9 @@ def tensor(data, *, dtype=None, requires_grad=False, shared=None):
 
     For a copy that costs nothing, of what lies in a storage already: clone().
     """
-    source = data.detach() if isinstance(data, torch.Tensor) else torch.as_tensor(data, device="cpu")
+    if not isinstance(data, torch.Tensor):
+        data = torch.as_tensor(data, device="cpu")
+    source = data.detach()
     result = empty_like(source, dtype=dtype, shared=shared)
     return result.copy_(source).requires_grad_(requires_grad)
 
