@@ -178,7 +178,7 @@ def test_put_leaves_what_waits_in_its_channel_to_the_thread():
                 return len(parcels)
             raise AssertionError
 
-        def flush(self):
+        def flush(self, fd=-1, milliseconds=0):
             if threading.current_thread() is threading.main_thread():
                 raise BlockingIOError
             channel.send(*self.kept)
