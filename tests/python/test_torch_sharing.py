@@ -25,13 +25,9 @@ def installed():
     assert not [name for name in os.listdir("/dev/shm") if name.startswith("torch_")]
 
 
-# A new interpreter that imports PyTorch takes seconds: few tests start one, but for
-# `make check-all`.
+# A new interpreter that imports PyTorch takes seconds: few tests start one.
 FORK = ["fork"]
 ALL = ["fork", "spawn", "forkserver"]
-LONG = bool(os.environ.get("LONG"))
-SPAWN = ALL if LONG else ALL[:2]
-SERVER = ALL if LONG else ALL[::2]
 
 
 @pytest.fixture(params=FORK)
@@ -74,7 +70,7 @@ def fill(inbox, outbox):
     outbox.put("done")
 
 
-@on(SPAWN)
+@on(ALL)
 def test_sharing(context, start):
     inbox, outbox = context.Queue(), context.Queue()
     x = torch.zeros(5, 5)
@@ -91,7 +87,7 @@ def send_twice(outbox, inbox):
     assert inbox.get() == "received"
 
 
-@on(SERVER)
+@on(ALL)
 def test_received_twice_is_one_storage(context, start):
     inbox, outbox = context.Queue(), context.Queue()
     start(send_twice, inbox, outbox)
@@ -144,7 +140,7 @@ def add(tensor):
     return tensor.add(1)
 
 
-@on(SERVER)
+@on(ALL)
 def test_pool(context):
     buffers = [torch.zeros(2, 2) for _ in range(4)]
     with context.Pool(2) as pool:
@@ -174,7 +170,7 @@ def add_three(tensor):
     tensor.add_(3)
 
 
-@on(SPAWN)
+@on(ALL)
 def test_inherit_tensor(context, start):
     t = torch.zeros(5, 5).share_memory_()
     start(add_three, t).join(PATIENCE)
