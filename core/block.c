@@ -62,31 +62,26 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 	return r;
 }
 
-static void
-clear(char *to, size_t at, size_t end)
-{
-	if (at < end)
-		memset(to + at, 0, end - at);
-}
-
 /*
- * Sets the first bytes to zero. If a block was hardly touched, its last owner
- * left few pages behind, and clearing the others would make them.
+ * Sets [at, end) to zero. If its memory was hardly touched, its last owner left
+ * few pages behind, and clearing the others would make them.
  */
 static void
-clear_block(const struct cow__tile *t, size_t bytes)
+clear(const struct cow__tile *t, size_t at, size_t end)
 {
 	char *to = (char *)cow__tile_start(t);
-	size_t at = 0, start, end;
+	size_t data, data_end;
 	int r = -EINVAL;
 
-	while (bytes >= SPARSE_PAYS &&
-	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
-		clear(to, start, end);
-		at = end;
+	if (at >= end)
+		return;
+	while (end - at >= SPARSE_PAYS &&
+	       (r = next_data(t, at, end, &data, &data_end)) > 0) {
+		memset(to + data, 0, data_end - data);
+		at = data_end;
 	}
-	if (r < 0)
-		clear(to, at, bytes);
+	if (r != 0)
+		memset(to + at, 0, end - at);
 }
 
 /*
@@ -95,22 +90,24 @@ clear_block(const struct cow__tile *t, size_t bytes)
  * the first `dirty` bytes are not zero yet.
  */
 static void
-copy_block(const struct cow__tile *t, char *to, size_t bytes, size_t dirty)
+copy_block(const struct cow__tile *t, const struct cow__tile *fresh, size_t bytes,
+           size_t dirty)
 {
 	const char *from = (const char *)cow__tile_start(t);
+	char *to = (char *)cow__tile_start(fresh);
 	size_t at = 0, start, end;
 	int r = -EINVAL;
 
 	while (bytes >= SPARSE_PAYS &&
 	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
-		clear(to, at, cow__min(start, dirty));
+		clear(fresh, at, cow__min(start, dirty));
 		memcpy(to + start, from + start, end - start);
 		at = end;
 	}
 	if (r < 0)
 		memcpy(to + at, from + at, bytes - at);
 	else
-		clear(to, at, cow__min(bytes, dirty));
+		clear(fresh, at, cow__min(bytes, dirty));
 }
 
 static int
@@ -154,7 +151,7 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 	if (r < 0)
 		return cow__error_from(r, "cow_block_new");
 	if (flags & COW_BLOCK_ZERO)
-		clear_block(t, dirty);
+		clear(t, 0, dirty);
 	*ret = (void *)cow__tile_start(t);
 	return 0;
 }
@@ -217,8 +214,7 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 		              &fresh, &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_resize");
-	copy_block(t, (char *)cow__tile_start(fresh), cow__min(old, bytes),
-	           dirty);
+	copy_block(t, fresh, cow__min(old, bytes), dirty);
 	cow_block_free(ptr);
 	*ret = (void *)cow__tile_start(fresh);
 	return 0;

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static const size_t sizes[] = {
 	1,           100,     PAGE,    PAGE + 1,    65535,
@@ -373,6 +374,42 @@ START_TEST(hardly_used)
 }
 END_TEST
 
+/* A block that moves to where another one was hardly used: what is cleared there is
+ * what has memory. */
+START_TEST(moves_to_where_little_is)
+{
+	enum { BYTES = 64 * MIB, APART = 20 * MIB };
+	static unsigned char map[BYTES / PAGE];
+	struct cow_storage *storage;
+	unsigned char *old, *p;
+	size_t resident = 0;
+	void *cut;
+
+	/* Its last owner is not known to have left most of it alone. */
+	ok(cow_option_set("collapse", "no"));
+	old = new_block(BYTES, 0);
+	for (size_t at = 0; at < BYTES; at += APART)
+		memset(old + at, 0xa5, 9);
+	memset(old + BYTES - 9, 0xa5, 9);
+	p = new_block(2 * BYTES, 0);
+	memset(p, 0x5a, 9);
+	cow_block_free(old);
+	/* With a storage on it, it can't be cut in place. */
+	ok(cow_storage_from_ptr(p, NULL, &storage));
+	ok(cow_block_resize(p, BYTES, &cut));
+	p = cut;
+	ck_assert_ptr_eq(p, old);
+	ck_assert_int_eq(mincore(p, BYTES, map), 0);
+	for (size_t i = 0; i < BYTES / PAGE; i++)
+		resident += map[i] & 1;
+	ck_assert_uint_le(resident, BYTES / PAGE / 4);
+	ck_bytes(p, 9, 0x5a);
+	ck_bytes(p + 9, BYTES - 9, 0);
+	cow_storage_unref(storage);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("block");
@@ -390,5 +427,6 @@ int main(void)
 	tcase_add_loop_test(tcase, mistakes_trap, 0, MISTAKES);
 	tcase_add_test(tcase, growth_stays_in_place);
 	tcase_add_test(tcase, hardly_used);
+	tcase_add_test(tcase, moves_to_where_little_is);
 	return run_suite(suite);
 }
