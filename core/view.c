@@ -17,6 +17,8 @@
 #include "memfd/quiet.h"
 
 #define RUNS_MAX 4096 /* written runs in one layer */
+/* A shorter run is copied into the view: mapping it twice costs more. */
+#define LAYERED_LEAST (64 * KIB)
 
 bool
 cow__mappings_left(size_t n)
@@ -187,32 +189,68 @@ cow__freeze(struct cow__tile *t)
 	return 0;
 }
 
-struct patch {
-	struct cow__run *runs;
-	uint32_t nruns, cap;
+struct runs {
+	struct cow__run *run;
+	uint32_t n, cap;
 	size_t bytes;
 };
 
+/* What a private tile has copied. */
+struct written {
+	struct runs layered; /* become file pages, for the view and the source */
+	struct runs patched; /* are copied into the view, page by page */
+};
+
+static int
+add_run(struct runs *to, const struct cow__run *run)
+{
+	int r = cow__array_reserve((void **)&to->run, &to->cap,
+	                           sizeof(*to->run), to->n + 1);
+
+	if (r < 0)
+		return r;
+	to->run[to->n++] = *run;
+	to->bytes += run->end - run->start;
+	return 0;
+}
+
+static void
+forget(struct runs *runs)
+{
+	cow__array_free(runs->run, runs->cap, sizeof(*runs->run));
+	*runs = (struct runs){ NULL, 0, 0, 0 };
+}
+
+/* Is a copy of the whole cheaper? Of a page by itself it costs a quarter of what
+ * the fault costs that copies it. */
+static bool
+too_much(const struct cow__tile *t, const struct written *w)
+{
+	return w->layered.n > RUNS_MAX ||
+	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / 2;
+}
+
 /* All runs of copied pages of a private tile. */
 static int
-find_written(const struct cow__tile *t, struct patch *p)
+find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	struct cow__run found[128];
 
 	while (at < end) {
-		int n = cow__array_reserve((void **)&p->runs, &p->cap,
-		                           sizeof(*p->runs), p->nruns + 128);
+		int r = 0, n = cow__pagemap_copied(at, end, found, 128, &at);
 
-		if (n == 0)
-			n = cow__pagemap_copied(at, end, p->runs + p->nruns,
-			                        (int)(p->cap - p->nruns), &at);
 		if (n < 0)
 			return n;
-		for (int i = 0; i < n; i++)
-			p->bytes += p->runs[p->nruns + (uint32_t)i].end -
-			            p->runs[p->nruns + (uint32_t)i].start;
-		p->nruns += (uint32_t)n;
-		if (p->nruns > RUNS_MAX || p->bytes > t->bytes / 2) {
+		for (int i = 0; r == 0 && i < n; i++)
+			r = add_run(found[i].end - found[i].start <
+			                            layered_least
+			                    ? &w->patched
+			                    : &w->layered,
+			            &found[i]);
+		if (r < 0)
+			return r;
+		if (too_much(t, w)) {
 			cow__fallback(COW_FALLBACK_REWRITTEN);
 			return -E2BIG;
 		}
@@ -222,7 +260,7 @@ find_written(const struct cow__tile *t, struct patch *p)
 
 /* The written pages as file pages, one run after the other. */
 static int
-layer_new(const struct patch *p, struct cow__tile **ret)
+layer_new(const struct runs *p, struct cow__tile **ret)
 {
 	struct cow__tile *t;
 	size_t at = 0;
@@ -237,10 +275,10 @@ layer_new(const struct patch *p, struct cow__tile **ret)
 		cow__extent_free(t);
 		return -ENOTSUP;
 	}
-	for (uint32_t i = 0; i < p->nruns; i++) {
-		size_t n = p->runs[i].end - p->runs[i].start;
+	for (uint32_t i = 0; i < p->n; i++) {
+		size_t n = p->run[i].end - p->run[i].start;
 
-		cow__commit_copy(t, at, (void *)p->runs[i].start, n,
+		cow__commit_copy(t, at, (void *)p->run[i].start, n,
 		                dirty == 0);
 		at += n;
 	}
@@ -284,7 +322,7 @@ pieces_below(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 
 /* The source's present content as a list of pieces, without references. */
 static int
-pieces_now(const struct cow__tile *t, const struct patch *p,
+pieces_now(const struct cow__tile *t, const struct runs *p,
            struct cow__tile *layer, struct cow__piece **pieces, uint32_t *n,
            uint32_t *cap)
 {
@@ -292,16 +330,16 @@ pieces_now(const struct cow__tile *t, const struct patch *p,
 	size_t offset = 0;
 	int r;
 
-	for (uint32_t i = 0; i < p->nruns; i++) {
-		size_t bytes = p->runs[i].end - p->runs[i].start;
+	for (uint32_t i = 0; i < p->n; i++) {
+		size_t bytes = p->run[i].end - p->run[i].start;
 
-		r = pieces_below(t, at, p->runs[i].start, pieces, n, cap);
+		r = pieces_below(t, at, p->run[i].start, pieces, n, cap);
 		if (r == 0)
 			r = piece_add(pieces, n, cap, layer, offset, bytes);
 		if (r < 0)
 			return r;
 		offset += bytes;
-		at = p->runs[i].end;
+		at = p->run[i].end;
 	}
 	return pieces_below(t, at, cow__tile_end(t), pieces, n, cap);
 }
@@ -337,7 +375,7 @@ cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
  * go. Nobody may be writing it. A part that fails stays as it is: the list of
  * pieces is right for both, as the bytes are equal. */
 static void
-rebase(struct cow__tile *t, const struct patch *p,
+rebase(struct cow__tile *t, const struct runs *p,
        const struct cow__piece *pieces, uint32_t n)
 {
 	struct cow__piece *copy = NULL;
@@ -347,8 +385,8 @@ rebase(struct cow__tile *t, const struct patch *p,
 		return;
 	memcpy(copy, pieces, n * sizeof(*copy));
 	cow__view_change(t, copy, n, cap);
-	for (uint32_t i = 0; i < p->nruns; i++)
-		(void)cow__view_map(t, p->runs[i].start, p->runs[i].end, false,
+	for (uint32_t i = 0; i < p->n; i++)
+		(void)cow__view_map(t, p->run[i].start, p->run[i].end, false,
 		                    NULL);
 }
 
@@ -408,7 +446,7 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 
 /* Makes the view from what was found written. */
 static int
-view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
+view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
         cow__view_fn *make, void *arg)
 {
 	struct cow__piece *pieces = NULL;
@@ -417,10 +455,10 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 	int r = 0;
 
 	/* Layers may take a part of the mappings: other things need some. */
-	if (!cow__mappings_left(2 * written->nruns + source->npieces + 2 +
+	if (!cow__mappings_left(2 * written->n + source->npieces + 2 +
 	                        cow__engine.mappings_max / 5 * 3))
 		return -E2BIG;
-	if (written->nruns)
+	if (written->n)
 		r = layer_new(written, &layer);
 	if (r == 0)
 		r = pieces_now(source, written, layer, &pieces, &n, &cap);
@@ -440,11 +478,10 @@ view_of(struct cow__tile *source, const struct patch *written, bool may_rebase,
 	return r;
 }
 
-int
-cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
-               cow__view_fn *make, void *arg)
+static int
+view_make(struct cow__tile *source, enum cow__rebase rebase,
+          size_t layered_least, struct written *w, cow__view_fn *make, void *arg)
 {
-	struct patch written = { NULL, 0, 0, 0 };
 	bool quiet = false;
 	int r = 0;
 
@@ -454,27 +491,58 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 	    source->overlaid)
 		return -ENOTSUP;
 	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
-		r = find_written(source, &written);
-	if (r == 0 && written.nruns && rebase == COW__REBASE_IF_QUIET &&
+		r = find_written(source, layered_least, w);
+	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
 	    cow__quiet_begin(cow__helper_id())) {
 		/* Look again: now it is final. */
 		quiet = true;
-		written.nruns = 0;
-		written.bytes = 0;
-		r = find_written(source, &written);
+		w->layered.n = w->patched.n = 0;
+		w->layered.bytes = w->patched.bytes = 0;
+		r = find_written(source, layered_least, w);
 	}
 	if (r == 0)
-		r = view_of(source, &written,
+		r = view_of(source, &w->layered,
 		            quiet || rebase == COW__REBASE_ALWAYS, make, arg);
 	if (quiet)
 		cow__quiet_end();
-	cow__array_free(written.runs, written.cap, sizeof(*written.runs));
 	return r;
+}
+
+int
+cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
+               cow__view_fn *make, void *arg)
+{
+	struct written w = { 0 };
+	int r = view_make(source, rebase, 0, &w, make, arg);
+
+	forget(&w.layered);
+	return r;
+}
+
+/* Copies what the source has written in a few pages here and there. */
+static void
+patch(struct cow__tile *view, const struct cow__tile *source,
+      const struct runs *written)
+{
+	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
+
+	for (uint32_t i = 0; i < written->n; i++)
+		memcpy((void *)(written->run[i].start + delta),
+		       (const void *)written->run[i].start,
+		       written->run[i].end - written->run[i].start);
+	cow__stat_add(bytes_copied, written->bytes);
 }
 
 int
 cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
               struct cow__tile **ret)
 {
-	return cow__view_make(source, rebase, view_tile, ret);
+	struct written w = { 0 };
+	int r = view_make(source, rebase, LAYERED_LEAST, &w, view_tile, ret);
+
+	if (r == 0)
+		patch(*ret, source, &w.patched);
+	forget(&w.layered);
+	forget(&w.patched);
+	return r;
 }

@@ -18,6 +18,9 @@
  * source, it is re-based on the same pieces, and the next clone pays only for
  * what was written after this one. Otherwise it stays as it is.
  *
+ * A piece costs two mappings. So a few pages by themselves become no layer: the
+ * view gets copies of its own of them, as if its user had written them.
+ *
  * Engine locked throughout.
  */
 #ifndef COW_CORE_VIEW_H

@@ -7,8 +7,8 @@ Three kinds of bytes are in it:
     in a storage of the engine      its storage is cloned, once for all arrays in it: some
                                     100 us for each at first, 50 us later
     ... which was rewritten         the engine shares pages that lie in its files; who writes
-    since an earlier clone          a cloned page gets one that does not. If that is most of a
-                                    storage, or in thousands of places, a clone of it is a copy
+    since an earlier clone          a cloned page gets one that does not. Those are copied; all of
+                                    a storage is if it is most of it
     small, foreign, mapped, shared  copied; small ones together, so that a thousand of them
     with other processes            are one piece of memory
 
