@@ -200,7 +200,7 @@ class Pickler(ForkingPickler):
         if reduce is not None:
             return reduce(x)
         if kind.__name__ == "ndarray" and kind.__module__ == "numpy":
-            _reducers.register(kind, _reduce_array, _is_small_array)
+            _reducers.register(kind, _reduce_array, _is_small_array, _small_alone)
             return _reduce_array(x)
         return NotImplemented
 
@@ -252,7 +252,12 @@ def dumps(x, mode=None):
     mode: ALIAS or CLONE; None: the sharing mode. The parcels are what Channel.send() takes;
     their order is part of the message. Raises what pickle.dumps() does.
     """
-    message = Message(_family.mode_number() if mode is None else mode)
+    if mode is None:
+        mode = _family.mode_number()
+    alone = _reducers.dumps_alone(x, mode)
+    if alone is not None:
+        return alone, []
+    message = Message(mode)
     before = current()
     _current.message = message
     file = io.BytesIO()
@@ -302,6 +307,13 @@ def _reduce_array(x):
 
 def _is_small_array(x):
     return x.nbytes < SMALL and x.base is None and not x.dtype.hasobject
+
+
+def _small_alone(x, mode):
+    if mode == _cowshed.ALIAS or not _is_small_array(x) or not x.nbytes:
+        return None
+    taken = _reduce_small(x)
+    return taken if taken is not NotImplemented else None
 
 
 def _low(x):

@@ -12,6 +12,7 @@ cowshed.multiprocessing alone; whoever else pickles never meets them.
 
 import copyreg
 import importlib
+import pickle
 
 from . import _cowshed
 
@@ -25,18 +26,20 @@ _LATE = {
 _SCALARS = frozenset((type(None), bool, int, float))
 
 _reducers = {}
-_small = {}
+_small = {}  # exactly this type -> (is_small, alone)
 _found = {}  # type -> reducer or None, of all types that were met
 
 
-def register(type_, reduce, is_small=None):
+def register(type_, reduce, is_small=None, alone=None):
     """`reduce(object)` takes objects of `type_` and its subclasses apart.
 
-    is_small(object): of exactly this type, does that take microseconds, and nobody's code?
+    Of objects of exactly this type: is_small(object): does that take microseconds, and
+    nobody's code? alone(object, mode): how plain pickle is to take apart one that is all of a
+    message, or None.
     """
     _reducers[type_] = reduce
     if is_small is not None:
-        _small[type_] = is_small
+        _small[type_] = is_small, alone
     _found.clear()
 
 
@@ -76,8 +79,35 @@ def is_plain(x, depth=2):
         return len(x) <= 4096
     if kind is tuple or kind is list:
         return depth > 0 and len(x) <= 16 and all(is_plain(item, depth - 1) for item in x)
-    is_small = _small.get(kind)
-    return is_small is not None and is_small(x)
+    small = _small.get(kind)
+    return small is not None and small[0](x)
+
+
+def dumps_alone(x, mode):
+    """The pickle of a small object that is all of a message, or None.
+
+    Plain pickle writes it, in a third of the time that a message with storages takes.
+    """
+    kind = type(x)
+    if kind not in _SCALARS and kind is not str and (kind is not bytes or len(x) > 4096):
+        small = _small.get(kind)
+        taken = small[1](x, mode) if small is not None else None
+        if taken is None:
+            return None
+        x = _Taken(taken)
+    return pickle.dumps(x, 5)
+
+
+class _Taken:
+    """Is pickled as what was taken apart."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __reduce_ex__(self, protocol):
+        return self.parts
 
 
 def rebuild_bytes(data, readonly):

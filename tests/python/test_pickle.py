@@ -129,6 +129,25 @@ def test_small_view_pins_nothing_big():
     assert column.nbytes == 128 and not parcels
 
 
+def test_what_is_small_and_alone_needs_no_message(monkeypatch):
+    """Plain pickle writes it; what looks alike and is not small or not alone, it does not."""
+    small = [7, None, 1.5, True, "text", b"bytes", numpy.arange(10), numpy.ones((2, 3), "c8")]
+    others = [[7], b"bytes" * 9000, small[6][::2], cowshed.array([1, 2])]
+    trip(small[6])  # the first array of a program makes NumPy known
+    monkeypatch.setattr(_pickle, "Message", None)
+    for x in small:
+        arrived, parcels = trip(x)
+        assert type(arrived) is type(x) and not parcels
+        assert numpy.array_equal(arrived, x)
+        assert getattr(arrived, "dtype", None) == getattr(x, "dtype", None)
+    assert trip(small[6])[0].flags.writeable
+    for x in others:
+        with pytest.raises(TypeError):
+            trip(x)
+    with pytest.raises(TypeError):
+        trip(small[6], ALIAS)
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray])
 @pytest.mark.parametrize("size", [10, 65535, 65536, 1 << 20])
 def test_bytes(kind, size):

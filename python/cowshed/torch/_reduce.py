@@ -53,9 +53,9 @@ def reduce_tensor(t):
         return reductions.reduce_tensor(t)
     warn_if_has_hooks(t)
     message = _pickle.current()
-    if not wants_alias(message) and _ALONE and _references(t) == _ALONE and _is_small_whole(t):
-        data = ctypes.string_at(t.data_ptr(), t.nbytes)
-        return rebuild_small, (data, _NAMES[t.dtype], tuple(t.size()))
+    small = _small_alone(t, message.mode)
+    if small is not None:
+        return small
     whole = t.untyped_storage()
     if whole.device.type != "cpu":
         return NotImplemented
@@ -82,16 +82,18 @@ def reduce_tensor(t):
     return rebuild_from, (whole, t.dtype, t.storage_offset(), tuple(t.size()), t.stride(), *more)
 
 
-def _references(t):
-    """How many have a tensor's PyTorch storage, and the object that stands for it."""
-    whole = t.untyped_storage()
+def _references(whole):
+    """How many have a PyTorch storage, and the object that stands for it."""
     return torch._C._storage_Use_Count(whole._cdata), sys.getrefcount(whole)
 
 
 # Of a tensor that has it alone. None: this PyTorch does not tell.
 _ALONE = None
 if hasattr(torch._C, "_storage_Use_Count"):
-    _ALONE = _references(torch.empty(1, device="cpu"))
+    _tensor = torch.empty(1, device="cpu")
+    _whole = _tensor.untyped_storage()
+    _ALONE = _references(_whole)
+    del _tensor, _whole
 _NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, torch.dtype)}
 
 
@@ -101,17 +103,23 @@ def is_small(t):
             and not t.is_nested and t.untyped_storage().nbytes() < _pickle.SMALL)
 
 
-def _is_small_whole(t):
-    """Is a tensor nothing but the bytes of its PyTorch storage, few, and is it alone there?
+def _small_alone(t, mode):
+    """How a tensor is sent that is nothing but the few bytes of its PyTorch storage, or None.
 
-    Then the bytes are sent as those of an array, and nobody misses the PyTorch storage.
+    If it is alone there, the bytes are sent as those of an array: nobody misses the storage.
     """
+    if (mode == _cowshed.ALIAS or always_alias or not _ALONE
+            or type(t) is not torch.Tensor or t.layout != torch.strided or t.device.type != "cpu"
+            or t.requires_grad or t.is_nested or t.is_quantized or t.is_conj() or t.is_neg()
+            or getattr(t, "has_names", bool)()):
+        return None
     whole = t.untyped_storage()
     nbytes = whole.nbytes()
-    return (type(t) is torch.Tensor and 0 < nbytes < _pickle.SMALL and not t.requires_grad
-            and t.is_contiguous() and t.numel() * t.element_size() == nbytes
-            and not t.is_quantized and not t.is_conj() and not t.is_neg()
-            and _storages.region(whole) is None)
+    if not (0 < nbytes < _pickle.SMALL and _references(whole) == _ALONE and t.is_contiguous()
+            and t.nbytes == nbytes and _storages.region(whole) is None):
+        return None
+    return rebuild_small, (ctypes.string_at(t.data_ptr(), nbytes), _NAMES[t.dtype],
+                           tuple(t.size()))
 
 
 def rebuild_small(data, dtype, size):
@@ -225,7 +233,7 @@ def _reduce_typed(typed):
     return reductions.reduce_typed_storage_child(typed)
 
 
-_reducers.register(torch.Tensor, reduce_tensor, is_small)
+_reducers.register(torch.Tensor, reduce_tensor, is_small, _small_alone)
 _reducers.register(torch.UntypedStorage, reduce_storage)
 _reducers.register(torch.storage.TypedStorage, _reduce_typed)
 _reducers.register(torch.storage._LegacyStorage, _reduce_typed)
