@@ -158,7 +158,7 @@ SLOW_SCRIPTS := tests/preload/real.sh \
 # One run each, and another one under the shim (tests/python/run.sh), but for those that put
 # processes of their own under it, or none.
 PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py results.py \
-	torch_install.py tutorial.py)
+	torch_install.py tutorial.py types.py)
 PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t \
 	$(if $(filter $(PYTHON_ONCE),$t),,$t:shim)) \
 	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))

@@ -21,7 +21,7 @@
 #include "core/base.h"
 #include "core/commit.h"
 #include "core/engine.h"
-#include "core/extent.h"
+#include "core/freeze.h"
 #include "core/mapping.h"
 #include "core/stats.h"
 #include "core/thaw.h"

@@ -14,6 +14,7 @@
 #include "core/engine.h"
 #include "core/error.h"
 #include "core/extent.h"
+#include "core/freeze.h"
 #include "core/helper.h"
 #include "core/spare.h"
 #include "core/stats.h"

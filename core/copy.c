@@ -9,6 +9,7 @@
 #include "core/engine.h"
 #include "core/evidence.h"
 #include "core/extent.h"
+#include "core/freeze.h"
 #include "core/helper.h"
 #include "core/spare.h"
 #include "core/stats.h"

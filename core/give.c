@@ -6,10 +6,10 @@
 #include "core/base.h"
 #include "core/commit.h"
 #include "core/engine.h"
+#include "core/freeze.h"
 #include "core/segment.h"
 #include "core/spare.h"
 #include "core/thaw.h"
-#include "core/view.h"
 #include "memfd/memfd.h"
 
 #define ASKED_LEAST (4 * MIB) /* a tie at half of that: bench/give.c */

@@ -18,6 +18,7 @@
 #include "core/commit.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/freeze.h"
 #include "core/stats.h"
 #include "core/storage.h"
 #include "core/thaw.h"

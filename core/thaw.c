@@ -8,6 +8,7 @@
 #include "core/base.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/freeze.h"
 #include "core/helper.h"
 #include "core/stats.h"
 #include "core/view.h"

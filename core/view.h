@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Freezing, and private views of frozen pages
+ * Private views of frozen pages
  *
  *   frozen in place            view elsewhere           after both wrote
  *
@@ -27,26 +27,6 @@
 #define COW_CORE_VIEW_H
 
 #include "core/tile.h"
-
-/* Makes a shared live tile private in place. Running readers and writers go
- * on. 0 or -errno; after a failure the bytes are as before, and a second try
- * goes on where this one stopped. */
-int cow__freeze(struct cow__tile *t);
-
-/* Is it frozen, all of it? */
-static inline bool
-cow__is_frozen(const struct cow__tile *t)
-{
-	return t->backing == COW__PRIVATE && t->nkept == 0;
-}
-
-/* The same for all of the shared tiles in [from, to], neighbours in address
- * and of one segment, with one mapping call. */
-int cow__freeze_run(struct cow__tile *from, struct cow__tile *to);
-
-/* Can this tile be frozen together with its neighbour to the left? */
-bool cow__freeze_joins(const struct cow__tile *left,
-                       const struct cow__tile *right);
 
 /* May the source be put on the new layer, too? */
 enum cow__rebase {

@@ -4,9 +4,10 @@
  *
  * (What they are for, and what a fork does, is in test_cuda_pinned.c.)
  */
-#include "core/pin.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/freeze.h"
+#include "core/pin.h"
 #include "core/view.h"
 #include "tests/support/support.h"
 

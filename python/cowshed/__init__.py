@@ -27,6 +27,8 @@ Any function may be called from any thread. After fork() both processes have all
 with the bytes of that moment and their own writes after it; shared ones stay shared.
 """
 
+from typing import TYPE_CHECKING
+
 from . import _reducers as _reducers
 from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
 from ._cowshed import Storage, features, set_option, stats, trim, version
@@ -36,7 +38,10 @@ from ._regions import storage_of
 __version__ = version()
 
 __all__ = [
+    "Saving",
+    "Snapshot",
     "Storage",
+    "Tensors",
     "array",
     "checkpoint",
     "clone",
@@ -72,13 +77,24 @@ _LAZY = {
 }
 
 
-def __getattr__(name):
-    import importlib
+if TYPE_CHECKING:
+    from . import dask as dask
+    from . import multiprocessing as multiprocessing
+    from . import torch as torch
+    from ._files import open
+    from ._safetensors import Tensors
+    from ._save import save
+    from ._saving import Saving
+    from ._snapshot import Snapshot, checkpoint, snapshot
+else:
 
-    if name in _LAZY:
-        value = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
-        globals()[name] = value
-        return value
-    if name in ("torch", "multiprocessing", "dask"):
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        import importlib
+
+        if name in _LAZY:
+            value = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+            globals()[name] = value
+            return value
+        if name in ("torch", "multiprocessing", "dask"):
+            return importlib.import_module("." + name, __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

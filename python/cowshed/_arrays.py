@@ -1,11 +1,19 @@
 # SPDX-License-Identifier: MIT
 """NumPy arrays on storages, and what can be done with any array that lies in one."""
 
+from __future__ import annotations
+
 import operator
 import sys
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _cowshed, _family
 from ._regions import enter, region_of
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from ._types import Order, Shape, Shareable
 
 # Below this a copy is cheaper than pages of one's own (core/clone.c has the same).
 SMALL = 384 << 10
@@ -37,7 +45,8 @@ def array_on(storage, dtype, shape, offset=0, strides=None):
     return numpy.ndarray(shape, dtype, storage, offset, strides)
 
 
-def empty(shape, dtype="float64", order="C", *, shared=None):
+def empty(shape: Shape, dtype: DTypeLike = "float64", order: Order = "C", *,
+          shared: bool | None = None) -> NDArray[Any]:
     """As numpy.empty(), on a storage of its own.
 
     shared: other processes that get it write the same memory. None: if the sharing mode is
@@ -46,12 +55,14 @@ def empty(shape, dtype="float64", order="C", *, shared=None):
     return _make(shape, dtype, order, False, shared)
 
 
-def zeros(shape, dtype="float64", order="C", *, shared=None):
+def zeros(shape: Shape, dtype: DTypeLike = "float64", order: Order = "C", *,
+          shared: bool | None = None) -> NDArray[Any]:
     """As numpy.zeros(), on a storage of its own. See empty()."""
     return _make(shape, dtype, order, True, shared)
 
 
-def full(shape, value, dtype=None, order="C", *, shared=None):
+def full(shape: Shape, value: ArrayLike, dtype: DTypeLike | None = None, order: Order = "C", *,
+         shared: bool | None = None) -> NDArray[Any]:
     """As numpy.full(), on a storage of its own. See empty()."""
     numpy = _numpy()
     if dtype is None:
@@ -61,7 +72,8 @@ def full(shape, value, dtype=None, order="C", *, shared=None):
     return result
 
 
-def array(x, dtype=None, order="K", *, shared=None):
+def array(x: Any, dtype: DTypeLike | None = None, order: Literal["C", "F", "K"] = "K", *,
+          shared: bool | None = None) -> NDArray[Any]:
     """A copy of an array-like, a tensor or a buffer, on a storage of its own. See empty().
 
     For a copy that costs nothing, of what lies in a storage already: clone().
@@ -127,7 +139,7 @@ def _check_array(x, name):
         raise TypeError(f"{name}(): an array of Python objects has no bytes to share")
 
 
-def clone(x):
+def clone(x: Shareable) -> Shareable:
     """The same bytes, written by nobody else: an array, tensor or Storage like `x`.
 
     Takes some microseconds if `x` lies in a storage, whatever its size: pages are copied when
@@ -166,7 +178,7 @@ def _copy(x):
     return numpy.ndarray(x.shape, x.dtype, storage, order=order)
 
 
-def share(x):
+def share(x: Shareable) -> Shareable:
     """An array, tensor or Storage with the bytes of `x` that several processes write.
 
     `x` itself if it is shared already. Else its bytes are copied once: `x` stays as it is, and
@@ -189,7 +201,7 @@ def share(x):
     return array(x, shared=True)
 
 
-def is_shared(x):
+def is_shared(x: object) -> bool:
     """Do other processes that have `x` write the same memory?"""
     if _is_tensor(x):
         from . import torch
@@ -199,7 +211,7 @@ def is_shared(x):
     return region is not None and region.storage.kind == "alias"
 
 
-def freeze(x):
+def freeze(x: Shareable) -> Shareable:
     """The bytes of `x`, read-only for ever: an array, tensor or Storage like `x`.
 
     To be sent any number of times: nothing is copied any more, on either side, and receivers

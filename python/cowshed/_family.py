@@ -15,8 +15,12 @@ the same memory, which both write, as with torch.multiprocessing.
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
+from typing import Literal
 
 from . import _cowshed
+
+Mode = Literal["clone", "alias"]
 
 _MODES = {"alias": _cowshed.ALIAS, "clone": _cowshed.CLONE}
 
@@ -63,7 +67,7 @@ def adopt(members):
             _group = members
 
 
-def set_sharing_mode(mode):
+def set_sharing_mode(mode: Mode) -> None:
     """What receivers get of arrays from now on, in this process: "clone" or "alias".
 
     clone: their own bytes, copied page by page when either side writes them. alias: the same
@@ -76,7 +80,7 @@ def set_sharing_mode(mode):
 
 
 @contextlib.contextmanager
-def sharing_mode(mode):
+def sharing_mode(mode: Mode) -> Iterator[None]:
     """set_sharing_mode() for the statements of a with, in this process: for all its threads."""
     before = _mode
     set_sharing_mode(mode)
@@ -86,7 +90,7 @@ def sharing_mode(mode):
         set_sharing_mode(before)
 
 
-def get_sharing_mode():
+def get_sharing_mode() -> Mode:
     """"clone" (the default) or "alias"."""
     return _mode
 

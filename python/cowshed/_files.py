@@ -16,14 +16,21 @@ themselves (describe(), reopen()). That is right only while the file is the same
 while this process wrote nothing to its private copy; else the bytes are sent.
 """
 
+from __future__ import annotations
+
 import ast
 import os
 import stat
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _cowshed
 from ._arrays import _make, _numpy, array_on, sizes
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ._types import Order, Path, Shape
 
 _MODES = ("r", "c", "r+")
 _NPY = b"\x93NUMPY"
@@ -45,8 +52,11 @@ _mapped = weakref.WeakKeyDictionary()  # storage -> Description
 _reopened = weakref.WeakValueDictionary()  # Description -> storage, of those all may share
 
 
-def open(path, mode="c", *, format=None, dtype=None, shape=None, offset=0, order="C",
-         framework="numpy", load=False) -> Any:
+def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
+         format: Literal["npy", "safetensors", "raw"] | None = None,
+         dtype: DTypeLike | None = None, shape: Shape | None = None, offset: int = 0,
+         order: Order = "C", framework: Literal["numpy", "torch"] = "numpy",
+         load: bool = False) -> Any:
     """What is in a file, without reading it: an array, or a mapping of names to arrays.
 
     path: a .npy file gives an array; a .safetensors file a `Tensors`, which is a read-only

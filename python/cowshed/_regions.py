@@ -132,7 +132,7 @@ def region_of(x):
     return _at(address, nbytes, owner) if nbytes else None
 
 
-def storage_of(x):
+def storage_of(x: object) -> _cowshed.Storage | None:
     """The storage in which an array, tensor or buffer lies, or None: memory of somebody else."""
     region = region_of(x)
     return region.storage if region else None

@@ -12,7 +12,8 @@ to the bytes, ranges outside of the file or on top of each other, gaps, names tw
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ._arrays import _make, _numpy, array_on
 from ._files import size_of
@@ -33,7 +34,7 @@ _ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8
               "F8_E8M0": "float8_e8m0fnu"}
 
 
-class Tensors(Mapping):
+class Tensors(Mapping[str, Any]):
     """The tensors of a .safetensors file by their names; made when they are asked for.
 
     All are views of one storage, which lives as long as this or any of them does.
@@ -46,9 +47,9 @@ class Tensors(Mapping):
         self._storage = source.storage() if source.file_bytes > start else None
         self._warned = False
         #: What else the header says: a dict of strings.
-        self.metadata = metadata
+        self.metadata: dict[str, str] = metadata
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         kind, shape, begin, end = self._entries[name]
         if self._framework == "torch":
             return self._tensor(kind, shape, begin, end)
@@ -59,17 +60,17 @@ class Tensors(Mapping):
             return result
         return array_on(self._storage, dtype, shape, self._start + begin)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries)
 
     def __repr__(self):
         nbytes = sum(end - begin for _, _, begin, end in self._entries.values())
         return f"<cowshed.Tensors {self._path!r}: {len(self)} tensors of {nbytes} bytes>"
 
-    def dtype_of(self, name):
+    def dtype_of(self, name: str) -> str:
         """What the file calls its type: "F32", "BF16" and so on."""
         return self._entries[name][0]
 

@@ -9,16 +9,23 @@ before anything is written, so that all that can be wrong with a state is known 
 caller still waits; writing them needs no Python but a loop around write(), without the GIL.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
+from typing import TYPE_CHECKING, Any
 
 from ._arrays import _is_tensor, _numpy
+
+if TYPE_CHECKING:
+    from ._types import Format, Path
 
 _MOST = 64 << 20  # bytes a write, so that others get at the file's lock
 
 
-def save(path, x, *, format=None, sync=False) -> None:
+def save(path: Path, x: Any, *, format: Format | None = None,
+         sync: bool = False) -> None:
     """Writes an array, a tensor or a dict of them to a file, atomically.
 
     .npy: one array. .safetensors: a dict, also nested (names are joined by "."), whose numbers

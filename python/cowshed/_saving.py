@@ -33,7 +33,7 @@ class Saving:
     """A file that is being written."""
 
     def __init__(self, plan):
-        self.path = plan.path
+        self.path: str = plan.path
         #: What went wrong, when it is done; else None.
         self.error: BaseException | None = None
         self._plan = plan
@@ -43,7 +43,7 @@ class Saving:
         """Is it written, or failed? Never waits."""
         return self._ended(0)
 
-    def wait(self, timeout=None) -> str:
+    def wait(self, timeout: float | None = None) -> str:
         """Waits until it is written; returns the path. Raises what went wrong, as often as it
         is asked; TimeoutError after `timeout` seconds: it goes on then."""
         if not self._ended(timeout):

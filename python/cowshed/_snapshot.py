@@ -17,12 +17,18 @@ snapshots, checkpoint() is the better way: a forked process has the bytes of the
 whosesoever they are.
 """
 
+from __future__ import annotations
+
 import copy
 import sys
+from typing import TYPE_CHECKING, Any
 
 from . import _cowshed, _saving
 from ._arrays import SMALL, _is_tensor, array_on
 from ._regions import region_of
+
+if TYPE_CHECKING:
+    from ._types import Format, Path
 
 _CHUNK = 8 << 20
 _ALIGNED = 64
@@ -32,24 +38,27 @@ _KEPT = (type(None), bool, int, float, complex, str, bytes, range, type, type(El
 class Snapshot:
     """The bytes of a state as they were when it was made. See snapshot()."""
 
-    def __init__(self, state):
+    def __init__(self, state: Any):
         copier = _Copier()
         copier.clone_all(state)
         #: Like the state it was made of, on memory of its own. NumPy arrays are read-only.
-        self.state = copier.take(state)
+        self.state: Any = copier.take(state)
         #: Bytes that cost no copy, and bytes that were copied in the call.
-        self.cloned_bytes, self.copied_bytes = copier.cloned, copier.copied
+        self.cloned_bytes: int = copier.cloned
+        self.copied_bytes: int = copier.copied
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<cowshed.Snapshot: {self.cloned_bytes} bytes cloned, {self.copied_bytes} copied>"
 
-    def save(self, path, *, format=None, sync=False) -> None:
+    def save(self, path: Path, *, format: Format | None = None,
+             sync: bool = False) -> None:
         """Writes it to a file, atomically; formats as of cowshed.save()."""
         from ._save import save
 
         save(path, self.state, format=format, sync=sync)
 
-    def save_async(self, path, *, format=None, sync=False, process=False) -> "_saving.Saving":
+    def save_async(self, path: Path, *, format: Format | None = None, sync: bool = False,
+                   process: bool = False) -> _saving.Saving:
         """Begins to write it, in a thread or in a forked process, which its end is waited for
         with Saving.wait(). At the end of the program that is done, too.
 
@@ -59,7 +68,7 @@ class Snapshot:
         return _saving.start(path, self.state, format, sync, process)
 
 
-def snapshot(state) -> Snapshot:
+def snapshot(state: Any) -> Snapshot:
     """A state of this moment: arrays and tensors are cloned, the rest is copied.
 
     state: dicts, lists and tuples (nested as one likes) of arrays, tensors and plain values;
@@ -75,7 +84,8 @@ def snapshot(state) -> Snapshot:
     return Snapshot(state)
 
 
-def checkpoint(state, path, *, format=None, sync=False) -> "_saving.Saving":
+def checkpoint(state: Any, path: Path, *, format: Format | None = None,
+               sync: bool = False) -> _saving.Saving:
     """Writes the state of this moment to a file, by a forked process. Returns at once.
 
     All memory is alike to a fork, also that of others, and so is how often it was done: the

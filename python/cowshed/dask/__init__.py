@@ -28,6 +28,7 @@ Configuration (Dask's): "cowshed.broker", the socket's path or "@name".
 
 import os
 import threading
+from typing import TYPE_CHECKING, Any
 
 import dask.config
 from distributed.comm import core as comms
@@ -37,6 +38,9 @@ from distributed.protocol.serialize import families
 
 from .. import _cowshed
 from . import _host, _shelf, _slices, _wire
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["install", "stats", "uninstall"]
 
@@ -137,7 +141,7 @@ def _configure(shim):
         dask.config.set({"distributed.nanny.pre-spawn-environ": environ})
 
 
-def install(client=None, *, shim=True):
+def install(client: "Client | None" = None, *, shim: bool = True) -> Any:
     """Sends by handle in this process and in the workers: of clusters that are made from now
     on by this process, or of `client`'s cluster.
 
@@ -154,7 +158,7 @@ def install(client=None, *, shim=True):
     return client.register_plugin(_Plugin())
 
 
-def uninstall():
+def uninstall() -> None:
     """This process sends as it did before. What it has sent stays as long as it would have;
     what it was sent can still be read."""
     global _own_handshake
@@ -170,7 +174,7 @@ def uninstall():
         _slices.uninstall()
 
 
-def stats():
+def stats() -> dict[str, int]:
     """What this process sent by handle, as a dict: messages, storages given without a copy,
     bytes copied and bytes in all; and what still waits for readers."""
     shelf = _shelf_here

@@ -10,8 +10,11 @@ broker  as names of what a server keeps (`cowshed broker`), which is started whe
 import os
 import stat
 import tempfile
+from typing import Literal
 
 from .. import _cowshed
+
+Strategy = Literal["fd", "broker"]
 
 _STRATEGIES = {"fd": _cowshed.FD, "broker": _cowshed.BROKER}
 
@@ -20,17 +23,17 @@ _address = None
 _name = "fd"
 
 
-def get_all_sharing_strategies():
+def get_all_sharing_strategies() -> set[str]:
     """{"fd", "broker"}"""
     return set(_STRATEGIES)
 
 
-def get_sharing_strategy():
+def get_sharing_strategy() -> Strategy:
     """How this process sends from now on: "fd" (the default) or "broker"."""
     return _name
 
 
-def set_sharing_strategy(new_strategy):
+def set_sharing_strategy(new_strategy: Strategy) -> None:
     """How this process, and those that it starts, send from now on: "fd" or "broker".
 
     broker: connects to the user's broker, and starts one if there is none; it ends when nobody

@@ -39,7 +39,7 @@ from ._tensors import (
 )
 
 
-def install():
+def install() -> None:
     """torch.multiprocessing and DataLoader workers use cowshed from here on, in this process and
     in those that it starts. Does nothing if they do already.
 
@@ -53,14 +53,14 @@ def install():
     _install.install()
 
 
-def uninstall():
+def uninstall() -> None:
     """Takes install() back. Tensors that are shared stay so; queues that were made stay usable."""
     from . import _install
 
     _install.uninstall()
 
 
-def is_installed():
+def is_installed() -> bool:
     """Is install() in force?"""
     from . import _reduce
 

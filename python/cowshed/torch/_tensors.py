@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Tensors on storages: made, cloned, shared, frozen."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
 import torch
 
 from .. import _arrays, _cowshed, _regions
 from . import _storages
+
+
+Size = int | Sequence[int]
+_Tensor = TypeVar("_Tensor", bound=torch.Tensor)
 
 
 def check(t, what):
@@ -82,8 +91,9 @@ def span(t):
 # ---- Making ------------------------------------------------------------------------------
 
 
-def empty(*size, dtype=None, memory_format=torch.contiguous_format, requires_grad=False,
-          shared=None):
+def empty(*size: Size, dtype: torch.dtype | None = None,
+          memory_format: torch.memory_format = torch.contiguous_format,
+          requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
     """As torch.empty(), on a storage of its own.
 
     shared: other processes that get it write the same memory. None: if the sharing mode is
@@ -92,14 +102,16 @@ def empty(*size, dtype=None, memory_format=torch.contiguous_format, requires_gra
     return _make(size, dtype, memory_format, requires_grad, shared, False)
 
 
-def zeros(*size, dtype=None, memory_format=torch.contiguous_format, requires_grad=False,
-          shared=None):
+def zeros(*size: Size, dtype: torch.dtype | None = None,
+          memory_format: torch.memory_format = torch.contiguous_format,
+          requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
     """As torch.zeros(), on a storage of its own. See empty()."""
     return _make(size, dtype, memory_format, requires_grad, shared, True)
 
 
-def full(size, fill_value, *, dtype=None, memory_format=torch.contiguous_format,
-         requires_grad=False, shared=None):
+def full(size: Size, fill_value: complex, *, dtype: torch.dtype | None = None,
+         memory_format: torch.memory_format = torch.contiguous_format,
+         requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
     """As torch.full(), on a storage of its own. See empty()."""
     if dtype is None:
         dtype = torch.full((), fill_value).dtype
@@ -107,21 +119,24 @@ def full(size, fill_value, *, dtype=None, memory_format=torch.contiguous_format,
     return result.fill_(fill_value).requires_grad_(requires_grad)
 
 
-def empty_like(t, *, dtype=None, memory_format=torch.preserve_format, requires_grad=False,
-               shared=None):
+def empty_like(t: torch.Tensor, *, dtype: torch.dtype | None = None,
+               memory_format: torch.memory_format = torch.preserve_format,
+               requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
     """As torch.empty_like(), on a storage of its own. See empty()."""
     shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
     return _on_new(shape, requires_grad, shared, False)
 
 
-def zeros_like(t, *, dtype=None, memory_format=torch.preserve_format, requires_grad=False,
-               shared=None):
+def zeros_like(t: torch.Tensor, *, dtype: torch.dtype | None = None,
+               memory_format: torch.memory_format = torch.preserve_format,
+               requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
     """As torch.zeros_like(), on a storage of its own. See empty()."""
     shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
     return _on_new(shape, requires_grad, shared, True)
 
 
-def tensor(data, *, dtype=None, requires_grad=False, shared=None):
+def tensor(data: Any, *, dtype: torch.dtype | None = None, requires_grad: bool = False,
+           shared: bool | None = None) -> torch.Tensor:
     """As torch.tensor(), on a storage of its own: a copy of data, arrays and tensors too.
 
     For a copy that costs nothing, of what lies in a storage already: clone().
@@ -148,7 +163,9 @@ def _on_new(shape, requires_grad, shared, zero):
     return result.requires_grad_(requires_grad)
 
 
-def from_storage(storage, dtype=torch.uint8, size=None, stride=None, offset=0):
+def from_storage(storage: _cowshed.Storage, dtype: torch.dtype = torch.uint8,
+                 size: Size | None = None, stride: Sequence[int] | None = None,
+                 offset: int = 0) -> torch.Tensor:
     """A tensor of bytes of a storage, which lives as long as the tensor does.
 
     size: None: one dimension, as long as it gets. stride: in elements; None: contiguous.
@@ -177,12 +194,12 @@ def from_storage(storage, dtype=torch.uint8, size=None, stride=None, offset=0):
 # ---- What can be done with those that are there ------------------------------------------
 
 
-def storage_of(t):
+def storage_of(t: torch.Tensor) -> _cowshed.Storage | None:
     """The Storage in which a tensor lies, or None: foreign memory, or another device."""
     return _regions.storage_of(t)
 
 
-def clone(t):
+def clone(t: torch.Tensor) -> torch.Tensor:
     """The same bytes, written by nobody else: size, stride, dtype and type as those of `t`.
 
     Takes some microseconds if `t` lies in a storage: the whole storage is cloned, and pages
@@ -226,7 +243,7 @@ def _copy(t, first, end, foreign):
     return like(t, target, 0)
 
 
-def share(t):
+def share(t: _Tensor) -> _Tensor:
     """As Tensor.share_memory_(): the same tensor, in memory that several processes write.
 
     Nothing happens if it is shared already. Else its bytes are copied once, and all tensors
@@ -243,7 +260,7 @@ def share(t):
     return t
 
 
-def is_shared(t):
+def is_shared(t: torch.Tensor) -> bool:
     """Do other processes that have `t` write the same memory?"""
     return all(_is_shared(part) for part in parts(t))
 
@@ -267,7 +284,7 @@ def parts(t):
     return [t]
 
 
-def freeze(t):
+def freeze(t: torch.Tensor) -> torch.Tensor:
     """The bytes of `t` as they are now, for sending them any number of times.
 
     A tensor like `t` on pages that never change: nothing is copied any more by clones of it

@@ -9,7 +9,8 @@
 # numpy_suite NAME FILE_OR_FOLDER
 numpy_suite() {
 	suite "$1" "$python" -m pytest -q -p no:cacheprovider -p no:randomly \
-		-m 'not slow' --junitxml "$results" "$2"
+		--rootdir "$folder" --confcutdir "$folder" -m 'not slow' \
+		--junitxml "$results" "$2"
 }
 
 # Each test asks for megabytes at most, and none of them compiles anything.

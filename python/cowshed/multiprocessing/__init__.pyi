@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+"""What type checkers see of a module that is made at run time: multiprocessing's types."""
+
+from multiprocessing import *
+
+from .._family import get_sharing_mode as get_sharing_mode
+from .._family import set_sharing_mode as set_sharing_mode
+from . import connection as connection
+from . import managers as managers
+from . import pool as pool
+from . import queues as queues
+from . import sharedctypes as sharedctypes
+from ._strategy import get_all_sharing_strategies as get_all_sharing_strategies
+from ._strategy import get_sharing_strategy as get_sharing_strategy
+from ._strategy import set_sharing_strategy as set_sharing_strategy

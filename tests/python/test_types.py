@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: MIT
+"""What a type checker says of programs that use the package."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("mypy")
+pytest.importorskip("torch")
+
+import cowshed
+
+RIGHT = """
+from typing import Any, assert_type
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+import cowshed
+import cowshed.dask
+import cowshed.multiprocessing as mp
+import cowshed.torch
+
+a = cowshed.zeros((2, 3), "float32", shared=True)
+assert_type(a, NDArray[Any])
+assert_type(cowshed.clone(a), NDArray[Any])
+assert_type(cowshed.empty(5), NDArray[Any])
+assert_type(cowshed.array([1, 2], numpy.int8), NDArray[Any])
+assert_type(cowshed.is_shared(a), bool)
+t = cowshed.torch.zeros(2, 3, dtype=torch.float32)
+assert_type(t, torch.Tensor)
+assert_type(cowshed.freeze(t), torch.Tensor)
+assert_type(cowshed.torch.share(torch.nn.Parameter(t)), torch.nn.Parameter)
+assert_type(cowshed.torch.full((2, 3), 1.5), torch.Tensor)
+s = cowshed.storage_of(t)
+assert_type(s, cowshed.Storage | None)
+if s is not None:
+    assert_type(cowshed.clone(s), cowshed.Storage)
+    assert_type(cowshed.torch.from_storage(s), torch.Tensor)
+assert_type(cowshed.snapshot({"t": t}).save_async("x.npz").wait(), str)
+assert_type(cowshed.checkpoint({"t": t}, "x.npz").error, BaseException | None)
+assert_type(cowshed.open("x.npy", "r"), Any)
+cowshed.save("x.npy", a)
+with cowshed.sharing_mode("alias"):
+    mp.set_sharing_strategy("fd")
+queue = mp.get_context("fork").Queue()
+queue.put(a)
+process = mp.Process(target=print, args=(a,))
+process.start()
+with mp.Pool(2) as pool:
+    assert_type(pool.map(len, ["a"]), list[int])
+receiving, sending = mp.Pipe(duplex=False)
+manager = mp.Manager()
+assert_type(cowshed.dask.stats(), dict[str, int])
+assert_type(cowshed.__version__, str)
+"""
+
+WRONG = """
+import cowshed
+import cowshed.multiprocessing as mp
+import cowshed.torch
+
+cowshed.zeros("many")
+cowshed.zeros(3, order="K")
+cowshed.set_sharing_mode("copy")
+mp.set_sharing_strategy("file_system")
+cowshed.torch.zeros(3, dtype="float32")
+cowshed.snapshots({})
+cowshed.torch.clone([1, 2])
+mp.fork_bomb()
+"""
+
+
+@pytest.fixture(scope="module")
+def mypy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("types")
+
+    def check(name, program):
+        path = folder / f"{name}.py"
+        path.write_text(program)
+        environ = {**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(cowshed.__file__))}
+        command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary",
+                   "--cache-dir", str(folder / "cache"), "--follow-imports", "silent", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder)
+        return done.stdout.splitlines()
+
+    return check
+
+
+def test_right_programs(mypy):
+    assert mypy("right", RIGHT) == []
+
+
+def test_every_mistake_is_found(mypy):
+    """One line is wrong in itself each time, so each has an error, and nothing else has."""
+    lines = [i for i, line in enumerate(WRONG.splitlines(), 1) if "(" in line]
+    said = [line for line in mypy("wrong", WRONG) if ": error:" in line]
+    assert sorted({int(line.split(":")[1]) for line in said}) == lines, said

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clones of what was written beside a clone
+ *
+ * A clone freezes the pages of its source, which copies those that it writes
+ * from then on. What the next clone does with these depends on how they lie: long
+ * runs become a layer, which both map; single pages are copied; most of them: all
+ * is.
+ */
+#include "tests/support/support.h"
+
+#include <string.h>
+
+/* One in a hundred pages written between clones that live on, many times: the
+ * layers stay right, and the mappings bounded. */
+START_TEST(layers_on_layers)
+{
+	enum { LAYERS = 60 };
+	size_t bytes = 8 * MIB, pages = bytes / PAGE, n, k, page;
+	bool scattered = _i;
+	struct cow_storage *a = new_storage(bytes, COW_STORAGE_TRANSPARENT);
+	struct cow_storage *old[LAYERS];
+	uint32_t *p = (uint32_t *)(void *)expose(a);
+	static uint32_t model[8 * MIB / PAGE];
+	static uint32_t kept[LAYERS][8 * MIB / PAGE];
+	struct prng prng = prng_make(77 + (uint64_t)_i);
+	const uint32_t *q;
+
+	memset(model, 0, sizeof(model));
+	memset(p, 0, bytes);
+	for (n = 0; n < LAYERS; n++) {
+		page = prng_below(&prng, pages);
+		for (k = 0; k < pages / 100; k++) {
+			page = scattered ? prng_below(&prng, pages)
+			                 : (page + 1) % pages;
+			p[page * 1024 + n] = (uint32_t)(n * 4096 + k + 1);
+			p[page * 1024] = model[page] = (uint32_t)(n * 31 + k);
+		}
+		memcpy(kept[n], model, sizeof(model));
+		old[n] = lazy(a);
+		if (n % 4 == 3)
+			old[n - 2] = cow_storage_unref(old[n - 2]);
+	}
+	for (n = 0; n < LAYERS; n++) {
+		if (old[n] == NULL)
+			continue;
+		q = (const uint32_t *)(const void *)data(old[n]);
+		for (page = 0; page < pages; page++)
+			must(q[page * 1024] == kept[n][page]);
+	}
+	ck_assert_int_lt(footprint_now().maps, 33000);
+	for (page = 0; page < pages; page++)
+		must(p[page * 1024] == model[page]);
+	for (n = 0; n < LAYERS; n++)
+		cow_storage_unref(old[n]);
+	for (page = 0; page < pages; page++)
+		must(p[page * 1024] == model[page]);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* Written pages here and there are copied into the clone: it needs no mappings for
+ * them. Those of a long run become a layer, of both. Too many: a copy of all. */
+START_TEST(few_pages_are_patched_in)
+{
+	enum { BYTES = 64 * MIB, APART = 16 * PAGE, RUN = 1 * MIB };
+	struct cow_storage *a = new_storage(BYTES, COW_STORAGE_TRANSPARENT);
+	struct cow_storage_info i = { .size = sizeof(i) };
+	unsigned char *p = expose(a), *model = new_block(BYTES, 0);
+	uint64_t before = stats_now().fallbacks[COW_FALLBACK_REWRITTEN];
+	struct cow_storage *first, *second, *third, *all;
+
+	fill(p, BYTES, 7);
+	first = lazy(a);
+	for (size_t at = 0; at < BYTES; at += APART)
+		p[at + 5] ^= 1;
+	memset(p + BYTES / 2, 9, RUN);
+	memcpy(model, p, BYTES);
+	second = lazy(a);
+	p[APART] ^= 1;
+	third = lazy(a);
+	must(cow_storage_get_info(second, &i) == 0);
+	ck_assert_uint_eq(i.mappings, 3);
+	/* All but the page that adjoins the run. */
+	ck_assert_uint_eq(i.bytes_own, (BYTES - RUN) / 16 - PAGE);
+	must(cow_storage_get_info(a, &i) == 0);
+	ck_assert_uint_eq(i.mappings, 3);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN], before);
+
+	ck_pattern(data(first), BYTES, 7);
+	ck_assert_mem_eq(data(second), model, BYTES);
+	p[APART] ^= 1;
+	ck_assert_mem_eq(p, model, BYTES);
+	ck_assert_mem_eq(data(third), model, APART);
+	ck_assert_int_eq(((const unsigned char *)data(third))[APART],
+	                 model[APART] ^ 1);
+
+	for (size_t at = 0; at < BYTES / 8 * 5; at += 2 * PAGE)
+		p[at] ^= 1;
+	memcpy(model, p, BYTES);
+	all = lazy(a);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN],
+	                  before + 1);
+	memset(p, 0, BYTES);
+	ck_assert_mem_eq(data(all), model, BYTES);
+	ck_pattern(data(first), BYTES, 7);
+	cow_storage_unref(first);
+	cow_storage_unref(second);
+	cow_storage_unref(third);
+	cow_storage_unref(all);
+	cow_storage_unref(a);
+	cow_block_free(model);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("layers");
+	TCase *tcase = add_case(suite, "layers");
+
+	tcase_add_loop_test(tcase, layers_on_layers, 0, 2);
+	tcase_add_test(tcase, few_pages_are_patched_in);
+	return run_suite(suite);
+}
