@@ -95,7 +95,7 @@ static cow__convert_fn *const plain[COW__PLAIN_DTYPES][COW__PLAIN_DTYPES] = {
                                                                                \
 		if (to_stride == bytes && from_stride == bytes && n > 0) {     \
 			if (to != from)                                        \
-				memcpy(to, from, (size_t)n * bytes);           \
+				memmove(to, from, (size_t)n * bytes);          \
 			return;                                                \
 		}                                                              \
 		for (; n > 0; n--, t += to_stride, f += from_stride) {         \

@@ -22,7 +22,8 @@ enum cow__convert_bits {
 };
 
 /* `n` elements, strides in bytes (the element's size: dense). The two rows don't
- * overlap, or are the same place with the same stride. */
+ * overlap, or are the same place with the same stride; or the caller does not mind
+ * which of the old elements are there in the end. */
 typedef void cow__convert_fn(void *to, int64_t to_stride, const void *from,
                              int64_t from_stride, int64_t n);
 

@@ -126,7 +126,8 @@ cow__plan_row(const struct cow__plan *p, char *to, const char *from, int64_t n)
 		if (p->stream)
 			cow__stream_copy(to, from, (size_t)(n * p->bytes));
 		else if (to != from)
-			memcpy(to, from, (size_t)(n * p->bytes));
+			/* COW_COPY_IGNORE_OVERLAP: they may. */
+			memmove(to, from, (size_t)(n * p->bytes));
 		return;
 	}
 	if (!p->stream) {
@@ -261,7 +262,7 @@ cow__strided_copy(const struct cow__strided *job)
 
 	if (bytes && bytes < 2 * GRAIN_BYTES) {
 		if (job->to.data != job->from.data)
-			memcpy(job->to.data, job->from.data, bytes);
+			memmove(job->to.data, job->from.data, bytes);
 		return;
 	}
 	j.dims = job->dims;
@@ -290,7 +291,7 @@ cow__strided_copy(const struct cow__strided *job)
 	last = p.dims - 1;
 	p.stream = (uint64_t)n * cow_dtype_bytes(j.to.dtype) >= STREAM_BYTES;
 	if (p.to_strides[last] == p.to_bytes && p.from_strides[last] == p.bytes) {
-		/* memcpy knows better than we when to stream one long row. */
+		/* memmove knows better than we when to stream one long row. */
 		if (p.dims == 1 ? !p.converts
 		                : p.sizes[last] * p.to_bytes < STREAM_ROW_BYTES)
 			p.stream = false;
