@@ -37,7 +37,7 @@ MAKEFLAGS += --no-builtin-rules \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
+.PHONY: all everything check check-all check-programs check-valgrind check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python man install uninstall deb clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -140,6 +140,7 @@ FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*
 TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
 	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
+NOT_VALGRIND := broker_start
 LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
@@ -224,6 +225,12 @@ check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long test
 
 check-programs: deps everything ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
+
+# Not under valgrind: what asks for more address space than it has, or starts other programs.
+check-valgrind: deps everything ## the tests of the library under valgrind (an hour)
+	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
+		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' scripts/check.sh \
+		$(filter-out $(call bin,$(NOT_VALGRIND:%=tests/test_%.c)),$(TESTS))
 
 check-model: deps ## the protocol of share/, every order of its steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]

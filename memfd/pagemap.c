@@ -54,7 +54,7 @@ static int
 scan_ioctl(int fd, uintptr_t start, uintptr_t end, struct cow__run *runs,
            int max, uintptr_t *ret_next)
 {
-	struct pm_region found[64];
+	struct pm_region found[64] = { 0 }; /* valgrind does not know the call */
 	struct pm_arg arg = {
 		.size = sizeof(arg),
 		.vec = (uintptr_t)found,

@@ -8,7 +8,8 @@
 #
 # Runs in the repository's root with BUILD (made absolute) and MODE in the
 # environment. A .py is run by the run.sh beside it. LIMIT: seconds for each. STRICT=1: a skip
-# is a failure. T=text: only what has it in its name. MODE=fuzz: FUZZ_SECONDS (60) for each
+# is a failure. T=text: only what has it in its name. AROUND: a command that runs each
+# program (valgrind). MODE=fuzz: FUZZ_SECONDS (60) for each
 # target, with its corpus.
 set -u
 export BUILD MODE LC_ALL=C
@@ -28,7 +29,7 @@ if [ -n "${CK_TIMEOUT_MULTIPLIER:-}" ]; then
 	export CK_TIMEOUT_MULTIPLIER
 	limit=$(awk "BEGIN { print $limit * $CK_TIMEOUT_MULTIPLIER }")
 fi
-around=
+around=${AROUND:-}
 [ "$MODE" != tsan ] || ! setarch -R true 2>/dev/null || around="setarch -R"
 
 tmp=$(mktemp -d) || exit 1

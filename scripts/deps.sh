@@ -38,6 +38,7 @@ tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | c
 musl         | command -v musl-gcc            | musl-tools    | may  | check
 aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all
 ... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
+valgrind     | command -v valgrind            | valgrind      | must | check-valgrind
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 cppcheck     | command -v cppcheck            | cppcheck      | may  | analyze

@@ -41,6 +41,9 @@
 #define SHM_FOLDER "/dev/shm/"
 #define SHM_NAME 254 /* as NAME_MAX has it, and a '/' */
 #define TRIES 100
+/* Whoever removes a name has the lock meanwhile: this long, and by turns. */
+#define LEAVING_NS 1000000000u
+#define LOOK_NS 1000000u
 
 struct file {
 	uintptr_t mapping; /* 0: none */
@@ -221,9 +224,11 @@ file_fail(struct file *f)
 static int
 open_counted(struct file *f)
 {
+	uint64_t until = cow__now() + LEAVING_NS;
+	uint32_t nobody = 0;
 	int r;
 
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < TRIES || cow__now() < until; i++) {
 		r = open_or_make(f);
 		if (r < 0)
 			return r;
@@ -240,7 +245,10 @@ open_counted(struct file *f)
 		/* The last one is about to remove the name, or has. Nothing is
 		 * lost: the file was empty, or its users gave it up. */
 		cow__descriptor_close(&f->fd);
-		cow__yield();
+		if (i < TRIES)
+			cow__yield();
+		else
+			cow__wait(&nobody, 0, LOOK_NS);
 	}
 	return -EAGAIN;
 }

@@ -272,7 +272,7 @@ static void puts_and_forks(void *arg)
 
 START_TEST(a_parents_death_is_seen_while_its_child_lives)
 {
-	struct family f;
+	struct family f = { 0 };
 	struct host host;
 	struct cow_broker *b;
 	pid_t child;
