@@ -144,6 +144,7 @@ clone_paged(struct cow_storage *s, struct asked *asked,
 	struct cow__tile *source = s->data->tile, *t;
 	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
 	struct cow__allocation *a;
+	size_t copied = 0;
 	int r = 0;
 
 	/* Of memory under I/O: what lands later would be in the clone, too,
@@ -164,7 +165,7 @@ clone_paged(struct cow_storage *s, struct asked *asked,
 			cow__helper_want(false);
 	}
 	if (r == 0)
-		r = cow__view_new(source, rebase, &t);
+		r = cow__view_new(source, rebase, &copied, &t);
 	if (r == 0) {
 		r = cow__allocation_on_tile(t, &a);
 		if (r < 0)
@@ -178,8 +179,10 @@ clone_paged(struct cow_storage *s, struct asked *asked,
 	}
 	if (r < 0)
 		return r;
+	copied = cow__min(copied, s->bytes);
+	asked->copied += copied;
 	cow__stat_add(clones_paged, 1);
-	cow__stat_add(bytes_not_copied, s->bytes);
+	cow__stat_add(bytes_not_copied, s->bytes - copied);
 	return 0;
 }
 

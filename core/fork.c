@@ -189,7 +189,24 @@ prepare_locked(void)
 	cow__pools_lock();
 }
 
-const struct cow__fork_hooks *cow__fork_hooks;
+/* Read by who is about to lock the engine, written under its lock. */
+static const struct cow__fork_hooks *fork_hooks;
+
+static const struct cow__fork_hooks *
+hooks_now(void)
+{
+	return __atomic_load_n(&fork_hooks, __ATOMIC_ACQUIRE);
+}
+
+void
+cow__fork_hook(const struct cow__fork_hooks *hooks)
+{
+	if (hooks_now() == hooks)
+		return;
+	cow__engine_lock();
+	__atomic_store_n(&fork_hooks, hooks, __ATOMIC_RELEASE);
+	cow__engine_unlock();
+}
 
 /* fork() in a signal handler that interrupted the engine in this thread. Waiting
  * for the lock would take for ever: the child lacks the engine's memory, which is
@@ -199,12 +216,20 @@ static bool skipping;
 void
 cow__fork_prepare(void)
 {
-	if (cow__mutex_is_mine(&cow__engine.lock) ||
-	    (cow__fork_hooks && !cow__fork_hooks->prepare(false))) {
-		skipping = true;
-		return;
+	const struct cow__fork_hooks *hooks;
+
+	for (;;) {
+		hooks = hooks_now();
+		if (cow__mutex_is_mine(&cow__engine.lock) ||
+		    (hooks && !hooks->prepare(false))) {
+			skipping = true;
+			return;
+		}
+		cow__engine_lock();
+		if (hooks == hooks_now())
+			break;
+		cow__engine_unlock(); /* somebody's first call of share/ */
 	}
-	cow__engine_lock();
 	prepare_locked();
 }
 
@@ -227,11 +252,17 @@ try_lock(uint64_t ns)
 COW_EXPORT bool
 cow__fork_try_prepare(void)
 {
-	if (cow__fork_hooks && !cow__fork_hooks->prepare(true))
+	const struct cow__fork_hooks *hooks = hooks_now();
+	bool locked;
+
+	if (hooks && !hooks->prepare(true))
 		return false;
-	if (!try_lock(TRY_NS)) {
-		if (cow__fork_hooks)
-			cow__fork_hooks->parent();
+	locked = try_lock(TRY_NS);
+	if (!locked || hooks != hooks_now()) {
+		if (locked)
+			cow__engine_unlock();
+		if (hooks)
+			hooks->parent();
 		return false;
 	}
 	prepare_locked();
@@ -253,6 +284,8 @@ count_fork(void)
 COW_EXPORT void
 cow__fork_parent(void)
 {
+	const struct cow__fork_hooks *hooks;
+
 	if (skipping) {
 		skipping = false;
 		result = 0;
@@ -269,9 +302,10 @@ cow__fork_parent(void)
 		cow__regret_forked();
 		count_fork();
 	}
+	hooks = hooks_now(); /* those of the preparation, until this is unlocked */
 	cow__engine_unlock();
-	if (cow__fork_hooks)
-		cow__fork_hooks->parent();
+	if (hooks)
+		hooks->parent();
 }
 
 static void
@@ -314,8 +348,8 @@ cow__fork_child(void)
 	cow__stats_child();
 	if (taking_part)
 		engine_child();
-	if (cow__fork_hooks)
-		cow__fork_hooks->child();
+	if (hooks_now())
+		hooks_now()->child();
 }
 
 COW_EXPORT int

@@ -27,7 +27,8 @@ struct cow__fork_hooks {
 	void (*parent)(void);
 	void (*child)(void);
 };
-extern const struct cow__fork_hooks *cow__fork_hooks;
+/* Says so, for good. Not with the engine locked; threads: any, at once. */
+void cow__fork_hook(const struct cow__fork_hooks *hooks);
 
 /* Registered with pthread_atfork(), and called by the shim around _Fork(). */
 void cow__fork_prepare(void);

@@ -120,7 +120,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w)
 		return -E2BIG;
 	cow__engine_lock();
 	/* All who read `from` are tracked: nobody writes it now. */
-	r = cow__view_new(from->tile, COW__REBASE_ALWAYS, &t);
+	r = cow__view_new(from->tile, COW__REBASE_ALWAYS, NULL, &t);
 	if (r == 0) {
 		r = cow__allocation_on_tile(t, &to);
 		if (r < 0)

@@ -344,12 +344,13 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	struct cow__tile *alias;
 	int n;
 
-	if (copied < 0 || (size_t)copied == t->shadow)
+	if (copied < 0 || ((size_t)copied == t->shadow && !t->reshadowed))
 		return;
 	alias = alias_new(t);
 	if (!alias)
 		return;
 	t->shadow = 0; /* if a fork ends this early, the rest goes later */
+	t->reshadowed = false;
 	while (at < end) {
 		struct cow__census c = { 0, 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);

@@ -73,6 +73,7 @@ struct cow__tile {
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and it was freed meanwhile */
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
+	bool reshadowed; /* some of what `shadow` counts is there again */
 	bool young;    /* live: is it on the young list? (core/commit.c) */
 	bool mending;  /* ... because small pages are being made huge */
 	bool small;    /* pages: some are small that should be huge */

@@ -16,8 +16,12 @@
 #include "memfd/quiet.h"
 
 #define RUNS_MAX 4096 /* written runs in one layer */
-/* A shorter run is copied into the view: mapping it twice costs more. */
+/* A shorter run is copied into the view: mapping it twice costs more. But these
+ * copies are made under the lock, and again by each later clone: if they are many,
+ * a layer is better while it can be had. */
 #define LAYERED_LEAST (64 * KIB)
+#define PATCHED_MOST (64 * MIB)
+#define PATCHED_SHARE 8
 
 bool
 cow__mappings_left(size_t n)
@@ -119,17 +123,19 @@ forget(struct runs *runs)
 static bool
 too_much(const struct cow__tile *t, const struct written *w)
 {
-	return w->layered.n > RUNS_MAX ||
+	return w->layered.n > RUNS_MAX || w->patched.bytes > PATCHED_MOST ||
 	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / 2;
 }
 
-/* All runs of copied pages of a private tile. */
+/* All runs of copied pages of a private tile. -E2BIG: a copy is cheaper. */
 static int
-find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
+find_runs(const struct cow__tile *t, size_t layered_least, struct written *w)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
 	struct cow__run found[128];
 
+	w->layered.n = w->patched.n = 0;
+	w->layered.bytes = w->patched.bytes = 0;
 	while (at < end) {
 		int r = 0, n = cow__pagemap_copied(at, end, found, 128, &at);
 
@@ -143,12 +149,25 @@ find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
 			            &found[i]);
 		if (r < 0)
 			return r;
-		if (too_much(t, w)) {
-			cow__fallback(COW_FALLBACK_REWRITTEN);
+		if (too_much(t, w))
 			return -E2BIG;
-		}
 	}
 	return 0;
+}
+
+static int
+find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
+{
+	int r = find_runs(t, layered_least, w), all;
+
+	if ((r == 0 || r == -E2BIG) &&
+	    w->patched.bytes > t->bytes / PATCHED_SHARE) {
+		all = find_runs(t, 0, w);
+		r = all == -E2BIG && r == 0 ? find_runs(t, layered_least, w) : all;
+	}
+	if (r == -E2BIG)
+		cow__fallback(COW_FALLBACK_REWRITTEN);
+	return r;
 }
 
 /* The written pages as file pages, one run after the other. */
@@ -389,8 +408,6 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 	    cow__quiet_begin(cow__helper_id())) {
 		/* Look again: now it is final. */
 		quiet = true;
-		w->layered.n = w->patched.n = 0;
-		w->layered.bytes = w->patched.bytes = 0;
 		r = find_written(source, layered_least, w);
 	}
 	if (r == 0)
@@ -414,10 +431,15 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 
 /* Copies what the source has written in a few pages here and there. */
 static void
-patch(struct cow__tile *view, const struct cow__tile *source,
+patch(struct cow__tile *view, struct cow__tile *source,
       const struct runs *written)
 {
 	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
+
+	/* The kernel copies the file's page first, which makes one where there
+	 * was none any more. */
+	if (written->n && source->shadow)
+		source->reshadowed = true;
 
 	for (uint32_t i = 0; i < written->n; i++)
 		memcpy((void *)(written->run[i].start + delta),
@@ -428,13 +450,15 @@ patch(struct cow__tile *view, const struct cow__tile *source,
 
 int
 cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
-              struct cow__tile **ret)
+              size_t *ret_copied, struct cow__tile **ret)
 {
 	struct written w = { 0 };
 	int r = view_make(source, rebase, LAYERED_LEAST, &w, view_tile, ret);
 
 	if (r == 0)
 		patch(*ret, source, &w.patched);
+	if (r == 0 && ret_copied)
+		*ret_copied = w.layered.bytes + w.patched.bytes;
 	forget(&w.layered);
 	forget(&w.patched);
 	return r;

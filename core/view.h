@@ -39,10 +39,11 @@ enum cow__rebase {
  * A live tile that reads as `source` does now, and copies the pages that are
  * written. The source must be frozen, or nobody writes it (a lazy tracked
  * storage).
+ * *ret_copied, unless NULL: the bytes that were copied for it.
  * -E2BIG: too many pages or pieces, a copy is cheaper. -ENOTSUP: anonymous.
  */
 int cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
-                  struct cow__tile **ret);
+                  size_t *ret_copied, struct cow__tile **ret);
 
 /*
  * The same for a view that is made elsewhere: `make` gets what the source reads

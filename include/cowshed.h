@@ -352,7 +352,7 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
 /*
  * The same of `n` storages, one after the other: what has to be asked about the
  * process is asked once.
- * *ret_copied, unless NULL: bytes of those that were copied eagerly. All or none:
+ * *ret_copied, unless NULL: the bytes that were copied. All or none:
  * after a failure every ret[i] is NULL. -EINVAL: one of `storages` is.
  */
 int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,

@@ -9,8 +9,7 @@
 # Runs in the repository's root with BUILD (made absolute) and MODE in the
 # environment. A .py is run by the run.sh beside it. LIMIT: seconds for each. STRICT=1: a skip
 # is a failure. T=text: only what has it in its name. AROUND: a command that runs each
-# program (valgrind). MODE=fuzz: FUZZ_SECONDS (60) for each
-# target, with its corpus.
+# program (valgrind). MODE=fuzz: FUZZ_SECONDS (60) for each target, with its corpus.
 set -u
 export BUILD MODE LC_ALL=C
 BUILD=$(cd "${BUILD:-build/plain}" && pwd) || exit 1

@@ -7,8 +7,7 @@
 # NO_INSTALL=1 only names what is missing.
 set -u
 goals=" ${*:-check demo} "
-goals=${goals//check-/check check-} goals=${goals//bench/demo bench}
-goals=${goals//check-programs/programs}
+goals=${goals//check-/check check-} goals=${goals//bench/demo bench} goals=${goals//check-programs/programs}
 case $goals in *' stress '* | *' soak '* | *' lint '*) goals+='check ' ;; esac
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }

@@ -9,7 +9,6 @@
 #include "core/pool.h"
 #include "memfd/process.h"
 #include "memfd/socket.h"
-#include "share/fork.h"
 
 #define TIMEOUT_MS 5000
 #define TRIES 3 /* of connecting to a broker that is just going */
@@ -36,10 +35,10 @@ cow__put_note(struct cow_broker *b, const struct cow_broker_item *item,
 static void
 put_free(struct cow__put *p)
 {
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (p->home)
 		cow__home_unref(p->home);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__pool_give(&put_pool, p);
 }
 
@@ -338,11 +337,10 @@ cow_broker_open(const struct cow_broker_options *options, struct cow_broker **re
 		cow__pool_give(&pool, b);
 		return r;
 	}
-	cow__mutex_lock(&cow__share_lock);
-	cow__share_fork_init();
+	cow__share_enter();
 	b->next = brokers;
 	brokers = b;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__mutex_lock(&b->lock);
 	r = cow__broker_connect(b);
 	cow__mutex_unlock(&b->lock);
@@ -368,13 +366,13 @@ cow_broker_unref(struct cow_broker *b)
 	/* Pairs with itself: who is last sees what the others did. */
 	if (!b || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	for (struct cow_broker **p = &brokers; *p; p = &(*p)->next)
 		if (*p == b) {
 			*p = b->next;
 			break;
 		}
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	puts_free(&b->puts);
 	puts_free(&b->parents);
 	cow__descriptor_close(&b->socket);

@@ -66,9 +66,9 @@ put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
 	}
 	cow__mutex_unlock(&b->lock);
 	if (h) {
-		cow__mutex_lock(&cow__share_lock);
+		cow__share_enter();
 		cow__home_unref(h);
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 	}
 	return r;
 }
@@ -196,7 +196,7 @@ cow_strategy_set(enum cow_strategy s, struct cow_broker *b)
 
 	if (s != COW_STRATEGY_FD && s != COW_STRATEGY_BROKER)
 		return cow__error(-EINVAL, "cow_strategy_set: no such strategy");
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (b) {
 		old = strategy_broker;
 		strategy_broker = cow_broker_ref(b);
@@ -205,7 +205,7 @@ cow_strategy_set(enum cow_strategy s, struct cow_broker *b)
 		r = -EINVAL;
 	else
 		strategy = s;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	(void)cow_broker_unref(old);
 	return r < 0 ? cow__error(r, "cow_strategy_set: by which broker?") : 0;
 }
@@ -221,9 +221,9 @@ cow__strategy_broker(void)
 {
 	struct cow_broker *b;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	b = cow_broker_ref(strategy_broker);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return b;
 }
 

@@ -8,7 +8,6 @@
 #include "core/give.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
-#include "share/fork.h"
 
 #define KNOWN                                                                  \
 	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER)
@@ -67,11 +66,10 @@ cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
 	c->group = cow_group_ref(group);
 	c->out.slot = COW__SLOT_NONE;
 	cow__give_expect();
-	cow__mutex_lock(&cow__share_lock);
-	cow__share_fork_init();
+	cow__share_enter();
 	c->next = channels;
 	channels = c;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	*ret = c;
 	return 0;
 }
@@ -86,7 +84,7 @@ cow_channel_free(struct cow_channel *c)
 		cow__outgoing_end(c);
 		cow__incoming_end(c);
 	}
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	for (struct cow_channel **p = &channels; *p; p = &(*p)->next)
 		if (*p == c) {
 			*p = c->next;
@@ -94,7 +92,7 @@ cow_channel_free(struct cow_channel *c)
 		}
 	if (c->group)
 		cow__group_unref(c->group);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	(void)cow__map_release((uintptr_t)c, mapped());
 	return NULL;
 }

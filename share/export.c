@@ -27,11 +27,11 @@ cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mod
 	                  NULL, bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "cow_group_storage_new");
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = cow__home_storage(h, mode == COW_SHARE_CLONE, &s);
 	if (r < 0)
 		cow__home_unref(h);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (r < 0)
 		return cow__error_from(r, "cow_group_storage_new");
 	*ret = s;
@@ -77,9 +77,9 @@ cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
 		return r;
 	offset = h->offset;
 	r = cow__descriptor_give(&h->file, ret_fd);
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	cow__home_unref(h);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_export");
 	*ret_offset = offset;
@@ -95,9 +95,9 @@ cow_storage_share_in_place(struct cow_storage *s)
 	if (!s || !s->bytes)
 		return cow__error(-EINVAL, "cow_storage_share_in_place: no "
 		                           "storage, or no bytes");
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	h = cow__home_of(s);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (h && h->kind == COW__HOME_ALIAS)
 		return 0;
 	if (!cow__transparent(s) || s->data->kind != COW__AT_TILE)
@@ -157,7 +157,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	key.dev = d.dev;
 	key.ino = d.ino;
 	key.file_bytes = has;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
 	                   bytes, &h);
 	if (r == 0) {
@@ -167,7 +167,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 		else if (mode != COW_SHARE_CLONE)
 			cow__home_remember(h, s);
 	}
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__descriptor_close(&d);
 	if (r == -EBADMSG)
 		return cow__error(-EBUSY, "cow_storage_import: part of it is a "

@@ -60,7 +60,7 @@ parent(void)
 {
 	for (struct cow_group *g = cow__groups; g; g = g->next)
 		cow__slot_close(&g->childs);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 }
 
 static void
@@ -89,6 +89,12 @@ cow__share_fork_init(void)
 {
 	static const struct cow__fork_hooks hooks = { prepare, parent, child };
 
-	/* Threads may say so at once. */
-	__atomic_store_n(&cow__fork_hooks, &hooks, __ATOMIC_RELEASE);
+	cow__fork_hook(&hooks);
+}
+
+void
+cow__share_enter(void)
+{
+	cow__share_fork_init();
+	cow__mutex_lock(&cow__share_lock);
 }

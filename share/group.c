@@ -140,10 +140,10 @@ cow__group_unref(struct cow_group *g)
 static void
 sweep_all(void)
 {
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	for (struct cow_group *g = cow__groups; g; g = g->next)
 		cow__packs_sweep(g);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 }
 
 /* Becomes a member: maps the page, takes a slot. `file` stays the caller's. */
@@ -249,9 +249,9 @@ cow_group_new(struct cow_group **ret)
 		r = cow__memfd_new("cowshed-group", cow__page, &file);
 	if (r < 0)
 		return cow__error_from(r, "cow_group_new");
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = enter(&file, &id, ret);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__descriptor_close(&file);
 	if (r == 0)
 		cow__give_expect(); /* channels come later, blocks before them */
@@ -267,9 +267,9 @@ cow_group_join(int fd, struct cow_group **ret)
 
 	if (!ret)
 		return cow__error(-EINVAL, "cow_group_join: ret is NULL");
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = cow__group_join(fd, ret);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (r == -EBADMSG)
 		return cow__error(r, "cow_group_join: the descriptor is not a "
 		                     "group's");
@@ -295,9 +295,9 @@ cow_group_ref(struct cow_group *g)
 {
 	if (!g)
 		return NULL;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	g->refs++;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return g;
 }
 
@@ -306,8 +306,8 @@ cow_group_unref(struct cow_group *g)
 {
 	if (!g)
 		return NULL;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	cow__group_unref(g);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return NULL;
 }

@@ -67,6 +67,15 @@ struct cow_group {
 /* One lock for everything in share/: taken before the engine's. */
 extern struct cow__mutex cow__share_lock;
 
+/* Locks it; the first time, forks are told before that they have to. */
+void cow__share_enter(void);
+
+static inline void
+cow__share_leave(void)
+{
+	cow__mutex_unlock(&cow__share_lock);
+}
+
 /* All of these want the lock. */
 
 extern struct cow_group *cow__groups;

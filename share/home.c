@@ -12,7 +12,6 @@
 #include "memfd/memfd.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-#include "share/fork.h"
 #include "share/layout.h"
 
 #define GIVE_NS 100000000u
@@ -67,8 +66,6 @@ insert(struct cow__home *h)
 static int
 table_add(struct cow__home *h)
 {
-	if (slots == 0)
-		cow__share_fork_init();
 	if (used >= slots) {
 		size_t old = slots;
 		struct cow__home **was = table;
@@ -276,12 +273,12 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 		.bytes = bytes,
 	};
 	if (group && kind != COW__HOME_SEALED) {
-		cow__mutex_lock(&cow__share_lock);
+		cow__share_enter();
 		r = cow__pack_alloc(group, kind == COW__HOME_ALIAS, bytes,
 		                    &h->pack, &h->at);
 		if (r == 0)
 			group->refs++;
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 	}
 	if (r == 0) {
 		h->data = cow__pack_data(h->pack, h->at.page);
@@ -293,12 +290,12 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 		h->exact = true;
 		r = own_memfd(h, from);
 	}
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (r == 0)
 		r = table_add(h);
 	if (r < 0)
 		home_free(h);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (r == 0)
 		*ret = h;
 	return r;
@@ -343,11 +340,11 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 		return r;
 	key.dev = file.dev;
 	key.ino = file.ino;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = cow__home_open(COW__HOME_SEALED, &key, &file, s->bytes, ret);
 	if (r == 0)
 		(*ret)->exact = true;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__descriptor_close(&file);
 	return r;
 }
@@ -389,9 +386,9 @@ cow__home_common(struct cow_storage *s, struct cow__home **ret)
 		return r;
 	key.dev = file.dev;
 	key.ino = file.ino;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = cow__home_open(COW__HOME_ALIAS, &key, &file, s->bytes, ret);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__descriptor_close(&file);
 	return r;
 }

@@ -36,9 +36,9 @@ view_drop(struct cow__allocation *a)
 
 	(void)cow__map_release(v->mapping,
 	                       cow__round_up(a->bytes, cow__page));
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	cow__home_unref(v->home);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	cow__pool_give(&views, v);
 }
 
@@ -77,9 +77,9 @@ view_new(struct cow__home *h, struct cow__allocation **ret)
 	}
 	(*ret)->owned = 1;
 	v->home = h;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	h->refs++;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return 0;
 }
 
@@ -160,7 +160,7 @@ home_alone(struct cow__allocation *a, const struct cow__writing *w)
 	bool alone = false;
 
 	(void)w;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (h->under) {
 		; /* mapped for reading */
 	} else if (h->kind == COW__HOME_PACKED && h->pack->retired) {
@@ -171,7 +171,7 @@ home_alone(struct cow__allocation *a, const struct cow__writing *w)
 		alone = true;
 	}
 	h->writable |= alone;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return alone ? COW__ALONE : COW__NOT_ALONE;
 }
 
@@ -190,11 +190,11 @@ home_drop(struct cow__allocation *a)
 {
 	struct cow__home *h = a->other;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (h->allocation == a)
 		h->allocation = NULL;
 	cow__home_unref(h);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 }
 
 static const struct cow__allocation_ops home_ops = {
@@ -207,9 +207,9 @@ static const struct cow__allocation_ops home_ops = {
 static void
 alias_delete(void *context)
 {
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	cow__home_unref(context);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 }
 
 struct cow__home *
@@ -229,11 +229,11 @@ storage_ended(struct cow_storage *s)
 {
 	struct cow__home *h;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	h = s->home;
 	if (h && h->storage == s)
 		h->storage = NULL;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 }
 
 /* The allocation there is, or a new one. Takes the caller's reference on the home
@@ -276,9 +276,9 @@ cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 		}
 		/* It was written, and has bytes of its own now. */
 		h->storage = NULL;
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 		(void)cow_storage_unref(s);
-		cow__mutex_lock(&cow__share_lock);
+		cow__share_enter();
 	}
 	r = allocation(h, &a);
 	if (r < 0)
@@ -286,9 +286,9 @@ cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 	r = cow__storage_on(a, h->bytes, &like, &s);
 	if (r < 0) {
 		h->refs++; /* the caller's again */
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 		cow__allocation_unref(a);
-		cow__mutex_lock(&cow__share_lock);
+		cow__share_enter();
 		return r;
 	}
 	cow__storage_ended = storage_ended;
@@ -309,9 +309,9 @@ cow__home_move_in(struct cow__home *h, struct cow_storage *s)
 	struct cow__allocation *a, *old = s->data;
 	int r;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = allocation(h, &a);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	if (r < 0)
 		return r;
 	s->data = a;

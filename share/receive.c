@@ -220,7 +220,7 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		*here += sizeof(struct cow__wire_device);
 		return r;
 	}
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	r = i->kind == COW__WIRE_PACKED
 	            ? open_packed(c, i, packs[i->index], &flight, &h)
 	            : open_own(c, i, &c->in.files[w->own + i->index],
@@ -232,7 +232,7 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		else if (i->mode != COW_SHARE_CLONE)
 			cow__home_remember(h, *ret);
 	}
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return r;
 }
 
@@ -266,7 +266,7 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 	unsigned npacks = 0;
 	int r = 0;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (w->head.flags & COW__WIRE_DOOR)
 		r = w->head.packs || (c->flags & COW_CHANNEL_JOIN)
 		            ? join(c, in->files[w->door].fd, &w->head.group)
@@ -280,7 +280,7 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		if (r == 0)
 			packs[npacks++]->homes++;
 	}
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	in->nparcels = in->given = 0;
 	for (unsigned i = 0; r == 0 && i < w->head.items; i++) {
 		const struct cow__wire_item *item = &w->items[i];
@@ -296,19 +296,19 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		in->nparcels++;
 	}
 	if (!passes(r)) {
-		cow__mutex_lock(&cow__share_lock);
+		cow__share_enter();
 		land(w, packs, npacks);
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 	}
 	if (r < 0) {
 		while (in->nparcels > 0)
 			(void)cow_storage_unref(
 			        in->parcels[--in->nparcels].storage);
 	}
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	for (unsigned i = 0; i < npacks; i++)
 		packs[i]->homes--;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	return r;
 }
 

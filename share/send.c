@@ -75,7 +75,7 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	int r;
 
 	shown = mode == COW_SHARE_ALIAS ? NULL : cow__home_shown(s);
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	h = cow__home_of(s);
 	if (serves(h, cow__transparent(s), mode, group) ||
 	    serves(shown, false, mode, group)) {
@@ -84,11 +84,11 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		else
 			settle(h, s);
 		h->refs++;
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 		*ret = h;
 		return 0;
 	}
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	/* It would part from those that it is an alias of. */
 	if (mode == COW_SHARE_ALIAS && h && h->kind == COW__HOME_ALIAS)
 		return cow__error(-EXDEV, "an alias in a group's memory does "
@@ -126,13 +126,13 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		h->refs++;
 		r = cow__home_move_in(h, s);
 		if (r < 0) {
-			cow__mutex_lock(&cow__share_lock);
+			cow__share_enter();
 			h->refs--;
-			cow__mutex_unlock(&cow__share_lock);
+			cow__share_leave();
 			if (mode == COW_SHARE_ALIAS) {
-				cow__mutex_lock(&cow__share_lock);
+				cow__share_enter();
 				cow__home_unref(h);
-				cow__mutex_unlock(&cow__share_lock);
+				cow__share_leave();
 				return cow__error_from(r, "cow_channel_send");
 			}
 		}
@@ -148,14 +148,14 @@ cow__outgoing_end(struct cow_channel *c)
 {
 	struct cow__outgoing *o = &c->out;
 
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	while (o->nhomes > 0)
 		cow__home_unref(o->homes[--o->nhomes]);
 	while (o->nparcels > 0)
 		cow__descriptor_close(&o->parcels[--o->nparcels]);
 	/* If it is in the queue its descriptor is, too. */
 	cow__slot_close(&o->slot);
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	o->bytes = o->sent = 0;
 	o->nfds = o->npacks = 0;
 }
@@ -273,12 +273,12 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
 	if (r < 0)
 		return r;
-	cow__mutex_lock(&cow__share_lock);
+	cow__share_enter();
 	if (h->pack)
 		r = add_packed(c, h, i);
 	if (r < 0) {
 		cow__home_unref(h);
-		cow__mutex_unlock(&cow__share_lock);
+		cow__share_leave();
 		return r == -E2BIG || r == -EAGAIN
 		               ? r
 		               : cow__error_from(r, "a message needs a slot of "
@@ -291,7 +291,7 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		m->own[m->nown++] = h->file;
 	}
 	o->homes[o->nhomes++] = h;
-	cow__mutex_unlock(&cow__share_lock);
+	cow__share_leave();
 	m->nitems++;
 	return 0;
 }

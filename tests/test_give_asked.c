@@ -252,7 +252,8 @@ START_TEST(thaws_when_children_are_gone)
 	before = stats_now();
 	cow_trim(); /* a quiet moment */
 	in_child(nothing, NULL);
-	ck_assert_uint_gt(stats_now().bytes_thawed, before.bytes_thawed);
+	if (!UNDER_TSAN) /* its own thread is never quiet */
+		ck_assert_uint_gt(stats_now().bytes_thawed, before.bytes_thawed);
 	ck_pattern(data(s), BYTES, 1);
 	cow_storage_unref(s);
 }

@@ -27,7 +27,7 @@ START_TEST(the_engine_leaves_it_alone)
 	cow__engine_lock();
 	t = cow__tile_find(from);
 	must(cow__freeze(t) == -EBUSY);
-	must(cow__view_new(t, COW__REBASE_NOTHING, &view) == -ENOTSUP);
+	must(cow__view_new(t, COW__REBASE_NOTHING, NULL, &view) == -ENOTSUP);
 	must(!cow__extent_cut(t, from + MIB, from + 2 * MIB));
 	must(!cow__extent_resize(t, 8 * MIB));
 	must(t->backing == COW__SHARED && t->bytes == 4 * MIB);

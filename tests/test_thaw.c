@@ -265,6 +265,7 @@ static void large_seen_by_child(void *s)
 START_TEST(thawed_in_parts)
 {
 	struct cow_storage *s = new_storage((size_t)LARGE_PAGES * PAGE, 0), *c;
+	struct cow_storage_info info = { .size = sizeof(info) };
 	struct cow_stats first, now;
 	size_t page, turns = 0, steps = 0, written;
 
@@ -293,10 +294,12 @@ START_TEST(thawed_in_parts)
 			/* It leaves more pieces than are looked into: long
 			 * runs, that they become pieces at all. */
 			for (page = 0; page < LARGE_PAGES; page++)
-				if (page % 32 < 16)
+				if (page % 64 < 16)
 					*number(page) = large_model[page] = 4;
 			c = lazy(s);
 			large_write(s, 7, 1);
+			must(cow_storage_get_info(s, &info) == 0);
+			ck_assert_uint_gt(info.mappings, 64);
 			cow_storage_unref(c);
 			break;
 		}

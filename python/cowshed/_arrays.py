@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _cowshed, _family
 from ._regions import enter, region_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from torch import Tensor
 
-    from ._types import Order, Shape, Shareable
+    from ._types import Order, Shape, Tensors
 
 # Below this a copy is cheaper than pages of one's own (core/clone.c has the same).
 SMALL = 384 << 10
@@ -139,7 +140,15 @@ def _check_array(x, name):
         raise TypeError(f"{name}(): an array of Python objects has no bytes to share")
 
 
-def clone(x: Shareable) -> Shareable:
+@overload
+def clone(x: _cowshed.Storage) -> _cowshed.Storage: ...
+@overload
+def clone(x: NDArray[Any]) -> NDArray[Any]: ...
+@overload
+def clone(x: Tensor) -> Tensor: ...
+
+
+def clone(x: Any) -> Any:
     """The same bytes, written by nobody else: an array, tensor or Storage like `x`.
 
     Takes some microseconds if `x` lies in a storage, whatever its size: pages are copied when
@@ -178,7 +187,15 @@ def _copy(x):
     return numpy.ndarray(x.shape, x.dtype, storage, order=order)
 
 
-def share(x: Shareable) -> Shareable:
+@overload
+def share(x: _cowshed.Storage) -> _cowshed.Storage: ...
+@overload
+def share(x: NDArray[Any]) -> NDArray[Any]: ...
+@overload
+def share(x: Tensors) -> Tensors: ...
+
+
+def share(x: Any) -> Any:
     """An array, tensor or Storage with the bytes of `x` that several processes write.
 
     `x` itself if it is shared already. Else its bytes are copied once: `x` stays as it is, and
@@ -211,7 +228,15 @@ def is_shared(x: object) -> bool:
     return region is not None and region.storage.kind == "alias"
 
 
-def freeze(x: Shareable) -> Shareable:
+@overload
+def freeze(x: _cowshed.Storage) -> _cowshed.Storage: ...
+@overload
+def freeze(x: NDArray[Any]) -> NDArray[Any]: ...
+@overload
+def freeze(x: Tensor) -> Tensor: ...
+
+
+def freeze(x: Any) -> Any:
     """The bytes of `x`, read-only for ever: an array, tensor or Storage like `x`.
 
     To be sent any number of times: nothing is copied any more, on either side, and receivers

@@ -91,7 +91,7 @@ def dumps_alone(x, mode):
     kind = type(x)
     if kind not in _SCALARS and kind is not str and (kind is not bytes or len(x) > 4096):
         small = _small.get(kind)
-        taken = small[1](x, mode) if small is not None else None
+        taken = small[1](x, mode) if small is not None and small[1] is not None else None
         if taken is None:
             return None
         x = _Taken(taken)

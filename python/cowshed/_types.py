@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What arguments may be, for type checkers. Imported by them alone."""
+"""What arguments may be, for type checkers.
+
+Imported by them alone, since it needs PyTorch's types: at run time the annotations are
+strings, which typing.get_type_hints() can't resolve.
+"""
 
 import os
 from collections.abc import Sequence
 from typing import Literal, SupportsIndex, TypeVar
 
-# An array, a tensor or a Storage.
-Shareable = TypeVar("Shareable")
+from torch import Tensor
+
+Tensors = TypeVar("Tensors", bound=Tensor)
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 Order = Literal["C", "F"]

@@ -23,6 +23,11 @@ import cowshed
 import cowshed.dask
 import cowshed.multiprocessing as mp
 import cowshed.torch
+from cowshed.multiprocessing.connection import Connection, Listener, wait
+from cowshed.multiprocessing.managers import DictProxy, ListProxy, SyncManager, ValueProxy
+from cowshed.multiprocessing.pool import MaybeEncodingError, ThreadPool
+from cowshed.multiprocessing.queues import Empty, JoinableQueue, Queue, SimpleQueue
+from cowshed.multiprocessing.sharedctypes import RawArray, Value
 
 a = cowshed.zeros((2, 3), "float32", shared=True)
 assert_type(a, NDArray[Any])
@@ -33,6 +38,8 @@ assert_type(cowshed.is_shared(a), bool)
 t = cowshed.torch.zeros(2, 3, dtype=torch.float32)
 assert_type(t, torch.Tensor)
 assert_type(cowshed.freeze(t), torch.Tensor)
+assert_type(cowshed.clone(torch.nn.Parameter(t)), torch.Tensor)
+assert_type(cowshed.share(torch.nn.Parameter(t)), torch.nn.Parameter)
 assert_type(cowshed.torch.share(torch.nn.Parameter(t)), torch.nn.Parameter)
 assert_type(cowshed.torch.full((2, 3), 1.5), torch.Tensor)
 s = cowshed.storage_of(t)
@@ -70,6 +77,8 @@ mp.set_sharing_strategy("file_system")
 cowshed.torch.zeros(3, dtype="float32")
 cowshed.snapshots({})
 cowshed.torch.clone([1, 2])
+cowshed.clone([1, 2])
+cowshed.share("text")
 mp.fork_bomb()
 """
 
@@ -81,19 +90,22 @@ def mypy(tmp_path_factory):
     def check(name, program):
         path = folder / f"{name}.py"
         path.write_text(program)
-        environ = {**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(cowshed.__file__))}
+        environ = {**os.environ, "PYTHONPATH": "", "MYPYPATH": os.path.dirname(os.path.dirname(cowshed.__file__))}
         command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary",
                    "--cache-dir", str(folder / "cache"), "--follow-imports", "silent", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder)
+        assert done.returncode == (1 if done.stdout else 0) and not done.stderr, done
         return done.stdout.splitlines()
 
     return check
 
 
+@pytest.mark.limit(300)
 def test_right_programs(mypy):
     assert mypy("right", RIGHT) == []
 
 
+@pytest.mark.limit(300)
 def test_every_mistake_is_found(mypy):
     """One line is wrong in itself each time, so each has an error, and nothing else has."""
     lines = [i for i, line in enumerate(WRONG.splitlines(), 1) if "(" in line]

@@ -87,13 +87,16 @@ def _references(whole):
     return torch._C._storage_Use_Count(whole._cdata), sys.getrefcount(whole)
 
 
+def _references_of_one():
+    t = torch.empty(1, device="cpu")
+    whole = t.untyped_storage()
+    return _references(whole)
+
+
 # Of a tensor that has it alone. None: this PyTorch does not tell.
 _ALONE = None
 if hasattr(torch._C, "_storage_Use_Count"):
-    _tensor = torch.empty(1, device="cpu")
-    _whole = _tensor.untyped_storage()
-    _ALONE = _references(_whole)
-    del _tensor, _whole
+    _ALONE = _references_of_one()
 _NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, torch.dtype)}
 
 
@@ -111,7 +114,7 @@ def _small_alone(t, mode):
     if (mode == _cowshed.ALIAS or always_alias or not _ALONE
             or type(t) is not torch.Tensor or t.layout != torch.strided or t.device.type != "cpu"
             or t.requires_grad or t.is_nested or t.is_quantized or t.is_conj() or t.is_neg()
-            or getattr(t, "has_names", bool)()):
+            or getattr(t, "has_names", bool)() or t._backward_hooks):
         return None
     whole = t.untyped_storage()
     nbytes = whole.nbytes()
