@@ -140,7 +140,7 @@ FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*
 TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
 	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
-NOT_VALGRIND := broker_start
+NOT_VALGRIND := broker_start channel fork_hard hostile_floods hostile_limits io memory storage
 LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
@@ -226,7 +226,8 @@ check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long test
 check-programs: deps everything ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
-# Not under valgrind: what asks for more address space than it has, or starts other programs.
+# Not under valgrind: who starts other programs, sets limits or measures memory, which are
+# valgrind's then, too; and who forks beside threads that wait, where its own lock stays shut.
 check-valgrind: deps everything ## the tests of the library under valgrind (an hour)
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' scripts/check.sh \

@@ -90,7 +90,8 @@ def mypy(tmp_path_factory):
     def check(name, program):
         path = folder / f"{name}.py"
         path.write_text(program)
-        environ = {**os.environ, "PYTHONPATH": "", "MYPYPATH": os.path.dirname(os.path.dirname(cowshed.__file__))}
+        here = os.path.dirname(os.path.dirname(cowshed.__file__))
+        environ = {**os.environ, "PYTHONPATH": "", "MYPYPATH": here}
         command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary",
                    "--cache-dir", str(folder / "cache"), "--follow-imports", "silent", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder)
