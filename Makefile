@@ -227,7 +227,7 @@ check-programs: deps everything ## real programs and their own tests under the s
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
 # Not under valgrind: who starts other programs, sets limits or measures memory, which are
-# valgrind's then, too; and who forks beside threads that wait, where its own lock stays shut.
+# valgrind's then, too; channel and io don't come to an end there.
 check-valgrind: deps everything ## the tests of the library under valgrind (an hour)
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' scripts/check.sh \
