@@ -211,7 +211,8 @@ PREPARE := $(if $(NEED_DEPS),deps)
 
 all: $(ALL) ## the libraries, the command, the examples (default)
 
-everything: all $(DRIVER_SO) $(TESTS) $(FAULT) $(FUZZ) $(EXTRA) ## the same, with tests and benchmarks
+CHECKED := $(if $(filter fuzz,$(MODE)),,$(DRIVER_SO) $(TESTS) $(FAULT) $(EXTRA)) $(FUZZ)
+everything: all $(CHECKED) ## the same, with tests and benchmarks
 
 # The packages of Python's tests are fetched only if one of these is to be run.
 PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring $(T),\
@@ -274,7 +275,7 @@ analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
 	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(NEED_DEPS)
+	$(Q)scripts/deps.sh $(NEED_DEPS) $(filter fuzz,$(MODE))
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete

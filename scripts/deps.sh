@@ -1,20 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [check|demo|programs...]: installs what is missing, silently if that is
-# nothing; without arguments for check and demo. A package that only makes some
-# tests or a part of the demo possible is "may": without it they are skipped.
-# NO_INSTALL=1 only names what is missing.
+# deps.sh [check|demo|programs...]: installs what is missing, silently if that is nothing;
+# without arguments for check and demo. Without a "may" some tests, or a part of the demo,
+# are skipped. NO_INSTALL=1 only names what is missing.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals//check-/check check-} goals=${goals//bench/demo bench} goals=${goals//check-programs/programs}
 case $goals in *' stress '* | *' soak '* | *' lint '*) goals+='check ' ;; esac
+clang_has() { ls "$(clang -print-resource-dir)"/lib/linux/$1; }
 header() { printf '#include <%s>\n' "$1" | gcc -E -x c - ; }
 library() { gcc -print-file-name="$1" | grep /; }
 any_numpy() { python3 -c 'import numpy' || system_python 'import numpy'; }
 system_python() { /usr/bin/python3 -c "$1"; } # not a pyenv's or a conda's
 python=python$(system_python 'import sys; print("%d.%d" % sys.version_info[:2])' 2>&-)
-
 # what | how to test | Debian package | needed | for
 table="
 C compiler   | command -v gcc                 | gcc           | must | check demo
@@ -38,6 +37,8 @@ musl         | command -v musl-gcc            | musl-tools    | may  | check
 aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all
 ... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
 valgrind     | command -v valgrind            | valgrind      | must | check-valgrind
+clang        | command -v clang               | clang         | must | fuzz
+... fuzzer   | clang_has libclang_rt.fuzzer-*.a | libclang-rt-dev | must | fuzz
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 cppcheck     | command -v cppcheck            | cppcheck      | may  | analyze
@@ -89,7 +90,6 @@ command -v apt-get >/dev/null || give_up "no apt-get here; Debian's names"
 
 apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
 add() { apt install -y --no-install-recommends "$@"; }
-
 echo "deps: installing ${must[*]} ${may[*]}"
 # Package lists may be old: then they are fetched. An unknown name must not stop the others.
 if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
