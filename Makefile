@@ -224,12 +224,12 @@ check: deps everything $(PYTHON_ENV) ## build all and run the tests
 check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)
 
-check-programs: deps everything ## real programs and their own tests under the shim
+check-programs: deps everything python-env ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
 # Not under valgrind: who starts other programs, sets limits or measures memory, which are
 # valgrind's then, too; channel and io don't come to an end there.
-check-valgrind: deps everything ## the tests of the library under valgrind (an hour)
+check-valgrind: deps everything ## the tests of the library under valgrind (hours)
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' scripts/check.sh \
 		$(filter-out $(call bin,$(NOT_VALGRIND:%=tests/test_%.c)),$(TESTS))
@@ -275,7 +275,7 @@ analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
 	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(NEED_DEPS) $(filter fuzz,$(MODE))
+	$(Q)scripts/deps.sh $(NEED_DEPS) $(if $(filter fuzz,$(MODE)),check fuzz)
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete

@@ -160,8 +160,8 @@ find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
 {
 	int r = find_runs(t, layered_least, w), all;
 
-	if ((r == 0 || r == -E2BIG) &&
-	    w->patched.bytes > t->bytes / PATCHED_SHARE) {
+	if (r == -E2BIG ||
+	    (r == 0 && w->patched.bytes > t->bytes / PATCHED_SHARE)) {
 		all = find_runs(t, 0, w);
 		r = all == -E2BIG && r == 0 ? find_runs(t, layered_least, w) : all;
 	}

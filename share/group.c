@@ -12,7 +12,6 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
-#include "share/fork.h"
 #include "share/pack.h"
 
 #define MAGIC 0x70756f7267776f63u /* "cowgroup" */
@@ -164,7 +163,6 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 		.mine = COW__SLOT_NONE,
 		.childs = COW__SLOT_NONE,
 	};
-	cow__share_fork_init();
 	r = cow__descriptor_dup(file, &g->door);
 	if (r == 0)
 		r = cow__map_reserve(cow__page, cow__page, &at);

@@ -121,6 +121,32 @@ START_TEST(few_pages_are_patched_in)
 }
 END_TEST
 
+/* Beyond what is copied with the lock, they are a layer: never a copy of all. */
+START_TEST(much_in_short_runs_is_a_layer)
+{
+	const size_t bytes = GIB, run = 15 * PAGE, written = 70 * MIB;
+	struct cow_storage *a = new_storage(bytes, COW_STORAGE_TRANSPARENT);
+	uint64_t before = stats_now().fallbacks[COW_FALLBACK_REWRITTEN];
+	struct cow_storage_info i = { .size = sizeof(i) };
+	struct cow_storage *first, *second;
+	unsigned char *p = expose(a);
+	size_t n = written / run;
+
+	first = lazy(a);
+	for (size_t k = 0; k < n; k++)
+		memset(p + k * 64 * PAGE, 5, run);
+	second = lazy(a);
+	must(cow_storage_get_info(second, &i) == 0);
+	ck_assert_uint_ge(i.mappings, 2 * n - 1);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN], before);
+	for (size_t k = 0; k < n; k++)
+		ck_bytes(data(second) + k * 64 * PAGE, run, 5);
+	cow_storage_unref(first);
+	cow_storage_unref(second);
+	cow_storage_unref(a);
+}
+END_TEST
+
 static atomic_bool stop;
 
 static void *run_on(void *arg)
@@ -180,6 +206,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, layers_on_layers, 0, 2);
 	tcase_add_test(tcase, few_pages_are_patched_in);
+	tcase_add_test(tcase, much_in_short_runs_is_a_layer);
 	if (!SANITIZED) /* they have no helper */
 		tcase_add_test(tcase, what_was_given_back_stays_so);
 	return run_suite(suite);

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-pytest.importorskip("mypy")
-pytest.importorskip("torch")
+for module in "mypy", "numpy", "torch", "distributed":
+    pytest.importorskip(module)
 
 import cowshed
 
