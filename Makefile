@@ -18,6 +18,7 @@
 # unitdir, RUNPATH= (none).
 
 MODE ?= plain
+comma := ,
 B := build/$(MODE)
 O := $(B)/obj
 V ?= 0
@@ -47,7 +48,7 @@ debug_FLAGS := -O0 -g3 -fno-omit-frame-pointer -DCOW_DEBUG
 asan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
 tsan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-tsan
-cov_FLAGS   := -O0 --coverage
+cov_FLAGS   := -O0 --coverage -fprofile-update=atomic -DCOW_COVERAGE
 fuzz_FLAGS  := -O1 -fno-omit-frame-pointer \
 	-fsanitize=address,undefined,fuzzer-no-link
 
@@ -90,6 +91,8 @@ PROGRAM_FLAGS := -O1 -g -fno-builtin -pthread -MMD -MP -Wall -Wextra
 BENCH_CFLAGS := $(C_BASE) $(WARN) -DBENCH_SOURCES='"$(CURDIR)/bench"'
 
 LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
+# libcheck ends its children by _exit(), which writes no counters (tests/support/coverage.c).
+LINK_TEST := $(LINK) $(if $(filter cov,$(MODE)),-Wl$(comma)--wrap=_exit)
 LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)
 # Tests go to machines with a GPU and without packages: what libcheck needs goes along.
 SUBUNIT_A := $(filter /%,$(shell $(CC) -print-file-name=libsubunit.a))
@@ -425,7 +428,7 @@ $(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
 $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
+	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK_TEST) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
 $(O)/tests/driver/%.o: CFLAGS_HERE = $(TEST_CFLAGS) $(DRIVER_FLAGS)
@@ -457,7 +460,7 @@ $(TESTS) $(FAULT): | $(DRIVER_SO)
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) -Wl,--wrap=cow__pool_take -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
+	$(Q)$(CC) $(LINK_TEST) -Wl,--wrap=cow__pool_take -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # What is not the library's.
 $(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o
@@ -465,7 +468,7 @@ $(B)/tests/fuzz/fuzz_options: $(O)/preload/options.o
 $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK) $(if $(filter fuzz,$(MODE)),-fsanitize=fuzzer) -o $@ $^ $(LDFLAGS)
+	$(Q)$(CC) $(LINK) $(if $(filter fuzz,$(MODE)),-fsanitize=fuzzer) -o $@ $^ $(LDFLAGS) -lm
 
 define compile_program
 	$(call say,PROGRAM,$@)
@@ -483,7 +486,7 @@ $(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile | $(
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) -Iinclude $(CFLAGS) \
-		-MF $@.d -o $@ $< $(LIB_A) -lpthread
+		-MF $@.d -o $@ $< $(LIB_A) $(LINK)
 
 $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
 	$(call say,PROGRAM,$@)

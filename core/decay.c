@@ -5,6 +5,7 @@
 #include "core/decay.h"
 #include "core/base.h"
 #include "core/engine.h"
+#include "core/extent.h"
 #include "core/helper.h"
 #include "core/stats.h"
 #include "memfd/map.h"
@@ -89,7 +90,10 @@ cool(struct cow__tile *t, bool unlocked)
 	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
 	t->small &= r < 0;
 	cow__tile_change_end(t);
-	(void)cow__tile_put(t);
+	if (t->backing == COW__NONE)
+		cow__extent_put_bare(t);
+	else
+		(void)cow__tile_put(t);
 	if (r == 0)
 		cow__stat_add(bytes_returned, bytes);
 	return r == 0;

@@ -63,6 +63,11 @@ void cow__extents_child(void);
  * alone, without pages. Nothing, if it is none. Best effort. Engine locked. */
 void cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s);
 
+/* cow__tile_put() of a tile whose mapping is gone. What an anonymous block left of its last
+ * 2 MiB goes, too: its last huge page may lie under that, and would stay for ever, since
+ * what has no pages is not looked after. Engine locked. */
+void cow__extent_put_bare(struct cow__tile *t);
+
 /* Its mapping was replaced by another one, of all of it: forgets the pieces and parts
  * that were mapped there. The caller says what is now. Engine locked. */
 void cow__extent_remapped(struct cow__tile *t);

@@ -43,6 +43,16 @@ hollow_out(struct cow__tile *t)
 }
 
 void
+cow__extent_put_bare(struct cow__tile *t)
+{
+	struct cow__tile *rest = cow__tile_put(t)->next;
+
+	if (rest && rest->kind == COW__FREE && rest->backing == COW__ANON &&
+	    cow__tile_heat(rest) == COW__COLD)
+		cow__extent_leave_file(rest, NULL);
+}
+
+void
 cow__recycle(struct cow__tile *t, bool alone)
 {
 	struct cow__segment *s = t->segment;
@@ -98,7 +108,10 @@ cow__recycle(struct cow__tile *t, bool alone)
 		t->freed_at = 0;
 	t->shadow = 0;
 	hollow_out(t);
-	(void)cow__tile_put(t);
+	if (t->backing == COW__NONE)
+		cow__extent_put_bare(t);
+	else
+		(void)cow__tile_put(t);
 }
 
 /* Gives the pages of a relative's segment back to the kernel. */

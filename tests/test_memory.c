@@ -122,6 +122,25 @@ START_TEST(trim_gives_back)
 }
 END_TEST
 
+/* Where the last huge page of a block reaches into what the block left of it. */
+START_TEST(trim_gives_back_anonymous_memory)
+{
+	uint64_t before;
+	unsigned char *block;
+
+	ck_assert_int_eq(cow_option_set("backing", "anon"), 0);
+	cow_block_free(new_block(KIB, 0));
+	before = memory_held();
+	for (int i = 0; i < 40; i++) {
+		block = new_block(2 * MIB + 4 * KIB, 0);
+		memset(block, 1, 2 * MIB + 4 * KIB);
+		cow_block_free(block);
+		cow_trim();
+	}
+	ck_assert_uint_le(memory_held(), before + NOISE);
+}
+END_TEST
+
 START_TEST(warm_memory_decays)
 {
 	uint64_t before = memory_held();
@@ -450,6 +469,7 @@ int main(void)
 	tcase_add_test(tcase, every_memfd_is_sealed);
 	tcase_add_test(tcase, every_memfd_of_a_child_is_sealed);
 	tcase_add_test(tcase, trim_gives_back);
+	tcase_add_test(tcase, trim_gives_back_anonymous_memory);
 	tcase_add_test(tcase, warm_memory_decays);
 	tcase_add_loop_test(tcase, halves_become_wholes, 0, COUNT(wholes));
 	tcase_add_test(tcase, herds_leave_nothing);
