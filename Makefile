@@ -18,7 +18,6 @@
 # unitdir, RUNPATH= (none).
 
 MODE ?= plain
-comma := ,
 B := build/$(MODE)
 O := $(B)/obj
 V ?= 0
@@ -27,7 +26,10 @@ SILENT := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
 say = $(if $(Q),$(if $(SILENT),,@printf '  %-7s %s\n' '$(1)' '$(2)'))
 
 ifeq ($(origin CC),default)
-CC := $(if $(filter fuzz,$(MODE)),clang,gcc)
+CC := $(if $(filter fuzz cov,$(MODE)),clang,gcc)
+endif
+ifeq ($(origin CXX),default)
+CXX := $(if $(filter cov,$(MODE)),clang++,g++)
 endif
 AR ?= ar
 PKG_CONFIG ?= pkg-config
@@ -38,7 +40,7 @@ MAKEFLAGS += --no-builtin-rules \
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all everything check check-all check-programs check-valgrind check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
+.PHONY: all everything check coverage check-all check-programs check-valgrind check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python man install uninstall deb clean deps help
 
 # ---- Flags ------------------------------------------------------------------
@@ -48,7 +50,9 @@ debug_FLAGS := -O0 -g3 -fno-omit-frame-pointer -DCOW_DEBUG
 asan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined \
 	-fno-sanitize-recover=undefined
 tsan_FLAGS  := -O1 -fno-omit-frame-pointer -fsanitize=thread -Wno-tsan
-cov_FLAGS   := -O0 --coverage -fprofile-update=atomic -DCOW_COVERAGE
+# Counters in a mapped file: children and killed processes count, too.
+cov_FLAGS   := -O0 -fprofile-instr-generate -fcoverage-mapping \
+	-mllvm -runtime-counter-relocation -Wno-unused-command-line-argument
 fuzz_FLAGS  := -O1 -fno-omit-frame-pointer \
 	-fsanitize=address,undefined,fuzzer-no-link
 
@@ -82,17 +86,15 @@ NO_TLS_CFLAGS := -fno-stack-protector
 
 PRELOAD_CFLAGS := $(LIB_CFLAGS) -fno-builtin
 # Code that is memcpy must not be made to call it.
-COPIES_CFLAGS := -fno-tree-loop-distribute-patterns -fno-stack-protector
+COPIES_CFLAGS := $(call has_flag,-fno-tree-loop-distribute-patterns) -fno-stack-protector
 CLI_CFLAGS := $(C_BASE) $(C_WARN) $(HARDEN) -fPIE
 TEST_CFLAGS = $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
-TEST_CXXFLAGS = $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
+TEST_CXXFLAGS = -std=gnu++17 $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 # Real programs for the shim: calls of malloc must stay calls.
 PROGRAM_FLAGS := -O1 -g -fno-builtin -pthread -MMD -MP -Wall -Wextra
 BENCH_CFLAGS := $(C_BASE) $(WARN) -DBENCH_SOURCES='"$(CURDIR)/bench"'
 
 LINK := -pthread $(MODE_FLAGS) -Wl,-z,relro,-z,now,--enable-new-dtags
-# libcheck ends its children by _exit(), which writes no counters (tests/support/coverage.c).
-LINK_TEST := $(LINK) $(if $(filter cov,$(MODE)),-Wl$(comma)--wrap=_exit)
 LINK_SO := $(LINK) -shared $(if $(SANITIZED),,-Wl,-z,defs)
 # Tests go to machines with a GPU and without packages: what libcheck needs goes along.
 SUBUNIT_A := $(filter /%,$(shell $(CC) -print-file-name=libsubunit.a))
@@ -207,7 +209,7 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 endif
 
 # Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-% stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
+NEED_DEPS := $(filter check check-% coverage stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
 PREPARE := $(if $(NEED_DEPS),deps)
 
 # ---- Targets ----------------------------------------------------------------
@@ -223,6 +225,10 @@ PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring
 
 check: deps everything $(PYTHON_ENV) ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
+
+coverage: ## what of the code tests run, and the lines that none does: build/cov/coverage.txt (an hour)
+	$(Q)rm -rf build/cov/profiles
+	$(Q)$(MAKE) check MODE=cov; BUILD=build/cov scripts/coverage.sh
 
 check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)
@@ -278,7 +284,7 @@ analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
 	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(NEED_DEPS) $(if $(filter fuzz,$(MODE)),check fuzz)
+	$(Q)scripts/deps.sh $(NEED_DEPS) $(if $(filter fuzz cov,$(MODE)),check $(MODE))
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete
@@ -428,7 +434,7 @@ $(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
 $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK_TEST) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
+	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
 $(O)/tests/driver/%.o: CFLAGS_HERE = $(TEST_CFLAGS) $(DRIVER_FLAGS)
@@ -456,11 +462,13 @@ $(DRIVER_SO): $(DRIVER_OBJ)
 
 $(TESTS) $(FAULT): | $(DRIVER_SO)
 
+$(B)/tests/fault_pages: $(O)/tests/fuzz/fuzz_storage.o
 # As tests, with gates that fail on demand in place of ours (tests/support/fault/).
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK_TEST) -Wl,--wrap=cow__pool_take -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
+	$(Q)$(CC) $(LINK) -Wl,--wrap=cow__pool_take -o $@ $(filter-out %.a,$^) $(LIB_A) \
+		$(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # What is not the library's.
 $(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o
@@ -491,7 +499,7 @@ $(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile | $(
 $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(PROGRAM_FLAGS) $(CXXFLAGS) -MF $@.d -o $@ $< -lpthread
+	$(Q)$(CXX) -std=gnu++17 -fsized-deallocation $(PROGRAM_FLAGS) $(CXXFLAGS) -MF $@.d -o $@ $< -lpthread
 
 # ---- Benchmarks and examples: users of the shared library -------------------
 

@@ -157,6 +157,7 @@ cow_trim(void)
 __attribute__((constructor)) static void
 load(void)
 {
+	cow__page_init(); /* groups need no engine */
 	cow__engine.process = cow__process_id();
 	(void)cow__fork_init();
 }

@@ -71,7 +71,6 @@ cow_feature_probe(enum cow_feature feature, const char **ret_name,
 
 	if ((unsigned)feature >= sizeof(features) / sizeof(features[0]))
 		return cow__error(-EINVAL, "no such feature");
-	cow__page_init();
 	there = features[feature].probe();
 	if (ret_name)
 		*ret_name = features[feature].name;

@@ -18,11 +18,11 @@ limit=${LIMIT:-$([ -n "${LONG:-}" ] && echo 1800 || echo 240)}
 [ "$MODE" != fuzz ] || limit=$((${FUZZ_SECONDS:=60} + 120))
 unset LD_PRELOAD MAKEFLAGS MAKELEVEL MFLAGS
 
-# Expected crashes stay crashes; tests fork. Sanitizers take their time.
-traps=handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0
+# Expected crashes stay crashes (there are none in fuzzing); tests fork. Sanitizers take their time.
+traps=$([ "$MODE" = fuzz ] || echo handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0)
 export ASAN_OPTIONS=$traps${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 export TSAN_OPTIONS=$traps:die_after_fork=0${TSAN_OPTIONS:+:$TSAN_OPTIONS}
-export UBSAN_OPTIONS=$traps:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
+export LLVM_PROFILE_FILE=$BUILD/profiles/%m%c.profraw UBSAN_OPTIONS=$traps:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
 case $MODE in asan | tsan | cov) : "${CK_TIMEOUT_MULTIPLIER:=4}" ;; esac
 if [ -n "${CK_TIMEOUT_MULTIPLIER:-}" ]; then
 	export CK_TIMEOUT_MULTIPLIER

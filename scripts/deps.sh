@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # deps.sh [check|demo|programs...]: installs what is missing, silently if that is nothing;
-# without arguments for check and demo. Without a "may" some tests, or a part of the demo,
-# are skipped. NO_INSTALL=1 only names what is missing.
+# without arguments for check and demo. NO_INSTALL=1 only names it; tests without their "may" skip.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals//check-/check check-} goals=${goals//bench/demo bench} goals=${goals//check-programs/programs}
@@ -37,8 +36,9 @@ musl         | command -v musl-gcc            | musl-tools    | may  | check
 aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all
 ... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
 valgrind     | command -v valgrind            | valgrind      | must | check-valgrind
-clang        | command -v clang               | clang         | must | fuzz
-... fuzzer   | clang_has libclang_rt.fuzzer-*.a | libclang-rt-dev | must | fuzz
+clang        | command -v clang               | clang         | must | fuzz cov
+... runtime  | clang_has libclang_rt.fuzzer-*.a | libclang-rt-dev | must | fuzz cov
+llvm-cov     | command -v llvm-cov            | llvm          | must | cov
 SPIN         | command -v spin                | spin          | may  | check-model
 CPython tests| system_python 'import test.test_fork1' | lib$python-testsuite | may | programs
 cppcheck     | command -v cppcheck            | cppcheck      | may  | analyze

@@ -178,7 +178,10 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
-	r = to->numel ? copy_expanded(to, source, flags, work) : 0;
+	/* With dimensions of 1 in front they may be the same, too. */
+	r = to->numel && !nothing_to_do(to, source)
+	            ? copy_expanded(to, source, flags, work)
+	            : 0;
 	(void)cow_tensor_unref(source);
 	return r;
 }

@@ -9,6 +9,7 @@
  * sides, resizing, forks with writing children, freeing in any order.
  */
 #include "tests/support/fault/fault.h"
+#include "tests/support/fault/pages.h"
 #include "tests/support/herd.h"
 
 #include <errno.h>
@@ -177,6 +178,28 @@ START_TEST(without)
 }
 END_TEST
 
+/* As on arm64: what is copied, given back and looked at is 64 KiB then. */
+START_TEST(with_pages_of_64_kib)
+{
+	struct cow_storage_info info = { .size = sizeof(info) };
+	struct cow_storage *a, *b;
+
+	fault_pages(64 * KIB);
+	if (_i)
+		fault_deny(SYS_ioctl, 1, (long)SCAN, ENOTTY);
+	a = new_filled(4 * MIB, 0, 1);
+	b = lazy(a);
+	mut_range(b, MIB + 5, 1, COW_WRITE_BY_PAGE)[0]++;
+	ok(cow_storage_get_info(b, &info));
+	ck_assert_uint_eq(info.bytes_own, 64 * KIB);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+	workload();
+	ck_assert_uint_eq(fault_pages_refused(), 0);
+	ck_assert_uint_gt(fault_pages_widened(), 0);
+}
+END_TEST
+
 /* An emulator takes advice, does nothing, and says that it did. */
 START_TEST(holes_that_are_not_made)
 {
@@ -268,6 +291,7 @@ int main(void)
 	TCase *tcase = add_bare_case(suite, "fault_denied");
 
 	tcase_add_loop_test(tcase, without, 0, COUNT(features));
+	tcase_add_loop_test(tcase, with_pages_of_64_kib, 0, 2);
 	tcase_add_test(tcase, holes_that_are_not_made);
 	tcase_add_test(tcase, without_private_mappings_and_mremap);
 	if (!SANITIZED) /* they have no helper */

@@ -9,11 +9,9 @@
 #include <errno.h>
 #include <string.h>
 
-static struct cow_tensor *numbers(enum cow_dtype dtype, size_t n,
-                                  const void *data)
+static struct cow_tensor *numbers(enum cow_dtype dtype, size_t n, const void *data)
 {
-	struct cow_tensor *t = tensor_new(dtype, 1, SIZES((int64_t)n),
-	                                  COW_FORMAT_CONTIGUOUS);
+	struct cow_tensor *t = tensor_new(dtype, 1, SIZES((int64_t)n), COW_FORMAT_CONTIGUOUS);
 	void *p;
 
 	ok(cow_tensor_data_mut(t, COW_WRITE_ALL, &p));
@@ -159,8 +157,7 @@ START_TEST(apart_is_apart)
 			int64_t b = (int64_t)prng_below(&prng, 7), i, j;
 			const int64_t *n, *s;
 
-			v[k] = slice(cow_tensor_ref(t), 0, a,
-			             a + 1 + (int64_t)prng_below(&prng, 5),
+			v[k] = slice(cow_tensor_ref(t), 0, a, a + 1 + (int64_t)prng_below(&prng, 5),
 			             1 + (int64_t)prng_below(&prng, 2));
 			v[k] = slice(v[k], 1, b,
 			             b + 1 + (int64_t)prng_below(&prng, 6),
@@ -295,18 +292,21 @@ enum { ROWS = 512, COLUMNS = 1024 }; /* 2 MiB of int32 */
 
 START_TEST(nothing_to_do)
 {
-	struct cow_tensor *t = counting(ROWS, COLUMNS), *c, *same;
+	struct cow_tensor *t = counting(ROWS, COLUMNS), *c, *same, *front;
 	struct cow_stats before;
 
 	ok(cow_tensor_lazy_clone(t, &c));
 	ok(cow_tensor_slice(c, 0, 0, ROWS, 1, &same));
+	ok(cow_tensor_unsqueeze(c, 0, &front));
 	before = stats_now();
 	ok(cow_tensor_copy(c, c, 0));
 	ok(cow_tensor_copy(c, same, 0));
+	ok(cow_tensor_copy(c, front, 0));
 	ck_assert_uint_eq(stats_now().bytes_copied, before.bytes_copied);
 	ck_assert_uint_eq(state_of(cow_tensor_storage(c)), COW_STATE_LAZY);
 	ck_assert_ptr_eq(cow_tensor_data(c), cow_tensor_data(t));
 	cow_tensor_unref(same);
+	cow_tensor_unref(front);
 	cow_tensor_unref(c);
 	cow_tensor_unref(t);
 }

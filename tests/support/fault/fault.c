@@ -12,6 +12,7 @@
 
 #include "core/pool.h"
 #include "tests/support/fault/fault.h"
+#include "tests/support/fault/pages.h"
 
 enum { RULES_MAX = 16 };
 
@@ -112,7 +113,7 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 		return error == FAULT_IGNORED ? 0 : -error;
 	if (fires(nr, false))
 		return -armed_error;
-	return real_gate(nr, a, b, c, d, e, f);
+	return fault_pages_call(real_gate, nr, a, b, c, d, e, f);
 }
 
 /* The linker puts these names in the place of cow__pool_take() (Makefile). */
