@@ -179,9 +179,8 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	if (r < 0)
 		return r;
 	/* With dimensions of 1 in front they may be the same, too. */
-	r = to->numel && !nothing_to_do(to, source)
-	            ? copy_expanded(to, source, flags, work)
-	            : 0;
+	same = to->numel == from->numel && nothing_to_do(to, source);
+	r = to->numel && !same ? copy_expanded(to, source, flags, work) : 0;
 	(void)cow_tensor_unref(source);
 	return r;
 }

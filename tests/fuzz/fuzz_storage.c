@@ -444,7 +444,7 @@ static void fork_here(void)
 	if (take(2)) /* while the child is there */
 		write_to();
 	forked = false;
-	must(waitpid(pid, &status, 0) == pid && status == 0);
+	must(TEMP_FAILURE_RETRY(waitpid(pid, &status, 0)) == pid && status == 0);
 	compare_all(SIZE_MAX);
 	at = here;
 }
