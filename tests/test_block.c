@@ -387,6 +387,7 @@ START_TEST(moves_to_where_little_is)
 
 	/* Its last owner is not known to have left most of it alone. */
 	ok(cow_option_set("collapse", "no"));
+	ok(cow_option_set("backing", _i ? "anon" : "memfd"));
 	old = new_block(BYTES, 0);
 	for (size_t at = 0; at < BYTES; at += APART)
 		memset(old + at, 0xa5, 9);
@@ -427,6 +428,6 @@ int main(void)
 	tcase_add_loop_test(tcase, mistakes_trap, 0, MISTAKES);
 	tcase_add_test(tcase, growth_stays_in_place);
 	tcase_add_test(tcase, hardly_used);
-	tcase_add_test(tcase, moves_to_where_little_is);
+	tcase_add_loop_test(tcase, moves_to_where_little_is, 0, 2);
 	return run_suite(suite);
 }

@@ -14,6 +14,9 @@ static int to_child[2];
 /* The second quarter becomes zero at once; the rest stays. */
 static void drop(uint64_t seed)
 {
+	check(posix_madvise(p, bytes, POSIX_MADV_DONTNEED) == 0); /* drops nothing */
+	check(posix_madvise(p, bytes, POSIX_MADV_WILLNEED) == 0);
+	check(holds(p, bytes, seed));
 	check(madvise(p + MIB, MIB, MADV_DONTNEED) == 0);
 	check(all(p + MIB, MIB, 0));
 	check(holds(p, MIB, seed));
