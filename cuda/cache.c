@@ -351,18 +351,6 @@ cow__cuda_block_use(struct cow__cuda_block *b, struct cow__cu_stream *stream)
 	return cow__cuda_block_use_of(b, b->segment->device, stream);
 }
 
-cow__cu_ptr
-cow__cuda_block_ptr(const struct cow__cuda_block *b)
-{
-	return b->ptr;
-}
-
-struct cow__cuda *
-cow__cuda_block_device(const struct cow__cuda_block *b)
-{
-	return b->segment->device;
-}
-
 bool
 cow__cuda_block_stream(const struct cow__cuda_block *b, struct cow__cu_stream **ret)
 {

@@ -38,9 +38,6 @@ int cow__cuda_block_use(struct cow__cuda_block *block,
 int cow__cuda_block_use_of(struct cow__cuda_block *block, struct cow__cuda *d,
                            struct cow__cu_stream *stream);
 
-cow__cu_ptr cow__cuda_block_ptr(const struct cow__cuda_block *block);
-struct cow__cuda *cow__cuda_block_device(const struct cow__cuda_block *block);
-
 /* The stream that it belongs to. False: that one ended, and any may have it. */
 bool cow__cuda_block_stream(const struct cow__cuda_block *block,
                             struct cow__cu_stream **ret);

@@ -266,6 +266,42 @@ START_TEST(streamed_permutations)
 }
 END_TEST
 
+/* One long row, and rows with gaps, that begin in the middle of a line. */
+START_TEST(streamed_rows_of_another_type)
+{
+	const int64_t n = 34 * (int64_t)MIB / 8 + 3;
+	size_t most = 40 * MIB;
+
+	float *f = malloc(most);
+	char *t = malloc(most);
+
+	must(f && t);
+	for (size_t i = 0; i < most / 4; i++)
+		f[i] = (float)i - 3.5f;
+	for (int rows = 1; rows <= 3; rows++) {
+		int64_t m = n / rows;
+		struct cow__strided j = {
+			.dims = 2,
+			.sizes = { rows, m },
+			.to = { t + 24, COW_FLOAT64, { (m + 1) * 8, 8 } },
+			.from = { (char *)f, COW_FLOAT32, { (m + 3) * 4, 4 } },
+		};
+
+		memset(t, 0x5a, most);
+		cow__strided_copy(&j);
+		for (int64_t r = 0; r < rows; r++) {
+			const double *row = (const void *)(t + 24 + r * (m + 1) * 8);
+
+			for (int64_t i = 0; i < m; i++)
+				must(row[i] == f[r * (m + 3) + i]);
+			must(memcmp(row + m, "ZZZZZZZZ", 8) == 0);
+		}
+	}
+	free(f);
+	free(t);
+}
+END_TEST
+
 /* Short rows are moved as elements of any size up to 255 bytes, however many. */
 START_TEST(many_short_rows)
 {
@@ -448,6 +484,7 @@ int main(void)
 	tcase_add_test(c, large_shapes);
 	tcase_add_test(c, large_shapes_on_threads);
 	tcase_add_test(c, streamed_permutations);
+	tcase_add_test(c, streamed_rows_of_another_type);
 	tcase_add_test(c, many_short_rows);
 	tcase_add_test(c, short_rows_of_two_dimensions);
 	tcase_add_test(c, in_place);
