@@ -66,6 +66,19 @@ take_pages(const struct cow__tile *t)
 	               : cow__map_punch(cow__tile_start(t), t->bytes);
 }
 
+/* The last huge page of a block may lie under what the block left of its last 2 MiB, too,
+ * which is cold: there it would stay. */
+static void
+take_rest(const struct cow__tile *t)
+{
+	const struct cow__tile *rest = t->next;
+	size_t bytes = -cow__tile_end(t) & (COW__HUGE - 1);
+
+	if (bytes && rest && rest->kind == COW__FREE && rest->backing == COW__SHARED &&
+	    rest->segment == t->segment && cow__tile_heat(rest) == COW__COLD)
+		(void)cow__map_punch(cow__tile_start(rest), cow__min(bytes, rest->bytes));
+}
+
 /* Frees the pages of a warm tile that was taken off the lists, and puts it
  * back; anonymous ones lose their mapping too. */
 static bool
@@ -84,6 +97,8 @@ cool(struct cow__tile *t, bool unlocked)
 	} else {
 		r = take_pages(t);
 	}
+	if (r == 0 && t->backing == COW__SHARED)
+		take_rest(t);
 	cow__tile_change_begin(t);
 	if (r == 0 && t->backing == COW__ANON)
 		t->backing = COW__NONE;
