@@ -228,7 +228,7 @@ check: deps everything $(PYTHON_ENV) ## build all and run the tests
 
 coverage: ## what of the code tests run, and the lines that none does: build/cov/coverage.txt (an hour)
 	$(Q)rm -rf build/cov/profiles
-	$(Q)$(MAKE) check MODE=cov; BUILD=build/cov scripts/coverage.sh
+	$(Q)$(MAKE) check MODE=cov; r=$$?; BUILD=build/cov scripts/coverage.sh && exit $$r
 
 check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)

@@ -159,7 +159,7 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
                  struct cow_work *work)
 {
 	struct cow_tensor *source = NULL;
-	bool same = true;
+	bool same;
 	int r;
 
 	if (!to || !from)
@@ -178,9 +178,9 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
-	/* With dimensions of 1 in front they may be the same, too. */
-	same = to->numel == from->numel && nothing_to_do(to, source);
-	r = to->numel && !same ? copy_expanded(to, source, flags, work) : 0;
+	/* With dimensions of 1 in front `from` may be `to` itself. */
+	if (to->numel > 0 && !(from->numel == to->numel && nothing_to_do(to, source)))
+		r = copy_expanded(to, source, flags, work);
 	(void)cow_tensor_unref(source);
 	return r;
 }

@@ -23,6 +23,12 @@ static bool helper_held(void *arg)
 	return hold_is_on(arg);
 }
 
+static bool helper_runs_again(void *before)
+{
+	cow_block_free(new_block(MIB, 0));
+	return stats_now().helper_starts > *(uint64_t *)before;
+}
+
 static bool all_returned(void *arg)
 {
 	(void)arg;
@@ -50,6 +56,7 @@ START_TEST(forked_while_shadows_go)
 	pthread_t thread;
 	int stop = 0;
 	pid_t child;
+	uint64_t starts;
 	size_t n;
 
 	ok(cow_option_set("backing", "memfd"));
@@ -65,9 +72,9 @@ START_TEST(forked_while_shadows_go)
 	child_finish(child);
 	ck_assert(wait_until(helper_held, NULL, 10));
 	child = child_start(waits, &gate);
-	hold_release();
-	/* Time for the helper to see the child; less would only prove less. */
-	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	starts = stats_now().helper_starts;
+	hold_finish(); /* it has seen the child */
+	ck_assert(wait_until(helper_runs_again, &starts, 10));
 	gate_open(&gate);
 	child_finish(child);
 	ck_assert(wait_until(all_returned, NULL, 5));

@@ -14,6 +14,8 @@
 #include "memfd/syscall.c"
 #undef cow__syscall
 
+#include "core/helper.h"
+
 #include <errno.h>
 #include <stdbool.h>
 
@@ -59,6 +61,14 @@ static bool hold_is_on(void *arg)
 static void hold_release(void)
 {
 	__atomic_store_n(&hold_state, 0, __ATOMIC_RELEASE);
+}
+
+/* The same; and what the helper was about to do has been done. */
+static inline void hold_finish(void)
+{
+	hold_release();
+	cow__helper_suspend();
+	cow__helper_resume();
 }
 
 #endif
