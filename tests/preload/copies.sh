@@ -58,6 +58,8 @@ cat >"$work/overflow.c" <<'END'
 int main(int argc, char **argv)
 {
 	char to[8];
+	if (argc == 5)
+		memmove(to, argv[0], 8 * (size_t)argc);
 	memcpy(to, argv[0], 8 * (size_t)argc);
 	return to[0] == 0;
 }
@@ -66,6 +68,8 @@ if command -v gcc >/dev/null && gcc -O2 -D_FORTIFY_SOURCE=2 -w -o \
 	"$work/overflow" "$work/overflow.c" 2>/dev/null; then
 	compare 'too large a copy is caught' \
 		sh -c '"$0" 2 3 4 5 6 7; echo $?' "$work/overflow"
+	compare 'too large a move is caught' \
+		sh -c '"$0" 2 3 4 5; echo $?' "$work/overflow"
 	compare 'others are not' "$work/overflow"
 else
 	skip 'too large a copy: no gcc here'

@@ -6,6 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 program limits
+program locked
 program map_count
 
 # limited NAME ULIMIT-ARGUMENTS PROGRAM...: the limit is there before exec. What

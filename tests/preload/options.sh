@@ -27,6 +27,15 @@ else
 	fail 'large blocks are served by the shim' "$work/report"
 fi
 
+with "report=$work/left" "$test_program" and-leave >"$work/shim.out" 2>"$work/shim.err"
+got=$?
+same '_Exit changes nothing else'
+if [ "$(served "$work/left")" -gt 10000000 ]; then
+	pass 'a program that leaves by _Exit reports'
+else
+	fail 'a program that leaves by _Exit reports' "$work/left"
+fi
+
 with "report=$work/vforks" "$programs/vforks" >/dev/null 2>&1
 if [ "$(served "$work/vforks")" -gt 1200000000 ]; then
 	pass "a child of vfork does not report in its parent's stead"

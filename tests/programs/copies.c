@@ -12,6 +12,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+/* What fortified programs call for memmove; not every libc has it. */
+void *__memmove_chk(void *to, const void *from, size_t bytes, size_t room)
+	__attribute__((weak));
+
 static const size_t sizes[] = {
 	1, 100, 4096, MIB, 2 * MIB - 1, 2 * MIB, 2 * MIB + 1, 3 * MIB + 4097,
 	4 * MIB,
@@ -52,6 +56,17 @@ static void sides(size_t bytes, int write)
 	free(c);
 	check(holds(a, bytes, write & 4 ? 7 : 1));
 	free(a);
+}
+
+static void fortified(size_t bytes)
+{
+	unsigned char *a = get_filled(bytes, 1), *b = get(bytes);
+
+	check(__memmove_chk(b, a, bytes, bytes + 1) == b);
+	memset(a, 2, bytes);
+	check(holds(b, bytes, 1));
+	free(a);
+	free(b);
 }
 
 static void overlapping(size_t bytes)
@@ -231,6 +246,8 @@ int main(void)
 		for (n = 0; n < 4; n++)
 			sides(sizes[i], 0);
 		overlapping(sizes[i]);
+		if (__memmove_chk)
+			fortified(sizes[i]);
 	}
 	odd_pages();
 	children();
