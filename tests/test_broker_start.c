@@ -3,11 +3,13 @@
  * Where brokers are, how they start, and whom they serve
  */
 #include "tests/support/broker.h"
+#include "tests/support/tmpfs.h"
 
 #include <cowshed-broker.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- Starting --------------------------------------------------------------------------- */
@@ -126,6 +128,34 @@ START_TEST(addresses_that_are_none)
 }
 END_TEST
 
+/* Where a login session has its sockets. */
+START_TEST(the_usual_address)
+{
+	struct cow_broker_options o = { .size = sizeof(o), .program = host_program() };
+	struct cow_broker_item item = host_item("x", COW_SHARE_SEALED);
+	struct cow_storage *s;
+	struct host host = { .address = "/run/user/0/cowshed/broker" };
+	struct cow_broker *b;
+
+	must(own_tmpfs("/run", "mode=755") == 0);
+	fails(-ENOENT, cow_broker_open(NULL, &b));
+	must(mkdir("/run/user", 0755) == 0 && mkdir("/run/user/0", 0700) == 0);
+	fails(-ENOENT, cow_broker_open(NULL, &b));
+	o.flags = COW_BROKER_START;
+	ok(cow_broker_open(&o, &b));
+	s = new_filled(PAGE, 0, 1);
+	ok(cow_broker_put(b, s, &item));
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+	ok(cow_broker_open(NULL, &b));
+	ok(cow_broker_get(b, &item, &s, NULL));
+	ck_pattern(data(s), PAGE, 1);
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+	ck_assert_int_eq(kill(host_peer(&host), SIGTERM), 0);
+}
+END_TEST
+
 /* ---- Permissions: as root, who can be another ------------------------------------------ */
 
 static void is_another(void *arg)
@@ -203,6 +233,10 @@ int main(void)
 	                    sockets_that_are_given_and_rings_that_are_denied, 0,
 	                    2);
 	tcase_add_test(tcase, addresses_that_are_none);
+	if (may_own_tmpfs("/run"))
+		tcase_add_test(tcase, the_usual_address);
+	else
+		puts("skip the_usual_address no mount namespace for this user");
 	if (geteuid() == 0)
 		tcase_add_loop_test(tcase, permissions, 0, 2);
 	return run_suite(suite);

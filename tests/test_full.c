@@ -8,48 +8,26 @@
  * and as soon as there is room the same call succeeds.
  */
 #include "tests/support/support.h"
+#include "tests/support/tmpfs.h"
 
 #include <cowshed-file.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define ROOM (4 * MIB)
 #define SHM (COW_FILE_SHM | COW_FILE_SHARED)
 
-static int say(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), r = -1;
-
-	if (fd >= 0) {
-		r = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0
-		                                                           : -1;
-		close(fd);
-	}
-	return r;
-}
-
 /* This process alone has a /dev/shm of ROOM. */
 static int small_shm(void)
 {
-	char uid[32], gid[32];
-
-	snprintf(uid, sizeof(uid), "0 %d 1", (int)getuid());
-	snprintf(gid, sizeof(gid), "0 %d 1", (int)getgid());
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
-	    say("/proc/self/setgroups", "deny") < 0 ||
-	    say("/proc/self/uid_map", uid) < 0 ||
-	    say("/proc/self/gid_map", gid) < 0)
-		return -1;
-	return mount("none", "/dev/shm", "tmpfs", 0, "size=4m,mode=700");
+	return own_tmpfs("/dev/shm", "size=4m,mode=700");
 }
 
 /* Takes all room but `left`, in a file of its own. */
@@ -175,23 +153,12 @@ START_TEST(saving)
 }
 END_TEST
 
-/* Can it be tried here? */
-static bool allowed(void)
-{
-	int status = 1;
-	pid_t child = fork();
-
-	if (child == 0)
-		_exit(small_shm() < 0);
-	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
 int main(void)
 {
 	Suite *suite = suite_create("full");
 	TCase *tcase = add_case(suite, "full");
 
-	if (!allowed()) {
+	if (!may_own_tmpfs("/dev/shm")) {
 		puts("full: skipped, for this user gets no mount namespace");
 		return 77;
 	}

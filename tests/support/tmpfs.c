@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Test support: an empty file system. See the header.
+ */
+#include "tests/support/tmpfs.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int say(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), r = -1;
+
+	if (fd >= 0) {
+		r = write(fd, text, strlen(text)) == (ssize_t)strlen(text) ? 0 : -1;
+		close(fd);
+	}
+	return r;
+}
+
+int own_tmpfs(const char *folder, const char *options)
+{
+	char uid[32], gid[32];
+
+	snprintf(uid, sizeof(uid), "0 %d 1", (int)getuid());
+	snprintf(gid, sizeof(gid), "0 %d 1", (int)getgid());
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 || say("/proc/self/setgroups", "deny") < 0 ||
+	    say("/proc/self/uid_map", uid) < 0 || say("/proc/self/gid_map", gid) < 0)
+		return -1;
+	return mount("none", folder, "tmpfs", 0, options);
+}
+
+bool may_own_tmpfs(const char *folder)
+{
+	int status = 1;
+	pid_t child = fork();
+
+	if (child == 0)
+		_exit(own_tmpfs(folder, "") < 0);
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
