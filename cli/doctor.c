@@ -85,45 +85,49 @@ int cli_read_line(const char *path, char *ret, size_t bytes)
 
 struct feature {
 	bool needed;
+	bool of_memfds; /* without them it can't be tried, and is of no use */
 	const char *brings;
 	const char *change;
 };
 
 static const struct feature features[COW_FEATURES] = {
-	[COW_FEATURE_MEMFD] = {true,
+	[COW_FEATURE_MEMFD] = {true, false,
 		"everything: memory that can be shared, cloned and sealed",
 		"allow memfd_create and F_ADD_SEALS in the container's seccomp "
 		"profile"},
-	[COW_FEATURE_COLLAPSE] = {false,
+	[COW_FEATURE_COLLAPSE] = {false, true,
 		"huge pages: fast first touches, cheap forks",
 		"echo advise | sudo tee "
 		"/sys/kernel/mm/transparent_hugepage/shmem_enabled"},
-	[COW_FEATURE_PAGEMAP] = {false,
+	[COW_FEATURE_PAGEMAP] = {false, true,
 		"knowing which pages were written: clones of written clones, "
 		"and thaws, without copying whole blocks",
 		"mount -t proc proc /proc"},
-	[COW_FEATURE_PAGEMAP_SCAN] = {false,
+	[COW_FEATURE_PAGEMAP_SCAN] = {false, true,
 		"the same, faster (Linux 6.7 and later)", NULL},
-	[COW_FEATURE_LOCKS] = {false,
+	[COW_FEATURE_LOCKS] = {false, true,
 		"counting the holders of shared memory, also when they are "
 		"killed, so that the last one takes it over without a copy",
 		"mount -t proc proc /proc"},
-	[COW_FEATURE_THREADS] = {false,
+	[COW_FEATURE_THREADS] = {false, false,
 		"thaws in programs whose other threads are idle",
 		"mount -t proc proc /proc"},
-	[COW_FEATURE_UNSHARE] = {false,
+	[COW_FEATURE_UNSHARE] = {false, false,
 		"knowing that no other thread is there, for thaws",
 		"allow unshare in the container's seccomp profile"},
-	[COW_FEATURE_IO_URING] = {false,
-		"giving memory back in the background without a thread",
+	[COW_FEATURE_IO_URING] = {false, false,
+		"loading files, and saving past the page cache, in parts at once",
+		"allow io_uring_setup in the container's seccomp profile, or "
 		"sudo sysctl -w kernel.io_uring_disabled=0"},
-	[COW_FEATURE_USERFAULTFD] = {false,
+	[COW_FEATURE_USERFAULTFD] = {false, false,
 		"nothing that cowshed has to have",
 		"sudo sysctl -w vm.unprivileged_userfaultfd=1"},
 };
 
 static void probe_features(void)
 {
+	bool memfds = cow_feature_probe(COW_FEATURE_MEMFD, NULL, NULL) > 0;
+
 	for (int i = 0; i < COW_FEATURES; i++) {
 		const struct feature *f = &features[i];
 		const char *name = NULL, *why = NULL;
@@ -136,6 +140,9 @@ static void probe_features(void)
 		if (r < 0)
 			cli_finding(CLI_UNKNOWN, name, f->brings, NULL,
 			            "can't be determined: %s", strerror(-r));
+		else if (f->of_memfds && !memfds)
+			cli_finding(CLI_UNKNOWN, name, f->brings, NULL,
+			            "can't be determined without a memfd");
 		else if (r > 0)
 			cli_finding(CLI_OK, name, NULL, NULL, "%s", why);
 		else

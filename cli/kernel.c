@@ -169,7 +169,7 @@ static void io_uring(void)
 	                "not known to this kernel; see io_uring above", &mode))
 		return;
 	cli_finding(mode == 0 ? CLI_OK : CLI_NOTE, "kernel.io_uring_disabled",
-	            "giving memory back in the background without a thread",
+	            "loading files, and saving past the page cache, in parts at once",
 	            "sudo sysctl -w kernel.io_uring_disabled=0", "%ld%s", mode,
 	            mode == 0 ? "" : mode == 1
 	            ? ": for kernel.io_uring_group and root only"

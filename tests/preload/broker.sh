@@ -28,10 +28,6 @@ ends() {
 	fi
 }
 
-says() { # NAME PATTERN FILE
-	if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi
-}
-
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # Whose lock it is: the broker that was started for somebody.

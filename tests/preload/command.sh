@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The command: `cowshed run` ends as the program does and reports when asked;
-# stat and top see a running program from outside; doctor looks at the machine.
+# stat and top see a running program from outside.
 . "$(dirname "$0")/lib.sh"
 
 if [ ! -x "$cowshed" ]; then
@@ -22,11 +22,6 @@ ends() {
 		echo "exit status $got, not $wanted" >>"$work/err"
 		fail "$name" "$work/out" "$work/err"
 	fi
-}
-
-# says NAME PATTERN FILE
-says() {
-	if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi
 }
 
 ends 0 'run --copies' "$cowshed" run --copies auto -- \
@@ -229,41 +224,6 @@ fi
 ends 2 'stat of this shell' "$cowshed" stat $$
 ends 2 'stat of nothing' "$cowshed" stat
 
-"$cowshed" doctor >"$work/out" 2>"$work/err"
-case $? in
-0 | 1) says 'doctor' 'memfd' "$work/out" ;;
-*) fail 'doctor' "$work/out" "$work/err" ;;
-esac
-
-# With no driver, with the reference driver, with one that lacks something.
-doctor() { # ENVIRONMENT...: as on the machine that it describes
-	env -u COWSHED_CUDA_DRIVER "$@" "$cowshed" doctor >"$work/long" 2>"$work/err"
-	doctored=$?
-	# Lines are wrapped.
-	tr -s ' \n' '  ' <"$work/long" >"$work/out"
-}
-reference=$BUILD/tests/driver/libcuda.so.1
-doctor COWSHED_CUDA_DRIVER=/no/such/libcuda.so.1
-without_driver=$doctored
-says 'doctor: no CUDA driver' 'note CUDA: no CUDA driver: /no/such/libcuda' "$work/out"
-doctor COWSHED_CUDA_DRIVER="$reference" COWREF_DEVICES=3
-says 'doctor: the driver' 'ok CUDA driver: .*libcuda.so.1, speaks CUDA 12.4, 3 devices' "$work/out"
-says 'doctor: a device' \
-	'ok device 1: Reference device 1, 1.00 GiB, compute capability 8.0, ' "$work/out"
-says 'doctor: peers' 'memory as descriptors yes, .* peers: 0, 2 ok device 2' "$work/out"
-says 'doctor: kernels' "ok CUDA kernels: the driver's own" "$work/out"
-doctor COWSHED_CUDA_DRIVER="$reference" COWREF_DEVICES=1 COWREF_LACKS=cuMemCreate
-says 'doctor: a device that lacks something' \
-	'note device 0: .* virtual memory no, .* peers: none' "$work/out"
-doctor COWSHED_CUDA_DRIVER="$reference" COWREF_LACKS=cuMemAlloc
-says 'doctor: an old driver' 'the CUDA driver is too old: it lacks cuMemAlloc' "$work/out"
-doctor COWSHED_CUDA_DRIVER="$reference" COWREF_DEVICES=0
-says 'doctor: no device' 'note CUDA: .*CUDA_ERROR_NO_DEVICE, no CUDA-capable' "$work/out"
-if [ "$doctored" -eq "$without_driver" ]; then
-	pass 'doctor: no GPU is no failure'
-else
-	fail 'doctor: no GPU is no failure' "$work/out"
-fi
 if [ -e "$work/cowshed-"* ] 2>/dev/null; then
 	fail 'run --report leaves nothing in TMPDIR'
 else

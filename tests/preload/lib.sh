@@ -46,6 +46,9 @@ fail() {
 	done
 }
 
+# says NAME PATTERN FILE
+says() { if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi; }
+
 skip() { echo "skip $*"; }
 
 finish() {

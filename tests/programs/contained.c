@@ -5,6 +5,8 @@
  * Their filters answer EPERM to calls that look into other processes, place pages
  * on nodes, make rings or namespaces. Memory, clones of it by fork and threads must
  * be had without any of them.
+ *
+ * contained [memfd_create] COMMAND...: becomes another program that is denied them (and that).
  */
 #include "program.h"
 
@@ -24,17 +26,21 @@ static const int denied[] = {
 	SYS_personality, SYS_clock_settime, SYS_swapon, SYS_quotactl,
 };
 
-static void deny(void)
+static void deny(int also)
 {
-	struct sock_filter filter[2 * COUNT(denied) + 2];
+	struct sock_filter filter[2 * COUNT(denied) + 4];
 	struct sock_fprog program = { .filter = filter };
 	unsigned short n = 0;
 
 	filter[n++] = (struct sock_filter)BPF_STMT(
 		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i < COUNT(denied); i++) {
+	for (size_t i = 0; i <= COUNT(denied); i++) {
+		int call = i < COUNT(denied) ? denied[i] : also;
+
+		if (call < 0)
+			break;
 		filter[n++] = (struct sock_filter)BPF_JUMP(
-			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)denied[i], 0, 1);
+			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1);
 		filter[n++] = (struct sock_filter)BPF_STMT(
 			BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
 	}
@@ -52,11 +58,16 @@ static void child(void *arg)
 	check(holds(arg, 4 * MIB, 2));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	int also = argc > 1 && strcmp(argv[1], "memfd_create") == 0;
 	unsigned char *p;
 
-	deny();
+	deny(also ? SYS_memfd_create : -1);
+	if (argc > 1 + also) {
+		execvp(argv[1 + also], argv + 1 + also);
+		check(!"no such program");
+	}
 	p = get_filled(4 * MIB, 1);
 	for (int i = 0; i < 8; i++) {
 		in_child(child, p);
