@@ -11,6 +11,7 @@
 #include "memfd/socket.h"
 
 #define TIMEOUT_MS 5000
+#define ERRNO_MAX 4095
 #define TRIES 3 /* of connecting to a broker that is just going */
 
 static struct cow__pool pool = { .object_bytes = sizeof(struct cow_broker) };
@@ -93,11 +94,24 @@ last_word(struct cow_broker *b, int r)
 	return hang_up(b, r);
 }
 
+/* The other end need not be a broker. */
+static bool
+is_answer(const struct cow_broker_message *m, int operation)
+{
+	return m->magic == COW_BROKER_MAGIC && m->version == COW_BROKER_VERSION &&
+	       m->result >= -ERRNO_MAX && m->result <= (operation == COW_BROKER_LIST);
+}
+
 static int
 ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 {
-	int fds[COW__SOCKET_FDS];
+	struct {
+		struct cow_broker_message m;
+		char more; /* of a message that is too long */
+	} in = { .m = *m };
+	int fds[COW__SOCKET_FDS], operation = m->operation;
 	unsigned nfds = 0;
+	bool sound;
 	long r;
 
 	m->magic = COW_BROKER_MAGIC;
@@ -111,29 +125,25 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 		return last_word(b, (int)r);
 	if (ret_fd) {
 		*ret_fd = -1;
-		r = cow__socket_get(b->socket.fd, m, sizeof(*m), fds,
+		r = cow__socket_get(b->socket.fd, &in, sizeof(in), fds,
 		                    COW__SOCKET_FDS, &nfds);
 		if (r == -EMFILE)
 			return -EMFILE;
 	} else {
-		r = cow__socket_take(b->socket.fd, m, sizeof(*m));
+		r = cow__socket_take(b->socket.fd, &in, sizeof(in));
 	}
-	while (nfds > 1) {
+	*m = in.m;
+	sound = r == (long)sizeof(*m) && is_answer(m, operation);
+	/* One comes with what was asked for, none with an error. */
+	while (nfds > (sound && m->result >= 0)) {
 		struct cow__descriptor d = cow__descriptor_of(fds[--nfds]);
 
 		cow__descriptor_close(&d);
 	}
-	if (r == (long)sizeof(*m) && m->magic == COW_BROKER_MAGIC &&
-	    m->version == COW_BROKER_VERSION) {
-		if (nfds)
-			*ret_fd = fds[0];
+	if (nfds)
+		*ret_fd = fds[0];
+	if (sound)
 		return m->result;
-	}
-	if (nfds) {
-		struct cow__descriptor d = cow__descriptor_of(fds[0]);
-
-		cow__descriptor_close(&d);
-	}
 	return last_word(b, r < 0 ? (int)r : r == 0 ? -EPIPE : -EPROTO);
 }
 

@@ -130,12 +130,14 @@ cow_broker_get(struct cow_broker *b, const struct cow_broker_item *item,
 		return explain(r);
 	if (m.item.bytes > INT64_MAX || m.item.mode > COW_SHARE_SEALED ||
 	    !is_ended(&m.item) || (m.item.bytes > 0 && fd < 0))
-		r = cow__error(-EBADMSG, "the broker's answer is not sound");
+		r = -EINVAL;
 	else if (m.item.bytes == 0)
 		r = cow_storage_new(0, NULL, ret);
 	else
 		r = cow_storage_import(fd, m.offset, m.item.bytes,
 		                       (enum cow_share_mode)m.item.mode, ret);
+	if (r == -EINVAL)
+		r = cow__error(-EBADMSG, "the broker's answer is not sound");
 	if (fd >= 0) {
 		d = cow__descriptor_of(fd);
 		cow__descriptor_close(&d);
