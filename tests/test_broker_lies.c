@@ -5,7 +5,7 @@
  * What listens at the address is no broker but a child of the test, which says hello and then
  * answers each request in the same wrong way. Outputs stay untouched, no descriptor is left.
  */
-#include "tests/support/support.h"
+#include "tests/support/hostile.h"
 
 #include <cowshed-broker.h>
 #include <errno.h>
@@ -87,10 +87,6 @@ static int memory(enum fd_kind kind)
 
 static void answer(int socket, const struct lie *lie)
 {
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(3 * sizeof(int))];
-	} control = { .room = { 0 } };
 	struct {
 		struct cow_broker_message m;
 		char more;
@@ -99,26 +95,16 @@ static void answer(int socket, const struct lie *lie)
 		       .operation = (uint16_t)lie->operation,
 		       .result = lie->result,
 		       .offset = lie->offset } };
-	struct iovec iov = { &a, (size_t)((int)sizeof(a.m) + lie->cut) };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-	size_t n = lie->fd == NONE ? 0 : lie->fds ? (size_t)lie->fds : 1;
-	int fds[3];
+	size_t bytes = (size_t)((int)sizeof(a.m) + lie->cut);
+	int n = lie->fd == NONE ? 0 : lie->fds ? lie->fds : 1, fds[3];
 
 	a.m.item.bytes = lie->bytes;
 	a.m.item.mode = lie->mode ? lie->mode : COW_SHARE_SEALED;
 	memset(a.m.item.name, 'x', lie->endless ? COW_BROKER_NAME : 1);
-	if (n) {
-		for (size_t i = 0; i < n; i++)
-			fds[i] = memory(lie->fd);
-		msg.msg_control = &control;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		control.head.cmsg_level = SOL_SOCKET;
-		control.head.cmsg_type = SCM_RIGHTS;
-		control.head.cmsg_len = CMSG_LEN(n * sizeof(int));
-		memcpy(CMSG_DATA(&control.head), fds, n * sizeof(int));
-	}
-	must(sendmsg(socket, &msg, MSG_NOSIGNAL) == (ssize_t)iov.iov_len);
-	for (size_t i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
+		fds[i] = memory(lie->fd);
+	must(put(socket, &a, bytes, fds, (unsigned)n, 0) == (long)bytes);
+	for (int i = 0; i < n; i++)
 		close(fds[i]);
 }
 

@@ -18,41 +18,28 @@ with() {
 plainly "$test_program" >"$work/plain.out" 2>"$work/plain.err"
 plain=$?
 
-with "report=$work/report" "$test_program" >"$work/shim.out" 2>"$work/shim.err"
-got=$?
-same 'report=FILE changes nothing else'
-if [ "$(served "$work/report")" -gt 10000000 ]; then
-	pass 'large blocks are served by the shim'
-else
-	fail 'large blocks are served by the shim' "$work/report"
-fi
+# served_as -gt|-eq BYTES FILE NAME
+served_as() { if [ "$(served "$3")" "$1" "$2" ]; then pass "$4"; else fail "$4" "$3"; fi; }
 
-with "report=$work/left" "$test_program" and-leave >"$work/shim.out" 2>"$work/shim.err"
-got=$?
-same '_Exit changes nothing else'
-if [ "$(served "$work/left")" -gt 10000000 ]; then
-	pass 'a program that leaves by _Exit reports'
-else
-	fail 'a program that leaves by _Exit reports' "$work/left"
-fi
+# reports OPTIONS NAME COMMAND...: to $work/report, and is as it is without the shim
+reports() {
+	local options=$1 name=$2
+	shift 2
+	rm -f "$work/report"
+	with "${options:+$options,}report=$work/report" "$@" >"$work/shim.out" 2>"$work/shim.err"
+	got=$?
+	same "$name"
+}
+
+reports '' 'report=FILE changes nothing else' "$test_program"
+served_as -gt 10000000 "$work/report" 'large blocks are served by the shim'
+reports '' '_Exit changes nothing else' "$test_program" and-leave
+served_as -gt 10000000 "$work/report" 'a program that leaves by _Exit reports'
+reports threshold=1000G 'threshold=1000G' "$test_program"
+served_as -eq 0 "$work/report" 'nothing is served below the threshold'
 
 with "report=$work/vforks" "$programs/vforks" >/dev/null 2>&1
-if [ "$(served "$work/vforks")" -gt 1200000000 ]; then
-	pass "a child of vfork does not report in its parent's stead"
-else
-	fail "a child of vfork does not report in its parent's stead" \
-		"$work/vforks"
-fi
-
-with "threshold=1000G,report=$work/none" "$test_program" >"$work/shim.out" \
-	2>"$work/shim.err"
-got=$?
-same 'threshold=1000G'
-if [ "$(served "$work/none")" -eq 0 ]; then
-	pass 'nothing is served below the threshold'
-else
-	fail 'nothing is served below the threshold' "$work/none"
-fi
+served_as -gt 1200000000 "$work/vforks" "a child of vfork does not report in its parent's stead"
 
 # Values that make no sense are ignored; stdout and the end are the same.
 for options in nonsense=1 nonsense, = , ,,, threshold threshold= \
