@@ -5,8 +5,7 @@
 # denied that container runtimes deny. docs/containers.md says what that means.
 . "$(dirname "$0")/lib.sh"
 
-alone_in='unshare -m'
-unshare -m true 2>/dev/null || alone_in='unshare -Urm'
+alone_in=$(own_mounts)
 
 # inside NAME MOUNTS PROGRAM: with mounts of its own
 inside() {

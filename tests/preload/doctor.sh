@@ -83,8 +83,7 @@ played='mount -t tmpfs none /sys/kernel/mm && mkdir /sys/kernel/mm/transparent_h
 		io*) cp $f /proc/sys/kernel ;;
 		*) cp $f /proc/sys/vm ;;
 	esac; done && exec "$@"'
-alone_in='unshare -m'
-unshare -m true 2>/dev/null || alone_in='unshare -Urm'
+alone_in=$(own_mounts)
 settings() { # NAME=VALUE...
 	rm -rf "$kernel" "$group" && mkdir "$kernel" "$group"
 	for setting in "$@"; do echo "${setting#*=}" >"$kernel/${setting%%=*}"; done

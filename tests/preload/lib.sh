@@ -51,6 +51,9 @@ says() { if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi; }
 
 skip() { echo "skip $*"; }
 
+# own_mounts: what to put before a command that mounts for itself alone, as whoever we are
+own_mounts() { if unshare -m true 2>/dev/null; then echo unshare -m; else echo unshare -Urm; fi; }
+
 finish() {
 	[ "$failures" -eq 0 ] || exit 1
 	[ "$passes" -gt 0 ] || exit 77
