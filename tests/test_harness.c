@@ -281,6 +281,26 @@ START_TEST(patterns_differ)
 }
 END_TEST
 
+/* At each length, each byte, and nothing behind the end. */
+START_TEST(patterns_end)
+{
+	unsigned char bytes[2100];
+	size_t n, at;
+
+	for (n = 0; n < sizeof(bytes); n += n < 40 ? 1 : 97) {
+		memset(bytes, 0x5a, sizeof(bytes));
+		fill(bytes, n, n);
+		ck_assert_uint_eq(first_not(bytes + n, sizeof(bytes) - n, 0x5a), sizeof(bytes) - n);
+		for (at = 0; at < n; at++) {
+			bytes[at] ^= 1;
+			ck_assert_uint_eq(first_wrong(bytes, n, n), at);
+			bytes[at] ^= 1;
+		}
+		ck_assert_uint_eq(first_wrong(bytes, n, n), n);
+	}
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *suite;
@@ -293,5 +313,6 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(tcase, is_caught, 0, (int)COUNT(broken));
 	tcase_add_test(tcase, gates_count);
 	tcase_add_test(tcase, patterns_differ);
+	tcase_add_test(tcase, patterns_end);
 	return run_suite(suite);
 }

@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/pattern.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define PAGE ((size_t)4096)
@@ -39,42 +41,9 @@ static inline void failed(const char *file, int line, const char *condition)
 	_exit(1);
 }
 
-/* Eight bytes that depend on seed and position. */
-static inline uint64_t word(uint64_t seed, size_t index)
-{
-	uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15 + index;
-
-	x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9;
-	return x ^ (x >> 32);
-}
-
-static inline void fill(void *memory, size_t bytes, uint64_t seed)
-{
-	unsigned char *p = memory;
-	uint64_t w;
-	size_t i;
-
-	for (i = 0; i + 8 <= bytes; i += 8) {
-		w = word(seed, i / 8);
-		__builtin_memcpy(p + i, &w, 8);
-	}
-	w = word(seed, i / 8);
-	memcpy(p + i, &w, bytes - i);
-}
-
 static inline int holds(const void *memory, size_t bytes, uint64_t seed)
 {
-	const unsigned char *p = memory;
-	uint64_t w, found;
-	size_t i;
-
-	for (i = 0; i + 8 <= bytes; i += 8) {
-		__builtin_memcpy(&found, p + i, 8);
-		if (found != word(seed, i / 8))
-			return 0;
-	}
-	w = word(seed, i / 8);
-	return memcmp(p + i, &w, bytes - i) == 0;
+	return first_wrong(memory, bytes, seed) == bytes;
 }
 
 static inline int all(const void *memory, size_t bytes, unsigned char value)

@@ -83,13 +83,13 @@ static size_t stripe_bytes(const struct block *b, size_t i)
 
 static void wrong(const struct block *b, size_t i, const char *when)
 {
-	uint64_t found;
+	uint64_t found, right;
 
 	memcpy(&found, b->p + i * STRIPE, sizeof(found));
+	fill(&right, sizeof(right), b->seeds[i]);
 	dprintf(2, "fork_storm: process %d, %s: block %p of %zu bytes, stripe "
 	        "%zu: seed %#lx says %#lx, found %#lx\n", getpid(), when,
-	        (void *)b->p, b->bytes, i, b->seeds[i], word(b->seeds[i], 0),
-	        found);
+	        (void *)b->p, b->bytes, i, b->seeds[i], right, found);
 	atomic_store(&common->failed, 1);
 	abort();
 }
@@ -489,7 +489,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < ACTORS; i++)
 		for (k = 0; k < 2; k++)
 			actors[i].changing[k] = NOTHING;
-	actors[0].random = word((uint64_t)atoll(argv[2]), 1) | 1;
+	actors[0].random = pattern_start((uint64_t)atoll(argv[2])) | 1;
 	root(atoi(argv[1]));
 	dprintf(1, "fork_storm: %lu forks, %lu killed, %lu execs, %lu MiB "
 	        "looked at\n", atomic_load(&common->forks),

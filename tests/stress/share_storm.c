@@ -429,7 +429,7 @@ int main(int argc, char **argv)
 		check(setsockopt(links[i][0], SOL_SOCKET, SO_SNDBUF, &small,
 		                 sizeof(small)) == 0);
 	}
-	kills = storm(atoi(argv[1]), word((uint64_t)atoll(argv[2]), 1) | 1, pids);
+	kills = storm(atoi(argv[1]), pattern_start((uint64_t)atoll(argv[2])) | 1, pids);
 	atomic_store(&common->stop, 1);
 	for (int i = 1; i < members; i++) {
 		kill(pids[i], SIGKILL);

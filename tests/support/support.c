@@ -17,56 +17,6 @@
 
 enum { TIMEOUT_SECONDS = 240, SETTLE_SECONDS = 5 };
 
-static uint64_t mix(uint64_t x)
-{
-	x += 0x9e3779b97f4a7c15;
-	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-	x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-	return x ^ (x >> 31);
-}
-
-/* The pattern's eight bytes at position 8 * index. */
-static uint64_t word_at(uint64_t seed, size_t index)
-{
-	return mix(seed * 0x2545f4914f6cdd1d + index);
-}
-
-void fill(void *data, size_t bytes, uint64_t seed)
-{
-	unsigned char *p = data;
-	size_t i, words = bytes / 8;
-	uint64_t word;
-
-	if (bytes == 0)
-		return;
-	for (i = 0; i < words; i++) {
-		word = word_at(seed, i);
-		memcpy(p + 8 * i, &word, 8);
-	}
-	word = word_at(seed, words);
-	memcpy(p + 8 * words, &word, bytes % 8);
-}
-
-size_t first_wrong(const void *data, size_t bytes, uint64_t seed)
-{
-	const unsigned char *p = data;
-	uint64_t word, have;
-	size_t i;
-
-	/* Whole words first: this is most of what a sweep does. */
-	for (i = 0; i < bytes / 8; i++) {
-		memcpy(&have, p + 8 * i, 8);
-		if (have != word_at(seed, i))
-			break;
-	}
-	for (i *= 8; i < bytes; i++) {
-		word = word_at(seed, i / 8);
-		if (p[i] != ((unsigned char *)&word)[i % 8])
-			return i;
-	}
-	return bytes;
-}
-
 size_t first_not(const void *data, size_t bytes, unsigned char value)
 {
 	const unsigned char *p = data;
@@ -82,7 +32,7 @@ size_t first_not(const void *data, size_t bytes, unsigned char value)
 
 struct prng prng_make(uint64_t seed)
 {
-	struct prng prng = { mix(seed) | 1 };
+	struct prng prng = { pattern_start(seed) | 1 };
 
 	return prng;
 }

@@ -16,12 +16,12 @@
  *
  * test_harness.c proves that each of these does catch what it is for.
  *
- * Patterns: fill() writes bytes that depend on a seed and on the position, so
- * that bytes of another storage, of another page or of another time never look
- * right by accident; ck_pattern() names the first wrong one.
+ * Patterns: pattern.h has fill(); ck_pattern() names the first wrong byte.
  */
 #ifndef COWSHED_TESTS_SUPPORT_H
 #define COWSHED_TESTS_SUPPORT_H
+
+#include "tests/support/pattern.h"
 
 #include <check.h>
 #include <cowshed.h>
@@ -96,11 +96,6 @@ extern "C" {
 	} while (0)
 
 /* ---- Bytes --------------------------------------------------------------- */
-
-void fill(void *data, size_t bytes, uint64_t seed);
-
-/* The position of the first byte that is not the pattern's, or `bytes`. */
-size_t first_wrong(const void *data, size_t bytes, uint64_t seed);
 
 /* The position of the first byte that is not `value`, or `bytes`. */
 size_t first_not(const void *data, size_t bytes, unsigned char value);
