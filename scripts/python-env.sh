@@ -22,7 +22,7 @@ python=$(scripts/python.sh ensurepip venv) ||
 echo "python-env: installing $(grep -c '^[a-z]' "$wanted") packages in $venv"
 mkdir -p build && "$python" -m venv "$venv" || without 'venv failed'
 add() {
-	"$venv/bin/python" -m pip --disable-pip-version-check install -q --prefer-binary \
+	"$venv/bin/python" -m pip --disable-pip-version-check install -q --no-compile --prefer-binary \
 		--retries 1 --timeout 20 "$@" 2>"$venv/pip.log"
 }
 # The first of them shows whether there is an index.
