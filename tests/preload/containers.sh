@@ -7,19 +7,21 @@
 
 alone_in=$(own_mounts)
 
-# inside NAME MOUNTS PROGRAM: with mounts of its own
+# inside NAME MOUNTS PROGRAM [ARGUMENT]: with mounts of its own
 inside() {
-	if $alone_in sh -c "$2" 2>/dev/null; then
-		must_succeed=1 compare "$1: $3" $alone_in sh -c "$2"' && exec "$1"' sh "$programs/$3"
+	local name="$1: $3" mounts=$2 program=$programs/$3
+	shift 3
+	if $alone_in sh -c "$mounts" 2>/dev/null; then
+		must_succeed=1 compare "$name" $alone_in sh -c "$mounts"' && exec "$@"' sh "$program" "$@"
 	else
-		skip "$1: $3 no such mounts here"
+		skip "$name no such mounts here"
 	fi
 }
 
 read_only='for d in / /tmp /run /var /dev/shm; do
 	mount --rbind $d $d && mount -o remount,bind,ro $d && ! touch $d/cowshed-$$ 2>/dev/null || exit
 done'
-for name in forks descendants raw_forks; do
+for name in forks descendants 'raw_forks 20'; do
 	inside 'small /dev/shm' 'mount -t tmpfs -o size=64k tmpfs /dev/shm' $name
 	inside 'no /proc' 'mount -t tmpfs tmpfs /proc' $name
 	inside 'nothing can be written' "$read_only" $name

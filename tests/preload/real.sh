@@ -6,7 +6,7 @@
 . "$(dirname "$0")/lib.sh"
 
 cat /usr/share/common-licenses/* /usr/share/perl*/*/*.p[ml] /usr/include/*.h \
-	2>/dev/null | head -c 6000000 >"$work/some"
+	2>/dev/null | head -c 3000000 >"$work/some"
 [ -s "$work/some" ] || seq 400000 >"$work/some"
 cat "$work/some" "$work/some" "$work/some" >"$work/text"
 text=$work/text
@@ -33,7 +33,7 @@ compare 'bash' bash -c 'x=$(cat "$1"); y=$x$x; echo ${#y}
 compare 'bash pipelines' bash -c 'for i in $(seq 40); do
 	head -n $((i * 100)) "$1" | sort | uniq -c | sort -rn | tail -n 1
 	done' bash "$text"
-compare 'bash jobs' bash -c 'x=$(head -c 3000000 "$1")
+compare 'bash jobs' bash -c 'x=$(head -c 1500000 "$1")
 	for i in 1 2 3 4 5 6; do (sleep 0; echo "${#x}") & done; wait
 	trap "echo bye" EXIT; exit 3' bash "$work/some"
 

@@ -6,7 +6,7 @@
  * A bare fork or clone runs no fork handlers. Its child may find a block as its
  * parent had it, or, under an allocator that must know of children, die of
  * SIGSEGV at the touch. It must never see other bytes, nor write into its
- * parent's.
+ * parent's. An argument: how deep, if less than usual.
  */
 #include "program.h"
 
@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 
 enum { FORKERS = 4, FORKS = 8, DEEP = 200, ROUNDS = 3 };
+
+static int deep = DEEP; /* what the kernel does for each grows with the depth */
 
 static const size_t bytes = 3 * MIB;
 static unsigned char *block, *shared_stack;
@@ -131,7 +133,7 @@ static void deeper(void *arg)
 
 	for (i = 0; i < depth; i++)
 		check(holds(block + (size_t)i * PAGE, PAGE, (uint64_t)i));
-	if (depth > DEEP)
+	if (depth > deep)
 		return;
 	p = get_filled(100 * KIB, (uint64_t)depth);
 	fill(block + (size_t)depth * PAGE, PAGE, (uint64_t)depth);
@@ -178,11 +180,14 @@ static void from_several_threads(void)
 		pthread_join(threads[i], NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	int n, depth = 0;
 	pid_t child;
 
+	if (argc > 1)
+		deep = atoi(argv[1]);
+	check(deep > 0 && deep <= DEEP);
 	gate_make(to_sibling);
 	shared_stack = get_pages(64 * KIB);
 	block = get_filled(bytes, seed);
