@@ -282,8 +282,14 @@ static void run_fill(struct ref_work *work)
 {
 	const struct fill *f = work->data;
 
-	for (size_t i = 0; i < f->count; i++)
-		memcpy(f->at + i * f->width, &f->value, f->width);
+	size_t bytes = f->count * f->width, done = f->width, n;
+
+	/* What is there already, again: twice as much each time. */
+	memcpy(f->at, &f->value, f->width);
+	for (; done < bytes; done += n) {
+		n = done < bytes - done ? done : bytes - done;
+		memcpy(f->at + done, f->at, n);
+	}
 }
 
 static enum cow__cu_result set(struct cow__cu_context *context, cow__cu_ptr to, uint32_t value,
