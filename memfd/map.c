@@ -34,14 +34,24 @@
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
-/* MADV_DONTFORK is denied (it was at the last try), so there is nothing to take
- * back either. */
-static uint32_t always_inherited;
+/* MADV_DONTFORK was granted for some private mapping. Where it never was, there is
+ * nothing to take back. It may be denied from a day on: a program sandboxes itself. */
+static bool withheld;
 
 static int
 result(long r)
 {
 	return r < 0 && r > -4096 ? (int)r : 0;
+}
+
+static int
+withhold(uintptr_t addr, size_t bytes)
+{
+	int r = result(sys_madvise((void *)addr, bytes, MADV_DONTFORK));
+
+	if (r == 0)
+		__atomic_store_n(&withheld, true, __ATOMIC_RELAXED);
+	return r;
 }
 
 int
@@ -143,10 +153,7 @@ cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
 	                    offset));
 	if (r == 0)
-		__atomic_store_n(&always_inherited,
-		                 sys_madvise((void *)addr, bytes,
-		                             MADV_DONTFORK) < 0,
-		                 __ATOMIC_RELAXED);
+		(void)withhold(addr, bytes);
 	return r;
 }
 
@@ -254,13 +261,12 @@ cow__map_resident(uintptr_t addr, size_t bytes)
 int
 cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 {
-	int r = result(sys_madvise((void *)addr, bytes,
-	                           inherit ? MADV_DOFORK : MADV_DONTFORK));
+	int r;
 
-	if (r < 0 && inherit &&
-	    __atomic_load_n(&always_inherited, __ATOMIC_RELAXED))
-		return 0;
-	return r;
+	if (!inherit)
+		return withhold(addr, bytes);
+	r = result(sys_madvise((void *)addr, bytes, MADV_DOFORK));
+	return r < 0 && !__atomic_load_n(&withheld, __ATOMIC_RELAXED) ? 0 : r;
 }
 
 int

@@ -380,7 +380,8 @@ END_TEST
 /* The same with the kernel and our own pools. */
 START_TEST(each_kernel_call_fails)
 {
-	static const int errors[] = { ENOMEM, EPERM, FAULT_POOLS };
+	static const int errors[] = { ENOMEM, EPERM, FAULT_POOLS,
+		                      FAULT_LASTING | ENOMEM, FAULT_LASTING };
 	const struct operation *o = &operations[(size_t)_i / COUNT(errors)];
 	int error = errors[(size_t)_i % COUNT(errors)];
 	bool fired = true;
@@ -449,7 +450,7 @@ int main(void)
 	TCase *c = add_case(s, "driver");
 
 	tcase_add_loop_test(c, each_call_fails, 0, (int)COUNT(operations));
-	tcase_add_loop_test(c, each_kernel_call_fails, 0, 3 * (int)COUNT(operations));
+	tcase_add_loop_test(c, each_kernel_call_fails, 0, 5 * (int)COUNT(operations));
 	tcase_add_loop_test(add_bare_case(s, "start"), start_fails, 0, (int)COUNT(names));
 	return run_suite(s);
 }

@@ -45,8 +45,8 @@ static void flock_make(struct herd *herd)
 	herd_touch(herd);
 }
 
-/* Each sweep is a hundred forks: these three ways stand for all. */
-static const int errors[] = { ENOMEM, EPERM, EMFILE };
+/* Each sweep is a hundred forks: these ways stand for all. */
+static const int errors[] = { ENOMEM, EPERM, EMFILE, FAULT_LASTING | ENOMEM };
 enum { ERRORS = COUNT(errors) };
 
 struct family {
@@ -248,6 +248,32 @@ START_TEST(uncounted_sibling)
 }
 END_TEST
 
+static void reader(void *arg)
+{
+	herd_check(arg);
+	herd_rewrite(arg, 3000, 1);
+	herd_check(arg);
+}
+
+/* A program that sandboxes itself after its first fork: what was withheld from children
+ * until then can't be given to them any more, and is copied. */
+START_TEST(advice_denied_later)
+{
+	struct herd herd;
+
+	flock_make(&herd);
+	in_child(reader, &herd);
+	fault_deny(SYS_madvise, FAULT_ANY, 0, EPERM);
+	/* A mapping that is not withheld, since that can't be any more. */
+	herd_rewrite(&herd, 1000, 1);
+	sweep_add(&herd, HERD_TRANSPARENT, new_storage(MIB, COW_STORAGE_TRANSPARENT), NULL, MIB);
+	in_child(reader, &herd);
+	in_child(reader, &herd);
+	herd_check(&herd);
+	herd_free(&herd);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_fork");
@@ -256,5 +282,6 @@ int main(void)
 	tcase_add_loop_test(tcase, every_call_of_the_parent, 0, ERRORS);
 	tcase_add_loop_test(tcase, every_call_of_the_child, 0, ERRORS);
 	tcase_add_test(tcase, uncounted_sibling);
+	tcase_add_test(tcase, advice_denied_later);
 	return run_suite(suite);
 }

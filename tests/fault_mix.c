@@ -46,7 +46,8 @@ static size_t draw(struct program *p, size_t limit)
 
 static void arm(struct program *p)
 {
-	static const int errors[] = { ENOMEM, ENOMEM, EAGAIN, EPERM, EINVAL };
+	static const int errors[] = { ENOMEM, ENOMEM, EAGAIN, EPERM, EINVAL,
+		                      FAULT_LASTING | ENOMEM };
 
 	if (p->faults && draw(p, 3) == 0)
 		fault_after(1 + (int)draw(p, draw(p, 2) ? 6 : 40),

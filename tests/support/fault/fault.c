@@ -24,12 +24,14 @@ static int rule_count;
 static unsigned long denials;
 
 static int countdown, armed_error, fired;
+static bool lasting;
 static long fired_nr;
 
 void fault_after(int n, int error)
 {
 	__atomic_store_n(&fired, 0, __ATOMIC_RELAXED);
-	armed_error = error;
+	armed_error = error & ~FAULT_LASTING;
+	lasting = error & FAULT_LASTING;
 	__atomic_store_n(&countdown, n, __ATOMIC_RELEASE);
 }
 
@@ -90,14 +92,18 @@ static int denied(long nr, const long *args)
 	return 0;
 }
 
-/* True for exactly one call, in whichever thread. `pool`: at the other gate. */
+/* True for exactly one call, in whichever thread, if it is not to last. `pool`: at the
+ * other gate. */
 static bool fires(long nr, bool pool)
 {
 	int n = __atomic_load_n(&countdown, __ATOMIC_ACQUIRE);
 
 	if (n == 0 || pool != (armed_error == FAULT_POOLS) || !may_fail(nr))
 		return false;
-	if (__atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 1)
+	/* Nobody could take a name away again then, however well it was undone. */
+	if (lasting && nr == SYS_unlinkat)
+		return false;
+	if ((!lasting || n > 1) && __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 1)
 		return false;
 	fired_nr = nr;
 	__atomic_store_n(&fired, 1, __ATOMIC_RELAXED);

@@ -22,8 +22,9 @@
 
 /* The n-th call from now that may fail (1: the next) fails with -error, once.
  * Replaces what was armed before. FAULT_POOLS for an error: the n-th object that a
- * pool should give is not there. */
-enum { FAULT_POOLS = 0 };
+ * pool should give is not there. FAULT_LASTING besides: nor does any after it
+ * succeed, until it is disarmed. */
+enum { FAULT_POOLS = 0, FAULT_LASTING = 0x10000 };
 void fault_after(int n, int error);
 
 /* Nothing is armed any more. Has it fired, in this process or before its

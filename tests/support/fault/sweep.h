@@ -24,9 +24,10 @@ struct operation {
 	int (*call)(struct herd *herd);
 };
 
-/* Errors that kernels, limits and seccomp filters give, and FAULT_POOLS. */
+/* Errors that kernels, limits and seccomp filters give, and FAULT_POOLS; then the same for
+ * good, so that what is undone fails, too. */
 extern const int sweep_errors[];
-enum { SWEEP_ERRORS = 7 };
+enum { SWEEP_ERRORS = 9 };
 
 /* Every n-th call fails with `error`, until n is beyond the last one. Returns
  * how many calls failed. */
