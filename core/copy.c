@@ -129,7 +129,8 @@ map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
 		r = cow__map_private(cow__tile_start(t) + at + done,
 		                     list[i].bytes, &p->segment->file,
 		                     cow__segment_offset(cow__tile_start(p)) +
-		                             list[i].offset);
+		                             list[i].offset,
+		                     false);
 		if (r < 0)
 			break;
 		done += list[i].bytes;

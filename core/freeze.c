@@ -50,7 +50,7 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 		cow__spare_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,
-	                     cow__segment_offset(cow__tile_start(from)));
+	                     cow__segment_offset(cow__tile_start(from)), false);
 	if (r == 0 && from->attributes)
 		cow__attributes_apply(from, cow__tile_start(from),
 		                      cow__tile_end(from));

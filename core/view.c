@@ -74,7 +74,7 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		r = shared ? cow__map_shared(at, bytes, &p->segment->file,
 		                             file, false)
 		           : cow__map_private(at, bytes, &p->segment->file,
-		                              file);
+		                              file, false);
 		if (r < 0)
 			break;
 		at += bytes;

@@ -34,8 +34,8 @@
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
-/* MADV_DONTFORK was granted for some private mapping. Where it never was, there is
- * nothing to take back. It may be denied from a day on: a program sandboxes itself. */
+/* MADV_DONTFORK was granted for some mapping. Where it never was, there is nothing
+ * to take back. It may be denied from a day on: a program sandboxes itself. */
 static bool withheld;
 
 static int
@@ -137,13 +137,13 @@ cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
 	                    MAP_SHARED | MAP_FIXED, d->fd, offset));
 	if (r == 0 && !inherit)
-		(void)sys_madvise((void *)addr, bytes, MADV_DONTFORK);
+		(void)withhold(addr, bytes);
 	return r;
 }
 
 int
 cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
-                 uint64_t offset)
+                 uint64_t offset, bool inherit)
 {
 	int r;
 
@@ -152,7 +152,7 @@ cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
 	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
 	                    offset));
-	if (r == 0)
+	if (r == 0 && !inherit)
 		(void)withhold(addr, bytes);
 	return r;
 }

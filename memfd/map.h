@@ -42,14 +42,15 @@ int cow__map_shared(uintptr_t addr, size_t bytes,
 
 /*
  * The file, private: reads come from it, writes go to copies of its pages.
- * Nobody may write the file from now on. Not inherited by fork until
- * cow__map_inherit() says so: a child that nobody counts would see pages that
- * were thawed.
+ * Nobody may write the file from now on. Not inherited by fork unless `inherit`,
+ * or until cow__map_inherit() says so: a child that nobody counts would see pages
+ * that were thawed.
  * Concurrent readers and writers of the range are not disturbed when the same
  * file range is mapped here before: each access sees one mapping or the other.
  */
 int cow__map_private(uintptr_t addr, size_t bytes,
-                     const struct cow__descriptor *d, uint64_t offset);
+                     const struct cow__descriptor *d, uint64_t offset,
+                     bool inherit);
 
 /* Moves a whole mapping over another range, which it replaces. */
 int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
@@ -80,6 +81,7 @@ int cow__map_populate(uintptr_t addr, size_t bytes);
  * is one, also where the page table does not know of it. */
 int cow__map_resident(uintptr_t addr, size_t bytes);
 
+/* By children, or not. Giving succeeds, too, where the kernel never withholds. */
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
 
 #define COW__MAP_READ_ONLY 1 /* PROT_READ */

@@ -93,7 +93,7 @@ copied_page_shows(bool scan)
 	if (cow__memfd_new("cowshed-probe", 2 * cow__page, &d) < 0)
 		return false;
 	if (cow__map_reserve(2 * cow__page, cow__page, &at) == 0) {
-		if (cow__map_private(at, 2 * cow__page, &d, 0) == 0) {
+		if (cow__map_private(at, 2 * cow__page, &d, 0, false) == 0) {
 			*(volatile char *)(at + cow__page) = 1;
 			cow__pagemap_use_scan(scan);
 			works = cow__pagemap_copied(at, at + 2 * cow__page,

@@ -269,9 +269,7 @@ map(struct file *f, uint64_t offset, size_t bytes)
 		return r;
 	}
 	r = shared ? cow__map_shared(f->mapping, f->mapped, &f->fd, from, true)
-	           : cow__map_private(f->mapping, f->mapped, &f->fd, from);
-	if (r == 0 && !shared)
-		r = cow__map_inherit(f->mapping, f->mapped, true);
+	           : cow__map_private(f->mapping, f->mapped, &f->fd, from, true);
 	f->data = (void *)(f->mapping + skip);
 	return r;
 }

@@ -200,9 +200,7 @@ map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 	if (h->kind == COW__HOME_ALIAS) {
 		r = cow__map_shared(at, bytes, file, from, true);
 	} else {
-		r = cow__map_private(at, bytes, file, from);
-		if (r == 0)
-			r = cow__map_inherit(at, bytes, true);
+		r = cow__map_private(at, bytes, file, from, true);
 		if (r == 0)
 			r = cow__map_protect(at, bytes, COW__MAP_READ_ONLY);
 	}

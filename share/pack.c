@@ -474,16 +474,13 @@ cow__pack_retire(struct cow__pack *p)
 {
 	size_t data = cow__data_offset(p->pages);
 	uintptr_t at = (uintptr_t)p->data;
-	int r = 0;
+	int r;
 
-	if (p->alias)
+	if (p->alias || p->retired)
 		return 0;
-	if (!p->retired)
-		r = cow__map_private(at, p->bytes - data, &p->file, data);
-	if (r < 0)
-		return r;
-	p->retired = true;
-	return cow__map_inherit(at, p->bytes - data, true);
+	r = cow__map_private(at, p->bytes - data, &p->file, data, true);
+	p->retired = r == 0;
+	return r;
 }
 
 void

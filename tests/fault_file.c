@@ -49,6 +49,10 @@ static int opened(const char *name, uint32_t flags, bool known)
 	if (r < 0) {
 		ck_assert_ptr_eq(s, SWEEP_UNTOUCHED);
 		must(cow_last_error()[0] != '\0');
+		/* Whether a counted one has other users can't be asked then: it is left
+		 * to the next one, which is the second try. */
+		if ((flags & COW_FILE_COUNTED) && fault_lasts())
+			return r;
 		return nothing_left(r, names, known ? name : NULL);
 	}
 	if (known)
@@ -57,11 +61,11 @@ static int opened(const char *name, uint32_t flags, bool known)
 	/* Its end is no part of what may fail. */
 	(void)fault_disarm();
 	cow_storage_unref(s);
+	if (flags & COW_FILE_COUNTED)
+		ck_assert_int_eq(folder_names(), 0);
 	return 0;
 }
 
-/* Counted ones are freed with the failure still to come: the next one to go then
- * removes the name. */
 static int open_counted(struct herd *herd)
 {
 	(void)herd;

@@ -35,6 +35,11 @@ void fault_after(int n, int error)
 	__atomic_store_n(&countdown, n, __ATOMIC_RELEASE);
 }
 
+bool fault_lasts(void)
+{
+	return lasting;
+}
+
 bool fault_disarm(void)
 {
 	__atomic_store_n(&countdown, 0, __ATOMIC_RELAXED);
@@ -94,14 +99,14 @@ static int denied(long nr, const long *args)
 
 /* True for exactly one call, in whichever thread, if it is not to last. `pool`: at the
  * other gate. */
-static bool fires(long nr, bool pool)
+static bool fires(long nr, long flags, bool pool)
 {
 	int n = __atomic_load_n(&countdown, __ATOMIC_ACQUIRE);
 
 	if (n == 0 || pool != (armed_error == FAULT_POOLS) || !may_fail(nr))
 		return false;
-	/* Nobody could take a name away again then, however well it was undone. */
-	if (lasting && nr == SYS_unlinkat)
+	/* Else nobody could take a name away again, or look whether it is his. */
+	if (lasting && fired && (nr == SYS_unlinkat || (nr == SYS_openat && (flags & O_PATH))))
 		return false;
 	if ((!lasting || n > 1) && __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 1)
 		return false;
@@ -117,7 +122,7 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 
 	if (error != 0)
 		return error == FAULT_IGNORED ? 0 : -error;
-	if (fires(nr, false))
+	if (fires(nr, c, false))
 		return -armed_error;
 	return fault_pages_call(real_gate, nr, a, b, c, d, e, f);
 }
@@ -128,5 +133,5 @@ void *__real_cow__pool_take(struct cow__pool *pool);
 
 void *__wrap_cow__pool_take(struct cow__pool *pool)
 {
-	return fires(-1, true) ? NULL : __real_cow__pool_take(pool);
+	return fires(-1, 0, true) ? NULL : __real_cow__pool_take(pool);
 }

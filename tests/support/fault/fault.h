@@ -26,6 +26,7 @@
  * succeed, until it is disarmed. */
 enum { FAULT_POOLS = 0, FAULT_LASTING = 0x10000 };
 void fault_after(int n, int error);
+bool fault_lasts(void);
 
 /* Nothing is armed any more. Has it fired, in this process or before its
  * fork? */
