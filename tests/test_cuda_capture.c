@@ -213,6 +213,51 @@ START_TEST(a_thread_that_is_left_behind)
 }
 END_TEST
 
+/* ---- Streams that end ------------------------------------------------------------------- */
+
+/* With memory that it cached, and memory of the default stream that it uses yet. */
+static void *ends_a_stream(void *used)
+{
+	cow_cuda_stream own = cuda_stream(0);
+	struct cow_storage *s;
+
+	ok(cow_cuda_stream_set(0, own));
+	s = cuda_storage(0, 3 * MIB, COW_CUDA_CACHED);
+	cuda_fill(s, 7, own);
+	cow_storage_unref(s);
+	ok(cow_cuda_record_stream(used, own));
+	fails(-EBUSY, cow_cuda_stream_free(0, own));
+	must(strstr(cow_last_error(), "current") != NULL);
+	ok(cow_cuda_stream_set(0, NULL));
+	ok(cow_cuda_stream_free(0, own));
+	return NULL;
+}
+
+START_TEST(streams_end_meanwhile)
+{
+	struct cow_storage *used;
+	cow_cuda_stream a;
+
+	cuda_start();
+	a = cuda_stream(0);
+	for (unsigned mode = COW_CU_CAPTURE_GLOBAL; mode <= COW_CU_CAPTURE_RELAXED; mode++) {
+		used = cuda_storage(0, 3 * MIB, COW_CUDA_CACHED);
+		cuda_fill(used, 3, NULL);
+		capture_begin(a, mode);
+		elsewhere(ends_a_stream, used);
+		ends_a_stream(used); /* by the one who records */
+		fails(-EBUSY, cow_cuda_stream_free(0, a));
+		must(strstr(cow_last_error(), "graph") != NULL);
+		capture_end(a);
+		cuda_finish(0);
+		cuda_check(used, 3);
+		cow_storage_unref(used);
+	}
+	ok(cow_cuda_stream_free(0, a));
+	nothing_left();
+}
+END_TEST
+
 /* ---- The default stream ------------------------------------------------------------------ */
 
 static void *uses_the_default_stream(void *pinned)
@@ -332,6 +377,7 @@ int main(void)
 	tcase_add_test(c, what_is_cached_stays);
 	add_test_needing(NEEDS_CONTROL, c, out_of_memory_meanwhile); /* a small device */
 	tcase_add_test(c, a_thread_that_is_left_behind);
+	tcase_add_test(c, streams_end_meanwhile);
 	tcase_add_test(c, an_ordered_stream);
 	tcase_add_test(c, what_came_waits);
 	tcase_add_test(c, the_threads_mode_is_its_own);
