@@ -6,7 +6,9 @@
  * it: every one of them is somebody's everyday machine. There things may cost
  * more, never a byte. Each test denies one feature before the engine's first
  * step and puts a herd through everything: clones of clones, writes on both
- * sides, resizing, forks with writing children, freeing in any order.
+ * sides, resizing, forks with writing children, freeing in any order. Then the
+ * same for programs that sandbox themselves: denied from the middle on, with
+ * memory that was made and inherited while all was allowed.
  */
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/pages.h"
@@ -62,7 +64,19 @@ static const struct feature {
 	{ "sigaction", SYS_rt_sigaction, FAULT_ANY, 0, EPERM, false },
 	{ "signal masks", SYS_rt_sigprocmask, FAULT_ANY, 0, EPERM, true },
 	{ "limits", SYS_prlimit64, FAULT_ANY, 0, EPERM, true },
+	/* Whole calls, as filters do. */
+	{ "madvise", SYS_madvise, FAULT_ANY, 0, EPERM, true },
+	{ "fcntl", SYS_fcntl, FAULT_ANY, 0, EPERM, true },
+	{ "mremap", SYS_mremap, FAULT_ANY, 0, EPERM, false },
+	{ "fallocate", SYS_fallocate, FAULT_ANY, 0, EPERM, false },
+	{ "ioctl", SYS_ioctl, FAULT_ANY, 0, EPERM, true },
 };
+
+static void deny(const struct feature *f)
+{
+	if (f->nr >= 0)
+		fault_deny(f->nr, f->arg, f->value, f->error);
+}
 
 static void clone_each(const struct herd *herd, struct herd *clones)
 {
@@ -122,7 +136,15 @@ static void child(void *arg)
 	herd_check(&p->clones);
 }
 
-static void workload(void)
+static void reader(void *arg)
+{
+	herd_check(arg);
+	herd_rewrite(arg, 7000, 2);
+	herd_check(arg);
+}
+
+/* `later`: denied while all there is was cloned and has been inherited. */
+static void workload_until(const struct feature *later)
 {
 	static struct pair p;
 	struct herd more;
@@ -130,7 +152,7 @@ static void workload(void)
 	int round;
 
 	gate_make(&p.gate);
-	for (round = 0; round < ROUNDS_EACH; round++) {
+	for (round = later ? 1 : 0; round < ROUNDS_EACH; round++) {
 		herd_make(&p.herd, 100);
 		clone_each(&p.herd, &p.clones);
 		herd_touch(&p.herd);
@@ -141,6 +163,12 @@ static void workload(void)
 		herd_rewrite(&p.clones, 300, 2);
 		herd_check(&p.herd);
 		herd_check(&more);
+		if (later && round == 1) {
+			in_child(reader, &more);
+			deny(later);
+			in_child(reader, &more);
+			herd_rewrite(&p.clones, 350, 3);
+		}
 		pid = child_start(child, &p);
 		herd_rewrite(&p.herd, 400, 1);
 		herd_check(&more);
@@ -166,15 +194,25 @@ static void workload(void)
 	gate_free(&p.gate);
 }
 
+static void workload(void)
+{
+	workload_until(NULL);
+}
+
 START_TEST(without)
 {
 	const struct feature *f = &features[_i];
 
-	if (f->nr >= 0)
-		fault_deny(f->nr, f->arg, f->value, f->error);
+	deny(f);
 	workload();
 	ck_assert_msg(!f->asked_for || fault_denials() > 0,
 	              "%s: nobody asked for it", f->name);
+}
+END_TEST
+
+START_TEST(without_from_then_on)
+{
+	workload_until(&features[_i]);
 }
 END_TEST
 
@@ -291,6 +329,7 @@ int main(void)
 	TCase *tcase = add_bare_case(suite, "fault_denied");
 
 	tcase_add_loop_test(tcase, without, 0, COUNT(features));
+	tcase_add_loop_test(tcase, without_from_then_on, 1, COUNT(features));
 	tcase_add_loop_test(tcase, with_pages_of_64_kib, 0, 2);
 	tcase_add_test(tcase, holes_that_are_not_made);
 	tcase_add_test(tcase, without_private_mappings_and_mremap);
