@@ -73,6 +73,7 @@ static void size(struct terminal *t, unsigned short rows, unsigned short columns
 static void start(struct terminal *t, const char *kind, bool ignores)
 {
 	t->bytes = 0;
+	t->text[0] = '\0';
 	t->master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
 	must(t->master >= 0 && grantpt(t->master) == 0 && unlockpt(t->master) == 0);
 	t->slave = open(ptsname(t->master), O_RDWR | O_NOCTTY | O_CLOEXEC);
@@ -88,32 +89,35 @@ static void start(struct terminal *t, const char *kind, bool ignores)
 	must(read(t->said[0], &t->job, sizeof(t->job)) == sizeof(t->job));
 }
 
-/* Reads what is shown, until there is something to read of `fd` or `text` was there;
- * forgets it up to the end of that. */
-static void shows(struct terminal *t, const char *text, int fd)
+/* Reads more of what is shown. False: no more for now, but there is something to read of
+ * `fd`. `text`: what is waited for. */
+static bool reads(struct terminal *t, const char *text, int fd)
 {
 	struct pollfd polls[] = { { t->master, POLLIN, 0 }, { fd, POLLIN, 0 } };
-	char *found;
 	ssize_t n;
 
-	for (;;) {
-		t->text[t->bytes] = '\0';
-		found = text ? strstr(t->text, text) : NULL;
-		if (found != NULL) {
-			found += strlen(text);
-			t->bytes -= (size_t)(found - t->text);
-			memmove(t->text, found, t->bytes + 1);
-			return;
-		}
-		if (poll(polls, 2, LATE_MS) <= 0)
-			ck_abort_msg("never shown: %s in: %s", text ? text + 1 : "an end", t->text);
-		if (!(polls[0].revents & POLLIN))
-			return; /* all was read */
-		must(t->bytes < sizeof(t->text) - 1);
-		n = read(t->master, t->text + t->bytes, sizeof(t->text) - 1 - t->bytes);
-		must(n > 0);
-		t->bytes += (size_t)n;
-	}
+	if (poll(polls, 2, LATE_MS) <= 0)
+		ck_abort_msg("never shown: %s in: %s", text, t->text);
+	if (!(polls[0].revents & POLLIN))
+		return false;
+	must(t->bytes < sizeof(t->text) - 1);
+	n = read(t->master, t->text + t->bytes, sizeof(t->text) - 1 - t->bytes);
+	must(n > 0);
+	t->bytes += (size_t)n;
+	t->text[t->bytes] = '\0';
+	return true;
+}
+
+/* Forgets what was shown up to the end of `text`, which it waits for. */
+static void shows(struct terminal *t, const char *text)
+{
+	char *found;
+
+	while ((found = strstr(t->text, text)) == NULL)
+		must(reads(t, text + (*text == '\033'), -1));
+	found += strlen(text);
+	t->bytes -= (size_t)(found - t->text);
+	memmove(t->text, found, t->bytes + 1);
 }
 
 /* The job's next wait status. All that it showed until then is in t->text. */
@@ -121,7 +125,8 @@ static int status_of(struct terminal *t)
 {
 	int status;
 
-	shows(t, NULL, t->said[0]);
+	while (reads(t, "an end", t->said[0]))
+		;
 	must(read(t->said[0], &status, sizeof(status)) == sizeof(status));
 	return status;
 }
@@ -152,8 +157,8 @@ static void end(struct terminal *t)
 
 static void is_taken(struct terminal *t)
 {
-	shows(t, TAKEN, -1);
-	shows(t, FRAME_END, -1);
+	shows(t, TAKEN);
+	shows(t, FRAME_END);
 	must(!is_as_before(t));
 }
 
@@ -166,7 +171,7 @@ START_TEST(q_quits)
 	start(&t, "xterm", false);
 	is_taken(&t);
 	type(&t, "x\n ");
-	shows(&t, FRAME_END, -1); /* it goes on */
+	shows(&t, FRAME_END); /* it goes on */
 	type(&t, _i ? "aQ" : "q");
 	status = status_of(&t);
 	must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -205,8 +210,8 @@ START_TEST(what_is_ignored_stays_so)
 	start(&t, "xterm", true);
 	is_taken(&t);
 	type(&t, "\003");
-	shows(&t, FRAME_END, -1);
-	shows(&t, FRAME_END, -1);
+	shows(&t, FRAME_END);
+	shows(&t, FRAME_END);
 	type(&t, "q");
 	status = status_of(&t);
 	must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -224,7 +229,7 @@ START_TEST(it_stops_and_goes_on)
 		type(&t, "\032");
 		status = status_of(&t);
 		must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP);
-		shows(&t, GIVEN, -1);
+		shows(&t, GIVEN);
 		must(is_as_before(&t));
 		must(kill(t.job, SIGCONT) == 0);
 	}
@@ -253,17 +258,9 @@ START_TEST(another_size)
 		must(kill(t.job, SIGWINCH) == 0);
 		/* A frame after one that may have been under way. */
 		for (int k = 0; k < 3; k++)
-			shows(&t, "\033[H", -1);
-		while (strstr(t.text, FRAME_END) == NULL) {
-			struct pollfd p = { t.master, POLLIN, 0 };
-			ssize_t n;
-
-			must(poll(&p, 1, LATE_MS) == 1);
-			n = read(t.master, t.text + t.bytes, sizeof(t.text) - 1 - t.bytes);
-			must(n > 0);
-			t.bytes += (size_t)n;
-			t.text[t.bytes] = '\0';
-		}
+			shows(&t, "\033[H");
+		while (strstr(t.text, FRAME_END) == NULL)
+			must(reads(&t, "a frame", -1));
 		for (char *c = t.text; strncmp(c, FRAME_END, 3) != 0; c++) {
 			if (*c == '\n') {
 				row++;
@@ -287,8 +284,8 @@ END_TEST
 START_TEST(a_dumb_one)
 {
 	start(&t, "dumb", false);
-	shows(&t, "COMMAND", -1);
-	shows(&t, "COMMAND", -1);
+	shows(&t, "COMMAND");
+	shows(&t, "COMMAND");
 	must(!is_as_before(&t));
 	type(&t, "q");
 	must(status_of(&t) == 0);
