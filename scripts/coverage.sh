@@ -34,6 +34,7 @@ awk -F '[:,]' '/^SF:/ { file = $2; wanted = file !~ /^(tests|bench|examples|\/)/
 	echo
 	awk '!$3 { print $1, $2 }' "$tmp/lines" | while read -r file line; do
 		[ "$file" = "${before:-}" ] || { before=$file && mapfile -t text <"$file"; }
+		# Of headers that are one macro after the other a line too many is counted.
 		printf '%s:%d:%s\n' "$file" "$line" "${text[line - 1]-}"
 	done
 } >"$BUILD/coverage.txt"

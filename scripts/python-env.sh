@@ -21,6 +21,7 @@ python=$(scripts/python.sh ensurepip venv) ||
 
 echo "python-env: installing $(grep -c '^[a-z]' "$wanted") packages in $venv"
 mkdir -p build && "$python" -m venv "$venv" || without 'venv failed'
+# Who looks for compiled modules has a place of his own for them (tests/python/run.sh).
 add() {
 	"$venv/bin/python" -m pip --disable-pip-version-check install -q --no-compile --prefer-binary \
 		--retries 1 --timeout 20 "$@" 2>"$venv/pip.log"

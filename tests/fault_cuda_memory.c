@@ -378,10 +378,11 @@ START_TEST(each_call_fails)
 END_TEST
 
 /* The same with the kernel and our own pools. */
+static const int errors[] = { ENOMEM, EPERM, FAULT_POOLS, FAULT_LASTING | ENOMEM,
+	                      FAULT_LASTING | FAULT_POOLS };
+
 START_TEST(each_kernel_call_fails)
 {
-	static const int errors[] = { ENOMEM, EPERM, FAULT_POOLS,
-		                      FAULT_LASTING | ENOMEM, FAULT_LASTING };
 	const struct operation *o = &operations[(size_t)_i / COUNT(errors)];
 	int error = errors[(size_t)_i % COUNT(errors)];
 	bool fired = true;
@@ -450,7 +451,8 @@ int main(void)
 	TCase *c = add_case(s, "driver");
 
 	tcase_add_loop_test(c, each_call_fails, 0, (int)COUNT(operations));
-	tcase_add_loop_test(c, each_kernel_call_fails, 0, 5 * (int)COUNT(operations));
+	tcase_add_loop_test(c, each_kernel_call_fails, 0,
+	                    (int)(COUNT(errors) * COUNT(operations)));
 	tcase_add_loop_test(add_bare_case(s, "start"), start_fails, 0, (int)COUNT(names));
 	return run_suite(s);
 }

@@ -281,6 +281,21 @@ START_TEST(patterns_differ)
 }
 END_TEST
 
+/* Nor does one page look like another, at any distance, byte for byte. */
+START_TEST(pages_differ)
+{
+	static unsigned char bytes[2 * MIB];
+	size_t distance, i, same;
+
+	fill(bytes, sizeof(bytes), 5);
+	for (distance = PAGE; distance < sizeof(bytes) - 64 * KIB; distance += PAGE) {
+		for (i = same = 0; i < 64 * KIB; i++)
+			same += bytes[i] == bytes[i + distance];
+		must(same < 64 * KIB / 32);
+	}
+}
+END_TEST
+
 /* At each length, each byte, and nothing behind the end. */
 START_TEST(patterns_end)
 {
@@ -313,6 +328,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(tcase, is_caught, 0, (int)COUNT(broken));
 	tcase_add_test(tcase, gates_count);
 	tcase_add_test(tcase, patterns_differ);
+	tcase_add_test(tcase, pages_differ);
 	tcase_add_test(tcase, patterns_end);
 	return run_suite(suite);
 }

@@ -2,10 +2,11 @@
 /*
  * Bytes that depend on a seed and on their position
  *
- * Eight at a time: x ^ x >> 32 of an x that starts at random for each seed and grows by an odd
- * constant. So the bytes of another storage, of another page or of another time never look right
- * by accident. And it is cheap, since tests do little else than compare: two such words at once,
- * in vectors that every machine has. Knows nothing of cowshed: tests/programs/ have it, too.
+ * Eight at a time: x ^ x >> 32 of an x that grows by an odd constant, and starts at random for
+ * each seed and each block of a kilobyte. So words of another storage, of another page or of
+ * another time are never right by accident, and single bytes as seldom as any. And it is cheap,
+ * since tests do little else than compare: two such words at once, in vectors that every machine
+ * has. Knows nothing of cowshed: tests/programs/ have it, too.
  */
 #ifndef COWSHED_TESTS_PATTERN_H
 #define COWSHED_TESTS_PATTERN_H
@@ -18,6 +19,7 @@
 enum { PATTERN_BLOCK = 1024 };
 typedef uint64_t pattern_two __attribute__((vector_size(16)));
 
+/* At random, each number another one. */
 static inline uint64_t pattern_start(uint64_t seed)
 {
 	uint64_t x = seed + PATTERN_STEP;
@@ -27,13 +29,13 @@ static inline uint64_t pattern_start(uint64_t seed)
 	return x ^ (x >> 31);
 }
 
-/* Writes `to`, or compares `is`, from position `from`, where x is; the first wrong one. */
-static inline size_t pattern_rest(unsigned char *to, const unsigned char *is, size_t from,
-                                  size_t bytes, uint64_t x)
+/* Of a block of `bytes`, word for word: writes `to`, or compares `is`; the first wrong one. */
+static inline size_t pattern_slowly(unsigned char *to, const unsigned char *is, size_t bytes,
+                                    uint64_t x)
 {
 	size_t i, j, n;
 
-	for (i = from; i < bytes; i += n, x += PATTERN_STEP) {
+	for (i = 0; i < bytes; i += n, x += PATTERN_STEP) {
 		uint64_t word = x ^ x >> 32;
 
 		n = bytes - i < 8 ? bytes - i : 8;
@@ -49,39 +51,45 @@ static inline size_t pattern_rest(unsigned char *to, const unsigned char *is, si
 static inline void fill(void *data, size_t bytes, uint64_t seed)
 {
 	uint64_t start = pattern_start(seed);
-	pattern_two x = { start, start + PATTERN_STEP };
 	unsigned char *p = (unsigned char *)data;
-	size_t i;
+	size_t i, j;
 
-	for (i = 0; i + sizeof(x) <= bytes; i += sizeof(x), x += 2 * PATTERN_STEP) {
-		pattern_two now = x ^ x >> 32;
+	if (bytes == 0)
+		return;
+	for (i = 0; i + PATTERN_BLOCK <= bytes; i += PATTERN_BLOCK) {
+		uint64_t first = pattern_start(start + i);
+		pattern_two x = { first, first + PATTERN_STEP };
 
-		__builtin_memcpy(p + i, &now, sizeof(now));
+		for (j = 0; j < PATTERN_BLOCK; j += sizeof(x), x += 2 * PATTERN_STEP) {
+			pattern_two now = x ^ x >> 32;
+
+			__builtin_memcpy(p + i + j, &now, sizeof(now));
+		}
 	}
-	pattern_rest(p, NULL, i, bytes, x[0]);
+	pattern_slowly(p + i, NULL, bytes - i, pattern_start(start + i));
 }
 
 /* The position of the first byte that is not the pattern's, or `bytes`. */
 static inline size_t first_wrong(const void *data, size_t bytes, uint64_t seed)
 {
 	uint64_t start = pattern_start(seed);
-	pattern_two x = { start, start + PATTERN_STEP };
 	const unsigned char *p = (const unsigned char *)data;
 	size_t i, j;
 
+	if (bytes == 0)
+		return 0;
 	for (i = 0; i + PATTERN_BLOCK <= bytes; i += PATTERN_BLOCK) {
-		pattern_two now, wrong = { 0, 0 }, was = x;
+		uint64_t first = pattern_start(start + i);
+		pattern_two x = { first, first + PATTERN_STEP }, now, wrong = { 0, 0 };
 
 		for (j = 0; j < PATTERN_BLOCK; j += sizeof(x), x += 2 * PATTERN_STEP) {
 			__builtin_memcpy(&now, p + i + j, sizeof(now));
 			wrong |= now ^ x ^ x >> 32;
 		}
-		if ((wrong[0] | wrong[1]) != 0) {
-			x = was;
+		if ((wrong[0] | wrong[1]) != 0)
 			break;
-		}
 	}
-	return pattern_rest(NULL, p, i, bytes, x[0]);
+	return i + pattern_slowly(NULL, p + i, bytes - i, pattern_start(start + i));
 }
 
 #endif

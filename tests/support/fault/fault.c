@@ -106,9 +106,14 @@ static bool fires(long nr, long flags, bool pool)
 	if (n == 0 || pool != (armed_error == FAULT_POOLS) || !may_fail(nr))
 		return false;
 	/* Else nobody could take a name away again, or look whether it is his. */
-	if (lasting && fired && (nr == SYS_unlinkat || (nr == SYS_openat && (flags & O_PATH))))
+	if (lasting && __atomic_load_n(&fired, __ATOMIC_RELAXED) &&
+	    (nr == SYS_unlinkat || (nr == SYS_openat && (flags & O_PATH))))
 		return false;
-	if ((!lasting || n > 1) && __atomic_fetch_sub(&countdown, 1, __ATOMIC_RELAXED) != 1)
+	/* One that lasts stays at its last call. */
+	while (n > 0 && !__atomic_compare_exchange_n(&countdown, &n, lasting && n == 1 ? 1 : n - 1,
+	                                             false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
+		;
+	if (n != 1)
 		return false;
 	fired_nr = nr;
 	__atomic_store_n(&fired, 1, __ATOMIC_RELAXED);

@@ -4,11 +4,13 @@
  *
  * The library enters the kernel through one function, cow__syscall(). The
  * programs tests/fault_*.c are linked with another one in its place, which can
- * fail a single call, or deny a feature for ever, and otherwise does the same.
+ * fail a single call, or all from one on, or deny a feature for ever, and
+ * otherwise does the same.
  *
  * Some calls never fail here: close, munmap and fstat fail for wrong arguments
  * alone, and waiting and asking for one's own number have no failure that
- * means anything. What their failure would prove is that the test leaks.
+ * means anything. What their failure would prove is that the test leaks. Nor,
+ * once all calls fail, do unlinking and looking whether a name is still that file.
  *
  * The second gate is cow__pool_take(): the engine's own metadata. A pool that has
  * been used asks the kernel for nothing, so that its end is to be made here.
@@ -26,6 +28,8 @@
  * succeed, until it is disarmed. */
 enum { FAULT_POOLS = 0, FAULT_LASTING = 0x10000 };
 void fault_after(int n, int error);
+
+/* Is what was armed last, or still is, one that lasts? */
 bool fault_lasts(void);
 
 /* Nothing is armed any more. Has it fired, in this process or before its
