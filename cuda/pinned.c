@@ -236,10 +236,14 @@ let_go(struct cow__cuda *d, struct pinned *a)
 static int
 let_all_go(struct cow__cuda *d, struct list *l)
 {
-	struct pinned *a, *last = l->last;
+	struct pinned *a;
+	size_t n = 0;
 	int r = 0, one;
 
-	while ((a = l->first) != NULL) {
+	for (a = l->first; a; a = a->next)
+		n++;
+	/* Others take some of them meanwhile, and add more. */
+	for (; n && (a = l->first) != NULL; n--) {
 		list_remove(l, a);
 		cow__mutex_unlock(&p.lock);
 		one = let_go(d, a);
@@ -248,8 +252,6 @@ let_all_go(struct cow__cuda *d, struct list *l)
 			list_add(l, a);
 			r = one;
 		}
-		if (a == last)
-			break;
 	}
 	return r;
 }

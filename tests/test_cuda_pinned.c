@@ -168,6 +168,39 @@ START_TEST(not_reused_before_its_streams)
 }
 END_TEST
 
+static struct cow_storage *taken;
+
+/* Meanwhile somebody takes the last of what is cached. */
+static enum cow__cu_result stays_pinned(void *address)
+{
+	(void)address;
+	if (taken == NULL)
+		taken = pinned(2 * MIB);
+	return COW_CU_UNKNOWN;
+}
+
+START_TEST(taken_while_others_stay)
+{
+	struct cow_storage *s, *t;
+	struct cow__cu *table;
+	struct cow__cu was;
+
+	start();
+	s = pinned(MIB);
+	t = pinned(2 * MIB);
+	cow_storage_unref(s);
+	cow_storage_unref(t);
+	table = (struct cow__cu *)d->cu;
+	was = *table;
+	table->host_unregister = stays_pinned;
+	ck_assert_int_lt(cow_cuda_pinned_empty_cache(), 0);
+	table->host_unregister = was.host_unregister;
+	ck_assert_uint_eq(cuda_stats(0).pinned_cached_bytes, MIB);
+	cow_storage_unref(taken);
+	nothing_left();
+}
+END_TEST
+
 START_TEST(unknown_memory)
 {
 	struct cow_storage *s;
@@ -445,6 +478,7 @@ int main(void)
 	tcase_add_test(c, exact_sizes);
 	tcase_add_test(c, cached);
 	add_test_needing(NEEDS_CONTROL, c, not_reused_before_its_streams);
+	tcase_add_test(c, taken_while_others_stay);
 	tcase_add_test(c, unknown_memory);
 	add_test_needing(NEEDS_CONTROL, c, a_stream_that_ends);
 	tcase_add_test(c, clones_are_copies);
