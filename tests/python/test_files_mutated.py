@@ -15,6 +15,7 @@ import re
 import pytest
 
 np = pytest.importorskip("numpy")
+from numpy.lib.recfunctions import repack_fields  # noqa: E402
 
 import cowshed  # noqa: E402
 
@@ -25,6 +26,7 @@ except ImportError:
 
 SEEDS = int(os.environ.get("SEEDS", 3))
 ROUNDS = 400
+pytestmark = pytest.mark.limit(60 + 5 * SEEDS)
 
 NPY = {
     "records": np.zeros((3, 4), [("a", "<f4"), ("b", "u1", (2,))]),
@@ -120,7 +122,9 @@ def test_npy_is_what_numpy_makes_of_it(tmp_path, name):
             continue  # of which NumPy writes as many as you like, and reads none
         there = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
         assert (x.dtype, x.shape) == (there.dtype, there.shape), data
-        assert x.tobytes() == there.tobytes(), data
+        # NumPy reads fields; what is between them is anything.
+        assert repack_fields(x, recurse=True).tobytes() == \
+            repack_fields(there, recurse=True).tobytes(), data
     assert count > 10
 
 
