@@ -54,11 +54,27 @@ for side in jemalloc mimalloc tcmalloc; do
 	fi
 done
 
+# large_python MODULE: the first Python that has it, those of `make bench` first.
+large_python() {
+	for python in "$root/build/venv/bin/python" \
+		"$root/build/venv-plots/bin/python" python3 /usr/bin/python3; do
+		"$python" -c "import numpy, $1" 2>/dev/null && echo "$python" && return
+	done
+	echo false
+}
+
 large_command() {
 	case $1 in
-	sort | xz) program_command "$1" ;;
-	*) echo "exec '$programs_python3' '$here/large.py' $1 $scale" ;;
+	sort | xz)
+		program_command "$1"
+		return ;;
+	joins | groups) module=pandas ;;
+	images) module=PIL ;;
+	audio) module=scipy ;;
+	training | inference) module=torch ;;
+	*) module=numpy ;;
 	esac
+	echo "exec '$(large_python $module)' '$here/large.py' $1 $scale"
 }
 
 # A program that can't run here fails by itself.

@@ -5,6 +5,11 @@
 # the shim can be had with it, and what can't is refused.
 . "$(dirname "$0")/lib.sh"
 
+# What else the caller has open would count, too (255 is bash's own).
+for fd in /proc/$$/fd/*; do
+	case ${fd##*/} in [012] | 255 | '*') ;; *) eval "exec ${fd##*/}>&-" ;; esac
+done
+
 program limits
 program locked
 program map_count
