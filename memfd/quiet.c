@@ -16,15 +16,16 @@
  *
  * Order matters: gates first, look second. A signal that came before its gate
  * shows as a thread that is not in the wait; one that comes after meets the
- * gate.
+ * gate. There is a look before the gates, too: a thread that runs may set handlers
+ * at any time, and would find ours. If one woke up in between, what it set stays.
  *
  * Another process that shares our memory is not in that list. The kernel's check
  * tells of it where we have one thread: a child of vfork() has one, too, while
  * the threads of its parent run on.
  *
  * Not seen: such a process, by a bare clone(CLONE_VM) without CLONE_THREAD or
- * CLONE_VFORK, while we have threads (the helper is one); and debuggers that
- * write our memory.
+ * CLONE_VFORK, while we have threads (the helper is one); debuggers that write our
+ * memory; and a sleeper's alternate signal stack in the memory that is asked about.
  */
 #include "memfd/quiet.h"
 #include "memfd/sys.h"
@@ -50,13 +51,19 @@ struct kernel_action {
 static struct kernel_action saved[SIGNALS + 1];
 static uint64_t gated;      /* which have a gate now */
 static uint64_t old_mask;   /* the caller's signal mask */
-static uint32_t gate_shut;  /* futex: handlers wait while 1 */
+static uint32_t gate_shut;  /* futex: handlers wait while 1 ... */
+static uint32_t gate_owner; /* ... in this process: a raw fork's child goes through */
 static bool masked;
+
+struct range {
+	uintptr_t from, to;
+};
 
 static void
 gate(int sig, void *info, void *context)
 {
-	while (__atomic_load_n(&gate_shut, __ATOMIC_ACQUIRE))
+	while (__atomic_load_n(&gate_shut, __ATOMIC_ACQUIRE) &&
+	       gate_owner == (uint32_t)sys_getpid())
 		cow__wait(&gate_shut, 1, 0);
 	saved[sig].handler(sig, info, context);
 }
@@ -64,6 +71,7 @@ gate(int sig, void *info, void *context)
 static bool
 gates_shut(void)
 {
+	gate_owner = (uint32_t)sys_getpid();
 	__atomic_store_n(&gate_shut, 1, __ATOMIC_RELEASE);
 	for (int sig = 1; sig <= SIGNALS; sig++) {
 		struct kernel_action a;
@@ -76,7 +84,9 @@ gates_shut(void)
 			continue;
 		if (a.flags & SA_RESETHAND_)
 			return false;
-		saved[sig] = a;
+		/* One that was asked for while it was shut, and set again later. */
+		if (a.handler != gate)
+			saved[sig] = a;
 		a.handler = gate;
 		a.flags |= SA_SIGINFO_;
 		if (sys_rt_sigaction(sig, &a, NULL) < 0)
@@ -89,8 +99,11 @@ gates_shut(void)
 static void
 gates_open(void)
 {
+	struct kernel_action now;
+
 	for (int sig = 1; sig <= SIGNALS; sig++)
-		if (gated >> (sig - 1) & 1)
+		if (gated >> (sig - 1) & 1 &&
+		    sys_rt_sigaction(sig, NULL, &now) == 0 && now.handler == gate)
 			(void)sys_rt_sigaction(sig, &saved[sig], NULL);
 	gated = 0;
 	__atomic_store_n(&gate_shut, 0, __ATOMIC_RELEASE);
@@ -125,9 +138,15 @@ parse_number(const char **at)
 	return n;
 }
 
-/* "202 0x7f.. 0x189 0x0 0x0 ...": number, then six arguments. */
 static bool
-in_endless_futex_wait(const char *line)
+is_in(const struct range *r, uintptr_t at)
+{
+	return at >= r->from && at < r->to;
+}
+
+/* "202 0x7f.. 0x189 0x0 0x0 ...": number, six arguments, stack pointer. */
+static bool
+in_endless_futex_wait(const char *line, const struct range *memory)
 {
 	unsigned long nr, op, timeout;
 
@@ -138,6 +157,10 @@ in_endless_futex_wait(const char *line)
 	op = parse_number(&line);
 	(void)parse_number(&line);
 	timeout = parse_number(&line);
+	(void)parse_number(&line);
+	(void)parse_number(&line);
+	if (is_in(memory, parse_number(&line)))
+		return false;
 	if (nr != SYS_futex || timeout != 0 || !(op & FUTEX_PRIVATE_FLAG))
 		return false;
 	op &= ~(unsigned long)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
@@ -145,7 +168,7 @@ in_endless_futex_wait(const char *line)
 }
 
 static bool
-task_sleeps(int dir, const char *name)
+task_sleeps(int dir, const char *name, const struct range *memory)
 {
 	char path[40], line[256];
 	int at = 0, fd;
@@ -166,13 +189,13 @@ task_sleeps(int dir, const char *name)
 	if (r <= 0)
 		return false;
 	line[r] = '\0';
-	return in_endless_futex_wait(line);
+	return in_endless_futex_wait(line, memory);
 }
 
 /* `shared`: somebody else uses this address space. If there is no other thread,
  * it is another process, of which nothing is known. */
 static bool
-others_sleep(uint32_t helper, bool shared)
+others_sleep(uint32_t helper, bool shared, const struct range *memory)
 {
 	struct {
 		uint64_t ino;
@@ -209,7 +232,7 @@ others_sleep(uint32_t helper, bool shared)
 			}
 			shared = false;
 			if (tid != helper)
-				quiet = task_sleeps(dir, e->name);
+				quiet = task_sleeps(dir, e->name, memory);
 		}
 	}
 	(void)sys_close(dir);
@@ -217,18 +240,24 @@ others_sleep(uint32_t helper, bool shared)
 }
 
 bool
-cow__quiet_begin(uint32_t helper)
+cow__quiet_begin(uint32_t helper, uintptr_t from, uintptr_t to)
 {
+	const struct range memory = { from, to };
 	const uint64_t all = UINT64_MAX;
+	bool shared;
 	long r;
 
+	if (is_in(&memory, (uintptr_t)__builtin_frame_address(0)))
+		return false;
 	masked = sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old_mask) >= 0;
 	if (!masked)
 		return false;
 	r = sys_unshare(CLONE_VM);
 	if (r == 0)
 		return true;
-	if (gates_shut() && others_sleep(helper, r == -EINVAL))
+	shared = r == -EINVAL;
+	if (others_sleep(helper, shared, &memory) && gates_shut() &&
+	    others_sleep(helper, shared, &memory))
 		return true;
 	cow__quiet_end();
 	return false;

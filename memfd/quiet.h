@@ -13,13 +13,15 @@
 #include <stdint.h>
 
 /*
- * Tries to begin one: true if the calling thread is alone in this address
- * space, or every other thread (but `helper`, 0: none) provably sleeps. From
- * then on signals are blocked in the caller, and wait in the others, until
- * end. Calls must be serialized by the caller (the engine's lock); few
- * microseconds alone, some 10 us for each other thread.
+ * Tries to begin one for the memory [from, to): true if the calling thread is
+ * alone in this address space, or every other thread (but `helper`, 0: none)
+ * provably sleeps, and nobody's stack lies in that memory: the caller would write
+ * what he moves, and so would the kernel, for a signal of who sleeps. From then on
+ * signals are blocked in the caller, and wait in the others, until end. Calls must
+ * be serialized by the caller (the engine's lock); few microseconds alone, some
+ * 20 us for each other thread.
  */
-bool cow__quiet_begin(uint32_t helper);
+bool cow__quiet_begin(uint32_t helper, uintptr_t from, uintptr_t to);
 void cow__quiet_end(void);
 
 #endif
