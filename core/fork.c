@@ -220,7 +220,7 @@ cow__fork_prepare(void)
 
 	for (;;) {
 		hooks = hooks_now();
-		if (cow__mutex_is_mine(&cow__engine.lock) ||
+		if (cow__mutex_is_mine(&cow__engine.lock) || cow__pools_mine() ||
 		    (hooks && !hooks->prepare(false))) {
 			skipping = true;
 			return;
@@ -255,7 +255,7 @@ cow__fork_try_prepare(void)
 	const struct cow__fork_hooks *hooks = hooks_now();
 	bool locked;
 
-	if (hooks && !hooks->prepare(true))
+	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
 		return false;
 	locked = try_lock(TRY_NS);
 	if (!locked || hooks != hooks_now()) {

@@ -8,19 +8,21 @@
 
 #define POOL_CHUNK (256 * KIB)
 
+static struct cow__mutex list_lock;
 static struct cow__pool *all;
 
-/* Once for each pool, when it takes its first chunk; its lock is held. */
+/* Before its lock is first taken, or a fork that comes then would not find it. */
 static void
 enlist(struct cow__pool *pool)
 {
-	struct cow__pool *head = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
-
-	do
-		pool->next = head;
-	while (!__atomic_compare_exchange_n(&all, &head, pool, 0,
-	                                    __ATOMIC_RELEASE,
-	                                    __ATOMIC_ACQUIRE));
+	cow__mutex_lock(&list_lock);
+	if (!pool->listed) {
+		pool->next = all;
+		/* Both are read without the lock. */
+		__atomic_store_n(&all, pool, __ATOMIC_RELEASE);
+		__atomic_store_n(&pool->listed, true, __ATOMIC_RELEASE);
+	}
+	cow__mutex_unlock(&list_lock);
 }
 
 static void *
@@ -35,8 +37,6 @@ take_fresh(struct cow__pool *pool)
 
 		if (cow__map_meta(POOL_CHUNK, &chunk) < 0)
 			return NULL;
-		if (pool->fresh == NULL)
-			enlist(pool);
 		pool->fresh = chunk;
 		pool->fresh_end = pool->fresh + POOL_CHUNK;
 	}
@@ -50,6 +50,8 @@ cow__pool_take(struct cow__pool *pool)
 {
 	void *object;
 
+	if (cow__unlikely(!__atomic_load_n(&pool->listed, __ATOMIC_ACQUIRE)))
+		enlist(pool);
 	cow__mutex_lock(&pool->lock);
 	object = pool->free;
 	if (cow__likely(object != NULL))
@@ -69,20 +71,28 @@ cow__pool_give(struct cow__pool *pool, void *object)
 	cow__mutex_unlock(&pool->lock);
 }
 
-static struct cow__pool *locked;
-
 void
 cow__pools_lock(void)
 {
-	locked = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
-	for (struct cow__pool *p = locked; p; p = p->next)
+	cow__mutex_lock(&list_lock);
+	for (struct cow__pool *p = all; p; p = p->next)
 		cow__mutex_lock(&p->lock);
 }
 
 void
 cow__pools_unlock(void)
 {
-	for (struct cow__pool *p = locked; p; p = p->next)
+	for (struct cow__pool *p = all; p; p = p->next)
 		cow__mutex_unlock(&p->lock);
-	locked = NULL;
+	cow__mutex_unlock(&list_lock);
+}
+
+bool
+cow__pools_mine(void)
+{
+	struct cow__pool *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+
+	while (p && !cow__mutex_is_mine(&p->lock))
+		p = p->next;
+	return p || cow__mutex_is_mine(&list_lock);
 }

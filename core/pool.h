@@ -17,6 +17,7 @@ struct cow__pool {
 	struct cow__mutex lock;
 	size_t object_bytes; /* at least a pointer */
 	struct cow__pool *next; /* in the list of all */
+	bool listed;
 	void *free;
 	char *fresh, *fresh_end;
 };
@@ -29,5 +30,9 @@ void cow__pool_give(struct cow__pool *pool, void *object);
  * them half changed. */
 void cow__pools_lock(void);
 void cow__pools_unlock(void);
+
+/* Has the calling thread one of their locks? So it has in a signal handler that
+ * interrupted it there. */
+bool cow__pools_mine(void);
 
 #endif
