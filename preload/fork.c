@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -36,9 +37,42 @@
 
 typedef pid_t fork_fn(void);
 
+/*
+ * glibc's fork takes the lock of the list of streams, then malloc's: who flushes all
+ * streams has the list and waits for a stream, and who has that stream may wait for
+ * memory. Here the engine is malloc, and taken before by a handler; so the list is
+ * taken before that. A child finds it let go of. Not in musl, which has no such name.
+ */
+extern void _IO_list_lock(void) __attribute__((weak));
+extern void _IO_list_unlock(void) __attribute__((weak));
+extern void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak));
+static bool have_list;
+
+static void
+prepare(void)
+{
+	if (!_IO_list_lock || (&__libc_single_threaded && __libc_single_threaded))
+		return;
+	_IO_list_lock();
+	have_list = true;
+}
+
+static void
+in_parent(void)
+{
+	if (!have_list)
+		return;
+	have_list = false;
+	_IO_list_unlock();
+}
+
 static void
 in_child(void)
 {
+	if (have_list)
+		_IO_list_resetlock();
+	have_list = false;
 	preload_report_begin();
 	preload_gate_child();
 }
@@ -46,7 +80,7 @@ in_child(void)
 void
 preload_fork_init(void)
 {
-	(void)pthread_atfork(NULL, NULL, in_child);
+	(void)pthread_atfork(prepare, in_parent, in_child);
 }
 
 static pid_t
