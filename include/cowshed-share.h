@@ -141,7 +141,7 @@ struct cow_parcel {
  * `count` when it is full (then the note was not taken either). What was taken is
  * on its way, or waits in the channel for the next call or cow_channel_flush().
  * The storages stay the caller's; CLONE counts as a clone of each (pointers for
- * writing end), and ALIAS may move it.
+ * writing end), and any mode may move it, unless it is transparent.
  *
  * -EAGAIN: nothing was taken; -EMSGSIZE: a packet's socket has too small a buffer
  * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a

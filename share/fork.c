@@ -78,6 +78,7 @@ child(void)
 			(void)cow__map_inherit(g->mine.anchor, cow__page, false);
 		cow__packs_child(g);
 	}
+	cow__homes_child();
 	cow__channels_child();
 	cow__brokers_child();
 	cow__rings_child();

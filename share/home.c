@@ -3,20 +3,17 @@
  * Homes. See the header.
  */
 #include "share/home.h"
-#include "core/alias.h"
 #include "core/engine.h"
-#include "core/give.h"
 #include "core/pool.h"
 #include "core/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
-#include "memfd/process.h"
-#include "memfd/wait.h"
 #include "share/layout.h"
 
-#define GIVE_NS 100000000u
-
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
+
+/* Those in packs that are being filled, without the lock. */
+static struct cow__home *making;
 
 /* ---- Finding ----------------------------------------------------------------- */
 
@@ -255,6 +252,48 @@ own_memfd(struct cow__home *h, const void *from)
 	return r;
 }
 
+static void
+making_remove(struct cow__home *h)
+{
+	struct cow__home **p = &making;
+
+	while (*p != h)
+		p = &(*p)->next;
+	*p = h->next;
+}
+
+/* In a pack. -ENOSPC: it has to be a memfd of its own. */
+static int
+in_pack(struct cow__home *h, struct cow_group *group, const void *from)
+{
+	int r;
+
+	cow__share_enter();
+	r = cow__pack_alloc(group, h->kind == COW__HOME_ALIAS, h->bytes, &h->pack,
+	                    &h->at);
+	if (r == 0) {
+		group->refs++;
+		h->next = making;
+		making = h;
+	}
+	cow__share_leave();
+	if (r < 0)
+		return r;
+	h->data = cow__pack_data(h->pack, h->at.page);
+	fill(h->data, from, h->bytes);
+	cow__share_enter();
+	making_remove(h);
+	/* A fork came meanwhile: not all of it is in the file. */
+	if (h->diverged) {
+		leave_pack(h);
+		h->pack = NULL;
+		h->diverged = false;
+		r = -ENOSPC;
+	}
+	cow__share_leave();
+	return r;
+}
+
 int
 cow__home_new(struct cow_group *group, enum cow__home_kind kind,
               const void *from, size_t bytes, struct cow__home **ret)
@@ -270,19 +309,10 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 		.file = COW__NO_DESCRIPTOR,
 		.bytes = bytes,
 	};
-	if (group && kind != COW__HOME_SEALED) {
-		cow__share_enter();
-		r = cow__pack_alloc(group, kind == COW__HOME_ALIAS, bytes,
-		                    &h->pack, &h->at);
-		if (r == 0)
-			group->refs++;
-		cow__share_leave();
-	}
-	if (r == 0) {
-		h->data = cow__pack_data(h->pack, h->at.page);
-		fill(h->data, from, bytes);
-	} else if (r == -ENOSPC) {
-		/* Larger than a pack. A clone of it is as good sealed. */
+	if (group && kind != COW__HOME_SEALED)
+		r = in_pack(h, group, from);
+	if (r == -ENOSPC) {
+		/* Larger than a pack, or too many. A clone of it is as good sealed. */
 		if (kind == COW__HOME_PACKED)
 			h->kind = COW__HOME_SEALED;
 		h->exact = true;
@@ -296,98 +326,6 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 	cow__share_leave();
 	if (r == 0)
 		*ret = h;
-	return r;
-}
-
-int
-cow__home_give(struct cow_storage *s, struct cow__home **ret)
-{
-	struct cow__home_key key = { .pack = NULL };
-	struct cow__descriptor file;
-	uint64_t until;
-	int r;
-
-	if (s->data->kind != COW__AT_TILE)
-		return -ENOTSUP;
-	if (s->bytes >= COW__GIVE_LEAST)
-		cow__give_expect();
-	cow__engine_lock();
-	/* What is tracked moves to a home, where writing it is cheaper; but a view
-	 * of frozen pages is as good as it is. */
-	r = cow__give_may(s->data->tile) &&
-	    (cow__transparent(s) || s->data->tile->npieces);
-	cow__engine_unlock();
-	if (!r)
-		return -ENOTSUP;
-	/* What lands later would be in what was given, too. */
-	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
-		return -EBUSY;
-	}
-	/* Busy: the helper has pages or page tables of it in hand. A copy would
-	 * take longer than it does. */
-	until = cow__now() + GIVE_NS;
-	do {
-		cow__engine_lock();
-		r = cow__give(s->data->tile, s->bytes, &file, &key.offset);
-		cow__engine_unlock();
-		if (r == -EBUSY)
-			cow__yield();
-	} while (r == -EBUSY && cow__now() < until);
-	if (r < 0)
-		return r;
-	key.dev = file.dev;
-	key.ino = file.ino;
-	cow__share_enter();
-	r = cow__home_open(COW__HOME_SEALED, &key, &file, s->bytes, ret);
-	if (r == 0)
-		(*ret)->exact = true;
-	cow__share_leave();
-	cow__descriptor_close(&file);
-	return r;
-}
-
-int
-cow__home_share_in_place(struct cow_storage *s)
-{
-	uint64_t until = cow__now() + GIVE_NS;
-	int r;
-
-	/* What lands later would be in the pages that were. */
-	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
-		return -EBUSY;
-	}
-	do {
-		cow__engine_lock();
-		r = cow__alias_in_place(s->data->tile);
-		cow__engine_unlock();
-		if (r == -EBUSY)
-			cow__yield();
-	} while (r == -EBUSY && cow__now() < until);
-	return r;
-}
-
-int
-cow__home_common(struct cow_storage *s, struct cow__home **ret)
-{
-	struct cow__home_key key = { .pack = NULL };
-	struct cow__descriptor file;
-	int r;
-
-	if (s->data->kind != COW__AT_TILE)
-		return -ENOTSUP;
-	cow__engine_lock();
-	r = cow__alias_file(s->data->tile, &file, &key.offset);
-	cow__engine_unlock();
-	if (r < 0)
-		return r;
-	key.dev = file.dev;
-	key.ino = file.ino;
-	cow__share_enter();
-	r = cow__home_open(COW__HOME_ALIAS, &key, &file, s->bytes, ret);
-	cow__share_leave();
-	cow__descriptor_close(&file);
 	return r;
 }
 
@@ -468,8 +406,22 @@ cow__home_renew(struct cow__home *h)
 void
 cow__homes_fork(void)
 {
+	for (struct cow__home *h = making; h; h = h->next)
+		h->diverged = !h->pack->alias;
 	for (size_t i = 0; i < slots; i++)
 		for (struct cow__home *h = table[i]; h; h = h->next)
 			if (h->writable && h->pack && !h->pack->alias)
 				h->diverged = true;
+}
+
+void
+cow__homes_child(void)
+{
+	struct cow__home *h;
+
+	while ((h = making) != NULL) {
+		making = h->next;
+		leave_pack(h);
+		cow__pool_give(&homes, h);
+	}
 }

@@ -88,12 +88,12 @@ map(struct cow__pack *p)
 }
 
 static unsigned
-count(const struct cow_group *g)
+count(const struct cow_group *g, bool own)
 {
 	unsigned n = 0;
 
 	for (const struct cow__pack *p = g->packs; p; p = p->next)
-		n++;
+		n += !own || p->space != NULL;
 	return n;
 }
 
@@ -112,10 +112,11 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 	void *waits;
 	int r = 0;
 
-	if (count(g) >= PACKS_MAX)
+	/* How many others send us is theirs to say. */
+	if (count(g, true) >= PACKS_MAX)
 		cow__packs_sweep(g);
-	if (count(g) >= PACKS_MAX)
-		return -EMFILE;
+	if (count(g, true) >= PACKS_MAX)
+		return -ENOSPC; /* a memfd of its own, then */
 	p = cow__pool_take(&packs);
 	if (!p)
 		return -ENOMEM;
@@ -186,7 +187,7 @@ cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
 	int r;
 
 	/* Those of the dead, say: a descriptor each, and their pages. */
-	if (count(g) >= PACKS_MAX)
+	if (count(g, false) >= PACKS_MAX)
 		cow__packs_sweep(g);
 	r = cow__memfd_check(file->fd, COW__SEALED_SIZE, &bytes);
 	if (r == 0)
@@ -415,8 +416,10 @@ cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
 		r = make(g, alias, &p);
 		if (r < 0)
 			return r;
-		if (!take(p, pages, class, &page))
+		if (!take(p, pages, class, &page)) {
+			pack_free(p);
 			return -ENOSPC;
+		}
 	}
 	if (page + pages > p->highest)
 		p->highest = page + pages - 1;

@@ -452,8 +452,8 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
 		if (r < 0 || last)
 			break;
 	} while (true);
-	/* What was taken waits in the channel: that is not this call's. */
-	return taken ? (long)taken : r == -EAGAIN && c->out.bytes ? 0 : r;
+	/* What was taken, or a note alone, waits in the channel: no failure of this call. */
+	return taken || c->out.bytes ? (long)taken : r;
 }
 
 COW_EXPORT long

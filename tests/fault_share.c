@@ -388,6 +388,35 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
+/* A note alone that can't be sent now is refused, or waits: never both. */
+START_TEST(a_note_comes_once)
+{
+	static const int errors[] = { ENOMEM, ENOBUFS, ETOOMANYREFS };
+	struct cow_parcel p;
+	bool fired = true;
+	size_t bytes;
+	int got;
+
+	channels(_i % 2, COW_SHARE_CLONE);
+	for (int n = 1; fired; n++) {
+		long r;
+
+		fault_after(n, errors[_i / 2]);
+		r = cow_channel_send(now.out, NULL, 0, &n, sizeof(n));
+		fired = fault_disarm();
+		if (r < 0)
+			ok((int)cow_channel_send(now.out, NULL, 0, &n, sizeof(n)));
+		ok(cow_channel_flush(now.out));
+		ck_assert_int_eq(cow_channel_receive(now.in, &p, 1, &got,
+		                                     sizeof(got), &bytes), 0);
+		must(bytes == sizeof(got) && got == n);
+		fails(-EAGAIN, (int)cow_channel_receive(now.in, &p, 1, &got,
+		                                        sizeof(got), &bytes));
+	}
+	finish();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_share");
@@ -395,5 +424,6 @@ int main(void)
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_loop_test(tcase, a_note_comes_once, 0, 6);
 	return run_suite(suite);
 }

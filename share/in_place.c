@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Homes of pages that the engine has already: nothing is copied. See share/home.h.
+ */
+#include "core/alias.h"
+#include "core/engine.h"
+#include "core/give.h"
+#include "core/stats.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
+#include "share/home.h"
+#include "share/layout.h"
+
+#define GIVE_NS 100000000u
+
+int
+cow__home_give(struct cow_storage *s, struct cow__home **ret)
+{
+	struct cow__home_key key = { .pack = NULL };
+	struct cow__descriptor file;
+	uint64_t until;
+	int r;
+
+	if (s->data->kind != COW__AT_TILE)
+		return -ENOTSUP;
+	if (s->bytes >= COW__GIVE_LEAST)
+		cow__give_expect();
+	cow__engine_lock();
+	/* What is tracked moves to a home, where writing it is cheaper; but a view
+	 * of frozen pages is as good as it is. */
+	r = cow__give_may(s->data->tile) &&
+	    (cow__transparent(s) || s->data->tile->npieces);
+	cow__engine_unlock();
+	if (!r)
+		return -ENOTSUP;
+	/* What lands later would be in what was given, too. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
+	}
+	/* Busy: the helper has pages or page tables of it in hand. A copy would
+	 * take longer than it does. */
+	until = cow__now() + GIVE_NS;
+	do {
+		cow__engine_lock();
+		r = cow__give(s->data->tile, s->bytes, &file, &key.offset);
+		cow__engine_unlock();
+		if (r == -EBUSY)
+			cow__yield();
+	} while (r == -EBUSY && cow__now() < until);
+	if (r < 0)
+		return r;
+	key.dev = file.dev;
+	key.ino = file.ino;
+	cow__share_enter();
+	r = cow__home_open(COW__HOME_SEALED, &key, &file, s->bytes, ret);
+	if (r == 0)
+		(*ret)->exact = true;
+	cow__share_leave();
+	cow__descriptor_close(&file);
+	return r;
+}
+
+int
+cow__home_share_in_place(struct cow_storage *s)
+{
+	uint64_t until = cow__now() + GIVE_NS;
+	int r;
+
+	/* What lands later would be in the pages that were. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
+	}
+	do {
+		cow__engine_lock();
+		r = cow__alias_in_place(s->data->tile);
+		cow__engine_unlock();
+		if (r == -EBUSY)
+			cow__yield();
+	} while (r == -EBUSY && cow__now() < until);
+	return r;
+}
+
+int
+cow__home_common(struct cow_storage *s, struct cow__home **ret)
+{
+	struct cow__home_key key = { .pack = NULL };
+	struct cow__descriptor file;
+	int r;
+
+	if (s->data->kind != COW__AT_TILE)
+		return -ENOTSUP;
+	cow__engine_lock();
+	r = cow__alias_file(s->data->tile, &file, &key.offset);
+	cow__engine_unlock();
+	if (r < 0)
+		return r;
+	key.dev = file.dev;
+	key.ino = file.ino;
+	cow__share_enter();
+	r = cow__home_open(COW__HOME_ALIAS, &key, &file, s->bytes, ret);
+	cow__share_leave();
+	cow__descriptor_close(&file);
+	return r;
+}
