@@ -41,8 +41,10 @@
  * Threads. Any function may be called from any thread. For one storage the
  * caller orders writes against reads, as with any memory: cow_storage_data()
  * and cow_storage_lazy_clone() are reads, cow_storage_data_mut(), resize, swap
- * and materialize are writes. Storages that secretly share bytes need no such
- * care: the library orders what happens between them.
+ * and materialize are writes, and so is sharing it with other processes (send,
+ * export, put) unless it is transparent: its bytes may move. Storages that
+ * secretly share bytes need no such care: the library orders what happens
+ * between them.
  *
  * fork. Both processes keep every storage, with the bytes of that moment and
  * their own writes after it. Nothing is copied but the pages written later.
@@ -295,7 +297,8 @@ struct cow_device cow_storage_device(const struct cow_storage *storage);
 uint64_t cow_storage_use_count(const struct cow_storage *storage);
 
 /* The bytes for reading. Never copies, never fails; NULL for 0 bytes. Valid
- * until the storage is written, resized, swapped or freed. */
+ * until the storage is written, resized, swapped, shared with other processes
+ * or freed. */
 const void *cow_storage_data(const struct cow_storage *storage);
 
 /* What the caller of data_mut is about to do; decides between copying pages

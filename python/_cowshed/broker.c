@@ -121,8 +121,9 @@ static PyObject *broker_put(PyObject *object, PyObject *args, PyObject *kwargs)
 	                               .permissions = 0600};
 	Py_buffer view = {.obj = NULL};
 	PyObject *source, *key = Py_None;
+	StorageObject *self = NULL;
 	struct cow_storage *s;
-	int r;
+	int r = 0;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OIII:put", names,
 	                                 &source, &key, &item.mode,
@@ -130,15 +131,21 @@ static PyObject *broker_put(PyObject *object, PyObject *args, PyObject *kwargs)
 		return NULL;
 	if (key != Py_None && item_key(key, &item) < 0)
 		return NULL;
-	s = Py_TYPE(source) == storage_type
-	            ? storage_to_send((StorageObject *)source, item.mode)
-	            : borrow(source, &view);
+	if (Py_TYPE(source) == storage_type)
+		self = (StorageObject *)source;
+	if (self)
+		storages_begin(&self, 1);
+	s = self ? storage_to_send(self, item.mode) : borrow(source, &view);
+	if (s) {
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_broker_put(((BrokerObject *)object)->broker, s, &item);
+		(void)cow_storage_unref(s);
+		Py_END_ALLOW_THREADS
+	}
+	if (self)
+		storages_end(&self, 1);
 	if (!s)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = cow_broker_put(((BrokerObject *)object)->broker, s, &item);
-	(void)cow_storage_unref(s);
-	Py_END_ALLOW_THREADS
 	if (view.obj)
 		PyBuffer_Release(&view);
 	return r < 0 ? raise_error(r) : item_dict(&item);

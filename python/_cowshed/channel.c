@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Group and Channel: storages to and from other processes
+ * Channel: storages to and from other processes
  *
  * A channel speaks over a descriptor that its maker keeps open and closes later.
  * A message is a list of (storage, offset, length, mode) and a note of up to
@@ -13,136 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *group_type, *channel_type;
-
-/* ---- Groups ------------------------------------------------------------------- */
-
-static PyObject *group_wrap(PyTypeObject *type, struct cow_group *g)
-{
-	GroupObject *self = PyObject_New(GroupObject, type);
-
-	if (!self)
-		(void)cow_group_unref(g);
-	else
-		self->group = g;
-	return (PyObject *)self;
-}
-
-static PyObject *group_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-	static char *names[] = {"fd", NULL};
-	struct cow_group *g;
-	int fd = -1, r;
-
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:Group", names, &fd))
-		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = fd < 0 ? cow_group_new(&g) : cow_group_join(fd, &g);
-	Py_END_ALLOW_THREADS
-	return r < 0 ? raise_error(r) : group_wrap(type, g);
-}
-
-static void group_dealloc(PyObject *object)
-{
-	PyTypeObject *type = Py_TYPE(object);
-
-	(void)cow_group_unref(((GroupObject *)object)->group);
-	PyObject_Free(object);
-	Py_DECREF(type);
-}
-
-static PyObject *group_fd(PyObject *object, PyObject *unused)
-{
-	int fd, r;
-
-	(void)unused;
-	r = cow_group_fd(((GroupObject *)object)->group, &fd);
-	return r < 0 ? raise_error(r) : PyLong_FromLong(fd);
-}
-
-static PyObject *group_storage(PyObject *object, PyObject *args)
-{
-	struct cow_storage *s;
-	Py_ssize_t bytes;
-	unsigned mode;
-	int r;
-
-	if (!PyArg_ParseTuple(args, "nI:storage", &bytes, &mode))
-		return NULL;
-	if (bytes < 0) {
-		PyErr_SetString(PyExc_ValueError, "negative size");
-		return NULL;
-	}
-	Py_BEGIN_ALLOW_THREADS
-	r = cow_group_storage_new(((GroupObject *)object)->group, (size_t)bytes,
-	                          (enum cow_share_mode)mode, &s);
-	Py_END_ALLOW_THREADS
-	if (r < 0)
-		return raise_error(r);
-	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
-	                    0);
-}
-
-/* Straight to where it is sent from: one copy. */
-static PyObject *group_copy(PyObject *object, PyObject *args)
-{
-	struct cow_storage *s;
-	Py_buffer view;
-	unsigned mode;
-	void *to;
-	int r;
-
-	if (!PyArg_ParseTuple(args, "y*I:copy", &view, &mode))
-		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = cow_group_storage_new(((GroupObject *)object)->group,
-	                          (size_t)view.len, (enum cow_share_mode)mode,
-	                          &s);
-	if (r == 0) {
-		r = cow_storage_data_mut(s, &to);
-		if (r == 0 && view.len)
-			memcpy(to, view.buf, (size_t)view.len);
-		if (r < 0)
-			(void)cow_storage_unref(s);
-	}
-	Py_END_ALLOW_THREADS
-	PyBuffer_Release(&view);
-	if (r < 0)
-		return raise_error(r);
-	return storage_wrap(s, mode == COW_SHARE_ALIAS ? KIND_ALIAS : KIND_OWN,
-	                    0);
-}
-
-static PyMethodDef group_methods[] = {
-	{"copy", group_copy, METH_VARARGS,
-         "copy(buffer, mode)\n--\n\nA storage in the group's memory with these "
-         "bytes."},
-	{"fd", group_fd, METH_NOARGS,
-         "fd()\n--\n\nA descriptor by which others become members; the caller "
-         "closes it."},
-	{"storage", group_storage, METH_VARARGS,
-         "storage(nbytes, mode)\n--\n\nA storage in the group's memory: zeros."},
-	{NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot group_slots[] = {
-	{Py_tp_new, group_new},
-	{Py_tp_dealloc, group_dealloc},
-	{Py_tp_methods, group_methods},
-	{Py_tp_doc,
-         "Group(fd=-1)\n--\n\nProcesses that trust each other: a new "
-         "group, or the one that `fd` is of."},
-	{0, NULL},
-};
-
-static PyType_Spec group_spec = {
-	.name = "cowshed._cowshed.Group",
-	.basicsize = sizeof(GroupObject),
-	.flags = Py_TPFLAGS_DEFAULT,
-	.slots = group_slots,
-};
-
-/* ---- Channels -------------------------------------------------------------------- */
+PyTypeObject *channel_type;
 
 /* All that a message of the library can have. */
 #define PARCELS 1024
@@ -190,15 +61,20 @@ static void channel_dealloc(PyObject *object)
 	Py_DECREF(type);
 }
 
-static void parcels_end(struct cow_parcel *parcels, Py_ssize_t count)
+static void parcels_end(struct cow_parcel *parcels, StorageObject **objects,
+                        Py_ssize_t n)
 {
-	while (count > 0)
-		(void)cow_storage_unref(parcels[--count].storage);
+	for (Py_ssize_t i = 0; i < n; i++) {
+		(void)cow_storage_unref(parcels[i].storage);
+		Py_DECREF((PyObject *)objects[i]);
+	}
 	PyMem_Free(parcels);
+	PyMem_Free(objects);
 }
 
-/* (storage, offset, length, mode[, strategy]) */
-static int parcel_from(PyObject *item, struct cow_parcel *ret)
+/* (storage, offset, length, mode[, strategy]). What is sent comes later. */
+static int parcel_from(PyObject *item, struct cow_parcel *ret,
+                       StorageObject **ret_object)
 {
 	unsigned long long offset, length;
 	unsigned mode, strategy = 0;
@@ -215,54 +91,83 @@ static int parcel_from(PyObject *item, struct cow_parcel *ret)
 		return -1;
 	}
 	*ret = (struct cow_parcel){
-		.storage = storage_to_send((StorageObject *)storage, mode),
 		.offset = offset,
 		.length = length,
 		.mode = mode,
 		.strategy = strategy,
 	};
-	return ret->storage ? 0 : -1;
+	/* The list may change while there is no GIL. */
+	Py_INCREF(storage);
+	*ret_object = (StorageObject *)storage;
+	return 0;
+}
+
+/* -1: with an exception. Else what the library says. */
+static long send_all(struct cow_channel *c, struct cow_parcel *parcels,
+                     StorageObject **objects, Py_ssize_t count,
+                     const Py_buffer *note)
+{
+	Py_ssize_t n = 0;
+	long r;
+
+	storages_begin(objects, count);
+	for (; n < count; n++) {
+		parcels[n].storage =
+			storage_to_send(objects[n], parcels[n].mode);
+		if (!parcels[n].storage)
+			break;
+	}
+	if (n < count) {
+		r = -1;
+	} else {
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_channel_send(c, parcels, (size_t)count, note->buf,
+		                     (size_t)note->len);
+		Py_END_ALLOW_THREADS
+		if (r < 0) {
+			(void)raise_error((int)r);
+			r = -1;
+		}
+	}
+	storages_end(objects, count);
+	return r;
 }
 
 static PyObject *channel_send(PyObject *object, PyObject *args)
 {
 	struct cow_channel *c = ((ChannelObject *)object)->channel;
 	struct cow_parcel *parcels;
+	StorageObject **objects;
 	Py_ssize_t count, n = 0;
 	PyObject *list;
 	Py_buffer note;
-	long r;
+	long r = -1;
 
 	if (!PyArg_ParseTuple(args, "O!y*:send", &PyList_Type, &list, &note))
 		return NULL;
 	count = PyList_Size(list);
 	parcels = PyMem_Calloc((size_t)count + 1, sizeof(*parcels));
-	if (!parcels) {
-		PyBuffer_Release(&note);
-		return PyErr_NoMemory();
+	objects = PyMem_Calloc((size_t)count + 1, sizeof(*objects));
+	if (!parcels || !objects) {
+		PyErr_NoMemory();
+		goto out;
 	}
-	while (n < count &&
-	       parcel_from(PyList_GetItem(list, n), &parcels[n]) == 0)
+	while (n < count && parcel_from(PyList_GetItem(list, n), &parcels[n],
+	                                &objects[n]) == 0)
 		n++;
-	if (n < count) {
-		parcels_end(parcels, n);
-		PyBuffer_Release(&note);
-		return NULL;
-	}
+	if (n < count)
+		goto out;
 	/* A note alone takes some microseconds, less than it takes to get the GIL back
 	 * from another thread. */
 	if (count == 0) {
-		r = cow_channel_send(c, parcels, (size_t)count, note.buf,
-		                     (size_t)note.len);
+		r = cow_channel_send(c, parcels, 0, note.buf, (size_t)note.len);
+		if (r < 0)
+			(void)raise_error((int)r);
 	} else {
-		Py_BEGIN_ALLOW_THREADS
-		r = cow_channel_send(c, parcels, (size_t)count, note.buf,
-		                     (size_t)note.len);
-		Py_END_ALLOW_THREADS
+		r = send_all(c, parcels, objects, count, &note);
 	}
-	if (r < 0)
-		(void)raise_error((int)r);
-	parcels_end(parcels, count);
+out:
+	parcels_end(parcels, objects, n);
 	PyBuffer_Release(&note);
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }
@@ -475,8 +380,7 @@ static PyMethodDef functions[] = {
 
 int channel_init(PyObject *module)
 {
-	if (add_type(module, &group_spec, &group_type) < 0 ||
-	    add_type(module, &channel_spec, &channel_type) < 0)
+	if (add_type(module, &channel_spec, &channel_type) < 0)
 		return -1;
 	return PyModule_AddFunctions(module, functions);
 }

@@ -137,9 +137,11 @@ PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 	if (copies < 0)
 		return NULL;
 	if (copies) {
+		storages_begin(&self, 1);
 		Py_BEGIN_ALLOW_THREADS
 		r = cow_storage_lazy_clone(self->storage, &clone);
 		Py_END_ALLOW_THREADS
+		storages_end(&self, 1);
 		if (r < 0)
 			return raise_error(r);
 		result = capsule(self, clone, versioned, 0);

@@ -6,7 +6,7 @@
  * policy: what an array is, when something is shared and how, is said in Python.
  *
  *   Storage    struct cow_storage, with the buffer protocol      storage.c, sources.c, dlpack.c
- *   Group      struct cow_group                                  channel.c
+ *   Group      struct cow_group                                  group.c
  *   Channel    struct cow_channel                                channel.c
  *   Broker     struct cow_broker                                 broker.c
  *   Lock       a mutex in a storage, for several processes       lock.c
@@ -46,6 +46,7 @@ typedef struct {
 	unsigned char kind;
 	unsigned char readonly;
 	unsigned char known; /* somebody may have its address, and for ever */
+	int busy; /* 0, or the process in which a call has it, without the GIL */
 } StorageObject;
 
 typedef struct {
@@ -61,6 +62,7 @@ extern PyTypeObject *storage_type, *group_type, *channel_type, *broker_type,
 
 int storage_init(PyObject *module);
 int sources_init(PyObject *module);
+int group_init(PyObject *module);
 int channel_init(PyObject *module);
 int broker_init(PyObject *module);
 int lock_init(PyObject *module);
@@ -77,16 +79,25 @@ int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
  * there is, or a new one. */
 PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly);
 
+/* A storage whose address is known stays where it is. Until then a call may move it: calls
+ * without the GIL are between these two, so that each has it alone. All of them at once, or
+ * two threads would wait for each other. */
+void storages_begin(StorageObject *const *all, Py_ssize_t n);
+void storages_end(StorageObject *const *all, Py_ssize_t n);
+
 /* Its address, for writing unless it is readonly; stable from here on. 0 or an
  * exception. */
 int storage_address(StorageObject *self, void **ret);
+
+/* The object for a group, whose reference is taken over. */
+PyObject *group_wrap(PyTypeObject *type, struct cow_group *g);
 
 /* Methods of Storage that are in dlpack.c. */
 PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs);
 PyObject *storage_dlpack_device(PyObject *object, PyObject *unused);
 
 /* What to send in its place, a new reference: if its address is known and could
- * move, a lazy clone. NULL with an exception. */
+ * move, a lazy clone. NULL with an exception. Between begin and end. */
 struct cow_storage *storage_to_send(StorageObject *self, unsigned mode);
 
 #endif

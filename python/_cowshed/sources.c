@@ -192,6 +192,7 @@ static PyObject *wrap_all(struct cow_storage **clones, Py_ssize_t n)
 static PyObject *clone_all(PyObject *module, PyObject *storages)
 {
 	struct cow_storage **from = NULL, **clones = NULL;
+	StorageObject **objects = NULL;
 	PyObject *tuple = PySequence_Tuple(storages), *list = NULL;
 	Py_ssize_t n;
 	uint64_t copied = 0;
@@ -203,7 +204,8 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 	n = PyTuple_Size(tuple);
 	from = PyMem_Calloc((size_t)n + 1, sizeof(*from));
 	clones = PyMem_Calloc((size_t)n + 1, sizeof(*clones));
-	if (!from || !clones) {
+	objects = PyMem_Calloc((size_t)n + 1, sizeof(*objects));
+	if (!from || !clones || !objects) {
 		PyErr_NoMemory();
 		goto out;
 	}
@@ -214,11 +216,14 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 			PyErr_SetString(PyExc_TypeError, "not a Storage");
 			goto out;
 		}
-		from[i] = ((StorageObject *)one)->storage;
+		objects[i] = (StorageObject *)one;
+		from[i] = objects[i]->storage;
 	}
+	storages_begin(objects, n);
 	Py_BEGIN_ALLOW_THREADS
 	r = cow_storages_lazy_clone(from, (size_t)n, &copied, clones);
 	Py_END_ALLOW_THREADS
+	storages_end(objects, n);
 	if (r < 0)
 		(void)raise_error(r);
 	else
@@ -226,6 +231,7 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 out:
 	PyMem_Free(from);
 	PyMem_Free(clones);
+	PyMem_Free(objects);
 	Py_DECREF(tuple);
 	return list ? Py_BuildValue("(NK)", list, (unsigned long long)copied)
 	            : NULL;

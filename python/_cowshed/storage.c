@@ -16,6 +16,8 @@
 
 #include <errno.h>
 #include <structmember.h>
+#include <time.h>
+#include <unistd.h>
 
 PyTypeObject *storage_type;
 
@@ -47,6 +49,7 @@ PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly)
 	self->weakrefs = NULL;
 	self->exports = 0;
 	self->known = 0;
+	self->busy = 0;
 	self->kind = (unsigned char)kind;
 	self->readonly = (unsigned char)readonly;
 	value = PyLong_FromVoidPtr(self);
@@ -92,19 +95,53 @@ static void storage_dealloc(PyObject *object)
 	Py_DECREF(type);
 }
 
+/* A forked child lacks the thread whose call it was, so this is no mutex. */
+static int is_busy(const StorageObject *s)
+{
+	return s->busy && !s->known && s->busy == getpid();
+}
+
+void storages_begin(StorageObject *const *all, Py_ssize_t n)
+{
+	static const struct timespec moment = {.tv_nsec = 100000};
+
+	for (Py_ssize_t i = 0; i < n;) {
+		if (!is_busy(all[i])) {
+			i++;
+			continue;
+		}
+		Py_BEGIN_ALLOW_THREADS
+		(void)nanosleep(&moment, NULL);
+		Py_END_ALLOW_THREADS
+		i = 0;
+	}
+	for (Py_ssize_t i = 0; i < n; i++)
+		if (!all[i]->known)
+			all[i]->busy = getpid();
+}
+
+void storages_end(StorageObject *const *all, Py_ssize_t n)
+{
+	for (Py_ssize_t i = 0; i < n; i++)
+		all[i]->busy = 0;
+}
+
 int storage_address(StorageObject *self, void **ret)
 {
 	int r = 0;
 
-	self->known = 1;
+	storages_begin(&self, 1);
 	if (self->readonly) {
 		*ret = (void *)cow_storage_data(self->storage);
-		return 0;
+	} else {
+		Py_BEGIN_ALLOW_THREADS
+		r = self->kind == KIND_OWN
+		            ? cow_storage_expose(self->storage, ret)
+		            : cow_storage_data_mut(self->storage, ret);
+		Py_END_ALLOW_THREADS
 	}
-	Py_BEGIN_ALLOW_THREADS
-	r = self->kind == KIND_OWN ? cow_storage_expose(self->storage, ret)
-	                           : cow_storage_data_mut(self->storage, ret);
-	Py_END_ALLOW_THREADS
+	self->known |= r == 0;
+	storages_end(&self, 1);
 	if (r < 0)
 		(void)raise_error(r);
 	return r < 0 ? -1 : 0;
@@ -115,6 +152,13 @@ struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
 	struct cow_storage *clone;
 	int r;
 
+	if (mode == COW_SHARE_ALIAS && self->readonly && self->known &&
+	    self->kind == KIND_OWN) {
+		PyErr_SetString(PyExc_ValueError,
+		                "an alias of a read-only storage whose address "
+		                "is known");
+		return NULL;
+	}
 	/* What is exposed stays where it is; so do aliases. */
 	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->known)
 		return cow_storage_ref(self->storage);
@@ -237,10 +281,12 @@ static PyObject *storage_clone(PyObject *object, PyObject *args,
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p$p:clone", names,
 	                                 &lazy, &readonly))
 		return NULL;
+	storages_begin(&self, 1);
 	Py_BEGIN_ALLOW_THREADS
 	r = lazy ? cow_storage_lazy_clone(self->storage, &clone)
 	         : cow_storage_clone(self->storage, &clone);
 	Py_END_ALLOW_THREADS
+	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
 	return storage_wrap(clone, KIND_OWN, readonly);
@@ -251,10 +297,13 @@ static PyObject *storage_info(PyObject *object, PyObject *unused)
 	static const char *const states[] = {"owned", "lazy", "view",
 	                                     "foreign"};
 	struct cow_storage_info i = {.size = sizeof(i)};
+	StorageObject *self = (StorageObject *)object;
 	int r;
 
 	(void)unused;
-	r = cow_storage_get_info(((StorageObject *)object)->storage, &i);
+	storages_begin(&self, 1);
+	r = cow_storage_get_info(self->storage, &i);
+	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
 	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:O,s:O}", "state",
@@ -277,13 +326,17 @@ static PyObject *storage_export(PyObject *object, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "I:export", &mode))
 		return NULL;
+	storages_begin(&self, 1);
 	s = storage_to_send(self, mode);
-	if (!s)
+	if (!s) {
+		storages_end(&self, 1);
 		return NULL;
+	}
 	Py_BEGIN_ALLOW_THREADS
 	r = cow_storage_export(s, (enum cow_share_mode)mode, &fd, &offset);
 	(void)cow_storage_unref(s);
 	Py_END_ALLOW_THREADS
+	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
 	if (mode == COW_SHARE_ALIAS)
@@ -295,7 +348,8 @@ static PyObject *storage_save(PyObject *object, PyObject *args,
                               PyObject *kwargs)
 {
 	static char *names[] = {"path", "offset", "flags", NULL};
-	struct cow_storage *s = ((StorageObject *)object)->storage;
+	StorageObject *self = (StorageObject *)object;
+	struct cow_storage *s = self->storage;
 	unsigned long long offset = 0;
 	unsigned flags = 0;
 	PyObject *path;
@@ -308,18 +362,22 @@ static PyObject *storage_save(PyObject *object, PyObject *args,
 		fd = PyObject_AsFileDescriptor(path);
 		if (fd < 0)
 			return NULL;
+		storages_begin(&self, 1);
 		Py_BEGIN_ALLOW_THREADS
 		r = cow_storage_save_fd(s, fd, offset, flags, NULL);
 		Py_END_ALLOW_THREADS
+		storages_end(&self, 1);
 	} else {
 		PyObject *bytes;
 
 		if (!PyUnicode_FSConverter(path, &bytes))
 			return NULL;
+		storages_begin(&self, 1);
 		Py_BEGIN_ALLOW_THREADS
 		r = cow_storage_save(s, PyBytes_AsString(bytes), offset, flags,
 		                     NULL);
 		Py_END_ALLOW_THREADS
+		storages_end(&self, 1);
 		Py_DECREF(bytes);
 	}
 	if (r < 0)

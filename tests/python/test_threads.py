@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Threads: everything at once, and a program that ends while they run."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
+from cowshed import _cowshed  # noqa: E402
 
 LARGE = 1 << 20
 
@@ -94,6 +96,54 @@ def test_one_storage_object_for_all_threads():
     found = []
     together([lambda: found.append(cowshed.storage_of(x)) for _ in range(8)])
     assert len({id(s) for s in found}) == 1
+
+
+def channels():
+    ends, group = socket.socketpair(), _cowshed.Group()
+    return ends, [_cowshed.Channel(end.fileno(), group) for end in ends]
+
+
+def meanwhile(function, other):
+    """Runs `function`, and `other` in another thread, which begins when it is under way."""
+    begun = []
+
+    def run():
+        begun.append(True)
+        function()
+
+    def waits():
+        while not begun:
+            pass
+        other()
+
+    together([run, waits])
+
+
+def test_looked_at_while_it_is_sent():
+    """The first time that a storage is sent it moves, but not under somebody's eyes."""
+    nbytes = 8 << 20
+    ends, (a, b) = channels()
+    for _ in range(10):
+        storage, found = _cowshed.new(nbytes).clone(lazy=False, readonly=True), []
+        meanwhile(lambda: a.send([(storage, 0, nbytes, _cowshed.CLONE)], b""),
+                  lambda: found.append(storage.address))
+        assert found == [storage.address]
+        b.receive()
+    for end in ends:
+        end.close()
+
+
+def test_what_is_read_by_address_becomes_no_alias():
+    ends, (a, b) = channels()
+    storage = _cowshed.new(1 << 16).clone(readonly=True)
+    view = memoryview(storage)
+    with pytest.raises(ValueError, match="read-only"):
+        a.send([(storage, 0, 1 << 16, _cowshed.ALIAS)], b"")
+    with pytest.raises(ValueError, match="read-only"):
+        storage.export(_cowshed.ALIAS)
+    assert view[0] == 0
+    for end in ends:
+        end.close()
 
 
 def test_long_calls_leave_the_others_running(tmp_path):
