@@ -237,12 +237,11 @@ static int
 let_all_go(struct cow__cuda *d, struct list *l)
 {
 	struct pinned *a;
-	size_t n = 0;
+	size_t n = 0; /* others take some of them meanwhile, and add more */
 	int r = 0, one;
 
 	for (a = l->first; a; a = a->next)
 		n++;
-	/* Others take some of them meanwhile, and add more. */
 	for (; n && (a = l->first) != NULL; n--) {
 		list_remove(l, a);
 		cow__mutex_unlock(&p.lock);
@@ -278,9 +277,8 @@ register_new(struct cow__cuda *d, size_t bytes, void *data, struct pinned **ret)
 
 	if (!a)
 		return cow__error_from(-ENOMEM, "pinning host memory");
-	r = cow__cu_error(d->cu->host_register(data, bytes,
-	                                       COW_CU_HOST_PORTABLE |
-	                                               COW_CU_HOST_DEVICEMAP),
+	r = cow__cu_error(d->cu->host_register(data, bytes, COW_CU_HOST_PORTABLE |
+	                                                    COW_CU_HOST_DEVICEMAP),
 	                  "pinning host memory");
 	if (r < 0) {
 		cow__pool_give(&all_pinned, a);
