@@ -16,31 +16,27 @@ struct sent {
 };
 
 static struct cow__pool pool = { .object_bytes = sizeof(struct sent) };
-static struct cow__mutex lock;
+static struct cow__mutex lock; /* the driver is called with it */
 static struct sent *sent; /* whose work may be under way */
 
-/* Lets go of those of this device that passed. */
+/* Lets go of those of this device that passed. The others stay in the list all the
+ * time: a thread that receives looks for them there. */
 static void
 sweep(struct cow__cuda *d)
 {
-	struct sent *all, *s, *next;
+	struct sent **at = &sent, *s;
 
 	cow__mutex_lock(&lock);
-	all = sent;
-	sent = NULL;
-	cow__mutex_unlock(&lock);
-	for (s = all; s; s = next) {
-		next = s->next;
-		if (s->device == d && cow__cuda_passed(d, s->event) != 0) {
-			(void)d->cu->event_destroy(s->event);
-			cow__pool_give(&pool, s);
+	while ((s = *at) != NULL) {
+		if (s->device != d || cow__cuda_passed(d, s->event) == 0) {
+			at = &s->next;
 			continue;
 		}
-		cow__mutex_lock(&lock);
-		s->next = sent;
-		sent = s;
-		cow__mutex_unlock(&lock);
+		*at = s->next;
+		(void)d->cu->event_destroy(s->event);
+		cow__pool_give(&pool, s);
 	}
+	cow__mutex_unlock(&lock);
 }
 
 static int
