@@ -161,6 +161,23 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	return 0;
 }
 
+/* One that is here already. What the sender queued before it sent it again is waited
+ * for as at the first time. */
+static int
+receive_again(struct cow__cuda *d, const struct cow__wire_device *w)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
+	int r = cow__cuda_enter(d);
+
+	if (r < 0)
+		return r;
+	r = cow__cuda_capturing(d, stream)
+	            ? -EBUSY
+	            : theirs(cow__cuda_await_signal(d, stream, w));
+	cow__cuda_leave(d);
+	return r;
+}
+
 int
 cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
                          enum cow_share_mode mode, const struct cow__id *scope,
@@ -182,13 +199,15 @@ cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
 		return -ENODEV;
 	if (mode == COW_SHARE_ALIAS && w->id.a) {
 		known = cow__cuda_data_named(&w->id, scope);
-		if (known && known->bytes == bytes) {
-			*ret = known;
-			return 0;
+		if (known) {
+			r = known->bytes == bytes ? receive_again(d, w)
+			                          : -EBADMSG;
+			if (r < 0)
+				(void)cow_storage_unref(known);
+			else
+				*ret = known;
+			return r;
 		}
-		(void)cow_storage_unref(known);
-		if (known)
-			return -EBADMSG;
 	}
 	r = cow__cuda_enter(d);
 	if (r < 0)
