@@ -144,11 +144,15 @@ COW_EXPORT int
 cow_cuda_start(void)
 {
 	const struct cow__cu *cu;
-	int r = 0, count = 0;
+	int count = 0, r = cow__cu_start(&cu);
 
+	/* After a fork it says no: also to a child that was forked while another thread
+	 * was here, and had the lock. */
+	if (r < 0)
+		return r;
 	/* Pairs with the store below. */
 	if (__atomic_load_n(&started.count, __ATOMIC_ACQUIRE))
-		return cow__cu_start(&cu); /* after a fork it says no */
+		return 0;
 	pthread_mutex_lock(&started.lock);
 	if (!started.count) {
 		r = start(&count);

@@ -4,6 +4,7 @@
  */
 #include "tests/support/driver.h"
 
+#include <cowshed-cuda.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -123,6 +124,54 @@ START_TEST(child_may_be_first)
 }
 END_TEST
 
+static struct gate counting, go_on;
+static enum cow__cu_result (*real_count)(int *);
+
+static enum cow__cu_result count(int *ret)
+{
+	gate_open(&counting);
+	gate_wait(&go_on);
+	return real_count(ret);
+}
+
+static void *starts(void *ret)
+{
+	ok(cow_cuda_start());
+	return ret;
+}
+
+static void is_told(void *arg)
+{
+	(void)arg;
+	alarm(20); /* rather than for ever */
+	fails(-ECHILD, cow_cuda_start());
+	says("before fork()");
+}
+
+/* It lacks the thread that starts the devices, and has its locks. */
+START_TEST(child_of_a_start_is_told)
+{
+	struct cow__cu *calls;
+	pthread_t thread;
+
+	driver_start();
+	gate_make(&counting);
+	gate_make(&go_on);
+	calls = (struct cow__cu *)(uintptr_t)cu;
+	real_count = calls->device_get_count;
+	calls->device_get_count = count;
+	must(pthread_create(&thread, NULL, starts, NULL) == 0);
+	gate_wait(&counting);
+	in_child(is_told, NULL);
+	gate_open(&go_on);
+	must(pthread_join(thread, NULL) == 0);
+	calls->device_get_count = real_count;
+	must(cow_cuda_count() > 0);
+	gate_free(&counting);
+	gate_free(&go_on);
+}
+END_TEST
+
 static void *start_too(void *ret)
 {
 	must(cow__cu_start(ret) == 0);
@@ -174,5 +223,6 @@ int main(void)
 	tcase_add_test(fork, child_is_told);
 	tcase_add_test(fork, raw_child_is_told);
 	tcase_add_test(fork, child_may_be_first);
+	tcase_add_test(fork, child_of_a_start_is_told);
 	return run_suite(suite);
 }
