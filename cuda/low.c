@@ -249,20 +249,23 @@ cow_cuda_empty_cache(int device)
 	int first = device < 0 ? 0 : device;
 	int last = device < 0 ? cow_cuda_count() - 1 : device;
 	struct cow__cuda *d;
-	int r = 0;
+	int r, error = 0;
 
 	if (device < -1 || last < 0)
 		return cow__cuda_get(device, &d);
-	for (int i = first; i <= last && r == 0; i++) {
+	/* The others can give theirs back all the same. */
+	for (int i = first; i <= last; i++) {
 		r = cow__cuda_get(i, &d);
 		if (r == 0)
 			r = cow__cuda_enter(d);
-		if (r < 0)
-			break;
-		r = release(d);
-		cow__cuda_leave(d);
+		if (r == 0) {
+			r = release(d);
+			cow__cuda_leave(d);
+		}
+		if (error == 0)
+			error = r;
 	}
-	return r;
+	return error;
 }
 
 COW_EXPORT int

@@ -172,6 +172,28 @@ START_TEST(out_of_memory_meanwhile)
 }
 END_TEST
 
+/* One device that can't give back leaves the others to. */
+START_TEST(other_devices_give_back)
+{
+	cow_cuda_stream a;
+
+	cuda_start();
+	a = cuda_stream(0);
+	for (int i = 0; i < 2; i++)
+		cow_storage_unref(cuda_storage(i, 3 * MIB, COW_CUDA_CACHED));
+	ok(cow_cuda_stream_set(0, a));
+	capture_begin(a, COW_CU_CAPTURE_GLOBAL);
+	fails(-EBUSY, cow_cuda_empty_cache(-1));
+	must(strstr(cow_last_error(), "graph") != NULL);
+	ck_assert_uint_gt(cuda_stats(0).reserved_bytes[0].current, 0);
+	ck_assert_uint_eq(cuda_stats(1).reserved_bytes[0].current, 0);
+	capture_end(a);
+	ok(cow_cuda_stream_set(0, NULL));
+	ok(cow_cuda_stream_free(0, a));
+	nothing_left();
+}
+END_TEST
+
 struct idler {
 	cow_cuda_stream stream;
 	struct gate set, end;
@@ -376,6 +398,7 @@ int main(void)
 	tcase_add_test(c, other_threads_go_on);
 	tcase_add_test(c, what_is_cached_stays);
 	add_test_needing(NEEDS_CONTROL, c, out_of_memory_meanwhile); /* a small device */
+	add_test_needing(NEEDS_TWO_DEVICES, c, other_devices_give_back);
 	tcase_add_test(c, a_thread_that_is_left_behind);
 	tcase_add_test(c, streams_end_meanwhile);
 	tcase_add_test(c, an_ordered_stream);
