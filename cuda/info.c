@@ -5,10 +5,8 @@
 #include "core/base.h"
 #include "core/error.h"
 #include "cuda/driver.h"
+#include "cuda/kernels.h"
 #include "cowshed-cuda.h"
-
-/* Machine code of cuda/kernels/, where the build had a compiler for it. */
-extern const unsigned char cow__cuda_image[] __attribute__((weak, visibility("hidden")));
 
 COW_EXPORT int
 cow_cuda_info(struct cow_cuda_info *ret)
@@ -27,9 +25,7 @@ cow_cuda_info(struct cow_cuda_info *ret)
 		return r;
 	strcpy(info.path, cow__cu_path());
 	info.driver_version = cow__cu_version();
-	info.kernels = cow__cu_own_kernels() ? COW_CUDA_KERNELS_DRIVER
-	               : cow__cuda_image     ? COW_CUDA_KERNELS_EMBEDDED
-	                                     : COW_CUDA_KERNELS_NONE;
+	info.kernels = cow__cuda_kernels_kind();
 	*ret = info;
 	return 0;
 }

@@ -79,6 +79,14 @@ image(int module)
 }
 
 int
+cow__cuda_kernels_kind(void)
+{
+	if (cow__cu_own_kernels())
+		return COW_CUDA_KERNELS_DRIVER;
+	return image(MOVE) ? COW_CUDA_KERNELS_EMBEDDED : COW_CUDA_KERNELS_NONE;
+}
+
+int
 cow__cuda_kernels_start(struct cow__cuda *d)
 {
 	struct cow__cuda_kernels *k;

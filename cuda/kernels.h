@@ -18,6 +18,9 @@
  * nothing. */
 int cow__cuda_kernels_start(struct cow__cuda *d);
 
+/* Where they come from: enum cow_cuda_kernels. The driver was started. */
+int cow__cuda_kernels_kind(void);
+
 /* A strided copy on the stream, of a simplified job: one of the driver's copies where
  * it can say it well, else one kernel. Entered. -ENOTSUP: neither can. */
 int cow__cuda_strided(struct cow__cuda *d, struct cow__cu_stream *stream,

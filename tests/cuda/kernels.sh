@@ -3,7 +3,8 @@
 #
 # The images that are embedded (build/kernels/) have machine code for every kernel and
 # every architecture that the Makefile names, and PTX for what is newer. Says nothing
-# of whether the code is right: that a GPU must tell (make check-gpu).
+# of whether the code is right: that a GPU must tell (make check-gpu). The library says
+# that it has them, to a driver that brings none of its own.
 set -u
 if ! command -v nvcc >/dev/null && [ ! -s build/kernels/move.fatbin ]; then
 	echo 'skip kernels: built without nvcc'
@@ -60,4 +61,14 @@ EOF
 		fi
 	done
 done
+
+driver=${BUILD:-build/plain}/tests/driver
+if [ -e "$driver/libcuda.so.1" ]; then
+	said=$(env -u COWSHED_CUDA_DRIVER LD_LIBRARY_PATH="$driver" \
+		"${BUILD:-build/plain}/bin/cowshed" doctor 2>&1 | grep 'CUDA kernels')
+	case $said in
+	*'in this library') echo 'ok kernels.told' ;;
+	*) echo "not ok kernels.told: $said"; bad=1 ;;
+	esac
+fi
 exit $bad
