@@ -355,14 +355,13 @@ bool
 cow__cuda_block_stream(const struct cow__cuda_block *b, struct cow__cu_stream **ret)
 {
 	struct cow__cuda *d = b->segment->device;
-	const struct cow__cuda_pool *p;
+	const struct cow__cuda_segment *s = b->segment;
 	bool there;
 
 	cow__mutex_lock(&d->memory_lock);
-	p = b->segment->pool;
-	there = !p || !p->ended;
+	there = s->pool ? !s->pool->ended : !s->ended;
 	if (there)
-		*ret = p ? p->stream : b->segment->stream;
+		*ret = s->pool ? s->pool->stream : s->stream;
 	cow__mutex_unlock(&d->memory_lock);
 	return there;
 }

@@ -70,6 +70,7 @@ struct cow__cuda_segment {
 	struct cow__cuda_piece **pieces; /* by place */
 	/* Outside. */
 	struct cow__cu_stream *stream;
+	bool ended; /* the stream is: there is none */
 	cow__cuda_done_fn *done;
 	void *done_user;
 };

@@ -6,7 +6,8 @@
  * to the next stream of the device that needs more than it has. Notes that the stream
  * uses a block become marks before it ends, since it can't be marked afterwards. The
  * driver may give its address to a new stream at once, so nothing here is found by it
- * from then on.
+ * from then on. Where a mark can't be had, or the driver keeps the stream, all is as
+ * before.
  */
 #include "core/error.h"
 #include "core/pool.h"
@@ -67,23 +68,26 @@ cow__cuda_adopt(struct cow__cuda_pool *to)
 
 /* The notes of one device's blocks. Locked, `d` entered. */
 static int
-mark_notes(struct cow__cuda_memory *m, struct cow__cuda *d,
-           struct cow__cu_stream *stream)
+end_notes(const struct cow__cuda_list *l, struct cow__cuda *d,
+          struct cow__cu_stream *stream, enum cow__cuda_end how)
 {
 	struct cow__cuda_block *b;
 	int r = 0;
 
-	for (b = m->noted.first; b && r == 0; b = b->list_next)
-		r = cow__cuda_uses_end(b->uses, d, stream, d);
-	for (b = m->waiting.first; b && r == 0; b = b->list_next)
-		r = cow__cuda_uses_end(b->uses, d, stream, d);
+	for (b = l->first; b && r == 0; b = b->list_next)
+		r = cow__cuda_uses_end(b->uses, d, stream, how);
+	/* The block itself is outside, and was the stream's. */
+	for (b = l->first; b && how == COW__CUDA_ENDED; b = b->list_next)
+		if (b->segment->device == d && b->segment->stream == stream)
+			b->segment->ended = true;
 	return r;
 }
 
 static int
-mark_all(struct cow__cuda *d, struct cow__cu_stream *stream)
+end_all_notes(struct cow__cuda *d, struct cow__cu_stream *stream,
+              enum cow__cuda_end how)
 {
-	int r = cow__cuda_pinned_stream_ends(d, stream);
+	int r = cow__cuda_pinned_stream_ends(d, stream, how);
 
 	for (int i = 0; i < cow_cuda_count() && r == 0; i++) {
 		struct cow__cuda *other;
@@ -92,13 +96,15 @@ mark_all(struct cow__cuda *d, struct cow__cu_stream *stream)
 		if (r < 0)
 			break;
 		cow__mutex_lock(&other->memory_lock);
-		r = mark_notes(other->memory, d, stream);
+		r = end_notes(&other->memory->noted, d, stream, how);
+		if (r == 0)
+			r = end_notes(&other->memory->waiting, d, stream, how);
 		cow__mutex_unlock(&other->memory_lock);
 	}
 	return r;
 }
 
-/* Its pools become anybody's, behind a mark each; none on failure. */
+/* Its pools become anybody's, behind a mark each; none on failure. Locked. */
 static int
 end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
 {
@@ -110,9 +116,11 @@ end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
 		if (p->stream == stream && !p->ended)
 			r = cow__cuda_mark(d, stream, &p->end);
 	if (r == 0) {
-		cow__cuda_stream_ended(d, stream);
+		cow__cuda_stream_ended(d, stream, true);
 		r = cow__cu_error(d->cu->stream_destroy(stream),
 		                  "ending a stream");
+		if (r < 0)
+			cow__cuda_stream_ended(d, stream, false);
 	}
 	for (p = m->pools; p; p = p->next) {
 		if (p->stream != stream || p->ended)
@@ -124,6 +132,25 @@ end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
 			p->end = NULL;
 		}
 	}
+	return r;
+}
+
+static int
+end_stream(struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	enum cow__cuda_end how;
+	int r = cow__cuda_data_stream_ends(d, stream, COW__CUDA_ENDING);
+
+	if (r == 0)
+		r = end_all_notes(d, stream, COW__CUDA_ENDING);
+	if (r == 0) {
+		cow__mutex_lock(&d->memory_lock);
+		r = end_pools(d->memory, stream);
+		cow__mutex_unlock(&d->memory_lock);
+	}
+	how = r == 0 ? COW__CUDA_ENDED : COW__CUDA_STAYS;
+	(void)end_all_notes(d, stream, how);
+	(void)cow__cuda_data_stream_ends(d, stream, how);
 	return r;
 }
 
@@ -147,14 +174,7 @@ cow_cuda_stream_free(int device, cow_cuda_stream stream)
 	if (cow__cuda_capturing(d, stream))
 		r = cow__error(-EBUSY, "cow_cuda_stream_free: it records a graph");
 	if (r == 0)
-		r = mark_all(d, stream);
-	if (r == 0)
-		cow__cuda_data_stream_ends(d, stream);
-	if (r == 0) {
-		cow__mutex_lock(&d->memory_lock);
-		r = end_pools(d->memory, stream);
-		cow__mutex_unlock(&d->memory_lock);
-	}
+		r = end_stream(d, stream);
 	cow__cuda_leave(d);
 	return r;
 }

@@ -23,8 +23,9 @@
  * of its own, of which no graph is to know. What breaks a recording in any mode is looked
  * for: cow__cuda_capturing(), cow__cuda_recording().
  *
- * Order of locks, outermost first: giving back (low.c), a device's `memory`, its maps
- * (piece.c), then `marks`; pinned memory's comes before `marks`, too. The driver may be
+ * Order of locks, outermost first: giving back (low.c), the lists of data and one's uses
+ * (data.c), a device's `memory`, its maps (piece.c), then `marks`; pinned memory's comes
+ * after the lists and before `marks`, too. The driver may be
  * called with them, never with an engine's lock; and nothing of the program's is called
  * with any.
  */

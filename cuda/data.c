@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device data: life, uses, order. See the header; clones and writing are in
- * cuda/storage.c.
+ * Device data: life, uses, order. See the header; storages on them are in cuda/fresh.c,
+ * clones and writing in cuda/storage.c.
  */
 #include "cuda/data.h"
 #include "core/error.h"
@@ -15,7 +15,9 @@
 static struct cow__pool datas = {
 	.object_bytes = sizeof(struct cow__cuda_data)
 };
-/* Held while nothing of the driver's is called. */
+/* Before a device's `memory`. The driver is called with it for marks alone. Who ends a
+ * stream has it from the first mark until the stream is gone: nobody takes notes of a
+ * stream for a list that was gone through already. */
 static struct cow__mutex lists_lock;
 static struct cow__cuda_data *living, *leaving;
 
@@ -73,21 +75,35 @@ end(struct cow__cuda_data *data)
 	return true;
 }
 
+/* Those that nobody uses any more, out of the list; the others get their marks. Locked,
+ * since a stream of theirs may be about to end. */
+static struct cow__cuda_data *
+take_unused(struct cow__cuda *d)
+{
+	struct cow__cuda_data *taken = NULL, *data, *next;
+
+	cow__mutex_lock(&lists_lock);
+	for (data = leaving; data; data = next) {
+		next = data->next;
+		if (data->device != d || !cow__cuda_uses_passed(&data->uses, d))
+			continue;
+		delist(data);
+		data->next = taken;
+		taken = data;
+	}
+	cow__mutex_unlock(&lists_lock);
+	return taken;
+}
+
 bool
 cow__cuda_data_collect(struct cow__cuda *d)
 {
-	struct cow__cuda_data *mine, *data, *next;
+	struct cow__cuda_data *data, *next;
 	bool any = false;
 
-	/* Taken off, so that other threads look at others meanwhile. */
-	cow__mutex_lock(&lists_lock);
-	mine = leaving;
-	leaving = NULL;
-	cow__mutex_unlock(&lists_lock);
-	for (data = mine; data; data = next) {
+	for (data = take_unused(d); data; data = next) {
 		next = data->next;
-		if (data->device == d && cow__cuda_uses_passed(&data->uses, d) &&
-		    end(data)) {
+		if (end(data)) {
 			any = true;
 			continue;
 		}
@@ -120,6 +136,7 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 	cow__mutex_unlock(&lists_lock);
 	/* The allocator looks after its own memory. */
 	if (!data->pieces) {
+		cow__cuda_uses_drop(&data->uses);
 		forget(data);
 		return;
 	}
@@ -229,22 +246,6 @@ cow__cuda_data_use(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 	return r;
 }
 
-/* One use of it, or NULL. By position: the list only grows meanwhile, at its head,
- * so a use may be seen twice, which does no harm. */
-static bool
-use_at(struct cow__cuda_data *data, size_t n, struct cow__cuda_use *ret)
-{
-	struct cow__cuda_use *u;
-
-	cow__mutex_lock(&data->lock);
-	for (u = data->uses; u && n > 0; n--)
-		u = u->next;
-	if (u)
-		*ret = *u;
-	cow__mutex_unlock(&data->lock);
-	return u != NULL;
-}
-
 static int
 recorded(void)
 {
@@ -253,63 +254,74 @@ recorded(void)
 	                          "before recording begins");
 }
 
-/* Behind what its stream does. `d` is entered. */
+/* `stream` waits for what the use's does. `d` is entered; the data's lock keeps the
+ * use's stream from ending before it is marked. */
 static int
-mark_use(struct cow__cuda *d, const struct cow__cuda_use *use,
-         struct cow__cu_event **ret)
+behind(struct cow__cuda *d, struct cow__cu_stream *stream,
+       const struct cow__cuda_use *use)
 {
-	int r = use->device == d ? 0 : cow__cuda_enter(use->device);
+	struct cow__cu_event *mark = use->mark;
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	r = cow__cuda_capturing(use->device, use->stream)
-	            ? recorded()
-	            : cow__cuda_mark(use->device, use->stream, ret);
-	if (use->device != d)
-		cow__cuda_leave(use->device);
+	/* One that is marked is of a stream that ended, whatever its address is. */
+	if (use->stream == stream && !use->marked)
+		return 0;
+	if (cow__cuda_capturing(d, stream))
+		return recorded();
+	if (!mark)
+		r = cow__cuda_capturing(d, use->stream)
+		            ? recorded()
+		            : cow__cuda_mark(d, use->stream, &mark);
+	if (r == 0)
+		r = cow__cuda_after(d, stream, mark);
+	if (mark != use->mark)
+		cow__cuda_mark_free(d, mark);
 	return r;
 }
 
 int
 cow__cuda_data_order(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 {
-	struct cow__cuda *d = data->device;
-	struct cow__cuda_use use;
+	const struct cow__cuda_use *u;
 	int r = 0;
 
-	for (size_t n = 0; r == 0 && use_at(data, n, &use); n++) {
-		struct cow__cu_event *mark = use.mark;
-
-		if (use.device == d && use.stream == stream && !use.marked)
-			continue;
-		if (cow__cuda_capturing(d, stream))
-			return recorded();
-		if (!use.marked)
-			r = mark_use(d, &use, &mark);
-		if (r == 0)
-			r = cow__cuda_after(d, stream, mark);
-		if (!use.marked)
-			cow__cuda_mark_free(use.device, mark);
-	}
+	cow__mutex_lock(&data->lock);
+	for (u = data->uses; r == 0 && u; u = u->next)
+		r = behind(data->device, stream, u);
+	cow__mutex_unlock(&data->lock);
 	return r;
 }
 
-void
-cow__cuda_data_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream)
+static int
+stream_ends(struct cow__cuda_data *data, struct cow__cuda *d,
+            struct cow__cu_stream *stream, enum cow__cuda_end how)
 {
-	cow__mutex_lock(&lists_lock);
-	for (struct cow__cuda_data *data = living; data; data = data->next) {
-		cow__mutex_lock(&data->lock);
-		(void)cow__cuda_uses_end(data->uses, d, stream, d);
-		if (data->device == d && data->stream == stream) {
-			data->stream = NULL;
-			(void)cow__cuda_uses_add(&data->uses, d, NULL);
-		}
-		cow__mutex_unlock(&data->lock);
-	}
-	for (struct cow__cuda_data *data = leaving; data; data = data->next)
-		(void)cow__cuda_uses_end(data->uses, d, stream, d);
-	cow__mutex_unlock(&lists_lock);
+	int r;
+
+	cow__mutex_lock(&data->lock);
+	r = cow__cuda_uses_end(data->uses, d, stream, how);
+	if (how == COW__CUDA_ENDED && data->device == d && data->stream == stream)
+		data->stream = COW__CUDA_NO_STREAM;
+	cow__mutex_unlock(&data->lock);
+	return r;
+}
+
+int
+cow__cuda_data_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
+                           enum cow__cuda_end how)
+{
+	struct cow__cuda_data *data;
+	int r = 0;
+
+	if (how == COW__CUDA_ENDING)
+		cow__mutex_lock(&lists_lock);
+	for (data = living; data && r == 0; data = data->next)
+		r = stream_ends(data, d, stream, how);
+	for (data = leaving; data && r == 0; data = data->next)
+		r = stream_ends(data, d, stream, how);
+	if (how != COW__CUDA_ENDING)
+		cow__mutex_unlock(&lists_lock);
+	return r;
 }
 
 void
@@ -346,7 +358,7 @@ cow__cuda_data_named(const struct cow__id *id, const struct cow__id *scope)
 	return found;
 }
 
-/* ---- Storages ------------------------------------------------------------------ */
+/* ---- Of storages --------------------------------------------------------------- */
 
 struct cow__cuda_data *
 cow__cuda_data_of(const struct cow_storage *s)
@@ -355,108 +367,35 @@ cow__cuda_data_of(const struct cow_storage *s)
 }
 
 int
-cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
-                       struct cow_storage **ret)
-{
-	struct cow_device device = { COW_DEVICE_CUDA,
-		                     (int16_t)data->device->index };
-	struct cow_storage like = { .device = device };
-	struct cow__allocation *a;
-	int r;
-
-	/* Of other bytes, when it is resized. */
-	if (cow_allocator_get(device, &like.allocator) == 0)
-		like.resizable = !data->alias;
-	r = cow__allocation_other((void *)(uintptr_t)data->at, bytes, data,
-	                          &cow__cuda_data_ops, &a);
-	if (r < 0)
-		return r;
-	r = cow__storage_on(a, bytes, &like, ret);
-	if (r < 0) {
-		/* Its data are the caller's still. */
-		a->kind = COW__AT_NOTHING;
-		a->ops = NULL;
-		cow__allocation_unref(a);
-		return r;
-	}
-	cow__cuda_data_serves(data, bytes);
-	cow__profile_device(a->data, (int64_t)bytes, device);
-	return 0;
-}
-
-int
-cow__cuda_data_clear(struct cow__cuda_data *data, size_t bytes, bool zero)
-{
-	size_t from = zero ? 0 : bytes, all = data->count * data->piece_bytes;
-
-	if (from == all)
-		return 0;
-	return cow__cu_error(data->device->cu->set_8(data->at + from, 0,
-	                                             all - from, data->stream),
-	                     "filling device memory");
-}
-
-int
-cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
-                     bool zero, struct cow_storage **ret)
-{
-	struct cow__cu_stream *stream = cow__cuda_stream(d);
-	struct cow__cuda_piece *piece;
-	struct cow__cuda_data *data;
-	int r;
-
-	if (!piece_bytes)
-		piece_bytes = cow__round_up(bytes, d->granule);
-	r = cow__cuda_data_new(d, stream, piece_bytes,
-	                       (bytes + piece_bytes - 1) / piece_bytes, &data);
-	if (r < 0)
-		return r;
-	for (size_t i = 0; r == 0 && i < data->count; i++) {
-		r = cow__cuda_data_piece(d, piece_bytes, &piece);
-		if (r < 0)
-			break;
-		r = cow__cuda_data_map(data, i, piece);
-		if (r < 0)
-			cow__cuda_piece_unref(piece);
-	}
-	if (r == 0)
-		r = cow__cuda_data_clear(data, bytes, zero);
-	if (r == 0)
-		r = cow__cuda_data_storage(data, bytes, ret);
-	if (r < 0)
-		cow__cuda_data_leave(data);
-	return r;
-}
-
-int
-cow__cuda_pieces_new(struct cow__cuda *d, size_t bytes,
-                     const struct cow_cuda_options *o, struct cow_storage **ret)
-{
-	size_t piece = o->piece ? o->piece : d->granule;
-	int r;
-
-	if (!d->virtual_memory)
-		return cow__error(-ENOTSUP, "a storage of many pieces: this driver has "
-		                            "no virtual memory");
-	if (piece % d->granule || piece > (size_t)INT64_MAX / 2 ||
-	    bytes > (size_t)INT64_MAX / 2)
-		return cow__error_number(-EINVAL, "cow_cuda_options: a piece is a "
-		                                  "multiple of # bytes, and no storage "
-		                                  "is that long",
-		                         d->granule);
-	r = cow__cuda_enter(d);
-	if (r < 0)
-		return r;
-	r = cow__cuda_data_fresh(d, bytes, piece, o->flags & COW_STORAGE_ZERO, ret);
-	cow__cuda_leave(d);
-	return r < 0 ? cow__error_from(r, "cow_cuda_storage_new") : 0;
-}
-
-int
 cow__cuda_data_adopt(struct cow__allocation *a)
 {
 	a->ops = &cow__cuda_data_ops;
 	return 0;
+}
+
+/* The stream that the block belongs to, if that lives, uses the data, too. Locked: it does
+ * not end between the two. */
+static int
+add_owner(struct cow__cuda_data *data, const struct cow__cuda_block *b,
+          struct cow__cu_stream **ret)
+{
+	return cow__cuda_block_stream(b, ret)
+	               ? cow__cuda_uses_add(&data->uses, data->device, *ret)
+	               : 0;
+}
+
+int
+cow__cuda_data_use_owner(struct cow__cuda_data *data, const struct cow__cuda_block *b)
+{
+	struct cow__cu_stream *owner;
+	int r;
+
+	cow__mutex_lock(&lists_lock);
+	cow__mutex_lock(&data->lock);
+	r = add_owner(data, b, &owner);
+	cow__mutex_unlock(&data->lock);
+	cow__mutex_unlock(&lists_lock);
+	return r;
 }
 
 int
@@ -480,14 +419,16 @@ cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret)
 		return r;
 	data->backing = COW_CUDA_CACHED;
 	data->block = cow_data_ptr_cast(&a->ptr, cow__cuda_give_context);
-	if (data->block && cow__cuda_block_stream(data->block, &data->stream) &&
-	    data->stream != stream)
-		r = cow__cuda_uses_add(&data->uses, d, data->stream);
+	cow__mutex_lock(&lists_lock);
+	if (data->block)
+		r = add_owner(data, data->block, &data->stream);
+	if (r == 0)
+		enlist(&living, data);
+	cow__mutex_unlock(&lists_lock);
 	if (r < 0) {
 		forget(data);
 		return r;
 	}
-	lives(data);
 	if (__atomic_compare_exchange_n(&a->other, (void **)&none, data, false,
 	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		*ret = data;

@@ -35,6 +35,9 @@
 #include "cuda/uses.h"
 #include "share/group.h"
 
+/* The stream of data whose stream ended: no other is it. */
+#define COW__CUDA_NO_STREAM ((struct cow__cu_stream *)~(uintptr_t)0)
+
 struct cow__cuda_data {
 	struct cow__cuda_data *next, **before; /* all that live, or all that leave */
 	struct cow__cuda *device;
@@ -102,10 +105,15 @@ struct cow__cuda_data *cow__cuda_data_of(const struct cow_storage *s);
 int cow__cuda_data_use(struct cow__cuda_data *data,
                        struct cow__cu_stream *stream);
 
-/* The stream is about to end: what was its use is marked, and what belonged to it
- * belongs to the device's default stream. Entered. */
-void cow__cuda_data_stream_ends(struct cow__cuda *d,
-                                struct cow__cu_stream *stream);
+/* So does the stream that a block belongs to, whose memory it is. 0 or -ENOMEM. */
+int cow__cuda_data_use_owner(struct cow__cuda_data *data,
+                             const struct cow__cuda_block *b);
+
+/* What becomes of the uses of a stream that ends (cuda/uses.h), and that what belonged to
+ * it belongs to none. ENDING, which locks the lists also where it fails, is followed by one
+ * of the others, which unlocks them: no data come or go meanwhile. Entered. */
+int cow__cuda_data_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
+                               enum cow__cuda_end how);
 
 /* Unmaps what has left and is used by nobody any more. Whether there was any. Never
  * waits. Entered. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What CUDA there is
+ * What CUDA there is, and what memory it knows
  */
 #include "core/base.h"
 #include "core/error.h"
 #include "cuda/driver.h"
 #include "cuda/kernels.h"
+#include "cuda/pinned.h"
 #include "cowshed-cuda.h"
 
 COW_EXPORT int
@@ -94,4 +95,26 @@ cow_cuda_device_info(int index, struct cow_cuda_device_info *ret)
 	info.peers = peers_of(cu, d);
 	*ret = info;
 	return 0;
+}
+
+COW_EXPORT int
+cow_cuda_is_pinned(const struct cow_storage *storage)
+{
+	const void *data = cow_storage_data(storage);
+	struct cow__cuda *d;
+	unsigned type = 0;
+
+	if (!data || cow_storage_device(storage).type != COW_DEVICE_CPU ||
+	    cow_cuda_count() == 0 || cow__cuda_get(0, &d) < 0)
+		return 0;
+	if (cow__cuda_pinned_has(data))
+		return 1;
+	if (cow__cuda_enter(d) < 0)
+		return 0;
+	/* By others, which the driver knows. */
+	if (d->cu->pointer_get_attribute(&type, COW_CU_POINTER_MEMORY_TYPE,
+	                                 (uintptr_t)data) != COW_CU_SUCCESS)
+		type = 0;
+	cow__cuda_leave(d);
+	return type == COW_CU_MEMORY_HOST;
 }

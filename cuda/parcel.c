@@ -86,7 +86,7 @@ move_in(struct cow_storage *s, struct cow_storage *copy)
 static int
 adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 {
-	struct cow__cu_stream *stream = cow__cuda_stream(d), *owner;
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	struct cow__cuda_data *from = cow__cuda_data_of(s), *data;
 	struct cow__cuda_block *b = cow__cuda_block_of(s);
 	struct cow__cuda_piece *p = b ? cow__cuda_block_piece(b) : NULL;
@@ -103,8 +103,7 @@ adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 	if (r < 0)
 		return r;
 	(void)cow__cuda_piece_ref(p);
-	if (cow__cuda_block_stream(b, &owner))
-		r = cow__cuda_data_use(data, owner);
+	r = cow__cuda_data_use_owner(data, b);
 	if (r == 0)
 		r = cow__cuda_data_map(data, 0, p);
 	if (r == 0)

@@ -153,6 +153,17 @@ find_at(const void *address)
 	return a && (uintptr_t)address - a->node.key < a->bytes ? a : NULL;
 }
 
+bool
+cow__cuda_pinned_has(const void *address)
+{
+	bool has;
+
+	cow__mutex_lock(&p.lock);
+	has = find_at(address) != NULL;
+	cow__mutex_unlock(&p.lock);
+	return has;
+}
+
 int
 cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
                       struct cow__cu_stream *stream)
@@ -173,25 +184,27 @@ cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
 }
 
 static int
-uses_end(struct cow__node *n, struct cow__cuda *d, struct cow__cu_stream *stream)
+uses_end(struct cow__node *n, struct cow__cuda *d, struct cow__cu_stream *stream,
+         enum cow__cuda_end how)
 {
 	int r;
 
 	if (!n)
 		return 0;
-	r = cow__cuda_uses_end(((struct pinned *)n)->uses, d, stream, d);
+	r = cow__cuda_uses_end(((struct pinned *)n)->uses, d, stream, how);
 	if (r == 0)
-		r = uses_end(n->left, d, stream);
-	return r == 0 ? uses_end(n->right, d, stream) : r;
+		r = uses_end(n->left, d, stream, how);
+	return r == 0 ? uses_end(n->right, d, stream, how) : r;
 }
 
 int
-cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream)
+cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
+                             enum cow__cuda_end how)
 {
 	int r;
 
 	cow__mutex_lock(&p.lock);
-	r = uses_end(p.root, d, stream);
+	r = uses_end(p.root, d, stream, how);
 	cow__mutex_unlock(&p.lock);
 	return r;
 }
@@ -421,7 +434,7 @@ cow__cuda_pinned_await(struct cow__cuda *d, const void *data)
 		cow__mutex_unlock(&p.lock);
 		if (none)
 			break;
-		if (!use.marked)
+		if (!use.mark)
 			return cow__error(-EBUSY, "a graph is recorded that copies from "
 			                          "or to this pinned memory");
 		/* Nobody else frees marks of what is in use. */
@@ -461,29 +474,6 @@ cow_cuda_pinned_new(size_t bytes, struct cow_storage **ret)
 	if (r < 0)
 		give(a);
 	return r;
-}
-
-COW_EXPORT int
-cow_cuda_is_pinned(const struct cow_storage *storage)
-{
-	const void *data = cow_storage_data(storage);
-	struct cow__cuda *d;
-	unsigned type = 0;
-	bool ours;
-
-	if (!data || cow_storage_device(storage).type != COW_DEVICE_CPU ||
-	    cow_cuda_count() == 0 || enter_any(&d) < 0)
-		return 0;
-	cow__mutex_lock(&p.lock);
-	ours = find_at(data) != NULL;
-	cow__mutex_unlock(&p.lock);
-	if (!ours && d->cu->pointer_get_attribute(&type,
-	                                          COW_CU_POINTER_MEMORY_TYPE,
-	                                          (uintptr_t)data) !=
-	                     COW_CU_SUCCESS)
-		type = 0;
-	cow__cuda_leave(d);
-	return ours || type == COW_CU_MEMORY_HOST;
 }
 
 COW_EXPORT int

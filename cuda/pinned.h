@@ -6,6 +6,7 @@
 #define COW_CUDA_PINNED_H
 
 #include "cuda/context.h"
+#include "cuda/uses.h"
 
 /*
  * `stream` of `d` reads or writes host memory at this address, from now until what is
@@ -16,6 +17,9 @@
  */
 int cow__cuda_pinned_used(const void *address, struct cow__cuda *d,
                           struct cow__cu_stream *stream);
+
+/* Is it in memory of ours? */
+bool cow__cuda_pinned_has(const void *address);
 
 /* For pinned_alias.c. owns: the storage is of cow_cuda_pinned_new(), and no alias. home: the
  * home's mapping is pinned, and in use, until home_unused, after which the home has one
@@ -31,8 +35,9 @@ int cow__cuda_pinned_await(struct cow__cuda *d, const void *data);
  * the copies from and to it have run, which is waited for. -EOPNOTSUPP: other memory. */
 int cow__cuda_pinned_alias(struct cow_storage *s, struct cow__home **ret);
 
-/* The stream is about to be ended. Entered. */
-int cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream);
+/* What becomes of the notes of a stream that ends (cuda/uses.h). Entered. */
+int cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
+                                 enum cow__cuda_end how);
 
 /* Of this library: all, and of those what is cached or waits. */
 void cow__cuda_pinned_count(uint64_t *ret_bytes, uint64_t *ret_cached);

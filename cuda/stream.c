@@ -201,12 +201,15 @@ cow__cuda_recording(struct cow__cuda *d)
 }
 
 void
-cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream)
+cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream,
+                       bool ended)
 {
+	uint64_t bit = (uint64_t)1 << d->index;
+
 	cow__mutex_lock(&all_lock);
 	for (struct current *c = all; c; c = c->next)
 		if (c->streams[d->index] == stream)
-			c->ended |= (uint64_t)1 << d->index;
+			c->ended = ended ? c->ended | bit : c->ended & ~bit;
 	cow__mutex_unlock(&all_lock);
 }
 

@@ -14,8 +14,9 @@
 /* The calling thread's current stream; never fails (NULL: the legacy default). */
 struct cow__cu_stream *cow__cuda_stream(const struct cow__cuda *d);
 
-/* About to be destroyed: nothing is asked of it any more. */
-void cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream);
+/* About to be destroyed: nothing is asked of it any more. Or (`ended` false) it stays. */
+void cow__cuda_stream_ended(const struct cow__cuda *d, struct cow__cu_stream *stream,
+                            bool ended);
 
 /* All of these want the device entered. */
 

@@ -36,6 +36,8 @@ mark(struct cow__cuda_use *u)
 
 	if (u->marked)
 		return 0;
+	if (u->mark)
+		return -EBUSY; /* its stream may stay: ask again */
 	if (cow__cuda_capturing(u->device, u->stream))
 		return -EBUSY; /* a mark would become part of the graph */
 	r = cow__cuda_mark(u->device, u->stream, &u->mark);
@@ -56,19 +58,20 @@ look(struct cow__cuda_use *u)
 
 int
 cow__cuda_uses_end(struct cow__cuda_use *list, struct cow__cuda *d,
-                   struct cow__cu_stream *stream, struct cow__cuda *here)
+                   struct cow__cu_stream *stream, enum cow__cuda_end how)
 {
 	int r = 0;
 
 	for (struct cow__cuda_use *u = list; u && r == 0; u = u->next) {
 		if (u->stream != stream || u->device != d || u->marked)
 			continue;
-		if (here != d)
-			r = cow__cuda_enter(d);
-		if (r == 0) {
-			r = mark(u);
-			if (here != d)
-				cow__cuda_leave(d);
+		if (how == COW__CUDA_ENDING) {
+			r = cow__cuda_mark(d, stream, &u->mark);
+		} else if (how == COW__CUDA_ENDED && u->mark) {
+			u->marked = true;
+		} else {
+			cow__cuda_mark_free(d, u->mark);
+			u->mark = NULL;
 		}
 	}
 	return r;
@@ -96,6 +99,14 @@ cow__cuda_uses_passed(struct cow__cuda_use **list, struct cow__cuda *here)
 		}
 	}
 	return *list == NULL;
+}
+
+void
+cow__cuda_uses_drop(struct cow__cuda_use **list)
+{
+	for (struct cow__cuda_use *u = *list; u; u = u->next)
+		cow__cuda_mark_free(u->device, u->mark);
+	cow__cuda_uses_forget(list);
 }
 
 void
