@@ -66,6 +66,39 @@ cow__cuda_adopt(struct cow__cuda_pool *to)
 	return some;
 }
 
+static int
+behind(struct cow__cuda *d, struct cow__cu_stream *stream, struct cow__cu_event *end)
+{
+	if (cow__cuda_passed(d, end) == 1)
+		return 0;
+	if (cow__cuda_capturing(d, stream))
+		return cow__error(-EBUSY, "a graph is recorded, and the memory is of a "
+		                          "stream that ended with work under way: use "
+		                          "it before");
+	return cow__cuda_after(d, stream, end);
+}
+
+int
+cow__cuda_block_behind(const struct cow__cuda_block *b, struct cow__cu_stream *stream)
+{
+	const struct cow__cuda_segment *s = b->segment;
+	struct cow__cuda *d = s->device;
+	int r = cow__cuda_enter(d);
+
+	if (r < 0)
+		return r;
+	cow__mutex_lock(&d->memory_lock);
+	if (s->pool && s->pool->ended)
+		r = behind(d, stream, s->pool->end);
+	for (struct cow__cuda_use *u = s->ended ? b->uses : NULL; u && r == 0;
+	     u = u->next)
+		if (u->marked)
+			r = behind(d, stream, u->mark);
+	cow__mutex_unlock(&d->memory_lock);
+	cow__cuda_leave(d);
+	return r;
+}
+
 /* The notes of one device's blocks. Locked, `d` entered. */
 static int
 end_notes(const struct cow__cuda_list *l, struct cow__cuda *d,

@@ -373,15 +373,15 @@ cow__cuda_data_adopt(struct cow__allocation *a)
 	return 0;
 }
 
-/* The stream that the block belongs to, if that lives, uses the data, too. Locked: it does
- * not end between the two. */
+/* The stream that the block belongs to uses the data, too; if it ended, the current one,
+ * which does, comes behind it. Locked: it does not end between the two. */
 static int
 add_owner(struct cow__cuda_data *data, const struct cow__cuda_block *b,
           struct cow__cu_stream **ret)
 {
 	return cow__cuda_block_stream(b, ret)
 	               ? cow__cuda_uses_add(&data->uses, data->device, *ret)
-	               : 0;
+	               : cow__cuda_block_behind(b, cow__cuda_stream(data->device));
 }
 
 int

@@ -105,7 +105,8 @@ struct cow__cuda_data *cow__cuda_data_of(const struct cow_storage *s);
 int cow__cuda_data_use(struct cow__cuda_data *data,
                        struct cow__cu_stream *stream);
 
-/* So does the stream that a block belongs to, whose memory it is. 0 or -ENOMEM. */
+/* So does the stream that a block belongs to, whose memory it is. If it ended the current
+ * stream waits for it, or says -EBUSY: it records. */
 int cow__cuda_data_use_owner(struct cow__cuda_data *data,
                              const struct cow__cuda_block *b);
 

@@ -42,6 +42,11 @@ int cow__cuda_block_use_of(struct cow__cuda_block *block, struct cow__cuda *d,
 bool cow__cuda_block_stream(const struct cow__cuda_block *block,
                             struct cow__cu_stream **ret);
 
+/* If that one ended: `stream` waits for what was queued there. -EBUSY: it records. Need
+ * not be entered. */
+int cow__cuda_block_behind(const struct cow__cuda_block *block,
+                           struct cow__cu_stream *stream);
+
 /* The block that the storage's bytes are in, or NULL: not ours. And the one that has
  * an address, which its caller keeps alive. */
 struct cow__cuda_block *cow__cuda_block_of(const struct cow_storage *storage);

@@ -83,6 +83,29 @@ START_TEST(memory_outlives_its_stream)
 }
 END_TEST
 
+/* What the stream had to do comes before what is done with a clone that was made later. */
+START_TEST(clones_come_behind_a_stream_that_ended)
+{
+	struct cow_storage *s, *c;
+
+	for (uint32_t backing = COW_CUDA_CACHED; backing <= COW_CUDA_PIECES; backing++) {
+		begin();
+		s = made_on_side(backing, 9);
+		cuda_finish(0);
+		ref.set(REF_HOLD, 1);
+		cuda_fill(s, 1, side);
+		ends_now();
+		c = lazy(s);
+		(void)mut(c);
+		ok(cow_cuda_stream_wait(0, NULL));
+		cuda_check(c, 1);
+		cow_storage_unref(c);
+		cow_storage_unref(s);
+		end();
+	}
+}
+END_TEST
+
 /* Marks behind which nobody waits any more are used again. */
 START_TEST(marks_of_streams_that_ended_are_not_lost)
 {
@@ -299,6 +322,7 @@ int main(void)
 
 	driver_choose();
 	add_test_needing(NEEDS_CONTROL, c, memory_outlives_its_stream);
+	add_test_needing(NEEDS_CONTROL, c, clones_come_behind_a_stream_that_ended);
 	add_test_needing(NEEDS_CONTROL, c, marks_of_streams_that_ended_are_not_lost);
 	add_test_needing(NEEDS_CONTROL, c, a_kept_stream_keeps_its_memory);
 	add_test_needing(NEEDS_CONTROL, c, a_kept_stream_is_waited_for);
