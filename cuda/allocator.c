@@ -187,7 +187,9 @@ copy_data(struct cow_allocator *self, void *dst, const void *src, size_t bytes)
 	if (r < 0)
 		return r;
 	stream = cow__cuda_stream(d);
-	r = note_use(d, src, stream);
+	r = cow__cuda_usable(d, stream);
+	if (r == 0)
+		r = note_use(d, src, stream);
 	if (r == 0)
 		r = note_use(d, dst, stream);
 	if (r == 0)
@@ -202,6 +204,7 @@ copy_data(struct cow_allocator *self, void *dst, const void *src, size_t bytes)
 static int
 zero(struct cow_device device, void *data, size_t bytes)
 {
+	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
 	int r = cow__cuda_get(device.index, &d);
 
@@ -209,9 +212,11 @@ zero(struct cow_device device, void *data, size_t bytes)
 		r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	r = cow__cu_error(d->cu->set_8((uintptr_t)data, 0, bytes,
-	                               cow__cuda_stream(d)),
-	                  "clearing device memory");
+	stream = cow__cuda_stream(d);
+	r = cow__cuda_usable(d, stream);
+	if (r == 0)
+		r = cow__cu_error(d->cu->set_8((uintptr_t)data, 0, bytes, stream),
+		                  "clearing device memory");
 	cow__cuda_leave(d);
 	return r;
 }

@@ -84,10 +84,7 @@ capture_check(struct cow__cuda *d, struct cow__cu_stream *stream, bool pinned,
 	if (cow__likely(!cow__cuda_capturing(d, stream)))
 		return 0;
 	if (!stream || stream == COW_CU_STREAM_LEGACY)
-		return cow__error(-EBUSY,
-		                  "a stream that is ordered with the default one records "
-		                  "a graph: copy on another stream "
-		                  "(cow_cuda_stream_set()) meanwhile");
+		return cow__cuda_usable(d, stream);
 	if (!pinned)
 		return cow__error(-EBUSY,
 		                  "a stream that records a graph can't copy pageable "
@@ -189,15 +186,37 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 
 /* ---- Devices ------------------------------------------------------------------------- */
 
-/* A mark behind the device's current stream, which the caller frees. */
+/* May a copy on devices be queued there? What a mark is to follow, or what is a step over
+ * memory that goes when it is done, can't be part of a graph. */
 static int
-mark_of(struct cow__cuda *d, struct cow__cu_event **ret)
+may_queue(struct cow__cuda *d, struct cow__cu_stream *stream, uint32_t flags)
 {
+	int r = cow__cuda_usable(d, stream);
+
+	if (r == 0 && flags & COW_COPY_MARKED && cow__cuda_capturing(d, stream))
+		r = cow__error(-EBUSY,
+		               "a graph can't have this copy: somebody waits for it, or "
+		               "it takes several steps over memory that goes");
+	return r;
+}
+
+/* A mark behind the device's current stream, which the caller frees. `recording`: the other
+ * device's stream records. One graph may have both; a mark from without breaks it. */
+static int
+mark_of(struct cow__cuda *d, uint32_t flags, bool recording,
+        struct cow__cu_event **ret)
+{
+	struct cow__cu_stream *stream = cow__cuda_stream(d);
 	int r = cow__cuda_enter(d);
 
 	if (r < 0)
 		return r;
-	r = cow__cuda_mark(d, cow__cuda_stream(d), ret);
+	r = may_queue(d, stream, flags);
+	if (r == 0 && cow__cuda_capturing(d, stream) != recording)
+		r = cow__error(-EBUSY, "a copy between two devices, of which one's "
+		                       "stream records a graph");
+	if (r == 0)
+		r = cow__cuda_mark(d, stream, ret);
 	cow__cuda_leave(d);
 	return r;
 }
@@ -243,24 +262,26 @@ send(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e, cow__cu_ptr from,
 
 static int
 between(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e,
-        cow__cu_ptr from, size_t bytes)
+        cow__cu_ptr from, size_t bytes, uint32_t flags)
 {
 	struct cow__cu_event *ready = NULL, *sent = NULL;
-	int r = mark_of(d, &ready);
+	int r = cow__cuda_enter(e);
 
 	if (r < 0)
 		return r;
-	r = cow__cuda_enter(e);
-	if (r == 0) {
+	r = may_queue(e, cow__cuda_stream(e), flags);
+	if (r == 0)
+		r = mark_of(d, flags, cow__cuda_capturing(e, cow__cuda_stream(e)),
+		            &ready);
+	if (r == 0)
 		r = send(d, to, e, from, bytes, ready, &sent);
-		if (r == 0) {
-			r = stream_after(d, sent);
-			if (r < 0)
-				(void)e->cu->event_synchronize(sent);
-		}
-		cow__cuda_mark_free(e, sent);
-		cow__cuda_leave(e);
+	if (r == 0) {
+		r = stream_after(d, sent);
+		if (r < 0)
+			(void)e->cu->event_synchronize(sent);
 	}
+	cow__cuda_mark_free(e, sent);
+	cow__cuda_leave(e);
 	cow__cuda_mark_free(d, ready);
 	return r;
 }
@@ -270,24 +291,29 @@ within(void *user, struct cow_device to_device, void *to,
        struct cow_device from_device, const void *from, size_t bytes,
        uint32_t flags)
 {
+	struct cow__cu_stream *stream;
 	struct cow__cuda *d, *e;
 	int r;
 
 	(void)user;
-	(void)flags;
 	r = cow__cuda_get(to_device.index, &d);
 	if (r == 0)
 		r = cow__cuda_get(from_device.index, &e);
 	if (r < 0 || bytes == 0)
 		return said(r);
 	if (d != e)
-		return said(between(d, (uintptr_t)to, e, (uintptr_t)from, bytes));
+		return said(between(d, (uintptr_t)to, e, (uintptr_t)from, bytes,
+		                    flags));
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return said(r);
-	r = cow__cu_error(d->cu->copy_within((uintptr_t)to, (uintptr_t)from,
-	                                     bytes, cow__cuda_stream(d)),
-	                  "copying within a device");
+	stream = cow__cuda_stream(d);
+	r = may_queue(d, stream, flags);
+	if (r == 0)
+		r = cow__cu_error(d->cu->copy_within((uintptr_t)to,
+		                                     (uintptr_t)from, bytes,
+		                                     stream),
+		                  "copying within a device");
 	cow__cuda_leave(d);
 	return said(r);
 }
@@ -305,11 +331,11 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 		.conj = conj,
 		.neg = neg,
 	};
+	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
 	int r;
 
 	(void)user;
-	(void)flags;
 	for (int i = 0; i < dims; i++) {
 		job.sizes[i] = sizes[i];
 		job.to.strides[i] = to_strides[i] *
@@ -320,7 +346,10 @@ strided(void *user, struct cow_device device, int dims, const int64_t *sizes,
 	r = enter(device, &d);
 	if (r < 0)
 		return said(r);
-	r = cow__cuda_strided(d, cow__cuda_stream(d), &job);
+	stream = cow__cuda_stream(d);
+	r = may_queue(d, stream, flags);
+	if (r == 0)
+		r = cow__cuda_strided(d, stream, &job);
 	cow__cuda_leave(d);
 	return said(r);
 }

@@ -44,9 +44,13 @@ int
 cow__cuda_data_clear(struct cow__cuda_data *data, size_t bytes, bool zero)
 {
 	size_t from = zero ? 0 : bytes, all = data->count * data->piece_bytes;
+	int r;
 
 	if (from == all)
 		return 0;
+	r = cow__cuda_usable(data->device, data->stream);
+	if (r < 0)
+		return r;
 	return cow__cu_error(data->device->cu->set_8(data->at + from, 0,
 	                                             all - from, data->stream),
 	                     "filling device memory");

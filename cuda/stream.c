@@ -187,6 +187,18 @@ cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream)
 	       status != COW_CU_CAPTURE_NONE;
 }
 
+int
+cow__cuda_usable(struct cow__cuda *d, struct cow__cu_stream *stream)
+{
+	if ((stream && stream != COW_CU_STREAM_LEGACY) ||
+	    cow__likely(!cow__cuda_capturing(d, stream)))
+		return 0;
+	return cow__error(-EBUSY,
+	                  "a stream that is ordered with the default one records a "
+	                  "graph: work on another stream (cow_cuda_stream_set()) "
+	                  "meanwhile");
+}
+
 bool
 cow__cuda_recording(struct cow__cuda *d)
 {

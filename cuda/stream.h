@@ -42,6 +42,10 @@ void cow__cuda_mark_free(struct cow__cuda *d, struct cow__cu_event *mark);
  * it does: using it would break that recording. */
 bool cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream);
 
+/* May work be queued there? -EBUSY, with advice: it is the default stream, while one that
+ * is ordered with it records. Other streams are not asked. */
+int cow__cuda_usable(struct cow__cuda *d, struct cow__cu_stream *stream);
+
 /* Does any stream of the device that is known here? That is one that is current in some
  * thread, or ordered with the default one. Waiting for the whole device would break what
  * it records. */

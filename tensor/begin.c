@@ -97,7 +97,7 @@ cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 	r = unfinished(to, from, whole,
 	               flags | COW_COPY_NON_BLOCKING | COW_COPY_MARKED, work);
 	if (r == -ENOTSUP)
-		r = cow__copy_elements(to, from, whole, flags);
+		r = cow__copy_elements(to, from, whole, flags | COW_COPY_MARKED);
 	/* Also after a failure: something may have been queued before it. */
 	s = ops->mark(ops->user, work->device, &work->mark);
 	return r < 0 ? r : s;

@@ -15,7 +15,8 @@
  *            can't, all that the tensor spans is fetched, changed and sent back
  *
  * Temporaries live until the copy has ended, so only what is moved as it is can be
- * left unfinished (COW_COPY_NON_BLOCKING).
+ * left unfinished (COW_COPY_NON_BLOCKING), or be part of a graph: the first of several
+ * steps is COW_COPY_MARKED, so that a device that records refuses before anything is done.
  */
 #include "core/error.h"
 #include "tensor/copy.h"
@@ -260,7 +261,7 @@ fetch_packed(struct cow_tensor *t, struct cow_tensor **ret)
 	r = cow__copy_temporary(t, t, t, &packed);
 	if (r < 0) /* memory that came from elsewhere, of a device without more */
 		return r == -ENODEV ? -ENOTSUP : r;
-	r = cow__copy_at_once(packed, t, true, 0);
+	r = cow__copy_at_once(packed, t, true, COW_COPY_MARKED);
 	if (r == 0)
 		r = cow__copy_temporary(t, t, NULL, &here);
 	if (r == 0) {
@@ -395,15 +396,17 @@ across(struct cow_tensor *to, struct cow_tensor *from)
 
 	if (r < 0)
 		return r;
-	r = cow__copy_elements(packed, from, true, 0);
+	r = cow__copy_elements(packed, from, true, COW_COPY_MARKED);
 	if (r == 0 && cow_tensor_is_dense(to)) {
-		r = cow__copy_at_once(to, packed, true, 0);
+		r = cow__copy_at_once(to, packed, true, COW_COPY_MARKED);
 	} else if (r == 0) {
 		r = cow__copy_temporary(to, to, to, &arrived);
 		if (r == 0) {
-			r = cow__copy_at_once(arrived, packed, true, 0);
+			r = cow__copy_at_once(arrived, packed, true,
+			                      COW_COPY_MARKED);
 			if (r == 0)
-				r = cow__copy_elements(to, arrived, false, 0);
+				r = cow__copy_elements(to, arrived, false,
+				                       COW_COPY_MARKED);
 			(void)cow_tensor_unref(arrived);
 		}
 	}
