@@ -321,14 +321,14 @@ int main(void)
 	TCase *c = add_case(suite, "ends");
 
 	driver_choose();
-	add_test_needing(NEEDS_CONTROL, c, memory_outlives_its_stream);
-	add_test_needing(NEEDS_CONTROL, c, clones_come_behind_a_stream_that_ended);
+	tcase_add_test(c, memory_outlives_its_stream);
+	tcase_add_test(c, clones_come_behind_a_stream_that_ended);
 	add_test_needing(NEEDS_CONTROL, c, marks_of_streams_that_ended_are_not_lost);
 	add_test_needing(NEEDS_CONTROL, c, a_kept_stream_keeps_its_memory);
 	add_test_needing(NEEDS_CONTROL, c, a_kept_stream_is_waited_for);
 	add_test_needing(NEEDS_CONTROL, c, a_kept_stream_is_asked);
 	add_test_needing(NEEDS_CONTROL, c, without_a_mark_it_stays);
-	add_test_needing(NEEDS_CONTROL, c, ends_while_memory_leaves);
-	add_test_needing(NEEDS_CONTROL, c, ends_while_a_writer_comes_behind);
+	tcase_add_test(c, ends_while_memory_leaves);
+	tcase_add_test(c, ends_while_a_writer_comes_behind);
 	return run_suite(suite);
 }
