@@ -33,12 +33,14 @@
  * then. Writing one first makes the writer's stream wait, on the device, for the streams
  * that used the memory before. While the current stream records a graph nothing can be
  * copied for a writer (-EBUSY: write it once before), nor ever of what was cloned while
- * one did; being the last one and writing in place is fine.
+ * one did; being the last one and writing in place is fine. Nor can it be cloned then if it
+ * is of a stream that ended with work under way.
  *
  * Graphs. What the library does besides breaks nothing that a stream records, in this or
- * in another thread: it asks no event and makes no memory where that would. What can't be
- * had meanwhile is -EBUSY. It must know of the recording stream: one that is current in
- * some thread (cow_cuda_stream_set()), or is ordered with the default stream.
+ * in another thread: it asks no event, makes no memory and leaves the default stream alone
+ * where that would. What can't be had meanwhile is -EBUSY, before anything of it is
+ * recorded. It must know of the recording stream: one that is current in some thread
+ * (cow_cuda_stream_set()), or is ordered with the default stream.
  *
  * fork. A child may not use the devices that its parent started: each call gives
  * -ECHILD and says so, and storages that it inherited can be freed, and nothing else.
@@ -111,7 +113,8 @@ int cow_cuda_device_info(int index, struct cow_cuda_device_info *ret);
  * urgent ones, clamped to what the device has. free: any stream but the default one
  * and those that are current; does not wait, what is queued on it still runs. The
  * memory that was made on it goes to the device's other streams when it has; what it
- * uses besides stays safe. -EBUSY: it is current in this thread, or records a graph. */
+ * uses besides stays safe. -EBUSY: it is current in this thread, or records a graph. After
+ * an error it is as it was, and goes on. */
 typedef void *cow_cuda_stream;
 int cow_cuda_stream_new(int device, int priority, cow_cuda_stream *ret);
 int cow_cuda_stream_free(int device, cow_cuda_stream stream);
@@ -173,8 +176,9 @@ int cow_cuda_storage_new(int device, size_t bytes,
 int cow_cuda_record_stream(struct cow_storage *storage, cow_cuda_stream stream);
 
 /* Gives all that is cached and unused back to the driver. Waits for the streams that
- * still use some of it. -1: all devices. -EBUSY: a stream of the device records a graph,
- * which that wait would break; what needs no wait is given back. */
+ * still use some of it. -1: all devices, also those behind one that fails. -EBUSY: a
+ * stream of the device records a graph, which that wait would break; what needs no wait
+ * is given back. */
 int cow_cuda_empty_cache(int device);
 
 /* This process may have so much of the device's memory, cached or in use (0 to 1;

@@ -269,7 +269,9 @@ enum cow_copy_flags {
 	COW_COPY_LAZY = 1 << 0, /* share pages where both sides lie alike: see below */
 	COW_COPY_NON_BLOCKING = 1 << 1,
 	COW_COPY_IGNORE_OVERLAP = 1 << 2,
-	COW_COPY_MARKED = 1 << 3, /* said to devices alone: a mark follows */
+	/* said to devices alone: a mark follows, or memory is let go that it uses;
+	 * no graph can have it */
+	COW_COPY_MARKED = 1 << 3,
 };
 
 /*
