@@ -16,6 +16,7 @@ anything of its parent's. What it could not remove because it was killed the par
 
 import atexit
 import gc
+import io
 import os
 import select
 import signal
@@ -85,14 +86,16 @@ class _Process(Saving):
     def __init__(self, plan, sync):
         super().__init__(plan)
         self._waiting = threading.Lock()
-        self._said = b""
+        self._said = bytearray(select.PIPE_BUF)  # and zeros
         self._status = None
-        self._pipe, child = os.pipe()
-        os.set_blocking(self._pipe, False)
+        pipe, child = os.pipe()
+        # Of numbers that are closed a file knows so itself, whatever interrupts whom.
+        self._pipe = io.FileIO(pipe)
+        os.set_blocking(pipe, False)
         try:
             self._pid = _fork()
         except BaseException:
-            os.close(self._pipe)
+            self._pipe.close()
             os.close(child)
             raise
         if self._pid == 0:
@@ -122,30 +125,37 @@ class _Process(Saving):
     def _ready(self, timeout):
         """Waits until the child said how it went, or is gone. (Not by select(), which knows no
         descriptors from 1024 on.)"""
+        if self._pipe.closed or self._said[0]:
+            return True  # whoever began to reap it was interrupted
         poll = select.poll()
-        for fd in self._pipe, self._process:
-            if fd >= 0:
-                poll.register(fd, select.POLLIN)
+        for file in self._pipe, self._process:
+            if file is not None:
+                poll.register(file, select.POLLIN)
         return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     def _reap(self):
-        try:
-            self._said = os.read(self._pipe, select.PIPE_BUF)
-        except BlockingIOError:
-            pass  # it said nothing, and somebody else has its end
-        os.close(self._pipe)
-        if self._process >= 0:
-            os.close(self._process)
+        """Any step of it may be interrupted, and is done again by the next call."""
+        if not self._pipe.closed:
+            # None: it said nothing, and somebody else has its end.
+            self._pipe.readinto(self._said)
+        said = bytes(self._said).rstrip(b"\0")
         try:
             status = os.waitpid(self._pid, 0)[1]
         except ChildProcessError:
-            status = 0 if self._said else -1  # somebody else waits for all children
-        with _lock:
-            _running.remove(self)
-        if self._said != b"done":
+            status = 0 if said else -1  # somebody else waits for all children
+        self._close()
+        if said != b"done":
             self._plan.remove()
-            self.error = _error(self.path, self._said, status)
+            self.error = _error(self.path, said, status)
+        with _lock:
+            if self in _running:
+                _running.remove(self)
         self._status = status
+
+    def _close(self):
+        self._pipe.close()
+        if self._process is not None:
+            self._process.close()
 
 
 def start(path, state, format, sync, process) -> Saving:
@@ -157,9 +167,9 @@ def start(path, state, format, sync, process) -> Saving:
 
 def _pidfd(pid):
     try:
-        return os.pidfd_open(pid)
+        return io.FileIO(os.pidfd_open(pid))
     except OSError:  # it was waited for already, or the system has none: the pipe tells
-        return -1
+        return None
 
 
 def _fork():
@@ -208,9 +218,7 @@ def _after_fork():
     global _lock
     _lock = threading.Lock()
     for saving in _running:
-        os.close(saving._pipe)
-        if saving._process >= 0:
-            os.close(saving._process)
+        saving._close()
     _running.clear()
 
 

@@ -369,3 +369,48 @@ def test_nobody_need_wait(tmp_path):
     cowshed.checkpoint({"w": np.ones(1000)}, str(tmp_path / "y.safetensors")).wait()
     with pytest.raises(ProcessLookupError):
         os.kill(first._pid, 0)
+
+
+@pytest.fixture
+def interrupted_wait(tmp_path, monkeypatch):
+    """A saving whose wait() was interrupted, what it is to write, and a pipe that somebody opened
+    and forked with meanwhile, and wrote a byte to."""
+    path = str(tmp_path / "x.safetensors")
+    saving = cowshed.checkpoint({"w": np.ones(1000)}, path)
+    waitpid, fds, pids = os.waitpid, [], []
+
+    def interrupted(pid, options):
+        monkeypatch.setattr(os, "waitpid", waitpid)
+        fds.extend(os.pipe())
+        pids.append(os.fork())
+        if pids[0] == 0:
+            try:
+                os.write(fds[1], b"x")
+            finally:
+                os._exit(0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        saving.wait()
+    os.waitpid(pids[0], 0)
+    yield saving, path, fds
+    for fd in fds:
+        os.close(fd)
+
+
+def test_a_fork_during_a_wait_closes_nothing_of_others(interrupted_wait):
+    saving, path, (reader, _) = interrupted_wait
+    os.set_blocking(reader, False)
+    assert os.read(reader, 2) == b"x"  # by the child
+    assert saving.wait(20) == path
+
+
+def test_a_wait_that_was_interrupted_is_done_again(interrupted_wait):
+    saving, path, (reader, writer) = interrupted_wait
+    os.write(writer, b"y")
+    assert saving.wait(20) == path and saving.done()
+    os.set_blocking(reader, False)
+    assert os.read(reader, 9)[-1:] == b"y"
+    with pytest.raises(ProcessLookupError):
+        os.kill(saving._pid, 0)
