@@ -92,20 +92,25 @@ class _Process(Saving):
         # Of numbers that are closed a file knows so itself, whatever interrupts whom.
         self._pipe = io.FileIO(pipe)
         os.set_blocking(pipe, False)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
+            # A handler that raises would send the child back into the program, and have the
+            # parent forget the child.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             self._pid = _fork()
+            if self._pid == 0:
+                _child(plan, sync, child, mask)
+            self._process = _pidfd(self._pid)
+            # The parent needs nothing but the name to remove.
+            plan.pieces, plan.writer = (), None
+            with _lock:
+                _running.append(self)
         except BaseException:
             self._pipe.close()
-            os.close(child)
             raise
-        if self._pid == 0:
-            _child(plan, sync, child)
-        os.close(child)
-        self._process = _pidfd(self._pid)
-        # The parent needs nothing but the name to remove.
-        plan.pieces, plan.writer = (), None
-        with _lock:
-            _running.append(self)
+        finally:
+            os.close(child)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _ended(self, timeout):
         self._check_owner()
@@ -179,21 +184,38 @@ def _fork():
         return os.fork()
 
 
-def _child(plan, sync, pipe):
+def _child(plan, sync, pipe, mask):
+    """Never returns, whatever happens. No signal is handled before _quiet()."""
+    code = 1
     try:
         gc.disable()  # nothing of the parent's is to be finalized here
-        # Ctrl-C is for the program; it waits for this one, or does not.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _quiet()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        said = _write(plan, sync)
+        os.write(pipe, said[: select.PIPE_BUF])
+        code = 0 if said == b"done" else 1
+    finally:
+        os._exit(code)
+
+
+def _quiet():
+    """Ctrl-C is for the program, which waits for this one or does not; so is all that it handles
+    itself, but for the request to end."""
+    for number in signal.valid_signals():
+        if number == signal.SIGTERM:
+            signal.signal(number, signal.SIG_DFL)
+        elif number == signal.SIGINT or callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _write(plan, sync):
+    """What there is to say of it."""
+    try:
         plan.write(sync)
-        said = b"done"
+        return b"done"
     except BaseException as error:
         number = getattr(error, "errno", None) or 0
-        said = f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
-    try:
-        os.write(pipe, said[: select.PIPE_BUF])
-    finally:
-        os._exit(0 if said == b"done" else 1)
+        return f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
 
 
 def _error(path, said, status):

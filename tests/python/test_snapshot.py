@@ -414,3 +414,52 @@ def test_a_wait_that_was_interrupted_is_done_again(interrupted_wait):
     assert os.read(reader, 9)[-1:] == b"y"
     with pytest.raises(ProcessLookupError):
         os.kill(saving._pid, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_right_after_the_fork_is_not_handled_by_the_child(tmp_path, monkeypatch, number):
+    from cowshed import _saving
+
+    path = str(tmp_path / "x.safetensors")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            os.kill(os.getpid(), number)
+        return pid
+
+    monkeypatch.setattr(_saving, "_fork", fork)
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        cowshed.checkpoint({"w": np.ones(1000)}, path).wait()
+    except KeyboardInterrupt:
+        os._exit(9)  # this is the child, back in the test
+    finally:
+        signal.signal(number, before)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+    assert len(cowshed.open(path)["w"]) == 1000
+
+
+def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch):
+    from cowshed import _saving
+
+    path = str(tmp_path / "x.safetensors")
+
+    def fork():
+        pid = os.fork()
+        if pid:
+            os.kill(os.getpid(), signal.SIGINT)
+        return pid
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_saving, "_fork", fork)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                cowshed.checkpoint({"w": np.ones(1000)}, path)
+        finally:
+            signal.signal(signal.SIGINT, before)
+    _saving._wait_for_all()
+    assert len(cowshed.open(path)["w"]) == 1000
+    assert not _saving._running
