@@ -44,7 +44,8 @@ def _enter_start(address):
     global _starts
     with _lock:
         if len(_starts) > 2 * len(_by_address) + 64:
-            _starts = sorted(_by_address.keys())
+            # keys() would fail if somebody enters one meanwhile.
+            _starts = sorted(reference.key for reference in _by_address.valuerefs())
         else:
             bisect.insort(_starts, address)
 

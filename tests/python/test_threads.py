@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -89,6 +90,37 @@ def test_all_calls_from_all_threads(tmp_path):
         return run
 
     together([work(i) for i in range(6)])
+
+
+def test_storages_are_entered_while_others_enter(monkeypatch):
+    """Here others enter one at every line of Python of it."""
+    from cowshed import _regions
+
+    class Storage:
+        def __init__(self, address):
+            self.address = address
+            kept.append(self)
+            known[address] = self
+
+    kept, known = [], weakref.WeakValueDictionary()
+    monkeypatch.setattr(_regions, "_by_address", known)
+    monkeypatch.setattr(_regions, "_starts", list(range(1000)))  # enough to tidy up
+    mine = [Storage(address) for address in range(10)]
+    known.clear()
+
+    def trace(frame, event, arg):
+        Storage(1000 + len(kept))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for storage in mine:
+            _regions.enter(storage)
+    finally:
+        sys.settrace(before)
+    assert len(_regions._starts) < 1000 and len(kept) > 10
+    assert all(storage.address in _regions._starts for storage in mine)
 
 
 def test_one_storage_object_for_all_threads():
