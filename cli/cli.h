@@ -95,7 +95,7 @@ int cli_parse_bytes(const char *text, uint64_t *ret);
  * `indent`, where later lines begin too. Ends with a newline. */
 void cli_wrap(FILE *out, int indent, const char *text);
 
-/* Replaces what could steer a terminal by '?', in place. */
+/* Replaces what could steer a terminal, and what is not UTF-8, by '?', in place. */
 void cli_tame(char *text);
 
 /* ---- counters.c --------------------------------------------------------- */

@@ -160,9 +160,31 @@ void cli_wrap(FILE *out, int indent, const char *text)
 	fputc('\n', out);
 }
 
+/* How many bytes the UTF-8 character at `t` has; 0: there is none, or it steers. */
+static int printable(const unsigned char *t)
+{
+	int n = t[0] < 0x80 ? 1 : t[0] < 0xc2 ? 0 : t[0] < 0xe0 ? 2
+	        : t[0] < 0xf0 ? 3 : t[0] < 0xf5 ? 4 : 0;
+
+	for (int i = 1; i < n; i++)
+		if ((t[i] & 0xc0) != 0x80)
+			return 0;
+	if ((n == 1 && (t[0] < ' ' || t[0] == 127)) ||
+	    (t[0] == 0xc2 && t[1] < 0xa0))
+		return 0;
+	/* Longer than need be: some take it for what it would be in short. */
+	if ((t[0] == 0xe0 && t[1] < 0xa0) || (t[0] == 0xf0 && t[1] < 0x90))
+		return 0;
+	return n;
+}
+
 void cli_tame(char *text)
 {
-	for (; *text != 0; text++)
-		if ((unsigned char)*text < ' ' || *text == 127)
+	while (*text != 0) {
+		int n = printable((const unsigned char *)text);
+
+		if (n == 0)
 			*text = '?';
+		text += n > 0 ? n : 1;
+	}
 }

@@ -3,7 +3,8 @@
  * Broker: storages under names and tokens
  *
  * A token is 16 bytes. What the broker knows of a storage is a dict with the members
- * of struct cow_broker_item.
+ * of struct cow_broker_item. A name is any bytes, of which not all are UTF-8: they are
+ * a str as in os.fsdecode(), whatever the locale.
  */
 #include "python/_cowshed/module.h"
 
@@ -51,11 +52,34 @@ static void broker_dealloc(PyObject *object)
 	Py_DECREF(type);
 }
 
+static int item_name(PyObject *key, struct cow_broker_item *item)
+{
+	PyObject *bytes =
+		PyUnicode_AsEncodedString(key, "utf-8", "surrogateescape");
+	Py_ssize_t n;
+	char *name;
+	int r = -1;
+
+	if (!bytes || PyBytes_AsStringAndSize(bytes, &name, &n) < 0) {
+		Py_XDECREF(bytes);
+		return -1;
+	}
+	if (n > 0 && (size_t)n < sizeof(item->name) &&
+	    !memchr(name, 0, (size_t)n)) {
+		memcpy(item->name, name, (size_t)n);
+		r = 0;
+	} else {
+		PyErr_Format(PyExc_ValueError,
+		             "a name has 1 to %zu bytes, none of them 0",
+		             sizeof(item->name) - 1);
+	}
+	Py_DECREF(bytes);
+	return r;
+}
+
 /* A name, or the bytes of a token. */
 static int item_key(PyObject *key, struct cow_broker_item *item)
 {
-	Py_ssize_t n;
-
 	if (PyBytes_Check(key)) {
 		if (PyBytes_Size(key) == sizeof(item->token)) {
 			memcpy(&item->token, PyBytes_AsString(key),
@@ -65,29 +89,21 @@ static int item_key(PyObject *key, struct cow_broker_item *item)
 		PyErr_SetString(PyExc_ValueError, "a token has 16 bytes");
 		return -1;
 	}
-	if (PyUnicode_Check(key)) {
-		const char *name = PyUnicode_AsUTF8AndSize(key, &n);
-
-		if (!name)
-			return -1;
-		if (n > 0 && (size_t)n < sizeof(item->name) &&
-		    !memchr(name, 0, (size_t)n)) {
-			memcpy(item->name, name, (size_t)n);
-			return 0;
-		}
-		PyErr_Format(PyExc_ValueError,
-		             "a name has 1 to %zu bytes, none of them 0",
-		             sizeof(item->name) - 1);
-		return -1;
-	}
+	if (PyUnicode_Check(key))
+		return item_name(key, item);
 	PyErr_SetString(PyExc_TypeError, "a name (str) or a token (bytes)");
 	return -1;
 }
 
 static PyObject *item_dict(const struct cow_broker_item *i)
 {
+	PyObject *name = PyUnicode_DecodeUTF8(
+		i->name, (Py_ssize_t)strlen(i->name), "surrogateescape");
+
+	if (!name)
+		return NULL;
 	return Py_BuildValue(
-		"{s:s,s:y#,s:K,s:I,s:I,s:I,s:I}", "name", i->name, "token",
+		"{s:N,s:y#,s:K,s:I,s:I,s:I,s:I}", "name", name, "token",
 		(const char *)&i->token, (Py_ssize_t)sizeof(i->token), "nbytes",
 		(unsigned long long)i->bytes, "mode", i->mode, "permissions",
 		i->permissions, "uid", i->uid, "flags", i->flags);
