@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import time
+from collections import deque
 
 import pytest
 
@@ -258,6 +259,18 @@ def test_too_much_that_nobody_reads(here, monkeypatch):
     while sent < 10 and by_handle(serialize(np.zeros(MIB), context=here)[0]):
         sent += 1
     assert 2 <= sent < 10
+
+
+def test_copies_that_no_message_could_be_made_of_are_gone(here, monkeypatch):
+    shelf = cowshed.dask._shelf_of()
+    before = tokens()
+    monkeypatch.setattr(shelf, "_free", deque())  # as if too many messages waited to be read
+    monkeypatch.setattr(shelf, "give", lambda storage, owner, whole: shelf.copy(storage))
+    for x in cowshed.full((2048, 2048), 3.0)[:, 100:1500], np.full(MIB, 3.0):
+        header, frames = serialize(x, context=here)
+        assert not by_handle(header)
+        assert (deserialize(header, frames) == 3).all()
+    assert tokens() == before
 
 
 def test_a_broker_that_was_killed(here, tmp_path):

@@ -118,6 +118,15 @@ def _array(shelf, x):
     return item, [x.dtype.str, x.shape, x.strides, offset, x.flags.writeable]
 
 
+def _sent(shelf, items):
+    """What the reader is told of the message, or None: too many wait to be read."""
+    try:
+        return shelf.send(items)
+    except BlockingIOError:
+        shelf.abandon(items)
+        return None
+
+
 def _shorten(shelf, header, frames):
     """Takes large frames out. What is put is in `items`."""
     items, places, rest = [], [], []
@@ -134,10 +143,8 @@ def _shorten(shelf, header, frames):
         places.append([i, item.token, offset, nbytes])
     if not places:
         return header, frames
-    try:
-        sent = shelf.send(items)
-    except BlockingIOError:
-        shelf.abandon(items)
+    sent = _sent(shelf, items)
+    if sent is None:
         return header, frames
     header[KEY] = {"frames": places, "sent": sent}
     return header, rest
@@ -152,11 +159,13 @@ def dumps(own, shelf_of, x, context):
         return own(x, context=context)
     try:
         found = _array(shelf, x)
-        if found is not None:
-            item, how = found
-            return {KEY: {"array": [item.token, *how], "sent": shelf.send([item])}}, []
     except OSError:
-        pass
+        found = None
+    if found is not None:
+        item, how = found
+        sent = _sent(shelf, [item])
+        if sent is not None:
+            return {KEY: {"array": [item.token, *how], "sent": sent}}, []
     header, frames = own(x, context=context)
     if any(header.get("compression") or ()):
         return header, frames
