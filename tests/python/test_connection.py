@@ -224,6 +224,21 @@ def test_half_of_a_message_of_somebody_who_died():
         assert (y == 2).all() and five == 5
 
 
+def test_half_of_a_message_of_a_receiver_who_died():
+    a, b = Pipe()
+
+    def die():
+        b._fresh()
+        parcels, note = b._channel("_incoming").receive(b.fileno())
+        assert parcels and not note
+
+    with a, b:
+        a.send([cowshed.full(16, i, shared=True) for i in range(2500)])
+        child(die)()
+        a.send("next")
+        assert b.recv() == "next"
+
+
 def test_threads():
     a, b = Pipe()
     n, got = 400, []

@@ -7,6 +7,8 @@ The leak check of every test says the last part; here also memory is asked for.
 import os
 import random
 import signal
+import threading
+from queue import Empty
 
 import numpy
 import pytest
@@ -155,6 +157,36 @@ def test_with_arrays_in_hand(method):
     cowshed.trim()
     assert _family.group() is not None
     assert shmem() - before < 16 << 10  # KiB
+
+
+def receive_half(queue):
+    reader = queue._reader
+    reader._fresh()
+    parcels, note = reader._channel("_incoming").receive(reader.fileno())
+    assert parcels and not note
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_within_a_message():
+    """What is left of it is no message, and takes no place of the queue's."""
+    queue = multiprocessing.Queue(1)
+    for kwargs in {"block": False}, {"timeout": 0.01}, {}:
+        queue.put([cowshed.full(16, i, shared=True) for i in range(2500)])
+        worker = multiprocessing.Process(target=receive_half, args=(queue,))
+        worker.start()
+        worker.join()
+        while not queue._buffer.is_done():
+            threading.Event().wait(0.001)
+        if kwargs:
+            with pytest.raises(Empty):
+                queue.get(**kwargs)
+        else:
+            thread = threading.Thread(target=queue.put, args=("next",))
+            thread.start()
+            assert queue.get() == "next"
+            thread.join()
+    queue.close()
+    queue.join_thread()
 
 
 def fill(queue, ready):

@@ -10,7 +10,8 @@ while he sends or receives leaves no half of one. The note of the packet is
 
 Only what has more storages than a packet holds (a thousand, or 48 with a descriptor each) is
 several packets, those before the last one without a note; by the number of storages in the
-last one the receiver knows which of those before it are of somebody who died.
+last one the receiver knows which of those before it are of a sender who died, and that some
+are missing: a receiver had them who died, and the message is lost with him.
 
 A connection has up to three channels of the engine, made when they are first needed, and made
 again after fork(), since a channel is its maker's alone: one of the program's group to send
@@ -224,14 +225,21 @@ class Connection(_standard.Connection):
 
     def recv_packet(self):
         """What was sent, to be unpickled later: EOFError if there is nothing more to come."""
+        while (packet := self.recv_packet_or_rest()) is None:
+            pass
+        return packet
+
+    def recv_packet_or_rest(self):
+        """As recv_packet(), or None: what came was the rest of a message whose receiver died."""
         self._check_closed()
         self._check_readable()
         self._fresh()
         with self._receiving:
             parcels, note = self._receive_packets()
         tag, count = _HEAD.unpack_from(note)
-        if len(parcels) > count:
-            del parcels[: len(parcels) - count]
+        if len(parcels) < count:
+            return None
+        del parcels[: len(parcels) - count]
         if tag:
             storage, _, nbytes, _ = parcels.pop()
             return Packet(memoryview(storage)[:nbytes], parcels)

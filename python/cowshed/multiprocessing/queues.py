@@ -13,6 +13,7 @@ nothing waits before it and nobody has to be waited for.
 
 import collections
 import copyreg
+import time
 import types
 from multiprocessing import queues as _standard
 from queue import Empty, Full
@@ -134,11 +135,40 @@ def _send(self, obj, wait):
         self._wlock.release()
 
 
+def _get(self, block=True, timeout=None):
+    if self._closed:
+        raise ValueError(f"Queue {self!r} is closed")
+    if block and timeout is None:
+        with self._rlock:
+            packet = _receive(self, None)
+    else:
+        until = time.monotonic() + (timeout if block else 0)
+        if not self._rlock.acquire(block, timeout):
+            raise Empty
+        try:
+            packet = _receive(self, until)
+        finally:
+            self._rlock.release()
+    return packet.load()
+
+
+def _receive(self, until):
+    packet = None
+    while packet is None:
+        if until is not None and not self._poll(max(until - time.monotonic(), 0)):
+            raise Empty
+        packet = self._reader.recv_packet_or_rest()
+        # Who died while he received it did not give its place back.
+        self._sem.release()
+    return packet
+
+
 Queue = subclass(_standard.Queue, _namespace, __name__)
 _queue_standard_init, Queue.__init__ = Queue.__init__, _queue_init
-_put.__doc__ = _standard.Queue.put.__doc__
-_put.__qualname__, _put.__name__ = "Queue.put", "put"
-Queue.put = _put
+for _name, _method in ("put", _put), ("get", _get):
+    _method.__doc__ = getattr(_standard.Queue, _name).__doc__
+    _method.__qualname__, _method.__name__ = f"Queue.{_name}", _name
+    setattr(Queue, _name, _method)
 JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue)
 SimpleQueue = subclass(_standard.SimpleQueue, _namespace, __name__)
 _simple_standard_init, SimpleQueue.__init__ = SimpleQueue.__init__, _simple_init
