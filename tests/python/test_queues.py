@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Queues: arrays through them, their exceptions, many producers and consumers."""
 
+import signal
 import sys
 import threading
 import time
@@ -189,6 +190,114 @@ def test_put_leaves_what_waits_in_its_channel_to_the_thread():
     assert queue.get() == 1
     queue.put(2)
     assert queue.get() == 2
+    close(queue)
+
+
+def interrupt(*args):
+    raise KeyboardInterrupt
+
+
+class Interrupted:
+    __enter__ = __exit__ = interrupt
+
+    @property
+    def _lock(self):
+        return self
+
+
+@pytest.mark.parametrize("where", ["pickling", "locking"])
+def test_an_interrupted_put_takes_no_place(monkeypatch, where):
+    queue = multiprocessing.Queue(1)
+    settle(queue)
+    with monkeypatch.context() as patch:
+        if where == "pickling":
+            patch.setattr(multiprocessing.queues._Packets, "dumps", interrupt)
+        else:
+            patch.setattr(queue, "_notempty", Interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            queue.put(1 if where == "pickling" else {})
+    queue.put_nowait(2)
+    assert queue.get() == 2
+    close(queue)
+
+
+@pytest.mark.parametrize("where", ["sending", "flushing"])
+def test_an_interrupted_put_keeps_nothing_back(where):
+    """A channel that has taken a message is flushed by the thread."""
+    queue = multiprocessing.Queue(1)
+    settle(queue)
+    channel = queue._writer._channel("_plain")
+
+    class Full:
+        def send(self, parcels, note):
+            self.kept = parcels, note
+            return interrupt() if where == "sending" else len(parcels)
+
+        def flush(self, fd=-1, milliseconds=0):
+            if threading.current_thread() is threading.main_thread():
+                interrupt()
+            channel.send(*self.kept)
+            queue._writer._plain = channel
+
+    queue._writer._plain = Full()
+    with pytest.raises(KeyboardInterrupt):
+        queue.put(1)
+    assert queue.get(timeout=20) == 1
+    queue.put_nowait(2)
+    assert queue.get() == 2
+    close(queue)
+
+
+def test_an_interrupted_put_tells_the_thread(monkeypatch):
+    queue = multiprocessing.Queue(1)
+    settle(queue)
+    with monkeypatch.context() as patch:
+
+        def notify():
+            patch.undo()
+            interrupt()
+
+        patch.setattr(queue._notempty, "notify", notify)
+        with pytest.raises(KeyboardInterrupt):
+            queue.put({1: 2})
+    assert queue.get(timeout=20) == {1: 2}
+    queue.put_nowait(2)
+    assert queue.get() == 2
+    close(queue)
+
+
+def test_puts_are_interrupted_anywhere():
+    """Each message is in the queue with a place of it, or neither is."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def handler(*_):
+        raise Interrupt
+
+    def put(i):
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, (1 + i % 60) * 1e-6)
+                queue.put(i if i % 3 else {"i": i})
+                return True
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except Interrupt:
+            return False
+
+    n = 3000
+    queue = multiprocessing.Queue(n)
+    settle(queue)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        done = [i for i in range(n) if put(i)]
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    queue.put(None)
+    got = [x if type(x) is int else x["i"] for x in iter(queue.get, None)]
+    assert got == sorted(set(got)) and set(done) <= set(got)
+    assert queue._sem.get_value() == n
     close(queue)
 
 

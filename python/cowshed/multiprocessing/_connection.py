@@ -66,13 +66,15 @@ def _poll(fd, events, timeout=None):
 
 
 class Packet:
-    """A message that was pickled and not sent, or received and not unpickled."""
+    """A message that was pickled and not sent, or received and not unpickled. `taken`: by its
+    channel, where it may wait to be flushed."""
 
-    __slots__ = ("data", "parcels")
+    __slots__ = ("data", "parcels", "taken")
 
     def __init__(self, data, parcels):
         self.data = data
         self.parcels = parcels
+        self.taken = False
 
     def load(self):
         """The object that it is."""
@@ -83,8 +85,6 @@ class Packet:
 
 # Milliseconds: more than a receiver takes to empty a full socket of small messages.
 _MOMENT = 2
-
-TAKEN = Packet(b"", [])  # stands for one that waits in its channel
 
 
 class Connection(_standard.Connection):
@@ -140,7 +140,7 @@ class Connection(_standard.Connection):
         """Sends what was pickled before."""
         self._check_closed()
         self._check_writable()
-        if packet is not TAKEN:
+        if not packet.taken:
             self._put(packet.data, packet.parcels)
             return
         with self._sending:
@@ -148,31 +148,33 @@ class Connection(_standard.Connection):
                 self._send_packets([], None, name)
 
     def try_send_packet(self, packet, wait):
-        """As send_packet(), but waits for a moment at most. Returns what is left to do, or None."""
+        """As send_packet(), but waits for a moment at most. Returns whether it is sent. If not it
+        is for send_packet(), also after an exception if the packet is taken."""
         if self.closed or len(packet.data) > _INLINE:
-            return packet
+            return False
         self._fresh()
-        if not self._sending.acquire(False):
-            return packet
-        try:
-            parcels = packet.parcels
-            # What is taken can't be taken back: is there room for any packet?
-            if parcels and not _poll(self._handle, select.POLLOUT, 0):
-                return packet
-            channel = self._channel("_grouped" if parcels else "_plain")
-            note = _HEAD.pack(0, len(parcels)) + packet.data
-            if channel.send(parcels, note) < len(parcels):
-                return packet
+        with self._sending:  # is free: senders take the queue's lock before it
             try:
-                # A receiver who is receiving makes room meanwhile.
-                channel.flush(self._handle, _MOMENT if wait else 0)
+                parcels = packet.parcels
+                # What is taken can't be taken back: is there room for any packet?
+                if parcels and not _poll(self._handle, select.POLLOUT, 0):
+                    return False
+                channel = self._channel("_grouped" if parcels else "_plain")
+                count = len(parcels)
+                note = _HEAD.pack(0, count) + packet.data
+                # A handler of a signal may raise after the call, but not before it.
+                packet.taken = True
+                try:
+                    packet.taken = channel.send(parcels, note) == count
+                except Exception:
+                    packet.taken = False
+                    raise
+                if packet.taken:
+                    # A receiver who is receiving makes room meanwhile.
+                    channel.flush(self._handle, _MOMENT if wait else 0)
+                return packet.taken
             except OSError:
-                return TAKEN
-            return None
-        except OSError:
-            return packet
-        finally:
-            self._sending.release()
+                return False
 
     def send_first(self, packet):
         """Sends to a process that is not a member of the group yet, and makes it one."""

@@ -68,6 +68,9 @@ def _pipe(duplex=True):
     return _connection.pair(duplex, _connection.QueueEnd)
 
 
+_append = collections.deque.append
+
+
 class _Buffer(collections.deque):
     """What the feeding thread is to send: it takes the next one when it has sent the last one."""
 
@@ -105,34 +108,67 @@ def _simple_init(self, *, ctx):
 def _put(self, obj, block=True, timeout=None):
     if self._closed:
         raise ValueError(f"Queue {self!r} is closed")
-    if not self._sem.acquire(block, timeout):
-        raise Full
-    if self._thread is not None and _reducers.is_plain(obj):
-        obj = _send(self, obj, block)
-        if obj is _SENT:
-            return
-    with self._notempty:
+    message = _Message(obj)
+    # A handler of a signal may raise after any call, but not within extend(), which is C: so it is
+    # known what was acquired.
+    place = []
+    try:
+        place.extend(map(self._sem.acquire, (block,), (timeout,)))
+        if not place[0]:
+            raise Full
+        if self._thread is None or not _reducers.is_plain(obj) or not _send(self, message, block):
+            _leave(self, message)
+    except BaseException:  # mostly of a signal's handler
+        if message.is_gone():
+            _leave(self, message)
+        elif place == [True]:
+            self._sem.release()
+        raise
+
+
+class _Message:
+    """What put() was given, or the Packet that was made of it. `left`: to the thread."""
+
+    __slots__ = ("x", "left")
+
+    def __init__(self, x):
+        self.x = x
+        self.left = False
+
+    def is_gone(self):
+        """Will it be received, or was it?"""
+        return self.left or (type(self.x) is _connection.Packet and self.x.taken)
+
+
+def _send(self, message, wait):
+    """Was it sent? If not it is left to the thread, which also knows what to do with errors."""
+    if not self._buffer.is_done():
+        return False
+    had = []
+    try:
+        had.extend(map(self._wlock.acquire, (False,)))
+        if not had[0]:
+            return False
+        message.x = _Packets.dumps(message.x)
+        return self._writer.try_send_packet(message.x, wait)
+    except Exception:
+        return False
+    finally:
+        if had == [True]:
+            self._wlock.release()
+
+
+def _leave(self, message):
+    # Not by the Condition, which is Python: a handler that raises there may leave it locked.
+    with self._notempty._lock:
         if self._thread is None:
             self._start_thread()
-        self._buffer.append(obj)
+        if not message.left:
+            # A handler of a signal may raise after append(), but not before it.
+            message.left = True
+            self._buffer._appended += 1
+            _append(self._buffer, message.x)
         self._notempty.notify()
-
-
-_SENT = object()
-
-
-def _send(self, obj, wait):
-    """_SENT, or what is left for the thread to do: it also knows what to do with errors."""
-    if not self._buffer.is_done() or not self._wlock.acquire(False):
-        return obj
-    try:
-        obj = _Packets.dumps(obj)
-        rest = self._writer.try_send_packet(obj, wait)
-        return _SENT if rest is None else rest
-    except Exception:
-        return obj
-    finally:
-        self._wlock.release()
 
 
 def _get(self, block=True, timeout=None):
