@@ -273,6 +273,20 @@ def test_copies_that_no_message_could_be_made_of_are_gone(here, monkeypatch):
     assert tokens() == before
 
 
+@pytest.mark.parametrize("error", [MemoryError, BlockingIOError, PermissionError])
+def test_what_a_broker_refuses_goes_another_way(here, monkeypatch, error):
+    def refuse(*args, **kwargs):
+        raise error
+
+    shelf = cowshed.dask._shelf_of()
+    for how in "copy", "give":
+        monkeypatch.setattr(shelf, how, refuse)
+    for x in cowshed.full((2048, 2048), 3.0)[:, 100:1500], np.full(MIB, 3.0):
+        header, frames = serialize(x, context=here)
+        assert not by_handle(header)
+        assert (deserialize(header, frames) == 3).all()
+
+
 def test_a_broker_that_was_killed(here, tmp_path):
     """What was sent is there again: its sender registers it with the next one."""
     x = cowshed.full(MIB, 3.0)

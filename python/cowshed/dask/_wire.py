@@ -30,6 +30,7 @@ SHARE = 16  # a handle of n bytes keeps no more than 16 n in being
 PATIENCE = 2.5  # seconds for a sender to register again with a new broker
 
 KEY = "cowshed"
+REFUSED = (OSError, MemoryError)  # of a broker: then Dask's own way
 
 
 class Lost(ConnectionError):
@@ -133,7 +134,7 @@ def _shorten(shelf, header, frames):
     for i, frame in enumerate(frames):
         try:
             found = _frame(shelf, frame)
-        except OSError:
+        except REFUSED:
             found = None
         if found is None:
             rest.append(frame)
@@ -159,7 +160,7 @@ def dumps(own, shelf_of, x, context):
         return own(x, context=context)
     try:
         found = _array(shelf, x)
-    except OSError:
+    except REFUSED:
         found = None
     if found is not None:
         item, how = found
