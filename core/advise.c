@@ -14,7 +14,8 @@
  *
  * munmap lays address space without access over the range: a *hole*. What the
  * program maps there again is its *own*, like anonymous memory that lies over a
- * frozen block: there the kernel's answer to a call is the right one.
+ * frozen block: there the kernel's answer to a call is the right one
+ * (core/overmap.c).
  */
 #include "core/advise.h"
 #include "core/attribute.h"
@@ -23,6 +24,7 @@
 #include "core/engine.h"
 #include "core/freeze.h"
 #include "core/mapping.h"
+#include "core/range.h"
 #include "core/stats.h"
 #include "core/thaw.h"
 #include "core/view.h"
@@ -48,18 +50,9 @@ enum {
 	ADVICE_GUARD_INSTALL = 102,
 };
 
-/* `own`: the mapping is the program's, or anonymous. */
-typedef int range_fn(struct cow__tile *t, uintptr_t start, uintptr_t end,
-                     bool own, int value);
-
-/* What a call does where nothing is mapped: it fails, at once or at the end, or
- * it has nothing to do there (in a block; anywhere). */
-enum holes { HOLES_STOP, HOLES_SKIP, HOLES_FINE, HOLES_ANYWHERE };
-
-/* Calls `fn` for each part of the range that is one thing. */
-static int
-each_locked(uintptr_t addr, uintptr_t end, range_fn *fn, int value,
-            enum holes holes)
+int
+cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
+                       int value, enum cow__holes holes)
 {
 	int r = 0, missing = 0;
 	uintptr_t to;
@@ -72,23 +65,24 @@ each_locked(uintptr_t addr, uintptr_t end, range_fn *fn, int value,
 		if (t && t->kind == COW__LIVE)
 			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
 			                          COW__PLACE_OURS, addr, &to);
-		else if (holes == HOLES_FINE)
+		else if (holes == COW__HOLES_FINE)
 			r = -ENOMEM;
 		if (place != COW__PLACE_HOLE)
 			r = fn(t, addr, to,
 			       place == COW__PLACE_OWN ||
 			               t->backing == COW__ANON,
 			       value);
-		else if (holes == HOLES_STOP)
+		else if (holes == COW__HOLES_STOP)
 			r = -ENOMEM;
-		else if (holes == HOLES_SKIP)
+		else if (holes == COW__HOLES_SKIP)
 			missing = -ENOMEM;
 	}
 	return r < 0 ? r : missing;
 }
 
-static int
-each(uintptr_t addr, size_t bytes, range_fn *fn, int value, enum holes holes)
+int
+cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
+                enum cow__holes holes)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
 	int r;
@@ -96,14 +90,13 @@ each(uintptr_t addr, size_t bytes, range_fn *fn, int value, enum holes holes)
 	if (addr % cow__page || end < addr)
 		return -EINVAL;
 	cow__engine_lock();
-	r = each_locked(addr, end, fn, value, holes);
+	r = cow__range_each_locked(addr, end, fn, value, holes);
 	cow__engine_unlock();
 	return r;
 }
 
-/* From now on the tile's mapping is not made anew, nor its pages shared. */
-static int
-leave_alone(struct cow__tile *t)
+int
+cow__range_leave_alone(struct cow__tile *t)
 {
 	int r = 0;
 
@@ -147,7 +140,7 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
 
 	if (alone && place == COW__PLACE_OWN)
 		(void)cow__map_punch(start, bytes);
-	r = leave_alone(t);
+	r = cow__range_leave_alone(t);
 	if (r == 0)
 		r = place == COW__PLACE_HOLE
 		            ? cow__map_none(start, bytes)
@@ -194,9 +187,8 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return overlay(t, start, end, COW__PLACE_OWN);
 }
 
-/* The mapping has something that the next block there must not inherit. */
-static void
-leaves_traces(struct cow__tile *t)
+void
+cow__range_traces(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
 	t->slow = true;
@@ -209,7 +201,7 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 {
 	int r = cow__map_advise(start, end - start, advice);
 
-	leaves_traces(t);
+	cow__range_traces(t);
 	if (r < 0 || own)
 		return r;
 	r = overlay(t, start, end, COW__PLACE_OWN);
@@ -256,14 +248,14 @@ advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		return -EINVAL;
 	if (advice == ADVICE_RANDOM || advice == ADVICE_SEQUENTIAL ||
 	    advice == ADVICE_MERGEABLE || advice == ADVICE_NOHUGEPAGE)
-		leaves_traces(t);
+		cow__range_traces(t);
 	return cow__map_advise(start, end - start, advice);
 }
 
 COW_EXPORT int
 cow__advise(uintptr_t addr, size_t bytes, int advice)
 {
-	range_fn *fn;
+	cow__range_fn *fn;
 
 	switch (advice) {
 	case ADVICE_DONTNEED:
@@ -287,7 +279,7 @@ cow__advise(uintptr_t addr, size_t bytes, int advice)
 	default:
 		fn = advise_once;
 	}
-	return each(addr, bytes, fn, advice, HOLES_SKIP);
+	return cow__range_each(addr, bytes, fn, advice, COW__HOLES_SKIP);
 }
 
 static int
@@ -311,7 +303,7 @@ cow__protect(uintptr_t addr, size_t bytes, int prot, int key)
 {
 	if (key >= 0)
 		prot = (prot & 0xffff) | COW__MAP_KEY(key);
-	return each(addr, bytes, protect, prot, HOLES_STOP);
+	return cow__range_each(addr, bytes, protect, prot, COW__HOLES_STOP);
 }
 
 static int
@@ -334,8 +326,8 @@ cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
 {
 	uintptr_t start = cow__round_down(addr, cow__page);
 
-	return each(start, bytes + (addr - start), lock_range, flags,
-	            HOLES_STOP);
+	return cow__range_each(start, bytes + (addr - start), lock_range, flags,
+	                       COW__HOLES_STOP);
 }
 
 static int
@@ -355,14 +347,14 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 COW_EXPORT int
 cow__unmap(uintptr_t addr, size_t bytes)
 {
-	return each(addr, bytes, unmap, 0, HOLES_ANYWHERE);
+	return cow__range_each(addr, bytes, unmap, 0, COW__HOLES_ANYWHERE);
 }
 
 static int
 bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
 	(void)start, (void)end, (void)own, (void)value;
-	leaves_traces(t);
+	cow__range_traces(t);
 	t->bound = true;
 	return 0;
 }
@@ -370,7 +362,7 @@ bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 COW_EXPORT void
 cow__bound(uintptr_t addr, size_t bytes)
 {
-	(void)each(addr, bytes, bind, 0, HOLES_SKIP);
+	(void)cow__range_each(addr, bytes, bind, 0, COW__HOLES_SKIP);
 }
 
 COW_EXPORT void
@@ -379,110 +371,6 @@ cow__placed(void)
 	cow__engine_lock();
 	cow__engine.placed = true;
 	cow__engine_unlock();
-}
-
-static int
-is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-          int value)
-{
-	(void)t, (void)start, (void)end, (void)own, (void)value;
-	return -EEXIST;
-}
-
-static int
-is_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
-{
-	(void)start, (void)end, (void)value;
-	return own && t->backing != COW__ANON ? -EEXIST : 0;
-}
-
-bool
-cow__all_ours(uintptr_t addr, size_t bytes)
-{
-	return each(addr, bytes, is_own, 0, HOLES_STOP) == 0;
-}
-
-static int
-give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-                int value)
-{
-	(void)start, (void)end, (void)own, (void)value;
-	return leave_alone(t);
-}
-
-/* Notes on [addr, end), live tiles all of it, that the program mapped it. */
-static int
-note_own(uintptr_t addr, uintptr_t end)
-{
-	int r = 0;
-
-	while (r == 0 && addr < end) {
-		struct cow__tile *t = cow__tile_find(addr);
-		uintptr_t to = cow__min(cow__tile_end(t), end);
-
-		r = cow__attributes_cut(t, addr, to);
-		if (r == 0)
-			r = cow__attribute_add(t, addr, to,
-			                       COW__ATTRIBUTE_PLACE,
-			                       COW__PLACE_OWN);
-		addr = to;
-	}
-	return r;
-}
-
-COW_EXPORT int
-cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
-             void *arg)
-{
-	uintptr_t end = cow__round_up(addr + bytes, cow__page);
-	int r;
-
-	cow__engine_lock();
-	r = each_locked(addr, end, holes ? is_mapped : give_up_mapping, 0,
-	                HOLES_FINE);
-	if (r == 0 && map(arg))
-		r = note_own(addr, end);
-	cow__engine_unlock();
-	return r;
-}
-
-/* A copy takes the mapping's place. Who writes meanwhile is not stopped: he
- * writes what is being moved. */
-static int
-own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-          int value)
-{
-	void *copy;
-	int r;
-
-	(void)value;
-	leaves_traces(t); /* nor may the next block have these pages */
-	if (own)
-		return 0;
-	/* What is common would part from the others' pages. */
-	r = t->common ? -EBUSY : leave_alone(t);
-	if (r == 0)
-		r = cow__map_meta(end - start, &copy);
-	if (r < 0)
-		return r;
-	cow__attributes_reveal(t);
-	memcpy(copy, (void *)start, end - start);
-	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-	                       COW__PLACE_OWN);
-	if (r == 0)
-		r = cow__map_move((uintptr_t)copy, end - start, start);
-	if (r < 0)
-		(void)cow__map_release((uintptr_t)copy, end - start);
-	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
-	return r;
-}
-
-COW_EXPORT int
-cow__own(uintptr_t addr, size_t bytes)
-{
-	int r = each(addr, bytes, own_range, 0, HOLES_STOP);
-
-	return r == -ENOMEM ? -EFAULT : r;
 }
 
 static void

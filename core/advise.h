@@ -32,7 +32,8 @@ bool cow__all_ours(uintptr_t addr, size_t bytes);
 /*
  * The program maps something of its own over the range, which `map` does; it
  * returns what the system call did. With `holes` alone, only where nothing is
- * mapped any more: -EEXIST otherwise, and `map` was not called.
+ * mapped any more: -EEXIST otherwise, and `map` was not called. -ENOMEM: other
+ * processes still read what was there.
  */
 int cow__overmap(uintptr_t addr, size_t bytes, bool holes,
                  bool (*map)(void *arg), void *arg);

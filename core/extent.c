@@ -254,8 +254,8 @@ live_grows(size_t bytes)
 		cow__stat_set(bytes_peak, live);
 }
 
-static void
-become_live(struct cow__tile *t, size_t used)
+void
+cow__extent_live(struct cow__tile *t, size_t used)
 {
 	struct cow__node node = t->node;
 	struct cow__tile *prev = t->prev, *next = t->next;
@@ -314,7 +314,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (t->segment && t->segment->single && dirty > bytes)
 		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
 	small = t->small;
-	become_live(t, bytes);
+	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
 	if (anon)

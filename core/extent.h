@@ -26,6 +26,9 @@ enum cow__extent_flags {
 int cow__extent_new(size_t bytes, size_t align, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);
 
+/* A tile off the free lists, mapped as its backing says, becomes a live one. */
+void cow__extent_live(struct cow__tile *t, size_t used);
+
 /* The program's mapping ends. What views or other processes still read stays
  * in limbo until they are done; the rest becomes warm. Can't fail. */
 void cow__extent_free(struct cow__tile *t);

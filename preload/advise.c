@@ -118,12 +118,13 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 	/* A hint, too, is followed where nothing is mapped. */
 	c.d = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
 	got = make_over(&c, addr, bytes, fixed != MAP_FIXED);
-	if (got != MAP_FAILED)
-		errno = saved;
-	else if (!fixed && errno == EEXIST)
-		return (void *)preload_kernel(SYS_mmap, NULL, bytes, prot, flags, fd,
-		                       offset);
-	return got;
+	if (got == MAP_FAILED && fixed)
+		return got;
+	errno = saved;
+	/* Whatever is wrong with a hint is no reason to fail. */
+	return got != MAP_FAILED ? got
+	                         : (void *)preload_kernel(SYS_mmap, NULL, bytes,
+	                                                  prot, flags, fd, offset);
 }
 
 EXPORT void *

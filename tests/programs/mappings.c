@@ -127,6 +127,53 @@ static void moved(void)
 	check(munmap(p, 2 * MIB) == 0);
 }
 
+static void looks_at_both(void *arg)
+{
+	unsigned char *p = arg;
+
+	check(holds(p + MIB, MIB, 6) && holds(p + 2 * MIB, MIB, 7));
+	fill(p + MIB, 2 * MIB, 8);
+}
+
+/* Where something was that has been unmapped. */
+static void mapped_there_again(void)
+{
+	unsigned char *p = map(8 * MIB, BOTH, 0), *q;
+	int fd = memfd_create("mappings", MFD_CLOEXEC);
+
+	check(fd >= 0 && ftruncate(fd, (off_t)MIB) == 0);
+	fill(p, 8 * MIB, 5);
+	check(munmap(p, 8 * MIB) == 0);
+	remap(p + MIB, MIB, BOTH);
+	check(all(p + MIB, MIB, 0));
+	fill(p + MIB, MIB, 6);
+	check(mmap(p, 2 * MIB, BOTH, PLAIN | MAP_FIXED_NOREPLACE, -1, 0) ==
+	      MAP_FAILED);
+	check(errno == EEXIST);
+	q = mmap(p + 2 * MIB, MIB, BOTH, PLAIN | MAP_FIXED_NOREPLACE, -1, 0);
+	check(q == p + 2 * MIB && all(q, MIB, 0));
+	fill(q, MIB, 7);
+	/* What fails leaves the addresses free. */
+	check(mmap(p + 4 * MIB, MIB, BOTH, MAP_SHARED | MAP_FIXED, -1, 0) ==
+	      MAP_FAILED);
+	check(errno == EBADF);
+	check(mmap(p + 4 * MIB, MIB, BOTH, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	      p + 4 * MIB);
+	fill(p + 4 * MIB, MIB, 9);
+	in_child(looks_at_both, p);
+	check(holds(p + MIB, MIB, 6) && holds(p + 2 * MIB, MIB, 7));
+	q = mmap(p + 6 * MIB, MIB, BOTH, PLAIN, -1, 0); /* a hint */
+	check(q != MAP_FAILED && all(q, MIB, 0));
+	check(munmap(q, MIB) == 0);
+	check(munmap(p + 2 * MIB, 3 * MIB) == 0);
+	check(holds(p + MIB, MIB, 6));
+	check(munmap(p, 8 * MIB) == 0);
+	q = mmap(NULL, MIB, PROT_READ, MAP_SHARED, fd, 0);
+	check(q != MAP_FAILED && holds(q, MIB, 9));
+	check(munmap(q, MIB) == 0);
+	close(fd);
+}
+
 static void refused(void)
 {
 	unsigned char *p = map(4 * MIB, BOTH, 0);
@@ -283,6 +330,7 @@ int main(void)
 	parts();
 	reserved();
 	moved();
+	mapped_there_again();
 	refused();
 	for (uint64_t round = 1; round <= 2; round++)
 		at_random(round * 0x9e3779b97f4a7c15);

@@ -215,6 +215,44 @@ static void file_in_between(void)
 	close(fd);
 }
 
+static void waits(void *arg)
+{
+	(void)arg;
+	gate_wait(to_child);
+}
+
+/* A mere hint never makes a call fail, whatever is there. */
+static void hinted(void)
+{
+	static const size_t offsets[] = { 0, MIB, 64 * MIB, 1024 * MIB };
+	unsigned char *q;
+	pid_t child;
+	size_t i;
+
+	make();
+	moved = p;
+	for (i = 0; i < COUNT(offsets); i++) {
+		q = mmap(p + offsets[i], MIB, PROT_READ | PROT_WRITE,
+		         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		check(q != MAP_FAILED && all(q, MIB, 0));
+		fill(q, MIB, 14);
+		check_neighbours();
+		check(holds(q, MIB, 14));
+		check(munmap(q, MIB) == 0);
+	}
+	/* What was freed here a child has still. */
+	child = start(waits, NULL);
+	free(p);
+	q = mmap(moved, bytes, PROT_READ | PROT_WRITE,
+	         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check(q != MAP_FAILED && all(q, bytes, 0));
+	check(munmap(q, bytes) == 0);
+	gate_open(to_child);
+	finish(child);
+	free(left);
+	free(right);
+}
+
 int main(void)
 {
 	pages_init();
@@ -228,6 +266,7 @@ int main(void)
 	not_doubled();
 	file_in_between();
 	left_mapped();
+	hinted();
 	puts("remap: done");
 	return 0;
 }
