@@ -374,9 +374,9 @@ cow__placed(void)
 }
 
 static void
-wipe(void *tile, uintptr_t start, uintptr_t end)
+wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	(void)overlay(tile, start, end, COW__PLACE_OWN);
+	(void)overlay(t, start, end, COW__PLACE_OWN);
 }
 
 void
@@ -384,5 +384,5 @@ cow__advise_child(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->attributes)
-			cow__attributes_wiped(t, wipe);
+			cow__attributes_each(t, COW__ATTRIBUTE_WIPE, 1, wipe);
 }

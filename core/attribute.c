@@ -184,12 +184,18 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 }
 
 void
-cow__attributes_wiped(struct cow__tile *t,
-                      void (*fn)(void *tile, uintptr_t start, uintptr_t end))
+cow__attributes_each(struct cow__tile *t, enum cow__attribute_kind kind,
+                     int value,
+                     void (*fn)(struct cow__tile *t, uintptr_t start,
+                                uintptr_t end))
 {
-	for (struct cow__attribute *a = t->attributes; a; a = a->next)
-		if (a->kind == COW__ATTRIBUTE_WIPE && a->value)
-			fn(t, a->start, a->end);
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to;
+
+	for (; at < end; at = to) {
+		to = end;
+		if (cow__attribute_at(t, kind, !value, at, &to) == value)
+			fn(t, at, to);
+	}
 }
 
 void

@@ -53,10 +53,12 @@ void cow__attributes_reveal(const struct cow__tile *t);
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
                            uintptr_t end);
 
-/* Calls `fn` for the ranges that a child must find empty. */
-void cow__attributes_wiped(struct cow__tile *t,
-                           void (*fn)(void *tile, uintptr_t start,
-                                      uintptr_t end));
+/* Calls `fn` for the ranges whose last note of this kind says `value`. It may
+ * make notes of other kinds. */
+void cow__attributes_each(struct cow__tile *t, enum cow__attribute_kind kind,
+                          int value,
+                          void (*fn)(struct cow__tile *t, uintptr_t start,
+                                     uintptr_t end));
 
 void cow__attributes_free(struct cow__tile *t);
 

@@ -140,6 +140,37 @@ static void at_the_fork(void)
 	in_child(sees_all, NULL);
 }
 
+/* The last word on a page counts, also where it is about a part of what was
+ * advised before. */
+static void sees_parts(void *arg)
+{
+	(void)arg;
+	check(all(p, 4 * PAGE, 0) && all(p + 8 * PAGE, 4 * PAGE, 0));
+	check(all(p + 14 * PAGE, 2 * PAGE, 0));
+	check(holds(p + 4 * PAGE, 4 * PAGE, 15));
+	check(holds(p + 12 * PAGE, 2 * PAGE, 16));
+	check(holds(p + 16 * PAGE, 16 * PAGE, 17));
+}
+
+static void parts_at_the_fork(void)
+{
+	int n;
+
+	fill(p, bytes, 14);
+	check(madvise(p, 16 * PAGE, MADV_WIPEONFORK) == 0);
+	check(madvise(p + 4 * PAGE, 4 * PAGE, MADV_KEEPONFORK) == 0);
+	check(madvise(p + 12 * PAGE, 12 * PAGE, MADV_KEEPONFORK) == 0);
+	check(madvise(p + 14 * PAGE, 2 * PAGE, MADV_WIPEONFORK) == 0);
+	fill(p + 4 * PAGE, 4 * PAGE, 15);
+	fill(p + 12 * PAGE, 2 * PAGE, 16);
+	fill(p + 16 * PAGE, 16 * PAGE, 17);
+	for (n = 0; n < 3; n++) {
+		in_child(sees_parts, NULL);
+		check(holds(p + 4 * PAGE, 4 * PAGE, 15));
+	}
+	check(madvise(p, 16 * PAGE, MADV_KEEPONFORK) == 0);
+}
+
 /* Only hints; what they return is the same with and without the shim. */
 static void hints(void)
 {
@@ -225,6 +256,7 @@ int main(void)
 	dontneed_untouched();
 	lazily_freed();
 	at_the_fork();
+	parts_at_the_fork();
 	hints();
 	locks();
 	free(p);
