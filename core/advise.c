@@ -210,18 +210,31 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 
 /* The kernel does it; it is done again after each remapping. */
 static int
-advise_noted(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-             int advice)
+advise_dump(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
+{
+	int r = cow__map_advise(start, end - start, advice);
+
+	(void)own;
+	if (r == 0)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_DUMP,
+		                       advice);
+	return r;
+}
+
+/* Our mappings are inherited only by children that the engine knows of; then it
+ * asks the notes. */
+static int
+advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
 {
 	int r = 0;
 
-	/* Our shared mappings are never inherited; what they become is. */
-	if (own || t->backing != COW__SHARED || advice == ADVICE_DONTDUMP ||
-	    advice == ADVICE_DODUMP)
+	if (own || t->common)
 		r = cow__map_advise(start, end - start, advice);
 	if (r == 0)
-		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_ADVICE,
-		                       advice);
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_FORK,
+		                       advice == ADVICE_DONTFORK);
 	return r;
 }
 
@@ -268,9 +281,11 @@ cow__advise(uintptr_t addr, size_t bytes, int advice)
 		break;
 	case ADVICE_DONTFORK:
 	case ADVICE_DOFORK:
+		fn = advise_fork;
+		break;
 	case ADVICE_DONTDUMP:
 	case ADVICE_DODUMP:
-		fn = advise_noted;
+		fn = advise_dump;
 		break;
 	case ADVICE_WIPEONFORK:
 	case ADVICE_KEEPONFORK:

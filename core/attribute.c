@@ -46,8 +46,7 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 			a->end = end = cow__max(old->end, end);
 		}
 		if (old->kind == kind && old->start >= start &&
-		    old->end <= end &&
-		    (kind != COW__ATTRIBUTE_ADVICE || old->value == value)) {
+		    old->end <= end) {
 			*p = old->next;
 			cow__pool_give(&attributes, old);
 		} else {
@@ -157,9 +156,22 @@ cow__attributes_unlock(struct cow__tile *t)
 	}
 }
 
+static void
+withhold(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t to;
+
+	for (; start < end; start = to) {
+		to = end;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_FORK, 0, start, &to))
+			(void)cow__map_inherit(start, to - start, false);
+	}
+}
+
 void
 cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
+	withhold(t, start, end);
 	for (struct cow__attribute *a = t->attributes; a; a = a->next) {
 		uintptr_t from = cow__max(a->start, start);
 		uintptr_t to = cow__min(a->end, end);
@@ -170,12 +182,13 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 		case COW__ATTRIBUTE_PROTECTION:
 			(void)cow__map_protect(from, to - from, a->value);
 			break;
-		case COW__ATTRIBUTE_ADVICE:
+		case COW__ATTRIBUTE_DUMP:
 			(void)cow__map_advise(from, to - from, a->value);
 			break;
 		case COW__ATTRIBUTE_LOCK:
 			(void)cow__map_lock(from, to - from, a->value);
 			break;
+		case COW__ATTRIBUTE_FORK:
 		case COW__ATTRIBUTE_WIPE:
 		case COW__ATTRIBUTE_PLACE:
 			break;

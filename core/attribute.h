@@ -14,7 +14,8 @@
 
 enum cow__attribute_kind {
 	COW__ATTRIBUTE_PROTECTION, /* value: PROT_... */
-	COW__ATTRIBUTE_ADVICE,     /* value: MADV_... that stays in force */
+	COW__ATTRIBUTE_DUMP,       /* value: MADV_DONTDUMP or MADV_DODUMP */
+	COW__ATTRIBUTE_FORK,       /* value: 1 not for a child, 0 as usual */
 	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
 	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
 	COW__ATTRIBUTE_PLACE,      /* value: enum cow__place */
@@ -49,7 +50,8 @@ void cow__attributes_unlock(struct cow__tile *t);
 /* Lets the engine read all of the tile, until they are applied again. */
 void cow__attributes_reveal(const struct cow__tile *t);
 
-/* Puts back what was noted within [start, end). */
+/* Puts back what was noted within [start, end). Of what the program takes back
+ * nothing: a mapping that is new is inherited if we say so, not otherwise. */
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
                            uintptr_t end);
 

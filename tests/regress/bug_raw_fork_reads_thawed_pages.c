@@ -5,10 +5,14 @@
  * It runs no handlers, so nobody counts it as a holder. While memory was frozen
  * it inherited the frozen mappings all the same, and when the parent thawed
  * them, it read the parent's new bytes. It must crash on touching them instead.
+ * MADV_DOFORK undid that: after a thaw such a child even wrote into its parent's
+ * bytes.
  */
+#include "core/advise.h"
 #include "tests/support/support.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,6 +81,38 @@ START_TEST(frozen_by_a_clone)
 }
 END_TEST
 
+static void ends(void *arg)
+{
+	(void)arg;
+}
+
+/* In each state, and after the changes between them. */
+START_TEST(advised)
+{
+	unsigned char *p = new_block(4 * MIB, 0);
+	struct gate gate;
+	pid_t child;
+
+	gate_make(&gate);
+	fill(p, 4 * MIB, 1);
+	ok(cow__advise((uintptr_t)p, 4 * MIB, MADV_DONTFORK));
+	ok(cow__advise((uintptr_t)p, 4 * MIB, MADV_DOFORK));
+	check_crash(p);
+	in_child(ends, NULL);
+	cow_trim(); /* thaws */
+	check_crash(p);
+	child = child_start(holds_on, &gate);
+	check_crash(p);
+	ok(cow__advise((uintptr_t)p, 4 * MIB, MADV_DOFORK));
+	check_crash(p);
+	gate_open(&gate);
+	child_finish(child);
+	ck_pattern(p, 4 * MIB, 1);
+	gate_free(&gate);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("raw_fork_reads_thawed_pages");
@@ -85,5 +121,6 @@ int main(void)
 	tcase_add_test(tcase, shared);
 	tcase_add_test(tcase, frozen_by_a_fork);
 	tcase_add_test(tcase, frozen_by_a_clone);
+	tcase_add_test(tcase, advised);
 	return run_suite(suite);
 }
