@@ -394,10 +394,34 @@ wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	(void)overlay(t, start, end, COW__PLACE_OWN);
 }
 
+static void
+reserve(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	(void)t;
+	(void)cow__map_none(start, end - start);
+}
+
+static void
+leave_out(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	(void)overlay(t, start, end, COW__PLACE_HOLE);
+}
+
+void
+cow__advise_child_early(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE)
+			cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, reserve);
+}
+
 void
 cow__advise_child(void)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->attributes)
-			cow__attributes_each(t, COW__ATTRIBUTE_WIPE, 1, wipe);
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || !t->attributes)
+			continue;
+		cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, leave_out);
+		cow__attributes_each(t, COW__ATTRIBUTE_WIPE, 1, wipe);
+	}
 }

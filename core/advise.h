@@ -49,7 +49,11 @@ void cow__placed(void);
  * the same bytes and protections. -EFAULT: part of it is not mapped. */
 int cow__own(uintptr_t addr, size_t bytes);
 
-/* In a forked child: empties what the program asked to be wiped. */
+/* In a forked child, before anything is mapped there: reserves the addresses of
+ * what the program asked not to be inherited. */
+void cow__advise_child_early(void);
+
+/* In a forked child: makes holes of these, and empties what was to be wiped. */
 void cow__advise_child(void);
 
 #endif

@@ -315,6 +315,7 @@ engine_child(void)
 		cow__process_exit(127);
 	cow__engine_lock();
 	cow__engine.generation++;
+	cow__advise_child_early();
 	cow__helper_child();
 	cow__commit_child();
 	cow__evidence_child();

@@ -5,8 +5,10 @@
  * While the helper works on pages it maps them at addresses of its own, and a
  * child does not inherit such a mapping: where it was is a hole in the window.
  * The kernel gave it to the next mmap(), and free() took what was allocated
- * there for the engine's.
+ * there for the engine's. So it was with what a program keeps from its children
+ * with MADV_DONTFORK.
  */
+#include "core/advise.h"
 #include "tests/support/hold.h"
 
 #include "tests/support/support.h"
@@ -61,11 +63,25 @@ START_TEST(while_memory_is_committed)
 }
 END_TEST
 
+START_TEST(without_what_is_not_for_it)
+{
+	unsigned char *p = new_block(64 * MIB, 0);
+
+	fill(p, 64 * MIB, 1);
+	ok(cow__advise((uintptr_t)p + 8 * MIB, 8 * MIB, MADV_DONTFORK));
+	ok(cow__advise((uintptr_t)p + 12 * MIB, MIB, MADV_DOFORK));
+	in_child(maps, NULL);
+	ck_pattern(p, 64 * MIB, 1);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("bug_children_map_into_the_window");
 	TCase *tcase = add_case(suite, "bug");
 
+	tcase_add_test(tcase, without_what_is_not_for_it);
 	if (!SANITIZED) { /* they have no helper */
 		tcase_add_test(tcase, while_shadows_go);
 		tcase_add_test(tcase, while_memory_is_committed);
