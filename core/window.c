@@ -6,6 +6,7 @@
 #include "core/base.h"
 #include "core/engine.h"
 #include "memfd/map.h"
+#include "memfd/process.h"
 
 #define WINDOW_LEAST (4 * GIB)
 #define YIELD_LEAST MIB /* smaller gaps are not worth a hole */
@@ -33,11 +34,21 @@ cow__window_reserve(void)
 	return 0;
 }
 
-COW_EXPORT void
+/* vfork's child uses our memory, but a limit of its own is not ours. */
+static bool
+is_lent(void)
+{
+	return cow__engine.process &&
+	       cow__engine.process != cow__process_id();
+}
+
+COW_EXPORT bool
 cow__window_yield(void)
 {
 	struct cow__tile *t;
 
+	if (is_lent())
+		return false;
 	cow__engine_lock();
 	if (!cow__engine.ready && !cow__engine.failed)
 		cow__engine.failed = -ENOMEM;
@@ -50,11 +61,14 @@ cow__window_yield(void)
 		(void)cow__map_release(cow__tile_start(t), t->bytes);
 	}
 	cow__engine_unlock();
+	return true;
 }
 
 COW_EXPORT void
 cow__window_counts(void)
 {
+	if (is_lent())
+		return;
 	cow__engine_lock();
 	__atomic_store_n(&cow__engine.counted, true, __ATOMIC_RELAXED);
 	cow__engine_unlock();

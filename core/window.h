@@ -15,10 +15,12 @@ int cow__window_reserve(void);
  * on address space is about to be set, and counts reserved addresses like any
  * others. What lives goes on; new memory must come from elsewhere. After it,
  * addresses within the window may be other people's: ask cow__window_owns().
+ * False: nothing was given back, since the limit is that of vfork's child.
  */
-void cow__window_yield(void);
+bool cow__window_yield(void);
 
-/* A limit on private memory is about to be set: from now on blocks count. */
+/* A limit on private memory is about to be set: from now on blocks count. As
+ * above, not for vfork's child. */
 void cow__window_counts(void);
 
 bool cow__window_owns(const void *ptr);

@@ -29,8 +29,9 @@ yield(void)
 {
 	if (preload_yielded)
 		return;
-	preload_yielded = 1;
-	cow__window_yield();
+	preload_yielded = 1; /* first: other threads ask from now on */
+	if (!cow__window_yield())
+		preload_yielded = 0;
 }
 
 /* Before the limit is there. */

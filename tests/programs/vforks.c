@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { WORDS = 64, VFORKS = 20 };
@@ -66,6 +67,37 @@ static void by_vfork(int execs)
 	check(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* A limit that the child sets is its own. */
+static void limit_in_vfork(int what)
+{
+	static const struct rlimit limit = { 64 * MIB, RLIM_INFINITY };
+	int status;
+	pid_t child = vfork();
+
+	check(child >= 0);
+	if (child == 0)
+		_exit(setrlimit(what, &limit) != 0 ||
+		      prlimit(0, what, &limit, NULL) != 0);
+	check(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* Where memory is kept in memfds it still is. */
+static void limits_of_children(void)
+{
+	static const int limits[] = { RLIMIT_AS, RLIMIT_DATA };
+	unsigned char *p = get_filled(40 * MIB, 1);
+	int in_memfds = held_now().memfd >= 40 * MIB;
+	size_t i;
+
+	for (i = 0; i < COUNT(limits); i++) {
+		limit_in_vfork(limits[i]);
+		free(p);
+		p = get_filled(100 * MIB, i);
+		check(!in_memfds || held_now().memfd >= 100 * MIB);
+	}
+	free(p);
+}
+
 /* Somebody still looks after what is free, though nobody calls. */
 static void memory_goes_back(void)
 {
@@ -87,6 +119,7 @@ int main(void)
 	check(words != NULL);
 	by_vfork(1);
 	memory_goes_back();
+	limits_of_children();
 	check(pthread_create(&thread, NULL, write_and_look, NULL) == 0);
 	for (n = 0; n < VFORKS; n++) {
 		in_child(ends, NULL);
