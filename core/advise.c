@@ -48,6 +48,7 @@ enum {
 	ADVICE_KEEPONFORK = 19,
 	ADVICE_DONTNEED_LOCKED = 24,
 	ADVICE_GUARD_INSTALL = 102,
+	PROTECTION_EXEC = 4,
 };
 
 int
@@ -297,6 +298,29 @@ cow__advise(uintptr_t addr, size_t bytes, int advice)
 	return cow__range_each(addr, bytes, fn, advice, COW__HOLES_SKIP);
 }
 
+/* Without a key the pages keep theirs, but for code that nobody may read: there
+ * the kernel has a key of its own. */
+static int
+note_protection(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
+{
+	int r = 0, key;
+	uintptr_t to;
+
+	if (prot & COW__MAP_KEYS || prot == PROTECTION_EXEC ||
+	    !cow__attributes_have_key(t))
+		return cow__attribute_add(t, start, end,
+		                          COW__ATTRIBUTE_PROTECTION, prot);
+	for (; r == 0 && start < end; start = to) {
+		to = end;
+		key = COW__MAP_KEYS &
+		      cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION, 0, start,
+		                        &to);
+		r = cow__attribute_add(t, start, to, COW__ATTRIBUTE_PROTECTION,
+		                       prot | key);
+	}
+	return r;
+}
+
 static int
 protect(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int prot)
 {
@@ -307,10 +331,7 @@ protect(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int prot)
 		return -ENOMEM;
 	cow__commit_forget_young(t);
 	r = cow__map_protect(start, end - start, prot);
-	if (r == 0)
-		r = cow__attribute_add(t, start, end,
-		                       COW__ATTRIBUTE_PROTECTION, prot);
-	return r;
+	return r == 0 ? note_protection(t, start, end, prot) : r;
 }
 
 COW_EXPORT int

@@ -77,6 +77,16 @@ cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
 }
 
 bool
+cow__attributes_have_key(const struct cow__tile *t)
+{
+	for (const struct cow__attribute *a = t->attributes; a; a = a->next)
+		if (a->kind == COW__ATTRIBUTE_PROTECTION &&
+		    (a->value & COW__MAP_KEYS))
+			return true;
+	return false;
+}
+
+bool
 cow__attributes_unmapped(const struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to;

@@ -37,6 +37,9 @@ int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
+/* Has the program given a part of it a protection key? */
+bool cow__attributes_have_key(const struct cow__tile *t);
+
 /* Has all of the tile been unmapped? */
 bool cow__attributes_unmapped(const struct cow__tile *t);
 

@@ -87,6 +87,7 @@ int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
 #define COW__MAP_READ_ONLY 1 /* PROT_READ */
 /* `prot` with COW__MAP_KEY() or'ed in sets a protection key, too. */
 #define COW__MAP_KEY(key) (((key) + 1) << 16)
+#define COW__MAP_KEYS (31 << 16)
 int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
 
 int cow__map_advise(uintptr_t addr, size_t bytes, int advice);

@@ -166,10 +166,52 @@ static void all_read_only(void)
 	check(holds(p, bytes, 72));
 }
 
+static int key;
+
+static void check_locked_by_key(void)
+{
+	check(pkey_set(key, PKEY_DISABLE_ACCESS) == 0);
+	check(!readable(p) && !readable(p + 4 * PAGE));
+	check(!readable(p + 15 * PAGE) && readable(p + 16 * PAGE));
+	check(pkey_set(key, 0) == 0);
+	check(writable(p) && readable(p + 4 * PAGE));
+	check(!writable(p + 4 * PAGE) && writable(p + 8 * PAGE));
+}
+
+static void has_the_key(void *arg)
+{
+	(void)arg;
+	check_locked_by_key();
+}
+
+/* What mprotect does leaves them their key. */
+static void keys_stay(void)
+{
+	int n;
+
+	key = pkey_alloc(0, 0);
+	if (key < 0)
+		return; /* not on this machine */
+	p = get_pages(bytes);
+	fill(p, bytes, 73);
+	check(pkey_mprotect(p, 16 * PAGE, PROT_READ, key) == 0);
+	check(mprotect(p, 20 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	check(mprotect(p + 4 * PAGE, 4 * PAGE, PROT_READ) == 0);
+	for (n = 0; n < 3; n++) {
+		check_locked_by_key();
+		in_child(has_the_key, NULL);
+		fill(p + 12 * PAGE, PAGE, 74);
+	}
+	check(pkey_mprotect(p, 16 * PAGE, PROT_READ | PROT_WRITE, 0) == 0);
+	check(pkey_free(key) == 0);
+	free(p);
+}
+
 int main(void)
 {
 	pages_init();
 	gate_make(to_child);
+	keys_stay();
 	p = get_pages(bytes);
 	fill(page(GUARD), PAGE, 51);
 	fill(page(READ_ONLY), RUN * PAGE, 50);

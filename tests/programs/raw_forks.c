@@ -14,7 +14,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 enum { FORKERS = 4, FORKS = 8, DEEP = 200, ROUNDS = 3 };
@@ -191,12 +190,8 @@ int main(int argc, char **argv)
 	check(deep > 0 && deep <= DEEP);
 	gate_make(to_sibling);
 	shared_stack = get_pages(64 * KIB);
-	block = get_pages(bytes);
-	fill(block, bytes, seed);
+	block = get_filled(bytes, seed);
 	for (n = 0; n < ROUNDS; n++) {
-		/* Takes back what nobody said: nothing may come of it. */
-		if (n > 0)
-			check(madvise(block, bytes, MADV_DOFORK) == 0);
 		bare_ones(0);
 		bare_ones(1);
 		in_shared_memory(0);
