@@ -26,8 +26,9 @@ int cow__protect(uintptr_t addr, size_t bytes, int prot, int key);
 int cow__lock_pages(uintptr_t addr, size_t bytes, int flags);
 int cow__unmap(uintptr_t addr, size_t bytes);
 
-/* Is all of the range mapped, by the engine? */
-bool cow__all_ours(uintptr_t addr, size_t bytes);
+/* Is all of the range mapped, by the engine, and would be like new if it were
+ * emptied and protected anew? */
+bool cow__all_renewable(uintptr_t addr, size_t bytes);
 
 /*
  * The program maps something of its own over the range, which `map` does; it

@@ -87,6 +87,35 @@ cow__attributes_have_key(const struct cow__tile *t)
 }
 
 bool
+cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
+                       uintptr_t end)
+{
+	bool yes = false;
+
+	for (const struct cow__attribute *a = t->attributes; a && !yes;
+	     a = a->next) {
+		if (a->end <= start || a->start >= end)
+			continue;
+		switch (a->kind) {
+		case COW__ATTRIBUTE_PROTECTION:
+			yes = a->value & COW__MAP_KEYS;
+			break;
+		case COW__ATTRIBUTE_LOCK:
+			yes = a->value >= 0;
+			break;
+		case COW__ATTRIBUTE_DUMP:
+		case COW__ATTRIBUTE_FORK:
+		case COW__ATTRIBUTE_WIPE:
+			yes = a->value;
+			break;
+		case COW__ATTRIBUTE_PLACE:
+			break;
+		}
+	}
+	return yes;
+}
+
+bool
 cow__attributes_unmapped(const struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to;

@@ -40,6 +40,11 @@ int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
 /* Has the program given a part of it a protection key? */
 bool cow__attributes_have_key(const struct cow__tile *t);
 
+/* Is there something on [start, end) that emptying and protecting it anew leaves,
+ * and a new mapping would not have? */
+bool cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
+                            uintptr_t end);
+
 /* Has all of the tile been unmapped? */
 bool cow__attributes_unmapped(const struct cow__tile *t);
 

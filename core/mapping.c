@@ -69,7 +69,7 @@ cow__mapping_renew(uintptr_t addr, size_t bytes, int prot)
 {
 	int r;
 
-	if (!cow__all_ours(addr, bytes))
+	if (!cow__all_renewable(addr, bytes))
 		return -EEXIST;
 	r = cow__advise(addr, bytes, ADVICE_DONTNEED);
 	return r < 0 ? r : cow__protect(addr, bytes, prot, -1);

@@ -27,7 +27,8 @@ int cow__mapping_init(uintptr_t *ret_start);
 int cow__mapping_new(size_t bytes, int prot, void **ret);
 
 /* mmap with MAP_FIXED of private anonymous memory over live blocks: the range
- * reads as zero again. -ENOMEM if it is not all ours. */
+ * reads as zero again. -EEXIST if it is not all ours, or has something that a new
+ * mapping must not keep: the caller asks the kernel. */
 int cow__mapping_renew(uintptr_t addr, size_t bytes, int prot);
 
 /* Ends [start, end) of a tile made by cow__mapping_new(), if it can be cut out

@@ -35,16 +35,20 @@ is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 }
 
 static int
-is_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
+is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int value)
 {
-	(void)start, (void)end, (void)value;
-	return own && t->backing != COW__ANON ? -EEXIST : 0;
+	(void)value;
+	return (own && t->backing != COW__ANON) ||
+	                       cow__attributes_linger(t, start, end)
+	               ? -EEXIST
+	               : 0;
 }
 
 bool
-cow__all_ours(uintptr_t addr, size_t bytes)
+cow__all_renewable(uintptr_t addr, size_t bytes)
 {
-	return cow__range_each(addr, bytes, is_own, 0, COW__HOLES_STOP) == 0;
+	return cow__range_each(addr, bytes, is_lasting, 0, COW__HOLES_STOP) == 0;
 }
 
 static int

@@ -127,6 +127,40 @@ static void moved(void)
 	check(munmap(p, 2 * MIB) == 0);
 }
 
+static void finds_all(void *arg)
+{
+	check(holds(arg, 3 * MIB, 11));
+}
+
+/* What is mapped anew has nothing of what was said of the old. */
+static void renewed(void)
+{
+	unsigned char *p = map(4 * MIB, BOTH, 0);
+	int key = pkey_alloc(0, 0), n;
+
+	fill(p + 3 * MIB, MIB, 10);
+	for (n = 0; n < 2; n++) {
+		check(madvise(p, MIB, MADV_DONTFORK) == 0);
+		check(madvise(p + MIB, MIB, MADV_WIPEONFORK) == 0);
+		if (key >= 0)
+			check(pkey_mprotect(p + 2 * MIB, MIB, BOTH, key) == 0);
+		remap(p, 3 * MIB, BOTH);
+		check(all(p, 3 * MIB, 0));
+		fill(p, 3 * MIB, 11);
+		if (key >= 0) {
+			check(pkey_set(key, PKEY_DISABLE_ACCESS) == 0);
+			check(!faults(p + 2 * MIB, 1));
+			check(pkey_set(key, 0) == 0);
+			fill(p, 3 * MIB, 11);
+		}
+		in_child(finds_all, p);
+		check(holds(p + 3 * MIB, MIB, 10));
+	}
+	if (key >= 0)
+		check(pkey_free(key) == 0);
+	check(munmap(p, 4 * MIB) == 0);
+}
+
 static void looks_at_both(void *arg)
 {
 	unsigned char *p = arg;
@@ -330,6 +364,7 @@ int main(void)
 	parts();
 	reserved();
 	moved();
+	renewed();
 	mapped_there_again();
 	refused();
 	for (uint64_t round = 1; round <= 2; round++)
