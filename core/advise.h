@@ -46,9 +46,14 @@ void cow__bound(uintptr_t addr, size_t bytes);
 /* A thread has a NUMA policy of its own: nobody else touches memory first. */
 void cow__placed(void);
 
-/* The range is about to be moved by the kernel: makes it anonymous memory with
- * the same bytes and protections. -EFAULT: part of it is not mapped. */
+/* The range is about to be moved by the kernel, or watched: makes it anonymous
+ * memory with the same bytes and protections. What other threads write during the
+ * call may be lost. -EFAULT: part of it is not mapped. */
 int cow__own(uintptr_t addr, size_t bytes);
+
+/* The kernel is about to keep pages of the range: makes them copies of its own,
+ * which are neither written back to a file nor used again. */
+int cow__lend(uintptr_t addr, size_t bytes);
 
 /* In a forked child, before anything is mapped there: reserves the addresses of
  * what the program asked not to be inherited. */

@@ -26,6 +26,8 @@
 
 #include <string.h>
 
+#define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
+
 static int
 is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
           int value)
@@ -199,8 +201,8 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 	return r == -EBUSY ? holes ? -EEXIST : -ENOMEM : r;
 }
 
-/* A copy takes the mapping's place. Who writes meanwhile is not stopped: he
- * writes what is being moved. */
+/* A copy takes the mapping's place. Who writes meanwhile is not stopped, and what
+ * he writes to a page that was copied already is lost. */
 static int
 own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
           int value)
@@ -228,6 +230,40 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	return r;
+}
+
+/* The frozen mapping stays, and the kernel copies each of its pages as at a write:
+ * of what others write meanwhile nothing is lost. Who may not write a page is not
+ * robbed of anything by a copy of ours. */
+static int
+lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int value)
+{
+	int r = 0, prot;
+	uintptr_t to;
+
+	cow__range_traces(t);
+	if (own)
+		return 0;
+	for (; r == 0 && start < end; start = to) {
+		to = end;
+		prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                         PROTECTION_WRITE, start, &to);
+		if (t->common)
+			r = -EBUSY;
+		else if (prot & PROTECTION_WRITE)
+			r = cow__range_leave_alone(t);
+		if (r == 0 && (!(prot & PROTECTION_WRITE) ||
+		               cow__map_populate(start, to - start) < 0))
+			r = own_range(t, start, to, own, value);
+	}
+	return r;
+}
+
+COW_EXPORT int
+cow__lend(uintptr_t addr, size_t bytes)
+{
+	return cow__range_each(addr, bytes, lend_range, 0, COW__HOLES_STOP);
 }
 
 COW_EXPORT int

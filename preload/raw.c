@@ -141,7 +141,7 @@ vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 
 		if (!bytes || !preload_ours(parts[i].iov_base))
 			continue;
-		(void)cow__own(start - skip, bytes + skip);
+		(void)cow__lend(start - skip, bytes + skip);
 	}
 	return kernel(SYS_vmsplice, fd, (long)parts, (long)n, flags, 0, 0);
 }

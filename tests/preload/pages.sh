@@ -9,6 +9,7 @@ program advice
 program protect
 program remap
 program kernel_io
+program lent
 
 # A core file where one is written to the working directory.
 pattern=$(cat /proc/sys/kernel/core_pattern 2>/dev/null)
