@@ -198,6 +198,8 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 	else
 		end_empty(addr, end);
 	cow__engine_unlock();
+	if (mapped && r < 0) /* what was there is gone in any case */
+		(void)cow__unmap(addr, bytes);
 	return r == -EBUSY ? holes ? -EEXIST : -ENOMEM : r;
 }
 

@@ -7,6 +7,7 @@
  */
 #include "core/advise.h"
 #include "core/mapping.h"
+#include "memfd/map.h"
 #include "tests/support/fault/sweep.h"
 
 enum { BYTES = 8 << 20, HEAD = 3 << 20, BOTH = 3 /* PROT_READ | PROT_WRITE */ };
@@ -68,12 +69,45 @@ static int unmap_all(struct herd *herd)
 	return r;
 }
 
+static uintptr_t at; /* where something was */
+static int refusal;
+
+static void unmapped(struct herd *herd)
+{
+	void *p;
+
+	init(herd);
+	ck_assert_int_eq(cow__mapping_new(BYTES, BOTH, &p), 0);
+	fill(p, BYTES, 1);
+	at = (uintptr_t)p;
+	ck_assert_int_eq(cow__unmap(at, BYTES), 0);
+}
+
+static bool map_anonymous(void *arg)
+{
+	(void)arg;
+	refusal = cow__map_anon(at, BYTES, false);
+	return refusal == 0;
+}
+
+static int map_again(struct herd *herd)
+{
+	int r = cow__overmap(at, BYTES, false, map_anonymous, NULL);
+
+	if (r == 0)
+		r = refusal;
+	if (r == 0)
+		sweep_add(herd, HERD_BLOCK, NULL, (unsigned char *)at, BYTES);
+	return r;
+}
+
 static const struct operation operations[] = {
 	{ "map", init, map },
 	{ "unmap the tail", mapped, unmap_tail },
 	{ "unmap the tail of a locked one", locked, unmap_tail },
 	{ "unmap all", mapped, unmap_all },
 	{ "unmap all of a locked one", locked, unmap_all },
+	{ "map where nothing is any more", unmapped, map_again },
 };
 
 START_TEST(every_call_fails)

@@ -6,6 +6,8 @@
 #include "core/mapping.h"
 #include "tests/support/support.h"
 
+#include <errno.h>
+
 enum { PARTS = 8, PART = 3 << 20, BYTES = PARTS * PART, BOTH = 3 };
 
 static unsigned char *mapping(void)
@@ -87,6 +89,47 @@ START_TEST(parts_of_a_frozen_one)
 }
 END_TEST
 
+static int mapped_times;
+
+static bool counts(void *arg)
+{
+	(void)arg;
+	mapped_times++;
+	return false; /* the kernel refuses */
+}
+
+/* Its addresses can be had again, unless somebody has them still. */
+START_TEST(mapped_over_when_gone)
+{
+	struct cow_stats before = stats_now();
+	unsigned char *p = mapping();
+	struct gate gate;
+	pid_t child;
+
+	unmap_all(p, false);
+	ok(cow__overmap((uintptr_t)p + PART, PART, true, counts, NULL));
+	ck_assert_int_eq(mapped_times, 1);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+	ck_assert_uint_eq(stats_now().blocks_live, before.blocks_live);
+
+	p = mapping();
+	gate_make(&gate);
+	child = child_start(waits, &gate);
+	ok(cow__unmap((uintptr_t)p, BYTES));
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, true, counts, NULL),
+	                 -EEXIST);
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, false, counts, NULL),
+	                 -ENOMEM);
+	ck_assert_int_eq(mapped_times, 1);
+	gate_open(&gate);
+	child_finish(child);
+	ok(cow__overmap((uintptr_t)p, PART, false, counts, NULL));
+	ck_assert_int_eq(mapped_times, 2);
+	gate_free(&gate);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("mapping");
@@ -94,5 +137,6 @@ int main(void)
 
 	tcase_add_test(tcase, parts_are_cut_out);
 	tcase_add_test(tcase, parts_of_a_frozen_one);
+	tcase_add_test(tcase, mapped_over_when_gone);
 	return run_suite(suite);
 }
