@@ -63,7 +63,7 @@ cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
 		int place = COW__PLACE_HOLE;
 
 		to = t ? cow__min(cow__tile_end(t), end) : end;
-		if (t && t->kind == COW__LIVE)
+		if (t && t->kind == COW__LIVE && !t->doomed)
 			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
 			                          COW__PLACE_OURS, addr, &to);
 		else if (holes == COW__HOLES_FINE)

@@ -208,6 +208,29 @@ static void mapped_there_again(void)
 	close(fd);
 }
 
+/* Whatever an allocator is doing with what was unmapped a moment ago. */
+static void mapped_there_at_once(void)
+{
+	unsigned char *p, *q;
+	size_t bytes;
+	int n;
+
+	for (n = 0; n < 40; n++) {
+		bytes = (size_t)(16 + n) * MIB;
+		p = map(bytes, BOTH, 0);
+		memset(p, 1, bytes);
+		check(munmap(p, bytes) == 0);
+		remap(p + 3 * MIB, 5 * MIB, BOTH);
+		check(all(p + 3 * MIB, 5 * MIB, 0));
+		memset(p + 3 * MIB, 2, 5 * MIB);
+		q = map(8 * MIB, BOTH, 0);
+		memset(q, 3, 8 * MIB);
+		check(all(p + 3 * MIB, 5 * MIB, 2));
+		check(munmap(p + 3 * MIB, 5 * MIB) == 0);
+		check(munmap(q, 8 * MIB) == 0);
+	}
+}
+
 static void refused(void)
 {
 	unsigned char *p = map(4 * MIB, BOTH, 0);
@@ -361,6 +384,7 @@ int main(void)
 	struct sigaction action = { .sa_handler = on_fault };
 
 	check(sigaction(SIGSEGV, &action, NULL) == 0);
+	mapped_there_at_once();
 	parts();
 	reserved();
 	moved();
