@@ -89,7 +89,8 @@ class Figures:
 
 
 class Program:
-    """A row, and those below it without a name, of the table of docs/benchmarks.md."""
+    """A row, and those below it without a name, of the table of docs/benchmarks.md. If these have
+    a command, too, its last word is what their cases begin with."""
 
     def __init__(self, name, command):
         self.name, self.command, self.what = name, command, []
@@ -104,8 +105,20 @@ def programs():
     for name, command, what, bar in ([cell.strip() for cell in row] for row in rows[2:]):
         if name:
             found.append(Program(re.search("`(.+?)`", name)[1], command))
-        found[-1].what.append((what, bar))
+        found[-1].what.append((what, bar, command))
     return found
+
+
+def parts(program, figures):
+    """What of it was measured, and what was not: (what, bar, command) each."""
+    cases = [line.case for line in figures.of(program.bench)]
+    several = len([command for _, _, command in program.what if command]) > 1
+    there, absent = [], []
+    for part in program.what:
+        word = part[2].strip("`").split()[-1] if several and part[2] else ""
+        measured = any(case.startswith(f"{word}/" if word else "") for case in cases)
+        (there if measured else absent).append(part)
+    return there, absent
 
 
 # ---- Tables --------------------------------------------------------------------------------
@@ -174,8 +187,8 @@ def table(lines, bars, named=False):
                    *([bar(line)] if bars else []), verdict(line)])
 
 
-def what_of(program):
-    return "; ".join(what for what, _ in program.what)
+def what_of(there):
+    return "; ".join(what for what, _, _ in there)
 
 
 # ---- Pages ---------------------------------------------------------------------------------
@@ -236,19 +249,19 @@ def page(figures, plots):
             yield ""
             yield f"### {program.name}"
             yield ""
-            yield f"{what_of(program)}. {program.command}"
+            yield f"{what_of(parts(program, figures)[0])}. {program.command}"
             yield ""
             yield from table(lines, True)
-    if absent:
+    rest = [(program, part) for program in all_programs for part in parts(program, figures)[1]]
+    if rest:
         yield ""
         yield "## Not measured in this run"
         yield ""
         yield row(["program", "what", "bar", "command", "why"])
         yield row(["---"] * 5)
-        for program in absent:
+        for program, (what, limit, command) in rest:
             why = ELSEWHERE.get(program.bench, "not measured in this run")
-            for what, limit in program.what:
-                yield row([program.name, what, limit or "-", program.command, why])
+            yield row([program.name, what, limit or "-", command or program.command, why])
 
 
 def other_page(figures):
@@ -263,7 +276,7 @@ def other_page(figures):
         yield f"## {known[bench].name if bench in known else bench}"
         yield ""
         if bench in known:
-            yield f"{what_of(known[bench])}. {known[bench].command}"
+            yield f"{what_of(parts(known[bench], figures)[0])}. {known[bench].command}"
             yield ""
         yield from table(lines, False)
 
