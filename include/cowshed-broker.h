@@ -104,7 +104,8 @@ struct cow_broker *cow_broker_unref(struct cow_broker *broker);
  *
  * -EEXIST: the name is taken; -EINVAL: no name (empty, a '/', a control
  * character, or not ended), mode, permissions or flags; -ENOSPC: the broker's or
- * this user's limit; else as cow_storage_export().
+ * this user's limit; -EBADF: the program closed a descriptor of the library's;
+ * else as cow_storage_export().
  */
 int cow_broker_put(struct cow_broker *broker, struct cow_storage *storage,
                    struct cow_broker_item *item);

@@ -174,8 +174,14 @@ restore(struct cow_broker *b)
 			.offset = p->home ? p->home->offset : 0,
 			.item = p->item,
 		};
-		int r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
+		int r;
 
+		/* The program closed it: the number may be a file of its own. */
+		if (p->home && !cow__descriptor_ok(&p->home->file)) {
+			worst = -EBADF;
+			continue;
+		}
+		r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
 		/* A name that lasts was not lost. */
 		if (r < 0 && r != -EEXIST)
 			worst = r;

@@ -34,6 +34,9 @@ explain(int r)
 	case -EINVAL:
 		return cow__error(r, "not a name (without '/', shorter than 64 "
 		                     "bytes), mode, permission or flag");
+	case -EBADF:
+		return cow__error(r, "the program closed a descriptor of the "
+		                     "library");
 	default:
 		return cow__broker_sentence(r);
 	}
@@ -51,7 +54,9 @@ put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
 	int r;
 
 	cow__mutex_lock(&b->lock);
-	r = cow__broker_call(b, &m, h ? h->file.fd : -1, NULL);
+	r = h && !cow__descriptor_ok(&h->file)
+	            ? -EBADF
+	            : cow__broker_call(b, &m, h ? h->file.fd : -1, NULL);
 	if (r == 0 && !(item->flags & COW_BROKER_ONCE)) {
 		if (!fresh)
 			cow__put_forget(b, item); /* twice is once */

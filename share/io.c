@@ -358,20 +358,20 @@ replace(const char *path, const struct cow_storage *s, uint32_t flags,
 	char name[PATH];
 	struct job j = { .name = name, .own = true, .flags = flags };
 	uint32_t mode;
-	int r = beside(path, name);
+	int r = beside(path, name), old = cow__file_mode(path, &mode);
 
+	/* Not even for a moment somebody else's who may not read the old one. */
 	if (r == 0)
 		r = cow__file_open(name,
 		                   COW__FILE_WRITE | COW__FILE_CREATE |
 		                           COW__FILE_EXCLUSIVE,
-		                   0666, &j.file);
+		                   old == 0 ? 0600 : 0666, &j.file);
 	if (r < 0)
 		return cow__error_about(r, "making a new file for", path);
-	r = cow__file_mode(path, &mode);
-	if (r == 0)
+	if (old == 0)
 		r = cow__file_chmod(j.file.fd, mode);
-	else if (r == -ENOENT)
-		r = 0;
+	else if (old != -ENOENT)
+		r = old;
 	if (r < 0)
 		cow__error_about(r, "taking over the permissions of", path);
 	else

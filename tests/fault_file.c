@@ -379,6 +379,26 @@ START_TEST(rings_are_denied)
 }
 END_TEST
 
+/* A file that others may not read has no moment in which they can open the new one:
+ * here its mode stays what it was made with. */
+START_TEST(made_for_its_owner_alone)
+{
+	struct cow_storage *s = new_filled(MIB, 0, 1);
+	const char *path = in_folder("private");
+	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	struct stat st;
+
+	must(fd >= 0 && close(fd) == 0);
+	umask(022);
+	fault_deny(SYS_fchmod, FAULT_ANY, 0, FAULT_IGNORED);
+	ok(cow_storage_save(s, path, 0, COW_SAVE_ATOMIC, NULL));
+	ck_assert_uint_gt(fault_denials(), 0);
+	must(stat(path, &st) == 0);
+	ck_assert_uint_eq(st.st_mode & 0777, 0600);
+	cow_storage_unref(s);
+}
+END_TEST
+
 /* File systems that don't know it, or nothing of it. */
 START_TEST(without_fallocate)
 {
@@ -403,6 +423,7 @@ int main(void)
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * SWEEP_ERRORS);
 	tcase_add_loop_test(tcase, rings_are_denied, 0, 6);
+	tcase_add_test(tcase, made_for_its_owner_alone);
 	tcase_add_loop_test(tcase, without_fallocate, 0, 3);
 	return run_suite(suite);
 }

@@ -6,8 +6,10 @@
 #include "tests/support/broker.h"
 
 #include <cowshed-broker.h>
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -62,6 +64,58 @@ START_TEST(put_and_got_in_every_mode)
 	fails(-ENOENT, cow_broker_get(b, &o.item, &s, NULL));
 	fails(-ENOENT, cow_broker_drop(b, &o.item));
 	cow_storage_unref(s);
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
+/* By the name that the kernel shows. */
+static int close_all_named(const char *name)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *e;
+	int closed = 0;
+
+	must(dir != NULL);
+	while ((e = readdir(dir)) != NULL) {
+		char link[64] = "";
+
+		if (readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1) > 0 &&
+		    strstr(link, name) != NULL && close(atoi(e->d_name)) == 0)
+			closed++;
+	}
+	closedir(dir);
+	return closed;
+}
+
+/* A program that closes what it does not know: what was put is another file then, or
+ * none. _i: the connection, too. */
+START_TEST(closed_by_the_program)
+{
+	struct cow_storage *s = new_filled(MIB, 0, 1), *t = new_filled(MIB, 0, 2), *r;
+	struct cow_broker_item one = host_item("one", COW_SHARE_SEALED);
+	struct cow_broker_item two = host_item("two", COW_SHARE_SEALED);
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, NULL);
+	b = host_connect(&host);
+	ok(cow_broker_put(b, s, &one));
+	must(close_all_named("memfd:") > 0);
+	if (_i)
+		must(close_all_named("socket:") > 0);
+	ok(cow_broker_put(b, t, &two));
+	ok(cow_broker_get(b, &two, &r, NULL));
+	ck_pattern(data(r), MIB, 2);
+	cow_storage_unref(r);
+	/* It lives in the file that was closed. */
+	one = host_item("again", COW_SHARE_SEALED);
+	fails(-EBADF, cow_broker_put(b, s, &one));
+	ok(cow_broker_get(b, &two, &r, NULL));
+	cow_storage_unref(r);
+	ck_pattern(data(s), MIB, 1);
+	cow_storage_unref(s);
+	cow_storage_unref(t);
 	cow_broker_unref(b);
 	host_end(&host);
 }
@@ -405,6 +459,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "broker");
 
 	tcase_add_loop_test(tcase, put_and_got_in_every_mode, 0, 6);
+	tcase_add_loop_test(tcase, closed_by_the_program, 0, 2);
 	tcase_add_loop_test(tcase, names_and_lists, 0, 2);
 	tcase_add_test(tcase, no_descriptor_left_to_get_with);
 	tcase_add_loop_test(tcase, what_only_the_dead_held_is_dropped, 0, 4);
