@@ -18,7 +18,7 @@ static int
 quantizer_new(uint32_t scheme, int64_t channels, struct cow__quantizer **ret)
 {
 	struct cow__quantizer *q = cow__pool_take(&quantizers);
-	size_t one = sizeof(double) + sizeof(int64_t);
+	size_t one = sizeof(double) + sizeof(int64_t), bytes;
 	void *data;
 	int r;
 
@@ -32,7 +32,10 @@ quantizer_new(uint32_t scheme, int64_t channels, struct cow__quantizer **ret)
 		.zero_points = &q->one.zero_point,
 	};
 	if (channels > 1) {
-		r = cow_storage_new((size_t)channels * one, NULL, &q->table);
+		/* More than can be counted is refused as too large, too. */
+		if (__builtin_mul_overflow((size_t)channels, one, &bytes))
+			bytes = SIZE_MAX;
+		r = cow_storage_new(bytes, NULL, &q->table);
 		if (r == 0)
 			r = cow_storage_data_mut(q->table, &data);
 		if (r < 0) {

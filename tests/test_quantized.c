@@ -261,6 +261,28 @@ START_TEST(quantizers_refused)
 }
 END_TEST
 
+/* One channel becomes so many that the bytes for them can't be counted. */
+START_TEST(too_many_channels)
+{
+	static const int64_t many[] = { (1LL << 59) + 1, 1LL << 60, (1LL << 60) + 1,
+		                        INT64_MAX };
+	double scale = 0.5;
+	int64_t zero = 1;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_tensor *t, *view = NULL;
+
+	q.scheme = COW_QSCHEME_PER_CHANNEL;
+	ok(cow_tensor_new_quantized(COW_QUINT8, 1, SIZES(1), &q, NULL, &t));
+	for (int i = 0; i < 4; i++)
+		fails(-EINVAL, cow_tensor_expand(t, 1, &many[i], &view));
+	ck_assert_ptr_null(view);
+	ok(cow_tensor_expand(t, 1, SIZES(3), &view));
+	must(quantizer_of(view).scales[2] == 0.5);
+	cow_tensor_unref(view);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("test_quantized");
@@ -271,5 +293,6 @@ int main(void)
 	tcase_add_test(tcase, strided);
 	tcase_add_test(tcase, views);
 	tcase_add_test(tcase, quantizers_refused);
+	tcase_add_test(tcase, too_many_channels);
 	return run_suite(suite);
 }
