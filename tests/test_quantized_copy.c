@@ -111,6 +111,30 @@ START_TEST(equal_print_fill)
 }
 END_TEST
 
+/* The bytes that a tensor had are gone: said, not read. */
+START_TEST(shrunk)
+{
+	struct cow_tensor *f = floats(1, SIZES(100), 0.5f), *t, *d = NULL;
+	double scale = 0.5;
+	int64_t zero = 1;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+
+	ok(cow_tensor_quantize(f, COW_QINT8, &q, &t));
+	ok(cow_storage_resize(cow_tensor_storage(f), 4));
+	fails(-ERANGE, cow_tensor_quantize(f, COW_QINT8, &q, &d));
+	fails(-ERANGE, cow_tensor_copy(t, f, 0));
+	must(strstr(cow_last_error(), "float32 [100]"));
+	ok(cow_storage_resize(cow_tensor_storage(t), 1));
+	fails(-ERANGE, cow_tensor_dequantize(t, &d));
+	must(strstr(cow_last_error(), "qint8 [100]"));
+	ck_assert_ptr_null(d);
+	ok(cow_storage_resize(cow_tensor_storage(f), 400));
+	fails(-ERANGE, cow_tensor_copy(t, f, 0)); /* the destination */
+	cow_tensor_unref(f);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* Bytes alone travel, so a device needs to know nothing of it. */
 START_TEST(on_a_device)
 {
@@ -155,6 +179,7 @@ int main(void)
 	tcase_add_test(tcase, results_keep_it);
 	tcase_add_test(tcase, copy_rules);
 	tcase_add_test(tcase, equal_print_fill);
+	tcase_add_test(tcase, shrunk);
 	tcase_add_loop_test(tcase, on_a_device, FAKE_BYTES, FAKE_STRIDED + 1);
 	return run_suite(suite);
 }
