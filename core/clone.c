@@ -83,6 +83,9 @@ clone_eager(struct cow_storage *s, struct cow_storage **ret)
 		cow__allocation_unref(a);
 		return r;
 	}
+	/* Of imported device memory, which has none: its next bytes, too. */
+	if (a->kind == COW__AT_FOREIGN)
+		(*ret)->allocator = a->allocator;
 	(*ret)->resizable = true;
 	cow__stat_add(clones_eager, 1);
 	return 0;

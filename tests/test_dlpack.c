@@ -363,6 +363,39 @@ START_TEST(another_device)
 }
 END_TEST
 
+/* Clones of an import live where it does, and so do theirs. */
+START_TEST(another_device_cloned)
+{
+	struct cow_tensor *h = counting(4, 6), *t, *back, *a, *b, *c, *big;
+	void *p;
+
+	fake_device_start((enum fake_skill)_i);
+	t = tensor_on_fake(1, COW_INT32, 2, SIZES(4, 6));
+	ok(cow_tensor_copy(t, h, 0));
+	ok(cow_tensor_to_dlpack(t, true, false, &p));
+	ok(cow_tensor_from_dlpack(p, true, &back));
+	cow_tensor_unref(t);
+	ok(cow_tensor_lazy_clone(back, &a));
+	ok(cow_tensor_lazy_clone(a, &b));
+	ok(cow_tensor_clone(a, COW_FORMAT_PRESERVE, &c));
+	ok(cow_tensor_fill(b, COW_INT32, &(int32_t){ 3 }));
+	ok(cow_tensor_resize(a, 2, SIZES(8, 6), COW_FORMAT_CONTIGUOUS, &big));
+	must(cow_tensor_device(b).type == COW_DEVICE_PRIVATE &&
+	     cow_tensor_device(big).index == 1);
+	ck_assert_uint_eq(fake_device_counts.live, 4);
+	ck_assert_int_eq(cow_tensor_equal(a, h), 1);
+	ck_assert_int_eq(cow_tensor_equal(back, h), 1);
+	ck_assert_int_eq(cow_tensor_equal(c, h), 1);
+	ok(cow_tensor_fill(h, COW_INT32, &(int32_t){ 3 }));
+	ck_assert_int_eq(cow_tensor_equal(b, h), 1);
+	for (int i = 0; i < 6; i++)
+		cow_tensor_unref((struct cow_tensor *[]){ a, b, c, h, back, big }[i]);
+	ck_assert_uint_eq(fake_device_counts.live, 0);
+	ck_assert_uint_eq(fake_device_counts.astray, 0);
+	fake_device_stop();
+}
+END_TEST
+
 /* Nobody would notice who writes it there: a copy, and its owner is free. */
 START_TEST(another_device_read_only)
 {
@@ -428,6 +461,7 @@ int main(void)
 	tcase_add_test(tcase, import_read_only);
 	tcase_add_test(tcase, import_refused);
 	tcase_add_loop_test(tcase, another_device, 0, 2 * (FAKE_STRIDED + 1));
+	tcase_add_loop_test(tcase, another_device_cloned, 0, FAKE_STRIDED + 1);
 	tcase_add_test(tcase, another_device_read_only);
 	tcase_add_test(tcase, pinned);
 	return run_suite(suite);
