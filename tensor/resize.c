@@ -30,6 +30,8 @@ bytes_for(const struct cow_tensor *t, const struct cow__shape *shape,
 	return 0;
 }
 
+/* The result's reference is not one of those who may keep the address: while it grows,
+ * the tensor's own does for both. */
 static int
 storage_grow(const struct cow_tensor *t, const struct cow__shape *shape,
              size_t bytes)
@@ -39,7 +41,9 @@ storage_grow(const struct cow_tensor *t, const struct cow__shape *shape,
 
 	if (bytes <= cow_storage_bytes(s))
 		return 0;
+	(void)cow_storage_unref(s);
 	r = cow_storage_resize(s, bytes);
+	cow_storage_ref(s);
 	if (r == -EPERM)
 		return cow__say(r, "cow_tensor_resize: #t can't become #z: its "
 		                   "storage of #d bytes is memory from elsewhere, "

@@ -168,6 +168,26 @@ START_TEST(refused)
 }
 END_TEST
 
+/* Its address was given away, but nobody else holds it: it is another one then. */
+START_TEST(exposed)
+{
+	struct cow_tensor *t = counting(4), *u;
+	void *p;
+
+	ok(cow_storage_expose(cow_tensor_storage(t), &p));
+	ok(cow_tensor_resize(t, 1, SIZES(1 << 20), COW_FORMAT_PRESERVE, &u));
+	ck_assert_ptr_eq(cow_tensor_storage(u), cow_tensor_storage(t));
+	ck_elements(t, 0, 1, 2, 3);
+	/* Now two do. */
+	fails(-EBUSY, cow_tensor_resize(t, 1, SIZES(1 << 21), COW_FORMAT_PRESERVE, &u));
+	cow_tensor_unref(t);
+	ok(cow_tensor_resize(u, 1, SIZES(1 << 21), COW_FORMAT_PRESERVE, &t));
+	cow_tensor_unref(u);
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(t))[3], 3);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("test_tensor_resize");
@@ -178,5 +198,6 @@ int main(void)
 	tcase_add_test(tcase, from_an_offset);
 	tcase_add_loop_test(tcase, clones, 0, 2);
 	tcase_add_test(tcase, refused);
+	tcase_add_test(tcase, exposed);
 	return run_suite(suite);
 }
