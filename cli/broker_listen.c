@@ -63,20 +63,50 @@ static socklen_t fill(struct sockaddr_un *a, const char *address)
 	                   (address[0] == '/'));
 }
 
-static bool answers(const char *address)
+/* 0: a broker is there. -ECONNREFUSED: nobody. */
+static int ask(const char *address)
 {
 	struct sockaddr_un a;
 	socklen_t bytes = fill(&a, address);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 	                0);
-	/* EAGAIN: it is there, and busy. */
-	bool yes = fd >= 0 &&
-	           (connect(fd, (struct sockaddr *)&a, bytes) == 0 ||
-	            errno == EAGAIN);
+	int r = 0;
 
-	if (fd >= 0)
-		close(fd);
-	return yes;
+	if (fd < 0)
+		return -errno;
+	/* EAGAIN: it is there, and busy. */
+	if (connect(fd, (struct sockaddr *)&a, bytes) < 0 && errno != EAGAIN)
+		r = -errno;
+	close(fd);
+	return r;
+}
+
+/* Only a socket that nobody listens at any more is ours to remove: a file, or
+ * what another program listens at (-EPROTOTYPE), is not. */
+static int clear_place(const char *path)
+{
+	struct stat st;
+	int r;
+
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -ENOTSOCK;
+	r = ask(path);
+	if (r == 0)
+		return -EEXIST; /* of another kind, by inheritance */
+	if (r == -ECONNREFUSED)
+		r = unlink(path) < 0 ? -errno : 0;
+	return r == -ENOENT ? 0 : r;
+}
+
+static const char *reason(int error)
+{
+	if (error == -ENOTSOCK)
+		return "what is there is not a socket, and stays";
+	if (error == -EPROTOTYPE)
+		return "another program listens there";
+	return strerror(-error);
 }
 
 /* The folder of our own: nobody else may look into it. */
@@ -121,11 +151,11 @@ static int try_listen(const char *address, int *ret_fd, int *ret_lock)
 		r = take_lock(address, &lock);
 		if (r < 0)
 			return r;
-		if (answers(address)) { /* of another kind, by inheritance */
+		r = clear_place(address);
+		if (r < 0) {
 			close(lock);
-			return -EEXIST;
+			return r;
 		}
-		(void)unlink(address);
 	}
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, bytes) < 0)
@@ -153,7 +183,7 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 	 * they watch, some time after their process. */
 	for (int ms = 0; r == 0; ms += LOOK_MS) {
 		r = try_listen(address, ret_fd, ret_lock);
-		if (r == -EAGAIN && answers(address))
+		if (r == -EAGAIN && ask(address) == 0)
 			r = -EEXIST;
 		else if ((r == -EAGAIN && ms < WAIT_MS) ||
 		         (r == -EEXIST && ms < DEAD_MS))
@@ -167,7 +197,7 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 	}
 	if (r < 0 && r != -EEXIST)
 		cli_error("The broker can't listen at '%s': %s.", address,
-		          strerror(-r));
+		          reason(r));
 	return r;
 }
 

@@ -104,6 +104,36 @@ ends 2 'no folder' "$cowshed" broker --socket /no/such/folder/broker
 ends 2 'not a path' "$cowshed" broker --socket broker
 ends 2 'a bad option' "$cowshed" broker --no-such-option
 ends 2 'a bad count' "$cowshed" broker --max none
+echo mine >"$work/taken"
+ends 2 'a file is there' "$cowshed" broker --on-demand --idle 1 --socket "$work/taken"
+says 'a file is there: why' 'not a socket' "$work/err"
+if [ "$(cat "$work/taken")" = mine ]; then pass 'a file is there: it stays'; else
+	fail 'a file is there: it stays'; fi
+if command -v python3 >/dev/null; then
+	python3 -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen()
+open(sys.argv[1] + ".ready", "w")
+time.sleep(100)' "$work/stream" &
+	stream=$!
+	until_true test -e "$work/stream.ready"
+	ends 2 "another program's socket" "$cowshed" broker --on-demand --idle 1 \
+		--socket "$work/stream"
+	says "another program's socket: why" 'another program' "$work/err"
+	if python3 -c 'import socket, sys
+socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/stream"; then
+		pass "another program's socket: it stays"
+	else
+		fail "another program's socket: it stays"
+	fi
+	kill "$stream"
+	wait "$stream" 2>/dev/null
+	ends 0 'the socket of a dead program' "$cowshed" broker --on-demand \
+		--idle 1 --socket "$work/stream"
+else
+	skip "another program's socket no python3 here"
+fi
 ends 0 'an abstract name' "$cowshed" broker --on-demand --idle 1 \
 	--abstract "cowshed-$$"
 ends 0 'ls at an abstract name' "$cowshed" ls --abstract "cowshed-$$"
