@@ -212,15 +212,20 @@ is_memfd(const char *target, const char *name)
 	       (target[7 + n] == ' ' || target[7 + n] == '\0');
 }
 
+/* A name proves nothing: what has it may be another's fifo, whose open would wait
+ * for a writer. */
 static int
 read_first(int dir, const char *link, void *buf, size_t bytes)
 {
-	int fd = (int)sys_openat(dir, link, O_RDONLY | O_CLOEXEC);
+	int fd = (int)sys_openat(dir, link, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
 	long r;
 
 	if (fd < 0)
-		return fd;
-	r = sys_pread(fd, buf, bytes, 0);
+		return fd == -ENXIO ? -ENOENT : fd;
+	r = SYS3(SYS_fstat, fd, &st, 0);
+	if (r == 0)
+		r = S_ISREG(st.st_mode) ? sys_pread(fd, buf, bytes, 0) : 0;
 	(void)sys_close(fd);
 	return r == (long)bytes ? 0 : r < 0 ? (int)r : -ENOENT;
 }

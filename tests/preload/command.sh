@@ -222,6 +222,28 @@ else
 	skip 'stat and top: no perl here'
 fi
 ends 2 'stat of this shell' "$cowshed" stat $$
+
+# The name alone of a hostile process's descriptor looks like statistics: a fifo
+# that nobody writes to, on a mount that is gone.
+mkdir "$work/mount"
+$(own_mounts) bash -c 'mount -t tmpfs none "$1" && cd "$1" &&
+	mkfifo memfd:cowshed-stats && exec 9<>memfd:cowshed-stats &&
+	exec 8<memfd:cowshed-stats 9>&- && cd / && umount -l "$1" &&
+	exec sleep 1000' bash "$work/mount" 2>"$work/err" &
+pid=$!
+looks_like_statistics() {
+	[ "$(cat "/proc/$pid/comm")" = sleep ] || ! kill -0 "$pid"
+}
+until_true looks_like_statistics
+if [ "$(readlink "/proc/$pid/fd/8")" = /memfd:cowshed-stats ]; then
+	limit=10 ends 2 'stat of a fifo does not hang' "$cowshed" stat "$pid"
+	limit=10 ends 0 'top does not hang either' "$cowshed" top -b -n 1
+else
+	skip 'stat of a fifo: no mounts here'
+fi
+kill "$pid" 2>/dev/null
+wait "$pid" 2>/dev/null
+
 ends 2 'stat of nothing' "$cowshed" stat
 
 if [ -e "$work/cowshed-"* ] 2>/dev/null; then
