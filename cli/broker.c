@@ -92,6 +92,16 @@ static int set_limits(struct broker_limits *l, long max, bool others)
 	return 0;
 }
 
+/* What we open next must not land there: background() puts /dev/null there, and
+ * messages go there. */
+static int open_stdio(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+			return CLI_FAILED; /* and nowhere to say so */
+	return 0;
+}
+
 static int background(void)
 {
 	pid_t pid = fork();
@@ -164,6 +174,8 @@ static int broker_main(int argc, char **argv)
 	bool demand = false;
 	int found;
 
+	if (open_stdio() != 0)
+		return CLI_FAILED;
 	while ((found = getopt_long(argc, argv, ":s:a:odi:em:vh", options,
 	                            NULL)) != -1)
 		switch (found) {

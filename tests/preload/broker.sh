@@ -134,6 +134,10 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/stream"; then
 else
 	skip "another program's socket no python3 here"
 fi
+# Descriptors 0 to 2 are free then, and must not become the lock and the listener.
+ends 0 'started without stdio' bash -c '"$@" <&- >&- 2>&-' bash \
+	"$cowshed" broker --on-demand --idle 1 --socket "$work/bare"
+ends 0 'started without stdio: ls' timeout 10 "$cowshed" ls --socket "$work/bare"
 ends 0 'an abstract name' "$cowshed" broker --on-demand --idle 1 \
 	--abstract "cowshed-$$"
 ends 0 'ls at an abstract name' "$cowshed" ls --abstract "cowshed-$$"
