@@ -273,6 +273,22 @@ static int write_all(int fd, const char *data, size_t bytes)
 	return 0;
 }
 
+/* A name of its own each time: one that was killed left its part behind. */
+static int open_part(const char *path, char part[PATH_MAX])
+{
+	mode_t mask = umask(0);
+	int fd;
+
+	(void)umask(mask);
+	if (snprintf(part, PATH_MAX, "%s.XXXXXX.part", path) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	fd = mkostemps(part, 5, O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	(void)fchmod(fd, 0666 & ~mask); /* as any new file */
+	return fd;
+}
+
 static int write_file(const char *path, const void *data, size_t bytes)
 {
 	char part[PATH_MAX];
@@ -280,11 +296,9 @@ static int write_file(const char *path, const void *data, size_t bytes)
 
 	if (path == NULL)
 		return write_all(1, data, bytes);
-	if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
-		return -ENAMETOOLONG;
-	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	fd = open_part(path, part);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = write_all(fd, data, bytes);
 	if (close(fd) < 0 && r == 0)
 		r = -errno;

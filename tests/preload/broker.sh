@@ -65,6 +65,14 @@ says 'ls: an empty one' '^0644 .* 0 sealed none$' "$work/out"
 ends 0 'get to a file' "$cowshed" get big "$work/back"
 if cmp "$work/file" "$work/back"; then pass 'get: the bytes'; else
 	fail 'get: the bytes'; fi
+: >"$work/back.part" # of one that was killed
+ends 0 'get after a killed get' "$cowshed" get big "$work/back"
+if [ "$(stat -c %a "$work/back")" = "$(stat -c %a "$work/empty")" ] &&
+	[ "$(echo "$work"/back*)" = "$work/back $work/back.part" ]; then
+	pass 'get: permissions as ever, and nothing left'
+else
+	fail 'get: permissions as ever, and nothing left'
+fi
 ends 0 'get to standard output' "$cowshed" get none
 ends 2 'get: no such name' "$cowshed" get other
 ends 2 'get: nowhere to write' "$cowshed" get big /no/such/folder/file
