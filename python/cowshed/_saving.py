@@ -95,7 +95,7 @@ class _Process(Saving):
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
             # A handler that raises would send the child back into the program, and have the
-            # parent forget the child.
+            # parent forget the child (as it still does if another thread takes the signal).
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             self._pid = _fork()
             if self._pid == 0:

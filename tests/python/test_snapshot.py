@@ -449,7 +449,8 @@ def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch):
     def fork():
         pid = os.fork()
         if pid:
-            os.kill(os.getpid(), signal.SIGINT)
+            # Not to another thread, which may have it unblocked.
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         return pid
 
     with monkeypatch.context() as patch:
