@@ -17,6 +17,7 @@ anything of its parent's. What it could not remove because it was killed the par
 import atexit
 import gc
 import io
+import itertools
 import os
 import select
 import signal
@@ -93,24 +94,34 @@ class _Process(Saving):
         self._pipe = io.FileIO(pipe)
         os.set_blocking(pipe, False)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        born = []
         try:
-            # A handler that raises would send the child back into the program, and have the
-            # parent forget the child (as it still does if another thread takes the signal).
+            # A handler that raises would send the child back into the program.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-            self._pid = _fork()
-            if self._pid == 0:
+            _fork(born)
+            if born == [0]:
                 _child(plan, sync, child, mask)
-            self._process = _pidfd(self._pid)
-            # The parent needs nothing but the name to remove.
-            plan.pieces, plan.writer = (), None
-            with _lock:
-                _running.append(self)
+            self._is_born(born[0])
         except BaseException:
-            self._pipe.close()
+            # Mostly of a handler, since another thread took the signal.
+            if born == [0]:
+                os._exit(1)
+            if born:
+                self._is_born(born[0])
+            else:
+                self._pipe.close()
             raise
         finally:
             os.close(child)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _is_born(self, pid):
+        self._pid, self._process = pid, _pidfd(pid)
+        # The parent needs nothing but the name to remove.
+        self._plan.pieces, self._plan.writer = (), None
+        with _lock:
+            if self not in _running:
+                _running.append(self)
 
     def _ended(self, timeout):
         self._check_owner()
@@ -177,11 +188,12 @@ def _pidfd(pid):
         return None
 
 
-def _fork():
+def _fork(born):
+    """Its number goes to `born`. Of the two calls both are C, so that no handler comes between."""
     with warnings.catch_warnings():
         # Of a child that goes on with Python as if nothing was; see above.
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-        return os.fork()
+        born.extend(itertools.starmap(os.fork, ((),)))
 
 
 def _child(plan, sync, pipe, mask):

@@ -5,45 +5,15 @@
  * A pipe gets pages of a block while a thread writes to all of them in turn, and
  * looks whether what it wrote is there. A part of the block is read-only.
  */
-#include "program.h"
+#include "writer.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-enum { WORDS = 64, ROUNDS = 20 };
+enum { ROUNDS = 20 };
 
 static const size_t bytes = 4 * MIB;
-static const size_t stride = 8 * PAGE / sizeof(uint64_t);
-static volatile uint64_t *words; /* one in every eighth page */
-static atomic_bool stop;
-static atomic_int turns;
-
-static void *write_and_look(void *arg)
-{
-	uint64_t n;
-	size_t i;
-
-	for (n = 1; !atomic_load(&stop); n++) {
-		for (i = 0; i < WORDS; i++)
-			words[i * stride] = n;
-		for (i = 0; i < WORDS; i++)
-			check(words[i * stride] == n);
-		atomic_fetch_add(&turns, 1);
-	}
-	return arg;
-}
-
-static void wait_for_turns(int n)
-{
-	int from = atomic_load(&turns);
-
-	while (atomic_load(&turns) - from < n)
-		sched_yield();
-}
 
 static void lend(unsigned char *p)
 {

@@ -7,31 +7,12 @@
  * said at its end, ends with it. Meanwhile the other threads of the parent run.
  */
 #include "memory.h"
+#include "writer.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { WORDS = 64, VFORKS = 20 };
-
-static const size_t stride = 8 * PAGE / sizeof(uint64_t);
-static volatile uint64_t *words; /* one in every eighth page */
-static atomic_bool stop;
-
-static void *write_and_look(void *arg)
-{
-	uint64_t n;
-	size_t i;
-
-	for (n = 1; !atomic_load(&stop); n++) {
-		for (i = 0; i < WORDS; i++)
-			words[i * stride] = n;
-		for (i = 0; i < WORDS; i++)
-			check(words[i * stride] == n);
-	}
-	return arg;
-}
+enum { VFORKS = 20 };
 
 static void ends(void *arg)
 {

@@ -336,13 +336,13 @@ def test_a_fork_at_the_same_moment_is_not_waited_for(tmp_path, monkeypatch, kill
     reader, writer = os.pipe()
     others = []
 
-    def fork():
+    def fork(born):
         others.append(os.fork())  # of another thread, when the pipe is there
         if others[-1] == 0:
             os.close(writer)
             os.read(reader, 1)
             os._exit(0)
-        return os.fork()
+        born.append(os.fork())
 
     state = {"w": np.ones(1000)}
     with monkeypatch.context() as patch:
@@ -423,11 +423,10 @@ def test_a_signal_right_after_the_fork_is_not_handled_by_the_child(tmp_path, mon
     path = str(tmp_path / "x.safetensors")
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
-    def fork():
-        pid = os.fork()
-        if pid == 0:
+    def fork(born):
+        born.append(os.fork())
+        if born == [0]:
             os.kill(os.getpid(), number)
-        return pid
 
     monkeypatch.setattr(_saving, "_fork", fork)
     before = signal.signal(number, signal.default_int_handler)
@@ -441,17 +440,22 @@ def test_a_signal_right_after_the_fork_is_not_handled_by_the_child(tmp_path, mon
     assert len(cowshed.open(path)["w"]) == 1000
 
 
-def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch):
+@pytest.mark.parametrize("another", [False, True], ids=["this thread", "another thread"])
+def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch, another):
     from cowshed import _saving
 
     path = str(tmp_path / "x.safetensors")
+    end, real = threading.Event(), _saving._fork
+    thread = threading.Thread(target=end.wait)
+    thread.start()
 
-    def fork():
-        pid = os.fork()
-        if pid:
-            # Not to another thread, which may have it unblocked.
-            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        return pid
+    def fork(born):
+        real(born)
+        if born == [0]:
+            return
+        signal.pthread_kill(thread.ident if another else threading.get_ident(), signal.SIGINT)
+        while another:  # until the handler is called here, though it is blocked here
+            pass
 
     with monkeypatch.context() as patch:
         patch.setattr(_saving, "_fork", fork)
@@ -461,6 +465,8 @@ def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch):
                 cowshed.checkpoint({"w": np.ones(1000)}, path)
         finally:
             signal.signal(signal.SIGINT, before)
+            end.set()
+            thread.join()
     _saving._wait_for_all()
     assert len(cowshed.open(path)["w"]) == 1000
     assert not _saving._running

@@ -15,7 +15,7 @@
 enum { BYTES = 2 * MIB };
 
 static char *source;
-static struct gate gate;
+static struct gate gate, born;
 static pid_t child;
 
 static void forks(int number)
@@ -25,6 +25,7 @@ static void forks(int number)
 	child = fork();
 	must(child >= 0);
 	if (child == 0) {
+		gate_open(&born);
 		gate_wait(&gate);
 		_exit(0);
 	}
@@ -40,6 +41,7 @@ START_TEST(it_arrives_whole)
 	int status;
 
 	gate_make(&gate);
+	gate_make(&born);
 	ends_make(&e, SOCK_STREAM, _i);
 	source = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 	              -1, 0);
@@ -54,11 +56,13 @@ START_TEST(it_arrives_whole)
 	ok(cow_channel_new(e.fd[1], e.group, COW_CHANNEL_TAKE_ALIASES, &c));
 	r = receive_one(c);
 	ck_pattern(data(r), BYTES, 1);
-	gate_open(&gate);
-	must(waitpid(child, &status, 0) == child && status == 0);
 	cow_storage_unref(r);
 	cow_storage_unref(s);
 	cow_channel_free(c);
+	gate_wait(&born);
+	ck_assert_uint_lt(memfd_bytes(), BYTES / 2); /* nor does the child hold it */
+	gate_open(&gate);
+	must(waitpid(child, &status, 0) == child && status == 0);
 	ends_free(&e);
 }
 END_TEST
