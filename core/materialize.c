@@ -99,9 +99,22 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 	return r;
 }
 
+/* The storage's bytes are others now. The old ones are kept for who asks for them. */
+static void
+replace(struct cow_storage *s, struct cow__allocation *by,
+        struct cow__allocation **old)
+{
+	if (old)
+		*old = s->data;
+	else
+		cow__allocation_unref(s->data);
+	s->data = by;
+}
+
 /* A view of the shared pages instead of them. -E2BIG: copy rather. */
 static int
-by_page(struct cow_storage *s, const struct cow__writing *w)
+by_page(struct cow_storage *s, const struct cow__writing *w,
+        struct cow__allocation **old)
 {
 	struct cow__allocation *from = s->data, *to;
 	struct cow__tile *t;
@@ -112,8 +125,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w)
 		if (r < 0)
 			return r;
 		cow__stat_add(materialized_page, 1);
-		s->data = to;
-		cow__allocation_unref(from);
+		replace(s, to, old);
 		return 0;
 	}
 	if (from->kind != COW__AT_TILE)
@@ -130,8 +142,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w)
 	if (r < 0) /* whatever it was, a copy may do */
 		return -E2BIG;
 	cow__stat_add(materialized_page, 1);
-	s->data = to;
-	cow__allocation_unref(from);
+	replace(s, to, old);
 	return 0;
 }
 
@@ -156,7 +167,7 @@ copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
  * read its pages. 1: we were the last reference after all, nothing done. */
 static int
 by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
-        enum cow_write_hint hint)
+        enum cow_write_hint hint, struct cow__allocation **old)
 {
 	struct cow__copying c = { .from = s->data };
 	bool foreign = s->data->kind == COW__AT_FOREIGN ||
@@ -169,8 +180,8 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 	                        foreign ? s->allocator : NULL, &c.to);
 	if (r < 0)
 		return r;
-	if (sole || (foreign && s->allocator->copy_data)) {
-		/* The reference is given up after the copy: nobody waits to
+	if (sole || old || (foreign && s->allocator->copy_data)) {
+		/* The reference is given up after the copy, or not: nobody waits to
 		 * steal, or the copy itself can fail. */
 		r = copy_bytes(c.to, c.from, s, offset, bytes, hint);
 		if (r == 0)
@@ -180,8 +191,7 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 			return r;
 		}
 		cow__stat_add(materialized_copy, 1);
-		s->data = c.to;
-		cow__allocation_unref(c.from);
+		replace(s, c.to, old);
 		return 0;
 	}
 	if (!cow__copying_begin(&c)) {
@@ -198,14 +208,14 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 int
 cow__materialize_here(struct cow_storage *s)
 {
-	int r = by_copy(s, true, 0, s->bytes, COW_WRITE_AUTO);
+	int r = by_copy(s, true, 0, s->bytes, COW_WRITE_AUTO, NULL);
 
 	return r < 0 ? r : 0;
 }
 
-int
-cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
-                 enum cow_write_hint hint)
+static int
+materialize(struct cow_storage *s, size_t offset, size_t bytes,
+            enum cow_write_hint hint, struct cow__allocation **old)
 {
 	const struct cow__writing w = { s->bytes, offset, bytes, hint };
 
@@ -233,9 +243,9 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 		/* Other devices have other costs. */
 		if (s->device.type != COW_DEVICE_CPU ||
 		    by_page_is_cheaper(s->bytes, bytes, hint))
-			r = by_page(s, &w);
+			r = by_page(s, &w, old);
 		if (r == -E2BIG)
-			r = by_copy(s, sole, offset, bytes, hint);
+			r = by_copy(s, sole, offset, bytes, hint, old);
 		if (r < 0)
 			return r;
 		if (r == 0)
@@ -250,4 +260,26 @@ cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
 	}
 	s->data->fresh_zero = false;
 	return 0;
+}
+
+int
+cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
+                 enum cow_write_hint hint)
+{
+	return materialize(s, offset, bytes, hint, NULL);
+}
+
+int
+cow__materialize_keeping(struct cow_storage *s, size_t offset, size_t bytes,
+                         struct cow__allocation **ret)
+{
+	*ret = NULL;
+	return materialize(s, offset, bytes, COW_WRITE_ALL, ret);
+}
+
+void
+cow__materialize_undo(struct cow_storage *s, struct cow__allocation *old)
+{
+	cow__allocation_unref(s->data);
+	s->data = old;
 }

@@ -35,6 +35,13 @@ int cow__storage_on(struct cow__allocation *a, size_t bytes,
 int cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
                      enum cow_write_hint hint);
 
+/* With COW_WRITE_ALL, for who may fail before all is written: *ret are the bytes that the
+ * storage had in common with others until now, or NULL. The caller unrefs them, or brings
+ * them back. */
+int cow__materialize_keeping(struct cow_storage *s, size_t offset, size_t bytes,
+                             struct cow__allocation **ret);
+void cow__materialize_undo(struct cow_storage *s, struct cow__allocation *old);
+
 /* Moves the bytes to memory of the engine's, whatever they are on. */
 int cow__materialize_here(struct cow_storage *s);
 

@@ -293,7 +293,9 @@ enum cow_copy_flags {
  * several elements, or that overlaps the source (the test is exact for what is
  * dense, and errs towards an error else; IGNORE_OVERLAP leaves it out); -ERANGE: a
  * storage that shrank; -ENODATA: a
- * meta tensor has no bytes to copy from; -ENODEV, -ENOMEM.
+ * meta tensor has no bytes to copy from; -ENODEV, -ENOMEM. After these the destination
+ * is as it was. A device that fails on the way, with an error of its own, may have written
+ * some of it; one that shared its bytes with a lazy clone is as it was all the same.
  */
 int cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                     uint32_t flags);

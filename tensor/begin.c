@@ -98,9 +98,11 @@ cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 	               flags | COW_COPY_NON_BLOCKING | COW_COPY_MARKED, work);
 	if (r == -ENOTSUP)
 		r = cow__copy_elements(to, from, whole, flags | COW_COPY_MARKED);
-	/* Also after a failure: something may have been queued before it. */
+	/* Also after a failure, whose sentence stays: something may have been queued. */
+	if (r == 0)
+		cow__error_begin();
 	s = ops->mark(ops->user, work->device, &work->mark);
-	return r < 0 ? r : s;
+	return r < 0 ? r : cow__device_said(ops, s);
 }
 
 /* ---- Handles --------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ let_go(struct cow_work *w)
 	w->done = true;
 }
 
-/* 1: it has ended, and holds nothing any more. */
+/* 1: it has ended, and holds nothing any more. Errors have no sentence of ours. */
 static int
 look(struct cow_work *w, bool waits)
 {
@@ -130,7 +132,7 @@ look(struct cow_work *w, bool waits)
 	if (w->done)
 		return w->result < 0 ? w->result : 1;
 	if (!ops)
-		r = cow__error(-ENODEV, "the device of this work is gone");
+		r = -ENODEV;
 	else if (waits)
 		r = ops->await(ops->user, w->device, w->mark);
 	else
@@ -141,6 +143,22 @@ look(struct cow_work *w, bool waits)
 	w->result = r < 0 ? r : 0;
 	let_go(w);
 	return r < 0 ? r : 1;
+}
+
+/* For who has the handle. */
+static int
+ask(struct cow_work *w, bool waits)
+{
+	const struct cow_device_ops *ops = cow__device_marks(w->device);
+	int r;
+
+	if (w->done && w->result < 0)
+		return cow__error_from(w->result, "work that failed");
+	cow__error_begin();
+	r = look(w, waits);
+	if (r < 0 && !ops)
+		return cow__error(r, "the device of this work is gone");
+	return r < 0 ? cow__device_said(ops, r) : r;
 }
 
 static void
@@ -154,6 +172,15 @@ give_up(struct cow_work *w)
 }
 
 static void
+part_with(struct cow_work *w)
+{
+	if (look(w, false) == 0)
+		give_up(w);
+	else
+		cow__pool_give(&works, w);
+}
+
+static void
 look_after(void)
 {
 	struct cow_work *w, *next;
@@ -163,10 +190,7 @@ look_after(void)
 	for (w = __atomic_exchange_n(&orphans, NULL, __ATOMIC_ACQUIRE); w;
 	     w = next) {
 		next = w->next;
-		if (look(w, false) == 0)
-			give_up(w);
-		else
-			cow__pool_give(&works, w);
+		part_with(w);
 	}
 }
 
@@ -193,7 +217,7 @@ cow_tensor_copy_begin(struct cow_tensor *to, struct cow_tensor *from,
 		let_go(w);
 	}
 	if (r < 0)
-		(void)cow_work_free(w);
+		part_with(w);
 	else
 		*ret = w;
 	return r;
@@ -204,7 +228,7 @@ cow_work_poll(struct cow_work *work)
 {
 	if (!work)
 		return cow__error(-EINVAL, "cow_work_poll: NULL");
-	return look(work, false);
+	return ask(work, false);
 }
 
 COW_EXPORT int
@@ -214,7 +238,7 @@ cow_work_wait(struct cow_work *work)
 
 	if (!work)
 		return cow__error(-EINVAL, "cow_work_wait: NULL");
-	r = look(work, true);
+	r = ask(work, true);
 	return r < 0 ? r : 0;
 }
 
@@ -223,10 +247,7 @@ cow_work_free(struct cow_work *work)
 {
 	if (!work)
 		return NULL;
-	if (look(work, false) == 0)
-		give_up(work);
-	else
-		cow__pool_give(&works, work);
+	part_with(work);
 	look_after();
 	return NULL;
 }

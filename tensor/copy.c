@@ -9,6 +9,7 @@
 #include "tensor/copy.h"
 #include "core/engine.h"
 #include "core/error.h"
+#include "core/storage.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
@@ -115,6 +116,39 @@ overlap_check(const struct cow_tensor *to, const struct cow_tensor *from,
 }
 
 static int
+copy_all(struct cow_tensor *to, struct cow_tensor *from, bool whole, uint32_t flags,
+         struct cow_work *work)
+{
+	return work ? cow__copy_begin(to, from, whole, flags, work)
+	            : cow__copy_elements(to, from, whole, flags);
+}
+
+/* A device may refuse or fail when the destination has got memory of its own already,
+ * which holds anything: its old bytes come back. */
+static int
+copy_or_keep(struct cow_tensor *to, struct cow_tensor *from, bool whole,
+             uint32_t flags, struct cow_work *work)
+{
+	struct cow__allocation *old = NULL;
+	size_t offset, bytes;
+	int r = 0;
+
+	if (whole && cow_tensor_is_dense(to) &&
+	    !(is_device(to, COW_DEVICE_CPU) && is_device(from, COW_DEVICE_CPU))) {
+		cow__tensor_range(to, &offset, &bytes);
+		r = cow__materialize_keeping(to->storage, offset, bytes, &old);
+		if (r < 0)
+			return cow__error_passed(r, "cow_tensor_copy");
+	}
+	r = copy_all(to, from, whole, flags, work);
+	if (old && r < 0)
+		cow__materialize_undo(to->storage, old);
+	else if (old)
+		cow__allocation_unref(old);
+	return r;
+}
+
+static int
 copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
               struct cow_work *work)
 {
@@ -147,11 +181,7 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	    !cow_dtype_is_complex((enum cow_dtype)to->dtype) &&
 	    to->dtype != COW_BOOL)
 		warn_of_dropped_parts();
-	if (work)
-		return cow__copy_begin(to, from, overlap == COW__OVERLAP_NONE,
-		                       flags, work);
-	return cow__copy_elements(to, from, overlap == COW__OVERLAP_NONE,
-	                          flags);
+	return copy_or_keep(to, from, overlap == COW__OVERLAP_NONE, flags, work);
 }
 
 int
@@ -167,7 +197,7 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	if (flags & ~(uint32_t)KNOWN_FLAGS)
 		return cow__error(-EINVAL, "cow_tensor_copy: unknown flags");
 	if (cow__unlikely(to->quantizer || from->quantizer))
-		return cow__copy_quantized(to, from, flags);
+		return cow__copy_quantized(to, from, flags, work);
 	if (nothing_to_do(to, from))
 		return 0;
 	same = to->dims == from->dims &&

@@ -69,11 +69,18 @@ int cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 int cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                      uint32_t flags, struct cow_work *work);
 
+/* cow_tensor_clone() of a plain tensor as it lies, of which nothing is under way on return. */
+int cow__tensor_clone_wait(struct cow_tensor *tensor, struct cow_tensor **ret);
+
 /* The device's functions for marks, or NULL: its copies are finished on return. */
 const struct cow_device_ops *cow__device_marks(struct cow_device device);
 
 /* What device.c knows. NULL: no such device. Of the CPU: NULL, too. */
 const struct cow_device_ops *cow__device_ops(struct cow_device device);
+
+/* What a function of the device gave, to pass on: a sentence that it left, if
+ * cow__error_begin() came before, stands. */
+int cow__device_said(const struct cow_device_ops *ops, int r);
 
 /* An index of -1 becomes the one that the thread works on. */
 void cow__device_resolve(struct cow_device *device);

@@ -52,6 +52,15 @@ cow__device_marks(struct cow_device device)
 	                        sizeof((ops)->member) &&                       \
 	 (ops)->member)
 
+int
+cow__device_said(const struct cow_device_ops *ops, int r)
+{
+	if (r >= 0)
+		return r;
+	cow__error_stands();
+	return cow__error_passed(r, ops->name ? ops->name : "a device");
+}
+
 void
 cow__device_resolve(struct cow_device *device)
 {

@@ -397,12 +397,12 @@ external_storage(void *managed, bool versioned, void *data, size_t bytes,
 	return cow_storage_new_external(&ptr, bytes, NULL, ret);
 }
 
-/* The tensor's bytes on its device, copied: the array is done with then. */
+/* The tensor's bytes, copied: the array is done with then. */
 static int
 copied(struct cow_tensor **t, struct cow_storage *storage)
 {
 	struct cow_tensor *mine;
-	int r = cow_tensor_clone(*t, COW_FORMAT_PRESERVE, &mine);
+	int r = cow__tensor_clone_wait(*t, &mine);
 
 	if (r < 0) {
 		cow_storage_ref(storage);

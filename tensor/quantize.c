@@ -281,7 +281,8 @@ from_numbers(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 /* ---- Quantized from quantized ------------------------------------------------------ */
 
 static int
-from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
+               struct cow_work *work)
 {
 	struct cow_tensor *a, *b;
 	int r;
@@ -299,7 +300,7 @@ from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 		return r;
 	r = cow__tensor_plain(from, &b);
 	if (r == 0) {
-		r = cow_tensor_copy(a, b, flags);
+		r = cow__tensor_copy(a, b, flags, work);
 		if (r == 0)
 			cow__quantizer_share(to, from);
 		(void)cow_tensor_unref(b);
@@ -309,10 +310,11 @@ from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 }
 
 static int
-copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
+copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
+              struct cow_work *work)
 {
 	if (from->quantizer)
-		return from_quantized(to, from, flags);
+		return from_quantized(to, from, flags, work);
 	if (to->numel == 0 ||
 	    cow_storage_device(to->storage).type == COW_DEVICE_META)
 		return 0;
@@ -321,7 +323,7 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 
 int
 cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
-                    uint32_t flags)
+                    uint32_t flags, struct cow_work *work)
 {
 	struct cow_tensor *source;
 	int r;
@@ -335,7 +337,7 @@ cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
-	r = copy_expanded(to, source, flags);
+	r = copy_expanded(to, source, flags, work);
 	(void)cow_tensor_unref(source);
 	return r;
 }

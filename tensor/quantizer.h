@@ -54,8 +54,10 @@ cow__by_channel(const struct cow_tensor *t)
 /* The same bytes as the integers that they are. */
 int cow__tensor_plain(struct cow_tensor *t, struct cow_tensor **ret);
 
+struct cow_work;
+
 /* A copy of which one side at least is quantized (copy.c has checked the flags). */
 int cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
-                        uint32_t flags);
+                        uint32_t flags, struct cow_work *work);
 
 #endif

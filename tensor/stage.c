@@ -176,11 +176,7 @@ cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from, bool who
 		r = strided_on(to, &job, flags);
 	else
 		return -ENOTSUP;
-	if (r < 0 && r != -ENOTSUP) {
-		cow__error_stands(); /* the device may know why */
-		return cow__error_passed(r, ops->name ? ops->name : "a device");
-	}
-	return r;
+	return r == -ENOTSUP ? r : cow__device_said(ops, r);
 }
 
 /* ---- Temporaries -------------------------------------------------------------------- */

@@ -238,6 +238,32 @@ cow_tensor_clone(struct cow_tensor *t, enum cow_format format,
 	              true, 0, ret);
 }
 
+int
+cow__tensor_clone_wait(struct cow_tensor *t, struct cow_tensor **ret)
+{
+	struct cow_tensor *fresh;
+	struct cow__shape shape;
+	struct cow_work *work;
+	int r = layout("cow_tensor_clone", t, COW_FORMAT_PRESERVE, &shape);
+
+	if (r == 0)
+		r = cow__tensor_fresh((enum cow_dtype)t->dtype, &shape,
+		                      (enum cow_format)t->format,
+		                      cow_storage_device(t->storage), t, &fresh);
+	if (r < 0)
+		return r;
+	r = cow_tensor_copy_begin(fresh, t, 0, &work);
+	if (r == 0) {
+		r = cow_work_wait(work);
+		(void)cow_work_free(work);
+	}
+	if (r < 0)
+		(void)cow_tensor_unref(fresh);
+	else
+		*ret = fresh;
+	return r;
+}
+
 COW_EXPORT int
 cow_tensor_lazy_clone(struct cow_tensor *t, struct cow_tensor **ret)
 {

@@ -57,9 +57,12 @@ static void delete_legacy(Managed *self)
 	deleted++;
 }
 
+static unsigned long awaits; /* of the device, when it was deleted */
+
 static void delete_versioned(Versioned *self)
 {
 	must(self->manager_ctx == &deleted);
+	awaits = fake_device_counts.awaits;
 	deleted++;
 }
 
@@ -410,13 +413,17 @@ START_TEST(another_device_read_only)
 	v.flags = 1;
 	v.dl_tensor.device.device_type = 12;
 	v.dl_tensor.data = (void *)(uintptr_t)cow_storage_data(cow_tensor_storage(t));
-	fake_device_counts.fail_next = 1;
-	fails(-ENOMEM, cow_tensor_from_dlpack(&v, true, &mine));
-	fake_device_counts.fail_next = 2;
-	fails(-EIO, cow_tensor_from_dlpack(&v, true, &mine));
-	ck_assert_int_eq(deleted, 0); /* the caller's */
+	/* The memory, the copy, the mark behind it, the wait. */
+	for (unsigned long n = 1; n <= 4; n++) {
+		fake_device_counts.fail_next = n;
+		fails(n == 1 ? -ENOMEM : -EIO, cow_tensor_from_dlpack(&v, true, &mine));
+		ck_assert_int_eq(deleted, 0); /* the caller's */
+		ck_assert_uint_eq(fake_device_counts.live, 1);
+	}
+	fake_device_counts.awaits = 0;
 	ok(cow_tensor_from_dlpack(&v, true, &mine));
 	ck_assert_int_eq(deleted, 1);
+	ck_assert_uint_eq(awaits, 1); /* nothing reads it any more */
 	ck_assert_int_eq(cow_tensor_equal(mine, zeros), 1);
 	ok(cow_tensor_fill(mine, COW_INT32, &(int32_t){ 9 }));
 	ck_assert_int_eq(cow_tensor_equal(t, zeros), 1);
