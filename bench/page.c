@@ -40,6 +40,7 @@ static void one_page(void)
 		double t0, t1, t2;
 		char *p;
 
+		warm_host(size);
 		t0 = now_ns();
 		must(cow_storage_lazy_clone(source, &b));
 		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO,
@@ -53,6 +54,7 @@ static void one_page(void)
 			series_add(&ours_drop, (t2 - t1) / 1e3);
 		}
 
+		warm_host(size);
 		t0 = now_ns();
 		p = eager(false);
 		memset(p + offset, i, PAGE);
@@ -64,6 +66,7 @@ static void one_page(void)
 			series_add(&rival_drop, (t2 - t1) / 1e3);
 		}
 
+		warm_host(size);
 		t0 = now_ns();
 		p = eager(true);
 		memset(p + offset, i, PAGE);
@@ -132,6 +135,7 @@ static void both_write(const struct share *share)
 		double t0, c0;
 		char *p;
 
+		warm_host(size);
 		t0 = now_ns();
 		c0 = cpu_ns();
 		must(cow_storage_lazy_clone(source, &b));
@@ -142,6 +146,7 @@ static void both_write(const struct share *share)
 			series_add(&ours, (now_ns() - t0) / 1e6);
 			series_add(&ours_cpu, (cpu_ns() - c0) / 1e6);
 		}
+		warm_host(size);
 		t0 = now_ns();
 		c0 = cpu_ns();
 		p = eager(false);

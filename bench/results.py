@@ -146,7 +146,7 @@ def ratio(line):
     slower = line.slower
     if slower is None:
         return "-"
-    if line.keys["on"] in ("speedup", "ours"):
+    if line.keys["on"] in ("speedup", "ours", "worst"):
         better, worse = ("faster", "slower") if line.unit in TIMES else ("less", "more")
         return f"{shown(1 / slower)} x {better}" if slower < 1 else f"{shown(slower)} x {worse}"
     return f"{shown(line.number('ours') / line.number('rival'))} x"
@@ -157,7 +157,8 @@ def bar(line):
     if text == "-":
         return "-"
     sign, limit = ("at least", text[2:]) if text.startswith(">") else ("at most", text[2:])
-    unit = {"ours": line.unit, "speedup": "x faster", "ratio": "x"}[line.keys["on"]]
+    unit = {"ours": line.unit, "worst": f"{line.unit}, each", "speedup": "x faster",
+            "ratio": "x"}[line.keys["on"]]
     return f"{sign} {limit} {unit}"
 
 

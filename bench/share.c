@@ -9,7 +9,8 @@
  *   many      100 000 storages of 4 KiB: made and written first (reported apart),
  *             then sent and received; time until the receiver has all of them
  *   large     a clone of 1 GiB, of which the receiver writes one page, beyond the
- *             round trip of a byte through the same kind of socket
+ *             round trip of a byte through the same kind of socket; the first of a
+ *             storage apart from those that come later
  *
  * Python's multiprocessing (bench/share.py) is another rival, in turns with ours:
  * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer, and
@@ -257,13 +258,11 @@ static void receive_large(struct pair *p, int turns)
 
 	must(cow_channel_new(p->data[1], NULL, COW_CHANNEL_JOIN, &c));
 	for (int i = 0; i < turns; i++) {
-		byte_in(p->sync[1]);
-		byte_out(p->sync[1]);
-	}
-	for (int i = 0; i < turns; i++) {
 		struct cow_parcel q;
 		char *at;
 
+		byte_in(p->sync[1]);
+		byte_out(p->sync[1]);
 		must((int)cow_channel_receive(c, &q, 1, NULL, 0, NULL));
 		must(cow_storage_data_mut_range(q.storage, 3 * PAGE, 1,
 		                                COW_WRITE_SPARSE, (void **)&at));
@@ -275,8 +274,11 @@ static void receive_large(struct pair *p, int turns)
 	_exit(0);
 }
 
-static void large(size_t bytes, int turns, struct series *trips,
-                  struct series *beyond)
+struct large {
+	struct series trips, first, later; /* the last two with a trip, too */
+};
+
+static void large(size_t bytes, int turns, struct large *l)
 {
 	struct cow_group *g;
 	struct cow_channel *c;
@@ -294,13 +296,6 @@ static void large(size_t bytes, int turns, struct series *trips,
 	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &at));
 	memset(at, 1, bytes);
 	for (int i = 0; i < turns; i++) {
-		double t0 = now_ns();
-
-		byte_out(p.sync[0]);
-		byte_in(p.sync[0]);
-		series_add(trips, (now_ns() - t0) / 1e3);
-	}
-	for (int i = 0; i < turns; i++) {
 		struct cow_parcel q = {
 			.storage = s,
 			.length = bytes,
@@ -308,10 +303,13 @@ static void large(size_t bytes, int turns, struct series *trips,
 		};
 		double t0 = now_ns();
 
+		byte_out(p.sync[0]);
+		byte_in(p.sync[0]);
+		series_add(&l->trips, (now_ns() - t0) / 1e3);
+		t0 = now_ns();
 		must((int)cow_channel_send(c, &q, 1, NULL, 0));
 		byte_in(p.sync[0]);
-		series_add(beyond, (now_ns() - t0) / 1e3 -
-		                           series_median(trips));
+		series_add(i ? &l->later : &l->first, (now_ns() - t0) / 1e3);
 		byte_out(p.sync[0]);
 	}
 	pair_end(&p);
@@ -322,26 +320,25 @@ static void large(size_t bytes, int turns, struct series *trips,
 
 /* ---- multiprocessing ------------------------------------------------------ */
 
-/* Two numbers that bench/share.py prints. False: there is no such Python. */
-static bool python(const char *arguments, double *a, double *b)
+/* Two numbers that bench/share.py prints. */
+static void python(const char *arguments, double *a, double *b)
 {
 	char command[256];
 	FILE *f;
-	int n;
 
-	snprintf(command, sizeof(command), "exec python3 %s %s 2>/dev/null",
+	snprintf(command, sizeof(command), "exec python3 %s %s",
 	         BENCH_SOURCES "/share.py", arguments);
 	fflush(stdout);
 	f = popen(command, "r");
 	if (!f)
 		die("share: popen: %s", strerror(errno));
-	n = fscanf(f, "%lf %lf", a, b);
-	return pclose(f) == 0 && n == 2;
+	if (fscanf(f, "%lf %lf", a, b) != 2 || pclose(f))
+		die("share: share.py %s failed", arguments);
 }
 
 static const char *const ways[] = { "handle", "dup" };
 
-static bool python_many(struct series make[2], struct series send[2])
+static void python_many(struct series make[2], struct series send[2])
 {
 	for (int i = 0; i < 2; i++) {
 		char arguments[64];
@@ -349,40 +346,65 @@ static bool python_many(struct series make[2], struct series send[2])
 
 		snprintf(arguments, sizeof(arguments), "many %d %s",
 		         i || quick() ? 1000 : 10000, ways[i]);
-		if (!python(arguments, &m, &s))
-			return false;
+		python(arguments, &m, &s);
 		series_add(&make[i], m);
 		series_add(&send[i], s);
 	}
-	return true;
 }
 
-static void python_large(struct series *ours, size_t bytes)
+static void python_large(size_t bytes, struct series *trips, struct series *beyond)
 {
-	static struct series trips, beyond;
+	char arguments[64];
+	double trip, more;
+
+	snprintf(arguments, sizeof(arguments), "large %zu 21", bytes);
+	python(arguments, &trip, &more);
+	series_add(trips, trip);
+	series_add(beyond, more);
+}
+
+static void beyond_trips(struct series *s, const struct series *trips)
+{
+	double trip = series_median(trips);
+
+	for (int i = 0; i < s->n; i++)
+		s->v[i] -= trip;
+}
+
+static void all_large(size_t bytes, bool has_python)
+{
+	static struct series python_trips, python_beyond;
+	static struct large l;
 	char what[64];
 
-	for (int i = 0; i < rounds(5); i++) {
-		char arguments[64];
-		double trip, more;
-
-		snprintf(arguments, sizeof(arguments), "large %zu 21", bytes);
-		if (!python(arguments, &trip, &more))
-			die("share: share.py %s failed", arguments);
-		series_add(&trips, trip);
-		series_add(&beyond, more);
+	memset(&l, 0, sizeof(l));
+	for (int i = 0; i < 5; i++) {
+		warm_host(bytes + bytes / 4);
+		large(bytes, rounds(21), &l);
+		if (has_python)
+			python_large(bytes, &python_trips, &python_beyond);
 	}
-	report("share", "round-trip/multiprocessing", "us", &trips, NULL,
+	beyond_trips(&l.first, &l.trips);
+	beyond_trips(&l.later, &l.trips);
+	snprintf(what, sizeof(what), "round-trip-beside-%s", size_name(bytes));
+	report("share", what, "us", &l.trips, NULL, BAR_NONE, 0);
+	snprintf(what, sizeof(what), "clone-of-%s-one-page", size_name(bytes));
+	report("share", what, "us", &l.later, NULL, BAR_OURS, 100);
+	snprintf(what, sizeof(what), "clone-of-%s-one-page/first", size_name(bytes));
+	report("share", what, "us", &l.first, NULL, BAR_OURS, 100);
+	if (!has_python)
+		return;
+	report("share", "round-trip/multiprocessing", "us", &python_trips, NULL,
 	       BAR_NONE, 0);
 	snprintf(what, sizeof(what), "clone-of-%s-one-page/multiprocessing",
 	         size_name(bytes));
-	report("share", what, "us", ours, &beyond, BAR_FASTER, 0);
+	report("share", what, "us", &l.later, &python_beyond, BAR_FASTER, 0);
 }
 
 int main(int argc, char **argv)
 {
 	static struct series python_make[2], python_send[2];
-	bool has_python = true;
+	bool has_python = system("command -v python3 >/dev/null") == 0;
 	static struct series ours_make, ours_send, rivals_make, rivals_send, left;
 	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
 	int count = quick() ? 20000 : MANY, rivals = count;
@@ -408,7 +430,8 @@ int main(int argc, char **argv)
 		rival(rivals, &make, &send);
 		series_add(&rivals_make, make / rivals);
 		series_add(&rivals_send, send / rivals);
-		has_python = has_python && python_many(python_make, python_send);
+		if (has_python)
+			python_many(python_make, python_send);
 	}
 	report("share", "make-4KiB", "ns", &ours_make, &rivals_make, BAR_FASTER,
 	       0);
@@ -428,20 +451,9 @@ int main(int argc, char **argv)
 	}
 	if (!has_python)
 		printf("  share: multiprocessing is skipped, for there is no "
-		       "python3 that runs bench/share.py\n");
+		       "python3\n");
 	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		static struct series trips, beyond;
-		char what[64];
-
-		trips.n = beyond.n = 0;
-		large(sized(sizes[i]), rounds(101), &trips, &beyond);
-		snprintf(what, sizeof(what), "clone-of-%s-one-page",
-		         size_name(sized(sizes[i])));
-		report("share", "round-trip", "us", &trips, NULL, BAR_NONE, 0);
-		report("share", what, "us", &beyond, NULL, BAR_OURS, 100);
-		if (has_python && sizes[i] == GIB)
-			python_large(&beyond, sized(sizes[i]));
-	}
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		all_large(sized(sizes[i]), has_python && sizes[i] == GIB);
 	return 0;
 }

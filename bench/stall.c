@@ -215,7 +215,7 @@ static void run(size_t bytes)
 		snprintf(what, sizeof(what), "%s-%s/longest", size_name(bytes),
 		         names[way]);
 		report("stall", what, "us", &longest[way], &longest[ALONE],
-		       way == SAVE ? BAR_OURS : BAR_NONE, 1000);
+		       way == SAVE ? BAR_WORST : BAR_NONE, 1000);
 		snprintf(what, sizeof(what), "%s-%s/one-in-1000",
 		         size_name(bytes), names[way]);
 		report("stall", what, "us", &once[way], &once[ALONE], BAR_NONE,
@@ -223,7 +223,7 @@ static void run(size_t bytes)
 		snprintf(what, sizeof(what), "%s-%s/longest-running",
 		         size_name(bytes), names[way]);
 		report("stall", what, "us", &running[way], &running[ALONE],
-		       way == SAVE ? BAR_OURS : BAR_NONE, 1000);
+		       way == SAVE ? BAR_WORST : BAR_NONE, 1000);
 	}
 }
 

@@ -12,8 +12,8 @@
  *      cow_storage_new(1 << 30, NULL, &a);              1 GiB, sparse
  *      cow_storage_data_mut(a, &p);                     "I am going to write"
  *      memset(p, 1, 1 << 30);
- *      cow_storage_lazy_clone(a, &b);                   one reference, ~20 ns
- *      cow_storage_data_mut_range(b, 0, 1, 0, &p);      a private view, ~10 us
+ *      cow_storage_lazy_clone(a, &b);                   one reference, no copy
+ *      cow_storage_data_mut_range(b, 0, 1, 0, &p);      a private view
  *      *(char *)p = 2;                                  one page is copied
  *      cow_storage_unref(b);
  *      cow_storage_unref(a);
@@ -443,7 +443,7 @@ int cow_trim(void);
 
 /*
  * One option of the engine, as in COWSHED_OPTIONS (the shim's own keys,
- * threshold and report, are not among them). Keys and units: docs/options.md.
+ * threshold, mmap and report, are not among them). Keys and units: docs/options.md.
  * -ENOENT: no such key; -EINVAL: not a value for it; -EBUSY: can only be set
  * before the first allocation.
  */
