@@ -292,10 +292,12 @@ cow__copying_begin(struct cow__copying *c)
 	return !last;
 }
 
+/* A fork waits for the lock: a child has all of this, or nothing. */
 void
-cow__copying_end(struct cow__copying *c)
+cow__copying_end(struct cow__copying *c, struct cow__allocation **data)
 {
 	uint32_t *copiers = &c->from->copiers;
+	bool last;
 
 	cow__engine_lock();
 	for (struct cow__copying **p = &copying; *p; p = &(*p)->next)
@@ -303,10 +305,12 @@ cow__copying_end(struct cow__copying *c)
 			*p = c->next;
 			break;
 		}
-	cow__engine_unlock();
+	*data = c->to;
 	/* The last access: whoever sees 0 may free it. Its memory stays an
 	 * allocation for ever, so the wake-up meets no stranger's word. */
-	if (__atomic_fetch_sub(copiers, 1, __ATOMIC_RELEASE) == 1)
+	last = __atomic_fetch_sub(copiers, 1, __ATOMIC_RELEASE) == 1;
+	cow__engine_unlock();
+	if (last)
 		cow__wake(copiers);
 }
 

@@ -159,9 +159,9 @@ struct cow__copying {
 
 /* Begins one: gives up the caller's reference on `c->from`, whose data stay
  * readable until the end. False if it was the last: nothing changed then.
- * end: done with reading. */
+ * end: done with reading; *data becomes c->to, as a child that is forked sees it, too. */
 bool cow__copying_begin(struct cow__copying *c);
-void cow__copying_end(struct cow__copying *c);
+void cow__copying_end(struct cow__copying *c, struct cow__allocation **data);
 
 /* Copies [offset, offset + bytes) from one allocation to another, fresh one. */
 int cow__allocation_copy(struct cow__allocation *to,

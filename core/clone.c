@@ -297,14 +297,14 @@ cow_storage_clone(struct cow_storage *s, struct cow_storage **ret)
 static int
 move_to_tile(struct cow_storage *s)
 {
-	struct cow__allocation *a;
+	struct cow__allocation *a, *old = s->data;
 	int r = cow__allocation_new(s->bytes, COW__ALLOCATION_TILE, NULL, &a);
 
 	if (r < 0)
 		return r;
-	(void)cow__allocation_copy(a, s->data, 0, s->bytes);
-	cow__allocation_unref(s->data);
+	(void)cow__allocation_copy(a, old, 0, s->bytes);
 	s->data = a;
+	cow__allocation_unref(old); /* last: another thread may fork */
 	return 0;
 }
 

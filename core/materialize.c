@@ -104,11 +104,15 @@ static void
 replace(struct cow_storage *s, struct cow__allocation *by,
         struct cow__allocation **old)
 {
-	if (old)
-		*old = s->data;
-	else
-		cow__allocation_unref(s->data);
+	struct cow__allocation *was = s->data;
+
+	/* In this order: a child that is forked between the two has one too many
+	 * references, never one too few. */
 	s->data = by;
+	if (old)
+		*old = was;
+	else
+		cow__allocation_unref(was);
 }
 
 /* A view of the shared pages instead of them. -E2BIG: copy rather. */
@@ -199,8 +203,7 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 		return 1;
 	}
 	(void)copy_bytes(c.to, c.from, s, offset, bytes, hint);
-	s->data = c.to;
-	cow__copying_end(&c);
+	cow__copying_end(&c, &s->data);
 	cow__stat_add(materialized_copy, 1);
 	return 0;
 }

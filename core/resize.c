@@ -76,7 +76,7 @@ COW_EXPORT int
 cow_storage_resize(struct cow_storage *s, size_t bytes)
 {
 	unsigned flags = COW__ALLOCATION_WHOLE;
-	struct cow__allocation *a;
+	struct cow__allocation *a, *old;
 	int r;
 
 	if (!s)
@@ -121,9 +121,12 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 	}
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_resize");
-	cow__allocation_unref(s->data);
+	/* In this order: another thread may fork. */
+	old = s->data;
+	s->bytes = cow__min(bytes, s->bytes);
 	s->data = a;
 	s->bytes = bytes;
+	cow__allocation_unref(old);
 	if (s->allocator)
 		s->device = s->allocator->device;
 	return exposed_again(s);
