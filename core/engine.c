@@ -21,6 +21,7 @@
 #include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
+#include "memfd/quiet.h"
 #include "memfd/wait.h"
 
 #define WARM_PAYS (16 * MIB)    /* for less no helper is started */
@@ -160,4 +161,12 @@ load(void)
 	cow__page_init(); /* groups need no engine */
 	cow__engine.process = cow__process_id();
 	(void)cow__fork_init();
+}
+
+/* vfork's child does not see its parent's threads among its own. */
+bool
+cow__engine_quiet(void)
+{
+	return cow__engine.process == cow__process_id() &&
+	       cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end);
 }

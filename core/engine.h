@@ -76,6 +76,9 @@ void cow__engine_tick(void);
 void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
+/* cow__quiet_begin() for what the engine serves. Engine locked. */
+bool cow__engine_quiet(void);
+
 /* Warm list (core/decay.c), called by core/tile.c alone. */
 void cow__warm_add(struct cow__tile *t);
 void cow__warm_remove(struct cow__tile *t);

@@ -341,12 +341,12 @@ engine_child(void)
 COW_EXPORT void
 cow__fork_child(void)
 {
+	cow__stats_child(); /* also where nothing else may be touched: it is asked at the end */
 	if (skipping)
 		return;
 	cow__engine.lock.state = 0;
 	cow__engine.process = cow__process_id();
 	cow__pools_unlock();
-	cow__stats_child();
 	if (taking_part)
 		engine_child();
 	if (hooks_now())

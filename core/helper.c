@@ -157,6 +157,7 @@ cow__helper_suspend(void)
 	ring();
 	cow__engine_unlock();
 	cow__thread_join(&thread);
+	cow__thread_left(&thread);
 }
 
 COW_EXPORT void

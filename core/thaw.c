@@ -428,7 +428,7 @@ cow__thaw_all(void)
 		      cow__exclusive(t, &c);
 	if (!any)
 		return;
-	if (!cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end)) {
+	if (!cow__engine_quiet()) {
 		cow__fallback(COW_FALLBACK_BUSY);
 		return;
 	}

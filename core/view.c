@@ -405,7 +405,7 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
 		r = find_written(source, layered_least, w);
 	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
-	    cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end)) {
+	    cow__engine_quiet()) {
 		/* Look again: now it is final. */
 		quiet = true;
 		r = find_written(source, layered_least, w);

@@ -48,6 +48,14 @@ name_to_fd(const char *name)
 	return fd;
 }
 
+/* Whoever could not look for want of something does not know. Where there is no /proc
+ * to look into, it is taken that there is nothing (docs/design/fork.md). */
+static bool
+is_shortage(long r)
+{
+	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
+}
+
 static bool
 descriptor_pins(int dir, const char *name)
 {
@@ -62,7 +70,7 @@ descriptor_pins(int dir, const char *name)
 		return true;
 	r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
 	if (r <= 0)
-		return false;
+		return is_shortage(r);
 	target[r] = '\0';
 	return target_pins(target);
 }
@@ -73,20 +81,20 @@ cow__process_pins_memory(void)
 	struct entry *e;
 	_Alignas(8) char buf[2048];
 	bool pins = false;
+	long r = 0;
 	int dir;
-	long r;
 
 	dir = (int)sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
 	                    0);
 	if (dir < 0)
-		return false;
+		return is_shortage(dir);
 	while (!pins && (r = sys_getdents(dir, buf, sizeof(buf))) > 0)
 		for (long at = 0; !pins && at < r; at += e->len) {
 			e = (void *)(buf + at);
 			pins = descriptor_pins(dir, e->name);
 		}
 	(void)sys_close(dir);
-	return pins;
+	return pins || r < 0;
 }
 
 /* The number in a small file; UINT64_MAX for "max" and for none. */

@@ -18,6 +18,7 @@
 
 #define STACK_BYTES ((size_t)80 << 10)
 #define TLS_BYTES ((size_t)16 << 10)
+#define LEAVES_NS 100000000u
 
 #if defined(COW_SANITIZED)
 
@@ -137,9 +138,15 @@ cow__thread_join(struct cow__thread *thread)
 	}
 	if (waited)
 		(void)sys_futex(&thread->tid, FUTEX_WAKE, INT32_MAX, NULL);
-	/* The word is cleared a little before the thread leaves its group,
-	 * and unshare() counts the group. */
-	while (thread->last &&
+}
+
+/* The word is cleared a little before the thread leaves its group. */
+void
+cow__thread_left(struct cow__thread *thread)
+{
+	uint64_t until = cow__now() + LEAVES_NS;
+
+	while (thread->last && cow__now() < until &&
 	       SYS3(SYS_tgkill, sys_getpid(), thread->last, 0) == 0)
 		cow__yield();
 	thread->last = 0;

@@ -31,7 +31,11 @@ int cow__thread_start(struct cow__thread *thread, void (*main)(void));
  * keeping it for one that it may never make. */
 void cow__thread_not_inherited(struct cow__thread *thread);
 
-/* Waits until it has ended, and the process no longer counts it. */
+/* Waits until it has ended. */
 void cow__thread_join(struct cow__thread *thread);
+
+/* After that: waits until the process no longer counts it, as unshare() does. At most a
+ * tenth of a second, since its number may be another thread's by now. */
+void cow__thread_left(struct cow__thread *thread);
 
 #endif

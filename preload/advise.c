@@ -102,7 +102,7 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 	int saved = errno;
 	void *got;
 
-	if (!addr && bytes >= preload_map_threshold &&
+	if (!addr && !fixed && bytes >= preload_map_threshold &&
 	    is_servable(prot, flags)) {
 		got = map_new(bytes, prot, flags);
 		if (got)

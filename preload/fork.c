@@ -47,7 +47,7 @@ extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static bool have_list;
+static unsigned have_list; /* times: a handler may fork within a fork */
 
 static void
 prepare(void)
@@ -55,7 +55,7 @@ prepare(void)
 	if (!_IO_list_lock || (&__libc_single_threaded && __libc_single_threaded))
 		return;
 	_IO_list_lock();
-	have_list = true;
+	have_list++;
 }
 
 static void
@@ -63,7 +63,7 @@ in_parent(void)
 {
 	if (!have_list)
 		return;
-	have_list = false;
+	have_list--;
 	_IO_list_unlock();
 }
 
@@ -72,7 +72,7 @@ in_child(void)
 {
 	if (have_list)
 		_IO_list_resetlock();
-	have_list = false;
+	have_list = 0;
 	preload_report_begin();
 	preload_gate_child();
 }

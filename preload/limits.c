@@ -38,7 +38,7 @@ yield(void)
 static void
 prepare(int resource, const struct rlimit *limit)
 {
-	if (limit->rlim_cur == RLIM_INFINITY)
+	if (!limit || limit->rlim_cur == RLIM_INFINITY)
 		return;
 	if (resource == RLIMIT_AS)
 		yield();

@@ -48,8 +48,9 @@ preload_window_note(void)
 	if (preload_window_bytes)
 		return;
 	cow_window(&start, &end);
+	/* The start comes first, and is looked at last. */
 	preload_window_start = start;
-	preload_blocks_bytes = end - start;
+	__atomic_store_n(&preload_blocks_bytes, end - start, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload_window_bytes, end - start, __ATOMIC_RELEASE);
 }
 

@@ -36,7 +36,9 @@ preload_page(void)
 static inline int
 preload_in_blocks(const void *p)
 {
-	return (uintptr_t)p - preload_window_start < preload_blocks_bytes;
+	size_t bytes = __atomic_load_n(&preload_blocks_bytes, __ATOMIC_ACQUIRE);
+
+	return (uintptr_t)p - preload_window_start < bytes;
 }
 
 static inline int
@@ -50,7 +52,9 @@ preload_is_block(const void *p)
 static inline int
 preload_ours(const void *p)
 {
-	return (uintptr_t)p - preload_window_start < preload_window_bytes &&
+	size_t bytes = __atomic_load_n(&preload_window_bytes, __ATOMIC_ACQUIRE);
+
+	return (uintptr_t)p - preload_window_start < bytes &&
 	       (!preload_yielded || cow__window_owns(p));
 }
 

@@ -286,8 +286,10 @@ cow_threads_end(void)
 	__atomic_store_n(&p->quit, 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
 	cow__wake_some(&p->bell, MOST);
-	for (int i = 0; i < MOST; i++)
+	for (int i = 0; i < MOST; i++) {
 		cow__thread_join(&p->threads[i]);
+		cow__thread_left(&p->threads[i]);
+	}
 	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
 }

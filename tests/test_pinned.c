@@ -16,6 +16,7 @@
 #include <liburing.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { BYTES = 4 << 20 };
@@ -29,8 +30,9 @@ static void sees_the_moment(void *arg)
 
 /* A read waits for the pipe; the process forks and writes to the block; the
  * pipe gets its bytes: they must be where the read was to put them. */
-static void read_over_a_fork(bool registered)
+static void read_over_a_fork(bool registered, bool full)
 {
+	struct rlimit limit, none;
 	unsigned char *p = new_block(BYTES, 0), *at = p + 100 * PAGE;
 	struct iovec whole = { p, BYTES };
 	struct io_uring ring;
@@ -53,7 +55,12 @@ static void read_over_a_fork(bool registered)
 		io_uring_prep_read(sqe, ends[0], at, 4096, 0);
 	ck_assert_int_eq(io_uring_submit(&ring), 1);
 
+	/* Who can't look for rings takes it that there is one. */
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, full ? &none : &limit), 0);
 	in_child(sees_the_moment, p);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	at[4095] = 9; /* the page is written while the read is in flight */
 	ck_assert_uint_gt(stats_now().fallbacks[COW_FALLBACK_PINNED], before);
 
@@ -71,13 +78,19 @@ static void read_over_a_fork(bool registered)
 
 START_TEST(plain_read)
 {
-	read_over_a_fork(false);
+	read_over_a_fork(false, false);
+}
+END_TEST
+
+START_TEST(without_descriptors)
+{
+	read_over_a_fork(false, true);
 }
 END_TEST
 
 START_TEST(registered_buffer)
 {
-	read_over_a_fork(true);
+	read_over_a_fork(true, false);
 }
 END_TEST
 
@@ -175,6 +188,7 @@ int main(void)
 	}
 	io_uring_queue_exit(&ring);
 	tcase_add_test(tcase, plain_read);
+	tcase_add_test(tcase, without_descriptors);
 	tcase_add_test(tcase, registered_buffer);
 	tcase_add_test(tcase, copied_page);
 	tcase_add_test(tcase, cloned_beside_io);

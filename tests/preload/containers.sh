@@ -27,4 +27,5 @@ for name in forks descendants 'raw_forks 20'; do
 	inside 'nothing can be written' "$read_only" $name
 done
 program contained
+compare "contained vforks" "$programs/contained" "$programs/vforks"
 finish

@@ -15,6 +15,7 @@ program busy_threads
 program fork_hooks
 program signals
 program fork_in_handler
+report=$work/report program fork_in_handler
 program fork_stdio
 program stack_in_block
 program storm
