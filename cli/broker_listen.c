@@ -4,9 +4,10 @@
  *
  * Of two that start at once one must win, and the other must know. For a path the
  * lock of a file beside it decides, since a socket file outlives its owner and
- * can't say whether it is dead; who has the lock may remove what is there. An
- * abstract name is its own lock. A service manager hands over a socket that it
- * keeps (LISTEN_FDS, sd_listen_fds(3)).
+ * can't say whether it is dead; who has the lock may remove what is there. Who is
+ * refused removes the lock's file if it made it. An abstract name is its own lock.
+ * A service manager hands over a socket that it keeps (LISTEN_FDS,
+ * sd_listen_fds(3)).
  */
 #include "cli/broker.h"
 
@@ -123,17 +124,41 @@ static int make_folder(const char *address)
 	return mkdir(folder, 0700) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* 0: we are the one; -EAGAIN: somebody is. */
-static int take_lock(const char *address, int *ret)
+static void lock_path(const char *address, char ret[PATH_MAX])
 {
+	snprintf(ret, PATH_MAX, "%.*s.lock", 200, address);
+}
+
+static int open_lock(const char *path, bool *ret_made)
+{
+	const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+	int fd = open(path, how | O_CREAT | O_EXCL, 0600);
+
+	*ret_made = fd >= 0;
+	if (fd >= 0 || errno != EEXIST)
+		return fd < 0 ? -errno : fd;
+	fd = open(path, how);
+	/* It was removed in between. */
+	return fd >= 0 ? fd : errno == ENOENT ? -EAGAIN : -errno;
+}
+
+/* 0: we are the one; -EAGAIN: somebody is. */
+static int take_lock(const char *address, int *ret, bool *ret_made)
+{
+	struct stat ours, there;
 	char path[PATH_MAX];
 	int fd, r;
 
-	snprintf(path, sizeof(path), "%.*s.lock", 200, address);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	lock_path(address, path);
+	fd = open_lock(path, ret_made);
 	if (fd < 0)
-		return -errno;
+		return fd;
 	r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	/* Who made it and was refused may have removed it before we locked it. */
+	if (r == 0 && (fstat(fd, &ours) < 0 || lstat(path, &there) < 0 ||
+	               ours.st_dev != there.st_dev ||
+	               ours.st_ino != there.st_ino))
+		r = -EAGAIN;
 	if (r < 0)
 		close(fd);
 	else
@@ -141,19 +166,33 @@ static int take_lock(const char *address, int *ret)
 	return r;
 }
 
+/* While it is locked nobody else takes it for his. */
+static void leave_lock(const char *address, int lock, bool made)
+{
+	char path[PATH_MAX];
+
+	if (lock < 0)
+		return;
+	lock_path(address, path);
+	if (made)
+		(void)unlink(path);
+	close(lock);
+}
+
 static int try_listen(const char *address, int *ret_fd, int *ret_lock)
 {
 	struct sockaddr_un a;
 	socklen_t bytes = fill(&a, address);
 	int lock = -1, fd, r = 0;
+	bool made = false;
 
 	if (address[0] == '/') {
-		r = take_lock(address, &lock);
+		r = take_lock(address, &lock, &made);
 		if (r < 0)
 			return r;
 		r = clear_place(address);
 		if (r < 0) {
-			close(lock);
+			leave_lock(address, lock, made);
 			return r;
 		}
 	}
@@ -165,8 +204,7 @@ static int try_listen(const char *address, int *ret_fd, int *ret_lock)
 	if (r < 0) {
 		if (fd >= 0)
 			close(fd);
-		if (lock >= 0)
-			close(lock);
+		leave_lock(address, lock, made);
 		return r;
 	}
 	*ret_fd = fd;

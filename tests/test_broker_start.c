@@ -6,10 +6,14 @@
 #include "tests/support/tmpfs.h"
 
 #include <cowshed-broker.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* ---- Starting --------------------------------------------------------------------------- */
@@ -156,6 +160,45 @@ START_TEST(the_usual_address)
 }
 END_TEST
 
+/* ---- Refused --------------------------------------------------------------------------- */
+
+static void is_refused(void *arg)
+{
+	const struct host *host = arg;
+
+	must(dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), 2) == 2);
+	execl(host_program(), "cowshed", "broker", "--socket", host->address,
+	      (char *)NULL);
+}
+
+/* At a place that is another program's. _i: somebody's lock was there before. */
+START_TEST(who_is_refused_leaves_nothing)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	char lock[128];
+	struct host host;
+	int fd;
+
+	host_place(&host, false);
+	snprintf(lock, sizeof(lock), "%s.lock", host.address);
+	if (_i)
+		must(close(open(lock, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) == 0);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	strcpy(a.sun_path, host.address);
+	must(bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0);
+	must(listen(fd, 1) == 0);
+	for (int i = 0; i < 2; i++) {
+		int status = child_status(child_start(is_refused, &host));
+
+		ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+		ck_assert_int_eq(access(lock, F_OK) == 0, _i);
+	}
+	ck_assert_int_eq(access(host.address, F_OK), 0);
+	close(fd);
+	host_end(&host);
+}
+END_TEST
+
 /* ---- Permissions: as root, who can be another ------------------------------------------ */
 
 static void is_another(void *arg)
@@ -233,6 +276,7 @@ int main(void)
 	                    sockets_that_are_given_and_rings_that_are_denied, 0,
 	                    2);
 	tcase_add_test(tcase, addresses_that_are_none);
+	tcase_add_loop_test(tcase, who_is_refused_leaves_nothing, 0, 2);
 	if (may_own_tmpfs("/run"))
 		tcase_add_test(tcase, the_usual_address);
 	else
