@@ -110,7 +110,8 @@ enum cow_io_flags {
 	/* Not with io_uring, which is used by itself where it can be and is of use:
 	 * for loading, and past the page cache. */
 	COW_IO_PLAIN = 1 << 1,
-	/* Saving: on the disk when the call returns, with its name. Without it some
+	/* Saving: on the disk when the call returns, with its name. The directory has
+	 * to be readable for that: -EACCES before anything is changed. Without it some
 	 * errors of the disk are known to nobody, as after write(2). */
 	COW_SAVE_SYNC = 1 << 2,
 	/* Saving: to a new file beside it, which takes the place of the old one when

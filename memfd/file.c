@@ -234,13 +234,12 @@ cow__file_sync(int fd)
 }
 
 int
-cow__file_sync_directory(const char *path)
+cow__file_open_directory(const char *path, struct cow__descriptor *ret)
 {
 	const char *slash = strrchr(path, '/');
 	size_t n = slash ? (size_t)(slash - path) : 0;
 	char dir[4096] = ".";
 	long fd;
-	int r;
 
 	if (n >= sizeof(dir))
 		return -ENAMETOOLONG;
@@ -248,12 +247,13 @@ cow__file_sync_directory(const char *path)
 		memcpy(dir, n ? path : "/", n ? n : 1);
 		dir[n ? n : 1] = '\0';
 	}
-	fd = sys_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	do
+		fd = sys_open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	while (fd == -EINTR);
 	if (fd < 0)
 		return (int)fd;
-	r = cow__file_sync((int)fd);
-	(void)sys_close((int)fd);
-	return r;
+	*ret = cow__descriptor_adopt((int)fd);
+	return 0;
 }
 
 long

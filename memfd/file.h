@@ -61,9 +61,10 @@ int cow__file_grow(int fd, uint64_t bytes);
 void cow__file_sequential(int fd, uint64_t offset, uint64_t bytes);
 
 int cow__file_truncate(int fd, uint64_t bytes);
+/* Of a directory: its entries are on the disk then. */
 int cow__file_sync(int fd);
-/* The directory that `path` lies in: its entry is on the disk then. */
-int cow__file_sync_directory(const char *path);
+/* The directory that `path` lies in, to be synced. */
+int cow__file_open_directory(const char *path, struct cow__descriptor *ret);
 
 /* Some bytes. At `offset`, or (COW__FILE_STREAM) where the file stands. */
 #define COW__FILE_STREAM UINT64_MAX

@@ -385,12 +385,6 @@ replace(const char *path, const struct cow_storage *s, uint32_t flags,
 	if (r < 0) {
 		(void)cow__file_unlink(name);
 		*done = 0;
-		return r;
-	}
-	if (flags & COW_SAVE_SYNC) {
-		r = cow__file_sync_directory(path);
-		if (r < 0)
-			cow__error_about(r, "syncing the directory of", path);
 	}
 	return r;
 }
@@ -406,13 +400,28 @@ in_place(const char *path, const struct cow_storage *s, uint64_t offset,
 	if (r < 0)
 		return about(r, "opening for writing", &j);
 	r = write_all(&j, s, offset, done);
-	if (r == 0 && (flags & COW_SAVE_SYNC)) {
-		r = cow__file_sync_directory(path);
-		if (r < 0)
-			about(r, "syncing the directory of", &j);
-	}
 	cow__descriptor_close(&j.file);
 	return r;
+}
+
+/* Before anything is changed: some directories may be written and not read. */
+static int
+open_directory(const char *path, uint32_t flags, struct cow__descriptor *ret)
+{
+	int r = 0;
+
+	*ret = COW__NO_DESCRIPTOR;
+	if (flags & COW_SAVE_SYNC)
+		r = cow__file_open_directory(path, ret);
+	return r < 0 ? cow__error_about(r, "opening the directory of", path) : 0;
+}
+
+static int
+sync_directory(const char *path, const struct cow__descriptor *d)
+{
+	int r = d->fd >= 0 ? cow__file_sync(d->fd) : 0;
+
+	return r < 0 ? cow__error_about(r, "syncing the directory of", path) : 0;
 }
 
 static int
@@ -433,6 +442,7 @@ COW_EXPORT int
 cow_storage_save(struct cow_storage *s, const char *path, uint64_t offset,
                  uint32_t flags, uint64_t *ret_done)
 {
+	struct cow__descriptor dir;
 	struct cow_storage *held;
 	size_t done = 0;
 	int r = save_check(s, flags);
@@ -442,12 +452,20 @@ cow_storage_save(struct cow_storage *s, const char *path, uint64_t offset,
 	if (!path || ((flags & COW_SAVE_ATOMIC) && offset))
 		return cow__error(-EINVAL, "cow_storage_save: no path, or ATOMIC "
 		                           "with an offset");
-	r = hold(s, &held);
+	r = open_directory(path, flags, &dir);
 	if (r < 0)
 		return r;
+	r = hold(s, &held);
+	if (r < 0) {
+		cow__descriptor_close(&dir);
+		return r;
+	}
 	r = flags & COW_SAVE_ATOMIC
 	            ? replace(path, held, flags, &done)
 	            : in_place(path, held, offset, flags, &done);
+	if (r == 0)
+		r = sync_directory(path, &dir);
+	cow__descriptor_close(&dir);
 	(void)cow_storage_unref(held);
 	if (ret_done)
 		*ret_done = done;

@@ -399,6 +399,25 @@ START_TEST(made_for_its_owner_alone)
 }
 END_TEST
 
+/* Its entries can't be synced: that is known before anything is changed. */
+START_TEST(a_directory_that_may_not_be_read)
+{
+	struct cow_storage *s = new_filled(MIB, 0, 2);
+	const char *path = in_folder("old"), *none = in_folder("none");
+	uint32_t flags = COW_SAVE_SYNC | (_i ? COW_SAVE_ATOMIC : 0);
+
+	make_file(path, MIB, 1);
+	fault_deny(SYS_openat, 2, O_RDONLY | O_DIRECTORY | O_CLOEXEC, EACCES);
+	fails(-EACCES, cow_storage_save(s, path, 0, flags, NULL));
+	ck_file(path, 0, MIB, 1);
+	fails(-EACCES, cow_storage_save(s, none, 0, flags, NULL));
+	ck_assert_int_eq(folder_names(), 1);
+	ok(cow_storage_save(s, path, 0, flags & ~COW_SAVE_SYNC, NULL));
+	ck_file(path, 0, MIB, 2);
+	cow_storage_unref(s);
+}
+END_TEST
+
 /* File systems that don't know it, or nothing of it. */
 START_TEST(without_fallocate)
 {
@@ -424,6 +443,7 @@ int main(void)
 	                    COUNT(operations) * SWEEP_ERRORS);
 	tcase_add_loop_test(tcase, rings_are_denied, 0, 6);
 	tcase_add_test(tcase, made_for_its_owner_alone);
+	tcase_add_loop_test(tcase, a_directory_that_may_not_be_read, 0, 2);
 	tcase_add_loop_test(tcase, without_fallocate, 0, 3);
 	return run_suite(suite);
 }
