@@ -3,8 +3,8 @@
  * cowshed ls, publish, get, rm: what a broker holds, by hand
  *
  * Each is a few calls of <cowshed-broker.h>. A file is read into a storage to be
- * published, and written from one to be got; nothing is left behind of a file
- * that could not be written whole.
+ * published, and written from one to be got; nothing is left behind of a regular
+ * file that could not be written whole.
  */
 #include "cli/broker.h"
 
@@ -42,6 +42,7 @@ static const char publish_page[] =
 static const char get_page[] =
 	"Usage: cowshed get [OPTION ...] NAME [FILE]\n"
 	"Writes what the broker has under a name to a file, or to standard output.\n"
+	"A link is followed; a device or a pipe is written into.\n"
 	"\n" PLACE
 	"  -h, --help       this page\n";
 
@@ -289,14 +290,12 @@ static int open_part(const char *path, char part[PATH_MAX])
 	return fd;
 }
 
-static int write_file(const char *path, const void *data, size_t bytes)
+/* A file's place is taken when all is there: nobody finds half of it. */
+static int replace_file(const char *path, const void *data, size_t bytes)
 {
 	char part[PATH_MAX];
-	int fd, r;
+	int fd = open_part(path, part), r;
 
-	if (path == NULL)
-		return write_all(1, data, bytes);
-	fd = open_part(path, part);
 	if (fd < 0)
 		return fd;
 	r = write_all(fd, data, bytes);
@@ -307,6 +306,39 @@ static int write_file(const char *path, const void *data, size_t bytes)
 	if (r < 0)
 		(void)unlink(part);
 	return r;
+}
+
+/* A device or pipe is written; it is never made here. */
+static int write_into(const char *path, const void *data, size_t bytes)
+{
+	int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC), r;
+
+	if (fd < 0)
+		return -errno;
+	r = write_all(fd, data, bytes);
+	if (close(fd) < 0 && r == 0)
+		r = -errno;
+	return r;
+}
+
+/* As cp has it: through links, and into what is no regular file. */
+static int write_file(const char *path, const void *data, size_t bytes)
+{
+	char target[PATH_MAX];
+	struct stat st;
+
+	if (path == NULL)
+		return write_all(1, data, bytes);
+	if (lstat(path, &st) < 0)
+		return errno == ENOENT ? replace_file(path, data, bytes) : -errno;
+	/* A link to nowhere is an error. */
+	if (stat(path, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return write_into(path, data, bytes);
+	return realpath(path, target) == NULL
+	               ? -errno
+	               : replace_file(target, data, bytes);
 }
 
 static int get_main(int argc, char **argv)
