@@ -227,11 +227,17 @@ static bool lasts(const struct cow_broker_item *item)
 static int put_again(struct broker_holder *h, struct broker_object *o,
                      const struct cow_broker_message *m, const struct stat *st)
 {
+	int r;
+
 	if (o->item.uid != h->uid || o->item.bytes != m->item.bytes ||
-	    o->item.mode != m->item.mode || o->offset != m->offset ||
+	    o->item.mode != m->item.mode || o->item.flags != m->item.flags ||
+	    o->offset != m->offset || lasts(&o->item) ||
 	    (o->fd >= 0 && (o->dev != st->st_dev || o->ino != st->st_ino)))
 		return -EEXIST;
-	return lasts(&o->item) ? -EEXIST : hold(h, o);
+	r = hold(h, o);
+	if (r == 0)
+		o->item.permissions = m->item.permissions; /* as chmod */
+	return r;
 }
 
 int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,

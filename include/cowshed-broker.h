@@ -101,11 +101,15 @@ struct cow_broker *cow_broker_unref(struct cow_broker *broker);
  * token and the same storage put by another process make that one a holder, too.
  *
  * Others than the owner may get it with 04, aliases with 06, of the permissions.
+ * What is put again under its token, or its EPHEMERAL name, has the permissions of
+ * that time from then on; after a restart of the broker those of the holder that
+ * registers it last.
  *
- * -EEXIST: the name is taken; -EINVAL: no name (empty, a '/', a control
- * character, or not ended), mode, permissions or flags; -ENOSPC: the broker's or
- * this user's limit; -EBADF: the program closed a descriptor of the library's;
- * else as cow_storage_export().
+ * -EEXIST: the name is taken, by whatever it is if it lasts; the token or EPHEMERAL
+ * name has another storage, owner, mode or other flags; -EINVAL: no name (empty, a
+ * '/', a control character, or not ended), mode, permissions or flags; -ENOSPC: the
+ * broker's or this user's limit; -EBADF: the program closed a descriptor of the
+ * library's; else as cow_storage_export().
  */
 int cow_broker_put(struct cow_broker *broker, struct cow_storage *storage,
                    struct cow_broker_item *item);

@@ -130,11 +130,13 @@ static int put(int client, const struct cow_broker_message *m, int file)
 		return -EBADMSG;
 	o = find(&m->item);
 	if (o && (lasts(&o->item) || o->item.bytes != m->item.bytes ||
-	          o->item.mode != m->item.mode || o->offset != m->offset ||
-	          o->inode != files[file].inode))
+	          o->item.mode != m->item.mode || o->item.flags != m->item.flags ||
+	          o->offset != m->offset || o->inode != files[file].inode))
 		return -EEXIST;
-	if (o && o->holders & holder)
+	if (o && o->holders & holder) {
+		o->item.permissions = m->item.permissions;
 		return 0;
+	}
 	if (!o && count(0) == OBJECTS)
 		return -ENOSPC;
 	if (!lasts(o ? &o->item : &m->item) && count(holder) == OF_CLIENT)
@@ -146,6 +148,7 @@ static int put(int client, const struct cow_broker_message *m, int file)
 	}
 	if (!lasts(&o->item))
 		o->holders |= holder;
+	o->item.permissions = m->item.permissions;
 	return 0;
 }
 
