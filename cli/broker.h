@@ -79,7 +79,8 @@ struct broker_object {
 int broker_shelf_open(const struct broker_limits *limits);
 uint32_t broker_shelf_count(void);
 
-/* Takes `fd` over on success. */
+/* Takes `fd` over on success. -EALREADY: this very storage is there, under a name
+ * that lasts. */
 int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,
                      int fd);
 /* -ENOENT, -EACCES. */

@@ -203,6 +203,10 @@ static bool serve(struct broker_client *c)
 		case COW_BROKER_PUT:
 			r = broker_shelf_put(&c->holder, &m, fd);
 			kept = r == 0;
+			if (r != -EALREADY)
+				break;
+			c->reply.item = m.item;
+			r = -EEXIST;
 			break;
 		case COW_BROKER_GET:
 			r = do_get(c, &m, &o);

@@ -231,9 +231,11 @@ static int put_again(struct broker_holder *h, struct broker_object *o,
 
 	if (o->item.uid != h->uid || o->item.bytes != m->item.bytes ||
 	    o->item.mode != m->item.mode || o->item.flags != m->item.flags ||
-	    o->offset != m->offset || lasts(&o->item) ||
+	    o->offset != m->offset ||
 	    (o->fd >= 0 && (o->dev != st->st_dev || o->ino != st->st_ino)))
 		return -EEXIST;
+	if (lasts(&o->item))
+		return -EALREADY;
 	r = hold(h, o);
 	if (r == 0)
 		o->item.permissions = m->item.permissions; /* as chmod */

@@ -131,8 +131,15 @@ int cow_broker_drop(struct cow_broker *broker,
 int cow_broker_list(struct cow_broker *broker, uint64_t *cursor,
                     struct cow_broker_item *ret);
 
-/* Connects again if the broker was restarted, and registers again what this
- * process holds there. Every other call does that first, too. */
+/*
+ * Connects again if the broker was restarted, and registers again what this
+ * process holds there. Every other call does that first, too, and says nothing of
+ * what could not be registered.
+ *
+ * -EEXIST: a name or token is somebody else's now; all else is registered. It is
+ * tried again at each call, until it succeeds or cow_broker_drop() was asked to
+ * drop it. Else as cow_broker_put().
+ */
 int cow_broker_refresh(struct cow_broker *broker);
 
 /* ---- Channels by way of a broker: cow_broker_channel(3) ----------------- */
@@ -164,6 +171,9 @@ enum cow_strategy cow_strategy_get(void);
  * and in the reply to GET, if bytes > 0, comes one descriptor (SCM_RIGHTS): a
  * memfd, sealed as cow_storage_import() wants it. Anything else gets -EBADMSG,
  * and the connection is closed.
+ *
+ * A PUT of what is there already, under a name that lasts, gets -EEXIST and the item
+ * that was sent; all other errors, an item of zeros.
  */
 #define COW_BROKER_MAGIC 0x62776f63u /* "cowb" */
 #define COW_BROKER_VERSION 1

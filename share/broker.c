@@ -182,8 +182,11 @@ restore(struct cow_broker *b)
 			continue;
 		}
 		r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
-		/* A name that lasts was not lost. */
-		if (r < 0 && r != -EEXIST)
+		/* Is it ours? A name that lasts was not lost then. */
+		if (r == -EEXIST &&
+		    memcmp(&m.item, &p->item, sizeof(m.item)) == 0)
+			r = 0;
+		if (r < 0 && (worst == 0 || worst == -EEXIST))
 			worst = r;
 	}
 	return worst;
@@ -323,6 +326,9 @@ cow__broker_sentence(int r)
 		                     "version");
 	case -ENOSPC:
 		return cow__error(r, "the broker has no room for more");
+	case -EEXIST:
+		return cow__error(r, "a name or token of this process is "
+		                     "somebody else's now");
 	default:
 		return cow__error_from(r, "the broker");
 	}

@@ -164,7 +164,8 @@ cow_broker_drop(struct cow_broker *b, const struct cow_broker_item *item)
 	m.item = *item;
 	cow__mutex_lock(&b->lock);
 	r = cow__broker_call(b, &m, -1, NULL);
-	if (r == 0 || r == -ENOENT)
+	/* -EACCES: what is there is another user's, so ours is not. */
+	if (r == 0 || r == -ENOENT || r == -EACCES)
 		cow__put_forget(b, item);
 	cow__mutex_unlock(&b->lock);
 	return r < 0 ? explain(r) : 0;

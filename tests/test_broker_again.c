@@ -4,7 +4,8 @@
  */
 #include "tests/support/broker.h"
 
-#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- By its holders ------------------------------------------------------------- */
@@ -122,6 +123,155 @@ START_TEST(put_again_as_something_else)
 }
 END_TEST
 
+/* ---- After a restart ------------------------------------------------------------- */
+
+/* Meanwhile another puts something else there. _i: what lasts, what does not, a
+ * token. */
+START_TEST(what_others_took_meanwhile)
+{
+	struct cow_storage *s = new_filled(PAGE, 0, 1), *t = new_filled(PAGE, 0, 2), *r;
+	struct cow_broker_item item = host_item(_i < 2 ? "name" : "", COW_SHARE_SEALED);
+	struct cow_broker_item more[2] = { host_item("before", COW_SHARE_SEALED),
+		                           host_item("behind", COW_SHARE_SEALED) };
+	struct cow_broker *mine, *other;
+	struct host host;
+
+	host_start(&host, NULL);
+	mine = host_connect(&host);
+	item.flags = _i == 1 ? COW_BROKER_EPHEMERAL : 0;
+	ok(cow_broker_put(mine, s, &more[0]));
+	ok(cow_broker_put(mine, s, &item));
+	ok(cow_broker_put(mine, s, &more[1]));
+	host_kill(&host);
+	host_again(&host, NULL);
+	other = host_connect(&host);
+	ok(cow_broker_put(other, t, &item));
+	for (int i = 0; i < 2; i++)
+		fails(-EEXIST, cow_broker_refresh(mine));
+	for (int i = 0; i < 2; i++) {
+		ok(cow_broker_get(other, &more[i], &r, NULL));
+		cow_storage_unref(r);
+	}
+	ok(cow_broker_get(mine, &item, &r, NULL));
+	ck_pattern(data(r), PAGE, 2);
+	cow_storage_unref(r);
+	ok(cow_broker_drop(other, &item));
+	ok(cow_broker_refresh(mine));
+	ok(cow_broker_get(other, &item, &r, NULL));
+	ck_pattern(data(r), PAGE, 1);
+	cow_storage_unref(r);
+	cow_storage_unref(s);
+	cow_storage_unref(t);
+	cow_broker_unref(mine);
+	cow_broker_unref(other);
+	host_end(&host);
+}
+END_TEST
+
+static void close_connections(void)
+{
+	for (int fd = 3; fd < 1024; fd++) {
+		socklen_t bytes = sizeof(int);
+		int type = 0;
+
+		if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 &&
+		    type == SOCK_SEQPACKET)
+			close(fd);
+	}
+}
+
+/* Only the connection was lost: what is there is its own. */
+START_TEST(what_was_not_lost)
+{
+	struct cow_storage *s = new_filled(PAGE, 0, 1), *none = new_storage(0, 0), *r;
+	struct cow_broker_item items[4] = { host_item("lasts", COW_SHARE_SEALED),
+		                            host_item("goes", COW_SHARE_CLONE),
+		                            host_item("", COW_SHARE_SEALED),
+		                            host_item("none", COW_SHARE_SEALED) };
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, NULL);
+	b = host_connect(&host);
+	items[1].flags = COW_BROKER_EPHEMERAL;
+	for (int i = 0; i < 4; i++)
+		ok(cow_broker_put(b, i < 3 ? s : none, &items[i]));
+	close_connections();
+	ok(cow_broker_refresh(b));
+	for (int i = 0; i < 4; i++) {
+		ok(cow_broker_get(b, &items[i], &r, NULL));
+		cow_storage_unref(r);
+	}
+	fails(-EEXIST, cow_broker_put(b, s, &items[0]));
+	cow_storage_unref(s);
+	cow_storage_unref(none);
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
+struct loser {
+	struct host *host;
+	struct gate put, taken;
+};
+
+static void takes_it(void *arg)
+{
+	const struct loser *t = arg;
+	struct cow_broker_item item = host_item("name", COW_SHARE_SEALED);
+	struct cow_storage *s = new_filled(PAGE, 0, 2);
+	struct cow_broker *b;
+
+	ck_assert_int_eq(setuid(65534), 0);
+	b = host_connect(t->host);
+	ok(cow_broker_put(b, s, &item));
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+}
+
+static void loses_it(void *arg)
+{
+	struct loser *t = arg;
+	struct cow_broker_item item = host_item("name", COW_SHARE_SEALED);
+	struct cow_storage *s = new_filled(PAGE, 0, 1);
+	struct cow_broker *b;
+
+	ck_assert_int_eq(setuid(65533), 0);
+	b = host_connect(t->host);
+	ok(cow_broker_put(b, s, &item));
+	gate_open(&t->put);
+	gate_wait(&t->taken);
+	fails(-EEXIST, cow_broker_refresh(b));
+	fails(-EACCES, cow_broker_drop(b, &item));
+	ok(cow_broker_refresh(b));
+	cow_storage_unref(s);
+	cow_broker_unref(b);
+}
+
+/* Who gives up what another user took is not told of it for ever. */
+START_TEST(what_another_user_took_can_be_given_up)
+{
+	struct host host;
+	struct loser t = { .host = &host };
+	pid_t child;
+
+	host_start(&host, "--others");
+	must(chmod(host.folder, 0755) == 0);
+	gate_make(&t.put);
+	gate_make(&t.taken);
+	child = child_start(loses_it, &t);
+	gate_wait(&t.put);
+	host_kill(&host);
+	host_again(&host, "--others");
+	in_child(takes_it, &t);
+	gate_open(&t.taken);
+	child_finish(child);
+	gate_free(&t.put);
+	gate_free(&t.taken);
+	host_end(&host);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, again");
@@ -129,5 +279,9 @@ int main(void)
 
 	tcase_add_loop_test(tcase, put_again_with_other_permissions, 0, 2);
 	tcase_add_loop_test(tcase, put_again_as_something_else, 0, 3);
+	tcase_add_loop_test(tcase, what_others_took_meanwhile, 0, 3);
+	tcase_add_test(tcase, what_was_not_lost);
+	if (geteuid() == 0)
+		tcase_add_test(tcase, what_another_user_took_can_be_given_up);
 	return run_suite(suite);
 }

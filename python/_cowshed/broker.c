@@ -253,7 +253,8 @@ static PyMethodDef methods[] = {
 	{"list", broker_list, METH_NOARGS,
          "list()\n--\n\nWhat this user may see, as dicts."},
 	{"refresh", broker_refresh, METH_NOARGS,
-         "refresh()\n--\n\nConnects again if the broker was restarted."},
+         "refresh()\n--\n\nConnects again if the broker was restarted. FileExistsError: a name "
+         "or token is somebody else's now."},
 	{NULL, NULL, 0, NULL},
 };
 
