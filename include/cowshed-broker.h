@@ -77,14 +77,14 @@ struct cow_broker_options {
 	const char *address;
 	const char *program; /* NULL: "cowshed", looked up in PATH */
 	uint32_t flags;
-	uint32_t timeout_ms; /* of one call; 0: 5000 */
+	uint32_t timeout_ms; /* for one answer, whatever interrupts it; 0: 5000 */
 };
 
 /*
  * Connects. `options` may be NULL. -ENOENT, -ECONNREFUSED: there is no broker;
  * -ENAMETOOLONG: the address does not fit into a socket's (107 bytes); -EPERM: the
  * broker does not serve this user; -EPROTO: what answers is no broker of this
- * version.
+ * version; -ETIMEDOUT: it accepts nobody, or does not answer.
  */
 int cow_broker_open(const struct cow_broker_options *options,
                     struct cow_broker **ret);

@@ -4,7 +4,9 @@
  */
 #include "memfd/dial.h"
 #include "memfd/sys.h"
+#include "memfd/wait.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -14,12 +16,31 @@
 
 extern char **environ;
 
+/* Who accepts nobody has a queue, and it may be full: then this waits. A signal ends
+ * the wait and leaves nothing half done. */
+static long
+reach(long fd, const struct sockaddr_un *a, size_t bytes, uint64_t until)
+{
+	uint64_t now;
+	long r = -EAGAIN;
+
+	while ((r == -EAGAIN || r == -EINTR) && (now = cow__now()) < until) {
+		uint64_t us = (until - now) / 1000 + 1; /* 0 were for ever */
+		struct timeval time = { .tv_sec = (time_t)(us / 1000000),
+			                .tv_usec = (suseconds_t)(us % 1000000) };
+
+		r = SYS6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &time,
+		         sizeof(time), 0);
+		if (r == 0)
+			r = SYS3(SYS_connect, fd, a, bytes);
+	}
+	return r == -EAGAIN || r == -EINTR ? -ETIMEDOUT : r;
+}
+
 int
-cow__dial(const char *address, uint32_t timeout_ms, struct cow__descriptor *ret)
+cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	struct timeval time = { .tv_sec = timeout_ms / 1000,
-		                .tv_usec = timeout_ms % 1000 * 1000 };
 	size_t n = strlen(address), bytes;
 	long fd, r;
 
@@ -32,20 +53,31 @@ cow__dial(const char *address, uint32_t timeout_ms, struct cow__descriptor *ret)
 	fd = SYS3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
-	/* Also for connecting, where the other side accepts nobody. */
-	r = SYS6(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, &time,
-	         sizeof(time), 0);
+	r = reach(fd, &a, bytes, until);
 	if (r == 0)
-		r = SYS6(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &time,
-		         sizeof(time), 0);
-	if (r == 0)
-		r = SYS3(SYS_connect, fd, &a, bytes);
+		r = sys_fcntl((int)fd, F_SETFL, O_RDWR | O_NONBLOCK);
 	if (r < 0) {
 		(void)sys_close((int)fd);
 		return (int)r;
 	}
 	*ret = cow__descriptor_adopt((int)fd);
 	return 0;
+}
+
+int
+cow__dial_wait(int fd, bool to_write, uint64_t until)
+{
+	struct pollfd p = { .fd = fd, .events = to_write ? POLLOUT : POLLIN };
+	long r;
+
+	do {
+		uint64_t now = cow__now(), ns = until > now ? until - now : 0;
+		struct timespec left = { .tv_sec = (time_t)(ns / 1000000000u),
+			                 .tv_nsec = (long)(ns % 1000000000u) };
+
+		r = SYS6(SYS_ppoll, &p, 1, &left, NULL, 0, 0);
+	} while (r == -EINTR && cow__now() < until);
+	return r > 0 ? 0 : r == 0 || r == -EINTR ? -ETIMEDOUT : (int)r;
 }
 
 int

@@ -7,17 +7,22 @@
 
 #include "memfd/descriptor.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define COW__ADDRESS_MAX 107 /* bytes of a path, or of "@name" */
 
 /*
- * Connects to a SOCK_SEQPACKET socket at a path or "@name". No call on it waits
- * longer than `timeout_ms` (-EAGAIN then). -ENOENT, -ECONNREFUSED: nobody is
- * there; -ENAMETOOLONG.
+ * Connects to a SOCK_SEQPACKET socket at a path or "@name", `until` a moment of
+ * cow__now(), whatever signals come. The socket does not block: cow__dial_wait().
+ * -ETIMEDOUT: nobody was accepted; -ENOENT, -ECONNREFUSED: nobody is there;
+ * -ENAMETOOLONG.
  */
-int cow__dial(const char *address, uint32_t timeout_ms,
-              struct cow__descriptor *ret);
+int cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret);
+
+/* Waits until something can be written to it, or there is something to read. 0,
+ * -ETIMEDOUT. */
+int cow__dial_wait(int fd, bool to_write, uint64_t until);
 
 /* Runs a program, looked up in PATH, and waits for its end: its exit status, or
  * -errno. -ECHILD: it has ended, and how is not known (somebody else waited, or

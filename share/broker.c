@@ -9,6 +9,7 @@
 #include "core/pool.h"
 #include "memfd/process.h"
 #include "memfd/socket.h"
+#include "memfd/wait.h"
 
 #define TIMEOUT_MS 5000
 #define ERRNO_MAX 4095
@@ -77,7 +78,7 @@ static int
 hang_up(struct cow_broker *b, int r)
 {
 	cow__descriptor_close(&b->socket);
-	return r == -EAGAIN ? -ETIMEDOUT : r == -EPIPE ? -ECONNRESET : r;
+	return r == -EPIPE ? -ECONNRESET : r;
 }
 
 /* It closed. Who is not served was told so before. */
@@ -102,6 +103,29 @@ is_answer(const struct cow_broker_message *m, int operation)
 	       m->result >= -ERRNO_MAX && m->result <= (operation == COW_BROKER_LIST);
 }
 
+static uint64_t
+deadline(const struct cow_broker *b)
+{
+	return cow__now() + b->timeout_ms * (uint64_t)1000000;
+}
+
+/* Descriptors that come are dropped if `fds` is NULL. */
+static long
+hear(struct cow_broker *b, void *data, size_t bytes, int *fds, unsigned *ret_nfds,
+     uint64_t until)
+{
+	long r;
+
+	do {
+		r = cow__dial_wait(b->socket.fd, false, until);
+		if (r == 0)
+			r = fds ? cow__socket_get(b->socket.fd, data, bytes, fds,
+			                          COW__SOCKET_FDS, ret_nfds)
+			        : cow__socket_take(b->socket.fd, data, bytes);
+	} while (r == -EAGAIN);
+	return r;
+}
+
 static int
 ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 {
@@ -109,6 +133,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 		struct cow_broker_message m;
 		char more; /* of a message that is too long */
 	} in = { .m = *m };
+	uint64_t until = deadline(b);
 	int fds[COW__SOCKET_FDS], operation = m->operation;
 	unsigned nfds = 0;
 	bool sound;
@@ -118,20 +143,19 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 	m->version = COW_BROKER_VERSION;
 	m->result = 0;
 	m->reserved = 0;
-	r = cow__socket_send(b->socket.fd, m, sizeof(*m), &fd, fd >= 0);
+	do
+		r = cow__socket_send(b->socket.fd, m, sizeof(*m), &fd, fd >= 0);
+	while (r == -EAGAIN &&
+	       (r = cow__dial_wait(b->socket.fd, true, until)) == 0);
 	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM)
 		return (int)r; /* nothing was sent */
 	if (r < 0)
 		return last_word(b, (int)r);
-	if (ret_fd) {
+	if (ret_fd)
 		*ret_fd = -1;
-		r = cow__socket_get(b->socket.fd, &in, sizeof(in), fds,
-		                    COW__SOCKET_FDS, &nfds);
-		if (r == -EMFILE)
-			return -EMFILE;
-	} else {
-		r = cow__socket_take(b->socket.fd, &in, sizeof(in));
-	}
+	r = hear(b, &in, sizeof(in), ret_fd ? fds : NULL, &nfds, until);
+	if (r == -EMFILE && ret_fd)
+		return -EMFILE;
 	*m = in.m;
 	sound = r == (long)sizeof(*m) && is_answer(m, operation);
 	/* One comes with what was asked for, none with an error. */
@@ -196,7 +220,7 @@ static int
 dial(struct cow_broker *b)
 {
 	struct cow_broker_message m = { .operation = COW_BROKER_HELLO };
-	int r = cow__dial(b->address, b->timeout_ms, &b->socket);
+	int r = cow__dial(b->address, deadline(b), &b->socket);
 
 	return r < 0 ? r : ask(b, &m, -1, NULL);
 }

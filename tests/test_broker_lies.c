@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a broker may answer: anything, and its client gets an error
+ * What a broker may answer: anything or nothing, and its client gets an error
  *
  * What listens at the address is no broker but a child of the test, which says hello and then
- * answers each request in the same wrong way. Outputs stay untouched, no descriptor is left.
+ * answers each request in the same wrong way; or a socket that nobody looks at. Outputs stay
+ * untouched, no descriptor is left.
  */
 #include "tests/support/hostile.h"
 
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -133,12 +135,25 @@ static void lies_to_all(void *arg)
 	}
 }
 
+static struct sockaddr_un at = { .sun_family = AF_UNIX };
+static char name[sizeof(at.sun_path)];
+
+static int listener(int backlog)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), n;
+
+	n = snprintf(name, sizeof(name), "@cowshed-lies-%d", getpid());
+	memcpy(at.sun_path + 1, name + 1, (size_t)n - 1);
+	must(bind(fd, (struct sockaddr *)&at,
+	          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)n)) == 0);
+	must(listen(fd, backlog) == 0);
+	return fd;
+}
+
 START_TEST(answers)
 {
 	const struct lie *lie = &lies[_i];
-	struct liar liar = { lie, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0) };
-	struct sockaddr_un at = { .sun_family = AF_UNIX };
-	char name[sizeof(at.sun_path)];
+	struct liar liar = { lie, listener(5) };
 	struct cow_broker_options o = { .size = sizeof(o), .address = name };
 	struct cow_broker_item item = { .name = "x", .mode = COW_SHARE_SEALED }, got = { .uid = 7 };
 	struct cow_storage *s = (void *)0x5eed;
@@ -146,13 +161,8 @@ START_TEST(answers)
 	uint64_t cursor = 5;
 	pid_t child;
 	long fds;
-	int n, r;
+	int r;
 
-	n = snprintf(name, sizeof(name), "@cowshed-lies-%d", getpid());
-	memcpy(at.sun_path + 1, name + 1, (size_t)n - 1);
-	must(bind(liar.listens, (struct sockaddr *)&at,
-	          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)n)) == 0);
-	must(listen(liar.listens, 5) == 0);
 	child = child_start(lies_to_all, &liar);
 	close(liar.listens);
 	fds = footprint_now().fds;
@@ -181,11 +191,57 @@ START_TEST(answers)
 }
 END_TEST
 
+static int silent; /* listens */
+static volatile sig_atomic_t ticks;
+
+/* Who would wait for ever gets another error. */
+static void tick(int sig)
+{
+	(void)sig;
+	if (++ticks == 5000)
+		close(silent);
+}
+
+/* Accepted by nobody: _i 0 and 1, the queue is full. Signals come more often than the
+ * time is over, in every second run. */
+START_TEST(never_answers)
+{
+	struct cow_broker_options o = { .size = sizeof(o), .address = name, .timeout_ms = 100 };
+	struct itimerval often = { { 0, 1000 }, { 0, 1000 } }, never = { 0 };
+	struct sigaction act = { .sa_handler = tick };
+	struct cow_broker *b = (void *)0x5eed;
+	int waiting[16], n = 0;
+	long fds;
+
+	silent = listener(_i < 2 ? 0 : 5);
+	while (_i < 2) {
+		must(n < (int)COUNT(waiting));
+		waiting[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (connect(waiting[n++], (struct sockaddr *)&at,
+		            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) < 0)
+			break;
+	}
+	must(_i > 1 || errno == EAGAIN);
+	fds = footprint_now().fds;
+	must(sigaction(SIGALRM, &act, NULL) == 0);
+	if (_i & 1)
+		must(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	fails(-ETIMEDOUT, cow_broker_open(&o, &b));
+	must(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	ck_assert_ptr_eq(b, (void *)0x5eed);
+	ck_assert_int_eq(footprint_now().fds, fds);
+	while (n > 0)
+		close(waiting[--n]);
+	close(silent);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, lying");
 	TCase *tcase = add_case(suite, "lies");
 
 	tcase_add_loop_test(tcase, answers, 0, COUNT(lies));
+	tcase_add_loop_test(tcase, never_answers, 0, 4);
 	return run_suite(suite);
 }
