@@ -81,6 +81,8 @@ static int set_limits(struct broker_limits *l, long max, bool others)
 
 	if (fds < 64)
 		return cli_error("A broker needs 64 descriptors (ulimit -n).");
+	/* Two descriptors may be on their way to each, which has the same limit
+	 * (ETOOMANYREFS): the half of it. */
 	l->clients = fds / 4 < 4096 ? fds / 4 : 4096;
 	l->objects = fds - l->clients - 32;
 	if (max > 0 && (uint32_t)max < l->objects)

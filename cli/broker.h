@@ -7,8 +7,9 @@
  *                                  '--> broker_loop.c    io_uring, or epoll
  *
  * One thread, no queue but the kernel's: each client has at most one reply that
- * could not be sent yet, and is not listened to until it was. So what a client
- * can cost is bounded whatever it does, and nobody waits for it.
+ * could not be sent yet, and is not listened to until it was; what was sent and is
+ * not read yet is little. So what a client can cost is bounded whatever it does,
+ * and nobody waits for it.
  *
  * The broker believes nothing: it holds descriptors, maps none of them, and who
  * gets one checks it again.

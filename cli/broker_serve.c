@@ -5,6 +5,12 @@
  * A request is read when a socket has one, answered at once, and if the answer
  * does not fit into the socket the client waits with it: its next request is not
  * read before. Whoever sends what is no request is told so and left.
+ *
+ * A descriptor that was sent and not received yet counts towards a limit of our user,
+ * whoever lets it wait. So a socket holds but a few answers, and no descriptor is
+ * sent before the last one was read: two at most are on their way to a client. What
+ * has to wait is not the answer then but the request: no descriptor is kept for it,
+ * and it gets what is there when its time comes.
  */
 #include "cli/broker.h"
 
@@ -24,7 +30,8 @@ enum { LISTENER, SIGNALS, CLIENTS };
 struct broker_client {
 	int fd; /* -1: there is none */
 	bool waits, ends; /* the reply does not fit; after it, the end */
-	int reply_fd;     /* -1: none */
+	bool gets;        /* what waits is a GET: reply.item is what it asks for */
+	bool given;       /* a descriptor, which may still be unread */
 	struct broker_holder holder;
 	struct cow_broker_message reply;
 };
@@ -40,8 +47,6 @@ static void leave(uint32_t i)
 	struct broker_client *c = &clients[i];
 
 	broker_loop_forget(CLIENTS + i);
-	if (c->reply_fd >= 0)
-		close(c->reply_fd);
 	close(c->fd);
 	c->fd = -1;
 	broker_shelf_leave(&c->holder);
@@ -75,23 +80,29 @@ static int say(int fd, const struct cow_broker_message *m, int with)
 	return r < 0 ? -errno : 0;
 }
 
-/* Sends the reply, or keeps it with a descriptor of its own. False: the client
- * is to be left. */
+/* All but one of the answers, that is: as long as more wait there is no POLLOUT. */
+static bool is_read(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) != 0;
+}
+
+/* Sends the reply, or keeps it. False: the client is to be left. */
 static bool answer(struct broker_client *c, int with)
 {
-	int r = say(c->fd, &c->reply, with);
+	int r = -EAGAIN;
 
+	if (with < 0 || !c->given || is_read(c->fd))
+		r = say(c->fd, &c->reply, with);
+	if (r == 0 && with >= 0)
+		c->given = true;
 	if (r == -ETOOMANYREFS) {
 		/* Many descriptors wait unread somewhere: not for ever. */
 		c->reply.result = r;
 		r = say(c->fd, &c->reply, -1);
 	}
 	if (r == -EAGAIN || r == -ENOBUFS || r == -ENOMEM) {
-		if (with >= 0) {
-			c->reply_fd = fcntl(with, F_DUPFD_CLOEXEC, 0);
-			if (c->reply_fd < 0)
-				c->reply.result = -errno;
-		}
 		c->waits = true;
 		return true;
 	}
@@ -143,16 +154,26 @@ static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd)
 	return r;
 }
 
-static int do_get(struct broker_client *c, const struct cow_broker_message *m,
-                  struct broker_object **ret)
+/* Answers, or keeps the request. False: the client is to be left. */
+static bool get(struct broker_client *c, const struct cow_broker_item *item)
 {
-	int r = broker_shelf_find(&c->holder, &m->item, ret);
+	const struct cow_broker_item asked = *item;
+	struct broker_object *o = NULL;
+	int r = broker_shelf_find(&c->holder, &asked, &o);
+	bool sent;
 
-	if (r < 0)
-		return r;
-	c->reply.item = (*ret)->item;
-	c->reply.offset = (*ret)->offset;
-	return 0;
+	c->reply.item = o != NULL ? o->item : (struct cow_broker_item){ .uid = 0 };
+	c->reply.offset = o != NULL ? o->offset : 0;
+	c->reply.result = r;
+	sent = answer(c, o != NULL ? o->fd : -1);
+	c->gets = c->waits;
+	if (c->gets)
+		c->reply.item = asked;
+	/* Once only; who could not be told may ask again. */
+	else if (o != NULL && (o->item.flags & COW_BROKER_ONCE) &&
+	         c->reply.result == 0 && sent)
+		broker_shelf_remove(o);
+	return sent;
 }
 
 static int do_list(struct broker_client *c, const struct cow_broker_message *m)
@@ -172,11 +193,10 @@ static int do_list(struct broker_client *c, const struct cow_broker_message *m)
 /* False: the client is to be left. */
 static bool serve(struct broker_client *c)
 {
-	struct broker_object *o = NULL;
 	struct cow_broker_message m;
 	int fd = -1, r = 0;
 	ssize_t n = hear(c->fd, &m, &fd);
-	bool kept = false, sent;
+	bool kept = false;
 
 	if (n == -EAGAIN)
 		return true;
@@ -209,8 +229,7 @@ static bool serve(struct broker_client *c)
 			r = -EEXIST;
 			break;
 		case COW_BROKER_GET:
-			r = do_get(c, &m, &o);
-			break;
+			return get(c, &m.item);
 		case COW_BROKER_DROP:
 			r = broker_shelf_drop(&c->holder, &m.item);
 			break;
@@ -224,12 +243,7 @@ static bool serve(struct broker_client *c)
 	if (fd >= 0 && !kept)
 		close(fd);
 	c->reply.result = r;
-	sent = answer(c, o != NULL ? o->fd : -1);
-	/* Once only; who could not be told may ask again. */
-	if (o != NULL && (o->item.flags & COW_BROKER_ONCE) &&
-	    c->reply.result == 0 && (sent || c->waits))
-		broker_shelf_remove(o);
-	return sent;
+	return answer(c, -1);
 }
 
 /* ---- Clients ----------------------------------------------------------------------- */
@@ -249,8 +263,10 @@ static void welcome(int fd)
 		                         .version = COW_BROKER_VERSION };
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
+	int least = 1; /* the kernel makes room for some messages of it */
 	uint32_t i;
 
+	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
 		no.result = -errno;
 	else if (!service->others && peer.uid != geteuid() && peer.uid != 0)
@@ -266,7 +282,6 @@ static void welcome(int fd)
 	i = nspare > 0 ? spare[--nspare] : used++;
 	clients[i] = (struct broker_client){
 		.fd = fd,
-		.reply_fd = -1,
 		.holder = { .uid = peer.uid },
 	};
 	alive++;
@@ -300,16 +315,11 @@ static void doorbell(void)
 static void turn(uint32_t i)
 {
 	struct broker_client *c = &clients[i];
-	bool stays = true;
+	bool stays;
 
 	if (c->waits) {
-		int with = c->reply_fd;
-
 		c->waits = false;
-		c->reply_fd = -1;
-		stays = answer(c, with);
-		if (with >= 0)
-			close(with);
+		stays = c->gets ? get(c, &c->reply.item) : answer(c, -1);
 	} else {
 		stays = serve(c);
 	}

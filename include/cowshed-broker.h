@@ -173,7 +173,8 @@ enum cow_strategy cow_strategy_get(void);
  * and the connection is closed.
  *
  * A PUT of what is there already, under a name that lasts, gets -EEXIST and the item
- * that was sent; all other errors, an item of zeros.
+ * that was sent; all other errors, an item of zeros. Who sends several requests at
+ * once has to read: a GET is answered when the descriptor before was read.
  */
 #define COW_BROKER_MAGIC 0x62776f63u /* "cowb" */
 #define COW_BROKER_VERSION 1

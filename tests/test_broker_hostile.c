@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct cow_broker_message request(int operation)
@@ -276,6 +277,112 @@ START_TEST(who_does_not_read_waits_alone)
 }
 END_TEST
 
+/* Asks for it, and reads nothing, until nothing more can be sent. */
+static long ask_only(struct scene *t, int socket, const struct cow_broker_item *item)
+{
+	struct cow_broker_message m = request(COW_BROKER_GET);
+	struct cow_storage *r;
+	long sent = 0, refused = 0;
+
+	m.item = *item;
+	while (refused < 50) {
+		if (say(socket, &m, sizeof(m), NULL, 0, MSG_DONTWAIT) > 0) {
+			sent++;
+			refused = 0;
+			continue;
+		}
+		ck_assert_int_eq(errno, EAGAIN);
+		ok(cow_broker_get(t->honest, &t->item, &r, NULL));
+		cow_storage_unref(r);
+		refused++;
+	}
+	return sent;
+}
+
+/* Descriptors that wait for him are charged to the broker's user. */
+START_TEST(who_does_not_read_lets_few_descriptors_wait)
+{
+	struct scene t;
+	int socket, status, waiting = 0;
+
+	scene_begin(&t, _i ? "--epoll" : NULL);
+	socket = host_dial(&t.host);
+	ck_assert_int_gt(ask_only(&t, socket, &t.item), 10);
+	ck_assert_int_eq(host_fds(&t.host), t.fds + 1); /* his connection */
+	must(kill(t.host.pid, SIGSTOP) == 0);
+	must(waitpid(t.host.pid, &status, WUNTRACED) == t.host.pid);
+	ck_assert(WIFSTOPPED(status));
+	while (recv(socket, &(struct cow_broker_message){ 0 },
+	            sizeof(struct cow_broker_message), MSG_DONTWAIT) > 0)
+		waiting++;
+	must(kill(t.host.pid, SIGCONT) == 0);
+	ck_assert_int_ge(waiting, 1);
+	ck_assert_int_le(waiting, 2);
+	close(socket);
+	scene_end(&t);
+}
+END_TEST
+
+/* What was dropped before he reads at last is not held for him. */
+START_TEST(who_does_not_read_finds_what_is_there_then)
+{
+	struct cow_broker_item item = host_item("more", COW_SHARE_SEALED);
+	struct cow_broker_message m = request(COW_BROKER_GET);
+	struct scene t;
+	long sent, got = 0;
+	int socket;
+
+	scene_begin(&t, _i ? "--epoll" : NULL);
+	ok(cow_broker_put(t.honest, t.s, &item));
+	socket = host_dial(&t.host);
+	sent = ask_only(&t, socket, &item);
+	ok(cow_broker_drop(t.honest, &item));
+	ck_assert_int_eq(host_fds(&t.host), t.fds + 1);
+	for (long i = 0; i < sent; i++) {
+		int result = answer(socket);
+
+		got += result == 0;
+		ck_assert_int_eq(result, got == i + 1 ? 0 : -ENOENT);
+	}
+	ck_assert_int_ge(got, 1);
+	ck_assert_int_le(got, 2);
+	/* It is served as before. */
+	m.item = t.item;
+	for (int i = 0; i < 10; i++) {
+		say(socket, &m, sizeof(m), NULL, 0, 0);
+		ck_assert_int_eq(answer(socket), 0);
+	}
+	close(socket);
+	scene_end(&t);
+}
+END_TEST
+
+/* For one receiver: it waits for nobody who does not read. */
+START_TEST(who_does_not_read_keeps_nothing_from_others)
+{
+	struct cow_broker_item item = host_item("once", COW_SHARE_SEALED);
+	struct cow_broker_message m = request(COW_BROKER_GET);
+	struct cow_storage *r;
+	struct scene t;
+	int socket;
+
+	scene_begin(&t, _i ? "--epoll" : NULL);
+	item.flags = COW_BROKER_ONCE;
+	ok(cow_broker_put(t.honest, t.s, &item));
+	socket = host_dial(&t.host);
+	for (int i = 0; i < 3; i++) {
+		m.item = i < 2 ? t.item : item;
+		say(socket, &m, sizeof(m), NULL, 0, 0);
+	}
+	ok(cow_broker_get(t.honest, &item, &r, NULL));
+	cow_storage_unref(r);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(answer(socket), i < 2 ? 0 : -ENOENT);
+	close(socket);
+	scene_end(&t);
+}
+END_TEST
+
 START_TEST(who_asks_and_vanishes)
 {
 	struct cow_broker_message m = request(COW_BROKER_PUT);
@@ -357,6 +464,9 @@ int main(void)
 	tcase_add_loop_test(tcase, request_cut_behind_every_byte, 0, 2);
 	tcase_add_loop_test(tcase, storages_that_are_none, 0, 21);
 	tcase_add_loop_test(tcase, who_does_not_read_waits_alone, 0, 2);
+	tcase_add_loop_test(tcase, who_does_not_read_lets_few_descriptors_wait, 0, 2);
+	tcase_add_loop_test(tcase, who_does_not_read_finds_what_is_there_then, 0, 2);
+	tcase_add_loop_test(tcase, who_does_not_read_keeps_nothing_from_others, 0, 2);
 	tcase_add_loop_test(tcase, who_asks_and_vanishes, 0, 2);
 	tcase_add_test(tcase, who_wants_too_much);
 	tcase_add_test(tcase, who_lets_it_wait_is_not_waited_for);
