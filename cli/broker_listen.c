@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,17 @@ static socklen_t fill(struct sockaddr_un *a, const char *address)
 	                   (address[0] == '/'));
 }
 
-/* 0: a broker is there. -ECONNREFUSED: nobody. */
+/* Only of a killed one the kernel has the socket and no process. */
+static bool is_dead(int fd)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
+	       peer.pid > 0 && kill(peer.pid, 0) < 0 && errno == ESRCH;
+}
+
+/* 0: a broker is there. -EOWNERDEAD: it was killed; -ECONNREFUSED: nobody. */
 static int ask(const char *address)
 {
 	struct sockaddr_un a;
@@ -76,7 +87,9 @@ static int ask(const char *address)
 	if (fd < 0)
 		return -errno;
 	/* EAGAIN: it is there, and busy. */
-	if (connect(fd, (struct sockaddr *)&a, bytes) < 0 && errno != EAGAIN)
+	if (connect(fd, (struct sockaddr *)&a, bytes) == 0)
+		r = is_dead(fd) ? -EOWNERDEAD : 0;
+	else if (errno != EAGAIN)
 		r = -errno;
 	close(fd);
 	return r;
@@ -94,8 +107,8 @@ static int clear_place(const char *path)
 	if (!S_ISSOCK(st.st_mode))
 		return -ENOTSOCK;
 	r = ask(path);
-	if (r == 0)
-		return -EEXIST; /* of another kind, by inheritance */
+	if (r == 0 || r == -EOWNERDEAD)
+		return -EEXIST; /* of another kind, by inheritance; or going */
 	if (r == -ECONNREFUSED)
 		r = unlink(path) < 0 ? -errno : 0;
 	return r == -ENOENT ? 0 : r;

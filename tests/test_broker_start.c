@@ -160,6 +160,20 @@ START_TEST(the_usual_address)
 }
 END_TEST
 
+/* The kernel has a killed one's socket for a while, and rings that watch it. */
+START_TEST(at_once_after_a_killed_one)
+{
+	struct host host;
+
+	host_start(&host, _i ? "abstract" : NULL);
+	for (int i = 0; i < 20; i++) {
+		host_kill(&host);
+		host_again(&host, NULL);
+	}
+	host_end(&host);
+}
+END_TEST
+
 /* ---- Refused --------------------------------------------------------------------------- */
 
 static void is_refused(void *arg)
@@ -276,6 +290,7 @@ int main(void)
 	                    sockets_that_are_given_and_rings_that_are_denied, 0,
 	                    2);
 	tcase_add_test(tcase, addresses_that_are_none);
+	tcase_add_loop_test(tcase, at_once_after_a_killed_one, 0, 2);
 	tcase_add_loop_test(tcase, who_is_refused_leaves_nothing, 0, 2);
 	if (may_own_tmpfs("/run"))
 		tcase_add_test(tcase, the_usual_address);
