@@ -25,7 +25,9 @@
  *          on=speedup met=yes n=7
  *
  * (on one line). `on` says what the bar judges: `ours` alone, the `worst` of ours, the
- * `ratio` ours / rival, or the `speedup` rival / ours; `-` where there is no bar.
+ * `ratio` ours / rival, or the `speedup` rival / ours; `-` where there is no bar. Where
+ * rounds gave no figure, `failed` says how many of the rival's and `ours_failed` of ours;
+ * after the latter nothing is `met`, nor against a rival of which no round is left.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H

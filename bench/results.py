@@ -163,6 +163,11 @@ def bar(line):
 
 
 def verdict(line):
+    lost = f", {line.keys['failed']} of the rival's rounds failed" if "failed" in line.keys else ""
+    return judged(line) + lost
+
+
+def judged(line):
     if line.met in ("yes", "no"):
         return {"yes": "met", "no": "**not met**"}[line.met]
     if line.met == "failed":

@@ -16,7 +16,7 @@ import os
 import sys
 import time
 
-from common import measure, say, table
+from common import leave, measure, say, table
 
 GIB = float(os.environ.get("GIB", "1"))
 WAYS = ["cowshed", "torch._lazy_clone", "clone()"]
@@ -83,3 +83,4 @@ if __name__ == "__main__":
         table("The same with one thread", found, "all, one thread", "cowshed")
         table("Clone and add to every element of the source", found, "source", "cowshed",
               faster=dict.fromkeys(WAYS[1:], 1))
+        leave()

@@ -4,6 +4,11 @@
 Each way of doing a thing runs in an interpreter of its own, started anew, and says its
 seconds as a line of JSON. Ours and the rivals take turns, `ROUNDS` times, so that what the
 machine does meanwhile hits all alike.
+
+A round that fails, or hangs until its time is over, is no figure, and is not forgotten: a way
+of ours (its name begins with "cowshed") has then failed in all its lines, and leave() ends the
+script with 1; what a rival lost stands in the lines as failed=, and a bar against a rival that
+never finished has failed, too.
 """
 
 import json
@@ -22,10 +27,10 @@ def say(**figures):
     print(json.dumps(figures), flush=True)
 
 
-def ended(command, limit):
+def ended(command, limit, **more):
     """(status, output, errors) of a command, whose processes all end with it: some rivals hang."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
+                               start_new_session=True, **more)
     try:
         out, err = process.communicate(timeout=limit)
     finally:
@@ -37,40 +42,72 @@ def ended(command, limit):
     return process.returncode, out, err
 
 
+class Rounds(list):
+    """The figures of a way, round by round; `failed`: how many rounds gave none."""
+
+    def __init__(self, values=(), failed=0):
+        super().__init__(values)
+        self.failed = failed
+
+    def of(self, figure, scale=1):
+        return Rounds([figures[figure] * scale for figures in self], self.failed)
+
+    def lost(self):
+        """What to add where it is shown."""
+        return f"   ({self.failed} of {len(self) + self.failed} failed)" if self.failed else ""
+
+
+_failed = False  # did a way of ours fail?
+
+
+def attempt(rounds, way, command, limit=LIMIT, ours=None, **more):
+    """One round of a way: its figures are added to `rounds`, or it is counted as failed."""
+    global _failed
+    try:
+        status, out, err = ended(command, limit, **more)
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        if not status and lines:
+            rounds.append(json.loads(lines[-1]))
+            return
+        reason = f"failed ({status}): {(err.strip().splitlines() or ['no output'])[-1]}"
+    except subprocess.TimeoutExpired:
+        reason = f"not done in {limit} s"
+    print(f"  {way}: {reason}", file=sys.stderr)
+    rounds.failed += 1
+    _failed |= way.startswith("cowshed") if ours is None else ours
+
+
 def measure(script, ways, under_shim=(), prefix=(), limits=None):
-    """{way: [figures of each round]} of `script WAY`, the ways by turns. `limits`: {way: seconds}
-    of those that get less than LIMIT."""
-    results = {way: [] for way in ways}
+    """{way: Rounds} of `script WAY`, the ways by turns. `limits`: {way: seconds} of those that get
+    less than LIMIT."""
+    results = {way: Rounds() for way in ways}
     for _ in range(ROUNDS):
         for way in ways:
             shim = ["-m", "cowshed", "run", "--"] if way in under_shim else []
-            command = [*prefix, sys.executable, *shim, script, way]
-            limit = (limits or {}).get(way, LIMIT)
-            try:
-                status, out, err = ended(command, limit)
-            except subprocess.TimeoutExpired:
-                print(f"  {way}: not done in {limit} s", file=sys.stderr)
-                continue
-            lines = [line for line in out.splitlines() if line.startswith("{")]
-            if status or not lines:
-                reason = (err.strip().splitlines() or ["no output"])[-1]
-                print(f"  {way}: failed ({status}): {reason}", file=sys.stderr)
-                continue
-            results[way].append(json.loads(lines[-1]))
+            attempt(results[way], way, [*prefix, sys.executable, *shim, script, way],
+                    (limits or {}).get(way, LIMIT))
     return results
 
 
-def line(case, unit, ours, rival=(), bar=None, on="speedup"):
-    """The line that machines read (bench/common.h); its name is the script's. `bar`: at least so
-    many times faster ("speedup"), or at most so much of the rival's ("ratio") or alone ("ours")."""
+def leave():
+    """Ends the script, after all was printed: 1 if a round of ours failed."""
+    sys.exit(1 if _failed else 0)
+
+
+def line(case, unit, ours, rival=None, bar=None, on="speedup"):
+    """The line that machines read (bench/common.h); its name is the script's.
+
+    `ours` and `rival` are Rounds of numbers. `bar`: at least so many times faster ("speedup"), or
+    at most so much of the rival's ("ratio") or alone ("ours")."""
     bench = "python-" + os.path.basename(sys.argv[0]).removesuffix(".py")
     text = f"bench={bench} case={case.replace(' ', '-')} unit={unit}"
+    lost = f" ours_failed={ours.failed}" if ours.failed else ""
+    lost += f" failed={rival.failed}" if rival is not None and rival.failed else ""
     if not ours:
-        print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0")
+        print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0{lost}", flush=True)
         return
-    middle = statistics.median(ours)
+    middle = judged = statistics.median(ours)
     text += f" ours={middle:.6g} ours_min={min(ours):.6g} ours_max={max(ours):.6g}"
-    judged = middle
     if rival:
         other = statistics.median(rival)
         ratio = other / middle if on == "speedup" else middle / other
@@ -79,13 +116,15 @@ def line(case, unit, ours, rival=(), bar=None, on="speedup"):
                  f" ratio={ratio:.4g}")
     else:
         text += " rival=- ratio=-"
-    if bar is None or (on != "ours" and not rival):
-        text += f" bar=- on={on} met=-"
+    met = "-"
+    if bar is not None:
+        met = "yes" if (judged >= bar if on == "speedup" else judged <= bar) else "no"
+        text += f" bar={'>=' if on == 'speedup' else '<='}{bar:g} on={on}"
+        if rival is not None and not rival:  # it never came to its end: nothing was judged
+            met = "failed"
     else:
-        met = judged >= bar if on == "speedup" else judged <= bar
-        sign = ">=" if on == "speedup" else "<="
-        text += f" bar={sign}{bar:g} on={on} met={'yes' if met else 'no'}"
-    print(f"{text} n={len(ours)}", flush=True)
+        text += f" bar=- on={on}"
+    print(f"{text} met={'failed' if ours.failed else met} n={len(ours)}{lost}", flush=True)
 
 
 def table(title, results, figure, ours, unit="ms", scale=1e3, faster=(), judged=(), most=None):
@@ -93,17 +132,17 @@ def table(title, results, figure, ours, unit="ms", scale=1e3, faster=(), judged=
 
     And lines for machines: each of ours against each rival. `faster`: {rival: how many times
     faster `ours` has to be}, and all of `judged`; `most`: how much `ours` may be by itself."""
-    rows = {way: [r[figure] for r in rounds if figure in r] for way, rounds in results.items()}
+    rows = {way: rounds.of(figure) for way, rounds in results.items()}
     base = statistics.median(rows[ours]) if rows.get(ours) else float("nan")
     print(f"\n{title} ({unit}; median of {ROUNDS}, least to most; times ours)")
     for way, values in rows.items():
         if not values:
-            print(f"  {way:34} failed")
+            print(f"  {way:34} failed{values.lost()}")
             continue
         middle = statistics.median(values)
         print(f"  {way:34} {middle * scale:12.3f}   {min(values) * scale:.3f} to "
-              f"{max(values) * scale:.3f}   {middle / base:10.1f} x")
-    scaled = {way: [value * scale for value in values] for way, values in rows.items()}
+              f"{max(values) * scale:.3f}   {middle / base:10.1f} x{values.lost()}")
+    scaled = {way: rounds.of(figure, scale) for way, rounds in results.items()}
     if most is not None:
         line(f"{figure}/{ours}", unit, scaled[ours], bar=most, on="ours")
     for way in (way for way in scaled if way.startswith("cowshed")):

@@ -20,10 +20,9 @@ counted once), or if there is none of all processes' PSS with what shared memory
 """
 
 import argparse
-import json
+import math
 import os
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -31,6 +30,7 @@ import time
 import common
 
 BLOCK = 4096
+LIMIT = 120  # seconds for a run at least: a cluster takes long to start
 CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 
@@ -129,7 +129,7 @@ def run(way, gib, method):
             stats = client.run(sent).values()
             result["by_handle"] = sum(s.get("bytes", 0) for s in stats) / (1 << 30)
             result["copied"] = sum(s.get("copied", 0) for s in stats) / (1 << 30)
-    print("RESULT", json.dumps(result), flush=True)
+    common.say(**result)
 
 
 # ---- A cgroup -----------------------------------------------------------------------------
@@ -175,9 +175,8 @@ def make_cgroup():
     return ""
 
 
-def one(way, arguments):
+def one(rounds, way, arguments):
     path = make_cgroup()
-    env = {**os.environ, "BENCH_CGROUP": path}
 
     def enter():
         if path:
@@ -185,9 +184,10 @@ def one(way, arguments):
                 file.write(str(os.getpid()))
 
     try:
-        done = subprocess.run([sys.executable, __file__, "--one", way, "--gib", str(arguments.gib),
-                               "--method", arguments.method], env=env, preexec_fn=enter,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        common.attempt(rounds, way, [sys.executable, __file__, "--one", way, "--gib",
+                                     str(arguments.gib), "--method", arguments.method],
+                       max(LIMIT, common.LIMIT), way != "dask", preexec_fn=enter,
+                       env={**os.environ, "BENCH_CGROUP": path})
     finally:
         for _ in range(300):  # the broker ends by itself when nobody is there
             try:
@@ -197,10 +197,6 @@ def one(way, arguments):
                 break
             except OSError:
                 time.sleep(0.1)
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT "):
-            return json.loads(line[7:])
-    raise SystemExit(f"{way}: {done.stderr[-3000:]}")
 
 
 def main():
@@ -214,26 +210,32 @@ def main():
     if arguments.one:
         return run(arguments.one, arguments.gib, arguments.method)
     ways = arguments.ways.split(",")
-    results = {way: [] for way in ways}
+    results = {way: common.Rounds() for way in ways}
     for _ in range(arguments.runs):
         for way in ways:
-            results[way].append(one(way, arguments))
-            print(way, {k: round(v, 2) for k, v in results[way][-1].items()}, file=sys.stderr)
-    print(f"rechunk of {results[ways[0]][0]['gib']:.1f} GiB, 4 workers, {arguments.method}, "
+            one(results[way], way, arguments)
+    print(f"rechunk of {arguments.gib:g} GiB, 4 workers, {arguments.method}, "
           f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, medians of {arguments.runs}")
     print(f"{'':10}{'seconds':>10}{'times':>8}{'CPU s':>8}{'times':>8}{'peak GiB':>10}")
-    base = {k: statistics.median(r[k] for r in results[ways[0]]) for k in ("seconds", "cpu")}
-    for way in ways:
-        middle = {k: statistics.median(r[k] for r in results[way]) for k in results[way][0]}
-        print(f"{way:10}{middle['seconds']:10.2f}{base['seconds'] / middle['seconds']:8.2f}"
-              f"{middle['cpu']:8.2f}{base['cpu'] / middle['cpu']:8.2f}"
-              f"{middle['peak'] / (1 << 30):10.2f}")
+    base = middle(results[ways[0]])
+    for way, rounds in results.items():
+        figures = middle(rounds)
+        print(f"{way:10}{figures['seconds']:10.2f}{base['seconds'] / figures['seconds']:8.2f}"
+              f"{figures['cpu']:8.2f}{base['cpu'] / figures['cpu']:8.2f}"
+              f"{figures['peak'] / (1 << 30):10.2f}{rounds.lost()}")
     for way in (way for way in ways if way != "dask" and "dask" in ways):
         for figure, bar, on in (("seconds", 2, "speedup"), ("cpu", None, "speedup"),
                                 ("peak", 1, "ratio")):
             common.line(f"{figure}/{way}", "bytes" if figure == "peak" else "s",
-                        *([r[figure] for r in results[name]] for name in (way, "dask")),
+                        *(results[name].of(figure) for name in (way, "dask")),
                         bar=bar if way == "cowshed" else None, on=on)
+    common.leave()
+
+
+def middle(rounds):
+    """Medians; of what never came to its end there are none."""
+    return {figure: statistics.median(rounds.of(figure)) if rounds else math.nan
+            for figure in ("seconds", "cpu", "peak")}
 
 
 if __name__ == "__main__":

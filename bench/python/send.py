@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from common import measure, say, table
+from common import leave, measure, say, table
 
 MIB = int(os.environ.get("MIB", "256"))
 SENDS = 5
@@ -114,3 +114,4 @@ if __name__ == "__main__":
                       "torch, file_system": 100} if figure == "got" else {}
             table(f"A filled array of {MIB} MiB to a worker, {what}", found, figure, "cowshed",
                   faster=faster)
+        leave()

@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-from common import line, measure, say
+from common import leave, line, measure, say
 
 GIB = float(os.environ.get("GIB", "2"))
 WORKERS = int(os.environ.get("WORKERS", "8"))
@@ -116,6 +116,9 @@ if __name__ == "__main__":
             for r in rounds:
                 print(f"  {way:34} {r['bytes'] / (1 << 30):8.2f} GiB   "
                       f"{r['bytes'] / (GIB * (1 << 30)):6.2f} x   {r['seconds']:.2f} s")
-        sizes = [[r["bytes"] / (GIB * (1 << 30)) for r in found[way]] for way in WAYS]
+            if rounds.failed:
+                print(f"  {way:34}{rounds.lost()}")
+        sizes = [found[way].of("bytes", 1 / (GIB * (1 << 30))) for way in WAYS]
         line("memory-of-the-array", "x", *sizes, bar=1.15, on="ours")
-        line("seconds", "s", *([r["seconds"] for r in found[way]] for way in WAYS))
+        line("seconds", "s", *(found[way].of("seconds") for way in WAYS))
+        leave()

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from common import measure, say, table
+from common import leave, measure, say, table
 
 GIB = float(os.environ.get("GIB", "2"))
 CYCLES = int(os.environ.get("CYCLES", "4"))
@@ -107,3 +107,4 @@ if __name__ == "__main__":
                                   ("cycle", "the whole cycle")):
                 table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, f"{WAYS[0]} {kind}",
                       most=20 if "pause" in title else None)
+        leave()

@@ -60,11 +60,18 @@ def test_what_was_not_met_is_told(tmp_path):
                      "bench=page case=one unit=us ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 "
                      "rival_max=3 ratio=0.6667 bar=>=10 on=speedup met=no n=7\n"
                      "bench=page case=two unit=us ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 "
-                     "rival_max=3 ratio=0.6667 bar=- on=speedup met=- n=7\n")
+                     "rival_max=3 ratio=0.6667 bar=- on=speedup met=- n=7\n"
+                     "bench=page case=three unit=us ours=3 ours_min=2 ours_max=4 rival=- ratio=- "
+                     "bar=- on=speedup met=- n=7 failed=5\n"
+                     "bench=page case=four unit=us ours=3 ours_min=2 ours_max=4 rival=- ratio=- "
+                     "bar=>=10 on=speedup met=failed n=7 failed=5\n")
     make(sys.executable, tmp_path / "to", str(lines))
     page = read(tmp_path, "to/results.md")
     row = ("one | us | 3 | 2 to 4 | 2 | 1 to 3 | 1.5 x slower | at least 10 x faster | "
            "**not met** |")
-    assert f"| {row}" in page and f"| page: {row}" in page and "0 bars met, 1 not met" in page
+    assert f"| {row}" in page and f"| page: {row}" in page and "0 bars met, 2 not met" in page
+    assert "| at least 10 x faster | **failed**, 5 of the rival's rounds failed |" in page
     assert "| fork.sh |" in page.split("## Not measured in this run")[1]
-    assert "| 1.5 x slower | **lost** |" in read(tmp_path, "to/results/figures.md")
+    figures = read(tmp_path, "to/results/figures.md")
+    assert "| 1.5 x slower | **lost** |" in figures
+    assert "| three | us | 3 | 2 to 4 | - | - | - | -, 5 of the rival's rounds failed |" in figures
