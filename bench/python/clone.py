@@ -74,13 +74,11 @@ if __name__ == "__main__":
         run(sys.argv[1])
     else:
         found = measure(__file__, WAYS)
-        table(f"Clone {GIB:g} GiB and write one element", found, "one", "cowshed",
-              faster=dict.fromkeys(WAYS[1:], 1000))
-        table(f"The same, after {GIB:g} GiB was written", found, "cold", "cowshed",
-              faster=dict.fromkeys(WAYS[1:], 1000))
-        table("Clone and add to every element of the clone", found, "all", "cowshed",
-              faster=dict.fromkeys(WAYS[1:], 1))
-        table("The same with one thread", found, "all, one thread", "cowshed")
-        table("Clone and add to every element of the source", found, "source", "cowshed",
-              faster=dict.fromkeys(WAYS[1:], 1))
+        for figure, title, bar in (
+                ("one", f"Clone {GIB:g} GiB and write one element", 1000),
+                ("cold", f"The same, after {GIB:g} GiB was written", 1000),
+                ("all", "Clone and add to every element of the clone", 1),
+                ("all, one thread", "The same with one thread", None),
+                ("source", "Clone and add to every element of the source", 1)):
+            table(title, found, figure, {"cowshed": dict.fromkeys(WAYS[1:], bar)})
         leave()

@@ -127,25 +127,24 @@ def line(case, unit, ours, rival=None, bar=None, on="speedup"):
     print(f"{text} met={'failed' if ours.failed else met} n={len(ours)}{lost}", flush=True)
 
 
-def table(title, results, figure, ours, unit="ms", scale=1e3, faster=(), judged=(), most=None):
-    """One line a way: its median, its spread, and how many times ours that is.
+def table(title, results, figure, pairs, unit="ms", scale=1e3):
+    """One line a way: its median, its spread, and how many times that is of ours.
 
-    And lines for machines: each of ours against each rival. `faster`: {rival: how many times
-    faster `ours` has to be}, and all of `judged`; `most`: how much `ours` may be by itself."""
-    rows = {way: rounds.of(figure) for way, rounds in results.items()}
-    base = statistics.median(rows[ours]) if rows.get(ours) else float("nan")
+    `pairs`: {way of ours: {rival: how many times faster ours has to be, or None}}. Nothing else
+    is compared: an array with arrays, a tensor with tensors. Each has a line for machines; the
+    table has a rival's against the first of ours that it is compared with."""
     print(f"\n{title} ({unit}; median of {ROUNDS}, least to most; times ours)")
+    rows = {way: rounds.of(figure, scale) for way, rounds in results.items()}
     for way, values in rows.items():
         if not values:
             print(f"  {way:34} failed{values.lost()}")
             continue
         middle = statistics.median(values)
-        print(f"  {way:34} {middle * scale:12.3f}   {min(values) * scale:.3f} to "
-              f"{max(values) * scale:.3f}   {middle / base:10.1f} x{values.lost()}")
-    scaled = {way: rounds.of(figure, scale) for way, rounds in results.items()}
-    if most is not None:
-        line(f"{figure}/{ours}", unit, scaled[ours], bar=most, on="ours")
-    for way in (way for way in scaled if way.startswith("cowshed")):
-        for rival in (rival for rival in scaled if not rival.startswith("cowshed")):
-            bar = dict(faster).get(rival) if way in (judged or [ours]) else None
-            line(f"{figure}/{way}/{rival}", unit, scaled[way], scaled[rival], bar)
+        times = ""
+        for ours in [ours for ours, rivals in pairs.items() if way in rivals and rows[ours]][:1]:
+            times = f"   {middle / statistics.median(rows[ours]):.1f} x {ours}"
+        print(f"  {way:34} {middle:12.3f}   {min(values):.3f} to {max(values):.3f}"
+              f"{times}{values.lost()}")
+    for ours, rivals in pairs.items():
+        for rival, bar in rivals.items():
+            line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)

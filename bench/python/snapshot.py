@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from common import leave, measure, say, table
+from common import leave, line, measure, say, table
 
 GIB = float(os.environ.get("GIB", "2"))
 CYCLES = int(os.environ.get("CYCLES", "4"))
@@ -102,9 +102,13 @@ if __name__ == "__main__":
     else:
         for kind, what in ("whole", "all of it rewritten"), ("sparse", "1 % of its pages written"):
             found = measure(__file__, [f"{way} {kind}" for way in WAYS])
+            rivals = {f"{way} {kind}": None for way in WAYS[2:]}
+            pairs = {f"{way} {kind}": rivals for way in WAYS[:2]}
             for figure, title in (("first", "the first pause"), ("pause", "later pauses"),
                                   ("step", "a step alone"), ("beside", "the longest step beside"),
                                   ("cycle", "the whole cycle")):
-                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, f"{WAYS[0]} {kind}",
-                      most=20 if "pause" in title else None)
+                table(f"{GIB:g} GiB, {what} a step: {title}", found, figure, pairs)
+                if "pause" in title:
+                    ours = f"{WAYS[0]} {kind}"
+                    line(f"{figure}/{ours}", "ms", found[ours].of(figure, 1e3), bar=20, on="ours")
         leave()
