@@ -86,12 +86,13 @@ def snapshot(state: Any) -> Snapshot:
 
 def checkpoint(state: Any, path: Path, *, format: Format | None = None,
                sync: bool = False) -> _saving.Saving:
-    """Writes the state of this moment to a file, by a forked process. Returns at once.
+    """Writes the state of this moment to a file, by a forked process. Returns after the fork.
 
     All memory is alike to a fork, also that of others, and so is how often it was done: the
-    pause is what fork() takes. The state must fit the format; tensors of other devices are
-    copied to the CPU first. The child does nothing but write and end, so other threads don't
-    matter; with npz and pt it runs NumPy's and PyTorch's code.
+    pause is what fork() takes. It costs later, as a snapshot does: each page that is written first
+    beside the saving is copied then, and takes memory once more. The state must fit the format;
+    tensors of other devices are copied to the CPU first. The child does nothing but write and
+    end, so other threads don't matter; with npz and pt it runs NumPy's and PyTorch's code.
     """
     return _saving.start(path, state, format, sync, True)
 
