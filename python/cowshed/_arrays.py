@@ -151,7 +151,7 @@ def clone(x: Tensor) -> Tensor: ...
 def clone(x: Any) -> Any:
     """The same bytes, written by nobody else: an array, tensor or Storage like `x`.
 
-    Takes some microseconds if `x` lies in a storage, whatever its size: pages are copied when
+    Copies nothing if `x` lies in a storage, whatever its size: pages are copied when
     either side writes them first. Small arrays are copied at once, and so are those in memory
     of somebody else (stats()["fallbacks"]["foreign"] counts these). A clone is never shared
     with other processes, also if `x` is.

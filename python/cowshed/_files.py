@@ -73,9 +73,9 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
     load: reads the file now, to memory of the engine. Then it does not matter what becomes of
     the file, and clones cost nothing (those of a mapping are copies). Not with "r+".
 
-    Takes some 50 us, whatever the size. ValueError: the file is not what it should be, or
-    says what can't be; OSError as from open(). A file that is made shorter while it is
-    mapped is a SIGBUS when bytes are touched that are no more there.
+    Without `load` it reads a header, and nothing else before it is touched. ValueError: the file
+    is not what it should be, or says what can't be; OSError as from open(). A file that is made
+    shorter while it is mapped is a SIGBUS when bytes are touched that are no more there.
     """
     if mode not in _MODES:
         raise ValueError(f"mode {mode!r}: there are 'r', 'c' and 'r+'")

@@ -4,8 +4,7 @@
 A state is what training keeps: dicts, lists and tuples of arrays, tensors and plain values.
 Three kinds of bytes are in it:
 
-    in a storage of the engine      its storage is cloned, once for all arrays in it: some
-                                    100 us for each at first, 50 us later
+    in a storage of the engine      its storage is cloned, once for all arrays in it
     ... which was rewritten         the engine shares pages that lie in its files; who writes
     since an earlier clone          a cloned page gets one that does not. Those are copied; all of
                                     a storage is if it is most of it
@@ -76,10 +75,10 @@ def snapshot(state: Any) -> Snapshot:
     of one memory stay so. Tensors come back detached, as plain tensors; those of other devices
     on the CPU.
 
-    Call it where nobody writes the state: arrays are cloned one after the other. Takes some
-    100 us for each storage, whatever its size, and a copy of the bytes that can't be cloned
-    (see this module). It costs later: each page that is written first, some microseconds,
-    as long as the snapshot lives; and memory, a copy of each page that was written.
+    Call it where nobody writes the state: arrays are cloned one after the other. Takes a
+    clone of each storage, and a copy of the bytes that can't be cloned (see this module). It
+    costs later: each page that is written first while the snapshot lives is copied then, and
+    takes memory once more.
     """
     return Snapshot(state)
 
