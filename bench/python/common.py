@@ -12,6 +12,7 @@ never finished has failed, too.
 """
 
 import json
+import mmap
 import os
 import signal
 import statistics
@@ -25,6 +26,22 @@ LIMIT = int(os.environ.get("LIMIT", "600"))  # seconds for one of them
 def say(**figures):
     """In the interpreter that measures: the figures of this round."""
     print(json.dumps(figures), flush=True)
+
+
+def warm(nbytes):
+    """In the interpreter that measures, after its imports: touches and frees as much memory as
+    the largest of the ways needs, of all processes together. What a virtual machine's host has
+    taken back costs several times more when it is touched first (warm_host() of bench/common.h)."""
+    with open("/proc/meminfo", encoding="ascii") as lines:
+        facts = dict(line.split(":") for line in lines)
+    nbytes = min(int(nbytes), int(facts["MemAvailable"].split()[0]) * 768)  # of 1024: 3/4
+    nbytes = max(nbytes >> 21, 1) << 21
+    with mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without
+        memory[::4096] = b"\1" * (nbytes >> 12)
 
 
 def ended(command, limit, **more):
@@ -148,3 +165,7 @@ def table(title, results, figure, pairs, unit="ms", scale=1e3):
     for ours, rivals in pairs.items():
         for rival, bar in rivals.items():
             line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)
+
+
+if __name__ == "__main__":  # common.py BYTES, for who must not have touched them itself
+    warm(int(sys.argv[1]))

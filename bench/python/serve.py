@@ -13,7 +13,7 @@ import os
 import sys
 import time
 
-from common import leave, line, measure, say
+from common import leave, line, measure, say, warm
 
 GIB = float(os.environ.get("GIB", "2"))
 WORKERS = int(os.environ.get("WORKERS", "8"))
@@ -69,6 +69,7 @@ def run(way):
     import numpy as np
 
     nbytes = int(GIB * (1 << 30))
+    warm((WORKERS + 1.25) * nbytes)  # copies of all workers
     name = there = None
     if way == "cowshed":
         import cowshed

@@ -14,7 +14,7 @@ import resource
 import sys
 import time
 
-from common import leave, measure, say, table
+from common import leave, measure, say, table, warm
 
 COUNT = int(os.environ.get("COUNT", "10000"))
 WAYS = [
@@ -73,6 +73,7 @@ def run(way):
 
         mp.set_sharing_strategy(way.split(", ")[1])
     mp = mp.get_context("fork")
+    warm((256 << 20) + COUNT * (16 << 10))  # who is slow to receive has all of them waiting
     queue = mp.Queue()
     # Senders of PyTorch's descriptors must live until all was received.
     queue.get_back, done = mp.Pipe(duplex=False)

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-from common import leave, line, measure, say, table
+from common import leave, line, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "2"))
 CYCLES = int(os.environ.get("CYCLES", "4"))
@@ -69,6 +69,7 @@ def run(way, sparse):
 
         full = cowshed.torch.full
     count = max(1, int(GIB * (1 << 30)) // EACH)
+    warm(5 * count * EACH)  # the state, a copy, another one on its way, the old file and the new
     state = {f"layer{i}": full((EACH // 4,), 1.0) for i in range(count)}
 
     def step():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks of the package say of rounds that failed (bench/python/common.py)."""
+"""What the benchmarks of the package share (bench/python/common.py): rounds that failed are told,
+and memory is touched before it is measured."""
 
 import os
 import subprocess
@@ -74,3 +75,16 @@ def test_nothing_failed(tmp_path):
     end, line = bench(tmp_path, "cowshed", "rival")
     assert (end.returncode, line["met"], line["n"]) == (0, "yes", "2")
     assert "failed" not in line and "ours_failed" not in line
+
+
+def test_memory_is_touched_and_given_back():
+    code = ("import common\n"
+            "def kib(name):\n"
+            "    with open('/proc/self/status') as lines:\n"
+            "        return [int(l.split()[1]) for l in lines if l.startswith(name)][0]\n"
+            "before = kib('VmHWM'); common.warm(64 << 20); peak = kib('VmHWM')\n"
+            "print((peak - before) >> 10, (peak - kib('VmRSS')) >> 10)")
+    end = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         env={**os.environ, "PYTHONPATH": FOLDER})
+    touched, freed = map(int, end.stdout.split())
+    assert 60 <= touched <= 72 and freed >= 60
