@@ -1,110 +1,132 @@
 # SPDX-License-Identifier: MIT
 """Memory of N processes that read one array and patch a part of it for themselves.
 
-WORKERS processes get an array of GIB, read all of it, and write PATCH of its pages, each its
-own ones. What all of it then takes: the proportional set sizes (Pss) of all processes, which
-count each page once, however many map it, and what memfds hold that nobody maps. The rival
-copies: who may write to a copy of his own alone has to make one.
+WORKERS processes get an array of GIB, read a byte of each of its pages, and write PATCH of them,
+each its own ones. What all of it then takes: the pages of all processes and of the shared
+memory that they have, each counted once (memory.py). Ours is frozen, sent through a queue, and
+cloned by each worker. The rivals, of which the best one counts:
+
+    fork       an array of plain NumPy, which forked workers have inherited: the kernel copies
+               what they write. Only for what is there before they start (START=fork)
+    memmap     a file of FOLDER, which each maps for itself: np.memmap(mode="c")
+    copy       shared memory, of which each worker makes a copy of its own
 
     python serve.py           GIB=2 WORKERS=8 PATCH=0.01 START=fork (spawn: and interpreters)
+                              FOLDER=/dev/shm
 """
 
+import math
 import os
+import statistics
 import sys
 import time
 
 from common import leave, line, measure, say, warm
+from memory import memory
 
 GIB = float(os.environ.get("GIB", "2"))
 WORKERS = int(os.environ.get("WORKERS", "8"))
 PATCH = float(os.environ.get("PATCH", "0.01"))
 START = os.environ.get("START", "fork")
-WAYS = ["cowshed", "multiprocessing.shared_memory"]
+FOLDER = os.environ.get("FOLDER", "/dev/shm")
+WAYS = ["cowshed", *(["fork"] if START == "fork" else []), "memmap", "copy"]
 PAGE = 1 << 12
 
 
-def memory(pids):
-    """Bytes of all pages of these processes and of their memfds, each counted once."""
-    pss, files = {"Pss_Anon": 0, "Pss_File": 0, "Pss_Shmem": 0}, {}
-    for pid in pids:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as lines:
-            for name, value in (line.split(":") for line in lines if line.startswith("Pss_")):
-                if name in pss:
-                    pss[name] += int(value.split()[0]) << 10
-        for fd in os.scandir(f"/proc/{pid}/fd"):
-            try:
-                if os.readlink(fd.path).startswith(("/memfd:", "/dev/shm/")):
-                    facts = os.stat(fd.path)
-                    files[facts.st_ino] = facts.st_blocks * 512
-            except FileNotFoundError:
-                pass  # the one that lists
-    shared = max(pss["Pss_Shmem"], sum(files.values()))
-    return pss["Pss_Anon"] + pss["Pss_File"] + shared
+def got(way, x, what):
+    """The worker's array, which it may write. `x`: that of its parent, if it inherited one."""
+    import numpy as np
+
+    if way == "cowshed":
+        import cowshed
+
+        return cowshed.clone(what)
+    if way == "fork":
+        return x
+    name, shape = what
+    if way == "memmap":
+        return np.memmap(name, "u1", "c", shape=shape)
+    from multiprocessing import shared_memory
+
+    there = shared_memory.SharedMemory(name)
+    x = np.ndarray(shape, "u1", there.buf).copy()
+    there.close()
+    return x
 
 
-def work(name, shape, inbox, outbox, number):
+def work(way, x, inbox, outbox, number):
     """A worker: reads, patches, and stays until it is told to go."""
     import numpy as np
 
-    x = inbox.get()
-    if not name:
-        import cowshed
-
-        x = cowshed.clone(x)
-    else:
-        from multiprocessing import shared_memory
-
-        there = shared_memory.SharedMemory(name)
-        x = np.ndarray(shape, "u1", there.buf).copy()
-        there.close()
+    x = got(way, x, inbox.get())
     sum_ = int(x[::PAGE].sum(dtype="u8"))
     pages = x.reshape(-1, PAGE)
     mine = np.random.default_rng(number).choice(len(pages), int(len(pages) * PATCH), replace=False)
     pages[mine, 0] += 1
-    outbox.put(sum_)
+    outbox.put((sum_, int(x[::PAGE].sum(dtype="u8"))))
     inbox.get()
 
 
-def run(way):
+def made(way, nbytes):
+    """(the parent's array, what it sends to the workers, how to remove it)"""
     import numpy as np
 
-    nbytes = int(GIB * (1 << 30))
-    warm((WORKERS + 1.25) * nbytes)  # copies of all workers
-    name = there = None
     if way == "cowshed":
         import cowshed
-        import cowshed.multiprocessing as mp
 
         x = cowshed.freeze(cowshed.full((nbytes,), 1, "u1"))
+        return x, x, lambda: None
+    if way == "fork":
+        return np.full(nbytes, 1, "u1"), None, lambda: None
+    if way == "memmap":
+        name = os.path.join(FOLDER, f"cowshed-bench-{os.getpid()}")
+        x, remove = np.memmap(name, "u1", "w+", shape=(nbytes,)), lambda: os.unlink(name)
     else:
-        import multiprocessing as mp
         from multiprocessing import shared_memory
 
         there = shared_memory.SharedMemory(create=True, size=nbytes)
-        name = there.name
-        x = np.ndarray((nbytes,), "u1", there.buf)
-        x[:] = 1
-    context = mp.get_context(START)
-    inboxes, outbox = [context.Queue() for _ in range(WORKERS)], context.Queue()
-    workers = [context.Process(target=work, args=(name, x.shape, inboxes[i], outbox, i))
-               for i in range(WORKERS)]
-    for worker in workers:
-        worker.start()
-    start = time.perf_counter()
-    for inbox in inboxes:
-        inbox.put(None if name else x)
-    assert all(outbox.get() == nbytes // PAGE for _ in workers)
-    seconds = time.perf_counter() - start
-    assert (x[::PAGE] == 1).all()
-    say(bytes=memory([os.getpid(), *(worker.pid for worker in workers)]), seconds=seconds)
-    for inbox in inboxes:
-        inbox.put(None)
-    for worker in workers:
-        worker.join()
-    if there:
-        del x
-        there.close()
-        there.unlink()
+        name, x = there.name, np.ndarray((nbytes,), "u1", there.buf)
+        remove = there.unlink
+    x[:] = 1
+    return x, (name, x.shape), remove
+
+
+def run(way):
+    if way == "cowshed":
+        import cowshed.multiprocessing as mp
+    else:
+        import multiprocessing as mp
+    nbytes = int(GIB * (1 << 30))
+    warm((WORKERS + 1.25) * nbytes)  # copies of all workers
+    x, what, remove = made(way, nbytes)
+    try:
+        context = mp.get_context(START)
+        inboxes, outbox = [context.Queue() for _ in range(WORKERS)], context.Queue()
+        inherited = x if way == "fork" else None
+        workers = [context.Process(target=work, args=(way, inherited, inboxes[i], outbox, i))
+                   for i in range(WORKERS)]
+        for worker in workers:
+            worker.start()
+        start = time.perf_counter()
+        for inbox in inboxes:
+            inbox.put(what)
+        pages = nbytes // PAGE
+        assert all(outbox.get() == (pages, pages + int(pages * PATCH)) for _ in workers)
+        seconds = time.perf_counter() - start
+        assert (x[::PAGE] == 1).all()
+        say(bytes=memory([os.getpid(), *(worker.pid for worker in workers)]), seconds=seconds)
+        for inbox in inboxes:
+            inbox.put(None)
+        for worker in workers:
+            worker.join()
+    finally:
+        remove()
+
+
+def best(found, figure):
+    """The least of the rivals', if any came to its end."""
+    rivals = [found[way].of(figure) for way in WAYS[1:]]
+    return min(rivals, key=lambda values: statistics.median(values) if values else math.inf)
 
 
 if __name__ == "__main__":
@@ -115,11 +137,16 @@ if __name__ == "__main__":
         print(f"{WORKERS} workers, {GIB:g} GiB, {PATCH:.0%} of the pages patched by each: memory")
         for way, rounds in found.items():
             for r in rounds:
+                r["size"] = r["bytes"] / (GIB * (1 << 30))
                 print(f"  {way:34} {r['bytes'] / (1 << 30):8.2f} GiB   "
-                      f"{r['bytes'] / (GIB * (1 << 30)):6.2f} x   {r['seconds']:.2f} s")
+                      f"{r['size']:6.2f} x   {r['seconds']:.2f} s")
             if rounds.failed:
                 print(f"  {way:34}{rounds.lost()}")
-        sizes = [found[way].of("bytes", 1 / (GIB * (1 << 30))) for way in WAYS]
-        line("memory-of-the-array", "x", *sizes, bar=1.15, on="ours")
-        line("seconds", "s", *(found[way].of("seconds") for way in WAYS))
+        line("memory-of-the-array", "x", found["cowshed"].of("size"), best(found, "size"),
+             bar=1.15, on="ours")
+        line("seconds", "s", found["cowshed"].of("seconds"), best(found, "seconds"))
+        for way in WAYS[1:]:
+            line(f"memory-of-the-array/{way}", "x", found["cowshed"].of("size"),
+                 found[way].of("size"), on="ratio")
+            line(f"seconds/{way}", "s", found["cowshed"].of("seconds"), found[way].of("seconds"))
         leave()
