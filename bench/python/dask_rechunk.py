@@ -15,8 +15,10 @@ one, which opens connections. The result is compared.
     cowshed   cowshed.dask.install() before the cluster is made
     noshim    the same with shim=False: what is sent is copied once
 
-CPU: of the workers, while it was rechunked. Peak: of the cgroup (page cache and shared memory
-counted once), or if there is none of all processes' PSS with what shared memory nobody maps.
+CPU: of the workers and the broker, while it was rechunked. The broker is this run's alone. Peak: of
+the cgroup, in which all of them are, the broker included (page cache and shared memory counted
+once); or if there is none, of the memory of all these processes, looked at ten times a second:
+each page counted once, and shared memory also if nobody maps it (memory.py).
 """
 
 import argparse
@@ -29,6 +31,7 @@ import threading
 import time
 
 import common
+import memory
 
 BLOCK = 4096
 LIMIT = 120  # seconds for a run at least: a cluster takes long to start
@@ -57,19 +60,8 @@ def cpu(pids):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def pss(pids):
-    total = 0
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
-                total += sum(int(l.split()[1]) for l in file if l.startswith("Pss:")) << 10
-        except OSError:
-            pass
-    return total
-
-
 class Peak:
-    """The largest PSS of some processes, looked at again and again."""
+    """The most memory of some processes, looked at again and again."""
 
     def __init__(self, pids):
         self.pids, self.most, self.stop = pids, 0, threading.Event()
@@ -78,7 +70,7 @@ class Peak:
 
     def look(self):
         while not self.stop.wait(0.1):
-            self.most = max(self.most, pss(self.pids))
+            self.most = max(self.most, memory.memory(self.pids))
 
     def end(self):
         self.stop.set()
@@ -88,7 +80,10 @@ class Peak:
 
 def run(way, gib, method):
     import dask
-    dask.config.set({"distributed.worker.memory.terminate": False})
+    broker = f"cowshed-bench-{os.getpid()}"
+    os.environ["DASK_COWSHED__BROKER"] = f"@{broker}"  # of workers, too
+    dask.config.set({"distributed.worker.memory.terminate": False,
+                     "cowshed.broker": f"@{broker}"})
     if way != "dask":
         import cowshed.dask
         cowshed.dask.install(shim=way == "cowshed")
@@ -118,10 +113,14 @@ def run(way, gib, method):
                       dashboard_address=None) as cluster, Client(cluster) as client:
         pids = list(client.run(os.getpid).values())
         rechunk(BLOCK * 4, BLOCK)
+        brokers = memory.named(broker)
+        if (way != "dask") != bool(brokers):
+            raise SystemExit(f"{len(brokers)} brokers")
+        pids += brokers
         client.run(lambda: __import__("gc").collect())
         warm(gib)
         reset_peak()
-        peak = None if cgroup() else Peak(pids)
+        peak = None if cgroup() else Peak([*memory.descendants(os.getpid()), *brokers])
         height = BLOCK * 4
         width = BLOCK * max(1, round(gib * (1 << 27) / height / BLOCK))
         seconds, used = rechunk(height, width)
