@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's DataLoader over images in one large array, whose batches travel by handle.
 
-The images are a file that is mapped: workers are not sent it, they open it themselves, and
-what one of them read is in memory once. After cowshed.torch.install() the batches that they
+The images are a file that is mapped. Forked workers inherit the mapping; where workers are
+spawned they are sent the file's name, and map it themselves. What one of them read is
+in memory once. After cowshed.torch.install() the batches that they
 make come back without being copied, in no file of /dev/shm.
 
     python data_loader.py [MiB] [workers]

@@ -9,6 +9,7 @@ memory of one model and N patches.
 """
 
 import os
+import queue
 import sys
 import tempfile
 
@@ -25,6 +26,16 @@ def serve(number, model, requests, answers):
         answers.put((number, row, float(mine["table"][row] @ mine["weights"])))
 
 
+def get(answers, processes):
+    """What a worker answered. It won't come of one that died."""
+    while True:
+        try:
+            return answers.get(timeout=1)
+        except queue.Empty:
+            if any(process.exitcode for process in processes):
+                raise SystemExit("a worker died") from None
+
+
 def main(mib=1024, workers=4):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.safetensors")
@@ -33,7 +44,7 @@ def main(mib=1024, workers=4):
         tensors = cowshed.open(path, load=True)
         model = {name: cowshed.freeze(tensors[name]) for name in tensors}
     requests, answers = [mp.Queue() for _ in range(workers)], mp.Queue()
-    processes = [mp.Process(target=serve, args=(i, model, requests[i], answers))
+    processes = [mp.Process(target=serve, daemon=True, args=(i, model, requests[i], answers))
                  for i in range(workers)]
     for process in processes:
         process.start()
@@ -42,10 +53,11 @@ def main(mib=1024, workers=4):
         requests[i].put((i + 1) % workers)  # one that another one patched
         requests[i].put(None)
     for _ in range(2 * workers):
-        number, row, answer = answers.get()
+        number, row, answer = get(answers, processes)
         assert answer == (1 << 16) * (number + 1 if row == number else 1)
     for process in processes:
         process.join()
+        assert process.exitcode == 0
     print(f"{workers} workers, one model of {sum(x.nbytes for x in model.values()) >> 20} MiB")
 
 

@@ -5,9 +5,13 @@ checkpoint() forks a process, which writes the state of this moment while the lo
 suits training, which rewrites everything in each step. snapshot() keeps the state of a
 moment in this process, to go back to; it suits states of which little is written.
 
+What training needs to go on is the model and what the optimizer knows of each parameter. At
+the end a second model goes on from the file as the first one does.
+
     python train.py [steps] [width]
 """
 
+import math
 import os
 import sys
 import tempfile
@@ -17,35 +21,64 @@ import torch
 import cowshed
 
 
-def main(steps=30, width=2048):
-    torch.manual_seed(0)
+def new(width):
     model = torch.nn.Sequential(torch.nn.Linear(64, width), torch.nn.ReLU(),
                                 torch.nn.Linear(width, width), torch.nn.ReLU(),
                                 torch.nn.Linear(width, 1))
-    optimizer = torch.optim.Adam(model.parameters())
+    return model, torch.optim.Adam(model.parameters())
+
+
+def train(model, optimizer, x, y):
+    loss = (model(x) - y).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+def restore(model, optimizer, saved):
+    """A file's names are those of the state, joined by dots. The optimizer's groups (the learning
+    rate and the like) are this program's, and not in it."""
+    weights, known = {}, {}
+    for name in saved:
+        kind, _, name_there = name.partition(".")
+        if kind == "model":
+            weights[name_there] = saved[name]
+        else:
+            number, _, what = name_there.partition(".")
+            known.setdefault(int(number), {})[what] = saved[name]
+    model.load_state_dict(weights)
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": known, "param_groups": groups})
+
+
+def main(steps=30, width=2048):
+    torch.manual_seed(0)
+    model, optimizer = new(width)
     x = torch.randn(256, 64)
     y = x.square().sum(1, keepdim=True)
     saving, losses = None, []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "state.safetensors")
         for step in range(steps):
-            loss = (model(x) - y).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-            if step % 10 == 9:
+            losses.append(train(model, optimizer, x, y))
+            if step % 10 == 9 or step == steps - 1:
                 if saving:
                     saving.wait()  # raises what went wrong with the last one
-                state = {"model": model.state_dict(), "step": step, "loss": losses[-1]}
+                state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"],
+                         "step": step, "loss": losses[-1]}
                 saving = cowshed.checkpoint(state, path)
-        saving.wait()
-        saved = cowshed.open(path, framework="torch")
-        model.load_state_dict({name.removeprefix("model."): saved[name] for name in saved})
-        again = (model(x) - y).square().mean().item()
-    print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}; again from step {saved.metadata['step']}: "
-          f"{again:.3f}")
-    assert losses[-1] < losses[0]
+        if saving:
+            saving.wait()
+        saved = cowshed.open(path, framework="torch", load=True)
+    again = new(width)
+    restore(*again, saved)
+    for _ in range(3):  # the optimizer's part shows from the second one on
+        there, here = train(*again, x, y), train(model, optimizer, x, y)
+        assert math.isclose(there, here, rel_tol=1e-5)
+    print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} -> {here:.3f}; again from step "
+          f"{saved.metadata['step']}: {there:.3f}")
+    assert here < losses[0]
 
 
 if __name__ == "__main__":

@@ -38,3 +38,40 @@ def test_example(name):
                          check=False)
     assert (end.returncode, end.stderr) == (0, "")
     assert end.stdout.count("\n") == 1
+
+
+def test_few_steps_of_training():
+    """A checkpoint was made each tenth step only: with fewer there was none to wait for."""
+    pytest.importorskip("torch")
+    end = subprocess.run([sys.executable, os.path.join(FOLDER, "train.py"), "5", "64"],
+                         capture_output=True, text=True, timeout=55, check=False)
+    assert (end.returncode, end.stderr) == (0, "") and "again from step 4" in end.stdout
+
+
+DEAD = """
+import os
+import sys
+
+sys.path.insert(0, {folder!r})
+import {name} as example
+
+
+def dead(*args):
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    setattr(example, {work!r}, dead)
+    example.main(*{sizes!r})
+"""
+
+
+@pytest.mark.parametrize("name, work", [("parameter_server", "work"), ("serve_model", "serve")])
+def test_a_worker_that_dies_ends_the_example(tmp_path, name, work):
+    if importlib.util.find_spec(NEEDS[name]) is None:
+        pytest.skip(f"no {NEEDS[name]}")
+    script = tmp_path / "dead.py"
+    script.write_text(DEAD.format(folder=FOLDER, name=name, work=work, sizes=SIZES[name]))
+    end = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=55,
+                         check=False)
+    assert (end.returncode, end.stderr) == (1, "a worker died\n")
