@@ -132,6 +132,8 @@ def settle(queue):
     """Until the thread that feeds it has nothing to do."""
     queue.put(None)
     assert queue.get() is None
+    if hasattr(queue, "task_done"):
+        queue.task_done()
     while not queue._buffer.is_done():
         time.sleep(0.001)
 
@@ -197,6 +199,16 @@ def interrupt(*args):
     raise KeyboardInterrupt
 
 
+def all_is_done(queue, count):
+    """So many messages were put into it, if it counts them."""
+    if hasattr(queue, "task_done"):
+        for _ in range(count):
+            queue.task_done()
+        with pytest.raises(ValueError):
+            queue.task_done()
+        queue.join()
+
+
 class Interrupted:
     __enter__ = __exit__ = interrupt
 
@@ -205,9 +217,10 @@ class Interrupted:
         return self
 
 
-@pytest.mark.parametrize("where", ["pickling", "locking"])
-def test_an_interrupted_put_takes_no_place(monkeypatch, where):
-    queue = multiprocessing.Queue(1)
+@pytest.mark.parametrize("kind, where", [("Queue", "pickling"), ("Queue", "locking"),
+                                         ("JoinableQueue", "locking")])
+def test_an_interrupted_put_takes_no_place(monkeypatch, kind, where):
+    queue = getattr(multiprocessing, kind)(1)
     settle(queue)
     with monkeypatch.context() as patch:
         if where == "pickling":
@@ -218,6 +231,7 @@ def test_an_interrupted_put_takes_no_place(monkeypatch, where):
             queue.put(1 if where == "pickling" else {})
     queue.put_nowait(2)
     assert queue.get() == 2
+    all_is_done(queue, 1)
     close(queue)
 
 
@@ -248,8 +262,9 @@ def test_an_interrupted_put_keeps_nothing_back(where):
     close(queue)
 
 
-def test_an_interrupted_put_tells_the_thread(monkeypatch):
-    queue = multiprocessing.Queue(1)
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_an_interrupted_put_tells_the_thread(monkeypatch, kind):
+    queue = getattr(multiprocessing, kind)(1)
     settle(queue)
     with monkeypatch.context() as patch:
 
@@ -263,11 +278,13 @@ def test_an_interrupted_put_tells_the_thread(monkeypatch):
     assert queue.get(timeout=20) == {1: 2}
     queue.put_nowait(2)
     assert queue.get() == 2
+    all_is_done(queue, 2)
     close(queue)
 
 
-def test_puts_are_interrupted_anywhere():
-    """Each message is in the queue with a place of it, or neither is."""
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue"])
+def test_puts_are_interrupted_anywhere(kind):
+    """Each message is in the queue with a place of it, and counted, or none of these."""
 
     class Interrupt(BaseException):
         pass
@@ -287,7 +304,7 @@ def test_puts_are_interrupted_anywhere():
             return False
 
     n = 3000
-    queue = multiprocessing.Queue(n)
+    queue = getattr(multiprocessing, kind)(n)
     settle(queue)
     before = signal.signal(signal.SIGALRM, handler)
     try:
@@ -298,6 +315,7 @@ def test_puts_are_interrupted_anywhere():
     got = [x if type(x) is int else x["i"] for x in iter(queue.get, None)]
     assert got == sorted(set(got)) and set(done) <= set(got)
     assert queue._sem.get_value() == n
+    all_is_done(queue, len(got) + 1)
     close(queue)
 
 

@@ -13,6 +13,8 @@ nothing waits before it and nobody has to be waited for.
 
 import collections
 import copyreg
+import functools
+import operator
 import time
 import types
 from multiprocessing import queues as _standard
@@ -69,6 +71,7 @@ def _pipe(duplex=True):
 
 
 _append = collections.deque.append
+_do = collections.deque  # (iterator, 0): all of it, and nothing is kept
 
 
 class _Buffer(collections.deque):
@@ -116,7 +119,8 @@ def _put(self, obj, block=True, timeout=None):
         place.extend(map(self._sem.acquire, (block,), (timeout,)))
         if not place[0]:
             raise Full
-        if self._thread is None or not _reducers.is_plain(obj) or not _send(self, message, block):
+        if self._counts or self._thread is None or not _reducers.is_plain(obj) \
+                or not _send(self, message, block):
             _leave(self, message)
     except BaseException:  # mostly of a signal's handler
         if message.is_gone():
@@ -164,10 +168,15 @@ def _leave(self, message):
         if self._thread is None:
             self._start_thread()
         if not message.left:
-            # A handler of a signal may raise after append(), but not before it.
+            steps = [functools.partial(_append, self._buffer, message.x)]
+            if self._counts:  # before anybody can receive it, and say that it is done
+                steps.insert(0, self._unfinished_tasks.release)
+            steps = map(operator.call, steps)
+            # A handler of a signal may raise after the last line, all of which is C, but not
+            # before it: a message is counted if it is in the queue.
             message.left = True
             self._buffer._appended += 1
-            _append(self._buffer, message.x)
+            _do(steps, 0)
         self._notempty.notify()
 
 
@@ -205,7 +214,10 @@ for _name, _method in ("put", _put), ("get", _get):
     _method.__doc__ = getattr(_standard.Queue, _name).__doc__
     _method.__qualname__, _method.__name__ = f"Queue.{_name}", _name
     setattr(Queue, _name, _method)
-JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue)
+Queue._counts = False
+# Its put() is Queue's, which also counts what is not yet done. That leaves all to the thread.
+JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue, put=_put,
+                         _counts=True)
 SimpleQueue = subclass(_standard.SimpleQueue, _namespace, __name__)
 _simple_standard_init, SimpleQueue.__init__ = SimpleQueue.__init__, _simple_init
 
