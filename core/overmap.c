@@ -224,11 +224,13 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		return r;
 	cow__attributes_reveal(t);
 	memcpy(copy, (void *)start, end - start);
-	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-	                       COW__PLACE_OWN);
+	r = cow__map_move((uintptr_t)copy, end - start, start);
+	/* Not before: on what is ours still the kernel would have the last word.
+	 * Without a note it counts as ours, and is not made anew either. */
 	if (r == 0)
-		r = cow__map_move((uintptr_t)copy, end - start, start);
-	if (r < 0)
+		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                         COW__PLACE_OWN);
+	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	return r;

@@ -8,7 +8,12 @@
 #include "core/advise.h"
 #include "core/mapping.h"
 #include "memfd/map.h"
+#include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 enum { BYTES = 8 << 20, HEAD = 3 << 20, BOTH = 3 /* PROT_READ | PROT_WRITE */ };
 
@@ -116,6 +121,24 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
+/* What was to move away and could not is memory as before: emptied, it is zero, not what
+ * lies under it. */
+START_TEST(a_move_is_denied)
+{
+	unsigned char *p = new_block(BYTES, 0);
+
+	fill(p, BYTES, 1);
+	fault_deny(SYS_mremap, FAULT_ANY, 0, EPERM);
+	ck_assert_int_eq(cow__own((uintptr_t)p + MIB, MIB), -EPERM);
+	must(fault_denials() > 0);
+	ck_pattern(p, BYTES, 1);
+	ok(cow__advise((uintptr_t)p + MIB, MIB, MADV_DONTNEED));
+	for (size_t i = 0; i < MIB; i++)
+		must(p[MIB + i] == 0);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_mapping");
@@ -123,5 +146,6 @@ int main(void)
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_test(tcase, a_move_is_denied);
 	return run_suite(suite);
 }
