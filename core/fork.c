@@ -61,6 +61,22 @@ copies_free(void)
 	ncopies = 0;
 }
 
+/* What the program has mapped over a block is the kernel's to inherit, and may not
+ * even be there to read. Holes stay address space. */
+static void
+copy_parts(const struct cow__tile *t, char *to)
+{
+	uintptr_t at = cow__tile_start(t), end;
+
+	for (; at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &end) == COW__PLACE_OURS)
+			memcpy(to + (at - cow__tile_start(t)), (void *)at,
+			       end - at);
+	}
+}
+
 static int
 copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 {
@@ -78,7 +94,7 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	}
 	/* Guard pages, too: their bytes come back when they are opened. */
 	cow__attributes_reveal(t);
-	memcpy(data, (void *)cow__tile_start(t), t->bytes);
+	copy_parts(t, data);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };
 	cow__fallback(reason);
@@ -127,6 +143,23 @@ inherit_all(void)
 			cow__holders_inherit(t);
 }
 
+static int
+inherit_parts(const struct cow__tile *t, bool yes)
+{
+	uintptr_t at = cow__tile_start(t), end;
+	int r = 0, one;
+
+	for (; at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &end) != COW__PLACE_OURS)
+			continue;
+		one = cow__map_inherit(at, end - at, yes);
+		r = r ? r : one;
+	}
+	return r;
+}
+
 /* Whether a child gets the frozen mappings: only during our own forks. One that
  * was made behind our back would read pages that are thawed later. */
 static int
@@ -138,12 +171,17 @@ inherit_mappings(bool yes)
 	for (t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
 			continue;
-		for (last = t; last->next && last->next->kind == COW__LIVE &&
-		               last->next->backing == COW__PRIVATE;)
+		for (last = t; !t->overlaid && last->next &&
+		               last->next->kind == COW__LIVE &&
+		               last->next->backing == COW__PRIVATE &&
+		               !last->next->overlaid;)
 			last = last->next;
-		one = cow__map_inherit(cow__tile_start(t),
-		                       cow__tile_end(last) - cow__tile_start(t),
-		                       yes);
+		one = t->overlaid
+		              ? inherit_parts(t, yes)
+		              : cow__map_inherit(cow__tile_start(t),
+		                                 cow__tile_end(last) -
+		                                         cow__tile_start(t),
+		                                 yes);
 		for (;; t = t->next) {
 			/* What can't be inherited is copied. */
 			if (yes && one < 0 && r == 0)

@@ -303,20 +303,40 @@ cow__extent_remapped(struct cow__tile *t)
 	cow__tile_change_end(t);
 }
 
+/* Of what is not ours in the tile the child has what its parent has. */
+static int
+replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
+{
+	int r;
+
+	if (ours && cow__map_move(copy, bytes, at) == 0)
+		return 0;
+	r = ours ? cow__map_anon(at, bytes, false) : 0;
+	if (r < 0)
+		return r;
+	if (ours)
+		memcpy((void *)at, (void *)copy, bytes);
+	(void)cow__map_release(copy, bytes);
+	return 0;
+}
+
 int
 cow__extent_replace(struct cow__tile *t, void *copy)
 {
 	struct cow__segment *s = t->segment;
-	uintptr_t at = cow__tile_start(t);
+	uintptr_t at = cow__tile_start(t), end;
+	uintptr_t from = (uintptr_t)copy - at;
+	int r = 0, place;
 
-	if (cow__map_move((uintptr_t)copy, t->bytes, at) < 0) {
-		int r = cow__map_anon(at, t->bytes, false);
-
-		if (r < 0)
-			return r;
-		memcpy((void *)at, copy, t->bytes);
-		(void)cow__map_release((uintptr_t)copy, t->bytes);
+	for (; r == 0 && at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+		                          COW__PLACE_OURS, at, &end);
+		r = replace_part(at, end - at, from + at,
+		                 place == COW__PLACE_OURS);
 	}
+	if (r < 0)
+		return r;
 	if (!s) { /* a view: its pages were counted elsewhere */
 		cow__stat_add(bytes_live, t->bytes);
 		cow__stat_add(blocks_live, 1);

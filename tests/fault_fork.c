@@ -8,12 +8,14 @@
  * of a child that lives every byte must be right, whatever the other does
  * next: also in its own children, which may be counted where it could not be.
  */
+#include "core/advise.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -274,6 +276,71 @@ START_TEST(advice_denied_later)
 }
 END_TEST
 
+static unsigned char *cut;
+
+static bool map_nothing(void *arg)
+{
+	(void)arg;
+	return mmap(cut + 2 * MIB, MIB, PROT_NONE,
+	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static bool map_an_empty_file(void *arg)
+{
+	int fd = memfd_create("empty", MFD_CLOEXEC);
+
+	(void)arg;
+	must(fd >= 0);
+	must(mmap(cut + 4 * MIB, MIB, PROT_READ | PROT_WRITE,
+	          MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+	return close(fd) == 0;
+}
+
+static bool map_common(void *arg)
+{
+	(void)arg;
+	return mmap(cut + 6 * MIB, MIB, PROT_READ | PROT_WRITE,
+	            MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
+static void cut_one(void *arg)
+{
+	static const unsigned ours[] = { 0, 3, 5, 7 };
+	unsigned char there;
+
+	for (unsigned i = 0; i < COUNT(ours); i++)
+		ck_pattern(cut + ours[i] * MIB, MIB, ours[i] + 1);
+	/* Of what can't be read the addresses are there. */
+	for (unsigned i = 1; i < 5; i++)
+		must(mincore(cut + i * MIB, PAGE, &there) == 0);
+	ck_pattern(cut + 6 * MIB, MIB, 99);
+	fill(cut, MIB, 50);
+	if (arg)
+		fill(cut + 6 * MIB, MIB, 100);
+}
+
+/* The same for a block with a hole and with mappings of the program's, which are the
+ * kernel's to inherit: some can't even be read. */
+START_TEST(parts_of_a_block_denied_later)
+{
+	cut = new_block(8 * MIB, 0);
+	for (unsigned i = 0; i < 8; i++)
+		fill(cut + i * MIB, MIB, i + 1);
+	ok(cow__unmap((uintptr_t)cut + MIB, MIB));
+	ok(cow__overmap((uintptr_t)cut + 2 * MIB, MIB, false, map_nothing, NULL));
+	ok(cow__overmap((uintptr_t)cut + 4 * MIB, MIB, false, map_an_empty_file, NULL));
+	ok(cow__overmap((uintptr_t)cut + 6 * MIB, MIB, false, map_common, NULL));
+	fill(cut + 6 * MIB, MIB, 99);
+	in_child(cut_one, NULL);
+	fault_deny(SYS_madvise, FAULT_ANY, 0, EPERM);
+	in_child(cut_one, NULL);
+	in_child(cut_one, cut);
+	ck_pattern(cut, MIB, 1);
+	ck_pattern(cut + 6 * MIB, MIB, 100);
+	cow_block_free(cut);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_fork");
@@ -283,5 +350,6 @@ int main(void)
 	tcase_add_loop_test(tcase, every_call_of_the_child, 0, ERRORS);
 	tcase_add_test(tcase, uncounted_sibling);
 	tcase_add_test(tcase, advice_denied_later);
+	tcase_add_test(tcase, parts_of_a_block_denied_later);
 	return run_suite(suite);
 }
