@@ -300,7 +300,7 @@ cow__fork_try_prepare(void)
 		if (locked)
 			cow__engine_unlock();
 		if (hooks)
-			hooks->parent();
+			(void)hooks->parent();
 		return false;
 	}
 	prepare_locked();
@@ -323,6 +323,7 @@ COW_EXPORT void
 cow__fork_parent(void)
 {
 	const struct cow__fork_hooks *hooks;
+	int r = 0;
 
 	if (skipping) {
 		skipping = false;
@@ -343,7 +344,8 @@ cow__fork_parent(void)
 	hooks = hooks_now(); /* those of the preparation, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
-		hooks->parent();
+		r = hooks->parent();
+	result = result ? result : r;
 }
 
 static void
@@ -382,6 +384,8 @@ cow__fork_child(void)
 	cow__stats_child(); /* also where nothing else may be touched: it is asked at the end */
 	if (skipping)
 		return;
+	if (hooks_now())
+		hooks_now()->early();
 	cow__engine.lock.state = 0;
 	cow__engine.process = cow__process_id();
 	cow__pools_unlock();

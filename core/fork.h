@@ -21,10 +21,12 @@
 
 /* Who else has something to do at a fork: before the engine is locked, and after
  * it is unlocked. prepare: `try_only` as below; false: it can't be now, and this
- * fork does without all of it. */
+ * fork does without all of it. parent: what cow__fork_result() is to say. early: in
+ * the child, before anything is mapped there. */
 struct cow__fork_hooks {
 	bool (*prepare)(bool try_only);
-	void (*parent)(void);
+	int (*parent)(void);
+	void (*early)(void);
 	void (*child)(void);
 };
 /* Says so, for good. Not with the engine locked; threads: any, at once. */

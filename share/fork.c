@@ -14,8 +14,33 @@
 #include "share/home.h"
 #include "share/layout.h"
 
-/* A pack could not be made private: the child must not go on. */
-static bool failed;
+/* A pack could neither be made private nor be copied: the child must not go on. */
+static int failed;
+
+/* Shared it stays, here. In the child there are copies where it is. */
+static int
+copy_for_child(struct cow__pack *p, int reason)
+{
+	int r = cow__homes_copy(p);
+
+	if (r == 0)
+		cow__fallback(reason == -EBADF ? COW_FALLBACK_DESCRIPTOR
+		                               : COW_FALLBACK_FREEZE);
+	return r;
+}
+
+/* Nothing is there, and nobody else shall get the addresses. */
+static void
+put_in_place(struct cow__pack *p)
+{
+	uintptr_t at = (uintptr_t)p->data;
+
+	if (cow__map_none(at, p->bytes - cow__data_offset(p->pages)) < 0 ||
+	    (p->copy && cow__map_move((uintptr_t)p->copy, p->copied, at) < 0))
+		cow__process_exit(127);
+	p->copy = NULL;
+	p->retired = true;
+}
 
 static void
 prepare_group(struct cow_group *g)
@@ -33,8 +58,10 @@ prepare_group(struct cow_group *g)
 	}
 	for (struct cow__pack *p = g->packs; p; p = p->next) {
 		cow__hold_inherit(p, &g->childs);
-		if (cow__pack_retire(p) < 0)
-			failed = true;
+		r = cow__pack_retire(p);
+		if (r < 0)
+			r = copy_for_child(p, r);
+		failed = failed ? failed : r;
 	}
 }
 
@@ -48,26 +75,46 @@ prepare(bool try_only)
 		cow__mutex_lock(&cow__share_lock);
 	else if (!cow__mutex_try_lock(&cow__share_lock))
 		return false;
-	failed = false;
+	failed = 0;
 	cow__homes_fork();
 	for (struct cow_group *g = cow__groups; g; g = g->next)
 		prepare_group(g);
 	return true;
 }
 
-static void
+static int
 parent(void)
 {
-	for (struct cow_group *g = cow__groups; g; g = g->next)
+	int r = failed;
+
+	for (struct cow_group *g = cow__groups; g; g = g->next) {
 		cow__slot_close(&g->childs);
+		for (struct cow__pack *p = g->packs; p; p = p->next) {
+			if (p->copy)
+				(void)cow__map_release((uintptr_t)p->copy,
+				                       p->copied);
+			p->copy = NULL;
+			p->severed &= p->retired;
+		}
+	}
 	cow__share_leave();
+	return r;
+}
+
+static void
+child_early(void)
+{
+	if (failed)
+		cow__process_exit(127);
+	for (struct cow_group *g = cow__groups; g; g = g->next)
+		for (struct cow__pack *p = g->packs; p; p = p->next)
+			if (p->severed && !p->retired)
+				put_in_place(p);
 }
 
 static void
 child(void)
 {
-	if (failed)
-		cow__process_exit(127);
 	for (struct cow_group *g = cow__groups; g; g = g->next) {
 		/* The parent's anchor was not inherited; its descriptor would
 		 * keep its lock. */
@@ -88,7 +135,8 @@ child(void)
 void
 cow__share_fork_init(void)
 {
-	static const struct cow__fork_hooks hooks = { prepare, parent, child };
+	static const struct cow__fork_hooks hooks = { prepare, parent, child_early,
+		                                     child };
 
 	cow__fork_hook(&hooks);
 }

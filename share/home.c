@@ -358,7 +358,8 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 		.exact = key->offset == 0 && key->file_bytes == bytes,
 	};
 	h->under = key->pack ? diverged(key) : NULL;
-	if (h->under)
+	/* A severed pack's addresses are not the file's. */
+	if (h->under || (key->pack && key->pack->severed))
 		r = map(h, &key->pack->file, cow__home_offset(h));
 	else if (key->pack)
 		h->data = cow__pack_data(key->pack, key->at.page);
@@ -414,10 +415,48 @@ cow__homes_fork(void)
 				h->diverged = true;
 }
 
+static bool
+lies_in(const struct cow__home *h, const struct cow__pack *p)
+{
+	return h->pack == p && !h->mapping;
+}
+
+int
+cow__homes_copy(struct cow__pack *p)
+{
+	size_t pages = 0, done = 0;
+	void *copy = NULL;
+	int r;
+
+	for (size_t i = 0; i < slots; i++)
+		for (struct cow__home *h = table[i]; h; h = h->next)
+			if (lies_in(h, p))
+				pages = cow__max(pages, (size_t)h->at.page +
+				                                h->at.pages);
+	if (pages) {
+		r = cow__map_meta(pages * cow__page, &copy);
+		if (r < 0)
+			return r;
+		p->copy = copy;
+		p->copied = pages * cow__page;
+	}
+	for (size_t i = 0; i < slots; i++)
+		for (struct cow__home *h = table[i]; h; h = h->next)
+			if (lies_in(h, p)) {
+				memcpy((char *)copy + h->at.page * cow__page,
+				       h->data, h->bytes);
+				done += h->bytes;
+			}
+	p->severed = true;
+	cow__stat_add(bytes_copied, done);
+	return 0;
+}
+
 void
 cow__homes_child(void)
 {
 	struct cow__home *h;
+
 
 	while ((h = making) != NULL) {
 		making = h->next;

@@ -116,6 +116,9 @@ void cow__home_remember(struct cow__home *h, struct cow_storage *s);
 /* Moves a tracked storage's data to a home; takes the reference over. */
 int cow__home_move_in(struct cow__home *h, struct cow_storage *s);
 
+/* Of what lies in a pack, for a child that can't have the file. 0 or -errno. */
+int cow__homes_copy(struct cow__pack *p);
+
 /* Before a fork; and in the child, which lets go of what it lacks the thread to fill. */
 void cow__homes_fork(void);
 void cow__homes_child(void);

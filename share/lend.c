@@ -160,7 +160,7 @@ home_alone(struct cow__allocation *a, const struct cow__writing *w)
 	(void)w;
 	cow__share_enter();
 	/* A message that was received meanwhile may have made a storage on it. */
-	if (h->under || __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
+	if (h->mapping || __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
 		; /* or mapped for reading */
 	} else if (h->kind == COW__HOME_PACKED && h->pack->retired) {
 		h->diverged = alone = true;

@@ -27,7 +27,8 @@
  *
  * Alias packs are mapped shared for ever. The others become private mappings at a
  * fork: parent and child each go on with the bytes of that moment, as with all
- * memory. Such a pack is *retired*: nothing new is written through it.
+ * memory. Such a pack is *retired*: nothing new is written through it. Where the
+ * kernel refuses that (the program closed the descriptor), the child gets copies.
  */
 #ifndef COW_SHARE_PACK_H
 #define COW_SHARE_PACK_H
@@ -48,6 +49,11 @@ struct cow__pack {
 	size_t bytes; /* of the whole mapping */
 	uint32_t pages, highest; /* page that this process ever held */
 	bool owner, alias, retired;
+	/* Its file could not be mapped for a child, who has copies of what was held:
+	 * retired there; here only until the fork is over. */
+	bool severed;
+	void *copy;
+	size_t copied;
 	uint32_t homes; /* in this process, that lie in it */
 	/* The owner's: extents given out, by size; what is free. */
 	struct cow__pack_space *space;

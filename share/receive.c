@@ -73,7 +73,10 @@ attach(struct cow_channel *c, const struct cow__descriptor *file,
 	for (p = c->group->packs; p; p = p->next)
 		if (p->file.dev == file->dev && p->file.ino == file->ino) {
 			*ret = p;
-			return 0;
+			r = cow__descriptor_ok(&p->file)
+			            ? 0
+			            : cow__descriptor_dup(file, &p->file);
+			return p->severed ? theirs(r) : 0;
 		}
 	r = cow__descriptor_dup(file, &d);
 	if (r < 0)

@@ -6,6 +6,7 @@
  * be lost (the kernel can say of a descriptor what a hostile one would make it
  * say); then another one is sent, and arrives.
  */
+#include "core/fork.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { BYTES = 100 * 1024 };
@@ -388,6 +390,35 @@ START_TEST(every_call_fails)
 }
 END_TEST
 
+static void nobody(void *arg)
+{
+	(void)arg;
+}
+
+/* No view of the group's memory for a child, and no copy: the parent learns of it. */
+START_TEST(a_fork_that_fails)
+{
+	struct cow_storage *s;
+
+	ok(cow_group_new(&now.group));
+	ok(cow_group_storage_new(now.group, BYTES, COW_SHARE_CLONE, &s));
+	fill(mut(s), BYTES, 1);
+	in_child(nobody, NULL);
+	ck_assert_int_eq(cow__fork_result(), 0);
+	cow_storage_unref(s);
+	now.group = cow_group_unref(now.group);
+	ok(cow_group_new(&now.group));
+	ok(cow_group_storage_new(now.group, BYTES, COW_SHARE_CLONE, &s));
+	fill(mut(s), BYTES, 1);
+	fault_deny(SYS_mmap, FAULT_ANY, 0, ENOMEM);
+	ck_assert_int_eq(child_status(child_start(nobody, NULL)), 127 << 8);
+	ck_assert_int_eq(cow__fork_result(), -ENOMEM);
+	ck_pattern(data(s), BYTES, 1);
+	cow_storage_unref(s);
+	finish();
+}
+END_TEST
+
 /* A note alone that can't be sent now is refused, or waits: never both. */
 START_TEST(a_note_comes_once)
 {
@@ -424,6 +455,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_test(tcase, a_fork_that_fails);
 	tcase_add_loop_test(tcase, a_note_comes_once, 0, 6);
 	return run_suite(suite);
 }

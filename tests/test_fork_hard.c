@@ -10,6 +10,7 @@
 #include "tests/support/herd.h"
 #include "tests/support/support.h"
 
+#include <cowshed-share.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -193,11 +195,189 @@ START_TEST(bytes_stay_apart)
 }
 END_TEST
 
+/* ---- Groups ---------------------------------------------------------------- */
+
+enum { SHARED = 300 * 1000 };
+
+static struct cow_group *group;
+static struct cow_storage *written, *kept, *view;
+static int to_member[2], to_heir[2];
+
+static struct cow_storage *member_storage(uint64_t seed)
+{
+	struct cow_storage *s;
+
+	ok(cow_group_storage_new(group, SHARED, COW_SHARE_CLONE, &s));
+	fill(mut(s), SHARED, seed);
+	return s;
+}
+
+static void pass(struct cow_channel *c, struct cow_storage *s)
+{
+	struct cow_parcel p = { .storage = s, .length = SHARED, .mode = COW_SHARE_CLONE };
+
+	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
+	ok(cow_channel_flush(c));
+}
+
+static struct cow_storage *take(struct cow_channel *c)
+{
+	struct cow_parcel p;
+
+	ck_assert_int_eq(cow_channel_receive(c, &p, 1, NULL, 0, NULL), 1);
+	return p.storage;
+}
+
+static void heir(void *arg)
+{
+	bool once_more = !arg;
+
+	ck_pattern(data(written), SHARED, 1);
+	ck_pattern(data(kept), SHARED, 2);
+	ck_pattern((char *)data(view) + PAGE, SHARED - PAGE, 3);
+	fill(mut(written), SHARED, 11);
+	fill(mut(kept), SHARED, 12);
+	ck_pattern(data(written), SHARED, 11);
+	if (!once_more)
+		return;
+	fill(mut(written), SHARED, 1);
+	fill(mut(kept), SHARED, 2);
+	in_child(heir, group);
+	ck_pattern(data(written), SHARED, 1);
+	cow_storage_unref(kept);
+	cow_storage_unref(view);
+	cow_storage_unref(written);
+}
+
+/* Has a clone of each, and passes them on when it is told to. */
+static void member(void *arg)
+{
+	struct cow_storage *a, *b;
+	struct cow_channel *c, *on;
+	char word;
+
+	(void)arg;
+	ok(cow_channel_new(to_member[1], group, 0, &c));
+	ok(cow_channel_new(to_heir[0], group, 0, &on));
+	a = take(c);
+	b = take(c);
+	must(write(to_member[1], "!", 1) == 1);
+	must(read(to_member[1], &word, 1) == 1);
+	pass(on, a);
+	pass(on, b);
+	must(read(to_heir[0], &word, 1) == 1);
+	ck_pattern(data(a), SHARED, 21);
+	ck_pattern(data(b), SHARED, 22);
+}
+
+static void still_has(void *a)
+{
+	ck_pattern(data(a), SHARED, 31);
+	ck_pattern(data(written), SHARED, 33);
+}
+
+/* What comes from the file, and what it had itself: of one extent, and apart. */
+static void receives(void *arg)
+{
+	struct cow_storage *a, *b;
+	struct cow_channel *c;
+
+	(void)arg;
+	ok(cow_channel_new(to_heir[1], group, 0, &c));
+	must(write(to_member[0], "!", 1) == 1);
+	a = take(c);
+	b = take(c);
+	ck_pattern(data(a), SHARED, 21);
+	ck_pattern(data(b), SHARED, 22);
+	ck_pattern(data(written), SHARED, 21);
+	fill(mut(a), SHARED, 31);
+	fill(mut(b), SHARED, 32);
+	fill(mut(written), SHARED, 33);
+	ck_pattern(data(a), SHARED, 31);
+	in_child(still_has, a);
+	ck_pattern(data(b), SHARED, 32);
+	ck_pattern(data(written), SHARED, 33);
+	cow_storage_unref(written);
+	ck_pattern(data(a), SHARED, 31);
+	must(write(to_heir[1], "!", 1) == 1);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+	cow_channel_free(c);
+}
+
+static void a_family(void *arg)
+{
+	struct cow_channel *c;
+	pid_t other;
+	char word;
+
+	(void)arg;
+	must(socketpair(AF_UNIX, SOCK_STREAM, 0, to_member) == 0);
+	must(socketpair(AF_UNIX, SOCK_STREAM, 0, to_heir) == 0);
+	ok(cow_group_new(&group));
+	other = child_start(member, NULL);
+	written = member_storage(21);
+	kept = member_storage(22);
+	ok(cow_channel_new(to_member[0], group, 0, &c));
+	pass(c, written);
+	pass(c, kept);
+	must(read(to_member[0], &word, 1) == 1);
+	cow_storage_unref(kept);
+	descriptors_closed();
+	in_child(receives, NULL);
+	child_finish(other);
+	ck_pattern(data(written), SHARED, 21);
+	cow_storage_unref(written);
+	cow_channel_free(c);
+	cow_group_unref(group);
+}
+
+/* A child has copies, and receives the same bytes from somebody else. */
+START_TEST(groups_go_on)
+{
+	in_child(a_family, NULL);
+}
+END_TEST
+
+static void a_daemon(void *arg)
+{
+	struct cow_storage *source;
+
+	ok(cow_group_new(&group));
+	written = member_storage(1);
+	kept = member_storage(2);
+	source = member_storage(0);
+	fill((char *)mut(source) + PAGE, SHARED - PAGE, 3);
+	view = lazy(source);
+	mut_range(view, 0, 1, COW_WRITE_BY_PAGE);
+	cow_storage_unref(source);
+	((void (*)(void))(uintptr_t)arg)();
+	for (int n = 0; n < 3; n++) {
+		in_child(heir, NULL);
+		ck_pattern(data(written), SHARED, 1);
+		ck_pattern(data(kept), SHARED, 2);
+		fill(mut(written), SHARED, 1);
+	}
+	cow_storage_unref(written);
+	cow_storage_unref(kept);
+	cow_storage_unref(view);
+	cow_group_unref(group);
+}
+
+/* A child has what its parent has of its groups, though no file can be mapped. */
+START_TEST(groups_stay)
+{
+	in_child(a_daemon, (void *)(uintptr_t)(_i ? descriptors_reused : descriptors_closed));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fork_hard");
 	TCase *tcase = add_bare_case(suite, "fork_hard");
 
 	tcase_add_loop_test(tcase, bytes_stay_apart, 0, HARDSHIPS);
+	tcase_add_loop_test(tcase, groups_stay, 0, 2);
+	tcase_add_test(tcase, groups_go_on);
 	return run_suite(suite);
 }
