@@ -17,6 +17,7 @@
 #include "core/engine.h"
 #include "core/extent.h"
 #include "core/helper.h"
+#include "core/holders.h"
 #include "core/mapping.h"
 #include "core/range.h"
 #include "core/segment.h"
@@ -61,6 +62,40 @@ give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return cow__range_leave_alone(t);
 }
 
+/* File pages that the program's mapping covers and nobody else reads. They are
+ * reached through another mapping, for a moment; if that is not to be had, they
+ * stay as long as the block. */
+static void
+give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	struct cow__census c = { 0, 0 };
+	uintptr_t at;
+
+	if (t->npieces || t->refs != 1 || t->punching ||
+	    !cow__holders_alone(t, &c) ||
+	    cow__map_reserve(bytes, cow__page, &at) < 0)
+		return;
+	if (cow__map_shared(at, bytes, &t->segment->file,
+	                    cow__segment_offset(start), false) == 0)
+		(void)cow__map_punch(at, bytes);
+	(void)cow__map_release(at, bytes);
+}
+
+static void
+give_back_ours(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t to;
+
+	if (!t->segment || t->common || t->backing == COW__ANON)
+		return;
+	for (; start < end; start = to) {
+		to = end;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      start, &to) == COW__PLACE_OURS)
+			give_back(t, start, to - start);
+	}
+}
+
 /* Notes on [addr, end), live tiles all of it, that the program mapped it. */
 static int
 note_own(uintptr_t addr, uintptr_t end)
@@ -71,6 +106,7 @@ note_own(uintptr_t addr, uintptr_t end)
 		struct cow__tile *t = cow__tile_find(addr);
 		uintptr_t to = cow__min(cow__tile_end(t), end);
 
+		give_back_ours(t, addr, to);
 		r = cow__attributes_cut(t, addr, to);
 		if (r == 0)
 			r = cow__attribute_add(t, addr, to,

@@ -7,6 +7,7 @@
 #include "tests/support/support.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 
 enum { PARTS = 8, PART = 3 << 20, BYTES = PARTS * PART, BOTH = 3 };
 
@@ -130,6 +131,64 @@ START_TEST(mapped_over_when_gone)
 }
 END_TEST
 
+static bool map_anonymous(void *p)
+{
+	return mmap(p, 4 * MIB, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+	            0) != MAP_FAILED;
+}
+
+static bool map_not(void *p)
+{
+	(void)p;
+	return false;
+}
+
+static void reads(void *arg)
+{
+	void **what = arg;
+
+	gate_wait(what[1]);
+	ck_pattern(what[0], 16 * MIB, 1);
+}
+
+/* What lay there goes back to the kernel, but not what a child reads; and not where the
+ * kernel refuses the mapping. */
+START_TEST(mapped_over_a_full_block)
+{
+	unsigned char *p = new_block(16 * MIB, 0);
+	struct gate gate;
+	void *both[] = { p, &gate };
+	uint64_t full;
+	pid_t child;
+
+	ok(cow_option_set("helper", "no"));
+	fill(p, 16 * MIB, 1);
+	full = memfd_bytes();
+	gate_make(&gate);
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_not, p));
+	ck_pattern(p, 16 * MIB, 1);
+	child = child_start(reads, both);
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_anonymous, p));
+	gate_open(&gate);
+	child_finish(child);
+	ok(cow__overmap((uintptr_t)p + 8 * MIB, 4 * MIB, false, map_anonymous,
+	                p + 8 * MIB));
+	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
+	ck_bytes(p, 4 * MIB, 0);
+	ck_bytes(p + 8 * MIB, 4 * MIB, 0);
+	cow_block_free(p);
+	p = new_block(16 * MIB, 0);
+	fill(p, 16 * MIB, 2);
+	full = memfd_bytes();
+	ok(cow__overmap((uintptr_t)p + 4 * MIB, 4 * MIB, false, map_anonymous,
+	                p + 4 * MIB));
+	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
+	ck_bytes(p + 4 * MIB, 4 * MIB, 0);
+	cow_block_free(p);
+	gate_free(&gate);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("mapping");
@@ -138,5 +197,6 @@ int main(void)
 	tcase_add_test(tcase, parts_are_cut_out);
 	tcase_add_test(tcase, parts_of_a_frozen_one);
 	tcase_add_test(tcase, mapped_over_when_gone);
+	tcase_add_test(tcase, mapped_over_a_full_block);
 	return run_suite(suite);
 }
