@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -93,6 +94,52 @@ make_over(struct call *c, void *addr, size_t bytes, bool holes)
 	return r < 0 ? MAP_FAILED : c->got;
 }
 
+/* Of <linux/mman.h> and others, which not every libc repeats. */
+enum { HUGE_SHIFT = 26, HUGE_MASK = 63, HUGE_UNKNOWN = 1 << 30 };
+#define HUGE_MAGIC 0x958458f6u
+
+/* Of pages of a file of huge ones, 0: it is none. */
+static size_t
+huge_file(int fd)
+{
+	struct statfs s;
+
+	return preload_kernel(SYS_fstatfs, fd, &s) == 0 &&
+	                       (unsigned)s.f_type == HUGE_MAGIC
+	               ? (size_t)s.f_bsize
+	               : 0;
+}
+
+/* Of huge pages whose size the program leaves to the kernel. */
+static size_t
+huge_default(void)
+{
+	int fd = (int)preload_kernel(SYS_memfd_create, "cowshed-size",
+	                             MFD_HUGETLB | MFD_CLOEXEC);
+	size_t unit = 0;
+
+	if (fd < 0)
+		return HUGE_UNKNOWN;
+	unit = huge_file(fd);
+	(void)preload_kernel(SYS_close, fd);
+	return unit ? unit : HUGE_UNKNOWN;
+}
+
+/* What the kernel maps when it is asked for `bytes`: huge pages are mapped whole. */
+static size_t
+will_map(size_t bytes, int flags, int fd)
+{
+	unsigned log = (unsigned)flags >> HUGE_SHIFT & HUGE_MASK;
+	size_t unit = 0, more;
+
+	if (!(flags & MAP_ANONYMOUS))
+		unit = huge_file(fd);
+	else if (flags & MAP_HUGETLB)
+		unit = !log ? huge_default() : log < 40 ? (size_t)1 << log : 0;
+	more = unit ? (unit - bytes % unit) % unit : 0;
+	return bytes + more > bytes ? bytes + more : bytes;
+}
+
 EXPORT void *
 mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
@@ -117,7 +164,7 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 		return addr;
 	/* A hint, too, is followed where nothing is mapped. */
 	c.d = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
-	got = make_over(&c, addr, bytes, fixed != MAP_FIXED);
+	got = make_over(&c, addr, will_map(bytes, flags, fd), fixed != MAP_FIXED);
 	if (got == MAP_FAILED && fixed)
 		return got;
 	errno = saved;

@@ -253,6 +253,38 @@ static void hinted(void)
 	free(right);
 }
 
+/* The kernel makes a mapping of huge pages larger than it was asked for. None of them
+ * is touched, so that none need be reserved. */
+static void hinted_huge(void)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_HUGETLB |
+	                  21 << 26; /* MAP_HUGE_2MB */
+	unsigned char *hole, *q;
+	size_t before;
+	int i;
+
+	make();
+	memset(p, 0x5a, bytes);
+	before = -(uintptr_t)p % (2 * MIB);
+	hole = p + before;
+	check(munmap(hole, PAGE) == 0);
+	for (i = 0; i < 3; i++) {
+		q = mmap(hole, PAGE, PROT_READ | PROT_WRITE,
+		         i == 0 ? flags
+		                : i == 1 ? flags & ~(21 << 26)
+		                         : flags | MAP_FIXED_NOREPLACE,
+		         -1, 0);
+		check(q != hole && all(p, before, 0x5a));
+		check(all(hole + PAGE, bytes - before - PAGE, 0x5a));
+		if (q != MAP_FAILED)
+			check(i < 2 && munmap(q, 2 * MIB) == 0);
+	}
+	free(left);
+	free(right);
+	check(map_anonymous(hole, PAGE) == hole);
+	free(p);
+}
+
 int main(void)
 {
 	pages_init();
@@ -267,6 +299,7 @@ int main(void)
 	file_in_between();
 	left_mapped();
 	hinted();
+	hinted_huge();
 	puts("remap: done");
 	return 0;
 }
