@@ -70,7 +70,7 @@ cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
 			r = -ENOMEM;
 		if (place != COW__PLACE_HOLE)
 			r = fn(t, addr, to,
-			       place == COW__PLACE_OWN ||
+			       place != COW__PLACE_OURS ||
 			               t->backing == COW__ANON,
 			       value);
 		else if (holes == COW__HOLES_STOP)
@@ -139,7 +139,7 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	size_t bytes = end - start;
 	int r;
 
-	if (alone && place == COW__PLACE_OWN)
+	if (alone && place != COW__PLACE_HOLE)
 		(void)cow__map_punch(start, bytes);
 	r = cow__range_leave_alone(t);
 	if (r == 0)
@@ -185,7 +185,7 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
 	    cow__map_punch(start, end - start) == 0)
 		return 0;
-	return overlay(t, start, end, COW__PLACE_OWN);
+	return overlay(t, start, end, COW__PLACE_ANON);
 }
 
 void
@@ -200,8 +200,14 @@ cow__range_traces(struct cow__tile *t)
 static int
 guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 {
-	int r = cow__map_advise(start, end - start, advice);
+	int r = 0;
 
+	/* Nor may the engine read there any more. */
+	if (own && t->backing != COW__ANON)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                       COW__PLACE_OWN);
+	if (r == 0)
+		r = cow__map_advise(start, end - start, advice);
 	cow__range_traces(t);
 	if (r < 0 || own)
 		return r;
@@ -412,7 +418,7 @@ cow__placed(void)
 static void
 wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	(void)overlay(t, start, end, COW__PLACE_OWN);
+	(void)overlay(t, start, end, COW__PLACE_ANON);
 }
 
 static void

@@ -46,10 +46,11 @@ void cow__bound(uintptr_t addr, size_t bytes);
 /* A thread has a NUMA policy of its own: nobody else touches memory first. */
 void cow__placed(void);
 
-/* The range is about to be moved by the kernel, or watched: makes it anonymous
- * memory with the same bytes and protections. What other threads write during the
- * call may be lost. -EFAULT: part of it is not mapped. */
-int cow__own(uintptr_t addr, size_t bytes);
+/* The range is about to be moved by the kernel (`moves`: then it is one mapping if it
+ * was one to the program), or watched (pages that are missing stay so): makes it
+ * anonymous memory with the same bytes and protections. What other threads write during
+ * the call may be lost. -EFAULT: part of it is not mapped. */
+int cow__own(uintptr_t addr, size_t bytes, bool moves);
 
 /* The kernel is about to keep pages of the range: makes them copies of its own,
  * which are neither written back to a file nor used again. */

@@ -26,6 +26,7 @@ enum cow__place {
 	COW__PLACE_OURS, /* unless noted */
 	COW__PLACE_OWN,  /* a mapping of its own, or anonymous memory */
 	COW__PLACE_HOLE, /* unmapped; the addresses are still the engine's */
+	COW__PLACE_ANON, /* anonymous memory that the engine put there, to be read */
 };
 
 /* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */

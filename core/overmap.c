@@ -251,7 +251,11 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	(void)value;
 	cow__range_traces(t); /* nor may the next block have these pages */
 	if (own)
-		return 0;
+		return t->backing == COW__ANON
+		               ? 0
+		               : cow__attribute_add(t, start, end,
+		                                    COW__ATTRIBUTE_PLACE,
+		                                    COW__PLACE_OWN);
 	/* What is common would part from the others' pages. */
 	r = t->common ? -EBUSY : cow__range_leave_alone(t);
 	if (r == 0)
@@ -306,10 +310,43 @@ cow__lend(uintptr_t addr, size_t bytes)
 	return cow__range_each(addr, bytes, lend_range, 0, COW__HOLES_STOP);
 }
 
-COW_EXPORT int
-cow__own(uintptr_t addr, size_t bytes)
+/* To the program a block that was emptied in parts is one mapping still. */
+static bool
+is_patched(uintptr_t addr, uintptr_t end)
 {
-	int r = cow__range_each(addr, bytes, own_range, 0, COW__HOLES_STOP);
+	const struct cow__tile *t = cow__tile_find(addr);
+	bool ours = false, patched = false;
+	uintptr_t to;
+	int place;
 
+	if (!t || t->kind != COW__LIVE || t->doomed ||
+	    t->backing == COW__ANON || end > cow__tile_end(t))
+		return false;
+	for (; addr < end; addr = to) {
+		to = end;
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+		                          COW__PLACE_OURS, addr, &to);
+		if (place != COW__PLACE_OURS && place != COW__PLACE_ANON)
+			return false;
+		ours |= place == COW__PLACE_OURS;
+		patched |= place == COW__PLACE_ANON;
+	}
+	return ours && patched;
+}
+
+COW_EXPORT int
+cow__own(uintptr_t addr, size_t bytes, bool moves)
+{
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	int r;
+
+	if (addr % cow__page || end < addr)
+		return -EINVAL;
+	cow__engine_lock();
+	r = moves && is_patched(addr, end)
+	            ? own_range(cow__tile_find(addr), addr, end, false, 0)
+	            : cow__range_each_locked(addr, end, own_range, 0,
+	                                     COW__HOLES_STOP);
+	cow__engine_unlock();
 	return r == -ENOMEM ? -EFAULT : r;
 }

@@ -125,7 +125,7 @@ ioctl(int fd, unsigned long request, ...)
 		const struct uffdio_register *r = (const void *)a;
 
 		if (r->range.len && preload_ours((void *)r->range.start))
-			(void)cow__own(r->range.start, r->range.len);
+			(void)cow__own(r->range.start, r->range.len, false);
 	}
 	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);
 }

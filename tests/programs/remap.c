@@ -253,6 +253,39 @@ static void hinted(void)
 	free(right);
 }
 
+/* A part was emptied after a fork; to its program it is one mapping all the same. */
+static void emptied_and_moved(int grows)
+{
+	unsigned char *q;
+	pid_t child;
+
+	make();
+	child = start(waits, NULL);
+	check(madvise(p + MIB, MIB, MADV_DONTNEED) == 0);
+	fill(p + MIB + MIB / 2, MIB / 4, 3);
+	if (grows) {
+		q = mremap(p, bytes, 2 * bytes, MREMAP_MAYMOVE);
+	} else {
+		q = map_anonymous(NULL, bytes);
+		check(mremap(p, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, q) ==
+		      q);
+	}
+	check(q != MAP_FAILED);
+	check(holds(q, MIB, 2) && holds(q + 2 * MIB, 2 * MIB, 4));
+	check(all(q + MIB, MIB / 2, 0) && holds(q + MIB + MIB / 2, MIB / 4, 3));
+	check(all(q + 2 * MIB - MIB / 4, MIB / 4, 0));
+	if (grows)
+		check(all(q + bytes, bytes, 0));
+	check(!readable(p) && !readable(p + bytes - 1));
+	check(munmap(q, grows ? 2 * bytes : bytes) == 0);
+	check(map_anonymous(p, bytes) == p);
+	gate_open(to_child);
+	finish(child);
+	free(p);
+	free(left);
+	free(right);
+}
+
 /* The kernel makes a mapping of huge pages larger than it was asked for. None of them
  * is touched, so that none need be reserved. */
 static void hinted_huge(void)
@@ -298,6 +331,8 @@ int main(void)
 	not_doubled();
 	file_in_between();
 	left_mapped();
+	emptied_and_moved(0);
+	emptied_and_moved(1);
 	hinted();
 	hinted_huge();
 	puts("remap: done");
