@@ -356,7 +356,6 @@ engine_child(void)
 	cow__engine_lock();
 	cow__engine.generation++;
 	cow__advise_child_early();
-	cow__helper_child();
 	cow__commit_child();
 	cow__evidence_child();
 	cow__holders_child();
@@ -389,6 +388,7 @@ cow__fork_child(void)
 	cow__engine.lock.state = 0;
 	cow__engine.process = cow__process_id();
 	cow__pools_unlock();
+	cow__helper_child();
 	if (taking_part)
 		engine_child();
 	if (hooks_now())

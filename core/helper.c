@@ -9,6 +9,7 @@
 #include "core/decay.h"
 #include "core/engine.h"
 #include "core/extent.h"
+#include "core/pool.h"
 #include "core/segment.h"
 #include "core/spare.h"
 #include "core/stats.h"
@@ -25,7 +26,8 @@
 
 static struct cow__thread thread;
 static bool running;
-static unsigned suspended;
+static unsigned suspended; /* so many callers are to be the only thread */
+static bool retired; /* this one is to end; written also by signal handlers */
 static uint32_t bell; /* futex: changes when there is news */
 static bool rung;     /* ... and the helper did not come yet */
 static bool wanted;   /* since its round began: so it must not be the last */
@@ -89,7 +91,8 @@ static void
 helper_main(void)
 {
 	cow__engine_lock();
-	while (!suspended) {
+	while (!cow__helper_suspended() &&
+	       !__atomic_load_n(&retired, __ATOMIC_RELAXED)) {
 		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
 		uint64_t sleep;
 
@@ -118,7 +121,7 @@ cow__helper_want(bool wake)
 			ring();
 		return;
 	}
-	if (!cow__engine.use_helper || suspended)
+	if (!cow__engine.use_helper || cow__helper_suspended())
 		return;
 	/* vfork's child uses our memory, but a thread of it ends with it. */
 	if (cow__engine.process && cow__engine.process != cow__process_id())
@@ -126,6 +129,7 @@ cow__helper_want(bool wake)
 	/* The last one may be on its way out of its stack still. */
 	cow__thread_join(&thread);
 	running = true;
+	__atomic_store_n(&retired, false, __ATOMIC_RELAXED);
 	if (cow__thread_start(&thread, helper_main) < 0) {
 		running = false;
 		cow__engine.use_helper = false;
@@ -146,24 +150,53 @@ cow__helper_child(void)
 {
 	running = rung = false;
 	thread.tid = thread.last = 0;
-	suspended = 0;
+	__atomic_store_n(&suspended, 0, __ATOMIC_RELAXED);
+}
+
+bool
+cow__helper_suspended(void)
+{
+	/* Sequentially consistent, as is who suspends: see tensor/workers.c. */
+	return __atomic_load_n(&suspended, __ATOMIC_SEQ_CST) != 0;
 }
 
 COW_EXPORT void
 cow__helper_suspend(void)
 {
+	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);
 	cow__engine_lock();
-	suspended++;
-	ring();
+	if (running)
+		ring();
 	cow__engine_unlock();
 	cow__thread_join(&thread);
 	cow__thread_left(&thread);
 }
 
+bool
+cow__helper_suspend_signal(void)
+{
+	if (!cow__engine.process || cow__engine.process != cow__process_id())
+		return false;
+	if (!cow__mutex_is_mine(&cow__engine.lock) && !cow__pools_mine()) {
+		cow__helper_suspend();
+		return true;
+	}
+	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&retired, true, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+	cow__wake(&bell);
+	return true;
+}
+
 COW_EXPORT void
 cow__helper_resume(void)
 {
-	cow__engine_lock();
-	suspended--;
-	cow__engine_unlock();
+	unsigned n = __atomic_load_n(&suspended, __ATOMIC_RELAXED);
+
+	/* No lock: the caller may have forbidden itself all system calls. None
+	 * left: this is a child that was forked in between. */
+	while (n && !__atomic_compare_exchange_n(&suspended, &n, n - 1, 0,
+	                                         __ATOMIC_RELEASE,
+	                                         __ATOMIC_RELAXED))
+		;
 }

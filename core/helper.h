@@ -29,8 +29,15 @@ uint32_t cow__helper_id(void);
 void cow__helper_child(void);
 
 /* Ends it and keeps it from starting again until allowed. Engine not locked.
- * For callers that need to be the only thread. */
+ * For callers that need to be the only thread. Meanwhile no threads that copy are made,
+ * either (tensor/workers.h). */
 void cow__helper_suspend(void);
 void cow__helper_resume(void);
+bool cow__helper_suspended(void);
+
+/* The same for calls that are allowed in signal handlers, after vfork() and after forks
+ * that ran no handlers. False: it is not this process's, nothing was done. In a handler
+ * that interrupted the engine it ends when that is through, and is not waited for. */
+bool cow__helper_suspend_signal(void);
 
 #endif

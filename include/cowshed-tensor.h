@@ -411,8 +411,13 @@ int cow_threads_get(void);
 /*
  * Ends all threads of the library's own, also the helper that works ahead, and returns
  * when the process no longer counts them: for what wants a process with one thread
- * (unshare(CLONE_NEWUSER), setns()). Waits for copies under way in other threads. They
- * come back when there is work; none is made by copies after cow_threads_set(1).
+ * (unshare(CLONE_NEWUSER), setns()), and for what changes the calling one alone. libc
+ * tells all threads that it knows when setuid() and its like are called, and these are
+ * none; nobody tells any about capset(), prctl(PR_SET_NO_NEW_PRIVS), seccomp filters and
+ * landlock. Those that are there would keep what was given up; new ones have what their
+ * maker has. Waits for copies under way in other threads. They come back when there is
+ * work, so no other thread may use the library before the call was made; none is made by
+ * copies after cow_threads_set(1).
  */
 void cow_threads_end(void);
 

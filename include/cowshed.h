@@ -44,7 +44,9 @@
  * and materialize are writes, and so is sharing it with other processes (send,
  * export, put) unless it is transparent: its bytes may move. Storages that
  * secretly share bytes need no such care: the library orders what happens
- * between them.
+ * between them. The library's own threads are unknown to libc: before a call
+ * that gives up privileges (setuid(), capset(), a seccomp filter, landlock) end
+ * them with cow_threads_end(), or they keep them; under the shim that is done.
  *
  * fork. Both processes keep every storage, with the bytes of that moment and
  * their own writes after it. Nothing is copied but the pages written later.

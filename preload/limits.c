@@ -5,18 +5,11 @@
  *   setrlimit, prlimit   a limit on address space counts the reserved window;
  *                        one on private memory does not count our blocks
  *   mlockall             so does the limit on locked memory
- *   unshare, setns       some forms want a process with one thread, and the
- *                        helper and the threads that copy are more
  */
-#include "preload/next.h"
 #include "preload/preload.h"
 
-#include "core/helper.h"
 #include "core/window.h"
-#include "cowshed-tensor.h"
 
-#include <sched.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -85,28 +78,4 @@ mlockall(int flags)
 	    limit.rlim_cur != RLIM_INFINITY)
 		yield();
 	return (int)preload_kernel(SYS_mlockall, flags);
-}
-
-EXPORT int
-unshare(int flags)
-{
-	int r;
-
-	cow_threads_end();
-	cow__helper_suspend();
-	r = (int)preload_kernel(SYS_unshare, flags);
-	cow__helper_resume();
-	return r;
-}
-
-EXPORT int
-setns(int fd, int type)
-{
-	int r;
-
-	cow_threads_end();
-	cow__helper_suspend();
-	r = (int)preload_kernel(SYS_setns, fd, type);
-	cow__helper_resume();
-	return r;
 }

@@ -7,6 +7,7 @@
 
 #include "core/window.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -66,6 +67,13 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
 /* As libc's syscall(); ours looks at addresses first. */
 long preload_kernel(long number, ...);
+
+/* A call that wants, or changes, a process with one thread; prctl's `option`, else 0
+ * (preload/privileges.c). In between the library has no threads (tensor/workers.c): true
+ * if they are to be allowed again. */
+bool preload_is_for_one(long number, long option);
+bool cow__threads_suspend(void);
+void cow__helper_resume(void);
 
 /* Our own mmap and so on under a second name. By the first one we might call
  * another library that is before us, and has come here from there. */

@@ -3,8 +3,9 @@
  * Calls on pages of ours that have no name of their own in libc, or that
  * programs make past it
  *
- *   syscall            by number: what libc has a name for goes there; and
- *                      NUMA policies, which libnuma sets in this way
+ *   syscall            by number: what libc has a name for goes there; NUMA
+ *                      policies, which libnuma sets in this way; what gives
+ *                      up privileges (preload/privileges.c)
  *   ioctl              registers memory with a userfaultfd
  *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
@@ -67,10 +68,24 @@ preload_kernel(long number, ...)
 	return kernel(number, a, b, c, d, e, f);
 }
 
+/* One for a process with one thread. */
+static long
+kernel_alone(long number, long a, long b, long c, long d, long e, long f)
+{
+	bool suspended = cow__threads_suspend();
+	long r = kernel(number, a, b, c, d, e, f);
+
+	if (suspended)
+		cow__helper_resume();
+	return r;
+}
+
 EXPORT long
 syscall(long number, ...)
 {
 	ARGUMENTS(number);
+	if (preload_is_for_one(number, a))
+		return kernel_alone(number, a, b, c, d, e, f);
 	switch (number) {
 	case SYS_mmap:
 		return (long)preload_mmap((void *)a, (size_t)b, (int)c, (int)d,

@@ -23,6 +23,7 @@
 #include "core/base.h"
 #include "core/error.h"
 #include "core/helper.h"
+#include "core/mutex.h"
 #include "cowshed-tensor.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -48,8 +49,8 @@ struct job {
 };
 
 struct pool {
-	uint32_t owned;
-	uint32_t quit; /* all are to end */
+	uint32_t owned; /* by this thread; 0: by none */
+	uint32_t quit;  /* all are to end */
 	uint32_t gate; /* futex */
 	uint32_t bell; /* futex */
 	uint32_t asleep;
@@ -173,7 +174,7 @@ pool_get(void)
 		return NULL;
 	}
 	if (__atomic_compare_exchange_n(&pool, &other, memory, 0,
-	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	                                __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
 		return memory;
 	(void)cow__map_release((uintptr_t)memory, bytes);
 	return other;
@@ -191,6 +192,56 @@ cow__workers(void)
 		__atomic_store_n(&processors, n, __ATOMIC_RELAXED);
 	}
 	return n > MOST + 1 ? MOST + 1 : n;
+}
+
+static uint32_t
+self(void)
+{
+	uint32_t high = (uint32_t)(cow__mutex_self() >> 32);
+
+	return high ? high : 1;
+}
+
+static bool
+own(struct pool *p)
+{
+	uint32_t nobody = 0;
+
+	return __atomic_compare_exchange_n(&p->owned, &nobody, self(), 0,
+	                                   __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+static void
+disown(struct pool *p)
+{
+	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
+}
+
+/* The pool is the caller's. */
+static void
+end_threads(struct pool *p)
+{
+	for (int i = 0; i < MOST; i++) {
+		cow__thread_join(&p->threads[i]);
+		cow__thread_left(&p->threads[i]);
+	}
+	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Who suspends threads says so first, and looks at the pool then; here it is the
+ * other way round. So one of both sees the other. */
+static bool
+own_to_run(struct pool *p)
+{
+	if (!own(p))
+		return false;
+	if (cow__helper_suspended()) {
+		disown(p);
+		return false;
+	}
+	if (__atomic_load_n(&p->quit, __ATOMIC_RELAXED))
+		end_threads(p); /* a signal handler wanted it */
+	return true;
 }
 
 /* False: this is a child that a signal handler forked in the middle of a job, and
@@ -248,8 +299,7 @@ cow__workers_run(int64_t n, int64_t grain,
 		threads = (int)ranges;
 	if (n <= 0)
 		return;
-	if (!p || is_denied(p) ||
-	    __atomic_exchange_n(&p->owned, 1, __ATOMIC_ACQUIRE)) {
+	if (!p || is_denied(p) || !own_to_run(p)) {
 		part(arg, 0, n);
 		return;
 	}
@@ -257,7 +307,7 @@ cow__workers_run(int64_t n, int64_t grain,
 	if (job.piece < grain)
 		job.piece = grain;
 	whole = run(p, &job, threads - 1);
-	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
+	disown(p);
 	if (!whole)
 		part(arg, 0, n);
 }
@@ -272,26 +322,47 @@ cow_threads_set(int threads)
 	return 0;
 }
 
-COW_EXPORT void
-cow_threads_end(void)
+/* In a signal handler that interrupted a copy of this thread the others end when that
+ * is done, and are not waited for. */
+static void
+workers_end(void)
 {
-	struct pool *p = __atomic_load_n(&pool, __ATOMIC_ACQUIRE);
+	struct pool *p = __atomic_load_n(&pool, __ATOMIC_SEQ_CST);
+	bool mine = false;
 
-	cow__helper_suspend();
-	cow__helper_resume();
 	if (!p)
 		return;
-	while (__atomic_exchange_n(&p->owned, 1, __ATOMIC_ACQUIRE))
-		cow__wait(&p->owned, 1, GLANCE_NS);
+	while (!mine && !own(p)) {
+		uint32_t owner = __atomic_load_n(&p->owned, __ATOMIC_RELAXED);
+
+		mine = cow__mutex_self() && owner == self();
+		if (!mine && owner)
+			cow__wait(&p->owned, owner, GLANCE_NS);
+	}
 	__atomic_store_n(&p->quit, 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
 	cow__wake_some(&p->bell, MOST);
-	for (int i = 0; i < MOST; i++) {
-		cow__thread_join(&p->threads[i]);
-		cow__thread_left(&p->threads[i]);
-	}
-	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
+	if (mine)
+		return;
+	end_threads(p);
+	disown(p);
+}
+
+COW_EXPORT void
+cow_threads_end(void)
+{
+	cow__helper_suspend();
+	cow__helper_resume();
+	workers_end();
+}
+
+COW_EXPORT bool
+cow__threads_suspend(void)
+{
+	if (!cow__helper_suspend_signal())
+		return false;
+	workers_end();
+	return true;
 }
 
 COW_EXPORT int

@@ -10,6 +10,7 @@
 #ifndef COW_TENSOR_WORKERS_H
 #define COW_TENSOR_WORKERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* How many may work, the caller included (cow_threads_get()). */
@@ -22,5 +23,11 @@ int cow__workers(void);
 void cow__workers_run(int64_t n, int64_t grain,
                       void (*part)(void *arg, int64_t first, int64_t last),
                       void *arg);
+
+/* Ends all threads of ours, the helper, too, and keeps them from coming back until
+ * cow__helper_resume(): around calls that ask for a process with one thread, or change
+ * the calling one alone. Also in signal handlers and after any kind of fork: as
+ * cow__helper_suspend_signal(), whose result it returns. */
+bool cow__threads_suspend(void);
 
 #endif

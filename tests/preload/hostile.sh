@@ -13,6 +13,7 @@ program vforks
 program denied
 program user_namespace
 program dropped
+program privileges
 
 # Without /proc, where that can be had without being root.
 hidden='mount -t tmpfs none /proc && exec "$@"'

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Calls for a process with one thread
+ *
+ *   unshare, setns          some forms demand one
+ *   setuid and its like,    what a process may do is kept for each thread. libc changes
+ *   prctl, capset           all that it knows; the library's are none of them, and
+ *                           would keep what the program gives up
+ *   by number               seccomp and landlock have no other name
+ *
+ * So the helper and the threads that copy end before, and those that are made later
+ * inherit what their maker may do. Many of these calls are allowed in signal handlers.
+ */
+#include "preload/next.h"
+#include "preload/preload.h"
+
+#include <grp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+#define EXPORT __attribute__((visibility("default")))
+
+bool
+preload_is_for_one(long number, long option)
+{
+	switch (number) {
+	case SYS_unshare:
+	case SYS_setns:
+	case SYS_setuid:
+	case SYS_setgid:
+	case SYS_setreuid:
+	case SYS_setregid:
+	case SYS_setresuid:
+	case SYS_setresgid:
+	case SYS_setfsuid:
+	case SYS_setfsgid:
+	case SYS_setgroups:
+	case SYS_capset:
+	case SYS_seccomp:
+	case SYS_landlock_restrict_self:
+		return true;
+	case SYS_prctl:
+		return option == PR_SET_NO_NEW_PRIVS ||
+		       option == PR_SET_SECCOMP ||
+		       option == PR_SET_SECUREBITS ||
+		       option == PR_CAPBSET_DROP || option == PR_CAP_AMBIENT;
+	default:
+		return false;
+	}
+}
+
+/* One that libc has no more to do with than to pass it on. */
+static int
+kernel_alone(long number, long a, long b)
+{
+	bool suspended = cow__threads_suspend();
+	int r = (int)preload_kernel(number, a, b);
+
+	if (suspended)
+		cow__helper_resume();
+	return r;
+}
+
+EXPORT int
+unshare(int flags)
+{
+	return kernel_alone(SYS_unshare, flags, 0);
+}
+
+EXPORT int
+setns(int fd, int type)
+{
+	return kernel_alone(SYS_setns, fd, type);
+}
+
+EXPORT int
+setfsuid(uid_t user)
+{
+	return kernel_alone(SYS_setfsuid, (long)user, 0);
+}
+
+EXPORT int
+setfsgid(gid_t group)
+{
+	return kernel_alone(SYS_setfsgid, (long)group, 0);
+}
+
+int capset(void *header, const void *data);
+
+EXPORT int
+capset(void *header, const void *data)
+{
+	return kernel_alone(SYS_capset, (long)header, (long)data);
+}
+
+EXPORT int
+prctl(int option, ...)
+{
+	bool suspended =
+	        preload_is_for_one(SYS_prctl, option) && cow__threads_suspend();
+	unsigned long a, b, c, d;
+	va_list ap;
+	int r;
+
+	va_start(ap, option);
+	a = va_arg(ap, unsigned long);
+	b = va_arg(ap, unsigned long);
+	c = va_arg(ap, unsigned long);
+	d = va_arg(ap, unsigned long);
+	va_end(ap);
+	r = (int)preload_kernel(SYS_prctl, option, a, b, c, d);
+	if (suspended)
+		cow__helper_resume();
+	return r;
+}
+
+/* The others are libc's, which tells the threads that it knows. */
+#define ALONE(name, parameters, arguments)                                     \
+	EXPORT int name parameters                                             \
+	{                                                                      \
+		typedef int name##_fn parameters;                              \
+		static name##_fn *next;                                        \
+		name##_fn *f = __atomic_load_n(&next, __ATOMIC_RELAXED);       \
+		bool suspended;                                                \
+		int r;                                                         \
+                                                                               \
+		if (!f) {                                                      \
+			void *p = preload_next_symbol(#name);                  \
+                                                                               \
+			memcpy(&f, &p, sizeof(p));                             \
+			__atomic_store_n(&next, f, __ATOMIC_RELAXED);          \
+		}                                                              \
+		suspended = cow__threads_suspend();                            \
+		r = f arguments;                                               \
+		if (suspended)                                                 \
+			cow__helper_resume();                                  \
+		return r;                                                      \
+	}
+
+ALONE(setuid, (uid_t user), (user))
+ALONE(setgid, (gid_t group), (group))
+ALONE(seteuid, (uid_t user), (user))
+ALONE(setegid, (gid_t group), (group))
+ALONE(setreuid, (uid_t real, uid_t effective), (real, effective))
+ALONE(setregid, (gid_t real, gid_t effective), (real, effective))
+ALONE(setresuid, (uid_t real, uid_t effective, uid_t saved),
+      (real, effective, saved))
+ALONE(setresgid, (gid_t real, gid_t effective, gid_t saved),
+      (real, effective, saved))
+ALONE(setgroups, (size_t n, const gid_t *groups), (n, groups))
+ALONE(initgroups, (const char *user, gid_t group), (user, group))
