@@ -141,8 +141,10 @@ below_peak(uint64_t now)
 	                                     : 0;
 }
 
+/* `ask`: the helper opens no files, whose numbers the program may be about to get;
+ * the program's threads ask in their calls (cow__engine_tick()). */
 static size_t
-limit(uint64_t now)
+limit(uint64_t now, bool ask)
 {
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
@@ -150,7 +152,7 @@ limit(uint64_t now)
 
 	most = cow__min(most, cow__max(WARM_LEAST, below_peak(now)));
 	most = cow__min(most, cow__engine.warm_max);
-	if (cow__engine.warm_bytes > WARM_LEAST &&
+	if (ask && cow__engine.warm_bytes > WARM_LEAST &&
 	    cow__elapsed(asked_at, now) > HEADROOM_NS) {
 		asked_at = now;
 		headroom = cow__process_headroom();
@@ -175,13 +177,13 @@ is_due(uint64_t now, size_t most)
 bool
 cow__decay_due(uint64_t now)
 {
-	return cow__engine.warm_first && is_due(now, limit(now));
+	return cow__engine.warm_first && is_due(now, limit(now, true));
 }
 
 size_t
 cow__decay(uint64_t now, size_t bytes, bool unlocked)
 {
-	size_t most = limit(now), done = 0;
+	size_t most = limit(now, !unlocked), done = 0;
 	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
 
 	while (done < bytes && is_due(now, most)) {

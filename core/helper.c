@@ -14,6 +14,7 @@
 #include "core/spare.h"
 #include "core/stats.h"
 #include "core/thaw.h"
+#include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
@@ -91,6 +92,7 @@ static void
 helper_main(void)
 {
 	cow__engine_lock();
+	cow__pagemap_read_kept();
 	while (!cow__helper_suspended() &&
 	       !__atomic_load_n(&retired, __ATOMIC_RELAXED)) {
 		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
@@ -107,6 +109,7 @@ helper_main(void)
 		cow__helper_lock();
 	}
 	running = false;
+	cow__pagemap_forget();
 	cow__engine_unlock();
 }
 
@@ -116,22 +119,26 @@ cow__helper_want(bool wake)
 	wanted = true;
 	if (running && !wake)
 		return;
+	/* vfork's child uses our memory, but its threads and descriptors end with
+	 * it. */
+	if (cow__engine.process && cow__engine.process != cow__process_id())
+		return;
 	if (running) {
+		cow__pagemap_keep(); /* the program may have closed it */
 		if (!rung)
 			ring();
 		return;
 	}
 	if (!cow__engine.use_helper || cow__helper_suspended())
 		return;
-	/* vfork's child uses our memory, but a thread of it ends with it. */
-	if (cow__engine.process && cow__engine.process != cow__process_id())
-		return;
 	/* The last one may be on its way out of its stack still. */
 	cow__thread_join(&thread);
+	cow__pagemap_keep();
 	running = true;
 	__atomic_store_n(&retired, false, __ATOMIC_RELAXED);
 	if (cow__thread_start(&thread, helper_main) < 0) {
 		running = false;
+		cow__pagemap_forget();
 		cow__engine.use_helper = false;
 		cow__fallback(COW_FALLBACK_THREAD);
 		return;
@@ -149,6 +156,7 @@ void
 cow__helper_child(void)
 {
 	running = rung = false;
+	cow__pagemap_forget(); /* it shows the parent */
 	thread.tid = thread.last = 0;
 	__atomic_store_n(&suspended, 0, __ATOMIC_RELAXED);
 }

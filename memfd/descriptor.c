@@ -34,7 +34,7 @@ cow__descriptor_adopt(int fd)
 
 	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_LOWEST);
 	if (high < 0)
-		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, 64);
+		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_HIGH);
 	if (high >= 0) {
 		(void)sys_close(fd);
 		fd = (int)high;

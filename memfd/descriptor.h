@@ -20,6 +20,9 @@ struct cow__descriptor {
 
 #define COW__NO_DESCRIPTOR ((struct cow__descriptor){ .fd = -1 })
 
+/* Ours have at least this number, if the program's limit allows it. */
+#define COW__FD_HIGH 64
+
 /* Takes ownership of `fd` (moves it up in the table where it can). Never
  * fails: without fstat the identity stays unknown and checks say no. */
 struct cow__descriptor cow__descriptor_adopt(int fd);

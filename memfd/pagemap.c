@@ -11,8 +11,16 @@
  * The descriptor is opened for each scan: a descriptor that is kept could be
  * closed by the program, and one of another process's pagemap shows that
  * process. Opening costs a few microseconds.
+ *
+ * But a new descriptor has the lowest number that is free, and the helper is a
+ * thread of which the program knows nothing: that may expect this number from
+ * its own next open. So the helper opens nothing. Who starts it, a thread of
+ * the program's in a call of ours, opens one that lies high in the table and
+ * ends with the helper; whether it is still that file is asked before each use,
+ * and after it: what was read is believed then.
  */
 #include "memfd/pagemap.h"
+#include "memfd/descriptor.h"
 #include "memfd/page.h"
 #include "memfd/sys.h"
 
@@ -37,6 +45,68 @@ struct pm_arg {
 #define PM_IS_SWAPPED (1 << 4)
 
 static uint32_t scan_denied;
+
+static struct cow__descriptor kept = { .fd = -1 };
+static uint32_t reader; /* the thread that opens none; 0: there is no such */
+
+void
+cow__pagemap_keep(void)
+{
+	int fd;
+
+	if (kept.fd >= 0 && cow__descriptor_ok(&kept))
+		return;
+	kept = COW__NO_DESCRIPTOR;
+	fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	kept = cow__descriptor_adopt(fd);
+	if (kept.fd < COW__FD_HIGH)
+		cow__descriptor_close(&kept);
+}
+
+void
+cow__pagemap_read_kept(void)
+{
+	__atomic_store_n(&reader, (uint32_t)sys_gettid(), __ATOMIC_RELAXED);
+}
+
+void
+cow__pagemap_forget(void)
+{
+	__atomic_store_n(&reader, 0, __ATOMIC_RELAXED);
+	cow__descriptor_close(&kept);
+}
+
+/* Another thread may see the reader's id come or go, but never its own. */
+static bool
+is_reader(void)
+{
+	uint32_t id = __atomic_load_n(&reader, __ATOMIC_RELAXED);
+
+	return id && id == (uint32_t)sys_gettid();
+}
+
+static int
+begin(bool *ret_kept)
+{
+	*ret_kept = is_reader();
+	if (!*ret_kept)
+		return (int)sys_open("/proc/self/pagemap",
+		                     O_RDONLY | O_CLOEXEC, 0);
+	return cow__descriptor_ok(&kept) ? kept.fd : -EBADF;
+}
+
+/* `r`, or what became of the descriptor. */
+static int
+done(int fd, bool is_kept, int r)
+{
+	if (!is_kept)
+		(void)sys_close(fd);
+	else if (!cow__descriptor_ok(&kept))
+		return -EBADF;
+	return r;
+}
 
 void
 cow__pagemap_use_scan(bool yes)
@@ -130,28 +200,28 @@ int
 cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
                     int max, uintptr_t *ret_next)
 {
-	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
-	int n = -ENOTTY;
+	bool is_kept;
+	int fd = begin(&is_kept), n = -ENOTTY;
 
 	if (fd < 0)
 		return fd;
 	if (cow__pagemap_has_scan()) {
 		n = scan_ioctl(fd, start, end, runs, max, ret_next);
-		if (n == -ENOTTY || n == -EINVAL)
+		if ((n == -ENOTTY || n == -EINVAL) &&
+		    (!is_kept || cow__descriptor_ok(&kept)))
 			cow__pagemap_use_scan(false);
 	}
 	if (n == -ENOTTY || n == -EINVAL)
 		n = scan_words(fd, start, end, cow__page, runs, max, ret_next);
-	(void)sys_close(fd);
-	return n;
+	return done(fd, is_kept, n);
 }
 
 int
 cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 {
-	int fd = (int)sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+	bool is_kept;
+	int fd = begin(&is_kept), n = 0;
 	uintptr_t at = addr + step - cow__page;
-	int n = 0;
 
 	if (fd < 0)
 		return fd;
@@ -167,8 +237,7 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 		if (word & (PM_PRESENT | PM_SWAPPED))
 			n = (int)i + 1;
 	}
-	(void)sys_close(fd);
-	return n;
+	return done(fd, is_kept, n);
 }
 
 int

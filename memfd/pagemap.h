@@ -34,6 +34,16 @@ int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap);
 /* Has this one page? 1, 0, -errno. */
 int cow__pagemap_touched_page(uintptr_t addr);
 
+/*
+ * A thread that must open nothing (it may take the number that the program is about to
+ * get) reads by a descriptor that another one opened: keep, again whenever it may have
+ * been lost; then read_kept, in that thread; forget at its end, and in a forked child. Without the
+ * descriptor its calls give -EBADF. The caller orders these.
+ */
+void cow__pagemap_keep(void);
+void cow__pagemap_read_kept(void);
+void cow__pagemap_forget(void);
+
 /* For tests and the probe: 1 use PAGEMAP_SCAN if there (default), 0 never. */
 void cow__pagemap_use_scan(bool yes);
 bool cow__pagemap_has_scan(void);

@@ -8,6 +8,7 @@
 program close_all
 program close_all first
 program reuse_numbers
+program lowest_number
 program spawn
 program vforks
 program denied
