@@ -4,11 +4,13 @@
  *
  *   setrlimit, prlimit   a limit on address space counts the reserved window;
  *                        one on private memory does not count our blocks
- *   mlockall             so does the limit on locked memory
+ *   mlockall             so does the limit on locked memory; and it makes all
+ *                        that is mapped present, also what is free or frozen
  */
 #include "preload/preload.h"
 
 #include "core/window.h"
+#include "cowshed.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -74,8 +76,16 @@ mlockall(int flags)
 {
 	struct rlimit limit;
 
+	/* Each page of a frozen mapping would be copied where it is made. */
+	if ((flags & MCL_FUTURE) && !(flags & MCL_ONFAULT))
+		cow__window_counts();
 	if (preload_kernel(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY)
 		yield();
+	/* Free memory would be there again. */
+	if ((flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
+		(void)cow_trim();
 	return (int)preload_kernel(SYS_mlockall, flags);
 }
+
+PRELOAD_OWN(mlockall);

@@ -90,6 +90,7 @@ __typeof__(madvise) preload_madvise;
 __typeof__(mlock) preload_mlock;
 __typeof__(mlock2) preload_mlock2;
 __typeof__(munlock) preload_munlock;
+__typeof__(mlockall) preload_mlockall;
 
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);

@@ -111,6 +111,8 @@ syscall(long number, ...)
 		return preload_mlock2((void *)a, (size_t)b, (unsigned)c);
 	case SYS_munlock:
 		return preload_munlock((void *)a, (size_t)b);
+	case SYS_mlockall:
+		return preload_mlockall((int)a);
 	case SYS_vmsplice:
 		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
 	case SYS_mbind:

@@ -1,20 +1,111 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlockall() under a limit on locked memory
+ * mlockall(), for what is there and for what comes, also under a limit on locked memory
  *
- * All that is mapped counts against it, touched or not, unless one is root. A small program
- * is below what a kernel gives to all, and stays so.
+ * All that is mapped is made present, and counts against the limit, touched or not,
+ * unless one is root. A small program is below what a kernel gives to all, and stays so.
+ * What was freed is not there to be locked.
  */
 #include "program.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#define BLOCKS 10
+
+/* Resident memory in MiB: `what` of /proc/self/status. */
+static size_t resident(const char *what)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	size_t kib = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (strncmp(line, what, strlen(what)) == 0)
+			kib = strtoul(line + strlen(what), NULL, 10);
+	if (f)
+		fclose(f);
+	return kib / 1024;
+}
+
+static void is_small(size_t most)
+{
+	size_t mib = resident("VmRSS:");
+
+	if (mib > most) {
+		dprintf(2, "%zu MiB are resident, %zu of them shared\n", mib,
+		        resident("RssShmem:"));
+		_exit(1);
+	}
+}
+
+/* As root: without one. */
+static void lift_limit(void)
+{
+	struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+
+	(void)!setrlimit(RLIMIT_MEMLOCK, &none);
+}
+
+/* What is free, in part for so long that its pages were given back, stays so. */
+static void what_is_there(void *arg)
+{
+	unsigned char *p[BLOCKS];
+	size_t i;
+
+	(void)arg;
+	lift_limit();
+	for (i = 0; i < BLOCKS; i++)
+		p[i] = get_filled(40 * MIB, i);
+	for (i = 0; i < BLOCKS; i++)
+		free(p[i]);
+	free(get_filled(4 * MIB, 1));
+	if (mlockall(MCL_CURRENT) < 0)
+		return; /* we may not */
+	is_small(60);
+	for (i = 0; i < BLOCKS; i++)
+		p[i] = get(8 * MIB);
+	for (i = 0; i < BLOCKS; i++)
+		free(p[i]);
+}
+
+/* A fork leaves no second copy of what only one process writes. */
+static void what_comes(void *arg)
+{
+	unsigned char *kept;
+	pid_t child;
+	int gate[2];
+
+	(void)arg;
+	lift_limit();
+	if (mlockall(MCL_CURRENT | MCL_FUTURE) < 0)
+		return;
+	kept = get_filled(64 * MIB, 1);
+	gate_make(gate);
+	child = fork();
+	check(child >= 0);
+	if (child == 0) {
+		gate_wait(gate);
+		_exit(!holds(kept, 64 * MIB, 1));
+	}
+	is_small(100);
+	kept[0]++;
+	is_small(100);
+	gate_open(gate);
+	finish(child);
+	kept[0]--;
+	check(holds(kept, 64 * MIB, 1));
+	free(kept);
+}
+
 int main(void)
 {
 	struct rlimit most = { 512 * MIB, 512 * MIB };
-	unsigned char *p = get_filled(MIB, 1);
+	unsigned char *p;
 
+	in_child(what_is_there, NULL);
+	in_child(what_comes, NULL);
+	p = get_filled(MIB, 1);
 	/* As much as it may have. */
 	if (setrlimit(RLIMIT_MEMLOCK, &most) < 0)
 		check(getrlimit(RLIMIT_MEMLOCK, &most) == 0);
