@@ -8,6 +8,11 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
+
+#ifndef AF_XDP
+#define AF_XDP 44
+#endif
 
 /* The kernel's struct linux_dirent64. */
 struct entry {
@@ -32,7 +37,21 @@ target_pins(const char *target)
 	       starts_with(target, "/dev/infiniband/") ||
 	       starts_with(target, "/dev/vfio/") ||
 	       starts_with(target, "/dev/dri/render") ||
-	       starts_with(target, "/dev/kfd");
+	       starts_with(target, "/dev/kfd") ||
+	       starts_with(target, "/dev/accel") ||
+	       starts_with(target, "/dev/video");
+}
+
+/* Packets land in memory that an AF_XDP socket was given; all sockets have one name. */
+static bool
+is_xdp(int fd)
+{
+	int family = 0;
+	uint32_t bytes = sizeof(family);
+
+	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
+	            0) == 0 &&
+	       family == AF_XDP;
 }
 
 static int
@@ -72,7 +91,8 @@ descriptor_pins(int dir, const char *name)
 	if (r <= 0)
 		return is_shortage(r);
 	target[r] = '\0';
-	return target_pins(target);
+	return target_pins(target) ||
+	       (starts_with(target, "socket:") && is_xdp(fd));
 }
 
 bool

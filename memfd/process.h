@@ -11,9 +11,10 @@
 
 /*
  * May the kernel or a device be writing this process's memory behind the page
- * tables? True if it holds descriptors of io_uring, RDMA, GPUs or vfio, or of
- * a file opened with O_DIRECT. Such memory must not be frozen: the I/O would
- * land in the frozen page. False without /proc.
+ * tables? True if it holds descriptors of io_uring, RDMA, GPUs, accelerators, cameras,
+ * vfio or AF_XDP, or of a file opened with O_DIRECT. Such memory must not be frozen: the
+ * I/O would land in the frozen page. False without /proc; a ring whose descriptor was
+ * closed (it works on by a registered number or its mapping) is not seen.
  */
 bool cow__process_pins_memory(void);
 

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that a camera, an accelerator or an AF_XDP socket writes was frozen
+ *
+ * These write to memory of the process behind its page tables, as rings and GPUs do; a
+ * freeze loses what they write. They show among the descriptors: by the device's name, and
+ * by the socket's family, since all sockets have one name.
+ */
+#include "memfd/process.h"
+#include "tests/support/support.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#ifndef AF_XDP
+#define AF_XDP 44
+#endif
+
+static const char *const devices[] = { "video", "accel" };
+
+/* The name counts: whoever may write to /dev plays one. */
+START_TEST(devices_are_pins)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/%s-cowshed-test-%d", devices[_i],
+	         getpid());
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	unlink(path);
+	ck_assert(cow__process_pins_memory());
+	close(fd);
+	ck_assert(!cow__process_pins_memory());
+}
+END_TEST
+
+START_TEST(only_sockets_of_xdp_are_pins)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert(fd >= 0 && !cow__process_pins_memory());
+	close(fd);
+	fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return; /* not for us */
+	ck_assert(cow__process_pins_memory());
+	close(fd);
+	ck_assert(!cow__process_pins_memory());
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("bug_cameras_and_xdp_are_no_pins");
+	TCase *tcase = add_case(suite, "bug");
+
+	tcase_add_loop_test(tcase, devices_are_pins, 0, (int)COUNT(devices));
+	tcase_add_test(tcase, only_sockets_of_xdp_are_pins);
+	return run_suite(suite);
+}
