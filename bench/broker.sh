@@ -19,10 +19,16 @@ for how in '' --epoll; do
 	by=$(sed -n 's/.* by //p' "$work/log")
 	printf '%-9s ' "$by"
 	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}" "$pid" | tee "$work/out"
-	failed=$((failed | PIPESTATUS[0]))
+	status=${PIPESTATUS[0]}
 	# The lines of bench/common.h.
-	sed -nE "s|^.*clients: ([0-9]+) operations.*|bench=broker case=64-clients/$by \
+	if [ "$status" != 0 ] || ! grep -q 'clients: ' "$work/out"; then
+		failed=1
+		echo "bench=broker case=64-clients/${by:-none} unit=operations/s ours=-" \
+			"rival=- ratio=- bar=- on=- met=failed n=0"
+	else
+		sed -nE "s|^.*clients: ([0-9]+) operations.*|bench=broker case=64-clients/$by \
 unit=operations/s ours=\1 rival=- ratio=- bar=- on=- met=- n=1|p" "$work/out"
+	fi
 	kill "$pid"
 	wait "$pid"
 done

@@ -27,7 +27,8 @@
  * (on one line). `on` says what the bar judges: `ours` alone, the `worst` of ours, the
  * `ratio` ours / rival, or the `speedup` rival / ours; `-` where there is no bar. Where
  * rounds gave no figure, `failed` says how many of the rival's and `ours_failed` of ours;
- * after the latter nothing is `met`, nor against a rival of which no round is left.
+ * after the latter nothing is `met`, nor against a rival of which no round is left:
+ * met=failed. The program's status says so, too.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -212,7 +213,28 @@ enum bar_on {
 	BAR_FASTER,  /* no bar; ratio = rival / ours */
 };
 
-/* One measurement. `rival` may be NULL. */
+static inline void report_failure(void)
+{
+	fflush(NULL);
+	_exit(1);
+}
+
+/* A line without numbers: the program goes on, and its status will tell. */
+static inline void report_failed(const char *bench, const char *what,
+                                 const char *unit, const char *whose)
+{
+	static bool known;
+
+	printf("bench=%s case=%s unit=%s ours=- rival=- ratio=- bar=- on=- "
+	       "met=failed n=0\n  %s, %s: nothing was measured of %s\n", bench,
+	       what, unit, bench, what, whose);
+	fflush(stdout);
+	if (!known)
+		atexit(report_failure);
+	known = true;
+}
+
+/* One measurement. `rival` may be NULL; an empty series failed. */
 static inline void report(const char *bench, const char *what,
                           const char *unit, const struct series *ours,
                           const struct series *rival, enum bar_on on,
@@ -228,6 +250,10 @@ static inline void report(const char *bench, const char *what,
 	bool has_bar = on != BAR_NONE && on != BAR_FASTER;
 	bool met = on == BAR_SPEEDUP ? judged >= bar : judged <= bar;
 
+	if (!ours->n || (rival && !rival->n)) {
+		report_failed(bench, what, unit, ours->n ? "the rival" : "ours");
+		return;
+	}
 	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g "
 	       "ours_max=%.6g", bench, what, unit, o, series_at(ours, 0),
 	       series_at(ours, 1));

@@ -5,6 +5,8 @@
 # Finds what `make` built, makes a temporary folder that goes away again, and
 # prints measurements in the two lines of bench/common.h. BUILD names another
 # build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS for more turns.
+# A script that could not measure something says met=failed in its line and ends
+# with a status other than 0.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +22,14 @@ export LC_ALL=C
 huge_pages=glibc.malloc.hugetlb=1
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
-trap 'rm -rf "$tmp"' EXIT
+# A line that failed may have been printed in a subshell: a file tells.
+cleanup() {
+	cleanup_status=$?
+	[ ! -e "$tmp/failed" ] || [ $cleanup_status != 0 ] || cleanup_status=1
+	rm -rf "$tmp"
+	exit $cleanup_status
+}
+trap cleanup EXIT
 trap 'exit 130' HUP INT TERM
 
 quick() {
@@ -59,16 +68,19 @@ median() {
 
 # report BENCH CASE UNIT OURS RIVAL ON BAR: OURS and RIVAL are files of one
 # number a line (RIVAL may be -); ON is ours, ratio, speedup or - (no bar),
-# faster (no bar, the ratio is rival / ours).
+# faster (no bar, the ratio is rival / ours). A file that is named but empty, or
+# absent, is a measurement that failed, ours and a rival's alike.
 report() {
-	report_rival=$5
-	sort -g "$4" >"$tmp/report.ours"
-	if [ "$report_rival" = - ]; then
+	sort -g "$4" >"$tmp/report.ours" 2>/dev/null
+	if [ "$5" = - ]; then
 		: >"$tmp/report.rival"
 	else
-		sort -g "$5" >"$tmp/report.rival"
+		sort -g "$5" >"$tmp/report.rival" 2>/dev/null
 	fi
-	awk -v bench="$1" -v what="$2" -v unit="$3" -v on="$6" -v bar="$7" '
+	[ -s "$tmp/report.ours" ] && { [ "$5" = - ] || [ -s "$tmp/report.rival" ]; } ||
+		: >"$tmp/failed"
+	awk -v bench="$1" -v what="$2" -v unit="$3" -v on="$6" -v bar="$7" \
+		-v alone="$5" '
 	function mid(v, n,    m) {
 		m = int((n + 1) / 2)
 		return n % 2 ? v[m] : (v[m] + v[m + 1]) / 2
@@ -76,15 +88,20 @@ report() {
 	FILENAME == ARGV[1] { a[++n] = $1; next }
 	{ b[++k] = $1 }
 	END {
-		if (!n) {
-			printf "  %s, %s: nothing was measured\n", bench, what
-			printf "bench=%s case=%s unit=%s ours=- rival=- " \
-			    "ratio=- bar=- on=- met=failed n=0\n", \
-			    bench, what, unit
+		fast = on == "speedup" || on == "faster"
+		barred = on == "ours" || on == "ratio" || on == "speedup"
+		if (!n || (!k && alone != "-")) {
+			printf "  %s, %s: nothing was measured of %s\n", bench, \
+			    what, n ? "the rival" : "ours"
+			printf "bench=%s case=%s unit=%s ours=%s rival=%s " \
+			    "ratio=- bar=%s on=%s met=failed n=%d\n", bench, \
+			    what, unit, n ? sprintf("%.6g", mid(a, n)) : "-", \
+			    k ? sprintf("%.6g", mid(b, k)) : "-", barred ? \
+			    (on == "speedup" ? ">=" : "<=") bar + 0 : "-", \
+			    barred ? on : "-", n
 			exit
 		}
 		o = mid(a, n)
-		fast = on == "speedup" || on == "faster"
 		printf "bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g " \
 		    "ours_max=%.6g", bench, what, unit, o, a[1], a[n]
 		if (k) {
@@ -98,8 +115,6 @@ report() {
 		} else
 			printf " rival=- ratio=-"
 		judged = on == "ours" ? o : ratio
-		barred = on == "ours" || (k && on == "ratio") || \
-		    (k && on == "speedup")
 		met = on == "speedup" ? judged >= bar : judged <= bar
 		if (barred)
 			printf " bar=%s%g on=%s met=%s", \
@@ -123,8 +138,12 @@ report() {
 	}' "$tmp/report.ours" "$tmp/report.rival"
 }
 
-# better A B: the file with the smaller median
+# better A B [most]: the file with the smaller median (most: the greater one); an
+# empty one only if both are.
 better() {
+	[ -s "$1" ] || { echo "$2"; return; }
+	[ -s "$2" ] || { echo "$1"; return; }
 	awk -v a="$(median "$1")" -v b="$(median "$2")" -v fa="$1" \
-		-v fb="$2" 'BEGIN { print a + 0 <= b + 0 ? fa : fb }'
+		-v fb="$2" -v most="${3:-}" 'BEGIN {
+		print (most ? a + 0 >= b + 0 : a + 0 <= b + 0) ? fa : fb }'
 }

@@ -76,13 +76,8 @@ all() {
 	case $name in busy*) ;; *) return ;; esac
 	# The writers' share: at least as many pages as under the rival that
 	# lets them write most.
-	most=$(better "$tmp/small.busy" "$tmp/huge.busy")
-	if [ "$most" = "$tmp/small.busy" ]; then
-		most=$tmp/huge.busy
-	else
-		most=$tmp/small.busy
-	fi
-	report cycle "$name/writers" pages/ms "$tmp/shim.busy" "$most" - 0
+	report cycle "$name/writers" pages/ms "$tmp/shim.busy" \
+		"$(better "$tmp/small.busy" "$tmp/huge.busy" most)" - 0
 }
 
 "$bin/plain_measure" -w 4G

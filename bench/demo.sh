@@ -33,10 +33,11 @@ fi
 once() {
 	preload=
 	[ "$2" = with ] && preload=$shim
-	rm -f "$tmp/pause"
+	rm -f "$tmp/pause" "$tmp/result"
 	DEMO_PAUSE=$tmp/pause "$measure" -o "$tmp/result" -p "$preload" \
 		-d "$tmp/in" -- sh -c "$(program_command "$1")" \
 		2>"$tmp/$1.$2.errors" | cksum >"$tmp/sum"
+	[ -s "$tmp/result" ] || fail "$1 could not be measured ($2)"
 	cat "$tmp/sum" >>"$tmp/$1.$2.sums"
 	for figure in wall_ms cpu_ms peak_kib status peak_by; do
 		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
@@ -91,7 +92,7 @@ row() { # NAME
 			"$base.without.wall_ms" - 0
 		report demo "$1-cpu" ms "$base.with.cpu_ms" \
 			"$base.without.cpu_ms" - 0
-		[ ! -s "$base.with.pause" ] ||
+		[ ! -s "$base.without.pause" ] ||
 			report demo "$1-fork-pause" us "$base.with.pause" \
 				"$base.without.pause" faster 0
 	} | grep '^bench=' >>"$DEMO_LINES"

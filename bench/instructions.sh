@@ -35,7 +35,7 @@ else
 	exit 0
 fi
 
-# count SIDE COMMAND: prints the number of instructions
+# count SIDE COMMAND: prints the number of instructions; fails if the command does
 count() {
 	count_preload=
 	[ "$1" = with ] && count_preload=$shim
@@ -43,7 +43,8 @@ count() {
 		perf stat -x, -e instructions:u -o "$tmp/perf" \
 			env LD_PRELOAD="$count_preload" sh -c "$2" \
 			>/dev/null 2>&1 || return 1
-		awk -F, '/instructions/ { print $1 }' "$tmp/perf"
+		awk -F, '/instructions/ && $1 + 0 > 0 { print $1; n++ } END { exit !n }' \
+			"$tmp/perf"
 	else
 		rm -f "$tmp"/grind.*
 		# valgrind counts a "rep movsb" once for each byte.
@@ -67,13 +68,16 @@ for name in ${DEMO_ONLY:-$(echo $programs $programs_small | tr ' ' '\n' |
 		continue
 	fi
 	command=$(program_command "$name" "$tmp/in")
-	(cd "$tmp/in" && sh -c "$command") >/dev/null 2>&1 # caches, .pyc
+	(cd "$tmp/in" && sh -c "$command") >/dev/null 2>&1 || # caches, .pyc
+		fail "$name fails by itself"
 	: >"$tmp/with"
 	: >"$tmp/without"
 	turn=0
 	while [ $turn -lt $turns ]; do
-		(cd "$tmp/in" && count without "$command") >>"$tmp/without"
-		(cd "$tmp/in" && count with "$command") >>"$tmp/with"
+		for side in without with; do
+			(cd "$tmp/in" && count $side "$command") >>"$tmp/$side" ||
+				fail "$name failed $side the shim"
+		done
 		turn=$((turn + 1))
 	done
 	report instructions "$name/$how" count "$tmp/with" "$tmp/without" \

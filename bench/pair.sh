@@ -11,15 +11,21 @@ need "$bin/plain_pair" "$shim"
 turns=${BENCH_ROUNDS:-9}
 quick && turns=7
 
+once() { # SIDE COMMAND...: appends to $tmp/SIDE
+	once_side=$1
+	shift
+	"$@" >"$tmp/out" || fail "failed ($once_side): $*"
+	field pair_ns <"$tmp/out" >>"$tmp/$once_side"
+}
+
 pair() { # BYTES PAIRS ON
 	: >"$tmp/ours"
 	: >"$tmp/rival"
 	turn=0
 	while [ $turn -lt "$turns" ]; do
-		"$bin/plain_pair" -s "$1" -n "$2" -r 1 | field pair_ns \
-			>>"$tmp/rival"
-		LD_PRELOAD=$shim "$bin/plain_pair" -s "$1" -n "$2" -r 1 |
-			field pair_ns >>"$tmp/ours"
+		once rival "$bin/plain_pair" -s "$1" -n "$2" -r 1
+		once ours env LD_PRELOAD="$shim" "$bin/plain_pair" -s "$1" \
+			-n "$2" -r 1
 		turn=$((turn + 1))
 	done
 	report pair "$1-bytes" ns "$tmp/ours" "$tmp/rival" "$3" 1.15

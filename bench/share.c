@@ -437,9 +437,13 @@ int main(int argc, char **argv)
 	       0);
 	report("share", "send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP,
 	       20);
-	for (int i = 0; i < 2 && has_python; i++) {
+	if (!has_python)
+		printf("  share: there is no python3 that runs bench/share.py\n");
+	for (int i = 0; i < 2; i++) {
 		char what[64];
 
+		if (!has_python)
+			python_make[i].n = python_send[i].n = 0;
 		snprintf(what, sizeof(what), "make-4KiB/multiprocessing-%s",
 		         ways[i]);
 		report("share", what, "ns", &ours_make, &python_make[i],
@@ -449,9 +453,6 @@ int main(int argc, char **argv)
 		report("share", what, "ns", &ours_send, &python_send[i],
 		       BAR_SPEEDUP, 20);
 	}
-	if (!has_python)
-		printf("  share: multiprocessing is skipped, for there is no "
-		       "python3\n");
 	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		all_large(sized(sizes[i]), has_python && sizes[i] == GIB);

@@ -12,12 +12,13 @@ need "$bin/plain_sparse" "$bin/plain_measure" "$shim"
 
 turns=${BENCH_ROUNDS:-3}
 
-peak() { # SHIM ARGUMENTS...
-	shim_used=$1
-	shift
+peak() { # SIDE SHIM ARGUMENTS...: appends to $tmp/SIDE
+	side=$1 shim_used=$2
+	shift 2
 	"$bin/plain_measure" -o "$tmp/line" -p "$shim_used" -- \
-		"$bin/plain_sparse" "$@" >/dev/null &&
-		field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }'
+		"$bin/plain_sparse" "$@" >/dev/null ||
+		fail "plain_sparse failed ($side, $*)"
+	field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }' >>"$tmp/$side"
 }
 
 compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
@@ -27,8 +28,8 @@ compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
 	: >"$tmp/rival"
 	turn=0
 	while [ $turn -lt "$turns" ]; do
-		peak '' $rival "$@" >>"$tmp/rival"
-		peak "$shim" "$@" >>"$tmp/ours"
+		peak rival '' $rival "$@"
+		peak ours "$shim" "$@"
 		turn=$((turn + 1))
 	done
 	report sparse "$case_name" MiB "$tmp/ours" "$tmp/rival" "$on" 2

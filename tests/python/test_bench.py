@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""What bench/common.sh says of measurements that failed: nobody may take them for met bars."""
+
+import os
+import subprocess
+
+import pytest
+
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Runs lines of sh as a script of bench/; $tmp/some has numbers, $tmp/none is empty."""
+
+    def run(text):
+        path = tmp_path / "script.sh"
+        path.write_text(f'. "{ROOT}/bench/common.sh"\n'
+                        'echo 3 >"$tmp/some"; echo 5 >"$tmp/more"; : >"$tmp/none"\n' + text)
+        done = subprocess.run(["sh", str(path)], capture_output=True, text=True)
+        assert not done.stderr
+        return done.returncode, done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize("on", ["ours", "ratio", "speedup", "-", "faster"])
+@pytest.mark.parametrize("files", [("some", "none"), ("none", "some"), ("some", "absent"),
+                                   ("absent", "none")])
+def test_a_line_without_ours_or_a_named_rival_failed(script, on, files):
+    ours, rival = files
+    status, out = script(f'report b c ms "$tmp/{ours}" "$tmp/{rival}" {on} 5')
+    assert status == 1 and " met=failed " in out
+
+
+def test_a_failed_line_of_a_subshell_counts(script):
+    assert script('{ report b c ms "$tmp/none" - ours 5; } | cat')[0] == 1
+
+
+def test_lines_that_could_be_measured(script):
+    status, out = script('report b c ms "$tmp/some" "$tmp/more" ratio 1\n'
+                         'report b c ms "$tmp/some" - ours 2\n'
+                         'report b c ms "$tmp/some" - - 0')
+    met = [word for word in out.split() if word.startswith("met=")]
+    assert status == 0 and met == ["met=yes", "met=no", "met=-"]
+
+
+def test_an_empty_rival_is_not_the_better_one(script):
+    status, out = script('for how in "" most; do\n'
+                         'better "$tmp/none" "$tmp/some" $how; better "$tmp/some" "$tmp/none" $how\n'
+                         'better "$tmp/some" "$tmp/more" $how; done')
+    names = [os.path.basename(line) for line in out.splitlines()]
+    assert names == ["some", "some", "some", "some", "some", "more"]
