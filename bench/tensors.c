@@ -4,21 +4,24 @@
  *
  *      tensors THREADS [NAME...] <bench/tensors.txt
  *
- * A line for each: its name, the nanoseconds of a copy (the median of some), those of
- * memcpy() of the same bytes by as many threads, and the bytes read and written.
- * bench/tensors.sh runs this in turns with others that know the same patterns. Memory
- * is touched before, in huge pages.
+ * A line for each: its name, the nanoseconds of a cow_tensor_copy() (the median of some),
+ * those of memcpy() of the same bytes by as many threads, and the bytes read and
+ * written. bench/tensors.sh runs this in turns with others that know the same patterns.
+ * All copies are between the same two storages, touched before; the tensors are made
+ * before, too, as those of NumPy and PyTorch are.
  */
+#include <cowshed-tensor.h>
+
 #include "bench/common.h"
-#include "tensor/strided.h"
 #include "tensor/workers.h"
 
 struct pattern {
 	char name[64];
-	struct cow__strided job;
+	struct cow_tensor *from, *to;
 	int64_t bytes; /* read and written */
 };
 
+static struct cow_storage *source, *target;
 static char *from, *to;
 static size_t most = 192 * MIB;
 
@@ -30,40 +33,60 @@ static enum cow_dtype type_of(const char *name)
 	die("no such type: %s", name);
 }
 
-static int list(char *s, int64_t *ret, int64_t scale)
+static int list(char *s, int64_t *ret)
 {
 	int n = 0;
 
 	for (char *save, *p = strtok_r(s, ",", &save); p;
 	     p = strtok_r(NULL, ",", &save))
-		ret[n++] = strtoll(p, NULL, 10) * scale;
+		ret[n++] = strtoll(p, NULL, 10);
 	return n;
+}
+
+static struct cow_tensor *with_bits(struct cow_tensor *t, const char *bits)
+{
+	struct cow_tensor *other = t;
+
+	if (!strcmp(bits, "conj"))
+		must(cow_tensor_conj(t, &other));
+	else if (!strcmp(bits, "neg"))
+		must(cow_tensor_neg(t, &other));
+	if (other != t)
+		cow_tensor_unref(t);
+	return other;
 }
 
 static bool read_pattern(struct pattern *p)
 {
+	int64_t size[COW_DIMS_MAX], step[COW_DIMS_MAX], to_step[COW_DIMS_MAX];
 	char f[32], t[32], sizes[200], fs[200], ts[200], bits[32];
-	struct cow__strided *j = &p->job;
+	int dims;
 
-	memset(p, 0, sizeof(*p));
 	if (scanf("%63s %31s %31s %199s %199s %199s %31s", p->name, f, t, sizes,
 	          fs, ts, bits) != 7)
 		return false;
-	j->from.dtype = type_of(f);
-	j->to.dtype = type_of(t);
-	j->dims = list(sizes, j->sizes, 1);
-	list(fs, j->from.strides, cow_dtype_bytes(j->from.dtype));
-	list(ts, j->to.strides, cow_dtype_bytes(j->to.dtype));
-	j->conj = !strcmp(bits, "conj");
-	j->neg = !strcmp(bits, "neg");
+	dims = list(sizes, size);
+	list(fs, step);
+	list(ts, to_step);
 	/* One element further than the destination. */
-	j->from.data = from + (strcmp(bits, "offset") ? 0 :
-	                       cow_dtype_bytes(j->from.dtype));
-	j->to.data = to;
-	p->bytes = cow_dtype_bytes(j->from.dtype) + cow_dtype_bytes(j->to.dtype);
-	for (int d = 0; d < j->dims; d++)
-		p->bytes *= j->sizes[d];
+	must(cow_tensor_on(source, type_of(f), dims, size, step,
+	                   !strcmp(bits, "offset"), &p->from));
+	p->from = with_bits(p->from, bits);
+	must(cow_tensor_on(target, type_of(t), dims, size, to_step, 0, &p->to));
+	p->bytes = cow_dtype_bytes(type_of(f)) + cow_dtype_bytes(type_of(t));
+	for (int d = 0; d < dims; d++)
+		p->bytes *= size[d];
 	return true;
+}
+
+static struct cow_storage *touched(char **ret)
+{
+	struct cow_storage *s;
+
+	must(cow_storage_new(most, NULL, &s));
+	must(cow_storage_data_mut_range(s, 0, most, COW_WRITE_ALL, (void **)ret));
+	memset(*ret, 0, most); /* a value that every type can hold */
+	return s;
 }
 
 static void memcpy_part(void *arg, int64_t first, int64_t last)
@@ -98,7 +121,7 @@ static double time_of(const struct pattern *p, bool ours, int times)
 
 	for (int i = 0; i < times; i++) {
 		if (ours)
-			cow__strided_copy(&p->job);
+			must(cow_tensor_copy(p->to, p->from, 0));
 		else
 			by_memcpy(p);
 		use(to);
@@ -113,11 +136,8 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		die("tensors THREADS [NAME...] <PATTERNS");
 	cow_threads_set(atoi(argv[1]));
-	from = map_anonymous(most, true);
-	to = map_anonymous(most, true);
-	/* Values that every type can hold. */
-	memset(from, 0, most);
-	memset(to, 0, most);
+	source = touched(&from);
+	target = touched(&to);
 	while (read_pattern(&p)) {
 		struct series ours = { .n = 0 }, rival = { .n = 0 };
 		int times = p.bytes < (int64_t)(4 * KIB) ? 40000 :
@@ -126,15 +146,18 @@ int main(int argc, char **argv)
 
 		for (int i = 2; i < argc; i++)
 			wanted |= !strcmp(argv[i], p.name);
-		if (!wanted)
-			continue;
-		time_of(&p, true, 1);
-		for (int i = 0; i < 5; i++) {
+		if (wanted)
+			time_of(&p, true, 1);
+		for (int i = 0; i < 5 && wanted; i++) {
 			series_add(&ours, time_of(&p, true, times));
 			series_add(&rival, time_of(&p, false, times));
 		}
-		printf("%s %.6g %.6g %lld\n", p.name, series_median(&ours),
-		       series_median(&rival), (long long)p.bytes);
+		cow_tensor_unref(p.from);
+		cow_tensor_unref(p.to);
+		if (wanted)
+			printf("%s %.6g %.6g %lld\n", p.name,
+			       series_median(&ours), series_median(&rival),
+			       (long long)p.bytes);
 	}
 	return 0;
 }
