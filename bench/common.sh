@@ -45,6 +45,15 @@ have() {
 	command -v "$1" >/dev/null 2>&1
 }
 
+# python_with MODULES: the first Python that can import them (names with commas
+# between), those of `make bench` first; nothing if there is none.
+python_with() {
+	for python_try in "$root/build/venv/bin/python" \
+		"$root/build/venv-plots/bin/python" python3 python /usr/bin/python3; do
+		"$python_try" -c "import $1" 2>/dev/null && echo "$python_try" && return
+	done
+}
+
 # What this script needs of what make builds.
 need() {
 	for need_file in "$@"; do

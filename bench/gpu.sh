@@ -9,8 +9,11 @@
 for turn in 1 2 3; do
 	echo "# turn $turn"
 	"$bin/gpu" || exit
-	if python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-		python3 "$here/gpu.py" || exit
+	python=$(python_with torch)
+	if [ "$python" ] && "$python" -c '
+import torch, sys
+sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+		"$python" "$here/gpu.py" || exit
 	else
 		echo '# PyTorch with CUDA is not installed: its side is left out'
 	fi

@@ -54,15 +54,6 @@ for side in jemalloc mimalloc tcmalloc; do
 	fi
 done
 
-# large_python MODULE: the first Python that has it, those of `make bench` first.
-large_python() {
-	for python in "$root/build/venv/bin/python" \
-		"$root/build/venv-plots/bin/python" python3 /usr/bin/python3; do
-		"$python" -c "import numpy, $1" 2>/dev/null && echo "$python" && return
-	done
-	echo false
-}
-
 large_command() {
 	case $1 in
 	sort | xz)
@@ -74,7 +65,8 @@ large_command() {
 	training | inference) module=torch ;;
 	*) module=numpy ;;
 	esac
-	echo "exec '$(large_python $module)' '$here/large.py' $1 $scale"
+	large_python=$(python_with numpy,$module)
+	echo "exec '${large_python:-false}' '$here/large.py' $1 $scale"
 }
 
 # A program that can't run here fails by itself.

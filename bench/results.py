@@ -26,6 +26,8 @@ TIMES = {"ns", "us", "ms", "s"}
 HIGHER_IS_BETTER = {"pages/ms", "operations/s"}
 # Why there are no lines of these.
 ELSEWHERE = {"gpu": "not measured: no GPU", "scaling": "its tables are in [scaling.md](scaling.md)"}
+# What a row's bar names, and how the cases end in which it was measured.
+NAMED = {"PyTorch": "/torch", "64 elements": "/call"}
 LOST = 1.05  # by more than this much of the rival's, else it is called even
 
 
@@ -119,6 +121,22 @@ def parts(program, figures):
         measured = any(case.startswith(f"{word}/" if word else "") for case in cases)
         (there if measured else absent).append(part)
     return there, absent
+
+
+def missing(program, figures):
+    """What can't be told of it from these lines: (part, why) each."""
+    there, absent = parts(program, figures)
+    lines = figures.of(program.bench)
+    for part in absent:
+        yield part, ELSEWHERE.get(program.bench, "not measured in this run")
+    for part in there:
+        for name, end in NAMED.items():
+            if name in part[1] and not any(
+                    line.case.endswith(end) and line.met != "failed" for line in lines):
+                yield part, f"measured without {name}"
+    failed = [line for line in lines if line.met == "failed"]
+    if failed and there:
+        yield there[0], f"{len(failed)} of {len(lines)} cases failed, or had no such rival"
 
 
 # ---- Tables --------------------------------------------------------------------------------
@@ -258,15 +276,14 @@ def page(figures, plots):
             yield f"{what_of(parts(program, figures)[0])}. {program.command}"
             yield ""
             yield from table(lines, True)
-    rest = [(program, part) for program in all_programs for part in parts(program, figures)[1]]
+    rest = [(program, *missed) for program in all_programs for missed in missing(program, figures)]
     if rest:
         yield ""
         yield "## Not measured in this run"
         yield ""
         yield row(["program", "what", "bar", "command", "why"])
         yield row(["---"] * 5)
-        for program, (what, limit, command) in rest:
-            why = ELSEWHERE.get(program.bench, "not measured in this run")
+        for program, (what, limit, command), why in rest:
             yield row([program.name, what, limit or "-", command or program.command, why])
 
 

@@ -75,3 +75,23 @@ def test_what_was_not_met_is_told(tmp_path):
     figures = read(tmp_path, "to/results/figures.md")
     assert "| 1.5 x slower | **lost** |" in figures
     assert "| three | us | 3 | 2 to 4 | - | - | - | -, 5 of the rival's rounds failed |" in figures
+
+
+def test_a_barred_rival_that_was_not_there_is_told(tmp_path):
+    lines = tmp_path / "lines"
+    measured = "ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 rival_max=3 ratio=1.5"
+    lines.write_text(f"bench=tensors case=t1/rows/numpy unit=ns {measured} bar=- on=ratio met=- n=7\n"
+                     "bench=fork case=first unit=us ours=3 rival=- ratio=- bar=>=20 on=speedup "
+                     f"met=failed n=7\nbench=fork case=second unit=us {measured} bar=>=1 "
+                     "on=speedup met=yes n=7\n")
+    make(sys.executable, tmp_path / "to", str(lines))
+    page = read(tmp_path, "to/results.md")
+    assert "1 bars met, 1 not met" in page and "| at least 20 x faster | **failed** |" in page
+    rest = page.split("## Not measured in this run")[1]
+    assert "measured without PyTorch |" in rest and "measured without 64 elements |" in rest
+    assert "| 1 of 2 cases failed, or had no such rival |" in rest
+    with open(lines, "a", encoding="utf-8") as file:
+        for end in "rows/torch", "small-64/call":
+            file.write(f"bench=tensors case=t1/{end} unit=ns {measured} bar=<=2 on=ratio met=yes n=7\n")
+    make(sys.executable, tmp_path / "to", str(lines))
+    assert "measured without" not in read(tmp_path, "to/results.md")
