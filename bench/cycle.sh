@@ -4,7 +4,9 @@
 # The whole cycle: fork, child, wait, rewrite
 #
 # bench/plain_cycle under glibc with 4 KiB pages, glibc with huge pages and the
-# shim, in turns; each run has nine cycles. Bar: from the second cycle on at
+# shim, in turns: five processes a side with four cycles each. Cycles of a process
+# are alike, processes differ: one number each is taken, the median of its cycles.
+# Bar: from the second cycle on at
 # most 1.05 times the better of the two, wall and CPU, for one thread and with
 # idle pool threads; with busy writers from the third cycle on, when all blocks
 # are new (-R 100). First cycles, other busy cases and parents that rewrite
@@ -12,20 +14,20 @@
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_cycle" "$bin/plain_measure" "$shim"
 
-turns=${BENCH_ROUNDS:-2}
+turns=${BENCH_ROUNDS:-5} cycles=4
 total=1G
 block=64M
 modes='exit exec read'
 writes='0 1 1s 10 10s 100'
 if quick; then
-	turns=${BENCH_ROUNDS:-1}
+	turns=${BENCH_ROUNDS:-2}
 	total=256M
 	block=16M
 	modes='exit read'
 	writes='0 1 1s 100'
 fi
 
-# one SIDE FROM ARGS...: appends the figures of cycles FROM.. and of the first
+# one SIDE FROM ARGS...: appends the median of cycles FROM.., and the first
 one() {
 	side=$1 from=$2
 	shift 2
@@ -35,7 +37,7 @@ one() {
 	[ "$side" = huge ] && tunables=$huge_pages
 	env ${preload:+LD_PRELOAD="$preload"} \
 		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
-		-S $total "$@" >"$tmp/out" ||
+		-S $total -n $cycles "$@" >"$tmp/out" ||
 		fail "plain_cycle failed ($side, $*)"
 	for figure in wall_us cpu_us busy; do
 		sed -n "s/^cycle=1 .*$figure=\([^ ]*\).*/\1/p" "$tmp/out" \
@@ -46,7 +48,8 @@ one() {
 				if (c[2] >= from &&
 				    index($i, name "=") == 1)
 					print substr($i, length(name) + 2)
-		}' "$tmp/out" >>"$tmp/$side.$figure"
+		}' "$tmp/out" >"$tmp/cycles"
+		median "$tmp/cycles" >>"$tmp/$side.$figure"
 	done
 }
 
