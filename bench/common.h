@@ -15,8 +15,8 @@
  *  - Memory that the host never gave to this guest before costs several times
  *    more the first time: warm_host() touches as much as will be used, once.
  *  - CPU time is that of the process, its threads and its dead children.
- *  - Memory is what a memory cgroup was charged. VmRSS would hide the frozen
- *    pages that nobody maps any more.
+ *  - Memory is what a memory cgroup was charged (bench/meter.h). VmRSS would hide
+ *    the frozen pages that nobody maps any more.
  *
  * A measurement is one line that machines read, then one that people read:
  *
@@ -29,6 +29,8 @@
  * rounds gave no figure, `failed` says how many of the rival's and `ours_failed` of ours;
  * after the latter nothing is `met`, nor against a rival of which no round is left:
  * met=failed. The program's status says so, too.
+ * Lines of memory have by=cgroup, or what else it was measured by: then a bar has
+ * failed, for it is meant for a cgroup.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -234,11 +236,12 @@ static inline void report_failed(const char *bench, const char *what,
 	known = true;
 }
 
-/* One measurement. `rival` may be NULL; an empty series failed. */
-static inline void report(const char *bench, const char *what,
-                          const char *unit, const struct series *ours,
-                          const struct series *rival, enum bar_on on,
-                          double bar)
+/* One measurement. `rival` may be NULL; an empty series failed. `by`, of memory: by
+ * what it was measured, else NULL. */
+static inline void report_by(const char *bench, const char *what,
+                             const char *unit, const struct series *ours,
+                             const struct series *rival, enum bar_on on,
+                             double bar, const char *by)
 {
 	bool faster = on == BAR_SPEEDUP || on == BAR_FASTER;
 	double o = series_median(ours);
@@ -252,6 +255,11 @@ static inline void report(const char *bench, const char *what,
 
 	if (!ours->n || (rival && !rival->n)) {
 		report_failed(bench, what, unit, ours->n ? "the rival" : "ours");
+		return;
+	}
+	if (has_bar && by && strcmp(by, "cgroup")) {
+		printf("  %s, %s: %.4g %s by %s\n", bench, what, o, unit, by);
+		report_failed(bench, what, unit, "memory, without a cgroup");
 		return;
 	}
 	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g "
@@ -270,7 +278,7 @@ static inline void report(const char *bench, const char *what,
 		       met ? "yes" : "no");
 	else
 		printf(" bar=- on=%s met=-", faster ? "speedup" : "ratio");
-	printf(" n=%d\n", ours->n);
+	printf(" n=%d%s%s\n", ours->n, by ? " by=" : "", by ? by : "");
 
 	printf("  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, unit,
 	       series_at(ours, 0), series_at(ours, 1));
@@ -285,6 +293,14 @@ static inline void report(const char *bench, const char *what,
 		       met ? "met" : "NOT MET");
 	putchar('\n');
 	fflush(stdout);
+}
+
+static inline void report(const char *bench, const char *what,
+                          const char *unit, const struct series *ours,
+                          const struct series *rival, enum bar_on on,
+                          double bar)
+{
+	report_by(bench, what, unit, ours, rival, on, bar, NULL);
 }
 
 /* A single number, without rounds. */
@@ -322,6 +338,23 @@ static inline double file_kb(const char *path, const char *name)
 	return kb;
 }
 
+/* The number that a file in a folder begins with; -1: none. */
+static inline double file_number(const char *dir, const char *name)
+{
+	char path[600];
+	double v = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	if (fscanf(f, "%lf", &v) != 1)
+		v = -1;
+	fclose(f);
+	return v;
+}
+
 static inline void *map_anonymous(size_t bytes, bool huge)
 {
 	char *p = mmap(NULL, bytes + HUGE, PROT_READ | PROT_WRITE,
@@ -350,156 +383,6 @@ static inline void warm_host(size_t bytes)
 	for (size_t i = 0; i < bytes; i += PAGE)
 		p[i] = 1;
 	munmap((void *)p, bytes);
-}
-
-/* ---- Meter: memory that a fresh cgroup is charged ------------------------ */
-
-struct meter {
-	char dir[512];    /* of the fresh cgroup; "" if there is none */
-	char parent[512]; /* where the process was */
-	bool v2;
-	double before;    /* of the whole system, where there is no cgroup */
-};
-
-static inline int file_put(const char *dir, const char *name, const char *text)
-{
-	char path[600];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "we");
-	if (!f)
-		return -1;
-	fputs(text, f);
-	return fclose(f) ? -1 : 0;
-}
-
-static inline double file_number(const char *dir, const char *name)
-{
-	char path[600];
-	double v = -1;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "re");
-	if (!f)
-		return -1;
-	if (fscanf(f, "%lf", &v) != 1)
-		v = -1;
-	fclose(f);
-	return v;
-}
-
-static inline double system_used(void)
-{
-	return file_kb("/proc/meminfo", "AnonPages") +
-	       file_kb("/proc/meminfo", "Shmem");
-}
-
-/* Where this process is in the memory hierarchy. Both versions are looked at:
- * a hybrid system has memory in v1 and an empty v2 beside it. */
-static inline bool meter_parent(struct meter *m)
-{
-	char line[400];
-	FILE *f = fopen("/proc/self/cgroup", "re");
-	bool found = false;
-
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f)) {
-		char *name = strchr(line, ':'), *path;
-
-		line[strcspn(line, "\n")] = 0;
-		if (!name || !(path = strchr(name + 1, ':')))
-			continue;
-		*path++ = 0;
-		if (!strcmp(name + 1, "memory")) {
-			snprintf(m->parent, sizeof(m->parent),
-			         "/sys/fs/cgroup/memory%s", path);
-			m->v2 = false;
-			found = true;
-			break;
-		}
-		if (!name[1]) {
-			snprintf(m->parent, sizeof(m->parent),
-			         "/sys/fs/cgroup%s", path);
-			m->v2 = true;
-			found = true;
-		}
-	}
-	fclose(f);
-	return found;
-}
-
-/* A fresh cgroup beside nothing; nobody is in it yet. */
-static inline void meter_open(struct meter *m)
-{
-	static int serial;
-
-	memset(m, 0, sizeof(*m));
-	m->before = system_used();
-	if (!meter_parent(m))
-		return;
-	/* v2 keeps processes out of inner groups: be a sibling there. */
-	if (m->v2 && strcmp(m->parent, "/sys/fs/cgroup/")) {
-		char *slash = strrchr(m->parent, '/');
-
-		snprintf(m->dir, sizeof(m->dir), "%.*s/cowshed-bench.%d.%d",
-		         (int)(slash - m->parent), m->parent, (int)getpid(),
-		         serial++);
-	} else {
-		snprintf(m->dir, sizeof(m->dir), "%.440s/cowshed-bench.%d.%d",
-		         m->parent, (int)getpid(), serial++);
-	}
-	if (mkdir(m->dir, 0755) ||
-	    file_number(m->dir, m->v2 ? "memory.current" :
-	                                "memory.usage_in_bytes") < 0) {
-		rmdir(m->dir);
-		m->dir[0] = 0;
-	}
-}
-
-/* The calling process goes in. False: there is no cgroup. */
-static inline bool meter_join(struct meter *m)
-{
-	char pid[32];
-
-	if (!m->dir[0])
-		return false;
-	snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	return !file_put(m->dir, "cgroup.procs", pid);
-}
-
-/* Bytes charged now. Without a cgroup: by how much the system's use grew. */
-static inline double meter_now(const struct meter *m)
-{
-	if (!m->dir[0])
-		return system_used() - m->before;
-	return file_number(m->dir, m->v2 ? "memory.current" :
-	                                   "memory.usage_in_bytes");
-}
-
-/* The most that was ever charged; -1: unknown. */
-static inline double meter_peak(const struct meter *m)
-{
-	if (!m->dir[0])
-		return -1;
-	return file_number(m->dir, m->v2 ? "memory.peak" :
-	                                   "memory.max_usage_in_bytes");
-}
-
-/* Everybody must have left or died; a caller that joined goes back. */
-static inline void meter_close(struct meter *m)
-{
-	char pid[32];
-
-	if (!m->dir[0])
-		return;
-	snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	file_put(m->parent, "cgroup.procs", pid);
-	for (int i = 0; rmdir(m->dir) && errno == EBUSY && i < 200; i++)
-		sleep_ms(10);
-	m->dir[0] = 0;
 }
 
 #endif

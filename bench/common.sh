@@ -75,10 +75,19 @@ median() {
 		print NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2 }'
 }
 
-# report BENCH CASE UNIT OURS RIVAL ON BAR: OURS and RIVAL are files of one
+# peak_by FILE...: what the peaks in lines of plain_measure, or the like, were
+# measured by: cgroup only if all were.
+peak_by() {
+	cat "$@" 2>/dev/null | awk 'BEGIN { by = "cgroup" }
+		!NF { next } { n++ } $1 != "cgroup" { by = $1 }
+		END { print n ? by : "nothing" }'
+}
+
+# report BENCH CASE UNIT OURS RIVAL ON BAR [BY]: OURS and RIVAL are files of one
 # number a line (RIVAL may be -); ON is ours, ratio, speedup or - (no bar),
 # faster (no bar, the ratio is rival / ours). A file that is named but empty, or
-# absent, is a measurement that failed, ours and a rival's alike.
+# absent, is a measurement that failed, ours and a rival's alike. BY, of memory, is
+# what it was measured by: cgroup; without one it is shown, but its bar has failed.
 report() {
 	sort -g "$4" >"$tmp/report.ours" 2>/dev/null
 	if [ "$5" = - ]; then
@@ -88,8 +97,12 @@ report() {
 	fi
 	[ -s "$tmp/report.ours" ] && { [ "$5" = - ] || [ -s "$tmp/report.rival" ]; } ||
 		: >"$tmp/failed"
+	case ${8:-cgroup}$6 in
+	cgroup* | *- | *faster) ;;
+	*) : >"$tmp/failed" ;;
+	esac
 	awk -v bench="$1" -v what="$2" -v unit="$3" -v on="$6" -v bar="$7" \
-		-v alone="$5" '
+		-v alone="$5" -v by="${8:-}" '
 	function mid(v, n,    m) {
 		m = int((n + 1) / 2)
 		return n % 2 ? v[m] : (v[m] + v[m + 1]) / 2
@@ -99,15 +112,18 @@ report() {
 	END {
 		fast = on == "speedup" || on == "faster"
 		barred = on == "ours" || on == "ratio" || on == "speedup"
-		if (!n || (!k && alone != "-")) {
+		said = by == "" ? "" : " by=" by
+		ungrouped = by != "" && by != "cgroup"
+		if (!n || (!k && alone != "-") || (ungrouped && barred)) {
 			printf "  %s, %s: nothing was measured of %s\n", bench, \
-			    what, n ? "the rival" : "ours"
+			    what, !n ? "ours" : !k && alone != "-" ? \
+			    "the rival" : "memory, without a cgroup"
 			printf "bench=%s case=%s unit=%s ours=%s rival=%s " \
-			    "ratio=- bar=%s on=%s met=failed n=%d\n", bench, \
+			    "ratio=- bar=%s on=%s met=failed n=%d%s\n", bench, \
 			    what, unit, n ? sprintf("%.6g", mid(a, n)) : "-", \
 			    k ? sprintf("%.6g", mid(b, k)) : "-", barred ? \
 			    (on == "speedup" ? ">=" : "<=") bar + 0 : "-", \
-			    barred ? on : "-", n
+			    barred ? on : "-", n, said
 			exit
 		}
 		o = mid(a, n)
@@ -131,7 +147,7 @@ report() {
 			    met ? "yes" : "no"
 		else
 			printf " bar=- on=%s met=-", fast ? "speedup" : "ratio"
-		printf " n=%d\n", n
+		printf " n=%d%s\n", n, said
 		printf "  %s, %s: %.4g %s (%.4g..%.4g)", bench, what, o, \
 		    unit, a[1], a[n]
 		if (k)

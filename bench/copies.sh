@@ -32,6 +32,7 @@ one() {
 	done
 	field cpu_ms <"$tmp/run" >>"$tmp/$1.cpu_ms"
 	field peak_kib <"$tmp/run" >>"$tmp/$1.peak_kib"
+	field peak_by <"$tmp/run" >>"$tmp/$1.peak_by"
 }
 
 "$bin/plain_measure" -w 4G
@@ -59,7 +60,8 @@ for size in $sizes; do
 			report copies "$name/run-cpu" ms "$tmp/$side.cpu_ms" \
 				"$tmp/plain.cpu_ms" - 0
 			report copies "$name/peak" KiB "$tmp/$side.peak_kib" \
-				"$tmp/plain.peak_kib" $peak 1.05
+				"$tmp/plain.peak_kib" $peak 1.05 \
+				"$(peak_by "$tmp/$side.peak_by" "$tmp/plain.peak_by")"
 		done
 	done
 done

@@ -86,8 +86,11 @@ row() { # NAME
 		$(number "$base.with.peak_kib" 0.0009765625 %.0f) \
 		$(quotient "$base.with.peak_kib" "$base.without.peak_kib")
 	{
+		# Who has no cgroup still has a demo: then there is no bar.
+		by=$(peak_by "$base".*.peak_by)
+		[ "$by" = cgroup ] && peak_on=ratio || peak_on=-
 		report demo "$1-peak" KiB "$base.with.peak_kib" \
-			"$base.without.peak_kib" ratio 1.10
+			"$base.without.peak_kib" $peak_on 1.10 "$by"
 		report demo "$1-wall" ms "$base.with.wall_ms" \
 			"$base.without.wall_ms" - 0
 		report demo "$1-cpu" ms "$base.with.cpu_ms" \
@@ -129,9 +132,9 @@ for name in ${DEMO_ONLY:-$programs}; do
 done
 [ -n "$done_names" ] || fail 'nothing could be run'
 
-set -- "$tmp"/*.peak_by
-by='a fresh memory cgroup'
-grep -q rss "$@" && by='the largest RSS (no cgroup could be made)'
+measured_by='a fresh memory cgroup'
+[ "$(peak_by "$tmp"/*.peak_by)" = cgroup ] ||
+	measured_by='the largest RSS (no cgroup could be made)'
 cat <<TABLE
 
         same same  wall time, s      x  fork pause, us  peak, MiB         x
@@ -143,7 +146,7 @@ for name in $done_names; do
 done
 cat <<END
 
-Medians of $turns runs a side, in turns. Peak memory: $by.
+Medians of $turns runs a side, in turns. Peak memory: $measured_by.
 END
 for name in $done_names; do
 	bad=$(sort -u "$tmp/$name".*.status | tr '\n' ' ')

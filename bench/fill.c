@@ -20,7 +20,7 @@
  */
 #include <cowshed.h>
 
-#include "bench/common.h"
+#include "bench/meter.h"
 
 enum how { NO_HINT, WRITE_ALL, TRANSPARENT, RECYCLED, HOWS };
 
@@ -118,6 +118,7 @@ static void sparse(enum how how)
 {
 	size_t bytes = 16 * GIB;
 	double before, after, bar = 2 * 16 * 2 + 16;
+	struct series charged = { .n = 0 };
 	struct cow_storage *s;
 	struct meter m;
 	char what[64];
@@ -125,10 +126,7 @@ static void sparse(enum how how)
 
 	cow_trim();
 	meter_open(&m);
-	if (m.dir[0] && !meter_join(&m)) {
-		rmdir(m.dir);
-		m.dir[0] = 0;
-	}
+	meter_put(&m, getpid());
 	before = meter_now(&m);
 	s = make(bytes, how, &p);
 	for (size_t i = 0; i < bytes; i += GIB)
@@ -137,7 +135,9 @@ static void sparse(enum how how)
 	after = meter_now(&m);
 	snprintf(what, sizeof(what), "sparse-16GiB-16-touches/%s",
 	         how_name[how]);
-	report_one("fill", what, "MiB", (after - before) / MIB, BAR_OURS, bar);
+	series_add(&charged, (after - before) / MIB);
+	report_by("fill", what, "MiB", &charged, NULL, BAR_OURS, bar,
+	          meter_by(&m));
 	cow_storage_unref(s);
 	cow_trim();
 	meter_close(&m);

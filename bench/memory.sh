@@ -24,9 +24,11 @@ for what in freed freed-busy shadow orphan-rewrites orphan-works \
 		grep "^case=$what " "$tmp/$side" >"$tmp/lines"
 		field over_mib <"$tmp/lines" >"$tmp/$side.over"
 		field settled_ms <"$tmp/lines" >"$tmp/$side.ms"
+		field by <"$tmp/lines" >"$tmp/$side.by"
 	done
+	by=$(peak_by "$tmp/shim.by" "$tmp/glibc.by")
 	report memory "$what/left" MiB "$tmp/shim.over" "$tmp/glibc.over" \
-		ours 8
+		ours 8 "$by"
 	[ $what = killed ] || report memory "$what/settled" ms \
-		"$tmp/shim.ms" "$tmp/glibc.ms" ours 5000
+		"$tmp/shim.ms" "$tmp/glibc.ms" ours 5000 "$by"
 done

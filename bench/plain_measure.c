@@ -2,7 +2,7 @@
 /*
  * Runs a program and says what it took: time, CPU and true memory
  *
- *      plain_measure [-o FILE] [-p SHIM] [-d DIRECTORY] -- PROGRAM ARGS...
+ *      plain_measure [-a] [-o FILE] [-p SHIM] [-d DIRECTORY] -- PROGRAM ARGS...
  *      plain_measure -w BYTES
  *
  * The program runs in a memory cgroup of its own where one can be made; its
@@ -13,15 +13,34 @@
  *
  *      wall_ms=.. cpu_ms=.. peak_kib=.. peak_by=cgroup|rss status=..
  *
+ * -a: of a program that writes large files the peak is that of its own memory, without
+ * the pages of files on disks, looked at every 20 ms.
+ *
  * The exit status is that of the program (128 + signal if it was killed).
  * -w touches BYTES and gives them back, so that the host backs them.
  */
-#include "bench/common.h"
+#include "bench/meter.h"
 
 #include <sys/wait.h>
 
+/* Waits for the program; the greatest of what was charged meanwhile, or -1. */
+static int wait_sampling(pid_t pid, int *status, const struct meter *m,
+                         double *peak)
+{
+	pid_t done;
+
+	*peak = -1;
+	while ((done = waitpid(pid, status, WNOHANG)) == 0) {
+		double now = meter_own(m);
+
+		*peak = now > *peak ? now : *peak;
+		sleep_ms(20);
+	}
+	return done;
+}
+
 static int run(char **argv, const char *shim, const char *directory,
-               struct meter *m, double *wall)
+               struct meter *m, double *wall, double *own)
 {
 	double t0;
 	int status, go[2];
@@ -38,7 +57,6 @@ static int run(char **argv, const char *shim, const char *directory,
 			setenv("LD_PRELOAD", shim, 1);
 		if (directory && chdir(directory))
 			die("%s: %s", directory, strerror(errno));
-		meter_join(m);
 		if (read(go[0], &byte, 1) != 1)
 			_exit(126);
 		close(go[0]);
@@ -48,8 +66,11 @@ static int run(char **argv, const char *shim, const char *directory,
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
 	close(go[0]);
+	meter_put(m, pid);
 	t0 = now_ns();
-	if (write(go[1], "", 1) != 1 || waitpid(pid, &status, 0) != pid)
+	if (write(go[1], "", 1) != 1 ||
+	    (own ? wait_sampling(pid, &status, m, own) :
+	           waitpid(pid, &status, 0)) != pid)
 		die("the program could not be started");
 	*wall = now_ns() - t0;
 	return WIFEXITED(status) ? WEXITSTATUS(status) :
@@ -59,14 +80,16 @@ static int run(char **argv, const char *shim, const char *directory,
 int main(int argc, char **argv)
 {
 	const char *out = NULL, *shim = NULL, *directory = NULL;
-	double wall, cpu, peak;
+	double wall, cpu, peak, own;
+	bool sampled = false;
 	struct rusage r;
 	struct meter m;
 	int c, status;
 	FILE *f;
 
-	while ((c = getopt(argc, argv, "+o:p:d:w:")) != -1)
+	while ((c = getopt(argc, argv, "+ao:p:d:w:")) != -1)
 		switch (c) {
+		case 'a': sampled = true; break;
 		case 'o': out = optarg; break;
 		case 'p': shim = optarg; break;
 		case 'd': directory = optarg; break;
@@ -76,10 +99,11 @@ int main(int argc, char **argv)
 	if (optind >= argc)
 		die("which program?");
 	meter_open(&m);
-	status = run(argv + optind, shim, directory, &m, &wall);
+	status = run(argv + optind, shim, directory, &m, &wall,
+	             sampled ? &own : NULL);
 	cpu = cpu_ns_of(RUSAGE_CHILDREN);
 	getrusage(RUSAGE_CHILDREN, &r);
-	peak = meter_peak(&m);
+	peak = sampled ? own : meter_peak(&m);
 	f = out ? fopen(out, "we") : stdout;
 	if (!f)
 		die("%s: %s", out, strerror(errno));

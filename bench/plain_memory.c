@@ -24,9 +24,9 @@
  *              the reverse. Aim: nothing. KILLS times; the worst is printed.
  *
  * Without cgroups the charge is by how much AnonPages + Shmem of the whole
- * system grew: run nothing else then.
+ * system grew; the lines say by=system then, else by=cgroup.
  */
-#include "bench/common.h"
+#include "bench/meter.h"
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -201,7 +201,7 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		die("pipe");
 	j->pid = fork();
 	if (j->pid == 0) {
-		char number[2][32];
+		char number[2][32], go;
 
 		dup2(down[0], 10);
 		dup2(up[1], 11);
@@ -210,7 +210,8 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 		close(up[0]);
 		close(up[1]);
 		setpgid(0, 0);
-		meter_join(&j->meter);
+		if (read(10, &go, 1) != 1)
+			_exit(1);
 		if (shim)
 			setenv("LD_PRELOAD", shim, 1);
 		snprintf(number[0], 32, "%zu", size);
@@ -225,6 +226,9 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 	close(up[1]);
 	j->to = down[1];
 	j->from = up[0];
+	meter_put(&j->meter, j->pid);
+	if (write(j->to, "g", 1) != 1)
+		die("plain_memory: the worker died");
 }
 
 static void job_wait(struct job *j)
@@ -275,10 +279,11 @@ static double settle(struct meter *m, double aim, double *ret_ms)
 	return least;
 }
 
-static void print(const char *what, double bytes, double aim, double ms)
+static void print(const char *what, double bytes, double aim, double ms,
+                  const char *by)
 {
-	printf("case=%s over_mib=%.2f aim_mib=%.1f settled_ms=%.0f\n", what,
-	       (bytes - aim) / MIB, aim / MIB, ms);
+	printf("case=%s over_mib=%.2f aim_mib=%.1f settled_ms=%.0f by=%s\n", what,
+	       (bytes - aim) / MIB, aim / MIB, ms, by);
 	fflush(stdout);
 }
 
@@ -301,7 +306,7 @@ static void freed(bool busy)
 		left = meter_now(&j.meter);
 		ms = (now_ns() - t0) / 1e6;
 	}
-	print(busy ? "freed-busy" : "freed", left, aim, ms);
+	print(busy ? "freed-busy" : "freed", left, aim, ms, meter_by(&j.meter));
 	job_end(&j);
 }
 
@@ -315,7 +320,7 @@ static void shadow(void)
 	aim = meter_now(&j.meter);
 	job_do(&j, 'W');
 	left = settle(&j.meter, aim, &ms);
-	print("shadow", left, aim, ms);
+	print("shadow", left, aim, ms, meter_by(&j.meter));
 	job_end(&j);
 }
 
@@ -333,18 +338,19 @@ static void orphan(void)
 	waitpid(j.pid, NULL, 0);
 	job_do(&j, 'r');
 	left = settle(&j.meter, aim + size, &ms);
-	print("orphan-rewrites", left, aim + size, ms);
+	print("orphan-rewrites", left, aim + size, ms, meter_by(&j.meter));
 	job_do(&j, 'b');
 	left = settle(&j.meter, aim + size, &ms);
-	print("orphan-works", left, aim + size, ms);
+	print("orphan-works", left, aim + size, ms, meter_by(&j.meter));
 	job_do(&j, 'f');
 	left = settle(&j.meter, aim, &ms);
-	print("orphan-frees", left, aim, ms);
+	print("orphan-frees", left, aim, ms, meter_by(&j.meter));
 	job_end(&j);
 }
 
 static void killed(int times)
 {
+	const char *by = "cgroup";
 	double worst = 0;
 
 	for (int i = 0; i < times; i++) {
@@ -358,10 +364,12 @@ static void killed(int times)
 			kill(j.pid, SIGKILL);
 			sleep_ms(random() % 50);
 		}
+		if (strcmp(meter_by(&j.meter), by))
+			by = meter_by(&j.meter);
 		left = job_end(&j);
 		worst = left > worst ? left : worst;
 	}
-	print("killed", worst, 0, 0);
+	print("killed", worst, 0, 0, by);
 }
 
 int main(int argc, char **argv)

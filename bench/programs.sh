@@ -74,7 +74,7 @@ runs() {
 	(cd "$tmp/in" && sh -c "$1" >"$tmp/expected") 2>/dev/null
 }
 
-# once NAME SIDE COMMAND: appends to $tmp/NAME.SIDE.{wall_ms,peak_kib}
+# once NAME SIDE COMMAND: appends to $tmp/NAME.SIDE.{wall_ms,peak_kib,peak_by}
 once() {
 	"$bin/plain_measure" -w 1G >/dev/null # the same memory for all
 	"$bin/plain_measure" -o "$tmp/result" -p "$(preload "$2")" \
@@ -82,7 +82,7 @@ once() {
 		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"
 	cmp -s "$tmp/out" "$tmp/expected" ||
 		fail "$1 says something else under $2"
-	for figure in wall_ms peak_kib; do
+	for figure in wall_ms peak_kib peak_by; do
 		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
 	done
 }
@@ -118,7 +118,8 @@ large_suite() {
 			"$tmp/$name.glibc.wall_ms" speedup 0.97
 		report programs "large/$name/peak" KiB \
 			"$tmp/$name.cowshed.peak_kib" \
-			"$tmp/$name.glibc.peak_kib" ratio 1.05
+			"$tmp/$name.glibc.peak_kib" ratio 1.05 \
+			"$(peak_by "$tmp/$name".*.peak_by)"
 		for side in $sides; do
 			case $side in glibc | cowshed) continue ;; esac
 			report programs "large/$name/$side" ms \
@@ -144,7 +145,8 @@ large_suite() {
 	fi
 	# shellcheck disable=SC2086
 	mean peak_kib cowshed $done_names >"$tmp/mean.peak"
-	report programs large/mean/peak of-glibc "$tmp/mean.peak" - ours 1.05
+	report programs large/mean/peak of-glibc "$tmp/mean.peak" - ours 1.05 \
+		"$(peak_by "$tmp"/*.peak_by)"
 }
 
 # Upper end of the 95 % interval of the mean ratio of pairs.

@@ -205,7 +205,9 @@ def table(lines, bars, named=False):
     yield row([*head, *(["bar"] if bars else []), "met" if bars else "against it"])
     yield row(["---"] * (len(head) + 1 + bars))
     for line in lines:
-        name = (f"{line.bench}: " if named else "") + line.case
+        by = line.keys.get("by", "cgroup")
+        name = ((f"{line.bench}: " if named else "") + line.case +
+                (f" (by {by})" if by != "cgroup" else ""))
         yield row([name, line.unit, shown(line.number("ours")), spread(line, "ours"),
                    shown(line.number("rival")), spread(line, "rival"), ratio(line),
                    *([bar(line)] if bars else []), verdict(line)])

@@ -19,6 +19,7 @@ peak() { # SIDE SHIM ARGUMENTS...: appends to $tmp/SIDE
 		"$bin/plain_sparse" "$@" >/dev/null ||
 		fail "plain_sparse failed ($side, $*)"
 	field peak_kib <"$tmp/line" | awk '{ print $1 / 1024 }' >>"$tmp/$side"
+	field peak_by <"$tmp/line" >>"$tmp/by"
 }
 
 compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
@@ -26,13 +27,15 @@ compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
 	shift 3
 	: >"$tmp/ours"
 	: >"$tmp/rival"
+	: >"$tmp/by"
 	turn=0
 	while [ $turn -lt "$turns" ]; do
 		peak rival '' $rival "$@"
 		peak ours "$shim" "$@"
 		turn=$((turn + 1))
 	done
-	report sparse "$case_name" MiB "$tmp/ours" "$tmp/rival" "$on" 2
+	report sparse "$case_name" MiB "$tmp/ours" "$tmp/rival" "$on" 2 \
+		"$(peak_by "$tmp/by")"
 }
 
 compare 16GiB-1% ratio '' -s 16G

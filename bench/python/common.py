@@ -111,15 +111,17 @@ def leave():
     sys.exit(1 if _failed else 0)
 
 
-def line(case, unit, ours, rival=None, bar=None, on="speedup"):
+def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
     """The line that machines read (bench/common.h); its name is the script's.
 
     `ours` and `rival` are Rounds of numbers. `bar`: at least so many times faster ("speedup"), or
-    at most so much of the rival's ("ratio") or alone ("ours")."""
+    at most so much of the rival's ("ratio") or alone ("ours"). `by`: of memory, what it was
+    measured by: a "cgroup", else the bar has failed."""
     bench = "python-" + os.path.basename(sys.argv[0]).removesuffix(".py")
     text = f"bench={bench} case={case.replace(' ', '-')} unit={unit}"
     lost = f" ours_failed={ours.failed}" if ours.failed else ""
     lost += f" failed={rival.failed}" if rival is not None and rival.failed else ""
+    lost += f" by={by}" if by else ""
     if not ours:
         print(f"{text} ours=- rival=- ratio=- bar=- on=- met=failed n=0{lost}", flush=True)
         return
@@ -137,6 +139,8 @@ def line(case, unit, ours, rival=None, bar=None, on="speedup"):
     if bar is not None:
         met = "yes" if (judged >= bar if on == "speedup" else judged <= bar) else "no"
         text += f" bar={'>=' if on == 'speedup' else '<='}{bar:g} on={on}"
+        if by not in (None, "cgroup"):
+            met = "failed"
         if rival is not None and not rival:  # it never came to its end: nothing was judged
             met = "failed"
     else:

@@ -125,7 +125,8 @@ def run(way, gib, method):
         width = BLOCK * max(1, round(gib * (1 << 27) / height / BLOCK))
         seconds, used = rechunk(height, width)
         result = {"seconds": seconds, "cpu": used, "gib": height * width / (1 << 27),
-                  "peak": read_peak() if peak is None else peak.end()}
+                  "peak": read_peak() if peak is None else peak.end(),
+                  "by": "cgroup" if peak is None else "pss"}
         if way != "dask":
             stats = client.run(sent).values()
             result["by_handle"] = sum(s.get("bytes", 0) for s in stats) / (1 << 30)
@@ -237,12 +238,14 @@ def main():
         print(f"{way:10}{figures['seconds']:10.2f}{base['seconds'] / figures['seconds']:8.2f}"
               f"{figures['cpu']:8.2f}{base['cpu'] / figures['cpu']:8.2f}"
               f"{figures['peak'] / (1 << 30):10.2f}{rounds.lost()}")
+    by = max((figures["by"] for rounds in results.values() for figures in rounds), default="pss")
     for way in (way for way in ways if way != "dask" and "dask" in ways):
         for figure, bar, on in (("seconds", 2, "speedup"), ("cpu", None, "speedup"),
                                 ("peak", 1, "ratio")):
             common.line(f"{figure}/{way}", "bytes" if figure == "peak" else "s",
                         *(results[name].of(figure) for name in (way, "dask")),
-                        bar=bar if way == "cowshed" else None, on=on)
+                        bar=bar if way == "cowshed" else None, on=on,
+                        by=by if figure == "peak" else None)
     common.leave()
 
 

@@ -51,3 +51,13 @@ def test_an_empty_rival_is_not_the_better_one(script):
                          'better "$tmp/some" "$tmp/more" $how; done')
     names = [os.path.basename(line) for line in out.splitlines()]
     assert names == ["some", "some", "some", "some", "some", "more"]
+
+
+def test_memory_without_a_cgroup_has_no_bar(script):
+    text = 'report b c KiB "$tmp/some" "$tmp/more" ratio 1 "$(peak_by "$tmp/by")"'
+    status, out = script(f'printf "cgroup\\ncgroup\\n" >"$tmp/by"; {text}')
+    assert status == 0 and " met=yes " in out and " by=cgroup\n" in out
+    status, out = script(f'printf "cgroup\\nrss\\ncgroup\\n" >"$tmp/by"; {text}')
+    assert status == 1 and " met=failed " in out and " by=rss\n" in out
+    status, out = script('report b c KiB "$tmp/some" "$tmp/more" - 0 rss')
+    assert status == 0 and " met=- " in out and " by=rss\n" in out
