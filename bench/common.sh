@@ -45,6 +45,12 @@ have() {
 	command -v "$1" >/dev/null 2>&1
 }
 
+# library NAME: the newest one of this name that the system has; nothing without one
+library() {
+	find /usr/lib /usr/local/lib -name "lib$1.so.*" 2>/dev/null | sort -V |
+		tail -n 1
+}
+
 # python_with MODULES: the first Python that can import them (names with commas
 # between), those of `make bench` first; nothing if there is none.
 python_with() {

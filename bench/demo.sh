@@ -3,7 +3,8 @@
 #
 # `make demo`: real programs on real files, with and without the shim
 #
-# Each program of bench/demo_programs.sh runs three times on either side, in turns.
+# Each program of bench/demo_programs.sh runs three times on either side, in turns,
+# and under glibc with huge pages, and jemalloc with thp:always where there is one.
 # What it prints must be the same to the byte, and so must its exit status; wall
 # time, fork pause and peak memory are the medians. The peak is what a fresh
 # memory cgroup was charged, or where none can be made the largest RSS. All that
@@ -29,12 +30,20 @@ if [ "${DEMO_SMALL:-0}" != 0 ] || quick; then
 fi
 : "${DEMO_LINES:=/dev/null}"
 
+sides='without with huge'
+jemalloc=$(library jemalloc)
+[ -z "$jemalloc" ] || sides="$sides thp"
+
 # once NAME SIDE: appends wall, peak and status; checks nothing
 once() {
-	preload=
-	[ "$2" = with ] && preload=$shim
+	preload='' setting=
+	case $2 in
+	with) preload=$shim ;;
+	huge) setting=GLIBC_TUNABLES=$huge_pages ;;
+	thp) preload=$jemalloc setting=MALLOC_CONF=thp:always ;;
+	esac
 	rm -f "$tmp/pause" "$tmp/result"
-	DEMO_PAUSE=$tmp/pause "$measure" -o "$tmp/result" -p "$preload" \
+	env ${setting:+"$setting"} DEMO_PAUSE="$tmp/pause" "$measure" -o "$tmp/result" -p "$preload" \
 		-d "$tmp/in" -- sh -c "$(program_command "$1")" \
 		2>"$tmp/$1.$2.errors" | cksum >"$tmp/sum"
 	[ -s "$tmp/result" ] || fail "$1 could not be measured ($2)"
@@ -53,8 +62,8 @@ warm_up() { # NAME
 	LD_PRELOAD=$shim true
 }
 
-same() { # FILE FILE: is it one and the same line throughout?
-	[ "$(sort -u "$1" "$2" | wc -l)" = 1 ] && echo yes || echo NO
+same() { # FILE...: is it one and the same line throughout?
+	[ "$(sort -u "$@" | wc -l)" = 1 ] && echo yes || echo NO
 }
 
 number() { # FILE FACTOR FORMAT
@@ -85,6 +94,14 @@ row() { # NAME
 		$(number "$base.without.peak_kib" 0.0009765625 %.0f) \
 		$(number "$base.with.peak_kib" 0.0009765625 %.0f) \
 		$(quotient "$base.with.peak_kib" "$base.without.peak_kib")
+	for side in $sides; do
+		case $side in with*) continue ;; esac
+		[ "$(same "$base.without.sums" "$base.$side.sums")" = yes ] ||
+			fail "$1 says something else under $side"
+		printf '%-20s %20s %5s\n' "  ($side)" \
+			"$(number "$base.$side.wall_ms" 0.001 %.2f)" \
+			"$(quotient "$base.with.wall_ms" "$base.$side.wall_ms")"
+	done
 	{
 		# Who has no cgroup still has a demo: then there is no bar.
 		by=$(peak_by "$base".*.peak_by)
@@ -93,6 +110,13 @@ row() { # NAME
 			"$base.without.peak_kib" $peak_on 1.10 "$by"
 		report demo "$1-wall" ms "$base.with.wall_ms" \
 			"$base.without.wall_ms" - 0
+		for side in $sides; do
+			case $side in with*) continue ;; esac
+			report demo "$1-wall/$side" ms "$base.with.wall_ms" \
+				"$base.$side.wall_ms" - 0
+			report demo "$1-peak/$side" KiB "$base.with.peak_kib" \
+				"$base.$side.peak_kib" - 0 "$by"
+		done
 		report demo "$1-cpu" ms "$base.with.cpu_ms" \
 			"$base.without.cpu_ms" - 0
 		[ ! -s "$base.without.pause" ] ||
@@ -117,13 +141,10 @@ for name in ${DEMO_ONLY:-$programs}; do
 	warm_up "$name"
 	turn=0
 	while [ $turn -lt "$turns" ]; do
-		if [ $((turn % 2)) = 0 ]; then
-			once "$name" without
-			once "$name" with
-		else
-			once "$name" with
-			once "$name" without
-		fi
+		for side in $sides; do
+			once "$name" "$side"
+		done
+		sides="${sides#* } ${sides%% *}"
 		printf .
 		turn=$((turn + 1))
 	done
@@ -146,7 +167,8 @@ for name in $done_names; do
 done
 cat <<END
 
-Medians of $turns runs a side, in turns. Peak memory: $measured_by.
+Medians of $turns runs a side, in turns. Below each: glibc with huge pages
+(huge), jemalloc with them (thp, where installed), and x against it. Peak memory: $measured_by.
 END
 for name in $done_names; do
 	bad=$(sort -u "$tmp/$name".*.status | tr '\n' ' ')
