@@ -22,9 +22,12 @@ export LC_ALL=C
 huge_pages=glibc.malloc.hugetlb=1
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
-# A line that failed may have been printed in a subshell: a file tells.
+# A line that failed may have been printed in a subshell: a file tells. A script may
+# have more to end: $cleanup_also.
+cleanup_also=
 cleanup() {
 	cleanup_status=$?
+	eval "$cleanup_also"
 	[ ! -e "$tmp/failed" ] || [ $cleanup_status != 0 ] || cleanup_status=1
 	rm -rf "$tmp"
 	exit $cleanup_status

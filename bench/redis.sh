@@ -6,10 +6,13 @@
 # An unmodified redis-server, whose allocator is jemalloc, by itself, with
 # jemalloc's huge pages (thp:always), and under the shim with mmap=1M. The first
 # save comes after loading; at each later one clients have been overwriting
-# values since the save before began. Bars: ten times faster at the first, at
-# most 1.1 times the pause of the plain one later on.
+# values since the save before began. They take their keys from a generator whose
+# state lies in the server, so all sides execute the same commands, and must have
+# the same digest in the end. Bars: ten times faster at the first, at most 1.1 times
+# the pause of the plain one later on, of each server the median. The peak is that
+# of its cgroup without the files that it saved, or RSS.
 . "$(dirname "$0")/common.sh"
-need "$shim"
+need "$bin/plain_measure" "$shim"
 for program in redis-server redis-cli redis-benchmark; do
 	have $program || {
 		echo "  redis: skipped (no $program)"
@@ -25,46 +28,54 @@ if quick; then
 fi
 saves=5
 server=
-trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$tmp"' EXIT
+cleanup_also='[ -z "$server" ] || kill -9 $server 2>/dev/null'
 cli() {
 	redis-cli -s "$tmp/socket" "$@"
 }
 info() { # SECTION FIELD
 	cli info "$1" | tr -d '\r' | sed -n "s/^$2://p"
 }
-script="return redis.call('SET', 'key:' .. tonumber(ARGV[1]), ARGV[2])"
+# 48271 x mod 2^31 - 1: never 0, and exact in Lua's numbers.
+script="local x = (redis.call('GET', 'turn') or 1) * 48271 % 2147483647
+redis.call('SET', 'turn', string.format('%d', x))
+return redis.call('SET', 'key:' .. x % $keys, ARGV[1])"
 value=$(printf '%0990d' 0)
 
-# Overwrites random values from four connections; prints seconds.
+# Overwrites random values from four connections; appends the seconds to FILE.
 overwrite() {
-	redis-benchmark -s "$tmp/socket" -q --csv -n $writes -r $keys -P 16 \
-		-c 4 eval "$script" 0 __rand_int__ "$value" |
-		tail -n 1 | awk -F'","' -v n=$writes '{ print n / $2 }'
+	redis-benchmark -s "$tmp/socket" -q --csv -n $writes -P 16 -c 4 \
+		eval "$script" 0 "$value" >"$tmp/csv" || fail "redis-benchmark failed"
+	tail -n 1 "$tmp/csv" | awk -F'","' -v n=$writes '$2 > 0 { print n / $2; ok = 1 }
+		END { exit !ok }' >>"$1" || fail "redis-benchmark says nothing"
 }
 
 one() { # SIDE VARIABLE=VALUE...
 	side=$1
 	shift
-	env "$@" redis-server --port 0 --unixsocket "$tmp/socket" --save '' \
+	rm -f "$tmp/result" "$tmp/later" "$tmp/seconds"
+	env "$@" "$bin/plain_measure" -a -o "$tmp/result" -p "$preload" -- \
+		redis-server --port 0 --unixsocket "$tmp/socket" --save '' \
 		--dir "$tmp" --rdbcompression no --enable-debug-command yes \
 		--loglevel warning >"$tmp/log" 2>&1 &
-	server=$!
+	measure=$!
 	until cli ping >/dev/null 2>&1; do
-		kill -0 $server 2>/dev/null || fail "no redis-server ($side)"
+		kill -0 $measure 2>/dev/null || fail "no redis-server ($side)"
 		sleep 0.1
 	done
-	cli debug populate $keys key $bytes >/dev/null
+	server=$(info server process_id)
+	cli debug populate $keys key $bytes >/dev/null || fail "no data ($side)"
 	save=1
 	while [ $save -le $saves ]; do
-		cli bgsave >/dev/null
+		cli bgsave >/dev/null || fail "no save began ($side)"
 		while [ "$(info persistence rdb_bgsave_in_progress)" != 1 ] &&
 			[ "$(info persistence rdb_saves)" != $save ]; do
+			kill -0 $measure 2>/dev/null || fail "redis died ($side)"
 			sleep 0.05
 		done
-		which=later
-		[ $save -gt 1 ] || which=first
-		info stats latest_fork_usec >>"$tmp/$side.$which"
-		overwrite >>"$tmp/$side.overwrite"
+		which=$tmp/later
+		[ $save -gt 1 ] || which=$tmp/$side.first
+		info stats latest_fork_usec >>"$which"
+		overwrite "$tmp/seconds"
 		while [ "$(info persistence rdb_bgsave_in_progress)" = 1 ]; do
 			sleep 0.1
 		done
@@ -72,19 +83,28 @@ one() { # SIDE VARIABLE=VALUE...
 			fail "a save failed ($side)"
 		save=$((save + 1))
 	done
-	cli debug digest >>"$tmp/digests.$side"
-	info memory used_memory_rss >>"$tmp/$side.rss"
+	median "$tmp/later" >>"$tmp/$side.later"
+	median "$tmp/seconds" >>"$tmp/$side.overwrite"
+	cli debug digest >>"$tmp/digests"
 	cli shutdown nosave >/dev/null 2>&1
-	wait $server
+	wait $measure || fail "redis-server ended with $? ($side)"
 	server=
+	field peak_kib <"$tmp/result" | awk '{ print $1 / 1024 }' >>"$tmp/$side.peak"
+	field peak_by <"$tmp/result" >>"$tmp/by"
 	rm -f "$tmp"/*.rdb
+	[ "$(grep -c . "$tmp/digests")" != 0 ] &&
+		[ "$(sort -u "$tmp/digests" | wc -l)" = 1 ] ||
+		fail "the data differ ($side)"
 }
 
 "$bin/plain_measure" -w 6G
 turn=0
 while [ $turn -lt "$turns" ]; do
+	preload=
 	one plain NOTHING=
-	one shim LD_PRELOAD="$shim" COWSHED_OPTIONS=mmap=1M
+	preload=$shim
+	one shim COWSHED_OPTIONS=mmap=1M
+	preload=
 	one thp MALLOC_CONF=thp:always
 	turn=$((turn + 1))
 done
@@ -96,3 +116,6 @@ report redis first/thp us "$tmp/shim.first" "$tmp/thp.first" faster 0
 report redis later/thp us "$tmp/shim.later" "$tmp/thp.later" faster 0
 report redis overwriting/thp s "$tmp/shim.overwrite" "$tmp/thp.overwrite" \
 	faster 0
+by=$(peak_by "$tmp/by")
+report redis peak MiB "$tmp/shim.peak" "$tmp/plain.peak" - 0 "$by"
+report redis peak/thp MiB "$tmp/shim.peak" "$tmp/thp.peak" - 0 "$by"
