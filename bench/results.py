@@ -236,8 +236,8 @@ def page(figures, plots):
     missed = [line for line in barred if line.met != "yes"]
     absent = [program for program in all_programs if not figures.of(program.bench)]
     yield from head("Results", figures)
-    yield "Medians of runs in turns with their rivals, with default settings;"
-    yield "[benchmarks.md](benchmarks.md) tells how each is measured and why so."
+    yield "Medians of runs in turns with their rivals, with default settings but where an option is"
+    yield "named; [benchmarks.md](benchmarks.md) tells how each is measured and why so."
     yield "Where nothing else is said, less is better. Measured by these runs:"
     yield ""
     yield "```"
