@@ -52,7 +52,6 @@ static const char page[] =
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
-	bool copies;           /* lazy ones: memcpy is ours, too */
 	bool report;
 	const char *report_to; /* NULL: stderr */
 	char **argv;
@@ -94,8 +93,6 @@ static int add_option(struct plan *plan, const char *pair)
 	if (strchr(pair, ',') != NULL)
 		return cli_error("The option '%s' has a comma, which separates "
 		                 "options; give each its own -o.", pair);
-	if (strncmp(pair, "copies=", 7) == 0)
-		plan->copies = strcmp(pair + 7, "off") != 0;
 	return append(&plan->options, ",", pair) < 0 ? out_of_memory()
 	                                             : CLI_GO_ON;
 }
@@ -244,10 +241,30 @@ static int preload_first(const char *shim)
 	return r;
 }
 
+/* Are there to be lazy copies, so that memcpy must be ours, too? The last value that
+ * the shim knows counts, whether of the environment or of -o. */
+static bool wants_copies(void)
+{
+	const char *list = getenv("COWSHED_OPTIONS");
+	bool wanted = false;
+
+	while (list != NULL && *list != 0) {
+		size_t part = strcspn(list, ",");
+
+		if (part == 11 && (strncmp(list, "copies=auto", 11) == 0 ||
+		                   strncmp(list, "copies=lazy", 11) == 0))
+			wanted = true;
+		else if (part == 10 && strncmp(list, "copies=off", 10) == 0)
+			wanted = false;
+		list += part + (list[part] == ',');
+	}
+	return wanted;
+}
+
 static int set_environment(const struct plan *plan)
 {
 	char shim[PATH_MAX], copies[PATH_MAX];
-	bool harmless = false;
+	bool harmless = false, lazy;
 	const char *why;
 
 	why = cli_elf_refuses(plan->argv[0], &harmless);
@@ -263,14 +280,14 @@ static int set_environment(const struct plan *plan)
 		return cli_error("The shim can't be preloaded from '%s': the "
 		                 "loader splits names at spaces and colons.",
 		                 shim);
-	if (plan->copies && cli_shim_copies(shim, copies) < 0)
-		return cli_error("There is no libcowshed-copies.so beside "
-		                 "'%s'.", shim);
-	if ((plan->copies && preload_first(copies) < 0) ||
-	    preload_first(shim) < 0)
-		return out_of_memory();
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)
+		return out_of_memory();
+	lazy = wants_copies();
+	if (lazy && cli_shim_copies(shim, copies) < 0)
+		return cli_error("There is no libcowshed-copies.so beside "
+		                 "'%s'.", shim);
+	if ((lazy && preload_first(copies) < 0) || preload_first(shim) < 0)
 		return out_of_memory();
 	return CLI_GO_ON;
 }

@@ -30,6 +30,22 @@ ends 0 'run -o copies=lazy' "$cowshed" run -o copies=lazy -- \
 	sh -c 'case $LD_PRELOAD in *copies.so) ;; *) false ;; esac'
 ends 0 'run --copies off' "$cowshed" run --copies off -- \
 	sh -c 'case $LD_PRELOAD in *copies.so) false ;; esac'
+# copies WANTED ENVIRONMENT OPTION...: of what is in the environment the last counts, and -o comes last
+copies() {
+	local wanted=$1 in_environment=$2
+	shift 2
+	ends 0 "run $* under COWSHED_OPTIONS=$in_environment: copies $wanted" \
+		env COWSHED_OPTIONS="$in_environment" "$cowshed" run "$@" -- \
+		sh -c "case \$LD_PRELOAD in *copies.so) echo yes ;; *) echo no ;; esac |
+			grep -qx $wanted"
+}
+copies yes copies=lazy
+copies yes threshold=4M,copies=auto,decay=500 -o threshold=2M
+copies yes copies=off --copies auto
+copies yes copies=lazy,copies=maybe
+copies no copies=lazy --copies off
+copies no copies=lazy,copies=off
+copies no recopies=lazy
 ends 2 'run --copies never' "$cowshed" run --copies never -- true
 
 for how in '' --report; do
