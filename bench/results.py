@@ -26,8 +26,9 @@ TIMES = {"ns", "us", "ms", "s"}
 HIGHER_IS_BETTER = {"pages/ms", "operations/s"}
 # Why there are no lines of these.
 ELSEWHERE = {"gpu": "not measured: no GPU", "scaling": "its tables are in [scaling.md](scaling.md)"}
-# What a row's bar names, and how the cases end in which it was measured.
-NAMED = {"PyTorch": "/torch", "64 elements": "/call"}
+# What a row's bar names, how the cases end in which it was measured, and what lacks without.
+NAMED = {"PyTorch": ("/torch", "PyTorch"), "64 elements": ("/call", "a call of 64 elements"),
+         "the best rival": ("/glibc-huge", "rivals with huge pages")}
 LOST = 1.05  # by more than this much of the rival's, else it is called even
 
 
@@ -130,10 +131,10 @@ def missing(program, figures):
     for part in absent:
         yield part, ELSEWHERE.get(program.bench, "not measured in this run")
     for part in there:
-        for name, end in NAMED.items():
+        for name, (end, lack) in NAMED.items():
             if name in part[1] and not any(
                     line.case.endswith(end) and line.met != "failed" for line in lines):
-                yield part, f"measured without {name}"
+                yield part, f"measured without {lack}"
     failed = [line for line in lines if line.met == "failed"]
     if failed and there:
         yield there[0], f"{len(failed)} of {len(lines)} cases failed, or had no such rival"
