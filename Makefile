@@ -493,7 +493,7 @@ $(B)/tests/stress/%: tests/stress/%.c Makefile | $(PREPARE)
 $(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile | $(PREPARE)
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) -Iinclude $(CFLAGS) \
+	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) -I. -Iinclude $(CFLAGS) \
 		-MF $@.d -o $@ $< $(LIB_A) $(LINK)
 
 $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
