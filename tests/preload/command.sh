@@ -262,8 +262,8 @@ wait "$pid" 2>/dev/null
 
 ends 2 'stat of nothing' "$cowshed" stat
 
-if [ -e "$work/cowshed-"* ] 2>/dev/null; then
-	fail 'run --report leaves nothing in TMPDIR'
+if compgen -G "$work/cowshed-*" >"$work/out"; then
+	fail 'run --report leaves nothing in TMPDIR' "$work/out"
 else
 	pass 'run --report leaves nothing in TMPDIR'
 fi

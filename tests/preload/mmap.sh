@@ -19,6 +19,22 @@ program mappings
 program descendants
 program busy_threads
 
+# The same bytes come from a kernel that we do not stand before: is the engine asked? With a
+# threshold that no malloc reaches what it served was mapped.
+maps_served() { # -eq|-gt OPTIONS NAME
+	rm -f "$work/report"
+	also=threshold=1G,$2 report=$work/report under default "$programs/mappings" >"$work/out" 2>&1
+	if [ -s "$work/report" ] && [ "$(served "$work/report")" "$1" 0 ]; then
+		pass "$3"
+	else
+		fail "$3" "$work/out" "$work/report"
+	fi
+}
+maps_served -gt mmap=4096 'mappings are served'
+maps_served -gt mmap=1M 'large mappings are served'
+maps_served -eq mmap=1G 'smaller mappings are not'
+maps_served -eq helper=no 'without the option none is'
+
 # An allocator that gets all its memory with mmap.
 thresholds=default
 python='
