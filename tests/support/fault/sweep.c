@@ -137,19 +137,20 @@ int sweep(const struct operation *op, int error)
 	return n - 1;
 }
 
-void sweep_few_nth(const struct operation *operations, int i)
-{
-	sweep(&operations[i / SWEEP_ERRORS], sweep_errors[i % SWEEP_ERRORS]);
-}
-
 void sweep_nth(const struct operation *operations, int i)
 {
 	const struct operation *op = &operations[i / SWEEP_ERRORS];
-
 	int error = sweep_errors[i % SWEEP_ERRORS];
+	bool pools = (error & ~FAULT_LASTING) == FAULT_POOLS;
 	int n = sweep(op, error);
 
-	/* All metadata that it needs may have been there. */
-	ck_assert_msg(n > 0 || (error & ~FAULT_LASTING) == FAULT_POOLS,
-	              "%s makes no call that can fail", op->name);
+	/* What makes calls may find all metadata that it needs. */
+	if (!pools)
+		ck_assert_msg(n > 0 || op->few != SWEEP_CALLS,
+		              "%s makes no call that can fail", op->name);
+	else
+		ck_assert_msg(n > 0 || op->few != SWEEP_POOLS,
+		              "%s wants nothing of pools", op->name);
+	ck_assert_msg(n == 0 || op->few != SWEEP_NOTHING,
+	              "%s makes %d calls that can fail", op->name, n);
 }

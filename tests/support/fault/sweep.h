@@ -15,6 +15,13 @@
 
 #include "tests/support/herd.h"
 
+/* What of an operation can fail, where it is not at least one call of the kernel: what it
+ * wants of pools alone, or nothing. A sweep that no fault hits would prove nothing. */
+enum sweep_few { SWEEP_CALLS, SWEEP_POOLS, SWEEP_NOTHING };
+
+/* Most rows of a table leave it out. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 struct operation {
 	const char *name;
 	/* Makes the animals that it is about; the others stay absent. */
@@ -22,6 +29,7 @@ struct operation {
 	/* 0 or -errno. On success the herd tells what bytes to expect; on
 	 * failure the outputs must be untouched, which is checked here. */
 	int (*call)(struct herd *herd);
+	enum sweep_few few;
 };
 
 /* Errors that kernels, limits and seccomp filters give, and FAULT_POOLS; then the same for
@@ -33,10 +41,8 @@ enum { SWEEP_ERRORS = 9 };
  * how many calls failed. */
 int sweep(const struct operation *operation, int error);
 
-/* The bodies of a libcheck loop over COUNT(operations) * SWEEP_ERRORS. few:
- * operations that may come without any call. */
+/* The body of a libcheck loop over COUNT(operations) * SWEEP_ERRORS. */
 void sweep_nth(const struct operation *operations, int i);
-void sweep_few_nth(const struct operation *operations, int i);
 
 /* Sets one animal, filled with a pattern that is its own. `storage` NULL: a
  * block. */
