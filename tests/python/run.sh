@@ -74,6 +74,6 @@ while :; do
 	cat "$work/now" >>"$work/done"
 done
 case $status in
-0 | 5) exit $failed ;; # 5: no tests were left
+0 | 5) exit $failed ;; # 5: no tests were left; check.sh wants a line of one all the same
 *) exit 1 ;;
 esac

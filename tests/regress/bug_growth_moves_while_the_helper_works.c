@@ -8,6 +8,7 @@
 
 #include "tests/support/support.h"
 
+#include <stdio.h>
 #include <string.h>
 
 START_TEST(growth_beside_the_helper)
@@ -48,5 +49,7 @@ int main(void)
 
 	if (!SANITIZED) /* they have no helper */
 		tcase_add_loop_test(tcase, growth_beside_the_helper, 0, 2);
+	else
+		puts("skip growth_beside_the_helper sanitizers have no helper");
 	return run_suite(suite);
 }

@@ -10,6 +10,7 @@
 #include "tests/support/support.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -94,5 +95,7 @@ int main(void)
 
 	if (!SANITIZED) /* they have no helper */
 		tcase_add_test(tcase, forked_while_shadows_go);
+	else
+		puts("skip forked_while_shadows_go sanitizers have no helper");
 	return run_suite(suite);
 }

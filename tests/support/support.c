@@ -271,6 +271,7 @@ int run_suite(Suite *suite)
 	 * sanitizer keeps what it knows. */
 	if (UNDER_TSAN)
 		ok(cow_option_set("helper", "0"));
+	fflush(stdout); /* what main() said of skips is said once */
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

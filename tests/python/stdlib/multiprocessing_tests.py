@@ -157,7 +157,9 @@ def main(method, *arguments):
         suite = unittest.defaultTestLoader.loadTestsFromModule(module)
         result = Result(method)
         choose(suite, patterns).run(result)
-    sys.exit(1 if result.bad else 0)
+    if result.testsRun == 0:
+        print(f"not ok {method}: no tests")
+    sys.exit(1 if result.bad or result.testsRun == 0 else 0)
 
 
 if __name__ == "__main__":
