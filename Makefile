@@ -203,6 +203,11 @@ RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
 endif
 
+# What can't be built here is skipped, not forgotten.
+export LEFT_OUT := $(strip $(if $(URING),,tests/test_pinned:liburing) \
+	$(if $(SANITIZED)$(PYTHON_H),,tests/python:Python.h))
+RUN += $(if $(filter fuzz,$(MODE)),,$(if $(LEFT_OUT),scripts/left-out.sh))
+
 # "make clean all" cleans first.
 ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:

@@ -298,5 +298,7 @@ int main(void)
 		puts("skip the_usual_address no mount namespace for this user");
 	if (geteuid() == 0)
 		tcase_add_loop_test(tcase, permissions, 0, 2);
+	else
+		puts("skip permissions only root can be another user");
 	return run_suite(suite);
 }

@@ -171,14 +171,23 @@ static int (*const instead[])(void) = {
 	empty,
 };
 
+static bool is_there(int (*make)(void))
+{
+	int fd;
+
+	if (make != huge_memfd && make != a_file)
+		return true;
+	fd = make();
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 START_TEST(no_sealed_memfd)
 {
 	int fd = instead[_i]();
 
-	if (fd < 0) {
-		must(instead[_i] == huge_memfd || instead[_i] == a_file);
-		return; /* this machine has none */
-	}
+	must(fd >= 0);
 	for (size_t i = 0; i < COUNT(modes); i++) {
 		struct raw m = raw_own(fd, 4096, modes[i]);
 		struct cow_storage *s = NULL;
@@ -406,7 +415,12 @@ int main(void)
 	Suite *suite = suite_create("hostile_files");
 	TCase *tcase = add_case(suite, "hostile_files");
 
-	tcase_add_loop_test(tcase, no_sealed_memfd, 0, COUNT(instead));
+	for (int i = 0; i < (int)COUNT(instead); i++)
+		if (is_there(instead[i]))
+			tcase_add_loop_test(tcase, no_sealed_memfd, i, i + 1);
+		else
+			printf("skip no_sealed_memfd:%d this machine has no %s\n", i,
+			       instead[i] == a_file ? "file in /var/tmp" : "huge pages");
 	tcase_add_loop_test(tcase, alias_that_cannot_be_written, 0, 3);
 	tcase_add_test(tcase, sizes_that_no_process_has);
 	tcase_add_test(tcase, offsets_beyond_the_end);
