@@ -162,6 +162,7 @@ static void fork_with_reads_in_flight(void)
 	long got;
 
 	if (syscall(SYS_io_setup, PIECES, &context) != 0) {
+		puts("skip kernel_io: reads in flight: the kernel refuses io_setup");
 		close(fd);
 		return;
 	}

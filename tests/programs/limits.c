@@ -120,13 +120,17 @@ static void descriptors(void *arg)
 	free(kept);
 }
 
-/* No process, and so no thread, more. Root has no such limit. */
+/* No process, and so no thread, more. Root has no such limit, and what others of a user have
+ * counts: so nobody else's. */
 static void processes(void *arg)
 {
 	unsigned char *p;
 
 	(void)arg;
+	if (getuid() == 0)
+		check(setuid(60000 + (uid_t)getpid() % 5000) == 0);
 	limit(RLIMIT_NPROC, 0);
+	check(fork() == -1 && errno == EAGAIN);
 	p = get_filled(200 * MIB, 6);
 	check(holds(p, 200 * MIB, 6));
 	free(p);

@@ -111,8 +111,8 @@ int main(void)
 		check(getrlimit(RLIMIT_MEMLOCK, &most) == 0);
 	most.rlim_cur = most.rlim_max;
 	if (most.rlim_max < 8 * MIB) {
-		puts("locked: the limit is too low here");
-		return 0;
+		puts("skip locked: the limit on locked memory is too low");
+		return 77;
 	}
 	check(setrlimit(RLIMIT_MEMLOCK, &most) == 0);
 	if (getuid() == 0)
