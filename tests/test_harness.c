@@ -64,6 +64,15 @@ START_TEST(leaks_mappings)
 }
 END_TEST
 
+/* Pages that no counter of the library knows. */
+START_TEST(leaks_memory)
+{
+	int fd = memfd_create("cowshed-leaked", MFD_CLOEXEC);
+
+	ck_assert_int_eq(fallocate(fd, 0, 0, 2 * SLACK_MEMORY), 0);
+}
+END_TEST
+
 static void asserts_nonsense(void *arg)
 {
 	(void)arg;
@@ -87,6 +96,12 @@ static void returns(void *arg)
 {
 	(void)arg;
 }
+
+START_TEST(leaks_child)
+{
+	child_start(returns, NULL);
+}
+END_TEST
 
 static void in_grandchild(void *arg)
 {
@@ -181,6 +196,8 @@ static const struct broken {
 	{ "leaks_block", &leaks_block, "leaked: blocks" },
 	{ "leaks_descriptors", &leaks_descriptors, "leaked: descriptors" },
 	{ "leaks_mappings", &leaks_mappings, "leaked: mappings" },
+	{ "leaks_memory", &leaks_memory, "leaked: memory" },
+	{ "leaks_child", &leaks_child, "leaked: a child" },
 	/* The child's own words come first. */
 	{ "child_asserts", &child_asserts, "1 == 2" },
 	{ "grandchild_asserts", &grandchild_asserts, "1 == 2" },

@@ -55,6 +55,7 @@ struct footprint footprint_now(void)
 	struct footprint now = {
 		.fds = count_fds(),
 		.maps = count_maps(),
+		.memory = memfd_bytes(),
 		.bytes_live = stats.bytes_live,
 		.blocks_live = stats.blocks_live,
 		.storages_live = stats.storages_live,

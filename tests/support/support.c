@@ -11,9 +11,11 @@
  */
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 enum { TIMEOUT_SECONDS = 240, SETTLE_SECONDS = 5 };
 
@@ -213,6 +215,8 @@ static void leak_check_end(void)
 
 	wait_until(settled, &excess, SETTLE_SECONDS);
 	ck_assert_msg(excess == NULL, "leaked: %s", excess);
+	if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
+		ck_abort_msg("leaked: a child that nobody waited for");
 }
 
 const char *footprint_excess(const struct footprint *before,
@@ -238,6 +242,10 @@ const char *footprint_excess(const struct footprint *before,
 	else if (after->maps > before->maps + SLACK_MAPS)
 		snprintf(text, sizeof(text), "mappings: %ld, were %ld",
 		         after->maps, before->maps);
+	else if (after->memory > before->memory + SLACK_MEMORY)
+		snprintf(text, sizeof(text), "memory: %llu bytes in memfds, were %llu",
+		         (unsigned long long)after->memory,
+		         (unsigned long long)before->memory);
 	else
 		return NULL;
 	return text;

@@ -9,7 +9,8 @@
  *     unless somebody looks at how that process ended. So nobody calls fork():
  *     in_child() and child_start()/child_finish() do, and look.
  *   - A leak is invisible. add_case() gives each test a fixture that compares
- *     descriptors, mappings, live bytes, blocks and storages before and after.
+ *     descriptors, mappings, memfds' pages, live bytes, blocks and storages before
+ *     and after, and looks for children that nobody waited for.
  *   - A test that waits for another process by sleeping is wrong on a slow day.
  *     A *gate* is a pipe: one side waits until the other opens it, or until a
  *     generous deadline shows that nobody will.
@@ -194,6 +195,7 @@ bool mapped_shared(const void *address);
 struct footprint {
 	long fds;      /* entries of /proc/self/fd */
 	long maps;     /* lines of /proc/self/maps on memfds of cowshed */
+	uint64_t memory; /* bytes in memfds of cowshed */
 	uint64_t bytes_live;
 	uint64_t blocks_live;
 	uint64_t storages_live;
@@ -204,6 +206,7 @@ struct footprint footprint_now(void);
  * a test leaks it should leak more than that many times. */
 #define SLACK_FDS 8
 #define SLACK_MAPS 32
+#define SLACK_MEMORY (2 * MIB)
 
 /* NULL if `after` holds no more than `before`, else what is too much. */
 const char *footprint_excess(const struct footprint *before,
