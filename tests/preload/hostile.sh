@@ -15,12 +15,19 @@ program denied
 program user_namespace
 program dropped
 program privileges
+program strangers
+if [ "$(report=$work/report && under default "$programs/strangers" >/dev/null 2>&1 &&
+	served "$report")" -gt 0 ]; then
+	pass 'strangers: of a process that is served'
+else
+	fail 'strangers: of a process that is served'
+fi
 
 # Without /proc, where that can be had without being root.
 hidden='mount -t tmpfs none /proc && exec "$@"'
 if unshare -rm sh -c "$hidden" sh true 2>/dev/null; then
 	for name in forks descendants zero idle_threads; do
-		compare "no /proc: $name" unshare -rm sh -c "$hidden" sh \
+		must_succeed=1 compare "no /proc: $name" unshare -rm sh -c "$hidden" sh \
 			"$programs/$name"
 	done
 else
