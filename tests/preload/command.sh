@@ -61,6 +61,67 @@ for how in '' --report; do
 		fail "run $how: dies of the program's signal"
 	fi
 done
+
+# What is sent to `cowshed run --report` alone, the program gets, once; it ends by the last
+# one's trap. Jobs of their own, so that nothing is ignored from the beginning.
+mkfifo "$work/heard"
+exec 7<>"$work/heard"
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+# started COMMAND...: behind cowshed, which is $pid; it says its own number first
+started() {
+	set -m
+	"$cowshed" run --report="$work/report" -- "$@" >&7 2>"$work/err" </dev/null &
+	pid=$!
+	set +m
+	read -rt 60 program_pid <&7 || program_pid=
+}
+started bash -c 'for s in INT TERM HUP; do trap "echo $s" $s; done
+	trap "echo QUIT; kill \$!; exit 9" QUIT
+	sleep 1000 >&2 & echo $$; while :; do wait; done'
+for signal in INT TERM HUP QUIT; do
+	kill -s "$signal" "$pid"
+	read -rt 60 got <&7 || got=nothing
+	if [ "$got" = "$signal" ]; then pass "run --report: forwards SIG$signal"; else
+		echo "$got" >"$work/got"
+		fail "run --report: forwards SIG$signal" "$work/got" "$work/err"
+		kill -s "$signal" "${program_pid:-$pid}" && read -rt 60 got <&7
+	fi
+done
+wait "$pid"
+if [ $? -eq 9 ]; then pass 'run --report: ends as the program did after signals'; else
+	fail 'run --report: ends as the program did after signals'; fi
+if read -rt 0.1 got <&7; then fail 'run --report: forwards each once'; else
+	pass 'run --report: forwards each once'; fi
+for signal in INT TERM HUP QUIT; do
+	started bash -c 'ulimit -c 0; echo $$; exec sleep 1000'
+	kill -s "$signal" "$pid"
+	limit=20 until_true is_gone "$pid" || kill -KILL "${program_pid:-$pid}"
+	wait "$pid" 2>/dev/null
+	got=$?
+	if [ $got -eq $((128 + $(kill -l "$signal"))) ]; then
+		pass "run --report: dies of a forwarded SIG$signal"
+	else
+		fail "run --report: dies of a forwarded SIG$signal" "$work/err"
+	fi
+done
+exec 7>&-
+
+# no_record NAME PATTERN COMMAND...
+no_record() {
+	local name=$1 pattern=$2
+	shift 2
+	bash -c '"$@"; exit $?' bash timeout "$limit" "$cowshed" run \
+		--report="$work/report" -- "$@" >/dev/null 2>&1
+	tr -s '\n ' ' ' <"$work/report" >"$work/lines"
+	says "no record: $name" "no record $pattern" "$work/lines"
+}
+no_record 'killed' "a process that SIGKILL ends can't" sh -c 'kill -KILL $$'
+no_record 'a signal' 'a signal ended the process before' sh -c 'kill -TERM $$'
+no_record 'not loaded' 'the program is linked statically, or' env -u LD_PRELOAD true
+"$cowshed" run --report="$work/report" -- true 2>/dev/null
+if grep -q 'no record' "$work/report"; then fail 'a record, else' "$work/report"; else
+	pass 'a record, else'; fi
+
 ends 0 'run without --' "$cowshed" run sh -c 'test "$1" = --report' sh --report
 ends 2 'run without a program' "$cowshed" run
 ends 2 'run with a bad option' "$cowshed" run --no-such-option -- true
@@ -205,6 +266,33 @@ if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
 		>"$work/shim.out" 2>"$work/shim.err"
 	got=$?
 	same 'LD_PRELOAD and set-user-ID'
+
+	# Where the administrator preloads it everywhere, it is loaded there, too, and
+	# must not do what the caller's environment says. The library beside it is
+	# named because the loader does not look at $ORIGIN then.
+	mkdir -m 777 "$work/told"
+	cp "$(command -v cat)" "$work/cat" && cp "$work/cat" "$work/raised_cat" &&
+		chmod 4755 "$work/raised_cat"
+	everywhere() { # NAME PROGRAM: its maps and identity to $work/out
+		$(own_mounts) bash -c 'mount -t tmpfs none /etc && printf "%s\n" \
+			"$1/libcowshed.so.0" "$1/libcowshed-preload.so" >/etc/ld.so.preload &&
+			exec setpriv --reuid=65534 --clear-groups env COWSHED_OPTIONS="$2" \
+			"$3" /proc/self/maps /proc/self/status' bash "$work/lib" \
+			"threshold=4096,report=$work/told/$1" "$2" >"$work/out" 2>"$work/err"
+	}
+	if ! everywhere plain "$work/cat" || [ ! -s "$work/told/plain" ]; then
+		skip 'run: set-user-ID with the shim: no /etc/ld.so.preload of our own here'
+	elif ! everywhere raised "$work/raised_cat" || ! grep -q \
+		'^Uid:[[:blank:]]*65534[[:blank:]]*0[[:blank:]]' "$work/out"; then
+		skip 'run: set-user-ID with the shim: nothing is raised here'
+	else
+		says 'set-user-ID with the shim: it is loaded' libcowshed-preload.so "$work/out"
+		if [ -e "$work/told/raised" ]; then
+			fail "set-user-ID with the shim: the caller's options do nothing" "$work/told/raised"
+		else
+			pass "set-user-ID with the shim: the caller's options do nothing"
+		fi
+	fi
 else
 	skip 'run: set-user-ID: needs root, nobody and setpriv'
 fi
