@@ -35,6 +35,10 @@ struct scan_words {
 };
 #define SCAN _IOWR('f', 16, struct scan_words)
 
+#define BY(reason) (1u << COW_FALLBACK_##reason)
+/* What only the helper does; sanitizers have none. */
+#define BY_HELPER (SANITIZED ? BY(THREAD) | BY(BUSY) | BY(COLLAPSE) | BY(PAGEMAP) : 0)
+
 static const struct feature {
 	const char *name;
 	long nr;
@@ -42,34 +46,37 @@ static const struct feature {
 	long value;
 	int error;
 	enum { MAYBE, AT_FIRST, ALWAYS } asked_for; /* what the workload can't do without */
+	unsigned first, later; /* at least one of these is counted: denied from the first, or
+	                          from the middle on */
 } features[] = {
-	{ "nothing", -1, FAULT_ANY, 0, ENOSYS, MAYBE },
-	{ "memfd_create", SYS_memfd_create, FAULT_ANY, 0, ENOSYS, ALWAYS },
-	{ "seals", SYS_fcntl, 1, F_ADD_SEALS, EPERM, ALWAYS },
-	{ "taking locks", SYS_fcntl, 1, F_OFD_SETLK, EINVAL, ALWAYS },
-	{ "asking for locks", SYS_fcntl, 1, F_OFD_GETLK, EINVAL, AT_FIRST },
-	{ "ftruncate", SYS_ftruncate, FAULT_ANY, 0, EPERM, ALWAYS },
-	{ "moving descriptors", SYS_fcntl, 1, F_DUPFD_CLOEXEC, EMFILE, ALWAYS },
-	{ "collapse", SYS_madvise, 2, 25 /* MADV_COLLAPSE */, EINVAL, AT_FIRST },
-	{ "files (/proc)", SYS_openat, FAULT_ANY, 0, ENOENT, ALWAYS },
-	{ "pagemap scan", SYS_ioctl, 1, (long)SCAN, ENOTTY, AT_FIRST },
-	{ "reading /proc", SYS_pread64, FAULT_ANY, 0, EPERM, MAYBE },
-	{ "mincore", SYS_mincore, FAULT_ANY, 0, ENOSYS, MAYBE },
-	{ "unshare", SYS_unshare, FAULT_ANY, 0, EPERM, ALWAYS },
+	{ "nothing", -1, FAULT_ANY, 0, ENOSYS, MAYBE, 0, 0 },
+	{ "memfd_create", SYS_memfd_create, FAULT_ANY, 0, ENOSYS, ALWAYS, BY(MEMFD), BY(MEMFD) },
+	{ "seals", SYS_fcntl, 1, F_ADD_SEALS, EPERM, ALWAYS, BY(MEMFD), BY(MEMFD) },
+	{ "taking locks", SYS_fcntl, 1, F_OFD_SETLK, EINVAL, ALWAYS, BY(MEMFD), BY(SLOTS) },
+	{ "asking for locks", SYS_fcntl, 1, F_OFD_GETLK, EINVAL, AT_FIRST, BY(MEMFD), 0 },
+	{ "ftruncate", SYS_ftruncate, FAULT_ANY, 0, EPERM, ALWAYS, BY(MEMFD), BY(MEMFD) },
+	{ "moving descriptors", SYS_fcntl, 1, F_DUPFD_CLOEXEC, EMFILE, ALWAYS, 0, 0 },
+	{ "collapse", SYS_madvise, 2, 25 /* MADV_COLLAPSE */, EINVAL, AT_FIRST, BY(COLLAPSE), BY(COLLAPSE) },
+	{ "files (/proc)", SYS_openat, FAULT_ANY, 0, ENOENT, ALWAYS, BY(MEMFD), BY(SLOTS) },
+	{ "pagemap scan", SYS_ioctl, 1, (long)SCAN, ENOTTY, AT_FIRST, 0, 0 },
+	/* Nobody looks how far a program came that gets no huge pages. */
+	{ "reading /proc", SYS_pread64, FAULT_ANY, 0, EPERM, MAYBE, BY(PAGEMAP) | BY(COLLAPSE), 0 },
+	{ "mincore", SYS_mincore, FAULT_ANY, 0, ENOSYS, MAYBE, 0, 0 },
+	{ "unshare", SYS_unshare, FAULT_ANY, 0, EPERM, ALWAYS, 0, 0 },
 	{ "private mappings", SYS_mmap, 3,
-	  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, ENOMEM, ALWAYS },
-	{ "MADV_DONTFORK", SYS_madvise, 2, MADV_DONTFORK, EINVAL, ALWAYS },
-	{ "MADV_REMOVE", SYS_madvise, 2, MADV_REMOVE, EOPNOTSUPP, ALWAYS },
-	{ "MADV_DONTNEED", SYS_madvise, 2, MADV_DONTNEED, EINVAL, MAYBE },
-	{ "sigaction", SYS_rt_sigaction, FAULT_ANY, 0, EPERM, MAYBE },
-	{ "signal masks", SYS_rt_sigprocmask, FAULT_ANY, 0, EPERM, ALWAYS },
-	{ "limits", SYS_prlimit64, FAULT_ANY, 0, EPERM, ALWAYS },
+	  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, ENOMEM, ALWAYS, BY(FREEZE), BY(FREEZE) },
+	{ "MADV_DONTFORK", SYS_madvise, 2, MADV_DONTFORK, EINVAL, ALWAYS, 0, 0 },
+	{ "MADV_REMOVE", SYS_madvise, 2, MADV_REMOVE, EOPNOTSUPP, ALWAYS, 0, 0 },
+	{ "MADV_DONTNEED", SYS_madvise, 2, MADV_DONTNEED, EINVAL, MAYBE, 0, 0 },
+	{ "sigaction", SYS_rt_sigaction, FAULT_ANY, 0, EPERM, MAYBE, 0, 0 },
+	{ "signal masks", SYS_rt_sigprocmask, FAULT_ANY, 0, EPERM, ALWAYS, BY(BUSY), BY(BUSY) },
+	{ "limits", SYS_prlimit64, FAULT_ANY, 0, EPERM, ALWAYS, 0, 0 },
 	/* Whole calls, as filters do. */
-	{ "madvise", SYS_madvise, FAULT_ANY, 0, EPERM, ALWAYS },
-	{ "fcntl", SYS_fcntl, FAULT_ANY, 0, EPERM, ALWAYS },
-	{ "mremap", SYS_mremap, FAULT_ANY, 0, EPERM, MAYBE },
-	{ "fallocate", SYS_fallocate, FAULT_ANY, 0, EPERM, MAYBE },
-	{ "ioctl", SYS_ioctl, FAULT_ANY, 0, EPERM, AT_FIRST },
+	{ "madvise", SYS_madvise, FAULT_ANY, 0, EPERM, ALWAYS, BY(COLLAPSE), BY(FREEZE) },
+	{ "fcntl", SYS_fcntl, FAULT_ANY, 0, EPERM, ALWAYS, BY(MEMFD), BY(SLOTS) },
+	{ "mremap", SYS_mremap, FAULT_ANY, 0, EPERM, MAYBE, 0, 0 },
+	{ "fallocate", SYS_fallocate, FAULT_ANY, 0, EPERM, MAYBE, 0, 0 },
+	{ "ioctl", SYS_ioctl, FAULT_ANY, 0, EPERM, AT_FIRST, 0, 0 },
 };
 
 static void deny(const struct feature *f)
@@ -199,6 +206,17 @@ static void workload(void)
 	workload_until(NULL);
 }
 
+static void ck_counted(const struct feature *f, unsigned reasons)
+{
+	struct cow_stats now = stats_now();
+	bool any = false;
+
+	for (int i = 0; i < COW_FALLBACKS; i++)
+		any |= (reasons & 1u << i) && now.fallbacks[i];
+	ck_assert_msg(!reasons || (reasons & BY_HELPER) || any,
+	              "%s: what is done instead is not counted", f->name);
+}
+
 START_TEST(without)
 {
 	const struct feature *f = &features[_i];
@@ -207,6 +225,7 @@ START_TEST(without)
 	workload();
 	ck_assert_msg(f->asked_for == MAYBE || fault_denials() > 0,
 	              "%s: nobody asked for it", f->name);
+	ck_counted(f, f->first);
 }
 END_TEST
 
@@ -217,6 +236,18 @@ START_TEST(without_from_then_on)
 	workload_until(f);
 	ck_assert_msg(f->asked_for != ALWAYS || fault_denials() > 0,
 	              "%s: nobody asked for it", f->name);
+	ck_counted(f, f->later);
+}
+END_TEST
+
+START_TEST(without_addresses)
+{
+	struct cow_storage *s = NULL;
+
+	fault_deny(SYS_mmap, 2, PROT_NONE, ENOMEM); /* what is only reserved */
+	fails(-ENOMEM, cow_storage_new(MIB, NULL, &s));
+	ck_assert_ptr_null(s);
+	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_WINDOW], 1);
 }
 END_TEST
 
@@ -341,5 +372,7 @@ int main(void)
 		tcase_add_test(tcase, without_mremap);
 	if (!SANITIZED)
 		tcase_add_test(tcase, without_a_helper);
+	tcase = add_bare_case(suite, "addresses");
+	tcase_add_test(tcase, without_addresses);
 	return run_suite(suite);
 }

@@ -420,32 +420,6 @@ START_TEST(many_views)
 }
 END_TEST
 
-/* More private views than the kernel allows mappings: near its limit the engine
- * copies instead, and leaves some for the program. */
-START_TEST(more_views_than_mappings)
-{
-	enum { VIEWS = 70000, BYTES = 8192 };
-	static struct cow_storage *view[VIEWS];
-	struct cow_storage *a = new_filled(BYTES, 0, 14);
-	uint32_t i;
-
-	for (i = 0; i < VIEWS; i++) {
-		view[i] = lazy(a);
-		memcpy(mut_range(view[i], 0, 4, COW_WRITE_BY_PAGE), &i, 4);
-	}
-	ck_assert_int_lt(footprint_now().fds, 64);
-	ck_assert_int_lt(footprint_now().maps, 64000);
-	in_child(child_is_sealed_too, NULL);
-	for (i = 0; i < VIEWS; i++) {
-		must(memcmp(data(view[i]), &i, 4) == 0);
-		must(memcmp(data(view[i]) + 4, data(a) + 4, BYTES - 4) == 0);
-		cow_storage_unref(view[i]);
-	}
-	ck_pattern(data(a), BYTES, 14);
-	cow_storage_unref(a);
-}
-END_TEST
-
 /* Over and over: what one round leaves, a thousand would not hide. */
 START_TEST(nothing_piles_up)
 {
@@ -492,9 +466,6 @@ int main(void)
 	tcase_add_test(tcase, clones_stay_sparse);
 	tcase_add_loop_test(tcase, a_hundred_thousand_small_ones, 0, 2);
 	tcase_add_test(tcase, many_views);
-	/* Which takes ten minutes with so many mappings. */
-	if (!UNDER_TSAN)
-		tcase_add_test(tcase, more_views_than_mappings);
 	tcase_add_test(tcase, nothing_piles_up);
 	return run_suite(suite);
 }
