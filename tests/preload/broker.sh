@@ -28,7 +28,8 @@ ends() {
 	fi
 }
 
-is_gone() { ! kill -0 "$1" 2>/dev/null; }
+# Not of nobody: then there was no broker to look at.
+is_gone() { [ -n "$1" ] && ! kill -0 "$1" 2>/dev/null; }
 
 # Whose lock it is: the broker that was started for somebody.
 keeper() {
@@ -40,6 +41,25 @@ keeper() {
 			return
 		fi
 	done
+}
+
+# Whoever still keeps it in the end was left behind by what failed.
+end_keeper() {
+	local pid
+	pid=$(keeper)
+	[ -z "$pid" ] || kill "$pid"
+}
+trap 'end_keeper; rm -rf "$work"' EXIT
+
+# ended NAME PID: it ends, not for ever later
+ended() {
+	if [ -z "$2" ]; then
+		fail "$1: there was no broker"
+	elif until_true is_gone "$2"; then
+		pass "$1"
+	else
+		fail "$1"
+	fi
 }
 
 head -c 3000000 /dev/urandom >"$work/file"
@@ -90,18 +110,18 @@ else
 fi
 
 # It is killed, and what it left behind disturbs nobody.
-kill -KILL "$pid"
-until_true is_gone "$pid"
+[ -z "$pid" ] || kill -KILL "$pid"
+ended 'a broker is killed' "$pid"
 ends 0 'publish after a killed broker' "$cowshed" publish "$work/file" big
 pid=$(keeper)
 ends 2 'a second broker' "$cowshed" broker
-kill "$pid"
-until_true is_gone "$pid" && pass 'ends when told to' || fail 'ends when told to'
+[ -z "$pid" ] || kill "$pid"
+ended 'ends when told to' "$pid"
 if [ -e "$socket" ]; then fail 'it takes its socket away'; else
 	pass 'it takes its socket away'; fi
 ends 0 'on demand' "$cowshed" broker --on-demand --idle 1
 pid=$(keeper)
-until_true is_gone "$pid" && pass 'ends when idle' || fail 'ends when idle'
+ended 'ends when idle' "$pid"
 
 # Places.
 long=$(printf '%0120d' 0)
@@ -154,6 +174,4 @@ ends 0 'publish, two at once' bash -c "
 	'$cowshed' publish '$work/file' one & a=\$!
 	'$cowshed' publish '$work/file' two & wait \$a && wait \$! &&
 	'$cowshed' rm one two"
-pid=$(keeper)
-[ -z "$pid" ] || kill "$pid"
 finish

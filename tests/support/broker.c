@@ -46,8 +46,7 @@ static socklen_t place(const struct host *h, struct sockaddr_un *a)
 void host_place(struct host *h, bool abstract)
 {
 	memset(h, 0, sizeof(*h));
-	strcpy(h->folder, "/tmp/cowshed-broker-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(h->folder));
+	left_folder(h->folder, "broker");
 	snprintf(h->address, sizeof(h->address), "%s%s",
 	         abstract ? "@" : h->folder, abstract ? h->folder : "/broker");
 }

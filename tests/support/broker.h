@@ -5,13 +5,14 @@
 #ifndef COWSHED_TESTS_BROKER_H
 #define COWSHED_TESTS_BROKER_H
 
+#include "tests/support/left.h"
 #include "tests/support/support.h"
 
 #include <cowshed-broker.h>
 #include <errno.h>
 
 struct host {
-	char folder[32], address[108];
+	char folder[LEFT_NAME], address[108];
 	char loop[16];  /* as it says: "io_uring", "epoll" */
 	bool only_ours; /* for the test's use */
 	pid_t pid;      /* 0: none */

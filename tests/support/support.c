@@ -10,6 +10,7 @@
  * be given back by a helper thread.
  */
 #include "tests/support/support.h"
+#include "tests/support/left.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -280,7 +281,9 @@ int run_suite(Suite *suite)
 	if (UNDER_TSAN)
 		ok(cow_option_set("helper", "0"));
 	fflush(stdout); /* what main() said of skips is said once */
+	left_begin();
 	srunner_run_all(runner, CK_ENV);
+	(void)left_end();
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
 	return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
