@@ -7,6 +7,7 @@
  * expects that run to fail and to say why. One run is not broken and must
  * pass, or the others would prove nothing.
  */
+#include "tests/support/left.h"
 #include "tests/support/support.h"
 
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -333,6 +335,32 @@ START_TEST(patterns_end)
 }
 END_TEST
 
+/* ---- What is left in the file system --------------------------------------- */
+
+static void leaves_folders(void *arg)
+{
+	char name[LEFT_NAME], path[2 * LEFT_NAME], other[LEFT_NAME];
+
+	(void)arg;
+	left_folder(other, "file"); /* another runner's */
+	left_begin();
+	left_folder(name, "file");
+	snprintf(path, sizeof(path), "%s/file", name);
+	must(mknod(path, S_IFREG | 0600, 0) == 0);
+	snprintf(path, sizeof(path), "/dev/shm/%s", strrchr(name, '/') + 1);
+	must(mknod(path, S_IFREG | 0600, 0) == 0);
+	ck_assert_int_eq(left_end(), 2);
+	must(access(name, F_OK) != 0 && access(path, F_OK) != 0);
+	must(rmdir(other) == 0);
+	ck_assert_int_eq(left_end(), 0);
+}
+
+START_TEST(folders_of_failed_tests_are_removed)
+{
+	in_child(leaves_folders, NULL);
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	Suite *suite;
@@ -347,5 +375,6 @@ int main(int argc, char **argv)
 	tcase_add_test(tcase, patterns_differ);
 	tcase_add_test(tcase, pages_differ);
 	tcase_add_test(tcase, patterns_end);
+	tcase_add_test(tcase, folders_of_failed_tests_are_removed);
 	return run_suite(suite);
 }

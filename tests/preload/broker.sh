@@ -31,16 +31,9 @@ ends() {
 # Not of nobody: then there was no broker to look at.
 is_gone() { [ -n "$1" ] && ! kill -0 "$1" 2>/dev/null; }
 
-# Whose lock it is: the broker that was started for somebody.
+# Whose lock it is: the broker that was started for somebody. Before it is idle.
 keeper() {
-	local fd
-	for fd in /proc/[0-9]*/fd/*; do
-		if [ "$(readlink "$fd" 2>/dev/null)" = "$socket.lock" ]; then
-			fd=${fd#/proc/}
-			echo "${fd%%/*}"
-			return
-		fi
-	done
+	find /proc/[0-9]*/fd -lname "$socket.lock" 2>/dev/null | head -n 1 | cut -d / -f 3
 }
 
 # Whoever still keeps it in the end was left behind by what failed.
@@ -119,7 +112,7 @@ ends 2 'a second broker' "$cowshed" broker
 ended 'ends when told to' "$pid"
 if [ -e "$socket" ]; then fail 'it takes its socket away'; else
 	pass 'it takes its socket away'; fi
-ends 0 'on demand' "$cowshed" broker --on-demand --idle 1
+ends 0 'on demand' "$cowshed" broker --on-demand --idle 3
 pid=$(keeper)
 ended 'ends when idle' "$pid"
 
