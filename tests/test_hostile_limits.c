@@ -81,17 +81,24 @@ END_TEST
 START_TEST(sockets_that_are_none)
 {
 	struct cow_channel *c = (void *)8;
-	int fds[] = { -1, 10000, memfd_of(1, 0),
-		      socket(AF_INET, SOCK_STREAM, 0),
-		      socket(AF_UNIX, SOCK_DGRAM, 0),
-		      socket(AF_INET, SOCK_DGRAM, 0), open("/", O_PATH),
-		      open("/dev/null", O_RDWR) };
+	const struct {
+		int fd, error;
+	} all[] = {
+		{ -1, -EBADF },
+		{ 10000, -EBADF },
+		{ memfd_of(1, 0), -ENOTSOCK },
+		{ socket(AF_INET, SOCK_STREAM, 0), -EPROTOTYPE },
+		{ socket(AF_UNIX, SOCK_DGRAM, 0), -EPROTOTYPE },
+		{ socket(AF_INET, SOCK_DGRAM, 0), -EPROTOTYPE },
+		{ open("/", O_PATH), -EBADF },
+		{ open("/dev/null", O_RDWR), -ENOTSOCK },
+	};
 
-	for (size_t i = 0; i < COUNT(fds); i++) {
-		refuses(cow_channel_new(fds[i], NULL, 0, &c));
+	for (size_t i = 0; i < COUNT(all); i++) {
+		fails(all[i].error, cow_channel_new(all[i].fd, NULL, 0, &c));
 		ck_assert_ptr_eq(c, (void *)8);
-		if (fds[i] >= 0 && fds[i] != 10000)
-			close(fds[i]);
+		if (all[i].fd >= 0 && all[i].fd != 10000)
+			close(all[i].fd);
 	}
 	fails(-EINVAL, cow_channel_new(0, NULL, 1u << 31, &c));
 }

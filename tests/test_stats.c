@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* Counters only the test itself moves: `name` grew by exactly `by`. */
@@ -263,6 +264,33 @@ START_TEST(another_process)
 }
 END_TEST
 
+static void may_not_look(void *arg)
+{
+	struct cow_stats stats = { .size = sizeof(stats), .bytes_live = 77 };
+	int r;
+
+	(void)arg;
+	if (getuid() == 0)
+		must(setgid(65534) == 0 && setuid(65534) == 0);
+	r = cow_stats_read(getppid(), &stats);
+	ck_assert_msg(r == -EACCES || r == -EPERM, "%d", r);
+	ck_assert_str_ne(cow_last_error(), "");
+	ck_assert_uint_eq(stats.bytes_live, 77);
+}
+
+/* Another user's; or, for one who can't become another, of a process that forbids looks. */
+START_TEST(a_process_that_is_not_ours)
+{
+	struct cow_storage *s = new_storage(MIB, 0);
+
+	if (getuid() != 0)
+		must(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+	in_child(may_not_look, NULL);
+	cow_storage_unref(s);
+	must(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+}
+END_TEST
+
 static void becomes_another_program(void *arg)
 {
 	(void)arg;
@@ -327,6 +355,7 @@ int main(void)
 	tcase_add_test(tcase, fallbacks_have_names);
 	tcase_add_test(tcase, shorter_structs);
 	tcase_add_test(tcase, another_process);
+	tcase_add_test(tcase, a_process_that_is_not_ours);
 	tcase_add_test(tcase, a_process_without_us);
 	tcase_add_test(tcase, features_are_probed);
 	return run_suite(suite);
