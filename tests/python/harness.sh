@@ -42,6 +42,7 @@ says 'a crash' "not ok ${t}_crashes $ended" 'Fatal Python error: Segmentation fa
 says 'a hang in a child' "not ok ${t}_hangs_in_a_child $ended" 'File .* in test_hangs_in_a_child'
 says 'a descriptor' "not ok ${t}_leaves_a_descriptor \(teardown\)" 'E +descriptors: [0-9]+ -> /$'
 says 'a child' "not ok ${t}_leaves_a_child \(teardown\)" 'E +children: [0-9]+ sleep'
+says 'an orphan' "ok ${t}_leaves_an_orphan " "not ok test_bad.py \(left behind: .*[0-9]+ sleep 999"
 says 'a name' "not ok ${t}_leaves_a_name \(teardown\)" 'E +names: psm_'
 says 'a thread' "not ok ${t}_leaves_a_thread \(teardown\)" 'E +threads: stays'
 says 'an exception in a thread' "not ok ${t}_raises_in_a_thread" 'E +ZeroDivisionError'

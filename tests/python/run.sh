@@ -59,6 +59,31 @@ end_group() {
 } 2>/dev/null
 trap 'end_group; rm -rf "$work"' EXIT
 
+# living GROUP: "PID COMMAND" of each in it that is no zombie
+living() {
+	local stat line fields
+	for stat in /proc/[0-9]*/stat; do
+		{ read -r line <"$stat"; } 2>/dev/null || continue
+		read -r -a fields <<<"${line##*) }"
+		[ "${fields[2]}" = "$1" ] && [ "${fields[0]}" != Z ] || continue
+		stat=${stat%/stat}
+		echo "${stat#/proc/} $(tr '\0' ' ' <"$stat/cmdline")"
+	done 2>/dev/null
+}
+
+# left_in_group: who still lives there when an interpreter that ended well has been gone for as
+# long as leaks.py waits. That one knows children; orphans are nobody's.
+left_in_group() {
+	local leader i patience=${COWSHED_TEST_PATIENCE:-5} found=
+	{ read -r leader <"$work/group"; } 2>/dev/null || return 0
+	for ((i = 0; i <= ${patience%.*} * 20; i++)); do
+		kill -0 -- "-$leader" 2>/dev/null && found=$(living "$leader") &&
+			[ -n "$found" ] || return 0
+		read -rt 0.05 <> <(:) || :
+	done
+	echo "$found"
+}
+
 : >"$work/done"
 failed=0
 while :; do
@@ -66,7 +91,13 @@ while :; do
 	setsid --wait "${run[@]}" &
 	{ wait $!; } 2>/dev/null
 	status=$?
+	left=
+	[ -s "$work/now" ] || left=$(left_in_group)
 	end_group
+	if [ -n "$left" ]; then
+		echo "not ok ${shim:+shim: }${file##*/} (left behind: ${left//$'\n'/; })"
+		failed=1
+	fi
 	[ -s "$work/now" ] || break
 	echo "not ok ${shim:+shim: }$(<"$work/now") (the interpreter ended, status $status)"
 	failed=1

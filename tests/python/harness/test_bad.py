@@ -62,6 +62,10 @@ def test_leaves_a_child(kept):
     kept.append(subprocess.Popen(["sleep", "1000"]))
 
 
+def test_leaves_an_orphan():
+    subprocess.run(["sh", "-c", "sleep 999 >/dev/null 2>&1 &"], check=True)
+
+
 def test_leaves_a_name():
     shared = multiprocessing.shared_memory.SharedMemory(create=True, size=4096)
     from multiprocessing import resource_tracker
