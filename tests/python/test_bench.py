@@ -47,7 +47,8 @@ def test_lines_that_could_be_measured(script):
 
 def test_an_empty_rival_is_not_the_better_one(script):
     status, out = script('for how in "" most; do\n'
-                         'better "$tmp/none" "$tmp/some" $how; better "$tmp/some" "$tmp/none" $how\n'
+                         'better "$tmp/none" "$tmp/some" $how\n'
+                         'better "$tmp/some" "$tmp/none" $how\n'
                          'better "$tmp/some" "$tmp/more" $how; done')
     names = [os.path.basename(line) for line in out.splitlines()]
     assert names == ["some", "some", "some", "some", "some", "more"]

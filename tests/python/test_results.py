@@ -80,7 +80,8 @@ def test_what_was_not_met_is_told(tmp_path):
 def test_a_barred_rival_that_was_not_there_is_told(tmp_path):
     lines = tmp_path / "lines"
     measured = "ours=3 ours_min=2 ours_max=4 rival=2 rival_min=1 rival_max=3 ratio=1.5"
-    lines.write_text(f"bench=tensors case=t1/rows/numpy unit=ns {measured} bar=- on=ratio met=- n=7\n"
+    lines.write_text(f"bench=tensors case=t1/rows/numpy unit=ns {measured} bar=- on=ratio met=- "
+                     "n=7\n"
                      "bench=fork case=first unit=us ours=3 rival=- ratio=- bar=>=20 on=speedup "
                      f"met=failed n=7\nbench=fork case=second unit=us {measured} bar=>=1 "
                      "on=speedup met=yes n=7\n")
@@ -93,6 +94,7 @@ def test_a_barred_rival_that_was_not_there_is_told(tmp_path):
     assert "| 1 of 2 cases failed, or had no such rival |" in rest
     with open(lines, "a", encoding="utf-8") as file:
         for end in "rows/torch", "small-64/call":
-            file.write(f"bench=tensors case=t1/{end} unit=ns {measured} bar=<=2 on=ratio met=yes n=7\n")
+            file.write(f"bench=tensors case=t1/{end} unit=ns {measured} bar=<=2 on=ratio "
+                       "met=yes n=7\n")
     make(sys.executable, tmp_path / "to", str(lines))
     assert "measured without" not in read(tmp_path, "to/results.md")
