@@ -262,10 +262,11 @@ static void reader(void *arg)
 
 /* A program that sandboxes itself after its first fork: what was withheld from children
  * until then can't be given to them any more, and is copied. */
-START_TEST(advice_denied_later)
+static void denied_later(void *arg)
 {
 	struct herd herd;
 
+	(void)arg;
 	flock_make(&herd);
 	in_child(reader, &herd);
 	fault_deny(SYS_madvise, FAULT_ANY, 0, EPERM);
@@ -277,6 +278,13 @@ START_TEST(advice_denied_later)
 	in_child(reader, &herd);
 	herd_check(&herd);
 	herd_free(&herd);
+	must(stats_now().bytes_live == 0);
+}
+
+/* In a child: without advice its memory can't be given back, either. */
+START_TEST(advice_denied_later)
+{
+	in_child(denied_later, NULL);
 }
 END_TEST
 
@@ -325,8 +333,9 @@ static void cut_one(void *arg)
 
 /* The same for a block with a hole and with mappings of the program's, which are the
  * kernel's to inherit: some can't even be read. */
-START_TEST(parts_of_a_block_denied_later)
+static void cut_and_denied(void *arg)
 {
+	(void)arg;
 	cut = new_block(8 * MIB, 0);
 	for (unsigned i = 0; i < 8; i++)
 		fill(cut + i * MIB, MIB, i + 1);
@@ -342,6 +351,11 @@ START_TEST(parts_of_a_block_denied_later)
 	ck_pattern(cut, MIB, 1);
 	ck_pattern(cut + 6 * MIB, MIB, 100);
 	cow_block_free(cut);
+}
+
+START_TEST(parts_of_a_block_denied_later)
+{
+	in_child(cut_and_denied, NULL);
 }
 END_TEST
 

@@ -22,6 +22,7 @@ static const size_t bytes = MIB + 20480; /* neighbours differ in length */
 static unsigned char *blocks[KEPT];
 static uint64_t seeds[KEPT];
 static int to_parent[2];
+static pid_t parent;
 
 static size_t size_of(int i)
 {
@@ -103,6 +104,7 @@ static void stays(void *arg)
 {
 	/* Where a check fails nobody else ends it. */
 	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
+	check(getppid() == parent);
 	ends(arg);
 	pause();
 }
@@ -151,6 +153,7 @@ int main(int argc, char **argv)
 {
 	int times = argc > 1 ? atoi(argv[1]) : 1;
 
+	parent = getpid();
 	gate_make(to_parent);
 	last_one(keep_all);
 	last_one(keep_few);

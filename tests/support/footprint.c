@@ -56,6 +56,7 @@ struct footprint footprint_now(void)
 		.fds = count_fds(),
 		.maps = count_maps(),
 		.memory = memfd_bytes(),
+		.uncounted = stats.fallbacks[COW_FALLBACK_SLOTS],
 		.bytes_live = stats.bytes_live,
 		.blocks_live = stats.blocks_live,
 		.storages_live = stats.storages_live,

@@ -196,6 +196,7 @@ struct footprint {
 	long fds;      /* entries of /proc/self/fd */
 	long maps;     /* lines of /proc/self/maps on memfds of cowshed */
 	uint64_t memory; /* bytes in memfds of cowshed */
+	uint64_t uncounted; /* children without a slot: what they inherited is kept */
 	uint64_t bytes_live;
 	uint64_t blocks_live;
 	uint64_t storages_live;
