@@ -457,7 +457,6 @@ cow__homes_child(void)
 {
 	struct cow__home *h;
 
-
 	while ((h = making) != NULL) {
 		making = h->next;
 		leave_pack(h);

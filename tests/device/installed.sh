@@ -51,7 +51,7 @@ cd "$work/tests" || exit 1
 for name in test_device test_tensor_model; do
 	must "$name, built against the installed copy" "$cc" -std=gnu11 -D_GNU_SOURCE= -O1 -g \
 		-I. $flags $(pkg-config --cflags check) -o "$name" "$root/tests/$name.c" \
-		tests/support/{support,child,counting,footprint,tensors}.c \
+		tests/support/{support,child,counting,footprint,left,tensors}.c \
 		"$work/device/libfake.so" $libs $(pkg-config --libs check) -lpthread \
 		-Wl,-rpath,"$work/device" -Wl,-rpath,"$opt/lib"
 	must "$name with a third party's device" "./$name"

@@ -20,9 +20,10 @@ from numpy.lib.recfunctions import repack_fields  # noqa: E402
 import cowshed  # noqa: E402
 
 try:
-    import safetensors.numpy as reference
+    # Not safetensors.numpy, which has no type for all that the format has.
+    from safetensors import deserialize
 except ImportError:
-    reference = None
+    deserialize = None
 
 SEEDS = int(os.environ.get("SEEDS", 3))
 ROUNDS = 400
@@ -146,6 +147,6 @@ def test_safetensors_are_what_the_format_says(tmp_path, name):
             begin, end = said[each]["data_offsets"]
             assert array.shape == tuple(said[each]["shape"]), data
             assert array.tobytes() == data[start:][begin:end], data
-        if reference:
-            reference.load(data)
+        if deserialize:
+            deserialize(data)
     assert count > 10
