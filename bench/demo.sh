@@ -3,8 +3,8 @@
 #
 # `make demo`: real programs on real files, with and without the shim
 #
-# Each program of bench/demo_programs.sh runs three times on either side, in turns,
-# and under glibc with huge pages, and jemalloc with thp:always where there is one.
+# Each program of bench/demo_programs.sh runs three times on either side, in turns;
+# where lines are wanted also under glibc with huge pages, and jemalloc with thp:always.
 # What it prints must be the same to the byte, and so must its exit status; wall
 # time, fork pause and peak memory are the medians. The peak is what a fresh
 # memory cgroup was charged, or where none can be made the largest RSS. All that
@@ -30,9 +30,13 @@ if [ "${DEMO_SMALL:-0}" != 0 ] || quick; then
 fi
 : "${DEMO_LINES:=/dev/null}"
 
-sides='without with huge'
-jemalloc=$(library jemalloc)
-[ -z "$jemalloc" ] || sides="$sides thp"
+sides='without with' rivals=
+if [ "$DEMO_LINES" != /dev/null ]; then
+	jemalloc=$(library jemalloc)
+	sides="$sides huge${jemalloc:+ thp}"
+	rivals='Below each: glibc with huge pages (huge), jemalloc with them
+(thp, where installed), and x against it. '
+fi
 
 # once NAME SIDE: appends wall, peak and status; checks nothing
 once() {
@@ -167,8 +171,7 @@ for name in $done_names; do
 done
 cat <<END
 
-Medians of $turns runs a side, in turns. Below each: glibc with huge pages
-(huge), jemalloc with them (thp, where installed), and x against it. Peak memory: $measured_by.
+Medians of $turns runs a side, in turns. ${rivals}Peak memory: $measured_by.
 END
 for name in $done_names; do
 	bad=$(sort -u "$tmp/$name".*.status | tr '\n' ' ')
