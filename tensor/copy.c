@@ -133,8 +133,9 @@ copy_or_keep(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 	size_t offset, bytes;
 	int r = 0;
 
-	if (whole && cow_tensor_is_dense(to) &&
-	    !(is_device(to, COW_DEVICE_CPU) && is_device(from, COW_DEVICE_CPU))) {
+	if (whole &&
+	    !(is_device(to, COW_DEVICE_CPU) && is_device(from, COW_DEVICE_CPU)) &&
+	    cow_tensor_is_dense(to)) {
 		cow__tensor_range(to, &offset, &bytes);
 		r = cow__materialize_keeping(to->storage, offset, bytes, &old);
 		if (r < 0)
