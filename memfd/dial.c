@@ -53,15 +53,14 @@ cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret)
 	fd = SYS3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
-	r = reach(fd, &a, bytes, until);
-	if (r == 0)
-		r = sys_fcntl((int)fd, F_SETFL, O_RDWR | O_NONBLOCK);
-	if (r < 0) {
-		(void)sys_close((int)fd);
-		return (int)r;
-	}
+	/* Before it is reached: the child of a fork meanwhile finds what to close. */
 	*ret = cow__descriptor_adopt((int)fd);
-	return 0;
+	r = reach(ret->fd, &a, bytes, until);
+	if (r == 0)
+		r = sys_fcntl(ret->fd, F_SETFL, O_RDWR | O_NONBLOCK);
+	if (r < 0)
+		cow__descriptor_close(ret);
+	return r < 0 ? (int)r : 0;
 }
 
 int

@@ -14,7 +14,8 @@
 
 /*
  * Connects to a SOCK_SEQPACKET socket at a path or "@name", `until` a moment of
- * cow__now(), whatever signals come. The socket does not block: cow__dial_wait().
+ * cow__now(), whatever signals come. The socket does not block: cow__dial_wait(). It is in
+ * `ret` from before it is connected; after an error `ret` is none.
  * -ETIMEDOUT: nobody was accepted; -ENOENT, -ECONNREFUSED: nobody is there;
  * -ENAMETOOLONG.
  */

@@ -12,12 +12,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -202,6 +205,21 @@ static void tick(int sig)
 		close(silent);
 }
 
+/* Connects until nobody more can. */
+static int fill_queue(int *waiting, int most)
+{
+	for (int n = 0; n < most;) {
+		waiting[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (connect(waiting[n++], (struct sockaddr *)&at,
+		            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) < 0) {
+			must(errno == EAGAIN);
+			return n;
+		}
+	}
+	must(!"the queue is never full");
+	return 0;
+}
+
 /* Accepted by nobody: _i 0 and 1, the queue is full. Signals come more often than the
  * time is over, in every second run. */
 START_TEST(never_answers)
@@ -214,14 +232,8 @@ START_TEST(never_answers)
 	long fds;
 
 	silent = listener(_i < 2 ? 0 : 5);
-	while (_i < 2) {
-		must(n < (int)COUNT(waiting));
-		waiting[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (connect(waiting[n++], (struct sockaddr *)&at,
-		            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name))) < 0)
-			break;
-	}
-	must(_i > 1 || errno == EAGAIN);
+	if (_i < 2)
+		n = fill_queue(waiting, COUNT(waiting));
 	fds = footprint_now().fds;
 	must(sigaction(SIGALRM, &act, NULL) == 0);
 	if (_i & 1)
@@ -236,6 +248,49 @@ START_TEST(never_answers)
 }
 END_TEST
 
+static int waits; /* the thread that connects */
+
+static void *opens(void *arg)
+{
+	struct cow_broker_options o = { .size = sizeof(o), .address = name, .timeout_ms = 10000 };
+	struct cow_broker *b;
+
+	(void)arg;
+	__atomic_store_n(&waits, (int)syscall(SYS_gettid), __ATOMIC_RELEASE);
+	fails(-ECONNREFUSED, cow_broker_open(&o, &b));
+	return NULL;
+}
+
+static void counts_descriptors(void *ret)
+{
+	*(long *)ret = footprint_now().fds;
+}
+
+/* What listens is told by its clients' sockets who is still there: a child has none. */
+START_TEST(forked_while_it_connects)
+{
+	long *fds = mmap(NULL, 2 * sizeof(*fds), PROT_READ | PROT_WRITE,
+	                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int waiting[16], n;
+	pthread_t thread;
+
+	must(fds != MAP_FAILED);
+	silent = listener(0);
+	n = fill_queue(waiting, COUNT(waiting));
+	in_child(counts_descriptors, &fds[0]);
+	must(pthread_create(&thread, NULL, opens, NULL) == 0);
+	while (!__atomic_load_n(&waits, __ATOMIC_ACQUIRE) || !thread_sleeps(waits))
+		sched_yield();
+	in_child(counts_descriptors, &fds[1]);
+	ck_assert_int_eq(fds[1], fds[0]);
+	close(silent);
+	must(pthread_join(thread, NULL) == 0);
+	while (n > 0)
+		close(waiting[--n]);
+	must(munmap(fds, 2 * sizeof(*fds)) == 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, lying");
@@ -243,5 +298,6 @@ int main(void)
 
 	tcase_add_loop_test(tcase, answers, 0, COUNT(lies));
 	tcase_add_loop_test(tcase, never_answers, 0, 4);
+	tcase_add_test(tcase, forked_while_it_connects);
 	return run_suite(suite);
 }

@@ -67,6 +67,22 @@ void child_finish(pid_t child)
 		             WEXITSTATUS(status));
 }
 
+bool thread_sleeps(int tid)
+{
+	char path[64], line[256] = "";
+	const char *state;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	(void)!fgets(line, sizeof(line), f);
+	fclose(f);
+	state = strrchr(line, ')');
+	return state && state[1] && state[2] == 'S';
+}
+
 void in_child(child_fn *body, void *arg)
 {
 	child_finish(child_start(body, arg));

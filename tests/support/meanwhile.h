@@ -16,8 +16,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -39,20 +37,8 @@ static void *meanwhile_run(void *arg)
 static bool meanwhile_sleeps(void)
 {
 	int tid = __atomic_load_n(&meanwhile.tid, __ATOMIC_ACQUIRE);
-	char path[64], line[256] = "";
-	const char *state;
-	FILE *f;
 
-	if (!tid)
-		return false;
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
-	f = fopen(path, "r");
-	if (!f)
-		return false;
-	(void)!fgets(line, sizeof(line), f);
-	fclose(f);
-	state = strrchr(line, ')');
-	return state && state[1] && state[2] == 'S';
+	return tid && thread_sleeps(tid);
 }
 
 /* Once: later calls do nothing. */

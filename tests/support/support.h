@@ -158,6 +158,9 @@ void child_finish(pid_t child);
 /* Waits and returns the wait status, whatever it is. */
 int child_status(pid_t child);
 
+/* Does that thread of ours sleep, whatever for? Without /proc nobody does. */
+bool thread_sleeps(int tid);
+
 /* Both at once: `body` in a child, which must succeed. */
 void in_child(child_fn *body, void *arg);
 
