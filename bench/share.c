@@ -9,8 +9,9 @@
  *   many      100 000 storages of 4 KiB: made and written first (reported apart),
  *             then sent and received; time until the receiver has all of them
  *   large     a clone of 1 GiB, of which the receiver writes one page, beyond the
- *             round trip of a byte through the same kind of socket; the first of a
- *             storage apart from those that come later
+ *             round trip of a byte through the same kind of socket. Apart: the first
+ *             message of all, by which the other process joins the group; the first
+ *             of a storage; later ones
  *
  * Python's multiprocessing (bench/share.py) is another rival, in turns with ours:
  * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer, and
@@ -275,29 +276,40 @@ static void receive_large(struct pair *p, int turns)
 }
 
 struct large {
-	struct series trips, first, later; /* the last two with a trip, too */
+	struct series trips, joining, first, later; /* those behind it with a trip, too */
 };
+
+static struct cow_storage *filled(struct cow_group *g, size_t bytes)
+{
+	struct cow_storage *s;
+	void *at;
+
+	must(cow_group_storage_new(g, bytes, COW_SHARE_CLONE, &s));
+	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &at));
+	memset(at, 1, bytes);
+	return s;
+}
 
 static void large(size_t bytes, int turns, struct large *l)
 {
 	struct cow_group *g;
 	struct cow_channel *c;
-	struct cow_storage *s;
+	struct cow_storage *s[2];
 	struct pair p;
-	void *at;
 
 	pair(&p);
 	p.pid = fork();
 	if (p.pid == 0)
-		receive_large(&p, turns);
+		receive_large(&p, turns + 1);
 	must(cow_group_new(&g));
 	must(cow_channel_new(p.data[0], g, 0, &c));
-	must(cow_group_storage_new(g, bytes, COW_SHARE_CLONE, &s));
-	must(cow_storage_data_mut_range(s, 0, bytes, COW_WRITE_ALL, &at));
-	memset(at, 1, bytes);
-	for (int i = 0; i < turns; i++) {
+	for (int i = 0; i < 2; i++)
+		s[i] = filled(g, bytes);
+	/* By the first message the other process joins the group. */
+	for (int i = -1; i < turns; i++) {
+		struct series *to = i < 0 ? &l->joining : i ? &l->later : &l->first;
 		struct cow_parcel q = {
-			.storage = s,
+			.storage = s[i >= 0],
 			.length = bytes,
 			.mode = COW_SHARE_CLONE,
 		};
@@ -309,11 +321,12 @@ static void large(size_t bytes, int turns, struct large *l)
 		t0 = now_ns();
 		must((int)cow_channel_send(c, &q, 1, NULL, 0));
 		byte_in(p.sync[0]);
-		series_add(i ? &l->later : &l->first, (now_ns() - t0) / 1e3);
+		series_add(to, (now_ns() - t0) / 1e3);
 		byte_out(p.sync[0]);
 	}
 	pair_end(&p);
-	cow_storage_unref(s);
+	cow_storage_unref(s[0]);
+	cow_storage_unref(s[1]);
 	cow_channel_free(c);
 	cow_group_unref(g);
 }
@@ -379,11 +392,12 @@ static void all_large(size_t bytes, bool has_python)
 
 	memset(&l, 0, sizeof(l));
 	for (int i = 0; i < 5; i++) {
-		warm_host(bytes + bytes / 4);
+		warm_host(2 * bytes + bytes / 4);
 		large(bytes, rounds(21), &l);
 		if (has_python)
 			python_large(bytes, &python_trips, &python_beyond);
 	}
+	beyond_trips(&l.joining, &l.trips);
 	beyond_trips(&l.first, &l.trips);
 	beyond_trips(&l.later, &l.trips);
 	snprintf(what, sizeof(what), "round-trip-beside-%s", size_name(bytes));
@@ -392,6 +406,8 @@ static void all_large(size_t bytes, bool has_python)
 	report("share", what, "us", &l.later, NULL, BAR_OURS, 100);
 	snprintf(what, sizeof(what), "clone-of-%s-one-page/first", size_name(bytes));
 	report("share", what, "us", &l.first, NULL, BAR_OURS, 100);
+	snprintf(what, sizeof(what), "clone-of-%s-one-page/joining", size_name(bytes));
+	report("share", what, "us", &l.joining, NULL, BAR_OURS, 100);
 	if (!has_python)
 		return;
 	report("share", "round-trip/multiprocessing", "us", &python_trips, NULL,
