@@ -15,6 +15,7 @@
  * pages must be there before they are written (STRICT).
  */
 #include "core/copy.h"
+#include "core/engine.h"
 #include "core/storage.h"
 #include "tensor/copy.h"
 
@@ -69,8 +70,24 @@ copy_bytes(const struct cow_tensor *to, size_t o, const struct cow_tensor *from,
 	return 0;
 }
 
+/* The pages at the ends of a part, of which others keep some bytes. */
+static int
+own_ends(const struct cow_tensor *to, size_t o, size_t bytes)
+{
+	size_t ends[] = { o, o + bytes };
+	void *data;
+	int r = 0;
+
+	for (int i = 0; i < 2 && r == 0; i++)
+		if (ends[i] % cow__page)
+			r = cow_storage_data_mut_range(
+			        to->storage, ends[i] - (size_t)i, 1,
+			        COW_WRITE_BY_PAGE, &data);
+	return r;
+}
+
 /* Whole pages of a part; what is around them, less than a page at each end, is
- * copied. */
+ * copied: that may not fail when the pages are shared. */
 static int
 share_part(const struct cow_tensor *to, const struct cow_tensor *from)
 {
@@ -79,6 +96,9 @@ share_part(const struct cow_tensor *to, const struct cow_tensor *from)
 
 	cow__tensor_range(from, &f, &bytes);
 	cow__tensor_range(to, &o, &bytes);
+	r = own_ends(to, o, bytes);
+	if (r < 0)
+		return r;
 	if (!cow__storage_copy_lazily(to->storage, o, from->storage, f, bytes,
 	                              &first, &last))
 		return 0;

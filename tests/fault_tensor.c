@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 2 * MIB + 9 * PAGE };
+enum { BYTES = 2 * MIB + 9 * PAGE, PART = 2 * MIB + 1000, PART_SEED = 77 };
 
 /* ---- Copies ------------------------------------------------------------------- */
 
@@ -79,22 +79,30 @@ static int copy_part(struct herd *herd)
 	return cow_tensor_copy(parts[HERD_VIEW], parts[HERD_OWNED], 0);
 }
 
-/* The same, of pages: both have the same bytes, so that the pattern stays. */
-static void twins(struct herd *herd)
+/* A part of a storage, to all of one that another is a lazy clone of: its pages, and what is
+ * behind them. */
+static void part_and_whole(struct herd *herd)
 {
-	struct cow_storage *twin;
+	struct cow_storage *s = new_storage(PART, 0), *from = new_storage(BYTES, 0);
+	void *data;
 
-	sweep_add(herd, HERD_OWNED, new_storage(BYTES, 0), NULL, BYTES);
-	ok(cow_storage_clone(herd->animals[HERD_OWNED].storage, &twin));
-	sweep_add_clone(herd, HERD_OWNED, HERD_COPY, twin);
-	add_tensor(herd, HERD_OWNED, 2000000, 1);
-	add_tensor(herd, HERD_COPY, 2000000, 1);
+	sweep_add(herd, HERD_COPY, s, NULL, PART);
+	sweep_add_clone(herd, HERD_COPY, HERD_VIEW, lazy(s));
+	ok(cow_storage_data_mut_range(herd->animals[HERD_VIEW].storage, 2 * PAGE, 1,
+	                              COW_WRITE_BY_PAGE, &data));
+	add_tensor(herd, HERD_COPY, 900000, 3);
+	fill((char *)mut(from) + PAGE, PART, PART_SEED);
+	ok(cow_tensor_on(from, COW_UINT8, 1, SIZES(PART), NULL, PAGE, &parts[HERD_OWNED]));
+	cow_storage_unref(from);
 }
 
 static int copy_part_lazily(struct herd *herd)
 {
-	(void)herd;
-	return cow_tensor_copy(parts[HERD_COPY], parts[HERD_OWNED], COW_COPY_LAZY);
+	int r = cow_tensor_copy(tensors[HERD_COPY], parts[HERD_OWNED], COW_COPY_LAZY);
+
+	if (r == 0)
+		herd->animals[HERD_COPY].seed = PART_SEED;
+	return r;
 }
 
 static int clone(struct herd *herd)
@@ -138,7 +146,7 @@ static int export(struct herd *herd)
 static const struct operation operations[] = {
 	{ "copy", pair, copy },
 	{ "copy of a part", pair, copy_part },
-	{ "lazy copy of a part", twins, copy_part_lazily },
+	{ "lazy copy of a part", part_and_whole, copy_part_lazily },
 	{ "clone", pair, clone },
 	{ "export", pair, export },
 	/* Pages instead of bytes: no call at all. */
