@@ -54,6 +54,14 @@ withhold(uintptr_t addr, size_t bytes)
 	return r;
 }
 
+/* Some debuggers write what can't be read to core files, as zeros: terabytes. All of it
+ * alike, or the kernel would keep mappings apart. */
+static void
+leave_out_of_cores(uintptr_t addr, size_t bytes)
+{
+	(void)sys_madvise((void *)addr, bytes, MADV_DONTDUMP);
+}
+
 int
 cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 {
@@ -70,6 +78,7 @@ cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 	if (at + bytes < start + bytes + align)
 		(void)sys_munmap((void *)(at + bytes),
 		                 start + align - at);
+	leave_out_of_cores(at, bytes);
 	*ret = at;
 	return 0;
 }
@@ -83,10 +92,14 @@ cow__map_release(uintptr_t addr, size_t bytes)
 int
 cow__map_none(uintptr_t addr, size_t bytes)
 {
-	return result(sys_mmap((void *)addr, bytes, PROT_NONE,
-	                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
-	                               MAP_FIXED,
-	                       -1, 0));
+	int r = result(sys_mmap((void *)addr, bytes, PROT_NONE,
+	                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                                MAP_FIXED,
+	                        -1, 0));
+
+	if (r == 0)
+		leave_out_of_cores(addr, bytes);
+	return r;
 }
 
 int
@@ -181,6 +194,7 @@ cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 	                            MAP_FIXED_NOREPLACE,
 	                    -1, 0)) < 0)
 		return -ENOTRECOVERABLE;
+	leave_out_of_cores(to, bytes);
 	return r;
 }
 

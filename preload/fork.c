@@ -3,10 +3,12 @@
  * Getting through fork
  *
  * Handlers (pthread_atfork), the engine's own and one of ours, do the work, also
- * for daemon() and forkpty(). Three names are interposed besides:
+ * for daemon() and forkpty(). These names are interposed besides:
  *
  *   fork    to fail with ENOMEM where the child could not be given its memory
  *   _Fork   runs no handlers, so they are called here
+ *   clone   neither, and may make a child that has its memory to itself; as may
+ *           the calls by number (preload/raw.c)
  *   wait..  a child that has gone may allow memory to thaw, and this is when
  *           its parent learns of it (docs/design/fork.md)
  */
@@ -17,6 +19,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -93,7 +97,7 @@ forked(pid_t pid)
 	error = cow__fork_result();
 	if (error < 0) {
 		/* The child saw the same and has ended itself. */
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
 			;
 		errno = -error;
 		return -1;
@@ -108,6 +112,24 @@ fork(void)
 	return forked(f());
 }
 
+bool
+preload_fork_begin(void)
+{
+	return cow__fork_try_prepare();
+}
+
+pid_t
+preload_fork_end(pid_t pid)
+{
+	if (pid == 0) {
+		cow__fork_child();
+		in_child();
+	} else {
+		cow__fork_parent();
+	}
+	return forked(pid);
+}
+
 EXPORT pid_t
 _Fork(void)
 {
@@ -119,17 +141,49 @@ _Fork(void)
 		errno = ENOSYS;
 		return -1;
 	}
-	prepared = cow__fork_try_prepare();
+	prepared = preload_fork_begin();
 	pid = f();
+	return prepared ? preload_fork_end(pid) : pid;
+}
+
+struct beginning {
+	int (*fn)(void *);
+	void *arg;
+};
+
+/* On the child's own stack. */
+static int
+begin(void *arg)
+{
+	struct beginning b = *(struct beginning *)arg;
+
+	(void)preload_fork_end(0);
+	return b.fn(b.arg);
+}
+
+typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
+
+/* Reads three more arguments, whether they are there or not, as libc does. */
+EXPORT int
+clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	struct beginning b = { fn, arg };
+	void *parent_tid, *tls, *child_tid;
+	bool prepared;
+	pid_t pid;
+	va_list ap;
+
+	va_start(ap, arg);
+	parent_tid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	child_tid = va_arg(ap, void *);
+	va_end(ap);
+	NEXT(clone_fn *, "clone")
+	prepared = fn && stack && !(flags & CLONE_VM) && preload_fork_begin();
 	if (!prepared)
-		return pid;
-	if (pid == 0) {
-		cow__fork_child();
-		in_child();
-	} else {
-		cow__fork_parent();
-	}
-	return forked(pid);
+		return f(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	pid = f(begin, stack, flags, &b, parent_tid, tls, child_tid);
+	return preload_fork_end(pid);
 }
 
 static pid_t

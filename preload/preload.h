@@ -62,6 +62,12 @@ preload_ours(const void *p)
 /* Registers what a forked child needs, however libc forks. */
 void preload_fork_init(void);
 
+/* Around calls that fork without handlers. False: the child does without the engine's
+ * memory, and there is no end. The end is called on both sides with what the call gave,
+ * and says what its caller gets. */
+bool preload_fork_begin(void);
+pid_t preload_fork_end(pid_t pid);
+
 /* The gate to the kernel (memfd/syscall.c). */
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 

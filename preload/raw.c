@@ -5,7 +5,7 @@
  *
  *   syscall            by number: what libc has a name for goes there; NUMA
  *                      policies, which libnuma sets in this way; what gives
- *                      up privileges (preload/privileges.c)
+ *                      up privileges (preload/privileges.c); forks
  *   ioctl              registers memory with a userfaultfd
  *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sched.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
@@ -80,12 +81,47 @@ kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
+/* Does it make a child that has its memory to itself, and goes on on this stack? */
+static bool
+is_fork(long number, long a, long b)
+{
+	switch (number) {
+#ifdef SYS_fork
+	case SYS_fork:
+		return true;
+#endif
+	case SYS_clone:
+		return !(a & CLONE_VM) && !b;
+#ifdef SYS_clone3
+	case SYS_clone3: {
+		const struct clone_args *how = (const void *)a;
+
+		return how && (size_t)b >= CLONE_ARGS_SIZE_VER0 &&
+		       !(how->flags & CLONE_VM) && !how->stack;
+	}
+#endif
+	default:
+		return false;
+	}
+}
+
+static long
+kernel_fork(long number, long a, long b, long c, long d, long e, long f)
+{
+	bool prepared = preload_fork_begin();
+	long pid = kernel(number, a, b, c, d, e, f);
+
+	return prepared ? preload_fork_end((pid_t)pid) : pid;
+}
+
 EXPORT long
 syscall(long number, ...)
 {
 	ARGUMENTS(number);
 	if (preload_is_for_one(number, a))
 		return kernel_alone(number, a, b, c, d, e, f);
+	if (is_fork(number, a, b))
+		return kernel_fork(number, a, b, c, d, e, f);
 	switch (number) {
 	case SYS_mmap:
 		return (long)preload_mmap((void *)a, (size_t)b, (int)c, (int)d,

@@ -126,12 +126,15 @@ add_counters(void)
 void
 preload_report(void)
 {
-	pid_t self = getpid();
+	pid_t self;
 	int fd;
 
+	/* Not one call more than the program makes: a filter may end it. */
+	if (!preload_report_path()[0])
+		return;
 	/* vfork's child has its parent's memory, and nothing to say. */
-	if (!preload_report_path()[0] ||
-	    !__atomic_compare_exchange_n(&process, &self, 0, 0,
+	self = getpid();
+	if (!__atomic_compare_exchange_n(&process, &self, 0, 0,
 	                                 __ATOMIC_RELAXED,
 	                                 __ATOMIC_RELAXED))
 		return;

@@ -13,6 +13,7 @@ done
 program limits
 program locked
 program map_count
+program filtered
 
 # limited NAME ULIMIT-ARGUMENTS PROGRAM...: the limit is there before exec. What
 # the program prints goes through a pipe, since no file may grow in one case.

@@ -8,6 +8,9 @@
  * private pages of a file: bit 2 of coredump_filter, which is set here.
  *
  *     dump DIRECTORY    an empty one, where the kernel writes a file "core"
+ *
+ * Debuggers write core files of their own, with all that is mapped: of terabytes that can't
+ * be read they are told that these are to be left out.
  */
 #include "pages.h"
 
@@ -126,6 +129,22 @@ static void crash_in(enum state state)
 	free(found);
 }
 
+static void check_reserved(void)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	unsigned long start, end;
+	char line[512], mode[8];
+	int reserved = 0;
+
+	check(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %4s", &start, &end, mode) == 3)
+			reserved = end - start >= 1024 * MIB && strcmp(mode, "---p") == 0;
+		else if (reserved && strncmp(line, "VmFlags:", 8) == 0)
+			check(strstr(line, " dd") != NULL);
+	fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	int state;
@@ -136,5 +155,6 @@ int main(int argc, char **argv)
 	check(argc > 1 && chdir(argv[1]) == 0);
 	for (state = WRITTEN; state < STATES; state++)
 		crash_in((enum state)state);
+	check_reserved();
 	return 0;
 }

@@ -3,27 +3,30 @@
  * fork by the bare system calls, clone with and without CLONE_VM, deep nesting,
  * and several threads that fork at once
  *
- * A bare fork or clone runs no fork handlers. Its child may find a block as its
- * parent had it, or, under an allocator that must know of children, die of
+ * What forks by libc's syscall() or clone() runs no fork handlers, and has a child that
+ * can do all that others can. Where it goes to the kernel past libc, the child may find a
+ * block as its parent had it, or, under an allocator that must know of children, die of
  * SIGSEGV at the touch. It must never see other bytes, nor write into its
  * parent's. An argument: how deep, if less than usual.
  */
 #include "program.h"
 
 #include <linux/sched.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
-enum { FORKERS = 4, FORKS = 8, DEEP = 200, ROUNDS = 3 };
+enum { STACK = 256 * KIB, FORKERS = 4, FORKS = 8, DEEP = 200, ROUNDS = 3 };
 
 static int deep = DEEP; /* what the kernel does for each grows with the depth */
 
 static const size_t bytes = 3 * MIB;
 static unsigned char *block, *shared_stack;
 static uint64_t seed = 1;
-static int to_sibling[2];
+static int to_sibling[2], gate[2];
+static char own_stack[STACK] __attribute__((aligned(16)));
 
 static pid_t bare_fork(void)
 {
@@ -46,10 +49,34 @@ static pid_t bare_clone3(void)
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
+/* Nobody in this process sees it coming. */
+static pid_t past_libc(void)
+{
+#if defined(__x86_64__)
+	long r;
+
+	__asm__ volatile("xor %%edx, %%edx; xor %%r10d, %%r10d; xor %%r8d, %%r8d; syscall"
+	                 : "=a"(r)
+	                 : "0"((long)SYS_clone), "D"((long)SIGCHLD), "S"(0L)
+	                 : "rcx", "rdx", "r8", "r10", "r11", "memory");
+	errno = (int)-r;
+	return r < 0 ? -1 : (pid_t)r;
+#else
+	errno = ENOSYS;
+	return -1;
+#endif
+}
+
 static void looks(void *arg)
 {
 	(void)arg;
 	check(holds(block, bytes, seed));
+}
+
+static void looks_at(void *p)
+{
+	check(holds(p, 4 * MIB, seed));
+	fill(p, 4 * MIB, seed + 1);
 }
 
 static void lives_on(void *arg)
@@ -58,12 +85,35 @@ static void lives_on(void *arg)
 	looks(NULL);
 }
 
-/* Right bytes or none; nothing of what the child writes is seen here. With a
- * `sibling` by fork(), who shares the memory for a while. */
+/* In a child: what it inherited, then memory of its own, and children. */
+static int lives(void *gate)
+{
+	unsigned char *p;
+	char go;
+
+	if (read(*(int *)gate, &go, 1) != 1 || !holds(block, bytes, seed))
+		return 1;
+	memset(block, 0xee, bytes);
+	p = get_filled(4 * MIB, seed);
+	in_child(looks_at, p);
+	p = realloc(p, 6 * MIB);
+	check(p != NULL && holds(p, 4 * MIB, seed));
+	free(p);
+	malloc_trim(0);
+	return 0;
+}
+
+static pid_t by_clone(void)
+{
+	return clone(lives, own_stack + STACK, SIGCHLD, gate);
+}
+
+/* Right bytes, or none if it went past libc; nothing of what the child writes is seen
+ * here. With a `sibling` by fork(), who shares the memory for a while. */
 static void a_bare_one(pid_t (*forks)(void), int sibling)
 {
-	int gate[2], status;
 	pid_t child, other = 0;
+	int status;
 
 	gate_make(gate);
 	if (sibling)
@@ -71,14 +121,8 @@ static void a_bare_one(pid_t (*forks)(void), int sibling)
 	child = forks();
 	if (child < 0) /* clone3 may be forbidden */
 		check(errno == ENOSYS || errno == EPERM);
-	if (child == 0) {
-		char go;
-
-		if (read(gate[0], &go, 1) != 1 || !holds(block, bytes, seed))
-			_exit(1);
-		memset(block, 0xee, bytes);
-		_exit(0);
-	}
+	if (child == 0)
+		_exit(lives(gate));
 	check(holds(block, bytes, seed));
 	if (sibling) {
 		gate_open(to_sibling);
@@ -90,8 +134,8 @@ static void a_bare_one(pid_t (*forks)(void), int sibling)
 	gate_open(gate);
 	if (child > 0) {
 		check(waitpid(child, &status, 0) == child);
-		check((WIFEXITED(status) && WEXITSTATUS(status) == 0) ||
-		      (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV));
+		check(status == 0 || (forks == past_libc && WIFSIGNALED(status) &&
+		                      WTERMSIG(status) == SIGSEGV));
 	}
 	check(holds(block, bytes, seed));
 	close(gate[0]);
@@ -103,6 +147,8 @@ static void bare_ones(int sibling)
 	a_bare_one(bare_fork, sibling);
 	a_bare_one(bare_clone, sibling);
 	a_bare_one(bare_clone3, sibling);
+	a_bare_one(by_clone, sibling);
+	a_bare_one(past_libc, sibling);
 }
 
 /* A process in the same memory: what it writes is written. */
