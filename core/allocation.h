@@ -79,6 +79,9 @@ struct cow__allocation_ops {
 	/* Corrects what cow_storage_get_info() tells. NULL: it is right. */
 	void (*describe)(const struct cow__allocation *a,
 	                 struct cow_storage_info *ret);
+	/* Others may write these bytes unseen, as external ones, though nobody does
+	 * here: what is to stay as it is must be copied. */
+	bool unwatched;
 };
 
 struct cow__allocation {

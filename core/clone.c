@@ -8,7 +8,8 @@
  *   ... from another process   another private view, and what was written since
  *   transparent, small         an eager copy: mapping costs more
  *   ... beside I/O             an eager copy: see docs/design/fork.md, pins
- *   external memory            an eager copy: its owner may write it unseen
+ *   external memory, and
+ *   read-only from elsewhere   an eager copy: its owner may write it unseen
  *   with element hooks         a copy through them
  */
 #include "core/engine.h"
@@ -223,7 +224,7 @@ lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
 
 	if (s->elements)
 		return clone_copied(s, asked, COW_FALLBACK_ELEMENTS, ret);
-	if (s->data->kind == COW__AT_EXTERNAL)
+	if (cow__unwatched(s))
 		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
 	if (!cow__transparent(s))
 		return clone_by_reference(s, ret);
@@ -291,6 +292,22 @@ cow_storage_clone(struct cow_storage *s, struct cow_storage **ret)
 		return cow__error(-EINVAL, "cow_storage_clone: NULL");
 	r = clone_eager(s, ret);
 	return r < 0 ? cow__error_passed(r, "cow_storage_clone") : 0;
+}
+
+int
+cow__storage_beside(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (s->data->kind != COW__AT_OTHER) {
+		*ret = cow_storage_ref(s);
+		return 0;
+	}
+	r = cow__storage_on(s->data, s->bytes, s, ret);
+	if (r < 0)
+		return cow__error_from(r, "another storage on the same bytes");
+	__atomic_fetch_add(&s->data->refs, 1, __ATOMIC_RELAXED);
+	return 0;
 }
 
 /* Small data moves to a tile of its own, whose address can be looked up. */

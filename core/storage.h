@@ -62,4 +62,17 @@ cow__transparent(const struct cow_storage *s)
 	return s->flags & COW_STORAGE_TRANSPARENT;
 }
 
+/* May others write its bytes without notice? Then its clones are copies. */
+static inline bool
+cow__unwatched(const struct cow_storage *s)
+{
+	const struct cow__allocation *a = s->data;
+
+	return a->kind == COW__AT_EXTERNAL || (a->ops && a->ops->unwatched);
+}
+
+/* For who only reads: the storage itself, or another one on the same bytes where
+ * writing would give the storage other ones. Nothing is copied. */
+int cow__storage_beside(struct cow_storage *s, struct cow_storage **ret);
+
 #endif

@@ -485,7 +485,9 @@ int cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops);
  * Devices: kDLCPU and kDLCUDAHost are the CPU, kDLCUDA is COW_DEVICE_CUDA, kDLExtDev
  * COW_DEVICE_PRIVATE, with the same index; -ENODEV: that is not registered
  * (cow_device_set()). Nothing is copied, but for an import that is read-only and not
- * of the CPU, which is copied at once, by its device.
+ * of the CPU, which is copied at once, by its device. One of the CPU is copied when it is
+ * written first; until then it shows what its owner writes, and clones are eager copies,
+ * as those of external memory.
  *
  * Streams: there is no stream here, and neither call waits for a device. The
  * `stream` argument of a __dlpack__() on top of this is that function's to honour:

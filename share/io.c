@@ -285,10 +285,8 @@ cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
 static int
 hold(struct cow_storage *s, struct cow_storage **ret)
 {
-	if (s->data->kind == COW__AT_EXTERNAL || s->bytes == 0) {
-		*ret = cow_storage_ref(s);
-		return 0;
-	}
+	if (cow__unwatched(s) || s->bytes == 0)
+		return cow__storage_beside(s, ret);
 	return cow_storage_lazy_clone(s, ret);
 }
 

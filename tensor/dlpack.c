@@ -12,9 +12,11 @@
  *                        whatever becomes of the tensor, and nothing is copied. Other
  *                        memory does not move anyway
  *   import, writable     external memory
- *   import, read-only    memory that is copied when it is first written, like
- *                        that of other processes (core/allocation.h); of another
- *                        device than the CPU, copied at once
+ *   import, read-only    memory that is copied when it is first written. That it is
+ *                        not for us to write does not keep its owner from it (an
+ *                        export of a transparent storage goes on being written), so
+ *                        clones are copies, too. Of another device than the CPU it
+ *                        is copied at once
  *
  * The memory of a device that is registered comes and goes like the host's; nothing
  * here reads or writes it.
@@ -120,7 +122,6 @@ static int
 storage_to_export(struct cow_storage *s, bool read_only,
                   struct cow_storage **ret)
 {
-	uint8_t kind = s->data->kind;
 	void *data;
 	int r;
 
@@ -128,8 +129,9 @@ storage_to_export(struct cow_storage *s, bool read_only,
 		r = cow_storage_expose(s, &data);
 		if (r < 0)
 			return r;
-	} else if (!cow__transparent(s) && kind != COW__AT_EXTERNAL &&
-	           !s->elements) {
+	} else if (cow__unwatched(s)) {
+		return cow__storage_beside(s, ret);
+	} else if (!cow__transparent(s) && !s->elements) {
 		return cow_storage_lazy_clone(s, ret);
 	}
 	*ret = cow_storage_ref(s);
@@ -278,6 +280,7 @@ static const struct cow__allocation_ops read_only_ops = {
 	.alone = never_alone,
 	.view = no_view,
 	.drop = drop,
+	.unwatched = true,
 };
 
 static int

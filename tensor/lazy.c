@@ -116,8 +116,7 @@ cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from)
 	int r;
 
 	if (s == t || !lie_alike(to, from) || !replaceable(s) ||
-	    t->data->kind == COW__AT_EXTERNAL || t->elements ||
-	    s->allocator != t->allocator ||
+	    cow__unwatched(t) || t->elements || s->allocator != t->allocator ||
 	    s->device.type != t->device.type ||
 	    s->device.index != t->device.index)
 		return 0;

@@ -93,12 +93,11 @@ filled(struct cow_tensor *t, const struct cow__shape *shape,
 
 /* A part of memory whose clones are copies: copying the part is cheaper. */
 static bool
-part_of_foreign(const struct cow_tensor *t)
+part_of_unwatched(const struct cow_tensor *t)
 {
 	size_t offset, bytes;
 
-	if (t->storage->data->kind != COW__AT_EXTERNAL ||
-	    !cow_tensor_is_dense(t))
+	if (!cow__unwatched(t->storage) || !cow_tensor_is_dense(t))
 		return false;
 	cow__tensor_range(t, &offset, &bytes);
 	return bytes < cow_storage_bytes(t->storage);
@@ -117,7 +116,7 @@ lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
 	if (r < 0)
 		return r;
 	cow__shape_of(t, &shape);
-	if (own_storage && part_of_foreign(t))
+	if (own_storage && part_of_unwatched(t))
 		return filled(t, &shape, (enum cow_dtype)t->dtype,
 		              cow_storage_device(t->storage), format, true, 0,
 		              ret);
