@@ -336,11 +336,14 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 		return cow__error(-EOPNOTSUPP,
 		                  "cow_storage_expose: storages with element "
 		                  "hooks have no bytes to share");
-	if (!cow__transparent(s) && s->bytes) {
+	/* Once more if other memory was copied into a small slot. */
+	while (r == 0 && !cow__transparent(s) && s->bytes) {
 		if (s->data->kind == COW__AT_SMALL)
 			r = move_to_tile(s);
 		if (r == 0)
 			r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
+		if (s->data->kind != COW__AT_SMALL)
+			break;
 	}
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_expose");

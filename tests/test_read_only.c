@@ -193,6 +193,24 @@ START_TEST(saved)
 }
 END_TEST
 
+/* Its address given away: a copy that is found by it, however small. */
+START_TEST(exposed)
+{
+	static const int64_t sizes[] = { 3, N };
+	struct cow_tensor *t = import(sizes[_i]);
+	struct cow_storage *s = cow_tensor_storage(t), *found;
+	unsigned char *p = expose(s);
+
+	ck_assert_ptr_ne(p, (void *)memory);
+	ck_assert_int_eq(deleted, 1);
+	ok(cow_storage_from_ptr(p + 5, NULL, &found));
+	ck_assert_ptr_eq(found, s);
+	cow_storage_unref(found);
+	must(p[0] == 0 && p[4] == 1 && p[8] == 2);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("test_read_only");
@@ -204,5 +222,6 @@ int main(void)
 	tcase_add_test(tcase, of_a_transparent_storage);
 	tcase_add_test(tcase, exported);
 	tcase_add_test(tcase, saved);
+	tcase_add_loop_test(tcase, exposed, 0, 2);
 	return run_suite(suite);
 }
