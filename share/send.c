@@ -120,9 +120,9 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");
 	/* The storage lives there from now on, so the next time costs nothing.
-	 * External memory stays where its owner knows it. */
-	if (!cow__transparent(s) && s->data->kind != COW__AT_EXTERNAL &&
-	    s->data->kind != COW__AT_FOREIGN) {
+	 * What its owner writes stays where he does, unless it is to be written. */
+	if (!cow__transparent(s) && s->data->kind != COW__AT_FOREIGN &&
+	    (mode == COW_SHARE_ALIAS || !cow__unwatched(s))) {
 		h->refs++;
 		r = cow__home_move_in(h, s);
 		if (r < 0) {

@@ -9,8 +9,10 @@
 #include "tests/support/tensors.h"
 
 #include <cowshed-file.h>
+#include <cowshed-share.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { N = 1 << 20, PART = N / 2 };
@@ -193,6 +195,28 @@ START_TEST(saved)
 }
 END_TEST
 
+/* To another process: a copy each time, and the tensor goes on showing the owner's. */
+START_TEST(sent)
+{
+	struct cow_tensor *t = import(N);
+	struct cow_parcel p = { .storage = cow_tensor_storage(t),
+		                .length = sizeof(memory), .mode = COW_SHARE_CLONE };
+	struct cow_channel *c;
+	int fd[2];
+
+	must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) == 0);
+	ok(cow_channel_new(fd[0], NULL, 0, &c));
+	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
+	ck_assert_ptr_eq(cow_tensor_data(t), memory);
+	memory[5] = -1;
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(t))[5], -1);
+	cow_channel_free(c);
+	close(fd[0]);
+	close(fd[1]);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* Its address given away: a copy that is found by it, however small. */
 START_TEST(exposed)
 {
@@ -222,6 +246,7 @@ int main(void)
 	tcase_add_test(tcase, of_a_transparent_storage);
 	tcase_add_test(tcase, exported);
 	tcase_add_test(tcase, saved);
+	tcase_add_test(tcase, sent);
 	tcase_add_loop_test(tcase, exposed, 0, 2);
 	return run_suite(suite);
 }
