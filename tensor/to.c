@@ -214,7 +214,9 @@ cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
 		*ret = cow_tensor_ref(t);
 		return 0;
 	}
-	if (same && (o.flags & COW_COPY_LAZY) && same_strides(t, &shape))
+	/* Its bits are resolved, for which the bytes change. */
+	if (same && (o.flags & COW_COPY_LAZY) && same_strides(t, &shape) &&
+	    !t->conj && !t->neg)
 		return lazy_clone(t, format_of(t, format), true, ret);
 	return filled(t, &shape, (enum cow_dtype)o.dtype, o.device,
 	              format_of(t, format), false, o.flags, ret);

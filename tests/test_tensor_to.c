@@ -323,11 +323,14 @@ START_TEST(bits)
 	must(cow_tensor_equal(u, n) == 1 && cow_tensor_equal(u, t) == 0);
 	cow_tensor_unref(u);
 	o.copy = true;
-	u = to(n, o);
-	must(!cow_tensor_is_neg(u));
-	ck_elements(u, 0, -1, -2);
-	must(cow_tensor_equal(u, n) == 1);
-	cow_tensor_unref(u);
+	for (int i = 0; i < 2; i++) {
+		o.flags = i ? COW_COPY_LAZY : 0;
+		u = to(n, o);
+		must(!cow_tensor_is_neg(u));
+		ck_elements(u, 0, -1, -2);
+		must(cow_tensor_equal(u, n) == 1);
+		cow_tensor_unref(u);
+	}
 	cow_tensor_unref(n);
 	cow_tensor_unref(t);
 }
