@@ -381,7 +381,11 @@ device_of(const struct dl_tensor *d, struct cow_device *ret)
 		                          "device type #d is none of ours",
 		                (int64_t)d->device_type);
 	}
-	*ret = (struct cow_device){ type, d->device_id };
+	/* -1 is no index there, and ours are shorter. */
+	if (d->device_id < 0 || d->device_id > INT16_MAX)
+		return cow__say(-ENODEV, "cow_tensor_from_dlpack: no device has "
+		                         "the index #d", (int64_t)d->device_id);
+	*ret = (struct cow_device){ type, (int16_t)d->device_id };
 	if (!cow__device_ops(*ret))
 		return cow__say(-ENODEV, "cow_tensor_from_dlpack: #v is not "
 		                         "registered", ret);
@@ -441,9 +445,9 @@ import(void *managed, bool versioned, const struct dl_tensor *d,
 		return r;
 	read_only = read_only && bytes;
 	data = d->data ? (char *)d->data + d->byte_offset : NULL;
-	if (read_only && !data)
-		r = -EINVAL;
-	else if (read_only && device.type == COW_DEVICE_CPU)
+	if (bytes && !data)
+		return cow__error(-EINVAL, "cow_tensor_from_dlpack: no data");
+	if (read_only && device.type == COW_DEVICE_CPU)
 		r = read_only_storage(managed, data, bytes, &storage);
 	else
 		r = external_storage(managed, versioned, data, bytes, device,

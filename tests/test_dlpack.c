@@ -7,6 +7,7 @@
 #include "tests/support/tensors.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static int deleted;
@@ -245,9 +246,10 @@ START_TEST(import_refused)
 	fails(-ERANGE, cow_tensor_from_dlpack(&v, true, &t));
 	v = good;
 	v.dl_tensor.data = NULL;
-	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
-	v.flags = 1;
-	fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+	for (v.flags = 0; v.flags < 2; v.flags++) {
+		fails(-EINVAL, cow_tensor_from_dlpack(&v, true, &t));
+		ck_assert_str_eq(cow_last_error(), "cow_tensor_from_dlpack: no data");
+	}
 	fails(-EINVAL, cow_tensor_from_dlpack(NULL, true, &t));
 	ck_assert_ptr_eq(t, (void *)1);
 	ck_assert_int_eq(deleted, 0);
@@ -365,6 +367,31 @@ START_TEST(another_device_read_only)
 }
 END_TEST
 
+/* No device has such an index: not another one's, cut to fit, and not the current one. */
+START_TEST(device_out_of_range)
+{
+	static const int32_t indices[] = { -1, 1 << 15, 1 << 16, INT32_MIN };
+	int64_t shape[] = { 2, 3 };
+	Versioned v = array(shape, NULL);
+	struct cow_tensor *t;
+	char id[16];
+
+	deleted = 0;
+	fake_device_start(FAKE_WITHIN);
+	v.dl_tensor.device = (Device){ 12, indices[_i] };
+	fails(-ENODEV, cow_tensor_from_dlpack(&v, true, &t));
+	snprintf(id, sizeof(id), "%d", indices[_i]);
+	must(strstr(cow_last_error(), id));
+	ck_assert_int_eq(deleted, 0);
+	fake_device_stop();
+	/* Of the host, that means nothing. */
+	v.dl_tensor.device.device_type = 1;
+	ok(cow_tensor_from_dlpack(&v, true, &t));
+	ck_assert_int_eq(cow_tensor_device(t).index, 0);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* Pinned memory is the host's. */
 START_TEST(pinned)
 {
@@ -397,6 +424,7 @@ int main(void)
 	tcase_add_loop_test(tcase, another_device, 0, 2 * (FAKE_STRIDED + 1));
 	tcase_add_loop_test(tcase, another_device_cloned, 0, FAKE_STRIDED + 1);
 	tcase_add_test(tcase, another_device_read_only);
+	tcase_add_loop_test(tcase, device_out_of_range, 0, 4);
 	tcase_add_test(tcase, pinned);
 	return run_suite(suite);
 }
