@@ -256,9 +256,6 @@ from_numbers(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 	struct cow_tensor *plain;
 	int r;
 
-	if (from->dtype != COW_FLOAT32)
-		return cow__say(-EINVAL, "cow_tensor_copy: #t is quantized from "
-		                         "float32 alone, not from #t", to, from);
 	if (cow_storage_device(from->storage).type == COW_DEVICE_META)
 		return cow__say(-ENODATA, "cow_tensor_copy: #t is a meta tensor, "
 		                          "which has no bytes to copy from",
@@ -315,6 +312,9 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 {
 	if (from->quantizer)
 		return from_quantized(to, from, flags, work);
+	if (from->dtype != COW_FLOAT32)
+		return cow__say(-EINVAL, "cow_tensor_copy: #t is quantized from "
+		                         "float32 alone, not from #t", to, from);
 	if (to->numel == 0 ||
 	    cow_storage_device(to->storage).type == COW_DEVICE_META)
 		return 0;

@@ -90,6 +90,33 @@ START_TEST(copy_rules)
 }
 END_TEST
 
+/* What is refused is refused without elements and without memory, too. */
+START_TEST(nothing_of_another_type)
+{
+	struct cow_tensor *none = tensor(COW_INT32, 0), *n = (void *)1;
+	struct cow_tensor *meta = tensor_on_meta(COW_INT32, 1, SIZES(3));
+	double scale = 1;
+	const struct cow_quantizer q = {
+		.size = sizeof(q), .scheme = COW_QSCHEME_PER_TENSOR, .channels = 1,
+		.scales = &scale, .zero_points = (int64_t[]){ 0 },
+	};
+
+	fails(-EINVAL, cow_tensor_quantize(none, COW_QINT8, &q, &n));
+	must(strstr(cow_last_error(), "int32 [0]"));
+	fails(-EINVAL, cow_tensor_quantize(meta, COW_QINT8, &q, &n));
+	ck_assert_ptr_eq(n, (void *)1);
+	ok(cow_tensor_new_quantized(COW_QINT8, 1, SIZES(0), &q, NULL, &n));
+	fails(-EINVAL, cow_tensor_copy(n, none, 0));
+	cow_tensor_unref(n);
+	cow_tensor_unref(none);
+	cow_tensor_unref(meta);
+	none = tensor(COW_FLOAT32, 0);
+	ok(cow_tensor_quantize(none, COW_QINT8, &q, &n));
+	cow_tensor_unref(n);
+	cow_tensor_unref(none);
+}
+END_TEST
+
 START_TEST(equal_print_fill)
 {
 	struct cow_tensor *a = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
@@ -178,6 +205,7 @@ int main(void)
 
 	tcase_add_test(tcase, results_keep_it);
 	tcase_add_test(tcase, copy_rules);
+	tcase_add_test(tcase, nothing_of_another_type);
 	tcase_add_test(tcase, equal_print_fill);
 	tcase_add_test(tcase, shrunk);
 	tcase_add_loop_test(tcase, on_a_device, FAKE_BYTES, FAKE_STRIDED + 1);
