@@ -30,8 +30,6 @@ bytes_for(const struct cow_tensor *t, const struct cow__shape *shape,
 	return 0;
 }
 
-/* The result's reference is not one of those who may keep the address: while it grows,
- * the tensor's own does for both. */
 static int
 storage_grow(const struct cow_tensor *t, const struct cow__shape *shape,
              size_t bytes)
@@ -41,9 +39,7 @@ storage_grow(const struct cow_tensor *t, const struct cow__shape *shape,
 
 	if (bytes <= cow_storage_bytes(s))
 		return 0;
-	(void)cow_storage_unref(s);
 	r = cow_storage_resize(s, bytes);
-	cow_storage_ref(s);
 	if (r == -EPERM)
 		return cow__say(r, "cow_tensor_resize: #t can't become #z: its "
 		                   "storage of #d bytes is memory from elsewhere, "
@@ -62,6 +58,21 @@ same_sizes(const struct cow_tensor *t, const struct cow__shape *shape)
 	return t->dims == shape->dims &&
 	       memcmp(t->sizes, shape->sizes,
 	              (size_t)t->dims * sizeof(int64_t)) == 0;
+}
+
+/* The tensor itself, whose storage may have shrunk under it. */
+static int
+again(struct cow_tensor *t, const struct cow__shape *shape,
+      struct cow_tensor **ret)
+{
+	size_t offset, bytes;
+	int r;
+
+	cow__tensor_range(t, &offset, &bytes);
+	r = storage_grow(t, shape, offset + bytes);
+	if (r == 0)
+		*ret = cow_tensor_ref(t);
+	return r;
 }
 
 COW_EXPORT int
@@ -83,10 +94,8 @@ cow_tensor_resize(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (cow__by_channel(t))
 		return cow__say(-EINVAL, "cow_tensor_resize: #t is quantized by "
 		                         "channel", t);
-	if (format == COW_FORMAT_PRESERVE && same_sizes(t, &shape)) {
-		*ret = cow_tensor_ref(t);
-		return 0;
-	}
+	if (format == COW_FORMAT_PRESERVE && same_sizes(t, &shape))
+		return again(t, &shape, ret);
 	if (format == COW_FORMAT_PRESERVE)
 		format = COW_FORMAT_CONTIGUOUS;
 	if ((unsigned)format >= COW_FORMAT_NONE ||
@@ -101,7 +110,11 @@ cow_tensor_resize(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (r < 0)
 		return r;
 	view->format = (uint8_t)format;
+	/* The result's reference is not one of those who may keep the address:
+	 * while it grows, the tensor's own does for both. */
+	(void)cow_storage_unref(t->storage);
 	r = storage_grow(t, &shape, bytes);
+	cow_storage_ref(t->storage);
 	if (r < 0) {
 		(void)cow_tensor_unref(view);
 		return r;

@@ -45,6 +45,22 @@ START_TEST(grows_and_keeps)
 }
 END_TEST
 
+/* The same sizes on a storage that shrank: it grows again, by what the strides span. */
+START_TEST(the_same_again)
+{
+	struct cow_tensor *t = slice(counting(3, 4), 1, 0, 2, 1), *u;
+
+	ok(cow_storage_resize(cow_tensor_storage(t), 8));
+	ck_assert_ptr_null(cow_tensor_data(t));
+	ok(cow_tensor_resize(t, 2, SIZES(3, 2), COW_FORMAT_PRESERVE, &u));
+	ck_assert_ptr_eq(u, t);
+	ck_assert_uint_eq(bytes_of(t), 40);
+	ck_assert_int_eq(((const int32_t *)cow_tensor_data(t))[1], 1);
+	cow_tensor_unref(u);
+	cow_tensor_unref(t);
+}
+END_TEST
+
 /* The same sizes: the same tensor, unless a format is asked for. */
 START_TEST(formats)
 {
@@ -194,6 +210,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "resize");
 
 	tcase_add_test(tcase, grows_and_keeps);
+	tcase_add_test(tcase, the_same_again);
 	tcase_add_test(tcase, formats);
 	tcase_add_test(tcase, from_an_offset);
 	tcase_add_loop_test(tcase, clones, 0, 2);
