@@ -32,6 +32,10 @@ infer(const char *who, const struct cow_tensor *t, struct cow__shape *shape)
 	}
 	if (at >= 0 && n > 0 && t->numel % n == 0)
 		shape->sizes[at] = t->numel / n;
+	else if (at >= 0 && n == 0 && t->numel == 0)
+		return cow__say(-EINVAL, "#s: #t can't become #z: beside a size "
+		                         "of 0, -1 can be any number", who, t,
+		                shape);
 	else if (at >= 0 || n != t->numel)
 		return cow__say(-EINVAL, "#s: #t can't become #z: another number "
 		                         "of elements", who, t, shape);

@@ -189,7 +189,8 @@ storage_for(size_t bytes, struct cow_device device,
 	if (device.type == COW_DEVICE_META) {
 		struct cow_data_ptr none = { .device = device };
 
-		return cow_storage_new_external(&none, bytes, NULL, ret);
+		so.allocator = NULL;
+		return cow_storage_new_external(&none, bytes, &so, ret);
 	}
 	if (!so.allocator) {
 		r = cow_allocator_get(device, &so.allocator);
@@ -198,8 +199,12 @@ storage_for(size_t bytes, struct cow_device device,
 	}
 	if (so.allocator->device.type != device.type ||
 	    so.allocator->device.index != device.index)
-		return cow__say(-ENODEV, "no allocator makes memory of #v",
-		                &device);
+		return o->allocator
+		               ? cow__say(-ENODEV, "the allocator makes memory "
+		                                   "of #v, not of #v",
+		                          &so.allocator->device, &device)
+		               : cow__say(-ENODEV, "no allocator makes memory "
+		                                   "of #v", &device);
 	if (device.type != COW_DEVICE_CPU && (so.flags & COW_STORAGE_ZERO))
 		return cow__say(-EINVAL, "COW_STORAGE_ZERO is for memory of "
 		                         "the host, not of #v", &device);

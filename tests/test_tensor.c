@@ -118,6 +118,7 @@ START_TEST(birth_refused)
 		char more;
 	} longer = { .o = { .size = sizeof(longer) }, .more = 1 };
 	int64_t many[COW_DIMS_MAX + 1] = { 0 };
+	struct cow_allocator elsewhere = { .device = { COW_DEVICE_PRIVATE, 1 } };
 
 	fails(-EINVAL, cow_tensor_new(COW_DTYPES, 1, SIZES(3), NULL, &t));
 	ck_assert_ptr_nonnull(strstr(cow_last_error(), "21"));
@@ -147,6 +148,11 @@ START_TEST(birth_refused)
 	fails(-ENODEV, cow_tensor_new(COW_INT8, 1, SIZES(1), &o, &t));
 	o = (struct cow_tensor_options){ .size = sizeof(o), .storage_flags = 1u << 30 };
 	fails(-EINVAL, cow_tensor_new(COW_INT8, 1, SIZES(1), &o, &t));
+	o.device.type = COW_DEVICE_META;
+	fails(-EINVAL, cow_tensor_new(COW_INT8, 1, SIZES(1), &o, &t));
+	o = (struct cow_tensor_options){ .size = sizeof(o), .allocator = &elsewhere };
+	fails(-ENODEV, cow_tensor_new(COW_INT8, 1, SIZES(1), &o, &t));
+	ck_assert_ptr_nonnull(strstr(cow_last_error(), "private:1, not of cpu"));
 	ck_assert_ptr_eq(t, (void *)1);
 }
 END_TEST
