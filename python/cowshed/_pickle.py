@@ -52,6 +52,7 @@ class Message:
     def __init__(self, mode):
         self.mode = mode
         self.memo = {}
+        self.has_files = False
         self._rows = []  # [storage, lowest and highest byte in use, mode]
         self._index = {}  # id of a storage -> its row
         self._pack = None
@@ -133,7 +134,10 @@ class Message:
         from . import _files
 
         what = _files.describe(region.storage)
-        return (what, region.offset, region.nbytes, "file") if what is not None else None
+        if what is None:
+            return None
+        self.has_files = True
+        return (what, region.offset, region.nbytes, "file")
 
     def _buffer(self, x, kind):
         pid = self._bytes.get(id(x))
@@ -265,8 +269,9 @@ def dumps(x, mode=None):
         Pickler(file, message).dump(x)
     finally:
         _current.message = before
-    shifts, parcels = message.finish() if message._rows else (None, [])
-    if shifts:
+    shifts, parcels = message.finish() if message._rows else ({}, [])
+    # Also a message of nothing but files is none for plain pickle: see Packet.load().
+    if shifts or (message.has_files and not parcels):
         return b"\x01" + pickle.dumps(shifts) + file.getvalue(), parcels
     return file.getbuffer(), parcels
 

@@ -353,6 +353,19 @@ def test_a_mapped_array_is_sent_as_its_file(path, mode):
         assert x[0] == (5 if mode == "r+" else 0)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mapped_array_is_all_of_a_message(path, mode):
+    np.save(path, np.arange(1 << 20))
+    x = cowshed.open(path, mode)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    with receiver, sender:
+        for part in x, x[5:], cowshed.storage_of(x):
+            sender.send([part])
+            (received,) = receiver.recv()
+            assert cowshed.storage_of(received).kind == "file"
+            assert bytes(received) == bytes(part)
+
+
 def test_what_was_read_stays_where_it_is_when_it_is_sent(path):
     np.save(path, np.arange(1 << 20))
     x = cowshed.open(path, "r", load=True)

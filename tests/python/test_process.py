@@ -58,6 +58,19 @@ def test_arguments(context):
     reader.close()
 
 
+def write_five(x):
+    x[0] = 5
+
+
+def test_a_mapped_array_is_the_only_argument(context, tmp_path):
+    numpy.save(tmp_path / "x.npy", numpy.zeros(1000))
+    x = cowshed.open(tmp_path / "x.npy", "r+")
+    process = context.Process(target=write_five, args=(x,))
+    process.start()
+    process.join()
+    assert process.exitcode == 0 and x[0] == 5
+
+
 def relay(inbox, outbox, depth, name):
     if depth:
         context = multiprocessing.get_context(name)

@@ -78,6 +78,7 @@ class Packet:
 
     def load(self):
         """The object that it is."""
+        # dumps() marks what is no plain pickle although nothing travels beside it.
         if not self.parcels and self.data[:1] == b"\x80":
             return pickle.loads(self.data)
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
