@@ -43,6 +43,13 @@ def current():
     return getattr(_current, "message", None)
 
 
+def clones():
+    """The clones of storages that were made for the message that this thread is reading, for
+    rebuilders: what is one storage in a message stays one. Of no other: it was written since."""
+    reader = getattr(_current, "reader", None)
+    return reader.clones if reader is not None else {}
+
+
 class Message:
     """The storages of a message that is being pickled.
 
@@ -217,6 +224,7 @@ class Unpickler(pickle.Unpickler):
         self.storages = storages
         self.shifts = shifts
         self.bytes = {}
+        self.clones = {}
 
     def persistent_load(self, pid):
         """The other side of Message.persistent_id()."""
@@ -282,7 +290,12 @@ def loads(data, storages=()):
         shifted = view[:1] == b"\x01"
         file = io.BytesIO(view[1:] if shifted else view)
     shifts = pickle.load(file) if shifted else {}
-    return Unpickler(file, storages, shifts).load()
+    before = getattr(_current, "reader", None)
+    reader = _current.reader = Unpickler(file, storages, shifts)
+    try:
+        return reader.load()
+    finally:
+        _current.reader = before
 
 
 # ---- NumPy ------------------------------------------------------------------------------

@@ -105,6 +105,8 @@ def test_a_tensor_of_a_readonly_storage_has_pages_of_its_own():
     t = ct.from_storage(storage)
     t[0] = 1
     assert storage.readonly and bytes(memoryview(storage)[:2]) == b"\3\3" and t[1] == 3
+    other = ct.from_storage(storage)
+    assert other[0] == 3 and other.data_ptr() != t.data_ptr()
 
 
 def test_a_tensor_keeps_its_storage():

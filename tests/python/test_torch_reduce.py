@@ -256,15 +256,55 @@ def test_thousands_of_aliases_in_one_message():
     assert tensors[2500].tolist() == [-1, *[2500] * 9]
 
 
+def unwritable(array):
+    """A tensor on a frozen array: on a storage that must not be written."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says so
+        return torch.from_numpy(array)
+
+
 def test_a_frozen_array_arrives_as_a_tensor_that_can_be_written():
     numpy = pytest.importorskip("numpy")
     array = cowshed.freeze(cowshed.full((1 << 18,), 1.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch says that it is read-only
-        t = torch.from_numpy(array)
+    t = unwritable(array)
     a, b = there([t, t[5:]])
     a[5] = 2
     assert b[0] == 2 and array[5] == 1 and isinstance(array, numpy.ndarray)
+
+
+def test_what_is_written_of_one_message_is_not_in_the_next():
+    pytest.importorskip("numpy")
+    array = cowshed.freeze(cowshed.full((1 << 18,), 1.0))
+    t = unwritable(array)
+    tensor, whole = there([t, t.untyped_storage()])
+    tensor[0] = 77
+    assert whole.data_ptr() == tensor.data_ptr()
+    others = there(t), torch.empty(0, dtype=t.dtype).set_(there(t.untyped_storage()))
+    assert others[0][0] == others[1][0] == array[0] == 1
+    assert len(cdata(tensor, *others)) == 3
+
+
+class Within:
+    """Reads a message while another one is read."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __reduce__(self):
+        return within, (self.array,)
+
+
+def within(array):
+    return there(unwritable(array))
+
+
+def test_messages_in_messages_are_written_alone():
+    pytest.importorskip("numpy")
+    array = cowshed.freeze(cowshed.full((1 << 18,), 1.0))
+    t = unwritable(array)
+    before, inner, after = there([t, Within(array), t[5:]])
+    assert len(cdata(before, after)) == 1
+    assert len(cdata(before, inner)) == 2
 
 
 def test_files_that_are_mapped_shared(tmp_path):

@@ -162,12 +162,22 @@ def _more(t, kind):
     return parameter, t.requires_grad, bits, quantizer
 
 
+def _writable(storage):
+    """The storage itself, or the message's clone of one that must not be written."""
+    if not storage.readonly:
+        return storage
+    clones = _pickle.clones()
+    if storage not in clones:
+        clones[storage] = storage.clone()
+    return clones[storage]
+
+
 def rebuild_tensor(region, dtype, size, stride, first, nbytes, *more):
     """A tensor of a region, which begins `first` bytes after its PyTorch storage did."""
     storage, offset, _ = region
     if offset < first or offset - first + nbytes > storage.nbytes:
         first, nbytes = offset, storage.nbytes  # the message has but a part of it
-    whole = _storages.untyped(_storages.writable(storage), offset - first, nbytes)
+    whole = _storages.untyped(_writable(storage), offset - first, nbytes)
     return rebuild_from(whole, dtype, first // dtype.itemsize, size, stride, *more)
 
 
@@ -220,7 +230,7 @@ def reduce_storage(whole):
 def rebuild_storage(region):
     """The PyTorch storage on a region."""
     storage, offset, nbytes = region
-    return _storages.untyped(_storages.writable(storage), offset, nbytes)
+    return _storages.untyped(_writable(storage), offset, nbytes)
 
 
 def rebuild_bytes(data):

@@ -14,7 +14,6 @@ tensors at hand are moved to another storage, one by one.
 import ctypes
 import os
 import threading
-import weakref
 
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
@@ -25,7 +24,6 @@ CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 # (address, nbytes) -> a weak reference to the PyTorch storage there.
 _known = SharedCache()
-_clones = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 # PyTorch's own, also while install() is in force.
@@ -133,19 +131,6 @@ def buffer(whole, first, end):
     """A memoryview of bytes of a PyTorch storage, which it does not keep alive."""
     array = (ctypes.c_char * (end - first)).from_address(whole.data_ptr() + first)
     return memoryview(array).cast("B")
-
-
-def writable(storage):
-    """The storage itself, or a clone of one that must not be written: one at a time."""
-    if not storage.readonly:
-        return storage
-    with _lock:
-        clone = _clones.get(storage)
-        clone = clone and clone()
-        if clone is None:
-            clone = storage.clone()
-            _clones[storage] = weakref.ref(clone)
-        return clone
 
 
 def _after_fork():

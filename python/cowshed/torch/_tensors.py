@@ -170,7 +170,7 @@ def from_storage(storage: _cowshed.Storage, dtype: torch.dtype = torch.uint8,
 
     size: None: one dimension, as long as it gets. stride: in elements; None: contiguous.
     offset: in bytes, a multiple of the dtype's size. PyTorch knows no read-only tensors: on a
-    read-only storage the tensor gets a clone, whose pages are copied when they are written.
+    read-only storage each gets a clone, whose pages are copied when they are written.
     """
     if not isinstance(storage, _cowshed.Storage):
         raise TypeError(f"from_storage() takes a Storage, not {type(storage).__name__}")
@@ -186,7 +186,7 @@ def from_storage(storage: _cowshed.Storage, dtype: torch.dtype = torch.uint8,
     if offset + shape.untyped_storage().nbytes() > storage.nbytes:
         raise ValueError(f"a tensor of size {tuple(shape.size())} and stride {shape.stride()} at "
                          f"{offset} ends after the storage of {storage.nbytes} bytes")
-    whole = _storages.untyped(_storages.writable(storage))
+    whole = _storages.untyped(storage.clone() if storage.readonly else storage)
     return build(whole, dtype, offset // itemsize, shape.size(),
                  shape.stride())
 
