@@ -263,7 +263,7 @@ def freeze(x: Any) -> Any:
 def _freeze(storage):
     import os
 
-    if storage.readonly:
+    if storage.readonly and storage.kind == "own":  # a file is written by others
         return storage
     if not storage.nbytes:
         return storage.clone(readonly=True)

@@ -92,6 +92,21 @@ def test_a_clone_of_a_mapped_array_is_its_bytes_and_not_the_file(path):
     assert loaded[0] == 0 and cowshed.storage_of(z).kind == "own"
 
 
+def test_what_is_frozen_of_a_file_is_not_the_file(path):
+    np.save(path, np.arange(1 << 20))
+    x, writer = cowshed.open(path, "r"), cowshed.open(path, "r+")
+    frozen = [cowshed.freeze(x), cowshed.freeze(x[5:]),
+              np.frombuffer(cowshed.freeze(cowshed.storage_of(x)), x.dtype, offset=128)]
+    writer[:] = -1
+    assert x[7] == -1
+    for y, first in zip(frozen, (0, 5, 0)):
+        assert (y == np.arange(first, 1 << 20)).all() and not y.flags.writeable
+        storage = cowshed.storage_of(y)
+        assert storage.kind == "own" and cowshed.freeze(storage) is storage
+    loaded = cowshed.open(path, "r", load=True)
+    assert cowshed.storage_of(cowshed.freeze(loaded)) is cowshed.storage_of(loaded)
+
+
 def test_objects_are_refused(path):
     np.save(path, np.array([{}, None]), allow_pickle=True)
     with pytest.raises(ValueError, match="objects"):
