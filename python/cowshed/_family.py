@@ -13,6 +13,7 @@ the same memory, which both write, as with torch.multiprocessing.
 """
 
 import contextlib
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ Mode = Literal["clone", "alias"]
 
 _MODES = {"alias": _cowshed.ALIAS, "clone": _cowshed.CLONE}
 
+# What is short may be there the next time.
+_PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
+
 _lock = threading.Lock()
 _group = None
 _denied = False
@@ -31,14 +35,14 @@ _mode = "clone"
 
 
 def group():
-    """The group of this program, or None if there can't be one."""
+    """The group of this program, or None if there can't be one, for now or at all."""
     global _group, _denied
     with _lock:
         if _group is None and not _denied:
             try:
                 _group = _cowshed.Group()
-            except OSError:
-                _denied = True
+            except OSError as error:
+                _denied = error.errno not in _PASSES
         return _group
 
 

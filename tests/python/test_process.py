@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: MIT
 """Processes of all start methods: arguments by handle, the group, the module's names."""
 
+import errno
 import multiprocessing as standard
 import os
 import signal
+import subprocess
+import sys
 
 import numpy
 import pytest
 
 import cowshed
 import cowshed.multiprocessing as multiprocessing
-from cowshed import _family
+from cowshed import _cowshed, _family
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -185,3 +188,49 @@ def test_the_mode_is_inherited(context):
     process.join()
     reader.close()
     writer.close()
+
+
+@pytest.mark.parametrize("name, asks", [("EMFILE", 2), ("ENFILE", 2), ("ENOMEM", 2),
+                                        ("EINTR", 2), ("ENOENT", 1), ("ENOSYS", 1)])
+def test_a_group_is_asked_for_again_unless_there_can_be_none(monkeypatch, name, asks):
+    asked = []
+
+    def refuse():
+        asked.append(name)
+        raise OSError(getattr(errno, name), name)
+
+    monkeypatch.setattr(_family, "_group", None)
+    monkeypatch.setattr(_family, "_denied", False)
+    monkeypatch.setattr(_cowshed, "Group", refuse)
+    assert _family.group() is None and _family.group() is None
+    assert len(asked) == asks
+
+
+def test_a_group_when_there_are_descriptors_again():
+    code = """
+import os, resource
+import numpy, cowshed
+from cowshed import _family
+from cowshed.multiprocessing import Pipe
+a, b = Pipe()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+try:
+    while True:
+        taken.append(os.open("/dev/null", 0))
+except OSError:
+    pass
+assert _family.group() is None
+a._fresh()
+a._channel("_grouped")  # that of a connection is not for ever, either
+for fd in taken:
+    os.close(fd)
+x = numpy.arange(100000.0)
+for _ in range(100):
+    a.send(x)
+    kept = b.recv()
+assert (kept == x).all()
+assert _family.group() is not None and b.group() is not None
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -116,6 +116,8 @@ class Connection(_standard.Connection):
             group, flags = None, 0
             if name == "_grouped":
                 group = _family.group()
+                if group is None:  # there may be one the next time
+                    return self._channel("_plain")
             elif name == "_incoming":
                 flags = _cowshed.JOIN | _cowshed.TAKE_ALIASES
             channel = _cowshed.Channel(self._handle, group, flags)
