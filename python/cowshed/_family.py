@@ -9,7 +9,8 @@ a descriptor of its own.
 
 The *sharing mode* says what a receiver gets of an array that was not made with share():
 `clone`, its own copy of the moment of sending, as with plain multiprocessing; or `alias`,
-the same memory, which both write, as with torch.multiprocessing.
+memory that several processes write: of a tensor the sender's own, as with
+torch.multiprocessing, of an array a copy that was made for the message.
 """
 
 import contextlib
@@ -74,8 +75,11 @@ def adopt(members):
 def set_sharing_mode(mode: Mode) -> None:
     """What receivers get of arrays from now on, in this process: "clone" or "alias".
 
-    clone: their own bytes, copied page by page when either side writes them. alias: the same
-    memory, which both sides write. Arrays made by share() are aliases in either mode.
+    clone: their own bytes, copied page by page when either side writes them. alias: what is made
+    by empty() and the like from now on is shared, as by share(), and tensors are moved to shared
+    memory when they are sent. Other arrays are copied once for each message, into memory that
+    its receivers share; the sender's stays as it is. Frozen arrays are sent as such, and what
+    share() made is an alias, in either mode.
     """
     global _mode
     if mode not in _MODES:

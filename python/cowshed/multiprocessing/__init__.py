@@ -13,8 +13,9 @@ the engine lets large ones be born where they can be sent from.
 What lies in a storage is not copied; that is what cowshed.empty() and the like make, and
 under `python -m cowshed run` every large array. What does not is copied once. The receiver
 gets its own bytes of the moment of sending (set_sharing_mode("clone"), the default), or
-memory that both write ("alias", and what cowshed.share() made). The sender may exit first; what
-is received stays as long as somebody has it.
+memory that both write: of what cowshed.share() made, and in mode "alias" of tensors and of
+arrays that were made in that mode. The sender may exit first; what is received stays as long
+as somebody has it.
 """
 
 import importlib
