@@ -14,6 +14,7 @@ import pytest
 import cowshed
 import cowshed.multiprocessing as multiprocessing
 from cowshed import _cowshed, _family
+from cowshed.multiprocessing import _connection
 
 METHODS = ["fork", "spawn", "forkserver"]
 
@@ -72,6 +73,55 @@ def test_a_mapped_array_is_the_only_argument(context, tmp_path):
     process.start()
     process.join()
     assert process.exitcode == 0 and x[0] == 5
+
+
+def many(shared=True):
+    """More arrays than a socket holds handles."""
+    return [cowshed.zeros(10, shared=True) for _ in range(12000)] if shared else [
+        cowshed.zeros(10000, shared=False) for _ in range(5000)]
+
+
+def say_last(arrays, sender):
+    sender.send((len(arrays), float(arrays[-1][0])))
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("shared", [True, False])
+def test_more_arguments_than_a_socket_holds(method, shared):
+    context = multiprocessing.get_context(method)
+    reader, writer = context.Pipe(duplex=False)
+    arrays = many(shared)
+    arrays[-1][0] = 5
+    process = context.Process(target=say_last, args=(arrays, writer))
+    process.start()
+    if not shared:  # has left
+        arrays[-1][0] = -1
+    writer.close()
+    with reader:
+        assert reader.recv() == (len(arrays), 5)
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_a_child_that_ends_before_it_has_its_arguments(monkeypatch):
+    context = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(standard.spawn, "_python_exe", b"/bin/false")
+    process = context.Process(target=len, args=(many(),))
+    process.start()
+    process.join()
+    assert process.exitcode == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_arguments_that_can_not_be_sent(monkeypatch, method):
+    def fail(*args):
+        raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(_connection.Connection, "send_rest", fail)
+    process = multiprocessing.get_context(method).Process(target=len, args=(many(),))
+    with pytest.raises(OSError, match="no memory"):
+        process.start()
+    assert not standard.active_children()
 
 
 def relay(inbox, outbox, depth, name):

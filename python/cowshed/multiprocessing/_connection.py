@@ -180,10 +180,16 @@ class Connection(_standard.Connection):
                 return False
 
     def send_first(self, packet):
-        """Sends to a process that is not a member of the group yet, and makes it one."""
-        self._put(packet.data, packet.parcels, "_grouped")
+        """Sends to a process that is not a member of the group yet, and makes it one. Waits for
+        nobody. Returns None, or what is left for send_rest() when there is who receives."""
+        return self._put(packet.data, packet.parcels, "_grouped", wait=False)
 
-    def _put(self, data, parcels, channel=None):
+    def send_rest(self, rest):
+        """Sends what send_first() left."""
+        with self._sending:
+            self._send_packets(*rest)
+
+    def _put(self, data, parcels, channel=None, wait=True):
         if len(data) <= _INLINE:
             note = _HEAD.pack(0, len(parcels)) + data
         else:
@@ -192,9 +198,12 @@ class Connection(_standard.Connection):
             note = _HEAD.pack(1, len(parcels))
         self._fresh()
         with self._sending:
-            self._send_packets(parcels, note, channel or ("_grouped" if parcels else "_plain"))
+            return self._send_packets(
+                parcels, note, channel or ("_grouped" if parcels else "_plain"), wait
+            )
 
-    def _send_packets(self, parcels, note, name):
+    def _send_packets(self, parcels, note, name, wait=True):
+        """Not to `wait`: returns the arguments with which to go on, if it is not done."""
         channel = self._channel(name)
         count = len(parcels)
         pause = 0.0005
@@ -203,12 +212,14 @@ class Connection(_standard.Connection):
             try:
                 if taken:  # the last packet may still wait in the channel
                     channel.flush()
-                    return
+                    return None
                 parcels = parcels[channel.send(parcels, note) :]
                 taken = not parcels
                 continue
             except BlockingIOError:
                 if not _poll(self._handle, select.POLLOUT, 0):
+                    if not wait:
+                        return parcels, None if taken else note, name
                     _poll(self._handle, select.POLLOUT)
                     continue
             except OSError as error:
@@ -216,8 +227,11 @@ class Connection(_standard.Connection):
                     raise
             # Nobody tells when there is room: in the group, of whose 256 places messages
             # that are under way take one each; or among the user's descriptors in flight.
-            if 0 < len(parcels) == count and self._alone(parcels):
-                channel = self._channel("_plain")
+            if name != "_plain" and 0 < len(parcels) == count and self._alone(parcels):
+                name = "_plain"
+                channel = self._channel(name)
+            elif not wait:
+                return parcels, None if taken else note, name
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
 

@@ -3,7 +3,8 @@
 
 A child of fork() has everything. One that is spawned, or forked by a server, gets its Process
 object as a pickle through a pipe: in this pickle there is one end of a connection of
-ours instead, in which the object waits as a message with its storages.
+ours instead, in which the object waits as a message with its storages. What of these does not
+fit into the connection is sent when there is a child that receives it.
 """
 
 import copyreg
@@ -71,8 +72,14 @@ class Arguments:
         data, parcels = _pickle.dumps(_Reduced(parts))
         reader, writer = _connection.Pipe(duplex=False)
         ends.append(reader)
-        with writer:
-            writer.send_first(_connection.Packet(data, parcels))
+        rest = None
+        try:
+            rest = writer.send_first(_connection.Packet(data, parcels))
+        finally:
+            if rest is None:
+                writer.close()
+        if rest is not None:
+            popen.rests.append((writer, rest))
         settings = (
             _contexts.started(),
             _family.get_sharing_mode(),
@@ -83,16 +90,36 @@ class Arguments:
 
 
 class _Ends:
-    """A Popen that closes its ends of what it gave to the child."""
+    """A Popen that closes its ends of what it gave to the child, after it sent the rest of it."""
 
     def _launch(self, process_obj):
-        self.ends = []
+        self.ends, self.rests = [], []
         try:
             super()._launch(process_obj)
+            self._close(self.ends)  # a child that ends without receiving is noticed
+            if self.rests:
+                self._send_rests()
         finally:
-            for end in self.ends:
-                end.close()
-            del self.ends
+            self._close(self.ends)
+            self._close(writer for writer, _ in self.rests)
+            del self.ends, self.rests
+
+    def _send_rests(self):
+        try:
+            # An object within another one was pickled before it, and is received after it.
+            for writer, rest in reversed(self.rests):
+                writer.send_rest(rest)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it has ended already, as its exit code will say
+        except BaseException:
+            self.kill()
+            self.wait()
+            raise
+
+    @staticmethod
+    def _close(ends):
+        for end in ends:
+            end.close()
 
 
 class SpawnPopen(_Ends, popen_spawn_posix.Popen):
