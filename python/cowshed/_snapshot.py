@@ -12,12 +12,14 @@ Three kinds of bytes are in it:
     with other processes            are one piece of memory
 
 Snapshot.copied_bytes says how many were copied. Where everything is rewritten between two
-snapshots, checkpoint() is the better way: a forked process has the bytes of the moment,
-whosesoever they are.
+snapshots, checkpoint() is the better way: a forked process has the bytes of the moment. But
+a mapped file, and what is shared with other processes, is shared with that one, too: such
+bytes are copied before the fork, whoever mapped them.
 """
 
 from __future__ import annotations
 
+import bisect
 import copy
 import sys
 from typing import TYPE_CHECKING, Any
@@ -87,13 +89,16 @@ def checkpoint(state: Any, path: Path, *, format: Format | None = None,
                sync: bool = False) -> _saving.Saving:
     """Writes the state of this moment to a file, by a forked process. Returns after the fork.
 
-    All memory is alike to a fork, also that of others, and so is how often it was done: the
-    pause is what fork() takes. It costs later, as a snapshot does: each page that is written first
-    beside the saving is copied then, and takes memory once more. The state must fit the format;
-    tensors of other devices are copied to the CPU first. The child does nothing but write and
+    To a fork the memory of others is like ours, and how often it was done does not matter: the
+    pause is what fork() takes. Only what is mapped from a file or shared with other processes is
+    copied before, since the child would see what is written to it; and so is what lies on other
+    devices. It costs later, as a snapshot does: each page that is written first beside the saving
+    is copied then, and takes memory once more. The state must fit the format. Objects that are
+    neither arrays nor tensors nor dicts, lists and tuples of these (.pt holds them) are not looked
+    into: shared memory of theirs is written as it is then. The child does nothing but write and
     end, so other threads don't matter; with npz and pt it runs NumPy's and PyTorch's code.
     """
-    return _saving.start(path, state, format, sync, True)
+    return _saving.start(path, _for_fork(state), format, sync, True)
 
 
 class _Copier:
@@ -194,15 +199,7 @@ class _Copier:
     def clone_all(self, state):
         """Clones what take() will ask for, in one call."""
         storages = {}
-        left, seen = [state], {id(state)}
-        while left:
-            x = left.pop()
-            if isinstance(x, (dict, list, tuple)):
-                for value in x.values() if isinstance(x, dict) else x:
-                    if not isinstance(value, _KEPT) and id(value) not in seen:
-                        seen.add(id(value))
-                        left.append(value)
-                continue
+        for x in _leaves(state):
             region = _region_cloned(x)
             if region is not None:
                 storages[region.storage.id] = region.storage
@@ -221,6 +218,94 @@ class _Copier:
         memoryview(self._chunk)[offset : offset + nbytes] = source
         self._used += -(-nbytes // _ALIGNED) * _ALIGNED
         return self._chunk, offset
+
+
+class _ForFork(_Copier):
+    """A state for a child of fork(): that has all memory as it is now, but for what is mapped
+    from files. All shared memory is such. Those arrays and tensors are copied; all else
+    stays what it is."""
+
+    def __init__(self):
+        super().__init__()
+        self._mapped = None
+
+    def is_shared(self, x):
+        """May somebody else write what the child will see of it?"""
+        numpy = sys.modules.get("numpy")
+        if _is_tensor(x):
+            if x.device.type != "cpu":
+                return False
+            try:
+                whole = x.untyped_storage()
+                low, nbytes = whole.data_ptr(), whole.nbytes()
+            except (RuntimeError, NotImplementedError):
+                return True  # of several tensors, or of none that is told
+        elif numpy is not None and isinstance(x, numpy.ndarray):
+            if isinstance(x, numpy.ma.MaskedArray) and self.is_shared(x.mask):
+                return True
+            low, nbytes = _bounds(x)
+        else:
+            return False
+        region = region_of(x) if nbytes else None
+        if region is not None:
+            return region.storage.kind != "own"
+        return bool(nbytes) and self._is_mapped(low, low + nbytes)
+
+    def _is_mapped(self, low, high):
+        if self._mapped is None:
+            self._mapped = _mapped_files()
+        i = bisect.bisect_right(self._mapped, low, key=lambda bounds: bounds[1])
+        return i < len(self._mapped) and self._mapped[i][0] < high
+
+    def _new(self, x):
+        if isinstance(x, (dict, list, tuple)) or self.is_shared(x):
+            return super()._new(x)
+        return x
+
+    def _tensor(self, x):
+        result = super()._tensor(x)
+        torch = sys.modules["torch"]
+        if type(x) is torch.nn.Parameter:
+            return torch.nn.Parameter(result, x.requires_grad)
+        return result.requires_grad_(x.requires_grad)
+
+
+def _for_fork(state):
+    """The state, or one like it whose bytes nobody but a child of fork() will have."""
+    copier = _ForFork()
+    if any(copier.is_shared(x) for x in _leaves(state)):
+        return copier.take(state)
+    return state
+
+
+def _mapped_files():
+    """[(first, end)] of the addresses that are mapped from files, in order. All, if the system
+    does not say."""
+    result = []
+    try:
+        with open("/proc/self/maps", "rb") as lines:
+            for line in lines:
+                addresses, _, _, _, inode, *_ = line.split(None, 5)
+                if inode != b"0":
+                    first, end = addresses.split(b"-")
+                    result.append((int(first, 16), int(end, 16)))
+    except OSError:
+        return [(0, 1 << 64)]
+    return result
+
+
+def _leaves(state):
+    """What is in dicts, lists and tuples, all but plain values, each once."""
+    left, seen = [state], {id(state)}
+    while left:
+        x = left.pop()
+        if not isinstance(x, (dict, list, tuple)):
+            yield x
+            continue
+        for value in x.values() if isinstance(x, dict) else x:
+            if not isinstance(value, _KEPT) and id(value) not in seen:
+                seen.add(id(value))
+                left.append(value)
 
 
 def _is_plain(torch, x):

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: MIT
+"""Checkpoints: that the forked process has the moment, though it shares memory, and that files
+come in the order in which they were asked for."""
+
+import collections
+import multiprocessing.shared_memory
+import os
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import cowshed  # noqa: E402
+from cowshed import _saving  # noqa: E402
+
+try:
+    import torch
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
+
+LARGE = 1 << 18
+Point = collections.namedtuple("Point", "x y")
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Each file is written when gate() is called, and not before."""
+    reader, writer = os.pipe()
+    write = _saving._write
+
+    def wait(*args):
+        os.close(writer)
+        os.read(reader, 1)
+        return write(*args)
+
+    monkeypatch.setattr(_saving, "_write", wait)
+    yield lambda: os.write(writer, b"x")
+    os.close(writer)
+    os.close(reader)
+
+
+# ---- Memory that a forked process shares -----------------------------------------------------
+
+
+def a_mapped_file(tmp_path, mode):
+    path = str(tmp_path / f"{mode}.npy")
+    np.save(path, np.ones(LARGE))
+    return path
+
+
+def aliases(tmp_path):
+    x = cowshed.array(np.ones(LARGE), shared=True)
+    yield x, x
+    small = cowshed.array(np.ones(10), shared=True)
+    yield small, small[::-1]
+    yield small, small.reshape(2, 5).T
+
+
+def files(tmp_path):
+    x = cowshed.open(a_mapped_file(tmp_path, "r+"), "r+")
+    yield x, x
+    yield x, x[5:50:3]
+    for mode in "r", "c":
+        path = a_mapped_file(tmp_path, mode)
+        yield cowshed.open(path, "r+"), cowshed.open(path, mode)
+
+
+def memory_of_others(tmp_path):
+    x = np.load(a_mapped_file(tmp_path, "memmap"), mmap_mode="r+")
+    yield x, x
+    x = np.asarray(np.load(a_mapped_file(tmp_path, "plain"), mmap_mode="r+"))
+    yield x, x
+    memory = multiprocessing.shared_memory.SharedMemory(create=True, size=LARGE * 8)
+    x = np.ndarray(LARGE, "f8", memory.buf)
+    yield x, x
+    del x
+    memory.close()
+    memory.unlink()
+
+
+@pytest.mark.parametrize("kind", [aliases, files, memory_of_others])
+def test_shared_memory_is_of_the_moment(tmp_path, gate, kind):
+    path = str(tmp_path / "state.npz")
+    for written, x in kind(tmp_path):
+        written[...] = 1
+        saving = cowshed.checkpoint({"x": x, "own": np.ones(3)}, path)
+        written[...] = 2
+        gate()
+        saving.wait()
+        found = np.load(path)
+        assert found["x"].shape == x.shape and (found["x"] == 1).all()
+        assert (found["own"] == 1).all()
+        written = x = None
+
+
+@needs_torch
+@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
+def test_shared_tensors_are_of_the_moment(tmp_path, gate, suffix):
+    import cowshed.torch
+
+    path = str(tmp_path / f"state.{suffix}")
+    theirs, ours = torch.nn.Linear(300, 400), cowshed.torch.full((500, 600), 1.0, shared=True)
+    torch.nn.init.ones_(theirs.weight)
+    theirs.share_memory()
+    state = {"theirs": theirs.weight, "ours": ours, "view": ours[3:40].t().contiguous(),
+             "own": torch.ones(5)}
+    saving = cowshed.checkpoint(state, path)
+    with torch.no_grad():
+        for x in state.values():
+            x.fill_(2)
+    gate()
+    saving.wait()
+    found = torch.load(path) if suffix == "pt" else cowshed.open(path, framework="torch")
+    for name, x in state.items():
+        assert (found[name] == 1).all() and found[name].shape == x.shape, name
+    if suffix == "pt":
+        assert type(found["theirs"]) is torch.nn.Parameter and found["theirs"].requires_grad
+
+
+@needs_torch
+def test_a_state_with_shared_memory_keeps_its_shape(tmp_path, gate):
+    import cowshed.torch
+
+    path = str(tmp_path / "state.pt")
+    x = cowshed.torch.full((1000, 2), 1.0, shared=True)
+    plain = torch.ones(4)
+    state = collections.OrderedDict(
+        a=[x, x[10:], (x.t(), Point(plain, plain[1:]))], d={"sparse": torch.eye(3).to_sparse()},
+        n=np.arange(3), o=range(3), s=torch.Size([1, 2]))
+    saving = cowshed.checkpoint(state, path)
+    x.fill_(2)
+    gate()
+    saving.wait()
+    found = torch.load(path, weights_only=False)
+    assert type(found) is collections.OrderedDict and list(found) == list(state)
+    assert found["n"].tolist() == [0, 1, 2] and found["o"] == range(3)
+    whole, part, (turned, point) = found["a"]
+    assert (whole == 1).all() and type(point) is Point and found["s"] == (1, 2)
+    whole[10, 0] = 5
+    point.x[1] = 6
+    assert part[0, 0] == 5 and turned[0, 10] == 5 and point.y[0] == 6
+    assert found["d"]["sparse"].to_dense()[2, 2] == 1
+
+
+def test_what_is_not_shared_is_not_copied(tmp_path):
+    state = {"own": cowshed.zeros(LARGE), "foreign": np.zeros(LARGE), "small": [np.ones(3)],
+             "frozen": cowshed.freeze(cowshed.zeros(LARGE))}
+    before = cowshed.stats()["fallbacks"].get("foreign", 0)
+    cowshed.checkpoint(state, str(tmp_path / "state.npz")).wait()
+    assert cowshed.stats()["fallbacks"].get("foreign", 0) == before
+
+
+def test_without_proc_all_that_is_foreign_is_copied(tmp_path, gate, monkeypatch):
+    import builtins
+
+    from cowshed import _snapshot
+
+    def denied(path, *args):
+        if path == "/proc/self/maps":
+            raise PermissionError(path)
+        return builtins.open(path, *args)
+
+    monkeypatch.setattr(_snapshot, "open", denied, raising=False)
+    x = np.load(a_mapped_file(tmp_path, "x"), mmap_mode="r+")
+    saving = cowshed.checkpoint({"x": x}, str(tmp_path / "state.npz"))
+    x[:] = 2
+    gate()
+    saving.wait()
+    assert (np.load(saving.path)["x"] == 1).all()
