@@ -29,7 +29,7 @@ _MODES = {"alias": _cowshed.ALIAS, "clone": _cowshed.CLONE}
 # What is short may be there the next time.
 _PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the handler of a signal may come while its thread has it
 _group = None
 _denied = False
 _mode = "clone"
@@ -41,7 +41,8 @@ def group():
     with _lock:
         if _group is None and not _denied:
             try:
-                _group = _cowshed.Group()
+                made = _cowshed.Group()
+                _group = _group or made  # maybe of a handler, meanwhile
             except OSError as error:
                 _denied = error.errno not in _PASSES
         return _group
@@ -58,7 +59,8 @@ def join(fd):
     with _lock:
         if _group is None:
             try:
-                _group = _cowshed.Group(fd)
+                joined = _cowshed.Group(fd)
+                _group = _group or joined
             except OSError:
                 return False
         return True
@@ -121,7 +123,7 @@ def alias_storage(nbytes):
 
 def _after_fork():
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -28,7 +28,7 @@ class Region(NamedTuple):
 
 _by_address = weakref.WeakValueDictionary()
 _starts = []  # sorted: those addresses, and some of storages that are gone
-_lock = threading.Lock()
+_lock = threading.RLock()  # the handler of a signal may come while its thread has it
 
 
 def enter(storage, offset=0):
@@ -43,11 +43,16 @@ def enter(storage, offset=0):
 def _enter_start(address):
     global _starts
     with _lock:
+        bisect.insort(_starts, address)
         if len(_starts) > 2 * len(_by_address) + 64:
             # keys() would fail if somebody enters one meanwhile.
-            _starts = sorted(reference.key for reference in _by_address.valuerefs())
-        else:
-            bisect.insort(_starts, address)
+            starts = sorted(reference.key for reference in _by_address.valuerefs())
+            # What handlers and finalizers entered here, since it was asked, is in the old list.
+            # Without a call between these two none of them runs.
+            old, _starts = _starts, starts
+            for missing in set(old).difference(starts):
+                if missing in _by_address:
+                    bisect.insort(_starts, missing)
 
 
 def _owner(x):
@@ -141,7 +146,7 @@ def storage_of(x: object) -> _cowshed.Storage | None:
 
 def _after_fork():
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -27,7 +27,7 @@ import warnings
 
 from . import _save
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # the handler of a signal may come while its thread has it
 _running = []  # processes whose end nobody has seen
 
 
@@ -250,7 +250,7 @@ def _wait_for_all():
 
 def _after_fork():
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     for saving in _running:
         saving._close()
     _running.clear()

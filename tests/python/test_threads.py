@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Threads: everything at once, and a program that ends while they run."""
+"""Threads and handlers of signals: everything at once, and a program that ends meanwhile."""
 
+import bisect
+import ctypes
 import socket
 import subprocess
 import sys
@@ -35,6 +37,107 @@ def together(functions):
         thread.join()
     if errors:
         raise errors[0]
+
+
+# ---- Handlers of signals, and finalizers, come in the middle of any call -----------------------
+
+
+@pytest.fixture
+def entering(monkeypatch):
+    """calls(x): the list of addresses is made again, and x called in the middle of that."""
+    from cowshed import _regions
+
+    def calls(x):
+        def interrupted(addresses):
+            result = sorted(addresses)
+            monkeypatch.delattr(_regions, "sorted")
+            x()
+            return result
+
+        monkeypatch.setattr(_regions, "sorted", interrupted, raising=False)
+        for start in range(1000 + 2 * len(_regions._by_address)):
+            bisect.insort(_regions._starts, start)  # of storages that are gone
+
+        assert cowshed.zeros(10) is not None
+        assert not hasattr(_regions, "sorted") and 5 not in _regions._starts
+
+    return calls
+
+
+@pytest.mark.limit(10)
+def test_a_handler_enters_storages_while_they_are_entered(entering):
+    many = []
+    entering(lambda: many.extend(cowshed.array(np.ones(100), shared=True) for _ in range(2000)))
+    for x in many:
+        assert cowshed.is_shared(memoryview(x)[50:])
+        y = np.frombuffer((ctypes.c_char * 8).from_address(x.ctypes.data + 400))
+        assert cowshed.storage_of(y) is cowshed.storage_of(x)
+
+
+@pytest.mark.limit(10)
+def test_a_handler_needs_the_group_while_it_is_made(monkeypatch):
+    from types import SimpleNamespace
+
+    from cowshed import _family
+
+    inner = []
+
+    def interrupted(*args):
+        monkeypatch.setattr(_family, "_cowshed", _cowshed)
+        inner.append(_family.group())
+        return _cowshed.Group()
+
+    assert _family.group() is not None or pytest.skip("no groups here")
+    for make in _family.group, lambda: _family.join(-1) and _family.group():
+        with monkeypatch.context() as patch:
+            patch.setattr(_family, "_group", None)
+            monkeypatch.setattr(_family, "_cowshed", SimpleNamespace(Group=interrupted))
+            assert make() is inner[-1]
+
+
+@pytest.mark.limit(10)
+def test_a_handler_shares_while_something_is_shared(monkeypatch):
+    torch = pytest.importorskip("torch")
+    import cowshed.torch
+    from cowshed.torch import _storages
+
+    copy, seen = _storages.copy_bytes, []
+
+    def interrupted(target, source):
+        copy(target, source)
+        monkeypatch.setattr(_storages, "copy_bytes", copy)
+        for x in other, same:
+            seen.append(cowshed.storage_of(cowshed.share(x)))
+            x[0] = 5  # by somebody to whom the handler sent it
+
+    other, same = torch.zeros(1000), torch.zeros(1000)
+    monkeypatch.setattr(_storages, "copy_bytes", interrupted)
+    shared = cowshed.share(same)
+    if not _storages.CAN_SWAP:
+        pytest.skip("this PyTorch moves tensors one by one")
+    assert shared is same and same[0] == 5 and same[1] == 0
+    assert [cowshed.storage_of(x) for x in (other, same)] == seen
+
+
+@pytest.mark.limit(10)
+def test_a_handler_saves_while_a_saving_begins(tmp_path, monkeypatch):
+    from cowshed import _saving
+
+    inner = []
+
+    class Interrupting(list):
+        def append(self, saving):
+            super().append(saving)
+            if not inner:
+                inner.append(None)
+                inner[0] = cowshed.checkpoint({"x": np.ones(3)}, str(tmp_path / "b.npz"))
+
+    monkeypatch.setattr(_saving, "_running", Interrupting())
+    cowshed.checkpoint({"x": np.ones(3)}, str(tmp_path / "a.npz")).wait()
+    inner[0].wait()
+
+
+# ---- Threads ---------------------------------------------------------------------------------
 
 
 def test_clones_while_others_write():

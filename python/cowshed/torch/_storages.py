@@ -24,7 +24,8 @@ CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 # (address, nbytes) -> a weak reference to the PyTorch storage there.
 _known = SharedCache()
-_lock = threading.Lock()
+_lock = threading.RLock()  # the handler of a signal may come while its thread has it
+_moves = 0
 
 # PyTorch's own, also while install() is in force.
 torch_is_shared = torch.UntypedStorage.is_shared
@@ -90,22 +91,29 @@ def share(whole, tensors=(), place=None):
     PyTorch can't swap the memory of a storage. place(nbytes): a Region of shared memory for it.
     Returns the storage that they are on.
     """
+    global _moves
     with _lock:
-        if whole.nbytes() == 0 or is_shared(whole):
+        while True:
+            moves = _moves
+            if whole.nbytes() == 0 or is_shared(whole):
+                return whole
+            if whole.device.type != "cpu":
+                raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
+            nbytes = whole.nbytes()
+            new = _fresh(*(place(nbytes) if place else (_family.alias_storage(nbytes), 0, nbytes)))
+            new = new.untyped_storage()
+            copy_bytes(new, whole)
+            # A handler moved one meanwhile, maybe this. None comes between this and the swap.
+            if moves != _moves:
+                continue
+            if CAN_SWAP:
+                whole._swap_data_ptr_(new)
+            else:
+                _move(tensors, new)
+                whole = new
+            _moves += 1
+            _known[whole.data_ptr(), nbytes] = StorageWeakRef(whole)
             return whole
-        if whole.device.type != "cpu":
-            raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
-        nbytes = whole.nbytes()
-        new = _fresh(*(place(nbytes) if place else (_family.alias_storage(nbytes), 0, nbytes)))
-        new = new.untyped_storage()
-        copy_bytes(new, whole)
-        if not CAN_SWAP:
-            _move(tensors, new)
-            whole = new
-        else:
-            whole._swap_data_ptr_(new)
-        _known[whole.data_ptr(), nbytes] = StorageWeakRef(whole)
-        return whole
 
 
 def _move(tensors, new):
@@ -135,7 +143,7 @@ def buffer(whole, first, end):
 
 def _after_fork():
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
