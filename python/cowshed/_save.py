@@ -7,15 +7,23 @@ whoever opens the name finds the old one or the new one, also after a crash.
 A format is a list of *pieces*, buffers to be written one behind the other. They are made
 before anything is written, so that all that can be wrong with a state is known while the
 caller still waits; writing them needs no Python but a loop around write(), without the GIL.
+
+Of several that are written at once to one name the one that was begun last stays, whichever
+is ready first: those that find a later one there give way to it. They are threads and forked
+processes of this one (_saving.py), so the number of that one is in memory that all have.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
+import threading
+import weakref
 from typing import TYPE_CHECKING, Any
 
+from . import _cowshed, _family
 from ._arrays import _is_tensor, _numpy
 
 if TYPE_CHECKING:
@@ -35,8 +43,9 @@ def save(path: Path, x: Any, *, format: Format | None = None,
 
     Bytes are written as they lie: for those of one moment, while others write, save a
     snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
-    their own formats. ValueError: the format can't hold this; OSError as from write(). The old
-    file is as it was then.
+    their own formats. Of what is saved to one path at once the last that was begun stays.
+    ValueError: the format can't hold this; OSError as from write(). The old file is as it was
+    then.
     """
     plan(path, x, format).write(sync)
 
@@ -59,6 +68,46 @@ def plan(path, x, format=None):
     raise ValueError(f"format {format!r} of {path}: there are npy, npz, safetensors and pt")
 
 
+class _Order:
+    """Who was begun later than whom, of those that write to a name."""
+
+    def __init__(self):
+        storage = _family.alias_storage(128)
+        self.numbers = itertools.count(1)
+        self._there = memoryview(storage)[64:72].cast("Q")  # the number of the file that is there
+        self._lock = _cowshed.Lock(storage, 0, True)  # is let go of when its owner is killed
+        self.forget()
+
+    def forget(self):
+        """Whoever held it, or waited, is not in this process."""
+        self._thread, self._depth = threading.RLock(), 0
+
+    def replace(self, number, beside, path):
+        """Gives the file its name, if no later one has it. Returns whether it did."""
+        with self._thread:
+            if self._depth:  # the handler of a signal, in the middle of this
+                return self._replace(number, beside, path)
+            with self._lock:
+                self._depth = 1
+                try:
+                    return self._replace(number, beside, path)
+                finally:
+                    self._depth = 0
+
+    def _replace(self, number, beside, path):
+        # No handler comes between this comparison and the call.
+        if self._there[0] > number:
+            return False
+        os.replace(beside, path)
+        if self._there[0] < number:
+            self._there[0] = number
+        return True
+
+
+_orders = weakref.WeakValueDictionary()  # path -> _Order, while somebody writes there
+_lock = threading.RLock()
+
+
 class Plan:
     """A file that can be written now: pieces, or a function that writes to a file object."""
 
@@ -66,6 +115,18 @@ class Plan:
         self.path, self.pieces, self.writer = path, pieces, writer
         # Known before it is there, for those who remove it in the name of somebody killed.
         self.beside = os.path.join(os.path.dirname(path), f".cowshed-{os.urandom(8).hex()}")
+        self.order = _orders.get(path)
+        self.number = next(self.order.numbers) if self.order else 0
+
+    def begin(self):
+        """It is written while the program goes on: maybe others are, to the same name."""
+        with _lock:
+            if self.order is None:
+                try:
+                    self.order = _orders.setdefault(self.path, _Order())
+                except OSError:  # no memory can be shared here: whoever is ready last stays
+                    return
+                self.number = next(self.order.numbers)
 
     def write(self, sync=False):
         """Writes it. The old file is as it was if this raises."""
@@ -83,7 +144,10 @@ class Plan:
                     os.fsync(fd)
             finally:
                 os.close(fd)
-            os.replace(self.beside, self.path)
+            if self.order is None:
+                os.replace(self.beside, self.path)
+            elif not self.order.replace(self.number, self.beside, self.path):
+                self.remove()
         except BaseException:
             self.remove()
             raise
@@ -110,6 +174,17 @@ class Plan:
             os.unlink(self.beside)
         except FileNotFoundError:
             pass
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.RLock()
+    for order in list(_orders.values()):
+        order.forget()
+    _orders.clear()  # what is begun here is of another program
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 # ---- Bytes ---------------------------------------------------------------------------------

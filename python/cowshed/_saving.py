@@ -163,6 +163,7 @@ class _Process(Saving):
         if said != b"done":
             self._plan.remove()
             self.error = _error(self.path, said, status)
+        self._plan.order = None
         with _lock:
             if self in _running:
                 _running.remove(self)
@@ -178,6 +179,7 @@ def start(path, state, format, sync, process) -> Saving:
     plan = _save.plan(path, state, format)
     for saving in list(_running):  # nobody need wait: those that ended leave nothing behind
         saving._ended(0)
+    plan.begin()
     return (_Process if process else _Thread)(plan, sync)
 
 

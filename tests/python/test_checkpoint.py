@@ -5,13 +5,15 @@ come in the order in which they were asked for."""
 import collections
 import multiprocessing.shared_memory
 import os
+import signal
+import threading
 
 import pytest
 
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
-from cowshed import _saving  # noqa: E402
+from cowshed import _save, _saving  # noqa: E402
 
 try:
     import torch
@@ -25,7 +27,7 @@ Point = collections.namedtuple("Point", "x y")
 
 @pytest.fixture
 def gate(monkeypatch):
-    """Each file is written when gate() is called, and not before."""
+    """Each file is written when gate() is called, and not before; after gate.open() at once."""
     reader, writer = os.pipe()
     write = _saving._write
 
@@ -35,7 +37,12 @@ def gate(monkeypatch):
         return write(*args)
 
     monkeypatch.setattr(_saving, "_write", wait)
-    yield lambda: os.write(writer, b"x")
+
+    def gate():
+        os.write(writer, b"x")
+
+    gate.open = lambda: monkeypatch.setattr(_saving, "_write", write)
+    yield gate
     os.close(writer)
     os.close(reader)
 
@@ -168,3 +175,84 @@ def test_without_proc_all_that_is_foreign_is_copied(tmp_path, gate, monkeypatch)
     gate()
     saving.wait()
     assert (np.load(saving.path)["x"] == 1).all()
+
+
+# ---- Several at one name -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("later", ["checkpoint", "thread", "save"])
+def test_a_later_file_is_not_replaced_by_an_earlier_one(tmp_path, gate, later):
+    path = str(tmp_path / "state.npz")
+    states = [{"x": np.full(3, float(i))} for i in range(4)]
+    first, second = cowshed.checkpoint(states[0], path), cowshed.checkpoint(states[1], path)
+    gate.open()
+    if later == "checkpoint":
+        cowshed.checkpoint(states[2], path).wait()
+    elif later == "thread":
+        cowshed.snapshot(states[2]).save_async(path).wait()
+    else:
+        cowshed.save(path, states[2])
+    for saving in first, second:
+        gate()
+    for saving in first, second:
+        assert saving.wait() == path
+    assert (np.load(path)["x"] == 2).all() and os.listdir(tmp_path) == ["state.npz"]
+    cowshed.checkpoint(states[3], path)
+    _saving._wait_for_all()
+    assert (np.load(path)["x"] == 3).all()
+
+
+def test_an_earlier_thread_does_not_replace_what_a_process_wrote(tmp_path, monkeypatch):
+    path, go, write = str(tmp_path / "x.npy"), threading.Event(), _save.Plan._write
+    main = os.getpid()
+
+    def slowly(plan, fd):
+        if os.getpid() == main:
+            go.wait()
+        write(plan, fd)
+
+    monkeypatch.setattr(_save.Plan, "_write", slowly)
+    first = cowshed.snapshot(np.ones(3)).save_async(path)
+    cowshed.checkpoint(np.full(3, 2.0), path).wait()
+    go.set()
+    assert first.wait() == path
+    assert np.load(path).tolist() == [2, 2, 2] and os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_an_earlier_file_stays_where_the_later_one_fails(tmp_path, gate, monkeypatch):
+    path = str(tmp_path / "x.npy")
+    first = cowshed.checkpoint(np.ones(3), path)
+    monkeypatch.setattr(os, "replace", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    second = cowshed.checkpoint(np.full(3, 2.0), path)
+    monkeypatch.undo()
+    gate()
+    gate()
+    with pytest.raises(ChildProcessError, match="SIGKILL"):
+        second.wait()
+    first.wait()
+    assert np.load(path).tolist() == [1, 1, 1] and os.listdir(tmp_path) == ["x.npy"]
+
+
+def test_a_handler_that_saves_what_is_being_saved(tmp_path, monkeypatch):
+    path, replace = str(tmp_path / "x.npy"), os.replace
+
+    def interrupted(*args):
+        replace(*args)
+        monkeypatch.setattr(os, "replace", replace)
+        cowshed.save(path, np.full(3, 2.0))
+
+    order = _save._orders[path] = _save._Order()  # as if others wrote there
+    monkeypatch.setattr(os, "replace", interrupted)
+    cowshed.save(path, np.ones(3))
+    assert np.load(path).tolist() == [2, 2, 2]
+    del order
+    assert path not in _save._orders
+
+
+def test_savings_where_nothing_can_be_shared(tmp_path, monkeypatch):
+    def denied():
+        raise OSError
+
+    monkeypatch.setattr(_save, "_Order", denied)
+    path = str(tmp_path / "x.npy")
+    assert cowshed.checkpoint(np.ones(3), path).wait() == path
