@@ -124,8 +124,8 @@ class _Copier:
         if _is_tensor(x):
             return self._tensor(x)
         numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(x, numpy.generic):
-            return x
+        if numpy is not None and isinstance(x, numpy.generic) and not isinstance(x, numpy.void):
+            return x  # (a record is a view of its array, which may be written)
         if numpy is not None and type(x) is numpy.ndarray and not x.dtype.hasobject:
             return self._array(numpy, x)
         if isinstance(x, (dict, list)):
@@ -245,7 +245,7 @@ class _ForFork(_Copier):
                 return True
             low, nbytes = _bounds(x)
         else:
-            return False
+            return numpy is not None and isinstance(x, numpy.void)
         region = region_of(x) if nbytes else None
         if region is not None:
             return region.storage.kind != "own"

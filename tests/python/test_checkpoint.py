@@ -177,6 +177,22 @@ def test_without_proc_all_that_is_foreign_is_copied(tmp_path, gate, monkeypatch)
     assert (np.load(saving.path)["x"] == 1).all()
 
 
+@pytest.mark.parametrize("how", ["snapshot", "checkpoint"])
+def test_a_record_is_of_the_moment(tmp_path, gate, how):
+    for records in np.zeros(3, "i4,f8"), cowshed.zeros(3, "i4,f8", shared=True):
+        path, state = str(tmp_path / "x.npz"), {"x": records[1]}
+        if how == "snapshot":
+            kept = cowshed.snapshot(state)
+            records[1] = (5, 6.0)
+            kept.save(path)
+        else:
+            saving = cowshed.checkpoint(state, path)
+            records[1] = (5, 6.0)
+            gate()
+            saving.wait()
+        assert np.load(path)["x"].tolist() == (0, 0.0)
+
+
 # ---- Several at one name -----------------------------------------------------------------------
 
 
