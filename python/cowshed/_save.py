@@ -60,7 +60,8 @@ def plan(path, x, format=None):
         return Plan(path, _safetensors(x))
     if format == "npz":
         arrays = {name: _as_numpy(name, value) for name, value in _flat(x)}
-        return Plan(path, (), lambda file: _numpy().savez(file, **arrays))
+        _check_npz(arrays)
+        return Plan(path, (), lambda file: _npz(file, arrays))
     if format in ("pt", "pth", "torch"):
         import torch
 
@@ -260,6 +261,23 @@ def _npy(x):
     if not header.tell():
         raise ValueError("this dtype needs version 3 of .npy: use numpy.save()")
     return [header.getvalue(), array.T if said["fortran_order"] else array]
+
+
+def _check_npz(arrays):
+    for name in arrays:
+        name.encode()  # ValueError: half of a character
+        if "\0" in name:
+            raise ValueError(f"{name!r}: no name in .npz has a zero")
+
+
+def _npz(file, arrays):
+    """As numpy.savez(), which takes some names for arguments of its own."""
+    import zipfile
+
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(name + ".npy", "w", force_zip64=True) as out:
+                _numpy().lib.format.write_array(out, array, allow_pickle=False)
 
 
 def _safetensors(state):

@@ -307,6 +307,23 @@ def test_saved_npy_is_what_numpy_loads(path, name):
     assert there.flags.f_contiguous == ARRAYS[name].flags.f_contiguous
 
 
+@pytest.mark.parametrize("names", [["file"], ["allow_pickle", "self"], ["a/b", "x.npy", "ä"]])
+def test_names_in_npz(tmp_path, names):
+    path = str(tmp_path / "a.npz")
+    cowshed.save(path, {name: np.full(3, i) for i, name in enumerate(names)})
+    with np.load(path) as found:
+        assert sorted(found) == sorted(names)
+        for i, name in enumerate(names):
+            assert found[name].tolist() == [i] * 3
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_names_that_npz_can_not_have(tmp_path, name):
+    with pytest.raises(ValueError):
+        cowshed.save(str(tmp_path / "a.npz"), {name: np.ones(3)})
+    assert not os.listdir(tmp_path)
+
+
 def test_saved_npz(tmp_path):
     path = str(tmp_path / "a.npz")
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
