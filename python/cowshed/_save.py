@@ -233,6 +233,9 @@ def _as_numpy(name, x):
             return _plain(name, x).numpy()
         except TypeError:
             raise ValueError(f"{name}: NumPy has no {x.dtype}; .safetensors and .pt do") from None
+    if isinstance(x, numpy.ma.MaskedArray):
+        raise ValueError(f"{name}: a masked array is two arrays: use its .data and .mask; "
+                         ".pt and pickle hold it")
     array = numpy.asarray(x)
     if array.dtype.hasobject:
         raise ValueError(f"{name}: Python objects are no bytes; .pt and pickle hold them")

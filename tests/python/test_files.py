@@ -324,6 +324,14 @@ def test_names_that_npz_can_not_have(tmp_path, name):
     assert not os.listdir(tmp_path)
 
 
+def test_no_mask_is_lost(tmp_path):
+    x = np.ma.array([1, 2], mask=[0, 1])
+    for name, state in ("a.npy", x), ("a.npz", {"x": x}), ("a.safetensors", {"x": x}):
+        with pytest.raises(ValueError, match="masked"):
+            cowshed.save(str(tmp_path / name), state)
+    assert not os.listdir(tmp_path)
+
+
 def test_saved_npz(tmp_path):
     path = str(tmp_path / "a.npz")
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
