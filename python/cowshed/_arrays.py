@@ -176,7 +176,7 @@ def clone(x: Any) -> Any:
 def _copy(x):
     """An eager copy, which the engine counts as one of foreign memory."""
     numpy = _numpy()
-    if x.size == 0:
+    if x.nbytes == 0:
         return _make(x.shape, x.dtype, "C", False, False)
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         x = numpy.ascontiguousarray(x)

@@ -90,7 +90,7 @@ def _inside(address, nbytes):
 
 
 def _of_array(x):
-    if x.dtype.hasobject or not x.size:
+    if x.dtype.hasobject or not x.nbytes:
         return None
     try:
         low, nbytes, _ = _cowshed.address_of(x)

@@ -140,7 +140,7 @@ class _Copier:
         return copy.deepcopy(x)
 
     def _array(self, numpy, x):
-        if x.size == 0:
+        if x.nbytes == 0:
             result = x.copy()
         else:
             root = x

@@ -240,3 +240,11 @@ def test_what_dlpack_is_asked_wrongly():
     for bad in {"dl_device": 5}, {"max_version": [1, 0]}, {"max_version": ("a", "b")}:
         with pytest.raises(TypeError):
             storage.__dlpack__(**bad)
+
+
+@pytest.mark.parametrize("dtype", ["V0", []])
+def test_elements_without_bytes(dtype):
+    x = np.empty(3, np.dtype(dtype))
+    for y in cowshed.clone(x), cowshed.freeze(x), cowshed.share(x), cowshed.array(x), \
+            cowshed.snapshot(x).state:
+        assert y.shape == x.shape and y.dtype == x.dtype and not y.nbytes
