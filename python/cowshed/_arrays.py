@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _cowshed, _family
-from ._regions import enter, region_of
+from ._regions import enter, owner_of, region_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -205,8 +205,8 @@ def share(x: Any) -> Any:
     if isinstance(x, _cowshed.Storage):
         if x.kind == "alias":
             return x
-        storage = _family.alias_storage(max(x.nbytes, 1))
-        memoryview(storage)[: x.nbytes] = x
+        storage = _family.alias_storage(x.nbytes)
+        memoryview(storage)[:] = x
         return storage
     if _is_tensor(x):
         from . import torch
@@ -225,7 +225,8 @@ def is_shared(x: object) -> bool:
 
         return torch.is_shared(x)
     region = region_of(x)
-    return region is not None and region.storage.kind == "alias"
+    storage = region.storage if region else owner_of(x)
+    return storage is not None and storage.kind == "alias"
 
 
 @overload
@@ -256,7 +257,8 @@ def freeze(x: Any) -> Any:
         x = _copy(x)
         region = region_of(x)
     if region is None:
-        return x  # no bytes
+        x.flags.writeable = False  # no bytes
+        return x
     return _on(_freeze(region.storage), x, region.offset)
 
 

@@ -116,8 +116,9 @@ def alias_storage(nbytes):
     if members is not None:
         return members.storage(nbytes, _cowshed.ALIAS)
     storage = _cowshed.new(nbytes, zero=True, tracked=True)
-    fd, _ = storage.export(_cowshed.ALIAS)
-    os.close(fd)
+    if nbytes:
+        fd, _ = storage.export(_cowshed.ALIAS)
+        os.close(fd)
     return storage
 
 

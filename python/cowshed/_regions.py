@@ -62,6 +62,11 @@ def _owner(x):
     return x
 
 
+def owner_of(x):
+    """The storage of which an array or memoryview is a view, though maybe of none of its bytes."""
+    return _owner(x) if isinstance(x, memoryview) else _owner(getattr(x, "base", None))
+
+
 def _at(address, nbytes, owner):
     """The region of these addresses: of the owner if they lie in it, else as the engine knows."""
     if owner is not None:

@@ -248,3 +248,14 @@ def test_elements_without_bytes(dtype):
     for y in cowshed.clone(x), cowshed.freeze(x), cowshed.share(x), cowshed.array(x), \
             cowshed.snapshot(x).state:
         assert y.shape == x.shape and y.dtype == x.dtype and not y.nbytes
+
+
+def test_no_bytes_are_shared_and_frozen_as_others_are():
+    storage = cowshed.share(_cowshed.new(0))
+    assert storage.nbytes == 0 and cowshed.is_shared(storage) and cowshed.share(storage) is storage
+    for x in np.zeros(0), cowshed.zeros((3, 0)):
+        shared = cowshed.share(x)
+        assert cowshed.is_shared(shared) and cowshed.share(shared) is shared
+        assert not cowshed.is_shared(x) and not cowshed.is_shared(cowshed.clone(shared))
+        assert not cowshed.freeze(x).flags.writeable and x.flags.writeable
+    assert cowshed.is_shared(cowshed.share(np.zeros(3))[1:1])
