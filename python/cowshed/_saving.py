@@ -55,6 +55,8 @@ class Saving:
         return self.path
 
     def __repr__(self):
+        if os.getpid() != self._owner:
+            return f"<cowshed.Saving of {self.path!r}: of another process>"
         how = "being written" if not self.done() else "failed" if self.error else "written"
         return f"<cowshed.Saving of {self.path!r}: {how}>"
 
