@@ -80,6 +80,13 @@ static int parcel_from(PyObject *item, struct cow_parcel *ret,
 	unsigned mode, strategy = 0;
 	PyObject *storage;
 
+	/* Else PyArg_ParseTuple() calls it a fault of the system. */
+	if (!PyTuple_Check(item)) {
+		PyErr_SetString(PyExc_TypeError,
+		                "a parcel is (storage, offset, length, "
+		                "mode[, strategy])");
+		return -1;
+	}
 	if (!PyArg_ParseTuple(item,
 	                      "OKKI|I;a parcel is (storage, offset, length, "
 	                      "mode[, strategy])",

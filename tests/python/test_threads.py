@@ -238,6 +238,15 @@ def channels():
     return ends, [_cowshed.Channel(end.fileno(), group) for end in ends]
 
 
+def test_what_is_no_parcel_is_a_type_error():
+    ends, (a, _) = channels()
+    for parcel in 5, [], (1, 2), (1, 2, 3, 4), None:
+        with pytest.raises(TypeError, match="parcel"):
+            a.send([parcel], b"")
+    for end in ends:
+        end.close()
+
+
 def meanwhile(function, other):
     """Runs `function`, and `other` in another thread, which begins when it is under way."""
     begun = []
