@@ -320,17 +320,22 @@ def _flat(state):
     if not isinstance(state, dict):
         raise ValueError("a dict is needed, of names and arrays")
     seen = set()
-    for name, value in _leaves("", state):
+    for name, value in _leaves("", state, []):
         if name in seen:
             raise ValueError(f"two values are called {name!r}")
         seen.add(name)
         yield name, value
 
 
-def _leaves(prefix, x):
+def _leaves(prefix, x, above):
     # What is empty has a name, too; only the whole has none.
     if not isinstance(x, (dict, list, tuple)) or (prefix and not x):
         yield prefix.removesuffix("."), x
         return
+    if len(above) > 200 or any(x is outer for outer in above):
+        raise ValueError(f"{prefix[:80]}: it contains itself, or is nested too deeply; "
+                         ".pt holds it")
+    above.append(x)
     for key, value in x.items() if isinstance(x, dict) else enumerate(x):
-        yield from _leaves(f"{prefix}{key}.", value)
+        yield from _leaves(f"{prefix}{key}.", value, above)
+    above.pop()

@@ -332,6 +332,20 @@ def test_no_mask_is_lost(tmp_path):
     assert not os.listdir(tmp_path)
 
 
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_a_state_that_contains_itself(tmp_path, suffix):
+    twice, deep = {"y": np.ones(3)}, np.ones(3)
+    cowshed.save(str(tmp_path / f"a.{suffix}"), {"x": {"a": twice, "b": [twice, twice]}})
+    inside = {"x": []}
+    inside["x"].append({"y": inside["x"]})
+    for _ in range(500):
+        deep = [deep]
+    for state in inside, {"x": deep}:
+        with pytest.raises(ValueError, match="contains itself"):
+            cowshed.save(str(tmp_path / f"b.{suffix}"), state)
+    assert os.listdir(tmp_path) == [f"a.{suffix}"]
+
+
 def test_saved_npz(tmp_path):
     path = str(tmp_path / "a.npz")
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
