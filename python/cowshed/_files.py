@@ -19,6 +19,7 @@ while this process wrote nothing to its private copy; else the bytes are sent.
 from __future__ import annotations
 
 import ast
+import operator
 import os
 import stat
 import weakref
@@ -85,7 +86,7 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
         raise ValueError("what is loaded has no file any more: mode 'r' or 'c'")
     if load and framework == "torch":
         mode = "c"  # PyTorch has no read-only tensors: these are nobody else's
-    path = os.path.abspath(os.fsdecode(path))
+    path, offset = os.path.abspath(os.fsdecode(path)), operator.index(offset)
     fd = _open(path, mode)
     try:
         facts = os.fstat(fd)

@@ -346,6 +346,14 @@ def test_a_state_that_contains_itself(tmp_path, suffix):
     assert os.listdir(tmp_path) == [f"a.{suffix}"]
 
 
+@pytest.mark.parametrize("offset", [1.5, "1", None])
+def test_offsets_are_integers(path, offset):
+    np.save(path, np.ones(3))
+    with pytest.raises(TypeError, match="integer"):
+        cowshed.open(path, dtype="u1", offset=offset)
+    assert len(cowshed.open(path, dtype="u1", offset=np.int64(128))) == 24
+
+
 def test_saved_npz(tmp_path):
     path = str(tmp_path / "a.npz")
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
