@@ -39,7 +39,8 @@ def save(path: Path, x: Any, *, format: Format | None = None,
     .npy: one array. .safetensors: a dict, also nested (names are joined by "."), whose numbers
     and strings go to the header's __metadata__ as JSON. .npz: a dict of arrays, as
     numpy.savez(). .pt, .pth: anything, as torch.save(). format: one of these without the dot,
-    if the name doesn't tell. sync: on the disk when this returns.
+    if the name doesn't tell. sync: on the disk when this returns. Of a symbolic link the file that
+    it names is replaced.
 
     Bytes are written as they lie: for those of one moment, while others write, save a
     snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
@@ -114,9 +115,10 @@ class Plan:
 
     def __init__(self, path, pieces, writer=None):
         self.path, self.pieces, self.writer = path, pieces, writer
+        self.target = os.path.realpath(path)  # a symbolic link stays one
         # Known before it is there, for those who remove it in the name of somebody killed.
-        self.beside = os.path.join(os.path.dirname(path), f".cowshed-{os.urandom(8).hex()}")
-        self.order = _orders.get(path)
+        self.beside = os.path.join(os.path.dirname(self.target), f".cowshed-{os.urandom(8).hex()}")
+        self.order = _orders.get(self.target)
         self.number = next(self.order.numbers) if self.order else 0
 
     def begin(self):
@@ -124,7 +126,7 @@ class Plan:
         with _lock:
             if self.order is None:
                 try:
-                    self.order = _orders.setdefault(self.path, _Order())
+                    self.order = _orders.setdefault(self.target, _Order())
                 except OSError:  # no memory can be shared here: whoever is ready last stays
                     return
                 self.number = next(self.order.numbers)
@@ -132,7 +134,7 @@ class Plan:
     def write(self, sync=False):
         """Writes it. The old file is as it was if this raises."""
         try:
-            mode = os.stat(self.path).st_mode & 0o777
+            mode = os.stat(self.target).st_mode & 0o777
         except FileNotFoundError:
             mode = None
         fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -146,14 +148,14 @@ class Plan:
             finally:
                 os.close(fd)
             if self.order is None:
-                os.replace(self.beside, self.path)
-            elif not self.order.replace(self.number, self.beside, self.path):
+                os.replace(self.beside, self.target)
+            elif not self.order.replace(self.number, self.beside, self.target):
                 self.remove()
         except BaseException:
             self.remove()
             raise
         if sync:
-            folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
+            folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(folder)
             finally:

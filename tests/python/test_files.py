@@ -354,6 +354,22 @@ def test_offsets_are_integers(path, offset):
     assert len(cowshed.open(path, dtype="u1", offset=np.int64(128))) == 24
 
 
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "folder").mkdir()
+    real, link, dangling = tmp_path / "folder" / "x.npy", tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(real, np.zeros(3))
+    link.symlink_to("folder/x.npy")
+    dangling.symlink_to("folder/y.npy")
+    cowshed.save(link, np.ones(3))
+    assert cowshed.checkpoint(np.ones(4), dangling).wait() == str(dangling)
+    assert link.is_symlink() and dangling.is_symlink() and np.load(real).tolist() == [1] * 3
+    assert np.load(tmp_path / "folder" / "y.npy").tolist() == [1] * 4
+    assert sorted(os.listdir(tmp_path / "folder")) == ["x.npy", "y.npy"]
+    with pytest.raises(OSError):
+        (tmp_path / "loop.npy").symlink_to("loop.npy")
+        cowshed.save(tmp_path / "loop.npy", np.ones(3))
+
+
 def test_saved_npz(tmp_path):
     path = str(tmp_path / "a.npz")
     cowshed.save(path, {"a": np.arange(3), "b": {"c": 4}})
