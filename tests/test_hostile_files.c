@@ -204,6 +204,51 @@ START_TEST(no_sealed_memfd)
 }
 END_TEST
 
+/* All but one of the seals: who has it still can write it, make it shorter under a
+ * reader (SIGBUS), or longer. None does for another. */
+static const struct {
+	enum cow_share_mode mode;
+	int seals;
+} lacks_one[] = {
+	{ COW_SHARE_CLONE, SEALS_SIZE },
+	{ COW_SHARE_SEALED, SEALS_SIZE },
+	{ COW_SHARE_CLONE, F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL },
+	{ COW_SHARE_SEALED, F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL },
+	{ COW_SHARE_CLONE, F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL },
+	{ COW_SHARE_SEALED, F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL },
+	{ COW_SHARE_ALIAS, F_SEAL_GROW },
+	{ COW_SHARE_ALIAS, F_SEAL_SHRINK },
+	/* Mappings that are there already go on writing. */
+	{ COW_SHARE_CLONE, SEALS_SIZE | F_SEAL_FUTURE_WRITE },
+	{ COW_SHARE_SEALED, SEALS_SIZE | F_SEAL_FUTURE_WRITE },
+};
+
+static bool seals_are_known(int seals)
+{
+	int fd = memfd_create("seals", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	bool known = fcntl(fd, F_ADD_SEALS, seals) == 0;
+
+	close(fd);
+	return known;
+}
+
+START_TEST(one_seal_is_not_set)
+{
+	int fd = memfd_of(MIB, lacks_one[_i].seals);
+	struct raw m = raw_own(fd, MIB, lacks_one[_i].mode);
+	struct cow_storage *s = NULL;
+	struct victim v;
+
+	victim_make(&v, SOCK_STREAM);
+	raw_put(v.theirs, &m);
+	refused(&v, -EBADMSG);
+	victim_free(&v);
+	fails(-EBADMSG, cow_storage_import(fd, 0, MIB, lacks_one[_i].mode, &s));
+	ck_assert_ptr_null(s);
+	close(fd);
+}
+END_TEST
+
 /* An alias is written: by who can't be, it is none. */
 START_TEST(alias_that_cannot_be_written)
 {
@@ -421,6 +466,11 @@ int main(void)
 		else
 			printf("skip no_sealed_memfd:%d this machine has no %s\n", i,
 			       instead[i] == a_file ? "file in /var/tmp" : "huge pages");
+	for (int i = 0; i < (int)COUNT(lacks_one); i++)
+		if (seals_are_known(lacks_one[i].seals))
+			tcase_add_loop_test(tcase, one_seal_is_not_set, i, i + 1);
+		else
+			printf("skip one_seal_is_not_set:%d this kernel lacks a seal\n", i);
 	tcase_add_loop_test(tcase, alias_that_cannot_be_written, 0, 3);
 	tcase_add_test(tcase, sizes_that_no_process_has);
 	tcase_add_test(tcase, offsets_beyond_the_end);
