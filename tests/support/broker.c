@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -93,14 +94,17 @@ static void become(void *arg)
 	const char *how = s->how ? s->how : "";
 	const char *at = s->host->address[0] == '@' ? "--abstract" : "--socket";
 	const char *more = how[0] == '-' ? how : "-v";
+	const struct rlimit few = { 64, 64 };
 
 	/* A test that fails leaves none behind. */
 	must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	must(dup2(s->said.fd[1], 1) == 1);
 	if (!strcmp(how, "denied"))
 		deny_rings();
-	if (!strcmp(how, "others"))
+	if (!strcmp(how, "others") || !strcmp(how, "few"))
 		more = "--others";
+	if (!strcmp(how, "few"))
+		must(setrlimit(RLIMIT_NOFILE, &few) == 0);
 	if (!strcmp(how, "activated")) {
 		give_socket(s->host);
 		execl(host_program(), "cowshed", "broker", "-v", (char *)NULL);
@@ -131,7 +135,7 @@ void host_again(struct host *h, const char *how)
 void host_start(struct host *h, const char *how)
 {
 	host_place(h, how && (!strcmp(how, "abstract") ||
-	                      !strcmp(how, "others")));
+	                      !strcmp(how, "others") || !strcmp(how, "few")));
 	host_again(h, how);
 }
 

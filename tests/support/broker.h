@@ -27,7 +27,7 @@ void host_place(struct host *host, bool abstract);
 /*
  * Starts one, which listens when this returns. `how`: NULL, an option, or
  * "activated" (is given its socket), "denied" (may not make rings), "abstract",
- * "others" (serves other users, too).
+ * "others" (serves other users, too), "few" (so, with 64 descriptors).
  */
 void host_start(struct host *host, const char *how);
 void host_again(struct host *host, const char *how); /* at the same place */
