@@ -566,6 +566,7 @@ install: all man ## headers, libraries, command, cowshed.pc, units, man pages
 	$(Q)$(if $(CLI),install -m 755 $(CLI) $(DESTDIR)$(bindir))
 	$(Q)for unit in $(UNITS); do sed 's|@bindir@|$(bindir)|' $$unit \
 		>$(DESTDIR)$(unitdir)/$${unit##*/} || exit; done
+	$(Q)chmod 644 $(addprefix $(DESTDIR)$(unitdir)/,$(notdir $(UNITS)))
 	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man1 $(MAN1)
 	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man3 build/man/*.3
 	$(Q)install -Dm 644 -t $(DESTDIR)$(mandir)/man7 $(MAN7)
@@ -576,8 +577,10 @@ install: all man ## headers, libraries, command, cowshed.pc, units, man pages
 		'Description: Copy-on-write, shareable memory for Linux' \
 		'Libs: -L$${libdir} -lcowshed' 'Cflags: -I$${includedir}' \
 		> $(DESTDIR)$(libdir)/pkgconfig/cowshed.pc
+	$(Q)chmod 644 $(DESTDIR)$(libdir)/pkgconfig/cowshed.pc
 
-uninstall: man ## take all of that away
+# Folders stay, also empty ones: none is cowshed's alone.
+uninstall: man ## take all of that away, but no folder
 	$(Q)rm -f $(addprefix $(DESTDIR)$(includedir)/,$(notdir $(HEADERS))) \
 		$(DESTDIR)$(libdir)/libcowshed.so $(DESTDIR)$(libdir)/libcowshed.so.0 \
 		$(DESTDIR)$(libdir)/libcowshed.so.$(VERSION) \

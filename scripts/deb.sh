@@ -44,6 +44,7 @@ needs() { # ELF...: packages with other libraries
 
 # describe ARCHITECTURE SECTION FIELDS TITLE, and the text on standard input
 describe() {
+	chmod -R u=rwX,go=rX "$p" # documents have the modes of the checkout
 	find "$p/usr/share/man" -name '*.[1-8]' -type f -exec gzip -9n {} + 2>/dev/null || :
 	find "$p" -type l -name '*.[1-8]' -exec sh -c \
 		'ln -s "$(readlink "$1").gz" "$1.gz" && rm "$1"' - {} \;
@@ -56,7 +57,7 @@ describe() {
 		sed 's/^$/./; s/^/ /'
 	} >"$p/DEBIAN/control"
 	(cd "$p" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
-	find "$p/usr/lib" -name '*.so*' -type f -exec chmod 644 {} + \
+	find "$p/usr/lib" \( -name '*.so' -o -name '*.so.*' \) -type f -exec chmod 644 {} + \
 		-exec sh -c 'echo activate-noawait ldconfig >$0/DEBIAN/triggers' "$p" \; 2>/dev/null || :
 	find "$p" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 	dpkg-deb -Zxz --threads-max=1 --root-owner-group --build "$p" . >/dev/null

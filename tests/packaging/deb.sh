@@ -22,8 +22,12 @@ holds() { # NAME COMMAND...
 }
 is() { if [ "$2" = "$3" ]; then echo "ok deb: $1"; else bad=1 && echo "not ok deb: $1: '$2', not '$3'"; fi; }
 
-holds 'make deb' env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS NO_INSTALL=1 make -s \
-	MODE="${MODE:-plain}" deb
+# With a strict umask, of which nothing is to be seen in the packages.
+make_deb() {
+	(umask 077 && exec env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS NO_INSTALL=1 make -s \
+		MODE="${MODE:-plain}" deb)
+}
+holds 'make deb' make_deb
 [ $bad -eq 0 ] || exit 1
 version=$(awk '/^.define COW_VERSION_/ { printf "%s%s", s, $3; s = "." }' include/cowshed.h)
 arch=$(dpkg-architecture -qDEB_HOST_ARCH) triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
@@ -33,6 +37,8 @@ for name in libcowshed0 cowshed libcowshed-dev; do
 done
 holds 'unpack cowshed-doc' dpkg-deb -x "$(deb cowshed-doc all)" "$work/root"
 lib=$work/root/usr/lib/$triplet
+is 'all can read it' "$(for file in build/deb/*.deb; do dpkg-deb -c "$file"; done |
+	grep -vE '^(drwxr-xr-x|-rwxr-xr-x|-rw-r--r--|lrwxrwxrwx) ')" ''
 is 'the version' "$(dpkg-deb -f "$(deb cowshed)" Version)" "$version-1"
 is 'who needs whom' "$(dpkg-deb -f "$(deb cowshed)" Depends | grep -o '^libcowshed0 [^,]*')" \
 	"libcowshed0 (= $version-1)"

@@ -3,7 +3,8 @@
 #
 # What a packager asks of `make install`: it goes where it is told and nowhere else, pkg-config
 # says where, names and versions agree, no trace of the build folder is left, uninstall takes
-# all of it away, and the command finds the shim. What is installed is hardened.
+# all of it away, and the command finds the shim. What is installed is hardened, and all can
+# read it, however strict the umask of who installs.
 set -u
 export LC_ALL=C
 build=${BUILD:-build/plain} root=$PWD bad=0
@@ -22,14 +23,18 @@ holds() { # NAME COMMAND...
 	if "$@" >"$work/out" 2>&1; then pass "$name"; else fail "$name" "$work/out"; fi
 }
 is() { if [ "$2" = "$3" ]; then pass "$1"; else fail "$1: '$2', not '$3'"; fi; }
-to() { # TARGET: as a packager does it; what is built is used
-	env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s MODE="${MODE:-plain}" \
-		DESTDIR="$work/there" prefix=/opt/cow libdir=/opt/cow/lib64 "$1"
+to() { # TARGET: as a packager does it, with a strict umask; what is built is used
+	(umask 077 && exec env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s MODE="${MODE:-plain}" \
+		DESTDIR="$work/there" prefix=/opt/cow libdir=/opt/cow/lib64 "$1")
 }
 
 holds 'make install' to install
 opt=$work/there/opt/cow lib=$work/there/opt/cow/lib64
 version=$(awk '/^.define COW_VERSION_/ { printf "%s%s", s, $3; s = "." }' include/cowshed.h)
+
+is 'all can read it' "$(find "$work/there" ! -type l ! \( -type d -perm 755 \) \
+	! \( -type f -perm 644 \) ! \( -type f -perm 755 \( -path '*/bin/*' -o -name '*.so*' \) \) \
+	-printf '%m %P ')" ''
 
 # One place has the version.
 is 'version: pkg-config' "$(pkg-config --modversion "$lib/pkgconfig/cowshed.pc")" "$version"
@@ -88,6 +93,13 @@ if [ "${MODE:-plain}" = plain ]; then
 	else echo 'skip hardened: control flow not with this compiler'; fi
 fi
 
+# Folders are not ours alone: what others have there stays, and so do they.
+others=("$opt/include/other.h" "$lib/libother.so" "$lib/pkgconfig/other.pc"
+	"$opt/lib/systemd/user/other.service" "$opt/share/man/man3/other.3")
+touch "${others[@]}"
+find "$work/there" -type d | sort >"$work/folders"
 holds 'make uninstall' to uninstall
-is 'nothing is left' "$(find "$work/there" ! -type d)" ''
+is 'nothing is left but what others have' "$(find "$work/there" ! -type d | sort)" \
+	"$(printf '%s\n' "${others[@]}" | sort)"
+is 'and all folders' "$(find "$work/there" -type d | sort)" "$(cat "$work/folders")"
 exit $bad
