@@ -88,6 +88,17 @@ static int help_main(int argc, char **argv)
 		overview(stdout);
 		return 0;
 	}
+	if (strcmp(argv[1], "version") == 0) {
+		fputs("Usage: cowshed version\n"
+		      "The version of the command, and of the library that it "
+		      "runs with.\n", stdout);
+		return 0;
+	}
+	if (strcmp(argv[1], "help") == 0) {
+		fputs("Usage: cowshed help [COMMAND]\n"
+		      "What commands there are, or the page of one.\n", stdout);
+		return 0;
+	}
 	command = find(argv[1]);
 	if (command == NULL)
 		return cli_error("There is no command '%s'; "

@@ -30,7 +30,7 @@ static const char page[] =
 	"Usage: cowshed run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
 	"Runs a program whose large memory cowshed serves.\n"
 	"\n"
-	"  --threshold BYTES   serve requests from so many bytes on; K, M, G\n"
+	"  --threshold BYTES   serve requests from so many bytes on; K, M, G, T\n"
 	"  --backing KIND      memory of new blocks: memfd, anon or auto\n"
 	"  --copies MODE       of large blocks: off, auto or lazy\n"
 	"  -o KEY=VALUE        any option, as in COWSHED_OPTIONS\n"

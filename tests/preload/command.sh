@@ -132,6 +132,11 @@ says 'version: which' '0\.1\.0' "$work/out"
 ends 0 'help' "$cowshed" help
 ends 0 'help of run' "$cowshed" help run
 says 'help of run: says how' 'threshold' "$work/out"
+# Each command that the overview lists has a page, which begins with how to call it.
+for name in $("$cowshed" help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
+	ends 0 "help of $name" "$cowshed" help "$name"
+	says "help of $name: how it is called" "^Usage: cowshed $name" "$work/out"
+done
 
 # The program's own streams are untouched.
 echo 'from stdin' | "$cowshed" run --report="$work/report" -- \
