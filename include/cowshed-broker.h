@@ -72,8 +72,8 @@ enum cow_broker_open_flags {
 struct cow_broker_options {
 	size_t size;
 	/* A path, or "@name" (abstract). NULL: /run/user/UID/cowshed/broker, which is
-	 * where XDG_RUNTIME_DIR points in a login session: the library reads no
-	 * environment. */
+	 * where XDG_RUNTIME_DIR points in a login session: the library does
+	 * not ask the environment for it. */
 	const char *address;
 	const char *program; /* NULL: "cowshed", looked up in PATH */
 	uint32_t flags;
