@@ -246,7 +246,7 @@ def page(figures, plots):
     yield "```"
     yield ""
     yield (f"{len(barred) - len(missed)} bars met, {len(missed)} not met; "
-           f"{len(absent)} of {len(all_programs)} benchmarks were not part of it.")
+           f"{len(absent)} of {len(all_programs)} benchmarks have no figures on this page.")
     yield "Figures without a bar are in [results/figures.md](results/figures.md), those that we"
     yield ("lose against a rival among them; the lines they were made of in "
            "[results/bench.txt](results/bench.txt).")
