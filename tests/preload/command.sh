@@ -92,10 +92,11 @@ if [ $? -eq 9 ]; then pass 'run --report: ends as the program did after signals'
 	fail 'run --report: ends as the program did after signals'; fi
 if read -rt 0.1 got <&7; then fail 'run --report: forwards each once'; else
 	pass 'run --report: forwards each once'; fi
+# More than once: bash ignores SIGQUIT until it has become sleep.
+killed() { kill -s "$signal" "$pid"; is_gone "$pid"; }
 for signal in INT TERM HUP QUIT; do
 	started bash -c 'ulimit -c 0; echo $$; exec sleep 1000'
-	kill -s "$signal" "$pid"
-	limit=20 until_true is_gone "$pid" || kill -KILL "${program_pid:-$pid}"
+	limit=20 until_true killed || kill -KILL "${program_pid:-$pid}"
 	wait "$pid" 2>/dev/null
 	got=$?
 	if [ $got -eq $((128 + $(kill -l "$signal"))) ]; then
