@@ -4,6 +4,7 @@
  *
  *      broker.c --> broker_listen.c   the socket: bound, inherited, the only one
  *              '--> broker_serve.c ---> broker_shelf.c   what is held, for whom
+ *                                  |--> broker_bury.c    what is closed
  *                                  '--> broker_loop.c    io_uring, or epoll
  *
  * One thread, no queue but the kernel's: each client has at most one reply that
@@ -98,6 +99,12 @@ bool broker_shelf_holds(const struct broker_holder *h,
                         const struct broker_object *o);
 /* The holder is dead: what nobody else holds goes. */
 void broker_shelf_leave(struct broker_holder *h);
+
+/* ---- broker_bury.c ------------------------------------------------------------- */
+
+/* Closes what a client sent, or what holds such, without waiting for it. SIGCHLD is
+ * ignored. */
+void broker_bury(const int *fds, size_t n);
 
 /* ---- broker_serve.c ------------------------------------------------------------ */
 

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -41,18 +42,6 @@ static struct broker_client *clients;
 static uint32_t used, alive, *spare;
 static uint32_t nspare;
 static int reserve = -1; /* a descriptor to refuse a client with */
-
-static void leave(uint32_t i)
-{
-	struct broker_client *c = &clients[i];
-
-	broker_loop_forget(CLIENTS + i);
-	close(c->fd);
-	c->fd = -1;
-	broker_shelf_leave(&c->holder);
-	spare[nspare++] = i;
-	alive--;
-}
 
 /* 0, -EAGAIN, -errno. */
 static int say(int fd, const struct cow_broker_message *m, int with)
@@ -111,17 +100,21 @@ static bool answer(struct broker_client *c, int with)
 
 /* ---- Requests ------------------------------------------------------------------- */
 
-/* One message and the descriptor that came with it, or -1. 0: the end. */
-static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd)
+/* One message and the descriptor that came with it, or -1. 0: the end, or a message
+ * of none; *ret_some (NULL: not asked for) tells which, if SO_PASSCRED is set. */
+static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd,
+                    bool *ret_some)
 {
 	union {
 		struct cmsghdr head;
-		char room[CMSG_SPACE(FDS_MOST * sizeof(int))];
+		char room[CMSG_SPACE(FDS_MOST * sizeof(int)) +
+		          CMSG_SPACE(sizeof(struct ucred))];
 	} control;
 	struct iovec iov = { m, sizeof(*m) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1,
 		              .msg_control = &control,
 		              .msg_controllen = sizeof(control) };
+	int all[FDS_MOST];
 	size_t n = 0;
 	ssize_t r;
 
@@ -132,26 +125,45 @@ static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd)
 		return -errno;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c != NULL;
 	     c = CMSG_NXTHDR(&msg, c)) {
-		size_t some = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		for (size_t i = 0; i < some; i++, n++) {
-			int one;
-
-			memcpy(&one, CMSG_DATA(c) + i * sizeof(int),
-			       sizeof(one));
-			if (n == 0)
-				*ret_fd = one;
-			else
-				close(one);
-		}
+		/* The kernel makes one of them, of FDS_MOST at most. */
+		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(all, CMSG_DATA(c), n * sizeof(int));
 	}
+	if (n > 0) {
+		*ret_fd = all[0];
+		broker_bury(all + 1, n - 1);
+	}
+	if (ret_some != NULL)
+		*ret_some = r > 0 || msg.msg_controllen > 0;
 	if (msg.msg_flags & MSG_CTRUNC)
 		return -EMFILE; /* lost, and its sender is told */
 	if (n > 1 || (msg.msg_flags & MSG_TRUNC))
 		return -EBADMSG;
 	return r;
+}
+
+/* Closing it would close what waits in it, too: that is taken out before. */
+static void hang_up(int fd)
+{
+	struct cow_broker_message m;
+	int one = 1;
+	bool some = false;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
+	(void)shutdown(fd, SHUT_RD);
+	do {
+		int sent = -1;
+		ssize_t r = hear(fd, &m, &sent, &some);
+
+		/* A client that went without reading is said once. */
+		some = r == -ECONNRESET || r == -EMFILE || r == -EBADMSG ||
+		       (r >= 0 && some);
+		if (sent >= 0)
+			broker_bury(&sent, 1);
+	} while (some);
+	close(fd);
 }
 
 /* Answers, or keeps the request. False: the client is to be left. */
@@ -195,14 +207,14 @@ static bool serve(struct broker_client *c)
 {
 	struct cow_broker_message m;
 	int fd = -1, r = 0;
-	ssize_t n = hear(c->fd, &m, &fd);
+	ssize_t n = hear(c->fd, &m, &fd, NULL);
 	bool kept = false;
 
 	if (n == -EAGAIN)
 		return true;
 	if (n == 0 || (n < 0 && n != -EMFILE && n != -EBADMSG)) {
 		if (fd >= 0)
-			close(fd);
+			broker_bury(&fd, 1);
 		return false;
 	}
 	c->reply = (struct cow_broker_message){
@@ -241,12 +253,24 @@ static bool serve(struct broker_client *c)
 		}
 	}
 	if (fd >= 0 && !kept)
-		close(fd);
+		broker_bury(&fd, 1);
 	c->reply.result = r;
 	return answer(c, -1);
 }
 
 /* ---- Clients ----------------------------------------------------------------------- */
+
+static void leave(uint32_t i)
+{
+	struct broker_client *c = &clients[i];
+
+	broker_loop_forget(CLIENTS + i);
+	hang_up(c->fd);
+	c->fd = -1;
+	broker_shelf_leave(&c->holder);
+	spare[nspare++] = i;
+	alive--;
+}
 
 static uint32_t clients_of(uint32_t uid)
 {
@@ -276,7 +300,7 @@ static void welcome(int fd)
 		no.result = -ENOSPC;
 	if (no.result < 0) {
 		(void)say(fd, &no, -1);
-		close(fd);
+		hang_up(fd);
 		return;
 	}
 	i = nspare > 0 ? spare[--nspare] : used++;
@@ -302,8 +326,9 @@ static void doorbell(void)
 			close(reserve);
 			fd = accept4(service->listener, NULL, NULL,
 			             SOCK_CLOEXEC);
+			/* What waits in it can't even be taken out. */
 			if (fd >= 0)
-				close(fd);
+				broker_bury(&fd, 1);
 			reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 			return;
 		} else if (errno != ECONNABORTED && errno != EINTR) {
@@ -345,6 +370,7 @@ int broker_open(const struct broker_service *s)
 {
 	int signal_fd = signals(), r;
 
+	(void)signal(SIGCHLD, SIG_IGN); /* broker_bury() */
 	service = s;
 	clients = calloc(s->limits.clients, sizeof(*clients));
 	spare = calloc(s->limits.clients, sizeof(*spare));

@@ -108,7 +108,7 @@ open_bundle(struct cow__cuda_data *data, int socket, bool exposed)
 			r = -EBADMSG;
 		for (unsigned k = 0; r == 0 && k < n; k++)
 			r = open_piece(data, i + k, fds[k], exposed);
-		cow__cuda_close(fds, n);
+		cow__socket_drop(fds, n);
 		if (r < 0)
 			return r == -ENOMEM && i ? -ESTALE : r;
 		i += n;

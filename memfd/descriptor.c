@@ -11,6 +11,8 @@
 #include "memfd/descriptor.h"
 #include "memfd/sys.h"
 
+#include <sys/socket.h>
+
 /* Programs probe and close low numbers; shells use 10 and up, and 255. */
 #define COW__FD_LOWEST 400
 
@@ -81,6 +83,22 @@ cow__descriptor_close(struct cow__descriptor *d)
 {
 	if (cow__descriptor_ok(d))
 		(void)sys_close(d->fd);
+	*d = COW__NO_DESCRIPTOR;
+}
+
+void
+cow__descriptor_drop(struct cow__descriptor *d)
+{
+	const struct linger never = { 0 };
+	struct stat st;
+
+	if (d->fd >= 0 && SYS3(SYS_fstat, d->fd, &st, 0) == 0 &&
+	    st.st_dev == d->dev && st.st_ino == d->ino) {
+		if (S_ISSOCK(st.st_mode))
+			(void)SYS6(SYS_setsockopt, d->fd, SOL_SOCKET, SO_LINGER,
+			           &never, sizeof(never), 0);
+		(void)sys_close(d->fd);
+	}
 	*d = COW__NO_DESCRIPTOR;
 }
 

@@ -45,4 +45,8 @@ uint64_t cow__descriptor_limit(void);
 /* Closes it if it is still ours; forgets it in any case. */
 void cow__descriptor_close(struct cow__descriptor *d);
 
+/* The same for one that a stranger sent, whatever it is: the last close of a TCP
+ * socket that lingers (SO_LINGER) would wait for what its peer never reads. */
+void cow__descriptor_drop(struct cow__descriptor *d);
+
 #endif

@@ -3,6 +3,7 @@
  * Unix sockets that carry descriptors. See the header; unix(7), cmsg(3).
  */
 #include "memfd/socket.h"
+#include "memfd/descriptor.h"
 #include "memfd/sys.h"
 
 #include <poll.h>
@@ -106,11 +107,22 @@ descriptors(const struct cmsghdr *c)
 	return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 }
 
-static long
-receive_fds(int fd, void *data, size_t bytes, int flags, int *fds,
-            unsigned room, unsigned *ret_nfds)
+void
+cow__socket_drop(const int *fds, unsigned n)
 {
-	int all[COW__SOCKET_FDS], pid;
+	for (unsigned i = 0; i < n; i++) {
+		struct cow__descriptor d = cow__descriptor_of(fds[i]);
+
+		cow__descriptor_drop(&d);
+	}
+}
+
+/* With all descriptors that came; *ret_cut: there were more. */
+static long
+receive_all(int fd, void *data, size_t bytes, int flags,
+            int all[COW__SOCKET_FDS], unsigned *ret_n, bool *ret_cut)
+{
+	int pid;
 	struct iovec iov = { data, bytes };
 	union control control;
 	struct msghdr msg = {
@@ -120,10 +132,9 @@ receive_fds(int fd, void *data, size_t bytes, int flags, int *fds,
 		.msg_controllen = sizeof(control),
 	};
 	unsigned n = 0;
-	long r;
+	long r = receive(fd, &msg, flags | MSG_CMSG_CLOEXEC);
 
-	*ret_nfds = 0;
-	r = receive(fd, &msg, flags | MSG_CMSG_CLOEXEC);
+	*ret_n = 0;
 	if (r < 0)
 		return r;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
@@ -139,9 +150,25 @@ receive_fds(int fd, void *data, size_t bytes, int flags, int *fds,
 				(void)sys_close(pid);
 		}
 	}
-	if (n > room || (msg.msg_flags & MSG_CTRUNC)) {
-		for (unsigned i = 0; i < n; i++)
-			(void)sys_close(all[i]);
+	*ret_n = n;
+	*ret_cut = msg.msg_flags & MSG_CTRUNC;
+	return r;
+}
+
+static long
+receive_fds(int fd, void *data, size_t bytes, int flags, int *fds,
+            unsigned room, unsigned *ret_nfds)
+{
+	int all[COW__SOCKET_FDS];
+	unsigned n;
+	bool cut;
+	long r = receive_all(fd, data, bytes, flags, all, &n, &cut);
+
+	*ret_nfds = 0;
+	if (r < 0)
+		return r;
+	if (n > room || cut) {
+		cow__socket_drop(all, n);
 		if (n <= room)
 			return -EMFILE;
 	} else {
@@ -188,6 +215,18 @@ cow__socket_take(int fd, void *data, size_t bytes)
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	return receive(fd, &msg, MSG_CMSG_CLOEXEC);
+}
+
+long
+cow__socket_read(int fd, void *data, size_t bytes)
+{
+	int all[COW__SOCKET_FDS];
+	unsigned n;
+	bool cut;
+	long r = receive_all(fd, data, bytes, 0, all, &n, &cut);
+
+	cow__socket_drop(all, n);
+	return r;
 }
 
 bool

@@ -60,8 +60,14 @@ long cow__socket_look_now(int fd, void *data, size_t bytes, int *fds,
  * can be sent as one. */
 int cow__socket_pair(int ret[2]);
 
-/* Takes up to `bytes`; descriptors that come with them are dropped. */
+/* Takes up to `bytes` that were looked at; the kernel closes what came with them. */
 long cow__socket_take(int fd, void *data, size_t bytes);
+
+/* The same of what nobody looked at: what comes with it goes as below. */
+long cow__socket_read(int fd, void *data, size_t bytes);
+
+/* Closes descriptors that came and are not wanted: cow__descriptor_drop(). */
+void cow__socket_drop(const int *fds, unsigned n);
 
 /* A look at 0 bytes: is it the end (nothing more was or will be sent), or a packet
  * of none? */

@@ -88,7 +88,7 @@ last_word(struct cow_broker *b, int r)
 	struct cow_broker_message m;
 
 	if ((r == -EPIPE || r == -ECONNRESET) &&
-	    cow__socket_take(b->socket.fd, &m, sizeof(m)) == (long)sizeof(m) &&
+	    cow__socket_read(b->socket.fd, &m, sizeof(m)) == (long)sizeof(m) &&
 	    m.magic == COW_BROKER_MAGIC &&
 	    (m.result == -EPERM || m.result == -ENOSPC))
 		r = m.result;
@@ -121,7 +121,7 @@ hear(struct cow_broker *b, void *data, size_t bytes, int *fds, unsigned *ret_nfd
 		if (r == 0)
 			r = fds ? cow__socket_get(b->socket.fd, data, bytes, fds,
 			                          COW__SOCKET_FDS, ret_nfds)
-			        : cow__socket_take(b->socket.fd, data, bytes);
+			        : cow__socket_read(b->socket.fd, data, bytes);
 	} while (r == -EAGAIN);
 	return r;
 }
@@ -135,7 +135,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 	} in = { .m = *m };
 	uint64_t until = deadline(b);
 	int fds[COW__SOCKET_FDS], operation = m->operation;
-	unsigned nfds = 0;
+	unsigned nfds = 0, wanted;
 	bool sound;
 	long r;
 
@@ -159,12 +159,9 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 	*m = in.m;
 	sound = r == (long)sizeof(*m) && is_answer(m, operation);
 	/* One comes with what was asked for, none with an error. */
-	while (nfds > (sound && m->result >= 0)) {
-		struct cow__descriptor d = cow__descriptor_of(fds[--nfds]);
-
-		cow__descriptor_close(&d);
-	}
-	if (nfds)
+	wanted = nfds && sound && m->result >= 0;
+	cow__socket_drop(fds + wanted, nfds - wanted);
+	if (wanted)
 		*ret_fd = fds[0];
 	if (sound)
 		return m->result;

@@ -145,7 +145,7 @@ cow_broker_get(struct cow_broker *b, const struct cow_broker_item *item,
 		r = cow__error(-EBADMSG, "the broker's answer is not sound");
 	if (fd >= 0) {
 		d = cow__descriptor_of(fd);
-		cow__descriptor_close(&d);
+		cow__descriptor_drop(&d);
 	}
 	if (r == 0 && ret_item)
 		*ret_item = m.item;

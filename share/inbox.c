@@ -13,7 +13,7 @@ void
 cow__incoming_close_fds(struct cow__incoming *in)
 {
 	for (unsigned i = 0; i < in->nfds; i++)
-		cow__descriptor_close(&in->files[i]);
+		cow__descriptor_drop(&in->files[i]);
 	in->nfds = 0;
 }
 
@@ -108,11 +108,8 @@ take_first(struct cow_channel *c, size_t bytes)
 	in->flooded = r == -EMFILE || (r > 0 && n > 0);
 	if (r == -EMFILE)
 		r = (long)bytes; /* only the descriptors were not to be had */
-	while (n > 0 && n <= COW__WIRE_FDS) {
-		struct cow__descriptor d = cow__descriptor_of(fds[--n]);
-
-		cow__descriptor_close(&d);
-	}
+	if (n <= COW__WIRE_FDS)
+		cow__socket_drop(fds, n);
 	return r;
 }
 
@@ -145,7 +142,7 @@ get_up_to(struct cow_channel *c, size_t bytes)
 	struct cow__incoming *in = &c->in;
 
 	while (in->have < bytes) {
-		long r = cow__socket_take(c->socket, (char *)in->buf + in->have,
+		long r = cow__socket_read(c->socket, (char *)in->buf + in->have,
 		                          bytes - in->have);
 
 		if (r < 0)
