@@ -19,7 +19,8 @@
 #define PLACE                                                                  \
 	"  --socket PATH    where the broker listens\n"                         \
 	"                   (default: $XDG_RUNTIME_DIR/cowshed/broker)\n"        \
-	"  --abstract NAME  at an abstract name instead\n"
+	"  --abstract NAME  at an abstract name instead\n"                      \
+	"  --any-user       also if another user than you or root listens there\n"
 
 static const char ls_page[] =
 	"Usage: cowshed ls [OPTION ...]\n"
@@ -54,7 +55,7 @@ static const char rm_page[] =
 
 struct use {
 	char address[PATH_MAX];
-	uint32_t permissions;
+	uint32_t permissions, flags;
 };
 
 /* Options of all four. CLI_GO_ON, or the exit status. */
@@ -64,6 +65,7 @@ static int parse(int argc, char **argv, const struct cli_command *command,
 	static const struct option options[] = {
 		{"socket", required_argument, NULL, 's'},
 		{"abstract", required_argument, NULL, 'a'},
+		{"any-user", no_argument, NULL, 'u'},
 		{"mode", required_argument, NULL, 'm'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -73,7 +75,8 @@ static int parse(int argc, char **argv, const struct cli_command *command,
 	int found;
 
 	u->permissions = 0600;
-	while ((found = getopt_long(argc, argv, ":s:a:m:h", options, NULL)) !=
+	u->flags = 0;
+	while ((found = getopt_long(argc, argv, ":s:a:um:h", options, NULL)) !=
 	       -1)
 		switch (found) {
 		case 's':
@@ -81,6 +84,9 @@ static int parse(int argc, char **argv, const struct cli_command *command,
 			break;
 		case 'a':
 			name = optarg;
+			break;
+		case 'u':
+			u->flags = COW_BROKER_ANY_USER;
 			break;
 		case 'm':
 			u->permissions = (uint32_t)strtoul(optarg, &end, 8);
@@ -103,7 +109,7 @@ static int reach(const struct use *u, bool start, struct cow_broker **ret)
 	struct cow_broker_options o = {
 		.size = sizeof(o),
 		.address = u->address,
-		.flags = start ? COW_BROKER_START : 0,
+		.flags = u->flags | (start ? COW_BROKER_START : 0),
 	};
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);

@@ -67,6 +67,13 @@ struct cow_broker_item {
 enum cow_broker_open_flags {
 	/* Starts a broker if there is none: `program broker --on-demand`. */
 	COW_BROKER_START = 1 << 0,
+	/*
+	 * Takes what listens there for the broker, whoever's process it is; else only
+	 * one of this (effective) user or of root, at each connection. Who listens
+	 * reads all that is put, and an abstract name, or a path in a folder that
+	 * others can write, anybody may have taken.
+	 */
+	COW_BROKER_ANY_USER = 1 << 1,
 };
 
 struct cow_broker_options {
@@ -83,7 +90,7 @@ struct cow_broker_options {
 /*
  * Connects. `options` may be NULL. -ENOENT, -ECONNREFUSED: there is no broker;
  * -ENAMETOOLONG: the address does not fit into a socket's (107 bytes); -EPERM: the
- * broker does not serve this user; -EPROTO: what answers is no broker of this
+ * broker does not serve this user, or is another user's (ANY_USER); -EPROTO: what answers is no broker of this
  * version; -ETIMEDOUT: it accepts nobody, or does not answer.
  */
 int cow_broker_open(const struct cow_broker_options *options,

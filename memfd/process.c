@@ -327,6 +327,27 @@ cow__process_user(void)
 	return (uint32_t)SYS3(SYS_geteuid, 0, 0, 0);
 }
 
+bool
+cow__process_is_user(uint32_t uid)
+{
+	char map[64];
+	int fd;
+	long r;
+
+	if (uid != cow__process_user())
+		return false;
+	if (uid != 65534)
+		return true;
+	/* Nobody's number is everybody's where some users have none. */
+	fd = (int)sys_open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	r = sys_read(fd, map, sizeof(map) - 1);
+	(void)sys_close(fd);
+	map[r > 0 ? r : 0] = '\0';
+	return strstr(map, " 4294967295") != NULL;
+}
+
 _Noreturn void
 cow__process_exit(int status)
 {

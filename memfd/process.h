@@ -38,6 +38,10 @@ int cow__process_processors(void);
 int32_t cow__process_id(void);
 uint32_t cow__process_user(void); /* effective */
 
+/* Is a peer's user, as the kernel names it here, this process's? Users that a user
+ * namespace does not know have all the same number. */
+bool cow__process_is_user(uint32_t uid);
+
 /* Bytes that nobody can guess. 0 or -errno. */
 int cow__random(void *buf, size_t bytes);
 

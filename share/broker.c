@@ -213,12 +213,30 @@ restore(struct cow_broker *b)
 	return worst;
 }
 
+/* Before anything is said: whose is it? Anybody can listen at a name. */
+static int
+is_trusted(const struct cow_broker *b)
+{
+	uint32_t uid;
+	int32_t pid;
+	int r;
+
+	if (b->flags & COW_BROKER_ANY_USER)
+		return 0;
+	r = cow__socket_peer(b->socket.fd, &uid, &pid);
+	if (r < 0)
+		return r;
+	return uid == 0 || cow__process_is_user(uid) ? 0 : -EPERM;
+}
+
 static int
 dial(struct cow_broker *b)
 {
 	struct cow_broker_message m = { .operation = COW_BROKER_HELLO };
 	int r = cow__dial(b->address, deadline(b), &b->socket);
 
+	if (r == 0)
+		r = is_trusted(b);
 	return r < 0 ? r : ask(b, &m, -1, NULL);
 }
 
@@ -321,7 +339,7 @@ set_up(struct cow_broker *b, const struct cow_broker_options *o)
 		                  "cow_broker_open: a long program");
 	(void)append(b->program, 0, sizeof(b->program),
 	             o->program ? o->program : "cowshed");
-	if (o->flags & ~(uint32_t)COW_BROKER_START)
+	if (o->flags & ~(uint32_t)(COW_BROKER_START | COW_BROKER_ANY_USER))
 		return cow__error(-EINVAL, "cow_broker_open: unknown flags");
 	b->flags = o->flags;
 	b->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
@@ -338,7 +356,8 @@ cow__broker_sentence(int r)
 		return cow__error(r, "there is no broker");
 	case -EPERM:
 	case -EACCES:
-		return cow__error(r, "the broker does not serve this user");
+		return cow__error(r, "the broker does not serve this user, or is "
+		                     "another user's");
 	case -ETIMEDOUT:
 		return cow__error(r, "the broker does not answer");
 	case -EPROTO:

@@ -8,6 +8,7 @@
 #include <cowshed-broker.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -295,6 +296,98 @@ START_TEST(permissions)
 }
 END_TEST
 
+/* ---- Who listens ------------------------------------------------------------------- */
+
+struct impostor {
+	struct host *host;
+	struct gate listens;
+	uid_t uid;
+};
+
+/* Says yes to everything, and ends with an error if it was told anything. */
+static void is_impostor(void *arg)
+{
+	struct impostor *t = arg;
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	size_t n = strlen(t->host->address);
+	struct cow_broker_message m;
+	ssize_t got;
+	int fd, socket_of;
+
+	ck_assert_int_eq(setuid(t->uid), 0);
+	memcpy(a.sun_path + 1, t->host->address + 1, n - 1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	/* The kernel has the killed one's for a while. */
+	while (bind(fd, (struct sockaddr *)&a,
+	            (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) != 0)
+		must(errno == EADDRINUSE);
+	must(listen(fd, 5) == 0);
+	gate_open(&t->listens);
+	for (int i = 0; i < 3; i++) {
+		socket_of = accept(fd, NULL, NULL);
+		must(socket_of >= 0);
+		got = recv(socket_of, &m, sizeof(m), 0);
+		if (i < 2) {
+			ck_assert_int_eq(got, 0);
+		} else {
+			ck_assert_int_eq(got, (ssize_t)sizeof(m));
+			must(send(socket_of, &m, sizeof(m), 0) > 0);
+		}
+		close(socket_of);
+	}
+}
+
+/* At the name of a broker that went, of which its clients are refreshed. */
+START_TEST(impostor)
+{
+	struct impostor t = { .uid = 65534 };
+	struct cow_broker_item item = host_item("secret", COW_SHARE_SEALED);
+	struct cow_broker_options o = { .size = sizeof(o) };
+	struct cow_storage *s = new_filled(PAGE, 0, 1);
+	struct cow_broker *b, *other;
+	struct host host;
+	pid_t child;
+
+	host_start(&host, "abstract");
+	b = host_connect(&host);
+	ok(cow_broker_put(b, s, &item));
+	host_kill(&host);
+	t.host = &host;
+	gate_make(&t.listens);
+	child = child_start(is_impostor, &t);
+	gate_wait(&t.listens);
+	fails(-EPERM, cow_broker_refresh(b));
+	o.address = host.address;
+	fails(-EPERM, cow_broker_open(&o, &other));
+	o.flags = COW_BROKER_ANY_USER;
+	ok(cow_broker_open(&o, &other));
+	child_finish(child);
+	gate_free(&t.listens);
+	cow_broker_unref(other);
+	cow_broker_unref(b);
+	cow_storage_unref(s);
+	host_end(&host);
+}
+END_TEST
+
+/* A broker of one's own, as nobody. */
+static void has_its_own(void *arg)
+{
+	struct host host;
+
+	(void)arg;
+	ck_assert_int_eq(setuid(65534), 0);
+	host_start(&host, "abstract");
+	cow_broker_unref(host_connect(&host));
+	host_end(&host);
+}
+
+START_TEST(nobody_trusts_nobody)
+{
+	in_child(has_its_own, NULL);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, started");
@@ -311,9 +404,14 @@ int main(void)
 		tcase_add_test(tcase, the_usual_address);
 	else
 		puts("skip the_usual_address no mount namespace for this user");
-	if (geteuid() == 0)
+	if (geteuid() == 0) {
 		tcase_add_loop_test(tcase, permissions, 0, 2);
-	else
+		tcase_add_test(tcase, impostor);
+		tcase_add_test(tcase, nobody_trusts_nobody);
+	} else {
 		puts("skip permissions only root can be another user");
+		puts("skip impostor only root can be another user");
+		puts("skip nobody_trusts_nobody only root can be another user");
+	}
 	return run_suite(suite);
 }

@@ -71,6 +71,25 @@ def test_workers(method, strategy, tmp_path):
         assert done.returncode == 0, stderr.read()
 
 
+def test_folder_of_somebody_else(tmp_path, monkeypatch):
+    """A broker's place is where nobody else may make sockets."""
+    from cowshed.multiprocessing import _strategy
+
+    mine, open_to_all, theirs = tmp_path / "mine", tmp_path / "open", tmp_path / "theirs"
+    for folder in mine, open_to_all, theirs:
+        folder.mkdir(mode=0o700)
+    open_to_all.chmod(0o777)
+    monkeypatch.setattr(_strategy.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(mine))
+    assert _strategy._find_address() == str(mine / "cowshed" / "broker")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(open_to_all))
+    assert not _strategy._find_address().startswith(str(open_to_all))
+    if os.geteuid() == 0:
+        os.chown(theirs, 65534, 65534)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(theirs))
+        assert not _strategy._find_address().startswith(str(theirs))
+
+
 def test_few_descriptors():
     """Arrays by the thousand do not need one each."""
     code = """

@@ -52,9 +52,9 @@ def set_sharing_strategy(new_strategy: Strategy) -> None:
 
 def _find_address():
     """The user's broker's, where sockets of a session lie; or in a folder of his own."""
-    user = os.getuid()
+    user = os.geteuid()
     for folder in os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}":
-        if folder and os.access(folder, os.W_OK):
+        if folder and _is_private(folder):
             return os.path.join(folder, "cowshed", "broker")
     folder = os.path.join(tempfile.gettempdir(), f"cowshed-{user}")
     os.makedirs(folder, 0o700, exist_ok=True)
@@ -62,6 +62,15 @@ def _find_address():
     if what.st_uid != user or what.st_mode & 0o77 or not stat.S_ISDIR(what.st_mode):
         raise PermissionError(f"{folder} is not this user's alone: no place for a broker")
     return os.path.join(folder, "broker")
+
+
+def _is_private(folder):
+    """Is it a folder of this user's, which nobody else may write?"""
+    try:
+        what = os.stat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(what.st_mode) and what.st_uid == os.geteuid() and not what.st_mode & 0o022
 
 
 def _program():
