@@ -82,7 +82,10 @@ struct cow_broker_options {
 	 * where XDG_RUNTIME_DIR points in a login session: the library does
 	 * not ask the environment for it. */
 	const char *address;
-	const char *program; /* NULL: "cowshed", looked up in PATH */
+	/* What START runs. NULL: "cowshed", looked up in PATH. A program with raised
+	 * privileges (set-user-ID) must say a path from '/' on, else -EPERM; what it
+	 * starts gets no environment. */
+	const char *program;
 	uint32_t flags;
 	uint32_t timeout_ms; /* for one answer, whatever interrupts it; 0: 5000 */
 };

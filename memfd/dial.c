@@ -3,6 +3,7 @@
  * Reaching a service. See the header; unix(7).
  */
 #include "memfd/dial.h"
+#include "memfd/process.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
 
@@ -82,19 +83,25 @@ cow__dial_wait(int fd, bool to_write, uint64_t until)
 int
 cow__run(const char *program, char *const argv[])
 {
+	char *const clean[] = { NULL };
+	bool raised = cow__process_is_raised();
 	posix_spawnattr_t how;
 	sigset_t none;
 	pid_t pid;
 	int status, r;
 	long w;
 
+	/* PATH, and all else there, is the caller's, who has fewer rights. */
+	if (raised && program[0] != '/')
+		return -EPERM;
 	r = posix_spawnattr_init(&how);
 	if (r != 0)
 		return -r;
 	(void)sigemptyset(&none);
 	(void)posix_spawnattr_setsigmask(&how, &none);
 	(void)posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
-	r = posix_spawnp(&pid, program, NULL, &how, argv, environ);
+	r = posix_spawnp(&pid, program, NULL, &how, argv,
+	                 raised ? clean : environ);
 	(void)posix_spawnattr_destroy(&how);
 	if (r != 0)
 		return -r;

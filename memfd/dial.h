@@ -26,7 +26,8 @@ int cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret);
 int cow__dial_wait(int fd, bool to_write, uint64_t until);
 
 /* Runs a program, looked up in PATH, and waits for its end: its exit status, or
- * -errno. -ECHILD: it has ended, and how is not known (somebody else waited, or
+ * -errno. -EPERM: this process has raised privileges (set-user-ID), and it is no path
+ * from '/' on; else it gets no environment then. -ECHILD: it has ended, and how is not known (somebody else waited, or
  * the program ignores its children). */
 int cow__run(const char *program, char *const argv[]);
 

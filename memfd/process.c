@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/socket.h>
 
 #ifndef AF_XDP
@@ -325,6 +326,12 @@ uint32_t
 cow__process_user(void)
 {
 	return (uint32_t)SYS3(SYS_geteuid, 0, 0, 0);
+}
+
+bool
+cow__process_is_raised(void)
+{
+	return getauxval(AT_SECURE) != 0;
 }
 
 bool

@@ -38,6 +38,9 @@ int cow__process_processors(void);
 int32_t cow__process_id(void);
 uint32_t cow__process_user(void); /* effective */
 
+/* Has it more rights than who started it (set-user-ID, file capabilities)? */
+bool cow__process_is_raised(void);
+
 /* Is a peer's user, as the kernel names it here, this process's? Users that a user
  * namespace does not know have all the same number. */
 bool cow__process_is_user(uint32_t uid);

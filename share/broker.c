@@ -339,6 +339,11 @@ set_up(struct cow_broker *b, const struct cow_broker_options *o)
 		                  "cow_broker_open: a long program");
 	(void)append(b->program, 0, sizeof(b->program),
 	             o->program ? o->program : "cowshed");
+	if ((o->flags & COW_BROKER_START) && b->program[0] != '/' &&
+	    cow__process_is_raised())
+		return cow__error(-EPERM, "cow_broker_open: with raised "
+		                          "privileges a program is a path "
+		                          "from '/' on");
 	if (o->flags & ~(uint32_t)(COW_BROKER_START | COW_BROKER_ANY_USER))
 		return cow__error(-EINVAL, "cow_broker_open: unknown flags");
 	b->flags = o->flags;
