@@ -476,8 +476,7 @@ $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 		$(TEST_LIBS) $(URING) $(LDFLAGS)
 
 # What is not the library's.
-$(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o \
-	$(O)/cli/broker_bury.o
+$(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o
 $(B)/tests/fuzz/fuzz_options: $(O)/preload/options.o
 $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	$(call say,LINK,$@)

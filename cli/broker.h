@@ -56,7 +56,7 @@ const char *broker_loop_name(void);
 /* The next event of `fd`, once. */
 int broker_loop_arm(uint32_t id, int fd, uint32_t events);
 /* Before closing it; nothing may be awaited of it (it has just had its event). */
-void broker_loop_forget(uint32_t id);
+void broker_loop_forget(uint32_t id, int fd);
 /* How many; 0 when the time is over (-1: never). */
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms);
 

@@ -208,10 +208,13 @@ int broker_loop_arm(uint32_t id, int fd, uint32_t events)
 	return 0;
 }
 
-void broker_loop_forget(uint32_t id)
+void broker_loop_forget(uint32_t id, int fd)
 {
-	if (watched != NULL)
-		watched[id] = 0;
+	if (watched == NULL)
+		return;
+	/* A dying child may have the socket for a moment (broker_bury()). */
+	(void)epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL);
+	watched[id] = 0;
 }
 
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms)

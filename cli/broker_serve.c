@@ -264,7 +264,7 @@ static void leave(uint32_t i)
 {
 	struct broker_client *c = &clients[i];
 
-	broker_loop_forget(CLIENTS + i);
+	broker_loop_forget(CLIENTS + i, c->fd);
 	hang_up(c->fd);
 	c->fd = -1;
 	broker_shelf_leave(&c->holder);
