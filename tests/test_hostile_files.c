@@ -7,7 +7,6 @@
  * it is mapped, and no descriptor stays.
  */
 #include "tests/support/hostile.h"
-#include "tests/support/linger.h"
 
 #include <linux/memfd.h>
 #include <stdio.h>
@@ -456,44 +455,6 @@ START_TEST(one_bad_item_among_good_ones)
 }
 END_TEST
 
-/* Whose last close, which is left to the victim, would wait for hours. _i 0, 1: one;
- * 2, 3: more than any message has; 4: in the middle of a message, where none may be. */
-START_TEST(socket_that_lingers)
-{
-	struct raw m = raw_new();
-	unsigned char bytes[1024];
-	struct lingering l;
-	struct cow_parcel p[2];
-	struct victim v;
-	size_t n;
-
-	victim_make(&v, _i % 2 || _i == 4 ? SOCK_STREAM : SOCK_SEQPACKET);
-	must(linger_make(&l));
-	if (_i < 4) {
-		m = raw_own(l.fd, 4096, COW_SHARE_SEALED);
-		while (_i > 1 && m.nfds < RAW_FDS)
-			m.fds[m.nfds++] = l.fd;
-		raw_put(v.theirs, &m);
-		linger_leave(&l);
-		v.fds = footprint_now().fds;
-		refused(&v, -EBADMSG);
-	} else {
-		n = raw_bytes(&m, bytes);
-		must(put(v.theirs, bytes, 20, NULL, 0, 0) == 20);
-		fails(-EAGAIN, (int)take(&v, p, 2));
-		must(put(v.theirs, bytes + 20, n - 20, &l.fd, 1, 0) > 0);
-		linger_leave(&l);
-		v.fds = footprint_now().fds;
-		ck_assert_int_eq(take(&v, p, 2), 2);
-		for (int i = 0; i < 2; i++)
-			cow_storage_unref(p[i].storage);
-		calm(&v);
-	}
-	linger_end(&l);
-	victim_free(&v);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("hostile_files");
@@ -518,9 +479,5 @@ int main(void)
 	tcase_add_test(tcase, same_file_as_alias_and_sealed);
 	tcase_add_test(tcase, alias_that_was_not_asked_for);
 	tcase_add_test(tcase, one_bad_item_among_good_ones);
-	if (linger_can())
-		tcase_add_loop_test(tcase, socket_that_lingers, 0, 5);
-	else
-		puts("skip socket_that_lingers no network of this machine");
 	return run_suite(suite);
 }
