@@ -15,8 +15,8 @@
  * pages must be there before they are written (STRICT).
  */
 #include "core/copy.h"
-#include "core/engine.h"
 #include "core/storage.h"
+#include "memfd/page.h"
 #include "tensor/copy.h"
 
 static bool

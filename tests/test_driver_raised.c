@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && (!strcmp(argv[1], "raised") || !strcmp(argv[1], "plain")))
 		return ask(!strcmp(argv[1], "raised"));
 	if (geteuid() != 0) {
-		printf("skip cuda_raised needs root\n");
+		printf("skip driver_raised needs root\n");
 		return 77;
 	}
 	suite = suite_create("cuda, raised");
