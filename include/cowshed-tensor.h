@@ -295,7 +295,7 @@ enum cow_copy_flags {
  * storage that shrank; -ENODATA: a
  * meta tensor has no bytes to copy from; -ENODEV, -ENOMEM. After these the destination
  * is as it was. A device that fails on the way, with an error of its own, may have written
- * some of it; one that shared its bytes with a lazy clone is as it was all the same.
+ * some of it; one that is dense and shared its bytes with a lazy clone is as it was.
  */
 int cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                     uint32_t flags);
