@@ -93,8 +93,9 @@ struct cow_broker_options {
 /*
  * Connects. `options` may be NULL. -ENOENT, -ECONNREFUSED: there is no broker;
  * -ENAMETOOLONG: the address does not fit into a socket's (107 bytes); -EPERM: the
- * broker does not serve this user, or is another user's (ANY_USER); -EPROTO: what answers is no broker of this
- * version; -ETIMEDOUT: it accepts nobody, or does not answer.
+ * broker does not serve this user, or is another user's (ANY_USER), or START is asked
+ * for as said above; -EPROTO: what answers is no broker of this version; -ETIMEDOUT: it
+ * accepts nobody, or does not answer.
  */
 int cow_broker_open(const struct cow_broker_options *options,
                     struct cow_broker **ret);

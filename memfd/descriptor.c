@@ -69,13 +69,19 @@ cow__descriptor_dup(const struct cow__descriptor *d,
 	return r;
 }
 
+static bool
+is_still(const struct cow__descriptor *d, struct stat *ret)
+{
+	return d->fd >= 0 && SYS3(SYS_fstat, d->fd, ret, 0) == 0 &&
+	       ret->st_dev == d->dev && ret->st_ino == d->ino;
+}
+
 bool
 cow__descriptor_ok(const struct cow__descriptor *d)
 {
 	struct stat st;
 
-	return d->fd >= 0 && SYS3(SYS_fstat, d->fd, &st, 0) == 0 &&
-	       st.st_dev == d->dev && st.st_ino == d->ino;
+	return is_still(d, &st);
 }
 
 void
@@ -92,8 +98,7 @@ cow__descriptor_drop(struct cow__descriptor *d)
 	const struct linger never = { 0 };
 	struct stat st;
 
-	if (d->fd >= 0 && SYS3(SYS_fstat, d->fd, &st, 0) == 0 &&
-	    st.st_dev == d->dev && st.st_ino == d->ino) {
+	if (is_still(d, &st)) {
 		if (S_ISSOCK(st.st_mode))
 			(void)SYS6(SYS_setsockopt, d->fd, SOL_SOCKET, SO_LINGER,
 			           &never, sizeof(never), 0);

@@ -14,8 +14,8 @@
 
 /*
  * Connects to a SOCK_SEQPACKET socket at a path or "@name", `until` a moment of
- * cow__now(), whatever signals come. The socket does not block: cow__dial_wait(). It is in
- * `ret` from before it is connected; after an error `ret` is none.
+ * cow__now(), whatever signals come. The socket does not block: cow__dial_wait(). It
+ * is in `ret` from before it is connected; after an error `ret` is none.
  * -ETIMEDOUT: nobody was accepted; -ENOENT, -ECONNREFUSED: nobody is there;
  * -ENAMETOOLONG.
  */
@@ -26,9 +26,9 @@ int cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret);
 int cow__dial_wait(int fd, bool to_write, uint64_t until);
 
 /* Runs a program, looked up in PATH, and waits for its end: its exit status, or
- * -errno. -EPERM: this process has raised privileges (set-user-ID), and it is no path
- * from '/' on; else it gets no environment then. -ECHILD: it has ended, and how is not known (somebody else waited, or
- * the program ignores its children). */
+ * -errno. -EPERM: this process has raised privileges (set-user-ID), and it is no
+ * path from '/' on; one that is gets no environment then. -ECHILD: it has ended, and
+ * how is not known (somebody else waited, or the program ignores its children). */
 int cow__run(const char *program, char *const argv[]);
 
 #endif

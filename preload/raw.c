@@ -81,6 +81,20 @@ kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
+/* Can it be read? Whoever asks the kernel with a bad address gets an error, no signal.
+ * The kernel reads a mask before it looks at what to do with it, which is nothing. */
+static bool
+is_readable(const void *p, size_t bytes)
+{
+	const char *ends[] = { p, (const char *)p + bytes - sizeof(uint64_t) };
+
+	for (int i = 0; i < 2; i++)
+		if (cow__syscall(SYS_rt_sigprocmask, -1, (long)ends[i], 0,
+		                 sizeof(uint64_t), 0, 0) != -EINVAL)
+			return false;
+	return true;
+}
+
 /* Does it make a child that has its memory to itself, and goes on on this stack? */
 static bool
 is_fork(long number, long a, long b)
@@ -96,7 +110,8 @@ is_fork(long number, long a, long b)
 	case SYS_clone3: {
 		const struct clone_args *how = (const void *)a;
 
-		return how && (size_t)b >= CLONE_ARGS_SIZE_VER0 &&
+		return (size_t)b >= CLONE_ARGS_SIZE_VER0 &&
+		       is_readable(how, CLONE_ARGS_SIZE_VER0) &&
 		       !(how->flags & CLONE_VM) && !how->stack;
 	}
 #endif
@@ -177,7 +192,8 @@ ioctl(int fd, unsigned long request, ...)
 	if (request == UFFDIO_REGISTER && a) {
 		const struct uffdio_register *r = (const void *)a;
 
-		if (r->range.len && preload_ours((void *)r->range.start))
+		if (is_readable(r, sizeof(*r)) && r->range.len &&
+		    preload_ours((void *)r->range.start))
 			(void)cow__own(r->range.start, r->range.len, false);
 	}
 	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);

@@ -6,6 +6,7 @@
  * pools take memory when they are first used, so each of its tests is a process in
  * which nothing was used before.
  */
+#include "tests/support/dlpack.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 #include "tests/support/tensors.h"
@@ -143,6 +144,53 @@ static int export(struct herd *herd)
 	return 0;
 }
 
+/* What somebody else's memory lends, to read alone, is not cloned to be lent on. */
+static Versioned lender;
+static unsigned char lent[100];
+static int64_t lent_size = sizeof(lent);
+static unsigned given_back;
+
+static void give_back(Versioned *self)
+{
+	must(self == &lender);
+	given_back++;
+}
+
+static void borrow(struct herd *herd)
+{
+	(void)herd;
+	sweep_finish(finish);
+	fill(lent, sizeof(lent), PART_SEED);
+	given_back = 0;
+	lender = (Versioned){ .version = { 1, 0 }, .deleter = give_back, .flags = 1 };
+	lender.dl_tensor = (Array){ .data = lent, .device = { 1, 0 }, .ndim = 1,
+		                    .dtype = { 1, 8, 1 }, .shape = &lent_size };
+	ok(cow_tensor_from_dlpack(&lender, true, &tensors[HERD_VIEW]));
+}
+
+static int lend_on(struct herd *herd)
+{
+	void *out = SWEEP_UNTOUCHED;
+	Versioned *v;
+	int r = cow_tensor_to_dlpack(tensors[HERD_VIEW], true, true, &out);
+
+	(void)herd;
+	ck_assert_uint_eq(given_back, 0);
+	if (r < 0) {
+		ck_assert_ptr_eq(out, SWEEP_UNTOUCHED);
+		must(cow_last_error()[0] != '\0');
+		return r;
+	}
+	v = out;
+	ck_assert_ptr_eq(v->dl_tensor.data, lent);
+	ck_pattern(lent, sizeof(lent), PART_SEED);
+	tensors[HERD_VIEW] = cow_tensor_unref(tensors[HERD_VIEW]);
+	ck_assert_uint_eq(given_back, 0);
+	v->deleter(v);
+	ck_assert_uint_eq(given_back, 1);
+	return 0;
+}
+
 static const struct operation operations[] = {
 	{ "copy", pair, copy },
 	{ "copy of a part", pair, copy_part },
@@ -151,6 +199,7 @@ static const struct operation operations[] = {
 	{ "export", pair, export },
 	/* Pages instead of bytes: no call at all. */
 	{ "lazy copy", pair, copy_lazily, SWEEP_POOLS },
+	{ "export of an import", borrow, lend_on, SWEEP_POOLS },
 };
 
 START_TEST(every_call_fails)

@@ -185,6 +185,7 @@ static void userfault(int mode)
 	if (fd < 0)
 		return;
 	check(ioctl(fd, UFFDIO_API, &api) == 0);
+	CALL(ioctl(fd, UFFDIO_REGISTER, (void *)8));
 	CALL(ioctl(fd, UFFDIO_REGISTER, &reg));
 	note("may %llx\n", (unsigned long long)reg.ioctls);
 	CALL(madvise(page(FROM), 2 * PAGE, MADV_DONTNEED));

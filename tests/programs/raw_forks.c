@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 enum { STACK = 256 * KIB, FORKERS = 4, FORKS = 8, DEEP = 200, ROUNDS = 3 };
@@ -142,6 +143,21 @@ static void a_bare_one(pid_t (*forks)(void), int sibling)
 	close(gate[1]);
 }
 
+/* The kernel finds out, and says so. */
+static void from_nowhere(void)
+{
+	unsigned char *page = get_pages(2 * PAGE);
+	long ways[] = { 8, -4096, (long)page + PAGE - 8 };
+	unsigned i;
+
+	check(mprotect(page + PAGE, PAGE, PROT_NONE) == 0);
+	for (i = 0; i < COUNT(ways); i++) {
+		check(syscall(SYS_clone3, ways[i], sizeof(struct clone_args)) == -1);
+		check(errno == EFAULT || errno == ENOSYS || errno == EPERM);
+	}
+	check(mprotect(page + PAGE, PAGE, PROT_READ | PROT_WRITE) == 0);
+}
+
 static void bare_ones(int sibling)
 {
 	a_bare_one(bare_fork, sibling);
@@ -237,6 +253,7 @@ int main(int argc, char **argv)
 	gate_make(to_sibling);
 	shared_stack = get_pages(64 * KIB);
 	block = get_filled(bytes, seed);
+	from_nowhere();
 	for (n = 0; n < ROUNDS; n++) {
 		bare_ones(0);
 		bare_ones(1);

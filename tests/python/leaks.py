@@ -132,11 +132,11 @@ def descriptors():
     return found
 
 
-def children():
+def children(parent="self"):
     found = set()
-    for thread in os.listdir("/proc/self/task"):
+    for thread in os.listdir(f"/proc/{parent}/task"):
         try:
-            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as pids:
+            with open(f"/proc/{parent}/task/{thread}/children", encoding="ascii") as pids:
                 for pid in pids.read().split():
                     found.add(f"{pid} {command(pid)}")
         except FileNotFoundError:
