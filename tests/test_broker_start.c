@@ -3,7 +3,7 @@
  * Where brokers are, how they start, and whom they serve
  */
 #include "tests/support/broker.h"
-#include "tests/support/tmpfs.h"
+#include "tests/support/namespaces.h"
 
 #include <cowshed-broker.h>
 #include <fcntl.h>
@@ -370,6 +370,40 @@ START_TEST(impostor)
 }
 END_TEST
 
+/* Where only our own user has a number, and it is that of all who have none. */
+static void is_nobody_there(void *arg)
+{
+	struct cow_broker_options o = { .size = sizeof(o), .address = arg };
+	struct cow_broker *b;
+
+	ck_assert_int_eq(own_users(65534), 0);
+	ck_assert_uint_eq(geteuid(), 65534);
+	fails(-EPERM, cow_broker_open(&o, &b));
+	fails(-EPERM, cow_broker_open(&o, &b));
+	o.flags = COW_BROKER_ANY_USER;
+	ok(cow_broker_open(&o, &b));
+	cow_broker_unref(b);
+}
+
+START_TEST(nobody_is_not_everybody)
+{
+	struct impostor t = { .uid = 65533 };
+	struct host host;
+	pid_t child;
+
+	host_start(&host, "abstract");
+	host_kill(&host);
+	t.host = &host;
+	gate_make(&t.listens);
+	child = child_start(is_impostor, &t);
+	gate_wait(&t.listens);
+	in_child(is_nobody_there, host.address);
+	child_finish(child);
+	gate_free(&t.listens);
+	host_end(&host);
+}
+END_TEST
+
 /* A broker of one's own, as nobody. */
 static void has_its_own(void *arg)
 {
@@ -382,7 +416,7 @@ static void has_its_own(void *arg)
 	host_end(&host);
 }
 
-START_TEST(nobody_trusts_nobody)
+START_TEST(nobody_has_its_own)
 {
 	in_child(has_its_own, NULL);
 }
@@ -407,11 +441,16 @@ int main(void)
 	if (geteuid() == 0) {
 		tcase_add_loop_test(tcase, permissions, 0, 2);
 		tcase_add_test(tcase, impostor);
-		tcase_add_test(tcase, nobody_trusts_nobody);
+		tcase_add_test(tcase, nobody_has_its_own);
+		if (may_own_users())
+			tcase_add_test(tcase, nobody_is_not_everybody);
+		else
+			puts("skip nobody_is_not_everybody no namespace of users here");
 	} else {
 		puts("skip permissions only root can be another user");
 		puts("skip impostor only root can be another user");
-		puts("skip nobody_trusts_nobody only root can be another user");
+		puts("skip nobody_has_its_own only root can be another user");
+		puts("skip nobody_is_not_everybody only root can be another user");
 	}
 	return run_suite(suite);
 }

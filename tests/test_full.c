@@ -8,7 +8,7 @@
  * and as soon as there is room the same call succeeds.
  */
 #include "tests/support/support.h"
-#include "tests/support/tmpfs.h"
+#include "tests/support/namespaces.h"
 
 #include <cowshed-file.h>
 #include <dirent.h>

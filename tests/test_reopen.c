@@ -7,7 +7,7 @@
  */
 #include "memfd/memfd.h"
 #include "tests/support/support.h"
-#include "tests/support/tmpfs.h"
+#include "tests/support/namespaces.h"
 
 #include <errno.h>
 #include <fcntl.h>
