@@ -7,11 +7,12 @@
 #      bench/programs.sh [large|small...]
 #
 # large: the programs of bench/large.py, sort and xz. Each under every allocator
-# in turns, glibc and jemalloc also with huge pages (hugetlb=1, thp:always); wall time and the peak of a fresh memory cgroup. Bars: 1.3 times
-# faster than glibc in the geometric mean, not slower than the best rival in the
-# same mean, no program below 0.97; peaks of 1.05. small: programs with small
-# objects in pairs of runs with and without the shim, the order changing. Bar:
-# with 95 % confidence within 2 %. (bench/instructions.sh counts the same.)
+# in turns, glibc and jemalloc also with huge pages (hugetlb=1, thp:always); wall
+# time and the peak of a fresh memory cgroup. Bars: 1.3 times faster than glibc in
+# the geometric mean, not slower than the best rival in the same mean, no program
+# below 0.97; peaks of 1.05. small: programs with small objects in pairs of runs
+# with and without the shim, the order changing. Bar: with 95 % confidence within
+# 2 %. (bench/instructions.sh counts the same.)
 #
 # LARGE_ONLY and SMALL_ONLY name some; LARGE_SCALE is that of bench/large.py.
 . "$(dirname "$0")/common.sh"
