@@ -145,7 +145,8 @@ FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*
 TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
 	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
-NOT_VALGRIND := broker_start channel fallbacks fork_hard hostile_floods hostile_limits io memory options storage
+NOT_VALGRIND := broker_others broker_start channel fallbacks fork_hard hostile_floods \
+	hostile_limits io memory options storage
 LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
 # Under libFuzzer in MODE=fuzz; else each replays its corpus, by a main() of ours.
