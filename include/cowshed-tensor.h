@@ -292,10 +292,10 @@ enum cow_copy_flags {
  * -EINVAL: sizes that don't go together, a destination in which one place stands for
  * several elements, or that overlaps the source (the test is exact for what is
  * dense, and errs towards an error else; IGNORE_OVERLAP leaves it out); -ERANGE: a
- * storage that shrank; -ENODATA: a
- * meta tensor has no bytes to copy from; -ENODEV, -ENOMEM. After these the destination
- * is as it was. A device that fails on the way, with an error of its own, may have written
- * some of it; one that is dense and shared its bytes with a lazy clone is as it was.
+ * storage that shrank; -ENODATA: a meta tensor has no bytes to copy from; -ENODEV,
+ * -ENOMEM. After these the destination is as it was. A device that fails on the way,
+ * with an error of its own, may have written some of it; one that is dense and shared
+ * its bytes with a lazy clone is as it was.
  */
 int cow_tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                     uint32_t flags);

@@ -81,8 +81,9 @@ kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
-/* Can it be read? Whoever asks the kernel with a bad address gets an error, no signal.
- * The kernel reads a mask before it looks at what to do with it, which is nothing. */
+/* Can it, at most a page, be read? Whoever asks the kernel with a bad address gets an
+ * error, no signal. The kernel reads a mask before it looks at what to do with it, which
+ * is nothing; NULL is none. */
 static bool
 is_readable(const void *p, size_t bytes)
 {

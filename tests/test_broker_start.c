@@ -378,6 +378,7 @@ static void is_nobody_there(void *arg)
 
 	ck_assert_int_eq(own_users(65534), 0);
 	ck_assert_uint_eq(geteuid(), 65534);
+	/* Three calls, as the impostor expects them. */
 	fails(-EPERM, cow_broker_open(&o, &b));
 	fails(-EPERM, cow_broker_open(&o, &b));
 	o.flags = COW_BROKER_ANY_USER;
