@@ -275,7 +275,7 @@ def allocators(f):
         if match and match[1] != "mean" and line.number("rival"):
             rows.append((match[1], {"cowshed": line.number("ours") / line.number("rival")}))
             for other in f.of("programs"):
-                side = re.fullmatch(rf"large/{re.escape(match[1])}/(.+)", other.case)
+                side = re.fullmatch(rf"large/{re.escape(match[1])}/([^/]+)", other.case)
                 if side and side[1] != "peak" and other.number("rival"):
                     rows[-1][1][side[1]] = other.number("rival") / line.number("rival")
                     if side[1] not in sides:
