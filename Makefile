@@ -163,12 +163,11 @@ SLOW_SCRIPTS := tests/preload/real.sh \
 	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
 
 # One run each, and another one under the shim (tests/python/run.sh), but for those that put
-# processes of their own under it, or none.
+# processes of their own under it, or none. The scripts are the longest: not to the end.
 PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py results.py \
 	torch_install.py tutorial.py types.py)
-PYTHON_TESTS := $(if $(PYTHON_H),$(foreach t,$(wildcard tests/python/test_*.py),$t \
-	$(if $(filter $(PYTHON_ONCE),$t),,$t:shim)) \
-	$(filter-out %/run.sh,$(wildcard tests/python/*.sh)))
+PYTHON_TESTS := $(if $(PYTHON_H),$(filter-out %/run.sh,$(wildcard tests/python/*.sh)) \
+	$(foreach t,$(wildcard tests/python/test_*.py),$t $(if $(filter $(PYTHON_ONCE),$t),,$t:shim)))
 
 LIB_A := $(B)/lib/libcowshed.a
 LIB_SO := $(B)/lib/libcowshed.so.0

@@ -5,7 +5,7 @@
  * libcuda's binary interface is stable: a number or a member never changes its
  * meaning. So the used part of it can be written down here, and the library needs
  * neither the toolkit to be built nor the driver to be loaded.
- * tests/cuda_abi.c compares each line with the real <cuda.h> where there is one.
+ * tests/cuda/abi.c compares each line with the real <cuda.h> where there is one.
  *
  * Only cuda/ and the tests include this; a result of the driver goes no further
  * than cow__cu_error().

@@ -7,7 +7,7 @@
  *   to the host    one asynchronous copy       the ring; small: the driver waits
  *   within         one asynchronous copy on the current stream
  *   two devices    on the source's stream, between two marks: behind the
- *                  destination's stream, which then waits for it (CPY-14)
+ *                  destination's stream, which then waits for it
  *
  * A copy from or to the host waits for its stream unless it may be left unfinished.
  * Those on devices are in the order of their streams, and nobody waits.

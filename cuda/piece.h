@@ -30,7 +30,7 @@ struct cow__cuda_piece {
 };
 
 /* `bytes`: a multiple of the device's granule. -ENOMEM: after all that could be given
- * back was (cuda/low.h), with the sentence. May call the program's observers: not
+ * back was (cuda/low.c), with the sentence. May call the program's observers: not
  * with a lock held. */
 int cow__cuda_piece_new(struct cow__cuda *d, size_t bytes,
                         struct cow__cuda_piece **ret);

@@ -216,7 +216,7 @@ int cow_tensor_neg(struct cow_tensor *tensor, struct cow_tensor **ret);
  * plus the zero point, to the nearest integer, ties to even; what does not fit is the
  * type's least or greatest number, NaN the greatest (of qint32 the least).
  *
- * Copies (rule CPY-4): float32 to quantized quantizes, whatever the sizes and strides;
+ * Copies (as PyTorch's copy_): float32 to quantized quantizes, whatever the sizes and strides;
  * of two quantized ones with the same type and scheme the bytes are copied, and the
  * destination gets the source's quantizer (that tensor alone: views of it made before
  * keep theirs, and read the new bytes by it). All else is -EINVAL, also in
@@ -277,8 +277,7 @@ enum cow_copy_flags {
 /*
  * Copies `from` to `to`, converting types, resolving conj and neg, repeating
  * dimensions of size 1 (and missing ones) of `from`. Never materializes the source;
- * a destination that is written as a whole is not copied first. (copy_, rules CPY-1
- * to CPY-13.)
+ * a destination that is written as a whole is not copied first. (PyTorch's copy_.)
  *
  * LAZY: between dense tensors of one type and the same strides, on two storages of host
  * memory, nothing is copied but less than a page at each end: both share the pages
@@ -341,11 +340,11 @@ struct cow_to {
 
 /*
  * The same tensor (a reference) if nothing changes, else a fresh one: PRESERVE keeps
- * the strides of a dense tensor, and the order of dimensions of another one (rules
- * CPY-18, CPY-19). NONE is -EINVAL. A device of index -1 is the one that the thread
- * works on (CPY-21). From a device to the CPU, NON_BLOCKING gives memory that the device
- * reaches directly, if there is such a thing and enough of it (CPY-20); the bytes are
- * there on return.
+ * the strides of a dense tensor, and the order of dimensions of another one
+ * (PyTorch's Tensor.to). NONE is -EINVAL. A device of index -1 is the one that the
+ * thread works on. From a device to the CPU, NON_BLOCKING gives memory that the device
+ * reaches directly, if there is such a thing and enough of it; the bytes are there on
+ * return.
  */
 int cow_tensor_to(struct cow_tensor *tensor, const struct cow_to *to,
                   struct cow_tensor **ret);

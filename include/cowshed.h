@@ -105,7 +105,7 @@ typedef void cow_deleter_fn(void *context);
  * *context*, which is often, not always, the data. Its address tells the type
  * of the context (cow_data_ptr_cast()). The deleter runs whenever the context
  * is not NULL, also where the data is NULL; a NULL deleter disposes of
- * nothing. (PyTorch's DataPtr, rules ALC-1 to ALC-6 of its sources.)
+ * nothing. (The rules of PyTorch's c10::DataPtr.)
  *
  * A data pointer is owned by one holder; copying the struct copies no
  * ownership. Not thread-safe in itself.

@@ -190,7 +190,7 @@ ioctl(int fd, unsigned long request, ...)
 {
 	ARGUMENTS(request);
 	(void)b, (void)c, (void)d, (void)e, (void)f;
-	if (request == UFFDIO_REGISTER && a) {
+	if (request == UFFDIO_REGISTER) {
 		const struct uffdio_register *r = (const void *)a;
 
 		if (is_readable(r, sizeof(*r)) && r->range.len &&

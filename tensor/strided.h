@@ -40,8 +40,8 @@ void cow__strided_copy(const struct cow__strided *job);
 
 /* Simplifies a job in place: drops dimensions of size 1, orders the others so that
  * the last one is the densest of the destination, merges those that are one on both
- * sides. The copy is the same. (Rules CPY-7, CPY-8.) A job without elements: size 0
- * in one dimension. */
+ * sides (as PyTorch's TensorIterator does). The copy is the same. A job without
+ * elements: size 0 in one dimension. */
 void cow__strided_simplify(struct cow__strided *job);
 
 #endif

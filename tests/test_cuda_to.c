@@ -30,7 +30,7 @@ static void nothing_left(void)
 	ok(cow_cuda_empty_cache(-1));
 }
 
-/* "cuda" without a number is the device of the thread's context (CPY-21). */
+/* "cuda" without a number is the device of the thread's context. */
 START_TEST(the_current_device)
 {
 	struct cow_tensor_options o = { .size = sizeof(o), .device = { COW_DEVICE_CUDA, -1 } };
@@ -72,7 +72,7 @@ static bool is_pinned(const struct cow_tensor *t)
 	return cow_cuda_is_pinned(cow_tensor_storage(t));
 }
 
-/* What comes from a device without waiting comes to pinned memory (CPY-20). */
+/* What comes from a device without waiting comes to pinned memory. */
 START_TEST(a_pinned_result)
 {
 	struct cow_tensor *h = counting(32, 17), *d, *r;

@@ -224,6 +224,62 @@ START_TEST(exported_from_a_group)
 }
 END_TEST
 
+/* Of a file of many GiB of addresses: the bytes that are not zero lie at `offset`. */
+static void is_alone_at(int fd, size_t offset, size_t length)
+{
+	size_t bytes;
+	unsigned char *at = map_all(fd, PROT_READ | PROT_WRITE, &bytes);
+	off_t from, to = 0;
+
+	must(at != NULL);
+	must(bytes > offset + length);
+	ck_pattern(at + offset, length, 7);
+	memset(at + offset, 0, length); /* anybody may who has it */
+	while ((from = lseek(fd, to, SEEK_DATA)) >= 0) {
+		to = lseek(fd, from, SEEK_HOLE);
+		ck_bytes(at + from, (size_t)(to - from), 0);
+	}
+	ck_assert_int_eq(errno, ENXIO);
+	munmap(at, bytes);
+}
+
+/* What was shared in place: born in a file of its own, or moved into one. */
+START_TEST(shared_in_place)
+{
+	enum { LARGE = 4 * 1024 * 1024 + 77 };
+	struct cow_storage *before, *s, *after;
+	struct cow_parcel p;
+	struct cow_channel *c;
+	struct cow__wire w;
+	struct heard h = { .nfds = 0 };
+
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, h.fd) == 0);
+	if (_i)
+		ok(cow_option_set("share", "yes"));
+	ok(cow_channel_new(h.fd[0], NULL, 0, &c));
+	before = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 8);
+	s = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 7);
+	after = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 9);
+	ok(cow_storage_share_in_place(s));
+	p = (struct cow_parcel){ .storage = s, .length = 10, .mode = COW_SHARE_ALIAS };
+	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
+	h.count = cow__socket_look(h.fd[1], h.bytes, sizeof(h.bytes), h.fds,
+	                           COW__SOCKET_FDS, &h.nfds);
+	must(h.count > 0);
+	ck_assert_uint_eq(h.nfds, 1);
+	must(cow__wire_check(h.bytes, (size_t)h.count, 1, &w) == 0);
+	is_alone_at(h.fds[0], w.items[0].file_offset, LARGE);
+	ck_pattern(data(before), LARGE, 8);
+	ck_bytes(data(s), LARGE, 0);
+	ck_pattern(data(after), LARGE, 9);
+	cow_channel_free(c);
+	cow_storage_unref(before);
+	cow_storage_unref(after);
+	h.s = s;
+	end(&h);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("exposure");
@@ -235,5 +291,6 @@ int main(void)
 	tcase_add_test(tcase, sealed_with_a_group);
 	tcase_add_loop_test(tcase, exported, 0, 3);
 	tcase_add_loop_test(tcase, exported_from_a_group, 0, 3);
+	tcase_add_loop_test(tcase, shared_in_place, 0, 2);
 	return run_suite(suite);
 }

@@ -28,7 +28,7 @@ START_TEST(results_keep_it)
 }
 END_TEST
 
-/* Row CPY-4. */
+/* What copy_ of PyTorch allows of quantized tensors, and what it refuses. */
 START_TEST(copy_rules)
 {
 	struct cow_tensor *a = whole(COW_QUINT8, 0.5, 1, "\1\2\3\4", 4), *view;

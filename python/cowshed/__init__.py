@@ -13,7 +13,7 @@ is an ordinary NumPy array (or PyTorch tensor, `cowshed.torch`) on a storage. Un
 `python -m cowshed run script.py` so is every large array that anybody makes.
 
     cowshed.empty, zeros, full, array    NumPy arrays on storages
-    cowshed.clone(x)                     the same bytes, in constant time
+    cowshed.clone(x)                     the same bytes, without a copy
     cowshed.share(x)                     written by several processes, who see each other
     cowshed.freeze(x)                    read-only for ever, sent for nothing
     cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays

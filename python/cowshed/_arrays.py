@@ -151,10 +151,11 @@ def clone(x: Tensor) -> Tensor: ...
 def clone(x: Any) -> Any:
     """The same bytes, written by nobody else: an array, tensor or Storage like `x`.
 
-    Copies nothing if `x` lies in a storage, whatever its size: pages are copied when
-    either side writes them first. Small arrays are copied at once, and so are those in memory
-    of somebody else (stats()["fallbacks"]["foreign"] counts these). A clone is never shared
-    with other processes, also if `x` is.
+    Copies nothing if `x` lies in a storage of its own that was hardly written since its last
+    clone, whatever its size: pages are copied when either side writes them first. Copied at
+    once are small arrays, shared ones, mapped files, what was mostly rewritten since a clone
+    (stats()["fallbacks"]["rewritten"] counts these), and memory of somebody else ("foreign").
+    A clone is never shared with other processes, also if `x` is.
     """
     if isinstance(x, _cowshed.Storage):
         return x.clone()

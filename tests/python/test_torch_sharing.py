@@ -237,7 +237,7 @@ def test_is_shared():
 
 
 def test_share_memory_keeps_the_storage():
-    """SHM-21: the same PyTorch storage, so that all who view it go along."""
+    """The same PyTorch storage, so that all who view it go along."""
     t = torch.randn(1000)
     whole, view = t.untyped_storage(), t[10:]
     count = torch._C._storage_Use_Count(whole._cdata)

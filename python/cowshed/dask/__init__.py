@@ -18,7 +18,7 @@ host, or by way of a scheduler, travels as it always did, and so does everything
 no broker. What arrives is the receiver's: it may write it, and nobody else sees that.
 
 With install() before the cluster is made the workers also get their memory from cowshed
-(its shim): arrays of 64 MiB and more are then sent without being copied even once, and
+(its shim): arrays of 4 MiB and more are then sent without being copied even once, and
 slices of them, too. Others are copied once, into memory that is mapped by all receivers.
 
 Nothing is left by a worker that dies: what it put is dropped with its connection.

@@ -10,8 +10,10 @@ queues, pipes, pools, managers, arguments of processes, and executors of concurr
 with a context of this module (`mp_context=get_context()`). Import it before the arrays are made:
 the engine lets large ones be born where they can be sent from.
 
-What lies in a storage is not copied; that is what cowshed.empty() and the like make, and
-under `python -m cowshed run` every large array. What does not is copied once. The receiver
+Arrays of 4 MiB and more that lie in a storage are not copied, unless they were written since
+they were sent before; that is what cowshed.empty() and the like make, and under
+`python -m cowshed run` every large array. Smaller ones are copied once a message, unless they
+are shared or frozen, and so is what lies in no storage. The receiver
 gets its own bytes of the moment of sending (set_sharing_mode("clone"), the default), or
 memory that both write: of what cowshed.share() made, and in mode "alias" of tensors and of
 arrays that were made in that mode. The sender may exit first; what is received stays as long

@@ -91,8 +91,8 @@ _MOMENT = 2
 class Connection(_standard.Connection):
     """One end of a Pipe(): see multiprocessing.connection.Connection.
 
-    send() costs some microseconds and does not depend on the size of what lies in a storage; it
-    may return before anybody receives, and this process may exit then. It waits while the
+    send() costs some microseconds, whatever the size of what needn't be copied (the module
+    says what that is); it may return before anybody receives, and this process may exit then. It waits while the
     other side has more than some hundred kilobytes of messages to receive.
     """
 

@@ -202,10 +202,9 @@ def storage_of(t: torch.Tensor) -> _cowshed.Storage | None:
 def clone(t: torch.Tensor) -> torch.Tensor:
     """The same bytes, written by nobody else: size, stride, dtype and type as those of `t`.
 
-    Takes some microseconds if `t` lies in a storage: the whole storage is cloned, and pages
-    are copied when either side writes them. Small tensors are copied at once, and so are
-    those in foreign memory (stats()["fallbacks"]["foreign"] counts these). Never shared with
-    other processes. The result is a leaf without history, as of t.detach(), and a Parameter's
+    Takes some microseconds if `t` lies in a storage of its own that was hardly written since
+    its last clone: the whole storage is cloned, and pages are copied when either side writes
+    them. All else is copied at once, as cowshed.clone() says. Never shared with other processes. The result is a leaf without history, as of t.detach(), and a Parameter's
     is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable, which this
     is not. It does not need PyTorch's own copy-on-write either, whose clones are copied whole
     by whoever asks for their data_ptr().)
