@@ -77,24 +77,16 @@ leave_rest(struct cow__tile *rest, struct cow__segment *old)
 		cow__extent_leave_file(rest, old);
 }
 
-/* Frees the pages that the tile leaves behind in a file of many. Best effort: they are
- * nobody's, and go with the file. So are the rests of the last 2 MiB beside it, which
- * would lie alone between addresses that nothing else fits in; those of anonymous memory,
- * too (`old` is NULL). */
+/* Frees the pages that the tile leaves behind in a file of many. Nobody's are also
+ * the rests of the last 2 MiB beside it, which would lie alone between addresses that
+ * nothing else fits in; those of anonymous memory, too (`old` is NULL). */
 static void
 leave_pages(const struct cow__tile *t, struct cow__segment *old)
 {
-	uintptr_t start = cow__tile_start(t), at;
-	size_t bytes = t->bytes;
-
 	leave_rest(t->prev, old);
 	leave_rest(t->next, old);
-	if (!old || old->single || cow__map_reserve(bytes, COW__HUGE, &at) < 0)
-		return;
-	if (cow__map_shared(at, bytes, &old->file, cow__segment_offset(start),
-	                    false) == 0)
-		(void)cow__map_punch(at, bytes);
-	(void)cow__map_release(at, bytes);
+	if (old)
+		cow__segment_leave(old, cow__tile_start(t), t->bytes);
 }
 
 static int

@@ -73,6 +73,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 		if (r == 0)
 			t->backing = COW__SHARED;
 		else if (cow__map_none(cow__tile_start(t), t->bytes) == 0) {
+			cow__segment_leave(s, cow__tile_start(t), t->bytes);
 			cow__segment_unref(s);
 			t->segment = NULL;
 			t->backing = COW__NONE;

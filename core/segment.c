@@ -12,6 +12,8 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 
+#include <string.h>
+
 /* Each costs a descriptor. Beyond this the current one is kept; a process that
  * inherited so many has none, and gets anonymous memory. */
 #define SEGMENTS_MAX 32
@@ -180,10 +182,39 @@ cow__segments_ended(void)
 	return ended;
 }
 
+/* Through a mapping for the moment, where the file is not to be had otherwise. */
+static bool
+clear_mapped(const struct cow__segment *s, uint64_t offset, size_t bytes)
+{
+	uintptr_t at;
+	bool clear;
+
+	if (cow__map_reserve(bytes, COW__HUGE, &at) < 0)
+		return false;
+	clear = cow__map_shared(at, bytes, &s->file, offset, false) == 0;
+	if (clear && cow__map_punch(at, bytes) < 0)
+		memset((void *)at, 0, bytes);
+	(void)cow__map_release(at, bytes);
+	return clear;
+}
+
+void
+cow__segment_leave(struct cow__segment *s, uintptr_t at, size_t bytes)
+{
+	uint64_t offset = cow__segment_offset(at);
+
+	if (s->single || cow__memfd_punch(&s->file, offset, bytes) == 0 ||
+	    clear_mapped(s, offset, bytes))
+		return;
+	s->stale = true;
+	if (cow__engine.current == s)
+		cow__engine.current = NULL;
+}
+
 static bool
 allocatable(const struct cow__segment *s)
 {
-	return s->owner && !s->forked && !s->single &&
+	return s->owner && !s->forked && !s->single && !s->stale &&
 	       cow__descriptor_ok(&s->file);
 }
 
@@ -213,7 +244,7 @@ cow__segment_current(struct cow__segment **ret)
 	if (!s && count - singles >= SEGMENTS_MAX) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
 		s = cow__engine.current;
-		if (!s || !cow__descriptor_ok(&s->file))
+		if (!s || s->stale || !cow__descriptor_ok(&s->file))
 			return -EMFILE;
 	}
 	if (!s) {

@@ -33,6 +33,7 @@ struct cow__segment {
 	struct cow__segment *next;
 	bool owner;     /* made by this process: it may allocate from it */
 	bool forked;    /* other processes may hold it */
+	bool stale;     /* nobody's pages lie in it under bare addresses */
 	bool single;    /* for one block (core/give.h) ... */
 	uintptr_t given; /* ... which other processes have, sealed: its start ... */
 	size_t given_bytes; /* ... and all that the file has */
@@ -60,6 +61,14 @@ bool cow__segment_usable(const struct cow__segment *s, bool warm);
 
 void cow__segment_ref(struct cow__segment *s);
 void cow__segment_unref(struct cow__segment *s);
+
+/*
+ * Addresses of it go to another file, or nowhere: frees the pages under them, which are
+ * nobody's. Else they would be found by whoever is handed these addresses as fresh memory of
+ * this segment; where they can't be freed or cleared, nothing is allocated from it any more. Of a single
+ * block's nothing is, so its pages stay.
+ */
+void cow__segment_leave(struct cow__segment *s, uintptr_t at, size_t bytes);
 
 /* Unmaps cold memory (2 MiB and more in a piece) of segments that are not allocated from (`all`: of any),
  * and closes segments that nothing refers to. */

@@ -10,6 +10,7 @@
 #include "memfd/page.h"
 #include "memfd/sys.h"
 
+#include <linux/falloc.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -135,6 +136,15 @@ cow__memfd_data(const struct cow__descriptor *d, uint64_t from, uint64_t end,
 	*ret_start = (uint64_t)start;
 	*ret_end = (uint64_t)hole < end ? (uint64_t)hole : end;
 	return 1;
+}
+
+int
+cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t bytes)
+{
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	return (int)sys_fallocate(d->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+	                          from, bytes);
 }
 
 static bool

@@ -42,6 +42,10 @@ int cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes);
 int cow__memfd_reopen(const struct cow__descriptor *d,
                       struct cow__descriptor *ret);
 
+/* Frees the pages in [from, from + bytes), also where they are mapped nowhere, or in locked
+ * memory, whose pages cow__map_punch() may not take. 0 or -errno. */
+int cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t bytes);
+
 /* The first run of pages that the file has, swapped out or not, in [from, end).
  * 1, 0 if there is none, -errno. */
 int cow__memfd_data(const struct cow__descriptor *d, uint64_t from,
