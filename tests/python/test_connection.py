@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Pipes: what multiprocessing's do, and arrays by handle."""
 
+import errno
 import os
 import pickle
 import signal
@@ -236,6 +237,32 @@ def test_half_of_a_message_of_a_receiver_who_died():
         a.send([cowshed.full(16, i, shared=True) for i in range(2500)])
         child(die)()
         a.send("next")
+        assert b.recv() == "next"
+
+
+def test_half_of_a_message_of_a_receiver_who_could_not():
+    class Short:
+        """A channel whose second packet finds no descriptors, twice."""
+
+        def __init__(self, channel):
+            self.channel, self.calls, self.group = channel, 0, None
+
+        def receive(self, fd):
+            self.calls += 1
+            if self.calls in (2, 3):
+                raise OSError(errno.EMFILE, "no descriptors left")
+            return self.channel.receive(fd)
+
+    a, b = Pipe()
+    with a, b:
+        a.send([cowshed.full(16, i, shared=True) for i in range(2500)])
+        a.send("next")
+        b._fresh()
+        b._incoming = Short(b._channel("_incoming"))
+        for _ in range(2):
+            with pytest.raises(OSError, match="no descriptors"):
+                b.recv()
+        assert [x[0] for x in b.recv()] == list(range(2500))
         assert b.recv() == "next"
 
 

@@ -83,6 +83,11 @@ def until(what):
         time.sleep(0.005)
 
 
+class Parts:
+    def __init__(self, whole, first, second, third):
+        self.whole, self.first, self.second, self.third = whole, first, second, third
+
+
 def by_handle(header):
     return "cowshed" in header or any(map(by_handle, header.get("sub-headers", ())))
 
@@ -143,6 +148,16 @@ def test_each_side_has_its_own_bytes(here):
         assert (x == 1).all() and (z == 0).all()
         # And again, of what was written since.
         assert (there_and_back(x, here) == 1).all()
+
+
+def test_parts_of_one_array_have_bytes_of_their_own(here):
+    """Frames that overlap on one storage: as they come by Dask's own way."""
+    x = cowshed.full(2 * MIB, 7.0)
+    back = there_and_back(Parts(x, x[:MIB], x[MIB:], x[MIB // 2 :]), here)
+    back.whole[:] = -1
+    assert (back.first == 7).all() and (back.second == 7).all() and (back.third == 7).all()
+    back.third[:] = 2
+    assert (back.first == 7).all() and (back.second == 7).all() and (x == 7).all()
 
 
 def test_blocks_of_the_engine_are_not_copied(here, monkeypatch):

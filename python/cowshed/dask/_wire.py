@@ -213,9 +213,14 @@ def loads(own, header, frames):
         _shelf.done(said["sent"])
         return result
     frames = list(frames)
+    taken = {}
     for i, token, offset, nbytes in said["frames"]:
-        # Each has a private view of its own: who writes one changes no other.
-        frames.insert(i, memoryview(storage(token))[offset : offset + nbytes])
+        # Each has bytes of its own: who writes one changes no other.
+        end, whole = offset + nbytes, storage(token)
+        if any(offset < e and b < end for b, e in taken.setdefault(token, [])):
+            whole = whole.clone()
+        taken[token].append((offset, end))
+        frames.insert(i, memoryview(whole)[offset:end])
     _shelf.done(said["sent"])
     return own(header, frames)
 

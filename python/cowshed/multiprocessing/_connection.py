@@ -105,6 +105,7 @@ class Connection(_standard.Connection):
             with _making:
                 if self._born != _generation:
                     self._plain = self._grouped = self._incoming = None
+                    self._gathered = []  # storages whose message goes on in the next packet
                     self._sending, self._receiving = threading.Lock(), threading.Lock()
                     os.set_blocking(self._handle, False)
                     self._born = _generation
@@ -266,13 +267,16 @@ class Connection(_standard.Connection):
 
     def _receive_packets(self):
         channel = self._channel("_incoming")
-        try:
-            parcels, note = channel.receive(self._handle)
-            while not note:
-                more, note = channel.receive(self._handle)
-                parcels += more
-        except BrokenPipeError:
-            raise EOFError from None
+        note = None
+        while not note:
+            try:
+                parcels, note = channel.receive(self._handle)
+            except BrokenPipeError:
+                self._gathered = []
+                raise EOFError from None
+            # Any other error may pass: what came before is there for the next call.
+            self._gathered += parcels
+        parcels, self._gathered = self._gathered, []
         if parcels and _family.known() is None and channel.group is not None:
             _family.adopt(channel.group)
         return parcels, note
