@@ -280,19 +280,22 @@ static int write_all(int fd, const char *data, size_t bytes)
 	return 0;
 }
 
-/* A name of its own each time: one that was killed left its part behind. */
+/* A name of its own each time: one that was killed left its part behind. Its
+ * permissions are those of the file whose place it takes, or any new one's. */
 static int open_part(const char *path, char part[PATH_MAX])
 {
-	mode_t mask = umask(0);
+	mode_t mode, mask = umask(0);
+	struct stat st;
 	int fd;
 
 	(void)umask(mask);
+	mode = stat(path, &st) < 0 ? 0666 & ~mask : st.st_mode & 0777;
 	if (snprintf(part, PATH_MAX, "%s.XXXXXX.part", path) >= PATH_MAX)
 		return -ENAMETOOLONG;
 	fd = mkostemps(part, 5, O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	(void)fchmod(fd, 0666 & ~mask); /* as any new file */
+	(void)fchmod(fd, mode);
 	return fd;
 }
 

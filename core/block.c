@@ -37,7 +37,7 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 {
 	uintptr_t here = cow__tile_start(t), next = here + at;
 	uint64_t base = cow__segment_offset(here), start, end;
-	struct cow__run run;
+	struct cow__run runs[2]; /* asked for one alone, its first page is all that is told */
 	int r = 0;
 
 	if (t->slow)
@@ -54,12 +54,12 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 	if (t->backing != COW__ANON)
 		return -EINVAL;
 	while (r == 0 && next < here + bytes)
-		r = cow__pagemap_copied(next, here + bytes, &run, 1, &next);
+		r = cow__pagemap_copied(next, here + bytes, runs, 2, &next);
 	if (r > 0) {
-		*ret_start = run.start - here;
-		*ret_end = run.end - here;
+		*ret_start = runs[0].start - here;
+		*ret_end = runs[0].end - here;
 	}
-	return r;
+	return r < 0 ? r : r > 0;
 }
 
 /*

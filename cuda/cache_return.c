@@ -85,12 +85,18 @@ let_go_units(struct cow__cuda_memory *m, struct cow__cuda_block *b)
 		if (r == 0)
 			left -= s->unit;
 	}
-	if (left == b->bytes || (left && !(hole = cow__cuda_split(b, left)))) {
+	if (left == b->bytes) {
 		b->state = COW__CUDA_FREE;
 		(void)cow__cuda_merge(b);
 		return r;
 	}
-	if (left) {
+	if (left)
+		hole = cow__cuda_split(b, left);
+	if (!hole) {
+		/* Nothing to tell the two apart with: a hole as a whole. What is mapped
+		 * in it still will be found when it is filled. */
+		hole = b;
+	} else if (left) {
 		b->state = COW__CUDA_FREE;
 		(void)cow__cuda_merge(b);
 	}

@@ -116,7 +116,8 @@ enum cow_io_flags {
 	COW_SAVE_SYNC = 1 << 2,
 	/* Saving: to a new file beside it, which takes the place of the old one when
 	 * it is complete. Whoever opens the name finds the one or the other; after a
-	 * failure, the old one. Its permissions are kept, not its owner; hard links
+	 * failure, the old one. (But if only the directory can't be synced, with SYNC: the
+	 * new one is there then, and `ret_done` says so.) Its permissions are kept, not its owner; hard links
 	 * to the old one keep the old bytes, a symbolic link is itself replaced. A
 	 * process that is killed meanwhile leaves a file ".cowshed-..." beside it.
 	 * `offset` must be 0. With SYNC also a power
@@ -151,8 +152,8 @@ int cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
 /*
  * Writes all bytes of a storage to a file, at `offset`; the rest of the file stays.
  * A file that is not there is made (mode 0666 without the umask). `ret_done`, if
- * not NULL, gets how many bytes from the first on were certainly written, also on
- * failure (with ATOMIC: 0 then).
+ * not NULL, gets how many bytes of the file of that name are the storage's for certain,
+ * from the first on, also on failure (with ATOMIC: 0, or all).
  *
  * The bytes are those of the moment of the call: saving holds a lazy clone of the
  * storage. So a clone may be saved in one thread while its siblings are written in

@@ -175,7 +175,8 @@ int cow_channel_flush(struct cow_channel *channel);
  * whole, and the next one can be received, unless the stream is in disorder:
  * then each call says -EBADMSG. -EMFILE, -ENOMEM, -EUSERS (the peer's group has 256
  * members and messages already), -EBUSY (a storage of a device whose current stream
- * records a graph): nothing was lost; try again. -EBADF: the program
+ * records a graph): nothing was lost; try again (but what a broker gave once
+ * alone is gone). -EBADF: the program
  * closed the socket; -ENOENT: no /proc/self/fd to join a group with; -ENODEV, -ECHILD: a
  * storage of a device that this process has not started, or must not use after fork.
  */

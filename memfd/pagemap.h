@@ -15,7 +15,8 @@ struct cow__run {
 
 /*
  * The runs of copied (anonymous) pages in a private file mapping, in order, at
- * most `max`. For a `max` of 1 the one run may end early. *ret_next is the
+ * most `max`. For a `max` of 1 the one run may end early, after a page: that is to ask
+ * whether there is any. *ret_next is the
  * address up to which the answer is complete; call again from there while it is
  * below `end`. A page that swaps or migrates counts as copied, as it is. Returns the number of runs or -errno (-ENOENT:
  * no /proc). A page that another thread writes meanwhile may be missed.

@@ -208,11 +208,13 @@ unmake(struct file *f)
 	cow__descriptor_close(&f->fd);
 }
 
-/* Undoes all. Who found a counted one meanwhile keeps it. */
+/* Undoes all. Who found a counted one meanwhile keeps it; one that was there keeps its
+ * name, whoever made it. (If its last user left in this moment, the next one will remove
+ * it.) */
 static void
 file_fail(struct file *f)
 {
-	if ((f->flags & COW_FILE_COUNTED) && f->fd.fd >= 0) {
+	if ((f->flags & COW_FILE_COUNTED) && f->made && f->fd.fd >= 0) {
 		f->dev = f->fd.dev;
 		f->ino = f->fd.ino;
 	} else {

@@ -445,6 +445,8 @@ cow_storage_save(struct cow_storage *s, const char *path, uint64_t offset,
 	size_t done = 0;
 	int r = save_check(s, flags);
 
+	if (ret_done)
+		*ret_done = 0;
 	if (r < 0)
 		return r;
 	if (!path || ((flags & COW_SAVE_ATOMIC) && offset))
@@ -479,6 +481,8 @@ cow_storage_save_fd(struct cow_storage *s, int fd, uint64_t offset,
 	size_t done = 0;
 	int r = save_check(s, flags);
 
+	if (ret_done)
+		*ret_done = 0;
 	if (r < 0)
 		return r;
 	if (flags & (COW_SAVE_ATOMIC | COW_IO_DIRECT))

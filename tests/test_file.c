@@ -270,6 +270,32 @@ START_TEST(the_last_one_removes_the_name)
 }
 END_TEST
 
+/* Made by somebody who does not count, or by users who were killed. */
+START_TEST(a_name_that_was_there_stays_after_a_failure)
+{
+	const uint32_t flags = SHM | COW_FILE_COUNTED | (_i ? 0 : COW_FILE_NO_CREATE);
+	struct rlimit old, small;
+	struct cow_storage *s = (void *)1;
+	char bytes[4];
+	int fd = shm_open(shm, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+
+	must(fd >= 0 && write(fd, "kept", 4) == 4);
+	if (_i) {
+		must(getrlimit(RLIMIT_FSIZE, &old) == 0);
+		small = (struct rlimit){ 100, old.rlim_max };
+		must(setrlimit(RLIMIT_FSIZE, &small) == 0);
+	}
+	fails(_i ? -EFBIG : -ENODATA, cow_storage_open(shm, 5000, flags, &s));
+	if (_i)
+		must(setrlimit(RLIMIT_FSIZE, &old) == 0);
+	ck_assert_ptr_eq(s, (void *)1);
+	ck_assert_int_eq(entries("/dev/shm", shm + 1), 1);
+	must(pread(fd, bytes, 4, 0) == 4 && memcmp(bytes, "kept", 4) == 0);
+	close(fd);
+	ok(cow_shm_unlink(shm));
+}
+END_TEST
+
 static void hold_counted(void *arg)
 {
 	struct cow_storage *s;
@@ -431,6 +457,7 @@ int main(void)
 		tcase_add_test(on, a_full_shm_leaves_nothing);
 	tcase_add_test(on, beyond_the_size_limit);
 	tcase_add_test(on, the_last_one_removes_the_name);
+	tcase_add_loop_test(on, a_name_that_was_there_stays_after_a_failure, 0, 2);
 	tcase_add_test(on, the_killed_do_not_count);
 	tcase_add_test(on, a_child_counts);
 	tcase_add_test(on, opened_before_the_last_one_went);

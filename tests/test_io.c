@@ -453,16 +453,18 @@ END_TEST
 START_TEST(wrong_arguments)
 {
 	struct cow_storage *s = new_storage(10, 0), *t = (void *)1;
+	uint64_t done[3] = { 77, 77, 77 };
 
 	fails(-EINVAL, cow_storage_load(NULL, 0, 1, 0, &t));
 	fails(-EINVAL, cow_storage_load("x", 0, 1, COW_SAVE_SYNC, &t));
 	fails(-ENOENT, cow_storage_load("/no/such", 0, 1, 0, &t));
 	fails(-EINVAL, cow_storage_load_fd(0, 0, 1, COW_IO_DIRECT, &t));
 	fails(-EBADF, cow_storage_load_fd(-1, 0, 1, 0, &t));
-	fails(-EINVAL, cow_storage_save(NULL, "x", 0, 0, NULL));
+	fails(-EINVAL, cow_storage_save(NULL, "x", 0, 0, &done[0]));
 	fails(-EINVAL, cow_storage_save(s, NULL, 0, 0, NULL));
-	fails(-EINVAL, cow_storage_save(s, "x", 1, COW_SAVE_ATOMIC, NULL));
-	fails(-EINVAL, cow_storage_save_fd(s, 1, 0, COW_SAVE_ATOMIC, NULL));
+	fails(-EINVAL, cow_storage_save(s, "x", 1, COW_SAVE_ATOMIC, &done[1]));
+	fails(-EINVAL, cow_storage_save_fd(s, 1, 0, COW_SAVE_ATOMIC, &done[2]));
+	must(done[0] + done[1] + done[2] == 0);
 	fails(-EBADF, cow_storage_save_fd(s, -1, 0, 0, NULL));
 	ck_assert_ptr_eq(t, (void *)1);
 	cow_storage_unref(s);

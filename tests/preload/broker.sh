@@ -86,6 +86,10 @@ if [ "$(stat -c %a "$work/back")" = "$(stat -c %a "$work/empty")" ] &&
 else
 	fail 'get: permissions as ever, and nothing left'
 fi
+chmod 0510 "$work/back"
+ends 0 'get to a file that is there' "$cowshed" get big "$work/back"
+if [ "$(stat -c %a "$work/back")" = 510 ]; then pass 'get: its permissions stay'; else
+	fail 'get: its permissions stay'; fi
 ends 0 'get to standard output' "$cowshed" get none
 ends 2 'get: no such name' "$cowshed" get other
 ends 2 'get: nowhere to write' "$cowshed" get big /no/such/folder/file
