@@ -396,6 +396,34 @@ START_TEST(first_use_fails)
 }
 END_TEST
 
+/* The hundredth call would fail, and there is none: anonymous memory is looked at, cleared
+ * and copied in runs, however many pages these have. */
+START_TEST(few_calls_for_many_pages)
+{
+	enum { BYTES = 32 * MIB };
+	unsigned char *p, *fence;
+	void *moved;
+
+	ok(cow_option_set("helper", "no"));
+	ok(cow_option_set("backing", "anon"));
+	p = new_block(BYTES, 0);
+	fill(p, BYTES, 1);
+	cow_block_free(p);
+	fault_after(100, ENOMEM);
+	p = new_block(BYTES, COW_BLOCK_ZERO);
+	must(!fault_disarm());
+	ck_bytes(p, BYTES, 0);
+	fill(p, BYTES, 2);
+	fence = new_block(2 * MIB, 0);
+	fault_after(100, ENOMEM);
+	ok(cow_block_resize(p, 4 * BYTES, &moved));
+	must(!fault_disarm());
+	ck_pattern(moved, BYTES, 2);
+	cow_block_free(moved);
+	cow_block_free(fence);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_storage");
@@ -404,6 +432,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * SWEEP_ERRORS);
+	tcase_add_test(tcase, few_calls_for_many_pages);
 	tcase_add_loop_test(cold, first_use_fails, 0, SWEEP_ERRORS);
 	return run_suite(suite);
 }

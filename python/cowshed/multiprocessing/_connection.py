@@ -92,8 +92,8 @@ class Connection(_standard.Connection):
     """One end of a Pipe(): see multiprocessing.connection.Connection.
 
     send() costs some microseconds, whatever the size of what needn't be copied (the module
-    says what that is); it may return before anybody receives, and this process may exit then. It waits while the
-    other side has more than some hundred kilobytes of messages to receive.
+    says what that is); it may return before anybody receives, and this process may exit then.
+    It waits while the other side has more than some hundred kilobytes of messages to receive.
     """
 
     _born = -1

@@ -204,7 +204,8 @@ def clone(t: torch.Tensor) -> torch.Tensor:
 
     Takes some microseconds if `t` lies in a storage of its own that was hardly written since
     its last clone: the whole storage is cloned, and pages are copied when either side writes
-    them. All else is copied at once, as cowshed.clone() says. Never shared with other processes. The result is a leaf without history, as of t.detach(), and a Parameter's
+    them. All else is copied at once, as cowshed.clone() says. Never shared with other
+    processes. The result is a leaf without history, as of t.detach(), and a Parameter's
     is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable, which this
     is not. It does not need PyTorch's own copy-on-write either, whose clones are copied whole
     by whoever asks for their data_ptr().)
