@@ -197,17 +197,17 @@ START_TEST(a_full_shm_leaves_nothing)
 {
 	struct cow_storage *s = (void *)1, *small;
 
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 45, SHM, &s));
+	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42, SHM, &s));
 	must(strstr(cow_last_error(), shm) != NULL);
 	must(strstr(cow_last_error(), "allocating shared memory") != NULL);
 	must(strstr(cow_last_error(), "no space") != NULL);
 	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 45,
+	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42,
 	                                SHM | COW_FILE_COUNTED, &s));
 	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
 	/* One that is there keeps its size. */
 	ok(cow_storage_open(shm, 5000, SHM, &small));
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 45, SHM, &s));
+	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42, SHM, &s));
 	ok(cow_storage_open(shm, 5000, SHM | COW_FILE_NO_CREATE, &s));
 	fails(-ENODATA, cow_storage_open(shm, 5001, SHM | COW_FILE_NO_CREATE,
 	                                 &(struct cow_storage *){ NULL }));
