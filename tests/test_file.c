@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #define SHM (COW_FILE_SHM | COW_FILE_SHARED)
 enum { BIG = 9 << 20 };
@@ -196,18 +197,22 @@ END_TEST
 START_TEST(a_full_shm_leaves_nothing)
 {
 	struct cow_storage *s = (void *)1, *small;
+	struct statvfs all;
+	size_t too_much;
 
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42, SHM, &s));
+	must(statvfs("/dev/shm", &all) == 0);
+	too_much = 2 * (all.f_blocks ? all.f_blocks * all.f_frsize : (size_t)1 << 44);
+	fails(-ENOSPC, cow_storage_open(shm, too_much, SHM, &s));
 	must(strstr(cow_last_error(), shm) != NULL);
 	must(strstr(cow_last_error(), "allocating shared memory") != NULL);
 	must(strstr(cow_last_error(), "no space") != NULL);
 	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42,
+	fails(-ENOSPC, cow_storage_open(shm, too_much,
 	                                SHM | COW_FILE_COUNTED, &s));
 	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
 	/* One that is there keeps its size. */
 	ok(cow_storage_open(shm, 5000, SHM, &small));
-	fails(-ENOSPC, cow_storage_open(shm, (size_t)1 << 42, SHM, &s));
+	fails(-ENOSPC, cow_storage_open(shm, too_much, SHM, &s));
 	ok(cow_storage_open(shm, 5000, SHM | COW_FILE_NO_CREATE, &s));
 	fails(-ENODATA, cow_storage_open(shm, 5001, SHM | COW_FILE_NO_CREATE,
 	                                 &(struct cow_storage *){ NULL }));
