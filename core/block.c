@@ -40,7 +40,7 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 	struct cow__run runs[2]; /* asked for one alone, its first page is all that is told */
 	int r = 0;
 
-	if (t->slow)
+	if (t->slow || t->npieces)
 		return -EINVAL; /* others' pages are mapped there, too */
 	if (cow__tile_is_shared(t)) {
 		r = cow__memfd_data(&t->segment->file, base + at, base + bytes,

@@ -61,9 +61,15 @@ static struct cow__tile *cooling;
 static int
 take_pages(const struct cow__tile *t)
 {
-	return t->backing == COW__ANON
-	               ? cow__map_none(cow__tile_start(t), t->bytes)
-	               : cow__map_punch(cow__tile_start(t), t->bytes);
+	int r;
+
+	if (t->backing == COW__ANON)
+		return cow__map_none(cow__tile_start(t), t->bytes);
+	r = cow__map_punch(cow__tile_start(t), t->bytes);
+	/* Locked by mlockall(): what is free need not be. */
+	if (r == -EINVAL && cow__map_lock(cow__tile_start(t), t->bytes, -1) == 0)
+		r = cow__map_punch(cow__tile_start(t), t->bytes);
+	return r;
 }
 
 /* The last huge page of a block may lie under what the block left of its last 2 MiB, too,

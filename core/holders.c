@@ -232,9 +232,15 @@ living(uint64_t bits, struct cow__census *c)
 static uint64_t
 others(uint64_t *word, struct cow__census *c)
 {
-	uint64_t bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-	uint64_t alive = living(bits, c);
-	uint64_t dead = bits & c->asked & ~c->alive;
+	uint64_t bits, alive, dead;
+
+	/* One that died meanwhile may have forked before: what is seen of the dead,
+	 * whose slots are kept now, is final at the second look. */
+	do {
+		bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+		alive = living(bits, c);
+	} while (!alive && (__atomic_load_n(word, __ATOMIC_ACQUIRE) & ~bits));
+	dead = bits & c->asked & ~c->alive;
 
 	if (dead)
 		__atomic_fetch_and(word, ~dead, __ATOMIC_RELAXED);

@@ -41,7 +41,14 @@ static int
 is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
            int value)
 {
+	uintptr_t to = end;
+
 	(void)value;
+	/* Of anonymous memory, too, a part may be any mapping of the program's. */
+	for (uintptr_t at = start; at < end; at = to, to = end)
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
+		                      &to) == COW__PLACE_OWN)
+			return -EEXIST;
 	return (own && t->backing != COW__ANON) ||
 	                       cow__attributes_linger(t, start, end)
 	               ? -EEXIST

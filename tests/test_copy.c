@@ -54,6 +54,21 @@ static void both_sides(size_t bytes, int order)
 	cow_block_free(order & 2 ? b : a);
 }
 
+/* Its own pages went when it was copied to: what is resized is read where it lies. */
+START_TEST(thawed_and_moved)
+{
+	enum { BYTES = 64 * MIB };
+	unsigned char *a = filled(BYTES, 1), *b = copy_of(a, BYTES);
+	void *moved;
+
+	cow_block_free(a);
+	cow_trim();
+	ok(cow_block_resize(b, 4 * BYTES, &moved));
+	ck_pattern(moved, BYTES, 1);
+	cow_block_free(moved);
+}
+END_TEST
+
 START_TEST(writes_on_either_side)
 {
 	for (int order = 0; order < 4; order++)
@@ -356,6 +371,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "copy");
 
 	tcase_add_loop_test(tcase, writes_on_either_side, 0, COUNT(sizes));
+	tcase_add_test(tcase, thawed_and_moved);
 	tcase_add_test(tcase, the_rest_stays);
 	tcase_add_test(tcase, parts_of_a_source);
 	tcase_add_test(tcase, others_are_refused);

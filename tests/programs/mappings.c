@@ -208,6 +208,28 @@ static void mapped_there_again(void)
 	close(fd);
 }
 
+/* Anonymous memory where a file was mapped: its bytes are not there, nor written. */
+static void over_a_file(int unmapped)
+{
+	unsigned char *p = mmap(NULL, 4 * MIB, BOTH, PLAIN, -1, 0);
+	int fd = memfd_create("mappings", MFD_CLOEXEC);
+
+	check(p != MAP_FAILED && fd >= 0 && ftruncate(fd, 4 * MIB) == 0);
+	fill(p, 4 * MIB, 1);
+	if (unmapped)
+		check(munmap(p, 4 * MIB) == 0);
+	check(mmap(p, 4 * MIB, BOTH, MAP_SHARED | MAP_FIXED, fd, 0) == p);
+	fill(p, 4 * MIB, 2);
+	remap(p, 4 * MIB, BOTH);
+	check(all(p, 4 * MIB, 0));
+	fill(p, 4 * MIB, 3);
+	check(munmap(p, 4 * MIB) == 0);
+	p = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, fd, 0);
+	check(p != MAP_FAILED && holds(p, 4 * MIB, 2));
+	check(munmap(p, 4 * MIB) == 0);
+	close(fd);
+}
+
 /* Whatever an allocator is doing with what was unmapped a moment ago. */
 static void mapped_there_at_once(void)
 {
@@ -390,6 +412,8 @@ int main(void)
 	moved();
 	renewed();
 	mapped_there_again();
+	over_a_file(0);
+	over_a_file(1);
 	refused();
 	for (uint64_t round = 1; round <= 2; round++)
 		at_random(round * 0x9e3779b97f4a7c15);
