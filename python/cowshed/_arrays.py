@@ -171,6 +171,8 @@ def clone(x: Any) -> Any:
         return array(x, shared=False)
     if region.storage.kind != "own":
         return _copy(x)  # and not the whole file, or what others write
+    if x.nbytes > region.nbytes:
+        return _copy(x)  # elements that lie on each other: each is written alone in a copy
     return _on(region.storage.clone(), x, region.offset)
 
 

@@ -137,7 +137,21 @@ class Plan:
             mode = os.stat(self.target).st_mode & 0o777
         except FileNotFoundError:
             mode = None
-        fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        # Before anything is changed: some folders may be written and not read.
+        folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY) \
+            if sync else None
+        try:
+            self._write_beside(mode, sync)
+            if folder is not None:
+                os.fsync(folder)
+        finally:
+            if folder is not None:
+                os.close(folder)
+
+    def _write_beside(self, mode, sync):
+        # At no moment may more people read it than the file that is there.
+        fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                     0o666 if mode is None else 0o600)
         try:
             try:
                 if mode is not None:
@@ -154,12 +168,6 @@ class Plan:
         except BaseException:
             self.remove()
             raise
-        if sync:
-            folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
 
     def _write(self, fd):
         if self.writer:

@@ -259,3 +259,13 @@ def test_no_bytes_are_shared_and_frozen_as_others_are():
         assert not cowshed.is_shared(x) and not cowshed.is_shared(cowshed.clone(shared))
         assert not cowshed.freeze(x).flags.writeable and x.flags.writeable
     assert cowshed.is_shared(cowshed.share(np.zeros(3))[1:1])
+
+
+@pytest.mark.parametrize("n", [1000, 100_000])
+def test_a_clone_of_rows_that_are_one_has_rows_of_its_own(n):
+    x = cowshed.zeros(n)
+    for view in (np.broadcast_to(x, (3, n)),
+                 np.lib.stride_tricks.sliding_window_view(x, n - 5)):
+        y = cowshed.clone(view)
+        y[0] = 7
+        assert (y[0] == 7).all() and (y[1:] == 0).all() and (x == 0).all()

@@ -321,3 +321,10 @@ def test_plain_pickle_and_copy_are_as_ever():
     t = ct.tensor(torch.arange(1 << 18))
     for other in pickle.loads(pickle.dumps(t)), copy.deepcopy(t):
         assert torch.equal(other, t) and ct.storage_of(other) is not ct.storage_of(t)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 4])
+def test_parts_whose_elements_begin_at_any_byte(at):
+    storage = cowshed.array(bytearray(range(256)) * 8000)
+    t = torch.frombuffer(storage, dtype=torch.float32, count=500_000, offset=at)[5000:5500]
+    assert there(t).view(torch.int32).equal(t.view(torch.int32))

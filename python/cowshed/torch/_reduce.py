@@ -176,7 +176,9 @@ def rebuild_tensor(region, dtype, size, stride, first, nbytes, *more):
     """A tensor of a region, which begins `first` bytes after its PyTorch storage did."""
     storage, offset, _ = region
     if offset < first or offset - first + nbytes > storage.nbytes:
-        first, nbytes = offset, storage.nbytes  # the message has but a part of it
+        # The message has but a part of it, whose elements may begin at any byte.
+        rest = offset % dtype.itemsize
+        first, nbytes = offset - rest, storage.nbytes - rest
     whole = _storages.untyped(_writable(storage), offset - first, nbytes)
     return rebuild_from(whole, dtype, first // dtype.itemsize, size, stride, *more)
 
