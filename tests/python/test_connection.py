@@ -240,6 +240,35 @@ def test_half_of_a_message_of_a_receiver_who_died():
         assert b.recv() == "next"
 
 
+def test_what_was_taken_is_sent_once():
+    class Short:
+        """A channel that takes a message, which the kernel has no memory for at first."""
+
+        def __init__(self, channel):
+            self.channel, self.group = channel, channel.group
+            self.errors = [OSError(errno.ENOBUFS, "no buffers"), MemoryError("no memory"),
+                           OSError(errno.EMFILE, "no descriptors")]
+
+        def send(self, *arguments):
+            return self.channel.send(*arguments)
+
+        def flush(self, *arguments):
+            if self.errors:
+                raise self.errors.pop()
+            return self.channel.flush(*arguments)
+
+    a, b = Pipe()
+    with a, b:
+        a._fresh()
+        for name in "_plain", "_grouped":
+            setattr(a, name, Short(a._channel(name)))
+        a.send("one")
+        a.send(cowshed.full(9000, 2.0))
+        a.send("end")
+        assert b.recv() == "one" and (b.recv() == 2).all() and b.recv() == "end"
+        assert not b.poll(0)
+
+
 def test_half_of_a_message_of_a_receiver_who_could_not():
     class Short:
         """A channel whose second packet finds no descriptors, twice."""

@@ -84,6 +84,8 @@ class Packet:
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
 
 
+# Why the kernel may not take what waits in a channel now.
+_FOR_A_MOMENT = errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE
 # Milliseconds: more than a receiver takes to empty a full socket of small messages.
 _MOMENT = 2
 
@@ -223,8 +225,10 @@ class Connection(_standard.Connection):
                         return parcels, None if taken else note, name
                     _poll(self._handle, select.POLLOUT)
                     continue
-            except OSError as error:
-                if error.errno != errno.ETOOMANYREFS:
+            except (OSError, MemoryError) as error:
+                number = getattr(error, "errno", errno.ENOMEM)
+                # What was taken goes out sooner or later: who heard of an error sent it again.
+                if number != errno.ETOOMANYREFS and not (taken and number in _FOR_A_MOMENT):
                     raise
             # Nobody tells when there is room: in the group, of whose 256 places messages
             # that are under way take one each; or among the user's descriptors in flight.
