@@ -244,7 +244,7 @@ cow__segment_current(struct cow__segment **ret)
 	if (!s && count - singles >= SEGMENTS_MAX) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
 		s = cow__engine.current;
-		if (!s || s->stale || !cow__descriptor_ok(&s->file))
+		if (!s || !cow__descriptor_ok(&s->file))
 			return -EMFILE;
 	}
 	if (!s) {

@@ -89,15 +89,26 @@ struct heard {
 	long count;
 };
 
+/* What a peer gets that is no library. */
+static void send_and_look(struct heard *h, struct cow_storage *s, enum cow_share_mode mode)
+{
+	struct cow_parcel p = { .storage = s, .length = 10, .mode = mode };
+	struct cow_channel *c;
+
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, h->fd) == 0);
+	ok(cow_channel_new(h->fd[0], h->group, 0, &c));
+	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
+	cow_channel_free(c);
+	h->count = cow__socket_look(h->fd[1], h->bytes, sizeof(h->bytes),
+	                            h->fds, COW__SOCKET_FDS, &h->nfds);
+	must(h->count > 0);
+}
+
 /* Sends one of two storages that lie side by side. */
 static void hear(struct heard *h, bool grouped, enum cow_share_mode mode,
                  size_t bytes)
 {
-	struct cow_channel *c;
-	struct cow_parcel p;
-
 	*h = (struct heard){ .nfds = 0 };
-	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, h->fd) == 0);
 	if (grouped) {
 		ok(cow_group_new(&h->group));
 		ok(cow_group_storage_new(h->group, bytes,
@@ -116,13 +127,7 @@ static void hear(struct heard *h, bool grouped, enum cow_share_mode mode,
 		h->neighbour = new_filled(bytes, 0, 8);
 		h->s = new_filled(bytes, 0, 7);
 	}
-	ok(cow_channel_new(h->fd[0], h->group, 0, &c));
-	p = (struct cow_parcel){ .storage = h->s, .length = 10, .mode = mode };
-	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
-	cow_channel_free(c);
-	h->count = cow__socket_look(h->fd[1], h->bytes, sizeof(h->bytes),
-	                            h->fds, COW__SOCKET_FDS, &h->nfds);
-	must(h->count > 0);
+	send_and_look(h, h->s, mode);
 }
 
 static void end(struct heard *h)
@@ -248,31 +253,22 @@ START_TEST(shared_in_place)
 {
 	enum { LARGE = 4 * 1024 * 1024 + 77 };
 	struct cow_storage *before, *s, *after;
-	struct cow_parcel p;
-	struct cow_channel *c;
 	struct cow__wire w;
 	struct heard h = { .nfds = 0 };
 
-	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, h.fd) == 0);
 	if (_i)
 		ok(cow_option_set("share", "yes"));
-	ok(cow_channel_new(h.fd[0], NULL, 0, &c));
 	before = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 8);
 	s = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 7);
 	after = new_filled(LARGE, COW_STORAGE_TRANSPARENT, 9);
 	ok(cow_storage_share_in_place(s));
-	p = (struct cow_parcel){ .storage = s, .length = 10, .mode = COW_SHARE_ALIAS };
-	ck_assert_int_eq(cow_channel_send(c, &p, 1, NULL, 0), 1);
-	h.count = cow__socket_look(h.fd[1], h.bytes, sizeof(h.bytes), h.fds,
-	                           COW__SOCKET_FDS, &h.nfds);
-	must(h.count > 0);
+	send_and_look(&h, s, COW_SHARE_ALIAS);
 	ck_assert_uint_eq(h.nfds, 1);
 	must(cow__wire_check(h.bytes, (size_t)h.count, 1, &w) == 0);
 	is_alone_at(h.fds[0], w.items[0].file_offset, LARGE);
 	ck_pattern(data(before), LARGE, 8);
 	ck_bytes(data(s), LARGE, 0);
 	ck_pattern(data(after), LARGE, 9);
-	cow_channel_free(c);
 	cow_storage_unref(before);
 	cow_storage_unref(after);
 	h.s = s;

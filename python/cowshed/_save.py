@@ -44,9 +44,10 @@ def save(path: Path, x: Any, *, format: Format | None = None,
 
     Bytes are written as they lie: for those of one moment, while others write, save a
     snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
-    their own formats. Of what is saved to one path at once the last that was begun stays.
-    ValueError: the format can't hold this; OSError as from write(). The old file is as it was
-    then.
+    their own formats. Of what save_async() writes to one path at once the last that was begun
+    stays; threads that save() to one path take a lock. ValueError: the format can't hold this;
+    OSError as from write(). The old file is as it was then, but where only the folder could not
+    be synced.
     """
     plan(path, x, format).write(sync)
 
@@ -132,7 +133,8 @@ class Plan:
                 self.number = next(self.order.numbers)
 
     def write(self, sync=False):
-        """Writes it. The old file is as it was if this raises."""
+        """Writes it. The old file is as it was if this raises, but where only the folder could
+        not be synced."""
         try:
             mode = os.stat(self.target).st_mode & 0o777
         except FileNotFoundError:
@@ -141,14 +143,14 @@ class Plan:
         folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY) \
             if sync else None
         try:
-            self._write_beside(mode, sync)
+            self._replace(mode, sync)
             if folder is not None:
                 os.fsync(folder)
         finally:
             if folder is not None:
                 os.close(folder)
 
-    def _write_beside(self, mode, sync):
+    def _replace(self, mode, sync):
         # At no moment may more people read it than the file that is there.
         fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
                      0o666 if mode is None else 0o600)

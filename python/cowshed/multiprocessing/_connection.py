@@ -99,6 +99,7 @@ class Connection(_standard.Connection):
     """
 
     _born = -1
+    _shared = False  # several processes receive, one at a time
     _plain = _grouped = _incoming = None
 
     def _fresh(self):
@@ -275,10 +276,14 @@ class Connection(_standard.Connection):
         while not note:
             try:
                 parcels, note = channel.receive(self._handle)
-            except BrokenPipeError:
-                self._gathered = []
-                raise EOFError from None
-            # Any other error may pass: what came before is there for the next call.
+            except BaseException as error:
+                # It may pass: then what came is there for the next call. But not if another
+                # receiver may have the rest, since no packet says of which message it is.
+                if self._shared or isinstance(error, BrokenPipeError):
+                    self._gathered = []
+                if isinstance(error, BrokenPipeError):
+                    raise EOFError from None
+                raise
             self._gathered += parcels
         parcels, self._gathered = self._gathered, []
         if parcels and _family.known() is None and channel.group is not None:
@@ -310,6 +315,8 @@ class Connection(_standard.Connection):
 
 class QueueEnd(Connection):
     """An end of a queue: `*_bytes` are packets, which are pickled elsewhere."""
+
+    _shared = True
 
     def send_bytes(self, packet):
         """As send_packet(), and empties the packet: a queue's thread holds it until the next."""
