@@ -373,11 +373,13 @@ $(LIB_A): $(LIB_OBJ)
 	@rm -f $@
 	$(Q)$(AR) rcsD $@ $^
 
-# Never unloaded: our threads and fork handlers live in it, and memory that it gave.
+# Never unloaded: our threads and fork handlers live in it, and memory that it gave. Begun before
+# all other libraries: of fork handlers the first registered is the last before the fork, and what
+# others allocate in theirs must find the engine free.
 $(LIB_SO): $(LIB_OBJ) core/libcowshed.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 -Wl,-z,nodelete \
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 -Wl,-z,nodelete,-z,initfirst \
 		-Wl,--version-script=core/libcowshed.map -o $@ $(LIB_OBJ) $(LDFLAGS)
 
 $(LIB_LINK): $(LIB_SO)

@@ -27,6 +27,61 @@ END
 must_succeed=1 compare 'LD_AUDIT: early_late' env LD_AUDIT="$work/audit.so" \
 	"$programs/early_late"
 
+# A library's library registers fork handlers that allocate, before any constructor that the
+# shim's could wait for.
+library handlers <<'END'
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static void *kept;
+static void use(void)
+{
+	char *p = malloc(2 << 20);
+	memset(p, 1, 2 << 20);
+	p = realloc(p, 5 << 20);
+	free(kept);
+	kept = p;
+}
+__attribute__((constructor)) static void begin(void) { pthread_atfork(use, use, use); }
+int deep(void) { return kept != NULL; }
+END
+"$cc" -shared -fPIC -x c -o "$work/middle.so" - -x none "$work/handlers.so" <<'END'
+int deep(void);
+int middle(void) { return deep(); }
+END
+cat >"$work/forks.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int middle(void);
+int main(void)
+{
+	char *p = malloc(4 << 20);
+	int status, bad = 0;
+
+	memset(p, 3, 4 << 20);
+	for (int i = 0; i < 4; i++) {
+		pid_t child = fork();
+		if (child == 0) {
+			char *q = malloc(1 << 20);
+			memset(q, 4, 1 << 20);
+			_exit(p[3 << 20] != 3 || q[5] != 4 || !middle());
+		}
+		bad |= waitpid(child, &status, 0) != child || status != 0;
+	}
+	printf("bad: %d, handlers ran: %d\n", bad, middle());
+	return bad;
+}
+END
+if "$cc" -fno-builtin -Wl,-rpath,"$work" -Wl,-rpath-link,"$work" -o "$work/forks" \
+	"$work/forks.c" "$work/middle.so"; then
+	must_succeed=1 compare "a library's library has fork handlers" "$work/forks"
+else
+	fail "a library's library has fork handlers"
+fi
+
 # Each wants static thread-local storage, of which there are about 2 KiB.
 for name in a b c d; do
 	library $name <<'END'

@@ -21,6 +21,8 @@
  */
 #include "../programs/program.h"
 #include "packs.h"
+#include "share/group.h"
+#include "share/home.h"
 
 #include <cowshed-share.h>
 #include <dirent.h>
@@ -253,13 +255,36 @@ static void turn(struct cow_channel *to, struct cow_channel *from,
 	}
 }
 
-/* All others are dead. */
+/* Who reads /proc/PID/maps of a dead member, on any processor, keeps its memory until it has
+ * read, and its lock with it. */
+static int slots_of_others(void)
+{
+	int count = 0;
+
+	cow__share_enter();
+	for (uint32_t n = 0; n < COW__SLOTS; n++)
+		count += cow__slot_alive(group, n);
+	cow__share_leave();
+	return count;
+}
+
+/* So is the clone of a sender whose packs were all taken: a memfd of its own. */
+static int is_sealed(const struct item *i)
+{
+	const struct cow__home *h = cow__home_of(i->s);
+
+	return i->mode == COW_SHARE_SEALED || (h && !h->pack);
+}
+
+/* All others are dead, but for the root. */
 static void last_words(void)
 {
 	const void *before, *after;
 	int count;
 	long full, left;
 
+	while (slots_of_others() > 1)
+		usleep(1000);
 	for (int i = 0; i < HAVE; i++)
 		for (int k = 0; k < i && items[i].s != NULL; k++)
 			if (items[k].s != NULL &&
@@ -267,7 +292,7 @@ static void last_words(void)
 			            cow_storage_data(items[i].s))
 				drop(&items[i]);
 	for (int i = 0; i < HAVE; i++) {
-		if (items[i].s == NULL || items[i].mode == COW_SHARE_SEALED)
+		if (items[i].s == NULL || is_sealed(&items[i]))
 			continue;
 		before = cow_storage_data(items[i].s);
 		rewrite(&items[i], 0, 42);
