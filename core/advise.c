@@ -29,6 +29,7 @@
 #include "core/thaw.h"
 #include "core/view.h"
 #include "memfd/map.h"
+#include "memfd/process.h"
 
 /* Of <sys/mman.h>, which belongs to memfd/. */
 enum {
@@ -372,6 +373,20 @@ cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
 	                       COW__HOLES_STOP);
 }
 
+COW_EXPORT void
+cow__unlocked_all(void)
+{
+	cow__engine_lock();
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (!t->attributes)
+			continue;
+		cow__tile_change_begin(t);
+		cow__attributes_unlock(t);
+		cow__tile_change_end(t);
+	}
+	cow__engine_unlock();
+}
+
 static int
 unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 {
@@ -415,10 +430,18 @@ cow__placed(void)
 	cow__engine_unlock();
 }
 
+/* Keys, say, or the state of a random number generator: a child that would have them must not
+ * go on. */
 static void
 wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	(void)overlay(t, start, end, COW__PLACE_ANON);
+	if (overlay(t, start, end, COW__PLACE_ANON) == 0)
+		return;
+	if (t->common || cow__map_protect(start, end - start,
+	                                  COW__MAP_READ_WRITE) < 0)
+		cow__process_exit(127);
+	memset((void *)start, 0, end - start);
+	cow__attributes_apply(t, start, end);
 }
 
 static void

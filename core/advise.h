@@ -24,6 +24,10 @@ int cow__advise(uintptr_t addr, size_t bytes, int advice);
 int cow__protect(uintptr_t addr, size_t bytes, int prot, int key);
 
 int cow__lock_pages(uintptr_t addr, size_t bytes, int flags);
+
+/* munlockall() was called: nothing is locked again where it is mapped anew. */
+void cow__unlocked_all(void);
+
 int cow__unmap(uintptr_t addr, size_t bytes);
 
 /* Is all of the range mapped, by the engine, and would be like new if it were

@@ -116,7 +116,7 @@ freeze_all(bool pinned)
 			r = copy_for_child(t, COW_FALLBACK_PINNED);
 			continue;
 		}
-		if (t->npieces || t->nkept) {
+		if (t->npieces || t->nkept || t->attributes) {
 			r = cow__freeze(t);
 		} else {
 			for (last = t; last->next && needs_freeze(last->next) &&

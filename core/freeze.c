@@ -46,14 +46,10 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
-	if (!from->attributes)
-		cow__spare_move(from, bytes);
+	cow__spare_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,
 	                     cow__segment_offset(cow__tile_start(from)), false);
-	if (r == 0 && from->attributes)
-		cow__attributes_apply(from, cow__tile_start(from),
-		                      cow__tile_end(from));
 	if (r < 0)
 		return r;
 	for (struct cow__tile *t = from;; t = t->next) {
@@ -93,7 +89,7 @@ cow__freeze(struct cow__tile *t)
 	cow__require(t->kind == COW__LIVE);
 	if (t->pinned || t->common)
 		return -EBUSY;
-	if (!t->npieces && !t->nkept)
+	if (!t->npieces && !t->nkept && !t->attributes)
 		return cow__freeze_run(t, t);
 	if (!cow__mappings_left(2 + t->npieces))
 		return -ENOMEM;

@@ -70,14 +70,16 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		uint64_t file = cow__segment_offset(cow__tile_start(p)) +
 		                offset;
 
-		bytes = cow__min(bytes, end - at);
-		r = shared ? cow__map_shared(at, bytes, &p->segment->file,
-		                             file, false)
-		           : cow__map_private(at, bytes, &p->segment->file,
-		                              file, false);
+		uintptr_t to = at + cow__min(bytes, end - at);
+		/* At no moment may a thread write what the program closed. */
+		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                             COW__MAP_READ_WRITE, at, &to);
+
+		r = cow__map_protected(at, to - at, &p->segment->file, file,
+		                       shared, prot);
 		if (r < 0)
 			break;
-		at += bytes;
+		at = to;
 	}
 	if (t->attributes)
 		cow__attributes_apply(t, start, at);

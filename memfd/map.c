@@ -139,35 +139,43 @@ cow__map_common(size_t bytes, uintptr_t *ret)
 	return 0;
 }
 
-int
-cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
-                uint64_t offset, bool inherit)
+static int
+map_file(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+         uint64_t offset, int protection, int flags, bool inherit)
 {
 	int r;
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
-	                    MAP_SHARED | MAP_FIXED, d->fd, offset));
+	r = result(sys_mmap((void *)addr, bytes, protection, flags | MAP_FIXED,
+	                    d->fd, offset));
 	if (r == 0 && !inherit)
 		(void)withhold(addr, bytes);
 	return r;
 }
 
 int
+cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+                uint64_t offset, bool inherit)
+{
+	return map_file(addr, bytes, d, offset, PROT_READ | PROT_WRITE,
+	                MAP_SHARED, inherit);
+}
+
+int
 cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
                  uint64_t offset, bool inherit)
 {
-	int r;
+	return map_file(addr, bytes, d, offset, PROT_READ | PROT_WRITE,
+	                MAP_PRIVATE | MAP_NORESERVE, inherit);
+}
 
-	if (!cow__descriptor_ok(d))
-		return -EBADF;
-	r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
-	                    MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, d->fd,
-	                    offset));
-	if (r == 0 && !inherit)
-		(void)withhold(addr, bytes);
-	return r;
+int
+cow__map_protected(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+                   uint64_t offset, bool shared, int prot)
+{
+	return map_file(addr, bytes, d, offset, prot & 0xffff,
+	                shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, false);
 }
 
 int

@@ -52,6 +52,19 @@ int cow__map_private(uintptr_t addr, size_t bytes,
                      const struct cow__descriptor *d, uint64_t offset,
                      bool inherit);
 
+#define COW__MAP_READ_ONLY 1  /* PROT_READ */
+#define COW__MAP_READ_WRITE 3 /* PROT_READ | PROT_WRITE */
+/* `prot` with COW__MAP_KEY() or'ed in sets a protection key, too. */
+#define COW__MAP_KEY(key) (((key) + 1) << 16)
+#define COW__MAP_KEYS (31 << 16)
+int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
+
+/* Either of the two, not inherited, with `prot` from its first moment; but a key, which has to
+ * be set afterwards. */
+int cow__map_protected(uintptr_t addr, size_t bytes,
+                       const struct cow__descriptor *d, uint64_t offset,
+                       bool shared, int prot);
+
 /* Moves a whole mapping over another range, which it replaces. */
 int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
 
@@ -83,12 +96,6 @@ int cow__map_resident(uintptr_t addr, size_t bytes);
 
 /* By children, or not. Giving succeeds, too, where the kernel never withholds. */
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
-
-#define COW__MAP_READ_ONLY 1 /* PROT_READ */
-/* `prot` with COW__MAP_KEY() or'ed in sets a protection key, too. */
-#define COW__MAP_KEY(key) (((key) + 1) << 16)
-#define COW__MAP_KEYS (31 << 16)
-int cow__map_protect(uintptr_t addr, size_t bytes, int prot);
 
 int cow__map_advise(uintptr_t addr, size_t bytes, int advice);
 

@@ -6,9 +6,11 @@
  *                        one on private memory does not count our blocks
  *   mlockall             so does the limit on locked memory; and it makes all
  *                        that is mapped present, also what is free or frozen
+ *   munlockall           what was locked before would be locked again by a fork
  */
 #include "preload/preload.h"
 
+#include "core/advise.h"
 #include "core/window.h"
 #include "cowshed.h"
 
@@ -33,7 +35,8 @@ yield(void)
 static void
 prepare(int resource, const struct rlimit *limit)
 {
-	if (!limit || limit->rlim_cur == RLIM_INFINITY)
+	if (!limit || !preload_is_readable(limit, sizeof(*limit)) ||
+	    limit->rlim_cur == RLIM_INFINITY)
 		return;
 	if (resource == RLIMIT_AS)
 		yield();
@@ -88,4 +91,15 @@ mlockall(int flags)
 	return (int)preload_kernel(SYS_mlockall, flags);
 }
 
+EXPORT int
+munlockall(void)
+{
+	int r = (int)preload_kernel(SYS_munlockall);
+
+	if (r == 0)
+		cow__unlocked_all();
+	return r;
+}
+
 PRELOAD_OWN(mlockall);
+PRELOAD_OWN(munlockall);

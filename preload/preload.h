@@ -97,6 +97,10 @@ __typeof__(mlock) preload_mlock;
 __typeof__(mlock2) preload_mlock2;
 __typeof__(munlock) preload_munlock;
 __typeof__(mlockall) preload_mlockall;
+__typeof__(munlockall) preload_munlockall;
+
+/* Who asks the kernel with a bad address gets an error, no signal. `bytes`: 0, or 8 and more. */
+bool preload_is_readable(const void *p, size_t bytes);
 
 /* COWSHED_OPTIONS, once. */
 void preload_options_read(void);

@@ -81,19 +81,29 @@ kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
-/* Can it, at most a page, be read? Whoever asks the kernel with a bad address gets an
- * error, no signal. The kernel reads a mask before it looks at what to do with it, which
- * is nothing; NULL is none. */
-static bool
-is_readable(const void *p, size_t bytes)
+/* The kernel reads a mask before it looks at what to do with it, which is nothing; NULL
+ * is none. */
+bool
+preload_is_readable(const void *p, size_t bytes)
 {
-	const char *ends[] = { p, (const char *)p + bytes - sizeof(uint64_t) };
+	uintptr_t at = (uintptr_t)p, last = at + bytes - sizeof(uint64_t);
 
-	for (int i = 0; i < 2; i++)
-		if (cow__syscall(SYS_rt_sigprocmask, -1, (long)ends[i], 0,
+	for (; bytes; at = at + preload_page() < last ? at + preload_page() : last) {
+		if (cow__syscall(SYS_rt_sigprocmask, -1, (long)at, 0,
 		                 sizeof(uint64_t), 0, 0) != -EINVAL)
 			return false;
+		if (at == last)
+			break;
+	}
 	return true;
+}
+
+/* A list that is too long is the kernel's to refuse. */
+static bool
+are_readable(const struct iovec *parts, size_t n)
+{
+	return parts && n <= IOV_MAX &&
+	       preload_is_readable(parts, n * sizeof(*parts));
 }
 
 /* Does it make a child that has its memory to itself, and goes on on this stack? */
@@ -112,7 +122,7 @@ is_fork(long number, long a, long b)
 		const struct clone_args *how = (const void *)a;
 
 		return (size_t)b >= CLONE_ARGS_SIZE_VER0 &&
-		       is_readable(how, CLONE_ARGS_SIZE_VER0) &&
+		       preload_is_readable(how, CLONE_ARGS_SIZE_VER0) &&
 		       !(how->flags & CLONE_VM) && !how->stack;
 	}
 #endif
@@ -165,6 +175,8 @@ syscall(long number, ...)
 		return preload_munlock((void *)a, (size_t)b);
 	case SYS_mlockall:
 		return preload_mlockall((int)a);
+	case SYS_munlockall:
+		return preload_munlockall();
 	case SYS_vmsplice:
 		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
 	case SYS_mbind:
@@ -193,7 +205,7 @@ ioctl(int fd, unsigned long request, ...)
 	if (request == UFFDIO_REGISTER) {
 		const struct uffdio_register *r = (const void *)a;
 
-		if (is_readable(r, sizeof(*r)) && r->range.len &&
+		if (preload_is_readable(r, sizeof(*r)) && r->range.len &&
 		    preload_ours((void *)r->range.start))
 			(void)cow__own(r->range.start, r->range.len, false);
 	}
@@ -205,7 +217,9 @@ ioctl(int fd, unsigned long request, ...)
 EXPORT ssize_t
 vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 {
-	for (size_t i = 0; parts && n <= IOV_MAX && i < n; i++) {
+	size_t known = are_readable(parts, n) ? n : 0;
+
+	for (size_t i = 0; i < known; i++) {
 		uintptr_t start = (uintptr_t)parts[i].iov_base;
 		size_t bytes = parts[i].iov_len, skip = start % preload_page();
 
@@ -223,12 +237,12 @@ process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
                 unsigned flags)
 {
 	static const struct iovec nothing;
+	size_t known = are_readable(parts, n) ? n : 0, i;
 	ssize_t sum = 0;
-	size_t i;
 
-	for (i = 0; i < n && parts && !preload_ours(parts[i].iov_base); i++)
+	for (i = 0; i < known && !preload_ours(parts[i].iov_base); i++)
 		;
-	if (i == n || !parts || n > IOV_MAX ||
+	if (i == known ||
 	    (advice != MADV_DONTNEED && advice != MADV_FREE &&
 	     advice != MADV_DONTNEED_LOCKED && advice != MADV_GUARD_INSTALL) ||
 	    kernel(SYS_process_madvise, pidfd, (long)&nothing, 1, advice, flags,

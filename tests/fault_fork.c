@@ -253,6 +253,45 @@ START_TEST(uncounted_sibling)
 }
 END_TEST
 
+static void sees_no_secret(void *arg)
+{
+	unsigned char *p = arg;
+	bool fired = fault_disarm();
+
+	ck_bytes(p, MIB, 0);
+	ck_pattern(p + MIB, MIB, 9);
+	if (fired)
+		_exit(FIRED);
+}
+
+/* What is to be wiped in a child is, whatever fails there; or the child is not. */
+START_TEST(wiped)
+{
+	unsigned char *p;
+	int status, n = 0;
+
+	do {
+		p = new_block(2 * MIB, 0);
+		fill(p, MIB, 8);
+		fill(p + MIB, MIB, 9);
+		must(cow__advise((uintptr_t)p, MIB, MADV_WIPEONFORK) == 0);
+		fail_in_child_n = ++n;
+		fail_in_child_error = errors[_i];
+		status = child_status(child_start(sees_no_secret, p));
+		fail_in_child_n = 0;
+		must(WIFEXITED(status));
+		status = WEXITSTATUS(status);
+		ck_pattern(p, MIB, 8);
+		cow_block_free(p);
+		ck_assert_msg(status == 0 || status == FIRED ||
+		                      (status == NO_MEMORY && errors[_i] & FAULT_LASTING),
+		              "call %d: the child's status is %d", n, status);
+		must(n < CALLS_MAX);
+	} while (status != 0);
+	ck_assert_int_gt(n, 3);
+}
+END_TEST
+
 static void reader(void *arg)
 {
 	herd_check(arg);
@@ -367,6 +406,7 @@ int main(void)
 	tcase_add_loop_test(tcase, every_call_of_the_parent, 0, ERRORS);
 	tcase_add_loop_test(tcase, every_call_of_the_child, 0, ERRORS);
 	tcase_add_test(tcase, uncounted_sibling);
+	tcase_add_loop_test(tcase, wiped, 0, ERRORS);
 	tcase_add_test(tcase, advice_denied_later);
 	tcase_add_test(tcase, parts_of_a_block_denied_later);
 	return run_suite(suite);

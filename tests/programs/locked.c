@@ -10,6 +10,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #define BLOCKS 10
 
@@ -98,6 +99,32 @@ static void what_comes(void *arg)
 	free(kept);
 }
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* What was unlocked is not locked again where it is mapped anew, by a fork, say. */
+static void all_unlocked(void *arg)
+{
+	const size_t bytes = 4 * MIB;
+	unsigned char *p = aligned_alloc(PAGE, bytes);
+
+	(void)arg;
+	check(p != NULL);
+	fill(p, bytes, 3);
+	if (mlock(p, bytes) < 0)
+		return;
+	check(resident("VmLck:") == 4);
+	check(munlockall() == 0);
+	in_child(nothing, NULL);
+	check(resident("VmLck:") == 0 && holds(p, bytes, 3));
+	check(madvise(p, bytes, MADV_DONTNEED) == 0 && all(p, bytes, 0));
+	check(mlock(p, bytes) == 0 && syscall(SYS_munlockall) == 0);
+	check(madvise(p, bytes, MADV_DONTNEED) == 0);
+	free(p);
+}
+
 int main(void)
 {
 	struct rlimit most = { 512 * MIB, 512 * MIB };
@@ -105,6 +132,7 @@ int main(void)
 
 	in_child(what_is_there, NULL);
 	in_child(what_comes, NULL);
+	in_child(all_unlocked, NULL);
 	p = get_filled(MIB, 1);
 	/* As much as it may have. */
 	if (setrlimit(RLIMIT_MEMLOCK, &most) < 0)

@@ -5,14 +5,16 @@
  */
 #include "pages.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 enum { PAGES = 1024, GUARD = 100, READ_ONLY = 200, RUN = 64 };
 
 static const size_t bytes = PAGES * PAGE;
 static unsigned char *p;
-static sigjmp_buf escape;
+static _Thread_local sigjmp_buf escape;
 static int to_child[2];
 
 static unsigned char *page(int number)
@@ -117,6 +119,68 @@ static void guards_raise_signals(void)
 	check_protections();
 }
 
+static _Atomic(volatile unsigned char *) closed;
+static atomic_int turns, written;
+static atomic_bool stop;
+
+/* Writes what is closed until it is told to stop. */
+static void *write_on(void *arg)
+{
+	while (!atomic_load(&stop)) {
+		volatile unsigned char *at = atomic_load(&closed);
+
+		if (at != NULL && sigsetjmp(escape, 1) == 0) {
+			*at = 1;
+			atomic_fetch_add(&written, 1);
+		}
+		atomic_fetch_add(&turns, 1);
+	}
+	return arg;
+}
+
+/* Until it has seen what is closed now, and done with it. */
+static void wait_two_turns(void)
+{
+	int before = atomic_load(&turns);
+
+	while (atomic_load(&turns) - before < 2)
+		sched_yield();
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* Behind a fork the page's mapping is another one: read-only, too, from its first moment. */
+static void never_writable(void)
+{
+	struct sigaction action = { .sa_handler = caught };
+	pthread_t thread;
+
+	check(sigaction(SIGSEGV, &action, NULL) == 0);
+	check(pthread_create(&thread, NULL, write_on, NULL) == 0);
+	for (int i = 0; i < 40; i++) {
+		unsigned char *q = get_filled(bytes, 52);
+		unsigned char *at = q + (PAGE - (uintptr_t)q % PAGE) + READ_ONLY * PAGE;
+
+		check(mprotect(at, PAGE, PROT_READ) == 0);
+		atomic_store(&closed, at);
+		wait_two_turns();
+		in_child(nothing, NULL);
+		wait_two_turns();
+		atomic_store(&closed, NULL);
+		wait_two_turns();
+		check(holds(q, bytes, 52));
+		check(mprotect(at, PAGE, PROT_READ | PROT_WRITE) == 0);
+		free(q);
+	}
+	atomic_store(&stop, 1);
+	check(pthread_join(thread, NULL) == 0);
+	signal(SIGSEGV, SIG_DFL);
+	check(written == 0);
+}
+
 /* What is protected may be freed, and what comes in its place is not. */
 static void freed_protected(void)
 {
@@ -211,6 +275,7 @@ int main(void)
 {
 	pages_init();
 	gate_make(to_child);
+	never_writable(); /* before much was rewritten after a fork: then it is no file's */
 	keys_stay();
 	p = get_pages(bytes);
 	fill(page(GUARD), PAGE, 51);

@@ -2,10 +2,16 @@
 /*
  * What can't be had: NULL and errno, and everything as it was
  */
+#define _GNU_SOURCE
 #include "program.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 
 /* The compiler need not know how large. */
 static volatile size_t huge[] = {
@@ -117,6 +123,34 @@ static void errno_stays(void)
 	}
 }
 
+/* The kernel is asked with an address that can't be read: its error, and no signal. */
+static void bad_pointers(void)
+{
+	unsigned char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+	                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec *parts = (struct iovec *)(page + PAGE) - 1;
+	void *bad[] = { (void *)8, page + PAGE, page + PAGE - 8 };
+	int ends[2];
+	long r;
+
+	check(page != MAP_FAILED && mprotect(page + PAGE, PAGE, PROT_NONE) == 0);
+	check(pipe(ends) == 0);
+	parts[0] = (struct iovec){ page, 8 };
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		errno = 0;
+		check(setrlimit(RLIMIT_AS, bad[i]) == -1 && errno == EFAULT);
+		check(prlimit(0, RLIMIT_DATA, bad[i], NULL) == -1 && errno == EFAULT);
+		check(vmsplice(ends[1], bad[i], 1, 0) == -1 && errno == EFAULT);
+		r = syscall(SYS_process_madvise, -1, bad[i], 1, MADV_DONTNEED, 0);
+		check(r == -1 && (errno == EFAULT || errno == EBADF || errno == ENOSYS));
+	}
+	/* The second of a list. */
+	check(vmsplice(ends[1], parts, 2, 0) == -1 && errno == EFAULT);
+	close(ends[0]);
+	close(ends[1]);
+	munmap(page, 2 * PAGE);
+}
+
 int main(void)
 {
 	size_t i;
@@ -127,6 +161,7 @@ int main(void)
 	bad_alignments();
 	nothing_at_all();
 	errno_stays();
+	bad_pointers();
 	/* What a machine's overcommit allows is the same for both. */
 	printf("refusals: 64 TiB %s\n",
 	       malloc((size_t)1 << 46) != NULL ? "given" : "refused");
