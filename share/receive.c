@@ -113,7 +113,7 @@ open_packed(struct cow_channel *c, const struct cow__wire_item *i,
 	                   NULL, i->bytes, ret);
 	if (r < 0 && !held)
 		cow__hold_clear(p, &c->group->mine, i->page);
-	return r;
+	return theirs(r);
 }
 
 static int

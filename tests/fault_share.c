@@ -448,6 +448,38 @@ START_TEST(a_note_comes_once)
 }
 END_TEST
 
+/* mmap says EAGAIN where memory is locked: what has come is there for the next call. */
+START_TEST(no_memory_to_lock)
+{
+	struct cow_storage *s;
+	struct cow_parcel p;
+	bool fired = true;
+
+	channels(true, COW_SHARE_CLONE);
+	ok(cow_group_storage_new(now.group, BYTES, COW_SHARE_CLONE, &s));
+	for (int n = 1; fired; n++) {
+		fill(mut(s), BYTES, 1);
+		p = parcel_of(s);
+		ck_assert_int_eq(cow_channel_send(now.out, &p, 1, NULL, 0), 1);
+		in_child(nobody, NULL);
+		/* Written where the fork left it: what comes is mapped elsewhere. */
+		fill(mut(s), BYTES, 2);
+		fault_after(n, EAGAIN);
+		p.storage = NULL;
+		(void)cow_channel_receive(now.in, &p, 1, NULL, 0, NULL);
+		fired = fault_disarm();
+		if (!p.storage)
+			ck_assert_int_eq(cow_channel_receive(now.in, &p, 1, NULL, 0,
+			                                     NULL), 1);
+		ck_pattern(data(p.storage), BYTES, 1);
+		ck_pattern(data(s), BYTES, 2);
+		cow_storage_unref(p.storage);
+	}
+	cow_storage_unref(s);
+	finish();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("fault_share");
@@ -457,5 +489,6 @@ int main(void)
 	                    COUNT(operations) * SWEEP_ERRORS);
 	tcase_add_test(tcase, a_fork_that_fails);
 	tcase_add_loop_test(tcase, a_note_comes_once, 0, 6);
+	tcase_add_test(tcase, no_memory_to_lock);
 	return run_suite(suite);
 }
