@@ -67,15 +67,20 @@ class Message:
         self._kept = []  # what has an entry in _bytes stays alive until it is sent
         self._bytes = {}
 
-    def add(self, storage, low, high):
-        """The place in the list of a storage of which these bytes are used."""
+    def add(self, storage, low, high, shared=True):
+        """The place in the list of a storage of which these bytes are used.
+
+        shared: in alias mode receivers share a copy of what is used, if it is no alias.
+        """
         i = self._index.get(id(storage))
         if i is None:
             i = self._index[id(storage)] = len(self._rows)
             if storage.kind == "alias":
                 mode = _cowshed.ALIAS
+            elif storage.readonly:
+                mode = _cowshed.SEALED
             else:
-                mode = _cowshed.SEALED if storage.readonly else _cowshed.CLONE
+                mode = self.mode if shared and storage.kind == "own" else _cowshed.CLONE
             self._rows.append([storage, low, high, mode])
             return i
         row = self._rows[i]
@@ -108,30 +113,19 @@ class Message:
             return storage
         return _cowshed.clone_foreign(buffer)
 
-    def sendable(self, region):
-        """`region`, or where its bytes are sent from in its place: in alias mode an alias."""
-        storage = region.storage
-        if self.mode != _cowshed.ALIAS or storage.readonly or storage.kind != "own":
-            return region
-        key = ("alias", id(storage))
-        if key not in self.memo:
-            self._kept.append(storage)
-            self.memo[key] = self._copied(storage)
-        return Region(self.memo[key], region.offset, region.nbytes)
-
     def persistent_id(self, x):
         """What stands in the pickle for a storage, a region or a long buffer."""
         kind = type(x)
         if kind is _cowshed.Storage:
             region = Region(x, 0, x.nbytes)
             file = self._file(region)
-            return file[:1] if file else self.add(self.sendable(region).storage, 0, x.nbytes)
+            return file[:1] if file else self.add(x, 0, x.nbytes)
         if kind is Region:
             return self._file(x) or self._region(x)
         return self._buffer(x, kind)
 
     def _region(self, region):
-        storage, offset, nbytes = self.sendable(region)
+        storage, offset, nbytes = region
         return (self.add(storage, offset, offset + nbytes), offset, nbytes)
 
     def _file(self, region):
@@ -164,10 +158,9 @@ class Message:
             view, region = x, region_of(x)
         if region is None or region.storage.kind == "file":
             region = self.place(view)
-        if kind is pickle.PickleBuffer:
-            region = self.sendable(region)
         storage, offset, nbytes = region
-        pid = (self.add(storage, offset, offset + nbytes), offset, nbytes, _KINDS[kind] + readonly)
+        i = self.add(storage, offset, offset + nbytes, kind is pickle.PickleBuffer)
+        pid = (i, offset, nbytes, _KINDS[kind] + readonly)
         self._kept.append(x)
         self._bytes[id(x)] = pid
         return pid
@@ -180,11 +173,13 @@ class Message:
         """(shifts, parcels): what to subtract from offsets in some storages."""
         shifts, parcels = {}, []
         for i, (storage, low, high, mode) in enumerate(self._rows):
-            if mode == _cowshed.CLONE and 4 * (high - low) < storage.nbytes:
+            copied = mode == _cowshed.ALIAS and storage.kind == "own"
+            if copied or (mode == _cowshed.CLONE and 4 * (high - low) < storage.nbytes):
                 low -= low % 64
                 with memoryview(storage) as whole, whole[low:high] as part:
                     storage = self._copied(part)
-                shifts[i] = low
+                if low:
+                    shifts[i] = low
             parcel = (storage, 0, storage.nbytes, mode)
             # What lies in the group's memory never goes by a broker.
             parcels.append((*parcel, _cowshed.FD) if mode == _cowshed.ALIAS else parcel)

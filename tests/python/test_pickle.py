@@ -103,6 +103,17 @@ def test_alias_mode_copies_once():
     assert b[0] == 1 and x[1] == 0
 
 
+def test_alias_mode_copies_what_is_used():
+    x = cowshed.zeros((64, 1 << 14), shared=False)
+    (a, b, c), parcels = trip([x[5], x[6], x[6, 7:]], ALIAS)
+    assert [p[3] for p in parcels] == [ALIAS]
+    assert sum(p[0].nbytes for p in parcels) == 2 * x[5].nbytes
+    b[7] = 1
+    assert c[0] == 1 and not a.any() and not x.any()
+    storage = _cowshed.new(0)
+    assert trip([storage, x[0]], ALIAS)[0][0].nbytes == 0
+
+
 def test_frozen_is_sealed():
     x = cowshed.freeze(cowshed.zeros(1 << 17))
     for mode in CLONE, ALIAS:
