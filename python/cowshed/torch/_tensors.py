@@ -204,11 +204,12 @@ def clone(t: torch.Tensor) -> torch.Tensor:
 
     Takes some microseconds if `t` lies in a storage of its own that was hardly written since
     its last clone: the whole storage is cloned, and pages are copied when either side writes
-    them. All else is copied at once, as cowshed.clone() says. Never shared with other
-    processes. The result is a leaf without history, as of t.detach(), and a Parameter's
-    is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable, which this
-    is not. It does not need PyTorch's own copy-on-write either, whose clones are copied whole
-    by whoever asks for their data_ptr().)
+    them. All else is copied at once, as cowshed.clone() says; of what is shared or mapped from
+    a file that is what `t` spans, from its lowest byte to its highest, and no more. Never shared
+    with other processes. The result is a leaf without history, as of t.detach(), and a
+    Parameter's is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable,
+    which this is not. It does not need PyTorch's own copy-on-write either, whose clones are
+    copied whole by whoever asks for their data_ptr().)
     """
     plain = is_plain(t)
     if not plain:
@@ -218,15 +219,22 @@ def clone(t: torch.Tensor) -> torch.Tensor:
     # written, so a few questions are a good part of the clone.
     if plain and t.nbytes == whole.nbytes() >= _arrays.SMALL:
         place = _storages.region(whole)
-        if place is not None:
+        if place is not None and _by_storage(place.storage, place.nbytes):
             new = _storages.fresh(place.storage.clone(), place.offset, place.nbytes, t.dtype)
             return new.set_(new.untyped_storage(), t.storage_offset(), t.size(), t.stride())
     first, end = span(t)
     place = _storages.region(whole) if end > first else None
-    if place is not None and end - first >= _arrays.SMALL:
+    large = end - first >= _arrays.SMALL
+    if place is not None and large and _by_storage(place.storage, end - first):
         new = place.storage.clone()
         return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
-    return _copy(t, first, end, place is None)
+    return _copy(t, first, end, place is None or large)
+
+
+def _by_storage(storage, nbytes):
+    """Is it the storage that is cloned for these bytes of it? That shares the pages of one's own,
+    whatever its size; but it copies all of what others write or a file has."""
+    return storage.kind == "own" or nbytes == storage.nbytes
 
 
 def _copy(t, first, end, foreign):
@@ -297,7 +305,8 @@ def freeze(t: torch.Tensor) -> torch.Tensor:
         return clone(t)
     whole = t.untyped_storage()
     place = _storages.region(whole)
-    if place is None or 2 * (end - first) < place.storage.nbytes:
+    # Of what is shared or mapped all that is taken would be copied.
+    if place is None or place.storage.kind != "own" or 2 * (end - first) < place.storage.nbytes:
         t = _copy(t, first, end, place is None)
         whole, place = t.untyped_storage(), _storages.region(t.untyped_storage())
     new = _arrays._freeze(place.storage).clone()
