@@ -81,7 +81,7 @@ def set_sharing_mode(mode: Mode) -> None:
     by empty() and the like from now on is shared, as by share(), and tensors are moved to shared
     memory when they are sent. Other arrays are copied once for each message, into memory that
     its receivers share; the sender's stays as it is. Frozen arrays are sent as such, and what
-    share() made is an alias, in either mode.
+    share() made is an alias, in either mode; a file that is mapped "r+" is sent as the file.
     """
     global _mode
     if mode not in _MODES:

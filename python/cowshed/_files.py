@@ -69,7 +69,8 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
     page, and never reach the file. "r+": writes are the file's, as all see it.
 
     framework: "numpy" or "torch", what the arrays of a .safetensors file are. (Tensors whose bytes
-    are not aligned are copies: PyTorch knows no others.)
+    are not aligned are copies: PyTorch knows no others. Also with "r+", whose writes they don't
+    bring to the file.)
 
     load: reads the file now, to memory of the engine. Then it does not matter what becomes of
     the file, and clones cost nothing (those of a mapping are copies). Not with "r+".
@@ -270,6 +271,12 @@ def _npy_header(source, header, version):
 
 
 # ---- For other processes --------------------------------------------------------------------
+
+
+def is_written(storage):
+    """Is it a file that is mapped "r+", whose bytes all who have it write in place?"""
+    said = _mapped.get(storage) if storage.kind == "file" else None
+    return said is not None and said.mode == "r+"
 
 
 def describe(storage) -> Description | None:

@@ -37,7 +37,8 @@ _ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8
 class Tensors(Mapping[str, Any]):
     """The tensors of a .safetensors file by their names; made when they are asked for.
 
-    All are views of one storage, which lives as long as this or any of them does.
+    All are views of one storage, which lives as long as this or any of them does. Tensors of
+    PyTorch have a PyTorch storage each: what is shared or sent of one does not cost the file.
     """
 
     def __init__(self, source, framework, entries, metadata, start):
@@ -98,14 +99,16 @@ class Tensors(Mapping[str, Any]):
             raise TypeError(f"this PyTorch has no {_TORCH[kind]}")
         if begin == end:
             return torch.empty(shape, dtype=dtype, device="cpu")
+        from .torch import _storages
+
         with warnings.catch_warnings():
             # PyTorch has no read-only tensors, and says so. Nor do its writes go unnoticed:
             # a private mapping's stay here.
             warnings.filterwarnings("ignore", message=".*not writable.*")
-            flat = torch.frombuffer(self._storage, dtype=torch.uint8)
-        flat = flat[self._start + begin : self._start + end]
+            whole = _storages.untyped(self._storage, self._start + begin, end - begin)
+        flat = _storages.as_bytes(whole)
         if (self._start + begin) % dtype.itemsize:
-            flat = flat.clone()  # PyTorch counts in elements
+            flat = flat.clone()  # PyTorch knows no elements at such addresses
         return flat.view(dtype).view(shape)
 
 

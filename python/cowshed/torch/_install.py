@@ -120,7 +120,7 @@ def reduce_plainly(whole):
 
     if whole.device.type != "cpu" or not whole.nbytes():
         return reductions.reduce_storage(whole)
-    place = _storages.region(_storages.share(whole))
+    place = _storages.sendable(_storages.region(_storages.share(whole)))
     if place is None:  # it was PyTorch's shared memory before
         return reductions.reduce_storage(whole)
     reader, writer = _connection.Pipe(duplex=False)

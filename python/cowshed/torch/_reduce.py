@@ -6,7 +6,12 @@ storage that is: tensors that view one PyTorch storage do so on arrival. As an a
 moved into shared memory first, itself and not a copy of it, as PyTorch does. As a clone one
 in foreign memory is copied once, with all that its views can reach; or alone, if that is
 little of a large PyTorch storage of which the message had nothing so far: a row that is sent
-does not cost the matrix, but two of these don't view one storage any more.
+does not cost the matrix, but two of these don't view one storage any more. As an alias it does,
+once: other views of the matrix have to see what is written to the row.
+
+Of a file that is mapped "r+" it is the file, in either mode, which the receiver opens itself:
+all who have it write the same bytes. Of one that is mapped otherwise it is a copy, as of
+foreign memory.
 
 What is refused and what is dropped is PyTorch's choice, and so is all that has several parts
 (sparse, nested) or no memory of the CPU: PyTorch's reducers take these apart, and their parts
@@ -137,8 +142,7 @@ def _placed(whole, message, tensor=None):
     if wants_alias(message):
         whole = _storages.share(whole, () if tensor is None else (tensor,),
                                 lambda nbytes: _alias(message, nbytes))
-    place = _storages.region(whole)
-    return (None if place is not None and place.storage.kind == "file" else place), whole
+    return _storages.sendable(_storages.region(whole)), whole
 
 
 def _alias(message, nbytes):

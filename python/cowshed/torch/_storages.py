@@ -18,7 +18,7 @@ import threading
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
 
-from .. import _family, _regions
+from .. import _family, _files, _regions
 
 CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
@@ -71,11 +71,25 @@ def region(whole):
 
 
 def is_shared(whole):
-    """Is it memory that several processes write: ours, or PyTorch's own?"""
+    """Is it memory that several processes write: ours, a file's, or PyTorch's own?"""
     place = region(whole)
     if place is not None:
-        return place.storage.kind == "alias"
+        return place.storage.kind == "alias" or _files.is_written(place.storage)
     return torch_is_shared(whole)
+
+
+def sendable(place):
+    """The region itself, or None: its bytes are to be copied, since a private mapping of a
+    file is nobody else's. RuntimeError: all who have it write the file, which can't be opened
+    over there. A copy would part from it unnoticed."""
+    if place is None or place.storage.kind != "file":
+        return place
+    if not _files.is_written(place.storage):
+        return None
+    if _files.describe(place.storage) is None:
+        raise RuntimeError('a tensor of a file that is mapped "r+" is sent as that file, and its '
+                           "name means none or another one meanwhile: send cowshed.clone(t)")
+    return place
 
 
 def new_shared(nbytes):
@@ -87,7 +101,8 @@ def share(whole, tensors=(), place=None):
     """Moves a PyTorch storage into shared memory, with all that view it.
 
     Copies its bytes once, without the GIL. One thread at a time does; who writes it meanwhile
-    is on his own, as with PyTorch. `tensors`: some that view it, which is what is moved where
+    is on his own, as with PyTorch. What is shared already stays where it is, and so do the bytes
+    of a file that is mapped "r+". `tensors`: some that view it, which is what is moved where
     PyTorch can't swap the memory of a storage. place(nbytes): a Region of shared memory for it.
     Returns the storage that they are on.
     """

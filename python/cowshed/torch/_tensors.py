@@ -256,8 +256,9 @@ def share(t: _Tensor) -> _Tensor:
 
     Nothing happens if it is shared already. Else its bytes are copied once, and all tensors
     that view the same PyTorch storage are in shared memory from then on. Before PyTorch 2.12
-    that is true of `t` alone: share a tensor before you make views of it there. Tensors of
-    other devices are left to PyTorch, sparse and nested ones are shared piece by piece.
+    that is true of `t` alone: share a tensor before you make views of it there. A tensor of a
+    file that is mapped "r+" is shared as it is: by all who map the file. Tensors of other
+    devices are left to PyTorch, sparse and nested ones are shared piece by piece.
     """
     for part in parts(t):
         if part.device.type != "cpu":
