@@ -107,6 +107,10 @@ enum cow_channel_flags {
 	COW_CHANNEL_TAKE_ALIASES = 1 << 1,
 	/* -EPERM unless the peer is of the same user. */
 	COW_CHANNEL_SAME_USER = 1 << 2,
+	/* What is sent in several parts, since one can't hold it, has the first
+	 * COW_LABEL_BYTES of its note with each of them: where several receive from one
+	 * socket, each can tell which parts belong together. */
+	COW_CHANNEL_LABELS = 1 << 3,
 };
 
 /*
@@ -134,6 +138,9 @@ struct cow_parcel {
 
 /* Bytes of a note, at most. */
 #define COW_NOTE_MAX 16384
+
+/* Bytes of its beginning that go with each part: see COW_CHANNEL_LABELS. */
+#define COW_LABEL_BYTES 16
 
 /*
  * Sends `count` parcels, and with the last of them `note_bytes` for the program on
@@ -165,7 +172,7 @@ int cow_channel_flush(struct cow_channel *channel);
  * Receives up to `max` parcels of one message; their storages are new references.
  * How many; 0 for a message of a note alone. The note goes to `note` with the
  * last parcel of its message, cut to `note_max`; its length to `ret_note_bytes`
- * (0 before; NULL: not wanted). The same alias or sealed storage received again is
+ * (0 before, but for labels; NULL: not wanted). The same alias or sealed storage received again is
  * the same storage.
  *
  * -EAGAIN: nothing is there; -EPIPE: the peer is gone, and all was received.

@@ -10,7 +10,8 @@
 #include "memfd/process.h"
 
 #define KNOWN                                                                  \
-	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER)
+	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER |  \
+	 COW_CHANNEL_LABELS)
 
 static struct cow_channel *channels; /* cow__share_lock */
 

@@ -417,10 +417,12 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
           const void *note, size_t note_bytes)
 {
 	struct cow__making *m = &c->making;
-	size_t taken = 0;
+	size_t taken = 0, label = 0; /* with what is not the last */
 	long longest;
 	int r = 0;
 
+	if (c->flags & COW_CHANNEL_LABELS)
+		label = cow__min(note_bytes, COW_LABEL_BYTES);
 	m->limit = COW__WIRE_BYTES;
 	if (!c->stream && (longest = cow__socket_packet(c->socket)) > 0)
 		m->limit = cow__min(COW__WIRE_BYTES, (size_t)longest);
@@ -443,7 +445,7 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
 			cow__outgoing_end(c);
 			break;
 		}
-		encode(c, m, note, last ? note_bytes : 0);
+		encode(c, m, note, last ? note_bytes : label);
 		taken += n;
 		r = pushed(c, push(c));
 		/* That will never arrive. */

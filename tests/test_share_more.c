@@ -434,6 +434,51 @@ START_TEST(sender_without_descriptors)
 }
 END_TEST
 
+/* ---- Parts of a message -------------------------------------------------------- */
+
+#define PARCELS 1500
+
+/* Each part says of which message it is, if the sender wants that; `_i`: it does. */
+START_TEST(labels_of_parts)
+{
+	static struct cow_parcel p[PARCELS], q[1024];
+	char note[] = "sixteen bytes and more", back[64];
+	struct cow_storage *s = new_filled(64, 0, 5);
+	struct cow_channel *from, *to;
+	size_t got = 0, parts = 0, note_bytes;
+	int fd[2];
+
+	must(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd) == 0);
+	ok(cow_channel_new(fd[0], NULL, _i ? COW_CHANNEL_LABELS : 0, &from));
+	ok(cow_channel_new(fd[1], NULL, 0, &to));
+	for (int i = 0; i < PARCELS; i++)
+		p[i] = (struct cow_parcel){ s, 0, 64, COW_SHARE_CLONE, 0 };
+	for (size_t bytes = 5; bytes <= sizeof(note); bytes += sizeof(note) - 5) {
+		ck_assert_int_eq(cow_channel_send(from, p, PARCELS, note, bytes),
+		                 PARCELS);
+		for (got = parts = 0; got < PARCELS; parts++) {
+			long n = cow_channel_receive(to, q, 1024, back,
+			                             sizeof(back), &note_bytes);
+			size_t want = _i ? cow__min(bytes, COW_LABEL_BYTES) : 0;
+
+			ck_assert_int_gt(n, 0);
+			for (long i = 0; i < n; i++)
+				cow_storage_unref(q[i].storage);
+			got += (size_t)n;
+			ck_assert_uint_eq(note_bytes,
+			                  got == PARCELS ? bytes : want);
+			ck_assert_mem_eq(back, note, note_bytes);
+		}
+		ck_assert_uint_gt(parts, 1);
+	}
+	cow_storage_unref(s);
+	cow_channel_free(from);
+	cow_channel_free(to);
+	close(fd[0]);
+	close(fd[1]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("share_more");
@@ -449,5 +494,6 @@ int main(void)
 	tcase_add_test(tcase, pool_of_workers);
 	tcase_add_loop_test(tcase, views_keep_their_storage, 0, 2);
 	tcase_add_test(tcase, sender_without_descriptors);
+	tcase_add_loop_test(tcase, labels_of_parts, 0, 2);
 	return run_suite(suite);
 }

@@ -13,6 +13,8 @@ BROKER: Final = 2
 JOIN: Final[int]
 TAKE_ALIASES: Final[int]
 SAME_USER: Final[int]
+LABELS: Final[int]
+LABEL_BYTES: Final[int]
 NOTE_MAX: Final[int]
 LARGE: Final[int]
 START: Final[int]

@@ -13,6 +13,7 @@ import numpy
 import pytest
 
 import cowshed
+from cowshed import _cowshed
 from cowshed.multiprocessing import Pipe, _connection
 
 
@@ -231,13 +232,53 @@ def test_half_of_a_message_of_a_receiver_who_died():
     def die():
         b._fresh()
         parcels, note = b._channel("_incoming").receive(b.fileno())
-        assert parcels and not note
+        assert parcels and len(note) == _cowshed.LABEL_BYTES
 
     with a, b:
         a.send([cowshed.full(16, i, shared=True) for i in range(2500)])
         child(die)()
         a.send("next")
         assert b.recv() == "next"
+
+
+def test_parts_of_two_messages_are_no_message():
+    class Interrupted(Exception):
+        pass
+
+    class Short:
+        """A channel after whose first packet a signal's handler raises."""
+
+        def __init__(self, channel):
+            self.channel, self.calls, self.group = channel, 0, channel.group
+
+        def receive(self, fd):
+            self.calls += 1
+            if self.calls == 2:
+                raise Interrupted
+            return self.channel.receive(fd)
+
+    def first_part(end):
+        end._fresh()
+        channel, end._incoming = end._channel("_incoming"), Short(end._channel("_incoming"))
+        with pytest.raises(Interrupted):
+            end.recv()
+        end._incoming = channel
+
+    n = 2500
+    for one, other in _connection.pair(True), _connection.pair(True, _connection.QueueEnd):
+        again = type(other)(os.dup(other.fileno()))  # as another process has it
+        with one, other, again:
+            one.send([cowshed.full(16, i, shared=True) for i in range(n)])
+            first_part(other)
+            assert again.recv_packet_or_rest() is None  # the rest of it
+            one.send([cowshed.full(16, n + i, shared=True) for i in range(n)])
+            first_part(again)
+            # As many as a message has: the beginning of the first one, the end of the second one.
+            assert other.recv_packet_or_rest() is None
+            one.send([cowshed.full(16, 2 * n + i, shared=True) for i in range(n)])
+            assert [x[0] for x in again.recv()] == list(range(2 * n, 3 * n))
+            one.send("end")
+            assert other.recv() == "end" and not again.poll(0)
 
 
 def test_what_was_taken_is_sent_once():

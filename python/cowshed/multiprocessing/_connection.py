@@ -8,10 +8,18 @@ while he sends or receives leaves no half of one. The note of the packet is
     0  storages  pickle or bytes        where these fit into it
     1  storages                         they are the last storage of the message
 
-Only what has more storages than a packet holds (a thousand, or 48 with a descriptor each) is
-several packets, those before the last one without a note; by the number of storages in the
-last one the receiver knows which of those before it are of a sender who died, and that some
-are missing: a receiver had them who died, and the message is lost with him.
+Only what has more storages than a packet holds (a thousand, or 48 with a descriptor each, or in
+more than a dozen files) is several packets. So the note of what has more than one storage has
+the number of its message, too, and begins that of each of its packets:
+
+    2, 3  storages  message  pickle or bytes, or one byte
+
+A receiver puts together what has one number, and if that are not all storages of the message it
+drops them. So a message is lost, and never a part of another one, if its sender died before all
+of it was sent; or if its packets were not taken by one process, because one receiver died, or
+was interrupted (by a signal's handler that raised, for want of descriptors), and another one
+took the rest. If it is the same process that receives again it gets the message, unless the
+handler came just when a packet was taken. Others wait for the next message then.
 
 A connection has up to three channels of the engine, made when they are first needed, and made
 again after fork(), since a channel is its maker's alone: one of the program's group to send
@@ -25,6 +33,7 @@ thousands of storages at once takes one, too, as Queue does.
 
 import errno
 import io
+import itertools
 import os
 import pickle
 import select
@@ -38,7 +47,9 @@ from multiprocessing import reduction
 from .. import _cowshed, _family, _pickle
 
 _HEAD = struct.Struct("<BI")
-_INLINE = _cowshed.NOTE_MAX - _HEAD.size
+_LABEL = struct.Struct("<BIQxxx")  # what the engine puts on each packet of a message
+_SEVERAL = 2
+_INLINE = _cowshed.NOTE_MAX - _LABEL.size
 _OWN_MOST = 48  # descriptors of a message's storages if there is no group
 
 _generation = 0  # how often this process is a child
@@ -47,10 +58,19 @@ _generation = 0  # how often this process is a child
 _making = threading.Lock()
 
 
+def _numbers():
+    """Of messages, none of which another process gives to one."""
+    return itertools.count(int.from_bytes(os.urandom(8), "little") >> 1)
+
+
+_number = _numbers()
+
+
 def _after_fork():
-    global _generation, _making
+    global _generation, _making, _number
     _generation += 1
     _making = threading.Lock()
+    _number = _numbers()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -63,6 +83,14 @@ def _poll(fd, events, timeout=None):
     if timeout is None:
         return bool(poll.poll())
     return bool(poll.poll(max(timeout, 0) * 1000))
+
+
+def _note(tag, count, data):
+    """What goes with `count` storages."""
+    if count < 2:
+        return _HEAD.pack(tag, count) + data
+    # The last packet is the one that has more than a label.
+    return _LABEL.pack(tag | _SEVERAL, count, next(_number)) + (data or b"\0")
 
 
 class Packet:
@@ -99,7 +127,6 @@ class Connection(_standard.Connection):
     """
 
     _born = -1
-    _shared = False  # several processes receive, one at a time
     _plain = _grouped = _incoming = None
 
     def _fresh(self):
@@ -108,7 +135,8 @@ class Connection(_standard.Connection):
             with _making:
                 if self._born != _generation:
                     self._plain = self._grouped = self._incoming = None
-                    self._gathered = []  # storages whose message goes on in the next packet
+                    # The label and storages of a message that goes on in the next packet.
+                    self._gathered = b"", []
                     self._sending, self._receiving = threading.Lock(), threading.Lock()
                     os.set_blocking(self._handle, False)
                     self._born = _generation
@@ -117,7 +145,7 @@ class Connection(_standard.Connection):
         """The channel of this process for a purpose."""
         channel = getattr(self, name)
         if channel is None:
-            group, flags = None, 0
+            group, flags = None, _cowshed.LABELS
             if name == "_grouped":
                 group = _family.group()
                 if group is None:  # there may be one the next time
@@ -168,7 +196,7 @@ class Connection(_standard.Connection):
                     return False
                 channel = self._channel("_grouped" if parcels else "_plain")
                 count = len(parcels)
-                note = _HEAD.pack(0, count) + packet.data
+                note = _note(0, count, packet.data)
                 # A handler of a signal may raise after the call, but not before it.
                 packet.taken = True
                 try:
@@ -195,11 +223,11 @@ class Connection(_standard.Connection):
 
     def _put(self, data, parcels, channel=None, wait=True):
         if len(data) <= _INLINE:
-            note = _HEAD.pack(0, len(parcels)) + data
+            note = _note(0, len(parcels), data)
         else:
             storage = _pickle.Message(_cowshed.CLONE).place(data).storage
             parcels = [*parcels, (storage, 0, len(data), _cowshed.CLONE)]
-            note = _HEAD.pack(1, len(parcels))
+            note = _note(1, len(parcels), b"")
         self._fresh()
         with self._sending:
             return self._send_packets(
@@ -255,37 +283,43 @@ class Connection(_standard.Connection):
         return packet
 
     def recv_packet_or_rest(self):
-        """As recv_packet(), or None: what came was the rest of a message whose receiver died."""
+        """As recv_packet(), or None: what came was the rest of a message of which another
+        receiver has the beginning."""
         self._check_closed()
         self._check_readable()
         self._fresh()
         with self._receiving:
             parcels, note = self._receive_packets()
         tag, count = _HEAD.unpack_from(note)
-        if len(parcels) < count:
+        if len(parcels) != count:
             return None
-        del parcels[: len(parcels) - count]
-        if tag:
+        if tag & 1:
             storage, _, nbytes, _ = parcels.pop()
             return Packet(memoryview(storage)[:nbytes], parcels)
-        return Packet(memoryview(note)[_HEAD.size :], parcels)
+        return Packet(memoryview(note)[(_LABEL if tag else _HEAD).size :], parcels)
 
     def _receive_packets(self):
+        """(parcels, note) of the last packet of a message and those before it that are there."""
         channel = self._channel("_incoming")
-        note = None
-        while not note:
+        while True:
             try:
                 parcels, note = channel.receive(self._handle)
-            except BaseException as error:
-                # It may pass: then what came is there for the next call. But not if another
-                # receiver may have the rest, since no packet says of which message it is.
-                if self._shared or isinstance(error, BrokenPipeError):
-                    self._gathered = []
-                if isinstance(error, BrokenPipeError):
-                    raise EOFError from None
-                raise
-            self._gathered += parcels
-        parcels, self._gathered = self._gathered, []
+            except BrokenPipeError:
+                self._gathered = b"", []
+                raise EOFError from None
+            # Any other error, or a signal's handler, leaves what came before for the next call.
+            if note[:1] < b"\2":  # the common one: all of a message, or (without a note) none
+                self._gathered = b"", []
+                if note:
+                    break
+                continue
+            label, before = note[: _LABEL.size], self._gathered
+            if before[0] == label:
+                parcels = before[1] + parcels
+            if len(note) > _LABEL.size:
+                self._gathered = b"", []
+                break
+            self._gathered = label, parcels
         if parcels and _family.known() is None and channel.group is not None:
             _family.adopt(channel.group)
         return parcels, note
@@ -315,8 +349,6 @@ class Connection(_standard.Connection):
 
 class QueueEnd(Connection):
     """An end of a queue: `*_bytes` are packets, which are pickled elsewhere."""
-
-    _shared = True
 
     def send_bytes(self, packet):
         """As send_packet(), and empties the packet: a queue's thread holds it until the next."""
