@@ -15,9 +15,11 @@ processes of this one (_saving.py), so the number of that one is in memory that 
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
+import stat
 import sys
 import threading
 import weakref
@@ -40,7 +42,8 @@ def save(path: Path, x: Any, *, format: Format | None = None,
     and strings go to the header's __metadata__ as JSON. .npz: a dict of arrays, as
     numpy.savez(). .pt, .pth: anything, as torch.save(). format: one of these without the dot,
     if the name doesn't tell. sync: on the disk when this returns. Of a symbolic link the file that
-    it names is replaced.
+    it names is replaced. What is no regular file (a pipe, a device), and what a descriptor's name
+    stands for (/dev/stdout), is written to as by open(path, "wb"), and not atomically.
 
     Bytes are written as they lie: for those of one moment, while others write, save a
     snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
@@ -136,9 +139,14 @@ class Plan:
         """Writes it. The old file is as it was if this raises, but where only the folder could
         not be synced."""
         try:
-            mode = os.stat(self.target).st_mode & 0o777
+            mode = os.stat(self.path).st_mode
         except FileNotFoundError:
             mode = None
+        if mode is not None:
+            if not stat.S_ISREG(mode) or _is_descriptor(self.path):
+                self._write_there(sync)
+                return
+            mode &= 0o777
         # Before anything is changed: some folders may be written and not read.
         folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY) \
             if sync else None
@@ -149,6 +157,19 @@ class Plan:
         finally:
             if folder is not None:
                 os.close(folder)
+
+    def _write_there(self, sync):
+        fd = os.open(self.path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOCTTY)
+        try:
+            self._write(fd)
+            if sync:
+                try:
+                    os.fsync(fd)
+                except OSError as error:
+                    if error.errno != errno.EINVAL:  # a pipe has no disk
+                        raise
+        finally:
+            os.close(fd)
 
     def _replace(self, mode, sync):
         # At no moment may more people read it than the file that is there.
@@ -174,7 +195,8 @@ class Plan:
     def _write(self, fd):
         if self.writer:
             with os.fdopen(os.dup(fd), "wb") as file:
-                self.writer(file)
+                regular = stat.S_ISREG(os.fstat(fd).st_mode)
+                self.writer(file if regular else _Stream(file))
             return
         for piece in self.pieces:
             view = memoryview(_bytes_of(piece))
@@ -187,6 +209,26 @@ class Plan:
             os.unlink(self.beside)
         except FileNotFoundError:
             pass
+
+
+class _Stream:
+    """A file of no position: a device may name one that means nothing, as /dev/null does."""
+
+    def __init__(self, file):
+        self.write, self.flush = file.write, file.flush
+
+
+def _is_descriptor(path):
+    """Does a path lead to a file by a number in /proc? Its name is none to be replaced then."""
+    for _ in range(40):  # as many links as the kernel follows
+        folder = os.path.realpath(os.path.dirname(path))
+        if folder.startswith("/proc/") and folder.endswith("/fd"):
+            return True
+        try:
+            path = os.path.join(folder, os.readlink(path))
+        except OSError:
+            return False
+    return False
 
 
 def _after_fork():

@@ -77,6 +77,20 @@ def test_bytes():
             b.recv_bytes(3)
 
 
+def test_objects_with_arrays_are_no_bytes():
+    a, b = Pipe()
+    with a, b:
+        a.send({"x": [1, 2.5]})
+        assert pickle.loads(b.recv_bytes()) == {"x": [1, 2.5]}
+        a.send(cowshed.full(9000, 2.0))
+        a.send("next")
+        for call in b.recv_bytes, lambda: b.recv_bytes_into(bytearray(1 << 20)):
+            with pytest.raises(OSError, match="recv\\(\\)"):
+                call()
+            assert b.poll(0) and b.poll()
+        assert (b.recv() == 2).all() and b.recv() == "next" and not b.poll(0)
+
+
 def test_one_way():
     reader, writer = Pipe(duplex=False)
     assert reader.readable and not reader.writable

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Saving: what a file's folder and permissions ask for."""
 
+import importlib.util
+import io
 import os
+import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -43,3 +48,40 @@ def test_a_private_file_is_private_from_its_birth(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", look)
     cowshed.save(path, np.arange(5))
     assert born == [0o600] and os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_pipes_and_devices_are_written_to(tmp_path):
+    path = str(tmp_path / "a.npy")
+    os.mkfifo(path)
+    said = []
+    for save in (lambda: cowshed.save(path, np.arange(5), sync=True),
+                 lambda: cowshed.checkpoint(np.arange(5), path).wait()):
+        def read():
+            with open(path, "rb") as pipe:
+                said.append(pipe.read())
+
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        save()
+        thread.join(20)
+        assert (np.load(io.BytesIO(said.pop())) == np.arange(5)).all()
+    assert os.listdir(tmp_path) == ["a.npy"]
+    cowshed.save("/dev/null", {"a": np.arange(5)}, format="npz")
+    assert not os.path.isfile("/dev/null")
+    if importlib.util.find_spec("torch"):
+        cowshed.save("/dev/null", {"a": np.arange(5)}, format="pt")
+    with pytest.raises(IsADirectoryError):
+        cowshed.save(str(tmp_path), np.arange(5), format="npy")
+
+
+@pytest.mark.parametrize("file", [True, False])
+def test_standard_output(tmp_path, file):
+    code = "import cowshed, numpy; cowshed.save('/dev/stdout', numpy.arange(5), format='npy')"
+    if file:
+        with open(tmp_path / "a.npy", "w+b") as out:
+            subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+            out.seek(0)  # in the file that the descriptor has, not another one of its name
+            said = out.read()
+    else:
+        said = subprocess.run([sys.executable, "-c", code], stdout=-1, check=True).stdout
+    assert (np.load(io.BytesIO(said)) == np.arange(5)).all()

@@ -124,6 +124,10 @@ class Connection(_standard.Connection):
     send() costs some microseconds, whatever the size of what needn't be copied (the module
     says what that is); it may return before anybody receives, and this process may exit then.
     It waits while the other side has more than some hundred kilobytes of messages to receive.
+
+    recv_bytes() of an object that was sent gives its pickle, if nothing travelled beside that.
+    Else it is an OSError (EBADMSG), and the object is there for recv(). (poll() knows of it;
+    wait(), which looks at the socket, does not.)
     """
 
     _born = -1
@@ -137,6 +141,7 @@ class Connection(_standard.Connection):
                     self._plain = self._grouped = self._incoming = None
                     # The label and storages of a message that goes on in the next packet.
                     self._gathered = b"", []
+                    self._kept = None  # a Packet that was received and not asked for
                     self._sending, self._receiving = threading.Lock(), threading.Lock()
                     os.set_blocking(self._handle, False)
                     self._born = _generation
@@ -276,20 +281,28 @@ class Connection(_standard.Connection):
 
     # ---- Receiving ------------------------------------------------------------------
 
-    def recv_packet(self):
-        """What was sent, to be unpickled later: EOFError if there is nothing more to come."""
-        while (packet := self.recv_packet_or_rest()) is None:
+    def recv_packet(self, plain=False):
+        """What was sent, to be unpickled later: EOFError if there is nothing more to come.
+        `plain`: OSError if it has storages, and it stays there."""
+        while (packet := self.recv_packet_or_rest(plain)) is None:
             pass
         return packet
 
-    def recv_packet_or_rest(self):
+    def recv_packet_or_rest(self, plain=False):
         """As recv_packet(), or None: what came was the rest of a message of which another
         receiver has the beginning."""
         self._check_closed()
         self._check_readable()
         self._fresh()
         with self._receiving:
-            parcels, note = self._receive_packets()
+            packet, self._kept = self._kept or self._receive_packet(), None
+            if plain and packet is not None and packet.parcels:
+                self._kept = packet
+                raise OSError(errno.EBADMSG, "an object with arrays came: receive it by recv()")
+        return packet
+
+    def _receive_packet(self):
+        parcels, note = self._receive_packets()
         tag, count = _HEAD.unpack_from(note)
         if len(parcels) != count:
             return None
@@ -334,9 +347,7 @@ class Connection(_standard.Connection):
         return self.recv_packet().load()
 
     def _recv_bytes(self, maxsize=None):
-        packet = self.recv_packet()
-        if packet.parcels:
-            raise OSError(errno.EBADMSG, "an object with arrays came: receive it by recv()")
+        packet = self.recv_packet(plain=True)
         if maxsize is not None and len(packet.data) > maxsize:
             return None
         file = io.BytesIO()
@@ -344,7 +355,8 @@ class Connection(_standard.Connection):
         return file
 
     def _poll(self, timeout):
-        return _poll(self._handle, select.POLLIN, timeout)
+        self._fresh()
+        return self._kept is not None or _poll(self._handle, select.POLLIN, timeout)
 
 
 class QueueEnd(Connection):
