@@ -13,7 +13,10 @@ there is `load=True`.
 
 Other processes are sent a *description* of the file instead of its bytes, and open it
 themselves (describe(), reopen()). That is right only while the file is the same one, and
-while this process wrote nothing to its private copy; else the bytes are sent.
+while this process wrote nothing to its private copy; else the bytes are sent. A file that is
+replaced before it is received (as save() does) is still found: by a descriptor that the sender
+keeps as long as it has the storage. If the sender ended by then, or somebody wrote to the file
+itself, it is an OSError where it is received, and the message is lost.
 """
 
 from __future__ import annotations
@@ -47,10 +50,31 @@ class Description(NamedTuple):
     inode: int
     file_bytes: int
     mtime_ns: int
+    holder: tuple[int, int] | None = None  # a process that has it open, and as which number
+
+    def key(self):
+        """It, whoever says so."""
+        return self[:6]
 
 
+class _Held:
+    """A descriptor of a mapped file. Closes it, unless the program did: then the number may be
+    another file's."""
+
+    def __init__(self, fd):
+        self.fd, self.facts = fd, os.fstat(fd)
+
+    def __del__(self):
+        try:
+            if os.path.samestat(os.fstat(self.fd), self.facts):
+                os.close(self.fd)
+        except OSError:
+            pass
+
+
+_held = weakref.WeakKeyDictionary()  # storage -> _Held, of those that were sent
 _mapped = weakref.WeakKeyDictionary()  # storage -> Description
-_reopened = weakref.WeakValueDictionary()  # Description -> storage, of those all may share
+_reopened = weakref.WeakValueDictionary()  # Description.key() -> storage, of those all may share
 
 
 def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
@@ -290,33 +314,62 @@ def describe(storage) -> Description | None:
     if said is None:
         return None
     try:
-        facts = os.stat(said.path)
+        if _differs(said, os.stat(said.path)):
+            return None
     except OSError:
         return None
-    if _differs(said, facts) or (said.mode == "c" and _was_written(storage)):
+    if said.mode == "c" and _was_written(storage):
         return None
-    return said
+    held = _held.get(storage) or _hold(storage, said)
+    return said._replace(holder=(os.getpid(), held.fd)) if held else said
+
+
+def _hold(storage, said):
+    try:
+        held = _Held(_open(said.path, "r"))
+    except OSError:  # no descriptors left: it goes by its name alone
+        return None
+    if _differs(said, held.facts):
+        return None
+    return _held.setdefault(storage, held)
 
 
 def reopen(description):
     """The storage of a description. OSError that says so if the file is not the same."""
     description = Description(*description)
     shared = description.mode != "c"
-    storage = _reopened.get(description) if shared else None
+    storage = _reopened.get(description.key()) if shared else None
     if storage is not None:
         return storage
-    fd = _open(description.path, description.mode)
+    fd = _open_same(description)
     try:
-        facts = os.fstat(fd)
-        what = _differs(description, facts)
-        if what:
-            raise OSError(_ESTALE, f"{what} since it was sent", description.path)
-        storage = _map(fd, description.path, description.mode, facts)
+        storage = _map(fd, description.path, description.mode, os.fstat(fd))
     finally:
         os.close(fd)
     if shared:
-        _reopened[description] = storage
+        _reopened[description.key()] = storage
     return storage
+
+
+def _open_same(said):
+    """A descriptor of the file that is meant: by its name, else as its holder has it."""
+    error = None
+    names = [said.path]
+    if said.holder:
+        names.append("/proc/%d/fd/%d" % said.holder)
+    for name in names:
+        try:
+            # Before it is opened, too: the number may be a device's by now.
+            if name == said.path or not _differs(said, os.stat(name)):
+                fd = _open(name, said.mode)
+                what = _differs(said, os.fstat(fd))
+                if not what:
+                    return fd
+                os.close(fd)
+                error = error or OSError(_ESTALE, f"{what} since it was sent", said.path)
+        except OSError as failed:
+            error = error or failed
+    raise error
 
 
 _ESTALE = 116

@@ -60,6 +60,7 @@ class Message:
         self.mode = mode
         self.memo = {}
         self.has_files = False
+        self._files = {}  # id of a storage -> what is said of it, and the storage
         self._rows = []  # [storage, lowest and highest byte in use, mode]
         self._index = {}  # id of a storage -> its row
         self._pack = None
@@ -119,7 +120,7 @@ class Message:
         if kind is _cowshed.Storage:
             region = Region(x, 0, x.nbytes)
             file = self._file(region)
-            return file[:1] if file else self.add(x, 0, x.nbytes)
+            return file[:2] if file else self.add(x, 0, x.nbytes)
         if kind is Region:
             return self._file(x) or self._region(x)
         return self._buffer(x, kind)
@@ -132,13 +133,17 @@ class Message:
         """A file is opened again over there, if it still is what it was."""
         if region.storage.kind != "file":
             return None
-        from . import _files
+        key = id(region.storage)
+        if key not in self._files:
+            from . import _files
 
-        what = _files.describe(region.storage)
+            # Once for all views, so that they stay views of one, whoever writes meanwhile.
+            self._files[key] = _files.describe(region.storage), region.storage
+        what = self._files[key][0]
         if what is None:
             return None
         self.has_files = True
-        return (what, region.offset, region.nbytes, "file")
+        return (what, key, region.offset, region.nbytes, "file")
 
     def _buffer(self, x, kind):
         pid = self._bytes.get(id(x))
@@ -219,27 +224,33 @@ class Unpickler(pickle.Unpickler):
         self.storages = storages
         self.shifts = shifts
         self.bytes = {}
+        self.files = {}
         self.clones = {}
 
     def persistent_load(self, pid):
         """The other side of Message.persistent_id()."""
         if type(pid) is int:
             return self.storages[pid]
-        if len(pid) == 1:
-            from . import _files
-
-            return _files.reopen(pid[0])
+        if len(pid) == 2:
+            return self._file(*pid)
+        if pid[-1] == "file":
+            what, key, offset, nbytes, _ = pid
+            return Region(self._file(what, key), offset, nbytes)
         i, offset, nbytes, *kind = pid
-        if kind == ["file"]:
-            from . import _files
-
-            return Region(_files.reopen(i), offset, nbytes)
         region = Region(self.storages[i], offset - self.shifts.get(i, 0), nbytes)
         if not kind:
             return region
         if pid not in self.bytes:
             self.bytes[pid] = self._buffer(region, kind[0])
         return self.bytes[pid]
+
+    def _file(self, what, key):
+        """The file that the sender had as one storage: one here, too."""
+        if key not in self.files:
+            from . import _files
+
+            self.files[key] = _files.reopen(what)
+        return self.files[key]
 
     def _buffer(self, region, kind):
         storage, offset, nbytes = region

@@ -9,8 +9,6 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
-import cowshed.multiprocessing as multiprocessing  # noqa: E402
-from cowshed import _files, _pickle  # noqa: E402
 
 try:
     import torch  # here, since what an import allocates stays
@@ -409,84 +407,3 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path):
     assert os.stat(path).st_mode & 0o777 == 0o640
     with pytest.raises(ValueError, match="format"):
         cowshed.save(str(tmp_path / "a.xyz"), np.ones(2))
-
-
-# ---- For other processes ------------------------------------------------------------------------
-
-
-def sent(x):
-    data, parcels = _pickle.dumps(x)
-    return _pickle.loads(bytes(data), [parcel[0] for parcel in parcels]), parcels
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_mapped_array_is_sent_as_its_file(path, mode):
-    np.save(path, np.arange(1 << 20))
-    x = cowshed.open(path, mode)
-    y, parcels = sent(x)
-    assert not parcels and cowshed.storage_of(y).kind == "file"
-    assert (y == x).all() and y.flags.writeable == (mode != "r")
-    if mode != "r":
-        y[0] = 5
-        assert x[0] == (5 if mode == "r+" else 0)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_mapped_array_is_all_of_a_message(path, mode):
-    np.save(path, np.arange(1 << 20))
-    x = cowshed.open(path, mode)
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    with receiver, sender:
-        for part in x, x[5:], cowshed.storage_of(x):
-            sender.send([part])
-            (received,) = receiver.recv()
-            assert cowshed.storage_of(received).kind == "file"
-            assert bytes(received) == bytes(part)
-
-
-def test_what_was_read_stays_where_it_is_when_it_is_sent(path):
-    np.save(path, np.arange(1 << 20))
-    x = cowshed.open(path, "r", load=True)
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    with receiver, sender:
-        sender.send(x)
-        assert (receiver.recv() == np.arange(1 << 20)).all()
-    others = [cowshed.full(x.shape, -1) for _ in range(4)]  # where it was, if it moved
-    assert (x == np.arange(1 << 20)).all() and len(others) == 4
-
-
-def test_private_writes_are_sent_as_bytes(path):
-    np.save(path, np.arange(1 << 20))
-    x = cowshed.open(path)
-    x[77777] = 5
-    assert _files.describe(cowshed.storage_of(x)) is None
-    y, _ = sent(x)
-    assert y[77777] == 5 and (y[:77777] == x[:77777]).all()
-
-
-def test_a_file_that_is_another_one_by_then(path):
-    np.save(path, np.arange(1 << 20))
-    x = cowshed.open(path, "r")
-    said = _files.describe(cowshed.storage_of(x))
-    np.save(path + ".new.npy", np.zeros(1 << 20))
-    os.replace(path + ".new.npy", path)
-    with pytest.raises(OSError, match="another file"):
-        _files.reopen(said)
-    assert _files.describe(cowshed.storage_of(x)) is None
-    y, _ = sent(x)
-    assert y[5] == 5
-    said = _files.describe(cowshed.storage_of(cowshed.open(path)))
-    os.utime(path, ns=(1, 1))
-    with pytest.raises(OSError, match="written"):
-        _files.reopen(said)
-    os.unlink(path)
-    with pytest.raises(FileNotFoundError):
-        _files.reopen(said)
-
-
-def test_one_file_is_one_storage_for_those_who_may_share_it(path):
-    np.save(path, np.arange(1 << 20))
-    said = {mode: _files.describe(cowshed.storage_of(cowshed.open(path, mode))) for mode in MODES}
-    for mode in MODES:
-        first, second = _files.reopen(said[mode]), _files.reopen(said[mode])
-        assert (first is second) == (mode != "c")
