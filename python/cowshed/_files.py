@@ -15,7 +15,7 @@ Other processes are sent a *description* of the file instead of its bytes, and o
 themselves (describe(), reopen()). That is right only while the file is the same one, and
 while this process wrote nothing to its private copy; else the bytes are sent. A file that is
 replaced before it is received (as save() does) is still found: by a descriptor that the sender
-keeps as long as it has the storage. If the sender ended by then, or somebody wrote to the file
+keeps as long as it has the storage, of the last 64 that it sent. If the sender ended by then, or somebody wrote to the file
 itself, it is an OSError where it is received, and the message is lost.
 """
 
@@ -72,7 +72,9 @@ class _Held:
             pass
 
 
-_held = weakref.WeakKeyDictionary()  # storage -> _Held, of those that were sent
+_HELD_MOST = 64  # descriptors are not ours alone
+
+_held = weakref.WeakKeyDictionary()  # storage -> _Held, of those that were sent last
 _mapped = weakref.WeakKeyDictionary()  # storage -> Description
 _reopened = weakref.WeakValueDictionary()  # Description.key() -> storage, of those all may share
 
@@ -331,6 +333,11 @@ def _hold(storage, said):
         return None
     if _differs(said, held.facts):
         return None
+    while len(_held) >= _HELD_MOST:
+        try:
+            del _held[next(iter(_held))]
+        except (KeyError, RuntimeError, StopIteration):  # another thread was there
+            pass
     return _held.setdefault(storage, held)
 
 

@@ -137,3 +137,16 @@ def test_views_of_a_file_stay_views_of_one(path, mode):
     if mode == "c":  # two mappings of the sender's, each with writes of its own
         part[0] = -1
         assert whole[5] == -1 and apart[5] == 5 and x[5] == 5
+
+
+def test_few_descriptors_are_kept(tmp_path):
+    """Programs map more files than they may have descriptors."""
+    arrays = []
+    for i in range(_files._HELD_MOST + 9):
+        np.save(tmp_path / f"{i}.npy", np.arange(1 << 14))
+        arrays.append(cowshed.open(tmp_path / f"{i}.npy", "r"))
+        y, parcels = sent(arrays[-1])
+        assert not parcels and y[77] == 77
+    assert len(descriptors(str(tmp_path))) == _files._HELD_MOST
+    del arrays, y
+    assert not descriptors(str(tmp_path))
