@@ -14,9 +14,10 @@ there is `load=True`.
 Other processes are sent a *description* of the file instead of its bytes, and open it
 themselves (describe(), reopen()). That is right only while the file is the same one, and
 while this process wrote nothing to its private copy; else the bytes are sent. A file that is
-replaced before it is received (as save() does) is still found: by a descriptor that the sender
-keeps as long as it has the storage, of the last 64 that it sent. If the sender ended by then, or somebody wrote to the file
-itself, it is an OSError where it is received, and the message is lost.
+replaced before it is received (as save() does) is still found, by a descriptor that the sender
+keeps as long as it has the storage, of the last 64 that it sent. If that is closed by then, or
+somebody wrote to the file itself, it is an OSError where it is received, and the message is
+lost.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What lies in the packs that this process has open, by the kernel's account
+ * What lies in the packs that this process has open, by the kernel's account, and who else
+ * is there to hold something of them
  */
 #ifndef COWSHED_TESTS_PACKS_H
 #define COWSHED_TESTS_PACKS_H
 
 #include "../programs/program.h"
+#include "share/group.h"
 #include "share/layout.h"
 
 #include <dirent.h>
@@ -55,6 +57,19 @@ static inline long packs(int *ret_count)
 	}
 	closedir(d);
 	return bytes;
+}
+
+/* Who reads /proc/PID/maps of a dead member, on any processor, keeps its memory until it has
+ * read, and its lock with it. */
+static inline int slots_of_others(struct cow_group *group)
+{
+	int count = 0;
+
+	cow__share_enter();
+	for (uint32_t n = 0; n < COW__SLOTS; n++)
+		count += cow__slot_alive(group, n);
+	cow__share_leave();
+	return count;
 }
 
 #endif

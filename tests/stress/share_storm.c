@@ -21,7 +21,6 @@
  */
 #include "../programs/program.h"
 #include "packs.h"
-#include "share/group.h"
 #include "share/home.h"
 
 #include <cowshed-share.h>
@@ -255,19 +254,6 @@ static void turn(struct cow_channel *to, struct cow_channel *from,
 	}
 }
 
-/* Who reads /proc/PID/maps of a dead member, on any processor, keeps its memory until it has
- * read, and its lock with it. */
-static int slots_of_others(void)
-{
-	int count = 0;
-
-	cow__share_enter();
-	for (uint32_t n = 0; n < COW__SLOTS; n++)
-		count += cow__slot_alive(group, n);
-	cow__share_leave();
-	return count;
-}
-
 /* So is the clone of a sender whose packs were all taken: a memfd of its own. */
 static int is_sealed(const struct item *i)
 {
@@ -283,7 +269,7 @@ static void last_words(void)
 	int count;
 	long full, left;
 
-	while (slots_of_others() > 1)
+	while (slots_of_others(group) > 1)
 		usleep(1000);
 	for (int i = 0; i < HAVE; i++)
 		for (int k = 0; k < i && items[i].s != NULL; k++)
