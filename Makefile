@@ -374,8 +374,8 @@ $(LIB_A): $(LIB_OBJ)
 	$(Q)$(AR) rcsD $@ $^
 
 # Never unloaded: our threads and fork handlers live in it, and memory that it gave. Begun before
-# all other libraries: of fork handlers the first registered is the last before the fork, and what
-# others allocate in theirs must find the engine free.
+# other libraries: of fork handlers the first registered is the last before the fork, and what
+# others allocate in theirs must find the engine free (docs/design/fork.md).
 $(LIB_SO): $(LIB_OBJ) core/libcowshed.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)

@@ -373,11 +373,14 @@ cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
 	                       COW__HOLES_STOP);
 }
 
-COW_EXPORT void
-cow__unlocked_all(void)
+COW_EXPORT int
+cow__unlock_all(void)
 {
+	int r;
+
 	cow__engine_lock();
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+	r = cow__map_unlock_all();
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
 		if (!t->attributes)
 			continue;
 		cow__tile_change_begin(t);
@@ -385,6 +388,7 @@ cow__unlocked_all(void)
 		cow__tile_change_end(t);
 	}
 	cow__engine_unlock();
+	return r;
 }
 
 static int

@@ -25,8 +25,8 @@ int cow__protect(uintptr_t addr, size_t bytes, int prot, int key);
 
 int cow__lock_pages(uintptr_t addr, size_t bytes, int flags);
 
-/* munlockall() was called: nothing is locked again where it is mapped anew. */
-void cow__unlocked_all(void);
+/* munlockall(): nor is anything locked again where it is mapped anew. */
+int cow__unlock_all(void);
 
 int cow__unmap(uintptr_t addr, size_t bytes);
 

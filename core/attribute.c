@@ -2,10 +2,10 @@
 /*
  * What the program did to a mapping of ours. See the header.
  *
- * A list in the order of the calls. Putting all of it back in that order gives
- * the same result, whatever overlaps; a note that covers an older one of its
- * kind replaces it, and one that goes on where the last one stopped extends it:
- * so a program that toggles a page, or sweeps over many, does not grow the list.
+ * A list. Those of one kind stand in it by their addresses and do not overlap, so
+ * that each can be put back by itself: at no moment is anything there what an older
+ * note said. One that says the same as its neighbour is part of it: so a program
+ * that toggles a page, or sweeps over many, does not grow the list.
  */
 #include "core/attribute.h"
 #include "core/base.h"
@@ -25,55 +25,122 @@ static struct cow__pool attributes = {
 	.object_bytes = sizeof(struct cow__attribute)
 };
 
+/* The one of this kind that goes beyond [start, end) on both sides and says something else,
+ * or NULL. */
+static const struct cow__attribute *
+around(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+       enum cow__attribute_kind kind, int value)
+{
+	const struct cow__attribute *a = t->attributes;
+
+	while (a && !(a->kind == kind && a->start < start && a->end > end &&
+	              a->value != value))
+		a = a->next;
+	return a;
+}
+
+/* Leaves [start, end) to a new note. True: nothing of `old` is left. */
+static bool
+give_way(struct cow__attribute *old, uintptr_t start, uintptr_t end)
+{
+	if (old->start >= end || old->end <= start)
+		return false;
+	if (old->start < start)
+		old->end = start;
+	else if (old->end > end)
+		old->start = end;
+	else
+		return true;
+	return false;
+}
+
 int
 cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
                    enum cow__attribute_kind kind, int value)
 {
-	struct cow__attribute *a = cow__pool_take(&attributes), **p;
+	struct cow__attribute *a = cow__pool_take(&attributes), *rest = NULL, **p;
+	const struct cow__attribute *whole = around(t, start, end, kind, value);
 
-	if (!a)
+	if (a && whole) {
+		rest = cow__pool_take(&attributes);
+		if (!rest)
+			cow__pool_give(&attributes, a);
+	}
+	if (!a || (whole && !rest))
 		return -ENOMEM;
-	*a = (struct cow__attribute){
-		.start = start, .end = end, .kind = kind, .value = value
-	};
+	if (rest)
+		*rest = (struct cow__attribute){
+			.start = end, .end = whole->end, .kind = kind, .value = whole->value
+		};
+	*a = (struct cow__attribute){ .kind = kind, .value = value };
 	cow__tile_change_begin(t);
 	for (p = &t->attributes; *p;) {
 		struct cow__attribute *old = *p;
+		bool over = false;
 
-		if (!old->next && old->kind == kind && old->value == value &&
-		    old->start <= end && start <= old->end) {
-			a->start = start = cow__min(old->start, start);
-			a->end = end = cow__max(old->end, end);
+		if (old->kind == kind && old->value == value && old->start <= end &&
+		    start <= old->end) {
+			start = cow__min(old->start, start);
+			end = cow__max(old->end, end);
+			over = true;
+		} else if (old->kind == kind) {
+			over = give_way(old, start, end);
 		}
-		if (old->kind == kind && old->start >= start &&
-		    old->end <= end) {
+		if (over) {
 			*p = old->next;
 			cow__pool_give(&attributes, old);
 		} else {
 			p = &old->next;
 		}
 	}
+	for (p = &t->attributes; *p && !((*p)->kind == kind && (*p)->start > start);)
+		p = &(*p)->next;
+	a->start = start;
+	a->end = end;
+	a->next = *p;
 	*p = a;
+	if (rest) {
+		rest->next = a->next;
+		a->next = rest;
+	}
 	t->slow = true;
 	cow__tile_change_end(t);
 	return 0;
 }
 
 int
+cow__attribute_from(const struct cow__attribute **from,
+                    enum cow__attribute_kind kind, int none, uintptr_t addr,
+                    uintptr_t *end)
+{
+	const struct cow__attribute *a = *from;
+
+	while (a && (a->kind != kind || a->end <= addr))
+		a = a->next;
+	*from = a;
+	if (!a)
+		return none;
+	*end = cow__min(*end, a->start > addr ? a->start : a->end);
+	return a->start > addr ? none : a->value;
+}
+
+int
 cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                   int none, uintptr_t addr, uintptr_t *end)
 {
-	for (const struct cow__attribute *a = t->attributes; a; a = a->next) {
-		if (a->kind != kind || a->end <= addr)
-			continue;
-		if (a->start > addr) {
-			*end = cow__min(*end, a->start);
-			continue;
-		}
-		*end = cow__min(*end, a->end);
-		none = a->value;
-	}
-	return none;
+	const struct cow__attribute *from = t->attributes;
+
+	return cow__attribute_from(&from, kind, none, addr, end);
+}
+
+size_t
+cow__attributes_count(const struct cow__tile *t)
+{
+	size_t n = 0;
+
+	for (const struct cow__attribute *a = t->attributes; a; a = a->next)
+		n++;
+	return n;
 }
 
 bool
@@ -195,22 +262,23 @@ cow__attributes_unlock(struct cow__tile *t)
 	}
 }
 
-static void
-withhold(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+void
+cow__attributes_withhold(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
+	const struct cow__attribute *from = t->attributes;
 	uintptr_t to;
 
 	for (; start < end; start = to) {
 		to = end;
-		if (cow__attribute_at(t, COW__ATTRIBUTE_FORK, 0, start, &to))
+		if (cow__attribute_from(&from, COW__ATTRIBUTE_FORK, 0, start, &to))
 			(void)cow__map_inherit(start, to - start, false);
 	}
 }
 
-void
-cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+static void
+apply(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool protections)
 {
-	withhold(t, start, end);
+	cow__attributes_withhold(t, start, end);
 	for (struct cow__attribute *a = t->attributes; a; a = a->next) {
 		uintptr_t from = cow__max(a->start, start);
 		uintptr_t to = cow__min(a->end, end);
@@ -219,7 +287,8 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 			continue;
 		switch (a->kind) {
 		case COW__ATTRIBUTE_PROTECTION:
-			(void)cow__map_protect(from, to - from, a->value);
+			if (protections || (a->value & COW__MAP_KEYS))
+				(void)cow__map_protect(from, to - from, a->value);
 			break;
 		case COW__ATTRIBUTE_DUMP:
 			(void)cow__map_advise(from, to - from, a->value);
@@ -233,6 +302,18 @@ cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 			break;
 		}
 	}
+}
+
+void
+cow__attributes_apply(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	apply(t, start, end, true);
+}
+
+void
+cow__attributes_mapped(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	apply(t, start, end, false);
 }
 
 void

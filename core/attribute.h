@@ -38,6 +38,14 @@ int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
+/* The same, for addresses that grow from call to call: *from is t->attributes at first. */
+struct cow__attribute;
+int cow__attribute_from(const struct cow__attribute **from,
+                        enum cow__attribute_kind kind, int none, uintptr_t addr,
+                        uintptr_t *end);
+
+size_t cow__attributes_count(const struct cow__tile *t);
+
 /* Has the program given a part of it a protection key? */
 bool cow__attributes_have_key(const struct cow__tile *t);
 
@@ -63,6 +71,15 @@ void cow__attributes_reveal(const struct cow__tile *t);
  * nothing: a mapping that is new is inherited if we say so, not otherwise. */
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
                            uintptr_t end);
+
+/* The same where the mapping was made with the protections that are noted: but for
+ * keys they are not touched again. */
+void cow__attributes_mapped(const struct cow__tile *t, uintptr_t start,
+                            uintptr_t end);
+
+/* What the program does not want a child to have, after all was given to children. */
+void cow__attributes_withhold(const struct cow__tile *t, uintptr_t start,
+                              uintptr_t end);
 
 /* Calls `fn` for the ranges whose last note of this kind says `value`. It may
  * make notes of other kinds. */

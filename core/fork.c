@@ -187,8 +187,8 @@ inherit_mappings(bool yes)
 			if (yes && one < 0 && r == 0)
 				r = copy_for_child(t, COW_FALLBACK_FREEZE);
 			if (t->attributes)
-				cow__attributes_apply(t, cow__tile_start(t),
-				                      cow__tile_end(t));
+				cow__attributes_withhold(t, cow__tile_start(t),
+				                         cow__tile_end(t));
 			if (t == last)
 				break;
 		}

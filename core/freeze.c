@@ -91,7 +91,7 @@ cow__freeze(struct cow__tile *t)
 		return -EBUSY;
 	if (!t->npieces && !t->nkept && !t->attributes)
 		return cow__freeze_run(t, t);
-	if (!cow__mappings_left(2 + t->npieces))
+	if (!cow__mappings_left(2 + t->npieces + cow__attributes_count(t)))
 		return -ENOMEM;
 	r = cow__array_reserve((void **)&t->kept, &t->kept_cap,
 	                       sizeof(*t->kept), t->nkept + 1);

@@ -61,6 +61,7 @@ int
 cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
               uintptr_t *ret_done)
 {
+	const struct cow__attribute *from = t->attributes;
 	uintptr_t at = start;
 	int r = 0;
 
@@ -71,9 +72,9 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		                offset;
 
 		uintptr_t to = at + cow__min(bytes, end - at);
-		/* At no moment may a thread write what the program closed. */
-		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
-		                             COW__MAP_READ_WRITE, at, &to);
+		/* At no moment may a thread write what the program closed, but by a key. */
+		int prot = cow__attribute_from(&from, COW__ATTRIBUTE_PROTECTION,
+		                               COW__MAP_READ_WRITE, at, &to);
 
 		r = cow__map_protected(at, to - at, &p->segment->file, file,
 		                       shared, prot);
@@ -82,7 +83,7 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		at = to;
 	}
 	if (t->attributes)
-		cow__attributes_apply(t, start, at);
+		cow__attributes_mapped(t, start, at);
 	if (ret_done)
 		*ret_done = at;
 	return r;

@@ -316,6 +316,12 @@ cow__map_lock(uintptr_t addr, size_t bytes, int flags)
 }
 
 int
+cow__map_unlock_all(void)
+{
+	return result(SYS3(SYS_munlockall, 0, 0, 0));
+}
+
+int
 cow__map_unbind(uintptr_t addr, size_t bytes)
 {
 	return result(SYS6(SYS_mbind, addr, bytes, 0 /* MPOL_DEFAULT */, 0, 0,

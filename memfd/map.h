@@ -104,6 +104,7 @@ int cow__map_unbind(uintptr_t addr, size_t bytes);
 
 /* mlock2 with these flags; munlock for -1. */
 int cow__map_lock(uintptr_t addr, size_t bytes, int flags);
+int cow__map_unlock_all(void);
 
 /* Would the kernel give so much anonymous memory? 0, or -ENOMEM. It refuses what
  * the machine could never have; of a memfd it lets everything be mapped. */

@@ -14,6 +14,7 @@
 #include "core/window.h"
 #include "cowshed.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -94,11 +95,11 @@ mlockall(int flags)
 EXPORT int
 munlockall(void)
 {
-	int r = (int)preload_kernel(SYS_munlockall);
+	int r = cow__unlock_all();
 
-	if (r == 0)
-		cow__unlocked_all();
-	return r;
+	if (r < 0)
+		errno = -r;
+	return r < 0 ? -1 : 0;
 }
 
 PRELOAD_OWN(mlockall);
