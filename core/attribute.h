@@ -39,7 +39,6 @@ int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
 /* The same, for addresses that grow from call to call: *from is t->attributes at first. */
-struct cow__attribute;
 int cow__attribute_from(const struct cow__attribute **from,
                         enum cow__attribute_kind kind, int none, uintptr_t addr,
                         uintptr_t *end);

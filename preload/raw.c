@@ -88,14 +88,16 @@ preload_is_readable(const void *p, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)p, last = at + bytes - sizeof(uint64_t);
 
-	for (; bytes; at = at + preload_page() < last ? at + preload_page() : last) {
-		if (cow__syscall(SYS_rt_sigprocmask, -1, (long)at, 0,
-		                 sizeof(uint64_t), 0, 0) != -EINVAL)
-			return false;
+	if (bytes == 0)
+		return true;
+	/* Each of its pages, and its end. */
+	while (cow__syscall(SYS_rt_sigprocmask, -1, (long)at, 0, sizeof(uint64_t),
+	                    0, 0) == -EINVAL) {
 		if (at == last)
-			break;
+			return true;
+		at = last - at > preload_page() ? at + preload_page() : last;
 	}
-	return true;
+	return false;
 }
 
 /* A list that is too long is the kernel's to refuse. */

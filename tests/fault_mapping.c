@@ -6,6 +6,7 @@
  * fails has taken nothing away.
  */
 #include "core/advise.h"
+#include "core/attribute.h"
 #include "core/mapping.h"
 #include "memfd/map.h"
 #include "tests/support/fault/fault.h"
@@ -106,6 +107,25 @@ static int map_again(struct herd *herd)
 	return r;
 }
 
+static void undumped(struct herd *herd)
+{
+	mapped(herd);
+	ok(cow__advise((uintptr_t)herd->animals[HERD_BLOCK].block, BYTES,
+	               MADV_DONTDUMP));
+}
+
+/* What is noted goes on behind this part: that takes two more notes. */
+static int dump_a_part(struct herd *herd)
+{
+	uintptr_t p = (uintptr_t)herd->animals[HERD_BLOCK].block, end = p + BYTES;
+	int r = cow__advise(p + PAGE, PAGE, MADV_DODUMP);
+
+	ck_assert_int_eq(cow__attribute_at(cow__tile_find(p), COW__ATTRIBUTE_DUMP, 0,
+	                                   p + 2 * PAGE, &end),
+	                 MADV_DONTDUMP);
+	return r;
+}
+
 static const struct operation operations[] = {
 	{ "map", init, map },
 	{ "unmap the tail", mapped, unmap_tail },
@@ -113,6 +133,7 @@ static const struct operation operations[] = {
 	{ "unmap all", mapped, unmap_all },
 	{ "unmap all of a locked one", locked, unmap_all },
 	{ "map where nothing is any more", unmapped, map_again },
+	{ "dump a part of what is not dumped", undumped, dump_a_part },
 };
 
 START_TEST(every_call_fails)
