@@ -22,7 +22,8 @@ B := build/$(MODE)
 O := $(B)/obj
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
-SILENT := $(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS))))
+SHORT_FLAGS := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
+SILENT := $(findstring s,$(SHORT_FLAGS))
 say = $(if $(Q),$(if $(SILENT),,@printf '  %-7s %s\n' '$(1)' '$(2)'))
 
 ifeq ($(origin CC),default)
@@ -42,6 +43,18 @@ MAKEFLAGS += --no-builtin-rules \
 .SECONDARY:
 .PHONY: all everything check coverage check-all check-programs check-valgrind check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python man install uninstall deb clean deps help
+
+# What is missing is installed before anything below asks whether it is there; make -n only asks.
+NEED_DEPS := $(filter deps check check-% coverage stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
+ifneq ($(NEED_DEPS),)
+ifeq ($(findstring n,$(SHORT_FLAGS)),)
+$(shell NO_INSTALL='$(NO_INSTALL)' scripts/deps.sh $(filter-out deps,$(NEED_DEPS)) \
+	$(if $(filter fuzz cov,$(MODE)),check $(MODE)) >&2)
+ifneq ($(.SHELLSTATUS),0)
+$(error what is needed is not there)
+endif
+endif
+endif
 
 # ---- Flags ------------------------------------------------------------------
 
@@ -72,7 +85,7 @@ C_BASE := -std=gnu11 -D_GNU_SOURCE= $(BASE)
 
 # What is installed. Fortified where there is an optimizer, which that takes; protected
 # against jumps to anywhere where the processor's compiler can do it.
-has_flag = $(if $(shell echo | $(CC) -Werror $(1) -fsyntax-only -x c - 2>&1),,$(1))
+has_flag = $(shell echo | $(CC) -Werror $(1) -fsyntax-only -x c - >/dev/null 2>&1 && echo '$(1)')
 HARDEN := -fstack-protector-strong $(call has_flag,-fcf-protection) \
 	$(call has_flag,-mbranch-protection=standard) \
 	$(if $(filter plain,$(MODE)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
@@ -213,10 +226,6 @@ ifneq ($(filter clean,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 
-# Nothing is compiled before the packages are there.
-NEED_DEPS := $(filter check check-% coverage stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
-PREPARE := $(if $(NEED_DEPS),deps)
-
 # ---- Targets ----------------------------------------------------------------
 
 all: $(ALL) ## the libraries, the command, the examples (default)
@@ -228,68 +237,68 @@ everything: all $(CHECKED) ## the same, with tests and benchmarks
 PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring $(T),\
 	$(PYTHON_TESTS)),python-env),$(if $(PYTHON_H),python-env)))
 
-check: deps everything $(PYTHON_ENV) ## build all and run the tests
+check: everything $(PYTHON_ENV) ## build all and run the tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' scripts/check.sh $(RUN)
 
 coverage: ## what of the code tests run, and the lines that none does: build/cov/coverage.txt (an hour)
 	$(Q)rm -rf build/cov/profiles
 	$(Q)$(MAKE) check MODE=cov; r=$$?; BUILD=build/cov scripts/coverage.sh && exit $$r
 
-check-all: deps everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
+check-all: everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LONG=1 scripts/check.sh $(RUN) $(LONG) $(LONG_SCRIPTS)
 
-check-programs: deps everything python-env ## real programs and their own tests under the shim
+check-programs: everything python-env ## real programs and their own tests under the shim
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=7200 scripts/check.sh $(SLOW_SCRIPTS)
 
 # Not under valgrind: who starts other programs, sets limits or measures memory, which are
 # valgrind's then, too; channel and io don't come to an end there.
-check-valgrind: deps everything ## the tests of the library under valgrind (hours)
+check-valgrind: everything ## the tests of the library under valgrind (hours)
 	$(Q)BUILD='$(B)' MODE='$(MODE)' LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' scripts/check.sh \
 		$(filter-out $(call bin,$(NOT_VALGRIND:%=tests/test_%.c)),$(TESTS))
 
-check-model: deps ## the protocol of share/, every order of its steps (spin)
+check-model: ## the protocol of share/, every order of its steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
 
 SECONDS ?= 600
-check-chaos: deps everything ## processes that share and are killed, for SECONDS=600, from SEED=
+check-chaos: everything ## processes that share and are killed, for SECONDS=600, from SEED=
 	$(Q)$(B)/tests/stress/share_storm $(SECONDS) \
 		$(or $(SEED),$(shell date +%s)) 12
 
-stress: deps everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
+stress: everything ## fork storms for SECONDS=600 (0: for ever), from SEED=
 	$(Q)BUILD='$(B)' STRESS='$(SECONDS)' bash tests/preload/storm.sh
 
-soak: deps everything ## both in turns for hours, SECONDS=7200, and what memory is left
+soak: everything ## both in turns for hours, SECONDS=7200, and what memory is left
 	$(Q)BUILD='$(B)' bash tests/stress/soak.sh $(if $(filter file,$(origin SECONDS)),7200,$(SECONDS))
 
-demo: deps everything ## two minutes that show what it is for
+demo: everything ## two minutes that show what it is for
 	$(Q)BUILD='$(B)' bash bench/demo.sh
 
-bench: deps everything python-env ## measure; writes docs/results.md, its tables and plots
+bench: everything python-env ## measure; writes docs/results.md, its tables and plots
 	$(Q)scripts/python-env.sh bench/requirements.txt build/venv-plots
 	$(Q)BUILD='$(B)' bash bench/run.sh; status=$$?; \
 		if python=$$(PYTHON=build/venv-plots/bin/python scripts/python.sh); then \
 			"$$python" bench/results.py build/bench.txt || status=1; \
 		else echo 'bench: no Python of 3.11 or newer: no docs/results.md'; fi; exit $$status
 
-check-gpu: deps everything ## the CUDA tests on the machine's own driver and GPU
+check-gpu: everything ## the CUDA tests on the machine's own driver and GPU
 	$(Q)BUILD='$(B)' bash scripts/check-gpu.sh
 
-bench-gpu: deps everything ## measure on a GPU: ours, the driver's own, PyTorch's
+bench-gpu: everything ## measure on a GPU: ours, the driver's own, PyTorch's
 	$(Q)BUILD='$(B)' bash bench/gpu.sh
 
-bench-python: deps everything python-env ## measure the Python package: ours, torch.multiprocessing, Dask, ...
+bench-python: everything python-env ## measure the Python package: ours, torch.multiprocessing, Dask, ...
 	$(Q)BUILD='$(B)' bash bench/python.sh
 
-lint: deps python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
+lint: python-env $(LIB_OBJ) $(LIB_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
 		scripts/lint-python.sh; python=$$?; scripts/lint.sh && exit $$python
 
-analyze: deps ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
+analyze: ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (minutes)
 	$(Q)scripts/analyze.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
-	$(Q)scripts/deps.sh $(NEED_DEPS) $(if $(filter fuzz cov,$(MODE)),check $(MODE))
+	@:
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
 	$(Q)find $(PACKAGE) -xtype l -delete
@@ -297,7 +306,7 @@ python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in 
 no-python:
 	@echo '  PYTHON  left out: no Python.h of 3.11 or newer (python3-dev)'
 
-python-env: | $(PREPARE)
+python-env:
 	$(Q)PYTHON='$(PYTHON)' scripts/python-env.sh
 
 clean: ## remove build/
@@ -312,31 +321,31 @@ help: ## this list
 
 # ---- Libraries and the command ----------------------------------------------
 
-$(O)/memfd/%.o: memfd/%.c Makefile | $(PREPARE)
+$(O)/memfd/%.o: memfd/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
 		$(CFLAGS) -c -o $@ $<
 
-$(O)/core/%.o: core/%.c Makefile | $(PREPARE)
+$(O)/core/%.o: core/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
 		$(CFLAGS) -c -o $@ $<
 
-$(O)/share/%.o: share/%.c Makefile | $(PREPARE)
+$(O)/share/%.o: share/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
 		$(CFLAGS) -c -o $@ $<
 
-$(O)/tensor/%.o: tensor/%.c Makefile | $(PREPARE)
+$(O)/tensor/%.o: tensor/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(if $(filter $(NO_TLS),$<),$(NO_TLS_CFLAGS)) \
 		$(CFLAGS) -c -o $@ $<
 
-$(O)/cuda/%.o: cuda/%.c Makefile | $(PREPARE)
+$(O)/cuda/%.o: cuda/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LIB_CFLAGS) $(CFLAGS) -c -o $@ $<
@@ -356,13 +365,13 @@ build/kernels/%.fatbin: cuda/kernels/%.cu $(wildcard cuda/kernels/*.h) tensor/ru
 build/kernels/%.o: build/kernels/%.fatbin cuda/kernels/image.S
 	$(Q)$(CC) -DNAME=cow__image_$* -DIMAGE='"$<"' $(HARDEN) -fPIC -c -o $@ cuda/kernels/image.S
 
-$(O)/preload/%.o: preload/%.c Makefile | $(PREPARE)
+$(O)/preload/%.o: preload/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(PRELOAD_CFLAGS) $(if $(filter preload/copies/%,$<),\
 		$(COPIES_CFLAGS)) $(CFLAGS) -c -o $@ $<
 
-$(O)/cli/%.o: cli/%.c Makefile | $(PREPARE)
+$(O)/cli/%.o: cli/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CLI_CFLAGS) $(CFLAGS) -c -o $@ $<
@@ -404,7 +413,7 @@ $(CLI): $(CLI_OBJ) $(LIB_SO)
 
 # ---- The Python package: beside its module lie the engine, the shim, the command ----
 
-$(O)/python/%.o: python/%.c Makefile | $(PREPARE)
+$(O)/python/%.o: python/%.c Makefile
 	$(if $(PYTHON_H),,$(error no Python.h of 3.11 or newer was found (Debian: python3-dev)))
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
@@ -428,12 +437,12 @@ $(PACKAGE_BUILT): $(PACKAGE)/%: $(B)/%
 
 # ---- Tests: whitebox, with the archive, whose hidden symbols they may use ---
 
-$(O)/tests/%.o: tests/%.c Makefile | $(PREPARE)
+$(O)/tests/%.o: tests/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(TEST_CFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(O)/tests/%.o: tests/%.cc Makefile | $(PREPARE)
+$(O)/tests/%.o: tests/%.cc Makefile
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(TEST_CXXFLAGS) $(CXXFLAGS) -c -o $@ $<
@@ -445,14 +454,14 @@ $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
 $(O)/tests/driver/%.o: CFLAGS_HERE = $(TEST_CFLAGS) $(DRIVER_FLAGS)
-$(O)/tests/driver/%.o: tests/driver/%.c Makefile | $(PREPARE)
+$(O)/tests/driver/%.o: tests/driver/%.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_HERE) $(if $(filter %/fiber.c,$<),-fno-sanitize=all) $(CFLAGS) -c -o $@ $<
 
 # A kernel's file, and behind it a line for each kernel that is found in it.
 HOST_CUDA := -std=gnu++17 -I. -Iinclude -include tests/driver/host_cuda.h -x c++
-$(O)/host/%.cc: %.cu tests/driver/host_cuda.h Makefile | $(PREPARE)
+$(O)/host/%.cc: %.cu tests/driver/host_cuda.h Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(HOST_CUDA) -DCOWREF_LIST -E $< | tr '\n' ' ' | \
 		grep -oE 'COWREF_KERNEL +void +[A-Za-z0-9_]+' | awk \
@@ -490,20 +499,20 @@ define compile_program
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) $(CFLAGS) -MF $@.d -o $@ $< -lpthread
 endef
-$(B)/tests/programs/%: tests/programs/%.c Makefile | $(PREPARE)
+$(B)/tests/programs/%: tests/programs/%.c Makefile
 	$(compile_program)
 
-$(B)/tests/stress/%: tests/stress/%.c Makefile | $(PREPARE)
+$(B)/tests/stress/%: tests/stress/%.c Makefile
 	$(compile_program)
 
 # This one knows the library.
-$(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile | $(PREPARE)
+$(B)/tests/stress/share_storm: tests/stress/share_storm.c $(LIB_A) Makefile
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=gnu11 -D_GNU_SOURCE= $(PROGRAM_FLAGS) -I. -Iinclude $(CFLAGS) \
 		-MF $@.d -o $@ $< $(LIB_A) $(LINK)
 
-$(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
+$(B)/tests/programs/%: tests/programs/%.cc Makefile
 	$(call say,PROGRAM,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) -std=gnu++17 -fsized-deallocation $(PROGRAM_FLAGS) $(CXXFLAGS) -MF $@.d -o $@ $< -lpthread
@@ -511,7 +520,7 @@ $(B)/tests/programs/%: tests/programs/%.cc Makefile | $(PREPARE)
 # ---- Benchmarks and examples: users of the shared library -------------------
 
 $(O)/bench/%.o $(O)/examples/%.o: CFLAGS_HERE := $(BENCH_CFLAGS)
-$(O)/%.o: %.c Makefile | $(PREPARE)
+$(O)/%.o: %.c Makefile
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_HERE) $(CFLAGS) -c -o $@ $<
