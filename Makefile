@@ -384,11 +384,13 @@ $(LIB_A): $(LIB_OBJ)
 
 # Never unloaded: our threads and fork handlers live in it, and memory that it gave. Begun before
 # other libraries: of fork handlers the first registered is the last before the fork, and what
-# others allocate in theirs must find the engine free (docs/design/fork.md).
+# others allocate in theirs must find the engine free (docs/design/fork.md). That is before libc
+# knows the environment, which tells the counters of MODE=cov where their file is.
 $(LIB_SO): $(LIB_OBJ) core/libcowshed.map
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 -Wl,-z,nodelete,-z,initfirst \
+	$(Q)$(CC) $(LINK_SO) -Wl,-soname,libcowshed.so.0 -Wl,-z,nodelete \
+		$(if $(filter cov,$(MODE)),,-Wl,-z,initfirst) \
 		-Wl,--version-script=core/libcowshed.map -o $@ $(LIB_OBJ) $(LDFLAGS)
 
 $(LIB_LINK): $(LIB_SO)

@@ -75,13 +75,13 @@ cow__window_counts(void)
 }
 
 COW_EXPORT bool
-cow__window_owns(const void *ptr)
+cow__window_owns(uintptr_t addr)
 {
 	struct cow__tile *t;
 	bool ours;
 
 	cow__engine_lock();
-	t = cow__tile_find((uintptr_t)ptr);
+	t = cow__tile_find(addr);
 	ours = t && t->kind != COW__LOST;
 	cow__engine_unlock();
 	return ours;

@@ -6,6 +6,7 @@
 #define COW_CORE_WINDOW_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Reserves it. -ENOMEM: not to be had, as under a limit on address space. */
 int cow__window_reserve(void);
@@ -23,6 +24,6 @@ bool cow__window_yield(void);
  * above, not for vfork's child. */
 void cow__window_counts(void);
 
-bool cow__window_owns(const void *ptr);
+bool cow__window_owns(uintptr_t addr);
 
 #endif

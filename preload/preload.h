@@ -46,7 +46,7 @@ static inline int
 preload_is_block(const void *p)
 {
 	return preload_in_blocks(p) &&
-	       (!preload_yielded || cow__window_owns(p));
+	       (!preload_yielded || cow__window_owns((uintptr_t)p));
 }
 
 /* Are these pages the engine's business? */
@@ -56,7 +56,7 @@ preload_ours(const void *p)
 	size_t bytes = __atomic_load_n(&preload_window_bytes, __ATOMIC_ACQUIRE);
 
 	return (uintptr_t)p - preload_window_start < bytes &&
-	       (!preload_yielded || cow__window_owns(p));
+	       (!preload_yielded || cow__window_owns((uintptr_t)p));
 }
 
 /* Registers what a forked child needs, however libc forks. */

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-enum { FORKS = 100, LINE = 3 * MIB };
+enum { FORKS = 50, LINE = 3 * MIB };
 
 static int stop;
 

@@ -54,7 +54,7 @@ static void too_large(size_t bytes)
 static void overflowing_products(void)
 {
 	volatile size_t half = SIZE_MAX / 2 + 1, root = (size_t)1 << 32;
-	unsigned char *kept = get_filled(200000, 3);
+	unsigned char *volatile kept = get_filled(200000, 3); /* which stays, the compiler does not know */
 
 	errno = 0;
 	check(calloc(half, 2) == NULL && errno == ENOMEM);
