@@ -423,6 +423,20 @@ START_TEST(nobody_has_its_own)
 }
 END_TEST
 
+/* May they run what was built, as this? Folders above may be root's alone. */
+static bool others_reach_it(void)
+{
+	char path[4096] = "";
+	pid_t child;
+	int status;
+
+	must(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+	child = fork();
+	if (child == 0)
+		_exit(setuid(65534) < 0 || access(path, X_OK) < 0);
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, started");
@@ -442,7 +456,10 @@ int main(void)
 	if (geteuid() == 0) {
 		tcase_add_loop_test(tcase, permissions, 0, 2);
 		tcase_add_test(tcase, impostor);
-		tcase_add_test(tcase, nobody_has_its_own);
+		if (others_reach_it())
+			tcase_add_test(tcase, nobody_has_its_own);
+		else
+			puts("skip nobody_has_its_own others may not enter the folder of the build");
 		if (may_own_users())
 			tcase_add_test(tcase, nobody_is_not_everybody);
 		else

@@ -10,6 +10,8 @@
 # the default. THRESHOLDS=... in the environment tries others.
 set -u
 export LC_ALL=C
+# From Python 3.12 on, fork() warns of any second thread, so of the helper (real.sh).
+export PYTHONWARNINGS='ignore:This process:DeprecationWarning'
 BUILD=${BUILD:-build/plain}
 root=$(pwd)
 case $BUILD in /*) ;; *) BUILD=$root/$BUILD ;; esac

@@ -129,7 +129,7 @@ if __name__ == "__main__":
     import subprocess
     print(subprocess.run(["echo", "hello"], capture_output=True).stdout)'
 if python3 -c 'import numpy' 2>/dev/null; then
-	compare 'numpy' python3 -c '
+	numpy='
 import numpy as np, os
 a = np.arange(3_000_000, dtype=np.float64)
 b = (a * 3 + 1).reshape(1500, 2000)
@@ -141,6 +141,9 @@ b[::7] = 0
 print(os.waitpid(pid, 0)[1] >> 8, b.sum(), np.sort(b.ravel())[12345])
 c = b.copy(); c[5] = 9
 print(c.sum(), b.sum(), np.concatenate([b, c]).shape)'
+	compare 'numpy' python3 -c "$numpy"
+	also=helper=no compare 'numpy, no thread more' env -u PYTHONWARNINGS \
+		OPENBLAS_NUM_THREADS=1 python3 -c "$numpy"
 else
 	skip 'numpy is not installed'
 fi
