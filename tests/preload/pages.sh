@@ -10,6 +10,7 @@ program protect
 program remap
 program kernel_io
 program lent
+program raw_calls
 
 # A core file where one is written to the working directory.
 pattern=$(cat /proc/sys/kernel/core_pattern 2>/dev/null)
