@@ -122,6 +122,11 @@ no_record 'not loaded' 'the program is linked statically, or' env -u LD_PRELOAD 
 "$cowshed" run --report="$work/report" -- true 2>/dev/null
 if grep -q 'no record' "$work/report"; then fail 'a record, else' "$work/report"; else
 	pass 'a record, else'; fi
+"$cowshed" run --backing anon --report="$work/report" -- "$programs/zero" >"$work/out" 2>&1
+tr -s '\n ' ' ' <"$work/report" >"$work/lines"
+says 'fallbacks are explained' \
+	' backing blocks were given anonymous memory by policy to change: cowshed run --backing memfd' \
+	"$work/lines"
 
 ends 0 'run without --' "$cowshed" run sh -c 'test "$1" = --report' sh --report
 ends 2 'run without a program' "$cowshed" run
