@@ -119,8 +119,8 @@ cow__spares_release(void)
 
 	for (s = spares; s; s = next) {
 		next = s->list_next;
-		if (s->busy ||
-		    cow__map_none(cow__tile_start(s), s->bytes) < 0)
+		/* The helper is about to do a slice of it: then it goes on, on nothing. */
+		if (cow__map_none(cow__tile_start(s), s->bytes) < 0 || s->busy)
 			continue;
 		remove_from_list(s);
 		forget(s);

@@ -33,7 +33,7 @@ bool cow__spares_pending(void);
  * look again, in ns. For the helper. */
 uint64_t cow__spares_step(uint64_t now);
 
-/* Takes down what the helper has not in hand. */
+/* Takes all down at once. */
 void cow__spares_release(void);
 
 /* In a forked child: it has the addresses, nothing is mapped there. */

@@ -5,9 +5,11 @@
  * A block of a program that knows nothing of storages (its malloc is ours) is sent
  * without a copy, sealed, and alone in its file; both sides go on with it.
  */
+#include "tests/support/hold.h"
+
 #include "core/commit.h"
 #include "core/engine.h"
-#include "core/helper.h"
+#include "core/spare.h"
 #include "memfd/socket.h"
 #include "share/wire.h"
 #include "tests/support/support.h"
@@ -428,6 +430,33 @@ START_TEST(ends_with_its_block)
 }
 END_TEST
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* After a fork the helper takes page tables down that map the file for writing. Who
+ * sends meanwhile does not wait for it, nor copies. */
+START_TEST(while_the_helper_takes_a_spare_down)
+{
+	unsigned char *p;
+	struct pair t;
+
+	pair_make(&t, false);
+	p = new_block(BYTES, 0);
+	fill(p, BYTES, 1);
+	in_child(nothing, NULL);
+	hold_at(SYS_mmap, HOLD_ADVICE_ANY);
+	if (cow__spares_pending())
+		ck_assert(wait_until(hold_is_on, NULL, 10));
+	ck_assert_uint_eq(send_block(t.mine, p, COW_SHARE_CLONE), 0);
+	hold_finish();
+	ck_pattern(p, BYTES, 1);
+	cow_block_free(p);
+	pair_free(&t);
+}
+END_TEST
+
 /* Whoever has a group will send, though it makes the channel later. */
 START_TEST(born_before_the_channel)
 {
@@ -459,6 +488,7 @@ int main(void)
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	tcase_add_test(tcase, is_not_mended);
 	tcase_add_test(tcase, ends_with_its_block);
+	tcase_add_test(tcase, while_the_helper_takes_a_spare_down);
 	tcase_add_test(tcase, born_before_the_channel);
 	return run_suite(suite);
 }
