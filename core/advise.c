@@ -314,7 +314,7 @@ note_protection(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
 	uintptr_t to;
 
 	if (prot & COW__MAP_KEYS || prot == PROTECTION_EXEC ||
-	    !cow__attributes_have_key(t))
+	    !cow__attributes_have_key(t, start, end))
 		return cow__attribute_add(t, start, end,
 		                          COW__ATTRIBUTE_PROTECTION, prot);
 	for (; r == 0 && start < end; start = to) {

@@ -2,10 +2,11 @@
 /*
  * What the program did to a mapping of ours. See the header.
  *
- * A list. Those of one kind stand in it by their addresses and do not overlap, so
- * that each can be put back by itself: at no moment is anything there what an older
- * note said. One that says the same as its neighbour is part of it: so a program
- * that toggles a page, or sweeps over many, does not grow the list.
+ * A tree for each tile, ordered by kind, then by address. Those of one kind do not
+ * overlap, so that each can be put back by itself: at no moment is anything there what
+ * an older note said. One that says the same as its neighbour is part of it: so a
+ * program that toggles a page, or sweeps over many, does not grow the tree. Who closes
+ * single pages of a large block, as garbage collectors do, makes thousands.
  */
 #include "core/attribute.h"
 #include "core/base.h"
@@ -13,11 +14,12 @@
 #include "memfd/map.h"
 
 #define PROTECTION_READ 1 /* of <sys/mman.h>, which belongs to memfd/ */
+#define KIND_SHIFT 60     /* in a key; addresses are below */
+#define NO_END (((uintptr_t)1 << KIND_SHIFT) - 1)
 
 struct cow__attribute {
-	struct cow__attribute *next;
-	uintptr_t start, end;
-	enum cow__attribute_kind kind;
+	struct cow__node node; /* by kind and start */
+	uintptr_t end;
 	int value;
 };
 
@@ -25,131 +27,182 @@ static struct cow__pool attributes = {
 	.object_bytes = sizeof(struct cow__attribute)
 };
 
-/* The one of this kind that goes beyond [start, end) on both sides and says something else,
- * or NULL. */
-static const struct cow__attribute *
-around(const struct cow__tile *t, uintptr_t start, uintptr_t end,
-       enum cow__attribute_kind kind, int value)
+static uintptr_t
+key_of(enum cow__attribute_kind kind, uintptr_t addr)
 {
-	const struct cow__attribute *a = t->attributes;
-
-	while (a && !(a->kind == kind && a->start < start && a->end > end &&
-	              a->value != value))
-		a = a->next;
-	return a;
+	return (uintptr_t)kind << KIND_SHIFT | addr;
 }
 
-/* Leaves [start, end) to a new note. True: nothing of `old` is left. */
-static bool
-give_way(struct cow__attribute *old, uintptr_t start, uintptr_t end)
+static enum cow__attribute_kind
+kind_of(const struct cow__attribute *a)
 {
-	if (old->start >= end || old->end <= start)
-		return false;
-	if (old->start < start)
-		old->end = start;
-	else if (old->end > end)
-		old->start = end;
-	else
-		return true;
-	return false;
+	return (enum cow__attribute_kind)(a->node.key >> KIND_SHIFT);
+}
+
+static uintptr_t
+start_of(const struct cow__attribute *a)
+{
+	return a->node.key & NO_END;
+}
+
+static struct cow__attribute *
+from_key(const struct cow__tile *t, uintptr_t key)
+{
+	return (struct cow__attribute *)cow__tree_ceiling(t->attributes, key);
+}
+
+/* The first of this kind from `key` on, if it begins before `end`. */
+static struct cow__attribute *
+next_in(const struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t key,
+        uintptr_t end)
+{
+	struct cow__attribute *a = from_key(t, key);
+
+	return a && a->node.key < key_of(kind, end) ? a : NULL;
+}
+
+/* The first of this kind that has a part of [start, end), or NULL; the next one is
+ * next_in() from its key + 1. */
+static struct cow__attribute *
+first_in(const struct cow__tile *t, enum cow__attribute_kind kind,
+         uintptr_t start, uintptr_t end)
+{
+	uintptr_t key = key_of(kind, start);
+	struct cow__attribute *a;
+
+	a = (struct cow__attribute *)cow__tree_floor(t->attributes, key);
+	return a && kind_of(a) == kind && a->end > start
+	               ? a
+	               : next_in(t, kind, key, end);
+}
+
+static void
+put(struct cow__tile *t, struct cow__attribute *a, enum cow__attribute_kind kind,
+    uintptr_t start, uintptr_t end, int value)
+{
+	*a = (struct cow__attribute){ .end = end, .value = value };
+	a->node.key = key_of(kind, start);
+	cow__tree_insert(&t->attributes, &a->node);
+}
+
+static void
+drop(struct cow__tile *t, struct cow__attribute *a)
+{
+	cow__tree_remove(&t->attributes, &a->node);
+	cow__pool_give(&attributes, a);
+}
+
+/* Does it go beyond [start, end) on both sides? */
+static bool
+goes_around(const struct cow__attribute *a, uintptr_t start, uintptr_t end)
+{
+	return start_of(a) < start && a->end > end;
+}
+
+/* Leaves [start, end) to others: what `a`, which does not go around it, has outside it
+ * keeps. */
+static void
+give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
+         uintptr_t end)
+{
+	if (start_of(a) < start) {
+		a->end = start;
+	} else if (a->end > end) {
+		cow__tree_remove(&t->attributes, &a->node);
+		put(t, a, kind_of(a), end, a->end, a->value);
+	} else {
+		drop(t, a);
+	}
 }
 
 int
 cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
                    enum cow__attribute_kind kind, int value)
 {
-	struct cow__attribute *a = cow__pool_take(&attributes), *rest = NULL, **p;
-	const struct cow__attribute *whole = around(t, start, end, kind, value);
+	struct cow__attribute *a = cow__pool_take(&attributes), *rest = NULL;
+	struct cow__attribute *old = first_in(t, kind, start, end);
+	bool parts = old && goes_around(old, start, end) && old->value != value;
+	uintptr_t key;
 
-	if (a && whole) {
+	if (a && parts) {
 		rest = cow__pool_take(&attributes);
 		if (!rest)
 			cow__pool_give(&attributes, a);
 	}
-	if (!a || (whole && !rest))
+	if (!a || (parts && !rest))
 		return -ENOMEM;
-	if (rest)
-		*rest = (struct cow__attribute){
-			.start = end, .end = whole->end, .kind = kind, .value = whole->value
-		};
-	*a = (struct cow__attribute){ .kind = kind, .value = value };
 	cow__tile_change_begin(t);
-	for (p = &t->attributes; *p;) {
-		struct cow__attribute *old = *p;
-		bool over = false;
-
-		if (old->kind == kind && old->value == value && old->start <= end &&
-		    start <= old->end) {
-			start = cow__min(old->start, start);
-			end = cow__max(old->end, end);
-			over = true;
-		} else if (old->kind == kind) {
-			over = give_way(old, start, end);
-		}
-		if (over) {
-			*p = old->next;
-			cow__pool_give(&attributes, old);
-		} else {
-			p = &old->next;
-		}
-	}
-	for (p = &t->attributes; *p && !((*p)->kind == kind && (*p)->start > start);)
-		p = &(*p)->next;
-	a->start = start;
-	a->end = end;
-	a->next = *p;
-	*p = a;
 	if (rest) {
-		rest->next = a->next;
-		a->next = rest;
+		put(t, rest, kind, end, old->end, old->value);
+		old->end = end;
 	}
+	/* Its neighbours, too. */
+	for (old = first_in(t, kind, start - 1, end + 1); old;
+	     old = next_in(t, kind, key + 1, end + 1)) {
+		key = old->node.key;
+		if (old->value == value) {
+			start = cow__min(start_of(old), start);
+			end = cow__max(old->end, end);
+			drop(t, old);
+		} else if (old->end > start && start_of(old) < end) {
+			give_way(t, old, start, end);
+		}
+	}
+	put(t, a, kind, start, end, value);
 	t->slow = true;
 	cow__tile_change_end(t);
 	return 0;
 }
 
 int
-cow__attribute_from(const struct cow__attribute **from,
-                    enum cow__attribute_kind kind, int none, uintptr_t addr,
-                    uintptr_t *end)
-{
-	const struct cow__attribute *a = *from;
-
-	while (a && (a->kind != kind || a->end <= addr))
-		a = a->next;
-	*from = a;
-	if (!a)
-		return none;
-	*end = cow__min(*end, a->start > addr ? a->start : a->end);
-	return a->start > addr ? none : a->value;
-}
-
-int
 cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                   int none, uintptr_t addr, uintptr_t *end)
 {
-	const struct cow__attribute *from = t->attributes;
+	const struct cow__attribute *a = first_in(t, kind, addr, *end);
 
-	return cow__attribute_from(&from, kind, none, addr, end);
+	if (!a)
+		return none;
+	*end = cow__min(*end, start_of(a) > addr ? start_of(a) : a->end);
+	return start_of(a) > addr ? none : a->value;
 }
 
 size_t
 cow__attributes_count(const struct cow__tile *t)
 {
+	const struct cow__attribute *a;
 	size_t n = 0;
 
-	for (const struct cow__attribute *a = t->attributes; a; a = a->next)
+	for (a = from_key(t, 0); a; a = from_key(t, a->node.key + 1))
 		n++;
 	return n;
 }
 
 bool
-cow__attributes_have_key(const struct cow__tile *t)
+cow__attributes_have_key(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	for (const struct cow__attribute *a = t->attributes; a; a = a->next)
-		if (a->kind == COW__ATTRIBUTE_PROTECTION &&
-		    (a->value & COW__MAP_KEYS))
-			return true;
+	const enum cow__attribute_kind kind = COW__ATTRIBUTE_PROTECTION;
+	const struct cow__attribute *a = first_in(t, kind, start, end);
+
+	while (a && !(a->value & COW__MAP_KEYS))
+		a = next_in(t, kind, a->node.key + 1, end);
+	return a;
+}
+
+static bool
+lingers(const struct cow__attribute *a)
+{
+	switch (kind_of(a)) {
+	case COW__ATTRIBUTE_PROTECTION:
+		return a->value & COW__MAP_KEYS;
+	case COW__ATTRIBUTE_LOCK:
+		return a->value >= 0;
+	case COW__ATTRIBUTE_DUMP:
+	case COW__ATTRIBUTE_FORK:
+	case COW__ATTRIBUTE_WIPE:
+		return a->value;
+	case COW__ATTRIBUTE_PLACE:
+		break;
+	}
 	return false;
 }
 
@@ -157,29 +210,14 @@ bool
 cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
                        uintptr_t end)
 {
-	bool yes = false;
+	const struct cow__attribute *a;
 
-	for (const struct cow__attribute *a = t->attributes; a && !yes;
-	     a = a->next) {
-		if (a->end <= start || a->start >= end)
-			continue;
-		switch (a->kind) {
-		case COW__ATTRIBUTE_PROTECTION:
-			yes = a->value & COW__MAP_KEYS;
-			break;
-		case COW__ATTRIBUTE_LOCK:
-			yes = a->value >= 0;
-			break;
-		case COW__ATTRIBUTE_DUMP:
-		case COW__ATTRIBUTE_FORK:
-		case COW__ATTRIBUTE_WIPE:
-			yes = a->value;
-			break;
-		case COW__ATTRIBUTE_PLACE:
-			break;
-		}
-	}
-	return yes;
+	for (enum cow__attribute_kind kind = 0; kind < COW__ATTRIBUTES; kind++)
+		for (a = first_in(t, kind, start, end); a;
+		     a = next_in(t, kind, a->node.key + 1, end))
+			if (lingers(a))
+				return true;
+	return false;
 }
 
 bool
@@ -199,33 +237,27 @@ cow__attributes_unmapped(const struct cow__tile *t)
 int
 cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	struct cow__attribute *a, *rest, **p;
+	enum cow__attribute_kind kind;
+	struct cow__attribute *a, *rest;
+	uintptr_t key;
 
-	/* First what may fail: notes on both sides of the range are two. */
-	for (a = t->attributes; a; a = a->next) {
-		if (a->start >= start || a->end <= end)
+	/* First what may fail: a note that goes around becomes two. */
+	for (kind = 0; kind < COW__ATTRIBUTES; kind++) {
+		a = first_in(t, kind, start, end);
+		if (!a || !goes_around(a, start, end))
 			continue;
 		rest = cow__pool_take(&attributes);
 		if (!rest)
 			return -ENOMEM;
-		*rest = *a;
-		a->end = rest->start = end;
-		a->next = rest;
+		put(t, rest, kind, end, a->end, a->value);
+		a->end = end;
 	}
-	for (p = &t->attributes; (a = *p) != NULL;) {
-		if (a->start < start)
-			a->end = cow__min(a->end, start);
-		else if (a->end > end)
-			a->start = cow__max(a->start, end);
-		else
-			a->end = a->start;
-		if (a->start < a->end) {
-			p = &a->next;
-			continue;
+	for (kind = 0; kind < COW__ATTRIBUTES; kind++)
+		for (a = first_in(t, kind, start, end); a;
+		     a = next_in(t, kind, key + 1, end)) {
+			key = a->node.key;
+			give_way(t, a, start, end);
 		}
-		*p = a->next;
-		cow__pool_give(&attributes, a);
-	}
 	return 0;
 }
 
@@ -241,67 +273,71 @@ readable(int protection)
 void
 cow__attributes_reveal(const struct cow__tile *t)
 {
-	for (struct cow__attribute *a = t->attributes; a; a = a->next)
-		if (a->kind == COW__ATTRIBUTE_PROTECTION)
-			(void)cow__map_protect(a->start, a->end - a->start,
-			                       readable(a->value));
+	const enum cow__attribute_kind kind = COW__ATTRIBUTE_PROTECTION;
+	const struct cow__attribute *a;
+
+	for (a = first_in(t, kind, 0, NO_END); a;
+	     a = next_in(t, kind, a->node.key + 1, NO_END))
+		(void)cow__map_protect(start_of(a), a->end - start_of(a),
+		                       readable(a->value));
 }
 
 void
 cow__attributes_unlock(struct cow__tile *t)
 {
-	struct cow__attribute **p = &t->attributes, *a;
+	struct cow__attribute *a;
 
-	while ((a = *p) != NULL) {
-		if (a->kind != COW__ATTRIBUTE_LOCK) {
-			p = &a->next;
-			continue;
-		}
-		*p = a->next;
-		cow__pool_give(&attributes, a);
-	}
+	while ((a = first_in(t, COW__ATTRIBUTE_LOCK, 0, NO_END)) != NULL)
+		drop(t, a);
 }
 
 void
 cow__attributes_withhold(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	const struct cow__attribute *from = t->attributes;
 	uintptr_t to;
 
 	for (; start < end; start = to) {
 		to = end;
-		if (cow__attribute_from(&from, COW__ATTRIBUTE_FORK, 0, start, &to))
+		if (cow__attribute_at(t, COW__ATTRIBUTE_FORK, 0, start, &to))
 			(void)cow__map_inherit(start, to - start, false);
+	}
+}
+
+static void
+apply_one(const struct cow__attribute *a, uintptr_t start, uintptr_t end,
+          bool protections)
+{
+	uintptr_t from = cow__max(start_of(a), start);
+	size_t bytes = cow__min(a->end, end) - from;
+
+	switch (kind_of(a)) {
+	case COW__ATTRIBUTE_PROTECTION:
+		if (protections || (a->value & COW__MAP_KEYS))
+			(void)cow__map_protect(from, bytes, a->value);
+		break;
+	case COW__ATTRIBUTE_DUMP:
+		(void)cow__map_advise(from, bytes, a->value);
+		break;
+	case COW__ATTRIBUTE_LOCK:
+		(void)cow__map_lock(from, bytes, a->value);
+		break;
+	case COW__ATTRIBUTE_FORK:
+	case COW__ATTRIBUTE_WIPE:
+	case COW__ATTRIBUTE_PLACE:
+		break;
 	}
 }
 
 static void
 apply(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool protections)
 {
-	cow__attributes_withhold(t, start, end);
-	for (struct cow__attribute *a = t->attributes; a; a = a->next) {
-		uintptr_t from = cow__max(a->start, start);
-		uintptr_t to = cow__min(a->end, end);
+	const struct cow__attribute *a;
 
-		if (from >= to)
-			continue;
-		switch (a->kind) {
-		case COW__ATTRIBUTE_PROTECTION:
-			if (protections || (a->value & COW__MAP_KEYS))
-				(void)cow__map_protect(from, to - from, a->value);
-			break;
-		case COW__ATTRIBUTE_DUMP:
-			(void)cow__map_advise(from, to - from, a->value);
-			break;
-		case COW__ATTRIBUTE_LOCK:
-			(void)cow__map_lock(from, to - from, a->value);
-			break;
-		case COW__ATTRIBUTE_FORK:
-		case COW__ATTRIBUTE_WIPE:
-		case COW__ATTRIBUTE_PLACE:
-			break;
-		}
-	}
+	cow__attributes_withhold(t, start, end);
+	for (enum cow__attribute_kind kind = 0; kind < COW__ATTRIBUTES; kind++)
+		for (a = first_in(t, kind, start, end); a;
+		     a = next_in(t, kind, a->node.key + 1, end))
+			apply_one(a, start, end, protections);
 }
 
 void
@@ -334,10 +370,6 @@ cow__attributes_each(struct cow__tile *t, enum cow__attribute_kind kind,
 void
 cow__attributes_free(struct cow__tile *t)
 {
-	while (t->attributes) {
-		struct cow__attribute *a = t->attributes;
-
-		t->attributes = a->next;
-		cow__pool_give(&attributes, a);
-	}
+	while (t->attributes)
+		drop(t, (struct cow__attribute *)t->attributes);
 }

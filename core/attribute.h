@@ -20,6 +20,7 @@ enum cow__attribute_kind {
 	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
 	COW__ATTRIBUTE_PLACE,      /* value: enum cow__place */
 };
+#define COW__ATTRIBUTES (COW__ATTRIBUTE_PLACE + 1)
 
 /* What the program sees there. Only our mappings are ever made anew. */
 enum cow__place {
@@ -38,15 +39,11 @@ int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
-/* The same, for addresses that grow from call to call: *from is t->attributes at first. */
-int cow__attribute_from(const struct cow__attribute **from,
-                        enum cow__attribute_kind kind, int none, uintptr_t addr,
-                        uintptr_t *end);
-
 size_t cow__attributes_count(const struct cow__tile *t);
 
-/* Has the program given a part of it a protection key? */
-bool cow__attributes_have_key(const struct cow__tile *t);
+/* Has the program given a part of [start, end) a protection key? */
+bool cow__attributes_have_key(const struct cow__tile *t, uintptr_t start,
+                              uintptr_t end);
 
 /* Is there something on [start, end) that emptying and protecting it anew leaves,
  * and a new mapping would not have? */

@@ -101,7 +101,7 @@ struct cow__tile {
 	uint32_t nkept, kept_cap;
 	uintptr_t thaw_at; /* it stopped here, on its way; 0: it did not */
 	uintptr_t thaw_seen; /* where it stood when shadows were looked for */
-	struct cow__attribute *attributes;
+	struct cow__node *attributes; /* a tree (core/attribute.h) */
 	uint64_t freed_at; /* free warm: when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */
 	size_t shadow; /* private: file pages freed under copied ones, bytes */

@@ -88,3 +88,19 @@ cow__tree_floor(struct cow__node *root, uintptr_t key)
 	}
 	return best;
 }
+
+struct cow__node *
+cow__tree_ceiling(struct cow__node *root, uintptr_t key)
+{
+	struct cow__node *best = NULL;
+
+	while (root) {
+		if (root->key >= key) {
+			best = root;
+			root = root->left;
+		} else {
+			root = root->right;
+		}
+	}
+	return best;
+}

@@ -22,4 +22,7 @@ void cow__tree_remove(struct cow__node **root, struct cow__node *node);
 /* The node with the greatest key that is not above `key`, or NULL. */
 struct cow__node *cow__tree_floor(struct cow__node *root, uintptr_t key);
 
+/* The node with the least key that is not below `key`, or NULL. */
+struct cow__node *cow__tree_ceiling(struct cow__node *root, uintptr_t key);
+
 #endif

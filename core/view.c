@@ -61,7 +61,6 @@ int
 cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
               uintptr_t *ret_done)
 {
-	const struct cow__attribute *from = t->attributes;
 	uintptr_t at = start;
 	int r = 0;
 
@@ -73,8 +72,8 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 
 		uintptr_t to = at + cow__min(bytes, end - at);
 		/* At no moment may a thread write what the program closed, but by a key. */
-		int prot = cow__attribute_from(&from, COW__ATTRIBUTE_PROTECTION,
-		                               COW__MAP_READ_WRITE, at, &to);
+		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                             COW__MAP_READ_WRITE, at, &to);
 
 		r = cow__map_protected(at, to - at, &p->segment->file, file,
 		                       shared, prot);
