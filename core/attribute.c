@@ -271,15 +271,18 @@ readable(int protection)
 }
 
 void
-cow__attributes_reveal(const struct cow__tile *t)
+cow__attributes_reveal(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	const enum cow__attribute_kind kind = COW__ATTRIBUTE_PROTECTION;
 	const struct cow__attribute *a;
 
-	for (a = first_in(t, kind, 0, NO_END); a;
-	     a = next_in(t, kind, a->node.key + 1, NO_END))
-		(void)cow__map_protect(start_of(a), a->end - start_of(a),
+	for (a = first_in(t, kind, start, end); a;
+	     a = next_in(t, kind, a->node.key + 1, end)) {
+		uintptr_t from = cow__max(start_of(a), start);
+
+		(void)cow__map_protect(from, cow__min(a->end, end) - from,
 		                       readable(a->value));
+	}
 }
 
 void
@@ -303,41 +306,34 @@ cow__attributes_withhold(const struct cow__tile *t, uintptr_t start, uintptr_t e
 	}
 }
 
+/* What a new mapping lacks, of one kind. */
 static void
-apply_one(const struct cow__attribute *a, uintptr_t start, uintptr_t end,
-          bool protections)
+apply_kind(const struct cow__tile *t, enum cow__attribute_kind kind,
+           uintptr_t start, uintptr_t end, bool protections)
 {
-	uintptr_t from = cow__max(start_of(a), start);
-	size_t bytes = cow__min(a->end, end) - from;
+	const struct cow__attribute *a;
 
-	switch (kind_of(a)) {
-	case COW__ATTRIBUTE_PROTECTION:
-		if (protections || (a->value & COW__MAP_KEYS))
+	for (a = first_in(t, kind, start, end); a;
+	     a = next_in(t, kind, a->node.key + 1, end)) {
+		uintptr_t from = cow__max(start_of(a), start);
+		size_t bytes = cow__min(a->end, end) - from;
+
+		if (kind == COW__ATTRIBUTE_DUMP)
+			(void)cow__map_advise(from, bytes, a->value);
+		else if (kind == COW__ATTRIBUTE_LOCK)
+			(void)cow__map_lock(from, bytes, a->value);
+		else if (protections || (a->value & COW__MAP_KEYS))
 			(void)cow__map_protect(from, bytes, a->value);
-		break;
-	case COW__ATTRIBUTE_DUMP:
-		(void)cow__map_advise(from, bytes, a->value);
-		break;
-	case COW__ATTRIBUTE_LOCK:
-		(void)cow__map_lock(from, bytes, a->value);
-		break;
-	case COW__ATTRIBUTE_FORK:
-	case COW__ATTRIBUTE_WIPE:
-	case COW__ATTRIBUTE_PLACE:
-		break;
 	}
 }
 
 static void
 apply(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool protections)
 {
-	const struct cow__attribute *a;
-
 	cow__attributes_withhold(t, start, end);
-	for (enum cow__attribute_kind kind = 0; kind < COW__ATTRIBUTES; kind++)
-		for (a = first_in(t, kind, start, end); a;
-		     a = next_in(t, kind, a->node.key + 1, end))
-			apply_one(a, start, end, protections);
+	apply_kind(t, COW__ATTRIBUTE_PROTECTION, start, end, protections);
+	apply_kind(t, COW__ATTRIBUTE_DUMP, start, end, protections);
+	apply_kind(t, COW__ATTRIBUTE_LOCK, start, end, protections);
 }
 
 void

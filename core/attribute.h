@@ -60,8 +60,9 @@ int cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
 /* Locks are not inherited by children. */
 void cow__attributes_unlock(struct cow__tile *t);
 
-/* Lets the engine read all of the tile, until they are applied again. */
-void cow__attributes_reveal(const struct cow__tile *t);
+/* Lets the engine read [start, end), until they are applied again. */
+void cow__attributes_reveal(const struct cow__tile *t, uintptr_t start,
+                            uintptr_t end);
 
 /* Puts back what was noted within [start, end). Of what the program takes back
  * nothing: a mapping that is new is inherited if we say so, not otherwise. */

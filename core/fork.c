@@ -93,7 +93,7 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 		return 0; /* room is enough */
 	}
 	/* Guard pages, too: their bytes come back when they are opened. */
-	cow__attributes_reveal(t);
+	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
 	copy_parts(t, data);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };

@@ -269,7 +269,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		r = cow__map_meta(end - start, &copy);
 	if (r < 0)
 		return r;
-	cow__attributes_reveal(t);
+	cow__attributes_reveal(t, start, end);
 	memcpy(copy, (void *)start, end - start);
 	r = cow__map_move((uintptr_t)copy, end - start, start);
 	/* Not before: on what is ours still the kernel would have the last word.
@@ -279,7 +279,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		                         COW__PLACE_OWN);
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
-	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	cow__attributes_apply(t, start, end);
 	return r;
 }
 

@@ -214,7 +214,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	/* What the last one left private is left for good. */
 	if (t->nkept && !t->thaw_at)
 		return 0;
-	cow__attributes_reveal(t);
+	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
 	r = thaw_look(t, most, &kept, &n, &cap, &at);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	/* One place more, for what a failure below leaves private. */
