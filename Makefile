@@ -44,10 +44,10 @@ MAKEFLAGS += --no-builtin-rules \
 .PHONY: all everything check coverage check-all check-programs check-valgrind check-model check-chaos stress soak demo bench check-gpu bench-gpu bench-python lint analyze \
 	python python-env no-python man install uninstall deb clean deps help
 
-# What is missing is installed before anything below asks whether it is there; make -n only asks.
+# What is missing is installed before anything below asks whether it is there; not for make -n, -q, -t.
 NEED_DEPS := $(filter deps check check-% coverage stress soak demo bench bench-% lint analyze,$(MAKECMDGOALS))
 ifneq ($(NEED_DEPS),)
-ifeq ($(findstring n,$(SHORT_FLAGS)),)
+ifeq ($(strip $(foreach f,n q t,$(findstring $(f),$(SHORT_FLAGS)))),)
 $(shell NO_INSTALL='$(NO_INSTALL)' scripts/deps.sh $(filter-out deps,$(NEED_DEPS)) \
 	$(if $(filter fuzz cov,$(MODE)),check $(MODE)) >&2)
 ifneq ($(.SHELLSTATUS),0)

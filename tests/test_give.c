@@ -441,14 +441,18 @@ START_TEST(while_the_helper_takes_a_spare_down)
 {
 	unsigned char *p;
 	struct pair t;
+	bool moved;
 
 	pair_make(&t, false);
 	p = new_block(BYTES, 0);
 	fill(p, BYTES, 1);
+	hold_bytes = 32 * 1024 * 1024; /* as much of a spare as it takes in one go */
+	hold_at(SYS_mmap, PROT_NONE);
 	in_child(nothing, NULL);
-	hold_at(SYS_mmap, HOLD_ADVICE_ANY);
-	if (cow__spares_pending())
-		ck_assert(wait_until(hold_is_on, NULL, 10));
+	cow__engine_lock();
+	moved = cow__spares_pending(); /* some kernels don't */
+	cow__engine_unlock();
+	ck_assert(!moved || wait_until(hold_is_on, NULL, 10));
 	ck_assert_uint_eq(send_block(t.mine, p, COW_SHARE_CLONE), 0);
 	hold_finish();
 	ck_pattern(p, BYTES, 1);

@@ -26,6 +26,11 @@ if [ ! -e "$shim" ]; then
 	echo "skip $(basename "$0" .sh) there is no shim in $BUILD/lib"
 	exit 77
 fi
+case $shim in *[\ :]*)
+	echo "skip $(basename "$0" .sh) the loader splits LD_PRELOAD at spaces and colons"
+	exit 77
+	;;
+esac
 unset LD_PRELOAD COWSHED_OPTIONS
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT

@@ -31,7 +31,8 @@ other=()
 [ "$(id -u)" -ne 0 ] || other=(setpriv "--reuid=$((60000 + $$ % 5000))" --clear-groups)
 chmod 711 "$work"
 cp "$programs/sparse" "$shim" "$BUILD/lib/libcowshed.so.0" "$work"
-if ! "${other[@]}" prlimit --nproc=1:1 dash -c '(:)' 2>/dev/null &&
+if "${other[@]}" dash -c '(:)' 2>/dev/null &&
+	! "${other[@]}" prlimit --nproc=1:1 dash -c '(:)' 2>/dev/null &&
 	"${other[@]}" test -x "$work/sparse"; then
 	preload=$work/${shim##*/} limited 'no process more' '-u 1' "${other[@]}" "$work/sparse"
 else

@@ -73,13 +73,15 @@ static void what_is_there(void *arg)
 /* A fork leaves no second copy of what only one process writes. */
 static void what_comes(void *arg)
 {
+	struct rlimit most;
 	unsigned char *kept;
 	pid_t child;
 	int gate[2];
 
 	(void)arg;
 	lift_limit();
-	if (mlockall(MCL_CURRENT | MCL_FUTURE) < 0)
+	if (getrlimit(RLIMIT_MEMLOCK, &most) < 0 || most.rlim_cur < 256 * MIB ||
+	    mlockall(MCL_CURRENT | MCL_FUTURE) < 0)
 		return;
 	kept = get_filled(64 * MIB, 1);
 	gate_make(gate);

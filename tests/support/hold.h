@@ -23,6 +23,7 @@
 #define HOLD_COLLAPSE 25L /* MADV_COLLAPSE */
 
 static long hold_nr, hold_advice, hold_main_tid;
+static long hold_bytes;  /* 0, or only those of so many bytes */
 static int hold_state;   /* 1: hold it; 2: it is held */
 static int hold_no_huge; /* nobody gets huge pages */
 
@@ -35,6 +36,7 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 		return -EBUSY;
 	if (nr == hold_nr &&
 	    (hold_advice == HOLD_ADVICE_ANY || c == hold_advice) &&
+	    (!hold_bytes || b == hold_bytes) &&
 	    real_gate(SYS_gettid, 0, 0, 0, 0, 0, 0) != hold_main_tid &&
 	    __atomic_compare_exchange_n(&hold_state, &one, 2, false,
 	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
