@@ -158,7 +158,7 @@ FUZZ_MAIN   := $(call obj,$(filter-out tests/fuzz/fuzz_%,$(wildcard tests/fuzz/*
 TESTS := $(call bin,$(filter-out $(if $(URING),,$(WITH_URING)),\
 	$(wildcard tests/test_*.c tests/test_*.cc tests/regress/bug_*.c)))
 LONG  := $(call bin,$(wildcard tests/long_*.c))
-NOT_VALGRIND := broker_others broker_start channel fallbacks fork_hard hostile_floods \
+NOT_VALGRIND := broker_others broker_start channel fallbacks fork_hard hostile_floods mapping \
 	hostile_limits io memory options storage
 LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
 FAULT := $(call bin,$(wildcard tests/fault_*.c))
