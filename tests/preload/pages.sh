@@ -25,6 +25,7 @@ esac
 # Whatever the engine would have chosen, and what it chooses.
 thresholds='65536,backing=memfd'
 program remap
+program raw_calls
 program kernel_io
 program anonymous 1024
 program anonymous_maps 1024

@@ -64,8 +64,7 @@ wrong 'takes names' rm
 wrong "can't be reached: there is no broker" ls --socket "$work/none"
 [ ! -e "$work/none" ] || fail 'ls started a broker'
 wrong "can't listen at '$root/README.md/broker': Not a directory" broker --socket "$root/README.md/broker"
-cowshed() { (ulimit -n 40 && exec "$BUILD/bin/cowshed" "$@"); }
-if cowshed broker --socket "$work/broker" 2>"$work/err"; then
+if (ulimit -n 40 && exec timeout -k 5 "$limit" "$cowshed" broker --socket "$work/broker") 2>"$work/err"; then
 	fail 'a broker with few descriptors'
 else
 	says 'a broker with few descriptors' 'needs 64 descriptors' "$work/err"

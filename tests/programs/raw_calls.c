@@ -61,6 +61,19 @@ static void mapped(int forked)
 	free(p);
 }
 
+/* Another mapping over pages that are there stays, whatever a fork does with the rest. */
+static void replaced(int forked)
+{
+	make(forked);
+	check(syscall(SYS_mmap, p + MIB, MIB, PROT_READ | PROT_WRITE,
+	              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+	              0L) == (long)(p + MIB));
+	in_child(looks, NULL);
+	check(all(p + MIB, MIB, 0) && holds(p + 2 * MIB, MIB, 4));
+	looks(NULL);
+	free(p);
+}
+
 static void cannot_write(void *arg)
 {
 	looks(arg);
@@ -117,6 +130,9 @@ static void spliced(int forked)
 	int pipe_[2];
 
 	make(forked);
+	/* Before the pipe's pages are the block's alone: private memory has no file's pages. */
+	check(syscall(SYS_remap_file_pages, p, PAGE, 0, 1, 0) < 0 && errno == EINVAL);
+	looks(NULL);
 	part = (struct iovec){ p, PAGE };
 	check(pipe(pipe_) == 0);
 	check(syscall(SYS_vmsplice, pipe_[1], &part, 1L, 0) == (long)PAGE);
@@ -126,8 +142,6 @@ static void spliced(int forked)
 	looks(NULL);
 	close(pipe_[0]);
 	close(pipe_[1]);
-	check(syscall(SYS_remap_file_pages, p, PAGE, 0, 0, 0) < 0 && errno == EINVAL);
-	looks(NULL);
 	free(p);
 }
 
@@ -142,6 +156,8 @@ static void placed(int forked)
 	in_child(looks, NULL);
 	(void)!syscall(SYS_set_mempolicy, MPOL_BIND, &node, 64L);
 	fill(p + MIB, 2 * MIB, 7);
+	in_child(looks, NULL);
+	check(holds(p + MIB, 2 * MIB, 7));
 	free(p);
 	make(1);
 	looks(NULL);
@@ -154,6 +170,7 @@ int main(void)
 	pages_init();
 	for (int forked = 0; forked < 2; forked++) {
 		mapped(forked);
+		replaced(forked);
 		protected(forked);
 		locked(forked);
 		spliced(forked);
