@@ -13,7 +13,7 @@
 #include <cowshed-tensor.h>
 
 #include "bench/common.h"
-#include "tensor/workers.h"
+#include "core/memory/workers.h"
 
 struct pattern {
 	char name[64];

@@ -2,14 +2,31 @@
 /*
  * cowshed doctor, on CUDA: the driver, the devices, the kernels
  *
- * None of it is needed, so what lacks is a note, or nothing to speak of: a machine
- * without a driver gets one line that says so.
+ * The command loads libcowshed-cuda here and nowhere else. Nothing of CUDA is needed, so each
+ * missing part is a note. A machine without a driver gets one line that says so.
  */
 #include "cli/cli.h"
 
 #include <cowshed-cuda.h>
 
+#include <dlfcn.h>
 #include <string.h>
+
+#define LIBRARY "libcowshed-cuda.so.0"
+
+static __typeof__(&cow_cuda_info) get_info;
+static __typeof__(&cow_cuda_device_info) get_device_info;
+
+static bool load(void)
+{
+	void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return false;
+	*(void **)&get_info = dlsym(library, "cow_cuda_info");
+	*(void **)&get_device_info = dlsym(library, "cow_cuda_device_info");
+	return get_info && get_device_info;
+}
 
 static void tell_peers(const struct cow_cuda_device_info *d, int devices, char ret[200])
 {
@@ -28,7 +45,7 @@ static void look_at(int index, int devices)
 	bool whole;
 
 	snprintf(name, sizeof name, "device %d", index);
-	if (cow_cuda_device_info(index, &d) < 0) {
+	if (get_device_info(index, &d) < 0) {
 		cli_finding(CLI_UNKNOWN, name, NULL, NULL, "%s", cow_last_error());
 		return;
 	}
@@ -49,7 +66,11 @@ void cli_doctor_gpu(void)
 {
 	struct cow_cuda_info info = {.size = sizeof info};
 
-	if (cow_cuda_info(&info) < 0) {
+	if (!load()) {
+		cli_finding(CLI_NOTE, "CUDA", "tensors on GPUs", NULL, "%s", dlerror());
+		return;
+	}
+	if (get_info(&info) < 0) {
 		cli_finding(CLI_NOTE, "CUDA", "tensors on GPUs", NULL, "%s",
 		            cow_last_error());
 		return;

@@ -6,18 +6,19 @@
  * from any thread. A machine or a limit that does not allow the window leaves
  * it failed: every allocation then says so, and the shim passes them all on.
  */
-#include "core/engine.h"
-#include "core/base.h"
-#include "core/decay.h"
-#include "core/extent.h"
-#include "core/fork.h"
-#include "core/helper.h"
-#include "core/holders.h"
-#include "core/options.h"
-#include "core/spare.h"
-#include "core/stats.h"
-#include "core/thaw.h"
-#include "core/window.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/decay.h"
+#include "core/memory/extent.h"
+#include "core/fork/feedback.h"
+#include "core/fork/fork.h"
+#include "core/memory/helper.h"
+#include "core/memory/holders.h"
+#include "core/memory/state.h"
+#include "core/cow/old_tables.h"
+#include "core/base/stats.h"
+#include "core/cow/thaw.h"
+#include "core/memory/window.h"
 #include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
@@ -26,27 +27,6 @@
 
 #define WARM_PAYS (16 * MIB)    /* for less no helper is started */
 #define TICK_NS 5000000u       /* the slower chores, at most so often */
-
-struct cow__engine cow__engine = {
-	.use_helper = true,
-	.use_collapse = true,
-	.decay_ns = 1000000000u,
-	.warm_max = SIZE_MAX,
-	.window_bytes = 8192 * GIB,
-};
-
-void
-cow__engine_lock(void)
-{
-	cow__mutex_lock(&cow__engine.lock);
-}
-
-void
-cow__engine_unlock(void)
-{
-	cow__holders_settle();
-	cow__mutex_unlock(&cow__engine.lock);
-}
 
 static int
 start(void)
@@ -73,25 +53,8 @@ start(void)
 	return 0;
 }
 
-int
-cow__engine_enter(void)
-{
-	cow__engine_lock();
-	if (cow__likely(cow__engine.ready)) {
-		if (cow__unlikely(!cow__stats_published()))
-			cow__stats_publish();
-		return 0;
-	}
-	if (!cow__engine.failed)
-		cow__engine.failed = start();
-	if (!cow__engine.failed)
-		return 0;
-	cow__engine_unlock();
-	return cow__engine.failed;
-}
-
-void
-cow__engine_tick(void)
+static void
+tick(void)
 {
 	static uint64_t last;
 	uint64_t now;
@@ -116,17 +79,33 @@ cow__engine_tick(void)
 		else
 			cow__shadows_release(now, false);
 	}
-	if (cow__spares_pending()) {
+	if (cow__old_tables_pending()) {
 		if (cow__engine.use_helper)
 			cow__helper_want(false);
 		else
-			cow__spares_release();
+			cow__old_tables_release();
 	}
 	cow__segments_sweep(false);
 	cow__stat_set(mappings, cow__engine.mappings);
 }
 
-void (*cow__trim_others)(void);
+static cow__job_fn *const jobs[] = {
+	cow__old_tables_job,
+	cow__commit_job,
+	cow__decay_job,
+	cow__shadows_job,
+	cow__limbo_job,
+	NULL,
+};
+
+const struct cow__hooks cow__hooks = {
+	.start = start,
+	.tick = tick,
+	.tile_freed = cow__feedback_freed,
+	.jobs = jobs,
+};
+
+COW_EXPORT void (*cow__trim_others)(void);
 
 COW_EXPORT int
 cow_trim(void)
@@ -146,7 +125,7 @@ cow_trim(void)
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
 		cow__thaw_all();
-		cow__spares_release();
+		cow__old_tables_release();
 	}
 	done = cow__decay_all();
 	cow__segments_sweep(true);
@@ -163,10 +142,11 @@ load(void)
 	(void)cow__fork_init();
 }
 
-/* vfork's child does not see its parent's threads among its own. */
-bool
-cow__engine_quiet(void)
+COW_EXPORT const char *
+cow_version(void)
 {
-	return cow__engine.process == cow__process_id() &&
-	       cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end);
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+	return STRING(COW_VERSION_MAJOR) "." STRING(
+	        COW_VERSION_MINOR) "." STRING(COW_VERSION_PATCH);
 }

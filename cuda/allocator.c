@@ -6,8 +6,8 @@
  * single pieces. Their data pointers have the block as context, so that a storage
  * finds its block without a look-up. (So there is no raw form.)
  */
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "cuda/cache.h"
 #include "cuda/data.h"
 #include "cuda/start.h"

@@ -5,8 +5,8 @@
  * What is served from free blocks, and what is freed by the stream that it belongs
  * to, costs one lock and no call of the driver. All else is the slow way.
  */
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "cuda/cache.h"
 #include "memfd/map.h"
 

@@ -23,8 +23,8 @@
 #ifndef COW_CUDA_CACHE_H
 #define COW_CUDA_CACHE_H
 
-#include "core/base.h"
-#include "core/tree.h"
+#include "core/base/base.h"
+#include "core/base/tree.h"
 #include "cuda/memory.h"
 #include "cuda/piece.h"
 #include "cuda/stream.h"

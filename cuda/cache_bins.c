@@ -7,7 +7,7 @@
  * the fit is the best one to within a sixteenth, at a cost that does not grow with
  * the number of blocks.
  */
-#include "core/pool.h"
+#include "core/base/pool.h"
 #include "cuda/cache.h"
 
 #define LOOKS 16

@@ -6,7 +6,7 @@
  * it: what can go is claimed, so that nobody takes it; when the device has done its
  * work, it is let go.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/cache.h"
 
 /* The whole units of a free block are LEAVING, the rest stays free. */

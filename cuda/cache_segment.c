@@ -7,8 +7,8 @@
  * go wherever it lies. Without the driver's virtual memory a segment is one
  * allocation, which goes as a whole or not at all.
  */
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "cuda/cache.h"
 #include "memfd/map.h"
 

@@ -2,7 +2,7 @@
 /*
  * The cache of device memory: its numbers, and a picture of it
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/cache.h"
 #include "cuda/pinned.h"
 

@@ -9,8 +9,8 @@
  * from then on. Where a mark can't be had, or the driver keeps the stream, all is as
  * before.
  */
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "cuda/cache.h"
 #include "cuda/data.h"
 #include "cuda/pinned.h"

@@ -2,7 +2,7 @@
 /*
  * History: the last events of each device, in a ring
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/cache.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"

@@ -7,8 +7,8 @@
  * a shortage, which passes.
  */
 #include "cuda/context.h"
-#include "core/base.h"
-#include "core/error.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
 #include "cuda/piece.h"
 #include "cuda/start.h"
 

@@ -32,7 +32,7 @@
 #ifndef COW_CUDA_CONTEXT_H
 #define COW_CUDA_CONTEXT_H
 
-#include "core/mutex.h"
+#include "core/base/mutex.h"
 #include "cowshed-cuda.h"
 #include "cuda/driver.h"
 

@@ -13,8 +13,8 @@
  * Those on devices are in the order of their streams, and nobody waits.
  */
 #include "cuda/copy.h"
-#include "core/base.h"
-#include "core/error.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
 #include "cuda/kernels.h"
 #include "cuda/pinned.h"
 #include "cuda/poison.h"

@@ -4,10 +4,10 @@
  * clones and writing in cuda/storage.c.
  */
 #include "cuda/data.h"
-#include "core/error.h"
-#include "core/pool.h"
-#include "core/profile.h"
-#include "core/stats.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/base/profile.h"
+#include "core/base/stats.h"
 #include "cuda/memory.h"
 #include "cuda/stream.h"
 #include "memfd/map.h"

@@ -30,7 +30,7 @@
 #ifndef COW_CUDA_DATA_H
 #define COW_CUDA_DATA_H
 
-#include "core/storage.h"
+#include "core/storage/storage.h"
 #include "cuda/piece.h"
 #include "cuda/uses.h"
 #include "share/group.h"
@@ -133,7 +133,7 @@ void cow__cuda_data_name(struct cow__cuda_data *data, const struct cow__id *id,
 struct cow_storage *cow__cuda_data_named(const struct cow__id *id,
                                          const struct cow__id *scope);
 
-/* Watches memory that a device's allocator makes (core/allocation.h). It gets data
+/* Watches memory that a device's allocator makes (core/storage/allocation.h). It gets data
  * when it is first cloned. */
 int cow__cuda_data_adopt(struct cow__allocation *a);
 int cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret);

@@ -14,8 +14,8 @@
  * such thing, the process is asked for its number each time.
  */
 #include "cuda/driver.h"
-#include "core/base.h"
-#include "core/error.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "cowshed.h"

@@ -5,8 +5,8 @@
  * Fresh ones have all their pieces at once, of their own. What is sent and received gets
  * its data elsewhere, and its storage here (cuda/parcel.c, cuda/parcel_in.c).
  */
-#include "core/error.h"
-#include "core/profile.h"
+#include "core/base/error.h"
+#include "core/base/profile.h"
 #include "cuda/data.h"
 #include "cuda/stream.h"
 

@@ -2,8 +2,8 @@
 /*
  * What CUDA there is, and what memory it knows
  */
-#include "core/base.h"
-#include "core/error.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
 #include "cuda/driver.h"
 #include "cuda/kernels.h"
 #include "cuda/pinned.h"

@@ -6,9 +6,9 @@
  * found without a lock.
  */
 #include "cuda/kernels.h"
-#include "core/base.h"
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 
 #include <pthread.h>
 

@@ -12,7 +12,7 @@
  * While some stream of the device records a graph the device can't be waited for: that
  * would break the recording, whoever's it is. Then what is cached stays cached.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/cache.h"
 #include "cuda/data.h"
 

@@ -10,7 +10,7 @@
 #ifndef COW_CUDA_MEMORY_H
 #define COW_CUDA_MEMORY_H
 
-#include "core/storage.h"
+#include "core/storage/storage.h"
 #include "cuda/context.h"
 
 struct cow__cuda_block;

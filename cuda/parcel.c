@@ -18,7 +18,7 @@
  * Zero bytes have no piece: which device they are of is all that travels.
  */
 #include "cuda/parcel.h"
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/data.h"
 #include "cuda/memory.h"
 #include "cuda/pinned.h"

@@ -7,7 +7,7 @@
  * driver's, of that device, and of the size that was claimed (a piece is mapped whole
  * or not at all).
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "cuda/data.h"
 #include "cuda/parcel.h"
 #include "cuda/signal.h"

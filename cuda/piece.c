@@ -7,10 +7,10 @@
  * all, in one call.
  */
 #include "cuda/piece.h"
-#include "core/base.h"
-#include "core/error.h"
-#include "core/pool.h"
-#include "core/tree.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/base/tree.h"
 #include "cuda/memory.h"
 #include "cuda/stream.h"
 

@@ -2,7 +2,7 @@
 /*
  * Pinned host memory
  *
- * An extent of the engine (core/pin.h) that is registered with the driver, for all
+ * An extent of the engine (core/cow/pin.h) that is registered with the driver, for all
  * devices. It is a storage of the CPU on memory that others write, as the engine sees
  * it: cloned by copying, sent by copying, never moved.
  *
@@ -20,11 +20,11 @@
  * marks with it; registering, which takes long, and the engine are called without.
  */
 #include "cuda/pinned.h"
-#include "core/error.h"
-#include "core/pin.h"
-#include "core/pool.h"
-#include "core/storage.h"
-#include "core/tree.h"
+#include "core/base/error.h"
+#include "core/cow/pin.h"
+#include "core/base/pool.h"
+#include "core/storage/storage.h"
+#include "core/base/tree.h"
 #include "cuda/stream.h"
 #include "cuda/uses.h"
 #include "share/home.h"

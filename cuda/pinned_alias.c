@@ -17,8 +17,8 @@
  * passes to the pinned entry, which drops it when its streams have passed. The memory is
  * never cached for others: who has the descriptor could go on writing it.
  */
-#include "core/error.h"
-#include "core/storage.h"
+#include "core/base/error.h"
+#include "core/storage/storage.h"
 #include "cuda/pinned.h"
 #include "cuda/stream.h"
 #include "share/home.h"

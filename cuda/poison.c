@@ -3,10 +3,10 @@
  * Poison: see the header.
  */
 #include "cuda/poison.h"
-#include "core/base.h"
-#include "core/error.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
 #include "core/options.h"
-#include "core/pool.h"
+#include "core/base/pool.h"
 
 static struct cow__pool watches = {
 	.object_bytes = sizeof(struct cow__cuda_watch)

@@ -6,7 +6,7 @@
  * on; whoever takes the buffer waits for that first, also after a failure.
  */
 #include "cuda/ring.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cuda/stream.h"
 #include "tensor/strided.h"
 

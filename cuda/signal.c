@@ -3,9 +3,9 @@
  * "Ready" for other processes: see the header.
  */
 #include "cuda/signal.h"
-#include "core/base.h"
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "cuda/stream.h"
 
 struct sent {

@@ -3,7 +3,7 @@
  * Starting: see the header.
  */
 #include "cuda/start.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cuda/copy.h"
 #include "cuda/data.h"
 #include "cuda/kernels.h"

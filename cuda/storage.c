@@ -4,7 +4,7 @@
  *
  * A lazy clone is a reference. The first write of one of several
  *
- *   CACHED   copies all (core/materialize.c, by the device's allocator)
+ *   CACHED   copies all (core/storage/materialize.c, by the device's allocator)
  *   SINGLE   copies all, to a piece of its own
  *   PIECES   copies the pieces that are written; the others are mapped at its own
  *            addresses, too
@@ -16,9 +16,9 @@
  * again, from memory that is somebody else's by then. So nothing is copied while the
  * current stream records, nor ever of what was cloned while one did.
  */
-#include "core/error.h"
-#include "core/profile.h"
-#include "core/stats.h"
+#include "core/base/error.h"
+#include "core/base/profile.h"
+#include "core/base/stats.h"
 #include "cuda/data.h"
 #include "cuda/stream.h"
 

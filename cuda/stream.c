@@ -9,9 +9,9 @@
  * locked, because a stream that stops being current may end.
  */
 #include "cuda/stream.h"
-#include "core/base.h"
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 
 #include <pthread.h>
 

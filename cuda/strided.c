@@ -11,7 +11,7 @@
  *
  * conj and neg of floats flip bits, which rows and tiles do on their way.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cuda/kernels.h"
 
 /* Dimensions below which a square is mostly empty. */

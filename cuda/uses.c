@@ -3,8 +3,8 @@
  * Who may still be using memory that was freed: see the header.
  */
 #include "cuda/uses.h"
-#include "core/base.h"
-#include "core/pool.h"
+#include "core/base/base.h"
+#include "core/base/pool.h"
 #include "cuda/stream.h"
 
 static struct cow__pool uses = { .object_bytes = sizeof(struct cow__cuda_use) };

@@ -396,30 +396,6 @@ int cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b);
 long cow_tensor_print(struct cow_tensor *tensor, int64_t most, char *buf,
                       size_t bytes);
 
-/*
- * Threads that copies may use, this one included; 0: one for each processor. Large
- * copies are shared with threads that are made when they are first needed, that know no
- * libc, block all signals and end after two idle seconds. Where they are denied, copies
- * do without. A forked child makes its own. As signals are blocked there, a handler for
- * SIGSEGV or SIGBUS is not called for memory that one of them touches: the process ends.
- * Who copies memory that faults on purpose sets 1.
- */
-int cow_threads_set(int threads);
-int cow_threads_get(void);
-
-/*
- * Ends all threads of the library's own, also the helper that works ahead, and returns
- * when the process no longer counts them: for what wants a process with one thread
- * (unshare(CLONE_NEWUSER), setns()), and for what changes the calling one alone. libc
- * tells all threads that it knows when setuid() and its like are called, and these are
- * none; nobody tells any about capset(), prctl(PR_SET_NO_NEW_PRIVS), seccomp filters and
- * landlock. Those that are there would keep what was given up; new ones have what their
- * maker has. Waits for copies under way in other threads. They come back when there is
- * work, so no other thread may use the library before the call was made; none is made by
- * copies after cow_threads_set(1).
- */
-void cow_threads_end(void);
-
 /* ---- Devices: cow_device_ops(3) ----------------------------------------- */
 
 /*

@@ -9,6 +9,7 @@
  * confuses.
  */
 #include "memfd/descriptor.h"
+#include "memfd/export.h"
 #include "memfd/sys.h"
 
 #include <sys/socket.h>
@@ -16,7 +17,7 @@
 /* Programs probe and close low numbers; shells use 10 and up, and 255. */
 #define COW__FD_LOWEST 400
 
-struct cow__descriptor
+COW_EXPORT struct cow__descriptor
 cow__descriptor_of(int fd)
 {
 	struct cow__descriptor d = { .fd = fd };
@@ -84,7 +85,7 @@ cow__descriptor_ok(const struct cow__descriptor *d)
 	return is_still(d, &st);
 }
 
-void
+COW_EXPORT void
 cow__descriptor_close(struct cow__descriptor *d)
 {
 	if (cow__descriptor_ok(d))

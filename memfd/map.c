@@ -13,6 +13,7 @@
  *   that the program wrote a moment ago.
  */
 #include "memfd/map.h"
+#include "memfd/export.h"
 #include "memfd/page.h"
 #include "memfd/sys.h"
 
@@ -83,7 +84,7 @@ cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 	return 0;
 }
 
-int
+COW_EXPORT int
 cow__map_release(uintptr_t addr, size_t bytes)
 {
 	return result(sys_munmap((void *)addr, bytes));
@@ -115,7 +116,7 @@ cow__map_anon(uintptr_t addr, size_t bytes, bool huge)
 	return r;
 }
 
-int
+COW_EXPORT int
 cow__map_meta(size_t bytes, void **ret)
 {
 	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -301,7 +302,7 @@ cow__map_protect(uintptr_t addr, size_t bytes, int prot)
 	return result(SYS4(SYS_pkey_mprotect, addr, bytes, prot & 0xffff, key));
 }
 
-int
+COW_EXPORT int
 cow__map_advise(uintptr_t addr, size_t bytes, int advice)
 {
 	return result(sys_madvise((void *)addr, bytes, advice));

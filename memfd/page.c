@@ -3,10 +3,11 @@
  * Page sizes: from the auxiliary vector, which needs no system call.
  */
 #include "memfd/page.h"
+#include "memfd/export.h"
 
 #include <sys/auxv.h>
 
-size_t cow__page = 4096;
+COW_EXPORT size_t cow__page = 4096;
 
 void
 cow__page_init(void)

@@ -3,6 +3,7 @@
  * What the process around us is and does: see the header.
  */
 #include "memfd/process.h"
+#include "memfd/export.h"
 #include "memfd/ring.h"
 #include "memfd/sys.h"
 
@@ -316,7 +317,7 @@ cow__process_processors(void)
 	return n > 0 ? n : 1;
 }
 
-int32_t
+COW_EXPORT int32_t
 cow__process_id(void)
 {
 	return (int32_t)sys_getpid();
@@ -362,7 +363,7 @@ cow__process_exit(int status)
 		(void)SYS3(SYS_exit_group, status, 0, 0);
 }
 
-int
+COW_EXPORT int
 cow__random(void *buf, size_t bytes)
 {
 	long r = SYS3(SYS_getrandom, buf, bytes, 0);

@@ -3,6 +3,7 @@
  * Unix sockets that carry descriptors. See the header; unix(7), cmsg(3).
  */
 #include "memfd/socket.h"
+#include "memfd/export.h"
 #include "memfd/descriptor.h"
 #include "memfd/sys.h"
 
@@ -28,7 +29,7 @@ option(int fd, int name, void *ret, socklen_t bytes)
 	return (int)SYS6(SYS_getsockopt, fd, SOL_SOCKET, name, ret, &bytes, 0);
 }
 
-int
+COW_EXPORT int
 cow__socket_kind(int fd)
 {
 	int domain, type, r;
@@ -65,7 +66,7 @@ cow__socket_peer(int fd, uint32_t *ret_uid, int32_t *ret_pid)
 	return 0;
 }
 
-long
+COW_EXPORT long
 cow__socket_send(int fd, const void *data, size_t bytes, const int *fds,
                  unsigned nfds)
 {
@@ -107,7 +108,7 @@ descriptors(const struct cmsghdr *c)
 	return (unsigned)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
 }
 
-void
+COW_EXPORT void
 cow__socket_drop(const int *fds, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
@@ -185,7 +186,7 @@ cow__socket_look(int fd, void *data, size_t bytes, int *fds, unsigned room,
 	return receive_fds(fd, data, bytes, MSG_PEEK, fds, room, ret_nfds);
 }
 
-long
+COW_EXPORT long
 cow__socket_look_now(int fd, void *data, size_t bytes, int *fds, unsigned room,
                      unsigned *ret_nfds)
 {
@@ -193,7 +194,7 @@ cow__socket_look_now(int fd, void *data, size_t bytes, int *fds, unsigned room,
 	                   ret_nfds);
 }
 
-int
+COW_EXPORT int
 cow__socket_pair(int ret[2])
 {
 	return (int)SYS6(SYS_socketpair, AF_UNIX,
@@ -208,7 +209,7 @@ cow__socket_get(int fd, void *data, size_t bytes, int *fds, unsigned room,
 	return receive_fds(fd, data, bytes, 0, fds, room, ret_nfds);
 }
 
-long
+COW_EXPORT long
 cow__socket_take(int fd, void *data, size_t bytes)
 {
 	struct iovec iov = { data, bytes };

@@ -3,9 +3,10 @@
  * Time, sleeping, waking: see the header.
  */
 #include "memfd/wait.h"
+#include "memfd/export.h"
 #include "memfd/sys.h"
 
-uint64_t
+COW_EXPORT uint64_t
 cow__now(void)
 {
 	struct timespec t;

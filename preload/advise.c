@@ -7,8 +7,8 @@
  */
 #include "preload/preload.h"
 
-#include "core/advise.h"
-#include "core/mapping.h"
+#include "core/program/advise.h"
+#include "core/program/mapping.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 #include "preload/next.h"
 #include "preload/preload.h"
 
-#include "core/fork.h"
+#include "core/fork/fork.h"
 
 #include <errno.h>
 #include <pthread.h>

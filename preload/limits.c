@@ -10,8 +10,8 @@
  */
 #include "preload/preload.h"
 
-#include "core/advise.h"
-#include "core/window.h"
+#include "core/program/advise.h"
+#include "core/memory/window.h"
 #include "cowshed.h"
 
 #include <errno.h>

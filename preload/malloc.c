@@ -7,7 +7,7 @@
  * the engine's window. When the engine can't have memory the next allocator is
  * asked: it may be able to.
  */
-#include "core/fork.h"
+#include "core/fork/fork.h"
 #include "preload/next.h"
 #include "preload/preload.h"
 

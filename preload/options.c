@@ -8,7 +8,7 @@
  */
 #include "preload/preload.h"
 
-#include "core/options.h"
+#include "core/base/option.h"
 
 #include <cowshed.h>
 

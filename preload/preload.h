@@ -5,7 +5,7 @@
 #ifndef COW_PRELOAD_PRELOAD_H
 #define COW_PRELOAD_PRELOAD_H
 
-#include "core/window.h"
+#include "core/memory/window.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 long preload_kernel(long number, ...);
 
 /* A call that wants, or changes, a process with one thread; prctl's `option`, else 0
- * (preload/privileges.c). In between the library has no threads (tensor/workers.c): true
+ * (preload/privileges.c). In between the library has no threads (core/memory/workers.c): true
  * if they are to be allowed again. */
 bool preload_is_for_one(long number, long option);
 bool cow__threads_suspend(void);

@@ -15,7 +15,7 @@
  */
 #include "preload/preload.h"
 
-#include "core/advise.h"
+#include "core/program/advise.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -8,7 +8,7 @@
 #include "preload/next.h"
 #include "preload/preload.h"
 
-#include "core/mapping.h"
+#include "core/program/mapping.h"
 
 /* Making the engine allocates a little, for which the next allocator may map
  * memory: that must not be the engine's. */

@@ -4,9 +4,9 @@
  * what is said over it.
  */
 #include "share/broker_call.h"
-#include "core/engine.h"
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "memfd/process.h"
 #include "memfd/socket.h"
 #include "memfd/wait.h"

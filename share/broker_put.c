@@ -2,7 +2,7 @@
 /*
  * A client of the broker: putting and getting, and which way parcels go
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "memfd/process.h"
 #include "share/broker_call.h"
 #include "share/channel.h"

@@ -3,9 +3,10 @@
  * Channels: birth and death. See the header.
  */
 #include "share/channel.h"
-#include "core/engine.h"
-#include "core/error.h"
-#include "core/give.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/cow/seal.h"
+#include "core/memory/own_segment.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 
@@ -66,7 +67,7 @@ cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
 	c->stream = kind;
 	c->group = cow_group_ref(group);
 	c->out.slot = COW__SLOT_NONE;
-	cow__give_expect();
+	cow__own_segments_expect();
 	cow__share_enter();
 	c->next = channels;
 	channels = c;

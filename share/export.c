@@ -2,7 +2,7 @@
 /*
  * Storages as descriptors, and storages of a group
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "memfd/memfd.h"
 #include "share/channel.h"
 

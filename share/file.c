@@ -24,10 +24,10 @@
  * just before looks at the name again when it has the lock: if it is gone, or means
  * another file, it begins anew. The descriptor is not needed for any of this.
  */
-#include "core/array.h"
-#include "core/error.h"
-#include "core/pool.h"
-#include "core/storage.h"
+#include "core/base/array.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/storage/storage.h"
 #include "cowshed-file.h"
 #include "memfd/file.h"
 #include "memfd/map.h"

@@ -3,9 +3,9 @@
  * fork. See the header.
  */
 #include "share/fork.h"
-#include "core/base.h"
-#include "core/fork.h"
-#include "core/stats.h"
+#include "core/base/base.h"
+#include "core/fork/fork.h"
+#include "core/base/stats.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/ring.h"

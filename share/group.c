@@ -3,11 +3,12 @@
  * Trust groups. See the header.
  */
 #include "share/group.h"
-#include "core/base.h"
-#include "core/engine.h"
-#include "core/error.h"
-#include "core/give.h"
-#include "core/pool.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/cow/seal.h"
+#include "core/memory/own_segment.h"
+#include "core/base/pool.h"
 #include "cowshed-share.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
@@ -25,7 +26,7 @@ struct cow__group_page {
 	uint32_t epoch[COW__SLOTS];
 };
 
-struct cow__mutex cow__share_lock;
+COW_EXPORT struct cow__mutex cow__share_lock;
 struct cow_group *cow__groups;
 
 static struct cow__pool groups = { .object_bytes = sizeof(struct cow_group) };
@@ -252,7 +253,7 @@ cow_group_new(struct cow_group **ret)
 	cow__share_leave();
 	cow__descriptor_close(&file);
 	if (r == 0)
-		cow__give_expect(); /* channels come later, blocks before them */
+		cow__own_segments_expect(); /* channels come later, blocks before them */
 	if (r == -ENOENT || r == -EACCES)
 		return cow__error(r, "cow_group_new: needs /proc/self/fd");
 	return r < 0 ? cow__error_from(r, "cow_group_new") : 0;

@@ -23,7 +23,7 @@
 #ifndef COW_SHARE_GROUP_H
 #define COW_SHARE_GROUP_H
 
-#include "core/mutex.h"
+#include "core/base/mutex.h"
 #include "memfd/descriptor.h"
 
 #include <stdbool.h>

@@ -5,7 +5,7 @@
  * Row n belongs to who has slot n. Nobody else writes it, but for the receiver of
  * a message, who takes the message's bits over and then clears them.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 #include "share/layout.h"

@@ -3,9 +3,9 @@
  * Homes. See the header.
  */
 #include "share/home.h"
-#include "core/engine.h"
-#include "core/pool.h"
-#include "core/stats.h"
+#include "core/memory/state.h"
+#include "core/base/pool.h"
+#include "core/base/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "share/layout.h"
@@ -164,7 +164,7 @@ home_free(struct cow__home *h)
 	cow__pool_give(&homes, h);
 }
 
-void
+COW_EXPORT void
 cow__home_unref(struct cow__home *h)
 {
 	bool (*ends)(struct cow__home *) = h->ends;
@@ -294,7 +294,7 @@ in_pack(struct cow__home *h, struct cow_group *group, const void *from)
 	return r;
 }
 
-int
+COW_EXPORT int
 cow__home_new(struct cow_group *group, enum cow__home_kind kind,
               const void *from, size_t bytes, struct cow__home **ret)
 {

@@ -3,7 +3,7 @@
  * Homes: bytes that other processes may have, too
  *
  * Where a shared storage's bytes live, in this process: an extent of a pack, or a
- * memfd of their own. Storages reach it through an allocation (core/allocation.h);
+ * memfd of their own. Storages reach it through an allocation (core/storage/allocation.h);
  * messages that wait to be sent hold it besides.
  *
  *   kind     memfd       written by                    clones
@@ -21,7 +21,7 @@
 #ifndef COW_SHARE_HOME_H
 #define COW_SHARE_HOME_H
 
-#include "core/storage.h"
+#include "core/storage/storage.h"
 #include "share/pack.h"
 
 enum cow__home_kind { COW__HOME_ALIAS, COW__HOME_PACKED, COW__HOME_SEALED };
@@ -70,13 +70,13 @@ int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
                   const void *from, size_t bytes, struct cow__home **ret);
 
 /* Of the pages of a large transparent storage, or of a clone of one, as they lie, if
- * they can be given away (core/give.h). Takes the locks itself. -errno: no, copy. */
+ * they can be given away (core/cow/seal.h). Takes the locks itself. -errno: no, copy. */
 int cow__home_give(struct cow_storage *s, struct cow__home **ret);
 
 /* Shares a transparent storage on engine memory in place. Takes the locks itself. */
 int cow__home_share_in_place(struct cow_storage *s);
 
-/* Of a transparent storage that was shared in place (core/alias.h). -ENOTSUP: it was
+/* Of a transparent storage that was shared in place (core/cow/alias.h). -ENOTSUP: it was
  * not. Takes the locks itself. */
 int cow__home_common(struct cow_storage *s, struct cow__home **ret);
 

@@ -2,10 +2,11 @@
 /*
  * Homes of pages that the engine has already: nothing is copied. See share/home.h.
  */
-#include "core/alias.h"
-#include "core/engine.h"
-#include "core/give.h"
-#include "core/stats.h"
+#include "core/cow/alias.h"
+#include "core/memory/state.h"
+#include "core/cow/seal.h"
+#include "core/memory/own_segment.h"
+#include "core/base/stats.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 #include "share/home.h"
@@ -23,12 +24,12 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 
 	if (s->data->kind != COW__AT_TILE)
 		return -ENOTSUP;
-	if (s->bytes >= COW__GIVE_LEAST)
-		cow__give_expect();
+	if (s->bytes >= COW__OWN_SEGMENT_LEAST)
+		cow__own_segments_expect();
 	cow__engine_lock();
 	/* What is tracked moves to a home, where writing it is cheaper; but a view
 	 * of frozen pages is as good as it is. */
-	r = cow__give_may(s->data->tile) &&
+	r = cow__seal_may(s->data->tile) &&
 	    (cow__transparent(s) || s->data->tile->npieces);
 	cow__engine_unlock();
 	if (!r)
@@ -43,7 +44,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	until = cow__now() + GIVE_NS;
 	do {
 		cow__engine_lock();
-		r = cow__give(s->data->tile, s->bytes, &file, &key.offset);
+		r = cow__seal(s->data->tile, s->bytes, &file, &key.offset);
 		cow__engine_unlock();
 		if (r == -EBUSY)
 			cow__yield();

@@ -15,9 +15,9 @@
  * one of the file. So there is one way to fail, and a kernel that denies rings, or
  * half of what they need, costs speed alone.
  */
-#include "core/commit.h"
-#include "core/error.h"
-#include "core/storage.h"
+#include "core/memory/commit.h"
+#include "core/base/error.h"
+#include "core/storage/storage.h"
 #include "cowshed-file.h"
 #include "memfd/file.h"
 #include "memfd/process.h"

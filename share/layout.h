@@ -5,7 +5,7 @@
 #ifndef COW_SHARE_LAYOUT_H
 #define COW_SHARE_LAYOUT_H
 
-#include "core/base.h"
+#include "core/base/base.h"
 #include "share/pack.h"
 
 #define COW__PACK_MAGIC 0x6b636170776f63u /* "cowpack" */

@@ -2,12 +2,12 @@
 /*
  * Homes under storages
  *
- * How the engine reaches shared data (struct cow__allocation_ops of core/allocation.h):
+ * How the engine reaches shared data (struct cow__allocation_ops of core/storage/allocation.h):
  * may it be written in place, make a private view of it or of such a view, let it go.
  * And how a home becomes a storage, or a storage moves to a home.
  */
-#include "core/pool.h"
-#include "core/stats.h"
+#include "core/base/pool.h"
+#include "core/base/stats.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "share/home.h"
@@ -302,7 +302,7 @@ cow__home_remember(struct cow__home *h, struct cow_storage *s)
 	s->home = h;
 }
 
-int
+COW_EXPORT int
 cow__home_move_in(struct cow__home *h, struct cow_storage *s)
 {
 	struct cow__allocation *a, *old = s->data;

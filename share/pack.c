@@ -3,8 +3,8 @@
  * Packs: birth, mapping and death, and the owner's space. See the header.
  */
 #include "share/pack.h"
-#include "core/array.h"
-#include "core/pool.h"
+#include "core/base/array.h"
+#include "core/base/pool.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"

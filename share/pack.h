@@ -33,7 +33,7 @@
 #ifndef COW_SHARE_PACK_H
 #define COW_SHARE_PACK_H
 
-#include "core/base.h"
+#include "core/base/base.h"
 #include "share/group.h"
 
 #include <stddef.h>

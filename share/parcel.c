@@ -2,11 +2,11 @@
 /*
  * Storages of devices in messages: see the header.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "share/broker.h"
 #include "share/channel.h"
 
-const struct cow__parcel_ops *cow__parcel_ops;
+COW_EXPORT const struct cow__parcel_ops *cow__parcel_ops;
 
 /* Storages that come twice are one only for who is trusted the same. */
 static struct cow__id

@@ -5,7 +5,7 @@
  * All of a message becomes storages, or none. How it comes out of the socket is in
  * inbox.c.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "memfd/memfd.h"
 #include "share/broker.h"
 #include "share/channel.h"

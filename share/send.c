@@ -2,7 +2,7 @@
 /*
  * Sending: from parcels to messages. See share/channel.h.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "share/broker.h"
 #include "share/channel.h"
 #include "share/layout.h"

@@ -3,7 +3,7 @@
  * Messages between processes. See the header.
  */
 #include "share/wire.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cowshed-share.h"
 
 /* More than any process has addresses: that would be a shortage that never

@@ -13,8 +13,8 @@
  * and a mark of the device behind all of it. Work that its owner gave up goes to a list,
  * which is gone through whenever work is begun or freed.
  */
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "tensor/copy.h"
 
 static struct cow__pool works = { .object_bytes = sizeof(struct cow_work) };

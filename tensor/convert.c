@@ -10,7 +10,7 @@
  * two lists.
  */
 #include "tensor/convert.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "tensor/dtype.h"
 #include "tensor/rules.h"
 #include "tensor/vector.h"

@@ -7,9 +7,9 @@
  * materialized.
  */
 #include "tensor/copy.h"
-#include "core/engine.h"
-#include "core/error.h"
-#include "core/storage.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/storage/storage.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 

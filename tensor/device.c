@@ -5,7 +5,7 @@
  * The CPU and the meta device need no entry: host memory is what the engine copies,
  * and meta tensors have nothing to copy.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/copy.h"
 
 static const struct cow_device_ops *table[COW_DEVICE_TYPES];

@@ -21,9 +21,9 @@
  * The memory of a device that is registered comes and goes like the host's; nothing
  * here reads or writes it.
  */
-#include "core/error.h"
-#include "core/pool.h"
-#include "core/storage.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/storage/storage.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/say.h"

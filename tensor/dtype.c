@@ -3,7 +3,7 @@
  * Data types, and the names of things
  */
 #include "tensor/dtype.h"
-#include "core/base.h"
+#include "core/base/base.h"
 
 static const struct {
 	uint8_t bytes, kind;

@@ -7,7 +7,7 @@
  * a NaN is not equal to itself, and 0 equals -0. Both are plain in the bits without
  * the sign: 0, and what lies behind infinity.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"

@@ -8,14 +8,14 @@
  * sees the copy as well, as it should.
  *
  * Where either is a dense part of its storage, and both lie alike in their pages, the
- * whole pages of the part are shared, and the ragged ends copied (core/copy.h).
+ * whole pages of the part are shared, and the ragged ends copied (core/cow/copy.h).
  *
  * Not where the destination's address was given away, where its memory is not ours
  * to replace (external, shared with other processes, another allocator), nor where
  * pages must be there before they are written (STRICT).
  */
-#include "core/copy.h"
-#include "core/storage.h"
+#include "core/storage/storage.h"
+#include "core/storage/storage.h"
 #include "memfd/page.h"
 #include "tensor/copy.h"
 

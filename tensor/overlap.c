@@ -13,7 +13,7 @@
  * Where nothing is proven, the answer is yes: an error for a copy that would have
  * been harmless is better than wrong bytes.
  */
-#include "core/storage.h"
+#include "core/storage/storage.h"
 #include "tensor/copy.h"
 
 bool

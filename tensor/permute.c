@@ -20,12 +20,12 @@
  * What is streamed is large, and worth buffers that fill much of a second-level cache:
  * mapped for the copy, one for each thread. Others lie on the stack.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "memfd/map.h"
 #include "tensor/plan.h"
 #include "tensor/stream.h"
 #include "tensor/transpose.h"
-#include "tensor/workers.h"
+#include "core/memory/workers.h"
 
 #define LINE ((int64_t)COW__LINE)
 /* Of tiles on the stack, and of mapped ones. */

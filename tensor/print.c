@@ -8,7 +8,7 @@
  * Of long dimensions, the middle is "...". Floats have six digits, which is enough
  * to look at and makes no claim to be exact.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"

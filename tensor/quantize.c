@@ -12,12 +12,12 @@
  * The product is rounded before the sum. PyTorch's vectors fuse the two where the
  * processor can, so it may differ by one near a tie; here every machine gives the same.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
-#include "tensor/workers.h"
+#include "core/memory/workers.h"
 
 /* Vectors, also of comparisons, and no fused products where the processor has them. */
 #if defined(__clang__)

@@ -3,8 +3,8 @@
  * Quantizers: birth, views of them, and tensors that have one. See the header.
  */
 #include "tensor/quantizer.h"
-#include "core/error.h"
-#include "core/pool.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
 #include "tensor/dtype.h"
 #include "tensor/say.h"
 

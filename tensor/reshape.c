@@ -10,7 +10,7 @@
  *      view as [2, 6, 2]                         strides [24, 2, 1]
  *      view as [6, 4]                            needs a copy
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 

@@ -6,7 +6,7 @@
  * tensor on it goes on lying in it. Its lazy clones keep the bytes of their time: a
  * storage that grows gets an allocation of its own, or was alone on it.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 

@@ -3,7 +3,7 @@
  * Sentences about failures that name tensors: see the header.
  */
 #include "tensor/say.h"
-#include "core/error.h"
+#include "core/base/error.h"
 
 #include <stdarg.h>
 

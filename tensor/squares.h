@@ -20,7 +20,7 @@
  * What is stored is a register wide, up to a line, and nothing crosses from one lane
  * to another, which would be slow.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "tensor/transpose.h"
 
 #if !defined(__clang__)

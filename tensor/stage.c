@@ -18,7 +18,7 @@
  * left unfinished (COW_COPY_NON_BLOCKING), or be part of a graph: the first of several
  * steps is COW_COPY_MARKED, so that a device that records refuses before anything is done.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/copy.h"
 #include "tensor/say.h"
 #include "tensor/strided.h"

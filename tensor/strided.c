@@ -4,10 +4,10 @@
  * what is dense; permute.c has the rest.
  */
 #include "tensor/strided.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "tensor/plan.h"
 #include "tensor/stream.h"
-#include "tensor/workers.h"
+#include "core/memory/workers.h"
 
 /* Less than that is not worth waking somebody. */
 #define GRAIN_BYTES (256 * KIB)
@@ -249,7 +249,7 @@ make_plan(struct cow__plan *p, struct cow__strided *j)
 	       sizeof(int64_t) * (size_t)p->dims);
 }
 
-void
+COW_EXPORT void
 cow__strided_copy(const struct cow__strided *job)
 {
 	struct cow__strided j;

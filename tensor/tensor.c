@@ -7,9 +7,9 @@
  * add sizes and strides of a valid tensor without a second look.
  */
 #include "tensor/tensor.h"
-#include "core/error.h"
-#include "core/pool.h"
-#include "core/storage.h"
+#include "core/base/error.h"
+#include "core/base/pool.h"
+#include "core/storage/storage.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"

@@ -7,7 +7,7 @@
 #ifndef COW_TENSOR_TENSOR_H
 #define COW_TENSOR_TENSOR_H
 
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cowshed-tensor.h"
 
 /* Small tensors keep their shape inside; larger ones get a second piece. */

@@ -5,8 +5,8 @@
  * "Fresh" means a storage of its own. A lazy one has a storage of its own, too; that
  * it shares bytes with another one shows in nothing but the cost.
  */
-#include "core/error.h"
-#include "core/storage.h"
+#include "core/base/error.h"
+#include "core/storage/storage.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"

@@ -4,7 +4,7 @@
  * wide as there are; what these leave is moved unit by unit.
  */
 #include "tensor/transpose.h"
-#include "core/base.h"
+#include "core/base/base.h"
 #include "tensor/vector.h"
 
 /* Unit by unit, the longer side innermost. */

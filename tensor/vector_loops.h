@@ -9,7 +9,7 @@
  * No contents are hidden from the compiler by intrinsics where a loop will do: the
  * same lines are SSE2, AVX2, AVX-512 and NEON.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "tensor/half.h"
 #include "tensor/vector.h"
 

@@ -6,7 +6,7 @@
  * needs checking but the arguments. Empty ones may have any strides; nothing is
  * computed with those.
  */
-#include "core/error.h"
+#include "core/base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"

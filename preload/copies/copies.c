@@ -5,7 +5,7 @@
  * A library of its own, preloaded beside the shim on request
  * (docs/design/lazy-copies.md): every program calls memcpy all the time, and
  * who does not ask for lazy copies shall not pay for them. Large copies are
- * offered to the engine first (core/copy.h), which in the end may know better
+ * offered to the engine first (core/cow/copy.h), which in the end may know better
  * than to touch the bytes; all others are libc's.
  *
  * memcpy is memmove here. Old programs are bound to one that could be used so,
@@ -14,7 +14,7 @@
  * Nothing here may call memcpy but by the pointer, not even the compiler; so
  * this is compiled without its idea of what loops mean.
  */
-#include "core/copy.h"
+#include "core/cow/copy.h"
 
 #include <dlfcn.h>
 #include <errno.h>

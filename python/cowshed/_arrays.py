@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ._types import Order, Shape, Tensors
 
-# Below this a copy is cheaper than pages of one's own (core/clone.c has the same).
+# Below this a copy is cheaper than pages of one's own (core/storage/clone.c has the same).
 SMALL = 384 << 10
 
 

@@ -6,7 +6,7 @@
  * it, memory is to be had and holds what was written. Numbers of bytes are what a second
  * reading of them says.
  */
-#include "core/options.h"
+#include "core/base/option.h"
 #include "preload/preload.h"
 #include "tests/fuzz/must.h"
 

@@ -6,7 +6,7 @@
  * sanitizer's begins), and what it lets pass is within the bounds that the rest of
  * share/ relies on. The first byte of an input says how many descriptors came.
  */
-#include "core/base.h"
+#include "core/base/base.h"
 #include "cowshed-share.h"
 #include "memfd/page.h"
 #include "share/wire.h"

@@ -5,8 +5,8 @@
 #ifndef COWSHED_TESTS_COPIES_H
 #define COWSHED_TESTS_COPIES_H
 
-#include "core/copy.h"
-#include "core/helper.h"
+#include "core/cow/copy.h"
+#include "core/memory/helper.h"
 #include "tests/support/support.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "memfd/syscall.c"
 #undef cow__syscall
 
-#include "core/helper.h"
+#include "core/memory/helper.h"
 
 #include <errno.h>
 #include <stdbool.h>

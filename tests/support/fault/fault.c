@@ -10,7 +10,7 @@
 #include "memfd/syscall.c"
 #undef cow__syscall
 
-#include "core/pool.h"
+#include "core/base/pool.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/pages.h"
 

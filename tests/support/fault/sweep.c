@@ -4,7 +4,7 @@
  * See the header.
  */
 #include "tests/support/fault/sweep.h"
-#include "core/engine.h"
+#include "core/memory/state.h"
 #include "memfd/pagemap.h"
 #include "tests/support/fault/fault.h"
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small things that every file of the engine needs
+ */
+#ifndef COW_CORE_BASE_BASE_H
+#define COW_CORE_BASE_BASE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "memfd/export.h"
+#include "memfd/page.h"
+
+#define cow__likely(x) __builtin_expect(!!(x), 1)
+#define cow__unlikely(x) __builtin_expect(!!(x), 0)
+
+/* A broken invariant of ours: continuing would corrupt somebody's data. */
+#define cow__require(x)                                                        \
+	do {                                                                   \
+		if (cow__unlikely(!(x)))                                       \
+			__builtin_trap();                                      \
+	} while (0)
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define GIB ((size_t)1 << 30)
+
+static inline size_t
+cow__min(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline size_t
+cow__max(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* To a multiple of `to`, a power of two. */
+static inline size_t
+cow__round_up(size_t n, size_t to)
+{
+	return (n + to - 1) & ~(to - 1);
+}
+
+static inline size_t
+cow__round_down(size_t n, size_t to)
+{
+	return n & ~(to - 1);
+}
+
+#endif

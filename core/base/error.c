@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sentences about failures: see the header.
+ *
+ * One buffer a thread, written without stdio: an allocator that fails must not
+ * allocate to say so.
+ */
+#include "core/base/error.h"
+#include "core/base/base.h"
+#include "cowshed.h"
+
+#define SENTENCE 400
+
+static _Thread_local char sentence[SENTENCE];
+static _Thread_local bool stands;
+
+static size_t
+append(size_t at, const char *s)
+{
+	while (*s && at + 1 < SENTENCE)
+		sentence[at++] = *s++;
+	sentence[at] = '\0';
+	return at;
+}
+
+static size_t
+append_number(size_t at, uint64_t n)
+{
+	char digits[24];
+	int i = 24;
+
+	digits[--i] = '\0';
+	do
+		digits[--i] = (char)('0' + n % 10);
+	while (n /= 10);
+	return append(at, digits + i);
+}
+
+COW_EXPORT const char *
+cow_last_error(void)
+{
+	return sentence;
+}
+
+COW_EXPORT int
+cow__error(int error, const char *s)
+{
+	stands = false;
+	append(0, s);
+	return error;
+}
+
+COW_EXPORT int
+cow__error_number(int error, const char *s, uint64_t number)
+{
+	size_t at = 0;
+
+	stands = false;
+	sentence[0] = '\0';
+	for (; *s; s++) {
+		char one[2] = { *s, '\0' };
+
+		at = *s == '#' ? append_number(at, number) : append(at, one);
+	}
+	return error;
+}
+
+COW_EXPORT void
+cow__error_begin(void)
+{
+	stands = false;
+	sentence[0] = '\0';
+}
+
+COW_EXPORT void
+cow__error_stands(void)
+{
+	stands = sentence[0] != '\0';
+}
+
+COW_EXPORT void
+cow__error_add(const char *piece)
+{
+	append(strlen(sentence), piece);
+}
+
+COW_EXPORT void
+cow__error_add_number(int64_t number)
+{
+	if (number < 0)
+		cow__error_add("-");
+	append_number(strlen(sentence), number < 0 ? -(uint64_t)number
+	                                           : (uint64_t)number);
+}
+
+struct known {
+	int error;
+	const char *why;
+};
+
+static int
+append_why(size_t at, int error, const struct known *known, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (known[i].error == -error) {
+			append(at, known[i].why);
+			return error;
+		}
+	at = append(at, ": error ");
+	append_number(at, (uint64_t)-error);
+	return error;
+}
+
+COW_EXPORT int
+cow__error_from(int error, const char *what)
+{
+	static const struct known known[] = {
+		{ ENOMEM, ": not enough memory or address space" },
+		{ EMFILE, ": too many open files in this process" },
+		{ ENFILE, ": too many open files in the system" },
+		{ EFBIG, ": the file size limit (ulimit -f) forbids it" },
+		{ EBADF, ": the program closed a descriptor of the library" },
+		{ EPERM, ": the system forbids it" },
+		{ ENOSYS, ": the kernel does not know it" },
+	};
+
+	stands = false;
+	return append_why(append(0, what), error, known,
+	                  sizeof(known) / sizeof(known[0]));
+}
+
+COW_EXPORT int
+cow__error_passed(int error, const char *what)
+{
+	return stands ? error : cow__error_from(error, what);
+}
+
+int
+cow__error_about(int error, const char *what, const char *name)
+{
+	static const struct known known[] = {
+		{ ENOENT, ": it does not exist" },
+		{ EEXIST, ": it exists already" },
+		{ EACCES, ": permission denied" },
+		{ EPERM, ": the system forbids it" },
+		{ ENOMEM, ": not enough memory or address space" },
+		{ ENOSPC, ": no space is left there" },
+		{ EDQUOT, ": the quota is used up" },
+		{ EFBIG, ": larger than the file size limit (ulimit -f), or than "
+		         "such a file can be" },
+		{ EMFILE, ": too many open files in this process" },
+		{ ENFILE, ": too many open files in the system" },
+		{ EBADF, ": not open, or not for this" },
+		{ EISDIR, ": it is a directory" },
+		{ ENOTDIR, ": part of the path is no directory" },
+		{ ENODEV, ": such a file can't be mapped" },
+		{ ENAMETOOLONG, ": the name is too long" },
+		{ ELOOP, ": it is a symbolic link" },
+		{ EROFS, ": the file system is read-only" },
+		{ EIO, ": input/output error" },
+		{ EPIPE, ": nobody reads it" },
+		{ EFAULT, ": memory is gone: the file under it was made shorter" },
+		{ ENODATA, ": the file is too short" },
+		{ ESTALE, ": somebody made it shorter meanwhile" },
+		{ EINVAL, ": the kernel says that it is not possible (EINVAL)" },
+	};
+	size_t n = strlen(name), most = 120, at = append(0, what);
+
+	stands = false;
+	at = append(at, " ");
+	if (n > most)
+		at = append(at, "...");
+	at = append(at, n > most ? name + n - most : name);
+	return append_why(at, error, known, sizeof(known) / sizeof(known[0]));
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Aliases in place. See the header.
+ */
+#include "core/cow/alias.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/cow/seal.h"
+#include "core/memory/holders.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/segment.h"
+#include "core/cow/old_tables.h"
+#include "core/base/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+
+static bool
+plain(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && !t->pinned && !t->attributes &&
+	       !t->overlaid && !t->slow && !t->bound && !t->lazy && !t->mapping;
+}
+
+/* Is it as it should be already: its pages alone in a file that is mapped shared? */
+static bool
+is_alone(const struct cow__tile *t)
+{
+	const struct cow__segment *s = t->segment;
+
+	return s && s->single && s->owner && s->tiles == 1 &&
+	       t->backing == COW__SHARED && !t->inherited && t->refs == 1 &&
+	       cow__memfd_holds_only(&s->file,
+	                             cow__segment_offset(cow__tile_start(t)),
+	                             t->bytes);
+}
+
+/* Does anybody but this mapping read the tile's own pages? */
+static bool
+read_elsewhere(const struct cow__tile *t)
+{
+	struct cow__census c = { 0, 0 };
+
+	if (!t->segment) /* anonymous, or a view of others' */
+		return false;
+	return t->npieces || t->refs > 1 || !t->segment->owner ||
+	       !cow__holders_alone(t, &c);
+}
+
+/* The bytes, in pages of the new file. */
+static int
+copy_to(const struct cow__tile *t, struct cow__segment *s)
+{
+	uint64_t offset = cow__segment_offset(cow__tile_start(t));
+	size_t huge = cow__round_down(t->bytes, COW__HUGE), done;
+	uintptr_t at;
+	int r = cow__map_reserve(t->bytes, COW__HUGE, &at);
+
+	if (r < 0)
+		return r;
+	r = cow__map_shared(at, t->bytes, &s->file, offset, false);
+	if (r == 0) {
+		if (huge && offset % COW__HUGE == 0 &&
+		    cow__engine.use_collapse && !cow__engine.no_collapse)
+			(void)cow__map_collapse(at, huge, &done);
+		memcpy((void *)at, (void *)cow__tile_start(t), t->bytes);
+		cow__stat_add(bytes_copied, t->bytes);
+	}
+	(void)cow__map_release(at, t->bytes);
+	return r;
+}
+
+static void
+leave_rest(struct cow__tile *rest, struct cow__segment *old)
+{
+	if (rest && rest->bytes < COW__HUGE)
+		cow__extent_leave_file(rest, old);
+}
+
+/* Frees the pages that the tile leaves behind in a file of many. Nobody's are also
+ * the rests of the last 2 MiB beside it, which would lie alone between addresses that
+ * nothing else fits in; those of anonymous memory, too (`old` is NULL). */
+static void
+leave_pages(const struct cow__tile *t, struct cow__segment *old)
+{
+	leave_rest(t->prev, old);
+	leave_rest(t->next, old);
+	if (old)
+		cow__segment_leave(old, cow__tile_start(t), t->bytes);
+}
+
+static int
+move_to_file(struct cow__tile *t)
+{
+	struct cow__segment *s, *old = t->segment;
+	uintptr_t start = cow__tile_start(t);
+	struct cow__census c = { 0, 0 };
+	int r = cow__segment_single(cow__own_segments_most_asked(), &s);
+
+	if (r < 0)
+		return r;
+	r = copy_to(t, s);
+	if (r == 0)
+		r = cow__map_shared(start, t->bytes, &s->file,
+		                    cow__segment_offset(start), true);
+	if (r < 0)
+		return r; /* nothing refers to it: the next sweep closes it */
+	cow__commit_forget(t);
+	cow__extent_remapped(t);
+	if (old) {
+		(void)cow__holders_drop(t, &c, NULL);
+		leave_pages(t, old);
+		cow__segment_unref(old);
+	} else if (t->backing == COW__ANON) {
+		leave_pages(t, NULL);
+	}
+	cow__tile_change_begin(t);
+	t->segment = s;
+	cow__segment_ref(s);
+	t->refs = 1;
+	t->word = 0;
+	t->shadow = t->hollow = 0;
+	cow__tile_set_backing(t, COW__SHARED);
+	cow__tile_change_end(t);
+	return 0;
+}
+
+int
+cow__alias_in_place(struct cow__tile *t)
+{
+	int r = 0;
+
+	if (t->common)
+		return 0;
+	if (!plain(t))
+		return -EOPNOTSUPP;
+	if (t->busy || t->punching || read_elsewhere(t))
+		return -EBUSY;
+	if (!is_alone(t))
+		r = move_to_file(t);
+	else
+		r = cow__map_inherit(cow__tile_start(t), t->bytes, true);
+	if (r < 0)
+		return r;
+	cow__old_tables_release();
+	cow__commit_forget(t);
+	t->segment->owner = false;
+	t->inherited = t->uncounted = t->common = true;
+	return 0;
+}
+
+int
+cow__alias_file(const struct cow__tile *t, struct cow__descriptor *ret,
+                uint64_t *ret_offset)
+{
+	int r = !t->common ? -ENOTSUP
+	                   : cow__descriptor_dup(&t->segment->file, ret);
+
+	if (r == 0)
+		*ret_offset = cow__segment_offset(cow__tile_start(t));
+	return r;
+}

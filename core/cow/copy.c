@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own copies, done lazily. See the header.
+ */
+#include "core/cow/copy.h"
+#include "core/base/array.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/memory/copy_history.h"
+#include "core/memory/extent.h"
+#include "core/cow/freeze.h"
+#include "core/memory/helper.h"
+#include "core/cow/old_tables.h"
+#include "core/base/stats.h"
+#include "core/cow/view.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
+
+/* What is frozen is the whole source: not for a small part of it. */
+#define PART_OF_SOURCE 4
+/* How long the helper, which has the destination in hand, is waited for: less
+ * than the copy would take. */
+#define BUSY_NS 20000u
+#define BUSY_NS_A_MIB 200000u
+
+struct copy {
+	struct cow__tile *to, *from;
+	size_t at;     /* in `to` */
+	size_t offset; /* in `from` */
+	size_t bytes;  /* whole pages */
+	bool part;     /* what is around them in `to` stays as it is mapped */
+	bool punch;    /* the pages of `to` under them are nobody's then */
+};
+
+static bool
+block(const struct cow__tile *t)
+{
+	return t && t->kind == COW__LIVE && t->block && !t->allocation &&
+	       !t->pinned && !t->common && t->backing != COW__ANON && !t->attributes && !t->overlaid;
+}
+
+/* Memory whose pages are its own and nobody else's, or were given back by an
+ * earlier lazy copy. */
+static bool
+replaceable(const struct cow__tile *t)
+{
+	struct cow__census c = { 0, 0 };
+
+	if (t->kept || t->punching || !t->segment || !t->segment->owner)
+		return false;
+	if (t->lazy)
+		return true;
+	return t->backing == COW__SHARED && !t->pieces && !t->slow &&
+	       t->refs == 1 && cow__holders_alone(t, &c);
+}
+
+/* The two tiles, if this is a copy that could be lazy. */
+static bool
+find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
+{
+	*c = (struct copy){ .punch = false };
+	c->to = cow__tile_find(to);
+	c->from = cow__tile_find(from);
+	if (!block(c->to) || !block(c->from) || c->to == c->from)
+		return false;
+	c->offset = from - cow__tile_start(c->from);
+	c->bytes = cow__round_down(bytes, cow__page);
+	return cow__tile_start(c->to) == to && bytes <= c->to->bytes &&
+	       c->to->bytes - c->bytes <= cow__page &&
+	       c->offset % cow__page == 0 &&
+	       bytes <= c->from->bytes - c->offset &&
+	       bytes >= c->from->bytes / PART_OF_SOURCE;
+}
+
+/* The part of the source's pieces that is copied, and what the destination
+ * keeps. */
+static uint32_t
+choose(const struct copy *c, const struct cow__piece *pieces, uint32_t n,
+       struct cow__piece *list)
+{
+	size_t at = 0, end = c->offset + c->bytes;
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n; at += pieces[i++].bytes) {
+		size_t from = cow__max(at, c->offset);
+		size_t to = cow__min(at + pieces[i].bytes, end);
+
+		if (from < to)
+			list[k++] = (struct cow__piece){
+				pieces[i].pages, pieces[i].offset + from - at,
+				to - from
+			};
+	}
+	return k;
+}
+
+/* Appends what maps [at, end) of the destination. */
+static uint32_t
+append_own(struct cow__tile *t, size_t at, size_t end,
+           struct cow__piece *list, uint32_t n)
+{
+	while (at < end) {
+		struct cow__piece *p = &list[n++];
+
+		p->pages = cow__view_source(t, cow__tile_start(t) + at,
+		                            &p->offset, &p->bytes);
+		p->bytes = cow__min(p->bytes, end - at);
+		at += p->bytes;
+	}
+	return n;
+}
+
+/* Maps the pieces over the destination from `at` on, as far as possible: *ret_n of
+ * them, *ret_bytes in all. */
+static int
+map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
+           uint32_t n, uint32_t *ret_n, size_t *ret_bytes)
+{
+	size_t done = 0;
+	uint32_t i;
+	int r = 0;
+
+	for (i = 0; i < n; i++) {
+		struct cow__tile *p = list[i].pages;
+
+		r = cow__map_private(cow__tile_start(t) + at + done,
+		                     list[i].bytes, &p->segment->file,
+		                     cow__segment_offset(cow__tile_start(p)) +
+		                             list[i].offset,
+		                     false);
+		if (r < 0)
+			break;
+		done += list[i].bytes;
+	}
+	*ret_n = i;
+	*ret_bytes = done;
+	return r;
+}
+
+/* What place() makes, allocated before anything changes. */
+struct plan {
+	struct cow__piece *list;
+	struct cow__span *kept;
+	uint32_t cap, kept_cap;
+};
+
+static void
+plan_free(struct plan *p)
+{
+	cow__array_free(p->list, p->cap, sizeof(*p->list));
+	cow__array_free(p->kept, p->kept_cap, sizeof(*p->kept));
+}
+
+static int
+plan_new(uint32_t n, uint32_t kept, struct plan *ret)
+{
+	struct plan p = { NULL, NULL, 0, 0 };
+	int r = cow__array_reserve((void **)&p.list, &p.cap, sizeof(*p.list),
+	                           n);
+
+	if (r == 0)
+		r = cow__array_reserve((void **)&p.kept, &p.kept_cap,
+		                       sizeof(*p.kept), kept);
+	if (r < 0)
+		plan_free(&p);
+	else
+		*ret = p;
+	return r;
+}
+
+/* The private parts of a tile, and [start, end). */
+static uint32_t
+kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+          struct cow__span *list)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < t->nkept; i++) {
+		const struct cow__span *k = &t->kept[i];
+
+		if (k->end < start) {
+			list[n++] = *k;
+		} else if (k->start <= end) {
+			start = cow__min(start, k->start);
+			end = cow__max(end, k->end);
+		} else {
+			break;
+		}
+	}
+	list[n++] = (struct cow__span){ start, end };
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].start > end)
+			list[n++] = t->kept[i];
+	return n;
+}
+
+/* The destination is a view in [first, last) now. What is around that is as it
+ * was: if that is shared, the view is what a thaw would have left private. */
+static void
+placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
+       size_t last)
+{
+	bool shared = t->backing == COW__SHARED || t->nkept;
+	uintptr_t start = cow__tile_start(t);
+	struct plan old = { NULL, t->kept, 0, t->kept_cap };
+	uint32_t k;
+
+	n = append_own(t, last, t->bytes, p->list, n);
+	cow__view_change(t, p->list, n, p->cap);
+	p->list = NULL;
+	p->cap = 0;
+	cow__tile_change_begin(t);
+	if (shared) {
+		k = kept_with(t, start + first, start + last, p->kept);
+		/* Private as a whole, it is frozen. */
+		if (p->kept[0].start == start &&
+		    p->kept[0].end == cow__tile_end(t)) {
+			t->nkept = t->kept_cap = 0;
+			t->kept = NULL;
+		} else {
+			t->nkept = k;
+			t->kept = p->kept;
+			t->kept_cap = p->kept_cap;
+			p->kept = NULL;
+			p->kept_cap = 0;
+		}
+		plan_free(&old);
+		t->thaw_at = 0; /* a thaw under way ends here */
+	}
+	cow__tile_set_backing(t, COW__PRIVATE);
+	cow__tile_change_end(t);
+}
+
+/* Makes the destination a view. Its own pages go first: should the mapping fail
+ * half-way, the rest is its own, with any content. */
+static int
+place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
+      void *arg)
+{
+	const struct copy *c = arg;
+	struct cow__tile *t = c->to;
+	uint32_t before, k;
+	struct plan p;
+	size_t done;
+	int r;
+
+	(void)source;
+	if (!cow__mappings_left(n + t->npieces + 4))
+		return -ENOMEM;
+	r = plan_new(n + 2 * t->npieces + 4, t->nkept + 1, &p);
+	if (r < 0)
+		return r;
+	if (c->punch) {
+		r = cow__map_punch(cow__tile_start(t) + c->at, c->bytes);
+		if (r == 0 && c->part)
+			t->shadow += c->bytes;
+	}
+	if (r == 0) {
+		before = append_own(t, 0, c->at, p.list, 0);
+		k = choose(c, pieces, n, p.list + before);
+		/* The rest, if private, may have been written: it stays. */
+		if (!c->part && t->backing == COW__SHARED)
+			k = append_own(t, c->bytes, t->bytes, p.list, k);
+		r = map_pieces(t, c->at, p.list + before, k, &k, &done);
+		if (done)
+			placed(t, &p, before + k, c->at, c->at + done);
+	}
+	plan_free(&p);
+	return r;
+}
+
+static int
+share(struct copy *c)
+{
+	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
+	int r = 0;
+
+	cow__commit_forget(c->to); /* nothing ahead of what is not there */
+	if (c->from->backing == COW__SHARED)
+		rebase = COW__REBASE_NOTHING; /* as for a clone */
+	if (!cow__is_frozen(c->from)) {
+		r = cow__freeze(c->from);
+		if (cow__old_tables_pending())
+			cow__helper_want(false);
+	}
+	cow__engine.forked_once = true;
+	if (r == 0)
+		r = cow__view_make(c->from, rebase, place, c);
+	if (r < 0)
+		return r;
+	c->to->lazy |= !c->part;
+	cow__stat_add(bytes_not_copied, c->bytes);
+	return 0;
+}
+
+/* The helper may be committing ahead of who fills the destination. It is waited
+ * for, without the lock, and does not begin anew. To wait for the lock is safe
+ * now: whom we interrupted, if anybody, does not have it. */
+static bool
+wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
+{
+	uint64_t until = cow__now() + bytes / MIB * BUSY_NS_A_MIB;
+	uint32_t nothing = 0;
+
+	while (c->to->busy) {
+		if (cow__now() > until)
+			return false;
+		cow__commit_forget(c->to);
+		cow__engine_unlock();
+		cow__wait(&nothing, 0, BUSY_NS);
+		cow__engine_lock();
+		if (!find(c, to, from, bytes) || !replaceable(c->to))
+			return false;
+	}
+	return true;
+}
+
+/* A lock, if this may be lazy at all. */
+static bool
+enter(const void *to, const void *from)
+{
+	uintptr_t start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
+	size_t window = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE) -
+	                start;
+
+	return (uintptr_t)to - start < window &&
+	       (uintptr_t)from - start < window &&
+	       __atomic_load_n(&cow__engine.copies, __ATOMIC_RELAXED) !=
+	               COW__COPIES_OFF &&
+	       cow__mutex_try_lock(&cow__engine.lock);
+}
+
+static bool
+lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
+       bool *ret_watch)
+{
+	bool learning = cow__engine.copies == COW__COPIES_AUTO;
+	enum cow__verdict verdict = COW__LAZY;
+	struct copy c;
+
+	if (!find(&c, to, from, bytes) || cow__engine.strict)
+		return false;
+	if (learning) {
+		if (c.to->watched) /* what it has goes now */
+			cow__copy_history_end(c.to);
+		verdict = cow__copy_history_ask(site, bytes);
+		*ret_watch = verdict == COW__WATCH;
+	}
+	if (verdict != COW__LAZY || !replaceable(c.to) ||
+	    cow__engine.process != cow__process_id())
+		return false;
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return false;
+	}
+	if (!wait_for_helper(&c, to, from, bytes))
+		return false;
+	c.punch = !c.to->lazy;
+	if (share(&c) < 0)
+		return false;
+	if (learning)
+		cow__copy_history_add(c.to, c.from, c.offset, c.bytes, site, true);
+	return true;
+}
+
+COW_EXPORT bool
+cow__copy_lazily(void *to, const void *from, size_t bytes, uintptr_t site,
+                 bool *ret_watch)
+{
+	size_t rest = bytes & (cow__page - 1);
+	bool done;
+
+	*ret_watch = false;
+	if (bytes < COW__COPY_LEAST || !enter(to, from))
+		return false;
+	done = lazily((uintptr_t)to, (uintptr_t)from, bytes, site, ret_watch);
+	cow__engine_unlock();
+	if (done)
+		memcpy((char *)to + bytes - rest,
+		       (const char *)from + bytes - rest, rest);
+	return done;
+}
+
+COW_EXPORT void
+cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
+{
+	struct copy c;
+
+	if (!enter(to, from))
+		return;
+	if (find(&c, (uintptr_t)to, (uintptr_t)from, bytes) &&
+	    !c.to->watched)
+		cow__copy_history_add(c.to, c.from, c.offset, c.bytes, site, false);
+	cow__engine_unlock();
+}
+
+/* ---- Parts of storages ------------------------------------------------------- */
+
+/* Each may be a mapping. */
+#define PIECES_MOST 64
+
+static bool
+is_plain(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && !t->block &&
+	       !t->attributes && !t->overlaid && !t->slow && !t->busy &&
+	       (t->backing == COW__SHARED || t->backing == COW__PRIVATE);
+}
+
+/* Of a destination that is already private, what it copied goes by itself. */
+static bool
+part_replaceable(struct copy *c)
+{
+	struct cow__tile *t = c->to;
+	struct cow__census census = { 0, 0 };
+
+	if (t->punching || !t->segment || !t->segment->owner ||
+	    t->npieces > PIECES_MOST)
+		return false;
+	c->punch = t->backing == COW__SHARED && !t->npieces && t->refs == 1 &&
+	           cow__holders_alone(t, &census);
+	return true;
+}
+
+/* A freeze makes writing all of the source dearer: not for a small part. */
+static bool
+worth_freezing(const struct copy *c)
+{
+	return cow__is_frozen(c->from) ||
+	       c->bytes >= c->from->bytes / PART_OF_SOURCE;
+}
+
+int
+cow__copy_part(struct cow__tile *to, size_t at, struct cow__tile *from,
+               size_t offset, size_t bytes)
+{
+	struct copy c = { .to = to, .at = at, .from = from, .offset = offset,
+		          .bytes = bytes, .part = true };
+	int r = -ENOTSUP;
+
+	cow__engine_lock();
+	if (is_plain(to) && is_plain(from) && !cow__engine.strict &&
+	    to != from && part_replaceable(&c) && worth_freezing(&c) &&
+	    cow__engine.process == cow__process_id())
+		r = share(&c);
+	cow__engine_unlock();
+	return r;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own copies, done lazily
+ *
+ * memcpy from one large block to all of another one needs no bytes moved: the
+ * source is frozen, as for a clone, and the destination becomes a view of its
+ * pages, in place:
+ *
+ *   before   [ S, shared: pages of S ]        [ D, shared: pages of D     ]
+ *
+ *   after    [ S, private of S's     ]        [ D, private of S's | rest  ]
+ *
+ * D's own pages go back at once. What the copy does not cover, less than a
+ * page, stays D's own. Freed, it is a view like others; written, either side
+ * gets copies page by page, which costs several times what the copy would have
+ * cost. So in mode `auto` only copies are lazy of which experience says that
+ * both sides will hardly be written (core/memory/copy_history.h).
+ *
+ * The lock is tried, not waited for: memcpy may be called anywhere, also in a
+ * signal handler that interrupted the engine, and by the engine.
+ *
+ * Copies between storages that are asked to be lazy come here as well. They may be
+ * to a part of the destination, whose other parts stay what they are: mapped shared,
+ * written in place. Both sides are tracked or transparent, so nothing is guessed
+ * or learned.
+ */
+#ifndef COW_CORE_COW_COPY_H
+#define COW_CORE_COW_COPY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct cow__tile;
+
+/* Smaller ones are cheaper copied. */
+#define COW__COPY_LEAST ((size_t)2 << 20)
+
+/* For a copy about to be made by the code at `site`. True: it is made.
+ * False: the destination may hold anything, the caller has to copy. Then
+ * *ret_watch says whether to call cow__copy_done() afterwards. */
+bool cow__copy_lazily(void *to, const void *from, size_t bytes, uintptr_t site,
+                      bool *ret_watch);
+void cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site);
+
+/* Makes [at, at + bytes) of `to`, whole pages, a view of the same of `from` from `offset` on.
+ * 0. -errno: the range of `to` may hold anything, the caller copies. Both tiles belong to
+ * storages. Engine not locked. */
+int cow__copy_part(struct cow__tile *to, size_t at, struct cow__tile *from,
+                   size_t offset, size_t bytes);
+
+#endif

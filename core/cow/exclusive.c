@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whose pages are these? See the header.
+ */
+#include "core/cow/exclusive.h"
+
+#define PIECES_MAX 64 /* more are not looked into */
+
+/* Do two pieces show one page at two places? Written through one of them, it would
+ * change at the other. */
+static bool
+shown_twice(const struct cow__tile *t, uint32_t i)
+{
+	const struct cow__piece *p = &t->pieces[i];
+
+	for (uint32_t k = 0; k < i; k++) {
+		const struct cow__piece *q = &t->pieces[k];
+
+		if (p->pages == q->pages &&
+		    p->offset < q->offset + q->bytes &&
+		    q->offset < p->offset + p->bytes)
+			return true;
+	}
+	return false;
+}
+
+bool
+cow__exclusive(const struct cow__tile *t, struct cow__census *c)
+{
+	if (t->backing == COW__ANON || t->npieces > PIECES_MAX ||
+	    t->overlaid || t->punching)
+		return false;
+	if (!t->npieces)
+		return t->refs == 1 && cow__holders_alone(t, c);
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__tile *pages = t->pieces[i].pages;
+		uint32_t mine = 0;
+
+		for (uint32_t k = 0; k < t->npieces; k++)
+			mine += t->pieces[k].pages == pages;
+		if (pages->refs != mine || shown_twice(t, i) ||
+		    !cow__holders_alone(pages, c))
+			return false;
+	}
+	return true;
+}
+
+/* Is all of [start, end) in one of the parts that are private? */
+static bool
+is_kept(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].start <= start && end <= t->kept[i].end)
+			return true;
+	return false;
+}
+
+bool
+cow__exclusive_where_shared(const struct cow__tile *t, struct cow__census *c)
+{
+	uintptr_t at[PIECES_MAX + 1] = { cow__tile_start(t) };
+
+	if (!t->nkept || !t->npieces || t->npieces > PIECES_MAX ||
+	    t->overlaid || t->punching)
+		return false;
+	for (uint32_t i = 0; i < t->npieces; i++)
+		at[i + 1] = at[i] + t->pieces[i].bytes;
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__tile *pages = t->pieces[i].pages;
+		uint32_t mine = 0;
+
+		if (is_kept(t, at[i], at[i + 1]))
+			continue;
+		for (uint32_t k = 0; k < t->npieces; k++)
+			mine += t->pieces[k].pages == pages &&
+			        !is_kept(t, at[k], at[k + 1]);
+		if (pages->refs != mine || shown_twice(t, i) ||
+		    !cow__holders_alone(pages, c))
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Exclusive pages: may they be written in place?
+ *
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_COW_EXCLUSIVE_H
+#define COW_CORE_COW_EXCLUSIVE_H
+
+#include "core/memory/holders.h"
+#include "core/memory/tile.h"
+
+/* Are the pages under this mapping read by it alone, in any process? */
+bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
+
+/* The same of the pages that a tile maps shared beside parts that are private. */
+bool cow__exclusive_where_shared(const struct cow__tile *t,
+                                 struct cow__census *c);
+
+#endif

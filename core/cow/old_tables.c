@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spares: page tables that were moved out of the way. See the header.
+ */
+#include "core/cow/old_tables.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/memory/helper.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define LEAST (32 * MIB) /* less is taken down as fast as it is moved */
+#define MOST 4           /* spares at a time */
+#define TRIES 3       /* then this kernel does not move shared memory */
+#define REST_NS 5000000u /* its maker may have more to do with mappings */
+#define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
+
+static struct cow__tile *spares;
+static unsigned count;
+static unsigned failures;
+
+void
+cow__old_tables_move(const struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *s;
+	int r;
+
+	if (bytes < LEAST || count == MOST || failures == TRIES ||
+	    !cow__engine.use_helper || cow__tile_start(t) % COW__HUGE)
+		return;
+	/* At the same place within a GiB, whole upper levels of the page
+	 * tables are moved. */
+	s = cow__tile_inner(bytes, cow__tile_start(t), GIB);
+	if (!s)
+		return;
+	cow__tile_change_begin(s);
+	r = cow__map_displace(cow__tile_start(t), bytes, cow__tile_start(s));
+	if (r == -ENOTRECOVERABLE)
+		s->kind = COW__LOST;
+	if (r == 0) {
+		s->backing = COW__SHARED;
+		s->segment = t->segment;
+		cow__segment_ref(s->segment);
+		s->committed = 0; /* how far it is taken down */
+		s->progress_at = cow__now();
+	}
+	cow__tile_change_end(s);
+	if (r < 0) {
+		failures += r != -ENOMEM && r != -EFAULT;
+		if (s->kind == COW__INNER)
+			(void)cow__tile_put(s);
+		return;
+	}
+	s->list_next = spares;
+	spares = s;
+	count++;
+}
+
+bool
+cow__old_tables_pending(void)
+{
+	return spares != NULL;
+}
+
+/* `s` is off the list, and nothing is mapped there. */
+static void
+forget(struct cow__tile *s)
+{
+	s->list_next = NULL;
+	s->committed = 0;
+	cow__tile_change_begin(s);
+	s->backing = COW__NONE;
+	cow__segment_unref(s->segment);
+	s->segment = NULL;
+	cow__tile_change_end(s);
+	(void)cow__tile_put(s);
+	count--;
+}
+
+static void
+remove_from_list(const struct cow__tile *s)
+{
+	struct cow__tile **p = &spares;
+
+	while (*p != s)
+		p = &(*p)->list_next;
+	*p = s->list_next;
+}
+
+uint64_t
+cow__old_tables_job(uint64_t now)
+{
+	struct cow__tile *s = spares; /* the last one moved */
+	size_t n;
+	int r;
+
+	if (!s)
+		return UINT64_MAX;
+	if (cow__elapsed(s->progress_at, now) < REST_NS)
+		return s->progress_at + REST_NS - now;
+	n = cow__min(SLICE, s->bytes - s->committed);
+	s->busy = true;
+	cow__engine_unlock();
+	r = cow__map_none(cow__tile_start(s) + s->committed, n);
+	cow__helper_lock();
+	s->busy = false;
+	if (r < 0)
+		return REST_NS; /* no mapping to be had now */
+	s->committed += n;
+	if (s->committed == s->bytes) {
+		remove_from_list(s);
+		forget(s);
+	}
+	return 0;
+}
+
+void
+cow__old_tables_release(void)
+{
+	struct cow__tile *s, *next;
+
+	for (s = spares; s; s = next) {
+		next = s->list_next;
+		/* The helper is about to do a slice of it: then it goes on, on nothing. */
+		if (cow__map_none(cow__tile_start(s), s->bytes) < 0 || s->busy)
+			continue;
+		remove_from_list(s);
+		forget(s);
+	}
+}
+
+void
+cow__old_tables_child(void)
+{
+	for (struct cow__tile *s = spares; s; s = s->list_next)
+		s->busy = false;
+	cow__old_tables_release();
+}

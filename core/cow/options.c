@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Options of this room
+ */
+#include "core/cow/options.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+
+static int
+set_copies(const char *value)
+{
+	enum cow__copies copies;
+
+	if (!strcmp(value, "off"))
+		copies = COW__COPIES_OFF;
+	else if (!strcmp(value, "auto"))
+		copies = COW__COPIES_AUTO;
+	else if (!strcmp(value, "lazy"))
+		copies = COW__COPIES_LAZY;
+	else
+		return -EINVAL;
+	/* Copies look without the lock. */
+	__atomic_store_n(&cow__engine.copies, copies, __ATOMIC_RELAXED);
+	return 0;
+}
+
+const struct cow__option cow__cow_options[] = {
+	{ "copies", set_copies },
+	{ NULL, NULL },
+};

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Options of this room
+ */
+#ifndef COW_CORE_COW_OPTIONS_H
+#define COW_CORE_COW_OPTIONS_H
+
+#include "core/base/option.h"
+
+extern const struct cow__option cow__cow_options[];
+
+#endif

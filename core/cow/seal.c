@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Giving: a block's pages to other processes, as they lie. See the header.
+ */
+#include "core/cow/seal.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/cow/freeze.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/segment.h"
+#include "core/cow/old_tables.h"
+#include "core/cow/thaw.h"
+#include "memfd/memfd.h"
+
+/* The tile whose pages this one shows, all of them and no others, or NULL. */
+static struct cow__tile *
+shown(const struct cow__tile *t)
+{
+	const struct cow__piece *p = t->pieces;
+
+	if (!t->npieces)
+		return t->segment ? (struct cow__tile *)t : NULL;
+	return t->npieces == 1 && !p->offset && p->bytes == t->bytes &&
+	                       p->pages->bytes == t->bytes && p->pages->segment
+	               ? p->pages
+	               : NULL;
+}
+
+bool
+cow__seal_may(const struct cow__tile *t)
+{
+	const struct cow__tile *pages = shown(t);
+
+	return pages && pages->segment->single;
+}
+
+/* Mapped as it was at birth, or frozen since. */
+static bool
+plain(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && !t->nkept && !t->attributes &&
+	       !t->overlaid && !t->slow && !t->bound && !t->punching && !t->lazy;
+}
+
+static bool
+alone_in_file(const struct cow__tile *t)
+{
+	return !(t->prev && t->prev->segment == t->segment) &&
+	       !(t->next && t->next->segment == t->segment);
+}
+
+/* No way back: nobody here writes these file pages any more. */
+static int
+seal(struct cow__tile *t, size_t bytes)
+{
+	struct cow__segment *s = t->segment;
+	int r = 0;
+
+	if (!s->single || !s->owner)
+		return -ENOTSUP;
+	/* What is free beside it is mapped for writing, too, and stays so. */
+	if (!alone_in_file(t))
+		return -ENOTSUP;
+	if (t->backing == COW__SHARED)
+		r = t->kind == COW__LIVE ? cow__freeze(t) : -ENOTSUP;
+	if (r < 0)
+		return r;
+	/* Page tables that were moved away are a mapping for writing. */
+	cow__old_tables_release();
+	r = cow__memfd_seal(&s->file, COW__SEALED_WRITE);
+	if (r < 0)
+		return r;
+	s->owner = false;
+	cow__commit_forget_young(t); /* the helper can't mend it any more */
+	t->inherited = t->uncounted = true;
+	if (cow__memfd_holds_only(
+	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {
+		s->given = cow__tile_start(t);
+		s->given_bytes = bytes;
+	}
+	return 0;
+}
+
+int
+cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
+          uint64_t *ret_offset)
+{
+	struct cow__tile *pages = shown(t);
+	int r = 0;
+
+	if (!pages || !plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
+	    t->bytes - bytes >= cow__page)
+		return -ENOTSUP;
+	/* Somebody else's that are written in place meanwhile, or here and there. */
+	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
+	                   pages->overlaid || pages->bound))
+		return -ENOTSUP;
+	/* What was written since it was frozen is in no file. */
+	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
+		return -ENOTSUP;
+	if (!pages->segment->given)
+		r = seal(pages, bytes);
+	/* A neighbour in the file may have been empty then: its descriptor would have
+	 * the other one's bytes, too. */
+	if (r == 0 && (pages->segment->given != cow__tile_start(pages) ||
+	               pages->segment->given_bytes != bytes))
+		r = -ENOTSUP;
+	if (r == 0)
+		r = cow__descriptor_dup(&pages->segment->file, ret);
+	if (r == 0)
+		*ret_offset = cow__segment_offset(cow__tile_start(pages));
+	return r;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Thawing: back to writing in place. See the header.
+ */
+#include "core/cow/thaw.h"
+#include "core/base/array.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/cow/freeze.h"
+#include "core/memory/helper.h"
+#include "core/base/stats.h"
+#include "core/cow/view.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/process.h"
+#include "memfd/quiet.h"
+#include "memfd/wait.h"
+
+/* Of a 2 MiB chunk: writing more than this back costs more than it brings. */
+#define DENSE_BYTES (512 * KIB)
+#define PINNED_NS 1000000000u /* no new look where memory was under I/O */
+#define SHADOW_NS 500000000u /* shadows are looked for this often */
+/* Copied pages in a part of a thaw, about; a chunk is not divided. */
+#define STEP_COPIED (256 * KIB)
+#define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
+
+/* The file pages under a tile, mapped shared at other addresses for a while:
+ * they can be written or given back there without the program noticing. */
+static struct cow__tile *
+alias_new(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	struct cow__tile *a; /* where huge pages fit as they do there */
+	int r = 0;
+
+	a = cow__tile_inner(t->bytes, at, COW__HUGE);
+	if (!a)
+		return NULL;
+	while (r == 0 && at < cow__tile_end(t)) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+
+		r = cow__map_shared(
+		        cow__tile_start(a) + (at - cow__tile_start(t)), bytes,
+		        &p->segment->file,
+		        cow__segment_offset(cow__tile_start(p)) + offset,
+		        false);
+		at += bytes;
+	}
+	if (r == 0)
+		return a;
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+	return NULL;
+}
+
+static void
+alias_free(struct cow__tile *a)
+{
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+}
+
+/* Deals with the copied pages of one chunk. True: the chunk may be shared
+ * again; false: it stays private. */
+static bool
+thaw_chunk(struct cow__tile *t, struct cow__tile *alias,
+           const struct cow__run *runs, int n)
+{
+	uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += runs[i].end - runs[i].start;
+	for (int i = 0; i < n; i++) {
+		size_t len = runs[i].end - runs[i].start;
+		void *file = (void *)(runs[i].start + delta);
+
+		if (bytes <= DENSE_BYTES)
+			memcpy(file, (const void *)runs[i].start, len);
+		else if (cow__map_punch((uintptr_t)file, len) == 0)
+			cow__stat_add(bytes_shadow_returned, len);
+	}
+	if (bytes > DENSE_BYTES)
+		return false;
+	cow__stat_add(pages_written_back, bytes / cow__page);
+	return true;
+}
+
+static int
+keep(struct cow__span **kept, uint32_t *n, uint32_t *cap, uintptr_t start,
+     uintptr_t end)
+{
+	int r;
+
+	if (*n && (*kept)[*n - 1].end == start) {
+		(*kept)[*n - 1].end = end;
+		return 0;
+	}
+	r = cow__array_reserve((void **)kept, cap, sizeof(**kept), *n + 1);
+	if (r == 0)
+		(*kept)[(*n)++] = (struct cow__span){ start, end };
+	return r;
+}
+
+/* Where a thaw has to begin: an earlier one may have stopped on the way. */
+static uintptr_t
+begin_at(const struct cow__tile *t)
+{
+	return t->thaw_at ? t->thaw_at : cow__tile_start(t);
+}
+
+/* Looks at every chunk with copied pages, from *at on and as far as `most` bytes
+ * go; fills the list of what stays private, the rest that was not looked at
+ * included. *at: where that begins. */
+static int
+thaw_look(struct cow__tile *t, size_t most, struct cow__span **kept, uint32_t *n,
+          uint32_t *cap, uintptr_t *at)
+{
+	uintptr_t end = cow__tile_end(t), stop = end, next;
+	struct cow__run runs[RUNS_IN_CHUNK];
+	struct cow__tile *alias = NULL;
+	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX;
+	int r = 0;
+
+	if (most < end - *at && left != SIZE_MAX)
+		stop = cow__round_up(*at + most, COW__HUGE);
+	stop = cow__min(stop, end);
+	for (uint32_t i = 0; r == 0 && i < t->nkept; i++)
+		if (t->kept[i].start < *at)
+			r = keep(kept, n, cap, t->kept[i].start,
+			         cow__min(t->kept[i].end, *at));
+	while (r == 0 && *at < stop) {
+		uintptr_t chunk, chunk_end;
+		size_t copied = 0;
+
+		r = cow__pagemap_copied(*at, stop, runs, 1, &next);
+		if (r < 0)
+			break;
+		if (r == 0) {
+			*at = stop;
+			break;
+		}
+		chunk = cow__round_down(runs[0].start, COW__HUGE);
+		chunk_end = cow__min(chunk + COW__HUGE, end);
+		chunk = cow__max(chunk, *at);
+		/* A copied page may be under I/O: it has to stay in place. */
+		if (!alias && cow__process_pins_memory()) {
+			cow__fallback(COW_FALLBACK_PINNED);
+			return -EBUSY;
+		}
+		if (!alias)
+			alias = alias_new(t);
+		r = alias ? cow__pagemap_copied(chunk, chunk_end, runs,
+		                                RUNS_IN_CHUNK, &next)
+		          : -ENOMEM;
+		for (int i = 0; i < r; i++)
+			copied += runs[i].end - runs[i].start;
+		if (r > 0 && thaw_chunk(t, alias, runs, r))
+			r = 0;
+		else if (r > 0)
+			r = keep(kept, n, cap, chunk, chunk_end);
+		if (r < 0)
+			break;
+		*at = chunk_end;
+		if (copied >= left)
+			break;
+		left -= copied;
+	}
+	if (alias)
+		alias_free(alias);
+	if (r == 0 && *at < end)
+		r = keep(kept, n, cap, *at, end);
+	return r;
+}
+
+static void
+thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap,
+       uintptr_t at)
+{
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = kept;
+	t->nkept = n;
+	t->kept_cap = cap;
+	t->thaw_at = at < cow__tile_end(t) ? at : 0;
+	t->shadow = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (kept[i].start < at)
+			t->shadow += cow__min(kept[i].end, at) - kept[i].start;
+	if (n == 0) {
+		cow__array_free(kept, cap, sizeof(*kept));
+		t->kept = NULL;
+		t->kept_cap = 0;
+		cow__tile_set_backing(t, COW__SHARED);
+	}
+	cow__tile_change_end(t);
+	if (t->thaw_at)
+		return;
+	cow__stat_add(thaws, 1);
+	cow__stat_add(bytes_thawed, t->bytes);
+}
+
+int
+cow__thaw_some(struct cow__tile *t, size_t most)
+{
+	uintptr_t from = begin_at(t), at = from, end;
+	struct cow__span *kept = NULL;
+	uint32_t n = 0, cap = 0, i;
+	int r;
+
+	/* What the last one left private is left for good. */
+	if (t->nkept && !t->thaw_at)
+		return 0;
+	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
+	r = thaw_look(t, most, &kept, &n, &cap, &at);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	/* One place more, for what a failure below leaves private. */
+	if (r == 0)
+		r = cow__array_reserve((void **)&kept, &cap, sizeof(*kept),
+		                       n + 1);
+	if (r < 0) {
+		cow__array_free(kept, cap, sizeof(*kept));
+		return r;
+	}
+	/* From here on the file is right everywhere but under `kept`, and what
+	 * lies before `from` is mapped as it should be. */
+	for (i = 0; r == 0 && i <= n; i++) {
+		end = i < n ? kept[i].start : cow__tile_end(t);
+		if (end > from)
+			r = cow__view_map(t, from, end, true, &from);
+		if (r == 0 && i < n)
+			from = cow__max(from, kept[i].end);
+	}
+	if (r < 0) {
+		kept[i - 1] = (struct cow__span){ from, cow__tile_end(t) };
+		n = i;
+		at = from;
+	}
+	thawed(t, kept, n, cap, at);
+	return r;
+}
+
+int
+cow__thaw(struct cow__tile *t)
+{
+	return cow__thaw_some(t, SIZE_MAX);
+}
+
+static bool
+plain(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+	       !t->npieces && !t->nkept && !t->attributes && t->refs == 1;
+}
+
+/* Neighbours that are frozen alike and clean are thawed with one call. Returns
+ * the last tile dealt with. */
+static struct cow__tile *
+thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
+{
+	struct cow__tile *last = t;
+	struct cow__run run;
+	uintptr_t next;
+
+	if (!cow__exclusive(t, c)) {
+		cow__fallback(COW_FALLBACK_HELD);
+		return t;
+	}
+	if (plain(t))
+		while (last->next && plain(last->next) &&
+		       last->next->segment == t->segment &&
+		       cow__exclusive(last->next, c))
+			last = last->next;
+	if (last != t &&
+	    cow__pagemap_copied(cow__tile_start(t), cow__tile_end(last), &run,
+	                        1, &next) == 0 &&
+	    cow__map_shared(cow__tile_start(t),
+	                    cow__tile_end(last) - cow__tile_start(t),
+	                    &t->segment->file,
+	                    cow__segment_offset(cow__tile_start(t)),
+	                    false) == 0) {
+		for (;; t = t->next) {
+			thawed(t, NULL, 0, 0, cow__tile_end(t));
+			if (t == last)
+				return last;
+		}
+	}
+	*ret_r = cow__thaw(t);
+	return t;
+}
+
+/* Frozen all of it, or from where a thaw stopped. */
+static bool
+has_shadows(const struct cow__tile *t)
+{
+	return cow__is_frozen(t) || (t->backing == COW__PRIVATE && t->thaw_at);
+}
+
+static void
+punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
+{
+	for (int i = 0; i < n; i++) {
+		size_t len = runs[i].end - runs[i].start;
+
+		if (cow__map_punch(runs[i].start + delta, len) == 0)
+			cow__stat_add(bytes_shadow_returned, len);
+	}
+}
+
+/*
+ * File pages under copied ones are needed by nobody, if nobody else reads the
+ * tile. Copied pages stay copied, so this needs no quiet moment; nor the lock,
+ * while it lasts: a child that is forked meanwhile has these copies, too. But
+ * what is copied after that fork the child has not: so each batch is looked up
+ * under the lock, with the question asked anew. Ends the tile if it was freed.
+ */
+static void
+release_shadow(struct cow__tile *t, bool unlocked)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	ssize_t copied = cow__copied_bytes(t);
+	struct cow__run runs[128];
+	struct cow__tile *alias;
+	int n;
+
+	if (copied < 0 || ((size_t)copied == t->shadow && !t->reshadowed))
+		return;
+	alias = alias_new(t);
+	if (!alias)
+		return;
+	t->shadow = 0; /* if a fork ends this early, the rest goes later */
+	t->reshadowed = false;
+	while (at < end) {
+		struct cow__census c = { 0, 0 };
+		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
+
+		if (!has_shadows(t) || !cow__exclusive(t, &c))
+			break;
+		at = cow__max(at, t->thaw_at);
+		n = cow__pagemap_copied(at, end, runs, 128, &at);
+		if (n <= 0)
+			break;
+		for (int i = 0; i < n; i++)
+			t->shadow += runs[i].end - runs[i].start;
+		if (!unlocked) {
+			punch_runs(runs, n, delta);
+			continue;
+		}
+		t->busy = t->punching = true;
+		cow__engine_unlock();
+		punch_runs(runs, n, delta);
+		cow__helper_lock();
+		t->busy = t->punching = false;
+		if (t->doomed) {
+			alias_free(alias);
+			cow__extent_free(t);
+			return;
+		}
+	}
+	alias_free(alias);
+}
+
+void
+cow__shadows_release(uint64_t now, bool unlocked)
+{
+	static uint64_t last;
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t, *next;
+	uintptr_t end;
+
+	if (!cow__engine.frozen || cow__elapsed(last, now) < SHADOW_NS)
+		return;
+	last = now;
+	for (t = cow__tile_first(); t; t = next) {
+		next = t->next;
+		end = cow__tile_end(t);
+		if (t->kind != COW__LIVE || t->busy || !has_shadows(t) ||
+		    !cow__exclusive(t, &c))
+			continue;
+		/* A thaw that goes on wants these pages. */
+		if (t->thaw_at != t->thaw_seen) {
+			t->thaw_seen = t->thaw_at;
+			continue;
+		}
+		release_shadow(t, unlocked);
+		if (!unlocked)
+			continue;
+		next = cow__tile_find(end);
+		c = (struct cow__census){ 0, 0 };
+	}
+}
+
+void
+cow__thaw_all(void)
+{
+	static uint64_t pinned_at; /* found so; 0: not */
+	struct cow__census c = { 0, 0 };
+	bool any = false;
+	struct cow__tile *t;
+	int r = 0;
+
+	if (!cow__engine.frozen ||
+	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
+		return;
+	for (t = cow__tile_first(); t && !any; t = t->next)
+		any = t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+		      cow__exclusive(t, &c);
+	if (!any)
+		return;
+	if (!cow__engine_quiet()) {
+		cow__fallback(COW_FALLBACK_BUSY);
+		return;
+	}
+	for (t = cow__tile_first(); t && r != -EBUSY; t = t->next)
+		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
+			t = thaw_from(t, &c, &r);
+	cow__quiet_end();
+	pinned_at = r == -EBUSY ? cow__now() : 0;
+}
+
+uint64_t
+cow__shadows_job(uint64_t now)
+{
+	cow__shadows_release(now, true);
+	return UINT64_MAX;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Private views of frozen pages. See the header.
+ */
+#include "core/cow/view.h"
+#include "core/base/array.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/base/stats.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
+#include "memfd/quiet.h"
+
+#define RUNS_MAX 4096 /* written runs in one layer */
+/* A shorter run is copied into the view: mapping it twice costs more. But these
+ * copies are made under the lock, and again by each later clone: if they are many,
+ * a layer is better while it can be had. */
+#define LAYERED_LEAST (64 * KIB)
+#define PATCHED_MOST (64 * MIB)
+#define PATCHED_SHARE 8
+
+bool
+cow__mappings_left(size_t n)
+{
+	if (cow__engine.mappings + n < cow__engine.mappings_max)
+		return true;
+	cow__fallback(COW_FALLBACK_MAPPINGS);
+	return false;
+}
+
+struct cow__tile *
+cow__view_source(const struct cow__tile *t, uintptr_t addr, size_t *ret_offset,
+                 size_t *ret_bytes)
+{
+	size_t at = addr - cow__tile_start(t);
+
+	if (!t->npieces) {
+		*ret_offset = at;
+		*ret_bytes = t->bytes - at;
+		return (struct cow__tile *)t;
+	}
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (at < p->bytes) {
+			*ret_offset = p->offset + at;
+			*ret_bytes = p->bytes - at;
+			return p->pages;
+		}
+		at -= p->bytes;
+	}
+	cow__require(false);
+	return NULL;
+}
+
+int
+cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
+              uintptr_t *ret_done)
+{
+	uintptr_t at = start;
+	int r = 0;
+
+	while (at < end) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+		uint64_t file = cow__segment_offset(cow__tile_start(p)) +
+		                offset;
+
+		uintptr_t to = at + cow__min(bytes, end - at);
+		/* At no moment may a thread write what the program closed, but by a key. */
+		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                             COW__MAP_READ_WRITE, at, &to);
+
+		r = cow__map_protected(at, to - at, &p->segment->file, file,
+		                       shared, prot);
+		if (r < 0)
+			break;
+		at = to;
+	}
+	if (t->attributes)
+		cow__attributes_mapped(t, start, at);
+	if (ret_done)
+		*ret_done = at;
+	return r;
+}
+
+struct runs {
+	struct cow__run *run;
+	uint32_t n, cap;
+	size_t bytes;
+};
+
+/* What a private tile has copied. */
+struct written {
+	struct runs layered; /* become file pages, for the view and the source */
+	struct runs patched; /* are copied into the view, page by page */
+};
+
+static int
+add_run(struct runs *to, const struct cow__run *run)
+{
+	int r = cow__array_reserve((void **)&to->run, &to->cap,
+	                           sizeof(*to->run), to->n + 1);
+
+	if (r < 0)
+		return r;
+	to->run[to->n++] = *run;
+	to->bytes += run->end - run->start;
+	return 0;
+}
+
+static void
+forget(struct runs *runs)
+{
+	cow__array_free(runs->run, runs->cap, sizeof(*runs->run));
+	*runs = (struct runs){ NULL, 0, 0, 0 };
+}
+
+/* Is a copy of the whole cheaper? Of a page by itself it costs a quarter of what
+ * the fault costs that copies it. */
+static bool
+too_much(const struct cow__tile *t, const struct written *w)
+{
+	return w->layered.n > RUNS_MAX || w->patched.bytes > PATCHED_MOST ||
+	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / 2;
+}
+
+/* All runs of copied pages of a private tile. -E2BIG: a copy is cheaper. */
+static int
+find_runs(const struct cow__tile *t, size_t layered_least, struct written *w)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	struct cow__run found[128];
+
+	w->layered.n = w->patched.n = 0;
+	w->layered.bytes = w->patched.bytes = 0;
+	while (at < end) {
+		int r = 0, n = cow__pagemap_copied(at, end, found, 128, &at);
+
+		if (n < 0)
+			return n;
+		for (int i = 0; r == 0 && i < n; i++)
+			r = add_run(found[i].end - found[i].start <
+			                            layered_least
+			                    ? &w->patched
+			                    : &w->layered,
+			            &found[i]);
+		if (r < 0)
+			return r;
+		if (too_much(t, w))
+			return -E2BIG;
+	}
+	return 0;
+}
+
+static int
+find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
+{
+	int r = find_runs(t, layered_least, w), all;
+
+	if (r == -E2BIG ||
+	    (r == 0 && w->patched.bytes > t->bytes / PATCHED_SHARE)) {
+		all = find_runs(t, 0, w);
+		r = all == -E2BIG && r == 0 ? find_runs(t, layered_least, w) : all;
+	}
+	if (r == -E2BIG)
+		cow__fallback(COW_FALLBACK_REWRITTEN);
+	return r;
+}
+
+/* The written pages as file pages, one run after the other. */
+static int
+layer_new(const struct runs *p, struct cow__tile **ret)
+{
+	struct cow__tile *t;
+	size_t at = 0;
+	size_t dirty;
+	int r;
+
+	r = cow__extent_new(p->bytes, 0,
+	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t, &dirty);
+	if (r < 0)
+		return r;
+	if (t->backing != COW__SHARED) {
+		cow__extent_free(t);
+		return -ENOTSUP;
+	}
+	for (uint32_t i = 0; i < p->n; i++) {
+		size_t n = p->run[i].end - p->run[i].start;
+
+		cow__commit_copy(t, at, (void *)p->run[i].start, n,
+		                dirty == 0);
+		at += n;
+	}
+	cow__stat_add(bytes_copied, p->bytes);
+	*ret = t;
+	return 0;
+}
+
+static int
+piece_add(struct cow__piece **pieces, uint32_t *n, uint32_t *cap,
+          struct cow__tile *pages, size_t offset, size_t bytes)
+{
+	int r = cow__array_reserve((void **)pieces, cap, sizeof(**pieces),
+	                           *n + 1);
+
+	if (r < 0)
+		return r;
+	(*pieces)[(*n)++] = (struct cow__piece){ pages, offset, bytes };
+	return 0;
+}
+
+/* Adds what maps [start, end) of `t` below its copied pages. */
+static int
+pieces_below(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+             struct cow__piece **pieces, uint32_t *n, uint32_t *cap)
+{
+	while (start < end) {
+		size_t offset, bytes;
+		struct cow__tile *p =
+		        cow__view_source(t, start, &offset, &bytes);
+		int r;
+
+		bytes = cow__min(bytes, end - start);
+		r = piece_add(pieces, n, cap, p, offset, bytes);
+		if (r < 0)
+			return r;
+		start += bytes;
+	}
+	return 0;
+}
+
+/* The source's present content as a list of pieces, without references. */
+static int
+pieces_now(const struct cow__tile *t, const struct runs *p,
+           struct cow__tile *layer, struct cow__piece **pieces, uint32_t *n,
+           uint32_t *cap)
+{
+	uintptr_t at = cow__tile_start(t);
+	size_t offset = 0;
+	int r;
+
+	for (uint32_t i = 0; i < p->n; i++) {
+		size_t bytes = p->run[i].end - p->run[i].start;
+
+		r = pieces_below(t, at, p->run[i].start, pieces, n, cap);
+		if (r == 0)
+			r = piece_add(pieces, n, cap, layer, offset, bytes);
+		if (r < 0)
+			return r;
+		offset += bytes;
+		at = p->run[i].end;
+	}
+	return pieces_below(t, at, cow__tile_end(t), pieces, n, cap);
+}
+
+static void
+ref_pieces(struct cow__piece *pieces, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		pieces[i].pages->refs++;
+}
+
+void
+cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
+                 uint32_t cap)
+{
+	struct cow__piece *old = t->pieces;
+	uint32_t old_n = t->npieces, old_cap = t->pieces_cap;
+
+	ref_pieces(pieces, n);
+	cow__tile_change_begin(t);
+	t->pieces = pieces;
+	t->npieces = n;
+	t->pieces_cap = cap;
+	cow__tile_change_end(t);
+	if (old_n == 0)
+		t->refs--; /* the pieces count those that are its own */
+	for (uint32_t i = 0; i < old_n; i++)
+		cow__extent_unref_pages(old[i].pages);
+	cow__array_free(old, old_cap, sizeof(*old));
+}
+
+/* Puts the layer's pages under the written parts of the source, whose copies
+ * go. Nobody may be writing it. A part that fails stays as it is: the list of
+ * pieces is right for both, as the bytes are equal. */
+static void
+rebase(struct cow__tile *t, const struct runs *p,
+       const struct cow__piece *pieces, uint32_t n)
+{
+	struct cow__piece *copy = NULL;
+	uint32_t cap = 0;
+
+	if (cow__array_reserve((void **)&copy, &cap, sizeof(*copy), n) < 0)
+		return;
+	memcpy(copy, pieces, n * sizeof(*copy));
+	cow__view_change(t, copy, n, cap);
+	for (uint32_t i = 0; i < p->n; i++)
+		(void)cow__view_map(t, p->run[i].start, p->run[i].end, false,
+		                    NULL);
+}
+
+/* A tile of its own for the view. */
+static int
+view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
+          void *arg)
+{
+	/* Huge pages fit where the source's do. */
+	size_t skew = cow__tile_start(source) & (COW__HUGE - 1);
+	size_t unit = cow__round_up(skew + source->bytes, COW__HUGE);
+	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
+	                                       COW__HUGE);
+	struct cow__tile **ret = arg;
+	struct cow__piece *pieces = NULL;
+	uint32_t cap = 0;
+	int r;
+
+	if (!t)
+		return -ENOMEM;
+	r = cow__array_reserve((void **)&pieces, &cap, sizeof(*pieces), n);
+	if (r < 0)
+		return r;
+	memcpy(pieces, list, n * sizeof(*pieces));
+	t = cow__tile_carve(t, cow__round_up(cow__tile_start(t), COW__HUGE) +
+	                               skew,
+	                    source->bytes);
+	if (!t) {
+		cow__array_free(pieces, cap, sizeof(*pieces));
+		return -ENOMEM;
+	}
+	cow__tile_change_begin(t);
+	t->kind = COW__LIVE;
+	t->pieces = pieces;
+	t->npieces = n;
+	t->pieces_cap = cap;
+	r = cow__view_map(t, cow__tile_start(t), cow__tile_end(t), false,
+	                  NULL);
+	if (r < 0) {
+		(void)cow__map_none(cow__tile_start(t), t->bytes);
+		t->pieces = NULL;
+		t->npieces = t->pieces_cap = 0;
+		cow__tile_change_end(t);
+		(void)cow__tile_put(t);
+		cow__array_free(pieces, cap, sizeof(*pieces));
+		return r;
+	}
+	t->backing = COW__PRIVATE;
+	t->used = source->used;
+	t->refs = 0;
+	cow__tile_change_end(t);
+	cow__engine.live_bytes += t->bytes;
+	ref_pieces(pieces, n);
+	*ret = t;
+	return 0;
+}
+
+/* Makes the view from what was found written. */
+static int
+view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
+        cow__view_fn *make, void *arg)
+{
+	struct cow__piece *pieces = NULL;
+	struct cow__tile *layer = NULL;
+	uint32_t n = 0, cap = 0;
+	int r = 0;
+
+	/* Layers may take a part of the mappings: other things need some. */
+	if (!cow__mappings_left(2 * written->n + source->npieces + 2 +
+	                        cow__engine.mappings_max / 5 * 3))
+		return -E2BIG;
+	if (written->n)
+		r = layer_new(written, &layer);
+	if (r == 0)
+		r = pieces_now(source, written, layer, &pieces, &n, &cap);
+	if (r == 0)
+		r = make(source, pieces, n, arg);
+	if (r < 0 && layer)
+		cow__extent_free(layer);
+	if (r == 0 && layer) {
+		/* Not what the helper has in hand: its pages would be free. */
+		if (may_rebase && !source->punching)
+			rebase(source, written, pieces, n);
+		/* The layer has no mapping of its own: views alone hold it. */
+		cow__extent_detach(layer);
+		cow__extent_unref_pages(layer);
+	}
+	cow__array_free(pieces, cap, sizeof(*pieces));
+	return r;
+}
+
+static int
+view_make(struct cow__tile *source, enum cow__rebase rebase,
+          size_t layered_least, struct written *w, cow__view_fn *make, void *arg)
+{
+	bool quiet = false;
+	int r = 0;
+
+	if (source->pinned || source->common)
+		return -ENOTSUP;
+	if (source->backing == COW__ANON || source->attributes ||
+	    source->overlaid)
+		return -ENOTSUP;
+	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
+		r = find_written(source, layered_least, w);
+	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
+	    cow__engine_quiet()) {
+		/* Look again: now it is final. */
+		quiet = true;
+		r = find_written(source, layered_least, w);
+	}
+	if (r == 0)
+		r = view_of(source, &w->layered,
+		            quiet || rebase == COW__REBASE_ALWAYS, make, arg);
+	if (quiet)
+		cow__quiet_end();
+	return r;
+}
+
+int
+cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
+               cow__view_fn *make, void *arg)
+{
+	struct written w = { 0 };
+	int r = view_make(source, rebase, 0, &w, make, arg);
+
+	forget(&w.layered);
+	return r;
+}
+
+/* Copies what the source has written in a few pages here and there. */
+static void
+patch(struct cow__tile *view, struct cow__tile *source,
+      const struct runs *written)
+{
+	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
+
+	/* The kernel copies the file's page first, which makes one where there
+	 * was none any more. */
+	if (written->n && source->shadow)
+		source->reshadowed = true;
+
+	for (uint32_t i = 0; i < written->n; i++)
+		memcpy((void *)(written->run[i].start + delta),
+		       (const void *)written->run[i].start,
+		       written->run[i].end - written->run[i].start);
+	cow__stat_add(bytes_copied, written->bytes);
+}
+
+int
+cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
+              size_t *ret_copied, struct cow__tile **ret)
+{
+	struct written w = { 0 };
+	int r = view_make(source, rebase, LAYERED_LEAST, &w, view_tile, ret);
+
+	if (r == 0)
+		patch(*ret, source, &w.patched);
+	if (r == 0 && ret_copied)
+		*ret_copied = w.layered.bytes + w.patched.bytes;
+	forget(&w.layered);
+	forget(&w.patched);
+	return r;
+}

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fork: see the header.
+ *
+ * What can't be frozen is copied for the child: memory that may be under I/O,
+ * whose descriptor the program closed, or for which the kernel refused the
+ * mapping. The copy is made here, before the fork, and moved to the block's
+ * address in the child.
+ */
+#include "core/fork/fork.h"
+#include "core/program/advise.h"
+#include "core/storage/allocation.h"
+#include "core/base/array.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/decay.h"
+#include "core/memory/state.h"
+#include "core/memory/copy_history.h"
+#include "core/memory/extent.h"
+#include "core/cow/freeze.h"
+#include "core/memory/helper.h"
+#include "core/memory/holders.h"
+#include "core/base/pool.h"
+#include "core/fork/feedback.h"
+#include "core/cow/old_tables.h"
+#include "core/base/stats.h"
+#include "core/cow/thaw.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
+
+#define TRY_NS 100000000u
+#define TRY_REAPED_NS 1000000u
+
+struct copy {
+	struct cow__tile *tile;
+	void *data;
+};
+
+static struct copy *copies;
+static uint32_t ncopies, copies_cap;
+static uint64_t began_at;
+static bool taking_part; /* this fork concerns memory of ours */
+static _Thread_local int result; /* of this thread's last fork */
+
+static bool
+needs_freeze(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && !t->common &&
+	       (t->backing == COW__SHARED ||
+	        (t->backing == COW__PRIVATE && t->nkept));
+}
+
+static void
+copies_free(void)
+{
+	for (uint32_t i = 0; i < ncopies; i++)
+		(void)cow__map_release((uintptr_t)copies[i].data,
+		                       copies[i].tile->bytes);
+	ncopies = 0;
+}
+
+/* What the program has mapped over a block is the kernel's to inherit, and may not
+ * even be there to read. Holes stay address space. */
+static void
+copy_parts(const struct cow__tile *t, char *to)
+{
+	uintptr_t at = cow__tile_start(t), end;
+
+	for (; at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &end) == COW__PLACE_OURS)
+			memcpy(to + (at - cow__tile_start(t)), (void *)at,
+			       end - at);
+	}
+}
+
+static int
+copy_for_child(struct cow__tile *t, enum cow_fallback reason)
+{
+	void *data;
+	int r = cow__array_reserve((void **)&copies, &copies_cap,
+	                           sizeof(*copies), ncopies + 1);
+
+	if (r == 0)
+		r = cow__map_meta(t->bytes, &data);
+	if (r < 0)
+		return r;
+	if (t->idle) {
+		copies[ncopies++] = (struct copy){ t, data };
+		return 0; /* room is enough */
+	}
+	/* Guard pages, too: their bytes come back when they are opened. */
+	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
+	copy_parts(t, data);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	copies[ncopies++] = (struct copy){ t, data };
+	cow__fallback(reason);
+	cow__stat_add(bytes_copied, t->bytes);
+	return 0;
+}
+
+/* Freezes everything, neighbours together. */
+static int
+freeze_all(bool pinned)
+{
+	struct cow__tile *t, *last;
+	int r = 0;
+
+	for (t = cow__tile_first(); t && r == 0; t = t->next) {
+		if (!needs_freeze(t))
+			continue;
+		if (pinned || t->pinned) {
+			r = copy_for_child(t, COW_FALLBACK_PINNED);
+			continue;
+		}
+		if (t->npieces || t->nkept || t->attributes) {
+			r = cow__freeze(t);
+		} else {
+			for (last = t; last->next && needs_freeze(last->next) &&
+			               cow__freeze_joins(last, last->next);)
+				last = last->next;
+			r = cow__freeze_run(t, last);
+			if (r == 0)
+				t = last;
+		}
+		if (r < 0)
+			r = copy_for_child(t, r == -EBADF
+			                              ? COW_FALLBACK_DESCRIPTOR
+			                              : COW_FALLBACK_FREEZE);
+	}
+	return r;
+}
+
+static void
+inherit_all(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->segment && t->refs > 0 &&
+		    (t->kind == COW__LIVE || t->kind == COW__LIMBO))
+			cow__holders_inherit(t);
+}
+
+static int
+inherit_parts(const struct cow__tile *t, bool yes)
+{
+	uintptr_t at = cow__tile_start(t), end;
+	int r = 0, one;
+
+	for (; at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &end) != COW__PLACE_OURS)
+			continue;
+		one = cow__map_inherit(at, end - at, yes);
+		r = r ? r : one;
+	}
+	return r;
+}
+
+/* Whether a child gets the frozen mappings: only during our own forks. One that
+ * was made behind our back would read pages that are thawed later. */
+static int
+inherit_mappings(bool yes)
+{
+	struct cow__tile *t, *last;
+	int r = 0, one;
+
+	for (t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+			continue;
+		for (last = t; !t->overlaid && last->next &&
+		               last->next->kind == COW__LIVE &&
+		               last->next->backing == COW__PRIVATE &&
+		               !last->next->overlaid;)
+			last = last->next;
+		one = t->overlaid
+		              ? inherit_parts(t, yes)
+		              : cow__map_inherit(cow__tile_start(t),
+		                                 cow__tile_end(last) -
+		                                         cow__tile_start(t),
+		                                 yes);
+		for (;; t = t->next) {
+			/* What can't be inherited is copied. */
+			if (yes && one < 0 && r == 0)
+				r = copy_for_child(t, COW_FALLBACK_FREEZE);
+			if (t->attributes)
+				cow__attributes_withhold(t, cow__tile_start(t),
+				                         cow__tile_end(t));
+			if (t == last)
+				break;
+		}
+	}
+	return r;
+}
+
+static void
+prepare_locked(void)
+{
+	int r;
+
+	began_at = cow__now();
+	cow__stats_prepare();
+	cow__pools_lock();
+	cow__engine.fork_failed = 0;
+	taking_part = cow__engine.ready;
+	if (!taking_part || cow__engine.live_bytes == 0)
+		return;
+	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
+	cow__thaw_all();
+	cow__feedback_learn();
+	if (cow__holders_before_fork() < 0) {
+		cow__fallback(COW_FALLBACK_SLOTS);
+		cow__engine.no_locks = true; /* from now on without memfds */
+	}
+	r = freeze_all(cow__process_pins_memory());
+	if (r == 0)
+		r = inherit_mappings(true);
+	if (r < 0) {
+		copies_free();
+		cow__engine.fork_failed = r;
+	}
+	inherit_all();
+	cow__engine.forked_once = true;
+	cow__pools_lock();
+}
+
+/* Read by who is about to lock the engine, written under its lock. */
+static const struct cow__fork_hooks *fork_hooks;
+
+static const struct cow__fork_hooks *
+hooks_now(void)
+{
+	return __atomic_load_n(&fork_hooks, __ATOMIC_ACQUIRE);
+}
+
+void
+cow__fork_hook(const struct cow__fork_hooks *hooks)
+{
+	if (hooks_now() == hooks)
+		return;
+	cow__engine_lock();
+	__atomic_store_n(&fork_hooks, hooks, __ATOMIC_RELEASE);
+	cow__engine_unlock();
+}
+
+/* fork() in a signal handler that interrupted the engine in this thread. Waiting
+ * for the lock would take for ever: the child lacks the engine's memory, which is
+ * no loss to one that execs or ends. Written under the lock. */
+static bool skipping;
+
+void
+cow__fork_prepare(void)
+{
+	const struct cow__fork_hooks *hooks;
+
+	for (;;) {
+		hooks = hooks_now();
+		if (cow__mutex_is_mine(&cow__engine.lock) || cow__pools_mine() ||
+		    (hooks && !hooks->prepare(false))) {
+			skipping = true;
+			return;
+		}
+		cow__engine_lock();
+		if (hooks == hooks_now())
+			break;
+		cow__engine_unlock(); /* somebody's first call of share/ */
+	}
+	prepare_locked();
+}
+
+/* For calls that are allowed in signal handlers: one may have interrupted the
+ * thread that has the lock. */
+static bool
+try_lock(uint64_t ns)
+{
+	uint64_t until = cow__now() + ns;
+
+	while (!cow__mutex_try_lock(&cow__engine.lock)) {
+		if (cow__mutex_is_mine(&cow__engine.lock) ||
+		    cow__now() > until)
+			return false;
+		cow__yield();
+	}
+	return true;
+}
+
+COW_EXPORT bool
+cow__fork_try_prepare(void)
+{
+	const struct cow__fork_hooks *hooks = hooks_now();
+	bool locked;
+
+	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
+		return false;
+	locked = try_lock(TRY_NS);
+	if (!locked || hooks != hooks_now()) {
+		if (locked)
+			cow__engine_unlock();
+		if (hooks)
+			(void)hooks->parent();
+		return false;
+	}
+	prepare_locked();
+	return true;
+}
+
+static void
+count_fork(void)
+{
+	uint64_t ns = cow__now() - began_at;
+
+	cow__stat_add(forks, 1);
+	cow__stat_set(fork_ns_last, ns);
+	cow__stat_add(fork_ns_total, ns);
+	if (ns > cow__stat_get(fork_ns_max))
+		cow__stat_set(fork_ns_max, ns);
+}
+
+COW_EXPORT void
+cow__fork_parent(void)
+{
+	const struct cow__fork_hooks *hooks;
+	int r = 0;
+
+	if (skipping) {
+		skipping = false;
+		result = 0;
+		return;
+	}
+	result = cow__engine.fork_failed;
+	cow__pools_unlock();
+	if (taking_part) {
+		cow__holders_parent();
+		copies_free();
+		(void)inherit_mappings(false);
+		if (cow__old_tables_pending())
+			cow__helper_want(true);
+		cow__feedback_forked();
+		count_fork();
+	}
+	hooks = hooks_now(); /* those of the preparation, until this is unlocked */
+	cow__engine_unlock();
+	if (hooks)
+		r = hooks->parent();
+	result = result ? result : r;
+}
+
+static void
+engine_child(void)
+{
+	if (cow__engine.fork_failed)
+		cow__process_exit(127);
+	cow__engine_lock();
+	cow__engine.generation++;
+	cow__advise_child_early();
+	cow__commit_child();
+	cow__copy_history_child();
+	cow__holders_child();
+	for (uint32_t i = 0; i < ncopies; i++)
+		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
+			cow__process_exit(127);
+	ncopies = 0;
+	cow__old_tables_child();
+	cow__decay_child();
+	cow__segments_child();
+	cow__extents_child();
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		cow__attributes_unlock(t);
+	(void)inherit_mappings(false);
+	cow__advise_child();
+	cow__allocations_child();
+	cow__segments_sweep(false);
+	cow__feedback_child();
+	cow__engine_unlock();
+}
+
+COW_EXPORT void
+cow__fork_child(void)
+{
+	cow__stats_child(); /* also where nothing else may be touched: it is asked at the end */
+	if (skipping)
+		return;
+	if (hooks_now())
+		hooks_now()->early();
+	cow__engine.lock.state = 0;
+	cow__engine.process = cow__process_id();
+	cow__pools_unlock();
+	cow__helper_child();
+	if (taking_part)
+		engine_child();
+	if (hooks_now())
+		hooks_now()->child();
+}
+
+COW_EXPORT int
+cow__fork_result(void)
+{
+	return result;
+}
+
+COW_EXPORT void
+cow__fork_reaped(void)
+{
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) ||
+	    !try_lock(TRY_REAPED_NS))
+		return;
+	cow__thaw_all();
+	(void)cow__extent_poll_limbo();
+	cow__engine_unlock();
+}
+
+COW_EXPORT void
+cow__fork_settled(void)
+{
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+		return;
+	cow__engine_lock();
+	cow__helper_want(false);
+	cow__engine_unlock();
+}
+
+int
+cow__fork_init(void)
+{
+	return cow__process_atfork(cow__fork_prepare, cow__fork_parent,
+	                           cow__fork_child);
+}

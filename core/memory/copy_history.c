@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Evidence: was it right to copy? See the header.
+ */
+#include "core/memory/copy_history.h"
+#include "core/base/base.h"
+
+#define SITES 256
+#define PROBES 4
+#define COPIES 64  /* watched at a time */
+#define SAMPLES 32 /* pages of a side, at most ... */
+#define SAMPLE_OF (256 * KIB) /* ... one of so many bytes */
+/* More than this part of a side written is wrong. */
+#define WRONG_SHARE 32
+#define NEEDED_FIRST 2
+#define NEEDED_MOST 4096
+#define SKIPS_LOG_MOST 10
+
+struct site {
+	uintptr_t code;
+	unsigned size_log;
+	uint32_t right;     /* copies in a row that were not written */
+	uint32_t needed;    /* so many make it lazy */
+	uint32_t lazy;      /* alive now */
+	uint32_t skip;      /* copies that are not looked at, to come ... */
+	uint32_t skips_log; /* ... the next time */
+};
+
+/* A copy of which at least one side is still as it was made, or nearly. */
+struct watch {
+	struct site *site; /* NULL: free */
+	struct cow__tile *to, *from; /* from NULL: ended before */
+	size_t offset, bytes;        /* of the source */
+	size_t before; /* lazy: bytes of the source copied at that time */
+	bool lazy, wrong;
+	uint32_t hashes[SAMPLES];
+};
+
+static struct site sites[SITES];
+static struct watch watches[COPIES];
+static unsigned turn;
+
+static unsigned
+size_log(size_t bytes)
+{
+	return 63u - (unsigned)__builtin_clzll(bytes);
+}
+
+static struct site *
+site_of(uintptr_t code, size_t bytes)
+{
+	unsigned log = size_log(bytes);
+	size_t hash = ((code ^ log) * 0x9e3779b97f4a7c15u) >> 56;
+	struct site *s = NULL;
+
+	for (unsigned i = 0; i < PROBES; i++) {
+		struct site *p = &sites[(hash + i) % SITES];
+
+		if (p->code == code && p->size_log == log)
+			return p;
+		if (!s && !p->code)
+			s = p;
+	}
+	if (s)
+		*s = (struct site){ .code = code,
+			            .size_log = log,
+			            .needed = NEEDED_FIRST };
+	return s;
+}
+
+enum cow__verdict
+cow__copy_history_ask(uintptr_t code, size_t bytes)
+{
+	struct site *s = site_of(code, bytes);
+
+	if (!s)
+		return COW__EAGER;
+	if (s->right >= s->needed && s->lazy < s->right)
+		return COW__LAZY;
+	if (!s->skip)
+		return COW__WATCH;
+	s->skip--;
+	return COW__EAGER;
+}
+
+/* A place for one more: a free one, or that of an old eager copy. */
+static struct watch *
+watch_new(void)
+{
+	for (unsigned i = 0; i < COPIES; i++) {
+		struct watch *w = &watches[turn++ % COPIES];
+
+		if (!w->site || !w->lazy)
+			return w;
+	}
+	return NULL;
+}
+
+static unsigned
+samples(size_t bytes)
+{
+	return (unsigned)cow__min(SAMPLES, bytes / SAMPLE_OF + 1);
+}
+
+static uint32_t
+hash_page(const void *page)
+{
+	const uint64_t *words = page;
+	uint64_t h[4] = { 1, 2, 3, 4 };
+
+	for (size_t i = 0; i < cow__page / sizeof(*words); i += 4)
+		for (unsigned k = 0; k < 4; k++)
+			h[k] = (h[k] ^ words[i + k]) * 0x9e3779b97f4a7c15u;
+	h[0] ^= (h[1] >> 17) ^ (h[2] >> 29) ^ (h[3] >> 41);
+	return (uint32_t)(h[0] >> 32);
+}
+
+/* The i-th sampled page; somewhere in its share. */
+static const void *
+sample(uintptr_t start, size_t bytes, unsigned i)
+{
+	size_t share = bytes / samples(bytes);
+	size_t at = i * share + (i * 0x9e3779b9u) % share;
+
+	return (const void *)(start + cow__round_down(at, cow__page));
+}
+
+void
+cow__copy_history_add(struct cow__tile *to, struct cow__tile *from, size_t offset,
+                  size_t bytes, uintptr_t code, bool lazy)
+{
+	struct site *s = site_of(code, bytes);
+	struct watch *w = s ? watch_new() : NULL;
+
+	if (!w)
+		return;
+	*w = (struct watch){ .site = s,
+		             .to = to,
+		             .from = from,
+		             .offset = offset,
+		             .bytes = bytes,
+		             .lazy = lazy };
+	if (lazy) {
+		ssize_t n = cow__copied_bytes(from);
+
+		w->before = n > 0 ? (size_t)n : 0;
+		s->lazy++;
+	} else {
+		for (unsigned i = 0; i < samples(bytes); i++)
+			w->hashes[i] = hash_page(
+			        sample(cow__tile_start(to), bytes, i));
+	}
+	to->watched = from->watched = true;
+}
+
+/* Of an eager copy: was more than a sample or two of this side written? */
+static bool
+changed(const struct watch *w, const struct cow__tile *t, size_t offset)
+{
+	unsigned n = samples(w->bytes), wrong = 0;
+
+	if (t->attributes || t->overlaid || offset + w->bytes > t->bytes)
+		return true;
+	for (unsigned i = 0; i < n; i++)
+		wrong += hash_page(sample(cow__tile_start(t) + offset,
+		                          w->bytes, i)) != w->hashes[i];
+	return wrong > n / WRONG_SHARE;
+}
+
+/* Of a lazy one: were more pages copied than is worth it? */
+static bool
+was_copied(const struct watch *w, const struct cow__tile *t, size_t before)
+{
+	ssize_t n;
+
+	if (t->backing != COW__PRIVATE)
+		return false;
+	n = cow__copied_bytes(t);
+	return n < 0 || (size_t)n > before + w->bytes / WRONG_SHARE;
+}
+
+static void
+learn(struct site *s, bool lazy, bool wrong)
+{
+	if (!wrong) {
+		s->right += s->right < NEEDED_MOST;
+		s->skips_log = 0;
+		return;
+	}
+	s->right = 0;
+	if (lazy) {
+		s->needed = (uint32_t)cow__min(2 * s->needed, NEEDED_MOST);
+		return;
+	}
+	s->skip = 1u << s->skips_log;
+	if (s->skips_log < SKIPS_LOG_MOST)
+		s->skips_log++;
+}
+
+static void
+side_ends(struct watch *w, const struct cow__tile *t, size_t offset,
+          size_t before)
+{
+	if (!w->wrong)
+		w->wrong = w->lazy ? was_copied(w, t, before)
+		                   : changed(w, t, offset);
+}
+
+void
+cow__copy_history_end(struct cow__tile *t)
+{
+	t->watched = false;
+	for (struct watch *w = watches; w < watches + COPIES; w++) {
+		if (!w->site || (w->to != t && w->from != t))
+			continue;
+		if (w->from) {
+			side_ends(w, w->from, w->offset, w->before);
+			if (w->from == t) {
+				w->from = NULL;
+				continue;
+			}
+		}
+		side_ends(w, w->to, 0, 0);
+		w->site->lazy -= w->lazy;
+		learn(w->site, w->lazy, w->wrong);
+		w->site = NULL;
+	}
+}
+
+void
+cow__copy_history_child(void)
+{
+	memset(watches, 0, sizeof(watches));
+	for (unsigned i = 0; i < SITES; i++)
+		sites[i].lazy = 0;
+}

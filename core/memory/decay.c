@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Warm memory: freed, still populated, and how it cools. See the header.
+ */
+#include "core/memory/decay.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/base/stats.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+#include "memfd/wait.h"
+
+#define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
+#define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
+#define PEAK_SLACK 64            /* a few pages more cost no block */
+#define PEAK_NS 3000000000u      /* a peak counts so long */
+#define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
+
+void
+cow__warm_add(struct cow__tile *t)
+{
+	struct cow__tile *after = cow__engine.warm_last;
+
+	while (after && after->freed_at > t->freed_at)
+		after = after->list_prev;
+	t->list_prev = after;
+	t->list_next = after ? after->list_next : cow__engine.warm_first;
+	if (t->list_next)
+		t->list_next->list_prev = t;
+	else
+		cow__engine.warm_last = t;
+	if (after)
+		after->list_next = t;
+	else
+		cow__engine.warm_first = t;
+	cow__engine.warm_bytes += t->bytes - t->hollow;
+	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
+}
+
+void
+cow__warm_remove(struct cow__tile *t)
+{
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		cow__engine.warm_first = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	else
+		cow__engine.warm_last = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+	cow__engine.warm_bytes -= t->bytes - t->hollow;
+	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
+}
+
+/* In the helper's hands, unlocked. */
+static struct cow__tile *cooling;
+
+static int
+take_pages(const struct cow__tile *t)
+{
+	int r;
+
+	if (t->backing == COW__ANON)
+		return cow__map_none(cow__tile_start(t), t->bytes);
+	r = cow__map_punch(cow__tile_start(t), t->bytes);
+	/* Locked by mlockall(): what is free need not be. */
+	if (r == -EINVAL && cow__map_lock(cow__tile_start(t), t->bytes, -1) == 0)
+		r = cow__map_punch(cow__tile_start(t), t->bytes);
+	return r;
+}
+
+/* The last huge page of a block may lie under what the block left of its last 2 MiB, too,
+ * which is cold: there it would stay. */
+static void
+take_rest(const struct cow__tile *t)
+{
+	const struct cow__tile *rest = t->next;
+	size_t bytes = -cow__tile_end(t) & (COW__HUGE - 1);
+
+	if (bytes && rest && rest->kind == COW__FREE && rest->backing == COW__SHARED &&
+	    rest->segment == t->segment && cow__tile_heat(rest) == COW__COLD)
+		(void)cow__map_punch(cow__tile_start(rest), cow__min(bytes, rest->bytes));
+}
+
+/* Frees the pages of a warm tile that was taken off the lists, and puts it
+ * back; anonymous ones lose their mapping too. */
+static bool
+cool(struct cow__tile *t, bool unlocked)
+{
+	size_t bytes = t->bytes;
+	int r;
+
+	if (unlocked) {
+		t->kind = COW__INNER;
+		cooling = t;
+		cow__engine_unlock();
+		r = take_pages(t);
+		cow__helper_lock();
+		cooling = NULL;
+	} else {
+		r = take_pages(t);
+	}
+	if (r == 0 && t->backing == COW__SHARED)
+		take_rest(t);
+	cow__tile_change_begin(t);
+	if (r == 0 && t->backing == COW__ANON)
+		t->backing = COW__NONE;
+	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
+	t->small &= r < 0;
+	cow__tile_change_end(t);
+	if (t->backing == COW__NONE)
+		cow__extent_put_bare(t);
+	else
+		(void)cow__tile_put(t);
+	if (r == 0)
+		cow__stat_add(bytes_returned, bytes);
+	return r == 0;
+}
+
+void
+cow__decay_child(void)
+{
+	if (cooling)
+		(void)cow__tile_put(cooling);
+	cooling = NULL;
+}
+
+/* The most that was live in the last seconds, above what is now. */
+static size_t
+below_peak(uint64_t now)
+{
+	static size_t peak;
+	static uint64_t since;
+	size_t most;
+
+	if (cow__engine.live_peak >= peak ||
+	    cow__elapsed(since, now) > PEAK_NS) {
+		peak = cow__engine.live_peak;
+		since = now;
+		cow__engine.live_peak = cow__engine.live_bytes;
+	}
+	most = peak + peak / PEAK_SLACK;
+	return most > cow__engine.live_bytes ? most - cow__engine.live_bytes
+	                                     : 0;
+}
+
+/* `ask`: the helper opens no files, whose numbers the program may be about to get;
+ * the program's threads ask in their calls (cow__engine_tick()). */
+static size_t
+limit(uint64_t now, bool ask)
+{
+	static size_t headroom = SIZE_MAX;
+	static uint64_t asked_at;
+	size_t most = cow__max(WARM_LIVELESS, cow__engine.live_bytes);
+
+	most = cow__min(most, cow__max(WARM_LEAST, below_peak(now)));
+	most = cow__min(most, cow__engine.warm_max);
+	if (ask && cow__engine.warm_bytes > WARM_LEAST &&
+	    cow__elapsed(asked_at, now) > HEADROOM_NS) {
+		asked_at = now;
+		headroom = cow__process_headroom();
+	}
+	/* What is warm is not part of the headroom: count it back in. */
+	if (headroom < SIZE_MAX - cow__engine.warm_bytes)
+		most = cow__min(most,
+		                (headroom + cow__engine.warm_bytes) / 4);
+	return most;
+}
+
+static bool
+is_due(uint64_t now, size_t most)
+{
+	const struct cow__tile *oldest = cow__engine.warm_first;
+
+	return oldest && (cow__elapsed(oldest->freed_at, now) >=
+	                          cow__engine.decay_ns ||
+	                  cow__engine.warm_bytes > most);
+}
+
+bool
+cow__decay_due(uint64_t now)
+{
+	return cow__engine.warm_first && is_due(now, limit(now, true));
+}
+
+size_t
+cow__decay(uint64_t now, size_t bytes, bool unlocked)
+{
+	size_t most = limit(now, !unlocked), done = 0;
+	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
+
+	while (done < bytes && is_due(now, most)) {
+		struct cow__tile *t = cow__engine.warm_first;
+		size_t cooled;
+
+		if (t->bytes > slice)
+			t = cow__tile_carve(t, cow__tile_end(t) - slice, slice);
+		else
+			cow__tile_unlist(t);
+		if (!t)
+			break;
+		cooled = t->bytes;
+		if (!cool(t, unlocked))
+			break;
+		done += cooled;
+	}
+	return done;
+}
+
+size_t
+cow__decay_all(void)
+{
+	size_t done = 0;
+
+	while (cow__engine.warm_first) {
+		struct cow__tile *t = cow__engine.warm_first;
+		size_t bytes = t->bytes;
+
+		cow__tile_unlist(t);
+		if (!cool(t, false))
+			break;
+		done += bytes;
+	}
+	return done;
+}
+
+uint64_t
+cow__decay_next(void)
+{
+	return cow__engine.warm_first
+	               ? cow__engine.warm_first->freed_at + cow__engine.decay_ns
+	               : 0;
+}
+
+uint64_t
+cow__decay_job(uint64_t now)
+{
+	uint64_t due;
+
+	if (cow__decay(now, COW__SLICE, true))
+		return 0;
+	due = cow__decay_next();
+	if (!due)
+		return UINT64_MAX;
+	return due > now ? due - now + 1000u : 1000u;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The helper thread. See the header, and memfd/thread.h for what it must not
+ * do: no thread-local data (so no cow_last_error()), no libc but memcpy.
+ */
+#include "core/memory/helper.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/base/pool.h"
+#include "core/base/stats.h"
+#include "memfd/pagemap.h"
+#include "memfd/process.h"
+#include "memfd/thread.h"
+#include "memfd/wait.h"
+
+#define LOCK_NS 20000u /* between tries to get the lock ... */
+#define LOCK_TRIES 50  /* ... before it queues for it */
+
+static struct cow__thread thread;
+static bool running;
+static unsigned suspended; /* so many callers are to be the only thread */
+static bool retired; /* this one is to end; written also by signal handlers */
+static uint32_t bell; /* futex: changes when there is news */
+static bool rung;     /* ... and the helper did not come yet */
+static bool wanted;   /* since its round began: so it must not be the last */
+
+static void
+ring(void)
+{
+	rung = true;
+	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+	cow__wake(&bell);
+}
+
+/* The shortest sleep that a job asks for. */
+static uint64_t
+round_of_work(void)
+{
+	uint64_t now = cow__now(), sleep = UINT64_MAX;
+
+	for (cow__job_fn *const *job = cow__hooks.jobs; *job && sleep; job++)
+		sleep = cow__min(sleep, (*job)(now));
+	return sleep;
+}
+
+void
+cow__helper_lock(void)
+{
+	uint32_t nothing = 0;
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		if (cow__mutex_try_lock(&cow__engine.lock))
+			return;
+		cow__wait(&nothing, 0, LOCK_NS);
+	}
+	cow__engine_lock();
+}
+
+static void
+helper_main(void)
+{
+	cow__engine_lock();
+	cow__pagemap_read_kept();
+	while (!cow__helper_suspended() &&
+	       !__atomic_load_n(&retired, __ATOMIC_RELAXED)) {
+		uint32_t heard = __atomic_load_n(&bell, __ATOMIC_RELAXED);
+		uint64_t sleep;
+
+		rung = wanted = false;
+		sleep = round_of_work();
+		if (sleep == 0 || (sleep == UINT64_MAX && wanted))
+			continue;
+		if (sleep == UINT64_MAX)
+			break;
+		cow__engine_unlock();
+		cow__wait(&bell, heard, sleep);
+		cow__helper_lock();
+	}
+	running = false;
+	cow__pagemap_forget();
+	cow__engine_unlock();
+}
+
+void
+cow__helper_want(bool wake)
+{
+	wanted = true;
+	if (running && !wake)
+		return;
+	/* vfork's child uses our memory, but its threads and descriptors end with
+	 * it. */
+	if (cow__engine.process && cow__engine.process != cow__process_id())
+		return;
+	if (running) {
+		cow__pagemap_keep(); /* the program may have closed it */
+		if (!rung)
+			ring();
+		return;
+	}
+	if (!cow__engine.use_helper || cow__helper_suspended())
+		return;
+	/* The last one may be on its way out of its stack still. */
+	cow__thread_join(&thread);
+	cow__pagemap_keep();
+	running = true;
+	__atomic_store_n(&retired, false, __ATOMIC_RELAXED);
+	if (cow__thread_start(&thread, helper_main) < 0) {
+		running = false;
+		cow__pagemap_forget();
+		cow__engine.use_helper = false;
+		cow__fallback(COW_FALLBACK_THREAD);
+		return;
+	}
+	cow__stat_add(helper_starts, 1);
+}
+
+uint32_t
+cow__helper_id(void)
+{
+	return __atomic_load_n(&thread.tid, __ATOMIC_ACQUIRE);
+}
+
+void
+cow__helper_child(void)
+{
+	running = rung = false;
+	cow__pagemap_forget(); /* it shows the parent */
+	thread.tid = thread.last = 0;
+	__atomic_store_n(&suspended, 0, __ATOMIC_RELAXED);
+}
+
+bool
+cow__helper_suspended(void)
+{
+	/* Sequentially consistent, as is who suspends: see core/memory/workers.c. */
+	return __atomic_load_n(&suspended, __ATOMIC_SEQ_CST) != 0;
+}
+
+COW_EXPORT void
+cow__helper_suspend(void)
+{
+	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);
+	cow__engine_lock();
+	if (running)
+		ring();
+	cow__engine_unlock();
+	cow__thread_join(&thread);
+	cow__thread_left(&thread);
+}
+
+bool
+cow__helper_suspend_signal(void)
+{
+	if (!cow__engine.process || cow__engine.process != cow__process_id())
+		return false;
+	if (!cow__mutex_is_mine(&cow__engine.lock) && !cow__pools_mine()) {
+		cow__helper_suspend();
+		return true;
+	}
+	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&retired, true, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&bell, 1, __ATOMIC_RELAXED);
+	cow__wake(&bell);
+	return true;
+}
+
+COW_EXPORT void
+cow__helper_resume(void)
+{
+	unsigned n = __atomic_load_n(&suspended, __ATOMIC_RELAXED);
+
+	/* No lock: the caller may have forbidden itself all system calls. None
+	 * left: this is a child that was forked in between. */
+	while (n && !__atomic_compare_exchange_n(&suspended, &n, n - 1, 0,
+	                                         __ATOMIC_RELEASE,
+	                                         __ATOMIC_RELAXED))
+		;
+}

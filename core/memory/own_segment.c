@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which blocks get a segment of their own: see the header.
+ */
+#include "core/memory/own_segment.h"
+#include "core/base/base.h"
+#include "memfd/descriptor.h"
+
+#define ASKED_LEAST (4 * MIB) /* a tie at half of that: bench/give.c */
+
+/* Each costs a descriptor and a kernel mapping. */
+#define MOST 8u
+#define ASKED_MOST 1024u
+
+static bool expected, asked;
+
+void
+cow__own_segments_expect(void)
+{
+	__atomic_store_n(&expected, true, __ATOMIC_RELAXED);
+}
+
+bool
+cow__own_segment_asked(size_t bytes)
+{
+	return bytes >= ASKED_LEAST && __atomic_load_n(&asked, __ATOMIC_RELAXED);
+}
+
+bool
+cow__own_segment_wants(size_t bytes)
+{
+	return cow__own_segment_asked(bytes) ||
+	       (bytes >= COW__OWN_SEGMENT_LEAST &&
+	        __atomic_load_n(&expected, __ATOMIC_RELAXED));
+}
+
+void
+cow__own_segments_ask(bool yes)
+{
+	__atomic_store_n(&asked, yes, __ATOMIC_RELAXED);
+}
+
+unsigned
+cow__own_segments_most_asked(void)
+{
+	/* Most of the table is the program's. */
+	uint64_t room = cow__descriptor_limit() / 4;
+
+	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
+}
+
+unsigned
+cow__own_segments_most(void)
+{
+	return __atomic_load_n(&asked, __ATOMIC_RELAXED) ? cow__own_segments_most_asked()
+	                                                 : MOST;
+}

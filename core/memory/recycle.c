@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Extents: the end of their lives
+ *
+ *   live -free-> pages still read? -no-> held by other processes? -no-> warm
+ *                        | yes                     | yes
+ *                        v                         v
+ *                  limbo, until the          limbo, polled until
+ *                  last view is gone         the others are done
+ *
+ * A page tile of a relative's segment is never reused: the last holder gives
+ * its pages back to the kernel.
+ */
+#include "core/memory/extent.h"
+#include "core/base/array.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/memory/copy_history.h"
+#include "core/base/stats.h"
+#include "core/memory/segment.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define LIMBO_NS 200000000u
+#define HOLES_SHARE 8
+#define HOLLOW_LEAST (8 * MIB)
+
+/* Pages here that nobody reads any more but another process may: polled. */
+static struct cow__tile *limbo;
+static unsigned limbo_count;
+
+/* What the program did not come to is made sure to have no pages; then it does
+ * not count as warm. */
+static void
+hollow_out(struct cow__tile *t)
+{
+	if (t->hollow < HOLLOW_LEAST || t->backing != COW__SHARED ||
+	    cow__map_punch(cow__tile_end(t) - t->hollow, t->hollow) < 0)
+		t->hollow = 0;
+	if (t->hollow == t->bytes)
+		t->freed_at = 0;
+}
+
+void
+cow__extent_put_bare(struct cow__tile *t)
+{
+	struct cow__tile *rest = cow__tile_put(t)->next;
+
+	if (rest && rest->kind == COW__FREE && rest->backing == COW__ANON &&
+	    cow__tile_heat(rest) == COW__COLD)
+		cow__extent_leave_file(rest, NULL);
+}
+
+void
+cow__recycle(struct cow__tile *t, bool alone)
+{
+	struct cow__segment *s = t->segment;
+	int r = 0;
+
+	cow__tile_change_begin(t);
+	if (s && !(alone && s->owner)) {
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		if (r == 0) {
+			cow__segment_unref(s);
+			t->segment = NULL;
+			t->backing = COW__NONE;
+		}
+	} else if (s && (t->backing != COW__SHARED || t->slow)) {
+		r = cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+		                    cow__segment_offset(cow__tile_start(t)),
+		                    false);
+		if (r == 0)
+			t->backing = COW__SHARED;
+		else if (cow__map_none(cow__tile_start(t), t->bytes) == 0) {
+			cow__segment_leave(s, cow__tile_start(t), t->bytes);
+			cow__segment_unref(s);
+			t->segment = NULL;
+			t->backing = COW__NONE;
+			r = 0;
+		}
+	} else if (!s && (t->backing != COW__ANON || t->slow)) {
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		if (r == 0)
+			t->backing = COW__NONE;
+	}
+	cow__attributes_free(t);
+	if (t->bound && t->backing == COW__SHARED)
+		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
+	if (r == 0)
+		t->slow = t->overlaid = t->bound = false;
+	cow__tile_change_end(t);
+	if (r < 0) {
+		/* No mapping left to take it apart with: its addresses are
+		 * lost until somebody frees one. Tried again from limbo. */
+		if (s)
+			cow__stat_add(bytes_limbo, t->bytes);
+		t->kind = COW__LIMBO;
+		t->list_next = limbo;
+		limbo = t;
+		limbo_count++;
+		return;
+	}
+	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
+	/* With many holes it is no longer warm. Better none, and huge pages
+	 * again, than small ones in between. */
+	if (t->backing == COW__SHARED && t->shadow > t->bytes / HOLES_SHARE &&
+	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
+		t->freed_at = 0;
+	t->shadow = 0;
+	hollow_out(t);
+	if (t->backing == COW__NONE)
+		cow__extent_put_bare(t);
+	else
+		(void)cow__tile_put(t);
+}
+
+/* Gives the pages of a relative's segment back to the kernel. */
+static int
+punch_foreign(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	int r;
+
+	r = cow__map_shared(at, t->bytes, &t->segment->file,
+	                    cow__segment_offset(at), false);
+	if (r < 0)
+		return r;
+	cow__tile_change_begin(t);
+	t->backing = COW__SHARED;
+	cow__tile_change_end(t);
+	return cow__map_punch(at, t->bytes);
+}
+
+/* No mapping of this process reads them any more. */
+static void
+release_pages(struct cow__tile *t)
+{
+	struct cow__census c = { 0, 0 };
+	bool alone;
+
+	if (!t->segment) {
+		cow__recycle(t, true);
+		return;
+	}
+	alone = cow__holders_drop(t, &c,
+	                          t->segment->owner ? NULL : punch_foreign);
+	/* A file of its own is not waited for: who has it ends it. */
+	if (!alone && t->segment->single && t->segment->tiles == 1)
+		t->segment->owner = false;
+	if (alone || !t->segment->owner) {
+		cow__recycle(t, alone);
+		return;
+	}
+	/* Others read them on. The mapping is of no use here: its copied
+	 * pages go now, the file pages when the others are done. */
+	cow__tile_change_begin(t);
+	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
+		t->backing = COW__NONE;
+	cow__tile_change_end(t);
+	t->kind = COW__LIMBO;
+	t->list_next = limbo;
+	limbo = t;
+	limbo_count++;
+	cow__stat_add(bytes_limbo, t->bytes);
+}
+
+void
+cow__extent_unref_pages(struct cow__tile *t)
+{
+	cow__require(t->refs > 0);
+	if (--t->refs == 0 && t->kind == COW__LIMBO)
+		release_pages(t);
+}
+
+static void
+drop_pieces(struct cow__tile *t)
+{
+	struct cow__piece *pieces = t->pieces;
+	uint32_t n = t->npieces, cap = t->pieces_cap;
+
+	if (!n) {
+		t->refs--;
+		return;
+	}
+	cow__tile_change_begin(t);
+	t->pieces = NULL;
+	t->npieces = t->pieces_cap = 0;
+	t->slow = true; /* others' pages are mapped here still */
+	cow__tile_change_end(t);
+	for (uint32_t i = 0; i < n; i++) {
+		if (pieces[i].pages == t)
+			t->refs--;
+		else
+			cow__extent_unref_pages(pieces[i].pages);
+	}
+	cow__array_free(pieces, cap, sizeof(*pieces));
+}
+
+static void
+live_ends(const struct cow__tile *t)
+{
+	cow__engine.live_bytes -= t->bytes;
+	if (!t->segment && t->backing != COW__ANON)
+		return; /* a view: counted where its pages are */
+	cow__stat_sub(bytes_live, t->bytes);
+	cow__stat_sub(blocks_live, 1);
+}
+
+void
+cow__extent_detach(struct cow__tile *t)
+{
+	cow__commit_forget(t);
+	live_ends(t);
+	t->kind = COW__LIMBO;
+}
+
+void
+cow__extent_free(struct cow__tile *t)
+{
+	cow__require(t->kind == COW__LIVE && !t->pinned);
+	if (!t->doomed) {
+		if (t->watched)
+			cow__copy_history_end(t);
+		cow__hooks.tile_freed(t);
+		t->hollow = t->bytes - cow__commit_reached(t);
+		/* It was reserved, and who knows how much of it was used. */
+		if (t->mapping && t->slow)
+			t->hollow = t->bytes;
+		if (t->lazy) /* its pages went when it got others */
+			t->shadow = t->bytes;
+	}
+	cow__commit_forget(t);
+	t->block = t->mapping = t->exposed = t->lazy = t->common = false;
+	t->allocation = NULL;
+	if (!t->doomed)
+		live_ends(t);
+	t->doomed = t->busy;
+	if (t->busy)
+		return; /* the helper calls again */
+	cow__tile_change_begin(t);
+	t->kind = COW__LIMBO;
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
+	cow__tile_change_end(t);
+	drop_pieces(t);
+	if (t->refs == 0) {
+		release_pages(t);
+		return;
+	}
+	/* Views read the file pages on; pages copied here are nobody's. */
+	if (t->backing == COW__PRIVATE || t->slow) {
+		cow__tile_change_begin(t);
+		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
+			t->backing = COW__NONE;
+		cow__tile_change_end(t);
+	}
+}
+
+unsigned
+cow__extent_poll_limbo(void)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = limbo, *next;
+
+	limbo = NULL;
+	limbo_count = 0;
+	for (; t; t = next) {
+		next = t->list_next;
+		t->list_next = NULL;
+		if (t->segment && t->segment->owner &&
+		    !cow__holders_alone(t, &c)) {
+			t->list_next = limbo;
+			limbo = t;
+			limbo_count++;
+			continue;
+		}
+		if (t->segment) {
+			cow__stat_sub(bytes_limbo, t->bytes);
+			(void)cow__holders_drop(t, &c, NULL);
+		}
+		cow__recycle(t, true);
+	}
+	return limbo_count;
+}
+
+void
+cow__extent_remapped(struct cow__tile *t)
+{
+	if (!t->segment && t->backing != COW__ANON) {
+		/* A view: its pages were counted elsewhere. */
+		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(blocks_live, 1);
+	}
+	drop_pieces(t);
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
+	t->slow = false;
+	cow__tile_change_end(t);
+}
+
+/* Of what is not ours in the tile the child has what its parent has. */
+static int
+replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
+{
+	int r;
+
+	if (ours && cow__map_move(copy, bytes, at) == 0)
+		return 0;
+	r = ours ? cow__map_anon(at, bytes, false) : 0;
+	if (r < 0)
+		return r;
+	if (ours)
+		memcpy((void *)at, (void *)copy, bytes);
+	(void)cow__map_release(copy, bytes);
+	return 0;
+}
+
+int
+cow__extent_replace(struct cow__tile *t, void *copy)
+{
+	struct cow__segment *s = t->segment;
+	uintptr_t at = cow__tile_start(t), end;
+	uintptr_t from = (uintptr_t)copy - at;
+	int r = 0, place;
+
+	for (; r == 0 && at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+		                          COW__PLACE_OURS, at, &end);
+		r = replace_part(at, end - at, from + at,
+		                 place == COW__PLACE_OURS);
+	}
+	if (r < 0)
+		return r;
+	if (!s) { /* a view: its pages were counted elsewhere */
+		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(blocks_live, 1);
+	}
+	drop_pieces(t);
+	cow__tile_change_begin(t);
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
+	if (s && t->refs == 0) {
+		struct cow__census c = { 0, 0 };
+
+		(void)cow__holders_drop(t, &c, NULL);
+		cow__segment_unref(s);
+		t->segment = NULL;
+	}
+	t->backing = COW__ANON;
+	t->refs++;
+	cow__tile_change_end(t);
+	if (t->attributes)
+		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	return 0;
+}
+
+void
+cow__extents_child(void)
+{
+	struct cow__tile *t, *next;
+
+	limbo = NULL;
+	limbo_count = 0;
+	for (t = cow__tile_first(); t; t = next) {
+		bool inherited = t->backing == COW__PRIVATE ||
+		                 t->backing == COW__ANON;
+
+		next = t->next;
+		t->busy = t->punching = t->pinned = t->idle = false;
+		if (t->doomed) {
+			cow__extent_free(t);
+			return cow__extents_child();
+		}
+		/* The helper's own mappings were not inherited: no holes. */
+		if (t->kind == COW__INNER && t->backing == COW__NONE &&
+		    cow__map_none(cow__tile_start(t), t->bytes) == 0) {
+			next = cow__tile_put(t)->next;
+			continue;
+		}
+		if (t->kind == COW__INNER || t->kind == COW__LOST ||
+		    (t->kind == COW__LIVE && inherited))
+			continue;
+		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
+			continue;
+		if (t->backing != COW__NONE) {
+			if (t->kind == COW__FREE)
+				cow__tile_unlist(t);
+			(void)cow__map_none(cow__tile_start(t), t->bytes);
+			cow__tile_change_begin(t);
+			t->backing = COW__NONE;
+			cow__tile_change_end(t);
+			t->freed_at = 0;
+			if (t->kind == COW__FREE) {
+				if (t->segment)
+					cow__segment_unref(t->segment);
+				t->segment = NULL;
+				next = cow__tile_put(t)->next;
+				continue;
+			}
+		}
+		/* Limbo: wait for views, or drop what nobody here reads. */
+		if (t->kind == COW__LIMBO && t->refs == 0) {
+			if (t->segment) {
+				struct cow__census c = { 0, 0 };
+
+				(void)cow__holders_drop(t, &c, NULL);
+				cow__segment_unref(t->segment);
+				t->segment = NULL;
+			}
+			next = cow__tile_put(t)->next;
+		}
+	}
+}
+
+uint64_t
+cow__limbo_job(uint64_t now)
+{
+	(void)now;
+	if (cow__segments_ended()) /* a block was freed while the helper had it */
+		cow__segments_end();
+	return cow__extent_poll_limbo() || cow__engine.frozen ? LIMBO_NS
+	                                                       : UINT64_MAX;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments: the memfds under the window. See the header.
+ */
+#include "core/memory/segment.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/holders.h"
+#include "core/base/pool.h"
+#include "core/base/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+
+#include <string.h>
+
+/* Each costs a descriptor. Beyond this the current one is kept; a process that
+ * inherited so many has none, and gets anonymous memory. */
+#define SEGMENTS_MAX 32
+
+#define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
+
+static struct cow__pool segments = {
+	.object_bytes = sizeof(struct cow__segment)
+};
+static unsigned count, singles;
+static bool ended; /* one of a single block has no tiles any more */
+
+uint64_t
+cow__segment_offset(uintptr_t addr)
+{
+	return addr - cow__engine.start;
+}
+
+void
+cow__segment_ref(struct cow__segment *s)
+{
+	s->tiles++;
+}
+
+void
+cow__segment_unref(struct cow__segment *s)
+{
+	s->tiles--;
+	ended |= s->single && s->tiles == 0;
+}
+
+static int
+segment_new(struct cow__segment **ret)
+{
+	size_t window = cow__engine.end - cow__engine.start;
+	struct cow__segment *s = cow__pool_take(&segments);
+	int r;
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct cow__segment){ .owner = true };
+	r = cow__memfd_new("cowshed", window + CONTROL_BYTES, &s->file);
+	if (r < 0) {
+		cow__pool_give(&segments, s);
+		return r;
+	}
+	s->next = cow__engine.segments;
+	cow__engine.segments = s;
+	cow__stat_set(segments, ++count);
+	*ret = s;
+	return 0;
+}
+
+/* Words that there may be, and bytes of the list of those that are free. */
+static uint32_t
+words_max(const struct cow__segment *s)
+{
+	return s->single ? (uint32_t)(cow__page / sizeof(uint64_t))
+	                 : COW__WORDS_MAX;
+}
+
+static size_t
+list_bytes(const struct cow__segment *s)
+{
+	return cow__round_up(words_max(s) * sizeof(uint32_t), cow__page);
+}
+
+/* Takes the control part away when the segment goes. */
+static void
+segment_free(struct cow__segment *s)
+{
+	struct cow__tile *t = s->control_tile;
+
+	if (t) {
+		cow__tile_change_begin(t);
+		if (cow__map_none(cow__tile_start(t), t->bytes) < 0) {
+			cow__tile_change_end(t);
+			return; /* tried again at the next sweep */
+		}
+		t->backing = COW__NONE;
+		cow__tile_change_end(t);
+		(void)cow__tile_put(t);
+	}
+	if (s->page)
+		(void)cow__map_release(s->page, cow__page);
+	if (s->free_words)
+		(void)cow__map_release((uintptr_t)s->free_words,
+		                       list_bytes(s));
+	for (struct cow__segment **p = &cow__engine.segments; *p;
+	     p = &(*p)->next)
+		if (*p == s) {
+			*p = s->next;
+			break;
+		}
+	if (cow__engine.current == s)
+		cow__engine.current = NULL;
+	cow__descriptor_close(&s->file);
+	singles -= s->single;
+	cow__pool_give(&segments, s);
+	cow__stat_set(segments, --count);
+}
+
+static bool
+is_bare(const struct cow__tile *t)
+{
+	return t && t->kind == COW__FREE && t->backing == COW__NONE;
+}
+
+/* Small pieces stay, as the rest of something: a hole is one more mapping. Unless they
+ * are alone in their file, or at the edge of what is mapped. */
+static bool
+pays(const struct cow__tile *t, bool all)
+{
+	return t->bytes >= COW__HUGE || t->segment->single ||
+	       (all && (is_bare(t->prev) || is_bare(t->next)));
+}
+
+static void
+unmap_cold(bool all)
+{
+	struct cow__tile *t, *next;
+
+	for (t = cow__tile_first(); t; t = next) {
+		next = t->next;
+		if (t->kind != COW__FREE || !t->segment ||
+		    cow__tile_heat(t) != COW__COLD ||
+		    !pays(t, all) ||
+		    (!all && t->segment == cow__engine.current))
+			continue;
+		if (cow__map_none(cow__tile_start(t), t->bytes) < 0)
+			continue;
+		cow__tile_unlist(t);
+		cow__tile_change_begin(t);
+		t->backing = COW__NONE;
+		cow__segment_unref(t->segment);
+		t->segment = NULL;
+		cow__tile_change_end(t);
+		next = cow__tile_put(t)->next;
+	}
+}
+
+void
+cow__segments_end(void)
+{
+	struct cow__segment *s, *next;
+
+	ended = false;
+	for (s = cow__engine.segments; s; s = next) {
+		next = s->next;
+		if (s->tiles == 0)
+			segment_free(s);
+	}
+}
+
+void
+cow__segments_sweep(bool all)
+{
+	if (all || (cow__engine.segments && cow__engine.segments->next))
+		unmap_cold(all);
+	cow__segments_end();
+}
+
+bool
+cow__segments_ended(void)
+{
+	return ended;
+}
+
+/* Through a mapping for the moment, where the file is not to be had otherwise. */
+static bool
+clear_mapped(const struct cow__segment *s, uint64_t offset, size_t bytes)
+{
+	uintptr_t at;
+	bool clear;
+
+	if (cow__map_reserve(bytes, COW__HUGE, &at) < 0)
+		return false;
+	clear = cow__map_shared(at, bytes, &s->file, offset, false) == 0;
+	if (clear && cow__map_punch(at, bytes) < 0)
+		memset((void *)at, 0, bytes);
+	(void)cow__map_release(at, bytes);
+	return clear;
+}
+
+void
+cow__segment_leave(struct cow__segment *s, uintptr_t at, size_t bytes)
+{
+	uint64_t offset = cow__segment_offset(at);
+
+	if (s->single || cow__memfd_punch(&s->file, offset, bytes) == 0 ||
+	    clear_mapped(s, offset, bytes))
+		return;
+	s->stale = true;
+	if (cow__engine.current == s)
+		cow__engine.current = NULL;
+}
+
+static bool
+allocatable(const struct cow__segment *s)
+{
+	return s->owner && !s->forked && !s->single && !s->stale &&
+	       cow__descriptor_ok(&s->file);
+}
+
+bool
+cow__segment_usable(const struct cow__segment *s, bool warm)
+{
+	if (!s || !s->owner)
+		return !s;
+	return warm || !s->forked || s == cow__engine.current;
+}
+
+int
+cow__segment_current(struct cow__segment **ret)
+{
+	struct cow__segment *s = cow__engine.current;
+	int r;
+
+	if (s && allocatable(s)) {
+		*ret = s;
+		return 0;
+	}
+	if (cow__engine.segments)
+		cow__holders_refresh();
+	for (s = cow__engine.segments; s; s = s->next)
+		if (allocatable(s))
+			break;
+	if (!s && count - singles >= SEGMENTS_MAX) {
+		cow__fallback(COW_FALLBACK_SEGMENTS);
+		s = cow__engine.current;
+		if (!s || !cow__descriptor_ok(&s->file))
+			return -EMFILE;
+	}
+	if (!s) {
+		r = segment_new(&s);
+		if (r < 0)
+			return r;
+	}
+	cow__engine.current = s;
+	*ret = s;
+	return 0;
+}
+
+bool
+cow__segment_single_left(void)
+{
+	return singles < cow__own_segments_most();
+}
+
+int
+cow__segment_single(unsigned most, struct cow__segment **ret)
+{
+	int r = singles < most ? segment_new(ret) : -EMFILE;
+
+	if (r == 0) {
+		(*ret)->single = true;
+		singles++;
+	}
+	return r;
+}
+
+static void
+use_words(struct cow__segment *s, uintptr_t words, uint32_t *list)
+{
+	s->free_words = list;
+	s->words = (uint64_t *)words;
+	s->nwords = 1; /* word 0 stands for the whole segment */
+}
+
+int
+cow__segment_control(struct cow__segment *s)
+{
+	struct cow__tile *t;
+	void *list;
+	int r;
+
+	if (s->words)
+		return 0;
+	r = cow__map_meta(list_bytes(s), &list);
+	if (r < 0)
+		return r;
+	if (s->single) {
+		r = cow__map_common(cow__page, &s->page);
+		if (r < 0) {
+			(void)cow__map_release((uintptr_t)list, list_bytes(s));
+			return r;
+		}
+		use_words(s, s->page, list);
+		return 0;
+	}
+	t = cow__tile_inner(CONTROL_BYTES, 0, COW__HUGE);
+	r = !t ? -ENOMEM
+	       : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+	                         cow__engine.end - cow__engine.start, true);
+	if (r < 0) {
+		if (t)
+			(void)cow__tile_put(t);
+		(void)cow__map_release((uintptr_t)list, list_bytes(s));
+		return r;
+	}
+	cow__tile_change_begin(t);
+	t->backing = COW__ANON; /* merges with nothing of the segment */
+	cow__tile_change_end(t);
+	s->control_tile = t;
+	use_words(s, cow__tile_start(t), list);
+	return 0;
+}
+
+uint32_t
+cow__segment_word_new(struct cow__segment *s)
+{
+	uint32_t word = s->free_word;
+
+	if (!s->owner || !s->words)
+		return 0;
+	if (word) {
+		s->free_word = s->free_words[word - 1];
+	} else {
+		if (s->nwords == words_max(s))
+			return 0;
+		word = ++s->nwords;
+	}
+	__atomic_store_n(&s->words[word - 1], 0, __ATOMIC_RELAXED);
+	return word;
+}
+
+void
+cow__segment_word_free(struct cow__segment *s, uint32_t word)
+{
+	s->free_words[word - 1] = s->free_word;
+	s->free_word = word;
+}
+
+void
+cow__segments_child(void)
+{
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		s->owner = false;
+	cow__engine.current = NULL;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine's state: see the header.
+ */
+#include "core/memory/state.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/helper.h"
+#include "core/memory/holders.h"
+#include "memfd/process.h"
+#include "memfd/quiet.h"
+
+struct cow__engine cow__engine = {
+	.use_helper = true,
+	.use_collapse = true,
+	.decay_ns = 1000000000u,
+	.warm_max = SIZE_MAX,
+	.window_bytes = 8192 * GIB,
+};
+
+COW_EXPORT void
+cow__engine_lock(void)
+{
+	cow__mutex_lock(&cow__engine.lock);
+}
+
+COW_EXPORT void
+cow__engine_unlock(void)
+{
+	cow__holders_settle();
+	cow__mutex_unlock(&cow__engine.lock);
+}
+
+int
+cow__engine_enter(void)
+{
+	cow__engine_lock();
+	if (cow__likely(cow__engine.ready)) {
+		if (cow__unlikely(!cow__stats_published()))
+			cow__stats_publish();
+		return 0;
+	}
+	if (!cow__engine.failed)
+		cow__engine.failed = cow__hooks.start();
+	if (!cow__engine.failed)
+		return 0;
+	cow__engine_unlock();
+	return cow__engine.failed;
+}
+
+void
+cow__engine_tick(void)
+{
+	cow__hooks.tick();
+}
+
+/* vfork's child does not see its parent's threads among its own. */
+bool
+cow__engine_quiet(void)
+{
+	return cow__engine.process == cow__process_id() &&
+	       cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end);
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tiles: who owns which addresses
+ *
+ * See the header. Free tiles hang in lists by heat and size class, four classes
+ * to the power of two, so that a search looks at a handful of them.
+ */
+#include "core/memory/tile.h"
+#include "core/base/base.h"
+#include "core/memory/decay.h"
+#include "core/memory/state.h"
+#include "core/base/pool.h"
+#include "memfd/pagemap.h"
+
+#define CLASSES 192
+#define LOOKS 8 /* candidates examined in one class */
+#define REST_SHARE 16 /* so much of a block may be missing to a rest */
+
+static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
+static struct cow__node *root;
+static struct cow__tile *first;
+/* One set for each side of the parting. */
+static struct bins {
+	struct cow__tile *first[COW__HEATS][CLASSES];
+	uint64_t map[COW__HEATS][CLASSES / 64];
+} bins[2];
+
+/* What the last carving left behind its piece. */
+static struct cow__tile *rest;
+
+static unsigned
+size_class(size_t bytes)
+{
+	size_t pages = bytes / cow__page;
+	unsigned log = 63u - (unsigned)__builtin_clzll(pages | 1);
+
+	if (log < 2)
+		return (unsigned)pages;
+	return log * 4 + ((unsigned)(pages >> (log - 2)) & 3);
+}
+
+enum cow__heat
+cow__tile_heat(const struct cow__tile *t)
+{
+	if (t->backing == COW__NONE)
+		return COW__BARE;
+	return t->freed_at ? COW__WARM : COW__COLD;
+}
+
+static bool
+is_behind(const struct cow__tile *t)
+{
+	return cow__tile_start(t) >= cow__engine.parting;
+}
+
+static void
+bin_add(struct cow__tile *t)
+{
+	struct bins *b = &bins[is_behind(t)];
+	enum cow__heat heat = cow__tile_heat(t);
+	unsigned c = size_class(t->bytes);
+
+	t->bin_prev = NULL;
+	t->bin_next = b->first[heat][c];
+	if (t->bin_next)
+		t->bin_next->bin_prev = t;
+	b->first[heat][c] = t;
+	b->map[heat][c / 64] |= 1ull << (c % 64);
+	if (heat == COW__WARM)
+		cow__warm_add(t);
+}
+
+void
+cow__tile_unlist(struct cow__tile *t)
+{
+	struct bins *b = &bins[is_behind(t)];
+	enum cow__heat heat = cow__tile_heat(t);
+	unsigned c = size_class(t->bytes);
+
+	if (heat == COW__WARM)
+		cow__warm_remove(t);
+	if (rest == t)
+		rest = NULL;
+	if (t->bin_next)
+		t->bin_next->bin_prev = t->bin_prev;
+	if (t->bin_prev) {
+		t->bin_prev->bin_next = t->bin_next;
+		return;
+	}
+	b->first[heat][c] = t->bin_next;
+	if (!t->bin_next)
+		b->map[heat][c / 64] &= ~(1ull << (c % 64));
+}
+
+struct cow__tile *
+cow__tile_find(uintptr_t addr)
+{
+	struct cow__node *n = cow__tree_floor(root, addr);
+	struct cow__tile *t = (struct cow__tile *)n;
+
+	return t && addr < cow__tile_end(t) ? t : NULL;
+}
+
+struct cow__tile *
+cow__tile_first(void)
+{
+	return first;
+}
+
+int
+cow__tiles_init(uintptr_t start, size_t bytes)
+{
+	struct cow__tile *t = cow__pool_take(&tiles);
+
+	if (!t)
+		return -ENOMEM;
+	*t = (struct cow__tile){
+		.node.key = start,
+		.bytes = bytes,
+		.kind = COW__FREE,
+	};
+	first = t;
+	cow__engine.parting = start + bytes;
+	cow__tree_insert(&root, &t->node);
+	bin_add(t);
+	return 0;
+}
+
+/* How many kernel mappings the seam between two neighbours costs: 0 where the
+ * kernel merges them, which it does for the same file at adjoining offsets. */
+static unsigned
+seam(const struct cow__tile *a, const struct cow__tile *b)
+{
+	if (!a || !b)
+		return 1;
+	return !(a->backing == b->backing && !a->pieces && !b->pieces &&
+	         !a->kept && !b->kept && !a->attributes && !b->attributes &&
+	         (a->backing == COW__NONE || a->backing == COW__ANON ||
+	          a->segment == b->segment));
+}
+
+static unsigned
+mappings_around(const struct cow__tile *t)
+{
+	unsigned inside = t->npieces ? t->npieces - 1 : 2 * t->nkept;
+
+	return inside + seam(t->prev, t) + seam(t, t->next);
+}
+
+static size_t
+is_frozen(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+}
+
+/* Others read it without the lock: see cow_storage_data_mut_range(). */
+static void
+frozen_add(size_t n)
+{
+	__atomic_store_n(&cow__engine.frozen, cow__engine.frozen + n,
+	                 __ATOMIC_RELAXED);
+}
+
+void
+cow__tile_change_begin(const struct cow__tile *t)
+{
+	cow__engine.mappings -= mappings_around(t);
+	if (is_frozen(t))
+		frozen_add((size_t)-1);
+}
+
+void
+cow__tile_change_end(const struct cow__tile *t)
+{
+	cow__engine.mappings += mappings_around(t);
+	if (is_frozen(t))
+		frozen_add(1);
+}
+
+static bool
+fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
+{
+	uintptr_t at = cow__round_up(cow__tile_start(t), align);
+
+	return at + bytes <= cow__tile_end(t) &&
+	       !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
+	       cow__segment_usable(t->segment,
+	                           cow__tile_heat(t) == COW__WARM);
+}
+
+struct cow__tile *
+cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
+{
+	const struct bins *b = &bins[!!(want & COW__WANT_MAPPING)];
+	unsigned c = size_class(bytes);
+
+	while (c < CLASSES) {
+		uint64_t map = b->map[heat][c / 64] >> (c % 64);
+		struct cow__tile *t;
+		int looks = 0;
+
+		if (!map) {
+			c = (c / 64 + 1) * 64;
+			continue;
+		}
+		c += (unsigned)__builtin_ctzll(map);
+		for (t = b->first[heat][c]; t && looks < LOOKS;
+		     t = t->bin_next, looks++)
+			if (fits(t, want, bytes, align))
+				return t;
+		c++;
+	}
+	return NULL;
+}
+
+struct cow__tile *
+cow__tile_rest(unsigned want, size_t bytes)
+{
+	const struct cow__tile *b;
+
+	if (!rest || cow__tile_heat(rest) != COW__WARM || rest->hollow ||
+	    is_behind(rest) != !!(want & COW__WANT_MAPPING) ||
+	    size_class(rest->bytes) > size_class(bytes) ||
+	    !fits(rest, want, cow__min(bytes, rest->bytes), cow__page))
+		return NULL;
+	if (rest->bytes >= bytes)
+		return rest;
+	b = rest->next;
+	return bytes - rest->bytes <= bytes / REST_SHARE && b &&
+	                       b->kind == COW__FREE &&
+	                       b->backing == rest->backing &&
+	                       b->segment == rest->segment &&
+	                       rest->bytes + b->bytes >= bytes
+	               ? rest
+	               : NULL;
+}
+
+/* Makes the part of `t` from `at` on a tile of its own, like it. */
+static struct cow__tile *
+split(struct cow__tile *t, uintptr_t at)
+{
+	struct cow__tile *b = cow__pool_take(&tiles);
+
+	if (!b)
+		return NULL;
+	cow__tile_change_begin(t);
+	if (is_frozen(t))
+		frozen_add(2);
+	*b = *t;
+	b->node.key = at;
+	b->bytes = cow__tile_end(t) - at;
+	b->prev = t;
+	if (b->next)
+		b->next->prev = b;
+	t->next = b;
+	t->bytes = at - cow__tile_start(t);
+	b->hollow = cow__min(b->hollow, b->bytes);
+	t->hollow -= b->hollow;
+	cow__tree_insert(&root, &b->node);
+	if (b->segment)
+		cow__segment_ref(b->segment);
+	cow__engine.mappings += mappings_around(t) + mappings_around(b) -
+	                        seam(t, b);
+	return b;
+}
+
+static void
+merge_next(struct cow__tile *t)
+{
+	struct cow__tile *b = t->next;
+
+	cow__engine.mappings -= mappings_around(t) + mappings_around(b) -
+	                        seam(t, b);
+	cow__tree_remove(&root, &b->node);
+	t->hollow = b->hollow == b->bytes ? t->hollow + b->bytes : b->hollow;
+	t->bytes += b->bytes;
+	t->small |= b->small;
+	t->next = b->next;
+	if (t->next)
+		t->next->prev = t;
+	if (b->segment)
+		cow__segment_unref(b->segment);
+	cow__pool_give(&tiles, b);
+	cow__engine.mappings += mappings_around(t);
+}
+
+struct cow__tile *
+cow__tile_carve(struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	struct cow__tile *after = NULL;
+
+	cow__tile_unlist(t);
+	if (start + bytes < cow__tile_end(t)) {
+		after = split(t, start + bytes);
+		if (!after) {
+			bin_add(t);
+			return NULL;
+		}
+	}
+	if (start > cow__tile_start(t)) {
+		struct cow__tile *mid = split(t, start);
+
+		if (!mid) {
+			if (after)
+				merge_next(t);
+			bin_add(t);
+			return NULL;
+		}
+		bin_add(t);
+		t = mid;
+	}
+	if (after)
+		bin_add(after);
+	if (after)
+		rest = after;
+	return t;
+}
+
+int
+cow__tiles_part(uintptr_t at)
+{
+	struct cow__tile *t = cow__tile_find(at), *b;
+
+	if (!t || t->kind != COW__FREE || t->backing != COW__NONE ||
+	    t->next || cow__tile_start(t) == at)
+		return -ENOMEM;
+	cow__tile_unlist(t);
+	b = split(t, at);
+	if (b)
+		cow__engine.parting = at;
+	bin_add(t);
+	if (b)
+		bin_add(b);
+	return b ? 0 : -ENOMEM;
+}
+
+struct cow__tile *
+cow__tile_inner(size_t bytes, uintptr_t like, size_t unit)
+{
+	size_t skew = like & (unit - 1);
+	struct cow__tile *t =
+	        cow__tile_search(COW__BARE, 0, bytes + unit, COW__HUGE);
+	uintptr_t at;
+
+	if (!t)
+		return NULL;
+	at = cow__round_down(cow__tile_end(t) - bytes - skew, unit) + skew;
+	if (at < cow__tile_start(t))
+		return NULL;
+	t = cow__tile_carve(t, at, bytes);
+	if (t)
+		t->kind = COW__INNER;
+	return t;
+}
+
+static bool
+alike(const struct cow__tile *a, const struct cow__tile *b)
+{
+	return a && b && a->kind == COW__FREE && b->kind == COW__FREE &&
+	       is_behind(a) == is_behind(b) && a->backing == b->backing && a->segment == b->segment &&
+	       cow__tile_heat(a) == cow__tile_heat(b);
+}
+
+struct cow__tile *
+cow__tile_put(struct cow__tile *t)
+{
+	t->kind = COW__FREE;
+	if (cow__tile_heat(t) != COW__WARM) {
+		t->small = false;
+		t->hollow = 0;
+	}
+	if (alike(t, t->next)) {
+		cow__tile_unlist(t->next);
+		if (t->next->bytes > t->bytes)
+			t->freed_at = t->next->freed_at;
+		merge_next(t);
+	}
+	if (alike(t->prev, t)) {
+		struct cow__tile *p = t->prev;
+
+		cow__tile_unlist(p);
+		if (t->bytes > p->bytes)
+			p->freed_at = t->freed_at;
+		merge_next(p);
+		t = p;
+	}
+	bin_add(t);
+	return t;
+}
+
+int
+cow__tile_grow(struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *b = NULL;
+
+	if (is_behind(t) == is_behind(t->next))
+		b = cow__tile_carve(t->next, cow__tile_start(t->next), bytes);
+	if (!b)
+		return -ENOMEM;
+	merge_next(t);
+	return 0;
+}
+
+struct cow__tile *
+cow__tile_cut(struct cow__tile *t, size_t bytes)
+{
+	return split(t, cow__tile_end(t) - bytes);
+}
+
+ssize_t
+cow__copied_bytes(const struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	struct cow__run runs[64];
+	size_t sum = 0;
+
+	while (at < end) {
+		int n = cow__pagemap_copied(at, end, runs, 64, &at);
+
+		if (n < 0)
+			return n;
+		for (int i = 0; i < n; i++)
+			sum += runs[i].end - runs[i].start;
+	}
+	return (ssize_t)sum;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Threads that copy: see the header.
+ *
+ * The gate is one word: open, how many may come in, how many are in.
+ *
+ *      caller                              worker
+ *      owned: 0 -> 1, or works alone
+ *      job = ...; gate = open | limit
+ *      bell++, wake              ------>   gate: count + 1, if open and below limit
+ *      claims ranges of the job            claims ranges of the job
+ *      gate: closed                        gate: count - 1; the last one wakes the
+ *      waits until count == 0   <------    caller
+ *      owned: 0
+ *
+ * So the caller never waits for a worker that did not come yet: on a busy machine it
+ * has done all the work itself by then, and the worker finds the gate closed.
+ *
+ * The pool lies in a page that the kernel wipes in a forked child, and the stacks are
+ * not inherited: a child starts with no pool at all, whatever its parent was doing.
+ */
+#include "core/memory/workers.h"
+#include "core/base/base.h"
+#include "core/base/error.h"
+#include "core/memory/helper.h"
+#include "core/base/mutex.h"
+#include "cowshed.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+#include "memfd/thread.h"
+#include "memfd/wait.h"
+
+#define MOST 64 /* helpers of a caller */
+#define IDLE_NS 2000000000u
+#define RETRY_NS 2000000000u /* after threads were denied */
+#define GLANCE_NS 1000000u   /* at a pool that is busy, for cow_threads_end() */
+#define SPINS 2000 /* of the caller, before it sleeps: some microseconds */
+#define PIECES 4   /* ranges for each thread: who was late gets fewer */
+#define WIPEONFORK 18
+
+#define OPEN ((uint32_t)1 << 31)
+#define LIMIT_SHIFT 16
+#define COUNT ((uint32_t)0xffff)
+
+struct job {
+	void (*part)(void *arg, int64_t first, int64_t last);
+	void *arg;
+	int64_t n, piece, next;
+};
+
+struct pool {
+	uint32_t owned; /* by this thread; 0: by none */
+	uint32_t quit;  /* all are to end */
+	uint32_t gate; /* futex */
+	uint32_t bell; /* futex */
+	uint32_t asleep;
+	struct job *job; /* of the owner, until it gives the pool back; else NULL */
+	uint64_t denied; /* when there were no threads to be had; 0: there were */
+	struct cow__thread threads[MOST];
+};
+
+static struct pool *pool; /* NULL: not made yet */
+static int32_t asked;     /* cow_threads_set() */
+static int32_t processors;
+
+static void
+spin(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+static void
+work(struct job *job)
+{
+	int64_t at;
+
+	/* NULL: a signal handler forked just before the gate was opened. */
+	while (job && (at = __atomic_fetch_add(&job->next, job->piece,
+	                                       __ATOMIC_RELAXED)) < job->n)
+		job->part(job->arg, at,
+		          job->n - at < job->piece ? job->n : at + job->piece);
+}
+
+static bool
+enter(struct pool *p)
+{
+	uint32_t gate = __atomic_load_n(&p->gate, __ATOMIC_RELAXED);
+
+	while ((gate & OPEN) &&
+	       (gate & COUNT) < ((gate & ~OPEN) >> LIMIT_SHIFT))
+		/* Pairs with the owner's release: its job is there to be read. */
+		if (__atomic_compare_exchange_n(&p->gate, &gate, gate + 1, 1,
+		                                __ATOMIC_ACQUIRE,
+		                                __ATOMIC_RELAXED))
+			return true;
+	return false;
+}
+
+/* Pairs with the owner's acquire: what was copied is there. */
+static void
+leave(struct pool *p)
+{
+	uint32_t gate = __atomic_sub_fetch(&p->gate, 1, __ATOMIC_RELEASE);
+
+	if (!(gate & OPEN) && !(gate & COUNT))
+		cow__wake(&p->gate);
+}
+
+static void
+worker_main(void)
+{
+	struct pool *p = pool;
+	uint64_t since = cow__now();
+
+	for (;;) {
+		uint32_t heard = __atomic_load_n(&p->bell, __ATOMIC_SEQ_CST);
+
+		if (enter(p)) {
+			work(p->job);
+			leave(p);
+			since = cow__now();
+		}
+		if (__atomic_load_n(&p->quit, __ATOMIC_SEQ_CST) ||
+		    cow__elapsed(since, cow__now()) > IDLE_NS)
+			return;
+		__atomic_add_fetch(&p->asleep, 1, __ATOMIC_SEQ_CST);
+		cow__wait(&p->bell, heard, IDLE_NS);
+		__atomic_sub_fetch(&p->asleep, 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+/* A thread that ends just now is taken for one that is there: the next job makes
+ * another one. */
+static void
+start_threads(struct pool *p, int count)
+{
+	for (int i = 0; i < count; i++) {
+		struct cow__thread *t = &p->threads[i];
+		bool fresh = !t->memory;
+
+		if (__atomic_load_n(&t->tid, __ATOMIC_ACQUIRE))
+			continue;
+		cow__thread_join(t);
+		if (cow__thread_start(t, worker_main) < 0) {
+			__atomic_store_n(&p->denied, cow__now(),
+			                 __ATOMIC_RELAXED);
+			return;
+		}
+		__atomic_store_n(&p->denied, 0, __ATOMIC_RELAXED);
+		if (fresh && t->memory)
+			cow__thread_not_inherited(t);
+	}
+}
+
+static struct pool *
+pool_get(void)
+{
+	static bool failed;
+	struct pool *p = __atomic_load_n(&pool, __ATOMIC_ACQUIRE), *other = NULL;
+	void *memory;
+	size_t bytes = cow__round_up(sizeof(*p), 64 * KIB); /* any page */
+
+	if (p || __atomic_load_n(&failed, __ATOMIC_RELAXED))
+		return p;
+	if (cow__map_meta(bytes, &memory) < 0)
+		return NULL;
+	if (cow__map_advise((uintptr_t)memory, bytes, WIPEONFORK) < 0) {
+		__atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+		(void)cow__map_release((uintptr_t)memory, bytes);
+		return NULL;
+	}
+	if (__atomic_compare_exchange_n(&pool, &other, memory, 0,
+	                                __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+		return memory;
+	(void)cow__map_release((uintptr_t)memory, bytes);
+	return other;
+}
+
+COW_EXPORT int
+cow__workers(void)
+{
+	int32_t n = __atomic_load_n(&asked, __ATOMIC_RELAXED);
+
+	if (n <= 0)
+		n = __atomic_load_n(&processors, __ATOMIC_RELAXED);
+	if (n <= 0) {
+		n = cow__process_processors();
+		__atomic_store_n(&processors, n, __ATOMIC_RELAXED);
+	}
+	return n > MOST + 1 ? MOST + 1 : n;
+}
+
+static uint32_t
+self(void)
+{
+	uint32_t high = (uint32_t)(cow__mutex_self() >> 32);
+
+	return high ? high : 1;
+}
+
+static bool
+own(struct pool *p)
+{
+	uint32_t nobody = 0;
+
+	return __atomic_compare_exchange_n(&p->owned, &nobody, self(), 0,
+	                                   __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+static void
+disown(struct pool *p)
+{
+	__atomic_store_n(&p->owned, 0, __ATOMIC_RELEASE);
+}
+
+/* The pool is the caller's. */
+static void
+end_threads(struct pool *p)
+{
+	for (int i = 0; i < MOST; i++) {
+		cow__thread_join(&p->threads[i]);
+		cow__thread_left(&p->threads[i]);
+	}
+	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Who suspends threads says so first, and looks at the pool then; here it is the
+ * other way round. So one of both sees the other. */
+static bool
+own_to_run(struct pool *p)
+{
+	if (!own(p))
+		return false;
+	if (cow__helper_suspended()) {
+		disown(p);
+		return false;
+	}
+	if (__atomic_load_n(&p->quit, __ATOMIC_RELAXED))
+		end_threads(p); /* a signal handler wanted it */
+	return true;
+}
+
+/* False: this is a child that a signal handler forked in the middle of a job, and
+ * nobody does what the parent's threads had taken. The pool was wiped, and may have had
+ * other jobs since. */
+static bool
+run(struct pool *p, struct job *job, int helpers)
+{
+	uint32_t gate;
+	bool whole;
+
+	p->job = job;
+	__atomic_store_n(&p->gate, OPEN | (uint32_t)helpers << LIMIT_SHIFT,
+	                 __ATOMIC_RELEASE);
+	start_threads(p, helpers);
+	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&p->asleep, __ATOMIC_SEQ_CST))
+		cow__wake_some(&p->bell, (uint32_t)helpers);
+	work(job);
+	gate = __atomic_and_fetch(&p->gate, COUNT, __ATOMIC_ACQUIRE);
+	for (int i = 0; gate && i < SPINS; i++) {
+		spin();
+		gate = __atomic_load_n(&p->gate, __ATOMIC_ACQUIRE);
+	}
+	while (gate) {
+		cow__wait(&p->gate, gate, 0);
+		gate = __atomic_load_n(&p->gate, __ATOMIC_ACQUIRE);
+	}
+	whole = p->job == job;
+	p->job = NULL;
+	return whole;
+}
+
+/* Not so long ago that asking again is worth a system call. */
+static bool
+is_denied(struct pool *p)
+{
+	uint64_t since = __atomic_load_n(&p->denied, __ATOMIC_RELAXED);
+
+	return since && cow__elapsed(since, cow__now()) < RETRY_NS;
+}
+
+COW_EXPORT void
+cow__workers_run(int64_t n, int64_t grain,
+                 void (*part)(void *arg, int64_t first, int64_t last),
+                 void *arg)
+{
+	struct job job = { part, arg, n, grain, 0 };
+	int64_t ranges = n / (grain > 0 ? grain : 1);
+	int threads = ranges > 1 ? cow__workers() : 1;
+	struct pool *p = threads > 1 ? pool_get() : NULL;
+	bool whole;
+
+	if (threads > ranges)
+		threads = (int)ranges;
+	if (n <= 0)
+		return;
+	if (!p || is_denied(p) || !own_to_run(p)) {
+		part(arg, 0, n);
+		return;
+	}
+	job.piece = n / ((int64_t)threads * PIECES);
+	if (job.piece < grain)
+		job.piece = grain;
+	whole = run(p, &job, threads - 1);
+	disown(p);
+	if (!whole)
+		part(arg, 0, n);
+}
+
+COW_EXPORT int
+cow_threads_set(int threads)
+{
+	if (threads < 0)
+		return cow__error(-EINVAL, "cow_threads_set: less than none");
+	__atomic_store_n(&asked, threads, __ATOMIC_RELAXED);
+	__atomic_store_n(&processors, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* In a signal handler that interrupted a copy of this thread the others end when that
+ * is done, and are not waited for. */
+static void
+workers_end(void)
+{
+	struct pool *p = __atomic_load_n(&pool, __ATOMIC_SEQ_CST);
+	bool mine = false;
+
+	if (!p)
+		return;
+	while (!mine && !own(p)) {
+		uint32_t owner = __atomic_load_n(&p->owned, __ATOMIC_RELAXED);
+
+		mine = cow__mutex_self() && owner == self();
+		if (!mine && owner)
+			cow__wait(&p->owned, owner, GLANCE_NS);
+	}
+	__atomic_store_n(&p->quit, 1, __ATOMIC_SEQ_CST);
+	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
+	cow__wake_some(&p->bell, MOST);
+	if (mine)
+		return;
+	end_threads(p);
+	disown(p);
+}
+
+COW_EXPORT void
+cow_threads_end(void)
+{
+	cow__helper_suspend();
+	cow__helper_resume();
+	workers_end();
+}
+
+COW_EXPORT bool
+cow__threads_suspend(void)
+{
+	if (!cow__helper_suspend_signal())
+		return false;
+	workers_end();
+	return true;
+}
+
+COW_EXPORT int
+cow_threads_get(void)
+{
+	return cow__workers();
+}

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A block behaves as anonymous memory. See the header.
+ *
+ * Most of it is done by the kernel on our mapping and written down, for the
+ * next remapping (core/memory/attribute.h). What differs:
+ *
+ * MADV_DONTNEED (and MADV_FREE, which may do as much) makes anonymous memory
+ * read as zero. Of a shared mapping it only drops the page tables: so the file
+ * pages are punched instead. Of a frozen one it brings the frozen bytes back:
+ * so anonymous memory is laid over the range. Such a tile is *overlaid*: its
+ * pages are no longer all in the file, and it is neither thawed nor cloned by
+ * page again.
+ *
+ * munmap lays address space without access over the range: a *hole*. What the
+ * program maps there again is its *own*, like anonymous memory that lies over a
+ * frozen block: there the kernel's answer to a call is the right one
+ * (core/program/overmap.c).
+ */
+#include "core/program/advise.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/cow/freeze.h"
+#include "core/program/mapping.h"
+#include "core/memory/range.h"
+#include "core/base/stats.h"
+#include "core/cow/thaw.h"
+#include "core/cow/view.h"
+#include "memfd/map.h"
+#include "memfd/process.h"
+
+/* Of <sys/mman.h>, which belongs to memfd/. */
+enum {
+	ADVICE_RANDOM = 1,
+	ADVICE_SEQUENTIAL = 2,
+	ADVICE_DONTNEED = 4,
+	ADVICE_FREE = 8,
+	ADVICE_REMOVE = 9,
+	ADVICE_DONTFORK = 10,
+	ADVICE_DOFORK = 11,
+	ADVICE_MERGEABLE = 12,
+	ADVICE_HUGEPAGE = 14,
+	ADVICE_NOHUGEPAGE = 15,
+	ADVICE_DONTDUMP = 16,
+	ADVICE_DODUMP = 17,
+	ADVICE_WIPEONFORK = 18,
+	ADVICE_KEEPONFORK = 19,
+	ADVICE_DONTNEED_LOCKED = 24,
+	ADVICE_GUARD_INSTALL = 102,
+	PROTECTION_EXEC = 4,
+};
+
+int
+cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
+                       int value, enum cow__holes holes)
+{
+	int r = 0, missing = 0;
+	uintptr_t to;
+
+	for (; r == 0 && addr < end; addr = to) {
+		struct cow__tile *t = cow__tile_find(addr);
+		int place = COW__PLACE_HOLE;
+
+		to = t ? cow__min(cow__tile_end(t), end) : end;
+		if (t && t->kind == COW__LIVE && !t->doomed)
+			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+			                          COW__PLACE_OURS, addr, &to);
+		else if (holes == COW__HOLES_FINE)
+			r = -ENOMEM;
+		if (place != COW__PLACE_HOLE)
+			r = fn(t, addr, to,
+			       place != COW__PLACE_OURS ||
+			               t->backing == COW__ANON,
+			       value);
+		else if (holes == COW__HOLES_STOP)
+			r = -ENOMEM;
+		else if (holes == COW__HOLES_SKIP)
+			missing = -ENOMEM;
+	}
+	return r < 0 ? r : missing;
+}
+
+int
+cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
+                enum cow__holes holes)
+{
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	int r;
+
+	if (addr % cow__page || end < addr)
+		return -EINVAL;
+	cow__engine_lock();
+	r = cow__range_each_locked(addr, end, fn, value, holes);
+	cow__engine_unlock();
+	return r;
+}
+
+int
+cow__range_leave_alone(struct cow__tile *t)
+{
+	int r = 0;
+
+	if (!cow__mappings_left(2))
+		return -ENOMEM;
+	cow__commit_forget_young(t);
+	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t))
+		r = cow__freeze(t);
+	if (r < 0)
+		return r;
+	cow__tile_change_begin(t);
+	t->overlaid = t->slow = true;
+	cow__tile_change_end(t);
+	cow__fallback(COW_FALLBACK_REMAPPED);
+	return 0;
+}
+
+/* File pages that lie under a hole, and that nobody else reads. */
+static void
+give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	if (cow__map_shared(start, bytes, &t->segment->file,
+	                    cow__segment_offset(start), false) < 0)
+		return;
+	(void)cow__map_punch(start, bytes);
+	(void)cow__map_none(start, bytes);
+}
+
+/* Makes a range of the tile empty memory of the program's own, or a hole. What
+ * was in it goes only when nothing can fail any more, but for what the program
+ * wants to be empty anyway. A note that can't be made costs no byte: the tile
+ * is left alone from now on. */
+static int
+overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
+        enum cow__place place)
+{
+	bool alone = t->backing == COW__SHARED && !t->pieces && t->refs <= 1 &&
+	             !t->common;
+	size_t bytes = end - start;
+	int r;
+
+	if (alone && place != COW__PLACE_HOLE)
+		(void)cow__map_punch(start, bytes);
+	r = cow__range_leave_alone(t);
+	if (r == 0)
+		r = place == COW__PLACE_HOLE
+		            ? cow__map_none(start, bytes)
+		            : cow__map_anon(start, bytes, false);
+	if (r < 0)
+		return r;
+	if (place == COW__PLACE_HOLE) {
+		if (alone)
+			give_back(t, start, bytes);
+		(void)cow__attributes_cut(t, start, end);
+	} else {
+		cow__attributes_apply(t, start, end);
+	}
+	(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
+	return 0;
+}
+
+static int
+discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+        int advice)
+{
+	struct cow__census c = { 0, 0 };
+	uintptr_t to = end;
+
+	cow__commit_forget_young(t);
+	if (own)
+		return cow__map_advise(start, end - start, advice);
+	if (advice != ADVICE_DONTNEED_LOCKED && t->attributes) {
+		if (cow__attribute_at(t, COW__ATTRIBUTE_LOCK, -1, start,
+		                      &to) >= 0)
+			return -EINVAL;
+		if (to < end) {
+			int r = discard(t, start, to, own, advice);
+
+			return r ? r : discard(t, to, end, own, advice);
+		}
+	}
+	/* As if it had written zeros: nothing else keeps one memory for all. */
+	if (t->common)
+		return cow__map_punch(start, end - start);
+	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
+	    cow__map_punch(start, end - start) == 0)
+		return 0;
+	return overlay(t, start, end, COW__PLACE_ANON);
+}
+
+void
+cow__range_traces(struct cow__tile *t)
+{
+	cow__tile_change_begin(t);
+	t->slow = true;
+	cow__tile_change_end(t);
+}
+
+/* Guards take the place of pages, also of those that are in no page table. */
+static int
+guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
+{
+	int r = 0;
+
+	/* Nor may the engine read there any more. */
+	if (own && t->backing != COW__ANON)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                       COW__PLACE_OWN);
+	if (r == 0)
+		r = cow__map_advise(start, end - start, advice);
+	cow__range_traces(t);
+	if (r < 0 || own)
+		return r;
+	r = overlay(t, start, end, COW__PLACE_OWN);
+	return r ? r : cow__map_advise(start, end - start, advice);
+}
+
+/* The kernel does it; it is done again after each remapping. */
+static int
+advise_dump(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
+{
+	int r = cow__map_advise(start, end - start, advice);
+
+	(void)own;
+	if (r == 0)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_DUMP,
+		                       advice);
+	return r;
+}
+
+/* Our mappings are inherited only by children that the engine knows of; then it
+ * asks the notes. */
+static int
+advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
+{
+	int r = 0;
+
+	if (own || t->common)
+		r = cow__map_advise(start, end - start, advice);
+	if (r == 0)
+		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_FORK,
+		                       advice == ADVICE_DONTFORK);
+	return r;
+}
+
+static int
+advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
+{
+	int r = own ? cow__map_advise(start, end - start, advice) : 0;
+
+	if (r < 0)
+		return r;
+	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_WIPE,
+	                          advice == ADVICE_WIPEONFORK);
+}
+
+static int
+advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+            int advice)
+{
+	/* Huge pages are the engine's business where the memfd is. */
+	if (!own && (advice == ADVICE_HUGEPAGE || advice == ADVICE_NOHUGEPAGE))
+		return 0;
+	if (!own && advice == ADVICE_REMOVE) /* not for anonymous memory */
+		return -EINVAL;
+	if (advice == ADVICE_RANDOM || advice == ADVICE_SEQUENTIAL ||
+	    advice == ADVICE_MERGEABLE || advice == ADVICE_NOHUGEPAGE)
+		cow__range_traces(t);
+	return cow__map_advise(start, end - start, advice);
+}
+
+COW_EXPORT int
+cow__advise(uintptr_t addr, size_t bytes, int advice)
+{
+	cow__range_fn *fn;
+
+	switch (advice) {
+	case ADVICE_DONTNEED:
+	case ADVICE_FREE:
+	case ADVICE_DONTNEED_LOCKED:
+		fn = discard;
+		break;
+	case ADVICE_GUARD_INSTALL:
+		fn = guard;
+		break;
+	case ADVICE_DONTFORK:
+	case ADVICE_DOFORK:
+		fn = advise_fork;
+		break;
+	case ADVICE_DONTDUMP:
+	case ADVICE_DODUMP:
+		fn = advise_dump;
+		break;
+	case ADVICE_WIPEONFORK:
+	case ADVICE_KEEPONFORK:
+		fn = advise_wipe;
+		break;
+	default:
+		fn = advise_once;
+	}
+	return cow__range_each(addr, bytes, fn, advice, COW__HOLES_SKIP);
+}
+
+/* Without a key the pages keep theirs, but for code that nobody may read: there
+ * the kernel has a key of its own. */
+static int
+note_protection(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
+{
+	int r = 0, key;
+	uintptr_t to;
+
+	if (prot & COW__MAP_KEYS || prot == PROTECTION_EXEC ||
+	    !cow__attributes_have_key(t, start, end))
+		return cow__attribute_add(t, start, end,
+		                          COW__ATTRIBUTE_PROTECTION, prot);
+	for (; r == 0 && start < end; start = to) {
+		to = end;
+		key = COW__MAP_KEYS &
+		      cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION, 0, start,
+		                        &to);
+		r = cow__attribute_add(t, start, to, COW__ATTRIBUTE_PROTECTION,
+		                       prot | key);
+	}
+	return r;
+}
+
+static int
+protect(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int prot)
+{
+	int r;
+
+	(void)own;
+	if (!cow__mappings_left(2))
+		return -ENOMEM;
+	cow__commit_forget_young(t);
+	r = cow__map_protect(start, end - start, prot);
+	return r == 0 ? note_protection(t, start, end, prot) : r;
+}
+
+COW_EXPORT int
+cow__protect(uintptr_t addr, size_t bytes, int prot, int key)
+{
+	if (key >= 0)
+		prot = (prot & 0xffff) | COW__MAP_KEY(key);
+	return cow__range_each(addr, bytes, protect, prot, COW__HOLES_STOP);
+}
+
+static int
+lock_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int flags)
+{
+	int r = cow__map_lock(start, end - start, flags);
+	int noted;
+
+	(void)own;
+	/* -ENOMEM: locked, but not all of it can be touched. */
+	if (r < 0 && r != -ENOMEM)
+		return r;
+	noted = cow__attribute_add(t, start, end, COW__ATTRIBUTE_LOCK, flags);
+	return r ? r : noted;
+}
+
+COW_EXPORT int
+cow__lock_pages(uintptr_t addr, size_t bytes, int flags)
+{
+	uintptr_t start = cow__round_down(addr, cow__page);
+
+	return cow__range_each(start, bytes + (addr - start), lock_range, flags,
+	                       COW__HOLES_STOP);
+}
+
+COW_EXPORT int
+cow__unlock_all(void)
+{
+	int r;
+
+	cow__engine_lock();
+	r = cow__map_unlock_all();
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
+		if (!t->attributes)
+			continue;
+		cow__tile_change_begin(t);
+		cow__attributes_unlock(t);
+		cow__tile_change_end(t);
+	}
+	cow__engine_unlock();
+	return r;
+}
+
+static int
+unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
+{
+	int r;
+
+	(void)own, (void)value;
+	if (t->mapping && cow__mapping_cut(t, start, end))
+		return 0;
+	r = overlay(t, start, end, COW__PLACE_HOLE);
+	if (r == 0 && t->mapping && cow__attributes_unmapped(t))
+		(void)cow__mapping_cut(t, cow__tile_start(t), cow__tile_end(t));
+	return r;
+}
+
+COW_EXPORT int
+cow__unmap(uintptr_t addr, size_t bytes)
+{
+	return cow__range_each(addr, bytes, unmap, 0, COW__HOLES_ANYWHERE);
+}
+
+static int
+bind(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
+{
+	(void)start, (void)end, (void)own, (void)value;
+	cow__range_traces(t);
+	t->bound = true;
+	return 0;
+}
+
+COW_EXPORT void
+cow__bound(uintptr_t addr, size_t bytes)
+{
+	(void)cow__range_each(addr, bytes, bind, 0, COW__HOLES_SKIP);
+}
+
+COW_EXPORT void
+cow__placed(void)
+{
+	cow__engine_lock();
+	cow__engine.placed = true;
+	cow__engine_unlock();
+}
+
+/* Keys, say, or the state of a random number generator: a child that would have them must not
+ * go on. */
+static void
+wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	if (overlay(t, start, end, COW__PLACE_ANON) == 0)
+		return;
+	if (t->common || cow__map_protect(start, end - start,
+	                                  COW__MAP_READ_WRITE) < 0)
+		cow__process_exit(127);
+	memset((void *)start, 0, end - start);
+	cow__attributes_apply(t, start, end);
+}
+
+static void
+reserve(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	(void)t;
+	(void)cow__map_none(start, end - start);
+}
+
+static void
+leave_out(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	(void)overlay(t, start, end, COW__PLACE_HOLE);
+}
+
+void
+cow__advise_child_early(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE)
+			cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, reserve);
+}
+
+void
+cow__advise_child(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || !t->attributes)
+			continue;
+		cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, leave_out);
+		cow__attributes_each(t, COW__ATTRIBUTE_WIPE, 1, wipe);
+	}
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's mappings in the window, and blocks that become such
+ *
+ * What the program maps over a block is its own from then on, and a range of a
+ * block may have to become anonymous memory: both are notes on the block's tile
+ * (core/memory/attribute.h).
+ *
+ * It may also map where nothing is any more: what it unmapped became free
+ * memory of the engine's, but to the program these are addresses that it had.
+ * They become a tile again, of anonymous memory, that is one hole until the
+ * kernel has mapped what is wanted there.
+ */
+#include "core/program/advise.h"
+#include "core/memory/attribute.h"
+#include "core/base/base.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/memory/holders.h"
+#include "core/program/mapping.h"
+#include "core/memory/range.h"
+#include "core/memory/segment.h"
+#include "core/base/stats.h"
+#include "core/cow/view.h"
+#include "memfd/map.h"
+
+#include <string.h>
+
+#define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
+
+static int
+is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+          int value)
+{
+	(void)t, (void)start, (void)end, (void)own, (void)value;
+	return -EEXIST;
+}
+
+static int
+is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int value)
+{
+	uintptr_t to = end;
+
+	(void)value;
+	/* Of anonymous memory, too, a part may be any mapping of the program's. */
+	for (uintptr_t at = start; at < end; at = to, to = end)
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
+		                      &to) == COW__PLACE_OWN)
+			return -EEXIST;
+	return (own && t->backing != COW__ANON) ||
+	                       cow__attributes_linger(t, start, end)
+	               ? -EEXIST
+	               : 0;
+}
+
+bool
+cow__all_renewable(uintptr_t addr, size_t bytes)
+{
+	return cow__range_each(addr, bytes, is_lasting, 0, COW__HOLES_STOP) == 0;
+}
+
+static int
+give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+                int value)
+{
+	(void)start, (void)end, (void)own, (void)value;
+	return cow__range_leave_alone(t);
+}
+
+/* File pages that the program's mapping covers and nobody else reads. They are
+ * reached through another mapping, for a moment; if that is not to be had, they
+ * stay as long as the block. */
+static void
+give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	struct cow__census c = { 0, 0 };
+	uintptr_t at;
+
+	if (t->npieces || t->refs != 1 || t->punching ||
+	    !cow__holders_alone(t, &c) ||
+	    cow__map_reserve(bytes, cow__page, &at) < 0)
+		return;
+	if (cow__map_shared(at, bytes, &t->segment->file,
+	                    cow__segment_offset(start), false) == 0)
+		(void)cow__map_punch(at, bytes);
+	(void)cow__map_release(at, bytes);
+}
+
+static void
+give_back_ours(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t to;
+
+	if (!t->segment || t->common || t->backing == COW__ANON)
+		return;
+	for (; start < end; start = to) {
+		to = end;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      start, &to) == COW__PLACE_OURS)
+			give_back(t, start, to - start);
+	}
+}
+
+/* Notes on [addr, end), live tiles all of it, that the program mapped it. */
+static int
+note_own(uintptr_t addr, uintptr_t end)
+{
+	int r = 0;
+
+	while (r == 0 && addr < end) {
+		struct cow__tile *t = cow__tile_find(addr);
+		uintptr_t to = cow__min(cow__tile_end(t), end);
+
+		give_back_ours(t, addr, to);
+		r = cow__attributes_cut(t, addr, to);
+		if (r == 0)
+			r = cow__attribute_add(t, addr, to,
+			                       COW__ATTRIBUTE_PLACE,
+			                       COW__PLACE_OWN);
+		addr = to;
+	}
+	return r;
+}
+
+/* Free addresses become a mapping of the program's in which nothing is yet. */
+static int
+claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	struct cow__segment *s = t->segment;
+	int r = 0;
+
+	if (!cow__mappings_left(2))
+		return -ENOMEM;
+	t = cow__tile_carve(t, start, end - start);
+	if (!t)
+		return -ENOMEM;
+	if (t->backing == COW__SHARED)
+		r = cow__map_punch(start, end - start);
+	if (r == 0)
+		r = cow__map_none(start, end - start);
+	if (r < 0) {
+		(void)cow__tile_put(t);
+		return r;
+	}
+	cow__tile_change_begin(t);
+	if (s)
+		cow__segment_unref(s);
+	t->segment = NULL;
+	t->backing = COW__ANON;
+	cow__extent_live(t, end - start);
+	t->block = t->mapping = true;
+	cow__tile_change_end(t);
+	cow__stat_add(blocks_live, 1);
+	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+	                       COW__PLACE_HOLE);
+	if (r < 0) {
+		cow__range_traces(t); /* it is no memory to use again */
+		cow__extent_free(t);
+	}
+	return r;
+}
+
+/* -EBUSY: part of it is not free, and no block's. */
+static int
+claim(uintptr_t addr, uintptr_t end)
+{
+	int r = 0;
+
+	while (r == 0 && addr < end) {
+		struct cow__tile *t = cow__tile_find(addr);
+		uintptr_t to = t ? cow__min(cow__tile_end(t), end) : end;
+
+		if (!t || t->kind == COW__LOST)
+			r = -ENOMEM;
+		else if (t->kind == COW__FREE)
+			r = claim_part(t, addr, to);
+		else if (t->kind != COW__LIVE || t->doomed)
+			r = -EBUSY;
+		addr = to;
+	}
+	return r;
+}
+
+/* What the program unmapped a moment ago may be in the helper's hands still, or
+ * wait for others who are gone by now. */
+static int
+claim_all(uintptr_t addr, uintptr_t end)
+{
+	int r = claim(addr, end);
+
+	if (r != -EBUSY)
+		return r;
+	cow__engine_unlock();
+	cow__helper_suspend();
+	cow__engine_lock();
+	(void)cow__extent_poll_limbo();
+	r = claim(addr, end);
+	cow__engine_unlock();
+	cow__helper_resume();
+	cow__engine_lock();
+	cow__helper_want(true);
+	return r;
+}
+
+/* Mappings of the program's in which nothing is left end. */
+static void
+end_empty(uintptr_t addr, uintptr_t end)
+{
+	uintptr_t to;
+
+	for (; addr < end; addr = to) {
+		struct cow__tile *t = cow__tile_find(addr);
+
+		to = t ? cow__tile_end(t) : end;
+		if (t && t->kind == COW__LIVE && t->mapping &&
+		    cow__attributes_unmapped(t))
+			(void)cow__mapping_cut(t, cow__tile_start(t), to);
+	}
+}
+
+COW_EXPORT int
+cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
+             void *arg)
+{
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	bool mapped = false;
+	int r;
+
+	cow__engine_lock();
+	r = claim_all(addr, end);
+	if (r == 0)
+		r = cow__range_each_locked(addr, end,
+		                           holes ? is_mapped : give_up_mapping,
+		                           0, COW__HOLES_FINE);
+	if (r == 0)
+		mapped = map(arg);
+	if (mapped)
+		r = note_own(addr, end);
+	else
+		end_empty(addr, end);
+	cow__engine_unlock();
+	if (mapped && r < 0) /* what was there is gone in any case */
+		(void)cow__unmap(addr, bytes);
+	return r == -EBUSY ? holes ? -EEXIST : -ENOMEM : r;
+}
+
+/* A copy takes the mapping's place. Who writes meanwhile is not stopped, and what
+ * he writes to a page that was copied already is lost. */
+static int
+own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+          int value)
+{
+	void *copy;
+	int r;
+
+	(void)value;
+	cow__range_traces(t); /* nor may the next block have these pages */
+	if (own)
+		return t->backing == COW__ANON
+		               ? 0
+		               : cow__attribute_add(t, start, end,
+		                                    COW__ATTRIBUTE_PLACE,
+		                                    COW__PLACE_OWN);
+	/* What is common would part from the others' pages. */
+	r = t->common ? -EBUSY : cow__range_leave_alone(t);
+	if (r == 0)
+		r = cow__map_meta(end - start, &copy);
+	if (r < 0)
+		return r;
+	cow__attributes_reveal(t, start, end);
+	memcpy(copy, (void *)start, end - start);
+	r = cow__map_move((uintptr_t)copy, end - start, start);
+	/* Not before: on what is ours still the kernel would have the last word.
+	 * Without a note it counts as ours, and is not made anew either. */
+	if (r == 0)
+		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                         COW__PLACE_OWN);
+	else
+		(void)cow__map_release((uintptr_t)copy, end - start);
+	cow__attributes_apply(t, start, end);
+	return r;
+}
+
+/* The frozen mapping stays, and the kernel copies each of its pages as at a write:
+ * of what others write meanwhile nothing is lost. Who may not write a page is not
+ * robbed of anything by a copy of ours. */
+static int
+lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+           int value)
+{
+	int r = 0, prot;
+	uintptr_t to;
+
+	cow__range_traces(t);
+	if (own)
+		return 0;
+	for (; r == 0 && start < end; start = to) {
+		to = end;
+		prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                         PROTECTION_WRITE, start, &to);
+		if (t->common)
+			r = -EBUSY;
+		else if (prot & PROTECTION_WRITE)
+			r = cow__range_leave_alone(t);
+		if (r == 0 && (!(prot & PROTECTION_WRITE) ||
+		               cow__map_populate(start, to - start) < 0))
+			r = own_range(t, start, to, own, value);
+	}
+	return r;
+}
+
+COW_EXPORT int
+cow__lend(uintptr_t addr, size_t bytes)
+{
+	return cow__range_each(addr, bytes, lend_range, 0, COW__HOLES_STOP);
+}
+
+/* To the program a block that was emptied in parts is one mapping still. */
+static bool
+is_patched(uintptr_t addr, uintptr_t end)
+{
+	const struct cow__tile *t = cow__tile_find(addr);
+	bool ours = false, patched = false;
+	uintptr_t to;
+	int place;
+
+	if (!t || t->kind != COW__LIVE || t->doomed ||
+	    t->backing == COW__ANON || end > cow__tile_end(t))
+		return false;
+	for (; addr < end; addr = to) {
+		to = end;
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
+		                          COW__PLACE_OURS, addr, &to);
+		if (place != COW__PLACE_OURS && place != COW__PLACE_ANON)
+			return false;
+		ours |= place == COW__PLACE_OURS;
+		patched |= place == COW__PLACE_ANON;
+	}
+	return ours && patched;
+}
+
+COW_EXPORT int
+cow__own(uintptr_t addr, size_t bytes, bool moves)
+{
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	int r;
+
+	if (addr % cow__page || end < addr)
+		return -EINVAL;
+	cow__engine_lock();
+	r = moves && is_patched(addr, end)
+	            ? own_range(cow__tile_find(addr), addr, end, false, 0)
+	            : cow__range_each_locked(addr, end, own_range, 0,
+	                                     COW__HOLES_STOP);
+	cow__engine_unlock();
+	return r == -ENOMEM ? -EFAULT : r;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Allocations: the data that lazy clones share. See the header.
+ */
+#include "core/storage/allocation.h"
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/memory/extent.h"
+#include "core/base/pool.h"
+#include "core/base/profile.h"
+#include "core/storage/small.h"
+#include "core/base/stats.h"
+#include "memfd/wait.h"
+
+static struct cow__pool allocations = {
+	.object_bytes = sizeof(struct cow__allocation)
+};
+static struct cow__copying *copying; /* engine's lock */
+
+COW_EXPORT cow__zero_fn *cow__zero[COW_DEVICE_TYPES];
+COW_EXPORT cow__adopt_fn *cow__allocation_adopt[COW_DEVICE_TYPES];
+
+static int
+foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
+            struct cow_allocator *allocator)
+{
+	int r = cow_allocator_allocate(allocator, bytes, &a->ptr);
+	cow__adopt_fn *adopt = NULL;
+
+	if (r < 0)
+		return r;
+	a->kind = COW__AT_FOREIGN;
+	a->allocator = allocator;
+	a->data = a->ptr.data;
+	if (!(flags & COW__ALLOCATION_ZERO))
+		; /* as it comes */
+	else if (a->ptr.device.type == COW_DEVICE_CPU)
+		memset(a->data, 0, bytes);
+	else if (cow__zero[a->ptr.device.type])
+		r = cow__zero[a->ptr.device.type](a->ptr.device, a->data, bytes);
+	/* Pairs with the store of who registers it. */
+	if ((unsigned)a->ptr.device.type < COW_DEVICE_TYPES)
+		adopt = __atomic_load_n(
+		        &cow__allocation_adopt[a->ptr.device.type],
+		        __ATOMIC_ACQUIRE);
+	if (r == 0 && adopt)
+		r = adopt(a);
+	if (r < 0) {
+		cow__error_stands();
+		cow__profile_device(a->data, -(int64_t)bytes, a->ptr.device);
+		cow_data_ptr_clear(&a->ptr);
+	}
+	return r;
+}
+
+static int
+tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
+{
+	unsigned f = 0;
+	size_t dirty;
+	int r;
+
+	if (flags & COW__ALLOCATION_STRICT)
+		f |= COW__EXTENT_STRICT;
+	if (flags & COW__ALLOCATION_WHOLE)
+		f |= COW__EXTENT_WHOLE;
+	if (flags & COW__ALLOCATION_ROOM)
+		f |= COW__EXTENT_ROOM;
+	r = cow__engine_enter();
+	if (r < 0)
+		return r;
+	r = cow__extent_new(bytes, 0, f, &a->tile, &dirty);
+	if (r == 0) {
+		a->fresh_zero = dirty == 0;
+		a->tile->allocation = a;
+		a->kind = COW__AT_TILE;
+		a->data = (void *)cow__tile_start(a->tile);
+		a->bytes = a->tile->bytes;
+	}
+	cow__engine_unlock();
+	if (r == 0 && (flags & COW__ALLOCATION_ZERO) && dirty)
+		memset(a->data, 0, dirty);
+	return r;
+}
+
+int
+cow__allocation_new(size_t bytes, unsigned flags,
+                    struct cow_allocator *allocator,
+                    struct cow__allocation **ret)
+{
+	struct cow__allocation *a = cow__pool_take(&allocations);
+	int r = 0;
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct cow__allocation){ .refs = 1, .bytes = bytes };
+	if (bytes == 0)
+		a->kind = COW__AT_NOTHING;
+	else if (allocator)
+		r = foreign_new(a, bytes, flags, allocator);
+	else if (bytes <= COW__SMALL_MAX && !(flags & COW__ALLOCATION_TILE))
+		r = cow__small_new(a, flags & COW__ALLOCATION_ZERO);
+	else
+		r = tile_new(a, bytes, flags);
+	if (r < 0) {
+		cow__pool_give(&allocations, a);
+		if (!allocator) {
+			cow__error_begin(); /* whatever an earlier one said */
+			cow__profile_failure(bytes);
+		}
+		return r;
+	}
+	if (bytes && !allocator)
+		cow__profile(a->data, (int64_t)a->bytes);
+	*ret = a;
+	return 0;
+}
+
+int
+cow__allocation_on_tile(struct cow__tile *tile,
+                        struct cow__allocation **ret)
+{
+	struct cow__allocation *a = cow__pool_take(&allocations);
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct cow__allocation){
+		.refs = 1,
+		.kind = COW__AT_TILE,
+		.data = (void *)cow__tile_start(tile),
+		.bytes = tile->bytes,
+		.tile = tile,
+		.owned = 1,
+	};
+	tile->allocation = a;
+	*ret = a;
+	return 0;
+}
+
+int
+cow__allocation_external(struct cow_data_ptr *ptr, size_t bytes,
+                         struct cow__allocation **ret)
+{
+	struct cow__allocation *a = cow__pool_take(&allocations);
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct cow__allocation){
+		.refs = 1,
+		.kind = COW__AT_EXTERNAL,
+		.data = ptr->data,
+		.bytes = bytes,
+		.ptr = cow_data_ptr_move(ptr),
+	};
+	*ret = a;
+	return 0;
+}
+
+COW_EXPORT int
+cow__allocation_other(void *data, size_t bytes, void *other,
+                      const struct cow__allocation_ops *ops,
+                      struct cow__allocation **ret)
+{
+	struct cow__allocation *a = cow__pool_take(&allocations);
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct cow__allocation){
+		.refs = 1,
+		.kind = COW__AT_OTHER,
+		.data = data,
+		.bytes = bytes,
+		.other = other,
+		.ops = ops,
+	};
+	*ret = a;
+	return 0;
+}
+
+bool
+cow__allocation_try_ref(struct cow__allocation *a)
+{
+	uint64_t n = __atomic_load_n(&a->refs, __ATOMIC_RELAXED);
+
+	while (n)
+		if (__atomic_compare_exchange_n(&a->refs, &n, n + 1, true,
+		                                __ATOMIC_ACQUIRE,
+		                                __ATOMIC_RELAXED)) {
+			/* As a lazy clone: see clone_by_reference(). */
+			__atomic_store_n(&a->owned, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
+			return true;
+		}
+	return false;
+}
+
+void
+cow__allocation_settle(struct cow__allocation *a)
+{
+	uint32_t n;
+
+	/* Pairs with the release in cow__copying_end(). */
+	while ((n = __atomic_load_n(&a->copiers, __ATOMIC_ACQUIRE)) != 0)
+		cow__wait(&a->copiers, n, 0);
+}
+
+static void
+tile_free(struct cow__allocation *a)
+{
+	struct cow__tile *t = a->tile;
+
+	cow__engine_lock();
+	/* Somebody may have found the tile again by its address meanwhile. */
+	if (t->allocation == a) {
+		t->allocation = NULL;
+		t->exposed = false;
+		if (!t->block)
+			cow__extent_free(t);
+	}
+	cow__engine_tick();
+	cow__engine_unlock();
+}
+
+static void
+allocation_free(struct cow__allocation *a)
+{
+	cow__allocation_settle(a);
+	if (a->kind == COW__AT_SMALL || a->kind == COW__AT_TILE)
+		cow__profile(a->data, -(int64_t)a->bytes);
+	switch (a->kind) {
+	case COW__AT_SMALL:
+		cow__small_free(a->data);
+		break;
+	case COW__AT_TILE:
+		tile_free(a);
+		break;
+	case COW__AT_FOREIGN:
+		if (a->ops)
+			a->ops->drop(a);
+		cow__profile_device(a->data, -(int64_t)a->bytes, a->ptr.device);
+		cow_data_ptr_clear(&a->ptr);
+		break;
+	case COW__AT_EXTERNAL:
+		cow_data_ptr_clear(&a->ptr);
+		break;
+	case COW__AT_OTHER:
+		a->ops->drop(a);
+		break;
+	default:
+		break;
+	}
+	cow__pool_give(&allocations, a);
+}
+
+void
+cow__allocation_release(struct cow__allocation *a)
+{
+	if (a->kind == COW__AT_TILE) {
+		a->tile->allocation = NULL;
+		a->tile->exposed = false;
+		a->tile->block = true;
+	}
+	if (a->kind == COW__AT_FOREIGN && a->ops)
+		a->ops->drop(a);
+	cow__pool_give(&allocations, a);
+}
+
+COW_EXPORT void
+cow__allocation_unref(struct cow__allocation *a)
+{
+	if (__atomic_fetch_sub(&a->refs, 1, __ATOMIC_ACQ_REL) == 1)
+		allocation_free(a);
+}
+
+bool
+cow__copying_begin(struct cow__copying *c)
+{
+	bool last;
+
+	cow__engine_lock();
+	__atomic_fetch_add(&c->from->copiers, 1, __ATOMIC_RELAXED);
+	last = __atomic_fetch_sub(&c->from->refs, 1, __ATOMIC_ACQ_REL) == 1;
+	if (last) {
+		__atomic_store_n(&c->from->refs, 1, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&c->from->copiers, 1, __ATOMIC_RELAXED);
+	} else {
+		c->next = copying;
+		copying = c;
+	}
+	cow__engine_unlock();
+	return !last;
+}
+
+/* A fork waits for the lock: a child has all of this, or nothing. */
+void
+cow__copying_end(struct cow__copying *c, struct cow__allocation **data)
+{
+	uint32_t *copiers = &c->from->copiers;
+	bool last;
+
+	cow__engine_lock();
+	for (struct cow__copying **p = &copying; *p; p = &(*p)->next)
+		if (*p == c) {
+			*p = c->next;
+			break;
+		}
+	*data = c->to;
+	/* The last access: whoever sees 0 may free it. Its memory stays an
+	 * allocation for ever, so the wake-up meets no stranger's word. */
+	last = __atomic_fetch_sub(copiers, 1, __ATOMIC_RELEASE) == 1;
+	cow__engine_unlock();
+	if (last)
+		cow__wake(copiers);
+}
+
+int
+cow__allocation_copy(struct cow__allocation *to,
+                     const struct cow__allocation *from, size_t offset,
+                     size_t bytes)
+{
+	const char *src;
+	char *dst;
+
+	if (bytes == 0) /* then there may be no data */
+		return 0;
+	src = (const char *)from->data + offset;
+	dst = (char *)to->data + offset;
+	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data) {
+		int r;
+
+		cow__error_begin();
+		r = to->allocator->copy_data(to->allocator, dst, src, bytes);
+		if (r < 0)
+			cow__error_stands();
+		return r;
+	}
+	if (to->kind == COW__AT_TILE)
+		cow__commit_copy(to->tile, offset, src, bytes, to->fresh_zero);
+	else
+		memcpy(dst, src, bytes);
+	cow__stat_add(bytes_copied, bytes);
+	return 0;
+}
+
+/* The threads that were copying exist in the parent only. Their storages still
+ * point at the old allocations: give them their references back. */
+void
+cow__allocations_child(void)
+{
+	struct cow__copying *c = copying;
+
+	copying = NULL;
+	for (; c; c = c->next) {
+		c->from->copiers = 0;
+		c->from->refs++;
+		if (c->to->kind == COW__AT_TILE &&
+		    c->to->tile->kind == COW__LIVE)
+			cow__extent_free(c->to->tile);
+	}
+}

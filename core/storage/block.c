@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks: raw transparent memory, for allocators on top of the engine
+ */
+#include "core/base/base.h"
+#include "core/storage/allocation.h"
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/memory/extent.h"
+#include "core/memory/overcommit.h"
+#include "core/base/profile.h"
+#include "core/storage/small.h"
+#include "core/base/stats.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+#include "memfd/pagemap.h"
+
+#define SPARSE_PAYS (16 * MIB) /* looking for what was never touched does */
+
+/* The tile of a live block that starts at `ptr`; anything else is a double
+ * free or a stranger's pointer. Locked. */
+static struct cow__tile *
+block_at(const void *ptr)
+{
+	struct cow__tile *t = cow__tile_find((uintptr_t)ptr);
+
+	cow__require(t && t->kind == COW__LIVE && t->block &&
+	             cow__tile_start(t) == (uintptr_t)ptr);
+	return t;
+}
+
+/* The next run of bytes of `t` that have memory, from `at` on: 1, 0 if the rest
+ * has none, -errno if that can't be known. */
+static int
+next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
+          size_t *ret_end)
+{
+	uintptr_t here = cow__tile_start(t), next = here + at;
+	uint64_t base = cow__segment_offset(here), start, end;
+	struct cow__run runs[2]; /* asked for one alone, its first page is all that is told */
+	int r = 0;
+
+	if (t->slow || t->npieces)
+		return -EINVAL; /* others' pages are mapped there, too */
+	if (cow__tile_is_shared(t)) {
+		r = cow__memfd_data(&t->segment->file, base + at, base + bytes,
+		                    &start, &end);
+		if (r > 0) {
+			*ret_start = start - base;
+			*ret_end = end - base;
+		}
+		return r;
+	}
+	if (t->backing != COW__ANON)
+		return -EINVAL;
+	while (r == 0 && next < here + bytes)
+		r = cow__pagemap_copied(next, here + bytes, runs, 2, &next);
+	if (r > 0) {
+		*ret_start = runs[0].start - here;
+		*ret_end = runs[0].end - here;
+	}
+	return r < 0 ? r : r > 0;
+}
+
+/*
+ * Sets [at, end) to zero. If its memory was hardly touched, its last owner left
+ * few pages behind, and clearing the others would make them.
+ */
+static void
+clear(const struct cow__tile *t, size_t at, size_t end)
+{
+	char *to = (char *)cow__tile_start(t);
+	size_t data, data_end;
+	int r = -EINVAL;
+
+	if (at >= end)
+		return;
+	while (end - at >= SPARSE_PAYS &&
+	       (r = next_data(t, at, end, &data, &data_end)) > 0) {
+		memset(to + data, 0, data_end - data);
+		at = data_end;
+	}
+	if (r != 0)
+		memset(to + at, 0, end - at);
+}
+
+/*
+ * Copies what is there. What the program never touched has no pages: reading it
+ * would make some in the file, and writing its zeros some in the copy, of which
+ * the first `dirty` bytes are not zero yet.
+ */
+static void
+copy_block(const struct cow__tile *t, const struct cow__tile *fresh, size_t bytes,
+           size_t dirty)
+{
+	const char *from = (const char *)cow__tile_start(t);
+	char *to = (char *)cow__tile_start(fresh);
+	size_t at = 0, start, end;
+	int r = -EINVAL;
+
+	while (bytes >= SPARSE_PAYS &&
+	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
+		clear(fresh, at, cow__min(start, dirty));
+		memcpy(to + start, from + start, end - start);
+		at = end;
+	}
+	if (r < 0)
+		memcpy(to + at, from + at, bytes - at);
+	else
+		clear(fresh, at, cow__min(bytes, dirty));
+}
+
+static int
+block_new(size_t bytes, size_t alignment, bool room, struct cow__tile **ret,
+          size_t *ret_dirty)
+{
+	struct cow__tile *t;
+	int r;
+
+	if (bytes > (size_t)INT64_MAX)
+		return -ENOMEM;
+	r = cow__engine_enter();
+	if (r < 0)
+		return r;
+	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
+	                    ret_dirty);
+	if (r == 0)
+		t->block = true;
+	cow__engine_tick();
+	cow__engine_unlock();
+	if (r == 0)
+		*ret = t;
+	return r;
+}
+
+COW_EXPORT int
+cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
+{
+	struct cow__tile *t;
+	size_t dirty;
+	int r;
+
+	if (!ret || (alignment & (alignment - 1)) || (flags & ~COW_BLOCK_ZERO))
+		return cow__error(-EINVAL, "cow_block_new: alignment is not a "
+		                           "power of two, or unknown flags");
+	if (alignment > GIB * 1024)
+		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
+	r = cow__overcommit_ask(bytes);
+	if (r == 0)
+		r = block_new(bytes, alignment, false, &t, &dirty);
+	if (r < 0)
+		return cow__error_from(r, "cow_block_new");
+	if (flags & COW_BLOCK_ZERO)
+		clear(t, 0, dirty);
+	*ret = (void *)cow__tile_start(t);
+	return 0;
+}
+
+static void
+block_free_locked(struct cow__tile *t)
+{
+	t->block = false;
+	if (!t->allocation) /* else a storage holds on to it */
+		cow__extent_free(t);
+}
+
+COW_EXPORT void
+cow_block_free(void *ptr)
+{
+	if (!ptr)
+		return;
+	cow__engine_lock();
+	block_free_locked(block_at(ptr));
+	cow__engine_tick();
+	cow__engine_unlock();
+}
+
+COW_EXPORT size_t
+cow_block_bytes(const void *ptr)
+{
+	size_t bytes;
+
+	cow__engine_lock();
+	bytes = block_at(ptr)->bytes;
+	cow__engine_unlock();
+	return bytes;
+}
+
+COW_EXPORT int
+cow_block_resize(void *ptr, size_t bytes, void **ret)
+{
+	struct cow__tile *t, *fresh;
+	size_t old, dirty;
+	bool done;
+	int r;
+
+	if (!ptr || !ret)
+		return cow__error(-EINVAL, "cow_block_resize: NULL");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error(-ENOMEM, "cow_block_resize: absurd size");
+	old = cow_block_bytes(ptr);
+	r = bytes > old ? cow__overcommit_ask(bytes - old) : 0; /* it may lock */
+	cow__engine_lock();
+	t = block_at(ptr);
+	done = r == 0 && !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
+	cow__engine_unlock();
+	if (done) {
+		*ret = ptr;
+		return 0;
+	}
+	/* It grows now, so it may grow again: give it room for that. */
+	if (r == 0)
+		r = block_new(bytes, 0, bytes > old && bytes >= COW__HUGE,
+		              &fresh, &dirty);
+	if (r < 0)
+		return cow__error_from(r, "cow_block_resize");
+	copy_block(t, fresh, cow__min(old, bytes), dirty);
+	cow_block_free(ptr);
+	*ret = (void *)cow__tile_start(fresh);
+	return 0;
+}
+
+COW_EXPORT void
+cow_window(uintptr_t *ret_start, uintptr_t *ret_end)
+{
+	*ret_start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
+	*ret_end = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE);
+}
+
+/* The default allocator's form of the same: small data in slabs. */
+
+static void
+raw_free(void *data)
+{
+	struct cow__tile *t;
+	bool small;
+	size_t bytes;
+
+	if (!data)
+		return;
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)data);
+	small = t && t->slab;
+	bytes = small ? cow__small_bytes(t->slab) : t ? t->bytes : 0;
+	cow__engine_unlock();
+	cow__profile(data, -(int64_t)bytes);
+	if (small)
+		cow__small_free(data);
+	else
+		cow_block_free(data);
+}
+
+static int
+raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
+{
+	struct cow__tile *t;
+	size_t dirty;
+	void *data;
+	int r;
+
+	if (bytes <= COW__SMALL_MAX) {
+		struct cow__allocation a = { .bytes = bytes };
+
+		r = cow__small_new(&a, false);
+		data = a.data;
+		bytes = a.bytes;
+	} else {
+		r = block_new(bytes, 0, false, &t, &dirty);
+		data = r == 0 ? (void *)cow__tile_start(t) : NULL;
+		bytes = cow__round_up(bytes, cow__page);
+	}
+	if (r == 0)
+		cow__profile(data, (int64_t)bytes);
+	if (r == 0)
+		*ret = cow_data_ptr_make(data, data, raw_free, self->device);
+	return r;
+}
+
+COW_EXPORT struct cow_allocator *
+cow_allocator_default(void)
+{
+	static struct cow_allocator allocator = {
+		.size = sizeof(allocator),
+		.name = "cowshed",
+		.device = { COW_DEVICE_CPU, 0 },
+		.allocate = raw_allocate,
+		.raw_deleter = raw_free,
+	};
+
+	return &allocator;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clones, and addresses that were given away
+ *
+ *   source                     lazy clone
+ *   tracked                    one more reference on the allocation
+ *   transparent, large         frozen in place, and a private view of it
+ *   ... from another process   another private view, and what was written since
+ *   transparent, small         an eager copy: mapping costs more
+ *   ... beside I/O             an eager copy: see docs/design/fork.md, pins
+ *   external memory, and
+ *   read-only from elsewhere   an eager copy: its owner may write it unseen
+ *   with element hooks         a copy through them
+ */
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/memory/extent.h"
+#include "core/cow/freeze.h"
+#include "core/memory/helper.h"
+#include "core/cow/old_tables.h"
+#include "core/base/stats.h"
+#include "core/storage/storage.h"
+#include "core/cow/view.h"
+#include "memfd/process.h"
+
+/* Below this a memcpy is cheaper than a freeze, a view and their faults. */
+#define PAGED_LEAST (384 * KIB)
+
+static int
+clone_elements(struct cow_storage *s, struct cow__allocation *to)
+{
+	const struct cow_element_hooks *e = s->elements;
+
+	if (s->bytes == 0)
+		return 0;
+	return e->copy(e->user, to->data, s->data->data,
+	               s->bytes / e->element_bytes);
+}
+
+/* Memory for a copy of the same device. A size alone on the meta device. */
+static int
+clone_memory(struct cow_storage *s, struct cow__allocation **ret)
+{
+	struct cow_allocator *allocator = NULL;
+	unsigned flags = COW__ALLOCATION_WHOLE;
+
+	if (s->flags & COW_STORAGE_STRICT)
+		flags |= COW__ALLOCATION_STRICT | COW__ALLOCATION_TILE;
+	if (s->device.type == COW_DEVICE_META) {
+		struct cow_data_ptr none = { .device = s->device };
+
+		return cow__allocation_external(&none, s->bytes, ret);
+	}
+	if (s->data->kind == COW__AT_FOREIGN ||
+	    (s->device.type != COW_DEVICE_CPU && s->allocator))
+		allocator = s->allocator;
+	else if (s->device.type != COW_DEVICE_CPU &&
+	         cow_allocator_get(s->device, &allocator) < 0)
+		return -ENODEV;
+	return cow__allocation_new(s->bytes, flags, allocator, ret);
+}
+
+static int
+clone_eager(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a;
+	int r;
+
+	r = clone_memory(s, &a);
+	if (r < 0)
+		return r;
+	if (s->elements)
+		r = clone_elements(s, a);
+	else if (s->device.type != COW_DEVICE_META)
+		r = cow__allocation_copy(a, s->data, 0, s->bytes);
+	if (r == 0)
+		r = cow__allocation_copied(s->data);
+	if (r == 0) {
+		r = cow__storage_on(a, s->bytes, s, ret);
+		if (r < 0)
+			cow__elements_destroy(s, a->data);
+	}
+	if (r < 0) {
+		cow__allocation_unref(a);
+		return r;
+	}
+	/* Of imported device memory, which has none: its next bytes, too. */
+	if (a->kind == COW__AT_FOREIGN)
+		(*ret)->allocator = a->allocator;
+	(*ret)->resizable = true;
+	cow__stat_add(clones_eager, 1);
+	return 0;
+}
+
+static int
+clone_counted(struct cow_storage *s, enum cow_fallback reason,
+              struct cow_storage **ret)
+{
+	cow__fallback(reason);
+	return clone_eager(s, ret);
+}
+
+static int
+clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a = s->data;
+	int r = 0;
+
+	if (cow__unlikely(a->ops != NULL) && a->ops->cloned)
+		r = a->ops->cloned(a);
+	if (cow__unlikely(r > 0))
+		return clone_counted(s, COW_FALLBACK_FOREIGN, ret);
+	if (r == 0)
+		r = cow__storage_on(a, s->bytes, s, ret);
+	if (cow__unlikely(r < 0))
+		return r;
+	/* Cloning is a read of this storage, and others may read it at the
+	 * same time; nobody writes it. So these two need no order between
+	 * them, and the writer that comes later sees both. */
+	__atomic_store_n(&a->owned, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&a->refs, 1, __ATOMIC_RELAXED);
+	cow__stat_add(clones_lazy, 1);
+	cow__stat_add(bytes_not_copied, s->bytes);
+	return 0;
+}
+
+/* What is asked once for all clones of a call: it reads /proc. */
+struct asked {
+	bool known, pins;
+	uint64_t copied; /* bytes, so far */
+};
+
+static bool
+pins_memory(struct asked *asked)
+{
+	if (!asked->known)
+		asked->pins = cow__process_pins_memory();
+	asked->known = true;
+	return asked->pins;
+}
+
+/* Of a transparent storage: its pages are frozen under its users. */
+static int
+clone_paged(struct cow_storage *s, struct asked *asked,
+            struct cow_storage **ret)
+{
+	struct cow__tile *source = s->data->tile, *t;
+	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
+	struct cow__allocation *a;
+	size_t copied = 0;
+	int r = 0;
+
+	/* Of memory under I/O: what lands later would be in the clone, too,
+	 * or in it alone. */
+	if (pins_memory(asked)) {
+		asked->copied += s->bytes;
+		cow__fallback(COW_FALLBACK_PINNED);
+		return clone_eager(s, ret);
+	}
+	cow__engine_lock();
+	if (source->backing == COW__ANON || source->common)
+		r = -ENOTSUP;
+	else if (source->backing == COW__SHARED)
+		rebase = COW__REBASE_NOTHING; /* the clone is of this moment */
+	if (r == 0 && !cow__is_frozen(source)) {
+		r = cow__freeze(source);
+		if (cow__old_tables_pending())
+			cow__helper_want(false);
+	}
+	if (r == 0)
+		r = cow__view_new(source, rebase, &copied, &t);
+	if (r == 0) {
+		r = cow__allocation_on_tile(t, &a);
+		if (r < 0)
+			cow__extent_free(t);
+	}
+	cow__engine_unlock();
+	if (r == 0) {
+		r = cow__storage_on(a, s->bytes, s, ret);
+		if (r < 0)
+			cow__allocation_unref(a);
+	}
+	if (r < 0)
+		return r;
+	copied = cow__min(copied, s->bytes);
+	asked->copied += copied;
+	cow__stat_add(clones_paged, 1);
+	cow__stat_add(bytes_not_copied, s->bytes - copied);
+	return 0;
+}
+
+/* Of a transparent storage on memory that is known by its operations. */
+static int
+clone_moment(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct cow__allocation *a;
+	int r = s->data->ops->moment(s->data, &a);
+
+	if (r < 0)
+		return r;
+	r = cow__storage_on(a, s->bytes, s, ret);
+	if (r < 0) {
+		cow__allocation_unref(a);
+		return r;
+	}
+	cow__stat_add(clones_paged, 1);
+	cow__stat_add(bytes_not_copied, s->bytes);
+	return 0;
+}
+
+static int
+clone_copied(struct cow_storage *s, struct asked *asked,
+             enum cow_fallback reason, struct cow_storage **ret)
+{
+	asked->copied += s->bytes;
+	return clone_counted(s, reason, ret);
+}
+
+static int
+lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
+{
+	int r;
+
+	if (s->elements)
+		return clone_copied(s, asked, COW_FALLBACK_ELEMENTS, ret);
+	if (cow__unwatched(s))
+		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
+	if (!cow__transparent(s))
+		return clone_by_reference(s, ret);
+	if (s->data->kind == COW__AT_FOREIGN ||
+	    (s->data->kind == COW__AT_OTHER && !s->data->ops->moment))
+		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
+	if (s->bytes < PAGED_LEAST)
+		return clone_copied(s, asked, COW_FALLBACK_SMALL, ret);
+	r = s->data->kind == COW__AT_OTHER ? clone_moment(s, ret)
+	                                   : clone_paged(s, asked, ret);
+	if (r == -ENOTSUP)
+		return clone_copied(s, asked, COW_FALLBACK_BACKING, ret);
+	if (r == 0)
+		return 0;
+	asked->copied += s->bytes;
+	return clone_eager(s, ret);
+}
+
+COW_EXPORT int
+cow_storage_lazy_clone(struct cow_storage *s, struct cow_storage **ret)
+{
+	struct asked asked = { 0 };
+	int r;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_lazy_clone: NULL");
+	r = lazy_clone(s, &asked, ret);
+	return r < 0 ? cow__error_passed(r, "cow_storage_lazy_clone") : 0;
+}
+
+COW_EXPORT int
+cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
+                        uint64_t *ret_copied, struct cow_storage **ret)
+{
+	struct asked asked = { 0 };
+	int r = 0;
+
+	if (n && (!storages || !ret))
+		return cow__error(-EINVAL, "cow_storages_lazy_clone: NULL");
+	for (size_t i = 0; i < n; i++)
+		if (!storages[i])
+			return cow__error(-EINVAL,
+			                  "cow_storages_lazy_clone: NULL");
+	for (size_t i = 0; i < n; i++)
+		ret[i] = NULL;
+	for (size_t i = 0; i < n; i++) {
+		r = lazy_clone(storages[i], &asked, &ret[i]);
+		if (r == 0)
+			continue;
+		while (i-- > 0)
+			ret[i] = cow_storage_unref(ret[i]);
+		return cow__error_passed(r, "cow_storages_lazy_clone");
+	}
+	if (ret_copied)
+		*ret_copied = asked.copied;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_clone(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_clone: NULL");
+	r = clone_eager(s, ret);
+	return r < 0 ? cow__error_passed(r, "cow_storage_clone") : 0;
+}
+
+COW_EXPORT int
+cow__storage_beside(struct cow_storage *s, struct cow_storage **ret)
+{
+	int r;
+
+	if (s->data->kind != COW__AT_OTHER) {
+		*ret = cow_storage_ref(s);
+		return 0;
+	}
+	r = cow__storage_on(s->data, s->bytes, s, ret);
+	if (r < 0)
+		return cow__error_from(r, "another storage on the same bytes");
+	__atomic_fetch_add(&s->data->refs, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* Small data moves to a tile of its own, whose address can be looked up. */
+static int
+move_to_tile(struct cow_storage *s)
+{
+	struct cow__allocation *a, *old = s->data;
+	int r = cow__allocation_new(s->bytes, COW__ALLOCATION_TILE, NULL, &a);
+
+	if (r < 0)
+		return r;
+	(void)cow__allocation_copy(a, old, 0, s->bytes);
+	s->data = a;
+	cow__allocation_unref(old); /* last: another thread may fork */
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_expose(struct cow_storage *s, void **ret)
+{
+	int r = 0;
+
+	if (!s || !ret)
+		return cow__error(-EINVAL, "cow_storage_expose: NULL");
+	if (s->elements)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_expose: storages with element "
+		                  "hooks have no bytes to share");
+	/* Once more if other memory was copied into a small slot. */
+	while (r == 0 && !cow__transparent(s) && s->bytes) {
+		if (s->data->kind == COW__AT_SMALL)
+			r = move_to_tile(s);
+		if (r == 0)
+			r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
+		if (s->data->kind != COW__AT_SMALL)
+			break;
+	}
+	if (r < 0)
+		return cow__error_passed(r, "cow_storage_expose");
+	if (!cow__transparent(s) && s->data->kind == COW__AT_TILE) {
+		cow__engine_lock();
+		s->data->tile->exposed = true;
+		s->data->storage = s;
+		cow__engine_unlock();
+	}
+	s->flags |= COW_STORAGE_TRANSPARENT;
+	*ret = s->bytes ? s->data->data : NULL;
+	return 0;
+}
+
+static int
+storage_of_block(struct cow__tile *t, struct cow_storage **ret)
+{
+	const struct cow_storage like = { .resizable = true };
+	struct cow__allocation *a;
+	int r = cow__allocation_on_tile(t, &a);
+
+	if (r == 0) {
+		r = cow__storage_on(a, t->used, &like, ret);
+		if (r < 0) {
+			cow__allocation_release(a);
+		}
+	}
+	if (r < 0)
+		return r;
+	(*ret)->flags |= COW_STORAGE_TRANSPARENT;
+	a->storage = *ret;
+	t->exposed = true;
+	return 0;
+}
+
+COW_EXPORT int
+cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
+                     struct cow_storage **ret)
+{
+	struct cow_storage *s = NULL;
+	struct cow__tile *t;
+	size_t offset = 0;
+	int r = -ENOENT;
+
+	if (!ret)
+		return cow__error(-EINVAL, "cow_storage_from_ptr: NULL");
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)ptr);
+	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
+		offset = (uintptr_t)ptr - cow__tile_start(t);
+		if (offset >= cow__max(t->used, 1))
+			; /* the rest of the last page is nobody's */
+		else if (t->allocation && t->allocation->storage &&
+		    cow__storage_try_ref(t->allocation->storage)) {
+			s = t->allocation->storage;
+			r = 0;
+		} else if (t->block) {
+			r = storage_of_block(t, &s);
+		}
+	}
+	cow__engine_unlock();
+	if (r == -ENOENT)
+		return cow__error(r, "the address is not in a transparent "
+		                     "storage or block of this process");
+	if (r < 0)
+		return cow__error_from(r, "cow_storage_from_ptr");
+	if (ret_offset)
+		*ret_offset = offset;
+	*ret = s;
+	return 0;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Materializing: a storage gets bytes that it alone writes
+ *
+ * Three ways, from cheap to dear:
+ *
+ *   steal    nobody else is left: the bytes are ours as they lie
+ *   by page  a private view of the shared pages; each page is copied when it
+ *            is written first, about 2 us. The view goes on needing the pages
+ *            that it did not copy, so the sibling can't write in place either:
+ *            its writes cost as much, and are counted in
+ *   by copy  all bytes at once, some 0.3 us a page into recycled memory; the
+ *            sibling is then free
+ *
+ * The order of things that can fail and things that can't: everything is
+ * prepared first, and the reference is given up last (core/storage/allocation.h).
+ */
+#include "core/memory/commit.h"
+#include "core/memory/state.h"
+#include "core/memory/extent.h"
+#include "core/cow/freeze.h"
+#include "core/base/stats.h"
+#include "core/storage/storage.h"
+#include "core/cow/thaw.h"
+#include "core/cow/view.h"
+
+/* Costs in nanoseconds, from bench/page.c; ratios are what matters. */
+#define VIEW_NS 8000u         /* make a view, drop it later */
+#define PAGE_WRITE_NS 2000u   /* first write of a page in a view */
+#define PAGE_COPY_NS 350u     /* a page's share of a whole copy */
+#define COPY_NS 1500u         /* allocate and free */
+#define THAW_LEAST (16 * MIB) /* a part of a thaw */
+#define SPARSE_SHARE 64       /* COW_WRITE_SPARSE: of the range's pages */
+
+static bool
+by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
+{
+	uint64_t pages = (total + cow__page - 1) / cow__page;
+	uint64_t written = (range + cow__page - 1) / cow__page;
+
+	if (hint == COW_WRITE_BY_PAGE)
+		return true;
+	if (hint == COW_WRITE_BY_COPY || hint == COW_WRITE_ALL)
+		return false;
+	if (hint == COW_WRITE_SPARSE)
+		written = (written + SPARSE_SHARE - 1) / SPARSE_SHARE;
+	/* Twice: this storage's writes, and as many of its sibling's. */
+	return VIEW_NS + 2 * written * PAGE_WRITE_NS <
+	       COPY_NS + pages * PAGE_COPY_NS;
+}
+
+/* How much is thawed at a time, for who writes so much: the work is in proportion,
+ * and the longest wait is short for who writes little. */
+static size_t
+thaw_bytes(size_t range, enum cow_write_hint hint)
+{
+	if (hint == COW_WRITE_SPARSE)
+		range /= SPARSE_SHARE;
+	return cow__max(range, THAW_LEAST);
+}
+
+/* The last reference: waits for those who still copy. Under the lock, makes
+ * the pages writable in place if nothing else reads them. 1: done; 0: pages
+ * are shared with views or processes, and not private here. -errno: of data that is
+ * known by its operations. */
+static int
+steal(struct cow_storage *s, const struct cow__writing *w)
+{
+	struct cow__allocation *a = s->data;
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = a->tile;
+	int r = 1;
+
+	cow__allocation_settle(a);
+	if (a->ops) {
+		r = a->ops->alone(a, w);
+		a->owned = r == COW__ALONE;
+		return r < 0 ? r : r != COW__NOT_ALONE;
+	}
+	if (a->kind != COW__AT_TILE) {
+		a->owned = 1;
+		return 1;
+	}
+	cow__engine_lock();
+	if (t->backing == COW__PRIVATE) {
+		/* Private already, so it may be written. Better in place. What
+		 * an earlier thaw made shared is private again for views. */
+		if (cow__exclusive(t, &c))
+			(void)cow__thaw_some(t, thaw_bytes(w->bytes, w->hint));
+		else if (!cow__is_frozen(t) &&
+		         !cow__exclusive_where_shared(t, &c))
+			r = cow__freeze(t) == 0;
+	} else if (t->backing == COW__SHARED && !cow__exclusive(t, &c)) {
+		r = 0;
+	}
+	if (r)
+		a->owned = 1;
+	cow__engine_unlock();
+	return r;
+}
+
+/* The storage's bytes are others now. The old ones are kept for who asks for them. */
+static void
+replace(struct cow_storage *s, struct cow__allocation *by,
+        struct cow__allocation **old)
+{
+	struct cow__allocation *was = s->data;
+
+	/* In this order: a child that is forked between the two has one too many
+	 * references, never one too few. */
+	s->data = by;
+	if (old)
+		*old = was;
+	else
+		cow__allocation_unref(was);
+}
+
+/* A view of the shared pages instead of them. -E2BIG: copy rather. */
+static int
+by_page(struct cow_storage *s, const struct cow__writing *w,
+        struct cow__allocation **old)
+{
+	struct cow__allocation *from = s->data, *to;
+	struct cow__tile *t;
+	int r;
+
+	if (from->ops) {
+		r = from->ops->view(from, w, &to);
+		if (r < 0)
+			return r;
+		cow__stat_add(materialized_page, 1);
+		replace(s, to, old);
+		return 0;
+	}
+	if (from->kind != COW__AT_TILE)
+		return -E2BIG;
+	cow__engine_lock();
+	/* All who read `from` are tracked: nobody writes it now. */
+	r = cow__view_new(from->tile, COW__REBASE_ALWAYS, NULL, &t);
+	if (r == 0) {
+		r = cow__allocation_on_tile(t, &to);
+		if (r < 0)
+			cow__extent_free(t);
+	}
+	cow__engine_unlock();
+	if (r < 0) /* whatever it was, a copy may do */
+		return -E2BIG;
+	cow__stat_add(materialized_page, 1);
+	replace(s, to, old);
+	return 0;
+}
+
+static int
+copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
+           const struct cow_storage *s, size_t offset, size_t bytes,
+           enum cow_write_hint hint)
+{
+	int r;
+
+	if (hint != COW_WRITE_ALL)
+		return cow__allocation_copy(to, from, 0, s->bytes);
+	/* Only what lies outside of the range that will be overwritten. */
+	r = cow__allocation_copy(to, from, 0, offset);
+	if (r == 0)
+		r = cow__allocation_copy(to, from, offset + bytes,
+		                         s->bytes - offset - bytes);
+	return r;
+}
+
+/* Bytes of our own. `sole`: no other storage is on this allocation, but views
+ * read its pages. 1: we were the last reference after all, nothing done. */
+static int
+by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
+        enum cow_write_hint hint, struct cow__allocation **old)
+{
+	struct cow__copying c = { .from = s->data };
+	bool foreign = s->data->kind == COW__AT_FOREIGN ||
+	               s->device.type != COW_DEVICE_CPU;
+	int r;
+
+	r = cow__allocation_new(s->bytes,
+	                        cow__storage_allocation_flags(s) |
+	                                COW__ALLOCATION_WHOLE,
+	                        foreign ? s->allocator : NULL, &c.to);
+	if (r < 0)
+		return r;
+	if (sole || old || (foreign && s->allocator->copy_data)) {
+		/* The reference is given up after the copy, or not: nobody waits to
+		 * steal, or the copy itself can fail. */
+		r = copy_bytes(c.to, c.from, s, offset, bytes, hint);
+		if (r == 0)
+			r = cow__allocation_copied(c.from);
+		if (r < 0) {
+			cow__allocation_unref(c.to);
+			return r;
+		}
+		cow__stat_add(materialized_copy, 1);
+		replace(s, c.to, old);
+		return 0;
+	}
+	if (!cow__copying_begin(&c)) {
+		cow__allocation_unref(c.to);
+		return 1;
+	}
+	(void)copy_bytes(c.to, c.from, s, offset, bytes, hint);
+	cow__copying_end(&c, &s->data);
+	cow__stat_add(materialized_copy, 1);
+	return 0;
+}
+
+int
+cow__materialize_here(struct cow_storage *s)
+{
+	int r = by_copy(s, true, 0, s->bytes, COW_WRITE_AUTO, NULL);
+
+	return r < 0 ? r : 0;
+}
+
+static int
+materialize(struct cow_storage *s, size_t offset, size_t bytes,
+            enum cow_write_hint hint, struct cow__allocation **old)
+{
+	const struct cow__writing w = { s->bytes, offset, bytes, hint };
+
+	if (s->bytes == 0 || s->data->kind == COW__AT_EXTERNAL ||
+	    cow__transparent(s))
+		return 0;
+	if ((s->flags & COW_STORAGE_STRICT) && hint != COW_WRITE_ALL)
+		hint = COW_WRITE_BY_COPY; /* pages of a view come later */
+	for (;;) {
+		struct cow__allocation *a = s->data;
+		bool sole;
+		int r;
+
+		/* Pairs with the release of those who gave theirs up. */
+		sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
+		r = sole ? steal(s, &w) : 0;
+		if (r < 0)
+			return r;
+		if (r > 0) {
+			cow__stat_add(steals, a->cloned);
+			a->cloned = 0;
+			break;
+		}
+		r = -E2BIG;
+		/* Other devices have other costs. */
+		if (s->device.type != COW_DEVICE_CPU ||
+		    by_page_is_cheaper(s->bytes, bytes, hint))
+			r = by_page(s, &w, old);
+		if (r == -E2BIG)
+			r = by_copy(s, sole, offset, bytes, hint, old);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			break;
+	}
+	if (hint == COW_WRITE_ALL && s->data->kind == COW__AT_TILE &&
+	    s->data->fresh_zero) {
+		cow__engine_lock();
+		cow__commit_forget_young(s->data->tile); /* done here */
+		cow__engine_unlock();
+		cow__commit_range(s->data->tile, offset, bytes);
+	}
+	s->data->fresh_zero = false;
+	return 0;
+}
+
+COW_EXPORT int
+cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
+                 enum cow_write_hint hint)
+{
+	return materialize(s, offset, bytes, hint, NULL);
+}
+
+COW_EXPORT int
+cow__materialize_keeping(struct cow_storage *s, size_t offset, size_t bytes,
+                         struct cow__allocation **ret)
+{
+	*ret = NULL;
+	return materialize(s, offset, bytes, COW_WRITE_ALL, ret);
+}
+
+COW_EXPORT void
+cow__materialize_undo(struct cow_storage *s, struct cow__allocation *old)
+{
+	cow__allocation_unref(s->data);
+	s->data = old;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Other bytes under a living storage: resize and swap
+ *
+ * Growing happens in place where that disturbs nobody: the storage is alone on its
+ * allocation, the allocation alone on its pages, and there is room behind them.
+ * Everything else is copied: what is lazy or frozen, what must read as zero (warm
+ * memory behind does not), what is committed or given out.
+ */
+#include "core/memory/state.h"
+#include "core/base/error.h"
+#include "core/memory/extent.h"
+#include "core/memory/overcommit.h"
+#include "core/base/profile.h"
+#include "core/storage/storage.h"
+#include "core/memory/tile.h"
+
+/* Transparent memory whose address somebody else may use right now. */
+static bool
+address_in_use(const struct cow_storage *s)
+{
+	bool block = s->data->kind == COW__AT_TILE && s->data->tile->block;
+
+	return cow__transparent(s) &&
+	       (block || __atomic_load_n(&s->refs, __ATOMIC_RELAXED) > 1);
+}
+
+static int
+exposed_again(struct cow_storage *s)
+{
+	void *data;
+
+	if (!cow__transparent(s))
+		return 0;
+	s->flags &= ~(uint32_t)COW_STORAGE_TRANSPARENT;
+	return cow_storage_expose(s, &data);
+}
+
+static bool
+may_grow_in_place(const struct cow_storage *s, size_t bytes)
+{
+	/* Pairs with the release of those who gave theirs up. */
+	return bytes > s->bytes && s->data->kind == COW__AT_TILE &&
+	       !s->home && !cow__transparent(s) &&
+	       !(s->flags & (COW_STORAGE_ZERO | COW_STORAGE_STRICT)) &&
+	       __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1;
+}
+
+static bool
+grown_in_place(struct cow_storage *s, size_t bytes)
+{
+	struct cow__allocation *a = s->data;
+	size_t old = a->bytes;
+	bool done;
+
+	if (!may_grow_in_place(s, bytes) ||
+	    (bytes > old && cow__overcommit_ask(bytes - old) < 0))
+		return false;
+	cow__allocation_settle(a);
+	cow__engine_lock();
+	done = a->tile->allocation == a && !a->tile->block &&
+	       !a->tile->exposed && cow__extent_resize(a->tile, bytes);
+	if (done)
+		a->bytes = cow__max(old, a->tile->bytes);
+	cow__engine_unlock();
+	if (!done)
+		return false;
+	if (a->bytes > old)
+		cow__profile(a->data, (int64_t)(a->bytes - old));
+	a->fresh_zero = false;
+	s->bytes = bytes;
+	return true;
+}
+
+COW_EXPORT int
+cow_storage_resize(struct cow_storage *s, size_t bytes)
+{
+	unsigned flags = COW__ALLOCATION_WHOLE;
+	struct cow__allocation *a, *old;
+	int r;
+
+	if (!s)
+		return cow__error(-EINVAL, "cow_storage_resize: NULL");
+	if (s->elements)
+		return cow__error(-EOPNOTSUPP,
+		                  "cow_storage_resize: elements are not plain "
+		                  "bytes");
+	/* A size alone. */
+	if (s->device.type == COW_DEVICE_META && bytes <= (size_t)INT64_MAX) {
+		s->bytes = bytes;
+		return 0;
+	}
+	if (!s->resizable)
+		return cow__error(-EPERM,
+		                  "cow_storage_resize: this storage has no "
+		                  "allocator for new bytes");
+	if (address_in_use(s))
+		return cow__error(-EBUSY,
+		                  "cow_storage_resize: the address was given "
+		                  "away");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error_number(
+		        -EINVAL, "# bytes: a size this large is a mistake "
+		                 "(negative?)", bytes);
+	if (bytes == s->bytes || grown_in_place(s, bytes))
+		return 0;
+	/* It grows now, so it may grow again. */
+	if (bytes > s->bytes && s->bytes >= COW__HUGE)
+		flags |= COW__ALLOCATION_ROOM;
+	flags |= cow__storage_allocation_flags(s);
+	if (s->flags & COW_STORAGE_ZERO)
+		flags |= COW__ALLOCATION_ZERO;
+	r = cow__allocation_new(bytes, flags, s->allocator, &a);
+	if (r == 0) {
+		r = cow__allocation_copy(a, s->data, 0,
+		                         cow__min(bytes, s->bytes));
+		if (r == 0)
+			r = cow__allocation_copied(s->data);
+		if (r < 0)
+			cow__allocation_unref(a);
+	}
+	if (r < 0)
+		return cow__error_passed(r, "cow_storage_resize");
+	/* In this order: another thread may fork. */
+	old = s->data;
+	s->bytes = cow__min(bytes, s->bytes);
+	s->data = a;
+	s->bytes = bytes;
+	cow__allocation_unref(old);
+	if (s->allocator)
+		s->device = s->allocator->device;
+	return exposed_again(s);
+}
+
+/* What the caller gets for its data: a data pointer that owns the old bytes. The
+ * storage has none afterwards. */
+static void
+give_away(struct cow_storage *s, struct cow_data_ptr *ret)
+{
+	struct cow__allocation *a = s->data;
+
+	/* Where there are no bytes nothing was materialized: lazy clones share it. */
+	if (__atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
+		*ret = (struct cow_data_ptr){ .device = s->device };
+		cow__allocation_unref(a);
+		return;
+	}
+	switch (a->kind) {
+	case COW__AT_FOREIGN:
+	case COW__AT_EXTERNAL:
+		*ret = cow_data_ptr_move(&a->ptr);
+		break;
+	case COW__AT_SMALL:
+	case COW__AT_TILE:
+		*ret = cow_data_ptr_make(a->data, a->data,
+		                         cow_allocator_default()->raw_deleter,
+		                         s->device);
+		break;
+	default:
+		*ret = (struct cow_data_ptr){ .device = s->device };
+	}
+	cow__allocation_release(a);
+}
+
+COW_EXPORT int
+cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
+                          size_t bytes)
+{
+	struct cow_data_ptr old, fresh;
+	struct cow__allocation *a;
+	int r;
+
+	if (!s || !inout || (bytes && !inout->data))
+		return cow__error(-EINVAL, "cow_storage_swap_data_ptr: NULL");
+	if (s->elements && bytes % s->elements->element_bytes)
+		return cow__error(-EINVAL,
+		                  "not a whole number of elements");
+	if (address_in_use(s))
+		return cow__error(-EBUSY,
+		                  "cow_storage_swap_data_ptr: the address was "
+		                  "given away");
+	/* The old data comes back writable: so it must be ours alone. */
+	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
+	if (r < 0)
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
+	if (s->data->kind == COW__AT_OTHER)
+		r = cow__materialize_here(s);
+	if (r < 0)
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
+	fresh = *inout;
+	r = cow__allocation_external(&fresh, bytes, &a);
+	if (r < 0)
+		return cow__error_passed(r, "cow_storage_swap_data_ptr");
+	give_away(s, &old);
+	s->data = a;
+	s->bytes = bytes;
+	s->device = a->ptr.device;
+	s->flags &= ~(uint32_t)COW_STORAGE_TRANSPARENT;
+	s->resizable = s->allocator
+	                       ? a->ptr.deleter == s->allocator->raw_deleter
+	                       : a->ptr.deleter ==
+	                                 cow_allocator_default()->raw_deleter;
+	*inout = old;
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small storages
+ *
+ * Below half a page a storage gets a slot in a slab: a tile of 64 KiB cut into
+ * slots of one size. Clones of them materialize by copy.
+ */
+#ifndef COW_CORE_STORAGE_SMALL_H
+#define COW_CORE_STORAGE_SMALL_H
+
+#include "core/storage/allocation.h"
+
+struct cow__slab;
+
+#define COW__SMALL_MAX ((size_t)2048)
+
+/* Fills in an allocation of a->bytes bytes. Takes the engine's lock. */
+int cow__small_new(struct cow__allocation *a, bool zero);
+void cow__small_free(void *data);
+
+/* Bytes of each slot. */
+size_t cow__small_bytes(const struct cow__slab *slab);
+
+#endif

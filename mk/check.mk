@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: MIT
+#
+# check.mk: what a mode builds, and which tests run when.
+#
+#     make check         RUN without SLOW: minutes
+#     make check-all     RUN and LONG: a quarter of an hour
+#     make check-rest    what check-all runs and check does not
+#
+# Sanitizers bring a malloc of their own, so the shim and its tests stay out with them.
+
+SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
+LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
+PROGRAM_SCRIPTS := tests/preload/real.sh \
+	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
+
+# A test of Python runs once, and once more under the shim (tests/python/run.sh). These run once:
+# they start processes under the shim themselves, or none.
+PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py readme.py results.py \
+	torch_install.py tutorial.py types.py)
+# The scripts take longest, so they come first.
+PYTHON_TESTS := $(if $(PYTHON_H),$(filter-out %/run.sh,$(wildcard tests/python/*.sh)) \
+	$(foreach t,$(wildcard tests/python/test_*.py),$t $(if $(filter $(PYTHON_ONCE),$t),,$t:shim)))
+
+ifeq ($(MODE),fuzz)
+ALL := $(LIB_A) $(FUZZ)
+RUN := $(FUZZ)
+else ifneq ($(SANITIZED),)
+ALL := $(LIB_A) $(LIBS_SO) $(LIBS_LINK) $(CLI) $(EXAMPLES)
+RUN := $(TESTS) $(FAULT) $(FUZZ)
+else
+ALL := $(LIB_A) $(LIBS_SO) $(LIBS_LINK) $(PRELOAD_SO) $(COPIES_SO) $(CLI) \
+	$(EXAMPLES)
+RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm.sh \
+	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh) \
+	$(filter-out $(LONG_SCRIPTS),$(wildcard tests/packaging/*.sh)) \
+	$(PYTHON_TESTS)
+EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
+endif
+
+# What can't be built here is counted as skipped.
+export LEFT_OUT := $(strip $(if $(URING),,$(WITH_URING:.c=):liburing) \
+	$(if $(SANITIZED)$(PYTHON_H),,tests/python:Python.h))
+RUN += $(if $(filter fuzz,$(MODE)),,$(if $(LEFT_OUT),scripts/left-out.sh))
+
+CHECKED := $(if $(filter fuzz,$(MODE)),,$(DRIVER_SO) $(TESTS) $(FAULT) $(EXTRA)) $(FUZZ)
+
+# The packages of Python's tests are fetched only if one of these tests is to run.
+PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring $(T),\
+	$(PYTHON_TESTS)),python-env),$(if $(PYTHON_H),python-env)))
+
+# Under valgrind, limits, other programs and measured memory are valgrind's own, so tests of
+# these stay out. channel and io do not end there.
+NOT_VALGRIND := share/broker/others share/broker/start share/channel core/fallbacks \
+	core/fork/fork_hard hostile/floods core/program/mapping hostile/limits share/io \
+	core/memory/memory core/options core/storage/storage

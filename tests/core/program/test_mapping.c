@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The program's own mappings: parts end one by one, and nothing is left
+ */
+#include "core/program/advise.h"
+#include "core/program/mapping.h"
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+enum { PARTS = 8, PART = 3 << 20, BYTES = PARTS * PART, BOTH = 3 };
+
+static unsigned char *mapping(void)
+{
+	static bool parted;
+	uintptr_t start;
+	void *p;
+
+	if (!parted)
+		ok(cow__mapping_init(&start));
+	parted = true;
+	ok(cow__mapping_new(BYTES, BOTH, &p));
+	ck_bytes(p, BYTES, 0);
+	for (int k = 0; k < PARTS; k++)
+		fill((unsigned char *)p + (size_t)k * PART, PART, k + 1);
+	return p;
+}
+
+static void unmap(unsigned char *p, int part)
+{
+	ok(cow__unmap((uintptr_t)p + (size_t)part * PART, PART));
+}
+
+/* From both ends and out of the middle. */
+static const int order[PARTS] = { 3, 0, 7, 5, 1, 2, 6, 4 };
+
+static void unmap_all(unsigned char *p, bool cut)
+{
+	struct cow_stats before = stats_now();
+	bool gone[PARTS] = { false };
+
+	for (int i = 0; i < PARTS; i++) {
+		unmap(p, order[i]);
+		gone[order[i]] = true;
+		if (cut)
+			ck_assert_uint_eq(stats_now().bytes_live,
+			                  before.bytes_live -
+			                          (size_t)(i + 1) * PART);
+		for (int k = 0; k < PARTS; k++)
+			if (!gone[k])
+				ck_pattern(p + (size_t)k * PART, PART, k + 1);
+	}
+}
+
+START_TEST(parts_are_cut_out)
+{
+	struct cow_stats before;
+
+	/* While it commits or mends a mapping, that can't be cut. */
+	ok(cow_option_set("helper", "no"));
+	before = stats_now();
+	unmap_all(mapping(), true);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+	ck_assert_uint_eq(stats_now().blocks_live, before.blocks_live);
+}
+END_TEST
+
+static void waits(void *arg)
+{
+	gate_wait(arg);
+}
+
+/* A frozen one can't be cut; its notes tell when all of it is gone. */
+START_TEST(parts_of_a_frozen_one)
+{
+	struct cow_stats before = stats_now();
+	unsigned char *p = mapping();
+	struct gate gate;
+	pid_t child;
+
+	gate_make(&gate);
+	child = child_start(waits, &gate);
+	unmap_all(p, false);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+	ck_assert_uint_eq(stats_now().blocks_live, before.blocks_live);
+	gate_open(&gate);
+	child_finish(child);
+	gate_free(&gate);
+}
+END_TEST
+
+static int mapped_times;
+
+static bool counts(void *arg)
+{
+	(void)arg;
+	mapped_times++;
+	return false; /* the kernel refuses */
+}
+
+/* Its addresses can be had again, unless somebody has them still. */
+START_TEST(mapped_over_when_gone)
+{
+	struct cow_stats before = stats_now();
+	unsigned char *p = mapping();
+	struct gate gate;
+	pid_t child;
+
+	unmap_all(p, false);
+	ok(cow__overmap((uintptr_t)p + PART, PART, true, counts, NULL));
+	ck_assert_int_eq(mapped_times, 1);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+	ck_assert_uint_eq(stats_now().blocks_live, before.blocks_live);
+
+	p = mapping();
+	gate_make(&gate);
+	child = child_start(waits, &gate);
+	ok(cow__unmap((uintptr_t)p, BYTES));
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, true, counts, NULL),
+	                 -EEXIST);
+	ck_assert_int_eq(cow__overmap((uintptr_t)p, PART, false, counts, NULL),
+	                 -ENOMEM);
+	ck_assert_int_eq(mapped_times, 1);
+	gate_open(&gate);
+	child_finish(child);
+	ok(cow__overmap((uintptr_t)p, PART, false, counts, NULL));
+	ck_assert_int_eq(mapped_times, 2);
+	gate_free(&gate);
+	ck_assert_uint_eq(stats_now().bytes_live, before.bytes_live);
+}
+END_TEST
+
+static bool map_anonymous(void *p)
+{
+	return mmap(p, 4 * MIB, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+	            0) != MAP_FAILED;
+}
+
+static bool map_not(void *p)
+{
+	(void)p;
+	return false;
+}
+
+static void reads(void *arg)
+{
+	void **what = arg;
+
+	gate_wait(what[1]);
+	ck_pattern(what[0], 16 * MIB, 1);
+}
+
+/* What lay there goes back to the kernel, but not what a child reads; and not where the
+ * kernel refuses the mapping. */
+START_TEST(mapped_over_a_full_block)
+{
+	unsigned char *p = new_block(16 * MIB, 0);
+	struct gate gate;
+	void *both[] = { p, &gate };
+	uint64_t full;
+	pid_t child;
+
+	ok(cow_option_set("helper", "no"));
+	fill(p, 16 * MIB, 1);
+	full = memfd_bytes();
+	gate_make(&gate);
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_not, p));
+	ck_pattern(p, 16 * MIB, 1);
+	child = child_start(reads, both);
+	ok(cow__overmap((uintptr_t)p, 4 * MIB, false, map_anonymous, p));
+	gate_open(&gate);
+	child_finish(child);
+	ok(cow__overmap((uintptr_t)p + 8 * MIB, 4 * MIB, false, map_anonymous,
+	                p + 8 * MIB));
+	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
+	ck_bytes(p, 4 * MIB, 0);
+	ck_bytes(p + 8 * MIB, 4 * MIB, 0);
+	cow_block_free(p);
+	p = new_block(16 * MIB, 0);
+	fill(p, 16 * MIB, 2);
+	full = memfd_bytes();
+	ok(cow__overmap((uintptr_t)p + 4 * MIB, 4 * MIB, false, map_anonymous,
+	                p + 4 * MIB));
+	ck_assert_uint_lt(memfd_bytes(), full - 3 * MIB);
+	ck_bytes(p + 4 * MIB, 4 * MIB, 0);
+	cow_block_free(p);
+	gate_free(&gate);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("mapping");
+	TCase *tcase = add_case(suite, "mapping");
+
+	tcase_add_test(tcase, parts_are_cut_out);
+	tcase_add_test(tcase, parts_of_a_frozen_one);
+	tcase_add_test(tcase, mapped_over_when_gone);
+	tcase_add_test(tcase, mapped_over_a_full_block);
+	return run_suite(suite);
+}
