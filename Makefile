@@ -56,7 +56,8 @@ check-all: everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
 
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
-		scripts/lint-python.sh; python=$$?; scripts/lint.sh && exit $$python
+		bad=0; for part in lint-python lint-rooms lint-objects lint; do \
+			scripts/$$part.sh || bad=1; done; exit $$bad
 
 analyze: ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (5 minutes)
 	$(Q)scripts/analyze.sh

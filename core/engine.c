@@ -101,6 +101,7 @@ static cow__job_fn *const jobs[] = {
 const struct cow__hooks cow__hooks = {
 	.start = start,
 	.tick = tick,
+	.trim = cow_trim,
 	.tile_freed = cow__feedback_freed,
 	.jobs = jobs,
 };

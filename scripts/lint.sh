@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# lint.sh: the rules of CONTRIBUTING.md that a machine can check, on the files
-# and on the objects in $BUILD (the default mode's). Says each violation.
+# lint.sh: the rules of CONTRIBUTING.md that a machine can check, on the files. Says each
+# violation. lint-objects.sh and lint-rooms.sh check objects and rooms.
 set -u
 export LC_ALL=C
-obj=${BUILD:-build/plain}/obj
 CC=${CC:-gcc} CXX=${CXX:-g++}
 bad=$(mktemp) && trap 'rm -f "$bad"' EXIT
 # Reads violations, one a line.
@@ -14,8 +13,8 @@ rule() { sed "s|^|lint: $1: |" | tee -a "$bad"; }
 mapfile -t files < <(find . -name '.git' -prune -o -path ./build -prune -o -type f -print |
 	grep -v '/__pycache__/' | sed 's|^\./||' | sort)
 named() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
-mapfile -t code < <(named '\.(c|h|cc|cu|S|sh|py)$|^\.ci/run$|^Makefile$')
-mapfile -t text < <(named '\.(c|h|cc|cu|S|sh|py|md|map|[1-8])$|^\.ci/run$|^Makefile$')
+mapfile -t code < <(named '\.(c|h|cc|cu|S|sh|py|mk)$|^\.ci/run$|^Makefile$')
+mapfile -t text < <(named '\.(c|h|cc|cu|S|sh|py|mk|md|map|[1-8])$|^\.ci/run$|^Makefile$')
 mapfile -t c < <(named '^(memfd|core|share|tensor|preload|cli|cuda|bench|tests|examples)/.*\.c$')
 
 # ---- Text ----
@@ -54,38 +53,6 @@ includes tests/device "\"tests/device/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes include "$api|<std(int|def|bool)\.h>|<sys/types\.h>"
 named '^(memfd|core|preload|cli)/.*\.[ch]$' | xargs -r grep -nE 'include *<cowshed' |
 	grep '^memfd/' | rule 'memfd/ knows nothing of ours'
-
-# ---- Symbols ----
-# What allocates, prints or asks the environment: not even memfd/ may.
-world='malloc|free|calloc|realloc(array)?|(posix_)?memalign|aligned_alloc|valloc|strn?dup'
-world="$world|(_*[vsfdna]*w?printf(_chk)?)|f?put[cs]|putchar|perror|f(open|close|read|write)"
-world="$world|std(in|out|err)|(secure_)?getenv|(un)?setenv|dl(open|sym|close)|opendir|abort"
-world="$world|__assert_fail|pthread_create|exit"
-# What enters the kernel: memfd/ through memfd/sys*.c alone.
-kernel='mmap(64)?|munmap|mremap|madvise|mprotect|msync|mlock.*|(open|creat)(at)?(64)?|close'
-kernel="$kernel|p?(read|write)v?(64)?|ioctl|fcntl(64)?|syscall|_?fork|vfork|clone|_exit"
-kernel="$kernel|(send|recv)(msg)?|socket.*|f?stat(at)?(64)?|ftruncate(64)?|__errno_location"
-kernel="$kernel|memfd_create|fallocate(64)?|sched_.*|getpid|gettid|kill|raise|n?sleep|unlink(at)?"
-undefined() { # RULE PATTERN OBJECT...
-	local r=$1 p=$2 o
-	shift 2
-	for o in "$@"; do
-		[ ! -e "$o" ] || nm -u "$o" | awk -v o="${o#"$obj"/}" '{ print o, $2 }'
-	done | grep -E " ($p)$" | rule "$r"
-}
-undefined 'core/, share/ and tensor/ use' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/{core,share,tensor}/*.o
-undefined 'memfd/ uses' "$world" "$obj"/memfd/*.o
-undefined 'only memfd/sys*.c may use' "$kernel" \
-	$(printf '%s\n' "$obj"/memfd/*.o | grep -v '/sys[a-z_]*\.o$')
-# cuda/driver.c loads a library, and asks the environment which one.
-undefined 'cuda/ uses' "$world|$kernel|time" $(printf '%s\n' "$obj"/cuda/*.o | grep -v '/driver\.o$')
-undefined 'cuda/driver.c uses' "$(sed 's/dl(.*close)/dlclose/; s/(secure_)?getenv/getenv/' <<<"$world")|$kernel" "$obj"/cuda/driver.o
-nm -gA --defined-only "$obj"/{memfd,core,share,tensor,cuda}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
-	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
-diff <(sed 's|/\*.*\*/||' core/libcowshed.map | awk '/local:/{on = 0} on; /global:/{on = 1}' |
-	tr -cs 'A-Za-z0-9_' '\n' | grep . | sort) <(nm -D --defined-only \
-	"${obj%/obj}/lib/libcowshed.so.0" | awk '$2 != "A" {sub("@.*", "", $3); print $3}' |
-	sort) | sed -n 's/^</in the map only:/p; s/^>/exported only:/p' | rule 'exports'
 
 # ---- Compilers ----
 for h in include/*.h; do

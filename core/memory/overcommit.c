@@ -19,7 +19,7 @@ cow__overcommit_ask(size_t bytes)
 	if (bytes <= __atomic_load_n(&granted, __ATOMIC_RELAXED))
 		return 0;
 	r = cow__map_ask(bytes);
-	if (r < 0 && cow_trim())
+	if (r < 0 && cow__hooks.trim())
 		r = cow__map_ask(bytes);
 	if (r == 0 && !__atomic_load_n(&cow__engine.counted, __ATOMIC_RELAXED))
 		__atomic_store_n(&granted, bytes, __ATOMIC_RELAXED);

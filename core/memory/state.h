@@ -90,10 +90,12 @@ extern void (*cow__trim_others)(void);
  * before the first malloc and in a forked child.
  */
 struct cow__hooks {
-	/* The first use of the engine: 0 or -errno. Engine locked, as in all of these. */
+	/* The first use of the engine: 0 or -errno. Engine locked, as in all but one. */
 	int (*start)(void);
 	/* cow__engine_tick() */
 	void (*tick)(void);
+	/* cow_trim(). Engine not locked. */
+	int (*trim)(void);
 	/* A live tile ends. */
 	void (*tile_freed)(const struct cow__tile *t);
 	/* The helper's jobs, in their order (core/memory/helper.h). NULL ends the list. */
