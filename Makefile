@@ -15,7 +15,7 @@
 # Variables:
 #     MODE=plain|debug|asan|tsan|cov|fuzz
 #     T=TEXT            check: only tests with TEXT in their path, as T=core/cow
-#     STRICT=1          check: a skipped test is a failure
+#     STRICT=1          check: a skipped test is a failure; V=1: a line for each test
 #     V=1               show commands
 #     NO_INSTALL=1      install no packages
 #     FUZZ_SECONDS=60   check in MODE=fuzz: for each target
@@ -46,12 +46,15 @@ python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in 
 
 # ---- Checks -----------------------------------------------------------------
 
-CHECK := BUILD='$(B)' MODE='$(MODE)' scripts/check.sh
+CHECK := BUILD='$(B)' MODE='$(MODE)' V='$(filter 1,$(V))' scripts/check.sh
 
-check: everything $(PYTHON_ENV) ## build all and run the tests
-	$(Q)$(CHECK) $(RUN)
+check: everything $(PYTHON_ENV) ## build all, run the tests: minutes
+	$(Q)$(QUICK) $(CHECK) $(if $(QUICK),$(filter-out $(SLOW),$(RUN)),$(RUN))
 
-check-all: everything $(PYTHON_ENV) $(LONG) ## the same, with the long tests
+check-rest: everything $(PYTHON_ENV) ## the tests that check leaves out or shortens; BUDGET=: seconds for them
+	$(Q)$(CHECK) $(REST)
+
+check-all: everything $(PYTHON_ENV) $(LONG) ## all tests, none shortened, and the long ones
 	$(Q)LONG=1 $(CHECK) $(RUN) $(LONG) $(LONG_SCRIPTS)
 
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects

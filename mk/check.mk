@@ -2,9 +2,14 @@
 #
 # check.mk: what a mode builds, and which tests run when.
 #
-#     make check         RUN without SLOW: minutes
-#     make check-all     RUN and LONG: a quarter of an hour
-#     make check-rest    what check-all runs and check does not
+#     make check         all tests but SLOW, with QUICK=1: minutes
+#     make check-rest    what check leaves out: SLOW, and what QUICK=1 shortens
+#     make check-all     all tests, none shortened, and LONG: half an hour
+#
+# QUICK=1 shortens four kinds of test: random programs run a quarter of the rounds (ROUNDS() in
+# tests/support/support.h), sweeps try three errors of nine (tests/support/fault/sweep.h),
+# scripts of tests/preload run programs at one threshold of three (lib.sh). Modes other than
+# plain and debug shorten nothing.
 #
 # Sanitizers bring a malloc of their own, so the shim and its tests stay out with them.
 
@@ -36,6 +41,21 @@ RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm
 	$(PYTHON_TESTS)
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
 endif
+
+# Not in make check, with the reason where it is not only the time (seconds: tests/seconds.txt).
+SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
+	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views))) \
+	tests/preload/containers.sh tests/preload/real.sh tests/preload/allocators.sh \
+	tests/preload/storm.sh tests/stress/share_storm.sh tests/cuda/foreign.sh \
+	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \
+	$(addprefix tests/python/test_,arrays.py benchmarks.py dask.py dask_cluster.py examples.py \
+	snapshot.py torch_install.py torch_loader.py torch_sharing.py tutorial.py types.py) \
+	$(filter-out %/test_fork.py:shim %/test_kill.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
+
+QUICK := $(if $(filter plain debug,$(MODE)),QUICK=1)
+# What QUICK=1 shortens, and SLOW.
+REST := $(if $(QUICK),$(SLOW) $(filter-out $(SLOW),$(FAULT) $(SCRIPTS) \
+	$(call bin,$(shell grep -lrw ROUNDS tests --include='test_*.c' --include='test_*.cc'))))
 
 # What can't be built here is counted as skipped.
 export LEFT_OUT := $(strip $(if $(URING),,$(WITH_URING:.c=):liburing) \

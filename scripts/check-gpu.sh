@@ -55,11 +55,11 @@ one() {
 }
 
 tests=()
-for t in "$build"/tests/test_cuda_* "$build"/tests/test_hostile_cuda; do
-	case ${t##*/} in *.*) ;; *"${T:-}"*) [ ! -x "$t" ] || tests+=("$t") ;; esac
+for t in "$build"/tests/cuda/test_* "$build"/tests/hostile/test_cuda; do
+	case ${t#"$build"/tests/} in *.* | cuda/test_driver*) ;; *"${T:-}"*) [ ! -x "$t" ] || tests+=("$t") ;; esac
 done
 for t in "${tests[@]}"; do
-	one "${t##*/}" "$t"
+	one "${t#"$build"/tests/}" "$t"
 done
 
 # The sanitizer sees the process that it starts, so tests run without children of theirs:
@@ -67,16 +67,16 @@ done
 # devices and kernels altogether, which is found out first.
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
 export CK_FORK=no CK_TIMEOUT_MULTIPLIER=10
-first=$build/tests/test_cuda_memory_trace
+first=$build/tests/cuda/test_memory_trace
 if [ -n "$sanitizer" ] && [ -x "$first" ]; then
 	if timeout -k 10 "$limit" "$sanitizer" --error-exitcode 1 "$first" >"$out" 2>&1; then
 		for t in "${tests[@]}"; do
-			case ${t##*/} in test_cuda_driver | test_cuda_share) continue ;; esac
-			one "memcheck ${t##*/}" "$sanitizer" --error-exitcode 1 "$t"
+			case ${t##*/} in test_loading | test_share) continue ;; esac
+			one "memcheck ${t#"$build"/tests/}" "$sanitizer" --error-exitcode 1 "$t"
 		done
 		for tool in racecheck synccheck; do
-			case test_cuda_copy in *"${T:-}"*) one "$tool test_cuda_copy" "$sanitizer" \
-				--tool "$tool" --error-exitcode 1 "$build/tests/test_cuda_copy" ;; esac
+			case cuda/test_copy in *"${T:-}"*) one "$tool cuda/test_copy" "$sanitizer" \
+				--tool "$tool" --error-exitcode 1 "$build/tests/cuda/test_copy" ;; esac
 		done
 	else
 		echo 'skip    compute-sanitizer does not work here:'

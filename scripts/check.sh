@@ -1,100 +1,101 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# check.sh PROGRAM|SCRIPT...: runs each, two at a time, and adds up the single
-# tests. They are counted from libcheck's "NN%: Checks: ..." and from lines "ok NAME",
-# "not ok NAME", "skip NAME reason". What prints neither has failed (exit status 77: is skipped),
-# but for examples and fuzzers, and so has what left no result. Shows the output of what failed.
+# check.sh PROGRAM|SCRIPT...: runs tests, two at a time, and says what became of them: a line
+# for each group (a folder of tests/), the reasons of skipped tests, the output of failed ones,
+# how long is left; at the end "N passed, N failed, N skipped". scripts/check-one.sh counts.
 #
-# Runs in the repository's root with BUILD (made absolute) and MODE in the
-# environment. A .py is run by the run.sh beside it. LIMIT: seconds for each. STRICT=1: a skip
-# is a failure. T=text: only what has it in its name. AROUND: a command that runs each
-# program (valgrind). MODE=fuzz: FUZZ_SECONDS (60) for each target, with its corpus.
+# Runs in the repository's root. Environment:
+#     BUILD, MODE      the build and its mode
+#     T=TEXT           run only tests with TEXT in their path
+#     QUICK=1          tests that know it do less (mk/check.mk); LONG=1: they do more
+#     STRICT=1         a skipped test is a failure
+#     JOBS=2           tests at a time
+#     LIMIT=SECONDS    for each test. It is generous: a busy machine must not fail a test
+#     BUDGET=SECONDS   start no test after this time; the rest counts as skipped
+#     AROUND=COMMAND   runs each program (valgrind)
+#     FUZZ_SECONDS=60  in MODE=fuzz, for each target
 set -u
-export BUILD MODE LC_ALL=C
+export BUILD MODE=${MODE:-plain} LC_ALL=C
 BUILD=$(cd "${BUILD:-build/plain}" && pwd) || exit 1
-MODE=${MODE:-plain}
-limit=${LIMIT:-$([ -n "${LONG:-}" ] && echo 1800 || echo 240)}
-[ "$MODE" != fuzz ] || limit=$((${FUZZ_SECONDS:=60} + 120))
 unset LD_PRELOAD MAKEFLAGS MAKELEVEL MFLAGS
-# Expected crashes stay crashes (there are none in fuzzing); tests fork. Sanitizers take their time.
+export FUZZ_SECONDS=${FUZZ_SECONDS:-60} AROUND=${AROUND:-} CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-10}
+export LIMIT=${LIMIT:-$([ "$MODE" = fuzz ] && echo $((FUZZ_SECONDS + 120)) || echo 3600)}
+# Expected crashes stay crashes, except under a fuzzer. Tests fork.
 traps=$([ "$MODE" = fuzz ] || echo handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0)
 export ASAN_OPTIONS=$traps${ASAN_OPTIONS:+:$ASAN_OPTIONS}
 export TSAN_OPTIONS=$traps:die_after_fork=0${TSAN_OPTIONS:+:$TSAN_OPTIONS}
 export LLVM_PROFILE_FILE=$BUILD/profiles/%m%c.profraw UBSAN_OPTIONS=$traps:print_stacktrace=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}
-case $MODE in asan | tsan | cov) : "${CK_TIMEOUT_MULTIPLIER:=4}" ;; esac
-if [ -n "${CK_TIMEOUT_MULTIPLIER:-}" ]; then
-	export CK_TIMEOUT_MULTIPLIER
-	limit=$(awk "BEGIN { print $limit * $CK_TIMEOUT_MULTIPLIER }")
-fi
-around=${AROUND:-}
-[ "$MODE" != tsan ] || ! setarch -R true 2>/dev/null || around="setarch -R"
+[ "$MODE" != tsan ] || ! setarch -R true 2>/dev/null || AROUND="setarch -R"
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-names=() && : >"$tmp/result"
+[ -t 1 ] && clear=$'\r\e[K' || clear=
+short() { local n=${1#build/*/}; echo "${n#tests/}"; }
 
-# count OUTPUT STATUS NAME: prints "passed failed skipped"
-count() {
-	awk -v status="$2" -v strict="${STRICT:-0}" -v one="$([[ $MODE:$3 = @(*/examples/*|fuzz:*) ]] && echo 1)" '
-	/^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/ {
-		gsub(",", "")
-		check = 1; bad += $5 + $7; good += $3 - $5 - $7
-	}
-	/^ok [^ ]/ { ok++ }
-	/^not ok [^ ]/ { not_ok++ }
-	/^skip [^ ]/ { skip++ }
-	END {
-		if (!check) { good = ok; bad = not_ok }
-		if (status == 77 && good + bad + skip == 0) skip = 1
-		if (status != 0 && status != 77 && bad == 0) bad = 1
-		if (status == 0 && good + bad + skip == 0) { good = one; bad = !one }
-		if (strict == 1) { bad += skip; skip = 0 }
-		print good + 0, bad + 0, skip + 0
-	}' "$1"
-}
-
-# one NAME: its counts to $tmp/result, and a line for people
-one() {
-	local name=$1 out start=$EPOCHREALTIME status p f s shell= with=()
-	out=$tmp/${name//\//_}.out
-	case $MODE:$name in
-	*.sh) shell=bash ;;
-	*.py | *.py:*) shell="bash ${name%/*}/run.sh" ;;
-	fuzz:*/fuzz_*) # what it finds stays in the build
-		with=("-max_total_time=$FUZZ_SECONDS" "-artifact_prefix=$BUILD/${name##*/}-"
-			"$BUILD/corpus/${name##*fuzz_}" "tests/fuzz/corpus/${name##*fuzz_}")
-		mkdir -p "${with[2]}" ;;
-	esac
-	{ timeout -k 10 "$limit" $around $shell "./$name" "${with[@]}" >"$out" 2>&1 </dev/null; } 2>/dev/null
-	status=$?
-	[[ $status != @(124|137) ]] || echo "check.sh: killed, or not done after $limit s" >>"$out"
-	read -r p f s < <(count "$out" $status "$name") || p=0 f=1 s=0
-	{
-		echo "$p $f $s $name" >>"$tmp/result"
-		if [ "$f" -gt 0 ]; then
-			printf '%s\n' "---- $name failed (exit status $status):" \
-				"$(grep -a -v '^ok ' "$out" | tail -n 200)" "----"
-		fi
-		awk -v n="${name#build/*/}" -v p="$p" -v f="$f" -v s="$s" \
-			-v t="$(awk "BEGIN { print $EPOCHREALTIME - $start }")" 'BEGIN {
-			printf "  %-34s %4d ok%s%s  %.1f s\n", n, p, f ? ", " f \
-				" FAILED" : "", s ? ", " s " skipped" : "", t }'
-		grep -a '^skip ' "$out" | sed 's/^/      /'
-	} >"$out.report"
-	cat "$out.report"
-}
-
+# The tests, each group in one piece: "GROUP TENTHS NAME". Tenths of a second are those of the last
+# run here, else of tests/seconds.txt, else 10. A group begins with its longest test.
+known=$BUILD/seconds${QUICK:+-quick}
 for name in "$@"; do
-	[[ $name = *"${T:-}"* ]] || continue
-	names+=("$name")
-	while [ "$(jobs -pr | wc -l)" -ge 2 ]; do wait -n; done
-	one "$name" &
-done
-wait
-comm -23 <(printf '0 1 0 %s\n' "${names[@]}" | sort) <(sed 's/^[0-9]* [0-9]* [0-9]* /0 1 0 /' "$tmp/result" | sort) |
-	grep -v ' $' | tee "$tmp/missing" | sed 's/^0 1 0 /check.sh: no result of /'
-cat "$tmp/missing" >>"$tmp/result"
-awk '{ p += $1; f += $2; s += $3 }
-END { if (p + f + s == 0) { print "check.sh: no tests"; f = 1 }
-	printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' \
-	"$tmp/result"
+	[[ $name != *"${T:-}"* ]] || { n=$(short "$name") && echo "${n%/*} $n $name"; }
+done | awk -v known="$known" '
+	BEGIN { while ((getline line < "tests/seconds.txt") > 0 || (getline line < known) > 0)
+		if (split(line, f, " ") == 2) tenths[f[1]] = int(f[2] * 10) }
+	{ if (!($1 in rank)) rank[$1] = NR
+	  print rank[$1], ($2 in tenths) ? tenths[$2] : 10, $1, $3 }' |
+	sort -k1,1n -k2,2nr | cut -d' ' -f2- >"$tmp/tests"
+declare -A running=() tenths=() group_of=() todo=() programs=() good=() bad=() skips=() began=() notes=()
+all=0 done=0 rest=0 past=0 passed=0 failed=0 skipped=0 jobs=${JOBS:-2}
+while read -r t group name; do
+	group_of[$name]=$group tenths[$name]=$t
+	todo[$group]=$((${todo[$group]:-0} + 1)) programs[$group]=${todo[$group]}
+	all=$((all + 1)) rest=$((rest + t))
+done <"$tmp/tests"
+
+left() { # by the speed of this run so far
+	local s=$((rest / jobs / 10))
+	[ $past -lt 200 ] || s=$((rest * SECONDS / past))
+	if [ $s -ge 90 ]; then echo "$(((s + 30) / 60)) min left"; else echo "$s s left"; fi
+}
+start() {
+	local out=$tmp/${1//\//_}.out
+	if [ -n "${BUDGET:-}" ] && [ "$SECONDS" -ge "$BUDGET" ]; then
+		echo "skip $(short "$1") not begun within $BUDGET s" >"$out"
+		echo 0 0 1 0 77 >"$out.count" &
+	else bash scripts/check-one.sh "$1" "$out" >"$out.count" & fi
+	running[$!]=$1
+	: "${began[${group_of[$1]}]:=$SECONDS}"
+}
+reap() { # waits for one test, and says what became of it
+	local pid=0 name g out p=0 f=1 s=0 t=0 status=1
+	wait -n -p pid "${!running[@]}"
+	name=${running[$pid]} g=${group_of[$name]} out=$tmp/${name//\//_}.out
+	unset "running[$pid]"
+	read -r p f s t status <"$out.count" || echo 'check.sh: no result' >>"$out"
+	done=$((done + 1)) past=$((past + ${tenths[$name]})) rest=$((rest - ${tenths[$name]}))
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	good[$g]=$((${good[$g]:-0} + p)) bad[$g]=$((${bad[$g]:-0} + f)) skips[$g]=$((${skips[$g]:-0} + s))
+	echo "$(short "$name") $t" >>"$tmp/seconds"
+	notes[$g]+=$(grep -a '^skip ' "$out" | sed 's/^/      /')$'\n'
+	[ "$f" -eq 0 ] || printf '%s\n' "$clear---- $name failed (exit status $status):" \
+		"$(grep -a -v '^ok ' "$out" | tail -n 200)" ----
+	[ -z "${V:-}" ] || printf '%s    %-40s %4d ok %6.1f s\n' "$clear" "$(short "$name")" "$p" "$t"
+	if [ $((todo[$g] -= 1)) -eq 0 ]; then
+		printf '%s  %-16s %3d programs %5d ok%s%s %5d s, %s\n' "$clear" "$g" "${programs[$g]}" \
+			"${good[$g]}" "$([ "${bad[$g]}" -eq 0 ] || echo ", ${bad[$g]} FAILED")" \
+			"$([ "${skips[$g]}" -eq 0 ] || echo ", ${skips[$g]} skipped")" \
+			$((SECONDS - ${began[$g]})) "$(left)"
+		grep . <<<"${notes[$g]}"
+	fi
+	[ -z "$clear" ] || printf '%s  [%d/%d] %s, %s' "$clear" $done $all "$(short "$name")" "$(left)"
+}
+
+[ $all -eq 0 ] || echo "check: $all programs and scripts, $jobs at a time, $(left)"
+while read -r _ _ name; do
+	[ ${#running[@]} -lt "$jobs" ] || reap
+	start "$name"
+done <"$tmp/tests"
+while [ ${#running[@]} -gt 0 ]; do reap; done
+if [ $all -eq 0 ]; then echo "check.sh: no test has '${T:-}' in its path" && failed=1; fi
+[ -n "${T:-}${BUDGET:-}" ] || mv "$tmp/seconds" "$known"
+printf '%s%d passed, %d failed, %d skipped\n' "$clear" $passed $failed $skipped
+[ $failed -eq 0 ]

@@ -16,7 +16,7 @@ llvm-profdata merge -o "$tmp/all" "${profiles[@]}"
 # The tests, which have the library in them, and what they start.
 objects=()
 for object in "$BUILD"/lib/*.so "$BUILD"/lib/*.so.0 "$BUILD"/bin/cowshed "$BUILD"/python/cowshed/*.so \
-	"$BUILD"/tests/test_* "$BUILD"/tests/fault_* "$BUILD"/tests/regress/bug_* "$BUILD"/tests/fuzz/fuzz_*; do
+	$(find "$BUILD/tests" -regex '.*/\(test\|fault\|bug\|fuzz\)_[^./]*'); do
 	[ -f "$object" ] && [ ! -L "$object" ] && objects+=(-object "$object")
 done
 llvm-cov export -format=lcov -instr-profile="$tmp/all" "${objects[@]}" 2>/dev/null |

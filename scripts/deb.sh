@@ -4,8 +4,9 @@
 # deb.sh FOLDER: Debian packages of what `make install` put in FOLDER/tree, by dpkg's own
 # tools alone: no root, no network. VERSION and RELEASED (a date) are the Makefile's.
 #
-#     libcowshed0     the library          cowshed        the command, the shim
-#     libcowshed-dev  to compile with      cowshed-doc    docs/
+#     libcowshed0         the engine       cowshed         the command, the shim
+#     libcowshed-tensor0  tensors          libcowshed-dev  to compile with
+#     libcowshed-cuda0    CUDA devices     cowshed-doc     docs/
 #
 # The shim is with the command: its name has no version, so two releases of it can't lie side
 # by side, as libraries must. There is no static library: one engine per process.
@@ -38,7 +39,8 @@ package() {
 }
 
 needs() { # ELF...: packages with other libraries
-	dpkg-shlibdeps -O -xlibcowshed0 -l"$PWD/tree/$lib" -Spackages/libcowshed0 "$@" |
+	dpkg-shlibdeps -O -xlibcowshed0 -xlibcowshed-tensor0 -xlibcowshed-cuda0 \
+		-l"$PWD/tree/$lib" -Spackages/libcowshed0 -Spackages/libcowshed-tensor0 "$@" |
 		sed 's/^shlibs:Depends=//'
 }
 
@@ -68,13 +70,19 @@ and sharing it cost mappings instead of copies.'
 find "tree/$lib" tree/usr/bin -maxdepth 1 -type f \
 	-exec strip --strip-unneeded -R .comment -R .note {} +
 
-package libcowshed0 "$lib/libcowshed.so.$VERSION" "$lib/libcowshed.so.0"
-printf '%s\n' 'libcowshed.so.0 libcowshed0 #MINVER#' ' (symver)COWSHED_0.1 0.1.0' \
-	" (symver|optional)COWSHED_PRIVATE $VERSION" >debian/symbols
-dpkg-gensymbols -c4 -plibcowshed0 -v"$VERSION" -P"$p" -Idebian/symbols -O"$p/DEBIAN/symbols"
-echo 'libcowshed 0 libcowshed0' >"$p/DEBIAN/shlibs"
-describe "$arch" libs "Multi-Arch: same\nDepends: $(needs "$p/$lib/libcowshed.so.0")\n" \
-	'copy-on-write, shareable memory: the library' <<<"$about"
+# library NAME NEEDED TITLE: a library, and which of our packages it needs
+library() {
+	package "${1}0" "$lib/$1.so.$VERSION" "$lib/$1.so.0"
+	printf '%s\n' "$1.so.0 ${1}0 #MINVER#" ' (symver)COWSHED_0.1 0.1.0' \
+		" (symver|optional)COWSHED_PRIVATE $VERSION" >debian/symbols
+	dpkg-gensymbols -c4 -p"${1}0" -v"$VERSION" -P"$p" -Idebian/symbols -O"$p/DEBIAN/symbols"
+	echo "$1 0 ${1}0" >"$p/DEBIAN/shlibs"
+	describe "$arch" libs "Multi-Arch: same\nDepends: $2$(needs "$p/$lib/$1.so.0")\n" \
+		"copy-on-write, shareable memory: $3" <<<"$about"
+}
+library libcowshed '' 'the engine'
+library libcowshed-tensor "libcowshed0 (= $version), " tensors
+library libcowshed-cuda "libcowshed-tensor0 (= $version), libcowshed0 (= $version), " 'CUDA devices'
 
 package cowshed usr/bin "$lib"/libcowshed-{preload,copies}.so usr/lib/systemd \
 	usr/share/man/man1 usr/share/man/man7
@@ -87,8 +95,10 @@ $(needs "$p"/usr/bin/cowshed "$p/$lib"/*.so)\n" \
 
 'cowshed run' runs a program so; other commands look at it from outside."
 
-package libcowshed-dev usr/include "$lib/libcowshed.so" "$lib/pkgconfig" usr/share/man/man3
-describe "$arch" libdevel "Multi-Arch: same\nDepends: libcowshed0 (= $version)\n" \
+package libcowshed-dev usr/include "$lib"/libcowshed{,-tensor,-cuda}.so "$lib/pkgconfig" \
+	usr/share/man/man3
+describe "$arch" libdevel "Multi-Arch: same\nDepends: libcowshed0 (= $version), \
+libcowshed-tensor0 (= $version), libcowshed-cuda0 (= $version)\n" \
 	'copy-on-write, shareable memory: for compiling programs' <<<"$about
 
 Headers and their manual pages. There is no static library: a process has

@@ -2,9 +2,9 @@
 /*
  * Is every public function swept?
  *
- * What the library exports is compared with what tests/fault_*.c call. A new
- * function gets a line there: an operation whose kernel calls fail in turn, or,
- * if it makes none, a line of fault_quiet.c, which sees that it makes none.
+ * The test compares what the libraries export with what the fault_*.c below tests/ call. A
+ * new function gets a line there: an operation whose kernel calls fail in turn. A function
+ * without kernel calls gets a line of fault_quiet.c, which checks that it makes none.
  *
  * The folder of sources is the one this program was started in, as by make check;
  * elsewhere there is nothing to compare.
@@ -17,7 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAP "core/libcowshed.map"
+static const char *const maps[] = {
+	"core/libcowshed.map",
+	"tensor/libcowshed-tensor.map",
+	"cuda/libcowshed-cuda.map",
+};
+
+static const char *const sources[] = {
+	"tests/*/fault_*.c",
+	"tests/*/*/fault_*.c",
+};
 
 static char *swept;
 
@@ -59,31 +68,40 @@ static bool is_swept(const char *name)
 	return false;
 }
 
-START_TEST(every_public_function)
+/* The names of one map that no source calls, added to *missing; all of them to *all. */
+static void look_at_map(const char *path, int *all, int *missing)
 {
 	char line[256], name[128];
-	int missing = 0, all = 0;
-	FILE *map = fopen(MAP, "r");
-	glob_t sources;
+	FILE *map = fopen(path, "r");
 
 	must(map);
-	must(glob("tests/fault_*.c", 0, NULL, &sources) == 0);
-	for (size_t i = 0; i < sources.gl_pathc; i++)
-		add_source(sources.gl_pathv[i]);
-	globfree(&sources);
 	while (fgets(line, sizeof(line), map)) {
 		/* cow__: between our own libraries. */
 		if (sscanf(line, " cow_%100[a-z0-9_];", name + 4) != 1 ||
 		    name[4] == '_')
 			continue;
 		memcpy(name, "cow_", 4);
-		all++;
+		++*all;
 		if (!is_swept(name)) {
-			fprintf(stderr, "%s: no tests/fault_*.c calls it\n", name);
-			missing++;
+			fprintf(stderr, "%s: no fault_*.c calls it\n", name);
+			++*missing;
 		}
 	}
 	fclose(map);
+}
+
+START_TEST(every_public_function)
+{
+	int missing = 0, all = 0;
+	glob_t found;
+
+	for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); i++)
+		must(glob(sources[i], i ? GLOB_APPEND : 0, NULL, &found) == 0);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		add_source(found.gl_pathv[i]);
+	globfree(&found);
+	for (size_t i = 0; i < sizeof(maps) / sizeof(*maps); i++)
+		look_at_map(maps[i], &all, &missing);
 	free(swept);
 	ck_assert_int_gt(all, 150);
 	ck_assert_int_eq(missing, 0);
@@ -92,7 +110,7 @@ END_TEST
 
 int main(void)
 {
-	FILE *map = fopen(MAP, "r");
+	FILE *map = fopen(maps[0], "r");
 	Suite *suite;
 
 	if (!map) {

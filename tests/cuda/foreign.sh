@@ -12,10 +12,11 @@ if [ ! -e "$build/tests/driver/libcuda.so.1" ]; then
 fi
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-mkdir -p "$tmp/plain/bin" "$tmp/plain/lib" "$tmp/plain/tests"
+mkdir -p "$tmp/plain/bin" "$tmp/plain/lib" "$tmp/plain/tests/"{cuda,hostile}
 cp "$build/bin/cowshed" "$tmp/plain/bin"
-cp "$build"/lib/libcowshed.so* "$tmp/plain/lib"
-cp "$build"/tests/test_cuda_* "$build"/tests/test_hostile_cuda "$tmp/plain/tests"
+cp "$build"/lib/libcowshed{,-tensor,-cuda}.so.0 "$tmp/plain/lib"
+cp "$build"/tests/cuda/test_* "$tmp/plain/tests/cuda"
+cp "$build"/tests/hostile/test_cuda "$tmp/plain/tests/hostile"
 cp "$build/tests/driver/libcuda.so.1" "$tmp/libother.so"
 cp scripts/check-gpu.sh "$tmp"
 bad=0
@@ -40,7 +41,7 @@ gpu() {
 gpu foreign.all 0 ' 0 failed' COWSHED_CUDA_DRIVER="$tmp/libother.so"
 gpu foreign.one-device 0 'skip between_devices needs two devices' \
 	COWSHED_CUDA_DRIVER="$tmp/libother.so" COWREF_DEVICES=1 T=order
-gpu foreign.fails 1 'not ok  test_cuda_memory_trace' \
+gpu foreign.fails 1 'not ok  cuda/test_memory_trace' \
 	COWSHED_CUDA_DRIVER="$tmp/libother.so" COWREF_FAIL=cuMemCreate:1:999 T=trace
 gpu foreign.none 77 'no CUDA driver' COWSHED_CUDA_DRIVER="$tmp/not-there.so"
 gpu foreign.strict 1 'no CUDA driver' COWSHED_CUDA_DRIVER="$tmp/not-there.so" STRICT=1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The images that are embedded (build/kernels/) have machine code for every kernel and
-# every architecture that the Makefile names, and PTX for what is newer. Says nothing
+# every architecture that mk/libraries.mk names, and PTX for what is newer. Says nothing
 # of whether the code is right: that a GPU must tell (make check-gpu). The library says
 # that it has them, to a driver that brings none of its own.
 set -u
@@ -13,7 +13,7 @@ fi
 for tool in python3 zstd readelf; do
 	command -v "$tool" >/dev/null || { echo "skip kernels: no $tool"; exit 77; }
 done
-sms=$(sed -n 's/^SMS := //p' Makefile)
+sms=$(sed -n 's/^SMS := //p' mk/libraries.mk)
 bad=0
 for source in cuda/kernels/*.cu; do
 	name=$(basename "$source" .cu)

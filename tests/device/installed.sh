@@ -32,9 +32,9 @@ must() { # NAME COMMAND...
 must 'make install' env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -C "$root" -s \
 	MODE="${MODE:-plain}" DESTDIR="$work/there" prefix=/opt/cowshed install
 opt=$work/there/opt/cowshed
-# As a user does it: the only way to the headers and the library.
+# As a user does it: the only way to the headers and the libraries.
 export PKG_CONFIG_PATH=$opt/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$work/there
-flags=$(pkg-config --cflags cowshed) libs=$(pkg-config --libs cowshed)
+flags=$(pkg-config --cflags cowshed-tensor) libs=$(pkg-config --libs cowshed-tensor)
 unset PKG_CONFIG_SYSROOT_DIR
 
 mkdir -p "$work/device/tests/device"
@@ -48,14 +48,14 @@ mkdir -p "$work/tests/tests"
 cp -r "$root/tests/support" "$work/tests/tests"
 cp -r "$root/tests/device" "$work/tests/tests"
 cd "$work/tests" || exit 1
-for name in test_device test_tensor_model; do
+for name in test_device test_model; do
 	must "$name, built against the installed copy" "$cc" -std=gnu11 -D_GNU_SOURCE= -O1 -g \
-		-I. $flags $(pkg-config --cflags check) -o "$name" "$root/tests/$name.c" \
+		-I. $flags $(pkg-config --cflags check) -o "$name" "$root/tests/tensor/$name.c" \
 		tests/support/{support,child,counting,footprint,left,tensors}.c \
 		"$work/device/libfake.so" $libs $(pkg-config --libs check) -lpthread \
 		-Wl,-rpath,"$work/device" -Wl,-rpath,"$opt/lib"
 	must "$name with a third party's device" "./$name"
-	ldd "./$name" | grep -q "$opt/lib/libcowshed.so.0" || {
+	ldd "./$name" | grep -q "$opt/lib/libcowshed-tensor.so.0" || {
 		echo "not ok $name uses the installed library"
 		exit 1
 	}

@@ -11,5 +11,5 @@ if [ -z "$python" ]; then
 	exit 77
 fi
 export PYTHONPYCACHEPREFIX=$PWD/build/pycache # tensors.py is imported
-exec "$python" "$(dirname "$0")/copies.py" "$BUILD/lib/libcowshed.so.0" \
+exec "$python" "$(dirname "$0")/copies.py" "$BUILD/lib/libcowshed-tensor.so.0" \
 	"${CASES:-3000}" "${SEED:-}"

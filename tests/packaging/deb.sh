@@ -32,7 +32,7 @@ holds 'make deb' make_deb
 version=$(awk '/^.define COW_VERSION_/ { printf "%s%s", s, $3; s = "." }' include/cowshed.h)
 arch=$(dpkg-architecture -qDEB_HOST_ARCH) triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 deb() { echo "build/deb/$1_$version-1_${2:-$arch}.deb"; }
-for name in libcowshed0 cowshed libcowshed-dev; do
+for name in libcowshed0 libcowshed-tensor0 libcowshed-cuda0 cowshed libcowshed-dev; do
 	holds "unpack $name" dpkg-deb -x "$(deb $name)" "$work/root"
 done
 holds 'unpack cowshed-doc' dpkg-deb -x "$(deb cowshed-doc all)" "$work/root"
@@ -43,6 +43,9 @@ is 'the version' "$(dpkg-deb -f "$(deb cowshed)" Version)" "$version-1"
 is 'who needs whom' "$(dpkg-deb -f "$(deb cowshed)" Depends | grep -o '^libcowshed0 [^,]*')" \
 	"libcowshed0 (= $version-1)"
 holds 'libc is asked for' grep -q 'libc6 (>= ' <(dpkg-deb -f "$(deb libcowshed0)" Depends)
+is 'the CUDA library needs the others' "$(dpkg-deb -f "$(deb libcowshed-cuda0)" Depends |
+	grep -o 'libcowshed[^,]*' | tr '\n' ' ')" \
+	"libcowshed-tensor0 (= $version-1) libcowshed0 (= $version-1) "
 holds 'symbols' grep -q '^ cow_storage_new@COWSHED_0.1 0.1.0$' \
 	<(dpkg-deb --ctrl-tarfile "$(deb libcowshed0)" | tar xO ./symbols)
 is 'no run paths' "$(readelf -d "$lib"/*.so* "$work/root/usr/bin/cowshed" | grep -c RUNPATH)" 0

@@ -37,8 +37,11 @@ is 'all can read it' "$(find "$work/there" ! -type l ! \( -type d -perm 755 \) \
 	-printf '%m %P ')" ''
 
 # One place has the version.
-is 'version: pkg-config' "$(pkg-config --modversion "$lib/pkgconfig/cowshed.pc")" "$version"
-is 'version: the library' "$(readlink "$lib/libcowshed.so.0")" "libcowshed.so.$version"
+for name in libcowshed{,-tensor,-cuda}; do
+	is "version: $name" "$(readlink "$lib/$name.so.0")" "$name.so.$version"
+	is "version: $name: pkg-config" "$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --modversion \
+		"${name#lib}")" "$version"
+done
 is 'version: the changelog' "$(sed -n 's/^## \([0-9.]*\).*/\1/p;T;q' CHANGELOG.md)" "$version"
 is 'version: the command' "$(LD_LIBRARY_PATH=$lib "$opt/bin/cowshed" --version)" \
 	"cowshed $version (library $version)"
@@ -48,11 +51,19 @@ python=$(scripts/python.sh) && is 'version: the Python package' \
 is 'pkg-config: flags' "$(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs cowshed |
 	sed 's/ *$//')" '-I/opt/cow/include -L/opt/cow/lib64 -lcowshed'
 soname() { readelf -d "$1" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p'; }
-is 'soname' "$(soname "$lib/libcowshed.so")" libcowshed.so.0
+is 'pkg-config: the libraries that cowshed-cuda requires' "$(PKG_CONFIG_PATH=$lib/pkgconfig \
+	pkg-config --libs-only-l cowshed-cuda | sed 's/ *$//')" '-lcowshed-cuda -lcowshed-tensor -lcowshed'
+for name in libcowshed{,-tensor,-cuda}; do
+	is "soname: $name" "$(soname "$lib/$name.so")" "$name.so.0"
+done
+# All that LD_PRELOAD maps into every program: code and constants of the engine.
+is 'libcowshed: at most 350 kB of code and constants' \
+	"$(size "$lib/libcowshed.so" | awk 'NR == 2 && $1 > 350000 { print $1 }')" ''
 is 'soname: the shim' "$(soname "$lib/libcowshed-preload.so")" libcowshed-preload.so
 # What the shim has in common with the library is of a node of its own, for this release alone.
 node=COWSHED_${version%.*}
-nm -D --defined-only --with-symbol-versions "$lib/libcowshed.so" | awk '$2 != "A" { print $3 }' |
+nm -D --defined-only --with-symbol-versions "$lib"/libcowshed{,-tensor,-cuda}.so |
+	awk 'NF == 3 && $2 != "A" { print $3 }' |
 	grep -vE "^cow_[a-z].*@@$node$|^cow__.*@@COWSHED_PRIVATE$" >"$work/names"
 is "symbol versions: $node" "$(cat "$work/names")" ''
 
@@ -65,7 +76,8 @@ is 'and says so when there is none' "$? $(cat "$work/out")" \
 	'2 cowshed: There is no libcowshed-preload.so beside libcowshed.so.0.'
 mv "$work/libcowshed-preload.so" "$lib"
 
-files=("$lib/libcowshed.so.$version" "$lib"/libcowshed-{preload,copies}.so "$opt/bin/cowshed")
+files=("$lib"/libcowshed{,-tensor,-cuda}.so."$version" "$lib"/libcowshed-{preload,copies}.so
+	"$opt/bin/cowshed")
 is 'no trace of the build folder' "$(grep -lF "$root" -r "$work/there")" ''
 for file in "${files[@]}"; do
 	name=${file##*/}
@@ -77,7 +89,7 @@ for file in "${files[@]}"; do
 done
 holds 'hardened: the command is position independent' grep -q '(FLAGS_1).*PIE' "$work/elf"
 if [ "${MODE:-plain}" = plain ]; then
-	for file in "${files[0]}" "${files[1]}" "${files[3]}"; do
+	for file in "${files[@]:0:4}" "${files[5]}"; do
 		nm -D --undefined-only "$file" >"$work/names"
 		holds "hardened: ${file##*/}: stack canaries" grep -q __stack_chk_fail "$work/names"
 	done
@@ -85,7 +97,7 @@ if [ "${MODE:-plain}" = plain ]; then
 	# Shadow stacks and landing pads, where the compiler makes them: one object without
 	# the mark, and the whole library would be without.
 	if echo | ${CC:-gcc} -Werror -fcf-protection -fsyntax-only -x c - 2>/dev/null; then
-		for object in "$build"/obj/{memfd,core,share,tensor,cuda,preload,cli}/*.o \
+		for object in "$build"/obj/{memfd,core,core/*,share,tensor,cuda,preload,cli}/*.o \
 			build/kernels/*.o; do
 			readelf -n "$object" | grep -q 'x86 feature: IBT, SHSTK' || echo "$object"
 		done >"$work/out"

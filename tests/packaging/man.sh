@@ -58,7 +58,7 @@ result 'manual: every option of the shim' "$work/out"
 
 # What is exported, and nothing else.
 { cut -d' ' -f1 "$work/pages/links"; ls "$work/pages" | sed -n 's/\.3$//p'; } | sort -u >"$work/named"
-sed 's|/\*.*\*/||' core/libcowshed.map | grep -oE '\bcow_[a-z0-9][a-z0-9_]*' | sort -u >"$work/exported"
+sed 's|/\*.*\*/||' {core,tensor,cuda}/libcowshed*.map | grep -oE '\bcow_[a-z0-9][a-z0-9_]*' | sort -u >"$work/exported"
 comm -13 "$work/named" "$work/exported" >"$work/out"
 cut -d' ' -f1 "$work/pages/links" | sort | comm -23 - "$work/exported" >>"$work/out"
 result "manual: each of $(wc -l <"$work/exported") functions" "$work/out"

@@ -441,7 +441,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, enter, leave);
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	tcase_add_loop_test(tcase, rings_are_denied, 0, 6);
 	tcase_add_test(tcase, made_for_its_owner_alone);
 	tcase_add_loop_test(tcase, a_directory_that_may_not_be_read, 0, 2);

@@ -486,7 +486,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "fault_share");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	tcase_add_test(tcase, a_fork_that_fails);
 	tcase_add_loop_test(tcase, a_note_comes_once, 0, 6);
 	tcase_add_test(tcase, no_memory_to_lock);

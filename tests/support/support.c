@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { TIMEOUT_SECONDS = 240, SETTLE_SECONDS = 5 };
 
@@ -254,6 +255,30 @@ const char *footprint_excess(const struct footprint *before,
 }
 
 /* ---- Suites -------------------------------------------------------------- */
+
+const char *in_build(const char *name)
+{
+	static char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) / 2);
+	char *tests;
+
+	must(n > 0);
+	path[n] = '\0';
+	/* The last one: folders above may have the same name. */
+	for (tests = path + n; strncmp(tests, "/tests/", 7) != 0; tests--)
+		must(tests > path);
+	snprintf(tests, sizeof(path) - (size_t)(tests - path), "/%s", name);
+	return path;
+}
+
+int rounds(int n)
+{
+	static int quick = -1;
+
+	if (quick < 0)
+		quick = getenv("QUICK") != NULL;
+	return quick ? n / 4 + 1 : n;
+}
 
 TCase *add_bare_case(Suite *suite, const char *name)
 {

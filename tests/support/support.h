@@ -41,7 +41,10 @@ extern "C" {
 #define PAGE ((size_t)4096)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Sanitizers make everything slower; loops that only repeat are shortened. */
+/* A quarter of them with QUICK=1 in the environment, as make check sets it. */
+int rounds(int n);
+
+/* Sanitizers make everything slower, so loops that only repeat are shortened there. */
 #if defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #define UNDER_TSAN 1
@@ -53,7 +56,7 @@ extern "C" {
 #else
 #define SANITIZED 0
 #define UNDER_TSAN 0
-#define ROUNDS(n) (n)
+#define ROUNDS(n) rounds(n)
 #endif
 
 /*
@@ -225,6 +228,12 @@ uint64_t memfd_bytes(void);
 
 /* Those, and (without a sanitizer) the anonymous pages of this process. */
 uint64_t memory_held(void);
+
+/* ---- The build ----------------------------------------------------------- */
+
+/* The path of `name` in the build that this program lies in (build/plain). A static buffer, which
+ * the next call overwrites. */
+const char *in_build(const char *name);
 
 /* ---- Suites -------------------------------------------------------------- */
 

@@ -371,7 +371,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "fault_tensor_made");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
-	tcase_add_loop_test(tcase, changes_fail, 0, COUNT(changing) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
+	tcase_add_loop_test(tcase, changes_fail, 0, sweep_rounds(COUNT(changing)));
 	return run_suite(suite);
 }

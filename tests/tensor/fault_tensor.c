@@ -303,7 +303,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "copies");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	tcase_add_test(tcase, no_memory_for_tiles);
 	tcase = add_bare_case(suite, "metadata");
 	tcase_add_loop_test(tcase, first_use, 0, POOLS + 1);

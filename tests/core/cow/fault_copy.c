@@ -119,6 +119,6 @@ int main(void)
 	TCase *tcase = add_case(suite, "fault_copy");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	return run_suite(suite);
 }

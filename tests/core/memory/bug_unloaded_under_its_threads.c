@@ -30,7 +30,7 @@ static void copies_and_unloads(void *arg)
 	char path[400];
 
 	(void)arg;
-	snprintf(path, sizeof(path), "%s/lib/libcowshed.so.0",
+	snprintf(path, sizeof(path), "%s/lib/libcowshed-tensor.so.0",
 	         getenv("BUILD") ? getenv("BUILD") : "build/plain");
 	library = dlopen(path, RTLD_NOW);
 	must(library);

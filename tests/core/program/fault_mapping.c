@@ -166,7 +166,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "fault_mapping");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	tcase_add_test(tcase, a_move_is_denied);
 	return run_suite(suite);
 }

@@ -431,7 +431,7 @@ int main(void)
 	TCase *cold = add_bare_case(suite, "cold");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	tcase_add_test(tcase, few_calls_for_many_pages);
 	tcase_add_loop_test(cold, first_use_fails, 0, SWEEP_ERRORS);
 	return run_suite(suite);

@@ -316,6 +316,6 @@ int main(void)
 
 	tcase_add_checked_fixture(tcase, enter, leave);
 	tcase_add_loop_test(tcase, every_call_fails, 0,
-	                    COUNT(operations) * SWEEP_ERRORS);
+	                    sweep_rounds(COUNT(operations)));
 	return run_suite(suite);
 }

@@ -9,6 +9,7 @@
 #include "tests/support/fault/fault.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { CALLS_MAX = 2000 };
@@ -17,6 +18,15 @@ const int sweep_errors[SWEEP_ERRORS] = {
 	ENOMEM, EAGAIN, EPERM, EINVAL, EMFILE, EBADF, FAULT_POOLS,
 	FAULT_LASTING | ENOMEM, FAULT_LASTING | FAULT_POOLS,
 };
+
+static const int quick_errors[] = { ENOMEM, FAULT_POOLS, FAULT_LASTING | ENOMEM };
+
+int sweep_rounds(size_t operations)
+{
+	bool quick = getenv("QUICK") != NULL;
+
+	return (int)operations * (quick ? (int)COUNT(quick_errors) : SWEEP_ERRORS);
+}
 
 void sweep_add(struct herd *herd, enum herd_kind kind,
                struct cow_storage *storage, unsigned char *block, size_t bytes)
@@ -139,8 +149,10 @@ int sweep(const struct operation *op, int error)
 
 void sweep_nth(const struct operation *operations, int i)
 {
-	const struct operation *op = &operations[i / SWEEP_ERRORS];
-	int error = sweep_errors[i % SWEEP_ERRORS];
+	int each = sweep_rounds(1);
+	const struct operation *op = &operations[i / each];
+	int error = each < SWEEP_ERRORS ? quick_errors[i % each]
+	                                : sweep_errors[i % each];
 	bool pools = (error & ~FAULT_LASTING) == FAULT_POOLS;
 	int n = sweep(op, error);
 

@@ -41,7 +41,10 @@ enum { SWEEP_ERRORS = 9 };
  * how many calls failed. */
 int sweep(const struct operation *operation, int error);
 
-/* The body of a libcheck loop over COUNT(operations) * SWEEP_ERRORS. */
+/* For a libcheck loop from 0 to sweep_rounds(COUNT(operations)), whose body sweep_nth() is: each
+ * operation with each error. With QUICK=1 in the environment there are three errors: one
+ * call fails, one pool fails, all calls fail from then on. */
+int sweep_rounds(size_t operations);
 void sweep_nth(const struct operation *operations, int i);
 
 /* Sets one animal, filled with a pattern that is its own. `storage` NULL: a
