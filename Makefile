@@ -52,7 +52,7 @@ check: everything $(PYTHON_ENV) ## build all, run the tests: minutes
 	$(Q)$(QUICK) $(CHECK) $(if $(QUICK),$(filter-out $(SLOW),$(RUN)),$(RUN))
 
 check-rest: everything $(PYTHON_ENV) ## the tests that check leaves out or shortens; BUDGET=: seconds for them
-	$(Q)$(CHECK) $(REST)
+	$(Q)BUDGET='$(BUDGET)' $(CHECK) $(REST)
 
 check-all: everything $(PYTHON_ENV) $(LONG) ## all tests, none shortened, and the long ones
 	$(Q)LONG=1 $(CHECK) $(RUN) $(LONG) $(LONG_SCRIPTS)
