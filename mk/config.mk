@@ -11,6 +11,10 @@ Q := $(if $(filter 1,$(V)),,@)
 SHORT_FLAGS := $(filter-out --%,$(firstword -$(MAKEFLAGS)))
 SILENT := $(findstring s,$(SHORT_FLAGS))
 say = $(if $(Q),$(if $(SILENT),,@printf '  %-7s %s\n' '$(1)' '$(2)'))
+# Before tests and measurements a build says a line for each folder, when it comes to it first.
+ifneq ($(filter check check-% demo bench bench-% stress soak,$(MAKECMDGOALS)),)
+say = $(if $(Q),$(if $(SILENT)$(filter build/%,$(2)),,@[ -d '$(@D)' ] || echo '  build   $(dir $(2))'))
+endif
 
 ifeq ($(origin CC),default)
 CC := $(if $(filter fuzz cov,$(MODE)),clang,gcc)

@@ -26,6 +26,10 @@ grep -nwE 'TO[D]O|FIX[M]E|X[X]X' "${text[@]}" /dev/null | rule 'left to do'
 # The public headers are one text each, with its contracts.
 named '\.(c|cc|cu|h|S)$' | grep -v '^include/' | xargs -r wc -l | awk '$2 != "total" && $1 > 500' |
 	rule 'over 500 lines'
+# A function begins with a brace in the first column and ends with one there.
+named '\.(c|cc|cu|h)$' | xargs awk 'FNR == 1 { begin = 0 } /^\{/ { begin = FNR }
+	/^}/ && begin { if (FNR - begin > 50) print FILENAME ":" begin ": " FNR - begin " lines"; begin = 0 }' |
+	rule 'a function over 50 lines'
 named '^scripts/.*\.sh$' | xargs wc -l | awk '$2 != "total" && $1 > 100' |
 	rule 'over 100 lines'
 for f in $(named '\.sh$|^\.ci/run$'); do bash -n "$f"; done 2>&1 | rule 'shell'
