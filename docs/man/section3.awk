@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# section3.awk: manual pages of section 3, from the public headers, which are the reference. A
-# header's opening comment, and what stands before its first section, is the page named as
-# the header; each "/* ---- Title: page(3) ---- */" begins another. A comment belongs to the
-# declarations below it, up to a blank line. Every function is a link to its page.
+# section3.awk: makes the manual pages of section 3 from the public headers.
+#
+# The headers are the reference. The opening comment of a header, and all that precedes its
+# first section, is the page with the header's name. Each "/* ---- Title: page(3) ---- */"
+# begins another page. A comment belongs to the declarations below it, up to a blank line.
+# The list `links` has every function and its page.
 #
 #     awk -v out=FOLDER -v version=0.1.0 -v date=2026-01-31 -f section3.awk HEADER...
 
@@ -14,7 +16,7 @@ function escaped(text) {
 	return text
 }
 
-# A comment's lines: paragraphs, and what is set further in as it stands.
+# The lines of a comment: paragraphs. Indented lines are printed verbatim.
 function prose(text,    n, i, line, lines, example, s, gap) {
 	n = split(text, lines, "\n")
 	for (i = 1; i <= n; i++) {
@@ -45,7 +47,13 @@ function finish_chunk() {
 	comment = code = ""
 }
 
-function finish_page(    file, n, i, names, list) {
+# cowshed-tensor.h and cowshed-cuda.h have libraries of their own; libcowshed has the rest.
+function library_of(header) {
+	return header ~ /^cowshed-(tensor|cuda)\.h$/ ? substr(header, 1, length(header) - 2) : \
+		"cowshed"
+}
+
+function finish_page(    file, n, i, names, list, library) {
 	finish_chunk()
 	if (page == "")
 		return
@@ -60,7 +68,9 @@ function finish_page(    file, n, i, names, list) {
 	printf ".\\\" SPDX-License-Identifier: MIT\n.TH %s 3 %s \"cowshed %s\" " \
 		"\"Library Functions\"\n", toupper(page), date, version >file
 	printf ".SH NAME\n%s%s \\- %s\n", page, list, escaped(title) >file
-	printf ".SH LIBRARY\ncowshed (libcowshed, \\-lcowshed; pkg-config cowshed)\n" >file
+	library = escaped(library_of(header))
+	printf ".SH LIBRARY\n%s (lib%s, \\-l%s; pkg\\-config %s)\n", library, library, \
+		library, library >file
 	printf ".SH SYNOPSIS\n.nf\n.B #include <%s>\n%s.fi\n", header, (synopsis == "" ? \
 		"" : ".PP\n") synopsis >file
 	while (gsub(/\.PP\n\.PP\n/, ".PP\n", body))
@@ -126,7 +136,7 @@ section($0) {
 	next
 }
 
-# Comments between declarations; those within them are code.
+# A comment between declarations. A comment within a declaration is printed as code.
 !depth && /^\/\*/ {
 	finish_chunk()
 	inside = 1
@@ -152,7 +162,7 @@ inside {
 
 /^#define COWSHED/ { next }
 
-# A declaration, which may go over lines.
+# A declaration, on one line or several.
 {
 	line = $0
 	gsub(/\t/, "        ", line)
