@@ -14,7 +14,7 @@
 #
 # Variables:
 #     MODE=plain|debug|asan|tsan|cov|fuzz
-#     T=TEXT            check: only tests with TEXT in their path, as T=core/cow
+#     T=TEXT            check: only tests with TEXT in their path, as T=core/cow, also slow ones
 #     STRICT=1          check: a skipped test is a failure; V=1: a line for each test
 #     V=1               show commands
 #     NO_INSTALL=1      install no packages
@@ -48,13 +48,13 @@ python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in 
 
 CHECK := BUILD='$(B)' MODE='$(MODE)' V='$(filter 1,$(V))' scripts/check.sh
 
-check: everything $(PYTHON_ENV) ## build all, run the tests: minutes
-	$(Q)$(QUICK) $(CHECK) $(if $(QUICK),$(filter-out $(SLOW),$(RUN)),$(RUN))
+check: $(NEEDED) $(PYTHON_ENV) ## build all, run the tests: minutes
+	$(Q)$(QUICK) $(CHECK) $(if $(and $(QUICK),$(if $(T),,all)),$(filter-out $(SLOW),$(RUN)),$(RUN))
 
-check-rest: everything $(PYTHON_ENV) ## the tests that check leaves out or shortens; BUDGET=: seconds for them
+check-rest: $(NEEDED) $(PYTHON_ENV) ## the tests that check leaves out or shortens; BUDGET=: seconds for them
 	$(Q)BUDGET='$(BUDGET)' $(CHECK) $(REST)
 
-check-all: everything $(PYTHON_ENV) $(LONG) ## all tests, none shortened, and the long ones
+check-all: $(NEEDED) $(PYTHON_ENV) $(if $(T),,$(LONG)) ## all tests, none shortened, and the long ones
 	$(Q)LONG=1 $(CHECK) $(RUN) $(LONG) $(LONG_SCRIPTS)
 
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects

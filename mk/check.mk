@@ -64,6 +64,11 @@ RUN += $(if $(filter fuzz,$(MODE)),,$(if $(LEFT_OUT),scripts/left-out.sh))
 
 CHECKED := $(if $(filter fuzz,$(MODE)),,$(DRIVER_SO) $(TESTS) $(FAULT) $(EXTRA)) $(FUZZ)
 
+# With T=TEXT nothing but programs is built, if programs are all that is to run.
+SELECTED := $(if $(T),$(foreach t,$(RUN) $(LONG) $(LONG_SCRIPTS),$(if $(findstring $(T),$t),$t)))
+NEEDED := $(if $(SELECTED),$(if $(filter-out $(B)/%,$(SELECTED)),everything,\
+	$(SELECTED) $(CLI) $(LIBS_SO)),everything)
+
 # The packages of Python's tests are fetched only if one of these tests is to run.
 PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring $(T),\
 	$(PYTHON_TESTS)),python-env),$(if $(PYTHON_H),python-env)))

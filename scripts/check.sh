@@ -10,8 +10,7 @@
 #     T=TEXT           run only tests with TEXT in their path
 #     QUICK=1          tests that know it do less (mk/check.mk); LONG=1: they do more
 #     STRICT=1         a skipped test is a failure
-#     JOBS=2           tests at a time
-#     LIMIT=SECONDS    for each test. It is generous: a busy machine must not fail a test
+#     JOBS=2           tests at a time; LIMIT=SECONDS: for each, generous for busy machines
 #     BUDGET=SECONDS   start no test after this time; the rest counts as skipped
 #     AROUND=COMMAND   runs each program (valgrind)
 #     FUZZ_SECONDS=60  in MODE=fuzz, for each target
@@ -54,7 +53,7 @@ done <"$tmp/tests"
 left() { # by the speed of this run so far
 	local s=$((rest / jobs / 10))
 	[ $past -lt 200 ] || s=$((rest * SECONDS / past))
-	if [ $s -ge 90 ]; then echo "$(((s + 30) / 60)) min left"; else echo "$s s left"; fi
+	[ $s -ge 90 ] && echo "$(((s + 30) / 60)) min left" || echo "$s s left"
 }
 start() {
 	local out=$tmp/${1//\//_}.out

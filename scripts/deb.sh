@@ -29,19 +29,13 @@ package() {
 	if [ $# -gt 0 ]; then (cd tree && tar c "$@") | tar x -C "$p"; fi
 	cp "$root/LICENSE" "$doc/copyright"
 	gzip -9nc "$root/CHANGELOG.md" >"$doc/changelog.gz"
-	gzip -9n >"$doc/changelog.Debian.gz" <<-END
-		cowshed ($version) unstable; urgency=medium
-
-		  * Release $VERSION; see changelog.gz.
-
-		 -- $maintainer  $(date -u -R -d "$RELEASED")
-	END
+	printf '%s\n\n' "cowshed ($version) unstable; urgency=medium" "  * Release $VERSION; see changelog.gz." \
+		" -- $maintainer  $(date -u -R -d "$RELEASED")" | gzip -9n >"$doc/changelog.Debian.gz"
 }
 
 needs() { # ELF...: packages with other libraries
-	dpkg-shlibdeps -O -xlibcowshed0 -xlibcowshed-tensor0 -xlibcowshed-cuda0 \
-		-l"$PWD/tree/$lib" -Spackages/libcowshed0 -Spackages/libcowshed-tensor0 "$@" |
-		sed 's/^shlibs:Depends=//'
+	dpkg-shlibdeps -O -xlibcowshed{,-tensor,-cuda}0 -l"$PWD/tree/$lib" \
+		-Spackages/libcowshed{,-tensor}0 "$@" | sed 's/^shlibs:Depends=//'
 }
 
 # describe ARCHITECTURE SECTION FIELDS TITLE, and the text on standard input
@@ -84,19 +78,15 @@ library libcowshed '' 'the engine'
 library libcowshed-tensor "libcowshed0 (= $version), " tensors
 library libcowshed-cuda "libcowshed-tensor0 (= $version), libcowshed0 (= $version), " 'CUDA devices'
 
-package cowshed usr/bin "$lib"/libcowshed-{preload,copies}.so usr/lib/systemd \
-	usr/share/man/man1 usr/share/man/man7
+package cowshed usr/bin "$lib"/libcowshed-{preload,copies}.so usr/{lib/systemd,share/man/man1,share/man/man7}
 mkdir -p "$p/usr/share/lintian/overrides" # to be preloaded is all that these are for
-printf 'cowshed: %s\n' package-name-doesnt-match-sonames shared-library-lacks-version \
-	>"$p/usr/share/lintian/overrides/cowshed"
-describe "$arch" utils "Depends: libcowshed0 (= $version), \
-$(needs "$p"/usr/bin/cowshed "$p/$lib"/*.so)\n" \
-	'copy-on-write, shareable memory for programs as they are' <<<"$about
+printf 'cowshed: %s\n' package-name-doesnt-match-sonames shared-library-lacks-version >"$p/usr/share/lintian/overrides/cowshed"
+describe "$arch" utils "Depends: libcowshed0 (= $version), $(needs "$p"/usr/bin/cowshed "$p/$lib"/*.so)
+Suggests: libcowshed-cuda0\n" 'copy-on-write, shareable memory for programs as they are' <<<"$about
 
 'cowshed run' runs a program so; other commands look at it from outside."
 
-package libcowshed-dev usr/include "$lib"/libcowshed{,-tensor,-cuda}.so "$lib/pkgconfig" \
-	usr/share/man/man3
+package libcowshed-dev usr/include "$lib"/libcowshed{,-tensor,-cuda}.so "$lib/pkgconfig" usr/share/man/man3
 describe "$arch" libdevel "Multi-Arch: same\nDepends: libcowshed0 (= $version), \
 libcowshed-tensor0 (= $version), libcowshed-cuda0 (= $version)\n" \
 	'copy-on-write, shareable memory: for compiling programs' <<<"$about
