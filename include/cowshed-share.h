@@ -2,8 +2,10 @@
 /*
  * cowshed: storages in several processes
  *
- * A storage is sent through a Unix socket that the program has. What arrives is
- * a storage again, on the same pages: nothing is copied but the message.
+ * Library: libcowshed (pkg-config cowshed).
+ *
+ * A program sends a storage through a Unix socket that it has. The receiver
+ * gets a storage on the same pages. Only the message is copied.
  *
  *      struct cow_channel *c;
  *      struct cow_parcel p = { .storage = s, .mode = COW_SHARE_CLONE };
@@ -15,41 +17,49 @@
  *      cow_channel_receive(c, &p, 1, NULL, 0, NULL);     in the other one
  *      cow_storage_data(p.storage);
  *
- * Three modes. An *alias* is written by both sides, who see each other's bytes. A
- * *clone* belongs to each side alone: pages are copied when either writes them. A
- * *sealed* storage never changes again; who receives it may trust that.
+ * Modes. There are three. Both sides write an *alias*, and each sees the
+ * other's bytes. A *clone* belongs to each side alone: pages are copied when
+ * either side writes them. A *sealed* storage never changes again; the receiver
+ * may trust that.
  *
- * Groups. Without a group each storage that is sent gets a memfd of its own, which
- * exposes its bytes and nothing else. That is right for peers who don't trust each
- * other, and costs a descriptor each. Members of a *group* trust each other as
- * forked workers do: their storages lie together in a few memfds, which every
- * member can map and write, by the thousand, and the last holder of a clone
- * writes it in place. docs/security.md says what each mode exposes.
+ * Groups. Without a group, each storage that is sent gets a memfd of its own.
+ * The memfd exposes the storage's bytes and nothing else. That is right for
+ * peers that do not trust each other, and costs one descriptor for each
+ * storage. Members of a *group* trust each other as forked workers do. Their
+ * storages lie together, by the thousand, in a few memfds that every member can
+ * map and write. The last holder of a clone writes it in place.
+ * docs/security.md says what each mode exposes.
  *
- * Death. Who holds what is known to the kernel alone: a process that is killed at
- * any moment holds nothing any more, and what it had sent still arrives.
+ * Death. Only the kernel knows which process holds what. A process that is
+ * killed at any moment holds nothing any more. What it had sent still arrives.
  *
- * Devices. A storage of a CUDA device (cowshed-cuda.h) travels in the same messages, to
- * processes that have started the same device: as an alias, or as a clone. Memory of a
- * device has no seals: whoever has a piece of it can write it. So there are no sealed
- * ones, and outside of a group a clone is copied, on the device, by the sender, and by the
- * receiver unless it takes aliases, too. In a group a clone shares its pieces for as
- * long as nobody writes them: the writer copies what it writes, also if all others are
- * gone meanwhile, which nobody counts. What is under way on the sender's current stream
- * is waited for by the receiver's, on the device (by the sender's call, where there are no
- * events between processes). A sender may free at once, and may exit when its streams
- * are done. The broker keeps none.
+ * Moving. The first time that a storage is shared its bytes move into the
+ * group's memory or into a memfd. cow_group_storage_new() makes a storage that
+ * is there from the start. A transparent storage cannot move. A clone of one is
+ * sent as it lies if it is large, and was not sent before or not written since.
+ * It is also sent as it lies if it was received and not written. Else a copy is
+ * sent. Large means 64 MiB or more, allocated after the process had its first
+ * channel or group, for eight storages at a time. The option `share`
+ * (docs/options.md) makes more storages so.
  *
- * The first time a storage is shared its bytes move: into the group's memory or a
- * memfd. cow_group_storage_new() makes one that is there from the start. A storage
- * whose address was given away (transparent) cannot move. A clone of it is sent as it
- * lies if it is large and was not sent before, or not written since (the option
- * `share` of docs/options.md makes more of them so), or if it was received and not
- * written; else as a copy.
+ * Devices. A storage of a CUDA device (cowshed-cuda.h) travels in the same
+ * messages, as an alias or as a clone. The receiver must have started the same
+ * device. Memory of a device has no seals: a process that has a piece of it can
+ * write the piece. So there are no sealed storages of a device. Outside of a
+ * group the sender copies a clone, on the device. The receiver copies it again
+ * unless its channel takes aliases. In a group a clone shares its pieces until
+ * they are written. The writer copies the pieces that it writes, even if all
+ * other holders are gone: nobody counts the holders.
  *
- * Errors, ownership and threads are as in cowshed.h. fork: the child is a member
- * of its parent's groups; aliases stay aliases, all else is the child's own.
- * Channels stay the parent's: the child gets -EPERM.
+ * The receiver's current stream waits, on the device, for the work that is
+ * under way on the sender's current stream. Where there are no events between
+ * processes the sender's call waits instead. The sender may free the storage at
+ * once, and may exit when its streams are done. The broker keeps no storages of
+ * devices.
+ *
+ * Errors, ownership and threads are as in cowshed.h. fork: the child is a
+ * member of its parent's groups. Aliases stay aliases; all other storages are
+ * the child's own. Channels stay the parent's: the child gets -EPERM.
  */
 #ifndef COWSHED_SHARE_H
 #define COWSHED_SHARE_H
@@ -60,6 +70,7 @@
 extern "C" {
 #endif
 
+/* The modes of sharing: see the head of cowshed-share.h. */
 enum cow_share_mode {
 	COW_SHARE_ALIAS = 0,
 	COW_SHARE_CLONE = 1,
@@ -70,27 +81,51 @@ enum cow_share_mode {
 
 struct cow_group;
 
-/* A group of this process alone, so far. Needs /proc/self/fd: -ENOENT. */
+/*
+ * Makes a group. So far this process is its only member. *ret is a reference.
+ *
+ *   -ENOENT, -EACCES   /proc/self/fd is missing
+ *   -EMFILE, -ENOMEM
+ */
 int cow_group_new(struct cow_group **ret);
 
 /*
- * A descriptor by which another process can become a member; the caller closes
- * it. To have it is to be trusted: a member can read and write all that the group
- * shares. A channel with a group sends it along.
+ * Gives a descriptor by which another process can become a member
+ * (cow_group_join()). The caller owns it and closes it; it has FD_CLOEXEC. A
+ * process that has the descriptor is trusted: a member can read and write all
+ * that the group shares. A channel with a group sends the descriptor in its
+ * messages.
+ *
+ *   -EMFILE
+ *   -EBADF    the program closed the library's descriptor
  */
 int cow_group_fd(struct cow_group *group, int *ret);
 
-/* Becomes a member. `fd` stays the caller's. The same group again is the same
- * handle. -EBADMSG: not a group's; -EAGAIN: 256 members and messages already. */
+/*
+ * Makes this process a member of the group of `fd`, which stays the caller's.
+ * *ret is a reference; joining the same group again gives the same handle.
+ *
+ *   -EBADMSG           not a group's descriptor
+ *   -EAGAIN            the group has 256 members and messages already
+ *   -ENOENT, -EACCES   /proc/self/fd is missing
+ *   -EMFILE, -ENOMEM
+ */
 int cow_group_join(int fd, struct cow_group **ret);
 
-/* References, atomic. A process stays a member while it has one, or a storage
- * that is the group's. unref takes NULL and returns NULL. */
+/* Takes and gives back a reference; atomic. A process stays a member while it
+ * has one, or a storage in the group's memory. Both take NULL. unref returns
+ * NULL. */
 struct cow_group *cow_group_ref(struct cow_group *group);
 struct cow_group *cow_group_unref(struct cow_group *group);
 
-/* A tracked storage in the group's memory: zeros, for sending as a clone or
- * (ALIAS) as an alias, without being copied first. SEALED is -EINVAL. */
+/*
+ * Makes a storage of `bytes` zeros in the group's memory. It is sent without
+ * being copied first: as a clone if `mode` is CLONE, as an alias if `mode` is
+ * ALIAS. The storage is tracked.
+ *
+ *   -EINVAL   SEALED; more than INT64_MAX bytes
+ *   -ENOMEM, -EMFILE
+ */
 int cow_group_storage_new(struct cow_group *group, size_t bytes,
                           enum cow_share_mode mode, struct cow_storage **ret);
 
@@ -99,39 +134,55 @@ int cow_group_storage_new(struct cow_group *group, size_t bytes,
 struct cow_channel;
 
 enum cow_channel_flags {
-	/* Becomes a member of the group that the peer offers. Without it, and
-	 * without a group, such messages are refused. */
+	/* Becomes a member of the group that the peer offers. A channel without
+	 * this flag and without a group refuses messages of a group. */
 	COW_CHANNEL_JOIN = 1 << 0,
-	/* Takes aliases from peers that are in no group: their bytes may change
+	/* Takes aliases from peers that are in no group. Their bytes may change
 	 * while they are read. */
 	COW_CHANNEL_TAKE_ALIASES = 1 << 1,
-	/* -EPERM unless the peer is of the same user. */
+	/* -EPERM unless the peer's process is of the same user, as of the
+	 * connection (SO_PEERCRED in unix(7)). */
 	COW_CHANNEL_SAME_USER = 1 << 2,
-	/* What is sent in several parts, since one can't hold it, has the first
-	 * COW_LABEL_BYTES of its note with each of them: where several receive from one
-	 * socket, each can tell which parts belong together. */
+	/* Parcels that do not fit into one message go in several parts. With
+	 * this flag each part has the first COW_LABEL_BYTES bytes of the note.
+	 * Where several processes receive from one socket, each can tell by
+	 * them which parts belong together. */
 	COW_CHANNEL_LABELS = 1 << 3,
 };
 
 /*
- * Speaks over a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET, blocking or
- * not, which stays the caller's and is used for nothing else meanwhile. `group`:
- * NULL, or what storages are packed for; a reference is kept. -EPROTOTYPE: another
- * kind of socket; -EINVAL: unknown flags.
+ * Makes a channel on a connected Unix socket, SOCK_STREAM or SOCK_SEQPACKET,
+ * blocking or not. The socket stays the caller's. Nothing else may use it while
+ * the channel lives. `group`: NULL, or the group for whose memory storages are
+ * packed; the channel keeps a reference. `flags`: enum cow_channel_flags. The
+ * caller ends the channel with cow_channel_free().
+ *
+ * Threads: any thread may use the channel, one call at a time. Other calls wait
+ * until that call is done, also while it waits for the socket.
+ *
+ *   -EPROTOTYPE         another kind of socket
+ *   -EBADF, -ENOTSOCK   no socket
+ *   -EINVAL             unknown flags
+ *   -EPERM              SAME_USER, and the peer is another user's
+ *   -ENOMEM
  */
 int cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
                     struct cow_channel **ret);
 
-/* Takes NULL and returns NULL. What was not sent yet is not sent any more. */
+/* Ends a channel; takes NULL and returns NULL. Messages that wait in the
+ * channel are not sent any more. The socket stays open. A forked child may free
+ * a channel that it inherited. */
 struct cow_channel *cow_channel_free(struct cow_channel *channel);
 
-/* The group: the one given, or joined. A new reference, or NULL. */
+/* The channel's group: the one that it was given, or joined. A new reference,
+ * or NULL. */
 struct cow_group *cow_channel_group(struct cow_channel *channel);
 
-/* A view of a storage, on its way. */
+/* A view of a storage, on its way. The whole storage is sent: the view is no
+ * border. */
 struct cow_parcel {
 	struct cow_storage *storage;
-	uint64_t offset, length; /* of the view; within the storage */
+	uint64_t offset, length; /* bytes of the view; within the storage */
 	uint32_t mode;           /* enum cow_share_mode */
 	uint32_t strategy;       /* enum cow_strategy (cowshed-broker.h); 0 */
 };
@@ -139,92 +190,147 @@ struct cow_parcel {
 /* Bytes of a note, at most. */
 #define COW_NOTE_MAX 16384
 
-/* Bytes of its beginning that go with each part: see COW_CHANNEL_LABELS. */
+/* Bytes of a note that go with each part: see COW_CHANNEL_LABELS. */
 #define COW_LABEL_BYTES 16
 
 /*
- * Sends `count` parcels, and with the last of them `note_bytes` for the program on
- * the other side. How many were taken: on a socket that does not block fewer than
- * `count` when it is full (then the note was not taken either). What was taken is
- * on its way, or waits in the channel for the next call or cow_channel_flush().
- * The storages stay the caller's; CLONE counts as a clone of each (pointers for
- * writing end), and any mode may move it, unless it is transparent.
+ * Sends `count` parcels. `note` is `note_bytes` bytes for the program on the
+ * other side. It goes with the last parcel, or alone if there are 0 parcels.
  *
- * -EAGAIN: nothing was taken; -EMSGSIZE: a packet's socket has too small a buffer
- * for one parcel and the note; -EPIPE: the peer is gone; -EINVAL: no storage, a
- * view outside of it, no such mode; -EBUSY: an alias of a transparent storage (see
- * cow_storage_share_in_place()); -EXDEV:
- * an alias that lies in another group's memory;
- * -EOPNOTSUPP: element hooks, memory of another device or allocator as alias, a
- * device's sealed or by the broker; -EBUSY also: a graph is being recorded;
- * -EPERM: after fork; -EBADF: the program closed the socket, or a descriptor of
- * the library's; as cow_broker_put() for a parcel that goes that way; -ENOMEM,
- * -EMFILE, -ETOOMANYREFS (try again).
+ * Returns how many parcels were taken. A socket that does not block takes fewer
+ * than `count` when it is full; then the note was not taken either. What was
+ * taken is on its way, or waits in the channel for the next call or
+ * cow_channel_flush(). No SIGPIPE is sent.
+ *
+ * The storages stay the caller's. CLONE counts as a clone of each storage:
+ * pointers for writing end. Any mode may move a storage, unless it is
+ * transparent.
+ *
+ *   -EAGAIN       nothing was taken
+ *   -EMSGSIZE     a packet of the socket cannot hold one parcel and the
+ *                 note (SO_SNDBUF in socket(7))
+ *   -EPIPE        the peer is gone
+ *   -EINVAL       no storage; a view outside of it; no such mode or
+ *                 strategy; a note over COW_NOTE_MAX; nothing to send
+ *   -EBUSY        an alias of a transparent storage (see
+ *                 cow_storage_share_in_place()); a device's storage, and
+ *                 the current stream records a graph
+ *   -EXDEV        an alias that lies in another group's memory
+ *   -EOPNOTSUPP   element hooks; an alias of memory of another device or
+ *                 allocator; a device's storage sealed or by the broker
+ *   -EPERM        the channel is the parent's, after fork
+ *   -EBADF        the program closed the socket, or a descriptor of the
+ *                 library
+ *   -ENOMEM, -ENOBUFS, -EMFILE, -ETOOMANYREFS   try again
+ *   other         for a parcel by a broker: as cow_broker_put()
  */
 long cow_channel_send(struct cow_channel *channel,
                       const struct cow_parcel *parcels, size_t count,
                       const void *note, size_t note_bytes);
 
-/* 0: nothing waits any more; -EAGAIN: something does; else as above. */
+/* Sends what waits in the channel. 0: nothing waits any more. -EAGAIN:
+ * something does. Other errors as for cow_channel_send(). */
 int cow_channel_flush(struct cow_channel *channel);
 
 /*
- * Receives up to `max` parcels of one message; their storages are new references.
- * How many; 0 for a message of a note alone. The note goes to `note` with the
- * last parcel of its message, cut to `note_max`; its length to `ret_note_bytes`
- * (0 before, but for labels; NULL: not wanted). The same alias or sealed storage received again is
- * the same storage.
+ * Receives up to `max` parcels of one message. Their storages are new
+ * references, which the caller gives back. Returns how many; 0 for a message of
+ * a note alone. A storage that is received again as alias or sealed is the same
+ * storage.
  *
- * -EAGAIN: nothing is there; -EPIPE: the peer is gone, and all was received.
- * -EBADMSG: what came was not sound; -EACCES: an alias, or a group, that this
- * channel does not take; -ESTALE: what it meant is gone, or the program closed
- * its descriptors while it waited to be received. Such a message is dropped as a
- * whole, and the next one can be received, unless the stream is in disorder:
- * then each call says -EBADMSG. -EMFILE, -ENOMEM, -EUSERS (the peer's group has 256
- * members and messages already), -EBUSY (a storage of a device whose current stream
- * records a graph): nothing was lost; try again (but what a broker gave once
- * alone is gone). -EBADF: the program
- * closed the socket; -ENOENT: no /proc/self/fd to join a group with; -ENODEV, -ECHILD: a
- * storage of a device that this process has not started, or must not use after fork.
+ * The note goes to `note` with the last parcel of its message, cut to
+ * `note_max` bytes. `ret_note_bytes`, if not NULL, gets the note's full length.
+ * It gets 0 before the last parcel, but for labels.
+ *
+ * The message is dropped as a whole after these errors, and the next one can be
+ * received:
+ *
+ *   -EBADMSG   the message was not sound. If the stream itself is in
+ *              disorder, each later call gives this
+ *   -EACCES    an alias, or a group, that this channel does not take; a
+ *              token, and no cow_strategy_set() named a broker
+ *   -ESTALE    a storage of the message is gone, or the program closed
+ *              its descriptors while the message waited
+ *   -ENODEV    a storage of a device that this process has not started
+ *   -ENOENT    no /proc/self/fd to join a group with
+ *   -ECHILD    a storage of a device that the parent had started
+ *   other      of a token: as cow_broker_get()
+ *
+ * Nothing was lost after these; try again. (But what a broker gave once alone
+ * is gone.)
+ *
+ *   -EMFILE, -ENOMEM
+ *   -EUSERS    the peer's group has 256 members and messages already
+ *   -EBUSY     a storage of a device whose current stream records a graph
+ *
+ * And:
+ *
+ *   -EAGAIN    nothing is there
+ *   -EPIPE     the peer is gone, and all was received
+ *   -EBADF     the program closed the socket
+ *   -EPERM     the channel is the parent's, after fork
  */
 long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
                          size_t max, void *note, size_t note_max,
                          size_t *ret_note_bytes);
 
 /*
- * An alias of a storage whose address was given away (transparent): other processes
- * shall write what this program has at that address. Its pages stay there, or get a
- * file of their own there, which costs one copy; from then on sending or exporting
- * it as ALIAS costs none. Nobody may be writing it during the call. A forked child has
- * it in common with its parent; clones of it, and messages with it in other modes, are
- * copies. It ends with the storage, or block; resizing a block moves its bytes out of
- * it; what is given back of it (MADV_DONTNEED) reads as zero for all. Whoever gets it
- * sees the rest of its last page, too. Once more: 0, nothing to do.
+ * Makes a transparent storage an alias at its address: other processes will
+ * write what this program has there. The pages stay there, or get a file of
+ * their own at the same address, which costs one copy. From then on sending or
+ * exporting the storage as ALIAS costs none. Doing it again changes nothing and
+ * returns 0.
  *
- * -EBUSY: a clone, or a forked relative, still reads its pages, or memory may be under
- * I/O; -EOPNOTSUPP: memory that is not the engine's, tracked (sending it as ALIAS moves
- * it), or whose protection the program changed; -EMFILE: it costs a descriptor, and there
- * are many (a quarter of the limit, 1024 at most); -EINVAL: NULL or no bytes; -ENOMEM.
+ * Nobody may be writing the storage during the call. A forked child has it in
+ * common with its parent. Clones of it are copies, and so are messages with it
+ * in other modes. The alias ends with the storage or block. Resizing a block
+ * moves its bytes out of the alias. Parts that are given back (MADV_DONTNEED in
+ * madvise(2)) read as zero for all. A receiver sees the rest of the last page,
+ * too.
+ *
+ *   -EBUSY        a clone or a forked relative still reads its pages;
+ *                 memory may be under I/O
+ *   -EOPNOTSUPP   memory that is not the engine's; a tracked storage
+ *                 (sending it as ALIAS moves it); memory whose protection
+ *                 the program changed
+ *   -EMFILE       each costs a descriptor, and there are as many as may be: a
+ *                 quarter of RLIMIT_NOFILE, 8 at least, 1024 at most
+ *   -EINVAL       no storage, or 0 bytes
+ *   -ENOMEM
  */
 int cow_storage_share_in_place(struct cow_storage *storage);
 
 /* ---- For programs with a protocol of their own: cow_storage_export(3) --- */
 
 /*
- * A storage as a descriptor: the caller's, to send and to close. Bytes [ret_offset,
- * ret_offset + cow_storage_bytes()) of it are the storage's, and it has no others.
- * ALIAS moves the storage there, as sending does; CLONE and SEALED give a sealed
- * memfd. A device's storage of one piece gives that piece (ALIAS) or one with a copy, of
- * offset 0, and the call waits for the current stream. Errors as for
- * cow_channel_send().
+ * Gives a storage as a descriptor, which the caller owns: to send, and to
+ * close. Bytes [ret_offset, ret_offset + cow_storage_bytes()) of it are the
+ * storage's, and it has no others. ALIAS moves the storage there, as sending
+ * does. CLONE and SEALED give a sealed memfd.
+ *
+ * A device's storage must have one piece. ALIAS gives that piece; CLONE gives
+ * another one with a copy. The offset is 0, and the call waits for the current
+ * stream.
+ *
+ *   -EINVAL   no such mode; 0 bytes
+ *   other     as for cow_channel_send()
  */
 int cow_storage_export(struct cow_storage *storage, enum cow_share_mode mode,
                        int *ret_fd, uint64_t *ret_offset);
 
 /*
- * The other way round. `fd` stays the caller's. It must be a memfd (of an alias:
- * sealed against growing and shrinking; else also against writing) that has these
- * bytes; or what was exported of a device that is started here. -EBADMSG: it is none; -EINVAL: they are not in it.
+ * Makes a storage of `bytes` bytes of a descriptor, from `offset` on. *ret is a
+ * reference; `fd` stays the caller's. Of an alias `fd` must be a memfd that is
+ * sealed against growing and shrinking; else it must be sealed against writing,
+ * too. It may also be the memory of a device that was exported, if the device
+ * is started here.
+ *
+ *   -EBADMSG   no such descriptor
+ *   -EINVAL    the bytes are not in it; no such mode
+ *   -EBUSY     a storage here has these bytes already, with another size
+ *              or mode; of a device, the current stream records a graph
+ *   -ECHILD    memory of a device that the parent had started
+ *   -EMFILE, -ENOMEM
  */
 int cow_storage_import(int fd, uint64_t offset, size_t bytes,
                        enum cow_share_mode mode, struct cow_storage **ret);

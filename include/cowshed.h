@@ -2,9 +2,12 @@
 /*
  * cowshed: copy-on-write, shareable memory for Linux
  *
- * A *storage* is a reference-counted handle on bytes of one device. Storages
- * of the default allocator live in sealed memfds, so three things cost
- * mappings instead of copies: cloning one, forking with it, sharing it.
+ * Library: libcowshed (pkg-config cowshed).
+ *
+ * A *storage* is a reference-counted handle on bytes of one device. The default
+ * allocator keeps the bytes in sealed memfds (memfd_create(2)). So three things
+ * change mappings instead of copying bytes: cloning a storage, forking with it,
+ * sharing it.
  *
  *      struct cow_storage *a, *b;
  *      void *p;
@@ -21,36 +24,36 @@
  * Two storages alias only if they are the same storage. Clones share their
  * bytes invisibly, as the copy-on-write note of PyTorch prescribes.
  *
- * Tracked and transparent. Whoever writes a *tracked* storage (the default)
- * asks for the address with cow_storage_data_mut() each time it begins to
- * write, and uses no pointer from before the last clone: a lazily cloned
- * storage may move when it is written first. The address of a *transparent*
- * storage may be given to code that knows nothing of all this (malloc's
- * callers, NumPy); it never moves, and the MMU notices writes.
+ * Tracked and transparent. The writer of a *tracked* storage (the default) asks
+ * for the address with cow_storage_data_mut() each time it begins to write. It
+ * uses no pointer from before the last clone: a lazily cloned storage may move
+ * at its first write. A *transparent* storage never moves. Its address may be
+ * given to code that knows nothing of cowshed (callers of malloc(), NumPy): the
+ * MMU notices the writes.
  *
- * Ownership. cow_..._new/open/clone/ref return a reference that the caller
- * gives back with ..._unref. Results come back through `ret`, the last
- * parameter, which is untouched on failure.
+ * Ownership. cow_..._new/open/clone/ref return a reference; the caller gives it
+ * back with ..._unref. Results come back through `ret`, the last parameter. A
+ * failed call leaves `ret` untouched.
  *
- * Errors. Functions return 0 (or a documented positive outcome) or -errno.
- * After a failure cow_last_error() is a sentence for people. A failed call
- * leaves everything as it was. The library never prints and never aborts on a
- * wrong argument; it traps (SIGILL, on aarch64 SIGTRAP) when its own
- * bookkeeping is broken, as by the second free of a block.
+ * Errors. Functions return 0 (or a documented positive outcome) or -errno;
+ * where they need a pointer, NULL is -EINVAL. cow_last_error() then has a
+ * sentence for people. A failed call leaves everything as it was. The library
+ * never prints, and never aborts on a wrong argument. It traps (SIGILL; on
+ * aarch64 SIGTRAP) when its own bookkeeping is broken, as by the second free of
+ * a block.
  *
  * Threads. Any function may be called from any thread. For one storage the
- * caller orders writes against reads, as with any memory: cow_storage_data()
- * and cow_storage_lazy_clone() are reads, cow_storage_data_mut(), resize, swap
- * and materialize are writes, and so is sharing it with other processes (send,
- * export, put) unless it is transparent: its bytes may move. Storages that
- * secretly share bytes need no such care: the library orders what happens
- * between them. The library's own threads are unknown to libc: before a call
- * that gives up privileges (setuid(), capset(), a seccomp filter, landlock) end
- * them with cow_threads_end(), or they keep them; under the shim that is done.
+ * caller orders writes against reads, as for any memory. Reads are
+ * cow_storage_data() and cow_storage_lazy_clone(). Writes are
+ * cow_storage_data_mut(), expose, resize and swap. Sharing a storage with other
+ * processes (send, export, put) is a write unless it is transparent: its bytes
+ * may move. Clones need no such order: the library orders what happens between
+ * them. The library has threads that libc does not know: see cow_threads_end()
+ * before giving up privileges.
  *
  * fork. Both processes keep every storage, with the bytes of that moment and
- * their own writes after it. Nothing is copied but the pages written later.
- * Functions may be called in the child of a program with threads. Signal
+ * their own writes after it. The kernel copies only pages that are written
+ * later. The child of a program with threads may call functions, too. Signal
  * handlers may not call the library.
  */
 #ifndef COWSHED_H
@@ -69,46 +72,60 @@ extern "C" {
 #define COW_VERSION_MINOR 1
 #define COW_VERSION_PATCH 0
 
-/* "0.1.0", of the library that is loaded. Static; never fails. */
+/* The version of the library that is loaded, as "0.1.0". A static string; never
+ * fails. The macros above are the version of this header. */
 const char *cow_version(void);
 
 /*
  * The sentence about the calling thread's last failure in this library, or ""
- * when it had none. Valid until that thread's next failing call. Never NULL.
+ * if it had none. Never NULL. Each thread has a buffer of its own, which the
+ * library owns. Read it right after the failure: the thread's later calls may
+ * replace or clear it, also those that succeed.
  */
 const char *cow_last_error(void);
 
 /* ---- Devices and data pointers: cow_data_ptr(3) ------------------------- */
 
+/*
+ * A type of devices. The CPU works from the start. A CUDA device works once the
+ * program calls cow_cuda_start(), which is in libcowshed-cuda. (`cowshed
+ * doctor` loads that library by itself.) For other types the program sets an
+ * allocator (cow_allocator_set()). Tensors need cow_device_set() besides
+ * (cowshed-tensor.h).
+ */
 enum cow_device_type {
 	COW_DEVICE_CPU = 0,
 	COW_DEVICE_META = 1,    /* no bytes at all, only sizes */
 	COW_DEVICE_CUDA = 2,
 	COW_DEVICE_PRIVATE = 3, /* for a third party's device */
-	COW_DEVICE_TYPES = 8,
+	COW_DEVICE_TYPES = 8,   /* types are less than this */
 };
 
-/* So many of one type, numbered from 0. */
+/* Devices of one type, at most. They are numbered from 0. */
 #define COW_DEVICE_INDEXES 64
 
 struct cow_device {
 	int16_t type;  /* enum cow_device_type */
-	int16_t index; /* which of them; 0 for the CPU */
+	int16_t index; /* which device of the type; 0 for the CPU */
 };
 
-/* Disposes of what `context` owns. Called once; may call the library. */
+/* Disposes of what `context` owns. The library calls it once for each context.
+ * It may call the library. */
 typedef void cow_deleter_fn(void *context);
 
 /*
- * A data pointer: bytes, and what it takes to get rid of them. It is a value of
- * four words; making one allocates nothing. The deleter receives the
- * *context*, which is often, not always, the data. Its address tells the type
- * of the context (cow_data_ptr_cast()). The deleter runs whenever the context
- * is not NULL, also where the data is NULL; a NULL deleter disposes of
- * nothing. (The rules of PyTorch's c10::DataPtr.)
+ * A data pointer: bytes, and what disposes of them. It is a value of four
+ * words; making one allocates nothing. The rules are those of PyTorch's
+ * c10::DataPtr:
  *
- * A data pointer is owned by one holder; copying the struct copies no
- * ownership. Not thread-safe in itself.
+ * The deleter receives the *context*. The context is often the data, but need
+ * not be. The deleter's address tells the type of the context
+ * (cow_data_ptr_cast()). The deleter runs whenever the context is not NULL,
+ * also where the data is NULL. A NULL deleter disposes of nothing.
+ *
+ * A data pointer has one owner; copying the struct copies no ownership. The
+ * functions below take no lock: the caller orders calls on the same struct.
+ * None of them fails. Only cow_data_ptr_clear() takes NULL.
  */
 struct cow_data_ptr {
 	void *data;
@@ -117,28 +134,30 @@ struct cow_data_ptr {
 	struct cow_device device;
 };
 
-/* A data pointer on external memory. Takes ownership of `context`. */
+/* A data pointer on external memory at `data`, on `device`. It owns `context`
+ * from now on. */
 struct cow_data_ptr cow_data_ptr_make(void *data, void *context,
                                       cow_deleter_fn *deleter,
                                       struct cow_device device);
 
-/* Runs the deleter if there is a context, and empties it; the device stays.
- * Takes NULL. */
+/* Empties the data pointer, then runs the deleter if there is a context. The
+ * device stays. Takes NULL. */
 void cow_data_ptr_clear(struct cow_data_ptr *ptr);
 
-/* Gives up the context without running the deleter; returns it. The caller now
- * owns it. The data address stays readable in `ptr`. */
+/* Gives up the context without running the deleter, and returns it. The caller
+ * owns the context from now on. The address of the data stays in `ptr`. */
 void *cow_data_ptr_release_context(struct cow_data_ptr *ptr);
 
-/* Moves `from` into the returned value; `from` becomes empty on its device. */
+/* Moves `from` into the returned value. `from` becomes empty; its device stays. */
 struct cow_data_ptr cow_data_ptr_move(struct cow_data_ptr *from);
 
-/* The context if the deleter is `expected`, else NULL. */
+/* The context if the deleter is `expected`, else NULL. The context stays the
+ * data pointer's. */
 void *cow_data_ptr_cast(const struct cow_data_ptr *ptr,
                         cow_deleter_fn *expected);
 
-/* Replaces the deleter by `desired` if it is `expected`; says whether it did.
- * The new deleter must dispose of the same context. */
+/* Replaces the deleter by `desired` if it is `expected`. Returns whether it
+ * did. The new deleter must dispose of the same context. */
 bool cow_data_ptr_compare_exchange_deleter(struct cow_data_ptr *ptr,
                                            cow_deleter_fn *expected,
                                            cow_deleter_fn *desired);
@@ -146,73 +165,110 @@ bool cow_data_ptr_compare_exchange_deleter(struct cow_data_ptr *ptr,
 /* ---- Allocators: cow_allocator(3) --------------------------------------- */
 
 /*
- * Makes data pointers. Filled in by its implementer, owned by it, and alive as
- * long as anything it made (usually: static). `size` is sizeof(struct
- * cow_allocator). Functions get the allocator itself, so that it can be
- * embedded in a larger struct. All must be callable from any thread.
+ * Makes data pointers of one device. The implementer fills the struct in and
+ * owns it. It must live as long as anything that it made (usually: static).
+ * Each function gets the allocator itself, so the struct can be embedded in a
+ * larger one. The library calls the functions from any thread, also from
+ * several at once.
  */
 struct cow_allocator {
-	size_t size;
+	size_t size;              /* sizeof(struct cow_allocator) */
 	const char *name;         /* for error sentences */
 	struct cow_device device; /* of everything it makes */
 
-	/* `bytes` > 0. 0 or -errno; `ret` only on success. */
+	/* `bytes` > 0. Returns 0 or -errno; sets `ret` only on success. */
 	int (*allocate)(struct cow_allocator *self, size_t bytes,
 	                struct cow_data_ptr *ret);
-	/* Copies between two of its own. NULL: memcpy. */
+	/* Copies between two pieces of its own memory. Returns 0 or -errno.
+	 * NULL: the library calls memcpy(). */
 	int (*copy_data)(struct cow_allocator *self, void *dst, const void *src,
 	                 size_t bytes);
-	/* Not NULL is a promise: every data pointer it makes has data ==
-	 * context and this deleter. Gives the raw form below. */
+	/* If this is not NULL it is a promise: every data pointer that the
+	 * allocator makes has data == context and this deleter. Then the raw
+	 * form below works. */
 	cow_deleter_fn *raw_deleter;
 };
 
-/* The engine's allocator: CPU memory in sealed memfds, 64-byte aligned, page
- * aligned from one page on. Never NULL. Has the raw form. */
+/* The engine's allocator: CPU memory in sealed memfds, aligned to 64 bytes, and
+ * to a page from one page on. It is static, never NULL, and has the raw form.
+ * */
 struct cow_allocator *cow_allocator_default(void);
 
 /*
- * The registry: one allocator a device. Replaces the present one when
- * `priority` is at least its own; returns 0 if it did, 1 if the present one
- * stays. The CPU starts with cow_allocator_default() at priority 0. NULL
- * removes. Thread-safe. -EINVAL: no such device, incomplete allocator, or one
- * of another device.
+ * Sets the allocator of a device. Each device has one. `allocator` replaces the
+ * present one if `priority` is at least the present one's. NULL removes it, by
+ * the same rule. The CPU starts with cow_allocator_default() at priority 0; the
+ * other devices start with none, also at priority 0. The allocator stays its
+ * implementer's. Storages that exist keep the allocator that they have.
+ *
+ * Returns 0 if it was set, 1 if the present one stays. Thread-safe.
+ *
+ *   -EINVAL   no such device; an allocator that is incomplete, or of
+ *             another device
  */
 int cow_allocator_set(struct cow_device device, struct cow_allocator *allocator,
                       int priority);
 
-/* The registered allocator. -ENODEV: none is set. */
+/*
+ * The allocator that is set for a device; it stays its implementer's.
+ * Thread-safe.
+ *
+ *   -EINVAL   no such device
+ *   -ENODEV   none is set
+ */
 int cow_allocator_get(struct cow_device device, struct cow_allocator **ret);
 
-/* Allocates with profiling. 0 bytes: succeeds, NULL data on its device. */
+/*
+ * Allocates `bytes` bytes, and tells the profiler. The caller owns *ret and
+ * ends it with cow_data_ptr_clear(). 0 bytes succeed: the data is NULL, on the
+ * allocator's device.
+ *
+ *   -EINVAL   an incomplete allocator; more than INT64_MAX bytes
+ *   other     what the allocator returns
+ */
 int cow_allocator_allocate(struct cow_allocator *allocator, size_t bytes,
                            struct cow_data_ptr *ret);
 
-/* Allocates and copies `bytes` from `src`, memory of the same allocator. */
+/* Allocates, then copies `bytes` bytes from `src`, which is memory of the same
+ * allocator. Ownership and errors as for cow_allocator_allocate(); besides,
+ * what copy_data returns. */
 int cow_allocator_clone(struct cow_allocator *allocator, const void *src,
                         size_t bytes, struct cow_data_ptr *ret);
 
-/* The raw form, for callers that keep one bare pointer. -ENOTSUP: the
- * allocator has no raw_deleter. -EINVAL: it has one that what it allocated is
- * not freed by. Deallocate takes NULL. */
+/*
+ * The raw form, for callers that keep one bare pointer. The caller owns *ret
+ * and ends it with deallocate, which takes NULL. Errors as for
+ * cow_allocator_allocate(), and:
+ *
+ *   -ENOTSUP   the allocator has no raw_deleter
+ *   -EINVAL    what the allocator made is not freed by its raw_deleter
+ */
 int cow_allocator_raw_allocate(struct cow_allocator *allocator, size_t bytes,
                                void **ret);
 int cow_allocator_raw_deallocate(struct cow_allocator *allocator, void *data);
 
 /*
- * Observers of memory. on_memory: `delta` bytes came (positive) or went at
- * `data`; totals after it. on_out_of_memory: an allocation of `bytes` failed.
- * Called without locks held, on the thread that caused it; may call the
- * library. Process-wide. The struct must outlive its registration; NULL ends
- * it (calls under way in other threads may still finish).
+ * Observers of memory, for the whole process. Either function may be NULL. The
+ * library calls them without locks held, on the thread that caused the event.
+ * They may call the library.
+ *
+ * on_memory: `delta` bytes came (positive) or went (negative) at `data`. The
+ * total is the sum over all devices after that. on_out_of_memory: an allocation
+ * of `bytes` bytes failed.
+ *
+ * cow_profiler_set() sets them; NULL ends them. The struct stays the caller's
+ * and must outlive its registration. Calls that are under way in other threads
+ * may still finish after it was replaced.
+ *
+ *   -EINVAL   `size` is not set
  */
 struct cow_profiler {
-	size_t size;
+	size_t size; /* sizeof(struct cow_profiler) */
 	void (*on_memory)(void *user, const void *data, int64_t delta,
 	                  uint64_t total_bytes, struct cow_device device);
 	void (*on_out_of_memory)(void *user, size_t bytes, uint64_t total_bytes,
 	                         struct cow_device device);
-	void *user;
+	void *user; /* the first argument of both */
 };
 int cow_profiler_set(const struct cow_profiler *profiler);
 
@@ -221,93 +277,121 @@ int cow_profiler_set(const struct cow_profiler *profiler);
 struct cow_storage;
 
 /*
- * What a storage of elements that are not plain bytes (strings, objects) needs.
- * Such a storage is cloned eagerly through `copy`, destroyed through
- * `destroy`, and refuses byte resize and page sharing (-EOPNOTSUPP).
+ * Functions for a storage whose elements are not plain bytes (strings,
+ * objects). The library clones such a storage eagerly through `copy` and ends
+ * its elements through `destroy`. The storage refuses byte resize and page
+ * sharing (-EOPNOTSUPP).
  */
 struct cow_element_hooks {
-	size_t size;
+	size_t size;          /* sizeof(struct cow_element_hooks) */
 	size_t element_bytes; /* > 0; storage sizes must be multiples of it */
 	/* Constructs `count` elements at `dst` as copies of those at `src`. On
-	 * failure nothing is constructed and -errno comes back. */
+	 * failure it has constructed nothing and returns -errno. */
 	int (*copy)(void *user, void *dst, const void *src, size_t count);
 	/* Destroys `count` elements. NULL: nothing to do. */
 	void (*destroy)(void *user, void *data, size_t count);
-	/* Constructs `count` elements in fresh memory. NULL: zero bytes are
-	 * valid elements. */
+	/* Constructs `count` elements in fresh memory; 0 or -errno. NULL: zero
+	 * bytes are valid elements. */
 	int (*construct)(void *user, void *data, size_t count);
-	void *user;
+	void *user; /* the first argument of all three */
 };
 
 enum cow_storage_flags {
 	COW_STORAGE_ZERO = 1 << 0,        /* bytes read as zero */
-	COW_STORAGE_TRANSPARENT = 1 << 1, /* see the top of this file */
+	COW_STORAGE_TRANSPARENT = 1 << 1, /* see the top of cowshed.h */
 	COW_STORAGE_STRICT = 1 << 2,      /* commit now: -ENOMEM, never SIGBUS */
 };
 
-/* NULL options: all zero. `size` is sizeof; a longer struct with non-zero bytes
- * that this library does not know is -E2BIG. */
+/* NULL options mean all zero. A longer struct is -E2BIG if it has non-zero
+ * bytes that this library does not know. */
 struct cow_storage_options {
-	size_t size;
-	uint32_t flags;                          /* enum cow_storage_flags */
-	uint32_t reserved;                       /* 0 */
-	struct cow_allocator *allocator;         /* NULL: of the CPU */
+	size_t size;             /* sizeof(struct cow_storage_options) */
+	uint32_t flags;          /* enum cow_storage_flags */
+	uint32_t reserved;       /* 0 */
+	struct cow_allocator *allocator; /* NULL: the CPU's */
 	const struct cow_element_hooks *elements; /* must outlive the storage */
 };
 
 /*
- * A storage of `bytes` fresh bytes: 0 up to more than there is memory (pages
- * come when they are touched, unless STRICT). Contents are unspecified without
- * ZERO. Cost: under 1 us for recycled memory, some us for fresh.
- * -EINVAL: unknown flags, sizes that overflow; -ENOMEM: no address space, or
- * STRICT and no memory; -E2BIG: see options; -ENODEV: no allocator is set for
- * the CPU; -EOPNOTSUPP: TRANSPARENT with element hooks; what the allocator or
- * the hooks' construct say.
+ * Makes a storage of `bytes` fresh bytes: 0 up to more than there is memory.
+ * The kernel makes the pages when they are touched, or at once with STRICT. The
+ * bytes are unspecified without ZERO. The storage is tracked unless `options`
+ * say TRANSPARENT.
+ *
+ * Cost: under 1 us if the memory is recycled, a few us if it is fresh.
+ *
+ *   -EINVAL      unknown flags, `size` not set, incomplete hooks; sizes
+ *                over INT64_MAX, or not a multiple of element_bytes
+ *   -ENOMEM      no address space; STRICT and no memory
+ *   -E2BIG       see cow_storage_options
+ *   -ENODEV      no allocator is set for the CPU
+ *   -EOPNOTSUPP  TRANSPARENT with element hooks
+ *   other        what the allocator or the hooks' construct returns
  */
 int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
                     struct cow_storage **ret);
 
 /*
- * A storage on memory from elsewhere. On success it owns what `ptr` owned and
- * `ptr` is empty. It can be resized only if options name an allocator for the
- * new bytes; TRANSPARENT is ignored, its address is known anyway. Clones of it
- * are eager copies (counted as COW_FALLBACK_FOREIGN), by the allocator of its
- * device.
+ * Makes a storage on memory from elsewhere (*external* memory): the `bytes`
+ * bytes at `ptr`. On success the storage owns what `ptr` owned, and `ptr` is
+ * empty. On failure `ptr` is as before.
+ *
+ * The storage can be resized only if `options` name an allocator for the new
+ * bytes. TRANSPARENT is ignored: the address is known anyway. Clones are eager
+ * copies by the allocator of the storage's device, counted as
+ * COW_FALLBACK_FOREIGN.
+ *
+ *   -EINVAL   no data, though `bytes` is not 0 (but for the meta device);
+ *             options as for cow_storage_new()
+ *   -E2BIG    see cow_storage_options
+ *   -ENOMEM
  */
 int cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
                              const struct cow_storage_options *options,
                              struct cow_storage **ret);
 
 /*
- * The storage that `ptr` points into: a transparent storage, or a block of
- * cow_block_new() (under the shim: of malloc), which then lives until both the
- * block and this reference are gone. `ret_offset`, if not NULL, is the distance
- * from its first byte. -ENOENT: not ours, behind its last byte, freed, a tracked
- * storage, or memory of another allocator.
+ * Finds the storage that `ptr` points into, and returns a new reference to it.
+ * It finds transparent storages, and blocks of cow_block_new() (under the shim:
+ * of malloc()). A block that is found lives until both the block is freed and
+ * the reference is given back. `ret_offset`, if not NULL, gets the distance of
+ * `ptr` from the storage's first byte.
+ *
+ *   -ENOENT   not memory of the engine; behind its last byte; freed; a
+ *             tracked storage; memory of another allocator
+ *   -ENOMEM
  */
 int cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
                          struct cow_storage **ret);
 
-/* Atomic references. unref takes NULL and returns NULL. */
+/* Takes and gives back a reference; atomic. The last unref frees the bytes.
+ * Both take NULL. unref returns NULL. */
 struct cow_storage *cow_storage_ref(struct cow_storage *storage);
 struct cow_storage *cow_storage_unref(struct cow_storage *storage);
 
+/* How many bytes it has, and on which device. They never fail. NULL has 0
+ * bytes, on the CPU. */
 size_t cow_storage_bytes(const struct cow_storage *storage);
 struct cow_device cow_storage_device(const struct cow_storage *storage);
 
-/* How many references this storage has (1: yours alone). A snapshot. */
+/* How many references this storage has (1: only the caller's). Other threads
+ * may change the number at any time. NULL has 0. */
 uint64_t cow_storage_use_count(const struct cow_storage *storage);
 
-/* The bytes for reading. Never copies, never fails; NULL for 0 bytes. Valid
- * until the storage is written, resized, swapped, shared with other processes
- * or freed. */
+/*
+ * The address of the bytes, for reading; of a device's storage, the device's
+ * address. Never copies, never fails. NULL if there are 0 bytes. The pointer is
+ * valid until the storage is written, resized, swapped, shared with other
+ * processes or freed. The bytes stay the storage's.
+ */
 const void *cow_storage_data(const struct cow_storage *storage);
 
-/* What the caller of data_mut is about to do; decides between copying pages
- * when they are written and copying all at once. Never changes the result. */
+/* Tells how much the caller of data_mut is about to write. By it the library
+ * decides whether to copy pages when they are written or all bytes at once. A
+ * hint never changes the result. */
 enum cow_write_hint {
-	COW_WRITE_AUTO = 0,      /* the range given will be written, mostly */
-	COW_WRITE_SPARSE = 1,    /* a few pages of the range */
+	COW_WRITE_AUTO = 0,      /* most of the given range will be written */
+	COW_WRITE_SPARSE = 1,    /* few pages of the range; counted as 1/64 */
 	COW_WRITE_ALL = 2,       /* every byte that is read later; old bytes
 	                            matter only outside of the range */
 	COW_WRITE_BY_PAGE = 3,   /* force a private view */
@@ -315,18 +399,26 @@ enum cow_write_hint {
 };
 
 /*
- * The bytes for writing: materializes a lazy storage. The pointer is valid
- * until the next clone, resize or swap of this storage. Cost: nothing when the
- * storage is not lazy (a lock, while anything in the process is frozen); the
- * last reference *steals* (no copy); else a private view (some us, then ~2 us
- * for each page written first) or a copy.
- * data_mut means the whole storage with COW_WRITE_AUTO.
+ * The address of the bytes, for writing. A lazy storage is *materialized*: it
+ * gets bytes that it alone writes. The pointer is valid until the next clone,
+ * resize or swap of this storage, and until it is shared with other processes.
  *
- * [offset, offset + bytes) is what will be written; other bytes must not be
- * written through the pointer that comes back, which points at the storage's
- * first byte. With COW_WRITE_ALL the bytes of the range are unspecified until
- * written, and fresh memory is committed in huge pages at once.
- * -EINVAL: range outside; -ENOMEM; the storage is as before on failure.
+ * [offset, offset + bytes) is what the caller will write. It must write no
+ * other byte through the pointer. *ret points at the storage's first byte,
+ * whatever `offset` is; NULL if the storage has 0 bytes. cow_storage_data_mut()
+ * means the whole storage with COW_WRITE_AUTO. With COW_WRITE_ALL the bytes of
+ * the range are unspecified until they are written, and fresh memory is
+ * committed in huge pages at once.
+ *
+ * Cost: nothing if the storage is not lazy (a lock, while anything in the
+ * process is frozen). The last reference *steals*: it takes the bytes over
+ * without a copy. Else the storage gets a private view, or a copy of its bytes.
+ * A view costs about 8 us, then 2 us for the first write of each page. A copy
+ * costs about 0.35 us a page into recycled memory.
+ *
+ *   -EINVAL   a range outside of the storage; no such hint
+ *   -ENOMEM
+ *   other     of a device's storage: see cowshed-cuda.h
  */
 int cow_storage_data_mut(struct cow_storage *storage, void **ret);
 int cow_storage_data_mut_range(struct cow_storage *storage, size_t offset,
@@ -334,54 +426,91 @@ int cow_storage_data_mut_range(struct cow_storage *storage, size_t offset,
                                void **ret);
 
 /*
- * Makes a storage transparent, and says where it is: from now on the address
- * never changes until resize or swap, and may be written without notice. A lazy
- * storage is materialized first, by page if that is cheaper. Idempotent.
- * -EOPNOTSUPP: element hooks; -ENOMEM.
+ * Makes a storage transparent, and returns its address. The address does not
+ * change until resize or swap, and may be written without notice. A lazy
+ * storage is materialized first, by page if that is cheaper. Doing it again
+ * changes nothing. *ret is NULL if the storage has 0 bytes.
+ *
+ *   -EOPNOTSUPP   element hooks
+ *   -ENOMEM
+ *   other         of a device's storage: see cowshed-cuda.h
  */
 int cow_storage_expose(struct cow_storage *storage, void **ret);
 
 /*
- * A new storage with the same bytes, sharing them until either is written.
- * Tracked source: one reference, no system call, any size. Transparent source:
- * its pages are frozen in place (readers and writers go on); cloning it again
- * costs the pages written since. Small transparent ones, external memory and
- * element hooks: an eager copy, counted. With a live writer the promise is
- * memcpy's: writes finished before the call are in, later ones are out.
- * The clone is tracked. -ENOMEM; -ENODEV: external memory of a device that has
- * no allocator; what the hooks say.
+ * Makes a new storage with the same bytes. Both share them until either is
+ * written. The clone is tracked. The cost depends on the source:
+ *
+ *   tracked                one reference; no system call, at any size
+ *   transparent            its pages are frozen in place; cloning it again
+ *                          costs the pages that were written since
+ *   transparent and small  under 384 KiB: an eager copy
+ *   external memory        an eager copy
+ *   with element hooks     an eager copy through the hooks
+ *
+ * Eager copies are counted by reason (enum cow_fallback), which has more cases:
+ * memory that may be under I/O, for example.
+ *
+ * Threads: cloning is a read. Other threads may go on reading and writing a
+ * transparent source. Then the promise is memcpy()'s: writes that ended before
+ * the call are in the clone, and later ones are not.
+ *
+ *   -ENOMEM
+ *   -ENODEV   external memory of a device that has no allocator
+ *   other     what the hooks' copy or the allocator returns; of a device's
+ *             storage: see cowshed-cuda.h
  */
 int cow_storage_lazy_clone(struct cow_storage *storage,
                            struct cow_storage **ret);
 
 /*
- * The same of `n` storages, one after the other: what has to be asked about the
- * process is asked once.
- * *ret_copied, unless NULL: the bytes that were copied. All or none:
- * after a failure every ret[i] is NULL. -EINVAL: one of `storages` is.
+ * Clones `n` storages, one after the other, as cow_storage_lazy_clone() does.
+ * The library asks once for all of them whether the process may have memory
+ * under I/O. ret[i] becomes the clone of storages[i]: a reference each.
+ * `ret_copied`, if not NULL, gets the number of bytes that were copied.
+ *
+ * All or none: after a failure no clone is left and every ret[i] is NULL.
+ * Errors as for cow_storage_lazy_clone(), and:
+ *
+ *   -EINVAL   one of `storages` is NULL; then `ret` is untouched
  */
 int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
                             uint64_t *ret_copied, struct cow_storage **ret);
 
-/* The same with bytes of its own at once. */
+/* Makes a new tracked storage with a copy of the bytes, made at once. Errors as
+ * for cow_storage_lazy_clone(). */
 int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
 
 /*
- * min(old, new) bytes stay as they are; new ones are unspecified unless the
- * storage was made with ZERO. Never affects clones. Grows in place if nobody
- * else reads its pages and there is room behind them; else allocates, copies and
- * frees. Pointers into it are invalid afterwards in either case.
- * -EPERM: no allocator (external memory); -EBUSY: transparent and held by
- * someone else; -EOPNOTSUPP: element hooks; -EINVAL: absurd size; -ENOMEM.
+ * Changes the size to `bytes`. min(old, new) bytes stay as they are. New bytes
+ * are unspecified, or zero if the storage was made with ZERO. Clones never
+ * change. Pointers into the storage are invalid afterwards. A transparent
+ * storage stays transparent.
+ *
+ * Cost: a tracked storage grows in place if nobody else reads its pages and
+ * there is room behind them (not with ZERO or STRICT). Else the library
+ * allocates, copies and frees. On the meta device only the size changes.
+ *
+ *   -EPERM        no allocator for new bytes (external memory)
+ *   -EBUSY        transparent, and another reference or a block holds it
+ *   -EOPNOTSUPP   element hooks
+ *   -EINVAL       more than INT64_MAX bytes
+ *   -ENOMEM
+ *   other         what the allocator returns
  */
 int cow_storage_resize(struct cow_storage *storage, size_t bytes);
 
 /*
- * Swaps the data under a live storage: afterwards the storage holds what
- * `inout` held, with `bytes` bytes, and `inout` owns the old data. A lazy
- * storage is materialized first, since the old data comes back writable.
- * It can be resized afterwards only if the new deleter is its allocator's own.
- * -EINVAL; -EBUSY as for resize; -ENOMEM.
+ * Swaps the data under a storage. Afterwards the storage holds what `inout`
+ * held, with `bytes` bytes, on its device; `inout` owns the old data. A lazy
+ * storage is materialized first, since the old data comes back writable. The
+ * new data is external memory, and the storage is tracked. The storage can be
+ * resized afterwards only if the new deleter is its allocator's own.
+ *
+ *   -EINVAL   no data, though `bytes` is not 0; not a whole number of
+ *             elements
+ *   -EBUSY    as for cow_storage_resize()
+ *   -ENOMEM
  */
 int cow_storage_swap_data_ptr(struct cow_storage *storage,
                               struct cow_data_ptr *inout, size_t bytes);
@@ -390,11 +519,11 @@ enum cow_storage_state {
 	COW_STATE_OWNED = 0,   /* alone on its bytes, written in place */
 	COW_STATE_LAZY = 1,    /* shares all bytes; writing materializes */
 	COW_STATE_VIEW = 2,    /* a private view: shares the pages not written */
-	COW_STATE_FOREIGN = 3, /* memory of another allocator */
+	COW_STATE_FOREIGN = 3, /* memory of another allocator, or external */
 };
 
 struct cow_storage_info {
-	size_t size;           /* in: sizeof */
+	size_t size;           /* in: sizeof(struct cow_storage_info) */
 	uint32_t state;        /* enum cow_storage_state */
 	uint32_t flags;        /* enum cow_storage_flags */
 	uint64_t sharers;      /* storages that read its bytes, this one too */
@@ -403,88 +532,131 @@ struct cow_storage_info {
 	                          copied so far), as far as the kernel tells */
 	uint64_t frozen;       /* 1: its pages are frozen (a fork or a clone) */
 };
+
+/* Describes a storage as it is at this moment. A shorter struct, by its `size`,
+ * gets the members that it has. -EINVAL: `size` is not set. */
 int cow_storage_get_info(const struct cow_storage *storage,
                          struct cow_storage_info *ret);
 
 /* ---- Blocks: for allocators on top of the engine (the shim is one): cow_block(3) -- */
 
 enum cow_block_flags {
-	COW_BLOCK_ZERO = 1 << 0,
+	COW_BLOCK_ZERO = 1 << 0, /* bytes read as zero */
 };
 
 /*
- * Raw transparent memory of at least one byte, page aligned or better;
- * `alignment` is 0 or a power of two. Cheap from 64 KiB up; every block is a
- * storage (cow_storage_from_ptr()). -EINVAL; -ENOMEM, also for what the kernel
- * would refuse as anonymous memory.
+ * Allocates a block: raw transparent memory of at least one byte, aligned to a
+ * page or better. The caller owns it and ends it with cow_block_free(). Every
+ * block is a storage, too (cow_storage_from_ptr()).
+ *
+ * `alignment`: 0, or a power of two up to 1 TiB. `flags`: enum cow_block_flags.
+ * Without ZERO the bytes are unspecified. Blocks are cheap from 64 KiB up.
+ *
+ *   -EINVAL   no such alignment or flags
+ *   -ENOMEM   also for a size that the kernel would refuse as anonymous
+ *             memory (vm.overcommit_memory in proc_sys_vm(5))
  */
 int cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret);
 
-/* Frees; takes NULL. A pointer that is not the start of a live block traps
- * (double free, foreign pointer). */
+/* Frees a block; takes NULL. A storage on it keeps the bytes until that is
+ * freed. Traps if `ptr` is not the start of a live block (double free, foreign
+ * pointer). */
 void cow_block_free(void *ptr);
 
-/* Usable bytes of a live block; traps otherwise. */
+/* The usable bytes of a live block. Traps if `ptr` is not the start of one. */
 size_t cow_block_bytes(const void *ptr);
 
-/* Grows or shrinks, in place where possible; on success the old address is
- * invalid unless `ret` equals it. A block that moves is aligned as by
- * cow_block_new() without alignment. On failure the block is as before. */
+/*
+ * Grows or shrinks a block, in place where that is possible. min(old, new)
+ * bytes stay as they are; new ones are unspecified. On success the old address
+ * is invalid unless *ret equals it. A block that moves is aligned as by
+ * cow_block_new() without alignment. On failure the block is as before. Traps
+ * if `ptr` is not the start of a live block.
+ *
+ *   -ENOMEM   as for cow_block_new()
+ */
 int cow_block_resize(void *ptr, size_t bytes, void **ret);
 
-/* The address range in which everything of this process lives. [0, 0) before
- * the first allocation; never changes after. All of it is the engine's, unless
- * the shim gave a part back because the program limits its address space. */
+/*
+ * The address range in which all memory of the engine in this process lies:
+ * [*ret_start, *ret_end). [0, 0) before the first allocation; it never changes
+ * after that. All of it is the engine's. The exception: under the shim a
+ * program that limits its address space gets a part back. Takes no lock; never
+ * fails.
+ */
 void cow_window(uintptr_t *ret_start, uintptr_t *ret_end);
 
 /* ---- Threads of the library: cow_threads(3) ------------------------------- */
 
 /*
- * Threads that copies may use, this one included; 0: one for each processor. Large
- * copies are shared with threads that are made when they are first needed, that know no
- * libc, block all signals and end after two idle seconds. Where they are denied, copies
- * do without. A forked child makes its own. As signals are blocked there, a handler for
- * SIGSEGV or SIGBUS is not called for memory that one of them touches: the process ends.
- * Who copies memory that faults on purpose sets 1.
+ * Sets how many threads one large copy may use, the calling one included. 0,
+ * the start: one for each processor that the process may run on
+ * (sched_getaffinity(2)). More than 65 count as 65. get returns the number that
+ * is in effect; it never fails.
+ *
+ * The library makes these threads when a large copy first needs them. They know
+ * no libc, block all signals and end after two idle seconds. One copy at a time
+ * uses them; others run on their caller alone. Copies do without threads where
+ * the kernel denies them. A forked child keeps the number and makes threads of
+ * its own.
+ *
+ * Since signals are blocked there, a fault in one of these threads calls no
+ * handler for SIGSEGV or SIGBUS: the process ends. A program that copies memory
+ * which faults on purpose sets 1.
+ *
+ *   -EINVAL   less than 0
  */
 int cow_threads_set(int threads);
 int cow_threads_get(void);
 
 /*
- * Ends all threads of the library's own, also the helper that works ahead, and returns
- * when the process no longer counts them: for what wants a process with one thread
- * (unshare(CLONE_NEWUSER), setns()), and for what changes the calling one alone. libc
- * tells all threads that it knows when setuid() and its like are called, and these are
- * none; nobody tells any about capset(), prctl(PR_SET_NO_NEW_PRIVS), seccomp filters and
- * landlock. Those that are there would keep what was given up; new ones have what their
- * maker has. Waits for copies under way in other threads. They come back when there is
- * work, so no other thread may use the library before the call was made; none is made by
- * copies after cow_threads_set(1).
+ * Ends all threads that the library made, also the helper that prepares memory
+ * ahead. Returns when the kernel no longer counts them as the process's. It
+ * waits for copies that are under way in other threads. Two kinds of calls need
+ * it:
+ *
+ * Calls that want a process with one thread: unshare(CLONE_NEWUSER), setns(2).
+ *
+ * Calls that give up privileges. libc applies setuid(2) and its like to all
+ * threads that it knows, and it does not know these. Nobody applies capset(2),
+ * prctl(PR_SET_NO_NEW_PRIVS), seccomp(2) filters and landlock(7) to other
+ * threads. A library thread that exists during such a call keeps what was given
+ * up; a new one has what its maker has. Under the shim such calls end the
+ * threads by themselves.
+ *
+ * The threads come back when there is work. So no other thread may use the
+ * library until such a call was made. Copies make no threads after
+ * cow_threads_set(1).
  */
 void cow_threads_end(void);
 
 /* ---- The engine as a whole: cow_engine(3) ------------------------------- */
 
-/* Gives freed memory that is kept warm back to the kernel now, and what
- * vanished processes held. Returns 1 if anything was given back, else 0. */
+/* Gives freed memory that the library keeps populated back to the kernel now,
+ * and what ended processes held. Returns 1 if it gave anything back, else 0. */
 int cow_trim(void);
 
 /*
- * One option of the engine, as in COWSHED_OPTIONS (the shim's own keys,
- * threshold, mmap and report, are not among them). Keys and units: docs/options.md.
- * -ENOENT: no such key; -EINVAL: not a value for it; -EBUSY: can only be set
- * before the first allocation.
+ * Sets one option of the engine, as a key of COWSHED_OPTIONS does.
+ * docs/options.md has the keys and units. The shim's own keys (threshold, mmap
+ * and report) are not among them. Thread-safe. A forked child inherits the
+ * options.
+ *
+ *   -ENOENT   no such key
+ *   -EINVAL   not a value for it
+ *   -EBUSY    it can be set only before the first allocation
  */
 int cow_option_set(const char *key, const char *value);
 
-/* Why something was done the slow way. Names: cow_fallback_name(). */
+/* Reasons for doing something the slow way. The library counts each of them
+ * (cow_stats). */
 enum cow_fallback {
 	COW_FALLBACK_MEMFD = 0,   /* no memfd: anonymous memory */
 	COW_FALLBACK_WINDOW,      /* no address space left in the window */
-	COW_FALLBACK_COLLAPSE,    /* huge pages refused */
-	COW_FALLBACK_PAGEMAP,     /* /proc/self/pagemap is not to be had */
+	COW_FALLBACK_COLLAPSE,    /* the kernel refused huge pages */
+	COW_FALLBACK_PAGEMAP,     /* /proc/self/pagemap can't be read */
 	COW_FALLBACK_THREAD,      /* the helper thread could not be started */
-	COW_FALLBACK_DESCRIPTOR,  /* our descriptor was closed by the program */
+	COW_FALLBACK_DESCRIPTOR,  /* the program closed our descriptor */
 	COW_FALLBACK_MAPPINGS,    /* near vm.max_map_count: copied instead */
 	COW_FALLBACK_SEGMENTS,    /* too many descriptors: segment kept */
 	COW_FALLBACK_FREEZE,      /* freeze refused: copied for the child */
@@ -495,22 +667,28 @@ enum cow_fallback {
 	COW_FALLBACK_ELEMENTS,    /* clone through element hooks */
 	COW_FALLBACK_BUSY,        /* no thaw: other threads may be writing */
 	COW_FALLBACK_HELD,        /* no thaw: another process maps the pages */
-	COW_FALLBACK_BACKING,     /* anonymous memory by policy, and clones of
+	COW_FALLBACK_BACKING,     /* anonymous memory by policy; clones of
 	                             memory that is not the memfd's: copied */
 	COW_FALLBACK_REMAPPED,    /* the program remapped or emptied a part */
-	COW_FALLBACK_REWRITTEN,   /* clone of what was mostly written beside an
-	                             earlier one, or in many places: copied */
+	COW_FALLBACK_REWRITTEN,   /* clone of memory that was mostly written, or
+	                             written in many places, since an earlier
+	                             clone: copied */
 	COW_FALLBACKS = 24,
 };
+
+/* The name of a reason: "memfd" for COW_FALLBACK_MEMFD. A static string. NULL:
+ * no such reason. */
 const char *cow_fallback_name(enum cow_fallback reason);
 
 /*
- * Counters since the start of the process (or its fork). Also readable from
- * outside, live, with cow_stats_read(): they lie in a page of a memfd named
- * "cowshed-stats". Every member is a uint64_t; new ones are added at the end.
+ * Counters since the start of the process, or since its fork: a forked child
+ * begins at 0, but for what lives. They lie in a page of a memfd named
+ * "cowshed-stats", so other processes can read them at any time
+ * (cow_stats_read()). Every member is a uint64_t; new ones are added at the
+ * end. Each counter is exact, but the struct as a whole is no snapshot.
  */
 struct cow_stats {
-	uint64_t size;             /* sizeof; in for cow_stats_get() */
+	uint64_t size;             /* in: sizeof(struct cow_stats) */
 	uint64_t bytes_live;       /* handed out and not freed */
 	uint64_t bytes_peak;       /* highest bytes_live */
 	uint64_t bytes_served;     /* handed out, ever */
@@ -539,23 +717,31 @@ struct cow_stats {
 	uint64_t bytes_thawed;
 	uint64_t pages_written_back; /* while thawing */
 	uint64_t pages_private;    /* copied pages seen at the last looks */
-	uint64_t bytes_shadow_returned; /* frozen pages nobody needed any more */
+	uint64_t bytes_shadow_returned; /* frozen pages that nobody needed */
 	uint64_t bytes_limbo;      /* freed here, still mapped by others */
 	uint64_t segments;         /* memfds open now */
 	uint64_t mappings;         /* kernel mappings in the window, estimated */
 	uint64_t helper_starts;
-	uint64_t fallbacks[COW_FALLBACKS];
+	uint64_t fallbacks[COW_FALLBACKS]; /* by enum cow_fallback */
 };
 
-/* `ret->size` says how much the caller knows; that much is filled. */
+/* This process's counters. A shorter struct, by its `size`, gets the members
+ * that it has. -EINVAL: `size` is not set. */
 int cow_stats_get(struct cow_stats *ret);
 
-/* Another process's counters. -ENOENT: it has none (does not use cowshed, or
- * allocated nothing large since it was started or forked); -EPERM/-EACCES: not
- * ours to look at; -ESRCH. */
+/*
+ * Another process's counters; that process is not stopped and takes no part.
+ * `ret->size` as for cow_stats_get().
+ *
+ *   -EINVAL           `size` is not set
+ *   -ENOENT           it has none: it does not use cowshed, or allocated
+ *                     nothing large since it was started or forked
+ *   -EPERM, -EACCES   the kernel does not let us look at it
+ *   -ESRCH            no such process
+ */
 int cow_stats_read(pid_t pid, struct cow_stats *ret);
 
-/* What this kernel offers and how it is used now. */
+/* Features of the kernel that the library uses. */
 enum cow_feature {
 	COW_FEATURE_MEMFD = 0,     /* memfd_create with seals */
 	COW_FEATURE_COLLAPSE,      /* MADV_COLLAPSE on a memfd */
@@ -568,9 +754,14 @@ enum cow_feature {
 	COW_FEATURE_USERFAULTFD,
 	COW_FEATURES = 16,
 };
-/* 1: there and working (probed, not guessed); 0: not; and in `ret_why`, if not
- * NULL, a static sentence: what it brings, or what denied it. -EINVAL: no such
- * feature. */
+
+/*
+ * Tries one feature, by system calls. Returns 1 if the kernel has it and it
+ * works, 0 if not. The pointers, if not NULL, get static strings: its name, and
+ * a sentence that says what it brings or what denied it.
+ *
+ *   -EINVAL   no such feature
+ */
 int cow_feature_probe(enum cow_feature feature, const char **ret_name,
                       const char **ret_why);
 
