@@ -3,8 +3,8 @@
  * A storage over a fork: each side has the bytes of that moment
  *
  * The library's own fork handlers freeze the memory before the fork. The child
- * inherits it as a private mapping, so its writes are its own, and the parent's
- * later ones are the parent's. Nobody copies 64 MiB.
+ * inherits the memory as a private mapping. So each side's later writes are its
+ * own. The kernel copies the pages that are written, not 64 MiB.
  */
 #include <cowshed.h>
 

@@ -2,9 +2,8 @@
 /*
  * A clone that costs a reference, and a write to it that costs a page
  *
- * 64 MiB are filled once. The clone copies nothing; writing one byte of it
- * copies the page in which that byte lies, and the storage it came from notices
- * nothing.
+ * The program fills 64 MiB once. The clone copies nothing. Writing one byte of the
+ * clone copies the page of that byte. The source keeps its bytes.
  */
 #include <cowshed.h>
 
