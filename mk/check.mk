@@ -44,7 +44,7 @@ endif
 
 # Not in make check, with the reason where it is not only the time (seconds: tests/seconds.txt).
 SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
-	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views))) \
+	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views tensor/test_strided))) \
 	tests/preload/containers.sh tests/preload/real.sh tests/preload/allocators.sh \
 	tests/preload/storm.sh tests/stress/share_storm.sh tests/cuda/foreign.sh \
 	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \

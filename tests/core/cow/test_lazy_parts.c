@@ -323,7 +323,7 @@ START_TEST(random_programs)
 	size_t shared = 0;
 
 	state = (uint64_t)_i * 7919 + 1;
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < ROUNDS(300); i++) {
 		shared += step(all);
 		for (int k = 0; k < STORAGES; k++)
 			check(&all[k]);
