@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The plots of the results page (bench/results.py), each an SVG that is the same whenever it is
-drawn of the same figures: no dates, text as text, identifiers by a fixed salt.
+"""The plots of the results page (bench/results.py). Each is an SVG. The same figures always give
+the same file: it has no date, its text is text, and a fixed salt makes its identifiers.
 
-A plot is a function of the figures that returns what to draw, or None where too little of it
-was measured. Without matplotlib only this is found out.
+A plot is a function of the figures. It returns a function that draws, or None if too few figures
+were measured. Without matplotlib nothing is drawn.
 """
 
 import os
@@ -16,7 +16,7 @@ try:
 except ImportError:
     matplotlib = None
 
-# Okabe and Ito's colours, which all can tell apart; besides, each line has its own marker.
+# Okabe and Ito's colours: colour-blind readers can tell them apart. Each line has a marker, too.
 STYLES = {
     "cowshed": ("#0072B2", "o"),
     "second": ("#56B4E9", "s"),
@@ -30,7 +30,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def size_of(text):
-    """Bytes of "64KiB", "4G"; None: no size."""
+    """Bytes of "64KiB", "4G"; None if it is no size."""
     match = re.fullmatch(r"(\d+)([KMG]?)(?:i?B)?", text)
     return int(match[1]) * UNITS[match[2]] if match else None
 
@@ -43,7 +43,7 @@ def size_name(value):
 
 
 def curve(figures, bench, pattern, key, x=float):
-    """[(x, y)] of the cases that match; x is made of the pattern's group."""
+    """[(x, y)] of the cases that match; `x` makes the first of the pattern's group."""
     points = []
     for line in figures.of(bench):
         match = re.fullmatch(pattern, line.case)
@@ -286,30 +286,31 @@ def allocators(f):
 
 PLOTS = [
     ("clone", clone_by_size, "Clone, write one page, drop: by size",
-     "What a clone costs hardly grows with the size; a copy costs its bytes.",
+     "The cost of a clone hardly grows with the size. The cost of a copy grows with its bytes.",
      "build/plain/bench/curves size"),
     ("written", written, "A clone of 256 MiB, by the share of its pages written",
-     "Where copying page by page and copying all at once cross.",
+     "A write to a clone copies single pages, or all at once. The curves show where the two cross.",
      "build/plain/bench/curves written"),
     ("fork", fork_by_size, "Pause of fork, by heap size",
-     "Blocks of 64 MiB, each fork's child exits at once.", "FORK_ONLY='256M 1G 4G' bench/fork.sh"),
+     "Blocks of 64 MiB; each child exits at once.", "FORK_ONLY='256M 1G 4G' bench/fork.sh"),
     ("fork-written", fork_by_written, "Fork, by the share written since the last one",
-     "1 GiB; what the pause spares is paid by writes, so the whole cycle is beside it.",
+     "1 GiB. Later writes pay for a shorter pause, so the second plot shows the whole cycle.",
      "FORK_ONLY=written bench/fork.sh"),
     ("send-size", send_by_size, "Storages sent, by size",
-     "Made, filled, sent, a byte read, dropped.", "build/plain/bench/send"),
+     "A storage is made, filled, sent, read (one byte) and dropped.", "build/plain/bench/send"),
     ("send-count", send_by_count, "Storages sent, by number",
-     "Made, filled, sent, a byte of each read, dropped.", "build/plain/bench/send"),
+     "The storages are made, filled, sent, read (one byte of each) and dropped.",
+     "build/plain/bench/send"),
     ("copies", copies, "Copies between tensors, by pattern",
-     "One thread; left is faster, 1 is memcpy of as many bytes.", "bench/tensors.sh"),
+     "One thread. Further left is faster; 1 is `memcpy` of as many bytes.", "bench/tensors.sh"),
     ("programs", allocators, "Programs under allocators",
-     "Left is faster, 1 is glibc.", "bench/programs.sh large"),
+     "Further left is faster; 1 is glibc.", "bench/programs.sh large"),
 ]
 
 
 def draw_all(figures, folder, keep):
-    """Draws what can be; [(name, title, text, command)] of those that the page shall show.
-    Without matplotlib those that are there stay if `keep`: they are of these figures."""
+    """Draws the plots; returns [(name, title, text, command)] of those that the page shall show.
+    Without matplotlib, existing plots stay if `keep` says that they are of the same figures."""
     shown = []
     for name, plot, title, text, command in PLOTS:
         draw = plot(figures)

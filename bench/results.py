@@ -2,17 +2,22 @@
 # SPDX-License-Identifier: MIT
 """The results page: tables and plots of what bench/run.sh measured.
 
-    results.py FILE...              docs/results.md and docs/results/
-    results.py --to FOLDER FILE...  the same in another folder
+    results.py FILE...                docs/results.md and docs/results/
+    results.py --to FOLDER FILE...    the same in another folder
+    results.py --unmet TABLE FILE...  the same with another table than bench/unmet.txt
 
-FILE is what bench/run.sh keeps (build/bench.txt; bench/common.h tells the format). Of several, runs
-of parts, all is taken, and of what was measured twice the last. They are kept together as
-docs/results/bench.txt, from which the page can be made again.
+FILE is what bench/run.sh keeps (build/bench.txt); bench/common.h describes the format. Several
+files may hold runs of parts. The page takes all lines; of a case in two files it takes the last
+line. The lines are kept together as docs/results/bench.txt, which makes the same page again.
 
-The page has the bars: each table is a row of docs/benchmarks.md, which tells what is measured,
-how and with which bar; so rows that were not measured are known, too. All other figures are in
-docs/results/figures.md. The plots need matplotlib (bench/requirements.txt, bench/plots.py);
-without it the page has those that were drawn of the same figures before, or none.
+The page has the bars. Each of its tables is a row of docs/benchmarks.md, which says what is
+measured, how and with which bar. So the page also knows which rows were not measured. All other
+figures are in docs/results/figures.md. The plots need matplotlib (bench/requirements.txt,
+bench/plots.py). Without it the page shows the plots that are there if their figures are the same.
+
+bench/unmet.txt says of each bar that is not met what is the case. A bar that is not met and has no
+mark is called so on the page and on stderr, as is a mark of a bar that is met.
+tests/python/test_results.py fails then.
 """
 
 import argparse
@@ -24,22 +29,31 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIMES = {"ns", "us", "ms", "s"}
 HIGHER_IS_BETTER = {"pages/ms", "operations/s"}
-# Why there are no lines of these.
+# Why these programs have no lines.
 ELSEWHERE = {"gpu": "not measured: no GPU", "scaling": "its tables are in [scaling.md](scaling.md)"}
-# What a row's bar names, how the cases end in which it was measured, and what lacks without.
+# What a row's bar names; how the names of such cases end; what is missing where there are none.
 NAMED = {"PyTorch": ("/torch", "PyTorch"), "64 elements": ("/call", "a call of 64 elements"),
          "the best rival": ("/glibc-huge", "rivals with huge pages")}
-LOST = 1.05  # by more than this much of the rival's, else it is called even
+LOST = 1.05  # times the rival's figure: beyond it we lost, below its inverse we won, else even
+# States of a bar that is not met: issues that are to change it, and what they are about.
+ISSUES = {"healing": "the hundredth fork as cheap as the first, whatever the program writes",
+          "bulk": "whole rewrites in bulk",
+          "everywhere": "kernels, libcs, THP=always, aarch64, blocks of many sizes",
+          "pains": "pains of Python users"}
+STATES = {"given up": "nobody works on it, for the reason in the row",
+          "wrong measure": "the benchmark compares with the wrong thing, or the bar was set wrong",
+          "open": "nobody has found out yet whether, or how, it can be met"}
 
 
 # ---- What was measured ---------------------------------------------------------------------
 
 
 class Line:
-    """A measurement: the keys of bench/common.h, numbers where they are numbers."""
+    """A measurement: the keys of bench/common.h, numbers where they are numbers. `mark` is the
+    (state, sentence) of bench/unmet.txt, if it has any."""
 
     def __init__(self, text):
-        self.text = text
+        self.text, self.mark = text, None
         self.keys = dict(part.split("=", 1) for part in text.split())
         self.bench, self.case, self.unit = (self.keys[key] for key in ("bench", "case", "unit"))
 
@@ -63,9 +77,9 @@ class Line:
 
 
 class Figures:
-    """All lines, by (bench, case), and what was said about the machine and the runs."""
+    """All lines, by (bench, case), and the comments about the machine and the runs."""
 
-    def __init__(self, files):
+    def __init__(self, files, marks):
         self.about, self.lines = [], {}
         for name in files:
             with open(name, encoding="utf-8") as file:
@@ -74,6 +88,7 @@ class Figures:
                         self.about += [text] if text not in self.about else []
                     elif text.startswith("bench="):
                         line = Line(text)
+                        line.mark = marks.get((line.bench, line.case))
                         self.lines[line.bench, line.case] = line
 
     def of(self, bench):
@@ -92,8 +107,8 @@ class Figures:
 
 
 class Program:
-    """A row, and those below it without a name, of the table of docs/benchmarks.md. If these have
-    a command, too, its last word is what their cases begin with."""
+    """A row of the table of docs/benchmarks.md, and the rows below it that have no name. If those
+    have a command, too, the names of their cases begin with its last word."""
 
     def __init__(self, name, command):
         self.name, self.command, self.what = name, command, []
@@ -113,7 +128,7 @@ def programs():
 
 
 def parts(program, figures):
-    """What of it was measured, and what was not: (what, bar, command) each."""
+    """Which parts of a program were measured, and which were not: (what, bar, command) each."""
     cases = [line.case for line in figures.of(program.bench)]
     several = len([command for _, _, command in program.what if command]) > 1
     there, absent = [], []
@@ -125,7 +140,7 @@ def parts(program, figures):
 
 
 def missing(program, figures):
-    """What can't be told of it from these lines: (part, why) each."""
+    """What these lines can't tell of a program: (part, why) each."""
     there, absent = parts(program, figures)
     lines = figures.of(program.bench)
     for part in absent:
@@ -140,11 +155,69 @@ def missing(program, figures):
         yield there[0], f"{len(failed)} of {len(lines)} cases failed, or had no such rival"
 
 
+# ---- Marks of bars that are not met --------------------------------------------------------
+
+
+def read_marks(path):
+    """{(bench, case): (state, sentence)} of a table such as bench/unmet.txt."""
+    found = {}
+    for text in map(str.strip, read(path).splitlines()):
+        if not text or text[0] == "#":
+            continue
+        key, state, sentence = ([part.strip() for part in text.split(" | ")] + ["", ""])[:3]
+        bench, _, case = key.partition(": ")
+        issue = re.fullmatch(r"being worked on \(issue: (\w+)\)", state)
+        known = issue[1] in ISSUES if issue else state in STATES
+        if not known or not case or not sentence or (bench, case) in found:
+            sys.exit(f"{path}: no mark, or a second one: {text}")
+        found[bench, case] = state, sentence
+    return found
+
+
+def quoted(figures, match):
+    """What stands for {BENCH CASE KEY} in a sentence: that figure, with its unit; else None."""
+    bench, case, key = match.groups()
+    line = figures.lines.get((bench, case))
+    value = line.number(key) if line else None
+    if value is None:
+        return None
+    if key == "ratio":
+        return f"{line.keys[key]} x"
+    return shown(value) + ("" if line.unit == "of-glibc" else f" {line.unit}")
+
+
+def with_figures(figures, sentence):
+    return re.sub(r"\{(\S+) (\S+) (\w+)\}",
+                  lambda match: quoted(figures, match) or f"({match[1]}: {match[2]})", sentence)
+
+
+def reason(figures, line):
+    """The last cell of a row of a bar that is not met."""
+    if line.met == "failed":
+        return "-"
+    if not line.mark:
+        return "**no mark** in bench/unmet.txt"
+    return f"{line.mark[0]}: {with_figures(figures, line.mark[1])}"
+
+
+def complaints(figures):
+    """What is wrong with the marks of these figures. A mark of what was not measured is right."""
+    for line in figures.lines.values():
+        name = f"{line.bench}: {line.case}"
+        if line.met == "no" and not line.mark:
+            yield f"{name} is not met, and has no mark"
+        if line.mark and line.met not in ("no", "failed"):
+            yield f"{name} has a mark, but no bar that is not met"
+        for match in re.finditer(r"\{(\S+) (\S+) (\w+)\}", line.mark[1] if line.mark else ""):
+            if quoted(figures, match) is None:
+                yield f"{name}: {match[0]} is no figure"
+
+
 # ---- Tables --------------------------------------------------------------------------------
 
 
 def shown(value):
-    """Three or four digits, never an exponent."""
+    """Three or four digits, without an exponent."""
     if value is None:
         return "-"
     if abs(value) >= 10000:
@@ -181,9 +254,10 @@ def bar(line):
     return f"{sign} {limit} {unit}"
 
 
-def verdict(line):
+def verdict(line, named):
     lost = f", {line.keys['failed']} of the rival's rounds failed" if "failed" in line.keys else ""
-    return judged(line) + lost
+    state = f", {line.mark[0]}" if line.mark and line.met == "no" and not named else ""
+    return judged(line) + state + lost
 
 
 def judged(line):
@@ -201,17 +275,21 @@ def row(cells):
     return "| " + " | ".join(cells) + " |"
 
 
-def table(lines, bars, named=False):
-    head = ["what", "unit", "ours", "least to most", "rival", "least to most", "ours to the rival"]
-    yield row([*head, *(["bar"] if bars else []), "met" if bars else "against it"])
-    yield row(["---"] * (len(head) + 1 + bars))
+def table(lines, bars, reasons=None):
+    """`reasons`: a function of a line, for a table of several programs: its last column."""
+    named = reasons is not None
+    head = ["what", "unit", "ours", "least to most", "rival", "least to most", "ours to the rival",
+            *(["bar", "met"] if bars else ["against it"]), *(["what is the case"] if named else [])]
+    yield row(head)
+    yield row(["---"] * len(head))
     for line in lines:
         by = line.keys.get("by", "cgroup")
         name = ((f"{line.bench}: " if named else "") + line.case +
                 (f" (by {by})" if by != "cgroup" else ""))
         yield row([name, line.unit, shown(line.number("ours")), spread(line, "ours"),
                    shown(line.number("rival")), spread(line, "rival"), ratio(line),
-                   *([bar(line)] if bars else []), verdict(line)])
+                   *([bar(line)] if bars else []), verdict(line, named),
+                   *([reasons(line)] if named else [])])
 
 
 def what_of(there):
@@ -223,12 +301,30 @@ def what_of(there):
 
 def head(title, figures):
     yield "<!-- SPDX-License-Identifier: MIT -->"
-    yield "<!-- Made by bench/results.py of docs/results/bench.txt: change these. -->"
+    yield "<!-- bench/results.py makes this page from docs/results/bench.txt: change those. -->"
     yield f"# {title}"
     yield ""
     if figures.quick:
-        yield "**Of a quick run, with small sizes: no results.**"
+        yield "**A quick run with small sizes measured this: these are no results.**"
         yield ""
+
+
+def not_met(figures, missed):
+    states = [line.mark[0] for line in missed if line.mark and line.met == "no"]
+    yield ""
+    yield "## Bars not met"
+    yield ""
+    yield "The last column says what is the case. The states, and how many bars are in each:"
+    yield ""
+    for issue, what in ISSUES.items():
+        state = f"being worked on (issue: {issue})"
+        if state in states:
+            yield f"* *{state}*, {states.count(state)}: an open issue. {what[0].upper()}{what[1:]}."
+    for state, what in STATES.items():
+        if state in states:
+            yield f"* *{state}*, {states.count(state)}: {what}."
+    yield ""
+    yield from table(missed, True, lambda line: reason(figures, line))
 
 
 def page(figures, plots):
@@ -237,29 +333,26 @@ def page(figures, plots):
     missed = [line for line in barred if line.met != "yes"]
     absent = [program for program in all_programs if not figures.of(program.bench)]
     yield from head("Results", figures)
-    yield "Medians of runs in turns with their rivals, with default settings but where an option is"
-    yield "named; [benchmarks.md](benchmarks.md) tells how each is measured and why so."
-    yield "Where nothing else is said, less is better. Measured by these runs:"
+    yield "Each figure is a median. Ours and its rivals ran in turns, with default settings unless"
+    yield "a row names an option. [benchmarks.md](benchmarks.md) says how each figure is measured,"
+    yield "and why so. Less is better unless a row says otherwise. A bar is the target of a figure."
+    yield "These runs measured the figures:"
     yield ""
     yield "```"
     yield from (text.removeprefix("# ") for text in figures.about)
     yield "```"
     yield ""
-    yield (f"{len(barred) - len(missed)} bars met, {len(missed)} not met; "
-           f"{len(absent)} of {len(all_programs)} benchmarks have no figures on this page.")
-    yield "Figures without a bar are in [results/figures.md](results/figures.md), those that we"
-    yield ("lose against a rival among them; the lines they were made of in "
-           "[results/bench.txt](results/bench.txt).")
+    yield f"{len(barred) - len(missed)} bars met, {len(missed)} not met."
+    yield f"{len(absent)} of {len(all_programs)} benchmarks have no figures on this page."
+    yield "Figures without a bar are in [results/figures.md](results/figures.md), including those"
+    yield "where a rival wins. [results/bench.txt](results/bench.txt) has the lines of all figures."
     if missed:
-        yield ""
-        yield "## Bars not met"
-        yield ""
-        yield from table(missed, True, named=True)
+        yield from not_met(figures, missed)
     yield ""
     yield "## Plots"
     if not plots:
         yield ""
-        yield "None: they need matplotlib (bench/requirements.txt) and the figures of curves."
+        yield "No plots: they need matplotlib (bench/requirements.txt) and figures to draw."
     else:
         for name, title, text, command in plots:
             yield ""
@@ -292,7 +385,8 @@ def page(figures, plots):
 
 def other_page(figures):
     yield from head("All figures without a bar", figures)
-    yield "Those with one are in [results.md](../results.md). Won and lost: by more than 5 %."
+    yield "[results.md](../results.md) has the figures with a bar. *Won* and *lost*: ours and the"
+    yield "rival's figure differ by more than 5 %."
     known = {program.bench: program for program in programs()}
     for bench in dict.fromkeys(line.bench for line in figures.lines.values()):
         lines = [line for line in figures.of(bench) if line.met == "-"]
@@ -321,11 +415,12 @@ def write(path, text):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--to", metavar="FOLDER")
+    parser.add_argument("--unmet", metavar="TABLE", default=os.path.join(ROOT, "bench/unmet.txt"))
     parser.add_argument("files", nargs="+", metavar="FILE")
     arguments = parser.parse_args()
-    figures = Figures(arguments.files)
+    figures = Figures(arguments.files, read_marks(arguments.unmet))
     if arguments.to is None and figures.quick:
-        print("results.py: a quick run has no results: docs/ stays as it is")
+        print("results.py: a quick run has no results: docs/ stays unchanged")
         return
     arguments.to = arguments.to or os.path.join(ROOT, "docs")
     to = os.path.join(arguments.to, "results")
@@ -336,10 +431,12 @@ def main():
     same = os.path.exists(kept) and read(kept) == figures.text()
     drawn = plots.draw_all(figures, to, same)
     if not plots.matplotlib:
-        print("results.py: no matplotlib here (bench/requirements.txt): no plots were drawn")
+        print("results.py: matplotlib is not installed (bench/requirements.txt): no plots drawn")
     write(kept, figures.text())
     write(os.path.join(to, "figures.md"), "\n".join(other_page(figures)) + "\n")
     write(arguments.to + "/results.md", "\n".join(page(figures, drawn)) + "\n")
+    for complaint in complaints(figures):
+        print(f"results.py: {arguments.unmet}: {complaint}", file=sys.stderr)
     print(f"Results: {arguments.to}/results.md")
 
 

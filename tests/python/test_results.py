@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/results.md and its plots are what bench/results.py makes of the figures kept with them."""
+"""bench/results.py makes docs/results.md and its plots from the figures that are kept with them."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def read(*path):
 
 
 def drawer():
-    """A Python with the matplotlib that the plots were drawn with; else this one."""
+    """A Python with the matplotlib that drew the plots; None if there is none."""
     wanted = re.search(r"matplotlib==(\S+)", read(ROOT, "bench/requirements.txt"))[1]
     for python in PLOTS, sys.executable:
         if os.path.exists(python):
@@ -30,9 +30,11 @@ def drawer():
     return None
 
 
-def make(python, folder, *files):
-    subprocess.run([python, os.path.join(ROOT, "bench/results.py"), "--to", str(folder), *files],
-                   check=True, capture_output=True)
+def make(python, folder, *arguments):
+    """Makes the pages in a folder; returns what results.py said on stderr."""
+    return subprocess.run(
+        [python, os.path.join(ROOT, "bench/results.py"), "--to", str(folder), *arguments],
+        check=True, capture_output=True, text=True).stderr
 
 
 def test_the_pages_are_made_of_their_figures(tmp_path):
@@ -52,6 +54,65 @@ def test_the_plots_are_made_of_their_figures(tmp_path):
     assert sorted(os.listdir(tmp_path / "results")) == names
     for name in names:
         assert read(tmp_path, "results", name) == read(DOCS, "results", name), name
+
+
+def lines_of(*path):
+    return [line for line in read(*path).splitlines() if line and line[0] != "#"]
+
+
+def test_every_bar_that_is_not_met_has_a_mark():
+    cases = (dict(part.split("=", 1) for part in line.split())
+             for line in lines_of(DOCS, "results/bench.txt"))
+    missed = {f"{keys['bench']}: {keys['case']}" for keys in cases if keys["met"] == "no"}
+    marked = {line.split(" | ")[0] for line in lines_of(ROOT, "bench/unmet.txt")}
+    assert missed - marked == set(), "not met: say in bench/unmet.txt what is the case"
+    assert marked - missed == set(), "met, or not measured: remove these from bench/unmet.txt"
+
+
+def test_the_marks_name_figures_that_are_kept(tmp_path):
+    said = make(sys.executable, tmp_path, os.path.join(DOCS, "results/bench.txt"))
+    assert said == ""
+    assert "no mark" not in read(tmp_path, "results.md")
+
+
+def test_a_mark_stands_in_the_rows_of_its_bar(tmp_path):
+    measured = "unit=us ours=3 ours_min=2 ours_max=4 rival=- ratio=- on=ours n=7"
+    (tmp_path / "lines").write_text(f"bench=page case=one {measured} bar=<=1 met=no\n"
+                                    f"bench=page case=two {measured} bar=<=1 met=no\n"
+                                    f"bench=page case=three {measured} bar=<=9 met=yes\n"
+                                    "bench=page case=four unit=us ours=- rival=- ratio=- bar=- "
+                                    "on=- met=failed n=0\n")
+    (tmp_path / "unmet").write_text(
+        "# a comment\n\n"
+        "page: one | given up | It takes {page three ours_max}, and {page five ours}.\n"
+        "page: three | open | Nothing.\n"
+        "page: four | being worked on (issue: bulk) | Nothing.\n"
+        "page: six | open | It was not measured.\n")
+    said = make(sys.executable, tmp_path / "to", "--unmet", str(tmp_path / "unmet"),
+                str(tmp_path / "lines"))
+    page = read(tmp_path, "to/results.md")
+    assert "1 bars met, 3 not met" in page
+    assert "| **not met** | given up: It takes 4 us, and (page: five). |" in page
+    assert "| at most 1 us | **not met**, given up |" in page
+    assert "| **not met** | **no mark** in bench/unmet.txt |" in page
+    assert "| **failed** | - |" in page
+    assert "* *given up*, 1: " in page and "issue: bulk" not in page
+    assert [line.split(": ", 2)[2] for line in said.splitlines()] == [
+        "page: one: {page five ours} is no figure",
+        "page: two is not met, and has no mark",
+        "page: three has a mark, but no bar that is not met"]
+
+
+@pytest.mark.parametrize("text", [
+    "page: one | nearly met | Nothing.", "page: one | open", "one | open | Nothing.",
+    "page: one | being worked on (issue: none) | Nothing.",
+    "page: one | open | Nothing.\npage: one | open | Again."])
+def test_a_wrong_mark_ends_the_script(tmp_path, text):
+    (tmp_path / "unmet").write_text(text + "\n")
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        make(sys.executable, tmp_path, "--unmet", str(tmp_path / "unmet"),
+             os.path.join(DOCS, "results/bench.txt"))
+    assert "no mark, or a second one: " in error.value.stderr
 
 
 def test_what_was_not_met_is_told(tmp_path):
