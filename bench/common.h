@@ -236,6 +236,16 @@ static inline void report_failed(const char *bench, const char *what,
 	known = true;
 }
 
+/* The bar as people read it, and whether it was met. */
+static inline void report_bar(const char *unit, enum bar_on on, double bar, bool met)
+{
+	bool alone = on == BAR_OURS || on == BAR_WORST;
+
+	printf("; bar %s %g%s%s: %s",
+	       on == BAR_SPEEDUP ? "at least" : "at most", bar,
+	       alone ? " " : " x", alone ? unit : "", met ? "met" : "NOT MET");
+}
+
 /* One measurement. `rival` may be NULL; an empty series failed. `by`, of memory: by
  * what it was measured, else NULL. */
 static inline void report_by(const char *bench, const char *what,
@@ -287,10 +297,7 @@ static inline void report_by(const char *bench, const char *what,
 		       series_at(rival, 0), series_at(rival, 1), ratio,
 		       faster ? " faster" : "");
 	if (has_bar)
-		printf("; bar %s %g%s%s: %s",
-		       on == BAR_SPEEDUP ? "at least" : "at most", bar,
-		       alone ? " " : " x", alone ? unit : "",
-		       met ? "met" : "NOT MET");
+		report_bar(unit, on, bar, met);
 	putchar('\n');
 	fflush(stdout);
 }

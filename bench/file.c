@@ -141,57 +141,40 @@ static double stall(struct cow_storage *s, bool saves)
 	return worst / 1e3;
 }
 
-int main(void)
-{
-	static struct series warm, plain_warm, cold, plain_cold, direct, recycled;
-	static struct series to_cache, plain_to_cache, to_disk, plain_to_disk;
-	static struct series direct_disk, stalls, quiet, ring_off;
-	struct cow_storage *s, *written, *alone;
-	char *rival;
-	void *p;
+static struct series warm, plain_warm, cold, plain_cold, direct, recycled;
+static struct series to_cache, plain_to_cache, to_disk, plain_to_disk;
+static struct series direct_disk, stalls, quiet, ring_off;
 
-	if (getenv("BENCH_FILE"))
-		path = getenv("BENCH_FILE");
-	bytes = sized(GIB);
-	must(cow_storage_new(bytes, NULL, &s));
-	must(cow_storage_data_mut(s, &p));
-	rival = malloc(bytes);
-	if (!rival)
-		die("malloc");
-	memset(p, 1, bytes);
-	memset(rival, 1, bytes);
-	must(cow_storage_new(bytes, NULL, &written));
-	must(cow_storage_data_mut(written, &p));
-	memset(p, 1, bytes);
-	must(cow_storage_new(bytes, NULL, &alone));
-	must(cow_storage_data_mut(alone, &p));
-	memset(p, 1, bytes);
-	(void)save(s, COW_SAVE_SYNC);
-	for (int i = 0; i < rounds(5); i++) {
-		warm_host(bytes + bytes / 4);
-		(void)plain_load(); /* all find it in the cache */
-		series_add(&warm, load(0, true));
-		series_add(&recycled, load(0, false));
-		series_add(&plain_warm, plain_load());
-		series_add(&ring_off, load(COW_IO_PLAIN, true));
-		forget();
-		series_add(&cold, load(0, true));
-		forget();
-		series_add(&plain_cold, plain_load());
-		forget();
-		series_add(&direct, load(COW_IO_DIRECT, true));
-		(void)plain_save(rival, false); /* the cache has it again */
-		series_add(&to_cache, save(s, 0));
-		series_add(&plain_to_cache, plain_save(rival, false));
-		forget();
-		series_add(&to_disk, save(s, COW_SAVE_SYNC));
-		forget();
-		series_add(&plain_to_disk, plain_save(rival, true));
-		forget();
-		series_add(&direct_disk, save(s, COW_SAVE_SYNC | COW_IO_DIRECT));
-		series_add(&quiet, stall(alone, false));
-		series_add(&stalls, stall(written, true));
-	}
+static void loads(void)
+{
+	(void)plain_load(); /* all find it in the cache */
+	series_add(&warm, load(0, true));
+	series_add(&recycled, load(0, false));
+	series_add(&plain_warm, plain_load());
+	series_add(&ring_off, load(COW_IO_PLAIN, true));
+	forget();
+	series_add(&cold, load(0, true));
+	forget();
+	series_add(&plain_cold, plain_load());
+	forget();
+	series_add(&direct, load(COW_IO_DIRECT, true));
+}
+
+static void saves(struct cow_storage *s, const char *rival)
+{
+	(void)plain_save(rival, false); /* the cache has it again */
+	series_add(&to_cache, save(s, 0));
+	series_add(&plain_to_cache, plain_save(rival, false));
+	forget();
+	series_add(&to_disk, save(s, COW_SAVE_SYNC));
+	forget();
+	series_add(&plain_to_disk, plain_save(rival, true));
+	forget();
+	series_add(&direct_disk, save(s, COW_SAVE_SYNC | COW_IO_DIRECT));
+}
+
+static void report_all(void)
+{
 	report("file", "load/warm", "ms", &warm, &plain_warm, BAR_RATIO, 1);
 	report("file", "load/warm/no-ring", "ms", &ring_off, &plain_warm, BAR_NONE, 0);
 	report("file", "load/warm/recycled", "ms", &recycled, &plain_warm, BAR_NONE, 0);
@@ -203,6 +186,43 @@ int main(void)
 	       BAR_NONE, 0);
 	report("file", "longest-stall-beside-a-save", "us", &stalls, &quiet,
 	       BAR_WORST, 1000);
+}
+
+static struct cow_storage *filled(void)
+{
+	struct cow_storage *s;
+	void *p;
+
+	must(cow_storage_new(bytes, NULL, &s));
+	must(cow_storage_data_mut(s, &p));
+	memset(p, 1, bytes);
+	return s;
+}
+
+int main(void)
+{
+	struct cow_storage *s, *written, *alone;
+	char *rival;
+
+	if (getenv("BENCH_FILE"))
+		path = getenv("BENCH_FILE");
+	bytes = sized(GIB);
+	s = filled();
+	rival = malloc(bytes);
+	if (!rival)
+		die("malloc");
+	memset(rival, 1, bytes);
+	written = filled();
+	alone = filled();
+	(void)save(s, COW_SAVE_SYNC);
+	for (int i = 0; i < rounds(5); i++) {
+		warm_host(bytes + bytes / 4);
+		loads();
+		saves(s, rival);
+		series_add(&quiet, stall(alone, false));
+		series_add(&stalls, stall(written, true));
+	}
+	report_all();
 	cow_storage_unref(alone);
 	cow_storage_unref(written);
 	cow_storage_unref(s);

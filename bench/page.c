@@ -30,61 +30,67 @@ static char *eager(bool huge)
 	return p;
 }
 
+/* Clones, writes one page and drops the clone. Without a range the library must
+ * expect that all of it is going to be written. The round 0 warms up. */
+static void page_of_clone(int i, bool ranged, struct series *write,
+                          struct series *drop)
+{
+	size_t offset = size / 2;
+	struct cow_storage *b;
+	double t0, t1, t2;
+	char *p;
+
+	t0 = now_ns();
+	must(cow_storage_lazy_clone(source, &b));
+	if (ranged)
+		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO,
+		                                (void **)&p));
+	else
+		must(cow_storage_data_mut(b, (void **)&p));
+	memset(p + offset, i, PAGE);
+	t1 = now_ns();
+	cow_storage_unref(b);
+	t2 = now_ns();
+	if (i) {
+		series_add(write, (t1 - t0) / 1e3);
+		series_add(drop, (t2 - t1) / 1e3);
+	}
+}
+
+static void page_of_copy(int i, bool in_huge, struct series *write,
+                         struct series *drop)
+{
+	size_t offset = size / 2;
+	double t0, t1, t2;
+	char *p;
+
+	warm_host(size);
+	t0 = now_ns();
+	p = eager(in_huge);
+	memset(p + offset, i, PAGE);
+	t1 = now_ns();
+	if (in_huge)
+		munmap(p, size);
+	else
+		free(p);
+	t2 = now_ns();
+	if (i) {
+		series_add(write, (t1 - t0) / 1e3);
+		series_add(drop, (t2 - t1) / 1e3);
+	}
+}
+
 static void one_page(void)
 {
 	static struct series ours, ours_drop, whole, rival, rival_drop, huge;
-	size_t offset = size / 2;
+	static struct series unreported;
 
 	for (int i = 0; i < rounds(7) + 1; i++) {
-		struct cow_storage *b;
-		double t0, t1, t2;
-		char *p;
-
 		warm_host(size);
-		t0 = now_ns();
-		must(cow_storage_lazy_clone(source, &b));
-		must(cow_storage_data_mut_range(b, offset, PAGE, COW_WRITE_AUTO,
-		                                (void **)&p));
-		memset(p + offset, i, PAGE);
-		t1 = now_ns();
-		cow_storage_unref(b);
-		t2 = now_ns();
-		if (i) {
-			series_add(&ours, (t1 - t0) / 1e3);
-			series_add(&ours_drop, (t2 - t1) / 1e3);
-		}
-
-		warm_host(size);
-		t0 = now_ns();
-		p = eager(false);
-		memset(p + offset, i, PAGE);
-		t1 = now_ns();
-		free(p);
-		t2 = now_ns();
-		if (i) {
-			series_add(&rival, (t1 - t0) / 1e3);
-			series_add(&rival_drop, (t2 - t1) / 1e3);
-		}
-
-		warm_host(size);
-		t0 = now_ns();
-		p = eager(true);
-		memset(p + offset, i, PAGE);
-		t1 = now_ns();
-		munmap(p, size);
-		if (i)
-			series_add(&huge, (t1 - t0) / 1e3);
-
-		/* No range given: the library must expect that all of it
-		 * is going to be written. */
-		t0 = now_ns();
-		must(cow_storage_lazy_clone(source, &b));
-		must(cow_storage_data_mut(b, (void **)&p));
-		memset(p + offset, i, PAGE);
-		t1 = now_ns();
-		cow_storage_unref(b);
-		if (i)
-			series_add(&whole, (t1 - t0) / 1e3);
+		page_of_clone(i, true, &ours, &ours_drop);
+		page_of_copy(i, false, &rival, &rival_drop);
+		page_of_copy(i, true, &huge, &unreported);
+		page_of_clone(i, false, &whole, &unreported);
 	}
 	report("page", "clone+write-1-page", "us", &ours, &rival, BAR_SPEEDUP,
 	       10000);

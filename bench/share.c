@@ -417,22 +417,15 @@ static void all_large(size_t bytes, bool has_python)
 	report("share", what, "us", &l.later, &python_beyond, BAR_FASTER, 0);
 }
 
-int main(int argc, char **argv)
+/* ---- All of it ------------------------------------------------------------ */
+
+static struct series ours_make, ours_send, rivals_make, rivals_send, left;
+static struct series python_makes[2], python_sends[2];
+
+static void all_many(int count, bool has_python)
 {
-	static struct series python_make[2], python_send[2];
-	bool has_python = system("command -v python3 >/dev/null") == 0;
-	static struct series ours_make, ours_send, rivals_make, rivals_send, left;
-	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
-	int count = quick() ? 20000 : MANY, rivals = count;
+	int rivals = count;
 
-	/* share N: only ours, of N storages, to be traced. */
-	if (argc > 1) {
-		double ns;
-
-		count = atoi(argv[1]);
-		many(count < MANY ? count : MANY, &ns, &ns, &ns);
-		return 0;
-	}
 	/* The rival maps each, and may not have so many mappings. */
 	if (count > 30000 && file_number("/proc/sys/vm", "max_map_count") < 2e5)
 		rivals = 30000;
@@ -447,8 +440,12 @@ int main(int argc, char **argv)
 		series_add(&rivals_make, make / rivals);
 		series_add(&rivals_send, send / rivals);
 		if (has_python)
-			python_many(python_make, python_send);
+			python_many(python_makes, python_sends);
 	}
+}
+
+static void report_many(bool has_python)
+{
 	report("share", "make-4KiB", "ns", &ours_make, &rivals_make, BAR_FASTER,
 	       0);
 	report("share", "send-4KiB", "ns", &ours_send, &rivals_send, BAR_SPEEDUP,
@@ -459,17 +456,35 @@ int main(int argc, char **argv)
 		char what[64];
 
 		if (!has_python)
-			python_make[i].n = python_send[i].n = 0;
+			python_makes[i].n = python_sends[i].n = 0;
 		snprintf(what, sizeof(what), "make-4KiB/multiprocessing-%s",
 		         ways[i]);
-		report("share", what, "ns", &ours_make, &python_make[i],
+		report("share", what, "ns", &ours_make, &python_makes[i],
 		       BAR_FASTER, 0);
 		snprintf(what, sizeof(what), "send-4KiB/multiprocessing-%s",
 		         ways[i]);
-		report("share", what, "ns", &ours_send, &python_send[i],
+		report("share", what, "ns", &ours_send, &python_sends[i],
 		       BAR_SPEEDUP, 20);
 	}
 	report("share", "one-survivor", "MiB", &left, NULL, BAR_OURS, 8);
+}
+
+int main(int argc, char **argv)
+{
+	bool has_python = system("command -v python3 >/dev/null") == 0;
+	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
+	int count = quick() ? 20000 : MANY;
+
+	/* share N: only ours, of N storages, to be traced. */
+	if (argc > 1) {
+		double ns;
+
+		count = atoi(argv[1]);
+		many(count < MANY ? count : MANY, &ns, &ns, &ns);
+		return 0;
+	}
+	all_many(count, has_python);
+	report_many(has_python);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		all_large(sized(sizes[i]), has_python && sizes[i] == GIB);
 	return 0;
