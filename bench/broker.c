@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How many operations a second a broker does for many clients
+ * Operations a second that a broker does for many clients
  *
  *      broker ADDRESS [CLIENTS [SECONDS [PID]]]
  *
- * Each client is a process that in turn registers a storage of its own under a
- * fresh token, fetches one that its neighbour registered (and maps it, reads a
- * byte, lets it go), and drops the first: three operations. Every one must
- * succeed. All start at once and count until the time is over. Besides: CPU time
- * of the clients and of the broker, if its PID is given, by operation, which
- * says what two cores could do that had nothing else to.
+ * Each client is a process that repeats three operations. It registers a storage of its
+ * own under a fresh token. It fetches a storage that its neighbour registered, maps it,
+ * reads a byte and releases it. It drops its own registration. Every operation must
+ * succeed. All clients start at once and count until the time is over. If the PID of
+ * the broker is given, the program also prints the CPU time of an operation, clients
+ * and broker together: so many operations could two cores do that had no other work.
  */
 #include <cowshed-broker.h>
 
@@ -96,14 +96,14 @@ static void client(const char *address, int i)
 		usleep(1000);
 	while (!__atomic_load_n(&all->stop, __ATOMIC_RELAXED))
 		cycle(b, s, i);
-	/* The neighbour may still want it. */
+	/* The neighbour may still fetch this storage. */
 	__atomic_sub_fetch(&all->ready, 1, __ATOMIC_SEQ_CST);
 	while (__atomic_load_n(&all->ready, __ATOMIC_SEQ_CST))
 		usleep(1000);
 	_exit(0);
 }
 
-/* Of this process's dead children and of the broker, in seconds. */
+/* CPU time of this process's dead children and of the broker, in seconds. */
 static double cpu(const char *pid)
 {
 	struct rusage u;
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		count = atoi(argv[2]);
 	if (argc < 2 || count < 1 || count > MOST) {
-		fprintf(stderr, "broker ADDRESS [CLIENTS [SECONDS]]\n");
+		fprintf(stderr, "usage: broker ADDRESS [CLIENTS [SECONDS [PID]]]\n");
 		return 2;
 	}
 	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE,
@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 			client(argv[1], i);
 	while (__atomic_load_n(&all->ready, __ATOMIC_SEQ_CST) < count) {
 		if (waitpid(-1, &status, WNOHANG) > 0)
-			return 1; /* one could not even begin */
+			return 1; /* a client ended before the start */
 		usleep(1000);
 	}
 	start = now();

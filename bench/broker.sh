@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# broker.sh: 64 clients that register, fetch and drop, by rings and by epoll
+# broker.sh: 64 clients register, fetch and drop storages. In the first run the broker
+# uses io_uring if the kernel allows it, in the second one epoll.
 set -u
 BUILD=${BUILD:-build/plain}
 work=$(mktemp -d) || exit 1
@@ -20,7 +21,7 @@ for how in '' --epoll; do
 	printf '%-9s ' "$by"
 	timeout 60 "$BUILD/bench/broker" "$work/b" 64 "${SECONDS_EACH:-5}" "$pid" | tee "$work/out"
 	status=${PIPESTATUS[0]}
-	# The lines of bench/common.h.
+	# Prints a line as bench/common.h describes it.
 	if [ "$status" != 0 ] || ! grep -q 'clients: ' "$work/out"; then
 		failed=1
 		echo "bench=broker case=64-clients/${by:-none} unit=operations/s ours=-" \

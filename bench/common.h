@@ -2,35 +2,35 @@
 /*
  * What every benchmark needs: clocks, medians, one line a measurement
  *
- * Every bench/NAME.c is a program of its own, so what they share is static
- * functions in this header. A program that includes cowshed.h first also gets
- * must(), which ends it with the library's sentence.
+ * Every bench/NAME.c is a program of its own. So the code that they share is static
+ * functions in this header. A program that includes cowshed.h first also gets must():
+ * if a call fails, it ends the program with the library's error message.
  *
- * The rules of measuring, which the programs keep and this file serves:
+ * The programs keep these rules of measuring, and this file serves them:
  *
  *  - Rivals run in turns in one process or one script (A B A B ...), never all
- *    of one and then all of the other: the machine's mood hits both.
- *  - A *series* holds one number a round; what is printed is its median and
- *    its spread (min..max), and the ratio of the medians.
- *  - Memory that the host never gave to this guest before costs several times
- *    more the first time: warm_host() touches as much as will be used, once.
- *  - CPU time is that of the process, its threads and its dead children.
+ *    of one and then all of the other. A slow moment of the machine hits both.
+ *  - A *series* holds one number a round. A report prints its median, its spread
+ *    (min..max), and the ratio of the medians.
+ *  - The first touch of memory that the host never gave to this guest costs several
+ *    times more. warm_host() touches as much memory as will be used, once.
+ *  - CPU time is the time of the process, its threads and its dead children.
  *  - Memory is what a memory cgroup was charged (bench/meter.h). VmRSS would hide
- *    the frozen pages that nobody maps any more.
+ *    the frozen pages that no process maps any more.
  *
- * A measurement is one line that machines read, then one that people read:
+ * A measurement is one line that machines read, then one line that people read:
  *
  *      bench=page case=1GiB-1page unit=us ours=9.1 ours_min=.. ours_max=..
  *          rival=810000 rival_min=.. rival_max=.. ratio=89011 bar=>=10000
  *          on=speedup met=yes n=7
  *
  * (on one line). `on` says what the bar judges: `ours` alone, the `worst` of ours, the
- * `ratio` ours / rival, or the `speedup` rival / ours; `-` where there is no bar. Where
- * rounds gave no figure, `failed` says how many of the rival's and `ours_failed` of ours;
- * after the latter nothing is `met`, nor against a rival of which no round is left:
- * met=failed. The program's status says so, too.
- * Lines of memory have by=cgroup, or what else it was measured by: then a bar has
- * failed, for it is meant for a cgroup.
+ * `ratio` ours / rival, or the `speedup` rival / ours. Without a bar, `bar` and `met` are
+ * `-`. If rounds gave no figure, `failed` counts the rival's and `ours_failed` ours. A
+ * line with `ours_failed` has met=failed, and so has a bar against a rival of which no
+ * round is left. Programs in C and scripts in sh then exit with 1.
+ * Lines of memory have by=cgroup, or say how else the memory was measured. In the second
+ * case a bar has failed, since it is meant for a cgroup.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -132,7 +132,7 @@ static inline int rounds(int full)
 	return quick() && full > 7 ? 7 : full;
 }
 
-/* "64MiB"; one of four buffers. */
+/* "64MiB", in one of four buffers that take turns. */
 static inline const char *size_name(size_t bytes)
 {
 	static char name[4][24];
@@ -221,22 +221,22 @@ static inline void report_failure(void)
 	_exit(1);
 }
 
-/* A line without numbers: the program goes on, and its status will tell. */
+/* A line without numbers. The program goes on; when it ends, it exits with 1. */
 static inline void report_failed(const char *bench, const char *what,
-                                 const char *unit, const char *whose)
+                                 const char *unit, const char *why)
 {
 	static bool known;
 
 	printf("bench=%s case=%s unit=%s ours=- rival=- ratio=- bar=- on=- "
-	       "met=failed n=0\n  %s, %s: nothing was measured of %s\n", bench,
-	       what, unit, bench, what, whose);
+	       "met=failed n=0\n  %s, %s: %s\n", bench, what, unit, bench,
+	       what, why);
 	fflush(stdout);
 	if (!known)
 		atexit(report_failure);
 	known = true;
 }
 
-/* The bar as people read it, and whether it was met. */
+/* The part of a line for people that tells the bar and whether it was met. */
 static inline void report_bar(const char *unit, enum bar_on on, double bar, bool met)
 {
 	bool alone = on == BAR_OURS || on == BAR_WORST;
@@ -246,8 +246,8 @@ static inline void report_bar(const char *unit, enum bar_on on, double bar, bool
 	       alone ? " " : " x", alone ? unit : "", met ? "met" : "NOT MET");
 }
 
-/* One measurement. `rival` may be NULL; an empty series failed. `by`, of memory: by
- * what it was measured, else NULL. */
+/* One measurement. `rival` may be NULL. An empty series has failed. `by` says how memory
+ * was measured; it is NULL for other figures. */
 static inline void report_by(const char *bench, const char *what,
                              const char *unit, const struct series *ours,
                              const struct series *rival, enum bar_on on,
@@ -264,12 +264,15 @@ static inline void report_by(const char *bench, const char *what,
 	bool met = on == BAR_SPEEDUP ? judged >= bar : judged <= bar;
 
 	if (!ours->n || (rival && !rival->n)) {
-		report_failed(bench, what, unit, ours->n ? "the rival" : "ours");
+		report_failed(bench, what, unit, ours->n ?
+		              "the rival was not measured" :
+		              "ours was not measured");
 		return;
 	}
 	if (has_bar && by && strcmp(by, "cgroup")) {
 		printf("  %s, %s: %.4g %s by %s\n", bench, what, o, unit, by);
-		report_failed(bench, what, unit, "memory, without a cgroup");
+		report_failed(bench, what, unit,
+		              "memory was not measured by a cgroup");
 		return;
 	}
 	printf("bench=%s case=%s unit=%s ours=%.6g ours_min=%.6g "
@@ -328,7 +331,7 @@ static inline void use(const void *p)
 	__asm__ volatile("" : : "r"(p) : "memory");
 }
 
-/* A figure of a "Name:  123 kB" file, in bytes; -1: not there. */
+/* A figure of a "Name:  123 kB" file, in bytes; -1 if it is not there. */
 static inline double file_kb(const char *path, const char *name)
 {
 	char line[256];
@@ -345,7 +348,7 @@ static inline double file_kb(const char *path, const char *name)
 	return kb;
 }
 
-/* The number that a file in a folder begins with; -1: none. */
+/* The number that a file in a folder begins with; -1 if there is none. */
 static inline double file_number(const char *dir, const char *name)
 {
 	char path[600];
@@ -378,7 +381,7 @@ static inline void *map_anonymous(size_t bytes, bool huge)
 	return start;
 }
 
-/* Makes the host back `bytes` of memory (at most 3/4 of what is free). */
+/* Makes the host back `bytes` of memory (at most 3/4 of MemAvailable). */
 static inline void warm_host(size_t bytes)
 {
 	double free_bytes = file_kb("/proc/meminfo", "MemAvailable");

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 #
-# What the benchmark scripts share (sourced, not run)
+# Functions that the benchmark scripts share (sourced, not run)
 #
-# Finds what `make` built, makes a temporary folder that goes away again, and
-# prints measurements in the two lines of bench/common.h. BUILD names another
-# build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS for more turns.
-# A script that could not measure something says met=failed in its line and ends
-# with a status other than 0.
+# This file finds the programs that `make` built, makes a temporary folder that is
+# removed at the end, and prints each measurement in the two lines of bench/common.h.
+# BUILD names another build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS
+# for another number of turns. If a script can't measure a figure, the line of that
+# figure has met=failed, and the script exits with a status other than 0.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,13 +17,13 @@ bin=$build/bench
 shim=$build/lib/libcowshed-preload.so
 unset LD_PRELOAD GLIBC_TUNABLES COWSHED_OPTIONS
 export LC_ALL=C
-# What makes glibc advise huge pages for all that it maps (from 2.35 on); the
-# programs' -H advises each block besides.
+# With this tunable glibc (from 2.35 on) advises huge pages for all that it maps. The
+# option -H of the programs advises each block as well.
 huge_pages=glibc.malloc.hugetlb=1
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/cowshed-bench.XXXXXX") || exit 1
-# A line that failed may have been printed in a subshell: a file tells. A script may
-# have more to end: $cleanup_also.
+# A subshell may have printed a line that failed, so a file keeps that. A script may
+# put commands into $cleanup_also, which run at its end.
 cleanup_also=
 cleanup() {
 	cleanup_status=$?
@@ -48,14 +48,14 @@ have() {
 	command -v "$1" >/dev/null 2>&1
 }
 
-# library NAME: the newest one of this name that the system has; nothing without one
+# library NAME: the path of the newest library of this name; nothing if there is none
 library() {
 	find /usr/lib /usr/local/lib -name "lib$1.so.*" 2>/dev/null | sort -V |
 		tail -n 1
 }
 
-# python_with MODULES: the first Python that can import them (names with commas
-# between), those of `make bench` first; nothing if there is none.
+# python_with MODULES: the first Python that can import the modules (with commas
+# between); the Pythons of `make bench` come first. Nothing if there is none.
 python_with() {
 	for python_try in "$root/build/venv/bin/python" \
 		"$root/build/venv-plots/bin/python" python3 python /usr/bin/python3; do
@@ -63,7 +63,7 @@ python_with() {
 	done
 }
 
-# What this script needs of what make builds.
+# need FILE...: ends the script if make has not built one of the files
 need() {
 	for need_file in "$@"; do
 		[ -e "$need_file" ] ||
@@ -84,8 +84,8 @@ median() {
 		print NR % 2 ? v[m] : (v[m] + v[m + 1]) / 2 }'
 }
 
-# peak_by FILE...: what the peaks in lines of plain_measure, or the like, were
-# measured by: cgroup only if all were.
+# peak_by FILE...: how the peaks were measured, of files with one peak_by of
+# plain_measure a line: cgroup only if all peaks were measured so.
 peak_by() {
 	cat "$@" 2>/dev/null | awk 'BEGIN { by = "cgroup" }
 		!NF { next } { n++ } $1 != "cgroup" { by = $1 }
@@ -93,10 +93,10 @@ peak_by() {
 }
 
 # report BENCH CASE UNIT OURS RIVAL ON BAR [BY]: OURS and RIVAL are files of one
-# number a line (RIVAL may be -); ON is ours, ratio, speedup or - (no bar),
-# faster (no bar, the ratio is rival / ours). A file that is named but empty, or
-# absent, is a measurement that failed, ours and a rival's alike. BY, of memory, is
-# what it was measured by: cgroup; without one it is shown, but its bar has failed.
+# number a line (RIVAL may be -). ON is ours, ratio, speedup, - (no bar) or faster
+# (no bar, the ratio is rival / ours). If a named file is empty or absent, the
+# measurement failed, be it ours or the rival's. BY says how memory was measured. If
+# that is not by a cgroup, the figure is shown, but its bar has failed.
 report() {
 	sort -g "$4" >"$tmp/report.ours" 2>/dev/null
 	if [ "$5" = - ]; then
@@ -124,9 +124,10 @@ report() {
 		said = by == "" ? "" : " by=" by
 		ungrouped = by != "" && by != "cgroup"
 		if (!n || (!k && alone != "-") || (ungrouped && barred)) {
-			printf "  %s, %s: nothing was measured of %s\n", bench, \
-			    what, !n ? "ours" : !k && alone != "-" ? \
-			    "the rival" : "memory, without a cgroup"
+			printf "  %s, %s: %s\n", bench, what, \
+			    !n ? "ours was not measured" : \
+			    !k && alone != "-" ? "the rival was not measured" : \
+			    "memory was not measured by a cgroup"
 			printf "bench=%s case=%s unit=%s ours=%s rival=%s " \
 			    "ratio=- bar=%s on=%s met=failed n=%d%s\n", bench, \
 			    what, unit, n ? sprintf("%.6g", mid(a, n)) : "-", \
@@ -172,8 +173,8 @@ report() {
 	}' "$tmp/report.ours" "$tmp/report.rival"
 }
 
-# better A B [most]: the file with the smaller median (most: the greater one); an
-# empty one only if both are.
+# better A B [most]: the file with the smaller median (most: the greater median); an
+# empty file only if both are empty.
 better() {
 	[ -s "$1" ] || { echo "$2"; return; }
 	[ -s "$2" ] || { echo "$1"; return; }

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Lazy copies of large blocks, and what follows them
+# Lazy copies of large blocks, and their use afterwards
 #
-# bench/plain_copies under the shim with copies=auto and copies=lazy, against
-# the shim alone, in turns: five processes a side, of each the median of the cycles
-# after the first four, in which auto learns. Bars: a copy that is read is made 5 times faster; auto ends a copy that
-# is overwritten within 5 %; memory peaks of 1.05. CPU time and peaks are those
-# of the whole run.
+# This script runs bench/plain_copies under the shim with copies=auto and copies=lazy,
+# against the shim alone, in turns. Each side has five processes. A process counts by
+# the median of its cycles after the first four, in which auto learns. Bars for a copy
+# that is read: it is made 5 times faster, the cycle's wall and CPU time are within 5 %,
+# and so is the memory peak. Bar for a copy that is overwritten with auto: the cycle's
+# wall and CPU time are within 5 %. run-cpu and peak are of the whole run.
 . "$(dirname "$0")/common.sh"
 copies=$build/lib/libcowshed-copies.so
 need "$bin/plain_copies" "$bin/plain_measure" "$shim" "$copies"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Materializing by copy: how near to a bare memcpy
+ * Materializing by copy, against a bare memcpy
  *
- * A clone of 1 GiB becomes a copy at once. Into recycled memory (an equal
- * storage died just before) at most 1.15 times, into fresh memory (after
- * cow_trim()) at most 1.6 times what memcpy takes between two buffers that are
- * mapped and warm. Such buffers come with 4 KiB pages or huge ones; the bars
- * hold against each. CPU time is shown since the copy may use two threads.
+ * A clone of 1 GiB becomes a copy at once. The rival is memcpy between two buffers that
+ * are mapped and warm, with 4 KiB pages and with huge pages. Bars, against each of the
+ * two: at most 1.15 times its time into recycled memory (an equal storage was dropped
+ * just before), and at most 1.6 times into fresh memory (after cow_trim()). CPU time is
+ * shown since the copy may use two threads.
  */
 #include <cowshed.h>
 

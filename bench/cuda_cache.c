@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory from the cache: what allocating and freeing costs the host
+ * Device memory from the cache: the host's time to allocate and free it
  *
- * A hit makes no call of the driver, so this is our own part, on whichever driver there
- * is (COWSHED_CUDA_DRIVER names another one). One size again and again; sizes in turn
- * among others that are in use, which are split and merged; and as a storage. Bar: 1 us.
+ * A cache hit makes no call of the driver. So this measures the library alone, with any
+ * driver (COWSHED_CUDA_DRIVER names one). Three cases: one size again and again; sizes
+ * in turn among others that are in use, where blocks are split and merged; and a
+ * storage. Bar: 1 us.
  */
 #include <cowshed-cuda.h>
 

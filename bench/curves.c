@@ -2,14 +2,14 @@
 /*
  * Curves: a clone by size, and by the share of its pages that are written
  *
- * Not one figure with a bar but many beside each other, for the plots of
- * docs/results.md: where do ways cross, and what grows with what?
+ * These figures have no bars. They are for the plots of docs/results.md, which show
+ * what grows with what, and where two curves cross.
  *
- *   size     clone, write one page, drop the clone, by size; against malloc,
+ *   size     clone, write one page and drop the clone, by size; against malloc,
  *            memcpy, the same write and free, with 4 KiB and with huge pages
- *   written  clone 256 MiB, write a share of its pages, in one run or
- *            scattered, drop the clone: as the library chooses, by page, by
- *            copy; against the same rivals
+ *   written  clone 256 MiB, write a share of its pages, in one run or scattered, and
+ *            drop the clone: as the library chooses, by page, and by copy; against
+ *            the same rivals
  *
  *      curves [size] [written]
  */
@@ -18,8 +18,8 @@
 #include "bench/common.h"
 
 struct work {
-	size_t bytes, count, step; /* pages written: how many, how far apart */
-	int times;                 /* in one measurement */
+	size_t bytes, count, step; /* number of written pages, and their distance */
+	int times;                 /* cycles in one measurement */
 };
 
 static void write_pages(char *p, const struct work *w, int value)
@@ -100,7 +100,7 @@ static void by_size(size_t bytes)
 	for (int i = 0; i < rounds(7) + 1; i++) {
 		double o = clone_cycle(s, &w, COW_WRITE_AUTO);
 		double c = copy_cycle(plain, &w, false);
-		/* There are none in less. */
+		/* Smaller memory has no huge pages. */
 		double h = bytes > HUGE ? copy_cycle(plain, &w, true) : 0;
 
 		if (!i)

@@ -3,14 +3,14 @@
 #
 # The whole cycle: fork, child, wait, rewrite
 #
-# bench/plain_cycle under glibc with 4 KiB pages, glibc with huge pages and the
-# shim, in turns: five processes a side with four cycles each. Cycles of a process
-# are alike, processes differ: one number each is taken, the median of its cycles.
-# Bar: from the second cycle on at
-# most 1.05 times the better of the two, wall and CPU, for one thread and with
-# idle pool threads; with busy writers from the third cycle on, when all blocks
-# are new (-R 100). First cycles, other busy cases and parents that rewrite
-# while the child lives are reported.
+# This script runs bench/plain_cycle under glibc with 4 KiB pages, glibc with huge pages
+# and the shim, in turns. Each side has five processes with four cycles. The cycles of a
+# process are alike, but processes differ. So a process counts by one number, the median
+# of its cycles. Bar from the second cycle on: at most 1.05 times the better of the two
+# rivals, wall and CPU, for one thread and with idle pool threads. Bar from the third
+# cycle on, with a busy writer when all blocks are new (-R 100): the same, for wall time.
+# First cycles, other busy cases and parents that rewrite while the child lives are
+# reported without a bar.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_cycle" "$bin/plain_measure" "$shim"
 
@@ -27,7 +27,8 @@ if quick; then
 	writes='0 1 1s 100'
 fi
 
-# one SIDE FROM ARGS...: appends the median of cycles FROM.., and the first
+# one SIDE FROM ARGS...: runs one process; appends the median of its cycles from FROM on
+# to $tmp/SIDE.FIGURE, and its first cycle to $tmp/SIDE.first.FIGURE
 one() {
 	side=$1 from=$2
 	shift 2
@@ -53,7 +54,7 @@ one() {
 	done
 }
 
-# all NAME FROM ON ARGS...
+# all NAME FROM ON ARGS...: runs all sides in turns, and reports them as NAME
 all() {
 	name=$1 from=$2 on=$3
 	shift 3
@@ -77,8 +78,8 @@ all() {
 		"$(better "$tmp/small.first.wall_us" \
 			"$tmp/huge.first.wall_us")" - 0
 	case $name in busy*) ;; *) return ;; esac
-	# The writers' share: at least as many pages as under the rival that
-	# lets them write most.
+	# The pages that the writers wrote, against the rival under which they
+	# write most.
 	report cycle "$name/writers" pages/ms "$tmp/shim.busy" \
 		"$(better "$tmp/small.busy" "$tmp/huge.busy" most)" - 0
 }

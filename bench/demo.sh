@@ -3,16 +3,17 @@
 #
 # `make demo`: real programs on real files, with and without the shim
 #
-# Each program of bench/demo_programs.sh runs three times on either side, in turns;
-# where lines are wanted also under glibc with huge pages, and jemalloc with thp:always.
-# What it prints must be the same to the byte, and so must its exit status; wall
-# time, fork pause and peak memory are the medians. The peak is what a fresh
-# memory cgroup was charged, or where none can be made the largest RSS. All that
-# is written goes to a temporary folder that is removed. The exit status is 0
-# only if every output was identical.
+# Each program of bench/demo_programs.sh runs three times on each side, in turns. With
+# DEMO_LINES it also runs under glibc with huge pages, and under jemalloc with thp:always
+# if that is installed. The output must be the same to the byte on all sides. The exit
+# status must be the same with and without the shim. Wall time, fork pause and peak
+# memory are medians. The peak is what a fresh memory cgroup was charged, or the largest
+# RSS if no cgroup can be made. The programs write to a temporary folder alone, which is
+# removed. The exit status is 0 only if every output was identical and every program
+# succeeded.
 #
-# DEMO_ONLY="sort xz" runs some of them, DEMO_SMALL=1 smaller ones, DEMO_LINES
-# names a file for lines in the format of bench/common.h.
+# DEMO_ONLY="sort xz" runs some of the programs, DEMO_SMALL=1 all of them on small
+# inputs. DEMO_LINES names a file for lines in the format of bench/common.h.
 . "$(dirname "$0")/common.sh"
 . "$here/demo_programs.sh"
 need "$build/lib/libcowshed-preload.so"
@@ -34,11 +35,11 @@ sides='without with' rivals=
 if [ "$DEMO_LINES" != /dev/null ]; then
 	jemalloc=$(library jemalloc)
 	sides="$sides huge${jemalloc:+ thp}"
-	rivals='Below each: glibc with huge pages (huge), jemalloc with them
-(thp, where installed), and x against it. '
+	rivals='Below each program: glibc with huge pages (huge), jemalloc with
+huge pages (thp, if installed), and x: ours to that rival. '
 fi
 
-# once NAME SIDE: appends wall, peak and status; checks nothing
+# once NAME SIDE: runs NAME once; appends its checksum, times, peak and status
 once() {
 	preload='' setting=
 	case $2 in
@@ -59,14 +60,14 @@ once() {
 	return 0
 }
 
-# One run that does not count: the first to read a file pays for its pages.
+# One run that does not count: the first program that reads a file pays for its pages.
 warm_up() { # NAME
 	once "$1" without
 	rm -f "$tmp/$1".*
 	LD_PRELOAD=$shim true
 }
 
-same() { # FILE...: is it one and the same line throughout?
+same() { # FILE...: are all lines of the files the same?
 	[ "$(sort -u "$@" | wc -l)" = 1 ] && echo yes || echo NO
 }
 
@@ -101,13 +102,13 @@ row() { # NAME
 	for side in $sides; do
 		case $side in with*) continue ;; esac
 		[ "$(same "$base.without.sums" "$base.$side.sums")" = yes ] ||
-			fail "$1 says something else under $side"
+			fail "$1 has another output under $side"
 		printf '%-20s %20s %5s\n' "  ($side)" \
 			"$(number "$base.$side.wall_ms" 0.001 %.2f)" \
 			"$(quotient "$base.with.wall_ms" "$base.$side.wall_ms")"
 	done
 	{
-		# Who has no cgroup still has a demo: then there is no bar.
+		# The demo runs without a cgroup, too, and has no bar then.
 		by=$(peak_by "$base".*.peak_by)
 		[ "$by" = cgroup ] && peak_on=ratio || peak_on=-
 		report demo "$1-peak" KiB "$base.with.peak_kib" \
@@ -130,7 +131,7 @@ row() { # NAME
 }
 
 echo 'Real programs on files of this system, without and with cowshed.'
-echo 'Preparing the inputs ...'
+echo 'The inputs are being prepared ...'
 mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" $text $array $rows
 worst=0 failed=0
@@ -176,7 +177,7 @@ END
 for name in $done_names; do
 	bad=$(sort -u "$tmp/$name".*.status | tr '\n' ' ')
 	[ "$bad" = '0 ' ] || {
-		echo "$name: exit status $bad; the last lines it wrote:"
+		echo "$name: exit status $bad; the last lines on its stderr:"
 		tail -n 3 "$tmp/$name".*.errors
 		failed=1
 	}

@@ -5,11 +5,11 @@ A NumPy program that forks: real bytes, one copy, four workers.
     demo_numpy.py [MEGABYTES]
 
 It knows nothing of cowshed. The bytes of the system's own libraries fill an
-array, which is copied; each forked worker reads all of both and writes a part
-of the copy, while the parent writes a part of the original. Everybody must see
-the bytes of the moment of the fork and his own writes after it, and nothing
-else; what is printed depends on the files alone. The pauses of os.fork() go to
-the file that DEMO_PAUSE names, in microseconds, one a line.
+array, which is copied. Each forked worker reads all of both arrays and writes a
+part of the copy, while the parent writes a part of the original. Each process
+must see the bytes of the moment of the fork and its own writes after it, and
+nothing else. The output depends on the files alone. The pauses of os.fork() go
+to the file that DEMO_PAUSE names, in microseconds, one a line.
 """
 import os
 import sys
@@ -53,7 +53,7 @@ def build(size):
 
 
 def checksum(array):
-    """Of all bytes, order included, without temporaries of its size."""
+    """A sum of all bytes and their order, without temporaries of the array's size."""
     words = array.view(np.uint64)
     total = 0
     for at in range(0, words.size, 1 << 18):
@@ -64,7 +64,7 @@ def checksum(array):
 
 
 def worker(number, a, b, go, want):
-    """Reads all, writes its slice of `b`; returns what it saw."""
+    """Reads both arrays, writes its slice of `b`; returns the result as text."""
     os.read(go, 1)  # by now the parent has written to `a`
     if checksum(a) != want or checksum(b) != want:
         return "wrong bytes in worker %d" % number
@@ -104,7 +104,7 @@ def main():
         print("worker", answer)
     if checksum(b) != want:
         bad = True
-        print("a worker's write came through")
+        print("a worker's write is in the parent's array")
     b[-(b.size // 10):] += np.uint8(1)
     print("after", checksum(a), checksum(b))
     if os.environ.get("DEMO_PAUSE"):

@@ -2,13 +2,13 @@
 #
 # Real programs on real files (sourced by demo.sh, instructions.sh, programs.sh)
 #
-# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs out of files of
-# this system; program_command NAME DIR says how to run one there (a line for
-# sh); program_missing NAME says why it can't be run, or nothing. All results
-# go to standard output, so that no page of an output file counts as memory.
+# programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs from files of this system.
+# program_command NAME DIR prints a line for sh that runs the program in DIR.
+# program_missing NAME prints why the program can't run, or nothing. All results go to
+# standard output, so that no page of an output file counts as memory.
 
-programs='numpy sort xz sqlite gcc' # the demo's
-programs_small='python perl gcc git node sqlite' # with small objects
+programs='numpy sort xz sqlite gcc' # of the demo
+programs_small='python perl gcc git node sqlite' # programs with small objects
 programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
 
 # The Python that has NumPy: the one in PATH, or the system's own.
@@ -48,7 +48,7 @@ programs_text_files() {
 		2>/dev/null | sort | head -n 20000
 }
 
-# What a file system holds, as a table.
+# The files below some folders of the system, as a table.
 programs_rows() {
 	printf 'path,kind,bytes,mode,changed,depth\n'
 	find /usr /etc /var/lib /opt -xdev \
@@ -61,8 +61,8 @@ programs_prepare() {
 	programs_array=$3
 	programs_text_files | tr '\n' '\0' | xargs -0 cat 2>/dev/null |
 		head -c "$(($2 * 1048576))" >"$1/corpus"
-	# Where the system has little text, it is read again; line numbers
-	# make the lines differ.
+	# If the system has too little text, the same text is read again; line
+	# numbers make the lines differ.
 	while [ -s "$1/corpus" ] && cat "$1/corpus"; do
 		:
 	done 2>/dev/null | awk '{ print $0, NR }' 2>/dev/null |

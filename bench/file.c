@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Load and save of 1 GiB, and what saving costs who writes meanwhile
+ * Load and save of 1 GiB, and how long a writer waits beside a save
  *
- * The rival reads into malloc'ed memory, or writes from it, with read(2) and
- * write(2) of 1 MiB: what a program does that thinks little of it. Warm: the page
- * cache has the file. Cold: it was told to forget it. Direct: past it. Saving goes to a
- * file that is there, once to the page cache and once to the disk.
+ * The rival is a simple program: it reads into malloc'ed memory, or writes from it,
+ * with read(2) and write(2) of 1 MiB. Warm: the page cache has the file. Cold: the page
+ * cache was told to forget the file. Direct: the transfer goes past the page cache.
+ * A save goes to a file that exists, once to the page cache and once to the disk.
  *
- * BENCH_FILE names the file; its directory should be on a disk.
+ * BENCH_FILE names the file (/tmp/cowshed-bench-file); its directory should be on a disk.
  */
 #include <cowshed-file.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void forget(void)
 	close(fd);
 }
 
-/* Into fresh memory, as the rival's; or into what the last storage left. */
+/* Loads into fresh memory, as the rival does, or into the memory of the last storage. */
 static double load(uint32_t flags, bool fresh)
 {
 	struct cow_storage *s;
@@ -93,7 +93,7 @@ static double plain_save(const char *p, bool sync)
 	return (now_ns() - t0) / 1e6;
 }
 
-/* A thread that saves, for who writes the sibling meanwhile. */
+/* What the saving thread and the writer of the sibling share. */
 struct saving {
 	struct cow_storage *clone;
 	int begun, done;
@@ -109,8 +109,8 @@ static void *saver(void *arg)
 	return NULL;
 }
 
-/* The longest that a writer waited for one page, in us; beside a save, or for as many
- * pages of memory that nobody ever shared. */
+/* The longest time that a writer waited for one page, in us. It writes one page in
+ * eight: beside a save of the clone, or memory that was never shared. */
 static double stall(struct cow_storage *s, bool saves)
 {
 	struct saving w = { NULL, 0, 0 };
@@ -147,7 +147,7 @@ static struct series direct_disk, stalls, quiet, ring_off;
 
 static void loads(void)
 {
-	(void)plain_load(); /* all find it in the cache */
+	(void)plain_load(); /* the cache has the file then */
 	series_add(&warm, load(0, true));
 	series_add(&recycled, load(0, false));
 	series_add(&plain_warm, plain_load());
@@ -162,7 +162,7 @@ static void loads(void)
 
 static void saves(struct cow_storage *s, const char *rival)
 {
-	(void)plain_save(rival, false); /* the cache has it again */
+	(void)plain_save(rival, false); /* the cache has the file again */
 	series_add(&to_cache, save(s, 0));
 	series_add(&plain_to_cache, plain_save(rival, false));
 	forget();

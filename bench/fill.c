@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Filling fresh memory, and leaving alone what nobody fills
+ * Filling fresh memory, and the memory of a storage that stays sparse
  *
- * A round makes 1 GiB of memory that the process never had before, memsets it,
- * and gives it back; filling and giving back are timed apart. Rivals: malloc
- * (4 KiB pages, the default everywhere) and the same with MADV_HUGEPAGE. Ours:
- * a tracked storage without a hint, one with COW_WRITE_ALL, and a transparent
- * one, whose writes the library never sees; cow_trim() before each. Bars: at
- * most 0.2 and 0.8 times.
+ * A round makes 1 GiB of memory that the process never had before, memsets it, and
+ * gives it back. Filling and giving back are timed apart. Rivals: malloc (4 KiB pages),
+ * and malloc with MADV_HUGEPAGE. Ours: a tracked storage without a hint, one with
+ * COW_WRITE_ALL, and a transparent one, whose writes the library does not see;
+ * cow_trim() runs before each. A fourth one gets recycled memory. Bars for the first
+ * three: at most 0.2 and 0.8 times the rivals' times.
  *
- * Where the machine is a guest, free memory goes back to its host within
- * seconds, and its next touch costs several times as much. So what a round will
- * need is touched and freed right before it, for all alike.
+ * If the machine is a guest, its free memory goes back to the host within seconds. The
+ * next touch of that memory costs several times as much. So each side touches and
+ * frees as much memory as it will need right before its round.
  *
- * Speed by committing memory in advance would be easy, so the other half is a
- * sparse storage of 16 GiB in which one byte of each GiB is touched. What it
- * was charged a second later must be at most twice what was touched plus a
- * small constant: 16 huge pages twice, and 16 MiB.
+ * A library could be fast by committing memory in advance. So the other half measures
+ * a sparse storage of 16 GiB in which one byte of each GiB is touched. A second later
+ * it may be charged at most twice what was touched, and 16 MiB: 16 huge pages twice,
+ * and 16 MiB.
  */
 #include <cowshed.h>
 
@@ -59,7 +59,7 @@ static void add(struct times *t, double t0, double c0, double t1, double c1,
 	series_add(&t->give_back, (t2 - t1) / 1e6);
 }
 
-/* Free memory that the host backs, for all alike. */
+/* Gives each side as much free memory that the host backs. */
 static void level(void)
 {
 	cow_trim();

@@ -3,16 +3,17 @@
 #
 # The pause of fork() with much memory in large blocks
 #
-# bench/plain_fork under glibc with 4 KiB pages, glibc with huge pages, and the
-# shim, in turns. Bars: 20 times faster at the first fork and 300 times at the
-# tenth with 4 GiB, against 4 KiB pages. Huge pages, other sizes and smaller blocks
-# are reported; so are the pause and the whole cycle with 1 GiB of which a share is
-# written between forks (bench/plain_cycle), by the median of each process.
-# FORK_ONLY: some of "256M 1G 4G written".
+# This script runs bench/plain_fork under glibc with 4 KiB pages, glibc with huge pages,
+# and the shim, in turns. Bars, with 4 GiB against 4 KiB pages: 20 times faster at the
+# first fork, and 300 times at the tenth. Huge pages, other sizes and smaller blocks are
+# reported without a bar. So are the pause and the whole cycle with 1 GiB of which a share
+# is written between forks (bench/plain_cycle); a process counts by its median there.
+# FORK_ONLY names some of "256M 1G 4G written".
 #
-# glibc maps each block of 1 MiB by itself, where no huge page fits: that rival
-# has mmap_threshold raised, so that the blocks lie in the heap. It must have nine
-# tenths of its memory in huge pages, else there is no such rival.
+# glibc maps each block of 1 MiB by itself, and no huge page fits into such a mapping.
+# So the rival with huge pages has a higher mmap_threshold there, and its blocks lie in
+# the heap. A round of that rival counts only if nine tenths of its memory are in huge
+# pages.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_fork" "$bin/plain_measure" "$shim"
 
@@ -27,7 +28,7 @@ if quick; then
 	written_total=256M
 fi
 
-# run_as SIDE COMMAND...
+# run_as SIDE COMMAND...: runs the command under the allocator of SIDE, into $tmp/out
 run_as() {
 	preload='' tunables=''
 	[ "$1" != shim ] || preload=$shim
@@ -38,17 +39,17 @@ run_as() {
 		fail "failed: $*"
 }
 
-# one SIDE ARGS...: appends to $tmp/SIDE.{first,tenth,later,fill}
+# one SIDE ARGS...: runs one process; appends to $tmp/SIDE.{first,tenth,gone,fill}
 one() {
 	side=$1
 	shift
-	"$bin/plain_measure" -w "$total" >/dev/null # the same memory for all
+	"$bin/plain_measure" -w "$total" >/dev/null # each side finds the same memory
 	run_as "$side" "$bin/plain_fork" "$@"
 	if [ $side = huge ] && ! awk -v mib="$(field huge_mib <"$tmp/out")" \
 		-v total="$total" 'BEGIN {
 		exit mib < 0.9 * total * (total ~ /G/ ? 1024 : 1) }'; then
-		echo "  fork: the rival with huge pages has" \
-			"$(field huge_mib <"$tmp/out") MiB of them, of $total"
+		echo "  fork: the rival with huge pages has only" \
+			"$(field huge_mib <"$tmp/out") MiB of $total in them"
 		return
 	fi
 	sed -n 's/^fork=1 .*pause_us=\([^ ]*\).*/\1/p' "$tmp/out" \
@@ -87,7 +88,7 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 		faster 0
 }
 
-# The pauses and cycles from the second on, of which each follows writes.
+# The pauses and cycles from the second on: before each of them pages were written.
 one_written() { # SIDE ARGS...
 	side=$1
 	shift

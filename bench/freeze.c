@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What replacing a mapping costs, and what moving its page tables away saves
+ * The cost of replacing a mapping, at once or after moving its page tables away
  *
- * The kernel alone, without the library: 1 GiB of a memfd is mapped shared,
- * filled, and mapped private in its place; at once, or after its page tables
- * were moved (to the same place within 1 GiB, or not) and with what taking them
- * down costs later as a line of its own. Once with huge pages, once with one
- * huge page's worth in eleven small, once with small pages alone. The figures
- * behind docs/design/moved-page-tables.md; no bars.
+ * This measures the kernel alone, without the library. 1 GiB of a memfd is mapped
+ * shared and filled; then a private mapping takes its place. That happens at once, or
+ * after the page tables were moved, to the same place within 1 GiB or to another one.
+ * Taking the moved page tables down later is a line of its own. The memory has huge
+ * pages; or small pages in one of eleven places of a huge page; or small pages alone.
+ * docs/design/moved-page-tables.md rests on these figures. They have no bars.
  */
 #include <sys/syscall.h>
 

@@ -2,10 +2,10 @@
 /*
  * Give: large blocks by address
  *
- * What malloc gives under the shim is filled and sent as a clone to another
- * process, without a group; until that has read a byte of it. The rival is memcpy
- * of the block into memory that is there: the least that a copy costs. Once with the
- * block sent right after it was filled, and once more unchanged. Then smaller ones,
+ * A block as malloc returns it under the shim is filled and sent as a clone to another
+ * process, without a group. The time ends when that process has read a byte of it. The
+ * rival is memcpy of the block into warm memory, the least that a copy costs. Each block
+ * is sent twice: right after it was filled, and again unchanged. Smaller blocks follow,
  * with the option `share`.
  */
 #include <cowshed-share.h>
@@ -109,9 +109,9 @@ int main(void)
 	warm_host(3 * sized(GIB));
 	blocks(64 * MIB, rounds(21));
 	blocks(sized(GIB), rounds(11));
-	/* What the option is for: too small to be given otherwise. */
+	/* Without this option such small blocks would be copied. */
 	must(cow_option_set("share", "yes"));
-	blocks(2 * MIB, rounds(41)); /* below what it takes: copied */
+	blocks(2 * MIB, rounds(41)); /* below the option's limit: copied */
 	blocks(4 * MIB, rounds(41));
 	blocks(16 * MIB, rounds(41));
 	return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gpu: device copies, the cache, sharing and lazy clones, against the driver's own
+ * gpu: device copies, the cache, sharing and lazy clones, against the driver's own calls
  *
- * Every row of the table of docs/gpu.md, in turns with plain calls of the driver in one
- * process: the rival is cuMemcpy*Async, or cuMemAllocAsync. Time is the host's, around
- * work that is waited for; copies are large, so what that adds is small.
- * bench/gpu.sh runs it, and PyTorch's side beside it.
+ * This measures every row of the table of docs/gpu.md, in turns with plain calls of the
+ * driver in one process. The rival is cuMemcpy*Async, or cuMemAllocAsync. The host takes
+ * the time and waits for the work to end. The copies are large, so the wait adds little
+ * to them. bench/gpu.sh runs this program, and bench/gpu.py for PyTorch.
  */
 #include <cowshed-cuda.h>
 #include <cowshed-share.h>
@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-/* The driver's own calls, by their exported names. */
+/* The calls of the driver, by their exported names. */
 #define CALL(need, member, name, symbol, version, parameters)                  \
 	static enum cow__cu_result(*cu_##member) parameters;
 #include "cuda/calls.h"
@@ -29,11 +29,11 @@ static void load_driver(void)
 	void *library = dlopen(name && *name ? name : "libcuda.so.1", RTLD_NOW);
 
 	if (!library) {
-		printf("gpu: no CUDA driver here\n");
+		printf("gpu: there is no CUDA driver\n");
 		exit(77);
 	}
 	if (dlsym(library, "cow_ref_set"))
-		printf("# the reference driver of the tests: these figures mean nothing\n");
+		printf("# this is the reference driver of the tests: its figures mean nothing\n");
 #define CALL(need, member, name, symbol, version, parameters)                  \
 	cu_##member = (__typeof__(cu_##member))dlsym(library, #symbol);
 #include "cuda/calls.h"
@@ -43,7 +43,7 @@ static void load_driver(void)
 static void cu(enum cow__cu_result r)
 {
 	if (r != COW_CU_SUCCESS)
-		die("the driver gave %d", (int)r);
+		die("the driver returned %d", (int)r);
 }
 
 static struct cow_tensor *tensor(bool device, enum cow_dtype type, int dims, const int64_t *sizes)
@@ -94,7 +94,7 @@ static void contiguous(size_t n)
 		cu(cu_copy_within(at(b), at(a), n, NULL));
 		drain();
 		if (i < 2)
-			continue; /* the first ones load and map */
+			continue; /* the first two rounds load and map */
 		series_add(&ours, (u - t) / 1e3);
 		series_add(&rival, (now_ns() - u) / 1e3);
 	}
@@ -131,7 +131,7 @@ static void host(size_t n, bool to_device)
 	cow_tensor_unref(h);
 }
 
-/* Against a plain copy that moves as many bytes in all. */
+/* The rival is a plain copy that moves as many bytes in all. */
 static void strided(const char *name, struct cow_tensor *to, struct cow_tensor *from)
 {
 	size_t n = (size_t)cow_tensor_numel(from) *
@@ -293,7 +293,7 @@ static void clones(size_t n)
 
 /* ---- Sharing -------------------------------------------------------------------- */
 
-/* Sends each storage back as soon as it has it: a round is there and back. */
+/* Sends each storage back as soon as it was received: a round is there and back. */
 static void echo(int socket)
 {
 	struct cow_channel *c;
@@ -350,7 +350,7 @@ int main(void)
 	int pair[2];
 	pid_t child;
 
-	/* Before anything starts CUDA: a child can't use its parent's. */
+	/* The fork comes before CUDA is started: a child can't use its parent's. */
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
 		die("socketpair: %s", strerror(errno));
 	child = fork();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's side of bench/gpu.c: the same copies, by the same names. Times are the
-medians of the host's, around work that is waited for."""
+"""PyTorch's side of bench/gpu.c: the same copies, by the same names. The host takes the times
+and waits for the work to end. Each figure is a median."""
 import os
 import statistics
 import time

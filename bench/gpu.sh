@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# gpu.sh: the GPU's table (docs/gpu.md): ours and the driver's (bench/gpu.c), then
-# PyTorch's side (bench/gpu.py) where it is installed with CUDA; three turns of each.
-# Exits 77 without a GPU. BENCH_QUICK=1: small sizes.
+# gpu.sh: the table of docs/gpu.md. It runs ours and the driver's own calls (bench/gpu.c),
+# then PyTorch's side (bench/gpu.py) if PyTorch is installed with CUDA: three turns of
+# each. It exits with 77 without a GPU. BENCH_QUICK=1: small sizes.
 . "$(dirname "$0")/common.sh"
 
 for turn in 1 2 3; do
@@ -15,6 +15,6 @@ import torch, sys
 sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
 		"$python" "$here/gpu.py" || exit
 	else
-		echo '# PyTorch with CUDA is not installed: its side is left out'
+		echo '# PyTorch with CUDA is not installed: no figures of PyTorch'
 	fi
 done

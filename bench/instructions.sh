@@ -3,12 +3,12 @@
 #
 # Instructions of programs, with and without the shim
 #
-# Those of bench/demo_programs.sh on small inputs. Counted by the processor
-# where perf may (instructions:u, children included), else by valgrind's
-# cachegrind, which counts every process that it follows. Times vary from run
-# to run, instructions hardly, so three runs are enough, one under valgrind.
-# Bar: within 1 %. A few milliseconds of start-up weigh more here than in the
-# full demo: COUNT_TEXT (MB) and the like make the inputs larger.
+# The programs are those of bench/demo_programs.sh, on small inputs. The processor counts
+# if perf is allowed to (instructions:u, children included). Otherwise valgrind's
+# cachegrind counts every process that it follows. Times vary from run to run, but
+# instructions hardly do, so three runs are enough, and one under valgrind. Bar: within
+# 1 %. The start-up of a program weighs more here than in the full demo. COUNT_TEXT (MB),
+# COUNT_ARRAY (MB) and COUNT_ROWS make the inputs larger.
 . "$(dirname "$0")/common.sh"
 . "$here/demo_programs.sh"
 need "$shim"
@@ -17,7 +17,7 @@ programs_sources="'$root'/core/[a-c]*.c" # valgrind takes seconds a file
 mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" "${COUNT_TEXT:-24}" "${COUNT_ARRAY:-80}" \
 	"${COUNT_ROWS:-30000}"
-# Hashes in a fixed order, and no pool of threads that spin while they wait.
+# Hashes have a fixed order, and no threads of a pool spin while they wait.
 export PYTHONHASHSEED=0 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 no_rep=glibc.cpu.x86_rep_movsb_threshold=1099511627776
@@ -35,7 +35,7 @@ else
 	exit 0
 fi
 
-# count SIDE COMMAND: prints the number of instructions; fails if the command does
+# count SIDE COMMAND: prints the number of instructions; fails if the command fails
 count() {
 	count_preload=
 	[ "$1" = with ] && count_preload=$shim
@@ -68,8 +68,8 @@ for name in ${DEMO_ONLY:-$(echo $programs $programs_small | tr ' ' '\n' |
 		continue
 	fi
 	command=$(program_command "$name" "$tmp/in")
-	(cd "$tmp/in" && sh -c "$command") >/dev/null 2>&1 || # caches, .pyc
-		fail "$name fails by itself"
+	(cd "$tmp/in" && sh -c "$command") >/dev/null 2>&1 || # fills caches, makes .pyc
+		fail "$name fails without the shim"
 	: >"$tmp/with"
 	: >"$tmp/without"
 	turn=0

@@ -5,16 +5,16 @@
 #
 #     large.py NAME [SCALE]     one of the functions below; prints a checksum
 #
-# What people do with arrays of many megabytes: expressions with temporaries,
-# copies, sorts, transforms, joins, filters, a training step. SCALE 1 takes one
-# to three seconds. Results don't depend on the allocator.
+# These are usual operations on arrays of many megabytes: expressions with temporaries,
+# copies, sorts, transforms, joins, filters, a training step. SCALE 1 takes from half
+# a second to ten seconds. The results don't depend on the allocator.
 import sys
 
 import numpy as np
 
 
 def numbers(n, seed=1):
-    """n float64 in [0, 1), the same ones everywhere."""
+    """n float64 in [0, 1), the same in each run."""
     return np.random.Generator(np.random.PCG64(seed)).random(n)
 
 
@@ -35,7 +35,7 @@ def temporaries(scale):
 
 
 def arithmetic(scale):
-    """Cheap expressions: memory is all that they cost."""
+    """Cheap expressions, whose cost is that of memory."""
     n = int(8_000_000 * scale)
     a, b = numbers(n, 1), numbers(n, 2)
     total = 0.0
@@ -151,7 +151,7 @@ def audio(scale):
 
 
 def training(scale):
-    """A few steps of a small convolutional network."""
+    """Six steps of a small convolutional network."""
     import torch
     torch.manual_seed(1)
     torch.set_num_threads(2)
@@ -172,7 +172,7 @@ def training(scale):
 
 
 def inference(scale):
-    """A wide network, and element-wise work on what it puts out."""
+    """A wide network, and element-wise work on its output."""
     import torch
     torch.manual_seed(1)
     torch.set_num_threads(2)

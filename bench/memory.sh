@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Memory goes back: when it is freed, when its owners were killed, and the
-# frozen copies of pages that were rewritten
+# Memory that is still charged after it was freed, after its owners were killed, and
+# after frozen pages were rewritten
 #
-# bench/plain_memory with and without the shim; its head describes the cases.
-# Bar: within 8 MiB of the aim after at most five seconds.
+# This script runs bench/plain_memory with and without the shim; the head of that program
+# describes the cases. Bar: within 8 MiB of the aim after at most five seconds.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_memory" "$shim"
 

@@ -2,11 +2,11 @@
 /*
  * Meter: memory that a fresh cgroup is charged
  *
- * A benchmark makes a group, puts a process in, and reads what the kernel charges it
- * for: page tables, pages of memfds that nobody maps, and children included. Both
- * versions of cgroups are known. Where no group can be made, or a process can't be
- * put into it, the meter falls back to how much the whole system's use grew, and
- * meter_by() says so: no bar may be judged by that.
+ * A benchmark makes a cgroup, puts a process into it, and reads what the kernel charges
+ * to it. That includes page tables, pages of memfds that no process maps, and children.
+ * The meter knows both versions of cgroups. If the kernel refuses the cgroup, or refuses
+ * to put a process into it, the meter takes the growth of the whole system's use.
+ * meter_by() says so then; no bar may be judged by that.
  */
 #ifndef BENCH_METER_H
 #define BENCH_METER_H
@@ -15,7 +15,7 @@
 
 struct meter {
 	char dir[512];    /* of the fresh cgroup; "" if there is none */
-	char parent[512]; /* where the process was */
+	char parent[512]; /* the cgroup in which the process was */
 	bool v2;
 	double before;    /* of the whole system, where there is no cgroup */
 };
@@ -39,7 +39,7 @@ static inline double system_used(void)
 	       file_kb("/proc/meminfo", "Shmem");
 }
 
-/* Where this process is in the memory hierarchy. Both versions are looked at:
+/* Finds the cgroup of this process in the memory hierarchy. It looks at both versions:
  * a hybrid system has memory in v1 and an empty v2 beside it. */
 static inline bool meter_parent(struct meter *m)
 {
@@ -74,7 +74,7 @@ static inline bool meter_parent(struct meter *m)
 	return found;
 }
 
-/* A fresh cgroup beside nothing; nobody is in it yet. */
+/* Makes a fresh cgroup, without a process in it. */
 static inline void meter_open(struct meter *m)
 {
 	static int serial;
@@ -83,7 +83,7 @@ static inline void meter_open(struct meter *m)
 	m->before = system_used();
 	if (!meter_parent(m))
 		return;
-	/* v2 keeps processes out of inner groups: be a sibling there. */
+	/* v2 allows no process in an inner group, so this one is a sibling there. */
 	if (m->v2 && strcmp(m->parent, "/sys/fs/cgroup/")) {
 		char *slash = strrchr(m->parent, '/');
 
@@ -102,8 +102,8 @@ static inline void meter_open(struct meter *m)
 	}
 }
 
-/* A process goes in, and its children to come. False: there is no cgroup, or no
- * longer, for it was refused. */
+/* Puts a process into the cgroup; its later children are in it, too. False if there is
+ * no cgroup, or if the kernel refused the process: then the cgroup is removed. */
 static inline bool meter_put(struct meter *m, pid_t process)
 {
 	char pid[32];
@@ -118,13 +118,13 @@ static inline bool meter_put(struct meter *m, pid_t process)
 	return false;
 }
 
-/* What memory is measured by, as a line says it. */
+/* How memory is measured, as the by= of a line says it. */
 static inline const char *meter_by(const struct meter *m)
 {
 	return m->dir[0] ? "cgroup" : "system";
 }
 
-/* Bytes charged now. Without a cgroup: by how much the system's use grew. */
+/* Bytes that are charged; without a cgroup, the growth of the system's use. */
 static inline double meter_now(const struct meter *m)
 {
 	if (!m->dir[0])
@@ -133,7 +133,7 @@ static inline double meter_now(const struct meter *m)
 	                                   "memory.usage_in_bytes");
 }
 
-/* Bytes charged now without the pages of files on disks; -1: unknown. */
+/* Bytes that are charged without the pages of files on disks; -1 if unknown. */
 static inline double meter_own(const struct meter *m)
 {
 	double charged, files = 0, value;
@@ -147,7 +147,7 @@ static inline double meter_own(const struct meter *m)
 	f = fopen(path, "re");
 	if (!f)
 		return -1;
-	/* Shared memory is a part of what the kernel calls cache, or file. */
+	/* The kernel counts shared memory in "cache" (v1) or "file" (v2), too. */
 	while (fscanf(f, "%63s %lf", name, &value) == 2)
 		if (!strcmp(name, m->v2 ? "file" : "cache"))
 			files += value;
@@ -157,7 +157,7 @@ static inline double meter_own(const struct meter *m)
 	return charged < 0 ? -1 : charged - files;
 }
 
-/* The most that was ever charged; -1: unknown. */
+/* The peak of what was charged; -1 if unknown. */
 static inline double meter_peak(const struct meter *m)
 {
 	if (!m->dir[0])
@@ -166,7 +166,8 @@ static inline double meter_peak(const struct meter *m)
 	                                   "memory.max_usage_in_bytes");
 }
 
-/* Everybody must have left or died; a caller that joined goes back. */
+/* Removes the cgroup. Its processes must have left or died; the caller goes back to the
+ * cgroup in which it was. */
 static inline void meter_close(struct meter *m)
 {
 	char pid[32];

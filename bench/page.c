@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A clone of 1 GiB of which little is written, against a copy
+ * A clone of 1 GiB that is written in part, against a copy
  *
- * Bar: clone + materialize + write one page at least 10 000 times faster than
+ * Bar: clone + materialize + write one page is at least 10 000 times faster than
  * malloc + memcpy. Dropping the clone (free of the copy) is timed apart.
  *
- * The second half asks whether the price only moved elsewhere: both the clone
- * and the storage it came from write 1 page, 1 %, 10 % or 100 %, then the clone
- * dies; the rival copies eagerly, both write the same, the copy is freed. The
- * source is the same storage in every round, so that what earlier rounds left
- * behind (views, copied pages) is paid for as well.
+ * The second half measures whether the price only moved elsewhere. Both the clone and
+ * its source write 1 page, 1 %, 10 % or 100 % of the pages; then the clone is dropped.
+ * The rival copies eagerly, both of its sides write the same, and it frees the copy.
+ * The source is the same storage in every round. So a round also pays for what earlier
+ * rounds left behind (views, copied pages).
  */
 #include <cowshed.h>
 
@@ -19,7 +19,7 @@ static size_t size;
 static struct cow_storage *source;
 static char *plain;
 
-/* A fresh private copy, as programs make them. */
+/* A fresh private copy, as a program makes it. */
 static char *eager(bool huge)
 {
 	char *p = huge ? map_anonymous(size, true) : malloc(size);
@@ -31,7 +31,7 @@ static char *eager(bool huge)
 }
 
 /* Clones, writes one page and drops the clone. Without a range the library must
- * expect that all of it is going to be written. The round 0 warms up. */
+ * expect that all of the clone is going to be written. Round 0 warms up. */
 static void page_of_clone(int i, bool ranged, struct series *write,
                           struct series *drop)
 {

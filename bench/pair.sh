@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What the shim costs where it has nothing to give: malloc(64) and free
+# The cost of the shim for small requests: malloc(64) and free
 #
-# bench/plain_pair with and without the shim, in turns. Bar: 15 % slower. The
-# other sizes are reported; from the threshold on the engine serves them.
+# This script runs bench/plain_pair with and without the shim, in turns. Bar: at most 15 %
+# slower. Other sizes are reported without a bar; the engine serves those from the
+# shim's threshold on.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_pair" "$shim"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copying large blocks, and what is done with the copies
+ * Copies of large blocks, and their use afterwards
  *
- * A plain program, to be run with and without lazy copies. A cycle is the whole
- * life of a copy: malloc, memcpy, what follows, free.
+ * A plain program, to be run with and without lazy copies. A cycle is the whole life of
+ * a copy: malloc, memcpy, the use that the mode says, free.
  *
  *      plain_copies [-m MODE] [-b BLOCK] [-n CYCLES]
  *
@@ -12,15 +12,15 @@
  *      percent    one page in a hundred of the copy is written, all is read
  *      source     all of the source is written, then all of the copy is read
  *
- * What was read is checked. Prints for each cycle the time of the copy alone,
- * wall and CPU time of the cycle, in microseconds.
+ * The program checks what it reads. For each cycle it prints the time of the copy alone
+ * and the wall and CPU time of the cycle, in microseconds.
  */
 #include "bench/common.h"
 
 static char *source;
 static size_t bytes = 64 * MIB;
 
-/* The sum of all words is what the pattern makes it. */
+/* The sum of all words of a block; sum_of() is the sum that a pattern has. */
 static uint64_t sum(const char *p)
 {
 	const uint64_t *words = (const void *)p;
@@ -53,7 +53,7 @@ static void follow(const char *mode, char *copy, int cycle)
 	else if (strcmp(mode, "source") && strcmp(mode, "read"))
 		die("there is no mode %s", mode);
 	if (sum(copy) != sum_of(strcmp(mode, "source") ? 1 : value - 1))
-		die("the copy is not what was copied");
+		die("the copy has other bytes than its source had");
 }
 
 int main(int argc, char **argv)

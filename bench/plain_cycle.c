@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The whole cycle of a fork: what it costs until everything is as before
+ * The whole cycle of a fork, until everything is as before
  *
- * A fork that returns at once proves little if every write after it pays. So a
- * cycle here is: fork; the child exits, execs /bin/true, or reads everything
- * and exits; the parent waits for it and rewrites a part of its memory. Wall
- * and CPU time (of the process, its threads and its children) are those of the
- * whole cycle. A plain program, to be run with and without the shim.
+ * A fast fork proves little if every write after it is slow. So a cycle here is: fork;
+ * the child exits, execs /bin/true, or reads everything and exits; the parent waits for
+ * it and rewrites a part of its memory. Wall and CPU time (of the process, its threads
+ * and its children) are of the whole cycle. A plain program, to be run with and without
+ * the shim.
  *
  *      plain_cycle [options]
  *         -m exit|exec|read   what the child does             (exit)
  *         -w PERCENT          of the pages are rewritten       (100)
  *         -s                  ... scattered, not in one run
- *         -c                  ... while the child lives: it waits for a byte
+ *         -c                  ... while the child lives; it waits for a byte
  *         -t N                N idle threads in pthread_cond_wait
- *         -B N                N threads that write all the time, to blocks of
- *                             their own, old ones and new ones
+ *         -B N                N threads that write all the time, to old and new
+ *                             blocks of their own
  *         -R PERCENT          of the blocks are freed and made anew at the end
- *                             of each cycle; the making is part of it
+ *                             of each cycle, which includes that time
  *         -n CYCLES  -b BLOCK  -S TOTAL  -H (advise huge pages)
  *
- * One line a cycle, all in microseconds; `busy` is the number of pages that
- * the writers wrote per millisecond, for a fork can also be paid by them. With
- * writers, CPU time is mostly theirs and says little.
+ * It prints one line a cycle, all in microseconds. `busy` is the number of pages that
+ * the writers wrote in a millisecond, since a fork can also slow the writers. With
+ * writers, most of the CPU time is theirs and says little.
  */
 #include "bench/common.h"
 
@@ -69,8 +69,8 @@ static void *idle_main(void *unused)
 	return unused;
 }
 
-/* Writes to four blocks of its own, page after page, and checks what it wrote
- * the time before; after each pass the oldest block is made anew. */
+/* Writes to four blocks of its own, page after page. Before each write it checks what it
+ * wrote the last time. After each pass over the four the oldest block is made anew. */
 static void *busy_main(void *unused)
 {
 	enum { OWN = 4 };
@@ -105,7 +105,7 @@ static void *busy_main(void *unused)
 	return unused;
 }
 
-/* Is this page, counted over all blocks, one of those that are rewritten? */
+/* Is this page, counted over all blocks, rewritten in each cycle? */
 static bool rewritten(size_t page)
 {
 	size_t pages = block_bytes / PAGE * count;
@@ -115,8 +115,8 @@ static bool rewritten(size_t page)
 	return page % step == 0 && page / step < n;
 }
 
-/* The child: everything must read as it was at the fork, when the last value
- * of rewrite() was `last`. */
+/* The child: all bytes must be as they were at the fork. `last` is the value that the
+ * rewrite() before the fork wrote. */
 static int child_read(unsigned char last)
 {
 	uint64_t bad = 0;
@@ -192,7 +192,7 @@ static void cycle(int number, size_t renewed, size_t *next)
 		rewrite(value);
 		t2 = now_ns();
 		if (write(hold[1], "", 1) != 1)
-			die("the child went early");
+			die("the child ended too early");
 	}
 	if (waitpid(pid, &status, 0) != pid || status)
 		die("cycle %d: the child saw wrong bytes or crashed (%#x)",
@@ -264,7 +264,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < busy; i++)
 		if (pthread_create(&thread[n++], NULL, busy_main, NULL))
 			die("pthread_create");
-	if (n) /* no order is needed, only that they are at it */
+	if (n) /* the threads need not be in order, but running */
 		sleep_ms(busy ? 300 : 20);
 	for (int i = 1; i <= cycles; i++)
 		cycle(i, (size_t)(count * renew_percent / 100), &next);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long fork() itself takes, with much memory in large blocks
+ * The time of fork() itself, with much memory in large blocks
  *
- * A plain program: it knows nothing of cowshed and runs with or without the
- * shim. It fills `total` bytes in blocks of malloc, then forks again and again;
- * each child exits at once and is waited for before the next fork.
+ * A plain program: it knows nothing of cowshed and runs with or without the shim. It
+ * fills TOTAL bytes in blocks of malloc, then forks again and again. Each child exits at
+ * once, and the parent waits for it before the next fork.
  *
  *      plain_fork [-b BLOCK] [-t TOTAL] [-n FORKS] [-H]
  *
- * -H advises huge pages for every block. Prints how much of the process's memory is
- * in anonymous huge pages, and for each fork the pause of the caller and the time
+ * -H advises huge pages for every block. The program prints how much of its memory is in
+ * anonymous huge pages. For each fork it prints the pause of the caller and the time
  * until the child is gone, in microseconds.
  */
 #include "bench/common.h"

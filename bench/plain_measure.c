@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs a program and says what it took: time, CPU and true memory
+ * Runs a program and prints its time, its CPU time and its memory
  *
  *      plain_measure [-a] [-o FILE] [-p SHIM] [-d DIRECTORY] -- PROGRAM ARGS...
  *      plain_measure -w BYTES
  *
- * The program runs in a memory cgroup of its own where one can be made; its
- * peak then counts every process, page table, unmapped memfd page and file
- * page that it was first to touch. Elsewhere the peak is the largest RSS of
- * one process, and the line says so. SHIM goes into LD_PRELOAD of the program
- * alone. One line goes to FILE (standard output without it):
+ * The program runs in a memory cgroup of its own if one can be made. The peak then
+ * counts all of its processes, page tables and unmapped memfd pages, and the file pages
+ * that it was first to touch. Without a cgroup the peak is the largest RSS of one
+ * process, and the line says so. SHIM goes into LD_PRELOAD of the program alone. One
+ * line goes to FILE (standard output without it):
  *
  *      wall_ms=.. cpu_ms=.. peak_kib=.. peak_by=cgroup|rss status=..
  *
- * -a: of a program that writes large files the peak is that of its own memory, without
- * the pages of files on disks, looked at every 20 ms.
+ * -a is for a program that writes large files: its peak then leaves out the pages of
+ * files on disks. The memory is read every 20 ms for that.
  *
- * The exit status is that of the program (128 + signal if it was killed).
+ * The exit status is that of the program (128 + signal if a signal killed it).
  * -w touches BYTES and gives them back, so that the host backs them.
  */
 #include "bench/meter.h"
 
 #include <sys/wait.h>
 
-/* Waits for the program; the greatest of what was charged meanwhile, or -1. */
+/* Waits for the program; *peak is the most that was charged meanwhile, or -1. */
 static int wait_sampling(pid_t pid, int *status, const struct meter *m,
                          double *peak)
 {
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
 		default: die("usage: see the head of bench/plain_measure.c");
 		}
 	if (optind >= argc)
-		die("which program?");
+		die("no program is named; usage: see the head of bench/plain_measure.c");
 	meter_open(&m);
 	status = run(argv + optind, shim, directory, &m, &wall,
 	             sampled ? &own : NULL);

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory: where it is when everybody is done with it, or dead
+ * Memory that is still charged after its users freed it, or were killed
  *
  *      plain_memory [-p SHIM] [-n KILLS] [-D DECAY_MS] [-S BYTES]
  *
- * A driver, not preloaded itself, starts a worker (this program again, under
- * the shim if -p says so) in a fresh memory cgroup and steers it by a pipe of
- * letters: each command is answered when it is done. Between commands it reads
- * what the cgroup is charged; "settled" is the least charge seen within DECAY
- * (5 s), and how long it took to come within 8 MiB of the aim is printed too.
+ * A driver, which is not preloaded itself, starts a worker: this program again, under
+ * the shim if -p names it. The worker runs in a fresh memory cgroup. The driver sends it
+ * letters by a pipe; the worker answers when it has done what the letter says. Between
+ * letters the driver reads what the cgroup is charged. It prints the least charge within
+ * DECAY (5 s), and the time until the charge came within 8 MiB of the aim.
  *
  *   freed      a worker fills S bytes, forks a child that reads, rewrites
  *              all, frees everything. Then it sleeps (freed) or goes on with
- *              little mallocs (freed-busy). Aim: the charge before.
+ *              small mallocs (freed-busy). Aim: the charge before.
  *   shadow     fill, fork a child that stays, rewrite all, child exits. Aim:
  *              the charge before the fork.
  *   orphan     fill, fork a child that stays; the parent is killed with -9;
  *              the child rewrites all and sleeps (orphan-rewrites, aim: S),
  *              does a little work for a second (orphan-works, aim: S), then
  *              frees (orphan-frees, aim: nothing).
- *   killed     worker trees fork, rewrite, free and allocate without end; at
- *              a random moment the parent is killed, later the children, or
- *              the reverse. Aim: nothing. KILLS times; the worst is printed.
+ *   killed     worker trees fork, rewrite, free and allocate without end. At
+ *              a random moment all of them are killed at once, or the parent
+ *              first and the children later. Aim: nothing. KILLS times; the
+ *              worst is printed.
  *
- * Without cgroups the charge is by how much AnonPages + Shmem of the whole
- * system grew; the lines say by=system then, else by=cgroup.
+ * Without cgroups the charge is the growth of AnonPages + Shmem of the whole system. The
+ * lines have by=system then, else by=cgroup.
  */
 #include "bench/meter.h"
 
@@ -87,8 +88,8 @@ static void tell(char c)
 		_exit(1);
 }
 
-/* A child that stays: 'r' rewrites, 'b' works a little, 'f' frees. It reads the same
- * pipe, so its parent must not read meanwhile. */
+/* A child that stays: 'r' rewrites, 'b' works a little, 'f' frees. It reads the pipe of
+ * its parent, so the parent must not read meanwhile. */
 static void child_stay(void)
 {
 	tell('k');
@@ -125,13 +126,13 @@ static void worker(void)
 			}
 			waitpid(pid, NULL, 0);
 			break;
-		case 'S': /* fork a child that stays until it is told */
+		case 'S': /* fork a child that takes letters until it ends */
 			pid = fork();
 			if (pid == 0)
 				child_stay();
 			waitpid(pid, NULL, 0);
 			break;
-		case 'W': /* fork a child that stays while we rewrite */
+		case 'W': /* fork a child that stays while the parent rewrites */
 			pid = fork();
 			if (pid == 0) {
 				pause();
@@ -149,7 +150,7 @@ static void worker(void)
 	}
 }
 
-/* Forks, writes and frees until it is killed; so do its descendants. */
+/* Forks, writes and frees until it is killed, as its descendants do. */
 static void chaos(unsigned seed)
 {
 	int depth = 0;
@@ -246,8 +247,8 @@ static void job_do(struct job *j, char command)
 	job_wait(j);
 }
 
-/* Kills what is left, reaps it (we are the subreaper) and removes the cgroup.
- * Returns the charge that stayed after the last one was dead. */
+/* Kills the processes that are left, reaps them (the driver is the subreaper) and removes
+ * the cgroup. Returns the charge that stayed after the last one was dead. */
 static double settle(struct meter *m, double aim, double *ret_ms);
 
 static double job_end(struct job *j)
@@ -333,7 +334,7 @@ static void orphan(void)
 	job_do(&j, 'X');
 	aim = meter_now(&j.meter);
 	job_do(&j, 'F');
-	job_do(&j, 'S'); /* the child answers, and listens from now on */
+	job_do(&j, 'S'); /* the child answers, and takes the next letters */
 	kill(j.pid, SIGKILL);
 	waitpid(j.pid, NULL, 0);
 	job_do(&j, 'r');
@@ -360,7 +361,7 @@ static void killed(int times)
 		job_start(&j, "chaos", i + 1);
 		job_wait(&j);
 		sleep_ms(1 + random() % 150);
-		if (i % 2) { /* the parent first, the children go on */
+		if (i % 2) { /* the parent first; its children go on for a while */
 			kill(j.pid, SIGKILL);
 			sleep_ms(random() % 50);
 		}

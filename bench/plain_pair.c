@@ -4,8 +4,8 @@
  *
  *      plain_pair [-s BYTES] [-n PAIRS] [-r ROUNDS]
  *
- * Small requests belong to the next allocator; what the shim adds is two
- * comparisons. Prints nanoseconds a pair, one line a round. A plain program.
+ * Small requests go to the next allocator; the shim adds two comparisons to a pair. A
+ * plain program. It prints one line a round: the nanoseconds of a pair.
  */
 #include "bench/common.h"
 
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 		case 'r': n = atoi(optarg); break;
 		default: die("usage: plain_pair [-s BYTES] [-n N] [-r N]");
 		}
-	for (int i = -1; i < n; i++) { /* the first one warms up */
+	for (int i = -1; i < n; i++) { /* the first round warms up */
 		double t0 = now_ns();
 
 		for (long k = 0; k < pairs; k++) {

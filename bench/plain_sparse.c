@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A large block of which little is touched, at random
+ * A large block of which a share of the pages is touched, at random
  *
  *      plain_sparse [-s BYTES] [-p PERMILLE] [-H]
  *
- * Writes one byte in each of so many pages (16G, 10: 1 %), as a hash table
- * does, waits a second for whoever commits memory ahead, checks the bytes and
- * prints what was touched. -H advises huge pages. What it took is seen from
- * outside (plain_measure).
+ * Writes one byte in each of PERMILLE (10) of the pages of BYTES (16G), as a hash table
+ * does. Then it waits a second, in which an allocator may commit memory ahead, checks
+ * the bytes and prints what was touched. -H advises huge pages. plain_measure measures
+ * the memory from outside.
  */
 #include "bench/common.h"
 

@@ -1,20 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# Programs under cowshed, glibc, jemalloc, mimalloc and tcmalloc, these with
-# huge pages, too, where they have an option for it
+# Programs under cowshed, glibc, jemalloc, mimalloc and tcmalloc, and under glibc and
+# jemalloc with huge pages
 #
 #      bench/programs.sh [large|small...]
 #
-# large: the programs of bench/large.py, sort and xz. Each under every allocator
-# in turns, glibc and jemalloc also with huge pages (hugetlb=1, thp:always); wall
-# time and the peak of a fresh memory cgroup. Bars: 1.3 times faster than glibc in
-# the geometric mean, not slower than the best rival in the same mean, no program
-# below 0.97; peaks of 1.05. small: programs with small objects in pairs of runs
-# with and without the shim, the order changing. Bar: with 95 % confidence within
-# 2 %. (bench/instructions.sh counts the same.)
+# large: the programs of bench/large.py, sort and xz. Each runs under every allocator in
+# turns, under glibc and jemalloc also with huge pages (hugetlb=1, thp:always). Measured
+# are wall time and the peak of a fresh memory cgroup. Bars: 1.3 times faster than glibc
+# in the geometric mean; not slower than the best rival in that mean; no program below
+# 0.97 of glibc's speed; peaks at most 1.05 times glibc's.
+# small: programs with small objects, in pairs of runs with and without the shim. The
+# order within the pairs changes. Bars: within 2 %, with 95 % confidence; peaks at most
+# 1.05 times glibc's. (bench/instructions.sh counts the instructions of these programs.)
 #
-# LARGE_ONLY and SMALL_ONLY name some; LARGE_SCALE is that of bench/large.py.
+# LARGE_ONLY and SMALL_ONLY name some programs. LARGE_SCALE is the scale of
+# bench/large.py.
 . "$(dirname "$0")/common.sh"
 . "$here/demo_programs.sh"
 need "$bin/plain_measure" "$shim"
@@ -31,7 +33,7 @@ mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" $text 0 $rows
 export OPENBLAS_NUM_THREADS=2 OMP_NUM_THREADS=2 PYTHONHASHSEED=0
 
-# preload SIDE: what goes into LD_PRELOAD
+# preload SIDE: the library that goes into LD_PRELOAD
 preload() {
 	case $1 in
 	cowshed) echo "$shim" ;;
@@ -41,7 +43,7 @@ preload() {
 	esac
 }
 
-# settings SIDE: a variable of its environment
+# settings SIDE: a variable for the environment
 settings() {
 	case $1 in
 	glibc-huge) echo GLIBC_TUNABLES=$huge_pages ;;
@@ -73,27 +75,27 @@ large_command() {
 	echo "exec '${large_python:-false}' '$here/large.py' $1 $scale"
 }
 
-# A program that can't run here fails by itself.
+# runs COMMAND: does it run here without any library preloaded? Keeps its output.
 runs() {
 	(cd "$tmp/in" && sh -c "$1" >"$tmp/expected") 2>/dev/null
 }
 
 # once NAME SIDE COMMAND: appends to $tmp/NAME.SIDE.{wall_ms,peak_kib,peak_by}
 once() {
-	"$bin/plain_measure" -w 1G >/dev/null # the same memory for all
+	"$bin/plain_measure" -w 1G >/dev/null # each side finds the same memory
 	# shellcheck disable=SC2046
 	env $(settings "$2") "$bin/plain_measure" -o "$tmp/result" \
 		-p "$(preload "$2")" -d "$tmp/in" -- sh -c "$3" \
 		>"$tmp/out" 2>"$tmp/err" ||
 		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"
 	cmp -s "$tmp/out" "$tmp/expected" ||
-		fail "$1 says something else under $2"
+		fail "$1 has another output under $2"
 	for figure in wall_ms peak_kib peak_by; do
 		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
 	done
 }
 
-# mean FILE-SUFFIX SIDE NAME...: geometric mean of what SIDE needs of glibc's
+# mean FILE-SUFFIX SIDE NAME...: the geometric mean of SIDE's figures to glibc's
 mean() {
 	mean_of=$1 mean_side=$2
 	shift 2
@@ -160,8 +162,9 @@ large_suite() {
 		"$(peak_by "$tmp"/*.peak_by)"
 }
 
-# Upper end of the 95 % interval of the mean ratio of pairs.
-pairs_bound() { # WITH WITHOUT
+# pairs_bound WITH WITHOUT: the mean ratio of the pairs, and the upper end of its 95 %
+# interval
+pairs_bound() {
 	paste "$1" "$2" | awk '{ d = log($1 / $2); s += d; q += d * d } END {
 		m = s / NR
 		v = NR > 1 ? (q - NR * m * m) / (NR - 1) : 0
@@ -174,7 +177,7 @@ small_suite() {
 		why=$(program_missing "$name")
 		command=$(program_command "$name" "$tmp/in")
 		if [ -n "$why" ] || ! runs "$command"; then
-			echo "  programs, $name: ${why:-it fails}"
+			echo "  programs, $name: ${why:-it fails without the shim}"
 			report programs "small/$name/95%" of-glibc "$tmp/none" - \
 				ours 1.02
 			continue

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# python.sh [NAME...]: the Python package against its rivals (bench/python), each in the same
-# run as ours. The rivals are of build/venv (scripts/python-env.sh). BENCH_QUICK=1: small sizes.
-# What could not be measured is met=failed, and so is the exit status.
+# python.sh [NAME...]: the Python package against its rivals (bench/python). Ours and the
+# rivals run in turns. The rivals come from build/venv (scripts/python-env.sh).
+# BENCH_QUICK=1: small sizes. If a figure can't be measured, its line has met=failed, and
+# the script exits with 1.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build/plain}
@@ -12,7 +13,7 @@ python=$PWD/build/venv/bin/python
 "$python" -c 'import numpy, torch' 2>/dev/null || python=$(command -v python3)
 export PYTHONPATH=$build/python
 rechunk=()
-if [ "${BENCH_QUICK:-0}" != 0 ]; then # small, for a look
+if [ "${BENCH_QUICK:-0}" != 0 ]; then
 	export ROUNDS=${ROUNDS:-2} GIB=${GIB:-0.25} MIB=${MIB:-32} COUNT=${COUNT:-1000} LIMIT=${LIMIT:-20}
 	rechunk=(--gib 0.5 --runs 1)
 fi

@@ -3,14 +3,14 @@
 #
 # redis-server: the pause of BGSAVE's fork with 2 GiB of data
 #
-# An unmodified redis-server, whose allocator is jemalloc, by itself, with
-# jemalloc's huge pages (thp:always), and under the shim with mmap=1M. The first
-# save comes after loading; at each later one clients have been overwriting
-# values since the save before began. They take their keys from a generator whose
-# state lies in the server, so all sides execute the same commands, and must have
-# the same digest in the end. Bars: ten times faster at the first, at most 1.1 times
-# the pause of the plain one later on, of each server the median. The peak is that
-# of its cgroup without the files that it saved, or RSS.
+# An unmodified redis-server, whose allocator is jemalloc, runs by itself, with
+# jemalloc's huge pages (thp:always), and under the shim with mmap=1M. The first save
+# comes after loading. As soon as a save has begun, clients overwrite values; the next
+# save follows when both are done. A generator, whose state is in the server, gives the
+# clients their keys. So all sides execute the same commands, and must have the same
+# digest in the end. Bars: the first pause is ten times shorter than that of the plain
+# server. The later pauses, of each server the median, are at most 1.1 times as long. The
+# peak is that of the cgroup without the files that the server saved, or RSS.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_measure" "$shim"
 for program in redis-server redis-cli redis-benchmark; do
@@ -35,7 +35,7 @@ cli() {
 info() { # SECTION FIELD
 	cli info "$1" | tr -d '\r' | sed -n "s/^$2://p"
 }
-# 48271 x mod 2^31 - 1: never 0, and exact in Lua's numbers.
+# The generator is 48271 x mod 2^31 - 1. It is never 0, and exact in Lua's numbers.
 script="local x = (redis.call('GET', 'turn') or 1) * 48271 % 2147483647
 redis.call('SET', 'turn', string.format('%d', x))
 return redis.call('SET', 'key:' .. x % $keys, ARGV[1])"
@@ -46,7 +46,7 @@ overwrite() {
 	redis-benchmark -s "$tmp/socket" -q --csv -n $writes -P 16 -c 4 \
 		eval "$script" 0 "$value" >"$tmp/csv" || fail "redis-benchmark failed"
 	tail -n 1 "$tmp/csv" | awk -F'","' -v n=$writes '$2 > 0 { print n / $2; ok = 1 }
-		END { exit !ok }' >>"$1" || fail "redis-benchmark says nothing"
+		END { exit !ok }' >>"$1" || fail "redis-benchmark printed no figure"
 }
 
 one() { # SIDE VARIABLE=VALUE...
@@ -59,14 +59,14 @@ one() { # SIDE VARIABLE=VALUE...
 		--loglevel warning >"$tmp/log" 2>&1 &
 	measure=$!
 	until cli ping >/dev/null 2>&1; do
-		kill -0 $measure 2>/dev/null || fail "no redis-server ($side)"
+		kill -0 $measure 2>/dev/null || fail "redis-server did not start ($side)"
 		sleep 0.1
 	done
 	server=$(info server process_id)
-	cli debug populate $keys key $bytes >/dev/null || fail "no data ($side)"
+	cli debug populate $keys key $bytes >/dev/null || fail "no data were loaded ($side)"
 	save=1
 	while [ $save -le $saves ]; do
-		cli bgsave >/dev/null || fail "no save began ($side)"
+		cli bgsave >/dev/null || fail "BGSAVE failed ($side)"
 		while [ "$(info persistence rdb_bgsave_in_progress)" != 1 ] &&
 			[ "$(info persistence rdb_saves)" != $save ]; do
 			kill -0 $measure 2>/dev/null || fail "redis died ($side)"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A descriptor over a Unix socket, one a message: what rivals of sharing do
+ * Sends and receives one descriptor a message by a Unix socket, as rivals of sharing do
  */
 #ifndef BENCH_RIVAL_FD_H
 #define BENCH_RIVAL_FD_H

@@ -8,11 +8,12 @@
 #                                 pair instructions redis programs file stall give
 #                                 broker cuda_cache scaling python demo
 #
-# Runs them one after another (nothing else should be running), shows what they
-# print, keeps their machine-readable lines in build/bench.txt, and ends with a
-# table that says of each bar whether it was met. BENCH_QUICK=1: small sizes,
-# fewer cases, for a look; the bars are meant for the full ones. The exit status
-# tells whether all could be measured, not whether the bars were met.
+# Runs the benchmarks one after another and shows what they print. No other program
+# should be running. The machine-readable lines are kept in build/bench.txt, or in the
+# file that BENCH_OUT names. A table at the end says of each bar whether it was met.
+# BENCH_QUICK=1 measures small sizes and fewer cases; the bars are meant for the full
+# sizes. The exit status says whether all could be measured, not whether the bars were
+# met.
 . "$(dirname "$0")/common.sh"
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
@@ -38,7 +39,7 @@ need "$bin/plain_measure" "$shim"
 	echo "# $(sed -n 's/^MemTotal: *//p' /proc/meminfo), huge pages:" \
 		"$(cat $thp/enabled 2>/dev/null); of memfds:" \
 		"$(cat $thp/shmem_enabled 2>/dev/null)"
-	quick && echo '# BENCH_QUICK: small sizes, the bars are not for these'
+	quick && echo '# BENCH_QUICK: small sizes, for which the bars are not meant'
 } >"$out.part"
 cat "$out.part"
 
@@ -55,14 +56,14 @@ for name in "$@"; do
 		set -- sh "$here/$name.sh" ;;
 	broker | python)
 		set -- bash "$here/$name.sh" ;;
-	cuda_cache) # a hit makes no call of the driver, so any driver will do
+	cuda_cache) # a cache hit makes no call of the driver, so any driver will do
 		set -- "$bin/cuda_cache"
 		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
 			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
 	clone | page | copy | fill | steal | freeze | share | transparent | file | stall | give | \
 		curves | send)
 		set -- "$bin/$name" ;;
-	*) fail "there is no benchmark $name" ;;
+	*) fail "there is no benchmark of this name: $name" ;;
 	esac
 	{ "$@" || echo "FAILED $name"; } | tee "$tmp/log" | grep -v '^bench='
 	grep '^bench=' "$tmp/log" >>"$out.part"
@@ -105,8 +106,8 @@ END {
 	print "."
 	if (missed)
 		print "Not met:" missed
-	print "ratio: ours / rival; where the bar is >=, or none and " \
-	    "it is a speedup, rival / ours."
+	print "ratio: ours / rival. It is rival / ours where the bar is >=, " \
+	    "and for a speedup without a bar."
 }' "$out"
 echo "Figures: $out"
 if [ -n "$failed" ]; then

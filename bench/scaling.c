@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How costs grow: with storages, with processes, with threads, with bytes
+ * The growth of costs with storages, processes, threads and bytes
  *
- *      scaling storages COUNT        of a page each: new, clone, write, free
+ *      scaling storages COUNT        storages of a page: new, write, clone, free
  *      scaling shared COUNT          the same in a group's memory
  *      scaling processes COUNT       children at once of a process with 256 MiB
- *      scaling threads COUNT         clones of one storage by so many at once
+ *      scaling threads COUNT         so many threads clone one storage at once
  *      scaling bytes MIB             one block: fill, freeze, fork, free
  *
- * Each is a process of its own, so nothing is left over from the one before. One
- * line each, which bench/scaling.sh puts into tables; docs/scaling.md says what
- * follows from them. There are no rivals here: those are in the other benchmarks.
+ * Each call is a process of its own, so it inherits nothing from the one before. It
+ * prints one line, which bench/scaling.sh puts under a title. docs/scaling.md says what
+ * follows from the figures. This program has no rivals; the other benchmarks have them.
  */
 #include <cowshed-share.h>
 #include <cowshed.h>
@@ -43,7 +43,7 @@ static long mappings(void)
 static long descriptors(void)
 {
 	DIR *fds = opendir("/proc/self/fd");
-	long entries = -3; /* ".", "..", its own */
+	long entries = -3; /* ".", "..", the folder's own descriptor */
 
 	while (fds != NULL && readdir(fds) != NULL)
 		entries++;
@@ -89,7 +89,7 @@ static void storages(size_t count, bool shared)
 	       (t[4] - t[3]) / (double)count * 1e9, maps, fds);
 }
 
-/* A transparent storage of so many bytes, all written. */
+/* A transparent storage of this size, all of it written. */
 static struct cow_storage *filled(size_t bytes, void **ret)
 {
 	struct cow_storage_options options = {
@@ -103,7 +103,7 @@ static struct cow_storage *filled(size_t bytes, void **ret)
 	return s;
 }
 
-/* A child that waits until the pipe is closed. How long fork() took. */
+/* Forks a child that waits until the pipe is closed; returns the seconds of fork(). */
 static double child(const int pipe_fds[2])
 {
 	double begin = seconds();
@@ -227,6 +227,6 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "bytes") == 0)
 		bytes(count);
 	else
-		die("%s is not known", what);
+		die("there is no measurement of this name: %s", what);
 	return 0;
 }

@@ -2,16 +2,15 @@
 /*
  * Send: storages to another process, by size and by number
  *
- * They are made, filled, sent to a process that reads a byte of each, and
- * dropped by both: whole cycles. In a group as clones and as aliases, and as
- * clones without one. The rivals are what programs do by hand:
+ * A cycle makes storages, fills them, sends them to a process that reads a byte of each,
+ * and drops them on both sides. They are sent in a group as clones and as aliases, and
+ * as clones without a group. The rivals are what programs do by hand:
  *
- *   memfd   one each, whose descriptor is sent, and which is mapped there
- *   bytes   written to a socket, and read into memory that is there; what is
- *           filled is there, too: the best that a copy can do
+ *   memfd   a memfd each; its descriptor is sent, and the receiver maps it
+ *   bytes   the bytes are written to a socket and read from it; the memory on both sides
+ *           exists already, which is the best case of a copy
  *
- * Figures for docs/results.md, without bars; bench/share.c and bench/give.c
- * have those.
+ * The figures are for docs/results.md and have no bars; bench/share.c has some.
  */
 #include <cowshed-share.h>
 
@@ -32,9 +31,9 @@ struct order {
 	size_t bytes, count;
 };
 
-/* A receiver of its own for each way: it lives as long as the program. */
+/* Each way has a receiver of its own, which lives as long as the program. */
 struct peer {
-	int data, sync; /* the messages; an order, and a byte when it is done */
+	int data, sync; /* the messages; an order out, a byte back when it is done */
 	pid_t pid;
 	struct cow_group *group;
 	struct cow_channel *channel;
@@ -228,7 +227,7 @@ static void send_memfds(struct peer *peer, const struct order *o)
 	}
 }
 
-/* From making to dropping, in us for one. */
+/* One cycle, from making to dropping: us for each storage. */
 static double sent(struct peer *peer, enum way way, const struct order *o,
                    char *room)
 {
@@ -258,7 +257,7 @@ static void send_one(struct peer *peers, char *room, const char *curve,
                      const char *at, struct order o)
 {
 	static struct series all[WAYS];
-	/* Few are over at once: the mean of some hundreds then. */
+	/* Small orders are short, so this takes the mean of 400 storages. */
 	int times = o.bytes * o.count <= MIB && o.count <= 100
 	                    ? (int)(400 / o.count)
 	                    : 1;
@@ -269,7 +268,7 @@ static void send_one(struct peer *peers, char *room, const char *curve,
 		for (int w = 0; w < WAYS; w++) {
 			double us = 0;
 
-			/* A descriptor each, on both sides. */
+			/* Each needs a descriptor on both sides. */
 			if (w == CLONE && o.count > 1000)
 				continue;
 			for (int k = 0; k < times; k++)

@@ -2,24 +2,24 @@
 /*
  * Share: small storages by the thousand, large ones at once
  *
- * Two processes of one group, a socket between them. The rival is what programs
- * do without a library: shm_open, ftruncate and mmap for each storage, whose
- * descriptor is sent in a message of its own, received and mapped.
+ * Two processes of one group have a socket between them. The rival does what programs
+ * do without a library: shm_open, ftruncate and mmap for each storage. It sends each
+ * descriptor in a message of its own; the receiver maps it.
  *
- *   many      100 000 storages of 4 KiB: made and written first (reported apart),
- *             then sent and received; time until the receiver has all of them
- *   large     a clone of 1 GiB, of which the receiver writes one page, beyond the
- *             round trip of a byte through the same kind of socket. Apart: the first
- *             message of all, by which the other process joins the group; the first
- *             of a storage; later ones
+ *   many      100 000 storages of 4 KiB. They are made and written first (reported
+ *             apart), then sent and received: the time until the receiver has all
+ *   large     a clone of up to 1 GiB, of which the receiver writes one page: the time
+ *             beyond the round trip of a byte by the same kind of socket. Reported
+ *             apart: the first message of all, by which the other process joins the
+ *             group; the first message of a storage; later messages
  *
  * Python's multiprocessing (bench/share.py) is another rival, in turns with ours:
- * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer, and
- * what is reported is for one. What the interpreter costs is in it: that is what a
- * Python program pays.
+ * send_handle(), and DupFd() as torch.multiprocessing uses it. It sends fewer storages,
+ * and its figures are for one storage. They include the cost of the interpreter, which
+ * a Python program pays, too.
  *
- * System calls of both sides: `strace -f -c share 50000`; what grows with the
- * number is a storage's, creation and death included.
+ * System calls of both sides: `strace -f -c share 50000`. The calls whose number grows
+ * with the count are those of a storage, its creation and death included.
  */
 #include <cowshed-share.h>
 
@@ -68,7 +68,7 @@ static int descriptors(void)
 	return n;
 }
 
-/* Bytes in this process's packs. */
+/* Bytes in the packs that this process has open. */
 static double in_packs(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -135,7 +135,7 @@ static void receive_many(struct pair *p, int count)
 			die("share: storage %d is wrong", i);
 	if (descriptors() - before >= 64)
 		die("share: %d descriptors", descriptors() - before);
-	byte_in(p->sync[1]); /* the sender has let go */
+	byte_in(p->sync[1]); /* the sender has dropped its storages */
 	for (int i = 1; i < count; i++)
 		cow_storage_unref(parcels[i].storage);
 	byte_out(p->sync[1]);
@@ -195,7 +195,7 @@ static void many(int count, double *make_ns, double *send_ns, double *survivor)
 
 /* ---- The rival ----------------------------------------------------------- */
 
-/* Descriptors are closed when mapped: else no limit would do. */
+/* A descriptor is closed when it is mapped: no limit allows so many. */
 static void rival_receive(struct pair *p, int count)
 {
 	byte_out(p->sync[1]);
@@ -276,7 +276,7 @@ static void receive_large(struct pair *p, int turns)
 }
 
 struct large {
-	struct series trips, joining, first, later; /* those behind it with a trip, too */
+	struct series trips, joining, first, later; /* the last three include a trip */
 };
 
 static struct cow_storage *filled(struct cow_group *g, size_t bytes)
@@ -305,7 +305,7 @@ static void large(size_t bytes, int turns, struct large *l)
 	must(cow_channel_new(p.data[0], g, 0, &c));
 	for (int i = 0; i < 2; i++)
 		s[i] = filled(g, bytes);
-	/* By the first message the other process joins the group. */
+	/* The other process joins the group by the first message, number -1. */
 	for (int i = -1; i < turns; i++) {
 		struct series *to = i < 0 ? &l->joining : i ? &l->later : &l->first;
 		struct cow_parcel q = {
@@ -333,7 +333,7 @@ static void large(size_t bytes, int turns, struct large *l)
 
 /* ---- multiprocessing ------------------------------------------------------ */
 
-/* Two numbers that bench/share.py prints. */
+/* Runs bench/share.py, which prints two numbers. */
 static void python(const char *arguments, double *a, double *b)
 {
 	char command[256];
@@ -426,7 +426,7 @@ static void all_many(int count, bool has_python)
 {
 	int rivals = count;
 
-	/* The rival maps each, and may not have so many mappings. */
+	/* The rival maps each storage, and the kernel limits its mappings. */
 	if (count > 30000 && file_number("/proc/sys/vm", "max_map_count") < 2e5)
 		rivals = 30000;
 	for (int i = 0; i < rounds(5); i++) {
@@ -475,7 +475,7 @@ int main(int argc, char **argv)
 	static const size_t sizes[] = { 4 * MIB, 64 * MIB, GIB };
 	int count = quick() ? 20000 : MANY;
 
-	/* share N: only ours, of N storages, to be traced. */
+	/* share N: only ours, with N storages, for strace. */
 	if (argc > 1) {
 		double ns;
 

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: MIT
 """The rivals that Python's multiprocessing offers, for bench/share.c.
 
-    share.py many COUNT WAY     COUNT segments of shared memory of 4 KiB, each with
-                                its descriptor, to a forked process that maps it:
-                                nanoseconds to make and to send each
-    share.py large BYTES TURNS  one that is filled, again and again: the receiver
-                                maps it privately and writes a page; microseconds
-                                of a byte's round trip, and beyond it (medians)
+    share.py many COUNT WAY     makes COUNT segments of shared memory of 4 KiB and sends the
+                                descriptor of each to a forked process, which maps it; prints
+                                the nanoseconds to make and to send one
+    share.py large BYTES TURNS  sends one filled segment TURNS times; the receiver maps it
+                                privately and writes a page; prints the microseconds of a
+                                byte's round trip, and of a send beyond it (medians)
 
-WAY: `handle` is reduction.send_handle() over the pipe, the least that the module
-does. `dup` is reduction.DupFd() in a pickle, as torch.multiprocessing's strategy
-file_descriptor has it: the receiver connects to a thread of the sender's for each.
+WAY: `handle` is reduction.send_handle() by the pipe, the cheapest way of the module. `dup` is
+reduction.DupFd() in a pickle, as torch.multiprocessing's strategy file_descriptor uses it: for
+each descriptor the receiver connects to a thread of the sender.
 """
 import mmap
 import os

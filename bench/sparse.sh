@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a sparse block costs: 16 GiB, 1 % of its pages touched at random
+# The memory of a sparse block: 16 GiB, 1 % of its pages touched at random
 #
-# bench/plain_sparse with and without the shim, in turns: the peak of a memory
-# cgroup of its own, page tables included. Bar: twice what glibc takes with
-# 4 KiB pages. With huge pages it would take all 16 GiB: that rival is shown at
-# 1 GiB only.
+# This script runs bench/plain_sparse with and without the shim, in turns, and measures
+# the peak of a memory cgroup of its own, page tables included. Bar: at most twice the
+# peak of glibc with 4 KiB pages. glibc with huge pages would take all 16 GiB, so that
+# rival runs with 1 GiB only.
 . "$(dirname "$0")/common.sh"
 need "$bin/plain_sparse" "$bin/plain_measure" "$shim"
 
@@ -40,6 +40,6 @@ compare() { # CASE ON ARGUMENTS-OF-THE-RIVAL ARGUMENTS-OF-BOTH...
 
 compare 16GiB-1% ratio '' -s 16G
 compare 1GiB-1% - '' -s 1G
-# Some MiB are committed ahead, however little is touched.
+# cowshed commits some MiB ahead even if less is touched.
 compare 1GiB-0.1% - '' -s 1G -p 1
 compare 1GiB-1%/huge-pages - -H -s 1G

@@ -2,25 +2,25 @@
 /*
  * How long a writer waits while its memory is being saved
  *
- *      stall [SIZE]...          1GiB and 4GiB if nothing is said
+ *      stall [SIZE]...          1GiB and 4GiB without arguments
  *
- * A thread writes one page in eight, all over the memory and then once more beside
- * them, while another one saves it; it goes on for a second after that.
- * Each write is timed. So that it is known what the machine does by itself, the same
- * loop runs
+ * A thread writes one page in eight over all of the memory, and then the pages beside
+ * them, while another thread saves the memory. It goes on for a second after the save.
+ * Each write is timed. The same loop runs in five ways, which also shows the waits that
+ * the machine causes:
  *
  *   alone     nothing is saved
  *   save      cow_storage_save() of the storage that is written
- *   again     the same a second time: what was written meanwhile was thawed
- *   plain     write(2) of malloc'ed memory as it changes: no state that ever was
- *   fork      a child writes it; the writer's pause for fork() is one of its writes
+ *   again     the same a second time, after what was written meanwhile was thawed
+ *   plain     write(2) of malloc'ed memory while it changes; the file is of no one moment
+ *   fork      a child writes the file; the writer's pause for fork() is one of its writes
  *
- * Two figures each: the longest wait and that of one write in a thousand. And the
- * longest without the time for which another thread had the processor (run_delay
- * of schedstat): that part no library can shorten.
+ * Three figures each: the longest wait, the wait of one write in a thousand, and the
+ * longest wait without the time for which another thread had the processor (run_delay
+ * of schedstat), which no library can shorten.
  *
- * BENCH_FILE names the file, /dev/shm if nothing is said; it is unlinked at once.
- * 4 GiB want 10 GiB of memory with the file in memory, and two minutes.
+ * BENCH_FILE names the file (/dev/shm/cowshed-bench-stall); it is unlinked at once. 4 GiB
+ * need 10 GiB of memory with the file in memory, and two minutes.
  */
 #include <cowshed-file.h>
 #include <fcntl.h>
@@ -32,11 +32,11 @@
 #define STEP (8 * PAGE)
 #define AFTER_NS 1e9
 #define ALONE_NS 1e9
-#define BUCKETS 4096 /* of a 16th of an octave, in ns */
+#define BUCKETS 4096 /* each a 16th of an octave of ns */
 
 struct loop {
-	struct cow_storage *s; /* or */
-	char *memory;
+	struct cow_storage *s; /* what is saved: this, or if NULL */
+	char *memory;          /* this */
 	size_t bytes;
 	int fd;
 	int begun, done;
@@ -44,7 +44,7 @@ struct loop {
 
 static const char *path = "/dev/shm/cowshed-bench-stall";
 
-/* Nanoseconds for which this thread could have run and did not. */
+/* Nanoseconds for which this thread was ready to run and did not. */
 static double kept_waiting(int schedstat)
 {
 	char text[128];
@@ -111,8 +111,8 @@ static double rare(const struct waits *w)
 	return ns * (1 + (double)i / 16);
 }
 
-
-/* Writes until `done` is set, or (NULL) for a second, and a little longer. */
+/* Writes until `done` is set (or the child has ended), or for a second if it is NULL; and
+ * then for AFTER_NS more. */
 static void write_all(struct loop *l, bool forks, const int *done, struct waits *w)
 {
 	int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -130,7 +130,7 @@ static void write_all(struct loop *l, bool forks, const int *done, struct waits 
 			all_of(l->fd, l->memory, l->bytes);
 			_exit(0);
 		}
-		/* Each eighth page, and then once more those beside them. */
+		/* Each eighth page, and in the next turn the pages beside them. */
 		at = at % l->bytes + turn % 2 * PAGE;
 		if (l->s)
 			must(cow_storage_data_mut_range(l->s, at, 1,

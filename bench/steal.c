@@ -2,11 +2,11 @@
 /*
  * Steal: the last reference takes the bytes over
  *
- * A storage is cloned, the original dies, the clone is written: it must get
- * the pages as they are. Bars: nothing is copied, and no system call more at
- * 1 GiB than at 4 KiB. Times are compared across sizes; calls are counted by
- * tracing this program, started once more, while it makes a harmless mark
- * (getppid) before and after. Where ptrace is denied the count is left out.
+ * A storage is cloned, the original is dropped, and the clone is written: it must get
+ * the pages as they are. Bars: nothing is copied, and 1 GiB needs no more system calls
+ * than 4 KiB. Times are compared across sizes. To count the calls, the program starts
+ * itself once more and traces it; the traced program calls getppid before and after
+ * the steal, as a mark. If ptrace is denied, the calls are not counted.
  */
 #include <cowshed.h>
 
@@ -28,7 +28,8 @@ static struct cow_storage *filled(size_t bytes)
 	return s;
 }
 
-/* One steal; `s` dies and its heir comes back. `mark` brackets it. */
+/* One steal: `s` is dropped, and its clone is returned. `mark`: call getppid before and
+ * after it. */
 static struct cow_storage *steal(struct cow_storage *s, bool mark, double *ns)
 {
 	struct cow_storage *heir;
@@ -55,7 +56,7 @@ static int traced(size_t bytes)
 	struct cow_storage *s = filled(bytes);
 	double ns;
 
-	s = steal(s, false, &ns); /* what is done once is not counted */
+	s = steal(s, false, &ns); /* the first one does work that is done once */
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 		return DENIED;
 	raise(SIGSTOP);
@@ -64,7 +65,7 @@ static int traced(size_t bytes)
 	return 0;
 }
 
-/* System calls of one steal, clock_gettime by vdso; -1: can't be counted. */
+/* System calls of one steal (clock_gettime makes none); -1: they can't be counted. */
 static int calls(size_t bytes)
 {
 	pid_t pid = fork();

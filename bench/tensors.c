@@ -4,11 +4,12 @@
  *
  *      tensors THREADS [NAME...] <bench/tensors.txt
  *
- * A line for each: its name, the nanoseconds of a cow_tensor_copy() (the median of some),
- * those of memcpy() of the same bytes by as many threads, and the bytes read and
- * written. bench/tensors.sh runs this in turns with others that know the same patterns.
- * All copies are between the same two storages, touched before; the tensors are made
- * before, too, as those of NumPy and PyTorch are.
+ * Prints a line for each pattern: its name, the nanoseconds of a cow_tensor_copy(), the
+ * nanoseconds of memcpy() of the same bytes by as many threads, and the bytes read and
+ * written. Each time is the median of five. bench/tensors.sh runs this program in turns
+ * with bench/tensors.py, which knows the same patterns. All copies are between the same
+ * two storages, which were touched before. The tensors are made before, too, as those
+ * of NumPy and PyTorch are.
  */
 #include <cowshed-tensor.h>
 
@@ -30,7 +31,7 @@ static enum cow_dtype type_of(const char *name)
 	for (int t = 0; t < COW_QUINT8; t++)
 		if (!strcmp(cow_dtype_name(t), name))
 			return t;
-	die("no such type: %s", name);
+	die("there is no type %s", name);
 }
 
 static int list(char *s, int64_t *ret)
@@ -68,7 +69,7 @@ static bool read_pattern(struct pattern *p)
 	dims = list(sizes, size);
 	list(fs, step);
 	list(ts, to_step);
-	/* One element further than the destination. */
+	/* "offset": one element further than the destination. */
 	must(cow_tensor_on(source, type_of(f), dims, size, step,
 	                   !strcmp(bits, "offset"), &p->from));
 	p->from = with_bits(p->from, bits);
@@ -105,7 +106,8 @@ static void by_memcpy(const struct pattern *p)
 		cow__workers_run(n, n / threads, memcpy_part, NULL);
 }
 
-/* Of one thread the time that it ran: others may want the processor. */
+/* With one thread, its processor time, since other programs may use the processor. With
+ * several, wall time. */
 static double clock_ns(void)
 {
 	struct timespec t;
@@ -134,7 +136,7 @@ int main(int argc, char **argv)
 	struct pattern p;
 
 	if (argc < 2)
-		die("tensors THREADS [NAME...] <PATTERNS");
+		die("usage: tensors THREADS [NAME...] <PATTERNS");
 	cow_threads_set(atoi(argv[1]));
 	source = touched(&from);
 	target = touched(&to);

@@ -3,9 +3,9 @@
 
     tensors.py THREADS <bench/tensors.txt
 
-One turn: a line for each pattern and rival, its name, "numpy" or "torch", and the
-nanoseconds of a copy (the median of some). Memory is touched before. Prints nothing
-for what is not installed, or what a library has no type for.
+One turn. It prints a line for each pattern and rival: the pattern's name, "numpy" or
+"torch", and the nanoseconds of a copy (the median of five). Memory is touched before. It
+prints no line for a library that is not installed, or that has no such type.
 """
 import mmap
 import sys
@@ -24,7 +24,7 @@ MOST = 192 << 20
 
 
 def memory():
-    """Touched huge pages, as bench/tensors.c has them."""
+    """Huge pages that were touched, as in bench/tensors.c."""
     m = mmap.mmap(-1, MOST, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     m.madvise(mmap.MADV_HUGEPAGE)
     a = np.frombuffer(m, dtype=np.uint8)

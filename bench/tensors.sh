@@ -3,12 +3,12 @@
 #
 # Copies between tensors, against memcpy, NumPy and PyTorch
 #
-# The patterns of bench/tensors.txt (name, types, sizes, strides of the source and of
-# the destination, bits) by cow_tensor_copy(), by memcpy of the same bytes with as many
-# threads, and by NumPy (one thread) and PyTorch, in turns; these of build/venv, else
-# of a Python in PATH that has them. One thread's time is the time that it ran. Bars,
-# per pattern: of memcpy as `bar` says; of PyTorch 0.9 for each, 1.5 for the geometric
-# mean. Without PyTorch these have failed.
+# bench/tensors.txt has the patterns: name, types, sizes, strides of the source and of the
+# destination, bits. Four ways copy them in turns: cow_tensor_copy(), memcpy of the same
+# bytes with as many threads, NumPy (one thread) and PyTorch. NumPy and PyTorch come from
+# build/venv, else from a Python in PATH that has them. With one thread the time is its
+# processor time. Bars for each pattern: of memcpy as `bar` says; 0.9 of PyTorch's speed,
+# and 1.5 for the geometric mean. Without PyTorch its bars have failed.
 . "$(dirname "$0")/common.sh"
 need "$bin/tensors"
 
@@ -18,7 +18,7 @@ patterns=$here/tensors.txt
 python=$(python_with numpy,torch)
 python=${python:-$(python_with numpy)}
 
-# bar PATTERN THREADS: how much longer than memcpy it may take; nothing: no bar
+# bar PATTERN THREADS: how many times the time of memcpy it may take; nothing: no bar
 bar() {
 	case $1 in
 	contiguous*) echo 1.0526 ;;
@@ -60,7 +60,7 @@ for threads in 1 "$all"; do
 		case $name in small-64)
 			report tensors "$case/call" ns "$tmp/ours.$name" - ours 150 ;;
 		esac
-		# NumPy has no bfloat16, and no threads.
+		# NumPy has no bfloat16, and copies with one thread.
 		[ ! -e "$tmp/numpy.$name" ] || report tensors "$case/numpy" ns \
 			"$tmp/ours.$name" "$tmp/numpy.$name" faster 0
 		report tensors "$case/torch" ns "$tmp/ours.$name" \
@@ -71,7 +71,7 @@ for threads in 1 "$all"; do
 	echo 1 >"$tmp/one"
 	awk '{ s += log($1 / $2) } END { if (NR) print exp(s / NR) }' \
 		"$tmp/factors" >"$tmp/mean"
-	# As a rival's number, so that the ratio is the speedup.
+	# The mean is reported as a rival's number, so that the ratio is the speedup.
 	report tensors "t$threads/mean/torch" x "$tmp/one" "$tmp/mean" speedup 1.5
 	[ "$all" != 1 ] || break
 done

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cloning memory that is written without notice
+ * Cloning a storage whose writes the library does not see
  *
- * A round fills a transparent storage of 1 GiB and clones it: the first clone
- * freezes its pages (bar 300 us); more find them frozen (bar 15 us; the very next
- * one, whose way through the kernel is cold, is reported apart). Then
- * 1 % of the pages are written while the first clone lives, and the storage is
- * cloned again: that must cost at most 10 % of a full copy, for which memcpy
- * between warm, mapped buffers stands, the fastest there is. The pages are one
- * run (the bar), eleven runs, or all over the place, in turns; the last two are
- * reported. Writing the pages costs a copy each and is reported too. The
+ * A round fills a transparent storage of 1 GiB and clones it. The first clone freezes
+ * its pages (bar: 300 us). Later clones find the pages frozen (bar: 15 us); the second
+ * clone, whose code in the kernel is not in the caches, is reported apart. Then 1 % of
+ * the pages are written while the first clone lives, and the storage is cloned again.
+ * Bar for that clone: at most 10 % of a full copy, which is memcpy between warm, mapped
+ * buffers here. The written pages are one run (with the bar), eleven runs, or scattered,
+ * in turns. Writing a page copies it; the time of these writes is reported, too. The
  * contents of all clones are checked.
  */
 #include <cowshed.h>

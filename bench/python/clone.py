@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Clones: a lazy one and one element written; and what follows, the whole of it rewritten.
+"""Clones of a tensor of GIB: one element is written, or every element is.
 
-A tensor of GIB. "one" is the clone and the write of one element, several times in a row;
-"cold" the same after all of a clone was written, which drives code and data of the
-interpreter, of PyTorch and of the kernel out of the processor's caches. "all" is the clone and an
-in-place addition to every element of it, clone included: what is not copied at first is
-copied page by page then, and must not cost more in total. "source" is the same with the
-addition to the tensor that was cloned, which goes on while its clone lives. "all, one thread":
-PyTorch adds with one thread, as in a worker; else with as many as there are processors.
+"one" is the clone and the write of one element, several times in a row. "cold" is the same after
+all of a clone was written, which drives code and data of the interpreter, of PyTorch and of the
+kernel out of the processor's caches. "all" is the clone and an in-place addition to every element
+of it. The pages that the clone did not copy are copied one by one then, and the total must not
+cost more. "source" is the same with the addition to the tensor that was cloned, while its clone
+lives. In "all, one thread" PyTorch adds with one thread, as in a worker; otherwise it adds with as
+many threads as there are processors.
 
     python clone.py           GIB=1
 """

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks of the Python package share: processes, medians, one table.
+"""Code that the benchmarks of the Python package share: processes, medians, one table.
 
-Each way of doing a thing runs in an interpreter of its own, started anew, and says its
-seconds as a line of JSON. Ours and the rivals take turns, `ROUNDS` times, so that what the
-machine does meanwhile hits all alike.
+Each way of doing a thing runs in a fresh interpreter of its own and prints its figures as a line of
+JSON. Ours and the rivals take turns, `ROUNDS` times, so that a slow moment of the machine hits all
+of them.
 
-A round that fails, or hangs until its time is over, is no figure, and is not forgotten: a way
-of ours (its name begins with "cowshed") has then failed in all its lines, and leave() ends the
-script with 1; what a rival lost stands in the lines as failed=, and a bar against a rival that
+A round that fails, or hangs until its time is over, gives no figure. If it is a round of ours (the
+name of the way begins with "cowshed"), all lines of that way have failed, and leave() ends the
+script with 1. The rounds that a rival lost are in the lines as failed=. A bar against a rival that
 never finished has failed, too.
 """
 
@@ -24,14 +24,14 @@ LIMIT = int(os.environ.get("LIMIT", "600"))  # seconds for one of them
 
 
 def say(**figures):
-    """In the interpreter that measures: the figures of this round."""
+    """Called in the interpreter that measures: prints the figures of this round."""
     print(json.dumps(figures), flush=True)
 
 
 def warm(nbytes):
-    """In the interpreter that measures, after its imports: touches and frees as much memory as
-    the largest of the ways needs, of all processes together. What a virtual machine's host has
-    taken back costs several times more when it is touched first (warm_host() of bench/common.h)."""
+    """Called in the interpreter that measures, after its imports: touches and frees as much memory
+    as all processes of the largest way need. Memory that the host of a virtual machine has taken
+    back costs several times more at its first touch (warm_host() of bench/common.h)."""
     with open("/proc/meminfo", encoding="ascii") as lines:
         facts = dict(line.split(":") for line in lines)
     nbytes = min(int(nbytes), int(facts["MemAvailable"].split()[0]) * 768)  # of 1024: 3/4
@@ -40,12 +40,12 @@ def warm(nbytes):
         try:
             memory.madvise(mmap.MADV_HUGEPAGE)
         except OSError:
-            pass  # a kernel without
+            pass  # a kernel without huge pages
         memory[::4096] = b"\1" * (nbytes >> 12)
 
 
 def ended(command, limit, **more):
-    """(status, output, errors) of a command, whose processes all end with it: some rivals hang."""
+    """(status, output, errors) of a command. All of its processes are killed: some rivals hang."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                start_new_session=True, **more)
     try:
@@ -70,7 +70,7 @@ class Rounds(list):
         return Rounds([figures[figure] * scale for figures in self], self.failed)
 
     def lost(self):
-        """What to add where it is shown."""
+        """The text that a table adds to such rounds."""
         return f"   ({self.failed} of {len(self) + self.failed} failed)" if self.failed else ""
 
 
@@ -95,8 +95,8 @@ def attempt(rounds, way, command, limit=LIMIT, ours=None, **more):
 
 
 def measure(script, ways, under_shim=(), prefix=(), limits=None):
-    """{way: Rounds} of `script WAY`, the ways by turns. `limits`: {way: seconds} of those that get
-    less than LIMIT."""
+    """{way: Rounds} of `script WAY`; the ways take turns. `limits`: {way: seconds} of the ways that
+    get less than LIMIT."""
     results = {way: Rounds() for way in ways}
     for _ in range(ROUNDS):
         for way in ways:
@@ -107,16 +107,16 @@ def measure(script, ways, under_shim=(), prefix=(), limits=None):
 
 
 def leave():
-    """Ends the script, after all was printed: 1 if a round of ours failed."""
+    """Ends the script after all was printed: with 1 if a round of ours failed, else with 0."""
     sys.exit(1 if _failed else 0)
 
 
 def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
-    """The line that machines read (bench/common.h); its name is the script's.
+    """Prints the line that machines read (bench/common.h). Its bench is the script's name.
 
-    `ours` and `rival` are Rounds of numbers. `bar`: at least so many times faster ("speedup"), or
-    at most so much of the rival's ("ratio") or alone ("ours"). `by`: of memory, what it was
-    measured by: a "cgroup", else the bar has failed."""
+    `ours` and `rival` are Rounds of numbers. `bar`: at least so many times faster ("speedup"), at
+    most so many times the rival's ("ratio"), or at most so much ("ours"). `by` says how memory was
+    measured; if not by a "cgroup", the bar has failed."""
     bench = "python-" + os.path.basename(sys.argv[0]).removesuffix(".py")
     text = f"bench={bench} case={case.replace(' ', '-')} unit={unit}"
     lost = f" ours_failed={ours.failed}" if ours.failed else ""
@@ -141,7 +141,7 @@ def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
         text += f" bar={'>=' if on == 'speedup' else '<='}{bar:g} on={on}"
         if by not in (None, "cgroup"):
             met = "failed"
-        if rival is not None and not rival:  # it never came to its end: nothing was judged
+        if rival is not None and not rival:  # no round of it ended: nothing was judged
             met = "failed"
     else:
         text += f" bar=- on={on}"
@@ -149,11 +149,11 @@ def line(case, unit, ours, rival=None, bar=None, on="speedup", by=None):
 
 
 def table(title, results, figure, pairs, unit="ms", scale=1e3):
-    """One line a way: its median, its spread, and how many times that is of ours.
+    """Prints one row a way: its median, its spread, and the median in multiples of ours.
 
-    `pairs`: {way of ours: {rival: how many times faster ours has to be, or None}}. Nothing else
-    is compared: an array with arrays, a tensor with tensors. Each has a line for machines; the
-    table has a rival's against the first of ours that it is compared with."""
+    `pairs`: {way of ours: {rival: how many times faster ours has to be, or None}}. Only these pairs
+    are compared: arrays with arrays, tensors with tensors. Each pair has a line for machines. The
+    table compares a rival with the first of ours that has it in its pairs."""
     print(f"\n{title} ({unit}; median of {ROUNDS}, least to most; times ours)")
     rows = {way: rounds.of(figure, scale) for way, rounds in results.items()}
     for way, values in rows.items():
@@ -171,5 +171,5 @@ def table(title, results, figure, pairs, unit="ms", scale=1e3):
             line(f"{figure}/{ours}/{rival}", unit, rows[ours], rows[rival], bar)
 
 
-if __name__ == "__main__":  # common.py BYTES, for who must not have touched them itself
+if __name__ == "__main__":  # common.py BYTES, for a caller whose own peak must not have them
     warm(int(sys.argv[1]))

@@ -4,21 +4,21 @@
 
     dask_rechunk.py [--gib 4] [--runs 3] [--method tasks|p2p] [--ways dask,cowshed,noshim]
 
-Every run is a process of its own, in a memory cgroup of its own where one can be made, with a
-LocalCluster of 4 processes of one thread each; the ways take turns. An array of float64 of
-blocks of 128 MiB (Dask's default), persisted, is rechunked to blocks of four times the height
-and a quarter of the width; timed from the call until all blocks are there. Dask gives each
-worker a row of blocks, so three quarters of all bytes change their worker. Before it a small
-one, which opens connections. The result is compared.
+Every run is a process of its own, in a memory cgroup of its own if one can be made. It has a
+LocalCluster of 4 processes with one thread each. The ways take turns. A persisted array of float64
+has blocks of 128 MiB (Dask's default). It is rechunked to blocks of four times the height and a
+quarter of the width. The time is from the call until all blocks are there. Dask gives each worker
+a row of blocks, so three quarters of all bytes change their worker. A small array is rechunked
+before, which opens connections. The result is compared.
 
     dask      Dask's own transport
     cowshed   cowshed.dask.install() before the cluster is made
-    noshim    the same with shim=False: what is sent is copied once
+    noshim    the same with shim=False: each block that is sent is copied once
 
-CPU: of the workers and the broker, while it was rechunked. The broker is this run's alone. Peak: of
-the cgroup, in which all of them are, the broker included (page cache and shared memory counted
-once); or if there is none, of the memory of all these processes, looked at ten times a second:
-each page counted once, and shared memory also if nobody maps it (memory.py).
+CPU is the time of the workers and the broker during the rechunk. Each run has a broker of its own.
+Peak is that of the cgroup, which has all these processes, the broker included; it counts page cache
+and shared memory once. Without a cgroup it is the memory of all these processes, read ten times a
+second: each page counts once, also shared memory that no process maps (memory.py).
 """
 
 import argparse
@@ -34,7 +34,7 @@ import common
 import memory
 
 BLOCK = 4096
-LIMIT = 120  # seconds for a run at least: a cluster takes long to start
+LIMIT = 120  # at least so many seconds for a run: a cluster takes long to start
 CGROUPS = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
 
 
@@ -61,7 +61,7 @@ def cpu(pids):
 
 
 class Peak:
-    """The most memory of some processes, looked at again and again."""
+    """The most memory that some processes had, read again and again."""
 
     def __init__(self, pids):
         self.pids, self.most, self.stop = pids, 0, threading.Event()
@@ -81,7 +81,7 @@ class Peak:
 def run(way, gib, method):
     import dask
     broker = f"cowshed-bench-{os.getpid()}"
-    os.environ["DASK_COWSHED__BROKER"] = f"@{broker}"  # of workers, too
+    os.environ["DASK_COWSHED__BROKER"] = f"@{broker}"  # for the workers, too
     dask.config.set({"distributed.worker.memory.terminate": False,
                      "cowshed.broker": f"@{broker}"})
     if way != "dask":
@@ -150,8 +150,8 @@ def peak_file():
 
 
 def warm(gib):
-    """common.warm() for both arrays and what lies between them, by a process which the peak is not
-    of: older kernels can't forget it."""
+    """common.warm() for both arrays and the blocks between them, in a process outside of the
+    cgroup: older kernels can't reset its peak."""
     def leave():
         if cgroup():
             path = os.path.join(os.path.dirname(cgroup()), "cgroup.procs")
@@ -168,7 +168,7 @@ def reset_peak():
             with open(peak_file(), "w", encoding="ascii") as file:
                 file.write("0")
         except OSError:
-            pass  # older kernels: the peak is of the whole run
+            pass  # older kernels: the peak is that of the whole run
 
 
 def read_peak():
@@ -204,7 +204,7 @@ def one(rounds, way, arguments):
                        max(LIMIT, common.LIMIT), way != "dask", preexec_fn=enter,
                        env={**os.environ, "BENCH_CGROUP": path})
     finally:
-        for _ in range(300):  # the broker ends by itself when nobody is there
+        for _ in range(300):  # the broker ends by itself when it has no clients
             try:
                 os.rmdir(path or "/nonexistent")
                 break
@@ -250,7 +250,7 @@ def main():
 
 
 def middle(rounds):
-    """Medians; of what never came to its end there are none."""
+    """Medians; NaN if no round ended."""
     return {figure: statistics.median(rounds.of(figure)) if rounds else math.nan
             for figure in ("seconds", "cpu", "peak")}
 

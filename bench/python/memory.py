@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Memory of several processes, each page counted once, whether it is mapped or not.
+"""Memory of several processes. Each page counts once, whether it is mapped or not.
 
-Private pages and pages of files on disks: the proportional set sizes (Pss) of all processes, which
-count a page once, however many map it. Shared memory lies in memfds and files of /dev/shm, whose
-pages may be mapped by many or by nobody: what each such file holds (st_blocks), once, if one of
-the processes has it open; of one that is mapped, but open nowhere, what is mapped of it.
+Private pages and pages of files on disks are counted by the proportional set sizes (Pss) of all
+processes, in which a page counts once, whatever the number of its mappings. Shared memory lies in
+memfds and files of /dev/shm, whose pages may be mapped by several processes or by none. Each such
+file that one of the processes has open counts once, with all it holds (st_blocks). Of a file that
+is mapped, but open in none of them, the mapped pages count.
 """
 
 import os
@@ -20,7 +21,7 @@ def _private(pid):
 
 
 def _open_files(pid):
-    """{(device, inode): bytes} of the shared memory that it has open."""
+    """{(device, inode): bytes} of the shared memory that a process has open."""
     found = {}
     for fd in os.scandir(f"/proc/{pid}/fd"):
         try:
@@ -33,7 +34,8 @@ def _open_files(pid):
 
 
 def _mappings(lines):
-    """(device and inode, the fields of smaps if it is that) of each mapping of shared memory."""
+    """(device and inode, fields) of each mapping of shared memory. `lines` are of smaps, or of
+    maps, which has no fields."""
     key, facts = None, {}
     for line in lines:
         words = line.split(None, 5)
@@ -51,18 +53,18 @@ def _mappings(lines):
 
 
 def _mapped_alone(pid, known):
-    """Bytes of shared memory that is mapped and not among the known."""
+    """Bytes of shared memory that a process maps and that is not in `known`."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as lines:
         if all(key in known for key, _ in _mappings(lines)):
             return 0
     with open(f"/proc/{pid}/smaps", encoding="utf-8") as lines:
-        # Anonymous: what a private mapping copied, which is no more of the file.
+        # Anonymous pages are copies of a private mapping, which are not of the file.
         return sum(max(0, facts["Pss:"] - facts["Anonymous:"])
                    for key, facts in _mappings(lines) if key not in known)
 
 
 def memory(pids):
-    """Bytes of all pages of these processes; of one that has ended, none."""
+    """Bytes of all pages of these processes. A process that has ended counts nothing."""
     total, files = 0, {}
     for count in _private, _open_files, lambda pid: _mapped_alone(pid, files):
         for pid in pids:
@@ -78,7 +80,7 @@ def memory(pids):
 
 
 def descendants(pid):
-    """A process, and all that it and those started, as long as these did not end."""
+    """A process and its descendants that have not ended."""
     children, found = {}, [pid]
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -87,13 +89,13 @@ def descendants(pid):
         except (FileNotFoundError, ProcessLookupError):
             continue
         children.setdefault(parent, []).append(int(name))
-    for pid in found:  # which grows
+    for pid in found:  # the loop appends to this list
         found += children.get(pid, [])
     return found
 
 
 def named(argument):
-    """Processes that were started with this argument."""
+    """Processes that have this argument."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""A large array, made by plain NumPy or PyTorch, to a worker: its first send.
+"""The first send of a large array, made by plain NumPy or PyTorch, to a worker.
 
-Measured from put() until the worker has it and has read one byte; and, in another
-process of the same kind, until it has summed every byte. The array is filled right before,
-as programs do. Ours runs under the shim; the array is NumPy's own, the tensor PyTorch's. Arrays
-are compared with arrays and tensors with tensors.
+The time is from put() until the worker has read one byte of the array. A second figure, with
+another worker, is until it has summed every byte. The array is filled right before, as programs do.
+Ours runs under the shim; the array is NumPy's own, the tensor PyTorch's. Arrays are compared with
+arrays and tensors with tensors.
 
     python send.py            all, by turns     MIB=256
 """
@@ -17,7 +17,7 @@ from common import leave, measure, say, table, warm
 
 MIB = int(os.environ.get("MIB", "256"))
 SENDS = 5
-# What is compared, and how many times faster ours has to get there.
+# The pairs that are compared, and how many times faster ours has to be.
 PAIRS = {
     "cowshed": {"multiprocessing": 300, "shared_memory": None},
     "cowshed, torch tensor": {"torch, file_descriptor": 100, "torch, file_system": 100},
@@ -27,7 +27,7 @@ WAYS = [way for ours, rivals in PAIRS.items() for way in (ours, *rivals)]
 
 def worker(arrays, answers, summing):
     if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(1)  # its threads are the parent's, and not here
+        sys.modules["torch"].set_num_threads(1)  # the fork did not copy its threads
     while (x := arrays.get()) is not None:
         if isinstance(x, tuple):
             import numpy
@@ -80,7 +80,7 @@ def context(way):
 def run(way):
     figures = {}
     mp = context(way)
-    # The array, its pickle while that grows, what the receiver reads, and its array.
+    # For the array, its growing pickle, the receiver's bytes, and the receiver's array.
     warm(6 * MIB << 20)
     for summing in False, True:
         arrays, answers = mp.Queue(), mp.Queue()

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Memory of N processes that read one array and patch a part of it for themselves.
 
-WORKERS processes get an array of GIB, read a byte of each of its pages, and write PATCH of them,
-each its own ones. What all of it then takes: the pages of all processes and of the shared
-memory that they have, each counted once (memory.py). Ours is frozen, sent through a queue, and
-cloned by each worker. The rivals, of which the best one counts:
+WORKERS processes get an array of GIB. Each reads a byte of each page and writes the share PATCH of
+the pages, chosen at random. The figure is the memory of all of them then: the pages of all
+processes and of their shared memory, each counted once (memory.py). Ours is frozen, sent through a
+queue, and cloned by each worker. The rivals, of which the best one counts:
 
-    fork       an array of plain NumPy, which forked workers have inherited: the kernel copies
-               what they write. Only for what is there before they start (START=fork)
-    memmap     a file of FOLDER, which each maps for itself: np.memmap(mode="c")
+    fork       an array of plain NumPy, which forked workers inherit: the kernel copies the pages
+               that they write. It needs the array before the workers start (START=fork)
+    memmap     a file of FOLDER, which each worker maps for itself: np.memmap(mode="c")
     copy       shared memory, of which each worker makes a copy of its own
 
     python serve.py           GIB=2 WORKERS=8 PATCH=0.01 START=fork (spawn: and interpreters)
@@ -34,7 +34,7 @@ PAGE = 1 << 12
 
 
 def got(way, x, what):
-    """The worker's array, which it may write. `x`: that of its parent, if it inherited one."""
+    """The worker's array, which it may write. `x`: the array that it inherited, or None."""
     import numpy as np
 
     if way == "cowshed":
@@ -55,7 +55,7 @@ def got(way, x, what):
 
 
 def work(way, x, inbox, outbox, number):
-    """A worker: reads, patches, and stays until it is told to go."""
+    """A worker: reads, patches, and stays until its inbox says to end."""
     import numpy as np
 
     x = got(way, x, inbox.get())
@@ -97,7 +97,7 @@ def run(way):
     else:
         import multiprocessing as mp
     nbytes = int(GIB * (1 << 30))
-    warm((WORKERS + 1.25) * nbytes)  # copies of all workers
+    warm((WORKERS + 1.25) * nbytes)  # the array, and a copy for each worker
     x, what, remove = made(way, nbytes)
     try:
         context = mp.get_context(START)
@@ -124,7 +124,7 @@ def run(way):
 
 
 def best(found, figure):
-    """The least of the rivals', if any came to its end."""
+    """The rounds of the rival with the least median, of the rivals that have any."""
     rivals = [found[way].of(figure) for way in WAYS[1:]]
     return min(rivals, key=lambda values: statistics.median(values) if values else math.inf)
 

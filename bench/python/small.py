@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Many small tensors through a queue, with few descriptors.
 
-COUNT tensors of 4 KiB from a process to its parent, one put() each, and each one's
-first element read. `ulimit -n 64` for all ways that can live with it: PyTorch's descriptors
-can't, so they are judged with 4096, and with 64 it is only said what becomes of them. And arrays of
-NumPy, by multiprocessing and ours.
+A process sends COUNT tensors of 4 KiB to its parent, one put() each, and the parent reads the
+first element of each. All ways run with `ulimit -n 64`. PyTorch's descriptors need more, so they
+are judged with 4096, and reported without a bar with 64. Arrays of NumPy are sent, too, by
+multiprocessing and by ours.
 
     python small.py           COUNT=10000
 """
@@ -73,9 +73,9 @@ def run(way):
 
         mp.set_sharing_strategy(way.split(", ")[1])
     mp = mp.get_context("fork")
-    warm((256 << 20) + COUNT * (16 << 10))  # who is slow to receive has all of them waiting
+    warm((256 << 20) + COUNT * (16 << 10))  # all may wait for a slow receiver
     queue = mp.Queue()
-    # Senders of PyTorch's descriptors must live until all was received.
+    # A sender of PyTorch's descriptors must live until all were received.
     queue.get_back, done = mp.Pipe(duplex=False)
     process = mp.Process(target=send, args=(queue, COUNT, numpy_only))
     start = time.perf_counter()
@@ -95,7 +95,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         run(sys.argv[1])
     else:
-        # PyTorch's descriptors and 64: its threads die and nobody hears of it.
+        # PyTorch's descriptors with 64: its threads die without an error.
         found = measure(__file__, WAYS, limits={"torch, file_descriptor": 20})
         table(f"{COUNT} tensors or arrays of 4 KiB through a queue, ulimit -n 64", found, "seconds",
               PAIRS)

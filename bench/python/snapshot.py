@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A state saved while training goes on: what the loop waits, and what it pays afterwards.
+"""A state that is saved while training goes on: the loop's pause, and its slower steps.
 
-A state of GIB in tensors of EACH MiB, which a step of training rewrites in place: all of it, or
-one page in a hundred. CYCLES times: a few steps, the call that fixes the moment (the pause), STEPS
-steps while the state is saved, the end of saving. "first" is the first pause of a program and
-"pause" the median of the later ones; "step" a step without any saving, "beside" the
-longest one while a state is saved, which pays what the pause put off: the first write of each page
-copies it; "cycle" all from a pause to the end of saving. Both of our ways have to keep the pause
+A state of GIB lies in tensors of EACH MiB. A step of training rewrites it in place: all of it, or
+one page in a hundred. A cycle, of which there are CYCLES, is two steps, the call that fixes the
+moment (the pause), STEPS steps while the state is saved, and the end of saving. "first" is the
+first pause of a program, "pause" the median of the later ones. "step" is a step without any
+saving. "beside" is the longest step while a state is saved: the first write of each page copies
+it. "cycle" is the time from a pause to the end of saving. Bar: both of our ways keep the pause
 below 20 ms.
 
     python snapshot.py        GIB=2 EACH=64 CYCLES=4 STEPS=3 FOLDER=(where to save)
@@ -31,7 +31,7 @@ WAYS = ["cowshed.snapshot", "cowshed.checkpoint", "copy.deepcopy", "torch.save"]
 
 
 class Thread:
-    """A rival's way not to wait for the disk."""
+    """Saves in a thread, so that a rival does not wait for the disk."""
 
     def __init__(self, save):
         self.thread = threading.Thread(target=save)
@@ -42,7 +42,7 @@ class Thread:
 
 
 def fix(way, state, path):
-    """Fixes the moment; returns whom to wait for, or None."""
+    """Fixes the moment; returns an object with wait(), or None."""
     import torch
 
     if way == "cowshed.snapshot":
@@ -69,7 +69,7 @@ def run(way, sparse):
 
         full = cowshed.torch.full
     count = max(1, int(GIB * (1 << 30)) // EACH)
-    warm(5 * count * EACH)  # the state, a copy, another one on its way, the old file and the new
+    warm(5 * count * EACH)  # the state, two copies, the old file and the new one
     state = {f"layer{i}": full((EACH // 4,), 1.0) for i in range(count)}
 
     def step():
@@ -80,7 +80,7 @@ def run(way, sparse):
 
     figures = {"pause": [], "step": [], "beside": [], "cycle": []}
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        # Modules that are imported when they are first used.
+        # Imports the modules that are imported at their first use.
         saving = fix(way, {"warm": torch.ones(3)}, os.path.join(folder, "warm"))
         if saving:
             saving.wait()
