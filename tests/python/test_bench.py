@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What bench/common.sh says of measurements that failed: nobody may take them for met bars."""
+"""bench/common.sh marks the measurements that failed, so that none counts as a bar that was met."""
 
 import os
 import subprocess

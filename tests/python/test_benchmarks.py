@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the benchmarks of the package share (bench/python/common.py): rounds that failed are told,
-and memory is touched before it is measured."""
+"""The code that the benchmarks of the package share (bench/python/common.py): the lines tell of
+rounds that failed, and memory is touched before it is measured."""
 
 import os
 import subprocess

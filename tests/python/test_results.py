@@ -81,13 +81,14 @@ def test_a_mark_stands_in_the_rows_of_its_bar(tmp_path):
                                     f"bench=page case=two {measured} bar=<=1 met=no\n"
                                     f"bench=page case=three {measured} bar=<=9 met=yes\n"
                                     "bench=page case=four unit=us ours=- rival=- ratio=- bar=- "
-                                    "on=- met=failed n=0\n")
+                                    "on=- met=failed n=0\n"
+                                    f"bench=page case=seven {measured} bar=- met=-\n")
     (tmp_path / "unmet").write_text(
         "# a comment\n\n"
         "page: one | given up | It takes {page three ours_max}, and {page five ours}.\n"
         "page: three | open | Nothing.\n"
         "page: four | being worked on (issue: bulk) | Nothing.\n"
-        "page: six | open | It was not measured.\n")
+        "page: six | open | It was not measured.\npage: seven | open | Nothing.\n")
     said = make(sys.executable, tmp_path / "to", "--unmet", str(tmp_path / "unmet"),
                 str(tmp_path / "lines"))
     page = read(tmp_path, "to/results.md")
@@ -100,7 +101,7 @@ def test_a_mark_stands_in_the_rows_of_its_bar(tmp_path):
     assert [line.split(": ", 2)[2] for line in said.splitlines()] == [
         "page: one: {page five ours} is no figure",
         "page: two is not met, and has no mark",
-        "page: three has a mark, but no bar that is not met"]
+        "page: three has a mark, but is met", "page: seven has a mark, but has no bar"]
 
 
 @pytest.mark.parametrize("text", [
