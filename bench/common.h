@@ -236,6 +236,14 @@ static inline void report_failed(const char *bench, const char *what,
 	known = true;
 }
 
+/* The part of a line for machines that has the bar and whether it was met. */
+static inline void line_bar(enum bar_on on, double bar, bool met)
+{
+	printf(" bar=%s%g on=%s met=%s", on == BAR_SPEEDUP ? ">=" : "<=", bar,
+	       on == BAR_WORST ? "worst" : on == BAR_OURS ? "ours" :
+	       on == BAR_SPEEDUP ? "speedup" : "ratio", met ? "yes" : "no");
+}
+
 /* The part of a line for people that tells the bar and whether it was met. */
 static inline void report_bar(const char *unit, enum bar_on on, double bar, bool met)
 {
@@ -264,9 +272,9 @@ static inline void report_by(const char *bench, const char *what,
 	bool met = on == BAR_SPEEDUP ? judged >= bar : judged <= bar;
 
 	if (!ours->n || (rival && !rival->n)) {
-		report_failed(bench, what, unit, ours->n ?
-		              "the rival was not measured" :
-		              "ours was not measured");
+		report_failed(bench, what, unit,
+		              ours->n ? "the rival was not measured" :
+		                        "ours was not measured");
 		return;
 	}
 	if (has_bar && by && strcmp(by, "cgroup")) {
@@ -284,11 +292,7 @@ static inline void report_by(const char *bench, const char *what,
 	else
 		printf(" rival=- ratio=-");
 	if (has_bar)
-		printf(" bar=%s%g on=%s met=%s",
-		       on == BAR_SPEEDUP ? ">=" : "<=", bar,
-		       on == BAR_WORST ? "worst" : alone ? "ours" :
-		       faster ? "speedup" : "ratio",
-		       met ? "yes" : "no");
+		line_bar(on, bar, met);
 	else
 		printf(" bar=- on=%s met=-", faster ? "speedup" : "ratio");
 	printf(" n=%d%s%s\n", ours->n, by ? " by=" : "", by ? by : "");
