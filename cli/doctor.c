@@ -97,8 +97,7 @@ static const struct feature features[COW_FEATURES] = {
 		"profile"},
 	[COW_FEATURE_COLLAPSE] = {false, true,
 		"huge pages: fast first touches, cheap forks",
-		"echo advise | sudo tee "
-		"/sys/kernel/mm/transparent_hugepage/shmem_enabled"},
+		"see transparent_hugepage/shmem_enabled below"},
 	[COW_FEATURE_PAGEMAP] = {false, true,
 		"knowing which pages were written: clones of written clones, "
 		"and thaws, without copying whole blocks",

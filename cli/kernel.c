@@ -11,9 +11,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 #define HUGE "/sys/kernel/mm/transparent_hugepage/"
+#define SHMEM HUGE "shmem_enabled"
 
 /* Reads a setting. If it can't, says so (`absent` if it is not there: a
  * sentence, or NULL for unknown) and returns false. */
@@ -97,17 +102,68 @@ static void huge_pages(void)
 		cli_finding(CLI_OK, name, NULL, NULL, "%s", choice);
 }
 
+/*
+ * The library calls MADV_COLLAPSE for each huge page of a memfd. The kernel
+ * refuses that call if this setting is `deny`, and ignores its other values.
+ * If MADV_COLLAPSE is refused, the setting alone decides, when a page is first
+ * touched. `advise` gives no huge page then: the library calls MADV_HUGEPAGE
+ * for anonymous memory only.
+ */
+static bool gives_at_first_touch(const char *choice)
+{
+	return strcmp(choice, "always") == 0 ||
+	       strcmp(choice, "within_size") == 0 ||
+	       strcmp(choice, "force") == 0;
+}
+
+/* No bytes are advised: the kernel checks the advice before the length. */
+static bool knows_collapse(void)
+{
+	return madvise(NULL, 0, MADV_COLLAPSE) == 0;
+}
+
+static void shmem_denied(const char *name, const char *brings)
+{
+	cli_finding(CLI_NOTE, name, brings,
+	            knows_collapse() ? "echo never | sudo tee " SHMEM
+	                             : "echo within_size | sudo tee " SHMEM,
+	            "deny: the kernel makes no huge pages for memfds, "
+	            "not even when cowshed asks for them");
+}
+
+/* For kernels that refuse MADV_COLLAPSE. */
+static void shmem_without_collapse(const char *name, const char *brings,
+                                   const char *choice)
+{
+	if (gives_at_first_touch(choice))
+		cli_finding(CLI_OK, name, NULL, NULL, "%s: the kernel makes a "
+		            "huge page of a memfd at its first touch", choice);
+	else if (knows_collapse())
+		cli_finding(CLI_UNKNOWN, name, brings,
+		            "echo 1 | sudo tee /proc/sys/vm/compact_memory",
+		            "can't be determined: '%s' allows MADV_COLLAPSE, "
+		            "but it failed; free memory may be in small pieces",
+		            choice);
+	else
+		cli_finding(CLI_NOTE, name, brings,
+		            "echo within_size | sudo tee " SHMEM,
+		            "%s: the kernel refuses MADV_COLLAPSE, so memfds "
+		            "get small pages; with within_size or always they "
+		            "get huge ones", choice);
+}
+
 static void shmem_huge_pages(void)
 {
 	const char *name = "transparent_hugepage/shmem_enabled";
+	const char *brings = "huge pages for memfds";
 	char choice[32];
 
-	if (!get_choice(name, HUGE "shmem_enabled", choice, sizeof choice))
+	if (!get_choice(name, SHMEM, choice, sizeof choice))
 		return;
 	if (strcmp(choice, "deny") == 0)
-		cli_finding(CLI_NOTE, name, "huge pages for memfds",
-		            "echo never | sudo tee " HUGE "shmem_enabled",
-		            "deny: the kernel refuses them even when asked");
+		shmem_denied(name, brings);
+	else if (cow_feature_probe(COW_FEATURE_COLLAPSE, NULL, NULL) <= 0)
+		shmem_without_collapse(name, brings, choice);
 	else if (strcmp(choice, "never") == 0)
 		cli_finding(CLI_OK, name, NULL, NULL, "never, which is enough: "
 		            "cowshed asks for each huge page itself");

@@ -108,6 +108,7 @@ if $alone_in sh -c "$played" "$work" true 2>"$work/err"; then
 	play
 	says 'doctor: no huge pages' 'note transparent_hugepage/enabled: never' "$work/out"
 	says 'doctor: none in memfds' 'note transparent_hugepage/shmem_enabled: deny' "$work/out"
+	says 'doctor: none in memfds: the change' 'echo never | sudo tee [^ ]*/shmem_enabled' "$work/out"
 	says 'doctor: few mappings' 'note vm.max_map_count: 1000, less than usual' "$work/out"
 	says 'doctor: all is charged' 'note vm.overcommit_memory: 2: ' "$work/out"
 	says 'doctor: no programs in memfds' 'ok vm.memfd_noexec: 2: fine' "$work/out"
@@ -127,6 +128,28 @@ if $alone_in sh -c "$played" "$work" true 2>"$work/err"; then
 	echo 0::/elsewhere >"$work/self"
 	play
 	says 'doctor: a group that is not shown' "unknown cgroup memory: can't be .* of /elsewhere" "$work/out"
+	# Kernels without MADV_COLLAPSE, and with one that fails.
+	collapses() { # WORD SETTING NAME PATTERN: by tests/programs/contained
+		settings "${usual[@]}" "shmem_enabled=$2"
+		doctor $alone_in sh -c "$played" "$work" "$programs/contained" "$1" env
+		says "doctor: $3" "$4" "$work/out"
+	}
+	shmem=transparent_hugepage/shmem_enabled within='change echo within_size | sudo tee [^ ]*/shmem_enabled'
+	collapses collapse 'always [never] deny' 'no MADV_COLLAPSE, and never' "note $shmem: never: .*$within"
+	says 'doctor: no MADV_COLLAPSE: where to look' "note collapse: .* change .*$shmem below" "$work/out"
+	if grep -q 'which is enough' "$work/out"; then
+		fail 'doctor: no MADV_COLLAPSE: never is not enough' "$work/out"
+	else
+		pass 'doctor: no MADV_COLLAPSE: never is not enough'
+	fi
+	collapses collapse '[advise] never deny' 'no MADV_COLLAPSE, and advise' "note $shmem: advise: .*$within"
+	collapses collapse 'never [deny]' 'no MADV_COLLAPSE, and deny' "note $shmem: deny: .*$within"
+	for setting in always within_size force; do
+		collapses collapse "[$setting] never" "no MADV_COLLAPSE, and $setting" \
+			"ok $shmem: $setting: .* at its first touch"
+	done
+	collapses shortage 'always [never] deny' 'a collapse that fails' \
+		"unknown $shmem: can't be .*'never' .*change .*compact_memory"
 	# There is no $ORIGIN for the loader, either.
 	doctor LD_LIBRARY_PATH="$BUILD/lib" $alone_in sh -c 'mount -t tmpfs none /proc && exec "$@"' no-proc
 	says 'doctor: without /proc' "unknown vm.max_map_count: can't be determined: /proc/sys" "$work/out"

@@ -6,15 +6,25 @@
  * on nodes, make rings or namespaces. Memory, clones of it by fork and threads must
  * be had without any of them.
  *
- * contained [memfd_create] COMMAND...: becomes another program that is denied them (and that).
+ * contained [WORD] COMMAND...: becomes another program that is denied them, and by WORD:
+ *
+ *      memfd_create    that call
+ *      collapse        MADV_COLLAPSE, with EINVAL, as on a kernel before 6.1
+ *      shortage        MADV_COLLAPSE of any bytes, with ENOMEM
  */
 #include "program.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 static const int denied[] = {
 	SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register,
@@ -26,29 +36,73 @@ static const int denied[] = {
 	SYS_personality, SYS_clock_settime, SYS_swapon, SYS_quotactl,
 };
 
-static void deny(int also)
+/* A filter that is being written. */
+struct filter {
+	struct sock_filter lines[2 * COUNT(denied) + 16];
+	unsigned short n;
+};
+
+static void load(struct filter *f, size_t offset)
 {
-	struct sock_filter filter[2 * COUNT(denied) + 4];
-	struct sock_fprog program = { .filter = filter };
-	unsigned short n = 0;
+	f->lines[f->n++] = (struct sock_filter)BPF_STMT(
+		BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset);
+}
 
-	filter[n++] = (struct sock_filter)BPF_STMT(
-		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	for (size_t i = 0; i <= COUNT(denied); i++) {
-		int call = i < COUNT(denied) ? denied[i] : also;
+/* Unless the loaded word is `value`, skips the next `lines`. */
+static void only_if(struct filter *f, uint32_t value, uint8_t lines)
+{
+	f->lines[f->n++] = (struct sock_filter)BPF_JUMP(
+		BPF_JMP | BPF_JEQ | BPF_K, value, 0, lines);
+}
 
-		if (call < 0)
-			break;
-		filter[n++] = (struct sock_filter)BPF_JUMP(
-			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)call, 0, 1);
-		filter[n++] = (struct sock_filter)BPF_STMT(
-			BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+static void answer(struct filter *f, uint32_t action)
+{
+	f->lines[f->n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
+}
+
+static void deny_call(struct filter *f, int call)
+{
+	only_if(f, (uint32_t)call, 1);
+	answer(f, SECCOMP_RET_ERRNO | EPERM);
+}
+
+/* The low halves of the advice and the length are the first in memory. */
+static void deny_collapse(struct filter *f, uint32_t error, bool also_of_nothing)
+{
+	only_if(f, SYS_madvise, also_of_nothing ? 3 : 6);
+	load(f, offsetof(struct seccomp_data, args[2]));
+	only_if(f, MADV_COLLAPSE, also_of_nothing ? 1 : 4);
+	if (!also_of_nothing) {
+		load(f, offsetof(struct seccomp_data, args[1]));
+		only_if(f, 0, 1);
+		answer(f, SECCOMP_RET_ALLOW);
 	}
-	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
-	                                           SECCOMP_RET_ALLOW);
-	program.len = n;
+	answer(f, SECCOMP_RET_ERRNO | error);
+}
+
+/* Returns whether `word` was one. */
+static bool deny(const char *word)
+{
+	struct filter f = { .n = 0 };
+	struct sock_fprog program = { .filter = f.lines };
+	bool known = true;
+
+	load(&f, offsetof(struct seccomp_data, nr));
+	for (size_t i = 0; i < COUNT(denied); i++)
+		deny_call(&f, denied[i]);
+	if (strcmp(word, "memfd_create") == 0)
+		deny_call(&f, SYS_memfd_create);
+	else if (strcmp(word, "collapse") == 0)
+		deny_collapse(&f, EINVAL, true);
+	else if (strcmp(word, "shortage") == 0)
+		deny_collapse(&f, ENOMEM, false);
+	else
+		known = false;
+	answer(&f, SECCOMP_RET_ALLOW);
+	program.len = f.n;
 	check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	return known;
 }
 
 static void child(void *arg)
@@ -60,10 +114,9 @@ static void child(void *arg)
 
 int main(int argc, char **argv)
 {
-	int also = argc > 1 && strcmp(argv[1], "memfd_create") == 0;
+	int also = deny(argc > 1 ? argv[1] : "");
 	unsigned char *p;
 
-	deny(also ? SYS_memfd_create : -1);
 	if (argc > 1 + also) {
 		execvp(argv[1 + also], argv + 1 + also);
 		check(!"no such program");
