@@ -155,7 +155,53 @@ static int serve(struct broker_service *s, const char *address, bool demand)
 	return r < 0 ? cli_error("The broker ends: %s.", strerror(-r)) : 0;
 }
 
-static int broker_main(int argc, char **argv)
+/* What the options say. */
+struct wishes {
+	const char *path, *name;
+	long idle, max; /* -1 and 0: not given */
+	bool demand, others, epoll_only;
+};
+
+static int take_option(int found, char **argv, struct wishes *w)
+{
+	switch (found) {
+	case 's':
+		w->path = optarg;
+		break;
+	case 'a':
+		w->name = optarg;
+		break;
+	case 'o':
+		w->others = true;
+		break;
+	case 'd':
+		w->demand = true;
+		break;
+	case 'i':
+		if (parse(optarg, 1000000, &w->idle) < 0)
+			return cli_error("'%s' is not a number of seconds.",
+			                 optarg);
+		break;
+	case 'e':
+		w->epoll_only = true;
+		break;
+	case 'm':
+		if (parse(optarg, INT_MAX, &w->max) < 0 || w->max == 0)
+			return cli_error("'%s' is not a number of storages.",
+			                 optarg);
+		break;
+	case 'v':
+		verbose = true;
+		break;
+	case 'h':
+		return cli_help(&cli_broker);
+	default:
+		return cli_bad_option(found, argv);
+	}
+	return CLI_GO_ON;
+}
+
+static int take_options(int argc, char **argv, struct wishes *w)
 {
 	static const struct option options[] = {
 		{"socket", required_argument, NULL, 's'},
@@ -169,64 +215,42 @@ static int broker_main(int argc, char **argv)
 		{"help", no_argument, NULL, 'h'},
 		{0},
 	};
+	int found, status = CLI_GO_ON;
+
+	while (status == CLI_GO_ON &&
+	       (found = getopt_long(argc, argv, ":s:a:odi:em:vh", options,
+	                            NULL)) != -1)
+		status = take_option(found, argv, w);
+	if (status == CLI_GO_ON && argc != optind)
+		return cli_error("'cowshed broker' takes no arguments.");
+	return status;
+}
+
+static int broker_main(int argc, char **argv)
+{
 	struct broker_service s = { .listener = -1, .idle_ms = -1 };
-	const char *path = NULL, *name = NULL;
+	struct wishes w = { .idle = -1 };
 	char address[PATH_MAX];
-	long idle = -1, max = 0;
-	bool demand = false;
-	int found;
+	int status;
 
 	if (open_stdio() != 0)
 		return CLI_FAILED;
-	while ((found = getopt_long(argc, argv, ":s:a:odi:em:vh", options,
-	                            NULL)) != -1)
-		switch (found) {
-		case 's':
-			path = optarg;
-			break;
-		case 'a':
-			name = optarg;
-			break;
-		case 'o':
-			s.others = true;
-			break;
-		case 'd':
-			demand = true;
-			break;
-		case 'i':
-			if (parse(optarg, 1000000, &idle) < 0)
-				return cli_error("'%s' is not a number of "
-				                 "seconds.", optarg);
-			break;
-		case 'e':
-			s.epoll_only = true;
-			break;
-		case 'm':
-			if (parse(optarg, INT_MAX, &max) < 0 || max == 0)
-				return cli_error("'%s' is not a number of "
-				                 "storages.", optarg);
-			break;
-		case 'v':
-			verbose = true;
-			break;
-		case 'h':
-			return cli_help(&cli_broker);
-		default:
-			return cli_bad_option(found, argv);
-		}
-	if (argc != optind)
-		return cli_error("'cowshed broker' takes no arguments.");
-	if (broker_address(path, name, address) < 0 ||
-	    set_limits(&s.limits, max, s.others) != 0)
+	status = take_options(argc, argv, &w);
+	if (status != CLI_GO_ON)
+		return status;
+	s.others = w.others;
+	s.epoll_only = w.epoll_only;
+	if (broker_address(w.path, w.name, address) < 0 ||
+	    set_limits(&s.limits, w.max, w.others) != 0)
 		return CLI_FAILED;
-	if (demand && idle < 0)
-		idle = 10;
-	if (idle >= 0)
-		s.idle_ms = (int)idle * 1000;
+	if (w.demand && w.idle < 0)
+		w.idle = 10;
+	if (w.idle >= 0)
+		s.idle_ms = (int)w.idle * 1000;
 	/* What the starter had open is not ours to keep. */
-	if (demand)
+	if (w.demand)
 		(void)close_range(3, ~0U, 0);
-	return serve(&s, address, demand);
+	return serve(&s, address, w.demand);
 }
 
 const struct cli_command cli_broker = {

@@ -57,59 +57,67 @@ static void *at(void *base, uint32_t offset)
 	return (char *)base + offset;
 }
 
-static int ring_open(uint32_t ids)
+static int ring_setup(struct io_uring_params *p, uint32_t ids, uint32_t more)
 {
-	struct io_uring_params p = {
-		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
+	*p = (struct io_uring_params){
+		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | more,
 		.cq_entries = ids + 64, /* one each at most: never too full */
 	};
-	size_t bytes;
+	return (int)syscall(SYS_io_uring_setup, 256, p);
+}
+
+static bool suffices(const struct io_uring_params *p, uint32_t ids)
+{
+	const uint32_t needed = IORING_FEAT_EXT_ARG | IORING_FEAT_SINGLE_MMAP |
+	                        IORING_FEAT_NODROP;
+
+	return p->cq_entries >= ids && (p->features & needed) == needed;
+}
+
+static int ring_map(const struct io_uring_params *p)
+{
+	size_t bytes = p->sq_off.array + p->sq_entries * sizeof(unsigned);
+	size_t cqes = p->cq_off.cqes +
+	              p->cq_entries * sizeof(struct io_uring_cqe);
 	void *rings;
+
+	rings = mmap(NULL, bytes < cqes ? cqes : bytes, PROT_READ | PROT_WRITE,
+	             MAP_SHARED, ring.fd, IORING_OFF_SQ_RING);
+	ring.sqes = mmap(NULL, p->sq_entries * sizeof(struct io_uring_sqe),
+	                 PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
+	                 IORING_OFF_SQES);
+	if (rings == MAP_FAILED || ring.sqes == MAP_FAILED)
+		return -errno;
+	ring.entries = p->sq_entries;
+	ring.sq_tail = at(rings, p->sq_off.tail);
+	ring.sq_mask = at(rings, p->sq_off.ring_mask);
+	ring.sq_array = at(rings, p->sq_off.array);
+	ring.cq_head = at(rings, p->cq_off.head);
+	ring.cq_tail = at(rings, p->cq_off.tail);
+	ring.cq_mask = at(rings, p->cq_off.ring_mask);
+	ring.cqes = at(rings, p->cq_off.cqes);
+	return 0;
+}
+
+static int ring_open(uint32_t ids)
+{
+	struct io_uring_params p;
 	int r;
 
 	/* One thread: what a socket's wake-up begins is done where that thread
 	 * waits, all of it together, and no interrupt is sent to it. Kernels
 	 * before 6.1 do not know it. */
-	p.flags |= IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN;
-	ring.fd = (int)syscall(SYS_io_uring_setup, 256, &p);
-	if (ring.fd < 0 && errno == EINVAL) {
-		p = (struct io_uring_params){
-			.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
-			.cq_entries = ids + 64,
-		};
-		ring.fd = (int)syscall(SYS_io_uring_setup, 256, &p);
-	}
+	ring.fd = ring_setup(&p, ids,
+	                     IORING_SETUP_SINGLE_ISSUER |
+	                     IORING_SETUP_DEFER_TASKRUN);
+	if (ring.fd < 0 && errno == EINVAL)
+		ring.fd = ring_setup(&p, ids, 0);
 	if (ring.fd < 0)
 		return -errno;
-	if (p.cq_entries < ids || !(p.features & IORING_FEAT_EXT_ARG) ||
-	    !(p.features & IORING_FEAT_SINGLE_MMAP) ||
-	    !(p.features & IORING_FEAT_NODROP)) {
+	r = suffices(&p, ids) ? ring_map(&p) : -ENOSYS;
+	if (r < 0)
 		close(ring.fd);
-		return -ENOSYS;
-	}
-	bytes = p.sq_off.array + p.sq_entries * sizeof(unsigned);
-	if (bytes < p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe))
-		bytes = p.cq_off.cqes +
-		        p.cq_entries * sizeof(struct io_uring_cqe);
-	rings = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
-	             IORING_OFF_SQ_RING);
-	ring.sqes = mmap(NULL, p.sq_entries * sizeof(struct io_uring_sqe),
-	                 PROT_READ | PROT_WRITE, MAP_SHARED, ring.fd,
-	                 IORING_OFF_SQES);
-	if (rings == MAP_FAILED || ring.sqes == MAP_FAILED) {
-		r = -errno;
-		close(ring.fd);
-		return r;
-	}
-	ring.entries = p.sq_entries;
-	ring.sq_tail = at(rings, p.sq_off.tail);
-	ring.sq_mask = at(rings, p.sq_off.ring_mask);
-	ring.sq_array = at(rings, p.sq_off.array);
-	ring.cq_head = at(rings, p.cq_off.head);
-	ring.cq_tail = at(rings, p.cq_off.tail);
-	ring.cq_mask = at(rings, p.cq_off.ring_mask);
-	ring.cqes = at(rings, p.cq_off.cqes);
-	return 0;
+	return r;
 }
 
 static int submit(unsigned wait, int timeout_ms)

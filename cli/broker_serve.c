@@ -202,11 +202,44 @@ static int do_list(struct broker_client *c, const struct cow_broker_message *m)
 	return 1;
 }
 
+static bool is_request(const struct cow_broker_message *m, ssize_t bytes,
+                       int fd)
+{
+	return bytes == sizeof(*m) && m->magic == COW_BROKER_MAGIC &&
+	       m->version == COW_BROKER_VERSION && m->reserved == 0 &&
+	       m->operation < COW_BROKER_OPERATIONS &&
+	       (fd < 0 || m->operation == COW_BROKER_PUT);
+}
+
+/* All but a GET. The result for the client; *ret_kept: the descriptor is the
+ * shelf's. */
+static int perform(struct broker_client *c, const struct cow_broker_message *m,
+                   int fd, bool *ret_kept)
+{
+	int r;
+
+	switch (m->operation) {
+	case COW_BROKER_PUT:
+		r = broker_shelf_put(&c->holder, m, fd);
+		*ret_kept = r == 0;
+		if (r != -EALREADY)
+			return r;
+		c->reply.item = m->item;
+		return -EEXIST;
+	case COW_BROKER_DROP:
+		return broker_shelf_drop(&c->holder, &m->item);
+	case COW_BROKER_LIST:
+		return do_list(c, m);
+	default:
+		return 0;
+	}
+}
+
 /* False: the client is to be left. */
 static bool serve(struct broker_client *c)
 {
 	struct cow_broker_message m;
-	int fd = -1, r = 0;
+	int fd = -1, r;
 	ssize_t n = hear(c->fd, &m, &fd, NULL);
 	bool kept = false;
 
@@ -223,34 +256,14 @@ static bool serve(struct broker_client *c)
 	};
 	if (n == -EMFILE) {
 		r = -EMFILE;
-	} else if (n != sizeof(m) || m.magic != COW_BROKER_MAGIC ||
-	           m.version != COW_BROKER_VERSION || m.reserved != 0 ||
-	           m.operation >= COW_BROKER_OPERATIONS ||
-	           (fd >= 0 && m.operation != COW_BROKER_PUT)) {
+	} else if (!is_request(&m, n, fd)) {
 		r = -EBADMSG;
 		c->ends = true;
 	} else {
 		c->reply.operation = m.operation;
-		switch (m.operation) {
-		case COW_BROKER_PUT:
-			r = broker_shelf_put(&c->holder, &m, fd);
-			kept = r == 0;
-			if (r != -EALREADY)
-				break;
-			c->reply.item = m.item;
-			r = -EEXIST;
-			break;
-		case COW_BROKER_GET:
+		if (m.operation == COW_BROKER_GET)
 			return get(c, &m.item);
-		case COW_BROKER_DROP:
-			r = broker_shelf_drop(&c->holder, &m.item);
-			break;
-		case COW_BROKER_LIST:
-			r = do_list(c, &m);
-			break;
-		default:
-			break;
-		}
+		r = perform(c, &m, fd, &kept);
 	}
 	if (fd >= 0 && !kept)
 		broker_bury(&fd, 1);

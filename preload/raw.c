@@ -142,14 +142,20 @@ kernel_fork(long number, long a, long b, long c, long d, long e, long f)
 	return prepared ? preload_fork_end((pid_t)pid) : pid;
 }
 
-EXPORT long
-syscall(long number, ...)
+/* The program places memory on NUMA nodes: the engine is told. */
+static void
+note_policy(long number, long a, long b)
 {
-	ARGUMENTS(number);
-	if (preload_is_for_one(number, a))
-		return kernel_alone(number, a, b, c, d, e, f);
-	if (is_fork(number, a, b))
-		return kernel_fork(number, a, b, c, d, e, f);
+	if (number == SYS_mbind && preload_ours((void *)a))
+		cow__bound((uintptr_t)a, (size_t)b);
+	if (number == SYS_set_mempolicy && a != 0) /* MPOL_DEFAULT */
+		cow__placed();
+}
+
+/* By the function of that name, if the shim has one. */
+static long
+by_name(long number, long a, long b, long c, long d, long e, long f)
+{
 	switch (number) {
 	case SYS_mmap:
 		return (long)preload_mmap((void *)a, (size_t)b, (int)c, (int)d,
@@ -181,20 +187,24 @@ syscall(long number, ...)
 		return preload_munlockall();
 	case SYS_vmsplice:
 		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
-	case SYS_mbind:
-		if (preload_ours((void *)a))
-			cow__bound((uintptr_t)a, (size_t)b);
-		return kernel(number, a, b, c, d, e, f);
-	case SYS_set_mempolicy:
-		if (a != 0) /* MPOL_DEFAULT */
-			cow__placed();
-		return kernel(number, a, b, c, d, e, f);
 	case SYS_remap_file_pages:
 		return remap_file_pages((void *)a, (size_t)b, (int)c, (size_t)d,
 		                        (int)e);
 	default:
 		return kernel(number, a, b, c, d, e, f);
 	}
+}
+
+EXPORT long
+syscall(long number, ...)
+{
+	ARGUMENTS(number);
+	if (preload_is_for_one(number, a))
+		return kernel_alone(number, a, b, c, d, e, f);
+	if (is_fork(number, a, b))
+		return kernel_fork(number, a, b, c, d, e, f);
+	note_policy(number, a, b);
+	return by_name(number, a, b, c, d, e, f);
 }
 
 /* Faults of a registered range are somebody's to answer: it has to stay the

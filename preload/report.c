@@ -70,10 +70,25 @@ add_name(void)
 }
 
 static void
+add_fallbacks(const struct cow_stats *s)
+{
+	char key[40];
+
+	for (int i = 0; i < COW_FALLBACKS; i++) {
+		const char *name = cow_fallback_name((enum cow_fallback)i);
+
+		if (!name || !s->fallbacks[i])
+			continue;
+		strcpy(key, "fallback.");
+		strncat(key, name, sizeof(key) - 10);
+		add_number(key, s->fallbacks[i]);
+	}
+}
+
+static void
 add_counters(void)
 {
 	struct cow_stats s = { .size = sizeof(s) };
-	char key[40];
 
 	if (cow_stats_get(&s) < 0)
 		return;
@@ -112,15 +127,7 @@ add_counters(void)
 	COUNTER(mappings)
 	COUNTER(helper_starts)
 #undef COUNTER
-	for (int i = 0; i < COW_FALLBACKS; i++) {
-		const char *name = cow_fallback_name((enum cow_fallback)i);
-
-		if (!name || !s.fallbacks[i])
-			continue;
-		strcpy(key, "fallback.");
-		strncat(key, name, sizeof(key) - 10);
-		add_number(key, s.fallbacks[i]);
-	}
+	add_fallbacks(&s);
 }
 
 void
