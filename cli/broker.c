@@ -2,10 +2,10 @@
 /*
  * cowshed broker: holds storages for other processes
  *
- * See <cowshed-broker.h> for what it is good for. Here: its options, its place,
- * and how it gets out of the way of a client that started it (--on-demand): the
- * first process ends when there is a broker that listens, this one or another,
- * so that who waits for it can connect then.
+ * <cowshed-broker.h> says what it is for. This file has its options, its limits,
+ * and its start. With --on-demand a client starts it and waits for the first
+ * process, which ends when a broker listens, this one or another. Then the client
+ * can connect.
  */
 #include "cli/broker.h"
 
@@ -25,20 +25,21 @@ static const char page[] =
 	"\n"
 	"  --socket PATH    where to listen\n"
 	"                   (default: $XDG_RUNTIME_DIR/cowshed/broker)\n"
-	"  --abstract NAME  at an abstract name instead\n"
-	"  --others         serve other users, too, by the permissions of each\n"
-	"                   storage; a path is then open to all who can reach it\n"
-	"  --on-demand      go into the background when listening, and end when\n"
-	"                   nobody was there and nothing was held for a while\n"
-	"  --idle SECONDS   end after so long a while (with --on-demand: 10)\n"
+	"  --abstract NAME  use an abstract name instead\n"
+	"  --others         serve other users too, by the permissions of each\n"
+	"                   storage; all users who can reach the path can connect\n"
+	"  --on-demand      go into the background when listening, and end after\n"
+	"                   a while without clients and storages\n"
+	"  --idle SECONDS   end after this time without clients and storages\n"
+	"                   (default: never; with --on-demand: 10)\n"
 	"  --epoll          don't try io_uring\n"
-	"  --max COUNT      storages that are held at most\n"
+	"  --max COUNT      hold at most this many storages\n"
 	"  -v, --verbose    say where and how it listens\n"
-	"  -h, --help       this page\n"
+	"  -h, --help       this help\n"
 	"\n"
-	"Started by a service manager it takes the socket it is given. A broker\n"
-	"may be killed: it harms nobody's storages, and its clients register\n"
-	"again with the next one what they hold.\n";
+	"A broker that a service manager starts takes the socket that the manager\n"
+	"gives it. A broker may be killed: no process loses memory, and its\n"
+	"clients register their storages again with the next broker.\n";
 
 static const char *where;
 static bool verbose;
@@ -62,7 +63,7 @@ static int parse(const char *text, long most, long *ret)
 	               : 0;
 }
 
-/* As many descriptors as we may have, less what we need ourselves. */
+/* Raises the limit of descriptors as far as allowed, and returns it. */
 static uint32_t descriptors(void)
 {
 	struct rlimit limit;
@@ -80,27 +81,28 @@ static int set_limits(struct broker_limits *l, long max, bool others)
 	uint32_t fds = descriptors();
 
 	if (fds < 64)
-		return cli_error("A broker needs 64 descriptors (ulimit -n).");
-	/* Two descriptors may be on their way to each, which has the same limit
-	 * (ETOOMANYREFS): the half of it. */
+		return cli_error("A broker needs 64 descriptors and may have "
+		                 "%u; raise ulimit -n.", fds);
+	/* Two descriptors may be in flight to each client. The kernel limits
+	 * these by the same number (ETOOMANYREFS): clients may use half of it. */
 	l->clients = fds / 4 < 4096 ? fds / 4 : 4096;
 	l->objects = fds - l->clients - 32;
 	if (max > 0 && (uint32_t)max < l->objects)
 		l->objects = (uint32_t)max;
-	/* Where there are others, some of it is theirs. */
+	/* With --others, one user gets half of it. */
 	l->clients_of_user = others ? l->clients / 2 : l->clients;
 	l->of_user = others ? l->objects / 2 + 1 : l->objects;
 	l->of_client = l->of_user / 2 + 1;
 	return 0;
 }
 
-/* What we open next must not land there: background() puts /dev/null there, and
- * messages go there. */
+/* Opens what is closed of 0 to 2, so that no file of ours gets these numbers:
+ * messages go there, and background() puts /dev/null there. */
 static int open_stdio(void)
 {
 	for (int fd = 0; fd < 3; fd++)
 		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
-			return CLI_FAILED; /* and nowhere to say so */
+			return CLI_FAILED; /* no message: there is no stderr */
 	return 0;
 }
 
@@ -128,7 +130,7 @@ static int serve(struct broker_service *s, const char *address, bool demand)
 {
 	int lock = -1, r = 0, given;
 
-	/* Sockets are made for their owner alone; --others opens them. */
+	/* Only the owner may connect to the socket, unless --others is given. */
 	(void)umask(s->others ? 0 : 077);
 	given = demand ? 0 : broker_inherited(&s->listener);
 	if (given < 0)
@@ -137,22 +139,23 @@ static int serve(struct broker_service *s, const char *address, bool demand)
 		r = broker_listen(address, &s->listener, &lock);
 	if (r == -EEXIST)
 		return demand ? 0
-		              : cli_error("There is a broker at '%s' already.",
+		              : cli_error("There is a broker at '%s' already; "
+		                          "use it, or choose another place.",
 		                          address);
 	if (r < 0)
 		return CLI_FAILED;
 	where = given ? "the socket that was given" : address;
 	if (demand)
 		r = background();
-	/* Again, so that clients see this process's number and not the first
-	 * one's, which is gone (SO_PEERCRED). */
+	/* Again, so that SO_PEERCRED tells clients the number of this process,
+	 * and not that of the first process, which has ended. */
 	if (demand && r == 0 && listen(s->listener, 1024) < 0)
 		r = -errno;
 	if (r == 0)
 		r = broker_serve(s, started);
 	if (!given)
 		broker_unlisten(address, s->listener, lock);
-	return r < 0 ? cli_error("The broker ends: %s.", strerror(-r)) : 0;
+	return r < 0 ? cli_error("The broker failed: %s.", strerror(-r)) : 0;
 }
 
 /* What the options say. */
@@ -179,16 +182,16 @@ static int take_option(int found, char **argv, struct wishes *w)
 		break;
 	case 'i':
 		if (parse(optarg, 1000000, &w->idle) < 0)
-			return cli_error("'%s' is not a number of seconds.",
-			                 optarg);
+			return cli_error("'%s' is not a number of seconds; "
+			                 "write 0 to 1000000.", optarg);
 		break;
 	case 'e':
 		w->epoll_only = true;
 		break;
 	case 'm':
 		if (parse(optarg, INT_MAX, &w->max) < 0 || w->max == 0)
-			return cli_error("'%s' is not a number of storages.",
-			                 optarg);
+			return cli_error("'%s' is not a number of storages; "
+			                 "write 1 to %d.", optarg, INT_MAX);
 		break;
 	case 'v':
 		verbose = true;
@@ -222,7 +225,8 @@ static int take_options(int argc, char **argv, struct wishes *w)
 	                            NULL)) != -1)
 		status = take_option(found, argv, w);
 	if (status == CLI_GO_ON && argc != optind)
-		return cli_error("'cowshed broker' takes no arguments.");
+		return cli_error("'cowshed broker' takes no arguments: "
+		                 "leave out '%s'.", argv[optind]);
 	return status;
 }
 
@@ -247,7 +251,7 @@ static int broker_main(int argc, char **argv)
 		w.idle = 10;
 	if (w.idle >= 0)
 		s.idle_ms = (int)w.idle * 1000;
-	/* What the starter had open is not ours to keep. */
+	/* Descriptors of the process that started us must not stay open. */
 	if (w.demand)
 		(void)close_range(3, ~0U, 0);
 	return serve(&s, address, w.demand);

@@ -2,18 +2,18 @@
 /*
  * What the files of the broker share
  *
- *      broker.c --> broker_listen.c   the socket: bound, inherited, the only one
- *              '--> broker_serve.c ---> broker_shelf.c   what is held, for whom
- *                                  |--> broker_bury.c    what is closed
+ *      broker.c --> broker_listen.c   the socket: bound or inherited, one broker
+ *              '--> broker_serve.c ---> broker_shelf.c   objects and their holders
+ *                                  |--> broker_bury.c    closes descriptors
  *                                  '--> broker_loop.c    io_uring, or epoll
  *
- * One thread, no queue but the kernel's: each client has at most one reply that
- * could not be sent yet, and is not listened to until it was; what was sent and is
- * not read yet is little. So what a client can cost is bounded whatever it does,
- * and nobody waits for it.
+ * The broker has one thread, and no queue but the kernel's. A client has at most
+ * one reply that could not be sent yet; until it is sent the broker reads no
+ * request of that client. A socket holds only a few replies that the client has
+ * not read. So the cost of a client is bounded, and no other client waits for it.
  *
- * The broker believes nothing: it holds descriptors, maps none of them, and who
- * gets one checks it again.
+ * The broker trusts no client. It holds descriptors and maps none of them. A
+ * client that gets a descriptor checks it again.
  */
 #ifndef CLI_BROKER_H
 #define CLI_BROKER_H
@@ -32,15 +32,16 @@ struct broker_limits {
 
 /* ---- broker_listen.c ------------------------------------------------------- */
 
-/* The address ("/path" or "@name") of options or environment. -errno after a
- * sentence. */
+/* The address ("/path" or "@name") from the options or the environment. -errno
+ * after an error message. */
 int broker_address(const char *path, const char *name, char ret[PATH_MAX]);
 
-/* A listening socket there, or the one that the service manager gave. *ret_lock
- * is kept until the end. -EEXIST: there is a broker already. -errno after a
- * sentence. */
+/* Listens at the address. *ret_lock is kept open until broker_unlisten().
+ * -EEXIST: there is a broker already. -errno after an error message. */
 int broker_listen(const char *address, int *ret_fd, int *ret_lock);
-int broker_inherited(int *ret_fd); /* 1: there is one; 0 */
+/* The listening socket of the service manager. 1: there is one; 0: there is none.
+ * -errno, for a wrong one after an error message. */
+int broker_inherited(int *ret_fd);
 void broker_unlisten(const char *address, int fd, int lock);
 
 /* ---- broker_loop.c ---------------------------------------------------------- */
@@ -49,20 +50,20 @@ struct broker_event {
 	uint32_t id, events;
 };
 
-/* By rings where they work, else (or if told so) by epoll. */
+/* By io_uring; by epoll if that does not work, or if `epoll_only`. */
 int broker_loop_open(uint32_t ids, bool epoll_only);
 const char *broker_loop_name(void);
 
-/* The next event of `fd`, once. */
+/* Asks for the next event of `fd`, once. */
 int broker_loop_arm(uint32_t id, int fd, uint32_t events);
-/* Before closing it; nothing may be awaited of it (it has just had its event). */
+/* Call it before closing `fd`, when no event of `fd` is asked for. */
 void broker_loop_forget(uint32_t id, int fd);
-/* How many; 0 when the time is over (-1: never). */
+/* Returns the number of events; 0: the time is over. timeout_ms -1: no limit. */
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms);
 
 /* ---- broker_shelf.c ---------------------------------------------------------- */
 
-/* A connection, or what is left of one, as a holder. */
+/* A connection, as a holder of objects. */
 struct broker_holder {
 	uint32_t uid, objects;
 	struct broker_hold *holds;
@@ -81,8 +82,8 @@ struct broker_object {
 int broker_shelf_open(const struct broker_limits *limits);
 uint32_t broker_shelf_count(void);
 
-/* Takes `fd` over on success. -EALREADY: this very storage is there, under a name
- * that lasts. */
+/* Takes `fd` over on success. -EALREADY: the same storage is there, under the same
+ * lasting name. */
 int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,
                      int fd);
 /* -ENOENT, -EACCES. */
@@ -92,18 +93,18 @@ int broker_shelf_find(const struct broker_holder *h,
 int broker_shelf_drop(struct broker_holder *h,
                       const struct cow_broker_item *item);
 void broker_shelf_remove(struct broker_object *o);
-/* The next from *cursor on; NULL at the end. */
+/* The next object from *cursor on that the holder may get; NULL at the end. */
 struct broker_object *broker_shelf_next(const struct broker_holder *h,
                                         uint64_t *cursor);
 bool broker_shelf_holds(const struct broker_holder *h,
                         const struct broker_object *o);
-/* The holder is dead: what nobody else holds goes. */
+/* The holder has gone: removes the objects that it alone held. */
 void broker_shelf_leave(struct broker_holder *h);
 
 /* ---- broker_bury.c ------------------------------------------------------------- */
 
-/* Closes what a client sent, or what holds such, without waiting for it. SIGCHLD is
- * ignored. */
+/* Closes descriptors that a client sent, or sockets that hold such descriptors. Does
+ * not wait for the close. SIGCHLD must be ignored. */
 void broker_bury(const int *fds, size_t n);
 
 /* ---- broker_serve.c ------------------------------------------------------------ */
@@ -115,11 +116,13 @@ struct broker_service {
 	struct broker_limits limits;
 };
 
-/* Until told to end, or idle for so long: opens all it needs, and goes round. */
+/* Opens all that serving needs. */
 int broker_open(const struct broker_service *service);
-/* Waits, and serves who has asked. How many events there were; 0: the time is over;
- * -ECANCELED: told to end. */
+/* Waits for events and serves them. Returns their number; 0: the time is over;
+ * -ECANCELED: a signal told the broker to end. */
 int broker_round(int timeout_ms);
+/* Opens, calls `started`, and serves until a signal comes, or until nothing was
+ * held and no client was there for idle_ms. */
 int broker_serve(const struct broker_service *service,
                  void (*started)(const char *loop));
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Closing what a client sent
+ * Closes descriptors that a client sent
  *
- * The last close of a descriptor may wait in the kernel: a TCP socket that lingers
- * (SO_LINGER) waits for a peer that never reads, a terminal for its line; and so
- * does a Unix socket in whose queue one of these lies. The broker has one thread,
- * and must not. So another process has the last reference: a child that does
- * nothing, and is killed as soon as the descriptors are closed here. Sockets do not
- * linger for a process that ends, and for whatever waits all the same only the
- * child does.
+ * The last close of a descriptor may wait in the kernel. A TCP socket that lingers
+ * (SO_LINGER) waits for a peer that never reads; a terminal waits for its line. A
+ * Unix socket waits if one of these lies in its queue. The broker has one thread,
+ * which must not wait. So a child has the last reference. The child does nothing,
+ * and the broker kills it when it has closed the descriptors itself. Sockets do not
+ * linger for a process that ends. If the kernel waits all the same, only the child
+ * waits.
  *
- * Memfds never wait. All else is rubbish, so the price of a fork is rarely paid.
+ * The close of a memfd never waits. Proper clients send nothing else, so the broker
+ * rarely forks.
  */
 #include "cli/broker.h"
 
@@ -27,7 +28,7 @@ static bool waits(int fd)
 
 static _Noreturn void hold(pid_t broker)
 {
-	/* Not longer than the broker lives. */
+	/* It must not outlive the broker. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != broker)
 		_exit(0);
 	for (;;)
@@ -47,7 +48,7 @@ void broker_bury(const int *fds, size_t n)
 			break;
 		}
 	for (size_t i = 0; i < n; i++) {
-		if (child < 0) /* then at least that */
+		if (child < 0) /* at least sockets must not linger */
 			(void)setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &never,
 			                 sizeof(never));
 		close(fds[i]);

@@ -2,12 +2,12 @@
 /*
  * The broker's socket
  *
- * Of two that start at once one must win, and the other must know. For a path the
- * lock of a file beside it decides, since a socket file outlives its owner and
- * can't say whether it is dead; who has the lock may remove what is there. Who is
- * refused removes the lock's file if it made it. An abstract name is its own lock.
- * A service manager hands over a socket that it keeps (LISTEN_FDS,
- * sd_listen_fds(3)).
+ * If two brokers start at once, one must win and the other must know. At a path,
+ * the lock on a file beside it decides: a socket file outlives its owner, and does
+ * not tell whether the owner lives. The broker that has the lock may remove a dead
+ * socket. If it can't listen it removes the lock's file, if it made that file. An
+ * abstract name is its own lock. A service manager hands over a socket that it
+ * keeps (LISTEN_FDS, sd_listen_fds(3)).
  */
 #include "cli/broker.h"
 
@@ -41,13 +41,14 @@ int broker_address(const char *path, const char *name, char ret[PATH_MAX])
 		n = snprintf(ret, PATH_MAX, "/run/user/%lu/cowshed/broker",
 		             (unsigned long)geteuid());
 	if (n > (int)sizeof(((struct sockaddr_un *)0)->sun_path) - 1) {
-		cli_error("The socket's path is %d bytes long, and may have "
-		          "107; choose another with --socket or --abstract.",
-		          n);
+		cli_error("The socket's path is %d bytes long, and 107 are "
+		          "allowed; choose another with --socket or "
+		          "--abstract.", n);
 		return -ENAMETOOLONG;
 	}
 	if (ret[0] != '/' && (ret[0] != '@' || ret[1] == 0)) {
-		cli_error("'%s' is not a path from '/' on.", ret);
+		cli_error("The broker can't be at '%s'; write a path that "
+		          "begins with '/', or --abstract and a name.", ret);
 		return -EINVAL;
 	}
 	return 0;
@@ -65,7 +66,7 @@ static socklen_t fill(struct sockaddr_un *a, const char *address)
 	                   (address[0] == '/'));
 }
 
-/* Only of a killed one the kernel has the socket and no process. */
+/* The kernel may still have the socket of a broker that was killed. */
 static bool is_dead(int fd)
 {
 	struct ucred peer;
@@ -75,7 +76,7 @@ static bool is_dead(int fd)
 	       peer.pid > 0 && kill(peer.pid, 0) < 0 && errno == ESRCH;
 }
 
-/* 0: a broker is there. -EOWNERDEAD: it was killed; -ECONNREFUSED: nobody. */
+/* 0: a broker listens. -EOWNERDEAD: it was killed; -ECONNREFUSED: none listens. */
 static int ask(const char *address)
 {
 	struct sockaddr_un a;
@@ -86,7 +87,7 @@ static int ask(const char *address)
 
 	if (fd < 0)
 		return -errno;
-	/* EAGAIN: it is there, and busy. */
+	/* EAGAIN: a broker listens, and is busy. */
 	if (connect(fd, (struct sockaddr *)&a, bytes) == 0)
 		r = is_dead(fd) ? -EOWNERDEAD : 0;
 	else if (errno != EAGAIN)
@@ -95,8 +96,8 @@ static int ask(const char *address)
 	return r;
 }
 
-/* Only a socket that nobody listens at any more is ours to remove: a file, or
- * what another program listens at (-EPROTOTYPE), is not. */
+/* Removes a socket at which no process listens. Leaves other files alone
+ * (-ENOTSOCK), and sockets at which another program listens (-EPROTOTYPE). */
 static int clear_place(const char *path)
 {
 	struct stat st;
@@ -108,7 +109,7 @@ static int clear_place(const char *path)
 		return -ENOTSOCK;
 	r = ask(path);
 	if (r == 0 || r == -EOWNERDEAD)
-		return -EEXIST; /* of another kind, by inheritance; or going */
+		return -EEXIST; /* it inherited its socket, or is about to end */
 	if (r == -ECONNREFUSED)
 		r = unlink(path) < 0 ? -errno : 0;
 	return r == -ENOENT ? 0 : r;
@@ -117,13 +118,14 @@ static int clear_place(const char *path)
 static const char *reason(int error)
 {
 	if (error == -ENOTSOCK)
-		return "what is there is not a socket, and stays";
+		return "there is a file that is not a socket; remove it, or "
+		       "choose another place";
 	if (error == -EPROTOTYPE)
-		return "another program listens there";
+		return "another program listens there; choose another place";
 	return strerror(-error);
 }
 
-/* The folder of our own: nobody else may look into it. */
+/* Makes the folder of the socket. No other user may look into it. */
 static int make_folder(const char *address)
 {
 	char folder[PATH_MAX];
@@ -151,11 +153,11 @@ static int open_lock(const char *path, bool *ret_made)
 	if (fd >= 0 || errno != EEXIST)
 		return fd < 0 ? -errno : fd;
 	fd = open(path, how);
-	/* It was removed in between. */
+	/* ENOENT: it was removed meanwhile. */
 	return fd >= 0 ? fd : errno == ENOENT ? -EAGAIN : -errno;
 }
 
-/* 0: we are the one; -EAGAIN: somebody is. */
+/* 0: we have the lock; -EAGAIN: another process has it. */
 static int take_lock(const char *address, int *ret, bool *ret_made)
 {
 	struct stat ours, there;
@@ -167,7 +169,7 @@ static int take_lock(const char *address, int *ret, bool *ret_made)
 	if (fd < 0)
 		return fd;
 	r = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
-	/* Who made it and was refused may have removed it before we locked it. */
+	/* The process that made it may have removed it before we locked it. */
 	if (r == 0 && (fstat(fd, &ours) < 0 || lstat(path, &there) < 0 ||
 	               ours.st_dev != there.st_dev ||
 	               ours.st_ino != there.st_ino))
@@ -179,7 +181,7 @@ static int take_lock(const char *address, int *ret, bool *ret_made)
 	return r;
 }
 
-/* While it is locked nobody else takes it for his. */
+/* Removes the file before unlocking it: no other process can have locked it. */
 static void leave_lock(const char *address, int lock, bool made)
 {
 	char path[PATH_MAX];
@@ -229,9 +231,9 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 {
 	int r = address[0] == '/' ? make_folder(address) : 0;
 
-	/* Who has the lock is about to listen, or about to go. Who answers
-	 * without having it may be dead: the kernel takes rings down, and what
-	 * they watch, some time after their process. */
+	/* A process that has the lock will soon listen, or end. A socket that
+	 * answers without a lock may belong to a dead process: the kernel frees
+	 * rings, and the sockets that they watch, some time after the process. */
 	for (int ms = 0; r == 0; ms += LOOK_MS) {
 		r = try_listen(address, ret_fd, ret_lock);
 		if (r == -EAGAIN && ask(address) == 0)
@@ -254,8 +256,8 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 
 void broker_unlisten(const char *address, int fd, int lock)
 {
-	/* First the name, then the socket, then the lock: a client that comes
-	 * too late finds nothing, and the next broker a clean place. */
+	/* First the name, then the socket, then the lock: a late client finds no
+	 * socket, and the next broker finds a clean place. */
 	if (address[0] == '/')
 		(void)unlink(address);
 	close(fd);
@@ -277,9 +279,9 @@ int broker_inherited(int *ret_fd)
 	    type != SOCK_SEQPACKET ||
 	    getsockopt(3, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes) < 0 ||
 	    !listens) {
-		cli_error("What the service manager handed over is not one "
-		          "listening socket that keeps messages apart "
-		          "(ListenSequentialPacket=).");
+		cli_error("The service manager handed over something else than "
+		          "one listening socket that keeps messages apart; set "
+		          "ListenSequentialPacket=.");
 		return -EINVAL;
 	}
 	if (fcntl(3, F_SETFD, FD_CLOEXEC) < 0 ||

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for many sockets
+ * Waits for many sockets
  *
- * With rings each event is asked for again in the very call that waits for the
- * next ones: one system call a round, however many clients. Polls are one-shot,
- * not multishot: a poll that is armed looks at the state first, so what came
- * meanwhile is not missed and nobody need read until there is nothing left,
- * which would cost a call for each request. The price, an entry in a ring, is
- * less.
+ * With io_uring one system call arms the polls again and waits for the next
+ * events: one call a round, for any number of clients. Polls are one-shot. Arming
+ * one checks the state of the socket first, so no event is missed. With multishot
+ * polls the broker would have to read each socket until it is empty, which costs
+ * a call for each request. An entry in the ring costs less.
  *
- * Rings are denied in many containers; then it is epoll, level-triggered, for
- * the same reason.
+ * Many containers deny io_uring. Then epoll does the same; it is level-triggered
+ * for the same reason.
  */
 #include "cli/broker.h"
 
@@ -61,7 +60,7 @@ static int ring_setup(struct io_uring_params *p, uint32_t ids, uint32_t more)
 {
 	*p = (struct io_uring_params){
 		.flags = IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | more,
-		.cq_entries = ids + 64, /* one each at most: never too full */
+		.cq_entries = ids + 64, /* one for each id: never too full */
 	};
 	return (int)syscall(SYS_io_uring_setup, 256, p);
 }
@@ -104,9 +103,9 @@ static int ring_open(uint32_t ids)
 	struct io_uring_params p;
 	int r;
 
-	/* One thread: what a socket's wake-up begins is done where that thread
-	 * waits, all of it together, and no interrupt is sent to it. Kernels
-	 * before 6.1 do not know it. */
+	/* For one thread: the kernel does the work of wake-ups when this thread
+	 * waits, all of it together, and sends it no interrupts. Kernels before
+	 * 6.1 do not know these flags. */
 	ring.fd = ring_setup(&p, ids,
 	                     IORING_SETUP_SINGLE_ISSUER |
 	                     IORING_SETUP_DEFER_TASKRUN);
@@ -127,7 +126,7 @@ static int submit(unsigned wait, int timeout_ms)
 	if (r >= 0)
 		ring.queued -= (unsigned)r;
 	else if (r == -ETIME || r == -EINTR)
-		ring.queued = 0; /* submitting comes first, and was done */
+		ring.queued = 0; /* the kernel submits before it waits */
 	return r;
 }
 
@@ -150,7 +149,7 @@ static int ring_arm(uint32_t id, int fd, uint32_t events)
 		.user_data = id,
 	};
 	ring.sq_array[i] = i;
-	/* Pairs with the kernel's look at the tail. */
+	/* Pairs with the kernel's load of the tail. */
 	__atomic_store_n(ring.sq_tail, tail + 1, __ATOMIC_RELEASE);
 	ring.queued++;
 	return 0;
@@ -165,7 +164,7 @@ static int ring_take(struct broker_event *events, int max)
 	       head != __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE)) {
 		const struct io_uring_cqe *c = &ring.cqes[head & *ring.cq_mask];
 
-		/* What can't be polled is dead: its owner reads and sees. */
+		/* A socket that can't be polled is dead: reading it fails. */
 		events[n++] = (struct broker_event){
 			.id = (uint32_t)c->user_data,
 			.events = c->res < 0 ? POLLERR : (uint32_t)c->res,
@@ -220,7 +219,8 @@ void broker_loop_forget(uint32_t id, int fd)
 {
 	if (watched == NULL)
 		return;
-	/* A dying child may have the socket for a moment (broker_bury()). */
+	/* Closing `fd` does not remove it while a dying child has it, too
+	 * (broker_bury()). */
 	(void)epoll_ctl(epoll, EPOLL_CTL_DEL, fd, NULL);
 	watched[id] = 0;
 }

@@ -2,15 +2,16 @@
 /*
  * Clients of the broker, and what they ask
  *
- * A request is read when a socket has one, answered at once, and if the answer
- * does not fit into the socket the client waits with it: its next request is not
- * read before. Whoever sends what is no request is told so and left.
+ * The broker reads a request when a socket has one, and answers it at once. If the
+ * answer does not fit into the socket, the broker keeps it, and reads the client's
+ * next request after it is sent. A client that sends anything else than a request
+ * gets an error, and is disconnected.
  *
- * A descriptor that was sent and not received yet counts towards a limit of our user,
- * whoever lets it wait. So a socket holds but a few answers, and no descriptor is
- * sent before the last one was read: two at most are on their way to a client. What
- * has to wait is not the answer then but the request: no descriptor is kept for it,
- * and it gets what is there when its time comes.
+ * A descriptor that was sent and not received counts towards a limit of our user, for
+ * all clients together. So a socket holds only a few answers, and the broker sends a
+ * descriptor when the last one was read: at most two are in flight to a client. If a
+ * GET has to wait, the broker keeps the request and not the answer. It keeps no
+ * descriptor for it, and answers with what the shelf has when the client can read.
  */
 #include "cli/broker.h"
 
@@ -26,13 +27,14 @@
 
 enum { LISTENER, SIGNALS, CLIENTS };
 
-#define FDS_MOST 253 /* of one message, says the kernel */
+#define FDS_MOST 253 /* in one message: the kernel's limit */
 
 struct broker_client {
 	int fd; /* -1: there is none */
-	bool waits, ends; /* the reply does not fit; after it, the end */
-	bool gets;        /* what waits is a GET: reply.item is what it asks for */
-	bool given;       /* a descriptor, which may still be unread */
+	bool waits;       /* the reply did not fit yet */
+	bool ends;        /* disconnect after the reply */
+	bool gets;        /* a GET waits: reply.item is the item it asks for */
+	bool given;       /* a descriptor was sent, and may be unread */
 	struct broker_holder holder;
 	struct cow_broker_message reply;
 };
@@ -41,7 +43,7 @@ static const struct broker_service *service;
 static struct broker_client *clients;
 static uint32_t used, alive, *spare;
 static uint32_t nspare;
-static int reserve = -1; /* a descriptor to refuse a client with */
+static int reserve = -1; /* closed to get a number, to refuse a client */
 
 /* 0, -EAGAIN, -errno. */
 static int say(int fd, const struct cow_broker_message *m, int with)
@@ -69,7 +71,7 @@ static int say(int fd, const struct cow_broker_message *m, int with)
 	return r < 0 ? -errno : 0;
 }
 
-/* All but one of the answers, that is: as long as more wait there is no POLLOUT. */
+/* Has the client read all answers but one? If not there is no POLLOUT. */
 static bool is_read(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -77,7 +79,7 @@ static bool is_read(int fd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Sends the reply, or keeps it. False: the client is to be left. */
+/* Sends the reply, or keeps it. False: disconnect the client. */
 static bool answer(struct broker_client *c, int with)
 {
 	int r = -EAGAIN;
@@ -87,7 +89,7 @@ static bool answer(struct broker_client *c, int with)
 	if (r == 0 && with >= 0)
 		c->given = true;
 	if (r == -ETOOMANYREFS) {
-		/* Many descriptors wait unread somewhere: not for ever. */
+		/* Many descriptors are unread, of any clients: that passes. */
 		c->reply.result = r;
 		r = say(c->fd, &c->reply, -1);
 	}
@@ -100,8 +102,9 @@ static bool answer(struct broker_client *c, int with)
 
 /* ---- Requests ------------------------------------------------------------------- */
 
-/* One message and the descriptor that came with it, or -1. 0: the end, or a message
- * of none; *ret_some (NULL: not asked for) tells which, if SO_PASSCRED is set. */
+/* Reads a message and the descriptor that came with it, or -1. 0: the connection
+ * has ended, or the message is empty. With SO_PASSCRED *ret_some tells which;
+ * ret_some may be NULL. */
 static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd,
                     bool *ret_some)
 {
@@ -127,7 +130,7 @@ static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd,
 	     c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		/* The kernel makes one of them, of FDS_MOST at most. */
+		/* The kernel makes one of these, of at most FDS_MOST. */
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		memcpy(all, CMSG_DATA(c), n * sizeof(int));
 	}
@@ -138,13 +141,13 @@ static ssize_t hear(int fd, struct cow_broker_message *m, int *ret_fd,
 	if (ret_some != NULL)
 		*ret_some = r > 0 || msg.msg_controllen > 0;
 	if (msg.msg_flags & MSG_CTRUNC)
-		return -EMFILE; /* lost, and its sender is told */
+		return -EMFILE; /* descriptors are lost; their sender is told */
 	if (n > 1 || (msg.msg_flags & MSG_TRUNC))
 		return -EBADMSG;
 	return r;
 }
 
-/* Closing it would close what waits in it, too: that is taken out before. */
+/* Takes unread descriptors out before the close, which would close them, too. */
 static void hang_up(int fd)
 {
 	struct cow_broker_message m;
@@ -157,7 +160,7 @@ static void hang_up(int fd)
 		int sent = -1;
 		ssize_t r = hear(fd, &m, &sent, &some);
 
-		/* A client that went without reading is said once. */
+		/* ECONNRESET: the client went without reading. It comes once. */
 		some = r == -ECONNRESET || r == -EMFILE || r == -EBADMSG ||
 		       (r >= 0 && some);
 		if (sent >= 0)
@@ -166,7 +169,7 @@ static void hang_up(int fd)
 	close(fd);
 }
 
-/* Answers, or keeps the request. False: the client is to be left. */
+/* Answers, or keeps the request. False: disconnect the client. */
 static bool get(struct broker_client *c, const struct cow_broker_item *item)
 {
 	const struct cow_broker_item asked = *item;
@@ -181,7 +184,7 @@ static bool get(struct broker_client *c, const struct cow_broker_item *item)
 	c->gets = c->waits;
 	if (c->gets)
 		c->reply.item = asked;
-	/* Once only; who could not be told may ask again. */
+	/* For one client. If it could not be answered it may ask again. */
 	else if (o != NULL && (o->item.flags & COW_BROKER_ONCE) &&
 	         c->reply.result == 0 && sent)
 		broker_shelf_remove(o);
@@ -211,8 +214,8 @@ static bool is_request(const struct cow_broker_message *m, ssize_t bytes,
 	       (fd < 0 || m->operation == COW_BROKER_PUT);
 }
 
-/* All but a GET. The result for the client; *ret_kept: the descriptor is the
- * shelf's. */
+/* Any request but GET. Returns the result for the client. *ret_kept: the shelf has
+ * taken `fd`. */
 static int perform(struct broker_client *c, const struct cow_broker_message *m,
                    int fd, bool *ret_kept)
 {
@@ -235,7 +238,7 @@ static int perform(struct broker_client *c, const struct cow_broker_message *m,
 	}
 }
 
-/* False: the client is to be left. */
+/* False: disconnect the client. */
 static bool serve(struct broker_client *c)
 {
 	struct cow_broker_message m;
@@ -300,7 +303,7 @@ static void welcome(int fd)
 		                         .version = COW_BROKER_VERSION };
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
-	int least = 1; /* the kernel makes room for some messages of it */
+	int least = 1; /* the kernel rounds it up: room for a few messages */
 	uint32_t i;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
@@ -335,11 +338,11 @@ static void doorbell(void)
 		if (fd >= 0) {
 			welcome(fd);
 		} else if (errno == EMFILE || errno == ENFILE) {
-			/* Else it would ring for ever. */
+			/* Else the listener would stay readable for ever. */
 			close(reserve);
 			fd = accept4(service->listener, NULL, NULL,
 			             SOCK_CLOEXEC);
-			/* What waits in it can't even be taken out. */
+			/* No number is left to take descriptors out of it. */
 			if (fd >= 0)
 				broker_bury(&fd, 1);
 			reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);

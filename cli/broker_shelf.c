@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the broker holds, and for whom
+ * The objects that the broker keeps, and their holders
  *
  *   object --- holds --- holder (a connection)
  *
- * An object under a token, or an ephemeral name, is there as long as a holder of
- * it is. A lasting name has no holders and is there until somebody drops it.
- * Objects stand in slots, so that a list can go on where it was, whatever came
- * and went meanwhile.
+ * An object under a token or an ephemeral name stays as long as it has a holder. An
+ * object under a lasting name has no holders, and stays until a client drops it.
+ * Objects have slots, so that a list goes on at its place although objects come and
+ * go meanwhile.
  *
- * Limits are of objects, since each is a descriptor of ours: in all, of a user,
- * and of a connection. The memory behind them is its maker's, not ours.
+ * The number of objects is limited, because each is a descriptor of the broker: in
+ * all, for a user, and for a connection. Their memory belongs to their makers, not
+ * to the broker.
  */
 #include "cli/broker.h"
 
@@ -28,7 +29,7 @@ struct broker_hold {
 	struct broker_object *object;
 	struct broker_holder *holder;
 	struct broker_hold *next_of_object, *next_of_holder;
-	struct broker_hold **back; /* what points to it, of the holder's */
+	struct broker_hold **back; /* the pointer to it in the holder's list */
 };
 
 struct user {
@@ -134,7 +135,7 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 	return 0;
 }
 
-/* Takes the hold out of its holder's list; the object's is the caller's. */
+/* Takes the hold out of its holder's list. The caller takes it out of the object's. */
 static void unhold(struct broker_hold *k)
 {
 	*k->back = k->next_of_holder;
@@ -160,7 +161,7 @@ void broker_shelf_remove(struct broker_object *o)
 	}
 	slots[o->slot] = NULL;
 	free_slots[nfree++] = o->slot;
-	u->objects--; /* was made with the object, and stays */
+	u->objects--; /* made with its first object, and never freed */
 	count--;
 	if (o->fd >= 0)
 		close(o->fd);
@@ -185,7 +186,7 @@ void broker_shelf_leave(struct broker_holder *h)
 
 /* ---- Putting and finding --------------------------------------------------------- */
 
-/* A memfd with the seals that the mode claims, and these bytes. */
+/* Is `fd` a memfd with the seals of the mode, and has it these bytes? */
 static int check(const struct cow_broker_message *m, int fd, struct stat *ret)
 {
 	int want = F_SEAL_GROW | F_SEAL_SHRINK, seals;
@@ -238,7 +239,7 @@ static int put_again(struct broker_holder *h, struct broker_object *o,
 		return -EALREADY;
 	r = hold(h, o);
 	if (r == 0)
-		o->item.permissions = m->item.permissions; /* as chmod */
+		o->item.permissions = m->item.permissions; /* as by chmod */
 	return r;
 }
 

@@ -2,11 +2,12 @@
 /*
  * doctor: the memory limit of the control group
  *
- * A process lies in a path of groups; each may have a limit, and the tightest
- * room counts. /proc/self/cgroup has our path, below the mount point in
- * /sys/fs/cgroup; version 2 has one hierarchy ("0::/path"), version 1 one for
- * memory ("9:memory:/path"). In a container the path may be relative to a
- * root that we can't see: limits above it stay unknown, and we say so.
+ * A process is in a group and in all groups above it. Each may have a limit;
+ * the group with the least headroom counts. /proc/self/cgroup has our path, which
+ * is relative to the mount point in /sys/fs/cgroup. Version 2 has one hierarchy
+ * ("0::/path"); version 1 has one for memory ("9:memory:/path"). In a container
+ * the path may be relative to a root that we can't see. Limits above it stay
+ * unknown, and doctor says so.
  */
 #include "cli/cli.h"
 
@@ -65,7 +66,7 @@ static void look_at(const char *directory, const struct hierarchy *h,
 	if (r < 0)
 		return;
 	room->read++;
-	/* Version 1 has no "max": a number beyond all memory says it. */
+	/* Version 1 has no "max", but a number larger than any memory. */
 	if (r == 1 || limit >= UINT64_C(1) << 60)
 		return;
 	if (read_number(directory, h->usage, &usage) != 0)
@@ -161,13 +162,13 @@ void cli_doctor_cgroup(void)
 		            room.headroom < little ? ": little" : "");
 	else if (room.read > 0)
 		cli_finding(CLI_OK, "cgroup memory", NULL, NULL,
-		            "no limit, as far as it can be seen");
+		            "no limit in the groups that can be seen");
 	else if (strcmp(path, "/") == 0 && access(which->mount, X_OK) == 0)
 		cli_finding(CLI_OK, "cgroup memory", NULL, NULL,
-		            "in the root group, or one whose limit is not "
-		            "shown here");
+		            "in the root group, or in one whose limit can't "
+		            "be seen here");
 	else
 		cli_finding(CLI_UNKNOWN, "cgroup memory", NULL, NULL,
-		            "can't be determined: no %s of %s in %s",
+		            "can't be determined: there is no %s of %s in %s",
 		            which->limit, path, which->mount);
 }

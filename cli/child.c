@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Running a program as if we were not there
+ * Runs a program as if we were not there
  *
- * Whoever started `cowshed run --report` thinks of us as the program: sends us
- * signals, and looks at how we ended. So what we get is forwarded, and the way
- * the child ended is the way we end, death by signal included.
+ * The caller of `cowshed run --report` takes us for the program: it sends us
+ * signals and reads our exit status. So we forward signals to the child, and end
+ * as the child ended: with its exit status, or by the same signal.
  *
- *      us      block, fork ---------- wait for signals ---- die alike
+ *      us      block, fork ---------- wait for signals ---- end alike
  *      child         unblock, exec, runs ... ends --'
  *
  * The signals are blocked and waited for, not handled: no handler can run
@@ -14,7 +14,7 @@
  * A signal that the terminal sends (control-C) goes to the whole foreground
  * group; the child has it already and must not get it twice.
  *
- * exec's failure comes back through a pipe that a successful exec closes.
+ * If exec fails, its error comes through a pipe, which a successful exec closes.
  */
 #include "cli/cli.h"
 
@@ -138,7 +138,7 @@ int cli_child_run(char **argv, struct cli_child *ret)
 
 void cli_child_release(struct cli_child *child)
 {
-	/* What came too late to be forwarded was meant for the child. */
+	/* A signal that came too late to be forwarded was meant for the child. */
 	drain();
 	sigprocmask(SIG_SETMASK, &child->mask, NULL);
 }
@@ -153,7 +153,7 @@ int cli_child_mirror(const struct cli_child *child)
 		return WEXITSTATUS(child->status);
 	number = WTERMSIG(child->status);
 	fflush(NULL);
-	/* The child's core is the one that is wanted. */
+	/* The core dump of the child is the useful one. */
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	sigaction(number, &normal, NULL);
 	sigemptyset(&fatal);

@@ -2,9 +2,9 @@
 /*
  * Every counter of struct cow_stats: its name, its place, its unit
  *
- * This is the only list of them in the command. stat, top, the report and JSON
- * walk it; a record that a process left is read through it. The assertion
- * below fails when the public struct gains a member and this list does not.
+ * This is the only list of them in the command. stat walks it, for people and
+ * for JSON. The report reads records through it and adds them up. An assertion
+ * below fails if the public struct has a member that this list lacks.
  */
 #include "cli/cli.h"
 
@@ -21,23 +21,23 @@
 
 const struct cli_counter cli_counters[] = {
 	HEAD("memory", bytes_live, CLI_BYTES, "handed out and not freed"),
-	MAX(bytes_peak, CLI_BYTES, "highest"),
-	SUM(bytes_served, CLI_BYTES, "handed out, ever"),
+	MAX(bytes_peak, CLI_BYTES, "highest bytes_live"),
+	SUM(bytes_served, CLI_BYTES, "handed out in total"),
 	SUM(bytes_recycled, CLI_BYTES, "of those, from warm memory"),
 	SUM(bytes_warm, CLI_BYTES, "freed, kept warm"),
-	SUM(bytes_returned, CLI_BYTES, "returned to the kernel, ever"),
+	SUM(bytes_returned, CLI_BYTES, "returned to the kernel in total"),
 	SUM(bytes_collapsed, CLI_BYTES, "huge pages made ahead"),
 	HEAD("blocks and storages", blocks_live, CLI_COUNT, "blocks live"),
-	SUM(blocks_served, CLI_COUNT, "blocks handed out, ever"),
+	SUM(blocks_served, CLI_COUNT, "blocks handed out in total"),
 	SUM(storages_live, CLI_COUNT, "storages live"),
 	HEAD("copy-on-write", clones_lazy, CLI_COUNT, "clones by reference"),
 	SUM(clones_paged, CLI_COUNT, "clones by freezing"),
 	SUM(clones_eager, CLI_COUNT, "clones by copying"),
 	SUM(materialized_page, CLI_COUNT, "materialized by page"),
 	SUM(materialized_copy, CLI_COUNT, "materialized by copy"),
-	SUM(steals, CLI_COUNT, "stolen as the last one"),
+	SUM(steals, CLI_COUNT, "taken over by the last reference"),
 	SUM(bytes_copied, CLI_BYTES, "copied by the library"),
-	SUM(bytes_not_copied, CLI_BYTES, "copies saved"),
+	SUM(bytes_not_copied, CLI_BYTES, "bytes that were not copied"),
 	HEAD("fork", forks, CLI_COUNT, "forks"),
 	MAX(fork_ns_last, CLI_NS, "pause of the last"),
 	MAX(fork_ns_max, CLI_NS, "longest pause"),
@@ -49,7 +49,7 @@ const struct cli_counter cli_counters[] = {
 	SUM(pages_written_back, CLI_COUNT, "pages written back by thaws"),
 	SUM(pages_private, CLI_COUNT, "pages copied when written"),
 	SUM(bytes_shadow_returned, CLI_BYTES, "old frozen pages returned"),
-	HEAD("kernel", bytes_limbo, CLI_BYTES, "freed, others still map it"),
+	HEAD("kernel", bytes_limbo, CLI_BYTES, "freed, still mapped by other processes"),
 	SUM(segments, CLI_COUNT, "memfds open"),
 	SUM(mappings, CLI_COUNT, "mappings, estimated"),
 	SUM(helper_starts, CLI_COUNT, "helper threads started"),
@@ -59,7 +59,7 @@ enum { COUNTERS = sizeof cli_counters / sizeof cli_counters[0] };
 
 const size_t cli_counters_count = COUNTERS;
 
-/* All members but `size`, which comes first, and the fallbacks behind. */
+/* All members but `size`, which is the first, and the fallbacks, which are last. */
 static_assert(COUNTERS == offsetof(struct cow_stats, fallbacks) /
                           sizeof(uint64_t) - 1, "a counter has no row");
 static_assert(sizeof(struct cow_stats) ==

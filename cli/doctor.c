@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cowshed doctor: what this machine offers, and what to change
+ * cowshed doctor: checks the machine, and says what to change
  *
- * Two kinds of questions. What works is tried, by the library
- * (cow_feature_probe()), never inferred from a version. What is set is read
- * from /proc and /sys (kernel.c, limits.c, cgroup.c). Nothing is changed.
+ * The library tries each feature (cow_feature_probe()); a version proves
+ * nothing. Settings and limits are read from /proc and /sys (kernel.c,
+ * limits.c, cgroup.c). doctor changes nothing. A finding is one of:
  *
- * A finding is ok, a note (cowshed does without, slower), missing (nothing
- * works without: the exit status is 1), or unknown, said as such: in a
- * container much can't be seen, and a guess would mislead.
+ *      ok        it works
+ *      note      cowshed works without it, but slower
+ *      missing   cowshed needs it: the exit status is 1
+ *      unknown   a container hides it; a guess would mislead
  */
 #include "cli/cli.h"
 
@@ -21,14 +22,18 @@
 
 static const char page[] =
 	"Usage: cowshed doctor\n"
-	"Says what this machine offers to cowshed, and how to change it.\n"
+	"Checks what this machine offers to cowshed, and says how to change it.\n"
 	"\n"
-	"  -h, --help  this page\n"
+	"  -h, --help  this help\n"
 	"\n"
-	"ok: there; note: it works without, or could be better; missing:\n"
-	"needed and not there; unknown: can't be determined here. Nothing is\n"
-	"changed. "
-	"The exit status is 1 if something needed is missing, else 0.\n";
+	"Each finding is one of:\n"
+	"  ok          it is there\n"
+	"  note        cowshed works without it, or could do better\n"
+	"  missing     cowshed needs it, and it is not there\n"
+	"  unknown     it can't be determined here\n"
+	"\n"
+	"doctor changes nothing. The exit status is 1 if something is missing,\n"
+	"else 0.\n";
 
 static struct {
 	int counts[CLI_UNKNOWN + 1];
@@ -50,14 +55,14 @@ void cli_finding(enum cli_verdict verdict, const char *name,
 	cli_tame(state);
 	tally.counts[verdict]++;
 	printf("%-*s%s: ", INDENT, words[verdict], name);
-	/* Where there is nothing to do, one line is enough to read. */
+	/* An ok has nothing to change: this line says enough. */
 	cli_wrap(stdout, INDENT + (int)strlen(name) + 2, state);
 	if (brings != NULL && verdict != CLI_OK) {
 		printf("%*s%-8s", INDENT, "", "brings");
 		cli_wrap(stdout, LABEL - 1, brings);
 	}
 	if (change != NULL && verdict != CLI_OK) {
-		/* Not wrapped: to be copied as it stands. */
+		/* Not wrapped, so that a terminal copies it whole. */
 		printf("%*s%-8s%s\n", INDENT, "", "change", change);
 	}
 }
@@ -85,7 +90,7 @@ int cli_read_line(const char *path, char *ret, size_t bytes)
 
 struct feature {
 	bool needed;
-	bool of_memfds; /* without them it can't be tried, and is of no use */
+	bool of_memfds; /* of no use without memfds, and not to be tried */
 	const char *brings;
 	const char *change;
 };
@@ -100,26 +105,27 @@ static const struct feature features[COW_FEATURES] = {
 		"see transparent_hugepage/shmem_enabled below"},
 	[COW_FEATURE_PAGEMAP] = {false, true,
 		"knowing which pages were written: clones of written clones, "
-		"and thaws, without copying whole blocks",
+		"and thaws, need not copy whole blocks",
 		"mount -t proc proc /proc"},
 	[COW_FEATURE_PAGEMAP_SCAN] = {false, true,
-		"the same, faster (Linux 6.7 and later)", NULL},
+		"finding written pages faster (Linux 6.7 and later)", NULL},
 	[COW_FEATURE_LOCKS] = {false, true,
-		"counting the holders of shared memory, also when they are "
-		"killed, so that the last one takes it over without a copy",
+		"counting the processes that hold shared memory, even if one "
+		"is killed: the last one takes it over without a copy",
 		"mount -t proc proc /proc"},
 	[COW_FEATURE_THREADS] = {false, false,
 		"thaws in programs whose other threads are idle",
 		"mount -t proc proc /proc"},
 	[COW_FEATURE_UNSHARE] = {false, false,
-		"knowing that no other thread is there, for thaws",
+		"knowing that the process has one thread, for thaws",
 		"allow unshare in the container's seccomp profile"},
 	[COW_FEATURE_IO_URING] = {false, false,
-		"loading files, and saving past the page cache, in parts at once",
+		"loading files, and saving past the page cache, several parts "
+		"at a time",
 		"allow io_uring_setup in the container's seccomp profile, or "
 		"sudo sysctl -w kernel.io_uring_disabled=0"},
 	[COW_FEATURE_USERFAULTFD] = {false, false,
-		"nothing that cowshed has to have",
+		"nothing so far: cowshed does not use it",
 		"sudo sysctl -w vm.unprivileged_userfaultfd=1"},
 };
 
@@ -133,7 +139,7 @@ static void probe_features(void)
 		int r = cow_feature_probe((enum cow_feature)i, &name, &why);
 
 		if (name == NULL || *name == 0)
-			continue; /* a number that means nothing yet */
+			continue; /* a number without a feature */
 		if (why == NULL || *why == 0)
 			why = r > 0 ? "works" : "does not work here";
 		if (r < 0)
@@ -158,9 +164,9 @@ static void look_for_shim(void)
 		cli_finding(CLI_OK, "shim", NULL, NULL, "%s", path);
 	else
 		cli_finding(CLI_MISSING, "shim",
-		            "'cowshed run', for programs as they are",
+		            "'cowshed run', for unmodified programs",
 		            "make install",
-		            "libcowshed-preload.so is not beside "
+		            "there is no libcowshed-preload.so beside "
 		            "libcowshed.so.0");
 }
 
@@ -171,12 +177,13 @@ static int conclude(void)
 	int unknown = tally.counts[CLI_UNKNOWN];
 
 	if (missing > 0)
-		printf("\n%d needed thing%s missing (%d to note, "
-		       "%d unknown).\n", missing,
-		       missing == 1 ? " is" : "s are", notes, unknown);
+		printf("\n%d thing%s that cowshed needs %s missing "
+		       "(%d to note, %d unknown).\n", missing,
+		       missing == 1 ? "" : "s", missing == 1 ? "is" : "are",
+		       notes, unknown);
 	else
-		printf("\nAll that cowshed needs is here (%d to note, "
-		       "%d unknown).\n", notes, unknown);
+		printf("\ncowshed has everything that it needs "
+		       "(%d to note, %d unknown).\n", notes, unknown);
 	return missing > 0;
 }
 
@@ -193,20 +200,23 @@ static int doctor_main(int argc, char **argv)
 	if (found != -1)
 		return cli_bad_option(found, argv);
 	if (optind < argc)
-		return cli_error("'cowshed doctor' takes no arguments.");
-	printf("What works, by trying\n\n");
+		return cli_error("'cowshed doctor' takes no arguments: "
+		                 "leave out '%s'.", argv[optind]);
+	printf("What works: each was tried\n\n");
 	look_for_shim();
 	probe_features();
-	printf("\nHow the kernel is set\n\n");
+	printf("\nSettings of the kernel\n\n");
 	cli_doctor_kernel();
-	printf("\nLimits of this process, which those it starts inherit\n\n");
+	printf("\nLimits of this process and of programs from the same "
+	       "shell\n\n");
 	cli_doctor_limits();
 	cli_doctor_cgroup();
-	printf("\nGPUs, if there are any\n\n");
+	printf("\nGPUs\n\n");
 	cli_doctor_gpu();
 	return conclude();
 }
 
 const struct cli_command cli_doctor = {
-	"doctor", "what this machine offers, what to change", page, doctor_main,
+	"doctor", "check this machine, and say what to change", page,
+	doctor_main,
 };

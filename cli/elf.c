@@ -2,17 +2,17 @@
 /*
  * Would the shim load into this program?
  *
- * LD_PRELOAD is an affair of the dynamic loader, which is named in the
- * program's file. So the file tells:
+ * The dynamic loader reads LD_PRELOAD, and the program's file names the loader.
+ * So the file tells if the shim would not load:
  *
  *      no PT_INTERP                  linked statically: there is no loader
- *      another loader than ours      another libc, whose malloc we are not
+ *      another loader than ours      another libc, which the shim is not made for
  *      another class or machine      the loader could not map the shim
- *      set-user-ID, capabilities     the loader takes no advice of strangers
+ *      set-user-ID, capabilities     the loader ignores paths in LD_PRELOAD
  *
- * A script is the program that its first line names, which may be a script
- * again. What can't be read is left to exec, which says best what is wrong, and
- * what can't be told for certain is taken to work.
+ * For a script the program in its first line counts, which may be a script
+ * again. A file that can't be read is left to exec, whose error says best what is
+ * wrong. In doubt, the shim is taken to load.
  */
 #include "cli/cli.h"
 
@@ -49,7 +49,7 @@ static bool is_elf(const struct file *f)
 	return memcmp(f->head.e_ident, ELFMAG, SELFMAG) == 0;
 }
 
-/* Does its header have the form of this program's own? */
+/* Is its header like the header of this program? */
 static bool is_alike(const struct file *f, const struct file *own)
 {
 	return f->head.e_ident[EI_CLASS] == own->head.e_ident[EI_CLASS] &&
@@ -84,12 +84,12 @@ static int open_file(const char *path, struct file *ret)
 		return -1;
 	if (read_at(ret->fd, &ret->head, sizeof ret->head, 0))
 		return 0;
-	/* Too short for a program, but not for a script. */
+	/* Too short for a program, but maybe a script. */
 	memset(&ret->head, 0, sizeof ret->head);
 	return 0;
 }
 
-/* The same file, or the same name where one is not there. */
+/* The same name, or the same file. */
 static bool same_loader(const char *a, const char *b)
 {
 	struct stat of_a, of_b;
@@ -100,8 +100,8 @@ static bool same_loader(const char *a, const char *b)
 	       of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
-/* The kernel raises no privileges where that was given up, nor from a mount
- * that forbids it, and the same user gains none. */
+/* The kernel raises no privileges after PR_SET_NO_NEW_PRIVS, nor from a nosuid
+ * mount. A caller with the user or group of the file gains none. */
 static bool gains_privileges(int fd)
 {
 	char capabilities[64];
@@ -123,7 +123,7 @@ static bool gains_privileges(int fd)
 
 static const char linked_statically[] = "it is linked statically";
 
-/* A loader that can't load the shim complains, or gives up. */
+/* A loader that can't load the shim prints an error, or gives up. */
 static const char *judge(struct file *f, bool *ret_harmless)
 {
 	struct file own;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every slow way: what it means, and what to change
+ * Every fallback: what it means, and what to change
  *
- * The library never fails because something is denied; it does without and
- * counts (enum cow_fallback). A number alone helps nobody, so here is a
- * sentence for each, and, where a person can do something, what. Some need no
- * change: they are the right thing, merely slower than what the name of the
- * product promises.
+ * If something is denied, the library does not fail. It takes a slower way and
+ * counts it (enum cow_fallback). This file explains each count in a sentence,
+ * and says what a user can change. A fallback without a change is the right
+ * way there, only slower than copy-on-write.
  */
 #include "cli/cli.h"
 
@@ -19,62 +18,64 @@ struct advice {
 
 static const struct advice advices[COW_FALLBACKS] = {
 	[COW_FALLBACK_MEMFD] = {
-		"no memfd could be made: the memory is anonymous, can't be "
-		"shared, and forks copy its page tables",
-		"see 'cowshed doctor': a seccomp profile without "
-		"memfd_create, ulimit -n or ulimit -f"},
+		"there was no memfd for the memory: it is anonymous, it can't "
+		"be shared, and forks copy its page tables",
+		"run 'cowshed doctor'; the cause may be a seccomp profile "
+		"without memfd_create, ulimit -n or ulimit -f"},
 	[COW_FALLBACK_WINDOW] = {
-		"the reserved address range was full or could not be had: "
-		"another allocator served",
+		"the reserved address range was full, or could not be "
+		"reserved: another allocator gave the memory",
 		"ulimit -v unlimited"},
 	[COW_FALLBACK_COLLAPSE] = {
-		"the kernel refused huge pages: first touches fault every "
-		"4 KiB",
-		"echo 1 | sudo tee /proc/sys/vm/compact_memory (free memory "
-		"is in small pieces), or see 'cowshed doctor'"},
+		"the kernel refused huge pages: the first touch of each "
+		"4 KiB is a page fault",
+		"echo 1 | sudo tee /proc/sys/vm/compact_memory (if free "
+		"memory is in small pieces), or run 'cowshed doctor'"},
 	[COW_FALLBACK_PAGEMAP] = {
-		"/proc/self/pagemap can't be read: which pages were written "
-		"is unknown, so whole blocks are copied",
+		"/proc/self/pagemap can't be read: cowshed does not know "
+		"which pages were written, and copies whole blocks",
 		"mount -t proc proc /proc, in the container or chroot"},
 	[COW_FALLBACK_THREAD] = {
-		"the helper thread could not be started: its work is done "
-		"inside malloc and free",
+		"the helper thread could not be started: malloc and free do "
+		"its work",
 		"raise ulimit -u, or pids.max of the cgroup"},
 	[COW_FALLBACK_DESCRIPTOR] = {
-		"the program closed or reused a descriptor of cowshed's: its "
-		"memory stays, but is copied where it would be shared", NULL},
+		"the program closed or reused a descriptor of cowshed: the "
+		"memory stays, but is copied instead of shared", NULL},
 	[COW_FALLBACK_MAPPINGS] = {
-		"near the limit of mappings: copied instead of split",
+		"the process was near its limit of mappings: cowshed copied "
+		"instead of splitting mappings",
 		"sudo sysctl -w vm.max_map_count=1048576"},
 	[COW_FALLBACK_SEGMENTS] = {
-		"too many descriptors open: no new segment was made",
-		"ulimit -n 4096"},
+		"32 segments were open, for children may still map them: "
+		"cowshed made no new one",
+		"let children exec or exit sooner"},
 	[COW_FALLBACK_FREEZE] = {
-		"a freeze was refused: the child got a copy",
+		"memory could not be frozen: the child got a copy",
 		"sudo sysctl -w vm.overcommit_memory=0 (if it is 2), or "
 		"vm.max_map_count=1048576"},
 	[COW_FALLBACK_PINNED] = {
-		"memory that may be under kernel or device I/O (io_uring, "
-		"AIO, RDMA, GPU) is copied, for no I/O may be lost", NULL},
+		"the kernel or a device may do I/O in the memory (io_uring, "
+		"AIO, RDMA, GPU): it is copied, so that no I/O is lost", NULL},
 	[COW_FALLBACK_SLOTS] = {
-		"more than 63 related processes at once: their pages are "
-		"never taken over in place",
+		"more than 62 related processes lived at once: they never "
+		"take pages over in place",
 		"fewer workers that live at the same time"},
 	[COW_FALLBACK_FOREIGN] = {
 		"clones of memory that cowshed did not allocate are copies",
 		"allocate it with cow_storage_new(), or under the shim"},
 	[COW_FALLBACK_SMALL] = {
-		"clones of small blocks are copies: cheaper than mappings",
-		NULL},
+		"clones of small blocks are copies, which cost less than "
+		"mappings", NULL},
 	[COW_FALLBACK_ELEMENTS] = {
 		"clones of elements with hooks run the hooks", NULL},
 	[COW_FALLBACK_BUSY] = {
-		"frozen memory was left frozen, for other threads may have "
+		"frozen memory stayed frozen, because other threads may have "
 		"been writing: every page written costs a copy",
-		"if it forks often and rewrites its memory: "
+		"if the program forks often and rewrites its memory: "
 		"cowshed run --backing anon"},
 	[COW_FALLBACK_HELD] = {
-		"frozen memory was left frozen, for another process still "
+		"frozen memory stayed frozen, because another process still "
 		"maps it", "let children exec or exit sooner"},
 	[COW_FALLBACK_BACKING] = {
 		"blocks were given anonymous memory by policy",
@@ -82,8 +83,8 @@ static const struct advice advices[COW_FALLBACKS] = {
 	[COW_FALLBACK_REMAPPED] = {
 		"the program remapped part of a block itself", NULL},
 	[COW_FALLBACK_REWRITTEN] = {
-		"clones of what was mostly rewritten beside an earlier clone "
-		"were copies", NULL},
+		"most of a block was rewritten after it was cloned: the next "
+		"clones were copies", NULL},
 };
 
 const char *cli_fallback_name(int reason)
@@ -109,7 +110,8 @@ static void print_one(FILE *out, int reason, uint64_t count)
 	fprintf(out, "  %12s  %-12s ", cli_count(count).s,
 	        cli_fallback_name(reason));
 	cli_wrap(out, 29, advice->means != NULL ? advice->means :
-	         "this command is older than the library and can't explain");
+	         "the library is newer than this command, which does not know "
+	         "this count");
 	if (advice->change == NULL)
 		return;
 	fprintf(out, "%29sto change: ", "");

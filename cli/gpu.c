@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cowshed doctor, on CUDA: the driver, the devices, the kernels
+ * doctor: CUDA's driver, its devices, and the kernels
  *
- * The command loads libcowshed-cuda here and nowhere else. Nothing of CUDA is needed, so each
- * missing part is a note. A machine without a driver gets one line that says so.
+ * Only this file loads libcowshed-cuda. cowshed needs nothing of CUDA, so each missing part is
+ * a note. A machine without a driver gets one line that says so.
  */
 #include "cli/cli.h"
 
@@ -52,7 +52,7 @@ static void look_at(int index, int devices)
 	tell_peers(&d, devices, peers);
 	whole = d.virtual_memory && d.memory_fds && d.event_sharing && d.host_register;
 	cli_finding(whole ? CLI_OK : CLI_NOTE, name,
-	            "device memory that is shared, cloned by granules and pinned", NULL,
+	            "sharing device memory, cloning it by granules, pinning ordinary memory", NULL,
 	            "%s, %s, compute capability %d.%d, %d multiprocessors; "
 	            "virtual memory %s, memory as descriptors %s, shared events %s, "
 	            "pinning of ordinary memory %s; peers: %s",
@@ -75,7 +75,7 @@ void cli_doctor_gpu(void)
 		            cow_last_error());
 		return;
 	}
-	cli_finding(CLI_OK, "CUDA driver", NULL, NULL, "%s, speaks CUDA %d.%d, %d device%s",
+	cli_finding(CLI_OK, "CUDA driver", NULL, NULL, "%s, supports CUDA %d.%d, %d device%s",
 	            info.path, info.driver_version / 1000, info.driver_version % 1000 / 10,
 	            info.devices, info.devices == 1 ? "" : "s");
 	for (int i = 0; i < info.devices; i++)
@@ -83,8 +83,8 @@ void cli_doctor_gpu(void)
 	if (info.kernels == COW_CUDA_KERNELS_NONE)
 		cli_finding(CLI_NOTE, "CUDA kernels",
 		            "strided and converting copies on the device itself",
-		            "make, with nvcc in PATH", "not in this library: it was built "
-		            "without nvcc");
+		            "put nvcc into PATH and run make",
+		            "not in this library: it was built without nvcc");
 	else
 		cli_finding(CLI_OK, "CUDA kernels", NULL, NULL, "%s",
 		            info.kernels == COW_CUDA_KERNELS_EMBEDDED

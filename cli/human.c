@@ -2,10 +2,10 @@
 /*
  * Numbers and text for people
  *
- * Three significant digits are what an eye takes in: 1.50 GiB, 64.0 KiB,
- * 85.0 us. Sizes are powers of 1024 and say so (KiB); in columns, where there
- * is no room, the bare letter stands for the same. Counts keep all digits, in
- * groups of three. Results are small structs, not static buffers, so that a
+ * Values have three significant digits, which are read at a glance: 1.50 GiB,
+ * 64.0 KiB, 85.0 us. Sizes are powers of 1024 and say so (KiB). Columns have no
+ * room for that; there the letter alone means the same. Counts keep all digits,
+ * in groups of three. Results are small structs, not static buffers, so that one
  * printf can have any number of them.
  */
 #include "cli/cli.h"
@@ -160,7 +160,7 @@ void cli_wrap(FILE *out, int indent, const char *text)
 	fputc('\n', out);
 }
 
-/* How many bytes the UTF-8 character at `t` has; 0: there is none, or it steers. */
+/* The bytes of the UTF-8 character at `t`; 0: it is none, or a control character. */
 static int printable(const unsigned char *t)
 {
 	int n = t[0] < 0x80 ? 1 : t[0] < 0xc2 ? 0 : t[0] < 0xe0 ? 2
@@ -172,7 +172,7 @@ static int printable(const unsigned char *t)
 	if ((n == 1 && (t[0] < ' ' || t[0] == 127)) ||
 	    (t[0] == 0xc2 && t[1] < 0xa0))
 		return 0;
-	/* Longer than need be: some take it for what it would be in short. */
+	/* Overlong: some decoders take it for the character in its short form. */
 	if ((t[0] == 0xe0 && t[1] < 0xa0) || (t[0] == 0xf0 && t[1] < 0x90))
 		return 0;
 	return n;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * doctor: how the kernel is set
+ * doctor: settings of the kernel
  *
- * Read-only looks at /proc/sys and /sys. A setting that is absent is not a
- * fault: older kernels lack it, and the probes in doctor.c tell what works. A
- * setting that is there and can't be read is unknown.
+ * They are read from /proc/sys and /sys; none is changed. An absent setting is
+ * no fault: older kernels lack it, and the probes in doctor.c tell what works.
+ * A setting that is there and can't be read is unknown.
  */
 #include "cli/cli.h"
 
@@ -20,8 +20,8 @@
 #define HUGE "/sys/kernel/mm/transparent_hugepage/"
 #define SHMEM HUGE "shmem_enabled"
 
-/* Reads a setting. If it can't, says so (`absent` if it is not there: a
- * sentence, or NULL for unknown) and returns false. */
+/* Reads a setting. If it can't be read, prints a finding and returns false.
+ * `absent` is the text if the setting is not there; NULL: that is unknown. */
 static bool get(const char *name, const char *path, const char *absent,
                 char *ret, size_t bytes)
 {
@@ -55,7 +55,7 @@ static bool get_number(const char *name, const char *path, const char *absent,
 	return true;
 }
 
-/* "always [madvise] never": cuts out what is in brackets. */
+/* Of "always [madvise] never" the word in brackets. */
 static bool get_choice(const char *name, const char *path, char *ret,
                        size_t bytes)
 {
@@ -194,11 +194,12 @@ static void overcommit(void)
 		return;
 	if (mode == 2)
 		cli_finding(CLI_NOTE, "vm.overcommit_memory",
-		            "forks and clones of large memory that are never "
-		            "refused",
+		            "forks and clones of large memory that the kernel "
+		            "does not refuse",
 		            "sudo sysctl -w vm.overcommit_memory=0",
-		            "2: every private view is charged in full, so "
-		            "freezing may be refused and fork fail or copy");
+		            "2: the kernel charges every private mapping in "
+		            "full; it may refuse to freeze, and forks may copy "
+		            "or fail");
 	else
 		cli_finding(CLI_OK, "vm.overcommit_memory", NULL, NULL, "%ld",
 		            mode);
@@ -209,10 +210,10 @@ static void noexec(void)
 	long mode;
 
 	if (!get_number("vm.memfd_noexec", "/proc/sys/vm/memfd_noexec",
-	                "not known to this kernel; nothing to do", &mode))
+	                "this kernel does not have it; nothing to do", &mode))
 		return;
 	cli_finding(CLI_OK, "vm.memfd_noexec", NULL, NULL, "%ld%s", mode,
-	            mode == 2 ? ": fine, cowshed's memfds are never executable"
+	            mode == 2 ? ": fine, memfds of cowshed are not executable"
 	                      : "");
 }
 
@@ -222,10 +223,12 @@ static void io_uring(void)
 
 	if (!get_number("kernel.io_uring_disabled",
 	                "/proc/sys/kernel/io_uring_disabled",
-	                "not known to this kernel; see io_uring above", &mode))
+	                "this kernel does not have it; see io_uring above",
+	                &mode))
 		return;
 	cli_finding(mode == 0 ? CLI_OK : CLI_NOTE, "kernel.io_uring_disabled",
-	            "loading files, and saving past the page cache, in parts at once",
+	            "loading files, and saving past the page cache, several parts "
+	            "at a time",
 	            "sudo sysctl -w kernel.io_uring_disabled=0", "%ld%s", mode,
 	            mode == 0 ? "" : mode == 1
 	            ? ": for kernel.io_uring_group and root only"
@@ -238,11 +241,11 @@ static void userfaultfd(void)
 
 	if (!get_number("vm.unprivileged_userfaultfd",
 	                "/proc/sys/vm/unprivileged_userfaultfd",
-	                "not known to this kernel; see userfaultfd above",
+	                "this kernel does not have it; see userfaultfd above",
 	                &mode))
 		return;
 	cli_finding(CLI_OK, "vm.unprivileged_userfaultfd", NULL, NULL, "%ld%s",
-	            mode, mode == 0 ? ", as is usual: cowshed does without"
+	            mode, mode == 0 ? ", which is usual: cowshed does not use it"
 	                            : "");
 }
 

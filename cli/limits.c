@@ -2,8 +2,8 @@
 /*
  * doctor: the limits of a process
  *
- * They are those of `cowshed doctor` itself, which the programs that are
- * started from the same shell inherit too. The commands are the shell's.
+ * `cowshed doctor` looks at its own limits. It has them from its shell, and so
+ * has every program that the shell starts. The changes are commands of the shell.
  */
 #include "cli/cli.h"
 
@@ -31,16 +31,16 @@ static void one_limit(const char *name, int which, rlim_t enough,
 		            cli_value(limit.rlim_cur, unit).s);
 	else
 		cli_finding(CLI_NOTE, name, brings, change,
-		            "%s; more than %s only root may set",
+		            "%s; only root may raise it above %s",
 		            cli_value(limit.rlim_cur, unit).s,
 		            cli_value(limit.rlim_max, unit).s);
 }
 
 /*
- * Which mappings go into a core dump, a bit each. Memory as it was allocated
- * counts as anonymous shared (bit 1): a memfd has no name in any directory.
- * Once frozen it is a private file mapping (bit 2) until something is written
- * to it.
+ * Each bit of coredump_filter puts a kind of mapping into core dumps. Fresh
+ * memory counts as anonymous and shared (bit 1), because a memfd has no name in
+ * any directory. Frozen memory is a private file mapping (bit 2) until the
+ * program writes to it.
  */
 static void core_dumps(void)
 {
@@ -62,12 +62,12 @@ static void core_dumps(void)
 	         "/proc/$$/coredump_filter");
 	if ((filter & 2) == 0)
 		cli_finding(CLI_NOTE, name, "core dumps with all data", change,
-		            "0x%lx: core dumps lack all memory of cowshed's "
+		            "0x%lx: core dumps lack all memory of cowshed "
 		            "(bit 1)", filter);
 	else if ((filter & 4) == 0)
 		cli_finding(CLI_NOTE, name, "core dumps with all data", change,
-		            "0x%lx: core dumps lack frozen blocks that were "
-		            "not written since (bit 2)", filter);
+		            "0x%lx: core dumps lack frozen blocks that the "
+		            "program has not written since (bit 2)", filter);
 	else
 		cli_finding(CLI_OK, name, NULL, NULL, "0x%lx", filter);
 }
@@ -78,10 +78,10 @@ void cli_doctor_limits(void)
 	          "descriptors for segments and for sending them",
 	          "ulimit -n 4096");
 	one_limit("RLIMIT_AS", RLIMIT_AS, RLIM_INFINITY, CLI_BYTES,
-	          "a reserved address range of full size, which counts here",
+	          "an address range of full size, all of which counts here",
 	          "ulimit -v unlimited");
 	one_limit("RLIMIT_FSIZE", RLIMIT_FSIZE, RLIM_INFINITY, CLI_BYTES,
-	          "segments of any size: the limit holds for memfds too",
+	          "segments of any size: this limit counts for memfds too",
 	          "ulimit -f unlimited");
 	core_dumps();
 }

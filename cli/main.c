@@ -2,12 +2,12 @@
 /*
  * cowshed: the command
  *
- * The first argument names a command; the rest is that command's affair. This
- * file knows which commands there are, prints their pages, and words the
- * errors that all of them have in common: one sentence on stderr, status 2.
+ * The first argument names a command, which reads the other arguments itself.
+ * This file lists the commands, prints their help, and words the errors that
+ * they share: one sentence on stderr, exit status 2.
  *
- * Output that can't be written (a full disk) is an error too: it is noticed at
- * the end, here, for all commands.
+ * At the end main() checks for all commands that stdout could be written. A
+ * full disk is an error.
  */
 #include "cli/cli.h"
 
@@ -66,16 +66,16 @@ static const struct cli_command *find(const char *name)
 static void overview(FILE *out)
 {
 	fputs("Usage: cowshed COMMAND ...\n"
-	      "Copy-on-write, shareable memory for programs as they are.\n"
+	      "Copy-on-write, shareable memory for unmodified programs.\n"
 	      "\n", out);
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-10s %s\n", commands[i]->name,
 		        commands[i]->summary);
 	fputs("  version    the version of the command and of its library\n"
-	      "  help       this, or the page of a command: "
+	      "  help       this text, or the help of a command: "
 	      "cowshed help COMMAND\n"
 	      "\n"
-	      "First try: cowshed run --report -- PROGRAM ...\n", out);
+	      "Start with: cowshed run --report -- PROGRAM ...\n", out);
 }
 
 static int help_main(int argc, char **argv)
@@ -83,20 +83,22 @@ static int help_main(int argc, char **argv)
 	const struct cli_command *command;
 
 	if (argc > 2)
-		return cli_error("'cowshed help' takes one command.");
+		return cli_error("'cowshed help' takes one command: "
+		                 "leave out '%s'.", argv[2]);
 	if (argc < 2) {
 		overview(stdout);
 		return 0;
 	}
 	if (strcmp(argv[1], "version") == 0) {
 		fputs("Usage: cowshed version\n"
-		      "The version of the command, and of the library that it "
-		      "runs with.\n", stdout);
+		      "Prints the version of the command, and of the library "
+		      "that it uses.\n", stdout);
 		return 0;
 	}
 	if (strcmp(argv[1], "help") == 0) {
 		fputs("Usage: cowshed help [COMMAND]\n"
-		      "What commands there are, or the page of one.\n", stdout);
+		      "Lists the commands, or prints the help of one.\n",
+		      stdout);
 		return 0;
 	}
 	command = find(argv[1]);
@@ -106,10 +108,11 @@ static int help_main(int argc, char **argv)
 	return cli_help(command);
 }
 
-static int version_main(int argc)
+static int version_main(int argc, char **argv)
 {
 	if (argc > 1)
-		return cli_error("'cowshed version' takes no arguments.");
+		return cli_error("'cowshed version' takes no arguments: "
+		                 "leave out '%s'.", argv[1]);
 	printf("cowshed %d.%d.%d (library %s)\n", COW_VERSION_MAJOR,
 	       COW_VERSION_MINOR, COW_VERSION_PATCH, cow_version());
 	return 0;
@@ -135,7 +138,7 @@ static int dispatch(int argc, char **argv)
 	if (is_one_of(argv[0], "help", "--help", "-h"))
 		return help_main(argc, argv);
 	if (is_one_of(argv[0], "version", "--version", "-V"))
-		return version_main(argc);
+		return version_main(argc, argv);
 	command = find(argv[0]);
 	if (command == NULL)
 		return cli_error("There is no command '%s'; "
@@ -149,7 +152,7 @@ int main(int argc, char **argv)
 	int status = dispatch(argc, argv);
 
 	if (fflush(stdout) != 0 || ferror(stdout))
-		return cli_error("The output could not be written: %s.",
+		return cli_error("Standard output could not be written: %s.",
 		                 strerror(errno));
 	return status;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Other processes, from outside
+ * Other processes, seen from outside
  *
- * The counters of a process lie in a page that others may map; the library
- * reads it (cow_stats_read()). What is left to do here is to find the
- * processes: /proc has a directory for each, named by its number. Processes
- * come and go while we look: one that is gone is not an error.
+ * The counters of a process lie in a page that other processes may map;
+ * cow_stats_read() reads it. This file finds the processes: /proc has a
+ * directory for each, named by its number. A process that ends meanwhile is
+ * not an error.
  */
 #include "cli/cli.h"
 

@@ -6,13 +6,13 @@
  *
  *      cowshed pid=4711 name=python3 ... bytes_served=123 ... fallback.small=2
  *
- * Keys are the members of struct cow_stats; keys that we don't know are
- * skipped, so older and newer shims can be read. The program's own process is
- * the one with the pid that we forked; all others are added up. There may be
- * very many (a parallel make), so lines are read one at a time and not kept.
+ * Keys are the members of struct cow_stats. Unknown keys are skipped, so records
+ * of older and newer shims can be read. The program's own record has the pid
+ * that we forked; the others are added up. A parallel make leaves very many
+ * records, so lines are read one at a time and not kept.
  *
- * A process that a signal ended had no chance to write. The report says so
- * rather than showing zeros.
+ * A process that a signal ended wrote no record. The report says so, and shows
+ * no zeros.
  */
 #include "cli/cli.h"
 
@@ -115,10 +115,9 @@ static void print_no_record(FILE *out, int status)
 		         "write one; its counters are lost ('cowshed top' "
 		         "shows them while it lives)");
 	else
-		cli_wrap(out, 14, "the program is linked statically, or "
-		         "set-user-ID, or changed its "
-		         "user or root directory: it did not load the shim or "
-		         "could not write");
+		cli_wrap(out, 14, "the program is linked statically or "
+		         "set-user-ID and did not load the shim, or it changed "
+		         "its user or root directory and could not write one");
 }
 
 static void print_memory(FILE *out, const struct cow_stats *s)
@@ -207,8 +206,8 @@ void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 	if (own->pid == 0)
 		print_no_record(out, report->child->status);
 	if (own->pid != 0 && own->stats.blocks_served == 0)
-		fprintf(out, "  %-12snothing as large as the threshold was "
-		        "asked for; --threshold lowers it\n", "note");
+		fprintf(out, "  %-12sthe program asked for nothing as large as "
+		        "the threshold; lower it with --threshold\n", "note");
 	if (own->pid != 0) {
 		print_memory(out, &own->stats);
 		print_copies(out, &own->stats);

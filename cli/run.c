@@ -2,19 +2,20 @@
 /*
  * cowshed run: start a program under the shim
  *
- * Two variables in the environment do all of it: LD_PRELOAD gets the shim,
- * before what is there already, so that another allocator there becomes the
- * next one and serves the small requests, and COWSHED_OPTIONS gets the options, behind
- * what is there already (the last one of a key counts). Then this process
- * becomes the program: nothing of us stays. A program whose loader would not
- * load the shim gets neither: the loader's own errors explain nothing, or are
- * fatal. A static program has none, and often starts others: it gets both.
+ * Two variables of the environment do the work. LD_PRELOAD gets the shim before
+ * its old value, so that another allocator there becomes the next one and serves
+ * the small requests. COWSHED_OPTIONS gets the options behind its old value: the
+ * last value of a key counts. Then this process becomes the program.
  *
- * With --report something has to stay. Every process under the shim appends a
- * record of its counters to a file when it exits; we run the program as a
- * child, wait, and read the file. It lies in a directory of its own, which is
- * removed first: a process that outlives the program and would make the file
- * anew finds no directory to make it in, so nothing is left behind.
+ * If the loader of the program can't load the shim, the program gets neither
+ * variable: the loader would print errors that explain nothing, or give up. A
+ * static program has no loader, and often starts other programs: it gets both.
+ *
+ * With --report this process stays, runs the program as a child, and waits.
+ * Every process under the shim appends a record of its counters to a file when
+ * it exits. The file lies in a directory of its own. When the program has ended
+ * we remove both and read the open file. A process that outlives the program
+ * finds no directory to make the file in, so nothing is left behind.
  */
 #include "cli/cli.h"
 
@@ -28,27 +29,27 @@
 
 static const char page[] =
 	"Usage: cowshed run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
-	"Runs a program whose large memory cowshed serves.\n"
+	"Runs an unmodified program; cowshed serves its large blocks of memory.\n"
 	"\n"
-	"  --threshold BYTES   serve requests from so many bytes on; K, M, G, T\n"
+	"  --threshold BYTES   serve requests of at least BYTES; K, M, G, T\n"
 	"  --backing KIND      memory of new blocks: memfd, anon or auto\n"
-	"  --copies MODE       of large blocks: off, auto or lazy\n"
+	"  --copies MODE       large copies between blocks: off, auto or lazy\n"
 	"  -o KEY=VALUE        any option, as in COWSHED_OPTIONS\n"
-	"  --report[=FILE]     at the end, what was served, cloned, copied:\n"
-	"                      on stderr, or in FILE\n"
-	"  -h, --help          this page\n"
+	"  --report[=FILE]     print at the end what was served, cloned and\n"
+	"                      copied, on stderr or in FILE\n"
+	"  -h, --help          this help\n"
 	"\n"
-	"The exit status is the program's; cowshed dies of the signal that\n"
-	"the program died of. 127: not found; 126: found but can't be run;\n"
-	"2: cowshed itself could not do it.\n"
+	"The exit status is the program's. If a signal ends the program, the\n"
+	"same signal ends cowshed. 127: the program was not found; 126: it was\n"
+	"found and can't be run; 2: cowshed itself failed.\n"
 	"\n"
 	"A process that SIGKILL or another signal ends, or that becomes\n"
 	"another program, writes no record for the report.\n"
 	"\n"
 	"A program that is linked statically, uses another libc, is made for\n"
 	"another processor (32 bits), or is set-user-ID can't load the shim.\n"
-	"cowshed says so on stderr and runs it without. What a static program\n"
-	"starts may load the shim all the same.\n";
+	"cowshed says so on stderr and runs it without the shim. Programs that\n"
+	"a static program starts may load it.\n";
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
@@ -57,7 +58,7 @@ struct plan {
 	char **argv;
 };
 
-/* The place where processes leave records. */
+/* Where processes leave their records. */
 struct drop {
 	char directory[PATH_MAX - 16];
 	char path[PATH_MAX];
@@ -66,7 +67,7 @@ struct drop {
 
 static int out_of_memory(void)
 {
-	return cli_error("There is not enough memory to begin.");
+	return cli_error("There is not enough memory to start the program.");
 }
 
 /* *list = *list + separator + text. -ENOMEM. */
@@ -88,8 +89,8 @@ static int add_option(struct plan *plan, const char *pair)
 	const char *equals = strchr(pair, '=');
 
 	if (equals == NULL || equals == pair)
-		return cli_error("'%s' is not an option: it should read "
-		                 "KEY=VALUE.", pair);
+		return cli_error("'%s' is not an option; write KEY=VALUE.",
+		                 pair);
 	if (strchr(pair, ',') != NULL)
 		return cli_error("The option '%s' has a comma, which separates "
 		                 "options; give each its own -o.", pair);
@@ -103,8 +104,8 @@ static int add_threshold(struct plan *plan, const char *text)
 	uint64_t bytes;
 
 	if (cli_parse_bytes(text, &bytes) < 0)
-		return cli_error("'%s' is not a size; write bytes, or 64K, 1M, "
-		                 "2G.", text);
+		return cli_error("'%s' is not a size; write a number of bytes, "
+		                 "or 64K, 1M, 2G.", text);
 	snprintf(pair, sizeof pair, "threshold=%llu",
 	         (unsigned long long)bytes);
 	return add_option(plan, pair);
@@ -116,8 +117,8 @@ static int add_backing(struct plan *plan, const char *kind)
 
 	if (strcmp(kind, "memfd") != 0 && strcmp(kind, "anon") != 0 &&
 	    strcmp(kind, "auto") != 0)
-		return cli_error("There is no backing '%s'; there are memfd, "
-		                 "anon and auto.", kind);
+		return cli_error("There is no backing '%s'; write memfd, anon "
+		                 "or auto.", kind);
 	snprintf(pair, sizeof pair, "backing=%s", kind);
 	return add_option(plan, pair);
 }
@@ -128,8 +129,8 @@ static int add_copies(struct plan *plan, const char *mode)
 
 	if (strcmp(mode, "off") != 0 && strcmp(mode, "auto") != 0 &&
 	    strcmp(mode, "lazy") != 0)
-		return cli_error("Copies can't be '%s'; they can be off, auto "
-		                 "and lazy.", mode);
+		return cli_error("There is no mode of copies '%s'; write off, "
+		                 "auto or lazy.", mode);
 	snprintf(pair, sizeof pair, "copies=%s", mode);
 	return add_option(plan, pair);
 }
@@ -151,7 +152,8 @@ static int take_option(int found, char **argv, struct plan *plan)
 		plan->report = true;
 		plan->report_to = optarg;
 		if (optarg != NULL && *optarg == 0)
-			return cli_error("'--report=' needs a file name.");
+			return cli_error("'--report=' needs a file name; "
+			                 "'--report' alone prints on stderr.");
 		if (plan->options != NULL &&
 		    strstr(plan->options, "report=") != NULL)
 			break;
@@ -161,8 +163,8 @@ static int take_option(int found, char **argv, struct plan *plan)
 	default:
 		return cli_bad_option(found, argv);
 	}
-	return cli_error("'--report' reads the records itself; '-o report=' "
-	                 "keeps them: give one of the two.");
+	return cli_error("'--report' reads the records and removes them, "
+	                 "'-o report=FILE' keeps them: give one of the two.");
 }
 
 static int parse(int argc, char **argv, struct plan *plan)
@@ -205,7 +207,7 @@ static bool list_has(const char *list, const char *path)
 	return false;
 }
 
-/* Puts `text` behind what the variable holds. -ENOMEM. */
+/* Appends `text` to the value of the variable. -ENOMEM. */
 static int extend_variable(const char *name, const char *separator,
                            const char *text)
 {
@@ -222,7 +224,7 @@ static int extend_variable(const char *name, const char *separator,
 	return r;
 }
 
-/* Puts a library before what LD_PRELOAD holds. -ENOMEM. */
+/* Puts a library before the value of LD_PRELOAD. -ENOMEM. */
 static int preload_first(const char *shim)
 {
 	const char *present = getenv("LD_PRELOAD");
@@ -241,8 +243,8 @@ static int preload_first(const char *shim)
 	return r;
 }
 
-/* Are there to be lazy copies, so that memcpy must be ours, too? The last value that
- * the shim knows counts, whether of the environment or of -o. */
+/* Do the options ask for lazy copies, so that memcpy must be ours, too? The last valid
+ * value counts, of the environment or of -o. */
 static bool wants_copies(void)
 {
 	const char *list = getenv("COWSHED_OPTIONS");
@@ -269,24 +271,24 @@ static int set_environment(const struct plan *plan)
 
 	why = cli_elf_refuses(plan->argv[0], &harmless);
 	if (why != NULL)
-		cli_error("'%s' runs without cowshed, for %s.", plan->argv[0],
-		          why);
+		cli_error("'%s' runs without cowshed, because %s.",
+		          plan->argv[0], why);
 	if (why != NULL && !harmless)
 		return CLI_GO_ON;
 	if (cli_shim_find(shim) < 0)
 		return cli_error("There is no libcowshed-preload.so beside "
-		                 "libcowshed.so.0.");
+		                 "libcowshed.so.0; install it there.");
 	if (strpbrk(shim, " :") != NULL)
-		return cli_error("The shim can't be preloaded from '%s': the "
-		                 "loader splits names at spaces and colons.",
-		                 shim);
+		return cli_error("The shim can't be preloaded from '%s', for "
+		                 "the loader splits names at spaces and "
+		                 "colons; install cowshed elsewhere.", shim);
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)
 		return out_of_memory();
 	lazy = wants_copies();
 	if (lazy && cli_shim_copies(shim, copies) < 0)
 		return cli_error("There is no libcowshed-copies.so beside "
-		                 "'%s'.", shim);
+		                 "'%s'; install it there.", shim);
 	if ((lazy && preload_first(copies) < 0) || preload_first(shim) < 0)
 		return out_of_memory();
 	return CLI_GO_ON;
@@ -366,8 +368,9 @@ static int report_to(struct plan *plan, FILE *out)
 	int status, r = drop_make(&drop);
 
 	if (r < 0)
-		return cli_error("No temporary file for the report: %s.",
-		                 strerror(-r));
+		return cli_error("A directory for the records of the report, "
+		                 "'%s', can't be made: %s; set TMPDIR.",
+		                 drop.directory, strerror(-r));
 	snprintf(pair, sizeof pair, "report=%s", drop.path);
 	status = add_option(plan, pair);
 	if (status == CLI_GO_ON)

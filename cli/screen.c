@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The terminal, and giving it back
+ * Takes the terminal, and gives it back
  *
- * Three kinds of output, the same calls for all: a terminal that can position
- * (another screen, redrawn in place, nothing left behind), a dumb terminal or a
- * file (frame after frame), and between them a terminal whose input we read (q
- * quits) though its output is plain.
+ * The same calls serve three kinds of output:
  *
- * However we end, the terminal must be as it was. Signals therefore stay
- * blocked except while we wait for time or keys: a handler only notes the
- * number, and everything else happens in the ordinary flow: put back, then die
- * of the same signal, or stop, as if we had no handler.
+ *      a terminal with escape codes    another screen, redrawn in place; q quits
+ *      a dumb terminal                 frame after frame; q quits
+ *      a file or a pipe                frame after frame
+ *
+ * However we end, the terminal must be as before. So signals are blocked except
+ * while we wait for time or keys, and the handler only notes the number. The
+ * ordinary flow then gives the terminal back and raises the signal again. That
+ * ends or stops us as if there were no handler.
  */
 #include "cli/cli.h"
 
@@ -37,7 +38,7 @@ static struct {
 	int row;
 	bool drawn;            /* not the first frame */
 	int fatal;             /* the signal to die of at the end */
-	sigset_t mask;         /* of before; while waiting */
+	sigset_t mask;         /* as before; also while waiting */
 	struct termios before;
 } screen;
 
@@ -45,12 +46,12 @@ static volatile sig_atomic_t caught;
 
 static void on_signal(int number)
 {
-	/* Of several at once the first that is not just another size. */
+	/* Of several at once the first counts that is not SIGWINCH. */
 	if (caught == 0 || caught == SIGWINCH)
 		caught = number;
 }
 
-/* Catches what is not ignored (nohup), blocked until we wait. */
+/* Ignored signals stay ignored (nohup). The others are blocked until we wait. */
 static void catch_signals(void)
 {
 	struct sigaction note = {.sa_handler = on_signal}, present;
@@ -120,7 +121,7 @@ void cli_screen_open(bool batch)
 	terminal_take();
 }
 
-/* Does what the signal does to a program that doesn't catch it. */
+/* Ends or stops us, as the signal does without a handler. */
 static void suffer(int number)
 {
 	struct sigaction normal = {.sa_handler = SIG_DFL}, present;
@@ -131,7 +132,7 @@ static void suffer(int number)
 	sigemptyset(&one);
 	sigaddset(&one, number);
 	sigprocmask(SIG_UNBLOCK, &one, NULL);
-	/* Only a stop comes back. */
+	/* Only a stop returns. */
 	sigprocmask(SIG_BLOCK, &one, NULL);
 	sigaction(number, &present, NULL);
 }
@@ -164,7 +165,7 @@ bool cli_screen_line(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
-	/* Not into the last column: clearing from there eats a character. */
+	/* Not into the last column: clearing from there erases a character. */
 	if (screen.columns > 0 && (size_t)screen.columns < sizeof text)
 		text[screen.columns - 1] = 0;
 	/* No newline behind the last row: it would scroll. */
@@ -200,7 +201,7 @@ static enum cli_event on_caught(int number)
 	return CLI_EVENT_REDRAW;
 }
 
-/* Reads what was typed; says whether to quit. */
+/* Reads the keys that were typed. True: quit. */
 static bool typed_quit(void)
 {
 	char keys[64];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cowshed ls, publish, get, rm: what a broker holds, by hand
+ * cowshed ls, publish, get, rm: the storages of a broker, by hand
  *
- * Each is a few calls of <cowshed-broker.h>. A file is read into a storage to be
- * published, and written from one to be got; nothing is left behind of a regular
- * file that could not be written whole.
+ * Each command is a few calls of <cowshed-broker.h>. publish reads a file into a
+ * storage; get writes a file from one. If get can't write a regular file whole,
+ * it leaves no part of it.
  */
 #include "cli/broker.h"
 
@@ -19,39 +19,41 @@
 #define PLACE                                                                  \
 	"  --socket PATH    where the broker listens\n"                         \
 	"                   (default: $XDG_RUNTIME_DIR/cowshed/broker)\n"        \
-	"  --abstract NAME  at an abstract name instead\n"                      \
-	"  --any-user       also if another user than you or root listens there\n"
+	"  --abstract NAME  use an abstract name instead\n"                     \
+	"  --any-user       accept a broker of another user than you or root\n"
 
 static const char ls_page[] =
 	"Usage: cowshed ls [OPTION ...]\n"
-	"Lists what the broker holds and you may get.\n"
+	"Lists the storages of the broker that you may get.\n"
 	"\n" PLACE
-	"  -h, --help       this page\n"
+	"  -h, --help       this help\n"
 	"\n"
-	"Columns: permissions, user, bytes, mode, name. What has a token and no\n"
-	"name is '-'.\n";
+	"Columns: permissions, user, bytes, mode, name. A storage with a token\n"
+	"and no name shows as '-'.\n";
 
 static const char publish_page[] =
 	"Usage: cowshed publish [OPTION ...] FILE NAME\n"
-	"Gives the broker a file's bytes under a name. '-' is standard input.\n"
+	"Gives the broker the bytes of a file under a name. '-' is standard\n"
+	"input.\n"
 	"\n" PLACE
 	"  --mode OCTAL     permissions (default: 0600); 0644: others may get it\n"
-	"  -h, --help       this page\n"
+	"  -h, --help       this help\n"
 	"\n"
-	"A broker is started if there is none.\n";
+	"Starts a broker if there is none.\n";
 
 static const char get_page[] =
 	"Usage: cowshed get [OPTION ...] NAME [FILE]\n"
-	"Writes what the broker has under a name to a file, or to standard output.\n"
-	"A link is followed; a device or a pipe is written into.\n"
+	"Writes the storage with this name to a file, or to standard output.\n"
+	"Follows a symbolic link, and writes into a device or a pipe.\n"
 	"\n" PLACE
-	"  -h, --help       this page\n";
+	"  -h, --help       this help\n";
 
 static const char rm_page[] =
 	"Usage: cowshed rm [OPTION ...] NAME ...\n"
-	"Makes the broker forget names. Who has the storages keeps them.\n"
+	"Makes the broker forget names. Processes that have the storages keep\n"
+	"them.\n"
 	"\n" PLACE
-	"  -h, --help       this page\n";
+	"  -h, --help       this help\n";
 
 struct use {
 	char address[PATH_MAX];
@@ -92,8 +94,8 @@ static int parse(int argc, char **argv, const struct cli_command *command,
 			u->permissions = (uint32_t)strtoul(optarg, &end, 8);
 			if (end == optarg || *end != 0 ||
 			    (u->permissions & ~0666u) != 0)
-				return cli_error("'%s' are no permissions: 0600, "
-				                 "0644 or 0666.", optarg);
+				return cli_error("'%s' are not permissions; write "
+				                 "0600, 0644 or the like.", optarg);
 			break;
 		case 'h':
 			return cli_help(command);
@@ -114,7 +116,7 @@ static int reach(const struct use *u, bool start, struct cow_broker **ret)
 	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
-	/* The broker of this installation, wherever PATH leads. */
+	/* This program is the broker to start, not one from PATH. */
 	if (n > 0) {
 		self[n] = 0;
 		o.program = self;
@@ -130,8 +132,8 @@ static int name_of(const char *text, struct cow_broker_item *ret)
 	size_t n = strlen(text);
 
 	if (n == 0 || n >= COW_BROKER_NAME || strchr(text, '/') != NULL)
-		return cli_error("'%s' is not a name: 1 to %d bytes without "
-		                 "'/'.", text, COW_BROKER_NAME - 1);
+		return cli_error("'%s' is not a name; write 1 to %d bytes "
+		                 "without '/'.", text, COW_BROKER_NAME - 1);
 	memcpy(ret->name, text, n + 1);
 	return 0;
 }
@@ -150,7 +152,8 @@ static int ls_main(int argc, char **argv)
 	if (r != CLI_GO_ON)
 		return r;
 	if (argc != optind)
-		return cli_error("'cowshed ls' takes no arguments.");
+		return cli_error("'cowshed ls' takes no arguments: "
+		                 "leave out '%s'.", argv[optind]);
 	r = reach(&u, false, &b);
 	if (r != 0)
 		return r;
@@ -162,18 +165,18 @@ static int ls_main(int argc, char **argv)
 		       item.name[0] != 0 ? item.name : "-");
 	}
 	if (r < 0)
-		cli_error("The list ends here: %s.", cow_last_error());
+		cli_error("The list is not complete: %s.", cow_last_error());
 	cow_broker_unref(b);
 	return r < 0 ? CLI_FAILED : 0;
 }
 
 const struct cli_command cli_ls = {
-	"ls", "what the broker holds", ls_page, ls_main,
+	"ls", "list the storages of the broker", ls_page, ls_main,
 };
 
 /* ---- publish --------------------------------------------------------------------- */
 
-/* All of a file, which may grow while it is read. */
+/* Reads a whole file, which may grow meanwhile. */
 static int read_all(int fd, struct cow_storage **ret)
 {
 	struct cow_storage *s;
@@ -236,7 +239,8 @@ static int publish_main(int argc, char **argv)
 	if (r != CLI_GO_ON)
 		return r;
 	if (argc - optind != 2)
-		return cli_error("'cowshed publish' takes a file and a name.");
+		return cli_error("'cowshed publish' takes a file and a name; "
+		                 "see 'cowshed help publish'.");
 	r = name_of(argv[optind + 1], &item);
 	if (r != 0)
 		return r;
@@ -280,8 +284,8 @@ static int write_all(int fd, const char *data, size_t bytes)
 	return 0;
 }
 
-/* A name of its own each time: one that was killed left its part behind. Its
- * permissions are those of the file whose place it takes, or any new one's. */
+/* Opens a part file under a new name: a killed `get` leaves its part behind. It
+ * has the permissions of the file that it will replace, or of any new file. */
 static int open_part(const char *path, char part[PATH_MAX])
 {
 	mode_t mode, mask = umask(0);
@@ -299,7 +303,7 @@ static int open_part(const char *path, char part[PATH_MAX])
 	return fd;
 }
 
-/* A file's place is taken when all is there: nobody finds half of it. */
+/* The part replaces the file when it is complete: no reader finds half of it. */
 static int replace_file(const char *path, const void *data, size_t bytes)
 {
 	char part[PATH_MAX];
@@ -317,7 +321,7 @@ static int replace_file(const char *path, const void *data, size_t bytes)
 	return r;
 }
 
-/* A device or pipe is written; it is never made here. */
+/* Writes into a device or a pipe, which must be there. */
 static int write_into(const char *path, const void *data, size_t bytes)
 {
 	int fd = open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC), r;
@@ -330,7 +334,7 @@ static int write_into(const char *path, const void *data, size_t bytes)
 	return r;
 }
 
-/* As cp has it: through links, and into what is no regular file. */
+/* As cp does: follows links, and writes into devices and pipes. */
 static int write_file(const char *path, const void *data, size_t bytes)
 {
 	char target[PATH_MAX];
@@ -362,16 +366,17 @@ static int get_main(int argc, char **argv)
 	if (r != CLI_GO_ON)
 		return r;
 	if (argc - optind != 1 && argc - optind != 2)
-		return cli_error("'cowshed get' takes a name, and a file.");
+		return cli_error("'cowshed get' takes a name, or a name and a "
+		                 "file; see 'cowshed help get'.");
 	r = name_of(argv[optind], &item);
-	path = argv[optind + 1]; /* NULL ends them */
+	path = argv[optind + 1]; /* NULL if there is no second argument */
 	if (r == 0)
 		r = reach(&u, false, &b);
 	if (r != 0)
 		return r;
 	if (cow_broker_get(b, &item, &s, NULL) < 0) {
 		cow_broker_unref(b);
-		return cli_error("'%s' can't be got: %s.", item.name,
+		return cli_error("'%s' can't be read from the broker: %s.", item.name,
 		                 cow_last_error());
 	}
 	r = write_file(path, cow_storage_data(s), cow_storage_bytes(s));
@@ -385,7 +390,7 @@ static int get_main(int argc, char **argv)
 }
 
 const struct cli_command cli_get = {
-	"get", "write what the broker has to a file", get_page, get_main,
+	"get", "write a storage of the broker to a file", get_page, get_main,
 };
 
 /* ---- rm -------------------------------------------------------------------------- */
@@ -400,7 +405,8 @@ static int rm_main(int argc, char **argv)
 	if (r != CLI_GO_ON)
 		return r;
 	if (argc == optind)
-		return cli_error("'cowshed rm' takes names.");
+		return cli_error("'cowshed rm' takes at least one name; "
+		                 "see 'cowshed help rm'.");
 	r = reach(&u, false, &b);
 	if (r != 0)
 		return r;

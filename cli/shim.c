@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the preload library is
+ * Finds the preload library
  *
- * Beside the library that this command itself runs on, which the loader has
- * found: in a build tree, an installation in any prefix, a Debian package in
- * any root. So nothing of an installation is compiled in, and the program gets
- * the engine that the command knows.
+ * It lies beside the libcowshed that the loader found for this command. That may
+ * be in a build tree, in an installation with any prefix, or in a Debian package
+ * under any root. So no path is compiled in, and the program gets the same
+ * engine as the command.
  */
 #include "cli/cli.h"
 
@@ -27,8 +27,8 @@ int cli_shim_find(char ret[PATH_MAX])
 	struct stat st;
 	Dl_info library;
 
-	/* A string of the library's own: functions may have an address in the
-	 * program. */
+	/* The version is a string in the library. A function would not do: its
+	 * address may lie in the program. */
 	if (dladdr(cow_version(), &library) == 0 ||
 	    realpath(library.dli_fname, path) == NULL)
 		return -ENOENT;

@@ -2,9 +2,9 @@
 /*
  * cowshed stat: the counters of one process, once
  *
- * For people by groups and with units; with --json for programs: every counter
- * under the name of its member, as a plain number, zeros too, so that a reader
- * need not guess what is absent.
+ * People get groups and units. Programs get JSON (--json): every counter under
+ * the name of its member, as a plain number. Zeros are printed too, so that a
+ * reader need not guess what an absent counter means.
  */
 #include "cli/cli.h"
 
@@ -18,10 +18,9 @@ static const char page[] =
 	"Prints the counters of a process that uses cowshed, once.\n"
 	"\n"
 	"  --json      as JSON, numbers in bytes, nanoseconds and counts\n"
-	"  -h, --help  this page\n"
+	"  -h, --help  this help\n"
 	"\n"
-	"The process does not notice. You need the right to look at it: it is\n"
-	"yours, or you are root.\n";
+	"The process does not notice. It must be yours, or you must be root.\n";
 
 static void print_text(const struct cli_process *process)
 {
@@ -47,7 +46,7 @@ static void print_json_string(const char *text)
 	for (; *text != 0; text++) {
 		if (*text == '"' || *text == '\\')
 			putchar('\\');
-		/* A name is any bytes: what is not ASCII may not be UTF-8. */
+		/* A name may have any bytes, and not only valid UTF-8. */
 		putchar((unsigned char)*text < 127 ? *text : '?');
 	}
 	putchar('"');
@@ -65,7 +64,7 @@ static void print_json(const struct cli_process *process)
 		                                           &process->stats));
 	printf(",\n \"fallbacks\": {");
 	for (int i = 0; i < COW_FALLBACKS; i++) {
-		/* Rows that no reason has yet have no name either. */
+		/* A row without a reason has no name. */
 		if (i > COW_FALLBACK_REMAPPED &&
 		    process->stats.fallbacks[i] == 0)
 			continue;
@@ -85,8 +84,8 @@ static int explain(pid_t pid, int error)
 		                 (long)pid);
 	case -EPERM:
 	case -EACCES:
-		return cli_error("Process %ld is not yours to look at.",
-		                 (long)pid);
+		return cli_error("You may not read the counters of process "
+		                 "%ld; try as its user, or as root.", (long)pid);
 	case -ESRCH:
 		return cli_error("There is no process %ld.", (long)pid);
 	}
@@ -131,9 +130,11 @@ static int stat_main(int argc, char **argv)
 			return cli_bad_option(found, argv);
 		}
 	if (argc - optind != 1)
-		return cli_error("'cowshed stat' takes one process id.");
+		return cli_error("'cowshed stat' takes one process id, not %d; "
+		                 "see 'cowshed help stat'.", argc - optind);
 	if (parse_pid(argv[optind], &pid) < 0)
-		return cli_error("'%s' is not a process id.", argv[optind]);
+		return cli_error("'%s' is not a process id; write a number.",
+		                 argv[optind]);
 	r = cli_process_read(pid, &process);
 	if (r < 0)
 		return explain(pid, r);

@@ -2,12 +2,8 @@
 /*
  * cowshed top: all processes that use cowshed, live, from outside
  *
- * One line a process, most bytes live first. The columns fit 80 characters:
- *
- *      LIVE    handed out and not freed       PEAK   the highest of that
- *      WARM    freed, kept for the next       COPIED by the library
- *      SAVED   copies that were not made      FORKS  and the longest PAUSE
- *      SLOW    things done the slow way ('cowshed stat PID' tells which)
+ * One line a process, most live bytes first. The help explains the columns,
+ * which fit into 80 characters.
  */
 #include "cli/cli.h"
 
@@ -22,16 +18,20 @@ static const char page[] =
 	"Usage: cowshed top [-b] [-d SECONDS] [-n COUNT]\n"
 	"Shows all processes that use cowshed, most memory first. q quits.\n"
 	"\n"
-	"  -d, --delay SECONDS  time between two looks (2)\n"
-	"  -n, --count COUNT    end after so many looks\n"
+	"  -d, --delay SECONDS  time between two updates (2)\n"
+	"  -n, --count COUNT    end after this many updates\n"
 	"  -b, --batch          plain lines, for files and pipes\n"
-	"  -h, --help           this page\n"
+	"  -h, --help           this help\n"
 	"\n"
-	"LIVE is handed out and not freed, WARM is freed and kept for the\n"
-	"next request, COPIED was copied by the library, SAVED is what an\n"
-	"eager one would have copied besides, PAUSE the longest of the\n"
-	"forks, SLOW counts things done the slow way: 'cowshed stat PID'\n"
-	"tells which and why.\n";
+	"  LIVE    memory that is handed out and not freed\n"
+	"  PEAK    the highest value of LIVE\n"
+	"  WARM    memory that is freed and kept for the next request\n"
+	"  COPIED  bytes that the library copied\n"
+	"  SAVED   bytes that an eager library would have copied in addition\n"
+	"  FORKS   the number of forks\n"
+	"  PAUSE   the longest pause of a fork\n"
+	"  SLOW    how often something was done the slow way;\n"
+	"          'cowshed stat PID' tells what and why\n";
 
 struct view {
 	bool batch;
@@ -163,12 +163,12 @@ static int parse(int argc, char **argv, struct view *view)
 			if (parse_delay(optarg, &view->delay) == 0)
 				break;
 			return cli_error("'%s' is not a delay; write seconds "
-			                 "from 0.1 on.", optarg);
+			                 "from 0.1 to 1000000.", optarg);
 		case 'n':
 			if (parse_count(optarg, &view->count) == 0)
 				break;
-			return cli_error("'%s' is not a count of looks.",
-			                 optarg);
+			return cli_error("'%s' is not a count of updates; "
+			                 "write a number from 1 on.", optarg);
 		case 'b':
 			view->batch = true;
 			break;
@@ -178,7 +178,8 @@ static int parse(int argc, char **argv, struct view *view)
 			return cli_bad_option(found, argv);
 		}
 	if (optind < argc)
-		return cli_error("'cowshed top' takes no '%s'.", argv[optind]);
+		return cli_error("'cowshed top' takes no arguments: "
+		                 "leave out '%s'.", argv[optind]);
 	return CLI_GO_ON;
 }
 
@@ -193,7 +194,8 @@ static int top_main(int argc, char **argv)
 	r = watch(&view);
 	cli_screen_close();
 	if (r < 0)
-		return cli_error("/proc can't be read: %s.", strerror(-r));
+		return cli_error("/proc can't be read: %s; 'cowshed top' finds "
+		                 "the processes there.", strerror(-r));
 	return 0;
 }
 

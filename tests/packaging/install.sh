@@ -73,7 +73,7 @@ holds 'the command finds the shim beside its library' env LD_LIBRARY_PATH="$lib"
 mv "$lib/libcowshed-preload.so" "$work"
 LD_LIBRARY_PATH=$lib "$opt/bin/cowshed" run -- true >"$work/out" 2>&1
 is 'and says so when there is none' "$? $(cat "$work/out")" \
-	'2 cowshed: There is no libcowshed-preload.so beside libcowshed.so.0.'
+	'2 cowshed: There is no libcowshed-preload.so beside libcowshed.so.0; install it there.'
 mv "$work/libcowshed-preload.so" "$lib"
 
 files=("$lib"/libcowshed{,-tensor,-cuda}.so."$version" "$lib"/libcowshed-{preload,copies}.so

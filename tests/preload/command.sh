@@ -118,7 +118,7 @@ no_record() {
 }
 no_record 'killed' "a process that SIGKILL ends can't" sh -c 'kill -KILL $$'
 no_record 'a signal' 'a signal ended the process before' sh -c 'kill -TERM $$'
-no_record 'not loaded' 'the program is linked statically, or' env -u LD_PRELOAD true
+no_record 'not loaded' 'the program is linked statically or' env -u LD_PRELOAD true
 "$cowshed" run --report="$work/report" -- true 2>/dev/null
 if grep -q 'no record' "$work/report"; then fail 'a record, else' "$work/report"; else
 	pass 'a record, else'; fi
@@ -181,7 +181,7 @@ without() {
 	shift 3
 	for how in '' "--report=$work/report"; do
 		ends "$status" "run ${how%%=*}: $name" "$cowshed" run $how -- "$@"
-		if [ "$(grep -c "^cowshed: '.*' runs without cowshed, for $why" \
+		if [ "$(grep -c "^cowshed: '.*' runs without cowshed, because $why" \
 			"$work/err")" -eq 1 ] &&
 			[ "$(wc -l <"$work/err")" -eq 1 ]; then
 			pass "run ${how%%=*}: $name says so"
@@ -249,7 +249,7 @@ head_byte "$work/class32" 4 001
 head_byte "$work/machine" 18 052
 for file in class32 machine; do
 	"$cowshed" run -- "$work/$file" >"$work/out" 2>"$work/err"
-	says "run: $file" "runs without cowshed, for it is made for another" \
+	says "run: $file" "runs without cowshed, because it is made for another" \
 		"$work/err"
 done
 
@@ -262,7 +262,7 @@ if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
 		cp "$BUILD"/lib/*.so* "$work/lib"
 	nobody() { setpriv --reuid=nobody --clear-groups "$@"; }
 	nobody "$work/bin/cowshed" run -- "$work/raised" >"$work/out" 2>"$work/err"
-	says 'run: set-user-ID' 'for it runs with raised privileges' "$work/err"
+	says 'run: set-user-ID' 'because it runs with raised privileges' "$work/err"
 	nobody --no-new-privs "$work/bin/cowshed" run -- "$work/raised" \
 		>"$work/out" 2>"$work/err"
 	if [ -s "$work/err" ]; then

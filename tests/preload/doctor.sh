@@ -28,7 +28,7 @@ doctor COWSHED_CUDA_DRIVER=/no/such/libcuda.so.1
 without_driver=$doctored
 says 'doctor: no CUDA driver' 'note CUDA: no CUDA driver: /no/such/libcuda' "$work/out"
 doctor COWSHED_CUDA_DRIVER="$reference" COWREF_DEVICES=3
-says 'doctor: the driver' 'ok CUDA driver: .*libcuda.so.1, speaks CUDA 12.4, 3 devices' "$work/out"
+says 'doctor: the driver' 'ok CUDA driver: .*libcuda.so.1, supports CUDA 12.4, 3 devices' "$work/out"
 says 'doctor: a device' \
 	'ok device 1: Reference device 1, 1.00 GiB, compute capability 8.0, ' "$work/out"
 says 'doctor: peers' 'memory as descriptors yes, .* peers: 0, 2 ok device 2' "$work/out"
@@ -54,7 +54,7 @@ ends() {
 # Limits that the shell gives.
 doctor bash -c 'ulimit -Sn 100 && ulimit -v 4000000 && ulimit -f 1000 && exec "$@"' limits
 says 'doctor: few descriptors' 'note RLIMIT_NOFILE: 100 brings .* change ulimit -n 4096' "$work/out"
-says 'doctor: little address space' 'note RLIMIT_AS: 3.81 GiB; more than 3.81 GiB only root' "$work/out"
+says 'doctor: little address space' 'note RLIMIT_AS: 3.81 GiB; only root may raise it above 3.81 GiB' "$work/out"
 says 'doctor: small files' 'note RLIMIT_FSIZE: ' "$work/out"
 doctor bash -c 'echo 0x31 >/proc/self/coredump_filter && exec "$@"' dumps
 says 'doctor: dumps without data' 'note coredump_filter: 0x31: .* lack all .* change echo 0x37 ' "$work/out"
@@ -68,7 +68,7 @@ ends 0 'doctor: denied calls are not needed'
 doctor "$programs/contained" memfd_create env
 says 'doctor: no memfd' 'missing memfd: .* change allow memfd_create' "$work/out"
 says 'doctor: what needs it' "unknown pagemap: can't be determined without a memfd" "$work/out"
-says 'doctor: it is needed' '[0-9] needed things\? .* missing ' "$work/out"
+says 'doctor: it is needed' '[0-9] things\? that cowshed needs .* missing ' "$work/out"
 ends 1 'doctor: something needed is missing'
 
 # A kernel whose settings are the files in $kernel, a group whose files are those in $group.
@@ -121,7 +121,7 @@ if $alone_in sh -c "$played" "$work" true 2>"$work/err"; then
 	play
 	says 'doctor: a choice that is none' "unknown transparent_hugepage/enabled: can't be .*'strange'" "$work/out"
 	says 'doctor: a number that is none' "unknown vm.max_map_count: .*'many' is not a number" "$work/out"
-	says 'doctor: an old kernel' 'ok vm.memfd_noexec: not known to this kernel' "$work/out"
+	says 'doctor: an old kernel' 'ok vm.memfd_noexec: this kernel does not have it' "$work/out"
 	says 'doctor: rings for some' 'note kernel.io_uring_disabled: 1: for kernel.io_uring_group' "$work/out"
 	says 'doctor: no limit' 'ok cgroup memory: no limit' "$work/out"
 	settings "${usual[@]}"

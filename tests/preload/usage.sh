@@ -23,10 +23,10 @@ wrong() {
 	fi
 }
 wrong 'Usage: cowshed COMMAND'
-wrong 'takes one command' help run stat
+wrong "takes one command: leave out 'stat'" help run stat
 wrong "There is no command 'nothing'" nothing
 wrong "There is no command 'nothing'" help nothing
-wrong 'takes no arguments' version 1
+wrong "takes no arguments: leave out '1'" version 1
 for command in run stat top doctor broker ls publish get rm; do
 	wrong "There is no option '--bad', or it takes no value; see 'cowshed help $command'" $command --bad
 	if "$cowshed" $command -h >"$work/out" 2>&1 && "$cowshed" help $command |
@@ -39,35 +39,35 @@ done
 
 wrong 'There is no program to run' run
 wrong "Option '-o' needs a value" run -o
-wrong "'x' is not an option: it should read KEY=VALUE" run -o x -- true
+wrong "'x' is not an option; write KEY=VALUE" run -o x -- true
 wrong 'has a comma' run -o a=1,b=2 true
-wrong "There is no backing 'straw'" run --backing straw true
+wrong "There is no backing 'straw'; write memfd" run --backing straw true
 wrong 'needs a file name' run --report= true
 wrong "can't be written to '$work/none/report': No such file" run --report="$work/none/report" true
 wrong 'give one of the two' run --report -o report=/dev/null true
 
 wrong 'takes no arguments' doctor 1
 wrong 'takes one process id' stat
-wrong 'takes one process id' stat 1 2
+wrong 'takes one process id, not 2' stat 1 2
 wrong "'x' is not a process id" stat x
 wrong "'x' is not a delay" top -d x
-wrong "'0.01' is not a delay" top -d 0.01
+wrong "'0.01' is not a delay; write seconds from 0.1" top -d 0.01
 wrong "'-1' is not a count" top -n -1
-wrong "takes no 'x'" top x
+wrong "takes no arguments: leave out 'x'" top x
 
 wrong 'takes no arguments' broker 1
 wrong "'x' is not a number of seconds" broker --idle x
 wrong 'takes no arguments' ls 1
 wrong 'takes a file and a name' publish "$0"
-wrong 'takes a name, and a file' get
-wrong 'takes names' rm
+wrong 'takes a name, or a name and a file' get
+wrong 'takes at least one name' rm
 wrong "can't be reached: there is no broker" ls --socket "$work/none"
 [ ! -e "$work/none" ] || fail 'ls started a broker'
 wrong "can't listen at '$root/README.md/broker': Not a directory" broker --socket "$root/README.md/broker"
 if (ulimit -n 40 && exec timeout -k 5 "$limit" "$cowshed" broker --socket "$work/broker") 2>"$work/err"; then
 	fail 'a broker with few descriptors'
 else
-	says 'a broker with few descriptors' 'needs 64 descriptors' "$work/err"
+	says 'a broker with few descriptors' 'needs 64 descriptors and may have 40' "$work/err"
 fi
 
 if [ -w /dev/full ]; then
