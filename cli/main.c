@@ -71,8 +71,9 @@ static void overview(FILE *out)
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(out, "  %-10s %s\n", commands[i]->name,
 		        commands[i]->summary);
-	fputs("  version    the version of the command and of its library\n"
-	      "  help       this text, or the help of a command: "
+	fputs("  version    print the version of the command and of its "
+	      "library\n"
+	      "  help       print this text, or the help of a command: "
 	      "cowshed help COMMAND\n"
 	      "\n"
 	      "Start with: cowshed run --report -- PROGRAM ...\n", out);

@@ -146,5 +146,5 @@ static int stat_main(int argc, char **argv)
 }
 
 const struct cli_command cli_stat = {
-	"stat", "the counters of one process", page, stat_main,
+	"stat", "print the counters of one process", page, stat_main,
 };

@@ -200,5 +200,5 @@ static int top_main(int argc, char **argv)
 }
 
 const struct cli_command cli_top = {
-	"top", "all processes that use cowshed, live", page, top_main,
+	"top", "show all processes that use cowshed, live", page, top_main,
 };

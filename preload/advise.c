@@ -2,7 +2,7 @@
 /*
  * Calls on pages of ours
  *
- * Only addresses in the engine's window are looked at; all others go straight
+ * They look only at addresses in the engine's window. All other calls go straight
  * to the kernel, as libc's own functions do.
  */
 #include "preload/preload.h"
@@ -30,7 +30,7 @@ answer(int r)
 	return r < 0 ? -1 : r;
 }
 
-/* Ranges that make no sense are the kernel's to refuse. */
+/* Not ranges that make no sense: the kernel refuses them. */
 static int
 ours(const void *addr, size_t bytes)
 {
@@ -40,7 +40,7 @@ ours(const void *addr, size_t bytes)
 	       bytes + 65536 > bytes;
 }
 
-/* Plain private anonymous memory, which nobody will run code in. */
+/* Private anonymous memory that will not run code. */
 static int
 is_servable(int prot, int flags)
 {
@@ -49,7 +49,7 @@ is_servable(int prot, int flags)
 	       !(prot & ~(PROT_READ | PROT_WRITE));
 }
 
-/* NULL: the kernel shall do it. */
+/* NULL: ask the kernel instead. */
 static void *
 map_new(size_t bytes, int prot, int flags)
 {
@@ -67,7 +67,7 @@ map_new(size_t bytes, int prot, int flags)
 	return p;
 }
 
-/* The arguments of a system call that makes a mapping, and what came back. */
+/* A system call that makes a mapping: arguments, result and errno. */
 struct call {
 	long number, a, b, c, d, e, f;
 	void *got;
@@ -84,7 +84,7 @@ make(void *arg)
 	return c->got != MAP_FAILED;
 }
 
-/* Makes a mapping over part of the window; only over holes, or not at all. */
+/* Makes a mapping over a part of the window. `holes`: fails unless the part is a hole. */
 static void *
 make_over(struct call *c, void *addr, size_t bytes, bool holes)
 {
@@ -94,11 +94,11 @@ make_over(struct call *c, void *addr, size_t bytes, bool holes)
 	return r < 0 ? MAP_FAILED : c->got;
 }
 
-/* Of <linux/mman.h> and others, which not every libc repeats. */
+/* From <linux/mman.h> and others; not every libc has them. */
 enum { HUGE_SHIFT = 26, HUGE_MASK = 63, HUGE_UNKNOWN = 1 << 30 };
 #define HUGE_MAGIC 0x958458f6u
 
-/* Of pages of a file of huge ones, 0: it is none. */
+/* The page size of a hugetlbfs file; 0: it is another file. */
 static size_t
 huge_file(int fd)
 {
@@ -110,7 +110,7 @@ huge_file(int fd)
 	               : 0;
 }
 
-/* Of huge pages whose size the program leaves to the kernel. */
+/* The size of huge pages if the program leaves it to the kernel. */
 static size_t
 huge_default(void)
 {
@@ -125,7 +125,7 @@ huge_default(void)
 	return unit ? unit : HUGE_UNKNOWN;
 }
 
-/* What the kernel maps when it is asked for `bytes`: huge pages are mapped whole. */
+/* The bytes that the kernel maps when asked for `bytes`: it maps whole huge pages. */
 static size_t
 will_map(size_t bytes, int flags, int fd)
 {
@@ -162,13 +162,13 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 	    is_servable(prot, flags) &&
 	    cow__mapping_renew((uintptr_t)addr, bytes, prot) == 0)
 		return addr;
-	/* A hint, too, is followed where nothing is mapped. */
+	/* A hint is followed, too, if nothing is mapped there. */
 	c.d = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
 	got = make_over(&c, addr, will_map(bytes, flags, fd), fixed != MAP_FIXED);
 	if (got == MAP_FAILED && fixed)
 		return got;
 	errno = saved;
-	/* Whatever is wrong with a hint is no reason to fail. */
+	/* A wrong hint is no reason to fail. */
 	return got != MAP_FAILED ? got
 	                         : (void *)preload_kernel(SYS_mmap, NULL, bytes,
 	                                                  prot, flags, fd, offset);
@@ -191,7 +191,7 @@ madvise(void *addr, size_t bytes, int advice)
 EXPORT int
 posix_madvise(void *addr, size_t bytes, int advice)
 {
-	/* As glibc: its DONTNEED must not lose data, so it does nothing. */
+	/* As in glibc: POSIX allows no loss of data, so this does nothing. */
 	if (advice == POSIX_MADV_DONTNEED)
 		return 0;
 	if (ours(addr, bytes))
@@ -256,7 +256,7 @@ kernel_mremap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	return (void *)preload_kernel(SYS_mremap, addr, old_bytes, bytes, flags, to);
 }
 
-/* The same, where `to` may lie in the window. */
+/* mremap, where `to` may lie in the window. */
 static void *
 mremap_to(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
@@ -274,7 +274,7 @@ mremap_to(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	return got;
 }
 
-/* Does the kernel refuse this, whatever private memory it is? */
+/* Does the kernel refuse this for any private memory? */
 static int
 nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
          const void *to)
@@ -290,9 +290,9 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
 	       (at % page || (from < at + bytes && at < from + old_bytes));
 }
 
-/* What moves out of the window is anonymous memory from then on, which the
- * kernel moves. Its addresses stay mapped until they are a hole: nobody else
- * may get them. */
+/* Memory that moves out of the window becomes anonymous, and the kernel moves it.
+ * The old addresses stay mapped until the engine has made them a hole: no other
+ * mapping may get them. */
 static void *
 move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {

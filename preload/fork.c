@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Getting through fork
+ * Fork
  *
- * Handlers (pthread_atfork), the engine's own and one of ours, do the work, also
- * for daemon() and forkpty(). These names are interposed besides:
+ * Handlers (pthread_atfork) do the work, also for daemon() and forkpty(): the
+ * engine's own, and those of this file. The shim also interposes these names:
  *
- *   fork    to fail with ENOMEM where the child could not be given its memory
+ *   fork    fails with ENOMEM if the child could not get its memory
  *   _Fork   runs no handlers, so they are called here
- *   clone   neither, and may make a child that has its memory to itself; as may
- *           the calls by number (preload/raw.c)
- *   wait..  a child that has gone may allow memory to thaw, and this is when
- *           its parent learns of it (docs/design/fork.md)
+ *   clone   runs none either, and may make a child with its own memory; so may
+ *           calls by number (preload/raw.c)
+ *   wait..  here the parent learns that a child has gone, and memory may thaw
+ *           (docs/design/fork.md)
  */
 #include "preload/next.h"
 #include "preload/preload.h"
@@ -29,7 +29,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A function behind ours, looked up at its first call. */
+/* The function of that name behind ours, looked up at the first call. */
 #define NEXT(type, name)                                                       \
 	static type next;                                                      \
 	type f = __atomic_load_n(&next, __ATOMIC_RELAXED);                     \
@@ -42,16 +42,18 @@
 typedef pid_t fork_fn(void);
 
 /*
- * glibc's fork takes the lock of the list of streams, then malloc's: who flushes all
- * streams has the list and waits for a stream, and who has that stream may wait for
- * memory. Here the engine is malloc, and taken before by a handler; so the list is
- * taken before that. A child finds it let go of. Not in musl, which has no such name.
+ * glibc's fork takes the lock of the list of streams, then the locks of malloc. It
+ * must be that order: a thread that flushes all streams has the list and waits for a
+ * stream, and the thread that has this stream may wait for memory. Here malloc is the
+ * engine, which a fork handler locks before glibc takes the list. So prepare() takes
+ * the list before the engine is locked. In the child the list is free. musl has no
+ * such names.
  */
 extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static unsigned have_list; /* times: a handler may fork within a fork */
+static unsigned have_list; /* a count: a handler may fork within a fork */
 
 static void
 prepare(void)
@@ -96,7 +98,7 @@ forked(pid_t pid)
 		return pid;
 	error = cow__fork_result();
 	if (error < 0) {
-		/* The child saw the same and has ended itself. */
+		/* The child saw the error, too, and ended. */
 		while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
 			;
 		errno = -error;
@@ -151,7 +153,7 @@ struct beginning {
 	void *arg;
 };
 
-/* On the child's own stack. */
+/* Runs on the child's stack. */
 static int
 begin(void *arg)
 {
@@ -163,7 +165,7 @@ begin(void *arg)
 
 typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 
-/* Reads three more arguments, whether they are there or not, as libc does. */
+/* Reads three more arguments even if the caller gave none, as libc does. */
 EXPORT int
 clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that our presence would make fail
+ * Calls that would fail, or do wrong, because of the shim
  *
- *   setrlimit, prlimit   a limit on address space counts the reserved window;
- *                        one on private memory does not count our blocks
- *   mlockall             so does the limit on locked memory; and it makes all
- *                        that is mapped present, also what is free or frozen
- *   munlockall           what was locked before would be locked again by a fork
+ *   setrlimit, prlimit   a limit on address space counts the reserved window; a
+ *                        limit on private memory does not count our blocks
+ *   mlockall             the limit on locked memory counts the window, too; and
+ *                        free and frozen memory would become resident
+ *   munlockall           a fork would lock again what was locked before
  */
 #include "preload/preload.h"
 
@@ -27,12 +27,12 @@ yield(void)
 {
 	if (preload_yielded)
 		return;
-	preload_yielded = 1; /* first: other threads ask from now on */
+	preload_yielded = 1; /* first, so that other threads ask the engine */
 	if (!cow__window_yield())
 		preload_yielded = 0;
 }
 
-/* Before the limit is there. */
+/* Called before the limit is set. */
 static void
 prepare(int resource, const struct rlimit *limit)
 {
@@ -80,13 +80,13 @@ mlockall(int flags)
 {
 	struct rlimit limit;
 
-	/* Each page of a frozen mapping would be copied where it is made. */
+	/* Else the kernel would copy each page when a frozen mapping is made. */
 	if ((flags & MCL_FUTURE) && !(flags & MCL_ONFAULT))
 		cow__window_counts();
 	if (preload_kernel(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY)
 		yield();
-	/* Free memory would be there again. */
+	/* Else the kernel would make free memory resident again. */
 	if ((flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
 		(void)cow_trim();
 	return (int)preload_kernel(SYS_mlockall, flags);

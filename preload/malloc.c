@@ -2,10 +2,10 @@
 /*
  * The malloc family
  *
- * Requests of at least the threshold go to the engine, smaller ones on. Which
- * of the two a pointer came from is one subtraction and one comparison with
- * the engine's window. When the engine can't have memory the next allocator is
- * asked: it may be able to.
+ * Requests of at least the threshold go to the engine, smaller ones to the next
+ * allocator. One subtraction and one comparison with the engine's window tell
+ * which of the two a pointer came from. If the engine has no memory, the next
+ * allocator is asked, for it may have some.
  */
 #include "core/fork/fork.h"
 #include "preload/next.h"
@@ -22,20 +22,20 @@
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
-#define SHRUNK_STAYS (128u << 10) /* realloc: smaller ones move to the others */
+#define SHRUNK_STAYS (128u << 10) /* realloc: smaller ones move to the next allocator */
 #define likely(x) __builtin_expect(!!(x), 1)
 
 size_t preload_threshold = SIZE_MAX; /* until the options are read */
 
-/* What malloc() compares with: the threshold, or 0 to be looked at. */
+/* malloc() compares with this: the threshold, or 0, so that every request is looked at. */
 static size_t gate = SIZE_MAX;
-static unsigned asked;      /* since a fork, in the child */
-static uint64_t settled_at; /* from when on it is not one about to exec */
+static unsigned asked;      /* requests of a child since the fork */
+static uint64_t settled_at; /* from then on the child is not taken to exec soon */
 
 #define ASK_EVERY 16
 #define SETTLED_NS 100000000u
 uintptr_t preload_window_start;
-/* 0: nothing of the engine's yet. */
+/* 0: the engine has no memory yet. */
 size_t preload_window_bytes, preload_blocks_bytes;
 int preload_yielded;
 
@@ -48,7 +48,7 @@ preload_window_note(void)
 	if (preload_window_bytes)
 		return;
 	cow_window(&start, &end);
-	/* The start comes first, and is looked at last. */
+	/* The start is written first, and read last. */
 	preload_window_start = start;
 	__atomic_store_n(&preload_blocks_bytes, end - start, __ATOMIC_RELEASE);
 	__atomic_store_n(&preload_window_bytes, end - start, __ATOMIC_RELEASE);
@@ -82,9 +82,9 @@ preload_gate_open(void)
 	__atomic_store_n(&gate, preload_threshold, __ATOMIC_RELAXED);
 }
 
-/* A child that only rewrites what it inherited would never enter the engine,
- * and the frozen pages below would stay when its relatives are gone. So its
- * first small requests pass by here, until it has lived for a while. */
+/* A child that only rewrites inherited memory would never enter the engine. The
+ * frozen pages below would stay when the other processes have gone. So its first
+ * small requests come here until it has lived for 100 ms. */
 void
 preload_gate_child(void)
 {
@@ -108,7 +108,7 @@ look(void)
 	errno = saved;
 }
 
-/* Apart from malloc() and free(), which so need no stack of their own. */
+/* Not inlined, so that malloc() and free() need no stack frame. */
 static __attribute__((noinline)) void *
 malloc_gated(size_t bytes)
 {
@@ -133,8 +133,8 @@ free_in_window(void *p)
 	errno = saved;
 }
 
-/* What realloc() calls. An allocator before us may pass on some calls and not
- * others: malloc by its public name would be that one's. */
+/* For realloc(). The public name malloc may belong to an allocator before us, which
+ * passes on some calls and not others. */
 static inline void *
 our_malloc(size_t bytes)
 {
@@ -170,8 +170,8 @@ calloc(size_t n, size_t bytes)
 	return p ? p : preload_next.calloc(n, bytes);
 }
 
-/* Nothing or a block of no bytes: allocators differ, and a program that knows
- * one takes the other for a failure. So the next one decides. */
+/* realloc(p, 0) gives NULL or a block of no bytes: allocators differ, and a program
+ * may take one of the two for a failure. So the next allocator decides. */
 static void *
 to_nothing(void *p)
 {
@@ -183,7 +183,7 @@ to_nothing(void *p)
 	return preload_next.realloc(fresh, 0);
 }
 
-/* Between the engine and the next allocator, by copying. */
+/* Copies from the engine to the next allocator. */
 static void *
 move_out(void *p, size_t bytes)
 {
@@ -225,7 +225,7 @@ realloc(void *p, size_t bytes)
 	}
 	if (bytes == 0)
 		return to_nothing(p);
-	/* What shrinks a lot is copied; a rest of some size stays. */
+	/* Shrunk below the threshold and 128 KiB: it leaves the engine. */
 	if (bytes < preload_threshold && bytes < SHRUNK_STAYS)
 		return move_out(p, bytes);
 	if (cow_block_resize(p, bytes, &fresh) == 0)
@@ -248,10 +248,9 @@ reallocarray(void *p, size_t n, size_t bytes)
 	return realloc(p, total);
 }
 
-/* Alignments that the engine serves; the next allocator has its own opinion on
- * all others, and on what is an error. One that calls itself by a public name
- * means itself: so does jemalloc make C++'s aligned new, and it frees that by a
- * way that doesn't pass here. */
+/* Does the engine serve this alignment? The next allocator decides on all others,
+ * and on errors. A call from the next allocator itself goes to it: jemalloc makes
+ * C++'s aligned new by its public name, and frees the block without calling us. */
 static inline int
 servable(size_t align, size_t bytes, const void *caller)
 {
@@ -314,7 +313,7 @@ pvalloc(size_t bytes)
 	return memalign(page, (bytes + page - 1) & ~(page - 1));
 }
 
-/* C23, not in glibc's headers yet. */
+/* From C23; glibc's headers lack them. */
 void free_sized(void *p, size_t bytes);
 void free_aligned_sized(void *p, size_t align, size_t bytes);
 

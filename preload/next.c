@@ -2,10 +2,10 @@
 /*
  * The next allocator, and the other functions behind ours. See the header.
  *
- * dlsym() itself may allocate while we look malloc up. What it gets then comes
- * from a small arena and is never reused; `free` of such a pointer, at any
- * later time, must not reach the next allocator, so as soon as the arena was
- * used, free and its kin look at the address first.
+ * dlsym() itself may allocate while we look malloc up. That memory comes from a
+ * small arena and is never reused. `free` of such a pointer, at any later time,
+ * must not reach the next allocator. So once the arena has been used, free, realloc
+ * and malloc_usable_size look at the address first.
  */
 #include "preload/next.h"
 
@@ -19,7 +19,7 @@ static char arena[32 << 10] __attribute__((aligned(64)));
 static size_t arena_used;
 static int looking; /* a lookup is under way */
 static struct preload_next real;
-static uintptr_t object_start, object_bytes; /* where it lies */
+static uintptr_t object_start, object_bytes; /* of the library with the next malloc */
 
 static void *
 arena_take(size_t align, size_t bytes)
@@ -169,7 +169,7 @@ preload_next_symbol(const char *name)
 	return dlsym(RTLD_NEXT, name);
 }
 
-/* The object that dl_iterate_phdr() shows, if it has the next malloc. */
+/* Notes the object that dl_iterate_phdr() shows, if the next malloc is in it. */
 static int
 note_object(struct dl_phdr_info *info, size_t bytes, void *address)
 {

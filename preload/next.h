@@ -2,9 +2,9 @@
 /*
  * The next allocator, and the other functions behind ours
  *
- * Small requests go on to whatever malloc would have been without us: libc's,
- * or another preloaded allocator's. The pointers start at functions that look
- * the real ones up, so the fast path has no "is it there yet" to ask.
+ * Small requests go to the malloc that the program would have without us: libc's,
+ * or another preloaded allocator's. The pointers start at functions that look the
+ * real ones up, so the fast path need not check whether they are known.
  */
 #ifndef COW_PRELOAD_NEXT_H
 #define COW_PRELOAD_NEXT_H
@@ -23,21 +23,20 @@ struct preload_next {
 	size_t (*malloc_usable_size)(void *);
 	int (*malloc_trim)(size_t); /* NULL: has none */
 
-	/* malloc_usable_size() knows what malloc() makes. A library that only
-	 * wraps malloc, with something of its own before each block, leaves
-	 * the former to another. */
+	/* malloc_usable_size() knows the blocks of malloc(). It does not if a
+	 * library wraps only malloc, with a head of its own before each block. */
 	int has_sizes;
 };
 
 extern struct preload_next preload_next;
 
-/* Fills it in; any number of times. */
+/* Fills preload_next. May be called again. */
 void preload_next_init(void);
 
-/* Does the address lie in the library that the next malloc belongs to? */
+/* Does the address lie in the library of the next malloc? */
 int preload_next_has(const void *address);
 
-/* dlsym(RTLD_NEXT), for the functions that are rarely called. */
+/* dlsym(RTLD_NEXT), for functions that are rarely called. */
 void *preload_next_symbol(const char *name);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * COWSHED_OPTIONS=key=value,key=value
  *
- * threshold, mmap and report are the shim's own; the rest is the engine's. An unknown
- * key is written to the report, once, and otherwise ignored: a program must not
- * fail because of a typing error in somebody's profile.
+ * threshold, mmap and report are the shim's own keys; the others are the engine's. The
+ * report names the first key that is unknown or has a wrong value. Else such a key is
+ * ignored: a program must not fail because of a typing error in a shell profile.
  */
 #include "preload/preload.h"
 

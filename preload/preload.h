@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the shim's files share
+ * Declarations that the files of the shim share
  */
 #ifndef COW_PRELOAD_PRELOAD_H
 #define COW_PRELOAD_PRELOAD_H
@@ -14,16 +14,16 @@
 #include <unistd.h>
 
 extern size_t preload_threshold;
-extern size_t preload_map_threshold; /* of mmap; SIZE_MAX: all to the kernel */
-/* The engine's window: its blocks, and behind them what mmap gave. */
+extern size_t preload_map_threshold; /* of mmap; SIZE_MAX: the kernel serves all */
+/* The engine's window: its blocks, and behind them memory for mmap. */
 extern uintptr_t preload_window_start;
 extern size_t preload_window_bytes, preload_blocks_bytes;
-extern int preload_yielded; /* not all of the window is ours any more */
+extern int preload_yielded; /* a part of the window was given back */
 
-/* To be called after the engine gave memory for the first time. */
+/* Call it after the engine has given memory. */
 void preload_window_note(void);
 
-/* malloc() lets small requests pass; in a forked child after a while. */
+/* malloc() passes small requests on, from now on; in a forked child, after 100 ms. */
 void preload_gate_open(void);
 void preload_gate_child(void);
 
@@ -33,7 +33,7 @@ preload_page(void)
 	return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Of malloc's pointers, those that are not the next allocator's. */
+/* Is this pointer of malloc not the next allocator's? */
 static inline int
 preload_in_blocks(const void *p)
 {
@@ -49,7 +49,7 @@ preload_is_block(const void *p)
 	       (!preload_yielded || cow__window_owns((uintptr_t)p));
 }
 
-/* Are these pages the engine's business? */
+/* Does the engine manage these pages? */
 static inline int
 preload_ours(const void *p)
 {
@@ -62,27 +62,29 @@ preload_ours(const void *p)
 /* Registers what a forked child needs, however libc forks. */
 void preload_fork_init(void);
 
-/* Around calls that fork without handlers. False: the child does without the engine's
- * memory, and there is no end. The end is called on both sides with what the call gave,
- * and says what its caller gets. */
+/* Call these around calls that fork without handlers. False: the child has none of the
+ * engine's memory, and preload_fork_end() must not be called. Parent and child call the
+ * end with the result of the fork; it returns the result for the program. */
 bool preload_fork_begin(void);
 pid_t preload_fork_end(pid_t pid);
 
 /* The gate to the kernel (memfd/syscall.c). */
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
-/* As libc's syscall(); ours looks at addresses first. */
+/* As libc's syscall(). Our own syscall() looks at addresses first. */
 long preload_kernel(long number, ...);
 
-/* A call that wants, or changes, a process with one thread; prctl's `option`, else 0
- * (preload/privileges.c). In between the library has no threads (core/memory/workers.c): true
- * if they are to be allowed again. */
+/* Does the call need a process with one thread, or change only the calling thread?
+ * `option` is prctl's, else 0 (preload/privileges.c). */
 bool preload_is_for_one(long number, long option);
+
+/* Between these two the library has no threads (core/memory/workers.c). True: the second
+ * must be called. */
 bool cow__threads_suspend(void);
 void cow__helper_resume(void);
 
-/* Our own mmap and so on under a second name. By the first one we might call
- * another library that is before us, and has come here from there. */
+/* A second name for our own mmap and its like. The first name may belong to another
+ * library that was loaded before us and called us. */
 #define PRELOAD_OWN(name)                                                      \
 	extern __typeof__(name) preload_##name                                 \
 		__attribute__((alias(#name), visibility("hidden"), nothrow,    \
@@ -99,25 +101,26 @@ __typeof__(munlock) preload_munlock;
 __typeof__(mlockall) preload_mlockall;
 __typeof__(munlockall) preload_munlockall;
 
-/* Who asks the kernel with a bad address gets an error, no signal. `bytes`: 0, or 8 and more. */
+/* Asks the kernel, so that a bad address gives an error and no signal. `bytes`: 0, or at
+ * least 8. */
 bool preload_is_readable(const void *p, size_t bytes);
 
-/* COWSHED_OPTIONS, once. */
+/* Reads COWSHED_OPTIONS, once. */
 void preload_options_read(void);
 
-/* What preload_map_threshold shall become. */
+/* The value that preload_map_threshold will get. */
 size_t preload_option_mmap(void);
 
-/* The file that gets a report at the end of the process, or "". */
+/* The file for the report at the end of the process, or "". */
 const char *preload_report_path(void);
 
-/* The first key that nobody knows, or "". */
+/* The first unknown key, or "". */
 const char *preload_unknown_option(void);
 
-/* Writes it; only the first call of a process does. Async-signal-safe. */
+/* Writes the report, in the first call of a process only. Async-signal-safe. */
 void preload_report(void);
 
-/* This process is one that has to report: at its start, also by a fork. */
+/* This process has to report. Called when it starts, and in a forked child. */
 void preload_report_begin(void);
 
 #endif

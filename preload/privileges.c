@@ -2,14 +2,15 @@
 /*
  * Calls for a process with one thread
  *
- *   unshare, setns          some forms demand one
- *   setuid and its like,    what a process may do is kept for each thread. libc changes
- *   prctl, capset           all that it knows; the library's are none of them, and
- *                           would keep what the program gives up
+ *   unshare, setns          some forms of these demand one thread
+ *   setuid and its like,    the kernel keeps privileges for each thread. libc changes the
+ *   prctl, capset           threads that it knows; the library's threads are unknown to it,
+ *                           and would keep privileges that the program gives up
  *   by number               seccomp and landlock have no other name
  *
- * So the helper and the threads that copy end before, and those that are made later
- * inherit what their maker may do. Many of these calls are allowed in signal handlers.
+ * So the helper and the threads that copy end before the call. Threads that are made
+ * later inherit the privileges of their maker. Signal handlers may make many of these
+ * calls.
  */
 #include "preload/next.h"
 #include "preload/preload.h"
@@ -56,7 +57,7 @@ preload_is_for_one(long number, long option)
 	}
 }
 
-/* One that libc has no more to do with than to pass it on. */
+/* For calls that libc only passes on to the kernel. */
 static int
 kernel_alone(long number, long a, long b)
 {
@@ -121,7 +122,7 @@ prctl(int option, ...)
 	return r;
 }
 
-/* The others are libc's, which tells the threads that it knows. */
+/* The others go through libc, which changes all threads that it knows. */
 #define ALONE(name, parameters, arguments)                                     \
 	EXPORT int name parameters                                             \
 	{                                                                      \

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls on pages of ours that have no name of their own in libc, or that
- * programs make past it
+ * Calls on pages of ours without a name in libc, or by number
  *
- *   syscall            by number: what libc has a name for goes there; NUMA
- *                      policies, which libnuma sets in this way; what gives
- *                      up privileges (preload/privileges.c); forks
+ *   syscall            by number: calls that have a name here; NUMA policies,
+ *                      which libnuma sets in this way; calls that give up
+ *                      privileges (preload/privileges.c); forks
  *   ioctl              registers memory with a userfaultfd
  *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
  *   remap_file_pages   would work on a file
  *
- * Everything else goes to the kernel after a few comparisons.
+ * All other calls go to the kernel after a few comparisons.
  */
 #include "preload/preload.h"
 
@@ -37,7 +36,7 @@
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
-/* Reads six arguments, whether they are there or not, as libc does. */
+/* Reads six arguments even if the caller gave fewer, as libc does. */
 #define ARGUMENTS(last)                                                        \
 	long a, b, c, d, e, f;                                                 \
 	va_list ap;                                                            \
@@ -69,7 +68,7 @@ preload_kernel(long number, ...)
 	return kernel(number, a, b, c, d, e, f);
 }
 
-/* One for a process with one thread. */
+/* Makes a call while the library has no threads. */
 static long
 kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -81,8 +80,8 @@ kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 	return r;
 }
 
-/* The kernel reads a mask before it looks at what to do with it, which is nothing; NULL
- * is none. */
+/* rt_sigprocmask() with a bad `how`: the kernel reads the mask first, and changes
+ * nothing. NULL would mean no mask. */
 bool
 preload_is_readable(const void *p, size_t bytes)
 {
@@ -90,7 +89,7 @@ preload_is_readable(const void *p, size_t bytes)
 
 	if (bytes == 0)
 		return true;
-	/* Each of its pages, and its end. */
+	/* In each page, and at the end. */
 	while (cow__syscall(SYS_rt_sigprocmask, -1, (long)at, 0, sizeof(uint64_t),
 	                    0, 0) == -EINVAL) {
 		if (at == last)
@@ -100,7 +99,7 @@ preload_is_readable(const void *p, size_t bytes)
 	return false;
 }
 
-/* A list that is too long is the kernel's to refuse. */
+/* Not a list that is too long: the kernel refuses it. */
 static bool
 are_readable(const struct iovec *parts, size_t n)
 {
@@ -108,7 +107,7 @@ are_readable(const struct iovec *parts, size_t n)
 	       preload_is_readable(parts, n * sizeof(*parts));
 }
 
-/* Does it make a child that has its memory to itself, and goes on on this stack? */
+/* Does the call make a child with its own memory, on a copy of this stack? */
 static bool
 is_fork(long number, long a, long b)
 {
@@ -207,8 +206,8 @@ syscall(long number, ...)
 	return by_name(number, a, b, c, d, e, f);
 }
 
-/* Faults of a registered range are somebody's to answer: it has to stay the
- * mapping that was registered, and to behave as what it looks like. */
+/* The program handles faults in a registered range. So the range must stay the
+ * mapping that was registered, and behave as the anonymous memory that it seems. */
 EXPORT int
 ioctl(int fd, unsigned long request, ...)
 {
@@ -224,8 +223,8 @@ ioctl(int fd, unsigned long request, ...)
 	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);
 }
 
-/* The pipe has these very pages, whatever becomes of the block. Pages of a file
- * would change with what is written back to it, or with the next block. */
+/* The pipe keeps these pages even if the block is freed. The engine must not write
+ * back to them, nor use them for the next block. */
 EXPORT ssize_t
 vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 {
@@ -242,8 +241,8 @@ vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 	return kernel(SYS_vmsplice, fd, (long)parts, (long)n, flags, 0, 0);
 }
 
-/* The kernel lets a process do to itself what it may not do to others: whether
- * it does is asked with nothing to advise. */
+/* The kernel allows a process more advice for itself than for others. A call with
+ * nothing to advise tells whether it allows this one. */
 EXPORT ssize_t
 process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
                 unsigned flags)
@@ -268,7 +267,7 @@ process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
 	return sum;
 }
 
-/* Private memory can't be rearranged like this. */
+/* The call is for shared file mappings, and the program's memory is private. */
 EXPORT int
 remap_file_pages(void *addr, size_t bytes, int prot, size_t offset, int flags)
 {

@@ -4,9 +4,9 @@
  *
  *      cowshed pid=4711 name=sort bytes_live=0 ... fallback.busy=3
  *
- * appended to the file that option `report` names, with a single write, so
- * that lines of processes that end together do not mix. Without stdio: streams
- * may be closed or broken by now.
+ * It is appended to the file that option `report` names. A single write does it,
+ * so that lines of processes that end at once do not mix. stdio is not used: its
+ * streams may be closed or broken by now.
  */
 #include "preload/preload.h"
 
@@ -23,7 +23,7 @@
 
 static char line[4096];
 static size_t used;
-static pid_t process; /* that has not reported yet */
+static pid_t process; /* the process that has to report; 0: it has */
 
 static void
 add(const char *s)
@@ -136,10 +136,10 @@ preload_report(void)
 	pid_t self;
 	int fd;
 
-	/* Not one call more than the program makes: a filter may end it. */
+	/* First, without a system call: a filter may end the process for it. */
 	if (!preload_report_path()[0])
 		return;
-	/* vfork's child has its parent's memory, and nothing to say. */
+	/* vfork's child has its parent's memory, and must not report. */
 	self = getpid();
 	if (!__atomic_compare_exchange_n(&process, &self, 0, 0,
 	                                 __ATOMIC_RELAXED,
@@ -171,7 +171,7 @@ preload_report_begin(void)
 	__atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);
 }
 
-/* Shells and daemons leave without running destructors. */
+/* Shells and daemons end without running destructors. */
 EXPORT _Noreturn void
 _exit(int status)
 {

@@ -2,16 +2,17 @@
 /*
  * Start-up of the shim
  *
- * The first malloc may come long before this constructor; it passes through.
- * From here on the threshold is known and large requests are ours.
+ * The first malloc may come long before this constructor, and goes to the next
+ * allocator. The constructor reads the threshold; after it the engine serves large
+ * requests.
  */
 #include "preload/next.h"
 #include "preload/preload.h"
 
 #include "core/program/mapping.h"
 
-/* Making the engine allocates a little, for which the next allocator may map
- * memory: that must not be the engine's. */
+/* Making the engine allocates a little. The next allocator may map memory for that,
+ * which must not come from the engine. So mmap is served after it. */
 static void
 serve_mmap(void)
 {

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [check|demo|programs...]: installs what is missing, silently if that is nothing;
-# without arguments for check and demo. NO_INSTALL=1 only names it; tests without their "may" skip.
+# deps.sh [check|demo|programs...]: installs the packages that these goals lack; by default for
+# check and demo. Prints nothing if none is missing. NO_INSTALL=1 only names them. Tests skip if
+# they lack a package that is marked "may" below.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals//check-/check check-} goals=${goals//bench/demo bench} goals=${goals//check-programs/programs}
@@ -74,27 +75,27 @@ look() { # sets must and may
 	done <<<"$table"
 }
 
-# The end of every path that can't install: fine if nothing is a must.
+# Ends the script if packages can't be installed. The status is 1 if a "must" is among them.
 give_up() {
-	[ ${#must[@]} -eq 0 ] || echo "deps: needed:   ${must[*]} ($1)"
-	[ ${#may[@]} -eq 0 ] || echo "deps: optional: ${may[*]} ($1)"
+	[ ${#must[@]} -eq 0 ] || echo "deps: $1; install these (Debian's names): ${must[*]}"
+	[ ${#may[@]} -eq 0 ] || echo "deps: $1; optional (Debian's names): ${may[*]}"
 	exit "$((${#must[@]} > 0))"
 }
 
 look
 [ $((${#must[@]} + ${#may[@]})) -gt 0 ] || exit 0
-[ -z "${NO_INSTALL:-}" ] || give_up "NO_INSTALL is set; Debian's names"
-command -v apt-get >/dev/null || give_up "no apt-get here; Debian's names"
+[ -z "${NO_INSTALL:-}" ] || give_up 'NO_INSTALL is set'
+command -v apt-get >/dev/null || give_up 'there is no apt-get'
 [ "$(id -u)" -eq 0 ] && sudo= || sudo=sudo
-[ -z "$sudo" ] || command -v sudo >/dev/null || give_up "neither root nor sudo"
+[ -z "$sudo" ] || command -v sudo >/dev/null || give_up 'installing needs root or sudo'
 
 apt() { $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq "$@" >/dev/null; }
 add() { apt install -y --no-install-recommends "$@"; }
 echo "deps: installing ${must[*]} ${may[*]}"
-# Package lists may be old: then they are fetched. An unknown name must not stop the others.
+# If the package lists are old they are fetched. An unknown name must not stop the others.
 if ! add "${must[@]}" "${may[@]}" 2>/dev/null; then
-	apt update || echo "deps: apt-get update failed"
+	apt update || echo "deps: 'apt-get update' failed; run it by hand to see why"
 	add "${must[@]}" "${may[@]}" ||
 		for package in "${must[@]}" "${may[@]}"; do add "$package"; done
 fi; look
-[ $((${#must[@]} + ${#may[@]})) -eq 0 ] || give_up "not to be had by apt-get"
+[ $((${#must[@]} + ${#may[@]})) -eq 0 ] || give_up 'apt-get could not install all'

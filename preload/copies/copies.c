@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memcpy and memmove, for programs that are to copy lazily
+ * memcpy and memmove for lazy copies
  *
- * A library of its own, preloaded beside the shim on request
- * (docs/design/lazy-copies.md): every program calls memcpy all the time, and
- * who does not ask for lazy copies shall not pay for them. Large copies are
- * offered to the engine first (core/cow/copy.h), which in the end may know better
- * than to touch the bytes; all others are libc's.
+ * This library is preloaded beside the shim on request
+ * (docs/design/lazy-copies.md). It is separate because every program calls memcpy
+ * often: a program that does not ask for lazy copies must not pay for them. Large
+ * copies are offered to the engine first (core/cow/copy.h), which may map pages
+ * instead of copying bytes. libc makes all other copies.
  *
- * memcpy is memmove here. Old programs are bound to one that could be used so,
- * and both are the same code in libc anyway.
+ * memcpy is memmove here. Old programs are bound to a memcpy that allowed overlap,
+ * and in libc both are the same code.
  *
- * Nothing here may call memcpy but by the pointer, not even the compiler; so
- * this is compiled without its idea of what loops mean.
+ * This file may call memcpy only by the pointer. So it is compiled without the
+ * optimization that turns loops into calls of memcpy.
  */
 #include "core/cow/copy.h"
 
@@ -31,10 +31,10 @@ typedef void *checked_fn(void *, const void *, size_t, size_t);
 static copy_fn *next;
 static checked_fn *next_memcpy_chk, *next_memmove_chk;
 
-/* Copies of fewer bytes go to libc. 0: before we know where that is. */
+/* Copies of fewer bytes go to libc. 0: libc's functions are not looked up yet. */
 static size_t gate;
 
-/* Others' constructors may run before ours. */
+/* For constructors of other libraries that run before ours. */
 static void *
 early(void *to, const void *from, size_t bytes)
 {
@@ -67,7 +67,7 @@ large(void *to, const void *from, size_t bytes, uintptr_t site)
 	return to;
 }
 
-/* libc's own of these would be called by its headers' macros: no prototypes. */
+/* libc's headers are not included: their macros would call libc's own functions. */
 void *memcpy(void *to, const void *from, size_t bytes);
 void *memmove(void *to, const void *from, size_t bytes);
 void *__memcpy_chk(void *to, const void *from, size_t bytes, size_t room);
@@ -87,7 +87,7 @@ memmove(void *to, const void *from, size_t bytes)
 	                            : large(to, from, bytes, SITE);
 }
 
-/* What does not fit ends the program, in libc. */
+/* If the bytes do not fit, libc ends the program. */
 EXPORT void *
 __memcpy_chk(void *to, const void *from, size_t bytes, size_t room)
 {
@@ -106,7 +106,7 @@ __memmove_chk(void *to, const void *from, size_t bytes, size_t room)
 	                            : large(to, from, bytes, SITE);
 }
 
-/* A function pointer, which ISO C has no conversion for. */
+/* ISO C does not convert an address to a function pointer. */
 union symbol {
 	void *address;
 	copy_fn *copy;
