@@ -232,7 +232,7 @@ static void io_uring(void)
 	            "sudo sysctl -w kernel.io_uring_disabled=0", "%ld%s", mode,
 	            mode == 0 ? "" : mode == 1
 	            ? ": for kernel.io_uring_group and root only"
-	            : ": for nobody");
+	            : ": for no process");
 }
 
 static void userfaultfd(void)

@@ -2,9 +2,9 @@
 /*
  * `cowshed top` at a terminal: keys, sizes and signals
  *
- * However it ends, or while it is stopped, the terminal is as it was: the modes of its line,
- * the cursor, and what was on the screen. It runs as a shell's job would: in the foreground,
- * below a leader who sees it stop.
+ * After each end, and while top is stopped, the terminal must be as before: the modes of its
+ * line, the cursor, and the text on the screen. top runs like a job of a shell: in the
+ * foreground, below a leader that sees it stop.
  */
 #include "tests/support/broker.h"
 
@@ -30,7 +30,7 @@ struct terminal {
 	int said[2]; /* the job's wait statuses */
 	pid_t leader, job;
 	struct termios before;
-	char text[1 << 16]; /* what was shown and is not asked for yet */
+	char text[1 << 16]; /* output that no test has asked for yet */
 	size_t bytes;
 };
 
@@ -39,7 +39,7 @@ static void leads(struct terminal *t, const char *kind, bool ignores)
 	const struct rlimit no_core = { 0, 0 };
 	int status;
 
-	/* With the test the terminal ends, and so does all that is at it. */
+	/* The terminal ends with the test, and so do all programs at it. */
 	must(close(t->master) == 0);
 	must(setsid() > 0 && ioctl(t->slave, TIOCSCTTY, 0) == 0);
 	must(signal(SIGTTOU, SIG_IGN) != SIG_ERR);
@@ -89,8 +89,8 @@ static void start(struct terminal *t, const char *kind, bool ignores)
 	must(read(t->said[0], &t->job, sizeof(t->job)) == sizeof(t->job));
 }
 
-/* Reads more of what is shown. False: no more for now, but there is something to read of
- * `fd`. `text`: what is waited for. */
+/* Reads more output. False: there is no more for now, but `fd` can be read. `text` is
+ * the text that the caller waits for. */
 static bool reads(struct terminal *t, const char *text, int fd)
 {
 	struct pollfd polls[] = { { t->master, POLLIN, 0 }, { fd, POLLIN, 0 } };
@@ -108,7 +108,7 @@ static bool reads(struct terminal *t, const char *text, int fd)
 	return true;
 }
 
-/* Forgets what was shown up to the end of `text`, which it waits for. */
+/* Waits for `text`, and forgets the output up to its end. */
 static void shows(struct terminal *t, const char *text)
 {
 	char *found;
@@ -120,7 +120,7 @@ static void shows(struct terminal *t, const char *text)
 	memmove(t->text, found, t->bytes + 1);
 }
 
-/* The job's next wait status. What it showed may still be under way. */
+/* The job's next wait status. Some of its output may still come. */
 static int status_of(struct terminal *t)
 {
 	int status;
@@ -185,7 +185,7 @@ static const struct {
 	int number;
 } ends[] = { { "\003", SIGINT }, { "\034", SIGQUIT }, { NULL, SIGTERM }, { NULL, SIGHUP } };
 
-/* It dies of it, as it would if it didn't catch it. */
+/* The signal ends top, as if top did not catch it. */
 START_TEST(signals_end_it)
 {
 	int status;
@@ -254,13 +254,13 @@ START_TEST(another_size)
 		unsigned rows = sizes[i].rows ? sizes[i].rows : 24;
 		unsigned columns = sizes[i].columns ? sizes[i].columns : 80, row = 1, column = 0;
 
-		/* What it showed in the size before is read here, however long that took. */
+		/* Frames of the size before are read here, for any time they take. */
 		must(kill(t.job, SIGSTOP) == 0 && WIFSTOPPED(status_of(&t)));
 		t.bytes = 0;
 		t.text[0] = '\0';
 		size(&t, sizes[i].rows, sizes[i].columns);
 		must(kill(t.job, SIGWINCH) == 0 && kill(t.job, SIGCONT) == 0);
-		/* A frame after those that may have been under way. */
+		/* A frame after those that top may have begun before. */
 		for (int k = 0; k < 3; k++)
 			shows(&t, "\033[H");
 		while (strstr(t.text, FRAME_END) == NULL)
@@ -284,7 +284,7 @@ START_TEST(another_size)
 }
 END_TEST
 
-/* One that knows no codes shows frame after frame, and q quits, too. */
+/* A terminal without escape codes gets frame after frame, and q quits, too. */
 START_TEST(a_dumb_one)
 {
 	start(&t, "dumb", false);

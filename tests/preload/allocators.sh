@@ -5,9 +5,9 @@
 # and linked into the program. Each program must do beside the shim what it does
 # with the other allocator alone.
 #
-# Who is first serves malloc. Behind the shim, an allocator is the next one and
-# gets the small requests. Before it, the allocator gets everything and the shim
-# has nothing to do; a wrapper in that place passes everything on.
+# The first library serves malloc. An allocator behind the shim is the next one, and
+# gets the small requests. An allocator before the shim gets all requests, and the
+# shim none. A wrapper in that place passes all of them on.
 #
 # programs/allocators.sh sources this with `all` set, and does more of the same.
 . "${BASH_SOURCE%/*}/lib.sh"
@@ -56,7 +56,7 @@ serves() {
 
 shopt -s extglob
 
-# What each of them can't do even without us.
+# What each of them can't do without the shim either.
 declare -A lacks=(
 	[wrapper.so]='family random zero' # sizes, a calloc that stays sparse
 	[libmimalloc.so.2]='family new_delete' # large alignments, bad_alloc

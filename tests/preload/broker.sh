@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The broker by hand: publish, ls, get and rm; brokers that start, end and are
-# killed; places where none can be. Programs under the shim use it, too.
+# killed; places where a broker can't listen. Programs under the shim use it, too.
 . "$(dirname "$0")/lib.sh"
 
 if [ ! -x "$cowshed" ]; then
@@ -28,15 +28,16 @@ ends() {
 	fi
 }
 
-# Not of nobody: then there was no broker to look at.
+# Not if there was no broker: its number is empty then.
 is_gone() { [ -n "$1" ] && ! kill -0 "$1" 2>/dev/null; }
 
-# Whose lock it is: the broker that was started for somebody. Before it is idle.
+# The broker that was started on demand: the process that has its lock. Call it before
+# the broker is idle and ends.
 keeper() {
 	find /proc/[0-9]*/fd -lname "$socket.lock" 2>/dev/null | head -n 1 | cut -d / -f 3
 }
 
-# Whoever still keeps it in the end was left behind by what failed.
+# A broker that still has the lock in the end was left behind by a test that failed.
 end_keeper() {
 	local pid
 	pid=$(keeper)
@@ -44,7 +45,7 @@ end_keeper() {
 }
 trap 'end_keeper; rm -rf "$work"' EXIT
 
-# ended NAME PID: it ends, not for ever later
+# ended NAME PID: the process ends before the limit
 ended() {
 	if [ -z "$2" ]; then
 		fail "$1: there was no broker"
@@ -62,7 +63,7 @@ for what in broker ls publish get rm; do
 	says "help $what: a page" '^Usage: cowshed' "$work/out"
 done
 
-# None is there; publishing starts one.
+# There is no broker; publishing starts one.
 ends 2 'ls without a broker' "$cowshed" ls
 ends 0 'publish starts one' "$cowshed" publish "$work/file" big
 pid=$(keeper)
@@ -106,7 +107,7 @@ else
 	fail 'the folder and the socket are ours alone'
 fi
 
-# It is killed, and what it left behind disturbs nobody.
+# A broker is killed. The socket that it left disturbs no other.
 [ -z "$pid" ] || kill -KILL "$pid"
 ended 'a broker is killed' "$pid"
 ends 0 'publish after a killed broker' "$cowshed" publish "$work/file" big
@@ -159,7 +160,7 @@ socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$work/stream"; then
 else
 	skip "another program's socket no python3 here"
 fi
-# Descriptors 0 to 2 are free then, and must not become the lock and the listener.
+# Without stdio descriptors 0 to 2 are free. They must not become the lock and the listener.
 ends 0 'started without stdio' bash -c '"$@" <&- >&- 2>&-' bash \
 	"$cowshed" broker --on-demand --idle 1 --socket "$work/bare"
 ends 0 'started without stdio: ls' timeout 10 "$cowshed" ls --socket "$work/bare"

@@ -30,7 +30,7 @@ ends 0 'run -o copies=lazy' "$cowshed" run -o copies=lazy -- \
 	sh -c 'case $LD_PRELOAD in *copies.so) ;; *) false ;; esac'
 ends 0 'run --copies off' "$cowshed" run --copies off -- \
 	sh -c 'case $LD_PRELOAD in *copies.so) false ;; esac'
-# copies WANTED ENVIRONMENT OPTION...: of what is in the environment the last counts, and -o comes last
+# copies WANTED ENVIRONMENT OPTION...: the last value counts; -o comes after the environment
 copies() {
 	local wanted=$1 in_environment=$2
 	shift 2
@@ -62,12 +62,12 @@ for how in '' --report; do
 	fi
 done
 
-# What is sent to `cowshed run --report` alone, the program gets, once; it ends by the last
-# one's trap. Jobs of their own, so that nothing is ignored from the beginning.
+# Signals are sent to `cowshed run --report` alone, and the program gets each once. The trap of
+# the last one ends it. Each is a job of its own, so that no signal is ignored from the start.
 mkfifo "$work/heard"
 exec 7<>"$work/heard"
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
-# started COMMAND...: behind cowshed, which is $pid; it says its own number first
+# started COMMAND...: runs it by cowshed, which is $pid; the command prints its own number first
 started() {
 	set -m
 	"$cowshed" run --report="$work/report" -- "$@" >&7 2>"$work/err" </dev/null &
@@ -138,7 +138,7 @@ says 'version: which' '0\.1\.0' "$work/out"
 ends 0 'help' "$cowshed" help
 ends 0 'help of run' "$cowshed" help run
 says 'help of run: says how' 'threshold' "$work/out"
-# Each command that the overview lists has a page, which begins with how to call it.
+# Each command that the overview lists has a help, which begins with its usage.
 for name in $("$cowshed" help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
 	ends 0 "help of $name" "$cowshed" help "$name"
 	says "help of $name: how it is called" "^Usage: cowshed $name" "$work/out"
@@ -175,7 +175,7 @@ says 'run: keeps options' \
 	' threshold=4096,threshold=65536,backing=anon$' "$work/out"
 
 # ---- Programs that can't load the shim ----
-# without NAME WHY STATUS COMMAND...: runs, and says in one line why not so
+# without NAME WHY STATUS COMMAND...: runs without the shim, and says in one line why
 without() {
 	local name=$1 why=$2 status=$3 how
 	shift 3
@@ -191,7 +191,7 @@ without() {
 	done
 }
 
-# built FILE ARGUMENTS...: a small program that tells its environment, status 5
+# built FILE ARGUMENTS...: a small program that prints its LD_PRELOAD, status 5
 built() {
 	local file=$1
 	shift
@@ -238,8 +238,7 @@ else
 	skip 'run: musl: no musl-gcc here'
 fi
 
-# Copies with another byte in the header. Whether the kernel starts them is its
-# own affair.
+# Copies with another byte in the header. The kernel may or may not start them.
 head_byte() { # FILE OFFSET OCTAL
 	cp "$programs/zero" "$1" &&
 		printf "\\$3" | dd of="$1" bs=1 seek="$2" conv=notrunc \
@@ -253,7 +252,7 @@ for file in class32 machine; do
 		"$work/err"
 done
 
-# Not root, so that there is something to gain.
+# As another user than root, so that there are privileges to gain.
 if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
 	command -v setpriv >/dev/null; then
 	chmod 755 "$work"
@@ -270,7 +269,7 @@ if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
 	else
 		pass 'run: set-user-ID that gains nothing'
 	fi
-	# The loader of such a program ignores the shim without a word.
+	# The loader of such a program ignores the shim and prints nothing.
 	nobody "$work/raised" >"$work/plain.out" 2>"$work/plain.err"
 	plain=$?
 	LD_PRELOAD=$work/lib/libcowshed-preload.so nobody "$work/raised" \
@@ -278,9 +277,9 @@ if [ "$(id -u)" -eq 0 ] && id nobody >/dev/null 2>&1 &&
 	got=$?
 	same 'LD_PRELOAD and set-user-ID'
 
-	# Where the administrator preloads it everywhere, it is loaded there, too, and
-	# must not do what the caller's environment says. The library beside it is
-	# named because the loader does not look at $ORIGIN then.
+	# If the administrator preloads the shim everywhere, it is loaded there, too. It
+	# must ignore the caller's environment then. The file names the library beside it,
+	# too, because the loader does not look at $ORIGIN then.
 	mkdir -m 777 "$work/told"
 	cp "$(command -v cat)" "$work/cat" && cp "$work/cat" "$work/raised_cat" &&
 		chmod 4755 "$work/raised_cat"
@@ -338,8 +337,8 @@ else
 fi
 ends 2 'stat of this shell' "$cowshed" stat $$
 
-# The name alone of a hostile process's descriptor looks like statistics: a fifo
-# that nobody writes to, on a mount that is gone.
+# A hostile process has a descriptor whose name looks like statistics. It is a fifo
+# without a writer, on a mount that is gone.
 mkdir "$work/mount"
 $(own_mounts) bash -c 'mount -t tmpfs none "$1" && cd "$1" &&
 	mkfifo memfd:cowshed-stats && exec 9<>memfd:cowshed-stats &&

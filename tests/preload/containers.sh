@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# As in a container: a /dev/shm of 64 KiB, no /proc, nothing that may be written, the system calls
-# denied that container runtimes deny. docs/containers.md says what that means.
+# As in a container: a /dev/shm of 64 KiB, no /proc, no writable files, and without the system
+# calls that container runtimes deny. docs/containers.md explains each.
 . "$(dirname "$0")/lib.sh"
 
 alone_in=$(own_mounts)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# With libcowshed-copies.so beside the shim large copies may be lazy: programs
-# behave as without, and copies are lazy where they should be.
+# With libcowshed-copies.so beside the shim large copies may be lazy. Programs must
+# behave as without it, and copies must be lazy where that pays.
 . "$(dirname "$0")/lib.sh"
 
 copies=$BUILD/lib/libcowshed-copies.so

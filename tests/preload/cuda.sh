@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# CUDA programs under the shim: memory that they register stays where it is. What tells
-# the shim is the device's file, which a driver keeps open; here it is made up, in a mount
-# namespace of its own, and the driver is the reference driver.
+# CUDA programs under the shim: memory that they register stays where it is. The shim notices
+# the device's file, which a driver keeps open. Here that file is made in a mount namespace of
+# its own, and the driver is the reference driver.
 . "$(dirname "$0")/lib.sh"
 
 driver=$BUILD/tests/driver/libcuda.so.1

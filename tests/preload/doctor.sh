@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# `cowshed doctor`: what it says of this machine, of GPUs that are not here, and of kernels, limits
-# and containers that are played, in mounts of its own.
+# `cowshed doctor`: its findings on this machine, on GPUs that the reference driver plays, and on
+# kernels, limits and containers that are played in mounts of its own.
 . "$(dirname "$0")/lib.sh"
 
 if [ ! -x "$cowshed" ]; then
@@ -112,7 +112,7 @@ if $alone_in sh -c "$played" "$work" true 2>"$work/err"; then
 	says 'doctor: few mappings' 'note vm.max_map_count: 1000, less than usual' "$work/out"
 	says 'doctor: all is charged' 'note vm.overcommit_memory: 2: ' "$work/out"
 	says 'doctor: no programs in memfds' 'ok vm.memfd_noexec: 2: fine' "$work/out"
-	says 'doctor: no rings' 'note kernel.io_uring_disabled: 2: for nobody' "$work/out"
+	says 'doctor: no rings' 'note kernel.io_uring_disabled: 2: for no process' "$work/out"
 	says 'doctor: the group above' 'note cgroup memory: limit 286 MiB, headroom 95.4 MiB: little' "$work/out"
 	settings enabled=strange max_map_count=many io_uring_disabled=1
 	printf '9:cpu:/else\n5:memory:/old\n0::/\n' >"$work/self"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Programs that close every descriptor, reuse the numbers, live in sandboxes,
-# give up what they may do, or start other programs: the shim does without.
+# Programs that close every descriptor, reuse the numbers, live in sandboxes, give up
+# privileges, or start other programs: the shim must cope.
 . "$(dirname "$0")/lib.sh"
 
 program close_all
@@ -23,7 +23,7 @@ else
 	fail 'strangers: of a process that is served'
 fi
 
-# Without /proc, where that can be had without being root.
+# Without /proc, if mounts of our own are allowed.
 hidden='mount -t tmpfs none /proc && exec "$@"'
 if unshare -rm sh -c "$hidden" sh true 2>/dev/null; then
 	for name in forks descendants zero idle_threads; do

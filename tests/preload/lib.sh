@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# lib.sh: what the scripts beside it share; sourced, never run.
+# lib.sh: functions of the scripts beside it; sourced, never run.
 #
 # Each script runs programs with and without the shim and compares what they
 # print and how they end. One "ok NAME", "not ok NAME" or "skip NAME reason" is
@@ -59,7 +59,7 @@ says() { if grep -q -- "$2" "$3"; then pass "$1"; else fail "$1" "$3"; fi; }
 
 skip() { echo "skip $*"; }
 
-# own_mounts: what to put before a command that mounts for itself alone, as whoever we are
+# own_mounts: prints the prefix for a command that mounts for itself alone, for root and others
 own_mounts() { if unshare -m true 2>/dev/null; then echo unshare -m; else echo unshare -Urm; fi; }
 
 finish() {
@@ -68,13 +68,13 @@ finish() {
 	exit 0
 }
 
-# What is preloaded without the shim, and what with it; where it reports to.
+# Preloaded without the shim; preloaded with it; the file for its report.
 alone='' preload=$shim report=
 
-# plainly COMMAND...: without the shim, not for ever
+# plainly COMMAND...: without the shim, at most $limit seconds
 plainly() { timeout -k 5 "$limit" ${alone:+env LD_PRELOAD="$alone"} "$@"; }
 
-# under THRESHOLD COMMAND...: with it, and with the options in $also
+# under THRESHOLD COMMAND...: with the shim and the options in $also
 under() {
 	local options=${also:-}
 	[ "$1" = default ] || options=${options:+$options,}threshold=$1
@@ -84,13 +84,13 @@ under() {
 		${options:+COWSHED_OPTIONS="$options"} "$@"
 }
 
-# served FILE: the most that any process of the report was served
+# served FILE: the largest bytes_served of the processes in the report
 served() {
 	sed -n 's/.* bytes_served=\([0-9]*\).*/\1/p' "$1" 2>/dev/null |
 		sort -n | tail -n 1 | grep . || echo 0
 }
 
-# same NAME: is what was run last like what was run plainly?
+# same NAME: did the last run print and end like the plain one?
 # Uses $work/{plain,shim}.{out,err} and $plain, $got.
 same() {
 	local same=1
@@ -143,7 +143,7 @@ story_of() {
 	story "$@" >"$work/$who.out" 2>"$work/$who.err" </dev/null
 }
 
-# until_true COMMAND...: asks ten times a second, not for ever
+# until_true COMMAND...: tries ten times a second, at most $limit seconds
 until_true() {
 	local i
 	for ((i = 0; i < limit * 10; i++)); do
@@ -154,11 +154,11 @@ until_true() {
 	return 1
 }
 
-# sift plain|shim: keeps what counts of an output; here all of it does
+# sift plain|shim: keeps the part of an output that is compared; here all of it
 sift() { :; }
 
 # compare NAME COMMAND...: output, messages and exit status are the same at
-# each threshold. What the command skips it says, and ends with 77 if that is all.
+# each threshold. The command prints "skip" lines, and ends with 77 if it skips all.
 compare() {
 	local name=$1 threshold
 	shift

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Small limits, set by the program or by who starts it: what can be had without
-# the shim can be had with it, and what can't is refused.
+# Small limits, set by the program or by its starter. Memory that the program can get
+# without the shim it gets with it; other requests are refused.
 . "$(dirname "$0")/lib.sh"
 
-# What else the caller has open would count, too (255 is bash's own).
+# Closes other descriptors of the caller, which would count, too (255 is bash's own).
 for fd in /proc/$$/fd/*; do
 	case ${fd##*/} in [012] | 255 | '*') ;; *) eval "exec ${fd##*/}>&-" ;; esac
 done
@@ -44,7 +44,7 @@ limited 'no file may grow' '-f 0' "$programs/descendants"
 limited 'small stack' '-s 256' "$programs/realloc"
 limited 'no locked memory' '-l 0' "$programs/forks"
 
-# In a memory cgroup of 256 MiB, version 1 or 2. What is over is killed.
+# In a memory cgroup of 256 MiB, version 1 or 2. The kernel kills above the limit.
 group=
 for at in /sys/fs/cgroup/memory /sys/fs/cgroup; do
 	mkdir "$at/cowshed-test-$$" 2>/dev/null || continue

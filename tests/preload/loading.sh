@@ -27,8 +27,8 @@ END
 must_succeed=1 compare 'LD_AUDIT: early_late' env LD_AUDIT="$work/audit.so" \
 	"$programs/early_late"
 
-# A library's library registers fork handlers that allocate, before any constructor that the
-# shim's could wait for.
+# A library of a library registers fork handlers that allocate. It does so before any
+# constructor that the shim's own could wait for.
 library handlers <<'END'
 #include <pthread.h>
 #include <stdlib.h>

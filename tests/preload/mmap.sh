@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# With mmap=BYTES the program's own anonymous mappings are the engine's too:
-# those of programs with allocators of their own, and of virtual machines.
+# With mmap=BYTES the engine serves the program's own anonymous mappings, too. Programs
+# with allocators of their own make such mappings, and virtual machines do.
 . "$(dirname "$0")/lib.sh"
 
 thresholds='4096 default'
@@ -19,8 +19,8 @@ program mappings
 program descendants
 program busy_threads
 
-# The same bytes come from a kernel that we do not stand before: is the engine asked? With a
-# threshold that no malloc reaches what it served was mapped.
+# The kernel alone would give the same bytes, so is the engine asked? No malloc reaches this
+# threshold: all bytes served were mapped.
 maps_served() { # -eq|-gt OPTIONS NAME
 	rm -f "$work/report"
 	also=threshold=1G,$2 report=$work/report under default "$programs/mappings" >"$work/out" 2>&1

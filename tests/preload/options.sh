@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# LD_PRELOAD and COWSHED_OPTIONS: the shim serves, is found anywhere, does what
-# is asked, and shrugs at what it does not understand.
+# LD_PRELOAD and COWSHED_OPTIONS: the shim serves, is found in any folder, obeys its
+# options, and ignores those that it does not understand.
 . "$(dirname "$0")/lib.sh"
 
 test_program=$programs/zero
@@ -80,7 +80,7 @@ plain=$?
 got=$?
 same 'the shim in another folder'
 
-# What nobody knows is named in the report, the first of it; the rest holds.
+# The report names the first unknown key; the other options hold.
 unknown() { # OPTIONS WANTED
 	rm -f "$work/report"
 	with "$1${1:+,}report=$work/report" "$test_program" >/dev/null 2>&1
@@ -112,8 +112,8 @@ for length in 1023 1024; do
 	fi
 done
 
-# Nothing of ours is left in the file system. Elsewhere others of us may run, so these
-# places are our own while we look.
+# No file of ours is left. Other tests may run at the same time, so these folders are
+# mounted for us alone while we look.
 mkdir "$work/own"
 TMPDIR=$work/own with threshold=4096 "$programs/forks" >/dev/null 2>&1
 if [ -z "$(find "$work/own" -mindepth 1)" ]; then

@@ -22,7 +22,7 @@ core*)
 *) skip "dump the kernel's core_pattern is ${pattern:-not to be seen}" ;;
 esac
 
-# Whatever the engine would have chosen, and what it chooses.
+# With each backing, and with the engine's own choice.
 thresholds='65536,backing=memfd'
 program remap
 program raw_calls

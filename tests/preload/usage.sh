@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The command, wrongly used: it says what is wrong, does nothing, and ends with 2.
+# Wrong uses of the command: it says what is wrong, does nothing, and ends with 2.
 . "$(dirname "$0")/lib.sh"
 
 if [ ! -x "$cowshed" ]; then

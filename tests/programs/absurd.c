@@ -4,8 +4,8 @@
  *
  * With its usual heuristic the kernel refuses a single piece of anonymous
  * memory that is larger than memory and swap together, and grants many smaller
- * ones. What it says is printed: it must be the same for both, now and not at
- * some later touch. Little is touched.
+ * ones. The program prints each answer. It must be the same with the shim, at the
+ * request and not at a later touch. Little memory is touched.
  */
 #include "program.h"
 
@@ -37,7 +37,7 @@ static void one(const char *what, size_t bytes)
 	printf(" realloc %s\n", said(realloc(NULL, bytes), bytes));
 }
 
-/* Neighbours that were freed must not add up to what is refused. */
+/* Freed neighbours must not add up to a size that is refused. */
 static void freed_neighbours(void)
 {
 	const size_t bytes = machine / 4;
@@ -56,7 +56,7 @@ static void freed_neighbours(void)
 	one("half as much again, of what was freed", machine / 2 * 3);
 }
 
-/* Only what is new is asked for. */
+/* Only the bytes that are added are asked for. */
 static void growth(void)
 {
 	unsigned char *p = malloc(machine / 2), *after, *more;

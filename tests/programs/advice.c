@@ -65,7 +65,7 @@ static void dontneed(void)
 	check(holds(p, bytes, 1));
 }
 
-/* Dropped without anybody having written since the fork. */
+/* Dropped, and no process has written since the fork. */
 static void drops_at_once(void *arg)
 {
 	(void)arg;

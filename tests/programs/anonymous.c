@@ -31,7 +31,7 @@ static void advise(int advice)
 	CALL(madvise(page(FROM), (size_t)-1, advice));
 }
 
-/* Each page is as it was or zero: nobody may know. */
+/* Each page may be as it was, or zero. */
 static void freed(int advice)
 {
 	unsigned char *q;
@@ -273,7 +273,7 @@ static void meddled_with(int value)
 	CALL(mprotect(page(FROM + 3), 2 * PAGE, PROT_READ | PROT_WRITE));
 }
 
-/* read() and write() stop at what may not be touched. */
+/* read() and write() stop at pages that may not be touched. */
 static void partial_io(int prot)
 {
 	int fd = memfd_create("anonymous", MFD_CLOEXEC);
@@ -288,7 +288,7 @@ static void partial_io(int prot)
 	close(fd);
 }
 
-/* Past the names that libc has: the system calls themselves. */
+/* The system calls themselves, without the names of libc. */
 static void raw(int advice)
 {
 	CALL(syscall(SYS_madvise, page(FROM), PAGE, advice));

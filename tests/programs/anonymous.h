@@ -5,15 +5,15 @@
  * Each call of a table is made on a block and on a mapping of the same size
  * that is known to be anonymous, in each of these states:
  *
- *   fresh    nobody has touched it
+ *   fresh    never touched
  *   filled   every page is written
  *   shared   filled, and a forked child lives that looks at the end
  *   written  the same, and every other page was written since
  *   left     filled, and the child has ended
  *   child    filled, and a forked child makes the call while its parent lives
  *
- * What comes back, errno, and what then is in the pages, for both sides of a
- * fork, is written down as text. The two texts must be equal.
+ * The result, errno, and the bytes of the pages then, on both sides of a fork, are
+ * written as text. The two texts must be equal.
  *
  *     PROGRAM [KIB [CALL]]    size of the memory, 2048 unless told; only calls
  *                             with CALL in their name
@@ -234,7 +234,7 @@ static inline void in_state(const struct call *c)
 	look("at the end");
 }
 
-/* Nothing of it is left in what is handed out next. */
+/* The memory that is handed out next has nothing of it. */
 static inline void next_is_clean(void)
 {
 	unsigned char *q = calloc(1, bytes);

@@ -185,7 +185,7 @@ static void move_inside(int flags)
 	look_at(page(TO + 1), FROM + 1);
 }
 
-/* Something of the program's own is moved there. */
+/* A mapping of the program's own is moved there. */
 static void move_in(int flags)
 {
 	unsigned char *q = map_anonymous(NULL, RUN * PAGE);
@@ -199,7 +199,7 @@ static void move_in(int flags)
 	CALL(madvise(page(FROM + 1), PAGE, MADV_DONTNEED));
 }
 
-/* What can't be mapped leaves what is there. */
+/* A mapping that fails leaves the old one there. */
 static void map_wrongly(int fd)
 {
 	void *q;

@@ -2,10 +2,10 @@
 /*
  * fork beside threads that write all the time
  *
- * Writer i writes 1, 2, 3, ... into the words of its block in turn. What the
- * child finds is known within bounds: everything that was finished before the
- * fork, nothing that began after it, and from then on no change at all. The
- * parent's writers must not lose a single write.
+ * Writer i writes 1, 2, 3, ... into the words of its block in turn. The child
+ * must find every write that was finished before the fork, and none that began
+ * after it. What it finds must not change. The parent's writers must not lose a
+ * single write.
  */
 #include "program.h"
 

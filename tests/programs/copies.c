@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * memcpy and memmove copy, whatever becomes of either side
+ * memcpy and memmove copy, for any later use of either side
  *
  * Large blocks that are copied, written, copied on and back, moved within
  * themselves, freed in any order, in threads, in children and in a signal
- * handler; the same code again and again, so that what learns has learnt.
+ * handler. The same code runs again and again, so that copies=auto learns.
  */
 #include "program.h"
 
@@ -164,7 +164,7 @@ static void *copier(void *arg)
 	return arg;
 }
 
-/* A writer beside, in the part that nobody copies. */
+/* A writer beside the copies, in the part that is not copied. */
 static unsigned char *shared;
 static int stop;
 

@@ -2,15 +2,16 @@
 /*
  * A CUDA program that registers malloc()ed memory, and forks while a copy is under way
  *
- * It knows nothing of us: the driver named by its first argument, a block registered
- * with it, a copy to the block that runs late, and in between a fork whose child lives
- * on, a clone, writes to the block, and neighbours that come and go. A device writes to the pages
- * that the block had when it was registered, wherever the block's addresses lead later;
- * so the copy here goes through a second mapping of the same pages, made at that moment
- * (or, of anonymous memory, to its addresses: a fork leaves those pages to the parent
- * only if it is the one who does not write first, so then there is no fork).
+ * The program knows nothing of cowshed. It loads the driver that its first argument names,
+ * registers a block with it, and starts a copy to the block that runs late. Meanwhile there
+ * are a fork whose child lives on, a clone, writes to the block, and neighbours that come and
+ * go. A device writes to the pages that the block had when it was registered, even if the
+ * block's addresses lead to other pages later. So the copy here goes through a second mapping
+ * of the same pages, made at that moment. Anonymous memory has no second mapping, so the copy
+ * goes to its addresses. There is no fork then: after one, the process that writes first gets
+ * other pages.
  *
- * cuda_registered DRIVER [DEVICE-FILE]: the file is what a real driver keeps open.
+ * cuda_registered DRIVER [DEVICE-FILE]: a file that a real driver keeps open.
  * Prints what it sees; 0 if the bytes are right.
  */
 #include <dlfcn.h>
@@ -159,7 +160,7 @@ int main(int argc, char **argv)
 	works(((int (*)(void *, size_t, unsigned))call(driver, "cuMemHostRegister_v2"))(
 	              p, BYTES, 0), "register");
 	pages = same_pages(p);
-	/* Nothing runs before somebody waits for it. */
+	/* Nothing runs before the program waits for it. */
 	((void (*)(int, long))call(driver, "cow_ref_set"))(6, 1);
 	works(((int (*)(void *, void (*)(void *), void *))call(driver, "cuLaunchHostFunc"))(
 	              stream, device_writes, pages ? pages : p), "queue");

@@ -2,8 +2,9 @@
 /*
  * System calls that a sandbox denies: memory must be had without them
  *
- * Each child installs a filter that answers with an error, not with death, to
- * what a page-mapping allocator likes to use, and then lives normally.
+ * Each child installs a filter that answers some calls with an error, and does not
+ * end the process. An allocator that maps pages uses these calls. Then the child
+ * works as usual.
  */
 #include "program.h"
 

@@ -2,9 +2,9 @@
 /*
  * Children of children, orphans, and processes made by _Fork()
  *
- * _Fork() runs no handlers, so an allocator that prepares for fork in one
- * learns nothing of it; the memory must still be of the moment for both. Its
- * child may call no malloc, but read and write what it has.
+ * _Fork() runs no handlers, so an allocator that prepares for fork in one does not
+ * learn of it. Both processes must still have the memory of that moment. The child
+ * may not call malloc, but it may read and write its memory.
  */
 #include "program.h"
 

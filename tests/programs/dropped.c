@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon that locks itself in: another root directory, another user, no
- * dumps, and with that no look into its own /proc/self, if it has one at all
+ * A daemon that locks itself in: another root directory, another user, and no dumps.
+ * Then it can't read its own /proc/self, if it has one
  *
- * What may be done depends on who runs this; the rest is done without.
+ * Some of this depends on the user. The program leaves out what is not allowed.
  */
 #include "program.h"
 

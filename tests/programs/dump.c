@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A core dump has all of a block, whatever was forked meanwhile, but for what
- * the program asked to leave out
+ * A core dump has all of a block, also after forks, but for the parts that the
+ * program asked to leave out
  *
  * A child crashes; its parent reads the core file, which is ELF: the headers
  * say which addresses lie where in it. Clean pages of a frozen block count as
@@ -9,8 +9,8 @@
  *
  *     dump DIRECTORY    an empty one, where the kernel writes a file "core"
  *
- * Debuggers write core files of their own, with all that is mapped: of terabytes that can't
- * be read they are told that these are to be left out.
+ * Debuggers write core files of their own, with all mappings. Terabytes that can't be read
+ * must be marked, so that debuggers leave them out.
  */
 #include "pages.h"
 
@@ -52,7 +52,7 @@ static void crashes(enum state state)
 	abort();
 }
 
-/* The bytes at `at` that the core file has; how many is what is returned. */
+/* Reads the bytes that the core file has at `at`. Returns their number. */
 static size_t bytes_of(int core, uintptr_t at, unsigned char *to, size_t want)
 {
 	size_t sum = 0;
@@ -81,7 +81,7 @@ static size_t bytes_of(int core, uintptr_t at, unsigned char *to, size_t want)
 	return sum;
 }
 
-/* Whatever the kernel called the file. */
+/* The core file, under the name that the kernel chose. */
 static int open_core(void)
 {
 	DIR *here = opendir(".");

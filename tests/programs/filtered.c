@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A filter that ends whoever makes another call than those that a program is known to
- * make: read, write and leaving. So nothing more may be made for it when it leaves, nor for
- * memory that it has already. (Not by exit(), where those who count coverage write.)
+ * A filter allows read, write, exit and exit_group, and ends a process that makes another
+ * call. So the shim may make no other call when the program ends, nor for memory that the
+ * program has already. (It does not end by exit(), in which tools for coverage write files.)
  */
 #include "program.h"
 

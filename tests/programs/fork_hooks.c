@@ -2,9 +2,9 @@
 /*
  * Fork handlers of the program's own, which allocate
  *
- * They run before and after the allocator's, depending on who registered
- * first; here some are registered early and some late. In each the whole
- * malloc family must work, also while other threads allocate.
+ * The order of registering decides if they run before or after the allocator's. Here
+ * some are registered early and some late. The whole malloc family must work in each
+ * handler, also while other threads allocate.
  */
 #include "program.h"
 

@@ -3,7 +3,7 @@
  * fork() in a signal handler, which may interrupt an allocation
  *
  * POSIX allows it, and servers do it to start a helper program. The child only
- * ends or execs. Whatever the handler interrupted goes on afterwards.
+ * ends or execs. The interrupted call goes on afterwards.
  */
 #include "program.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork beside threads that flush all streams, and that read lines too long for what
- * they have: one holds the list of streams and waits for a stream, one holds the
- * stream and waits for memory, and fork holds both in its own order.
+ * fork beside threads that flush all streams, and threads that read lines too long for
+ * their buffer. One thread holds the list of streams and waits for a stream. One holds
+ * the stream and waits for memory. fork takes the locks of both in an order of its own.
  */
 #include "program.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What many forks cost in the long run: nothing
+ * Many forks cost nothing in the long run
  *
  *   a chain    each process forks the next one and ends; the last one has
  *              what the first one made, and what each of them added
@@ -102,7 +102,7 @@ static void ends(void *arg)
 
 static void stays(void *arg)
 {
-	/* Where a check fails nobody else ends it. */
+	/* If a check fails nothing else ends it. */
 	check(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	check(getppid() == parent);
 	ends(arg);

@@ -2,9 +2,9 @@
 /*
  * fork and rewrite, over and over, beside a pool that waits
  *
- * The pool's threads sit in pthread_cond_wait() and get work now and then:
- * each then rewrites a part of the blocks. Whatever the allocator does to
- * memory while they sleep, they must find it as it was, and lose nothing.
+ * The pool's threads sit in pthread_cond_wait() and get work now and then: each
+ * then rewrites a part of the blocks. The allocator may remap memory while they
+ * sleep. They must find it as it was, and lose no write.
  */
 #include "program.h"
 

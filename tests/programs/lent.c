@@ -3,7 +3,7 @@
  * vmsplice of memory that another thread writes meanwhile
  *
  * A pipe gets pages of a block while a thread writes to all of them in turn, and
- * looks whether what it wrote is there. A part of the block is read-only.
+ * checks that its words are there. A part of the block is read-only.
  */
 #include "writer.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small limits: what worked still works, and what can't be had is ENOMEM
+ * Small limits: memory below the limit can be used, and more is ENOMEM
  *
- * Each limit is set in a child: there before the first large block, here with
- * some alive already.
+ * Each limit is set in a child: in some before the first large block, in others
+ * with large blocks alive.
  */
 #include "program.h"
 
@@ -120,8 +120,8 @@ static void descriptors(void *arg)
 	free(kept);
 }
 
-/* No process, and so no thread, more. Root has no such limit, and what others of a user have
- * counts: so nobody else's. */
+/* No further process, and so no further thread. Root has no such limit. Other processes of the
+ * user count, so it must be a user without any. */
 static void processes(void *arg)
 {
 	unsigned char *p;

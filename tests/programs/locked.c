@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlockall(), for what is there and for what comes, also under a limit on locked memory
+ * mlockall(), for present and for future memory, also under a limit on locked memory
  *
- * All that is mapped is made present, and counts against the limit, touched or not,
- * unless one is root. A small program is below what a kernel gives to all, and stays so.
- * What was freed is not there to be locked.
+ * All mappings become resident and count against the limit, touched or not, unless the user
+ * is root. A small program is below the limit that the kernel gives to all users, and must
+ * stay below it. Freed memory must not be locked.
  */
 #include "program.h"
 
@@ -48,7 +48,7 @@ static void lift_limit(void)
 	(void)!setrlimit(RLIMIT_MEMLOCK, &none);
 }
 
-/* What is free, in part for so long that its pages were given back, stays so. */
+/* Free memory stays free. A part is free for so long that its pages were given back. */
 static void what_is_there(void *arg)
 {
 	unsigned char *p[BLOCKS];
@@ -70,7 +70,7 @@ static void what_is_there(void *arg)
 		free(p[i]);
 }
 
-/* A fork leaves no second copy of what only one process writes. */
+/* After a fork, memory that only one process writes has no second copy. */
 static void what_comes(void *arg)
 {
 	struct rlimit most;
@@ -106,7 +106,7 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* What was unlocked is not locked again where it is mapped anew, by a fork, say. */
+/* Unlocked memory is not locked again when a fork maps it anew. */
 static void all_unlocked(void *arg)
 {
 	const size_t bytes = 4 * MIB;

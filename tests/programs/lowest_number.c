@@ -2,8 +2,8 @@
 /*
  * A program with one thread gets the lowest descriptor that is free
  *
- * POSIX says so, and programs that put a file in the place of another rely on it: close,
- * then open. While they do, memory is filled, page by page and in large blocks, and freed.
+ * POSIX says so. Programs that put a file in the place of another rely on it: close, then
+ * open. Meanwhile this program fills and frees memory, page by page and in large blocks.
  */
 #include "program.h"
 

@@ -2,9 +2,9 @@
 /*
  * A program that has used up its mappings (vm.max_map_count), nearly
  *
- * Pages in turns readable and not are mappings of their own. Some are left for
- * the allocator, fewer and fewer; then it must do with those, and with none
- * left a request may fail, but nothing else may.
+ * Pages that are readable and not readable in turns are mappings of their own. The
+ * program leaves fewer and fewer mappings for the allocator, which must do with those.
+ * When none is left a request may fail, but nothing else may.
  */
 #include "program.h"
 

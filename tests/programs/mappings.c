@@ -70,7 +70,7 @@ static void parts(void)
 	check(munmap(p, bytes) == 0);
 	check(munmap(p, bytes) == 0);
 
-	/* The same, of what was handed out before. */
+	/* The same, with memory that was handed out before. */
 	p = map(bytes, BOTH, 0);
 	q = map(bytes, BOTH, 0);
 	check(all(p, bytes, 0) && all(q, bytes, 0));
@@ -132,7 +132,7 @@ static void finds_all(void *arg)
 	check(holds(arg, 3 * MIB, 11));
 }
 
-/* What is mapped anew has nothing of what was said of the old. */
+/* A new mapping has none of the attributes of the old one. */
 static void renewed(void)
 {
 	unsigned char *p = map(4 * MIB, BOTH, 0);
@@ -187,7 +187,7 @@ static void mapped_there_again(void)
 	q = mmap(p + 2 * MIB, MIB, BOTH, PLAIN | MAP_FIXED_NOREPLACE, -1, 0);
 	check(q == p + 2 * MIB && all(q, MIB, 0));
 	fill(q, MIB, 7);
-	/* What fails leaves the addresses free. */
+	/* A call that fails leaves the addresses free. */
 	check(mmap(p + 4 * MIB, MIB, BOTH, MAP_SHARED | MAP_FIXED, -1, 0) ==
 	      MAP_FAILED);
 	check(errno == EBADF);
@@ -230,7 +230,7 @@ static void over_a_file(int unmapped)
 	close(fd);
 }
 
-/* Whatever an allocator is doing with what was unmapped a moment ago. */
+/* While the allocator may still work on memory that was unmapped a moment ago. */
 static void mapped_there_at_once(void)
 {
 	unsigned char *p, *q;
@@ -304,7 +304,7 @@ static void set_pages(int i, size_t from, size_t n, uint32_t state)
 		pieces[i].pages[k] = state;
 }
 
-/* Somebody else may be where the piece has been unmapped already. */
+/* Where the piece has been unmapped, there may be another mapping. */
 static void unmap_pages(int i, size_t from, size_t n)
 {
 	size_t k = from, run;
@@ -354,7 +354,7 @@ static void step(uint64_t *state, uint32_t *seed)
 	case 2:
 		for (size_t k = from; k < from + n; k++)
 			if (!pieces[i].pages[k])
-				return; /* somebody else may be there */
+				return; /* another mapping may be there */
 		remap(pieces[i].at + from * PAGE, n * PAGE, BOTH);
 		set_pages(i, from, n, 1);
 		break;

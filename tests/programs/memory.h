@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a process holds, as it can see itself
+ * The memory and descriptors of a process, as it sees them itself
  *
  * An allocator may keep memory in memfds. Without one there are none, and their
  * bytes are 0.

@@ -2,9 +2,9 @@
 /*
  * An orphan that rewrites what it inherited, and then asks for nothing large
  *
- * With its parent gone nobody reads the bytes of the moment of the fork any
- * more. An allocator that keeps them in a memfd (without one there is nothing
- * to see here) has to give them back, though no call of this process needs it.
+ * The parent is gone, so no process reads the bytes of the moment of the fork any
+ * more. An allocator that keeps them in a memfd has to give them back, though no call
+ * of this process needs that. Without a memfd the program checks nothing.
  */
 #include "memory.h"
 
@@ -42,7 +42,7 @@ static void leaves(void *arg)
 	(void)start(lives_on, &self);
 }
 
-/* The same for who forks inside of libc. */
+/* The same for a fork inside of libc. */
 static void becomes_a_daemon(void *arg)
 {
 	pid_t self = getpid();

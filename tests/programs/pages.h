@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the programs that treat malloc's pages as mappings share
+ * For programs that treat malloc's pages as mappings
  *
  * Some programs ask the kernel for things about memory that came from malloc:
  * guard pages, madvise, mremap. All of it works on anonymous memory, before
- * and after a fork. Whether a page can be read or written is asked of the
- * kernel with a pipe, which says EFAULT where an access would crash.
+ * and after a fork. A pipe tells whether a page can be read or written: the kernel
+ * answers EFAULT where an access would crash.
  */
 #ifndef COWSHED_TESTS_PAGES_H
 #define COWSHED_TESTS_PAGES_H
@@ -47,7 +47,7 @@ static inline int readable(const void *p)
 	return 1;
 }
 
-/* Writes what is there already. */
+/* Writes the bytes that are there already. */
 static inline int writable(void *p)
 {
 	char byte = readable(p) ? *(volatile char *)p : 0;

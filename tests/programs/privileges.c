@@ -2,10 +2,10 @@
 /*
  * Privileges given up are given up by every thread of the process
  *
- * The kernel keeps them for each thread, and libc changes those that it knows. A program
- * that never started a thread has one, whatever its malloc does: after each of these
- * calls all that /proc/self/task shows has the same user, groups, capabilities and
- * filters. What may be done depends on who runs this.
+ * The kernel keeps privileges for each thread, and libc changes the threads that it knows.
+ * A program that never started a thread has one thread, even if its malloc starts some.
+ * After each of these calls all threads in /proc/self/task must have the same user, groups,
+ * capabilities and filters. Which calls are allowed depends on the user.
  *
  * Some of the calls are allowed in signal handlers, and after forks that run no handlers.
  */
@@ -177,7 +177,7 @@ static void try_way(void *arg)
 	gate_make(gate);
 	child = start(waits, NULL);
 	free(get_filled(64 * MIB, 2));
-	/* Who may not finds nothing changed, or half of it. */
+	/* If the call is not allowed, nothing is changed, or half of it. */
 	(void)!way->call();
 	same_for_all(way->name);
 	free(get_filled(64 * MIB, 3));
@@ -219,7 +219,7 @@ static void in_handlers(void *arg)
 	setitimer(ITIMER_REAL, &every, NULL);
 }
 
-/* The parent's other threads are not there, whatever memory says about them. */
+/* The parent's other threads are not there, though memory may say so. */
 static void after_raw_forks(void *arg)
 {
 	int status;

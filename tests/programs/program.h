@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the plain programs share
+ * For the plain programs of this folder
  *
  * These programs know nothing of cowshed. Each looks after its own memory,
  * dies with a message when a byte or a result is not what malloc, fork and the

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mprotect on malloc's pages: guard pages and read-only ones stay what they
- * are, over forks and over whatever the allocator does behind the scenes
+ * mprotect on malloc's pages: guard pages and read-only pages keep their protection,
+ * over forks and over the allocator's own remapping
  */
 #include "pages.h"
 
@@ -131,7 +131,7 @@ static int write_to(volatile unsigned char *at)
 	return 1;
 }
 
-/* Writes what is closed and what is not until it is told to stop. */
+/* Writes to pages that are closed and to others, until it is told to stop. */
 static void *write_on(void *arg)
 {
 	while (!atomic_load(&stop)) {
@@ -146,7 +146,7 @@ static void *write_on(void *arg)
 	return arg;
 }
 
-/* Until it has seen what it is to write now, and done with what was before. */
+/* Waits until it has seen its new task, and finished the one before. */
 static void wait_two_turns(void)
 {
 	int before = atomic_load(&turns);
@@ -172,7 +172,7 @@ static void protect_in_part(unsigned char *q, int way)
 	atomic_store(&closed, q + bytes / 2 + READ_ONLY * PAGE);
 }
 
-/* Behind a fork the mapping is another one: protected as before, from its first moment. */
+/* After a fork the mapping is another one. It is protected as before, from the start. */
 static void protected_all_the_time(void)
 {
 	struct sigaction action = { .sa_handler = caught };
@@ -205,7 +205,7 @@ static void protected_all_the_time(void)
 	check(written == 0 && refused == 0);
 }
 
-/* What is protected may be freed, and what comes in its place is not. */
+/* A protected block may be freed, and the next block there is not protected. */
 static void freed_protected(void)
 {
 	unsigned char *q[6];
@@ -272,7 +272,7 @@ static void has_the_key(void *arg)
 	check_locked_by_key();
 }
 
-/* What mprotect does leaves them their key. */
+/* mprotect leaves the pages their key. */
 static void keys_stay(void)
 {
 	int n;

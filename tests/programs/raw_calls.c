@@ -2,8 +2,8 @@
 /*
  * Memory calls by syscall()
  *
- * Runtimes make their own system calls, and may mean malloc's memory with them. It is what
- * the functions of libc find there that they find, before a fork and after it.
+ * Runtimes make their own system calls, and may make them on malloc's memory. These calls must
+ * do the same as the functions of libc, before a fork and after it.
  */
 #include "pages.h"
 
@@ -29,7 +29,7 @@ static void make(int forked)
 		in_child(looks, NULL);
 }
 
-/* What is moved stays private, and what was there is gone. */
+/* Moved memory stays private, and the memory that was at its new place is gone. */
 static void writes_elsewhere(void *arg)
 {
 	looks(arg);
@@ -61,7 +61,7 @@ static void mapped(int forked)
 	free(p);
 }
 
-/* Another mapping over pages that are there stays, whatever a fork does with the rest. */
+/* A mapping that replaces some of the pages stays when a fork remaps the others. */
 static void replaced(int forked)
 {
 	make(forked);
@@ -104,7 +104,7 @@ static void is_locked(int yes)
 	fill(p + MIB, MIB, 3);
 }
 
-/* What is locked can't be given back, which is how one sees that it is. */
+/* Locked memory can't be given back; that shows that it is locked. */
 static void locked(int forked)
 {
 	make(forked);
@@ -122,7 +122,7 @@ static void locked(int forked)
 	free(p);
 }
 
-/* A pipe that has pages of it: they stay what they were, wherever they lie then. */
+/* A pipe has pages of the block. They keep their bytes. */
 static void spliced(int forked)
 {
 	char got[PAGE];
@@ -145,7 +145,7 @@ static void spliced(int forked)
 	free(p);
 }
 
-/* Where pages are to lie is said of a range, or of a thread. Some containers may not. */
+/* A policy places the pages of a range, or of a thread. Some containers deny it. */
 static void placed(int forked)
 {
 	unsigned long node = 1;

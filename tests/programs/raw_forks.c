@@ -3,11 +3,11 @@
  * fork by the bare system calls, clone with and without CLONE_VM, deep nesting,
  * and several threads that fork at once
  *
- * What forks by libc's syscall() or clone() runs no fork handlers, and has a child that
- * can do all that others can. Where it goes to the kernel past libc, the child may find a
- * block as its parent had it, or, under an allocator that must know of children, die of
- * SIGSEGV at the touch. It must never see other bytes, nor write into its
- * parent's. An argument: how deep, if less than usual.
+ * A fork by libc's syscall() or clone() runs no fork handlers. Its child can do all that
+ * other children can. If the fork goes to the kernel past libc, the child may find a block
+ * as its parent had it. Under an allocator that must know of children, SIGSEGV may end the
+ * child when it touches the block. It must never see other bytes, nor write into its
+ * parent's. An argument: the depth of nesting, if less than usual.
  */
 #include "program.h"
 
@@ -50,7 +50,7 @@ static pid_t bare_clone3(void)
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
 
-/* Nobody in this process sees it coming. */
+/* No code in this process learns of it before. */
 static pid_t past_libc(void)
 {
 #if defined(__x86_64__)
@@ -109,8 +109,8 @@ static pid_t by_clone(void)
 	return clone(lives, own_stack + STACK, SIGCHLD, gate);
 }
 
-/* Right bytes, or none if it went past libc; nothing of what the child writes is seen
- * here. With a `sibling` by fork(), who shares the memory for a while. */
+/* The child finds the right bytes, or none if the fork went past libc. Its writes are not
+ * seen here. A `sibling` by fork() shares the memory for a while. */
 static void a_bare_one(pid_t (*forks)(void), int sibling)
 {
 	pid_t child, other = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What can't be had: NULL and errno, and everything as it was
+ * Requests that can't be served: NULL and errno, and all memory as before
  */
 #define _GNU_SOURCE
 #include "program.h"
@@ -162,7 +162,7 @@ int main(void)
 	nothing_at_all();
 	errno_stays();
 	bad_pointers();
-	/* What a machine's overcommit allows is the same for both. */
+	/* The machine's overcommit allows the same with and without the shim. */
 	printf("refusals: 64 TiB %s\n",
 	       malloc((size_t)1 << 46) != NULL ? "given" : "refused");
 	return 0;

@@ -2,9 +2,9 @@
 /*
  * mremap, munmap and mmap(MAP_FIXED) inside of malloc's blocks
  *
- * Programs that do this (garbage collectors, ring buffers, large arrays) count
- * on private anonymous memory: what is moved away stays private over a fork,
- * what grows is zero and nobody else's, what was unmapped is gone.
+ * Programs that do this (garbage collectors, ring buffers, large arrays) rely on
+ * private anonymous memory. Moved memory stays private over a fork, added memory is
+ * zero and belongs to the block alone, and unmapped memory is gone.
  */
 #include "pages.h"
 
@@ -131,7 +131,7 @@ static void moved_away(int forked_before)
 	check(munmap(moved, MIB) == 0);
 }
 
-/* What grows is zero, and not what lies behind it. */
+/* Added memory is zero, and not the memory that lay behind. */
 static void grown(void)
 {
 	unsigned char *q;
@@ -221,7 +221,7 @@ static void waits(void *arg)
 	gate_wait(to_child);
 }
 
-/* A mere hint never makes a call fail, whatever is there. */
+/* A hint never makes a call fail, even if there is a mapping. */
 static void hinted(void)
 {
 	static const size_t offsets[] = { 0, MIB, 64 * MIB, 1024 * MIB };
@@ -240,7 +240,7 @@ static void hinted(void)
 		check(holds(q, MIB, 14));
 		check(munmap(q, MIB) == 0);
 	}
-	/* What was freed here a child has still. */
+	/* A child still has the memory that was freed here. */
 	child = start(waits, NULL);
 	free(p);
 	q = mmap(moved, bytes, PROT_READ | PROT_WRITE,

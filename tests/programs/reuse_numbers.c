@@ -2,9 +2,9 @@
 /*
  * Descriptors closed behind the allocator's back, their numbers given to files
  *
- * Whatever the allocator then does with a number it believes to be its own
- * (map it, punch holes into it, resize it, seal it, close it) would hit the
- * program's file. The files must stay as they are, and open.
+ * The allocator believes that such a number is its own. If it maps it, punches holes
+ * into it, resizes, seals or closes it, that would hit the program's file. The files
+ * must stay as they are, and open.
  */
 #include "program.h"
 
@@ -46,7 +46,7 @@ static void rewrites(void *arg)
 	check_all();
 }
 
-/* All that an allocator might do something with a descriptor for. */
+/* All calls for which an allocator might use a descriptor. */
 static void live(uint64_t base)
 {
 	unsigned char *p;
@@ -124,7 +124,7 @@ int main(void)
 	check_files();
 	live(300);
 	check_files();
-	/* At the end all that is open is the program's own. */
+	/* At the end only the program's own files are open. */
 	for (i = 400; i < 20000; i++) {
 		struct stat now;
 

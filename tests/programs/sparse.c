@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Large blocks that are hardly touched stay small, wherever they are moved
+ * Large blocks that are hardly touched stay small when they move
  *
  * mincore() tells how much of a block has memory. A touch may bring 2 MiB.
  */
@@ -61,8 +61,8 @@ static void moved(void)
 	free(p);
 }
 
-/* What was not touched is zero where the block moves to, too, whatever was
- * there before. */
+/* Untouched pages are zero at the new place of the block, too, whatever memory
+ * was there before. */
 static void zeros(void)
 {
 	const size_t bytes = 40 * MIB, more = 60 * MIB;

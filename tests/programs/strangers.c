@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a stranger can open of a process: nothing
+ * Another user can open nothing of a process
  *
- * Another user, or without one to become the same user while dumps are forbidden (which the
- * kernel treats alike), tries each descriptor and mapping of a process by its name in
- * /proc, its memory, and every file in the usual places that is one of its open files. What is
- * executed next finds no memory open.
+ * The stranger tries each descriptor and mapping of a process by its name in /proc, its
+ * memory, and every file in the usual places that is one of its open files. If this program
+ * can't become another user it is the same user with dumps forbidden, which the kernel treats
+ * alike. The program that is executed next finds no memory open.
  */
 #include "program.h"
 
@@ -24,7 +24,7 @@ static struct {
 static int files_count;
 static pid_t victim;
 
-/* Descriptors 0 to 2 are the caller's, and may be anybody's. */
+/* Descriptors 0 to 2 are the caller's, and may be open to all. */
 static void remember(int fd)
 {
 	struct stat st;
@@ -62,7 +62,7 @@ static void tries_proc(void)
 	static const char *const names[] = { "mem", "pagemap", "environ" };
 	char path[64];
 
-	/* By number: the list is not to be had, either. */
+	/* By number, because the list can't be read either. */
 	for (int fd = 0; fd < 4096; fd++) {
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)victim, fd);
 		refused(path);
@@ -90,7 +90,7 @@ static void list_mappings(void)
 	while ((e = readdir(dir)) != NULL && mapped_count < 4096) {
 		ssize_t n = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
 
-		/* Programs and libraries are everybody's. */
+		/* All users may read programs and libraries. */
 		link[n < 0 ? 0 : n] = '\0';
 		if (strstr(link, "memfd:") || strstr(link, "(deleted)"))
 			snprintf(mapped[mapped_count++], sizeof(*mapped), "%s", e->d_name);

@@ -2,9 +2,9 @@
 /*
  * Children of vfork() that allocate, write and free
  *
- * Such a child is a process of its own in its parent's memory, and all that it
- * does there stays; but what belongs to the process, as a thread or what is
- * said at its end, ends with it. Meanwhile the other threads of the parent run.
+ * Such a child is a process of its own in its parent's memory, and all that it writes
+ * there stays. A thread that it starts, and its report, belong to it alone and end with
+ * it. The other threads of the parent run meanwhile.
  */
 #include "memory.h"
 #include "writer.h"
@@ -79,7 +79,7 @@ static void limits_of_children(void)
 	free(p);
 }
 
-/* Somebody still looks after what is free, though nobody calls. */
+/* The helper still gives free memory back, though no call comes. */
 static void memory_goes_back(void)
 {
 	int looks;

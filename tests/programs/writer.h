@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread that writes one word in every eighth page, over and over, and looks whether
- * what it wrote is there
+ * A thread that writes one word in every eighth page, over and over, and checks that the
+ * word is there
  */
 #ifndef COWSHED_TESTS_WRITER_H
 #define COWSHED_TESTS_WRITER_H

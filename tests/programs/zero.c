@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * calloc gives zeroes, whoever had the memory before, to the last byte
+ * calloc gives zeroes to the last byte, also in memory that was used before
  */
 #include "program.h"
 
