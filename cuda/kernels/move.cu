@@ -77,6 +77,22 @@ static __device__ __forceinline__ void rows(const cow__kernel_job &j)
 			*(T *)to[k] = Change::of(v[k], j);
 }
 
+/* Turns P by P units, and puts each P of them as a word into a row of the square. */
+template <class T, class W, int P>
+static __device__ __forceinline__ void put_turned(const T (&v)[P][P],
+                                                  W (*rows)[COW__KERNEL_TILE + 1], int column)
+{
+	COW_UNROLL
+	for (int k = 0; k < P; k++) {
+		units<T, P> w;
+
+		COW_UNROLL
+		for (int i = 0; i < P; i++)
+			w.at[i] = v[i][k];
+		memcpy(&rows[k][column], &w, sizeof(w));
+	}
+}
+
 /* T: a unit; W: what is moved at once, P of them. Threads: 32 by 8. */
 template <class T, class W, int P, class F>
 static __device__ __forceinline__ void tiles(const cow__kernel_job &j)
@@ -107,15 +123,7 @@ static __device__ __forceinline__ void tiles(const cow__kernel_job &j)
 				                         (offset)(x + i) * (offset)j.x.from +
 				                         (offset)y * (offset)sizeof(T),
 				                 j.y.size - y, v[i]);
-		COW_UNROLL
-		for (int k = 0; k < P; k++) {
-			units<T, P> w;
-
-			COW_UNROLL
-			for (int i = 0; i < P; i++)
-				w.at[i] = v[i][k];
-			memcpy(&square[lane * P + k][g], &w, sizeof(w));
-		}
+		put_turned<T, W, P>(v, &square[lane * P], g);
 	}
 	__syncthreads();
 	x = column * (TILE * P) + lane * P;
