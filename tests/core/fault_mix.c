@@ -349,6 +349,27 @@ static void exchange(struct program *p, struct slot *from, struct slot *to)
 	cow_storage_unref(s);
 }
 
+static void expose_slot(struct program *p, struct slot *s)
+{
+	void *d;
+
+	p->doing = "expose";
+	if (s->storage) {
+		arm(p);
+		if (done(p, cow_storage_expose(s->storage, &d)))
+			s->address = d;
+	}
+}
+
+static void trim(struct program *p)
+{
+	p->doing = "trim";
+	arm(p);
+	cow_trim();
+	(void)done(p, 0);
+}
+
+static void step(struct program *p);
 static void run_steps(struct program *p, int steps);
 
 static void goes_on(void *arg)
@@ -364,12 +385,29 @@ static void goes_on(void *arg)
 		release(&p->slots[i]);
 }
 
+static void fork_program(struct program *p)
+{
+	pid_t child;
+	int status;
+
+	p->doing = "fork";
+	arm(p);
+	child = child_start(goes_on, p);
+	p->fired = fault_disarm();
+	p->hits += p->fired;
+	if (draw(p, 2))
+		step(p); /* while it runs */
+	status = child_status(child);
+	if (status != 0 && !(p->fired && WIFEXITED(status) && WEXITSTATUS(status) == 127))
+		ck_abort_msg("seed %d, step %d: the child ended with %#x",
+		             p->seed, p->step, (unsigned)status);
+	p->doing = "fork";
+}
+
 static void step(struct program *p)
 {
 	struct slot *s = &p->slots[draw(p, SLOTS)], *t = &p->slots[draw(p, SLOTS)];
 	size_t what = draw(p, 100);
-	pid_t child;
-	void *d;
 
 	if (!s->model) {
 		make(p, s);
@@ -390,36 +428,14 @@ static void step(struct program *p)
 		if (s != t && t->model)
 			copy_block(p, s, t);
 	} else if (what < 83) {
-		p->doing = "expose";
-		if (s->storage) {
-			arm(p);
-			if (done(p, cow_storage_expose(s->storage, &d)))
-				s->address = d;
-		}
+		expose_slot(p, s);
 	} else if (what < 89) {
-		p->doing = "trim";
-		arm(p);
-		cow_trim();
-		(void)done(p, 0);
+		trim(p);
 	} else if (what < 93) {
 		if (s != t)
 			exchange(p, s, t);
 	} else if (!p->child) {
-		int status;
-
-		p->doing = "fork";
-		arm(p);
-		child = child_start(goes_on, p);
-		p->fired = fault_disarm();
-		p->hits += p->fired;
-		if (draw(p, 2))
-			step(p); /* while it runs */
-		status = child_status(child);
-		if (status != 0 && !(p->fired && WIFEXITED(status) &&
-		                     WEXITSTATUS(status) == 127))
-			ck_abort_msg("seed %d, step %d: the child ended with %#x",
-			             p->seed, p->step, (unsigned)status);
-		p->doing = "fork";
+		fork_program(p);
 	}
 }
 

@@ -247,10 +247,48 @@ static void write_some(struct pair *p)
 	memset(p->bytes + at, d[at], n);
 }
 
+static void clone_over(struct pair *a, const struct pair *b)
+{
+	drop(a);
+	a->size = b->size;
+	a->storage = lazy(b->storage);
+	a->bytes = malloc(b->size);
+	memcpy(a->bytes, b->bytes, b->size);
+}
+
+static void resize(struct pair *a)
+{
+	size_t n = 1 + number(MOST);
+
+	ok(cow_storage_resize(a->storage, n));
+	a->bytes = realloc(a->bytes, n);
+	if (n > a->size) {
+		memset(mut(a->storage) + a->size, 0, n - a->size);
+		memset(a->bytes + a->size, 0, n - a->size);
+	}
+	a->size = n;
+}
+
+/* How many bytes were not copied. */
+static size_t copy_some(struct pair *a, const struct pair *b)
+{
+	size_t at = place_in(a->size - 1), offset = place_in(b->size - 1), n;
+
+	if (number(3))
+		offset = offset / PAGE * PAGE + at % PAGE;
+	if (offset >= b->size)
+		return 0;
+	n = a->size - at < b->size - offset ? a->size - at : b->size - offset;
+	if (number(3) == 0)
+		n = 1 + number(n);
+	memcpy(a->bytes + at, b->bytes + offset, n);
+	return copy_part(a->storage, at, b->storage, offset, n);
+}
+
+/* How many bytes were not copied. */
 static size_t step(struct pair *all)
 {
 	struct pair *a = &all[number(STORAGES)], *b = &all[number(STORAGES)];
-	size_t at, offset, n;
 
 	if (!a->storage)
 		make(a);
@@ -261,26 +299,14 @@ static size_t step(struct pair *all)
 		drop(a);
 		return 0;
 	case 1:
-		if (a == b)
-			return 0;
-		drop(a);
-		a->size = b->size;
-		a->storage = lazy(b->storage);
-		a->bytes = malloc(b->size);
-		memcpy(a->bytes, b->bytes, b->size);
+		if (a != b)
+			clone_over(a, b);
 		return 0;
 	case 2:
 		cow_trim();
 		return 0;
 	case 3:
-		n = 1 + number(MOST);
-		ok(cow_storage_resize(a->storage, n));
-		a->bytes = realloc(a->bytes, n);
-		if (n > a->size) {
-			memset(mut(a->storage) + a->size, 0, n - a->size);
-			memset(a->bytes + a->size, 0, n - a->size);
-		}
-		a->size = n;
+		resize(a);
 		return 0;
 	case 4:
 	case 5:
@@ -288,19 +314,7 @@ static size_t step(struct pair *all)
 		write_some(a);
 		return 0;
 	default:
-		if (a == b)
-			return 0;
-		at = place_in(a->size - 1);
-		offset = place_in(b->size - 1);
-		if (number(3))
-			offset = offset / PAGE * PAGE + at % PAGE;
-		if (offset >= b->size)
-			return 0;
-		n = a->size - at < b->size - offset ? a->size - at : b->size - offset;
-		if (number(3) == 0)
-			n = 1 + number(n);
-		memcpy(a->bytes + at, b->bytes + offset, n);
-		return copy_part(a->storage, at, b->storage, offset, n);
+		return a == b ? 0 : copy_some(a, b);
 	}
 }
 

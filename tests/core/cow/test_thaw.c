@@ -259,15 +259,11 @@ static void large_seen_by_child(void *s)
 	large_check(s);
 }
 
-/* Beside a clone one page in eight is written, and two chunks densely. After it is
- * gone who writes a page at a time is not kept until all were written back: each
- * write does a part. `_i`: what comes in the middle of it. */
-START_TEST(thawed_in_parts)
+/* Writes all pages; then, beside a clone, one page in eight, and two chunks densely. */
+static void large_write_beside_clone(struct cow_storage *s)
 {
-	struct cow_storage *s = new_storage((size_t)LARGE_PAGES * PAGE, 0), *c;
-	struct cow_storage_info info = { .size = sizeof(info) };
-	struct cow_stats first, now;
-	size_t page, turns = 0, steps = 0, written;
+	struct cow_storage *c;
+	size_t page;
 
 	memset(mut(s), 0, (size_t)LARGE_PAGES * PAGE);
 	memset(large_model, 0, sizeof(large_model));
@@ -279,6 +275,33 @@ START_TEST(thawed_in_parts)
 	for (page = 20 * 512; page < 22 * 512; page++)
 		large_write(s, page, (uint32_t)page + 3);
 	cow_storage_unref(c);
+}
+
+/* Leaves more pieces than the engine looks into. Long runs, so that each becomes a piece. */
+static void large_leave_pieces(struct cow_storage *s)
+{
+	struct cow_storage_info info = { .size = sizeof(info) };
+	struct cow_storage *c;
+
+	for (size_t page = 0; page < LARGE_PAGES; page++)
+		if (page % 64 < 16)
+			*number(page) = large_model[page] = 4;
+	c = lazy(s);
+	large_write(s, 7, 1);
+	must(cow_storage_get_info(s, &info) == 0);
+	ck_assert_uint_gt(info.mappings, 64);
+	cow_storage_unref(c);
+}
+
+/* After the clone is gone, a write of a page does not wait until all pages are written back:
+ * each write does a part. `_i`: what comes in the middle of it. */
+START_TEST(thawed_in_parts)
+{
+	struct cow_storage *s = new_storage((size_t)LARGE_PAGES * PAGE, 0);
+	struct cow_stats first, now;
+	size_t page, turns = 0, steps = 0, written;
+
+	large_write_beside_clone(s);
 	/* It begins when the helper thread has done with the pages. */
 	first = stats_now();
 	while (stats_now().thaws == first.thaws && ++turns < 30000000) {
@@ -291,16 +314,7 @@ START_TEST(thawed_in_parts)
 			continue;
 		large_check(s);
 		if (_i == 1) {
-			/* It leaves more pieces than are looked into: long
-			 * runs, that they become pieces at all. */
-			for (page = 0; page < LARGE_PAGES; page++)
-				if (page % 64 < 16)
-					*number(page) = large_model[page] = 4;
-			c = lazy(s);
-			large_write(s, 7, 1);
-			must(cow_storage_get_info(s, &info) == 0);
-			ck_assert_uint_gt(info.mappings, 64);
-			cow_storage_unref(c);
+			large_leave_pieces(s);
 			break;
 		}
 		if (_i == 2)
