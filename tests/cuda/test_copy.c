@@ -234,6 +234,68 @@ static void make_views(struct cow_tensor **d, struct cow_tensor **h, int dims)
 	}
 }
 
+/* A tensor of the host with bytes at random, and its copy on the device. */
+static void make_both(struct cow_tensor **d, struct cow_tensor **h, enum cow_dtype type, int dims)
+{
+	int64_t sizes[5];
+	void *data;
+	size_t bytes;
+
+	for (int i = 0; i < dims; i++)
+		sizes[i] = 1 + (int64_t)chance(dims == 1 ? 3000 : dims == 2 ? 150 : dims == 3 ? 30 : 9);
+	*h = on(-1, type, dims, sizes);
+	bytes = (size_t)cow_tensor_numel(*h) * cow_dtype_bytes(type);
+	ok(cow_tensor_data_mut(*h, COW_WRITE_ALL, &data));
+	fill(data, bytes, state);
+	*d = at(0, *h);
+}
+
+typedef int change_fn(struct cow_tensor *t, struct cow_tensor **ret);
+
+static void change_both(change_fn *change, struct cow_tensor **d, struct cow_tensor **h)
+{
+	struct cow_tensor *x, *y;
+
+	ok(change(*d, &x));
+	ok(change(*h, &y));
+	cow_tensor_unref(*d);
+	cow_tensor_unref(*h);
+	*d = x;
+	*h = y;
+}
+
+/* Into every second column of something larger, or into columns side by side: the rest
+ * stays. */
+static void copy_both(struct cow_tensor *d, struct cow_tensor *h, enum cow_dtype other)
+{
+	int dims = cow_tensor_dims(h);
+	struct cow_tensor *a, *b, *x, *y;
+	int64_t sizes[5];
+
+	memcpy(sizes, cow_tensor_sizes(h), (size_t)dims * sizeof(int64_t));
+	sizes[dims - 1] = sizes[dims - 1] * 2 + 3;
+	x = on(0, other, dims, sizes);
+	y = on(-1, other, dims, sizes);
+	ok(cow_tensor_fill(x, COW_INT8, "\7"));
+	ok(cow_tensor_fill(y, COW_INT8, "\7"));
+	a = slice(cow_tensor_ref(x), dims - 1, 3, INT64_MAX, 2);
+	b = slice(cow_tensor_ref(y), dims - 1, 3, INT64_MAX, 2);
+	if (chance(2)) {
+		cow_tensor_unref(a);
+		cow_tensor_unref(b);
+		sizes[dims - 1] = cow_tensor_sizes(h)[dims - 1];
+		a = slice(cow_tensor_ref(x), dims - 1, 1, 1 + sizes[dims - 1], 1);
+		b = slice(cow_tensor_ref(y), dims - 1, 1, 1 + sizes[dims - 1], 1);
+	}
+	ok(cow_tensor_copy(a, d, 0));
+	ok(cow_tensor_copy(b, h, 0));
+	ck_same(x, y, "at random", (int)cow_tensor_dtype(h), (int)other);
+	cow_tensor_unref(a);
+	cow_tensor_unref(b);
+	cow_tensor_unref(x);
+	cow_tensor_unref(y);
+}
+
 /* Shapes, layouts, types and bits at random. */
 START_TEST(at_random)
 {
@@ -243,58 +305,15 @@ START_TEST(at_random)
 		int dims = 1 + (int)chance(5);
 		enum cow_dtype type = (enum cow_dtype)chance(COW_QUINT8);
 		enum cow_dtype other = chance(2) ? type : (enum cow_dtype)chance(COW_QUINT8);
-		struct cow_tensor *h, *d, *a, *b, *x, *y;
-		int64_t sizes[5];
-		void *data;
-		size_t bytes;
+		struct cow_tensor *h, *d;
 
-		for (int i = 0; i < dims; i++)
-			sizes[i] = 1 + (int64_t)chance(dims == 1 ? 3000 : dims == 2 ? 150 : dims == 3 ? 30 : 9);
-		h = on(-1, type, dims, sizes);
-		bytes = (size_t)cow_tensor_numel(h) * cow_dtype_bytes(type);
-		ok(cow_tensor_data_mut(h, COW_WRITE_ALL, &data));
-		fill(data, bytes, state);
-		d = at(0, h);
+		make_both(&d, &h, type, dims);
 		make_views(&d, &h, dims);
-		if (chance(3) == 0) {
-			ok(cow_tensor_conj(d, &x));
-			ok(cow_tensor_conj(h, &y));
-			cow_tensor_unref(d);
-			cow_tensor_unref(h);
-			d = x;
-			h = y;
-		}
-		if (type != COW_BOOL && chance(3) == 0) {
-			ok(cow_tensor_neg(d, &x));
-			ok(cow_tensor_neg(h, &y));
-			cow_tensor_unref(d);
-			cow_tensor_unref(h);
-			d = x;
-			h = y;
-		}
-		/* Into every second column of something larger: the rest stays. */
-		memcpy(sizes, cow_tensor_sizes(h), (size_t)dims * sizeof(int64_t));
-		sizes[dims - 1] = sizes[dims - 1] * 2 + 3;
-		x = on(0, other, dims, sizes);
-		y = on(-1, other, dims, sizes);
-		ok(cow_tensor_fill(x, COW_INT8, "\7"));
-		ok(cow_tensor_fill(y, COW_INT8, "\7"));
-		a = slice(cow_tensor_ref(x), dims - 1, 3, INT64_MAX, 2);
-		b = slice(cow_tensor_ref(y), dims - 1, 3, INT64_MAX, 2);
-		if (chance(2)) {
-			cow_tensor_unref(a);
-			cow_tensor_unref(b);
-			sizes[dims - 1] = cow_tensor_sizes(h)[dims - 1];
-			a = slice(cow_tensor_ref(x), dims - 1, 1, 1 + sizes[dims - 1], 1);
-			b = slice(cow_tensor_ref(y), dims - 1, 1, 1 + sizes[dims - 1], 1);
-		}
-		ok(cow_tensor_copy(a, d, 0));
-		ok(cow_tensor_copy(b, h, 0));
-		ck_same(x, y, "at random", (int)type, (int)other);
-		cow_tensor_unref(a);
-		cow_tensor_unref(b);
-		cow_tensor_unref(x);
-		cow_tensor_unref(y);
+		if (chance(3) == 0)
+			change_both(cow_tensor_conj, &d, &h);
+		if (type != COW_BOOL && chance(3) == 0)
+			change_both(cow_tensor_neg, &d, &h);
+		copy_both(d, h, other);
 		cow_tensor_unref(d);
 		cow_tensor_unref(h);
 	}

@@ -51,7 +51,39 @@ static void renew(struct slot *x, struct prng *r, cow_cuda_stream stream)
 	x->last = stream;
 }
 
-/* What is written late, by who had the memory before, is in the wrong block then. */
+static void use(struct slot *y, struct prng *r, cow_cuda_stream stream)
+{
+	switch (prng_below(r, 6)) {
+	case 0:
+	case 1: /* it goes on being used elsewhere, in order */
+		ok(cow_cuda_stream_after(0, stream, y->last));
+		ok(cow_cuda_record_stream(y->s, stream));
+		y->value ^= 0x55;
+		cuda_fill(y->s, y->value, stream);
+		y->last = stream;
+		break;
+	case 2:
+		ok(cow_cuda_stream_wait(0, y->last));
+		cuda_check(y->s, y->value);
+		break;
+	default:
+		y->s = cow_storage_unref(y->s);
+	}
+}
+
+static void renew_stream(cow_cuda_stream *stream, struct slot *x)
+{
+	current(NULL);
+	for (int k = 0; k < SLOTS; k++)
+		if (x[k].s && x[k].last == *stream) {
+			ok(cow_cuda_stream_wait(0, *stream));
+			x[k].last = NULL;
+		}
+	ok(cow_cuda_stream_free(0, *stream));
+	*stream = cuda_stream(0);
+}
+
+/* A late write by the memory's previous owner lands in the wrong block. */
 static void random_program(uint64_t seed, int steps, bool alone)
 {
 	struct prng r = prng_make(seed);
@@ -69,34 +101,9 @@ static void random_program(uint64_t seed, int steps, bool alone)
 			renew(y, &r, stream);
 			continue;
 		}
-		switch (prng_below(&r, 6)) {
-		case 0:
-		case 1: /* it goes on being used elsewhere, in order */
-			ok(cow_cuda_stream_after(0, stream, y->last));
-			ok(cow_cuda_record_stream(y->s, stream));
-			y->value ^= 0x55;
-			cuda_fill(y->s, y->value, stream);
-			y->last = stream;
-			break;
-		case 2:
-			ok(cow_cuda_stream_wait(0, y->last));
-			cuda_check(y->s, y->value);
-			break;
-		default:
-			y->s = cow_storage_unref(y->s);
-		}
-		if (prng_below(&r, 64) == 0) {
-			int n = (int)prng_below(&r, STREAMS);
-
-			current(NULL);
-			for (int k = 0; k < SLOTS; k++)
-				if (x[k].s && x[k].last == streams[n]) {
-					ok(cow_cuda_stream_wait(0, streams[n]));
-					x[k].last = NULL;
-				}
-			ok(cow_cuda_stream_free(0, streams[n]));
-			streams[n] = cuda_stream(0);
-		}
+		use(y, &r, stream);
+		if (prng_below(&r, 64) == 0)
+			renew_stream(&streams[prng_below(&r, STREAMS)], x);
 		if (prng_below(&r, 200) == 0)
 			ok(cow_cuda_empty_cache(0));
 		if (alone && i % 16 == 0)

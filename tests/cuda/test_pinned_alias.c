@@ -87,12 +87,41 @@ static void reads_and_writes(void *arg)
 	cow_channel_free(c);
 }
 
+/* Sends the storage while a copy to it is under way: the sender waits for the copy. */
+static void send_under_way(struct cow_storage *s, struct cow_storage *from, const struct ends *e,
+                           cow_cuda_stream a)
+{
+	uintptr_t at_first = at(s);
+
+	cuda_fill(from, 9, a);
+	ref.set(REF_HOLD, 1);
+	copy(at(s), at(from), 3 * MIB, s, a);
+	send_one(e->mine, s, COW_SHARE_ALIAS);
+	ck_assert_uint_ne(at(s), at_first);
+	ck_assert_int_eq(cow_cuda_is_pinned(s), 1);
+}
+
+/* Copies both ways, asynchronously, as the memory is pinned there. The storage ends while the
+ * device writes it; the driver would scold. */
+static void end_under_way(struct cow_storage *s, struct cow_storage *other, cow_cuda_stream a)
+{
+	ref.set(REF_PAGEABLE, 0);
+	copy(at(other), at(s), 3 * MIB, s, a);
+	ok(cow_cuda_stream_wait(0, a));
+	cuda_check(other, 5);
+	cuda_fill(other, 7, a);
+	copy(at(s), at(other), 3 * MIB, s, a);
+	cow_storage_unref(s);
+	ok(cow_cuda_pinned_empty_cache());
+	ck_assert_uint_eq(registered(), 1);
+	ok(cow_cuda_stream_wait(0, a));
+}
+
 /* Devices, this process and the other one have the same pages. */
 START_TEST(an_alias_is_pinned)
 {
 	struct cow_storage *s, *to;
 	struct peer o;
-	uintptr_t at_first;
 	cow_cuda_stream a;
 	struct ends e;
 	pid_t child;
@@ -105,29 +134,11 @@ START_TEST(an_alias_is_pinned)
 	start();
 	a = cuda_stream(0);
 	s = pinned(3 * MIB);
-	at_first = at(s);
 	to = cuda_storage(0, 3 * MIB, COW_CUDA_CACHED);
-	cuda_fill(to, 9, a);
-	/* What is under way is waited for. */
-	ref.set(REF_HOLD, 1);
-	copy(at(s), at(to), 3 * MIB, s, a);
-	send_one(e.mine, s, COW_SHARE_ALIAS);
-	ck_assert_uint_ne(at(s), at_first);
-	ck_assert_int_eq(cow_cuda_is_pinned(s), 1);
+	send_under_way(s, to, &e, a);
 	gate_wait(&o.there);
 	ck_bytes(data(s), 3 * MIB, 5);
-	/* Both ways, asynchronously: it is pinned there. */
-	ref.set(REF_PAGEABLE, 0);
-	copy(at(to), at(s), 3 * MIB, s, a);
-	ok(cow_cuda_stream_wait(0, a));
-	cuda_check(to, 5);
-	cuda_fill(to, 7, a);
-	copy(at(s), at(to), 3 * MIB, s, a);
-	/* It ends while it is written; the driver would scold. */
-	cow_storage_unref(s);
-	ok(cow_cuda_pinned_empty_cache());
-	ck_assert_uint_eq(registered(), 1);
-	ok(cow_cuda_stream_wait(0, a));
+	end_under_way(s, to, a);
 	gate_open(&o.back);
 	gate_wait(&o.there);
 	ref.set(REF_HOLD, 0);
