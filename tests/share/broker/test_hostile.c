@@ -180,41 +180,47 @@ END_TEST
 
 /* ---- Storages that are none ------------------------------------------------------ */
 
+/* Makes request number `i`, its descriptor, and a pipe that it may need. Returns the answer
+ * that is due. */
+static int make_none(int i, struct cow_broker_message *m, int *fd, int other[2])
+{
+	m->item.token = (struct cow_token){ 1, 2 };
+	m->item.bytes = PAGE;
+	m->item.mode = COW_SHARE_SEALED;
+	if (i > 5)
+		*fd = sealed_memfd(PAGE, ALL);
+	switch (i) {
+	case 0: break; /* no descriptor */
+	case 1: must(pipe(other) == 0); *fd = dup(other[0]); break;
+	case 2: *fd = open("/dev/zero", O_RDWR | O_CLOEXEC); break;
+	case 3: *fd = sealed_memfd(PAGE, F_SEAL_GROW | F_SEAL_SHRINK); break;
+	case 4: *fd = sealed_memfd(PAGE, F_SEAL_WRITE); break;
+	case 5: *fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC); break;
+	case 6: m->item.bytes = PAGE + 1; break;
+	case 7: m->item.bytes = UINT64_MAX; break;
+	case 8: m->offset = PAGE; break;
+	case 9: m->offset = UINT64_MAX - 10; break;
+	case 10: m->item.bytes = 0; break; /* and a descriptor */
+	case 11: m->item.mode = 3; return -EINVAL;
+	case 12: m->item.mode = UINT32_MAX; return -EINVAL;
+	case 13: m->item.flags = 0x80; return -EINVAL;
+	case 14: m->item.permissions = 07777; return -EINVAL;
+	case 15: memset(m->item.name, 'x', sizeof(m->item.name)); return -EINVAL;
+	case 16: strcpy(m->item.name, "../x"); return -EINVAL;
+	case 17: strcpy(m->item.name, "\033[2J"); return -EINVAL;
+	case 18: m->item.token = (struct cow_token){ 0, 0 }; return -EINVAL;
+	default: return 0; /* sound, and dropped with its maker */
+	}
+	return -EBADMSG;
+}
+
 START_TEST(storages_that_are_none)
 {
 	struct cow_broker_message m = request(COW_BROKER_PUT);
-	int fd = -1, other[2] = { -1, -1 }, wanted = -EBADMSG, socket;
+	int fd = -1, other[2] = { -1, -1 }, wanted, socket;
 	struct scene t;
 
-	m.item.token = (struct cow_token){ 1, 2 };
-	m.item.bytes = PAGE;
-	m.item.mode = COW_SHARE_SEALED;
-	if (_i > 5)
-		fd = sealed_memfd(PAGE, ALL);
-	switch (_i) {
-	case 0: break; /* no descriptor */
-	case 1: must(pipe(other) == 0); fd = dup(other[0]); break;
-	case 2: fd = open("/dev/zero", O_RDWR | O_CLOEXEC); break;
-	case 3: fd = sealed_memfd(PAGE, F_SEAL_GROW | F_SEAL_SHRINK); break;
-	case 4: fd = sealed_memfd(PAGE, F_SEAL_WRITE); break;
-	case 5: fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC); break;
-	case 6: m.item.bytes = PAGE + 1; break;
-	case 7: m.item.bytes = UINT64_MAX; break;
-	case 8: m.offset = PAGE; break;
-	case 9: m.offset = UINT64_MAX - 10; break;
-	case 10: m.item.bytes = 0; break; /* and a descriptor */
-	case 11: m.item.mode = 3; wanted = -EINVAL; break;
-	case 12: m.item.mode = UINT32_MAX; wanted = -EINVAL; break;
-	case 13: m.item.flags = 0x80; wanted = -EINVAL; break;
-	case 14: m.item.permissions = 07777; wanted = -EINVAL; break;
-	case 15: memset(m.item.name, 'x', sizeof(m.item.name));
-		wanted = -EINVAL; break;
-	case 16: strcpy(m.item.name, "../x"); wanted = -EINVAL; break;
-	case 17: strcpy(m.item.name, "\033[2J"); wanted = -EINVAL; break;
-	case 18: m.item.token = (struct cow_token){ 0, 0 };
-		wanted = -EINVAL; break;
-	default: wanted = 0; break; /* sound, and dropped with its maker */
-	}
+	wanted = make_none(_i, &m, &fd, other);
 	scene_begin(&t, NULL);
 	if (_i == 20) { /* another's token, for something else */
 		m.item.token = t.item.token;

@@ -36,22 +36,40 @@ static int answer(int socket)
 	return m.result;
 }
 
-/* What the broker gets of it is the last there is, and closing it waits for hours. */
-START_TEST(sockets_that_linger)
+/* Sends the broker a request with descriptors of the connection. `ends`: a pair of sockets, if
+ * `how` needs one. */
+static void put_lingering(int socket, int connection, int how, int ends[2])
 {
 	struct cow_broker_message m = { .magic = COW_BROKER_MAGIC,
 		                        .version = COW_BROKER_VERSION,
 		                        .operation = COW_BROKER_PUT };
+	int fds[2] = { connection, connection };
+
+	m.item = host_item("lingers", COW_SHARE_SEALED);
+	m.item.bytes = PAGE;
+	if (how == 1) { /* the last words of who is left then */
+		must(put(socket, "", 1, NULL, 0, 0) == 1);
+		must(put(socket, "", 0, NULL, 0, 0) == 0);
+	}
+	if (how == 2) { /* in the queue of what is sent */
+		must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+		must(put(ends[0], "", 1, fds, 1, 0) == 1);
+		fds[0] = ends[1];
+	}
+	must(put(socket, &m, sizeof(m), fds, how == 3 ? 2 : 1, 0) > 0);
+}
+
+/* The broker gets the connection's last descriptor, and closing it waits for hours. */
+START_TEST(sockets_that_linger)
+{
 	struct cow_broker *honest;
 	struct cow_storage *s;
 	struct cow_broker_item item = host_item("honest", COW_SHARE_SEALED);
-	int socket, ends[2] = { -1, -1 }, fds[2], status;
+	int socket, ends[2] = { -1, -1 }, status;
 	long fds_before;
 	struct lingering l;
 	struct host host;
 
-	m.item = host_item("lingers", COW_SHARE_SEALED);
-	m.item.bytes = PAGE;
 	must(linger_make(&l));
 	host_start(&host, _i & 1 ? "--epoll" : NULL);
 	honest = host_connect(&host);
@@ -62,17 +80,7 @@ START_TEST(sockets_that_linger)
 	socket = host_dial(&host);
 	must(kill(host.pid, SIGSTOP) == 0);
 	must(waitpid(host.pid, &status, WUNTRACED) == host.pid);
-	fds[0] = fds[1] = l.fd;
-	if (_i / 2 == 1) { /* the last words of who is left then */
-		must(put(socket, "", 1, NULL, 0, 0) == 1);
-		must(put(socket, "", 0, NULL, 0, 0) == 0);
-	}
-	if (_i / 2 == 2) { /* in the queue of what is sent */
-		must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
-		must(put(ends[0], "", 1, fds, 1, 0) == 1);
-		fds[0] = ends[1];
-	}
-	must(put(socket, &m, sizeof(m), fds, _i / 2 == 3 ? 2 : 1, 0) > 0);
+	put_lingering(socket, l.fd, _i / 2, ends);
 	linger_leave(&l);
 	for (int i = 0; i < 2; i++)
 		if (ends[i] >= 0)
