@@ -30,9 +30,8 @@ static int32_t bytes_of[STORAGES][MOST];
 static int64_t count(int dims, const int64_t *sizes)
 {
 	int64_t n = 1;
-	int i;
 
-	for (i = 0; i < dims; i++)
+	for (int i = 0; i < dims; i++)
 		n *= sizes[i];
 	return n;
 }
@@ -41,9 +40,8 @@ static int64_t count(int dims, const int64_t *sizes)
 static int64_t position(const struct model *m, const int64_t *index)
 {
 	int64_t at = 0;
-	int i;
 
-	for (i = 0; i < m->dims; i++)
+	for (int i = 0; i < m->dims; i++)
 		at = at * m->sizes[i] + index[i];
 	return at;
 }
@@ -51,9 +49,7 @@ static int64_t position(const struct model *m, const int64_t *index)
 /* Counts up; false after the last one. */
 static bool next_index(int dims, const int64_t *sizes, int64_t *index)
 {
-	int i;
-
-	for (i = dims - 1; i >= 0; i--) {
+	for (int i = dims - 1; i >= 0; i--) {
 		if (++index[i] < sizes[i])
 			return true;
 		index[i] = 0;
@@ -179,68 +175,80 @@ static bool make_expand(struct model *to, const struct model *from,
 	return true;
 }
 
-static int64_t random_index(struct prng *prng, int64_t size)
+/* `back`, here and below: -1 gives the same dimension or index as a negative number, 0 does
+ * not. */
+static bool make_unsqueeze(struct model *to, const struct model *from, struct step *s,
+                           struct prng *prng, int back)
 {
-	return (int64_t)prng_below(prng, (size_t)size);
+	if (from->dims == DIMS)
+		return false;
+	s->dim = (int)prng_below(prng, (size_t)from->dims + 1);
+	ok(cow_tensor_unsqueeze(from->t, s->dim + back * (from->dims + 1), &to->t));
+	to->dims++;
+	memmove(to->sizes + s->dim + 1, from->sizes + s->dim,
+	        (size_t)(from->dims - s->dim) * sizeof(int64_t));
+	to->sizes[s->dim] = 1;
+	return true;
+}
+
+static void remove_dim(struct model *to, const struct model *from, int dim)
+{
+	to->dims--;
+	memmove(to->sizes + dim, from->sizes + dim + 1,
+	        (size_t)(to->dims - dim) * sizeof(int64_t));
+}
+
+static bool make_select(struct model *to, const struct model *from, struct step *s,
+                        struct prng *prng, int back)
+{
+	int64_t size = from->sizes[s->dim];
+
+	if (size == 0)
+		return false;
+	s->start = (int64_t)prng_below(prng, (size_t)size);
+	ok(cow_tensor_select(from->t, s->dim, s->start + back * size, &to->t));
+	remove_dim(to, from, s->dim);
+	return true;
+}
+
+static void make_squeeze(struct model *to, const struct model *from, struct step *s, int back)
+{
+	ok(cow_tensor_squeeze(from->t, s->dim + back * s->dims, &to->t));
+	if (from->sizes[s->dim] == 1)
+		remove_dim(to, from, s->dim);
+	else
+		s->dim = -1; /* nothing was squeezed */
 }
 
 /* A random view of `from`. False: this one is not possible. */
 static bool step(struct model *to, const struct model *from, struct prng *prng)
 {
 	struct step s = { .kind = (int)prng_below(prng, 6), .dims = from->dims };
-	int back = prng_below(prng, 2) ? -1 : 0; /* the other way to say it */
+	int back = prng_below(prng, 2) ? -1 : 0;
+	bool made = true;
 
 	*to = *from;
 	memcpy(s.sizes, from->sizes, sizeof(s.sizes));
 	if (s.kind == 4) {
-		if (from->dims == DIMS)
-			return false;
-		s.dim = (int)prng_below(prng, (size_t)from->dims + 1);
-		ok(cow_tensor_unsqueeze(from->t, s.dim + back * (from->dims + 1),
-		                        &to->t));
-		to->dims++;
-		memmove(to->sizes + s.dim + 1, from->sizes + s.dim,
-		        (size_t)(from->dims - s.dim) * sizeof(int64_t));
-		to->sizes[s.dim] = 1;
+		made = make_unsqueeze(to, from, &s, prng, back);
 	} else if (s.kind == 2) {
 		make_permute(to, from, &s, prng);
 	} else if (s.kind == 3) {
-		if (!make_expand(to, from, &s, prng))
-			return false;
+		made = make_expand(to, from, &s, prng);
+	} else if (from->dims == 0) {
+		made = false;
 	} else {
-		if (from->dims == 0)
-			return false;
 		s.dim = (int)prng_below(prng, (size_t)from->dims);
-		if (s.kind == 0) {
+		if (s.kind == 0)
 			make_slice(to, from, &s, prng);
-		} else {
-			int64_t size = from->sizes[s.dim];
-
-			if (s.kind == 1 && size == 0)
-				return false;
-			if (s.kind == 1) {
-				s.start = random_index(prng, size);
-				ok(cow_tensor_select(from->t, s.dim,
-				                     s.start + back * size,
-				                     &to->t));
-			} else {
-				ok(cow_tensor_squeeze(from->t,
-				                      s.dim + back * s.dims,
-				                      &to->t));
-			}
-			if (s.kind == 1 || size == 1) {
-				to->dims--;
-				memmove(to->sizes + s.dim,
-				        from->sizes + s.dim + 1,
-				        (size_t)(to->dims - s.dim) *
-				                sizeof(int64_t));
-			} else {
-				s.dim = -1; /* nothing was squeezed */
-			}
-		}
+		else if (s.kind == 1)
+			made = make_select(to, from, &s, prng, back);
+		else
+			make_squeeze(to, from, &s, back);
 	}
-	map_places(to, from, map_step, &s);
-	return true;
+	if (made)
+		map_places(to, from, map_step, &s);
+	return made;
 }
 
 /* Asserts that the tensor's sizes and strides say what the model says. */
@@ -321,9 +329,8 @@ static void some_view(struct model *m, struct prng *prng)
 static bool repeats(const struct model *m)
 {
 	bool seen[MOST] = { false };
-	int64_t i;
 
-	for (i = 0; i < m->n; i++) {
+	for (int64_t i = 0; i < m->n; i++) {
 		if (seen[m->places[i]])
 			return true;
 		seen[m->places[i]] = true;
@@ -334,13 +341,12 @@ static bool repeats(const struct model *m)
 static bool meets(const struct model *a, const struct model *b)
 {
 	bool seen[MOST] = { false };
-	int64_t i;
 
 	if (a->storage != b->storage)
 		return false;
-	for (i = 0; i < a->n; i++)
+	for (int64_t i = 0; i < a->n; i++)
 		seen[a->places[i]] = true;
-	for (i = 0; i < b->n; i++)
+	for (int64_t i = 0; i < b->n; i++)
 		if (seen[b->places[i]])
 			return true;
 	return false;
@@ -393,13 +399,49 @@ static void check_storage(struct cow_tensor *t, int storage)
 	cow_tensor_unref(host);
 }
 
+/* Copies between views of two of `all`. True: elements were copied. */
+static bool copy_step(const struct model *const *all, struct prng *prng)
+{
+	struct model to = *all[prng_below(prng, 3)], from;
+	bool bad, copied = false;
+	int r;
+
+	cow_tensor_ref(to.t);
+	some_view(&to, prng);
+	from = *all[prng_below(prng, 3)];
+	if (prng_below(prng, 2)) /* something that goes there */
+		from = to;
+	cow_tensor_ref(from.t);
+	some_view(&from, prng);
+	bad = !goes(&to, &from) || (to.n && (repeats(&to) || meets(&to, &from)));
+	r = cow_tensor_copy(to.t, from.t, prng_below(prng, 2) ? COW_COPY_LAZY : 0);
+	/* Not proven apart is an error, too, within one storage; but never the other way
+	 * round, except for a copy to itself. */
+	if (r == 0 && goes(&to, &from)) {
+		bool same = to.storage == from.storage && to.n == from.n &&
+		            memcmp(to.places, from.places, (size_t)to.n * 4) == 0;
+
+		must(!bad || same);
+		model_copy(&to, &from);
+		copied = to.n > 0;
+	} else {
+		ck_assert_int_eq(r, -EINVAL);
+		must(bad || to.storage == from.storage);
+	}
+	for (int i = 0; i < 3; i++)
+		check_storage(all[i]->t, i);
+	cow_tensor_unref(to.t);
+	cow_tensor_unref(from.t);
+	return copied;
+}
+
 /* A few copies between views of two storages, one of which may be a lazy clone. */
 static unsigned long program(uint64_t seed, int where_to, int where_from)
 {
 	struct prng prng = prng_make(seed);
-	struct model bases[2], clone, to, from;
+	struct model bases[2], clone;
+	const struct model *const all[] = { &bases[0], &bases[1], &clone };
 	unsigned long copied = 0;
-	int i, r;
 
 	base(&bases[0], 0, where_to, &prng);
 	base(&bases[1], 1, where_from, &prng);
@@ -407,51 +449,10 @@ static unsigned long program(uint64_t seed, int where_to, int where_from)
 	ok(cow_tensor_lazy_clone(bases[0].t, &clone.t));
 	memcpy(bytes_of[2], bytes_of[0], sizeof(bytes_of[0]));
 	clone.storage = 2;
-	for (i = 0; i < 6; i++) {
-		const struct model *const all[] = { &bases[0], &bases[1],
-			                            &clone };
-		bool bad;
-
-		to = *all[prng_below(&prng, 3)];
-		cow_tensor_ref(to.t);
-		some_view(&to, &prng);
-		from = *all[prng_below(&prng, 3)];
-		cow_tensor_ref(from.t);
-		if (prng_below(&prng, 2)) { /* something that goes there */
-			cow_tensor_unref(from.t);
-			from = to;
-			cow_tensor_ref(from.t);
-		}
-		some_view(&from, &prng);
-		bad = !goes(&to, &from) ||
-		      (to.n && (repeats(&to) || meets(&to, &from)));
-		r = cow_tensor_copy(to.t, from.t,
-		                    prng_below(&prng, 2) ? COW_COPY_LAZY : 0);
-		/* Not proven apart is an error, too, within one storage;
-		 * but never the other way round, except for a copy to
-		 * itself. */
-		if (r == 0 && goes(&to, &from)) {
-			bool same = to.storage == from.storage &&
-			            to.n == from.n &&
-			            memcmp(to.places, from.places,
-			                   (size_t)to.n * 4) == 0;
-
-			must(!bad || same);
-			model_copy(&to, &from);
-			copied += to.n > 0;
-		} else {
-			ck_assert_int_eq(r, -EINVAL);
-			must(bad || to.storage == from.storage);
-		}
-		check_storage(bases[0].t, 0);
-		check_storage(bases[1].t, 1);
-		check_storage(clone.t, 2);
-		cow_tensor_unref(to.t);
-		cow_tensor_unref(from.t);
-	}
-	cow_tensor_unref(bases[0].t);
-	cow_tensor_unref(bases[1].t);
-	cow_tensor_unref(clone.t);
+	for (int i = 0; i < 6; i++)
+		copied += copy_step(all, &prng);
+	for (int i = 0; i < 3; i++)
+		cow_tensor_unref(all[i]->t);
 	return copied;
 }
 
@@ -460,9 +461,8 @@ enum { PROGRAMS = 3000 };
 START_TEST(programs_on_the_host)
 {
 	unsigned long copied = 0;
-	uint64_t i;
 
-	for (i = 0; i < (uint64_t)ROUNDS(PROGRAMS); i++)
+	for (uint64_t i = 0; i < (uint64_t)ROUNDS(PROGRAMS); i++)
 		copied += program((uint64_t)_i * PROGRAMS + i + 1, -1, -1);
 	must(copied > (uint64_t)ROUNDS(PROGRAMS) / 2);
 }
@@ -473,12 +473,10 @@ START_TEST(programs_on_devices)
 {
 	int where_to = _i % 3 - 1, where_from = _i / 3 % 3 - 1, skill = _i / 9;
 	unsigned long copied = 0;
-	uint64_t i;
 
 	fake_device_start((enum fake_skill)skill);
-	for (i = 0; i < (uint64_t)ROUNDS(300); i++)
-		copied += program((uint64_t)_i * 300 + i + 1, where_to,
-		                  where_from);
+	for (uint64_t i = 0; i < (uint64_t)ROUNDS(300); i++)
+		copied += program((uint64_t)_i * 300 + i + 1, where_to, where_from);
 	must(copied > (uint64_t)ROUNDS(300) / 2);
 	ck_assert_uint_eq(fake_device_counts.astray, 0);
 	ck_assert_uint_eq(fake_device_counts.live, 0);

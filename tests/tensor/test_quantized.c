@@ -112,10 +112,9 @@ START_TEST(strided)
 }
 END_TEST
 
-/* Every view reads the same meanings. */
-START_TEST(views)
+static void reordered_and_cut(struct cow_tensor *t)
 {
-	struct cow_tensor *t = channels(), *v, *w;
+	struct cow_tensor *v;
 
 	ck_axis(t, 1, 3, 0.5);
 	ok(cow_tensor_permute(t, (const int[]){ 1, 2, 0 }, &v));
@@ -147,6 +146,13 @@ START_TEST(views)
 	ck_axis(v, -1, 1, 2.0);
 	must(quantizer_of(v).zero_points[0] == 200);
 	cow_tensor_unref(v);
+}
+
+/* Consumes `t`. */
+static void with_dimensions_of_one(struct cow_tensor *t)
+{
+	struct cow_tensor *v, *w;
+
 	ok(cow_tensor_unsqueeze(t, 1, &v));
 	ck_axis(v, 2, 3, 0.5);
 	ok(cow_tensor_squeeze(v, 1, &w));
@@ -170,7 +176,12 @@ START_TEST(views)
 	w = expand(v, 6, 2, 1, 3, 4);
 	ck_axis(w, 3, 3, 0.5);
 	cow_tensor_unref(w);
-	t = channels();
+}
+
+static void in_other_shapes(void)
+{
+	struct cow_tensor *t = channels(), *v, *w;
+
 	ok(cow_tensor_view(t, 4, SIZES(2, 3, 2, 2), &v));
 	ck_axis(v, 1, 3, 0.5);
 	ok(cow_tensor_reshape(v, 4, SIZES(1, 2, 3, -1), 0, &w));
@@ -188,6 +199,16 @@ START_TEST(views)
 	ck_assert_ptr_eq(v, t);
 	cow_tensor_unref(v);
 	cow_tensor_unref(t);
+}
+
+/* Every view reads the same meanings. */
+START_TEST(views)
+{
+	struct cow_tensor *t = channels(), *v;
+
+	reordered_and_cut(t);
+	with_dimensions_of_one(t);
+	in_other_shapes();
 	/* Of a whole one, anything. */
 	t = whole(COW_QINT8, 0.5, 1, "\1\2\3\4", 4);
 	ok(cow_tensor_as_strided(t, 2, SIZES(2, 2), SIZES(1, 2), 0, &v));
@@ -198,21 +219,16 @@ START_TEST(views)
 }
 END_TEST
 
-START_TEST(quantizers_refused)
+#define REFUSED(dtype)                                                         \
+	fails(-EINVAL, cow_tensor_new_quantized(dtype, 1, &size, &q, NULL, ret))
+
+static void pairs_refused(struct cow_tensor **ret)
 {
 	static const double bad[] = { 0, -1, 1e-60, 1e60, INFINITY, NAN, 1e-39, 3e38 };
 	double scale = 1;
-	int64_t zero = 0;
+	int64_t zero = 0, size = 4;
 	struct cow_quantizer q = one_pair(&scale, &zero);
-	struct cow_storage *s = new_storage(100, 0);
-	struct cow_tensor *t = (void *)1;
-	int64_t four = 4;
 
-	fails(-EINVAL, cow_tensor_new(COW_QUINT8, 1, &four, NULL, &t));
-	must(strstr(cow_last_error(), "quint8"));
-	fails(-EINVAL, cow_tensor_on(s, COW_QINT32, 1, &four, NULL, 0, &t));
-#define REFUSED(dtype)                                                         \
-	fails(-EINVAL, cow_tensor_new_quantized(dtype, 1, &four, &q, NULL, &t))
 	REFUSED(COW_UINT8);
 	REFUSED(COW_DTYPES);
 	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -231,9 +247,15 @@ START_TEST(quantizers_refused)
 	zero = 0;
 	q.channels = 2;
 	REFUSED(COW_QUINT8);
-	q = by_channel(0);
+}
+
+static void channels_refused(struct cow_tensor **ret)
+{
+	struct cow_quantizer q = by_channel(0);
+	int64_t size = 4;
+
 	REFUSED(COW_QUINT8); /* three channels for four */
-	four = 3;
+	size = 3;
 	q.axis = 1;
 	REFUSED(COW_QUINT8);
 	q.axis = -1;
@@ -247,12 +269,22 @@ START_TEST(quantizers_refused)
 	q.size = sizeof(q);
 	q.scales = NULL;
 	REFUSED(COW_QUINT8);
-	q.scales = three_scales;
-	four = 26;
-	q.channels = 26;
+}
+
+START_TEST(quantizers_refused)
+{
+	double scale = 0.5;
+	int64_t zero = 0;
+	struct cow_quantizer q = one_pair(&scale, &zero);
+	struct cow_storage *s = new_storage(100, 0);
+	struct cow_tensor *t = (void *)1;
+
+	fails(-EINVAL, cow_tensor_new(COW_QUINT8, 1, SIZES(4), NULL, &t));
+	must(strstr(cow_last_error(), "quint8"));
+	fails(-EINVAL, cow_tensor_on(s, COW_QINT32, 1, SIZES(4), NULL, 0, &t));
+	pairs_refused(&t);
+	channels_refused(&t);
 	ck_assert_ptr_eq(t, (void *)1);
-	scale = 0.5;
-	q = one_pair(&scale, &zero);
 	ok(cow_tensor_on_quantized(s, COW_QINT32, 1, SIZES(25), NULL, 0, &q, &t));
 	cow_tensor_unref(t);
 	fails(-ERANGE, cow_tensor_on_quantized(s, COW_QINT32, 1, SIZES(26), NULL, 0,

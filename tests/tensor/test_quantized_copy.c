@@ -28,18 +28,13 @@ START_TEST(results_keep_it)
 }
 END_TEST
 
-/* What copy_ of PyTorch allows of quantized tensors, and what it refuses. */
-START_TEST(copy_rules)
+/* The quantizer comes with the bytes, to that tensor. */
+static void quantizer_comes_along(struct cow_tensor *a, struct cow_tensor *b,
+                                  struct cow_tensor *p)
 {
-	struct cow_tensor *a = whole(COW_QUINT8, 0.5, 1, "\1\2\3\4", 4), *view;
-	struct cow_tensor *b = whole(COW_QUINT8, 0.25, 2, "\5\6\7\10", 4);
-	struct cow_tensor *c = whole(COW_QINT8, 0.25, 2, "\5\6\7\10", 4);
-	struct cow_tensor *f = floats(1, SIZES(4), 1), *d = tensor(COW_FLOAT64, 4);
-	struct cow_tensor *p = channels(), *q, *n = NULL;
 	struct cow_quantizer other = by_channel(2);
-	struct cow_to to = { .size = sizeof(to), .format = COW_FORMAT_PRESERVE };
+	struct cow_tensor *view, *q;
 
-	/* The quantizer comes with the bytes, to that tensor. */
 	ok(cow_tensor_view(a, 2, SIZES(2, 2), &view));
 	ok(cow_tensor_copy(a, b, 0));
 	must(quantizer_of(a).scales[0] == 0.25 && quantizer_of(a).zero_points[0] == 2);
@@ -52,6 +47,21 @@ START_TEST(copy_rules)
 	ok(cow_tensor_copy(q, p, COW_COPY_LAZY));
 	ck_axis(q, 1, 3, 0.5);
 	ck_assert_int_eq(cow_tensor_equal(q, p), 1);
+	cow_tensor_unref(q);
+	cow_tensor_unref(view);
+}
+
+/* What copy_ of PyTorch allows of quantized tensors, and what it refuses. */
+START_TEST(copy_rules)
+{
+	struct cow_tensor *a = whole(COW_QUINT8, 0.5, 1, "\1\2\3\4", 4);
+	struct cow_tensor *b = whole(COW_QUINT8, 0.25, 2, "\5\6\7\10", 4);
+	struct cow_tensor *c = whole(COW_QINT8, 0.25, 2, "\5\6\7\10", 4);
+	struct cow_tensor *f = floats(1, SIZES(4), 1), *d = tensor(COW_FLOAT64, 4);
+	struct cow_tensor *p = channels(), *n = NULL;
+	struct cow_to to = { .size = sizeof(to), .format = COW_FORMAT_PRESERVE };
+
+	quantizer_comes_along(a, b, p);
 
 	/* The sentences name both. */
 	fails(-EINVAL, cow_tensor_copy(f, a, 0));
@@ -82,11 +92,10 @@ START_TEST(copy_rules)
 	fails(-EINVAL, cow_tensor_dequantize(f, &n));
 	fails(-ENOTSUP, cow_tensor_to_dlpack(a, true, false, (void **)&n));
 	fails(-ENODATA, cow_tensor_get_quantizer(
-	                        f, &(struct cow_quantizer){ .size = sizeof(other) }));
+	                        f, &(struct cow_quantizer){
+	                                .size = sizeof(struct cow_quantizer) }));
 	for (int i = 0; i < 6; i++)
 		cow_tensor_unref((struct cow_tensor *[]){ a, b, c, f, d, p }[i]);
-	cow_tensor_unref(q);
-	cow_tensor_unref(view);
 }
 END_TEST
 
