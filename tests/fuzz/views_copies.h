@@ -276,12 +276,10 @@ static void poke(bool expose)
 		((unsigned char *)data)[i] = s->bytes[i] = next() & 1;
 }
 
-static void step(void)
+/* `kind`: 1 to 8. */
+static void make_view(unsigned kind)
 {
-	switch (take(20)) {
-	case 0:
-		create();
-		break;
+	switch (kind) {
 	case 1:
 		slice();
 		break;
@@ -303,20 +301,24 @@ static void step(void)
 	case 7:
 		flip(true);
 		break;
-	case 8:
+	default:
 		flip(false);
+	}
+}
+
+static void step(void)
+{
+	unsigned what = take(20);
+
+	switch (what) {
+	case 0:
+		create();
 		break;
 	case 9:
-		fresh(0);
-		break;
 	case 10:
-		fresh(1);
-		break;
 	case 11:
-		fresh(2);
-		break;
 	case 12:
-		fresh(3);
+		fresh(what - 9);
 		break;
 	case 13:
 		fill();
@@ -333,8 +335,12 @@ static void step(void)
 	case 17:
 		print();
 		break;
-	default:
+	case 18:
+	case 19:
 		copy();
+		break;
+	default:
+		make_view(what);
 	}
 }
 

@@ -209,17 +209,10 @@ static void userfault(int mode)
 	close(fd);
 }
 
-static void from_outside(void *arg)
+static void by_vm_calls(pid_t parent, unsigned char *mine)
 {
-	struct iovec here, there;
-	unsigned char mine[PAGE];
-	pid_t parent = getppid();
-	int fd, status;
-	char path[64];
+	struct iovec here = { mine, PAGE }, there = { page(FROM), PAGE };
 
-	(void)arg;
-	here = (struct iovec){ mine, PAGE };
-	there = (struct iovec){ page(FROM), PAGE };
 	errno = 0;
 	result("readv", process_vm_readv(parent, &here, 1, &there, 1, 0));
 	look_at(mine, FROM);
@@ -228,39 +221,55 @@ static void from_outside(void *arg)
 	there.iov_base = page(FROM + 3); /* a guard */
 	result("readv", process_vm_readv(parent, &here, 1, &there, 1, 0));
 	result("writev", process_vm_writev(parent, &here, 1, &there, 1, 0));
+}
+
+static void by_mem_file(pid_t parent, unsigned char *mine)
+{
+	char path[64];
+	int fd;
+
 	snprintf(path, sizeof(path), "/proc/%d/mem", parent);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd >= 0) {
-		result("pread", pread(fd, mine, PAGE,
-		                      (off_t)(uintptr_t)page(FROM + 1)));
-		look_at(mine, FROM + 1);
-		fill(mine, PAGE, FROM + 2002);
-		result("pwrite", pwrite(fd, mine, PAGE,
-		                        (off_t)(uintptr_t)page(FROM + 1)));
-		/* Past the guard, as a debugger may. */
-		result("pread", pread(fd, mine, PAGE,
-		                      (off_t)(uintptr_t)page(FROM + 3)));
-		look_at(mine, FROM + 3);
-		fill(mine, PAGE, FROM + 2004);
-		result("pwrite", pwrite(fd, mine, PAGE,
-		                        (off_t)(uintptr_t)page(FROM + 3)));
-		/* Past a read-only page. */
-		fill(mine, PAGE, FROM + 2005);
-		result("pwrite", pwrite(fd, mine, PAGE,
-		                        (off_t)(uintptr_t)page(FROM + 4)));
-		close(fd);
-	}
-	if (ptrace(PTRACE_ATTACH, parent, NULL, NULL) == 0) {
-		check(waitpid(parent, &status, __WALL) == parent);
-		errno = 0;
-		note("peek %lx %d\n",
-		     (unsigned long)ptrace(PTRACE_PEEKDATA, parent,
-		                           page(FROM + 2), NULL),
-		     errno);
-		result("poke", ptrace(PTRACE_POKEDATA, parent, page(FROM + 2),
-		                      (void *)0x1234567));
-		result("detach", ptrace(PTRACE_DETACH, parent, NULL, NULL));
-	}
+	if (fd < 0)
+		return;
+	result("pread", pread(fd, mine, PAGE, (off_t)(uintptr_t)page(FROM + 1)));
+	look_at(mine, FROM + 1);
+	fill(mine, PAGE, FROM + 2002);
+	result("pwrite", pwrite(fd, mine, PAGE, (off_t)(uintptr_t)page(FROM + 1)));
+	/* Past the guard, as a debugger may. */
+	result("pread", pread(fd, mine, PAGE, (off_t)(uintptr_t)page(FROM + 3)));
+	look_at(mine, FROM + 3);
+	fill(mine, PAGE, FROM + 2004);
+	result("pwrite", pwrite(fd, mine, PAGE, (off_t)(uintptr_t)page(FROM + 3)));
+	/* Past a read-only page. */
+	fill(mine, PAGE, FROM + 2005);
+	result("pwrite", pwrite(fd, mine, PAGE, (off_t)(uintptr_t)page(FROM + 4)));
+	close(fd);
+}
+
+static void by_ptrace(pid_t parent)
+{
+	int status;
+
+	if (ptrace(PTRACE_ATTACH, parent, NULL, NULL) != 0)
+		return;
+	check(waitpid(parent, &status, __WALL) == parent);
+	errno = 0;
+	note("peek %lx %d\n",
+	     (unsigned long)ptrace(PTRACE_PEEKDATA, parent, page(FROM + 2), NULL), errno);
+	result("poke", ptrace(PTRACE_POKEDATA, parent, page(FROM + 2), (void *)0x1234567));
+	result("detach", ptrace(PTRACE_DETACH, parent, NULL, NULL));
+}
+
+static void from_outside(void *arg)
+{
+	unsigned char mine[PAGE];
+	pid_t parent = getppid();
+
+	(void)arg;
+	by_vm_calls(parent, mine);
+	by_mem_file(parent, mine);
+	by_ptrace(parent);
 }
 
 static void meddled_with(int value)

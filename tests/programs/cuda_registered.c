@@ -133,24 +133,41 @@ static int clone_is(void *c)
 	return !c || (data(c)[AT] == 7 && data(c)[AT + 1] == 7);
 }
 
-int main(int argc, char **argv)
+static void *new_stream(void *driver)
 {
-	void *driver = dlopen(argc > 1 ? argv[1] : "libcuda.so.1", RTLD_NOW);
-	int tell = -1, status = 0, good;
-	void *context, *stream, *clone;
-	char *p, *pages, *near;
-	pid_t pid = 0;
+	void *context, *stream;
 
-	if (!driver)
-		die("no driver");
-	if (argc > 2 && open(argv[2], O_RDWR | O_CLOEXEC) < 0)
-		die("no device file");
 	works(((int (*)(unsigned))call(driver, "cuInit"))(0), "cuInit");
 	works(((int (*)(void **, int))call(driver, "cuDevicePrimaryCtxRetain"))(&context, 0),
 	      "context");
 	works(((int (*)(void *))call(driver, "cuCtxSetCurrent"))(context), "current");
 	works(((int (*)(void **, unsigned, int))call(
 	              driver, "cuStreamCreateWithPriority"))(&stream, 1, 0), "stream");
+	return stream;
+}
+
+static int copy_is(const char *p)
+{
+	int good = p[AT - 1] == 7 && p[AT + COUNT] == 7;
+
+	for (int i = 0; i < COUNT; i++)
+		good &= p[AT + i] == 9;
+	return good;
+}
+
+int main(int argc, char **argv)
+{
+	void *driver = dlopen(argc > 1 ? argv[1] : "libcuda.so.1", RTLD_NOW);
+	int tell = -1, status = 0, good;
+	char *p, *pages, *near;
+	void *stream, *clone;
+	pid_t pid = 0;
+
+	if (!driver)
+		die("no driver");
+	if (argc > 2 && open(argv[2], O_RDWR | O_CLOEXEC) < 0)
+		die("no device file");
+	stream = new_stream(driver);
 	p = malloc(BYTES);
 	near = malloc(BYTES);
 	if (!p || !near)
@@ -173,9 +190,7 @@ int main(int argc, char **argv)
 	near = malloc(BYTES);
 	memset(near, 5, BYTES);
 	works(((int (*)(void *))call(driver, "cuStreamSynchronize"))(stream), "wait");
-	good = p[AT - 1] == 7 && p[AT + COUNT] == 7;
-	for (int i = 0; i < COUNT; i++)
-		good &= p[AT + i] == 9;
+	good = copy_is(p);
 	good &= clone_is(clone);
 	if (pid) {
 		close(tell);
