@@ -78,56 +78,57 @@ static void share(struct animal *from, struct animal *to)
 	to->seed = from->seed;
 }
 
+static void make_animal(struct animal *a, int kind, uint64_t seed)
+{
+	a->bytes = sizes[kind];
+	switch (kind) {
+	case HERD_LAZY_B:
+	case HERD_VIEW:
+	case HERD_COPY:
+	case HERD_CLONE:
+	case HERD_EXPOSED_VIEW:
+		break; /* herd_make() clones them */
+	case HERD_ZERO:
+		a->storage = new_storage(a->bytes, COW_STORAGE_ZERO);
+		break;
+	case HERD_TRANSPARENT:
+	case HERD_TRANSPARENT_SMALL:
+	case HERD_CLONED:
+		a->storage = new_storage(a->bytes, COW_STORAGE_TRANSPARENT);
+		a->exposed = expose(a->storage);
+		write_new(a, seed);
+		break;
+	case HERD_HELD:
+		a->seed = seed;
+		a->storage = new_held(a->bytes, a->seed);
+		a->exposed = expose(a->storage);
+		break;
+	case HERD_EXTERNAL:
+		a->storage = new_external(a->bytes);
+		write_new(a, seed);
+		break;
+	case HERD_BLOCK:
+	case HERD_BLOCK_LARGE:
+		a->block = new_block(a->bytes, 0);
+		write_new(a, seed);
+		break;
+	case HERD_BLOCK_ZERO:
+		a->block = new_block(a->bytes, COW_BLOCK_ZERO);
+		break;
+	default:
+		a->storage = new_storage(a->bytes, 0);
+		write_new(a, seed);
+	}
+}
+
 void herd_make(struct herd *herd, uint64_t seed)
 {
 	struct animal *all = herd->animals;
 	int i;
 
 	memset(herd, 0, sizeof(*herd));
-	for (i = 0; i < HERD_KINDS; i++) {
-		struct animal *a = &all[i];
-
-		a->bytes = sizes[i];
-		switch (i) {
-		case HERD_LAZY_B:
-		case HERD_VIEW:
-		case HERD_COPY:
-		case HERD_CLONE:
-		case HERD_EXPOSED_VIEW:
-			break; /* clones, below */
-		case HERD_ZERO:
-			a->storage = new_storage(a->bytes, COW_STORAGE_ZERO);
-			break;
-		case HERD_TRANSPARENT:
-		case HERD_TRANSPARENT_SMALL:
-		case HERD_CLONED:
-			a->storage =
-				new_storage(a->bytes, COW_STORAGE_TRANSPARENT);
-			a->exposed = expose(a->storage);
-			write_new(a, seed + (uint64_t)i);
-			break;
-		case HERD_HELD:
-			a->seed = seed + (uint64_t)i;
-			a->storage = new_held(a->bytes, a->seed);
-			a->exposed = expose(a->storage);
-			break;
-		case HERD_EXTERNAL:
-			a->storage = new_external(a->bytes);
-			write_new(a, seed + (uint64_t)i);
-			break;
-		case HERD_BLOCK:
-		case HERD_BLOCK_LARGE:
-			a->block = new_block(a->bytes, 0);
-			write_new(a, seed + (uint64_t)i);
-			break;
-		case HERD_BLOCK_ZERO:
-			a->block = new_block(a->bytes, COW_BLOCK_ZERO);
-			break;
-		default:
-			a->storage = new_storage(a->bytes, 0);
-			write_new(a, seed + (uint64_t)i);
-		}
-	}
+	for (i = 0; i < HERD_KINDS; i++)
+		make_animal(&all[i], i, seed + (uint64_t)i);
 	share(&all[HERD_LAZY_A], &all[HERD_LAZY_B]);
 	share(&all[HERD_VIEWED], &all[HERD_VIEW]);
 	share(&all[HERD_VIEWED], &all[HERD_COPY]);

@@ -181,10 +181,40 @@ static long resident(fault_gate gate, uint64_t at, uint64_t bytes, unsigned char
 	return 0;
 }
 
-long fault_pages_call(fault_gate gate, long nr, long a, long b, long c, long d, long e, long f)
+/* The calls on descriptors: pagemap counts larger pages, and data begins at one. */
+static long file_call(fault_gate gate, long nr, long a, long b, long c, long d, long e, long f)
 {
 	long r;
 
+	switch (nr) {
+	case SYS_openat:
+		r = gate(nr, a, b, c, d, e, f);
+		if (r >= 0 && r < MAPS_FDS)
+			pagemap[r] = !strcmp((const char *)b, "/proc/self/pagemap");
+		return r;
+	case SYS_ioctl:
+		return b == (long)SCAN ? scan(gate, a, (struct scan *)c)
+		                       : gate(nr, a, b, c, d, e, f);
+	case SYS_pread64:
+		return a >= 0 && a < MAPS_FDS && pagemap[a]
+		               ? words(gate, a, (uint64_t *)b, (size_t)c, (uint64_t)d)
+		               : gate(nr, a, b, c, d, e, f);
+	case SYS_close:
+		if (a >= 0 && a < MAPS_FDS)
+			pagemap[a] = 0;
+		return gate(nr, a, b, c, d, e, f);
+	case SYS_lseek:
+		r = gate(nr, a, b, c, d, e, f);
+		if (r >= 0 && c == SEEK_DATA)
+			return b > r / (long)page * (long)page ? b : r / (long)page * (long)page;
+		return r;
+	default:
+		return gate(nr, a, b, c, d, e, f);
+	}
+}
+
+long fault_pages_call(fault_gate gate, long nr, long a, long b, long c, long d, long e, long f)
+{
 	if (page <= SMALL)
 		return gate(nr, a, b, c, d, e, f);
 	switch (nr) {
@@ -211,28 +241,7 @@ long fault_pages_call(fault_gate gate, long nr, long a, long b, long c, long d, 
 		return whole((uint64_t)a) ? resident(gate, (uint64_t)a, up((uint64_t)b),
 		                                     (unsigned char *)c)
 		                          : refuse();
-	case SYS_openat:
-		r = gate(nr, a, b, c, d, e, f);
-		if (r >= 0 && r < MAPS_FDS)
-			pagemap[r] = !strcmp((const char *)b, "/proc/self/pagemap");
-		return r;
-	case SYS_ioctl:
-		return b == (long)SCAN ? scan(gate, a, (struct scan *)c)
-		                       : gate(nr, a, b, c, d, e, f);
-	case SYS_pread64:
-		return a >= 0 && a < MAPS_FDS && pagemap[a]
-		               ? words(gate, a, (uint64_t *)b, (size_t)c, (uint64_t)d)
-		               : gate(nr, a, b, c, d, e, f);
-	case SYS_close:
-		if (a >= 0 && a < MAPS_FDS)
-			pagemap[a] = 0;
-		return gate(nr, a, b, c, d, e, f);
-	case SYS_lseek:
-		r = gate(nr, a, b, c, d, e, f);
-		if (r >= 0 && c == SEEK_DATA)
-			return b > r / (long)page * (long)page ? b : r / (long)page * (long)page;
-		return r;
 	default:
-		return gate(nr, a, b, c, d, e, f);
+		return file_call(gate, nr, a, b, c, d, e, f);
 	}
 }
