@@ -86,9 +86,9 @@ def test_a_mark_stands_in_the_rows_of_its_bar(tmp_path):
     (tmp_path / "unmet").write_text(
         "# a comment\n\n"
         "page: one | given up | It takes {page three ours_max}, and {page five ours}.\n"
-        "page: three | open | Nothing.\n"
+        "page: three | given up | Nothing.\n"
         "page: four | being worked on (issue: bulk) | Nothing.\n"
-        "page: six | open | It was not measured.\npage: seven | open | Nothing.\n")
+        "page: six | given up | It was not measured.\npage: seven | given up | Nothing.\n")
     said = make(sys.executable, tmp_path / "to", "--unmet", str(tmp_path / "unmet"),
                 str(tmp_path / "lines"))
     page = read(tmp_path, "to/results.md")
@@ -105,9 +105,9 @@ def test_a_mark_stands_in_the_rows_of_its_bar(tmp_path):
 
 
 @pytest.mark.parametrize("text", [
-    "page: one | nearly met | Nothing.", "page: one | open", "one | open | Nothing.",
+    "page: one | nearly met | Nothing.", "page: one | given up", "one | given up | Nothing.",
     "page: one | being worked on (issue: none) | Nothing.",
-    "page: one | open | Nothing.\npage: one | open | Again."])
+    "page: one | given up | Nothing.\npage: one | given up | Again."])
 def test_a_wrong_mark_ends_the_script(tmp_path, text):
     (tmp_path / "unmet").write_text(text + "\n")
     with pytest.raises(subprocess.CalledProcessError) as error:
