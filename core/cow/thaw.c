@@ -63,6 +63,40 @@ alias_free(struct cow__tile *a)
 	(void)cow__tile_put(a);
 }
 
+static size_t
+bytes_of(const struct cow__run *runs, int n)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += runs[i].end - runs[i].start;
+	return bytes;
+}
+
+/* Copies the private pages of a chunk back into the file. `delta` leads from the
+ * tile's addresses to the shared mapping of the file. */
+static void
+write_back_chunk(const struct cow__run *runs, int n, uintptr_t delta)
+{
+	for (int i = 0; i < n; i++)
+		memcpy((void *)(runs[i].start + delta),
+		       (const void *)runs[i].start,
+		       runs[i].end - runs[i].start);
+	cow__stat_add(pages_written_back, bytes_of(runs, n) / cow__page);
+}
+
+/* Frees the file pages under private ones. */
+static void
+punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
+{
+	for (int i = 0; i < n; i++) {
+		size_t len = runs[i].end - runs[i].start;
+
+		if (cow__map_punch(runs[i].start + delta, len) == 0)
+			cow__stat_add(bytes_shadow_returned, len);
+	}
+}
+
 /* Deals with the copied pages of one chunk. True: the chunk may be shared
  * again; false: it stays private. */
 static bool
@@ -70,38 +104,34 @@ thaw_chunk(struct cow__tile *t, struct cow__tile *alias,
            const struct cow__run *runs, int n)
 {
 	uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
-	size_t bytes = 0;
+	bool dense = bytes_of(runs, n) > DENSE_BYTES;
 
-	for (int i = 0; i < n; i++)
-		bytes += runs[i].end - runs[i].start;
-	for (int i = 0; i < n; i++) {
-		size_t len = runs[i].end - runs[i].start;
-		void *file = (void *)(runs[i].start + delta);
-
-		if (bytes <= DENSE_BYTES)
-			memcpy(file, (const void *)runs[i].start, len);
-		else if (cow__map_punch((uintptr_t)file, len) == 0)
-			cow__stat_add(bytes_shadow_returned, len);
-	}
-	if (bytes > DENSE_BYTES)
-		return false;
-	cow__stat_add(pages_written_back, bytes / cow__page);
-	return true;
+	if (dense)
+		punch_runs(runs, n, delta);
+	else
+		write_back_chunk(runs, n, delta);
+	return !dense;
 }
 
+/* The parts of a tile that a thaw leaves private, in order. */
+struct parts {
+	struct cow__span *list;
+	uint32_t n, cap;
+};
+
 static int
-keep(struct cow__span **kept, uint32_t *n, uint32_t *cap, uintptr_t start,
-     uintptr_t end)
+keep(struct parts *kept, uintptr_t start, uintptr_t end)
 {
 	int r;
 
-	if (*n && (*kept)[*n - 1].end == start) {
-		(*kept)[*n - 1].end = end;
+	if (kept->n && kept->list[kept->n - 1].end == start) {
+		kept->list[kept->n - 1].end = end;
 		return 0;
 	}
-	r = cow__array_reserve((void **)kept, cap, sizeof(**kept), *n + 1);
+	r = cow__array_reserve((void **)&kept->list, &kept->cap,
+	                       sizeof(*kept->list), kept->n + 1);
 	if (r == 0)
-		(*kept)[(*n)++] = (struct cow__span){ start, end };
+		kept->list[kept->n++] = (struct cow__span){ start, end };
 	return r;
 }
 
@@ -112,16 +142,41 @@ begin_at(const struct cow__tile *t)
 	return t->thaw_at ? t->thaw_at : cow__tile_start(t);
 }
 
-/* Looks at every chunk with copied pages, from *at on and as far as `most` bytes
- * go; fills the list of what stays private, the rest that was not looked at
- * included. *at: where that begins. */
+/* Looks at one chunk with copied pages, and notes it in `kept` if it stays
+ * private. The first call makes *alias. -EBUSY: a device may use the pages. */
 static int
-thaw_look(struct cow__tile *t, size_t most, struct cow__span **kept, uint32_t *n,
-          uint32_t *cap, uintptr_t *at)
+look_at_chunk(struct cow__tile *t, struct cow__tile **alias, uintptr_t chunk,
+              uintptr_t end, struct parts *kept, size_t *ret_copied)
+{
+	struct cow__run runs[RUNS_IN_CHUNK];
+	uintptr_t next;
+	int n;
+
+	/* A copied page may be under I/O: it has to stay in place. */
+	if (!*alias && cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
+	}
+	if (!*alias)
+		*alias = alias_new(t);
+	if (!*alias)
+		return -ENOMEM;
+	n = cow__pagemap_copied(chunk, end, runs, RUNS_IN_CHUNK, &next);
+	*ret_copied = bytes_of(runs, n);
+	if (n <= 0)
+		return n;
+	return thaw_chunk(t, *alias, runs, n) ? 0 : keep(kept, chunk, end);
+}
+
+/* Looks at every chunk with copied pages, from *at on and as far as `most` bytes
+ * go. Fills the list of what stays private. The rest that was not looked at is
+ * in that list, too; *at is where it begins. */
+static int
+thaw_look(struct cow__tile *t, size_t most, struct parts *kept, uintptr_t *at)
 {
 	uintptr_t end = cow__tile_end(t), stop = end, next;
-	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__tile *alias = NULL;
+	struct cow__run run;
 	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX;
 	int r = 0;
 
@@ -130,38 +185,23 @@ thaw_look(struct cow__tile *t, size_t most, struct cow__span **kept, uint32_t *n
 	stop = cow__min(stop, end);
 	for (uint32_t i = 0; r == 0 && i < t->nkept; i++)
 		if (t->kept[i].start < *at)
-			r = keep(kept, n, cap, t->kept[i].start,
+			r = keep(kept, t->kept[i].start,
 			         cow__min(t->kept[i].end, *at));
 	while (r == 0 && *at < stop) {
 		uintptr_t chunk, chunk_end;
 		size_t copied = 0;
 
-		r = cow__pagemap_copied(*at, stop, runs, 1, &next);
+		r = cow__pagemap_copied(*at, stop, &run, 1, &next);
 		if (r < 0)
 			break;
 		if (r == 0) {
 			*at = stop;
 			break;
 		}
-		chunk = cow__round_down(runs[0].start, COW__HUGE);
+		chunk = cow__round_down(run.start, COW__HUGE);
 		chunk_end = cow__min(chunk + COW__HUGE, end);
 		chunk = cow__max(chunk, *at);
-		/* A copied page may be under I/O: it has to stay in place. */
-		if (!alias && cow__process_pins_memory()) {
-			cow__fallback(COW_FALLBACK_PINNED);
-			return -EBUSY;
-		}
-		if (!alias)
-			alias = alias_new(t);
-		r = alias ? cow__pagemap_copied(chunk, chunk_end, runs,
-		                                RUNS_IN_CHUNK, &next)
-		          : -ENOMEM;
-		for (int i = 0; i < r; i++)
-			copied += runs[i].end - runs[i].start;
-		if (r > 0 && thaw_chunk(t, alias, runs, r))
-			r = 0;
-		else if (r > 0)
-			r = keep(kept, n, cap, chunk, chunk_end);
+		r = look_at_chunk(t, &alias, chunk, chunk_end, kept, &copied);
 		if (r < 0)
 			break;
 		*at = chunk_end;
@@ -172,26 +212,27 @@ thaw_look(struct cow__tile *t, size_t most, struct cow__span **kept, uint32_t *n
 	if (alias)
 		alias_free(alias);
 	if (r == 0 && *at < end)
-		r = keep(kept, n, cap, *at, end);
+		r = keep(kept, *at, end);
 	return r;
 }
 
 static void
-thawed(struct cow__tile *t, struct cow__span *kept, uint32_t n, uint32_t cap,
-       uintptr_t at)
+thawed(struct cow__tile *t, const struct parts *kept, uintptr_t at)
 {
+	const struct cow__span *list = kept->list;
+
 	cow__tile_change_begin(t);
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = kept;
-	t->nkept = n;
-	t->kept_cap = cap;
+	t->kept = kept->list;
+	t->nkept = kept->n;
+	t->kept_cap = kept->cap;
 	t->thaw_at = at < cow__tile_end(t) ? at : 0;
 	t->shadow = 0;
-	for (uint32_t i = 0; i < n; i++)
-		if (kept[i].start < at)
-			t->shadow += cow__min(kept[i].end, at) - kept[i].start;
-	if (n == 0) {
-		cow__array_free(kept, cap, sizeof(*kept));
+	for (uint32_t i = 0; i < kept->n; i++)
+		if (list[i].start < at)
+			t->shadow += cow__min(list[i].end, at) - list[i].start;
+	if (kept->n == 0) {
+		cow__array_free(kept->list, kept->cap, sizeof(*list));
 		t->kept = NULL;
 		t->kept_cap = 0;
 		cow__tile_set_backing(t, COW__SHARED);
@@ -207,39 +248,40 @@ int
 cow__thaw_some(struct cow__tile *t, size_t most)
 {
 	uintptr_t from = begin_at(t), at = from, end;
-	struct cow__span *kept = NULL;
-	uint32_t n = 0, cap = 0, i;
+	struct parts kept = { NULL, 0, 0 };
+	uint32_t i;
 	int r;
 
 	/* What the last one left private is left for good. */
 	if (t->nkept && !t->thaw_at)
 		return 0;
 	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
-	r = thaw_look(t, most, &kept, &n, &cap, &at);
+	r = thaw_look(t, most, &kept, &at);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	/* One place more, for what a failure below leaves private. */
 	if (r == 0)
-		r = cow__array_reserve((void **)&kept, &cap, sizeof(*kept),
-		                       n + 1);
+		r = cow__array_reserve((void **)&kept.list, &kept.cap,
+		                       sizeof(*kept.list), kept.n + 1);
 	if (r < 0) {
-		cow__array_free(kept, cap, sizeof(*kept));
+		cow__array_free(kept.list, kept.cap, sizeof(*kept.list));
 		return r;
 	}
 	/* From here on the file is right everywhere but under `kept`, and what
 	 * lies before `from` is mapped as it should be. */
-	for (i = 0; r == 0 && i <= n; i++) {
-		end = i < n ? kept[i].start : cow__tile_end(t);
+	for (i = 0; r == 0 && i <= kept.n; i++) {
+		end = i < kept.n ? kept.list[i].start : cow__tile_end(t);
 		if (end > from)
 			r = cow__view_map(t, from, end, true, &from);
-		if (r == 0 && i < n)
-			from = cow__max(from, kept[i].end);
+		if (r == 0 && i < kept.n)
+			from = cow__max(from, kept.list[i].end);
 	}
 	if (r < 0) {
-		kept[i - 1] = (struct cow__span){ from, cow__tile_end(t) };
-		n = i;
+		kept.list[i - 1] =
+		        (struct cow__span){ from, cow__tile_end(t) };
+		kept.n = i;
 		at = from;
 	}
-	thawed(t, kept, n, cap, at);
+	thawed(t, &kept, at);
 	return r;
 }
 
@@ -261,6 +303,7 @@ plain(const struct cow__tile *t)
 static struct cow__tile *
 thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
 {
+	const struct parts none = { NULL, 0, 0 };
 	struct cow__tile *last = t;
 	struct cow__run run;
 	uintptr_t next;
@@ -283,7 +326,7 @@ thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
 	                    cow__segment_offset(cow__tile_start(t)),
 	                    false) == 0) {
 		for (;; t = t->next) {
-			thawed(t, NULL, 0, 0, cow__tile_end(t));
+			thawed(t, &none, cow__tile_end(t));
 			if (t == last)
 				return last;
 		}
@@ -297,17 +340,6 @@ static bool
 has_shadows(const struct cow__tile *t)
 {
 	return cow__is_frozen(t) || (t->backing == COW__PRIVATE && t->thaw_at);
-}
-
-static void
-punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
-{
-	for (int i = 0; i < n; i++) {
-		size_t len = runs[i].end - runs[i].start;
-
-		if (cow__map_punch(runs[i].start + delta, len) == 0)
-			cow__stat_add(bytes_shadow_returned, len);
-	}
 }
 
 /*
@@ -343,8 +375,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
-		for (int i = 0; i < n; i++)
-			t->shadow += runs[i].end - runs[i].start;
+		t->shadow += bytes_of(runs, n);
 		if (!unlocked) {
 			punch_runs(runs, n, delta);
 			continue;

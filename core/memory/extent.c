@@ -178,27 +178,6 @@ serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
 	       t->bytes / 2 <= bytes;
 }
 
-void
-cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s)
-{
-	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
-	    rest->backing == COW__NONE ||
-	    (s && cow__tile_heat(rest) != COW__COLD &&
-	     cow__map_punch(cow__tile_start(rest), rest->bytes) < 0) ||
-	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
-		return; /* it stays, then */
-	cow__tile_unlist(rest);
-	cow__tile_change_begin(rest);
-	rest->backing = COW__NONE;
-	if (s)
-		cow__segment_unref(s);
-	rest->segment = NULL;
-	rest->freed_at = 0;
-	rest->hollow = 0;
-	cow__tile_change_end(rest);
-	(void)cow__tile_put(rest);
-}
-
 static int
 take(size_t bytes, size_t align, bool anon, unsigned flags,
      struct cow__tile **ret, size_t *ret_dirty)
@@ -277,6 +256,39 @@ cow__extent_live(struct cow__tile *t, size_t used)
 	live_grows(bytes);
 }
 
+/* take(), and anonymous memory where a segment's is not to be had: *anon then. */
+static int
+take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
+            struct cow__tile **ret, size_t *ret_dirty)
+{
+	int r = take(bytes, align, *anon, flags, ret, ret_dirty);
+
+	if (r < 0 && !*anon && r != -ENOMEM) {
+		/* No memfd here (or its size is forbidden): do without. */
+		cow__fallback(COW_FALLBACK_MEMFD);
+		*anon = true;
+		r = take(bytes, align, true, flags, ret, ret_dirty);
+	}
+	/* What is warm counts against limits on anonymous memory. */
+	if (r == -ENOMEM && *anon && cow__decay_all())
+		r = take(bytes, align, true, flags, ret, ret_dirty);
+	return r;
+}
+
+/* Huge pages for a new extent of a segment. `small`: it had small ones. */
+static void
+commit(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
+{
+	if (t->bytes < COW__HUGE || cow__tile_start(t) % COW__HUGE != 0)
+		return;
+	if (dirty == 0)
+		cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
+	else if (t->bytes - dirty >= COW__HUGE)
+		cow__commit_from(t, dirty);
+	else if (small)
+		cow__commit_recycled(t);
+}
+
 int
 cow__extent_new(size_t bytes, size_t align, unsigned flags,
                 struct cow__tile **ret, size_t *ret_dirty)
@@ -290,16 +302,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (len < bytes || len > cow__engine.end - cow__engine.start)
 		return -ENOMEM;
 	align = cow__max(align, cow__page);
-	r = take(len, align, anon, flags, &t, &dirty);
-	if (r < 0 && !anon && r != -ENOMEM) {
-		/* No memfd here (or its size is forbidden): do without. */
-		cow__fallback(COW_FALLBACK_MEMFD);
-		anon = true;
-		r = take(len, align, true, flags, &t, &dirty);
-	}
-	/* What is warm counts against limits on anonymous memory. */
-	if (r == -ENOMEM && anon && cow__decay_all())
-		r = take(len, align, true, flags, &t, &dirty);
+	r = take_either(len, align, &anon, flags, &t, &dirty);
 	if (r < 0)
 		return r;
 	if ((flags & COW__EXTENT_STRICT) || cow__engine.strict) {
@@ -323,14 +326,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	/* Memory that is kept in vain goes before more is committed. */
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);
-	if (!anon && len >= COW__HUGE && cow__tile_start(t) % COW__HUGE == 0) {
-		if (dirty == 0)
-			cow__commit_fresh(t, flags & COW__EXTENT_WHOLE);
-		else if (len - dirty >= COW__HUGE)
-			cow__commit_from(t, dirty);
-		else if (small)
-			cow__commit_recycled(t);
-	}
+	if (!anon)
+		commit(t, dirty, flags, small);
 	*ret = t;
 	*ret_dirty = dirty;
 	return 0;

@@ -44,6 +44,27 @@ hollow_out(struct cow__tile *t)
 }
 
 void
+cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s)
+{
+	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
+	    rest->backing == COW__NONE ||
+	    (s && cow__tile_heat(rest) != COW__COLD &&
+	     cow__map_punch(cow__tile_start(rest), rest->bytes) < 0) ||
+	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
+		return; /* it stays, then */
+	cow__tile_unlist(rest);
+	cow__tile_change_begin(rest);
+	rest->backing = COW__NONE;
+	if (s)
+		cow__segment_unref(s);
+	rest->segment = NULL;
+	rest->freed_at = 0;
+	rest->hollow = 0;
+	cow__tile_change_end(rest);
+	(void)cow__tile_put(rest);
+}
+
+void
 cow__extent_put_bare(struct cow__tile *t)
 {
 	struct cow__tile *rest = cow__tile_put(t)->next;
@@ -53,13 +74,24 @@ cow__extent_put_bare(struct cow__tile *t)
 		cow__extent_leave_file(rest, NULL);
 }
 
-void
-cow__recycle(struct cow__tile *t, bool alone)
+/* cow__extent_poll_limbo() looks at it again. */
+static void
+wait_in_limbo(struct cow__tile *t)
+{
+	t->kind = COW__LIMBO;
+	t->list_next = limbo;
+	limbo = t;
+	limbo_count++;
+}
+
+/* Maps the tile as free memory is mapped: its segment shared if this process may
+ * use the pages again (`alone`), anonymous memory as it lies, else nothing. */
+static int
+map_as_free(struct cow__tile *t, bool alone)
 {
 	struct cow__segment *s = t->segment;
 	int r = 0;
 
-	cow__tile_change_begin(t);
 	if (s && !(alone && s->owner)) {
 		r = cow__map_none(cow__tile_start(t), t->bytes);
 		if (r == 0) {
@@ -85,6 +117,17 @@ cow__recycle(struct cow__tile *t, bool alone)
 		if (r == 0)
 			t->backing = COW__NONE;
 	}
+	return r;
+}
+
+void
+cow__recycle(struct cow__tile *t, bool alone)
+{
+	struct cow__segment *s = t->segment;
+	int r;
+
+	cow__tile_change_begin(t);
+	r = map_as_free(t, alone);
 	cow__attributes_free(t);
 	if (t->bound && t->backing == COW__SHARED)
 		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
@@ -96,10 +139,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 		 * lost until somebody frees one. Tried again from limbo. */
 		if (s)
 			cow__stat_add(bytes_limbo, t->bytes);
-		t->kind = COW__LIMBO;
-		t->list_next = limbo;
-		limbo = t;
-		limbo_count++;
+		wait_in_limbo(t);
 		return;
 	}
 	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
@@ -159,10 +199,7 @@ release_pages(struct cow__tile *t)
 	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
 		t->backing = COW__NONE;
 	cow__tile_change_end(t);
-	t->kind = COW__LIMBO;
-	t->list_next = limbo;
-	limbo = t;
-	limbo_count++;
+	wait_in_limbo(t);
 	cow__stat_add(bytes_limbo, t->bytes);
 }
 
@@ -322,6 +359,17 @@ replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
 	return 0;
 }
 
+/* This process holds the tile's pages no longer. */
+static void
+leave_segment(struct cow__tile *t)
+{
+	struct cow__census c = { 0, 0 };
+
+	(void)cow__holders_drop(t, &c, NULL);
+	cow__segment_unref(t->segment);
+	t->segment = NULL;
+}
+
 int
 cow__extent_replace(struct cow__tile *t, void *copy)
 {
@@ -349,19 +397,57 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
 	t->thaw_at = 0;
-	if (s && t->refs == 0) {
-		struct cow__census c = { 0, 0 };
-
-		(void)cow__holders_drop(t, &c, NULL);
-		cow__segment_unref(s);
-		t->segment = NULL;
-	}
+	if (s && t->refs == 0)
+		leave_segment(t);
 	t->backing = COW__ANON;
 	t->refs++;
 	cow__tile_change_end(t);
 	if (t->attributes)
 		cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	return 0;
+}
+
+/* What was mapped here was not inherited. */
+static void
+unmap_in_child(struct cow__tile *t)
+{
+	if (t->kind == COW__FREE)
+		cow__tile_unlist(t);
+	(void)cow__map_none(cow__tile_start(t), t->bytes);
+	cow__tile_change_begin(t);
+	t->backing = COW__NONE;
+	cow__tile_change_end(t);
+	t->freed_at = 0;
+}
+
+/* One tile of a forked child. Returns the tile behind it. */
+static struct cow__tile *
+tile_in_child(struct cow__tile *t)
+{
+	/* The helper's own mappings were not inherited: no holes. */
+	if (t->kind == COW__INNER && t->backing == COW__NONE &&
+	    cow__map_none(cow__tile_start(t), t->bytes) == 0)
+		return cow__tile_put(t)->next;
+	/* Live: inherited, or kept by the helper at the fork. */
+	if (t->kind == COW__INNER || t->kind == COW__LOST ||
+	    t->kind == COW__LIVE)
+		return t->next;
+	if (t->backing != COW__NONE) {
+		unmap_in_child(t);
+		if (t->kind == COW__FREE) {
+			if (t->segment)
+				cow__segment_unref(t->segment);
+			t->segment = NULL;
+			return cow__tile_put(t)->next;
+		}
+	}
+	/* Limbo: wait for views, or drop what nobody here reads. */
+	if (t->kind == COW__LIMBO && t->refs == 0) {
+		if (t->segment)
+			leave_segment(t);
+		return cow__tile_put(t)->next;
+	}
+	return t->next;
 }
 
 void
@@ -372,53 +458,12 @@ cow__extents_child(void)
 	limbo = NULL;
 	limbo_count = 0;
 	for (t = cow__tile_first(); t; t = next) {
-		bool inherited = t->backing == COW__PRIVATE ||
-		                 t->backing == COW__ANON;
-
-		next = t->next;
 		t->busy = t->punching = t->pinned = t->idle = false;
 		if (t->doomed) {
 			cow__extent_free(t);
 			return cow__extents_child();
 		}
-		/* The helper's own mappings were not inherited: no holes. */
-		if (t->kind == COW__INNER && t->backing == COW__NONE &&
-		    cow__map_none(cow__tile_start(t), t->bytes) == 0) {
-			next = cow__tile_put(t)->next;
-			continue;
-		}
-		if (t->kind == COW__INNER || t->kind == COW__LOST ||
-		    (t->kind == COW__LIVE && inherited))
-			continue;
-		if (t->kind == COW__LIVE) /* kept by the helper at the fork */
-			continue;
-		if (t->backing != COW__NONE) {
-			if (t->kind == COW__FREE)
-				cow__tile_unlist(t);
-			(void)cow__map_none(cow__tile_start(t), t->bytes);
-			cow__tile_change_begin(t);
-			t->backing = COW__NONE;
-			cow__tile_change_end(t);
-			t->freed_at = 0;
-			if (t->kind == COW__FREE) {
-				if (t->segment)
-					cow__segment_unref(t->segment);
-				t->segment = NULL;
-				next = cow__tile_put(t)->next;
-				continue;
-			}
-		}
-		/* Limbo: wait for views, or drop what nobody here reads. */
-		if (t->kind == COW__LIMBO && t->refs == 0) {
-			if (t->segment) {
-				struct cow__census c = { 0, 0 };
-
-				(void)cow__holders_drop(t, &c, NULL);
-				cow__segment_unref(t->segment);
-				t->segment = NULL;
-			}
-			next = cow__tile_put(t)->next;
-		}
+		next = tile_in_child(t);
 	}
 }
 

@@ -72,10 +72,56 @@ grown_in_place(struct cow_storage *s, size_t bytes)
 	return true;
 }
 
+/* May a storage with bytes get others? 0 or -errno. */
+static int
+may_resize(const struct cow_storage *s, size_t bytes)
+{
+	if (!s->resizable)
+		return cow__error(-EPERM,
+		                  "cow_storage_resize: this storage has no "
+		                  "allocator for new bytes");
+	if (address_in_use(s))
+		return cow__error(-EBUSY,
+		                  "cow_storage_resize: the address was given "
+		                  "away");
+	if (bytes > (size_t)INT64_MAX)
+		return cow__error_number(
+		        -EINVAL, "# bytes: a size this large is a mistake "
+		                 "(negative?)", bytes);
+	return 0;
+}
+
+/* An allocation of this size with a copy of the storage's bytes, as many as fit. */
+static int
+copied_to_new(const struct cow_storage *s, size_t bytes,
+              struct cow__allocation **ret)
+{
+	unsigned flags = COW__ALLOCATION_WHOLE;
+	struct cow__allocation *a;
+	int r;
+
+	/* It grows now, so it may grow again. */
+	if (bytes > s->bytes && s->bytes >= COW__HUGE)
+		flags |= COW__ALLOCATION_ROOM;
+	flags |= cow__storage_allocation_flags(s);
+	if (s->flags & COW_STORAGE_ZERO)
+		flags |= COW__ALLOCATION_ZERO;
+	r = cow__allocation_new(bytes, flags, s->allocator, &a);
+	if (r < 0)
+		return r;
+	r = cow__allocation_copy(a, s->data, 0, cow__min(bytes, s->bytes));
+	if (r == 0)
+		r = cow__allocation_copied(s->data);
+	if (r < 0)
+		cow__allocation_unref(a);
+	else
+		*ret = a;
+	return r;
+}
+
 COW_EXPORT int
 cow_storage_resize(struct cow_storage *s, size_t bytes)
 {
-	unsigned flags = COW__ALLOCATION_WHOLE;
 	struct cow__allocation *a, *old;
 	int r;
 
@@ -90,35 +136,12 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 		s->bytes = bytes;
 		return 0;
 	}
-	if (!s->resizable)
-		return cow__error(-EPERM,
-		                  "cow_storage_resize: this storage has no "
-		                  "allocator for new bytes");
-	if (address_in_use(s))
-		return cow__error(-EBUSY,
-		                  "cow_storage_resize: the address was given "
-		                  "away");
-	if (bytes > (size_t)INT64_MAX)
-		return cow__error_number(
-		        -EINVAL, "# bytes: a size this large is a mistake "
-		                 "(negative?)", bytes);
+	r = may_resize(s, bytes);
+	if (r < 0)
+		return r;
 	if (bytes == s->bytes || grown_in_place(s, bytes))
 		return 0;
-	/* It grows now, so it may grow again. */
-	if (bytes > s->bytes && s->bytes >= COW__HUGE)
-		flags |= COW__ALLOCATION_ROOM;
-	flags |= cow__storage_allocation_flags(s);
-	if (s->flags & COW_STORAGE_ZERO)
-		flags |= COW__ALLOCATION_ZERO;
-	r = cow__allocation_new(bytes, flags, s->allocator, &a);
-	if (r == 0) {
-		r = cow__allocation_copy(a, s->data, 0,
-		                         cow__min(bytes, s->bytes));
-		if (r == 0)
-			r = cow__allocation_copied(s->data);
-		if (r < 0)
-			cow__allocation_unref(a);
-	}
+	r = copied_to_new(s, bytes, &a);
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_resize");
 	/* In this order: another thread may fork. */

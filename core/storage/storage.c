@@ -119,6 +119,25 @@ cow__elements_destroy(const struct cow_storage *s, void *data)
 		e->destroy(e->user, data, s->bytes / e->element_bytes);
 }
 
+/* The allocator for new bytes, NULL for the engine, and its device. */
+static int
+choose_allocator(struct cow_storage *like)
+{
+	int r;
+
+	if (!like->allocator) {
+		r = cow_allocator_get((struct cow_device){ COW_DEVICE_CPU, 0 },
+		                      &like->allocator);
+		if (r < 0)
+			return r;
+	}
+	if (like->allocator == cow_allocator_default())
+		like->allocator = NULL; /* the engine, without a detour */
+	if (like->allocator)
+		like->device = like->allocator->device;
+	return 0;
+}
+
 COW_EXPORT int
 cow_storage_new(size_t bytes, const struct cow_storage_options *options,
                 struct cow_storage **ret)
@@ -133,18 +152,10 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 	r = options_read(options, &like);
 	if (r == 0)
 		r = elements_fit(&like, bytes);
+	if (r == 0)
+		r = choose_allocator(&like);
 	if (r < 0)
 		return r;
-	if (!like.allocator) {
-		r = cow_allocator_get((struct cow_device){ COW_DEVICE_CPU, 0 },
-		                      &like.allocator);
-		if (r < 0)
-			return r;
-	}
-	if (like.allocator == cow_allocator_default())
-		like.allocator = NULL; /* the engine, without a detour */
-	if (like.allocator)
-		like.device = like.allocator->device;
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error_number(
 		        -EINVAL, "# bytes: a size this large is a mistake "
