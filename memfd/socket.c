@@ -3,8 +3,8 @@
  * Unix sockets that carry descriptors. See the header; unix(7), cmsg(3).
  */
 #include "memfd/socket.h"
-#include "memfd/export.h"
 #include "memfd/descriptor.h"
+#include "memfd/export.h"
 #include "memfd/sys.h"
 
 #include <poll.h>

@@ -4,13 +4,13 @@
  */
 #include "core/cow/freeze.h"
 #include "core/base/array.h"
-#include "core/memory/attribute.h"
 #include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/cow/old_tables.h"
+#include "core/cow/view.h"
+#include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
-#include "core/cow/old_tables.h"
-#include "core/base/stats.h"
-#include "core/cow/view.h"
 #include "memfd/map.h"
 
 bool

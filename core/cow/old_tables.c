@@ -4,8 +4,8 @@
  */
 #include "core/cow/old_tables.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
 #include "core/memory/helper.h"
+#include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 

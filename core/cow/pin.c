@@ -5,8 +5,8 @@
 #include "core/cow/pin.h"
 #include "core/base/base.h"
 #include "core/memory/commit.h"
-#include "core/memory/state.h"
 #include "core/memory/extent.h"
+#include "core/memory/state.h"
 
 COW_EXPORT int
 cow__pinned_extent_new(size_t bytes, void **ret)

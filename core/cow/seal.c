@@ -4,13 +4,13 @@
  */
 #include "core/cow/seal.h"
 #include "core/base/base.h"
-#include "core/memory/commit.h"
-#include "core/memory/state.h"
 #include "core/cow/freeze.h"
-#include "core/memory/own_segment.h"
-#include "core/memory/segment.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/thaw.h"
+#include "core/memory/commit.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/segment.h"
+#include "core/memory/state.h"
 #include "memfd/memfd.h"
 
 /* The tile whose pages this one shows, all of them and no others, or NULL. */

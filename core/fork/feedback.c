@@ -4,9 +4,9 @@
  */
 #include "core/fork/feedback.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
 #include "core/base/stats.h"
 #include "core/cow/thaw.h"
+#include "core/memory/state.h"
 
 /* Of the frozen bytes: copied since the last fork, without a thaw. More than
  * this, and freezing costs the program more than it brings. */

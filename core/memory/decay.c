@@ -4,10 +4,10 @@
  */
 #include "core/memory/decay.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
+#include "core/base/stats.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
-#include "core/base/stats.h"
+#include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"

@@ -5,9 +5,9 @@
  */
 #include "core/memory/helper.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
+#include "core/memory/state.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/thread.h"

@@ -4,8 +4,8 @@
  */
 #include "core/memory/holders.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
 #include "core/base/stats.h"
+#include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 

@@ -13,13 +13,13 @@
  */
 #include "core/memory/extent.h"
 #include "core/base/array.h"
-#include "core/memory/attribute.h"
 #include "core/base/base.h"
-#include "core/memory/commit.h"
-#include "core/memory/state.h"
-#include "core/memory/copy_history.h"
 #include "core/base/stats.h"
+#include "core/memory/attribute.h"
+#include "core/memory/commit.h"
+#include "core/memory/copy_history.h"
 #include "core/memory/segment.h"
+#include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 

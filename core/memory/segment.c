@@ -4,11 +4,11 @@
  */
 #include "core/memory/segment.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
-#include "core/memory/own_segment.h"
-#include "core/memory/holders.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
+#include "core/memory/holders.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 

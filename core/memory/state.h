@@ -10,8 +10,8 @@
 #define COW_CORE_MEMORY_STATE_H
 
 #include "core/base/mutex.h"
-#include "core/memory/segment.h"
 #include "core/memory/helper.h"
+#include "core/memory/segment.h"
 #include "core/memory/tile.h"
 #include "cowshed.h"
 

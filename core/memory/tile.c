@@ -7,9 +7,9 @@
  */
 #include "core/memory/tile.h"
 #include "core/base/base.h"
+#include "core/base/pool.h"
 #include "core/memory/decay.h"
 #include "core/memory/state.h"
-#include "core/base/pool.h"
 #include "memfd/pagemap.h"
 
 #define CLASSES 192

@@ -18,16 +18,16 @@
  * (core/program/overmap.c).
  */
 #include "core/program/advise.h"
-#include "core/memory/attribute.h"
 #include "core/base/base.h"
-#include "core/memory/commit.h"
-#include "core/memory/state.h"
-#include "core/cow/freeze.h"
-#include "core/program/mapping.h"
-#include "core/memory/range.h"
 #include "core/base/stats.h"
+#include "core/cow/freeze.h"
 #include "core/cow/thaw.h"
 #include "core/cow/view.h"
+#include "core/memory/attribute.h"
+#include "core/memory/commit.h"
+#include "core/memory/range.h"
+#include "core/memory/state.h"
+#include "core/program/mapping.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 

@@ -3,12 +3,12 @@
  * Mappings: blocks that the program made with mmap. See the header.
  */
 #include "core/program/mapping.h"
-#include "core/program/advise.h"
 #include "core/base/base.h"
 #include "core/memory/commit.h"
-#include "core/memory/state.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
+#include "core/memory/state.h"
+#include "core/program/advise.h"
 
 #include <string.h>
 

@@ -12,17 +12,17 @@
  * kernel has mapped what is wanted there.
  */
 #include "core/program/advise.h"
-#include "core/memory/attribute.h"
 #include "core/base/base.h"
-#include "core/memory/state.h"
+#include "core/base/stats.h"
+#include "core/cow/view.h"
+#include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
-#include "core/program/mapping.h"
 #include "core/memory/range.h"
 #include "core/memory/segment.h"
-#include "core/base/stats.h"
-#include "core/cow/view.h"
+#include "core/memory/state.h"
+#include "core/program/mapping.h"
 #include "memfd/map.h"
 
 #include <string.h>

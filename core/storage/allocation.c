@@ -3,14 +3,14 @@
  * Allocations: the data that lazy clones share. See the header.
  */
 #include "core/storage/allocation.h"
-#include "core/memory/commit.h"
-#include "core/memory/state.h"
 #include "core/base/error.h"
-#include "core/memory/extent.h"
 #include "core/base/pool.h"
 #include "core/base/profile.h"
-#include "core/storage/small.h"
 #include "core/base/stats.h"
+#include "core/memory/commit.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
+#include "core/storage/small.h"
 #include "memfd/wait.h"
 
 static struct cow__pool allocations = {

@@ -3,9 +3,9 @@
  * Allocators: the registry, and calls with profiling. See cowshed.h.
  */
 #include "core/base/base.h"
-#include "core/memory/state.h"
 #include "core/base/error.h"
 #include "core/base/profile.h"
+#include "core/memory/state.h"
 #include "cowshed.h"
 
 static struct {

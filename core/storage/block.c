@@ -3,14 +3,14 @@
  * Blocks: raw transparent memory, for allocators on top of the engine
  */
 #include "core/base/base.h"
-#include "core/storage/allocation.h"
-#include "core/memory/state.h"
 #include "core/base/error.h"
+#include "core/base/profile.h"
+#include "core/base/stats.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
-#include "core/base/profile.h"
+#include "core/memory/state.h"
+#include "core/storage/allocation.h"
 #include "core/storage/small.h"
-#include "core/base/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"

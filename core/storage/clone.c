@@ -12,15 +12,15 @@
  *   read-only from elsewhere   an eager copy: its owner may write it unseen
  *   with element hooks         a copy through them
  */
-#include "core/memory/state.h"
-#include "core/base/error.h"
-#include "core/memory/extent.h"
-#include "core/cow/freeze.h"
-#include "core/memory/helper.h"
-#include "core/cow/old_tables.h"
-#include "core/base/stats.h"
 #include "core/storage/storage.h"
+#include "core/base/error.h"
+#include "core/base/stats.h"
+#include "core/cow/freeze.h"
+#include "core/cow/old_tables.h"
 #include "core/cow/view.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/memory/state.h"
 #include "memfd/process.h"
 
 /* Below this a memcpy is cheaper than a freeze, a view and their faults. */

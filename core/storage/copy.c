@@ -6,8 +6,8 @@
  * become shared (core/cow/copy.h); the caller copies the ends.
  */
 #include "core/storage/storage.h"
-#include "core/cow/copy.h"
 #include "core/base/stats.h"
+#include "core/cow/copy.h"
 #include "memfd/process.h"
 
 /* Fewer bytes are cheaper copied (as in core/storage/clone.c). */

@@ -2,8 +2,8 @@
 /*
  * What a storage is at the moment, for people and tests
  */
-#include "core/memory/state.h"
 #include "core/storage/storage.h"
+#include "core/memory/state.h"
 #include "memfd/pagemap.h"
 
 static uint64_t

@@ -15,14 +15,14 @@
  * The order of things that can fail and things that can't: everything is
  * prepared first, and the reference is given up last (core/storage/allocation.h).
  */
-#include "core/memory/commit.h"
-#include "core/memory/state.h"
-#include "core/memory/extent.h"
-#include "core/cow/freeze.h"
-#include "core/base/stats.h"
 #include "core/storage/storage.h"
+#include "core/base/stats.h"
+#include "core/cow/freeze.h"
 #include "core/cow/thaw.h"
 #include "core/cow/view.h"
+#include "core/memory/commit.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
 
 /* Costs in nanoseconds, from bench/page.c; ratios are what matters. */
 #define VIEW_NS 8000u         /* make a view, drop it later */

@@ -7,12 +7,12 @@
  * Everything else is copied: what is lazy or frozen, what must read as zero (warm
  * memory behind does not), what is committed or given out.
  */
-#include "core/memory/state.h"
+#include "core/storage/storage.h"
 #include "core/base/error.h"
+#include "core/base/profile.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
-#include "core/base/profile.h"
-#include "core/storage/storage.h"
+#include "core/memory/state.h"
 #include "core/memory/tile.h"
 
 /* Transparent memory whose address somebody else may use right now. */

@@ -3,9 +3,9 @@
  * Small storages: see the header.
  */
 #include "core/storage/small.h"
-#include "core/memory/state.h"
-#include "core/memory/extent.h"
 #include "core/base/pool.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
 
 #define SLAB_BYTES (64 * KIB)
 #define LEAST 64

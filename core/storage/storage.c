@@ -6,11 +6,11 @@
  * sharing bytes is in clone.c and materialize.c.
  */
 #include "core/storage/storage.h"
-#include "core/memory/state.h"
 #include "core/base/error.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/cow/thaw.h"
+#include "core/memory/state.h"
 
 #define KNOWN_FLAGS                                                            \
 	(COW_STORAGE_ZERO | COW_STORAGE_TRANSPARENT | COW_STORAGE_STRICT)
