@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine: one per process. See the header.
+ * The engine: its start, its regular work, and the hooks of all rooms
  *
- * It comes to life at the first allocation, before or after constructors, and
- * from any thread. A machine or a limit that does not allow the window leaves
- * it failed: every allocation then says so, and the shim passes them all on.
+ * There is one engine in a process. It starts at the first allocation, before or
+ * after constructors, in any thread. Where the machine or a limit does not allow
+ * the window the engine has failed: every allocation returns an error, and the
+ * shim passes them all on.
  */
 #include "core/base/base.h"
 #include "core/base/stats.h"
@@ -25,8 +26,8 @@
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 
-#define WARM_PAYS (16 * MIB)    /* for less no helper is started */
-#define TICK_NS 5000000u       /* the slower chores, at most so often */
+#define WARM_PAYS (16 * MIB)    /* with less warm memory no helper is started */
+#define TICK_NS 5000000u       /* the slower work is done at most so often */
 
 static int
 start(void)
@@ -40,7 +41,7 @@ start(void)
 		return r;
 	}
 	cow__engine.mappings = 1;
-	/* Half, and some less: what we count is an estimate. */
+	/* 48 % of the kernel's limit: the engine's count is an estimate. */
 	cow__engine.mappings_max = cow__probe_mappings_max() / 100 * 48;
 	cow__engine.no_locks = !cow__probe_locks();
 	cow__engine.no_memfd = !cow__probe_memfd();
@@ -119,7 +120,7 @@ cow_trim(void)
 
 	if (others)
 		others();
-	/* What the helper has in hand is to go, too. */
+	/* What the helper works on is to go, too. */
 	cow__helper_suspend();
 	cow__helper_resume();
 	cow__engine_lock();

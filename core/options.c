@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of the engine: the tables of all rooms, and the call that sets one.
+ * Options of the engine: the tables of all rooms, and the call that sets an
+ * option
  */
 #include "core/options.h"
 #include "core/base/base.h"

@@ -7,8 +7,8 @@
 
 #include <stdbool.h>
 
-/* The option cuda-poison, for cuda/. It may be set before libcowshed-cuda is loaded, so it
- * lies here. Atomic. */
+/* The option cuda-poison of cuda/. It may be set before libcowshed-cuda is
+ * loaded, so it lies here. Atomic. */
 extern bool cow__option_cuda_poison;
 
 #endif

@@ -17,7 +17,8 @@
 #define cow__likely(x) __builtin_expect(!!(x), 1)
 #define cow__unlikely(x) __builtin_expect(!!(x), 0)
 
-/* A broken invariant of ours: continuing would corrupt somebody's data. */
+/* Checks an invariant of the engine. Where it does not hold the process ends (a
+ * trap): going on would corrupt data. */
 #define cow__require(x)                                                        \
 	do {                                                                   \
 		if (cow__unlikely(!(x)))                                       \
@@ -40,7 +41,7 @@ cow__max(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* To a multiple of `to`, a power of two. */
+/* Rounds up to a multiple of `to`, a power of two. */
 static inline size_t
 cow__round_up(size_t n, size_t to)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sentences about failures: see the header.
+ * Error messages: see the header.
  *
- * One buffer a thread, written without stdio: an allocator that fails must not
- * allocate to say so.
+ * Each thread has one buffer. It is filled without stdio: an allocator that fails
+ * must not allocate to say so.
  */
 #include "core/base/error.h"
 #include "core/base/base.h"

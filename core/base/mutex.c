@@ -28,7 +28,8 @@ cow__mutex_lock_slow(struct cow__mutex *m, uint64_t self)
 	for (;;) {
 		state = __atomic_load_n(&m->state, __ATOMIC_RELAXED);
 		if (state == 0) {
-			/* Others may sleep: who unlocks it shall look. */
+			/* Other threads may sleep: the unlock has to wake
+			 * them. */
 			if (__atomic_compare_exchange_n(
 			            &m->state, &state, self | 2, 0,
 			            __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))

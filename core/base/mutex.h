@@ -2,13 +2,15 @@
 /*
  * A mutex of one word, which knows its owner
  *
- *   low half    0 free, 1 locked, 2 locked and somebody sleeps: the futex
- *   high half   the thread that has it
+ *   low half    0 free, 1 locked, 2 locked and a thread may sleep: the futex
+ *   high half   the thread that holds it
  *
- * Both change at once: a signal handler that interrupted its thread anywhere can
- * tell whether that thread has the lock. Static zero is a valid mutex, so locks work
- * before any constructor ran; the bare helper thread can take it; a forked child
- * resets it by storing zero.
+ * Both halves change at once. So a signal handler can tell whether the thread
+ * that it interrupted holds the lock, wherever the interruption came.
+ *
+ * Static zero is a valid mutex, so locks work before any constructor has run. A
+ * forked child resets a mutex by storing zero. The bare helper thread can take
+ * it.
  *
  * Lock order, outermost first: channel, share, engine, pool.
  */
@@ -25,13 +27,15 @@ struct cow__mutex {
 void cow__mutex_lock_slow(struct cow__mutex *m, uint64_t self);
 void cow__mutex_unlock_slow(struct cow__mutex *m);
 
-/* The calling thread, for the high half: no thread-local data, which the helper
- * lacks. 0 where the compiler can't tell; then nobody is found to be the owner. */
+/* The calling thread, for the high half. It uses no thread-local data, which the
+ * helper lacks. It is 0 where the compiler can't tell the thread: no thread is
+ * found to be the owner then. */
 static inline uint64_t
 cow__mutex_self(void)
 {
 #if __has_builtin(__builtin_thread_pointer)
-	/* Hashed: stacks lie at regular distances. The last bit: never 0. */
+	/* Hashed, since stacks lie at regular distances. The last bit keeps it
+	 * from being 0. */
 	uint64_t h = (uint64_t)(uintptr_t)__builtin_thread_pointer() *
 	             0x9e3779b97f4a7c15u;
 
@@ -66,8 +70,8 @@ cow__mutex_unlock(struct cow__mutex *m)
 		cow__mutex_unlock_slow(m);
 }
 
-/* Does the calling thread have it? Then it is in a signal handler, and waiting for
- * the lock would take for ever. */
+/* Does the calling thread hold it? Then the caller runs in a signal handler, and
+ * would wait for the lock for ever. */
 static inline bool
 cow__mutex_is_mine(const struct cow__mutex *m)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Values of options. Whoever has an environment reads it: the shim and the command.
+ * Options: parsing of their values
+ *
+ * The environment is read elsewhere, by the shim and by the command.
  */
 #include "core/base/option.h"
 #include "core/base/base.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options: how a room says which ones it has
+ * Options: how a room lists the ones it has
  *
- * Each room with options fills a table of them (core/memory/options.c, core/cow/options.c).
- * core/options.c searches all tables. docs/options.md lists the options for users.
+ * Each room with options fills a table of them (core/memory/options.c,
+ * core/cow/options.c). core/options.c searches all tables. docs/options.md lists
+ * the options for users.
  */
 #ifndef COW_CORE_BASE_OPTION_H
 #define COW_CORE_BASE_OPTION_H
@@ -13,8 +14,8 @@
 
 struct cow__option {
 	const char *key; /* NULL ends a table */
-	/* 0. -EINVAL: not a value for this option. -EBUSY: too late, memory is in
-	 * use. Engine locked. */
+	/* 0. -EINVAL: not a value for this option. -EBUSY: too late, since memory
+	 * is in use. Engine locked. */
 	int (*set)(const char *value);
 };
 

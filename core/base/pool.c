@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects of one size: see the header.
+ * Pools: see the header.
  */
 #include "core/base/pool.h"
 #include "core/base/base.h"

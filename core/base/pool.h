@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Objects of one size
+ * Pools: objects of one size
  *
- * The engine's metadata comes from here and from nowhere else: under the shim
- * libc's malloc is the engine itself. Memory of a pool is never given back, so
- * a stale pointer into one reads an object of the same type, never a hole.
+ * The engine takes its metadata from pools and never from malloc(): under the
+ * shim libc's malloc is the engine itself. A pool gives no memory back. So a
+ * stale pointer into a pool reads an object of the same type, never a hole.
  */
 #ifndef COW_CORE_BASE_POOL_H
 #define COW_CORE_BASE_POOL_H
@@ -15,8 +15,8 @@
 
 struct cow__pool {
 	struct cow__mutex lock;
-	size_t object_bytes; /* at least a pointer */
-	struct cow__pool *next; /* in the list of all */
+	size_t object_bytes; /* at least those of a pointer */
+	struct cow__pool *next; /* in the list of all pools */
 	bool listed;
 	void *free;
 	char *fresh, *fresh_end;
@@ -26,13 +26,13 @@ struct cow__pool {
 void *cow__pool_take(struct cow__pool *pool);
 void cow__pool_give(struct cow__pool *pool, void *object);
 
-/* All pools that were ever used, around fork: so that the child finds none of
- * them half changed. */
+/* Lock and unlock all pools that were ever used. They are called around fork, so
+ * that the child finds no pool half changed. */
 void cow__pools_lock(void);
 void cow__pools_unlock(void);
 
-/* Has the calling thread one of their locks? So it has in a signal handler that
- * interrupted it there. */
+/* Does the calling thread hold the lock of a pool? It does in a signal handler
+ * that interrupted it there. */
 bool cow__pools_mine(void);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * Counters: see the header.
  *
- * The page begins with a magic word and the process number: a forked child
- * inherits its parent's descriptor until it makes its own, and must not pass
- * for its parent.
+ * The page begins with a magic word and the process number. A forked child
+ * inherits its parent's descriptor until it makes its own. The process number
+ * keeps it from passing for its parent.
  */
 #include "core/base/stats.h"
 #include "core/base/base.h"

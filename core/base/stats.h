@@ -2,10 +2,10 @@
 /*
  * Counters
  *
- * They live in a page of a memfd of their own once there is one, so that other
- * processes can read them without ours taking part, and in static memory
- * before. Updates are relaxed atomics: each is exact, a set of them is not a
- * snapshot.
+ * They live in static memory until the engine publishes them in a page of a
+ * memfd. From then on other processes read them there, and this process takes no
+ * part in it. Updates are relaxed atomics: each counter is exact. Counters that
+ * are read together are no snapshot of one moment.
  */
 #ifndef COW_CORE_BASE_STATS_H
 #define COW_CORE_BASE_STATS_H
@@ -33,11 +33,13 @@ cow__fallback(enum cow_fallback reason)
 
 bool cow__stats_published(void);
 
-/* Makes the page that others can read. Failure is no harm. Engine locked. */
+/* Makes the page that other processes can read. If that fails the counters stay
+ * in static memory. Engine locked. */
 void cow__stats_publish(void);
 
-/* Around fork. The child, before it counts anything: counters of its own, from
- * zero but for what lives. */
+/* Around fork. The child calls cow__stats_child() before it counts anything. Its
+ * counters begin at zero, but for those of what lives: live bytes, blocks and
+ * storages, and segments. */
 void cow__stats_prepare(void);
 void cow__stats_child(void);
 

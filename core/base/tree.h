@@ -2,9 +2,9 @@
 /*
  * An ordered tree over addresses
  *
- * A treap: a search tree by key that is a heap by a hash of the key, which
- * balances it like a random one. Expected O(log n), no rebalancing rules. Nodes
- * are embedded; the caller serializes.
+ * A treap: a search tree by key that is a heap by a hash of the key. The hash
+ * balances it as random keys would: expected O(log n), without rebalancing rules.
+ * Nodes are embedded in the objects of the caller, who serializes all calls.
  */
 #ifndef COW_CORE_BASE_TREE_H
 #define COW_CORE_BASE_TREE_H

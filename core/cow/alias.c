@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Aliases in place. See the header.
+ * Aliases in place: see the header.
  */
 #include "core/cow/alias.h"
 #include "core/base/base.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The program's own copies, done lazily. See the header.
+ * The program's own copies, done lazily: see the header.
  */
 #include "core/cow/copy.h"
 #include "core/base/array.h"

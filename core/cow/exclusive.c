@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose pages are these? See the header.
+ * Exclusive pages: see the header.
  */
 #include "core/cow/exclusive.h"
 

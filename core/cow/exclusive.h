@@ -10,10 +10,11 @@
 #include "core/memory/holders.h"
 #include "core/memory/tile.h"
 
-/* Are the pages under this mapping read by it alone, in any process? */
+/* Does this mapping alone read the pages under it, in all processes? */
 bool cow__exclusive(const struct cow__tile *t, struct cow__census *c);
 
-/* The same of the pages that a tile maps shared beside parts that are private. */
+/* The same question for the pages that a tile maps shared, beside its private
+ * parts. */
 bool cow__exclusive_where_shared(const struct cow__tile *t,
                                  struct cow__census *c);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Freezing. See the header.
+ * Freezing: see the header.
  */
 #include "core/cow/freeze.h"
 #include "core/base/array.h"

@@ -5,9 +5,9 @@
  *   shared    [ T: writes go to the file's pages ]
  *   frozen    [ T: private mapping of the same pages ]   a write copies a page
  *
- * The program's address stays, and running readers and writers go on. It is what
- * views (core/cow/view.h), forks and sending need; thawing (core/cow/thaw.h) takes it
- * back.
+ * The program's address stays, and running readers and writers go on. Views
+ * (core/cow/view.h), forks and sending need frozen pages. Thawing
+ * (core/cow/thaw.h) undoes it.
  *
  * Engine locked throughout.
  */
@@ -16,20 +16,20 @@
 
 #include "core/memory/tile.h"
 
-/* Makes a shared live tile private in place. Running readers and writers go
- * on. 0 or -errno; after a failure the bytes are as before, and a second try
- * goes on where this one stopped. */
+/* Makes a shared live tile private in place. Running readers and writers go on. 0
+ * or -errno. After a failure the bytes are as before, and a second try goes on
+ * where this one stopped. */
 int cow__freeze(struct cow__tile *t);
 
-/* Is it frozen, all of it? */
+/* Is all of the tile frozen? */
 static inline bool
 cow__is_frozen(const struct cow__tile *t)
 {
 	return t->backing == COW__PRIVATE && t->nkept == 0;
 }
 
-/* The same for all of the shared tiles in [from, to], neighbours in address
- * and of one segment, with one mapping call. */
+/* Freezes all of the shared tiles in [from, to] with one mapping call. They are
+ * neighbours in address and of one segment. */
 int cow__freeze_run(struct cow__tile *from, struct cow__tile *to);
 
 /* Can this tile be frozen together with its neighbour to the left? */

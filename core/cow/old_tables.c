@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spares: page tables that were moved out of the way. See the header.
+ * Old page tables: see the header.
  */
 #include "core/cow/old_tables.h"
 #include "core/base/base.h"
@@ -10,12 +10,12 @@
 #include "memfd/wait.h"
 
 #define LEAST (32 * MIB) /* less is taken down as fast as it is moved */
-#define MOST 4           /* spares at a time */
+#define MOST 4           /* moved mappings at a time */
 #define TRIES 3       /* then this kernel does not move shared memory */
-#define REST_NS 5000000u /* its maker may have more to do with mappings */
+#define REST_NS 5000000u /* the freezing thread may have more mappings to change */
 #define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 
-static struct cow__tile *spares;
+static struct cow__tile *old_tables;
 static unsigned count;
 static unsigned failures;
 
@@ -51,15 +51,15 @@ cow__old_tables_move(const struct cow__tile *t, size_t bytes)
 			(void)cow__tile_put(s);
 		return;
 	}
-	s->list_next = spares;
-	spares = s;
+	s->list_next = old_tables;
+	old_tables = s;
 	count++;
 }
 
 bool
 cow__old_tables_pending(void)
 {
-	return spares != NULL;
+	return old_tables != NULL;
 }
 
 /* `s` is off the list, and nothing is mapped there. */
@@ -80,7 +80,7 @@ forget(struct cow__tile *s)
 static void
 remove_from_list(const struct cow__tile *s)
 {
-	struct cow__tile **p = &spares;
+	struct cow__tile **p = &old_tables;
 
 	while (*p != s)
 		p = &(*p)->list_next;
@@ -90,7 +90,7 @@ remove_from_list(const struct cow__tile *s)
 uint64_t
 cow__old_tables_job(uint64_t now)
 {
-	struct cow__tile *s = spares; /* the last one moved */
+	struct cow__tile *s = old_tables; /* the last one moved */
 	size_t n;
 	int r;
 
@@ -119,7 +119,7 @@ cow__old_tables_release(void)
 {
 	struct cow__tile *s, *next;
 
-	for (s = spares; s; s = next) {
+	for (s = old_tables; s; s = next) {
 		next = s->list_next;
 		/* The helper is about to do a slice of it: then it goes on, on nothing. */
 		if (cow__map_none(cow__tile_start(s), s->bytes) < 0 || s->busy)
@@ -132,7 +132,7 @@ cow__old_tables_release(void)
 void
 cow__old_tables_child(void)
 {
-	for (struct cow__tile *s = spares; s; s = s->list_next)
+	for (struct cow__tile *s = old_tables; s; s = s->list_next)
 		s->busy = false;
 	cow__old_tables_release();
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Spares: page tables that were moved out of the way
+ * Old page tables: moved out of the way of a freeze
  *
- * Mapping memory anew costs what the page tables of the old mapping cost to
- * take down: 0.3 ms for 1 GiB of huge pages, 65 ms for small ones, and whoever
- * freezes is waiting. Moving the page tables to another address is a matter of
- * a few pointers:
+ * To map memory anew, the kernel takes down the page tables of the old mapping.
+ * That takes 0.3 ms for 1 GiB of huge pages and 65 ms for small ones, and the
+ * thread that freezes waits for it. To move the page tables to another address
+ * takes a few pointers:
  *
  *   before   [ T, page tables ]              [ reserved                    ]
- *   moved    [ T, none: faults fill them ]   [ spare, T's page tables      ]
+ *   moved    [ T, none: faults fill them ]   [ old tables of T             ]
  *   frozen   [ T, private                ]   [ taken down later, in slices ]
  *
- * Running readers and writers notice nothing: in between they fault, and find
- * the same file pages. The helper thread takes spares down; where there is
- * none, nothing is moved.
+ * Running readers and writers notice nothing. Between the steps they fault, and
+ * find the same file pages. The helper thread takes old tables down. Without a
+ * helper nothing is moved.
  *
  * Engine locked throughout.
  */
@@ -23,19 +23,21 @@
 #include "core/memory/tile.h"
 
 /* Moves the page tables of [t's start, + bytes) away: shared memory of `t` and
- * neighbours, of one segment and mapped as one. Best effort. */
+ * its neighbours, of one segment and mapped as one. If that fails they stay where
+ * they are. */
 void cow__old_tables_move(const struct cow__tile *t, size_t bytes);
 
-/* Are there any? */
+/* Are there old tables to take down? */
 bool cow__old_tables_pending(void);
 
-/* The helper's job: takes the next slice down, unlocked meanwhile, if it is time. */
+/* The helper's job: takes the next slice down when it is time. Unlocks the engine
+ * meanwhile. */
 uint64_t cow__old_tables_job(uint64_t now);
 
-/* Takes all down at once. */
+/* Takes all old tables down at once. */
 void cow__old_tables_release(void);
 
-/* In a forked child: it has the addresses, nothing is mapped there. */
+/* In a forked child: it has the addresses, and nothing is mapped there. */
 void cow__old_tables_child(void);
 
 #endif

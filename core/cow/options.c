@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Options of this room
+ * Options of this room: how each is set. docs/options.md describes them.
  */
 #include "core/cow/options.h"
 #include "core/base/base.h"
@@ -19,7 +19,7 @@ set_copies(const char *value)
 		copies = COW__COPIES_LAZY;
 	else
 		return -EINVAL;
-	/* Copies look without the lock. */
+	/* cow__copy_lazily() reads it without the lock. */
 	__atomic_store_n(&cow__engine.copies, copies, __ATOMIC_RELAXED);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Giving: a block's pages to other processes, as they lie. See the header.
+ * Sealing: see the header.
  */
 #include "core/cow/seal.h"
 #include "core/base/base.h"
@@ -76,8 +76,8 @@ seal(struct cow__tile *t, size_t bytes)
 	t->inherited = t->uncounted = true;
 	if (cow__memfd_holds_only(
 	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {
-		s->given = cow__tile_start(t);
-		s->given_bytes = bytes;
+		s->sealed = cow__tile_start(t);
+		s->sealed_bytes = bytes;
 	}
 	return 0;
 }
@@ -99,12 +99,12 @@ cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
 	/* What was written since it was frozen is in no file. */
 	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
 		return -ENOTSUP;
-	if (!pages->segment->given)
+	if (!pages->segment->sealed)
 		r = seal(pages, bytes);
 	/* A neighbour in the file may have been empty then: its descriptor would have
 	 * the other one's bytes, too. */
-	if (r == 0 && (pages->segment->given != cow__tile_start(pages) ||
-	               pages->segment->given_bytes != bytes))
+	if (r == 0 && (pages->segment->sealed != cow__tile_start(pages) ||
+	               pages->segment->sealed_bytes != bytes))
 		r = -ENOTSUP;
 	if (r == 0)
 		r = cow__descriptor_dup(&pages->segment->file, ret);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Thawing: back to writing in place. See the header.
+ * Thawing: see the header. write_back_chunk() copies written pages back into the
+ * file.
  */
 #include "core/cow/thaw.h"
 #include "core/base/array.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private views of frozen pages. See the header.
+ * Views: see the header.
  */
 #include "core/cow/view.h"
 #include "core/base/array.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regret: what forks teach about the memory of new blocks. See the header.
+ * Feedback: see the header.
  */
 #include "core/fork/feedback.h"
 #include "core/base/base.h"
@@ -8,9 +8,9 @@
 #include "core/cow/thaw.h"
 #include "core/memory/state.h"
 
-/* Of the frozen bytes: copied since the last fork, without a thaw. More than
- * this, and freezing costs the program more than it brings. */
-#define REGRET_SHARE 16
+/* The share 1/n of the frozen bytes that was copied since the last fork, without
+ * a thaw. If more is copied, freezing costs the program more than it brings. */
+#define COPIED_SHARE 16
 
 static size_t frozen_bytes; /* at the last fork, of what stayed frozen */
 static size_t freed_frozen, freed_copied; /* freed since then */
@@ -44,7 +44,7 @@ cow__feedback_learn(void)
 		copied += (size_t)n;
 	}
 	cow__stat_set(pages_private, copied / cow__page);
-	if (copied > frozen / REGRET_SHARE)
+	if (copied > frozen / COPIED_SHARE)
 		cow__engine.prefer_anon = true;
 }
 
@@ -63,7 +63,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	freed_frozen += t->bytes;
 	freed_copied += (size_t)n;
 	/* The blocks that follow are new ones. */
-	if (freed_copied > frozen_bytes / REGRET_SHARE)
+	if (freed_copied > frozen_bytes / COPIED_SHARE)
 		cow__engine.prefer_anon = true;
 }
 

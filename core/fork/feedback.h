@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regret: what forks teach about the memory of new blocks
+ * Feedback: what forks teach about the memory of new blocks
  *
  * Freezing pays if frozen memory is thawed soon, or not rewritten. Where other
- * threads write all the time it can't be thawed, and each page that they write
- * costs a copy, long after the child is gone. If much is copied that way, new
- * blocks get anonymous memory, for good: forks of it are the kernel's own.
+ * threads write all the time it can't be thawed. Each page that they write costs
+ * a copy, long after the child is gone. If more than a sixteenth of the frozen
+ * bytes is copied that way, new blocks get anonymous memory, for good. The kernel
+ * forks anonymous memory by itself.
  *
  * Engine locked throughout.
  */
@@ -14,17 +15,18 @@
 
 #include "core/memory/tile.h"
 
-/* After a fork: what is frozen now is what can be regretted. */
+/* After a fork: notes how many bytes are frozen. */
 void cow__feedback_forked(void);
 
-/* Before the next one, with everything thawed that can be: what was copied of
- * the rest? */
+/* Before the next fork, when everything is thawed that can be: how much was
+ * copied of what stayed frozen? */
 void cow__feedback_learn(void);
 
-/* A live tile ends. Blocks made in its stead may differ at once. */
+/* A live tile ends. The block that takes its place may get anonymous memory at
+ * once. */
 void cow__feedback_freed(const struct cow__tile *t);
 
-/* In a forked child: starts anew. */
+/* In a forked child: begins with no history. */
 void cow__feedback_child(void);
 
 #endif

@@ -3,9 +3,9 @@
  * fork: see the header.
  *
  * What can't be frozen is copied for the child: memory that may be under I/O,
- * whose descriptor the program closed, or for which the kernel refused the
- * mapping. The copy is made here, before the fork, and moved to the block's
- * address in the child.
+ * memory whose descriptor the program closed, and memory for which the kernel
+ * refused the mapping. The parent makes the copy before the fork. The child moves
+ * it to the block's address.
  */
 #include "core/fork/fork.h"
 #include "core/base/array.h"

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program did to a mapping of ours. See the header.
+ * What the program did to a mapping of the engine: see the header.
  *
- * A tree for each tile, ordered by kind, then by address. Those of one kind do not
- * overlap, so that each can be put back by itself: at no moment is anything there what
- * an older note said. One that says the same as its neighbour is part of it: so a
- * program that toggles a page, or sweeps over many, does not grow the tree. Who closes
- * single pages of a large block, as garbage collectors do, makes thousands.
+ * Each tile has a tree of notes, ordered by kind, then by address. Notes of one
+ * kind do not overlap. So each can be put back by itself, and at no moment does
+ * an older note hold.
+ *
+ * A note that says the same as its neighbour becomes part of it. So the tree does
+ * not grow when a program toggles a page, or sweeps over many. A program that
+ * protects single pages of a large block makes thousands of notes, as garbage
+ * collectors do.
  */
 #include "core/memory/attribute.h"
 #include "core/base/base.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the program did to a mapping of ours
+ * What the program did to a mapping of the engine
  *
- * A block of malloc is anonymous memory as far as a program can tell, so it may
- * protect pages of it, lock them, or advise the kernel on them. Freezing and
- * thawing make new mappings, which forget all that. So it is written down, and
- * put back after every remapping.
+ * To a program a block of malloc() is anonymous memory. So it may protect pages
+ * of a block, lock them, or advise the kernel on them. Freezing and thawing make
+ * new mappings, which have none of that. The engine notes it as attributes of the
+ * tile, and puts it back after every remapping.
  */
 #ifndef COW_CORE_MEMORY_ATTRIBUTE_H
 #define COW_CORE_MEMORY_ATTRIBUTE_H
@@ -15,27 +15,29 @@
 enum cow__attribute_kind {
 	COW__ATTRIBUTE_PROTECTION, /* value: PROT_... */
 	COW__ATTRIBUTE_DUMP,       /* value: MADV_DONTDUMP or MADV_DODUMP */
-	COW__ATTRIBUTE_FORK,       /* value: 1 not for a child, 0 as usual */
-	COW__ATTRIBUTE_LOCK,       /* value: mlock2's flags, -1: unlocked */
-	COW__ATTRIBUTE_WIPE,       /* value: 1 empty in a child, 0 not */
+	COW__ATTRIBUTE_FORK,       /* value: 1: not for children, 0: inherited */
+	COW__ATTRIBUTE_LOCK,       /* value: flags of mlock2(), -1: unlocked */
+	COW__ATTRIBUTE_WIPE,       /* value: 1: empty in a child, 0: not */
 	COW__ATTRIBUTE_PLACE,      /* value: enum cow__place */
 };
 #define COW__ATTRIBUTES (COW__ATTRIBUTE_PLACE + 1)
 
-/* What the program sees there. Only our mappings are ever made anew. */
+/* What the program sees at an address. The engine maps anew only what is its
+ * own. */
 enum cow__place {
 	COW__PLACE_OURS, /* unless noted */
-	COW__PLACE_OWN,  /* a mapping of its own, or anonymous memory */
+	COW__PLACE_OWN,  /* a mapping of the program's own, or anonymous memory */
 	COW__PLACE_HOLE, /* unmapped; the addresses are still the engine's */
 	COW__PLACE_ANON, /* anonymous memory that the engine put there, to be read */
 };
 
-/* Notes it for [start, end) of a live tile; later notes win. -ENOMEM. */
+/* Notes the value for [start, end) of a live tile. A later note of the same kind
+ * replaces an earlier one. -ENOMEM. */
 int cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
                        enum cow__attribute_kind kind, int value);
 
-/* The last value noted for `addr`, or `none`; *end comes down to where another
- * may begin. */
+/* The value that holds at `addr`, or `none` if nothing was noted. *end is lowered
+ * to the address where another value may begin. */
 int cow__attribute_at(const struct cow__tile *t, enum cow__attribute_kind kind,
                       int none, uintptr_t addr, uintptr_t *end);
 
@@ -45,40 +47,43 @@ size_t cow__attributes_count(const struct cow__tile *t);
 bool cow__attributes_have_key(const struct cow__tile *t, uintptr_t start,
                               uintptr_t end);
 
-/* Is there something on [start, end) that emptying and protecting it anew leaves,
- * and a new mapping would not have? */
+/* Has [start, end) an attribute that stays when the range is emptied and
+ * protected anew, and that a new mapping would not have: a key, a lock, an advice
+ * for dumps or children? */
 bool cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
                             uintptr_t end);
 
-/* Has all of the tile been unmapped? */
+/* Has the program unmapped all of the tile? */
 bool cow__attributes_unmapped(const struct cow__tile *t);
 
-/* Forgets all notes on [start, end): another mapping takes its place. -ENOMEM:
- * nothing changed. */
+/* Forgets all notes on [start, end), where another mapping takes the place.
+ * -ENOMEM: nothing changed. */
 int cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
 
-/* Locks are not inherited by children. */
+/* Forgets all locks: children do not inherit them. */
 void cow__attributes_unlock(struct cow__tile *t);
 
-/* Lets the engine read [start, end), until they are applied again. */
+/* Lets the engine read [start, end), until cow__attributes_apply() protects it
+ * again. */
 void cow__attributes_reveal(const struct cow__tile *t, uintptr_t start,
                             uintptr_t end);
 
-/* Puts back what was noted within [start, end). Of what the program takes back
- * nothing: a mapping that is new is inherited if we say so, not otherwise. */
+/* Puts back on a new mapping what was noted within [start, end): protections,
+ * keys, locks, advice for dumps, and what children shall not inherit. */
 void cow__attributes_apply(const struct cow__tile *t, uintptr_t start,
                            uintptr_t end);
 
-/* The same where the mapping was made with the protections that are noted: but for
- * keys they are not touched again. */
+/* The same where the mapping was made with the noted protections. Of those only
+ * the keys are set again. */
 void cow__attributes_mapped(const struct cow__tile *t, uintptr_t start,
                             uintptr_t end);
 
-/* What the program does not want a child to have, after all was given to children. */
+/* Withholds from children what the program asked to withhold (MADV_DONTFORK). It
+ * is called after all mappings were made to be inherited. */
 void cow__attributes_withhold(const struct cow__tile *t, uintptr_t start,
                               uintptr_t end);
 
-/* Calls `fn` for the ranges whose last note of this kind says `value`. It may
+/* Calls `fn` for each range whose last note of this kind says `value`. `fn` may
  * make notes of other kinds. */
 void cow__attributes_each(struct cow__tile *t, enum cow__attribute_kind kind,
                           int value,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Evidence: was it right to copy? See the header.
+ * Copy history: was it right to copy? See the header.
  */
 #include "core/memory/copy_history.h"
 #include "core/base/base.h"
@@ -26,7 +26,7 @@ struct site {
 	uint32_t skips_log; /* ... the next time */
 };
 
-/* A copy of which at least one side is still as it was made, or nearly. */
+/* A copy of which at least one side is still as it was made, or nearly so. */
 struct watch {
 	struct site *site; /* NULL: free */
 	struct cow__tile *to, *from; /* from NULL: ended before */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Warm memory: freed, still populated, and how it cools. See the header.
+ * Warm memory: freed memory with pages, and how it cools. See the header.
  */
 #include "core/memory/decay.h"
 #include "core/base/base.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Warm memory: freed, still populated, and how it cools
+ * Warm memory: freed memory with pages, and how it cools
  *
- * Freed pages are kept a while, since the next allocation of their size then
- * costs a list operation instead of page faults. They are given back by age,
- * and at once beyond a limit, since nobody is told in time when memory gets
- * short:
+ * Freed pages are kept a while. The next allocation of their size then costs a
+ * list operation instead of page faults. Pages that reach the decay time are
+ * given back. Pages beyond a limit are given back at once, since the kernel does
+ * not tell in time when memory gets short:
  *
- *   warm + live  <=  the most that was live lately: so keeping memory warm
+ *   warm + live  <=  the most that was live in the last seconds: so warm memory
  *                    raises no peak (but for a few MiB)
  *   warm         <=  what is live, or 64 MiB
  *   warm         <=  a quarter of what the cgroup and the machine have left
@@ -21,11 +21,11 @@
 
 struct cow__tile;
 
-#define COW__SLICE ((size_t)32 << 20) /* given back in one go, at most */
+#define COW__SLICE ((size_t)32 << 20) /* the most given back at once */
 
-/* Gives back what is older than the decay time or above the limit, about `bytes`
- * of it. Bytes given back; 0: nothing is due. Engine locked; `unlocked`: but not
- * while the kernel works, for the helper. */
+/* Gives back about `bytes` bytes of what is older than the decay time or above
+ * the limit. Returns the bytes given back; 0: nothing is due. Engine locked.
+ * `unlocked`, for the helper: it unlocks the engine while the kernel works. */
 size_t cow__decay(uint64_t now, size_t bytes, bool unlocked);
 
 /* Is there anything to give back? */
@@ -34,13 +34,14 @@ bool cow__decay_due(uint64_t now);
 /* Gives everything back. */
 size_t cow__decay_all(void);
 
-/* In a forked child: what the helper had in hand is free memory again. */
+/* In a forked child: the tile that the helper was cooling is free memory
+ * again. */
 void cow__decay_child(void);
 
-/* When the oldest warm tile comes of age; 0: there is none. */
+/* When the oldest warm tile reaches the decay time; 0: there is none. */
 uint64_t cow__decay_next(void);
 
-/* The list of warm tiles. Called by core/memory/tile.c alone. */
+/* The list of warm tiles. Only core/memory/tile.c calls these. */
 void cow__warm_add(struct cow__tile *t);
 void cow__warm_remove(struct cow__tile *t);
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Extents: live tiles, from allocation to recycling
+ * Extents: live tiles, how they are allocated, resized and cut
  *
  * Memory is found warm if possible, else cold (mapped, no pages), else bare
  * (address space alone). Tiles of 2 MiB and more start at a 2 MiB boundary of
- * address and file, so that huge pages fit. Bare space is mapped in multiples
- * of 2 MiB: what an extent leaves of the last one is cold and serves small
- * ones.
+ * address and file, so that huge pages fit. Bare space is mapped in multiples of
+ * 2 MiB. What an extent leaves of the last one is cold and serves small extents.
  */
 #include "core/memory/extent.h"
 #include "core/base/array.h"

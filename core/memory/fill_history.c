@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Trust. See the header, and docs/design/commit-ahead.md for the shares.
+ * Fill history: see the header, and docs/design/commit-ahead.md for the shares.
  */
 #include "core/memory/fill_history.h"
 #include "core/base/base.h"
 
 #include <stdbool.h>
 
-#define SIZES 128 /* two to the power of two */
-#define DISTRUST 16
-#define MEMORY GIB /* of experience: then it fades */
+#define SIZES 128 /* two for each power of two */
+#define FILLED_LEAST 16 /* times what is wasted */
+#define MEMORY GIB /* bytes of history: then its weight is halved */
 
-struct trust {
+struct history {
 	size_t filled, wasted;
 };
 
-static struct trust all, sizes[SIZES];
+static struct history all, sizes[SIZES];
 
-static struct trust *
-trust_of(size_t bytes)
+static struct history *
+history_of(size_t bytes)
 {
 	unsigned log = 63u - (unsigned)__builtin_clzll(bytes | 2);
 
@@ -26,7 +26,7 @@ trust_of(size_t bytes)
 }
 
 static void
-learn(struct trust *t, size_t filled, size_t wasted)
+learn(struct history *t, size_t filled, size_t wasted)
 {
 	if (t->filled + t->wasted > MEMORY) {
 		t->filled /= 2;
@@ -40,23 +40,23 @@ void
 cow__fill_history_learn(size_t bytes, size_t filled, size_t wasted)
 {
 	learn(&all, filled, wasted);
-	learn(trust_of(bytes), filled, wasted);
+	learn(history_of(bytes), filled, wasted);
 }
 
 static bool
-is_trusted(const struct trust *t)
+fills(const struct history *t)
 {
-	return t->filled > DISTRUST * t->wasted;
+	return t->filled > FILLED_LEAST * t->wasted;
 }
 
 size_t
 cow__fill_history_share(size_t bytes)
 {
-	const struct trust *same = trust_of(bytes);
+	const struct history *same = history_of(bytes);
 
-	if (same->filled >= bytes && is_trusted(same))
+	if (same->filled >= bytes && fills(same))
 		return 2;
-	if (!is_trusted(&all))
+	if (!fills(&all))
 		return 16;
 	return same->wasted ? 10 : 4;
 }

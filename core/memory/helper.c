@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The helper thread. See the header, and memfd/thread.h for what it must not
- * do: no thread-local data (so no cow_last_error()), no libc but memcpy.
+ * The helper thread: see the header. memfd/thread.h says what it must not do: no
+ * thread-local data (so no cow_last_error()), no libc but memcpy.
  */
 #include "core/memory/helper.h"
 #include "core/base/base.h"

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernel would refuse. See the header.
+ * What the kernel would refuse: see the header.
  *
- * Where memory is not counted the answer depends on the size alone, so only
- * what is larger than ever is asked for; where it is, what is warm counts.
+ * Where memory is not counted the answer depends on the size alone. So only a
+ * size larger than any granted before is asked for. Where it is counted no answer
+ * is remembered, since it depends on what else is granted. What is warm counts,
+ * so it is given back before a refusal.
  */
 #include "core/memory/overcommit.h"
 #include "core/base/base.h"

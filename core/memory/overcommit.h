@@ -2,18 +2,20 @@
 /*
  * What the kernel would refuse
  *
- * It refuses anonymous memory that the machine could never have, and so do we:
- * it would let us map a file of any size, and kill the program later. Where
- * memory is counted when it is granted (core/memory/state.h: `counted`), the answer is
- * another each time.
+ * The kernel refuses anonymous memory that the machine could never have. Of a
+ * memfd it lets a process map any size, and kills the process later. So the
+ * engine asks the kernel before it grants memory, and refuses what the kernel
+ * would refuse. Where the kernel counts memory as it grants it (`counted` in
+ * core/memory/state.h), the answer may differ each time.
  */
 #ifndef COW_CORE_MEMORY_OVERCOMMIT_H
 #define COW_CORE_MEMORY_OVERCOMMIT_H
 
 #include <stddef.h>
 
-/* Would so many more bytes be granted? 0 or -ENOMEM. Growing is asked for as
- * mremap() does it: what is new. Not locked; may give warm memory back. */
+/* Would the kernel grant so many more bytes? 0 or -ENOMEM. For growth ask for the
+ * new bytes alone, as mremap() does. Engine not locked. May give warm memory
+ * back. */
 int cow__overcommit_ask(size_t bytes);
 
 #endif

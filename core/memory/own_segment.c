@@ -6,7 +6,7 @@
 #include "core/base/base.h"
 #include "memfd/descriptor.h"
 
-#define ASKED_LEAST (4 * MIB) /* a tie at half of that: bench/give.c */
+#define ASKED_LEAST (4 * MIB) /* at half of that a copy costs as much: bench/give.c */
 
 /* Each costs a descriptor and a kernel mapping. */
 #define MOST 8u

@@ -8,8 +8,8 @@
  *                  limbo, until the          limbo, polled until
  *                  last view is gone         the others are done
  *
- * A page tile of a relative's segment is never reused: the last holder gives
- * its pages back to the kernel.
+ * The pages of a relative's segment are never used again here: the last holder
+ * gives them back to the kernel.
  */
 #include "core/memory/extent.h"
 #include "core/base/array.h"

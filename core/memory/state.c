@@ -54,7 +54,7 @@ cow__engine_tick(void)
 	cow__hooks.tick();
 }
 
-/* vfork's child does not see its parent's threads among its own. */
+/* vfork's child does not find its parent's threads in its own list of threads. */
 bool
 cow__engine_quiet(void)
 {

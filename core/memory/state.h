@@ -3,8 +3,8 @@
  * The engine's state: one per process, its lock, and the hooks of the rooms above
  *
  * One mutex guards tiles, segments, views and everything else that changes
- * rarely. What happens often (references, clones of tracked storages) needs no
- * lock or a pool's own.
+ * rarely. References and clones of tracked storages are frequent: they need no
+ * lock, or only a pool's own.
  */
 #ifndef COW_CORE_MEMORY_STATE_H
 #define COW_CORE_MEMORY_STATE_H
@@ -20,8 +20,8 @@ enum cow__copies { COW__COPIES_OFF, COW__COPIES_AUTO, COW__COPIES_LAZY };
 
 struct cow__engine {
 	struct cow__mutex lock;
-	bool ready;             /* the window is there */
-	int failed;             /* -errno: it can't be had */
+	bool ready;             /* the window is reserved */
+	int failed;             /* -errno: there is no window */
 	uintptr_t start, end;   /* of the window */
 	uintptr_t parting;      /* mmap's memory from here on (core/program/mapping.h) */
 	size_t mappings;        /* kernel mappings inside it, estimated */
@@ -29,7 +29,7 @@ struct cow__engine {
 	size_t frozen;          /* live tiles that are mapped private */
 	struct cow__segment *segments, *current;
 	uint32_t generation;    /* number of forks above this process */
-	int32_t process;        /* whose engine it is, not vfork's child's */
+	int32_t process;        /* id of the engine's process; vfork's child has another */
 
 	/* free memory that has pages */
 	struct cow__tile *warm_first, *warm_last; /* oldest first */
@@ -37,9 +37,9 @@ struct cow__engine {
 
 	/* live memory in our segments and elsewhere, page rounded */
 	size_t live_bytes;
-	size_t live_peak; /* lately: core/memory/decay.c resets it */
+	size_t live_peak; /* in the last seconds: core/memory/decay.c resets it */
 
-	/* options (core/options.h) */
+	/* options: defaults in state.c, setters in the rooms' options.c */
 	enum cow__policy policy;
 	enum cow__copies copies;
 	bool strict, use_helper, use_collapse;
@@ -49,48 +49,50 @@ struct cow__engine {
 	/* what the kernel refused for good */
 	bool no_collapse, no_memfd, no_locks;
 
-	/* a thread chose where its memory lies: none is committed for it */
+	/* a thread has a NUMA policy of its own: nothing is committed ahead */
 	bool placed;
 
-	/* It counts what it grants, and refuses what is beyond: a limit on
-	 * private memory, or overcommit_memory 2. */
+	/* The kernel counts what it grants and refuses what is beyond: there is a
+	 * limit on private memory, or overcommit_memory is 2. */
 	bool counted;
 
-	/* fork's lesson: new blocks get anonymous memory while set */
+	/* set by core/fork/feedback.c: new blocks get anonymous memory */
 	bool prefer_anon;
-	/* forked, or copied lazily: so there may be something to thaw */
+	/* it forked or copied lazily: there may be something to thaw */
 	bool forked_once;
-	int fork_failed;  /* -errno: the next child would lack memory */
+	int fork_failed;  /* -errno: the child would lack memory */
 };
 
 extern struct cow__engine cow__engine;
 
-/* Locks the engine and makes sure that it is ready. 0 or -errno; not locked
- * on failure. */
+/* Locks the engine and makes sure that it is ready. 0 or -errno; not locked after
+ * a failure. */
 int cow__engine_enter(void);
 
-/* Small work that is due: cooling, thawing, limbo. At the end of calls that
- * allocate or free; asks the clock, and does most things only now and then. */
+/* Does small work that is due: cooling, thawing, limbo. Called at the end of
+ * calls that allocate or free. It asks the clock, and does most things at most
+ * every 5 ms. */
 void cow__engine_tick(void);
 
-/* Locks without making it ready. */
+/* Lock and unlock, whether the engine is ready or not. */
 void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
-/* cow__quiet_begin() for what the engine serves. Engine locked. */
+/* cow__quiet_begin() for the window. Engine locked. False in vfork's child. */
 bool cow__engine_quiet(void);
 
-/* What cow_trim() asks beside the engine: whoever shares with other processes. Called
- * without the engine's lock. */
+/* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
+ * The engine is not locked. */
 extern void (*cow__trim_others)(void);
 
 /*
- * What this room calls in the rooms above it. It may not know them, so core/engine.c fills
- * this table when the engine is linked. Nothing is registered at run time: the table is right
- * before the first malloc and in a forked child.
+ * What this room calls in the rooms above it. It does not know them, so
+ * core/engine.c fills this table when the engine is linked. Nothing is registered
+ * at run time: the table is right before the first malloc and in a forked child.
  */
 struct cow__hooks {
-	/* The first use of the engine: 0 or -errno. Engine locked, as in all but one. */
+	/* The first use of the engine: 0 or -errno. Engine locked, as in all
+	 * others but `trim`. */
 	int (*start)(void);
 	/* cow__engine_tick() */
 	void (*tick)(void);

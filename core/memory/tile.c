@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tiles: who owns which addresses
+ * Tiles: see the header.
  *
- * See the header. Free tiles hang in lists by heat and size class, four classes
- * to the power of two, so that a search looks at a handful of them.
+ * Free tiles hang in lists by heat and size class. There are four classes to each
+ * power of two, so that a search looks at few tiles.
  */
 #include "core/memory/tile.h"
 #include "core/base/base.h"

@@ -6,19 +6,19 @@
  *
  *   window  | free | live    | limbo | live | free warm | ...  | free (rest)  |
  *
- * A tile has two roles, which often but not always go together.
+ * A tile has two roles. Most tiles play both.
  *
  *   Mapping. What the program sees at the tile's addresses: nothing, a segment
  *   shared (written in place), a segment private (writes go to copies), or
  *   anonymous memory.
  *
- *   Pages. The file pages at the same offset in the tile's segment (address =
- *   window start + offset: the identity that lets neighbours merge into one
- *   kernel mapping). `refs` counts the mappings that read them: the tile's own,
- *   and views elsewhere.
+ *   Pages. The file pages at the same offset in the tile's segment. Address =
+ *   window start + offset: this identity lets neighbours merge into one kernel
+ *   mapping. `refs` counts the mappings that read them: the tile's own, and
+ *   views elsewhere.
  *
- * A mapping made of other tiles' pages lists them as `pieces`. No list means:
- * my own pages, all of them.
+ * A mapping that is made of other tiles' pages lists them as `pieces`. Without a
+ * list it has its own pages, all of them.
  *
  *   kind   | mapping           | pages
  *   -------+-------------------+----------------------------------------------
@@ -26,7 +26,7 @@
  *   live   | program's         | its own, or none (a view of other tiles)
  *   limbo  | of no use         | read by views, or by another process
  *   inner  | the engine's own  | -
- *   lost   | somebody else's   | -  (see cow__window_yield())
+ *   lost   | the program's     | -  (see cow__window_yield())
  */
 #ifndef COW_CORE_MEMORY_TILE_H
 #define COW_CORE_MEMORY_TILE_H
@@ -42,8 +42,8 @@
 enum cow__kind { COW__FREE, COW__LIVE, COW__LIMBO, COW__INNER, COW__LOST };
 enum cow__backing { COW__NONE, COW__SHARED, COW__PRIVATE, COW__ANON };
 
-/* How soon free memory is useful: warm has pages, cold is mapped, bare is
- * address space. Cold and bare memory reads as zero once mapped. */
+/* Of free memory: warm has pages, cold is mapped without pages, bare is address
+ * space. Cold and bare memory reads as zero once it is mapped. */
 enum cow__heat { COW__BARE, COW__COLD, COW__WARM, COW__HEATS };
 
 struct cow__segment;
@@ -52,7 +52,8 @@ struct cow__slab;
 struct cow__attribute;
 struct cow__tile;
 
-/* `bytes` of `pages`' file pages, from `offset` within that tile on. */
+/* `bytes` bytes of the file pages of `pages`, from `offset` within that tile
+ * on. */
 struct cow__piece {
 	struct cow__tile *pages;
 	size_t offset, bytes;
@@ -73,9 +74,9 @@ struct cow__tile {
 	bool bound;    /* its pages may have a NUMA policy of the program's */
 	bool overlaid; /* parts are the program's own anonymous memory */
 	bool busy;     /* the helper works on its pages without the lock */
-	bool doomed;   /* ... and it was freed meanwhile */
+	bool doomed;   /* ... and the program freed it meanwhile */
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
-	bool reshadowed; /* some of what `shadow` counts is there again */
+	bool reshadowed; /* some file pages that `shadow` counts as freed are there again */
 	bool young;    /* live: is it on the young list? (core/memory/commit.c) */
 	bool mending;  /* ... because small pages are being made huge */
 	bool small;    /* pages: some are small that should be huge */
@@ -83,17 +84,18 @@ struct cow__tile {
 	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
-	bool lazy;     /* live: copied lazily, its own pages are gone ... */
-	bool watched;  /* ... or might be: a side of a copy (core/memory/copy_history.h) */
+	bool lazy;     /* live: copied lazily, its own pages are freed ... */
+	bool watched;  /* ... or a side of a watched copy (core/memory/copy_history.h) */
 	bool inherited; /* pages: other processes may map them ... */
 	bool uncounted; /* ... and some of them could not be counted */
-	/* live: a device works on its pages behind the page tables. It stays where and
-	 * what it is: not frozen, copied lazily, resized or freed (core/cow/pin.h) */
+	/* live: a device works on its pages behind the page tables. It keeps its
+	 * address and its pages: it is not frozen, copied lazily, resized or
+	 * freed (core/cow/pin.h) */
 	bool pinned;
-	bool idle;     /* ... and what is in it is nobody's */
-	uint32_t refs; /* mappings that read my pages, my own one included */
-	uint32_t word; /* holder word of my pages + 1; 0: none yet */
-	struct cow__segment *segment; /* of my pages; NULL: I have none */
+	bool idle;     /* ... and its content is of no use */
+	uint32_t refs; /* mappings that read its pages, its own included */
+	uint32_t word; /* holder word of its pages + 1; 0: none yet */
+	struct cow__segment *segment; /* of its pages; NULL: it has none */
 	size_t used;                  /* live: bytes the program asked for */
 	struct cow__allocation *allocation; /* live: whose data it is */
 	struct cow__slab *slab;             /* live: cut into small storages */
@@ -101,10 +103,10 @@ struct cow__tile {
 	uint32_t npieces, pieces_cap;
 	struct cow__span *kept; /* private: parts that a thaw left private */
 	uint32_t nkept, kept_cap;
-	uintptr_t thaw_at; /* it stopped here, on its way; 0: it did not */
-	uintptr_t thaw_seen; /* where it stood when shadows were looked for */
+	uintptr_t thaw_at; /* where the last thaw stopped; 0: it finished */
+	uintptr_t thaw_seen; /* thaw_at when shadows were looked for */
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
-	uint64_t freed_at; /* free warm: when */
+	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */
 	size_t shadow; /* private: file pages freed under copied ones, bytes */
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
@@ -112,8 +114,8 @@ struct cow__tile {
 	uint64_t progress_at;
 };
 
-/* Of a live tile: a copy into it looks without the lock while a fork in another
- * thread freezes it. Whatever it sees, the copy is right. */
+/* For a live tile. A copy into it reads the backing without the lock while a fork
+ * in another thread freezes the tile. The copy is right with either value. */
 static inline void
 cow__tile_set_backing(struct cow__tile *t, enum cow__backing backing)
 {
@@ -149,7 +151,7 @@ struct cow__tile *cow__tile_first(void);
 /* Makes the whole window one bare free tile. */
 int cow__tiles_init(uintptr_t start, size_t bytes);
 
-/* Free memory from `at` on, now and later, is for COW__WANT_MAPPING alone.
+/* Sets free memory from `at` on apart, for COW__WANT_MAPPING alone, for good.
  * -ENOMEM: nothing changed. */
 int cow__tiles_part(uintptr_t at);
 
@@ -158,32 +160,35 @@ enum cow__want {
 	COW__WANT_MAPPING = 1 << 1, /* behind the parting */
 };
 
-/* The smallest fitting free tile of this heat that can hold `bytes` at `align`;
- * NULL if none. Looks at a few candidates of each size, not at all. */
+/* A free tile of this heat that can hold `bytes` at `align`, of the smallest size
+ * that fits; NULL if none. It looks at eight candidates of each size class, so it
+ * may miss one. */
 struct cow__tile *cow__tile_search(enum cow__heat heat, unsigned want,
                                    size_t bytes, size_t align);
 
-/* What the last cow__tile_carve() left behind its piece, if it is warm and of the
- * size of `bytes`, or a little smaller and cold memory is behind it. NULL: no. */
+/* The tile that the last cow__tile_carve() left behind its piece, if it is warm
+ * and of the size of `bytes`. It may also be up to 1/16 smaller, if cold memory
+ * is behind it. NULL otherwise. */
 struct cow__tile *cow__tile_rest(unsigned want, size_t bytes);
 
 /* Cuts [start, start + bytes) out of a free tile and returns it, taken off the
- * free lists; what is left stays free. NULL: no memory for metadata, nothing
+ * free lists. What is left stays free. NULL: no memory for metadata, nothing
  * changed. The caller sets the kind before it unlocks. */
 struct cow__tile *cow__tile_carve(struct cow__tile *t, uintptr_t start,
                                   size_t bytes);
 
-/* Addresses for a mapping of the engine's own, off the free lists, that lie to
- * the multiples of `unit` (a power of two of at least COW__HUGE) as `like`
- * does. At a far end, where no block will want to grow. NULL: no room. */
+/* Takes addresses for a mapping of the engine's own off the free lists. Their
+ * offset from a multiple of `unit` (a power of two of at least COW__HUGE) is that
+ * of `like`. They lie at a far end, where no block will want to grow. NULL: no
+ * room. */
 struct cow__tile *cow__tile_inner(size_t bytes, uintptr_t like, size_t unit);
 
-/* Makes a tile free and merges it with its like. May end `t`'s life; returns
- * the tile that now covers it. */
+/* Makes a tile free and merges it with free neighbours of its kind. `t` may be
+ * gone afterwards: returns the tile that covers it. */
 struct cow__tile *cow__tile_put(struct cow__tile *t);
 
-/* Changes heat or backing of a free tile: take it off the lists, change it,
- * cow__tile_put() it. */
+/* Takes a free tile off the free lists. To change its heat or backing: take it
+ * off, change it, cow__tile_put() it. */
 void cow__tile_unlist(struct cow__tile *t);
 
 enum cow__heat cow__tile_heat(const struct cow__tile *t);
@@ -193,14 +198,14 @@ enum cow__heat cow__tile_heat(const struct cow__tile *t);
 void cow__tile_change_begin(const struct cow__tile *t);
 void cow__tile_change_end(const struct cow__tile *t);
 
-/* Grows a live tile at its end by `bytes` taken from the free tile behind it,
+/* Grows a live tile at its end by `bytes`, taken from the free tile behind it,
  * which must be large enough. */
 int cow__tile_grow(struct cow__tile *t, size_t bytes);
 
 /* Cuts the end of a live tile off as a tile of its own, same kind. */
 struct cow__tile *cow__tile_cut(struct cow__tile *t, size_t bytes);
 
-/* Bytes of a private tile that were copied, -errno if that can't be told. */
+/* Bytes of a private tile that were copied, or -errno if that can't be told. */
 ssize_t cow__copied_bytes(const struct cow__tile *t);
 
 #endif

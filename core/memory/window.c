@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The window: the address range in which everything lies. See the header.
+ * The window: see the header.
  */
 #include "core/memory/window.h"
 #include "core/base/base.h"

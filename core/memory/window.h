@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The window: the address range in which everything lies
+ * The window: the address range in which all memory of the engine lies
  */
 #ifndef COW_CORE_MEMORY_WINDOW_H
 #define COW_CORE_MEMORY_WINDOW_H
@@ -8,22 +8,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Reserves it. -ENOMEM: not to be had, as under a limit on address space. */
+/* Reserves the window. -ENOMEM: there is no room, or a limit on address space. */
 int cow__window_reserve(void);
 
 /*
- * Gives the addresses that are not in use back to the kernel, for good: a limit
- * on address space is about to be set, and counts reserved addresses like any
- * others. What lives goes on; new memory must come from elsewhere. After it,
- * addresses within the window may be other people's: ask cow__window_owns().
- * False: nothing was given back, since the limit is that of vfork's child.
+ * Gives unused addresses of the window back to the kernel, for good. It is called
+ * when a limit on address space is about to be set, which counts reserved
+ * addresses like any others. Memory that lives goes on; new memory must come from
+ * elsewhere. Afterwards other mappings may lie within the window: ask
+ * cow__window_owns(). False: nothing was given back, since the limit is for
+ * vfork's child.
  */
 bool cow__window_yield(void);
 
-/* A limit on private memory is about to be set: from now on blocks count. As
- * above, not for vfork's child. */
+/* A limit on private memory is about to be set: from now on new blocks count
+ * against it (`counted` in core/memory/state.h). Does nothing in vfork's
+ * child. */
 void cow__window_counts(void);
 
+/* Does the address belong to the engine? Takes its lock. */
 bool cow__window_owns(uintptr_t addr);
 
 #endif

@@ -13,11 +13,12 @@
  *      waits until count == 0   <------    caller
  *      owned: 0
  *
- * So the caller never waits for a worker that did not come yet: on a busy machine it
- * has done all the work itself by then, and the worker finds the gate closed.
+ * So the caller never waits for a worker that did not come yet. On a busy machine
+ * the caller has done all the work by then, and the worker finds the gate closed.
  *
- * The pool lies in a page that the kernel wipes in a forked child, and the stacks are
- * not inherited: a child starts with no pool at all, whatever its parent was doing.
+ * The pool lies in a page that the kernel wipes in a forked child, and the stacks
+ * are not inherited. So a child starts without a pool, whatever its parent was
+ * doing.
  */
 #include "core/memory/workers.h"
 #include "core/base/base.h"

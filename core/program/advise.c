@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A block behaves as anonymous memory. See the header.
+ * A block behaves as anonymous memory: see the header.
  *
- * Most of it is done by the kernel on our mapping and written down, for the
- * next remapping (core/memory/attribute.h). What differs:
+ * For most calls the kernel does the work on the engine's mapping, and the engine
+ * notes it for the next remapping (core/memory/attribute.h). Two kinds differ.
  *
- * MADV_DONTNEED (and MADV_FREE, which may do as much) makes anonymous memory
- * read as zero. Of a shared mapping it only drops the page tables: so the file
- * pages are punched instead. Of a frozen one it brings the frozen bytes back:
- * so anonymous memory is laid over the range. Such a tile is *overlaid*: its
- * pages are no longer all in the file, and it is neither thawed nor cloned by
- * page again.
+ * MADV_DONTNEED, and MADV_FREE, which may do as much, make anonymous memory read
+ * as zero. On a shared mapping they only drop the page tables, so the engine
+ * punches the file pages instead. On a frozen mapping they bring the frozen bytes
+ * back, so the engine lays anonymous memory over the range. Such a tile is
+ * *overlaid*: its pages are no longer all in the file. It is neither thawed nor
+ * cloned by page again.
  *
  * munmap lays address space without access over the range: a *hole*. What the
- * program maps there again is its *own*, like anonymous memory that lies over a
- * frozen block: there the kernel's answer to a call is the right one
- * (core/program/overmap.c).
+ * program maps there again is its *own*. Anonymous memory that lies over a frozen
+ * block counts as its own, too. There the kernel's answer to a call is the right
+ * one (core/program/overmap.c).
  */
 #include "core/program/advise.h"
 #include "core/base/base.h"
@@ -25,9 +25,9 @@
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
-#include "core/memory/range.h"
 #include "core/memory/state.h"
 #include "core/program/mapping.h"
+#include "core/program/range.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 

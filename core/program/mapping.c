@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings: blocks that the program made with mmap. See the header.
+ * Mappings: see the header.
  */
 #include "core/program/mapping.h"
 #include "core/base/base.h"

@@ -2,14 +2,14 @@
 /*
  * The program's mappings in the window, and blocks that become such
  *
- * What the program maps over a block is its own from then on, and a range of a
- * block may have to become anonymous memory: both are notes on the block's tile
+ * What the program maps over a block is its own from then on. A range of a block
+ * may also have to become anonymous memory. Both are notes on the block's tile
  * (core/memory/attribute.h).
  *
- * It may also map where nothing is any more: what it unmapped became free
- * memory of the engine's, but to the program these are addresses that it had.
- * They become a tile again, of anonymous memory, that is one hole until the
- * kernel has mapped what is wanted there.
+ * The program may also map where nothing is any more. What it unmapped became
+ * free memory of the engine. To the program these are addresses that it had. They
+ * become a tile again, of anonymous memory. The tile is one hole until the kernel
+ * has mapped what the program wants there.
  */
 #include "core/program/advise.h"
 #include "core/base/base.h"
@@ -19,10 +19,10 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
-#include "core/memory/range.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
 #include "core/program/mapping.h"
+#include "core/program/range.h"
 #include "memfd/map.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocations: the data that lazy clones share. See the header.
+ * Allocations: see the header.
  */
 #include "core/storage/allocation.h"
 #include "core/base/error.h"

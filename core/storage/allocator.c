@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocators: the registry, and calls with profiling. See cowshed.h.
+ * Allocators: the registry, and calls that profiling sees. See cowshed.h.
  */
 #include "core/base/base.h"
 #include "core/base/error.h"

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Blocks: raw transparent memory, for allocators on top of the engine
+ *
+ * A block has an address and no handle. cow_block_new() and its kin are the
+ * malloc family of the engine.
  */
 #include "core/base/base.h"
 #include "core/base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clones, and addresses that were given away
+ * Clones, and storages whose address is exposed
  *
  *   source                     lazy clone
  *   tracked                    one more reference on the allocation

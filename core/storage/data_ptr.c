@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Data pointers: bytes and what it takes to get rid of them. See cowshed.h.
+ * Data pointers: bytes, and how to free them. See cowshed.h.
  */
 #include "core/base/base.h"
 #include "cowshed.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a storage is at the moment, for people and tests
+ * The present state of a storage, for people and tests (cow_storage_get_info())
  */
 #include "core/storage/storage.h"
 #include "core/memory/state.h"

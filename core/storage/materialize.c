@@ -2,18 +2,18 @@
 /*
  * Materializing: a storage gets bytes that it alone writes
  *
- * Three ways, from cheap to dear:
+ * There are three ways. From cheap to expensive:
  *
- *   steal    nobody else is left: the bytes are ours as they lie
+ *   steal    no other storage is left: the bytes are taken over as they lie
  *   by page  a private view of the shared pages; each page is copied when it
- *            is written first, about 2 us. The view goes on needing the pages
+ *            is first written, in about 2 us. The view still needs the pages
  *            that it did not copy, so the sibling can't write in place either:
  *            its writes cost as much, and are counted in
- *   by copy  all bytes at once, some 0.3 us a page into recycled memory; the
- *            sibling is then free
+ *   by copy  all bytes at once, in about 0.3 us a page into recycled memory; the
+ *            sibling is free afterwards
  *
- * The order of things that can fail and things that can't: everything is
- * prepared first, and the reference is given up last (core/storage/allocation.h).
+ * Everything that can fail is prepared first. The reference is given up last, and
+ * that can't fail (core/storage/allocation.h).
  */
 #include "core/storage/storage.h"
 #include "core/base/stats.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Other bytes under a living storage: resize and swap
+ * Resizing and swapping: other bytes under a living storage
  *
- * Growing happens in place where that disturbs nobody: the storage is alone on its
- * allocation, the allocation alone on its pages, and there is room behind them.
- * Everything else is copied: what is lazy or frozen, what must read as zero (warm
- * memory behind does not), what is committed or given out.
+ * A storage grows in place where that disturbs nobody: it is alone on its
+ * allocation, the allocation is alone on its pages, and there is room behind
+ * them. Everything else is copied: what is lazy or frozen, what must read as zero
+ * (warm memory behind it does not), what is committed (STRICT), and what is
+ * transparent or shared with other processes.
  */
 #include "core/storage/storage.h"
 #include "core/base/error.h"
@@ -15,7 +16,7 @@
 #include "core/memory/state.h"
 #include "core/memory/tile.h"
 
-/* Transparent memory whose address somebody else may use right now. */
+/* May another part of the program use the address of this storage now? */
 static bool
 address_in_use(const struct cow_storage *s)
 {

@@ -2,8 +2,8 @@
 /*
  * Small storages
  *
- * Below half a page a storage gets a slot in a slab: a tile of 64 KiB cut into
- * slots of one size. Clones of them materialize by copy.
+ * Storages of at most 2 KiB get a slot in a slab: a tile of 64 KiB cut into slots
+ * of one size. Their clones materialize by copy.
  */
 #ifndef COW_CORE_STORAGE_SMALL_H
 #define COW_CORE_STORAGE_SMALL_H
@@ -14,11 +14,11 @@ struct cow__slab;
 
 #define COW__SMALL_MAX ((size_t)2048)
 
-/* Fills in an allocation of a->bytes bytes. Takes the engine's lock. */
+/* Gives an allocation of a->bytes bytes a slot. Takes the engine's lock. */
 int cow__small_new(struct cow__allocation *a, bool zero);
 void cow__small_free(void *data);
 
-/* Bytes of each slot. */
+/* The bytes of each slot. */
 size_t cow__small_bytes(const struct cow__slab *slab);
 
 #endif

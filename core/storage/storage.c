@@ -2,8 +2,8 @@
 /*
  * Storages: birth, death and plain access
  *
- * A storage is a handle: a count, a size and an allocation. Everything about
- * sharing bytes is in clone.c and materialize.c.
+ * A storage is a handle: a count, a size and an allocation. clone.c and
+ * materialize.c have everything about sharing bytes.
  */
 #include "core/storage/storage.h"
 #include "core/base/error.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a storage is made of
+ * Storages: their structure, and what the files of this room share
  */
 #ifndef COW_CORE_STORAGE_STORAGE_H
 #define COW_CORE_STORAGE_STORAGE_H
@@ -11,22 +11,23 @@ struct cow_storage {
 	uint64_t refs;
 	size_t bytes;
 	struct cow__allocation *data;
-	struct cow_allocator *allocator; /* of new bytes; NULL: the engine */
+	struct cow_allocator *allocator; /* for new bytes; NULL: the engine */
 	const struct cow_element_hooks *elements;
 	struct cow_device device;
 	uint32_t flags;  /* enum cow_storage_flags */
 	bool resizable;
-	void *home; /* where share/ finds it again, or NULL */
+	void *home; /* of share/, which finds the storage again by it; or NULL */
 };
 
-/* Called for a storage with a home when its count has come to zero. */
+/* Called for a storage with a home, when its count has become zero. */
 extern void (*cow__storage_ended)(struct cow_storage *s);
 
-/* A reference to a storage that may be dying in another thread: its count may be
- * zero, and then it must stay so. The caller keeps it in memory. */
+/* Takes a reference to a storage that another thread may be freeing: false if its
+ * count is zero, which it stays then. The caller keeps the structure in memory
+ * meanwhile. */
 bool cow__storage_try_ref(struct cow_storage *s);
 
-/* A storage on an allocation, which it takes over on success. */
+/* Makes a storage on an allocation. Takes the allocation over on success. */
 int cow__storage_on(struct cow__allocation *a, size_t bytes,
                     const struct cow_storage *like, struct cow_storage **ret);
 
@@ -35,34 +36,34 @@ int cow__storage_on(struct cow__allocation *a, size_t bytes,
 int cow__materialize(struct cow_storage *s, size_t offset, size_t bytes,
                      enum cow_write_hint hint);
 
-/* With COW_WRITE_ALL, for who may fail before all is written: *ret are the bytes that the
- * storage had in common with others until now, or NULL. The caller unrefs them, or brings
- * them back. */
+/* With COW_WRITE_ALL, for a caller that may fail before all is written. *ret: the
+ * bytes that the storage shared with others until now, or NULL. The caller unrefs
+ * them, or puts them back with cow__materialize_undo(). */
 int cow__materialize_keeping(struct cow_storage *s, size_t offset, size_t bytes,
                              struct cow__allocation **ret);
 void cow__materialize_undo(struct cow_storage *s, struct cow__allocation *old);
 
-/* Moves the bytes to memory of the engine's, whatever they are on. */
+/* Moves the bytes to memory of the engine, wherever they lie. */
 int cow__materialize_here(struct cow_storage *s);
 
-/* Flags for a fresh allocation of this storage. */
+/* Flags for a new allocation of this storage. */
 unsigned cow__storage_allocation_flags(const struct cow_storage *s);
 
-/* Destroys the storage's number of elements at `data`. */
+/* Destroys as many elements at `data` as the storage has. */
 void cow__elements_destroy(const struct cow_storage *s, void *data);
 
-/* Fills in what cow_storage_get_info() tells. */
+/* Fills in what cow_storage_get_info() returns. */
 void cow__storage_describe(const struct cow_storage *s,
                            struct cow_storage_info *ret);
 
-/* Does the MMU watch this storage's writes? */
+/* Does the MMU notice writes to this storage? */
 static inline bool
 cow__transparent(const struct cow_storage *s)
 {
 	return s->flags & COW_STORAGE_TRANSPARENT;
 }
 
-/* May others write its bytes without notice? Then its clones are copies. */
+/* May others write its bytes unnoticed? Then its clones are copies. */
 static inline bool
 cow__unwatched(const struct cow_storage *s)
 {
@@ -71,15 +72,17 @@ cow__unwatched(const struct cow_storage *s)
 	return a->kind == COW__AT_EXTERNAL || (a->ops && a->ops->unwatched);
 }
 
-/* For who only reads: the storage itself, or another one on the same bytes where
- * writing would give the storage other ones. Nothing is copied. */
+/* For a caller that only reads. *ret: the storage itself, or another storage on
+ * the same bytes, if writing would give the storage other bytes. Nothing is
+ * copied. */
 int cow__storage_beside(struct cow_storage *s, struct cow_storage **ret);
 
 /*
- * A copy of `bytes` bytes from one storage to another. 1: of these, [*ret_first,
- * *ret_last), whole pages, are shared until either side is written, and the caller
- * copies the rest. 0: the destination's range may hold anything, the caller copies
- * all. Never an error: to copy is always right.
+ * Copies `bytes` bytes from one storage to another lazily, as far as possible. 1:
+ * the whole pages [*ret_first, *ret_last) of these bytes are shared until either
+ * side is written, and the caller copies the rest. 0: the destination's range may
+ * hold anything, and the caller copies all. Never an error, since a copy is
+ * always right.
  */
 int cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
                              struct cow_storage *from, size_t from_offset,

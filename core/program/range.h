@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Ranges of the window, part by part
+ *
+ * core/program/advise.c and core/program/overmap.c share this. A range that a
+ * program names may cover several blocks, holes in them, and mappings of its own.
+ * core/program/advise.c defines the functions.
+ */
+#ifndef COW_CORE_PROGRAM_RANGE_H
+#define COW_CORE_PROGRAM_RANGE_H
+
+#include "core/memory/tile.h"
+
+/* `own`: the mapping is the program's, or anonymous. */
+typedef int cow__range_fn(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                          bool own, int value);
+
+/* What a call does where nothing is mapped. */
+enum cow__holes {
+	COW__HOLES_STOP,     /* it fails at once */
+	COW__HOLES_SKIP,     /* it goes on, and fails at the end */
+	COW__HOLES_FINE,     /* it has nothing to do there, if a block has the hole */
+	COW__HOLES_ANYWHERE, /* it has nothing to do there, wherever the hole is */
+};
+
+/* Calls `fn` for each part of the range that is of one kind and in one tile. */
+int cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
+                    enum cow__holes holes);
+
+/* The same with the engine locked; both ends lie at pages. */
+int cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
+                           int value, enum cow__holes holes);
+
+/* The tile's mapping is not made anew from now on, nor are its pages shared.
+ * Freezes it, unless it is anonymous or common. 0 or -errno. */
+int cow__range_leave_alone(struct cow__tile *t);
+
+/* The mapping has something that the next block there must not inherit: it is
+ * mapped anew before it is used again. */
+void cow__range_traces(struct cow__tile *t);
+
+#endif
