@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that a program may close under us
+ * Descriptors that a program may close: see the header.
  *
- * See the header. The check and the use are two calls; a program that closes
- * our number and opens its own file between them, from another thread, can
- * still be met. That is why no destructive call (punching, truncating, writing)
- * is ever made through a descriptor: those go through mappings, which nobody
- * confuses.
+ * The check and the use are two calls. Between them another thread of the program
+ * can close our number and open its own file under it. That is why no destructive
+ * call (punching, truncating, writing) is ever made through a descriptor. Those
+ * go through mappings, which stay the file's.
  */
 #include "memfd/descriptor.h"
 #include "memfd/export.h"

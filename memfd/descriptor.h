@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Descriptors that a program may close under us
+ * Descriptors that a program may close
  *
- * A program owns its descriptor table: it may close every number (daemons do),
- * and get one of ours back for a file of its own. So a descriptor is kept with
- * the identity of its file, and every use checks it first. Ours are CLOEXEC
- * from birth and live high in the table, out of the program's way.
+ * A program owns its descriptor table. It may close every number (daemons do),
+ * and open a file of its own under a number of ours. So a descriptor is kept with
+ * the identity of its file, and every use checks that first. Our descriptors are
+ * CLOEXEC from birth, and live high in the table, where programs rarely look.
  */
 #ifndef COW_MEMFD_DESCRIPTOR_H
 #define COW_MEMFD_DESCRIPTOR_H
@@ -20,18 +20,19 @@ struct cow__descriptor {
 
 #define COW__NO_DESCRIPTOR ((struct cow__descriptor){ .fd = -1 })
 
-/* Ours have at least this number, if the program's limit allows it. */
+/* The least number of ours, if the program's limit allows it. */
 #define COW__FD_HIGH 64
 
-/* Takes ownership of `fd` (moves it up in the table where it can). Never
- * fails: without fstat the identity stays unknown and checks say no. */
+/* Takes ownership of `fd`, and moves it up in the table if possible. Never fails.
+ * If fstat() fails the identity stays unknown, and every check says no. */
 struct cow__descriptor cow__descriptor_adopt(int fd);
 
-/* One that stays the caller's, with its identity. */
+/* Describes a descriptor that stays the caller's, with its identity. */
 struct cow__descriptor cow__descriptor_of(int fd);
 
-/* Another descriptor of the same file: ours, or (give) for the program, as
- * low as it comes. Both CLOEXEC. 0 or -errno. */
+/* Make another descriptor of the same file. dup: one of ours. give: one for the
+ * program, with the lowest free number. Both are CLOEXEC. 0 or -errno; -EBADF: it
+ * is not that file any more. */
 int cow__descriptor_dup(const struct cow__descriptor *d,
                         struct cow__descriptor *ret);
 int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
@@ -39,14 +40,15 @@ int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
 /* Is it still the file that we opened? */
 bool cow__descriptor_ok(const struct cow__descriptor *d);
 
-/* How many the process may have open. */
+/* How many descriptors the process may have open. */
 uint64_t cow__descriptor_limit(void);
 
-/* Closes it if it is still ours; forgets it in any case. */
+/* Closes it if it is still our file. Forgets it in either case. */
 void cow__descriptor_close(struct cow__descriptor *d);
 
-/* The same for one that a stranger sent, whatever it is: the last close of a TCP
- * socket that lingers (SO_LINGER) would wait for what its peer never reads. */
+/* The same for a descriptor that another process sent, whatever it is. A TCP
+ * socket with SO_LINGER is told not to linger: its last close would otherwise
+ * wait for what its peer never reads. */
 void cow__descriptor_drop(struct cow__descriptor *d);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reaching a service. See the header; unix(7).
+ * Dialling: see the header; unix(7).
  */
 #include "memfd/dial.h"
 #include "memfd/process.h"

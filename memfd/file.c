@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files with names
+ * Files with names: see the header. The traps that shaped this file:
  *
- * See the header. The traps that shaped this file:
- *
- * - ftruncate to the size wanted makes a file shorter that somebody made longer
- *   since it was looked at. fallocate never does; and what it promised can't be
- *   missing later, which for a mapping is a signal.
- * - fallocate that fails half-way may have made the file longer by half. So it is
- *   asked first to keep the size.
- * - Where it is not known (EOPNOTSUPP, ENOSYS; EINVAL on some), the size is set
- *   after another look. Nothing better is there.
+ * - Between a look at a file and an ftruncate() another process may make the file
+ *   longer. ftruncate() to the wanted size would make it shorter then.
+ *   fallocate() never makes a file shorter. Nor can the memory that it promised
+ *   be missing later, which for a mapping is a signal.
+ * - fallocate() that fails half-way may have made the file longer by half. So it
+ *   is first asked to keep the size.
+ * - Where fallocate() is unknown (EOPNOTSUPP, ENOSYS; EINVAL on some), the size is
+ *   set after another look. There is no better way.
  */
 #include "memfd/file.h"
 #include "memfd/sys.h"

@@ -2,10 +2,11 @@
 /*
  * Files with names
  *
- * Paths are the program's, descriptors ours. A file whose size the process may not
- * have (RLIMIT_FSIZE) is refused before the kernel is asked, which would send a
- * signal. All return 0 or a count, or -errno; EINTR is not seen outside, but from
- * reading and writing of pipes and the like, where something came before it.
+ * Paths are the program's, descriptors ours. A size beyond RLIMIT_FSIZE is
+ * refused before the kernel is asked, since the kernel would send a signal. All
+ * functions return 0 or a count, or -errno. They repeat calls that a signal
+ * interrupted (EINTR). If a signal comes after the first bytes of a pipe or the
+ * like, the count is short.
  */
 #ifndef COW_MEMFD_FILE_H
 #define COW_MEMFD_FILE_H
@@ -23,50 +24,51 @@ enum cow__file_open {
 	COW__FILE_DIRECT = 1 << 5,
 };
 
-/* `mode` of a file that is made, before the umask. */
+/* `mode`: of a file that is made, before the umask. */
 int cow__file_open(const char *path, unsigned how, int mode,
                    struct cow__descriptor *ret);
 int cow__file_unlink(const char *path);
 int cow__file_rename(const char *from, const char *to);
 
-/* Is this the file of that name, not following links? 1, 0, or -errno. */
+/* Is this the file at `path`, without following a link there? 1, 0, or -errno. */
 int cow__file_named(const char *path, const struct cow__descriptor *d);
 
 struct cow__file_facts {
 	uint64_t bytes;
 	uint32_t mode;  /* permissions */
-	bool regular;   /* has bytes of its own that can be mapped */
-	bool seekable;  /* positions mean something: regular, or a block device */
+	bool regular;   /* a regular file, whose bytes can be mapped */
+	bool seekable;  /* has positions: regular, or a block device */
 	bool readable, writable, appends;
 };
 int cow__file_facts(int fd, struct cow__file_facts *ret);
 
-/* Where reading and writing go on. */
+/* The position at which reading and writing go on. */
 int cow__file_position(int fd, uint64_t *ret);
 int cow__file_seek(int fd, uint64_t position);
 
-/* Permissions of the file of that name. */
+/* The permissions of the file at `path`. */
 int cow__file_mode(const char *path, uint32_t *ret);
 int cow__file_chmod(int fd, uint32_t mode);
 
-/* Where RLIMIT_FSIZE ends. */
+/* The limit of RLIMIT_FSIZE. */
 uint64_t cow__file_limit(void);
 
-/* Makes it at least so long, with memory or disk behind every byte where the file
- * system can promise that. Never makes it shorter, whatever others do; a failure
- * leaves its size. -EFBIG, -ENOSPC. */
+/* Makes a file at least `bytes` long, with memory or disk behind every byte,
+ * where the file system can promise that. Never makes it shorter, whatever other
+ * processes do. After a failure it has the size it had. -EFBIG, -ENOSPC. */
 int cow__file_grow(int fd, uint64_t bytes);
 
-/* The program will go through it once. */
+/* Tells the kernel that the program will read the range once, in order. */
 void cow__file_sequential(int fd, uint64_t offset, uint64_t bytes);
 
 int cow__file_truncate(int fd, uint64_t bytes);
-/* Of a directory: its entries are on the disk then. */
+/* Of a directory: puts its entries on the disk. */
 int cow__file_sync(int fd);
-/* The directory that `path` lies in, to be synced. */
+/* Opens the directory of `path`, to sync it. */
 int cow__file_open_directory(const char *path, struct cow__descriptor *ret);
 
-/* Some bytes. At `offset`, or (COW__FILE_STREAM) where the file stands. */
+/* Read or write some bytes, at `offset`, or at the file's position
+ * (COW__FILE_STREAM). */
 #define COW__FILE_STREAM UINT64_MAX
 long cow__file_read(int fd, void *to, size_t bytes, uint64_t offset);
 long cow__file_write(int fd, const void *from, size_t bytes, uint64_t offset);

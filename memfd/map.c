@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mappings
+ * Mappings: see the header. The traps that shaped this file, each pinned by a
+ * test:
  *
- * See the header. The traps that shaped this file, each pinned by a test:
- *
- * - MAP_NORESERVE: a private writable mapping is charged to the commit limit
- *   in full otherwise, and a 1 GiB view that copies one page would count 1 GiB.
- * - A new mapping forgets MADV_DONTFORK, so each shared one asks again.
- * - MADV_COLLAPSE wants a page in the range (a hole is EINVAL) and fails where
- *   a private mapping has copied one. Reading one byte of a hole in a shared
- *   mapping is enough to allocate that page; writing could overwrite a byte
- *   that the program wrote a moment ago.
+ * - MAP_NORESERVE: otherwise a private writable mapping is charged to the commit
+ *   limit in full. A 1 GiB view that copies one page would count 1 GiB.
+ * - A new mapping forgets MADV_DONTFORK, so it is asked for again each time.
+ * - MADV_COLLAPSE wants a page in the range (a hole is EINVAL), and fails where a
+ *   private mapping has copied one. Reading one byte of a hole in a shared mapping
+ *   allocates that page. Writing could overwrite a byte that the program wrote a
+ *   moment ago.
  */
 #include "memfd/map.h"
 #include "memfd/export.h"

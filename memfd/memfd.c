@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sealed memfds
+ * Sealed memfds: see the header; memfd_create(2), and fcntl_locking(2) under
+ * "Open file description locks".
  *
- * See the header. memfd_create(2), fcntl_locking(2): "Open file description
- * locks"; a mapping holds a reference to the description, so the lock of a
- * process that closed all its descriptors still lives in its mapping.
+ * A mapping holds a reference to the description. So the lock of a process that
+ * closed all its descriptors still lives in its mapping.
  */
 #include "memfd/memfd.h"
 #include "memfd/page.h"

@@ -10,56 +10,58 @@
 #include <stddef.h>
 
 /*
- * A memfd of `bytes` bytes, all holes, that can neither grow nor shrink from
- * now on: GROW and SHRINK are sealed before anybody can map it, so that no
- * holder of it can be made to take a SIGBUS. Not executable where the kernel
- * knows that seal. 0 or -errno; -EFBIG where RLIMIT_FSIZE forbids the size
- * (asked first: exceeding it would be a signal).
+ * Makes a memfd of `bytes` bytes, all holes, that can neither grow nor shrink.
+ * GROW and SHRINK are sealed before anybody can map it. So no holder of it can be
+ * made to take a SIGBUS. It is not executable where the kernel knows that seal. 0
+ * or -errno. -EFBIG: RLIMIT_FSIZE forbids the size, which is asked first, since
+ * exceeding it would be a signal.
  */
 int cow__memfd_new(const char *name, uint64_t bytes,
                    struct cow__descriptor *ret);
 
-/* A memfd of exactly so many bytes, on which more can be sealed. */
+/* Makes a memfd of exactly so many bytes, on which more can be sealed. */
 int cow__memfd_new_open(const char *name, uint64_t bytes,
                         struct cow__descriptor *ret);
 
 enum cow__seals {
 	COW__SEALED_SIZE = 1 << 0,  /* neither grows nor shrinks */
-	COW__SEALED_WRITE = 1 << 1, /* nor do its bytes ever change */
+	COW__SEALED_WRITE = 1 << 1, /* its bytes never change, either */
 };
-/* -EBUSY (WRITE): somebody has it mapped writable. */
+/* -EBUSY (WRITE): some process has it mapped writable. */
 int cow__memfd_seal(const struct cow__descriptor *d, unsigned seals);
 
-/* What somebody sent: a memfd (no file, pipe or device, not hugetlbfs) with at
- * least these seals, and its size. -EBADMSG: it is not. */
+/* Checks what another process sent: it must be a memfd (no file, pipe or
+ * device, not hugetlbfs) with at least these seals. Says its size. -EBADMSG:
+ * it is not. */
 int cow__memfd_check(int fd, unsigned seals, uint64_t *ret_bytes);
 
-/* All of [offset, offset + bytes); -EBADMSG: there is less. */
+/* Reads all of [offset, offset + bytes). -EBADMSG: there is less. */
 int cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes);
 
-/* The same file under an open file description of its own, which alone owns
+/* Opens the same file under an open file description of its own, which alone owns
  * the locks made through it. Needs /proc. */
 int cow__memfd_reopen(const struct cow__descriptor *d,
                       struct cow__descriptor *ret);
 
-/* Frees the pages in [from, from + bytes), also where they are mapped nowhere, or in locked
- * memory, whose pages cow__map_punch() may not take. 0 or -errno. */
+/* Frees the pages in [from, from + bytes), wherever they are mapped, or not
+ * mapped. It also frees locked memory, whose pages cow__map_punch() may not take.
+ * 0 or -errno. */
 int cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t bytes);
 
-/* The first run of pages that the file has, swapped out or not, in [from, end).
- * 1, 0 if there is none, -errno. */
+/* Finds the first run of pages that the file has, swapped out or not, in [from,
+ * end). 1, 0 if there is none, -errno. */
 int cow__memfd_data(const struct cow__descriptor *d, uint64_t from,
                     uint64_t end, uint64_t *ret_start, uint64_t *ret_end);
 
-/* Are the bytes outside of [from, from + bytes) all zero, those around it in its
- * first and last page included? False also if that can't be told. */
+/* Are the bytes outside of [from, from + bytes) all zero, also in its first and
+ * last page? False also if that can't be told. */
 bool cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
                            uint64_t bytes);
 
 /*
- * Locks of one byte, owned by the open file description: they last until the
- * last descriptor *and mapping* of it is gone, so the kernel drops them when
- * their owner dies or execs. take: 0, or -EAGAIN if another description has it
+ * Locks of one byte, owned by the open file description. They last until the last
+ * descriptor *and mapping* of it is gone. So the kernel drops them when their
+ * owner dies or execs. take: 0, or -EAGAIN if another description has it
  * (`shared`: any number may have it together). taken: 1 if another description
  * has it, 0 if none has, -errno.
  */

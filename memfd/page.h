@@ -7,13 +7,13 @@
 
 #include <stddef.h>
 
-/* Bytes of a page; set by cow__page_init(), 4096 or 65536 as the machine says.
- * A power of two. */
+/* Bytes of a page: 4096 or 65536, as the machine says. A power of two.
+ * cow__page_init() sets it. */
 extern size_t cow__page;
 void cow__page_init(void);
 
-/* A huge page here is what x86-64 and aarch64 with 4 KiB pages map with one
- * page-middle entry. Other page sizes have other huge pages: there collapsing
+/* A huge page: what x86-64, and aarch64 with 4 KiB pages, map with one
+ * page-middle entry. Other page sizes have other huge pages. There collapsing
  * fails, and small pages serve. */
 #define COW__HUGE ((size_t)2 << 20)
 

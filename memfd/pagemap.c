@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which pages a private mapping has copied, which pages were touched
+ * Which pages a private mapping has copied, and which pages were touched
  *
  * PAGEMAP_SCAN (Linux 6.7) answers in microseconds for huge or absent pages.
  * Before it, /proc/self/pagemap has a word for each page: bit 63 present, 62
- * swapped, 61 file page or shared. A copied page is present or swapped and not
- * a file page. "Swapped" must count: a page under migration looks swapped, and
- * a scan for present pages alone misses it (kernel compaction does this).
+ * swapped, 61 file page or shared. A copied page is present or swapped, and not a
+ * file page. "Swapped" must count: a page under migration looks swapped, and a
+ * scan for present pages alone would miss it (kernel compaction does this).
  *
- * The descriptor is opened for each scan: a descriptor that is kept could be
- * closed by the program, and one of another process's pagemap shows that
- * process. Opening costs a few microseconds.
+ * The descriptor is opened for each scan, in a few microseconds. The program
+ * could close one that is kept. One of another process's pagemap shows that
+ * process.
  *
- * But a new descriptor has the lowest number that is free, and the helper is a
- * thread of which the program knows nothing: that may expect this number from
- * its own next open. So the helper opens nothing. Who starts it, a thread of
- * the program's in a call of ours, opens one that lies high in the table and
- * ends with the helper; whether it is still that file is asked before each use,
- * and after it: what was read is believed then.
+ * A new descriptor has the lowest free number. The program knows nothing of the
+ * helper thread, and may expect that number from its own next open. So the helper
+ * opens nothing. The program's thread that starts the helper opens a descriptor
+ * for it. That one lies high in the table and ends with the helper. Before each
+ * use the helper checks that it is still that file, and checks again after the
+ * use before it believes what it read.
  */
 #include "memfd/pagemap.h"
 #include "memfd/descriptor.h"

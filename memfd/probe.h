@@ -2,8 +2,9 @@
 /*
  * What this kernel offers, found out by trying
  *
- * Versions tell little: features are configured out, forbidden by seccomp, or
- * emulated in part. Each probe does the thing once, on memory of its own.
+ * A kernel's version says little: features are configured out, forbidden by
+ * seccomp, or emulated in part. Each probe does the thing once, on memory of its
+ * own.
  */
 #ifndef COW_MEMFD_PROBE_H
 #define COW_MEMFD_PROBE_H
@@ -24,8 +25,8 @@ bool cow__probe_userfaultfd(void);
 /* vm.max_map_count, or its usual value. */
 size_t cow__probe_mappings_max(void);
 
-/* Does the kernel promise all memory that it grants (vm.overcommit_memory 2)?
- * Of a memfd it then refuses single pages, when they are touched. */
+/* Does the kernel keep memory for all that it grants (vm.overcommit_memory 2)? It
+ * refuses single pages of a memfd then, when they are touched. */
 bool cow__probe_charges(void);
 
 #endif

@@ -10,20 +10,22 @@
 #include <stdint.h>
 
 /*
- * May the kernel or a device be writing this process's memory behind the page
- * tables? True if it holds descriptors of io_uring, RDMA, GPUs, accelerators, cameras,
- * vfio or AF_XDP, or of a file opened with O_DIRECT. Such memory must not be frozen: the
- * I/O would land in the frozen page. False without /proc; a ring whose descriptor was
- * closed (it works on by a registered number or its mapping) is not seen.
+ * May the kernel or a device write this process's memory behind the page tables?
+ * True if the process holds descriptors of io_uring, RDMA, GPUs, accelerators,
+ * cameras, vfio or AF_XDP, or of a file opened with O_DIRECT. True also if a
+ * shortage (-EMFILE, -ENFILE, -ENOMEM) keeps it from looking. Such memory must
+ * not be frozen: the I/O would land in the frozen page. False without /proc. A
+ * ring whose descriptor was closed is not seen; it works on by a registered
+ * number or its mapping.
  */
 bool cow__process_pins_memory(void);
 
-/* Bytes that the memory cgroup still allows and the machine still has,
- * UINT64_MAX if that is not to be found out. Reads files: tens of
+/* Bytes that the memory cgroup still allows and the machine still has;
+ * UINT64_MAX if that can't be found out. It reads files, which takes tens of
  * microseconds. */
 uint64_t cow__process_headroom(void);
 
-/* Runs these around fork() from now on. 0 or -errno. */
+/* Has libc run these around fork() from now on. 0 or -errno. */
 int cow__process_atfork(void (*prepare)(void), void (*parent)(void),
                         void (*child)(void));
 
@@ -32,23 +34,24 @@ int cow__process_atfork(void (*prepare)(void), void (*parent)(void),
 int cow__process_read_memfd(int32_t pid, const char *name, void *buf,
                             size_t bytes);
 
-/* Processors that the calling thread may run on; 1 if that is not to be found out. */
+/* Processors that the calling thread may run on; 1 if that can't be found out. */
 int cow__process_processors(void);
 
 int32_t cow__process_id(void);
 uint32_t cow__process_user(void); /* effective */
 
-/* Has it more rights than who started it (set-user-ID, file capabilities)? */
+/* Has the process more rights than the user who started it (set-user-ID, file
+ * capabilities)? */
 bool cow__process_is_raised(void);
 
-/* Is a peer's user, as the kernel names it here, this process's? Users that a user
- * namespace does not know have all the same number. */
+/* Is this user, as the kernel names a peer's here, the process's own? All users
+ * that a user namespace does not know have the same number. */
 bool cow__process_is_user(uint32_t uid);
 
 /* Bytes that nobody can guess. 0 or -errno. */
 int cow__random(void *buf, size_t bytes);
 
-/* Ends the process at once, running nothing. */
+/* Ends the process at once. Nothing of it runs any more. */
 _Noreturn void cow__process_exit(int status);
 
 #endif

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Proof that no other thread can write
+ * Quiet moments: see the header
  *
- * Alone. unshare(CLONE_VM) succeeds, and does nothing, exactly when the caller
- * is the only thread and no other process (vfork's child, say) uses its
- * address space: the kernel's check is the one we need, and needs no /proc.
+ * Alone. unshare(CLONE_VM) succeeds, and does nothing, exactly when the caller is
+ * the only thread and no other process (such as a child of vfork()) uses its
+ * address space. The kernel's check is the one we need, and it needs no /proc.
  *
- * With other threads. Each must sit in a futex wait, private, without timeout:
- * only a thread of this process could wake it, and all of them sit there too.
+ * With other threads. Each must sit in a private futex wait without timeout. Only
+ * a thread of this process could wake it, and all of them sit there.
  * /proc/self/task/TID/syscall shows it ("running" otherwise). What remains is
- * signals: one sent from outside could run a handler in a sleeping thread. So
- * before the look, every handler of the program is replaced by a gate, which
- * makes a handler wait until the quiet moment is over and then calls it as if
- * nothing had been. The caller's own signals are blocked meanwhile.
+ * signals: a signal from outside could run a handler in a sleeping thread. So a
+ * gate replaces every handler of the program before the look. The gate makes a
+ * handler wait until the quiet moment is over, and then calls it as if nothing
+ * had been. The caller's own signals are blocked meanwhile.
  *
- * Order matters: gates first, look second. A signal that came before its gate
- * shows as a thread that is not in the wait; one that comes after meets the
- * gate. There is a look before the gates, too: a thread that runs may set handlers
- * at any time, and would find ours. If one woke up in between, what it set stays.
+ * The order matters: gates first, look second. A signal that came before its gate
+ * shows as a thread that is not in the wait. One that comes later meets the gate.
+ * There is also a look before the gates, since a thread that runs may set
+ * handlers at any time, and would find ours. If a thread woke up in between, the
+ * handlers that it set stay.
  *
- * Another process that shares our memory is not in that list. The kernel's check
- * tells of it where we have one thread: a child of vfork() has one, too, while
- * the threads of its parent run on.
+ * Another process that shares our memory is not in the list of tasks. Where we
+ * have one thread, the kernel's check tells of it. A child of vfork() has one
+ * thread, too, while the threads of its parent run on.
  *
- * Not seen: such a process, by a bare clone(CLONE_VM) without CLONE_THREAD or
- * CLONE_VFORK, while we have threads (the helper is one); debuggers that write our
- * memory; and a sleeper's alternate signal stack in the memory that is asked about.
+ * Not seen: such a process, made by a bare clone(CLONE_VM) without CLONE_THREAD
+ * or CLONE_VFORK, while we have threads (the helper is one); debuggers that write
+ * our memory; a sleeper's alternate signal stack in the memory that is asked
+ * about.
  */
 #include "memfd/quiet.h"
 #include "memfd/sys.h"

@@ -3,26 +3,28 @@
  * A ring of I/O: see the header.
  *
  * Pieces are put in one by one, in order, up to DEPTH at a time. What the page
- * cache has is copied at once, in the call that puts it in, while the memory that
- * was made ready for it is still in the processor's cache; what it lacks waits
- * in the kernel, and the next ones go on beside it.
+ * cache has is copied at once, in the call that puts the piece in. The memory
+ * that was made ready for it is then still in the processor's cache. What the
+ * page cache lacks waits in the kernel, and the next pieces go on beside it.
  *
  *      |== done ==|= in flight =|= done =|= in flight =|- - not yet - - - -|
  *      0          ^ done                               ^ next          bytes
  *
  * A piece that came short is put in again for its rest. The first failure, or the
- * end of the file, stops what was not put in yet; the rest is waited for, always:
- * nobody may get the memory while the kernel still writes to it. If waiting itself
- * is refused, the completions are looked for in memory.
+ * end of the file, stops what was not put in yet. The transfer always waits for
+ * what is in flight: nobody may get the memory while the kernel still writes to
+ * it. If waiting itself is refused, the transfer looks for the completions in
+ * memory.
  *
- * Registering memory spares the kernel to look pages up for each piece, which
- * counts where it reaches them directly. But it takes every page *for writing*: in
- * a private view that would copy them all. So only memory that is read into is
- * registered, never what is being saved.
+ * Registered memory spares the kernel the look-up of pages for each piece. That
+ * counts where the kernel reaches the memory directly (O_DIRECT). But registering
+ * takes every page *for writing*, which would copy all pages of a private view.
+ * So only memory that is read into is registered, never what is being saved.
  *
- * A ring seen in the process's table means that its memory must not be frozen
- * (memfd/process.h). One that saves is an exception: what it reads was frozen
- * before, or may be of any moment. A child closes the rings that it inherits.
+ * A ring in the process's descriptor table means that its memory must not be
+ * frozen (memfd/process.h). A ring that saves is an exception: what it reads was
+ * frozen before, or need not be of one moment. A child closes the rings that it
+ * inherits.
  */
 #include "memfd/ring.h"
 #include "memfd/descriptor.h"

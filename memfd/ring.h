@@ -2,9 +2,9 @@
 /*
  * A ring of I/O: one transfer, in many pieces at once
  *
- * io_uring by its system calls alone; nothing of it lives longer than the transfer,
- * so no ring is inherited, shared between threads or left with memory registered
- * that somebody else may get.
+ * It uses io_uring by its system calls alone. Nothing of the ring lives longer
+ * than the transfer. So no ring is inherited, shared between threads, or left
+ * with registered memory that other code may get.
  */
 #ifndef COW_MEMFD_RING_H
 #define COW_MEMFD_RING_H
@@ -15,7 +15,7 @@
 
 struct cow__transfer {
 	int fd;
-	bool own_file; /* nobody else uses that descriptor */
+	bool own_file; /* no other code uses that descriptor */
 	bool write;
 	bool direct;  /* O_DIRECT: the kernel reaches the memory itself */
 	char *data;
@@ -27,17 +27,18 @@ struct cow__transfer {
 };
 
 /*
- * All of it, as far as it goes: `ret_done` bytes from the start were certainly
- * transferred, also on failure. 0: all; 1: the file ended. -ENOSYS: rings can't be had
- * here, nothing was done. Else what the kernel said of a piece. When it returns
- * nothing is in flight any more.
+ * Transfers all of it, as far as possible. `ret_done` bytes from the start were
+ * certainly transferred, also after a failure. 0: all. 1: the file ended.
+ * -ENOSYS: there are no rings here, and nothing was done. Otherwise what the
+ * kernel said of a piece. When it returns nothing is in flight any more.
  */
 int cow__ring_transfer(const struct cow__transfer *t, size_t *ret_done);
 
-/* Is it a descriptor of a transfer that only reads this process's memory? */
+/* Does the descriptor belong to a transfer that only reads this process's
+ * memory? */
 bool cow__ring_harmless(int fd);
 
-/* In a forked child: the rings are its parent's. */
+/* In a forked child: closes the rings, which are its parent's. */
 void cow__rings_child(void);
 
 #endif

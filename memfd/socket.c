@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unix sockets that carry descriptors. See the header; unix(7), cmsg(3).
+ * Unix sockets that carry descriptors: see the header; unix(7), cmsg(3).
  */
 #include "memfd/socket.h"
 #include "memfd/descriptor.h"

@@ -2,9 +2,9 @@
 /*
  * System calls, spelled as in their man pages
  *
- * Each returns what the kernel returned: >= 0, or -errno. No retries, no
- * policy; those live in the other files of this folder. Only they include this
- * header, core/ does not.
+ * Each returns what the kernel returned: >= 0, or -errno. They do not retry, and
+ * have no policy; the other files of this folder do. Only those include this
+ * header. core/ does not.
  */
 #ifndef COW_MEMFD_SYS_H
 #define COW_MEMFD_SYS_H
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* Not hidden: the shim's syscall() ends here, too. */
+/* Visible, since the shim's syscall() ends here, too. */
 __attribute__((visibility("default"))) long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The gate
+ * The gate: the one way into the kernel
  *
- * Every call that cowshed makes into the kernel passes through this one
- * function. It is alone in its file so that a test can link another one in its
- * place, before the library, and make the n-th call fail with any error: see
- * tests/support/fault/.
+ * Every call that cowshed makes into the kernel passes through this one function.
+ * It is alone in its file, so that a test can link another one in its place,
+ * before the library. The test's function can make the n-th call fail with any
+ * error: see tests/support/fault/.
  *
- * It enters the kernel directly instead of through libc for three reasons. The
- * result is -errno without a detour over a thread-local variable, so that it
- * works on the helper thread, which has no thread-local storage. Other
- * preloaded libraries interpose libc's mmap and close, and call malloc there,
- * which may be us. And tools that replace libc's calls see none of the engine's
- * mappings, which they could only misunderstand.
+ * It enters the kernel directly instead of through libc, for three reasons. The
+ * result is -errno without a detour over the thread-local errno, so it works on
+ * the helper thread, which has no thread-local storage. Other preloaded libraries
+ * interpose libc's mmap and close, and call malloc there, which may be the
+ * engine. And tools that replace libc's calls do not see the engine's mappings,
+ * which they could only misunderstand.
  */
 #include "memfd/sys.h"
 

@@ -7,22 +7,23 @@
 
 #include <stdint.h>
 
-/* Nanoseconds of the monotonic clock. Some 20 ns; no system call. */
+/* Nanoseconds of the monotonic clock. About 20 ns, without a system call. */
 uint64_t cow__now(void);
 
-/* How long ago `then` was. The helper asks the clock, waits for the lock, and
- * finds times that are later than its own: 0. */
+/* How long ago `then` was; 0 if it is later than `now`. The helper asks the
+ * clock, waits for the lock, and finds times that are later than its own. */
 static inline uint64_t
 cow__elapsed(uint64_t then, uint64_t now)
 {
 	return now > then ? now - then : 0;
 }
 
-/* Sleeps while *word == value, until woken or (0: without limit) `ns` passed.
- * May return early. wake: all sleepers of this process. */
+/* wait: sleeps while *word == value, until it is woken, or `ns` has passed (0:
+ * without limit). It may return early. wake: wakes all sleepers of this
+ * process. */
 void cow__wait(uint32_t *word, uint32_t value, uint64_t ns);
 void cow__wake(uint32_t *word);
-/* At most so many of them. */
+/* Wakes at most `count` sleepers. */
 void cow__wake_some(uint32_t *word, uint32_t count);
 
 void cow__yield(void);
