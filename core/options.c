@@ -57,7 +57,7 @@ cow_option_set(const char *key, const char *value)
 	if (r == -ENOENT)
 		return cow__error(r, "no such option");
 	if (r == -EBUSY)
-		return cow__error(r, "this option comes too late: memory is "
-		                     "in use");
-	return r < 0 ? cow__error(r, "not a value for this option") : 0;
+		return cow__error(r, "this option can only be set before the "
+		                     "first allocation");
+	return r < 0 ? cow__error(r, "not a valid value for this option") : 0;
 }

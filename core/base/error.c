@@ -121,7 +121,7 @@ cow__error_from(int error, const char *what)
 		{ EFBIG, ": the file size limit (ulimit -f) forbids it" },
 		{ EBADF, ": the program closed a descriptor of the library" },
 		{ EPERM, ": the system forbids it" },
-		{ ENOSYS, ": the kernel does not know it" },
+		{ ENOSYS, ": this kernel does not support it" },
 	};
 
 	stands = false;
@@ -147,22 +147,22 @@ cow__error_about(int error, const char *what, const char *name)
 		{ ENOSPC, ": no space is left there" },
 		{ EDQUOT, ": the quota is used up" },
 		{ EFBIG, ": larger than the file size limit (ulimit -f), or than "
-		         "such a file can be" },
+		         "the file system allows" },
 		{ EMFILE, ": too many open files in this process" },
 		{ ENFILE, ": too many open files in the system" },
-		{ EBADF, ": not open, or not for this" },
+		{ EBADF, ": the descriptor is not open, or not for this access" },
 		{ EISDIR, ": it is a directory" },
-		{ ENOTDIR, ": part of the path is no directory" },
+		{ ENOTDIR, ": a part of the path is not a directory" },
 		{ ENODEV, ": such a file can't be mapped" },
 		{ ENAMETOOLONG, ": the name is too long" },
 		{ ELOOP, ": it is a symbolic link" },
 		{ EROFS, ": the file system is read-only" },
 		{ EIO, ": input/output error" },
-		{ EPIPE, ": nobody reads it" },
-		{ EFAULT, ": memory is gone: the file under it was made shorter" },
+		{ EPIPE, ": its other end is closed" },
+		{ EFAULT, ": the file behind the memory was made shorter" },
 		{ ENODATA, ": the file is too short" },
-		{ ESTALE, ": somebody made it shorter meanwhile" },
-		{ EINVAL, ": the kernel says that it is not possible (EINVAL)" },
+		{ ESTALE, ": it was made shorter meanwhile" },
+		{ EINVAL, ": the kernel refuses it (EINVAL)" },
 	};
 	size_t n = strlen(name), most = 120, at = append(0, what);
 

@@ -15,7 +15,7 @@ static const struct {
 	[COW_FEATURE_MEMFD] = {
 		"memfd", cow__probe_memfd,
 		"memory that can be shared and cloned by mappings",
-		"memfd_create, its seals or holes are not to be had: everything is copied",
+		"memfd_create(), its seals or its holes are missing: everything is copied",
 	},
 	[COW_FEATURE_COLLAPSE] = {
 		"collapse", cow__probe_collapse,
@@ -31,13 +31,13 @@ static const struct {
 	},
 	[COW_FEATURE_PAGEMAP_SCAN] = {
 		"pagemap_scan", cow__probe_pagemap_scan,
-		"the same in microseconds",
-		"PAGEMAP_SCAN is missing (Linux 6.7): words are read one by "
-		"one",
+		"finding written pages in microseconds",
+		"PAGEMAP_SCAN is missing (Linux 6.7): /proc/self/pagemap is read "
+		"page by page",
 	},
 	[COW_FEATURE_LOCKS] = {
 		"locks", cow__probe_locks,
-		"knowing which processes still hold pages, however they died",
+		"knowing which processes still hold pages, also after a kill",
 		"a memfd can't be reopened through /proc: anonymous memory is "
 		"used",
 	},
@@ -50,7 +50,7 @@ static const struct {
 	[COW_FEATURE_UNSHARE] = {
 		"unshare", cow__probe_unshare,
 		"knowing that the process has one thread",
-		"unshare(2) is forbidden: /proc is asked instead",
+		"unshare(2) is forbidden: /proc is read instead",
 	},
 	[COW_FEATURE_IO_URING] = {
 		"io_uring", cow__probe_io_uring,
@@ -59,7 +59,7 @@ static const struct {
 	},
 	[COW_FEATURE_USERFAULTFD] = {
 		"userfaultfd", cow__probe_userfaultfd,
-		"not used so far", "forbidden for this user: not needed so far",
+		"not used", "forbidden for this user: not needed",
 	},
 };
 

@@ -317,7 +317,7 @@ COW_EXPORT int
 cow_threads_set(int threads)
 {
 	if (threads < 0)
-		return cow__error(-EINVAL, "cow_threads_set: less than none");
+		return cow__error(-EINVAL, "cow_threads_set: a negative number of threads");
 	__atomic_store_n(&asked, threads, __ATOMIC_RELAXED);
 	__atomic_store_n(&processors, 0, __ATOMIC_RELAXED);
 	return 0;

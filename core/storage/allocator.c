@@ -34,13 +34,13 @@ cow_allocator_set(struct cow_device device, struct cow_allocator *allocator,
 	int r = 1;
 
 	if (!known(device))
-		return cow__error(-EINVAL, "no such device");
+		return cow__error(-EINVAL, "no such device type or index");
 	if (allocator && !complete(allocator))
-		return cow__error(-EINVAL, "cow_allocator: incomplete");
+		return cow__error(-EINVAL, "cow_allocator: size or allocate is not set");
 	if (allocator && (allocator->device.type != device.type ||
 	                  allocator->device.index != device.index))
 		return cow__error(-EINVAL,
-		                  "cow_allocator: it makes memory of another device");
+		                  "cow_allocator: its memory is of another device");
 	cow__engine_lock();
 	if (priority >= registry[device.type][device.index].priority) {
 		registry[device.type][device.index].allocator = allocator;
@@ -58,7 +58,7 @@ cow_allocator_get(struct cow_device device, struct cow_allocator **ret)
 	struct cow_allocator *a;
 
 	if (!known(device) || !ret)
-		return cow__error(-EINVAL, "no such device");
+		return cow__error(-EINVAL, "no such device type or index");
 	cow__engine_lock();
 	a = registry[device.type][device.index].allocator;
 	if (!registry[device.type][device.index].set &&
@@ -84,7 +84,7 @@ cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
 		return cow__error(-EINVAL, "cow_allocator_allocate: NULL");
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error_number(
-		        -EINVAL, "# bytes: a size this large is a mistake "
+		        -EINVAL, "# bytes: a size beyond INT64_MAX is a mistake "
 		                 "(negative?)", bytes);
 	if (bytes == 0) {
 		*ret = (struct cow_data_ptr){ .device = a->device };
@@ -146,7 +146,7 @@ cow_allocator_raw_allocate(struct cow_allocator *a, size_t bytes, void **ret)
 	if (bytes && (p.data != p.context || p.deleter != a->raw_deleter)) {
 		cow_data_ptr_clear(&p);
 		return cow__error(-EINVAL, "the allocator has a raw_deleter, but "
-		                           "its memory is freed in another way");
+		                           "its memory has another deleter or context");
 	}
 	*ret = p.data;
 	return 0;

@@ -147,7 +147,7 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		return cow__error(-EINVAL, "cow_block_new: alignment is not a "
 		                           "power of two, or unknown flags");
 	if (alignment > GIB * 1024)
-		return cow__error(-EINVAL, "cow_block_new: alignment is absurd");
+		return cow__error(-EINVAL, "cow_block_new: alignment is more than 1 TiB");
 	r = cow__overcommit_ask(bytes);
 	if (r == 0)
 		r = block_new(bytes, alignment, false, &t, &dirty);
@@ -200,7 +200,7 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	if (!ptr || !ret)
 		return cow__error(-EINVAL, "cow_block_resize: NULL");
 	if (bytes > (size_t)INT64_MAX)
-		return cow__error(-ENOMEM, "cow_block_resize: absurd size");
+		return cow__error(-ENOMEM, "cow_block_resize: the size is beyond INT64_MAX");
 	old = cow_block_bytes(ptr);
 	r = bytes > old ? cow__overcommit_ask(bytes - old) : 0; /* it may lock */
 	cow__engine_lock();

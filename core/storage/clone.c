@@ -334,8 +334,8 @@ cow_storage_expose(struct cow_storage *s, void **ret)
 		return cow__error(-EINVAL, "cow_storage_expose: NULL");
 	if (s->elements)
 		return cow__error(-EOPNOTSUPP,
-		                  "cow_storage_expose: storages with element "
-		                  "hooks have no bytes to share");
+		                  "cow_storage_expose: a storage with element "
+		                  "hooks can't be transparent");
 	/* Once more if other memory was copied into a small slot. */
 	while (r == 0 && !cow__transparent(s) && s->bytes) {
 		if (s->data->kind == COW__AT_SMALL)

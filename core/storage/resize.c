@@ -83,11 +83,11 @@ may_resize(const struct cow_storage *s, size_t bytes)
 		                  "allocator for new bytes");
 	if (address_in_use(s))
 		return cow__error(-EBUSY,
-		                  "cow_storage_resize: the address was given "
-		                  "away");
+		                  "cow_storage_resize: the address of its "
+		                  "bytes may be in use (transparent)");
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error_number(
-		        -EINVAL, "# bytes: a size this large is a mistake "
+		        -EINVAL, "# bytes: a size beyond INT64_MAX is a mistake "
 		                 "(negative?)", bytes);
 	return 0;
 }
@@ -130,8 +130,8 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 		return cow__error(-EINVAL, "cow_storage_resize: NULL");
 	if (s->elements)
 		return cow__error(-EOPNOTSUPP,
-		                  "cow_storage_resize: elements are not plain "
-		                  "bytes");
+		                  "cow_storage_resize: a storage with element "
+		                  "hooks has a fixed size");
 	/* A size alone. */
 	if (s->device.type == COW_DEVICE_META && bytes <= (size_t)INT64_MAX) {
 		s->bytes = bytes;
@@ -201,8 +201,8 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 		                  "not a whole number of elements");
 	if (address_in_use(s))
 		return cow__error(-EBUSY,
-		                  "cow_storage_swap_data_ptr: the address was "
-		                  "given away");
+		                  "cow_storage_swap_data_ptr: the address of "
+		                  "its bytes may be in use (transparent)");
 	/* The old data comes back writable: so it must be ours alone. */
 	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	if (r < 0)

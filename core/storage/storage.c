@@ -82,7 +82,8 @@ options_read(const struct cow_storage_options *o, struct cow_storage *ret)
 	if (known.elements &&
 	    (known.elements->size < sizeof(*known.elements) ||
 	     !known.elements->copy || !known.elements->element_bytes))
-		return cow__error(-EINVAL, "cow_element_hooks: incomplete");
+		return cow__error(-EINVAL, "cow_element_hooks: size, copy or "
+		                          "element_bytes is not set");
 	return 0;
 }
 
@@ -158,7 +159,7 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 		return r;
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error_number(
-		        -EINVAL, "# bytes: a size this large is a mistake "
+		        -EINVAL, "# bytes: a size beyond INT64_MAX is a mistake "
 		                 "(negative?)", bytes);
 	flags = cow__storage_allocation_flags(&like);
 	if (like.flags & COW_STORAGE_ZERO)
