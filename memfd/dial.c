@@ -17,8 +17,8 @@
 
 extern char **environ;
 
-/* Who accepts nobody has a queue, and it may be full: then this waits. A signal ends
- * the wait and leaves nothing half done. */
+/* A service has a queue of connections, and it may be full: then connect() waits.
+ * A signal ends the wait and leaves nothing half done. */
 static long
 reach(long fd, const struct sockaddr_un *a, size_t bytes, uint64_t until)
 {
@@ -26,7 +26,7 @@ reach(long fd, const struct sockaddr_un *a, size_t bytes, uint64_t until)
 	long r = -EAGAIN;
 
 	while ((r == -EAGAIN || r == -EINTR) && (now = cow__now()) < until) {
-		uint64_t us = (until - now) / 1000 + 1; /* 0 were for ever */
+		uint64_t us = (until - now) / 1000 + 1; /* 0 would be for ever */
 		struct timeval time = { .tv_sec = (time_t)(us / 1000000),
 			                .tv_usec = (suseconds_t)(us % 1000000) };
 
@@ -54,7 +54,8 @@ cow__dial(const char *address, uint64_t until, struct cow__descriptor *ret)
 	fd = SYS3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
-	/* Before it is reached: the child of a fork meanwhile finds what to close. */
+	/* Set before it is connected: the child of a fork meanwhile finds the
+	 * descriptor and closes it. */
 	*ret = cow__descriptor_adopt((int)fd);
 	r = reach(ret->fd, &a, bytes, until);
 	if (r == 0)
@@ -91,7 +92,8 @@ cow__run(const char *program, char *const argv[])
 	int status, r;
 	long w;
 
-	/* PATH, and all else there, is the caller's, who has fewer rights. */
+	/* The environment, PATH included, comes from a caller with fewer
+	 * rights. */
 	if (raised && program[0] != '/')
 		return -EPERM;
 	r = posix_spawnattr_init(&how);

@@ -97,7 +97,7 @@ cow__file_facts(int fd, struct cow__file_facts *ret)
 		.appends = flags & O_APPEND,
 	};
 	if (S_ISBLK(st.st_mode)) {
-		/* A size that stat does not tell. The position is put back. */
+		/* stat() does not tell this size. The position is put back. */
 		long was = sys_lseek(fd, 0, SEEK_CUR);
 		long end = sys_lseek(fd, 0, SEEK_END);
 
@@ -228,7 +228,7 @@ cow__file_sync(int fd)
 	do
 		r = SYS3(SYS_fsync, fd, 0, 0);
 	while (r == -EINTR);
-	/* Pipes and terminals have nothing to be synced. */
+	/* Pipes and terminals have nothing to sync. */
 	return r == -EINVAL || r == -EROFS ? 0 : (int)r;
 }
 

@@ -34,8 +34,9 @@
 #define HUGE_BYTES ((size_t)2 << 20)
 #define COLLAPSE_TRIES 4
 
-/* MADV_DONTFORK was granted for some mapping. Where it never was, there is nothing
- * to take back. It may be denied from a day on: a program sandboxes itself. */
+/* MADV_DONTFORK was granted for some mapping. Where it never was, there is
+ * nothing to take back. It may be denied later, when a program sandboxes
+ * itself. */
 static bool withheld;
 
 static int
@@ -54,8 +55,8 @@ withhold(uintptr_t addr, size_t bytes)
 	return r;
 }
 
-/* Some debuggers write what can't be read to core files, as zeros: terabytes. All of it
- * alike, or the kernel would keep mappings apart. */
+/* Some debuggers write unreadable memory to core files as zeros: terabytes. All
+ * reserved memory is marked alike, or the kernel would keep mappings apart. */
 static void
 leave_out_of_cores(uintptr_t addr, size_t bytes)
 {
@@ -195,8 +196,8 @@ cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 
 	if (r == 0)
 		return 0;
-	/* Most kernels unmap `to` before they look closer at the rest. What
-	 * is there now, if anything, may be another thread's. */
+	/* Most kernels unmap `to` before they check the other arguments. What is
+	 * there now, if anything, may be another thread's. */
 	if (result(sys_mmap((void *)to, bytes, PROT_NONE,
 	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
 	                            MAP_FIXED_NOREPLACE,
@@ -212,8 +213,9 @@ cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done)
 	size_t done = 0;
 	int r = 0;
 
-	/* All at once first: each call makes every processor flush its lists
-	 * of pages under way, which costs a third of clearing one huge page. */
+	/* First all of it at once. Each call makes every processor flush its
+	 * lists of pages under way, which costs a third of clearing one huge
+	 * page. */
 	bytes -= bytes % HUGE_BYTES;
 	for (size_t at = 0; at < bytes; at += HUGE_BYTES)
 		(void)*(volatile char *)(addr + at);
@@ -222,7 +224,7 @@ cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done)
 		return 0;
 	}
 	for (size_t at = 0; at + HUGE_BYTES <= bytes; at += HUGE_BYTES) {
-		/* EAGAIN: a page of the range is just being handled elsewhere,
+		/* EAGAIN: another processor is handling a page of the range,
 		 * about once in a hundred times. */
 		for (int tries = 0; tries < COLLAPSE_TRIES; tries++) {
 			(void)*(volatile char *)(addr + at);

@@ -11,8 +11,8 @@
 
 #include <linux/sched.h>
 
-/* Emulators of other processors (qemu-user) answer to advice that they took it, and
- * did not: freed memory would come back with its old bytes. Refusing is fair. */
+/* Emulators of other processors (qemu-user) accept advice and do not follow it:
+ * freed memory would come back with its old bytes. A refusal is fine. */
 static bool
 holes_are_made(const struct cow__descriptor *d)
 {
@@ -22,7 +22,7 @@ holes_are_made(const struct cow__descriptor *d)
 
 	if (cow__map_reserve(cow__page, cow__page, &at) < 0)
 		return false;
-	/* By calls: where memory is short a touch would be a SIGBUS. */
+	/* By calls: a touch would be a SIGBUS where memory is short. */
 	works = cow__map_shared(at, cow__page, d, 0, false) == 0;
 	if (works && sys_write(d->fd, &byte, 1) == 1)
 		works = cow__map_punch(at, cow__page) < 0 ||

@@ -44,7 +44,8 @@ target_pins(const char *target)
 	       starts_with(target, "/dev/video");
 }
 
-/* Packets land in memory that an AF_XDP socket was given; all sockets have one name. */
+/* Packets land in memory that an AF_XDP socket was given. The links of all
+ * sockets look alike. */
 static bool
 is_xdp(int fd)
 {
@@ -69,8 +70,9 @@ name_to_fd(const char *name)
 	return fd;
 }
 
-/* Whoever could not look for want of something does not know. Where there is no /proc
- * to look into, it is taken that there is nothing (docs/design/fork.md). */
+/* Is it a shortage that keeps the look from succeeding? Then the answer is
+ * unknown. Without /proc to look into, the answer is that nothing pins memory
+ * (docs/design/fork.md). */
 static bool
 is_shortage(long r)
 {
@@ -242,8 +244,8 @@ is_memfd(const char *target, const char *name)
 	       (target[7 + n] == ' ' || target[7 + n] == '\0');
 }
 
-/* A name proves nothing: what has it may be another's fifo, whose open would wait
- * for a writer. */
+/* A name proves nothing: another process's fifo may have it, whose open would
+ * wait for a writer. */
 static int
 read_first(int dir, const char *link, void *buf, size_t bytes)
 {
@@ -346,7 +348,7 @@ cow__process_is_user(uint32_t uid)
 		return false;
 	if (uid != 65534)
 		return true;
-	/* Nobody's number is everybody's where some users have none. */
+	/* Users that a namespace does not know share one number. */
 	fd = (int)sys_open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return false;

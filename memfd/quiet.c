@@ -41,8 +41,8 @@
 #define SIGKILL_ 9
 #define SIGSTOP_ 19
 
-/* The kernel's struct sigaction, not libc's, of both architectures: aarch64 has
- * a restorer for 32-bit programs alone, but room for it in all. */
+/* The kernel's struct sigaction, not libc's, of both architectures. aarch64 has a
+ * restorer only for 32-bit programs, but room for it in all. */
 struct kernel_action {
 	void (*handler)(int, void *, void *);
 	unsigned long flags;
@@ -86,7 +86,8 @@ gates_shut(void)
 			continue;
 		if (a.flags & SA_RESETHAND_)
 			return false;
-		/* One that was asked for while it was shut, and set again later. */
+		/* A program may have read the gate while it was shut, and set it
+		 * again later: then `saved` is right. */
 		if (a.handler != gate)
 			saved[sig] = a;
 		a.handler = gate;
@@ -194,8 +195,8 @@ task_sleeps(int dir, const char *name, const struct range *memory)
 	return in_endless_futex_wait(line, memory);
 }
 
-/* `shared`: somebody else uses this address space. If there is no other thread,
- * it is another process, of which nothing is known. */
+/* `shared`: another user of this address space exists. If there is no other
+ * thread, that is another process, of which nothing is known. */
 static bool
 others_sleep(uint32_t helper, bool shared, const struct range *memory)
 {

@@ -89,7 +89,7 @@ cow__rings_child(void)
 	}
 }
 
-/* Before there is a ring, so that a child that has it knows of it: 1 means that
+/* Noted before there is a ring, so that a child that has the ring knows of it. 1:
  * the number is about to be known. */
 static struct cow__ring_use *
 use_begin(const struct cow__transfer *t)
@@ -177,7 +177,7 @@ ring_open(struct ring *r, struct cow__ring_use *use)
 	return 0;
 }
 
-/* Best effort: limits on locked memory forbid it to most users. */
+/* May fail: limits on locked memory forbid it to most users. */
 static void
 register_memory(struct ring *r, const struct cow__transfer *t)
 {
@@ -196,7 +196,7 @@ register_memory(struct ring *r, const struct cow__transfer *t)
 	                     IORING_REGISTER_BUFFERS, buffers, n) == 0;
 }
 
-/* One piece, or its rest. 1, or 0 or -errno: it was not taken. */
+/* Puts in one piece, or its rest. 1; 0 or -errno: it was not taken. */
 static long
 put(struct ring *r, const struct cow__transfer *t, const struct piece *p,
     unsigned slot)
@@ -230,7 +230,7 @@ put(struct ring *r, const struct cow__transfer *t, const struct piece *p,
 struct state {
 	struct piece pieces[DEPTH];
 	unsigned busy;
-	size_t next, stop; /* nothing from `stop` on is of interest any more */
+	size_t next, stop; /* nothing from `stop` on matters any more */
 	long failure;      /* of what is at `stop`: 0, 1 (end) or -errno */
 };
 
@@ -271,7 +271,7 @@ completed(struct ring *r, const struct cow__transfer *t, struct state *s,
 		p->from += (size_t)n;
 	if (n <= 0 && n != -EINTR && n != -EAGAIN)
 		stop_at(s, p->from, n < 0 ? n : t->write ? -EIO : 1);
-	/* What would have to wait is given to a thread of the kernel's. */
+	/* A piece that would have to wait goes to a thread of the kernel's. */
 	p->slowly = n == -EAGAIN;
 	if (p->from < p->to && p->from < s->stop) {
 		issue(r, t, s, (unsigned)c->user_data);
@@ -281,7 +281,7 @@ completed(struct ring *r, const struct cow__transfer *t, struct state *s,
 	}
 }
 
-/* Takes what is there; waits for one if nothing is. */
+/* Takes the completions that are there, and waits for one if there is none. */
 static void
 reap(struct ring *r, const struct cow__transfer *t, struct state *s, bool wait)
 {

@@ -16,8 +16,9 @@
 #define SCM_PIDFD 0x04
 #endif
 
-/* With room for what the program may have asked for besides: credentials, labels,
- * times. Without it descriptors would be said to be cut off. */
+/* It has room for what the program may have asked for besides: credentials,
+ * labels, times. Without that room the kernel would say that descriptors were cut
+ * off. */
 union control {
 	struct cmsghdr head;
 	char room[CMSG_SPACE(COW__SOCKET_FDS * sizeof(int)) + 1024];
@@ -95,7 +96,8 @@ receive(int fd, struct msghdr *msg, int flags)
 {
 	long r;
 
-	/* A peer that went without reading is said once, before what it sent. */
+	/* If the peer closed without reading, the kernel says so once, before
+	 * what the peer sent. */
 	do
 		r = SYS3(SYS_recvmsg, fd, msg, flags);
 	while (r == -EINTR || r == -ECONNRESET);
@@ -118,7 +120,7 @@ cow__socket_drop(const int *fds, unsigned n)
 	}
 }
 
-/* With all descriptors that came; *ret_cut: there were more. */
+/* Receives with all descriptors that came. *ret_cut: there were more. */
 static long
 receive_all(int fd, void *data, size_t bytes, int flags,
             int all[COW__SOCKET_FDS], unsigned *ret_n, bool *ret_cut)
@@ -237,7 +239,8 @@ cow__socket_ended(int fd)
 	struct timespec now = { 0, 0 };
 	int bytes = 0;
 
-	/* First the end, then what is left: after the end nothing is added. */
+	/* First look for the end, then for what is left: after the end nothing is
+	 * added. */
 	if (SYS6(SYS_ppoll, &p, 1, &now, NULL, 0, 0) < 0 ||
 	    !(p.revents & (POLLRDHUP | POLLHUP)))
 		return false;

@@ -130,8 +130,8 @@ cow__thread_join(struct cow__thread *thread)
 	bool waited = false;
 	uint32_t tid;
 
-	/* The kernel's wake-up at thread exit is a shared one, and wakes one who
-	 * waits: that one wakes the others. */
+	/* The kernel's wake-up at thread exit is a shared one, and wakes one
+	 * waiting thread. That one wakes the others. */
 	while ((tid = __atomic_load_n(&thread->tid, __ATOMIC_ACQUIRE)) != 0) {
 		waited = true;
 		(void)sys_futex(&thread->tid, FUTEX_WAIT, tid, NULL);

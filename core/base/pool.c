@@ -11,7 +11,8 @@
 static struct cow__mutex list_lock;
 static struct cow__pool *all;
 
-/* Before its lock is first taken, or a fork that comes then would not find it. */
+/* Done before its lock is first taken: a fork that comes afterwards finds it in
+ * the list. */
 static void
 enlist(struct cow__pool *pool)
 {

@@ -23,7 +23,7 @@ plain(const struct cow__tile *t)
 	       !t->overlaid && !t->slow && !t->bound && !t->lazy && !t->mapping;
 }
 
-/* Is it as it should be already: its pages alone in a file that is mapped shared? */
+/* Does the tile already have a file for its pages alone, mapped shared? */
 static bool
 is_alone(const struct cow__tile *t)
 {
@@ -36,7 +36,7 @@ is_alone(const struct cow__tile *t)
 	                             t->bytes);
 }
 
-/* Does anybody but this mapping read the tile's own pages? */
+/* Does another mapping or process read the tile's own pages? */
 static bool
 read_elsewhere(const struct cow__tile *t)
 {
@@ -78,9 +78,10 @@ leave_rest(struct cow__tile *rest, struct cow__segment *old)
 		cow__extent_leave_file(rest, old);
 }
 
-/* Frees the pages that the tile leaves behind in a file of many. Nobody's are also
- * the rests of the last 2 MiB beside it, which would lie alone between addresses that
- * nothing else fits in; those of anonymous memory, too (`old` is NULL). */
+/* Frees the pages that the tile leaves behind in a file with other blocks. The
+ * rests of the last 2 MiB beside the tile are freed, too: they would lie alone
+ * between addresses that nothing else fits in. This also holds for rests of
+ * anonymous memory (`old` is NULL). */
 static void
 leave_pages(const struct cow__tile *t, struct cow__segment *old)
 {

@@ -18,10 +18,11 @@
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
-/* What is frozen is the whole source: not for a small part of it. */
+/* A lazy copy freezes the whole source, so it must copy at least this share
+ * 1/n. */
 #define PART_OF_SOURCE 4
-/* How long the helper, which has the destination in hand, is waited for: less
- * than the copy would take. */
+/* How long to wait for a helper that works on the destination: less than the copy
+ * would take. */
 #define BUSY_NS 20000u
 #define BUSY_NS_A_MIB 200000u
 
@@ -30,8 +31,8 @@ struct copy {
 	size_t at;     /* in `to` */
 	size_t offset; /* in `from` */
 	size_t bytes;  /* whole pages */
-	bool part;     /* what is around them in `to` stays as it is mapped */
-	bool punch;    /* the pages of `to` under them are nobody's then */
+	bool part;     /* what is around them in `to` stays mapped as it is */
+	bool punch;    /* nobody needs the pages of `to` under them afterwards */
 };
 
 static bool
@@ -41,8 +42,8 @@ block(const struct cow__tile *t)
 	       !t->pinned && !t->common && t->backing != COW__ANON && !t->attributes && !t->overlaid;
 }
 
-/* Memory whose pages are its own and nobody else's, or were given back by an
- * earlier lazy copy. */
+/* Memory whose pages no other mapping reads, or whose pages an earlier lazy copy
+ * gave back. */
 static bool
 replaceable(const struct cow__tile *t)
 {
@@ -139,7 +140,7 @@ map_pieces(const struct cow__tile *t, size_t at, const struct cow__piece *list,
 	return r;
 }
 
-/* What place() makes, allocated before anything changes. */
+/* What place() fills in, allocated before anything changes. */
 struct plan {
 	struct cow__piece *list;
 	struct cow__span *kept;
@@ -196,8 +197,9 @@ kept_with(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 	return n;
 }
 
-/* The destination is a view in [first, last) now. What is around that is as it
- * was: if that is shared, the view is what a thaw would have left private. */
+/* The destination is a view in [first, last). What is around that stays as it
+ * was. If that is mapped shared, the view counts as a part that a thaw left
+ * private. */
 static void
 placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
        size_t last)
@@ -214,7 +216,7 @@ placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
 	cow__tile_change_begin(t);
 	if (shared) {
 		k = kept_with(t, start + first, start + last, p->kept);
-		/* Private as a whole, it is frozen. */
+		/* All of it is private: the tile is frozen. */
 		if (p->kept[0].start == start &&
 		    p->kept[0].end == cow__tile_end(t)) {
 			t->nkept = t->kept_cap = 0;
@@ -233,7 +235,7 @@ placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
 	cow__tile_change_end(t);
 }
 
-/* Makes the destination a view. Its own pages go first: should the mapping fail
+/* Makes the destination a view. Its own pages go first. If the mapping fails
  * half-way, the rest is its own, with any content. */
 static int
 place(struct cow__tile *source, const struct cow__piece *pieces, uint32_t n,
@@ -277,7 +279,7 @@ share(struct copy *c)
 	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
 	int r = 0;
 
-	cow__commit_forget(c->to); /* nothing ahead of what is not there */
+	cow__commit_forget(c->to); /* no commits ahead into pages that go */
 	if (c->from->backing == COW__SHARED)
 		rebase = COW__REBASE_NOTHING; /* as for a clone */
 	if (!cow__is_frozen(c->from)) {
@@ -295,9 +297,10 @@ share(struct copy *c)
 	return 0;
 }
 
-/* The helper may be committing ahead of who fills the destination. It is waited
- * for, without the lock, and does not begin anew. To wait for the lock is safe
- * now: whom we interrupted, if anybody, does not have it. */
+/* The helper may be committing ahead in the destination. The thread waits for
+ * it, without the lock, and the helper does not begin anew. Waiting for the
+ * lock is safe here: the thread held it before, so no code that it interrupted
+ * holds it. */
 static bool
 wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 {
@@ -317,7 +320,7 @@ wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 	return true;
 }
 
-/* A lock, if this may be lazy at all. */
+/* Tries to lock the engine, if this copy may be lazy at all. */
 static bool
 enter(const void *to, const void *from)
 {
@@ -343,7 +346,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	if (!find(&c, to, from, bytes) || cow__engine.strict)
 		return false;
 	if (learning) {
-		if (c.to->watched) /* what it has goes now */
+		if (c.to->watched) /* its content is overwritten */
 			cow__copy_history_end(c.to);
 		verdict = cow__copy_history_ask(site, bytes);
 		*ret_watch = verdict == COW__WATCH;
@@ -409,7 +412,8 @@ is_plain(const struct cow__tile *t)
 	       (t->backing == COW__SHARED || t->backing == COW__PRIVATE);
 }
 
-/* Of a destination that is already private, what it copied goes by itself. */
+/* Its own pages are punched only if the destination is mapped shared. The new
+ * mapping drops what a private one copied. */
 static bool
 part_replaceable(struct copy *c)
 {
@@ -424,7 +428,8 @@ part_replaceable(struct copy *c)
 	return true;
 }
 
-/* A freeze makes writing all of the source dearer: not for a small part. */
+/* A freeze makes writes to all of the source slower, so a small part is not worth
+ * one. */
 static bool
 worth_freezing(const struct copy *c)
 {

@@ -4,10 +4,10 @@
  */
 #include "core/cow/exclusive.h"
 
-#define PIECES_MAX 64 /* more are not looked into */
+#define PIECES_MAX 64 /* with more pieces the answer is no */
 
-/* Do two pieces show one page at two places? Written through one of them, it would
- * change at the other. */
+/* Do two pieces show one page at two places? A write through one of them would
+ * change the other. */
 static bool
 shown_twice(const struct cow__tile *t, uint32_t i)
 {

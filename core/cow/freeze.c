@@ -28,7 +28,7 @@ frozen(struct cow__tile *t)
 	cow__tile_change_begin(t);
 	cow__tile_set_backing(t, COW__PRIVATE);
 	if (t->nkept)
-		t->shadow = 0; /* of whole chunks: not what is copied now */
+		t->shadow = 0; /* it counted whole chunks, not copied pages */
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
@@ -60,8 +60,8 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 	}
 }
 
-/* A freeze that failed at `done`: everything below it is private now, which
- * `kept` can say (room for it was made before). */
+/* A freeze failed at `done`. Everything below is private now, which `kept` can
+ * say: room for that was made before. */
 static void
 frozen_up_to(struct cow__tile *t, uintptr_t done)
 {

@@ -28,8 +28,8 @@ cow__old_tables_move(const struct cow__tile *t, size_t bytes)
 	if (bytes < LEAST || count == MOST || failures == TRIES ||
 	    !cow__engine.use_helper || cow__tile_start(t) % COW__HUGE)
 		return;
-	/* At the same place within a GiB, whole upper levels of the page
-	 * tables are moved. */
+	/* At the same place within a GiB the kernel moves whole upper levels of
+	 * the page tables. */
 	s = cow__tile_inner(bytes, cow__tile_start(t), GIB);
 	if (!s)
 		return;
@@ -105,7 +105,7 @@ cow__old_tables_job(uint64_t now)
 	cow__helper_lock();
 	s->busy = false;
 	if (r < 0)
-		return REST_NS; /* no mapping to be had now */
+		return REST_NS; /* no kernel mapping is left now */
 	s->committed += n;
 	if (s->committed == s->bytes) {
 		remove_from_list(s);
@@ -121,7 +121,8 @@ cow__old_tables_release(void)
 
 	for (s = old_tables; s; s = next) {
 		next = s->list_next;
-		/* The helper is about to do a slice of it: then it goes on, on nothing. */
+		/* If the helper is about to do a slice of it, it goes on there:
+		 * nothing is mapped any more. */
 		if (cow__map_none(cow__tile_start(s), s->bytes) < 0 || s->busy)
 			continue;
 		remove_from_list(s);

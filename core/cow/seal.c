@@ -13,7 +13,8 @@
 #include "core/memory/state.h"
 #include "memfd/memfd.h"
 
-/* The tile whose pages this one shows, all of them and no others, or NULL. */
+/* The tile whose pages this one shows, if it shows all of them and no others; or
+ * NULL. */
 static struct cow__tile *
 shown(const struct cow__tile *t)
 {
@@ -50,7 +51,7 @@ alone_in_file(const struct cow__tile *t)
 	       !(t->next && t->next->segment == t->segment);
 }
 
-/* No way back: nobody here writes these file pages any more. */
+/* This can't be undone: this process writes these file pages never again. */
 static int
 seal(struct cow__tile *t, size_t bytes)
 {
@@ -59,7 +60,7 @@ seal(struct cow__tile *t, size_t bytes)
 
 	if (!s->single || !s->owner)
 		return -ENOTSUP;
-	/* What is free beside it is mapped for writing, too, and stays so. */
+	/* A free tile beside it is mapped for writing, too, and stays so. */
 	if (!alone_in_file(t))
 		return -ENOTSUP;
 	if (t->backing == COW__SHARED)
@@ -92,17 +93,18 @@ cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
 	if (!pages || !plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
 	    t->bytes - bytes >= cow__page)
 		return -ENOTSUP;
-	/* Somebody else's that are written in place meanwhile, or here and there. */
+	/* Another tile's pages must not be written in place meanwhile, nor lie in
+	 * pieces. */
 	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
 	                   pages->overlaid || pages->bound))
 		return -ENOTSUP;
-	/* What was written since it was frozen is in no file. */
+	/* Pages that were written since it was frozen are in no file. */
 	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
 		return -ENOTSUP;
 	if (!pages->segment->sealed)
 		r = seal(pages, bytes);
-	/* A neighbour in the file may have been empty then: its descriptor would have
-	 * the other one's bytes, too. */
+	/* A neighbour in the file may have been empty when it was sealed. Then
+	 * its descriptor would show the other block's bytes, too. */
 	if (r == 0 && (pages->segment->sealed != cow__tile_start(pages) ||
 	               pages->segment->sealed_bytes != bytes))
 		r = -ENOTSUP;

@@ -19,21 +19,22 @@
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 
-/* Of a 2 MiB chunk: writing more than this back costs more than it brings. */
+/* Of a 2 MiB chunk: to write more than this back costs more than it brings. */
 #define DENSE_BYTES (512 * KIB)
-#define PINNED_NS 1000000000u /* no new look where memory was under I/O */
+#define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 #define SHADOW_NS 500000000u /* shadows are looked for this often */
-/* Copied pages in a part of a thaw, about; a chunk is not divided. */
+/* About so many copied pages are in one part of a thaw. A chunk is not
+ * divided. */
 #define STEP_COPIED (256 * KIB)
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
-/* The file pages under a tile, mapped shared at other addresses for a while:
- * they can be written or given back there without the program noticing. */
+/* Maps the file pages under a tile shared, at other addresses, for a while. There
+ * they can be written or given back, and the program does not notice. */
 static struct cow__tile *
 alias_new(struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t);
-	struct cow__tile *a; /* where huge pages fit as they do there */
+	struct cow__tile *a; /* huge pages fit in it where they fit in `t` */
 	int r = 0;
 
 	a = cow__tile_inner(t->bytes, at, COW__HUGE);
@@ -136,7 +137,7 @@ keep(struct parts *kept, uintptr_t start, uintptr_t end)
 	return r;
 }
 
-/* Where a thaw has to begin: an earlier one may have stopped on the way. */
+/* Where a thaw has to begin: an earlier one may have stopped half-way. */
 static uintptr_t
 begin_at(const struct cow__tile *t)
 {
@@ -253,13 +254,13 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	uint32_t i;
 	int r;
 
-	/* What the last one left private is left for good. */
+	/* What a finished thaw left private stays private. */
 	if (t->nkept && !t->thaw_at)
 		return 0;
 	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
 	r = thaw_look(t, most, &kept, &at);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
-	/* One place more, for what a failure below leaves private. */
+	/* One place more, for the part that a failure below leaves private. */
 	if (r == 0)
 		r = cow__array_reserve((void **)&kept.list, &kept.cap,
 		                       sizeof(*kept.list), kept.n + 1);
@@ -336,7 +337,7 @@ thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
 	return t;
 }
 
-/* Frozen all of it, or from where a thaw stopped. */
+/* Is it frozen, all of it or from where a thaw stopped? */
 static bool
 has_shadows(const struct cow__tile *t)
 {
@@ -344,11 +345,14 @@ has_shadows(const struct cow__tile *t)
 }
 
 /*
- * File pages under copied ones are needed by nobody, if nobody else reads the
- * tile. Copied pages stay copied, so this needs no quiet moment; nor the lock,
- * while it lasts: a child that is forked meanwhile has these copies, too. But
- * what is copied after that fork the child has not: so each batch is looked up
- * under the lock, with the question asked anew. Ends the tile if it was freed.
+ * Gives the file pages under copied ones back. Nobody needs them if nobody else
+ * reads the tile. Copied pages stay copied, so this needs no quiet moment.
+ *
+ * The kernel's work needs no lock: a child that is forked meanwhile has these
+ * copies, too. But the child lacks what is copied after that fork. So each batch
+ * is looked up under the lock, and each time the tile must still be exclusive.
+ *
+ * Ends the tile if it was freed meanwhile.
  */
 static void
 release_shadow(struct cow__tile *t, bool unlocked)
@@ -412,7 +416,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		if (t->kind != COW__LIVE || t->busy || !has_shadows(t) ||
 		    !cow__exclusive(t, &c))
 			continue;
-		/* A thaw that goes on wants these pages. */
+		/* A thaw that is under way still needs these pages. */
 		if (t->thaw_at != t->thaw_seen) {
 			t->thaw_seen = t->thaw_at;
 			continue;
@@ -428,7 +432,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 void
 cow__thaw_all(void)
 {
-	static uint64_t pinned_at; /* found so; 0: not */
+	static uint64_t pinned_at; /* when memory was under I/O; 0: it was not */
 	struct cow__census c = { 0, 0 };
 	bool any = false;
 	struct cow__tile *t;

@@ -16,9 +16,9 @@
 #include "memfd/quiet.h"
 
 #define RUNS_MAX 4096 /* written runs in one layer */
-/* A shorter run is copied into the view: mapping it twice costs more. But these
- * copies are made under the lock, and again by each later clone: if they are many,
- * a layer is better while it can be had. */
+/* A shorter run is copied into the view: to map it would cost two mappings. But
+ * the copies are made under the lock, and again by each later clone. If they are
+ * many, a layer is better, while there is room for one. */
 #define LAYERED_LEAST (64 * KIB)
 #define PATCHED_MOST (64 * MIB)
 #define PATCHED_SHARE 8
@@ -71,7 +71,8 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		                offset;
 
 		uintptr_t to = at + cow__min(bytes, end - at);
-		/* At no moment may a thread write what the program closed, but by a key. */
+		/* The mapping has the noted protection from its first moment, but
+		 * for keys: no thread may write what the program closed. */
 		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
 		                             COW__MAP_READ_WRITE, at, &to);
 
@@ -94,7 +95,7 @@ struct runs {
 	size_t bytes;
 };
 
-/* What a private tile has copied. */
+/* The pages that a private tile has copied. */
 struct written {
 	struct runs layered; /* become file pages, for the view and the source */
 	struct runs patched; /* are copied into the view, page by page */
@@ -120,8 +121,8 @@ forget(struct runs *runs)
 	*runs = (struct runs){ NULL, 0, 0, 0 };
 }
 
-/* Is a copy of the whole cheaper? Of a page by itself it costs a quarter of what
- * the fault costs that copies it. */
+/* Is a copy of the whole cheaper? To copy a page costs a quarter of the fault
+ * that copies it. */
 static bool
 too_much(const struct cow__tile *t, const struct written *w)
 {
@@ -234,7 +235,7 @@ pieces_below(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 	return 0;
 }
 
-/* The source's present content as a list of pieces, without references. */
+/* Lists the source's present content as pieces, without references. */
 static int
 pieces_now(const struct cow__tile *t, const struct runs *p,
            struct cow__tile *layer, struct cow__piece **pieces, uint32_t *n,
@@ -285,9 +286,9 @@ cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
 	cow__array_free(old, old_cap, sizeof(*old));
 }
 
-/* Puts the layer's pages under the written parts of the source, whose copies
- * go. Nobody may be writing it. A part that fails stays as it is: the list of
- * pieces is right for both, as the bytes are equal. */
+/* Puts the layer's pages under the written parts of the source, and drops its
+ * copies. Nobody may write it meanwhile. A part that fails stays as it is. The
+ * list of pieces is right for both, as the bytes are equal. */
 static void
 rebase(struct cow__tile *t, const struct runs *p,
        const struct cow__piece *pieces, uint32_t n)
@@ -309,7 +310,7 @@ static int
 view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
           void *arg)
 {
-	/* Huge pages fit where the source's do. */
+	/* Huge pages fit where they fit in the source. */
 	size_t skew = cow__tile_start(source) & (COW__HUGE - 1);
 	size_t unit = cow__round_up(skew + source->bytes, COW__HUGE);
 	struct cow__tile *t = cow__tile_search(COW__BARE, 0, unit,
@@ -358,7 +359,7 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	return 0;
 }
 
-/* Makes the view from what was found written. */
+/* Makes the view, with a layer for the runs that were written. */
 static int
 view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
         cow__view_fn *make, void *arg)
@@ -368,7 +369,8 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 	uint32_t n = 0, cap = 0;
 	int r = 0;
 
-	/* Layers may take a part of the mappings: other things need some. */
+	/* Layers may take two fifths of the mappings. The rest is for other
+	 * things. */
 	if (!cow__mappings_left(2 * written->n + source->npieces + 2 +
 	                        cow__engine.mappings_max / 5 * 3))
 		return -E2BIG;
@@ -381,7 +383,8 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 	if (r < 0 && layer)
 		cow__extent_free(layer);
 	if (r == 0 && layer) {
-		/* Not what the helper has in hand: its pages would be free. */
+		/* Not while the helper frees file pages of it: they would be
+		 * under the pieces. */
 		if (may_rebase && !source->punching)
 			rebase(source, written, pieces, n);
 		/* The layer has no mapping of its own: views alone hold it. */
@@ -408,7 +411,7 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 		r = find_written(source, layered_least, w);
 	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
 	    cow__engine_quiet()) {
-		/* Look again: now it is final. */
+		/* Look again: nobody can write any more. */
 		quiet = true;
 		r = find_written(source, layered_least, w);
 	}
@@ -431,15 +434,15 @@ cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 	return r;
 }
 
-/* Copies what the source has written in a few pages here and there. */
+/* Copies the short runs that the source has written. */
 static void
 patch(struct cow__tile *view, struct cow__tile *source,
       const struct runs *written)
 {
 	uintptr_t delta = cow__tile_start(view) - cow__tile_start(source);
 
-	/* The kernel copies the file's page first, which makes one where there
-	 * was none any more. */
+	/* At a write the kernel reads the file's page first, and makes one where
+	 * it was freed. */
 	if (written->n && source->shadow)
 		source->reshadowed = true;
 

@@ -62,7 +62,7 @@ cow__feedback_freed(const struct cow__tile *t)
 		return;
 	freed_frozen += t->bytes;
 	freed_copied += (size_t)n;
-	/* The blocks that follow are new ones. */
+	/* The blocks that the program makes next are new ones. */
 	if (freed_copied > frozen_bytes / COPIED_SHARE)
 		cow__engine.prefer_anon = true;
 }

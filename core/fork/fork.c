@@ -61,8 +61,8 @@ copies_free(void)
 	ncopies = 0;
 }
 
-/* What the program has mapped over a block is the kernel's to inherit, and may not
- * even be there to read. Holes stay address space. */
+/* The kernel inherits what the program has mapped over a block, and it may not
+ * even be readable. Holes stay address space. */
 static void
 copy_parts(const struct cow__tile *t, char *to)
 {
@@ -160,8 +160,9 @@ inherit_parts(const struct cow__tile *t, bool yes)
 	return r;
 }
 
-/* Whether a child gets the frozen mappings: only during our own forks. One that
- * was made behind our back would read pages that are thawed later. */
+/* Lets children inherit the frozen mappings, or not. They do only during forks
+ * that the engine prepares. Another child would read pages that are thawed
+ * later. */
 static int
 inherit_mappings(bool yes)
 {
@@ -227,7 +228,7 @@ prepare_locked(void)
 	cow__pools_lock();
 }
 
-/* Read by who is about to lock the engine, written under its lock. */
+/* Read without the engine's lock, written under it. */
 static const struct cow__fork_hooks *fork_hooks;
 
 static const struct cow__fork_hooks *
@@ -246,9 +247,10 @@ cow__fork_hook(const struct cow__fork_hooks *hooks)
 	cow__engine_unlock();
 }
 
-/* fork() in a signal handler that interrupted the engine in this thread. Waiting
- * for the lock would take for ever: the child lacks the engine's memory, which is
- * no loss to one that execs or ends. Written under the lock. */
+/* fork() was called in a signal handler that interrupted the engine in this
+ * thread, which would wait for the lock for ever. The child lacks the engine's
+ * memory; that is no loss to a child that execs or ends. Written under the
+ * lock. */
 static bool skipping;
 
 void
@@ -266,13 +268,13 @@ cow__fork_prepare(void)
 		cow__engine_lock();
 		if (hooks == hooks_now())
 			break;
-		cow__engine_unlock(); /* somebody's first call of share/ */
+		cow__engine_unlock(); /* another thread's first call of share/ */
 	}
 	prepare_locked();
 }
 
-/* For calls that are allowed in signal handlers: one may have interrupted the
- * thread that has the lock. */
+/* For calls that are allowed in signal handlers: the handler may have interrupted
+ * the thread that holds the lock. */
 static bool
 try_lock(uint64_t ns)
 {
@@ -341,7 +343,7 @@ cow__fork_parent(void)
 		cow__feedback_forked();
 		count_fork();
 	}
-	hooks = hooks_now(); /* those of the preparation, until this is unlocked */
+	hooks = hooks_now(); /* the hooks of prepare, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
 		r = hooks->parent();
@@ -380,7 +382,8 @@ engine_child(void)
 COW_EXPORT void
 cow__fork_child(void)
 {
-	cow__stats_child(); /* also where nothing else may be touched: it is asked at the end */
+	/* Also where nothing else may be touched: the counters are read at exit. */
+	cow__stats_child();
 	if (skipping)
 		return;
 	if (hooks_now())

@@ -102,8 +102,8 @@ goes_around(const struct cow__attribute *a, uintptr_t start, uintptr_t end)
 	return start_of(a) < start && a->end > end;
 }
 
-/* Leaves [start, end) to others: what `a`, which does not go around it, has outside it
- * keeps. */
+/* Takes [start, end) away from `a`, which does not go beyond it on both sides.
+ * `a` keeps what it has outside. */
 static void
 give_way(struct cow__tile *t, struct cow__attribute *a, uintptr_t start,
          uintptr_t end)
@@ -139,7 +139,7 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		put(t, rest, kind, end, old->end, old->value);
 		old->end = end;
 	}
-	/* Its neighbours, too. */
+	/* The neighbours as well: those with the same value merge with it. */
 	for (old = first_in(t, kind, start - 1, end + 1); old;
 	     old = next_in(t, kind, key + 1, end + 1)) {
 		key = old->node.key;
@@ -244,7 +244,8 @@ cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	struct cow__attribute *a, *rest;
 	uintptr_t key;
 
-	/* First what may fail: a note that goes around becomes two. */
+	/* What may fail comes first: a note that goes beyond both ends becomes
+	 * two. */
 	for (kind = 0; kind < COW__ATTRIBUTES; kind++) {
 		a = first_in(t, kind, start, end);
 		if (!a || !goes_around(a, start, end))
@@ -264,7 +265,8 @@ cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return 0;
 }
 
-/* Without a key of the program's, which may close it to this thread. */
+/* Readable for the engine: without a key of the program's, which may be closed to
+ * this thread. */
 static int
 readable(int protection)
 {
@@ -309,7 +311,7 @@ cow__attributes_withhold(const struct cow__tile *t, uintptr_t start, uintptr_t e
 	}
 }
 
-/* What a new mapping lacks, of one kind. */
+/* Puts back the notes of one kind, which a new mapping lacks. */
 static void
 apply_kind(const struct cow__tile *t, enum cow__attribute_kind kind,
            uintptr_t start, uintptr_t end, bool protections)

@@ -18,14 +18,14 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
-#define ONCE (256 * MIB)        /* committed with the lock: others wait */
+#define ONCE (256 * MIB)        /* the most under the lock: other threads wait */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
-/* A chunk that the program had filled before it was collapsed looks untouched,
- * since collapsing takes it out of the page table. So many may be in a row. */
+/* A chunk that the program filled before it was collapsed looks untouched, since
+ * the collapse takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
-#define STRIDE (4 * COW__HUGE) /* of a copy: cleared, then copied to */
-#define MEND_NS 100000000u /* mending waits: who filled it may clone it now */
+#define STRIDE (4 * COW__HUGE) /* of a copy: cleared by the kernel, then copied to */
+#define MEND_NS 100000000u /* mending waits: the program may clone the block at once */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
 static struct cow__tile *young;
@@ -33,8 +33,9 @@ static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
 static struct cow__tile *bench; /* addresses to collapse at */
 
-/* How much more may be committed for it. Small pages, and a helper that comes
- * after the writer, cost more than committing all at once. */
+/* How much more may be committed for an extent of `bytes` bytes. Small pages
+ * cost more than to commit all at once. So does a helper that comes after the
+ * writer. */
 static size_t
 room(bool helped, size_t bytes)
 {
@@ -87,7 +88,7 @@ mend_later(struct cow__tile *t)
 	young_add(t);
 }
 
-/* No longer young. If small pages were left behind, it stays on the list until
+/* The tile is no longer young. If it has small pages, it stays on the list until
  * the helper has mended them. */
 static void
 grown_up(struct cow__tile *t)
@@ -99,7 +100,8 @@ grown_up(struct cow__tile *t)
 		mend_later(t);
 }
 
-/* How far has the program come? True if further than at the last look. */
+/* How far has the program filled the tile? True if further than at the last
+ * look. */
 static bool
 look(struct cow__tile *t, uint64_t now)
 {
@@ -136,7 +138,7 @@ look(struct cow__tile *t, uint64_t now)
 static void
 refused(struct cow__tile *t, int error)
 {
-	/* A shortage passes; anything else is how this kernel is. */
+	/* A shortage passes. Any other error is how this kernel is. */
 	if (error != -ENOMEM && error != -EAGAIN && error != -EBUSY)
 		cow__engine.no_collapse = true;
 	cow__fallback(COW_FALLBACK_COLLAPSE);
@@ -232,8 +234,9 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
 	    cow__engine.placed || rest > COW__HUGE / 16)
 		return;
-	/* One at a time: when the next is wanted, this one is used up. If it
-	 * still is not touched some units later, it was in vain. */
+	/* One at a time: when the program asks for the next unit, this one is
+	 * used up. If it is still not touched PATIENCE units later, it was
+	 * committed in vain. */
 	if (unit_ahead && cow__pagemap_touched_page(unit_ahead) <= 0) {
 		if (++passed_over < PATIENCE)
 			return;
@@ -292,8 +295,8 @@ workbench(void)
 	return bench;
 }
 
-/* Collapses at addresses of our own: the program may have changed, or may be
- * using, the mapping that it sees. Lock released meanwhile. */
+/* Collapses at addresses of the engine: the program may have changed the mapping
+ * that it sees, or may be using it. Unlocks the engine meanwhile. */
 static void
 commit_batch(struct cow__tile *t, size_t bytes)
 {
@@ -328,16 +331,17 @@ commit_batch(struct cow__tile *t, size_t bytes)
 		cow__extent_free(t);
 }
 
-/* File pages were given back since copies or layers lie above them: they shall
- * not come again. */
+/* File pages were given back, since copies or layers lie above them. Mending
+ * would bring them back. */
 static bool
 has_holes(const struct cow__tile *t)
 {
 	return t->shadow || t->npieces;
 }
 
-/* Makes the next small pages huge where nearly all of them are there: where the
- * program touched few, it shall have few. Unlocked while it looks. */
+/* Makes the next small pages huge, where seven of eight of them are there.
+ * Where the program touched few pages, it keeps few. Unlocks the engine while
+ * it looks. */
 static void
 mend_next(struct cow__tile *t)
 {
@@ -391,8 +395,8 @@ cow__commit_step(uint64_t now)
 		moved |= look(t, now);
 		if (!t->young || t->mending)
 			continue;
-		/* The writer may be in the first chunk that is missing: leave
-		 * that one to it and go on behind. */
+		/* The program may be writing the first chunk that is missing.
+		 * Leave that one to it and go on behind. */
 		if (t->committed == t->touched) {
 			int n = cow__pagemap_touched_page(
 			        cow__tile_start(t) + t->committed);
@@ -405,7 +409,8 @@ cow__commit_step(uint64_t now)
 		}
 		if (cow__engine.placed)
 			continue;
-		/* Of one block no more than it has been filled so far. */
+		/* Not much more of one block than the program has filled so
+		 * far. */
 		most = AHEAD_HELPED + 2 * t->touched;
 		if (t->committed >= most)
 			continue;

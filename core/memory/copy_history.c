@@ -10,7 +10,7 @@
 #define COPIES 64  /* watched at a time */
 #define SAMPLES 32 /* pages of a side, at most ... */
 #define SAMPLE_OF (256 * KIB) /* ... one of so many bytes */
-/* More than this part of a side written is wrong. */
+/* A copy was wrong if more than this share 1/n of a side was written. */
 #define WRONG_SHARE 32
 #define NEEDED_FIRST 2
 #define NEEDED_MOST 4096
@@ -22,8 +22,8 @@ struct site {
 	uint32_t right;     /* copies in a row that were not written */
 	uint32_t needed;    /* so many make it lazy */
 	uint32_t lazy;      /* alive now */
-	uint32_t skip;      /* copies that are not looked at, to come ... */
-	uint32_t skips_log; /* ... the next time */
+	uint32_t skip;      /* so many coming copies are not looked at ... */
+	uint32_t skips_log; /* ... and 1 << skips_log the next time */
 };
 
 /* A copy of which at least one side is still as it was made, or nearly so. */

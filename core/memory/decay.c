@@ -12,8 +12,8 @@
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
-#define WARM_LIVELESS (64 * MIB) /* kept of what a program held */
-#define WARM_LEAST (16 * MIB)    /* kept whatever the peak was */
+#define WARM_LIVELESS (64 * MIB) /* may be kept, however little is live */
+#define WARM_LEAST (16 * MIB)    /* may be kept, whatever the peak was */
 #define PEAK_SLACK 64            /* a few pages more cost no block */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
@@ -55,7 +55,7 @@ cow__warm_remove(struct cow__tile *t)
 	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
 }
 
-/* In the helper's hands, unlocked. */
+/* The tile that the helper is cooling, unlocked. */
 static struct cow__tile *cooling;
 
 static int
@@ -66,14 +66,14 @@ take_pages(const struct cow__tile *t)
 	if (t->backing == COW__ANON)
 		return cow__map_none(cow__tile_start(t), t->bytes);
 	r = cow__map_punch(cow__tile_start(t), t->bytes);
-	/* Locked by mlockall(): what is free need not be. */
+	/* mlockall() locked it. Free memory need not be locked. */
 	if (r == -EINVAL && cow__map_lock(cow__tile_start(t), t->bytes, -1) == 0)
 		r = cow__map_punch(cow__tile_start(t), t->bytes);
 	return r;
 }
 
-/* The last huge page of a block may lie under what the block left of its last 2 MiB, too,
- * which is cold: there it would stay. */
+/* A block may leave a rest of its last 2 MiB. The last huge page of the block may
+ * lie under that rest, too. The rest is cold, so the page would stay. */
 static void
 take_rest(const struct cow__tile *t)
 {
@@ -85,8 +85,8 @@ take_rest(const struct cow__tile *t)
 		(void)cow__map_punch(cow__tile_start(rest), cow__min(bytes, rest->bytes));
 }
 
-/* Frees the pages of a warm tile that was taken off the lists, and puts it
- * back; anonymous ones lose their mapping too. */
+/* Frees the pages of a warm tile that was taken off the lists, and puts it back.
+ * Anonymous memory loses its mapping, too. */
 static bool
 cool(struct cow__tile *t, bool unlocked)
 {
@@ -128,7 +128,8 @@ cow__decay_child(void)
 	cooling = NULL;
 }
 
-/* The most that was live in the last seconds, above what is now. */
+/* By how much the most that was live in the last seconds exceeds what is live
+ * now. */
 static size_t
 below_peak(uint64_t now)
 {
@@ -147,8 +148,9 @@ below_peak(uint64_t now)
 	                                     : 0;
 }
 
-/* `ask`: the helper opens no files, whose numbers the program may be about to get;
- * the program's threads ask in their calls (cow__engine_tick()). */
+/* `ask`: may read the cgroup's files. The helper opens no files, since the
+ * program may be about to get their numbers. The program's threads ask in their
+ * calls (cow__engine_tick()). */
 static size_t
 limit(uint64_t now, bool ask)
 {

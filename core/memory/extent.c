@@ -31,8 +31,8 @@ wants_anon(size_t bytes, unsigned flags)
 		return false;
 	if (cow__engine.policy == COW__POLICY_ANON)
 		return true;
-	/* Where memory is counted a block has to count, too: a shortage is an
-	 * error then, and not a SIGBUS at some later touch. */
+	/* Where the kernel counts memory, blocks have to count, too. A shortage
+	 * is an error then, and not a SIGBUS at a later touch. */
 	return cow__engine.policy == COW__POLICY_AUTO &&
 	       (cow__engine.counted ||
 	        (cow__engine.prefer_anon && bytes >= COW__HUGE &&
@@ -83,7 +83,8 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 	int r;
 
 	align = cow__max(align, COW__HUGE);
-	/* Room: only addresses. Stay clear of what grows behind us. */
+	/* Room to grow is only addresses. Stay clear of what grows behind this
+	 * extent. */
 	space = room ? cow__max(unit * 16, 256 * MIB) : unit;
 	/* Where whole page tables of 1 GiB can be moved (core/cow/old_tables.h). */
 	if (bytes >= GIB && align < GIB &&
@@ -100,7 +101,7 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 		/* Far from the dense end, in the middle of what is free. */
 		at = cow__round_up(cow__tile_start(t) + t->bytes / 2, align);
 	}
-	/* In a file of its own there is nothing else. */
+	/* A segment of its own has nothing else. */
 	if (single)
 		unit = bytes;
 	t = cow__tile_carve(t, at, unit);
@@ -123,9 +124,10 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 	return 0;
 }
 
-/* The neighbour of the block before: what is allocated together is freed
- * together, and then they are one again. A program that makes halves of a size
- * out of wholes would else have two halves in two places for every whole. */
+/* Takes the neighbour of the extent before. Extents that are allocated together
+ * are often freed together, and then they are one tile again. Otherwise a program
+ * that makes halves of a size out of wholes would have two halves in two places
+ * for every whole. */
 static struct cow__tile *
 take_neighbour(size_t bytes, size_t align, unsigned want)
 {
@@ -146,10 +148,10 @@ take_neighbour(size_t bytes, size_t align, unsigned want)
 	return t;
 }
 
-/* Mapped memory for it, and where in it. Huge pages that are there need no
- * boundary: warm memory at any page is better than fresh memory at a good one.
- * What has no pages yet needs one, and what is so large that its page tables may
- * be moved (core/cow/old_tables.h). */
+/* Finds mapped memory for an extent, and where in it. Huge pages that are there
+ * need no boundary: warm memory at any page is better than fresh memory at a
+ * 2 MiB boundary. What has no pages yet needs the boundary. So does an extent so
+ * large that its page tables may be moved (core/cow/old_tables.h). */
 static struct cow__tile *
 find(size_t bytes, size_t align, unsigned want, uintptr_t *ret_at)
 {
@@ -184,7 +186,7 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 	unsigned want = (anon ? COW__WANT_ANON : 0) |
 	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
 	bool room = flags & COW__EXTENT_ROOM, warm = true;
-	/* A block that may be given away (core/memory/own_segment.h). */
+	/* A block that may be sent (core/memory/own_segment.h). */
 	bool single = !anon && !room && !(flags & COW__EXTENT_MAPPING) &&
 	              cow__own_segment_wants(bytes);
 	struct cow__tile *t = NULL;
@@ -205,10 +207,11 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 		if (!t)
 			return -ENOMEM;
 		if (single)
-			/* Not for who gets its file. */
+			/* The process that receives the file must not get this,
+			 * too. */
 			cow__extent_leave_file(t->next, t->segment);
 	}
-	/* Who writes all at once wants all of it huge. */
+	/* All of it will be written at once, so all of it shall be huge. */
 	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
 	    cow__map_punch(cow__tile_start(t), bytes) == 0)
 		t->hollow = bytes;
@@ -218,7 +221,7 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 	return 0;
 }
 
-/* What is handed out: tiles with pages of their own, not views. */
+/* Counts what is handed out: tiles with pages of their own, not views. */
 static void
 live_grows(size_t bytes)
 {
@@ -255,7 +258,7 @@ cow__extent_live(struct cow__tile *t, size_t used)
 	live_grows(bytes);
 }
 
-/* take(), and anonymous memory where a segment's is not to be had: *anon then. */
+/* take(). *ret is anonymous, and *anon true, where no segment can be had. */
 static int
 take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
             struct cow__tile **ret, size_t *ret_dirty)
@@ -263,7 +266,8 @@ take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
 	int r = take(bytes, align, *anon, flags, ret, ret_dirty);
 
 	if (r < 0 && !*anon && r != -ENOMEM) {
-		/* No memfd here (or its size is forbidden): do without. */
+		/* There is no memfd here (or its size is forbidden): do
+		 * without. */
 		cow__fallback(COW_FALLBACK_MEMFD);
 		*anon = true;
 		r = take(bytes, align, true, flags, ret, ret_dirty);
@@ -312,7 +316,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 			return r;
 		}
 	}
-	/* It may be given away, but not with what its last owner left behind it. */
+	/* It may be sent, but not with the bytes that its last owner left behind
+	 * it. */
 	if (t->segment && t->segment->single && dirty > bytes)
 		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
 	small = t->small;
@@ -322,7 +327,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (anon)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
-	/* Memory that is kept in vain goes before more is committed. */
+	/* Warm memory that does not serve goes before more is committed. */
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);
 	if (!anon)
@@ -332,7 +337,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	return 0;
 }
 
-/* Only the mapping's own, plainly mapped pages: parts may go and come. */
+/* Has the tile only its own, plainly mapped pages? Then parts of it may go and
+ * come. */
 static bool
 plain(const struct cow__tile *t)
 {
@@ -403,7 +409,7 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return true;
 }
 
-/* Bare space behind a tile becomes cold space of its kind, if it can. */
+/* Maps bare space behind a tile as cold space of its kind, if possible. */
 static bool
 map_behind(const struct cow__tile *t, size_t more)
 {
@@ -439,8 +445,8 @@ grow(struct cow__tile *t, size_t more)
 	size_t old = t->bytes;
 	bool fresh;
 
-	/* Mapped space, bare space, or the rest of the last 2 MiB, which is
-	 * mapped, and bare space behind that. */
+	/* Behind the tile lies mapped space, or bare space. Or the rest of the
+	 * last 2 MiB, which is mapped, and bare space behind that. */
 	if (!same_mapping(t, b) ? !map_behind(t, more)
 	                        : b->bytes < more &&
 	                                  !map_behind(b, more - b->bytes))

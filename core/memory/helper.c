@@ -18,11 +18,11 @@
 
 static struct cow__thread thread;
 static bool running;
-static unsigned suspended; /* so many callers are to be the only thread */
+static unsigned suspended; /* so many callers want to be the only thread */
 static bool retired; /* this one is to end; written also by signal handlers */
 static uint32_t bell; /* futex: changes when there is news */
-static bool rung;     /* ... and the helper did not come yet */
-static bool wanted;   /* since its round began: so it must not be the last */
+static bool rung;     /* ... that the helper has not seen yet */
+static bool wanted;   /* asked for since its round began: another round follows */
 
 static void
 ring(void)
@@ -87,8 +87,8 @@ cow__helper_want(bool wake)
 	wanted = true;
 	if (running && !wake)
 		return;
-	/* vfork's child uses our memory, but its threads and descriptors end with
-	 * it. */
+	/* A child of vfork() uses this memory, but its threads and descriptors
+	 * end with it. */
 	if (cow__engine.process && cow__engine.process != cow__process_id())
 		return;
 	if (running) {
@@ -99,7 +99,7 @@ cow__helper_want(bool wake)
 	}
 	if (!cow__engine.use_helper || cow__helper_suspended())
 		return;
-	/* The last one may be on its way out of its stack still. */
+	/* The last helper may still be on its stack, about to end. */
 	cow__thread_join(&thread);
 	cow__pagemap_keep();
 	running = true;
@@ -132,7 +132,8 @@ cow__helper_child(void)
 bool
 cow__helper_suspended(void)
 {
-	/* Sequentially consistent, as is who suspends: see core/memory/workers.c. */
+	/* Sequentially consistent, as in cow__helper_suspend(): see
+	 * core/memory/workers.c. */
 	return __atomic_load_n(&suspended, __ATOMIC_SEQ_CST) != 0;
 }
 
@@ -169,8 +170,8 @@ cow__helper_resume(void)
 {
 	unsigned n = __atomic_load_n(&suspended, __ATOMIC_RELAXED);
 
-	/* No lock: the caller may have forbidden itself all system calls. None
-	 * left: this is a child that was forked in between. */
+	/* No lock: the caller may have forbidden itself all system calls. If the
+	 * count is 0, this is a child that was forked in between. */
 	while (n && !__atomic_compare_exchange_n(&suspended, &n, n - 1, 0,
 	                                         __ATOMIC_RELEASE,
 	                                         __ATOMIC_RELAXED))

@@ -10,9 +10,9 @@
 #include "memfd/memfd.h"
 
 #define SLOTS 62
-#define SHARED_SLOT 63 /* of everybody beyond the first 62 */
+#define SHARED_SLOT 63 /* of all holders beyond the first 62 */
 #define SHARED_BIT (1ull << SHARED_SLOT)
-#define UNCOUNTED (1ull << 62) /* of who got no slot: lives for ever */
+#define UNCOUNTED (1ull << 62) /* for processes that got no slot: never cleared */
 
 struct slot {
 	struct cow__descriptor file; /* the family's memfd, own description */
@@ -49,8 +49,8 @@ sweep_bit(uint64_t bit)
 static int
 slot_lock(struct slot *s)
 {
-	/* Fresh numbers first: a used one may have left bits in segments of
-	 * relatives, where it would seem to hold again. */
+	/* Fresh numbers first. A number that was used may have left bits in
+	 * segments of relatives, and would seem to hold them again. */
 	for (int pass = 0; pass < 2; pass++)
 		for (unsigned i = 0; i < SLOTS; i++) {
 			uint64_t bit = 1ull << i;
@@ -107,14 +107,14 @@ family_found(void)
 		return r;
 	r = slot_open(&family, &mine);
 	cow__descriptor_close(&family);
-	/* Where that is refused our lock outlives us in our children: pages
+	/* If that is refused, children keep our lock alive after our death: pages
 	 * are kept for longer than need be. */
 	if (r == 0)
 		(void)cow__map_inherit(mine.anchor, cow__page, false);
 	return r;
 }
 
-/* The bits of those who will hold what is inherited now. */
+/* The bits of the processes that hold what is inherited in this fork. */
 static uint64_t
 after_fork(void)
 {
@@ -181,7 +181,8 @@ cow__holders_inherit(struct cow__tile *t)
 {
 	uint64_t *word;
 
-	/* Inherited and no word: earlier holders stand in the segment's. */
+	/* Inherited without a word: the segment's word has the earlier
+	 * holders. */
 	if (!t->word && !t->inherited)
 		t->word = cow__segment_word_new(t->segment);
 	t->inherited = true;
@@ -193,15 +194,12 @@ cow__holders_inherit(struct cow__tile *t)
 	t->uncounted |= !childs.bit || (!word && !t->segment->words);
 }
 
-/* Which of these bits belong to living holders other than this process.
- *
- * Slots of dead ones are kept locked until the engine is unlocked. Else a
- * relative's new child could get one meanwhile, and what is known of the dead
- * one would be taken for the child's.
- *
- * The shared slot is for all comers and can't be kept. It is asked last, each
- * time: whose children may be in it are known to be gone by then. This process
- * may be in it, too. */
+/* Which of these bits belong to living holders other than this process? Slots of
+ * dead holders are kept locked until the engine is unlocked. Otherwise a
+ * relative's new child could get one meanwhile, and would be taken for dead. Any
+ * number of processes take the shared slot, so it can't be kept. It is asked
+ * last, and each time. The holders whose children may be in it are known to be
+ * gone by then. This process may be in it, too. */
 static uint64_t
 living(uint64_t bits, struct cow__census *c)
 {
@@ -234,8 +232,8 @@ others(uint64_t *word, struct cow__census *c)
 {
 	uint64_t bits, alive, dead;
 
-	/* One that died meanwhile may have forked before: what is seen of the dead,
-	 * whose slots are kept now, is final at the second look. */
+	/* A holder that died meanwhile may have forked before. The slots of the
+	 * dead are kept locked now, so the second look is final. */
 	do {
 		bits = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		alive = living(bits, c);

@@ -43,7 +43,7 @@ cow__own_segments_ask(bool yes)
 unsigned
 cow__own_segments_most_asked(void)
 {
-	/* Most of the table is the program's. */
+	/* Most of the descriptor table is for the program. */
 	uint64_t room = cow__descriptor_limit() / 4;
 
 	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));

@@ -27,12 +27,12 @@
 #define HOLES_SHARE 8
 #define HOLLOW_LEAST (8 * MIB)
 
-/* Pages here that nobody reads any more but another process may: polled. */
+/* Tiles whose pages no view here reads, but another process may: polled. */
 static struct cow__tile *limbo;
 static unsigned limbo_count;
 
-/* What the program did not come to is made sure to have no pages; then it does
- * not count as warm. */
+/* Makes sure that what the program did not touch has no pages. It does not count
+ * as warm then. */
 static void
 hollow_out(struct cow__tile *t)
 {
@@ -135,16 +135,17 @@ cow__recycle(struct cow__tile *t, bool alone)
 		t->slow = t->overlaid = t->bound = false;
 	cow__tile_change_end(t);
 	if (r < 0) {
-		/* No mapping left to take it apart with: its addresses are
-		 * lost until somebody frees one. Tried again from limbo. */
+		/* The limit on mappings is reached, and to unmap this would need
+		 * one more. Its addresses are lost until a mapping is freed. It
+		 * is tried again from limbo. */
 		if (s)
 			cow__stat_add(bytes_limbo, t->bytes);
 		wait_in_limbo(t);
 		return;
 	}
 	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
-	/* With many holes it is no longer warm. Better none, and huge pages
-	 * again, than small ones in between. */
+	/* With many holes it counts as cold. To have no pages, and huge pages
+	 * later, is better than small pages in between. */
 	if (t->backing == COW__SHARED && t->shadow > t->bytes / HOLES_SHARE &&
 	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
 		t->freed_at = 0;
@@ -186,15 +187,17 @@ release_pages(struct cow__tile *t)
 	}
 	alone = cow__holders_drop(t, &c,
 	                          t->segment->owner ? NULL : punch_foreign);
-	/* A file of its own is not waited for: who has it ends it. */
+	/* A segment of its own is not waited for: the last process that has it
+	 * ends it. */
 	if (!alone && t->segment->single && t->segment->tiles == 1)
 		t->segment->owner = false;
 	if (alone || !t->segment->owner) {
 		cow__recycle(t, alone);
 		return;
 	}
-	/* Others read them on. The mapping is of no use here: its copied
-	 * pages go now, the file pages when the others are done. */
+	/* Other processes still read the file pages. The mapping is of no use
+	 * here. Its copied pages go now, the file pages when the other processes
+	 * are done. */
 	cow__tile_change_begin(t);
 	if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
 		t->backing = COW__NONE;
@@ -262,10 +265,11 @@ cow__extent_free(struct cow__tile *t)
 			cow__copy_history_end(t);
 		cow__hooks.tile_freed(t);
 		t->hollow = t->bytes - cow__commit_reached(t);
-		/* It was reserved, and who knows how much of it was used. */
+		/* The program reserved it, and how much of it was used is not
+		 * known. */
 		if (t->mapping && t->slow)
 			t->hollow = t->bytes;
-		if (t->lazy) /* its pages went when it got others */
+		if (t->lazy) /* a lazy copy freed its pages */
 			t->shadow = t->bytes;
 	}
 	cow__commit_forget(t);
@@ -288,7 +292,7 @@ cow__extent_free(struct cow__tile *t)
 		release_pages(t);
 		return;
 	}
-	/* Views read the file pages on; pages copied here are nobody's. */
+	/* Views still read the file pages. Nobody needs the pages copied here. */
 	if (t->backing == COW__PRIVATE || t->slow) {
 		cow__tile_change_begin(t);
 		if (cow__map_none(cow__tile_start(t), t->bytes) == 0)
@@ -342,7 +346,7 @@ cow__extent_remapped(struct cow__tile *t)
 	cow__tile_change_end(t);
 }
 
-/* Of what is not ours in the tile the child has what its parent has. */
+/* Of what is not the engine's in the tile, the child has what its parent has. */
 static int
 replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
 {

@@ -14,8 +14,8 @@
 
 #include <string.h>
 
-/* Each costs a descriptor. Beyond this the current one is kept; a process that
- * inherited so many has none, and gets anonymous memory. */
+/* Each costs a descriptor. Beyond this the current one is kept. A process that
+ * inherited so many has no current one, and gets anonymous memory. */
 #define SEGMENTS_MAX 32
 
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
@@ -24,7 +24,7 @@ static struct cow__pool segments = {
 	.object_bytes = sizeof(struct cow__segment)
 };
 static unsigned count, singles;
-static bool ended; /* one of a single block has no tiles any more */
+static bool ended; /* a single block's segment has lost its last tile */
 
 uint64_t
 cow__segment_offset(uintptr_t addr)
@@ -67,7 +67,7 @@ segment_new(struct cow__segment **ret)
 	return 0;
 }
 
-/* Words that there may be, and bytes of the list of those that are free. */
+/* How many words there may be, and the bytes of the list of free ones. */
 static uint32_t
 words_max(const struct cow__segment *s)
 {
@@ -81,7 +81,7 @@ list_bytes(const struct cow__segment *s)
 	return cow__round_up(words_max(s) * sizeof(uint32_t), cow__page);
 }
 
-/* Takes the control part away when the segment goes. */
+/* Frees a segment and its control part. */
 static void
 segment_free(struct cow__segment *s)
 {
@@ -122,8 +122,8 @@ is_bare(const struct cow__tile *t)
 	return t && t->kind == COW__FREE && t->backing == COW__NONE;
 }
 
-/* Small pieces stay, as the rest of something: a hole is one more mapping. Unless they
- * are alone in their file, or at the edge of what is mapped. */
+/* Is the piece worth unmapping? Small pieces stay: a hole is one more mapping.
+ * They go if they are alone in their file, or at the edge of what is mapped. */
 static bool
 pays(const struct cow__tile *t, bool all)
 {
@@ -182,7 +182,8 @@ cow__segments_ended(void)
 	return ended;
 }
 
-/* Through a mapping for the moment, where the file is not to be had otherwise. */
+/* Clears the pages through a mapping, for the moment, where the descriptor does
+ * not serve. */
 static bool
 clear_mapped(const struct cow__segment *s, uint64_t offset, size_t bytes)
 {

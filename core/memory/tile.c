@@ -14,7 +14,7 @@
 
 #define CLASSES 192
 #define LOOKS 8 /* candidates examined in one class */
-#define REST_SHARE 16 /* so much of a block may be missing to a rest */
+#define REST_SHARE 16 /* a rest may be this share 1/n smaller than the block */
 
 static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
 static struct cow__node *root;
@@ -126,8 +126,8 @@ cow__tiles_init(uintptr_t start, size_t bytes)
 	return 0;
 }
 
-/* How many kernel mappings the seam between two neighbours costs: 0 where the
- * kernel merges them, which it does for the same file at adjoining offsets. */
+/* How many kernel mappings the seam between two neighbours costs. It costs 0
+ * where the kernel merges them: for the same file at adjoining offsets. */
 static unsigned
 seam(const struct cow__tile *a, const struct cow__tile *b)
 {
@@ -153,7 +153,7 @@ is_frozen(const struct cow__tile *t)
 	return t->kind == COW__LIVE && t->backing == COW__PRIVATE;
 }
 
-/* Others read it without the lock: see cow_storage_data_mut_range(). */
+/* Other threads read it without the lock: see cow_storage_data_mut_range(). */
 static void
 frozen_add(size_t n)
 {
@@ -235,7 +235,7 @@ cow__tile_rest(unsigned want, size_t bytes)
 	               : NULL;
 }
 
-/* Makes the part of `t` from `at` on a tile of its own, like it. */
+/* Makes a tile of its own of the part of `t` from `at` on, like `t`. */
 static struct cow__tile *
 split(struct cow__tile *t, uintptr_t at)
 {

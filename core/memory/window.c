@@ -18,7 +18,8 @@ cow__window_reserve(void)
 	uintptr_t start;
 	int r;
 
-	/* Under a limit on address space the program needs all of it. */
+	/* A program with a limit on address space needs all that the limit
+	 * allows. */
 	if (cow__map_address_limit() != UINT64_MAX)
 		return -ENOMEM;
 	do
@@ -34,7 +35,7 @@ cow__window_reserve(void)
 	return 0;
 }
 
-/* vfork's child uses our memory, but a limit of its own is not ours. */
+/* A child of vfork() uses this memory, but its limits are not this process's. */
 static bool
 is_lent(void)
 {

@@ -36,7 +36,7 @@
 #define RETRY_NS 2000000000u /* after threads were denied */
 #define GLANCE_NS 1000000u   /* at a pool that is busy, for cow_threads_end() */
 #define SPINS 2000 /* of the caller, before it sleeps: some microseconds */
-#define PIECES 4   /* ranges for each thread: who was late gets fewer */
+#define PIECES 4   /* ranges for each thread: a thread that comes late gets fewer */
 #define WIPEONFORK 18
 
 #define OPEN ((uint32_t)1 << 31)
@@ -56,7 +56,7 @@ struct pool {
 	uint32_t bell; /* futex */
 	uint32_t asleep;
 	struct job *job; /* of the owner, until it gives the pool back; else NULL */
-	uint64_t denied; /* when there were no threads to be had; 0: there were */
+	uint64_t denied; /* when threads were denied; 0: they were not */
 	struct cow__thread threads[MOST];
 };
 
@@ -134,7 +134,7 @@ worker_main(void)
 	}
 }
 
-/* A thread that ends just now is taken for one that is there: the next job makes
+/* A thread that is about to end counts as one that is there. The next job makes
  * another one. */
 static void
 start_threads(struct pool *p, int count)
@@ -229,8 +229,8 @@ end_threads(struct pool *p)
 	__atomic_store_n(&p->quit, 0, __ATOMIC_SEQ_CST);
 }
 
-/* Who suspends threads says so first, and looks at the pool then; here it is the
- * other way round. So one of both sees the other. */
+/* Suspending threads sets `suspended` first, and looks at the pool then. Here the
+ * order is the opposite. So at least one of both sees the other. */
 static bool
 own_to_run(struct pool *p)
 {
@@ -245,9 +245,9 @@ own_to_run(struct pool *p)
 	return true;
 }
 
-/* False: this is a child that a signal handler forked in the middle of a job, and
- * nobody does what the parent's threads had taken. The pool was wiped, and may have had
- * other jobs since. */
+/* False: this is a child that a signal handler forked in the middle of a job.
+ * Nobody does the ranges that the parent's threads had taken. The pool was wiped,
+ * and may have had other jobs since. */
 static bool
 run(struct pool *p, struct job *job, int helpers)
 {
@@ -276,7 +276,8 @@ run(struct pool *p, struct job *job, int helpers)
 	return whole;
 }
 
-/* Not so long ago that asking again is worth a system call. */
+/* Were threads denied so recently that asking again is not worth a system
+ * call? */
 static bool
 is_denied(struct pool *p)
 {
@@ -323,8 +324,8 @@ cow_threads_set(int threads)
 	return 0;
 }
 
-/* In a signal handler that interrupted a copy of this thread the others end when that
- * is done, and are not waited for. */
+/* In a signal handler that interrupted a copy of this thread, the others end when
+ * that copy is done. The handler does not wait for them. */
 static void
 workers_end(void)
 {

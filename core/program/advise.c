@@ -116,7 +116,7 @@ cow__range_leave_alone(struct cow__tile *t)
 	return 0;
 }
 
-/* File pages that lie under a hole, and that nobody else reads. */
+/* Gives back file pages that lie under a hole, and that nobody else reads. */
 static void
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
@@ -127,10 +127,10 @@ give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	(void)cow__map_none(start, bytes);
 }
 
-/* Makes a range of the tile empty memory of the program's own, or a hole. What
- * was in it goes only when nothing can fail any more, but for what the program
- * wants to be empty anyway. A note that can't be made costs no byte: the tile
- * is left alone from now on. */
+/* Makes a range of the tile empty memory of the program's own, or a hole. Its
+ * bytes go only when nothing can fail any more, unless the program wants them to
+ * go anyway. If a note can't be made no byte is lost: the tile is left alone from
+ * now on. */
 static int
 overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
         enum cow__place place)
@@ -180,7 +180,8 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 			return r ? r : discard(t, to, end, own, advice);
 		}
 	}
-	/* As if it had written zeros: nothing else keeps one memory for all. */
+	/* This has the effect of writing zeros. Nothing else keeps one memory for
+	 * all. */
 	if (t->common)
 		return cow__map_punch(start, end - start);
 	if (t->backing == COW__SHARED && !t->pieces && cow__exclusive(t, &c) &&
@@ -197,13 +198,13 @@ cow__range_traces(struct cow__tile *t)
 	cow__tile_change_end(t);
 }
 
-/* Guards take the place of pages, also of those that are in no page table. */
+/* Guards take the place of pages, also of pages that are in no page table. */
 static int
 guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 {
 	int r = 0;
 
-	/* Nor may the engine read there any more. */
+	/* The engine may not read there any more, either. */
 	if (own && t->backing != COW__ANON)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
 		                       COW__PLACE_OWN);
@@ -216,7 +217,7 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 	return r ? r : cow__map_advise(start, end - start, advice);
 }
 
-/* The kernel does it; it is done again after each remapping. */
+/* The kernel does it. The engine does it again after each remapping. */
 static int
 advise_dump(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
             int advice)
@@ -230,8 +231,8 @@ advise_dump(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return r;
 }
 
-/* Our mappings are inherited only by children that the engine knows of; then it
- * asks the notes. */
+/* Only children of prepared forks inherit the engine's mappings. The fork looks
+ * at the notes then. */
 static int
 advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
             int advice)
@@ -262,7 +263,7 @@ static int
 advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
             int advice)
 {
-	/* Huge pages are the engine's business where the memfd is. */
+	/* In a memfd the engine decides on huge pages. */
 	if (!own && (advice == ADVICE_HUGEPAGE || advice == ADVICE_NOHUGEPAGE))
 		return 0;
 	if (!own && advice == ADVICE_REMOVE) /* not for anonymous memory */
@@ -305,8 +306,8 @@ cow__advise(uintptr_t addr, size_t bytes, int advice)
 	return cow__range_each(addr, bytes, fn, advice, COW__HOLES_SKIP);
 }
 
-/* Without a key the pages keep theirs, but for code that nobody may read: there
- * the kernel has a key of its own. */
+/* Without a key in the call, pages keep the key that they have. Pages that are
+ * execute-only get a key of the kernel's. */
 static int
 note_protection(struct cow__tile *t, uintptr_t start, uintptr_t end, int prot)
 {
@@ -434,8 +435,8 @@ cow__placed(void)
 	cow__engine_unlock();
 }
 
-/* Keys, say, or the state of a random number generator: a child that would have them must not
- * go on. */
+/* The range may hold keys, or the state of a random number generator. A child
+ * that still has them must not go on. */
 static void
 wipe(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {

@@ -32,7 +32,8 @@ cow__mapping_init(uintptr_t *ret_start)
 COW_EXPORT int
 cow__mapping_new(size_t bytes, int prot, void **ret)
 {
-	/* What can't be written yet is reserved, not filled: no commitment. */
+	/* A mapping that can't be written yet is reserved, not filled: nothing is
+	 * committed. */
 	unsigned flags = COW__EXTENT_MAPPING |
 	                 (prot == PROTECTION_ALL ? 0 : COW__EXTENT_WHOLE);
 	struct cow__tile *t;

@@ -44,7 +44,7 @@ is_lasting(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	uintptr_t to = end;
 
 	(void)value;
-	/* Of anonymous memory, too, a part may be any mapping of the program's. */
+	/* A part of anonymous memory may also be any mapping of the program's. */
 	for (uintptr_t at = start; at < end; at = to, to = end)
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
 		                      &to) == COW__PLACE_OWN)
@@ -69,9 +69,9 @@ give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return cow__range_leave_alone(t);
 }
 
-/* File pages that the program's mapping covers and nobody else reads. They are
- * reached through another mapping, for a moment; if that is not to be had, they
- * stay as long as the block. */
+/* Gives back file pages that the program's mapping covers, and that nobody else
+ * reads. They are reached through another mapping for a moment. If that can't be
+ * made, they stay as long as the block. */
 static void
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
@@ -103,7 +103,7 @@ give_back_ours(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 	}
 }
 
-/* Notes on [addr, end), live tiles all of it, that the program mapped it. */
+/* Notes that the program mapped [addr, end), all of it live tiles. */
 static int
 note_own(uintptr_t addr, uintptr_t end)
 {
@@ -124,7 +124,7 @@ note_own(uintptr_t addr, uintptr_t end)
 	return r;
 }
 
-/* Free addresses become a mapping of the program's in which nothing is yet. */
+/* Makes free addresses a mapping of the program in which nothing is yet. */
 static int
 claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
@@ -183,8 +183,8 @@ claim(uintptr_t addr, uintptr_t end)
 	return r;
 }
 
-/* What the program unmapped a moment ago may be in the helper's hands still, or
- * wait for others who are gone by now. */
+/* Claims [addr, end). What the program unmapped a moment ago may still be in the
+ * helper's hands, or may wait in limbo for processes that are gone by now. */
 static int
 claim_all(uintptr_t addr, uintptr_t end)
 {
@@ -204,7 +204,7 @@ claim_all(uintptr_t addr, uintptr_t end)
 	return r;
 }
 
-/* Mappings of the program's in which nothing is left end. */
+/* Ends mappings of the program in which nothing is left. */
 static void
 end_empty(uintptr_t addr, uintptr_t end)
 {
@@ -246,8 +246,8 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 	return r == -EBUSY ? holes ? -EEXIST : -ENOMEM : r;
 }
 
-/* A copy takes the mapping's place. Who writes meanwhile is not stopped, and what
- * he writes to a page that was copied already is lost. */
+/* A copy takes the mapping's place. Other threads that write meanwhile are not
+ * stopped. What they write to a page that was already copied is lost. */
 static int
 own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
           int value)
@@ -263,7 +263,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		               : cow__attribute_add(t, start, end,
 		                                    COW__ATTRIBUTE_PLACE,
 		                                    COW__PLACE_OWN);
-	/* What is common would part from the others' pages. */
+	/* A common block would part from the pages that others have. */
 	r = t->common ? -EBUSY : cow__range_leave_alone(t);
 	if (r == 0)
 		r = cow__map_meta(end - start, &copy);
@@ -272,8 +272,9 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	cow__attributes_reveal(t, start, end);
 	memcpy(copy, (void *)start, end - start);
 	r = cow__map_move((uintptr_t)copy, end - start, start);
-	/* Not before: on what is ours still the kernel would have the last word.
-	 * Without a note it counts as ours, and is not made anew either. */
+	/* The note comes last: while the range is still the engine's, the kernel
+	 * must not have the last word. Without the note the range counts as the
+	 * engine's, and is not made anew, either. */
 	if (r == 0)
 		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
 		                         COW__PLACE_OWN);
@@ -283,9 +284,9 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return r;
 }
 
-/* The frozen mapping stays, and the kernel copies each of its pages as at a write:
- * of what others write meanwhile nothing is lost. Who may not write a page is not
- * robbed of anything by a copy of ours. */
+/* The frozen mapping stays, and the kernel copies each of its pages as at a
+ * write. So nothing is lost of what other threads write meanwhile. Pages that may
+ * not be written are copied by own_range(), where no write can be lost. */
 static int
 lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
            int value)
@@ -317,7 +318,8 @@ cow__lend(uintptr_t addr, size_t bytes)
 	return cow__range_each(addr, bytes, lend_range, 0, COW__HOLES_STOP);
 }
 
-/* To the program a block that was emptied in parts is one mapping still. */
+/* Is it a block that the program emptied in parts? To the program it is still one
+ * mapping. */
 static bool
 is_patched(uintptr_t addr, uintptr_t end)
 {

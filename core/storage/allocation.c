@@ -39,7 +39,7 @@ foreign_new(struct cow__allocation *a, size_t bytes, unsigned flags,
 		memset(a->data, 0, bytes);
 	else if (cow__zero[a->ptr.device.type])
 		r = cow__zero[a->ptr.device.type](a->ptr.device, a->data, bytes);
-	/* Pairs with the store of who registers it. */
+	/* Pairs with the store that registers it. */
 	if ((unsigned)a->ptr.device.type < COW_DEVICE_TYPES)
 		adopt = __atomic_load_n(
 		        &cow__allocation_adopt[a->ptr.device.type],
@@ -106,7 +106,7 @@ cow__allocation_new(size_t bytes, unsigned flags,
 	if (r < 0) {
 		cow__pool_give(&allocations, a);
 		if (!allocator) {
-			cow__error_begin(); /* whatever an earlier one said */
+			cow__error_begin(); /* forgets an earlier sentence */
 			cow__profile_failure(bytes);
 		}
 		return r;
@@ -211,7 +211,8 @@ tile_free(struct cow__allocation *a)
 	struct cow__tile *t = a->tile;
 
 	cow__engine_lock();
-	/* Somebody may have found the tile again by its address meanwhile. */
+	/* Another thread may have found the tile again by its address
+	 * meanwhile. */
 	if (t->allocation == a) {
 		t->allocation = NULL;
 		t->exposed = false;
@@ -292,7 +293,7 @@ cow__copying_begin(struct cow__copying *c)
 	return !last;
 }
 
-/* A fork waits for the lock: a child has all of this, or nothing. */
+/* A fork waits for the lock, so a child has all of this, or nothing. */
 void
 cow__copying_end(struct cow__copying *c, struct cow__allocation **data)
 {
@@ -306,8 +307,8 @@ cow__copying_end(struct cow__copying *c, struct cow__allocation **data)
 			break;
 		}
 	*data = c->to;
-	/* The last access: whoever sees 0 may free it. Its memory stays an
-	 * allocation for ever, so the wake-up meets no stranger's word. */
+	/* The last access: a thread that sees 0 may free it. Its memory stays an
+	 * allocation for ever, so the wake-up hits no foreign word. */
 	last = __atomic_fetch_sub(copiers, 1, __ATOMIC_RELEASE) == 1;
 	cow__engine_unlock();
 	if (last)

@@ -93,11 +93,11 @@ cow_allocator_allocate(struct cow_allocator *a, size_t bytes,
 	cow__error_begin();
 	r = a->allocate(a, bytes, &p);
 	if (r < 0) {
-		cow__error_stands(); /* it may know why */
+		cow__error_stands(); /* the allocator may set a sentence */
 		cow__profile_failure_device(bytes, a->device);
 		return cow__error_passed(r, a->name ? a->name : "allocator");
 	}
-	/* The default one reports by itself, since it sees its frees. */
+	/* The default allocator reports by itself, since it sees its frees. */
 	if (a != cow_allocator_default())
 		cow__profile_device(p.data, (int64_t)bytes, a->device);
 	*ret = p;

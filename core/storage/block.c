@@ -20,8 +20,8 @@
 
 #define SPARSE_PAYS (16 * MIB) /* looking for what was never touched does */
 
-/* The tile of a live block that starts at `ptr`; anything else is a double
- * free or a stranger's pointer. Locked. */
+/* The tile of a live block that starts at `ptr`. Any other pointer is a double
+ * free or not ours: the process ends. Engine locked. */
 static struct cow__tile *
 block_at(const void *ptr)
 {
@@ -40,7 +40,7 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 {
 	uintptr_t here = cow__tile_start(t), next = here + at;
 	uint64_t base = cow__segment_offset(here), start, end;
-	struct cow__run runs[2]; /* asked for one alone, its first page is all that is told */
+	struct cow__run runs[2]; /* with one run asked for, only its first page is sure */
 	int r = 0;
 
 	if (t->slow || t->npieces)
@@ -67,7 +67,8 @@ next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
 
 /*
  * Sets [at, end) to zero. If its memory was hardly touched, its last owner left
- * few pages behind, and clearing the others would make them.
+ * few pages behind. To clear the others would make them, so only the pages that
+ * are there are cleared.
  */
 static void
 clear(const struct cow__tile *t, size_t at, size_t end)
@@ -88,9 +89,9 @@ clear(const struct cow__tile *t, size_t at, size_t end)
 }
 
 /*
- * Copies what is there. What the program never touched has no pages: reading it
- * would make some in the file, and writing its zeros some in the copy, of which
- * the first `dirty` bytes are not zero yet.
+ * Copies the pages that are there. What the program never touched has no pages.
+ * To read it would make some in the file. To write its zeros would make some in
+ * the copy, of which the first `dirty` bytes are not zero yet.
  */
 static void
 copy_block(const struct cow__tile *t, const struct cow__tile *fresh, size_t bytes,
@@ -163,7 +164,7 @@ static void
 block_free_locked(struct cow__tile *t)
 {
 	t->block = false;
-	if (!t->allocation) /* else a storage holds on to it */
+	if (!t->allocation) /* otherwise a storage holds on to it */
 		cow__extent_free(t);
 }
 
@@ -230,7 +231,7 @@ cow_window(uintptr_t *ret_start, uintptr_t *ret_end)
 	*ret_end = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE);
 }
 
-/* The default allocator's form of the same: small data in slabs. */
+/* The functions of the default allocator: small data goes to slabs. */
 
 static void
 raw_free(void *data)

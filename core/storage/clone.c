@@ -37,7 +37,7 @@ clone_elements(struct cow_storage *s, struct cow__allocation *to)
 	               s->bytes / e->element_bytes);
 }
 
-/* Memory for a copy of the same device. A size alone on the meta device. */
+/* Memory for a copy on the same device. On the meta device it is a size alone. */
 static int
 clone_memory(struct cow_storage *s, struct cow__allocation **ret)
 {
@@ -84,7 +84,8 @@ clone_eager(struct cow_storage *s, struct cow_storage **ret)
 		cow__allocation_unref(a);
 		return r;
 	}
-	/* Of imported device memory, which has none: its next bytes, too. */
+	/* A storage on imported device memory has no allocator. Its clone gets
+	 * one, for its next bytes, too. */
 	if (a->kind == COW__AT_FOREIGN)
 		(*ret)->allocator = a->allocator;
 	(*ret)->resizable = true;
@@ -114,9 +115,9 @@ clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
 		r = cow__storage_on(a, s->bytes, s, ret);
 	if (cow__unlikely(r < 0))
 		return r;
-	/* Cloning is a read of this storage, and others may read it at the
-	 * same time; nobody writes it. So these two need no order between
-	 * them, and the writer that comes later sees both. */
+	/* Cloning reads this storage. Other threads may read it at the same time,
+	 * and nobody writes it. So these two stores need no order between them. A
+	 * writer that comes later sees both. */
 	__atomic_store_n(&a->owned, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&a->cloned, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&a->refs, 1, __ATOMIC_RELAXED);
@@ -125,7 +126,7 @@ clone_by_reference(struct cow_storage *s, struct cow_storage **ret)
 	return 0;
 }
 
-/* What is asked once for all clones of a call: it reads /proc. */
+/* What one call finds out once for all its clones, as that reads /proc. */
 struct asked {
 	bool known, pins;
 	uint64_t copied; /* bytes, so far */
@@ -140,7 +141,7 @@ pins_memory(struct asked *asked)
 	return asked->pins;
 }
 
-/* Of a transparent storage: its pages are frozen under its users. */
+/* Clones a transparent storage: its pages are frozen under its users. */
 static int
 clone_paged(struct cow_storage *s, struct asked *asked,
             struct cow_storage **ret)
@@ -151,8 +152,8 @@ clone_paged(struct cow_storage *s, struct asked *asked,
 	size_t copied = 0;
 	int r = 0;
 
-	/* Of memory under I/O: what lands later would be in the clone, too,
-	 * or in it alone. */
+	/* Memory under I/O: what I/O writes later would be in the clone, too, or
+	 * in the clone alone. */
 	if (pins_memory(asked)) {
 		asked->copied += s->bytes;
 		cow__fallback(COW_FALLBACK_PINNED);
@@ -190,7 +191,7 @@ clone_paged(struct cow_storage *s, struct asked *asked,
 	return 0;
 }
 
-/* Of a transparent storage on memory that is known by its operations. */
+/* Clones a transparent storage whose memory has operations. */
 static int
 clone_moment(struct cow_storage *s, struct cow_storage **ret)
 {
@@ -395,7 +396,7 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
 		if (offset >= cow__max(t->used, 1))
-			; /* the rest of the last page is nobody's */
+			; /* behind its bytes the last page is nobody's */
 		else if (t->allocation && t->allocation->storage &&
 		    cow__storage_try_ref(t->allocation->storage)) {
 			s = t->allocation->storage;

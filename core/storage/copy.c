@@ -21,7 +21,7 @@ may_share(const struct cow_storage *to, const struct cow_storage *from)
 	       to->data->kind == COW__AT_TILE &&
 	       from->data->kind == COW__AT_TILE && !to->elements &&
 	       !from->elements &&
-	       /* Pairs with the release of those who gave theirs up. */
+	       /* Pairs with the release of the threads that gave theirs up. */
 	       __atomic_load_n(&to->data->refs, __ATOMIC_ACQUIRE) == 1;
 }
 

@@ -24,7 +24,7 @@ copied_bytes(const struct cow__tile *t)
 	return bytes;
 }
 
-/* Mappings other than this one that read its pages; of the page most read. */
+/* How many other mappings read its pages; for the page with most readers. */
 static uint64_t
 readers_beside(const struct cow__tile *t)
 {
@@ -76,7 +76,7 @@ cow__storage_describe(const struct cow_storage *s, struct cow_storage_info *ret)
 		return;
 	}
 	if (a->kind == COW__AT_OTHER && !a->owned) {
-		/* Somebody elsewhere may have it. */
+		/* Another process may have it. */
 		ret->state = COW_STATE_LAZY;
 		return;
 	}

@@ -24,7 +24,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 
-/* Costs in nanoseconds, from bench/page.c; ratios are what matters. */
+/* Costs in nanoseconds, from bench/page.c. Only their ratios matter. */
 #define VIEW_NS 8000u         /* make a view, drop it later */
 #define PAGE_WRITE_NS 2000u   /* first write of a page in a view */
 #define PAGE_COPY_NS 350u     /* a page's share of a whole copy */
@@ -49,8 +49,8 @@ by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
 	       COPY_NS + pages * PAGE_COPY_NS;
 }
 
-/* How much is thawed at a time, for who writes so much: the work is in proportion,
- * and the longest wait is short for who writes little. */
+/* How much is thawed at once for a write of this size. The work is in proportion
+ * to the write, and a program that writes little waits briefly. */
 static size_t
 thaw_bytes(size_t range, enum cow_write_hint hint)
 {
@@ -59,10 +59,10 @@ thaw_bytes(size_t range, enum cow_write_hint hint)
 	return cow__max(range, THAW_LEAST);
 }
 
-/* The last reference: waits for those who still copy. Under the lock, makes
- * the pages writable in place if nothing else reads them. 1: done; 0: pages
- * are shared with views or processes, and not private here. -errno: of data that is
- * known by its operations. */
+/* For the last reference: waits for the copiers. Under the lock, makes the pages
+ * writable in place if nothing else reads them. 1: done. 0: views or processes
+ * share the pages, and they are not private here. -errno: from the operations of
+ * the data. */
 static int
 steal(struct cow_storage *s, const struct cow__writing *w)
 {
@@ -83,8 +83,9 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 	}
 	cow__engine_lock();
 	if (t->backing == COW__PRIVATE) {
-		/* Private already, so it may be written. Better in place. What
-		 * an earlier thaw made shared is private again for views. */
+		/* It is private, so it may be written. To write in place is
+		 * better. What an earlier thaw made shared is made private again
+		 * if views read it. */
 		if (cow__exclusive(t, &c))
 			(void)cow__thaw_some(t, thaw_bytes(w->bytes, w->hint));
 		else if (!cow__is_frozen(t) &&
@@ -99,15 +100,16 @@ steal(struct cow_storage *s, const struct cow__writing *w)
 	return r;
 }
 
-/* The storage's bytes are others now. The old ones are kept for who asks for them. */
+/* Gives the storage other bytes. The old ones are kept for a caller that wants
+ * them. */
 static void
 replace(struct cow_storage *s, struct cow__allocation *by,
         struct cow__allocation **old)
 {
 	struct cow__allocation *was = s->data;
 
-	/* In this order: a child that is forked between the two has one too many
-	 * references, never one too few. */
+	/* In this order: a child that is forked between the two has one reference
+	 * too many, never one too few. */
 	s->data = by;
 	if (old)
 		*old = was;
@@ -115,7 +117,7 @@ replace(struct cow_storage *s, struct cow__allocation *by,
 		cow__allocation_unref(was);
 }
 
-/* A view of the shared pages instead of them. -E2BIG: copy rather. */
+/* Replaces the shared pages by a view of them. -E2BIG: a copy is better. */
 static int
 by_page(struct cow_storage *s, const struct cow__writing *w,
         struct cow__allocation **old)
@@ -135,7 +137,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w,
 	if (from->kind != COW__AT_TILE)
 		return -E2BIG;
 	cow__engine_lock();
-	/* All who read `from` are tracked: nobody writes it now. */
+	/* All storages on `from` are tracked: nobody writes it now. */
 	r = cow__view_new(from->tile, COW__REBASE_ALWAYS, NULL, &t);
 	if (r == 0) {
 		r = cow__allocation_on_tile(t, &to);
@@ -143,7 +145,7 @@ by_page(struct cow_storage *s, const struct cow__writing *w,
 			cow__extent_free(t);
 	}
 	cow__engine_unlock();
-	if (r < 0) /* whatever it was, a copy may do */
+	if (r < 0) /* whatever the error, a copy may succeed */
 		return -E2BIG;
 	cow__stat_add(materialized_page, 1);
 	replace(s, to, old);
@@ -159,7 +161,7 @@ copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
 
 	if (hint != COW_WRITE_ALL)
 		return cow__allocation_copy(to, from, 0, s->bytes);
-	/* Only what lies outside of the range that will be overwritten. */
+	/* Only the bytes outside of the range that will be overwritten. */
 	r = cow__allocation_copy(to, from, 0, offset);
 	if (r == 0)
 		r = cow__allocation_copy(to, from, offset + bytes,
@@ -167,8 +169,9 @@ copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
 	return r;
 }
 
-/* Bytes of our own. `sole`: no other storage is on this allocation, but views
- * read its pages. 1: we were the last reference after all, nothing done. */
+/* Makes bytes of the storage's own. `sole`: no other storage is on this
+ * allocation, but views read its pages. 1: it was the last reference after all,
+ * and nothing was done. */
 static int
 by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
         enum cow_write_hint hint, struct cow__allocation **old)
@@ -185,8 +188,8 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 	if (r < 0)
 		return r;
 	if (sole || old || (foreign && s->allocator->copy_data)) {
-		/* The reference is given up after the copy, or not: nobody waits to
-		 * steal, or the copy itself can fail. */
+		/* The reference is given up after the copy, if at all: no other
+		 * storage waits to steal, or the copy itself can fail. */
 		r = copy_bytes(c.to, c.from, s, offset, bytes, hint);
 		if (r == 0)
 			r = cow__allocation_copied(c.from);
@@ -232,7 +235,7 @@ materialize(struct cow_storage *s, size_t offset, size_t bytes,
 		bool sole;
 		int r;
 
-		/* Pairs with the release of those who gave theirs up. */
+		/* Pairs with the release of the threads that gave theirs up. */
 		sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
 		r = sole ? steal(s, &w) : 0;
 		if (r < 0)

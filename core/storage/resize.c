@@ -40,7 +40,7 @@ exposed_again(struct cow_storage *s)
 static bool
 may_grow_in_place(const struct cow_storage *s, size_t bytes)
 {
-	/* Pairs with the release of those who gave theirs up. */
+	/* Pairs with the release of the threads that gave theirs up. */
 	return bytes > s->bytes && s->data->kind == COW__AT_TILE &&
 	       !s->home && !cow__transparent(s) &&
 	       !(s->flags & (COW_STORAGE_ZERO | COW_STORAGE_STRICT)) &&
@@ -156,14 +156,15 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 	return exposed_again(s);
 }
 
-/* What the caller gets for its data: a data pointer that owns the old bytes. The
+/* Hands the old bytes to the caller, in a data pointer that owns them. The
  * storage has none afterwards. */
 static void
 give_away(struct cow_storage *s, struct cow_data_ptr *ret)
 {
 	struct cow__allocation *a = s->data;
 
-	/* Where there are no bytes nothing was materialized: lazy clones share it. */
+	/* Without bytes nothing was materialized: lazy clones share the
+	 * allocation. */
 	if (__atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
 		*ret = (struct cow_data_ptr){ .device = s->device };
 		cow__allocation_unref(a);
@@ -203,7 +204,7 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 		return cow__error(-EBUSY,
 		                  "cow_storage_swap_data_ptr: the address of "
 		                  "its bytes may be in use (transparent)");
-	/* The old data comes back writable: so it must be ours alone. */
+	/* The caller may write the old data, so no other storage may share it. */
 	r = cow__materialize(s, 0, s->bytes, COW_WRITE_SPARSE);
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_swap_data_ptr");

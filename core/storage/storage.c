@@ -304,9 +304,9 @@ cow_storage_data_mut_range(struct cow_storage *s, size_t offset, size_t bytes,
 		                         s->bytes);
 	if ((unsigned)hint > COW_WRITE_BY_COPY)
 		return cow__error(-EINVAL, "no such cow_write_hint");
-	/* Alone, and nothing frozen anywhere: no lock. `owned` pairs with
-	 * clone_by_reference(), which another sharer may be calling now: then
-	 * it is 0 before and after. */
+	/* The storage is alone, and nothing is frozen anywhere: no lock. `owned`
+	 * pairs with clone_by_reference(). Another storage on the allocation may
+	 * be calling that now: then `owned` is 0 before and after. */
 	if (!__atomic_load_n(&s->data->owned, __ATOMIC_RELAXED) ||
 	    hint == COW_WRITE_ALL ||
 	    __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
