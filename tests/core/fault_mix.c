@@ -2,7 +2,7 @@
 /*
  * Everything at once, while calls of the kernel fail
  *
- * Lazy clones, lazy copies of parts, growing in place, thaws in parts, blocks, giving and
+ * Lazy clones, lazy copies of parts, growing in place, thaws in parts, blocks, sealing and
  * forks are each tested by themselves. Here random programs mix them, on a few memories
  * whose bytes are compared with arrays. In two programs of three a call of the kernel fails
  * at times, in the middle of whatever is done: then either the operation says so and the

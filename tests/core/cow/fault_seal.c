@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that is born to be given away, with every kernel call failing in turn
+ * Memory in segments of its own is sealed, with every kernel call failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. Where giving fails it becomes a
- * copy; where a file for a single block is refused, the block lies beside others.
+ * tests/support/fault/sweep.h says what must hold. Where sealing fails the bytes are
+ * copied. Where a segment of its own is refused, the block lies beside others.
  */
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
@@ -230,8 +230,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("fault_give");
-	TCase *tcase = add_case(suite, "fault_give");
+	Suite *suite = suite_create("fault_seal");
+	TCase *tcase = add_case(suite, "fault_seal");
 
 	tcase_add_loop_test(tcase, every_call_fails, 0,
 	                    COUNT(operations) * COUNT(errors));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Giving: large blocks by address, sent as they lie
+ * Sealing: large blocks by address, sent as they lie
  *
- * A block of a program that knows nothing of storages (its malloc is ours) is sent
- * without a copy, sealed, and alone in its file; both sides go on with it.
+ * The program knows nothing of storages: its malloc is the engine. Its block is sent
+ * without a copy. It is sealed, and alone in its file. Both sides go on with it.
  */
 #include "tests/support/hold.h"
 
@@ -343,7 +343,7 @@ static void child_reads(void *arg)
 	ck_pattern((unsigned char *)arg, BYTES, 1);
 }
 
-/* Clones, forks, growing, and being given before and after. */
+/* Clones, forks, growing, and a seal before and after. */
 START_TEST(goes_on_as_any_block)
 {
 	unsigned char *p;
@@ -435,9 +435,9 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* After a fork the helper takes page tables down that map the file for writing. Who
- * sends meanwhile does not wait for it, nor copies. */
-START_TEST(while_the_helper_takes_a_spare_down)
+/* After a fork the helper takes old page tables down, which map the file for writing.
+ * A send meanwhile does not wait for it, nor copy. */
+START_TEST(while_the_helper_takes_old_tables_down)
 {
 	unsigned char *p;
 	struct pair t;
@@ -446,7 +446,7 @@ START_TEST(while_the_helper_takes_a_spare_down)
 	pair_make(&t, false);
 	p = new_block(BYTES, 0);
 	fill(p, BYTES, 1);
-	hold_bytes = 32 * 1024 * 1024; /* as much of a spare as it takes in one go */
+	hold_bytes = 32 * 1024 * 1024; /* as much as it takes down in one go */
 	hold_at(SYS_mmap, PROT_NONE);
 	in_child(nothing, NULL);
 	cow__engine_lock();
@@ -461,7 +461,7 @@ START_TEST(while_the_helper_takes_a_spare_down)
 }
 END_TEST
 
-/* Whoever has a group will send, though it makes the channel later. */
+/* A program with a group will send, though it makes the channel later. */
 START_TEST(born_before_the_channel)
 {
 	struct cow_group *group;
@@ -481,8 +481,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("give");
-	TCase *tcase = add_case(suite, "give");
+	Suite *suite = suite_create("seal");
+	TCase *tcase = add_case(suite, "seal");
 
 	tcase_add_loop_test(tcase, goes_without_a_copy, 0, 4);
 	tcase_add_test(tcase, exposes_its_bytes_alone);
@@ -492,7 +492,7 @@ int main(void)
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
 	tcase_add_test(tcase, is_not_mended);
 	tcase_add_test(tcase, ends_with_its_block);
-	tcase_add_test(tcase, while_the_helper_takes_a_spare_down);
+	tcase_add_test(tcase, while_the_helper_takes_old_tables_down);
 	tcase_add_test(tcase, born_before_the_channel);
 	return run_suite(suite);
 }

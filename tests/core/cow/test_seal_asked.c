@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Giving, where the program asked for it (the option `share`)
+ * Sealing, where the program asked for it (the option `share`)
  *
- * Blocks and transparent storages of a few MiB are born so that they can be given,
- * before there is any channel: many at a time, in memory that was used before, and
- * while forked children live.
+ * Blocks and transparent storages of a few MiB get segments of their own, before there
+ * is any channel. They are many at a time, in memory that was used before, and forked
+ * children live meanwhile.
  */
 #include "tests/support/ends.h"
 
@@ -184,7 +184,7 @@ static void keeps_its_bytes(void *arg)
 {
 	struct story_of_fork *t = arg;
 
-	gate_wait(&t->gate); /* given, and written by the parent */
+	gate_wait(&t->gate); /* sealed, and written by the parent */
 	ck_pattern(data(t->s), BYTES, 1);
 	fill(place(t->s), BYTES / 2, 7);
 	ck_pattern(data(t->s), BYTES / 2, 7);
@@ -195,7 +195,7 @@ static void keeps_its_bytes(void *arg)
 	cow_storage_unref(t->s);
 }
 
-/* What a child inherited can be given away as well: nobody writes those pages. */
+/* What a child inherited can be sealed as well: nobody writes those pages. */
 START_TEST(while_children_live)
 {
 	struct story_of_fork t;
@@ -240,7 +240,7 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* A block that was not given is written in place again once the children are gone. */
+/* A block that was not sealed is written in place again once the children are gone. */
 START_TEST(thaws_when_children_are_gone)
 {
 	struct cow_storage *s;
@@ -261,8 +261,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("give_asked");
-	TCase *tcase = add_case(suite, "give_asked");
+	Suite *suite = suite_create("seal_asked");
+	TCase *tcase = add_case(suite, "seal_asked");
 
 	tcase_add_loop_test(tcase, many_at_a_time, 0, 2);
 	tcase_add_test(tcase, not_if_nobody_asked);

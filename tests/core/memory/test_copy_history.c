@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Evidence: only copies that are hardly written become lazy
+ * Copy history: only copies that are hardly written become lazy
  */
 #include "tests/support/copies.h"
 
@@ -120,8 +120,8 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("evidence");
-	TCase *tcase = add_case(suite, "evidence");
+	Suite *suite = suite_create("copy_history");
+	TCase *tcase = add_case(suite, "copy_history");
 
 	tcase_add_test(tcase, two_unwritten_ones_convince);
 	tcase_add_test(tcase, written_ones_never_do);
