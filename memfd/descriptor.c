@@ -2,10 +2,10 @@
 /*
  * Descriptors that a program may close: see the header.
  *
- * The check and the use are two calls. Between them another thread of the program
- * can close our number and open its own file under it. That is why no destructive
- * call (punching, truncating, writing) is ever made through a descriptor. Those
- * go through mappings, which stay the file's.
+ * The check and the use are two calls. Between them another thread of the program can
+ * close our number and open its own file under it. That is why the engine punches,
+ * truncates and writes memory through mappings, which stay the file's. The exception
+ * is cow__memfd_punch(), for pages that no mapping of the engine reaches.
  */
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
