@@ -19,9 +19,9 @@
  * only for what was written after this one. Otherwise the source stays as it is.
  *
  * A piece costs two mappings. So runs of less than 64 KiB become no layer. The
- * view gets copies of them, as if its user had written them. Where such
- * runs are more than an eighth of the tile, all written runs become a layer, if
- * that is possible.
+ * view gets copies of them, as if its user had written them. Where such runs are
+ * more than an eighth of the tile, all written runs become a layer, if that is
+ * possible.
  *
  * Engine locked throughout.
  */

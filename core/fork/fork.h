@@ -46,7 +46,8 @@ void cow__fork_child(void);
 bool cow__fork_try_prepare(void);
 
 /* 0, or -errno if freezing and copying were both refused at the calling thread's
- * last fork. The child would have lacked memory, and ended itself. */
+ * last fork: the child would have lacked memory, and ended itself. Otherwise what
+ * `parent` of the hooks returned. */
 int cow__fork_result(void);
 
 /* The program has waited for a child: a good moment to thaw.
@@ -54,8 +55,8 @@ int cow__fork_result(void);
  * later moment will do. */
 void cow__fork_reaped(void);
 
-/* A forked child lives on and makes no calls to the engine: the helper thaws what
- * it inherited frozen. */
+/* A forked child lives on and makes no calls to the engine: the helper looks after
+ * what it inherited frozen. */
 void cow__fork_settled(void);
 
 /* Registers the handlers. Called once. */
