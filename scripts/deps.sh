@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# deps.sh [check|demo|programs...]: installs the packages that these goals lack; by default for
-# check and demo. Prints nothing if none is missing. NO_INSTALL=1 only names them. Tests skip if
-# they lack a package that is marked "may" below.
+# deps.sh [check|demo|programs...]: installs missing packages for these goals, by default check and
+# demo. NO_INSTALL=1 only names them. Tests without a package marked "may" are skipped.
 set -u
 goals=" ${*:-check demo} "
 goals=${goals//check-/check check-} goals=${goals//bench/demo bench} goals=${goals//check-programs/programs}
