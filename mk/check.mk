@@ -8,7 +8,7 @@
 #
 # QUICK=1 shortens four kinds of test: random programs run a quarter of the rounds (ROUNDS() in
 # tests/support/support.h), sweeps try three errors of nine (tests/support/fault/sweep.h),
-# scripts of tests/preload run programs at one threshold of three (lib.sh). Modes other than
+# scripts of tests/preload run programs at one threshold of three (lib.sh), forks.sh fewer programs. Modes other than
 # plain and debug shorten nothing.
 #
 # Sanitizers bring a malloc of their own, so the shim and its tests stay out with them.
@@ -45,12 +45,12 @@ endif
 # Not in make check, with the reason where it is not only the time (seconds: tests/seconds.txt).
 SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views tensor/test_strided))) \
-	tests/preload/containers.sh tests/preload/real.sh tests/preload/allocators.sh \
-	tests/preload/storm.sh tests/stress/share_storm.sh tests/cuda/foreign.sh \
+	$(patsubst %,tests/preload/%.sh,allocators containers copies limits mmap options real storm) \
+	tests/stress/share_storm.sh tests/cuda/foreign.sh \
 	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \
-	$(addprefix tests/python/test_,arrays.py benchmarks.py dask.py dask_cluster.py examples.py \
-	snapshot.py torch_install.py torch_loader.py torch_sharing.py tutorial.py types.py) \
-	$(filter-out %/test_fork.py:shim %/test_kill.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
+	$(patsubst %,tests/python/test_%.py,arrays benchmarks checkpoint dask dask_cluster examples \
+	files_mutated snapshot threads torch_install torch_loader torch_reduce torch_sharing tutorial types) \
+	$(filter-out %/test_fork.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
 
 QUICK := $(if $(filter plain debug,$(MODE)),QUICK=1)
 # What QUICK=1 shortens, and SLOW.

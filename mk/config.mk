@@ -88,7 +88,8 @@ FLAGS_preload := $(LIB_CFLAGS) -fno-builtin
 FLAGS_cli := $(C_BASE) $(C_WARN) $(HARDEN) -fPIE
 FLAGS_bench := $(C_BASE) $(WARN) -DBENCH_SOURCES='"$(CURDIR)/bench"'
 FLAGS_examples := $(FLAGS_bench)
-FLAGS_tests := $(C_BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
+# Tests compile faster at -O1.
+FLAGS_tests := $(C_BASE) $(WARN) $(if $(filter plain,$(MODE)),-O1) $(shell $(PKG_CONFIG) --cflags check)
 TEST_CXXFLAGS := -std=gnu++17 $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags check)
 
 # Code of threads without thread-local storage, where the stack canary lives. The sanitizers

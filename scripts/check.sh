@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# check.sh PROGRAM|SCRIPT...: runs tests, two at a time, and says what became of them: a line
+# check.sh PROGRAM|SCRIPT...: runs tests, some at a time, and says what became of them: a line
 # for each group (a folder of tests/), the reasons of skipped tests, the output of failed ones,
 # how long is left; at the end "N passed, N failed, N skipped". scripts/check-one.sh counts.
 #
@@ -10,7 +10,7 @@
 #     T=TEXT           run only tests with TEXT in their path
 #     QUICK=1          tests that know it do less (mk/check.mk); LONG=1: they do more
 #     STRICT=1         a skipped test is a failure
-#     JOBS=2           tests at a time; LIMIT=SECONDS: for each, generous for busy machines
+#     JOBS=3           tests at a time, else one more than processors; LIMIT=SECONDS: for each, generous for busy machines
 #     BUDGET=SECONDS   start no test after this time; the rest counts as skipped
 #     AROUND=COMMAND   runs each program (valgrind)
 #     FUZZ_SECONDS=60  in MODE=fuzz, for each target
@@ -43,7 +43,7 @@ done | awk -v known="$known" '
 	  print rank[$1], ($2 in tenths) ? tenths[$2] : 10, $1, $3 }' |
 	sort -k1,1n -k2,2nr | cut -d' ' -f2- >"$tmp/tests"
 declare -A running=() tenths=() group_of=() todo=() programs=() good=() bad=() skips=() began=() notes=()
-all=0 done=0 rest=0 past=0 passed=0 failed=0 skipped=0 jobs=${JOBS:-2}
+all=0 done=0 rest=0 past=0 passed=0 failed=0 skipped=0 jobs=${JOBS:-$(($(nproc) + 1))}
 while read -r t group name; do
 	group_of[$name]=$group tenths[$name]=$t
 	todo[$group]=$((${todo[$group]:-0} + 1)) programs[$group]=${todo[$group]}
