@@ -3,57 +3,19 @@
  * Packs: birth, mapping and death, and the owner's space. See the header.
  */
 #include "share/pack.h"
-#include "core/base/array.h"
 #include "core/base/pool.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
 #include "share/layout.h"
+#include "share/pack_space.h"
 
 /* A descriptor each. */
 #define PACKS_MAX 24
 #define PAGES_MOST ((uint32_t)1 << 22) /* 16 GiB of addresses */
 #define PAGES_LEAST ((uint32_t)1 << 14)
-/* Extents are of one of eight sizes to the power of two: what was freed serves
- * again without being merged. Its pages are gone, so that costs addresses only. */
-#define CLASSES 192
-/* So many extents are looked at before the kernel is asked again who is alive. */
-#define ASK_EVERY 64
-#define HUGE_PAGES ((uint32_t)(COW__PACK_HUGE / cow__page))
-
-struct list {
-	uint32_t *pages, count, cap;
-};
-
-struct cow__pack_space {
-	uint32_t fresh;               /* pages from here on were never used */
-	struct list free[CLASSES];
-	struct cow__extent_at *limbo; /* freed here, others hold them still */
-	uint32_t nlimbo, limbo_cap, polled;
-	uint64_t *waits; /* a bit a page: its extent is in limbo */
-	size_t waits_bytes;
-	struct cow__roll roll;
-	uint32_t asked;
-};
 
 static struct cow__pool packs = { .object_bytes = sizeof(struct cow__pack) };
-static struct cow__pool spaces = {
-	.object_bytes = sizeof(struct cow__pack_space)
-};
-
-static uint32_t
-size_of(uint32_t pages, unsigned *ret_class)
-{
-	unsigned log = 31u - (unsigned)__builtin_clz(pages | 1);
-	uint32_t step = log < 3 ? 1 : 1u << (log - 3);
-
-	pages = (uint32_t)cow__round_up(pages, step);
-	if (pages >= HUGE_PAGES)
-		pages = (uint32_t)cow__round_up(pages, HUGE_PAGES);
-	log = 31u - (unsigned)__builtin_clz(pages | 1);
-	*ret_class = log < 3 ? pages : log * 8 + ((pages >> (log - 3)) & 7);
-	return pages;
-}
 
 /* ---- Files ------------------------------------------------------------------ */
 
@@ -105,30 +67,12 @@ add(struct cow_group *g, struct cow__pack *p)
 	g->packs = p;
 }
 
+/* The pack's memfd, mapped. Where addresses or file sizes are limited, smaller ones do. */
 static int
-make(struct cow_group *g, bool alias, struct cow__pack **ret)
+make_file(struct cow__pack *p)
 {
-	struct cow__pack *p;
-	void *waits;
 	int r = 0;
 
-	/* How many others send us is theirs to say. */
-	if (count(g, true) >= PACKS_MAX)
-		cow__packs_sweep(g);
-	if (count(g, true) >= PACKS_MAX)
-		return -ENOSPC; /* a memfd of its own, then */
-	p = cow__pool_take(&packs);
-	if (!p)
-		return -ENOMEM;
-	*p = (struct cow__pack){ .owner = true, .alias = alias };
-	p->file = COW__NO_DESCRIPTOR;
-	p->space = cow__pool_take(&spaces);
-	if (!p->space) {
-		cow__pool_give(&packs, p);
-		return -ENOMEM;
-	}
-	*p->space = (struct cow__pack_space){ 0 };
-	/* Where addresses or file sizes are limited, smaller ones do. */
 	for (p->pages = PAGES_MOST; p->pages >= PAGES_LEAST; p->pages /= 16) {
 		r = cow__memfd_new("cowshed-pack",
 		                   cow__data_offset(p->pages) +
@@ -140,28 +84,57 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 			break;
 		cow__descriptor_close(&p->file);
 	}
+	return r;
+}
+
+/* What other members check when they map it. */
+static void
+make_head(struct cow__pack *p, const struct cow_group *g)
+{
+	p->head->version = COW__PACK_VERSION;
+	p->head->page_bytes = (uint32_t)cow__page;
+	p->head->pages = p->pages;
+	p->head->alias = p->alias;
+	p->head->group = g->id;
+	p->head->id = p->id;
+	p->head->magic = COW__PACK_MAGIC;
+}
+
+static int
+make(struct cow_group *g, bool alias, struct cow__pack **ret)
+{
+	struct cow__pack *p;
+	int r;
+
+	/* How many others send us is theirs to say. */
+	if (count(g, true) >= PACKS_MAX)
+		cow__packs_sweep(g);
+	if (count(g, true) >= PACKS_MAX)
+		return -ENOSPC; /* a memfd of its own, then */
+	p = cow__pool_take(&packs);
+	if (!p)
+		return -ENOMEM;
+	*p = (struct cow__pack){ .owner = true, .alias = alias };
+	p->file = COW__NO_DESCRIPTOR;
+	p->space = cow__space_new();
+	if (!p->space) {
+		cow__pool_give(&packs, p);
+		return -ENOMEM;
+	}
+	r = make_file(p);
 	if (r == 0)
 		r = cow__random(&p->id, sizeof(p->id));
-	if (r == 0) {
-		p->space->waits_bytes = cow__round_up(p->pages / 8, cow__page);
-		r = cow__map_meta(p->space->waits_bytes, &waits);
-	}
+	if (r == 0)
+		r = cow__space_begin(p->space, p->pages);
 	if (r < 0) {
 		if (p->head)
 			(void)cow__map_release((uintptr_t)p->head, p->bytes);
 		cow__descriptor_close(&p->file);
-		cow__pool_give(&spaces, p->space);
+		cow__space_free(p->space);
 		cow__pool_give(&packs, p);
 		return r;
 	}
-	p->space->waits = waits;
-	p->head->version = COW__PACK_VERSION;
-	p->head->page_bytes = (uint32_t)cow__page;
-	p->head->pages = p->pages;
-	p->head->alias = alias;
-	p->head->group = g->id;
-	p->head->id = p->id;
-	p->head->magic = COW__PACK_MAGIC;
+	make_head(p, g);
 	add(g, p);
 	*ret = p;
 	return 0;
@@ -231,20 +204,6 @@ cow__pack_has(const struct cow__pack *p, const struct cow__extent_at *at)
 }
 
 static void
-space_free(struct cow__pack_space *s)
-{
-	if (!s)
-		return;
-	for (unsigned i = 0; i < CLASSES; i++)
-		cow__array_free(s->free[i].pages, s->free[i].cap,
-		                sizeof(uint32_t));
-	cow__array_free(s->limbo, s->limbo_cap, sizeof(*s->limbo));
-	if (s->waits)
-		(void)cow__map_release((uintptr_t)s->waits, s->waits_bytes);
-	cow__pool_give(&spaces, s);
-}
-
-static void
 pack_free(struct cow__pack *p)
 {
 	for (struct cow__pack **q = &p->group->packs; *q; q = &(*q)->next)
@@ -254,7 +213,7 @@ pack_free(struct cow__pack *p)
 		}
 	(void)cow__map_release((uintptr_t)p->head, p->bytes);
 	cow__descriptor_close(&p->file);
-	space_free(p->space);
+	cow__space_free(p->space);
 	cow__pool_give(&packs, p);
 }
 
@@ -263,124 +222,6 @@ cow__packs_free(struct cow_group *g)
 {
 	while (g->packs)
 		pack_free(g->packs);
-}
-
-/* ---- Extents --------------------------------------------------------------- */
-
-/* Behind a private mapping: through another one, for a moment. */
-static int
-punch_retired(struct cow__pack *p, uint32_t page, size_t bytes)
-{
-	uint64_t offset = cow__data_offset(p->pages) + (uint64_t)page * cow__page;
-	uintptr_t at;
-	int r = cow__map_reserve(bytes, cow__page, &at);
-
-	if (r < 0)
-		return r;
-	r = cow__map_shared(at, bytes, &p->file, offset, false);
-	if (r == 0)
-		r = cow__map_punch(at, bytes);
-	(void)cow__map_release(at, bytes);
-	return r;
-}
-
-static int
-punch(struct cow__pack *p, uint32_t page, uint32_t pages)
-{
-	size_t bytes = (size_t)pages * cow__page;
-
-	return p->retired ? punch_retired(p, page, bytes)
-	                  : cow__map_punch((uintptr_t)cow__pack_data(p, page),
-	                                   bytes);
-}
-
-static void
-to_free(struct cow__pack *p, uint32_t page, uint32_t pages)
-{
-	struct list *l;
-	unsigned class;
-
-	(void)size_of(pages, &class);
-	l = &p->space->free[class];
-	/* Without memory for the note the addresses are lost, no more. */
-	if (cow__array_reserve((void **)&l->pages, &l->cap, sizeof(uint32_t),
-	                       l->count + 1) == 0)
-		l->pages[l->count++] = page;
-}
-
-static uint64_t *
-waiting(const struct cow__pack_space *s, uint32_t page)
-{
-	return &s->waits[page / 64];
-}
-
-/* Once: what came back, and is freed again, waits there still. */
-static void
-to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
-{
-	if (cow__array_reserve((void **)&s->limbo, &s->limbo_cap,
-	                       sizeof(*s->limbo), s->nlimbo + 1) < 0)
-		return;
-	s->limbo[s->nlimbo++] = *at;
-	*waiting(s, at->page) |= 1ull << (at->page % 64);
-}
-
-/* Good enough for the owner, who looks again: a system call less each time. */
-static struct cow__roll *
-roll_of(struct cow__pack_space *s)
-{
-	if (s->asked++ % ASK_EVERY == 0)
-		s->roll = (struct cow__roll){ { 0 } };
-	return &s->roll;
-}
-
-/* Looks at some of those that were freed here and held elsewhere. */
-static void
-poll(struct cow__pack *p, uint32_t most)
-{
-	struct cow__pack_space *s = p->space;
-	struct cow__roll now = { { 0 } };
-	struct cow__roll *r = most < s->nlimbo ? roll_of(s) : &now;
-
-	most = most < s->nlimbo ? most : s->nlimbo;
-	while (most-- > 0) {
-		struct cow__extent_at *e;
-
-		if (s->polled >= s->nlimbo)
-			s->polled = 0;
-		e = &s->limbo[s->polled];
-		/* Or it came back to us. */
-		if (cow__hold_has(p, &p->group->mine, e->page) ||
-		    !cow__hold_alone(p, e->page, r)) {
-			s->polled++;
-			continue;
-		}
-		if (punch(p, e->page, e->pages) == 0)
-			to_free(p, e->page, e->pages);
-		*waiting(s, e->page) &= ~(1ull << (e->page % 64));
-		*e = s->limbo[--s->nlimbo];
-	}
-}
-
-static bool
-take(struct cow__pack *p, uint32_t pages, unsigned class, uint32_t *ret)
-{
-	struct cow__pack_space *s = p->space;
-	struct list *l = &s->free[class];
-	uint32_t at;
-
-	if (l->count) {
-		*ret = l->pages[--l->count];
-		return true;
-	}
-	at = pages >= HUGE_PAGES
-	             ? (uint32_t)cow__round_up(s->fresh, HUGE_PAGES)
-	             : s->fresh;
-	if (at > p->pages || p->pages - at < pages)
-		return false;
-	s->fresh = at + pages;
-	*ret = at;
-	return true;
 }
 
 uint32_t
@@ -401,22 +242,22 @@ cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
 
 	if (want > PAGES_MOST / 2)
 		return -ENOSPC;
-	pages = size_of((uint32_t)want, &class);
+	pages = cow__space_round((uint32_t)want, &class);
 	for (p = g->packs; p; p = p->next) {
 		if (!p->owner || p->retired || p->alias != alias)
 			continue;
-		poll(p, 4);
-		if (take(p, pages, class, &page))
+		cow__space_poll(p, 4);
+		if (cow__space_take(p, pages, class, &page))
 			break;
-		poll(p, UINT32_MAX);
-		if (take(p, pages, class, &page))
+		cow__space_poll(p, UINT32_MAX);
+		if (cow__space_take(p, pages, class, &page))
 			break;
 	}
 	if (!p) {
 		r = make(g, alias, &p);
 		if (r < 0)
 			return r;
-		if (!take(p, pages, class, &page)) {
+		if (!cow__space_take(p, pages, class, &page)) {
 			pack_free(p);
 			return -ENOSPC;
 		}
@@ -433,31 +274,6 @@ cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
 }
 
 void
-cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
-{
-	struct cow__roll now = { { 0 } };
-	bool only, last = cow__hold_last(
-	        p, at->page, p->owner ? roll_of(p->space) : &now, &only);
-
-	/* What was copied of it here would cover what comes to lie there next. */
-	if (p->retired)
-		(void)cow__map_zap((uintptr_t)cow__pack_data(p, at->page),
-		                   (size_t)at->pages * cow__page);
-	if (last)
-		last = punch(p, at->page, at->pages) == 0;
-	cow__hold_left(p, at->page);
-	p->homes--;
-	if (!p->owner)
-		return;
-	if (*waiting(p->space, at->page) & (1ull << (at->page % 64)))
-		return;
-	if (last && only)
-		to_free(p, at->page, at->pages);
-	else
-		to_limbo(p->space, at);
-}
-
-void
 cow__packs_sweep(struct cow_group *g)
 {
 	struct cow__pack *p, *next;
@@ -465,9 +281,9 @@ cow__packs_sweep(struct cow_group *g)
 	for (p = g->packs; p; p = next) {
 		next = p->next;
 		if (p->space)
-			poll(p, UINT32_MAX);
+			cow__space_poll(p, UINT32_MAX);
 		if (p->homes == 0 && (!p->owner || p->retired) &&
-		    !(p->space && p->space->nlimbo))
+		    !cow__space_is_waiting(p->space))
 			pack_free(p);
 	}
 }
@@ -491,7 +307,7 @@ cow__packs_child(struct cow_group *g)
 {
 	for (struct cow__pack *p = g->packs; p; p = p->next) {
 		p->owner = false;
-		space_free(p->space);
+		cow__space_free(p->space);
 		p->space = NULL;
 	}
 }

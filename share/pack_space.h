@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is free in a pack
+ *
+ * Between share/pack.c, the file of a pack, and share/pack_space.c, its extents. The
+ * owner of a pack alone has a space: it alone hands out extents.
+ *
+ * An extent that the owner freed is free again when no other member and no message
+ * holds it. Until then it waits in *limbo*, and the owner looks at it from time to time.
+ *
+ * All of these want cow__share_lock.
+ */
+#ifndef COW_SHARE_PACK_SPACE_H
+#define COW_SHARE_PACK_SPACE_H
+
+#include "share/pack.h"
+
+/* NULL: no memory. cow__space_begin() makes it ready for a pack of `pages`: 0 or -errno. */
+struct cow__pack_space *cow__space_new(void);
+int cow__space_begin(struct cow__pack_space *s, uint32_t pages);
+/* Takes NULL. */
+void cow__space_free(struct cow__pack_space *s);
+
+/* The size that an extent of `pages` gets, and its class. */
+uint32_t cow__space_round(uint32_t pages, unsigned *ret_class);
+
+/* Takes an extent of that size and class. False: the pack has no room for it. */
+bool cow__space_take(struct cow__pack *p, uint32_t pages, unsigned class,
+                     uint32_t *ret);
+
+/* Looks at up to `most` extents in limbo, and frees those that nobody holds. */
+void cow__space_poll(struct cow__pack *p, uint32_t most);
+
+/* Is anything in limbo? NULL: no. */
+bool cow__space_is_waiting(const struct cow__pack_space *s);
+
+#endif
