@@ -33,114 +33,6 @@ check(const struct cow_parcel *p)
 	return 0;
 }
 
-/* Can the home that the storage has be sent so? Not as a clone if the program has an
- * address of it for good (`in_place`): it would go on writing what was sent. */
-static bool
-serves(struct cow__home *h, bool in_place, enum cow_share_mode mode,
-       const struct cow_group *group)
-{
-	if (!h)
-		return false;
-	if (mode == COW_SHARE_ALIAS)
-		return h->kind == COW__HOME_ALIAS &&
-		       (!h->pack || h->pack->group == group);
-	if (h->kind == COW__HOME_SEALED)
-		return cow__home_exact(h); /* else there is more in it */
-	return mode == COW_SHARE_CLONE && h->kind == COW__HOME_PACKED &&
-	       !h->diverged && h->pack->group == group && !in_place;
-}
-
-/* The writer's pointers end here, as at any clone. */
-static void
-settle(struct cow__home *h, struct cow_storage *s)
-{
-	if (h->kind == COW__HOME_ALIAS)
-		return;
-	h->writable = false;
-	__atomic_store_n(&s->data->owned, 0, __ATOMIC_RELAXED);
-	__atomic_store_n(&s->data->cloned, 1, __ATOMIC_RELAXED);
-}
-
-int
-cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
-              struct cow_group *group, struct cow__home **ret)
-{
-	static const enum cow__home_kind kinds[] = {
-		[COW_SHARE_ALIAS] = COW__HOME_ALIAS,
-		[COW_SHARE_CLONE] = COW__HOME_PACKED,
-		[COW_SHARE_SEALED] = COW__HOME_SEALED,
-	};
-	enum cow__home_kind kind = kinds[mode];
-	struct cow__home *h, *shown;
-	int r;
-
-	shown = mode == COW_SHARE_ALIAS ? NULL : cow__home_shown(s);
-	cow__share_enter();
-	h = cow__home_of(s);
-	if (serves(h, cow__transparent(s), mode, group) ||
-	    serves(shown, false, mode, group)) {
-		if (shown)
-			h = shown;
-		else
-			settle(h, s);
-		h->refs++;
-		cow__share_leave();
-		*ret = h;
-		return 0;
-	}
-	cow__share_leave();
-	/* It would part from those that it is an alias of. */
-	if (mode == COW_SHARE_ALIAS && h && h->kind == COW__HOME_ALIAS)
-		return cow__error(-EXDEV, "an alias in a group's memory does "
-		                          "not leave the group");
-	if (mode == COW_SHARE_ALIAS && cow__transparent(s)) {
-		r = cow__home_common(s, ret);
-		if (r == 0)
-			return 0;
-		if (r != -ENOTSUP)
-			return cow__error_from(r, "an alias in place");
-		return cow__error(-EBUSY, "an alias of a transparent storage: "
-		                          "its address was given away");
-	}
-	if (mode == COW_SHARE_ALIAS && !h &&
-	    (s->data->kind == COW__AT_EXTERNAL ||
-	     s->data->kind == COW__AT_FOREIGN)) {
-		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
-		                   : -EOPNOTSUPP;
-		return r == -EOPNOTSUPP
-		               ? cow__error(r, "an alias of memory of another "
-		                               "allocator")
-		               : r;
-	}
-	if (!group && kind == COW__HOME_PACKED)
-		kind = COW__HOME_SEALED;
-	if (mode != COW_SHARE_ALIAS && cow__home_give(s, ret) == 0)
-		return 0;
-	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
-	if (r < 0)
-		return cow__error_from(r, "no memory to share from");
-	/* The storage lives there from now on, so the next time costs nothing.
-	 * What its owner writes stays where he does, unless it is to be written. */
-	if (!cow__transparent(s) && s->data->kind != COW__AT_FOREIGN &&
-	    (mode == COW_SHARE_ALIAS || !cow__unwatched(s))) {
-		h->refs++;
-		r = cow__home_move_in(h, s);
-		if (r < 0) {
-			cow__share_enter();
-			h->refs--;
-			cow__share_leave();
-			if (mode == COW_SHARE_ALIAS) {
-				cow__share_enter();
-				cow__home_unref(h);
-				cow__share_leave();
-				return cow__error_from(r, "cow_channel_send");
-			}
-		}
-	}
-	*ret = h;
-	return 0;
-}
-
 /* ---- Messages -------------------------------------------------------------------------- */
 
 void
@@ -236,43 +128,27 @@ add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *
 	return 0;
 }
 
-/* One more item. -E2BIG: not in this message. */
+/* The bytes themselves. */
+static void
+add_bytes(struct cow__making *m, const struct cow_storage *s,
+          struct cow__wire_item *i)
+{
+	memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
+	memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
+	m->nbytes += cow__round_up(s->bytes, 8);
+	i->kind = COW__WIRE_BYTES_HERE;
+	m->nitems++;
+}
+
+/* A home: an extent of a pack, or a memfd of its own. Takes the reference over, also on
+ * failure. */
 static int
-add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
+add_home(struct cow_channel *c, struct cow__making *m, struct cow__home *h,
+         struct cow__wire_item *i)
 {
 	struct cow__outgoing *o = &c->out;
-	struct cow_storage *s = p->storage;
-	struct cow__wire_item *i = &m->items[m->nitems];
-	struct cow_broker *b;
-	struct cow__home *h;
-	int r;
+	int r = 0;
 
-	*i = (struct cow__wire_item){
-		.mode = (uint8_t)p->mode,
-		.kind = COW__WIRE_NOTHING,
-		.bytes = s->bytes,
-		.offset = p->offset,
-		.length = p->length,
-	};
-	if (s->device.type != COW_DEVICE_CPU)
-		return cow__parcel_add(c, p, i);
-	if (s->bytes == 0) {
-		m->nitems++;
-		return 0;
-	}
-	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
-		memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
-		memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
-		m->nbytes += cow__round_up(s->bytes, 8);
-		i->kind = COW__WIRE_BYTES_HERE;
-		m->nitems++;
-		return 0;
-	}
-	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER)
-		return add_token(m, b, p, i);
-	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
-	if (r < 0)
-		return r;
 	cow__share_enter();
 	if (h->pack)
 		r = add_packed(c, h, i);
@@ -294,6 +170,39 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 	cow__share_leave();
 	m->nitems++;
 	return 0;
+}
+
+/* One more item. -E2BIG: not in this message. */
+static int
+add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
+{
+	struct cow_storage *s = p->storage;
+	struct cow__wire_item *i = &m->items[m->nitems];
+	struct cow_broker *b;
+	struct cow__home *h;
+	int r;
+
+	*i = (struct cow__wire_item){
+		.mode = (uint8_t)p->mode,
+		.kind = COW__WIRE_NOTHING,
+		.bytes = s->bytes,
+		.offset = p->offset,
+		.length = p->length,
+	};
+	if (s->device.type != COW_DEVICE_CPU)
+		return cow__parcel_add(c, p, i);
+	if (s->bytes == 0) {
+		m->nitems++;
+		return 0;
+	}
+	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
+		add_bytes(m, s, i);
+		return 0;
+	}
+	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER)
+		return add_token(m, b, p, i);
+	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
+	return r < 0 ? r : add_home(c, m, h, i);
 }
 
 /* Lays the message out. */
