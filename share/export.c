@@ -111,6 +111,55 @@ cow_storage_share_in_place(struct cow_storage *s)
 	return r < 0 ? cow__error_from(r, "cow_storage_share_in_place") : 0;
 }
 
+/* A device's memory? Then all is said and done; 1: it is none. */
+static int
+device_import(int fd, uint64_t offset, size_t bytes, enum cow_share_mode mode,
+              struct cow_storage **ret)
+{
+	int r;
+
+	cow__error_begin();
+	r = cow__parcels()->import(fd, offset, bytes, mode, ret);
+	cow__error_stands();
+	if (r == -EBADMSG)
+		return 1;
+	return r < 0 ? cow__error_passed(r, "cow_storage_import") : 0;
+}
+
+/* A storage on a memfd. Takes `d` over on success, if there is no home yet. */
+static int
+memfd_storage(const struct cow__home_key *key, struct cow__descriptor *d, size_t bytes,
+              enum cow_share_mode mode, struct cow_storage **ret)
+{
+	struct cow__home *h;
+	int r;
+
+	cow__share_enter();
+	r = cow__home_open(mode == COW_SHARE_ALIAS ? COW__HOME_ALIAS : COW__HOME_SEALED,
+	                   key, d, bytes, &h);
+	if (r == 0) {
+		r = cow__home_storage(h, mode == COW_SHARE_CLONE, ret);
+		if (r < 0)
+			cow__home_unref(h);
+		else if (mode != COW_SHARE_CLONE)
+			cow__home_remember(h, *ret);
+	}
+	cow__share_leave();
+	return r;
+}
+
+static int
+import_sentence(int r)
+{
+	if (r == -EBADMSG)
+		return cow__error(-EBUSY, "cow_storage_import: part of it is a "
+		                          "storage of another size already");
+	if (r == -EPERM || r == -EACCES)
+		return cow__error(-EBADMSG, "cow_storage_import: the memfd "
+		                            "can't be mapped so");
+	return cow__error_from(r, "cow_storage_import");
+}
+
 COW_EXPORT int
 cow_storage_import(int fd, uint64_t offset, size_t bytes,
                    enum cow_share_mode mode, struct cow_storage **ret)
@@ -119,26 +168,17 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	bool alias = mode == COW_SHARE_ALIAS;
 	struct cow__descriptor d = cow__descriptor_of(fd);
 	struct cow_storage *s;
-	struct cow__home *h;
 	uint64_t has;
-	int r;
+	int r, of_device;
 
 	if (!ret || (unsigned)mode > COW_SHARE_SEALED)
 		return cow__error(-EINVAL, "cow_storage_import: no such mode");
 	r = cow__memfd_check(fd, alias ? COW__SEALED_SIZE : COW__SEALED_WRITE,
 	                     &has);
-	/* No memfd that is sealed so; a device's memory, then? */
 	if (r < 0 && bytes && cow__parcels()) {
-		int of_device;
-
-		cow__error_begin();
-		of_device = cow__parcels()->import(fd, offset, bytes, mode, ret);
-		cow__error_stands();
-		if (of_device == 0)
-			return 0;
-		if (of_device != -EBADMSG)
-			return cow__error_passed(of_device,
-			                         "cow_storage_import");
+		of_device = device_import(fd, offset, bytes, mode, ret);
+		if (of_device <= 0)
+			return of_device;
 	}
 	if (r < 0)
 		return cow__error(-EBADMSG, alias ? "cow_storage_import: not a memfd "
@@ -157,26 +197,10 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	key.dev = d.dev;
 	key.ino = d.ino;
 	key.file_bytes = has;
-	cow__share_enter();
-	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
-	                   bytes, &h);
-	if (r == 0) {
-		r = cow__home_storage(h, mode == COW_SHARE_CLONE, &s);
-		if (r < 0)
-			cow__home_unref(h);
-		else if (mode != COW_SHARE_CLONE)
-			cow__home_remember(h, s);
-	}
-	cow__share_leave();
+	r = memfd_storage(&key, &d, bytes, mode, &s);
 	cow__descriptor_close(&d);
-	if (r == -EBADMSG)
-		return cow__error(-EBUSY, "cow_storage_import: part of it is a "
-		                          "storage of another size already");
-	if (r == -EPERM || r == -EACCES)
-		return cow__error(-EBADMSG, "cow_storage_import: the memfd "
-		                            "can't be mapped so");
 	if (r < 0)
-		return cow__error_from(r, "cow_storage_import");
+		return import_sentence(r);
 	*ret = s;
 	return 0;
 }

@@ -146,14 +146,39 @@ sweep_all(void)
 	cow__share_leave();
 }
 
+/* Maps the group's page, which a new group gets its id in. -EBADMSG: it is none. */
+static int
+map_page(struct cow_group *g, const struct cow__descriptor *file,
+         const struct cow__id *fresh)
+{
+	struct cow__group_page *page;
+	uintptr_t at;
+	int r = cow__map_reserve(cow__page, cow__page, &at);
+
+	if (r < 0)
+		return r;
+	g->page = page = (struct cow__group_page *)at;
+	r = cow__map_shared(at, cow__page, file, 0, true);
+	if (r < 0)
+		return r;
+	if (fresh) {
+		page->magic = MAGIC;
+		page->version = VERSION;
+		page->bytes = sizeof(*page);
+		page->id = *fresh;
+	}
+	return page->magic != MAGIC || page->version != VERSION ||
+	                       page->bytes != sizeof(*page)
+	               ? -EBADMSG
+	               : 0;
+}
+
 /* Becomes a member: maps the page, takes a slot. `file` stays the caller's. */
 static int
 enter(const struct cow__descriptor *file, const struct cow__id *fresh,
       struct cow_group **ret)
 {
 	struct cow_group *g = cow__pool_take(&groups);
-	struct cow__group_page *page = NULL;
-	uintptr_t at;
 	int r;
 
 	if (!g)
@@ -166,22 +191,9 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 	};
 	r = cow__descriptor_dup(file, &g->door);
 	if (r == 0)
-		r = cow__map_reserve(cow__page, cow__page, &at);
+		r = map_page(g, file, fresh);
 	if (r == 0) {
-		g->page = page = (struct cow__group_page *)at;
-		r = cow__map_shared(at, cow__page, file, 0, true);
-	}
-	if (r == 0 && fresh) {
-		page->magic = MAGIC;
-		page->version = VERSION;
-		page->bytes = sizeof(*page);
-		page->id = *fresh;
-	}
-	if (r == 0 && (page->magic != MAGIC || page->version != VERSION ||
-	               page->bytes != sizeof(*page)))
-		r = -EBADMSG;
-	if (r == 0) {
-		g->id = page->id;
+		g->id = g->page->id;
 		if (cow__group_find(&g->id))
 			r = -EEXIST;
 	}

@@ -329,13 +329,27 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 	return r;
 }
 
+/* Where its bytes are here: mapped for this home, or within the pack's mapping. */
+static int
+place(struct cow__home *h, const struct cow__home_key *key)
+{
+	h->under = key->pack ? diverged(key) : NULL;
+	/* A severed pack's addresses are not the file's. */
+	if (h->under || (key->pack && key->pack->severed))
+		return map(h, &key->pack->file, cow__home_offset(h));
+	if (!key->pack)
+		return map(h, &h->file, h->offset);
+	h->data = cow__pack_data(key->pack, key->at.page);
+	return 0;
+}
+
 int
 cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
                struct cow__descriptor *file, size_t bytes,
                struct cow__home **ret)
 {
 	struct cow__home *h = cow__home_find(key);
-	int r = 0;
+	int r;
 
 	if (h) {
 		if (h->kind != kind || h->bytes != bytes)
@@ -357,14 +371,7 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 		.bytes = bytes,
 		.exact = key->offset == 0 && key->file_bytes == bytes,
 	};
-	h->under = key->pack ? diverged(key) : NULL;
-	/* A severed pack's addresses are not the file's. */
-	if (h->under || (key->pack && key->pack->severed))
-		r = map(h, &key->pack->file, cow__home_offset(h));
-	else if (key->pack)
-		h->data = cow__pack_data(key->pack, key->at.page);
-	else
-		r = map(h, &h->file, h->offset);
+	r = place(h, key);
 	if (r == 0)
 		r = table_add(h);
 	if (r < 0) {

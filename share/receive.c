@@ -260,13 +260,13 @@ land(const struct cow__wire *w, struct cow__pack **packs, unsigned npacks)
 		cow__hold_landed(packs[i], &flight);
 }
 
+/* The group that the message is of, and its packs, each counted as if a home lay in it:
+ * let go of meanwhile it would take its rows along. `npacks`: how many are. */
 static int
-open_all(struct cow_channel *c, const struct cow__wire *w)
+open_packs(struct cow_channel *c, const struct cow__wire *w, struct cow__pack **packs,
+           unsigned *npacks)
 {
 	struct cow__incoming *in = &c->in;
-	struct cow__pack *packs[COW__WIRE_FDS];
-	const unsigned char *here = w->inline_bytes;
-	unsigned npacks = 0;
 	int r = 0;
 
 	cow__share_enter();
@@ -276,14 +276,25 @@ open_all(struct cow_channel *c, const struct cow__wire *w)
 		            : 0;
 	else if (w->head.packs)
 		r = -EBADMSG;
-	while (r == 0 && npacks < w->head.packs) {
-		r = attach(c, &in->files[w->packs + npacks],
-		           &packs[npacks]);
-		/* Let go of meanwhile it would take its rows along. */
+	while (r == 0 && *npacks < w->head.packs) {
+		r = attach(c, &in->files[w->packs + *npacks],
+		           &packs[*npacks]);
 		if (r == 0)
-			packs[npacks++]->homes++;
+			packs[(*npacks)++]->homes++;
 	}
 	cow__share_leave();
+	return r;
+}
+
+static int
+open_all(struct cow_channel *c, const struct cow__wire *w)
+{
+	struct cow__incoming *in = &c->in;
+	struct cow__pack *packs[COW__WIRE_FDS];
+	const unsigned char *here = w->inline_bytes;
+	unsigned npacks = 0;
+	int r = open_packs(c, w, packs, &npacks);
+
 	in->nparcels = in->given = 0;
 	for (unsigned i = 0; r == 0 && i < w->head.items; i++) {
 		const struct cow__wire_item *item = &w->items[i];
