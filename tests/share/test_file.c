@@ -7,7 +7,6 @@
 #include "tests/support/folder.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -301,38 +300,6 @@ START_TEST(a_name_that_was_there_stays_after_a_failure)
 }
 END_TEST
 
-static void hold_counted(void *arg)
-{
-	struct cow_storage *s;
-	struct gate *g = arg;
-
-	ok(cow_storage_open(shm, 5000, SHM | COW_FILE_COUNTED, &s));
-	gate_open(&g[0]);
-	gate_wait(&g[1]);
-	cow_storage_unref(s);
-}
-
-START_TEST(the_killed_do_not_count)
-{
-	struct gate g[2];
-	pid_t child;
-
-	gate_make(&g[0]);
-	gate_make(&g[1]);
-	child = child_start(hold_counted, g);
-	gate_wait(&g[0]);
-	in_child(use_counted, NULL); /* not the last */
-	ck_assert_int_eq(entries("/dev/shm", shm + 1), 1);
-	kill(child, SIGKILL);
-	(void)child_status(child);
-	ck_assert_int_eq(entries("/dev/shm", shm + 1), 1);
-	in_child(use_counted, NULL);
-	ck_assert_int_eq(entries("/dev/shm", shm + 1), 0);
-	gate_free(&g[0]);
-	gate_free(&g[1]);
-}
-END_TEST
-
 static void inherit_counted(void *arg)
 {
 	ck_assert_int_eq(entries("/dev/shm", shm + 1), 1);
@@ -463,7 +430,6 @@ int main(void)
 	tcase_add_test(on, beyond_the_size_limit);
 	tcase_add_test(on, the_last_one_removes_the_name);
 	tcase_add_loop_test(on, a_name_that_was_there_stays_after_a_failure, 0, 2);
-	tcase_add_test(on, the_killed_do_not_count);
 	tcase_add_test(on, a_child_counts);
 	tcase_add_test(on, opened_before_the_last_one_went);
 	tcase_add_test(on, the_last_one_takes_its_time);
