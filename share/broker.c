@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client of the broker: its connection. See the header; share/broker_put.c has
- * what is said over it.
+ * A client of the broker: its connection. See share/broker.h.
+ *
+ * share/broker_put.c makes the requests.
  */
 #include "share/broker_call.h"
 #include "core/memory/state.h"
@@ -13,7 +14,7 @@
 
 #define TIMEOUT_MS 5000
 #define ERRNO_MAX 4095
-#define TRIES 3 /* of connecting to a broker that is just going */
+#define TRIES 3 /* of connecting to a broker that is about to end */
 
 static struct cow__pool pool = { .object_bytes = sizeof(struct cow_broker) };
 static struct cow__pool put_pool = { .object_bytes = sizeof(struct cow__put) };
@@ -73,7 +74,7 @@ cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item)
 
 /* ---- One request ---------------------------------------------------------------- */
 
-/* Nothing that comes later would be the answer to what was asked. */
+/* An answer that comes later would be taken for the answer to the next request. */
 static int
 hang_up(struct cow_broker *b, int r)
 {
@@ -81,7 +82,7 @@ hang_up(struct cow_broker *b, int r)
 	return r == -EPIPE ? -ECONNRESET : r;
 }
 
-/* It closed. Who is not served was told so before. */
+/* The broker closed the connection. A client that it does not serve got the reason before. */
 static int
 last_word(struct cow_broker *b, int r)
 {
@@ -158,7 +159,7 @@ ask(struct cow_broker *b, struct cow_broker_message *m, int fd, int *ret_fd)
 		return -EMFILE;
 	*m = in.m;
 	sound = r == (long)sizeof(*m) && is_answer(m, operation);
-	/* One comes with what was asked for, none with an error. */
+	/* A result comes with one descriptor, an error with none. */
 	wanted = nfds && sound && m->result >= 0;
 	cow__socket_drop(fds + wanted, nfds - wanted);
 	if (wanted)
@@ -180,7 +181,7 @@ start(struct cow_broker *b)
 		         b->address + abstract, NULL };
 	int r = cow__run(b->program, argv);
 
-	/* Whether it is there is seen by connecting. */
+	/* -ECHILD: how it ended is not known. The next try to connect shows it. */
 	return r == -ECHILD ? 0 : r > 0 ? -ECONNREFUSED : r;
 }
 
@@ -197,13 +198,13 @@ restore(struct cow_broker *b)
 		};
 		int r;
 
-		/* The program closed it: the number may be a file of its own. */
+		/* The program closed it. The number may be a file of the program's. */
 		if (p->home && !cow__descriptor_ok(&p->home->file)) {
 			worst = -EBADF;
 			continue;
 		}
 		r = ask(b, &m, p->home ? p->home->file.fd : -1, NULL);
-		/* Is it ours? A name that lasts was not lost then. */
+		/* Is it ours? Then the broker has kept a name that lasts. */
 		if (r == -EEXIST &&
 		    memcmp(&m.item, &p->item, sizeof(m.item)) == 0)
 			r = 0;
@@ -213,7 +214,7 @@ restore(struct cow_broker *b)
 	return worst;
 }
 
-/* Before anything is said: whose is it? Anybody can listen at a name. */
+/* Any process can listen at a name, so its user is checked before anything is sent. */
 static int
 is_trusted(const struct cow_broker *b)
 {
@@ -247,7 +248,7 @@ cow__broker_connect(struct cow_broker *b)
 
 	puts_free(&b->parents);
 	if (b->socket.fd >= 0 && cow__descriptor_ok(&b->socket)) {
-		/* What could not be put again is tried again. */
+		/* What could not be put again before is tried once more. */
 		if (b->restored < 0)
 			b->restored = restore(b);
 		return b->socket.fd < 0 ? -ECONNRESET : 0;
@@ -283,7 +284,7 @@ cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
 	r = ask(b, m, fd, ret_fd);
 	if (r != -ECONNRESET || fresh)
 		return r;
-	/* It went meanwhile. What it was asked it forgot with the rest. */
+	/* It ended meanwhile, and its memory of this request ended with it. */
 	r = cow__broker_connect(b);
 	if (r < 0)
 		return r;
@@ -336,14 +337,14 @@ set_up(struct cow_broker *b, const struct cow_broker_options *o)
 	}
 	if (o->program && strlen(o->program) >= sizeof(b->program))
 		return cow__error(-ENAMETOOLONG,
-		                  "cow_broker_open: a long program");
+		                  "cow_broker_open: the program's path is too long");
 	(void)append(b->program, 0, sizeof(b->program),
 	             o->program ? o->program : "cowshed");
 	if ((o->flags & COW_BROKER_START) && b->program[0] != '/' &&
 	    cow__process_is_raised())
-		return cow__error(-EPERM, "cow_broker_open: with raised "
-		                          "privileges a program is a path "
-		                          "from '/' on");
+		return cow__error(-EPERM, "cow_broker_open: a process with raised "
+		                          "privileges must give the program's "
+		                          "path from '/' on");
 	if (o->flags & ~(uint32_t)(COW_BROKER_START | COW_BROKER_ANY_USER))
 		return cow__error(-EINVAL, "cow_broker_open: unknown flags");
 	b->flags = o->flags;
@@ -361,19 +362,19 @@ cow__broker_sentence(int r)
 		return cow__error(r, "there is no broker");
 	case -EPERM:
 	case -EACCES:
-		return cow__error(r, "the broker does not serve this user, or is "
-		                     "another user's");
+		return cow__error(r, "the broker does not serve this user, or "
+		                     "belongs to another user");
 	case -ETIMEDOUT:
 		return cow__error(r, "the broker does not answer");
 	case -EPROTO:
 	case -EBADMSG:
-		return cow__error(r, "what answers is no broker of this "
-		                     "version");
+		return cow__error(r, "the program that answers is not a broker of "
+		                     "this version");
 	case -ENOSPC:
 		return cow__error(r, "the broker has no room for more");
 	case -EEXIST:
-		return cow__error(r, "a name or token of this process is "
-		                     "somebody else's now");
+		return cow__error(r, "another process has taken a name or token "
+		                     "of this process");
 	default:
 		return cow__error_from(r, "the broker");
 	}
@@ -389,8 +390,8 @@ cow_broker_open(const struct cow_broker_options *options, struct cow_broker **re
 
 	if (!ret || (options && options->size != sizeof(*options)))
 		return cow__error(ret ? -E2BIG : -EINVAL,
-		                  "cow_broker_open: options of another version, "
-		                  "or ret is NULL");
+		                  ret ? "cow_broker_open: options of another version"
+		                      : "cow_broker_open: ret is NULL");
 	r = cow__engine_enter(); /* fork handlers */
 	if (r < 0)
 		return cow__error_from(r, "cow_broker_open");
@@ -430,7 +431,7 @@ cow_broker_ref(struct cow_broker *b)
 COW_EXPORT struct cow_broker *
 cow_broker_unref(struct cow_broker *b)
 {
-	/* Pairs with itself: who is last sees what the others did. */
+	/* Pairs with itself: the last thread sees what the others wrote. */
 	if (!b || __atomic_sub_fetch(&b->refs, 1, __ATOMIC_ACQ_REL) > 0)
 		return NULL;
 	cow__share_enter();
@@ -463,7 +464,7 @@ cow_broker_refresh(struct cow_broker *b)
 	return r < 0 ? cow__broker_sentence(r) : 0;
 }
 
-/* The parent's connection must not stay open here: its death would not be seen. */
+/* If the parent's connection stayed open here, the broker would not see the parent's end. */
 void
 cow__brokers_child(void)
 {

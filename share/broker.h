@@ -2,12 +2,12 @@
 /*
  * A client of the broker
  *
- * One connection, one request at a time. What this process put is kept in a list,
- * with the home it lies in, so that it can be put again when the broker was
- * restarted: the broker's memory is its clients' memory.
+ * A client has one connection and makes one request at a time. It keeps a list of what
+ * it put, each entry with the home of its bytes. When the broker was restarted, the
+ * client puts the list again: the broker's memory is its clients' memory.
  *
- * What is dropped by its first receiver (ONCE) is not in the list: nobody tells
- * its sender when that was.
+ * An item with the flag ONCE is not in the list. Its first receiver drops it, and nobody
+ * tells the client that put it.
  */
 #ifndef COW_SHARE_BROKER_H
 #define COW_SHARE_BROKER_H
@@ -23,24 +23,25 @@ struct cow__put {
 };
 
 struct cow_broker {
-	struct cow__mutex lock; /* before cow__share_lock */
+	struct cow__mutex lock; /* taken before cow__share_lock */
 	uint64_t refs;
-	struct cow_broker *next; /* of this process's */
+	struct cow_broker *next; /* in the list of this process's connections */
 	struct cow__descriptor socket;
 	struct cow__put *puts;
-	struct cow__put *parents; /* after a fork: to be let go of */
-	int restored;             /* 0, or what putting again last said */
+	struct cow__put *parents; /* in a forked child: the parent's puts, to be freed */
+	int restored;             /* 0, or the error of the last try to put all again */
 	uint32_t flags, timeout_ms;
 	char address[COW__ADDRESS_MAX + 1];
 	char program[256];
 };
 
-/* In a forked child: their connections are the parent's. */
+/* In a forked child: closes the connections, which are the parent's. */
 void cow__brokers_child(void);
 
-/* Which of a parcel's strategies counts; BROKER: with the broker, a reference. */
+/* The strategy of a parcel: its own, or the process's if it is DEFAULT. For BROKER *ret
+ * is a reference to the broker that was set, or NULL; else it is NULL. */
 enum cow_strategy cow__strategy_of(uint32_t strategy, struct cow_broker **ret);
-/* The broker to get tokens from, a reference, or NULL. */
+/* A reference to the broker that tokens are got from, or NULL. */
 struct cow_broker *cow__strategy_broker(void);
 
 #endif

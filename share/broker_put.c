@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client of the broker: putting and getting, and which way parcels go
+ * A client of the broker: its requests, and the strategy by which parcels are sent
  */
 #include "core/base/error.h"
 #include "memfd/process.h"
@@ -24,16 +24,18 @@ explain(int r)
 {
 	switch (r) {
 	case -ENOENT:
-		return cow__error(r, "the broker has nothing of that name or "
+		return cow__error(r, "the broker has no storage of that name or "
 		                     "token, or there is no broker");
 	case -EACCES:
-		return cow__error(r, "it is another user's, and not permitted");
+		return cow__error(r, "the storage belongs to another user, who "
+		                     "has not permitted this");
 	case -EEXIST:
-		return cow__error(r, "the broker has something of that name "
-		                     "already");
+		return cow__error(r, "the broker already has a storage of that "
+		                     "name or token");
 	case -EINVAL:
-		return cow__error(r, "not a name (without '/', shorter than 64 "
-		                     "bytes), mode, permission or flag");
+		return cow__error(r, "the name (without '/', shorter than 64 "
+		                     "bytes), the mode, a permission or a flag "
+		                     "is not valid");
 	case -EBADF:
 		return cow__error(r, "the program closed a descriptor of the "
 		                     "library");
@@ -59,7 +61,7 @@ put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
 	            : cow__broker_call(b, &m, h ? h->file.fd : -1, NULL);
 	if (r == 0 && !(item->flags & COW_BROKER_ONCE)) {
 		if (!fresh)
-			cow__put_forget(b, item); /* twice is once */
+			cow__put_forget(b, item); /* one entry for each name and token */
 		r = cow__put_note(b, item, h);
 		if (r < 0) {
 			m.operation = COW_BROKER_DROP;
@@ -92,8 +94,9 @@ cow_broker_put(struct cow_broker *b, struct cow_storage *s,
 		return cow__error(-EINVAL, "cow_broker_put: no storage, or no "
 		                           "such mode or name");
 	if (s->elements || s->device.type != COW_DEVICE_CPU)
-		return cow__error(-EOPNOTSUPP, "cow_broker_put: plain bytes in "
-		                               "the CPU's memory alone");
+		return cow__error(-EOPNOTSUPP, "cow_broker_put: the broker keeps "
+		                               "only plain bytes in the CPU's "
+		                               "memory");
 	i = *item;
 	i.bytes = s->bytes;
 	i.uid = cow__process_user();
@@ -142,7 +145,7 @@ cow_broker_get(struct cow_broker *b, const struct cow_broker_item *item,
 		r = cow_storage_import(fd, m.offset, m.item.bytes,
 		                       (enum cow_share_mode)m.item.mode, ret);
 	if (r == -EINVAL)
-		r = cow__error(-EBADMSG, "the broker's answer is not sound");
+		r = cow__error(-EBADMSG, "the broker's answer is malformed");
 	if (fd >= 0) {
 		d = cow__descriptor_of(fd);
 		cow__descriptor_drop(&d);
@@ -164,7 +167,7 @@ cow_broker_drop(struct cow_broker *b, const struct cow_broker_item *item)
 	m.item = *item;
 	cow__mutex_lock(&b->lock);
 	r = cow__broker_call(b, &m, -1, NULL);
-	/* -EACCES: what is there is another user's, so ours is not. */
+	/* -EACCES: another user has that name, so ours is gone. */
 	if (r == 0 || r == -ENOENT || r == -EACCES)
 		cow__put_forget(b, item);
 	cow__mutex_unlock(&b->lock);
@@ -187,7 +190,7 @@ cow_broker_list(struct cow_broker *b, uint64_t *cursor,
 	if (r < 0)
 		return explain(r);
 	if (r > 0 && !is_ended(&m.item))
-		return cow__error(-EBADMSG, "the broker's answer is not sound");
+		return cow__error(-EBADMSG, "the broker's answer is malformed");
 	*cursor = m.offset;
 	if (r > 0)
 		*ret = m.item;
@@ -215,7 +218,7 @@ cow_strategy_set(enum cow_strategy s, struct cow_broker *b)
 		strategy = s;
 	cow__share_leave();
 	(void)cow_broker_unref(old);
-	return r < 0 ? cow__error(r, "cow_strategy_set: by which broker?") : 0;
+	return r < 0 ? cow__error(r, "cow_strategy_set: BROKER needs a broker") : 0;
 }
 
 COW_EXPORT enum cow_strategy

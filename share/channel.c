@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels: birth and death. See the header.
+ * Channels: made and freed. See the header.
  */
 #include "share/channel.h"
 #include "core/memory/state.h"
@@ -81,7 +81,7 @@ cow_channel_free(struct cow_channel *c)
 {
 	if (!c)
 		return NULL;
-	/* In a child: what it inherited of storages that came or wait. */
+	/* In a child these are its copies of the storages that had come or waited. */
 	if (!c->torn) {
 		cow__outgoing_end(c);
 		cow__incoming_end(c);
@@ -105,16 +105,16 @@ cow_channel_group(struct cow_channel *c)
 	return c ? cow_group_ref(c->group) : NULL;
 }
 
-/* What waits in it is the parent's to send, and was the parent's to receive. The
- * slot of its message shall not live on in the child. */
+/* The parent sends what waits in a channel, and receives what has come. In the child the
+ * message's slot must not stay open. */
 void
 cow__channels_child(void)
 {
 	for (struct cow_channel *c = channels; c; c = c->next) {
 		c->parents = true;
-		/* What came with a message that is half received: its slot would
-		 * live on here. Not if another thread was at it: then it is known
-		 * to nobody where the descriptors stand. */
+		/* Of a half received message the slot came, too, and would stay open
+		 * here. If another thread used the channel at the fork, which
+		 * descriptors are there is not known, and they stay. */
 		c->torn |= c->lock.state != 0;
 		if (!c->torn)
 			cow__incoming_close_fds(&c->in);

@@ -4,12 +4,13 @@
  *
  *   parcels -> homes -> items of a message -> socket -> items -> homes -> storages
  *
- * send.c makes messages, inbox.c gets them and receive.c takes them apart; a channel holds one of each
- * at a time, half sent and half received as it may be.
+ * home_for.c finds a storage's home and send.c makes the message. inbox.c reads a message
+ * from the socket and receive.c makes storages of it. A channel has at most one message
+ * to send and one to receive; either may be half done.
  *
- * A message holds what is in it by a slot of its own (share/group.h), so nobody's
- * death on the way loses anything: neither the sender's, who may go right after
- * sending, nor the receiver's, whose queue the kernel empties.
+ * A message holds its packed storages by a slot of its own (share/group.h). So they
+ * arrive if the sender exits right after sending. If the receiver dies, the kernel
+ * empties its queue and closes the slot, and nothing is held any more.
  */
 #ifndef COW_SHARE_CHANNEL_H
 #define COW_SHARE_CHANNEL_H
@@ -23,9 +24,9 @@
 #define COW__OWN_MOST 48u /* descriptors of storages in one message */
 
 struct cow__outgoing {
-	size_t bytes, sent; /* bytes 0: there is none */
+	size_t bytes, sent; /* bytes 0: there is no message */
 	unsigned nfds;
-	struct cow__descriptor files[COW__WIRE_FDS]; /* belong to those below */
+	struct cow__descriptor files[COW__WIRE_FDS]; /* copies: the members below own them */
 	struct cow__slot slot;                       /* of this message */
 	struct cow__pack *packs[COW__WIRE_FDS];
 	unsigned npacks, nhomes;
@@ -36,7 +37,7 @@ struct cow__outgoing {
 	uint64_t buf[COW__WIRE_BYTES / 8];
 };
 
-/* What a message is made of while it is being made. */
+/* The parts of a message while send.c makes it. */
 struct cow__making {
 	struct cow__wire_item items[COW__WIRE_ITEMS];
 	unsigned char bytes[COW__WIRE_BYTES / 2];
@@ -46,12 +47,12 @@ struct cow__making {
 };
 
 struct cow__incoming {
-	size_t bytes, have; /* bytes 0: its head is not there yet */
+	size_t bytes, have; /* bytes 0: its head is not complete yet */
 	unsigned nfds;
-	bool flooded; /* more came than any message has, and were dropped */
-	bool waited;  /* the program ran meanwhile: are they still ours? */
+	bool flooded; /* more descriptors came than any message has; all were closed */
+	bool waited;  /* the program ran meanwhile, and may have closed descriptors */
 	struct cow__descriptor files[COW__WIRE_FDS]; /* ours */
-	/* What was received and not asked for yet. */
+	/* Parcels that the program has not asked for yet. */
 	unsigned nparcels, given;
 	size_t note_at, note_bytes;
 	bool ready;
@@ -60,44 +61,44 @@ struct cow__incoming {
 };
 
 struct cow_channel {
-	struct cow__mutex lock; /* before cow__share_lock */
+	struct cow__mutex lock; /* taken before cow__share_lock */
 	struct cow_channel *next;
 	int socket;
 	uint32_t flags;
-	uint64_t ino;    /* the socket's, to know it again */
-	bool stream, door_sent;
-	bool parents;    /* made before a fork, by the parent ... */
-	bool torn;       /* ... while another thread was at it */
-	int broken;      /* -errno: for ever */
+	uint64_t ino;    /* the socket's inode: is the number still that socket? */
+	bool stream;
+	bool parents;    /* the parent made it before the fork ... */
+	bool torn;       /* ... and another thread used it at the fork */
+	int broken;      /* -errno: the channel is broken for good */
 	struct cow_group *group;
 	struct cow__outgoing out;
 	struct cow__making making;
 	struct cow__incoming in;
 };
 
-/* Lets go of a message that was sent, or won't be. */
+/* Frees what a message has, whether it was sent or not; the same of a received one. */
 void cow__outgoing_end(struct cow_channel *c);
 void cow__incoming_end(struct cow_channel *c);
 
-/* Goes on until a whole message is there. 0 or -errno. */
+/* Reads on until a whole message is there. 0 or -errno. */
 int cow__incoming_get(struct cow_channel *c);
 void cow__incoming_close_fds(struct cow__incoming *in);
 
-/* Are the descriptors that came still what came? */
+/* Are the descriptors still the files that came, or did the program close one? */
 bool cow__incoming_kept(const struct cow__incoming *in);
 
-/* In a forked child: they are the parent's. */
+/* In a forked child: marks all channels as the parent's. */
 void cow__channels_child(void);
 
-/* A storage of a device into the message that is being made, and out of one: `bytes`
- * describe it, `fd` stays the caller's. */
+/* Adds a device's storage to the message that is being made; makes a storage of what came
+ * in one. `bytes` describe it; `fd` stays the caller's. */
 int cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
                     struct cow__wire_item *i);
 int cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
                      const unsigned char *bytes, struct cow_storage **ret);
 
-/* A sealed (or alias) home for the storage, made and moved to if need be; a
- * reference. Takes the share lock itself. */
+/* A reference to the home that the storage is sent from in this mode. If the storage has
+ * no such home, makes one. Takes the share lock itself. */
 int cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
                   struct cow_group *group, struct cow__home **ret);
 

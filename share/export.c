@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages as descriptors, and storages of a group
+ * Storages as descriptors, aliases in place, and new storages in a group's memory
  */
 #include "core/base/error.h"
 #include "memfd/memfd.h"
@@ -65,12 +65,12 @@ cow_storage_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd,
 		return device_export(s, mode, ret_fd, ret_offset);
 	if (s->elements || s->device.type != COW_DEVICE_CPU)
 		return cow__error(-EOPNOTSUPP,
-		                  "cow_storage_export: plain bytes in the CPU's "
-		                  "memory alone");
+		                  "cow_storage_export: only plain bytes in the CPU's "
+		                  "memory can be exported");
 	if (s->bytes == 0)
 		return cow__error(-EINVAL,
-		                  "cow_storage_export: zero bytes have no "
-		                  "descriptor");
+		                  "cow_storage_export: a storage of zero bytes has "
+		                  "no descriptor");
 	r = cow__home_for(s, mode == COW_SHARE_CLONE ? COW_SHARE_SEALED : mode,
 	                  NULL, &h);
 	if (r < 0)
@@ -102,16 +102,17 @@ cow_storage_share_in_place(struct cow_storage *s)
 		return 0;
 	if (!cow__transparent(s) || s->data->kind != COW__AT_TILE)
 		return cow__error(-EOPNOTSUPP,
-		                  "cow_storage_share_in_place: transparent "
-		                  "storages in the engine's memory alone");
+		                  "cow_storage_share_in_place: not a transparent "
+		                  "storage in the engine's memory");
 	r = cow__home_share_in_place(s);
 	if (r == -EBUSY)
-		return cow__error(r, "cow_storage_share_in_place: somebody "
-		                     "else reads its pages");
+		return cow__error(r, "cow_storage_share_in_place: a clone or a "
+		                     "forked process reads its pages, or memory "
+		                     "may be under I/O");
 	return r < 0 ? cow__error_from(r, "cow_storage_share_in_place") : 0;
 }
 
-/* A device's memory? Then all is said and done; 1: it is none. */
+/* Imports a descriptor of a device's memory. 1: it is none. */
 static int
 device_import(int fd, uint64_t offset, size_t bytes, enum cow_share_mode mode,
               struct cow_storage **ret)
@@ -152,11 +153,11 @@ static int
 import_sentence(int r)
 {
 	if (r == -EBADMSG)
-		return cow__error(-EBUSY, "cow_storage_import: part of it is a "
-		                          "storage of another size already");
+		return cow__error(-EBUSY, "cow_storage_import: this process has a "
+		                          "storage of another size or mode there");
 	if (r == -EPERM || r == -EACCES)
-		return cow__error(-EBADMSG, "cow_storage_import: the memfd "
-		                            "can't be mapped so");
+		return cow__error(-EBADMSG, "cow_storage_import: the kernel does "
+		                            "not map the memfd in this mode");
 	return cow__error_from(r, "cow_storage_import");
 }
 
@@ -182,7 +183,7 @@ cow_storage_import(int fd, uint64_t offset, size_t bytes,
 	}
 	if (r < 0)
 		return cow__error(-EBADMSG, alias ? "cow_storage_import: not a memfd "
-		                             "of a size that is sealed"
+		                             "whose size is sealed"
 		                           : "cow_storage_import: not a memfd "
 		                             "that is sealed against writing");
 	if (offset > has || bytes > has - offset)

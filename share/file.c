@@ -2,27 +2,29 @@
 /*
  * Storages on files and on named POSIX shared memory
  *
- *   open      take the name; of counted ones a lock, and see that the name still
- *             means this file
- *   look      is it a file, how long is it
- *   map       beyond its end, so far: that is allowed, and touches nothing
- *   grow      with memory behind it; the last step that changes anything
- *   look      did somebody make it shorter meanwhile?
- *   unlink    if it is to have no name
+ * cow_storage_open() takes these steps:
  *
- * In that order nothing has to be made shorter after a failure, which could take
- * bytes from under somebody else. A name that was made here is removed again.
+ *   open      open or make the name; with COUNTED take a lock, and check that the name
+ *             still means this file
+ *   look      is it a regular file, and how long is it?
+ *   map       beyond its end, if need be: the kernel allows that, and no page is touched
+ *   grow      lengthen it, with memory or disk behind each byte; the last change
+ *   look      did another process shorten it meanwhile?
+ *   unlink    with UNLINK
  *
- * Shared memory without librt: a name is a file in /dev/shm, where the C libraries
- * look for it, too. There is no way out of that folder: one '/', at the start.
+ * In this order no failure makes it necessary to shorten the file again, which could take
+ * bytes that another process uses. A failure removes the name if this call made it.
  *
- * Counted ones. A count in the file would be wrong after a kill, and would push the
- * payload off its page. So each storage has a shared lock on the file, which the
- * kernel drops with the mapping, however that ends. Who frees one unmaps first, then
- * tries to lock the file alone: if that succeeds it was the last, and while it
- * removes the name nobody else can get the shared lock. Whoever opened the file
- * just before looks at the name again when it has the lock: if it is gone, or means
- * another file, it begins anew. The descriptor is not needed for any of this.
+ * Named shared memory needs no librt: a name is a file in /dev/shm, where the C libraries
+ * look for it, too. A name can't leave that folder: its only '/' is at the start.
+ *
+ * COUNTED. A count in the file would be wrong after a kill, and would move the payload off
+ * its page. So each storage has a shared lock on the file. The mapping keeps the lock, and
+ * the kernel drops both, however the process ends. A storage that is freed unmaps first,
+ * then tries to lock the file alone. If that succeeds, it was the last one. While it
+ * removes the name, no other process can get the shared lock. A process that opened the
+ * file just before looks at the name again when it has the lock. If the name is gone, or
+ * means another file, it begins anew. None of this needs the descriptor.
  */
 #include "core/base/array.h"
 #include "core/base/error.h"
@@ -39,9 +41,10 @@
 	 COW_FILE_NO_CREATE | COW_FILE_KEEP_FD | COW_FILE_UNLINK |             \
 	 COW_FILE_COUNTED)
 #define SHM_FOLDER "/dev/shm/"
-#define SHM_NAME 254 /* as NAME_MAX has it, and a '/' */
+#define SHM_NAME 254 /* NAME_MAX (255) less the '/' */
 #define TRIES 100
-/* Whoever removes a name has the lock meanwhile: this long, and by turns. */
+/* A process that removes a name has the lock meanwhile. We wait LEAVING_NS for it, and look
+ * every LOOK_NS. */
 #define LEAVING_NS 1000000000u
 #define LOOK_NS 1000000u
 
@@ -52,8 +55,8 @@ struct file {
 	struct cow__descriptor fd; /* kept, or COW__NO_DESCRIPTOR */
 	uint64_t dev, ino;
 	uint32_t flags;
-	bool made; /* the name, by this call */
-	char *name; /* as the program gave it; NULL: there is none */
+	bool made; /* this call made the name */
+	char *name; /* as the program gave it; NULL: it gave a descriptor */
 	uint32_t name_cap;
 	char path[sizeof(SHM_FOLDER) + SHM_NAME]; /* of shared memory */
 };
@@ -86,8 +89,8 @@ shm_path(const char *name, char *ret)
 
 /* ---- The end ------------------------------------------------------------------ */
 
-/* Removes the name if nobody else has the file counted. What can't be done now is
- * left to the next one. */
+/* Removes the name if no other storage holds the file's lock. On a failure the next user
+ * of the name does it. */
 static void
 counted_end(const struct file *f)
 {
@@ -167,7 +170,7 @@ file_new(const char *name, uint32_t flags, struct file **ret)
 	return 0;
 }
 
-/* Opens it, or makes it: which of the two must be known. */
+/* Opens the file or makes it, and notes which of the two. */
 static int
 open_or_make(struct file *f)
 {
@@ -192,13 +195,13 @@ open_or_make(struct file *f)
 			f->made = true;
 		if (r != -EEXIST || (f->flags & COW_FILE_EXCLUSIVE))
 			return r;
-		/* Made and maybe removed by somebody in between. */
+		/* Another process made it in between, and may have removed it. */
 		r = -ENOENT;
 	}
 	return -EEXIST; /* a link to nowhere, most likely */
 }
 
-/* Takes the name off again, if this call made it and it still is that file. */
+/* Removes the name if this call made it and it still means this file. */
 static void
 unmake(struct file *f)
 {
@@ -208,9 +211,9 @@ unmake(struct file *f)
 	cow__descriptor_close(&f->fd);
 }
 
-/* Undoes all. Who found a counted one meanwhile keeps it; one that was there keeps its
- * name, whoever made it. (If its last user left in this moment, the next one will remove
- * it.) */
+/* Undoes all. A counted file that another process found meanwhile stays its own. A file
+ * that was there before keeps its name. (If its last user leaves at this moment, the next
+ * user removes it.) */
 static void
 file_fail(struct file *f)
 {
@@ -244,8 +247,8 @@ open_counted(struct file *f)
 			unmake(f);
 			return r;
 		}
-		/* The last one is about to remove the name, or has. Nothing is
-		 * lost: the file was empty, or its users gave it up. */
+		/* Its last user is about to remove the name, or has. Nothing is lost: the
+		 * file was empty, or its users had freed it. */
 		cow__descriptor_close(&f->fd);
 		if (i < TRIES)
 			cow__yield();
@@ -276,7 +279,7 @@ map(struct file *f, uint64_t offset, size_t bytes)
 	return r;
 }
 
-/* Says what failed, of which name. */
+/* Leaves the sentence about a failure: what failed, and for which name. */
 static int
 about(int r, const char *what, const struct file *f)
 {
@@ -330,7 +333,7 @@ settle(struct file *f, uint64_t offset, size_t bytes)
 	return 0;
 }
 
-/* The storage. It owns `f` then; on failure nobody does. */
+/* Makes the storage, which owns `f`. A failure frees `f`. */
 static int
 storage(struct file *f, size_t bytes, struct cow_storage **ret)
 {
@@ -372,17 +375,15 @@ flags_check(const char *name, uint32_t flags)
 		                           "unknown flags");
 	if (!(flags & COW_FILE_SHARED) && (flags & shared_only))
 		return cow__error(-EINVAL, "cow_storage_open: SHM, EXCLUSIVE, "
-		                           "UNLINK and COUNTED are for shared "
-		                           "mappings alone");
+		                           "UNLINK and COUNTED need SHARED");
 	if ((flags & COW_FILE_EXCLUSIVE) && (flags & COW_FILE_NO_CREATE))
-		return cow__error(-EINVAL, "cow_storage_open: EXCLUSIVE makes a "
-		                           "file, NO_CREATE does not");
+		return cow__error(-EINVAL, "cow_storage_open: EXCLUSIVE and "
+		                           "NO_CREATE exclude each other");
 	if ((flags & COW_FILE_COUNTED) &&
 	    (!(flags & COW_FILE_SHM) ||
 	     (flags & (COW_FILE_KEEP_FD | COW_FILE_UNLINK))))
-		return cow__error(-EINVAL, "cow_storage_open: COUNTED is for "
-		                           "shared memory, without KEEP_FD and "
-		                           "UNLINK");
+		return cow__error(-EINVAL, "cow_storage_open: COUNTED needs SHM, "
+		                           "and excludes KEEP_FD and UNLINK");
 	return 0;
 }
 
@@ -399,7 +400,7 @@ cow_storage_open(const char *name, size_t bytes, uint32_t flags,
 		return cow__error(-EINVAL, "cow_storage_open: no such size");
 	r = file_new(name, flags, &f);
 	if (r == -EINVAL || r == -ENAMETOOLONG)
-		return cow__error_about(r, "no name of shared memory:", name);
+		return cow__error_about(r, "not a name of shared memory:", name);
 	if (r < 0)
 		return cow__error_from(r, "cow_storage_open");
 	if (bytes == 0) {

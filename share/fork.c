@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork. See the header.
+ * fork, for memory that is shared with other processes. See the header.
  */
 #include "share/fork.h"
 #include "core/base/base.h"
@@ -14,10 +14,10 @@
 #include "share/home.h"
 #include "share/layout.h"
 
-/* A pack could neither be made private nor be copied: the child must not go on. */
+/* -errno: a pack could neither be made private nor be copied. The child must end. */
 static int failed;
 
-/* Shared it stays, here. In the child there are copies where it is. */
+/* The pack stays shared in the parent. The child gets copies at its addresses. */
 static int
 copy_for_child(struct cow__pack *p, int reason)
 {
@@ -29,7 +29,7 @@ copy_for_child(struct cow__pack *p, int reason)
 	return r;
 }
 
-/* Nothing is there, and nobody else shall get the addresses. */
+/* Puts the copies where the pack was. Until then the addresses stay reserved. */
 static void
 put_in_place(struct cow__pack *p)
 {
@@ -50,7 +50,7 @@ prepare_group(struct cow_group *g)
 	if (r == 0)
 		r = cow__slot_anchor(&g->childs);
 	if (r < 0) {
-		/* Held for ever, then, by nobody in particular. */
+		/* The crowd's row holds it, for ever. */
 		cow__slot_close(&g->childs);
 		g->childs.number = COW__CROWD;
 		g->childs.epoch = COW__CROWD_EPOCH;

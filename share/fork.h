@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * fork, for what is shared with other processes
+ * fork, for memory that is shared with other processes
  *
- * The child is one more member of each group, and holds what its parent holds.
- * Aliases stay aliases. Everything else goes on with the bytes of this moment in
- * both processes, as all memory does: packs become private mappings (share/pack.h),
- * and what somebody may have a pointer to write to is no longer what the file
- * says (`diverged`, share/home.h).
+ * The child becomes a member of each group of its parent, and holds what its parent
+ * holds. Aliases stay aliases. In everything else parent and child go on with the bytes
+ * of the moment of the fork, as in all memory: packs become private mappings
+ * (share/pack.h). A home that the program may have a pointer for writing to may differ
+ * from its file after the fork (`diverged`, share/home.h).
  */
 #ifndef COW_SHARE_FORK_H
 #define COW_SHARE_FORK_H
 
-/* From now on forks are prepared here, too. */
+/* Registers the fork hooks of share/. May be called again. */
 void cow__share_fork_init(void);
 
 #endif

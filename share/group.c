@@ -54,7 +54,7 @@ slot_lock(struct cow_group *g, struct cow__slot *s)
 		if (r < 0)
 			return r;
 		s->number = n;
-		/* Ours alone while we have the lock. 0 is nobody's. */
+		/* Only the owner of the lock writes it. No owner has the epoch 0. */
 		s->epoch = g->page->epoch[n] + 1;
 		s->epoch += s->epoch == 0;
 		__atomic_store_n(&g->page->epoch[n], s->epoch,
@@ -98,7 +98,7 @@ cow__slot_epoch(const struct cow_group *g, uint32_t number)
 bool
 cow__slot_alive(struct cow_group *g, uint32_t number)
 {
-	/* What can't be asked is alive: a page too much is kept. */
+	/* If the kernel does not tell, it counts as alive: a page is kept too long. */
 	return cow__memfd_lock_taken(&g->mine.file, number) != 0;
 }
 
@@ -135,8 +135,7 @@ cow__group_unref(struct cow_group *g)
 		group_free(g);
 }
 
-/* What the dead held is free without anybody's help, but its pages wait for somebody to
- * look. */
+/* What a dead member held is free at once. Its pages stay until a process looks. */
 static void
 sweep_all(void)
 {
@@ -146,7 +145,8 @@ sweep_all(void)
 	cow__share_leave();
 }
 
-/* Maps the group's page, which a new group gets its id in. -EBADMSG: it is none. */
+/* Maps the group's page; of a new group (`fresh`: its id) fills it. -EBADMSG: it is not a
+ * group's. */
 static int
 map_page(struct cow_group *g, const struct cow__descriptor *file,
          const struct cow__id *fresh)
@@ -201,7 +201,7 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 		r = cow__slot_take(g, &g->mine);
 	if (r == 0)
 		r = cow__slot_anchor(&g->mine);
-	/* A child that was forked behind our back shall not keep our lock. */
+	/* A child of a raw fork must not keep our lock. */
 	if (r == 0)
 		(void)cow__map_inherit(g->mine.anchor, cow__page, false);
 	if (r < 0) {
@@ -234,7 +234,7 @@ cow__group_join(int fd, struct cow_group **ret)
 		return r;
 	g = cow__group_find(&id);
 	if (g) {
-		/* An id is easily copied; the file is not. */
+		/* A peer can copy the id, but not the file. */
 		file = cow__descriptor_of(fd);
 		if (file.dev != g->door.dev || file.ino != g->door.ino)
 			return -EBADMSG;

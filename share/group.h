@@ -2,21 +2,19 @@
 /*
  * Trust groups: processes that count each other
  *
- * Members of a group map each other's memory, as forked workers do. What they
- * must know of each other is who is alive: a page may be written in place or
- * given back only when nobody else holds it, and holders are killed without a
- * word.
+ * Members of a group map each other's memory, as forked workers do. Each must know
+ * which of the others are alive: a page may be written in place or given back only when
+ * no other member holds it, and a killed member tells nobody.
  *
- * A member has a *slot*: a lock on one byte of the group's memfd, made through an
- * open file description of its own. The kernel drops it when the member dies or
- * execs, and nothing else does; a mapping keeps the description open if the
- * program closes every descriptor. A message on its way has a slot, too, whose
- * descriptor travels with it: so what it carries is held by the message, and the
- * sender may be gone.
+ * A member has a *slot*: a lock on one byte of the group's memfd, taken through an
+ * open file description of its own. The kernel drops the lock when the member leaves the
+ * group, dies or execs. The *anchor*, a mapping, keeps the description open if the
+ * program closes every descriptor. A message on its way has a slot, too, and its
+ * descriptor travels with it. So the message itself holds what it carries, also when the
+ * sender is gone.
  *
- * Slots are used again. Each time the slot's *epoch* goes up, so that whatever an
- * earlier owner left written somewhere under this number says nothing about the
- * new one.
+ * Slots are used again. Each new owner adds one to the slot's *epoch*, so what an earlier
+ * owner wrote under the same number does not count for the new one.
  *
  *     memfd "cowshed-group":  [ id | epochs ]   locks: byte n = slot n
  */
@@ -30,7 +28,8 @@
 #include <stdint.h>
 
 #define COW__SLOTS 256
-/* Of children that could get no slot: what is held under it is held for ever. */
+/* The number of all children that found no free slot. They share one row in each pack, and
+ * what is held in that row is held for ever. */
 #define COW__CROWD COW__SLOTS
 #define COW__CROWD_EPOCH 1u
 #define COW__NO_SLOT 0xffffu
@@ -42,21 +41,21 @@ struct cow__id {
 };
 
 struct cow__slot {
-	struct cow__descriptor file; /* its own description: the lock */
-	uintptr_t anchor;            /* the mapping that keeps it; 0: none */
+	struct cow__descriptor file; /* its own description, which has the lock */
+	uintptr_t anchor;            /* the mapping that keeps it open; 0: none */
 	uint32_t number;             /* COW__NO_SLOT: none */
 	uint32_t epoch;
 };
 
 struct cow_group {
 	uint64_t refs;
-	struct cow_group *next; /* of this process's groups */
+	struct cow_group *next; /* in the list of this process's groups */
 	struct cow__group_page *page; /* shared by all members */
 	struct cow__id id;
-	struct cow__descriptor door; /* that others join by: locks nothing */
-	struct cow__slot mine, childs;
+	struct cow__descriptor door; /* others join by it; it locks nothing */
+	struct cow__slot mine, childs; /* childs: of the coming child, during a fork */
 	struct cow__pack *packs;      /* those that this process maps */
-	/* Of each slot an epoch whose owner is dead: that stays true. */
+	/* Of each slot an epoch whose owner was found dead. It stays dead. */
 	uint32_t dead[COW__SLOTS];
 };
 
@@ -64,10 +63,10 @@ struct cow_group {
 	((struct cow__slot){ .file = COW__NO_DESCRIPTOR,                       \
 	                     .number = COW__NO_SLOT })
 
-/* One lock for everything in share/: taken before the engine's. */
+/* One lock for everything in share/. It is taken before the engine's lock. */
 extern struct cow__mutex cow__share_lock;
 
-/* Locks it; the first time, forks are told before that they have to. */
+/* Takes it. Registers the fork hooks before that, so that a fork takes it, too. */
 void cow__share_enter(void);
 
 static inline void
@@ -76,32 +75,32 @@ cow__share_leave(void)
 	cow__mutex_unlock(&cow__share_lock);
 }
 
-/* All of these want the lock. */
+/* The caller of each of these holds the lock. */
 
 extern struct cow_group *cow__groups;
 
-/* A slot on the group's memfd, whose owner is who holds `file`. -EAGAIN: all
+/* Takes a free slot. It stays taken while any process has its `file` open. -EAGAIN: all
  * are taken. */
 int cow__slot_take(struct cow_group *g, struct cow__slot *ret);
 
-/* A mapping keeps it, too, if the program closes all descriptors. */
+/* Maps the slot's file, so that the slot stays if the program closes all descriptors. */
 int cow__slot_anchor(struct cow__slot *s);
 
-/* Lets go: nothing that is held under it counts from now on. */
+/* Closes it: nothing that is held under it counts from then on. */
 void cow__slot_close(struct cow__slot *s);
 
-/* Its epoch now, and whether somebody has it who is not this process. */
+/* The slot's epoch; and whether another process or a message has the slot. */
 uint32_t cow__slot_epoch(const struct cow_group *g, uint32_t number);
 bool cow__slot_alive(struct cow_group *g, uint32_t number);
 
 /* The group with this id if this process is a member, or NULL. */
 struct cow_group *cow__group_find(const struct cow__id *id);
 
-/* Makes this process a member through a descriptor from elsewhere, which stays
- * the caller's; a reference. -EBADMSG: it is not a group. */
+/* Makes this process a member by a group's descriptor, which stays the caller's; *ret is
+ * a reference. -EBADMSG: it is not a group's; -EAGAIN: all slots are taken. */
 int cow__group_join(int fd, struct cow_group **ret);
 
-/* Drops a reference, with the lock held. */
+/* Drops a reference. The last one leaves the group. */
 void cow__group_unref(struct cow_group *g);
 
 #endif

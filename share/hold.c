@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who holds what: rows of bits. See share/pack.h.
+ * Rows of bits that say who holds what. See share/pack.h.
  *
- * Row n belongs to who has slot n. Nobody else writes it, but for the receiver of
- * a message, who takes the message's bits over and then clears them.
+ * The owner of slot n alone writes row n. The one exception is a message's row: the
+ * receiver sets its own bits, then clears the message's.
  */
 #include "core/base/base.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 #include "share/layout.h"
 
-#define TRIES 1000 /* some hundred microseconds */
+#define TRIES 1000 /* of one yield each: some hundred microseconds */
 
 static uint64_t *
 word(const struct cow__pack *p, uint32_t row, bool leaving, uint32_t page)
@@ -31,7 +31,7 @@ row_epoch(const struct cow__pack *p, uint32_t row)
 	return &p->head->row_epoch[row];
 }
 
-/* Bits of earlier owners of the slot go, and the row begins to count. */
+/* Clears the bits of earlier owners of the slot; then the row counts. */
 static void
 row_begin(struct cow__pack *p, const struct cow__slot *s)
 {
@@ -53,7 +53,7 @@ row_begin(struct cow__pack *p, const struct cow__slot *s)
 	__atomic_store_n(epoch, s->epoch, __ATOMIC_RELEASE);
 }
 
-/* Does what row `n` says count? */
+/* Does row `n` count: is its slot's owner alive, and did that owner write it? */
 static bool
 row_counts(const struct cow__pack *p, uint32_t n, struct cow__roll *r)
 {
@@ -66,7 +66,7 @@ row_counts(const struct cow__pack *p, uint32_t n, struct cow__roll *r)
 		return false;
 	if (r->alive[n / 64] & bit(n))
 		return true;
-	/* Who takes the slot next has another epoch. */
+	/* The next owner of the slot has another epoch. */
 	if (!cow__slot_alive(g, n)) {
 		g->dead[n] = epoch;
 		return false;
@@ -108,17 +108,17 @@ cow__hold_landed(struct cow__pack *p, const struct cow__slot *s)
 {
 	uint32_t epoch = s->epoch;
 
-	/* Clean again: its next owner need not sweep it. */
+	/* Clean again: the slot's next owner need not clear it. */
 	(void)__atomic_compare_exchange_n(row_epoch(p, s->number), &epoch, 0,
 	                                  false, __ATOMIC_RELEASE,
 	                                  __ATOMIC_RELAXED);
 }
 
 enum rest {
-	NOBODY,   /* else holds it */
-	FOLLOWED, /* by who leaves, too, and has a higher slot */
-	LEAVING,  /* who is about to go, and has a lower slot */
-	STAYING,
+	NOBODY,   /* no other slot holds it */
+	FOLLOWED, /* only slots that are leaving, too, all higher than ours */
+	LEAVING,  /* only slots that are leaving, too, at least one lower than ours */
+	STAYING,  /* a slot that is not leaving */
 };
 
 static enum rest
@@ -138,7 +138,7 @@ look(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 		goes = leaving && (__atomic_load_n(word(p, n, true, page),
 		                                   __ATOMIC_SEQ_CST) &
 		                   bit(page));
-		/* Or gone since: the one bit is cleared after the other. */
+		/* It may have left meanwhile: it clears one bit after the other. */
 		if (leaving && !goes &&
 		    !(__atomic_load_n(word(p, n, false, page),
 		                      __ATOMIC_SEQ_CST) & bit(page)))
@@ -155,13 +155,13 @@ look(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 	return rest;
 }
 
-/* Who else holds it and counts? While leaving, who leaves with a higher slot does
- * not: it waits for us.
+/* Which other slots hold it? `leaving`: we are leaving, and higher slots that are leaving,
+ * too, wait for us.
  *
- * Rows are looked at one after the other, and a hold may move meanwhile from a row
- * not yet seen to one that was: from a message to its receiver. The new bit is set
- * first, then the move is counted, then the old bit cleared. So if no bit was seen
- * and no move counted, there was none. */
+ * Rows are read one after the other. Meanwhile a hold may move from a message's row to
+ * its receiver's: from a row that was not read yet to one that was. The receiver sets its
+ * bit, then counts the move, then clears the message's bit. So if no bit was seen and no
+ * move was counted, there was none. */
 static enum rest
 others(struct cow__pack *p, uint32_t page, struct cow__roll *r, bool leaving)
 {
@@ -183,12 +183,12 @@ cow__hold_alone(struct cow__pack *p, uint32_t page, struct cow__roll *r)
 	return others(p, page, r, false) == NOBODY;
 }
 
-/* Of two that leave at once each may have looked before the other said so. The
- * one with the higher slot waits until the lower one knows: then it is alone, or
- * the pages are gone already, and giving them back twice does no harm - unless the
- * owner was the lower one and had used them again in between: so it does that only
- * when the other one is gone, too. A stopped process is not waited for: its pages
- * wait for the owner. */
+/* Two slots that leave at once may each look before the other has set its leaving bit.
+ * The higher slot waits until the lower one has gone or stays. Then it is alone, or the
+ * lower one gave the pages back already. To give them back twice does no harm, unless the
+ * lower one is the owner and used the pages again in between. So the owner uses them again
+ * only when no other slot holds them (*ret_only). After TRIES nobody waits for a stopped
+ * process any more: the pages wait for the pack's owner. */
 bool
 cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
                bool *ret_only)
@@ -199,7 +199,7 @@ cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
 
 	*ret_only = false;
 	if (s->number == COW__CROWD)
-		return false; /* nobody leaves a crowd: who is left is not known */
+		return false; /* the crowd's row does not tell how many are left */
 	row_begin(p, s);
 	__atomic_fetch_or(word(p, s->number, true, page), bit(page),
 	                  __ATOMIC_SEQ_CST);

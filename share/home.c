@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Homes. See the header.
+ * Homes: the table of them, made, opened and freed. See the header.
  */
 #include "share/home.h"
 #include "core/memory/state.h"
@@ -12,7 +12,7 @@
 
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
 
-/* Those in packs that are being filled, without the lock. */
+/* Homes in packs that a thread is filling without the lock. */
 static struct cow__home *making;
 
 /* ---- Finding ----------------------------------------------------------------- */
@@ -108,14 +108,14 @@ cow__home_find(const struct cow__home_key *key)
 	for (; h; h = h->next) {
 		struct cow__home_key k = key_of(h);
 
-		/* What arrives is what the file says. */
+		/* A message means what the file has. */
 		if (same(&k, key) && !h->diverged)
 			break;
 	}
 	return h;
 }
 
-/* The home of the same extent that is no longer what its file says, or NULL. */
+/* The diverged home of the same extent, or NULL. */
 static struct cow__home *
 diverged(const struct cow__home_key *key)
 {
@@ -140,7 +140,7 @@ cow__home_offset(const struct cow__home *h)
 
 /* ---- Birth and death ------------------------------------------------------------ */
 
-/* Who has a home in a group's memory is a member, with a handle or without. */
+/* A process with a home in a group's memory is a member, with a handle or without. */
 static void
 leave_pack(struct cow__home *h)
 {
@@ -211,7 +211,7 @@ map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 	return 0;
 }
 
-/* Into fresh file pages: huge ones where that is to be had. */
+/* Into fresh file pages, which are huge where the kernel makes such pages. */
 static void
 fill(char *to, const void *from, size_t bytes)
 {
@@ -226,7 +226,7 @@ fill(char *to, const void *from, size_t bytes)
 	cow__stat_add(bytes_copied, bytes);
 }
 
-/* A memfd of exactly its bytes: whoever gets it sees nothing else. */
+/* A memfd of exactly its bytes: a process that gets it sees nothing else. */
 static int
 own_memfd(struct cow__home *h, const void *from)
 {
@@ -283,7 +283,7 @@ in_pack(struct cow__home *h, struct cow_group *group, const void *from)
 	fill(h->data, from, h->bytes);
 	cow__share_enter();
 	making_remove(h);
-	/* A fork came meanwhile: not all of it is in the file. */
+	/* A fork came meanwhile, so not all bytes are in the file. */
 	if (h->diverged) {
 		leave_pack(h);
 		h->pack = NULL;
@@ -312,7 +312,7 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 	if (group && kind != COW__HOME_SEALED)
 		r = in_pack(h, group, from);
 	if (r == -ENOSPC) {
-		/* Larger than a pack, or too many. A clone of it is as good sealed. */
+		/* Too large for a pack, or too many packs. A sealed home serves clones, too. */
 		if (kind == COW__HOME_PACKED)
 			h->kind = COW__HOME_SEALED;
 		h->exact = true;
@@ -329,7 +329,7 @@ cow__home_new(struct cow_group *group, enum cow__home_kind kind,
 	return r;
 }
 
-/* Where its bytes are here: mapped for this home, or within the pack's mapping. */
+/* Sets the address of its bytes: in a mapping of its own, or within the pack's. */
 static int
 place(struct cow__home *h, const struct cow__home_key *key)
 {
@@ -392,7 +392,7 @@ cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
 	return 0;
 }
 
-/* What is sealed stays as it is found. */
+/* A sealed file does not change, so it is looked into once. */
 bool
 cow__home_exact(struct cow__home *h)
 {

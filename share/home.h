@@ -2,21 +2,21 @@
 /*
  * Homes: bytes that other processes may have, too
  *
- * Where a shared storage's bytes live, in this process: an extent of a pack, or a
- * memfd of their own. Storages reach it through an allocation (core/storage/allocation.h);
- * messages that wait to be sent hold it besides.
+ * A home is where a shared storage's bytes are in this process: an extent of a pack, or a
+ * memfd of their own. Storages reach it through an allocation
+ * (core/storage/allocation.h). A message that waits to be sent has a reference, too.
  *
  *   kind     memfd       written by                    clones
  *   alias    any         everybody, in place           eager copies
  *   packed   a pack      its only holder, in place     by reference
  *   sealed   of its own  nobody                        by reference
  *
- * Writing what somebody else holds makes a private view (by page) or a copy, as
+ * A write to bytes that another holder has makes a private view (by page) or a copy, as
  * for any lazy storage.
  *
- * A home is found again by what it is - file, page and generation - so the same
- * bytes received twice are one home. An alias is one storage then, a clone is
- * another one on the same bytes.
+ * A table finds a home by its file, page and generation, so the same bytes received twice
+ * are one home. Received twice, an alias is the same storage; a clone is a second storage
+ * on the same bytes.
  */
 #ifndef COW_SHARE_HOME_H
 #define COW_SHARE_HOME_H
@@ -27,34 +27,35 @@
 enum cow__home_kind { COW__HOME_ALIAS, COW__HOME_PACKED, COW__HOME_SEALED };
 
 struct cow__home {
-	uint32_t refs; /* allocations and messages; under cow__share_lock */
+	uint32_t refs; /* of allocations and messages; under cow__share_lock */
 	uint8_t kind;
-	bool exact;    /* its file has these bytes and no others ... */
-	bool looked;   /* ... or has not: it was looked into */
+	bool exact;    /* its file has these bytes and no others */
+	bool looked;   /* `exact` was found out by looking into the file */
 	bool writable; /* its only holder may have a pointer for writing */
-	/* ... and a fork came: the mapping is not what the file says. */
+	/* It was writable at a fork: the mapping may differ from the file. */
 	bool diverged;
 	struct cow__home *next;   /* with the same hash */
-	/* What the file says, where a diverged home has the extent. */
+	/* The diverged home of the same extent. This one shows what the file has, in a
+	 * mapping of its own, and `under` holds the extent. */
 	struct cow__home *under;
-	struct cow__pack *pack;   /* NULL: a memfd of its own ... */
+	struct cow__pack *pack;   /* NULL: a memfd of its own */
 	struct cow__extent_at at;
-	struct cow__descriptor file; /* ... this one */
-	uint64_t offset;          /* of the bytes in that file */
-	uintptr_t mapping;
+	struct cow__descriptor file; /* the memfd, without a pack */
+	uint64_t offset;          /* of the bytes in that memfd */
+	uintptr_t mapping;        /* of this home alone; 0: within the pack's */
 	size_t mapped;
 	void *data;
 	size_t bytes;
-	/* Somebody holds the mapping besides (a driver, which pinned it): asked when the
-	 * last reference goes, with the lock held. True: it is his now, with one
-	 * reference, and nobody finds it any more. */
+	/* Set by a user that keeps the mapping (a driver, which pinned it). Called when the
+	 * last reference goes, with the lock held. True: the user owns the home, which has
+	 * one reference and is in no table. */
 	bool (*ends)(struct cow__home *h);
 	bool hidden; /* in no table */
 	struct cow__allocation *allocation; /* packed, sealed: if there is one */
 	struct cow_storage *storage;        /* alias, sealed: if there is one */
 };
 
-/* What identifies a home among all of this process. */
+/* What tells a home from all others of this process. */
 struct cow__home_key {
 	struct cow__pack *pack;
 	struct cow__extent_at at;
@@ -62,26 +63,29 @@ struct cow__home_key {
 	uint64_t file_bytes; /* not part of the key */
 };
 
-/* All of these want cow__share_lock, but for those that say otherwise. */
+/* The caller of each of these holds cow__share_lock, unless the comment says otherwise. */
 
 /* A new home with `bytes` of `from` (NULL: zeros). `group` NULL: a memfd of its
- * own. refs 1, the caller's. */
+ * own. The one reference is the caller's. Takes the lock itself. */
 int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
                   const void *from, size_t bytes, struct cow__home **ret);
 
-/* Of the pages of a large transparent storage, or of a clone of one, as they lie, if
- * they can be given away (core/cow/seal.h). Takes the locks itself. -errno: no, copy. */
+/* A home of the pages of a large transparent storage, or of a clone of one. The pages are
+ * given away as they lie, if that is possible (core/cow/seal.h). -errno: it is not, copy
+ * them. Takes the locks itself. */
 int cow__home_give(struct cow_storage *s, struct cow__home **ret);
 
-/* Shares a transparent storage on engine memory in place. Takes the locks itself. */
+/* Makes a transparent storage on engine memory an alias at its address. Takes the locks
+ * itself. */
 int cow__home_share_in_place(struct cow_storage *s);
 
-/* Of a transparent storage that was shared in place (core/cow/alias.h). -ENOTSUP: it was
- * not. Takes the locks itself. */
+/* The home of a transparent storage that was shared in place (core/cow/alias.h). -ENOTSUP:
+ * it was not. Takes the locks itself. */
 int cow__home_common(struct cow_storage *s, struct cow__home **ret);
 
-/* Of what was received; refs 1 more. Takes `file` over on success, if there is no
- * pack. The caller has checked everything, and holds the extent. */
+/* A reference to the home of bytes that were received. Takes `file` over on success if
+ * it makes a home without a pack. The caller has checked the key, and holds the extent.
+ * -EBADMSG: there is a home of another kind or size. */
 int cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
                    struct cow__descriptor *file, size_t bytes,
                    struct cow__home **ret);
@@ -90,7 +94,7 @@ struct cow__home *cow__home_find(const struct cow__home_key *key);
 /* Where its bytes begin in its file. */
 uint64_t cow__home_offset(const struct cow__home *h);
 
-/* Another generation: what a message from before meant is not this. */
+/* Gives the extent a new generation: messages from before no longer mean it. */
 void cow__home_renew(struct cow__home *h);
 
 void cow__home_unref(struct cow__home *h);
@@ -98,28 +102,31 @@ void cow__home_unref(struct cow__home *h);
 /* The home of a storage's bytes, or NULL. */
 struct cow__home *cow__home_of(const struct cow_storage *s);
 
-/* The home that a storage is a view of, if none of its pages was written, or NULL.
- * Wants no lock. */
+/* The home that a storage is a view of, if no page of the view was written, or NULL.
+ * Needs no lock. */
 struct cow__home *cow__home_shown(const struct cow_storage *s);
 
 /* Has the file of a sealed home these bytes and no others? */
 bool cow__home_exact(struct cow__home *h);
 
-/* A storage on a home: the one there is, or (`fresh`: a clone is nobody else's)
- * a new one. Takes the caller's reference over on success. */
+/* A storage on a home: the one that cow__home_remember() was told, or a new one. `fresh`:
+ * always a new one, for clones. Takes the caller's reference over on success. May let the
+ * lock go meanwhile. */
 int cow__home_storage(struct cow__home *h, bool fresh,
                       struct cow_storage **ret);
 
-/* So that the same home gives the same storage again. */
+/* Notes the storage, so that the same home gives the same storage again. */
 void cow__home_remember(struct cow__home *h, struct cow_storage *s);
 
-/* Moves a tracked storage's data to a home; takes the reference over. */
+/* Moves a tracked storage's data to a home; takes the reference over on success. Takes the
+ * lock itself. */
 int cow__home_move_in(struct cow__home *h, struct cow_storage *s);
 
-/* Of what lies in a pack, for a child that can't have the file. 0 or -errno. */
+/* Copies what lies in a pack, for a child that can't map the file. 0 or -errno. */
 int cow__homes_copy(struct cow__pack *p);
 
-/* Before a fork; and in the child, which lets go of what it lacks the thread to fill. */
+/* Before a fork: marks what may differ from its file in the child. In the child: frees the
+ * homes that a thread of the parent was filling. */
 void cow__homes_fork(void);
 void cow__homes_child(void);
 

@@ -13,8 +13,8 @@
 #include "core/base/error.h"
 #include "share/channel.h"
 
-/* Can the home that the storage has be sent so? Not as a clone if the program has an
- * address of it for good (`in_place`): it would go on writing what was sent. */
+/* Can this home be sent in this mode? Not as a clone if the program has the address for
+ * good (`in_place`): it would go on writing the bytes that were sent. */
 static bool
 serves(struct cow__home *h, bool in_place, enum cow_share_mode mode,
        const struct cow_group *group)
@@ -30,7 +30,7 @@ serves(struct cow__home *h, bool in_place, enum cow_share_mode mode,
 	       !h->diverged && h->pack->group == group && !in_place;
 }
 
-/* The writer's pointers end here, as at any clone. */
+/* Pointers for writing end, as at any clone. */
 static void
 settle(struct cow__home *h, struct cow_storage *s)
 {
@@ -72,26 +72,27 @@ alias_there(struct cow_storage *s, const struct cow__home *own, struct cow__home
 {
 	int r;
 
-	/* It would part from those that it is an alias of. */
+	/* In a new home it would no longer be an alias of the others. */
 	if (own && own->kind == COW__HOME_ALIAS)
-		return cow__error(-EXDEV, "an alias in a group's memory does "
-		                          "not leave the group");
+		return cow__error(-EXDEV, "an alias in a group's memory can't be "
+		                          "sent outside of the group");
 	if (cow__transparent(s)) {
 		r = cow__home_common(s, ret);
 		if (r == 0)
 			return 0;
 		if (r != -ENOTSUP)
 			return cow__error_from(r, "an alias in place");
-		return cow__error(-EBUSY, "an alias of a transparent storage: "
-		                          "its address was given away");
+		return cow__error(-EBUSY, "a transparent storage can't move to "
+		                          "become an alias: see "
+		                          "cow_storage_share_in_place()");
 	}
 	if (!own && (s->data->kind == COW__AT_EXTERNAL ||
 	             s->data->kind == COW__AT_FOREIGN)) {
 		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
 		                   : -EOPNOTSUPP;
 		return r == -EOPNOTSUPP
-		               ? cow__error(r, "an alias of memory of another "
-		                               "allocator")
+		               ? cow__error(r, "memory of another allocator can't "
+		                               "become an alias")
 		               : r;
 	}
 	return 1;

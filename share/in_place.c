@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Homes of pages that the engine has already: nothing is copied. See share/home.h.
+ * Homes on pages that the engine already has, without a copy. See share/home.h.
  */
 #include "core/cow/alias.h"
 #include "core/memory/state.h"
@@ -27,20 +27,20 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	if (s->bytes >= COW__OWN_SEGMENT_LEAST)
 		cow__own_segments_expect();
 	cow__engine_lock();
-	/* What is tracked moves to a home, where writing it is cheaper; but a view
-	 * of frozen pages is as good as it is. */
+	/* A tracked storage moves to a home instead, where writing is cheaper. A view of
+	 * frozen pages gains nothing by moving. */
 	r = cow__seal_may(s->data->tile) &&
 	    (cow__transparent(s) || s->data->tile->npieces);
 	cow__engine_unlock();
 	if (!r)
 		return -ENOTSUP;
-	/* What lands later would be in what was given, too. */
+	/* I/O that ends later would write the pages that were given away. */
 	if (cow__process_pins_memory()) {
 		cow__fallback(COW_FALLBACK_PINNED);
 		return -EBUSY;
 	}
-	/* Busy: the helper has pages or page tables of it in hand. A copy would
-	 * take longer than it does. */
+	/* -EBUSY: the helper works on its pages or page tables. That ends sooner than a
+	 * copy would. */
 	until = cow__now() + GIVE_NS;
 	do {
 		cow__engine_lock();
@@ -68,7 +68,7 @@ cow__home_share_in_place(struct cow_storage *s)
 	uint64_t until = cow__now() + GIVE_NS;
 	int r;
 
-	/* What lands later would be in the pages that were. */
+	/* I/O that ends later would write the old pages. */
 	if (cow__process_pins_memory()) {
 		cow__fallback(COW_FALLBACK_PINNED);
 		return -EBUSY;

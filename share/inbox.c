@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bytes and descriptors of one message, out of a socket. See share/channel.h.
+ * Reads the bytes and descriptors of one message from a socket. See share/channel.h.
  *
- * A message is looked at, and taken out of the queue only when all of its
- * descriptors are here. They may wait here for a while, for the rest of the message
- * or for room; what file each of them is is remembered, for the program may close
- * the number meanwhile and get it back for a file of its own.
+ * A message is looked at first. It is taken out of the queue when all of its descriptors
+ * are here. They may then wait for the rest of the message, or until a shortage of memory
+ * or descriptors is over. Each is noted with the identity of its file: meanwhile the
+ * program may close the number, and get it again for a file of its own.
  */
 #include "share/channel.h"
 
@@ -59,12 +59,12 @@ look(struct cow_channel *c, size_t bytes)
 static int
 closed(struct cow_channel *c)
 {
-	/* In the middle of a message: it is lost with its sender. */
+	/* A part of a message is lost with its sender. */
 	cow__incoming_end(c);
 	return -EPIPE;
 }
 
-/* A packet, looked at and then taken. */
+/* Looks at a packet, then takes it. */
 static int
 get_packet(struct cow_channel *c)
 {
@@ -81,15 +81,16 @@ get_packet(struct cow_channel *c)
 	in->bytes = in->have = (size_t)r;
 	if (r == 0) {
 		cow__incoming_close_fds(in);
-		return -EBADMSG; /* a packet of no bytes is no end */
+		return -EBADMSG; /* an empty packet, not the end */
 	}
 	return 0;
 }
 
 /*
- * Takes what was looked at. Looking goes on past a message without descriptors, even
- * with all bytes that were asked for, and shows those of the next one: taking them
- * tells whose they are. A message that has some and says that it has none is not sound.
+ * Takes what was looked at. A look goes on past a message without descriptors, even when
+ * it has all the bytes, and shows the descriptors of the next message. Taking the bytes
+ * tells which message the descriptors belong to. A message with descriptors whose head
+ * says that it has none is malformed.
  */
 static long
 take_first(struct cow_channel *c, size_t bytes)
@@ -107,7 +108,7 @@ take_first(struct cow_channel *c, size_t bytes)
 	r = cow__socket_get(c->socket, in->buf, bytes, fds, COW__WIRE_FDS, &n);
 	in->flooded = r == -EMFILE || (r > 0 && n > 0);
 	if (r == -EMFILE)
-		r = (long)bytes; /* only the descriptors were not to be had */
+		r = (long)bytes; /* the bytes are there, the descriptors are lost */
 	if (n <= COW__WIRE_FDS)
 		cow__socket_drop(fds, n);
 	return r;
@@ -124,7 +125,7 @@ get_first(struct cow_channel *c)
 		cow__incoming_close_fds(in);
 		return closed(c);
 	}
-	/* No more than was looked at: what comes later may bring others. */
+	/* Takes no more than was looked at: later bytes may bring other descriptors. */
 	if (r > 0)
 		r = take_first(c, (size_t)r);
 	if (r <= 0) {
@@ -135,7 +136,7 @@ get_first(struct cow_channel *c)
 	return 0;
 }
 
-/* All up to `bytes` of the message, of which the first are there. */
+/* Reads until `bytes` of the message are there. */
 static int
 get_up_to(struct cow_channel *c, size_t bytes)
 {
@@ -154,8 +155,8 @@ get_up_to(struct cow_channel *c, size_t bytes)
 	return 0;
 }
 
-/* Half a head is taken, too: a peer that ends there is gone, and one that waits
- * there shall not keep us looking. */
+/* Half a head is taken, too. If the peer ends there, the message is lost; if it waits
+ * there, we do not look again and again. */
 static int
 get_stream(struct cow_channel *c)
 {

@@ -2,18 +2,17 @@
 /*
  * Load and save
  *
- *   what is saved     a lazy clone, held for the time of the call: nobody writes its
- *                     bytes, and a freeze changes nothing about them. It is made
- *                     before there is a ring, beside which transparent storages
- *                     would be copied
- *   what is loaded    memory that nobody else has yet
- *   how               the aligned bulk past the page cache if that is asked for;
- *                     by a ring if there is one; what is left, plainly
+ *   save   writes a lazy clone, which is held during the call: nobody writes its bytes,
+ *          and a freeze does not change them. The clone is made before there is a ring,
+ *          because beside a ring transparent storages would be copied
+ *   load   reads to memory that no other thread has yet
+ *   how    with DIRECT, the aligned bulk past the page cache. Then by a ring, if the
+ *          kernel gives one. Then the rest by plain calls
  *
- * A ring that fails is no failure. The plain calls go on where it is certain that
- * everything was done, and what they say is the truth: the same error, if it was
- * one of the file. So there is one way to fail, and a kernel that denies rings, or
- * half of what they need, costs speed alone.
+ * A ring that fails is no failure. The plain calls go on behind the bytes that are
+ * certainly done, and their result counts: if the file has an error, they get the same
+ * one. So there is one way to fail. A kernel that denies rings, or a part of what they
+ * need, only makes it slower.
  */
 #include "core/memory/commit.h"
 #include "core/base/error.h"
@@ -28,7 +27,7 @@
 #define SAVE_FLAGS                                                             \
 	(COW_IO_DIRECT | COW_IO_PLAIN | COW_SAVE_SYNC | COW_SAVE_ATOMIC |      \
 	 COW_SAVE_TRUNCATE)
-#define DIRECT_BYTES ((size_t)4096) /* what every disk's blocks divide */
+#define DIRECT_BYTES ((size_t)4096) /* a multiple of every disk's blocks */
 #define RING_LEAST (2 * MIB) /* making a ring costs some 100 us */
 #define HUGE_BYTES (2 * MIB)
 #define PATH 4096
@@ -37,11 +36,11 @@ static const char descriptor[] = "(a descriptor)";
 
 struct job {
 	const char *name;  /* for sentences; a path if `own` */
-	bool own;          /* opened here, and closed */
+	bool own;          /* opened here, and closed here */
 	struct cow__descriptor file;
 	struct cow__file_facts facts;
 	uint32_t flags;
-	struct cow__transfer t; /* offset COW__FILE_STREAM: where it stands */
+	struct cow__transfer t; /* offset COW__FILE_STREAM: at the file's position */
 };
 
 /* ---- One transfer --------------------------------------------------------------- */
@@ -73,8 +72,8 @@ plainly(const struct cow__transfer *t, size_t *done)
 	return 0;
 }
 
-/* Written through the page cache one piece of a file waits for the other: a ring
- * would only hand each to another thread. See docs/design/files.md. */
+/* Not for writes through the page cache: there the pieces of a file wait for one another,
+ * and a ring would only hand each to another thread. See docs/design/files.md. */
 static void
 ring(const struct job *j, const struct cow__transfer *t, size_t *done)
 {
@@ -83,7 +82,7 @@ ring(const struct job *j, const struct cow__transfer *t, size_t *done)
 		(void)cow__ring_transfer(t, done);
 }
 
-/* The bulk by a second descriptor. What is refused is left to be done. */
+/* The aligned bulk, by a second descriptor. What the kernel refuses is left to be done. */
 static void
 directly(const struct job *j, size_t *done)
 {
@@ -130,7 +129,7 @@ about(int r, const char *what, const struct job *j)
 	return cow__error_about(r, what, j->name);
 }
 
-/* Looks at the open file, and finds where to go on. */
+/* Looks at the open file, and finds the offset at which to begin. */
 static int
 begin(struct job *j, uint64_t offset, bool write)
 {
@@ -145,9 +144,9 @@ begin(struct job *j, uint64_t offset, bool write)
 	if (offset != COW_FROM_HERE &&
 	    (!j->facts.seekable || (write && j->facts.appends) ||
 	     offset > INT64_MAX))
-		return cow__error(-EINVAL, "no position can be given for a pipe, "
-		                           "a device or a file opened with "
-		                           "O_APPEND, nor one beyond 2^63");
+		return cow__error(-EINVAL, "a pipe, a device and a file opened with "
+		                           "O_APPEND take no offset, and no file "
+		                           "takes one beyond 2^63");
 	j->t.offset = offset;
 	j->t.write = write;
 	if (offset == COW_FROM_HERE && j->facts.seekable &&
@@ -159,7 +158,7 @@ begin(struct job *j, uint64_t offset, bool write)
 	return 0;
 }
 
-/* A file's position moves if it was where this began. */
+/* Moves the file's position if the transfer began there. */
 static void
 moved(const struct job *j, uint64_t offset, size_t done)
 {
@@ -169,7 +168,7 @@ moved(const struct job *j, uint64_t offset, size_t done)
 
 /* ---- Load ----------------------------------------------------------------------- */
 
-/* Huge pages for what is about to be read into. */
+/* Makes huge pages of the memory that is read to next. */
 static void
 ready(void *arg, size_t offset, size_t bytes)
 {
@@ -191,7 +190,7 @@ length(struct job *j, size_t *bytes)
 	if (from == COW__FILE_STREAM || !j->facts.seekable) {
 		if (*bytes == COW_TO_END)
 			return cow__error(-EINVAL, "cow_storage_load: a pipe or "
-			                           "device has no end to load to");
+			                           "device needs a number of bytes");
 		return 0;
 	}
 	if (from > has || (*bytes != COW_TO_END && *bytes > has - from))
@@ -274,14 +273,14 @@ cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
 	if (r < 0)
 		return r;
 	if (flags & COW_IO_DIRECT)
-		return cow__error(-EINVAL, "DIRECT is not for descriptors");
+		return cow__error(-EINVAL, "cow_storage_load_fd: DIRECT needs a path");
 	j.file = cow__descriptor_of(fd);
 	return load(&j, offset, bytes, ret);
 }
 
 /* ---- Save ----------------------------------------------------------------------- */
 
-/* The storage, or a clone that stays as it is. */
+/* Holds the bytes: by a lazy clone, unless there are none or others write them unseen. */
 static int
 hold(struct cow_storage *s, struct cow_storage **ret)
 {
@@ -324,7 +323,7 @@ write_all(struct job *j, const struct cow_storage *s, uint64_t offset,
 	return 0;
 }
 
-/* A name in the same directory that nobody has. */
+/* A random name in the same directory. */
 static int
 beside(const char *path, char *ret)
 {
@@ -358,7 +357,8 @@ replace(const char *path, const struct cow_storage *s, uint32_t flags,
 	uint32_t mode;
 	int r = beside(path, name), old = cow__file_mode(path, &mode);
 
-	/* Not even for a moment somebody else's who may not read the old one. */
+	/* A user who may not read the old file must not read the new one, not even for a
+	 * moment. */
 	if (r == 0)
 		r = cow__file_open(name,
 		                   COW__FILE_WRITE | COW__FILE_CREATE |
@@ -402,7 +402,7 @@ in_place(const char *path, const struct cow_storage *s, uint64_t offset,
 	return r;
 }
 
-/* Before anything is changed: some directories may be written and not read. */
+/* Before anything is changed: a directory may be writable and not readable. */
 static int
 open_directory(const char *path, uint32_t flags, struct cow__descriptor *ret)
 {
@@ -431,8 +431,8 @@ save_check(const struct cow_storage *s, uint32_t flags)
 		                           "unknown flags");
 	if (s->elements || s->device.type != COW_DEVICE_CPU)
 		return cow__error(-EOPNOTSUPP,
-		                  "cow_storage_save: plain bytes in the CPU's "
-		                  "memory alone");
+		                  "cow_storage_save: only plain bytes in the "
+		                  "CPU's memory can be saved");
 	return 0;
 }
 
@@ -487,7 +487,7 @@ cow_storage_save_fd(struct cow_storage *s, int fd, uint64_t offset,
 		return r;
 	if (flags & (COW_SAVE_ATOMIC | COW_IO_DIRECT))
 		return cow__error(-EINVAL, "cow_storage_save_fd: ATOMIC and "
-		                           "DIRECT are not for descriptors");
+		                           "DIRECT need a path");
 	r = hold(s, &held);
 	if (r < 0)
 		return r;

@@ -2,9 +2,10 @@
 /*
  * Homes under storages
  *
- * How the engine reaches shared data (struct cow__allocation_ops of core/storage/allocation.h):
- * may it be written in place, make a private view of it or of such a view, let it go.
- * And how a home becomes a storage, or a storage moves to a home.
+ * The operations by which the engine uses shared data (struct cow__allocation_ops of
+ * core/storage/allocation.h): ask whether it may be written in place, make a private view
+ * of it or of such a view, drop it. Also makes a storage of a home, and moves a storage
+ * to a home.
  */
 #include "core/base/pool.h"
 #include "core/base/stats.h"
@@ -44,7 +45,8 @@ view_drop(struct cow__allocation *a)
 
 static const struct cow__allocation_ops view_ops;
 
-/* What the file has, copied where it is written. -E2BIG: copy all rather. */
+/* A private mapping of the file's pages: the kernel copies each page at its first write.
+ * -E2BIG: the caller should copy all bytes instead. */
 static int
 view_new(struct cow__home *h, struct cow__allocation **ret)
 {
@@ -69,7 +71,7 @@ view_new(struct cow__home *h, struct cow__allocation **ret)
 		if (r < 0)
 			(void)cow__map_release(v->mapping, bytes);
 	}
-	if (r < 0) { /* whatever it was, a copy may do */
+	if (r < 0) { /* after any failure a copy may succeed */
 		cow__pool_give(&views, v);
 		return -E2BIG;
 	}
@@ -82,9 +84,9 @@ view_new(struct cow__home *h, struct cow__allocation **ret)
 }
 
 /*
- * Another view of the same home, and in it what was written in this one: each page
- * as it is when it is copied, so a write that was over before is in. Its pages were
- * copied from the file before it was over, and show.
+ * Another view of the same home, with the pages that were written in this one. Each page
+ * is copied as it is at that moment, so it has every write that ended before. Such a write
+ * made the kernel copy its page, and pagemap shows the copy.
  */
 static int
 view_moment(struct cow__allocation *a, struct cow__allocation **ret)
@@ -159,9 +161,9 @@ home_alone(struct cow__allocation *a, const struct cow__writing *w)
 
 	(void)w;
 	cow__share_enter();
-	/* A message that was received meanwhile may have made a storage on it. */
+	/* A message that another thread received may have made a storage on it. */
 	if (h->mapping || __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) > 1) {
-		; /* or mapped for reading */
+		; /* or the home's mapping is for reading alone */
 	} else if (h->kind == COW__HOME_PACKED && h->pack->retired) {
 		h->diverged = alone = true;
 	} else if (h->kind == COW__HOME_PACKED && h->refs == 1 &&
@@ -202,7 +204,7 @@ static const struct cow__allocation_ops home_ops = {
 	.drop = home_drop,
 };
 
-/* An alias: memory that others write, as external memory is. */
+/* An alias is external memory for the engine: others write it. */
 static void
 alias_delete(void *context)
 {
@@ -235,8 +237,8 @@ storage_ended(struct cow_storage *s)
 	cow__share_leave();
 }
 
-/* The allocation there is, or a new one. Takes the caller's reference on the home
- * over on success. */
+/* The home's allocation, or a new one. Takes the caller's reference on the home over on
+ * success. */
 static int
 allocation(struct cow__home *h, struct cow__allocation **ret)
 {
@@ -250,7 +252,7 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 	}
 	if (h->allocation && cow__allocation_try_ref(h->allocation)) {
 		*ret = h->allocation;
-		h->refs--; /* that one has its own */
+		h->refs--; /* the allocation has a reference already */
 		return 0;
 	}
 	r = cow__allocation_other(h->data, h->bytes, h, &home_ops, ret);
@@ -273,7 +275,7 @@ cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 			*ret = s;
 			return 0;
 		}
-		/* It was written, and has bytes of its own now. */
+		/* It was written, and is no longer on this home. */
 		h->storage = NULL;
 		cow__share_leave();
 		(void)cow_storage_unref(s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Packs: birth, mapping and death, and the owner's space. See the header.
+ * Packs: their files, made, mapped and unmapped. See the header.
  */
 #include "share/pack.h"
 #include "core/base/pool.h"
@@ -10,7 +10,7 @@
 #include "share/layout.h"
 #include "share/pack_space.h"
 
-/* A descriptor each. */
+/* Of one process: each costs a descriptor. */
 #define PACKS_MAX 24
 #define PAGES_MOST ((uint32_t)1 << 22) /* 16 GiB of addresses */
 #define PAGES_LEAST ((uint32_t)1 << 14)
@@ -19,7 +19,7 @@ static struct cow__pool packs = { .object_bytes = sizeof(struct cow__pack) };
 
 /* ---- Files ------------------------------------------------------------------ */
 
-/* Maps all of it: the counting part, and the data as the pack's kind wants. */
+/* Maps the head, generations and rows, and the data behind them. */
 static int
 map(struct cow__pack *p)
 {
@@ -32,8 +32,7 @@ map(struct cow__pack *p)
 	if (r < 0)
 		return r;
 	r = cow__map_shared(at, data, &p->file, 0, true);
-	/* Without our knowledge a child shall not share memory that it takes for
-	 * its own. */
+	/* A child of a raw fork must not share memory that it takes for its own. */
 	if (r == 0)
 		r = cow__map_shared(at + data, p->bytes - data, &p->file, data,
 		                    p->alias);
@@ -67,7 +66,8 @@ add(struct cow_group *g, struct cow__pack *p)
 	g->packs = p;
 }
 
-/* The pack's memfd, mapped. Where addresses or file sizes are limited, smaller ones do. */
+/* Makes the pack's memfd and maps it. Where addresses or file sizes are limited, makes a
+ * smaller one. */
 static int
 make_file(struct cow__pack *p)
 {
@@ -106,7 +106,7 @@ make(struct cow_group *g, bool alias, struct cow__pack **ret)
 	struct cow__pack *p;
 	int r;
 
-	/* How many others send us is theirs to say. */
+	/* Only our own packs are limited. How many others send us is up to them. */
 	if (count(g, true) >= PACKS_MAX)
 		cow__packs_sweep(g);
 	if (count(g, true) >= PACKS_MAX)
@@ -159,7 +159,7 @@ cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
 	uint64_t bytes;
 	int r;
 
-	/* Those of the dead, say: a descriptor each, and their pages. */
+	/* Packs of dead members, for example, cost a descriptor each, and their pages. */
 	if (count(g, false) >= PACKS_MAX)
 		cow__packs_sweep(g);
 	r = cow__memfd_check(file->fd, COW__SEALED_SIZE, &bytes);

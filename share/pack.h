@@ -2,33 +2,32 @@
 /*
  * Packs: memfds that hold many storages of one group
  *
- * One descriptor and one mapping for a hundred thousand storages. A pack belongs
- * to the member that made it: that one alone hands out *extents* of pages. All
- * members that got one of them map the pack.
+ * A hundred thousand storages need one descriptor and one mapping. A pack's owner is the
+ * member that made it; it alone hands out *extents* of pages. Each member that got an
+ * extent maps the pack.
  *
  *   [ head | generations | rows: who holds what | data: extents of pages ]
  *            one word      one row a slot, one
  *            a page        bit a page
  *
- * A member that holds an extent has set the bit of its first page in its own row.
- * Rows, rather than lists of holders, because then death costs nothing: a row
- * counts only while the slot's lock is held and the epoch written at its head is
- * the slot's. What a killed member held is free at that moment, without anybody's
- * help, however much it was; and who gets its slot finds none of the old bits
- * valid.
+ * A member that holds an extent has set the bit of its first page in its own row. A row
+ * counts only while its slot's lock is held and the epoch noted for it is the slot's. So
+ * when a member is killed, all that it held is free at that moment, and no process has to
+ * clean up. The next owner of its slot does not inherit the old bits.
  *
- * An extent may be written in place by its only holder, and be reused by the
- * owner when it has none. Nobody but a holder can make another one, so "I am the
- * only one" stays true until one does something about it.
+ * The only holder of an extent may write it in place. The pack's owner uses it again
+ * when it has no holder. Only a holder can make another holder, so a holder that found
+ * itself alone stays alone until it sends the extent.
  *
- * The last one out gives the pages back. Two that leave at once must not both
- * believe the other is the last: each first sets its bit in a second row, *leaving*,
- * then looks, and who has the higher slot waits for the other.
+ * The last holder that leaves gives the pages back. When two leave at once, each must not
+ * take the other for the last. So each sets its bit in a second row, *leaving*, before it
+ * looks, and the one with the higher slot waits for the other.
  *
- * Alias packs are mapped shared for ever. The others become private mappings at a
- * fork: parent and child each go on with the bytes of that moment, as with all
- * memory. Such a pack is *retired*: nothing new is written through it. Where the
- * kernel refuses that (the program closed the descriptor), the child gets copies.
+ * Alias packs are mapped shared for ever. The others become private mappings at a fork:
+ * parent and child each go on with the bytes of that moment, as in all memory. Such a
+ * pack is *retired*: no new extent of it is handed out, and writes to it no longer reach
+ * the file. Where the kernel refuses the private mapping (the program closed the
+ * descriptor), the child gets copies.
  */
 #ifndef COW_SHARE_PACK_H
 #define COW_SHARE_PACK_H
@@ -39,7 +38,7 @@
 #include <stddef.h>
 
 struct cow__pack {
-	struct cow__pack *next; /* of the group */
+	struct cow__pack *next; /* in the group's list */
 	struct cow_group *group;
 	struct cow__descriptor file;
 	struct cow__pack_head *head;
@@ -47,15 +46,16 @@ struct cow__pack {
 	uint32_t *generations;
 	char *rows, *data;
 	size_t bytes; /* of the whole mapping */
-	uint32_t pages, highest; /* page that this process ever held */
+	uint32_t pages;   /* of the data part */
+	uint32_t highest; /* page that this process ever held */
 	bool owner, alias, retired;
-	/* Its file could not be mapped for a child, who has copies of what was held:
-	 * retired there; here only until the fork is over. */
+	/* The child could not map the file, and has copies of what was held. Stays set in
+	 * the child, where the pack is retired; in the parent until the fork is over. */
 	bool severed;
 	void *copy;
 	size_t copied;
-	uint32_t homes; /* in this process, that lie in it */
-	/* The owner's: extents given out, by size; what is free. */
+	uint32_t homes; /* of this process, in this pack */
+	/* What is free in it: share/pack_space.h. NULL: another member is the owner. */
 	struct cow__pack_space *space;
 };
 
@@ -63,28 +63,28 @@ struct cow__extent_at {
 	uint32_t page, pages, generation;
 };
 
-/* Slots that were found alive, to ask once. An answer that is out of date keeps a
- * page too long, no more. */
+/* Slots that were found alive, so that the kernel is asked once for each. If the owner of
+ * a slot has died since, a page is kept too long. */
 struct cow__roll {
 	uint64_t alive[COW__SLOTS / 64];
 };
 
-/* All of these want cow__share_lock. */
+/* The caller of each of these holds cow__share_lock. */
 
-/* An extent of a pack of ours, held by this process; 2 MiB aligned from there on.
- * -ENOSPC: larger than a pack may hold. */
+/* An extent of a pack of ours, held by this process. From 2 MiB on it is aligned to 2 MiB.
+ * -ENOSPC: it is too large for a pack, or this process owns too many packs. */
 int cow__pack_alloc(struct cow_group *g, bool alias, size_t bytes,
                     struct cow__pack **ret, struct cow__extent_at *ret_at);
 
 /* The pack with this id, if this process maps it. */
 struct cow__pack *cow__pack_find(struct cow_group *g, const struct cow__id *id);
 
-/* Maps a pack of another member. Takes over `file` on success. -EBADMSG: it is
- * none of this group. */
+/* Maps a pack of another member. Takes `file` over on success. -EBADMSG: it is not a
+ * pack of this group, or is mapped already. */
 int cow__pack_attach(struct cow_group *g, struct cow__descriptor *file,
                      struct cow__pack **ret);
 
-/* May `at` be an extent of it? */
+/* Does `at` lie within the pack's pages? */
 bool cow__pack_has(const struct cow__pack *p, const struct cow__extent_at *at);
 
 /* Sets, tests and clears the bit of an extent in a slot's row. */
@@ -95,27 +95,28 @@ bool cow__hold_has(const struct cow__pack *p, const struct cow__slot *s,
 void cow__hold_clear(struct cow__pack *p, const struct cow__slot *s,
                      uint32_t page);
 
-/* Does no other living member, and no message, hold it? */
+/* True if no other living member and no message holds it. */
 bool cow__hold_alone(struct cow__pack *p, uint32_t page, struct cow__roll *r);
 
-/* The child of the coming fork holds what this process holds. */
+/* Before a fork: lets the child hold what this process holds. */
 void cow__hold_inherit(struct cow__pack *p, const struct cow__slot *child);
 
-/* Ends this process's hold on an extent; the last one gives its pages back. */
+/* Ends this process's hold on an extent. The last holder gives its pages back. */
 void cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at);
 
-/* Another generation: who knew the extent by the old one knows it no more. */
+/* Gives the extent a new generation and returns it: messages with the old one no longer
+ * mean the extent. */
 uint32_t cow__pack_renew(struct cow__pack *p, uint32_t page);
 
-/* Unmaps packs that nothing of this process lies in and that are of no more
- * use. */
+/* Frees the extents in limbo that nobody holds any more. Unmaps packs in which this
+ * process has no home, unless it still hands out their extents or waits for some. */
 void cow__packs_sweep(struct cow_group *g);
 void cow__packs_free(struct cow_group *g);
 
-/* In a forked child: none is its own. */
+/* In a forked child, which owns no pack: frees their spaces. */
 void cow__packs_child(struct cow_group *g);
 
-/* Before a fork: private from here on. 0 or -errno. */
+/* Before a fork: maps the data private, unless it is an alias pack. 0 or -errno. */
 int cow__pack_retire(struct cow__pack *p);
 
 static inline char *

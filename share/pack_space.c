@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is free in a pack. See the header.
+ * What is free in a pack; extents are taken from it and freed to it. See the header.
  */
 #include "share/pack_space.h"
 #include "core/base/array.h"
@@ -8,10 +8,10 @@
 #include "memfd/map.h"
 #include "share/layout.h"
 
-/* Extents are of one of eight sizes to the power of two: what was freed serves
- * again without being merged. Its pages are gone, so that costs addresses only. */
+/* Eight sizes of extents between a power of two and the next. A freed extent serves again
+ * for its own size and is not merged: its pages are gone, so it costs only addresses. */
 #define CLASSES 192
-/* So many extents are looked at before the kernel is asked again who is alive. */
+/* After this many looks the kernel is asked again which slots are alive. */
 #define ASK_EVERY 64
 #define HUGE_PAGES ((uint32_t)(COW__PACK_HUGE / cow__page))
 
@@ -22,7 +22,7 @@ struct list {
 struct cow__pack_space {
 	uint32_t fresh;               /* pages from here on were never used */
 	struct list free[CLASSES];
-	struct cow__extent_at *limbo; /* freed here, others hold them still */
+	struct cow__extent_at *limbo; /* freed here, still held by others */
 	uint32_t nlimbo, limbo_cap, polled;
 	uint64_t *waits; /* a bit a page: its extent is in limbo */
 	size_t waits_bytes;
@@ -126,7 +126,7 @@ to_free(struct cow__pack *p, uint32_t page, uint32_t pages)
 
 	(void)cow__space_round(pages, &class);
 	l = &p->space->free[class];
-	/* Without memory for the note the addresses are lost, no more. */
+	/* Without memory for the note only the addresses are lost. */
 	if (cow__array_reserve((void **)&l->pages, &l->cap, sizeof(uint32_t),
 	                       l->count + 1) == 0)
 		l->pages[l->count++] = page;
@@ -138,7 +138,8 @@ waiting(const struct cow__pack_space *s, uint32_t page)
 	return &s->waits[page / 64];
 }
 
-/* Once: what came back, and is freed again, waits there still. */
+/* cow__pack_free() calls it once for an extent: one that came back and is freed again is
+ * still in limbo. */
 static void
 to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
 {
@@ -149,7 +150,7 @@ to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
 	*waiting(s, at->page) |= 1ull << (at->page % 64);
 }
 
-/* Good enough for the owner, who looks again: a system call less each time. */
+/* An answer from before is good enough for the owner, which looks again later. */
 static struct cow__roll *
 roll_of(struct cow__pack_space *s)
 {
@@ -172,7 +173,7 @@ cow__space_poll(struct cow__pack *p, uint32_t most)
 		if (s->polled >= s->nlimbo)
 			s->polled = 0;
 		e = &s->limbo[s->polled];
-		/* Or it came back to us. */
+		/* It may have come back to this process. */
 		if (cow__hold_has(p, &p->group->mine, e->page) ||
 		    !cow__hold_alone(p, e->page, r)) {
 			s->polled++;
@@ -213,7 +214,7 @@ cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
 	bool only, last = cow__hold_last(
 	        p, at->page, p->owner ? roll_of(p->space) : &now, &only);
 
-	/* What was copied of it here would cover what comes to lie there next. */
+	/* Private copies of its pages would hide what is written there next. */
 	if (p->retired)
 		(void)cow__map_zap((uintptr_t)cow__pack_data(p, at->page),
 		                   (size_t)at->pages * cow__page);

@@ -2,13 +2,13 @@
 /*
  * What is free in a pack
  *
- * Between share/pack.c, the file of a pack, and share/pack_space.c, its extents. The
- * owner of a pack alone has a space: it alone hands out extents.
+ * Between share/pack.c, which makes and maps a pack's file, and share/pack_space.c, which
+ * hands out its extents. Only the owner of a pack has a space.
  *
- * An extent that the owner freed is free again when no other member and no message
- * holds it. Until then it waits in *limbo*, and the owner looks at it from time to time.
+ * When the owner frees an extent that another member or a message still holds, the extent
+ * waits in *limbo*. The owner looks at limbo when it allocates, and when it sweeps.
  *
- * All of these want cow__share_lock.
+ * The caller of each function holds cow__share_lock.
  */
 #ifndef COW_SHARE_PACK_SPACE_H
 #define COW_SHARE_PACK_SPACE_H
@@ -28,7 +28,7 @@ uint32_t cow__space_round(uint32_t pages, unsigned *ret_class);
 bool cow__space_take(struct cow__pack *p, uint32_t pages, unsigned class,
                      uint32_t *ret);
 
-/* Looks at up to `most` extents in limbo, and frees those that nobody holds. */
+/* Looks at up to `most` extents in limbo, and frees those that nobody holds any more. */
 void cow__space_poll(struct cow__pack *p, uint32_t most);
 
 /* Is anything in limbo? NULL: no. */

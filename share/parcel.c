@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages of devices in messages: see the header.
+ * Storages of devices in messages. See the header.
  */
 #include "core/base/error.h"
 #include "share/broker.h"
@@ -8,7 +8,7 @@
 
 COW_EXPORT const struct cow__parcel_ops *cow__parcel_ops;
 
-/* Storages that come twice are one only for who is trusted the same. */
+/* An alias that comes twice is one storage only within one group, or one channel. */
 static struct cow__id
 scope_of(const struct cow_channel *c)
 {
@@ -30,7 +30,7 @@ cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
 	if (i->bytes &&
 	    cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER) {
 		(void)cow_broker_unref(b);
-		return cow__error(-EOPNOTSUPP, "the broker keeps memory of the CPU: "
+		return cow__error(-EOPNOTSUPP, "the broker keeps only the CPU's memory: "
 		                               "send a device's by descriptor");
 	}
 	r = cow__parcels()->send(p->storage, (enum cow_share_mode)p->mode, &scope,

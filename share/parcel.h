@@ -2,9 +2,9 @@
 /*
  * Storages of devices, as messages carry them
  *
- * What a descriptor of a device's memory is, how it is checked and mapped, is the
- * device's matter: cuda/parcel.c enters itself here when it is started. Messages know
- * a descriptor and a struct cow__wire_device (share/wire.h) for each.
+ * A message has one descriptor and one struct cow__wire_device (share/wire.h) for each.
+ * The device makes that descriptor, checks it and maps it: cuda/parcel.c sets the
+ * operations below when a device is started.
  */
 #ifndef COW_SHARE_PARCEL_H
 #define COW_SHARE_PARCEL_H
@@ -16,31 +16,32 @@ struct cow__home;
 
 /* Called without the share lock. */
 struct cow__parcel_ops {
-	/* What to send; the descriptor is the caller's. May move the storage's bytes,
-	 * as cow_channel_send() says.
-	 * `trusted`: the peer may have a clone's own pages, which nothing keeps it from
-	 * writing; else it gets a copy. Zero bytes have no descriptor: it is not set. */
+	/* Makes what is sent; the descriptor is the caller's. May move the storage's bytes,
+	 * as cow_channel_send() says. `trusted`: a clone is sent with its own pages, which
+	 * the peer could write; else the peer gets a copy. A storage of zero bytes has no
+	 * descriptor: *ret_fd is not set. */
 	int (*send)(struct cow_storage *s, enum cow_share_mode mode,
 	            const struct cow__id *scope, bool trusted, int *ret_fd,
 	            struct cow__wire_device *ret);
-	/* What came; the descriptor stays the caller's. `scope`: an alias with the same
-	 * identity from the same scope is the same storage. -EBADMSG; -ENODEV: no such
-	 * device here; -ENOMEM, -EMFILE: may be tried again. Not `trusted`: of a clone,
-	 * which its sender could go on writing, a copy is made. Zero bytes: `fd` is none. */
+	/* Makes a storage of what came; the descriptor stays the caller's. `scope`: an alias
+	 * with the same identity from the same scope is the same storage. Not `trusted`: a
+	 * clone is copied, because its sender could go on writing it. A storage of zero bytes
+	 * has no `fd`. -EBADMSG; -ENODEV: this process has no such device; -ENOMEM, -EMFILE:
+	 * may be tried again. */
 	int (*receive)(const struct cow__wire_device *w, uint64_t bytes,
 	               enum cow_share_mode mode, const struct cow__id *scope,
 	               bool trusted, int fd, struct cow_storage **ret);
-	/* Pinned host memory, which is about to be sent as an alias: a home for it that is
-	 * pinned, too, where the storage lives from now on, and a reference to that.
-	 * -EOPNOTSUPP: it is not. */
+	/* For pinned host memory that is about to be sent as an alias: moves the storage to a
+	 * home that is pinned, too. *ret is a reference to it. -EOPNOTSUPP: the storage is not
+	 * pinned memory. */
 	int (*alias_pinned)(struct cow_storage *s, struct cow__home **ret);
-	/* Of one piece, by itself. */
+	/* A storage of one piece as a descriptor by itself, and back. */
 	int (*export)(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd);
 	int (*import)(int fd, uint64_t offset, uint64_t bytes,
 	              enum cow_share_mode mode, struct cow_storage **ret);
 };
 
-/* NULL: no device was started. Set once. */
+/* NULL: no device was started yet. Set once. */
 extern const struct cow__parcel_ops *cow__parcel_ops;
 
 static inline const struct cow__parcel_ops *

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Receiving: from messages to storages. See share/channel.h.
+ * Receiving: makes storages of a message. See share/channel.h.
  *
- * All of a message becomes storages, or none. How it comes out of the socket is in
- * inbox.c.
+ * All items of a message become storages, or none does. share/inbox.c reads the message
+ * from the socket.
  */
 #include "core/base/error.h"
 #include "memfd/memfd.h"
@@ -11,15 +11,15 @@
 #include "share/channel.h"
 #include "share/layout.h"
 
-/* Shortages pass: then the message is tried again as it is. */
+/* Is it a shortage that may pass? Then the message stays, and the next call tries again. */
 static bool
 passes(int r)
 {
 	return r == -ENOMEM || r == -EMFILE || r == -EUSERS || r == -EBUSY;
 }
 
-/* What the kernel says of a descriptor that came. A shortage is ours; that it
- * can't be mapped, written or opened as it should is the sender's doing. */
+/* Translates the kernel's error about a descriptor that came. A shortage is ours. If it
+ * can't be mapped, written or opened as it should, the sender sent a wrong one. */
 static int
 theirs(int r)
 {
@@ -61,7 +61,7 @@ join(struct cow_channel *c, int fd, const struct cow__id *id)
 	return 0;
 }
 
-/* The pack that a descriptor is of: mapped already, or now. */
+/* The pack that a descriptor belongs to; maps it if this process has not done so. */
 static int
 attach(struct cow_channel *c, const struct cow__descriptor *file,
        struct cow__pack **ret)
@@ -100,8 +100,8 @@ open_packed(struct cow_channel *c, const struct cow__wire_item *i,
 
 	if (!cow__pack_has(p, &key.at) || p->alias != alias)
 		return -EBADMSG;
-	/* What nobody holds in the message's name may be anybody's by now: a
-	 * message that is played again. */
+	/* If the message's slot does not hold the extent, it may belong to another storage
+	 * by now: a message was sent a second time. */
 	if (!cow__hold_has(p, flight, i->page) ||
 	    __atomic_load_n(&p->generations[i->page], __ATOMIC_ACQUIRE) !=
 	            i->generation)
@@ -135,7 +135,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i,
 		return theirs(r);
 	if (i->file_offset > bytes || i->bytes > bytes - i->file_offset)
 		return -EBADMSG;
-	/* Two items may be views of one descriptor. */
+	/* Two items may have the same descriptor, so each home gets a duplicate. */
 	r = cow__descriptor_dup(file, &d);
 	if (r < 0)
 		return theirs(r);
@@ -148,7 +148,7 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i,
 	return theirs(r);
 }
 
-/* A storage with the bytes that came along. */
+/* A storage with the bytes that the message has. */
 static int
 copy_here(const struct cow__wire_item *i, const unsigned char *bytes,
           struct cow_storage **ret)
@@ -166,7 +166,7 @@ copy_here(const struct cow__wire_item *i, const unsigned char *bytes,
 	return r;
 }
 
-/* Gets it from the broker. */
+/* Gets the storage from the broker. */
 static int
 open_token(struct cow_channel *c, const struct cow__wire_item *i,
            const unsigned char *bytes, struct cow_storage **ret)
@@ -194,7 +194,7 @@ open_token(struct cow_channel *c, const struct cow__wire_item *i,
 	return 0;
 }
 
-/* Locked, but for what makes plain storages. */
+/* One item's storage. Takes the lock itself, for homes. */
 static int
 open_item(struct cow_channel *c, const struct cow__wire *w,
           const struct cow__wire_item *i, struct cow__pack **packs,
@@ -239,8 +239,8 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 	return r;
 }
 
-/* Takes over from the message: what was received is held by this process, and
- * nothing is held by the message any more. */
+/* Ends the message's holds: this process holds what it received, and the message holds
+ * nothing any more. */
 static void
 land(const struct cow__wire *w, struct cow__pack **packs, unsigned npacks)
 {
@@ -260,8 +260,8 @@ land(const struct cow__wire *w, struct cow__pack **packs, unsigned npacks)
 		cow__hold_landed(packs[i], &flight);
 }
 
-/* The group that the message is of, and its packs, each counted as if a home lay in it:
- * let go of meanwhile it would take its rows along. `npacks`: how many are. */
+/* Joins the message's group and maps its packs; *npacks is how many were mapped. Each is
+ * counted as if a home lay in it, so that no sweep unmaps it, with its rows, meanwhile. */
 static int
 open_packs(struct cow_channel *c, const struct cow__wire *w, struct cow__pack **packs,
            unsigned *npacks)
@@ -336,15 +336,15 @@ next_message(struct cow_channel *c)
 
 	in->waited = in->have > 0;
 	if (in->bytes == 0 || in->have < in->bytes) {
-		/* The number may be another file's by now. */
+		/* The program may have closed the socket and used its number again. */
 		if (cow__descriptor_of(c->socket).ino != c->ino)
 			return -EBADF;
 		r = cow__incoming_get(c);
 		if (r < 0)
 			return r;
 	}
-	/* Before anything is believed of a number that the program may have now.
-	 * The message is lost: the socket has nothing of it any more. */
+	/* Before a descriptor is used that the program may have closed. The message is lost:
+	 * it is no longer in the socket's queue. */
 	if (in->waited && !cow__incoming_kept(in)) {
 		cow__incoming_end(c);
 		return -ESTALE;
@@ -373,20 +373,21 @@ sentence(int r)
 		int error;
 		const char *text;
 	} said[] = {
-		{ -EAGAIN, "nothing has come" },
+		{ -EAGAIN, "no message has come" },
 		{ -EPIPE, "the peer has closed the channel" },
-		{ -EBADMSG, "a message that is not sound" },
-		{ -EACCES, "a message of a group, or with an alias, that "
+		{ -EBADMSG, "a malformed message came" },
+		{ -EACCES, "a message of a group, or with an alias, came, which "
 		  "this channel does not take" },
-		{ -ESTALE, "a message whose storages are gone" },
-		{ -EMFILE, "no descriptors left for what has come; it waits" },
-		{ -EBUSY, "a storage of a device whose current stream records a graph; "
-		  "it waits" },
-		{ -EUSERS, "all slots of the group are taken; what has come waits" },
+		{ -ESTALE, "a message came whose storages are gone" },
+		{ -EMFILE, "no descriptors are left for the message; it waits" },
+		{ -EBUSY, "the message has a storage of a device whose current stream "
+		  "records a graph; it waits" },
+		{ -EUSERS, "all slots of the group are taken; the message waits" },
 		{ -EBADF, "the channel's socket was closed" },
-		{ -ENODEV, "a storage of a device that this process has not, or "
-		  "has not started (cow_cuda_start())" },
-		{ -ECHILD, "a storage of a device that the parent had started" },
+		{ -ENODEV, "a message came with a storage of a device that this process "
+		  "does not have, or has not started (cow_cuda_start())" },
+		{ -ECHILD, "a message came with a storage of a device that the parent "
+		  "process started" },
 		{ -ENOENT, "a group can't be joined without /proc/self/fd" },
 	};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sending: from parcels to messages. See share/channel.h.
+ * Sending: makes messages of parcels, and writes them to the socket. See share/channel.h.
  */
 #include "core/base/error.h"
 #include "share/broker.h"
@@ -20,11 +20,11 @@ check(const struct cow_parcel *p)
 		                             : "cow_parcel: no storage");
 	if (p->offset > s->bytes || p->length > s->bytes - p->offset)
 		return cow__error_number(-EINVAL,
-		                         "cow_parcel: a view outside of a "
-		                         "storage of # bytes", s->bytes);
+		                         "cow_parcel: the view lies outside of "
+		                         "the storage of # bytes", s->bytes);
 	if (s->elements)
-		return cow__error(-EOPNOTSUPP, "storages with element hooks "
-		                               "have no bytes to share");
+		return cow__error(-EOPNOTSUPP, "a storage with element hooks "
+		                               "can't be sent");
 	if (s->device.type == COW_DEVICE_CUDA && cow__parcels())
 		return 0;
 	if (s->device.type != COW_DEVICE_CPU)
@@ -45,14 +45,14 @@ cow__outgoing_end(struct cow_channel *c)
 		cow__home_unref(o->homes[--o->nhomes]);
 	while (o->nparcels > 0)
 		cow__descriptor_close(&o->parcels[--o->nparcels]);
-	/* If it is in the queue its descriptor is, too. */
+	/* A message that was sent has the slot's descriptor in the queue. */
 	cow__slot_close(&o->slot);
 	cow__share_leave();
 	o->bytes = o->sent = 0;
 	o->nfds = o->npacks = 0;
 }
 
-/* The note goes with the last message, and any may turn out to be the last. */
+/* The last message has the note, and each may turn out to be the last. */
 static bool
 is_full(const struct cow__making *m, size_t note_bytes)
 {
@@ -78,7 +78,7 @@ pack_index(struct cow__outgoing *o, struct cow__pack *p)
 	return (int)o->npacks++;
 }
 
-/* Holds an extent in the message's name. Locked. */
+/* Lets the message's slot hold an extent. Locked. */
 static int
 add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
 {
@@ -102,20 +102,20 @@ add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
 	return 0;
 }
 
-/* Leaves the storage with the broker, for who gets the message. */
+/* Puts the storage to the broker; the message has the token. */
 static int
 add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *p,
           struct cow__wire_item *i)
 {
 	struct cow_broker_item item = {
 		.mode = p->mode,
-		.permissions = 0666, /* who has the token may */
+		.permissions = 0666, /* any user that has the token */
 		.flags = COW_BROKER_ONCE,
 	};
 	int r;
 
 	if (!b)
-		return cow__error(-EINVAL, "cow_parcel: by which broker? See "
+		return cow__error(-EINVAL, "cow_parcel: no broker was set with "
 		                           "cow_strategy_set()");
 	r = cow_broker_put(b, p->storage, &item);
 	(void)cow_broker_unref(b);
@@ -128,7 +128,7 @@ add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *
 	return 0;
 }
 
-/* The bytes themselves. */
+/* An item with the bytes themselves. */
 static void
 add_bytes(struct cow__making *m, const struct cow_storage *s,
           struct cow__wire_item *i)
@@ -140,8 +140,8 @@ add_bytes(struct cow__making *m, const struct cow_storage *s,
 	m->nitems++;
 }
 
-/* A home: an extent of a pack, or a memfd of its own. Takes the reference over, also on
- * failure. */
+/* An item of a home: an extent of a pack, or a memfd of its own. Takes the reference over,
+ * also on failure. */
 static int
 add_home(struct cow_channel *c, struct cow__making *m, struct cow__home *h,
          struct cow__wire_item *i)
@@ -157,8 +157,8 @@ add_home(struct cow_channel *c, struct cow__making *m, struct cow__home *h,
 		cow__share_leave();
 		return r == -E2BIG || r == -EAGAIN
 		               ? r
-		               : cow__error_from(r, "a message needs a slot of "
-		                                    "the group");
+		               : cow__error_from(r, "taking a slot of the group "
+		                                    "for a message");
 	}
 	if (!h->pack) {
 		i->kind = COW__WIRE_OWN;
@@ -172,7 +172,8 @@ add_home(struct cow_channel *c, struct cow__making *m, struct cow__home *h,
 	return 0;
 }
 
-/* One more item. -E2BIG: not in this message. */
+/* One more item. -E2BIG: this message has no room for another pack; -EAGAIN: no slot of the
+ * group is free; else as cow_channel_send(). */
 static int
 add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 {
@@ -267,8 +268,8 @@ push(struct cow_channel *c)
 			return cow__error(-EBADF, "the channel's socket was "
 			                          "closed");
 		}
-		/* A number that the program closed may be a file of its own,
-		 * which is not for the peer. */
+		/* If the program closed a number, it may be a file of the program's
+		 * now, which must not go to the peer. */
 		for (unsigned i = 0; i < nfds; i++) {
 			fds[i] = o->files[i].fd;
 			if (!cow__descriptor_ok(&o->files[i])) {
@@ -290,13 +291,13 @@ static int
 may_use(struct cow_channel *c)
 {
 	if (c->parents)
-		return cow__error(-EPERM, "the channel is the parent's: make "
-		                          "another one after fork");
+		return cow__error(-EPERM, "the channel belongs to the parent "
+		                          "process: make another one after fork");
 	return c->broken ? cow__error_from(c->broken, "the channel") : 0;
 }
 
-/* What sending said. Waiting is no failure; else nothing of this message will
- * ever arrive whole. */
+/* Handles the result of push(). -EAGAIN: the rest waits in the channel. A shortage leaves
+ * the message in the channel, too. After any other error it will never arrive whole. */
 static int
 pushed(struct cow_channel *c, int r)
 {
@@ -304,15 +305,16 @@ pushed(struct cow_channel *c, int r)
 		return r;
 	if (r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM ||
 	    r == -EMFILE)
-		return cow__error_from(r, "too much is on its way");
-	/* Nothing of that one was sent; others can be. */
+		return cow__error_from(r, "too many messages or descriptors are on "
+		                          "their way");
+	/* Nothing of this message was sent. Others can be. */
 	if (r == -ESTALE)
 		return cow__error(-EBADF, "the program closed a descriptor of "
 		                          "the library");
 	if (r == -EMSGSIZE) {
 		cow__outgoing_end(c);
-		return cow__error(r, "the socket takes no packet as long as "
-		                     "this (SO_SNDBUF)");
+		return cow__error(r, "the message is longer than a packet of the "
+		                     "socket (SO_SNDBUF)");
 	}
 	if (r == -ECONNRESET)
 		r = -EPIPE;
@@ -326,7 +328,7 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
           const void *note, size_t note_bytes)
 {
 	struct cow__making *m = &c->making;
-	size_t taken = 0, label = 0; /* with what is not the last */
+	size_t taken = 0, label = 0; /* bytes of the note in each part but the last */
 	long longest;
 	int r = 0;
 
@@ -357,13 +359,13 @@ send_some(struct cow_channel *c, const struct cow_parcel *parcels, size_t count,
 		encode(c, m, note, last ? note_bytes : label);
 		taken += n;
 		r = pushed(c, push(c));
-		/* That will never arrive. */
+		/* This message will never arrive. */
 		if (c->broken || r == -EBADF || r == -EMSGSIZE)
 			taken -= n;
 		if (r < 0 || last)
 			break;
 	} while (true);
-	/* What was taken, or a note alone, waits in the channel: no failure of this call. */
+	/* If parcels were taken, or a note alone waits in the channel, the call succeeded. */
 	return taken || c->out.bytes ? (long)taken : r;
 }
 
@@ -377,7 +379,7 @@ cow_channel_send(struct cow_channel *c, const struct cow_parcel *parcels,
 	    note_bytes > COW_NOTE_MAX || (!count && !note_bytes))
 		return cow__error(-EINVAL,
 		                  note_bytes > COW_NOTE_MAX
-		                          ? "cow_channel_send: a long note"
+		                          ? "cow_channel_send: the note is too long"
 		                          : "cow_channel_send: nothing to send");
 	cow__mutex_lock(&c->lock);
 	r = may_use(c);

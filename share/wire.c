@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages between processes. See the header.
+ * Messages between processes: the check of what came. See the header.
  */
 #include "share/wire.h"
 #include "core/base/base.h"
 #include "cowshed-share.h"
 
-/* More than any process has addresses: that would be a shortage that never
- * passes. */
+/* More than a process has addresses. To try such a message again would never help. */
 #define BYTES_MOST ((uint64_t)1 << 47)
 
 long

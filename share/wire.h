@@ -5,11 +5,13 @@
  *   [ head | packs | items | inline bytes | note ]     and descriptors:
  *   [ the group's door | the message's slot | packs' files | storages' files ]
  *
- * Everything that is needed to understand a message comes with it, descriptors
- * too: a receiver keeps no state, and none is lost with it. Numbers are the
- * machine's: a message never leaves it. What a peer wrote is believed only as far
- * as cow__wire_check() has seen it; what its numbers mean is checked where they
- * are used.
+ * A message brings all that is needed to understand it, descriptors too. So a receiver
+ * keeps no state, and none is lost when it dies. Numbers are in the machine's byte order:
+ * a message never leaves the machine.
+ *
+ * cow__wire_check() checks that a message agrees with itself. Before that share/inbox.c
+ * uses its length and its number of descriptors, and nothing else. The code that uses any
+ * other number checks that it means something in this process.
  */
 #ifndef COW_SHARE_WIRE_H
 #define COW_SHARE_WIRE_H
@@ -27,14 +29,14 @@
 #define COW__WIRE_INLINE 512u /* smaller clones travel as bytes */
 
 enum cow__wire_flags {
-	COW__WIRE_DOOR = 1, /* the first descriptor is the group's */
-	COW__WIRE_SLOT = 2, /* the next one is what holds packed items */
+	COW__WIRE_DOOR = 1, /* the first descriptor is the group's door */
+	COW__WIRE_SLOT = 2, /* the next one is the slot that holds packed items */
 };
 
 struct cow__wire_head {
 	uint32_t magic;
 	uint16_t version, flags;
-	uint32_t bytes; /* of all of the message */
+	uint32_t bytes; /* of the whole message */
 	uint16_t items, packs, fds, reserved;
 	uint32_t inline_bytes, note_bytes;
 	uint32_t slot, epoch;
@@ -45,11 +47,11 @@ enum cow__wire_kind {
 	COW__WIRE_NOTHING, /* zero bytes */
 	COW__WIRE_BYTES_HERE,
 	COW__WIRE_PACKED,  /* an extent of packs[index] */
-	COW__WIRE_OWN,     /* a memfd: descriptor `index` */
-	COW__WIRE_TOKEN,   /* with the broker, under a token among the bytes */
-	COW__WIRE_DEVICE,  /* a device's memory: descriptor `index`, and a
-	                      struct cow__wire_device among the bytes; of
-	                      zero bytes that alone */
+	COW__WIRE_OWN,     /* a memfd of its own: descriptor `index` */
+	COW__WIRE_TOKEN,   /* the broker has it; its token is among the bytes */
+	COW__WIRE_DEVICE,  /* a device's memory: a struct cow__wire_device among
+	                      the bytes, and descriptor `index` unless it has
+	                      zero bytes */
 	COW__WIRE_KINDS,
 };
 
@@ -58,22 +60,22 @@ struct cow__wire_item {
 	uint16_t index;
 	uint32_t page, pages, generation; /* packed */
 	uint64_t bytes;                   /* of the storage */
-	uint64_t file_offset;             /* own: where it begins */
+	uint64_t file_offset;             /* own: where it begins in the memfd */
 	uint64_t offset, length;          /* the view */
 };
 
-/* Device memory: `pieces` descriptors of pieces of `piece_bytes`. One comes as it is;
- * of several the descriptor is a packet socket whose queue has them, in order, up to
- * COW__WIRE_BUNDLE in a packet of one byte. */
+/* Device memory: `pieces` pieces of `piece_bytes`, with a descriptor each. One descriptor
+ * is sent as it is. For several the message has a packet socket; its queue has them, in
+ * order, up to COW__WIRE_BUNDLE in a packet of one byte. */
 #define COW__WIRE_BUNDLE 250u
 enum cow__wire_device_flags {
-	COW__WIRE_EVENT = 1, /* what must be over before it is used */
+	COW__WIRE_EVENT = 1, /* `event` must be over before the memory is used */
 };
 struct cow__wire_device {
 	uint8_t uuid[16];
 	uint64_t piece_bytes;
 	uint32_t pieces, flags;
-	struct cow__id id; /* of an alias: to know it again. 0: not */
+	struct cow__id id; /* of an alias, which the receiver knows again; 0: none */
 	uint8_t event[64];
 };
 
@@ -81,14 +83,14 @@ struct cow__wire {
 	struct cow__wire_head head;
 	const struct cow__wire_item *items;
 	const unsigned char *inline_bytes, *note;
-	unsigned door, slot, packs, own; /* first descriptors of each sort */
+	unsigned door, slot, packs, own; /* the first descriptor of each kind */
 };
 
-/* The length that a head announces. -EBADMSG: it is none. */
+/* The message's length by its head. -EBADMSG: it is not a head of this version. */
 long cow__wire_length(const struct cow__wire_head *head);
 
 /* Takes a whole message apart. -EBADMSG: it contradicts itself. Reads only
- * buf[0..bytes), which is 8-byte aligned. */
+ * buf[0..bytes), which must be aligned to 8 bytes. */
 int cow__wire_check(const void *buf, size_t bytes, unsigned nfds,
                     struct cow__wire *ret);
 
