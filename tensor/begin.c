@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies that are left unfinished, and their handles
+ * Copies that are left unfinished, and their handles (struct cow_work)
  *
- * Staging (stage.c) prefers the host for conversions: that needs no second type's memory
- * on a device. Here the devices convert, since work of the host would have to wait for
- * them first:
+ * Staging (stage.c) converts on the host, which needs no memory for a second type on a
+ * device. Here the device converts: the host would have to wait for the device first.
  *
- *   to the host     converted and packed by the device, then moved
- *   to a device     moved as it lies, then converted and spread by the device
+ *   to the host     the device converts and packs, then the bytes are moved
+ *   to a device     the bytes are moved as they lie, then the device converts and spreads
  *
- * What a copy needs until it has ended hangs on its work: both tensors, a temporary,
- * and a mark of the device behind all of it. Work that its owner gave up goes to a list,
- * which is gone through whenever work is begun or freed.
+ * A work holds what its copy needs until it has ended: both tensors, a temporary, and a
+ * mark of the device behind all of it. Work that is freed before it has ended goes to a
+ * list. Each call that begins or frees work looks through that list.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
@@ -19,8 +18,8 @@
 
 static struct cow__pool works = { .object_bytes = sizeof(struct cow_work) };
 
-/* Given up, not known to have ended. Taken and put back as a whole, so that no lock is
- * held while a device is asked. */
+/* Freed work that has not ended, as far as is known. The list is taken and put back as a
+ * whole, so that no lock is held while a device is asked. */
 static struct cow_work *orphans;
 
 static bool
@@ -31,7 +30,7 @@ on_host(const struct cow_tensor *t)
 
 /* ---- Begin ---------------------------------------------------------------------- */
 
-/* Bits of the destination apply to what it gets: the temporary has them, too. */
+/* The destination's conj and neg apply to what it gets, so the temporary has them, too. */
 static int
 to_the_host(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
             struct cow_tensor **ret)
@@ -68,7 +67,7 @@ unfinished(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 {
 	int r = -ENOTSUP;
 
-	/* Bits of the destination apply after a conversion: two steps, elsewhere. */
+	/* The destination's bits apply after the conversion: stage.c does that in two steps. */
 	if ((to->conj || to->neg) && to->dtype != from->dtype)
 		return r;
 	r = cow__copy_at_once(to, from, whole, flags);
@@ -98,7 +97,7 @@ cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 	               flags | COW_COPY_NON_BLOCKING | COW_COPY_MARKED, work);
 	if (r == -ENOTSUP)
 		r = cow__copy_elements(to, from, whole, flags | COW_COPY_MARKED);
-	/* Also after a failure, whose sentence stays: something may have been queued. */
+	/* Also after a failure, because something may be queued. Its sentence stays. */
 	if (r == 0)
 		cow__error_begin();
 	s = ops->mark(ops->user, work->device, &work->mark);
@@ -122,7 +121,8 @@ let_go(struct cow_work *w)
 	w->done = true;
 }
 
-/* 1: it has ended, and holds nothing any more. Errors have no sentence of ours. */
+/* 1: it has ended, and holds nothing any more; 0: not yet; -errno, without a sentence of
+ * ours. */
 static int
 look(struct cow_work *w, bool waits)
 {
@@ -139,13 +139,13 @@ look(struct cow_work *w, bool waits)
 		r = ops->passed(ops->user, w->device, w->mark);
 	if (r == 0 && !waits)
 		return 0;
-	/* A device that failed does nothing more; a child has no work. */
+	/* After an error the device does nothing more. A forked child has no work. */
 	w->result = r < 0 ? r : 0;
 	let_go(w);
 	return r < 0 ? r : 1;
 }
 
-/* For who has the handle. */
+/* Asks for the owner of the handle, with a sentence on failure. */
 static int
 ask(struct cow_work *w, bool waits)
 {
@@ -153,11 +153,11 @@ ask(struct cow_work *w, bool waits)
 	int r;
 
 	if (w->done && w->result < 0)
-		return cow__error_from(w->result, "work that failed");
+		return cow__error_from(w->result, "the copy failed before");
 	cow__error_begin();
 	r = look(w, waits);
 	if (r < 0 && !ops)
-		return cow__error(r, "the device of this work is gone");
+		return cow__error(r, "the device of this copy is no longer registered");
 	return r < 0 ? cow__device_said(ops, r) : r;
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conversions of rows of elements: see the header.
+ * Conversions of rows of elements. See the header.
  *
  * An element is loaded as one of six wide kinds, and stored from it:
  *
  *      I int64, U uint64, F float, D double, CF two floats, CD two doubles
  *
- * by the rules of tensor/rules.h, and the 324 pairs are what the preprocessor makes of
+ * tensor/rules.h has the rules. The preprocessor makes the functions of the 324 pairs from
  * two lists.
  */
 #include "tensor/convert.h"
@@ -21,7 +21,7 @@
 
 /* ---- The types: name, what lies in memory, kind, its load ---- */
 
-/* Two lists that are one, since a macro can't expand itself. */
+/* The same list twice, because a macro can't expand itself. */
 #define TYPES(X, with)                                                         \
 	X(with, BOOL, uint8_t, I, TRUTH)                                       \
 	X(with, INT8, int8_t, I, SAME)                                         \
@@ -54,7 +54,7 @@
 	X(FLOAT8_E4M3FN, uint8_t, __VA_ARGS__)                                 \
 	X(FLOAT8_E5M2, uint8_t, __VA_ARGS__)
 
-/* Addresses may be odd: hence memcpy, which is a plain load here. */
+/* Addresses may be unaligned: hence memcpy, which the compiler makes a plain load. */
 #define PAIR(TO, to_type, FROM, from_type, kind, load)                         \
 	static void TO##_from_##FROM(void *to, int64_t to_stride,              \
 	                             const void *from, int64_t from_stride,    \
@@ -202,8 +202,8 @@ cow__convert_plain(enum cow_dtype to, enum cow_dtype from)
 }
 
 #if defined(__x86_64__)
-/* Not every compiler knows this name for __builtin_cpu_supports(). That the registers
- * are kept, it says for AVX2. */
+/* Not every compiler knows this name for __builtin_cpu_supports(). That the kernel keeps the
+ * registers is known from AVX2. */
 static bool
 has_f16c(void)
 {
@@ -244,7 +244,7 @@ cow__convert_vector(int level, enum cow_dtype to, enum cow_dtype from)
 struct cow__conversion
 cow__conversion(enum cow_dtype to, enum cow_dtype from, unsigned bits)
 {
-	/* The best of each pair; racing threads find the same. */
+	/* The best version for each pair. Threads that race find the same. */
 	static cow__convert_fn *best[COW__PLAIN_DTYPES][COW__PLAIN_DTYPES];
 	cow__convert_fn *fn = __atomic_load_n(&best[to][from], __ATOMIC_RELAXED);
 	struct cow__conversion c;

@@ -2,14 +2,13 @@
 /*
  * Conversions of rows of elements
  *
- * The rules are in cowshed-tensor.h. One function for each pair of types, in plain C;
- * the pairs that matter have vector versions besides, picked once by what the
- * processor has. All versions give the same bits, NaN payloads included; a test
- * compares them.
+ * cowshed-tensor.h has the rules. Each pair of types has a function in plain C. Frequent
+ * pairs have vector versions, too, which are picked once, by what the processor has. All
+ * versions give the same bits, NaN payloads included; a test compares them.
  *
- * conj and neg change bits of the source's type. So they are a step of their own,
- * before the conversion, through a small buffer: a function for every type instead of
- * three more for every pair.
+ * conj and neg change bits of the source's type. So they are a step of their own, before
+ * the conversion, through a small buffer. This takes a function for each type, not three
+ * more for each pair.
  */
 #ifndef COW_TENSOR_CONVERT_H
 #define COW_TENSOR_CONVERT_H
@@ -21,9 +20,9 @@ enum cow__convert_bits {
 	COW__CONVERT_NEG = 1 << 1,
 };
 
-/* `n` elements, strides in bytes (the element's size: dense). The two rows don't
- * overlap, or are the same place with the same stride; or the caller does not mind
- * which of the old elements are there in the end. */
+/* Converts `n` elements. Strides are in bytes; a stride of the element's size is dense. The
+ * two rows don't overlap, or are the same place with the same stride. In any other overlap
+ * an element may be read after it was overwritten. */
 typedef void cow__convert_fn(void *to, int64_t to_stride, const void *from,
                              int64_t from_stride, int64_t n);
 
@@ -33,7 +32,8 @@ struct cow__conversion {
 	uint32_t from_bytes;      /* of an element */
 };
 
-/* For types that are numbers by themselves (tensor/dtype.h). `bits` that mean nothing to the type are ignored. */
+/* For the plain types (tensor/dtype.h). `bits`: enum cow__convert_bits, of the source; those
+ * that its type does not have are ignored. */
 struct cow__conversion cow__conversion(enum cow_dtype to, enum cow_dtype from,
                                        unsigned bits);
 
@@ -41,11 +41,11 @@ void cow__convert(const struct cow__conversion *conversion, void *to,
                   int64_t to_stride, const void *from, int64_t from_stride,
                   int64_t n);
 
-/* The plain function of a pair, which all others must agree with. */
+/* The plain function of a pair. All other versions must give the same bits. */
 cow__convert_fn *cow__convert_plain(enum cow_dtype to, enum cow_dtype from);
 
-/* The vector version of this level (0: what every processor of this kind has), or
- * NULL: no such pair, or this processor can't run it. */
+/* The vector version of this level (tensor/vector.h), or NULL: no such pair, or this
+ * processor can't run it. */
 #define COW__VECTOR_LEVELS 3
 cow__convert_fn *cow__convert_vector(int level, enum cow_dtype to,
                                      enum cow_dtype from);

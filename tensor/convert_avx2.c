@@ -2,7 +2,7 @@
 /*
  * Conversions with AVX2 and F16C
  *
- * F16C rounds as half.h does, by an explicit mode, and keeps the same payloads.
+ * F16C rounds as half.h does, with an explicit mode, and keeps the same payloads of NaN.
  */
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -2,7 +2,7 @@
 /*
  * Conversions with AVX-512
  *
- * Its instruction for bfloat16 is not used: it takes subnormals for zero.
+ * Its instruction for bfloat16 is not used, because that treats subnormals as zero.
  */
 #if defined(__x86_64__)
 #include <immintrin.h>

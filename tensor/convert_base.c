@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conversions with what every processor of this kind has: SSE2, NEON
+ * Conversions with what every processor of the architecture has: SSE2, NEON
  */
 #define TARGET
 #define CHOOSE cow__vector_base

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies between tensors: what is allowed, and what is nothing to do
+ * Copies between tensors: refuses what is not allowed, and finds copies with nothing to do
  *
- * The order of the checks is PyTorch's: the same elements; sizes; no elements; meta
- * tensors; overlap. Whatever can be refused is refused before the destination is
- * materialized.
+ * The checks come in PyTorch's order: the same elements; sizes; no elements; meta tensors;
+ * overlap. All that can be refused is refused before the destination is materialized.
  */
 #include "tensor/copy.h"
 #include "core/memory/state.h"
@@ -16,7 +15,7 @@
 #define KNOWN_FLAGS                                                            \
 	(COW_COPY_LAZY | COW_COPY_NON_BLOCKING | COW_COPY_IGNORE_OVERLAP)
 
-/* Under the engine's lock, which fork looks after. */
+/* Under the engine's lock, which fork takes. */
 static cow_warning_fn *warning;
 static void *warning_user;
 static bool warned;
@@ -30,7 +29,7 @@ cow_warning_set(cow_warning_fn *fn, void *user)
 	cow__engine_unlock();
 }
 
-/* Without the lock: the callee may call the library. */
+/* Calls the program without the lock, as the program may call the library. */
 static void
 warn_of_dropped_parts(void)
 {
@@ -57,7 +56,8 @@ is_device(const struct cow_tensor *t, enum cow_device_type type)
 	return cow_storage_device(t->storage).type == (int)type;
 }
 
-/* The same elements, type and bits: also where strides of single elements differ. */
+/* Are they the same elements, with the same type and bits? Strides of dimensions of size 1 may
+ * differ. */
 static bool
 nothing_to_do(const struct cow_tensor *to, const struct cow_tensor *from)
 {
@@ -74,7 +74,7 @@ nothing_to_do(const struct cow_tensor *to, const struct cow_tensor *from)
 	return true;
 }
 
-/* `from` with the sizes of `to`: dimensions in front that are 1 too many go. */
+/* A view of `from` with the sizes of `to`. Extra dimensions of size 1 in front are dropped. */
 int
 cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
                       struct cow_tensor **ret)
@@ -93,8 +93,8 @@ cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
 		r = cow_tensor_expand(t, to->dims, to->sizes, &next);
 	(void)cow_tensor_unref(t);
 	if (r == -EINVAL)
-		return cow__say(r, "cow_tensor_copy: #t does not go to #t", from,
-		                to);
+		return cow__say(r, "cow_tensor_copy: #t can't be broadcast to #t",
+		                from, to);
 	if (r < 0)
 		return r;
 	*ret = next;
@@ -106,9 +106,9 @@ overlap_check(const struct cow_tensor *to, const struct cow_tensor *from,
               enum cow__overlap overlap)
 {
 	if (cow__overlaps_itself(to))
-		return cow__say(-EINVAL, "cow_tensor_copy: one place of #t "
-		                         "stands for several elements; clone "
-		                         "it first", to);
+		return cow__say(-EINVAL, "cow_tensor_copy: several elements of #t "
+		                         "have one place in memory; clone it "
+		                         "first", to);
 	if (overlap == COW__OVERLAP_SOME)
 		return cow__say(-EINVAL, "cow_tensor_copy: #t and #t overlap in "
 		                         "memory; clone one first", to, from);
@@ -123,8 +123,8 @@ copy_all(struct cow_tensor *to, struct cow_tensor *from, bool whole, uint32_t fl
 	            : cow__copy_elements(to, from, whole, flags);
 }
 
-/* A device may refuse or fail when the destination has got memory of its own already,
- * which holds anything: its old bytes come back. */
+/* A device may refuse or fail after the destination got memory of its own, which has any
+ * bytes. Then the destination gets its old bytes back. */
 static int
 copy_or_keep(struct cow_tensor *to, struct cow_tensor *from, bool whole,
              uint32_t flags, struct cow_work *work)
@@ -209,7 +209,7 @@ cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
-	/* With dimensions of 1 in front `from` may be `to` itself. */
+	/* Without its dimensions of 1 in front `from` may be `to` itself. */
 	if (to->numel > 0 && !(from->numel == to->numel && nothing_to_do(to, source)))
 		r = copy_expanded(to, source, flags, work);
 	(void)cow_tensor_unref(source);

@@ -2,41 +2,42 @@
 /*
  * Copies, in layers
  *
- *   cow_tensor_copy()     copy.c     what is allowed, and what is nothing to do
- *   cow__copy_lazily()    lazy.c     pages instead of bytes
- *   cow__copy_elements()  stage.c    which device does what, through which
+ *   cow_tensor_copy()     copy.c     refuses what is not allowed; finds copies that
+ *                                    have nothing to do
+ *   cow__tensor_share()   lazy.c     shares pages instead of copying bytes
+ *   cow__copy_elements()  stage.c    chooses which device does what, through which
  *                                    temporaries
  *   cow__copy_begin()     begin.c    the same, left unfinished
- *   cow__strided_copy()   strided.h  bytes in host memory
+ *   cow__strided_copy()   strided.h  copies bytes in host memory
  */
 #ifndef COW_TENSOR_COPY_H
 #define COW_TENSOR_COPY_H
 
 #include "tensor/tensor.h"
 
-/* Does one place in memory stand for two elements? Exact for dense tensors and
- * repeated dimensions; else "yes" where it is not easily seen. */
+/* Do two elements have one place in memory? Exact for dense tensors and repeated
+ * dimensions. For others "yes", unless it is easily seen that none do. */
 bool cow__overlaps_itself(const struct cow_tensor *t);
 
 enum cow__overlap {
 	COW__OVERLAP_NONE,
-	COW__OVERLAP_SAME, /* element by element the same places and type */
+	COW__OVERLAP_SAME, /* each element has the same place and type in both */
 	COW__OVERLAP_SOME,
 };
 enum cow__overlap cow__overlap_of(const struct cow_tensor *a,
                                   const struct cow_tensor *b);
 
-/* `from` with the sizes of `to`, as a view. */
+/* A view of `from` with the sizes of `to`. */
 int cow__tensor_broadcast(const struct cow_tensor *to, struct cow_tensor *from,
                           struct cow_tensor **ret);
 
-/* Gives `to`'s storage the bytes of `from`'s, shared until either is written, if
- * both are dense and lie alike: all of them if both are all of their storages, else
- * the whole pages. 1: done; 0: copy rather. */
+/* Shares the bytes of `from` with `to` until either is written. Both must be dense and lie
+ * alike. If each is all of its storage, all bytes are shared, else the whole pages. 1:
+ * done; 0: the caller has to copy; -errno. */
 int cow__tensor_share(struct cow_tensor *to, struct cow_tensor *from);
 
 /* Copies between tensors of equal sizes, with elements, on any devices but meta.
- * `whole`: nothing of `to`'s old bytes is read: not the same place as `from`. */
+ * `whole`: the two have no place in common, so no old byte of `to` is read. */
 int cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from,
                        bool whole, uint32_t flags);
 
@@ -44,15 +45,16 @@ int cow__copy_elements(struct cow_tensor *to, struct cow_tensor *from,
 int cow__copy_at_once(struct cow_tensor *to, const struct cow_tensor *from,
                       bool whole, uint32_t flags);
 
-/* A tensor of the same sizes, with `bits`' type, conj and neg; in `sizes`' order if that
- * is dense. On the device of `where`; NULL: the host. */
+/* A fresh tensor of the sizes of `sizes`, with the type, conj and neg of `bits`. It lies in
+ * the order of `sizes` if that is dense, else it is contiguous. On the device of `where`;
+ * NULL: on the host. */
 int cow__copy_temporary(const struct cow_tensor *sizes,
                         const struct cow_tensor *bits,
                         const struct cow_tensor *where, struct cow_tensor **ret);
 
-/* What a copy under way needs until it has ended. */
+/* What a copy needs until it has ended. */
 struct cow_work {
-	struct cow_work *next; /* of those that nobody has any more */
+	struct cow_work *next; /* in the list of freed ones that have not ended */
 	struct cow_tensor *to, *from, *between; /* references, or NULL */
 	struct cow_device device;               /* of the mark */
 	void *mark;
@@ -60,32 +62,34 @@ struct cow_work {
 	bool done;
 };
 
-/* As cow__copy_elements(), left unfinished where the devices can; `between` and the mark
- * are noted in the work. */
+/* As cow__copy_elements(), but returns before the copy has ended if the devices can do that.
+ * Notes the temporary (`between`) and the mark in the work. */
 int cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
                     uint32_t flags, struct cow_work *work);
 
-/* What cow_tensor_copy() does; NULL work: finished. */
+/* Does what cow_tensor_copy() does. `work` NULL: the copy has ended on return. */
 int cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                      uint32_t flags, struct cow_work *work);
 
-/* cow_tensor_clone() of a plain tensor as it lies, of which nothing is under way on return. */
+/* cow_tensor_clone() with PRESERVE, of a tensor that is not quantized. The copy has ended on
+ * return. */
 int cow__tensor_clone_wait(struct cow_tensor *tensor, struct cow_tensor **ret);
 
-/* The device's functions for marks, or NULL: its copies are finished on return. */
+/* The device's operations if it has marks, else NULL: its copies have ended on return. */
 const struct cow_device_ops *cow__device_marks(struct cow_device device);
 
-/* What device.c knows. NULL: no such device. Of the CPU: NULL, too. */
+/* The operations that were registered for the device's type. NULL: none, as for the CPU. */
 const struct cow_device_ops *cow__device_ops(struct cow_device device);
 
-/* What a function of the device gave, to pass on: a sentence that it left, if
- * cow__error_begin() came before, stands. */
+/* Passes the result of a device's function on. If it is an error, the sentence that the
+ * device left stands; without one makes the usual sentence. The caller has called
+ * cow__error_begin() before the device's function. */
 int cow__device_said(const struct cow_device_ops *ops, int r);
 
-/* An index of -1 becomes the one that the thread works on. */
+/* Replaces the index -1 by that of the device that the thread works on. */
 void cow__device_resolve(struct cow_device *device);
 
-/* Host memory that the device reaches directly. -ENOTSUP: there is none. */
+/* A storage in host memory that the device reaches directly. -ENOTSUP: it has none. */
 int cow__device_host_new(struct cow_device device, size_t bytes,
                          struct cow_storage **ret);
 

@@ -2,8 +2,8 @@
 /*
  * The table of devices
  *
- * The CPU and the meta device need no entry: host memory is what the engine copies,
- * and meta tensors have nothing to copy.
+ * The CPU and the meta device have no entry: the engine copies host memory, and meta tensors
+ * have no bytes.
  */
 #include "core/base/error.h"
 #include "tensor/copy.h"
@@ -18,10 +18,11 @@ cow_device_set(enum cow_device_type type, const struct cow_device_ops *ops)
 		return cow__error_number(-EINVAL,
 		                         "device type # can't be registered",
 		                         (uint64_t)type);
-	/* The first release ended before the marks. */
+	/* In the first release the table ended before `mark`. */
 	if (ops && (ops->size < offsetof(struct cow_device_ops, mark) ||
 	            !ops->from_host || !ops->to_host))
-		return cow__error(-EINVAL, "cow_device_ops: incomplete");
+		return cow__error(-EINVAL, "cow_device_ops: size, from_host or "
+		                           "to_host is missing");
 	/* Pairs with the load in cow__device_ops(). */
 	__atomic_store_n(&table[type], ops, __ATOMIC_RELEASE);
 	return 0;

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * DLPack: arrays come and go without a copy
+ * DLPack: arrays come from other libraries and go to them, without a copy
  *
- * The structs are part of a binary interface, so they are spelled here; the numbers
- * are dlpack.h's.
+ * The structs are a binary interface, so they are declared here. The numbers are those of
+ * dlpack.h.
  *
- *   export, writable     the consumer writes without notice, so the storage's
- *                        address is given away for good (it becomes transparent)
- *   export, read-only    of a tracked storage a lazy clone is handed out, which
- *                        nobody writes: its bytes stay where and what they are,
- *                        whatever becomes of the tensor, and nothing is copied. Other
- *                        memory does not move anyway
- *   import, writable     external memory
- *   import, read-only    memory that is copied when it is first written. That it is
- *                        not for us to write does not keep its owner from it (an
- *                        export of a transparent storage goes on being written), so
- *                        clones are copies, too. Of another device than the CPU it
- *                        is copied at once
+ *   export, writable     the consumer writes without notice, so the storage becomes
+ *                        transparent: its address is given away for good
+ *   export, read-only    of a tracked storage the consumer gets a lazy clone, which
+ *                        nobody writes. Its bytes stay as they are and where they
+ *                        are, also if the tensor is written, and nothing is copied.
+ *                        Other memory never moves
+ *   import, writable     the array is external memory
+ *   import, read-only    the array is copied when the tensor is first written. Its owner
+ *                        may still write it (as with an export of a transparent
+ *                        storage), so clones are copies, too. An array that is not on
+ *                        the CPU is copied at once
  *
- * The memory of a device that is registered comes and goes like the host's; nothing
- * here reads or writes it.
+ * Memory of a registered device is exported and imported like the host's. This file never
+ * reads or writes it.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
@@ -31,7 +30,7 @@
 enum {
 	DL_CPU = 1,
 	DL_CUDA = 2,
-	DL_CUDA_HOST = 3, /* pinned: memory of the host like any other */
+	DL_CUDA_HOST = 3, /* pinned host memory, treated like any other */
 	DL_EXTENSION = 12,
 };
 
@@ -91,7 +90,7 @@ struct exported {
 	union {
 		struct dl_managed legacy;
 		struct dl_versioned versioned;
-	} managed; /* first: what the consumer has */
+	} managed; /* first, because the consumer has this address */
 	struct cow_storage *storage;
 	int64_t sizes[COW_DIMS_MAX], strides[COW_DIMS_MAX];
 };
@@ -117,7 +116,7 @@ versioned_end(struct dl_versioned *m)
 	export_end((struct exported *)m);
 }
 
-/* The storage that stays as it is until the consumer is done. */
+/* The storage whose bytes the consumer gets: a reference. */
 static int
 storage_to_export(struct cow_storage *s, bool read_only,
                   struct cow_storage **ret)
@@ -155,7 +154,7 @@ device_code(const struct cow_tensor *t, struct dl_tensor *ret)
 		ret->device_type = DL_EXTENSION;
 		return 0;
 	default:
-		return cow__say(-ENOTSUP, "DLPack has no arrays on #v", &d);
+		return cow__say(-ENOTSUP, "DLPack has no device type for #v", &d);
 	}
 }
 
@@ -275,7 +274,7 @@ drop(struct cow__allocation *a)
 		versioned_delete(a->other);
 }
 
-/* Somebody else's bytes, never ours to write: who wants to gets a copy. */
+/* Bytes of another library that we must not write: a storage that is written gets a copy. */
 static const struct cow__allocation_ops read_only_ops = {
 	.alone = never_alone,
 	.view = no_view,
@@ -301,7 +300,7 @@ read_only_storage(struct dl_versioned *m, void *data, size_t bytes,
 	return r;
 }
 
-/* The storage must not dispose of what the caller keeps after all. */
+/* On a failure the caller keeps the array, so the storage must not free it. */
 static void
 storage_forget(struct cow_storage *s)
 {
@@ -321,7 +320,7 @@ dtype_of(const struct dl_tensor *d, enum cow_dtype *ret)
 			*ret = (enum cow_dtype)i;
 			return 0;
 		}
-	return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: no type of ours has "
+	return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: no data type has "
 	                          "the code #d, #d bits and #d lanes",
 	                (int64_t)d->code, (int64_t)d->bits, (int64_t)d->lanes);
 }
@@ -342,7 +341,7 @@ shape_of(const struct dl_tensor *d, enum cow_dtype dtype,
 	else
 		(void)cow__format_strides(COW_FORMAT_CONTIGUOUS, ret);
 	for (int i = 0; i < ret->dims; i++) {
-		/* What single elements have for a stride is nobody's concern. */
+		/* The stride of a dimension of size 1 is never used. */
 		if (numel == 0 || (ret->sizes[i] == 1 && ret->strides[i] < 0))
 			ret->strides[i] = 1;
 		if (ret->strides[i] < 0)
@@ -359,7 +358,7 @@ shape_of(const struct dl_tensor *d, enum cow_dtype dtype,
 	return 0;
 }
 
-/* Which of our devices that is. */
+/* The device that the array is on. */
 static int
 device_of(const struct dl_tensor *d, struct cow_device *ret)
 {
@@ -378,10 +377,10 @@ device_of(const struct dl_tensor *d, struct cow_device *ret)
 		break;
 	default:
 		return cow__say(-ENOTSUP, "cow_tensor_from_dlpack: DLPack's "
-		                          "device type #d is none of ours",
+		                          "device type #d is not known",
 		                (int64_t)d->device_type);
 	}
-	/* -1 is no index there, and ours are shorter. */
+	/* DLPack has no index -1, and our indices have 16 bits. */
 	if (d->device_id < 0 || d->device_id > INT16_MAX)
 		return cow__say(-ENODEV, "cow_tensor_from_dlpack: no device has "
 		                         "the index #d", (int64_t)d->device_id);
@@ -392,7 +391,7 @@ device_of(const struct dl_tensor *d, struct cow_device *ret)
 	return 0;
 }
 
-/* Somebody else's memory that may be written. */
+/* A storage on an array that may be written. */
 static int
 external_storage(void *managed, bool versioned, void *data, size_t bytes,
                  struct cow_device device, struct cow_storage **ret)
@@ -404,7 +403,7 @@ external_storage(void *managed, bool versioned, void *data, size_t bytes,
 	return cow_storage_new_external(&ptr, bytes, NULL, ret);
 }
 
-/* The tensor's bytes, copied: the array is done with then. */
+/* Replaces *t by a copy, so that the array is no longer needed. */
 static int
 copied(struct cow_tensor **t, struct cow_storage *storage)
 {
@@ -476,7 +475,7 @@ cow_tensor_from_dlpack(void *managed, bool versioned, struct cow_tensor **ret)
 
 	if (!managed || !ret)
 		return cow__error(-EINVAL, "cow_tensor_from_dlpack: NULL");
-	/* Of another major version only this much is known to be there. */
+	/* In another major version only the members up to here are known. */
 	if (versioned && v->major != 1)
 		return cow__error_number(-ENOTSUP, "DLPack version # is not known",
 		                         v->major);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Data types, and the names of things
+ * Data types: sizes, kinds, names; and the names of formats
  */
 #include "tensor/dtype.h"
 #include "core/base/base.h"

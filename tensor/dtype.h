@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What kinds of data types there are
+ * The kinds of data types
  */
 #ifndef COW_TENSOR_DTYPE_H
 #define COW_TENSOR_DTYPE_H
@@ -16,12 +16,13 @@ enum cow__kind {
 	COW__KIND_QUANTIZED,
 };
 
-/* Types below this one are numbers by themselves, and convert into each other. */
+/* Types below this one are *plain*: numbers without a quantizer, which convert into each
+ * other. */
 #define COW__PLAIN_DTYPES COW_QUINT8
 
 bool cow__dtype_known(int64_t dtype);
 
-/* Of types that there are. */
+/* The type must be known. */
 enum cow__kind cow__dtype_kind(enum cow_dtype dtype);
 
 static inline bool
@@ -30,7 +31,7 @@ cow__dtype_quantized(int64_t dtype)
 	return dtype >= COW__PLAIN_DTYPES && dtype < COW_DTYPES;
 }
 
-/* What an element's address must be a multiple of: complex ones are two floats. */
+/* An element's address must be a multiple of this. A complex element is two floats. */
 size_t cow__dtype_alignment(enum cow_dtype dtype);
 
 #endif

@@ -2,17 +2,17 @@
 /*
  * Are two tensors equal?
  *
- * Compared are contiguous elements in host memory, without bits; what is not so is
- * copied first. Bytes that are the same are enough for integers, but not for floats:
- * a NaN is not equal to itself, and 0 equals -0. Both are plain in the bits without
- * the sign: 0, and what lies behind infinity.
+ * The loops compare contiguous elements in host memory, without conj and neg bits. Other
+ * tensors are copied first. Integers are equal if their bytes are. Floats need more: a NaN
+ * is not equal to itself, and 0 equals -0. The bits without the sign show both: they are 0,
+ * or larger than those of infinity.
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
-/* Of a real float type: the bits of the largest magnitude that is not a NaN. */
+/* The bits of the largest magnitude of a real float type that is not a NaN. */
 static uint64_t
 largest(enum cow_dtype dtype)
 {
@@ -81,7 +81,7 @@ bytes_equal(enum cow_dtype dtype, const void *a, const void *b, size_t n)
 	}
 }
 
-/* Contiguous, in host memory, without bits. */
+/* The tensor contiguous, in host memory, without bits. */
 static int
 plain_numbers(struct cow_tensor *t, struct cow_tensor **ret)
 {
@@ -101,7 +101,7 @@ plain_numbers(struct cow_tensor *t, struct cow_tensor **ret)
 	return cow_tensor_to(t, &as_it_is, ret);
 }
 
-/* Of quantized ones the integers, which are as equal as what they stand for. */
+/* The same; of a quantized tensor its integers, which are equal if its numbers are. */
 static int
 plain(struct cow_tensor *t, struct cow_tensor **ret)
 {

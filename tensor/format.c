@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory formats: strides of sizes, and which formats strides are right for
+ * Memory formats: the strides of a format, and the formats that strides fit
  *
- * A format is an order of dimensions, densest last. Dimensions of size 1 have no
- * say in whether strides fit, and without elements every stride does. So strides may
- * fit several formats (N111), and a tensor keeps the one that it was asked for as
- * long as that is among them.
+ * A format is an order of dimensions, the densest last. Whether strides fit a format does
+ * not depend on dimensions of size 1; without elements all strides fit. So strides may fit
+ * several formats (sizes [N, 1, 1, 1]). A tensor keeps the format that was asked for as long
+ * as its strides fit that one.
  */
 #include "tensor/tensor.h"
 
-/* Dimensions from the outermost to the densest. NULL: not for so many. */
+/* The order of dimensions, from the outermost to the densest. NULL: the format is not for
+ * this number of dimensions. */
 static const uint8_t *
 order_of(enum cow_format format, int dims)
 {
@@ -70,8 +71,8 @@ cow__format_fits(enum cow_format format, const struct cow__shape *shape)
 	return true;
 }
 
-/* Positions of dimensions by stride, the largest first. Equal strides stay in
- * order, which makes the result the only one. */
+/* Sorts dimensions by stride, the largest first. Dimensions of equal stride stay in order, so
+ * there is one result. */
 static void
 sort_by_stride(const struct cow__shape *shape, uint8_t *ret)
 {
@@ -106,8 +107,8 @@ cow__shape_dense(const struct cow__shape *shape)
 	return true;
 }
 
-/* Must dimension `a` lie further out than `b`? 1, -1, or 0: no telling. A repeated
- * dimension (stride 0) has no place of its own. */
+/* Must dimension `a` lie further out than `b`? 1: yes; -1: the other way round; 0: both are
+ * possible. A repeated dimension (stride 0) has no place of its own. */
 static int
 further_out(const struct cow__shape *shape, int a, int b)
 {
@@ -120,9 +121,9 @@ further_out(const struct cow__shape *shape, int a, int b)
 	return shape->sizes[a] > shape->sizes[b];
 }
 
-/* From the last dimension on, each moves inwards past those that must lie further
- * out, and past those of which there is no telling only together with such a move:
- * the order in which PyTorch does it, so that results lie as they do there. */
+/* From the last dimension on, each moves inwards past those that must lie further out. It
+ * passes a dimension for which both orders are possible only on the way to such a one.
+ * PyTorch does it in this order, so results lie as they do there. */
 void
 cow__shape_order(const struct cow__shape *like, struct cow__shape *shape)
 {
@@ -183,12 +184,12 @@ cow_tensor_is_contiguous(const struct cow_tensor *t, enum cow_format format)
 	if (!t || (unsigned)format > COW_FORMAT_PRESERVE)
 		return false;
 	if (format == COW_FORMAT_PRESERVE)
-		return true; /* its own format fits always */
+		return true; /* strides always fit the tensor's own format */
 	cow__shape_of(t, &shape);
 	return cow__format_fits(format, &shape);
 }
 
-/* As most tensors lie. */
+/* Is it contiguous, as most tensors are? */
 static bool
 in_order(const struct cow_tensor *t)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a tensor tells about itself
+ * Questions about a tensor: its type, sizes, strides, storage and bits
  */
 #include "tensor/tensor.h"
 

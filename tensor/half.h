@@ -2,15 +2,14 @@
 /*
  * Floats of 8 and 16 bits, one at a time, in integers
  *
- * All but bfloat16 are made by one rule: scale the float so that the least bit of the
- * result is the least bit of an integer, and let one addition do the rounding. Loops
- * over these functions have no branches, so compilers make vectors of them. NaN keeps
- * its sign and as much of its payload as fits, and becomes quiet: what the
- * processors' own instructions do.
+ * All but bfloat16 follow one rule: scale the float so that the least bit of the result is
+ * the least bit of an integer, then round by one addition. These functions have no
+ * branches, so compilers make vectors of loops over them. NaN keeps its sign and as much
+ * of its payload as fits, and becomes quiet, as with the processors' own instructions.
  *
- * Wider types come here through float, rounded *to odd*: cut off, with the last bit
- * set if anything was lost. Rounding that to nearest gives what rounding once would
- * have given; rounding to nearest twice would not.
+ * Wider types are converted to float first, rounded *to odd*: the lost bits are cut off,
+ * and the last bit is set if any of them was 1. Rounding that to nearest gives the same
+ * as rounding once. Rounding to nearest twice would not.
  */
 #ifndef COW_TENSOR_HALF_H
 #define COW_TENSOR_HALF_H
@@ -18,7 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The kernels of cuda/ are made of the same rules. */
+/* The kernels of cuda/ use the same rules. */
 #if defined(__CUDACC__)
 #define COW__RULE static __device__ __forceinline__
 #else
@@ -77,8 +76,8 @@ cow__from_float16(uint16_t h)
 {
 	uint32_t sign = (uint32_t)(h & 0x8000) << 16;
 	uint32_t rest = (uint32_t)(h & 0x7fff) << 13;
-	/* Normal: another bias. Infinity, NaN: once more. Subnormal: exact as the
-	 * difference of two normal ones. */
+	/* Normal numbers get another bias; infinity and NaN get it twice. A subnormal is
+	 * the exact difference of two normal ones. */
 	uint32_t normal = rest + ((127 - 15) << 23);
 	uint32_t special = rest + (2 * (127 - 15) << 23);
 	uint32_t tiny = cow__float_bits(
@@ -91,7 +90,7 @@ cow__from_float16(uint16_t h)
 	return cow__bits_float(sign | normal);
 }
 
-/* To a type of 5 bits of exponent and `bits` of fraction, its sign apart. */
+/* To a type with 5 bits of exponent and `bits` of fraction, without the sign. */
 COW__RULE uint32_t
 cow__to_narrow5(uint32_t a, int bits)
 {
@@ -99,7 +98,7 @@ cow__to_narrow5(uint32_t a, int bits)
 	uint32_t inf = 31u << bits;
 	uint32_t normal = (a + (1u << (shift - 1)) - 1 + (a >> shift & 1) -
 	                   ((127 - 15) << 23)) >> shift;
-	/* Adding a number whose last bit weighs as much as the least subnormal. */
+	/* The last bit of `magic` weighs as much as the least subnormal. */
 	uint32_t magic = (uint32_t)(127 - 15 + shift + 1) << 23;
 	uint32_t tiny = cow__float_bits(cow__bits_float(a) +
 	                                cow__bits_float(magic)) - magic;

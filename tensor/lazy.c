@@ -2,17 +2,17 @@
 /*
  * Copies that share pages
  *
- * Where a tensor is all of its storage, in the same order as another one is all of
- * its own, a copy can be what a lazy clone is: the storage is put on the other one's
- * allocation, and gives its own up. Whoever else views the destination's storage
- * sees the copy as well, as it should.
+ * If each of two tensors is all of its storage, in the same order, a copy can do what a lazy
+ * clone does: the destination's storage moves to the allocation of the source's, and gives
+ * its own up. Other views of the destination's storage see the copy, too, as they should.
  *
- * Where either is a dense part of its storage, and both lie alike in their pages, the
- * whole pages of the part are shared, and the ragged ends copied (core/cow/copy.h).
+ * If one is a dense part of its storage, and both lie alike in their pages, the whole pages
+ * of the part are shared, and the bytes before and behind them are copied
+ * (core/cow/copy.h).
  *
- * Not where the destination's address was given away, where its memory is not ours
- * to replace (external, shared with other processes, another allocator), nor where
- * pages must be there before they are written (STRICT).
+ * Nothing is shared if the destination's address was given away, if its memory must not be
+ * replaced (external, shared with other processes, of another allocator), or if its pages
+ * must be there before they are written (STRICT).
  */
 #include "core/storage/storage.h"
 #include "core/storage/storage.h"
@@ -51,7 +51,7 @@ replaceable(const struct cow_storage *s)
 	       kind != COW__AT_OTHER;
 }
 
-/* Bytes [offset, offset + n) of the part at `o` of its storage. */
+/* Copies bytes [offset, offset + n) of the part, which is at `o` and `f` of the storages. */
 static int
 copy_bytes(const struct cow_tensor *to, size_t o, const struct cow_tensor *from,
            size_t f, size_t offset, size_t n)
@@ -70,7 +70,8 @@ copy_bytes(const struct cow_tensor *to, size_t o, const struct cow_tensor *from,
 	return 0;
 }
 
-/* The pages at the ends of a part, of which others keep some bytes. */
+/* Makes the pages at the ends of a part our own: other bytes of the storage lie in them,
+ * too. */
 static int
 own_ends(const struct cow_tensor *to, size_t o, size_t bytes)
 {
@@ -86,8 +87,8 @@ own_ends(const struct cow_tensor *to, size_t o, size_t bytes)
 	return r;
 }
 
-/* Whole pages of a part; what is around them, less than a page at each end, is
- * copied: that may not fail when the pages are shared. */
+/* Shares the whole pages of a part, and copies less than a page at each end. The copy must
+ * not fail once the pages are shared. */
 static int
 share_part(const struct cow_tensor *to, const struct cow_tensor *from)
 {

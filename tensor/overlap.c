@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Do elements share places?
+ * Overlap: do elements have places in common?
  *
- * Finding out exactly for any strides is a hard problem (bounded integer equations).
- * What people do is one of few things, for which these tests are exact:
+ * An exact answer for any strides is a hard problem (bounded integer equations). These tests
+ * are exact for the usual tensors:
  *
  *   dense tensors          their bytes are one range
  *   rows, columns, blocks  the long strides of both are multiples of one number;
- *   and steps of a matrix  modulo that number, each side is one short range, and
+ *   and steps of a matrix  modulo that number each side is one short range, and
  *                          the ranges don't meet
  *
- * Where nothing is proven, the answer is yes: an error for a copy that would have
- * been harmless is better than wrong bytes.
+ * If nothing is proven, the answer is yes. An error for a harmless copy is better than wrong
+ * bytes.
  */
 #include "core/storage/storage.h"
 #include "tensor/copy.h"
@@ -19,7 +19,7 @@
 bool
 cow__overlaps_itself(const struct cow_tensor *t)
 {
-	int64_t reach = 0; /* from the first to the last place so far */
+	int64_t reach = 0; /* from the first to the last place, of the dimensions so far */
 	uint64_t done = 0;
 
 	if (t->numel < 2)
@@ -52,8 +52,8 @@ gcd(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* Places of a tensor: those at `start`, plus any sum of strides up to `limit`, each
- * the start of `bytes`; and then any multiples of `step`. All in bytes. */
+/* All places of a tensor lie in `bytes` bytes from `start` on, moved by multiples of `step`:
+ * strides below a limit count to `bytes`, the others to `step`. */
 struct places {
 	uint64_t start, bytes, step;
 };
@@ -87,7 +87,7 @@ apart(const struct cow_tensor *a, uint64_t a_at, const struct cow_tensor *b,
 
 	if (step == 0 || p.bytes + q.bytes > step)
 		return false;
-	/* Where q starts behind p, on a circle of `step`. */
+	/* How far q starts behind p, modulo `step`. */
 	distance = (q.start % step + step - p.start % step) % step;
 	return distance >= p.bytes && distance + q.bytes <= step;
 }
@@ -128,13 +128,14 @@ cow__overlap_of(const struct cow_tensor *a, const struct cow_tensor *b)
 	const struct cow_storage *s = a->storage, *t = b->storage;
 	size_t a_at, a_bytes, b_at, b_bytes;
 
-	/* Storages on one allocation are clones: the first write parts them. */
+	/* Storages on one allocation are clones: the first write gives one of them other
+	 * memory. */
 	if (s != t && (s->data == t->data || s->device.type != t->device.type ||
 	               s->device.index != t->device.index))
 		return COW__OVERLAP_NONE;
 	cow__tensor_range(a, &a_at, &a_bytes);
 	cow__tensor_range(b, &b_at, &b_bytes);
-	/* Memory from elsewhere may be under two storages. */
+	/* Two storages may be on the same external memory. */
 	a_at += (uintptr_t)cow_storage_data(s);
 	b_at += (uintptr_t)cow_storage_data(t);
 	if (a_bytes == 0 || b_bytes == 0 || a_at + a_bytes <= b_at ||

@@ -2,23 +2,23 @@
 /*
  * Permutations of any rank, in tiles
  *
- * Two dimensions matter: I, in which the destination is densest, and J, in which the
- * source is. A copy that goes along one of them touches a line of the other side for
- * each element. So the copy is cut into tiles, boxes of as many dimensions as it has,
- * in which both sides have runs of some lines: of I and of what follows it in the
- * destination, of J and of what follows it in the source.
+ * Two dimensions matter: the destination is densest in I, and the source is densest in J. A
+ * copy that goes along one of them touches a line of the other side for each element. So
+ * the copy is cut into tiles, boxes in all its dimensions. In a tile both sides have runs
+ * of several lines: along I and the dimensions that follow it in the destination, along J
+ * and those that follow it in the source.
  *
  *                 I ->                          J ->
  *      to   J  [ a a a a a a a a ]   from  I  [ a b c ]
  *           |  [ b b b b b b b b ]         |  [ a b c ]
  *           v  [ c c c c c c c c ]         v  [ a b c ] ...
  *
- * A tile is turned over into a buffer, whose rows are then streamed or converted to
- * where they belong; or, when neither is called for, at once to where it belongs. Rows
- * that follow each other in the destination are one.
+ * A tile is transposed into a buffer, and the buffer's rows are streamed or converted to
+ * the destination. If neither is needed, it is transposed to the destination at once. Rows
+ * that follow each other in the destination are treated as one.
  *
- * What is streamed is large, and worth buffers that fill much of a second-level cache:
- * mapped for the copy, one for each thread. Others lie on the stack.
+ * A streamed copy is large. Its buffers fill much of a second-level cache, and are mapped
+ * for the copy, one for each thread. Other buffers are on the stack.
  */
 #include "core/base/base.h"
 #include "memfd/map.h"
@@ -28,14 +28,14 @@
 #include "core/memory/workers.h"
 
 #define LINE ((int64_t)COW__LINE)
-/* Of tiles on the stack, and of mapped ones. */
+/* The size of tiles in buffers on the stack, and in mapped ones. */
 #define SMALL_BYTES ((int64_t)32 << 10)
 #define LARGE_BYTES ((int64_t)256 << 10)
-/* A mapped buffer: with a line more for each row, so that rows that are powers of two
- * long don't share a few sets of the caches. */
+/* The size of a mapped buffer. Each row has an extra line, so that rows whose length is a
+ * power of two don't share a few sets of the caches. */
 #define BUFFER_BYTES (LARGE_BYTES + LARGE_BYTES / 2)
 #define THREADS 65
-/* Runs in a tile, where sizes allow (docs/design/copy-engine.md). */
+/* The lengths of runs in a tile, if the sizes allow them (docs/design/copy-engine.md). */
 #define TO_BYTES 1024
 #define FROM_BYTES 512
 #define ROWS 512 /* of narrow units, and one line of each */
@@ -45,12 +45,12 @@ struct tiles {
 	int j; /* the dimension; -1: none */
 	bool buffered;
 	int64_t block[COW_DIMS_MAX]; /* sizes of a tile */
-	/* Its dimensions but I and J: the densest of the source last. */
+	/* The other dimensions of a tile; the densest of the source is the last. */
 	int planes, plane[COW_DIMS_MAX];
-	/* How many tiles, and the way to the next one. */
+	/* How many tiles there are, and the strides from one to the next. */
 	int64_t counts[COW_DIMS_MAX];
 	int64_t to_strides[COW_DIMS_MAX], from_strides[COW_DIMS_MAX];
-	/* Mapped buffers, so many; NULL: there are none. */
+	/* `threads` mapped buffers; NULL: there are none. */
 	char *buffers;
 	int threads;
 	bool taken[THREADS];
@@ -70,7 +70,8 @@ magnitude(int64_t stride)
 
 /* ---- A tile ---- */
 
-/* One plane of I and J after another, near ones of the source first. */
+/* Transposes one plane of I and J after another; planes that are near in the source come
+ * after each other. */
 static void
 turn(const struct tiles *t, char *to, const int64_t *to_strides,
      const char *from, const int64_t *sizes)
@@ -139,8 +140,8 @@ buffered_tile(const struct tiles *t, char *to, const char *from,
 	}
 }
 
-/* A buffer that no other thread has. There is one for each, unless somebody asked for
- * more threads just now: then one is free soon. */
+/* A buffer that no other thread has. There is one for each thread. If the number of threads
+ * was raised meanwhile, one is free soon. */
 static int
 take(struct tiles *t)
 {
@@ -185,7 +186,7 @@ tiles_part(void *arg, int64_t first, int64_t last)
 		__atomic_store_n(&t->taken[b], false, __ATOMIC_RELEASE);
 }
 
-/* ---- What a tile is ---- */
+/* ---- The shape of tiles ---- */
 
 /* The dimension in which the source is densest, if that is not I. */
 static int
@@ -206,8 +207,8 @@ choose_j(const struct cow__plan *p)
 	return last - 1; /* -1: there is none */
 }
 
-/* From dimension d on, and in those that follow it without a gap on this side: a run of
- * so many units, or what there is, as long as a tile has no more than `most` in all. */
+/* Makes the tile longer in dimension d, and in those that follow it without a gap on this
+ * side: up to a run of `run` units, as long as the tile has at most `most` in all. */
 static void
 grow(struct tiles *t, const int64_t *strides, int d, int64_t run, int64_t most)
 {
@@ -256,15 +257,15 @@ choose_planes(struct tiles *t)
 	}
 }
 
-/* Of less than 4 bytes: so many make a line that what is stored at once is a part of it,
- * which should be in the first cache when the next part comes. */
+/* Units of less than 4 bytes: a store is only a part of a line, and the line should still be
+ * in the first cache when the next part is stored. */
 static bool
 is_narrow(const struct cow__plan *p)
 {
 	return p->bytes < 4;
 }
 
-/* Tiles of up to so many bytes; what they have in units. */
+/* Chooses tiles of up to `bytes` bytes; returns how many units they have. */
 static int64_t
 choose_tiles(struct tiles *t, int64_t bytes)
 {
@@ -308,7 +309,7 @@ has_long_rows(const struct tiles *t)
 void
 cow__plan_permute(struct cow__plan *p)
 {
-	struct tiles t; /* large: not cleared, for the sake of small copies */
+	struct tiles t; /* not cleared: it is large, and a copy may be small */
 	void *buffers = NULL;
 	size_t bytes = 0;
 	int64_t tiles = 1, units;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A strided copy after planning: what the kernels work from
+ * A strided copy after planning, as the kernels get it
  *
- * The last dimension is the destination's densest. Sizes and strides are those of
- * *units*: elements, or whole short rows of them that are dense on both sides, which
- * are moved like one large element.
+ * The last dimension is the densest of the destination. Sizes and strides count *units*. A
+ * unit is an element, or a whole short row of elements that is dense on both sides; such
+ * a row is moved like one large element.
  */
 #ifndef COW_TENSOR_PLAN_H
 #define COW_TENSOR_PLAN_H
@@ -21,11 +21,11 @@ struct cow__plan {
 	int64_t to_bytes; /* ... of the destination */
 	bool converts;
 	struct cow__conversion conversion;
-	bool stream; /* past the caches */
+	bool stream; /* stores go past the caches */
 };
 
-/* Places in the two sides, and how to get from one to the next: the dimensions but
- * those of the kernel, counted up like an odometer. */
+/* Walks over all dimensions but those of the kernel, like an odometer, and keeps the place
+ * in both sides. */
 struct cow__walk {
 	int dims;
 	const int64_t *sizes, *to_strides, *from_strides;
@@ -58,15 +58,15 @@ cow__walk_next(struct cow__walk *w)
 	}
 }
 
-/* `n` units, dense on both sides: copied or converted, past the caches if planned. */
+/* Copies or converts `n` units that are dense on both sides; past the caches if planned. */
 void cow__plan_row(const struct cow__plan *plan, char *to, const char *from,
                    int64_t n);
 
-/* A plan in which the dense dimensions differ, or in which none is. Takes `stream` back
- * where it does not pay. */
+/* Runs a plan in which the two sides have different dense dimensions, or none. Clears
+ * `stream` where it does not pay. */
 void cow__plan_permute(struct cow__plan *plan);
 
-/* How many units of work a thread should get at least, each of so many bytes. */
+/* The least number of units of work, of `bytes` each, that a thread should get. */
 int64_t cow__plan_grain(int64_t bytes);
 
 #endif

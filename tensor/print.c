@@ -5,8 +5,8 @@
  *      [[0, 1.5, 2],
  *       [3, 4, 5]]
  *
- * Of long dimensions, the middle is "...". Floats have six digits, which is enough
- * to look at and makes no claim to be exact.
+ * The middle of a long dimension is printed as "...". Floats have six digits, so they are
+ * not exact.
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
@@ -51,7 +51,7 @@ power_of_ten(int n)
 	return n < 0 ? 1 / p : p;
 }
 
-/* v > 0, as digits[0].digits[1..5] times ten to the power of what comes back. */
+/* Writes v > 0 as digits[0].digits[1..5] times a power of ten, and returns the power. */
 static int
 digits_of(double v, char digits[7])
 {
@@ -111,7 +111,7 @@ put_float(struct out *o, double v)
 	put_integer(o, (uint64_t)(power < 0 ? -power : power));
 }
 
-/* The element at `data` as one of a wider type, bits resolved. */
+/* Converts the element at `data` to a wider type, with conj and neg applied. */
 static void
 widen(const struct cow_tensor *t, const char *data, enum cow_dtype dtype,
       void *ret)
@@ -196,7 +196,7 @@ put_dimension(struct out *o, const struct cow_tensor *t, int dim,
 	put(o, "]");
 }
 
-/* Without elements there may be a billion empty brackets. */
+/* A tensor without elements could have a billion empty brackets, so its sizes are printed. */
 static void
 put_empty(struct out *o, const struct cow_tensor *t)
 {
@@ -212,7 +212,7 @@ put_empty(struct out *o, const struct cow_tensor *t)
 	}
 }
 
-/* What is to be read, in host memory. */
+/* The tensor to be read: in host memory, dequantized. */
 static int
 numbers(struct cow_tensor *t, struct cow_tensor **ret)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers to quantized ones and back, and what may be copied
+ * Quantizing, dequantizing, and which copies of quantized tensors are allowed
  *
- *   quantized from float32     each number divided by its scale, rounded
- *   quantized from quantized   the bytes, and with them the quantizer, which is why
- *                              type and scheme must be the same
- *   others from quantized      never by a copy: cow_tensor_dequantize()
+ *   quantized from float32     each number is divided by its scale and rounded
+ *   quantized from quantized   the bytes and the quantizer are copied, so type and
+ *                              scheme must be the same
+ *   others from quantized      never by a copy: see cow_tensor_dequantize()
  *
- * The sums are PyTorch's, in float, so that the results are the same bits: times the
+ * The arithmetic is PyTorch's, in float, so the results have the same bits: times the
  * reciprocal of the scale, plus the zero point, to the nearest integer (ties to even).
  * The product is rounded before the sum. PyTorch's vectors fuse the two where the
- * processor can, so it may differ by one near a tie; here every machine gives the same.
+ * processor can, so PyTorch may differ by one near a tie. Here all machines give the same.
  */
 #include "core/base/error.h"
 #include "tensor/copy.h"
@@ -19,7 +19,7 @@
 #include "tensor/say.h"
 #include "core/memory/workers.h"
 
-/* Vectors, also of comparisons, and no fused products where the processor has them. */
+/* Makes vectors, also of comparisons, and no fused products on processors that have them. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define WIDE
@@ -32,9 +32,9 @@ static const struct cow_device host = { COW_DEVICE_CPU, 0 };
 
 /* ---- Rows of one scale -------------------------------------------------------------- */
 
-/* Sums with it have no bits left for fractions. */
+/* A sum with it has no bits left for a fraction. */
 #define ROUNDER 0x1.8p23f
-/* Beyond all numbers of 8 bits, and small enough for the rounder. */
+/* Larger than all numbers of 8 bits, and small enough for ROUNDER. */
 #define FAR 0x1p20f
 
 #define QUANTIZE_ROW(type, least, most)                                        \
@@ -74,8 +74,8 @@ quantize_int32(int32_t *to, const float *from, int64_t n, float inverse,
 	}
 }
 
-/* The difference fits an int64. PyTorch takes the scale of a whole tensor as a float,
- * but those of channels as doubles. */
+/* The difference fits `wide`. PyTorch takes the scale of a whole tensor as a float, but those
+ * of channels as doubles. */
 #define DEQUANTIZE_ROW(name, type, wide, real)                                 \
 	WIDE static void name(float *to, const type *from, int64_t n,          \
 	                      double scale, int64_t zero_point)                \
@@ -100,7 +100,7 @@ struct job {
 	bool back;
 	char *to;
 	const char *from;
-	int64_t inner, channels; /* elements of a row; channels in turn */
+	int64_t inner, channels; /* elements of a row; rows go through the channels in turn */
 	const struct cow__quantizer *q;
 };
 
@@ -155,7 +155,7 @@ part(void *arg, int64_t first, int64_t last)
 
 #define GRAIN 65536
 
-/* Between dense host tensors of the same strides. By channel: contiguous ones. */
+/* Computes between dense host tensors of the same strides; by channel, contiguous ones. */
 static int
 compute(struct cow_tensor *to, struct cow_tensor *from,
         const struct cow_tensor *quantized, bool back)
@@ -204,7 +204,7 @@ same_strides(const struct cow_tensor *a, const struct cow_tensor *b)
 
 /* ---- Quantized from numbers ----------------------------------------------------------- */
 
-/* Straight into the destination. */
+/* Can the loops write to the destination itself? */
 static bool
 can_compute_into(const struct cow_tensor *to, const struct cow_tensor *from)
 {
@@ -216,7 +216,7 @@ can_compute_into(const struct cow_tensor *to, const struct cow_tensor *from)
 	                : cow_tensor_is_dense(to));
 }
 
-/* Into a contiguous temporary, of contiguous numbers, and from there. */
+/* Quantizes contiguous numbers to a contiguous temporary, and copies that. */
 static int
 quantize_staged(struct cow_tensor *to, struct cow_tensor *plain,
                 struct cow_tensor *from, uint32_t flags)
@@ -268,7 +268,7 @@ from_numbers(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 	r = cow__tensor_plain(to, &plain);
 	if (r < 0)
 		return r;
-	/* The temporary overlaps nothing: only the destination itself. */
+	/* The temporary overlaps nothing; the destination may overlap itself. */
 	r = quantize_staged(to, plain, from,
 	                    flags & COW_COPY_IGNORE_OVERLAP);
 	(void)cow_tensor_unref(plain);
@@ -285,13 +285,13 @@ from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	int r;
 
 	if (to->dtype != from->dtype)
-		return cow__say(-EINVAL, "cow_tensor_copy: #t does not become "
+		return cow__say(-EINVAL, "cow_tensor_copy: #t can't be copied to "
 		                         "#t: dequantize it first", from, to);
 	if (to->quantizer->scheme != from->quantizer->scheme)
 		return cow__say(-EINVAL, "cow_tensor_copy: #t is quantized #s, "
 		                         "#t #s: dequantize one first", from,
-		                cow__by_channel(from) ? "by channel" : "as one",
-		                to, cow__by_channel(to) ? "by channel" : "as one");
+		                cow__by_channel(from) ? "by channel" : "as a whole",
+		                to, cow__by_channel(to) ? "by channel" : "as a whole");
 	r = cow__tensor_plain(to, &a);
 	if (r < 0)
 		return r;
@@ -313,8 +313,9 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	if (from->quantizer)
 		return from_quantized(to, from, flags, work);
 	if (from->dtype != COW_FLOAT32)
-		return cow__say(-EINVAL, "cow_tensor_copy: #t is quantized from "
-		                         "float32 alone, not from #t", to, from);
+		return cow__say(-EINVAL, "cow_tensor_copy: #t can be quantized "
+		                         "only from float32, not from #t", to,
+		                from);
 	if (to->numel == 0 ||
 	    cow_storage_device(to->storage).type == COW_DEVICE_META)
 		return 0;
@@ -331,9 +332,9 @@ cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
 	if (to == from)
 		return 0;
 	if (!to->quantizer)
-		return cow__say(-EINVAL, "cow_tensor_copy: #t does not become #t "
-		                         "by a copy; cow_tensor_dequantize() "
-		                         "makes float32 of it", from, to);
+		return cow__say(-EINVAL, "cow_tensor_copy: #t can't be copied to "
+		                         "#t; cow_tensor_dequantize() makes "
+		                         "float32 of it", from, to);
 	r = cow__tensor_broadcast(to, from, &source);
 	if (r < 0)
 		return r;
@@ -372,7 +373,7 @@ cow_tensor_quantize(struct cow_tensor *t, enum cow_dtype dtype,
 	return 0;
 }
 
-/* In host memory: a dense tensor as it lies, else contiguous. */
+/* Dequantizes to host memory; the result lies as a dense tensor does, else is contiguous. */
 static int
 dequantize_here(struct cow_tensor *t, struct cow_tensor *plain,
                 struct cow_tensor **ret)

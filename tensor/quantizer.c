@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quantizers: birth, views of them, and tensors that have one. See the header.
+ * Quantizers: made and freed, views of them, and tensors that have one. See the header.
  */
 #include "tensor/quantizer.h"
 #include "core/base/error.h"
@@ -32,7 +32,7 @@ quantizer_new(uint32_t scheme, int64_t channels, struct cow__quantizer **ret)
 		.zero_points = &q->one.zero_point,
 	};
 	if (channels > 1) {
-		/* More than can be counted is refused as too large, too. */
+		/* A number of bytes that overflows is refused as too large. */
 		if (__builtin_mul_overflow((size_t)channels, one, &bytes))
 			bytes = SIZE_MAX;
 		r = cow_storage_new(bytes, NULL, &q->table);
@@ -141,7 +141,8 @@ cow__tensor_plain(struct cow_tensor *t, struct cow_tensor **ret)
 
 /* ---- From an argument ----------------------------------------------------------- */
 
-/* The reciprocal is what is multiplied with. */
+/* The scale must be positive, and normal in float32, as its reciprocal, too: numbers are
+ * multiplied by that. */
 static bool
 usable(double scale)
 {
@@ -162,12 +163,13 @@ channel_check(const char *who, enum cow_dtype dtype, double scale, int64_t zero,
 	                                    : INT32_MAX;
 
 	if (!usable(scale))
-		return cow__say(-EINVAL, "#s: the scale of channel #d is not a "
-		                         "positive number that float32 and its "
-		                         "reciprocal can be", who, channel);
+		return cow__say(-EINVAL, "#s: the scale of channel #d is not "
+		                         "positive, or it or its reciprocal is "
+		                         "no normal float32", who, channel);
 	if (zero < least || zero > most)
 		return cow__say(-EINVAL, "#s: the zero point #d of channel #d is "
-		                         "no #y", who, zero, channel, dtype);
+		                         "not in the range of #y", who, zero,
+		                channel, dtype);
 	return 0;
 }
 
@@ -189,23 +191,24 @@ quantizer_check(const char *who, enum cow_dtype dtype, int dims,
 		return cow__say(-EINVAL, "#s: no scheme has the number #d", who,
 		                (int64_t)from->scheme);
 	if (from->scheme == COW_QSCHEME_PER_TENSOR && from->channels != 1)
-		return cow__say(-EINVAL, "#s: #d channels for a whole tensor",
+		return cow__say(-EINVAL, "#s: #d channels; a whole tensor has 1",
 		                who, from->channels);
 	if (from->scheme == COW_QSCHEME_PER_CHANNEL &&
 	    (from->axis < 0 || from->axis >= dims))
-		return cow__say(-EINVAL, "#s: the axis #d, of #d dimensions", who,
+		return cow__say(-EINVAL, "#s: no axis #d in #d dimensions", who,
 		                (int64_t)from->axis, (int64_t)dims);
 	if (from->scheme == COW_QSCHEME_PER_CHANNEL &&
 	    from->channels != sizes[from->axis])
-		return cow__say(-EINVAL, "#s: #d channels for a dimension of #d",
-		                who, from->channels, sizes[from->axis]);
+		return cow__say(-EINVAL, "#s: #d channels for a dimension of "
+		                         "size #d", who, from->channels,
+		                sizes[from->axis]);
 	for (int64_t i = 0; r == 0 && i < from->channels; i++)
 		r = channel_check(who, dtype, from->scales[i],
 		                  from->zero_points[i], i);
 	return r;
 }
 
-/* Takes the reference over: on failure the tensor is given back. */
+/* Gives the tensor a quantizer. Takes the reference to the tensor over; a failure drops it. */
 static int
 quantizer_give(const char *who, struct cow_tensor *t,
                const struct cow_quantizer *from, struct cow_tensor **ret)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the bytes of a quantized tensor mean
+ * Quantizers: the numbers that the bytes of a quantized tensor stand for
  *
  *      number = scale * (byte - zero point)
  *
- * of all elements alike, or of each index of one dimension, the axis. A quantizer
- * never changes once it is made, so views share it by a count. The axis is the
- * tensor's: permuted, a view has the same quantizer on another dimension.
+ * All elements have one scale and one zero point; or each index of one dimension, the
+ * *axis*, has its own. A quantizer never changes, so views share it by a reference count.
+ * The axis belongs to the tensor: a permuted view has the same quantizer on another
+ * dimension.
  *
- * Nothing below the copy rules knows of quantizers: bytes are moved as those of the
- * plain integers that they are (cow__tensor_plain()).
+ * The layers below the copy rules (tensor/copy.h) know no quantizers. They move the bytes
+ * as plain integers (cow__tensor_plain()).
  */
 #ifndef COW_TENSOR_QUANTIZER_H
 #define COW_TENSOR_QUANTIZER_H
@@ -22,7 +23,7 @@ struct cow__quantizer {
 	int64_t channels;
 	double *scales;
 	int64_t *zero_points;
-	struct cow_storage *table; /* where these lie; NULL: in `one` */
+	struct cow_storage *table; /* has the scales and zero points; NULL: they are in `one` */
 	struct {
 		double scale;
 		int64_t zero_point;
@@ -31,13 +32,15 @@ struct cow__quantizer {
 
 void cow__quantizer_unref(struct cow__quantizer *q);
 
-/* A quantized tensor's, given to another one of the same sizes. Without: nothing. */
+/* Gives the quantizer and axis of `from` to a tensor of the same sizes. Does nothing if
+ * `from` has none. */
 void cow__quantizer_share(struct cow_tensor *to, const struct cow_tensor *from);
 
 /*
- * The channels first, first + step... of a view that was just made, on dimension
- * `axis`; -1: a single one, for the whole tensor. Of tensors that are not quantized by
- * channel: nothing. On failure the view is given back.
+ * Gives a view that was just made the channels first, first + step, ... of its quantizer,
+ * `n` in all, on dimension `axis`. `axis` -1: one channel for the whole tensor. Does
+ * nothing for tensors that are not quantized by channel. A failure drops the view's
+ * reference.
  */
 int cow__quantizer_pick(struct cow_tensor *view, int axis, int64_t first,
                         int64_t step, int64_t n);
@@ -51,12 +54,12 @@ cow__by_channel(const struct cow_tensor *t)
 	       t->quantizer->scheme == COW_QSCHEME_PER_CHANNEL;
 }
 
-/* The same bytes as the integers that they are. */
+/* A view of the same bytes as plain integers. */
 int cow__tensor_plain(struct cow_tensor *t, struct cow_tensor **ret);
 
 struct cow_work;
 
-/* A copy of which one side at least is quantized (copy.c has checked the flags). */
+/* A copy in which at least one side is quantized. copy.c has checked the flags. */
 int cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
                         uint32_t flags, struct cow_work *work);
 

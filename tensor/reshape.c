@@ -2,9 +2,9 @@
 /*
  * Other sizes for the same elements
  *
- * The dimensions fall into runs that are one in memory: the last of a run is the
- * densest, and each other one steps over the next as a whole. The new sizes must
- * fill the runs one by one; then each new dimension lies inside one run.
+ * The dimensions form runs. A run is one piece in memory: its last dimension is the densest,
+ * and each other one steps over the whole of the next. The new sizes must fill the runs one
+ * by one, so that each new dimension lies inside one run.
  *
  *      sizes   [2, 3, 4]  strides [24, 4, 1]     runs: 2 | 3*4
  *      view as [2, 6, 2]                         strides [24, 2, 1]
@@ -14,7 +14,7 @@
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
-/* The size that is -1, from the others. */
+/* Finds the size that is -1 from the others. */
 static int
 infer(const char *who, const struct cow_tensor *t, struct cow__shape *shape)
 {
@@ -37,8 +37,8 @@ infer(const char *who, const struct cow_tensor *t, struct cow__shape *shape)
 		                         "of 0, -1 can be any number", who, t,
 		                shape);
 	else if (at >= 0 || n != t->numel)
-		return cow__say(-EINVAL, "#s: #t can't become #z: another number "
-		                         "of elements", who, t, shape);
+		return cow__say(-EINVAL, "#s: #t can't become #z: the number of "
+		                         "elements differs", who, t, shape);
 	return 0;
 }
 
@@ -50,7 +50,7 @@ same_sizes(const struct cow_tensor *t, const struct cow__shape *shape)
 	              (size_t)t->dims * sizeof(int64_t)) == 0;
 }
 
-/* False: that would need a copy. */
+/* Finds the strides of a view with these sizes. False: the sizes need a copy. */
 static bool
 strides_of(const struct cow_tensor *t, struct cow__shape *shape)
 {
@@ -94,8 +94,9 @@ read_sizes(const char *who, const struct cow_tensor *t, int dims,
            const int64_t *sizes, struct cow__shape *ret)
 {
 	if (dims < 0 || dims > COW_DIMS_MAX || (dims && !sizes))
-		return cow__say(-EINVAL, "#s: #d dimensions, or no sizes", who,
-		                (int64_t)dims);
+		return cow__say(-EINVAL, "#s: #d is not a number of dimensions "
+		                         "from 0 to #d, or sizes is NULL", who,
+		                (int64_t)dims, (int64_t)COW_DIMS_MAX);
 	ret->dims = dims;
 	if (dims)
 		memcpy(ret->sizes, sizes, (size_t)dims * sizeof(int64_t));
@@ -112,8 +113,8 @@ product(const int64_t *sizes, int n)
 	return p;
 }
 
-/* Where the channels of `t` are in these sizes of the same elements. -1: nowhere;
- * 0 of a tensor that is not quantized by channel. */
+/* The dimension of these sizes that is the channels of `t`. -1: there is none; 0: `t` is not
+ * quantized by channel. */
 static int
 axis_of(const struct cow_tensor *t, const struct cow__shape *shape)
 {
@@ -142,18 +143,18 @@ cow_tensor_view(struct cow_tensor *t, int dims, const int64_t *sizes,
 	r = read_sizes("cow_tensor_view", t, dims, sizes, &shape);
 	if (r < 0)
 		return r;
-	/* Without elements, the sizes beside the 0 may be anything. */
+	/* Without elements the sizes beside the 0 may be of any value. */
 	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
-		return cow__say(-EINVAL, "cow_tensor_view: sizes #z: too many",
-		                &shape);
+		return cow__say(-EINVAL, "cow_tensor_view: sizes #z: too many "
+		                         "bytes", &shape);
 	axis = axis_of(t, &shape);
 	if (axis < 0)
 		return cow__say(-EINVAL, "cow_tensor_view: #t is quantized by "
 		                         "channel, and #z has no dimension of "
 		                         "its channels", t, &shape);
 	if (!strides_of(t, &shape))
-		return cow__say(-EXDEV, "cow_tensor_view: #t does not lie so in "
-		                        "memory that it could be seen as #z", t,
+		return cow__say(-EXDEV, "cow_tensor_view: as #t lies in memory, "
+		                        "only a copy of it can become #z", t,
 		                &shape);
 	r = cow__tensor_view(t, &shape, t->offset, ret);
 	if (r == 0 && cow__by_channel(t))
@@ -171,8 +172,8 @@ cow_tensor_reshape(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_reshape: NULL");
 	if (flags & ~(uint32_t)COW_COPY_LAZY)
-		return cow__error(-EINVAL, "cow_tensor_reshape: of the flags, "
-		                           "only COW_COPY_LAZY has a meaning");
+		return cow__error(-EINVAL, "cow_tensor_reshape: the only flag is "
+		                           "COW_COPY_LAZY");
 	r = cow_tensor_view(t, dims, sizes, &view);
 	if (r == 0 && (flags & COW_COPY_LAZY)) {
 		r = cow_tensor_lazy_clone(view, &mine);

@@ -2,15 +2,15 @@
 /*
  * Resize: a tensor of other sizes on the same storage, which grows
  *
- * The storage is the only thing that changes, and it never shrinks, so every other
- * tensor on it goes on lying in it. Its lazy clones keep the bytes of their time: a
- * storage that grows gets an allocation of its own, or was alone on it.
+ * Only the storage changes, and it never shrinks, so the elements of all other tensors on
+ * it stay in it. Lazy clones keep their bytes: a storage that grows gets an allocation of
+ * its own, or was alone on it.
  */
 #include "core/base/error.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
-/* Bytes up to the end of so many elements. */
+/* The bytes of the storage up to the end of `numel` elements. */
 static int
 bytes_for(const struct cow_tensor *t, const struct cow__shape *shape,
           int64_t numel, size_t *ret)
@@ -42,13 +42,13 @@ storage_grow(const struct cow_tensor *t, const struct cow__shape *shape,
 	r = cow_storage_resize(s, bytes);
 	if (r == -EPERM)
 		return cow__say(r, "cow_tensor_resize: #t can't become #z: its "
-		                   "storage of #d bytes is memory from elsewhere, "
-		                   "or shared, and can't grow", t, shape,
+		                   "storage of #d bytes is external or shared "
+		                   "memory, which can't grow", t, shape,
 		                (int64_t)cow_storage_bytes(s));
 	if (r == -EBUSY)
-		return cow__say(r, "cow_tensor_resize: #t can't become #z: the "
-		                   "address of its storage was given away, and "
-		                   "others hold it", t, shape);
+		return cow__say(r, "cow_tensor_resize: #t can't become #z: its "
+		                   "storage is transparent, and others hold it",
+		                t, shape);
 	return r;
 }
 
@@ -60,7 +60,7 @@ same_sizes(const struct cow_tensor *t, const struct cow__shape *shape)
 	              (size_t)t->dims * sizeof(int64_t)) == 0;
 }
 
-/* The tensor itself, whose storage may have shrunk under it. */
+/* The sizes stay: the tensor itself. Its storage grows if it had shrunk below the elements. */
 static int
 again(struct cow_tensor *t, const struct cow__shape *shape,
       struct cow_tensor **ret)
@@ -105,13 +105,13 @@ cow_tensor_resize(struct cow_tensor *t, int dims, const int64_t *sizes,
 	r = bytes_for(t, &shape, numel, &bytes);
 	if (r < 0)
 		return r;
-	/* The tensor first: what grew stays grown. */
+	/* The view is made first, because a storage that grew stays so. */
 	r = cow__tensor_view(t, &shape, t->offset, &view);
 	if (r < 0)
 		return r;
 	view->format = (uint8_t)format;
-	/* The result's reference is not one of those who may keep the address:
-	 * while it grows, the tensor's own does for both. */
+	/* The view's reference must not count as another holder of the address. While the
+	 * storage grows, the tensor's own reference serves both. */
 	(void)cow_storage_unref(t->storage);
 	r = storage_grow(t, &shape, bytes);
 	cow_storage_ref(t->storage);

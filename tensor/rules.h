@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of an element: the rules of cowshed-tensor.h
+ * How one element is converted: the rules of cowshed-tensor.h
  *
  * An element is loaded as one of six wide kinds, and stored from it:
  *
  *      I int64, U uint64, F float, D double, CF two floats, CD two doubles
  *
- * so that each rule stands here once, in STORE_type(kind), of a variable `v` of that
- * kind. Compiled as C for the host, and as CUDA C for the kernels of cuda/: both give
- * the same bits because there is one text.
+ * So each rule is here once: STORE_type(kind) converts a variable `v` of that kind. The
+ * file is compiled as C for the host and as CUDA C for the kernels of cuda/, so that both
+ * give the same bits.
  */
 #ifndef COW_TENSOR_RULES_H
 #define COW_TENSOR_RULES_H
@@ -64,8 +64,8 @@ uint_D(double d)
 	return (uint64_t)int_D(d - 0x1p63) ^ (uint64_t)1 << 63;
 }
 
-/* NaN keeps its payload and becomes quiet, as on the host's processors: a kernel says
- * so itself. */
+/* NaN keeps its payload and becomes quiet. The host's processors do that by themselves; a
+ * kernel has code for it. */
 COW__RULE double
 double_F(float f)
 {
@@ -99,7 +99,7 @@ float_D(double d)
 #define int_U(v) ((int64_t)(v))
 #define uint_I(v) ((uint64_t)(v))
 #define uint_U(v) ((uint64_t)(v))
-#define uint_F(v) uint_D(v) /* of numbers alone: no payload matters */
+#define uint_F(v) uint_D(v) /* integers have no NaN, so no payload is lost */
 
 /* For the narrow floats. */
 #define odd_I(v) cow__signed_odd(v)
@@ -107,7 +107,7 @@ float_D(double d)
 #define odd_F(v) (v)
 #define odd_D(v) cow__float_odd(v)
 
-/* What becomes of a kind as a real number: of a complex one, its real part. */
+/* A kind as a real number: of a complex one the real part. */
 #define REAL_I I, v
 #define REAL_U U, v
 #define REAL_F F, v

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sentences about failures that name tensors: see the header.
+ * Sentences about failures that name tensors. See the header.
  */
 #include "tensor/say.h"
 #include "core/base/error.h"
 
 #include <stdarg.h>
 
-/* A sentence has no room for more. */
+/* A sentence has no room for more sizes. */
 #define SIZES_MOST 8
 
 static void

@@ -8,8 +8,8 @@
 #include "tensor/tensor.h"
 
 /*
- * Notes why the calling thread's call fails, and returns `error`. Each '#' of the
- * sentence is followed by a letter:
+ * Leaves the sentence why the calling thread's call fails, and returns `error`. A letter
+ * follows each '#' of the sentence:
  *
  *   #t   const struct cow_tensor *      "float32 [2, 3]"
  *   #z   const struct cow__shape *      "[2, 3]"

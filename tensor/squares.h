@@ -2,14 +2,18 @@
 /*
  * Transpositions in registers
  *
- * Included by one file for each level of vectors, which says TARGET (what the compiler
- * may use), SQUARES (the name of what comes of it), LANES (how many 16 bytes are in a
- * register), vec (a register), LOAD (of 16 bytes for each lane, so far apart) and
- * INTERLEAVE_x (the low and the high halves of two registers of units of x bytes, lane
- * by lane).
+ * One file for each level of vectors includes this. It defines
+ *
+ *   TARGET        the instructions that the compiler may use
+ *   SQUARES       the name of the function that is made
+ *   LANES         how many lanes of 16 bytes a register has
+ *   vec           the type of a register
+ *   LOAD          loads 16 bytes to each lane, from rows at a given distance
+ *   INTERLEAVE_x  interleaves the low and the high halves of two registers, lane by lane,
+ *                 in units of x bytes
  *
  * N units fill a lane. N registers hold N rows in their first lanes, the N rows below
- * in their second ones, and so on. log2(N) steps turn all lanes over, each of which
+ * in their second ones, and so on. log2(N) steps transpose all lanes. Each step
  * interleaves register r with register r + N/2:
  *
  *      a0 a1 a2 a3        a0 c0 a1 c1        a0 b0 c0 d0
@@ -17,7 +21,7 @@
  *      c0 c1 c2 c3        b0 d0 b1 d1        a2 b2 c2 d2
  *      d0 d1 d2 d3        b2 d2 b3 d3        a3 b3 c3 d3
  *
- * What is stored is a register wide, up to a line, and nothing crosses from one lane
+ * Each store has the width of a register, at most a line. No unit crosses from one lane
  * to another, which would be slow.
  */
 #include "core/base/base.h"
@@ -40,9 +44,9 @@ struct unit_8 {
 	uint64_t u;
 } __attribute__((packed, may_alias));
 
-/* Rows are read a piece of each after the other, which processors do not foresee. Those
- * that follow each other are asked for some time before. Of those that are far apart
- * many share a few places of a cache: just before, and as many as are needed at once. */
+/* A piece of each row is read in turn, which processors do not predict. Rows that follow
+ * each other are prefetched AHEAD bytes before. Rows that are far apart share a few places
+ * of a cache, so only those that are needed next are prefetched, just before. */
 #define AHEAD 4096
 
 static inline __attribute__((always_inline)) void /* or gcc thinks it does nothing */
@@ -118,8 +122,8 @@ ahead(const char *from, int64_t from_i, int64_t ni, int64_t bytes)
 		}                                                              \
 	}                                                                      \
                                                                                \
-	/* Short rows without gaps: what is read too much is of the next ones. \
-	 * So the last ones are left to the caller. */                         \
+	/* Short rows without gaps: a read goes on to the next rows, so the    \
+	 * last ones are left to the caller. */                                \
 	TARGET static int64_t narrow_##B(char *to, int64_t to_j,               \
 	                                 const char *from, int64_t ni,         \
 	                                 int64_t nj)                           \
@@ -132,8 +136,8 @@ ahead(const char *from, int64_t from_i, int64_t ni, int64_t bytes)
 		return i;                                                      \
 	}                                                                      \
                                                                                \
-	/* Few rows, which become short ones without gaps: what is written too \
-	 * much is of the next ones, which come later. */                      \
+	/* Few rows become short ones without gaps: a write goes on to the     \
+	 * next ones, which are written later. */                              \
 	TARGET static int64_t flat_##B(char *to, const char *from,             \
 	                               int64_t from_i, int64_t ni, int64_t nj) \
 	{                                                                      \
@@ -179,8 +183,8 @@ ahead(const char *from, int64_t from_i, int64_t ni, int64_t bytes)
 		return 0;                                                      \
 	}
 
-/* Of 16 rows at most: a line of each must stay in the first cache until all of it is
- * used, and rows that are a power of two apart share a few places there. */
+/* At most 16 rows: a line of each must stay in the first cache until all of it is used, and
+ * rows that are a power of two apart share a few places there. */
 #if LANES <= 1
 TURN(1, 16)
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Transpositions with what every processor of this kind has: SSE2, NEON
+ * Transpositions with what every processor of the architecture has: SSE2, NEON
  */
 #include <stdint.h>
 #include <string.h>

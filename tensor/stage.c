@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Staging: which device does what of a copy, for all devices alike
+ * Staging: chooses which device does what in a copy, in the same way for all devices
  *
  *   1. contiguous bytes of one type on both sides   moved as they are
- *   2. one device                                   its strided copy
+ *   2. both sides on one device                     its strided copy
  *   3. two devices of a type that reach each        contiguous temporaries, each on
- *      other                                        the side whose elements it takes
+ *      other                                        the side of its elements
  *   4. otherwise, through the host                  fetch, then push
  *
- *   fetch    a dense tensor: its bytes, in their order. Else the device packs it
- *            first, or, if it can't, all that the tensor spans comes
- *   push     converted on the host, so that no device needs memory for two types.
- *            To a dense tensor in one piece; else the device spreads it, or, if it
+ *   fetch    of a dense tensor the bytes come, in their order. Another one the device
+ *            packs first; if it can't, all that the tensor spans comes
+ *   push     the host converts, so no device needs memory for two types. A dense tensor
+ *            gets its bytes in one piece. For another one the device spreads them; if it
  *            can't, all that the tensor spans is fetched, changed and sent back
  *
- * Temporaries live until the copy has ended, so only what is moved as it is can be
- * left unfinished (COW_COPY_NON_BLOCKING), or be part of a graph: the first of several
- * steps is COW_COPY_MARKED, so that a device that records refuses before anything is done.
+ * Temporaries live until the copy has ended. So only a copy of one move can be left
+ * unfinished (COW_COPY_NON_BLOCKING) or be part of a graph. The first of several steps has
+ * COW_COPY_MARKED, so that a device that records a graph refuses before anything is done.
  */
 #include "core/base/error.h"
 #include "tensor/copy.h"
@@ -57,8 +57,8 @@ side_make(const struct cow_tensor *t, char *data, struct cow__side *ret)
 		ret->strides[i] = t->sizes[i] > 1 ? t->strides[i] * item : 0;
 }
 
-/* Materializes the destination; the source is looked up after that, as both may be
- * in one storage. */
+/* Materializes the destination. Looks the source up after that, as both may be in one
+ * storage. */
 static int
 job_make(struct cow_tensor *to, const struct cow_tensor *from, bool whole,
          struct cow__strided *ret)
@@ -97,7 +97,7 @@ host_copy(struct cow_tensor *to, const struct cow_tensor *from, bool whole)
 	return r;
 }
 
-/* ---- What a device does itself --------------------------------------------------- */
+/* ---- What a device does by itself ------------------------------------------------ */
 
 static bool
 is_plain(const struct cow__strided *j)
@@ -120,7 +120,7 @@ move_bytes(const struct cow_tensor *to, const struct cow_tensor *from,
 	size_t bytes = (size_t)(j->dims ? j->sizes[0] : 1) *
 	               cow_dtype_bytes(j->to.dtype);
 
-	/* Who has no handle can't know when host memory is filled. */
+	/* A caller without a handle can't know when host memory is filled. */
 	if (on_host(to) && !(flags & COW_COPY_MARKED))
 		flags &= ~(uint32_t)COW_COPY_NON_BLOCKING;
 
@@ -202,8 +202,8 @@ cow__copy_temporary(const struct cow_tensor *sizes, const struct cow_tensor *bit
 	return 0;
 }
 
-/* All bytes that `t` spans, in host memory: a tensor that lies in them as `t` does
- * in its storage, and both as plain rows. The caller unrefs three. */
+/* All bytes that `t` spans: `rows` are those of the device, `there` is their place in host
+ * memory, and `view` lies in `there` as `t` does in its storage. The caller unrefs all three. */
 struct span {
 	struct cow_tensor *view, *rows, *there;
 };
@@ -245,7 +245,7 @@ span_fetch(struct cow_tensor *t, struct span *ret)
 
 /* ---- To the host ----------------------------------------------------------------------- */
 
-/* Packed by its device, then moved. */
+/* The device packs it, then the bytes are moved. */
 static int
 fetch_packed(struct cow_tensor *t, struct cow_tensor **ret)
 {
@@ -255,7 +255,7 @@ fetch_packed(struct cow_tensor *t, struct cow_tensor **ret)
 	if (!ops_of(t)->strided)
 		return -ENOTSUP;
 	r = cow__copy_temporary(t, t, t, &packed);
-	if (r < 0) /* memory that came from elsewhere, of a device without more */
+	if (r < 0) /* external memory, of a device that has no allocator */
 		return r == -ENODEV ? -ENOTSUP : r;
 	r = cow__copy_at_once(packed, t, true, COW_COPY_MARKED);
 	if (r == 0)
@@ -301,7 +301,7 @@ fetch_once(struct cow_tensor *t, struct cow_tensor **ret)
 	return 0;
 }
 
-/* The same tensor in host memory. What is repeated comes once. */
+/* The same tensor in host memory. Repeated elements are fetched once. */
 static int
 fetch(struct cow_tensor *t, struct cow_tensor **ret)
 {
@@ -383,7 +383,8 @@ push(struct cow_tensor *to, struct cow_tensor *from)
 
 /* ---- The choice -------------------------------------------------------------------------- */
 
-/* Between two devices that reach each other: packed there, moved, spread here. */
+/* Between two devices that reach each other: the source's device packs, the bytes are moved,
+ * the destination's device spreads. */
 static int
 across(struct cow_tensor *to, struct cow_tensor *from)
 {
@@ -426,8 +427,7 @@ through_host(struct cow_tensor *to, struct cow_tensor *from)
 	return r;
 }
 
-/* Bits of the destination apply after the conversion, those of the source before:
- * two steps. */
+/* The source's bits apply before the conversion, the destination's after it: two steps. */
 static int
 in_two_steps(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 {

@@ -2,9 +2,9 @@
 /*
  * Stores past the caches
  *
- * A cached store to memory that is not in a cache reads it first; so a copy that
- * misses moves three bytes for each instead of two. What is streamed must be whole
- * lines, and be followed by a fence before another thread may read it.
+ * An ordinary store to memory that is in no cache reads it first. So a copy outside of
+ * the caches moves three bytes for each byte, where a streamed one moves two. Streamed
+ * stores must be whole lines. A fence must follow before another thread reads them.
  */
 #ifndef COW_TENSOR_STREAM_H
 #define COW_TENSOR_STREAM_H

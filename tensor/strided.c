@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The copy engine: see the header. Here: what a job comes down to, and the kernels for
- * what is dense; permute.c has the rest.
+ * The copy engine: simplifies a job, chooses a kernel, and has those for dense rows. See the
+ * header; permute.c has the other kernels.
  */
 #include "tensor/strided.h"
 #include "core/base/base.h"
@@ -9,13 +9,13 @@
 #include "tensor/stream.h"
 #include "core/memory/workers.h"
 
-/* Less than that is not worth waking somebody. */
+/* A thread that gets less is not worth waking. */
 #define GRAIN_BYTES (256 * KIB)
-/* From here on what is written would not be found in a cache anyway. */
+/* A copy of this size or more would not be found in a cache afterwards. */
 #define STREAM_BYTES (32 * MIB)
-/* ... in rows of so much at least: short ones are faster by way of the caches. */
+/* ... if its rows have at least this size: shorter ones are faster through the caches. */
 #define STREAM_ROW_BYTES 2048
-/* Rows of a copy, and pieces of long ones: the unit of work. */
+/* The unit of work: a row, or a piece of a long one. */
 #define PIECE_BYTES (64 * KIB)
 /* Shorter rows are moved in tiles. */
 #define ROW_BYTES 256
@@ -42,8 +42,8 @@ magnitude(int64_t stride)
 	return stride < 0 ? -stride : stride;
 }
 
-/* Does dimension `a` belong outside of `b`? The destination's strides decide: whole
- * lines should be written; the source's where those are the same. */
+/* Does dimension `a` belong outside of `b`? The strides of the destination decide, so that
+ * whole lines are written; where they are equal, those of the source do. */
 static bool
 is_outside(const struct cow__strided *j, int a, int b)
 {
@@ -126,7 +126,7 @@ cow__plan_row(const struct cow__plan *p, char *to, const char *from, int64_t n)
 		if (p->stream)
 			cow__stream_copy(to, from, (size_t)(n * p->bytes));
 		else if (to != from)
-			/* COW_COPY_IGNORE_OVERLAP: they may. */
+			/* With COW_COPY_IGNORE_OVERLAP the sides may overlap. */
 			memmove(to, from, (size_t)(n * p->bytes));
 		return;
 	}
@@ -134,7 +134,7 @@ cow__plan_row(const struct cow__plan *p, char *to, const char *from, int64_t n)
 		cow__convert(&p->conversion, to, p->to_bytes, from, p->bytes, n);
 		return;
 	}
-	/* So that pieces end where lines do. */
+	/* A first piece that makes the others begin at lines. */
 	k = (int64_t)(-(uintptr_t)to & (COW__LINE - 1)) / p->to_bytes;
 	for (k = k && k < n ? k : least(most, n); n > 0; k = least(most, n)) {
 		cow__convert(&p->conversion, buf, p->to_bytes, from, p->bytes, k);
@@ -163,7 +163,7 @@ rows_part(void *arg, int64_t first, int64_t last)
 
 	cow__walk_start(&w, first / r->pieces);
 	while (first < last) {
-		/* All pieces of this row that are ours, at once. */
+		/* All pieces of this row that this thread has, at once. */
 		int64_t pieces = least(r->pieces - piece, last - first);
 		int64_t at = piece * r->length;
 		int64_t n = least(pieces * r->length, size - at);
@@ -202,8 +202,8 @@ same_bytes(const struct cow__strided *j)
 	return j->to.dtype == j->from.dtype && !j->conj && !j->neg;
 }
 
-/* The most frequent copy, found without planning: dense on both sides as it stands.
- * The number of bytes; 0: it is another one. */
+/* Finds the most frequent copy without planning: both sides dense as they are. Returns the
+ * number of bytes; 0: it is another copy. */
 static size_t
 dense_bytes(const struct cow__strided *j, size_t element)
 {
@@ -233,7 +233,7 @@ make_plan(struct cow__plan *p, struct cow__strided *j)
 		        (j->conj ? COW__CONVERT_CONJ : 0) |
 		                (j->neg ? COW__CONVERT_NEG : 0));
 	last = j->dims - 1;
-	/* Short rows become elements. */
+	/* Short rows become units. */
 	if (!p->converts && j->dims > 1 && j->to.strides[last] == p->bytes &&
 	    j->from.strides[last] == p->bytes &&
 	    j->sizes[last] * p->bytes < ROW_BYTES) {
@@ -291,7 +291,7 @@ cow__strided_copy(const struct cow__strided *job)
 	last = p.dims - 1;
 	p.stream = (uint64_t)n * cow_dtype_bytes(j.to.dtype) >= STREAM_BYTES;
 	if (p.to_strides[last] == p.to_bytes && p.from_strides[last] == p.bytes) {
-		/* memmove knows better than we when to stream one long row. */
+		/* memmove decides by itself whether to stream one long row. */
 		if (p.dims == 1 ? !p.converts
 		                : p.sizes[last] * p.to_bytes < STREAM_ROW_BYTES)
 			p.stream = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors: birth, death and plain access
+ * Tensors: made, freed, and plain access
  *
- * What makes a tensor valid is checked once, here: sizes whose bytes an int64
- * counts, and elements that lie in the storage. All other files may multiply and
- * add sizes and strides of a valid tensor without a second look.
+ * This file checks once that a tensor is valid: an int64 counts the bytes of its sizes, and
+ * its elements lie in the storage. So all other files may multiply and add sizes and
+ * strides of a tensor without checking for overflow.
  */
 #include "tensor/tensor.h"
 #include "core/base/error.h"
@@ -59,9 +59,9 @@ cow__shape_read(const char *who, enum cow_dtype dtype, int dims,
 		return cow__say(-EINVAL, "#s: no data type has the number #d",
 		                who, (int64_t)dtype);
 	if (dims < 0 || dims > COW_DIMS_MAX || (dims && !sizes))
-		return cow__say(-EINVAL, "#s: #d dimensions, of at most #d, or "
-		                         "no sizes", who, (int64_t)dims,
-		                (int64_t)COW_DIMS_MAX);
+		return cow__say(-EINVAL, "#s: #d is not a number of dimensions "
+		                         "from 0 to #d, or sizes is NULL", who,
+		                (int64_t)dims, (int64_t)COW_DIMS_MAX);
 	ret->dims = dims;
 	if (dims)
 		memcpy(ret->sizes, sizes, (size_t)dims * sizeof(int64_t));
@@ -263,12 +263,12 @@ cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,
 	int64_t numel;
 	int r = cow__shape_numel(shape, dtype, &numel);
 
-	/* Whoever brought an allocator gets more of its memory. */
+	/* A tensor whose memory came from an allocator gets more from the same one. */
 	if (like && device.type != COW_DEVICE_CPU &&
 	    like->storage->device.type == device.type &&
 	    like->storage->device.index == device.index)
 		o.allocator = like->storage->allocator;
-	/* A view that repeats elements may stand for more than memory can be. */
+	/* A view that repeats elements may have more bytes than memory can have. */
 	if (r < 0)
 		return cow__say(r, "sizes #z of #y: too many bytes", shape,
 		                dtype);
@@ -299,7 +299,7 @@ cow__tensor_new(const char *who, enum cow_dtype dtype, int dims,
 	return tensor_new(dtype, &shape, numel, &o, ret);
 }
 
-/* Bytes that mean nothing without one. */
+/* Bytes of a quantized type mean nothing without a quantizer. */
 static int
 needs_quantizer(const char *who, enum cow_dtype dtype)
 {
@@ -432,8 +432,8 @@ cow_tensor_data(const struct cow_tensor *t)
 	       (size_t)t->offset * item;
 }
 
-/* Of a tensor with gaps, the bytes between its elements are others': "all of it"
- * must not lose them. */
+/* The bytes in the gaps between a tensor's elements are not its own. So the hint that all is
+ * written must not reach the storage for a tensor with gaps. */
 COW_EXPORT int
 cow_tensor_data_mut(struct cow_tensor *t, enum cow_write_hint hint, void **ret)
 {

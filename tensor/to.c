@@ -2,8 +2,8 @@
 /*
  * Tensors from tensors: to, clone, contiguous, fill
  *
- * "Fresh" means a storage of its own. A lazy one has a storage of its own, too; that
- * it shares bytes with another one shows in nothing but the cost.
+ * A *fresh* tensor has a storage of its own. A lazy clone has one, too; that it shares bytes
+ * with another storage shows only in its cost.
  */
 #include "core/base/error.h"
 #include "core/storage/storage.h"
@@ -12,8 +12,8 @@
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
-/* Strides of a fresh tensor. PRESERVE: a dense tensor's own, and the order of
- * dimensions of another one. */
+/* The strides of a fresh tensor. PRESERVE: those of a dense tensor, or the order of dimensions
+ * of another one. */
 static int
 layout(const char *who, const struct cow_tensor *t, enum cow_format format,
        struct cow__shape *ret)
@@ -43,8 +43,8 @@ format_of(const struct cow_tensor *t, enum cow_format format)
 	                                     : format;
 }
 
-/* On memory that the device which fills it reaches. Whatever is in the way, other memory
- * will do. */
+/* Makes a fresh tensor in host memory that the device of `from` reaches. False: it could not;
+ * other memory serves, too. */
 static bool
 fresh_for_device(const struct cow_tensor *from, const struct cow__shape *shape,
                  enum cow_dtype dtype, enum cow_format format, struct cow_tensor **ret)
@@ -62,7 +62,7 @@ fresh_for_device(const struct cow_tensor *from, const struct cow__shape *shape,
 	return false;
 }
 
-/* A fresh tensor, filled. `bits`: conj and neg stay, and nothing is computed. */
+/* A fresh tensor with the elements of `t`. `bits`: conj and neg stay, and nothing is computed. */
 static int
 filled(struct cow_tensor *t, const struct cow__shape *shape,
        enum cow_dtype dtype, struct cow_device device, enum cow_format format,
@@ -91,7 +91,7 @@ filled(struct cow_tensor *t, const struct cow__shape *shape,
 	return 0;
 }
 
-/* A part of memory whose clones are copies: copying the part is cheaper. */
+/* Is it a part of a storage whose clones are copies? To copy the part is cheaper. */
 static bool
 part_of_unwatched(const struct cow_tensor *t)
 {
@@ -103,7 +103,7 @@ part_of_unwatched(const struct cow_tensor *t)
 	return bytes < cow_storage_bytes(t->storage);
 }
 
-/* Both on one storage, or on clones. */
+/* A lazy clone of the tensor, on the same storage or on a clone of it. */
 static int
 lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
            struct cow_tensor **ret)
@@ -198,7 +198,7 @@ cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
 	format = (enum cow_format)o.format;
 	if (o.dtype != t->dtype &&
 	    (t->quantizer || cow__dtype_quantized(o.dtype)))
-		return cow__say(-EINVAL, "cow_tensor_to: #t does not become #y; "
+		return cow__say(-EINVAL, "cow_tensor_to: #t can't become #y; "
 		                         "cow_tensor_#s() makes #s", t,
 		                (enum cow_dtype)o.dtype,
 		                t->quantizer ? "dequantize" : "quantize",
@@ -214,7 +214,7 @@ cow_tensor_to(struct cow_tensor *t, const struct cow_to *to,
 		*ret = cow_tensor_ref(t);
 		return 0;
 	}
-	/* Its bits are resolved, for which the bytes change. */
+	/* A tensor with conj or neg is copied: resolving them changes the bytes. */
 	if (same && (o.flags & COW_COPY_LAZY) && same_strides(t, &shape) &&
 	    !t->conj && !t->neg)
 		return lazy_clone(t, format_of(t, format), true, ret);
@@ -273,8 +273,8 @@ cow_tensor_lazy_clone(struct cow_tensor *t, struct cow_tensor **ret)
 	return lazy_clone(t, (enum cow_format)t->format, true, ret);
 }
 
-/* Where the strides fit but the tensor was made in another format, a view of the
- * same storage has the one that is asked for. */
+/* If the strides fit the format, but the tensor was made in another one, the result is a view
+ * of the same storage with that format. */
 COW_EXPORT int
 cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
                       uint32_t flags, struct cow_tensor **ret)
@@ -286,8 +286,8 @@ cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_contiguous: NULL");
 	if (flags & ~(uint32_t)COW_COPY_LAZY)
-		return cow__error(-EINVAL, "cow_tensor_contiguous: of the flags, "
-		                           "only COW_COPY_LAZY has a meaning");
+		return cow__error(-EINVAL, "cow_tensor_contiguous: the only flag "
+		                           "is COW_COPY_LAZY");
 	r = layout("cow_tensor_contiguous", t, format, &shape);
 	if (r < 0)
 		return r;
@@ -301,7 +301,7 @@ cow_tensor_contiguous(struct cow_tensor *t, enum cow_format format,
 	return lazy_clone(t, format_of(t, format), lazy, ret);
 }
 
-/* In place of the tensor. */
+/* Replaces *t by a tensor of float32. */
 static int
 as_float32(struct cow_tensor **t)
 {
@@ -320,7 +320,7 @@ as_float32(struct cow_tensor **t)
 	return 0;
 }
 
-/* Repeated places get the same value several times: no harm. */
+/* Elements that share a place all get the same value. */
 COW_EXPORT int
 cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
 {
@@ -333,8 +333,8 @@ cow_tensor_fill(struct cow_tensor *t, enum cow_dtype dtype, const void *value)
 	if (!t || !value)
 		return cow__error(-EINVAL, "cow_tensor_fill: NULL");
 	if (!cow__dtype_known(dtype) || cow__dtype_quantized(dtype))
-		return cow__say(-EINVAL, "cow_tensor_fill: the number #d is of "
-		                         "no data type, or of a quantized one",
+		return cow__say(-EINVAL, "cow_tensor_fill: no data type has the "
+		                         "number #d, or it is a quantized one",
 		                (int64_t)dtype);
 	r = cow__tensor_fresh(dtype, &none, COW_FORMAT_CONTIGUOUS, cpu, NULL,
 	                      &one);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small transpositions: see the header. What is dense goes to squares.h, in vectors as
- * wide as there are; what these leave is moved unit by unit.
+ * Small transpositions. See the header. Dense ones go to squares.h, in the widest vectors of
+ * the processor; what those leave is moved unit by unit.
  */
 #include "tensor/transpose.h"
 #include "core/base/base.h"
@@ -60,7 +60,7 @@ cow__transpose(char *to, int64_t to_i, int64_t to_j, const char *from,
                int64_t from_i, int64_t from_j, int64_t ni, int64_t nj,
                int64_t bytes)
 {
-	/* The widest; racing threads find the same. */
+	/* The widest level. Threads that race find the same. */
 	static int best = -1;
 	int level = __atomic_load_n(&best, __ATOMIC_RELAXED);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Vector versions of conversions: one file for each level, all made of vector_loops.h
+ * Vector versions of conversions: a file for each level, all made of vector_loops.h
  */
 #ifndef COW_TENSOR_VECTOR_H
 #define COW_TENSOR_VECTOR_H
 
 #include "tensor/convert.h"
 
-/* Can this processor run that level? 0: what all of its kind have, 1: AVX2 with F16C,
- * 2: AVX-512. */
+/* Can this processor run that level? 0: what all processors of this architecture have
+ * (SSE2, NEON); 1: AVX2 with F16C; 2: AVX-512. */
 bool cow__vector_can(int level);
 
-/* NULL: not for this pair. The processor must be able to run it. */
+/* NULL: there is none for this pair. The processor must be able to run the level. */
 cow__convert_fn *cow__vector_base(enum cow_dtype to, enum cow_dtype from);
 #if defined(__x86_64__)
 cow__convert_fn *cow__vector_avx2(enum cow_dtype to, enum cow_dtype from);

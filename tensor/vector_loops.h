@@ -2,12 +2,13 @@
 /*
  * Loops that compilers make vectors of
  *
- * Included by one file for each level, which says TARGET (what the compiler may use)
- * and CHOOSE (the name of its table), and may bring better loops for single pairs.
- * Rows that are not dense go to the plain function.
+ * One file for each level includes this. It defines TARGET (the instructions that the
+ * compiler may use) and CHOOSE (the name of the function that picks a loop), and may
+ * define WIDTH and the instructions for float16. Rows that are not dense go to the plain
+ * function.
  *
- * No contents are hidden from the compiler by intrinsics where a loop will do: the
- * same lines are SSE2, AVX2, AVX-512 and NEON.
+ * There are intrinsics only where a loop is not enough: the compiler makes SSE2, AVX2,
+ * AVX-512 and NEON of the same lines.
  */
 #include "core/base/base.h"
 #include "tensor/half.h"
@@ -28,7 +29,7 @@
 	}                                                                      \
 	USE(TO, to_type, FROM, from_type)
 
-/* Odd addresses go to the plain function, too: the loops are of aligned elements. */
+/* Unaligned addresses go to the plain function, too: the loops need aligned elements. */
 #define USE(TO, to_type, FROM, from_type)                                      \
 	static void TO##_from_##FROM(void *to, int64_t to_stride,              \
 	                             const void *from, int64_t from_stride,    \
@@ -53,7 +54,7 @@ DENSE(FLOAT16, uint16_t, FLOAT32, float, cow__to_float16(x))
 DENSE(FLOAT32, float, FLOAT16, uint16_t, cow__from_float16(x))
 DENSE(BFLOAT16, uint16_t, FLOAT16, uint16_t, cow__to_bfloat16(cow__from_float16(x)))
 DENSE(FLOAT16, uint16_t, BFLOAT16, uint16_t, cow__to_float16(cow__from_bfloat16(x)))
-#else /* the processor knows float16, so many at once */
+#else /* the processor converts WIDTH of float16 at once */
 TARGET static void
 loop_FLOAT16_FLOAT32(uint16_t *t, const float *f, int64_t n)
 {
@@ -74,7 +75,7 @@ loop_FLOAT32_FLOAT16(float *t, const uint16_t *f, int64_t n)
 }
 USE(FLOAT32, float, FLOAT16, uint16_t)
 
-/* By way of float, a little at a time. */
+/* Through float, SOME elements at a time. */
 #define SOME 256
 TARGET static void
 loop_BFLOAT16_FLOAT16(uint16_t *t, const uint16_t *f, int64_t n)
@@ -144,8 +145,9 @@ DENSE(INT32, int32_t, INT16, int16_t, x)
 DENSE(INT16, int16_t, INT32, int32_t, x)
 
 /*
- * To integers by way of int64. Where the vector instruction is to int32, a group of
- * which one does not fit (the instruction gives INT32_MIN) goes the long way.
+ * To integers through int64. The vector instruction converts to int32 and gives INT32_MIN
+ * for a number that does not fit. If a group has such a number, all of it is converted
+ * one by one.
  */
 static inline int64_t
 whole(double d)
@@ -153,8 +155,8 @@ whole(double d)
 	return d >= -0x1p63 && d < 0x1p63 ? (int64_t)d : INT64_MIN;
 }
 
-/* Negative for what is nearer to 0 than 2^31: loops over this become vectors, over
- * comparisons of floats they don't. */
+/* Negative if the number is nearer to 0 than 2^31. Compilers make vectors of loops over
+ * this, but not over comparisons of floats. */
 static inline int32_t
 fits_float(float f)
 {

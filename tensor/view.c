@@ -2,16 +2,16 @@
 /*
  * Views: other tensors on the same storage
  *
- * A view of a valid tensor reaches no element that the tensor does not, so nothing
- * needs checking but the arguments. Empty ones may have any strides; nothing is
- * computed with those.
+ * A view reaches only elements of its tensor, so only the arguments need checks.
+ * as_strided is the exception: it checks that its elements lie in the storage. A view
+ * without elements may have any strides; nothing is computed with them.
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/quantizer.h"
 #include "tensor/say.h"
 
-/* A dimension's number, counted from 0. `extra`: one more may be named. */
+/* The number of a dimension, from 0 on; -1 is the last. `extra`: how many more there may be. */
 static int
 dim_of(const char *who, const struct cow_tensor *t, int dim, int extra,
        int *ret)
@@ -25,7 +25,7 @@ dim_of(const char *who, const struct cow_tensor *t, int dim, int extra,
 	return 0;
 }
 
-/* Without by-channel quantizers: the view. Else its axis is where it was. */
+/* Sets the view's axis, if the tensor is quantized by channel, and returns the view. */
 static int
 with_axis(struct cow_tensor *view, int axis, struct cow_tensor **ret)
 {
@@ -35,7 +35,7 @@ with_axis(struct cow_tensor *view, int axis, struct cow_tensor **ret)
 	return 0;
 }
 
-/* The view with some of its channels: see cow__quantizer_pick(). */
+/* Gives the view a part of its channels, and returns it: see cow__quantizer_pick(). */
 static int
 with_channels(struct cow_tensor *view, int axis, int64_t first, int64_t step,
               int64_t n, struct cow_tensor **ret)
@@ -47,7 +47,7 @@ with_channels(struct cow_tensor *view, int axis, int64_t first, int64_t step,
 	return r;
 }
 
-/* A view whose first element is `steps` of a dimension further on. */
+/* A view whose first element lies `steps` times `stride` further on. */
 static int
 view_at(struct cow_tensor *t, const struct cow__shape *shape, int64_t steps,
         int64_t stride, struct cow_tensor **ret)
@@ -89,7 +89,7 @@ cow_tensor_slice(struct cow_tensor *t, int dim, int64_t start, int64_t end,
 	end = clamp(end, shape.sizes[dim]);
 	stride = shape.strides[dim];
 	shape.sizes[dim] = end > start ? (end - start - 1) / step + 1 : 0;
-	/* A step beyond the end leaves one element, whose stride is nothing. */
+	/* A step beyond the end leaves one element, whose stride is never used. */
 	if (shape.sizes[dim] > 1)
 		shape.strides[dim] = cow__stride_times(stride, step);
 	r = view_at(t, &shape, start, stride, &view);
@@ -163,8 +163,8 @@ cow_tensor_permute(struct cow_tensor *t, const int *dims,
 			return r;
 		if (seen & (uint64_t)1 << d)
 			return cow__say(-EINVAL, "cow_tensor_permute: dimension "
-			                         "#d twice, of #t", (int64_t)d,
-			                t);
+			                         "#d of #t appears twice",
+			                (int64_t)d, t);
 		seen |= (uint64_t)1 << d;
 		shape.sizes[i] = t->sizes[d];
 		shape.strides[i] = t->strides[d];
@@ -215,8 +215,8 @@ cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_expand: NULL");
 	if (dims > COW_DIMS_MAX || dims < t->dims || (dims && !sizes))
-		return cow__say(-EINVAL, "cow_tensor_expand: #d dimensions for "
-		                         "#t", (int64_t)dims, t);
+		return cow__say(-EINVAL, "cow_tensor_expand: #t can't get #d "
+		                         "dimensions", t, (int64_t)dims);
 	fresh = dims - t->dims;
 	shape.dims = dims;
 	if (dims)
@@ -234,12 +234,12 @@ cow_tensor_expand(struct cow_tensor *t, int dims, const int64_t *sizes,
 		                           : t->strides[i - fresh];
 	}
 	if (cow__shape_numel(&shape, (enum cow_dtype)t->dtype, &numel) < 0)
-		return cow__say(-EINVAL, "cow_tensor_expand: sizes #z: more "
-		                         "bytes than there can be", &shape);
+		return cow__say(-EINVAL, "cow_tensor_expand: sizes #z: too many "
+		                         "bytes", &shape);
 	r = cow__tensor_view(t, &shape, t->offset, &view);
 	if (r < 0)
 		return r;
-	/* A single channel that is repeated is that of them all. */
+	/* A single channel that is repeated becomes that of all. */
 	axis = t->axis + fresh;
 	if (cow__by_channel(t) && shape.sizes[axis] != t->sizes[t->axis])
 		return with_channels(view, axis, 0, 0, shape.sizes[axis], ret);
@@ -268,7 +268,7 @@ cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 	memmove(shape.strides + dim + 1, shape.strides + dim, n);
 	shape.sizes[dim] = 1;
 	shape.strides[dim] = 1;
-	/* What a contiguous tensor would have, for those who look. */
+	/* A stride that a contiguous tensor would have, for programs that look at it. */
 	if (t->numel && dim + 1 < shape.dims)
 		shape.strides[dim] = cow__stride_times(shape.strides[dim + 1],
 		                                       shape.sizes[dim + 1]);
@@ -276,7 +276,7 @@ cow_tensor_unsqueeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 	return r < 0 ? r : with_axis(view, t->axis + (dim <= t->axis), ret);
 }
 
-/* Of a dimension whose size is not 1, the same. */
+/* If the dimension's size is not 1, returns the tensor itself. */
 COW_EXPORT int
 cow_tensor_squeeze(struct cow_tensor *t, int dim, struct cow_tensor **ret)
 {
@@ -312,9 +312,9 @@ cow_tensor_as_strided(struct cow_tensor *t, int dims, const int64_t *sizes,
 	if (!t || !ret)
 		return cow__error(-EINVAL, "cow_tensor_as_strided: NULL");
 	if (cow__by_channel(t))
-		return cow__say(-EINVAL, "cow_tensor_as_strided: of #t, which is "
-		                         "quantized by channel, channels would "
-		                         "not be a dimension", t);
+		return cow__say(-EINVAL, "cow_tensor_as_strided: #t is quantized "
+		                         "by channel, and its channels would be "
+		                         "no dimension of the view", t);
 	r = cow__tensor_on("cow_tensor_as_strided", t->storage,
 	                   (enum cow_dtype)t->dtype, dims, sizes, strides,
 	                   offset, &view);
