@@ -2,13 +2,13 @@
 /*
  * The driver's types, declared by us
  *
- * libcuda's binary interface is stable: a number or a member never changes its
- * meaning. So the used part of it can be written down here, and the library needs
- * neither the toolkit to be built nor the driver to be loaded.
- * tests/cuda/abi.c compares each line with the real <cuda.h> where there is one.
+ * libcuda's binary interface is stable: a number or a member never changes its meaning. So
+ * this file declares the part that is used. The library is built without the toolkit, and
+ * loads without the driver. tests/cuda/abi.c compares each line with the real <cuda.h>, if
+ * there is one.
  *
- * Only cuda/ and the tests include this; a result of the driver goes no further
- * than cow__cu_error().
+ * Only cuda/ and the tests include this. cow__cu_error() turns a result of the driver into
+ * an error of ours, and no other code sees it.
  */
 #ifndef COW_CUDA_ABI_H
 #define COW_CUDA_ABI_H
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the driver calls CUresult. */
+/* The driver's CUresult. */
 enum cow__cu_result {
 	COW_CU_SUCCESS = 0,
 	COW_CU_INVALID_VALUE = 1,
@@ -71,12 +71,12 @@ typedef unsigned long long cow__cu_ptr;
 /* Physical memory. */
 typedef unsigned long long cow__cu_handle;
 typedef int cow__cu_device;
-/* The driver spells most flags unsigned long long, these cuuint64_t. */
+/* The driver declares most flags as unsigned long long, and these as cuuint64_t. */
 typedef uint64_t cow__cu_flags;
 typedef void (*cow__cu_host_fn)(void *user);
 typedef size_t (*cow__cu_shared_fn)(int block_size);
 
-/* Never defined: the driver's own. */
+/* Never defined here: the driver's own types. */
 struct cow__cu_context;
 struct cow__cu_module;
 struct cow__cu_function;
@@ -84,7 +84,7 @@ struct cow__cu_array;
 struct cow__cu_event;
 struct cow__cu_stream;
 
-/* The stream that all blocking streams of a context wait for, spelled out. */
+/* The explicit name of the stream that all blocking streams of a context wait for. */
 #define COW_CU_STREAM_LEGACY ((struct cow__cu_stream *)0x1)
 
 enum {
@@ -237,7 +237,7 @@ struct cow__cu_copy3d {
 	size_t width_bytes, height, depth;
 };
 
-/* As copy3d, with contexts where it has reserved words. */
+/* As copy3d, with contexts in place of its reserved words. */
 struct cow__cu_copy3d_peer {
 	size_t src_x, src_y, src_z, src_lod;
 	unsigned src_type;

@@ -2,9 +2,9 @@
 /*
  * Device memory as storages
  *
- * Each device has two allocators: of cached blocks, which is the registered one, and of
- * single pieces. Their data pointers have the block as context, so that a storage
- * finds its block without a look-up. (So there is no raw form.)
+ * Each device has two allocators: one of cached blocks, which is registered, and one of
+ * single pieces. The context of their data pointers is the block, so a storage finds its
+ * block without a look-up. For that reason there is no raw form.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
@@ -69,7 +69,8 @@ count_single(struct single *s, int sign)
 	stats->device_alloc++;
 }
 
-/* Who has the piece besides (it was sent) has it alone from now on. Locked. */
+/* Drops the block's reference to its piece. If the piece was sent, data may keep it; from then
+ * on it counts as theirs. Locked. */
 static void
 hand_on(struct single *s)
 {
@@ -154,8 +155,8 @@ single_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *r
 	if (r < 0)
 		return r;
 	if (!d->virtual_memory)
-		return cow__error(-ENOTSUP, "a storage of one piece: this driver "
-		                            "has no virtual memory");
+		return cow__error(-ENOTSUP, "a storage of one piece needs virtual "
+		                            "memory, which this driver lacks");
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
@@ -166,7 +167,8 @@ single_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *r
 
 /* ---- Copies and zeros -------------------------------------------------------------- */
 
-/* The calling thread's stream uses this memory, if it is not its own. */
+/* Notes that the calling thread's stream uses this memory, if the memory belongs to another
+ * stream. */
 static int
 note_use(struct cow__cuda *d, const void *data, struct cow__cu_stream *stream)
 {
@@ -252,7 +254,7 @@ cow__cuda_allocators_set(struct cow__cuda *devices, int count)
 		m->single.allocate = single_allocate;
 		r = cow_allocator_set(device, &m->cached, 0);
 	}
-	return r < 0 ? r : 0; /* 1: the program's own stays */
+	return r < 0 ? r : 0; /* 1: the program has set an allocator, which stays */
 }
 
 /* ---- For the program --------------------------------------------------------------- */
@@ -272,7 +274,7 @@ read_options(const struct cow_cuda_options *o, struct cow_cuda_options *ret)
 			                          "know");
 	memcpy(ret, o, cow__min(o->size, sizeof(*o)));
 	if (ret->backing > COW_CUDA_PIECES)
-		return cow__error(-EINVAL, "no such cow_cuda_backing");
+		return cow__error(-EINVAL, "cow_cuda_options: no such backing");
 	if (ret->flags & ~(uint32_t)COW_STORAGE_ZERO)
 		return cow__error(-EINVAL, "cow_cuda_options: unknown flags");
 	return 0;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of device memory: taking and giving
+ * The cache of device memory: takes and gives blocks
  *
- * What is served from free blocks, and what is freed by the stream that it belongs
- * to, costs one lock and no call of the driver. All else is the slow way.
+ * A request that a free block serves costs one lock and no call of the driver. So does a
+ * free by the stream that the block belongs to. All else takes the slow way.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
 #include "cuda/cache.h"
 #include "memfd/map.h"
 
-/* Waiting blocks that one call looks at: each costs a call of the driver. */
+/* How many waiting blocks one call looks at. Each costs a call of the driver. */
 #define LOOKS 8
 
 static struct cow__pool memories = {
@@ -36,7 +36,7 @@ cow__cuda_memory_new(struct cow__cuda *d)
 	return 0;
 }
 
-/* The struct is larger than most programs have streams: no hash. */
+/* A list, not a hash: most programs have few streams. */
 struct cow__cuda_pool *
 cow__cuda_pool_of(struct cow__cuda *d, struct cow__cu_stream *stream, int kind)
 {
@@ -44,7 +44,7 @@ cow__cuda_pool_of(struct cow__cuda *d, struct cow__cu_stream *stream, int kind)
 	struct cow__cuda_pool **p, *found;
 
 	if (stream == COW_CU_STREAM_LEGACY)
-		stream = NULL; /* two names of one */
+		stream = NULL; /* two names of one stream */
 	for (p = &m->pools; *p; p = &(*p)->next)
 		if ((*p)->stream == stream && (*p)->kind == kind && !(*p)->ended)
 			break;
@@ -190,8 +190,8 @@ serve(struct cow__cuda *d, struct request *q)
 	if (!b && capturing)
 		return cow__error_number(
 		        -EBUSY, "a stream that records a graph can't get # bytes "
-		                "from the driver: make them before, and free them, "
-		                "so that they are cached", q->bytes);
+		                "from the driver: allocate and free them before, so "
+		                "that they are cached", q->bytes);
 	if (!b) {
 		r = cow__cuda_grow(p, size, &b);
 		if (r < 0)
@@ -332,7 +332,7 @@ cow__cuda_block_use_of(struct cow__cuda_block *b, struct cow__cuda *d,
 	int r = 0;
 
 	if (stream == COW_CU_STREAM_LEGACY)
-		stream = NULL; /* two names of one */
+		stream = NULL; /* two names of one stream */
 	cow__mutex_lock(&own->memory_lock);
 	p = b->segment->pool;
 	if (!p || p->ended || d != own || p->stream != stream) {

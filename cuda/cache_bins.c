@@ -2,10 +2,10 @@
 /*
  * Free blocks by size
  *
- * Sixteen classes to the power of two, and a bit for each that has a block. Within a
- * class the smallest that fits of the first few is taken, of equals the lowest: so
- * the fit is the best one to within a sixteenth, at a cost that does not grow with
- * the number of blocks.
+ * There are sixteen size classes between a power of two and the next, and a bit for each class
+ * that has a block. Of the first few blocks in a class, the smallest that fits is taken; of
+ * equals, the one at the lowest address. So the block is at most a sixteenth larger than
+ * the best fit, and the cost does not grow with the number of blocks.
  */
 #include "core/base/pool.h"
 #include "cuda/cache.h"
@@ -189,7 +189,7 @@ cow__cuda_merge(struct cow__cuda_block *b)
 	return b;
 }
 
-/* ---- Lists of blocks in use, and of those that wait -------------------------------- */
+/* ---- Lists of used blocks with uses, and of waiting ones ---------------------------- */
 
 void
 cow__cuda_list_add(struct cow__cuda_list *l, struct cow__cuda_block *b)

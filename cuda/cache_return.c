@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Free memory goes back to the driver
+ * Gives free memory back to the driver
  *
- * In two steps, since work that was queued before the memory was freed may still use
- * it: what can go is claimed, so that nobody takes it; when the device has done its
- * work, it is let go.
+ * Work that was queued before the memory was freed may still use it. So there are two
+ * steps: the memory is claimed, so that no thread takes it; when the device has done its
+ * work, the driver gets it.
  */
 #include "core/base/error.h"
 #include "cuda/cache.h"
 
-/* The whole units of a free block are LEAVING, the rest stays free. */
+/* Makes the whole units of a free block LEAVING; the rest stays free. */
 static bool
 claim_units(struct cow__cuda_block *b)
 {
@@ -71,7 +71,7 @@ cow__cuda_claim(struct cow__cuda_memory *m)
 	return n;
 }
 
-/* Unmaps a block from its end on; what stays mapped is free. */
+/* Unmaps a block from its end on. What stays mapped becomes free. */
 static int
 let_go_units(struct cow__cuda_memory *m, struct cow__cuda_block *b)
 {
@@ -93,8 +93,8 @@ let_go_units(struct cow__cuda_memory *m, struct cow__cuda_block *b)
 	if (left)
 		hole = cow__cuda_split(b, left);
 	if (!hole) {
-		/* Nothing to tell the two apart with: a hole as a whole. What is mapped
-		 * in it still will be found when it is filled. */
+		/* There is no memory to split the block. All of it becomes a hole; map_unit()
+		 * finds what is still mapped there. */
 		hole = b;
 	} else if (left) {
 		b->state = COW__CUDA_FREE;
@@ -142,7 +142,7 @@ let_go_block(struct cow__cuda_memory *m, struct cow__cuda_block *b, bool keep,
 	return r;
 }
 
-/* What a failure left mapped under holes. */
+/* Unmaps what an earlier failure left mapped under holes. */
 static int
 clear_holes(struct cow__cuda_segment *s)
 {
@@ -186,7 +186,7 @@ cow__cuda_let_go(struct cow__cuda_memory *m, bool keep, uint64_t *ret_bytes)
 				if (r == 0)
 					r = one;
 				if (!expandable)
-					break; /* it was all of it */
+					break; /* the segment has ended */
 			}
 			if (!expandable)
 				continue;

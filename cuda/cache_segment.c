@@ -2,10 +2,10 @@
 /*
  * Segments: memory from the driver
  *
- * An expandable segment has more addresses than the device has memory. What is mapped
- * grows and shrinks in units, so free memory of all sizes merges, and what is free can
- * go wherever it lies. Without the driver's virtual memory a segment is one
- * allocation, which goes as a whole or not at all.
+ * An expandable segment has more addresses than the device has memory. Its mapped part grows
+ * and shrinks in units. So free memory of all sizes merges, and free units can be given
+ * back wherever they lie. Without the driver's virtual memory a segment is one allocation,
+ * which is given back as a whole or not at all.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
@@ -141,7 +141,7 @@ table_bytes(const struct cow__cuda_segment *s)
 	return cow__round_up(s->bytes / s->unit * sizeof(*s->pieces), cow__page);
 }
 
-/* Addresses, and nothing mapped: one hole. */
+/* A segment of addresses with nothing mapped: one hole. */
 static int
 segment_new(struct cow__cuda_pool *p, size_t bytes, struct cow__cuda_segment **ret)
 {
@@ -181,7 +181,7 @@ segment_new(struct cow__cuda_pool *p, size_t bytes, struct cow__cuda_segment **r
 	return 0;
 }
 
-/* How much of a hole has to be mapped where so many bytes are missing. */
+/* How much of a hole has to be mapped to get `missing` bytes. */
 static size_t
 share_of(const struct cow__cuda_block *hole, size_t missing)
 {
@@ -189,7 +189,7 @@ share_of(const struct cow__cuda_block *hole, size_t missing)
 	                cow__cuda_units(missing, hole->segment->unit));
 }
 
-/* What has to be mapped to have `bytes` from this block on; SIZE_MAX: can't be. */
+/* How much has to be mapped to have `bytes` from this block on; SIZE_MAX: it can't be. */
 static size_t
 price(const struct cow__cuda_block *b, size_t bytes)
 {
@@ -258,7 +258,7 @@ map_unit(struct cow__cuda_segment *s, cow__cu_ptr at)
 	return 0;
 }
 
-/* Maps the first `bytes` of a hole. Returns the free block that they are part of. */
+/* Maps the first `bytes` of a hole. *ret is the free block that they are a part of. */
 static int
 fill(struct cow__cuda_block *hole, size_t bytes, struct cow__cuda_block **ret)
 {
@@ -274,7 +274,7 @@ fill(struct cow__cuda_block *hole, size_t bytes, struct cow__cuda_block **ret)
 			done += s->unit;
 	}
 	if (r < 0) {
-		/* What can't be unmapped now stays, and is found by map_unit(). */
+		/* What can't be unmapped stays mapped; map_unit() finds it. */
 		while (done) {
 			done -= s->unit;
 			if (cow__cuda_unit_unmap(s, hole->ptr + done) < 0)
@@ -309,7 +309,7 @@ cow__cuda_grow(struct cow__cuda_pool *p, size_t bytes, struct cow__cuda_block **
 		r = fill(b, share_of(b, bytes), &b);
 	while (r == 0 && b->bytes < bytes) {
 		at = b->next;
-		/* The rest of a run that a split for want of metadata ended. */
+		/* Without memory to split a block, the run of free blocks may end early. */
 		if (!at || at->state != COW__CUDA_HOLE)
 			return -ENOMEM;
 		r = fill(at, share_of(at, bytes - b->bytes), &b);

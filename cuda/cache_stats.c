@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of device memory: its numbers, and a picture of it
+ * The cache of device memory: statistics, and a snapshot of its blocks
  */
 #include "core/base/error.h"
 #include "cuda/cache.h"
@@ -15,7 +15,7 @@ cow_cuda_get_stats(int device, struct cow_cuda_stats *ret)
 	int r;
 
 	if (!ret || ret->size < offsetof(struct cow_cuda_stats, allocated_bytes))
-		return cow__error(-EINVAL, "cow_cuda_get_stats: no room");
+		return cow__error(-EINVAL, "cow_cuda_get_stats: NULL, or size is not set");
 	r = cow__cuda_get(device, &d);
 	if (r < 0)
 		return r;
@@ -29,7 +29,7 @@ cow_cuda_get_stats(int device, struct cow_cuda_stats *ret)
 	return 0;
 }
 
-/* ---- What is no block -------------------------------------------------------------- */
+/* ---- Data, which are no blocks ------------------------------------------------------- */
 
 void
 cow__cuda_count_piece_locked(struct cow__cuda *d, size_t bytes, int sign)
@@ -171,7 +171,7 @@ picture_of(struct picture *p, const struct cow__cuda_segment *s)
 	}
 }
 
-/* In order of address. The tree's depth is that of a random one. */
+/* In the order of addresses. The tree is as deep as a random one. */
 static void
 in_order(struct picture *p, const struct cow__node *n)
 {

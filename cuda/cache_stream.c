@@ -2,12 +2,11 @@
 /*
  * Streams that end
  *
- * What was made on a stream is not lost with it: when its work is done, its pools go
- * to the next stream of the device that needs more than it has. Notes that the stream
- * uses a block become marks before it ends, since it can't be marked afterwards. The
- * driver may give its address to a new stream at once, so nothing here is found by it
- * from then on. Where a mark can't be had, or the driver keeps the stream, all is as
- * before.
+ * The memory that was made on a stream outlives it. When the stream's work is done, its
+ * pools go to the next stream of the device that needs more memory. Uses of blocks by the
+ * stream get their marks before it ends, because it can't be marked afterwards. The driver
+ * may give the stream's address to a new stream at once, so no later look-up uses it. If a
+ * mark can't be made, or the driver keeps the stream, all is as before.
  */
 #include "core/base/error.h"
 #include "core/base/pool.h"
@@ -72,9 +71,9 @@ behind(struct cow__cuda *d, struct cow__cu_stream *stream, struct cow__cu_event 
 	if (cow__cuda_passed(d, end) == 1)
 		return 0;
 	if (cow__cuda_capturing(d, stream))
-		return cow__error(-EBUSY, "a graph is recorded, and the memory is of a "
-		                          "stream that ended with work under way: use "
-		                          "it before");
+		return cow__error(-EBUSY, "a graph is being recorded, and the memory "
+		                          "belongs to a stream that ended with work under "
+		                          "way: use the memory before recording begins");
 	return cow__cuda_after(d, stream, end);
 }
 
@@ -99,7 +98,7 @@ cow__cuda_block_behind(const struct cow__cuda_block *b, struct cow__cu_stream *s
 	return r;
 }
 
-/* The notes of one device's blocks. Locked, `d` entered. */
+/* Handles the uses of one list of blocks. Locked, `d` entered. */
 static int
 end_notes(const struct cow__cuda_list *l, struct cow__cuda *d,
           struct cow__cu_stream *stream, enum cow__cuda_end how)
@@ -109,7 +108,7 @@ end_notes(const struct cow__cuda_list *l, struct cow__cuda *d,
 
 	for (b = l->first; b && r == 0; b = b->list_next)
 		r = cow__cuda_uses_end(b->uses, d, stream, how);
-	/* The block itself is outside, and was the stream's. */
+	/* Outside blocks that belonged to the stream. */
 	for (b = l->first; b && how == COW__CUDA_ENDED; b = b->list_next)
 		if (b->segment->device == d && b->segment->stream == stream)
 			b->segment->ended = true;
@@ -137,7 +136,7 @@ end_all_notes(struct cow__cuda *d, struct cow__cu_stream *stream,
 	return r;
 }
 
-/* Its pools become anybody's, behind a mark each; none on failure. Locked. */
+/* Makes the stream's pools adoptable, with a mark each; on a failure none. Locked. */
 static int
 end_pools(struct cow__cuda_memory *m, struct cow__cu_stream *stream)
 {
@@ -197,7 +196,7 @@ cow_cuda_stream_free(int device, cow_cuda_stream stream)
 		return r;
 	if (!stream || stream == COW_CU_STREAM_LEGACY)
 		return cow__error(-EINVAL, "cow_cuda_stream_free: the default "
-		                           "stream stays");
+		                           "stream can't be freed");
 	if (cow__cuda_stream(d) == stream)
 		return cow__error(-EBUSY, "cow_cuda_stream_free: it is this "
 		                          "thread's current stream");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * History: the last events of each device, in a ring
+ * The cache of device memory: its history, the last events of each device in a ring
  */
 #include "core/base/error.h"
 #include "cuda/cache.h"
@@ -40,7 +40,7 @@ cow__cuda_trace_add(struct cow__cuda_memory *m, int kind, uint64_t address,
 	};
 }
 
-/* Another ring, and what was in the old one is gone. */
+/* Replaces the ring; the entries of the old one are lost. */
 static void
 set_ring(struct cow__cuda *d, void *ring, size_t entries, size_t bytes)
 {

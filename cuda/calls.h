@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The driver's calls that we use
+ * The driver's calls that we use, one a line
  *
- * One line a call, for whoever defines CALL(need, member, name, symbol, version,
- * parameters): the table of driver.h, its loading, the test that compares with the
- * real header, the reference driver. `name` and `version` are what
- * cuGetProcAddress() is asked for: a call's meaning is fixed by the version asked for,
- * so each is the oldest that has the form written here, and a driver as old still
- * has it. `symbol` is the exported name of that form. MAY: older drivers lack it; the
- * table has NULL, and its users ask.
+ * Each file that includes this defines CALL(need, member, name, symbol, version,
+ * parameters) first: for the table of driver.h, for its loading, for the test that compares
+ * with the real header, and for the reference driver.
  *
- * No guard: included as often as needed.
+ *   need      NEED; or MAY: older drivers lack the call. Then the table has NULL, and its
+ *             users must check
+ *   name      what cuGetProcAddress() is asked for
+ *   version   ... of this version. It fixes the meaning of the call. It is the oldest that
+ *             has the form below, so a driver that old still works
+ *   symbol    the exported name of that form
+ *
+ * There is no include guard, because some files include this more than once.
  */
 /* clang-format off */
 CALL(NEED, init, cuInit, cuInit, 2000,

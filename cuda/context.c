@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices: see the header.
+ * Devices: starting them, and entering them. See the header.
  *
- * Starting happens once for all devices, under a lock of libc's, since the driver
- * allocates; so it can't be the engine's. What came out comes out every time, but for
- * a shortage, which passes.
+ * All devices are started once. The lock for that is one of libc, not of the engine, because
+ * the driver allocates. Later calls give the same result, except after a shortage, which
+ * may be over.
  */
 #include "cuda/context.h"
 #include "core/base/base.h"
@@ -16,7 +16,7 @@
 
 static struct {
 	pthread_mutex_t lock;
-	int count; /* of devices that were started; set last */
+	int count; /* how many devices were started; set last */
 	struct cow__cuda devices[COW_DEVICE_INDEXES];
 } started = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -27,7 +27,7 @@ attribute(const struct cow__cuda *d, unsigned which, int *ret)
 	                     "asking a CUDA device what it can do");
 }
 
-/* Physical memory in pieces that are mapped by us, and given away as descriptors. */
+/* Has the driver physical memory that we can map, and that can become descriptors? */
 static int
 probe_memory(struct cow__cuda *d)
 {
@@ -146,8 +146,8 @@ cow_cuda_start(void)
 	const struct cow__cu *cu;
 	int count = 0, r = cow__cu_start(&cu);
 
-	/* After a fork it says no: also to a child that was forked while another thread
-	 * was here, and had the lock. */
+	/* It fails in a forked child, also if another thread of the parent had the lock below at
+	 * the fork. */
 	if (r < 0)
 		return r;
 	/* Pairs with the store below. */
@@ -177,8 +177,8 @@ cow__cuda_get(int index, struct cow__cuda **ret)
 	const struct cow__cu *cu;
 
 	if (cow__unlikely(count == 0))
-		return cow__error(-ENODEV, "no CUDA device: cow_cuda_start() "
-		                           "comes first");
+		return cow__error(-ENODEV, "no CUDA device was started: call "
+		                           "cow_cuda_start() first");
 	r = cow__cu_start(&cu);
 	if (cow__unlikely(r < 0))
 		return r;
@@ -189,8 +189,8 @@ cow__cuda_get(int index, struct cow__cuda **ret)
 	return 0;
 }
 
-/* The mode that the thread had when it entered first. Two words, of the few that a
- * library that is loaded late may have. */
+/* How often the thread has entered, and the mode that it had before. These are two words: a
+ * library that is loaded late gets little thread-local memory. */
 static __thread struct {
 	unsigned depth, mode;
 } entries;
@@ -231,16 +231,16 @@ cow__cuda_reach(struct cow__cuda *d, const struct cow__cuda *peer)
 		return 0;
 	if (!(d->peers & bit))
 		return cow__error(-EOPNOTSUPP,
-		                  "these devices don't reach each other");
+		                  "the device can't reach the other one's memory");
 	result = d->cu->enable_peer(peer->context, 0);
-	/* Another library of the process may have done so. */
+	/* Another library of the process may have enabled it. */
 	if (result != COW_CU_PEER_ACCESS_ALREADY_ENABLED) {
 		int r = cow__cu_error(result, "letting a device reach another");
 
 		if (r < 0)
 			return r;
 	}
-	/* That was for memory of cuMemAlloc; ours is opened map by map. */
+	/* That call is for memory of cuMemAlloc. Ours is opened map by map. */
 	if (peer->virtual_memory) {
 		int r = cow__cuda_maps_open(peer, d);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies of CUDA devices: see docs/design/cuda.md.
+ * Copies of CUDA devices (docs/design/cuda.md has the reasons)
  *
  *                  pinned                      pageable
- *   to a device    one asynchronous copy       the ring; small: the driver reads them
- *   to the host    one asynchronous copy       the ring; small: the driver waits
+ *   to a device    one asynchronous copy       the ring; small ones by the driver
+ *   to the host    one asynchronous copy       the ring; small ones by the driver, which
+ *                                              waits
  *   within         one asynchronous copy on the current stream
- *   two devices    on the source's stream, between two marks: behind the
+ *   two devices    on the source's stream, between two marks: it comes behind the
  *                  destination's stream, which then waits for it
  *
- * A copy from or to the host waits for its stream unless it may be left unfinished.
- * Those on devices are in the order of their streams, and nobody waits.
+ * A copy from or to the host waits for its stream, unless it may be left unfinished. Copies
+ * on devices come in the order of their streams, and no thread waits.
  */
 #include "cuda/copy.h"
 #include "core/base/base.h"
@@ -21,7 +22,7 @@
 #include "cuda/ring.h"
 #include "cuda/stream.h"
 
-/* Up to here the driver's own buffers are as fast as ours, with fewer calls. */
+/* Up to this size the driver's own buffers are as fast as ours, with fewer calls. */
 #define SMALL (64 * KIB)
 
 static int
@@ -32,7 +33,7 @@ enter(struct cow_device device, struct cow__cuda **ret)
 	return r < 0 ? r : cow__cuda_enter(*ret);
 }
 
-/* The driver's sentence is the one that the program gets. */
+/* Lets the sentence about the driver's error stand, so that the program gets it. */
 static int
 said(int r)
 {
@@ -59,7 +60,7 @@ pinned_piece(struct cow__cuda *d, const void *at)
 	return piece;
 }
 
-/* All of it, in one piece: a copy may not cross from one into another. */
+/* Does all of it lie in one pinned piece? A copy must not cross from one piece to another. */
 static bool
 is_pinned(struct cow__cuda *d, const void *host, size_t bytes)
 {
@@ -72,7 +73,7 @@ static int
 recorded(void)
 {
 	return cow__error(-EBUSY,
-	                  "what a stream records into a graph has no end to wait for: "
+	                  "a copy that a stream records into a graph can't be waited for: "
 	                  "use cow_tensor_copy() with COW_COPY_NON_BLOCKING");
 }
 
@@ -105,8 +106,8 @@ wait_for(struct cow__cuda *d, struct cow__cu_stream *stream)
 	                     "waiting for a copy");
 }
 
-/* Pinned memory is in use until the copy has run; where that can't be noted, the copy
- * has run when this returns. */
+/* Notes that pinned memory is in use until the copy has run. If that can't be noted, waits
+ * for the copy. */
 static int
 in_use(struct cow__cuda *d, struct cow__cu_stream *stream, const void *host)
 {
@@ -169,7 +170,7 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 	if (r == 0 && pinned && !waits)
 		r = cow__cuda_poison_fills(d, stream, host, bytes);
 	if (r == 0 && (pinned || bytes <= SMALL)) {
-		/* To memory that is not pinned the driver waits itself. */
+		/* For memory that is not pinned the driver waits by itself. */
 		r = cow__cu_error(d->cu->copy_to_host(host, (uintptr_t)from,
 		                                      bytes, stream),
 		                  "copying from a device");
@@ -186,8 +187,8 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 
 /* ---- Devices ------------------------------------------------------------------------- */
 
-/* May a copy on devices be queued there? What a mark is to follow, or what is a step over
- * memory that goes when it is done, can't be part of a graph. */
+/* May a copy on devices be queued on the stream? A copy that a mark follows can't be part of a
+ * graph, nor can one of several steps, whose temporary is freed afterwards. */
 static int
 may_queue(struct cow__cuda *d, struct cow__cu_stream *stream, uint32_t flags)
 {
@@ -195,13 +196,14 @@ may_queue(struct cow__cuda *d, struct cow__cu_stream *stream, uint32_t flags)
 
 	if (r == 0 && flags & COW_COPY_MARKED && cow__cuda_capturing(d, stream))
 		r = cow__error(-EBUSY,
-		               "a graph can't have this copy: somebody waits for it, or "
-		               "it takes several steps over memory that goes");
+		               "a graph can't have this copy: it is waited for, or "
+		               "needs temporary memory");
 	return r;
 }
 
-/* A mark behind the device's current stream, which the caller frees. `recording`: the other
- * device's stream records. One graph may have both; a mark from without breaks it. */
+/* A mark behind the device's current stream; the caller frees it. `recording`: the other
+ * device's stream records a graph. One graph may have both streams, but a mark of a stream
+ * that does not record would break it. */
 static int
 mark_of(struct cow__cuda *d, uint32_t flags, bool recording,
         struct cow__cu_event **ret)
@@ -213,8 +215,8 @@ mark_of(struct cow__cuda *d, uint32_t flags, bool recording,
 		return r;
 	r = may_queue(d, stream, flags);
 	if (r == 0 && cow__cuda_capturing(d, stream) != recording)
-		r = cow__error(-EBUSY, "a copy between two devices, of which one's "
-		                       "stream records a graph");
+		r = cow__error(-EBUSY, "a copy between two devices, and the stream of "
+		                       "only one of them records a graph");
 	if (r == 0)
 		r = cow__cuda_mark(d, stream, ret);
 	cow__cuda_leave(d);
@@ -233,7 +235,7 @@ stream_after(struct cow__cuda *d, struct cow__cu_event *mark)
 	return r;
 }
 
-/* Entered: the source. The driver finds a way if they don't reach each other. */
+/* The source is entered. If the devices don't reach each other, the driver finds a way. */
 static int
 send(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e, cow__cu_ptr from,
      size_t bytes, struct cow__cu_event *behind, struct cow__cu_event **ret)
@@ -254,7 +256,7 @@ send(struct cow__cuda *d, cow__cu_ptr to, struct cow__cuda *e, cow__cu_ptr from,
 	if (r < 0)
 		return r;
 	r = cow__cuda_mark(e, stream, ret);
-	/* Nobody could be told when it is there. */
+	/* Without a mark the destination could not wait for the copy, so wait here. */
 	if (r < 0)
 		(void)e->cu->stream_synchronize(stream);
 	return r;
@@ -433,7 +435,7 @@ mark_free(void *user, struct cow_device device, void *mark_)
 	cow__cuda_watch_free(w);
 }
 
-/* As the CUDA runtime says it: of the thread's context. */
+/* The current device, as the CUDA runtime has it: by the thread's context. */
 static int
 current(void *user)
 {
@@ -454,7 +456,7 @@ static int
 host_new(void *user, struct cow_device device, size_t bytes, struct cow_storage **ret)
 {
 	(void)user;
-	(void)device; /* all of them reach it */
+	(void)device; /* all devices reach it */
 	return cow_cuda_pinned_new(bytes, ret);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the table of devices gets: copies of CUDA devices, and their marks
+ * The operations of CUDA devices for the table of devices: copies and marks
  */
 #ifndef COW_CUDA_COPY_H
 #define COW_CUDA_COPY_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device data: life, uses, order. See the header; storages on them are in cuda/fresh.c,
- * clones and writing in cuda/storage.c.
+ * Device data: made and freed, uses, order. See the header. cuda/fresh.c makes storages on
+ * them; cuda/storage.c has clones and writing.
  */
 #include "cuda/data.h"
 #include "core/base/error.h"
@@ -15,9 +15,9 @@
 static struct cow__pool datas = {
 	.object_bytes = sizeof(struct cow__cuda_data)
 };
-/* Before a device's `memory`. The driver is called with it for marks alone. Who ends a
- * stream has it from the first mark until the stream is gone: nobody takes notes of a
- * stream for a list that was gone through already. */
+/* Taken before a device's memory lock. With it held the driver is called only for marks. The
+ * thread that ends a stream has it from the first mark until the stream has ended, so that
+ * no thread notes a use of the stream in a list that was gone through already. */
 static struct cow__mutex lists_lock;
 static struct cow__cuda_data *living, *leaving;
 
@@ -39,7 +39,7 @@ delist(struct cow__cuda_data *data)
 		data->next->before = data->before;
 }
 
-/* Where the pieces are noted. */
+/* The size of the array of pieces. */
 static size_t
 note_bytes(size_t count)
 {
@@ -56,7 +56,7 @@ forget(struct cow__cuda_data *data)
 	cow__pool_give(&datas, data);
 }
 
-/* What nobody uses any more. False: the driver keeps a map. */
+/* Frees data that no stream uses. False: the driver refused to unmap them. */
 static bool
 end(struct cow__cuda_data *data)
 {
@@ -75,8 +75,8 @@ end(struct cow__cuda_data *data)
 	return true;
 }
 
-/* Those that nobody uses any more, out of the list; the others get their marks. Locked,
- * since a stream of theirs may be about to end. */
+/* Takes the data that no stream uses out of the list of leaving ones; the others get their
+ * marks. Under the lock, because a stream of theirs may be about to end. */
 static struct cow__cuda_data *
 take_unused(struct cow__cuda *d)
 {
@@ -119,7 +119,7 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 {
 	struct cow__cuda *d = data->device, *same;
 
-	/* In a child the lists may be half changed, and are of no use. */
+	/* In a forked child the lists may be half changed, and are not needed. */
 	if (cow__cuda_get(d->index, &same) < 0) {
 		for (size_t i = 0; i < data->count; i++)
 			cow__cuda_piece_unref(data->pieces[i]);
@@ -134,14 +134,14 @@ cow__cuda_data_leave(struct cow__cuda_data *data)
 	if (data->pieces)
 		enlist(&leaving, data);
 	cow__mutex_unlock(&lists_lock);
-	/* The allocator looks after its own memory. */
+	/* CACHED: the allocator frees the memory. */
 	if (!data->pieces) {
 		cow__cuda_uses_drop(&data->uses);
 		forget(data);
 		return;
 	}
 	if (cow__cuda_enter(d) < 0)
-		return; /* the next one looks again */
+		return; /* data that leave later look again */
 	(void)cow__cuda_data_collect(d);
 	cow__cuda_leave(d);
 }
@@ -249,13 +249,13 @@ cow__cuda_data_use(struct cow__cuda_data *data, struct cow__cu_stream *stream)
 static int
 recorded(void)
 {
-	return cow__error(-EBUSY, "a graph is recorded, and the storage's memory was used "
-	                          "on another stream: write it (cow_storage_data_mut()) "
-	                          "before recording begins");
+	return cow__error(-EBUSY, "a graph is being recorded, and the storage's memory was "
+	                          "used on another stream: write it "
+	                          "(cow_storage_data_mut()) before recording begins");
 }
 
-/* `stream` waits for what the use's does. `d` is entered; the data's lock keeps the
- * use's stream from ending before it is marked. */
+/* Makes `stream` wait for the work of the use's stream. `d` is entered. The data's lock keeps
+ * the use's stream from ending before it is marked. */
 static int
 behind(struct cow__cuda *d, struct cow__cu_stream *stream,
        const struct cow__cuda_use *use)
@@ -263,7 +263,7 @@ behind(struct cow__cuda *d, struct cow__cu_stream *stream,
 	struct cow__cu_event *mark = use->mark;
 	int r = 0;
 
-	/* One that is marked is of a stream that ended, whatever its address is. */
+	/* The stream of a marked use has ended; a new stream may have its address. */
 	if (use->stream == stream && !use->marked)
 		return 0;
 	if (cow__cuda_capturing(d, stream))
@@ -347,7 +347,7 @@ cow__cuda_data_named(const struct cow__id *id, const struct cow__id *scope)
 	struct cow_storage *found = NULL;
 
 	cow__mutex_lock(&lists_lock);
-	/* A storage that is dying is one until its data have left this list. */
+	/* A storage that is being freed exists until its data have left this list. */
 	for (struct cow__cuda_data *data = living; data && !found;
 	     data = data->next)
 		if (data->storage && same(&data->id, id) &&
@@ -373,8 +373,8 @@ cow__cuda_data_adopt(struct cow__allocation *a)
 	return 0;
 }
 
-/* The stream that the block belongs to uses the data, too; if it ended, the current one,
- * which does, comes behind it. Locked: it does not end between the two. */
+/* Notes that the block's stream uses the data. If that has ended, the current stream, which
+ * uses them, waits for its work. Locked, so that it does not end between the two. */
 static int
 add_owner(struct cow__cuda_data *data, const struct cow__cuda_block *b,
           struct cow__cu_stream **ret)
@@ -433,7 +433,7 @@ cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret)
 	                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
 		*ret = data;
 	} else {
-		cow__cuda_data_leave(data); /* another thread was faster */
+		cow__cuda_data_leave(data); /* another thread made them first */
 		*ret = none;
 	}
 	return 0;

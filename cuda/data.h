@@ -6,25 +6,25 @@
  *                                    |      [ piece | piece | piece ]
  *                                    +--> streams that use it
  *
- * Data of the backings SINGLE and PIECES are pieces of physical memory (cuda/piece.h)
- * that are seen in a range of addresses of their own; SINGLE has one. A piece may be
- * seen in the ranges of several data: that is how a clone that was written shares what
- * it did not write. A piece is written in place by the data that alone have it
- * (refs == 1), unless a clone of it went to or came from another process
- * (`exposed`): nobody can tell when that one ends.
+ * Data of the backings SINGLE and PIECES are pieces of physical memory (cuda/piece.h),
+ * mapped in a range of addresses of their own. SINGLE has one piece. A piece may be mapped
+ * in the ranges of several data: so a clone that was written shares the pieces that it did
+ * not write. Data write a piece in place if they alone have it (refs == 1). The exception
+ * is an `exposed` piece: a clone of it went to another process or came from one, and
+ * nothing tells when that clone ends.
  *
- * A mapping that work on the device may still use can't be changed, and nobody waits
- * for the device. So writing what is shared makes *new* data at new addresses, and the
- * old ones are *leaving*: they keep their maps and pieces until the marks of all
- * streams that used them have passed, which is looked for whenever something else
- * leaves. So a piece that has one reference is read by nobody else's work either.
+ * A mapping must not change while work on the device may use it, and no call waits for the
+ * device. So a write to shared data makes *new* data at new addresses. The old data are
+ * *leaving*: they keep their maps and pieces until the marks of all streams that used them
+ * have passed. The library looks for that each time that other data leave. So no other
+ * work reads a piece that has one reference.
  *
- * Memory of a device's allocator (CACHED) has data, too, without pieces: the streams
- * alone.
+ * Memory of a device's allocator (CACHED) has data, too. Those have no pieces, only the
+ * streams.
  *
- * Order. Data belong to the stream that was current when they were made. All streams
- * that copied them, or were current when they were cloned or written as clones, are
- * among their uses. Who writes what was cloned first makes his stream wait for the
+ * Order. Data belong to the stream that was current when they were made. Their uses have all
+ * streams that copied them, and all that were current when they were cloned, or written as
+ * clones. Before data that were cloned are written, the writer's stream waits for the
  * others, on the device.
  */
 #ifndef COW_CUDA_DATA_H
@@ -35,61 +35,61 @@
 #include "cuda/uses.h"
 #include "share/group.h"
 
-/* The stream of data whose stream ended: no other is it. */
+/* The stream of data whose stream has ended. It equals no other stream. */
 #define COW__CUDA_NO_STREAM ((struct cow__cu_stream *)~(uintptr_t)0)
 
 struct cow__cuda_data {
-	struct cow__cuda_data *next, **before; /* all that live, or all that leave */
+	struct cow__cuda_data *next, **before; /* in the list of those that live, or leave */
 	struct cow__cuda *device;
 	struct cow__mutex lock;     /* of the uses */
-	struct cow__cuda_use *uses; /* the stream that it belongs to is one */
+	struct cow__cuda_use *uses; /* its own stream is one of them */
 	struct cow__cu_stream *stream;
 	uint8_t backing;  /* enum cow_cuda_backing */
 	bool alias;       /* other processes write it */
 	bool captured;    /* a clone was made while a graph was recorded */
-	/* Of an alias: its name (0: none yet), from whom it may be believed, and the
-	 * storage, which has it alone. */
+	/* Of an alias: its name (0: none yet), the scope in which the name is believed, and
+	 * its one storage. */
 	struct cow__id id, scope;
 	struct cow_storage *storage;
-	/* All below are 0 of CACHED. */
-	struct cow__cuda_block *block; /* of CACHED alone, and NULL of others' memory */
+	struct cow__cuda_block *block; /* CACHED: its block; NULL: memory of another allocator */
+	/* All below are 0 for CACHED. */
 	cow__cu_ptr at;
-	size_t requested; /* bytes of its storage, as it is counted; 0: there is none */
+	size_t requested; /* bytes of its storage in the statistics; 0: it has none */
 	size_t piece_bytes, count;
-	struct cow__cuda_piece **pieces; /* `count`; NULL: handed on */
+	struct cow__cuda_piece **pieces; /* `count`; one that is NULL was given to other data */
 };
 
 extern const struct cow__allocation_ops cow__cuda_data_ops;
 
-/* New data with `count` pieces of `piece_bytes`, of which `pieces` (NULL: none; a
- * reference each, the data's on success) are mapped. On the stream; entered. */
+/* New data on the stream, with room for `count` pieces of `piece_bytes`. No piece is mapped
+ * yet. Entered. */
 int cow__cuda_data_new(struct cow__cuda *d, struct cow__cu_stream *stream,
                        size_t piece_bytes, size_t count,
                        struct cow__cuda_data **ret);
 
-/* Maps a piece at its place. Takes the reference over on success. */
+/* Maps a piece as number `i`. Takes the reference over on success. */
 int cow__cuda_data_map(struct cow__cuda_data *data, size_t i,
                        struct cow__cuda_piece *piece);
 
-/* A piece of its own for data. May call the program's observers. */
+/* A new piece for data. May call the program's observers. */
 int cow__cuda_data_piece(struct cow__cuda *d, size_t bytes,
                          struct cow__cuda_piece **ret);
 
-/* It has a storage of so many bytes from now on. */
+/* Counts the data as those of a storage of so many bytes. */
 void cow__cuda_data_serves(struct cow__cuda_data *data, size_t bytes);
 
-/* Lets go of what no allocation has. */
+/* Frees data that no allocation has, now or when no stream uses them. */
 void cow__cuda_data_leave(struct cow__cuda_data *data);
 
-/* A storage on data, which it takes over on success. */
+/* A storage on data; takes the data over on success. */
 int cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
                            struct cow_storage **ret);
 
-/* Zeros behind the storage's last byte, which goes along when the piece is sent, and
- * (`zero`) before it, too. */
+/* Zeros the bytes behind the storage's end, because a piece is sent as a whole; with `zero`
+ * the storage's bytes, too. */
 int cow__cuda_data_clear(struct cow__cuda_data *data, size_t bytes, bool zero);
 
-/* A fresh storage of pieces (0: one for all of it) on the current stream. */
+/* A fresh storage of pieces of `piece_bytes` (0: one for all of it) on the current stream. */
 int cow__cuda_data_fresh(struct cow__cuda *d, size_t bytes, size_t piece_bytes,
                          bool zero, struct cow_storage **ret);
 
@@ -98,34 +98,34 @@ int cow__cuda_pieces_new(struct cow__cuda *d, size_t bytes,
                          const struct cow_cuda_options *o,
                          struct cow_storage **ret);
 
-/* The data of a storage, or NULL: none of ours, or none yet (cached, never cloned). */
+/* The data of a storage. NULL: the storage is not ours, or is CACHED and was never cloned. */
 struct cow__cuda_data *cow__cuda_data_of(const struct cow_storage *s);
 
-/* The stream uses it, too. 0 or -ENOMEM. */
+/* Notes that the stream uses the data, too. 0 or -ENOMEM. */
 int cow__cuda_data_use(struct cow__cuda_data *data,
                        struct cow__cu_stream *stream);
 
-/* So does the stream that a block belongs to, whose memory it is. If it ended the current
- * stream waits for it, or says -EBUSY: it records. */
+/* The same for the stream that the data's block belongs to. If that has ended, the current
+ * stream waits for its work. -EBUSY: the current stream records a graph, and can't wait. */
 int cow__cuda_data_use_owner(struct cow__cuda_data *data,
                              const struct cow__cuda_block *b);
 
-/* What becomes of the uses of a stream that ends (cuda/uses.h), and that what belonged to
- * it belongs to none. ENDING, which locks the lists also where it fails, is followed by one
- * of the others, which unlocks them: no data come or go meanwhile. Entered. */
+/* A stream ends: see cow__cuda_uses_end(). ENDED also makes the stream's data belong to no
+ * stream. ENDING locks the lists, also if it fails. ENDED or STAYS must follow, and unlocks
+ * them. So no data come or go meanwhile. Entered. */
 int cow__cuda_data_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
                                enum cow__cuda_end how);
 
-/* Unmaps what has left and is used by nobody any more. Whether there was any. Never
- * waits. Entered. */
+/* Frees the leaving data that no stream uses any more. True: there were any. Never waits.
+ * Entered. */
 bool cow__cuda_data_collect(struct cow__cuda *d);
 
-/* Makes `stream` wait, on the device, for all that used it. -EBUSY: it records a
- * graph, which can't. Entered. */
+/* Makes `stream` wait, on the device, for all streams that used the data. -EBUSY: it records
+ * a graph, and can't wait. Entered. */
 int cow__cuda_data_order(struct cow__cuda_data *data,
                          struct cow__cu_stream *stream);
 
-/* The data's alias storage is known by this name from now on. */
+/* Gives the data of an alias a name, by which its storage is found again. */
 void cow__cuda_data_name(struct cow__cuda_data *data, const struct cow__id *id,
                          const struct cow__id *scope, struct cow_storage *s);
 
@@ -133,8 +133,8 @@ void cow__cuda_data_name(struct cow__cuda_data *data, const struct cow__id *id,
 struct cow_storage *cow__cuda_data_named(const struct cow__id *id,
                                          const struct cow__id *scope);
 
-/* Watches memory that a device's allocator makes (core/storage/allocation.h). It gets data
- * when it is first cloned. */
+/* adopt: gives memory of a device's allocator our operations (core/storage/allocation.h). get:
+ * the data of such memory; makes them at the first clone. */
 int cow__cuda_data_adopt(struct cow__allocation *a);
 int cow__cuda_data_get(struct cow__allocation *a, struct cow__cuda_data **ret);
 

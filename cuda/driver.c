@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The CUDA driver: see the header.
+ * The CUDA driver: loading it, and its errors. See the header.
  *
- * A call is looked up by name and by the version that its form belongs to
- * (cuda/calls.h), so that a newer driver, where the plain name may mean a newer
- * form, still gives ours. Per-thread default streams are not asked for: the stream
- * NULL is the one that all others know.
+ * A call is looked up by its name and by the version of its form (cuda/calls.h). In a newer
+ * driver the plain name may mean a newer form; the version still gives ours. Per-thread
+ * default streams are not used: the stream NULL is the legacy default stream, which other
+ * code uses, too.
  *
- * State, in this order: nothing -> `owner` is set -> loaded or failed. A fork() may
- * hit any point in between, with the lock held by a thread that the child lacks. So
- * the child looks at the owner before the lock: `mark` is a word that the kernel
- * wipes in a child (MADV_WIPEONFORK), whichever way it was forked; where there is no
- * such thing, the process is asked for its number each time.
+ * The state goes from nothing to `owner` set, then to loaded or failed. A fork() may happen
+ * at any point, while another thread has the lock, and the child lacks that thread. So the
+ * child looks at the owner before it takes the lock. `mark` is a word that the kernel zeros
+ * in every child (MADV_WIPEONFORK). On a kernel without that the process asks for its own
+ * number each time.
  */
 #include "cuda/driver.h"
 #include "core/base/base.h"
@@ -27,7 +27,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A page, whatever that is here. */
+/* At least a page, of any size. */
 #define MARK_BYTES ((size_t)65536)
 
 static struct cow__cu table;
@@ -45,7 +45,7 @@ static struct {
 
 /* ---- Which process ------------------------------------------------------- */
 
-/* May this process go on? Becomes the owner if there is none yet. */
+/* Is this process the owner? Makes it the owner if there is none yet. */
 static bool
 own(void)
 {
@@ -105,7 +105,7 @@ look_up(void *library, old_lookup_fn *old, size_t i)
 	unsigned status = COW_CU_PROC_FOUND;
 	enum cow__cu_result r;
 
-	/* Older drivers give calls by their exported names alone. */
+	/* In older drivers calls are found only by their exported names. */
 	if (!table.get_proc_address && !old)
 		return dlsym(library, calls[i].symbol);
 	if (table.get_proc_address)
@@ -144,7 +144,7 @@ fill(void *library)
 static int
 load(void)
 {
-	/* The environment of a set-uid program is somebody else's. */
+	/* A set-uid program must not trust its environment. */
 	const char *name = secure_getenv("COWSHED_CUDA_DRIVER");
 	bool given = name && *name;
 	struct link_map *map = NULL;
@@ -209,8 +209,8 @@ cow__cu_start(const struct cow__cu **ret)
 		return cow__error(state, driver.why);
 	if (!own())
 		return cow__error(-ECHILD,
-		                  "CUDA was started before fork(): a child can't use "
-		                  "it (start a new program, or fork first)");
+		                  "CUDA was started before fork(): a forked child can't "
+		                  "use it (start a new program, or fork first)");
 	if (cow__unlikely(state == 0))
 		state = load_once();
 	if (state < 0)
@@ -286,7 +286,7 @@ int
 cow__cu_error(enum cow__cu_result result, const char *what)
 {
 	const char *name = NULL, *words = NULL;
-	int error = -EIO; /* the device failed: nothing to be done about it here */
+	int error = -EIO; /* the device failed */
 
 	if (cow__likely(result == COW_CU_SUCCESS))
 		return 0;

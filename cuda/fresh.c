@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device data: storages on them
+ * Device data: makes storages on them
  *
- * Fresh ones have all their pieces at once, of their own. What is sent and received gets
- * its data elsewhere, and its storage here (cuda/parcel.c, cuda/parcel_in.c).
+ * A fresh storage gets all its pieces at once. cuda/parcel.c and cuda/parcel_in.c make the
+ * data of storages that are sent and received, and their storages are made here.
  */
 #include "core/base/error.h"
 #include "core/base/profile.h"
@@ -20,7 +20,7 @@ cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
 	struct cow__allocation *a;
 	int r;
 
-	/* Of other bytes, when it is resized. */
+	/* The allocator for new bytes, when it is resized. */
 	if (cow_allocator_get(device, &like.allocator) == 0)
 		like.resizable = !data->alias;
 	r = cow__allocation_other((void *)(uintptr_t)data->at, bytes, data,
@@ -29,7 +29,7 @@ cow__cuda_data_storage(struct cow__cuda_data *data, size_t bytes,
 		return r;
 	r = cow__storage_on(a, bytes, &like, ret);
 	if (r < 0) {
-		/* Its data are the caller's still. */
+		/* The data are still the caller's. */
 		a->kind = COW__AT_NOTHING;
 		a->ops = NULL;
 		cow__allocation_unref(a);
@@ -96,14 +96,13 @@ cow__cuda_pieces_new(struct cow__cuda *d, size_t bytes,
 	int r;
 
 	if (!d->virtual_memory)
-		return cow__error(-ENOTSUP, "a storage of many pieces: this driver has "
-		                            "no virtual memory");
+		return cow__error(-ENOTSUP, "a storage of many pieces needs virtual "
+		                            "memory, which this driver lacks");
 	if (piece % d->granule || piece > (size_t)INT64_MAX / 2 ||
 	    bytes > (size_t)INT64_MAX / 2)
-		return cow__error_number(-EINVAL, "cow_cuda_options: a piece is a "
-		                                  "multiple of # bytes, and no storage "
-		                                  "is that long",
-		                         d->granule);
+		return cow__error_number(-EINVAL, "cow_cuda_options: the piece is no "
+		                                  "multiple of # bytes, or a size is "
+		                                  "too large", d->granule);
 	r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What CUDA there is, and what memory it knows
+ * Questions about CUDA: its driver, its devices, and the kind of memory at an address
  */
 #include "core/base/base.h"
 #include "core/base/error.h"
@@ -17,7 +17,7 @@ cow_cuda_info(struct cow_cuda_info *ret)
 	int r;
 
 	if (!ret || ret->size < sizeof(info))
-		return cow__error(-EINVAL, "cow_cuda_info: size");
+		return cow__error(-EINVAL, "cow_cuda_info: NULL, or size is not set");
 	info.size = ret->size;
 	r = cow__cu_start(&cu);
 	if (r == 0)
@@ -31,7 +31,7 @@ cow_cuda_info(struct cow_cuda_info *ret)
 	return 0;
 }
 
-/* An attribute that an older driver does not know is 0. */
+/* An attribute of a device; 0 if an older driver does not know it. */
 static int
 attribute(const struct cow__cu *cu, unsigned which, cow__cu_device device)
 {
@@ -69,7 +69,7 @@ cow_cuda_device_info(int index, struct cow_cuda_device_info *ret)
 	int r;
 
 	if (!ret || ret->size < sizeof(info))
-		return cow__error(-EINVAL, "cow_cuda_device_info: size");
+		return cow__error(-EINVAL, "cow_cuda_device_info: NULL, or size is not set");
 	info.size = ret->size;
 	r = cow__cu_start(&cu);
 	if (r == 0)
@@ -111,7 +111,7 @@ cow_cuda_is_pinned(const struct cow_storage *storage)
 		return 1;
 	if (cow__cuda_enter(d) < 0)
 		return 0;
-	/* By others, which the driver knows. */
+	/* Memory that another library pinned: the driver knows it. */
 	if (d->cu->pointer_get_attribute(&type, COW_CU_POINTER_MEMORY_TYPE,
 	                                 (uintptr_t)data) != COW_CU_SUCCESS)
 		type = 0;

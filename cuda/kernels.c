@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Modules and launches: see the header.
+ * Kernels: loads modules and launches functions. See the header.
  *
- * Loading allocates on the host, so its lock is libc's. A function that was looked up is
- * found without a lock.
+ * Loading allocates on the host, so its lock is one of libc. A function that was looked up
+ * before is found without a lock.
  */
 #include "cuda/kernels.h"
 #include "core/base/base.h"
@@ -14,7 +14,7 @@
 
 #define WHICH 6 /* kernels of a family, at most */
 
-/* A file of cuda/kernels/ each. */
+/* The images of the files in cuda/kernels/. */
 extern const char cow__image_move[], cow__image_move_end[];
 extern const char cow__image_convert[], cow__image_convert_end[];
 extern const char cow__image_turn[], cow__image_turn_end[];
@@ -61,7 +61,7 @@ static const struct {
 struct cow__cuda_kernels {
 	pthread_mutex_t lock;
 	struct cow__cu_module *modules[MODULES];
-	bool unfit[MODULES]; /* no code in it is for this device */
+	bool unfit[MODULES]; /* the module has no code for this device */
 	struct cow__cu_function *functions[COW__CUDA_FAMILIES][WHICH][2];
 };
 
@@ -114,7 +114,7 @@ load(struct cow__cuda *d, int module)
 		return 0;
 	r = cow__cu_error(d->cu->module_load(&k->modules[module], image(module)),
 	                  "loading kernels");
-	/* Older devices, newer code: copies are staged. A shortage may pass. */
+	/* There is no code for this device: its copies are staged. A shortage may pass. */
 	if (r == -ENOEXEC) {
 		k->unfit[module] = true;
 		return -ENOTSUP;

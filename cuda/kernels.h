@@ -2,10 +2,10 @@
 /*
  * Kernels: strided copies on one device
  *
- * The machine code is data of this library (cuda/kernels/), made where nvcc was when it
- * was built. A module is loaded into a device's context when one of its kernels is
- * first needed. A device that no code is for, and a library without any, has no
- * kernels: what the driver's copies can't say is staged through the host then.
+ * The machine code is data of this library (cuda/kernels/). It is there if nvcc was there
+ * when the library was built. The first use of a kernel loads its module into the device's
+ * context. If there is no code for a device, or none at all, there are no kernels: then
+ * copies that the driver's own calls can't do are staged through the host.
  */
 #ifndef COW_CUDA_KERNELS_H
 #define COW_CUDA_KERNELS_H
@@ -14,15 +14,15 @@
 #include "cuda/kernels/job.h"
 #include "tensor/strided.h"
 
-/* Once for each device, in cow_cuda_start(): sets d->kernels if there is code. Loads
+/* Called once for each device, by cow_cuda_start(): sets d->kernels if there is code. Loads
  * nothing. */
 int cow__cuda_kernels_start(struct cow__cuda *d);
 
-/* Where they come from: enum cow_cuda_kernels. The driver was started. */
+/* Where the kernels come from: enum cow_cuda_kernels. The driver must be started. */
 int cow__cuda_kernels_kind(void);
 
-/* A strided copy on the stream, of a simplified job: one of the driver's copies where
- * it can say it well, else one kernel. Entered. -ENOTSUP: neither can. */
+/* Queues a strided copy on the stream, of a simplified job: by one of the driver's copies if
+ * that does it well, else by one kernel. Entered. -ENOTSUP: neither can do it. */
 int cow__cuda_strided(struct cow__cuda *d, struct cow__cu_stream *stream,
                       const struct cow__strided *job);
 
@@ -37,8 +37,8 @@ enum cow__cuda_family {
 	COW__CUDA_FAMILIES,
 };
 
-/* Number `which` of a family: of unit bytes their logarithm. `form`: 0: 32 bits; 1: 64.
- * `threads`: of a block, along x and y. */
+/* Launches kernel number `which` of a family; for ROWS that is the logarithm of the unit's
+ * bytes. `form`: 0: indices of 32 bits; 1: of 64. */
 int cow__cuda_launch(struct cow__cuda *d, struct cow__cu_stream *stream,
                      enum cow__cuda_family family, int which, int form,
                      uint64_t blocks, const struct cow__kernel_job *job);

@@ -4,13 +4,13 @@
  *
  *   try; the program's `low` observer, try; give back what is cached, try; `out`
  *
- * What is cached may still be in use by work that was queued before it was freed, so
- * it is claimed first, out of everybody's reach, and the device is waited for without
- * a lock; then it goes to the driver. Who comes meanwhile waits for that, rather than
- * fail beside it.
+ * Work that was queued before memory was freed may still use it, so cached memory may be in
+ * use. It is claimed first, so that no thread takes it. Then the device is waited for,
+ * without a lock; then the driver gets the memory. A thread that needs memory meanwhile
+ * waits for that, so that it does not fail while memory is being given back.
  *
- * While some stream of the device records a graph the device can't be waited for: that
- * would break the recording, whoever's it is. Then what is cached stays cached.
+ * While any stream of the device records a graph, the device can't be waited for, because
+ * that would break the recording. Then cached memory stays cached.
  */
 #include "core/base/error.h"
 #include "cuda/cache.h"
@@ -39,7 +39,7 @@ wait_for_all(struct cow__cuda *d)
 	return r;
 }
 
-/* Claims, waits, lets go. `release` is held. */
+/* Claims free memory, waits, gives it to the driver. `release` is held. */
 static int
 release_locked(struct cow__cuda *d, uint64_t *ret_bytes)
 {
@@ -78,7 +78,7 @@ release(struct cow__cuda *d)
 	cow__mutex_lock(&d->memory->release);
 	(void)cow__cuda_data_collect(d);
 	r = release_locked(d, &bytes);
-	/* What was waited for there may have been theirs, too. */
+	/* The device was waited for, so data that were leaving may be free. */
 	(void)cow__cuda_data_collect(d);
 	cow__cuda_pieces_retry(d);
 	cow__mutex_unlock(&d->memory->release);
@@ -95,7 +95,7 @@ add_bytes(uint64_t bytes)
 	uint64_t hundredths;
 	unsigned u = 0;
 
-	/* Up to 2^50 a hundredfold fits. */
+	/* The number of units times 100 must fit 64 bits. */
 	while (u < 3 && bytes >> (10 * (u + 2)))
 		u++;
 	if (bytes >> 60) {
@@ -176,7 +176,7 @@ out_of_memory(struct cow__cuda *d, size_t bytes, bool recording)
 	s.free = now;
 	cow__mutex_lock(&d->memory_lock);
 	m->stats.ooms++;
-	/* Pieces may be seen at several addresses: they count once. */
+	/* A piece that is mapped at several addresses counts once. */
 	s.used = m->stats.allocated_bytes[COW_CUDA_ALL].current -
 	         m->data.allocated + m->data.reserved;
 	active = m->stats.active_bytes[COW_CUDA_ALL].current - m->data.active +
@@ -190,7 +190,7 @@ out_of_memory(struct cow__cuda *d, size_t bytes, bool recording)
 	return say(d, bytes, &s);
 }
 
-/* ---- The ladder -------------------------------------------------------------------- */
+/* ---- The steps --------------------------------------------------------------------- */
 
 static bool
 observer_freed(struct cow__cuda *d, size_t bytes)
@@ -253,7 +253,7 @@ cow_cuda_empty_cache(int device)
 
 	if (device < -1 || last < 0)
 		return cow__cuda_get(device, &d);
-	/* The others can give theirs back all the same. */
+	/* After a failure the other devices still give theirs back. */
 	for (int i = first; i <= last; i++) {
 		r = cow__cuda_get(i, &d);
 		if (r == 0)
@@ -278,7 +278,7 @@ cow_cuda_set_fraction(int device, double fraction)
 		return r;
 	if (!(fraction >= 0 && fraction <= 1))
 		return cow__error(-EINVAL,
-		                  "cow_cuda_set_fraction: from 0 to 1");
+		                  "cow_cuda_set_fraction: not a number from 0 to 1");
 	__atomic_store_n(&d->memory->limit,
 	                 (uint64_t)(fraction * (double)d->total_bytes),
 	                 __ATOMIC_RELAXED);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device storages in messages
+ * Device storages in messages: sending
  *
- * What travels is pieces: a descriptor each. Memory that shares its physical memory
- * with other things (CACHED) is copied to a piece of its own first, whose rest is
- * zeros: whoever maps a piece sees all of it.
+ * A message carries pieces, with a descriptor each. Cached memory shares its physical memory
+ * with other storages, so it is copied to a piece of its own first, whose rest is zeros: a
+ * process that maps a piece sees all of it.
  *
- *   alias   the storage has its pieces alone, then both sides write them
- *   clone   the pieces become `exposed`: from now on nobody writes them in place.
- *           Who has one knows of no others, so nobody is ever found to be the last:
- *           a copy too many is the price for no counting. The memory itself goes with
- *           the last mapping and descriptor of it, by the driver's count.
- *           But a piece can be written by all who have it. So who is not trusted
- *           gets a copy, and makes one of what it gets
- *   sealed  there is no such thing: nothing keeps who maps a piece from writing it
+ *   alias   the storage gets pieces of its own, and both sides write them
+ *   clone   the pieces become `exposed`: no process writes them in place any more.
+ *           Processes do not count each other, so none finds that it is the last, and
+ *           there may be one copy too many. The driver frees the memory with its last
+ *           mapping and descriptor.
+ *           Each process that has a piece can write it. So a peer that is not trusted
+ *           gets a copy, and a receiver that does not trust the sender makes one
+ *   sealed  not possible: a process that maps a piece can write it
  *
- * Zero bytes have no piece: which device they are of is all that travels.
+ * A storage of zero bytes has no piece. The message only says which device it is on.
  */
 #include "cuda/parcel.h"
 #include "core/base/error.h"
@@ -81,8 +81,8 @@ move_in(struct cow_storage *s, struct cow_storage *copy)
 	copy->data = a;
 }
 
-/* Memory of one piece that the allocator made is seen at other addresses from now on,
- * where it is data of ours. False: it isn't so, or others have it, too. */
+/* Maps memory of one piece, which the allocator made, at other addresses, where it is data.
+ * *ret false: it is no such memory, or the storage has not got it alone. */
 static int
 adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 {
@@ -122,7 +122,7 @@ adopt_piece(struct cow_storage *s, struct cow__cuda *d, bool *ret)
 	return 0;
 }
 
-/* What is to be sent: the storage itself, or a copy, in pieces. A reference. */
+/* The storage that is sent, in pieces: the given one, or a copy. *ret is a reference. */
 static int
 settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
        bool trusted, struct cow_storage **ret)
@@ -153,10 +153,10 @@ settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
 		return 0;
 	}
 	if (mode == COW_SHARE_ALIAS && stays)
-		return ours ? cow__error(-EBUSY, "an alias of a transparent storage: "
-		                                 "its address was given away")
-		            : cow__error(-EOPNOTSUPP, "an alias of memory of "
-		                                      "another allocator");
+		return ours ? cow__error(-EBUSY, "a transparent storage can't move to "
+		                                 "become an alias")
+		            : cow__error(-EOPNOTSUPP, "memory of another allocator "
+		                                      "can't become an alias");
 	if (mode == COW_SHARE_ALIAS && data && data->pieces) {
 		r = cow__materialize(s, 0, s->bytes, COW_WRITE_AUTO);
 		if (r == 0)
@@ -166,7 +166,7 @@ settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
 	r = cow__cuda_parcel_copy(s, d, 0, &c);
 	if (r < 0)
 		return r;
-	/* An alias that is sent as a clone stays one. */
+	/* An alias that is sent as a clone stays an alias. */
 	if (stays || (data && data->alias)) {
 		*ret = c;
 		return 0;
@@ -177,7 +177,7 @@ settle(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mode,
 	return 0;
 }
 
-/* Descriptors of pieces [from, from + n). */
+/* Makes descriptors of the pieces [from, from + n). */
 static int
 export_some(const struct cow__cuda_data *data, size_t from, unsigned n, int *fds)
 {
@@ -192,7 +192,7 @@ export_some(const struct cow__cuda_data *data, size_t from, unsigned n, int *fds
 	return 0;
 }
 
-/* A queue of all of them. */
+/* Makes a socket whose queue has the descriptors of all pieces. */
 static int
 bundle(const struct cow__cuda_data *data, int *ret)
 {
@@ -221,7 +221,7 @@ bundle(const struct cow__cuda_data *data, int *ret)
 	return r;
 }
 
-/* Who else gets them is not known from now on. */
+/* Notes that other processes may have the pieces from now on. */
 static void
 give_away(struct cow_storage *s, struct cow__cuda_data *data,
           enum cow_share_mode mode, const struct cow__id *scope)
@@ -240,7 +240,7 @@ give_away(struct cow_storage *s, struct cow__cuda_data *data,
 		cow__cuda_data_name(data, &id, scope, s);
 }
 
-/* Which device it is, on any machine and for any process. */
+/* Names the device, by a name that is the same in all processes. */
 static int
 name_device(const struct cow__cuda *d, struct cow__wire_device *w)
 {
@@ -248,8 +248,8 @@ name_device(const struct cow__cuda *d, struct cow__wire_device *w)
 	int r;
 
 	if (!d->cu->device_get_uuid)
-		return cow__error(-EOPNOTSUPP, "this driver does not tell which "
-		                               "device is which");
+		return cow__error(-EOPNOTSUPP, "this driver is too old to tell "
+		                               "devices apart (cuDeviceGetUuid)");
 	r = cow__cu_error(d->cu->device_get_uuid(&uuid, d->handle),
 	                  "asking which device it is");
 	if (r == 0)
@@ -294,7 +294,7 @@ send_entered(struct cow_storage *s, struct cow__cuda *d, enum cow_share_mode mod
 	return r;
 }
 
-/* Entered, if it can be sent at all. */
+/* Checks that the storage can be sent, and enters its device. */
 static int
 begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **ret)
 {
@@ -303,15 +303,15 @@ begin(const struct cow_storage *s, enum cow_share_mode mode, struct cow__cuda **
 	if (r < 0)
 		return r;
 	if (mode == COW_SHARE_SEALED)
-		return cow__error(-EOPNOTSUPP, "a device has no seals: send a clone");
+		return cow__error(-EOPNOTSUPP, "a device's storage can't be sealed: send a clone");
 	if (!(*ret)->can_share)
 		return cow__error(-EOPNOTSUPP, "this device's memory can't become a "
 		                               "descriptor");
 	r = cow__cuda_enter(*ret);
 	if (r == 0 && cow__cuda_capturing(*ret, cow__cuda_stream(*ret))) {
 		cow__cuda_leave(*ret);
-		r = cow__error(-EBUSY, "a graph is recorded: send the storage before "
-		                       "or after");
+		r = cow__error(-EBUSY, "a graph is being recorded: send the storage "
+		                       "before or after");
 	}
 	return r;
 }
@@ -343,7 +343,7 @@ parcel_send(struct cow_storage *s, enum cow_share_mode mode,
 	return r;
 }
 
-/* By itself: no event goes along, so what is under way must be done. */
+/* A descriptor by itself has no event, so this waits for the work that is under way. */
 static int
 parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 {
@@ -353,8 +353,8 @@ parcel_export(struct cow_storage *s, enum cow_share_mode mode, int *ret_fd)
 	int fd, r;
 
 	if (data && data->count > 1)
-		return cow__error(-EOPNOTSUPP, "cow_storage_export: this storage has "
-		                               "many pieces, and so many descriptors");
+		return cow__error(-EOPNOTSUPP, "cow_storage_export: a storage of several "
+		                               "pieces has no single descriptor");
 	r = begin(s, mode, &d);
 	if (r < 0)
 		return r;

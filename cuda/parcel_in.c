@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device storages out of messages
+ * Device storages in messages: receiving
  *
- * Nothing of a message is believed: the device must be one of ours, the sizes must fit
- * each other, the device, and the number of descriptors; each descriptor must be the
- * driver's, of that device, and of the size that was claimed (a piece is mapped whole
- * or not at all).
+ * Everything in a message is checked. The device must be one of ours. The sizes must fit each
+ * other, the device, and the number of descriptors. Each descriptor must be one of the
+ * driver's, of that device, and of the size that the message says: a piece is mapped whole
+ * or not at all.
  */
 #include "core/base/error.h"
 #include "cuda/data.h"
@@ -15,16 +15,18 @@
 #include "memfd/descriptor.h"
 #include "memfd/socket.h"
 
-/* More addresses than any process has. */
+/* More than a process has addresses. */
 #define BYTES_MOST ((uint64_t)1 << 47)
 
-/* What a driver says of what came: shortages are ours, all else is the sender's. */
+/* Translates the driver's error about what came. A shortage is ours; any other error means
+ * that the sender sent something wrong. */
 static int
 theirs(int r)
 {
 	return r == 0 || r == -ENOMEM || r == -EMFILE || r == -ECHILD
 	               ? r
-	               : cow__error(-EBADMSG, "what came is no memory of that device");
+	               : cow__error(-EBADMSG, "a descriptor that came is not memory of "
+	                                      "the device that its message names");
 }
 
 static int
@@ -58,7 +60,7 @@ is_sound(const struct cow__wire_device *w, uint64_t bytes, const struct cow__cud
 	       bytes > (w->pieces - 1) * w->piece_bytes;
 }
 
-/* One piece, at its place. */
+/* Imports one piece and maps it at its place. */
 static int
 open_piece(struct cow__cuda_data *data, size_t i, int fd, bool exposed)
 {
@@ -82,8 +84,8 @@ open_piece(struct cow__cuda_data *data, size_t i, int fd, bool exposed)
 	return r;
 }
 
-/* All that are in a queue. Packets before the last are taken out of it, so what they
- * brought can't be had again. */
+/* Opens all pieces of a socket's queue. Packets before the last one are taken out of the
+ * queue, so after a shortage they can't be tried again. */
 static int
 open_bundle(struct cow__cuda_data *data, int socket, bool exposed)
 {
@@ -130,7 +132,7 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	struct cow_storage *s, *copy;
 	int r;
 
-	/* Nor can a graph wait for another process. */
+	/* A graph can't wait for another process. */
 	if (cow__cuda_capturing(d, stream))
 		return -EBUSY;
 	r = cow__cuda_data_new(d, stream, w->piece_bytes, w->pieces, &data);
@@ -161,8 +163,8 @@ receive_entered(struct cow__cuda *d, const struct cow__wire_device *w,
 	return 0;
 }
 
-/* One that is here already. What the sender queued before it sent it again is waited
- * for as at the first time. */
+/* An alias that this process already has. The current stream waits for what the sender queued
+ * before it sent the alias again, as at the first time. */
 static int
 receive_again(struct cow__cuda *d, const struct cow__wire_device *w)
 {
@@ -217,7 +219,7 @@ cow__cuda_parcel_receive(const struct cow__wire_device *w, uint64_t bytes,
 	return r;
 }
 
-/* The device that the descriptor is of: asked of the driver by having it. */
+/* The device of a descriptor: the driver tells it when the descriptor is imported. */
 static int
 find_device(int fd, struct cow__cuda **ret)
 {

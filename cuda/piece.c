@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pieces: see the header.
+ * Pieces, ranges and maps. See the header.
  *
- * The driver has one access list for each map, and forgets it with the map. So the
- * devices that may see a device's memory are kept as bits, and each new map gets them
- * all, in one call.
+ * The driver has one access list for each map, and forgets it with the map. So this file
+ * keeps the devices that may reach a device's memory as bits, and gives each new map access
+ * for all of them in one call.
  */
 #include "cuda/piece.h"
 #include "core/base/base.h"
@@ -25,13 +25,13 @@ static struct cow__pool pieces = {
 };
 static struct cow__pool maps = { .object_bytes = sizeof(struct map) };
 
-/* What this file keeps for each device. */
+/* The state of this file, for each device. */
 static struct known {
 	struct cow__mutex lock; /* of the maps; after the device's memory lock */
 	struct cow__node *maps;
-	uint64_t readers; /* bit n: device n may see it, too */
+	uint64_t readers; /* bit n: device n may reach it, too */
 	struct cow__cuda_piece *stuck;
-	uint64_t made;    /* bytes; atomic */
+	uint64_t made;    /* bytes that this process made; atomic */
 } known[COW_DEVICE_INDEXES];
 
 uint64_t
@@ -85,7 +85,7 @@ release(struct cow__cuda_piece *p)
 	return true;
 }
 
-/* It is tried again before more is made. */
+/* Keeps a piece that the driver did not take back. It is tried again before more is made. */
 static void
 stick(struct cow__cuda_piece *p)
 {
@@ -235,7 +235,7 @@ cow__cuda_range_new(struct cow__cuda *d, size_t bytes, cow__cu_ptr *ret)
 void
 cow__cuda_range_free(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes)
 {
-	/* Only addresses would be lost. */
+	/* If it fails, only addresses are lost. */
 	(void)d->cu->mem_address_free(ptr, bytes);
 }
 
@@ -252,7 +252,7 @@ set_access(const struct cow__cuda *d, const struct map *m, uint64_t readers)
 
 		if (i != d->index && !(readers >> i & 1))
 			continue;
-		/* While the devices are started there is none to be asked for. */
+		/* While the devices are being started, no other one is there yet. */
 		if (i != d->index && cow__cuda_get(i, &other) < 0)
 			continue;
 		list[n].location = (struct cow__cu_location){

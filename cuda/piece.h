@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pieces: physical memory of a device, and addresses to see it at
+ * Pieces: physical memory of a device, and the addresses at which it is mapped
  *
- *      piece   a handle of the driver's on physical memory, counted
+ *      piece   a handle of the driver on physical memory, with a reference count
  *      range   reserved addresses
- *      map     a piece seen at a place in a range, whole
+ *      map     a whole piece, mapped at a place in a range
  *
- * A piece lives until its last reference and its last map are gone. Every map is
- * known here: when a device begins to reach another one, it gets access to all that
- * the other one has (cow__cuda_maps_open()).
+ * A piece lives until its last reference and its last map are gone. piece.c knows every map:
+ * when a device begins to reach another one, it gets access to all maps of that one
+ * (cow__cuda_maps_open()).
  *
- * All of these want the device entered, but for ref.
+ * The device must be entered for all of these but cow__cuda_piece_ref().
  */
 #ifndef COW_CUDA_PIECE_H
 #define COW_CUDA_PIECE_H
@@ -22,51 +22,56 @@ struct cow__cuda_piece {
 	struct cow__cuda *device;
 	cow__cu_handle handle;
 	size_t bytes;
-	bool imported; /* another process made it, which counts it */
-	bool counted;  /* here, as data's: atomic (cow__cuda_count_piece()) */
-	struct cow__cuda_piece *next; /* of those that the driver did not take back */
-	/* A clone of it is, or was, elsewhere: never written in place (atomic). */
+	bool imported; /* another process made it, and counts it */
+	bool counted;  /* by this process, as data's (cow__cuda_count_piece()); atomic */
+	struct cow__cuda_piece *next; /* in the list of those that the driver kept */
+	/* Another process has, or had, a clone of it: never written in place. Atomic. */
 	bool exposed;
 };
 
-/* `bytes`: a multiple of the device's granule. -ENOMEM: after all that could be given
- * back was (cuda/low.c), with the sentence. May call the program's observers: not
- * with a lock held. */
+/* A piece of `bytes`, a multiple of the device's granule. -ENOMEM: even after all that can be
+ * given back was (cuda/low.c); leaves a sentence. May call the program's observers, so the
+ * caller must hold no lock. */
 int cow__cuda_piece_new(struct cow__cuda *d, size_t bytes,
                         struct cow__cuda_piece **ret);
-/* The driver's answer, and no more. -ENOMEM also: beyond the fraction. */
+/* The same with one call of the driver, and nothing given back. -ENOMEM also: beyond the
+ * fraction that the process may have. */
 int cow__cuda_piece_make(struct cow__cuda *d, size_t bytes,
                          struct cow__cuda_piece **ret);
 
 struct cow__cuda_piece *cow__cuda_piece_ref(struct cow__cuda_piece *p);
-/* Takes NULL. In a forked child the last one forgets it. Not with the memory lock held,
- * unless nobody counted it; or, `_locked`, with it. */
+/* Drops a reference; takes NULL. In a forked child the last one only forgets the piece. The
+ * caller must not hold the memory lock if the piece is counted; for `_locked` it must hold
+ * the lock. */
 void cow__cuda_piece_unref(struct cow__cuda_piece *p);
 void cow__cuda_piece_unref_locked(struct cow__cuda_piece *p);
 
-/* Tries again to release what the driver did not take back. */
+/* Tries again to release the pieces that the driver did not take back. */
 void cow__cuda_pieces_retry(struct cow__cuda *d);
 
-/* `fd` stays the caller's. -EOPNOTSUPP: the device can't share. */
+/* A piece from a descriptor, and back. The descriptors are the caller's. -EOPNOTSUPP: the
+ * device can't share. */
 int cow__cuda_piece_import(struct cow__cuda *d, int fd, size_t bytes,
                            struct cow__cuda_piece **ret);
 int cow__cuda_piece_export(struct cow__cuda_piece *p, int *ret_fd);
 
-/* Addresses, aligned to the granule. */
+/* Reserves addresses, aligned to the granule; frees them. */
 int cow__cuda_range_new(struct cow__cuda *d, size_t bytes, cow__cu_ptr *ret);
 void cow__cuda_range_free(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes);
 
-/* With access for `d` and for those that reach it. Nothing changed on failure. */
+/* Maps a piece, with access for `d` and for the devices that reach it. A failure changes
+ * nothing. */
 int cow__cuda_range_map(struct cow__cuda *d, cow__cu_ptr ptr,
                         const struct cow__cuda_piece *piece, bool writable);
-/* All maps in [ptr, ptr + bytes). Nobody uses them any more. 0, or what the driver
- * said: what could not be unmapped stays known, and can be tried again. */
+/* Unmaps all maps in [ptr, ptr + bytes), which no work may use any more. 0, or the driver's
+ * error: maps that stay are still known, and the call can be repeated. */
 int cow__cuda_range_unmap(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes);
 
-/* `by` may reach `d` from now on: so may it reach all its maps, now and later. */
+/* Lets device `by` reach all maps of `d`, those that are there and later ones. */
 int cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by);
 
-/* Physical memory that this process made on it. add: -ENOMEM beyond the fraction. */
+/* Bytes of physical memory that this process made on the device. add: -ENOMEM: beyond the
+ * fraction. */
 uint64_t cow__cuda_made_bytes(const struct cow__cuda *d);
 int cow__cuda_made_add(struct cow__cuda *d, size_t bytes);
 void cow__cuda_made_sub(struct cow__cuda *d, size_t bytes);

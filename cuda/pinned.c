@@ -2,22 +2,23 @@
 /*
  * Pinned host memory
  *
- * An extent of the engine (core/cow/pin.h) that is registered with the driver, for all
- * devices. It is a storage of the CPU on memory that others write, as the engine sees
- * it: cloned by copying, sent by copying, never moved.
+ * Pinned memory is an extent of the engine (core/cow/pin.h) that is registered with the
+ * driver, for all devices. For the engine it is a storage of the CPU on memory that others
+ * write: it is cloned by copying, sent by copying, and never moved.
  *
  *      in use ---freed---> waiting (marks of its streams) ---passed---> cached
  *         ^                                                               |
  *         +---------------- a request of about its size -----------------+
  *
- * Sizes are exact: rounded to pages, and never split. One that is freed serves who
- * wants as much, or up to an eighth less. What the cache keeps beyond that goes when
- * the program says so, or when no more can be pinned.
+ * Sizes are rounded to pages, and memory is never split. Freed memory serves a request of
+ * the same size, or of up to an eighth less. The cache is emptied when the program asks for
+ * that, or when no more memory can be pinned.
  *
- * One that is sent as an alias lives elsewhere, and is not cached (pinned_alias.c).
+ * Memory that is sent as an alias moves to a home, and is not cached (pinned_alias.c).
  *
- * The lock, which comes after the share lock, guards the lists. The driver is asked for
- * marks with it; registering, which takes long, and the engine are called without.
+ * The lock guards the lists. It is taken after the share lock. With it held the driver is
+ * called for marks. Registering takes long; for that, and for the engine, the lock is
+ * not held.
  */
 #include "cuda/pinned.h"
 #include "core/base/error.h"
@@ -35,7 +36,7 @@ enum state { IN_USE, WAITING, CACHED };
 
 struct pinned {
 	struct cow__node node;       /* key: address */
-	struct pinned *prev, *next;  /* waiting, or cached */
+	struct pinned *prev, *next;  /* in the list of waiting or cached ones */
 	struct cow__cuda_use *uses;
 	size_t bytes;
 	enum state state;
@@ -52,7 +53,7 @@ static struct {
 	struct cow__mutex lock;
 	struct cow__node *root;
 	struct list waiting, cached;
-	struct list ending; /* homes that nobody needs */
+	struct list ending; /* homes that no storage needs */
 	uint64_t bytes, cached_bytes;
 } p;
 
@@ -105,7 +106,7 @@ passed(struct pinned *a)
 	list_add(a->home ? &p.ending : &p.cached, a);
 }
 
-/* What has passed becomes cached. A few of those that wait, or all. */
+/* Looks at a few waiting ones, or at `all`. Those that have passed become cached. */
 static void
 drain(bool all)
 {
@@ -211,7 +212,7 @@ cow__cuda_pinned_stream_ends(struct cow__cuda *d, struct cow__cu_stream *stream,
 
 /* ---- The driver -------------------------------------------------------------------- */
 
-/* Any device will do: it is pinned for all of them. */
+/* Enters any device: the memory is pinned for all of them. */
 static int
 enter_any(struct cow__cuda **ret)
 {
@@ -220,7 +221,7 @@ enter_any(struct cow__cuda **ret)
 	return r < 0 ? r : cow__cuda_enter(*ret);
 }
 
-/* Its memory goes back to the engine. It is in no list. Entered. */
+/* Unpins it and gives its memory back to the engine. It must be in no list. Entered. */
 static int
 let_go(struct cow__cuda *d, struct pinned *a)
 {
@@ -245,12 +246,13 @@ let_go(struct cow__cuda *d, struct pinned *a)
 	return 0;
 }
 
-/* What the driver does not unpin stays. Entered; locked, but not all the time. */
+/* Frees all of a list, except what the driver does not unpin. Entered; locked, but lets the
+ * lock go meanwhile. */
 static int
 let_all_go(struct cow__cuda *d, struct list *l)
 {
 	struct pinned *a;
-	size_t n = 0; /* others take some of them meanwhile, and add more */
+	size_t n = 0; /* meanwhile other threads take some of them, and add more */
 	int r = 0, one;
 
 	for (a = l->first; a; a = a->next)
@@ -355,7 +357,7 @@ take(size_t bytes, struct pinned **ret)
 	return r;
 }
 
-/* Nobody uses it here from now on, but for streams. */
+/* Its storage is gone: it waits for the streams that use it. */
 static void
 set_aside(struct pinned *a)
 {
@@ -370,7 +372,7 @@ set_aside(struct pinned *a)
 	cow__mutex_unlock(&p.lock);
 }
 
-/* The deleter of the storage's data pointer. */
+/* The deleter of a storage's data pointer. */
 static void
 give(void *context)
 {
@@ -378,7 +380,7 @@ give(void *context)
 	const struct cow__cu *cu;
 
 	if (cow__cu_start(&cu) < 0) {
-		/* A child, whose copy it is. The lock may be a lost thread's. */
+		/* A forked child frees its copy. A thread that it lacks may have the lock. */
 		cow__pinned_extent_free(address_of(a));
 		return;
 	}
@@ -435,9 +437,9 @@ cow__cuda_pinned_await(struct cow__cuda *d, const void *data)
 		if (none)
 			break;
 		if (!use.mark)
-			return cow__error(-EBUSY, "a graph is recorded that copies from "
-			                          "or to this pinned memory");
-		/* Nobody else frees marks of what is in use. */
+			return cow__error(-EBUSY, "a graph is being recorded that copies "
+			                          "from or to this pinned memory");
+		/* No other thread frees the marks of memory that is in use. */
 		r = cow__cuda_await(use.device, use.mark);
 	}
 	return r;

@@ -6,16 +6,17 @@
  *                    |  mapped here, that mapping pinned
  *                  pinned entry (cuda/pinned.c), marks of streams
  *
- * Pinned memory is an extent of a file that the whole engine lives in: nobody else may
- * have that. So a storage that is sent as an alias for the first time moves into a home,
- * whose mapping is pinned before the storage is there; from then on devices, this process
- * and others use the same pages, and sending it again costs nothing. Copies that were under
- * way with the old pages would be lost: they are waited for.
+ * Pinned memory is an extent of the file that has all memory of the engine, and no other
+ * process may have that file. So a storage that is sent as an alias for the first time
+ * moves to a home, whose mapping is pinned before. From then on devices, this process and
+ * others use the same pages, and to send it again costs nothing. Copies that are under way
+ * with the old pages would be lost, so they are waited for first.
  *
- * A driver holds the mapping longer than we: while copies are queued, and until it is
- * unpinned, which wants a device entered and no lock held. So the home's last reference
- * passes to the pinned entry, which drops it when its streams have passed. The memory is
- * never cached for others: who has the descriptor could go on writing it.
+ * The driver needs the mapping longer than the storage does: while copies are queued, and
+ * until it is unpinned. Unpinning needs a device entered and no lock held. So the home's
+ * last reference passes to the pinned entry, which drops it when its streams have passed.
+ * The memory is never cached for other storages, because a process that has the descriptor
+ * could go on writing it.
  */
 #include "core/base/error.h"
 #include "core/storage/storage.h"
@@ -23,19 +24,19 @@
 #include "cuda/stream.h"
 #include "share/home.h"
 
-/* The last reference goes; the share lock is held. */
+/* Called when the last reference goes, with the share lock held (share/home.h). */
 static bool
 ends(struct cow__home *h)
 {
 	const struct cow__cu *cu;
 
 	if (cow__cu_start(&cu) < 0)
-		return false; /* a child: nothing is pinned there */
+		return false; /* a forked child, in which nothing is pinned */
 	cow__cuda_pinned_home_unused(h);
 	return true;
 }
 
-/* With references for the storage and for the caller. */
+/* Pins the home's mapping. The home then has references for the storage and for the caller. */
 static int
 pin(struct cow__cuda *d, struct cow__home *h)
 {

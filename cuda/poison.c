@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Poison: see the header.
+ * Poison: fills and checks host memory of copies. See the header.
  */
 #include "cuda/poison.h"
 #include "core/base/base.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Poison: who reads or changes host memory under a copy notices (cow_cuda_set_poison())
+ * Poison: finds reads and writes of host memory while a copy uses it (cow_cuda_set_poison())
  */
 #ifndef COW_CUDA_POISON_H
 #define COW_CUDA_POISON_H
 
 #include "cuda/context.h"
 
-/* A mark with what its copy reads. */
+/* A mark, and the host memory that its copy reads. */
 struct cow__cuda_watch {
 	struct cow__cu_event *mark;
 	const void *host; /* NULL: nothing is watched */
@@ -15,19 +15,20 @@ struct cow__cuda_watch {
 	uint64_t sum;
 };
 
-/* Of this thread: the next mark is behind a copy that reads so many bytes of the host. */
+/* Notes for this thread that its next mark is behind a copy that reads these bytes. */
 void cow__cuda_poison_reads(const void *host, size_t bytes);
 
-/* A copy is about to be queued that fills them. What the stream still does with them is
- * waited for, since it comes first. Entered. */
+/* Poisons the bytes that the next copy of the stream fills. Waits for the stream first,
+ * because its earlier work may use them. Entered. */
 int cow__cuda_poison_fills(struct cow__cuda *d, struct cow__cu_stream *stream,
                            void *host, size_t bytes);
 
-/* The watch of this thread's last copy, for its mark, or none; NULL: no memory. */
+/* The watch for the mark of this thread's last copy; without poison it watches nothing. NULL:
+ * no memory. */
 struct cow__cuda_watch *cow__cuda_watch_new(struct cow__cu_event *mark);
 void cow__cuda_watch_free(struct cow__cuda_watch *w);
 
-/* -EILSEQ: the bytes were changed. Once, when the mark has passed. */
+/* To be called once, when the mark has passed. -EILSEQ: the bytes were changed. */
 int cow__cuda_watch_check(struct cow__cuda_watch *w);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two pinned buffers: see the header.
+ * Copies of ordinary host memory, through two pinned buffers. See the header.
  *
- * Each buffer has a mark behind its last use by the device, whichever stream that was
- * on; whoever takes the buffer waits for that first, also after a failure.
+ * Each buffer has a mark behind its last use by a device, on any stream. A copy that takes the
+ * buffer waits for that mark first, also after a failure.
  */
 #include "cuda/ring.h"
 #include "core/base/base.h"
@@ -27,7 +27,7 @@ static struct ring rings[COW_DEVICE_INDEXES] = {
 	[0 ... COW_DEVICE_INDEXES - 1] = { .lock = PTHREAD_MUTEX_INITIALIZER },
 };
 
-/* With all threads that copies may use: one reads slower than a device does. */
+/* Uses all threads that copies may use, because one thread is slower than a device. */
 static void
 move(void *to, const void *from, size_t bytes)
 {
@@ -41,7 +41,7 @@ move(void *to, const void *from, size_t bytes)
 	cow__strided_copy(&job);
 }
 
-/* The next buffer, which no device uses. */
+/* Takes the next buffer, when no device uses it any more. */
 static int
 take(struct cow__cuda *d, struct ring *ring, unsigned *ret)
 {
@@ -67,8 +67,8 @@ take(struct cow__cuda *d, struct ring *ring, unsigned *ret)
 	return 0;
 }
 
-/* A mark behind what was queued with the buffer. Without one, nobody would know when
- * the buffer is free: then it is waited for here. */
+/* Makes a mark behind the work that was queued with the buffer. If there is none, the buffer's
+ * next user could not wait for it, so this waits. */
 static int
 used(struct cow__cuda *d, struct cow__cu_stream *stream, struct ring *ring,
      unsigned b)
@@ -107,7 +107,7 @@ cow__cuda_ring_to(struct cow__cuda *d, struct cow__cu_stream *stream,
 	return r;
 }
 
-/* What the device has put into a buffer goes to the host. */
+/* Copies what the device has put into a buffer to host memory. */
 static int
 collect(struct cow__cuda *d, struct ring *ring, unsigned b, char *to, size_t n)
 {
@@ -135,7 +135,7 @@ cow__cuda_ring_from(struct cow__cuda *d, struct cow__cu_stream *stream,
 		size_t n = cow__min(bytes, BUFFER_BYTES);
 		unsigned b = 0;
 
-		/* The device fills one while the other is emptied. */
+		/* The device fills one buffer while the host reads the other. */
 		if (n > 0) {
 			r = take(d, ring, &b);
 			if (r == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * "Ready" for other processes: see the header.
+ * Signals to other processes. See the header.
  */
 #include "cuda/signal.h"
 #include "core/base/base.h"
@@ -17,10 +17,10 @@ struct sent {
 
 static struct cow__pool pool = { .object_bytes = sizeof(struct sent) };
 static struct cow__mutex lock; /* the driver is called with it */
-static struct sent *sent; /* whose work may be under way */
+static struct sent *sent; /* events whose work may be under way */
 
-/* Lets go of those of this device that passed. The others stay in the list all the
- * time: a thread that receives looks for them there. */
+/* Frees the events of this device that have passed. The others never leave the list, because
+ * a thread that receives may look for them there. */
 static void
 sweep(struct cow__cuda *d)
 {
@@ -96,7 +96,7 @@ cow__cuda_signal(struct cow__cuda *d, struct cow__cu_stream *stream,
 	return 0;
 }
 
-/* One that this process sent itself: such a name can't be opened. Locked. */
+/* An event that this process sent itself: the driver can't open such a name here. Locked. */
 static struct sent *
 find(const struct cow__wire_device *w)
 {
@@ -127,7 +127,7 @@ cow__cuda_await_signal(struct cow__cuda *d, struct cow__cu_stream *stream,
 	if (own)
 		return cow__cu_error(result, "ordering streams");
 	if (!d->cu->ipc_open_event)
-		return 0; /* so the sender had none either */
+		return 0; /* then the sender had no events either */
 	memcpy(&name, w->event, sizeof(name));
 	result = d->cu->ipc_open_event(&event, name);
 	if (result == COW_CU_OUT_OF_MEMORY)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starting: see the header.
+ * Starting the devices. See the header.
  */
 #include "cuda/start.h"
 #include "core/base/base.h"
@@ -14,7 +14,7 @@ cow__cuda_register(struct cow__cuda *devices, int count)
 {
 	int r = 0;
 
-	/* Before anything can be made. */
+	/* Before any storage can be made. */
 	__atomic_store_n(&cow__allocation_adopt[COW_DEVICE_CUDA],
 	                 cow__cuda_data_adopt, __ATOMIC_RELEASE);
 	__atomic_store_n(&cow__parcel_ops, &cow__cuda_parcel_ops,

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What starting the devices starts: allocators, the table of copies, kernels
+ * Starting the devices: registers allocators, the table of copies, and kernels
  */
 #ifndef COW_CUDA_START_H
 #define COW_CUDA_START_H
 
 #include "cuda/context.h"
 
-/* Enters `count` probed devices everywhere. Undoes what it did on failure. */
+/* Registers `count` probed devices with the other parts of the library. A failure undoes all
+ * of it. */
 int cow__cuda_register(struct cow__cuda *devices, int count);
 
-/* Its parts. */
+/* The part of it that registers the allocators. */
 int cow__cuda_allocators_set(struct cow__cuda *devices, int count);
 
 #endif

@@ -2,19 +2,19 @@
 /*
  * Device storages: clones, and writing them
  *
- * A lazy clone is a reference. The first write of one of several
+ * A lazy clone is a reference. The first write to one of several clones copies:
  *
- *   CACHED   copies all (core/storage/materialize.c, by the device's allocator)
- *   SINGLE   copies all, to a piece of its own
- *   PIECES   copies the pieces that are written; the others are mapped at its own
- *            addresses, too
+ *   CACHED   all bytes (core/storage/materialize.c, by the device's allocator)
+ *   SINGLE   all bytes, to a piece of its own
+ *   PIECES   the pieces that are written; the others are mapped at its own addresses,
+ *            too
  *
- * and the last one writes in place, as far as the pieces are its own. So device data
- * are never `owned`: each write asks alone(), which costs a look at the pieces.
+ * The last clone writes in place where the pieces are its own. So device data are never
+ * `owned`: each write calls alone(), which costs a look at the pieces.
  *
- * Graphs. What is recorded runs again, later: a copy that was recorded would be made
- * again, from memory that is somebody else's by then. So nothing is copied while the
- * current stream records, nor ever of what was cloned while one did.
+ * Graphs. A recorded graph runs again later. A recorded copy would run again, too, and read
+ * memory that may belong to another storage by then. So nothing is copied while the current
+ * stream records. Data that were cloned while a stream recorded are never copied.
  */
 #include "core/base/error.h"
 #include "core/base/profile.h"
@@ -36,12 +36,12 @@ may_copy(const struct cow__cuda_data *data, struct cow__cu_stream *stream)
 {
 	if (cow__cuda_capturing(data->device, stream))
 		return cow__error(-EBUSY,
-		                  "a graph is recorded: a clone that it writes must be "
-		                  "written once before (cow_storage_data_mut()), or "
-		                  "be a cow_storage_clone()");
+		                  "a graph is being recorded: a clone that it writes must "
+		                  "be written once before (cow_storage_data_mut()), or "
+		                  "be made by cow_storage_clone()");
 	if (data->captured)
 		return cow__error(-EBUSY,
-		                  "the storage was cloned while a graph was recorded: "
+		                  "the storage was cloned while a graph was being recorded: "
 		                  "clone it before, or with cow_storage_clone()");
 	return 0;
 }
@@ -49,12 +49,12 @@ may_copy(const struct cow__cuda_data *data, struct cow__cu_stream *stream)
 static bool
 is_own(const struct cow__cuda_piece *p)
 {
-	/* Pairs with the release of who had it, too. */
+	/* Pairs with the release by the data that had the piece, too. */
 	return __atomic_load_n(&p->refs, __ATOMIC_ACQUIRE) == 1 &&
 	       !__atomic_load_n(&p->exposed, __ATOMIC_RELAXED);
 }
 
-/* The pieces that are written: [*ret_first, *ret_end). */
+/* The pieces that a write touches: [*ret_first, *ret_end). */
 static void
 pieces_of(const struct cow__cuda_data *data, const struct cow__writing *w,
           size_t *ret_first, size_t *ret_end)
@@ -97,16 +97,16 @@ alone(struct cow__allocation *a, const struct cow__writing *w)
 		r = cow__cuda_data_order(data, stream);
 		cow__cuda_leave(d);
 	}
-	/* The program says it of reads alone (cow_cuda_record_stream()). */
+	/* A write notes the stream here; for reads the program calls cow_cuda_record_stream(). */
 	if (r == 0 && stream != data->stream)
 		r = cow__cuda_data_use(data, stream);
 	return r < 0 ? r : COW__ALONE_HERE;
 }
 
-/* ---- New data for who writes ---------------------------------------------------- */
+/* ---- New data for a write ------------------------------------------------------- */
 
-/* All that can fail but for the driver's queue: pieces at their places. What is not
- * written is shared. */
+/* Maps the pieces of the new data: new ones where the write goes, the old ones elsewhere. Does
+ * all that can fail except queueing the copies. */
 static int
 prepare(struct cow__cuda_data *to, const struct cow__cuda_data *from,
         size_t first, size_t end_, bool sole)
@@ -142,8 +142,8 @@ copy_part(struct cow__cuda_data *to, const struct cow__cuda_data *from, size_t o
 	                     "copying a clone's bytes");
 }
 
-/* Piece by piece: one copy across two mappings may be more than a driver takes. All of
- * the last piece, whose rest is zeros. Not what will be overwritten anyway. */
+/* Copies piece by piece, because a driver may refuse one copy across two mappings. Copies all
+ * of the last piece, whose rest is zeros, and not the bytes that will be overwritten. */
 static int
 copy_piece(struct cow__cuda_data *to, const struct cow__cuda_data *from, size_t i,
            const struct cow__writing *w)
@@ -169,11 +169,11 @@ copy(struct cow__cuda_data *to, struct cow__cuda_data *from,
 	for (size_t i = 0; r == 0 && i < to->count; i++)
 		if (to->pieces[i] != from->pieces[i])
 			r = copy_piece(to, from, i, w);
-	/* Whoever writes the old ones in place comes behind the copies. */
+	/* A later write to the old data, in place, waits for the copies. */
 	return r < 0 ? r : cow__cuda_data_use(from, to->stream);
 }
 
-/* Data at new addresses, whose pieces in the range are nobody else's. */
+/* Makes data at new addresses, whose pieces in the range are only theirs. */
 static int
 renew(struct cow__cuda_data *from, const struct cow__writing *w, bool sole,
       struct cow__cuda_data **ret)
@@ -207,7 +207,7 @@ view(struct cow__allocation *a, const struct cow__writing *w,
      struct cow__allocation **ret)
 {
 	struct cow__cuda_data *from, *to;
-	/* It stays so: another reference could only come from this storage. */
+	/* Once true, it stays true: another reference could only come from this storage. */
 	bool sole = __atomic_load_n(&a->refs, __ATOMIC_ACQUIRE) == 1;
 	struct cow__cuda *d;
 	int r = cow__cuda_data_get(a, &from);
@@ -217,7 +217,7 @@ view(struct cow__allocation *a, const struct cow__writing *w,
 	if (r < 0)
 		return r;
 	if (!from->pieces) {
-		/* The allocator copies. */
+		/* CACHED: the allocator copies. */
 		r = may_copy(from, cow__cuda_stream(d));
 		if (r == 0)
 			r = cow__cuda_data_order(from, cow__cuda_stream(d));
@@ -234,9 +234,9 @@ view(struct cow__allocation *a, const struct cow__writing *w,
 			cow__cuda_data_serves(to, a->bytes);
 	}
 	if (r == 0 && sole)
-		/* The old ones are as good as gone, and their work is ordered before
-		 * ours: they needn't keep the pieces from being ours alone. A piece
-		 * that is mapped somewhere lives without them. */
+		/* The old data are about to be freed, and their work is ordered before
+		 * ours. So they give up their references to shared pieces, which are then
+		 * ours alone. A piece lives as long as it is mapped. */
 		for (size_t i = 0; i < to->count; i++)
 			if (to->pieces[i] == from->pieces[i]) {
 				cow__cuda_piece_unref(from->pieces[i]);
@@ -262,7 +262,7 @@ cloned(struct cow__allocation *a)
 		return r;
 	if (data->alias)
 		return 1;
-	/* The clone is of what the stream has done so far; see alone(). */
+	/* The clone has what the stream's work up to here writes; see alone(). */
 	stream = cow__cuda_stream(d);
 	if (stream != data->stream)
 		r = cow__cuda_data_use(data, stream);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams and marks: see the header.
+ * Streams and marks. See the header.
  *
- * Which stream is current is a matter of each thread and device. Few threads set one,
- * so the table of those that do hangs on a key of libc's: thread-local data of this
- * library is what late loading has little of. The tables are a list, since the driver
- * does not tell whether some stream of a device records: each is asked, with the list
- * locked, because a stream that stops being current may end.
+ * Each thread has a current stream for each device. Few threads set one. A thread that does
+ * has a table, found by a key of libc: a library that is loaded late gets little
+ * thread-local memory. The tables form a list. The driver does not tell whether any stream
+ * of a device records a graph, so each stream in the list is asked. The list is locked
+ * meanwhile, because a stream that is no longer current may end.
  */
 #include "cuda/stream.h"
 #include "core/base/base.h"
@@ -16,12 +16,12 @@
 #include <pthread.h>
 
 struct current {
-	struct current *next, **at; /* what points here */
+	struct current *next, **at; /* in the list; the pointer to this one */
 	struct cow__cu_stream *streams[COW_DEVICE_INDEXES];
-	uint64_t ended; /* bit n: that of device n was, whoever still has it here */
+	uint64_t ended; /* bit n: the stream of device n has ended */
 };
 
-/* An event that nobody uses. */
+/* An unused event. */
 struct cow__cuda_spare {
 	struct cow__cuda_spare *next;
 	struct cow__cu_event *event;
@@ -31,7 +31,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static bool have_key;
 
-static struct cow__mutex all_lock; /* before none but the driver's own */
+static struct cow__mutex all_lock; /* only the driver's own are taken after it */
 static struct current *all;
 
 static struct cow__pool currents = { .object_bytes = sizeof(struct current) };
@@ -45,7 +45,7 @@ thread_ended(void *ended)
 	struct current *c = ended;
 	const struct cow__cu *cu;
 
-	/* In a child the list, and its lock, may be a lost thread's. */
+	/* In a forked child the list may be half changed, and a lost thread may have its lock. */
 	if (cow__cu_start(&cu) < 0)
 		return;
 	cow__mutex_lock(&all_lock);
@@ -179,7 +179,7 @@ cow__cuda_capturing(struct cow__cuda *d, struct cow__cu_stream *stream)
 
 	if (!d->cu->stream_is_capturing)
 		return false;
-	/* The legacy stream never captures itself; the question breaks nothing. */
+	/* The legacy stream itself never records, and to ask breaks nothing. */
 	if (!stream || stream == COW_CU_STREAM_LEGACY)
 		return d->cu->stream_is_capturing(stream, &status) ==
 		       COW_CU_STREAM_CAPTURE_IMPLICIT;
@@ -194,9 +194,8 @@ cow__cuda_usable(struct cow__cuda *d, struct cow__cu_stream *stream)
 	    cow__likely(!cow__cuda_capturing(d, stream)))
 		return 0;
 	return cow__error(-EBUSY,
-	                  "a stream that is ordered with the default one records a "
-	                  "graph: work on another stream (cow_cuda_stream_set()) "
-	                  "meanwhile");
+	                  "a stream that is ordered with the default stream records a "
+	                  "graph: set another stream (cow_cuda_stream_set()) meanwhile");
 }
 
 bool

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which kernel, or which copy of the driver's, does a strided copy
+ * Chooses the kernel, or the driver's copy, for a strided copy
  *
  *   one type, long rows         cuMemcpy2DAsync, cuMemcpy3DAsync
  *   one type                    units as large as both sides allow, then
  *     densest dimension shared    rows
  *     else                        tiles
- *   types, or integers to be    convert; turn, where the densest dimensions differ
- *   negated and converted
+ *   two types, or integers to   convert; turn, if the densest dimensions differ
+ *   be negated and converted
  *
- * conj and neg of floats flip bits, which rows and tiles do on their way.
+ * conj and neg of floats flip bits; rows and tiles flip them while they copy.
  */
 #include "core/base/base.h"
 #include "cuda/kernels.h"
 
-/* Dimensions below which a square is mostly empty. */
+/* With dimensions shorter than this a square is mostly empty. */
 #define TILE_LEAST 8
-/* Rows that the driver copies well, and those that are too oddly placed for words. */
+/* The driver copies rows of BOX_ROW bytes well; rows that words don't fit, from BOX_ODD_ROW
+ * on. */
 #define BOX_ROW (4 * KIB)
 #define BOX_ODD_ROW ((int64_t)256)
 #define PITCH_MOST INT32_MAX
@@ -39,8 +40,8 @@ magnitude(int64_t n)
 	return n < 0 ? -n : n;
 }
 
-/* The largest power of two up to `most` that places and strides but the last
- * dimension's (`but_last`) are multiples of. */
+/* The largest power of two, up to `most`, of which all places and strides are multiples;
+ * `but_last`: without the last dimension's stride. */
 static int64_t
 alignment(const struct cow__strided *job, const struct flat *f, bool but_last,
           int64_t most)
@@ -69,7 +70,8 @@ dim(int64_t size, int64_t to, int64_t from)
 	return d;
 }
 
-/* All dimensions but `x` and `y` (-1: none). How many units they have. */
+/* Sets the job's outer dimensions: all but `x` and `y` (-1: none). Returns how many units they
+ * have. */
 static uint64_t
 outer(const struct flat *f, int x, int y, struct cow__kernel_job *j)
 {
@@ -84,7 +86,7 @@ outer(const struct flat *f, int x, int y, struct cow__kernel_job *j)
 	return n;
 }
 
-/* 0: all offsets and `count` fit the form of 32 bits. */
+/* 0: all offsets and `count` fit the form of 32 bits; else 1. */
 static int
 form_of(const struct flat *f, int64_t to_bytes, int64_t from_bytes,
         uint64_t count)
@@ -98,8 +100,7 @@ form_of(const struct flat *f, int64_t to_bytes, int64_t from_bytes,
 	return to > INT32_MAX || from > INT32_MAX || count > INT32_MAX;
 }
 
-/* The source's densest dimension, if squares of it and the destination's are worth
- * it; else -1. */
+/* The densest dimension of the source, if squares of it and the destination's pay; else -1. */
 static int
 other_side(const struct flat *f, int64_t to_bytes, int64_t from_bytes)
 {
@@ -135,7 +136,7 @@ squares(const struct flat *f, int x, int y, int64_t side,
 
 /* ---- One type ---------------------------------------------------------------------- */
 
-/* Bits of an element that conj and neg flip. False: negation of integers. */
+/* Finds the bits of an element that conj and neg flip. False: negation of integers. */
 static bool
 flips(const struct cow__strided *job, uint64_t ret[2])
 {
@@ -164,8 +165,8 @@ flips(const struct cow__strided *job, uint64_t ret[2])
 	return true;
 }
 
-/* Elements as units, `merged` to larger ones where that is possible, never less than
- * `whole` ones. -ENOTSUP: they lie too oddly. */
+/* Makes units of elements; `merged`: larger units where that is possible; `whole`: never a
+ * part of an element. -ENOTSUP: their alignment does not allow it. */
 static int
 flatten(const struct cow__strided *job, bool merged, bool whole, struct flat *f)
 {
@@ -197,7 +198,7 @@ flatten(const struct cow__strided *job, bool merged, bool whole, struct flat *f)
 	return 0;
 }
 
-/* Rows with a pitch, and slices of them. */
+/* Is it rows with a pitch, or slices of such rows? */
 static bool
 is_box(const struct cow__strided *job)
 {

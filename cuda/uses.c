@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who may still be using memory that was freed: see the header.
+ * Uses: streams that may still work on memory that was freed. See the header.
  */
 #include "cuda/uses.h"
 #include "core/base/base.h"
@@ -15,8 +15,7 @@ cow__cuda_uses_add(struct cow__cuda_use **list, struct cow__cuda *d,
 {
 	struct cow__cuda_use *u;
 
-	/* One that is marked is of a stream that ended: this is another one that
-	 * got its address. */
+	/* The stream of a marked use has ended. This is a new stream with its address. */
 	for (u = *list; u; u = u->next)
 		if (u->stream == stream && u->device == d && !u->marked)
 			return 0;
@@ -37,7 +36,7 @@ mark(struct cow__cuda_use *u)
 	if (u->marked)
 		return 0;
 	if (u->mark)
-		return -EBUSY; /* its stream may stay: ask again */
+		return -EBUSY; /* its stream may stay: try again later */
 	if (cow__cuda_capturing(u->device, u->stream))
 		return -EBUSY; /* a mark would become part of the graph */
 	r = cow__cuda_mark(u->device, u->stream, &u->mark);
@@ -46,7 +45,7 @@ mark(struct cow__cuda_use *u)
 	return r;
 }
 
-/* Did it pass? Its device is entered. */
+/* Has the use passed? Its device is entered. */
 static int
 look(struct cow__cuda_use *u)
 {
@@ -94,7 +93,7 @@ cow__cuda_uses_passed(struct cow__cuda_use **list, struct cow__cuda *here)
 			*p = u->next;
 			cow__pool_give(&uses, u);
 		} else {
-			/* Mark the others all the same: as early as can be. */
+			/* The others are marked, too, as early as possible. */
 			p = &u->next;
 		}
 	}

@@ -2,8 +2,8 @@
 /*
  * Kernels that convert, in the destination's order
  *
- * A thread has four neighbours along the destination's densest dimension; where they
- * are dense on a side, and aligned, they are loaded or stored at once.
+ * A thread has four neighbours along the destination's densest dimension. If they are dense
+ * and aligned on a side, they are loaded or stored at once there.
  */
 #include "cuda/kernels/elements.h"
 

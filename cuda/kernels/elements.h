@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Elements of every type to every type, four at a time
+ * Conversion of elements of every type to every type, four at a time
  *
- * By the host's rules (tensor/rules.h), through six wide kinds: a kernel for each kind
- * chooses by the source's type, converts four elements to the kind, and chooses by the
- * destination's. All threads of a launch choose alike, and once for four elements, so
- * the choice costs little; and there are 6 x 18 bodies instead of 18 x 18.
+ * The rules are the host's (tensor/rules.h), through six wide kinds. There is a kernel for
+ * each kind. It chooses by the source's type, converts four elements to the kind, and
+ * chooses by the destination's type. All threads of a launch choose alike, and once for
+ * four elements, so a choice costs little. There are 6 x 18 bodies, not 18 x 18.
  *
  * A *source* has get(raw elements), a *sink* put(raw elements).
  */
@@ -15,7 +15,7 @@
 #include "tensor/half.h"
 
 #if defined(__CUDA_ARCH__)
-/* The instructions round as the rules do; NaN they would make canonical. */
+/* The instructions round as the rules do, but they make NaN canonical. */
 static __device__ __forceinline__ uint16_t cow__half_by_instruction(float f)
 {
 	unsigned short h;
@@ -72,7 +72,7 @@ static __device__ __forceinline__ double turn_64(double x, int bits)
 	memcpy(&x, &u, 8);
 	return x;
 }
-/* The imaginary part turns with either bit, not with both. */
+/* The imaginary part changes its sign with one of the two bits, not with both. */
 static __device__ __forceinline__ int turns_imaginary(int bits)
 {
 	return (bits & COW__KERNEL_NEG) ^ (bits & COW__KERNEL_CONJ ? COW__KERNEL_NEG : 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Fills, and a first look at how kernels are written here
+ * Fills; the simplest kernel, as an example for the others
  *
- * A kernel is extern "C", so that the driver finds it by its name. It is compiled
- * twice: by nvcc for devices, and by the host's C++ compiler into the reference driver
- * of the tests. So it uses what tests/driver/host_cuda.h knows, and no more.
+ * A kernel is extern "C", so that the driver finds it by its name. It is compiled twice: by
+ * nvcc for devices, and by the host's C++ compiler for the reference driver of the tests.
+ * So it uses only what tests/driver/host_cuda.h has.
  */
 #include <stddef.h>
 #include <stdint.h>
 
-/* `count` words from `to` on become `value`. Any grid will do. */
+/* Sets `count` words from `to` on to `value`. The grid may have any size. */
 extern "C" __global__ void cow__fill_words(uint32_t *to, uint32_t value, size_t count)
 {
 	size_t step = (size_t)gridDim.x * blockDim.x;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One file of machine code (IMAGE) as read-only data: NAME to NAME_end. An empty file
- * is what a build without nvcc has.
+ * One file of machine code (IMAGE) as read-only data, from NAME to NAME_end. In a build
+ * without nvcc the file is empty.
  */
 #ifdef __CET__
-#include <cet.h> /* the mark without which the whole library goes unprotected */
+#include <cet.h> /* a mark; without it the whole library loses the protection */
 #endif
 
 #define END_(name) name##_end

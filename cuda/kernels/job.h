@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a kernel is told: C for cuda/kernels.c, CUDA C for the kernels
+ * The argument of a kernel: C for cuda/kernels.c, CUDA C for the kernels
  *
- * A job is a copy between two places of one device, of *units*: elements, or up to 16
- * bytes that are dense and aligned on both sides. Strides are of bytes. The whole of it
- * is passed by value; so there is nothing to be freed when the kernel has run.
+ * A job is a copy of *units* between two places of one device. A unit is an element, or up to
+ * 16 bytes that are dense and aligned on both sides. Strides are in bytes. A job is passed
+ * by value, so nothing has to be freed when the kernel has run.
  *
- *      rows     units in the destination's order, whatever the source's
- *      tiles    the densest dimension of the source is another one than the
- *               destination's: squares, turned in shared memory
+ *      rows     units in the destination's order, for any order of the source
+ *      tiles    the densest dimensions of source and destination differ: squares,
+ *               transposed in shared memory
  *
- * Each kernel has two forms: indices and offsets of 32 bits, where all of them are
- * below 2^31, and of 64.
+ * Each kernel has two forms. One has indices and offsets of 32 bits, for jobs in which all
+ * of them are below 2^31. The other one has 64 bits.
  */
 #ifndef COW_CUDA_KERNELS_JOB_H
 #define COW_CUDA_KERNELS_JOB_H
@@ -40,8 +40,8 @@ struct cow__kernel_job {
 	uint64_t flip[2];    /* bits of a unit that change, in rows and tiles of
 	                      * units; repeated to 16 bytes */
 	uint64_t tiles_x, tiles_y;
-	/* Tiles and conversions: the destination's densest dimension, and tiles: the
-	 * source's. */
+	/* x: the densest dimension of the destination, in tiles and conversions; y: that of
+	 * the source, in tiles. */
 	struct cow__kernel_dim x, y;
 	int32_t to_type, from_type; /* enum cow_dtype, of conversions */
 	int32_t to_bytes;           /* of an element */

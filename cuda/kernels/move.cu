@@ -2,13 +2,13 @@
 /*
  * Kernels that move units, or change their bits
  *
- * rows: a thread has four units, a block's width apart, so that neighbours touch
+ * rows: a thread has four units, a block's width apart. So neighbouring threads touch
  * neighbouring places, and all four loads are under way before the first store.
  *
- * tiles: small units are moved as words of several, which are turned in registers, P
- * by P; words are turned in shared memory. So both sides see whole words along their
- * densest dimension, also of bytes. A row of the square is a word longer than needed:
- * columns then lie in different banks.
+ * tiles: P small units are moved as one word. Words are transposed in shared memory, and the
+ * units in them in registers, P by P. So both sides get whole words along their densest
+ * dimension, also of bytes. A row of the square is one word longer than needed, so that the
+ * words of a column lie in different banks.
  */
 #include "cuda/kernels/walk.h"
 
@@ -42,7 +42,7 @@ struct flipped {
 		return flip(v, j);
 	}
 };
-/* Of integers: modulo 2^n, as unsigned ones are. */
+/* Integers are negated modulo 2^n, as unsigned ones. */
 struct negated {
 	template <class T>
 	static __device__ __forceinline__ T of(T v, const cow__kernel_job &)
@@ -77,7 +77,7 @@ static __device__ __forceinline__ void rows(const cow__kernel_job &j)
 			*(T *)to[k] = Change::of(v[k], j);
 }
 
-/* Turns P by P units, and puts each P of them as a word into a row of the square. */
+/* Transposes P by P units, and puts each P of them as a word into a row of the square. */
 template <class T, class W, int P>
 static __device__ __forceinline__ void put_turned(const T (&v)[P][P],
                                                   W (*rows)[COW__KERNEL_TILE + 1], int column)
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void put_turned(const T (&v)[P][P],
 	}
 }
 
-/* T: a unit; W: what is moved at once, P of them. Threads: 32 by 8. */
+/* T: a unit; W: a word, of P units. Threads: 32 by 8. */
 template <class T, class W, int P, class F>
 static __device__ __forceinline__ void tiles(const cow__kernel_job &j)
 {

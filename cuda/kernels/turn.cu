@@ -2,9 +2,9 @@
 /*
  * Kernels that convert and permute at once
  *
- * A square of elements is read along the source's densest dimension, converted, turned
- * in shared memory, and written along the destination's. Threads: 32 by 8, each with
- * four elements.
+ * A square of elements is read along the source's densest dimension, converted, transposed
+ * in shared memory, and written along the destination's. There are 32 by 8 threads, each
+ * with four elements.
  */
 #include "cuda/kernels/elements.h"
 

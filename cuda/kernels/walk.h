@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What all kernels share: places, and loads and stores of several units at once
+ * For all kernels: places of units, and loads and stores of several units at once
  */
 #ifndef COW_CUDA_KERNELS_WALK_H
 #define COW_CUDA_KERNELS_WALK_H
@@ -20,7 +20,7 @@ struct alignas(16) unit16 {
 	uint64_t lo, hi;
 };
 
-/* An index form: what indices and what offsets are. */
+/* The two forms: the types of indices and offsets. */
 struct form32 {
 	typedef uint32_t index;
 	typedef int32_t offset;
@@ -40,7 +40,7 @@ static __device__ __forceinline__ uint64_t divide(uint64_t n, const cow__kernel_
 	return n / d.size;
 }
 
-/* Where number `i` of the outer dimensions is. */
+/* Finds the place of number `i` in the outer dimensions. */
 template <class F>
 static __device__ __forceinline__ void place(const cow__kernel_job &j, typename F::index i,
                                              typename F::offset *to, typename F::offset *from)
@@ -60,7 +60,8 @@ static __device__ __forceinline__ void place(const cow__kernel_job &j, typename 
 	}
 }
 
-/* `n` of `N` units that lie side by side; at once where all are there and aligned. */
+/* `n` of `N` units that lie side by side. If n is N and they are aligned, they are loaded or
+ * stored at once. */
 template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) units {
 	T at[N];
 };
