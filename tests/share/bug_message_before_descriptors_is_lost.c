@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A message without descriptors, and behind it in the stream one that has some: looking
- * at the first showed the descriptors of the second, too (a peek goes on past what it
- * was asked for), and the first was refused with -EBADMSG and lost.
+ * A message without descriptors, and behind it in the stream one that has some
+ *
+ * A look at the first message also showed the descriptors of the second, because a peek goes
+ * on past the bytes that it was asked for. So the first one was refused with -EBADMSG and
+ * lost.
  */
 #include "tests/support/ends.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A storage that its maker sent, let go of, and received back
+ * A storage that its maker sent, freed, and received back
  *
- * Its extent waited among those that were freed here and are held elsewhere. When
- * nobody elsewhere held it any more it was given out again, though this process
- * held it: two storages on the same pages.
+ * Its extent was in limbo: freed here, held elsewhere. When no other process held it any
+ * more, it was handed out again, although this process held it. Then two storages were on
+ * the same pages.
  */
 #include "tests/support/support.h"
 

@@ -2,9 +2,9 @@
 /*
  * A clone that was received alone, exposed, and sent on
  *
- * Its only holder writes in place, so its address for good is one of the group's
- * memory. Sent on it was given away as it lies there, and what the program wrote by
- * that address afterwards showed in what had been sent.
+ * Its only holder writes in place, so the address that it gives away lies in the group's
+ * memory. When the clone was sent on, the receiver got the same pages. So the receiver saw
+ * what the program wrote at that address afterwards.
  */
 #include "tests/support/support.h"
 

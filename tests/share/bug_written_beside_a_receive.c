@@ -3,9 +3,9 @@
  * A storage that is written while another thread receives the same bytes once more
  *
  * The writer saw one reference, then asked whether any other process has the bytes. In
- * between the message became a storage on the same allocation, and none was left
- * elsewhere: it wrote in place what the new storage shows. So who is asked looks at
- * the references again, which only he keeps from growing.
+ * between the message became a storage on the same allocation, and no other process had
+ * the bytes any more. So the writer wrote in place what the new storage shows. For that
+ * reason home_alone() looks at the references again, under the lock that stops new ones.
  */
 #include "core/storage/storage.h"
 #include "tests/support/ends.h"
@@ -28,7 +28,7 @@ START_TEST(it_is_not_alone)
 	r = receive_one(c);
 	a = s->data;
 	ck_assert_ptr_eq(r->data, a);
-	/* What the writer does who had seen one. */
+	/* What a writer does that had seen one reference. */
 	ck_assert_int_eq(a->ops->alone(a, &w), COW__NOT_ALONE);
 	cow_storage_unref(r);
 	ck_assert_int_eq(a->ops->alone(a, &w), COW__ALONE);

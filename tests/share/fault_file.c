@@ -2,9 +2,9 @@
 /*
  * Files, load and save, with every kernel call failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. Besides: after a failure no name
- * is left behind, a file that was there has its bytes or (in place) is no shorter,
- * and what fails of a ring is no failure at all.
+ * tests/support/fault/sweep.h says what must hold. Besides, a failure leaves no name behind;
+ * a file that was there has its bytes, or (in place) is no shorter; and a failure of a ring
+ * is no failure of the call.
  */
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
@@ -21,7 +21,7 @@ static int folder_names(void)
 	return entries(folder, "") + entries("/dev/shm", shm + 1);
 }
 
-/* Whatever failed: no more names than before, the old file as it was. */
+/* After a failure there are no more names than before, and the old file is as it was. */
 static int nothing_left(int r, int names, const char *path)
 {
 	if (r < 0) {
@@ -362,7 +362,7 @@ END_TEST
 static const long ring_calls[] = { SYS_io_uring_setup, SYS_io_uring_enter,
 	                           SYS_io_uring_register };
 
-/* A kernel with rings that don't work, or none: slower, no more. */
+/* A kernel without rings, or with rings that don't work, only makes it slower. */
 START_TEST(rings_are_denied)
 {
 	struct cow_storage *s = new_filled(9 * MIB, 0, 1), *t;
@@ -380,8 +380,8 @@ START_TEST(rings_are_denied)
 }
 END_TEST
 
-/* A file that others may not read has no moment in which they can open the new one:
- * here its mode stays what it was made with. */
+/* A user who may not read the old file can't open the new one at any moment: here its mode
+ * stays the one that it was made with. */
 START_TEST(made_for_its_owner_alone)
 {
 	struct cow_storage *s = new_filled(MIB, 0, 1);
@@ -400,7 +400,7 @@ START_TEST(made_for_its_owner_alone)
 }
 END_TEST
 
-/* Its entries can't be synced: that is known before anything is changed. */
+/* A directory that can't be synced is found before anything is changed. */
 START_TEST(a_directory_that_may_not_be_read)
 {
 	struct cow_storage *s = new_filled(MIB, 0, 2);
@@ -419,7 +419,7 @@ START_TEST(a_directory_that_may_not_be_read)
 }
 END_TEST
 
-/* File systems that don't know it, or nothing of it. */
+/* File systems that don't know O_DIRECT, or refuse it. */
 START_TEST(without_fallocate)
 {
 	static const int errors[] = { EOPNOTSUPP, EINVAL, ENOSYS };

@@ -2,9 +2,9 @@
 /*
  * Sharing, with every kernel call failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. A message that was refused may
- * be lost (the kernel can say of a descriptor what a hostile one would make it
- * say); then another one is sent, and arrives.
+ * tests/support/fault/sweep.h says what must hold. A message that was refused may be lost,
+ * because the kernel's error may be the same as for a hostile descriptor. Then another
+ * message is sent, and arrives.
  */
 #include "core/fork/fork.h"
 #include "tests/support/fault/fault.h"
@@ -43,7 +43,7 @@ static void channels(bool grouped, enum cow_share_mode mode)
 	                   &now.in));
 }
 
-/* Lets go of what the round before left. */
+/* Frees what the round before left. */
 static void finish(void)
 {
 	now.in = cow_channel_free(now.in);
@@ -237,7 +237,7 @@ TO_SEND(alias_grouped, true, COW_SHARE_ALIAS)
 TO_SEND(clone_grouped, true, COW_SHARE_CLONE)
 TO_SEND(sealed_grouped, true, COW_SHARE_SEALED)
 
-/* By somebody who is in no group: the sender is gone, its message holds all. */
+/* For a receiver in no group: the sender is gone, and its message holds all. */
 static void to_join(struct herd *herd)
 {
 	struct animal *a = &herd->animals[HERD_OWNED];
@@ -345,8 +345,8 @@ static void in_the_child(void *arg)
 	ck_pattern(data(a->storage), a->bytes, 9999);
 }
 
-/* The child is right, or it is none: then it ended at once, with 127. The group goes
- * with its last storage: what a child without a slot held would stay as long as it. */
+/* The child has the right bytes, or it ended at once, with 127. The group ends with its last
+ * storage: what a child without a slot held stays as long as the group. */
 static int fork_it(struct herd *herd)
 {
 	int status = child_status(child_start(in_the_child, herd));
@@ -419,7 +419,7 @@ START_TEST(a_fork_that_fails)
 }
 END_TEST
 
-/* A note alone that can't be sent now is refused, or waits: never both. */
+/* A note alone that can't be sent is refused or waits, never both. */
 START_TEST(a_note_comes_once)
 {
 	static const int errors[] = { ENOMEM, ENOBUFS, ETOOMANYREFS };
@@ -448,7 +448,7 @@ START_TEST(a_note_comes_once)
 }
 END_TEST
 
-/* mmap says EAGAIN where memory is locked: what has come is there for the next call. */
+/* mmap gives EAGAIN if memory is locked: the message is there for the next call. */
 START_TEST(no_memory_to_lock)
 {
 	struct cow_storage *s;

@@ -50,7 +50,7 @@ static void many_arrive(void *arg)
 	ck_assert_int_lt(count_fds() - fds, 64);
 	gate_open(&t->back);
 	gate_wait(&t->gate);
-	/* Each can go alone; the others stay what they are. */
+	/* Each storage can be freed alone; the others stay as they are. */
 	for (int i = 0; i < MANY; i += 2)
 		cow_storage_unref(all[i]);
 	for (int i = 1; i < MANY; i += 2)
@@ -239,7 +239,7 @@ START_TEST(small_packets)
 			}
 		ck_assert_int_eq(n, -EAGAIN);
 	}
-	/* What is too long for one is refused, and the channel goes on. */
+	/* A message that is too long for a packet is refused, and the channel goes on. */
 	small = 1;
 	setsockopt(e.fd[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
 	fails(-EMSGSIZE, (int)cow_channel_send(e.mine, p, 1, note, sizeof(note)));
@@ -318,7 +318,7 @@ START_TEST(child_keeps_nothing_of_half_a_message)
 }
 END_TEST
 
-/* With no descriptor left for what came nothing is lost. */
+/* If no descriptor is left for a message, nothing is lost. */
 START_TEST(no_descriptors_left)
 {
 	struct ends e;
@@ -436,7 +436,7 @@ static void frees_the_channel(void *arg)
 	ck_assert_uint_eq(stats_now().storages_live, before - 1);
 }
 
-/* What had come and was not asked for yet ends with the child's channel, too. */
+/* Storages that had come and were not asked for end with the child's channel, too. */
 START_TEST(child_frees_what_had_come)
 {
 	struct ends e;
@@ -457,7 +457,7 @@ START_TEST(child_frees_what_had_come)
 }
 END_TEST
 
-/* Of a longer memfd the first bytes were imported; the rest is not for others. */
+/* The first bytes of a longer memfd were imported. A receiver must not get the rest. */
 START_TEST(part_of_a_memfd_is_sent_alone)
 {
 	struct cow_storage *s = new_filled(3 * PAGE, 0, 1), *part;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each mode exposes, as docs/security.md says it
+ * What each mode exposes, as docs/security.md says
  *
- * The receiver here is no library: it takes the descriptors of a message, opens
- * each again for reading and writing, maps all of it, and looks what is there.
+ * The receiver here does not use the library. It takes the descriptors of a message, opens
+ * each again for reading and writing, maps all of it, and looks at the bytes.
  */
 #include "memfd/socket.h"
 #include "share/layout.h"
@@ -16,7 +16,7 @@ enum { BYTES = 100 * 1024 + 77 };
 static const enum cow_share_mode modes[] = { COW_SHARE_ALIAS, COW_SHARE_CLONE,
 	                                     COW_SHARE_SEALED };
 
-/* All of a file: NULL if it can't be mapped so. */
+/* Maps all of a file; NULL: the kernel refuses this kind of mapping. */
 static unsigned char *map_all(int fd, int prot, size_t *ret)
 {
 	char path[32];
@@ -89,7 +89,7 @@ struct heard {
 	long count;
 };
 
-/* What a peer gets that is no library. */
+/* What a peer without the library gets. */
 static void send_and_look(struct heard *h, struct cow_storage *s, enum cow_share_mode mode)
 {
 	struct cow_parcel p = { .storage = s, .length = 10, .mode = mode };
@@ -229,7 +229,7 @@ START_TEST(exported_from_a_group)
 }
 END_TEST
 
-/* Of a file of many GiB of addresses: the bytes that are not zero lie at `offset`. */
+/* A file of many GiB of addresses, in which all bytes that are not zero are at `offset`. */
 static void is_alone_at(int fd, size_t offset, size_t length)
 {
 	size_t bytes;
@@ -239,7 +239,7 @@ static void is_alone_at(int fd, size_t offset, size_t length)
 	must(at != NULL);
 	must(bytes > offset + length);
 	ck_pattern(at + offset, length, 7);
-	memset(at + offset, 0, length); /* anybody may who has it */
+	memset(at + offset, 0, length); /* any process with the descriptor may */
 	while ((from = lseek(fd, to, SEEK_DATA)) >= 0) {
 		to = lseek(fd, from, SEEK_HOLE);
 		ck_bytes(at + from, (size_t)(to - from), 0);

@@ -274,7 +274,7 @@ START_TEST(the_last_one_removes_the_name)
 }
 END_TEST
 
-/* Made by somebody who does not count, or by users who were killed. */
+/* A name that was made without COUNTED, or by users that were killed. */
 START_TEST(a_name_that_was_there_stays_after_a_failure)
 {
 	const uint32_t flags = SHM | COW_FILE_COUNTED | (_i ? 0 : COW_FILE_NO_CREATE);
@@ -325,7 +325,7 @@ static void *open_one(void *arg)
 	return NULL;
 }
 
-/* Held between its opening and its lock, it has a file whose last user goes. */
+/* Stopped between opening the file and locking it; meanwhile its last user leaves. */
 START_TEST(opened_before_the_last_one_went)
 {
 	struct cow_storage *last, *late = NULL, *third;
@@ -352,8 +352,8 @@ START_TEST(opened_before_the_last_one_went)
 }
 END_TEST
 
-/* The last user has the lock while it removes the name, and may be stopped there
- * for a while: who opens waits, after some tries, and is held as it does. */
+/* The last user has the lock while it removes the name, and may be stopped there. A process
+ * that opens the name waits after some tries, and is stopped while it waits. */
 START_TEST(the_last_one_takes_its_time)
 {
 	struct flock all = { .l_type = F_WRLCK, .l_len = 1 };
@@ -379,8 +379,8 @@ START_TEST(the_last_one_takes_its_time)
 }
 END_TEST
 
-/* Who opens while the last one goes must end with a file that has the name: then
- * what it wrote is what others find. */
+/* A process that opens a name while its last user leaves must get a file that has the name,
+ * so that others find what it wrote. */
 static void come_and_go(void *arg)
 {
 	struct cow_storage *s, *same;

@@ -2,8 +2,8 @@
 /*
  * Load and save
  *
- * Each in four ways: as it comes (rings where the kernel has them), plainly, past the
- * page cache, and both.
+ * Each in four ways: by default (with rings if the kernel has them), by plain calls, past
+ * the page cache, and past it by plain calls.
  */
 #include "tests/support/hold.h"
 
@@ -221,7 +221,7 @@ static void *keep_writing(void *arg)
 	return NULL;
 }
 
-/* Of a sibling that is written all the time the clone shows nothing. */
+/* A clone shows nothing of a sibling that is written all the time. */
 START_TEST(a_clone_is_saved_while_its_sibling_is_written)
 {
 	const char *path = in_folder("file");
@@ -265,7 +265,7 @@ static void child_has_the_moment(void *arg)
 {
 	ck_pattern(data(arg), 40 * MIB, 8);
 	fill(mut(arg), 40 * MIB, 9);
-	/* One that does I/O would be forked slowly for ever. */
+	/* A process that does I/O must not be forked slowly for ever. */
 	ck_assert_int_eq(rings(), 0);
 }
 
@@ -314,7 +314,7 @@ static void *load_once(void *arg)
 	return NULL;
 }
 
-/* The loading thread stands in front of a call of its ring when the fork comes. */
+/* The thread that loads is about to call its ring when the fork comes. */
 START_TEST(a_fork_in_the_middle_of_a_load)
 {
 	struct cow_storage *s = new_filled(BIG, 0, 8), *t = NULL;

@@ -76,7 +76,7 @@ struct chain {
 	struct gate gate;
 	bool written;
 	enum cow_share_mode mode;
-	struct host *host; /* NULL: descriptors travel, no tokens */
+	struct host *host; /* NULL: messages have descriptors, no tokens */
 };
 
 /* How this process sends, and where it looks for what it was sent. */
@@ -212,7 +212,7 @@ START_TEST(last_holder_writes_in_place)
 		gate_wait(&t.back);
 	} else {
 		(void)child_status(child);
-		/* What is in the queue is held by the queue. */
+		/* The queue holds what is in it. */
 		cow_channel_free(t.ends.mine);
 		close(t.ends.fd[0]);
 		close(t.ends.fd[1]);

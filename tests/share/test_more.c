@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages in several processes: what goes to and fro
+ * Storages in several processes: extents that go to and fro
  *
- * Stories in which the same extent is given up, comes back, is given up by two at
- * once; and those of PyTorch's test_multiprocessing.py, told for this API.
+ * The same extent is freed, comes back, is freed by two processes at once. Then the tests of
+ * PyTorch's test_multiprocessing.py, for this API.
  */
 #include "share/home.h"
 #include "share/layout.h"
@@ -108,7 +108,7 @@ static void sends_back(void *arg)
 	cow_channel_free(c);
 }
 
-/* Who made an extent, and gave it up while another had it, gets it back. What is
+/* The maker of an extent frees it while another process has it, and gets it back. What is
  * made after that must lie elsewhere. */
 START_TEST(comes_back_to_its_maker)
 {
@@ -133,7 +133,7 @@ START_TEST(comes_back_to_its_maker)
 	for (size_t i = 0; i < COUNT(more) / 2; i++)
 		ck_pattern(data(more[i]), 64 * KIB, 100 + i);
 	ck_pattern(data(s), 64 * KIB, 2);
-	/* Its place is given out once. */
+	/* Its place is handed out once. */
 	cow_storage_unref(s);
 	for (size_t i = COUNT(more) / 2; i < COUNT(more); i++)
 		more[i] = packed(t.group, 64 * KIB, 100 + i);
@@ -147,9 +147,9 @@ START_TEST(comes_back_to_its_maker)
 }
 END_TEST
 
-/* Of two that leave at once the one with the higher slot gives the pages back a
- * second time, when the other one has gone. Here it is stopped right before that:
- * a slot that nobody else is using plays it. */
+/* When two members leave at once, the one with the higher slot gives the pages back a second
+ * time, after the other has gone. Here it is stopped right before that; an unused slot
+ * plays its part. */
 START_TEST(follower_does_not_hit_what_is_made_next)
 {
 	struct cow_group *g;
@@ -180,7 +180,7 @@ START_TEST(follower_does_not_hit_what_is_made_next)
 	cow__slot_close(&follower);
 	for (size_t i = 0; i < COUNT(more); i++)
 		cow_storage_unref(more[i]);
-	/* Now its place is to be had again. */
+	/* Its place can be handed out again. */
 	s = packed(g, 64 * KIB, 1);
 	for (size_t i = 0; i < COUNT(more); i++)
 		more[i] = packed(g, 64 * KIB, i);
@@ -216,8 +216,8 @@ static void looks(void *arg)
 	ck_pattern(data(t->s), MIB, 7);
 }
 
-/* Children that find no slot stand in one row together. Of two of them one leaves,
- * after the maker: it is not the last one. */
+/* Children that find no slot share one row. One of two such children leaves, after the maker:
+ * it is not the last holder. */
 START_TEST(crowd_does_not_leave)
 {
 	static struct cow__slot slots[COW__SLOTS];
@@ -266,7 +266,7 @@ START_TEST(storage_outlives_the_handle_of_its_group)
 }
 END_TEST
 
-/* A clone is the receiver's own, also of what it has as a sealed one. */
+/* A clone is the receiver's own, also if it has the same storage as a sealed one. */
 START_TEST(clone_is_not_the_sealed_storage)
 {
 	struct pair t;
@@ -396,7 +396,7 @@ START_TEST(views_keep_their_storage)
 }
 END_TEST
 
-/* What that file lacks: a sender without descriptors loses nothing. */
+/* Not in that file: a sender without descriptors loses nothing. */
 START_TEST(sender_without_descriptors)
 {
 	struct pair t;
@@ -438,7 +438,7 @@ END_TEST
 
 #define PARCELS 1500
 
-/* Each part says of which message it is, if the sender wants that; `_i`: it does. */
+/* Each part of a message has its label, if the sender asked for that (`_i`). */
 START_TEST(labels_of_parts)
 {
 	static struct cow_parcel p[PARCELS], q[1024];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Groups of which a process has many packs: its own, one after each fork, and those of
- * other members
+ * A process with many packs of one group: its own, one after each fork, and those of other
+ * members
  */
 #include "tests/support/ends.h"
 
@@ -21,7 +21,7 @@ static void does_nothing(void *unused)
 	(void)unused;
 }
 
-/* What was sent lies in a pack that no fork has parted: a new one after each. */
+/* A sent storage lies in a pack that was not retired by a fork, so each fork needs a new one. */
 START_TEST(forked_in_between)
 {
 	struct cow_storage *s[MANY_PACKS], *r;
@@ -65,7 +65,7 @@ static void sends_one(void *arg)
 	cow_channel_free(c);
 }
 
-/* Who has something of many members still has room of its own. */
+/* A process that has storages of many members still has room for its own. */
 START_TEST(many_members)
 {
 	struct cow_storage *s[MANY_PACKS], *own;

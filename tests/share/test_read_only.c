@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Read-only imports: memory that we must not write, and that its owner may
+ * Read-only imports: memory that we must not write, and that its owner may write
  *
- * A tensor on it shows what the owner writes until it is written itself. What was
- * made of it, lazily or not, stays as it was then.
+ * Until it is written itself, a tensor on it shows what the owner writes. Clones of it, lazy
+ * or not, keep the bytes of their time.
  */
 #include "tests/support/dlpack.h"
 #include "tests/support/tensors.h"
@@ -49,7 +49,7 @@ static struct cow_tensor *import(int64_t n)
 	return t;
 }
 
-/* The owner has written: this is as it was before. */
+/* The owner has written; this still has the bytes from before. */
 static void ck_old(struct cow_tensor *t)
 {
 	const int32_t *e = cow_tensor_data(t);
@@ -58,7 +58,7 @@ static void ck_old(struct cow_tensor *t)
 	cow_tensor_unref(t);
 }
 
-/* Never written by us; given back when nobody needs it. */
+/* We never write the memory, and give it back when it is no longer needed. */
 START_TEST(written_by_us)
 {
 	struct cow_tensor *t = import(6), *u;
@@ -111,7 +111,7 @@ START_TEST(written_by_its_owner)
 }
 END_TEST
 
-/* Of a part, that much is copied; into memory that there is already, once. */
+/* Only the part is copied, and only once, into memory that there is already. */
 START_TEST(copies_no_more)
 {
 	struct cow_tensor *t = import(N), *u, *to = tensor(COW_INT32, N);
@@ -151,7 +151,7 @@ START_TEST(of_a_transparent_storage)
 }
 END_TEST
 
-/* On to the next one, read-only: the same bytes, whatever becomes of the tensor. */
+/* Exported again, read-only: the same bytes, also when the tensor is written or freed. */
 START_TEST(exported)
 {
 	struct cow_tensor *t = import(N);
@@ -173,7 +173,7 @@ START_TEST(exported)
 }
 END_TEST
 
-/* To a file: straight from where it is. */
+/* Saved to a file, without a copy. */
 START_TEST(saved)
 {
 	char path[] = "/tmp/cowshed-read-only-XXXXXX";
@@ -195,7 +195,7 @@ START_TEST(saved)
 }
 END_TEST
 
-/* To another process: a copy each time, and the tensor goes on showing the owner's. */
+/* Sent to another process: a copy each time, and the tensor still shows the owner's bytes. */
 START_TEST(sent)
 {
 	struct cow_tensor *t = import(N);
@@ -217,7 +217,7 @@ START_TEST(sent)
 }
 END_TEST
 
-/* Its address given away: a copy that is found by it, however small. */
+/* Its address is given away: it is copied, and the copy is found by the address, of any size. */
 START_TEST(exposed)
 {
 	static const int64_t sizes[] = { 3, N };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was received, cloned and sent on
+ * Storages that were received, cloned and sent on
  *
- * A program that knows nothing of storages gets an address of what it received, and
- * may write there unseen. As long as it has not, a clone of it and a message with it
- * cost no copy of its bytes; afterwards a clone costs the pages that were written.
+ * A program that knows no storages gets the address of a received storage, and may write
+ * there unseen. Until it writes, a clone and a message cost no copy of the bytes. After
+ * that a clone costs the pages that were written.
  */
 #include "tests/support/ends.h"
 
@@ -20,7 +20,7 @@ static uint64_t copied(void)
 	return stats_now().bytes_copied;
 }
 
-/* Sender, and two who get it in turn; all of them in this process. */
+/* A sender and two receivers in turn, all in this process. */
 struct chain {
 	struct ends first, second;
 	struct cow_channel *in, *last;
@@ -79,7 +79,7 @@ START_TEST(received_is_cloned_by_page)
 	before = copied();
 	clone = lazy(r);
 	ck_assert_uint_eq(copied(), before);
-	/* Both write: neither sees the other, nor does who sent it. */
+	/* Both write. Neither sees the other's bytes, nor does the sender. */
 	place(r)[5 * PAGE + 3] ^= 1;
 	mut_range(clone, 9 * PAGE, 1, COW_WRITE_BY_PAGE)[9 * PAGE] ^= 2;
 	place(r)[5 * PAGE + 3] ^= 1;
@@ -97,7 +97,7 @@ START_TEST(received_is_cloned_by_page)
 	ck_bytes((unsigned char *)data(again) + BYTES - 10, 10, 4);
 	ck_pattern(data(clone), BYTES, 1);
 	ck_pattern(data(s), BYTES, 1);
-	/* A clone of the clone, when all else is gone. */
+	/* A clone of the clone, when all others are freed. */
 	cow_storage_unref(r);
 	cow_storage_unref(s);
 	r = lazy(again);
@@ -154,7 +154,7 @@ START_TEST(received_is_sent_on)
 	before = copied();
 	send_one(t.second.mine, r, mode);
 	ck_assert_uint_eq(copied(), before);
-	/* What is written from now on was not sent. */
+	/* What is written after the send was not sent. */
 	fill(place(r), BYTES, 2);
 	last = receive_one(t.last);
 	ck_pattern(data(last), BYTES, 1);
@@ -171,8 +171,8 @@ START_TEST(received_is_sent_on)
 }
 END_TEST
 
-/* Received, not looked at by address: the file of a given block has nothing else, and
- * whoever gets it can see that for himself. */
+/* Received, and its address not given away: the file of a given block has nothing else, and
+ * its receiver can check that. */
 START_TEST(given_goes_on)
 {
 	struct cow_storage *s, *r, *last;
@@ -198,8 +198,8 @@ START_TEST(given_goes_on)
 }
 END_TEST
 
-/* A sealed file that has more than what was said: in front of it, behind it, in its
- * first or in its last page. It is received, but does not go on. */
+/* A sealed file with more bytes than the storage: in front of it, behind it, in its first or
+ * its last page. It is received, but is not sent on as it is. */
 START_TEST(what_has_more_is_copied)
 {
 	static const struct {
@@ -282,7 +282,7 @@ START_TEST(clones_of_given_blocks)
 }
 END_TEST
 
-/* Its source is gone, and nobody has its pages mapped as they were born. */
+/* Its source is freed, and no process maps its pages shared. */
 START_TEST(clone_of_what_is_gone)
 {
 	struct cow_storage *s, *clone, *r;

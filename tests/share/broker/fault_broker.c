@@ -2,10 +2,10 @@
 /*
  * A client of a broker, with every kernel call and every pool failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. Besides: whatever failed, the
- * broker has what it had, and what a call that succeeded put there; the connection
- * works again at the next call. One thing can't be promised: if the answer was lost,
- * the broker may have done what it was asked, which who asks again is told.
+ * tests/support/fault/sweep.h says what must hold. Besides, after any failure the broker has
+ * what it had, and what a successful call put there; and the connection works at the next
+ * call. There is one exception. If the answer was lost, the broker may have done what it
+ * was asked; the client learns that when it asks again.
  */
 #include "tests/support/broker.h"
 #include "tests/support/fault/fault.h"
@@ -185,7 +185,7 @@ static int list(struct herd *herd)
 	return 0;
 }
 
-/* Of a storage that it put itself: it does not come back at the next connection. */
+/* Drops a storage that it put itself, which must not come back at the next connection. */
 static void put_before(struct herd *herd)
 {
 	ready(herd);
@@ -211,7 +211,7 @@ static int drop(struct herd *herd)
 	return 0;
 }
 
-/* The broker was killed: what was put is put again. */
+/* The broker was killed: the client puts all again. */
 static void restarted(struct herd *herd)
 {
 	put_before(herd);

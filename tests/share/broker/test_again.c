@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is put at a broker again: by its holders, or after the broker was restarted
+ * Storages that are put to a broker again: by their holders, or after its restart
  */
 #include "tests/support/broker.h"
 
@@ -248,7 +248,7 @@ static void loses_it(void *arg)
 	cow_broker_unref(b);
 }
 
-/* Who gives up what another user took is not told of it for ever. */
+/* A client that drops a name which another user took gets no error for it later. */
 START_TEST(what_another_user_took_can_be_given_up)
 {
 	struct host host;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The broker: what it holds and for whom, who may have it, and that neither its
- * death nor its clients' does harm. Its enemies are in test_hostile.c.
+ * The broker: what it holds and for which clients, which users may get it, and that neither
+ * its death nor a client's does harm. test_hostile.c has its attackers.
  */
 #include "tests/support/broker.h"
 
@@ -88,8 +88,8 @@ static int close_all_named(const char *name)
 	return closed;
 }
 
-/* A program that closes what it does not know: what was put is another file then, or
- * none. _i: the connection, too. */
+/* A program closes descriptors that it does not know: the number of what was put is another
+ * file then, or none. _i: the connection, too. */
 START_TEST(closed_by_the_program)
 {
 	struct cow_storage *s = new_filled(MIB, 0, 1), *t = new_filled(MIB, 0, 2), *r;

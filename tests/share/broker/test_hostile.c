@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client may do to a broker: anything, and nobody else notices
+ * Hostile clients of a broker: whatever they send, no other client notices
  *
- * Each attack comes over a bare socket, while an honest client is there. After it
- * the honest one is served, and the broker has as many descriptors open as
- * before.
+ * Each attack comes over a bare socket, while an honest client is connected. After it the
+ * honest client is served, and the broker has as many descriptors open as before.
  */
 #include "tests/support/broker.h"
 
@@ -305,7 +304,7 @@ static long ask_only(struct scene *t, int socket, const struct cow_broker_item *
 	return sent;
 }
 
-/* Descriptors that wait for him are charged to the broker's user. */
+/* Descriptors that wait for this client are charged to the broker's user. */
 START_TEST(who_does_not_read_lets_few_descriptors_wait)
 {
 	struct scene t;
@@ -363,7 +362,7 @@ START_TEST(who_does_not_read_finds_what_is_there_then)
 }
 END_TEST
 
-/* For one receiver: it waits for nobody who does not read. */
+/* The broker waits for no client that does not read. */
 START_TEST(who_does_not_read_keeps_nothing_from_others)
 {
 	struct cow_broker_item item = host_item("once", COW_SHARE_SEALED);

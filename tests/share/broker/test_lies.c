@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a broker may answer: anything or nothing, and its client gets an error
+ * Wrong answers of a broker, or none: the client gets an error
  *
- * What listens at the address is no broker but a child of the test, which says hello and then
- * answers each request in the same wrong way; or a socket that nobody looks at. Outputs stay
- * untouched, no descriptor is left.
+ * A child of the test plays the broker. It says hello and answers each request in the same
+ * wrong way. Or there is a socket that no process reads. Outputs stay untouched, and no
+ * descriptor is left open.
  */
 #include "tests/support/hostile.h"
 
@@ -197,7 +197,7 @@ END_TEST
 static int silent; /* listens */
 static volatile sig_atomic_t ticks;
 
-/* Who would wait for ever gets another error. */
+/* A client that would wait for ever gets another error. */
 static void tick(int sig)
 {
 	(void)sig;
@@ -205,7 +205,7 @@ static void tick(int sig)
 		close(silent);
 }
 
-/* Connects until nobody more can. */
+/* Connects until no more connections are possible. */
 static int fill_queue(int *waiting, int most)
 {
 	for (int n = 0; n < most;) {
@@ -220,8 +220,8 @@ static int fill_queue(int *waiting, int most)
 	return 0;
 }
 
-/* Accepted by nobody: _i 0 and 1, the queue is full. Signals come more often than the
- * time is over, in every second run. */
+/* No process accepts the connection; _i 0 and 1: the queue is full. In every second run
+ * signals come at shorter intervals than the timeout. */
 START_TEST(never_answers)
 {
 	struct cow_broker_options o = { .size = sizeof(o), .address = name, .timeout_ms = 100 };
@@ -266,7 +266,8 @@ static void counts_descriptors(void *ret)
 	*(long *)ret = footprint_now().fds;
 }
 
-/* What listens is told by its clients' sockets who is still there: a child has none. */
+/* A listener sees by its clients' sockets which of them are there; a forked child must have
+ * none of its parent's. */
 START_TEST(forked_while_it_connects)
 {
 	long *fds = mmap(NULL, 2 * sizeof(*fds), PROT_READ | PROT_WRITE,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a broker closes may wait in the kernel, and nobody waits with it
+ * A descriptor whose close waits in the kernel does not stop a broker
  *
  * A client leaves the broker the last descriptor of a TCP connection that lingers for hours.
- * An honest one is served all the same.
+ * An honest client is still served.
  */
 #include "tests/support/broker.h"
 #include "tests/support/hostile.h"

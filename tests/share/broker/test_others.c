@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients of a broker beside each other: what one learns of another's, and what is left
+ * Clients of one broker: what one learns of another's storages, and what is left for it
  *
- * Who knows a token has the storage. So a list tells each connection its own alone, and nobody
- * finds one out by looking at others: each is 128 random bits. One user's connections
- * leave some for other users.
+ * A client that knows a token can get the storage. So a list shows each connection only its
+ * own tokens. Tokens are 128 random bits, so none can be guessed from others. One user's
+ * connections leave some for other users.
  */
 #include "tests/support/broker.h"
 
@@ -77,7 +77,7 @@ START_TEST(list_tells_a_connection_its_own_tokens)
 		ck_assert(same(seen.token, item[i].token));
 	}
 	in_child(is_told_none, &host);
-	/* Who holds it too has told its token. */
+	/* A connection that holds it, too, has sent its token. */
 	ok(cow_broker_get(b[1], &item[0], &r, NULL));
 	ok(cow_broker_put(b[1], r, &item[0]));
 	ck_assert_int_eq(list(b[1]).own, 2);
@@ -191,7 +191,7 @@ static bool has_one_more(void *arg)
 	return connects(m->host, &m->b) == 0;
 }
 
-/* With 64 descriptors 16 clients, of which one user is half. */
+/* With 64 descriptors there are 16 clients; one user may have half of them. */
 START_TEST(one_user_leaves_connections_for_others)
 {
 	struct cow_broker *b[16], *none = NULL;

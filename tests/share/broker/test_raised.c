@@ -2,8 +2,8 @@
 /*
  * A set-user-ID program that starts a broker does not run its caller's program
  *
- * The program is this one, copied and made set-user-ID; its caller is nobody, who says by PATH
- * what "cowshed" is. That program tells what it was given.
+ * The program is this one, copied and made set-user-ID. Its caller is the user nobody, whose
+ * PATH has another "cowshed". That one would report what it was given.
  */
 #include "tests/support/left.h"
 #include "tests/support/support.h"

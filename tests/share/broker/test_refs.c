@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * References to a connection to a broker: what was put under a token lives as long as the last
+ * References to a connection to a broker: what was put under a token lives until the last one
  */
 #include "tests/support/broker.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where brokers are, how they start, and whom they serve
+ * Brokers: their addresses, how they start, and which users they serve
  */
 #include "tests/support/broker.h"
 #include "tests/support/namespaces.h"
@@ -77,7 +77,7 @@ START_TEST(two_that_start_one_at_once_get_the_same)
 	child_finish(children[1]);
 	host.pid = host_peer(&host);
 	ck_assert_int_gt(host.pid, 0);
-	/* It is the broker itself, not who started it. */
+	/* The process is the broker itself, not the one that started it. */
 	ck_assert_int_eq(kill(host.pid, SIGTERM), 0);
 	host.pid = 0;
 	host_end(&host);
@@ -158,8 +158,8 @@ static void usual_address(void *arg)
 	cow_broker_unref(b);
 }
 
-/* The broker is nobody's child, and nobody else sees its socket: it is ended here, whatever
- * became of the test. */
+/* The broker is no process's child, and no other process sees its socket. So it is ended
+ * here, also if the test failed. */
 START_TEST(the_usual_address)
 {
 	pid_t child, broker;
@@ -337,7 +337,8 @@ static void is_impostor(void *arg)
 	}
 }
 
-/* At the name of a broker that went, of which its clients are refreshed. */
+/* Listens at the name of a broker that has ended, while its clients call
+ * cow_broker_refresh(). */
 START_TEST(impostor)
 {
 	struct impostor t = { .uid = 65534 };
@@ -370,7 +371,7 @@ START_TEST(impostor)
 }
 END_TEST
 
-/* Where only our own user has a number, and it is that of all who have none. */
+/* In a user namespace where only our own user is mapped, to the number of unmapped ones. */
 static void is_nobody_there(void *arg)
 {
 	struct cow_broker_options o = { .size = sizeof(o), .address = arg };
