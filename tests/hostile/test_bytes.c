@@ -2,9 +2,9 @@
 /*
  * A hostile peer: bytes
  *
- * Wrong numbers in every field, halves of messages, messages of nothing, messages
- * that come a byte at a time. Each ends in an error of the contract, and where the
- * next message can be found, it arrives.
+ * Wrong numbers in every field, halves of messages, empty messages, messages that come a byte
+ * at a time. Each ends in an error of the contract. If the next message can be found, it
+ * arrives.
  */
 #include "tests/support/hostile.h"
 
@@ -102,7 +102,7 @@ START_TEST(every_field_with_every_value)
 }
 END_TEST
 
-/* Where a stream is in disorder each call says so, and nothing is waited for. */
+/* Once a stream is in disorder, each call says so, and none waits. */
 START_TEST(stream_in_disorder_stays_so)
 {
 	struct raw m = raw_new();
@@ -218,7 +218,7 @@ START_TEST(packet_longer_than_it_says)
 }
 END_TEST
 
-/* A packet of no bytes is no end. */
+/* An empty packet is not the end. */
 START_TEST(packet_of_no_bytes)
 {
 	int fd = _i ? memfd_of(PAGE, SEALS_ALL) : -1;
@@ -234,7 +234,7 @@ START_TEST(packet_of_no_bytes)
 	for (int i = 0; i < 3; i++)
 		fails(-EBADMSG, (int)take(&v, &p, 1));
 	fails(-EAGAIN, (int)take(&v, &p, 1));
-	/* And what lies behind one when the peer is gone was sent, too. */
+	/* A message behind an empty packet arrives, also when the peer has ended. */
 	ck_assert_int_eq(put(v.theirs, "", 0, &fd, _i ? 1 : 0, 0), 0);
 	raw_put(v.theirs, &m);
 	close(v.theirs);
@@ -400,7 +400,7 @@ END_TEST
 
 /* ---- Ends -------------------------------------------------------------------------- */
 
-/* It goes while we have sent what it never read: all that it sent arrives first. */
+/* The peer ends without having read what we sent: all that it sent arrives first. */
 START_TEST(peer_goes_without_reading)
 {
 	struct cow_storage *s = new_filled(MIB, 0, 1);

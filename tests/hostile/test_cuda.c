@@ -2,9 +2,9 @@
 /*
  * A hostile peer: device memory
  *
- * Wrong numbers in every field of what describes it, descriptors of other things, too
- * few and too many of them, queues that are none. Each ends in an error of the
- * contract, the next message arrives, and nothing stays mapped.
+ * Wrong numbers in every field of its description, descriptors of other things, too few and
+ * too many of them, sockets that are no queue. Each ends in an error of the contract, the
+ * next message arrives, and nothing stays mapped.
  */
 #include "tests/support/gpu.h"
 #include "tests/support/hostile.h"
@@ -209,7 +209,7 @@ START_TEST(too_few_and_too_many)
 		ck_assert_int_eq(attack(&v, &a), -EBADMSG);
 		close(queue);
 	}
-	/* A queue whose other end is open, and empty: nobody waits for it. */
+	/* An empty queue whose other end is open: the receiver does not wait. */
 	{
 		int ends[2];
 		struct attack a;
@@ -235,7 +235,7 @@ START_TEST(too_few_and_too_many)
 }
 END_TEST
 
-/* A name is believed only from where it came: not what another channel's peer says. */
+/* A name is believed only from the channel that it came from, not from another one's peer. */
 START_TEST(names_of_others)
 {
 	struct attack a;

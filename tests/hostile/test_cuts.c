@@ -2,10 +2,10 @@
 /*
  * A peer that dies in the middle of a message
  *
- * Messages of every kind, as the library makes them, cut behind each of their bytes,
- * with all, some and none of their descriptors; and a broker whose answers are cut so.
- * What came before arrives, the rest is a clear error, no descriptor stays, and the
- * whole message is good afterwards.
+ * Messages of every kind, as the library makes them, are cut behind each of their bytes, with
+ * all, some and none of their descriptors. A broker's answers are cut, too. Messages from
+ * before arrive, the cut one is an error, no descriptor stays, and the whole message is good
+ * afterwards.
  */
 #include "memfd/socket.h"
 #include "tests/support/hostile.h"
@@ -159,7 +159,7 @@ START_TEST(part_of_its_descriptors)
 }
 END_TEST
 
-/* They belong to the first byte: with a later one they are nobody's. */
+/* Descriptors belong to the first byte. With a later one they belong to no message. */
 START_TEST(descriptors_that_come_late)
 {
 	struct message m;

@@ -2,9 +2,9 @@
 /*
  * A hostile peer: descriptors
  *
- * Everything that is no sealed memfd, seals that are claimed and not set, sizes
- * that are not there, counts of descriptors that lie, floods of them. Nothing of
- * it is mapped, and no descriptor stays.
+ * All kinds of files that are no sealed memfd, seals that are claimed and not set, sizes that
+ * the file does not have, wrong counts of descriptors. None of it is mapped, and no
+ * descriptor stays.
  */
 #include "tests/support/hostile.h"
 
@@ -113,7 +113,7 @@ static int a_path(void)
 	return opened_again(O_PATH);
 }
 
-/* Readable by nobody who has it. */
+/* A file that no process can read. */
 static int for_writing_alone(void)
 {
 	int fd = memfd_of(1 << 20, SEALS_SIZE), again;
@@ -204,8 +204,8 @@ START_TEST(no_sealed_memfd)
 }
 END_TEST
 
-/* All but one of the seals: who has it still can write it, make it shorter under a
- * reader (SIGBUS), or longer. None does for another. */
+/* All but one of the seals: a process with the descriptor can still write the file, shorten it
+ * under a reader (SIGBUS), or lengthen it. No seal replaces another. */
 static const struct {
 	enum cow_share_mode mode;
 	int seals;
@@ -249,7 +249,7 @@ START_TEST(one_seal_is_not_set)
 }
 END_TEST
 
-/* An alias is written: by who can't be, it is none. */
+/* An alias is written, so a descriptor that can't be written is none. */
 START_TEST(alias_that_cannot_be_written)
 {
 	int fd = _i == 0   ? opened_again(O_RDONLY)
@@ -314,8 +314,8 @@ END_TEST
 
 /* ---- After the sending ----------------------------------------------------------- */
 
-/* What was received can be made neither shorter nor longer, nor (sealed) be
- * written, by any way to it that the sender has. */
+/* The sender can make a received file neither shorter nor longer, nor write a sealed one, in
+ * any way. */
 START_TEST(truncate_and_write_after_sending)
 {
 	bool alias = modes[_i] == COW_SHARE_ALIAS;
@@ -362,7 +362,7 @@ START_TEST(truncate_and_write_after_sending)
 }
 END_TEST
 
-/* The other way round: what we send, in the hands of a hostile receiver. */
+/* The other way round: a hostile receiver of what we send. */
 START_TEST(receiver_cannot_change_what_it_got)
 {
 	struct cow_storage *s = new_filled(MIB + 5, 0, 3);

@@ -2,7 +2,7 @@
 /*
  * A hostile peer: floods of descriptors
  *
- * Counts that lie, more of them than there is room for, in the wrong places, and
+ * Wrong counts, more descriptors than there is room for, descriptors in the wrong places, and
  * control data of other kinds among them. No descriptor stays.
  */
 #include "tests/support/hostile.h"
@@ -103,7 +103,7 @@ START_TEST(flood_of_messages)
 }
 END_TEST
 
-/* Descriptors in the middle of a message belong to nobody. */
+/* Descriptors in the middle of a message belong to no message. */
 START_TEST(descriptors_in_the_middle)
 {
 	int fd = memfd_of(MIB, SEALS_ALL);
@@ -127,8 +127,8 @@ START_TEST(descriptors_in_the_middle)
 }
 END_TEST
 
-/* The program wants credentials, or descriptors of processes, with all that it
- * reads: they take room, and are its own affair. */
+/* The program asked for credentials, or descriptors of processes, with all that it reads.
+ * They take room, and the program has to handle them. */
 START_TEST(control_data_of_other_kinds)
 {
 	static const int options[] = { SO_PASSCRED, SO_PASSSEC, SO_TIMESTAMP,

@@ -2,10 +2,10 @@
 /*
  * A hostile peer: groups
  *
- * Doors that are forged, packs that are, heads that change after they were seen,
- * messages that are played again, members that write rubbish where all may write,
- * and more members than a group has room for. A member can spoil what the group
- * shares; it can make nobody read or write beyond it.
+ * Forged doors and packs, heads that change after they were checked, messages that are sent a
+ * second time, members that write random bytes where all may write, and more members than a
+ * group has room for. A member can spoil what the group shares. It can't make another
+ * member read or write outside of that.
  */
 #include "tests/support/hostile.h"
 
@@ -197,7 +197,7 @@ START_TEST(doors_that_are_none)
 }
 END_TEST
 
-/* A door in a message: of no group, of another one, to one who does not join. */
+/* A door in a message: of no group, of another group, to a channel without JOIN. */
 START_TEST(doors_in_messages)
 {
 	static struct caught m, bad;
@@ -327,7 +327,7 @@ START_TEST(pack_heads_of_absurd_values)
 }
 END_TEST
 
-/* What was checked is not read again: a head that changes moves nothing. */
+/* A checked head is not read again, so a change of it has no effect. */
 START_TEST(pack_whose_head_changes_after_it_was_seen)
 {
 	static struct caught m, n;
@@ -363,8 +363,8 @@ START_TEST(pack_whose_head_changes_after_it_was_seen)
 }
 END_TEST
 
-/* A member fills rows, epochs and generations with rubbish. Bytes may be wrong then,
- * pages kept for ever; but nobody reads, writes or waits beyond the pack. */
+/* A member fills rows, epochs and generations with random bytes. Then bytes may be wrong and
+ * pages may be kept for ever. But no member reads or writes outside of the pack, or waits. */
 START_TEST(member_that_writes_rubbish)
 {
 	static struct caught m;

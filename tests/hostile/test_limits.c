@@ -2,9 +2,9 @@
 /*
  * A hostile peer, and hostile surroundings
  *
- * Peers of another user, peers that never read, sockets that are none, programs
- * that close what is the library's, no memory, no descriptors, no /proc. What is
- * short passes, and what was sent arrives then.
+ * Peers of another user, peers that never read, descriptors that are no sockets, programs that
+ * close the library's descriptors, no memory, no descriptors, no /proc. When a shortage is
+ * over, what was sent arrives.
  */
 #include "tests/support/left.h"
 #include "tests/support/hostile.h"
@@ -106,9 +106,9 @@ END_TEST
 
 /* ---- Programs that close what waits ------------------------------------------------ */
 
-/* Half a message is here, with its descriptor. The program closes that number and
- * gets it again for a file of its own: neither is it taken for what came, nor is
- * it closed with it. */
+/* Half a message is here, with its descriptor. The program closes that number and gets it
+ * again for a file of its own. That file is not taken for what came, and is not closed with
+ * the message. */
 START_TEST(waiting_descriptor_is_replaced)
 {
 	int sent = memfd_of(5000, SEALS_ALL), mine = memfd_of(5000, SEALS_ALL);
@@ -153,7 +153,7 @@ END_TEST
 
 /* ---- Peers that do not read ------------------------------------------------------- */
 
-/* Sending ends with -EAGAIN, not with memory; the storages stay what they are. */
+/* Sending ends with -EAGAIN before memory runs out; the storages stay as they are. */
 START_TEST(peer_that_never_reads)
 {
 	struct cow_group *group = NULL;
@@ -237,8 +237,8 @@ static void close_all_but(int least)
 		close(fd);
 }
 
-/* A private file of the program is not for the peer. (In a child: what was taken
- * from the library is gone for good.) */
+/* A private file of the program must not go to the peer. (In a child, because the library's
+ * descriptors are lost for good.) */
 static void displaced(void *arg)
 {
 	int grouped = *(int *)arg, private = memfd_create("private", 0);
@@ -298,7 +298,7 @@ END_TEST
 
 /* ---- Shortages -------------------------------------------------------------------------- */
 
-/* Without addresses for it the message waits; and sending keeps what it has. */
+/* Without addresses for it a message waits. A send that fails keeps its storages. */
 START_TEST(no_memory)
 {
 	int fd = memfd_of(64 * MIB, SEALS_ALL);

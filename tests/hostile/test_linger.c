@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a channel closes may wait in the kernel, and its caller does not
+ * A descriptor whose close waits in the kernel does not make a channel's caller wait
  */
 #include "tests/support/hostile.h"
 #include "tests/support/linger.h"
 
 #include <stdio.h>
 
-/* Whose last close, which is left to the victim, would wait for hours. _i 0, 1: one;
+/* Descriptors whose last close would wait for hours, and is left to the victim. _i 0, 1: one;
  * 2, 3: more than any message has; 4: in the middle of a message, where none may be. */
 START_TEST(socket_that_lingers)
 {

@@ -2,9 +2,9 @@
 /*
  * Tensors made from tensors, with every kernel call and every pool failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. Each operation makes a tensor of
- * one; what it should be was made of a twin before anything failed. Many are metadata
- * alone: of them only pools can fail.
+ * tests/support/fault/sweep.h says what must hold. Each operation makes a tensor from one; the
+ * expected result was made from a twin before any call failed. Many operations change only
+ * metadata: for them only pools can fail.
  */
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
@@ -180,7 +180,7 @@ static int imported(struct cow_tensor *t, bool versioned, struct cow_tensor **re
 	r = cow_tensor_from_dlpack(managed, versioned, ret);
 	if (r == 0)
 		return 0;
-	/* It is still ours. The deleter comes behind what differs. */
+	/* The array is still ours. The deleter comes behind the members that differ. */
 	if (versioned) {
 		struct { uint32_t v[2]; void *c; void (*end)(void *); } *m = managed;
 
@@ -232,7 +232,7 @@ MAKES(resize_down, COW_INT32,
 MAKES(dlpack, COW_INT32, imported(t, false, ret))
 MAKES(dlpack_versioned, COW_INT32, imported(t, true, ret))
 
-/* Most want a tensor and no more: the bytes come from memory that is warm. */
+/* Most need only a tensor: the bytes come from warm memory. */
 static const struct operation operations[] = {
 	CALLS(new), CALLS(dequantize), CALLS(to_another), NOTHING(to_the_same),
 	POOLS(new_quantized), POOLS(quantize), POOLS(clone_of),

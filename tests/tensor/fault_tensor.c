@@ -2,9 +2,9 @@
 /*
  * Tensors, with every kernel call failing in turn
  *
- * What must hold is in tests/support/fault/sweep.h. The second part is about metadata:
- * pools take memory when they are first used, so each of its tests is a process in
- * which nothing was used before.
+ * tests/support/fault/sweep.h says what must hold. The second part is about metadata: pools
+ * take memory when they are first used, so each of its tests is a process in which no pool
+ * was used before.
  */
 #include "tests/support/dlpack.h"
 #include "tests/support/fault/fault.h"
@@ -144,7 +144,7 @@ static int export(struct herd *herd)
 	return 0;
 }
 
-/* What somebody else's memory lends, to read alone, is not cloned to be lent on. */
+/* A read-only import that is exported read-only is not cloned for that. */
 static Versioned lender;
 static unsigned char lent[100];
 static int64_t lent_size = sizeof(lent);

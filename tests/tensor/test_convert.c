@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Conversions: the rules, against definitions that are slow and obvious; and all
- * versions of each pair against each other, bit by bit.
+ * Conversions: the rules against slow and obvious definitions, and all versions of each pair
+ * against each other, bit by bit
  */
 #include "tests/support/support.h"
 #include "tensor/convert.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies between tensors: what is refused, what is nothing to do, what becomes of
- * lazy storages. Random ones are in test_model.c.
+ * Copies between tensors: those that are refused, those with nothing to do, and copies from
+ * and to lazy storages. test_model.c has random ones.
  */
 #include "tensor/copy.h"
 #include "tests/support/tensors.h"
@@ -139,8 +139,8 @@ START_TEST(both_in_one_storage)
 }
 END_TEST
 
-/* What is said to be apart is so. Two random parts of a matrix, all places looked
- * at. Of rows, columns, blocks and steps nothing is refused in vain. */
+/* Parts that are said to be apart are apart: two random parts of a matrix, checked place by
+ * place. Of rows, columns, blocks and steps no harmless copy is refused. */
 START_TEST(apart_is_apart)
 {
 	struct prng prng = prng_make((uint64_t)_i + 1);
@@ -384,8 +384,8 @@ START_TEST(within_a_lazy_storage)
 }
 END_TEST
 
-/* The same places with other bits, lazily shared: what is overwritten is read first.
- * So is what overlaps with the caller's consent. */
+/* The same places with other bits, in a lazy clone: each element is read before it is
+ * overwritten. So is one that overlaps with the caller's consent. */
 START_TEST(in_place_of_a_lazy_one)
 {
 	struct cow_tensor *t = counting(ROWS, COLUMNS), *c, *n, *a, *b;
@@ -442,8 +442,7 @@ START_TEST(lazy_pages)
 }
 END_TEST
 
-/* Where pages can't be shared, bytes are copied. The address of a transparent one was
- * given away: it must stay. */
+/* If pages can't be shared, bytes are copied. A transparent storage must keep its address. */
 START_TEST(lazy_refused)
 {
 	struct cow_tensor *from = counting(ROWS, COLUMNS), *to, *v;

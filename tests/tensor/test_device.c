@@ -111,8 +111,8 @@ static struct cow_tensor *with_bits(struct cow_tensor *t, unsigned bits)
 	return t;
 }
 
-/* Every type to every other one, with bits on both sides: what the host alone makes of
- * it, byte by byte. */
+/* Every type to every other one, with bits on both sides: the same bytes as on the host
+ * alone. */
 START_TEST(every_type)
 {
 	int skill = _i / 9, a = _i % 3 - 1, b = _i / 3 % 3 - 1, x, y;
@@ -155,7 +155,8 @@ START_TEST(every_type)
 }
 END_TEST
 
-/* Meta tensors take every copy that could be made, and give none; no device is asked. */
+/* A copy to a meta tensor succeeds if it is allowed; a copy from one fails. No device is
+ * called. */
 START_TEST(meta)
 {
 	int where = _i - 1;
@@ -201,7 +202,7 @@ START_TEST(meta)
 }
 END_TEST
 
-/* What lies alike is moved as it is, in one call. */
+/* Tensors that lie alike are copied in one call, as they are. */
 START_TEST(direct)
 {
 	struct cow_tensor *h = transpose(counting(8, 9), 0, 1), *d, *e, *f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * DLPack: what comes and goes, who deletes what and when
+ * DLPack: exports and imports, and when their deleters are called
  */
 #include "tests/device/fake.h"
 #include "tests/support/dlpack.h"
@@ -329,7 +329,7 @@ START_TEST(another_device_cloned)
 }
 END_TEST
 
-/* Nobody would notice who writes it there: a copy, and its owner is free. */
+/* A write on the device would not be noticed: the array is copied, and its owner freed. */
 START_TEST(another_device_read_only)
 {
 	int64_t shape[] = { 2, 3 };

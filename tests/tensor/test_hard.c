@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors at their limits: sizes, strides and offsets at the ends of int64, storages
- * that are larger than memory, 64 dimensions, storages that shrink under their views.
+ * Tensors at their limits: sizes, strides and offsets at the ends of int64, storages larger
+ * than memory, 64 dimensions, storages that shrink under their views
  */
 #include "tests/support/tensors.h"
 
@@ -174,7 +174,7 @@ START_TEST(sixty_four_dimensions)
 	ok(cow_tensor_view(v, 1, SIZES(4096), &w));
 	must(cow_tensor_equal(w, u) == 1);
 	cow_tensor_unref(w);
-	/* And repeated ones: a copy of what nobody could hold is refused. */
+	/* And repeated ones: a copy that would be larger than memory can be is refused. */
 	for (i = 0; i < COW_DIMS_MAX; i++)
 		sizes[i] = 2;
 	cow_tensor_unref(v);
@@ -191,8 +191,8 @@ START_TEST(sixty_four_dimensions)
 }
 END_TEST
 
-/* A program may shrink a storage under its views. What they reached is gone, and
- * nobody reads what lies there now. */
+/* A program may shrink a storage under its views. Their elements are gone, and the library
+ * never reads what lies there. */
 START_TEST(a_storage_that_shrinks)
 {
 	struct cow_tensor *t = counting(1000), *all = counting(1000), *u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random programs of views and copies against a model that cannot be wrong
+ * Random programs of views and copies, against a model that is simple enough to be right
  *
  * The model of a tensor is the list of its elements' places: numbers of elements of
  * its storage, in the order of the tensor's dimensions, made by plain loops from the

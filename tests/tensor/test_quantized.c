@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quantized tensors: what their bytes mean, and what becomes of that in views
+ * Quantized tensors: the numbers that their bytes stand for, also in views
  *
  * The sums are checked against a plain loop here, and against PyTorch's in
  * tests/oracle/copies.py.
@@ -201,7 +201,7 @@ static void in_other_shapes(void)
 	cow_tensor_unref(t);
 }
 
-/* Every view reads the same meanings. */
+/* Every view reads the same numbers. */
 START_TEST(views)
 {
 	struct cow_tensor *t = channels(), *v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quantized tensors: what may be copied, and that the quantizer comes along
+ * Quantized tensors: which copies are allowed, and that the quantizer is copied, too
  */
 #include "tests/device/fake.h"
 #include "tests/support/quantized.h"
@@ -147,7 +147,7 @@ START_TEST(equal_print_fill)
 }
 END_TEST
 
-/* The bytes that a tensor had are gone: said, not read. */
+/* The storage shrank, and the tensor's bytes are gone: an error, and no read of them. */
 START_TEST(shrunk)
 {
 	struct cow_tensor *f = floats(1, SIZES(100), 0.5f), *t, *d = NULL;
@@ -171,7 +171,7 @@ START_TEST(shrunk)
 }
 END_TEST
 
-/* Bytes alone travel, so a device needs to know nothing of it. */
+/* Only bytes are copied, so a device needs to know no quantizers. */
 START_TEST(on_a_device)
 {
 	const struct cow_device cpu = { COW_DEVICE_CPU, 0 };

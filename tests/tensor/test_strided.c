@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The copy engine: whatever the shapes and strides, the same bytes as a loop over all
- * indexes gives, and not one byte more.
+ * The copy engine: for all shapes and strides it writes the same bytes as a loop over all
+ * indexes, and no other byte
  */
 #include "tests/support/support.h"
 #include "tensor/strided.h"
@@ -419,7 +419,7 @@ START_TEST(simplified)
 }
 END_TEST
 
-/* Converting ones are as good as a conversion of each element by itself. */
+/* A copy that converts gives the same as a conversion of each element by itself. */
 START_TEST(converted)
 {
 	struct prng r = prng_make(11);

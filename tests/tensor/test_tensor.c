@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors: types, birth, what they tell, formats, text
+ * Tensors: types, making them, questions about them, formats, text
  */
 #include "tests/support/tensors.h"
 
@@ -207,8 +207,8 @@ START_TEST(on_unaligned_memory)
 }
 END_TEST
 
-/* Only what the tensor spans is materialized, and what lies between its elements is
- * not lost, whatever the hint says. */
+/* Only the span of the tensor is materialized. With any hint the bytes between its elements
+ * are kept. */
 START_TEST(data_for_writing)
 {
 	struct cow_tensor *t = tensor(COW_INT8, 64, 4096), *column, *copy;
@@ -257,7 +257,7 @@ START_TEST(strides_of_formats)
 }
 END_TEST
 
-/* Shapes whose strides fit several formats: what was asked for is what they have. */
+/* Shapes whose strides fit several formats have the format that was asked for. */
 START_TEST(ambiguous_formats)
 {
 	static const int64_t shapes[][4] = {

@@ -2,10 +2,10 @@
 /*
  * Tensors in many threads, beside forks
  *
- * All threads read, view, copy from and lazily clone the same tensors, whose elements
- * count up, and write what is their own; meanwhile other threads fork. Children find
- * every tensor as it was, and copy with threads of their own, as do their children.
- * Made for ThreadSanitizer, too.
+ * All threads read, view, copy from and lazily clone the same tensors, whose elements count
+ * up, and write their own. Meanwhile other threads fork. Children find every tensor as it
+ * was, and copy with threads of their own, as do their children. Made for ThreadSanitizer,
+ * too.
  */
 #include "tests/support/tensors.h"
 
@@ -119,7 +119,7 @@ static void child(void *arg)
 {
 	work((uint64_t)(uintptr_t)arg);
 	in_child(grandchild, arg);
-	/* What is written here is seen by nobody else. */
+	/* No other process sees what is written here. */
 	for (int i = 0; i < SOURCES; i++)
 		ok(cow_tensor_fill(sources[i], COW_INT32, &(int32_t){ 9 }));
 }

@@ -99,7 +99,7 @@ START_TEST(formats_are_given)
 }
 END_TEST
 
-/* PRESERVE of what is not dense: the order of dimensions, without the gaps. */
+/* PRESERVE of a tensor that is not dense: the order of dimensions, without the gaps. */
 START_TEST(order_is_preserved)
 {
 	struct cow_tensor *t = tensor_counting(3, SIZES(4, 6, 8)), *u;
@@ -228,7 +228,7 @@ START_TEST(strict_memory_is_not_lazy)
 }
 END_TEST
 
-/* Reading, in whatever way, never materializes. */
+/* No way of reading materializes. */
 START_TEST(reading_is_not_writing)
 {
 	struct cow_tensor *t = counting(N, C, H, W), *c, *u, *r;

@@ -114,7 +114,7 @@ START_TEST(all_levels)
 }
 END_TEST
 
-/* Levels are for something: what each is made for, it does alone. */
+/* Each level does by itself what it is made for. */
 START_TEST(levels_do_their_work)
 {
 	static const int64_t narrowest[] = { 1, 2, 4 };

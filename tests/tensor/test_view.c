@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Views of tensors: the edges of each one. Random ones are in test_model.c.
+ * Views of tensors: the limits of each kind. test_model.c has random ones.
  */
 #include "tests/support/tensors.h"
 
@@ -169,7 +169,7 @@ START_TEST(other_sizes)
 }
 END_TEST
 
-/* Whatever a view says, its elements are those of the tensor, in order. */
+/* The elements of each view are those of the tensor, in order. */
 START_TEST(random_other_sizes)
 {
 	struct prng prng = prng_make(5);

@@ -2,7 +2,7 @@
 /*
  * Copies that are left unfinished, on a third party's device
  *
- * Those of CUDA devices are in test_order.c.
+ * tests/cuda/test_order.c has those of CUDA devices.
  */
 #include "tests/device/fake.h"
 #include "tests/support/quantized.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* With a handle: unfinished until it is waited for, and held until then. */
+/* With a handle the copy is unfinished, and holds its tensors, until it is waited for. */
 START_TEST(work)
 {
 	struct cow_tensor *h = counting(12, 12), *d, *back, *flat;
@@ -31,7 +31,7 @@ START_TEST(work)
 	must(cow_work_poll(w) == 0);
 	h = counting(12, 12);
 	must(cow_tensor_equal(back, h) == 0);
-	/* Given up: it goes on, and holds the device's memory. */
+	/* The handle is freed: the copy goes on, and holds the device's memory. */
 	must(cow_work_free(w) == NULL);
 	cow_tensor_unref(d);
 	ck_assert_uint_eq(fake_device_counts.live, 1);
@@ -110,7 +110,8 @@ START_TEST(work_at_once)
 }
 END_TEST
 
-/* Each call fails in turn, also of polls and waits: said, for ever, and nothing leaks. */
+/* Each call fails in turn, also in polls and waits: each later call gives the error, and
+ * nothing leaks. */
 START_TEST(work_fails)
 {
 	bool more = true;
