@@ -2,10 +2,10 @@
 /*
  * Our declarations of the driver's interface against the real ones
  *
- * Compiled, never run (tests/cuda/abi.sh), where the toolkit brings <cuda.h>: every
- * number, every size and offset, every form of a call. A call of ours is declared
- * again with our structs' names made the real ones, which the first half of this file
- * has shown to be the same; the compiler then compares function types exactly.
+ * This file is compiled and never run (tests/cuda/abi.sh), if the toolkit has <cuda.h>. It
+ * compares every number, every size and offset, and every form of a call. For the calls,
+ * macros replace our structs' names by the real ones, which the first half of this file has
+ * shown to be the same. Then the compiler compares the function types exactly.
  */
 #ifdef COW_HAVE_CUDA_H
 #include <cuda.h>
@@ -242,7 +242,7 @@ MEMBER(cow__cu_copy3d_peer, height, CUDA_MEMCPY3D_PEER, Height);
 MEMBER(cow__cu_copy3d_peer, depth, CUDA_MEMCPY3D_PEER, Depth);
 /* clang-format on */
 
-/* From here on our names are theirs. */
+/* From here on our names stand for the real types. */
 #define cow__cu_result cudaError_enum
 #define cow__cu_uuid CUuuid_st
 #define cow__cu_location CUmemLocation_st

@@ -2,8 +2,8 @@
 /*
  * Copies of CUDA devices while the driver fails
  *
- * Each call of the driver, of every name, fails in turn: the copy fails with the
- * driver's words or finds another way; nothing is lost, and the next one succeeds.
+ * Each call of the driver, of every name, fails in turn. The copy fails with the driver's
+ * description, or finds another way. No bytes are lost, and the next copy succeeds.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/fault/fault.h"
@@ -14,7 +14,7 @@
 
 #define SIDE 40
 
-/* What happens once a process comes first. */
+/* What a process does only once is done first. */
 static const char *const names[] = {
 	"cuModuleLoadData",
 	"cuModuleGetFunction",
@@ -109,7 +109,7 @@ static int copy(struct tensors *t, int kind)
 	}
 }
 
-/* Sources are as they were, whatever happened to destinations. */
+/* The sources have their old bytes, also if a copy failed. */
 static void check(struct tensors *t)
 {
 	struct cow_tensor *a = tensor(COW_INT32, SIDE, SIDE), *b = counting(SIDE, SIDE);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory and pinned memory when the driver fails, or the kernel
+ * Device memory and pinned memory while the driver fails, or the kernel
  *
- * Every operation runs with its n-th call of the driver failing, for all n until none
- * does, and for each call by its name. Whatever fails: what was there is there, with its
- * bytes; the operation either worked or left a sentence; tried again, it works; and at
- * the end nothing is left in the driver.
+ * Every operation runs with its n-th call of the driver failing, for all n until no call
+ * fails, and for each call by its name. After any failure all memory is there, with its
+ * bytes. The operation worked, or left a sentence; tried again, it works. At the end
+ * nothing is left in the driver.
  */
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
@@ -73,7 +73,7 @@ static int single_zeroed(void)
 	return new_of(3 * MIB, COW_CUDA_SINGLE, COW_STORAGE_ZERO);
 }
 
-/* The ladder: it has to give back what is cached. */
+/* Memory runs out, so cached memory has to be given back. */
 static int tight(void)
 {
 	int r = new_of(600 * MIB, COW_CUDA_CACHED, 0);
@@ -123,7 +123,7 @@ static int a_stream(void)
 	return r;
 }
 
-/* Who can't note it waits instead. */
+/* If the use can't be noted, the call waits. */
 static void noted(struct cow_storage *s)
 {
 	int r = cow__cuda_pinned_used(cow_storage_data(s), d, side);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clones and sharing of device storages when the driver fails
+ * Clones and sharing of device storages while the driver fails
  *
- * Each operation runs with the n-th call of each name failing, for all n until there is
- * no such call any more. Whatever fails: the operation worked or left a sentence, every
- * storage has the bytes that it had, it works when it is tried again, and in the end
- * nothing is left in the driver.
+ * Each operation runs with the n-th call of each name failing, for all n until there is no
+ * such call. After any failure every storage has its bytes. The operation worked, or left
+ * a sentence; tried again, it works. At the end nothing is left in the driver.
  */
 #include "tests/support/gpu.h"
 
@@ -18,7 +17,7 @@
 #define PIECE (2 * MIB)
 enum { UNKNOWN = 999, OUT = 2 };
 
-/* What nothing can be done about: no caller could be told. */
+/* Calls whose failure no caller can be told of. */
 static const char *const endings[] = { "cuMemRelease", "cuMemAddressFree",
 	                               "cuCtxPopCurrent", "cuEventDestroy" };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages on device memory: single pieces, zeros, and what a forked child has of them
+ * Storages on device memory: single pieces, zeros, and storages in a forked child
  */
 #include "tests/support/cuda.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A graph that is recorded, while the library works elsewhere
+ * A graph is recorded while the library works in other streams and threads
  *
- * What a thread does with the driver can break what another one records: the recording
- * is lost, and its owner learns it at the end, from an error that names nobody. So each
- * test here records, lets the library do all that it does in other streams and threads,
- * and ends what it recorded, which must be sound. On the reference driver every call that
- * could break a recording does.
+ * A thread's call of the driver can break the recording of another thread. Then the recording
+ * is lost. Its owner learns that at the end, from an error that does not name the call. So
+ * each test here records a graph, lets the library do all that it does elsewhere, and ends
+ * the recording, which must be sound. On the reference driver every call that could break
+ * a recording does break it.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/ends.h"
@@ -148,7 +148,7 @@ static void records(void (*body)(cow_cuda_stream))
 static void emptied(cow_cuda_stream a)
 {
 	elsewhere(gives_back, NULL);
-	/* By the one who records, on whatever stream is current. */
+	/* By the thread that records, on any current stream. */
 	gives_back(NULL);
 	ok(cow_cuda_stream_set(0, NULL));
 	ok(cow_cuda_stream_set(0, a));
@@ -209,8 +209,8 @@ static void *idles(void *arg)
 	return NULL;
 }
 
-/* A stream that was ended is not asked, though a thread that does nothing any more has it
- * as its current one. */
+/* A stream that has ended is not asked, although it is the current stream of a thread that
+ * does nothing more. */
 START_TEST(a_thread_that_is_left_behind)
 {
 	struct cow_storage *s;
@@ -299,8 +299,8 @@ static void *uses_the_default_stream(void *pinned)
 	return NULL;
 }
 
-/* A stream that is ordered with the default one makes that one unusable. Nobody has told
- * the library of it. */
+/* A stream that is ordered with the default one makes that one unusable. The library was not
+ * told of the stream. */
 START_TEST(an_ordered_stream)
 {
 	struct cow_storage *p, *noted;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lazy clones of device storages, on the reference driver: what a write copies, who
- * writes in place, and that streams which run late change none of it. The library
- * waits for no stream on the host in any of it.
+ * Lazy clones of device storages, on the reference driver
+ *
+ * These tests check what a write copies, when it goes in place, and that streams which run
+ * late change none of it. The library waits for no stream on the host.
  */
 #include "tests/support/gpu.h"
 
@@ -96,7 +97,7 @@ START_TEST(one_piece_is_copied_whole)
 }
 END_TEST
 
-/* The fill of one stream is late; nobody orders the streams but the library. */
+/* The fill of one stream is late; only the library orders the streams. */
 START_TEST(a_writer_on_another_stream_comes_behind)
 {
 	cow_cuda_stream a, b;

@@ -2,8 +2,8 @@
 /*
  * Copies of CUDA devices: the same bytes as on the host, in order, without waiting
  *
- * On the reference driver, which runs the kernels' own source, late. What it tells of
- * order and waiting is not asked of a real one.
+ * On the reference driver, which runs the kernels' own source, late. With a real driver the
+ * tests do not check order and waiting.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/tensors.h"
@@ -72,7 +72,7 @@ static void ck_same(struct cow_tensor *device, struct cow_tensor *host, const ch
 	cow_tensor_unref(w);
 }
 
-/* A device for which no kernel's code is: the driver refuses each module once. */
+/* A device that no kernel has code for: the driver refuses each module once. */
 static void refuse_kernels(void)
 {
 	static const enum cow_dtype types[] = { COW_INT32, COW_FLOAT32, COW_FLOAT32 };
@@ -425,7 +425,7 @@ START_TEST(far_apart)
 }
 END_TEST
 
-/* One copy of the driver's where that says it; else one kernel. */
+/* One copy of the driver's if that can do it, else one kernel. */
 START_TEST(which_copy)
 {
 	struct cow_tensor *a, *b, *c;

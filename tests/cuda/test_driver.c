@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reference driver keeps the rules that it is there to check
+ * The reference driver follows the rules that it checks
  *
- * Memory and order here; devices in test_driver_devices.c, mistakes in
- * test_driver_rules.c.
+ * Memory and order are here. test_driver_devices.c has devices, test_driver_rules.c mistakes.
  */
 #include "tests/support/driver.h"
 
@@ -194,12 +193,12 @@ static void importer(void *arg)
 	ck_assert_uint_eq(word_at(at), 0x11223344);
 	cu_ok(cu->set_32(at + 4, 9, 1, NULL));
 	cu_ok(cu->ctx_synchronize());
-	/* On it goes, with no process left that has it mapped or made it. */
+	/* It is sent on, when no process maps it and its maker has ended. */
 	cu_ok(cu->mem_export(&fd, h, COW_CU_HANDLE_FD, 0));
 	send_descriptor(over[1], fd);
 }
 
-/* Its maker sends it, forgets it, and gets it back from a process that is gone. */
+/* Its maker sends it, frees it, and gets it back from a process that has ended. */
 START_TEST(memory_travels)
 {
 	struct ref_usage usage;

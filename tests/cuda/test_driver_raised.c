@@ -2,9 +2,9 @@
 /*
  * A program with raised privileges loads no driver that its caller names
  *
- * This program, copied and made set-user-ID, is started by another user, with the reference
- * driver in COWSHED_CUDA_DRIVER; what it has mapped then tells whether that was loaded.
- * The same copy without the bit loads it.
+ * Another user starts a set-user-ID copy of this program, with the reference driver in
+ * COWSHED_CUDA_DRIVER. The copy's mappings tell whether that driver was loaded. The same
+ * copy without the bit loads it.
  */
 #include "tests/support/left.h"
 #include "tests/support/support.h"

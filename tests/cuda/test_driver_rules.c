@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reference driver: kernels, copies of boxes, and every mistake that it must not
- * let pass
+ * The reference driver: kernels, copies of boxes, and every mistake that it must report
  */
 #include "tests/support/driver.h"
 
@@ -89,7 +88,7 @@ START_TEST(kernels_run)
 }
 END_TEST
 
-/* What no device would forgive, forgiven: the context is lost instead. */
+/* Mistakes that end the process in strict mode: else the context is lost. */
 START_TEST(lenient_kernels_fail)
 {
 	start();

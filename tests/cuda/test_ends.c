@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streams that end, and streams that were to end and did not
+ * Streams that end, and streams that the driver did not end
  *
- * What a stream has to do when it ends is waited for as before, by marks; and nothing asks
- * the stream itself for anything any more: the reference driver ends who does. A stream
- * that the driver keeps goes on as if nothing had been.
+ * The work that a stream has when it ends is waited for by marks, as before. No call uses the
+ * stream itself any more: the reference driver ends a process that does. A stream that the
+ * driver keeps goes on as before.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/meanwhile.h"
@@ -106,7 +106,7 @@ START_TEST(clones_come_behind_a_stream_that_ended)
 }
 END_TEST
 
-/* Marks behind which nobody waits any more are used again. */
+/* Marks that are no longer waited for are used again. */
 START_TEST(marks_of_streams_that_ended_are_not_lost)
 {
 	struct ref_usage before = { .events = 0 }, after;
@@ -223,8 +223,8 @@ START_TEST(a_kept_stream_is_asked)
 }
 END_TEST
 
-/* Where a mark can't be had it is not ended: what uses it could not be known to have
- * passed. */
+/* If a mark can't be made, the stream is not ended: whether its uses have passed could not be
+ * known. */
 START_TEST(without_a_mark_it_stays)
 {
 	static const char *const names[] = { "cuEventCreate", "cuEventRecord" };

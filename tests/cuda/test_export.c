@@ -24,7 +24,8 @@ START_TEST(one_piece_as_a_descriptor)
 	ok(cow_storage_export(s, COW_SHARE_CLONE, &fd, &offset));
 	must(offset == 0);
 	ok(cow_storage_import(fd, 0, PIECE + 9, COW_SHARE_CLONE, &c));
-	/* Who has a descriptor can write what it is of: so that is of neither. */
+	/* A process with the descriptor can write its memory, so it must be neither the
+	 * storage's nor the clone's. */
 	cu_ok(cu->ctx_synchronize());
 	if (driver_is_reference())
 		must(pwrite(fd, "x", 1, 3) == 1);
@@ -48,7 +49,7 @@ START_TEST(one_piece_as_a_descriptor)
 }
 END_TEST
 
-/* Who maps a piece sees all of it. */
+/* A process that maps a piece sees all of it. */
 START_TEST(nothing_of_the_neighbours_goes_along)
 {
 	static unsigned char seen[PIECE];

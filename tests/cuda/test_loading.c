@@ -29,7 +29,7 @@ START_TEST(no_driver)
 	fails(-ENODEV, cow__cu_start(&table));
 	says("no CUDA driver: /no/such/library.so");
 	must(table == NULL);
-	/* What came out first stays, whatever comes later. */
+	/* The first result stays, also if a later try would succeed. */
 	must(unsetenv("COWSHED_CUDA_DRIVER") == 0);
 	driver_choose();
 	fails(-ENODEV, cow__cu_start(&table));

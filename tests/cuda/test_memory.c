@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device memory: the cache, by stream, and what it tells
+ * Device memory: the cache, by stream, and its statistics
  *
- * On the reference driver, whose streams run late and out of order, and which ends the
- * process where memory is unmapped that queued work still uses.
+ * On the reference driver. Its streams run late and out of order, and it ends the process if
+ * memory is unmapped that queued work still uses.
  */
 #include "tests/support/cuda.h"
 
@@ -132,7 +132,7 @@ START_TEST(memory_of_others_is_ignored)
 }
 END_TEST
 
-/* What was freed in all sizes is one again, and more is mapped only for what lacks. */
+/* Freed blocks of all sizes merge, and only the missing memory is mapped. */
 START_TEST(sizes_merge)
 {
 	struct cow_storage *s[10];

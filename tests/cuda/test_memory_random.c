@@ -2,10 +2,9 @@
 /*
  * Random programs on device memory
  *
- * Late work of who had a block before would write into the block of who has it now: so
- * every block keeps one value, from its last fill to its end, on streams that the
- * reference driver runs late and out of order. In between the picture that the cache
- * gives of itself must add up.
+ * If a block is handed out too early, late work of its earlier owner writes into it. So each
+ * block keeps one value from its last fill to its end, on streams that the reference driver
+ * runs late and out of order. In between the snapshot of the cache must agree with itself.
  */
 #include "tests/support/cuda.h"
 
@@ -170,8 +169,8 @@ START_TEST(threads)
 }
 END_TEST
 
-/* Sizes change over time, as in programs of batches: what is held stays near what is
- * used at most. */
+/* Sizes change over time, as in programs that work in batches: the memory that is held stays
+ * near the most that was used. */
 START_TEST(fragmentation_is_bounded)
 {
 	struct prng r = prng_make(5);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the cache of device memory tells: history, snapshots, peaks
+ * The cache of device memory: history, snapshots, peaks
  *
- * (That numbers and snapshots agree is checked wherever tests use the cache.)
+ * All tests that use the cache check that statistics and snapshots agree.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/ends.h"
@@ -120,7 +120,7 @@ START_TEST(pieces)
 }
 END_TEST
 
-/* One piece goes from the allocator's hands to those of whoever it was sent to. */
+/* A piece of the allocator becomes the receivers' piece. */
 START_TEST(sent_and_received)
 {
 	struct cow_storage *s = NULL;

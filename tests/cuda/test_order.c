@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies of CUDA devices: when
+ * Copies of CUDA devices: their order, and when they run
  *
- * The reference driver begins work as late as it may (REF_HOLD: not before somebody
- * waits for it), so whoever reads or changes too early is found out; and it counts
- * who waits.
+ * The reference driver begins work as late as it may (REF_HOLD: not before a call waits for
+ * it). So a read or a write that comes too early is found. It also counts the calls that
+ * wait.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/tensors.h"
@@ -58,7 +58,7 @@ static unsigned char *bytes_of(struct cow_tensor *t)
 	return data;
 }
 
-/* How often anybody waited, said so or not. */
+/* How many calls waited, by their definition or not. */
 static uint64_t waits(void)
 {
 	return ref.calls("cuStreamSynchronize") + ref.calls("cuEventSynchronize") +
@@ -136,8 +136,8 @@ START_TEST(read_too_early)
 }
 END_TEST
 
-/* Work that nobody has any more holds what it needs until it has ended, and no longer;
- * nobody waits for it. */
+/* Work whose handle was freed holds what it needs until it has ended, and no longer. No call
+ * waits for it. */
 START_TEST(given_up)
 {
 	struct cow_tensor *h, *d;
@@ -221,7 +221,7 @@ START_TEST(staged)
 }
 END_TEST
 
-/* Who reads too early sees the poison; who changes too early is told. */
+/* A read that comes too early sees the poison; a write that comes too early gives an error. */
 START_TEST(poisoned)
 {
 	struct cow_tensor *h, *d;
@@ -302,8 +302,8 @@ START_TEST(nobody_waits)
 }
 END_TEST
 
-/* Through the ring, whatever the size: right, and its host bytes may be changed when it
- * returns. */
+/* Through the ring, of any size: the bytes are right, and the host's may be changed on
+ * return. */
 START_TEST(ring)
 {
 	static const size_t sizes[] = { 1, 4096, 65536, 65537, 4 * MIB, 4 * MIB + 1, 12 * MIB + 333 };

@@ -2,9 +2,9 @@
 /*
  * Device storages that come back to the process that sent them
  *
- * An alias is the storage that is there already. Its receiver comes behind what the sender
- * queued before it sent it all the same, on the device. Here nothing runs before somebody
- * waits for it, so who is not ordered sees what was there before.
+ * A received alias is the storage that is already there. Its receiver's stream still waits,
+ * on the device, for what the sender queued before it sent. Here no work runs before a call
+ * waits for it, so a stream that is not ordered sees the old bytes.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/ends.h"

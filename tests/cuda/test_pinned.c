@@ -2,9 +2,9 @@
 /*
  * Pinned host memory: exact, cached behind marks, shareable, never frozen
  *
- * The reference driver ends the process where memory is unpinned that queued work still
- * uses. What has been pinned and freed is looked at through a device: a copy that runs
- * late shows what was there then.
+ * The reference driver ends the process if memory is unpinned that queued work still uses.
+ * Memory that was pinned and freed is checked through a device: a copy that runs late shows
+ * the bytes of that time.
  */
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
@@ -91,7 +91,7 @@ START_TEST(exact_sizes)
 	ck_assert_int_eq(cow_cuda_is_pinned(s), 0);
 	cow_storage_unref(s);
 	fails(-EINVAL, cow_cuda_pinned_new(SIZE_MAX, &s));
-	/* What others pinned is pinned. */
+	/* Memory that another library pinned counts as pinned. */
 	t = new_storage(1 << 20, 0);
 	ck_assert_int_eq(cow_cuda_is_pinned(t), 0);
 	by_others = mut(t);
@@ -330,8 +330,8 @@ static void sees_the_moment(void *arg)
 	must(cuda_calls() == calls);
 }
 
-/* An ordinary extent is frozen by a fork; this one is not, since the device goes on
- * with the pages that it has; and the child has the bytes of that moment. */
+/* A fork freezes an ordinary extent. It does not freeze this one, because the device keeps
+ * using its pages. The child has the bytes of that moment. */
 START_TEST(a_child_gets_a_copy)
 {
 	struct cow_storage *plain = new_filled(4 * MIB, 0, 1), *to;
@@ -371,7 +371,7 @@ static void nothing(void *arg)
 	(void)arg;
 }
 
-/* What is cached is neither frozen nor copied: nobody needs its bytes. */
+/* Cached memory is neither frozen nor copied: its bytes are not needed. */
 START_TEST(the_cache_over_a_fork)
 {
 	struct cow_storage *s;

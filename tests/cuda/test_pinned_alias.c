@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pinned host memory that is sent as an alias: devices, this process and others have the
- * same pages, until each has let them go
+ * Pinned host memory that is sent as an alias: devices, this process and others have the same
+ * pages until each has freed them
  */
 #include "cuda/pinned.h"
 #include "tests/support/cuda.h"
@@ -143,7 +143,7 @@ START_TEST(an_alias_is_pinned)
 	gate_wait(&o.there);
 	ref.set(REF_HOLD, 0);
 	cow_storage_unref(to);
-	/* Not for anybody else: the peer writes it still. */
+	/* No other storage gets the memory, because the peer still writes it. */
 	s = pinned(3 * MIB);
 	memset(mut(s), 1, 3 * MIB);
 	gate_open(&o.back);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A device that reaches another one's memory, what was there before and what comes
+ * A device that reaches another one's memory: memory from before that, and later memory
  *
- * Memory that is mapped piece by piece is opened piece by piece: the reference driver
- * ends the process where a device touches what was not opened for it.
+ * Memory that is mapped piece by piece is opened piece by piece. The reference driver ends
+ * the process if a device touches memory that was not opened for it.
  */
 #include "cuda/context.h"
 #include "tests/support/cuda.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the library refuses while a graph is recorded, and that it has done nothing then
+ * Calls that the library refuses while a graph is recorded: they must have done nothing
  *
- * Either the work would break the recording, or it would become part of a graph that runs
- * when the memory is somebody else's.
+ * Such work would break the recording, or become part of a graph that runs when the memory
+ * belongs to another storage.
  */
 #include "tests/support/cuda.h"
 #include "tests/support/tensors.h"
@@ -113,8 +113,8 @@ static uint64_t queued(void)
 	return n;
 }
 
-/* What is refused has not been begun: the graph would have steps on memory that is
- * somebody else's when it runs. */
+/* A refused call has not begun: else the graph would have steps on memory that belongs to
+ * another storage when it runs. */
 START_TEST(what_is_refused_is_not_recorded)
 {
 	struct cow_tensor *host = tensor_new(COW_FLOAT32, 2, SIZES(64, 64),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Device storages between processes, on the reference driver: each process starts
- * its own, after it was forked.
+ * Device storages between processes, on the reference driver
+ *
+ * Each process starts the driver after it was forked.
  */
 #include "tests/support/gpu.h"
 
@@ -90,7 +91,7 @@ static void both(struct two *t, child_fn *sender, child_fn *receiver)
 	close(t->socket[1]);
 }
 
-/* The fill is 30 ms late, so the receiver would come before it; nobody waits here. */
+/* The fill is 30 ms late, so the receiver would come before it; no call waits here. */
 static void sends_and_looks(void *arg)
 {
 	struct two *t = arg;
@@ -371,8 +372,8 @@ START_TEST(a_process_without_devices)
 }
 END_TEST
 
-/* Clones sent and written, in both directions, by processes that know nothing of each
- * other's: against arrays. */
+/* Processes send and write clones in both directions, without knowing of each other's. The
+ * bytes are compared with arrays. */
 enum { TURNS = 24, CELLS = 4 };
 
 static void pingpong(int socket, bool first, uint64_t seed)

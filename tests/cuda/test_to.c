@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors to and from CUDA devices: where the result is
+ * Tensors to and from CUDA devices: the device and the memory of the result
  */
 #include "tests/support/cuda.h"
 #include "tests/support/tensors.h"
@@ -72,7 +72,7 @@ static bool is_pinned(const struct cow_tensor *t)
 	return cow_cuda_is_pinned(cow_tensor_storage(t));
 }
 
-/* What comes from a device without waiting comes to pinned memory. */
+/* A copy from a device that is left unfinished goes to pinned memory. */
 START_TEST(a_pinned_result)
 {
 	struct cow_tensor *h = counting(32, 17), *d, *r;
@@ -97,7 +97,7 @@ START_TEST(a_pinned_result)
 }
 END_TEST
 
-/* Ordinary memory will do where no more can be pinned. */
+/* If no more memory can be pinned, ordinary memory is used. */
 START_TEST(no_pinned_memory)
 {
 	struct cow_tensor *h = counting(32, 17), *d, *r;

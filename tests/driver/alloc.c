@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cuMemAlloc, cuMemAllocAsync, and what the driver knows of a pointer
+ * cuMemAlloc, cuMemAllocAsync, and attributes of pointers
  *
- * Each allocation has granules of its own, so that a byte behind its end belongs to
- * nobody; the real driver puts small ones into one.
+ * Each allocation has granules of its own, so a byte behind its end belongs to no allocation.
+ * The real driver puts several small ones into one granule.
  */
 #include "tests/driver/ref.h"
 

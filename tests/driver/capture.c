@@ -2,19 +2,18 @@
 /*
  * Streams that record a graph
  *
- * Nothing is recorded: what counts here is who breaks a recording. It is broken, and the
- * call that did it refused, by
+ * Nothing is recorded: this file only finds the calls that break a recording. These break it,
+ * and are refused:
  *
- *   - a call that a graph can't know of (memory that comes and goes, looking at events),
- *     from the recording thread, or from any thread if the recording is GLOBAL; unless
- *     the calling thread's mode says that it knows what it does
- *     (cuThreadExchangeStreamCaptureMode)
- *   - waiting for the stream, or for the context that it is of, from any thread in any mode
+ *   - a call that a graph can't have (making and freeing memory, asking events), by the
+ *     recording thread, or by any thread if the recording is GLOBAL; but not in a thread
+ *     with the mode RELAXED (cuThreadExchangeStreamCaptureMode)
+ *   - waiting for the stream, or for its context, by any thread in any mode
  *   - the default stream, if the recording one is ordered with it
  *   - waiting, in the recording, for an event from outside of it
  *
- * The documentation names few of the calls of the first kind. Here they are all that could
- * be: whoever is careful with too many is careful with the right ones.
+ * The documentation names few of the calls of the first kind. Here all calls count that could
+ * be: code that avoids too many of them avoids the right ones.
  */
 #include "tests/driver/ref.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a test may ask the reference driver for, beyond what a driver does
+ * Functions of the reference driver for tests, beyond those of a driver
  *
- * Found by dlsym() in the loaded driver (tests/support/driver.h does that). All of it
- * may be called at any time, by any thread.
+ * tests/support/driver.h finds them by dlsym() in the loaded driver. Any thread may call them
+ * at any time.
  */
 #ifndef TESTS_DRIVER_CONTROL_H
 #define TESTS_DRIVER_CONTROL_H
@@ -17,8 +17,8 @@ extern "C" {
 #endif
 
 enum ref_setting {
-	/* 1 (default): what is undefined on a device ends the process, with a sentence
-	 * on stderr. 0: it gives the most likely error. */
+	/* 1 (default): behaviour that is undefined on a device ends the process, with a
+	 * sentence on stderr. 0: it gives the most likely error. */
 	REF_STRICT,
 	/* 0: an asynchronous copy from or to memory that is not pinned counts as such a
 	 * mistake. 1 (default): it works as documented, which is synchronously. */
@@ -27,7 +27,7 @@ enum ref_setting {
 	REF_MEMORY,     /* bytes of each device */
 	REF_MAX_EVENTS, /* more are CUDA_ERROR_OUT_OF_MEMORY */
 	REF_MAX_HANDLES,
-	/* 1: nothing is executed before somebody waits for it. */
+	/* 1: no work is executed before a call waits for it. */
 	REF_HOLD,
 	REF_SETTINGS
 };

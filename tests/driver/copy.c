@@ -2,10 +2,10 @@
 /*
  * Copies and fills
  *
- * All copies are boxes of rows; a plain one has one row. Addresses are looked up when
- * the call is made, bytes are read when the work runs: a program that reuses a pinned
- * buffer too early copies the wrong bytes. Memory that is not pinned is not the
- * device's to read later: those bytes are taken at once, or the call waits.
+ * All copies are boxes of rows; a plain copy has one row. Addresses are looked up when the
+ * call is made, and bytes are read when the work runs. So a program that reuses a pinned
+ * buffer too early copies the wrong bytes. A device can't read memory later that is not
+ * pinned: those bytes are taken at once, or the call waits.
  */
 #include "tests/driver/ref.h"
 

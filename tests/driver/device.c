@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Devices, their primary contexts, and which one a thread uses
+ * Devices, their primary contexts, and the current context of a thread
  */
 #include "tests/driver/ref.h"
 

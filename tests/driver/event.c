@@ -2,10 +2,10 @@
 /*
  * Events
  *
- * An event is the last work that was recorded with it; what was told to wait for it
- * waits for the work that it was then. One that processes share is two numbers in a
- * page of a memfd: how often it was recorded, and up to which of them all is done. A
- * process that is gone has done all it will.
+ * An event is the last work that was recorded with it. A stream that was told to wait for it
+ * waits for the work that it had at that time. An event that processes share is two numbers
+ * in a page of a memfd: how often it was recorded, and how many of those recordings are
+ * done. When a process has ended, all its recordings count as done.
  */
 #include "tests/driver/ref.h"
 

@@ -2,11 +2,11 @@
 /*
  * A kernel's threads
  *
- * One coroutine runs thread after thread of a block, until one of them comes to a
- * barrier: then another coroutine goes on with the threads that have not begun. When
- * all have begun, those at the barrier go on. A kernel without barriers so costs one
- * coroutine a block. Blocks and threads run forwards or backwards, by chance: neither
- * order is promised.
+ * One coroutine runs thread after thread of a block until one of them comes to a barrier.
+ * Then another coroutine goes on with the threads that have not begun. When all have begun,
+ * those at the barrier go on. So a kernel without barriers costs one coroutine for each
+ * block. Blocks and threads run forwards or backwards, by chance, because no order is
+ * promised.
  */
 #include "tests/driver/ref.h"
 

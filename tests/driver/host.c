@@ -2,8 +2,8 @@
 /*
  * Pinned host memory
  *
- * A list of ranges. Pages are not locked for that; what matters is that copies which
- * need pinned memory are seen to use something else.
+ * A list of ranges. Their pages are not locked. The list serves to find copies that need
+ * pinned memory and use other memory.
  */
 #include "tests/driver/ref.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CUDA C for the host: what a kernel's source needs to be compiled by a C++ compiler
+ * CUDA C for the host: lets a C++ compiler compile a kernel's source
  *
- * Included before the source. A block's threads are coroutines of one thread of the
- * host (fiber.cc), kernels run one at a time; so the built-in variables are plain
- * ones, and what is __shared__ is static. Not here: dynamic shared memory, warps
- * (shuffles, votes), textures.
+ * It is included before the source. The threads of a block are coroutines of one thread of
+ * the host (fiber.c), and kernels run one at a time. So the built-in variables are plain
+ * variables, and __shared__ ones are static. Dynamic shared memory, warps (shuffles, votes)
+ * and textures are missing.
  */
 #ifndef TESTS_DRIVER_HOST_CUDA_H
 #define TESTS_DRIVER_HOST_CUDA_H

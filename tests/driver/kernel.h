@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the reference driver's C and its kernels' C++ both know
+ * The interface between the reference driver's C and its kernels' C++
  */
 #ifndef TESTS_DRIVER_KERNEL_H
 #define TESTS_DRIVER_KERNEL_H

@@ -2,10 +2,10 @@
 /*
  * Modules and kernels
  *
- * The kernels are the library's own sources, compiled for the host (host_cuda.h) and
- * found by their names; an image is not looked into. One runs at a time, with the
- * window open for what its device may touch. A fault meanwhile is an illegal address;
- * a fault of the program's in the window is told, and stays a fault.
+ * The kernels are the library's own sources, compiled for the host (host_cuda.h) and found by
+ * their names; images are not read. One kernel runs at a time, with the window open for the
+ * memory that its device may touch. A fault of the kernel is an illegal address. A fault of
+ * the program in the window is reported, and stays a fault.
  */
 #include "tests/driver/ref.h"
 

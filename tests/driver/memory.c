@@ -2,12 +2,11 @@
 /*
  * Address ranges, mappings, access
  *
- * Two windows of addresses. What the program gets lies in the first, where the host
- * may touch nothing, as on hardware: reading a device pointer crashes. The same
- * memfd is mapped again at the same place of the second, the shadow, through which
- * the driver copies. A kernel uses plain pointers into the first, so while one runs,
- * the window is open for what its device may touch (ref_window_open()); kernels run one
- * at a time.
+ * There are two windows of addresses. Device pointers lie in the first, which the host must
+ * not touch: as on hardware, reading one crashes. The same memfd is mapped again at the same
+ * place of the second window, the shadow, through which the driver copies. A kernel uses
+ * plain pointers into the first window. So while a kernel runs, the window is open for the
+ * memory that its device may touch (ref_window_open()). Kernels run one at a time.
  */
 #include "tests/driver/ref.h"
 

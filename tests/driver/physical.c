@@ -2,8 +2,8 @@
 /*
  * Physical memory
  *
- * A memfd each: another process imports it as a descriptor, and the kernel frees it
- * with its last holder, however that ended. The name says which device's it is.
+ * Each piece is a memfd. Another process imports it as a descriptor, and the kernel frees it
+ * with its last holder, also if that was killed. The memfd's name has the device.
  */
 #include "tests/driver/ref.h"
 

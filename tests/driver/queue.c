@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Work: late, and in every order that is allowed
+ * Work: late, and in any order that is allowed
  *
- * Each piece of work knows what must be done before it: the last one of its stream,
- * what its stream was told to wait for, and between the default stream and the
- * blocking ones each other's last. Whatever has nothing before it may run. Two
- * threads pick among that at random; and nobody begins before a random time is over,
- * unless somebody waits for it. So a program that forgets to wait sees old bytes
- * nearly always, not once in a thousand runs.
+ * Each piece of work knows what must be done before it: the last work of its stream; what its
+ * stream was told to wait for; between the default stream and the blocking ones, the last
+ * work of each other. Work with nothing before it may run. Two threads pick from that at
+ * random. No work begins before a random time is over, unless a call waits for it. So a
+ * program that forgets to wait nearly always sees old bytes, not once in a thousand runs.
  *
- * A program that waits, waits for the one thing: what it needs is marked `wanted`,
- * with all that stands before that. Other work stays late.
+ * A call that waits marks the work that it needs as `wanted`, with all that must be done
+ * before. Other work stays late.
  */
 #include "tests/driver/ref.h"
 
@@ -124,7 +123,7 @@ static struct ref_work *pick(uint64_t *ret_ns)
 		bool hold = ref.settings[REF_HOLD] && !w->wanted;
 
 		if (w->foreign && !w->running && !hold && now + 200000 < *ret_ns)
-			*ret_ns = now + 200000; /* nobody tells us: ask again */
+			*ret_ns = now + 200000; /* no call tells: ask again */
 		if (hold || !ready(w))
 			continue;
 		if (!w->wanted && w->due_ns > now) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reference driver: what its files share
+ * The reference driver: the interface between its files
  *
  *   state.c    entering a call: lock, counts, failures on demand, fork
- *   device.c   devices, contexts, which one is current
+ *   device.c   devices, contexts, the current context
  *   physical.c physical memory;  memory.c  address ranges, mappings, access
- *   alloc.c    cuMemAlloc and what pointers are
+ *   alloc.c    cuMemAlloc, attributes of pointers
  *   host.c     pinned host memory
- *   queue.c    work: who waits for whom; late, out of order
+ *   queue.c    work: its order; runs it late and out of order
  *   stream.c   streams;  event.c  events, also of other processes
- *   capture.c  streams that record, and who breaks that
+ *   capture.c  streams that record, and calls that break a recording
  *   copy.c     copies and fills
  *   launch.c   modules and kernels;  fiber.c, host_cuda.h  a kernel's threads
  *
- * One lock for everything, held by each call and by no work that runs.
+ * There is one lock. Each call holds it; work that runs does not.
  */
 #ifndef TESTS_DRIVER_REF_H
 #define TESTS_DRIVER_REF_H
@@ -193,7 +193,7 @@ void ref_wait_context(struct cow__cu_context *context);
 struct ref_work *ref_pending_on(const void *at, size_t bytes);
 struct ref_work *ref_pending_first(void);
 size_t ref_pending(void);
-void ref_nudge(void); /* somebody polls: let something happen */
+void ref_nudge(void); /* a call polls: let some work run */
 
 /* ---- stream.c, event.c ---------------------------------------------------- */
 
@@ -214,8 +214,8 @@ struct cow__cu_stream *ref_stream_make(struct cow__cu_context *context, unsigned
 
 /* ---- capture.c ------------------------------------------------------------ */
 
-/* A call that breaks what is recorded: refused. Of some streams; of all of a context; the
- * default stream is used (`breaks`), or asked about. */
+/* Refuses a call that breaks a recording: of some streams, by their modes; of all streams of a
+ * context; by use of the default stream (`breaks`), or by a question about it. */
 enum cow__cu_result ref_unsafe(void);
 enum cow__cu_result ref_unsafe_context(const struct cow__cu_context *context);
 enum cow__cu_result ref_unsafe_default(const struct cow__cu_context *context, bool breaks);

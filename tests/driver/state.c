@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Entering a call: the lock, what is counted, what is made to fail, fork
+ * Entering a call: the lock, counts, failures on demand, fork
  */
 #include "tests/driver/ref.h"
 

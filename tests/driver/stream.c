@@ -2,7 +2,7 @@
 /*
  * Streams
  *
- * A destroyed one stays allocated, so that using it is noticed.
+ * A destroyed stream stays allocated, so that its use is noticed.
  */
 #include "tests/driver/ref.h"
 
