@@ -146,7 +146,7 @@ static void once(int kind, const char *name, unsigned long n, bool *ret_more)
 		ck_abort_msg("%d: %s %lu: %s", kind, name, n, cow_last_error());
 	if (!*ret_more)
 		ck_assert_int_eq(r, 0);
-	/* What was not finished is now. */
+	/* All work ends. */
 	if (kind == 5 || kind == 6) {
 		/* Both ways through buffers that a failed copy may still be using. */
 		ok(copy(&t, 5));

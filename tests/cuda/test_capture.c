@@ -267,7 +267,7 @@ START_TEST(streams_end_meanwhile)
 		cuda_fill(used, 3, NULL);
 		capture_begin(a, mode);
 		elsewhere(ends_a_stream, used);
-		ends_a_stream(used); /* by the one who records */
+		ends_a_stream(used); /* by the thread that records */
 		fails(-EBUSY, cow_cuda_stream_free(0, a));
 		must(strstr(cow_last_error(), "graph") != NULL);
 		capture_end(a);

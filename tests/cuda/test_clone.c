@@ -39,7 +39,7 @@ START_TEST(a_write_copies_the_pieces_it_touches)
 	must(gpu_is(s, 0, 4 * PIECE, 1));
 	must(gpu_is(c, 0, PIECE + 100, 1) && gpu_is(c, PIECE + 100, 1000, 2));
 	must(gpu_is(c, PIECE + 1100, 3 * PIECE - 1100, 1));
-	/* What it has copied is its own now. */
+	/* The pieces that it copied are its own. */
 	waits = gpu_waits();
 	before = gpu_usage().bytes;
 	gpu_fill(c, PIECE, PIECE, 3);

@@ -70,7 +70,7 @@ START_TEST(peaks)
 }
 END_TEST
 
-/* ---- What is not of the cache -------------------------------------------------------- */
+/* ---- Memory outside of the cache ----------------------------------------------------- */
 
 #define PIECE (2 * MIB)
 
@@ -89,7 +89,7 @@ static void numbers(uint64_t storages, uint64_t ranges, uint64_t allocated, uint
 	ck_assert_uint_eq(s.device_alloc - s.device_free, s.reserved_bytes[0].current / PIECE);
 }
 
-/* What was freed is gone. */
+/* Freed memory is given back. */
 static void settle(void)
 {
 	cuda_finish(0);
@@ -137,7 +137,7 @@ START_TEST(sent_and_received)
 		send_one(e.mine, s, COW_SHARE_CLONE);
 		must(cow_channel_receive(theirs, &q, 1, NULL, 0, NULL) == 1);
 		settle();
-		/* What came was made elsewhere, as far as can be known. */
+		/* A received piece counts as made by another process. */
 		numbers(2, 2, 2, 2, 1);
 		cow_storage_unref(last ? q.storage : s);
 		settle();

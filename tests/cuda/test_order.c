@@ -104,7 +104,7 @@ START_TEST(changed_too_early)
 }
 END_TEST
 
-/* What is read too early is what was there before. */
+/* A read that comes too early gets the old bytes. */
 START_TEST(read_too_early)
 {
 	struct cow_tensor *h, *d;
@@ -126,7 +126,7 @@ START_TEST(read_too_early)
 	ck_assert_uint_eq(waits(), before + 1);
 	ck_bytes(bytes_of(h), BYTES, 1);
 	cow_work_free(w);
-	/* Without a handle it is there, whatever the flags say. */
+	/* Without a handle the bytes are there on return, with any flags. */
 	memset(bytes_of(h), 5, BYTES);
 	ok(cow_tensor_copy(h, d, COW_COPY_NON_BLOCKING));
 	ck_bytes(bytes_of(h), BYTES, 1);
@@ -265,7 +265,7 @@ START_TEST(poisoned)
 }
 END_TEST
 
-/* ---- Who waits ------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------- */
 
 START_TEST(nobody_waits)
 {

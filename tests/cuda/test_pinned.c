@@ -170,7 +170,7 @@ END_TEST
 
 static struct cow_storage *taken;
 
-/* Meanwhile somebody takes the last of what is cached. */
+/* Meanwhile another thread takes the last cached memory. */
 static enum cow__cu_result stays_pinned(void *address)
 {
 	(void)address;

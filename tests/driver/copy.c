@@ -284,7 +284,7 @@ static void run_fill(struct ref_work *work)
 
 	size_t bytes = f->count * f->width, done = f->width, n;
 
-	/* What is there already, again: twice as much each time. */
+	/* Copies the bytes that are there behind themselves: twice as many each time. */
 	memcpy(f->at, &f->value, f->width);
 	for (; done < bytes; done += n) {
 		n = done < bytes - done ? done : bytes - done;

@@ -76,7 +76,7 @@ static void on_fault(int sig, siginfo_t *info, void *unused)
 		if (write(2, text, (size_t)n) < 0)
 			abort();
 	}
-	/* Again, to whoever it belongs. */
+	/* The signal again, for its owner. */
 	sigaction(sig, &before, NULL);
 }
 
@@ -289,7 +289,7 @@ enum cow__cu_result cuLaunchKernel(struct cow__cu_function *function, unsigned g
 	if ((uint64_t)block_x * block_y * block_z > 1024)
 		return COW_CU_INVALID_VALUE;
 	if (shared_bytes || extra || stream->capture != COW_CU_CAPTURE_NONE)
-		return COW_CU_NOT_SUPPORTED; /* nobody here needs them */
+		return COW_CU_NOT_SUPPORTED; /* the library does not use them */
 	work = ref_work_new(context, stream, run_kernel, sizeof(*l));
 	l = work->data;
 	l->function = function;

@@ -82,7 +82,7 @@ extern struct ref ref;
 enum cow__cu_result ref_enter(enum ref_call call, int *ret_locked);
 void ref_leave(int *locked);
 
-/* What is undefined on a device: ends the process if strict, else gives `code`. */
+/* For behaviour that is undefined on a device: ends the process if strict, else gives `code`. */
 enum cow__cu_result ref_undefined(enum cow__cu_result code, const char *rule, ...)
 	__attribute__((format(printf, 2, 3)));
 extern _Thread_local const char *ref_calling;   /* this thread's last call */

@@ -37,7 +37,7 @@ enum cow__cu_result ref_stream(struct cow__cu_context *context, struct cow__cu_s
 		return ref_unsafe_default(context, true);
 	}
 	if (*stream == (struct cow__cu_stream *)0x2)
-		return COW_CU_NOT_SUPPORTED; /* a default stream a thread: nobody asks for it */
+		return COW_CU_NOT_SUPPORTED; /* a default stream for each thread: not used here */
 	if ((*stream)->magic != ALIVE)
 		return ref_undefined(COW_CU_INVALID_HANDLE, "%p %s", (void *)*stream,
 		                     (*stream)->magic == DEAD ? "is a destroyed stream"
@@ -72,7 +72,7 @@ enum cow__cu_result cuStreamCreateWithPriority(struct cow__cu_stream **ret, unsi
 	return COW_CU_SUCCESS;
 }
 
-/* What is in it is still done. */
+/* Its queued work is still done. */
 enum cow__cu_result cuStreamDestroy_v2(struct cow__cu_stream *stream)
 {
 	ENTER_CONTEXT(stream_destroy);

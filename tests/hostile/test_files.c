@@ -348,7 +348,7 @@ START_TEST(truncate_and_write_after_sending)
 		                           0, MIB) == 0, alias);
 		ck_assert_int_eq(fcntl(f, F_ADD_SEALS, F_SEAL_WRITE), -1);
 	}
-	/* All of it can be read, whatever they did. */
+	/* All of it can be read, also after what the sender did. */
 	if (alias)
 		ck_bytes(data(p.storage), MIB, 0);
 	else

@@ -420,7 +420,7 @@ static void hear(int socket)
 	full.count = (size_t)r;
 }
 
-/* All of them that are free, by a description that is nobody's. */
+/* Takes all free slots, by an open file description of its own. */
 static void lock_slots(int door, short type)
 {
 	for (int i = 0; i < COW__SLOTS; i++) {

@@ -29,7 +29,7 @@ static struct cow_parcel parcel_of(struct cow_storage *s,
 		                    .mode = mode };
 }
 
-/* ---- Who the peer is ------------------------------------------------------------ */
+/* ---- The peer's user ------------------------------------------------------------- */
 
 static struct sockaddr_un address;
 

@@ -207,7 +207,7 @@ START_TEST(exported)
 }
 END_TEST
 
-/* What lies in a group's pack leaves it in a file of its own. */
+/* A storage in a group's pack leaves the group in a file of its own. */
 START_TEST(exported_from_a_group)
 {
 	struct cow_storage *s, *n;
@@ -248,7 +248,7 @@ static void is_alone_at(int fd, size_t offset, size_t length)
 	munmap(at, bytes);
 }
 
-/* What was shared in place: born in a file of its own, or moved into one. */
+/* Storages that were shared in place: made in a file of their own, or moved to one. */
 START_TEST(shared_in_place)
 {
 	enum { LARGE = 4 * 1024 * 1024 + 77 };

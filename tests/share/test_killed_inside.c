@@ -30,7 +30,7 @@ enum { BYTES = 64 * KIB };
 
 /* ---- The gate --------------------------------------------------------------------- */
 
-static int calls_left; /* 0: nobody is killed */
+static int calls_left; /* 0: the process is not killed */
 
 /* Kills the process before its n-th call from now on; 0: does not. A forked child goes on
  * with a copy. */

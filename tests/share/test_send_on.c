@@ -86,7 +86,7 @@ START_TEST(received_is_cloned_by_page)
 	ck_pattern(data(r), BYTES, 1);
 	mut_range(clone, 9 * PAGE, 1, COW_WRITE_BY_PAGE)[9 * PAGE] ^= 2;
 	ck_pattern(data(clone), BYTES, 1);
-	/* What was written is in the next clone, and nothing else is copied. */
+	/* The next clone has the bytes that were written, and nothing else is copied. */
 	memset(place(r), 3, PAGE);
 	memset(place(r) + BYTES - 10, 4, 10);
 	before = copied();
@@ -154,7 +154,7 @@ START_TEST(received_is_sent_on)
 	before = copied();
 	send_one(t.second.mine, r, mode);
 	ck_assert_uint_eq(copied(), before);
-	/* What is written after the send was not sent. */
+	/* Bytes that are written after the send were not sent. */
 	fill(place(r), BYTES, 2);
 	last = receive_one(t.last);
 	ck_pattern(data(last), BYTES, 1);

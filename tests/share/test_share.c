@@ -155,7 +155,7 @@ START_TEST(fork_isolates_all_but_aliases)
 	ck_pattern(data(t.owned), MIB, 13);
 	gate_open(&t.gate);
 	child_finish(child);
-	/* What was sent before, and what is sent now. */
+	/* The message from before the fork, and one from after it. */
 	r = receive_one(c);
 	ck_pattern(data(r), MIB, 2);
 	cow_storage_unref(r);

@@ -271,7 +271,7 @@ START_TEST(warns_once)
 	struct cow_tensor *c = tensor(COW_COMPLEX64, 2), *r = tensor(COW_FLOAT32, 2);
 	struct cow_tensor *b = tensor(COW_BOOL, 2);
 
-	ok(cow_tensor_copy(r, c, 0)); /* nobody is told, so it does not count */
+	ok(cow_tensor_copy(r, c, 0)); /* there is no warning function, so this one does not count */
 	cow_warning_set(warn, &warnings);
 	ok(cow_tensor_copy(b, c, 0));
 	ok(cow_tensor_copy(c, r, 0));

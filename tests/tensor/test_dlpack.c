@@ -81,7 +81,7 @@ START_TEST(export_of_a_lazy_one)
 }
 END_TEST
 
-/* Read-only: nothing is copied, and the bytes stay whatever the tensor does. */
+/* Read-only: nothing is copied, and the bytes stay, also if the tensor is written. */
 START_TEST(export_read_only)
 {
 	struct cow_tensor *t = counting(1024, 1024);
@@ -201,7 +201,7 @@ START_TEST(import)
 }
 END_TEST
 
-/* What is refused stays the caller's. */
+/* An array that is refused stays the caller's. */
 START_TEST(import_refused)
 {
 	int64_t shape[] = { 2, 3 }, strides[] = { -3, 1 }, far[] = { INT64_MAX, INT64_MAX };

@@ -56,7 +56,7 @@ START_TEST(empty_tensors_with_any_strides)
 			cow_tensor_unref(u);
 			cow_tensor_unref(t);
 		}
-	/* Wherever that is. */
+	/* The address does not matter. */
 	ok(cow_tensor_on(s, COW_INT8, 1, SIZES(0), NULL, INT64_MAX, &t));
 	must(cow_tensor_data(t) == NULL);
 	cow_tensor_unref(t);

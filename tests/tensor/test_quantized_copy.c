@@ -99,7 +99,7 @@ START_TEST(copy_rules)
 }
 END_TEST
 
-/* What is refused is refused without elements and without memory, too. */
+/* Copies that are refused are refused without elements and without memory, too. */
 START_TEST(nothing_of_another_type)
 {
 	struct cow_tensor *none = tensor(COW_INT32, 0), *n = (void *)1;

@@ -184,7 +184,7 @@ START_TEST(refused)
 }
 END_TEST
 
-/* Its address was given away, but nobody else holds it: it is another one then. */
+/* Its address was given away, and nothing else holds it: it gets another address. */
 START_TEST(exposed)
 {
 	struct cow_tensor *t = counting(4), *u;

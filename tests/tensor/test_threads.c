@@ -67,7 +67,7 @@ static void cloned(struct cow_tensor *source, struct prng *prng)
 	ok(cow_tensor_lazy_clone(source, &lazy));
 	counts_up(lazy, 1);
 	ok(cow_tensor_select(lazy, 0, at, &row));
-	ok(cow_tensor_fill(row, COW_INT32, &(int32_t){ -1 })); /* nobody else sees it */
+	ok(cow_tensor_fill(row, COW_INT32, &(int32_t){ -1 })); /* no other thread sees it */
 	must(*(const int32_t *)cow_tensor_data(row) == -1);
 	cow_tensor_unref(row);
 	/* A copy by pages over it, and a write to that. */

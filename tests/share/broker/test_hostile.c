@@ -328,7 +328,7 @@ START_TEST(who_does_not_read_lets_few_descriptors_wait)
 }
 END_TEST
 
-/* What was dropped before he reads at last is not held for him. */
+/* Items that were dropped before this client reads are not held for it. */
 START_TEST(who_does_not_read_finds_what_is_there_then)
 {
 	struct cow_broker_item item = host_item("more", COW_SHARE_SEALED);

@@ -47,7 +47,7 @@ static void put_lingering(int socket, int connection, int how, int ends[2])
 
 	m.item = host_item("lingers", COW_SHARE_SEALED);
 	m.item.bytes = PAGE;
-	if (how == 1) { /* the last words of who is left then */
+	if (how == 1) { /* behind a malformed request, after which the broker hangs up */
 		must(put(socket, "", 1, NULL, 0, 0) == 1);
 		must(put(socket, "", 0, NULL, 0, 0) == 0);
 	}

@@ -201,7 +201,7 @@ static void is_refused(void *arg)
 	      (char *)NULL);
 }
 
-/* At a place that is another program's. _i: somebody's lock was there before. */
+/* At the address of another program. _i: another process's lock was there before. */
 START_TEST(who_is_refused_leaves_nothing)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -296,7 +296,7 @@ START_TEST(permissions)
 }
 END_TEST
 
-/* ---- Who listens ------------------------------------------------------------------- */
+/* ---- The listener ------------------------------------------------------------------ */
 
 struct impostor {
 	struct host *host;
@@ -406,7 +406,7 @@ START_TEST(nobody_is_not_everybody)
 }
 END_TEST
 
-/* A broker of one's own, as nobody. */
+/* A broker of its own user, which is nobody. */
 static void has_its_own(void *arg)
 {
 	struct host host;
