@@ -27,6 +27,9 @@ Any function may be called from any thread. After fork() both processes have all
 with the bytes of that moment and their own writes after it; shared ones stay shared.
 """
 
+import sys as _sys
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING
 
 from . import _reducers as _reducers
@@ -65,7 +68,8 @@ __all__ = [
     "zeros",
 ]
 
-# What needs more modules is imported when it is first used.
+# The package imports these modules when a program first asks for one of their names: they need
+# more modules of the standard library, and thus take longer to import.
 _LAZY = {
     "Saving": "_saving",
     "Snapshot": "_snapshot",
@@ -75,6 +79,9 @@ _LAZY = {
     "save": "_save",
     "snapshot": "_snapshot",
 }
+
+# The submodules that are imported at their first use, and the package that each one needs.
+_SUBMODULES = {"dask": "distributed", "multiprocessing": None, "torch": "torch"}
 
 
 if TYPE_CHECKING:
@@ -89,12 +96,28 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        import importlib
-
         if name in _LAZY:
-            value = getattr(importlib.import_module("." + _LAZY[name], __name__), name)
+            value = getattr(_import_module("." + _LAZY[name], __name__), name)
             globals()[name] = value
             return value
-        if name in ("torch", "multiprocessing", "dask"):
-            return importlib.import_module("." + name, __name__)
+        if name in _SUBMODULES:
+            return _import_module("." + name, __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__():
+        """All names, also those that are imported at their first use. Imports nothing.
+
+        A submodule is listed if the package that it needs is installed: help() and completion
+        ask for each name, and would raise ImportError for one that can't be imported.
+        """
+        there = (name for name, needed in _SUBMODULES.items() if _is_there(needed))
+        return sorted({*globals(), *_LAZY, *there})
+
+
+def _is_there(package):
+    """Can a top-level package be imported? None stands for no package."""
+    if package is None:
+        return True
+    if package in _sys.modules:
+        return _sys.modules[package] is not None
+    return _find_spec(package) is not None

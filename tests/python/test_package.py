@@ -2,6 +2,7 @@
 """The package as it lies in the build: what is in it, and that there is one engine."""
 
 import ast
+import importlib.util
 import os
 import re
 import subprocess
@@ -48,6 +49,73 @@ def test_stubs_name_what_the_module_has():
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and isinstance(getattr(module, node.name), type):
             assert public(names(node.body)) == public(dir(getattr(module, node.name))), node.name
+
+
+# ---- Names that are imported at their first use -------------------------------------------
+
+DIR = """
+import sys
+import {0} as module
+before = set(sys.modules)
+names = dir(module)
+assert set(sys.modules) == before, set(sys.modules) - before
+assert names == sorted(set(names)), names
+print(*names)
+for name in names:
+    getattr(module, name)
+"""
+
+MODULES = ["cowshed", "cowshed.multiprocessing", "cowshed.multiprocessing.connection",
+           "cowshed.multiprocessing.managers", "cowshed.multiprocessing.pool",
+           "cowshed.multiprocessing.queues", "cowshed.multiprocessing.sharedctypes"]
+
+
+def typed(module):
+    """The public names that a type checker sees: in the stub, or in `if TYPE_CHECKING:`."""
+    path = os.path.join(PACKAGE, *module.split(".")[1:])
+    for path in path + ".pyi", os.path.join(path, "__init__.pyi"), \
+            os.path.join(path, "__init__.py"):
+        if os.path.exists(path):
+            break
+    with open(path, encoding="utf-8") as source:
+        tree = ast.parse(source.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:  # a stub gives only "x as x" to others
+                if alias.asname or path.endswith(".py"):
+                    yield alias.asname or alias.name
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node in tree.body:
+            yield node.name
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_dir_lists_all_names_and_imports_nothing(module):
+    names = run("-c", DIR.format(module)).stdout.split()
+    wanted = {*importlib.import_module(module).__all__, *typed(module)}
+    optional = {"torch": "torch", "dask": "distributed"}
+    lacking = {name for name, needed in optional.items()
+               if module == "cowshed" and importlib.util.find_spec(needed) is None}
+    missing = wanted - lacking - set(names)
+    assert not [name for name in missing if not name.startswith("_")]
+    assert not lacking.intersection(names)
+
+
+def test_dir_lists_a_submodule_if_its_package_is_there():
+    child = run("-c", "import sys; sys.modules['torch'] = sys.modules['distributed'] = None\n"
+                      "import cowshed, inspect; print(*dir(cowshed))\n"
+                      "inspect.getmembers(cowshed)")  # as help() does
+    names = child.stdout.split()
+    assert "multiprocessing" in names and "torch" not in names and "dask" not in names
+
+
+def test_completion_offers_what_is_imported_lazily():
+    import rlcompleter
+
+    offered = rlcompleter.Completer({"cowshed": cowshed}).attr_matches("cowshed.s")
+    assert {"cowshed.save(", "cowshed.snapshot("} <= {text.removesuffix(")") for text in offered}
+
+
+# ---- One engine ----------------------------------------------------------------------------
 
 
 def test_one_engine():

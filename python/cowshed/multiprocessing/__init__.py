@@ -61,3 +61,8 @@ def __getattr__(name):
         return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__():
+    """All names, also the modules of this package that are imported at their first use."""
+    return sorted({*globals(), *_OURS})

@@ -78,3 +78,8 @@ Client.__doc__ = "A connection to the address of a Listener."
 
 def __getattr__(name):
     return getattr(_standard, name)
+
+
+def __dir__():
+    """All names, also those that __getattr__() takes from the standard library."""
+    return sorted({*globals(), *dir(_standard)})

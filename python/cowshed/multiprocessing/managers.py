@@ -49,3 +49,8 @@ class SyncManager(BaseManager, _standard.SyncManager):
 
 def __getattr__(name):
     return getattr(_standard, name)
+
+
+def __dir__():
+    """All names, also those that __getattr__() takes from the standard library."""
+    return sorted({*globals(), *dir(_standard)})

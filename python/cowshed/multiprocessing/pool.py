@@ -37,3 +37,8 @@ class Pool(_standard.Pool):
 
 def __getattr__(name):
     return getattr(_standard, name)
+
+
+def __dir__():
+    """All names, also those that __getattr__() takes from the standard library."""
+    return sorted({*globals(), *dir(_standard)})

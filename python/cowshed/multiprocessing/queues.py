@@ -224,3 +224,8 @@ _simple_standard_init, SimpleQueue.__init__ = SimpleQueue.__init__, _simple_init
 
 def __getattr__(name):
     return getattr(_standard, name)
+
+
+def __dir__():
+    """All names, also those that __getattr__() takes from the standard library."""
+    return sorted({*globals(), *dir(_standard)})

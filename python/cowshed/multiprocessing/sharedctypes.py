@@ -20,3 +20,8 @@ _namespace["synchronized"] = synchronized
 
 def __getattr__(name):
     return getattr(_standard, name)
+
+
+def __dir__():
+    """All names, also those that __getattr__() takes from the standard library."""
+    return sorted({*globals(), *dir(_standard)})
