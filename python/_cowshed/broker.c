@@ -2,9 +2,9 @@
 /*
  * Broker: storages under names and tokens
  *
- * A token is 16 bytes. What the broker knows of a storage is a dict with the members
- * of struct cow_broker_item. A name is any bytes, of which not all are UTF-8: they are
- * a str as in os.fsdecode(), whatever the locale.
+ * A token has 16 bytes. The methods describe a storage at the broker by a dict with the
+ * members of struct cow_broker_item. A name may have bytes that are not UTF-8. Python sees
+ * it as a str with surrogate escapes, as from os.fsdecode(), in any locale.
  */
 #include "python/_cowshed/module.h"
 
@@ -64,20 +64,22 @@ static int item_name(PyObject *key, struct cow_broker_item *item)
 		Py_XDECREF(bytes);
 		return -1;
 	}
-	if (n > 0 && (size_t)n < sizeof(item->name) &&
-	    !memchr(name, 0, (size_t)n)) {
+	if (n == 0 || (size_t)n >= sizeof(item->name)) {
+		PyErr_Format(PyExc_ValueError,
+		             "the name %R has %zd bytes: use 1 to %zu bytes",
+		             key, n, sizeof(item->name) - 1);
+	} else if (memchr(name, 0, (size_t)n)) {
+		PyErr_Format(PyExc_ValueError,
+		             "the name %R has a zero byte: remove it", key);
+	} else {
 		memcpy(item->name, name, (size_t)n);
 		r = 0;
-	} else {
-		PyErr_Format(PyExc_ValueError,
-		             "a name has 1 to %zu bytes, none of them 0",
-		             sizeof(item->name) - 1);
 	}
 	Py_DECREF(bytes);
 	return r;
 }
 
-/* A name, or the bytes of a token. */
+/* Takes a name (str) or a token (bytes). */
 static int item_key(PyObject *key, struct cow_broker_item *item)
 {
 	if (PyBytes_Check(key)) {
@@ -86,12 +88,15 @@ static int item_key(PyObject *key, struct cow_broker_item *item)
 			       sizeof(item->token));
 			return 0;
 		}
-		PyErr_SetString(PyExc_ValueError, "a token has 16 bytes");
+		PyErr_Format(PyExc_ValueError,
+		             "the token has %zd bytes: pass the %zu bytes "
+		             "that put() gave as \"token\"",
+		             PyBytes_Size(key), sizeof(item->token));
 		return -1;
 	}
 	if (PyUnicode_Check(key))
 		return item_name(key, item);
-	PyErr_SetString(PyExc_TypeError, "a name (str) or a token (bytes)");
+	(void)raise_type("key must be a name (str) or a token (bytes)", key);
 	return -1;
 }
 
@@ -109,7 +114,8 @@ static PyObject *item_dict(const struct cow_broker_item *i)
 		i->permissions, "uid", i->uid, "flags", i->flags);
 }
 
-/* A buffer, as a storage that lasts as long as its view: a put copies the bytes. */
+/* Makes a storage on the memory of a buffer. It is valid until the caller releases the
+ * view; a put copies its bytes before that. */
 static struct cow_storage *borrow(PyObject *object, Py_buffer *view)
 {
 	struct cow_storage *s;
@@ -118,7 +124,7 @@ static struct cow_storage *borrow(PyObject *object, Py_buffer *view)
 
 	if (PyObject_GetBuffer(object, view, PyBUF_ANY_CONTIGUOUS) < 0)
 		return NULL;
-	/* The context is nothing that is to be disposed of. */
+	/* The library needs a context; without a deleter it disposes of nothing. */
 	ptr = cow_data_ptr_make(view->buf, view, NULL,
 	                        (struct cow_device){COW_DEVICE_CPU, 0});
 	r = cow_storage_new_external(&ptr, (size_t)view->len, NULL, &s);
@@ -244,17 +250,29 @@ static PyMethodDef methods[] = {
 	{"put", (PyCFunction)(void (*)(void))broker_put,
          METH_VARARGS | METH_KEYWORDS,
          "put(storage, key=None, mode=CLONE, permissions=0o600, flags=0)\n--\n\n"
-         "Under a name or a token; None: a new token. Of a buffer: a copy. What it is "
-         "kept as, as a dict."},
+         "Gives the broker a storage, or a copy of the bytes of a buffer.\n\n"
+         "key: a name (str), a token (16 bytes), or None for a new token. mode: ALIAS, "
+         "CLONE or SEALED. permissions: as of a file. flags: EPHEMERAL, ONCE.\n\n"
+         "Returns a dict: name, token, nbytes, mode, permissions, uid, flags. "
+         "FileExistsError: the name is taken, or the token has another storage. OSError: "
+         "the broker does not answer, or its limit is reached (ENOSPC)."},
 	{"get", broker_get, METH_O,
-         "get(key)\n--\n\nThe storage under a name or a token."},
+         "get(key)\n--\n\n"
+         "Returns the storage under a name (str) or a token (bytes), without a copy.\n\n"
+         "FileNotFoundError: the broker has none. PermissionError: it is another user's."},
 	{"drop", broker_drop, METH_O,
-         "drop(key)\n--\n\nWho has the storage keeps it."},
+         "drop(key)\n--\n\n"
+         "The broker forgets a name or a token. Processes that have the storage keep it."},
 	{"list", broker_list, METH_NOARGS,
-         "list()\n--\n\nWhat this user may see, as dicts."},
+         "list()\n--\n\n"
+         "Returns a list of what this user may see, as dicts like that of put().\n\n"
+         "The tokens of other connections are zero bytes."},
 	{"refresh", broker_refresh, METH_NOARGS,
-         "refresh()\n--\n\nConnects again if the broker was restarted. FileExistsError: a name "
-         "or token is somebody else's now."},
+         "refresh()\n--\n\n"
+         "Connects again if the broker was restarted, and registers again what this "
+         "process put there.\n\n"
+         "FileExistsError: another process took one of the names or tokens; all others "
+         "are registered."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -263,8 +281,14 @@ static PyType_Slot slots[] = {
 	{Py_tp_dealloc, broker_dealloc},
 	{Py_tp_methods, methods},
 	{Py_tp_doc,
-         "Broker(address=None, program=None, flags=0, timeout_ms=0)\n"
-         "--\n\nA connection to a `cowshed broker`."},
+         "Broker(address=None, program=None, flags=0, timeout_ms=0)\n--\n\n"
+         "A connection to a `cowshed broker`.\n\n"
+         "address: a path, or \"@name\"; None: /run/user/UID/cowshed/broker. program: what "
+         "the flag START runs; None: \"cowshed\" of PATH. flags: START, ANY_USER. "
+         "timeout_ms: for one answer; 0: 5000.\n\n"
+         "Any thread may call any method; calls run without the GIL. A forked child gets a "
+         "connection of its own, and holds nothing of what its parent put. OSError: there "
+         "is no broker, or it does not answer or does not serve this user."},
 	{0, NULL},
 };
 

@@ -2,9 +2,10 @@
 /*
  * Channel: storages to and from other processes
  *
- * A channel speaks over a descriptor that its maker keeps open and closes later.
- * A message is a list of (storage, offset, length, mode) and a note of up to
- * NOTE_MAX bytes. Made for sockets that don't block: BlockingIOError says wait.
+ * A channel sends and receives over a descriptor. The caller keeps it open, and closes it
+ * after the channel is gone. A message is a list of (storage, offset, length, mode) and a
+ * note of at most NOTE_MAX bytes. The channel is made for sockets that do not block:
+ * BlockingIOError means that the caller has to wait.
  */
 #include "python/_cowshed/module.h"
 
@@ -15,7 +16,7 @@
 
 PyTypeObject *channel_type;
 
-/* All that a message of the library can have. */
+/* The most parcels that one message of the library can have. */
 #define PARCELS 1024
 
 typedef struct {
@@ -35,10 +36,8 @@ static PyObject *channel_new(PyTypeObject *type, PyObject *args,
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "i|OI:Channel", names,
 	                                 &fd, &group, &flags))
 		return NULL;
-	if (group != Py_None && !PyObject_TypeCheck(group, group_type)) {
-		PyErr_SetString(PyExc_TypeError, "group is a Group or None");
-		return NULL;
-	}
+	if (group != Py_None && !PyObject_TypeCheck(group, group_type))
+		return raise_type("group must be a Group or None", group);
 	r = cow_channel_new(
 		fd, group == Py_None ? NULL : ((GroupObject *)group)->group,
 		flags, &c);
@@ -72,7 +71,7 @@ static void parcels_end(struct cow_parcel *parcels, StorageObject **objects,
 	PyMem_Free(objects);
 }
 
-/* (storage, offset, length, mode[, strategy]). What is sent comes later. */
+/* Reads (storage, offset, length, mode[, strategy]). send_all() sets the storage. */
 static int parcel_from(PyObject *item, struct cow_parcel *ret,
                        StorageObject **ret_object)
 {
@@ -80,21 +79,20 @@ static int parcel_from(PyObject *item, struct cow_parcel *ret,
 	unsigned mode, strategy = 0;
 	PyObject *storage;
 
-	/* Else PyArg_ParseTuple() calls it a fault of the system. */
+	/* PyArg_ParseTuple() raises SystemError for objects that are no tuples. */
 	if (!PyTuple_Check(item)) {
-		PyErr_SetString(PyExc_TypeError,
-		                "a parcel is (storage, offset, length, "
-		                "mode[, strategy])");
+		(void)raise_type("a parcel must be a tuple (storage, offset, "
+		                 "length, mode[, strategy])",
+		                 item);
 		return -1;
 	}
 	if (!PyArg_ParseTuple(item,
-	                      "OKKI|I;a parcel is (storage, offset, length, "
-	                      "mode[, strategy])",
+	                      "OKKI|I;a parcel must be (storage, offset, "
+	                      "length, mode[, strategy])",
 	                      &storage, &offset, &length, &mode, &strategy))
 		return -1;
 	if (!PyObject_TypeCheck(storage, storage_type)) {
-		PyErr_SetString(PyExc_TypeError,
-		                "a parcel begins with a Storage");
+		(void)raise_type("a parcel must begin with a Storage", storage);
 		return -1;
 	}
 	*ret = (struct cow_parcel){
@@ -103,13 +101,13 @@ static int parcel_from(PyObject *item, struct cow_parcel *ret,
 		.mode = mode,
 		.strategy = strategy,
 	};
-	/* The list may change while there is no GIL. */
+	/* Another thread may change the list while this one has released the GIL. */
 	Py_INCREF(storage);
 	*ret_object = (StorageObject *)storage;
 	return 0;
 }
 
-/* -1: with an exception. Else what the library says. */
+/* Returns how many parcels the library took, or -1 with an exception. */
 static long send_all(struct cow_channel *c, struct cow_parcel *parcels,
                      StorageObject **objects, Py_ssize_t count,
                      const Py_buffer *note)
@@ -164,8 +162,8 @@ static PyObject *channel_send(PyObject *object, PyObject *args)
 		n++;
 	if (n < count)
 		goto out;
-	/* A note alone takes some microseconds, less than it takes to get the GIL back
-	 * from another thread. */
+	/* With the GIL: a note alone takes microseconds, which is less than to get the GIL
+	 * back from another thread. */
 	if (count == 0) {
 		r = cow_channel_send(c, parcels, 0, note.buf, (size_t)note.len);
 		if (r < 0)
@@ -179,8 +177,8 @@ out:
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
-/* While it waits no handler of a signal runs: an exception of one would leave the
- * caller in doubt whether the message was sent. */
+/* No signal handler of Python runs while this function waits: after an exception of a
+ * handler the caller could not tell whether the message was sent. */
 static PyObject *channel_flush(PyObject *object, PyObject *args)
 {
 	struct cow_channel *c = ((ChannelObject *)object)->channel;
@@ -189,7 +187,7 @@ static PyObject *channel_flush(PyObject *object, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "|ii:flush", &p.fd, &milliseconds))
 		return NULL;
-	/* Mostly nothing waits: see channel_send(). */
+	/* With the GIL: mostly nothing is left to send. See channel_send(). */
 	r = cow_channel_flush(c);
 	if (r == -EAGAIN && milliseconds > 0) {
 		Py_BEGIN_ALLOW_THREADS
@@ -202,7 +200,7 @@ static PyObject *channel_flush(PyObject *object, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* Takes the storages over, also on failure. */
+/* Takes over the caller's references on the storages, also on failure. */
 static PyObject *parcels_list(const struct cow_parcel *parcels, long count)
 {
 	PyObject *list = PyList_New(count);
@@ -230,7 +228,8 @@ static PyObject *parcels_list(const struct cow_parcel *parcels, long count)
 	return list;
 }
 
-/* Until something has come. Signals are handled meanwhile. */
+/* Waits for an event of the descriptor, and handles signals meanwhile. Returns 0, or -1
+ * with an exception. */
 static int wait_for(int fd, short events)
 {
 	struct pollfd p = {.fd = fd, .events = events};
@@ -315,19 +314,29 @@ static PyObject *channel_group(PyObject *object, void *closure)
 
 static PyMethodDef channel_methods[] = {
 	{"send", channel_send, METH_VARARGS,
-         "send(parcels, note)\n--\n\nHow many of the list were taken."},
+         "send(parcels, note)\n--\n\n"
+         "Sends a list of parcels and a note; returns how many parcels were taken.\n\n"
+         "A parcel is (storage, offset, length, mode[, strategy]), in bytes. The note is "
+         "taken with the last parcel; it has at most NOTE_MAX bytes.\n\n"
+         "BlockingIOError: nothing was taken. BrokenPipeError: the peer is gone. "
+         "PermissionError: this is a forked child, and the channel its parent's."},
 	{"flush", channel_flush, METH_VARARGS,
-         "flush(fd=-1, milliseconds=0)\n--\n\nSends what waits. Waits for room so "
-         "long at the socket `fd`."},
+         "flush(fd=-1, milliseconds=0)\n--\n\n"
+         "Sends what the channel has taken and not yet sent.\n\n"
+         "Waits for room at the socket `fd` up to so many milliseconds, without the GIL "
+         "and without handling signals. BlockingIOError: something is still left."},
 	{"receive", channel_receive, METH_VARARGS,
-         "receive(fd=-1)\n--\n\n(parcels, note) of one message. Waits for one "
-         "at the socket `fd`, if given."},
+         "receive(fd=-1)\n--\n\n"
+         "Receives one message, as (list of parcels, note).\n\n"
+         "fd: the socket, to wait there for a message, without the GIL; -1 does not wait. "
+         "BlockingIOError: there is no message. BrokenPipeError: the peer is gone, and "
+         "all was received."},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef channel_getset[] = {
-	{"group", channel_group, NULL, "The group given or joined, or None.",
-         NULL},
+	{"group", channel_group, NULL,
+         "The group that was given or joined, or None.", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -337,8 +346,12 @@ static PyType_Slot channel_slots[] = {
 	{Py_tp_methods, channel_methods},
 	{Py_tp_getset, channel_getset},
 	{Py_tp_doc,
-         "Channel(fd, group=None, flags=0)\n--\n\nMessages of storages "
-         "over a Unix socket, which stays the caller's."},
+         "Channel(fd, group=None, flags=0)\n--\n\n"
+         "Sends and receives storages over a Unix socket.\n\n"
+         "fd: a connected socket, SOCK_STREAM or SOCK_SEQPACKET; it stays the caller's, "
+         "and is used for nothing else. group: where storages that are sent lie; None: "
+         "each in a memfd of its own. flags: JOIN, TAKE_ALIASES, SAME_USER, LABELS.\n\n"
+         "A channel is its process's: a forked child gets PermissionError."},
 	{0, NULL},
 };
 
@@ -349,7 +362,7 @@ static PyType_Spec channel_spec = {
 	.slots = channel_slots,
 };
 
-/* How messages of this process are sent, and by which broker. */
+/* Sets how this process sends messages, and by which broker. */
 static PyObject *set_strategy(PyObject *module, PyObject *args)
 {
 	PyObject *broker = Py_None;
@@ -359,10 +372,8 @@ static PyObject *set_strategy(PyObject *module, PyObject *args)
 	(void)module;
 	if (!PyArg_ParseTuple(args, "I|O:set_strategy", &strategy, &broker))
 		return NULL;
-	if (broker != Py_None && !PyObject_TypeCheck(broker, broker_type)) {
-		PyErr_SetString(PyExc_TypeError, "broker is a Broker or None");
-		return NULL;
-	}
+	if (broker != Py_None && !PyObject_TypeCheck(broker, broker_type))
+		return raise_type("broker must be a Broker or None", broker);
 	r = cow_strategy_set(
 		(enum cow_strategy)strategy,
 		broker == Py_None ? NULL : ((BrokerObject *)broker)->broker);
@@ -380,8 +391,12 @@ static PyObject *get_strategy(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
 	{"set_strategy", set_strategy, METH_VARARGS,
-         "set_strategy(strategy, broker=None)\n--\n\nFD or BROKER."},
-	{"get_strategy", get_strategy, METH_NOARGS, "get_strategy()\n--\n\n"},
+         "set_strategy(strategy, broker=None)\n--\n\n"
+         "Sets how this process sends storages: FD or BROKER.\n\n"
+         "broker: keeps the storages that are sent so; None: the broker of an earlier "
+         "call. ValueError: BROKER, and there is none."},
+	{"get_strategy", get_strategy, METH_NOARGS,
+         "get_strategy()\n--\n\nReturns how this process sends storages: FD or BROKER."},
 	{NULL, NULL, 0, NULL},
 };
 

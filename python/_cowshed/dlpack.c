@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storage.__dlpack__(): the bytes of a storage for whoever speaks DLPack
+ * Storage.__dlpack__(): the bytes of a storage for consumers of DLPack
  *
- * The Python side of the protocol alone: the library makes the managed tensor
- * (cow_tensor_to_dlpack()). A capsule that nobody took frees it; who takes it renames
- * the capsule. A readonly storage can only be given to who asks for version 1.
+ * This file has only the Python side of the protocol. The library makes the managed tensor
+ * (cow_tensor_to_dlpack()). A consumer takes the tensor and renames the capsule; the
+ * destructor of a capsule that was not renamed frees the tensor. Only version 1 of the
+ * protocol has a flag for read-only memory, so older consumers get no readonly storage.
  */
 #include "python/_cowshed/module.h"
 
 #include <errno.h>
 
-/* As far as a capsule's destructor must know them. */
+/* The beginning of DLPack's structures, up to what the destructor of a capsule needs. */
 struct managed {
 	char tensor[48];
 	void *context;
@@ -58,7 +59,7 @@ static PyObject *capsule(StorageObject *self, struct cow_storage *s,
 	void *address;
 	int r;
 
-	/* It is known from here on. */
+	/* The consumer knows the address from here on, so it must not change. */
 	if (s == self->storage && storage_address(self, &address) < 0)
 		return NULL;
 	r = cow_tensor_on(s, COW_UINT8, 1, &size, NULL, 0, &t);
@@ -77,33 +78,53 @@ static PyObject *capsule(StorageObject *self, struct cow_storage *s,
 	return result;
 }
 
-/* PyArg_ParseTuple() takes tuples alone, and calls all else a fault of the system. */
-static int pair(PyObject *object, const char *what)
+/* PyArg_ParseTuple() raises SystemError for objects that are no tuples. */
+static int check_tuple(PyObject *object, const char *what)
 {
 	if (PyTuple_Check(object))
 		return 0;
-	PyErr_Format(PyExc_TypeError, "%s is a tuple of two numbers", what);
+	(void)raise_type(what, object);
 	return -1;
 }
 
-/* Asked for another device than the CPU? */
-static int wrong_device(PyObject *device)
+/* Returns 0 if the CPU is asked for, else -1 with an exception. */
+static int check_device(PyObject *device)
 {
 	long type = 1, index = 0;
 
 	if (device == Py_None)
 		return 0;
-	if (pair(device, "dl_device") < 0)
+	if (check_tuple(device, "dl_device must be a tuple of two integers") <
+	    0)
 		return -1;
-	if (!PyArg_ParseTuple(device, "ll;dl_device is a pair of numbers",
+	if (!PyArg_ParseTuple(device,
+	                      "ll;dl_device must be a tuple of two integers",
 	                      &type, &index))
 		return -1;
 	if (type == 1)
 		return 0;
-	PyErr_SetString(
-		PyExc_BufferError,
-		"the storage is in the CPU's memory: move it there first");
+	PyErr_Format(PyExc_BufferError,
+	             "dl_device is (%ld, %ld), but the storage is in CPU "
+	             "memory: ask for (1, 0) and copy the result to the device",
+	             type, index);
 	return -1;
+}
+
+/* Returns 1 if the consumer knows version 1 of DLPack, 0 if not, or -1 with an exception. */
+static int is_versioned(PyObject *version)
+{
+	int major, minor;
+
+	if (version == Py_None)
+		return 0;
+	if (check_tuple(version,
+	                "max_version must be a tuple of two integers") < 0)
+		return -1;
+	if (!PyArg_ParseTuple(version,
+	                      "ii;max_version must be a tuple of two integers",
+	                      &major, &minor))
+		return -1;
+	return major >= 1;
 }
 
 PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -113,26 +134,18 @@ PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 	StorageObject *self = (StorageObject *)object;
 	PyObject *stream = Py_None, *version = Py_None, *device = Py_None,
 		 *copy = Py_None, *result;
-	int versioned = 0, copies, r;
+	int versioned, copies, r;
 	struct cow_storage *clone;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__",
 	                                 names, &stream, &version, &device,
 	                                 &copy))
 		return NULL;
-	if (wrong_device(device) < 0)
+	if (check_device(device) < 0)
 		return NULL;
-	if (version != Py_None) {
-		int major, minor;
-
-		if (pair(version, "max_version") < 0)
-			return NULL;
-		if (!PyArg_ParseTuple(version,
-		                      "ii;max_version is a pair of numbers",
-		                      &major, &minor))
-			return NULL;
-		versioned = major >= 1;
-	}
+	versioned = is_versioned(version);
+	if (versioned < 0)
+		return NULL;
 	copies = PyObject_IsTrue(copy);
 	if (copies < 0)
 		return NULL;
@@ -148,12 +161,13 @@ PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs)
 		(void)cow_storage_unref(clone);
 		return result;
 	}
-	/* Its consumer would not learn that it must not write. */
+	/* The consumer would not learn that it must not write. */
 	if (self->readonly && !versioned) {
 		PyErr_SetString(
 			PyExc_BufferError,
-			"the storage is read-only, which only version 1 of "
-			"DLPack can say: pass copy=True");
+			"the storage is read-only, which DLPack can say only "
+			"from version 1 on: pass max_version=(1, 0) or "
+			"copy=True");
 		return NULL;
 	}
 	return capsule(self, self->storage, versioned, self->readonly);

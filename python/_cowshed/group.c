@@ -61,7 +61,8 @@ static PyObject *group_storage(PyObject *object, PyObject *args)
 	if (!PyArg_ParseTuple(args, "nI:storage", &bytes, &mode))
 		return NULL;
 	if (bytes < 0) {
-		PyErr_SetString(PyExc_ValueError, "negative size");
+		PyErr_Format(PyExc_ValueError,
+		             "nbytes is %zd: pass a size of 0 or more", bytes);
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
@@ -74,7 +75,7 @@ static PyObject *group_storage(PyObject *object, PyObject *args)
 	                    0);
 }
 
-/* Straight to where it is sent from: one copy. */
+/* Copies the bytes once: into the memory from which they are sent. */
 static PyObject *group_copy(PyObject *object, PyObject *args)
 {
 	struct cow_storage *s;
@@ -106,13 +107,18 @@ static PyObject *group_copy(PyObject *object, PyObject *args)
 
 static PyMethodDef group_methods[] = {
 	{"copy", group_copy, METH_VARARGS,
-         "copy(buffer, mode)\n--\n\nA storage in the group's memory with these "
-         "bytes."},
+         "copy(buffer, mode)\n--\n\n"
+         "Returns a storage in the group's memory with a copy of the buffer's bytes.\n\n"
+         "buffer: contiguous. mode: CLONE or ALIAS. Copies without the GIL."},
 	{"fd", group_fd, METH_NOARGS,
-         "fd()\n--\n\nA descriptor by which others become members; the caller "
-         "closes it."},
+         "fd()\n--\n\n"
+         "Returns a new descriptor by which another process can become a member.\n\n"
+         "The caller closes it. A process that has it can read and write all that the "
+         "group shares."},
 	{"storage", group_storage, METH_VARARGS,
-         "storage(nbytes, mode)\n--\n\nA storage in the group's memory: zeros."},
+         "storage(nbytes, mode)\n--\n\n"
+         "Returns a storage of zeros in the group's memory: sending it copies nothing.\n\n"
+         "mode: CLONE or ALIAS; SEALED is a ValueError."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -121,8 +127,13 @@ static PyType_Slot group_slots[] = {
 	{Py_tp_dealloc, group_dealloc},
 	{Py_tp_methods, group_methods},
 	{Py_tp_doc,
-         "Group(fd=-1)\n--\n\nProcesses that trust each other: a new "
-         "group, or the one that `fd` is of."},
+         "Group(fd=-1)\n--\n\n"
+         "A group of processes that trust each other and share memory.\n\n"
+         "fd: -1 makes a new group, which needs /proc/self/fd. Else this process joins "
+         "the group of the descriptor, which stays the caller's.\n\n"
+         "A forked child is a member, too. A process stays a member while it has a Group "
+         "or a storage of the group. OSError: EBADMSG, the descriptor is not a group's; "
+         "EAGAIN, the group has 256 members and messages already."},
 	{0, NULL},
 };
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lock: a mutex that dies with its owner
+ * Lock: a mutex that is released when its owner dies
  *
- * A robust mutex of POSIX threads in an alias storage: the kernel lets go of it when
- * the thread that holds it ends, however it ends. (A semaphore, as multiprocessing
- * has it, stays taken for ever then.) What it guards must be right at every moment, or
- * be looked at by who is told that the last owner died.
+ * A Lock is a robust mutex of POSIX threads in an alias storage. The kernel releases it
+ * when the thread that holds it ends, in any way. (A semaphore, which multiprocessing uses,
+ * stays taken for ever then.) acquire() does not tell that the last owner died. So the data
+ * that the lock guards must be valid at every moment.
  *
- * Whoever has the storage has the lock. The one who makes it initializes the bytes
- * before anybody else has them.
+ * Every process that has the storage can make a Lock on it. The process that makes the
+ * first one initializes the bytes before another process gets them.
  *
- * A thread has a list of the robust mutexes that it holds, and the list runs through the
- * mutexes themselves: memory of one that is held must not go back, or the next lock
- * writes into what lies there then. So a Lock that dies while its thread holds it is
- * let go of (Pool leaves one so whenever it ends), and one that another thread of this
- * process holds keeps its storage for ever.
+ * Each thread has a list of the robust mutexes that it holds, and the links of the list lie
+ * in the mutexes. The memory of a mutex that is held must not be freed: the next lock of
+ * the thread would write into it. So the destructor of a Lock releases a mutex that the
+ * calling thread holds (a Pool that ends leaves one in that state). It keeps the storage
+ * for ever if another thread of this process holds the mutex.
  */
 #include "python/_cowshed/module.h"
 
@@ -28,12 +28,11 @@ PyTypeObject *lock_type;
 typedef struct {
 	PyObject_HEAD PyObject *storage;
 	pthread_mutex_t *mutex;
-	pthread_t
-		thread; /* that took it by this object, if `pid` is a process */
-	pid_t pid;      /* 0: not held by it */
+	pthread_t thread; /* acquired it by this object; valid if pid is not 0 */
+	pid_t pid;        /* process of the thread; 0: not held by this object */
 } LockObject;
 
-#define SLICE_NS 100000000 /* signals are looked after so often */
+#define SLICE_NS 100000000 /* a waiting acquire() handles signals so often */
 
 static int initialize(pthread_mutex_t *m)
 {
@@ -47,6 +46,27 @@ static int initialize(pthread_mutex_t *m)
 	r = pthread_mutex_init(m, &a);
 	(void)pthread_mutexattr_destroy(&a);
 	return r;
+}
+
+/* Returns 0 if a lock can lie at this offset, else -1 with an exception. */
+static int check_place(const StorageObject *s, Py_ssize_t offset)
+{
+	size_t bytes = cow_storage_bytes(s->storage);
+
+	if (s->kind != KIND_ALIAS)
+		PyErr_SetString(
+			PyExc_ValueError,
+			"the storage is not an alias: pass one that "
+			"Group.storage(nbytes, ALIAS) made");
+	else if (offset < 0 || offset % 64 ||
+	         (size_t)offset + sizeof(pthread_mutex_t) > bytes)
+		PyErr_Format(PyExc_ValueError,
+		             "offset is %zd in a storage of %zu bytes: pass a "
+		             "multiple of 64 with %zu bytes behind it",
+		             offset, bytes, sizeof(pthread_mutex_t));
+	else
+		return 0;
+	return -1;
 }
 
 static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -64,16 +84,7 @@ static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	                                 &is_new))
 		return NULL;
 	s = (StorageObject *)storage;
-	if (s->kind != KIND_ALIAS || offset < 0 || offset % 64 ||
-	    (size_t)offset + sizeof(pthread_mutex_t) >
-	            cow_storage_bytes(s->storage)) {
-		PyErr_SetString(
-			PyExc_ValueError,
-			"a lock lies in an alias storage, at a multiple of "
-			"64 bytes");
-		return NULL;
-	}
-	if (storage_address(s, &address) < 0)
+	if (check_place(s, offset) < 0 || storage_address(s, &address) < 0)
 		return NULL;
 	self = PyObject_New(LockObject, type);
 	if (!self)
@@ -97,7 +108,7 @@ static void lock_dealloc(PyObject *object)
 	LockObject *self = (LockObject *)object;
 	PyTypeObject *type = Py_TYPE(object);
 
-	/* What a parent holds is on no list of a forked child's. */
+	/* In a forked child no list contains the mutexes that the parent holds. */
 	if (self->pid != getpid() ||
 	    (pthread_equal(self->thread, pthread_self()) &&
 	     pthread_mutex_unlock(self->mutex) == 0))
@@ -114,7 +125,7 @@ static int64_t now_ns(clockid_t clock)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* One wait of at most SLICE_NS, until `end` of the monotonic clock. */
+/* Waits at most SLICE_NS, and at most until `end` of the monotonic clock. */
 static int wait_slice(pthread_mutex_t *m, int64_t end)
 {
 	int64_t left = end - now_ns(CLOCK_MONOTONIC), until;
@@ -180,14 +191,15 @@ static PyObject *lock_release(PyObject *object, PyObject *unused)
 	int r;
 
 	(void)unused;
-	/* Before it: somebody else may take it by this object right after. */
+	/* Before the unlock: another thread may acquire it by this object right after. */
 	self->pid = 0;
 	r = pthread_mutex_unlock(self->mutex);
 	if (r == 0)
 		Py_RETURN_NONE;
 	self->pid = pid;
 	PyErr_SetString(PyExc_RuntimeError,
-	                "the lock is released by the thread that holds it");
+	                "this thread does not hold the lock: call release() "
+	                "in the thread that acquired it");
 	return NULL;
 }
 
@@ -220,16 +232,21 @@ static PyObject *lock_storage(PyObject *object, void *closure)
 static PyMethodDef methods[] = {
 	{"acquire", (PyCFunction)(void (*)(void))lock_acquire,
          METH_VARARGS | METH_KEYWORDS,
-         "acquire(block=True, timeout=None)\n--\n\nWhether it was had. An owner "
-         "that died has let go."},
-	{"release", lock_release, METH_NOARGS, "release()\n--\n\n"},
+         "acquire(block=True, timeout=None)\n--\n\n"
+         "Acquires the lock; returns whether it did.\n\n"
+         "timeout: seconds; None waits for ever. Waits without the GIL, and handles "
+         "signals every 0.1 s. A lock whose owner died is free."},
+	{"release", lock_release, METH_NOARGS,
+         "release()\n--\n\n"
+         "Releases the lock. RuntimeError: the calling thread does not hold it."},
 	{"__enter__", lock_enter, METH_NOARGS, NULL},
 	{"__exit__", lock_exit, METH_VARARGS, NULL},
 	{NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef getset[] = {
-	{"storage", lock_storage, NULL, "Where it lies.", NULL},
+	{"storage", lock_storage, NULL, "The storage in which the lock lies.",
+         NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -239,8 +256,10 @@ static PyType_Slot slots[] = {
 	{Py_tp_methods, methods},
 	{Py_tp_getset, getset},
 	{Py_tp_doc,
-         "Lock(storage, offset=0, new=False)\n--\n\nA mutex for several "
-         "processes, which dies with its owner."},
+         "Lock(storage, offset=0, new=False)\n--\n\n"
+         "A mutex for several processes. The kernel releases it when its owner dies.\n\n"
+         "storage: an alias; the lock keeps a reference. offset: in bytes, a multiple of "
+         "64. new: initializes the lock, which one process does before others have it."},
 	{0, NULL},
 };
 

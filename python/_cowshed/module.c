@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The module itself. See module.h.
+ * The module: its errors, types and constants. See module.h.
  */
 #include "python/_cowshed/module.h"
 
@@ -12,7 +12,7 @@ PyObject *raise_error(int r)
 	PyObject *args;
 
 	if (!*sentence)
-		sentence = "cowshed";
+		sentence = "the library gave no reason for this error";
 	if (r == -EINVAL || r == -E2BIG || r == -ERANGE) {
 		PyErr_SetString(PyExc_ValueError, sentence);
 		return NULL;
@@ -26,6 +26,16 @@ PyObject *raise_error(int r)
 		PyErr_SetObject(PyExc_OSError, args);
 		Py_DECREF(args);
 	}
+	return NULL;
+}
+
+PyObject *raise_type(const char *what, PyObject *object)
+{
+	PyObject *name = PyType_GetName(Py_TYPE(object));
+
+	if (name)
+		PyErr_Format(PyExc_TypeError, "%s, not %U", what, name);
+	Py_XDECREF(name);
 	return NULL;
 }
 
@@ -81,7 +91,7 @@ static int add_constants(PyObject *m)
 static struct PyModuleDef definition = {
 	PyModuleDef_HEAD_INIT,
 	.m_name = "cowshed._cowshed",
-	.m_doc = "The public headers of cowshed, as Python objects.",
+	.m_doc = "The handles and calls of cowshed's public headers, as Python objects.",
 	.m_size = -1,
 };
 

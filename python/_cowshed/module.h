@@ -2,8 +2,8 @@
 /*
  * cowshed._cowshed: the public headers, as Python objects
  *
- * One type for each handle of the library, a method for each of its calls, and no
- * policy: what an array is, when something is shared and how, is said in Python.
+ * The module has one type for each handle of the library, and one method for each call.
+ * It has no policy: the Python modules decide what an array is, and what is shared how.
  *
  *   Storage    struct cow_storage, with the buffer protocol      storage.c, sources.c, dlpack.c
  *   Group      struct cow_group                                  group.c
@@ -11,13 +11,14 @@
  *   Broker     struct cow_broker                                 broker.c
  *   Lock       a mutex in a storage, for several processes       lock.c
  *   stats...   counters, options, features                       stats.c
- *   picker     what travels beside a pickle                      pickle.c
+ *   picker     finds what travels beside a pickle                pickle.c
  *
- * The stable ABI of CPython 3.11 (Py_LIMITED_API): one build for that and all later
- * versions. Calls that can take long are made without the GIL.
+ * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
+ * that version and all later ones. Calls that can take long run without the GIL.
  *
- * Errors. -EINVAL is ValueError, -ENOMEM MemoryError, all else OSError or the
- * subclass that goes with its number; the text is cow_last_error()'s.
+ * Errors. -EINVAL, -E2BIG and -ERANGE become ValueError, -ENOMEM becomes MemoryError. All
+ * others become OSError, or the subclass that Python has for the number. The text is
+ * that of cow_last_error().
  */
 #ifndef COWSHED_MODULE_H
 #define COWSHED_MODULE_H
@@ -32,21 +33,22 @@
 #include <cowshed-tensor.h>
 #include <cowshed.h>
 
-/* What a storage's bytes are, and so where its address comes from. */
+/* What the bytes of a storage are. storage_address() chooses the call by it. */
 enum kind {
-	KIND_OWN,   /* this process's: writable ones are exposed at first use */
-	KIND_ALIAS, /* written by other processes, too: in place */
-	KIND_FILE,  /* a mapping of a file, or foreign memory: in place */
+	KIND_OWN,   /* this process's; a writable one is exposed at first use */
+	KIND_ALIAS, /* other processes write it, too; written in place */
+	KIND_FILE,  /* a mapping of a file, or foreign memory; written in place */
 };
 
 typedef struct {
 	PyObject_HEAD struct cow_storage *storage;
 	PyObject *weakrefs;
-	Py_ssize_t exports; /* buffers that know its address */
+	Py_ssize_t exports; /* buffers that are not released */
 	unsigned char kind;
 	unsigned char readonly;
-	unsigned char known; /* somebody may have its address, and for ever */
-	int busy; /* 0, or the process in which a call has it, without the GIL */
+	unsigned char known; /* the address was given away; never reset */
+	int busy; /* 0, or the ID of the process in which a call uses the
+	           * storage without the GIL */
 } StorageObject;
 
 typedef struct {
@@ -69,35 +71,41 @@ int lock_init(PyObject *module);
 int stats_init(PyObject *module);
 int pickle_init(PyObject *module);
 
-/* Raises what `r`, a -errno of the library, stands for. Returns NULL. */
+/* Raises the exception for `r`, a -errno of the library. Returns NULL. */
 PyObject *raise_error(int r);
 
-/* Adds a type made from `spec` under its last name. */
+/* Raises TypeError: `what`, and the type of `object`. Returns NULL. */
+PyObject *raise_type(const char *what, PyObject *object);
+
+/* Makes a type from `spec` and adds it to the module, under the last part of its name.
+ * Returns 0, or -1 with an exception. */
 int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret);
 
-/* The object for a storage, whose reference is taken over, also on failure: the one
- * there is, or a new one. */
+/* Returns the object of a storage, a new reference: the one that exists, or a new one.
+ * Takes over the caller's reference on the storage, also on failure. NULL: an exception. */
 PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly);
 
-/* A storage whose address is known stays where it is. Until then a call may move it: calls
- * without the GIL are between these two, so that each has it alone. All of them at once, or
- * two threads would wait for each other. */
+/* A storage whose address is known stays where it is. Until then a call may move it. So
+ * each call without the GIL runs between these two functions, which make other threads
+ * wait for the storage. A call with several storages passes all of them at once: else two
+ * threads could wait for each other. With the GIL; begin releases it while it waits. */
 void storages_begin(StorageObject *const *all, Py_ssize_t n);
 void storages_end(StorageObject *const *all, Py_ssize_t n);
 
-/* Its address, for writing unless it is readonly; stable from here on. 0 or an
- * exception. */
+/* Gives the address of a storage: for writing, or for reading if it is readonly. From this
+ * call on the address does not change. Returns 0, or -1 with an exception. */
 int storage_address(StorageObject *self, void **ret);
 
-/* The object for a group, whose reference is taken over. */
+/* Returns the object of a group. Takes over the caller's reference, also on failure. */
 PyObject *group_wrap(PyTypeObject *type, struct cow_group *g);
 
 /* Methods of Storage that are in dlpack.c. */
 PyObject *storage_dlpack(PyObject *object, PyObject *args, PyObject *kwargs);
 PyObject *storage_dlpack_device(PyObject *object, PyObject *unused);
 
-/* What to send in its place, a new reference: if its address is known and could
- * move, a lazy clone. NULL with an exception. Between begin and end. */
+/* Returns the storage to send in place of `self`, a new reference. That is a lazy clone if
+ * sending could move the storage although its address is known, else the storage itself.
+ * NULL: an exception. The caller calls it between storages_begin() and storages_end(). */
 struct cow_storage *storage_to_send(StorageObject *self, unsigned mode);
 
 #endif

@@ -20,7 +20,8 @@ static PyObject *new_storage(PyObject *module, PyObject *args, PyObject *kwargs)
 	                                 &zero, &strict, &tracked))
 		return NULL;
 	if (n < 0) {
-		PyErr_SetString(PyExc_ValueError, "negative size");
+		PyErr_Format(PyExc_ValueError,
+		             "nbytes is %zd: pass a size of 0 or more", n);
 		return NULL;
 	}
 	if (tracked)
@@ -81,7 +82,24 @@ static PyObject *import_fd(PyObject *module, PyObject *args)
 	                    mode == COW_SHARE_SEALED);
 }
 
-/* A path or a descriptor; with `loads` read now, else mapped. */
+/* Raises ValueError for what can't be mapped. */
+static int check_mapping(Py_ssize_t bytes, int by_path, uint64_t offset)
+{
+	if (bytes < 0)
+		PyErr_Format(PyExc_ValueError,
+		             "nbytes is %zd: pass how many bytes to map",
+		             bytes);
+	else if (by_path && offset)
+		PyErr_Format(PyExc_ValueError,
+		             "offset is %llu, but a mapping by path begins at "
+		             "0: pass a descriptor of the file instead",
+		             (unsigned long long)offset);
+	else
+		return 0;
+	return -1;
+}
+
+/* Takes a path or a descriptor. Reads the file (`loads`), or maps it. */
 static PyObject *from_file(PyObject *args, PyObject *kwargs, int loads)
 {
 	static char *names[] = {"path",  "offset",   "nbytes",
@@ -105,12 +123,8 @@ static PyObject *from_file(PyObject *args, PyObject *kwargs, int loads)
 		return NULL;
 	}
 	n = bytes < 0 ? COW_TO_END : (size_t)bytes;
-	if (!loads && (bytes < 0 || (name && offset))) {
+	if (!loads && check_mapping(bytes, name != NULL, offset) < 0) {
 		Py_XDECREF(name);
-		PyErr_SetString(
-			PyExc_ValueError,
-			"a mapping has a size, and begins where the file "
-			"does or is of a descriptor");
 		return NULL;
 	}
 	Py_BEGIN_ALLOW_THREADS
@@ -141,12 +155,12 @@ static PyObject *open_file(PyObject *module, PyObject *args, PyObject *kwargs)
 	return from_file(args, kwargs, 0);
 }
 
-/* Memory that is not the engine's is copied, and counted (COW_FALLBACK_FOREIGN). */
+/* The engine copies memory that is not its own, and counts it (COW_FALLBACK_FOREIGN). */
 static PyObject *clone_foreign(PyObject *module, PyObject *args)
 {
 	struct cow_storage *external, *clone;
 	struct cow_data_ptr ptr;
-	char here; /* a context: nothing is to be disposed of */
+	char here; /* the context; without a deleter nothing is disposed of */
 	Py_buffer view;
 	int r;
 
@@ -155,7 +169,8 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 		return NULL;
 	if (view.len == 0) {
 		PyBuffer_Release(&view);
-		PyErr_SetString(PyExc_ValueError, "no bytes");
+		PyErr_SetString(PyExc_ValueError,
+		                "the buffer has 0 bytes: pass one with bytes");
 		return NULL;
 	}
 	ptr = cow_data_ptr_make(view.buf, &here, NULL,
@@ -213,7 +228,8 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 		PyObject *one = PyTuple_GetItem(tuple, i);
 
 		if (!PyObject_TypeCheck(one, storage_type)) {
-			PyErr_SetString(PyExc_TypeError, "not a Storage");
+			(void)raise_type("storages must be Storage objects",
+			                 one);
 			goto out;
 		}
 		objects[i] = (StorageObject *)one;
@@ -253,31 +269,49 @@ static PyObject *address_of(PyObject *module, PyObject *object)
 
 static PyMethodDef functions[] = {
 	{"clone_foreign", clone_foreign, METH_VARARGS,
-         "clone_foreign(buffer)\n--\n\nA storage with a copy of its bytes."},
+         "clone_foreign(buffer)\n--\n\n"
+         "Returns a storage with a copy of the bytes of a contiguous buffer.\n\n"
+         "The copy counts in stats()[\"fallbacks\"][\"foreign\"]. ValueError: the buffer "
+         "has 0 bytes."},
 	{"clone_all", clone_all, METH_O,
-         "clone_all(storages)\n--\n\n([a lazy clone of each], bytes that were "
-         "copied)."},
+         "clone_all(storages)\n--\n\n"
+         "Returns ([a lazy clone of each storage], how many bytes were copied).\n\n"
+         "Clones the storages one after the other. An error leaves no clone."},
 	{"address_of", address_of, METH_O,
-         "address_of(buffer)\n--\n\n(address, nbytes, readonly) of a "
-         "contiguous buffer."},
+         "address_of(buffer)\n--\n\n"
+         "Returns (address, nbytes, readonly) of a contiguous buffer.\n\n"
+         "The address is valid as long as the memory under the buffer lives. "
+         "BufferError or ValueError: the buffer is not contiguous."},
 	{"new", (PyCFunction)(void (*)(void))new_storage,
          METH_VARARGS | METH_KEYWORDS,
-         "new(nbytes, *, zero=False, strict=False, tracked=False)\n--\n\nA fresh "
-         "storage. Tracked: it may move until its address is asked for."},
+         "new(nbytes, *, zero=False, strict=False, tracked=False)\n--\n\n"
+         "Returns a new storage of nbytes bytes.\n\n"
+         "zero: its bytes are zero; else unspecified. strict: takes the memory at once, "
+         "and MemoryError if there is too little; else pages come when they are touched. "
+         "tracked: it may move until its address is asked for."},
 	{"from_address", from_address, METH_VARARGS,
-         "from_address(address)\n--\n\n(storage, offset) of what lies there, or "
-         "None if that is not the engine's memory."},
+         "from_address(address)\n--\n\n"
+         "Returns (storage, offset) of the memory at an address.\n\n"
+         "None: the memory is not the engine's, or its storage is tracked."},
 	{"import_fd", import_fd, METH_VARARGS,
-         "import_fd(fd, offset, nbytes, mode)\n--\n\nThe other side of "
-         "Storage.export(). The descriptor stays the caller's."},
+         "import_fd(fd, offset, nbytes, mode)\n--\n\n"
+         "Returns the storage that Storage.export() gave as a descriptor and an offset.\n\n"
+         "The descriptor stays the caller's. OSError (EBADMSG): it is no sealed memfd. "
+         "ValueError: it does not have these bytes."},
 	{"load", (PyCFunction)(void (*)(void))load,
          METH_VARARGS | METH_KEYWORDS,
          "load(path_or_fd, offset=0, nbytes=-1, flags=0, *, readonly=False)\n--\n\n"
-         "A storage with bytes of a file, read now."},
+         "Reads bytes of a file into a new storage, without the GIL.\n\n"
+         "nbytes: -1 reads up to the end. flags: IO_DIRECT. A descriptor stays the "
+         "caller's. OSError (ENODATA): the file ends before."},
 	{"open_file", (PyCFunction)(void (*)(void))open_file,
          METH_VARARGS | METH_KEYWORDS,
          "open_file(path_or_fd, offset=0, nbytes, flags=0, *, readonly=False)\n--\n\n"
-         "A storage on a file (an offset: of a descriptor alone)."},
+         "Maps nbytes bytes of a file as a storage; reads nothing.\n\n"
+         "A path is mapped from 0 on; a descriptor, which stays the caller's, from any "
+         "offset. flags: FILE_SHARED and the like. If another program makes the file "
+         "shorter, the next touch of a missing byte is a SIGBUS. OSError (ENODATA): the "
+         "file is too short."},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -2,8 +2,8 @@
 /*
  * Counters, options, features
  *
- * Counters are a dict, in the order of struct cow_stats, with a dict of fallbacks at
- * its end.
+ * stats() returns the counters as a dict, in the order of struct cow_stats. Its last entry
+ * is a dict of the fallbacks that are not 0.
  */
 #include "python/_cowshed/module.h"
 
@@ -171,18 +171,34 @@ static PyObject *version(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
 	{"stats", stats, METH_VARARGS,
-         "stats(pid=0)\n--\n\nCounters of this process, or of another one."},
+         "stats(pid=0)\n--\n\n"
+         "Returns the counters of a process as a dict; 0 is this process.\n\n"
+         "They count since the process began or was forked. Sizes are in bytes, names "
+         "with _ns in nanoseconds. \"fallbacks\" is a dict: how often something was done "
+         "the slow way, by reason.\n\n"
+         "OSError for another process: it has no counters (ENOENT), does not exist "
+         "(ESRCH), or this one may not read it (EPERM, EACCES)."},
 	{"trim", trim, METH_NOARGS,
-         "trim()\n--\n\nGives memory that is kept warm back; was there any?"},
+         "trim()\n--\n\n"
+         "Gives freed memory that the engine keeps back to the kernel; returns whether "
+         "there was any."},
 	{"set_option", set_option, METH_VARARGS,
-         "set_option(key, value)\n--\n\nAn option of the engine."},
+         "set_option(key, value)\n--\n\n"
+         "Sets an option of the engine for this process: both are strings, as in "
+         "docs/options.md.\n\n"
+         "FileNotFoundError: there is no such option. ValueError: it has no such value. "
+         "OSError (EBUSY): it must be set before the first allocation."},
 	{"features", features, METH_NOARGS,
-         "features()\n--\n\n{name: (is there, what it brings or what denied "
-         "it)}"},
+         "features()\n--\n\n"
+         "Returns {name: (whether it works here, why)} for features of the kernel.\n\n"
+         "The sentence says what the feature brings, or what denied it."},
 	{"window", window, METH_NOARGS,
-         "window()\n--\n\n(start, end) of the addresses that are the engine's."},
+         "window()\n--\n\n"
+         "Returns (start, end) of the address range of the engine.\n\n"
+         "(0, 0) before the first allocation; it does not change after it."},
 	{"version", version, METH_NOARGS,
-         "version()\n--\n\nOf the library that is loaded."},
+         "version()\n--\n\nReturns the version of the library that is loaded, as "
+         "\"0.1.0\"."},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -2,15 +2,15 @@
 /*
  * Storage: bytes with the buffer protocol
  *
- * Who has a buffer writes without notice, so a writable storage is made transparent
- * (cow_storage_expose()) when its address is first asked for: from then on it does
- * not move. A readonly one is left as it is and costs nothing; it could move when it
- * is sent, so once its address was asked for a lazy clone is sent in its place. (Once,
- * and not while there are buffers: NumPy's arrays hold none, only the object.)
+ * A program that has a buffer writes it without a call. So the first request for the
+ * address of a writable storage makes the storage transparent (cow_storage_expose()): it
+ * does not move any more. A readonly storage stays tracked, which costs nothing. Sending it
+ * could move it. So after the first request for its address a lazy clone is sent in its
+ * place. (The number of buffers does not tell: an array of NumPy holds the object only.)
  *
- * One object for each storage of the library: what is received twice, or looked up
- * by its address twice, is the same object. The table of those knows no owner; an
- * object leaves it first thing when it dies.
+ * There is one object for each storage of the library. A storage that is received twice, or
+ * found twice by its address, is the same object. The table of objects owns no references;
+ * the destructor of an object removes its entry before all else.
  */
 #include "python/_cowshed/module.h"
 
@@ -68,7 +68,7 @@ fail:
 	return NULL;
 }
 
-/* Before anything else can run: whoever looks it up now would revive the dead. */
+/* Runs before any other code can: a lookup would return the object that is destroyed. */
 static void forget(const StorageObject *self)
 {
 	PyObject *type, *value, *trace, *key;
@@ -95,7 +95,7 @@ static void storage_dealloc(PyObject *object)
 	Py_DECREF(type);
 }
 
-/* A forked child lacks the thread whose call it was, so this is no mutex. */
+/* Not a mutex: in a forked child the thread that would unlock it is missing. */
 static int is_busy(const StorageObject *s)
 {
 	return s->busy && !s->known && s->busy == getpid();
@@ -155,11 +155,12 @@ struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
 	if (mode == COW_SHARE_ALIAS && self->readonly && self->known &&
 	    self->kind == KIND_OWN) {
 		PyErr_SetString(PyExc_ValueError,
-		                "an alias of a read-only storage whose address "
-		                "is known");
+		                "a read-only storage whose address is known "
+		                "can't become an alias: send it as CLONE or "
+		                "SEALED");
 		return NULL;
 	}
-	/* What is exposed stays where it is; so do aliases. */
+	/* Exposed storages and aliases do not move. */
 	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->known)
 		return cow_storage_ref(self->storage);
 	r = cow_storage_lazy_clone(self->storage, &clone);
@@ -246,13 +247,17 @@ static PyObject *get_id(PyObject *object, void *closure)
 }
 
 static PyGetSetDef getset[] = {
-	{"nbytes", get_nbytes, NULL, "Its size.", NULL},
+	{"nbytes", get_nbytes, NULL, "The size in bytes.", NULL},
 	{"address", get_address, NULL,
-         "Where its bytes are. A writable storage does not move from then on.",
+         "The address of the first byte. After the first request a writable storage does "
+         "not move.",
          NULL},
 	{"kind", get_kind, NULL,
-         "'own', 'alias' (written by other processes, too) or 'file'.", NULL},
-	{"name", get_name, NULL, "The file it was opened by, or None.", NULL},
+         "'own', 'alias' (other processes write it, too) or 'file' (a mapped file, or "
+         "foreign memory).",
+         NULL},
+	{"name", get_name, NULL,
+         "The name of the file by which the storage was opened, or None.", NULL},
 	{"id", get_id, NULL, "A number that no other living storage has.",
          NULL},
 	{NULL, NULL, NULL, NULL, NULL},
@@ -262,9 +267,9 @@ static PyMemberDef members[] = {
 	{"__weaklistoffset__", T_PYSSIZET, offsetof(StorageObject, weakrefs),
          READONLY, NULL},
 	{"readonly", T_BOOL, offsetof(StorageObject, readonly), READONLY,
-         "Are its bytes only for reading?"},
+         "Whether the bytes are only for reading."},
 	{"exports", T_PYSSIZET, offsetof(StorageObject, exports), READONLY,
-         "Buffers of it that are in use."},
+         "How many buffers of the storage are in use."},
 	{NULL, 0, 0, 0, NULL},
 };
 
@@ -403,23 +408,35 @@ static PyMethodDef methods[] = {
 	{"clone", (PyCFunction)(void (*)(void))storage_clone,
          METH_VARARGS | METH_KEYWORDS,
          "clone(lazy=True, *, readonly=False)\n--\n\n"
-         "Another storage with the same bytes. Lazy: they share pages until one "
-         "is written."},
+         "Returns another storage with the same bytes.\n\n"
+         "lazy: both share pages; the kernel copies a page at its first write. Small or "
+         "foreign memory is copied at once. readonly: of the clone. MemoryError."},
 	{"info", storage_info, METH_NOARGS,
-         "info()\n--\n\nWhat it shares, as a dict."},
+         "info()\n--\n\n"
+         "Returns what the storage shares, as a dict.\n\n"
+         "state: 'owned', 'lazy', 'view' or 'foreign'. sharers: storages that read its "
+         "bytes, this one too. mappings: how many it has. bytes_own: bytes of pages that "
+         "only it has. frozen, transparent: True or False."},
 	{"export", storage_export, METH_VARARGS,
-         "export(mode)\n--\n\n(descriptor, offset): for a protocol of one's own. "
-         "The caller closes it."},
+         "export(mode)\n--\n\n"
+         "Returns (descriptor, offset), for a protocol of the program; see import_fd().\n\n"
+         "The caller closes the descriptor. mode: ALIAS moves the storage there; CLONE "
+         "and SEALED give a sealed memfd."},
 	{"save", (PyCFunction)(void (*)(void))storage_save,
          METH_VARARGS | METH_KEYWORDS,
          "save(path_or_fd, offset=0, flags=0)\n--\n\n"
-         "Writes the bytes of this moment to a file."},
+         "Writes the bytes of this moment to a file, without the GIL.\n\n"
+         "A descriptor stays the caller's. flags: SAVE_SYNC, SAVE_ATOMIC, SAVE_TRUNCATE, "
+         "IO_DIRECT. OSError: as from write()."},
 	{"__dlpack__", (PyCFunction)(void (*)(void))storage_dlpack,
          METH_VARARGS | METH_KEYWORDS,
          "__dlpack__(*, stream=None, max_version=None, dl_device=None, "
-         "copy=None)\n--\n\nThe bytes as an array of uint8."},
+         "copy=None)\n--\n\n"
+         "Returns the bytes as a DLPack capsule: a one-dimensional array of uint8.\n\n"
+         "copy: True gives a lazy clone. BufferError: a device other than the CPU, or a "
+         "read-only storage without max_version of 1 or more."},
 	{"__dlpack_device__", storage_dlpack_device, METH_NOARGS,
-         "__dlpack_device__()\n--\n\n(1, 0): the CPU."},
+         "__dlpack_device__()\n--\n\nReturns (1, 0): the CPU."},
 	{NULL, NULL, 0, NULL},
 };
 
@@ -434,8 +451,10 @@ static PyType_Slot slots[] = {
 	{Py_sq_length, storage_length},
 	{Py_tp_doc,
          "Bytes that are cloned and shared without being copied.\n\n"
-         "memoryview(storage), numpy.frombuffer(storage) and the like "
-         "see them."},
+         "A program reads and writes them through the buffer protocol: "
+         "memoryview(storage), numpy.frombuffer(storage). Functions such as "
+         "cowshed.storage_of() and Storage.clone() return storages; the type can't be "
+         "called. Any thread may call any method."},
 	{0, NULL},
 };
 
