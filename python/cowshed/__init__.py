@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Arrays that are born shareable, and clones that cost nothing.
+"""Arrays that processes can share, and clones that copy no byte until one is written.
 
     import cowshed
 
     a = cowshed.zeros((1 << 28,), "float32")     # a NumPy array of 1 GiB
-    b = cowshed.clone(a)                         # some microseconds
+    b = cowshed.clone(a)                         # takes microseconds
     b[0] = 1                                     # copies one page; a stays as it is
 
-Memory of cowshed lies in *storages*: bytes that are cloned page by page when they are
-written, and sent to other processes without being copied. An array made by this module
-is an ordinary NumPy array (or PyTorch tensor, `cowshed.torch`) on a storage. Under
-`python -m cowshed run script.py` so is every large array that anybody makes.
+Memory of cowshed lies in *storages*. A clone of a storage shares its pages; the kernel copies a
+page at its first write. A storage is sent to another process without a copy. The functions of
+this module make ordinary NumPy arrays on storages, those of `cowshed.torch` PyTorch tensors.
+Under `python -m cowshed run script.py` every large array of the program lies in a storage.
 
     cowshed.empty, zeros, full, array    NumPy arrays on storages
     cowshed.clone(x)                     the same bytes, without a copy
-    cowshed.share(x)                     written by several processes, who see each other
-    cowshed.freeze(x)                    read-only for ever, sent for nothing
+    cowshed.share(x)                     memory that several processes read and write
+    cowshed.freeze(x)                    read-only for ever, sent without a copy
     cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays
     cowshed.snapshot(state)              a training state of this moment, to be saved later
     cowshed.checkpoint(state, path)      the same, saved by a forked process
-    cowshed.multiprocessing              multiprocessing, whose arrays travel by handle
-    cowshed.torch, cowshed.dask          for those who use these
-    cowshed.stats(), trim()              what it costs, and giving it back
+    cowshed.multiprocessing              multiprocessing, which sends arrays by handle
+    cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
+    cowshed.stats(), trim()              counters, and returning freed memory to the kernel
 
-Any function may be called from any thread. After fork() both processes have all arrays,
-with the bytes of that moment and their own writes after it; shared ones stay shared.
+Any thread may call any function. After fork() both processes have all arrays, with the bytes of
+that moment and their own later writes. Shared arrays stay shared.
 """
 
 import sys as _sys

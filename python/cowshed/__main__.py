@@ -1,42 +1,43 @@
 # SPDX-License-Identifier: MIT
-"""The command that came with the package.
+"""The command `cowshed`, which is installed with the package.
 
     cowshed ARGUMENT...                     this process becomes the command
-    python -m cowshed ARGUMENT...           the same, but for `run`:
+    python -m cowshed ARGUMENT...           the same, except for `run`:
     python -m cowshed run [OPTION...] SCRIPT|-m MODULE|-c CODE [ARGUMENT...]
                                             this interpreter, under the shim
 
-`run` takes its own options, and all that follows is what `python` would be given. So a script
-that is started by `python script.py` is started under the shim by
-`python -m cowshed run script.py`, by the same interpreter and with the same packages.
+`run` takes its own options first. All words after them are arguments of the interpreter. So
+`python -m cowshed run script.py` starts a script under the shim as `python script.py` does
+without it: with the same interpreter and the same packages.
 """
 
 import os
 import sys
 
 COMMAND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cowshed")
-# Those of `cowshed run` that have a value, maybe as the next word; and those that don't.
-# The command itself knows which are good.
+# Options of `cowshed run` with a value, which may be the next word, and options without one.
+# The command itself checks them.
 WITH_VALUE = ("--threshold", "--backing", "--copies", "--option")
 ALONE = ("--report", "--help")
 
 
 def command():
-    """The entry point `cowshed`."""
+    """The entry point `cowshed`. Never returns: this process becomes the command."""
     become(sys.argv[1:])
 
 
 def become(arguments):
+    """Executes the command in this process. Exits with a message if that fails."""
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         os.execv(COMMAND, ["cowshed", *arguments])
     except OSError as error:
-        sys.exit(f"cowshed: the command can't be run: {error}. Is the package whole?")
+        sys.exit(f"cowshed: can't run the command: {error}. Install the package again.")
 
 
 def own_options(words):
-    """How many of the words, from the first, are options of `cowshed run`."""
+    """How many of the first words are options of `cowshed run`, or values of these."""
     count = 0
     while count < len(words):
         word = words[count]
@@ -57,13 +58,14 @@ def _begins(name, options):
 
 
 def main(arguments):
+    """What `python -m cowshed` does with its arguments. Never returns."""
     if arguments[:1] != ["run"]:
         become(arguments)
     count = 1 + own_options(arguments[1:])
     ours, theirs = arguments[:count], arguments[count:]
     if theirs[:1] == ["--"]:
         theirs = theirs[1:]
-    # Without a program the command says what is wrong, or gives help.
+    # Without a program the command itself prints help, or what is missing.
     become(ours + (["--", sys.executable, *theirs] if theirs else []))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""NumPy arrays on storages, and what can be done with any array that lies in one."""
+"""NumPy arrays on storages: making, cloning, sharing and freezing them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ._types import Order, Shape, Tensors
 
-# Below this a copy is cheaper than pages of one's own (core/storage/clone.c has the same).
+# Below this size a copy costs less than cloning pages (core/storage/clone.c has the same limit).
 SMALL = 384 << 10
 
 
@@ -25,13 +25,14 @@ def _numpy():
         import numpy
     except ImportError as error:
         raise ImportError(
-            "this makes NumPy arrays: install numpy (cowshed.torch makes tensors)"
+            "NumPy is not installed, and this function makes NumPy arrays: install numpy, or use "
+            "cowshed.torch"
         ) from error
     return numpy
 
 
 def new_storage(nbytes, *, zero=False, shared=None):
-    """A writable storage for an array: shared or not, None: as the sharing mode says."""
+    """A writable storage for an array. shared: None does as the sharing mode says."""
     if shared is None:
         shared = _family.get_sharing_mode() == "alias"
     if shared:
@@ -40,7 +41,10 @@ def new_storage(nbytes, *, zero=False, shared=None):
 
 
 def array_on(storage, dtype, shape, offset=0, strides=None):
-    """A NumPy array of bytes of a storage, which lives as long as the array does."""
+    """A NumPy array on the bytes of a storage. The array keeps the storage alive.
+
+    offset and strides: in bytes.
+    """
     numpy = _numpy()
     enter(storage)
     return numpy.ndarray(shape, dtype, storage, offset, strides)
@@ -48,23 +52,30 @@ def array_on(storage, dtype, shape, offset=0, strides=None):
 
 def empty(shape: Shape, dtype: DTypeLike = "float64", order: Order = "C", *,
           shared: bool | None = None) -> NDArray[Any]:
-    """As numpy.empty(), on a storage of its own.
+    """An array as of numpy.empty(), on a storage of its own.
 
-    shared: other processes that get it write the same memory. None: if the sharing mode is
-    "alias". Takes some microseconds, whatever the size; pages come when they are touched.
+    shape: a size or a sequence of sizes. order: "C" or "F". shared: True if processes that get
+    the array shall write the same memory; None means True in the sharing mode "alias".
+
+    Takes microseconds for any size: the kernel gives the pages when they are touched.
+    ValueError: a dtype of Python objects, a negative size, or another order. MemoryError: the
+    address space is too small.
     """
     return _make(shape, dtype, order, False, shared)
 
 
 def zeros(shape: Shape, dtype: DTypeLike = "float64", order: Order = "C", *,
           shared: bool | None = None) -> NDArray[Any]:
-    """As numpy.zeros(), on a storage of its own. See empty()."""
+    """An array as of numpy.zeros(), on a storage of its own. Arguments and errors: see empty()."""
     return _make(shape, dtype, order, True, shared)
 
 
 def full(shape: Shape, value: ArrayLike, dtype: DTypeLike | None = None, order: Order = "C", *,
          shared: bool | None = None) -> NDArray[Any]:
-    """As numpy.full(), on a storage of its own. See empty()."""
+    """An array as of numpy.full(), on a storage of its own. Arguments and errors: see empty().
+
+    value: a number, or an array that is broadcast to the shape. Writes all bytes.
+    """
     numpy = _numpy()
     if dtype is None:
         dtype = numpy.asarray(value).dtype
@@ -77,7 +88,8 @@ def array(x: Any, dtype: DTypeLike | None = None, order: Literal["C", "F", "K"] 
           shared: bool | None = None) -> NDArray[Any]:
     """A copy of an array-like, a tensor or a buffer, on a storage of its own. See empty().
 
-    For a copy that costs nothing, of what lies in a storage already: clone().
+    order: "K" keeps "F" of an array that is "F" and not "C"; all others become "C". Copies all
+    bytes; clone() copies none of an array that lies in a storage already.
     """
     source = _numpy().asarray(x, dtype)
     if order == "K":
@@ -91,22 +103,23 @@ def _make(shape, dtype, order, zero, shared):
     numpy = _numpy()
     dtype = numpy.dtype(dtype)
     if dtype.hasobject:
-        raise ValueError("Python objects can't lie in a storage: use a dtype of plain bytes")
+        raise ValueError(f"dtype {dtype} has Python objects, which can't lie in a storage: use a "
+                         "dtype of numbers or plain bytes")
     if order not in ("C", "F"):
-        raise ValueError(f"order {order!r}: there are 'C' and 'F'")
+        raise ValueError(f"order is {order!r}: pass 'C' or 'F'")
     shape = sizes(shape)
     nbytes = dtype.itemsize
     for size in shape:
         nbytes *= size
     if nbytes < 0 or any(size < 0 for size in shape):
-        raise ValueError(f"negative sizes: {shape}")
+        raise ValueError(f"shape {shape} has a negative size: pass sizes of 0 or more")
     storage = new_storage(nbytes, zero=zero, shared=shared)
     enter(storage)
     return numpy.ndarray(shape, dtype, storage, order=order)
 
 
 def sizes(shape):
-    """A shape as a tuple of Python's integers: those of NumPy overflow when multiplied."""
+    """A shape as a tuple of Python's integers. (A product of NumPy's integers can overflow.)"""
     shape = shape if hasattr(shape, "__iter__") else (shape,)
     return tuple(operator.index(size) for size in shape)
 
@@ -117,9 +130,9 @@ def _is_tensor(x):
 
 
 def _on(storage, x, offset):
-    """What `x` is, on another storage, where its lowest byte is at `offset`."""
+    """An array with the shape, dtype and strides of `x`, whose lowest byte is at `offset`."""
     numpy = _numpy()
-    # The first element is not the lowest one if a stride is negative.
+    # With a negative stride the first element does not have the lowest address.
     for size, stride in zip(x.shape, x.strides):
         if stride < 0:
             offset -= (size - 1) * stride
@@ -132,12 +145,14 @@ def _check_array(x, name):
     if not isinstance(x, numpy.ndarray):
         raise TypeError(
             f"{name}() takes a NumPy array, a PyTorch tensor or a Storage, "
-            f"not {type(x).__name__}; for dicts and lists of them: snapshot()"
+            f"not {type(x).__name__}. For dicts and lists of arrays use snapshot()"
         )
     if isinstance(x, numpy.ma.MaskedArray):
-        raise TypeError(f"{name}(): a masked array is two arrays: use its .data and .mask")
+        raise TypeError(f"{name}() got a masked array, which consists of two arrays: pass its "
+                        ".data and its .mask")
     if x.dtype.hasobject:
-        raise TypeError(f"{name}(): an array of Python objects has no bytes to share")
+        raise TypeError(f"{name}() got an array of Python objects ({x.dtype}): pass an array of "
+                        "numbers or plain bytes")
 
 
 @overload
@@ -149,13 +164,18 @@ def clone(x: Tensor) -> Tensor: ...
 
 
 def clone(x: Any) -> Any:
-    """The same bytes, written by nobody else: an array, tensor or Storage like `x`.
+    """A copy of `x` that shares its pages: an array, tensor or Storage like `x`.
 
-    Copies nothing if `x` lies in a storage of its own that was hardly written since its last
-    clone, whatever its size: pages are copied when either side writes them first. Copied at
-    once are small arrays, shared ones, mapped files, what was mostly rewritten since a clone
-    (stats()["fallbacks"]["rewritten"] counts these), and memory of somebody else ("foreign").
-    A clone is never shared with other processes, also if `x` is.
+    Copies nothing, for any size, if `x` lies in a storage and little of the storage was written
+    since its last clone. The kernel copies a page when either side writes it first.
+
+    These are copied at once: arrays below 384 KiB, shared arrays, mapped files, storages that
+    were mostly rewritten since a clone (stats()["fallbacks"]["rewritten"] counts them), and
+    memory that the engine did not allocate ("foreign").
+
+    A clone is private to this process, also if `x` is shared. Bytes that another thread wrote
+    before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
+    is none of the three, or has Python objects.
     """
     if isinstance(x, _cowshed.Storage):
         return x.clone()
@@ -170,21 +190,21 @@ def clone(x: Any) -> Any:
     if region.nbytes < SMALL:
         return array(x, shared=False)
     if region.storage.kind != "own":
-        return _copy(x)  # and not the whole file, or what others write
+        return _copy(x)  # only the part: not the whole file or shared memory
     if x.nbytes > region.nbytes:
-        return _copy(x)  # elements that lie on each other: each is written alone in a copy
+        return _copy(x)  # elements overlap; in a copy each one has its own bytes
     return _on(region.storage.clone(), x, region.offset)
 
 
 def _copy(x):
-    """An eager copy, which the engine counts as one of foreign memory."""
+    """An eager copy. The engine counts it as a clone of foreign memory."""
     numpy = _numpy()
     if x.nbytes == 0:
         return _make(x.shape, x.dtype, "C", False, False)
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         x = numpy.ascontiguousarray(x)
     order = "C" if x.flags.c_contiguous else "F"
-    # As bytes: dates, for one, have no buffers.
+    # As bytes, since arrays of dates have no buffer.
     storage = _cowshed.clone_foreign((x if order == "C" else x.T).reshape(-1).view("u1"))
     enter(storage)
     return numpy.ndarray(x.shape, x.dtype, storage, order=order)
@@ -199,11 +219,12 @@ def share(x: Tensors) -> Tensors: ...
 
 
 def share(x: Any) -> Any:
-    """An array, tensor or Storage with the bytes of `x` that several processes write.
+    """An array, tensor or Storage with the bytes of `x` that several processes can write.
 
-    `x` itself if it is shared already. Else its bytes are copied once: `x` stays as it is, and
-    the array that comes back is the one to write and to send. (A tensor is changed in place,
-    as Tensor.share_memory_() does.)
+    Returns `x` itself if it is shared already. Else copies its bytes once, and `x` stays as it
+    is: write and send the array that is returned. A tensor is moved in place, as by
+    Tensor.share_memory_(). The memory is freed when the last array on it is gone, in any process.
+    TypeError: as clone().
     """
     if isinstance(x, _cowshed.Storage):
         if x.kind == "alias":
@@ -222,7 +243,7 @@ def share(x: Any) -> Any:
 
 
 def is_shared(x: object) -> bool:
-    """Do other processes that have `x` write the same memory?"""
+    """Whether other processes that have `x` write the same memory. Copies nothing."""
     if _is_tensor(x):
         from . import torch
 
@@ -243,10 +264,10 @@ def freeze(x: Tensor) -> Tensor: ...
 def freeze(x: Any) -> Any:
     """The bytes of `x`, read-only for ever: an array, tensor or Storage like `x`.
 
-    To be sent any number of times: nothing is copied any more, on either side, and receivers
-    may trust that it does not change. Copies once, but for large arrays that lie in a storage
-    of their own and were not written since they were sent; these stay writable through `x`,
-    page by page.
+    Sending a frozen array copies nothing, on either side and any number of times. The kernel
+    seals its memory, so receivers can rely on its bytes. freeze() itself copies the bytes once.
+    It copies nothing for a large array in a storage of its own that was not written since it
+    was sent. `x` stays writable: a write to it copies a page. TypeError: as clone().
     """
     if isinstance(x, _cowshed.Storage):
         return _freeze(x)
@@ -268,7 +289,7 @@ def freeze(x: Any) -> Any:
 def _freeze(storage):
     import os
 
-    if storage.readonly and storage.kind == "own":  # a file is written by others
+    if storage.readonly and storage.kind == "own":  # other programs can write a file
         return storage
     if not storage.nbytes:
         return storage.clone(readonly=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The public headers of cowshed, as Python objects: see python/_cowshed/module.h."""
+"""The types of the extension module: see python/_cowshed/module.h."""
 
 from collections.abc import Callable, Iterable
 from os import PathLike

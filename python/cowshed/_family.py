@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The processes that share, and how they do.
+"""The group of processes that share memory, and the sharing mode.
 
-A program and the processes it starts are a *group*: they trust each other, and their
-storages lie together in a few memfds (include/cowshed-share.h). There is one for each
-program, made when it is first needed, inherited by fork() and handed to spawned
-processes. Where the system has no /proc there is none, and each storage that is sent has
-a descriptor of its own.
+A program and the processes that it starts are a *group*. They trust each other, and their
+storages lie together in a few memfds (include/cowshed-share.h). Each program has one group. It
+is made at its first use, inherited by fork(), and handed to spawned processes. Without /proc
+there is no group, and each storage that is sent has a descriptor of its own.
 
-The *sharing mode* says what a receiver gets of an array that was not made with share():
-`clone`, its own copy of the moment of sending, as with plain multiprocessing; or `alias`,
-memory that several processes write: of a tensor the sender's own, as with
-torch.multiprocessing, of an array a copy that was made for the message.
+The *sharing mode* says what a receiver gets of an array that was not made by share():
+
+    clone    its own copy of the moment of sending, as with plain multiprocessing
+    alias    memory that several processes write. Of a tensor that is the sender's memory, as
+             with torch.multiprocessing. Of an array it is a copy made for the message.
 """
 
 import contextlib
@@ -26,35 +26,41 @@ Mode = Literal["clone", "alias"]
 
 _MODES = {"alias": _cowshed.ALIAS, "clone": _cowshed.CLONE}
 
-# What is short may be there the next time.
+# Errors that may pass: the next call tries again.
 _PASSES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN}
 
-_lock = threading.RLock()  # the handler of a signal may come while its thread has it
+_lock = threading.RLock()  # a signal handler may run in the thread that holds it
 _group = None
 _denied = False
 _mode = "clone"
 
 
 def group():
-    """The group of this program, or None if there can't be one, for now or at all."""
+    """The group of this program, made at the first call. None: it can't be made.
+
+    The call after an error that may pass (no descriptors, no memory) tries again.
+    """
     global _group, _denied
     with _lock:
         if _group is None and not _denied:
             try:
                 made = _cowshed.Group()
-                _group = _group or made  # maybe of a handler, meanwhile
+                _group = _group or made  # a signal handler may have made one meanwhile
             except OSError as error:
                 _denied = error.errno not in _PASSES
         return _group
 
 
 def known():
-    """The group if there is one already."""
+    """The group, or None if this program has made none yet."""
     return _group
 
 
 def join(fd):
-    """Becomes a member of the parent's group. `fd` stays the caller's. Returns whether it did."""
+    """Joins the group of a descriptor, which stays the caller's. Returns whether there is one.
+
+    Does nothing if this process has a group already.
+    """
     global _group
     with _lock:
         if _group is None:
@@ -67,7 +73,7 @@ def join(fd):
 
 
 def adopt(members):
-    """Becomes a member of a group that was offered, if there was none until now."""
+    """Makes `members` the group of this process, unless it has one or `members` is None."""
     global _group
     with _lock:
         if _group is None and members is not None:
@@ -75,23 +81,30 @@ def adopt(members):
 
 
 def set_sharing_mode(mode: Mode) -> None:
-    """What receivers get of arrays from now on, in this process: "clone" or "alias".
+    """Sets what receivers get of arrays that this process sends: "clone" or "alias".
 
-    clone: their own bytes, copied page by page when either side writes them. alias: what is made
-    by empty() and the like from now on is shared, as by share(), and tensors are moved to shared
-    memory when they are sent. Other arrays are copied once for each message, into memory that
-    its receivers share; the sender's stays as it is. Frozen arrays are sent as such, and what
-    share() made is an alias, in either mode; a file that is mapped "r+" is sent as the file.
+    clone: receivers get their own bytes. The kernel copies a page when either side writes it.
+
+    alias: empty() and the like make shared arrays from this call on, as share() does. Tensors
+    move to shared memory when they are sent. Other arrays are copied once for each message, into
+    memory that its receivers share; the sender's array stays as it is.
+
+    In both modes frozen arrays are sent as frozen, arrays of share() as aliases, and files that
+    are mapped "r+" as the file. The mode is the process's: for all threads, and for children that
+    start later.
     """
     global _mode
     if mode not in _MODES:
-        raise ValueError(f"sharing mode {mode!r}: there are 'clone' and 'alias'")
+        raise ValueError(f"sharing mode {mode!r} does not exist: pass 'clone' or 'alias'")
     _mode = mode
 
 
 @contextlib.contextmanager
 def sharing_mode(mode: Mode) -> Iterator[None]:
-    """set_sharing_mode() for the statements of a with, in this process: for all its threads."""
+    """A context manager: set_sharing_mode() for the statements of a `with`.
+
+    The mode is set for all threads of this process.
+    """
     before = _mode
     set_sharing_mode(mode)
     try:
@@ -101,17 +114,20 @@ def sharing_mode(mode: Mode) -> Iterator[None]:
 
 
 def get_sharing_mode() -> Mode:
-    """"clone" (the default) or "alias"."""
+    """The sharing mode of this process: "clone" (the default) or "alias"."""
     return _mode
 
 
 def mode_number():
+    """The sharing mode as the number of the extension module: CLONE or ALIAS."""
     return _MODES[_mode]
 
 
 def alias_storage(nbytes):
-    """A storage that this program's processes write in place, zeros: in the group's memory, or
-    in a memfd of its own."""
+    """A storage of zeros that all processes of this program write in place.
+
+    It lies in the group's memory, or without a group in a memfd of its own.
+    """
     members = group()
     if members is not None:
         return members.storage(nbytes, _cowshed.ALIAS)

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Files as arrays: .npy, .safetensors and raw bytes, mapped and not read.
 
-A file is mapped once, as a whole, as a storage of kind "file"; arrays are views of it.
-What is in the page cache is there once for all processes, and what nobody touches is not
-read at all.
+A file is mapped once, as a whole, as a storage of kind "file". Arrays are views of it. All
+processes share the pages of the page cache. The kernel reads a page from the disk when a
+process first touches it.
 
-A file that comes from elsewhere may say anything. Whatever its header claims is checked
-against the file before an array is made, and what is wrong is a ValueError, nothing else.
-What can't be checked is the future: bytes that somebody takes from under a mapping (by
-making the file shorter) are a SIGBUS at the next touch. For files that others may write
-there is `load=True`.
+The header of a file may be damaged or hostile. Each value in it is checked against the file
+before an array is made, and each error is a ValueError. A later change can't be checked: if
+another program makes the file shorter, the next touch of a missing byte is a SIGBUS. Use
+`load=True` for files that other programs may write.
 
-Other processes are sent a *description* of the file instead of its bytes, and open it
-themselves (describe(), reopen()). That is right only while the file is the same one, and
-while this process wrote nothing to its private copy; else the bytes are sent. A file that is
-replaced before it is received (as save() does) is still found, by a descriptor that the sender
-keeps as long as it has the storage, of the last 64 that it sent. If that is closed by then, or
-somebody wrote to the file itself, it is an OSError where it is received, and the message is
-lost.
+A message to another process has a *description* of the file instead of its bytes, and the
+receiver opens the file itself (describe(), reopen()). That is correct only while the file is the
+same, and while this process has written nothing to its private copy. Else the bytes are sent.
+
+A file may be replaced before the message is received, as save() does. The receiver then finds
+the old file by a descriptor of the sender. The sender keeps such a descriptor as long as it has
+the storage, for the last 64 storages that it sent. If the descriptor is closed, or a program
+wrote to the file itself, the receiver gets an OSError, and the message is lost.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
 
 _MODES = ("r", "c", "r+")
 _NPY = b"\x93NUMPY"
-_NPY_HEADER_MOST = 1 << 16  # what the field of version 1 can say
+_NPY_HEADER_MOST = 1 << 16  # the length field of version 1 has 16 bits
+_DAMAGED = "Write the file again: it is damaged, or has another format"
 
 
 class Description(NamedTuple):
-    """A mapped file, as another process on this machine can find it."""
+    """A mapped file, as another process on this machine can find it. Sizes are in bytes."""
 
     path: str
     mode: str
@@ -51,16 +52,18 @@ class Description(NamedTuple):
     inode: int
     file_bytes: int
     mtime_ns: int
-    holder: tuple[int, int] | None = None  # a process that has it open, and as which number
+    holder: tuple[int, int] | None = None  # a process that has it open, and the descriptor there
 
     def key(self):
-        """It, whoever says so."""
+        """All but the holder: equal for descriptions of one file from several processes."""
         return self[:6]
 
 
 class _Held:
-    """A descriptor of a mapped file. Closes it, unless the program did: then the number may be
-    another file's."""
+    """A descriptor of a mapped file, which it owns and closes.
+
+    It does not close a number that means another file, because the program closed ours.
+    """
 
     def __init__(self, fd):
         self.fd, self.facts = fd, os.fstat(fd)
@@ -73,11 +76,11 @@ class _Held:
             pass
 
 
-_HELD_MOST = 64  # descriptors are not ours alone
+_HELD_MOST = 64  # the program needs descriptors, too
 
-_held = weakref.WeakKeyDictionary()  # storage -> _Held, of those that were sent last
+_held = weakref.WeakKeyDictionary()  # storage -> _Held, for the storages that were sent last
 _mapped = weakref.WeakKeyDictionary()  # storage -> Description
-_reopened = weakref.WeakValueDictionary()  # Description.key() -> storage, of those all may share
+_reopened = weakref.WeakValueDictionary()  # Description.key() -> storage, not for mode "c"
 
 
 def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
@@ -85,60 +88,69 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
          dtype: DTypeLike | None = None, shape: Shape | None = None, offset: int = 0,
          order: Order = "C", framework: Literal["numpy", "torch"] = "numpy",
          load: bool = False) -> Any:
-    """What is in a file, without reading it: an array, or a mapping of names to arrays.
+    """Maps a file: returns an array, or a mapping of names to arrays.
 
-    path: a .npy file gives an array; a .safetensors file a `Tensors`, which is a read-only
-    dict that makes its arrays when they are asked for. With a dtype: any file, whose bytes
-    from `offset` on are an array of this `shape` (None: all there are, in one dimension).
-    format: "npy", "safetensors" or "raw", if the name doesn't tell.
+    path: a .npy file gives an array. A .safetensors file gives a `Tensors`, a read-only mapping
+    that makes an array when it is asked for. With a dtype, the bytes of any file from `offset` on
+    give an array of this `shape`; None takes all bytes, in one dimension. format: "npy",
+    "safetensors" or "raw", if the name does not tell.
 
-    mode: "r", read-only. "c", the default: writes are this process's own, copied page by
-    page, and never reach the file. "r+": writes are the file's, as all see it.
+    mode: "r" is read-only. With "c", the default, writes are private to this process: the kernel
+    copies the page, and the file stays as it is. With "r+" writes go to the file.
 
-    framework: "numpy" or "torch", what the arrays of a .safetensors file are. (Tensors whose bytes
-    are not aligned are copies: PyTorch knows no others. Also with "r+", whose writes they don't
-    bring to the file.)
+    framework: "numpy" or "torch", for the arrays of a .safetensors file. PyTorch has no unaligned
+    tensors, so a tensor with unaligned bytes is a copy. Writes to such a copy do not reach the
+    file, also with "r+".
 
-    load: reads the file now, to memory of the engine. Then it does not matter what becomes of
-    the file, and clones cost nothing (those of a mapping are copies). Not with "r+".
+    load: True reads the whole file into memory of the engine. Later changes of the file do not
+    matter then, and clones share pages; clones of a mapping are copies. Not with "r+".
 
-    Without `load` it reads a header, and nothing else before it is touched. ValueError: the file
-    is not what it should be, or says what can't be; OSError as from open(). A file that is made
-    shorter while it is mapped is a SIGBUS when bytes are touched that are no more there.
+    Without `load` only the header is read; the kernel reads other pages when they are touched. If
+    another program makes a mapped file shorter, the next touch of a missing byte is a SIGBUS.
+    ValueError: an argument or the header is wrong. OSError: as from open().
     """
-    if mode not in _MODES:
-        raise ValueError(f"mode {mode!r}: there are 'r', 'c' and 'r+'")
-    if framework not in ("numpy", "torch"):
-        raise ValueError(f"framework {framework!r}: there are 'numpy' and 'torch'")
-    if load and mode == "r+":
-        raise ValueError("what is loaded has no file any more: mode 'r' or 'c'")
+    _check_options(mode, framework, load)
     if load and framework == "torch":
-        mode = "c"  # PyTorch has no read-only tensors: these are nobody else's
+        mode = "c"  # PyTorch has no read-only tensors, and these bytes are private
     path, offset = os.path.abspath(os.fsdecode(path)), operator.index(offset)
     fd = _open(path, mode)
     try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode):
-            raise ValueError(f"{path}: not a regular file")
+            raise ValueError(f"{path} is not a regular file: pass the name of one")
         source = _Source(path, fd, facts, mode, load)
         format = format or _format_of(path, fd, dtype)
         if format == "raw":
             return _raw(source, dtype, shape, offset, order)
         if dtype is not None or shape is not None or offset:
-            raise ValueError(f"a {format} file says itself what its dtype and shape are")
-        if format == "npy":
-            return _npy(source)
-        if format == "safetensors":
-            from ._safetensors import read
-
-            return read(source, framework)
-        raise ValueError(f"format {format!r}: there are 'npy', 'safetensors' and 'raw'")
+            raise ValueError(f"{path} is a {format} file, whose header has the dtype and shape: "
+                             "leave out dtype, shape and offset")
+        return _formatted(source, format, framework)
     finally:
         os.close(fd)
 
 
+def _check_options(mode, framework, load):
+    if mode not in _MODES:
+        raise ValueError(f"mode is {mode!r}: pass 'r', 'c' or 'r+'")
+    if framework not in ("numpy", "torch"):
+        raise ValueError(f"framework is {framework!r}: pass 'numpy' or 'torch'")
+    if load and mode == "r+":
+        raise ValueError("mode is 'r+', but load=True keeps no file to write to: pass 'r' or 'c'")
+
+
+def _formatted(source, format, framework):
+    if format == "npy":
+        return _npy(source)
+    if format == "safetensors":
+        from ._safetensors import read
+
+        return read(source, framework)
+    raise ValueError(f"format is {format!r}: pass 'npy', 'safetensors' or 'raw'")
+
+
 def _open(path, mode):
-    # Not to wait for the other end of a pipe, nor to become the master of a terminal.
+    # Without waiting for the other end of a pipe, and without a new controlling terminal.
     flags = os.O_RDWR if mode == "r+" else os.O_RDONLY
     return os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
 
@@ -150,57 +162,56 @@ def _format_of(path, fd, dtype):
         return "npy"
     if path.endswith(".safetensors"):
         return "safetensors"
-    raise ValueError(f"{path}: neither .npy nor .safetensors; for raw bytes say their dtype=")
+    raise ValueError(f"{path} is neither .npy nor .safetensors: for raw bytes pass dtype=")
 
 
 # ---- The bytes -----------------------------------------------------------------------------
 
 
 class _Source:
-    """An open file, for those who read its header; storage() is asked for once at most."""
+    """An open file, for the functions that read its header. They call storage() at most once."""
 
     def __init__(self, path, fd, facts, mode, load):
         self.path, self.fd, self.facts, self.mode, self.load = path, fd, facts, mode, load
         self.file_bytes = facts.st_size
 
     def read(self, offset, nbytes):
-        """These bytes, which the file has to have."""
+        """Reads these bytes. ValueError if the file ends before."""
         parts = []
         while nbytes:
             part = os.pread(self.fd, min(nbytes, 1 << 30), offset)
             if not part:
-                raise self.wrong("it ends before its header does")
+                raise self.wrong(f"it ends in its header, after {self.file_bytes} bytes")
             parts.append(part)
             offset, nbytes = offset + len(part), nbytes - len(part)
         return b"".join(parts)
 
-    def wrong(self, what):
-        return ValueError(f"{self.path}: {what}")
+    def wrong(self, what, instead=_DAMAGED):
+        """A ValueError that says what is wrong with the file, and what to do instead."""
+        return ValueError(f"{self.path}: {what}. {instead}")
 
     def storage(self):
+        """A new storage with the file: loaded or mapped."""
         if self.load:
             return _cowshed.load(self.fd, 0, self.file_bytes, readonly=self.mode == "r")
         return _map(self.fd, self.path, self.mode, self.facts)
 
-    def array(self, dtype, shape, offset, order):
-        """All of the file that is one array."""
+    def array(self, dtype, shape, offset, order, instead=_DAMAGED):
+        """An array on the bytes from `offset` on. ValueError if the file has too few."""
         nbytes = size_of(dtype, shape)
         if nbytes is None or nbytes > self.file_bytes - offset:
-            raise self.wrong(f"shape {_short(shape)} of {dtype} is more than there is in "
-                             f"{self.file_bytes} bytes from {offset} on")
-        if nbytes == 0:
-            result = _shaped(self, lambda: _make(shape, dtype, order, False, False))
-            result.flags.writeable = self.mode != "r"
-            return result
+            raise self.wrong(f"shape {_short(shape)} of {dtype} at byte {offset} does not fit into "
+                             f"its {self.file_bytes} bytes", instead)
         strides = None if order == "C" else _fortran(dtype, shape)
-        return _shaped(self, lambda: array_on(self.storage(), dtype, shape, offset, strides))
-
-
-def _shaped(source, make):
-    try:
-        return make()
-    except (ValueError, TypeError, OverflowError) as error:
-        raise source.wrong(f"no array has this shape ({error})") from error
+        try:
+            if nbytes:
+                return array_on(self.storage(), dtype, shape, offset, strides)
+            result = _make(shape, dtype, order, False, False)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise self.wrong(f"NumPy can't make an array of this shape ({error})",
+                             instead) from error
+        result.flags.writeable = self.mode != "r"
+        return result
 
 
 def _short(shape):
@@ -217,7 +228,10 @@ def _fortran(dtype, shape):
 
 
 def size_of(dtype, shape):
-    """Bytes of a shape, or None if nothing is so large. Also the elements are so few."""
+    """The size of a shape in bytes. None: 2**62 or more.
+
+    A size of 0 counts as 1 for that limit, so the other sizes of an empty shape are checked, too.
+    """
     count = 1
     for size in shape:
         count *= max(size, 1)
@@ -240,78 +254,88 @@ def _map(fd, path, mode, facts):
 def _raw(source, dtype, shape, offset, order):
     dtype = _numpy().dtype(dtype)
     if dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"{dtype}: a dtype of plain bytes is needed")
+        raise ValueError(f"dtype {dtype} has Python objects or no bytes: pass a dtype of plain "
+                         "bytes, such as 'f4'")
     if not 0 <= offset <= source.file_bytes:
-        raise source.wrong(f"offset {offset} is not in its {source.file_bytes} bytes")
+        raise source.wrong(f"offset is {offset}",
+                           f"Pass 0 to {source.file_bytes}, the size of the file")
     if order not in ("C", "F"):
-        raise ValueError(f"order {order!r}: there are 'C' and 'F'")
+        raise ValueError(f"order is {order!r}: pass 'C' or 'F'")
     if shape is None:
         count, rest = divmod(source.file_bytes - offset, dtype.itemsize)
         if rest:
-            raise source.wrong(f"{rest} bytes are left of elements of {dtype.itemsize}; "
-                               "say a shape")
+            raise source.wrong(f"elements of {dtype.itemsize} bytes leave a rest of {rest} bytes",
+                               "Pass a shape, or another offset")
         shape = (count,)
     shape = sizes(shape)
     if any(size < 0 for size in shape):
-        raise ValueError(f"negative sizes: {shape}")
-    return source.array(dtype, shape, offset, order)
+        raise ValueError(f"shape {shape} has a negative size: pass sizes of 0 or more")
+    return source.array(dtype, shape, offset, order, "Pass a shape that fits")
 
 
 def _npy(source):
     start = source.read(0, 8)
     if start[:6] != _NPY:
-        raise source.wrong("it does not begin as .npy does")
+        raise source.wrong(f"it begins with {start[:6]!r}, but a .npy file with {_NPY!r}")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise source.wrong(f"version {version} of .npy is not known")
+        raise source.wrong(f"it has version {version} of .npy, but only 1.0, 2.0 and 3.0 exist")
     width = 2 if version == (1, 0) else 4
     length = int.from_bytes(source.read(8, width), "little")
     if length > _NPY_HEADER_MOST:
-        raise source.wrong(f"a header of {length} bytes")
+        raise source.wrong(f"its header has {length} bytes, more than {_NPY_HEADER_MOST}")
     header = source.read(8 + width, length)
     dtype, fortran, shape = _npy_header(source, header, version)
     return source.array(dtype, shape, 8 + width + length, "F" if fortran else "C")
 
 
 def _npy_header(source, header, version):
-    # Python's parser, and NumPy's descriptions of types, fail in many ways.
+    # Python's parser and NumPy's dtypes raise many kinds of exceptions.
     try:
         said = ast.literal_eval(header.decode("utf-8" if version == (3, 0) else "latin-1"))
     except Exception as error:
-        raise source.wrong(f"its header is no dict ({type(error).__name__})") from error
+        raise source.wrong(f"its header is not a dict ({type(error).__name__})") from error
     if not isinstance(said, dict) or said.keys() != {"descr", "fortran_order", "shape"}:
-        raise source.wrong("its header must have descr, fortran_order and shape")
+        raise source.wrong("its header is not a dict of descr, fortran_order and shape")
     fortran, shape = said["fortran_order"], said["shape"]
     if type(fortran) is not bool:
-        raise source.wrong("fortran_order must be True or False")
+        raise source.wrong(f"fortran_order is {_brief(fortran)}, not True or False")
     if type(shape) is not tuple or any(type(size) is not int or size < 0 for size in shape):
-        raise source.wrong("its shape is no tuple of sizes")
+        raise source.wrong(f"its shape is {_brief(shape)}, not a tuple of sizes")
     try:
         dtype = _numpy().lib.format.descr_to_dtype(said["descr"])
     except Exception as error:
-        raise source.wrong(f"NumPy knows no such dtype ({error})") from error
+        raise source.wrong(f"NumPy does not know its dtype ({error})") from error
     if dtype.hasobject:
-        raise source.wrong("it has Python objects, which are programs: not opened here")
+        raise source.wrong(f"its dtype {dtype} has Python objects, and reading them can run code",
+                           "If you trust the file, use numpy.load(path, allow_pickle=True)")
     if dtype.subdtype:
-        raise source.wrong(f"its elements are arrays ({dtype}), which no array has")
+        raise source.wrong(f"its dtype {dtype} has arrays as elements, which no array can have")
     return dtype, fortran, shape
+
+
+def _brief(value):
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python prints
+        return f"a {type(value).__name__}"
+    return text if len(text) <= 80 else text[:80] + "..."
 
 
 # ---- For other processes --------------------------------------------------------------------
 
 
 def is_written(storage):
-    """Is it a file that is mapped "r+", whose bytes all who have it write in place?"""
+    """Whether it is a file that is mapped "r+": all processes that map it write the same bytes."""
     said = _mapped.get(storage) if storage.kind == "file" else None
     return said is not None and said.mode == "r+"
 
 
 def describe(storage) -> Description | None:
-    """How another process on this machine gets the bytes of a mapped file by itself.
+    """How another process on this machine can open a mapped file itself.
 
-    None: it can't, and has to be sent the bytes. So it is if this is no mapping of ours, if the
-    name means another file meanwhile or the file was written, or if this process wrote
-    to its private copy.
+    None: it can't, and needs the bytes. The storage is not a file that open() mapped, another
+    file has the name, the file was written, or this process wrote to its private copy.
     """
     said = _mapped.get(storage)
     if said is None:
@@ -330,20 +354,23 @@ def describe(storage) -> Description | None:
 def _hold(storage, said):
     try:
         held = _Held(_open(said.path, "r"))
-    except OSError:  # no descriptors left: it goes by its name alone
+    except OSError:  # no descriptor is free: the receiver has the name only
         return None
     if _differs(said, held.facts):
         return None
     while len(_held) >= _HELD_MOST:
         try:
             del _held[next(iter(_held))]
-        except (KeyError, RuntimeError, StopIteration):  # another thread was there
+        except (KeyError, RuntimeError, StopIteration):  # another thread changed it meanwhile
             pass
     return _held.setdefault(storage, held)
 
 
 def reopen(description):
-    """The storage of a description. OSError that says so if the file is not the same."""
+    """The storage of a description, mapped in this process.
+
+    OSError: the file can't be opened, or (ESTALE) is not the same any more.
+    """
     description = Description(*description)
     shared = description.mode != "c"
     storage = _reopened.get(description.key()) if shared else None
@@ -360,21 +387,22 @@ def reopen(description):
 
 
 def _open_same(said):
-    """A descriptor of the file that is meant: by its name, else as its holder has it."""
+    """A descriptor of the described file: opened by its name, else by the holder's descriptor."""
     error = None
     names = [said.path]
     if said.holder:
         names.append("/proc/%d/fd/%d" % said.holder)
     for name in names:
         try:
-            # Before it is opened, too: the number may be a device's by now.
+            # Checked before it is opened, too: the number may mean a device meanwhile.
             if name == said.path or not _differs(said, os.stat(name)):
                 fd = _open(name, said.mode)
                 what = _differs(said, os.fstat(fd))
                 if not what:
                     return fd
                 os.close(fd)
-                error = error or OSError(_ESTALE, f"{what} since it was sent", said.path)
+                error = error or OSError(_ESTALE, f"{what} since it was sent; send it again",
+                                         said.path)
         except OSError as failed:
             error = error or failed
     raise error
@@ -385,8 +413,8 @@ _ESTALE = 116
 
 def _differs(said, facts):
     if (facts.st_dev, facts.st_ino) != (said.device, said.inode):
-        return "the name means another file"
-    if said.mode == "r+":  # is written all the time
+        return "another file has the name"
+    if said.mode == "r+":  # such files are written all the time
         return "the file was made shorter" if facts.st_size < said.file_bytes else None
     if (facts.st_size, facts.st_mtime_ns) != (said.file_bytes, said.mtime_ns):
         return "the file was written"
@@ -398,7 +426,7 @@ _PRESENT, _SWAPPED, _OF_FILE = 1 << 63, 1 << 62, 1 << 61
 
 
 def _was_written(storage):
-    """Has a private mapping pages of its own? Yes, if that can't be told."""
+    """Whether a private mapping has pages of its own. True if /proc/self/pagemap can't be read."""
     numpy = _numpy()
     first = storage.address // _PAGE
     left = -(-storage.nbytes // _PAGE)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Pickles whose large buffers travel beside them, as storages.
 
-    data, parcels = dumps(x)             what Channel.send() takes
-    x = loads(data, storages)            what Channel.receive() gave
+    data, parcels = dumps(x)             for Channel.send()
+    x = loads(data, storages)            from Channel.receive()
 
-A message is a pickle and a list of storages. In the pickle a storage is a persistent id,
-its place in the list, and so is a Region, a part of one. All else is made of these: an
-array is `rebuild_array(region, dtype, shape, ...)`, so two views of one storage arrive as
-two views of one storage, and the same storage sent twice is one.
+A message is a pickle and a list of storages. In the pickle a persistent id stands for a storage:
+its place in the list. Another one stands for a Region, a part of a storage. Other objects are
+made of these. An array is `rebuild_array(region, dtype, shape, ...)`. So two views of one storage
+arrive as two views of one storage, and a storage that is sent twice arrives as one.
 
-What lies in a storage is sent as that storage. What does not is copied once, to where it
-is sent from; in clone mode small buffers are left in the pickle. If a message uses little of
-a storage that is large, what it uses is copied, so that a view of a row does not keep a
-matrix alive on the other side.
+Bytes that lie in a storage are sent as that storage. Other bytes are copied once, into memory
+from which they can be sent; in clone mode small buffers stay in the pickle. If a message uses
+less than a quarter of a storage, the bytes in use are copied. So a row of a matrix does not keep
+the matrix alive in the receiver.
 
-Pickles are only for those whom one trusts: loads() runs what they say, as pickle.loads().
+Only load pickles of programs that you trust: loads() runs code that they name, as pickle.loads().
 """
 
 import collections
@@ -29,9 +29,9 @@ from ._arrays import _numpy as numpy
 from ._arrays import new_storage
 from ._regions import Region, enter, region_of
 
-SMALL = _cowshed.LARGE  # below it a copy costs less than a handle
-PARCELS = 900  # of 1 000 that a message holds
-PACK = 1 << 20  # what is beyond is packed in storages of this size
+SMALL = _cowshed.LARGE  # in bytes; below it a copy costs less than a handle
+PARCELS = 900  # of 1024 that a message holds
+PACK = 1 << 20  # buffers beyond PARCELS are packed into storages of this size
 
 _KINDS = {bytes: 0, bytearray: 1, pickle.PickleBuffer: 2}
 
@@ -39,13 +39,16 @@ _current = threading.local()
 
 
 def current():
-    """The message that this thread is making, for reducers. None: none."""
+    """The message that this thread is making, for reducers; or None."""
     return getattr(_current, "message", None)
 
 
 def clones():
-    """The clones of storages that were made for the message that this thread is reading, for
-    rebuilders: what is one storage in a message stays one. Of no other: it was written since."""
+    """The clones of storages that were made for the message that this thread is reading.
+
+    Rebuilders use them, so one storage in a message stays one storage. A clone of an earlier
+    message is not reused: the receiver may have written it.
+    """
     reader = getattr(_current, "reader", None)
     return reader.clones if reader is not None else {}
 
@@ -53,25 +56,26 @@ def clones():
 class Message:
     """The storages of a message that is being pickled.
 
-    mode: what receivers get, CLONE or ALIAS. memo: a dict for reducers, which lives as long.
+    mode: what receivers get, CLONE or ALIAS. memo: a dict for reducers, for this message only.
     """
 
     def __init__(self, mode):
         self.mode = mode
         self.memo = {}
         self.has_files = False
-        self._files = {}  # id of a storage -> what is said of it, and the storage
+        self._files = {}  # id of a storage -> its description or None, and the storage
         self._rows = []  # [storage, lowest and highest byte in use, mode]
         self._index = {}  # id of a storage -> its row
         self._pack = None
         self._packed = 0
-        self._kept = []  # what has an entry in _bytes stays alive until it is sent
-        self._bytes = {}
+        self._kept = []  # keeps objects of _bytes alive, and so their ids unique
+        self._bytes = {}  # id of a buffer -> its persistent id
 
     def add(self, storage, low, high, shared=True):
-        """The place in the list of a storage of which these bytes are used.
+        """Adds a storage of which the message uses the bytes from `low` to `high`.
 
-        shared: in alias mode receivers share a copy of what is used, if it is no alias.
+        Returns its place in the list. shared: in alias mode receivers share a copy of the bytes
+        in use, if the storage is not an alias; else they get a clone.
         """
         i = self._index.get(id(storage))
         if i is None:
@@ -90,7 +94,7 @@ class Message:
         return i
 
     def place(self, buffer):
-        """A Region with a copy of a contiguous buffer, where it can be sent from."""
+        """A Region with a copy of a contiguous buffer, in memory from which it can be sent."""
         nbytes = memoryview(buffer).nbytes
         if nbytes > PACK or len(self._rows) < PARCELS:
             return Region(self._copied(buffer), 0, nbytes)
@@ -115,7 +119,7 @@ class Message:
         return _cowshed.clone_foreign(buffer)
 
     def persistent_id(self, x):
-        """What stands in the pickle for a storage, a region or a long buffer."""
+        """The persistent id of a storage, a region or a long buffer."""
         kind = type(x)
         if kind is _cowshed.Storage:
             region = Region(x, 0, x.nbytes)
@@ -130,14 +134,15 @@ class Message:
         return (self.add(storage, offset, offset + nbytes), offset, nbytes)
 
     def _file(self, region):
-        """A file is opened again over there, if it still is what it was."""
+        """The persistent id of a file that the receiver can open itself; else None."""
         if region.storage.kind != "file":
             return None
         key = id(region.storage)
         if key not in self._files:
             from . import _files
 
-            # Once for all views, so that they stay views of one, whoever writes meanwhile.
+            # Asked once for all views of a file, so they stay views of one storage. The answer
+            # could change if a program writes the file meanwhile.
             self._files[key] = _files.describe(region.storage), region.storage
         what = self._files[key][0]
         if what is None:
@@ -154,7 +159,7 @@ class Message:
             try:
                 view = x.raw()
             except BufferError:
-                return None  # pickle says what is wrong
+                return None  # pickle itself raises the error
             readonly = view.readonly
             region = region_of(view)
             if view.nbytes < SMALL and not self._wanted(region):
@@ -171,11 +176,11 @@ class Message:
         return pid
 
     def _wanted(self, region):
-        """Does a small buffer travel by handle?"""
+        """Whether a small buffer travels by handle."""
         return self.mode == _cowshed.ALIAS or (region and region.storage.kind == "alias")
 
     def finish(self):
-        """(shifts, parcels): what to subtract from offsets in some storages."""
+        """(shifts, parcels). shifts: place of a storage -> what to subtract from its offsets."""
         shifts, parcels = {}, []
         for i, (storage, low, high, mode) in enumerate(self._rows):
             copied = mode == _cowshed.ALIAS and storage.kind == "own"
@@ -186,17 +191,17 @@ class Message:
                 if low:
                     shifts[i] = low
             parcel = (storage, 0, storage.nbytes, mode)
-            # What lies in the group's memory never goes by a broker.
+            # Aliases lie in the group's memory, which is never sent by a broker.
             parcels.append((*parcel, _cowshed.FD) if mode == _cowshed.ALIAS else parcel)
         return shifts, parcels
 
 
-# What ForkingPickler() makes for each of its objects: two dicts that others add to.
+# ForkingPickler() makes such a map for each of its objects. Other libraries add to both dicts.
 _dispatch = collections.ChainMap(ForkingPickler._extra_reducers, copyreg.dispatch_table)
 
 
 class Pickler(ForkingPickler):
-    """Writes a pickle to `file` and what travels beside it to `message`."""
+    """Writes a pickle to `file`, and adds the storages beside it to `message`."""
 
     def __init__(self, file, message):
         pickle.Pickler.__init__(self, file, 5)
@@ -205,7 +210,7 @@ class Pickler(ForkingPickler):
         self.persistent_id = _cowshed.picker(message.persistent_id, Region, pickle.PickleBuffer)
 
     def reducer_override(self, x):
-        """The reducer of its type, if there is one."""
+        """Calls the reducer of the object's type, if there is one."""
         kind = type(x)
         reduce = _reducers.find(kind)
         if reduce is not None:
@@ -228,7 +233,7 @@ class Unpickler(pickle.Unpickler):
         self.clones = {}
 
     def persistent_load(self, pid):
-        """The other side of Message.persistent_id()."""
+        """The object for a persistent id of Message.persistent_id()."""
         if type(pid) is int:
             return self.storages[pid]
         if len(pid) == 2:
@@ -245,7 +250,7 @@ class Unpickler(pickle.Unpickler):
         return self.bytes[pid]
 
     def _file(self, what, key):
-        """The file that the sender had as one storage: one here, too."""
+        """The storage of a file: one here for each one of the sender."""
         if key not in self.files:
             from . import _files
 
@@ -265,10 +270,10 @@ class Unpickler(pickle.Unpickler):
 
 
 def dumps(x, mode=None):
-    """(data, parcels): a pickle of any object, and what travels beside it.
+    """(data, parcels): a pickle of any object, and the storages that travel beside it.
 
-    mode: ALIAS or CLONE; None: the sharing mode. The parcels are what Channel.send() takes;
-    their order is part of the message. Raises what pickle.dumps() does.
+    mode: ALIAS or CLONE; None is the sharing mode. The parcels are for Channel.send(). Their order
+    is part of the message. Raises the exceptions of pickle.dumps().
     """
     if mode is None:
         mode = _family.mode_number()
@@ -284,14 +289,15 @@ def dumps(x, mode=None):
     finally:
         _current.message = before
     shifts, parcels = message.finish() if message._rows else ({}, [])
-    # Also a message of nothing but files is none for plain pickle: see Packet.load().
+    # A message with files and no parcels is marked, too, since plain pickle can't load it. See
+    # Packet.load().
     if shifts or (message.has_files and not parcels):
         return b"\x01" + pickle.dumps(shifts) + file.getvalue(), parcels
     return file.getbuffer(), parcels
 
 
 def loads(data, storages=()):
-    """The object of a message. Takes its storages in the order of dumps()'s parcels."""
+    """The object of a message. storages: in the order of the parcels of dumps()."""
     with memoryview(data) as view:
         shifted = view[:1] == b"\x01"
         file = io.BytesIO(view[1:] if shifted else view)
@@ -317,7 +323,7 @@ def _reduce_array(x):
         return _reduce_small(x)
     region = region_of(x)
     if region is not None and region.storage.kind == "own" and not alias:
-        # A column of a matrix: its bytes lie far apart.
+        # A column of a matrix uses few of the bytes that it spans: it is copied.
         if small or region.nbytes > 4 * x.nbytes:
             region = None
     if region is None:
@@ -341,7 +347,7 @@ def _small_alone(x, mode):
 
 
 def _low(x):
-    """From the lowest byte to the first element: not 0 if a stride is negative."""
+    """Bytes from the lowest byte to the first element: not 0 if a stride is negative."""
     return -sum((n - 1) * step for n, step in zip(x.shape, x.strides) if step < 0)
 
 
@@ -350,7 +356,7 @@ def _dtype(x):
 
 
 def _reduce_small(x):
-    """As NumPy does, in a quarter of the time."""
+    """Does what NumPy's own reducer does, in a quarter of the time."""
     if not x.flags.c_contiguous or x.dtype.isbuiltin != 1 or not x.flags.writeable:
         return NotImplemented
     return rebuild_small, (x.dtype.str, x.shape, bytearray(x.tobytes()))
@@ -368,13 +374,13 @@ def _reduce_foreign(x, message):
         strides, x = x.strides, x.T
     elif not x.flags.c_contiguous:
         x = numpy().ascontiguousarray(x)
-    # Dates and the like have no buffer of their own.
+    # As bytes, since arrays of dates have no buffer.
     region = message.place(x.reshape(-1).view("u1"))
     return rebuild_array, (region, dtype, shape, strides, 0, readonly)
 
 
 def rebuild_array(region, dtype, shape, strides, low, readonly):
-    """An array on a region: what arrives in place of a NumPy array."""
+    """The NumPy array of a message, on a region. low: see _low()."""
     storage, offset, _ = region
     enter(storage)
     x = numpy().ndarray(shape, dtype, storage, offset + low, strides)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""How objects of other libraries are taken apart for a message.
+"""Reducers: how objects of other libraries are taken apart for a message.
 
-A reducer says of an object what pickle's `__reduce__` says, `(function, arguments)`, with
-Regions and Storages among the arguments for the bytes: these travel by handle. Or it says
-NotImplemented: then the object is pickled as by everybody else. It may ask the message that
-is being made (`_pickle.current()`) to place bytes that don't lie in a storage.
+A reducer returns what pickle's `__reduce__` returns: `(function, arguments)`. Regions and
+Storages among the arguments stand for the bytes, and travel by handle. If it returns
+NotImplemented, the object is pickled in the ordinary way. A reducer may ask the message that is
+being made (`_pickle.current()`) to place bytes that lie in no storage.
 
-Reducers are for a type and its subclasses. They are called for messages of
-cowshed.multiprocessing alone; whoever else pickles never meets them.
+A reducer serves a type and its subclasses. Only messages of cowshed.multiprocessing call it; a
+plain pickle does not.
 """
 
 import copyreg
@@ -16,7 +16,8 @@ import pickle
 
 from . import _cowshed
 
-# Who registers reducers for what, when it is first met: nothing is imported before.
+# The modules that register reducers for these types. A module is imported when an object of its
+# type is first sent.
 _LATE = {
     ("torch", "Tensor"): ".torch._reduce",
     ("torch.storage", "UntypedStorage"): ".torch._reduce",
@@ -27,15 +28,15 @@ _SCALARS = frozenset((type(None), bool, int, float))
 
 _reducers = {}
 _small = {}  # exactly this type -> (is_small, alone)
-_found = {}  # type -> reducer or None, of all types that were met
+_found = {}  # type -> reducer or None, for all types that find() was asked for
 
 
 def register(type_, reduce, is_small=None, alone=None):
-    """`reduce(object)` takes objects of `type_` and its subclasses apart.
+    """Registers `reduce(object)` for objects of `type_` and its subclasses.
 
-    Of objects of exactly this type: is_small(object): does that take microseconds, and
-    nobody's code? alone(object, mode): how plain pickle is to take apart one that is all of a
-    message, or None.
+    The other two are asked for objects of exactly this type. is_small(object): whether it is
+    pickled in microseconds, and without code of the program. alone(object, mode): what plain
+    pickle needs for an object that is all of a message, `(function, arguments)` or None.
     """
     _reducers[type_] = reduce
     if is_small is not None:
@@ -44,19 +45,19 @@ def register(type_, reduce, is_small=None, alone=None):
 
 
 def unregister(type_):
-    """As if it had never been registered."""
+    """Takes register() back."""
     _reducers.pop(type_, None)
     _small.pop(type_, None)
     _found.clear()
 
 
 def find(type_):
-    """The reducer of the nearest class that has one, or None."""
+    """The reducer of the type, or of the nearest of its base classes that has one; else None."""
     try:
         return _found[type_]
     except KeyError:
         pass
-    # What a metaclass makes of a class is its own matter: object's `__mro__` is asked.
+    # A metaclass may define `__mro__` itself; this reads the one of `type`.
     for base in type.__dict__["__mro__"].__get__(type_):
         late = _LATE.get((base.__module__, base.__name__))
         if late is not None:
@@ -64,14 +65,14 @@ def find(type_):
         if base in _reducers:
             _found[type_] = _reducers[base]
             return _reducers[base]
-    if len(_found) > 4096:  # classes are made at run time by some
+    if len(_found) > 4096:  # a program may make classes at run time without end
         _found.clear()
     _found[type_] = None
     return None
 
 
 def is_plain(x, depth=2):
-    """Is it pickled in microseconds, and by no code of the program's?"""
+    """Whether it is pickled in microseconds, and without code of the program."""
     kind = type(x)
     if kind in _SCALARS:
         return True
@@ -86,7 +87,7 @@ def is_plain(x, depth=2):
 def dumps_alone(x, mode):
     """The pickle of a small object that is all of a message, or None.
 
-    Plain pickle writes it, since no storage can be in it: that costs less than a message.
+    Plain pickle writes it, because no storage can be in it. That costs less than a message.
     """
     kind = type(x)
     if kind not in _SCALARS and kind is not str and (kind is not bytes or len(x) > 4096):
@@ -99,7 +100,7 @@ def dumps_alone(x, mode):
 
 
 class _Taken:
-    """Is pickled as what was taken apart."""
+    """An object that is pickled as `parts`."""
 
     __slots__ = ("parts",)
 
@@ -111,7 +112,7 @@ class _Taken:
 
 
 def rebuild_bytes(data, readonly):
-    """A storage of this process with these bytes."""
+    """A new storage of this process with a copy of these bytes."""
     storage = _cowshed.new(len(data))
     if not data:
         return storage
@@ -121,7 +122,7 @@ def rebuild_bytes(data, readonly):
 
 
 def _reduce_storage(storage):
-    # For files and pipes of other people: bytes.
+    # A plain pickle (a file, a pipe of another library) gets the bytes.
     return rebuild_bytes, (bytes(storage), bool(storage.readonly))
 
 

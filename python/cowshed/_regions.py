@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Where the bytes of an object lie: in which storage, and at which offset.
 
-Three ways, tried in this order. A NumPy array or memoryview names its owner, who names
-its own, down to the storage (`base`, `obj`). A PyTorch tensor names an address, at which
-storages are entered when tensors are made of them (`enter()`). And the engine knows all
-addresses that it gave away itself, also to programs that never heard of it: under the
-shim any large array lies in a storage.
+Three ways are tried, in this order:
+
+1. A NumPy array or memoryview names its owner (`base`, `obj`), down to the storage.
+2. A PyTorch tensor names an address. enter() has put the storages of tensors into a table by
+   their addresses.
+3. The engine knows all addresses that it gave away. Under the shim that includes every large
+   array of a program that does not import cowshed.
 """
 
 import bisect
@@ -19,7 +21,7 @@ from . import _cowshed
 
 
 class Region(NamedTuple):
-    """`nbytes` bytes at `offset` of a storage."""
+    """`nbytes` bytes at byte `offset` of a storage."""
 
     storage: _cowshed.Storage
     offset: int
@@ -27,12 +29,15 @@ class Region(NamedTuple):
 
 
 _by_address = weakref.WeakValueDictionary()
-_starts = []  # sorted: those addresses, and some of storages that are gone
-_lock = threading.RLock()  # the handler of a signal may come while its thread has it
+_starts = []  # sorted: the addresses of _by_address, and addresses of storages that are gone
+_lock = threading.RLock()  # a signal handler may run in the thread that holds it
 
 
 def enter(storage, offset=0):
-    """Makes a storage known by its address, or by another one in it. Returns the address."""
+    """Enters a storage into the table, by the address of its byte `offset`. Returns the address.
+
+    The table holds no reference: a storage leaves it when it is freed.
+    """
     address = storage.address + offset
     if _by_address.get(address) is not storage:
         _by_address[address] = storage
@@ -45,10 +50,10 @@ def _enter_start(address):
     with _lock:
         bisect.insort(_starts, address)
         if len(_starts) > 2 * len(_by_address) + 64:
-            # keys() would fail if somebody enters one meanwhile.
+            # keys() would fail if another thread enters a storage meanwhile.
             starts = sorted(reference.key for reference in _by_address.valuerefs())
-            # What handlers and finalizers entered here, since it was asked, is in the old list.
-            # Without a call between these two none of them runs.
+            # The old list has what signal handlers and finalizers entered since valuerefs().
+            # None of them runs between the next two assignments, since neither is a call.
             old, _starts = _starts, starts
             for missing in set(old).difference(starts):
                 if missing in _by_address:
@@ -63,12 +68,12 @@ def _owner(x):
 
 
 def owner_of(x):
-    """The storage of which an array or memoryview is a view, though maybe of none of its bytes."""
+    """The storage that an array or memoryview is a view of, or None. The view may be empty."""
     return _owner(x) if isinstance(x, memoryview) else _owner(getattr(x, "base", None))
 
 
 def _at(address, nbytes, owner):
-    """The region of these addresses: of the owner if they lie in it, else as the engine knows."""
+    """The region of these addresses: in the owner, else where the engine or the table has it."""
     if owner is not None:
         start = owner.address
         if start <= address and address + nbytes <= start + owner.nbytes:
@@ -80,7 +85,10 @@ def _at(address, nbytes, owner):
 
 
 def _inside(address, nbytes):
-    """The region in the middle of a storage that the engine does not tell of: of an alias."""
+    """The region of these addresses in a storage of the table.
+
+    It finds aliases: the engine does not report them by an address.
+    """
     starts = _starts
     i = bisect.bisect_right(starts, address)
     while i:
@@ -102,7 +110,7 @@ def _of_array(x):
     except (ValueError, BufferError):  # not contiguous, or of a type without a buffer
         import numpy
 
-        # NumPy 2 has it elsewhere.
+        # NumPy 2 has moved byte_bounds() to numpy.lib.array_utils.
         bounds = getattr(numpy.lib, "array_utils", numpy).byte_bounds
         low, high = bounds(x)
         nbytes = high - low
@@ -110,7 +118,7 @@ def _of_array(x):
 
 
 def at(address, nbytes):
-    """The region of these addresses (at least one), or None."""
+    """The region of `nbytes` bytes (at least 1) at an address, or None."""
     return _at(address, nbytes, _by_address.get(address))
 
 
@@ -124,9 +132,9 @@ def _of_tensor(x):
 
 
 def region_of(x):
-    """Where the bytes of an array, tensor, buffer or storage lie, or None: not in a storage.
+    """The Region of an array, tensor, buffer or storage; None: it lies in no storage.
 
-    Of a tensor: its whole PyTorch storage, of which others may be views, too.
+    For a tensor that is the region of its whole PyTorch storage, which other tensors may view.
     """
     if isinstance(x, _cowshed.Storage):
         return Region(x, 0, x.nbytes)
@@ -144,7 +152,10 @@ def region_of(x):
 
 
 def storage_of(x: object) -> _cowshed.Storage | None:
-    """The storage in which an array, tensor or buffer lies, or None: memory of somebody else."""
+    """The storage in which an array, tensor or buffer lies.
+
+    None: the engine did not allocate its memory, or `x` has no bytes. Copies nothing.
+    """
     region = region_of(x)
     return region.storage if region else None
 

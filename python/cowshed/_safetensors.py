@@ -5,9 +5,9 @@
     header   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
     bytes    of all tensors, without gaps
 
-No program is in it, so a file from anywhere may be opened; but anything can be written in the
-header. Here all of it is checked before anything is believed: sizes that don't multiply
-to the bytes, ranges outside of the file or on top of each other, gaps, names twice.
+The format has no programs in it, so files of unknown origin may be opened. Their headers can
+have any content. read() checks all of it before a tensor is made: sizes that do not multiply to
+the bytes, ranges outside of the file, ranges that overlap, gaps, and names that occur twice.
 """
 
 import json
@@ -35,10 +35,11 @@ _ML_DTYPES = {"BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8
 
 
 class Tensors(Mapping[str, Any]):
-    """The tensors of a .safetensors file by their names; made when they are asked for.
+    """The tensors of a .safetensors file by their names. Each one is made when it is asked for.
 
-    All are views of one storage, which lives as long as this or any of them does. Tensors of
-    PyTorch have a PyTorch storage each: what is shared or sent of one does not cost the file.
+    All are views of one storage, which lives as long as this mapping or one of its tensors. Each
+    PyTorch tensor has a PyTorch storage of its own, so sharing or sending one moves its bytes only.
+    Any thread may read it. KeyError: there is no tensor of that name.
     """
 
     def __init__(self, source, framework, entries, metadata, start):
@@ -47,7 +48,7 @@ class Tensors(Mapping[str, Any]):
         self._readonly = source.mode == "r"
         self._storage = source.storage() if source.file_bytes > start else None
         self._warned = False
-        #: What else the header says: a dict of strings.
+        #: The other entries of the header: a dict of strings.
         self.metadata: dict[str, str] = metadata
 
     def __getitem__(self, name: str) -> Any:
@@ -72,7 +73,7 @@ class Tensors(Mapping[str, Any]):
         return f"<cowshed.Tensors {self._path!r}: {len(self)} tensors of {nbytes} bytes>"
 
     def dtype_of(self, name: str) -> str:
-        """What the file calls its type: "F32", "BF16" and so on."""
+        """The format's name for the dtype of a tensor: "F32", "BF16" and so on."""
         return self._entries[name][0]
 
     def _dtype(self, kind):
@@ -86,8 +87,8 @@ class Tensors(Mapping[str, Any]):
             return _numpy().dtype(getattr(ml_dtypes, _ML_DTYPES[kind]))
         if not self._warned:
             self._warned = True
-            warnings.warn(f"NumPy has no {kind}: {self._path} gives its bits as unsigned "
-                          "integers. For numbers: framework='torch', or install ml_dtypes",
+            warnings.warn(f"NumPy has no {kind}, so tensors of {self._path} are unsigned integers "
+                          "with its bits. For numbers pass framework='torch', or install ml_dtypes",
                           stacklevel=3)
         return _numpy().dtype(f"<u{_SIZES[kind]}")
 
@@ -96,31 +97,33 @@ class Tensors(Mapping[str, Any]):
 
         dtype = getattr(torch, _TORCH[kind], None)
         if dtype is None:
-            raise TypeError(f"this PyTorch has no {_TORCH[kind]}")
+            raise TypeError(f"PyTorch {torch.__version__} has no dtype {_TORCH[kind]}: install a "
+                            "newer one, or pass framework='numpy'")
         if begin == end:
             return torch.empty(shape, dtype=dtype, device="cpu")
         from .torch import _storages
 
         with warnings.catch_warnings():
-            # PyTorch has no read-only tensors, and says so. Nor do its writes go unnoticed:
-            # a private mapping's stay here.
+            # PyTorch has no read-only tensors, and warns. The warning is needless: the mapping
+            # is private, so writes stay in this process.
             warnings.filterwarnings("ignore", message=".*not writable.*")
             whole = _storages.untyped(self._storage, self._start + begin, end - begin)
         flat = _storages.as_bytes(whole)
         if (self._start + begin) % dtype.itemsize:
-            flat = flat.clone()  # PyTorch knows no elements at such addresses
+            flat = flat.clone()  # PyTorch has no unaligned elements
         return flat.view(dtype).view(shape)
 
 
 def read(source, framework):
-    """The Tensors of an open file (_files._Source)."""
+    """The Tensors of an open file (_files._Source). ValueError: its header is wrong."""
     length = int.from_bytes(source.read(0, 8), "little")
     if length > min(HEADER_MOST, source.file_bytes - 8):
-        raise source.wrong(f"a header of {length} bytes in a file of {source.file_bytes}")
+        raise source.wrong(f"its header has {length} bytes by its length field, but the file has "
+                           f"{source.file_bytes}, and the limit is {HEADER_MOST}")
     header = _parse(source, source.read(8, length))
     metadata = header.pop("__metadata__", {})
     if type(metadata) is not dict or any(type(v) is not str for v in metadata.values()):
-        raise source.wrong("__metadata__ is no dict of strings")
+        raise source.wrong("its __metadata__ is not a dict of strings")
     entries = {name: _entry(source, name, said) for name, said in header.items()}
     _check_ranges(source, entries, source.file_bytes - 8 - length)
     return Tensors(source, framework, entries, metadata, 8 + length)
@@ -130,21 +133,21 @@ def _parse(source, text):
     def once(pairs):
         result = dict(pairs)
         if len(result) != len(pairs):
-            raise ValueError("a name twice")
+            raise ValueError("a name occurs twice")
         return result
 
     def never(what):
-        raise ValueError(f"{what} is no number")
+        raise ValueError(f"{what} is not a number")
 
     if text[:1] != b"{":
-        raise source.wrong("its header does not begin with '{'")
+        raise source.wrong(f"its header begins with {text[:1]!r}, not with '{{'")
     try:
         header = json.loads(text.decode(), object_pairs_hook=once, parse_constant=never)
-        # A half of a character would be an error later, wherever the name is printed.
+        # An unpaired surrogate would raise later, when the name is printed.
         for name in header:
             name.encode()
     except (ValueError, RecursionError) as error:
-        raise source.wrong(f"its header is no JSON ({error})") from error
+        raise source.wrong(f"its header is not valid JSON ({error})") from error
     return header
 
 
@@ -155,18 +158,18 @@ def _is_size(x):
 def _entry(source, name, said):
     short = repr(name[:80])
     if type(said) is not dict or said.keys() != {"dtype", "shape", "data_offsets"}:
-        raise source.wrong(f"{short} must have dtype, shape and data_offsets")
+        raise source.wrong(f"its entry {short} does not have dtype, shape and data_offsets alone")
     kind, shape, offsets = said["dtype"], said["shape"], said["data_offsets"]
     if type(kind) is not str or kind not in _SIZES:
-        raise source.wrong(f"{short}: dtype {str(kind)[:20]!r} is not known")
+        raise source.wrong(f"{short} has the unknown dtype {str(kind)[:20]!r}")
     if type(shape) is not list or len(shape) > 64 or not all(map(_is_size, shape)):
-        raise source.wrong(f"{short}: its shape is no list of sizes")
+        raise source.wrong(f"the shape of {short} is not a list of at most 64 sizes")
     if type(offsets) is not list or len(offsets) != 2 or not all(map(_is_size, offsets)):
-        raise source.wrong(f"{short}: data_offsets must be two positions")
+        raise source.wrong(f"the data_offsets of {short} are not two positions")
     dtype = _numpy().dtype(f"V{_SIZES[kind]}")
     if size_of(dtype, shape) != offsets[1] - offsets[0]:
-        raise source.wrong(f"{short}: shape {shape[:8]} of {kind} is not the "
-                           f"{offsets[1] - offsets[0]} bytes at {offsets[0]}")
+        raise source.wrong(f"{short} has shape {shape[:8]} of {kind}, which is not "
+                           f"{offsets[1] - offsets[0]} bytes as its data_offsets say")
     return kind, tuple(shape), offsets[0], offsets[1]
 
 
@@ -174,15 +177,15 @@ def _check_ranges(source, entries, nbytes):
     end = 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1][2:]):
         if entry[2] != end:
-            raise source.wrong(f"{name[:80]!r} begins at {entry[2]}, the one before it ends "
-                               f"at {end}")
+            raise source.wrong(f"{name[:80]!r} begins at byte {entry[2]} of the data, but the "
+                               f"tensor before it ends at {end}")
         end = entry[3]
     if end != nbytes:
-        raise source.wrong(f"its tensors are {end} bytes, its data {nbytes}")
+        raise source.wrong(f"its tensors have {end} bytes, but its data has {nbytes}")
 
 
 def kind_of(dtype):
-    """What the format calls a dtype of NumPy or PyTorch, or None."""
+    """The format's name for a dtype of NumPy or PyTorch; None: it has none."""
     name = getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
     for kind, known in _TORCH.items():
         if name == known:
@@ -191,7 +194,10 @@ def kind_of(dtype):
 
 
 def header(entries, metadata=None):
-    """The beginning of a file: of [(name, kind, shape, nbytes)], in the order of their bytes."""
+    """The first bytes of a file, up to the tensors' bytes.
+
+    entries: [(name, kind, shape, nbytes)], in the order of their bytes.
+    """
     said, at = {}, 0
     if metadata:
         said["__metadata__"] = metadata

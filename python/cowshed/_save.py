@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Arrays to files, in whole or not at all.
+"""Saving arrays to files atomically.
 
-A file is made beside the one it is to replace, and takes its place when it is complete:
-whoever opens the name finds the old one or the new one, also after a crash.
+The new file is written beside the old one, and is renamed over it when it is complete. A program
+that opens the name finds the old file or the new one, also after a crash.
 
-A format is a list of *pieces*, buffers to be written one behind the other. They are made
-before anything is written, so that all that can be wrong with a state is known while the
-caller still waits; writing them needs no Python but a loop around write(), without the GIL.
+A format gives a list of *pieces*, buffers that are written one after the other. They are made
+before the first write, so errors in a state are raised while the caller still waits. Writing
+them is a loop around write(), which runs without the GIL.
 
-Of several that are written at once to one name the one that was begun last stays, whichever
-is ready first: those that find a later one there give way to it. They are threads and forked
-processes of this one (_saving.py), so the number of that one is in memory that all have.
+Several saves may write to one name at once. Then the file of the save that began last stays,
+also if an earlier save is ready later: that one finds the later file and removes its own. The
+saves are threads and forked processes of this process (_saving.py). The number of the latest
+file lies in memory that all of them share.
 """
 
 from __future__ import annotations
@@ -31,32 +32,34 @@ from ._arrays import _is_tensor, _numpy
 if TYPE_CHECKING:
     from ._types import Format, Path
 
-_MOST = 64 << 20  # bytes a write, so that others get at the file's lock
+_MOST = 64 << 20  # bytes in one write, so that other writers get the lock of the file
 
 
 def save(path: Path, x: Any, *, format: Format | None = None,
          sync: bool = False) -> None:
     """Writes an array, a tensor or a dict of them to a file, atomically.
 
-    .npy: one array. .safetensors: a dict, also nested (names are joined by "."), whose numbers
+    .npy: one array. .safetensors: a dict, also a nested one (names are joined by "."); numbers
     and strings go to the header's __metadata__ as JSON. .npz: a dict of arrays, as
-    numpy.savez(). .pt, .pth: anything, as torch.save(). format: one of these without the dot,
-    if the name doesn't tell. sync: on the disk when this returns. Of a symbolic link the file that
-    it names is replaced. What is no regular file (a pipe, a device), and what a descriptor's name
-    stands for (/dev/stdout), is written to as by open(path, "wb"), and not atomically.
+    numpy.savez(). .pt, .pth: any object, as torch.save(). format: one of these without the dot,
+    if the name does not tell. sync: True returns when the bytes are on the disk.
 
-    Bytes are written as they lie: for those of one moment, while others write, save a
-    snapshot(). The GIL is not held while bytes are written, but by NumPy and PyTorch for
-    their own formats. Of what save_async() writes to one path at once the last that was begun
-    stays; threads that save() to one path take a lock. ValueError: the format can't hold this;
-    OSError as from write(). The old file is as it was then, but where only the folder could not
-    be synced.
+    If the path is a symbolic link, the file that it names is replaced. A pipe, a device, or the
+    name of a descriptor (/dev/stdout) is written as by open(path, "wb"), and not atomically.
+
+    The bytes are written as they are at the time of each write(). If other threads write the
+    arrays meanwhile, save a snapshot(). The GIL is released while bytes are written; NumPy and
+    PyTorch hold it for .npz and .pt. If several save_async() write to one path, the file of the
+    last one stays. If several threads save() to one path, the last rename decides: use a lock.
+
+    ValueError: the format can't hold the state. OSError: as from write(). After an error the old
+    file is unchanged, except if only the sync of the folder failed.
     """
     plan(path, x, format).write(sync)
 
 
 def plan(path, x, format=None):
-    """What save() would do, done but for the writing: a Plan."""
+    """Everything that save() does before it writes. Returns a Plan; errors as of save()."""
     path = os.path.abspath(os.fsdecode(path))
     format = format or os.path.splitext(path)[1].removeprefix(".")
     if format == "npy":
@@ -71,27 +74,31 @@ def plan(path, x, format=None):
         import torch
 
         return Plan(path, (), lambda file: torch.save(x, file))
-    raise ValueError(f"format {format!r} of {path}: there are npy, npz, safetensors and pt")
+    raise ValueError(f"format {format!r} of {path} is unknown: pass format='npy', 'npz', "
+                     "'safetensors' or 'pt'")
 
 
 class _Order:
-    """Who was begun later than whom, of those that write to a name."""
+    """The order of the saves to one name: numbers, and the number of the file that is there.
+
+    It lies in memory that forked children share, with a lock for all of them.
+    """
 
     def __init__(self):
         storage = _family.alias_storage(128)
         self.numbers = itertools.count(1)
         self._there = memoryview(storage)[64:72].cast("Q")  # the number of the file that is there
-        self._lock = _cowshed.Lock(storage, 0, True)  # is let go of when its owner is killed
+        self._lock = _cowshed.Lock(storage, 0, True)  # released by the kernel if its owner dies
         self.forget()
 
     def forget(self):
-        """Whoever held it, or waited, is not in this process."""
+        """In a forked child: makes a new lock for threads. The holders are in the parent."""
         self._thread, self._depth = threading.RLock(), 0
 
     def replace(self, number, beside, path):
-        """Gives the file its name, if no later one has it. Returns whether it did."""
+        """Renames the file, unless a later one has the name. Returns whether it did."""
         with self._thread:
-            if self._depth:  # the handler of a signal, in the middle of this
+            if self._depth:  # a signal handler that runs during this function
                 return self._replace(number, beside, path)
             with self._lock:
                 self._depth = 1
@@ -101,7 +108,7 @@ class _Order:
                     self._depth = 0
 
     def _replace(self, number, beside, path):
-        # No handler comes between this comparison and the call.
+        # No signal handler runs between this comparison and the call.
         if self._there[0] > number:
             return False
         os.replace(beside, path)
@@ -110,34 +117,34 @@ class _Order:
         return True
 
 
-_orders = weakref.WeakValueDictionary()  # path -> _Order, while somebody writes there
+_orders = weakref.WeakValueDictionary()  # path -> _Order, while a save to it runs
 _lock = threading.RLock()
 
 
 class Plan:
-    """A file that can be written now: pieces, or a function that writes to a file object."""
+    """A file that is ready to be written: pieces, or a function that writes to a file object."""
 
     def __init__(self, path, pieces, writer=None):
         self.path, self.pieces, self.writer = path, pieces, writer
         self.target = os.path.realpath(path)  # a symbolic link stays one
-        # Known before it is there, for those who remove it in the name of somebody killed.
+        # Chosen before the file exists: the parent of a killed writer removes the file.
         self.beside = os.path.join(os.path.dirname(self.target), f".cowshed-{os.urandom(8).hex()}")
         self.order = _orders.get(self.target)
         self.number = next(self.order.numbers) if self.order else 0
 
     def begin(self):
-        """It is written while the program goes on: maybe others are, to the same name."""
+        """Gives a save in the background its number among the saves to the same name."""
         with _lock:
             if self.order is None:
                 try:
                     self.order = _orders.setdefault(self.target, _Order())
-                except OSError:  # no memory can be shared here: whoever is ready last stays
+                except OSError:  # no memory can be shared: the last rename decides
                     return
                 self.number = next(self.order.numbers)
 
     def write(self, sync=False):
-        """Writes it. The old file is as it was if this raises, but where only the folder could
-        not be synced."""
+        """Writes the file. After an exception the old file is unchanged, except if only the sync
+        of the folder failed."""
         try:
             mode = os.stat(self.path).st_mode
         except FileNotFoundError:
@@ -147,7 +154,7 @@ class Plan:
                 self._write_there(sync)
                 return
             mode &= 0o777
-        # Before anything is changed: some folders may be written and not read.
+        # Opened before anything is changed: a folder may be writable but not readable.
         folder = os.open(os.path.dirname(self.target), os.O_RDONLY | os.O_DIRECTORY) \
             if sync else None
         try:
@@ -166,13 +173,13 @@ class Plan:
                 try:
                     os.fsync(fd)
                 except OSError as error:
-                    if error.errno != errno.EINVAL:  # a pipe has no disk
+                    if error.errno != errno.EINVAL:  # EINVAL: a pipe can't be synced
                         raise
         finally:
             os.close(fd)
 
     def _replace(self, mode, sync):
-        # At no moment may more people read it than the file that is there.
+        # At no time may more users read the new file than the old one.
         fd = os.open(self.beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
                      0o666 if mode is None else 0o600)
         try:
@@ -204,7 +211,7 @@ class Plan:
                 view = view[os.write(fd, view[:_MOST]) :]
 
     def remove(self):
-        """Removes what a writer left that could not do so itself."""
+        """Removes the unfinished file, also for a writer that was killed."""
         try:
             os.unlink(self.beside)
         except FileNotFoundError:
@@ -212,15 +219,15 @@ class Plan:
 
 
 class _Stream:
-    """A file of no position: a device may name one that means nothing, as /dev/null does."""
+    """A file without a position: a device such as /dev/null reports one that means nothing."""
 
     def __init__(self, file):
         self.write, self.flush = file.write, file.flush
 
 
 def _is_descriptor(path):
-    """Does a path lead to a file by a number in /proc? Its name is none to be replaced then."""
-    for _ in range(40):  # as many links as the kernel follows
+    """Whether a path leads to a descriptor in /proc, whose name can't be replaced."""
+    for _ in range(40):  # the kernel follows 40 links, too
         folder = os.path.realpath(os.path.dirname(path))
         if folder.startswith("/proc/") and folder.endswith("/fd"):
             return True
@@ -236,7 +243,7 @@ def _after_fork():
     _lock = threading.RLock()
     for order in list(_orders.values()):
         order.forget()
-    _orders.clear()  # what is begun here is of another program
+    _orders.clear()  # saves of the child have an order of their own
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -246,7 +253,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _bytes_of(piece):
-    """A piece as a buffer of bytes. One whose elements don't lie in order is copied."""
+    """A piece as a buffer of bytes. Copies an array that is not contiguous."""
     if isinstance(piece, bytes):
         return piece
     numpy = _numpy()
@@ -254,15 +261,17 @@ def _bytes_of(piece):
 
 
 def _raw(x):
-    """A tensor as an array of the same bits. Who writes it may be a forked child, in which
-    PyTorch's threads are missing and NumPy misses nothing."""
+    """A tensor as a NumPy array of the same bits.
+
+    The writer may be a forked child. PyTorch's threads are missing there, and NumPy needs none.
+    """
     torch = sys.modules["torch"]
     same = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     return (x if x.dtype.is_complex else x.view(same[x.dtype.itemsize])).numpy()
 
 
 def _little(array):
-    """With the byte order that .safetensors has."""
+    """The array in little-endian byte order, as .safetensors has it."""
     dtype = array.dtype.newbyteorder("<")
     return array if dtype == array.dtype else array.astype(dtype)
 
@@ -273,10 +282,11 @@ def _is_array(x):
 
 
 def _plain(name, x):
-    """A tensor whose bytes are what they are: on the CPU, dense, without bits that say else."""
+    """A dense tensor on the CPU whose bytes are its values (no conjugate or negative bit)."""
     torch = sys.modules["torch"]
     if x.layout != torch.strided or x.is_quantized or x.is_meta:
-        raise ValueError(f"{name}: {x.layout} tensors are for torch.save() (.pt)")
+        kind = "quantized" if x.is_quantized else "meta" if x.is_meta else x.layout
+        raise ValueError(f"{name} is a tensor without plain bytes ({kind}): save it as .pt")
     return x.detach().cpu().resolve_conj().resolve_neg()
 
 
@@ -286,13 +296,15 @@ def _as_numpy(name, x):
         try:
             return _plain(name, x).numpy()
         except TypeError:
-            raise ValueError(f"{name}: NumPy has no {x.dtype}; .safetensors and .pt do") from None
+            raise ValueError(f"{name} is {x.dtype}, which NumPy does not have: save it as "
+                             ".safetensors or .pt") from None
     if isinstance(x, numpy.ma.MaskedArray):
-        raise ValueError(f"{name}: a masked array is two arrays: use its .data and .mask; "
-                         ".pt and pickle hold it")
+        raise ValueError(f"{name} is a masked array, which consists of two arrays: save its .data "
+                         "and .mask, or use .pt")
     array = numpy.asarray(x)
     if array.dtype.hasobject:
-        raise ValueError(f"{name}: Python objects are no bytes; .pt and pickle hold them")
+        raise ValueError(f"{name} has Python objects ({type(x).__name__}), which are no plain "
+                         "bytes: save it as .pt")
     return array
 
 
@@ -303,11 +315,12 @@ def _npy(x):
     import io
 
     if isinstance(x, (dict, list, tuple)):
-        raise ValueError(".npy holds one array; for several: .safetensors, .npz or .pt")
+        raise ValueError(f".npy holds one array, not a {type(x).__name__}: use .safetensors, .npz "
+                         "or .pt")
     array = _as_numpy("the array", x)
     header = io.BytesIO()
     formats = _numpy().lib.format
-    # The version that can hold it, as NumPy chooses it.
+    # The first version that can hold the header, as NumPy chooses it.
     said = formats.header_data_from_array_1_0(array)
     for write in formats.write_array_header_1_0, formats.write_array_header_2_0:
         try:
@@ -316,19 +329,20 @@ def _npy(x):
         except (ValueError, UnicodeEncodeError):
             header = io.BytesIO()
     if not header.tell():
-        raise ValueError("this dtype needs version 3 of .npy: use numpy.save()")
+        raise ValueError(f"dtype {str(array.dtype)[:80]} needs version 3 of .npy: use numpy.save()")
     return [header.getvalue(), array.T if said["fortran_order"] else array]
 
 
 def _check_npz(arrays):
     for name in arrays:
-        name.encode()  # ValueError: half of a character
+        name.encode()  # ValueError: an unpaired surrogate
         if "\0" in name:
-            raise ValueError(f"{name!r}: no name in .npz has a zero")
+            raise ValueError(f"the name {name!r} has a zero character, which .npz can't hold: "
+                             "rename it")
 
 
 def _npz(file, arrays):
-    """As numpy.savez(), which takes some names for arguments of its own."""
+    """Writes what numpy.savez() writes. (That function takes some names as its own arguments.)"""
     import zipfile
 
     with zipfile.ZipFile(file, "w") as archive:
@@ -341,19 +355,22 @@ def _safetensors(state):
     from . import _safetensors as format
 
     if not isinstance(state, dict):
-        raise ValueError(".safetensors holds a dict of arrays; for one: .npy")
+        raise ValueError(f".safetensors holds a dict of arrays, not a {type(state).__name__}: for "
+                         "one array use .npy")
     entries, pieces, metadata = [], [], {}
     for name, value in _flat(state):
         if not _is_array(value):
             metadata[name] = _json(name, value)
             continue
         if name == "__metadata__":
-            raise ValueError("a tensor can't be called __metadata__")
+            raise ValueError(".safetensors needs the name '__metadata__' for itself: rename the "
+                             "array")
         value = _plain(name, value) if _is_tensor(value) else _little(_as_numpy(name, value))
         kind = format.kind_of(value.dtype)
         if kind is None:
-            raise ValueError(f"{name}: .safetensors has no {value.dtype}")
-        # Largest elements first, so that all are aligned.
+            raise ValueError(f"{name} is {value.dtype}, which .safetensors does not have: convert "
+                             "it, or use .npz or .pt")
+        # Largest elements first: then all are aligned.
         entries.append((-value.dtype.itemsize, len(pieces), name, kind, value.shape, value.nbytes))
         pieces.append(_raw(value) if _is_tensor(value) else value)
     order = sorted(entries, key=lambda entry: entry[:2])
@@ -365,30 +382,30 @@ def _json(name, value):
     try:
         return json.dumps(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: .safetensors holds arrays, numbers and strings, no "
-                         f"{type(value).__name__}; .pt holds anything") from None
+        raise ValueError(f"{name} is a {type(value).__name__}, but .safetensors holds arrays, "
+                         "numbers and strings: use .pt") from None
 
 
 def _flat(state):
-    """(name, value) of all leaves of nested dicts, lists and tuples."""
+    """Yields (name, value) of all leaves of nested dicts, lists and tuples."""
     if not isinstance(state, dict):
-        raise ValueError("a dict is needed, of names and arrays")
+        raise ValueError(f"the state is a {type(state).__name__}: pass a dict of names and arrays")
     seen = set()
     for name, value in _leaves("", state, []):
         if name in seen:
-            raise ValueError(f"two values are called {name!r}")
+            raise ValueError(f"two values have the joined name {name!r}: rename one of them")
         seen.add(name)
         yield name, value
 
 
 def _leaves(prefix, x, above):
-    # What is empty has a name, too; only the whole has none.
+    # An empty dict or list is a leaf, too, unless it is the state itself.
     if not isinstance(x, (dict, list, tuple)) or (prefix and not x):
         yield prefix.removesuffix("."), x
         return
     if len(above) > 200 or any(x is outer for outer in above):
-        raise ValueError(f"{prefix[:80]}: it contains itself, or is nested too deeply; "
-                         ".pt holds it")
+        raise ValueError(f"{prefix.removesuffix('.')[:80]} contains itself, or is nested more than "
+                         "200 deep: use .pt")
     above.append(x)
     for key, value in x.items() if isinstance(x, dict) else enumerate(x):
         yield from _leaves(f"{prefix}{key}.", value, above)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Saving while the program goes on: in a thread, or in a forked process.
 
-What can be wrong with a state is found before anything is begun (_save.plan()). What is left
-is writing, and the end of it, which Saving.wait() tells: of a thread its exception; of a
-process the exception that it sends through a pipe, or the signal that ended it.
+_save.plan() finds errors in the state before the thread or process begins. Later errors come
+from writing, and Saving.wait() raises them. A thread keeps its exception. A process sends its
+exception through a pipe, or a signal ends it.
 
-Other threads may fork at any moment, and their children have the child's end of the pipe, too,
-as long as they live. So its end is not what is waited for alone: what is said is one write of at
-most PIPE_BUF bytes, and the child's own end is a descriptor (pidfd).
+Other threads may fork at any time. Their children inherit the child's end of the pipe and keep
+it open as long as they live. So end of file on the pipe does not come when the child ends. The
+child therefore reports with one write of at most PIPE_BUF bytes, and the parent also waits for a
+pidfd, which tells that the child has ended.
 
-The child of a program with threads must not wait for any lock that one of those had. This one
-writes pieces that were made before the fork, tells how that went, and ends without running
-anything of its parent's. What it could not remove because it was killed the parent removes.
+The child of a program with threads must not wait for a lock that another thread held at the
+fork. This child writes pieces that were made before the fork, reports, and ends; it runs none of
+its parent's other code. If the child is killed, the parent removes the unfinished file.
 """
 
 import atexit
@@ -27,29 +28,36 @@ import warnings
 
 from . import _save
 
-_lock = threading.RLock()  # the handler of a signal may come while its thread has it
-_running = []  # processes whose end nobody has seen
+_lock = threading.RLock()  # a signal handler may run in the thread that holds it
+_running = []  # processes that no call has waited for yet
 
 
 class Saving:
-    """A file that is being written."""
+    """A file that a thread or a forked process writes. Any thread may call its methods.
+
+    It belongs to the process that began it: in a forked child the methods raise RuntimeError.
+    """
 
     def __init__(self, plan):
         self.path: str = plan.path
-        #: What went wrong, when it is done; else None.
+        #: The exception, once the saving has failed; else None.
         self.error: BaseException | None = None
         self._plan = plan
         self._owner = os.getpid()
 
     def done(self) -> bool:
-        """Is it written, or failed? Never waits."""
+        """Whether the saving has ended, also with an error. Never waits."""
         return self._ended(0)
 
     def wait(self, timeout: float | None = None) -> str:
-        """Waits until it is written; returns the path. Raises what went wrong, as often as it
-        is asked; TimeoutError after `timeout` seconds: it goes on then."""
+        """Waits until the file is written; returns its path.
+
+        timeout: seconds; None waits for ever. Raises the exception of a failed saving, at each
+        call. TimeoutError: the time is over; the saving goes on, and may be waited for again.
+        """
         if not self._ended(timeout):
-            raise TimeoutError(f"{self.path} is not yet written after {timeout} s")
+            raise TimeoutError(f"{self.path} is not written after {timeout} s: wait() again, or "
+                               "without a timeout")
         if self.error is not None:
             raise self.error
         return self.path
@@ -62,7 +70,8 @@ class Saving:
 
     def _check_owner(self):
         if os.getpid() != self._owner:
-            raise RuntimeError("it was begun by another process, which is the one to wait for it")
+            raise RuntimeError(f"process {self._owner} began to save {self.path}: wait for it in "
+                               "that process")
 
 
 class _Thread(Saving):
@@ -77,7 +86,7 @@ class _Thread(Saving):
         except BaseException as error:
             self.error = error
         finally:
-            self._plan = None  # and with it the snapshot's memory
+            self._plan = None  # frees the memory of the snapshot
 
     def _ended(self, timeout):
         self._check_owner()
@@ -92,20 +101,20 @@ class _Process(Saving):
         self._said = bytearray(select.PIPE_BUF)  # and zeros
         self._status = None
         pipe, child = os.pipe()
-        # Of numbers that are closed a file knows so itself, whatever interrupts whom.
+        # A file object knows whether it is closed, also after an interrupted close().
         self._pipe = io.FileIO(pipe)
         os.set_blocking(pipe, False)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         born = []
         try:
-            # A handler that raises would send the child back into the program.
+            # A signal handler that raises would send the child back into the program.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             _fork(born)
             if born == [0]:
                 _child(plan, sync, child, mask)
             self._is_born(born[0])
         except BaseException:
-            # Mostly of a handler, since another thread took the signal.
+            # Mostly the exception of a signal handler: another thread took the signal.
             if born == [0]:
                 os._exit(1)
             if born:
@@ -119,7 +128,7 @@ class _Process(Saving):
 
     def _is_born(self, pid):
         self._pid, self._process = pid, _pidfd(pid)
-        # The parent needs nothing but the name to remove.
+        # The parent needs only the name of the file that it may have to remove.
         self._plan.pieces, self._plan.writer = (), None
         with _lock:
             if self not in _running:
@@ -141,10 +150,12 @@ class _Process(Saving):
             self._waiting.release()
 
     def _ready(self, timeout):
-        """Waits until the child said how it went, or is gone. (Not by select(), which knows no
-        descriptors from 1024 on.)"""
+        """Waits until the child has reported or ended. Returns whether it has.
+
+        It uses poll(), since select() does not take descriptors from 1024 on.
+        """
         if self._pipe.closed or self._said[0]:
-            return True  # whoever began to reap it was interrupted
+            return True  # an earlier call began to reap it and was interrupted
         poll = select.poll()
         for file in self._pipe, self._process:
             if file is not None:
@@ -152,15 +163,15 @@ class _Process(Saving):
         return bool(poll.poll(None if timeout is None else timeout * 1000))
 
     def _reap(self):
-        """Any step of it may be interrupted, and is done again by the next call."""
+        """Reads the report and waits for the child. The next call repeats interrupted steps."""
         if not self._pipe.closed:
-            # None: it said nothing, and somebody else has its end.
+            # readinto() returns None if there is no report and another process has the end.
             self._pipe.readinto(self._said)
         said = bytes(self._said).rstrip(b"\0")
         try:
             status = os.waitpid(self._pid, 0)[1]
         except ChildProcessError:
-            status = 0 if said else -1  # somebody else waits for all children
+            status = 0 if said else -1  # the program itself has waited for all children
         self._close()
         if said != b"done":
             self._plan.remove()
@@ -178,8 +189,9 @@ class _Process(Saving):
 
 
 def start(path, state, format, sync, process) -> Saving:
+    """Begins to save a state, in a forked process or a thread. ValueError: as save()."""
     plan = _save.plan(path, state, format)
-    for saving in list(_running):  # nobody need wait: those that ended leave nothing behind
+    for saving in list(_running):  # reaps the processes that have ended
         saving._ended(0)
     plan.begin()
     return (_Process if process else _Thread)(plan, sync)
@@ -188,23 +200,26 @@ def start(path, state, format, sync, process) -> Saving:
 def _pidfd(pid):
     try:
         return io.FileIO(os.pidfd_open(pid))
-    except OSError:  # it was waited for already, or the system has none: the pipe tells
+    except OSError:  # it was reaped already, or the kernel has no pidfds: the pipe is enough
         return None
 
 
 def _fork(born):
-    """Its number goes to `born`. Of the two calls both are C, so that no handler comes between."""
+    """Forks, and appends what fork() returns to `born`.
+
+    Both steps are C, so no signal handler runs between them.
+    """
     with warnings.catch_warnings():
-        # Of a child that goes on with Python as if nothing was; see above.
+        # Python warns of children that go on with Python code; see the head of this file.
         warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
         born.extend(itertools.starmap(os.fork, ((),)))
 
 
 def _child(plan, sync, pipe, mask):
-    """Never returns, whatever happens. No signal is handled before _quiet()."""
+    """What the child does. Never returns. No signal is handled before _quiet()."""
     code = 1
     try:
-        gc.disable()  # nothing of the parent's is to be finalized here
+        gc.disable()  # no finalizer of the parent's objects may run here
         _quiet()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         said = _write(plan, sync)
@@ -215,8 +230,10 @@ def _child(plan, sync, pipe, mask):
 
 
 def _quiet():
-    """Ctrl-C is for the program, which waits for this one or does not; so is all that it handles
-    itself, but for the request to end."""
+    """Ignores Ctrl-C and all signals that the program handles: they are meant for the program.
+
+    SIGTERM ends the child.
+    """
     for number in signal.valid_signals():
         if number == signal.SIGTERM:
             signal.signal(number, signal.SIG_DFL)
@@ -225,7 +242,7 @@ def _quiet():
 
 
 def _write(plan, sync):
-    """What there is to say of it."""
+    """Writes the file. Returns the report: b"done", or the error."""
     try:
         plan.write(sync)
         return b"done"
@@ -241,13 +258,15 @@ def _error(path, said, status):
             RuntimeError(f"{path} was not written: {text}")
     if status > 0 and os.WIFSIGNALED(status):
         name = signal.Signals(os.WTERMSIG(status)).name
-        return ChildProcessError(f"{path} was not written: its process was ended by {name}")
-    return ChildProcessError(f"{path} was not written: its process ended")
+        return ChildProcessError(f"{path} was not written, since {name} ended the saving process: "
+                                 "save again")
+    return ChildProcessError(f"{path} was not written, since the saving process ended without a "
+                             "report: save again")
 
 
 @atexit.register
 def _wait_for_all():
-    """Threads are waited for by the interpreter; processes here."""
+    """Waits for the processes at exit. (The interpreter waits for the threads.)"""
     for saving in list(_running):
         saving._ended(None)
 

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""A state of this moment, to be looked at and saved while the program goes on.
+"""Snapshots and checkpoints: a state of this moment, read and saved while the program goes on.
 
-A state is what training keeps: dicts, lists and tuples of arrays, tensors and plain values.
-Three kinds of bytes are in it:
+A state is what training keeps: dicts, lists and tuples of arrays, tensors and plain values. A
+snapshot treats its bytes in three ways:
 
-    in a storage of the engine      its storage is cloned, once for all arrays in it
-    ... which was rewritten         the engine shares pages that lie in its files; who writes
-    since an earlier clone          a cloned page gets one that does not. Those are copied; all of
-                                    a storage is if it is most of it
-    small, foreign, mapped, shared  copied; small ones together, so that a thousand of them
-    with other processes            are one piece of memory
+    in a storage of the engine      The storage is cloned, once for all arrays in it.
+    in a storage that was written   The engine can share only pages that lie in its files. A write
+    beside an earlier clone         to a cloned page makes a page that does not. These pages are
+                                    copied; if they are most of a storage, all of it is.
+    small, foreign, mapped, or      The bytes are copied. Small ones are copied together, so a
+    shared with other processes     thousand of them are one piece of memory.
 
-Snapshot.copied_bytes says how many were copied. Where everything is rewritten between two
-snapshots, checkpoint() is the better way: a forked process has the bytes of the moment. But
-a mapped file, and what is shared with other processes, is shared with that one, too: such
-bytes are copied before the fork, whoever mapped them.
+Snapshot.copied_bytes tells how many bytes were copied. If a program rewrites all of the state
+between two snapshots, checkpoint() is the better way: a forked process has the bytes of the
+moment. But mapped files and memory of several processes stay shared with the forked process. So
+checkpoint() copies such bytes before the fork, also if the program mapped them itself.
 """
 
 from __future__ import annotations
@@ -37,15 +37,19 @@ _KEPT = (type(None), bool, int, float, complex, str, bytes, range, type, type(El
 
 
 class Snapshot:
-    """The bytes of a state as they were when it was made. See snapshot()."""
+    """The bytes of a state at the moment of the call. See snapshot().
+
+    It frees its memory when the program has no reference to it or to arrays of its state.
+    """
 
     def __init__(self, state: Any):
         copier = _Copier()
         copier.clone_all(state)
-        #: Like the state it was made of, on memory of its own. NumPy arrays are read-only.
+        #: Like the state of the program, on memory of its own. NumPy arrays are read-only.
         self.state: Any = copier.take(state)
-        #: Bytes that cost no copy, and bytes that were copied in the call.
+        #: How many bytes were cloned without a copy.
         self.cloned_bytes: int = copier.cloned
+        #: How many bytes the call copied.
         self.copied_bytes: int = copier.copied
 
     def __repr__(self) -> str:
@@ -53,66 +57,73 @@ class Snapshot:
 
     def save(self, path: Path, *, format: Format | None = None,
              sync: bool = False) -> None:
-        """Writes it to a file, atomically; formats as of cowshed.save()."""
+        """Writes the state to a file, atomically. Formats and errors: see cowshed.save()."""
         from ._save import save
 
         save(path, self.state, format=format, sync=sync)
 
     def save_async(self, path: Path, *, format: Format | None = None, sync: bool = False,
                    process: bool = False) -> _saving.Saving:
-        """Begins to write it, in a thread or in a forked process, which its end is waited for
-        with Saving.wait(). At the end of the program that is done, too.
+        """Begins to write the state to a file, in a thread or (`process`) in a forked process.
 
-        ValueError at once if the format can't hold it; what goes wrong later is wait()'s. A
-        process that is killed or runs out of memory is an error of wait(), and no more.
+        Saving.wait() waits for the end. At its own end the program waits, too. ValueError: the
+        format can't hold the state. Later errors are raised by wait(), also if the process is
+        killed or runs out of memory; then the program goes on and the old file stays.
         """
         return _saving.start(path, self.state, format, sync, process)
 
 
 def snapshot(state: Any) -> Snapshot:
-    """A state of this moment: arrays and tensors are cloned, the rest is copied.
+    """A state of this moment: arrays and tensors are cloned, and all else is copied.
 
-    state: dicts, lists and tuples (nested as one likes) of arrays, tensors and plain values;
-    other objects are copied by copy.deepcopy(). What is one array there is one here, and views
-    of one memory stay so. Tensors come back detached, as plain tensors; those of other devices
-    on the CPU.
+    state: dicts, lists and tuples, nested to any depth, of arrays, tensors and plain values.
+    copy.deepcopy() copies other objects. An array that occurs twice in the state occurs twice in
+    the snapshot, and views of one memory stay views of one memory. Tensors are detached plain
+    tensors; those of other devices become tensors on the CPU.
 
-    Call it where nobody writes the state: arrays are cloned one after the other. Takes a
-    clone of each storage, and a copy of the bytes that can't be cloned (see this module). It
-    costs later: each page that is written first while the snapshot lives is copied then, and
-    takes memory once more.
+    Call it while no thread writes the state, because arrays are cloned one after the other. The
+    call takes one clone of each storage, and a copy of the bytes that can't be cloned (see the
+    head of this module). While the snapshot lives, the kernel copies each page of the state at its
+    first write, and the page takes memory twice.
     """
     return Snapshot(state)
 
 
 def checkpoint(state: Any, path: Path, *, format: Format | None = None,
                sync: bool = False) -> _saving.Saving:
-    """Writes the state of this moment to a file, by a forked process. Returns after the fork.
+    """Writes the state of this moment to a file, in a forked process. Returns after the fork.
 
-    To a fork the memory of others is like ours, and how often it was done does not matter: the
-    pause is what fork() takes. Only what is mapped from a file or shared with other processes is
-    copied before, since the child would see what is written to it; and so is what lies on other
-    devices. It costs later, as a snapshot does: each page that is written first beside the saving
-    is copied then, and takes memory once more. The state must fit the format. Objects that are
-    neither arrays nor tensors nor dicts, lists and tuples of these (.pt holds them) are not looked
-    into: shared memory of theirs is written as it is then. The child does nothing but write and
-    end, so other threads don't matter; with npz and pt it runs NumPy's and PyTorch's code.
+    state, path and format: see cowshed.save(). sync: True writes to the disk before the file gets
+    its name. Saving.wait() waits for the end and raises errors of the child. ValueError: the
+    format can't hold the state.
+
+    The call takes as long as fork(), also for memory that the engine did not allocate, and at each
+    repetition. Before the fork it copies memory that is mapped from a file or shared with other
+    processes, since the child would see later writes to it. It also copies memory of other
+    devices. While the child writes, the kernel copies each page of the state at its first write,
+    and the page takes memory twice.
+
+    Only arrays, tensors, and dicts, lists and tuples of these are searched for shared memory. In
+    other objects, which .pt can hold, shared memory is written as it is when the child writes it.
+    The child only writes and ends, so a program with threads may call this. For .npz and .pt the
+    child runs code of NumPy and PyTorch.
     """
     return _saving.start(path, _for_fork(state), format, sync, True)
 
 
 class _Copier:
-    """One snapshot while it is made: what has been cloned already."""
+    """One snapshot while it is made, with the objects and storages that are cloned already."""
 
     def __init__(self):
         self.cloned = self.copied = 0
         self._done = {}  # id of an object -> (what it became, the object)
-        self._bytes = {}  # which memory -> (storage, offset)
-        self._keep = []  # what ids are of
+        self._bytes = {}  # id of a storage -> its clone, or (address, size) -> (storage, offset)
+        self._keep = []  # keeps the storages alive, and so their ids unique
         self._flats = {}  # (storage, offset, size) -> a tensor of bytes
         self._chunk, self._used = None, 0
 
     def take(self, x):
+        """The object of the snapshot for an object of the state."""
         if isinstance(x, _KEPT):
             return x
         known = self._done.get(id(x))
@@ -125,11 +136,11 @@ class _Copier:
             return self._tensor(x)
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(x, numpy.generic) and not isinstance(x, numpy.void):
-            return x  # (a record is a view of its array, which may be written)
+            return x  # a record (numpy.void) is a view of its array, and may change
         if numpy is not None and type(x) is numpy.ndarray and not x.dtype.hasobject:
             return self._array(numpy, x)
         if isinstance(x, (dict, list)):
-            result = copy.copy(x)  # also of subclasses, with what else they know
+            result = copy.copy(x)  # keeps subclasses and their attributes
             self._done[id(x)] = (result, x)
             for key, value in x.items() if isinstance(x, dict) else enumerate(x):
                 result[key] = self.take(value)
@@ -146,7 +157,7 @@ class _Copier:
             root = x
             while type(root.base) is numpy.ndarray:
                 root = root.base
-            # Views of one array stay so, unless that would keep much more than they are.
+            # Views of one array stay views of one, unless it has more than 4 times their bytes.
             if not (root.flags.c_contiguous or root.flags.f_contiguous) or root.dtype.hasobject \
                     or root.nbytes > 4 * x.nbytes:
                 root = x
@@ -183,10 +194,10 @@ class _Copier:
     # ---- Memory --------------------------------------------------------------------------
 
     def _memory(self, region, low, nbytes):
-        """(storage, offset) of the bytes at address `low`, as they are now."""
+        """(storage, offset) with the current bytes at address `low`."""
         clone = self._bytes.get(region.storage.id) if region is not None else None
         if clone is not None:
-            # What lies before `low` is there, too: views of an array end up where it does.
+            # The clone has the bytes before `low`, too, so views of an array stay in one storage.
             offset = low - region.storage.address
             if 0 <= offset and offset + nbytes <= clone.nbytes:
                 return clone, offset
@@ -197,7 +208,7 @@ class _Copier:
         return self._bytes[key]
 
     def clone_all(self, state):
-        """Clones what take() will ask for, in one call."""
+        """Clones all storages that take() will ask for, in one call."""
         storages = {}
         for x in _leaves(state):
             region = _region_cloned(x)
@@ -221,16 +232,19 @@ class _Copier:
 
 
 class _ForFork(_Copier):
-    """A state for a child of fork(): that has all memory as it is now, but for what is mapped
-    from files. All shared memory is such. Those arrays and tensors are copied; all else
-    stays what it is."""
+    """A state for a child of fork().
+
+    The child has all memory as it is at the fork, except memory that is mapped from files. All
+    shared memory is of that kind. Arrays and tensors in such memory are copied; all other objects
+    stay as they are.
+    """
 
     def __init__(self):
         super().__init__()
         self._mapped = None
 
     def is_shared(self, x):
-        """May somebody else write what the child will see of it?"""
+        """Whether another process could write the bytes that the child will read."""
         numpy = sys.modules.get("numpy")
         if _is_tensor(x):
             if x.device.type != "cpu":
@@ -239,7 +253,7 @@ class _ForFork(_Copier):
                 whole = x.untyped_storage()
                 low, nbytes = whole.data_ptr(), whole.nbytes()
             except (RuntimeError, NotImplementedError):
-                return True  # of several tensors, or of none that is told
+                return True  # a tensor of several tensors, or one that does not tell its memory
         elif numpy is not None and isinstance(x, numpy.ndarray):
             if isinstance(x, numpy.ma.MaskedArray) and self.is_shared(x.mask):
                 return True
@@ -271,7 +285,7 @@ class _ForFork(_Copier):
 
 
 def _for_fork(state):
-    """The state, or one like it whose bytes nobody but a child of fork() will have."""
+    """The state, or one like it without memory that other processes could write."""
     copier = _ForFork()
     if any(copier.is_shared(x) for x in _leaves(state)):
         return copier.take(state)
@@ -279,8 +293,10 @@ def _for_fork(state):
 
 
 def _mapped_files():
-    """[(first, end)] of the addresses that are mapped from files, in order. All, if the system
-    does not say."""
+    """[(first, end)] of the addresses that are mapped from files, in order.
+
+    Without /proc that is the whole address space.
+    """
     result = []
     try:
         with open("/proc/self/maps", "rb") as lines:
@@ -295,7 +311,7 @@ def _mapped_files():
 
 
 def _leaves(state):
-    """What is in dicts, lists and tuples, all but plain values, each once."""
+    """Yields the objects in dicts, lists and tuples, each one once, without plain values."""
     left, seen = [state], {id(state)}
     while left:
         x = left.pop()
@@ -309,13 +325,13 @@ def _leaves(state):
 
 
 def _is_plain(torch, x):
-    """Does a tensor lie in memory of the CPU as its numbers are?"""
+    """Whether a tensor is dense, on the CPU, and its bytes are its values."""
     return x.device.type == "cpu" and x.layout == torch.strided and not x.is_quantized \
         and not x.is_conj() and not x.is_neg() and type(x) in (torch.Tensor, torch.nn.Parameter)
 
 
 def _region_cloned(x):
-    """The region of an array or tensor whose storage is to be cloned, or None."""
+    """The region of an array or tensor whose storage can be cloned, or None."""
     numpy = sys.modules.get("numpy")
     if _is_tensor(x):
         if not _is_plain(sys.modules["torch"], x):
@@ -328,7 +344,7 @@ def _region_cloned(x):
 
 
 def _at(address, nbytes):
-    """Memory that the state keeps alive, as a buffer."""
+    """Memory that the state keeps alive, as a buffer of bytes."""
     import ctypes
 
     return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
@@ -341,6 +357,6 @@ def _address(x):
 def _bounds(x):
     import numpy
 
-    # NumPy 2 has it elsewhere.
+    # NumPy 2 has moved byte_bounds() to numpy.lib.array_utils.
     low, high = getattr(numpy.lib, "array_utils", numpy).byte_bounds(x)
     return low, high - low

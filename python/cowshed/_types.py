@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What arguments may be, for type checkers.
+"""The types of arguments, for type checkers.
 
-Imported by them alone, since it needs PyTorch's types: at run time the annotations are
-strings, which typing.get_type_hints() can't resolve.
+Only type checkers import this module, because it needs PyTorch's types. At run time the
+annotations are strings, which typing.get_type_hints() can't resolve.
 """
 
 import os
