@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""What pip calls to make wheels of this package (PEP 517, PEP 660).
+"""The build backend, which pip calls to make wheels of this package (PEP 517, PEP 660).
 
-A wheel is a zip file: the package's files, and a folder that says what they are. The Makefile
-puts the first together, in build/plain/python; this file writes the second. It has no needs
-but make and a C compiler, so that `pip install ./python` works without an index.
+A wheel is a zip file with the package's files and a folder that describes them. The Makefile makes
+the files, in build/plain/python. This module writes the folder. A build needs make, a C compiler
+and Python's headers, so `pip install ./python` works without a package index.
 
-    checkout        the tree with this file in python/: pip never writes to it. The sources
-                    are copied, and built in the copy.
-                    With --config-settings build-dir=FOLDER it stays there, and make has less
-                    to do the next time.
-    sdist           the same tree, less what only its developers need, with pyproject.toml at
+    checkout        The tree with this file in python/. pip never writes to it: the sources are
+                    copied, and built in the copy. With --config-settings build-dir=FOLDER the copy
+                    stays in that folder, and make has less to do the next time.
+    sdist           The same tree without what only its developers need, with pyproject.toml at
                     the top. It is built like a checkout.
-    wheel           one for all versions of CPython from 3.11 on (the stable ABI), with the
-                    library, the shim and the command inside. Nothing looks for them elsewhere:
-                    run paths are relative.
-    editable        a wheel with the path of the checkout's build/plain/python in it.
+    wheel           One for all versions of CPython from 3.11 on (the stable ABI), with the
+                    library, the shim and the command inside. Run paths are relative, so these
+                    files are not looked for elsewhere.
+    editable        A wheel with the path of the checkout's build/plain/python in it.
 """
 
 import base64
@@ -34,29 +33,30 @@ import tempfile
 import tomllib
 import zipfile
 
-# Python has just left a compiled copy of this file in the checkout.
+# Python has left a compiled copy of this file in the checkout. Remove it.
 COMPILED = pathlib.Path(importlib.util.cache_from_source(__file__))
 with contextlib.suppress(OSError):
     COMPILED.unlink()
     COMPILED.parent.rmdir()
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# What a build needs, and an sdist has.
+# The folders and files that a build needs, and that an sdist has.
 FOLDERS = ("include", "memfd", "core", "share", "tensor", "cuda", "preload", "cli", "python",
            "mk")
 FILES = ("Makefile", "LICENSE", "README.md", "scripts/python.sh")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build", "dist", ".*")
-PACKAGE = "build/plain/python"  # the Makefile's
+PACKAGE = "build/plain/python"  # as in the Makefile
 EXECUTABLE = 0o755
 
 
-# ---- What pip calls ----------------------------------------------------------------------
+# ---- The functions that pip calls --------------------------------------------------------
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """Builds a wheel in the folder; returns its name. SystemExit: the build failed."""
     with work_tree((config_settings or {}).get("build-dir")) as tree:
         copy_tree(tree)
-        # Who wants to debug it builds a checkout.
+        # Without debugging information; a build of the checkout has it.
         make(tree, "-g0 " + os.environ.get("CFLAGS", ""))
         package = tree / PACKAGE
         with Wheel(wheel_directory) as wheel:
@@ -68,6 +68,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """Builds the checkout in place, and a wheel that refers to it; returns the wheel's name."""
     make(ROOT, os.environ.get("CFLAGS", ""))
     with Wheel(wheel_directory) as wheel:
         wheel.add("__editable__.cowshed.pth", f"{ROOT / PACKAGE}\n".encode())
@@ -75,6 +76,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    """Writes the wheel's .dist-info folder; returns its name."""
     folder = pathlib.Path(metadata_directory) / dist_info()
     folder.mkdir()
     for name, data in about().items():
@@ -86,6 +88,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_sdist(sdist_directory, config_settings=None):
+    """Makes a source archive in the folder; returns its name. Compiles nothing."""
     top = f"cowshed-{version()}"
     with work_tree() as work:
         tree = work / top
@@ -105,7 +108,10 @@ def build_sdist(sdist_directory, config_settings=None):
 
 @contextlib.contextmanager
 def work_tree(kept=None):
-    """A folder for a copy of the tree. One that is kept has objects of the last time in it."""
+    """A folder for a copy of the tree: a temporary one, or `kept`.
+
+    `kept` stays, and has the objects of the last build. Its sources are removed first.
+    """
     if not kept:
         with tempfile.TemporaryDirectory(prefix="cowshed-") as work:
             yield pathlib.Path(work)
@@ -116,23 +122,25 @@ def work_tree(kept=None):
 
 
 def copy_tree(to):
+    """Copies what a build needs."""
     to.mkdir(exist_ok=True)
     for name in FOLDERS:
         shutil.copytree(ROOT / name, to / name, ignore=IGNORED)
     (to / "scripts").mkdir(exist_ok=True)
     for name in FILES:
         shutil.copy2(ROOT / name, to / name)
-    # The checkout may be read-only, and its copy with it.
+    # The checkout may be read-only. Make the folders of the copy writable.
     for folder, _, _ in os.walk(to):
         os.chmod(folder, 0o755)
 
 
 def make(tree, cflags):
-    """`make python`, away from a make that may have called us."""
+    """Runs `make python`, without the variables of a make that has started pip."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise SystemExit("cowshed: this Python has no GIL, and no stable ABI that could be used")
+        raise SystemExit(f"cowshed: {sys.executable} is a Python without the GIL, which has no "
+                         "stable ABI: use one with the GIL")
     if shutil.which("make") is None:
-        raise SystemExit("cowshed: building needs GNU make and a C compiler "
+        raise SystemExit("cowshed: there is no `make` in PATH. Install GNU make and a C compiler "
                          "(Debian: apt-get install make gcc python3-dev)")
     environment = {name: value for name, value in os.environ.items() if name not in
                    ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEFILES", "MODE", "PYTHONPATH")}
@@ -140,25 +148,29 @@ def make(tree, cflags):
     command = ["make", "-C", str(tree), "python", "PYTHON=" + sys.executable]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"cowshed: '{shlex.join(command)}' failed; what it said is above")
+        raise SystemExit(f"cowshed: '{shlex.join(command)}' ended with status {done.returncode}: "
+                         "its messages above say why")
 
 
 def nobodys(member):
+    """Takes the owner out of a member of an archive."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     return member
 
 
-# ---- What it is --------------------------------------------------------------------------
+# ---- The description ---------------------------------------------------------------------
 
 
 def version():
+    """The version, as include/cowshed.h has it."""
     header = (ROOT / "include/cowshed.h").read_text(encoding="utf-8")
     return ".".join(re.search(rf"^#define COW_VERSION_{part} +(\d+)", header, re.M)[1]
                     for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def project():
+    """The table [project] of pyproject.toml."""
     settings = pathlib.Path(__file__).with_name("pyproject.toml")
     return tomllib.loads(settings.read_text(encoding="utf-8"))["project"]
 
@@ -168,6 +180,7 @@ def dist_info():
 
 
 def tag():
+    """The wheel's compatibility tag: the stable ABI of CPython 3.11, on this platform."""
     return "cp311-abi3-" + re.sub("[-.]", "_", sysconfig.get_platform())
 
 
@@ -198,7 +211,10 @@ def about():
 
 
 class Wheel:
-    """A zip file that ends with a list of its files and their hashes."""
+    """A wheel that is being written: a zip file whose last file lists all files and their hashes.
+
+    A context manager: it completes the file if the block raises nothing.
+    """
 
     def __init__(self, directory):
         self.name = f"cowshed-{version()}-{tag()}.whl"
@@ -207,7 +223,7 @@ class Wheel:
         self.record = ""
 
     def add(self, name, data, executable=False):
-        # Of no date: the same sources give the same wheel.
+        # A fixed date, so the same sources give the same wheel.
         info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
         info.external_attr = (0o100000 | (EXECUTABLE if executable else 0o644)) << 16
         info.compress_type = zipfile.ZIP_DEFLATED

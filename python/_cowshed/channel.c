@@ -177,7 +177,7 @@ out:
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }
 
-/* No signal handler of Python runs while this function waits: after an exception of a
+/* No signal handler of Python runs while this function waits. After an exception of a
  * handler the caller could not tell whether the message was sent. */
 static PyObject *channel_flush(PyObject *object, PyObject *args)
 {
@@ -187,7 +187,7 @@ static PyObject *channel_flush(PyObject *object, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "|ii:flush", &p.fd, &milliseconds))
 		return NULL;
-	/* With the GIL: mostly nothing is left to send. See channel_send(). */
+	/* With the GIL: in the common case nothing is left to send. See channel_send(). */
 	r = cow_channel_flush(c);
 	if (r == -EAGAIN && milliseconds > 0) {
 		Py_BEGIN_ALLOW_THREADS

@@ -68,8 +68,8 @@ __all__ = [
     "zeros",
 ]
 
-# The package imports these modules when a program first asks for one of their names: they need
-# more modules of the standard library, and thus take longer to import.
+# The package imports these modules when a program first asks for one of their names. They need
+# more modules of the standard library, so importing them takes longer.
 _LAZY = {
     "Saving": "_saving",
     "Snapshot": "_snapshot",
@@ -107,8 +107,8 @@ else:
     def __dir__():
         """All names, also those that are imported at their first use. Imports nothing.
 
-        A submodule is listed if the package that it needs is installed: help() and completion
-        ask for each name, and would raise ImportError for one that can't be imported.
+        A submodule is listed if the package that it needs is installed. help() and completion ask
+        for each name, and would raise ImportError for a submodule that can't be imported.
         """
         there = (name for name, needed in _SUBMODULES.items() if _is_there(needed))
         return sorted({*globals(), *_LAZY, *there})

@@ -7,8 +7,8 @@
                                             this interpreter, under the shim
 
 `run` takes its own options first. All words after them are arguments of the interpreter. So
-`python -m cowshed run script.py` starts a script under the shim as `python script.py` does
-without it: with the same interpreter and the same packages.
+`python -m cowshed run script.py` starts under the shim what `python script.py` starts without it.
+The interpreter and the packages are the same.
 """
 
 import os

@@ -169,9 +169,9 @@ def clone(x: Any) -> Any:
     Copies nothing, for any size, if `x` lies in a storage and little of the storage was written
     since its last clone. The kernel copies a page when either side writes it first.
 
-    These are copied at once: arrays below 384 KiB, shared arrays, mapped files, storages that
-    were mostly rewritten since a clone (stats()["fallbacks"]["rewritten"] counts them), and
-    memory that the engine did not allocate ("foreign").
+    These are copied at once: arrays below 384 KiB, shared arrays, mapped files, foreign memory
+    (which the engine did not allocate), and storages that were mostly rewritten since a clone.
+    stats()["fallbacks"] counts the last two as "foreign" and "rewritten".
 
     A clone is private to this process, also if `x` is shared. Bytes that another thread wrote
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`

@@ -334,8 +334,8 @@ def is_written(storage):
 def describe(storage) -> Description | None:
     """How another process on this machine can open a mapped file itself.
 
-    None: it can't, and needs the bytes. The storage is not a file that open() mapped, another
-    file has the name, the file was written, or this process wrote to its private copy.
+    None: it can't, and needs the bytes. open() has not mapped the storage, or the file was written,
+    or another file has its name. Or this process wrote to its private copy.
     """
     said = _mapped.get(storage)
     if said is None:

@@ -74,8 +74,8 @@ class Message:
     def add(self, storage, low, high, shared=True):
         """Adds a storage of which the message uses the bytes from `low` to `high`.
 
-        Returns its place in the list. shared: in alias mode receivers share a copy of the bytes
-        in use, if the storage is not an alias; else they get a clone.
+        Returns its place in the list. shared: what receivers get in alias mode of a storage that
+        is not an alias. True: they share a copy of the bytes in use. False: they get a clone.
         """
         i = self._index.get(id(storage))
         if i is None:

@@ -34,9 +34,12 @@ _found = {}  # type -> reducer or None, for all types that find() was asked for
 def register(type_, reduce, is_small=None, alone=None):
     """Registers `reduce(object)` for objects of `type_` and its subclasses.
 
-    The other two are asked for objects of exactly this type. is_small(object): whether it is
-    pickled in microseconds, and without code of the program. alone(object, mode): what plain
-    pickle needs for an object that is all of a message, `(function, arguments)` or None.
+    The other two are asked for objects of exactly this type.
+
+    is_small(object) tells whether it is pickled in microseconds, and without code of the program.
+
+    alone(object, mode) is asked for an object that is all of a message. It returns what plain
+    pickle needs, `(function, arguments)`, or None.
     """
     _reducers[type_] = reduce
     if is_small is not None:

@@ -6,8 +6,8 @@
     bytes    of all tensors, without gaps
 
 The format has no programs in it, so files of unknown origin may be opened. Their headers can
-have any content. read() checks all of it before a tensor is made: sizes that do not multiply to
-the bytes, ranges outside of the file, ranges that overlap, gaps, and names that occur twice.
+have any content, and read() checks all of it before a tensor is made. It refuses sizes that do not
+multiply to the bytes, ranges outside of the file, overlaps, gaps, and names that occur twice.
 """
 
 import json

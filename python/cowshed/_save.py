@@ -8,10 +8,10 @@ A format gives a list of *pieces*, buffers that are written one after the other.
 before the first write, so errors in a state are raised while the caller still waits. Writing
 them is a loop around write(), which runs without the GIL.
 
-Several saves may write to one name at once. Then the file of the save that began last stays,
-also if an earlier save is ready later: that one finds the later file and removes its own. The
-saves are threads and forked processes of this process (_saving.py). The number of the latest
-file lies in memory that all of them share.
+Several saves may write to one name at once. Then the file of the save that began last stays. If an
+earlier save is ready later, it finds that file and removes its own. The saves are threads and
+forked processes of this process (_saving.py). The number of the latest file lies in memory that
+all of them share.
 """
 
 from __future__ import annotations
@@ -39,10 +39,14 @@ def save(path: Path, x: Any, *, format: Format | None = None,
          sync: bool = False) -> None:
     """Writes an array, a tensor or a dict of them to a file, atomically.
 
-    .npy: one array. .safetensors: a dict, also a nested one (names are joined by "."); numbers
-    and strings go to the header's __metadata__ as JSON. .npz: a dict of arrays, as
-    numpy.savez(). .pt, .pth: any object, as torch.save(). format: one of these without the dot,
-    if the name does not tell. sync: True returns when the bytes are on the disk.
+    .npy            one array
+    .safetensors    a dict, also a nested one: names are joined by ".". Numbers and strings go to
+                    the header's __metadata__ as JSON.
+    .npz            a dict of arrays, also a nested one, as numpy.savez() writes it
+    .pt, .pth       any object, as torch.save() writes it
+
+    format: one of these without the dot, if the name does not tell. sync: True returns when the
+    bytes are on the disk.
 
     If the path is a symbolic link, the file that it names is replaced. A pipe, a device, or the
     name of a descriptor (/dev/stdout) is written as by open(path, "wb"), and not atomically.

@@ -7,7 +7,7 @@ exception through a pipe, or a signal ends it.
 
 Other threads may fork at any time. Their children inherit the child's end of the pipe and keep
 it open as long as they live. So end of file on the pipe does not come when the child ends. The
-child therefore reports with one write of at most PIPE_BUF bytes, and the parent also waits for a
+child therefore reports with one write of at most PIPE_BUF bytes. The parent also waits for a
 pidfd, which tells that the child has ended.
 
 The child of a program with threads must not wait for a lock that another thread held at the

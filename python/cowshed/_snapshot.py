@@ -98,8 +98,8 @@ def checkpoint(state: Any, path: Path, *, format: Format | None = None,
     format can't hold the state.
 
     The call takes as long as fork(), also for memory that the engine did not allocate, and at each
-    repetition. Before the fork it copies memory that is mapped from a file or shared with other
-    processes, since the child would see later writes to it. It also copies memory of other
+    repetition. Before the fork it copies mapped files and memory that is shared with other
+    processes, since the child would see later writes to them. It also copies memory of other
     devices. While the child writes, the kernel copies each page of the state at its first write,
     and the page takes memory twice.
 

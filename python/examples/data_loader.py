@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's DataLoader over images in one large array, whose batches travel by handle.
 
-The images are a file that is mapped. Forked workers inherit the mapping; where workers are
-spawned they are sent the file's name, and map it themselves. What one of them read is
-in memory once. After cowshed.torch.install() the batches that they
-make come back without being copied, in no file of /dev/shm.
+The images lie in a mapped file. Forked workers inherit the mapping. Spawned workers get the file's
+name and map it themselves. All of them share the pages that one of them has read. After
+cowshed.torch.install() the workers return their batches without a copy, and without files in
+/dev/shm.
 
     python data_loader.py [MiB] [workers]
 """
@@ -21,7 +21,7 @@ import cowshed.torch
 
 
 class Images(torch.utils.data.Dataset):
-    """Images of 96 x 96 in three colours, and their numbers."""
+    """Images of 96 x 96 pixels in three colours, with their numbers."""
 
     def __init__(self, images):
         self.images = images

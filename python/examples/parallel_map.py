@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A function over a large array, by all processors, without the array being copied.
+"""A function over a large array, on several processors, without a copy of the array.
 
 The input is frozen: every worker maps the same pages. The output is shared: each worker writes
-its rows in place, and there is nothing to send back.
+its rows in place, and sends nothing back.
 
     python parallel_map.py [MiB] [workers]
 """

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""A parameter server: one process owns the parameters, workers send it gradients.
+"""A parameter server: one process owns the parameters, and workers send it gradients.
 
-Workers have the parameters as a shared array, which the server updates in place: to see the
-newest ones costs nothing. Gradients are sent by handle, one queue for all.
+Workers have the parameters as a shared array, which the server updates in place. So they read the
+newest parameters without a copy. Gradients are sent by handle, through one queue.
 
-Nobody locks the parameters: while a worker reads them the server may be writing, and the worker
-sees some numbers from before and some from after an update, each of them whole. That race is
-accepted here, as in asynchronous descent in general ("Hogwild"): a gradient is late by a few
-updates anyway, and of such a mixture it is no worse. What must be of one moment takes a lock, or is
-sent: a clone that the server puts into a queue never changes.
+No lock guards the parameters. While a worker reads them the server may write. Then the worker sees
+numbers from before and from after an update, each number whole. Asynchronous descent accepts that
+race ("Hogwild"): each gradient is late by a few updates in any case, and the mixture does not make
+it worse. A program that needs all numbers of one moment takes a lock, or the server sends a clone,
+which never changes.
 
     python parameter_server.py [steps] [workers] [features]
 """
@@ -25,7 +25,7 @@ import cowshed.multiprocessing as mp
 def work(number, steps, parameters, truth, gradients, turn):
     chance = np.random.default_rng(number)
     for _ in range(steps):
-        turn.acquire()  # not further ahead of the server than it allows
+        turn.acquire()  # limits how far the workers are ahead of the server
         x = chance.normal(size=parameters.shape)
         x /= np.linalg.norm(x)
         gradient = cowshed.array(x * (x @ (parameters - truth)))
@@ -33,13 +33,14 @@ def work(number, steps, parameters, truth, gradients, turn):
 
 
 def get(gradients, processes):
-    """What a worker sent. It won't come of one that died, and the others wait for their turn."""
+    """A gradient from the queue. Ends the program if a worker died: the others would wait."""
     while True:
         try:
             return gradients.get(timeout=1)
         except queue.Empty:
-            if any(process.exitcode for process in processes):
-                raise SystemExit("a worker died") from None
+            codes = [process.exitcode for process in processes if process.exitcode]
+            if codes:
+                raise SystemExit(f"a worker died with exit code {codes[0]}") from None
 
 
 def main(steps=200, workers=2, features=100000):

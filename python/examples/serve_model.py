@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""One model, many processes, each with patches of its own.
+"""One model for several processes, each with its own patches.
 
-The model is loaded once and frozen. A worker's clone of it costs nothing; what the worker changes
-(here: the rows of its customer) is copied page by page, for it alone. So N workers take the
-memory of one model and N patches.
+The model is loaded once and frozen. Each worker clones it without a copy, and changes the row of
+its customer. The kernel copies only the pages that the worker writes. So N workers take the memory
+of one model and N patches.
 
     python serve_model.py [MiB] [workers]
 """
@@ -27,13 +27,14 @@ def serve(number, model, requests, answers):
 
 
 def get(answers, processes):
-    """What a worker answered. It won't come of one that died."""
+    """An answer from the queue. Ends the program if a worker died."""
     while True:
         try:
             return answers.get(timeout=1)
         except queue.Empty:
-            if any(process.exitcode for process in processes):
-                raise SystemExit("a worker died") from None
+            codes = [process.exitcode for process in processes if process.exitcode]
+            if codes:
+                raise SystemExit(f"a worker died with exit code {codes[0]}") from None
 
 
 def main(mib=1024, workers=4):
@@ -49,8 +50,8 @@ def main(mib=1024, workers=4):
     for process in processes:
         process.start()
     for i in range(workers):
-        requests[i].put(i)  # the row that it patched
-        requests[i].put((i + 1) % workers)  # one that another one patched
+        requests[i].put(i)  # the row that this worker patched
+        requests[i].put((i + 1) % workers)  # a row that another worker patched
         requests[i].put(None)
     for _ in range(2 * workers):
         number, row, answer = get(answers, processes)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Checkpoints while training goes on: PyTorch's loop, and three lines more.
+"""Checkpoints while training goes on: PyTorch's loop, and three more lines.
 
-checkpoint() forks a process, which writes the state of this moment while the loop goes on; that
-suits training, which rewrites everything in each step. snapshot() keeps the state of a
-moment in this process, to go back to; it suits states of which little is written.
+checkpoint() forks a process, which writes the state of this moment while the loop goes on. That
+suits training, which rewrites the whole state in each step. snapshot() keeps the state of a moment
+in this process. That suits states of which the program writes little.
 
-What training needs to go on is the model and what the optimizer knows of each parameter. At
-the end a second model goes on from the file as the first one does.
+The checkpoint has the model, and the optimizer's state of each parameter. At the end a second
+model is restored from the file, and trains on as the first one does.
 
     python train.py [steps] [width]
 """
@@ -37,8 +37,10 @@ def train(model, optimizer, x, y):
 
 
 def restore(model, optimizer, saved):
-    """A file's names are those of the state, joined by dots. The optimizer's groups (the learning
-    rate and the like) are this program's, and not in it."""
+    """Loads a checkpoint. The names in the file are those of the state, joined by dots.
+
+    The optimizer's groups (the learning rate and the like) are set by this program, not saved.
+    """
     weights, known = {}, {}
     for name in saved:
         kind, _, name_there = name.partition(".")
@@ -64,7 +66,7 @@ def main(steps=30, width=2048):
             losses.append(train(model, optimizer, x, y))
             if step % 10 == 9 or step == steps - 1:
                 if saving:
-                    saving.wait()  # raises what went wrong with the last one
+                    saving.wait()  # raises the error if the last one failed
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()["state"],
                          "step": step, "loss": losses[-1]}
                 saving = cowshed.checkpoint(state, path)
@@ -73,7 +75,7 @@ def main(steps=30, width=2048):
         saved = cowshed.open(path, framework="torch", load=True)
     again = new(width)
     restore(*again, saved)
-    for _ in range(3):  # the optimizer's part shows from the second one on
+    for _ in range(3):  # the optimizer's state has an effect from the second step on
         there, here = train(*again, x, y), train(model, optimizer, x, y)
         assert math.isclose(there, here, rel_tol=1e-5)
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f} -> {here:.3f}; again from step "

@@ -74,4 +74,4 @@ def test_a_worker_that_dies_ends_the_example(tmp_path, name, work):
     script.write_text(DEAD.format(folder=FOLDER, name=name, work=work, sizes=SIZES[name]))
     end = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=55,
                          check=False)
-    assert (end.returncode, end.stderr) == (1, "a worker died\n")
+    assert (end.returncode, end.stderr) == (1, "a worker died with exit code 3\n")

@@ -1,29 +1,31 @@
 # SPDX-License-Identifier: MIT
-"""Dask's workers of one host send arrays as handles, not as bytes.
+"""Dask's workers on one host send arrays as handles, not as bytes.
 
     import cowshed.dask
     cowshed.dask.install()                    # before the cluster is made
 
-    cluster = LocalCluster()                  # all the rest as ever
+    cluster = LocalCluster()                  # the rest does not change
     client = Client(cluster)
 
-or, for a cluster that runs already, `cowshed.dask.install(client)`; or for workers that are
-started by hand `dask worker --preload cowshed.dask ...`; or without any code
-`DASK_DISTRIBUTED__WORKER__PRELOAD=cowshed.dask`.
+There are three other ways to install it:
 
-Large buffers of whatever a worker sends to another worker (or, with `direct_to_workers`, to a
-client) of the same host then lie at a broker, `cowshed broker`, which is started when it is
-needed; the message has tokens for them, and the receiver maps them. What goes to another
-host, or by way of a scheduler, travels as it always did, and so does everything if there is
-no broker. What arrives is the receiver's: it may write it, and nobody else sees that.
+    cowshed.dask.install(client)                              a cluster that runs already
+    dask worker --preload cowshed.dask ...                    workers that are started by hand
+    DASK_DISTRIBUTED__WORKER__PRELOAD=cowshed.dask            without code
 
-With install() before the cluster is made the workers also get their memory from cowshed
-(its shim): arrays of 4 MiB and more are then sent without being copied even once, and
-slices of them, too. Others are copied once, into memory that is mapped by all receivers.
+A worker then puts large buffers of a message into a broker, `cowshed broker`, which is started at
+its first use. The message has tokens for the buffers, and the receiver maps them. That holds for
+messages to another worker on the same host, and with `direct_to_workers` to a client there.
+Messages to another host, messages through a scheduler, and all messages if there is no broker
+travel as without this module. The receiver may write its arrays; no other process sees that.
 
-Nothing is left by a worker that dies: what it put is dropped with its connection.
+If install() is called before the cluster is made, the workers also get their memory from cowshed
+(its shim). Arrays of 4 MiB and more, and slices of them, are then sent without a copy. Other
+arrays are copied once, into memory that all receivers map.
 
-Configuration (Dask's): "cowshed.broker", the socket's path or "@name".
+The broker drops what a worker put when the worker dies.
+
+The entry "cowshed.broker" of Dask's configuration sets the broker's socket: a path or "@name".
 """
 
 import os
@@ -48,12 +50,12 @@ _FAMILIES = ("dask", "pickle")
 
 _lock = threading.Lock()
 _shelf_here = None
-_own = {}  # family -> what was registered for it
+_own = {}  # family -> the functions that were registered for it
 _own_handshake = None
 
 
 def _shelf_of():
-    """This process's shelf; None: no broker."""
+    """The shelf of this process, made at the first call. None: there is no broker."""
     global _shelf_here
     if _shelf_here is None:
         at = _host.broker()
@@ -70,7 +72,7 @@ def _shelf_of():
 
 def _handshake_info(comm):
     info = _own_handshake(comm)
-    # Who passes messages on can't answer for who unpacks them.
+    # A process that passes messages on does not know whether their receiver is on this host.
     if comm.deserialize:
         said = _host.announcement()
         if said is not None:
@@ -89,15 +91,16 @@ def _wrap(family, own_dumps, own_loads):
 
 
 def _install_here():
-    """In this process: what it sends, and what it says of itself."""
+    """Installs in this process: the serialization of messages, and the handshake."""
     global _own_handshake
     with _lock:
         if _own_handshake is not None:
             return
-        # Blocks that are born from now on can be sent as they lie.
+        # From now on the engine makes blocks in memory from which they can be sent.
         _cowshed.set_option("share", "yes")
         for family in _FAMILIES:
-            _own.setdefault(family, families[family])  # of an earlier install() the loads are ours
+            # After uninstall() the registered loads() is ours, so the first entry stays.
+            _own.setdefault(family, families[family])
             _wrap(family, *_own[family][:2])
         register_serialization_family(
             "cowshed", lambda x, context=None: _wire.any_dumps(_shelf_of, x, context),
@@ -108,7 +111,7 @@ def _install_here():
 
 
 class _Plugin(WorkerPlugin):
-    """Installs in workers that run already, and in those that come."""
+    """Installs in workers that run already, and in workers that start later."""
 
     name = "cowshed"
 
@@ -117,12 +120,12 @@ class _Plugin(WorkerPlugin):
 
 
 def dask_setup(worker):
-    """What Dask calls in a worker that has this module as a preload."""
+    """Dask calls this function in a worker that preloads this module."""
     if not hasattr(worker, "rpc"):
         return
     _install_here()
     _slices.install()
-    worker.rpc.collect()  # connections that are idle said nothing of a broker
+    worker.rpc.collect()  # closes idle connections, whose handshake did not have a probe
 
 
 def _shim():
@@ -130,7 +133,7 @@ def _shim():
 
 
 def _configure(shim):
-    """What processes started from now on are told: by nannies, with Dask's configuration."""
+    """Sets Dask's configuration, which nannies pass to the workers that they start."""
     preload = list(dask.config.get("distributed.worker.preload", None) or [])
     if __name__ not in preload:
         dask.config.set({"distributed.worker.preload": [*preload, __name__]})
@@ -142,12 +145,16 @@ def _configure(shim):
 
 
 def install(client: "Client | None" = None, *, shim: bool = True) -> Any:
-    """Sends by handle in this process and in the workers: of clusters that are made from now
-    on by this process, or of `client`'s cluster.
+    """Makes this process and the workers send by handle.
 
-    shim: new workers get their memory from cowshed. (Those of a running cluster can't.) A client
-    on the workers' host is made to fetch results from them directly, unless it was told
-    otherwise. Idempotent. Threads: any. A forked child starts anew by itself.
+    client: None installs in the workers of clusters that this process makes later. Else it
+    installs in the workers of the client's cluster, and the client fetches results from them
+    directly, unless its `direct_to_workers` is set already.
+
+    shim: True gives new workers memory of cowshed. Workers that run already keep their memory.
+
+    Returns None, or what Client.register_plugin() returns. A second call changes nothing. Any
+    thread may call it. A forked child connects to the broker anew at its first message.
     """
     _install_here()
     if client is None:
@@ -159,8 +166,11 @@ def install(client: "Client | None" = None, *, shim: bool = True) -> Any:
 
 
 def uninstall() -> None:
-    """This process sends as it did before. What it has sent stays as long as it would have;
-    what it was sent can still be read."""
+    """Takes install() back for this process.
+
+    Messages that it sent before stay readable as long as without this call. It can still read
+    messages that other processes sent by handle.
+    """
     global _own_handshake
     with _lock:
         if _own_handshake is None:
@@ -175,8 +185,17 @@ def uninstall() -> None:
 
 
 def stats() -> dict[str, int]:
-    """What this process sent by handle, as a dict: messages, storages given without a copy,
-    bytes copied and bytes in all; and what still waits for readers."""
+    """The counters of what this process sent by handle, as a dict; {} if it has sent nothing.
+
+    messages           messages sent by handle
+    given              storages put without a copy
+    copied, bytes      bytes that were copied, and bytes of all handles
+    expired            messages that were given up unread
+    objects            arrays that are watched
+    unread             messages that were not read yet
+    waiting_bytes      bytes of copies and of dead objects in unread messages
+    lingering_bytes    bytes kept for a second reader
+    """
     shelf = _shelf_here
     if shelf is None:
         return {}
@@ -184,7 +203,7 @@ def stats() -> dict[str, int]:
 
 
 def _close():
-    """As if nothing had been sent: for tests."""
+    """For tests: uninstalls, and drops all that was sent."""
     global _shelf_here
     uninstall()
     with _lock:

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Who is on this host: the broker, and how two processes find that they share one.
+"""The broker of this host, and how two processes find out that they share one.
 
-An address says little: containers of one machine have different ones, and port
-forwarding gives different machines the same. What counts is whether a token that one
-process puts can be got by the other. So each process puts one when it begins, its
-*probe*, and tells it to all whom it connects to, in the handshake of Dask's connections.
-Who finds the probe at its own broker can send handles there; who does not (another
-machine, another container, another user, no broker) never will be sent one, and gets
-bytes by Dask's own transport.
+An address does not tell: containers of one machine have different addresses, and port forwarding
+gives different machines the same one. A test does: can one process get a token that the other
+process has put? So each process puts a token when it begins, its *probe*. It tells the probe to
+its peers in the handshake of Dask's connections. A process that finds the probe at its own broker
+can send handles to that peer. If it does not find it (another machine, container or user, or no
+broker), it sends the peer bytes by Dask's own transport.
 
-Told only by those who unpack what they are sent. A scheduler passes messages on, perhaps
-to another host, and tells no probe.
+Only processes that unpack their messages tell a probe. A scheduler passes messages on, perhaps to
+another host, so it tells none.
 """
 
 import os
@@ -24,27 +23,26 @@ import dask.config
 from .. import _cowshed
 
 VERSION = 1
-NEGATIVE = 10  # seconds for which it is believed that a probe is not here
+NEGATIVE = 10  # seconds until a probe that was not found is looked for again
 
-# What a broker that went is not to cost: connecting and starting another is tried again
-# after so many seconds.
+# After a failure, connecting to a broker and starting one is tried again after so many seconds.
 AGAIN = 2
 
 _lock = threading.Lock()
 _broker = None
 _failed = 0.0
 _probe = None
-_peers = {}  # probe -> found here, or when it was not
+_peers = {}  # probe -> True, or the time at which to look for it again
 
 
 def _program():
-    """The command of this package, or the one in PATH."""
+    """The command of this package, or "cowshed", which is looked up in PATH."""
     ours = os.path.join(os.path.dirname(_cowshed.__file__), "bin", "cowshed")
     return ours if os.access(ours, os.X_OK) else "cowshed"
 
 
 def _private(folder):
-    """Is it a folder that nobody else may write? Made if it is not there."""
+    """Whether it is a folder that no other user can write. Makes it if it does not exist."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -63,9 +61,12 @@ def _private(folder):
 
 
 def address():
-    """Where the broker of this user listens: "cowshed.broker" of Dask's configuration, or in
-    a folder that is nobody else's. A path, so that containers with a network of their own
-    but a common folder share one."""
+    """The address of this user's broker.
+
+    That is "cowshed.broker" of Dask's configuration, or a path in a folder that no other user can
+    write. It is a path, so containers with separate networks and a common folder share a broker.
+    PermissionError: there is no such folder.
+    """
     given = dask.config.get("cowshed.broker", None)
     if given:
         return given
@@ -77,14 +78,16 @@ def address():
         if _private(folder):
             return os.path.join(folder, "dask")
     raise PermissionError(
-        "no folder for a broker's socket that is this user's alone: set XDG_RUNTIME_DIR, or "
-        '"cowshed.broker" in Dask\'s configuration'
+        f"neither {runtime}/cowshed nor {folder} is a folder that only this user can write: "
+        'set XDG_RUNTIME_DIR, or "cowshed.broker" in Dask\'s configuration'
     )
 
 
 def broker():
-    """The connection to this host's broker, which is started if there is none; None: it can't
-    be had. Blocks for milliseconds at first."""
+    """The connection to this host's broker, which is started if there is none.
+
+    None: there is none, and it can't be started. The first call blocks for milliseconds.
+    """
     global _broker, _failed
     with _lock:
         if _broker is None and time.monotonic() >= _failed:
@@ -96,7 +99,7 @@ def broker():
 
 
 def announcement():
-    """What to tell a peer, as a dict that msgpack knows; None: this process has no broker."""
+    """What to tell a peer, as a dict for msgpack. None: this process has no broker."""
     global _probe
     at = broker()
     if at is None:
@@ -119,7 +122,7 @@ def _boot():
 
 
 def reaches(said):
-    """Is the process that said so (its announcement()) one that handles can be sent to?"""
+    """Whether handles can be sent to the process with this announcement()."""
     if not isinstance(said, dict) or said.get("version") != VERSION or said.get("boot") != _boot():
         return False
     probe = said["probe"]
@@ -141,7 +144,7 @@ def reaches(said):
 
 
 def forget():
-    """Closes the connection. What was put is gone with it."""
+    """Closes the connection. The broker then drops what this process has put."""
     global _broker, _probe, _failed
     with _lock:
         _broker = _probe = None

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""What this process has at the broker for others to get, and until when.
+"""The shelf: what this process keeps at the broker for its readers, and how long.
 
-A *handle* in a message is a token at the broker. Its bytes must be there when the message
-is read: later, perhaps after the object that was sent is gone, perhaps twice, or never.
+A *handle* in a message is a token at the broker. Its bytes must be there when the message is
+read. That may be after the object that was sent is gone, and it may happen twice or never.
 
-    token    dropped when nobody needs it: its object is dead, and every message with it was
-             read, or GRACE seconds old
-    read     said by the reader, in a *ledger*: a page that both map. The message has a slot
-             of it and a number, which the reader writes there. So it costs no message, and
-             a reader who dies has simply not read.
-    object   the array that owns the memory, watched by a weak reference. The bytes of a
-             token that was made by copying have no object.
+    token    It is dropped when its object is dead, and each message with it was read or is GRACE
+             seconds old.
+    reading  The reader tells that it has read a message in a *ledger*, a page that both map. The
+             message has a slot and a number, and the reader writes the number into the slot. That
+             costs no message. A reader that dies has not read.
+    object   The array that owns the memory, watched by a weak reference. A token for a copy has
+             no object.
 
-Small tokens that were read linger for some seconds and up to some bytes, for who reads a
-message again. All end with this process, whose connection the broker watches.
+Tokens that were read linger, for readers that read a message again: LINGER seconds, and up to
+LINGER_BYTES bytes together. All tokens end with this process, whose connection the broker watches.
 
-An object is sent as often as Dask likes. Large blocks of the engine are put without being
-copied and keep one token as long as nobody writes to them: the broker says whether what
-is put again is the same memory (FileExistsError: it is not). Everything else is a copy, with
-a token for each message.
+Dask may send an object many times. Large blocks of the engine are put without a copy. They keep
+one token as long as no program writes them. A block is put again for each message, and the broker
+raises FileExistsError if it is not the same memory. All other objects are copied, with a new token
+for each message.
 """
 
 import os
@@ -31,16 +31,16 @@ from collections import deque
 from .. import _cowshed
 from . import _host
 
-GRACE = 60.0  # seconds that a message may lie unread once its objects are dead
-LINGER = 5.0
+GRACE = 60.0  # seconds for which an unread message keeps dead objects
+LINGER = 5.0  # seconds
 LINGER_BYTES = 64 << 20
-UNREAD_BYTES = 4 << 30  # dead bytes that wait for readers: beyond, Dask's own transport
-SLOTS = 8192
-POLL = 0.02
+UNREAD_BYTES = 4 << 30  # with more dead bytes in unread messages Dask's own transport is used
+SLOTS = 8192  # unread messages at most
+POLL = 0.02  # seconds between two looks at the ledger
 
 
 class Item:
-    """A token. `pending`: messages with it that were not read."""
+    """A token at the broker. `pending`: how many messages with it are unread."""
 
     __slots__ = ("token", "nbytes", "pending", "dead", "owner", "__weakref__")
 
@@ -53,7 +53,7 @@ class Item:
 
 
 class Shelf:
-    """One for each process. Any thread."""
+    """The shelf of a process. Any thread may call its methods. It has a thread of its own."""
 
     def __init__(self, broker):
         self.broker = broker
@@ -63,7 +63,7 @@ class Shelf:
         self._unread = {}  # slot -> (number, deadline, items)
         self._lingering = deque()
         self._lingering_bytes = 0
-        self._waiting_bytes = 0  # of dead items with messages unread
+        self._waiting_bytes = 0  # of dead items in unread messages
         self._free = deque(range(SLOTS))
         self._number = 0
         self._ledger_storage = _cowshed.new(SLOTS * 8, zero=True, tracked=True)
@@ -71,8 +71,8 @@ class Shelf:
         os.close(fd)
         self._ledger = memoryview(self._ledger_storage).cast("B").cast("Q")
         self.ledger = broker.put(self._ledger_storage, mode=_cowshed.ALIAS)["token"]
-        # Weak references end wherever they like, in this very module, too: they may only
-        # leave a word here (SimpleQueue.put() is reentrant).
+        # The callback of a weak reference may run at any point, also inside this module. So it
+        # only puts a word into this queue: SimpleQueue.put() is reentrant.
         self._news = queue.SimpleQueue()
         self._stop = False
         self._keeper = threading.Thread(target=self._keep, name="cowshed-dask", daemon=True)
@@ -81,15 +81,17 @@ class Shelf:
     # ---- Putting ------------------------------------------------------------------------
 
     def room(self):
-        """May more bytes wait for readers?"""
+        """Whether more bytes may wait for readers: UNREAD_BYTES is not exceeded."""
         if self._waiting_bytes > UNREAD_BYTES:
             self._sweep()
         return self._waiting_bytes <= UNREAD_BYTES
 
     def give(self, storage, owner, whole):
-        """The item of a storage, which `owner` keeps in being, without a copy; None: it can't be
-        had so. If a copy was made all the same, and `whole` says that it is of use, of that.
-        OSError: no broker."""
+        """Puts a storage that `owner` keeps alive, without a copy. Returns its item, or None.
+
+        None: the broker could not take it without a copy. If it made a copy, and `whole` is true,
+        returns the item of the copy. OSError: there is no broker.
+        """
         key = id(owner)
         with self._lock:
             item = self._owned.get(key)
@@ -101,7 +103,7 @@ class Shelf:
                 return item
             except FileExistsError:
                 pass
-            # Written since: putting it costs copies from now on, of what is sent alone.
+            # The block was written. From now on the parts that are sent are copied.
             with self._lock:
                 self._owned[key] = self._watch(None, 0, owner)
                 over = self._dead(item)
@@ -117,7 +119,7 @@ class Shelf:
                 self._owned[key] = other = item
         if copied and whole:
             return Item(token, storage.nbytes)
-        if copied or other is not item:  # another thread was faster
+        if copied or other is not item:  # not item: another thread has put it meanwhile
             self._drop_all([Item(token, 0)])
         self.counters["given"] += other is item and not copied
         return other if other.token is not None else None
@@ -130,18 +132,25 @@ class Shelf:
         return item
 
     def copy(self, buffer):
-        """The item of a copy of a contiguous buffer. OSError: no broker, or no memory."""
+        """Puts a copy of a contiguous buffer, and returns its item.
+
+        OSError: there is no broker, or no memory.
+        """
         nbytes = memoryview(buffer).nbytes
         item = Item(self.broker.put(buffer)["token"], nbytes)
         self.counters["copied"] += nbytes
         return item
 
     def send(self, items):
-        """Notes that a message with these items goes out. (ledger's token, slot, number), for
-        done() of the reader."""
+        """Registers a message with these items that is about to be sent.
+
+        Returns (token of the ledger, slot, number), which the reader passes to done().
+        BlockingIOError: all slots are taken.
+        """
         with self._lock:
             if not self._free:
-                raise BlockingIOError("too many messages wait to be read")
+                raise BlockingIOError(f"{SLOTS} messages are unread: send this one by Dask's own "
+                                      "transport")
             slot = self._free.popleft()
             self._number += 1
             self._ledger[slot] = 0
@@ -157,7 +166,7 @@ class Shelf:
         return sent
 
     def abandon(self, items):
-        """These were put for a message that was not made."""
+        """Drops items that were put for a message that is not sent."""
         self._drop_all([item for item in items if item.dead and not item.pending])
 
     # ---- Letting go ---------------------------------------------------------------------
@@ -167,10 +176,10 @@ class Shelf:
             try:
                 self.broker.drop(item.token)
             except OSError:
-                pass  # it went with the broker
+                pass  # the broker is gone, and the token with it
 
     def _dead(self, item):
-        """Its object is no more, or is other bytes by now. What is to be dropped. Locked."""
+        """Marks an item whose object is gone or was written. Returns the items to drop. Locked."""
         if item.dead or item.token is None:
             return []
         item.dead = True
@@ -187,7 +196,7 @@ class Shelf:
         self._drop_all(over)
 
     def _sweep(self):
-        """Looks who has read, and ends what nobody needs."""
+        """Looks which messages were read, and drops items that are not needed any more."""
         now = time.monotonic()
         over = []
         with self._lock:
@@ -216,7 +225,7 @@ class Shelf:
         self._drop_all(over)
 
     def _keep(self):
-        """The thread: ends what is over, and registers again with a broker that is new."""
+        """The thread: drops what is not needed, and registers again if the broker was restarted."""
         refreshed = time.monotonic()
         while not self._stop:
             hurry = self._waiting_bytes or self._unread
@@ -234,17 +243,17 @@ class Shelf:
                 try:
                     self.broker.refresh()
                 except OSError:
-                    pass  # said by the next put(), to somebody who can do without
+                    pass  # the next put() raises it, and its caller sends bytes instead
 
     def close(self):
-        """Ends the thread. The tokens end with the connection."""
+        """Ends the thread. The broker drops the tokens when the connection is closed."""
         self._stop = True
         self._news.put(None)
         self._keeper.join()
         self._ledger.release()
 
     def pending(self):
-        """How much waits: {"tokens", "unread", "waiting_bytes", "lingering_bytes"}."""
+        """How much is kept: {"objects", "unread", "waiting_bytes", "lingering_bytes"}."""
         with self._lock:
             return {
                 "objects": len(self._owned),
@@ -256,11 +265,11 @@ class Shelf:
 
 # ---- The reader's side --------------------------------------------------------------------
 
-_ledgers = {}  # token -> the numbers
+_ledgers = {}  # token -> the numbers in the slots
 
 
 def done(sent):
-    """Says that a message was read. Nothing happens if its sender is gone."""
+    """Tells the sender that a message was read. Does nothing if the sender is gone."""
     token, slot, number = sent
     ledger = _ledgers.get(token)
     if ledger is None:
@@ -277,6 +286,7 @@ def done(sent):
 
 
 def forget():
+    """Releases the ledgers of all senders."""
     _ledgers.clear()
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Slices of a rechunk, which need no copies.
+"""Slices of a rechunk, cut without a copy.
 
-A rechunk cuts blocks into slices, sends these, and copies them together into new blocks.
-Dask copies a slice of at most half a block when it is cut, so that it does not keep the
-whole block in being. But here a slice is sent as it lies (_wire.py), and none outlives the
-rechunk: the copy would be the first of two, each into memory that must be cleared before.
+A rechunk cuts blocks into slices, sends the slices, and copies them into new blocks. Dask copies
+a slice of at most half a block when it is cut, so that it does not keep the whole block alive.
+Here that copy is needless. A slice is sent without a copy (_wire.py), and no slice outlives the
+rechunk. Each copy would also go into memory that the kernel must clear before.
 
-So a worker's own `dask.array.chunk.getitem` leaves the copy out if all of that holds: the
-task is one of a rechunk, and the block is one that the engine gives. All else is Dask's.
+So a worker has another `dask.array.chunk.getitem`. It leaves out the copy if the task belongs to
+a rechunk, and the block can be sent without a copy. All other calls are Dask's.
 """
 
 import functools
@@ -26,22 +26,24 @@ def _getitem(block, index):
         try:
             found = block[index]
         except IndexError:
-            return _own(block, index)  # which says it in its own words
+            return _own(block, index)  # raises Dask's own error
         if _wire.lies_well(found):
             return found
     return _own(block, index)
 
 
 def _replace(old, new):
-    """Wherever dask.array has it by name: a function that is pickled must be the one that its
-    module has."""
+    """Replaces `getitem` in all modules of dask.array.
+
+    Pickle accepts a function only if its module has the same function under its name.
+    """
     for name, module in list(sys.modules.items()):
         if name.startswith("dask.array.") and getattr(module, "getitem", None) is old:
             module.getitem = new
 
 
 def install():
-    """For a worker. Idempotent; nothing is done without dask.array."""
+    """Installs the replacement in a worker. Does nothing a second time, or without dask.array."""
     global _own
     try:
         from dask.array.chunk import getitem
@@ -53,6 +55,7 @@ def install():
 
 
 def uninstall():
+    """Takes install() back."""
     global _own
     if _own is not None:
         _replace(sys.modules["dask.array.chunk"].getitem, _own)

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: MIT
 """Messages of Dask whose large frames are handles.
 
-Dask turns an object into a header and frames, by one of its serialization families:
-"dask" for types that it knows, "pickle" for all others. Both give large buffers as frames of
-their own, as they lie in memory. So nothing need be known of the object:
+Dask turns an object into a header and frames, by one of its serialization families: "dask" for
+types that it knows, "pickle" for all others. Both give large buffers as separate frames, as they
+are in memory. So this module needs to know nothing about the object:
 
     header, frames  <-  the family's own dumps
     frames that are large  ->  tokens at the broker (_shelf.py), and taken out
     header["cowshed"] = where they were, and their tokens
 
-and back: tokens to frames, which are views of storages, and on to the family's own loads.
-An array whose elements lie apart (a slice of columns) is sent as it lies if its storage is
-sent without a copy anyway: Dask's own way would copy it together first.
+The receiver turns the tokens into frames, which are views of storages, and passes them to the
+family's own loads. An array that is not contiguous (a slice of columns) is sent as it is in memory
+if its storage is sent without a copy. Dask itself would copy it into a contiguous buffer first.
 
-All of that only if the context says that the reader is on this host (_host.py). If anything
-is in the way of it the message is what it would be without this module.
+This happens only if the context says that the reader is on this host (_host.py). After any
+failure the message is the one that Dask would send without this module.
 """
 
 import time
@@ -24,25 +24,30 @@ from distributed.protocol.serialize import dask_dumps, dask_loads, pickle_dumps,
 from .._regions import region_of
 from . import _host, _shelf
 
-LEAST = 256 << 10  # bytes of a frame; less travels as fast by a socket
-GIVEN = 4 << 20  # with option share the engine gives blocks of so many bytes without a copy
-SHARE = 16  # a handle of n bytes keeps no more than 16 n in being
-PATIENCE = 2.5  # seconds for a sender to register again with a new broker
+LEAST = 256 << 10  # bytes of a frame; smaller frames are as fast through a socket
+GIVEN = 4 << 20  # bytes of a block; with the option share the engine sends these without a copy
+SHARE = 16  # a handle of n bytes keeps at most 16 n bytes alive
+PATIENCE = 2.5  # seconds for a sender to register again with a restarted broker
 
 KEY = "cowshed"
-REFUSED = (OSError, MemoryError)  # of a broker: then Dask's own way
+REFUSED = (OSError, MemoryError)  # errors of the broker, after which Dask's own way is used
 
 
 class Lost(ConnectionError):
-    """What a message refers to is gone: its sender died, or the broker. As a connection that
-    broke: Dask asks again."""
+    """The bytes of a message are gone, since its sender or the broker died.
+
+    Dask treats it as a broken connection, and asks again.
+    """
 
 
 # ---- Sending --------------------------------------------------------------------------------
 
 
 def _reader(context):
-    """Does who reads the message get handles? (comm/core.py: what both ends said.)"""
+    """Whether the reader of the message can get handles.
+
+    The context has what both ends said in the handshake (distributed's comm/core.py).
+    """
     if not context:
         return False
     recipient = context.get("recipient")
@@ -50,7 +55,7 @@ def _reader(context):
 
 
 def _owner(x):
-    """The object at the end of a chain of views: it owns the memory."""
+    """The object at the end of a chain of views, which owns the memory."""
     while True:
         below = x.obj if isinstance(x, memoryview) else getattr(x, "base", None)
         if below is None:
@@ -59,7 +64,7 @@ def _owner(x):
 
 
 def _region(x, nbytes):
-    """Where something of so many bytes lies in a storage that could be given, or None."""
+    """The region of an object of so many bytes in a storage that can be given, or None."""
     region = region_of(x)
     if region is None or region.storage.kind != "own" or region.storage.nbytes < GIVEN:
         return None
@@ -67,25 +72,25 @@ def _region(x, nbytes):
 
 
 def lies_well(x):
-    """Will an array be sent as it lies, if nobody writes to its storage?"""
+    """Whether an array will be sent without a copy, if no program writes its storage."""
     return _is_plain(x) and _region(x, x.nbytes) is not None
 
 
 def _given(shelf, x, nbytes):
-    """(item, offset of the lowest byte) of something in a large storage, or None."""
+    """(item, offset of the lowest byte) of an object in a large storage, or None."""
     region = _region(x, nbytes)
     if region is None:
         return None
     owner = _owner(x)
     try:
         item = shelf.give(region.storage, owner, 2 * nbytes >= region.storage.nbytes)
-    except TypeError:  # no weak references to it
+    except TypeError:  # the owner's type has no weak references
         return None
     return (item, region.offset) if item is not None else None
 
 
 def _frame(shelf, frame):
-    """(item, offset, nbytes) of a large frame, or None: it stays one."""
+    """(item, offset, nbytes) of a large frame. None: it stays a frame."""
     try:
         view = memoryview(frame)
     except TypeError:
@@ -99,14 +104,14 @@ def _frame(shelf, frame):
 
 
 def _is_plain(x):
-    """Is it a large array of nothing but numbers?"""
+    """Whether it is a large array of numbers or dates."""
     import numpy
 
     return type(x) is numpy.ndarray and x.dtype.kind in "biufcmM" and x.nbytes >= LEAST
 
 
 def _array(shelf, x):
-    """An array whose elements lie apart: (item, how it lies), or None."""
+    """(item, layout) of a large array that is not contiguous, or None."""
     if not _is_plain(x) or x.flags.c_contiguous or x.flags.f_contiguous or 0 in x.strides:
         return None
     found = _given(shelf, x, x.nbytes)
@@ -114,13 +119,13 @@ def _array(shelf, x):
         return None
     item, offset = found
     for size, stride in zip(x.shape, x.strides):
-        if stride < 0:  # the first element is not the lowest
+        if stride < 0:  # the first element does not have the lowest address
             offset -= (size - 1) * stride
     return item, [x.dtype.str, x.shape, x.strides, offset, x.flags.writeable]
 
 
 def _sent(shelf, items):
-    """What the reader is told of the message, or None: too many wait to be read."""
+    """What the header tells the reader for done(). None: too many messages are unread."""
     try:
         return shelf.send(items)
     except BlockingIOError:
@@ -129,7 +134,7 @@ def _sent(shelf, items):
 
 
 def _shorten(shelf, header, frames):
-    """Takes large frames out. What is put is in `items`."""
+    """Puts large frames at the broker, and takes them out of the message."""
     items, places, rest = [], [], []
     for i, frame in enumerate(frames):
         try:
@@ -152,7 +157,7 @@ def _shorten(shelf, header, frames):
 
 
 def dumps(own, shelf_of, x, context):
-    """What the family's `own(x, context)` gives, large frames by handle."""
+    """(header, frames) of the family's `own(x, context)`, with large frames by handle."""
     if not _reader(context):
         return own(x, context=context)
     shelf = shelf_of()
@@ -188,12 +193,13 @@ def _get(token):
         else:
             last = None
         if time.monotonic() > until:
-            raise Lost("the bytes of a message are gone, with their sender or the broker") from last
+            raise Lost(f"no broker gave the bytes of a message in {PATIENCE} s: its sender or the "
+                       "broker has ended. Send it again") from last
         time.sleep(0.05)
 
 
 def loads(own, header, frames):
-    """The object of a message."""
+    """The object of a message. Lost: its bytes are gone."""
     said = header.get(KEY)
     if said is None:
         return own(header, frames)
@@ -215,7 +221,7 @@ def loads(own, header, frames):
     frames = list(frames)
     taken = {}
     for i, token, offset, nbytes in said["frames"]:
-        # Each has bytes of its own: who writes one changes no other.
+        # Each frame gets bytes of its own, so a write to one does not change another.
         end, whole = offset + nbytes, storage(token)
         if any(offset < e and b < end for b, e in taken.setdefault(token, [])):
             whole = whole.clone()
@@ -229,7 +235,7 @@ def loads(own, header, frames):
 
 
 def any_dumps(shelf_of, x, context):
-    """For the family "cowshed": whatever "dask" or "pickle" can do."""
+    """dumps() of the family "cowshed": by "dask", or by "pickle" if "dask" can't."""
     if not _reader(context):
         raise NotImplementedError
     try:
@@ -242,6 +248,7 @@ def any_dumps(shelf_of, x, context):
 
 
 def any_loads(header, frames):
+    """loads() of the family "cowshed"."""
     own = {"dask": dask_loads, "pickle": pickle_loads}[header["within"]]
     return loads(own, header, frames)
 

@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""multiprocessing, whose arrays travel by handle.
+"""multiprocessing that sends arrays by handle.
 
     import cowshed.multiprocessing as multiprocessing
 
-It has everything that multiprocessing has, with the same meaning. What differs is how objects
-get from one process to another: large buffers of any of them (NumPy arrays, pandas frames,
-PyTorch tensors, bytearrays, nested as they may be) are sent as handles of storages, through
-queues, pipes, pools, managers, arguments of processes, and executors of concurrent.futures
-with a context of this module (`mp_context=get_context()`). Import it before the arrays are made:
-the engine lets large ones be born where they can be sent from.
+It has all names of multiprocessing, with the same meaning. It differs in how objects get from one
+process to another. Large buffers are sent as handles of storages: NumPy arrays, pandas frames,
+PyTorch tensors and bytearrays, at any depth of an object. That holds for queues, pipes, pools,
+managers, arguments of processes, and executors of concurrent.futures with a context of this
+module (`mp_context=get_context()`). Import it before the arrays are made: from then on the engine
+makes large arrays in memory from which they can be sent.
 
-Arrays of 4 MiB and more that lie in a storage are not copied, unless they were written since
-they were sent before; that is what cowshed.empty() and the like make, and under
-`python -m cowshed run` every large array. Smaller ones are copied once a message, unless they
-are shared or frozen, and so is what lies in no storage. The receiver
-gets its own bytes of the moment of sending (set_sharing_mode("clone"), the default), or
-memory that both write: of what cowshed.share() made, and in mode "alias" of tensors and of
-arrays that were made in that mode. The sender may exit first; what is received stays as long
-as somebody has it.
+An array of 4 MiB or more in a storage is sent without a copy, unless it was written since it was
+last sent. The functions of cowshed make such arrays, for example cowshed.empty(). Under
+`python -m cowshed run` every large array is one. Smaller arrays and arrays outside of storages are
+copied once for each message. Shared and frozen arrays of any size are sent without a copy.
+
+The receiver gets its own bytes of the moment of sending (set_sharing_mode("clone"), the default).
+Arrays of cowshed.share() are memory that both sides write. In mode "alias" so are tensors, and
+arrays that were made in that mode. The sender may exit before the message is received. The memory
+is freed when the last process has no array on it.
 """
 
 import importlib
@@ -32,10 +33,10 @@ from ._strategy import (
 )
 
 try:
-    # Large arrays that are made from here on lie where they can be sent from.
+    # From here on the engine makes large arrays in memory from which they can be sent.
     _cowshed.set_option("share", "yes")
 except FileNotFoundError:
-    pass  # an engine that finds out by itself
+    pass  # an engine without this option
 
 _standard_names = [name for name in dir(_contexts.default) if not name.startswith("_")]
 globals().update((name, getattr(_contexts.default, name)) for name in _standard_names)
@@ -53,7 +54,7 @@ _OURS = {"connection", "managers", "pool", "queues", "sharedctypes"}
 
 
 def __getattr__(name):
-    """Modules, when they are first asked for: ours, or the standard library's."""
+    """Imports a module at its first use: one of this package, or of the standard library."""
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = __name__ if name in _OURS else "multiprocessing"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What type checkers see of a module that is made at run time: multiprocessing's types."""
+"""The types of multiprocessing, for type checkers: the module itself is made at run time."""
 
 from multiprocessing import *
 

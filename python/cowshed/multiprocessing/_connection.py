@@ -1,34 +1,41 @@
 # SPDX-License-Identifier: MIT
 """Connections over which storages travel beside the pickle.
 
-The Connection and the Pipe() of multiprocessing, over sockets that keep messages apart
-(SOCK_SEQPACKET). A message is one packet, which is in the queue or not: whoever is killed
-while he sends or receives leaves no half of one. The note of the packet is
+They are the Connection and the Pipe() of multiprocessing, over sockets that keep messages apart
+(SOCK_SEQPACKET). A message is one packet, and the kernel queues a packet as a whole. So a process
+that is killed while it sends or receives never leaves half of a packet. The note of the packet is
 
-    0  storages  pickle or bytes        where these fit into it
-    1  storages                         they are the last storage of the message
+    0  storages  pickle or bytes        if these fit into the note
+    1  storages                         else: they are the last storage of the message
 
-Only what has more storages than a packet holds (a thousand, or 48 with a descriptor each, or in
-more than a dozen files) is several packets. So the note of what has more than one storage has
-the number of its message, too, and begins that of each of its packets:
+"storages" is their number. A packet holds 1024 storages, 48 storages with a descriptor each, and
+storages from 14 files of the group. Messages beyond these limits are several packets. So the note
+of a message with two or more storages has the number of the message. The note of each of its
+packets begins with this label:
 
     2, 3  storages  message  pickle or bytes, or one byte
 
-A receiver puts together what has one number, and if that are not all storages of the message it
-drops them. So a message is lost, and never a part of another one, if its sender died before all
-of it was sent; or if its packets were not taken by one process, because one receiver died, or
-was interrupted (by a signal's handler that raised, for want of descriptors), and another one
-took the rest. If it is the same process that receives again it gets the message, unless the
-handler came just when a packet was taken. Others wait for the next message then.
+A receiver joins the packets with one number. If some storages of the message are missing it drops
+the others. So a message can be lost, but never becomes part of another one. It is lost in two
+cases:
 
-A connection has up to three channels of the engine, made when they are first needed, and made
-again after fork(), since a channel is its maker's alone: one of the program's group to send
-storages by, one without a group for all other messages, which costs no descriptors, and one
-to receive by, which joins the group of whoever sends.
+* Its sender died before it had sent all packets.
+* Two processes took its packets. The first one died, or was interrupted: a signal handler raised,
+  or no descriptor was free.
+
+If the interrupted process itself receives again, it gets the message, unless the signal handler
+ran just when a packet was taken. Another process waits for the next message.
+
+A connection has up to three channels of the engine. Each is made at its first use, and again
+after fork(), since a channel belongs to the process that made it:
+
+    _grouped    sends storages by the program's group
+    _plain      sends all other messages, without a group and without descriptors
+    _incoming   receives, and joins the group of the sender
 
 Any thread may send and receive. As with multiprocessing, several processes need a lock to
-receive from one connection. Sending needs none where messages are one packet; who sends
-thousands of storages at once takes one, too, as Queue does.
+receive from one connection. Several senders need a lock only for messages of more than one
+packet. Queue uses one.
 """
 
 import errno
@@ -47,19 +54,19 @@ from multiprocessing import reduction
 from .. import _cowshed, _family, _pickle
 
 _HEAD = struct.Struct("<BI")
-_LABEL = struct.Struct("<BIQxxx")  # what the engine puts on each packet of a message
+_LABEL = struct.Struct("<BIQxxx")  # the engine repeats it in the note of each packet
 _SEVERAL = 2
 _INLINE = _cowshed.NOTE_MAX - _LABEL.size
-_OWN_MOST = 48  # descriptors of a message's storages if there is no group
+_OWN_MOST = 48  # descriptors of storages in a message without a group
 
-_generation = 0  # how often this process is a child
+_generation = 0  # how many forks this process is away from the first one
 
 
 _making = threading.Lock()
 
 
 def _numbers():
-    """Of messages, none of which another process gives to one."""
+    """The numbers of this process's messages. They begin at random: other processes differ."""
     return itertools.count(int.from_bytes(os.urandom(8), "little") >> 1)
 
 
@@ -77,7 +84,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _poll(fd, events, timeout=None):
-    """Waits at most `timeout` seconds. Signals are handled meanwhile. Returns whether it is."""
+    """Waits at most `timeout` seconds, handling signals. Returns whether an event has come."""
     poll = select.poll()
     poll.register(fd, events)
     if timeout is None:
@@ -86,16 +93,18 @@ def _poll(fd, events, timeout=None):
 
 
 def _note(tag, count, data):
-    """What goes with `count` storages."""
+    """The note of a message with `count` storages."""
     if count < 2:
         return _HEAD.pack(tag, count) + data
-    # The last packet is the one that has more than a label.
+    # A note that is longer than the label marks the last packet.
     return _LABEL.pack(tag | _SEVERAL, count, next(_number)) + (data or b"\0")
 
 
 class Packet:
-    """A message that was pickled and not sent, or received and not unpickled. `taken`: by its
-    channel, where it may wait to be flushed."""
+    """A message that is pickled and not sent, or received and not unpickled.
+
+    `taken`: whether the channel has it, where it may wait to be flushed.
+    """
 
     __slots__ = ("data", "parcels", "taken")
 
@@ -105,55 +114,57 @@ class Packet:
         self.taken = False
 
     def load(self):
-        """The object that it is."""
-        # dumps() marks what is no plain pickle although nothing travels beside it.
+        """Unpickles the object of the message."""
+        # dumps() marks a pickle without parcels that plain pickle can't load.
         if not self.parcels and self.data[:1] == b"\x80":
             return pickle.loads(self.data)
         return _pickle.loads(self.data, [parcel[0] for parcel in self.parcels])
 
 
-# Why the kernel may not take what waits in a channel now.
+# Errors of the kernel that pass: it may take the waiting message at the next try.
 _FOR_A_MOMENT = errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE
-# Milliseconds: more than a receiver takes to empty a full socket of small messages.
+# In milliseconds: longer than a receiver takes to empty a full socket of small messages.
 _MOMENT = 2
 
 
 class Connection(_standard.Connection):
     """One end of a Pipe(): see multiprocessing.connection.Connection.
 
-    send() costs some microseconds, whatever the size of what needn't be copied (the module
-    says what that is); it may return before anybody receives, and this process may exit then.
-    It waits while the other side has more than some hundred kilobytes of messages to receive.
+    send() takes microseconds for arrays that need no copy, of any size; the package's docstring
+    says which. It may return before the message is received, and then this process may exit. It
+    waits while the socket is full, with hundreds of kilobytes of messages.
 
-    recv_bytes() of an object that was sent gives its pickle, if nothing travelled beside that.
-    Else it is an OSError (EBADMSG), and the object is there for recv(). (poll() knows of it;
-    wait(), which looks at the socket, does not.)
+    recv_bytes() returns the pickle of an object without arrays. recv_bytes() leaves messages with
+    arrays in the queue and raises OSError (EBADMSG); call recv() for them. poll() reports such a
+    message. wait() does not, because it asks the socket.
+
+    Any thread may call any method. After fork() both processes may use the connection.
     """
 
     _born = -1
     _plain = _grouped = _incoming = None
 
     def _fresh(self):
-        """Makes what is of this process alone, at its first use here."""
+        """Makes the state that belongs to this process, at its first use here."""
         if self._born != _generation:
             with _making:
                 if self._born != _generation:
                     self._plain = self._grouped = self._incoming = None
                     # The label and storages of a message that goes on in the next packet.
                     self._gathered = b"", []
-                    self._kept = None  # a Packet that was received and not asked for
+                    self._kept = None  # a Packet that recv_bytes() could not return
                     self._sending, self._receiving = threading.Lock(), threading.Lock()
                     os.set_blocking(self._handle, False)
                     self._born = _generation
 
     def _channel(self, name):
-        """The channel of this process for a purpose."""
+        """The channel of this process with a name: see the head of this file."""
         channel = getattr(self, name)
         if channel is None:
             group, flags = None, _cowshed.LABELS
             if name == "_grouped":
                 group = _family.group()
-                if group is None:  # there may be one the next time
+                if group is None:  # not stored: the next call may find a group
                     return self._channel("_plain")
             elif name == "_incoming":
                 flags = _cowshed.JOIN | _cowshed.TAKE_ALIASES
@@ -171,13 +182,16 @@ class Connection(_standard.Connection):
         self._put(buf, [])
 
     def send(self, obj):
-        """Sends any object that can be pickled; its arrays go by handle."""
+        """Sends any object that can be pickled, with its arrays by handle.
+
+        Raises the exceptions of pickle.dumps(). BrokenPipeError: the other end is closed.
+        """
         self._check_closed()
         self._check_writable()
         self._put(*_pickle.dumps(obj))
 
     def send_packet(self, packet):
-        """Sends what was pickled before."""
+        """Sends a Packet that was pickled before."""
         self._check_closed()
         self._check_writable()
         if not packet.taken:
@@ -188,21 +202,24 @@ class Connection(_standard.Connection):
                 self._send_packets([], None, name)
 
     def try_send_packet(self, packet, wait):
-        """As send_packet(), but waits for a moment at most. Returns whether it is sent. If not it
-        is for send_packet(), also after an exception if the packet is taken."""
+        """As send_packet(), but waits 2 ms at most. Returns whether the packet is sent.
+
+        If not, the caller passes it to send_packet(). After an exception it does so, too, if the
+        packet is taken.
+        """
         if self.closed or len(packet.data) > _INLINE:
             return False
         self._fresh()
-        with self._sending:  # is free: senders take the queue's lock before it
+        with self._sending:  # is free, since senders first take the lock of the queue
             try:
                 parcels = packet.parcels
-                # What is taken can't be taken back: is there room for any packet?
+                # A packet that is taken can't be taken back, so this asks for room first.
                 if parcels and not _poll(self._handle, select.POLLOUT, 0):
                     return False
                 channel = self._channel("_grouped" if parcels else "_plain")
                 count = len(parcels)
                 note = _note(0, count, packet.data)
-                # A handler of a signal may raise after the call, but not before it.
+                # A signal handler may raise after the call of send(), but not before it.
                 packet.taken = True
                 try:
                     packet.taken = channel.send(parcels, note) == count
@@ -210,19 +227,22 @@ class Connection(_standard.Connection):
                     packet.taken = False
                     raise
                 if packet.taken:
-                    # A receiver who is receiving makes room meanwhile.
+                    # A process that is receiving makes room meanwhile.
                     channel.flush(self._handle, _MOMENT if wait else 0)
                 return packet.taken
             except OSError:
                 return False
 
     def send_first(self, packet):
-        """Sends to a process that is not a member of the group yet, and makes it one. Waits for
-        nobody. Returns None, or what is left for send_rest() when there is who receives."""
+        """Sends to a process that is not a member of the group yet, and makes it one.
+
+        Never waits. Returns None, or an argument for send_rest(), which the caller calls when a
+        process receives.
+        """
         return self._put(packet.data, packet.parcels, "_grouped", wait=False)
 
     def send_rest(self, rest):
-        """Sends what send_first() left."""
+        """Sends the packets that send_first() left. Waits for room."""
         with self._sending:
             self._send_packets(*rest)
 
@@ -240,7 +260,10 @@ class Connection(_standard.Connection):
             )
 
     def _send_packets(self, parcels, note, name, wait=True):
-        """Not to `wait`: returns the arguments with which to go on, if it is not done."""
+        """Sends all packets of a message. Without `wait` it returns where it would have to wait.
+
+        Returns None, or then the arguments with which to go on.
+        """
         channel = self._channel(name)
         count = len(parcels)
         pause = 0.0005
@@ -261,11 +284,12 @@ class Connection(_standard.Connection):
                     continue
             except (OSError, MemoryError) as error:
                 number = getattr(error, "errno", errno.ENOMEM)
-                # What was taken goes out sooner or later: who heard of an error sent it again.
+                # A taken packet will be sent. After an error the caller would send it once more.
                 if number != errno.ETOOMANYREFS and not (taken and number in _FOR_A_MOMENT):
                     raise
-            # Nobody tells when there is room: in the group, of whose 256 places messages
-            # that are under way take one each; or among the user's descriptors in flight.
+            # No event tells when there is room again. Either all 256 places of the group are
+            # taken, of which each message under way takes one. Or the user has too many
+            # descriptors in flight.
             if name != "_plain" and 0 < len(parcels) == count and self._alone(parcels):
                 name = "_plain"
                 channel = self._channel(name)
@@ -276,21 +300,24 @@ class Connection(_standard.Connection):
 
     @staticmethod
     def _alone(parcels):
-        """Can these be sent without a group, each with a descriptor of its own?"""
+        """Whether these can be sent without a group, each with a descriptor of its own."""
         return len(parcels) <= _OWN_MOST and all(p[3] != _cowshed.ALIAS for p in parcels)
 
     # ---- Receiving ------------------------------------------------------------------
 
     def recv_packet(self, plain=False):
-        """What was sent, to be unpickled later: EOFError if there is nothing more to come.
-        `plain`: OSError if it has storages, and it stays there."""
+        """Receives a message as a Packet, to be unpickled later.
+
+        EOFError: the other end is closed, and all was received. With `plain` a message with
+        storages is an OSError and stays for the next call.
+        """
         while (packet := self.recv_packet_or_rest(plain)) is None:
             pass
         return packet
 
     def recv_packet_or_rest(self, plain=False):
-        """As recv_packet(), or None: what came was the rest of a message of which another
-        receiver has the beginning."""
+        """As recv_packet(), or None: it received the rest of a message that another receiver
+        has begun."""
         self._check_closed()
         self._check_readable()
         self._fresh()
@@ -298,7 +325,8 @@ class Connection(_standard.Connection):
             packet, self._kept = self._kept or self._receive_packet(), None
             if plain and packet is not None and packet.parcels:
                 self._kept = packet
-                raise OSError(errno.EBADMSG, "an object with arrays came: receive it by recv()")
+                raise OSError(errno.EBADMSG, "the next message has arrays, which recv_bytes() "
+                                             "can't return: call recv()")
         return packet
 
     def _receive_packet(self):
@@ -312,7 +340,7 @@ class Connection(_standard.Connection):
         return Packet(memoryview(note)[(_LABEL if tag else _HEAD).size :], parcels)
 
     def _receive_packets(self):
-        """(parcels, note) of the last packet of a message and those before it that are there."""
+        """(parcels, note): the last note of a message, and the parcels of its packets."""
         channel = self._channel("_incoming")
         while True:
             try:
@@ -320,8 +348,9 @@ class Connection(_standard.Connection):
             except BrokenPipeError:
                 self._gathered = b"", []
                 raise EOFError from None
-            # Any other error, or a signal's handler, leaves what came before for the next call.
-            if note[:1] < b"\2":  # the common one: all of a message, or (without a note) none
+            # After another error, or an exception of a signal handler, the next call goes on with
+            # the packets that were received.
+            if note[:1] < b"\2":  # mostly: a whole message, or none if there is no note
                 self._gathered = b"", []
                 if note:
                     break
@@ -338,12 +367,16 @@ class Connection(_standard.Connection):
         return parcels, note
 
     def group(self):
-        """The group of those who sent, or None."""
+        """The group of the senders, or None."""
         self._fresh()
         return self._channel("_incoming").group
 
     def recv(self):
-        """What was sent: EOFError if there is nothing more to come."""
+        """Receives an object, and waits for one.
+
+        EOFError: the other end is closed, and all was received. OSError (ESTALE): memory or a file
+        that the message refers to is gone, and the message is lost.
+        """
         return self.recv_packet().load()
 
     def _recv_bytes(self, maxsize=None):
@@ -360,10 +393,10 @@ class Connection(_standard.Connection):
 
 
 class QueueEnd(Connection):
-    """An end of a queue: `*_bytes` are packets, which are pickled elsewhere."""
+    """An end of a queue. Its *_bytes() methods take and return Packets instead of bytes."""
 
     def send_bytes(self, packet):
-        """As send_packet(), and empties the packet: a queue's thread holds it until the next."""
+        """As send_packet(). Empties the packet: the queue's thread holds it until the next one."""
         self.send_packet(packet)
         packet.data, packet.parcels = b"", ()
 
@@ -373,7 +406,7 @@ class QueueEnd(Connection):
 
 
 def pair(duplex, kind=Connection):
-    """Two connections of a `kind`: the first one reads what the second one writes."""
+    """Two connected connections of a `kind`. Not `duplex`: the second sends to the first only."""
     a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     a.setblocking(False)
     b.setblocking(False)
@@ -381,12 +414,12 @@ def pair(duplex, kind=Connection):
 
 
 def Pipe(duplex=True):
-    """Two connected Connections; not `duplex`: the first one receives, the second one sends."""
+    """Two connected Connections. Not `duplex`: the first one receives, the second one sends."""
     return pair(duplex)
 
 
 def rebuild_connection(kind, handle, readable, writable):
-    """The other side of a connection that was sent."""
+    """The connection of a message, in the receiver."""
     return kind(handle.detach(), readable, writable)
 
 

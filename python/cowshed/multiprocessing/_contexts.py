@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Contexts: the standard ones, which make queues, pipes and managers of ours."""
+"""Contexts: the standard ones, but with the queues, pipes and managers of this package."""
 
 from multiprocessing import context as _standard
 
@@ -7,34 +7,34 @@ from . import _process
 
 
 class Makes:
-    """What a context of ours makes differently."""
+    """The objects that contexts of this package make in place of the standard ones."""
 
     def Pipe(self, duplex=True):
-        """Two connected connections."""
+        """Two connected connections. Not duplex: the first receives, the second sends."""
         from ._connection import Pipe
 
         return Pipe(duplex)
 
     def Queue(self, maxsize=0):
-        """A queue, filled by a thread in the background."""
+        """A queue, which a thread fills in the background. maxsize: in objects; 0: no limit."""
         from .queues import Queue
 
         return Queue(maxsize, ctx=self.get_context())
 
     def JoinableQueue(self, maxsize=0):
-        """A queue that knows when all that was put was done."""
+        """A queue with task_done() and join(): join() waits until all objects are done."""
         from .queues import JoinableQueue
 
         return JoinableQueue(maxsize, ctx=self.get_context())
 
     def SimpleQueue(self):
-        """A pipe with locks."""
+        """A queue without a thread: a pipe with locks."""
         from .queues import SimpleQueue
 
         return SimpleQueue(ctx=self.get_context())
 
     def Manager(self):
-        """A manager whose proxies send arrays by handle."""
+        """A started manager, in a process of its own, whose proxies send arrays by handle."""
         from .managers import SyncManager
 
         manager = SyncManager(ctx=self.get_context())
@@ -42,18 +42,19 @@ class Makes:
         return manager
 
     def get_context(self, method=None):
-        """The context of a start method; None: this one."""
+        """The context of a start method; None is this context. ValueError: no such method."""
         if method is None:
             return self
         if method not in _contexts:
-            raise ValueError(f"cannot find context for {method!r}")
+            raise ValueError(f"cannot find context for {method!r}: pass 'fork', 'spawn' or "
+                             "'forkserver'")
         context = _contexts[method]
         context._check_available()
         return context
 
 
 class Process(_process.Arguments, _standard.Process):
-    """A process that is started as the default context says."""
+    """A process that is started by the start method of the default context."""
 
     @staticmethod
     def _Popen(process_obj):
@@ -73,7 +74,7 @@ class ForkServerContext(Makes, _standard.ForkServerContext):
 
 
 class DefaultContext(Makes, _standard.DefaultContext):
-    """The context of the module's own functions: that of set_start_method()."""
+    """The context of the module's own functions: set_start_method() chooses its method."""
 
     Process = Process
 
@@ -90,16 +91,16 @@ _contexts = {
     "spawn": SpawnContext(),
     "forkserver": ForkServerContext(),
 }
-# Which one is the default depends on the version of Python.
+# The default method depends on the version of Python.
 default = DefaultContext(_contexts[_standard._default_context._default_context._name])
 
 
 def started():
-    """The start method for children to go on with."""
+    """The start method that was set or used, for children; None: none yet."""
     return default.get_start_method(allow_none=True)
 
 
 def inherit(method):
-    """In a child: the start method is the parent's."""
+    """In a child: sets the start method of the parent."""
     if method is not None:
         default.set_start_method(method, force=True)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""concurrent.futures.ProcessPoolExecutor(mp_context=...) with a context of ours.
+"""concurrent.futures.ProcessPoolExecutor(mp_context=...) with a context of this package.
 
-An executor makes its queue of results by its context, and so of ours, but its queue of calls
-by a class of its own. Told a context of ours, that class makes objects of a subclass, which
-has our queue among its bases; in any other context it is what it was.
+An executor makes its queue of results by its context, so that is a queue of this package. It
+makes its queue of calls by a class of its own, `_SafeQueue`. With a context of this package that
+class makes objects of a subclass, which also has our Queue as a base. With any other context it
+is unchanged.
 """
 
 from concurrent.futures import process as _standard
@@ -15,7 +16,7 @@ _SafeQueue = _standard._SafeQueue
 
 
 class SafeQueue(_SafeQueue, Queue):
-    """The queue of calls of an executor, over connections of ours."""
+    """The queue of calls of an executor, over connections of this package."""
 
 
 def _new(cls, *args, ctx=None, **options):

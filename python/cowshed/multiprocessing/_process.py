@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Processes whose arguments travel by handle, and who become members of the group.
+"""Processes that get their arguments by handle, and become members of the group.
 
-A child of fork() has everything. One that is spawned, or forked by a server, gets its Process
-object as a pickle through a pipe: in this pickle there is one end of a connection of
-ours instead, in which the object waits as a message with its storages. What of these does not
-fit into the connection is sent when there is a child that receives it.
+A child of fork() has all objects of its parent. A child that is spawned, or forked by a server,
+reads its Process object from a pipe, as a pickle. Here the pickle has one end of a connection of
+this package instead. The object waits there as a message with its storages. Packets that do not
+fit into the connection are sent when the child receives.
 """
 
 import copyreg
@@ -15,7 +15,7 @@ from .. import _family, _pickle
 from . import _connection, _strategy
 
 
-# Functions that a child runs before anything else of the program: pickled by name.
+# Functions that a child runs before all other code of the program. They are pickled by name.
 first = []
 
 
@@ -24,10 +24,10 @@ def _new(cls, *args):
 
 
 class _Reduced:
-    """Pickled as what an object was taken apart to."""
+    """An object that is pickled as `parts`, the result of another object's __reduce_ex__()."""
 
     def __init__(self, parts):
-        # Pickle allows copyreg's own function for an object of that class only.
+        # Pickle accepts copyreg.__newobj__ only for an object of the class that it makes.
         if parts[0] is copyreg.__newobj__:
             parts = (_new, *parts[1:])
         self.parts = parts
@@ -53,7 +53,7 @@ def rebuild_process(handle, settings):
 
 
 class Arguments:
-    """A Process that is pickled by handle while it is started by one of our Popens."""
+    """A Process that is pickled by handle while a Popen of this file starts it."""
 
     def _bootstrap(self, *args, **options):
         from . import _contexts
@@ -90,13 +90,13 @@ class Arguments:
 
 
 class _Ends:
-    """A Popen that closes its ends of what it gave to the child, after it sent the rest of it."""
+    """A Popen that sends the remaining packets, and then closes its ends of the connections."""
 
     def _launch(self, process_obj):
         self.ends, self.rests = [], []
         try:
             super()._launch(process_obj)
-            self._close(self.ends)  # a child that ends without receiving is noticed
+            self._close(self.ends)  # so sending fails if the child ends without receiving
             if self.rests:
                 self._send_rests()
         finally:
@@ -106,11 +106,11 @@ class _Ends:
 
     def _send_rests(self):
         try:
-            # An object within another one was pickled before it, and is received after it.
+            # An object inside another one is pickled before it, and received after it.
             for writer, rest in reversed(self.rests):
                 writer.send_rest(rest)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # it has ended already, as its exit code will say
+            pass  # the child has ended already; its exit code tells
         except BaseException:
             self.kill()
             self.wait()
@@ -127,11 +127,11 @@ class SpawnPopen(_Ends, popen_spawn_posix.Popen):
 
 
 class ForkServerPopen(_Ends, popen_forkserver.Popen):
-    """Has the server fork."""
+    """Asks the fork server for a new process."""
 
 
 class ForkProcess(Arguments, _standard.ForkProcess):
-    """A process, by fork(): it has everything that its parent has."""
+    """A process made by fork(): it has all objects of its parent."""
 
 
 class SpawnProcess(Arguments, _standard.SpawnProcess):
@@ -143,7 +143,7 @@ class SpawnProcess(Arguments, _standard.SpawnProcess):
 
 
 class ForkServerProcess(Arguments, _standard.ForkServerProcess):
-    """A process forked by a server that has nothing yet, which gets its arguments by handle."""
+    """A process forked by the fork server, which gets its arguments by handle."""
 
     @staticmethod
     def _Popen(process_obj):

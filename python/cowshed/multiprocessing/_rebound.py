@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""The standard library's classes, over connections of ours.
+"""The standard library's classes, over connections of this package.
 
-What a queue or a manager does beside pickling and sending (threads, locks, exceptions, what
-happens at exit) is the standard library's, of whatever version is there, and stays its:
-a class made here is a subclass of the standard one in which the same code runs with other
-globals, those in which `connection`, `_ForkingPickler` and the like are ours.
+A queue or a manager does more than pickle and send: it has threads, locks, exceptions and steps
+at exit. The installed version of the standard library does all of that. A class that is made here
+is a subclass of the standard class. It runs the same code with other globals, in which
+`connection`, `_ForkingPickler` and the like are those of this package.
 """
 
 import types
@@ -19,7 +19,7 @@ def _function(f, namespace):
 
 
 def rebound(x, namespace):
-    """A function, or what a class has under a name, with other globals."""
+    """A function or a static or class method, with other globals. Other objects: unchanged."""
     if isinstance(x, types.FunctionType):
         return _function(x, namespace)
     if isinstance(getattr(x, "__func__", None), types.FunctionType):  # static and class methods
@@ -30,8 +30,8 @@ def rebound(x, namespace):
 def subclass(standard, namespace, module, *bases, **more):
     """A subclass of a standard class whose methods have other globals.
 
-    bases: of ours, for those that the standard class has. more: further attributes. The class
-    is entered in the namespace, where the rebound code looks for itself.
+    bases: further base classes, made here for the bases of the standard class. more: further
+    attributes. The class is entered in the namespace, where the rebound code finds it.
     """
     members = {
         name: rebound(x, namespace)

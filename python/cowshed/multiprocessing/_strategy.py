@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Sharing strategies: how storages get to other processes.
 
-fd      as descriptors, in the message itself. Nothing is left when the processes are gone.
-broker  as names of what a server keeps (`cowshed broker`), which is started when it is first
-        needed. Whoever sends so must live until it was received. What several processes
-        write goes as descriptors all the same.
+fd      As descriptors, in the message itself. Nothing is left when the processes have ended.
+broker  As tokens of storages that a server keeps (`cowshed broker`). It is started at its first
+        use. The sender must live until the message is received. Memory that several processes
+        write is sent as descriptors all the same.
 """
 
 import os
@@ -24,25 +24,28 @@ _name = "fd"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """{"fd", "broker"}"""
+    """The strategies that exist: {"fd", "broker"}."""
     return set(_STRATEGIES)
 
 
 def get_sharing_strategy() -> Strategy:
-    """How this process sends from now on: "fd" (the default) or "broker"."""
+    """How this process sends storages: "fd" (the default) or "broker"."""
     return _name
 
 
 def set_sharing_strategy(new_strategy: Strategy) -> None:
-    """How this process, and those that it starts, send from now on: "fd" or "broker".
+    """Sets how this process, and processes that it starts later, send storages.
 
-    broker: connects to the user's broker, and starts one if there is none; it ends when nobody
-    needs it any more. Processes that were started before receive what is sent by it once they
-    have called this, too.
+    fd: as descriptors. broker: connects to the user's broker, and starts one if there is none; it
+    ends when no process uses it. A process that was started before the call must call this, too,
+    to receive what is sent by the broker.
+
+    ValueError: another strategy. OSError: there is no broker and it can't be started.
     """
     global _name, _broker, _address
     if new_strategy not in _STRATEGIES:
-        raise ValueError(f"sharing strategy {new_strategy!r}: there are 'fd' and 'broker'")
+        raise ValueError(f"sharing strategy {new_strategy!r} does not exist: pass 'fd' or "
+                         "'broker'")
     if new_strategy == "broker" and _broker is None:
         _address = _address or _find_address()
         _broker = _cowshed.Broker(_address, _program(), _cowshed.START)
@@ -51,7 +54,8 @@ def set_sharing_strategy(new_strategy: Strategy) -> None:
 
 
 def _find_address():
-    """The user's broker's, where sockets of a session lie; or in a folder of his own."""
+    """The address of the user's broker: in the session's runtime folder, or in a folder of the
+    user beside other temporary files. PermissionError: that one belongs to another user, too."""
     user = os.geteuid()
     for folder in os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}":
         if folder and _is_private(folder):
@@ -60,12 +64,13 @@ def _find_address():
     os.makedirs(folder, 0o700, exist_ok=True)
     what = os.lstat(folder)
     if what.st_uid != user or what.st_mode & 0o77 or not stat.S_ISDIR(what.st_mode):
-        raise PermissionError(f"{folder} is not this user's alone: no place for a broker")
+        raise PermissionError(f"{folder} is not a folder of this user alone (mode 700): remove it, "
+                              "or set XDG_RUNTIME_DIR")
     return os.path.join(folder, "broker")
 
 
 def _is_private(folder):
-    """Is it a folder of this user's, which nobody else may write?"""
+    """Whether it is a folder of this user that no other user can write."""
     try:
         what = os.stat(folder)
     except OSError:
@@ -74,18 +79,18 @@ def _is_private(folder):
 
 
 def _program():
-    """The command that is installed with this package."""
+    """The command that is installed with this package, or None."""
     path = os.path.join(os.path.dirname(_cowshed.__file__), "bin", "cowshed")
     return path if os.access(path, os.X_OK) else None
 
 
 def inherited():
-    """For children: the strategy, and where the broker is, if there is one."""
+    """For children: (the strategy, the address of the broker or None)."""
     return _name, _address if _broker is not None else None
 
 
 def inherit(settings):
-    """In a child: as its parent."""
+    """In a child: sets the strategy of the parent. settings: of inherited()."""
     global _address
     name, address = settings
     if address:

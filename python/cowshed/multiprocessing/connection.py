@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Connections, listeners and clients: multiprocessing.connection, with arrays by handle.
 
-A Listener at the address of a Unix socket, and a Client of it, are of this package on both
-sides; at other addresses they are the standard library's. Who connects becomes a member of
-the group of whoever sends him a storage: give strangers an `authkey`.
+At the address of a Unix socket, Listener and Client make connections of this package. At other
+addresses they make those of the standard library. A process that receives a storage becomes a
+member of the sender's group, and can then read and write all that the group shares. Use an
+`authkey`, so that only processes with the key can connect.
 """
 
 import errno
@@ -32,7 +33,7 @@ _namespace = dict(vars(_standard))
 
 
 class _Sockets:
-    """The socket module, whose Unix sockets keep messages apart."""
+    """The socket module, but its Unix sockets are SOCK_SEQPACKET: they keep messages apart."""
 
     def __getattr__(self, name):
         return getattr(socket, name)
@@ -50,7 +51,7 @@ def _connection(handle):
     with socket.socket(fileno=handle) as s:
         ours = s.type == socket.SOCK_SEQPACKET
         s.detach()
-    os.set_blocking(handle, True)  # also where sockets have a timeout by default
+    os.set_blocking(handle, True)  # sockets with a default timeout do not block
     return (Connection if ours else _standard.Connection)(handle)
 
 
@@ -66,14 +67,14 @@ def _socket_client(address):
     except OSError as error:
         if error.errno != errno.EPROTOTYPE:
             raise
-    return _standard.SocketClient(address)  # of a listener of the standard library
+    return _standard.SocketClient(address)  # the listener is the standard library's
 
 
 _namespace["SocketClient"] = _socket_client
 
 Listener = subclass(_standard.Listener, _namespace, __name__)
 Client = rebound(_standard.Client, _namespace)
-Client.__doc__ = "A connection to the address of a Listener."
+Client.__doc__ = "Connects to the address of a Listener. Returns the connection."
 
 
 def __getattr__(name):

@@ -33,7 +33,7 @@ _standard.listener_client[SERIALIZER] = (Listener, Client)
 
 
 class BaseManager(_standard.BaseManager):
-    """A manager that speaks over connections of ours: see multiprocessing.managers."""
+    """A manager over connections of this package: see multiprocessing.managers."""
 
     def __init__(self, address=None, authkey=None, serializer=SERIALIZER, ctx=None, **options):
         if ctx is None:
@@ -44,7 +44,7 @@ class BaseManager(_standard.BaseManager):
 
 
 class SyncManager(BaseManager, _standard.SyncManager):
-    """What Manager() makes: lists, dicts, queues, locks in a process of their own."""
+    """The manager of Manager(): lists, dicts, queues and locks in a process of their own."""
 
 
 def __getattr__(name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Managers, with the types of multiprocessing.managers as far as it has any."""
+"""Managers, with the types that multiprocessing.managers has."""
 
 from typing import Any
 

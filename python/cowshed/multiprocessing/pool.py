@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Pool(_standard.Pool):
-    """Worker processes: see multiprocessing.pool.Pool."""
+    """A pool of worker processes: see multiprocessing.pool.Pool."""
 
     def __init__(
         self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None

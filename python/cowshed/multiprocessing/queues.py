@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Queues whose arrays travel by handle, and which survive the death of those who use them.
+"""Queues that send arrays by handle, and stay usable when one of their processes dies.
 
-The queues of multiprocessing, over connections of ours. Their locks die with their owners
-(_cowshed.Lock), and a message is in the queue or not: a process that is killed while it puts or
-gets neither locks the others out nor leaves half a message.
+They are the queues of multiprocessing, over connections of this package. The kernel releases
+their locks when the owner dies (_cowshed.Lock), and a message is in the queue as a whole or not
+at all. So a process that is killed while it puts or gets neither locks out the others nor leaves
+half a message.
 
-Queue.put() leaves an object to the thread that feeds the queue, as multiprocessing does, which
-costs more than to send it: the threads wait for each other's turn with the interpreter. So what is
-small and pickled without anybody's code (`_reducers.is_plain`) is sent by put() itself, if
-nothing waits before it and nobody has to be waited for.
+In multiprocessing, Queue.put() leaves an object to the thread that feeds the queue. That costs
+more than sending it, because the threads wait for the GIL. So put() itself sends an object that is
+small and pickled without code of the program (`_reducers.is_plain`). It does so only if no object
+waits before it and no lock has to be waited for.
 """
 
 import collections
@@ -28,11 +29,11 @@ __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
 
 
 class _Packets:
-    """What pickles and unpickles in the standard library's code."""
+    """The pickler of the standard library's code: it makes and loads Packets."""
 
     @staticmethod
     def dumps(x):
-        if type(x) is _connection.Packet:  # of a put() that could not send it
+        if type(x) is _connection.Packet:  # pickled by a put() that could not send it
             return x
         return _connection.Packet(*_pickle.dumps(x))
 
@@ -42,7 +43,7 @@ class _Packets:
 
 
 def Lock():
-    """A lock for several processes, which the kernel opens if its owner dies."""
+    """A lock for several processes. The kernel releases it if its owner dies."""
     return _cowshed.Lock(_family.alias_storage(64), new=True)
 
 
@@ -54,7 +55,7 @@ copyreg.pickle(_cowshed.Lock, _reduce_lock)
 
 
 class _Locks:
-    """A context, whose locks are ours."""
+    """A context with the locks of this package."""
 
     def __init__(self, ctx):
         self._ctx = ctx
@@ -71,13 +72,14 @@ def _pipe(duplex=True):
 
 
 _append = collections.deque.append
-_do = collections.deque  # (iterator, 0): all of it, and nothing is kept
+_do = collections.deque  # _do(iterator, 0) consumes the iterator and keeps nothing
 
 
 class _Buffer(collections.deque):
-    """What the feeding thread is to send: it takes the next one when it has sent the last one."""
+    """The objects for the feeding thread, which takes one when it has sent the one before."""
 
-    _appended = _taken = _sent = 0  # how many; the first under the lock of put(), else its own
+    # How many objects. put() changes the first under its lock; the thread changes the others.
+    _appended = _taken = _sent = 0
 
     def append(self, x):
         super().append(x)
@@ -90,7 +92,7 @@ class _Buffer(collections.deque):
         return x
 
     def is_done(self):
-        """Was all sent that was appended?"""
+        """Whether all objects that were appended are sent."""
         return self._sent == self._appended
 
 
@@ -112,8 +114,8 @@ def _put(self, obj, block=True, timeout=None):
     if self._closed:
         raise ValueError(f"Queue {self!r} is closed")
     message = _Message(obj)
-    # A handler of a signal may raise after any call, but not within extend(), which is C: so it is
-    # known what was acquired.
+    # A signal handler may raise after any call, but not inside extend(), which is C. So `place`
+    # tells what was acquired.
     place = []
     try:
         place.extend(map(self._sem.acquire, (block,), (timeout,)))
@@ -122,7 +124,7 @@ def _put(self, obj, block=True, timeout=None):
         if self._counts or self._thread is None or not _reducers.is_plain(obj) \
                 or not _send(self, message, block):
             _leave(self, message)
-    except BaseException:  # mostly of a signal's handler
+    except BaseException:  # mostly raised by a signal handler
         if message.is_gone():
             _leave(self, message)
         elif place == [True]:
@@ -131,7 +133,7 @@ def _put(self, obj, block=True, timeout=None):
 
 
 class _Message:
-    """What put() was given, or the Packet that was made of it. `left`: to the thread."""
+    """The object that put() got, or its Packet. `left`: whether it was left to the thread."""
 
     __slots__ = ("x", "left")
 
@@ -140,12 +142,15 @@ class _Message:
         self.left = False
 
     def is_gone(self):
-        """Will it be received, or was it?"""
+        """Whether put() can't take it back: the thread or the channel has it."""
         return self.left or (type(self.x) is _connection.Packet and self.x.taken)
 
 
 def _send(self, message, wait):
-    """Was it sent? If not it is left to the thread, which also knows what to do with errors."""
+    """Sends the message without waiting; returns whether it did.
+
+    If not, the caller leaves it to the thread, which also handles errors.
+    """
     if not self._buffer.is_done():
         return False
     had = []
@@ -163,17 +168,18 @@ def _send(self, message, wait):
 
 
 def _leave(self, message):
-    # Not by the Condition, which is Python: a handler that raises there may leave it locked.
+    # Takes the Condition's lock, not the Condition. The Condition is Python code, and a signal
+    # handler that raises inside it could leave it locked.
     with self._notempty._lock:
         if self._thread is None:
             self._start_thread()
         if not message.left:
             steps = [functools.partial(_append, self._buffer, message.x)]
-            if self._counts:  # before anybody can receive it, and say that it is done
+            if self._counts:  # before another process can receive it and call task_done()
                 steps.insert(0, self._unfinished_tasks.release)
             steps = map(operator.call, steps)
-            # A handler of a signal may raise after the last line, all of which is C, but not
-            # before it: a message is counted if it is in the queue.
+            # All of the last line is C. A signal handler may raise after it, but not between these
+            # lines. So the message is counted exactly if it is in the queue.
             message.left = True
             self._buffer._appended += 1
             _do(steps, 0)
@@ -203,7 +209,8 @@ def _receive(self, until):
         if until is not None and not self._poll(max(until - time.monotonic(), 0)):
             raise Empty
         packet = self._reader.recv_packet_or_rest()
-        # Who died while he received it did not give its place back.
+        # Also for the rest of a message: the process that died with its beginning did not give
+        # the place in the queue back.
         self._sem.release()
     return packet
 
@@ -215,7 +222,7 @@ for _name, _method in ("put", _put), ("get", _get):
     _method.__qualname__, _method.__name__ = f"Queue.{_name}", _name
     setattr(Queue, _name, _method)
 Queue._counts = False
-# Its put() is Queue's, which also counts what is not yet done. That leaves all to the thread.
+# Its put() is Queue's, and also counts unfinished objects. It leaves every object to the thread.
 JoinableQueue = subclass(_standard.JoinableQueue, _namespace, __name__, Queue, put=_put,
                          _counts=True)
 SimpleQueue = subclass(_standard.SimpleQueue, _namespace, __name__)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""multiprocessing.sharedctypes, whose locks are those of the contexts of this package."""
+"""multiprocessing.sharedctypes, with the locks of this package's contexts."""
 
 from multiprocessing import sharedctypes as _standard
 from multiprocessing.sharedctypes import RawArray, RawValue, copy

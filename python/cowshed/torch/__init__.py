@@ -4,24 +4,26 @@
     import cowshed.torch
 
     t = cowshed.torch.zeros(1 << 28)      # a CPU tensor of 1 GiB
-    c = cowshed.clone(t)                  # some microseconds
+    c = cowshed.clone(t)                  # takes microseconds
     c[0] = 1                              # copies one page; t stays as it is
 
     cowshed.torch.install()               # from here on torch.multiprocessing, share_memory_()
                                           # and DataLoader workers share memory by cowshed
 
-Tensors are ordinary ones, of any dtype and memory format. Those made here lie in storages,
-and so does under `python -m cowshed run` every large tensor that anybody makes.
+Tensors are ordinary CPU tensors, of any dtype and memory format. The functions of this module make
+them on storages. Under `python -m cowshed run` every large tensor of the program lies in a storage.
 `cowshed.clone`, `share`, `freeze`, `is_shared` and `storage_of` take tensors, too.
 
-Sent through cowshed.multiprocessing a tensor is a clone or an alias, as the sharing mode
-says (cowshed.set_sharing_mode); after install() it is an alias, as PyTorch's users expect.
+cowshed.multiprocessing sends a tensor as a clone or as an alias, as the sharing mode says
+(cowshed.set_sharing_mode). After install() it sends tensors as aliases, as torch.multiprocessing
+does. Any thread may call any function.
 """
 
 try:
     import torch as _torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("cowshed.torch makes PyTorch tensors: install torch") from error
+    raise ImportError("PyTorch is not installed, and cowshed.torch makes PyTorch tensors: install "
+                      "torch") from error
 
 from ._tensors import (
     clone,
@@ -40,13 +42,14 @@ from ._tensors import (
 
 
 def install() -> None:
-    """torch.multiprocessing and DataLoader workers use cowshed from here on, in this process and
-    in those that it starts. Does nothing if they do already.
+    """Makes torch.multiprocessing and DataLoader workers use cowshed.
 
-    What was made before (queues, contexts, loaders with workers) stays what it is. Tensors are
-    sent as aliases, whatever cowshed.set_sharing_mode() says; arrays of NumPy as it says.
-    torch.multiprocessing.set_sharing_strategy() is accepted and changes nothing: neither of
-    PyTorch's strategies is used any more.
+    That holds for this process and for the processes that it starts later. A second call changes
+    nothing. Queues, contexts and loaders with workers that were made before stay as they are.
+
+    Tensors are sent as aliases in both sharing modes; NumPy arrays as cowshed.set_sharing_mode()
+    says. torch.multiprocessing.set_sharing_strategy() is accepted and changes nothing, because
+    neither of PyTorch's strategies is used.
     """
     from . import _install
 
@@ -54,14 +57,14 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Takes install() back. Tensors that are shared stay so; queues that were made stay usable."""
+    """Takes install() back. Shared tensors stay shared, and queues stay usable."""
     from . import _install
 
     _install.uninstall()
 
 
 def is_installed() -> bool:
-    """Is install() in force?"""
+    """Whether install() is in force in this process."""
     from . import _reduce
 
     return _reduce.always_alias

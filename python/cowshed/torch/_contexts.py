@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""What torch.multiprocessing is made of while install() is in force.
+"""The functions and contexts of torch.multiprocessing while install() is in force.
 
-The contexts are those of cowshed.multiprocessing. The start method stays the one that
-multiprocessing.set_start_method() says, which torch.multiprocessing's function is, too.
+The contexts are those of cowshed.multiprocessing. The start method stays that of
+multiprocessing.set_start_method(), which is torch.multiprocessing.set_start_method(), too.
 """
 
 from multiprocessing import context as _standard
 
 from ..multiprocessing import _contexts, _process
 
-# What differs from the standard library's in torch.multiprocessing.
+# The names of torch.multiprocessing that differ from the standard library's.
 NAMES = ("JoinableQueue", "Manager", "Pipe", "Pool", "Process", "Queue", "SimpleQueue",
          "get_context")
 
 
 class Process(_process.Arguments, _standard.Process):
-    """A process that is started as multiprocessing.set_start_method() says."""
+    """A process that is started by the method of multiprocessing.set_start_method()."""
 
     @staticmethod
     def _Popen(process_obj):
@@ -28,17 +28,17 @@ class DefaultContext(_contexts.DefaultContext):
     Process = Process
 
     def get_context(self, method=None):
-        """The context of a start method; None: of the standard library's."""
+        """The context of a start method; None: of the method that multiprocessing uses."""
         if method is None:
             method = _standard._default_context.get_start_method()
         return super().get_context(method)
 
     def get_start_method(self, allow_none=False):
-        """The standard library's."""
+        """The start method of the standard library."""
         return _standard._default_context.get_start_method(allow_none)
 
     def set_start_method(self, method, force=False):
-        """The standard library's."""
+        """Sets the start method of the standard library."""
         _standard._default_context.set_start_method(method, force)
 
 
@@ -46,7 +46,7 @@ default = DefaultContext(_contexts.default._default_context)
 
 
 def ours(context):
-    """The context of ours that a program means by a standard one; others are left alone."""
+    """The context of this package for one of the standard library. Others are returned as is."""
     if context is _standard._default_context:
         return default
     for method, standard in _standard._concrete_contexts.items():

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
 """torch.multiprocessing on cowshed: install() and uninstall().
 
-PyTorch shares memory in three places, and each of them is replaced:
+PyTorch shares memory in three places. Each of them is replaced:
 
-* `UntypedStorage`: share_memory_(), is_shared() and _new_shared() are what Tensor, Module
-  and the collate function of DataLoader's workers end at.
+* `UntypedStorage`: Tensor, Module and the collate function of DataLoader's workers call its
+  share_memory_(), is_shared() and _new_shared().
 * `torch.multiprocessing`: its queues, pipes, pools, processes and contexts become those of
-  cowshed.multiprocessing, over which tensors travel by handle.
-* The reducer by which a plain multiprocessing.Queue (or anybody's pipe) takes a tensor apart:
-  such a pipe carries bytes alone. So the memory waits as a message in a socket, whose
-  descriptor Python's resource sharer hands over: the sender must live until then. That is
-  how PyTorch sends it, too, but without /dev/shm.
+  cowshed.multiprocessing, which send tensors by handle.
+* The reducer of tensors for a plain multiprocessing.Queue and for pipes of other libraries. Such a
+  pipe carries bytes only. So the memory waits as a message in a socket, and Python's resource
+  sharer hands over the descriptor of the socket. The sender must live until then. PyTorch itself
+  does the same with files of /dev/shm.
 
-Children that are spawned install it, too, before they run anything.
+Children that are spawned install it, too, before they run code of the program.
 """
 
 import multiprocessing
@@ -31,7 +31,7 @@ from . import _contexts, _reduce, _storages
 
 _ABSENT = object()
 _lock = threading.Lock()
-_undo = []  # what takes it back, last first
+_undo = []  # functions that take install() back, called from the last to the first
 
 
 def install():
@@ -73,7 +73,7 @@ def _install():
     _set(torch.UntypedStorage, "_new_shared", classmethod(_new_shared))
     for name in _contexts.NAMES:
         _set(torch.multiprocessing, name, getattr(_contexts.default, name))
-    # The module of this name is hidden by its function.
+    # The function of this name hides the module.
     spawn = sys.modules["torch.multiprocessing.spawn"]
     _set(spawn, "multiprocessing", types.SimpleNamespace(
         get_context=_contexts.default.get_context, connection=multiprocessing.connection))
@@ -87,7 +87,7 @@ def _install():
 
 
 def _register():
-    """The reducer for plain multiprocessing."""
+    """Registers the reducer for plain multiprocessing."""
     reducers = reduction.ForkingPickler._extra_reducers
     before = reducers[torch.UntypedStorage]
     reducers[torch.UntypedStorage] = reduce_plainly
@@ -98,7 +98,7 @@ def _register():
 
 
 def share_memory_(self, *args, **kwargs):
-    """As UntypedStorage.share_memory_(): moves it, and all its views, into shared memory."""
+    """As UntypedStorage.share_memory_(): moves the storage, with its views, to shared memory."""
     if self.device.type == "cpu":
         _storages.share(self)
         return self
@@ -115,13 +115,13 @@ def _new_shared(cls, size, *, device="cpu"):
 
 
 def reduce_plainly(whole):
-    """A PyTorch storage as a descriptor, over other people's pipes."""
+    """A PyTorch storage as a descriptor, for pipes of other libraries."""
     from torch.multiprocessing import reductions
 
     if whole.device.type != "cpu" or not whole.nbytes():
         return reductions.reduce_storage(whole)
     place = _storages.sendable(_storages.region(_storages.share(whole)))
-    if place is None:  # it was PyTorch's shared memory before
+    if place is None:  # PyTorch has shared it before
         return reductions.reduce_storage(whole)
     reader, writer = _connection.Pipe(duplex=False)
     with writer:
@@ -136,6 +136,6 @@ def reduce_plainly(whole):
 
 
 def rebuild_plainly(handle):
-    """The other side of reduce_plainly()."""
+    """The PyTorch storage of reduce_plainly(), in the receiver."""
     with _connection.Connection(handle.detach(), writable=False) as reader:
         return _reduce.rebuild_storage(reader.recv())

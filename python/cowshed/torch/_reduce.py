@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: MIT
 """Tensors and PyTorch storages in messages.
 
-A tensor is sent as the region of the storage that it can reach, and where in its PyTorch
-storage that is: tensors that view one PyTorch storage do so on arrival. As an alias it is
-moved into shared memory first, itself and not a copy of it, as PyTorch does. As a clone one
-in foreign memory is copied once, with all that its views can reach; or alone, if that is
-little of a large PyTorch storage of which the message had nothing so far: a row that is sent
-does not cost the matrix, but two of these don't view one storage any more. As an alias it does,
-once: other views of the matrix have to see what is written to the row.
+A tensor is sent as the region of the storage that it can reach, and the place of the region in its
+PyTorch storage. So tensors that view one PyTorch storage do so in the receiver, too.
 
-Of a file that is mapped "r+" it is the file, in either mode, which the receiver opens itself:
-all who have it write the same bytes. Of one that is mapped otherwise it is a copy, as of
-foreign memory.
+As an alias, the tensor itself moves to shared memory before it is sent, as in PyTorch. That moves
+the whole PyTorch storage, once: other views of a matrix must see writes to a row that was sent.
 
-What is refused and what is dropped is PyTorch's choice, and so is all that has several parts
-(sparse, nested) or no memory of the CPU: PyTorch's reducers take these apart, and their parts
-come here again.
+As a clone, a tensor in foreign memory is copied once, with its whole PyTorch storage. If it
+reaches less than a quarter of a large PyTorch storage, of which the message has nothing so far, it
+is copied alone. So sending a row does not copy the matrix. But two such rows do not view one
+storage in the receiver.
+
+A tensor of a file that is mapped "r+" is sent as the file, in both modes. The receiver opens the
+file itself, and all processes write the same bytes. A tensor of a file in another mode is copied,
+as foreign memory is.
+
+As in PyTorch, some tensors are refused and some attributes are dropped. PyTorch's own reducers
+take apart tensors of several parts (sparse, nested) and tensors of other devices; their parts come
+back to the reducers of this file.
 """
 
 import ctypes
@@ -29,12 +32,12 @@ from .. import _cowshed, _family, _pickle, _reducers
 from .._regions import Region
 from . import _storages, _tensors
 
-# Does install() say that tensors are aliases, whatever the sharing mode?
+# True while install() is in force: tensors are aliases in both sharing modes.
 always_alias = False
 
 
 def wants_alias(message):
-    """Are tensors of this message sent as aliases?"""
+    """Whether tensors of this message are sent as aliases."""
     return always_alias or message.mode == _cowshed.ALIAS
 
 
@@ -42,18 +45,18 @@ def wants_alias(message):
 
 
 def reduce_tensor(t):
-    """A reducer, for exactly Tensor and Parameter; subclasses know how they are taken apart."""
+    """The reducer for exactly Tensor and Parameter. Subclasses have reducers of their own."""
     kind = type(t)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         return NotImplemented
     if t.requires_grad and not t.is_leaf:
         raise RuntimeError(
-            "a tensor that requires_grad and is not a leaf can't be sent: its history stays in "
-            "this process. Send t.detach(), or clone and compute it over there"
+            f"a tensor of size {tuple(t.size())} requires_grad and is not a leaf, and its history "
+            "can't be sent. Send t.detach(), or compute the tensor in the receiver"
         )
     if getattr(t, "has_names", bool)():
-        raise RuntimeError("a tensor with named dimensions can't be sent: send t.rename(None), "
-                           "and the names beside it")
+        raise RuntimeError(f"a tensor with named dimensions {t.names} can't be sent: send "
+                           "t.rename(None), and the names separately")
     if t.layout != torch.strided or t.is_nested or t.device.type != "cpu":
         return reductions.reduce_tensor(t)
     warn_if_has_hooks(t)
@@ -88,7 +91,7 @@ def reduce_tensor(t):
 
 
 def _references(whole):
-    """How many have a PyTorch storage, and the object that stands for it."""
+    """The reference counts of a PyTorch storage and of its Python object."""
     return torch._C._storage_Use_Count(whole._cdata), sys.getrefcount(whole)
 
 
@@ -98,7 +101,7 @@ def _references_of_one():
     return _references(whole)
 
 
-# Of a tensor that has it alone. None: this PyTorch does not tell.
+# The counts for a PyTorch storage with one tensor. None: this PyTorch does not tell them.
 _ALONE = None
 if hasattr(torch._C, "_storage_Use_Count"):
     _ALONE = _references_of_one()
@@ -106,15 +109,16 @@ _NAMES = {d: name for name, d in sorted(vars(torch).items()) if isinstance(d, to
 
 
 def is_small(t):
-    """Does it take but microseconds to send a tensor, all that it views included?"""
+    """Whether a tensor is sent in microseconds, with its whole PyTorch storage."""
     return (t.layout == torch.strided and t.device.type == "cpu" and not t.requires_grad
             and not t.is_nested and t.untyped_storage().nbytes() < _pickle.SMALL)
 
 
 def _small_alone(t, mode):
-    """How a tensor is sent that is nothing but the few bytes of its PyTorch storage, or None.
+    """How to send a tensor that is all of a small PyTorch storage, or None.
 
-    If it is alone there, the bytes are sent as those of an array: nobody misses the storage.
+    If no other tensor views the storage, the bytes are sent as those of a small array. The
+    receiver needs a common storage only for several views.
     """
     if (mode == _cowshed.ALIAS or always_alias or not _ALONE
             or type(t) is not torch.Tensor or t.layout != torch.strided or t.device.type != "cpu"
@@ -131,14 +135,17 @@ def _small_alone(t, mode):
 
 
 def rebuild_small(data, dtype, size):
-    """A tensor of PyTorch's own with these bytes."""
+    """A tensor with these bytes, in memory of PyTorch."""
     t = torch.empty(size, dtype=getattr(torch, dtype), device="cpu")
     ctypes.memmove(t.data_ptr(), data, len(data))
     return t
 
 
 def _placed(whole, message, tensor=None):
-    """(where a PyTorch storage lies or None, it): in alias mode it is moved to a storage."""
+    """(the region of a PyTorch storage or None, the PyTorch storage).
+
+    In alias mode it is moved to shared memory first.
+    """
     if wants_alias(message):
         whole = _storages.share(whole, () if tensor is None else (tensor,),
                                 lambda nbytes: _alias(message, nbytes))
@@ -146,7 +153,7 @@ def _placed(whole, message, tensor=None):
 
 
 def _alias(message, nbytes):
-    """A region of shared memory; when a message has many they are packed in few storages."""
+    """A region of shared memory. If a message has many, they are packed into few storages."""
     if len(message._rows) < _pickle.PARCELS or nbytes > _pickle.PACK:
         return Region(_family.alias_storage(nbytes), 0, nbytes)
     pack, used = message.memo.get("torch", (None, _pickle.PACK))
@@ -157,7 +164,7 @@ def _alias(message, nbytes):
 
 
 def _more(t, kind):
-    """What few tensors have: () or (is it a Parameter, requires_grad, conj and neg, quantizer)."""
+    """The rarer attributes: (is it a Parameter, requires_grad, conj and neg, quantizer), or ()."""
     parameter = kind is torch.nn.Parameter
     bits = tuple(torch._utils.get_tensor_metadata(t))
     quantizer = _tensors.quantizer(t) if t.is_quantized else None
@@ -167,7 +174,7 @@ def _more(t, kind):
 
 
 def _writable(storage):
-    """The storage itself, or the message's clone of one that must not be written."""
+    """The storage itself; or, for a readonly storage, its clone for this message."""
     if not storage.readonly:
         return storage
     clones = _pickle.clones()
@@ -177,10 +184,10 @@ def _writable(storage):
 
 
 def rebuild_tensor(region, dtype, size, stride, first, nbytes, *more):
-    """A tensor of a region, which begins `first` bytes after its PyTorch storage did."""
+    """A tensor on a region, which begins at byte `first` of the sender's PyTorch storage."""
     storage, offset, _ = region
     if offset < first or offset - first + nbytes > storage.nbytes:
-        # The message has but a part of it, whose elements may begin at any byte.
+        # The message has only a part of the storage, and elements may begin at any byte of it.
         rest = offset % dtype.itemsize
         first, nbytes = offset - rest, storage.nbytes - rest
     whole = _storages.untyped(_writable(storage), offset - first, nbytes)
@@ -189,7 +196,7 @@ def rebuild_tensor(region, dtype, size, stride, first, nbytes, *more):
 
 def rebuild_from(whole, dtype, offset, size, stride, parameter=False, requires_grad=False,
                  bits=(), quantizer=None):
-    """A tensor of a PyTorch storage."""
+    """A tensor on a PyTorch storage. offset and stride: in elements."""
     t = _tensors.build(whole, dtype, offset, size, stride, quantizer)
     if bits:
         torch._utils.set_tensor_metadata(t, dict.fromkeys(bits, True))
@@ -202,7 +209,7 @@ def rebuild_from(whole, dtype, offset, size, stride, parameter=False, requires_g
 
 
 class _Bytes:
-    """A PyTorch storage of a few bytes that nobody else views."""
+    """A small PyTorch storage that no other tensor views."""
 
     def __init__(self, data):
         self.data = data
@@ -212,7 +219,7 @@ class _Bytes:
 
 
 def reduce_storage(whole):
-    """A reducer of UntypedStorage."""
+    """The reducer for UntypedStorage."""
     kind = whole.device.type
     if kind != "cpu":
         return reductions.reduce_storage(whole)
@@ -240,7 +247,7 @@ def rebuild_storage(region):
 
 
 def rebuild_bytes(data):
-    """A PyTorch storage of PyTorch's own with these bytes."""
+    """A PyTorch storage with these bytes, in memory of PyTorch."""
     whole = torch.UntypedStorage(len(data))
     _storages.buffer(whole, 0, len(data))[:] = data
     return whole

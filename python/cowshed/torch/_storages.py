@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's storages on ours.
+"""PyTorch storages on storages of the engine.
 
-A PyTorch storage (`UntypedStorage`) is an address, a size and whom to tell when it is not
-needed any more. One that lies in a storage of the engine keeps it alive, and there is one
-for each region: tensors that are made of the same region twice, here or by two messages,
-are views of one PyTorch storage, so that all that PyTorch knows of aliasing is right.
+A PyTorch storage (`UntypedStorage`) is an address, a size and a deleter. If it lies in a storage
+of the engine it keeps that alive. There is one PyTorch storage for each region. Tensors that are
+made twice of one region, here or by two messages, view one PyTorch storage, so PyTorch's own checks
+for aliasing are right.
 
-To share memory in place is to put another address into a PyTorch storage that tensors
-view already: PyTorch can do so since 2.12 (`_swap_data_ptr_`). With an older one the
-tensors at hand are moved to another storage, one by one.
+share() moves memory in place: it puts another address into a PyTorch storage that tensors view
+already. PyTorch can do so from 2.12 on (`_swap_data_ptr_`). With an older version the tensors that
+the caller passes are moved to another PyTorch storage, one by one.
 """
 
 import ctypes
@@ -24,15 +24,15 @@ CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
 # (address, nbytes) -> a weak reference to the PyTorch storage there.
 _known = SharedCache()
-_lock = threading.RLock()  # the handler of a signal may come while its thread has it
-_moves = 0
+_lock = threading.RLock()  # a signal handler may run in the thread that holds it
+_moves = 0  # how often share() has moved a storage
 
-# PyTorch's own, also while install() is in force.
+# PyTorch's own function, also while install() is in force.
 torch_is_shared = torch.UntypedStorage.is_shared
 
 
 def untyped(storage, offset=0, nbytes=None):
-    """The PyTorch storage on `nbytes` bytes of a writable storage (None: to its end)."""
+    """The PyTorch storage on a part of a writable storage. Sizes in bytes; None: to its end."""
     if nbytes is None:
         nbytes = storage.nbytes - offset
     if nbytes == 0:
@@ -42,7 +42,7 @@ def untyped(storage, offset=0, nbytes=None):
     known = _known.get(key)
     if known is not None:
         found = torch.UntypedStorage._new_with_weak_ptr(known.cdata)
-        # Who resized or swapped it has moved it elsewhere.
+        # A resize or a swap has moved such a storage elsewhere.
         if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
             return found
     result = _fresh(storage, offset, nbytes).untyped_storage()
@@ -51,7 +51,7 @@ def untyped(storage, offset=0, nbytes=None):
 
 
 def fresh(storage, offset, nbytes, dtype):
-    """A tensor of one dimension on bytes of a writable storage that no tensor views yet."""
+    """A one-dimensional tensor on bytes of a writable storage that no tensor views yet."""
     t = _fresh(storage, offset, nbytes, dtype)
     _known[storage.address + offset, nbytes] = StorageWeakRef(t.untyped_storage())
     return t
@@ -63,7 +63,7 @@ def _fresh(storage, offset, nbytes, dtype=torch.uint8):
 
 
 def region(whole):
-    """Where the bytes of a PyTorch storage lie (a Region), or None: in foreign memory."""
+    """The Region of a PyTorch storage. None: it lies in foreign memory, or has no bytes."""
     if whole.device.type != "cpu":
         return None
     nbytes = whole.nbytes()
@@ -71,7 +71,7 @@ def region(whole):
 
 
 def is_shared(whole):
-    """Is it memory that several processes write: ours, a file's, or PyTorch's own?"""
+    """Whether several processes write it: memory of the engine, a file, or memory of PyTorch."""
     place = region(whole)
     if place is not None:
         return place.storage.kind == "alias" or _files.is_written(place.storage)
@@ -79,16 +79,19 @@ def is_shared(whole):
 
 
 def sendable(place):
-    """The region itself, or None: its bytes are to be copied, since a private mapping of a
-    file is nobody else's. RuntimeError: all who have it write the file, which can't be opened
-    over there. A copy would part from it unnoticed."""
+    """The region itself, or None: the caller copies its bytes.
+
+    None: it is a private mapping of a file, which other processes can't have. RuntimeError: it is
+    a file that several processes write, and the receiver could not open it. A copy would silently
+    differ from the file after the next write.
+    """
     if place is None or place.storage.kind != "file":
         return place
     if not _files.is_written(place.storage):
         return None
     if _files.describe(place.storage) is None:
-        raise RuntimeError('a tensor of a file that is mapped "r+" is sent as that file, and its '
-                           "name means none or another one meanwhile: send cowshed.clone(t)")
+        raise RuntimeError('a tensor of a file mapped "r+" is sent as the file, but the name does '
+                           "not lead to it any more: send cowshed.clone(t)")
     return place
 
 
@@ -98,13 +101,14 @@ def new_shared(nbytes):
 
 
 def share(whole, tensors=(), place=None):
-    """Moves a PyTorch storage into shared memory, with all that view it.
+    """Moves a PyTorch storage into shared memory, with all tensors that view it.
 
-    Copies its bytes once, without the GIL. One thread at a time does; who writes it meanwhile
-    is on his own, as with PyTorch. What is shared already stays where it is, and so do the bytes
-    of a file that is mapped "r+". `tensors`: some that view it, which is what is moved where
-    PyTorch can't swap the memory of a storage. place(nbytes): a Region of shared memory for it.
-    Returns the storage that they are on.
+    Copies its bytes once, without the GIL. One thread at a time runs this. A write of another
+    thread during the copy may be lost, as with PyTorch. Memory that is shared already stays where
+    it is, and so does a file that is mapped "r+".
+
+    tensors: views of the storage, which are moved if PyTorch can't swap the memory of a storage.
+    place(nbytes): returns a Region of shared memory. Returns the PyTorch storage after the move.
     """
     global _moves
     with _lock:
@@ -113,12 +117,14 @@ def share(whole, tensors=(), place=None):
             if whole.nbytes() == 0 or is_shared(whole):
                 return whole
             if whole.device.type != "cpu":
-                raise RuntimeError(f"memory of {whole.device} can't be shared by cowshed")
+                raise RuntimeError(f"the memory is on {whole.device}, and cowshed shares memory of "
+                                   "the CPU only: share t.cpu() instead")
             nbytes = whole.nbytes()
             new = _fresh(*(place(nbytes) if place else (_family.alias_storage(nbytes), 0, nbytes)))
             new = new.untyped_storage()
             copy_bytes(new, whole)
-            # A handler moved one meanwhile, maybe this. None comes between this and the swap.
+            # A signal handler may have moved a storage meanwhile, maybe this one. No handler runs
+            # between this comparison and the swap.
             if moves != _moves:
                 continue
             if CAN_SWAP:
@@ -140,8 +146,10 @@ def _move(tensors, new):
 
 
 def copy_bytes(target, source):
-    """As target.copy_(source), without the GIL, and without threads: forked children whose
-    parent used those of PyTorch would wait for them for ever."""
+    """As target.copy_(source), but without the GIL and without threads.
+
+    A forked child whose parent has used PyTorch's threads would wait for them for ever.
+    """
     ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
 
 
@@ -151,7 +159,7 @@ def as_bytes(whole):
 
 
 def buffer(whole, first, end):
-    """A memoryview of bytes of a PyTorch storage, which it does not keep alive."""
+    """A memoryview of bytes of a PyTorch storage. It does not keep the storage alive."""
     array = (ctypes.c_char * (end - first)).from_address(whole.data_ptr() + first)
     return memoryview(array).cast("B")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Tensors on storages: made, cloned, shared, frozen."""
+"""Tensors on storages: making, cloning, sharing and freezing them."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ _Tensor = TypeVar("_Tensor", bound=torch.Tensor)
 
 
 def check(t, what):
-    """Refuses what has no bytes in the CPU's memory, and says what to do."""
+    """TypeError for an argument without bytes in the memory of the CPU."""
     if not isinstance(t, torch.Tensor):
         raise TypeError(f"{what}() takes a torch.Tensor, not {type(t).__name__}")
     if t.layout != torch.strided or t.is_nested:
-        raise TypeError(f"{what}(): a {t.layout} tensor is several tensors, and has no bytes of "
-                        "its own: pass its parts (values(), indices() ...)")
+        kind = "nested" if t.is_nested else t.layout
+        raise TypeError(f"{what}() got a {kind} tensor, which consists of several tensors: pass "
+                        "its parts (values(), indices() ...)")
     if t.device.type != "cpu" or t.untyped_storage().device.type != "cpu":
-        raise TypeError(f"{what}(): the tensor is on {t.device}, and storages are in the CPU's "
+        raise TypeError(f"{what}() got a tensor on {t.device}, but storages are in the CPU's "
                         "memory: pass t.cpu()")
 
 
 def _keys(t):
-    """What PyTorch dispatches a tensor's operations by, in one question."""
+    """The dispatch keys of a tensor. PyTorch answers this in one call."""
     return torch._C._dispatch_keys(t).raw_repr()
 
 
-with torch.inference_mode(False):  # whoever imports this may be in one
+with torch.inference_mode(False):  # the program may import this in inference mode
     _PLAIN_KEYS = _keys(torch.empty(0, device="cpu"))
 _PLAIN_TYPES = torch.Tensor, torch.nn.Parameter, torch.nn.Buffer
 
 
 def is_plain(t):
-    """Dense, in the CPU's memory, of PyTorch's own type, neither quantized, nor conjugated, ...?
+    """Whether a tensor is dense, on the CPU, of a type of PyTorch, and its bytes are its values.
 
-    False for some that are, too, such as those of an inference.
+    False for some tensors that are, too, such as inference tensors.
     """
     return type(t) in _PLAIN_TYPES and _keys(t) == _PLAIN_KEYS
 
 
 def build(whole, dtype, offset, size, stride, quantizer=None):
-    """A tensor of a PyTorch storage; offset and stride in elements. quantizer: see below."""
+    """A tensor on a PyTorch storage. offset and stride: in elements. quantizer: of quantizer()."""
     if quantizer is None:
         t = torch.empty(0, dtype=dtype, device="cpu")
     elif quantizer[0] == torch.per_tensor_affine:
@@ -61,7 +62,7 @@ def build(whole, dtype, offset, size, stride, quantizer=None):
 
 
 def like(t, whole, offset):
-    """What `t` is, detached, on another PyTorch storage."""
+    """A detached tensor with all properties of `t`, on another PyTorch storage."""
     result = build(whole, t.dtype, offset, t.size(), t.stride(),
                    quantizer(t) if t.is_quantized else None)
     if t.is_conj() or t.is_neg():
@@ -72,7 +73,7 @@ def like(t, whole, offset):
 
 
 def quantizer(t):
-    """Of a quantized tensor: what PyTorch needs to make it again."""
+    """The parameters of a quantized tensor, with which build() makes such a tensor."""
     scheme = t.qscheme()
     if scheme == torch.per_tensor_affine:
         return scheme, t.q_scale(), t.q_zero_point()
@@ -80,7 +81,7 @@ def quantizer(t):
 
 
 def span(t):
-    """(first, end): the bytes of its PyTorch storage that a tensor can reach."""
+    """(first, end): the bytes of its PyTorch storage that a tensor can reach; `end` excluded."""
     if t.numel() == 0:
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(t.size(), t.stride()))
@@ -94,10 +95,11 @@ def span(t):
 def empty(*size: Size, dtype: torch.dtype | None = None,
           memory_format: torch.memory_format = torch.contiguous_format,
           requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
-    """As torch.empty(), on a storage of its own.
+    """A tensor as of torch.empty(), on a storage of its own, in the memory of the CPU.
 
-    shared: other processes that get it write the same memory. None: if the sharing mode is
-    "alias". Takes some microseconds, whatever the size; pages come when they are touched.
+    shared: True if processes that get the tensor shall write the same memory; None means True in
+    the sharing mode "alias". Takes microseconds for any size: the kernel gives the pages when they
+    are touched. MemoryError: the address space is too small.
     """
     return _make(size, dtype, memory_format, requires_grad, shared, False)
 
@@ -105,14 +107,14 @@ def empty(*size: Size, dtype: torch.dtype | None = None,
 def zeros(*size: Size, dtype: torch.dtype | None = None,
           memory_format: torch.memory_format = torch.contiguous_format,
           requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
-    """As torch.zeros(), on a storage of its own. See empty()."""
+    """A tensor as of torch.zeros(), on a storage of its own. See empty()."""
     return _make(size, dtype, memory_format, requires_grad, shared, True)
 
 
 def full(size: Size, fill_value: complex, *, dtype: torch.dtype | None = None,
          memory_format: torch.memory_format = torch.contiguous_format,
          requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
-    """As torch.full(), on a storage of its own. See empty()."""
+    """A tensor as of torch.full(), on a storage of its own. See empty(). Writes all bytes."""
     if dtype is None:
         dtype = torch.full((), fill_value).dtype
     result = _make((size,), dtype, memory_format, False, shared, False)
@@ -122,7 +124,7 @@ def full(size: Size, fill_value: complex, *, dtype: torch.dtype | None = None,
 def empty_like(t: torch.Tensor, *, dtype: torch.dtype | None = None,
                memory_format: torch.memory_format = torch.preserve_format,
                requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
-    """As torch.empty_like(), on a storage of its own. See empty()."""
+    """A tensor as of torch.empty_like(), on a storage of its own. See empty()."""
     shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
     return _on_new(shape, requires_grad, shared, False)
 
@@ -130,16 +132,17 @@ def empty_like(t: torch.Tensor, *, dtype: torch.dtype | None = None,
 def zeros_like(t: torch.Tensor, *, dtype: torch.dtype | None = None,
                memory_format: torch.memory_format = torch.preserve_format,
                requires_grad: bool = False, shared: bool | None = None) -> torch.Tensor:
-    """As torch.zeros_like(), on a storage of its own. See empty()."""
+    """A tensor as of torch.zeros_like(), on a storage of its own. See empty()."""
     shape = torch.empty_like(t, dtype=dtype, device="meta", memory_format=memory_format)
     return _on_new(shape, requires_grad, shared, True)
 
 
 def tensor(data: Any, *, dtype: torch.dtype | None = None, requires_grad: bool = False,
            shared: bool | None = None) -> torch.Tensor:
-    """As torch.tensor(), on a storage of its own: a copy of data, arrays and tensors too.
+    """A tensor as of torch.tensor(), on a storage of its own: a copy of `data`. See empty().
 
-    For a copy that costs nothing, of what lies in a storage already: clone().
+    data: numbers, lists, arrays or tensors. Copies all bytes; clone() copies none of a tensor that
+    lies in a storage already.
     """
     if not isinstance(data, torch.Tensor):
         data = torch.as_tensor(data, device="cpu")
@@ -155,7 +158,7 @@ def _make(size, dtype, memory_format, requires_grad, shared, zero):
 
 
 def _on_new(shape, requires_grad, shared, zero):
-    """A tensor laid out as the one on the meta device is."""
+    """A tensor with the layout of `shape`, a tensor on the meta device."""
     nbytes = shape.untyped_storage().nbytes()
     storage = _arrays.new_storage(nbytes, zero=zero, shared=shared)
     result = build(_storages.untyped(storage, 0, nbytes), shape.dtype, 0, shape.size(),
@@ -166,57 +169,60 @@ def _on_new(shape, requires_grad, shared, zero):
 def from_storage(storage: _cowshed.Storage, dtype: torch.dtype = torch.uint8,
                  size: Size | None = None, stride: Sequence[int] | None = None,
                  offset: int = 0) -> torch.Tensor:
-    """A tensor of bytes of a storage, which lives as long as the tensor does.
+    """A tensor on the bytes of a storage. The tensor keeps the storage alive.
 
-    size: None: one dimension, as long as it gets. stride: in elements; None: contiguous.
-    offset: in bytes, a multiple of the dtype's size. PyTorch knows no read-only tensors: on a
-    read-only storage each gets a clone, whose pages are copied when they are written.
+    size: None takes all bytes, in one dimension. stride: in elements; None: contiguous. offset:
+    in bytes, a multiple of the dtype's size. PyTorch has no read-only tensors: for a read-only
+    storage each call clones the storage, and the kernel copies a page at its first write.
+
+    TypeError: not a Storage. ValueError: the tensor does not fit into the storage.
     """
     if not isinstance(storage, _cowshed.Storage):
         raise TypeError(f"from_storage() takes a Storage, not {type(storage).__name__}")
     itemsize = dtype.itemsize
     if offset % itemsize or not 0 <= offset <= storage.nbytes:
-        raise ValueError(f"offset {offset}: a multiple of {itemsize} in a storage of "
-                         f"{storage.nbytes} bytes")
+        raise ValueError(f"offset is {offset}: pass a multiple of {itemsize} from 0 to the size of "
+                         f"the storage, {storage.nbytes}")
     if size is None:
         size = ((storage.nbytes - offset) // itemsize,)
     shape = torch.empty(size, dtype=dtype, device="meta")
     if stride is not None:
         shape = torch.empty_strided(size, stride, dtype=dtype, device="meta")
     if offset + shape.untyped_storage().nbytes() > storage.nbytes:
-        raise ValueError(f"a tensor of size {tuple(shape.size())} and stride {shape.stride()} at "
-                         f"{offset} ends after the storage of {storage.nbytes} bytes")
+        raise ValueError(f"size {tuple(shape.size())}, stride {shape.stride()} and offset {offset} "
+                         f"exceed the storage of {storage.nbytes} bytes: pass smaller ones")
     whole = _storages.untyped(storage.clone() if storage.readonly else storage)
     return build(whole, dtype, offset // itemsize, shape.size(),
                  shape.stride())
 
 
-# ---- What can be done with those that are there ------------------------------------------
+# ---- Cloning, sharing and freezing -------------------------------------------------------
 
 
 def storage_of(t: torch.Tensor) -> _cowshed.Storage | None:
-    """The Storage in which a tensor lies, or None: foreign memory, or another device."""
+    """The Storage in which a tensor lies. None: foreign memory, another device, or no bytes."""
     return _regions.storage_of(t)
 
 
 def clone(t: torch.Tensor) -> torch.Tensor:
-    """The same bytes, written by nobody else: size, stride, dtype and type as those of `t`.
+    """A copy of `t` that shares its pages, with the size, stride, dtype and type of `t`.
 
-    Takes some microseconds if `t` lies in a storage of its own that was hardly written since
-    its last clone: the whole storage is cloned, and pages are copied when either side writes
-    them. All else is copied at once, as cowshed.clone() says; of what is shared or mapped from
-    a file that is what `t` spans, from its lowest byte to its highest, and no more. Never shared
-    with other processes. The result is a leaf without history, as of t.detach(), and a
-    Parameter's is a plain tensor. (torch.clone() and torch._lazy_clone() are differentiable,
-    which this is not. It does not need PyTorch's own copy-on-write either, whose clones are
-    copied whole by whoever asks for their data_ptr().)
+    Takes microseconds for any size, if `t` lies in a storage and little of the storage was written
+    since its last clone. It clones the whole storage; the kernel copies a page when either side
+    writes it first. Other tensors are copied at once, as cowshed.clone() says. Of shared memory or
+    a mapped file it copies only what `t` spans, from its lowest byte to its highest.
+
+    The clone is private to this process. It is a leaf without history, as of t.detach(); the clone
+    of a Parameter is a plain tensor. (Unlike torch.clone() and torch._lazy_clone() it is not
+    differentiable. It does not use PyTorch's own copy-on-write, in which a call of data_ptr()
+    copies the whole clone.) TypeError: a sparse or nested tensor, or one of another device.
     """
     plain = is_plain(t)
     if not plain:
         check(t, "clone")
     whole = t.untyped_storage()
-    # The code of each question to PyTorch has to come from memory after a large tensor was
-    # written, so a few questions are a good part of the clone.
+    # After a write to a large tensor the code of PyTorch is no longer in the CPU's caches. So the
+    # calls of PyTorch are a good part of the time of a clone, and this path makes few.
     if plain and t.nbytes == whole.nbytes() >= _arrays.SMALL:
         place = _storages.region(whole)
         if place is not None and _by_storage(place.storage, place.nbytes):
@@ -232,13 +238,16 @@ def clone(t: torch.Tensor) -> torch.Tensor:
 
 
 def _by_storage(storage, nbytes):
-    """Is it the storage that is cloned for these bytes of it? That shares the pages of one's own,
-    whatever its size; but it copies all of what others write or a file has."""
+    """Whether the whole storage is cloned for `nbytes` bytes of it.
+
+    Cloning shares the pages of a storage of this process, of any size. But it copies all bytes of
+    an alias or a file, so for these only if all bytes are asked for.
+    """
     return storage.kind == "own" or nbytes == storage.nbytes
 
 
 def _copy(t, first, end, foreign):
-    """The bytes that a tensor can reach, copied now."""
+    """An eager copy of the bytes that a tensor can reach."""
     if end == first:
         new = _cowshed.new(0)
     elif foreign:
@@ -252,13 +261,14 @@ def _copy(t, first, end, foreign):
 
 
 def share(t: _Tensor) -> _Tensor:
-    """As Tensor.share_memory_(): the same tensor, in memory that several processes write.
+    """Moves a tensor to memory that several processes write, as Tensor.share_memory_() does.
 
-    Nothing happens if it is shared already. Else its bytes are copied once, and all tensors
-    that view the same PyTorch storage are in shared memory from then on. Before PyTorch 2.12
-    that is true of `t` alone: share a tensor before you make views of it there. A tensor of a
-    file that is mapped "r+" is shared as it is: by all who map the file. Tensors of other
-    devices are left to PyTorch, sparse and nested ones are shared piece by piece.
+    Returns `t`. Does nothing if it is shared already. Else copies its bytes once, and moves all
+    tensors that view the same PyTorch storage. Before PyTorch 2.12 it moves `t` only: there, share
+    a tensor before you make views of it.
+
+    A tensor of a file that is mapped "r+" is shared already, by all processes that map the file.
+    Tensors of other devices are left to PyTorch. Of sparse and nested tensors each part is moved.
     """
     for part in parts(t):
         if part.device.type != "cpu":
@@ -270,7 +280,7 @@ def share(t: _Tensor) -> _Tensor:
 
 
 def is_shared(t: torch.Tensor) -> bool:
-    """Do other processes that have `t` write the same memory?"""
+    """Whether other processes that have `t` write the same memory. Copies nothing."""
     return all(_is_shared(part) for part in parts(t))
 
 
@@ -281,7 +291,7 @@ def _is_shared(t):
 
 
 def parts(t):
-    """The strided tensors of which a tensor consists."""
+    """The strided tensors that a tensor consists of."""
     if t.layout == torch.sparse_coo:
         return [t._indices(), t._values()]
     if t.layout in (torch.sparse_csr, torch.sparse_bsr):
@@ -294,11 +304,11 @@ def parts(t):
 
 
 def freeze(t: torch.Tensor) -> torch.Tensor:
-    """The bytes of `t` as they are now, for sending them any number of times.
+    """A tensor like `t`, with its bytes of this moment, on pages that never change.
 
-    A tensor like `t` on pages that never change: nothing is copied any more by clones of it
-    and by sending it. PyTorch knows no read-only tensors: who writes it gets pages of his own.
-    Copies once, but for tensors that lie in a storage of their own.
+    Cloning it and sending it copy nothing, any number of times. PyTorch has no read-only tensors:
+    the kernel copies a page at its first write. freeze() copies the bytes once; it copies nothing
+    for a tensor in a storage of its own. TypeError: as clone().
     """
     check(t, "freeze")
     first, end = span(t)
@@ -306,7 +316,8 @@ def freeze(t: torch.Tensor) -> torch.Tensor:
         return clone(t)
     whole = t.untyped_storage()
     place = _storages.region(whole)
-    # Of what is shared or mapped all that is taken would be copied.
+    # Freezing an alias, a file, or a storage of which `t` is less than half copies bytes anyway.
+    # So copy only the bytes of `t`.
     if place is None or place.storage.kind != "own" or 2 * (end - first) < place.storage.nbytes:
         t = _copy(t, first, end, place is None)
         whole, place = t.untyped_storage(), _storages.region(t.untyped_storage())
