@@ -238,6 +238,16 @@ drop_pieces(struct cow__tile *t)
 	cow__array_free(pieces, cap, sizeof(*pieces));
 }
 
+/* Between cow__tile_change_begin() and cow__tile_change_end(). */
+static void
+drop_kept(struct cow__tile *t)
+{
+	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+	t->kept = NULL;
+	t->nkept = t->kept_cap = 0;
+	t->thaw_at = 0;
+}
+
 static void
 live_ends(const struct cow__tile *t)
 {
@@ -282,10 +292,7 @@ cow__extent_free(struct cow__tile *t)
 		return; /* the helper calls again */
 	cow__tile_change_begin(t);
 	t->kind = COW__LIMBO;
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
-	t->thaw_at = 0;
+	drop_kept(t);
 	cow__tile_change_end(t);
 	drop_pieces(t);
 	if (t->refs == 0) {
@@ -338,10 +345,7 @@ cow__extent_remapped(struct cow__tile *t)
 	}
 	drop_pieces(t);
 	cow__tile_change_begin(t);
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
-	t->thaw_at = 0;
+	drop_kept(t);
 	t->slow = false;
 	cow__tile_change_end(t);
 }
@@ -397,10 +401,7 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	}
 	drop_pieces(t);
 	cow__tile_change_begin(t);
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = NULL;
-	t->nkept = t->kept_cap = 0;
-	t->thaw_at = 0;
+	drop_kept(t);
 	if (s && t->refs == 0)
 		leave_segment(t);
 	t->backing = COW__ANON;
