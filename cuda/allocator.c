@@ -177,21 +177,34 @@ note_use(struct cow__cuda *d, const void *data, struct cow__cu_stream *stream)
 	return b ? cow__cuda_block_use(b, stream) : 0;
 }
 
+/* Enters the device, unless its stream can't be used. On success the caller leaves. */
+static int
+enter_usable(struct cow_device device, struct cow__cuda **ret,
+             struct cow__cu_stream **ret_stream)
+{
+	int r = cow__cuda_get(device.index, ret);
+
+	if (r == 0)
+		r = cow__cuda_enter(*ret);
+	if (r < 0)
+		return r;
+	*ret_stream = cow__cuda_stream(*ret);
+	r = cow__cuda_usable(*ret, *ret_stream);
+	if (r < 0)
+		cow__cuda_leave(*ret);
+	return r;
+}
+
 static int
 copy_data(struct cow_allocator *self, void *dst, const void *src, size_t bytes)
 {
 	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
-	int r = cow__cuda_get(self->device.index, &d);
+	int r = enter_usable(self->device, &d, &stream);
 
-	if (r == 0)
-		r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	stream = cow__cuda_stream(d);
-	r = cow__cuda_usable(d, stream);
-	if (r == 0)
-		r = note_use(d, src, stream);
+	r = note_use(d, src, stream);
 	if (r == 0)
 		r = note_use(d, dst, stream);
 	if (r == 0)
@@ -208,17 +221,12 @@ zero(struct cow_device device, void *data, size_t bytes)
 {
 	struct cow__cu_stream *stream;
 	struct cow__cuda *d;
-	int r = cow__cuda_get(device.index, &d);
+	int r = enter_usable(device, &d, &stream);
 
-	if (r == 0)
-		r = cow__cuda_enter(d);
 	if (r < 0)
 		return r;
-	stream = cow__cuda_stream(d);
-	r = cow__cuda_usable(d, stream);
-	if (r == 0)
-		r = cow__cu_error(d->cu->set_8((uintptr_t)data, 0, bytes, stream),
-		                  "clearing device memory");
+	r = cow__cu_error(d->cu->set_8((uintptr_t)data, 0, bytes, stream),
+	                  "clearing device memory");
 	cow__cuda_leave(d);
 	return r;
 }
