@@ -114,6 +114,25 @@ in_use(struct cow__cuda *d, struct cow__cu_stream *stream, const void *host)
 	return cow__cuda_pinned_used(host, d, stream) < 0 ? wait_for(d, stream) : 0;
 }
 
+/* Enters the device, unless the copy can't be part of a graph that its stream records.
+ * On success the caller leaves. */
+static int
+host_begin(struct cow_device device, const void *host, size_t bytes,
+           uint32_t flags, struct cow__cuda **ret,
+           struct cow__cu_stream **ret_stream, bool *ret_pinned)
+{
+	int r = enter(device, ret);
+
+	if (r < 0)
+		return r;
+	*ret_stream = cow__cuda_stream(*ret);
+	*ret_pinned = is_pinned(*ret, host, bytes);
+	r = capture_check(*ret, *ret_stream, *ret_pinned, flags);
+	if (r < 0)
+		cow__cuda_leave(*ret);
+	return r;
+}
+
 static int
 from_host(void *user, struct cow_device device, void *to, const void *host,
           size_t bytes, uint32_t flags)
@@ -126,17 +145,14 @@ from_host(void *user, struct cow_device device, void *to, const void *host,
 	(void)user;
 	if (bytes == 0)
 		return 0;
-	r = enter(device, &d);
+	r = host_begin(device, host, bytes, flags, &d, &stream, &pinned);
 	if (r < 0)
 		return said(r);
-	stream = cow__cuda_stream(d);
-	pinned = is_pinned(d, host, bytes);
-	r = capture_check(d, stream, pinned, flags);
-	if (r == 0 && (pinned || (waits && bytes <= SMALL)))
+	if (pinned || (waits && bytes <= SMALL))
 		r = cow__cu_error(d->cu->copy_to_device((uintptr_t)to, host,
 		                                        bytes, stream),
 		                  "copying to a device");
-	else if (r == 0)
+	else
 		r = cow__cuda_ring_to(d, stream, (uintptr_t)to, host, bytes);
 	if (r == 0 && waits) {
 		r = wait_for(d, stream);
@@ -161,13 +177,10 @@ to_host(void *user, struct cow_device device, void *host, const void *from,
 	(void)user;
 	if (bytes == 0)
 		return 0;
-	r = enter(device, &d);
+	r = host_begin(device, host, bytes, flags, &d, &stream, &pinned);
 	if (r < 0)
 		return said(r);
-	stream = cow__cuda_stream(d);
-	pinned = is_pinned(d, host, bytes);
-	r = capture_check(d, stream, pinned, flags);
-	if (r == 0 && pinned && !waits)
+	if (pinned && !waits)
 		r = cow__cuda_poison_fills(d, stream, host, bytes);
 	if (r == 0 && (pinned || bytes <= SMALL)) {
 		/* For memory that is not pinned the driver waits by itself. */
