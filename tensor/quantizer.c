@@ -208,6 +208,20 @@ quantizer_check(const char *who, enum cow_dtype dtype, int dims,
 	return r;
 }
 
+static int
+arguments_check(const char *who, enum cow_dtype dtype, int dims,
+                const int64_t *sizes, const struct cow_quantizer *from,
+                struct cow_tensor **ret)
+{
+	struct cow__shape shape;
+	int64_t numel;
+	int r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
+
+	if (!ret)
+		return cow__say(-EINVAL, "#s: ret is NULL", who);
+	return r < 0 ? r : quantizer_check(who, dtype, dims, sizes, from);
+}
+
 /* Gives the tensor a quantizer. Takes the reference to the tensor over; a failure drops it. */
 static int
 quantizer_give(const char *who, struct cow_tensor *t,
@@ -235,15 +249,9 @@ cow_tensor_new_quantized(enum cow_dtype dtype, int dims, const int64_t *sizes,
                          struct cow_tensor **ret)
 {
 	const char *who = "cow_tensor_new_quantized";
-	struct cow__shape shape;
 	struct cow_tensor *t;
-	int64_t numel;
-	int r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
+	int r = arguments_check(who, dtype, dims, sizes, quantizer, ret);
 
-	if (!ret)
-		return cow__say(-EINVAL, "#s: ret is NULL", who);
-	if (r == 0)
-		r = quantizer_check(who, dtype, dims, sizes, quantizer);
 	if (r == 0)
 		r = cow__tensor_new(who, dtype, dims, sizes, options, &t);
 	return r < 0 ? r : quantizer_give(who, t, quantizer, ret);
@@ -256,15 +264,9 @@ cow_tensor_on_quantized(struct cow_storage *storage, enum cow_dtype dtype,
                         struct cow_tensor **ret)
 {
 	const char *who = "cow_tensor_on_quantized";
-	struct cow__shape shape;
 	struct cow_tensor *t;
-	int64_t numel;
-	int r = cow__shape_read(who, dtype, dims, sizes, &shape, &numel);
+	int r = arguments_check(who, dtype, dims, sizes, quantizer, ret);
 
-	if (!ret)
-		return cow__say(-EINVAL, "#s: ret is NULL", who);
-	if (r == 0)
-		r = quantizer_check(who, dtype, dims, sizes, quantizer);
 	if (r == 0)
 		r = cow__tensor_on(who, storage, dtype, dims, sizes, strides,
 		                   offset, &t);
