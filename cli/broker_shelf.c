@@ -299,17 +299,23 @@ static bool allowed(const struct broker_holder *h, const struct broker_object *o
 	       (o->item.permissions & want) == want;
 }
 
+static int look_up(const struct cow_broker_item *item, struct broker_object **ret)
+{
+	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
+		return -EINVAL;
+	*ret = find(item);
+	return *ret != NULL ? 0 : -ENOENT;
+}
+
 int broker_shelf_find(const struct broker_holder *h,
                       const struct cow_broker_item *item,
                       struct broker_object **ret)
 {
 	struct broker_object *o;
+	int r = look_up(item, &o);
 
-	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
-		return -EINVAL;
-	o = find(item);
-	if (o == NULL)
-		return -ENOENT;
+	if (r < 0)
+		return r;
 	if (!allowed(h, o))
 		return -EACCES;
 	*ret = o;
@@ -319,12 +325,10 @@ int broker_shelf_find(const struct broker_holder *h,
 int broker_shelf_drop(struct broker_holder *h, const struct cow_broker_item *item)
 {
 	struct broker_object *o;
+	int r = look_up(item, &o);
 
-	if (memchr(item->name, 0, sizeof(item->name)) == NULL)
-		return -EINVAL;
-	o = find(item);
-	if (o == NULL)
-		return -ENOENT;
+	if (r < 0)
+		return r;
 	if (h->uid != o->item.uid && h->uid != 0)
 		return -EACCES;
 	broker_shelf_remove(o);
