@@ -121,6 +121,22 @@ cow__process_pins_memory(void)
 	return pins || r < 0;
 }
 
+/* One read() of the file's beginning, and a NUL. False: the file can't be opened; a
+ * read() that fails leaves an empty string. */
+static bool
+read_text(const char *path, char *buf, size_t bytes)
+{
+	int fd = (int)sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	long r;
+
+	if (fd < 0)
+		return false;
+	r = sys_read(fd, buf, bytes - 1);
+	(void)sys_close(fd);
+	buf[r > 0 ? r : 0] = '\0';
+	return true;
+}
+
 /* The number in a small file; UINT64_MAX for "max" and for none. */
 static uint64_t
 read_number(const char *path)
@@ -179,14 +195,9 @@ machine_headroom(void)
 {
 	char buf[512], *p;
 	uint64_t n = 0;
-	int fd = (int)sys_open("/proc/meminfo", O_RDONLY | O_CLOEXEC, 0);
-	long r;
 
-	if (fd < 0)
+	if (!read_text("/proc/meminfo", buf, sizeof(buf)))
 		return UINT64_MAX;
-	r = sys_read(fd, buf, sizeof(buf) - 1);
-	(void)sys_close(fd);
-	buf[r > 0 ? r : 0] = '\0';
 	p = strstr(buf, "MemAvailable:");
 	if (!p)
 		return UINT64_MAX;
@@ -202,15 +213,10 @@ cow__process_headroom(void)
 {
 	char buf[2048], dir[400];
 	uint64_t least = machine_headroom();
-	int fd = (int)sys_open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC, 0);
 	char *line, *next;
-	long r;
 
-	if (fd < 0)
+	if (!read_text("/proc/self/cgroup", buf, sizeof(buf)))
 		return least;
-	r = sys_read(fd, buf, sizeof(buf) - 1);
-	(void)sys_close(fd);
-	buf[r > 0 ? r : 0] = '\0';
 	for (line = buf; line && *line; line = next) {
 		bool v1;
 		char *path;
@@ -341,20 +347,14 @@ bool
 cow__process_is_user(uint32_t uid)
 {
 	char map[64];
-	int fd;
-	long r;
 
 	if (uid != cow__process_user())
 		return false;
 	if (uid != 65534)
 		return true;
 	/* Users that a namespace does not know share one number. */
-	fd = (int)sys_open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
+	if (!read_text("/proc/self/uid_map", map, sizeof(map)))
 		return false;
-	r = sys_read(fd, map, sizeof(map) - 1);
-	(void)sys_close(fd);
-	map[r > 0 ? r : 0] = '\0';
 	return strstr(map, " 4294967295") != NULL;
 }
 
