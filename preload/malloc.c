@@ -258,6 +258,13 @@ servable(size_t align, size_t bytes, const void *caller)
 	       !(align & (align - 1)) && align <= (size_t)1 << 30 &&
 	       !preload_next_has(caller);
 }
+
+/* An aligned block of the engine's; NULL: the next allocator decides. */
+static inline void *
+served(size_t align, size_t bytes, const void *caller)
+{
+	return servable(align, bytes, caller) ? large(bytes, align, 0) : NULL;
+}
 #define CALLER __builtin_return_address(0)
 
 EXPORT int
@@ -278,20 +285,16 @@ posix_memalign(void **ret, size_t align, size_t bytes)
 EXPORT void *
 aligned_alloc(size_t align, size_t bytes)
 {
-	void *p = NULL;
+	void *p = served(align, bytes, CALLER);
 
-	if (servable(align, bytes, CALLER))
-		p = large(bytes, align, 0);
 	return p ? p : preload_next.aligned_alloc(align, bytes);
 }
 
 EXPORT void *
 memalign(size_t align, size_t bytes)
 {
-	void *p = NULL;
+	void *p = served(align, bytes, CALLER);
 
-	if (servable(align, bytes, CALLER))
-		p = large(bytes, align, 0);
 	return p ? p : preload_next.memalign(align, bytes);
 }
 
