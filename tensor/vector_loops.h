@@ -77,31 +77,22 @@ USE(FLOAT32, float, FLOAT16, uint16_t)
 
 /* Through float, SOME elements at a time. */
 #define SOME 256
-TARGET static void
-loop_BFLOAT16_FLOAT16(uint16_t *t, const uint16_t *f, int64_t n)
-{
-	float x[SOME];
+#define BY_FLOAT(TO, FROM)                                                     \
+	TARGET static void loop_##TO##_##FROM(uint16_t *t, const uint16_t *f,  \
+	                                      int64_t n)                       \
+	{                                                                      \
+		float x[SOME];                                                 \
+                                                                               \
+		for (int64_t k; n > 0; n -= k, f += k, t += k) {               \
+			k = n < SOME ? n : SOME;                               \
+			loop_FLOAT32_##FROM(x, f, k);                          \
+			loop_##TO##_FLOAT32(t, x, k);                          \
+		}                                                              \
+	}                                                                      \
+	USE(TO, uint16_t, FROM, uint16_t)
 
-	for (int64_t k; n > 0; n -= k, f += k, t += k) {
-		k = n < SOME ? n : SOME;
-		loop_FLOAT32_FLOAT16(x, f, k);
-		loop_BFLOAT16_FLOAT32(t, x, k);
-	}
-}
-USE(BFLOAT16, uint16_t, FLOAT16, uint16_t)
-
-TARGET static void
-loop_FLOAT16_BFLOAT16(uint16_t *t, const uint16_t *f, int64_t n)
-{
-	float x[SOME];
-
-	for (int64_t k; n > 0; n -= k, f += k, t += k) {
-		k = n < SOME ? n : SOME;
-		loop_FLOAT32_BFLOAT16(x, f, k);
-		loop_FLOAT16_FLOAT32(t, x, k);
-	}
-}
-USE(FLOAT16, uint16_t, BFLOAT16, uint16_t)
+BY_FLOAT(BFLOAT16, FLOAT16)
+BY_FLOAT(FLOAT16, BFLOAT16)
 #endif
 DENSE(FLOAT32, float, FLOAT8_E4M3FN, uint8_t, cow__from_float8_e4m3fn(x))
 DENSE(FLOAT8_E4M3FN, uint8_t, FLOAT32, float, cow__to_float8_e4m3fn(x))
