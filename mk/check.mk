@@ -8,8 +8,8 @@
 #
 # QUICK=1 shortens four kinds of test: random programs run a quarter of the rounds (ROUNDS() in
 # tests/support/support.h), sweeps try three errors of nine (tests/support/fault/sweep.h),
-# scripts of tests/preload run programs at one threshold of three (lib.sh), forks.sh fewer programs. Modes other than
-# plain and debug shorten nothing.
+# scripts of tests/preload run programs at one threshold of three (lib.sh), forks.sh fewer
+# programs. Modes other than plain and debug shorten nothing.
 #
 # Sanitizers bring a malloc of their own, so the shim and its tests stay out with them.
 

@@ -125,20 +125,29 @@ static bool about(int64_t bytes, int64_t expected)
 	return bytes > expected - SLACK && bytes < expected + SLACK;
 }
 
-/* Charges are counted in batches for each processor. */
-static void ck_charged(int who, int64_t expected)
-{
-	int64_t bytes = -1;
+struct expected {
+	int who;
+	int64_t bytes, seen;
+};
 
-	for (int i = 0; i < 300; i++) {
-		bytes = charged(&payer[who]);
-		if (about(bytes, expected))
-			return;
-		usleep(10000);
-	}
-	ck_abort_msg("%s is charged %lld bytes, not about %lld",
-	             who ? "the receiver" : "the sender", (long long)bytes,
-	             (long long)expected);
+static bool is_charged(void *arg)
+{
+	struct expected *e = arg;
+
+	e->seen = charged(&payer[e->who]);
+	return about(e->seen, e->bytes);
+}
+
+/* The kernel counts charges in batches for each processor, and the engine gives freed memory
+ * back a second later. */
+static void ck_charged(int who, int64_t bytes)
+{
+	struct expected e = { who, bytes, -1 };
+
+	if (!wait_until(is_charged, &e, 30))
+		ck_abort_msg("%s is charged %lld bytes, not about %lld",
+		             who ? "the receiver" : "the sender",
+		             (long long)e.seen, (long long)bytes);
 }
 
 static void cgroup_remove(const struct cgroup *g)
