@@ -25,7 +25,7 @@ bad=0
 gpu() {
 	local name=$1 want=$2 words=$3 got
 	shift 3
-	(cd "$tmp" && env -u COWSHED_CUDA_DRIVER PATH=/usr/bin:/bin BUILD=plain \
+	(cd "$tmp" && env -u COWSHED_CUDA_DRIVER -u T PATH=/usr/bin:/bin BUILD=plain \
 		COWREF_MEMORY=4294967296 COWREF_MAX_HANDLES=2000 "$@" \
 		bash check-gpu.sh) >"$tmp/log" 2>&1
 	got=$?
