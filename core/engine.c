@@ -107,7 +107,7 @@ const struct cow__hooks cow__hooks = {
 	.jobs = jobs,
 };
 
-COW_EXPORT void (*cow__trim_others)(void);
+void (*cow__trim_others)(void);
 
 COW_EXPORT int
 cow_trim(void)

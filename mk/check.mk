@@ -9,7 +9,7 @@
 # QUICK=1 shortens four kinds of test: random programs run a quarter of the rounds (ROUNDS() in
 # tests/support/support.h), sweeps try three errors of nine (tests/support/fault/sweep.h),
 # scripts of tests/preload run programs at one threshold of three (lib.sh), forks.sh fewer
-# programs. Modes other than plain and debug shorten nothing.
+# programs. make check sets it in the modes plain and debug.
 #
 # Sanitizers bring a malloc of their own, so the shim and its tests stay out with them.
 
@@ -52,10 +52,13 @@ SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	files_mutated snapshot threads torch_install torch_loader torch_reduce torch_sharing tutorial types) \
 	$(filter-out %/test_fork.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
 
-QUICK := $(if $(filter plain debug,$(MODE)),QUICK=1)
+# QUICK=1 is for make check alone, whatever the environment has.
+unexport QUICK
+SHORTER := $(if $(filter plain debug,$(MODE)),QUICK=1)
 # What QUICK=1 shortens, and SLOW.
-REST := $(if $(QUICK),$(SLOW) $(filter-out $(SLOW),$(FAULT) $(SCRIPTS) \
-	$(call bin,$(shell grep -lrw ROUNDS tests --include='test_*.c' --include='test_*.cc'))))
+REST := $(if $(SHORTER),$(SLOW) $(filter-out $(SLOW),$(FAULT) $(SCRIPTS) \
+	$(call bin,$(shell grep -lrw ROUNDS tests --include='test_*.c' --include='test_*.cc' \
+	--include='bug_*.c' 2>/dev/null))))
 
 # What can't be built here is counted as skipped.
 export LEFT_OUT := $(strip $(if $(URING),,$(WITH_URING:.c=):liburing) \

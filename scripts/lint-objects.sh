@@ -36,6 +36,11 @@ undefined 'cuda/ uses' "$world|$kernel|time" $(printf '%s\n' "$obj"/cuda/*.o | g
 undefined 'cuda/driver.c uses' "$(sed 's/dl(.*close)/dlclose/; s/(secure_)?getenv/getenv/' <<<"$world")|$kernel" "$obj"/cuda/driver.o
 nm -gA --defined-only "$obj"/{memfd,core,core/*,share,tensor,cuda}/*.o 2>/dev/null | awk '{ print $NF, $1 }' |
 	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
+# What carries COW_EXPORT stands in a map.
+for o in $(find "$obj"/{memfd,core,share,tensor,cuda} -name '*.o'); do
+	readelf -Ws "$o" | awk -v o="${o#"$obj"/}" '$5 == "GLOBAL" && $6 == "DEFAULT" && $7 != "UND" { print $8, o }'
+done | sort | join -v 1 - <(cat {core,tensor,cuda}/*.map | tr -cs 'A-Za-z0-9_' '\n' | sort -u) |
+	grep -v asan | rule 'exported by its object, in no map'
 exports() { # MAP LIBRARY
 	diff <(sed 's|/\*.*\*/||' "$1" | awk '/local:/{on = 0} on; /global:/{on = 1}' |
 		tr -cs 'A-Za-z0-9_' '\n' | grep . | sort) <(nm -D --defined-only \

@@ -137,7 +137,7 @@ cow__helper_suspended(void)
 	return __atomic_load_n(&suspended, __ATOMIC_SEQ_CST) != 0;
 }
 
-COW_EXPORT void
+void
 cow__helper_suspend(void)
 {
 	__atomic_add_fetch(&suspended, 1, __ATOMIC_SEQ_CST);

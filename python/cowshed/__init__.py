@@ -32,6 +32,15 @@ from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING
 
+try:
+    from . import _cowshed as _cowshed
+except ImportError as _error:
+    # The loader takes a libcowshed.so.0 that is there already, as that of a preloaded shim.
+    if "symbol" not in str(_error) and "version" not in str(_error):
+        raise
+    raise ImportError(
+        "a libcowshed.so.0 of another build is loaded in this process. Start the program with "
+        f"`python -m cowshed run`, or preload the shim of {__path__[0]}/lib.") from _error
 from . import _reducers as _reducers
 from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
 from ._cowshed import Storage, features, set_option, stats, trim, version

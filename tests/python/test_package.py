@@ -5,6 +5,7 @@ import ast
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -131,6 +132,20 @@ def test_one_engine_when_another_build_is_preloaded(tmp_path):
     child = run("-c", "import cowshed; print(open('/proc/self/maps').read())",
                 env={**os.environ, "LD_PRELOAD": str(tmp_path / "libcowshed-preload.so")})
     assert loaded(child.stdout) == {str(tmp_path / "libcowshed.so.0")}
+
+
+def test_another_release_that_is_preloaded_is_told(tmp_path):
+    """The package's libraries share private names, so they must be of one build."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "empty.c").write_text("int nothing_of_ours;\n")
+    other = str(tmp_path / "libcowshed.so.0")
+    subprocess.run([compiler, "-shared", "-fPIC", "-Wl,-soname,libcowshed.so.0", "-o", other,
+                    str(tmp_path / "empty.c")], check=True)
+    child = run("-c", "import cowshed", check=False, env={**os.environ, "LD_PRELOAD": other})
+    assert child.returncode == 1
+    assert "ImportError: a libcowshed.so.0 of another build is loaded" in child.stderr
 
 
 # ---- python -m cowshed, and the command --------------------------------------------------

@@ -337,7 +337,7 @@ START_TEST(random_programs)
 	size_t shared = 0;
 
 	state = (uint64_t)_i * 7919 + 1;
-	for (int i = 0; i < ROUNDS(300); i++) {
+	for (int i = 0; i < rounds(300); i++) {
 		shared += step(all);
 		for (int k = 0; k < STORAGES; k++)
 			check(&all[k]);
@@ -348,7 +348,7 @@ START_TEST(random_programs)
 			child_finish(child);
 		}
 	}
-	must(ROUNDS(100) < 100 || shared > 2 * MIB);
+	must(rounds(100) < 100 || shared > 2 * MIB);
 	for (int k = 0; k < STORAGES; k++)
 		if (all[k].storage)
 			drop(&all[k]);
