@@ -42,7 +42,13 @@ RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm
 EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
 endif
 
-# Not in make check, with the reason where it is not only the time (seconds: tests/seconds.txt).
+# Not in make check, because of the time that they take (check-all says it).
+#
+# These take more than 10 seconds and stay, since no shorter test is about the same:
+#     preload/forks.sh hostile.sh pages.sh   programs that fork, forbid and unmap under the shim
+#     support/test_harness                   waits until a test that hangs is ended
+#     core/fork/fault_fork                   each kernel call of a fork fails
+#     python/test_process.py test_pickle.py  start an interpreter for each of many tests
 SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views tensor/test_strided))) \
 	$(patsubst %,tests/preload/%.sh,allocators containers copies limits mmap options real storm) \
