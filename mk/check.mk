@@ -48,14 +48,13 @@ endif
 #     preload/forks.sh hostile.sh pages.sh   programs that fork, forbid and unmap under the shim
 #     support/test_harness                   waits until a test that hangs is ended
 #     core/fork/fault_fork                   each kernel call of a fork fails
-#     python/test_process.py test_pickle.py  start an interpreter for each of many tests
 SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views tensor/test_strided))) \
 	$(patsubst %,tests/preload/%.sh,allocators containers copies limits mmap options real storm) \
 	tests/stress/share_storm.sh tests/cuda/foreign.sh \
 	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \
 	$(patsubst %,tests/python/test_%.py,arrays benchmarks checkpoint dask dask_cluster examples \
-	files_mutated snapshot threads torch_install torch_loader torch_reduce torch_sharing tutorial types) \
+	files_mutated pickle process snapshot threads torch_install torch_loader torch_reduce torch_sharing tutorial types) \
 	$(filter-out %/test_fork.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
 
 # QUICK=1 is for make check alone, whatever the environment has.
