@@ -62,7 +62,7 @@ unexport QUICK
 SHORTER := $(if $(filter plain debug,$(MODE)),QUICK=1)
 # What QUICK=1 shortens, and SLOW.
 REST := $(if $(SHORTER),$(SLOW) $(filter-out $(SLOW),$(FAULT) $(SCRIPTS) \
-	$(call bin,$(shell grep -lrw ROUNDS tests --include='test_*.c' --include='test_*.cc' \
+	$(call bin,$(shell grep -lrE '\<(ROUNDS\>|rounds.[0-9A-Z])' tests --include='test_*.c' --include='test_*.cc' \
 	--include='bug_*.c' 2>/dev/null))))
 
 # What can't be built here is counted as skipped.
