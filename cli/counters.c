@@ -53,18 +53,17 @@ const struct cli_counter cli_counters[] = {
 	SUM(segments, CLI_COUNT, "memfds open"),
 	SUM(mappings, CLI_COUNT, "mappings, estimated"),
 	SUM(helper_starts, CLI_COUNT, "helper threads started"),
+	SUM(heal_ns_total, CLI_NS, "spent on thawing in slices"),
+	MAX(heal_wait_ns_max, CLI_NS, "longest wait of a thread for a slice"),
 };
 
 enum { COUNTERS = sizeof cli_counters / sizeof cli_counters[0] };
 
 const size_t cli_counters_count = COUNTERS;
 
-/* All members but `size`, which is the first, and the fallbacks, which are last. */
-static_assert(COUNTERS == offsetof(struct cow_stats, fallbacks) /
-                          sizeof(uint64_t) - 1, "a counter has no row");
-static_assert(sizeof(struct cow_stats) ==
-              offsetof(struct cow_stats, fallbacks) +
-              COW_FALLBACKS * sizeof(uint64_t), "counters after fallbacks");
+/* All members but `size`, which is the first, and the fallbacks. */
+static_assert(COUNTERS == sizeof(struct cow_stats) / sizeof(uint64_t) - 1 -
+                          COW_FALLBACKS, "a counter has no row");
 
 static uint64_t *place(const struct cli_counter *counter,
                        struct cow_stats *stats)

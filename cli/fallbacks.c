@@ -70,10 +70,10 @@ static const struct advice advices[COW_FALLBACKS] = {
 	[COW_FALLBACK_ELEMENTS] = {
 		"clones of elements with hooks run the hooks", NULL},
 	[COW_FALLBACK_BUSY] = {
-		"frozen memory stayed frozen, because other threads may have "
-		"been writing: every page written costs a copy",
-		"if the program forks often and rewrites its memory: "
-		"cowshed run --backing anon"},
+		"frozen memory stayed frozen for a while, because a thread was "
+		"running: every page written costs a copy",
+		"if the program forks often, rewrites its memory and never "
+		"rests: cowshed run --backing anon"},
 	[COW_FALLBACK_HELD] = {
 		"frozen memory stayed frozen, because another process still "
 		"maps it", "let children exec or exit sooner"},
@@ -85,6 +85,21 @@ static const struct advice advices[COW_FALLBACKS] = {
 	[COW_FALLBACK_REWRITTEN] = {
 		"most of a block was rewritten after it was cloned: the next "
 		"clones were copies", NULL},
+	[COW_FALLBACK_BLOCKED] = {
+		"frozen memory stayed frozen, because a thread waited in a "
+		"call that cowshed does not know as a safe point", NULL},
+	[COW_FALLBACK_HANDLER] = {
+		"frozen memory stayed frozen, because a signal handler was set "
+		"by a system call, past libc", NULL},
+	[COW_FALLBACK_STACK] = {
+		"frozen memory stayed frozen, because a stack lies in a block",
+		NULL},
+	[COW_FALLBACK_CANCEL] = {
+		"frozen memory stayed frozen, because a thread was being "
+		"cancelled", NULL},
+	[COW_FALLBACK_PROCESS] = {
+		"frozen memory stayed frozen, because another process shares "
+		"the address space", NULL},
 };
 
 const char *cli_fallback_name(int reason)

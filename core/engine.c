@@ -9,6 +9,7 @@
  */
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/thaw.h"
 #include "core/fork/feedback.h"
@@ -74,7 +75,7 @@ tick(void)
 	last = now;
 	(void)cow__extent_poll_limbo();
 	if (cow__engine.forked_once || cow__engine.generation) {
-		cow__thaw_all();
+		cow__heal_due();
 		if (cow__engine.frozen && cow__engine.use_helper)
 			cow__helper_want(false);
 		else
@@ -93,6 +94,7 @@ tick(void)
 static cow__job_fn *const jobs[] = {
 	cow__old_tables_job,
 	cow__commit_job,
+	cow__heal_job,
 	cow__decay_job,
 	cow__shadows_job,
 	cow__limbo_job,
@@ -126,7 +128,7 @@ cow_trim(void)
 	cow__engine_lock();
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
-		cow__thaw_all();
+		cow__heal(UINT64_MAX, true);
 		cow__old_tables_release();
 	}
 	done = cow__decay_all();

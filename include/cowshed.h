@@ -665,7 +665,7 @@ enum cow_fallback {
 	COW_FALLBACK_FOREIGN,     /* clone of foreign memory: copied */
 	COW_FALLBACK_SMALL,       /* clone of a small transparent one: copied */
 	COW_FALLBACK_ELEMENTS,    /* clone through element hooks */
-	COW_FALLBACK_BUSY,        /* no thaw: other threads may be writing */
+	COW_FALLBACK_BUSY,        /* no thaw: a thread runs */
 	COW_FALLBACK_HELD,        /* no thaw: another process maps the pages */
 	COW_FALLBACK_BACKING,     /* anonymous memory by policy; clones of
 	                             memory that is not the memfd's: copied */
@@ -673,6 +673,14 @@ enum cow_fallback {
 	COW_FALLBACK_REWRITTEN,   /* clone of memory that was mostly written, or
 	                             written in many places, since an earlier
 	                             clone: copied */
+	COW_FALLBACK_BLOCKED,     /* no thaw: a thread waits in a call that is
+	                             no safe point */
+	COW_FALLBACK_HANDLER,     /* no thaw: a signal handler that was set past
+	                             libc */
+	COW_FALLBACK_STACK,       /* no thaw: the caller's stack is in a block */
+	COW_FALLBACK_CANCEL,      /* no thaw: a thread is being cancelled */
+	COW_FALLBACK_PROCESS,     /* no thaw: another process shares the address
+	                             space */
 	COW_FALLBACKS = 24,
 };
 
@@ -723,6 +731,8 @@ struct cow_stats {
 	uint64_t mappings;         /* kernel mappings in the window, estimated */
 	uint64_t helper_starts;
 	uint64_t fallbacks[COW_FALLBACKS]; /* by enum cow_fallback */
+	uint64_t heal_ns_total;    /* slices in which frozen memory was thawed */
+	uint64_t heal_wait_ns_max; /* longest wait of a thread for a slice */
 };
 
 /* This process's counters. A shorter struct, by its `size`, gets the members

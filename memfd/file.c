@@ -132,7 +132,7 @@ int
 cow__file_mode(const char *path, uint32_t *ret)
 {
 	struct stat st;
-	long r = SYS4(SYS_newfstatat, AT_FDCWD, path, &st, 0);
+	long r = sys_fstatat(AT_FDCWD, path, &st, 0);
 
 	if (r < 0)
 		return (int)r;

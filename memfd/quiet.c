@@ -6,13 +6,20 @@
  * the only thread and no other process (such as a child of vfork()) uses its
  * address space. The kernel's check is the one we need, and it needs no /proc.
  *
- * With other threads. Each must sit in a private futex wait without timeout. Only
- * a thread of this process could wake it, and all of them sit there.
- * /proc/self/task/TID/syscall shows it ("running" otherwise). What remains is
- * signals: a signal from outside could run a handler in a sleeping thread. So a
- * gate replaces every handler of the program before the look. The gate makes a
- * handler wait until the quiet moment is over, and then calls it as if nothing
- * had been. The caller's own signals are blocked meanwhile.
+ * With safe points. The shim knows who is parked. The kernel says how many threads
+ * there are: /proc/self/task has so many links, and two. If the parked ones, the
+ * caller and the helper are all of them, the proof is done. Any other thread must
+ * sleep as below, and on a word that no parked thread's call could wake.
+ *
+ * With other threads, and without safe points. Each must sit in a private futex
+ * wait without timeout. Only a thread of this process could wake it, and all of
+ * them sit there. /proc/self/task/TID/syscall shows it ("running" otherwise). What
+ * remains is signals: a signal from outside could run a handler in a sleeping
+ * thread. So a gate replaces every handler of the program before the look. The
+ * gate makes a handler wait until the quiet moment is over, and then calls it as
+ * if nothing had been. The kernel may reset a handler when it calls it
+ * (SA_RESETHAND): it resets the gate then, and the gate calls the handler. The
+ * caller's own signals are blocked meanwhile.
  *
  * The order matters: gates first, look second. A signal that came before its gate
  * shows as a thread that is not in the wait. One that comes later meets the gate.
@@ -37,7 +44,7 @@
 
 #define SIGNALS 64
 #define SA_SIGINFO_ 4u
-#define SA_RESETHAND_ 0x80000000u
+#define STACK_NEAR ((unsigned long)64 << 10)
 #define SIGKILL_ 9
 #define SIGSTOP_ 19
 
@@ -56,10 +63,8 @@ static uint64_t old_mask;   /* the caller's signal mask */
 static uint32_t gate_shut;  /* futex: handlers wait while 1 ... */
 static uint32_t gate_owner; /* ... in this process: a raw fork's child goes through */
 static bool masked;
-
-struct range {
-	uintptr_t from, to;
-};
+static bool at_safe_points; /* this quiet moment has the floor */
+static uintptr_t lock_word; /* who waits for it is in the middle of a call of ours */
 
 static void
 gate(int sig, void *info, void *context)
@@ -84,8 +89,6 @@ gates_shut(void)
 			continue;
 		if ((uintptr_t)a.handler <= 1)
 			continue;
-		if (a.flags & SA_RESETHAND_)
-			return false;
 		/* A program may have read the gate while it was shut, and set it
 		 * again later: then `saved` is right. */
 		if (a.handler != gate)
@@ -142,38 +145,49 @@ parse_number(const char **at)
 }
 
 static bool
-is_in(const struct range *r, uintptr_t at)
+is_in(const struct cow__park_range *r, uintptr_t at)
 {
 	return at >= r->from && at < r->to;
 }
 
 /* "202 0x7f.. 0x189 0x0 0x0 ...": number, six arguments, stack pointer. */
 static bool
-in_endless_futex_wait(const char *line, const struct range *memory)
+in_endless_futex_wait(const char *line, const struct cow__park_range *memory)
 {
-	unsigned long nr, op, timeout;
+	unsigned long nr, op, timeout, word, stack;
 
 	if (*line < '0' || *line > '9')
 		return false;
 	nr = parse_number(&line);
-	(void)parse_number(&line);
+	word = parse_number(&line);
 	op = parse_number(&line);
 	(void)parse_number(&line);
 	timeout = parse_number(&line);
 	(void)parse_number(&line);
 	(void)parse_number(&line);
-	if (is_in(memory, parse_number(&line)))
+	stack = parse_number(&line);
+	if (is_in(memory, stack))
 		return false;
-	if (nr != SYS_futex || timeout != 0 || !(op & FUTEX_PRIVATE_FLAG))
+	/* libc's setuid() waits on its stack for a signal handler in each thread. */
+	if (word - stack < STACK_NEAR)
+		return false;
+	if (nr != SYS_futex || timeout != 0)
+		return false;
+	if (word == lock_word || (at_safe_points && cow__park_may_wake(word)))
+		return false;
+	/* pthread_join(): only the end of that thread wakes it. */
+	if (!(op & FUTEX_PRIVATE_FLAG) &&
+	    !(at_safe_points && cow__park_joins(word)))
 		return false;
 	op &= ~(unsigned long)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
 	return op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET;
 }
 
+/* Reads a file of a task. False: it can't be read. */
 static bool
-task_sleeps(int dir, const char *name, const struct range *memory)
+task_read(int dir, const char *name, const char *file, char *line, size_t bytes)
 {
-	char path[40], line[256];
+	char path[40];
 	int at = 0, fd;
 	long r;
 
@@ -181,24 +195,67 @@ task_sleeps(int dir, const char *name, const struct range *memory)
 		path[at] = name[at];
 		at++;
 	}
-	for (const char *s = "/syscall"; *s; s++)
-		path[at++] = *s;
+	while (*file)
+		path[at++] = *file++;
 	path[at] = '\0';
 	fd = (int)sys_openat(dir, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	r = sys_read(fd, line, sizeof(line) - 1);
+	r = sys_read(fd, line, bytes - 1);
 	(void)sys_close(fd);
 	if (r <= 0)
 		return false;
 	line[r] = '\0';
-	return in_endless_futex_wait(line, memory);
+	return true;
+}
+
+/* How often a processor has begun to run the task. False: that can't be told. */
+static bool
+task_runs(int dir, const char *name, uint64_t *ret)
+{
+	char line[96];
+	const char *at = line;
+
+	if (!task_read(dir, name, "/schedstat", line, sizeof(line)))
+		return false;
+	(void)parse_number(&at);
+	(void)parse_number(&at);
+	*ret = parse_number(&at);
+	return true;
+}
+
+/* Two looks that must agree: the threads that sleep, and how often each has run. One
+ * look would not do. A thread may sleep when it is looked at, and be woken by another
+ * one that sleeps when its turn comes. */
+struct look {
+	bool second;
+	uint64_t sum;
+};
+
+/* The first look reads the number of runs before the state, the second after it. */
+static bool
+task_sleeps(int dir, const char *name, uint32_t id,
+            const struct cow__park_range *memory, struct look *look)
+{
+	char line[256];
+	uint64_t runs = 0;
+
+	if (!look->second && !task_runs(dir, name, &runs))
+		return false;
+	if (!task_read(dir, name, "/syscall", line, sizeof(line)) ||
+	    !in_endless_futex_wait(line, memory))
+		return false;
+	if (look->second && !task_runs(dir, name, &runs))
+		return false;
+	look->sum += (runs + 1) * (id * 0x9e3779b97f4a7c15u | 1);
+	return true;
 }
 
 /* `shared`: another user of this address space exists. If there is no other
  * thread, that is another process, of which nothing is known. */
 static bool
-others_sleep(uint32_t helper, bool shared, const struct range *memory)
+one_look(uint32_t helper, bool shared, const struct cow__park_range *memory,
+         struct look *look)
 {
 	struct {
 		uint64_t ino;
@@ -234,44 +291,118 @@ others_sleep(uint32_t helper, bool shared, const struct range *memory)
 				continue;
 			}
 			shared = false;
-			if (tid != helper)
-				quiet = task_sleeps(dir, e->name, memory);
+			if (tid == helper ||
+			    (at_safe_points && cow__park_knows(tid)))
+				continue;
+			quiet = task_sleeps(dir, e->name, tid, memory, look);
 		}
 	}
 	(void)sys_close(dir);
 	return quiet && seen_self && !shared;
 }
 
-bool
-cow__quiet_begin(uint32_t helper, uintptr_t from, uintptr_t to)
+/* Does every thread but the caller, the helper and the parked ones sleep? */
+static bool
+others_sleep(uint32_t helper, bool shared, const struct cow__park_range *memory)
 {
-	const struct range memory = { from, to };
-	const uint64_t all = UINT64_MAX;
-	bool shared;
-	long r;
+	struct look first = { false, 0 }, second = { true, 0 };
 
+	return one_look(helper, shared, memory, &first) &&
+	       one_look(helper, shared, memory, &second) &&
+	       first.sum == second.sum;
+}
+
+/* How many threads this process has; 0: that can't be found out. */
+static uint64_t
+count_threads(void)
+{
+	struct stat s;
+
+	if (sys_fstatat(AT_FDCWD, "/proc/self/task", &s, 0) < 0 ||
+	    s.st_nlink < 3)
+		return 0;
+	return (uint64_t)s.st_nlink - 2;
+}
+
+static enum cow__busy
+begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory)
+{
+	uint32_t parked, ours = 1;
+	uint64_t all;
+	enum cow__busy busy = cow__park_begin(&parked);
+
+	if (busy)
+		return busy;
+	at_safe_points = true;
+	ours += helper && helper != (uint32_t)sys_gettid();
+	/* After the look at the records: whoever could make a thread now is
+	 * parked. */
+	all = count_threads();
+	if (all != parked + ours && !others_sleep(helper, false, memory))
+		busy = all ? COW__BUSY_BLOCKED : COW__BUSY_UNKNOWN;
+	else if (!cow__park_gated())
+		busy = COW__BUSY_HANDLER;
+	if (!busy)
+		return COW__QUIET;
+	at_safe_points = false;
+	cow__park_end();
+	return busy;
+}
+
+enum cow__busy
+cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to)
+{
+	const struct cow__park_range memory = { from, to };
+	const uint64_t all = UINT64_MAX;
+	enum cow__busy busy = COW__BUSY_HANDLER;
+	long r = -EINVAL;
+
+	lock_word = (uintptr_t)lock;
 	if (is_in(&memory, (uintptr_t)__builtin_frame_address(0)))
-		return false;
+		return COW__BUSY_STACK;
 	masked = sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old_mask) >= 0;
 	if (!masked)
-		return false;
-	r = sys_unshare(CLONE_VM);
+		return COW__BUSY_RUNNING;
+	if (helper != (uint32_t)sys_gettid())
+		r = sys_unshare(CLONE_VM);
 	if (r == 0)
-		return true;
-	shared = r == -EINVAL;
-	if (others_sleep(helper, shared, &memory) && gates_shut() &&
-	    others_sleep(helper, shared, &memory))
-		return true;
-	cow__quiet_end();
-	return false;
+		return COW__QUIET;
+	if (cow__park_used())
+		busy = begin_at_safe_points(helper, &memory);
+	/* Without the shim, or beside handlers that it does not know. */
+	if (busy == COW__BUSY_HANDLER) {
+		busy = others_sleep(helper, r == -EINVAL, &memory) &&
+		                       gates_shut() &&
+		                       others_sleep(helper, r == -EINVAL, &memory)
+		               ? COW__QUIET
+		               : COW__BUSY_RUNNING;
+	}
+	if (busy)
+		cow__quiet_end();
+	return busy;
 }
 
 void
 cow__quiet_end(void)
 {
+	if (at_safe_points)
+		cow__park_end();
+	at_safe_points = false;
 	if (__atomic_load_n(&gate_shut, __ATOMIC_RELAXED))
 		gates_open();
 	if (masked)
 		(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old_mask, NULL);
 	masked = false;
+}
+
+bool
+cow__quiet_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
+{
+	return at_safe_points && cow__park_written(at, to, ret);
+}
+
+bool
+cow__quiet_awaited(void)
+{
+	return at_safe_points && cow__park_awaited();
 }

@@ -9,21 +9,31 @@
 #ifndef COW_MEMFD_QUIET_H
 #define COW_MEMFD_QUIET_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "memfd/park.h"
 
 /*
- * Tries to begin a quiet moment for the memory [from, to). True if the calling
- * thread is alone in this address space, or if every other thread provably
- * sleeps. `helper` is a thread that need not sleep; 0: there is none.
+ * Tries to begin a quiet moment for the memory [from, to). COW__QUIET if the
+ * calling thread is alone in this address space, or if every other thread is
+ * parked at a safe point (memfd/park.h) or provably sleeps. `helper` is a thread
+ * that need not sleep, perhaps the caller; 0: there is none.
+ * A thread that waits for `lock`, the caller's, is in the middle of something, and
+ * does not count as asleep. Otherwise the reason.
  *
  * No stack may lie in that memory: the caller would write what it moves, and the
  * kernel would write to a sleeper's stack for a signal. Until the end signals are
  * blocked in the caller, and wait in the other threads. The caller serializes the
- * calls (the engine's lock). It takes few microseconds alone, and about 20 us for
- * each other thread.
+ * calls (the engine's lock). It takes few microseconds alone, ten with parked
+ * threads, and about 20 us for each thread that sleeps elsewhere.
  */
-bool cow__quiet_begin(uint32_t helper, uintptr_t from, uintptr_t to);
+enum cow__busy cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from,
+                                uintptr_t to);
 void cow__quiet_end(void);
+
+/* In a quiet moment: the first range in [at, to) that the kernel may write for a
+ * parked thread. These pages must stay as they are. False: there is none. */
+bool cow__quiet_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
+
+/* In a quiet moment: does a thread wait for its end? */
+bool cow__quiet_awaited(void);
 
 #endif

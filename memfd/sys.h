@@ -115,6 +115,12 @@ sys_openat(int dir, const char *path, int flags)
 }
 
 static inline long
+sys_fstatat(int dir, const char *path, struct stat *ret, int flags)
+{
+	return SYS4(SYS_newfstatat, dir, path, ret, flags);
+}
+
+static inline long
 sys_read(int fd, void *buf, size_t len)
 {
 	return SYS3(SYS_read, fd, buf, len);

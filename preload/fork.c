@@ -13,6 +13,7 @@
  *           (docs/design/fork.md)
  */
 #include "preload/next.h"
+#include "preload/park.h"
 #include "preload/preload.h"
 
 #include "core/fork/fork.h"
@@ -80,6 +81,7 @@ in_child(void)
 		_IO_list_resetlock();
 	have_list = 0;
 	preload_report_begin();
+	preload_park_child();
 	preload_gate_child();
 }
 
@@ -163,6 +165,19 @@ begin(void *arg)
 	return b.fn(b.arg);
 }
 
+/* A child that is no thread, but uses this memory. With CLONE_VFORK it also uses this
+ * thread's record, and this thread waits until it is gone. */
+static void
+note_sharing(int flags)
+{
+	if (!(flags & CLONE_VM) || (flags & CLONE_THREAD))
+		return;
+	if (!(flags & CLONE_VFORK))
+		cow__park_shared();
+	else
+		preload_vfork_mark();
+}
+
 typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 
 /* Reads three more arguments even if the caller gave none, as libc does. */
@@ -181,6 +196,7 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	child_tid = va_arg(ap, void *);
 	va_end(ap);
 	NEXT(clone_fn *, "clone")
+	note_sharing(flags);
 	prepared = fn && stack && !(flags & CLONE_VM) && preload_fork_begin();
 	if (!prepared)
 		return f(fn, stack, flags, arg, parent_tid, tls, child_tid);
@@ -189,12 +205,12 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 }
 
 static pid_t
-reaped(pid_t pid)
+reaped(pid_t pid, bool waited)
 {
 	int saved = errno;
 
 	if (pid > 0)
-		cow__fork_reaped();
+		cow__fork_reaped(waited);
 	errno = saved;
 	return pid;
 }
@@ -205,42 +221,55 @@ typedef pid_t wait3_fn(int *, int, struct rusage *);
 typedef pid_t wait4_fn(pid_t, int *, int, struct rusage *);
 typedef int waitid_fn(idtype_t, id_t, siginfo_t *, int);
 
+/* A wait is a safe point, too (memfd/park.h). */
+#define PARKED(type, call_next, status, usage)                                 \
+	struct cow__park_call call = PRELOAD_CALL;                             \
+	struct cow__park_thread *t;                                            \
+	type r;                                                                \
+	preload_may_write(&call, status, sizeof(*(status)));                   \
+	preload_may_write(&call, usage, sizeof(struct rusage));                \
+	t = preload_park(&call);                                               \
+	r = call_next;                                                         \
+	preload_unpark(t, &call)
+
 EXPORT pid_t
 wait(int *status)
 {
 	NEXT(wait_fn *, "wait")
-	return reaped(f(status));
+	PARKED(pid_t, f(status), status, NULL);
+	return reaped(r, true);
 }
 
 EXPORT pid_t
 waitpid(pid_t pid, int *status, int options)
 {
 	NEXT(waitpid_fn *, "waitpid")
-	return reaped(f(pid, status, options));
+	PARKED(pid_t, f(pid, status, options), status, NULL);
+	return reaped(r, !(options & WNOHANG));
 }
 
 EXPORT pid_t
 wait3(int *status, int options, struct rusage *usage)
 {
 	NEXT(wait3_fn *, "wait3")
-	return reaped(f(status, options, usage));
+	PARKED(pid_t, f(status, options, usage), status, usage);
+	return reaped(r, !(options & WNOHANG));
 }
 
 EXPORT pid_t
 wait4(pid_t pid, int *status, int options, struct rusage *usage)
 {
 	NEXT(wait4_fn *, "wait4")
-	return reaped(f(pid, status, options, usage));
+	PARKED(pid_t, f(pid, status, options, usage), status, usage);
+	return reaped(r, !(options & WNOHANG));
 }
 
 EXPORT int
 waitid(idtype_t type, id_t id, siginfo_t *info, int options)
 {
-	int r;
-
 	NEXT(waitid_fn *, "waitid")
-	r = f(type, id, info, options);
+	PARKED(int, f(type, id, info, options), info, NULL);
 	if (r == 0)
-		(void)reaped(1);
+		(void)reaped(1, !(options & WNOHANG));
 	return r;
 }

@@ -12,13 +12,14 @@
  *
  * All other calls go to the kernel after a few comparisons.
  */
-#include "preload/preload.h"
+#include "preload/park.h"
 
 #include "core/program/advise.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <linux/sched.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
@@ -194,10 +195,37 @@ by_name(long number, long a, long b, long c, long d, long e, long f)
 	}
 }
 
+/* A futex wait by number: a safe point (memfd/park.h). The kernel writes nothing. */
+static long
+kernel_wait(long number, long a, long b, long c, long d, long e, long f)
+{
+	struct cow__park_call call = PRELOAD_CALL;
+	struct cow__park_thread *t = preload_park(&call);
+	long r = cow__syscall(number, a, b, c, d, e, f);
+
+	preload_unpark(t, &call);
+	if (r < 0 && r > -4096) {
+		errno = (int)-r;
+		return -1;
+	}
+	return r;
+}
+
+static bool
+is_wait(long number, long b)
+{
+	long op = b & FUTEX_CMD_MASK;
+
+	return number == SYS_futex &&
+	       (op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET);
+}
+
 EXPORT long
 syscall(long number, ...)
 {
 	ARGUMENTS(number);
+	if (is_wait(number, b))
+		return kernel_wait(number, a, b, c, d, e, f);
 	if (preload_is_for_one(number, a))
 		return kernel_alone(number, a, b, c, d, e, f);
 	if (is_fork(number, a, b))

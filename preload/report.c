@@ -126,6 +126,8 @@ add_counters(void)
 	COUNTER(segments)
 	COUNTER(mappings)
 	COUNTER(helper_starts)
+	COUNTER(heal_ns_total)
+	COUNTER(heal_wait_ns_max)
 #undef COUNTER
 	add_fallbacks(&s);
 }

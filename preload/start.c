@@ -7,6 +7,7 @@
  * requests.
  */
 #include "preload/next.h"
+#include "preload/park.h"
 #include "preload/preload.h"
 
 #include "core/program/mapping.h"
@@ -32,6 +33,7 @@ start(void)
 	preload_options_read();
 	preload_report_begin();
 	preload_fork_init();
+	preload_park_init();
 	preload_gate_open();
 	serve_mmap();
 }

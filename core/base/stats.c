@@ -153,6 +153,11 @@ cow_fallback_name(enum cow_fallback reason)
 		[COW_FALLBACK_BACKING] = "backing",
 		[COW_FALLBACK_REMAPPED] = "remapped",
 		[COW_FALLBACK_REWRITTEN] = "rewritten",
+		[COW_FALLBACK_BLOCKED] = "blocked",
+		[COW_FALLBACK_HANDLER] = "handler",
+		[COW_FALLBACK_STACK] = "stack",
+		[COW_FALLBACK_CANCEL] = "cancel",
+		[COW_FALLBACK_PROCESS] = "process",
 	};
 
 	if ((unsigned)reason >= sizeof(names) / sizeof(names[0]))

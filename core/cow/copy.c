@@ -229,7 +229,6 @@ placed(struct cow__tile *t, struct plan *p, uint32_t n, size_t first,
 			p->kept_cap = 0;
 		}
 		plan_free(&old);
-		t->thaw_at = 0; /* a thaw under way ends here */
 	}
 	cow__tile_set_backing(t, COW__PRIVATE);
 	cow__tile_change_end(t);

@@ -27,12 +27,9 @@ frozen(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
 	cow__tile_set_backing(t, COW__PRIVATE);
-	if (t->nkept)
-		t->shadow = 0; /* it counted whole chunks, not copied pages */
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
-	t->thaw_at = 0;
 	cow__tile_change_end(t);
 	cow__stat_add(freezes, 1);
 	cow__stat_add(bytes_frozen, t->bytes);
@@ -75,7 +72,6 @@ frozen_up_to(struct cow__tile *t, uintptr_t done)
 	memmove(t->kept + 1, t->kept + n, (t->nkept - n) * sizeof(*t->kept));
 	t->nkept = t->nkept - n + 1;
 	t->kept[0] = (struct cow__span){ cow__tile_start(t), done };
-	t->thaw_at = 0;
 	t->backing = COW__PRIVATE;
 	cow__tile_change_end(t);
 }

@@ -24,7 +24,19 @@ set_copies(const char *value)
 	return 0;
 }
 
+static int
+set_heal(const char *value)
+{
+	uint64_t n;
+
+	if (!cow__parse_bytes(value, &n) || n > 50)
+		return -EINVAL;
+	cow__engine.heal_percent = (unsigned)n;
+	return 0;
+}
+
 const struct cow__option cow__cow_options[] = {
+	{ "heal", set_heal },
 	{ "copies", set_copies },
 	{ NULL, NULL },
 };

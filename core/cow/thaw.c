@@ -7,7 +7,7 @@
 #include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/cow/freeze.h"
+#include "core/cow/heal.h"
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
@@ -19,33 +19,32 @@
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 
-/* Of a 2 MiB chunk: to write more than this back costs more than it brings. */
-#define DENSE_BYTES (512 * KIB)
-#define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 #define SHADOW_NS 500000000u /* shadows are looked for this often */
-/* About so many copied pages are in one part of a thaw. A chunk is not
+/* About so many copied pages are in one part of a thaw by a writer. A chunk is not
  * divided. */
 #define STEP_COPIED (256 * KIB)
+#define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
-/* Maps the file pages under a tile shared, at other addresses, for a while. There
- * they can be written or given back, and the program does not notice. */
+/* Maps the file pages under [start, end) of a tile shared, at other addresses, for a
+ * while. There they can be written or given back, and the program does not notice. */
 static struct cow__tile *
-alias_new(struct cow__tile *t)
+alias_new(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	uintptr_t at = cow__tile_start(t);
+	uintptr_t at = start;
 	struct cow__tile *a; /* huge pages fit in it where they fit in `t` */
 	int r = 0;
 
-	a = cow__tile_inner(t->bytes, at, COW__HUGE);
+	a = cow__tile_inner(end - start, start, COW__HUGE);
 	if (!a)
 		return NULL;
-	while (r == 0 && at < cow__tile_end(t)) {
+	while (r == 0 && at < end) {
 		size_t offset, bytes;
 		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
 
+		bytes = cow__min(bytes, end - at);
 		r = cow__map_shared(
-		        cow__tile_start(a) + (at - cow__tile_start(t)), bytes,
+		        cow__tile_start(a) + (at - start), bytes,
 		        &p->segment->file,
 		        cow__segment_offset(cow__tile_start(p)) + offset,
 		        false);
@@ -75,16 +74,25 @@ bytes_of(const struct cow__run *runs, int n)
 	return bytes;
 }
 
-/* Copies the private pages of a chunk back into the file. `delta` leads from the
- * tile's addresses to the shared mapping of the file. */
-static void
-write_back_chunk(const struct cow__run *runs, int n, uintptr_t delta)
+/* Copies the private pages of a chunk back into the file. -ENOMEM: nothing was
+ * written. */
+static int
+write_back_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                 const struct cow__run *runs, int n)
 {
+	struct cow__tile *alias = alias_new(t, start, end);
+	uintptr_t delta;
+
+	if (!alias)
+		return -ENOMEM;
+	delta = cow__tile_start(alias) - start;
 	for (int i = 0; i < n; i++)
 		memcpy((void *)(runs[i].start + delta),
 		       (const void *)runs[i].start,
 		       runs[i].end - runs[i].start);
+	alias_free(alias);
 	cow__stat_add(pages_written_back, bytes_of(runs, n) / cow__page);
+	return 0;
 }
 
 /* Frees the file pages under private ones. */
@@ -99,191 +107,187 @@ punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
 	}
 }
 
-/* Deals with the copied pages of one chunk. True: the chunk may be shared
- * again; false: it stays private. */
+/* The first part at or behind `at` that is mapped private. False: there is none. */
 static bool
-thaw_chunk(struct cow__tile *t, struct cow__tile *alias,
-           const struct cow__run *runs, int n)
+private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
 {
-	uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
-	bool dense = bytes_of(runs, n) > DENSE_BYTES;
-
-	if (dense)
-		punch_runs(runs, n, delta);
-	else
-		write_back_chunk(runs, n, delta);
-	return !dense;
-}
-
-/* The parts of a tile that a thaw leaves private, in order. */
-struct parts {
-	struct cow__span *list;
-	uint32_t n, cap;
-};
-
-static int
-keep(struct parts *kept, uintptr_t start, uintptr_t end)
-{
-	int r;
-
-	if (kept->n && kept->list[kept->n - 1].end == start) {
-		kept->list[kept->n - 1].end = end;
-		return 0;
-	}
-	r = cow__array_reserve((void **)&kept->list, &kept->cap,
-	                       sizeof(*kept->list), kept->n + 1);
-	if (r == 0)
-		kept->list[kept->n++] = (struct cow__span){ start, end };
-	return r;
-}
-
-/* Where a thaw has to begin: an earlier one may have stopped half-way. */
-static uintptr_t
-begin_at(const struct cow__tile *t)
-{
-	return t->thaw_at ? t->thaw_at : cow__tile_start(t);
-}
-
-/* Looks at one chunk with copied pages, and notes it in `kept` if it stays
- * private. The first call makes *alias. -EBUSY: a device may use the pages. */
-static int
-look_at_chunk(struct cow__tile *t, struct cow__tile **alias, uintptr_t chunk,
-              uintptr_t end, struct parts *kept, size_t *ret_copied)
-{
-	struct cow__run runs[RUNS_IN_CHUNK];
-	uintptr_t next;
-	int n;
-
-	/* A copied page may be under I/O: it has to stay in place. */
-	if (!*alias && cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
-		return -EBUSY;
-	}
-	if (!*alias)
-		*alias = alias_new(t);
-	if (!*alias)
-		return -ENOMEM;
-	n = cow__pagemap_copied(chunk, end, runs, RUNS_IN_CHUNK, &next);
-	*ret_copied = bytes_of(runs, n);
-	if (n <= 0)
-		return n;
-	return thaw_chunk(t, *alias, runs, n) ? 0 : keep(kept, chunk, end);
-}
-
-/* Looks at every chunk with copied pages, from *at on and as far as `most` bytes
- * go. Fills the list of what stays private. The rest that was not looked at is
- * in that list, too; *at is where it begins. */
-static int
-thaw_look(struct cow__tile *t, size_t most, struct parts *kept, uintptr_t *at)
-{
-	uintptr_t end = cow__tile_end(t), stop = end, next;
-	struct cow__tile *alias = NULL;
-	struct cow__run run;
-	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX;
-	int r = 0;
-
-	if (most < end - *at && left != SIZE_MAX)
-		stop = cow__round_up(*at + most, COW__HUGE);
-	stop = cow__min(stop, end);
-	for (uint32_t i = 0; r == 0 && i < t->nkept; i++)
-		if (t->kept[i].start < *at)
-			r = keep(kept, t->kept[i].start,
-			         cow__min(t->kept[i].end, *at));
-	while (r == 0 && *at < stop) {
-		uintptr_t chunk, chunk_end;
-		size_t copied = 0;
-
-		r = cow__pagemap_copied(*at, stop, &run, 1, &next);
-		if (r < 0)
-			break;
-		if (r == 0) {
-			*at = stop;
-			break;
+	*ret = (struct cow__span){ at, cow__tile_end(t) };
+	if (t->backing != COW__PRIVATE || at >= ret->end)
+		return false;
+	if (!t->nkept)
+		return true;
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].end > at) {
+			ret->start = cow__max(at, t->kept[i].start);
+			ret->end = t->kept[i].end;
+			return true;
 		}
-		chunk = cow__round_down(run.start, COW__HUGE);
-		chunk_end = cow__min(chunk + COW__HUGE, end);
-		chunk = cow__max(chunk, *at);
-		r = look_at_chunk(t, &alias, chunk, chunk_end, kept, &copied);
-		if (r < 0)
-			break;
-		*at = chunk_end;
-		if (copied >= left)
-			break;
-		left -= copied;
-	}
-	if (alias)
-		alias_free(alias);
-	if (r == 0 && *at < end)
-		r = keep(kept, *at, end);
-	return r;
+	return false;
 }
 
+/* [start, end) of a private part is mapped shared now. There is room for one part
+ * more. */
 static void
-thawed(struct cow__tile *t, const struct parts *kept, uintptr_t at)
+part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	const struct cow__span *list = kept->list;
+	struct cow__span *k = t->kept;
+	uint32_t i = 0;
 
+	if (start >= end)
+		return;
 	cow__tile_change_begin(t);
-	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
-	t->kept = kept->list;
-	t->nkept = kept->n;
-	t->kept_cap = kept->cap;
-	t->thaw_at = at < cow__tile_end(t) ? at : 0;
-	t->shadow = 0;
-	for (uint32_t i = 0; i < kept->n; i++)
-		if (list[i].start < at)
-			t->shadow += cow__min(list[i].end, at) - list[i].start;
-	if (kept->n == 0) {
-		cow__array_free(kept->list, kept->cap, sizeof(*list));
+	if (!t->nkept && (start > cow__tile_start(t) || end < cow__tile_end(t)))
+		k[t->nkept++] = (struct cow__span){ cow__tile_start(t),
+			                            cow__tile_end(t) };
+	while (i < t->nkept && k[i].end <= start)
+		i++;
+	if (i < t->nkept && k[i].start < start && end < k[i].end) {
+		memmove(k + i + 1, k + i, (t->nkept++ - i) * sizeof(*k));
+		k[i].end = start;
+		k[i + 1].start = end;
+	} else if (i < t->nkept && k[i].start < start) {
+		k[i].end = start;
+	} else if (i < t->nkept && end < k[i].end) {
+		k[i].start = end;
+	} else if (i < t->nkept) {
+		memmove(k + i, k + i + 1, (--t->nkept - i) * sizeof(*k));
+	}
+	if (!t->nkept) {
+		cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 		t->kept = NULL;
 		t->kept_cap = 0;
+		t->shadow = 0;
 		cow__tile_set_backing(t, COW__SHARED);
+		cow__stat_add(thaws, 1);
 	}
 	cow__tile_change_end(t);
-	if (t->thaw_at)
-		return;
-	cow__stat_add(thaws, 1);
-	cow__stat_add(bytes_thawed, t->bytes);
+	cow__stat_add(bytes_thawed, end - start);
+}
+
+/* Maps [start, end) shared: the file is right there. What fails stays private. */
+static int
+share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t done;
+	int r;
+
+	if (!cow__mappings_left(2 + t->npieces))
+		return -ENOMEM;
+	r = cow__array_reserve((void **)&t->kept, &t->kept_cap, sizeof(*t->kept),
+	                       t->nkept + 2);
+	if (r < 0)
+		return r;
+	r = cow__view_map(t, start, end, true, &done);
+	part_thawed(t, start, done);
+	return r;
+}
+
+/* Some of [start, end), at most a chunk, was copied. */
+static int
+thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
+           const struct cow__run *runs, int n)
+{
+	size_t copied = bytes_of(runs, n);
+	int r;
+
+	if (t->attributes)
+		cow__attributes_reveal(t, start, end);
+	r = write_back_chunk(t, start, end, runs, n);
+	if (r == 0)
+		r = share_part(t, start, end);
+	if (t->attributes)
+		cow__attributes_apply(t, start, end);
+	/* Shadows were given back somewhere. How many of them here is not known. */
+	if (t->shadow) {
+		t->shadow -= cow__min(t->shadow, copied);
+		t->reshadowed = true;
+	}
+	return r;
+}
+
+/* Leaves out what the kernel may write for a thread that waits. False: *at is
+ * there; it was moved behind. */
+static bool
+leave_out(uintptr_t *at, uintptr_t *end)
+{
+	struct cow__park_range w;
+	uintptr_t from;
+
+	if (!cow__quiet_written(*at, *end, &w))
+		return true;
+	from = cow__round_down(w.from, COW__HUGE);
+	if (from > *at) {
+		*end = from;
+		return true;
+	}
+	*at = cow__min(*end, cow__round_up(w.to, COW__HUGE));
+	return false;
+}
+
+int
+cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied)
+{
+	struct cow__run runs[RUNS_IN_CHUNK];
+	struct cow__span part;
+	uintptr_t chunk_end, next;
+	int n, r;
+
+	*ret_copied = 0;
+	if (!private_part(t, *at, &part)) {
+		*at = cow__tile_end(t);
+		return 0;
+	}
+	*at = part.start;
+	if (!leave_out(at, &part.end))
+		return 0;
+	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
+	n = cow__pagemap_copied(*at, chunk_end, runs, RUNS_IN_CHUNK, &next);
+	if (n > 0) {
+		r = thaw_chunk(t, *at, chunk_end, runs, n);
+		*ret_copied = bytes_of(runs, n);
+		*at = chunk_end;
+		return r;
+	}
+	/* All clean: how far? */
+	next = cow__min(part.end, *at + CLEAN_STEP);
+	if (n == 0 && next > chunk_end)
+		n = cow__pagemap_copied(chunk_end, next, runs, 1, &part.start);
+	if (n > 0)
+		next = cow__max(chunk_end,
+		                cow__round_down(runs[0].start, COW__HUGE));
+	if (n < 0)
+		return n;
+	r = share_part(t, *at, next);
+	*at = next;
+	return r;
 }
 
 int
 cow__thaw_some(struct cow__tile *t, size_t most)
 {
-	uintptr_t from = begin_at(t), at = from, end;
-	struct parts kept = { NULL, 0, 0 };
-	uint32_t i;
-	int r;
+	uintptr_t at = cow__tile_start(t);
+	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX, copied;
+	struct cow__span part;
+	uintptr_t stop;
+	int r = 0;
 
-	/* What a finished thaw left private stays private. */
-	if (t->nkept && !t->thaw_at)
+	if (!private_part(t, at, &part))
 		return 0;
-	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
-	r = thaw_look(t, most, &kept, &at);
-	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
-	/* One place more, for the part that a failure below leaves private. */
-	if (r == 0)
-		r = cow__array_reserve((void **)&kept.list, &kept.cap,
-		                       sizeof(*kept.list), kept.n + 1);
-	if (r < 0) {
-		cow__array_free(kept.list, kept.cap, sizeof(*kept.list));
-		return r;
+	/* A device may use a copied page: it has to stay in place. */
+	if (cow__process_pins_memory()) {
+		cow__fallback(COW_FALLBACK_PINNED);
+		return -EBUSY;
 	}
-	/* From here on the file is right everywhere but under `kept`, and what
-	 * lies before `from` is mapped as it should be. */
-	for (i = 0; r == 0 && i <= kept.n; i++) {
-		end = i < kept.n ? kept.list[i].start : cow__tile_end(t);
-		if (end > from)
-			r = cow__view_map(t, from, end, true, &from);
-		if (r == 0 && i < kept.n)
-			from = cow__max(from, kept.list[i].end);
+	at = part.start;
+	stop = left == SIZE_MAX || most >= cow__tile_end(t) - at
+	               ? cow__tile_end(t)
+	               : at + most;
+	while (r == 0 && at < stop) {
+		r = cow__thaw_step(t, &at, &copied);
+		if (copied >= left)
+			break;
+		left -= copied;
 	}
-	if (r < 0) {
-		kept.list[i - 1] =
-		        (struct cow__span){ from, cow__tile_end(t) };
-		kept.n = i;
-		at = from;
-	}
-	thawed(t, &kept, at);
 	return r;
 }
 
@@ -300,48 +304,32 @@ plain(const struct cow__tile *t)
 	       !t->npieces && !t->nkept && !t->attributes && t->refs == 1;
 }
 
-/* Neighbours that are frozen alike and clean are thawed with one call. Returns
- * the last tile dealt with. */
-static struct cow__tile *
-thaw_from(struct cow__tile *t, struct cow__census *c, int *ret_r)
+struct cow__tile *
+cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 {
-	const struct parts none = { NULL, 0, 0 };
+	uintptr_t start = cow__tile_start(t), end = cow__tile_end(t), next;
+	struct cow__park_range w;
 	struct cow__tile *last = t;
 	struct cow__run run;
-	uintptr_t next;
 
-	if (!cow__exclusive(t, c)) {
-		cow__fallback(COW_FALLBACK_HELD);
-		return t;
+	if (!plain(t))
+		return NULL;
+	while (last->next && plain(last->next) && end - start < CLEAN_STEP &&
+	       last->next->segment == t->segment &&
+	       cow__exclusive(last->next, c)) {
+		last = last->next;
+		end = cow__tile_end(last);
 	}
-	if (plain(t))
-		while (last->next && plain(last->next) &&
-		       last->next->segment == t->segment &&
-		       cow__exclusive(last->next, c))
-			last = last->next;
-	if (last != t &&
-	    cow__pagemap_copied(cow__tile_start(t), cow__tile_end(last), &run,
-	                        1, &next) == 0 &&
-	    cow__map_shared(cow__tile_start(t),
-	                    cow__tile_end(last) - cow__tile_start(t),
-	                    &t->segment->file,
-	                    cow__segment_offset(cow__tile_start(t)),
-	                    false) == 0) {
-		for (;; t = t->next) {
-			thawed(t, &none, cow__tile_end(t));
-			if (t == last)
-				return last;
-		}
+	if (last == t || cow__quiet_written(start, end, &w) ||
+	    cow__pagemap_copied(start, end, &run, 1, &next) != 0 ||
+	    cow__map_shared(start, end - start, &t->segment->file,
+	                    cow__segment_offset(start), false) < 0)
+		return NULL;
+	for (;; t = t->next) {
+		part_thawed(t, cow__tile_start(t), cow__tile_end(t));
+		if (t == last)
+			return last;
 	}
-	*ret_r = cow__thaw(t);
-	return t;
-}
-
-/* Is it frozen, all of it or from where a thaw stopped? */
-static bool
-has_shadows(const struct cow__tile *t)
-{
-	return cow__is_frozen(t) || (t->backing == COW__PRIVATE && t->thaw_at);
 }
 
 /*
@@ -365,7 +353,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 
 	if (copied < 0 || ((size_t)copied == t->shadow && !t->reshadowed))
 		return;
-	alias = alias_new(t);
+	alias = alias_new(t, at, end);
 	if (!alias)
 		return;
 	t->shadow = 0; /* if a fork ends this early, the rest goes later */
@@ -374,9 +362,8 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		struct cow__census c = { 0, 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
 
-		if (!has_shadows(t) || !cow__exclusive(t, &c))
+		if (t->backing != COW__PRIVATE || !cow__exclusive(t, &c))
 			break;
-		at = cow__max(at, t->thaw_at);
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
@@ -407,54 +394,22 @@ cow__shadows_release(uint64_t now, bool unlocked)
 	struct cow__tile *t, *next;
 	uintptr_t end;
 
-	if (!cow__engine.frozen || cow__elapsed(last, now) < SHADOW_NS)
+	if (!cow__engine.frozen || cow__elapsed(last, now) < SHADOW_NS ||
+	    cow__heal_soon(now))
 		return;
 	last = now;
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		end = cow__tile_end(t);
-		if (t->kind != COW__LIVE || t->busy || !has_shadows(t) ||
-		    !cow__exclusive(t, &c))
+		if (t->kind != COW__LIVE || t->busy ||
+		    t->backing != COW__PRIVATE || !cow__exclusive(t, &c))
 			continue;
-		/* A thaw that is under way still needs these pages. */
-		if (t->thaw_at != t->thaw_seen) {
-			t->thaw_seen = t->thaw_at;
-			continue;
-		}
 		release_shadow(t, unlocked);
 		if (!unlocked)
 			continue;
 		next = cow__tile_find(end);
 		c = (struct cow__census){ 0, 0 };
 	}
-}
-
-void
-cow__thaw_all(void)
-{
-	static uint64_t pinned_at; /* when memory was under I/O; 0: it was not */
-	struct cow__census c = { 0, 0 };
-	bool any = false;
-	struct cow__tile *t;
-	int r = 0;
-
-	if (!cow__engine.frozen ||
-	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
-		return;
-	for (t = cow__tile_first(); t && !any; t = t->next)
-		any = t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
-		      cow__exclusive(t, &c);
-	if (!any)
-		return;
-	if (!cow__engine_quiet()) {
-		cow__fallback(COW_FALLBACK_BUSY);
-		return;
-	}
-	for (t = cow__tile_first(); t && r != -EBUSY; t = t->next)
-		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
-			t = thaw_from(t, &c, &r);
-	cow__quiet_end();
-	pinned_at = r == -EBUSY ? cow__now() : 0;
 }
 
 uint64_t

@@ -8,17 +8,15 @@
  * (the clone is gone, the forked child exited or exec'd):
  *
  *   clean parts        mapped shared again; costs what their page tables cost
- *   few pages written  those are written back to the file first
- *   densely written    left private, as anonymous memory is after a fork too;
- *                      the file pages under the copies are given back
+ *   written parts      the written pages are copied back to the file first, a chunk
+ *                      of 2 MiB at a time; where most was written, into a huge page
  *
  * A write between the look for copied pages and the remapping would be lost. So
  * thawing needs a moment in which nobody can write: the process is quiet
  * (memfd/quiet.h), or the storage is tracked and its writer is the caller. Nor
- * may a device or ring write. Where memory may be pinned, copied pages stay where
- * they are.
+ * may a device or ring write. Where memory may be pinned, nothing is thawed.
  *
- * Engine locked throughout.
+ * core/cow/heal.h says when a whole process is thawed. Engine locked throughout.
  */
 #ifndef COW_CORE_COW_THAW_H
 #define COW_CORE_COW_THAW_H
@@ -36,9 +34,17 @@ int cow__thaw(struct cow__tile *t);
  * thaws all of it. */
 int cow__thaw_some(struct cow__tile *t, size_t most);
 
-/* Thaws what can be thawed, if the process is quiet. Costs little when nothing is
- * frozen, or when the children that hold it live on. */
-void cow__thaw_all(void);
+/* One step, from *at on: a chunk of 2 MiB with written pages, or up to 16 MiB
+ * without. *at moves behind it, or to the end of the tile if all is shared there.
+ * It leaves out what the kernel may write for a parked thread. No memory is
+ * pinned. *ret_copied: bytes that were written back. A step takes about a quarter
+ * of a millisecond at most, on a machine that has free huge pages. */
+int cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied);
+
+/* Thaws a tile and the neighbours that are frozen alike with one call, if they are
+ * all clean. Returns the last of them. NULL: it did nothing. */
+struct cow__tile *cow__thaw_neighbours(struct cow__tile *t,
+                                       struct cow__census *c);
 
 /* For a process whose threads run on, where cow__thaw_all() can't thaw. Gives the
  * frozen pages under copied ones back, at most twice a second. `unlocked`, for

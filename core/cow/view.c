@@ -399,7 +399,7 @@ static int
 view_make(struct cow__tile *source, enum cow__rebase rebase,
           size_t layered_least, struct written *w, cow__view_fn *make, void *arg)
 {
-	bool quiet = false;
+	bool quiet = false, may_rebase = rebase == COW__REBASE_ALWAYS;
 	int r = 0;
 
 	if (source->pinned || source->common)
@@ -411,13 +411,18 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 		r = find_written(source, layered_least, w);
 	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
 	    cow__engine_quiet()) {
-		/* Look again: nobody can write any more. */
+		struct cow__park_range by_kernel;
+
+		/* Look again: nobody can write any more, but perhaps the kernel
+		 * for a thread that waits. */
 		quiet = true;
+		may_rebase = !cow__quiet_written(cow__tile_start(source),
+		                                 cow__tile_end(source),
+		                                 &by_kernel);
 		r = find_written(source, layered_least, w);
 	}
 	if (r == 0)
-		r = view_of(source, &w->layered,
-		            quiet || rebase == COW__REBASE_ALWAYS, make, arg);
+		r = view_of(source, &w->layered, may_rebase, make, arg);
 	if (quiet)
 		cow__quiet_end();
 	return r;

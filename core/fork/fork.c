@@ -14,7 +14,7 @@
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
-#include "core/cow/thaw.h"
+#include "core/cow/heal.h"
 #include "core/fork/feedback.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
@@ -32,6 +32,7 @@
 
 #define TRY_NS 100000000u
 #define TRY_REAPED_NS 1000000u
+#define HEAL_NS 500000u /* of a fork, and of a look for children */
 
 struct copy {
 	struct cow__tile *tile;
@@ -210,7 +211,7 @@ prepare_locked(void)
 	if (!taking_part || cow__engine.live_bytes == 0)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
-	cow__thaw_all();
+	cow__heal(HEAL_NS, true);
 	cow__feedback_learn();
 	if (cow__holders_before_fork() < 0) {
 		cow__fallback(COW_FALLBACK_SLOTS);
@@ -376,6 +377,7 @@ engine_child(void)
 	cow__allocations_child();
 	cow__segments_sweep(false);
 	cow__feedback_child();
+	cow__heal_child();
 	cow__engine_unlock();
 }
 
@@ -405,12 +407,15 @@ cow__fork_result(void)
 }
 
 COW_EXPORT void
-cow__fork_reaped(void)
+cow__fork_reaped(bool waited)
 {
 	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) ||
 	    !try_lock(TRY_REAPED_NS))
 		return;
-	cow__thaw_all();
+	/* Who waited for the child is not in a hurry: it may be the only thread. */
+	cow__heal(waited ? UINT64_MAX : HEAL_NS, !waited);
+	if (cow__engine.frozen)
+		cow__heal_wake();
 	(void)cow__extent_poll_limbo();
 	cow__engine_unlock();
 }

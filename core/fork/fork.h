@@ -50,10 +50,11 @@ bool cow__fork_try_prepare(void);
  * `parent` of the hooks returned. */
 int cow__fork_result(void);
 
-/* The program has waited for a child: a good moment to thaw.
+/* The program has waited for a child (`waited`), or looked for one that had ended:
+ * a good moment to thaw.
  * Async-signal-safe, as waiting is. If the lock can't be taken within 1 ms, a
  * later moment will do. */
-void cow__fork_reaped(void);
+void cow__fork_reaped(bool waited);
 
 /* A forked child lives on and makes no calls to the engine: the helper looks after
  * what it inherited frozen. */

@@ -245,7 +245,6 @@ drop_kept(struct cow__tile *t)
 	cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
 	t->kept = NULL;
 	t->nkept = t->kept_cap = 0;
-	t->thaw_at = 0;
 }
 
 static void

@@ -16,6 +16,7 @@ struct cow__engine cow__engine = {
 	.decay_ns = 1000000000u,
 	.warm_max = SIZE_MAX,
 	.window_bytes = 8192 * GIB,
+	.heal_percent = 3,
 };
 
 COW_EXPORT void
@@ -58,6 +59,22 @@ cow__engine_tick(void)
 bool
 cow__engine_quiet(void)
 {
-	return cow__engine.process == cow__process_id() &&
-	       cow__quiet_begin(cow__helper_id(), cow__engine.start, cow__engine.end);
+	static const enum cow_fallback reasons[COW__BUSY_REASONS] = {
+		[COW__BUSY_RUNNING] = COW_FALLBACK_BUSY,
+		[COW__BUSY_BLOCKED] = COW_FALLBACK_BLOCKED,
+		[COW__BUSY_HANDLER] = COW_FALLBACK_HANDLER,
+		[COW__BUSY_STACK] = COW_FALLBACK_STACK,
+		[COW__BUSY_CANCEL] = COW_FALLBACK_CANCEL,
+		[COW__BUSY_PROCESS] = COW_FALLBACK_PROCESS,
+		[COW__BUSY_UNKNOWN] = COW_FALLBACK_PAGEMAP,
+	};
+	enum cow__busy busy;
+
+	if (cow__engine.process != cow__process_id())
+		return false;
+	busy = cow__quiet_begin(cow__helper_id(), &cow__engine.lock,
+	                        cow__engine.start, cow__engine.end);
+	if (busy)
+		cow__fallback(reasons[busy]);
+	return !busy;
 }

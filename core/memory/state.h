@@ -45,6 +45,7 @@ struct cow__engine {
 	bool strict, use_helper, use_collapse;
 	uint64_t decay_ns;
 	size_t warm_max, window_bytes;
+	unsigned heal_percent; /* of its time, for a program without rest */
 
 	/* what the kernel refused for good */
 	bool no_collapse, no_memfd, no_locks;
@@ -78,7 +79,8 @@ void cow__engine_tick(void);
 void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
-/* cow__quiet_begin() for the window. Engine locked. False in vfork's child. */
+/* cow__quiet_begin() for the window; counts why not. Engine locked. False in
+ * vfork's child. */
 bool cow__engine_quiet(void);
 
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.

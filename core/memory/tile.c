@@ -134,7 +134,7 @@ seam(const struct cow__tile *a, const struct cow__tile *b)
 	if (!a || !b)
 		return 1;
 	return !(a->backing == b->backing && !a->pieces && !b->pieces &&
-	         !a->kept && !b->kept && !a->attributes && !b->attributes &&
+	         !a->nkept && !b->nkept && !a->attributes && !b->attributes &&
 	         (a->backing == COW__NONE || a->backing == COW__ANON ||
 	          a->segment == b->segment));
 }

@@ -101,10 +101,8 @@ struct cow__tile {
 	struct cow__slab *slab;             /* live: cut into small storages */
 	struct cow__piece *pieces;
 	uint32_t npieces, pieces_cap;
-	struct cow__span *kept; /* private: parts that a thaw left private */
+	struct cow__span *kept; /* private: the parts that are, in order; none: all */
 	uint32_t nkept, kept_cap;
-	uintptr_t thaw_at; /* where the last thaw stopped; 0: it finished */
-	uintptr_t thaw_seen; /* thaw_at when shadows were looked for */
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
 	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */

@@ -52,6 +52,8 @@ static const struct {
 	MEMBER(segments),
 	MEMBER(mappings),
 	MEMBER(helper_starts),
+	MEMBER(heal_ns_total),
+	MEMBER(heal_wait_ns_max),
 };
 
 static int put(PyObject *dict, const char *name, PyObject *value)

@@ -171,7 +171,7 @@ START_TEST(fallbacks_have_names)
 {
 	int i, j;
 
-	for (i = 0; i <= COW_FALLBACK_REWRITTEN; i++) {
+	for (i = 0; i <= COW_FALLBACK_PROCESS; i++) {
 		const char *name = cow_fallback_name((enum cow_fallback)i);
 
 		ck_assert_ptr_nonnull(name);

@@ -199,6 +199,12 @@ static long file_call(fault_gate gate, long nr, long a, long b, long c, long d, 
 		return a >= 0 && a < MAPS_FDS && pagemap[a]
 		               ? words(gate, a, (uint64_t *)b, (size_t)c, (uint64_t)d)
 		               : gate(nr, a, b, c, d, e, f);
+	case SYS_fcntl:
+		r = gate(nr, a, b, c, d, e, f);
+		if ((b == F_DUPFD || b == F_DUPFD_CLOEXEC) && a >= 0 && a < MAPS_FDS &&
+		    r >= 0 && r < MAPS_FDS)
+			pagemap[r] = pagemap[a];
+		return r;
 	case SYS_close:
 		if (a >= 0 && a < MAPS_FDS)
 			pagemap[a] = 0;

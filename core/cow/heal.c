@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Healing: see the header.
+ */
+#include "core/cow/heal.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/cow/thaw.h"
+#include "core/memory/state.h"
+#include "memfd/export.h"
+#include "memfd/process.h"
+#include "memfd/quiet.h"
+#include "memfd/wait.h"
+
+#define SLICE_NS 500000u
+#define GAP_NS 20000u         /* between two slices of the helper */
+#define LOOK_NS 500000u       /* between looks whether all threads are parked ... */
+#define LOOK_BUSY_NS 2000000u /* ... after many in vain */
+#define LOOK_HELD_NS 100000000u /* ... while other processes hold the pages */
+#define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
+#define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
+#define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
+#define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
+
+static uintptr_t cursor;      /* where the next slice begins */
+static uint64_t healed_at;    /* the last slice that did something */
+static uint64_t vain_since;   /* tries have failed since then; 0: the last did not */
+static uint64_t due_at;       /* the next slice by the share */
+static uint64_t pinned_at;    /* when memory was under I/O; 0: it was not */
+static uint64_t look_ns = LOOK_NS;
+
+static void
+care(bool yes)
+{
+	if (yes)
+		__atomic_fetch_or(&cow__park_word, COW__PARK_CARE,
+		                  __ATOMIC_RELAXED);
+	else if (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
+	         COW__PARK_CARE)
+		__atomic_fetch_and(&cow__park_word, ~COW__PARK_CARE,
+		                   __ATOMIC_RELAXED);
+}
+
+static bool
+can_thaw(struct cow__tile *t, struct cow__census *c)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+	       cow__exclusive(t, c);
+}
+
+static bool
+anything_to_do(void)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t;
+	bool held = false;
+
+	if (!cow__engine.frozen ||
+	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
+		return false;
+	for (t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+			continue;
+		if (can_thaw(t, &c))
+			return true;
+		held = true;
+	}
+	if (held)
+		cow__fallback(COW_FALLBACK_HELD);
+	return false;
+}
+
+/* Thaws `t` from *at on. True: time is up. */
+static bool
+heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until)
+{
+	while (*at < cow__tile_end(t)) {
+		size_t copied;
+
+		if (cow__thaw_step(t, at, &copied) < 0)
+			break;
+		if (cow__quiet_awaited() || cow__now() >= until)
+			return true;
+	}
+	return false;
+}
+
+/* In a quiet moment. True: there may be more to do. */
+static bool
+slice(uint64_t until)
+{
+	struct cow__census c = { 0, 0 };
+	uintptr_t at = cursor;
+	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
+
+	for (t = t ? t : cow__tile_first(); t; t = t->next) {
+		if (!can_thaw(t, &c))
+			continue;
+		last = at <= cow__tile_start(t) ? cow__thaw_neighbours(t, &c)
+		                                : NULL;
+		if (last) {
+			t = last;
+			at = cow__tile_end(t);
+			if (!cow__quiet_awaited() && cow__now() < until)
+				continue;
+			cursor = at;
+			return true;
+		}
+		at = cow__max(at, cow__tile_start(t));
+		if (heal_tile(t, &at, until)) {
+			cursor = at;
+			return true;
+		}
+	}
+	at = cursor;
+	cursor = 0;
+	return at != 0; /* what lies before it was not looked at */
+}
+
+/* One slice of at most `ns`. */
+enum outcome { DONE, MORE, REFUSED };
+
+static enum outcome
+heal_once(uint64_t ns)
+{
+	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
+	bool more = false;
+
+	if (!anything_to_do())
+		return DONE;
+	if (!cow__engine_quiet()) {
+		if (!vain_since)
+			vain_since = began;
+		return REFUSED;
+	}
+	if (cow__process_pins_memory()) {
+		pinned_at = began;
+		cow__fallback(COW_FALLBACK_PINNED);
+	} else {
+		pinned_at = 0;
+		more = slice(began + ns);
+		vain_since = 0;
+	}
+	cow__quiet_end();
+	if (cow__stat_get(bytes_thawed) != thawed) {
+		healed_at = cow__now();
+		cow__engine.prefer_anon = false;
+	}
+	cow__stat_set(heal_wait_ns_max, cow__park_longest());
+	cow__stat_add(heal_ns_total, cow__now() - began);
+	return more ? MORE : DONE;
+}
+
+void
+cow__heal(uint64_t ns, bool locked)
+{
+	uint64_t began = cow__now();
+
+	while (heal_once(cow__min(ns, SLICE_NS)) == MORE &&
+	       cow__now() - began < ns)
+		if (!locked) {
+			cow__engine_unlock();
+			cow__engine_lock();
+		}
+}
+
+void
+cow__heal_due(void)
+{
+	uint64_t began = cow__now();
+
+	if (began < due_at || !cow__engine.heal_percent)
+		return;
+	(void)heal_once(SLICE_NS);
+	due_at = cow__now() +
+	         (cow__now() - began) * (100 / cow__engine.heal_percent);
+}
+
+COW_EXPORT void
+cow__heal_here(void)
+{
+	if (cow__now() < __atomic_load_n(&due_at, __ATOMIC_RELAXED) ||
+	    cow__mutex_is_mine(&cow__engine.lock) ||
+	    !cow__mutex_try_lock(&cow__engine.lock))
+		return;
+	/* In a child that was forked a while ago, this is its first chance to get a
+	 * helper. */
+	if (cow__engine.frozen)
+		cow__helper_want(false);
+	cow__heal_due();
+	cow__engine_unlock();
+}
+
+void
+cow__heal_child(void)
+{
+	cursor = 0;
+	healed_at = vain_since = pinned_at = 0;
+	look_ns = LOOK_NS;
+	due_at = cow__now() + SETTLED_NS;
+	care(cow__engine.frozen != 0);
+}
+
+bool
+cow__heal_soon(uint64_t now)
+{
+	if (healed_at && cow__elapsed(healed_at, now) < HOPE_NS)
+		return true;
+	return vain_since && cow__elapsed(vain_since, now) < HOPE_NS;
+}
+
+void
+cow__heal_wake(void)
+{
+	look_ns = LOOK_NS;
+	cow__helper_want(true);
+}
+
+uint64_t
+cow__heal_job(uint64_t now)
+{
+	static uint64_t next;
+	uint64_t most = LOOK_HELD_NS;
+
+	if (!cow__engine.frozen) {
+		care(false);
+		return UINT64_MAX;
+	}
+	if (now < next)
+		return next - now;
+	if (cow__park_used() && cow__park_running()) {
+		if (!vain_since)
+			vain_since = now;
+		most = LOOK_BUSY_NS;
+	} else {
+		switch (heal_once(SLICE_NS)) {
+		case MORE:
+			look_ns = LOOK_NS;
+			return GAP_NS;
+		case DONE:
+			break;
+		case REFUSED:
+			most = LOOK_BUSY_NS;
+		}
+	}
+	care(vain_since && cow__elapsed(vain_since, now) > CARE_NS);
+	next = cow__now() + look_ns;
+	look_ns = cow__min(look_ns * 2, most);
+	return next - now;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Healing: when frozen memory of a whole process is thawed (core/cow/thaw.h)
+ *
+ * The helper heals while every thread of the program is parked (memfd/park.h), in
+ * slices. Between two slices it gives the floor back. So a thread that wakes waits
+ * for one slice at most, and for less: a slice ends early when a thread waits.
+ *
+ * A program without a moment of rest heals itself, where it parks a thread, and in
+ * calls that allocate or free. It spends a share of its time on that, by the option
+ * `heal`.
+ *
+ * Children that still hold the pages keep them frozen.
+ */
+#ifndef COW_CORE_COW_HEAL_H
+#define COW_CORE_COW_HEAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Heals for `ns`, or until all is done (UINT64_MAX), in slices. Engine locked; it is
+ * unlocked between two slices, unless `locked`. Costs little when nothing is frozen,
+ * or when the children that hold it live on. */
+void cow__heal(uint64_t ns, bool locked);
+
+/* One slice if one is due by the share. Engine locked. */
+void cow__heal_due(void);
+
+/* The same, for a thread that is about to park. Engine not locked; it tries the lock
+ * once. Async-signal-safe. */
+void cow__heal_here(void);
+
+/* Will frozen memory be healed soon, or is it being healed? Then its shadows are
+ * needed. */
+bool cow__heal_soon(uint64_t now);
+
+/* In a forked child: it gets a helper when it parks, unless it execs soon. */
+void cow__heal_child(void);
+
+/* A child was reaped: there may be something to heal. Engine locked. */
+void cow__heal_wake(void);
+
+/* The helper's job. */
+uint64_t cow__heal_job(uint64_t now);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Safe points: see the header.
+ */
+#include "memfd/park.h"
+#include "memfd/export.h"
+#include "memfd/map.h"
+#include "memfd/sys.h"
+#include "memfd/wait.h"
+
+#define CHUNK ((size_t)64 << 10)
+#define SIGNALS 64
+#define MEMBARRIER_PRIVATE 8   /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
+#define MEMBARRIER_REGISTER 16 /* MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED */
+
+COW_EXPORT uint32_t cow__park_word;
+
+static struct cow__park_thread *threads; /* all records ever made */
+static uint32_t lock;         /* of the list, and of `cancelled` */
+static int32_t owner; /* the process that has the floor */
+static uint64_t longest;
+static bool shared_process;
+static bool cancelled_unknown; /* a thread without a record was cancelled */
+static void (*gates[2])(int, void *, void *);
+static uint64_t exempt;
+
+struct kernel_action {
+	void (*handler)(int, void *, void *);
+	unsigned long flags;
+	void (*restorer)(void);
+	uint64_t mask;
+};
+
+/* The holder blocks all signals, so no handler waits for its own thread. */
+static void
+list_lock(uint64_t *old)
+{
+	const uint64_t all = UINT64_MAX;
+	uint32_t was;
+
+	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, old);
+	while ((was = __atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) != 0)
+		cow__yield();
+}
+
+static void
+list_unlock(const uint64_t *old)
+{
+	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, old, NULL);
+}
+
+static bool
+has_ended(uint32_t id)
+{
+	return SYS3(SYS_tgkill, sys_getpid(), id, 0) == -ESRCH;
+}
+
+/* A free record, or 64 KiB of new ones. */
+static struct cow__park_thread *
+record_take(uint32_t id, uintptr_t self)
+{
+	struct cow__park_thread *t, *found = NULL;
+	void *more;
+
+	for (t = threads; t; t = t->next) {
+		/* The last thread of that number, or with that stack, has ended. */
+		if (t->in_use && (t->id == id || t->self == self))
+			t->in_use = false;
+		if (!t->in_use)
+			found = t;
+	}
+	if (found || cow__map_meta(CHUNK, &more) < 0)
+		return found;
+	t = more;
+	for (size_t i = 0; i < CHUNK / sizeof(*t); i++) {
+		t[i].next = threads;
+		__atomic_store_n(&threads, &t[i], __ATOMIC_RELEASE);
+	}
+	return threads;
+}
+
+COW_EXPORT struct cow__park_thread *
+cow__park_register(uintptr_t self)
+{
+	struct cow__park_thread *t;
+	uint32_t id = (uint32_t)sys_gettid();
+	uint64_t old;
+
+	list_lock(&old);
+	t = record_take(id, self);
+	if (t) {
+		t->now = 0;
+		t->in_vfork = t->cancelled = false;
+		t->id = id;
+		t->self = self;
+		t->alternate = (struct cow__park_range){ 0, 0 };
+		t->in_use = true;
+	}
+	list_unlock(&old);
+	return t;
+}
+
+COW_EXPORT void
+cow__park_child(struct cow__park_thread *self)
+{
+	lock = 0;
+	longest = 0;
+	shared_process = cancelled_unknown = false;
+	cow__park_word &= ~(COW__PARK_FLOOR | COW__PARK_AWAITED);
+	for (struct cow__park_thread *t = threads; t; t = t->next) {
+		t->in_use = t == self;
+		t->now = 0;
+	}
+	if (self) {
+		self->id = (uint32_t)sys_gettid();
+		self->in_vfork = self->cancelled = false;
+	}
+}
+
+COW_EXPORT void
+cow__park_cancel(uintptr_t self)
+{
+	struct cow__park_thread *t;
+	bool known = false;
+	uint64_t old;
+
+	list_lock(&old);
+	for (t = threads; t; t = t->next)
+		if (t->in_use && t->self == self && !has_ended(t->id))
+			known = t->cancelled = true;
+	cancelled_unknown |= !known;
+	list_unlock(&old);
+}
+
+COW_EXPORT void
+cow__park_shared(void)
+{
+	__atomic_store_n(&shared_process, true, __ATOMIC_SEQ_CST);
+}
+
+COW_EXPORT void
+cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
+                uint64_t exempted)
+{
+	gates[0] = a;
+	gates[1] = b;
+	exempt = exempted;
+	/* Now, while there is one thread: later the kernel would wait for all
+	 * processors. */
+	(void)SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0);
+}
+
+/* Sleeps until the floor is given back. The bit tells the prover to wake us, and to
+ * hurry. */
+static void
+sleep_out(void)
+{
+	uint32_t word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
+
+	while (word & COW__PARK_FLOOR) {
+		if (!(word & COW__PARK_AWAITED) &&
+		    !__atomic_compare_exchange_n(&cow__park_word, &word,
+		                                 word | COW__PARK_AWAITED, false,
+		                                 __ATOMIC_ACQ_REL,
+		                                 __ATOMIC_ACQUIRE))
+			continue;
+		cow__wait(&cow__park_word, word | COW__PARK_AWAITED, 0);
+		word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
+	}
+}
+
+/* The thread is parked while it waits. A child of vfork() may be killed here, so it
+ * does not count as parked: its parent, which runs on then, has the same record.
+ * Nobody has the floor in another process's name: the child of a raw fork has only
+ * inherited the word. */
+COW_EXPORT void
+cow__park_wait(struct cow__park_thread *t)
+{
+	static struct cow__park_call waiting = { .fenced = true };
+	uint64_t began = cow__now(), ns;
+
+	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != (int32_t)sys_getpid())
+		return;
+	do {
+		if (t && !t->in_vfork)
+			cow__park_enter(t, &waiting);
+		sleep_out();
+		if (t)
+			__atomic_store_n(&t->now, 0, __ATOMIC_RELAXED);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	} while (__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
+	         COW__PARK_FLOOR);
+	ns = cow__now() - began;
+	if (ns > __atomic_load_n(&longest, __ATOMIC_RELAXED))
+		__atomic_store_n(&longest, ns, __ATOMIC_RELAXED);
+}
+
+bool
+cow__park_awaited(void)
+{
+	return __atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
+	       COW__PARK_AWAITED;
+}
+
+uint64_t
+cow__park_longest(void)
+{
+	return __atomic_load_n(&longest, __ATOMIC_RELAXED);
+}
+
+bool
+cow__park_used(void)
+{
+	return gates[0] != NULL;
+}
+
+bool
+cow__park_running(void)
+{
+	uint32_t self = (uint32_t)sys_gettid();
+
+	for (struct cow__park_thread *t =
+	             __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
+	     t; t = t->next)
+		if (__atomic_load_n(&t->in_use, __ATOMIC_RELAXED) &&
+		    !__atomic_load_n(&t->now, __ATOMIC_RELAXED) &&
+		    t->id != self && !has_ended(t->id))
+			return true;
+	return false;
+}
+
+/* Makes every running thread pass a fence. False: threads make their own. */
+static bool
+fence_all(void)
+{
+	if (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) & COW__PARK_FENCES)
+		return false;
+	if (SYS3(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0)
+		return true;
+	if (SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0) == 0 &&
+	    SYS3(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0)
+		return true;
+	__atomic_fetch_or(&cow__park_word, COW__PARK_FENCES, __ATOMIC_SEQ_CST);
+	return false;
+}
+
+/* Is the thread parked? Removes the record of one that has ended. */
+static enum cow__busy
+look_at(struct cow__park_thread *t, bool fenced, uint32_t *parked)
+{
+	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
+
+	if (t->cancelled) {
+		t->in_use = !has_ended(t->id);
+		return t->in_use ? COW__BUSY_CANCEL : COW__QUIET;
+	}
+	if (!now) {
+		t->in_use = !has_ended(t->id);
+		return t->in_use ? COW__BUSY_RUNNING : COW__QUIET;
+	}
+	if (!fenced && !(now & 1))
+		return COW__BUSY_RUNNING;
+	++*parked;
+	return COW__QUIET;
+}
+
+bool
+cow__park_gated(void)
+{
+	for (int sig = 1; sig <= SIGNALS; sig++) {
+		struct kernel_action a;
+
+		if ((exempt >> (sig - 1) & 1) ||
+		    sys_rt_sigaction(sig, NULL, &a) < 0)
+			continue;
+		if ((uintptr_t)a.handler > 1 && a.handler != gates[0] &&
+		    a.handler != gates[1])
+			return false;
+	}
+	return true;
+}
+
+static uint64_t old_mask;
+
+enum cow__busy
+cow__park_begin(uint32_t *ret_parked)
+{
+	uint32_t self = (uint32_t)sys_gettid();
+	enum cow__busy busy = COW__QUIET;
+	bool fenced;
+
+	*ret_parked = 0;
+	if (__atomic_load_n(&shared_process, __ATOMIC_SEQ_CST))
+		return COW__BUSY_PROCESS;
+	/* Held until the end: no thread gets a record, none is cancelled. */
+	list_lock(&old_mask);
+	__atomic_store_n(&owner, (int32_t)sys_getpid(), __ATOMIC_RELAXED);
+	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	fenced = fence_all();
+	if (cancelled_unknown)
+		busy = COW__BUSY_CANCEL;
+	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
+		if (t->in_use && t->id != self)
+			busy = look_at(t, fenced, ret_parked);
+	if (busy)
+		cow__park_end();
+	return busy;
+}
+
+void
+cow__park_end(void)
+{
+	const uint32_t both = COW__PARK_FLOOR | COW__PARK_AWAITED;
+
+	if (__atomic_fetch_and(&cow__park_word, ~both, __ATOMIC_SEQ_CST) &
+	    COW__PARK_AWAITED)
+		cow__wake(&cow__park_word);
+	list_unlock(&old_mask);
+}
+
+bool
+cow__park_knows(uint32_t id)
+{
+	for (struct cow__park_thread *t = threads; t; t = t->next)
+		if (t->in_use && t->id == id)
+			return t->now != 0;
+	return false;
+}
+
+bool
+cow__park_may_wake(uintptr_t word)
+{
+	struct cow__park_range r;
+
+	return cow__park_written(word, word + 1, &r);
+}
+
+/* pthread_self() is the address of libc's struct, which is of 2 KiB or more. */
+bool
+cow__park_joins(uintptr_t word)
+{
+	for (struct cow__park_thread *t = threads; t; t = t->next)
+		if (t->in_use && t->now && word - t->self < 2048)
+			return true;
+	return false;
+}
+
+static void
+lowest(struct cow__park_range r, uintptr_t at, uintptr_t to,
+       struct cow__park_range *ret)
+{
+	if (r.from < to && r.to > at && (!ret->to || r.from < ret->from))
+		*ret = r;
+}
+
+bool
+cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
+{
+	*ret = (struct cow__park_range){ 0, 0 };
+	for (struct cow__park_thread *t = threads; t; t = t->next) {
+		const struct cow__park_call *call = (void *)(t->now & ~1ul);
+
+		if (!t->in_use)
+			continue;
+		lowest(t->alternate, at, to, ret);
+		for (uint32_t i = 0; call && i < call->n; i++)
+			lowest(call->written[i], at, to, ret);
+	}
+	return ret->to != 0;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Safe points: threads inside blocking calls are parked
+ *
+ * The shim stands around libc's blocking calls. A thread that enters one is
+ * *parked*: until the call is over it runs no code of the program. On its return
+ * it looks at one word. While a prover has the floor, it waits there. So a prover
+ * that finds all threads parked may move pages, as if it were alone.
+ *
+ *   thread                             prover (one at a time)
+ *   now = call (release)               word |= FLOOR
+ *     ... the call blocks ...          membarrier: all processors pass a fence
+ *   now = 0                            is `now` of any thread 0? then it runs
+ *   is FLOOR in the word? then wait
+ *
+ * Either the thread sees FLOOR, or the prover sees 0. The thread needs no
+ * fence of its own for that: the prover's system call makes one on each
+ * processor. Where the kernel has no membarrier, threads make a fence, and the
+ * prover believes only calls that began with one.
+ *
+ * The kernel may write for a parked thread: into a buffer of read(), a status
+ * word, a semaphore. The description of the call lists these bytes. The prover
+ * leaves them out.
+ *
+ * A signal handler runs in a parked thread. The shim calls each handler through
+ * a gate, which stores 0 and looks at the word first, and puts the
+ * description back when the handler returns. A handler that leaves by longjmp()
+ * leaves 0 behind, and the thread does run then.
+ *
+ * tests/model/park.pml has the proof, by all orders of the steps.
+ */
+#ifndef COW_MEMFD_PARK_H
+#define COW_MEMFD_PARK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define COW__PARK_RANGES 4
+
+struct cow__park_range {
+	uintptr_t from, to;
+};
+
+/* One blocking call. It lies on the caller's stack. */
+struct cow__park_call {
+	uint32_t n;  /* ranges; more than COW__PARK_RANGES: the call does not park */
+	bool fenced; /* the leave makes a fence */
+	struct cow__park_range written[COW__PARK_RANGES];
+};
+
+struct cow__park_thread {
+	/* The address of the call; 0: the thread runs the program's code. The last
+	 * bit says "fenced". It is not read from the call itself: that may be over,
+	 * and its stack in use again. */
+	uintptr_t now;
+	/* It called vfork(): the child uses this record, too, and may be killed in
+	 * a call. No call parks until the parent itself has cleared this. */
+	bool in_vfork;
+	bool cancelled; /* pthread_cancel(): it may leave a call without a look */
+	bool in_use;
+	uint32_t id;    /* the kernel's */
+	uintptr_t self; /* pthread_self() */
+	struct cow__park_range alternate; /* signal stack; empty: none */
+	struct cow__park_thread *next;
+} __attribute__((aligned(64)));
+
+#define COW__PARK_FLOOR 1u  /* a prover has the floor, or asks for it */
+#define COW__PARK_FENCES 2u /* the kernel has no membarrier */
+#define COW__PARK_CARE 4u   /* whoever parks may work for the engine first */
+#define COW__PARK_AWAITED 8u /* a thread waits for the end of FLOOR */
+extern uint32_t cow__park_word;
+
+/* Parks the calling thread. Between enter and leave it writes nothing but its own
+ * stack, its thread-local data and what `call` lists. Async-signal-safe. */
+static inline void
+cow__park_enter(struct cow__park_thread *t, struct cow__park_call *call)
+{
+	__atomic_store_n(&t->now, (uintptr_t)call | call->fenced,
+	                 __ATOMIC_RELEASE);
+}
+
+void cow__park_wait(struct cow__park_thread *t);
+
+static inline void
+cow__park_leave(struct cow__park_thread *t, bool fenced)
+{
+	__atomic_store_n(&t->now, 0, __ATOMIC_RELAXED);
+	if (fenced)
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	else
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
+	                             COW__PARK_FLOOR,
+	                     0))
+		cow__park_wait(t);
+}
+
+/* A record for the calling thread, whose pthread_self() is `self`. It is never
+ * freed, but used again when its thread has ended. NULL: no memory. Call it once
+ * for each thread; it blocks signals meanwhile. */
+struct cow__park_thread *cow__park_register(uintptr_t self);
+
+/* In a forked child: the caller, with this record or NULL, is the only thread. */
+void cow__park_child(struct cow__park_thread *self);
+
+/* pthread_cancel() is about to be called for this thread. */
+void cow__park_cancel(uintptr_t self);
+
+/* A process that is no thread of ours shares this memory: no more proofs. */
+void cow__park_shared(void);
+
+/* The functions through which handlers are called. Any other handler, but
+ * `exempt` signals of libc (a set of bits from signal 1 on), makes proofs by safe
+ * points impossible. Called once, by the shim. */
+void cow__park_gates(void (*a)(int, void *, void *),
+                     void (*b)(int, void *, void *), uint64_t exempt);
+
+/* ---- For the prover (memfd/quiet.c). Calls are serialized by the caller. ---- */
+
+/* Why there is no quiet moment. */
+enum cow__busy {
+	COW__QUIET,         /* there is one */
+	COW__BUSY_RUNNING,  /* a thread runs */
+	COW__BUSY_BLOCKED,  /* ... or blocks in a call that is not known */
+	COW__BUSY_HANDLER,  /* a handler that can't be gated */
+	COW__BUSY_STACK,    /* a stack lies in the memory in question */
+	COW__BUSY_CANCEL,   /* a thread is being cancelled */
+	COW__BUSY_PROCESS,  /* another process shares the memory */
+	COW__BUSY_UNKNOWN,  /* without /proc the threads can't be counted */
+	COW__BUSY_REASONS
+};
+
+/* Are there records and gates? Else only the older proof can be had. */
+bool cow__park_used(void);
+
+/* A look without any claim: is there a thread that runs? It costs some
+ * nanoseconds for each thread. */
+bool cow__park_running(void);
+
+/* Asks for the floor. COW__QUIET: all registered threads but the caller are
+ * parked and stay so until cow__park_end(); *ret_parked is their number.
+ * Otherwise there is no floor. */
+enum cow__busy cow__park_begin(uint32_t *ret_parked);
+void cow__park_end(void);
+
+/* With the floor, and after all threads were counted: one that ran until then could
+ * have set a handler. Are all handlers of the process gates? The kernel says. */
+bool cow__park_gated(void);
+
+/* With the floor. Is this thread among the parked? Does it wait for a word that a
+ * parked thread's call may write, and so wake? */
+bool cow__park_knows(uint32_t id);
+bool cow__park_may_wake(uintptr_t word);
+/* Does the word lie in libc's data of a parked thread, as that of its joiner? */
+bool cow__park_joins(uintptr_t word);
+
+/* With the floor: the bytes that the kernel may write in [from, to), lowest first
+ * from `at` on. False: none. */
+bool cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
+
+/* Does a thread wait for the end of the floor? */
+bool cow__park_awaited(void);
+
+/* The longest wait for the floor so far, in ns. */
+uint64_t cow__park_longest(void);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Parking: the slow part (see the header)
+ */
+#include "preload/park.h"
+#include "preload/next.h"
+
+#include "core/cow/heal.h"
+#include "core/fork/fork.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Thread_local struct cow__park_thread *preload_thread
+        __attribute__((tls_model("initial-exec")));
+static pid_t process; /* vfork's child has another number */
+
+bool
+preload_is_vfork_child(void)
+{
+	return process && process != getpid();
+}
+
+static struct cow__park_thread *
+thread_new(void)
+{
+	struct cow__park_thread *t = cow__park_register((uintptr_t)pthread_self());
+	stack_t old;
+
+	if (!t)
+		return NULL;
+	if (preload_kernel(SYS_sigaltstack, NULL, &old) == 0 &&
+	    !(old.ss_flags & SS_DISABLE))
+		t->alternate = (struct cow__park_range){
+			(uintptr_t)old.ss_sp, (uintptr_t)old.ss_sp + old.ss_size
+		};
+	preload_thread = t;
+	return t;
+}
+
+/* Signals may interrupt this, and their handlers may park. */
+struct cow__park_thread *
+preload_park_slowly(struct cow__park_call *call)
+{
+	struct cow__park_thread *t = preload_thread;
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+	int saved = errno;
+	uint32_t word;
+
+	if (!t || t->in_vfork) {
+		if (preload_is_vfork_child())
+			return NULL;
+		t = t ? t : thread_new();
+		errno = saved;
+		if (!t)
+			return NULL;
+		t->in_vfork = false;
+	}
+	/* libc writes this stack during the call. */
+	if (call->n > COW__PARK_RANGES ||
+	    stack - preload_window_start < preload_window_bytes)
+		return NULL;
+	word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
+	if (word & COW__PARK_CARE) {
+		cow__heal_here();
+		errno = saved;
+	}
+	call->fenced = (word & COW__PARK_FENCES) != 0;
+	cow__park_enter(t, call);
+	return t;
+}
+
+void
+preload_park_child(void)
+{
+	process = getpid();
+	cow__park_child(preload_thread);
+}
+
+void
+preload_park_init(void)
+{
+	process = getpid();
+	preload_signals_init();
+	preload_threads_init();
+	preload_blocking_init();
+}
+
+void
+preload_vfork_mark(void)
+{
+	if (!preload_thread && !preload_is_vfork_child())
+		(void)thread_new();
+	if (preload_thread)
+		preload_thread->in_vfork = true;
+}
+
+/*
+ * vfork() must not return before its child has ended: the child would use a stack
+ * frame that is gone. So this one marks the record, and jumps to libc's.
+ */
+__attribute__((used)) void *preload_vfork_begins(void);
+
+void *
+preload_vfork_begins(void)
+{
+	static void *next;
+
+	if (!next)
+		next = preload_next_symbol("vfork");
+	preload_vfork_mark();
+	return next;
+}
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl vfork\n"
+        ".type vfork, @function\n"
+        "vfork:\n"
+        "	.byte 0xf3, 0x0f, 0x1e, 0xfa\n" /* endbr64 */
+        "	sub $8, %rsp\n"
+        "	call preload_vfork_begins\n"
+        "	add $8, %rsp\n"
+        "	jmp *%rax\n"
+        ".size vfork, .-vfork\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl vfork\n"
+        ".type vfork, %function\n"
+        "vfork:\n"
+        "	hint #34\n" /* bti c */
+        "	stp x29, x30, [sp, #-16]!\n"
+        "	bl preload_vfork_begins\n"
+        "	mov x16, x0\n"
+        "	ldp x29, x30, [sp], #16\n"
+        "	br x16\n"
+        ".size vfork, .-vfork\n");
+#endif

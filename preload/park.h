@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a wrapper parks its thread (memfd/park.h)
+ *
+ *   struct cow__park_call call = PRELOAD_CALL;
+ *   preload_may_write(&call, buf, n);       what the kernel may write meanwhile
+ *   t = preload_park(&call);
+ *   r = next.read(fd, buf, n);
+ *   preload_unpark(t, &call);
+ *
+ * Between the last two lines, libc and the kernel write nothing of the program's
+ * but what was listed.
+ */
+#ifndef COW_PRELOAD_PARK_H
+#define COW_PRELOAD_PARK_H
+
+#include "core/program/park.h"
+#include "preload/preload.h"
+
+/* The calling thread's record; NULL: it has none yet. */
+extern _Thread_local struct cow__park_thread *preload_thread
+        __attribute__((tls_model("initial-exec")));
+
+#define PRELOAD_CALL { .n = 0, .fenced = false }
+
+/* Of memory outside the window nothing is ever moved, so it need not be listed. */
+static inline void
+preload_may_write(struct cow__park_call *call, const void *p, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)p;
+
+	if (from - preload_window_start >= preload_window_bytes || !bytes)
+		return;
+	if (call->n < COW__PARK_RANGES)
+		call->written[call->n] =
+		        (struct cow__park_range){ from, from + bytes };
+	call->n++;
+}
+
+/* For words that libc itself writes, and on which other threads may wait: they are
+ * listed wherever they lie. */
+static inline void
+preload_does_write(struct cow__park_call *call, const void *p, size_t bytes)
+{
+	uintptr_t from = (uintptr_t)p;
+
+	call->written[call->n++] = (struct cow__park_range){ from, from + bytes };
+}
+
+/* The first call of a thread, a call of vfork's child, and calls while the engine
+ * asks for care. */
+struct cow__park_thread *preload_park_slowly(struct cow__park_call *call);
+
+/* Returns what preload_unpark() wants. NULL: the thread is not parked. */
+static inline struct cow__park_thread *
+preload_park(struct cow__park_call *call)
+{
+	struct cow__park_thread *t = preload_thread;
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+
+	if (__builtin_expect(!t || t->in_vfork ||
+	                             __atomic_load_n(&cow__park_word,
+	                                             __ATOMIC_RELAXED) ||
+	                             call->n > COW__PARK_RANGES ||
+	                             stack - preload_window_start <
+	                                     preload_window_bytes,
+	                     0))
+		return preload_park_slowly(call);
+	cow__park_enter(t, call);
+	return t;
+}
+
+static inline void
+preload_unpark(struct cow__park_thread *t, const struct cow__park_call *call)
+{
+	if (t)
+		cow__park_leave(t, call->fenced);
+}
+
+/* The wrapped functions of libc, looked up when the shim starts, or at the first
+ * call before that. */
+void preload_park_init(void);
+void preload_blocking_init(void);
+void preload_threads_init(void);
+void preload_signals_init(void);
+
+/* In a forked child. */
+void preload_park_child(void);
+
+/* The calling thread is about to share this memory, and its record, with a child. */
+void preload_vfork_mark(void);
+
+/* A child that shares its parent's memory, made by vfork() or clone(). */
+bool preload_is_vfork_child(void);
+
+#endif
