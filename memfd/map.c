@@ -326,6 +326,9 @@ cow__map_unlock_all(void)
 int
 cow__map_unbind(uintptr_t addr, size_t bytes)
 {
+	/* Another process may have set the file's policy. The kernel looks at this
+	 * mapping's, and does nothing if that is the default already. */
+	(void)SYS6(SYS_mbind, addr, bytes, 1 /* MPOL_PREFERRED: local */, 0, 0, 0);
 	return result(SYS6(SYS_mbind, addr, bytes, 0 /* MPOL_DEFAULT */, 0, 0,
 	                   0));
 }

@@ -56,13 +56,26 @@ has_ended(uint32_t id)
 	return SYS3(SYS_tgkill, sys_getpid(), id, 0) == -ESRCH;
 }
 
-/* A free record, or 64 KiB of new ones. */
+static void
+records_add(struct cow__park_thread *t, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		t[i].next = threads;
+		__atomic_store_n(&threads, &t[i], __ATOMIC_RELEASE);
+	}
+}
+
+/* A free record. The first ones map no memory: a program with few threads may know
+ * its own mappings, and unmap what it takes for a hole. */
 static struct cow__park_thread *
 record_take(uint32_t id, uintptr_t self)
 {
+	static struct cow__park_thread first[64];
 	struct cow__park_thread *t, *found = NULL;
 	void *more;
 
+	if (!threads)
+		records_add(first, sizeof(first) / sizeof(first[0]));
 	for (t = threads; t; t = t->next) {
 		/* The last thread of that number, or with that stack, has ended. */
 		if (t->in_use && (t->id == id || t->self == self))
@@ -72,11 +85,7 @@ record_take(uint32_t id, uintptr_t self)
 	}
 	if (found || cow__map_meta(CHUNK, &more) < 0)
 		return found;
-	t = more;
-	for (size_t i = 0; i < CHUNK / sizeof(*t); i++) {
-		t[i].next = threads;
-		__atomic_store_n(&threads, &t[i], __ATOMIC_RELEASE);
-	}
+	records_add(more, CHUNK / sizeof(*t));
 	return threads;
 }
 

@@ -185,6 +185,8 @@ release_pages(struct cow__tile *t)
 		cow__recycle(t, true);
 		return;
 	}
+	/* A child may have set a NUMA policy: it is the file's, not the mapping's. */
+	t->bound |= t->inherited;
 	alone = cow__holders_drop(t, &c,
 	                          t->segment->owner ? NULL : punch_foreign);
 	/* A segment of its own is not waited for: the last process that has it
