@@ -164,6 +164,20 @@ cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 }
 
 int
+cow__map_somewhere(size_t bytes, const struct cow__descriptor *d, uintptr_t *ret)
+{
+	long r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
+	if (result(r) < 0)
+		return result(r);
+	*ret = (uintptr_t)r;
+	return 0;
+}
+
+int
 cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
                  uint64_t offset, bool inherit)
 {

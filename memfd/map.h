@@ -40,6 +40,11 @@ int cow__map_shared(uintptr_t addr, size_t bytes,
                     const struct cow__descriptor *d, uint64_t offset,
                     bool inherit);
 
+/* The beginning of the file, shared, inherited, at an address that the kernel
+ * chooses outside of the window. */
+int cow__map_somewhere(size_t bytes, const struct cow__descriptor *d,
+                       uintptr_t *ret);
+
 /*
  * Maps the file private: reads come from it, writes go to copies of its pages.
  * Nobody may write the file from now on. fork does not inherit the mapping unless

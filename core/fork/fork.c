@@ -135,15 +135,6 @@ freeze_all(bool pinned)
 	return r;
 }
 
-static void
-inherit_all(void)
-{
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->segment && t->refs > 0 &&
-		    (t->kind == COW__LIVE || t->kind == COW__LIMBO))
-			cow__holders_inherit(t);
-}
-
 static int
 inherit_parts(const struct cow__tile *t, bool yes)
 {
@@ -224,7 +215,7 @@ prepare_locked(void)
 		copies_free();
 		cow__engine.fork_failed = r;
 	}
-	inherit_all();
+	cow__holders_inherit();
 	cow__engine.forked_once = true;
 	cow__pools_lock();
 }

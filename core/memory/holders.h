@@ -6,12 +6,10 @@
  * it may not be written in place, recycled or given back. A process may be killed
  * at any moment, without a word.
  *
- * Each process of a family holds one *slot*: a lock on one byte of a small memfd.
- * The lock belongs to an open file description of its own. A mapping keeps that
- * open even if the program closes every descriptor. The kernel drops the lock
- * when the process dies or execs, and nothing else does. Each tile that was
- * inherited has a *word* in its segment's control part. The word has one bit for
- * each slot that maps the tile's pages.
+ * Each process of a family holds one *slot* (core/memory/slots.h), which the kernel
+ * takes away when the process dies or execs. Each tile that was inherited has a
+ * *word* in its segment's control part. The word has one bit for each slot that
+ * maps the tile's pages.
  *
  *   inherit:  the parent takes the child's slot and sets its bit in every word
  *             before it forks, so the child is counted from its first moment
@@ -21,9 +19,8 @@
  *             whose lock is free: we take that lock, and clear stale bits while
  *             we hold it
  *
- * All holders beyond 62 share the last slot, 63. Its bit stays in a word for
- * good, and counts as long as one of them lives. Slot 62 is no lock. Its bit says
- * that a process which got no slot holds the pages, and stays for ever.
+ * All holders beyond 62 share the last slot. Its bit stays in a word for good, and
+ * counts as long as one of them lives.
  *
  * Relatives trust each other: they share all that the heap held at the fork,
  * secrets included.
@@ -31,17 +28,11 @@
 #ifndef COW_CORE_MEMORY_HOLDERS_H
 #define COW_CORE_MEMORY_HOLDERS_H
 
+#include "core/memory/slots.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
-struct cow__segment;
 struct cow__tile;
-
-/* What one operation found out about slots, so that each is asked once. It holds
- * until the engine is unlocked. */
-struct cow__census {
-	uint64_t asked, alive;
-};
 
 /* Takes a slot for the child of the coming fork. On failure nobody can count the
  * child as a holder. What it inherits is then never thawed, recycled or given
@@ -50,8 +41,8 @@ int cow__holders_before_fork(void);
 void cow__holders_parent(void);
 void cow__holders_child(void);
 
-/* Marks the pages of a tile as held by this process and the coming child. */
-void cow__holders_inherit(struct cow__tile *t);
+/* Marks the pages of all tiles as held by this process and the coming child. */
+void cow__holders_inherit(void);
 
 /* Does no other process map these pages? */
 bool cow__holders_alone(const struct cow__tile *t, struct cow__census *c);
@@ -62,9 +53,6 @@ bool cow__holders_alone(const struct cow__tile *t, struct cow__census *c);
  * *before* (`punch`), while this process's bit still protects them. */
 bool cow__holders_drop(struct cow__tile *t, struct cow__census *c,
                        int (*punch)(struct cow__tile *t));
-
-/* Lets go of the slots of dead holders. Called before the engine is unlocked. */
-void cow__holders_settle(void);
 
 /* Takes the mark `forked` off those of our segments that no other process holds
  * any more. Word 0 of a segment stands for all of it. */

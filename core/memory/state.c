@@ -6,7 +6,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/helper.h"
-#include "core/memory/holders.h"
+#include "core/memory/slots.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 
@@ -28,7 +28,7 @@ cow__engine_lock(void)
 COW_EXPORT void
 cow__engine_unlock(void)
 {
-	cow__holders_settle();
+	cow__slots_settle();
 	cow__mutex_unlock(&cow__engine.lock);
 }
 
