@@ -4,6 +4,7 @@
  */
 #include "memfd/process.h"
 #include "memfd/export.h"
+#include "memfd/page.h"
 #include "memfd/ring.h"
 #include "memfd/sys.h"
 
@@ -44,17 +45,16 @@ target_pins(const char *target)
 	       starts_with(target, "/dev/video");
 }
 
-/* Packets land in memory that an AF_XDP socket was given. The links of all
- * sockets look alike. */
-static bool
-is_xdp(int fd)
+/* -errno: it is no socket. */
+static int
+socket_family(int fd)
 {
 	int family = 0;
 	uint32_t bytes = sizeof(family);
+	long r = SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
+	              0);
 
-	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
-	            0) == 0 &&
-	       family == AF_XDP;
+	return r < 0 ? (int)r : family;
 }
 
 static int
@@ -79,15 +79,20 @@ is_shortage(long r)
 	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
 }
 
+/* Packets land in memory that an AF_XDP socket was given. A server may have
+ * thousands of sockets: to ask a socket for its family takes a
+ * fraction of the time that its name takes. */
 static bool
 descriptor_pins(int dir, const char *name)
 {
 	char target[64];
-	int fd = name_to_fd(name);
+	int fd = name_to_fd(name), family = socket_family(fd);
 	long r;
 
 	if (fd < 0 || cow__ring_harmless(fd))
 		return false;
+	if (family >= 0)
+		return family == AF_XDP;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	if (r >= 0 && (r & O_DIRECT))
 		return true;
@@ -95,8 +100,7 @@ descriptor_pins(int dir, const char *name)
 	if (r <= 0)
 		return is_shortage(r);
 	target[r] = '\0';
-	return target_pins(target) ||
-	       (starts_with(target, "socket:") && is_xdp(fd));
+	return target_pins(target);
 }
 
 bool
@@ -135,6 +139,20 @@ read_text(const char *path, char *buf, size_t bytes)
 	(void)sys_close(fd);
 	buf[r > 0 ? r : 0] = '\0';
 	return true;
+}
+
+size_t
+cow__process_anonymous(void)
+{
+	char buf[128], *p = buf;
+	size_t n[3] = { 0, 0, 0 }; /* pages: of addresses, resident, of files */
+
+	if (!read_text("/proc/self/statm", buf, sizeof(buf)) || !*buf)
+		return SIZE_MAX;
+	for (int i = 0; i < 3; i++, p += *p == ' ')
+		for (; *p >= '0' && *p <= '9'; p++)
+			n[i] = n[i] * 10 + (size_t)(*p - '0');
+	return (n[1] - n[2]) * cow__page;
 }
 
 /* The number in a small file; UINT64_MAX for "max" and for none. */

@@ -25,6 +25,10 @@ bool cow__process_pins_memory(void);
  * microseconds. */
 uint64_t cow__process_headroom(void);
 
+/* Bytes of anonymous memory that the process has, without what is swapped out;
+ * SIZE_MAX if that can't be found out. Copies of a file's pages are anonymous. */
+size_t cow__process_anonymous(void);
+
 /* Has libc run these around fork() from now on. 0 or -errno. */
 int cow__process_atfork(void (*prepare)(void), void (*parent)(void),
                         void (*child)(void));

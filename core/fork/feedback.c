@@ -7,6 +7,8 @@
 #include "core/base/stats.h"
 #include "core/cow/thaw.h"
 #include "core/memory/state.h"
+#include "memfd/pagemap.h"
+#include "memfd/process.h"
 
 /* The share 1/n of the frozen bytes that was copied since the last fork, without
  * a thaw. If more is copied, freezing costs the program more than it brings. */
@@ -22,7 +24,60 @@ learning(void)
 	       cow__engine.policy == COW__POLICY_AUTO;
 }
 
-/* Did the program rewrite what could not be thawed since the last fork? */
+static bool
+is_private(const struct cow__tile *t)
+{
+	return t && t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+}
+
+/* The first tile of the next run of frozen neighbours, from `t` on, and its last. */
+static struct cow__tile *
+next_run(struct cow__tile *t, struct cow__tile **ret_last)
+{
+	while (t && !is_private(t))
+		t = t->next;
+	for (*ret_last = t; t && is_private((*ret_last)->next);)
+		*ret_last = (*ret_last)->next;
+	return t;
+}
+
+static size_t
+add_frozen(void)
+{
+	struct cow__tile *t = cow__tile_first(), *last;
+	size_t bytes = 0;
+
+	for (; (t = next_run(t, &last)); t = last->next)
+		bytes += cow__tile_end(last) - cow__tile_start(t);
+	return bytes;
+}
+
+/* 0 or -errno. */
+static int
+add_copied(size_t *bytes)
+{
+	struct cow__tile *t = cow__tile_first(), *last;
+	struct cow__run runs[64];
+
+	for (; (t = next_run(t, &last)); t = last->next) {
+		uintptr_t at = cow__tile_start(t);
+
+		while (at < cow__tile_end(last)) {
+			int n = cow__pagemap_copied(at, cow__tile_end(last),
+			                            runs, 64, &at);
+
+			if (n < 0)
+				return n;
+			for (int i = 0; i < n; i++)
+				*bytes += runs[i].end - runs[i].start;
+		}
+	}
+	return 0;
+}
+
+/* Did the program rewrite what could not be thawed since the last fork? To look at
+ * all page tables takes milliseconds. A copied page is anonymous, so it is enough to
+ * ask first whether the process has that much anonymous memory at all. */
 void
 cow__feedback_learn(void)
 {
@@ -32,17 +87,12 @@ cow__feedback_learn(void)
 	if (!learning())
 		return;
 	frozen_bytes = 0;
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		ssize_t n;
-
-		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
-			continue;
-		n = cow__copied_bytes(t);
-		if (n < 0)
-			return;
-		frozen += t->bytes;
-		copied += (size_t)n;
-	}
+	frozen += add_frozen();
+	if (copied <= frozen / COPIED_SHARE &&
+	    cow__process_anonymous() <= frozen / COPIED_SHARE - copied)
+		return;
+	if (add_copied(&copied) < 0)
+		return;
 	cow__stat_set(pages_private, copied / cow__page);
 	if (copied > frozen / COPIED_SHARE)
 		cow__engine.prefer_anon = true;
