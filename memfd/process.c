@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #ifndef AF_XDP
 #define AF_XDP 44
@@ -45,16 +46,17 @@ target_pins(const char *target)
 	       starts_with(target, "/dev/video");
 }
 
-/* -errno: it is no socket. */
-static int
-socket_family(int fd)
+/* Packets land in memory that an AF_XDP socket was given. The links of all
+ * sockets look alike. */
+static bool
+is_xdp(int fd)
 {
 	int family = 0;
 	uint32_t bytes = sizeof(family);
-	long r = SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
-	              0);
 
-	return r < 0 ? (int)r : family;
+	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
+	            0) == 0 &&
+	       family == AF_XDP;
 }
 
 static int
@@ -79,28 +81,41 @@ is_shortage(long r)
 	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
 }
 
-/* Packets land in memory that an AF_XDP socket was given. A server may have
- * thousands of sockets: to ask a socket for its family takes a
- * fraction of the time that its name takes. */
 static bool
-descriptor_pins(int dir, const char *name)
+name_pins(int dir, const char *name)
 {
 	char target[64];
-	int fd = name_to_fd(name), family = socket_family(fd);
-	long r;
+	long r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
 
-	if (fd < 0 || cow__ring_harmless(fd))
-		return false;
-	if (family >= 0)
-		return family == AF_XDP;
-	r = sys_fcntl(fd, F_GETFL, 0);
-	if (r >= 0 && (r & O_DIRECT))
-		return true;
-	r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
 	if (r <= 0)
 		return is_shortage(r);
 	target[r] = '\0';
 	return target_pins(target);
+}
+
+/* The name takes longer than all other questions, and a server may have thousands
+ * of descriptors. So only those of devices and of the kernel's own objects are asked
+ * for it. */
+static bool
+descriptor_pins(int dir, const char *name)
+{
+	int fd = name_to_fd(name);
+	struct stat st;
+	long r;
+
+	if (fd < 0 || cow__ring_harmless(fd))
+		return false;
+	r = SYS3(SYS_fstat, fd, &st, 0);
+	if (r < 0)
+		return is_shortage(r);
+	if (S_ISSOCK(st.st_mode))
+		return is_xdp(fd);
+	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
+		return false;
+	r = sys_fcntl(fd, F_GETFL, 0);
+	if (r >= 0 && (r & O_DIRECT))
+		return true;
+	return !S_ISREG(st.st_mode) && name_pins(dir, name);
 }
 
 bool

@@ -21,7 +21,7 @@ within() {
 			: >"$0/dev/$f" && mount --bind "/dev/$f" "$0/dev/$f" || exit 9
 		done
 		ln -s /proc/self/fd "$0/dev/fd" && mkdir "$0/dev/shm" &&
-		: >"$0/dev/nvidia0" && mount --bind "$0/dev" /dev || exit 9
+		: >"$0/dev/nvidia0" && mount --bind /dev/null "$0/dev/nvidia0" && mount --rbind "$0/dev" /dev || exit 9
 		exec "$@"' "$work" "$@" </dev/null
 }
 

@@ -12,6 +12,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #ifndef AF_XDP
@@ -20,7 +22,7 @@
 
 static const char *const devices[] = { "video", "accel" };
 
-/* The name counts: whoever may write to /dev plays one. */
+/* The name counts: root can give it to the null device. */
 START_TEST(devices_are_pins)
 {
 	char path[64];
@@ -28,10 +30,12 @@ START_TEST(devices_are_pins)
 
 	snprintf(path, sizeof(path), "/dev/%s-cowshed-test-%d", devices[_i],
 	         getpid());
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (fd < 0)
+	if (mknod(path, S_IFCHR | 0600, makedev(1, 3)) < 0)
 		return;
+	fd = open(path, O_RDWR | O_CLOEXEC);
 	unlink(path);
+	if (fd < 0)
+		return; /* the mount allows no devices */
 	ck_assert(cow__process_pins_memory());
 	close(fd);
 	ck_assert(!cow__process_pins_memory());
