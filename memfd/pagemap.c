@@ -43,6 +43,8 @@ struct pm_arg {
 #define PM_IS_FILE (1 << 2)
 #define PM_IS_PRESENT (1 << 3)
 #define PM_IS_SWAPPED (1 << 4)
+#define PM_IS_HUGE (1 << 6)
+#define HUGE_WEIGHT 64
 
 static uint32_t scan_denied;
 
@@ -158,6 +160,58 @@ scan_ioctl(int fd, uintptr_t start, uintptr_t end, struct cow__run *runs,
 	}
 	*ret_next = start;
 	return n;
+}
+
+/* The weight of the present pages, until it is `most`; *ret grows by it. */
+static int
+scan_present(int fd, uintptr_t start, uintptr_t end, size_t most, size_t *ret)
+{
+	struct pm_region found[64] = { 0 };
+	struct pm_arg arg = {
+		.size = sizeof(arg),
+		.vec = (uintptr_t)found,
+		.vec_len = 64,
+		.max_pages = most,
+		.category_mask = PM_IS_PRESENT,
+		.return_mask = PM_IS_HUGE,
+	};
+
+	while (start < end && *ret < most) {
+		long r;
+
+		arg.start = start;
+		arg.end = end;
+		r = sys_ioctl(fd, PM_SCAN, &arg);
+		if (r < 0)
+			return (int)r;
+		arg.max_pages = most;
+		for (long i = 0; i < r; i++) {
+			size_t n = (found[i].end - found[i].start) / cow__page;
+			bool huge = found[i].categories & PM_IS_HUGE;
+
+			*ret += n / (huge ? HUGE_WEIGHT : 1);
+			if (huge) /* the next ones are probably huge, too */
+				arg.max_pages = 16 * most;
+		}
+		start = arg.walk_end;
+	}
+	return 0;
+}
+
+int
+cow__pagemap_has(uintptr_t start, uintptr_t end, size_t pages)
+{
+	bool is_kept;
+	size_t found = 0;
+	int fd, r;
+
+	if (!cow__pagemap_has_scan())
+		return -ENOTTY;
+	fd = begin(&is_kept);
+	if (fd < 0)
+		return fd;
+	r = done(fd, is_kept, scan_present(fd, start, end, pages, &found));
+	return r < 0 ? r : found >= pages;
 }
 
 static int

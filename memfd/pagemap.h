@@ -37,6 +37,14 @@ int cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap);
 int cow__pagemap_touched_page(uintptr_t addr);
 
 /*
+ * Do the page tables of [start, end) have at least so many entries of present pages?
+ * A huge page counts as 1/64 of its small ones: its one entry is taken down in about
+ * that time. Looks at no more than it needs for the answer. 1, 0, or -errno
+ * (-ENOTTY: this kernel can't tell it quickly).
+ */
+int cow__pagemap_has(uintptr_t start, uintptr_t end, size_t pages);
+
+/*
  * For a thread that must open nothing, since it might take the number that the
  * program is about to get. It reads through a descriptor that another thread
  * opened. keep: opens it; call it again whenever the descriptor may have been

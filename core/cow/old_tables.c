@@ -7,10 +7,13 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
+#include "memfd/pagemap.h"
 #include "memfd/wait.h"
 
-#define LEAST (32 * MIB) /* less is taken down as fast as it is moved */
-#define MOST 4           /* moved mappings at a time */
+#define LEAST (2 * MIB) /* less is taken down as fast as it is moved */
+#define LEAST_PAGES 512 /* ... and fewer page table entries than these are */
+#define LEAST_UNSEEN (32 * MIB) /* the least if the kernel can't tell the entries */
+#define MOST 16         /* moved mappings at a time */
 #define TRIES 3       /* then this kernel does not move shared memory */
 #define REST_NS 5000000u /* the freezing thread may have more mappings to change */
 #define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
@@ -18,6 +21,18 @@
 static struct cow__tile *old_tables;
 static unsigned count;
 static unsigned failures;
+static bool moved;
+
+/* Most forks find little to move: the parent has hardly touched its memory since the
+ * last one. Then a move, and the helper that wakes for it, would be the greater
+ * work. */
+static bool
+is_worth_it(uintptr_t at, size_t bytes)
+{
+	int r = bytes < LEAST ? 0 : cow__pagemap_has(at, at + bytes, LEAST_PAGES);
+
+	return r < 0 ? bytes >= LEAST_UNSEEN : r > 0;
+}
 
 void
 cow__old_tables_move(const struct cow__tile *t, size_t bytes)
@@ -25,8 +40,9 @@ cow__old_tables_move(const struct cow__tile *t, size_t bytes)
 	struct cow__tile *s;
 	int r;
 
-	if (bytes < LEAST || count == MOST || failures == TRIES ||
-	    !cow__engine.use_helper || cow__tile_start(t) % COW__HUGE)
+	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
+	    cow__tile_start(t) % COW__HUGE ||
+	    !is_worth_it(cow__tile_start(t), bytes))
 		return;
 	/* At the same place within a GiB the kernel moves whole upper levels of
 	 * the page tables. */
@@ -54,12 +70,22 @@ cow__old_tables_move(const struct cow__tile *t, size_t bytes)
 	s->list_next = old_tables;
 	old_tables = s;
 	count++;
+	moved = true;
 }
 
 bool
 cow__old_tables_pending(void)
 {
 	return old_tables != NULL;
+}
+
+bool
+cow__old_tables_moved(void)
+{
+	bool yes = moved;
+
+	moved = false;
+	return yes;
 }
 
 /* `s` is off the list, and nothing is mapped there. */

@@ -30,6 +30,9 @@ void cow__old_tables_move(const struct cow__tile *t, size_t bytes);
 /* Are there old tables to take down? */
 bool cow__old_tables_pending(void);
 
+/* Were some moved since the last call of this? The helper has to be told of those. */
+bool cow__old_tables_moved(void);
+
 /* The helper's job: takes the next slice down when it is time. Unlocks the engine
  * meanwhile. */
 uint64_t cow__old_tables_job(uint64_t now);

@@ -331,7 +331,7 @@ cow__fork_parent(void)
 		copies_free();
 		(void)inherit_mappings(false);
 		if (cow__old_tables_pending())
-			cow__helper_want(true);
+			cow__helper_want(cow__old_tables_moved());
 		cow__feedback_forked();
 		count_fork();
 	}
