@@ -4,8 +4,8 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
-#                                 curves send sparse fork cycle memory copies tensors
-#                                 pair instructions redis programs file stall give
+#                                 curves send sparse fork template cycle memory copies
+#                                 tensors pair instructions redis programs file stall give
 #                                 broker cuda_cache scaling python demo
 #
 # Runs the benchmarks one after another and shows what they print. No other program
@@ -18,7 +18,8 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy fill steal freeze share transparent curves send sparse fork cycle memory'
+all='clone page copy fill steal freeze share transparent curves send sparse fork'
+all="$all template cycle memory"
 all="$all pair copies tensors instructions redis programs file stall give broker cuda_cache"
 all="$all scaling python demo"
 failed=
@@ -51,7 +52,7 @@ for name in "$@"; do
 			failed="$failed demo"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | fork | cycle | memory | copies | tensors | pair | instructions | redis | \
+	sparse | fork | template | cycle | memory | copies | tensors | pair | instructions | redis | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
 	broker | python)
