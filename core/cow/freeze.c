@@ -36,9 +36,9 @@ frozen(struct cow__tile *t)
 }
 
 int
-cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
+cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 {
-	size_t bytes = cow__tile_end(to) - cow__tile_start(from);
+	size_t bytes = cow__tile_end(to) - cow__tile_start(from), count = 0;
 	int r;
 
 	if (!cow__mappings_left(2))
@@ -46,15 +46,21 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to)
 	cow__old_tables_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,
-	                     cow__segment_offset(cow__tile_start(from)), false);
+	                     cow__segment_offset(cow__tile_start(from)), inherit);
 	if (r < 0)
 		return r;
+	cow__tiles_change_begin(from, to);
 	for (struct cow__tile *t = from;; t = t->next) {
 		cow__commit_frozen(t);
-		frozen(t);
+		cow__tile_set_backing(t, COW__PRIVATE);
+		count++;
 		if (t == to)
-			return 0;
+			break;
 	}
+	cow__tiles_change_end(from, to, count);
+	cow__stat_add(freezes, count);
+	cow__stat_add(bytes_frozen, bytes);
+	return 0;
 }
 
 /* A freeze failed at `done`. Everything below is private now, which `kept` can
@@ -64,8 +70,14 @@ frozen_up_to(struct cow__tile *t, uintptr_t done)
 {
 	uint32_t n = 0;
 
-	if (done == cow__tile_start(t))
+	if (done == cow__tile_start(t)) {
+		if (t->nkept)
+			return;
+		cow__array_free(t->kept, t->kept_cap, sizeof(*t->kept));
+		t->kept = NULL;
+		t->kept_cap = 0;
 		return;
+	}
 	cow__tile_change_begin(t);
 	while (n < t->nkept && t->kept[n].end <= done)
 		n++;
@@ -86,7 +98,7 @@ cow__freeze(struct cow__tile *t)
 	if (t->pinned || t->common)
 		return -EBUSY;
 	if (!t->npieces && !t->nkept && !t->attributes)
-		return cow__freeze_run(t, t);
+		return cow__freeze_run(t, t, false);
 	if (!cow__mappings_left(2 + t->npieces + cow__attributes_count(t)))
 		return -ENOMEM;
 	r = cow__array_reserve((void **)&t->kept, &t->kept_cap,

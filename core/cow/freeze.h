@@ -29,8 +29,8 @@ cow__is_frozen(const struct cow__tile *t)
 }
 
 /* Freezes all of the shared tiles in [from, to] with one mapping call. They are
- * neighbours in address and of one segment. */
-int cow__freeze_run(struct cow__tile *from, struct cow__tile *to);
+ * neighbours in address and of one segment. `inherit`: a fork is being prepared. */
+int cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit);
 
 /* Can this tile be frozen together with its neighbour to the left? */
 bool cow__freeze_joins(const struct cow__tile *left,

@@ -123,7 +123,7 @@ freeze_all(bool pinned)
 			for (last = t; last->next && needs_freeze(last->next) &&
 			               cow__freeze_joins(last, last->next);)
 				last = last->next;
-			r = cow__freeze_run(t, last);
+			r = cow__freeze_run(t, last, true);
 			if (r == 0)
 				t = last;
 		}
@@ -152,6 +152,20 @@ inherit_parts(const struct cow__tile *t, bool yes)
 	return r;
 }
 
+/* The last of the neighbours that can be inherited in one call. *ret_plain: nothing
+ * else is noted of them. */
+static struct cow__tile *
+inherited_together(struct cow__tile *t, bool *ret_plain)
+{
+	*ret_plain = !t->attributes;
+	while (!t->overlaid && t->next && t->next->kind == COW__LIVE &&
+	       t->next->backing == COW__PRIVATE && !t->next->overlaid) {
+		t = t->next;
+		*ret_plain &= !t->attributes;
+	}
+	return t;
+}
+
 /* Lets children inherit the frozen mappings, or not. They do only during forks
  * that the engine prepares. Another child would read pages that are thawed
  * later. */
@@ -159,22 +173,21 @@ static int
 inherit_mappings(bool yes)
 {
 	struct cow__tile *t, *last;
+	bool plain;
 	int r = 0, one;
 
 	for (t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
 			continue;
-		for (last = t; !t->overlaid && last->next &&
-		               last->next->kind == COW__LIVE &&
-		               last->next->backing == COW__PRIVATE &&
-		               !last->next->overlaid;)
-			last = last->next;
+		last = inherited_together(t, &plain);
 		one = t->overlaid
 		              ? inherit_parts(t, yes)
 		              : cow__map_inherit(cow__tile_start(t),
 		                                 cow__tile_end(last) -
 		                                         cow__tile_start(t),
 		                                 yes);
+		if (plain && one == 0)
+			t = last;
 		for (;; t = t->next) {
 			/* What can't be inherited is copied. */
 			if (yes && one < 0 && r == 0)

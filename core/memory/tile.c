@@ -177,6 +177,20 @@ cow__tile_change_end(const struct cow__tile *t)
 		frozen_add(1);
 }
 
+void
+cow__tiles_change_begin(const struct cow__tile *from, const struct cow__tile *to)
+{
+	cow__engine.mappings -= seam(from->prev, from) + seam(to, to->next);
+}
+
+void
+cow__tiles_change_end(const struct cow__tile *from, const struct cow__tile *to,
+                      size_t count)
+{
+	cow__engine.mappings += seam(from->prev, from) + seam(to, to->next);
+	frozen_add(count);
+}
+
 static bool
 fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
 {

@@ -196,6 +196,13 @@ enum cow__heat cow__tile_heat(const struct cow__tile *t);
 void cow__tile_change_begin(const struct cow__tile *t);
 void cow__tile_change_end(const struct cow__tile *t);
 
+/* The same around a run of shared neighbours that the kernel has merged, and that
+ * become private together. `count`: how many they are. */
+void cow__tiles_change_begin(const struct cow__tile *from,
+                             const struct cow__tile *to);
+void cow__tiles_change_end(const struct cow__tile *from,
+                           const struct cow__tile *to, size_t count);
+
 /* Grows a live tile at its end by `bytes`, taken from the free tile behind it,
  * which must be large enough. */
 int cow__tile_grow(struct cow__tile *t, size_t bytes);
