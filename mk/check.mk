@@ -84,5 +84,5 @@ PYTHON_ENV := $(if $(filter fuzz asan tsan,$(MODE)),,$(if $(T),$(if $(findstring
 # Under valgrind, limits, other programs and measured memory are valgrind's own, so tests of
 # these stay out. channel and io do not end there.
 NOT_VALGRIND := share/broker/others share/broker/start share/channel core/fallbacks \
-	core/fork/fork_hard hostile/floods core/program/mapping hostile/limits share/io \
+	core/fork/fork_hard core/fork/large_family hostile/floods core/program/mapping hostile/limits share/io \
 	core/memory/memory core/options core/storage/storage
