@@ -23,7 +23,8 @@
 #define FAMILY 300 /* more in long_large_family.c */
 #endif
 
-enum { BYTES = 8 * MIB, NOISE = 3 * MIB, SLOTS = 62, LOCKS = 2 * SLOTS, LATE = 10 };
+enum { BYTES = 8 * MIB, NOISE = 3 * MIB, SLOTS = 62, LOCKS = 2 * SLOTS };
+enum { LATE = 10, ASKED = 150 };
 
 static struct gate ready, go, done;
 static unsigned char *block;
@@ -147,6 +148,49 @@ START_TEST(killed_families_leave_nothing)
 }
 END_TEST
 
+static void frees_and_stays(void *arg)
+{
+	(void)arg;
+	cow_block_free(block);
+	gate_open(&ready);
+	for (;;)
+		pause();
+}
+
+static void stays(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+}
+
+/* Only children in the last slot have the block, so each question is about that
+ * slot. Questions do not make the list of locks long. */
+START_TEST(questions_leave_few_locks)
+{
+	pid_t children[SLOTS + ASKED];
+
+	make_gates();
+	block = new_block(BYTES, 0);
+	memset(block, 7, BYTES);
+	for (int i = 0; i < SLOTS; i++) {
+		children[i] = child_start(frees_and_stays, NULL);
+		gate_wait(&ready);
+	}
+	for (int i = SLOTS; i < SLOTS + ASKED; i++) {
+		children[i] = child_start(stays, NULL);
+		cow_trim();
+	}
+	ck_assert_int_le(locks_of_family(), LOCKS);
+	for (int i = 0; i < SLOTS + ASKED; i++) {
+		kill(children[i], SIGKILL);
+		must(WIFSIGNALED(child_status(children[i])));
+	}
+	cow_block_free(block);
+	free_gates();
+}
+END_TEST
+
 /* ---- Beyond the slots ---------------------------------------------------- */
 
 static void waits(void *arg)
@@ -202,7 +246,7 @@ START_TEST(late_children_keep_their_bytes)
 }
 END_TEST
 
-static struct gate again, last;
+static struct gate first, again, last;
 
 static void rewrites_twice(void *arg)
 {
@@ -220,9 +264,10 @@ static void rewrites_twice(void *arg)
 	gate_open(&last);
 }
 
+/* It leaves the description that the others share before anybody else asks. */
 static void asks_and_reads(void *arg)
 {
-	gate_wait(&ready);
+	gate_wait(&first);
 	cow_trim();
 	gate_open(&done);
 	gate_wait(&last);
@@ -269,6 +314,7 @@ START_TEST(orphans_keep_their_bytes)
 	must(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
 	make_gates();
 	gate_make(&out);
+	gate_make(&first);
 	gate_make(&again);
 	gate_make(&last);
 	block = new_block(BYTES, 0);
@@ -279,9 +325,11 @@ START_TEST(orphans_keep_their_bytes)
 	for (int i = 0; _i && i < SLOTS - 1; i++)
 		gate_open(&out);
 	must_end_well(_i ? SLOTS - 1 : 0);
-	for (int i = 0; i < 3; i++)
+	gate_open(&first);
+	gate_wait(&done);
+	for (int i = 0; i < 2; i++)
 		gate_open(&ready);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 2; i++)
 		gate_wait(&done);
 	for (int i = 0; i < LATE + 1; i++) {
 		gate_open(&go);
@@ -294,6 +342,7 @@ START_TEST(orphans_keep_their_bytes)
 		gate_open(&out);
 	must_end_well(_i ? 0 : SLOTS - 1);
 	gate_free(&out);
+	gate_free(&first);
 	gate_free(&again);
 	gate_free(&last);
 	free_gates();
@@ -306,6 +355,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "large family");
 
 	tcase_add_test(tcase, killed_families_leave_nothing);
+	tcase_add_test(tcase, questions_leave_few_locks);
 	tcase_add_test(tcase, late_children_keep_their_bytes);
 	tcase_add_loop_test(tcase, orphans_keep_their_bytes, 0, 2);
 	return run_suite(suite);
