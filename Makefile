@@ -97,7 +97,7 @@ coverage: ## lines that no test runs: build/cov/coverage.txt (an hour)
 # ---- Measurements -----------------------------------------------------------
 
 demo: everything ## two minutes that show what it is for
-	$(Q)BUILD='$(B)' bash bench/demo.sh
+	$(Q)BUILD='$(B)' bash bench/programs_same.sh
 
 bench: everything python-env ## measure; writes docs/results.md, its tables and plots
 	$(Q)scripts/python-env.sh bench/requirements.txt build/venv-plots

@@ -3,14 +3,14 @@
 #
 # Instructions of programs, with and without the shim
 #
-# The programs are those of bench/demo_programs.sh, on small inputs. The processor counts
+# The programs are those of bench/programs_inputs.sh, on small inputs. The processor counts
 # if perf is allowed to (instructions:u, children included). Otherwise valgrind's
 # cachegrind counts every process that it follows. Times vary from run to run, but
 # instructions hardly do, so three runs are enough, and one under valgrind. Bar: within
-# 1 %. The start-up of a program weighs more here than in the full demo. COUNT_TEXT (MB),
+# 1 %. The start-up of a program weighs more here than in programs_same.sh. COUNT_TEXT (MB),
 # COUNT_ARRAY (MB) and COUNT_ROWS make the inputs larger.
 . "$(dirname "$0")/common.sh"
-. "$here/demo_programs.sh"
+. "$here/programs_inputs.sh"
 need "$shim"
 
 programs_sources="'$root'/core/[a-c]*.c" # valgrind takes seconds a file
@@ -60,7 +60,7 @@ count() {
 	fi
 }
 
-for name in ${DEMO_ONLY:-$(echo $programs $programs_small | tr ' ' '\n' |
+for name in ${PROGRAMS_ONLY:-$(echo $programs $programs_small | tr ' ' '\n' |
 	awk '!seen[$1]++')}; do
 	why=$(program_missing "$name")
 	if [ -n "$why" ]; then

@@ -18,7 +18,7 @@
 # LARGE_ONLY and SMALL_ONLY name some programs. LARGE_SCALE is the scale of
 # bench/large.py.
 . "$(dirname "$0")/common.sh"
-. "$here/demo_programs.sh"
+. "$here/programs_inputs.sh"
 need "$bin/plain_measure" "$shim"
 
 large='temporaries arithmetic copies sorts transforms joins groups images'

@@ -6,7 +6,7 @@
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 curves send sparse fork template cycle memory copies
 #                                 tensors pair instructions redis programs file stall give
-#                                 broker cuda_cache scaling python demo
+#                                 broker cuda_cache scaling python programs_same
 #
 # Runs the benchmarks one after another and shows what they print. No other program
 # should be running. The machine-readable lines are kept in build/bench.txt, or in the
@@ -21,7 +21,7 @@ case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent curves send sparse fork'
 all="$all template cycle memory"
 all="$all pair copies tensors instructions redis programs file stall give broker cuda_cache"
-all="$all scaling python demo"
+all="$all scaling python programs_same"
 failed=
 
 command="bench/run.sh${*:+ $*}"
@@ -47,9 +47,9 @@ cat "$out.part"
 for name in "$@"; do
 	echo "== $name"
 	case $name in
-	demo)
-		DEMO_LINES=$tmp/lines sh "$here/demo.sh" ||
-			failed="$failed demo"
+	programs_same)
+		PROGRAMS_LINES=$tmp/lines sh "$here/programs_same.sh" ||
+			failed="$failed programs_same"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
 	sparse | fork | template | cycle | memory | copies | tensors | pair | instructions | redis | \

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 #
-# Real programs on real files (sourced by demo.sh, instructions.sh, programs.sh)
+# Real programs on real files (sourced by programs_same.sh, instructions.sh, programs.sh)
 #
 # programs_prepare DIR TEXT-MB ARRAY-MB ROWS makes the inputs from files of this system.
 # program_command NAME DIR prints a line for sh that runs the program in DIR.
 # program_missing NAME prints why the program can't run, or nothing. All results go to
 # standard output, so that no page of an output file counts as memory.
 
-programs='numpy sort xz sqlite gcc' # of the demo
+programs='numpy sort xz sqlite gcc' # of programs_same.sh
 programs_small='python perl gcc git node sqlite' # programs with small objects
 programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
 
@@ -97,7 +97,7 @@ programs_prepare() {
 program_command() {
 	case $1 in
 	numpy)
-		echo "'$programs_python3' '$here/demo_numpy.py'" \
+		echo "'$programs_python3' '$here/programs_numpy.py'" \
 			"$programs_array" ;;
 	sort)
 		echo 'LC_ALL=C exec sort --parallel=2 -S 1G -k 2 text' ;;

@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# `make demo`: real programs on real files, with and without the shim
+# Real programs on real files, with and without the shim: the same output?
 #
-# Each program of bench/demo_programs.sh runs three times on each side, in turns. With
-# DEMO_LINES it also runs under glibc with huge pages, and under jemalloc with thp:always
-# if that is installed. The output must be the same to the byte on all sides. The exit
-# status must be the same with and without the shim. Wall time, fork pause and peak
-# memory are medians. The peak is what a fresh memory cgroup was charged, or the largest
+# Each program of bench/programs_inputs.sh runs three times on each side, in turns. With
+# PROGRAMS_LINES it also runs under glibc with huge pages, and under jemalloc with
+# thp:always if that is installed. The output must be the same to the byte on all sides.
+# The exit status must be the same with and without the shim. Wall time, fork pause and
+# peak memory are medians. The peak is what a fresh memory cgroup was charged, or the largest
 # RSS if no cgroup can be made. The programs write to a temporary folder alone, which is
 # removed. The exit status is 0 only if every output was identical and every program
 # succeeded.
 #
-# DEMO_ONLY="sort xz" runs some of the programs, DEMO_SMALL=1 all of them on small
-# inputs. DEMO_LINES names a file for lines in the format of bench/common.h.
+# PROGRAMS_ONLY="sort xz" runs some of the programs, PROGRAMS_SMALL=1 all of them on small
+# inputs. PROGRAMS_LINES names a file for lines in the format of bench/common.h.
 . "$(dirname "$0")/common.sh"
-. "$here/demo_programs.sh"
+. "$here/programs_inputs.sh"
 need "$build/lib/libcowshed-preload.so"
 
 measure=$bin/plain_measure
@@ -26,13 +26,13 @@ if [ ! -x "$measure" ]; then
 fi
 turns=${BENCH_ROUNDS:-3}
 text=200 array=400 rows=200000
-if [ "${DEMO_SMALL:-0}" != 0 ] || quick; then
+if [ "${PROGRAMS_SMALL:-0}" != 0 ] || quick; then
 	text=40 array=80 rows=40000
 fi
-: "${DEMO_LINES:=/dev/null}"
+: "${PROGRAMS_LINES:=/dev/null}"
 
 sides='without with' rivals=
-if [ "$DEMO_LINES" != /dev/null ]; then
+if [ "$PROGRAMS_LINES" != /dev/null ]; then
 	jemalloc=$(library jemalloc)
 	sides="$sides huge${jemalloc:+ thp}"
 	rivals='Below each program: glibc with huge pages (huge), jemalloc with
@@ -48,7 +48,7 @@ once() {
 	thp) preload=$jemalloc setting=MALLOC_CONF=thp:always ;;
 	esac
 	rm -f "$tmp/pause" "$tmp/result"
-	env ${setting:+"$setting"} DEMO_PAUSE="$tmp/pause" "$measure" -o "$tmp/result" -p "$preload" \
+	env ${setting:+"$setting"} PROGRAMS_PAUSE="$tmp/pause" "$measure" -o "$tmp/result" -p "$preload" \
 		-d "$tmp/in" -- sh -c "$(program_command "$1")" \
 		2>"$tmp/$1.$2.errors" | cksum >"$tmp/sum"
 	[ -s "$tmp/result" ] || fail "$1 could not be measured ($2)"
@@ -108,26 +108,26 @@ row() { # NAME
 			"$(quotient "$base.with.wall_ms" "$base.$side.wall_ms")"
 	done
 	{
-		# The demo runs without a cgroup, too, and has no bar then.
+		# It runs without a cgroup, too, and has no bar then.
 		by=$(peak_by "$base".*.peak_by)
 		[ "$by" = cgroup ] && peak_on=ratio || peak_on=-
-		report demo "$1-peak" KiB "$base.with.peak_kib" \
+		report programs_same "$1-peak" KiB "$base.with.peak_kib" \
 			"$base.without.peak_kib" $peak_on 1.10 "$by"
-		report demo "$1-wall" ms "$base.with.wall_ms" \
+		report programs_same "$1-wall" ms "$base.with.wall_ms" \
 			"$base.without.wall_ms" - 0
 		for side in $sides; do
 			case $side in with*) continue ;; esac
-			report demo "$1-wall/$side" ms "$base.with.wall_ms" \
+			report programs_same "$1-wall/$side" ms "$base.with.wall_ms" \
 				"$base.$side.wall_ms" - 0
-			report demo "$1-peak/$side" KiB "$base.with.peak_kib" \
+			report programs_same "$1-peak/$side" KiB "$base.with.peak_kib" \
 				"$base.$side.peak_kib" - 0 "$by"
 		done
-		report demo "$1-cpu" ms "$base.with.cpu_ms" \
+		report programs_same "$1-cpu" ms "$base.with.cpu_ms" \
 			"$base.without.cpu_ms" - 0
 		[ ! -s "$base.without.pause" ] ||
-			report demo "$1-fork-pause" us "$base.with.pause" \
+			report programs_same "$1-fork-pause" us "$base.with.pause" \
 				"$base.without.pause" faster 0
-	} | grep '^bench=' >>"$DEMO_LINES"
+	} | grep '^bench=' >>"$PROGRAMS_LINES"
 }
 
 echo 'Real programs on files of this system, without and with cowshed.'
@@ -136,7 +136,7 @@ mkdir "$tmp/in" || exit 1
 programs_prepare "$tmp/in" $text $array $rows
 worst=0 failed=0
 done_names=
-for name in ${DEMO_ONLY:-$programs}; do
+for name in ${PROGRAMS_ONLY:-$programs}; do
 	why=$(program_missing "$name")
 	if [ -n "$why" ]; then
 		echo "  $name: skipped ($why)"

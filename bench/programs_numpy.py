@@ -2,14 +2,14 @@
 """
 A NumPy program that forks: real bytes, one copy, four workers.
 
-    demo_numpy.py [MEGABYTES]
+    programs_numpy.py [MEGABYTES]
 
 It knows nothing of cowshed. The bytes of the system's own libraries fill an
 array, which is copied. Each forked worker reads all of both arrays and writes a
 part of the copy, while the parent writes a part of the original. Each process
 must see the bytes of the moment of the fork and its own writes after it, and
 nothing else. The output depends on the files alone. The pauses of os.fork() go
-to the file that DEMO_PAUSE names, in microseconds, one a line.
+to the file that PROGRAMS_PAUSE names, in microseconds, one a line.
 """
 import os
 import sys
@@ -107,8 +107,8 @@ def main():
         print("a worker's write is in the parent's array")
     b[-(b.size // 10):] += np.uint8(1)
     print("after", checksum(a), checksum(b))
-    if os.environ.get("DEMO_PAUSE"):
-        with open(os.environ["DEMO_PAUSE"], "w") as out:
+    if os.environ.get("PROGRAMS_PAUSE"):
+        with open(os.environ["PROGRAMS_PAUSE"], "w") as out:
             out.writelines("%.1f\n" % pause for pause in pauses)
     return 1 if bad else 0
 
