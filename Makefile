@@ -96,8 +96,8 @@ coverage: ## lines that no test runs: build/cov/coverage.txt (an hour)
 
 # ---- Measurements -----------------------------------------------------------
 
-demo: everything ## two minutes that show what it is for
-	$(Q)BUILD='$(B)' bash bench/programs_same.sh
+demo: $(ALL) $(B)/bench/plain_measure $(if $(PYTHON_H),python,no-python) ## a minute that shows what it is for
+	$(Q)BUILD='$(B)' bash bench/demo.sh
 
 bench: everything python-env ## measure; writes docs/results.md, its tables and plots
 	$(Q)scripts/python-env.sh bench/requirements.txt build/venv-plots

@@ -23,11 +23,11 @@ pkg-config   | command -v pkg-config          | pkg-config    | must | check dem
 libcheck     | pkg-config --exists check      | check         | must | check demo
 liburing     | pkg-config --exists liburing   | liburing-dev  | may  | check
 Python       | command -v python3             | python3       | may  | check demo
-Python.h     | scripts/python.sh include      | python3-dev   | may  | check
+Python.h     | scripts/python.sh include      | python3-dev   | may  | check demo
 venv         | scripts/python.sh ensurepip venv | python3-venv | may | check
 NumPy        | any_numpy                      | python3-numpy | may  | check demo
-SQLite shell | command -v sqlite3             | sqlite3       | may  | check demo
-xz           | command -v xz                  | xz-utils      | may  | check demo
+SQLite shell | command -v sqlite3             | sqlite3       | may  | check bench
+xz           | command -v xz                  | xz-utils      | may  | check bench
 zstd         | command -v zstd                | zstd          | may  | check
 jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
 mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
@@ -48,7 +48,8 @@ hypothesis   | system_python 'import hypothesis' | python3-hypothesis | may | pr
 pandas       | system_python 'import pandas' | python3-pandas | may | programs
 node         | command -v node                | nodejs        | may  | programs
 Java         | command -v javac               | default-jdk-headless | may | programs
-Redis        | command -v redis-server        | redis-server  | may  | programs
+Redis tools  | command -v redis-benchmark     | redis-tools   | may  | demo
+Redis        | command -v redis-server        | redis-server  | may  | programs bench
 PostgreSQL   | ls /usr/lib/postgresql/*/bin/initdb | postgresql | may | programs
 nginx        | test -x /usr/sbin/nginx        | nginx-light   | may  | programs
 stress-ng    | command -v stress-ng           | stress-ng     | may  | programs
