@@ -188,7 +188,8 @@ def train(side, mib):
         save = cowshed.checkpoint
     torch.manual_seed(0)
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))  # the others are for the saving
-    width = max(64, int((mib * (1 << 20) / 12 / 2) ** 0.5))  # two layers; Adam keeps two more of each
+    # Two layers. Adam keeps two more values for each weight.
+    width = max(64, int((mib * (1 << 20) / 4 / 3 / 2) ** 0.5))
     model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(),
                                 torch.nn.Linear(width, width))
     optimizer = torch.optim.Adam(model.parameters())

@@ -77,14 +77,28 @@ missing() {
 # ---- Running ----------------------------------------------------------------------
 
 # Ends the processes of the part that runs, if any. plain_measure then ends by itself,
-# and removes the cgroup.
+# and removes the cgroup. If a part has only just begun, its session is not known yet, or
+# it is no session yet: so its first process is killed, too.
 job=
 stop_job() {
-	[ -z "$job" ] || [ ! -s "$tmp/session" ] || kill -KILL -- "-$(cat "$tmp/session")" 2>/dev/null
-	[ -z "$job" ] || wait "$job" 2>/dev/null
+	[ -n "$job" ] || return 0
+	tries=0
+	until [ -s "$tmp/session" ] || [ $tries = 100 ] || ! kill -0 "$job" 2>/dev/null; do
+		sleep 0.05
+		tries=$((tries + 1))
+	done
+	if [ -s "$tmp/session" ]; then
+		session=$(cat "$tmp/session")
+		kill -KILL -- "-$session" 2>/dev/null
+		kill -KILL "$session" 2>/dev/null
+	else
+		kill -KILL "$job" 2>/dev/null
+	fi
+	wait "$job" 2>/dev/null
 	job=
 }
-cleanup_also=stop_job
+cleanup_also='trap "" HUP INT TERM PIPE; stop_job'
+trap 'exit 141' PIPE
 
 # start SHIM COMMAND...: starts the command in a session of its own; its peak goes to
 # $tmp/result. Sets job.
@@ -190,7 +204,7 @@ for part in ${DEMO_PARTS:-redis images clone send train}; do
 	fi
 done
 # The host of a virtual machine backs memory at its first touch; no side is to pay for it.
-"$measure" -w "$((free_mib < 4096 ? free_mib / 2 : 3072))M"
+"$measure" -w "$(size 3072 50)M"
 sides='plain cowshed'
 while [ $turn -le 3 ] && [ -n "$parts" ]; do
 	line="  turn $turn:"
@@ -216,7 +230,8 @@ page | awk -v svg="$svg" -f "$here/demo_page.awk" || fail 'the page could not be
 turns=$(for part in $ran; do echo "$part $(grep -c . "$tmp/$part.turns")"; done | paste -sd, |
 	sed 's/,/, /g')
 [ "$(peak_by "$tmp/by")" = cgroup ] && by='a fresh memory cgroup' ||
-	by='the largest RSS of one process (no cgroup could be made: root may)'
+	by='the largest RSS of one process.
+It leaves out memory that no process maps. Run as root, the demo counts all, by a cgroup'
 cat <<END
 
 Medians of all that was measured in these turns: $turns.
