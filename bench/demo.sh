@@ -34,7 +34,7 @@ size() {
 }
 mib_of() {
 	case $1 in
-	redis) size 400 16 ;;
+	redis) size 320 16 ;;
 	images) size 2048 40 ;;
 	clone) size 1024 30 ;;
 	send) size 256 8 ;;
@@ -54,22 +54,22 @@ title_of() { # PART MIB
 # ---- What can run here ----------------------------------------------------------
 
 python=$(cd "$root" && scripts/python.sh numpy || echo python3)
-torch_python=$(cd "$root" && scripts/python.sh numpy torch)
-can() { # MODULES
-	PYTHONPATH=$build/python "$python" -c "import $1" >/dev/null 2>&1
+can() { # PYTHON MODULE: importing PyTorch itself takes seconds
+	PYTHONPATH=$build/python "$1" -c "import importlib.util, sys
+sys.exit(not importlib.util.find_spec('$2'))" >/dev/null 2>&1
 }
+torch_python=
+for exe in "$python" python3; do
+	[ -n "$torch_python" ] || ! can "$exe" torch || ! can "$exe" numpy || torch_python=$exe
+done
 # Prints why a part can't run, or nothing.
 missing() {
-	case $1 in
-	redis)
-		redis_missing
-		return ;;
-	train)
-		[ -n "$torch_python" ] || { echo 'no PyTorch (pip install torch)'; return; } ;;
-	esac
-	if ! can numpy; then
+	[ "$1" != redis ] || { redis_missing; return; }
+	if ! can "$python" numpy; then
 		echo 'no python3 with NumPy (Debian: python3-numpy)'
-	elif [ "$1" != images ] && ! can cowshed; then
+	elif [ "$1" = train ] && [ -z "$torch_python" ]; then
+		echo 'no PyTorch (pip install torch)'
+	elif [ "$1" != images ] && ! can "$python" cowshed._cowshed; then
 		echo 'no Python package: it needs Python 3.11 or newer, and python3-dev'
 	fi
 }
@@ -162,8 +162,8 @@ images pass 1 ms time|a pass: all workers started and done|images: a pass
 images one-start 1 ms time|starting a worker beside one array|one array: forking
 images peak 1 MiB memory|memory at its peak|images: memory
 clone copy 1 ms time|the copy|copy
-clone part 1 ms time|the copy, then 1 % of it is written|copy, write 1 %
-clone all 1 ms time|the copy, then all of it is rewritten|copy, rewrite all
+clone part 1 ms time|the same, and 1 % of it is written|copy, write 1 %
+clone all 1 ms time|the same, and all of it is rewritten|copy, rewrite all
 send got 1 ms time|until the process has read a byte|send: a byte read
 send summed 1 ms time|until it has added up all bytes|send: all bytes read
 send peak 1 MiB memory|memory of both at the peak|send: memory
@@ -204,7 +204,7 @@ for part in ${DEMO_PARTS:-redis images clone send train}; do
 	fi
 done
 # The host of a virtual machine backs memory at its first touch; no side is to pay for it.
-"$measure" -w "$(size 3072 50)M"
+"$measure" -w "$(size 2200 50)M"
 sides='plain cowshed'
 while [ $turn -le 3 ] && [ -n "$parts" ]; do
 	line="  turn $turn:"
@@ -236,7 +236,7 @@ cat <<END
 
 Medians of all that was measured in these turns: $turns.
 A turn has one process a side. In it are $saves saves, 3 copies, 3 arrays sent, 3 checkpoints,
-4 passes of 4 workers. Memory: $by.
+3 passes of 4 workers. Memory: $by.
 The plot is in ${svg#"$root"/}, too. Try it on a program of yours:
 
     ${build#"$root"/}/bin/cowshed run --report -- python3 your_script.py

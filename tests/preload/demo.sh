@@ -4,8 +4,7 @@
 # skips, marks losses, and leaves no process and no file, also after Ctrl-C.
 . tests/preload/lib.sh
 
-parts='redis images clone send'
-[ -n "${QUICK:-}" ] || parts="$parts train" # PyTorch takes seconds to begin
+parts='redis images clone send train'
 
 # demo NAME=VALUE...: runs it; DEMO_TEST in the environment marks its processes
 demo() {
@@ -42,7 +41,7 @@ for part in $parts; do
 	case $part in
 	redis) text='  each later fork() stops it, ms' ;;
 	images) text='  starting a worker (its fork), ms' ;;
-	clone) text='  the copy, then all of it is rewritten, ms' ;;
+	clone) text='  the same, and all of it is rewritten, ms' ;;
 	send) text='  until the process has read a byte, ms' ;;
 	train) text='  the loop stops for a checkpoint, ms' ;;
 	esac
