@@ -93,10 +93,10 @@ peak_by() {
 }
 
 # report BENCH CASE UNIT OURS RIVAL ON BAR [BY]: OURS and RIVAL are files of one
-# number a line (RIVAL may be -). ON is ours, ratio, speedup, - (no bar) or faster
-# (no bar, the ratio is rival / ours). If a named file is empty or absent, the
-# measurement failed, be it ours or the rival's. BY says how memory was measured. If
-# that is not by a cgroup, the figure is shown, but its bar has failed.
+# number a line (RIVAL may be -). ON is ours, worst (each of ours), ratio, speedup, -
+# (no bar) or faster (no bar, the ratio is rival / ours). If a named file is empty or
+# absent, the measurement failed, be it ours or the rival's. BY says how memory was
+# measured. If that is not by a cgroup, the figure is shown, but its bar has failed.
 report() {
 	sort -g "$4" >"$tmp/report.ours" 2>/dev/null
 	if [ "$5" = - ]; then
@@ -120,7 +120,8 @@ report() {
 	{ b[++k] = $1 }
 	END {
 		fast = on == "speedup" || on == "faster"
-		barred = on == "ours" || on == "ratio" || on == "speedup"
+		alone_on = on == "ours" || on == "worst"
+		barred = alone_on || on == "ratio" || on == "speedup"
 		said = by == "" ? "" : " by=" by
 		ungrouped = by != "" && by != "cgroup"
 		if (!n || (!k && alone != "-") || (ungrouped && barred)) {
@@ -149,7 +150,7 @@ report() {
 			    (under > 0 ? sprintf("%.4g", ratio) : "-")
 		} else
 			printf " rival=- ratio=-"
-		judged = on == "ours" ? o : ratio
+		judged = on == "ours" ? o : on == "worst" ? a[n] : ratio
 		met = on == "speedup" ? judged >= bar : judged <= bar
 		if (barred)
 			printf " bar=%s%g on=%s met=%s", \
@@ -167,7 +168,7 @@ report() {
 		if (barred)
 			printf "; bar %s %g%s: %s", \
 			    on == "speedup" ? "at least" : "at most", bar, \
-			    on == "ours" ? " " unit : " x", \
+			    alone_on ? " " unit : " x", \
 			    met ? "met" : "NOT MET"
 		printf "\n"
 	}' "$tmp/report.ours" "$tmp/report.rival"

@@ -24,7 +24,7 @@ def script(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("on", ["ours", "ratio", "speedup", "-", "faster"])
+@pytest.mark.parametrize("on", ["ours", "worst", "ratio", "speedup", "-", "faster"])
 @pytest.mark.parametrize("files", [("some", "none"), ("none", "some"), ("some", "absent"),
                                    ("absent", "none")])
 def test_a_line_without_ours_or_a_named_rival_failed(script, on, files):
@@ -43,6 +43,16 @@ def test_lines_that_could_be_measured(script):
                          'report b c ms "$tmp/some" - - 0')
     met = [word for word in out.split() if word.startswith("met=")]
     assert status == 0 and met == ["met=yes", "met=no", "met=-"]
+
+
+def test_a_bar_on_the_worst_judges_each(script):
+    status, out = script('printf "1\\n1\\n9\\n" >"$tmp/many"\n'
+                         'report b c ms "$tmp/many" - ours 5\n'
+                         'report b c ms "$tmp/many" - worst 5\n'
+                         'report b c ms "$tmp/many" "$tmp/some" worst 9')
+    lines = [line for line in out.splitlines() if line.startswith("bench=")]
+    assert status == 0 and " on=ours met=yes " in lines[0]
+    assert " bar=<=5 on=worst met=no " in lines[1] and " on=worst met=yes " in lines[2]
 
 
 def test_an_empty_rival_is_not_the_better_one(script):
