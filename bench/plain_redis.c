@@ -177,7 +177,6 @@ static void *watch(void *unused)
 	static char value[64 << 10];
 	struct resp *r = resp_open(socket_path);
 	double due = now_ns(), start;
-	bool in_save;
 	size_t n;
 
 	for (uint32_t i = 1; !atomic_load(&over); i++) {
@@ -202,7 +201,6 @@ static void *watch(void *unused)
 			value_check(got, n, keys, i - 1, HEAD);
 		}
 		s = beside || atomic_load(&saving) ? &during : &between;
-		s = in_save || atomic_load(&saving) ? &during : &between;
 		if (s->n == SAMPLES)
 			die("too long a run: no room for samples");
 		s->us[s->n++] = (now_ns() - start) / 1e3;
