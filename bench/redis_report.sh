@@ -2,39 +2,33 @@
 #
 # The figures of bench/redis.sh, which reads this file at its end (sourced, not run)
 #
-# $tmp/SIDE.NAME has the figures of a side, one a server; SIDE.all has all later forks.
-# $sides and $by come from the script.
+# $tmp/SIDE.FIGURE has the figures of a side, one a server; SIDE.each has all later forks.
+# $sides comes from the script. A row of the table: the figure, its name in the report,
+# its unit, and the bar against the plain server, then the one against huge pages.
 
 by=$(peak_by "$tmp/by")
-sort -g "$tmp/shim.all" | tail -n 1 >"$tmp/shim.worst"
-report redis first us "$tmp/shim.first" "$tmp/plain.first" speedup 10
-report redis later us "$tmp/shim.later" "$tmp/plain.later" speedup 30
-report redis later/median us "$tmp/shim.later" - ours 1000
-report redis later/worst us "$tmp/shim.worst" - ours 1000
-report redis request/saving us "$tmp/shim.saving_us" "$tmp/plain.saving_us" ratio 1.0204
-report redis request/after us "$tmp/shim.after_us" "$tmp/plain.after_us" ratio 1.0204
-report redis wait-p99.9/between us "$tmp/shim.between_us" "$tmp/plain.between_us" \
-	ratio 1.05
-report redis wait-p99.9/saving us "$tmp/shim.during_us" "$tmp/plain.during_us" faster 0
-report redis wait-worst/between us "$tmp/shim.between_worst_us" \
-	"$tmp/plain.between_worst_us" faster 0
-report redis save ms "$tmp/shim.save_ms" "$tmp/plain.save_ms" faster 0
-report redis peak MiB "$tmp/shim.peak" "$tmp/plain.peak" ratio 1.05 "$by"
-# An engine without this counter leaves the file empty.
-[ ! -s "$tmp/shim.wait" ] ||
-	report redis wait-for-a-slice us "$tmp/shim.wait" - ours 1000
-
+report redis later us "$tmp/shim.later" - ours 1000
+report redis later/each us "$tmp/shim.each" - worst 1000
+# A library without this counter leaves the file empty.
+[ ! -s "$tmp/shim.wait" ] || report redis wait-for-a-slice us "$tmp/shim.wait" - worst 1000
 for side in $sides; do
-	case $side in plain | shim) continue ;; esac
-	bar=faster
-	[ $side != thp ] || bar=speedup
-	report redis later/$side us "$tmp/shim.later" "$tmp/$side.later" $bar 10
-	report redis first/$side us "$tmp/shim.first" "$tmp/$side.first" faster 0
-	for name in saving after; do
-		report redis request/$name/$side us "$tmp/shim.${name}_us" \
-			"$tmp/$side.${name}_us" faster 0
-	done
-	report redis wait-p99.9/between/$side us "$tmp/shim.between_us" \
-		"$tmp/$side.between_us" faster 0
-	report redis peak/$side MiB "$tmp/shim.peak" "$tmp/$side.peak" - 0 "$by"
+	[ $side != shim ] || continue
+	while read -r figure name unit on bar on_thp bar_thp; do
+		[ $side = plain ] || on=$on_thp bar=$bar_thp
+		how=
+		[ $figure != peak ] || how=$by
+		report redis "$name/$side" "$unit" "$tmp/shim.$figure" \
+			"$tmp/$side.$figure" "$on" "$bar" "$how"
+	done <<'END'
+first first us speedup 10 faster 0
+later later us speedup 30 speedup 10
+saving_us request-while-saving us speedup 0.98 faster 0
+after_us request-after us speedup 0.98 faster 0
+between_us 99.9%-between us ratio 1 - 0
+between_worst_us worst-between us - 0 - 0
+during_us 99.9%-while-saving us - 0 - 0
+during_worst_us worst-while-saving us - 0 - 0
+save_ms save ms faster 0 faster 0
+peak peak MiB ratio 1.05 - 0
+END
 done
