@@ -19,7 +19,7 @@ for turn in 1 2 3; do
 		fail 'plain_memory failed under the shim'
 done
 for what in freed freed-busy shadow orphan-rewrites orphan-works \
-	orphan-frees killed; do
+	orphan-frees orphan-silent killed; do
 	for side in shim glibc; do
 		grep "^case=$what " "$tmp/$side" >"$tmp/lines"
 		field over_mib <"$tmp/lines" >"$tmp/$side.over"

@@ -18,7 +18,8 @@
  *   orphan     fill, fork a child that stays; the parent is killed with -9;
  *              the child rewrites all and sleeps (orphan-rewrites, aim: S),
  *              does a little work for a second (orphan-works, aim: S), then
- *              frees (orphan-frees, aim: nothing).
+ *              frees (orphan-frees, aim: nothing). orphan-silent: the child
+ *              rewrites again and again, and makes no call at all (aim: S).
  *   killed     worker trees fork, rewrite, free and allocate without end. At
  *              a random moment all of them are killed at once, or the parent
  *              first and the children later. Aim: nothing. KILLS times; the
@@ -30,6 +31,7 @@
 #include "bench/meter.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -43,6 +45,7 @@ enum { BLOCKS = 32 };
 static char *block[BLOCKS];
 static size_t block_bytes;
 static int from_driver, to_driver;
+static atomic_int *rounds_done; /* shared with the driver: of a child without calls */
 
 static void fill(int value)
 {
@@ -88,14 +91,26 @@ static void tell(char c)
 		_exit(1);
 }
 
-/* A child that stays: 'r' rewrites, 'b' works a little, 'f' frees. It reads the pipe of
- * its parent, so the parent must not read meanwhile. */
+/* Rewrites everything for ever. Only the shared counter says so. */
+static void rewrite_silently(void)
+{
+	for (int value = 9;; value++) {
+		for (int i = 0; i < BLOCKS; i++)
+			for (size_t k = 0; k < block_bytes; k += 64)
+				((volatile char *)block[i])[k] = (char)value;
+		atomic_fetch_add(rounds_done, 1);
+	}
+}
+
+/* A child that stays: 'r' rewrites, 's' does so for ever, 'b' works a little, 'f' frees.
+ * It reads the pipe of its parent, so the parent must not read meanwhile. */
 static void child_stay(void)
 {
 	tell('k');
 	for (;;)
 		switch (hear()) {
 		case 'r': fill(9); tell('k'); break;
+		case 's': rewrite_silently(); break;
 		case 'b': little_work(1000); tell('k'); break;
 		case 'f': free_all(); little_work(100); tell('k'); break;
 		default: _exit(0);
@@ -187,6 +202,8 @@ static void chaos(unsigned seed)
 
 /* ---- The driver ---------------------------------------------------------- */
 
+static int rounds_fd;
+
 struct job {
 	struct meter meter;
 	int to, from;
@@ -206,6 +223,7 @@ static void job_start(struct job *j, const char *how, unsigned seed)
 
 		dup2(down[0], 10);
 		dup2(up[1], 11);
+		dup2(rounds_fd, 12);
 		close(down[0]);
 		close(down[1]);
 		close(up[0]);
@@ -349,6 +367,31 @@ static void orphan(void)
 	job_end(&j);
 }
 
+static void orphan_silent(void)
+{
+	double aim, left, ms;
+	struct job j;
+
+	atomic_store(rounds_done, 0);
+	job_start(&j, "worker", 0);
+	job_do(&j, 'X');
+	aim = meter_now(&j.meter);
+	job_do(&j, 'F');
+	job_do(&j, 'S');
+	kill(j.pid, SIGKILL);
+	waitpid(j.pid, NULL, 0);
+	if (write(j.to, "s", 1) != 1)
+		die("plain_memory: the child died");
+	while (!atomic_load(rounds_done)) {
+		if (waitpid(-1, NULL, WNOHANG) > 0)
+			die("plain_memory: the child died");
+		sleep_ms(1);
+	}
+	left = settle(&j.meter, aim + size, &ms);
+	print("orphan-silent", left, aim + size, ms, meter_by(&j.meter));
+	job_end(&j);
+}
+
 static void killed(int times)
 {
 	const char *by = "cgroup";
@@ -373,6 +416,13 @@ static void killed(int times)
 	print("killed", worst, 0, 0, by);
 }
 
+static void rounds_map(int fd)
+{
+	rounds_done = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (rounds_done == MAP_FAILED)
+		die("the shared counter: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	int c, kills = 20;
@@ -380,6 +430,7 @@ int main(int argc, char **argv)
 	if (argc == 4 && argv[1][0] != '-') {
 		from_driver = 10;
 		to_driver = 11;
+		rounds_map(12);
 		size = size_parse(argv[2]);
 		block_bytes = size / BLOCKS;
 		if (!strcmp(argv[1], "chaos"))
@@ -398,11 +449,16 @@ int main(int argc, char **argv)
 		}
 	signal(SIGPIPE, SIG_IGN);
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	rounds_fd = memfd_create("rounds", MFD_CLOEXEC);
+	if (rounds_fd < 0 || ftruncate(rounds_fd, PAGE))
+		die("memfd_create: %s", strerror(errno));
+	rounds_map(rounds_fd);
 	warm_host(3 * size);
 	freed(false);
 	freed(true);
 	shadow();
 	orphan();
+	orphan_silent();
 	killed(kills);
 	return 0;
 }
