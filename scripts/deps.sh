@@ -49,7 +49,7 @@ pandas       | system_python 'import pandas' | python3-pandas | may | programs
 node         | command -v node                | nodejs        | may  | programs
 Java         | command -v javac               | default-jdk-headless | may | programs
 Redis tools  | command -v redis-benchmark     | redis-tools   | may  | demo
-Redis        | command -v redis-server        | redis-server  | may  | programs
+Redis        | command -v redis-server        | redis-server  | may  | programs bench
 PostgreSQL   | ls /usr/lib/postgresql/*/bin/initdb | postgresql | may | programs
 nginx        | test -x /usr/sbin/nginx        | nginx-light   | may  | programs
 stress-ng    | command -v stress-ng           | stress-ng     | may  | programs
