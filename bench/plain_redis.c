@@ -17,14 +17,16 @@
  *
  * Meanwhile the main thread saves. A save begins SECONDS after the last one ended. After
  * the last save and its SECONDS, every byte of every value is compared with what was
- * last written. One line a save, then one line for all:
+ * last written. One line of the SECONDS before the first save, one a save, one of all:
  *
+ *      before_us=..
  *      fork_us=.. save_ms=.. saving_us=.. after_us=..
  *      requests=.. between_us=.. between_worst_us=.. during_us=.. during_worst_us=..
  *
- * fork_us is what the server says of its fork. saving_us and after_us are the time of one
- * request of the load while the save ran, and in the SECONDS after it. between_us and
- * during_us are the 99.9th percentiles of the watch, outside the saves and in them.
+ * fork_us is what the server says of its fork. before_us, saving_us and after_us are the
+ * time of one request of the load: before the first save, while the save ran, and in the
+ * SECONDS after it. between_us and during_us are the 99.9th percentiles of the watch after
+ * the saves and beside them.
  */
 #include "bench/resp.h"
 
@@ -33,10 +35,13 @@
 
 enum { CONNECTIONS = 4, DEPTH = 16, BATCH = 64, HEAD = 22, SAMPLES = 1 << 20 };
 
+enum phase { BEFORE, SAVING, BETWEEN, PHASES };
+
 static const char *socket_path;
 static uint32_t keys = 1800000, bytes = 1000, writes = 2;
 static uint32_t *turns; /* of each key: the number of its last write, 0: none */
-static atomic_bool over, saving;
+static atomic_bool over;
+static atomic_int phase; /* of enum phase */
 static atomic_ulong requests;
 
 /* ---- Values -------------------------------------------------------------- */
@@ -161,7 +166,7 @@ static void *load(void *unused)
 static struct samples {
 	double us[SAMPLES];
 	int n;
-} between, during;
+} samples[PHASES];
 
 static void wait_until(double ns)
 {
@@ -181,7 +186,7 @@ static void *watch(void *unused)
 
 	for (uint32_t i = 1; !atomic_load(&over); i++) {
 		struct samples *s;
-		bool beside;
+		int begun;
 
 		due += 1e6;
 		start = due;
@@ -189,7 +194,7 @@ static void *watch(void *unused)
 			wait_until(due);
 			start = now_ns();
 		}
-		beside = atomic_load(&saving);
+		begun = atomic_load(&phase);
 		if (i % 2) {
 			value_make(value, keys, i);
 			put_set(r, "watched", value);
@@ -200,7 +205,8 @@ static void *watch(void *unused)
 
 			value_check(got, n, keys, i - 1, HEAD);
 		}
-		s = beside || atomic_load(&saving) ? &during : &between;
+		/* What a save touched belongs to it. */
+		s = &samples[atomic_load(&phase) == SAVING ? SAVING : begun];
 		if (s->n == SAMPLES)
 			die("too long a run: no room for samples");
 		s->us[s->n++] = (now_ns() - start) / 1e3;
@@ -242,14 +248,14 @@ static void save(struct resp *r, double seconds)
 	unsigned long done = atomic_load(&requests), saved;
 	size_t n;
 
-	atomic_store(&saving, true);
+	atomic_store(&phase, SAVING);
 	resp_ask(r, "BGSAVE", NULL, &n);
 	fork_us = atof(info(r, "stats", "latest_fork_usec"));
 	while (*info(r, "persistence", "rdb_bgsave_in_progress") != '0')
 		sleep_ms(20);
 	if (strncmp(info(r, "persistence", "rdb_last_bgsave_status"), "ok", 2))
 		die("a save failed");
-	atomic_store(&saving, false);
+	atomic_store(&phase, BETWEEN);
 	t1 = now_ns();
 	saved = atomic_load(&requests);
 	wait_until(t1 + seconds * 1e9);
@@ -279,7 +285,7 @@ static void check_all(struct resp *r)
 
 int main(int argc, char **argv)
 {
-	double seconds = 5;
+	double seconds = 5, t0;
 	int c, saves = 10;
 	pthread_t threads[2];
 	struct resp *r;
@@ -301,7 +307,10 @@ int main(int argc, char **argv)
 	if (!turns || pthread_create(&threads[0], NULL, load, NULL) ||
 	    pthread_create(&threads[1], NULL, watch, NULL))
 		die("no threads or no memory");
-	sleep_ms((long)(seconds * 1000));
+	t0 = now_ns();
+	wait_until(t0 + seconds * 1e9);
+	printf("before_us=%.4f\n",
+	       (now_ns() - t0) / 1e3 / (double)atomic_load(&requests));
 	while (saves-- > 0)
 		save(r, seconds);
 	atomic_store(&over, true);
@@ -311,7 +320,7 @@ int main(int argc, char **argv)
 	resp_close(r);
 	printf("requests=%lu between_us=%.1f between_worst_us=%.1f during_us=%.1f "
 	       "during_worst_us=%.1f\n", atomic_load(&requests),
-	       samples_at(&between, 0.999), samples_at(&between, 1),
-	       samples_at(&during, 0.999), samples_at(&during, 1));
+	       samples_at(&samples[BETWEEN], 0.999), samples_at(&samples[BETWEEN], 1),
+	       samples_at(&samples[SAVING], 0.999), samples_at(&samples[SAVING], 1));
 	return 0;
 }

@@ -72,7 +72,7 @@ take() { # appends the figures of a server to the files of its side
 	field fork_us <"$tmp/lines" | tail -n +2 >"$tmp/later"
 	median "$tmp/later" >>"$tmp/$side.later"
 	cat "$tmp/later" >>"$tmp/$side.each"
-	for key in save_ms saving_us after_us between_us between_worst_us during_us \
+	for key in before_us save_ms saving_us after_us between_us between_worst_us during_us \
 		during_worst_us; do
 		field $key <"$tmp/lines" >"$tmp/values"
 		median "$tmp/values" >>"$tmp/$side.$key"

@@ -22,6 +22,7 @@ for side in $sides; do
 	done <<'END'
 first first us speedup 10 faster 0
 later later us speedup 30 speedup 10
+before_us request-before us faster 0 faster 0
 saving_us request-while-saving us speedup 0.98 faster 0
 after_us request-after us speedup 0.98 faster 0
 between_us 99.9%-between us ratio 1 - 0
