@@ -5,49 +5,12 @@
 #
 # First the protocol as it is, in a few small instances, without an error; then
 # each protection taken away, which must give one: else the model says nothing.
-# Needs spin and a C compiler; CASES="name..." tries only these.
+# spin.sh says what it needs and which variables it reads.
 set -u
-here=$(cd "$(dirname "$0")" && pwd)
-command -v spin >/dev/null || {
-	echo "skip model-share spin is not installed"
-	exit 77
-}
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-bad=0
-
-# try NAME wrong|right FLAG...
-try() {
-	local name=$1 want=$2 errors
-	shift 2
-	case " ${CASES:-$name} " in *" $name "*) ;; *) return ;; esac
-	mkdir "$tmp/$name" && cd "$tmp/$name" || exit 1
-	if ! spin -a "$@" "$here/share.pml" >log 2>&1 ||
-		! ${CC:-gcc} -O2 -w -DSAFETY -DNOREDUCE -DCOLLAPSE -DMEMLIM=6000 \
-			-o pan pan.c >>log 2>&1; then
-		echo "not ok model-share-$name: it could not be built"
-		sed 's/^/  /' log
-		bad=1
-		return
-	fi
-	# Who is killed stops for good: such ends are no errors.
-	timeout "${LIMIT:-300}" ./pan -E -m100000 >log 2>&1
-	errors=$(sed -n 's/^State-vector.*errors: //p' log)
-	if grep -q 'max search depth too small\|^Warning: Search not completed' log &&
-		[ "$want" = right ]; then
-		errors=unfinished
-	fi
-	case $want/${errors:-unfinished} in
-	right/0 | wrong/[1-9]*)
-		echo "ok model-share-$name ($(sed -n \
-			's/^ *\([0-9]*\) states, stored.*/\1/p' log) states)" ;;
-	*)
-		echo "not ok model-share-$name: $want expected, errors: ${errors:-unfinished}"
-		grep -a 'assertion\|error:' log | sed 's/^/  /'
-		bad=1 ;;
-	esac
-	rm -rf "${tmp:?}/$name"
-}
+MODEL=share
+PAN=-E # a killed process stops for good: such ends are no errors
+MEMLIM=${MEMLIM:-6000}
+. "$(dirname "$0")/spin.sh"
 
 none="-DSENDS=0 -DKILLS=0"
 travel="-DTURNS=2 -DSENDS=1 -DKILLS=1"
