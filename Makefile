@@ -73,8 +73,9 @@ check-valgrind: everything ## the tests of the library under valgrind (hours)
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' $(CHECK) \
 		$(filter-out $(foreach t,$(NOT_VALGRIND),$(B)/tests/$(dir $t)test_$(notdir $t)),$(TESTS))
 
-check-model: ## the protocol of share/, every order of its steps (spin)
+check-model: ## the protocols of share/ and of safe points, every order of steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
+	$(Q)CC='$(CC)' bash tests/model/park.sh || [ $$? -eq 77 ]
 
 SECONDS ?= 600
 check-chaos: everything ## processes that share and are killed, for SECONDS=600, from SEED=

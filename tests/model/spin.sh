@@ -8,6 +8,7 @@
 #   CASES="name..."  only these instances
 #   LIMIT            seconds for each
 #   MEMLIM           MiB for each
+#   STEPS            the longest path of the search
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v spin >/dev/null || {
 	echo "skip model-$MODEL spin is not installed"
@@ -31,7 +32,7 @@ try() {
 		bad=1
 		return
 	fi
-	timeout "${LIMIT:-300}" ./pan $PAN -m100000 >log 2>&1
+	timeout "${LIMIT:-300}" ./pan $PAN -m"${STEPS:-100000}" >log 2>&1
 	errors=$(sed -n 's/^State-vector.*errors: //p' log)
 	if grep -q 'max search depth too small\|^Warning: Search not completed' log &&
 		[ "$want" = right ]; then
