@@ -5,8 +5,10 @@
 #include "core/fork/feedback.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/cow/thaw.h"
+#include "core/cow/exclusive.h"
+#include "core/cow/heal.h"
 #include "core/memory/state.h"
+#include "memfd/wait.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 
@@ -84,7 +86,8 @@ cow__feedback_learn(void)
 	size_t frozen = freed_frozen, copied = freed_copied;
 
 	freed_frozen = freed_copied = 0;
-	if (!learning())
+	/* What thaws in time needs no other memory. */
+	if (!learning() || cow__heal_soon(cow__now()))
 		return;
 	frozen_bytes = 0;
 	frozen += add_frozen();

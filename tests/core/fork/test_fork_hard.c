@@ -117,8 +117,7 @@ static const struct hardship {
 	{ "none", nothing, false, false },
 	{ "descriptors closed", descriptors_closed, false, false },
 	{ "descriptors reused", descriptors_reused, false, false },
-	/* All was frozen before; nobody can look before a thaw. */
-	{ "no descriptor left", no_descriptor_left, false, true },
+	{ "no descriptor left", no_descriptor_left, false, false }, /* all is frozen */
 	{ "no descriptor from the start", no_descriptor_left, true, true },
 	{ "no file may grow", no_file_may_grow, false, false },
 	{ "no file may grow from the start", no_file_may_grow, true, false },
