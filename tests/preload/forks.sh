@@ -11,6 +11,7 @@ program orphan
 program generations
 program raw_forks
 program idle_threads
+program safe_points
 program busy_threads
 program fork_hooks
 program signals
