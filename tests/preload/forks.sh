@@ -12,6 +12,7 @@ program generations
 program raw_forks
 program idle_threads
 program safe_points
+program park_storm
 program busy_threads
 program fork_hooks
 program signals

@@ -27,10 +27,22 @@ turn() {
 	seed=$((seed + 1))
 }
 
+# parks OPTIONS SECONDS: threads that park and wake while memory is moved
+parks() {
+	if timeout -k 5 $((limit + $2)) env LD_PRELOAD="$shim" COWSHED_OPTIONS="$1" \
+		"$BUILD/tests/programs/park_storm" "$2" >"$work/out" 2>"$work/err" \
+		</dev/null; then
+		pass "park storm: $1"
+	else
+		fail "park storm: $1" "$work/out" "$work/err"
+	fi
+}
+
 if [ -z "${STRESS:-}" ]; then
 	turn threshold=4096 5 80 100000
 	turn threshold=64K 5 30 1000000
 	turn threshold=1M 5 20 8000000
+	parks threshold=64K 5
 	finish
 fi
 
@@ -45,5 +57,8 @@ while [ "$failures" -eq 0 ] &&
 	turn threshold=4096,backing=auto,helper=no 20 20 2000000
 	turn threshold=4096,decay=1,warm=1M 20 40 1000000
 	turn threshold=1M 20 20 8000000
+	parks threshold=4096 20
+	parks threshold=64K,helper=no 20
+	parks threshold=1M,mmap=1M 20
 done
 finish
