@@ -14,8 +14,9 @@
 
 #define SLICE_NS 500000u
 #define GAP_NS 20000u         /* between two slices of the helper */
-#define LOOK_NS 500000u       /* between looks whether all threads are parked ... */
-#define LOOK_BUSY_NS 2000000u /* ... after many in vain */
+#define LOOK_NS 100000u       /* between looks whether all threads are parked ... */
+#define LOOK_BUSY_NS 200000u  /* ... while a busy program rests now and then */
+#define LOOK_VAIN_NS 2000000u /* ... after a second in vain */
 #define LOOK_HELD_NS 100000000u /* ... while other processes hold the pages */
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
@@ -216,6 +217,13 @@ cow__heal_wake(void)
 	cow__helper_want(true);
 }
 
+static uint64_t
+busy_look_ns(uint64_t now)
+{
+	return cow__elapsed(vain_since, now) < HOPE_NS ? LOOK_BUSY_NS
+	                                              : LOOK_VAIN_NS;
+}
+
 uint64_t
 cow__heal_job(uint64_t now)
 {
@@ -231,7 +239,7 @@ cow__heal_job(uint64_t now)
 	if (cow__park_used() && cow__park_running()) {
 		if (!vain_since)
 			vain_since = now;
-		most = LOOK_BUSY_NS;
+		most = busy_look_ns(now);
 	} else {
 		switch (heal_once(SLICE_NS)) {
 		case MORE:
@@ -240,7 +248,7 @@ cow__heal_job(uint64_t now)
 		case DONE:
 			break;
 		case REFUSED:
-			most = LOOK_BUSY_NS;
+			most = busy_look_ns(now);
 		}
 	}
 	care(vain_since && cow__elapsed(vain_since, now) > CARE_NS);
