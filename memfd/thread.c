@@ -151,3 +151,19 @@ cow__thread_left(struct cow__thread *thread)
 		cow__yield();
 	thread->last = 0;
 }
+
+uint64_t
+cow__signals_block(void)
+{
+	const uint64_t all = UINT64_MAX;
+	uint64_t old = 0;
+
+	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old);
+	return old;
+}
+
+void
+cow__signals_restore(uint64_t old)
+{
+	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
+}

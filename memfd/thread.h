@@ -39,4 +39,10 @@ void cow__thread_join(struct cow__thread *thread);
  * number by then. */
 void cow__thread_left(struct cow__thread *thread);
 
+/* Blocks all signals of the calling thread; returns what cow__signals_restore()
+ * wants. For a lock that is taken inside a call which handlers may interrupt and
+ * leave by longjmp(), as read() and waitpid(). Async-signal-safe. */
+uint64_t cow__signals_block(void);
+void cow__signals_restore(uint64_t old);
+
 #endif

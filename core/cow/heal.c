@@ -10,6 +10,7 @@
 #include "memfd/export.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
+#include "memfd/thread.h"
 #include "memfd/wait.h"
 
 #define SLICE_NS 500000u
@@ -180,16 +181,22 @@ cow__heal_due(void)
 COW_EXPORT void
 cow__heal_here(void)
 {
-	if (cow__now() < __atomic_load_n(&due_at, __ATOMIC_RELAXED) ||
-	    cow__mutex_is_mine(&cow__engine.lock) ||
-	    !cow__mutex_try_lock(&cow__engine.lock))
+	uint64_t mask;
+
+	if (cow__now() < __atomic_load_n(&due_at, __ATOMIC_RELAXED))
 		return;
-	/* In a child that was forked a while ago, this is its first chance to get a
-	 * helper. */
-	if (cow__engine.frozen)
-		cow__helper_want(false);
-	cow__heal_due();
-	cow__engine_unlock();
+	/* A handler could leave by longjmp(), with the lock. */
+	mask = cow__signals_block();
+	if (!cow__mutex_is_mine(&cow__engine.lock) &&
+	    cow__mutex_try_lock(&cow__engine.lock)) {
+		/* In a child that was forked a while ago, this is its first
+		 * chance to get a helper. */
+		if (cow__engine.frozen)
+			cow__helper_want(false);
+		cow__heal_due();
+		cow__engine_unlock();
+	}
+	cow__signals_restore(mask);
 }
 
 void

@@ -28,6 +28,7 @@
 #include "core/storage/allocation.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "memfd/thread.h"
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
@@ -410,18 +411,29 @@ cow__fork_result(void)
 	return result;
 }
 
-COW_EXPORT void
-cow__fork_reaped(bool waited)
+static void
+reaped_locked(bool waited)
 {
-	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) ||
-	    !try_lock(TRY_REAPED_NS))
-		return;
 	/* Who waited for the child is not in a hurry: it may be the only thread. */
 	cow__heal(waited ? UINT64_MAX : HEAL_NS, !waited);
 	if (cow__engine.frozen)
 		cow__heal_wake();
 	(void)cow__extent_poll_limbo();
 	cow__engine_unlock();
+}
+
+COW_EXPORT void
+cow__fork_reaped(bool waited)
+{
+	uint64_t mask;
+
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+		return;
+	/* A handler could leave by longjmp(), with the lock. */
+	mask = cow__signals_block();
+	if (try_lock(TRY_REAPED_NS))
+		reaped_locked(waited);
+	cow__signals_restore(mask);
 }
 
 COW_EXPORT void
