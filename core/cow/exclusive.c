@@ -27,8 +27,8 @@ shown_twice(const struct cow__tile *t, uint32_t i)
 bool
 cow__exclusive(const struct cow__tile *t, struct cow__census *c)
 {
-	if (t->backing == COW__ANON || t->npieces > PIECES_MAX ||
-	    t->overlaid || t->punching)
+	if (t->backing == COW__ANON || t->npieces > PIECES_MAX || t->lasting ||
+	    (t->overlaid && t->bound) || t->punching)
 		return false;
 	if (!t->npieces)
 		return t->refs == 1 && cow__holders_alone(t, c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Thawing: see the header. write_back_chunk() copies written pages back into the
+ * Thawing: see the header. write_back() copies written pages back into the
  * file.
  */
 #include "core/cow/thaw.h"
@@ -74,25 +74,47 @@ bytes_of(const struct cow__run *runs, int n)
 	return bytes;
 }
 
-/* Copies the private pages of a chunk back into the file. -ENOMEM: nothing was
- * written. */
+/* Frees the file pages under the parts that the program emptied. The pages that it
+ * wrote there since count as copied. */
 static int
-write_back_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
+punch_emptied(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+              uintptr_t delta)
+{
+	uintptr_t to;
+	int r = 0;
+
+	for (; r == 0 && start < end; start = to) {
+		to = end;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      start, &to) == COW__PLACE_ANON)
+			r = cow__map_punch(start + delta, to - start);
+	}
+	return r;
+}
+
+/* Copies the private pages of a part back into the file. Below, the file has what
+ * the program reads there. On an error nothing was written. */
+static int
+write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
                  const struct cow__run *runs, int n)
 {
 	struct cow__tile *alias = alias_new(t, start, end);
 	uintptr_t delta;
+	int r = 0;
 
 	if (!alias)
 		return -ENOMEM;
 	delta = cow__tile_start(alias) - start;
-	for (int i = 0; i < n; i++)
+	if (t->overlaid)
+		r = punch_emptied(t, start, end, delta);
+	for (int i = 0; r == 0 && i < n; i++)
 		memcpy((void *)(runs[i].start + delta),
 		       (const void *)runs[i].start,
 		       runs[i].end - runs[i].start);
 	alias_free(alias);
-	cow__stat_add(pages_written_back, bytes_of(runs, n) / cow__page);
-	return 0;
+	if (r == 0)
+		cow__stat_add(pages_written_back, bytes_of(runs, n) / cow__page);
+	return r;
 }
 
 /* Frees the file pages under private ones. */
@@ -157,6 +179,7 @@ part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		t->kept = NULL;
 		t->kept_cap = 0;
 		t->shadow = 0;
+		t->overlaid = false;
 		cow__tile_set_backing(t, COW__SHARED);
 		cow__stat_add(thaws, 1);
 	}
@@ -182,7 +205,7 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return r;
 }
 
-/* Some of [start, end), at most a chunk, was copied. */
+/* Some of [start, end) was copied, or emptied. */
 static int
 thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
            const struct cow__run *runs, int n)
@@ -192,7 +215,11 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 
 	if (t->attributes)
 		cow__attributes_reveal(t, start, end);
-	r = write_back_chunk(t, start, end, runs, n);
+	r = write_back(t, start, end, runs, n);
+	/* Without the note the part is as any private one, for its copied pages and
+	 * the file are what the program reads. */
+	if (r == 0 && t->overlaid)
+		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
 		r = share_part(t, start, end);
 	if (t->attributes)
@@ -257,7 +284,8 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied)
 		                cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = share_part(t, *at, next);
+	r = t->overlaid ? thaw_chunk(t, *at, next, NULL, 0)
+	                : share_part(t, *at, next);
 	*at = next;
 	return r;
 }

@@ -237,32 +237,60 @@ cow__attributes_unmapped(const struct cow__tile *t)
 	return true;
 }
 
+/* A note that goes beyond both ends of [start, end) becomes two. */
+static int
+part(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
+     uintptr_t end)
+{
+	struct cow__attribute *a = first_in(t, kind, start, end), *rest;
+
+	if (!a || !goes_around(a, start, end))
+		return 0;
+	rest = cow__pool_take(&attributes);
+	if (!rest)
+		return -ENOMEM;
+	put(t, rest, kind, end, a->end, a->value);
+	a->end = end;
+	return 0;
+}
+
+static void
+clear(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,
+      uintptr_t end)
+{
+	struct cow__attribute *a;
+	uintptr_t key;
+
+	for (a = first_in(t, kind, start, end); a;
+	     a = next_in(t, kind, key + 1, end)) {
+		key = a->node.key;
+		give_way(t, a, start, end);
+	}
+}
+
+int
+cow__attribute_cut(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                   enum cow__attribute_kind kind)
+{
+	int r = part(t, kind, start, end);
+
+	if (r == 0)
+		clear(t, kind, start, end);
+	return r;
+}
+
 int
 cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	enum cow__attribute_kind kind;
-	struct cow__attribute *a, *rest;
-	uintptr_t key;
+	int r = 0;
 
-	/* What may fail comes first: a note that goes beyond both ends becomes
-	 * two. */
-	for (kind = 0; kind < COW__ATTRIBUTES; kind++) {
-		a = first_in(t, kind, start, end);
-		if (!a || !goes_around(a, start, end))
-			continue;
-		rest = cow__pool_take(&attributes);
-		if (!rest)
-			return -ENOMEM;
-		put(t, rest, kind, end, a->end, a->value);
-		a->end = end;
-	}
-	for (kind = 0; kind < COW__ATTRIBUTES; kind++)
-		for (a = first_in(t, kind, start, end); a;
-		     a = next_in(t, kind, key + 1, end)) {
-			key = a->node.key;
-			give_way(t, a, start, end);
-		}
-	return 0;
+	/* What may fail comes first. */
+	for (kind = 0; r == 0 && kind < COW__ATTRIBUTES; kind++)
+		r = part(t, kind, start, end);
+	for (kind = 0; r == 0 && kind < COW__ATTRIBUTES; kind++)
+		clear(t, kind, start, end);
+	return r;
 }
 
 /* Readable for the engine: without a key of the program's, which may be closed to

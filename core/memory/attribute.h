@@ -60,6 +60,10 @@ bool cow__attributes_unmapped(const struct cow__tile *t);
  * -ENOMEM: nothing changed. */
 int cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
 
+/* The same for the notes of one kind. */
+int cow__attribute_cut(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                       enum cow__attribute_kind kind);
+
 /* Forgets all locks: children do not inherit them. */
 void cow__attributes_unlock(struct cow__tile *t);
 

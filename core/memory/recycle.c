@@ -132,7 +132,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 	if (t->bound && t->backing == COW__SHARED)
 		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
 	if (r == 0)
-		t->slow = t->overlaid = t->bound = false;
+		t->slow = t->overlaid = t->lasting = t->bound = false;
 	cow__tile_change_end(t);
 	if (r < 0) {
 		/* The limit on mappings is reached, and to unmap this would need

@@ -72,7 +72,8 @@ struct cow__tile {
 	uint8_t kind, backing;
 	bool slow;     /* the mapping is not plain: protections, others' pages */
 	bool bound;    /* its pages may have a NUMA policy of the program's */
-	bool overlaid; /* parts are the program's own anonymous memory */
+	bool overlaid; /* parts are the program's own, or anonymous memory ... */
+	bool lasting;  /* ... and it stays so: it never thaws */
 	bool busy;     /* the helper works on its pages without the lock */
 	bool doomed;   /* ... and the program freed it meanwhile */
 	bool punching; /* ... freeing file pages under copied ones: no thaw */

@@ -9,13 +9,13 @@
  * as zero. On a shared mapping they only drop the page tables, so the engine
  * punches the file pages instead. On a frozen mapping they bring the frozen bytes
  * back, so the engine lays anonymous memory over the range. Such a tile is
- * *overlaid*: its pages are no longer all in the file. It is neither thawed nor
- * cloned by page again.
+ * *overlaid*: its pages are no longer all in the file. It is not cloned by page
+ * until it thaws, which takes these parts home, too.
  *
  * munmap lays address space without access over the range: a *hole*. What the
  * program maps there again is its *own*. Anonymous memory that lies over a frozen
  * block counts as its own, too. There the kernel's answer to a call is the right
- * one (core/program/overmap.c).
+ * one (core/program/overmap.c). A tile with a hole or an own part never thaws.
  */
 #include "core/program/advise.h"
 #include "core/base/base.h"
@@ -52,70 +52,6 @@ enum {
 	PROTECTION_EXEC = 4,
 };
 
-int
-cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
-                       int value, enum cow__holes holes)
-{
-	int r = 0, missing = 0;
-	uintptr_t to;
-
-	for (; r == 0 && addr < end; addr = to) {
-		struct cow__tile *t = cow__tile_find(addr);
-		int place = COW__PLACE_HOLE;
-
-		to = t ? cow__min(cow__tile_end(t), end) : end;
-		if (t && t->kind == COW__LIVE && !t->doomed)
-			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
-			                          COW__PLACE_OURS, addr, &to);
-		else if (holes == COW__HOLES_FINE)
-			r = -ENOMEM;
-		if (place != COW__PLACE_HOLE)
-			r = fn(t, addr, to,
-			       place != COW__PLACE_OURS ||
-			               t->backing == COW__ANON,
-			       value);
-		else if (holes == COW__HOLES_STOP)
-			r = -ENOMEM;
-		else if (holes == COW__HOLES_SKIP)
-			missing = -ENOMEM;
-	}
-	return r < 0 ? r : missing;
-}
-
-int
-cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
-                enum cow__holes holes)
-{
-	uintptr_t end = cow__round_up(addr + bytes, cow__page);
-	int r;
-
-	if (addr % cow__page || end < addr)
-		return -EINVAL;
-	cow__engine_lock();
-	r = cow__range_each_locked(addr, end, fn, value, holes);
-	cow__engine_unlock();
-	return r;
-}
-
-int
-cow__range_leave_alone(struct cow__tile *t)
-{
-	int r = 0;
-
-	if (!cow__mappings_left(2))
-		return -ENOMEM;
-	cow__commit_forget_young(t);
-	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t))
-		r = cow__freeze(t);
-	if (r < 0)
-		return r;
-	cow__tile_change_begin(t);
-	t->overlaid = t->slow = true;
-	cow__tile_change_end(t);
-	cow__fallback(COW_FALLBACK_REMAPPED);
-	return 0;
-}
-
 /* Gives back file pages that lie under a hole, and that nobody else reads. */
 static void
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
@@ -142,7 +78,8 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
 
 	if (alone && place != COW__PLACE_HOLE)
 		(void)cow__map_punch(start, bytes);
-	r = cow__range_leave_alone(t);
+	r = place == COW__PLACE_ANON ? cow__range_prepare(t)
+	                             : cow__range_leave_alone(t);
 	if (r == 0)
 		r = place == COW__PLACE_HOLE
 		            ? cow__map_none(start, bytes)
@@ -156,7 +93,9 @@ overlay(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	} else {
 		cow__attributes_apply(t, start, end);
 	}
-	(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
+	/* The tile must not thaw if that can't be noted. */
+	if (cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place) < 0)
+		cow__range_lasts(t);
 	return 0;
 }
 
@@ -190,14 +129,6 @@ discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return overlay(t, start, end, COW__PLACE_ANON);
 }
 
-void
-cow__range_traces(struct cow__tile *t)
-{
-	cow__tile_change_begin(t);
-	t->slow = true;
-	cow__tile_change_end(t);
-}
-
 /* Guards take the place of pages, also of pages that are in no page table. */
 static int
 guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
@@ -211,6 +142,7 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 	if (r == 0)
 		r = cow__map_advise(start, end - start, advice);
 	cow__range_traces(t);
+	t->lasting |= own && t->backing != COW__ANON;
 	if (r < 0 || own)
 		return r;
 	r = overlay(t, start, end, COW__PLACE_OWN);

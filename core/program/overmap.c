@@ -257,6 +257,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 
 	(void)value;
 	cow__range_traces(t); /* nor may the next block have these pages */
+	t->lasting |= own && t->backing != COW__ANON;
 	if (own)
 		return t->backing == COW__ANON
 		               ? 0
@@ -295,6 +296,7 @@ lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	uintptr_t to;
 
 	cow__range_traces(t);
+	t->lasting |= own && t->backing != COW__ANON;
 	if (own)
 		return 0;
 	for (; r == 0 && start < end; start = to) {

@@ -4,7 +4,6 @@
  *
  * core/program/advise.c and core/program/overmap.c share this. A range that a
  * program names may cover several blocks, holes in them, and mappings of its own.
- * core/program/advise.c defines the functions.
  */
 #ifndef COW_CORE_PROGRAM_RANGE_H
 #define COW_CORE_PROGRAM_RANGE_H
@@ -31,9 +30,16 @@ int cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
 int cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
                            int value, enum cow__holes holes);
 
+/* A part of the tile is about to become anonymous memory or a hole. Freezes the
+ * tile, unless it is anonymous or common. 0 or -errno. */
+int cow__range_prepare(struct cow__tile *t);
+
 /* The tile's mapping is not made anew from now on, nor are its pages shared.
- * Freezes it, unless it is anonymous or common. 0 or -errno. */
+ * Prepares it as above. 0 or -errno. */
 int cow__range_leave_alone(struct cow__tile *t);
+
+/* Parts of the tile are the program's own for good: it never thaws. */
+void cow__range_lasts(struct cow__tile *t);
 
 /* The mapping has something that the next block there must not inherit: it is
  * mapped anew before it is used again. */

@@ -4,16 +4,19 @@
  *
  * After a fork a block's pages are frozen, and each write makes a private copy.
  * When the child has gone and nobody else can be writing, the engine may write
- * those copies back into the file and map it shared again. It decides by
- * chunks: clean ones, some dirty pages, mostly dirty ones which stay private.
- * So a block can be a patchwork, and then comes the next fork. Here every mix
- * of densities goes through many such rounds, with children that look at the
- * end of each; a program with one thread and no children must thaw, or this
- * would test nothing.
+ * those copies back into the file and map it shared again. It goes chunk by
+ * chunk, so a block can be a patchwork when the next fork comes. Here every mix
+ * of densities goes through many such rounds, also with parts that the program
+ * emptied. Children look at the end of each. A program with one thread and no
+ * children must thaw, or this would test nothing.
  */
+#include "core/cow/freeze.h"
+#include "core/program/advise.h"
+#include "memfd/pagemap.h"
 #include "tests/support/support.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 enum { CHUNKS = 8 };
 
@@ -57,6 +60,20 @@ static void write_mix(struct prng *prng, uint32_t value)
 		for (k = 0; k < share; k++)
 			write_page(c * 512 + (first + k * stride) % 512,
 			           value + (uint32_t)k);
+	}
+}
+
+/* Empties some runs of pages, and writes here and there in them again. */
+static void empty_some(struct prng *prng)
+{
+	for (size_t n = prng_below(prng, 6); n; n--) {
+		size_t page = prng_below(prng, COUNT(model) - 600);
+		size_t count = 1 + prng_below(prng, n % 2 ? 4 : 600);
+
+		ok(cow__advise((uintptr_t)p + page * PAGE, count * PAGE, MADV_DONTNEED));
+		memset(&model[page], 0, count * sizeof(*model));
+		for (size_t k = 0; k < count; k += 1 + prng_below(prng, 90))
+			write_page(page + k, (uint32_t)(n + k));
 	}
 }
 
@@ -106,6 +123,7 @@ static void lives_on(void *arg)
 	gate_wait(&to_child);
 	check_model();
 	write_mix(&prng, 80000);
+	empty_some(&prng);
 	in_child(looks, NULL);
 	check_model();
 }
@@ -127,6 +145,8 @@ START_TEST(mixes_over_forks)
 		write_mix(&prng, 1000 * round);
 		gate_wait(&to_parent);
 		check_model();
+		if (_i >= 2)
+			empty_some(&prng);
 		write_mix(&prng, 1000 * round + 500);
 		gate_open(&to_child);
 		child_finish(child);
@@ -135,6 +155,8 @@ START_TEST(mixes_over_forks)
 		call_the_library();
 		check_model();
 		write_mix(&prng, 1000 * round + 700);
+		if (_i >= 2)
+			empty_some(&prng);
 		call_the_library();
 		check_model();
 		if (round % 3 == 0)
@@ -231,6 +253,70 @@ START_TEST(whole_pages_come_back)
 	if (storage == NULL)
 		cow_block_free(p);
 	cow_storage_unref(storage);
+}
+END_TEST
+
+/* What the program emptied while the block was frozen comes home, too: no page is private
+ * then, the block can be cloned again, and the file has no pages of the old content. */
+START_TEST(emptied_parts_come_back)
+{
+	struct cow__run run;
+	uintptr_t next;
+
+	make_block(0, &(struct cow_storage *){ NULL });
+	for (size_t page = 0; page < COUNT(model); page++)
+		write_page(page, (uint32_t)page + 1);
+	in_child(exits_at_once, NULL);
+	ok(cow__advise((uintptr_t)p + 100 * PAGE, 1000 * PAGE, MADV_DONTNEED));
+	ok(cow__advise((uintptr_t)p + 3000 * PAGE, PAGE, MADV_DONTNEED));
+	memset(&model[100], 0, 1000 * sizeof(*model));
+	model[3000] = 0;
+	if (_i) { /* the last one begins in a part without a written page */
+		write_page(700, 7);
+		write_page(1099, 8);
+	}
+	ok(cow__advise((uintptr_t)p + 5 * PAGE, PAGE, MADV_DONTDUMP));
+	check_model();
+	ck_assert_int_gt(cow__pagemap_copied((uintptr_t)p, (uintptr_t)p + bytes, &run, 1,
+	                                     &next),
+	                 0);
+	call_the_library();
+	check_model();
+	if (!UNDER_TSAN) {
+		ck_assert(!cow__tile_find((uintptr_t)p)->overlaid);
+		ck_assert_int_eq(cow__pagemap_copied((uintptr_t)p, (uintptr_t)p + bytes,
+		                                     &run, 1, &next),
+		                 0);
+	}
+	/* Frozen again, there is nothing old under it. */
+	in_child(looks, NULL);
+	empty_some(&(struct prng){ 1 });
+	in_child(looks, NULL);
+	free_block(NULL);
+}
+END_TEST
+
+/* What must never thaw: a part that is the program's own. */
+START_TEST(own_parts_stay)
+{
+	void *was;
+
+	make_block(0, &(struct cow_storage *){ NULL });
+	for (size_t page = 0; page < COUNT(model); page++)
+		write_page(page, (uint32_t)page + 1);
+	in_child(exits_at_once, NULL);
+	ok(cow__advise((uintptr_t)p + 100 * PAGE, 10 * PAGE, MADV_DONTNEED));
+	memset(&model[100], 0, 10 * sizeof(*model));
+	was = p + 102 * PAGE;
+	ok(cow__own((uintptr_t)was, PAGE, false));
+	write_page(102, 5);
+	for (size_t page = 0; page < COUNT(model); page += 7)
+		write_page(page, (uint32_t)page + 2);
+	call_the_library();
+	check_model();
+	ck_assert(cow__is_frozen(cow__tile_find((uintptr_t)p)));
+	in_child(looks, NULL);
+	free_block(NULL);
 }
 END_TEST
 
@@ -344,6 +430,8 @@ int main(void)
 	tcase_add_loop_test(tcase, mixes_over_forks, 0, 4);
 	tcase_add_loop_test(tcase, mixes_over_clones, 0, 3);
 	tcase_add_loop_test(tcase, whole_pages_come_back, 0, 2);
+	tcase_add_loop_test(tcase, emptied_parts_come_back, 0, 2);
+	tcase_add_test(tcase, own_parts_stay);
 	tcase_add_loop_test(tcase, thawed_in_parts, 0, 4);
 	return run_suite(suite);
 }
