@@ -40,6 +40,8 @@ struct pm_arg {
 	        return_mask;
 };
 #define PM_SCAN _IOWR('f', 16, struct pm_arg)
+#define PM_MARK 3 /* mark what matches; fail where that can't be */
+#define PM_IS_WRITTEN (1 << 1)
 #define PM_IS_FILE (1 << 2)
 #define PM_IS_PRESENT (1 << 3)
 #define PM_IS_SWAPPED (1 << 4)
@@ -122,16 +124,18 @@ cow__pagemap_has_scan(void)
 	return __atomic_load_n(&scan_denied, __ATOMIC_RELAXED) == 0;
 }
 
+/* `flags` and the category `also`: for marked pages, else 0. */
 static int
-scan_ioctl(int fd, uintptr_t start, uintptr_t end, struct cow__run *runs,
-           int max, uintptr_t *ret_next)
+scan_ioctl(int fd, uint64_t flags, uint64_t also, uintptr_t start, uintptr_t end,
+           struct cow__run *runs, int max, uintptr_t *ret_next)
 {
 	struct pm_region found[64] = { 0 }; /* valgrind does not know the call */
 	struct pm_arg arg = {
 		.size = sizeof(arg),
+		.flags = flags,
 		.vec = (uintptr_t)found,
 		.category_inverted = PM_IS_FILE,
-		.category_mask = PM_IS_FILE,
+		.category_mask = PM_IS_FILE | also,
 		.category_anyof_mask = PM_IS_PRESENT | PM_IS_SWAPPED,
 		.return_mask = PM_IS_FILE,
 		/* "Is there any": the walk would go on to the end of the run. */
@@ -260,7 +264,7 @@ cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
 	if (fd < 0)
 		return fd;
 	if (cow__pagemap_has_scan()) {
-		n = scan_ioctl(fd, start, end, runs, max, ret_next);
+		n = scan_ioctl(fd, 0, 0, start, end, runs, max, ret_next);
 		if ((n == -ENOTTY || n == -EINVAL) &&
 		    (!is_kept || cow__descriptor_ok(&kept)))
 			cow__pagemap_use_scan(false);
@@ -268,6 +272,33 @@ cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
 	if (n == -ENOTTY || n == -EINVAL)
 		n = scan_words(fd, start, end, cow__page, runs, max, ret_next);
 	return done(fd, is_kept, n);
+}
+
+static int
+scan_marks(uint64_t flags, uint64_t also, uintptr_t start, uintptr_t end,
+           struct cow__run *runs, int max, uintptr_t *ret_next)
+{
+	bool is_kept;
+	int fd = begin(&is_kept);
+
+	if (fd < 0)
+		return fd;
+	return done(fd, is_kept,
+	            scan_ioctl(fd, flags, also, start, end, runs, max, ret_next));
+}
+
+int
+cow__pagemap_mark(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                  uintptr_t *ret_next)
+{
+	return scan_marks(PM_MARK, 0, start, end, runs, max, ret_next);
+}
+
+int
+cow__pagemap_written(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                     uintptr_t *ret_next)
+{
+	return scan_marks(0, PM_IS_WRITTEN, start, end, runs, max, ret_next);
 }
 
 int

@@ -26,6 +26,17 @@ int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
                         int max, uintptr_t *ret_next);
 
 /*
+ * For watched memory (memfd/watch.h). mark: finds the copied pages, and marks them.
+ * A write that ended before the call is in the page that the caller reads after it.
+ * written: the copied pages that were written since they were marked, or that have
+ * no mark. Both as cow__pagemap_copied(), but only with PAGEMAP_SCAN.
+ */
+int cow__pagemap_mark(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                      uintptr_t *ret_next);
+int cow__pagemap_written(uintptr_t start, uintptr_t end, struct cow__run *runs,
+                         int max, uintptr_t *ret_next);
+
+/*
  * How many of `count` ranges of `step` bytes from `addr` on were touched since
  * they were mapped? A touch shows in the page table entry of a range's last page.
  * Up to `gap` ranges in a row that do not show it are passed over, if a later one

@@ -169,6 +169,12 @@ sys_futex(uint32_t *addr, int op, uint32_t val, const struct timespec *timeout)
 }
 
 static inline long
+sys_userfaultfd(int flags)
+{
+	return SYS3(SYS_userfaultfd, flags, 0, 0);
+}
+
+static inline long
 sys_unshare(int flags)
 {
 	return SYS3(SYS_unshare, flags, 0, 0);

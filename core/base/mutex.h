@@ -45,6 +45,13 @@ cow__mutex_self(void)
 #endif
 }
 
+/* Held by the caller: does another thread wait for it? */
+static inline bool
+cow__mutex_wanted(const struct cow__mutex *m)
+{
+	return (uint32_t)__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 2;
+}
+
 static inline bool
 cow__mutex_try_lock(struct cow__mutex *m)
 {

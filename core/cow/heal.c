@@ -5,6 +5,7 @@
 #include "core/cow/heal.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/ahead.h"
 #include "core/cow/thaw.h"
 #include "core/memory/state.h"
 #include "memfd/export.h"
@@ -14,6 +15,7 @@
 #include "memfd/wait.h"
 
 #define SLICE_NS 500000u
+#define AHEAD_NS 300000u      /* copied ahead before a slice */
 #define GAP_NS 20000u         /* between two slices of the helper */
 #define LOOK_NS 100000u       /* between looks whether all threads are parked ... */
 #define LOOK_BUSY_NS 200000u  /* ... while a busy program rests now and then */
@@ -24,6 +26,7 @@
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
+static bool left_over;        /* the last slice passed chunks over */
 static uintptr_t cursor;      /* where the next slice begins */
 static uint64_t healed_at;    /* the last slice that did something */
 static uint64_t vain_since;   /* tries have failed since then; 0: the last did not */
@@ -55,6 +58,7 @@ anything_to_do(void)
 {
 	struct cow__census c = { 0, 0 };
 	struct cow__tile *t;
+	static bool was_held;
 	bool held = false;
 
 	if (!cow__engine.frozen ||
@@ -63,38 +67,73 @@ anything_to_do(void)
 	for (t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
 			continue;
-		if (can_thaw(t, &c))
+		if (can_thaw(t, &c)) {
+			was_held = false;
 			return true;
+		}
 		held = true;
 	}
-	if (held)
+	/* Once for each time that children take hold of the pages. */
+	if (held && !was_held)
 		cow__fallback(COW_FALLBACK_HELD);
+	was_held = held;
 	return false;
+}
+
+static bool
+is_over(uint64_t until)
+{
+	return cow__quiet_awaited() || cow__now() >= until;
 }
 
 /* Thaws `t` from *at on. True: time is up. */
 static bool
-heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until)
+heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 {
 	while (*at < cow__tile_end(t)) {
 		size_t copied;
+		int r = cow__thaw_step(t, at, most, &copied);
 
-		if (cow__thaw_step(t, at, &copied) < 0)
+		if (r < 0)
 			break;
-		if (cow__quiet_awaited() || cow__now() >= until)
+		left_over |= r > 0;
+		if (is_over(until))
 			return true;
 	}
 	return false;
 }
 
-/* In a quiet moment. True: there may be more to do. */
+/* Thaws what was copied ahead. True: time is up. */
 static bool
-slice(uint64_t until)
+heal_ahead(uint64_t until)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__span chunk;
+
+	while (cow__ahead_take(&chunk)) {
+		struct cow__tile *t = cow__tile_find(chunk.start);
+		size_t copied;
+
+		while (t && can_thaw(t, &c) && chunk.start < chunk.end &&
+		       cow__thaw_step(t, &chunk.start, 0, &copied) >= 0)
+			;
+		if (is_over(until))
+			return true;
+	}
+	return false;
+}
+
+/* In a quiet moment. Chunks with more than `most` copied bytes are left for
+ * cow__ahead_prepare(). True: there may be more to do. */
+static bool
+slice(uint64_t until, size_t most)
 {
 	struct cow__census c = { 0, 0 };
 	uintptr_t at = cursor;
 	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
 
+	if (heal_ahead(until))
+		return true;
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
 			continue;
@@ -103,13 +142,13 @@ slice(uint64_t until)
 		if (last) {
 			t = last;
 			at = cow__tile_end(t);
-			if (!cow__quiet_awaited() && cow__now() < until)
+			if (!is_over(until))
 				continue;
 			cursor = at;
 			return true;
 		}
 		at = cow__max(at, cow__tile_start(t));
-		if (heal_tile(t, &at, until)) {
+		if (heal_tile(t, &at, until, most)) {
 			cursor = at;
 			return true;
 		}
@@ -119,11 +158,12 @@ slice(uint64_t until)
 	return at != 0; /* what lies before it was not looked at */
 }
 
-/* One slice of at most `ns`. */
+/* One slice of at most `ns`. `all`: it copies, too, where the helper could do that
+ * ahead. */
 enum outcome { DONE, MORE, REFUSED };
 
 static enum outcome
-heal_once(uint64_t ns)
+heal_once(uint64_t ns, bool all)
 {
 	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
 	bool more = false;
@@ -140,7 +180,11 @@ heal_once(uint64_t ns)
 		cow__fallback(COW_FALLBACK_PINNED);
 	} else {
 		pinned_at = 0;
-		more = slice(began + ns);
+		left_over = false;
+		more = slice(began + ns, all || !cow__ahead_usable()
+		                                 ? SIZE_MAX
+		                                 : COW__AHEAD_LEAST);
+		more |= left_over;
 		vain_since = 0;
 	}
 	cow__quiet_end();
@@ -158,7 +202,7 @@ cow__heal(uint64_t ns, bool locked)
 {
 	uint64_t began = cow__now();
 
-	while (heal_once(cow__min(ns, SLICE_NS)) == MORE &&
+	while (heal_once(cow__min(ns, SLICE_NS), ns == UINT64_MAX) == MORE &&
 	       cow__now() - began < ns)
 		if (!locked) {
 			cow__engine_unlock();
@@ -173,7 +217,7 @@ cow__heal_due(void)
 
 	if (began < due_at || !cow__engine.heal_percent)
 		return;
-	(void)heal_once(SLICE_NS);
+	(void)heal_once(SLICE_NS, false);
 	due_at = cow__now() +
 	         (cow__now() - began) * (100 / cow__engine.heal_percent);
 }
@@ -203,6 +247,7 @@ void
 cow__heal_child(void)
 {
 	cursor = 0;
+	cow__ahead_forget();
 	healed_at = vain_since = pinned_at = 0;
 	look_ns = LOOK_NS;
 	due_at = cow__now() + SETTLED_NS;
@@ -231,6 +276,18 @@ busy_look_ns(uint64_t now)
 	                                              : LOOK_VAIN_NS;
 }
 
+/* It has to be done anyway, and needs no rest. */
+static void
+copy_ahead(void)
+{
+	uint64_t began = cow__now();
+
+	if (!anything_to_do())
+		return;
+	(void)cow__ahead_prepare(AHEAD_NS);
+	cow__stat_add(heal_ns_total, cow__now() - began);
+}
+
 uint64_t
 cow__heal_job(uint64_t now)
 {
@@ -243,12 +300,13 @@ cow__heal_job(uint64_t now)
 	}
 	if (now < next)
 		return next - now;
+	copy_ahead();
 	if (cow__park_used() && cow__park_running()) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);
 	} else {
-		switch (heal_once(SLICE_NS)) {
+		switch (heal_once(SLICE_NS, false)) {
 		case MORE:
 			look_ns = LOOK_NS;
 			return GAP_NS;

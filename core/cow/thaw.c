@@ -7,7 +7,9 @@
 #include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/ahead.h"
 #include "core/cow/heal.h"
+#include "core/cow/part.h"
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
@@ -25,54 +27,6 @@
 #define STEP_COPIED (256 * KIB)
 #define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
-
-/* Maps the file pages under [start, end) of a tile shared, at other addresses, for a
- * while. There they can be written or given back, and the program does not notice. */
-static struct cow__tile *
-alias_new(struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	uintptr_t at = start;
-	struct cow__tile *a; /* huge pages fit in it where they fit in `t` */
-	int r = 0;
-
-	a = cow__tile_inner(end - start, start, COW__HUGE);
-	if (!a)
-		return NULL;
-	while (r == 0 && at < end) {
-		size_t offset, bytes;
-		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
-
-		bytes = cow__min(bytes, end - at);
-		r = cow__map_shared(
-		        cow__tile_start(a) + (at - start), bytes,
-		        &p->segment->file,
-		        cow__segment_offset(cow__tile_start(p)) + offset,
-		        false);
-		at += bytes;
-	}
-	if (r == 0)
-		return a;
-	(void)cow__map_none(cow__tile_start(a), a->bytes);
-	(void)cow__tile_put(a);
-	return NULL;
-}
-
-static void
-alias_free(struct cow__tile *a)
-{
-	(void)cow__map_none(cow__tile_start(a), a->bytes);
-	(void)cow__tile_put(a);
-}
-
-static size_t
-bytes_of(const struct cow__run *runs, int n)
-{
-	size_t bytes = 0;
-
-	for (int i = 0; i < n; i++)
-		bytes += runs[i].end - runs[i].start;
-	return bytes;
-}
 
 /* Frees the file pages under the parts that the program emptied. The pages that it
  * wrote there since count as copied. */
@@ -98,7 +52,7 @@ static int
 write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
                  const struct cow__run *runs, int n)
 {
-	struct cow__tile *alias = alias_new(t, start, end);
+	struct cow__tile *alias = cow__part_alias(t, start, end);
 	uintptr_t delta;
 	int r = 0;
 
@@ -111,9 +65,9 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		memcpy((void *)(runs[i].start + delta),
 		       (const void *)runs[i].start,
 		       runs[i].end - runs[i].start);
-	alias_free(alias);
+	cow__part_alias_free(alias);
 	if (r == 0)
-		cow__stat_add(pages_written_back, bytes_of(runs, n) / cow__page);
+		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);
 	return r;
 }
 
@@ -127,24 +81,6 @@ punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
 		if (cow__map_punch(runs[i].start + delta, len) == 0)
 			cow__stat_add(bytes_shadow_returned, len);
 	}
-}
-
-/* The first part at or behind `at` that is mapped private. False: there is none. */
-static bool
-private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
-{
-	*ret = (struct cow__span){ at, cow__tile_end(t) };
-	if (t->backing != COW__PRIVATE || at >= ret->end)
-		return false;
-	if (!t->nkept)
-		return true;
-	for (uint32_t i = 0; i < t->nkept; i++)
-		if (t->kept[i].end > at) {
-			ret->start = cow__max(at, t->kept[i].start);
-			ret->end = t->kept[i].end;
-			return true;
-		}
-	return false;
 }
 
 /* [start, end) of a private part is mapped shared now. There is room for one part
@@ -210,7 +146,7 @@ static int
 thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
            const struct cow__run *runs, int n)
 {
-	size_t copied = bytes_of(runs, n);
+	size_t copied = cow__runs_bytes(runs, n);
 	int r;
 
 	if (t->attributes)
@@ -252,7 +188,7 @@ leave_out(uintptr_t *at, uintptr_t *end)
 }
 
 int
-cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied)
+cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copied)
 {
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__span part;
@@ -260,7 +196,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied)
 	int n, r;
 
 	*ret_copied = 0;
-	if (!private_part(t, *at, &part)) {
+	if (!cow__private_part(t, *at, &part)) {
 		*at = cow__tile_end(t);
 		return 0;
 	}
@@ -268,10 +204,20 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied)
 	if (!leave_out(at, &part.end))
 		return 0;
 	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
-	n = cow__pagemap_copied(*at, chunk_end, runs, RUNS_IN_CHUNK, &next);
+	chunk_end = cow__ahead_end(*at, chunk_end);
+	n = cow__ahead_rest(t, *at, chunk_end, runs, RUNS_IN_CHUNK);
+	if (n < 0)
+		n = cow__pagemap_copied(*at, chunk_end, runs, RUNS_IN_CHUNK,
+		                        &next);
+	else
+		most = SIZE_MAX;
+	if (n > 0 && !t->attributes && cow__runs_bytes(runs, n) > most) {
+		*at = chunk_end;
+		return 1;
+	}
 	if (n > 0) {
 		r = thaw_chunk(t, *at, chunk_end, runs, n);
-		*ret_copied = bytes_of(runs, n);
+		*ret_copied = cow__runs_bytes(runs, n);
 		*at = chunk_end;
 		return r;
 	}
@@ -299,7 +245,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	uintptr_t stop;
 	int r = 0;
 
-	if (!private_part(t, at, &part))
+	if (!cow__private_part(t, at, &part))
 		return 0;
 	/* A device may use a copied page: it has to stay in place. */
 	if (cow__process_pins_memory()) {
@@ -311,7 +257,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	               ? cow__tile_end(t)
 	               : at + most;
 	while (r == 0 && at < stop) {
-		r = cow__thaw_step(t, &at, &copied);
+		r = cow__thaw_step(t, &at, SIZE_MAX, &copied);
 		if (copied >= left)
 			break;
 		left -= copied;
@@ -381,9 +327,10 @@ release_shadow(struct cow__tile *t, bool unlocked)
 
 	if (copied < 0 || ((size_t)copied == t->shadow && !t->reshadowed))
 		return;
-	alias = alias_new(t, at, end);
+	alias = cow__part_alias(t, at, end);
 	if (!alias)
 		return;
+	cow__ahead_forget();
 	t->shadow = 0; /* if a fork ends this early, the rest goes later */
 	t->reshadowed = false;
 	while (at < end) {
@@ -395,7 +342,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
 			break;
-		t->shadow += bytes_of(runs, n);
+		t->shadow += cow__runs_bytes(runs, n);
 		if (!unlocked) {
 			punch_runs(runs, n, delta);
 			continue;
@@ -406,12 +353,12 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		cow__helper_lock();
 		t->busy = t->punching = false;
 		if (t->doomed) {
-			alias_free(alias);
+			cow__part_alias_free(alias);
 			cow__extent_free(t);
 			return;
 		}
 	}
-	alias_free(alias);
+	cow__part_alias_free(alias);
 }
 
 void

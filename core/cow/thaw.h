@@ -37,9 +37,11 @@ int cow__thaw_some(struct cow__tile *t, size_t most);
 /* One step, from *at on: a chunk of 2 MiB with written pages, or up to 16 MiB
  * without. *at moves behind it, or to the end of the tile if all is shared there.
  * It leaves out what the kernel may write for a parked thread. No memory is
- * pinned. *ret_copied: bytes that were written back. A step takes about a quarter
- * of a millisecond at most, on a machine that has free huge pages. */
-int cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t *ret_copied);
+ * pinned. *ret_copied: bytes that were written back. A chunk with more than `most`
+ * bytes of copies is passed over, unless they were copied ahead or the tile has
+ * attributes: 1. A step that copies a whole chunk takes a millisecond. */
+int cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most,
+                   size_t *ret_copied);
 
 /* Thaws a tile and the neighbours that are frozen alike with one call, if they are
  * all clean. Returns the last of them. NULL: it did nothing. */

@@ -6,6 +6,7 @@
 #include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/ahead.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
@@ -273,6 +274,7 @@ cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
 	struct cow__piece *old = t->pieces;
 	uint32_t old_n = t->npieces, old_cap = t->pieces_cap;
 
+	cow__ahead_forget();
 	ref_pieces(pieces, n);
 	cow__tile_change_begin(t);
 	t->pieces = pieces;

@@ -12,6 +12,7 @@
 #include "memfd/process.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
+#include "memfd/watch.h"
 
 #define LOCK_NS 20000u /* between tries to get the lock ... */
 #define LOCK_TRIES 50  /* ... before it queues for it */
@@ -56,6 +57,22 @@ cow__helper_lock(void)
 	cow__engine_lock();
 }
 
+/* The program may have closed them. */
+static void
+keep_descriptors(void)
+{
+	cow__pagemap_keep();
+	if (cow__engine.frozen)
+		cow__watch_keep();
+}
+
+static void
+forget_descriptors(void)
+{
+	cow__pagemap_forget();
+	cow__watch_forget();
+}
+
 static void
 helper_main(void)
 {
@@ -77,7 +94,7 @@ helper_main(void)
 		cow__helper_lock();
 	}
 	running = false;
-	cow__pagemap_forget();
+	forget_descriptors();
 	cow__engine_unlock();
 }
 
@@ -92,7 +109,7 @@ cow__helper_want(bool wake)
 	if (cow__engine.process && cow__engine.process != cow__process_id())
 		return;
 	if (running) {
-		cow__pagemap_keep(); /* the program may have closed it */
+		keep_descriptors();
 		if (!rung)
 			ring();
 		return;
@@ -101,12 +118,12 @@ cow__helper_want(bool wake)
 		return;
 	/* The last helper may still be on its stack, about to end. */
 	cow__thread_join(&thread);
-	cow__pagemap_keep();
+	keep_descriptors();
 	running = true;
 	__atomic_store_n(&retired, false, __ATOMIC_RELAXED);
 	if (cow__thread_start(&thread, helper_main) < 0) {
 		running = false;
-		cow__pagemap_forget();
+		forget_descriptors();
 		cow__engine.use_helper = false;
 		cow__fallback(COW_FALLBACK_THREAD);
 		return;
@@ -124,7 +141,7 @@ void
 cow__helper_child(void)
 {
 	running = rung = false;
-	cow__pagemap_forget(); /* it shows the parent */
+	forget_descriptors(); /* it shows the parent */
 	thread.tid = thread.last = 0;
 	__atomic_store_n(&suspended, 0, __ATOMIC_RELAXED);
 }

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copying ahead: see the header.
+ */
+#include "core/cow/ahead.h"
+#include "core/base/base.h"
+#include "core/base/mutex.h"
+#include "core/base/stats.h"
+#include "core/cow/part.h"
+#include "core/cow/view.h"
+#include "core/memory/state.h"
+#include "memfd/wait.h"
+#include "memfd/watch.h"
+
+#define READY 16 /* chunks; what is copied too early is written again */
+#define STEP ((size_t)256 << 10) /* marked and copied in one go: about 100 us */
+#define RUNS_IN_STEP 33
+
+static struct cow__span ready[READY];
+static unsigned count;
+static struct cow__span taken; /* empty: none */
+static uintptr_t cursor;       /* where the next chunk is looked for */
+
+bool
+cow__ahead_usable(void)
+{
+	return cow__watch_usable() && cow__pagemap_has_scan();
+}
+
+void
+cow__ahead_forget(void)
+{
+	count = 0;
+	taken = (struct cow__span){ 0, 0 };
+}
+
+bool
+cow__ahead_take(struct cow__span *ret)
+{
+	taken = (struct cow__span){ 0, 0 };
+	if (!count)
+		return false;
+	taken = *ret = ready[--count];
+	return true;
+}
+
+uintptr_t
+cow__ahead_end(uintptr_t at, uintptr_t end)
+{
+	return at >= taken.start && at < taken.end ? cow__min(taken.end, end) : end;
+}
+
+int
+cow__ahead_rest(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+                struct cow__run *runs, int max)
+{
+	uintptr_t next;
+
+	/* Where the program emptied parts, the file still has what was copied. */
+	if (start < taken.start || end > taken.end || t->attributes)
+		return -ENOENT;
+	return cow__pagemap_written(start, end, runs, max, &next);
+}
+
+/* Marks the copied pages. A part that was mapped anew is not watched yet. */
+static int
+mark(const struct cow__span *part, uintptr_t start, uintptr_t end,
+     struct cow__run *runs)
+{
+	uintptr_t next;
+	int r = cow__pagemap_mark(start, end, runs, RUNS_IN_STEP, &next);
+
+	if (r != -EPERM)
+		return r;
+	r = cow__mappings_left(2) ? cow__watch(part->start, part->end) : -ENOMEM;
+	return r < 0 ? r
+	             : cow__pagemap_mark(start, end, runs, RUNS_IN_STEP, &next);
+}
+
+/* Copies a chunk ahead, up to *end: a smaller one if another thread wants the lock.
+ * 0 or -errno. */
+static int
+copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
+           uintptr_t *end)
+{
+	struct cow__tile *alias = cow__part_alias(t, start, *end);
+	struct cow__run runs[RUNS_IN_STEP];
+	uintptr_t delta, at = start, to;
+	int n = 0;
+
+	if (!alias)
+		return -ENOMEM;
+	/* A mark that fails in the middle leaves marks on pages that were not copied. */
+	taken = (struct cow__span){ 0, 0 };
+	delta = cow__tile_start(alias) - start;
+	for (; at < *end; at = to) {
+		to = cow__min(cow__round_down(at, STEP) + STEP, *end);
+		if (at > start && cow__mutex_wanted(&cow__engine.lock))
+			*end = to = at;
+		else
+			n = mark(part, at, to, runs);
+		if (n < 0 || to == at)
+			break;
+		for (int i = 0; i < n; i++)
+			memcpy((void *)(runs[i].start + delta),
+			       (const void *)runs[i].start,
+			       runs[i].end - runs[i].start);
+		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);
+	}
+	cow__part_alias_free(alias);
+	/* File pages may be there again that were given back. */
+	t->reshadowed |= t->shadow != 0;
+	return n < 0 ? n : 0;
+}
+
+/* The next chunk of a tile with many copied pages, from *at on. False: there is none
+ * before *at. */
+static bool
+find_chunk(const struct cow__tile *t, uintptr_t *at, uint64_t until,
+           struct cow__span *part, struct cow__span *ret)
+{
+	struct cow__run runs[COW__AHEAD_LEAST / 4096 + 1];
+	uintptr_t next;
+	int n;
+
+	while (cow__private_part(t, *at, part)) {
+		if (cow__now() >= until)
+			return false;
+		n = cow__pagemap_copied(part->start, part->end, runs, 1, &next);
+		*at = part->end;
+		if (n <= 0)
+			continue;
+		ret->start = cow__max(part->start,
+		                      cow__round_down(runs[0].start, COW__HUGE));
+		ret->end = cow__min(cow__round_down(runs[0].start, COW__HUGE) +
+		                            COW__HUGE,
+		                    part->end);
+		*at = ret->end;
+		n = cow__pagemap_copied(ret->start, ret->end, runs,
+		                        (int)(sizeof(runs) / sizeof(*runs)), &next);
+		if (n == (int)(sizeof(runs) / sizeof(*runs)) ||
+		    (n > 0 && cow__runs_bytes(runs, n) > COW__AHEAD_LEAST))
+			return true;
+	}
+	*at = cow__tile_end(t);
+	return false;
+}
+
+static bool
+is_ready(uintptr_t start)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (ready[i].start == start)
+			return true;
+	return false;
+}
+
+/* True: go on with the next tile. */
+static bool
+prepare_tile(struct cow__tile *t, uint64_t until)
+{
+	uintptr_t at = cow__max(cursor, cow__tile_start(t));
+	struct cow__span part, chunk;
+	int r;
+
+	while (find_chunk(t, &at, until, &part, &chunk)) {
+		if (is_ready(chunk.start))
+			continue;
+		r = copy_chunk(t, &part, chunk.start, &chunk.end);
+		if (r == 0)
+			ready[count++] = chunk;
+		else if (r != -EBADF && r != -ENOMEM)
+			cow__watch_use(false);
+		if (r < 0 || count == READY ||
+		    cow__mutex_wanted(&cow__engine.lock))
+			break;
+	}
+	cursor = at;
+	return at >= cow__tile_end(t);
+}
+
+unsigned
+cow__ahead_prepare(uint64_t ns)
+{
+	struct cow__census c = { 0, 0 };
+	uint64_t until = cow__now() + ns;
+	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
+
+	if (!cow__ahead_usable() || count == READY)
+		return count;
+	for (t = t ? t : cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
+		    !t->attributes && cow__exclusive(t, &c) &&
+		    !prepare_tile(t, until))
+			return count;
+	cursor = 0;
+	return count;
+}

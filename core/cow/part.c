@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Private parts of a tile: see the header.
+ */
+#include "core/cow/part.h"
+#include "core/base/base.h"
+#include "core/cow/view.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+
+bool
+cow__private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
+{
+	*ret = (struct cow__span){ at, cow__tile_end(t) };
+	if (t->backing != COW__PRIVATE || at >= ret->end)
+		return false;
+	if (!t->nkept)
+		return true;
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].end > at) {
+			ret->start = cow__max(at, t->kept[i].start);
+			ret->end = t->kept[i].end;
+			return true;
+		}
+	return false;
+}
+
+struct cow__tile *
+cow__part_alias(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t at = start;
+	struct cow__tile *a; /* huge pages fit in it where they fit in `t` */
+	int r = 0;
+
+	a = cow__tile_inner(end - start, start, COW__HUGE);
+	if (!a)
+		return NULL;
+	while (r == 0 && at < end) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+
+		bytes = cow__min(bytes, end - at);
+		r = cow__map_shared(
+		        cow__tile_start(a) + (at - start), bytes,
+		        &p->segment->file,
+		        cow__segment_offset(cow__tile_start(p)) + offset,
+		        false);
+		at += bytes;
+	}
+	if (r == 0)
+		return a;
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+	return NULL;
+}
+
+void
+cow__part_alias_free(struct cow__tile *a)
+{
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+}
+
+size_t
+cow__runs_bytes(const struct cow__run *runs, int n)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < n; i++)
+		bytes += runs[i].end - runs[i].start;
+	return bytes;
+}

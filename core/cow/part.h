@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Private parts of a tile, and the file pages under them
+ *
+ * A tile that thaws is a patchwork. Some parts are mapped shared again, others are
+ * still private. Engine locked throughout.
+ */
+#ifndef COW_CORE_COW_PART_H
+#define COW_CORE_COW_PART_H
+
+#include "core/memory/tile.h"
+#include "memfd/pagemap.h"
+
+/* The first part at or behind `at` that is mapped private. False: there is none. */
+bool cow__private_part(const struct cow__tile *t, uintptr_t at,
+                       struct cow__span *ret);
+
+/* Maps the file pages under [start, end) shared, at other addresses, for a while.
+ * There they can be written or given back, and the program does not notice. NULL: no
+ * memory. */
+struct cow__tile *cow__part_alias(struct cow__tile *t, uintptr_t start,
+                                  uintptr_t end);
+void cow__part_alias_free(struct cow__tile *alias);
+
+size_t cow__runs_bytes(const struct cow__run *runs, int n);
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copying ahead: what is written after the mark comes home as well
+ *
+ * The steps that the helper does are made by hand here, in every order with what a
+ * program may do between them: it writes marked pages and others, empties parts, clones,
+ * forks, or has shadows given back. After each slice every page must have what was last
+ * written to it. On a kernel that can't watch memory nothing is copied ahead, and the
+ * rest must hold as well.
+ */
+#include "core/cow/ahead.h"
+#include "core/cow/heal.h"
+#include "core/cow/thaw.h"
+#include "core/program/advise.h"
+#include "core/memory/state.h"
+#include "memfd/wait.h"
+#include "memfd/watch.h"
+#include "tests/support/support.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+enum { CHUNKS = 6, PAGES = CHUNKS * 512 };
+
+static const size_t bytes = (size_t)PAGES * PAGE;
+static const uint64_t second = 1000000000;
+
+static uint32_t model[PAGES];
+static unsigned char *p;
+
+static uint32_t *number(size_t page)
+{
+	return (uint32_t *)(void *)(p + page * PAGE + PAGE / 2);
+}
+
+static void check_model(void)
+{
+	for (size_t page = 0; page < PAGES; page++)
+		must(*number(page) == model[page]);
+}
+
+static void write_page(size_t page, uint32_t value)
+{
+	*number(page) = model[page] = value;
+}
+
+/* Runs of pages, from some to half of all. */
+static void write_some(struct prng *prng)
+{
+	static uint32_t value = 1000;
+	size_t runs = 1 + prng_below(prng, 40);
+
+	while (runs--) {
+		size_t page = prng_below(prng, PAGES), n = 1 + prng_below(prng, 90);
+
+		for (; n && page < PAGES; n--, page += 1 + prng_below(prng, 2))
+			write_page(page, ++value);
+	}
+}
+
+static void looks(void *arg)
+{
+	(void)arg;
+	check_model();
+}
+
+static unsigned copy_ahead(void)
+{
+	unsigned n;
+
+	cow__engine_lock();
+	n = cow__ahead_prepare(10 * second);
+	cow__engine_unlock();
+	return n;
+}
+
+static void heal(uint64_t ns)
+{
+	cow__engine_lock();
+	cow__heal(ns, true);
+	cow__engine_unlock();
+}
+
+static void give_shadows_back(void)
+{
+	static uint64_t later;
+
+	later += 100 * second;
+	cow__engine_lock();
+	cow__shadows_release(cow__now() + later, false);
+	cow__engine_unlock();
+}
+
+static void empty_some(struct prng *prng)
+{
+	size_t page = prng_below(prng, PAGES - 100), n = 1 + prng_below(prng, 100);
+
+	ok(cow__advise((uintptr_t)p + page * PAGE, n * PAGE, MADV_DONTNEED));
+	memset(&model[page], 0, n * sizeof(*model));
+}
+
+/* What may come between the mark and the slice. */
+static void something(struct prng *prng, struct cow_storage *storage)
+{
+	struct cow_storage *clone;
+
+	switch (prng_below(prng, 8)) {
+	case 0:
+		empty_some(prng);
+		break;
+	case 1:
+		in_child(looks, NULL);
+		break;
+	case 2:
+		give_shadows_back();
+		break;
+	case 3:
+		if (!storage)
+			break;
+		clone = lazy(storage);
+		write_some(prng);
+		heal(1000000);
+		cow_storage_unref(clone);
+		break;
+	case 4:
+		heal(UINT64_MAX); /* what is ready is shared already */
+		break;
+	default:
+		write_some(prng);
+	}
+}
+
+static void make(int kind, struct cow_storage **ret)
+{
+	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+	*ret = kind ? new_storage(bytes, COW_STORAGE_TRANSPARENT | COW_STORAGE_ZERO)
+	            : NULL;
+	p = *ret ? expose(*ret) : new_block(bytes, COW_BLOCK_ZERO);
+	memset(model, 0, sizeof(model));
+	for (size_t page = 0; page < PAGES; page++)
+		write_page(page, (uint32_t)page + 1);
+	cow__engine_lock();
+	cow__watch_keep();
+	cow__engine_unlock();
+}
+
+static void drop(struct cow_storage *storage)
+{
+	check_model();
+	if (!storage)
+		cow_block_free(p);
+	cow_storage_unref(storage);
+	cow__watch_forget();
+}
+
+/* `_i`: a block, or a storage. */
+START_TEST(in_every_order)
+{
+	struct prng prng = prng_make(300 + (uint64_t)_i);
+	struct cow_storage *storage;
+	unsigned chunks = 0;
+
+	make(_i % 2, &storage);
+	for (int round = 0; round < ROUNDS(60); round++) {
+		in_child(looks, NULL);
+		write_some(&prng);
+		chunks += copy_ahead();
+		check_model();
+		for (uint64_t n = prng_below(&prng, 4); n; n--)
+			something(&prng, storage);
+		check_model();
+		heal(prng_below(&prng, 2) ? 300000 : 30000000);
+		check_model();
+		if (prng_below(&prng, 3) == 0) {
+			copy_ahead();
+			something(&prng, storage);
+			heal(UINT64_MAX);
+			check_model();
+		}
+	}
+	/* Beside another thread this kernel may be unable to watch, and TSan has one. */
+	if (cow__ahead_usable())
+		ck_assert_uint_gt(chunks, 0);
+	drop(storage);
+}
+END_TEST
+
+/* A slice copies only what was written since: one page of two chunks. */
+START_TEST(little_is_left)
+{
+	struct cow_storage *storage;
+	uint64_t before;
+
+	make(0, &storage);
+	in_child(looks, NULL);
+	for (size_t page = 100; page < 900; page++)
+		write_page(page, 5);
+	if (copy_ahead() == 0) {
+		must(!cow__ahead_usable());
+		drop(storage);
+		return;
+	}
+	write_page(700, 6);
+	write_page(1000, 7); /* a chunk that was copied ahead, a page that was not */
+	before = stats_now().pages_written_back;
+	heal(UINT64_MAX);
+	if (!UNDER_TSAN) {
+		ck_assert_uint_eq(stats_now().pages_written_back, before + 2);
+		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+	}
+	drop(storage);
+}
+END_TEST
+
+/* The program closed the descriptor: the marks are gone with it, and nothing is lost. */
+START_TEST(descriptor_lost)
+{
+	struct cow_storage *storage;
+
+	make(0, &storage);
+	in_child(looks, NULL);
+	for (size_t page = 100; page < 900; page++)
+		write_page(page, 5);
+	copy_ahead();
+	cow__watch_forget();
+	for (size_t page = 200; page < 400; page++)
+		write_page(page, 6);
+	heal(UINT64_MAX);
+	drop(storage);
+}
+END_TEST
+
+/* A kernel that can't watch. */
+START_TEST(without_it)
+{
+	struct cow_storage *storage;
+
+	cow__watch_use(false);
+	make(_i, &storage);
+	in_child(looks, NULL);
+	for (size_t page = 100; page < 900; page++)
+		write_page(page, 5);
+	ck_assert_uint_eq(copy_ahead(), 0);
+	heal(UINT64_MAX);
+	if (!UNDER_TSAN)
+		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+	drop(storage);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("ahead");
+	TCase *tcase = add_case(suite, "ahead");
+
+	tcase_add_loop_test(tcase, in_every_order, 0, 4);
+	tcase_add_test(tcase, little_is_left);
+	tcase_add_test(tcase, descriptor_lost);
+	tcase_add_loop_test(tcase, without_it, 0, 2);
+	return run_suite(suite);
+}
