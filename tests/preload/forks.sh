@@ -13,6 +13,8 @@ program raw_forks
 program idle_threads
 program safe_points
 program park_storm
+program kernel_writes
+program kernel_writes_status
 program busy_threads
 program fork_hooks
 program signals
