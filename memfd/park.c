@@ -100,7 +100,8 @@ cow__park_register(uintptr_t self)
 	t = record_take(id, self);
 	if (t) {
 		t->now = 0;
-		t->in_vfork = t->cancelled = false;
+		t->in_vfork = false;
+		t->cancelled = cancelled_unknown; /* it may be that one */
 		t->id = id;
 		t->self = self;
 		t->alternate = (struct cow__park_range){ 0, 0 };
@@ -308,8 +309,6 @@ cow__park_begin(uint32_t *ret_parked)
 	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	fenced = fence_all();
-	if (cancelled_unknown)
-		busy = COW__BUSY_CANCEL;
 	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
 		if (t->in_use && t->id != self)
 			busy = look_at(t, fenced, ret_parked);
@@ -327,6 +326,14 @@ cow__park_end(void)
 	    COW__PARK_AWAITED)
 		cow__wake(&cow__park_word);
 	list_unlock(&old_mask);
+}
+
+bool
+cow__park_uncancelled(bool all_have_records)
+{
+	if (all_have_records)
+		cancelled_unknown = false;
+	return !cancelled_unknown;
 }
 
 bool

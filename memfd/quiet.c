@@ -340,6 +340,8 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory)
 	all = count_threads();
 	if (all != parked + ours && !others_sleep(helper, false, memory))
 		busy = all ? COW__BUSY_BLOCKED : COW__BUSY_UNKNOWN;
+	else if (!cow__park_uncancelled(all == parked + ours))
+		busy = COW__BUSY_CANCEL;
 	else if (!cow__park_gated())
 		busy = COW__BUSY_HANDLER;
 	if (!busy)

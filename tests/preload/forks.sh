@@ -15,6 +15,7 @@ program safe_points
 program park_storm
 program kernel_writes
 program kernel_writes_status
+program cancelled
 program busy_threads
 program fork_hooks
 program signals
