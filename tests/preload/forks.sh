@@ -16,6 +16,7 @@ program park_storm
 program kernel_writes
 program kernel_writes_status
 program cancelled
+program handlers_parked
 program busy_threads
 program fork_hooks
 program signals
