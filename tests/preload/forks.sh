@@ -17,6 +17,7 @@ program kernel_writes
 program kernel_writes_status
 program cancelled
 program handlers_parked
+program early_threads
 program busy_threads
 program fork_hooks
 program signals
