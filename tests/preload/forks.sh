@@ -18,6 +18,7 @@ program kernel_writes_status
 program cancelled
 program handlers_parked
 program early_threads
+program robust
 program busy_threads
 program fork_hooks
 program signals

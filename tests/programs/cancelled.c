@@ -123,10 +123,36 @@ static void *waits_for_ever(void *arg)
 	return NULL;
 }
 
+struct later {
+	const pthread_t *thread;
+	useconds_t us;
+};
+
+static void *cancels(void *arg)
+{
+	struct later l = *(struct later *)arg;
+
+	free(arg);
+	usleep(l.us);
+	check(pthread_cancel(*l.thread) == 0);
+	return NULL;
+}
+
+static pthread_t cancel_later(const pthread_t *thread, size_t us)
+{
+	struct later *l = malloc(sizeof(*l));
+	pthread_t canceller;
+
+	check(l != NULL);
+	*l = (struct later){ thread, (useconds_t)us };
+	check(pthread_create(&canceller, NULL, cancels, l) == 0);
+	return canceller;
+}
+
 static void cancel_while_it_heals(uint64_t *random)
 {
 	struct healing h = healing_begin(BYTES);
-	pthread_t threads[THREADS];
+	pthread_t threads[THREADS], cancellers[THREADS];
 	void *result;
 	size_t i;
 
@@ -137,11 +163,11 @@ static void cancel_while_it_heals(uint64_t *random)
 		                     (void *)(uintptr_t)i) == 0);
 	while (__atomic_load_n(&waits, __ATOMIC_ACQUIRE) < THREADS)
 		rest();
+	for (i = 0; i < THREADS; i++)
+		cancellers[i] = cancel_later(&threads[i], below(random, 6000));
 	healing_may_begin(&h);
-	for (i = 0; i < THREADS; i++) {
-		usleep((useconds_t)below(random, 600));
-		check(pthread_cancel(threads[i]) == 0);
-	}
+	for (i = 0; i < THREADS; i++)
+		check(pthread_join(cancellers[i], NULL) == 0);
 	for (i = 0; i < THREADS; i++)
 		check(pthread_join(threads[i], &result) == 0 &&
 		      result == PTHREAD_CANCELED);

@@ -7,9 +7,9 @@
  * (SA_RESTART), as it would without an allocator that moves pages.
  */
 #include "healing.h"
+#include "later.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <sys/time.h>
 
 #define BYTES (4 * HUGE_PAGE)
@@ -19,7 +19,7 @@ enum { ROUNDS = 6 };
 static int quiet[2];
 static pthread_t waiter;
 static unsigned char *block;
-static int handled, interrupted, over, spins, ready;
+static int handled, interrupted, over, spins, ready, number;
 static sigjmp_buf jump;
 
 static uint32_t *word(size_t page)
@@ -55,6 +55,7 @@ static void *reads(void *arg)
 	char bytes[5];
 	ssize_t n;
 
+	__atomic_store_n(&number, (int)syscall(SYS_gettid), __ATOMIC_RELEASE);
 	while ((n = read(quiet[0], bytes, 5)) < 0) {
 		check(errno == EINTR);
 		__atomic_fetch_add(&interrupted, 1, __ATOMIC_RELEASE);
@@ -74,7 +75,7 @@ static struct healing begin(void *(*body)(void *))
 	struct healing h = healing_begin(BYTES);
 
 	block = h.block;
-	handled = interrupted = over = spins = ready = 0;
+	handled = interrupted = over = spins = ready = number = 0;
 	check(pthread_create(&waiter, NULL, body, NULL) == 0);
 	return h;
 }
@@ -90,23 +91,21 @@ static void check_counted(uint32_t n)
 	check(memcmp(model, block, BYTES) == 0);
 }
 
-static void end(struct healing *h, uint32_t counted)
+static void end(struct healing *h)
 {
 	check(pthread_join(waiter, NULL) == 0);
-	check_counted(counted);
+	check_counted((uint32_t)handled);
 	wait_until_copied(block, BYTES, 0);
-	check_counted(counted);
+	check_counted((uint32_t)handled);
 	healing_end(h);
 }
 
-/* Some signals while pages are moved, and some afterwards. */
-static void interrupt(int sig, int times, uint64_t *random)
+/* Some signals, most likely while pages are moved. */
+static void interrupt(int sig, uint64_t *random)
 {
-	for (int i = 1; i <= times; i++) {
-		usleep((useconds_t)below(random, 300));
-		pthread_kill(waiter, sig);
-		wait_for(&handled, i);
-	}
+	wait_for(&number, 1);
+	later((struct deed){ .us = (unsigned)below(random, 1500), .times = 5, .sig = sig,
+	                     .thread = number });
 }
 
 static void calls_are_interrupted(uint64_t *random)
@@ -114,8 +113,9 @@ static void calls_are_interrupted(uint64_t *random)
 	struct healing h = begin(reads);
 
 	set(SIGUSR1, counts, 0);
+	interrupt(SIGUSR1, random);
 	healing_may_begin(&h);
-	interrupt(SIGUSR1, 5, random);
+	later_wait();
 	wait_until_copied(block, BYTES, 0);
 	/* A signal may come before its call begins: then it interrupts nothing. */
 	while (!__atomic_load_n(&interrupted, __ATOMIC_ACQUIRE)) {
@@ -135,14 +135,15 @@ static void calls_go_on(int early, uint64_t *random)
 	struct healing h = begin(reads);
 
 	set(SIGUSR1, counts, SA_RESTART);
-	if (!early)
-		healing_may_begin(&h);
-	interrupt(SIGUSR1, 5, random);
+	interrupt(SIGUSR1, random);
 	if (early)
-		healing_may_begin(&h);
+		later_wait();
+	healing_may_begin(&h);
+	if (!early)
+		later_wait();
 	wait_until_copied(block, BYTES, 0);
 	check(write(quiet[1], "hello", 5) == 5);
-	end(&h, 5);
+	end(&h);
 	check(interrupted == 0);
 }
 
@@ -161,7 +162,7 @@ static void handlers_that_are_reset(uint64_t *random)
 	check(sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler == SIG_DFL);
 	check(sigaction(SIGUSR2, NULL, &now) == 0 && now.sa_handler == counts);
 	check(write(quiet[1], "hello", 5) == 5);
-	end(&h, 1);
+	end(&h);
 	set(SIGUSR2, SIG_DFL, 0);
 }
 
@@ -266,9 +267,10 @@ static void stacks_stay(void *(*body)(void *), uint64_t *random)
 	wait_until_copied(block + 2 * HUGE_PAGE, 2 * HUGE_PAGE, 0);
 	wait_for_slices(3);
 	check(!library() || copied(block + HUGE_PAGE, HUGE_PAGE) == HUGE_PAGE / PAGE);
-	interrupt(SIGUSR1, 5, random);
+	interrupt(SIGUSR1, random);
+	later_wait();
 	check(write(quiet[1], "hello", 5) == 5);
-	end(&h, 5);
+	end(&h);
 }
 
 /* ---- Children of a handler ----------------------------------------------------- */
@@ -337,7 +339,9 @@ static void handlers_that_vfork(void)
 	wait_for(&handled, 1);
 	wait_until_copied(block, BYTES, 0);
 	check(write(quiet[1], "hello", 5) == 5);
-	end(&h, (uint32_t)spins + 1);
+	check(handled == 1);
+	handled = spins + 1; /* and the child */
+	end(&h);
 }
 
 static void handlers_that_fork(uint64_t *random)
@@ -345,11 +349,12 @@ static void handlers_that_fork(uint64_t *random)
 	struct healing h = begin(reads);
 
 	set(SIGUSR1, forks, SA_RESTART);
+	interrupt(SIGUSR1, random);
 	healing_may_begin(&h);
-	interrupt(SIGUSR1, 3, random);
+	later_wait();
 	wait_until_copied(block, BYTES, 0); /* the thread counts as waiting again */
 	check(write(quiet[1], "hello", 5) == 5);
-	end(&h, 3);
+	end(&h);
 }
 
 int main(void)
@@ -358,6 +363,7 @@ int main(void)
 
 	gate_make(quiet);
 	gate_make(idle);
+	later_begin();
 	for (int i = 0; i < ROUNDS; i++) {
 		calls_are_interrupted(&random);
 		calls_go_on(0, &random);
@@ -369,6 +375,7 @@ int main(void)
 		handlers_that_fork(&random);
 		handlers_that_vfork();
 	}
+	later_end();
 	puts("handlers_parked: done");
 	return 0;
 }
