@@ -281,9 +281,10 @@ cow__park_gated(void)
 	for (int sig = 1; sig <= SIGNALS; sig++) {
 		struct kernel_action a;
 
-		if ((exempt >> (sig - 1) & 1) ||
-		    sys_rt_sigaction(sig, NULL, &a) < 0)
+		if (exempt >> (sig - 1) & 1)
 			continue;
+		if (sys_rt_sigaction(sig, NULL, &a) < 0)
+			return false;
 		if ((uintptr_t)a.handler > 1 && a.handler != gates[0] &&
 		    a.handler != gates[1])
 			return false;
