@@ -157,8 +157,11 @@ cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
 	gates[1] = b;
 	exempt = exempted;
 	/* Now, while there is one thread: later the kernel would wait for all
-	 * processors. */
-	(void)SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0);
+	 * processors. Where it is denied, a thread that parks now for long must have
+	 * made its fence. */
+	if (SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0) < 0)
+		__atomic_fetch_or(&cow__park_word, COW__PARK_FENCES,
+		                  __ATOMIC_SEQ_CST);
 }
 
 /* Sleeps until the floor is given back. The bit tells the prover to wake us, and to
