@@ -100,7 +100,8 @@ cow__park_register(uintptr_t self)
 	t = record_take(id, self);
 	if (t) {
 		t->now = 0;
-		t->in_vfork = t->cancelled = false;
+		t->in_vfork = false;
+		t->cancelled = cancelled_unknown; /* it may be that one */
 		t->id = id;
 		t->self = self;
 		t->alternate = (struct cow__park_range){ 0, 0 };
@@ -156,8 +157,11 @@ cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
 	gates[1] = b;
 	exempt = exempted;
 	/* Now, while there is one thread: later the kernel would wait for all
-	 * processors. */
-	(void)SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0);
+	 * processors. Where it is denied, a thread that parks now for long must have
+	 * made its fence. */
+	if (SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0) < 0)
+		__atomic_fetch_or(&cow__park_word, COW__PARK_FENCES,
+		                  __ATOMIC_SEQ_CST);
 }
 
 /* Sleeps until the floor is given back. The bit tells the prover to wake us, and to
@@ -280,9 +284,10 @@ cow__park_gated(void)
 	for (int sig = 1; sig <= SIGNALS; sig++) {
 		struct kernel_action a;
 
-		if ((exempt >> (sig - 1) & 1) ||
-		    sys_rt_sigaction(sig, NULL, &a) < 0)
+		if (exempt >> (sig - 1) & 1)
 			continue;
+		if (sys_rt_sigaction(sig, NULL, &a) < 0)
+			return false;
 		if ((uintptr_t)a.handler > 1 && a.handler != gates[0] &&
 		    a.handler != gates[1])
 			return false;
@@ -308,8 +313,6 @@ cow__park_begin(uint32_t *ret_parked)
 	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	fenced = fence_all();
-	if (cancelled_unknown)
-		busy = COW__BUSY_CANCEL;
 	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
 		if (t->in_use && t->id != self)
 			busy = look_at(t, fenced, ret_parked);
@@ -327,6 +330,14 @@ cow__park_end(void)
 	    COW__PARK_AWAITED)
 		cow__wake(&cow__park_word);
 	list_unlock(&old_mask);
+}
+
+bool
+cow__park_uncancelled(bool all_have_records)
+{
+	if (all_have_records)
+		cancelled_unknown = false;
+	return !cancelled_unknown;
 }
 
 bool

@@ -148,6 +148,11 @@ void cow__park_end(void);
  * have set a handler. Are all handlers of the process gates? The kernel says. */
 bool cow__park_gated(void);
 
+/* With the floor, and after all threads were counted. False: a thread without a record
+ * was cancelled, and it may live. If all have records, it has ended, or its record
+ * says that it was cancelled. */
+bool cow__park_uncancelled(bool all_have_records);
+
 /* With the floor. Is this thread among the parked? Does it wait for a word that a
  * parked thread's call may write, and so wake? */
 bool cow__park_knows(uint32_t id);

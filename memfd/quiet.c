@@ -86,7 +86,7 @@ gates_shut(void)
 		if (sig == SIGKILL_ || sig == SIGSTOP_)
 			continue;
 		if (sys_rt_sigaction(sig, NULL, &a) < 0)
-			continue;
+			return false;
 		if ((uintptr_t)a.handler <= 1)
 			continue;
 		/* A program may have read the gate while it was shut, and set it
@@ -340,6 +340,8 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory)
 	all = count_threads();
 	if (all != parked + ours && !others_sleep(helper, false, memory))
 		busy = all ? COW__BUSY_BLOCKED : COW__BUSY_UNKNOWN;
+	else if (!cow__park_uncancelled(all == parked + ours))
+		busy = COW__BUSY_CANCEL;
 	else if (!cow__park_gated())
 		busy = COW__BUSY_HANDLER;
 	if (!busy)
@@ -375,7 +377,8 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 		                       gates_shut() &&
 		                       others_sleep(helper, r == -EINVAL, &memory)
 		               ? COW__QUIET
-		               : COW__BUSY_RUNNING;
+		       : cow__park_used() ? COW__BUSY_HANDLER
+		                          : COW__BUSY_RUNNING;
 	}
 	if (busy)
 		cow__quiet_end();

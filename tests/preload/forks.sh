@@ -13,6 +13,19 @@ program raw_forks
 program idle_threads
 program safe_points
 program park_storm
+for error in ENOSYS EPERM; do
+	program sandbox membarrier $error "$programs/safe_points"
+	program sandbox unshare $error "$programs/safe_points"
+	program sandbox membarrier $error "$programs/park_storm"
+done
+program park_storm 2 ENOSYS
+program park_storm 2 EPERM
+program kernel_writes
+program kernel_writes_status
+program cancelled
+program handlers_parked
+program early_threads
+program robust
 program busy_threads
 program fork_hooks
 program signals

@@ -6,13 +6,7 @@
  * end the process. An allocator that maps pages uses these calls. Then the child
  * works as usual.
  */
-#include "program.h"
-
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
+#include "deny.h"
 
 struct denial {
 	const char *name;
@@ -53,25 +47,11 @@ static const struct denial denials[] = {
 
 static void deny(const struct denial *d)
 {
-	struct sock_filter filter[32];
-	struct sock_fprog program = { .filter = filter };
-	unsigned short n = 0;
-	size_t i;
+	size_t n = 0;
 
-	filter[n++] = (struct sock_filter)BPF_STMT(
-		BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-	for (i = 0; i < COUNT(d->calls) && d->calls[i] != 0; i++) {
-		filter[n++] = (struct sock_filter)BPF_JUMP(
-			BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)d->calls[i], 0, 1);
-		filter[n++] = (struct sock_filter)BPF_STMT(
-			BPF_RET | BPF_K,
-			SECCOMP_RET_ERRNO | (uint32_t)d->error);
-	}
-	filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K,
-	                                           SECCOMP_RET_ALLOW);
-	program.len = n;
-	check(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+	while (n < COUNT(d->calls) && d->calls[n] != 0)
+		n++;
+	deny_calls(d->calls, n, d->error);
 }
 
 static void rewrites(void *arg)

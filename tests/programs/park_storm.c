@@ -7,15 +7,15 @@
  * notes them elsewhere. Signals come all the time: their handler counts in the block, and
  * sometimes leaves by siglongjmp(). The main thread forks: children read all, write all, or
  * are killed; one in four makes a child by vfork() that is killed in a call. At the end no
- * write may be missing. SECONDS is the argument, 2 if there is none.
+ * write may be missing. SECONDS is the argument, 2 if there is none. A second argument
+ * is the error with which a filter answers membarrier(), "ENOSYS" or "EPERM".
  */
-#include "program.h"
+#include "deny.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/select.h>
 #include <time.h>
 
@@ -232,6 +232,15 @@ static void begin(struct sigaction *a, int i)
 	check(pthread_create(&p->thread, NULL, works, p) == 0);
 }
 
+/* A library may have asked for it before main(). */
+static void deny_membarrier(const char *error)
+{
+	const int call = SYS_membarrier;
+
+	deny_calls(&call, 1, strcmp(error, "EPERM") == 0 ? EPERM : ENOSYS);
+	check(syscall(SYS_membarrier, 0, 0, 0) == -1);
+}
+
 int main(int argc, char **argv)
 {
 	time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 2);
@@ -240,6 +249,8 @@ int main(int argc, char **argv)
 	int i, idle[2], status;
 	pid_t feeder;
 
+	if (argc > 2)
+		deny_membarrier(argv[2]);
 	gate_make(idle);
 	for (i = 0; i < THREADS; i++)
 		gate_make(parts[i].to);

@@ -127,6 +127,31 @@ static void thawed(struct herd *herd)
 	cow_trim();
 }
 
+/* The same, healed in part: `chunk` is shared again, the others are still private, some with
+ * copied pages. Every part begins and ends in the middle of the extent, or not. */
+static void partly_thawed(struct herd *herd, int chunk)
+{
+	struct animal *a = &herd->animals[HERD_CLONED], *clone = &herd->animals[HERD_CLONE];
+	const size_t bytes = 4 * MIB + 9 * PAGE;
+
+	sweep_add(herd, HERD_CLONED, new_storage(bytes, COW_STORAGE_TRANSPARENT), NULL, bytes);
+	a->exposed = expose(a->storage);
+	sweep_add_clone(herd, HERD_CLONED, HERD_CLONE, lazy(a->storage));
+	write_some(a, a->exposed);
+	clone->storage = cow_storage_unref(clone->storage);
+	sweep_thaw_chunk(a->exposed + (size_t)chunk * 2 * MIB);
+}
+
+static void first_thawed(struct herd *herd)
+{
+	partly_thawed(herd, 0);
+}
+
+static void middle_thawed(struct herd *herd)
+{
+	partly_thawed(herd, 1);
+}
+
 static int clone_of(struct herd *herd, enum herd_kind kind, enum herd_kind to)
 {
 	struct cow_storage *s = SWEEP_UNTOUCHED;
@@ -284,6 +309,8 @@ static const struct operation operations[] = {
 	{ "clone written", written, clone_transparent },
 	{ "clone layered", layered, clone_transparent },
 	{ "clone thawed", thawed, clone_transparent },
+	{ "clone first thawed", first_thawed, clone_transparent },
+	{ "clone middle thawed", middle_thawed, clone_transparent },
 	{ "by page", lazy_pair, write_by_page },
 	{ "by copy", lazy_pair, write_by_copy },
 	{ "write all", lazy_pair, write_all },
@@ -297,6 +324,9 @@ static const struct operation operations[] = {
 	{ "swap lazy", lazy_pair, swap_view },
 	{ "swap shared view", shared_view, swap_view },
 	{ "thaw", abandoned, trim },
+	{ "thaw the rest", first_thawed, trim },
+	{ "thaw the ends", middle_thawed, trim },
+	{ "free middle thawed", middle_thawed, free_source },
 	{ "free source", written, free_source },
 	{ "free last view", lonely_view, free_view },
 };

@@ -4,6 +4,7 @@
  * See the header.
  */
 #include "tests/support/fault/sweep.h"
+#include "core/cow/thaw.h"
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 #include "tests/support/fault/fault.h"
@@ -55,6 +56,23 @@ static void (*at_end)(void);
 void sweep_finish(void (*finish)(void))
 {
 	at_end = finish;
+}
+
+void sweep_thaw_chunk(const void *at)
+{
+	uintptr_t from = (uintptr_t)at;
+	struct cow__tile *t;
+	size_t copied;
+	uint32_t kept;
+	int r;
+
+	cow__engine_lock();
+	t = cow__tile_find(from);
+	r = cow__thaw_step(t, &from, &copied);
+	kept = t->nkept;
+	cow__engine_unlock();
+	ck_assert_int_eq(r, 0);
+	ck_assert_uint_gt(kept, 0); /* parts are private, others are not */
 }
 
 void sweep_renew(void)

@@ -56,6 +56,10 @@ void sweep_add(struct herd *herd, enum herd_kind kind,
 void sweep_add_clone(struct herd *herd, enum herd_kind of, enum herd_kind kind,
                      struct cow_storage *clone);
 
+/* Maps the chunk of 2 MiB at `at`, frozen memory that nobody else reads, shared again, as a
+ * slice of healing does that ends there. What is beside it in the same extent stays private. */
+void sweep_thaw_chunk(const void *at);
+
 /* Called when the animals have been freed at the end of this round, by `prepare`:
  * lets go of what it made besides them. */
 void sweep_finish(void (*finish)(void));
