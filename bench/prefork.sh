@@ -33,9 +33,27 @@ export PREFORK_BYTES="$bytes" FORKS_TO="$tmp/forks"
 job='' user=
 chmod 755 "$tmp"
 
-# stop: ends the program of plain_measure, and waits for it.
+# gone TENTHS: waits for so long until plain_measure has ended
+gone() {
+	tenths=$1
+	while kill -0 "$job" 2>/dev/null && [ "$tenths" -gt 0 ]; do
+		sleep 0.1
+		tenths=$((tenths - 1))
+	done
+	! kill -0 "$job" 2>/dev/null
+}
+
+children() {
+	cat "/proc/$1/task/$1/children" 2>/dev/null | tr ' ' '\n'
+}
+
+# stop: ends the program of plain_measure, and waits for it. uwsgi waits for ever for a
+# worker that it replaced a moment before, so workers that are left get the signal, too.
 stop() {
-	kill -INT $(cat "/proc/$job/task/$job/children") 2>/dev/null
+	server=$(children "$job")
+	kill -INT $server 2>/dev/null
+	gone 50 || kill -INT $(children "$server") 2>/dev/null
+	gone 100 || kill -KILL $(children "$server") $server 2>/dev/null
 	wait "$job"
 	stopped=$?
 	job=
