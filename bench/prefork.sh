@@ -33,33 +33,22 @@ export PREFORK_BYTES="$bytes" FORKS_TO="$tmp/forks"
 job='' user=
 chmod 755 "$tmp"
 
-# gone TENTHS: waits for so long until plain_measure has ended
-gone() {
-	tenths=$1
-	while kill -0 "$job" 2>/dev/null && [ "$tenths" -gt 0 ]; do
-		sleep 0.1
-		tenths=$((tenths - 1))
-	done
-	! kill -0 "$job" 2>/dev/null
-}
-
 children() {
 	cat "/proc/$1/task/$1/children" 2>/dev/null | tr ' ' '\n'
 }
 
-# stop: ends the program of plain_measure, and waits for it. uwsgi waits for ever for a
-# worker that it replaced a moment before, so workers that are left get the signal, too.
+# stop [SIGNAL]: ends the program of plain_measure, and waits for it.
 stop() {
 	server=$(children "$job")
-	kill -INT $server 2>/dev/null
-	gone 50 || kill -INT $(children "$server") 2>/dev/null
-	gone 100 || kill -KILL $(children "$server") $server 2>/dev/null
+	workers=$(children "$server")
+	kill -"${1:-INT}" $server 2>/dev/null
+	[ "${1:-INT}" = INT ] || kill -"$1" $workers 2>/dev/null
 	wait "$job"
 	stopped=$?
 	job=
 	return $stopped
 }
-cleanup_also='[ -z "$job" ] || stop'
+cleanup_also='[ -z "$job" ] || stop KILL'
 
 # start PART SIDE PROGRAM...: runs a program under plain_measure in the background
 start() {

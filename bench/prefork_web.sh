@@ -21,25 +21,29 @@ gunicorn_run() { # SIDE
 		--bind "unix:$tmp/socket" --worker-tmp-dir /dev/shm --log-level warning \
 		--chdir "$here" prefork_app:application
 	web_run
+	stop || broken "ended with $?"
+	finish
 }
 
 # By default uwsgi replaces no worker that is younger than a minute, and waits before it
-# replaces one that lived for less than two seconds.
+# replaces one that lived for less than two seconds. A uwsgi that is told to end while it
+# replaces workers may wait for ever for a new one, so it is killed.
 uwsgi_run() { # SIDE
 	start uwsgi "$1" uwsgi --plugin python3 --master --processes 8 --max-requests 100 \
 		--min-worker-lifetime 0 --forkbomb-delay 0 --need-app --disable-logging \
 		--http-socket "$tmp/socket" --chdir "$here" --module prefork_app
 	web_run
+	stop KILL
+	[ $? = 137 ] || broken 'ended before its clients'
+	finish
 }
 
 web_run() {
 	until_up "$bin/plain_http" -s "$tmp/socket" -c 1 -t 0.01 -w 0
 	"$bin/plain_http" -s "$tmp/socket" -t "$seconds" >"$tmp/lines" ||
 		broken 'was left by its clients'
-	stop || broken "ended with $?"
 	note request "$(field request_us <"$tmp/lines")"
 	note request-99% "$(field p99_us <"$tmp/lines")"
-	finish
 }
 
 web_lines() { # PART
