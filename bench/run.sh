@@ -5,8 +5,9 @@
 #
 #      bench/run.sh [NAME...]     clone page copy fill steal freeze share transparent
 #                                 curves send sparse fork template cycle memory copies
-#                                 tensors pair wrappers instructions redis programs file
-#                                 stall give broker cuda_cache scaling python programs_same
+#                                 tensors pair wrappers instructions redis prefork
+#                                 programs file stall give broker cuda_cache scaling
+#                                 python programs_same
 #
 # Runs the benchmarks one after another and shows what they print. No other program
 # should be running. The machine-readable lines are kept in build/bench.txt, or in the
@@ -20,12 +21,12 @@ out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy fill steal freeze share transparent curves send sparse fork'
 all="$all template cycle memory"
-all="$all pair wrappers copies tensors instructions redis programs file stall give broker cuda_cache"
-all="$all scaling python programs_same"
+all="$all pair wrappers copies tensors instructions redis prefork programs file stall give broker"
+all="$all cuda_cache scaling python programs_same"
 failed=
 
 command="bench/run.sh${*:+ $*}"
-for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS; do
+for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS PREFORK_SECONDS PREFORK_BYTES; do
 	eval "value=\${$name:-}"
 	[ -z "$value" ] || command="$name='$value' $command"
 done
@@ -52,7 +53,7 @@ for name in "$@"; do
 			failed="$failed programs_same"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | \
+	sparse | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
 	broker | python)

@@ -39,7 +39,7 @@ RUN := $(TESTS) $(FAULT) $(FUZZ) $(EXAMPLES) $(SCRIPTS) tests/stress/share_storm
 	tests/oracle/copies.sh tests/device/installed.sh $(wildcard tests/cuda/*.sh) \
 	$(filter-out $(LONG_SCRIPTS),$(wildcard tests/packaging/*.sh)) \
 	$(PYTHON_TESTS)
-EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(if $(PYTHON_H),python,no-python)
+EXTRA := $(PROGRAMS) $(BENCH) $(INNER_BENCH) $(PLAIN_BENCH) $(NOTER) $(if $(PYTHON_H),python,no-python)
 endif
 
 # Not in make check, because of the time that they take (check-all says it).

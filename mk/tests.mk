@@ -32,7 +32,9 @@ EXAMPLES := $(call bin,$(wildcard examples/*.c))
 PLAIN_BENCH := $(call bin,$(wildcard bench/plain_*.c))
 # This one measures the engine below its interface, with the archive.
 INNER_BENCH := $(call bin,$(wildcard bench/tensors.c))
-BENCH := $(filter-out $(PLAIN_BENCH) $(INNER_BENCH),$(call bin,$(wildcard bench/*.c)))
+# Preloaded into programs beside the shim. It knows nothing of the library.
+NOTER := $(B)/bench/preload_forks.so
+BENCH := $(filter-out $(PLAIN_BENCH) $(INNER_BENCH) $(NOTER:.so=),$(call bin,$(wildcard bench/*.c)))
 
 $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	$(call say,LINK,$@)
@@ -125,3 +127,8 @@ $(PLAIN_BENCH): $(B)/%: $(O)/%.o
 	$(call say,LINK,$@)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LINK) -o $@ $< $(LDFLAGS) -lm
+
+$(NOTER): $(B)/%.so: %.c mk/config.mk
+	$(call say,LINK,$@)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(PROGRAM_FLAGS) $(CFLAGS) -MF $@.d -fPIC -shared -o $@ $< -ldl
