@@ -16,6 +16,7 @@
 
 #define SLICE_NS 500000u
 #define AHEAD_NS 300000u      /* copied ahead before a slice */
+#define AHEAD_LATE_NS 20000000u /* it has not copied ahead for so long */
 #define GAP_NS 20000u         /* between two slices of the helper */
 #define LOOK_NS 100000u       /* between looks whether all threads are parked ... */
 #define LOOK_BUSY_NS 200000u  /* ... while a busy program rests now and then */
@@ -26,6 +27,7 @@
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
+static uint64_t ahead_at;     /* the helper last copied ahead; 0: never */
 static bool left_over;        /* the last slice passed chunks over */
 static uintptr_t cursor;      /* where the next slice begins */
 static uint64_t healed_at;    /* the last slice that did something */
@@ -158,6 +160,14 @@ slice(uint64_t until, size_t most)
 	return at != 0; /* what lies before it was not looked at */
 }
 
+/* Does the helper copy ahead? It may be busy with something else. */
+static bool
+copies_ahead(uint64_t now)
+{
+	return cow__ahead_usable() && ahead_at &&
+	       cow__elapsed(ahead_at, now) < AHEAD_LATE_NS;
+}
+
 /* One slice of at most `ns`. `all`: it copies, too, where the helper could do that
  * ahead. */
 enum outcome { DONE, MORE, REFUSED };
@@ -181,7 +191,7 @@ heal_once(uint64_t ns, bool all)
 	} else {
 		pinned_at = 0;
 		left_over = false;
-		more = slice(began + ns, all || !cow__ahead_usable()
+		more = slice(began + ns, all || !copies_ahead(began)
 		                                 ? SIZE_MAX
 		                                 : COW__AHEAD_LEAST);
 		more |= left_over;
@@ -248,7 +258,7 @@ cow__heal_child(void)
 {
 	cursor = 0;
 	cow__ahead_forget();
-	healed_at = vain_since = pinned_at = 0;
+	healed_at = vain_since = pinned_at = ahead_at = 0;
 	look_ns = LOOK_NS;
 	due_at = cow__now() + SETTLED_NS;
 	care(cow__engine.frozen != 0);
@@ -285,7 +295,8 @@ copy_ahead(void)
 	if (!anything_to_do())
 		return;
 	(void)cow__ahead_prepare(AHEAD_NS);
-	cow__stat_add(heal_ns_total, cow__now() - began);
+	ahead_at = cow__now();
+	cow__stat_add(heal_ns_total, ahead_at - began);
 }
 
 uint64_t

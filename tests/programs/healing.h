@@ -63,7 +63,8 @@ static inline uint64_t refused(enum cow_fallback reason)
 /* How many pages are anonymous: copied, and not yet at home. */
 static inline size_t copied(const unsigned char *at, size_t bytes)
 {
-	static const uint64_t present = 1ull << 63, of_a_file = 1ull << 61;
+	/* A page that the kernel moves looks swapped out for a moment. */
+	static const uint64_t there = 3ull << 62, of_a_file = 1ull << 61;
 	uint64_t entries[512];
 	size_t n = 0, left = bytes / PAGE, i, some;
 	off_t from = (off_t)((uintptr_t)at / PAGE * sizeof(entries[0]));
@@ -75,7 +76,7 @@ static inline size_t copied(const unsigned char *at, size_t bytes)
 		check(pread(fd, entries, some * sizeof(entries[0]), from) ==
 		      (ssize_t)(some * sizeof(entries[0])));
 		for (i = 0; i < some; i++)
-			n += (entries[i] & present) && !(entries[i] & of_a_file);
+			n += (entries[i] & there) && !(entries[i] & of_a_file);
 	}
 	close(fd);
 	return n;

@@ -47,7 +47,8 @@ static size_t sleep_by(unsigned char *at, int clock)
 		check(clock_nanosleep(CLOCK_MONOTONIC, 0, &minute, left) == EINTR);
 	else
 		check(nanosleep(&minute, left) == -1 && errno == EINTR);
-	check(left->tv_sec < 60 && left->tv_nsec < 1000000000);
+	/* What is left counts from the latest end that the timer may have. */
+	check(left->tv_sec <= 60 && left->tv_nsec < 1000000000);
 	return sizeof(*left);
 }
 
