@@ -97,7 +97,7 @@ cow__park_register(uintptr_t self)
 	if (t) {
 		t->now = 0;
 		t->in_vfork = t->cancelled = t->never_stop = false;
-		t->asked = 0;
+		t->asked = t->answered = 0;
 		t->id = id;
 		t->self = self;
 		t->alternate = (struct cow__park_range){ 0, 0 };

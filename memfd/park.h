@@ -60,7 +60,7 @@ struct cow__park_thread {
 	bool cancelled; /* pthread_cancel(): it may leave a call without a look */
 	bool in_use;
 	bool never_stop; /* it may be about to park without a second look */
-	uint32_t asked; /* to stop (memfd/stop.c) */
+	uint32_t asked, answered; /* the last request to stop (memfd/stop.c) */
 	uint32_t id;    /* the kernel's */
 	uintptr_t self; /* pthread_self() */
 	struct cow__park_range alternate; /* signal stack; empty: none */

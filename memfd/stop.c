@@ -9,11 +9,16 @@
 
 #define SIG_IGN_ ((void (*)(int, void *, void *))1)
 
-enum { NOT_ASKED, SENT, ANSWERED, ON_BLOCK };
+/* A request has a number, which its signals carry: so a handler that comes late does not
+ * answer the next request. It lies above the address by which the signal is known. */
+#define NUMBER_SHIFT 48
+#define NUMBER_MAX 0x7fffu
+#define ON_BLOCK 0x8000u /* beside the number in an answer: it can't be stopped */
 
 static int signal_used; /* 0: none */
 static void (*handler_used)(int, void *, void *);
 static uint32_t answers; /* futex: counts them */
+static uint32_t request; /* the number of the last one */
 
 COW_EXPORT void
 cow__stop_set(int sig, void (*handler)(int, void *, void *))
@@ -41,22 +46,32 @@ cow__stop_is_handler(void (*handler)(int, void *, void *))
 	return signal_used && handler == handler_used;
 }
 
+static uintptr_t
+mark(uint32_t number)
+{
+	return (uintptr_t)&answers | (uintptr_t)number << NUMBER_SHIFT;
+}
+
 COW_EXPORT bool
 cow__stop_is_ours(const siginfo_t *info)
 {
+	const uintptr_t low = ((uintptr_t)1 << NUMBER_SHIFT) - 1;
+
 	return info->si_code == SI_QUEUE &&
-	       info->si_value.sival_ptr == (void *)&answers;
+	       ((uintptr_t)info->si_value.sival_ptr & low) == mark(0);
 }
 
 COW_EXPORT void
-cow__stop_here(struct cow__park_thread *t, bool on_block)
+cow__stop_here(struct cow__park_thread *t, const siginfo_t *info, bool on_block)
 {
 	static struct cow__park_call stopped = { .fenced = true };
+	uint32_t number = (uint32_t)((uintptr_t)info->si_value.sival_ptr >>
+	                             NUMBER_SHIFT);
 	bool runs = !t->now, stays = runs && !on_block;
 
 	if (stays)
 		cow__park_enter(t, &stopped);
-	__atomic_store_n(&t->asked, runs && on_block ? ON_BLOCK : ANSWERED,
+	__atomic_store_n(&t->answered, runs && on_block ? number | ON_BLOCK : number,
 	                 __ATOMIC_RELEASE);
 	__atomic_fetch_add(&answers, 1, __ATOMIC_SEQ_CST);
 	cow__wake(&answers);
@@ -90,52 +105,73 @@ blocks(uint32_t id)
 	return first != 'r';
 }
 
-/* Sends the signals. 1: a thread can't be stopped. */
-static int
-ask(struct cow__park_thread *first, uint32_t self, uint32_t *ret_asked)
+/* Sends the signals. False: a thread can't be stopped. */
+static bool
+ask(struct cow__park_thread *first, uint32_t self)
 {
 	siginfo_t info = { .si_signo = signal_used, .si_code = SI_QUEUE };
 
 	info.si_pid = (pid_t)sys_getpid();
-	info.si_value.sival_ptr = &answers;
-	*ret_asked = 0;
+	info.si_value.sival_ptr = (void *)mark(request);
 	for (struct cow__park_thread *t = first; t; t = t->next) {
 		long r;
 
-		t->asked = NOT_ASKED;
 		if (!t->in_use || t->id == self ||
 		    __atomic_load_n(&t->now, __ATOMIC_ACQUIRE) || blocks(t->id))
 			continue;
 		if (t->never_stop)
-			return 1;
-		__atomic_store_n(&t->asked, SENT, __ATOMIC_RELEASE);
+			return false;
+		t->asked = request;
 		r = SYS4(SYS_rt_tgsigqueueinfo, info.si_pid, t->id, signal_used,
 		         &info);
-		if (r == -ESRCH) {
+		if (r == -ESRCH)
 			t->in_use = false;
-			t->asked = NOT_ASKED;
-			continue;
-		}
-		++*ret_asked;
-		if (r < 0)
-			return 1;
+		else if (r < 0)
+			return false;
 	}
-	return 0;
+	return true;
+}
+
+/* What the threads have answered so far. QUIET: all that were asked are parked. */
+static enum cow__busy
+look(struct cow__park_thread *first, uint32_t *ret_stopped, bool *ret_all)
+{
+	enum cow__busy busy = COW__QUIET;
+
+	*ret_stopped = 0;
+	*ret_all = true;
+	for (struct cow__park_thread *t = first; t; t = t->next) {
+		uint32_t answer = __atomic_load_n(&t->answered, __ATOMIC_ACQUIRE);
+
+		if (!t->in_use || t->asked != request)
+			continue;
+		if (answer == (request | ON_BLOCK))
+			busy = COW__BUSY_STACK;
+		else if (answer != request)
+			*ret_all = false;
+		else if (cow__park_counts(t))
+			++*ret_stopped;
+	}
+	return busy;
 }
 
 /* Waits until all have answered, or until then. */
-static bool
-wait_for_answers(uint32_t before, uint32_t asked, uint64_t until)
+static enum cow__busy
+wait_for_answers(struct cow__park_thread *first, uint64_t until,
+                 uint32_t *ret_stopped)
 {
 	for (;;) {
-		uint32_t now = __atomic_load_n(&answers, __ATOMIC_SEQ_CST);
-		uint64_t time = cow__now();
+		uint32_t seen = __atomic_load_n(&answers, __ATOMIC_SEQ_CST);
+		uint64_t now = cow__now();
+		enum cow__busy busy;
+		bool all;
 
-		if (now - before >= asked)
-			return true;
-		if (time >= until)
-			return false;
-		cow__wait(&answers, now, until - time);
+		busy = look(first, ret_stopped, &all);
+		if (all || busy)
+			return busy;
+		if (now >= until)
+			return COW__BUSY_RUNNING;
+		cow__wait(&answers, seen, until - now);
 	}
 }
 
@@ -151,31 +187,11 @@ withdraw(const struct cow__kernel_action *ours)
 	(void)sys_rt_sigaction(signal_used, ours, NULL);
 }
 
-/* After the answers. */
-static enum cow__busy
-look_at_answers(struct cow__park_thread *first, uint32_t *stopped)
-{
-	for (struct cow__park_thread *t = first; t; t = t->next) {
-		uint32_t asked = __atomic_load_n(&t->asked, __ATOMIC_ACQUIRE);
-
-		if (!t->in_use || asked == NOT_ASKED)
-			continue;
-		if (asked == ON_BLOCK)
-			return COW__BUSY_STACK;
-		if (asked != ANSWERED ||
-		    !__atomic_load_n(&t->now, __ATOMIC_ACQUIRE))
-			return COW__BUSY_RUNNING;
-		if (cow__park_counts(t))
-			++*stopped;
-	}
-	return COW__QUIET;
-}
-
 enum cow__busy
 cow__stop_all(struct cow__park_thread *first, uint32_t self, uint64_t ns,
               uint32_t *ret_stopped)
 {
-	uint32_t before = __atomic_load_n(&answers, __ATOMIC_SEQ_CST), asked;
+	enum cow__busy busy = COW__BUSY_RUNNING;
 	struct cow__kernel_action ours;
 
 	*ret_stopped = 0;
@@ -183,10 +199,12 @@ cow__stop_all(struct cow__park_thread *first, uint32_t self, uint64_t ns,
 	if (!signal_used || sys_rt_sigaction(signal_used, NULL, &ours) < 0 ||
 	    ours.handler != handler_used)
 		return COW__BUSY_RUNNING;
-	if (ask(first, self, &asked) ||
-	    !wait_for_answers(before, asked, cow__now() + ns)) {
+	request = request % NUMBER_MAX + 1;
+	if (ask(first, self))
+		busy = wait_for_answers(first, cow__now() + ns, ret_stopped);
+	if (busy) {
+		*ret_stopped = 0;
 		withdraw(&ours);
-		return COW__BUSY_RUNNING;
 	}
-	return look_at_answers(first, ret_stopped);
+	return busy;
 }

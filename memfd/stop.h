@@ -8,8 +8,8 @@
  *
  *   prover                              thread
  *   word |= FLOOR, membarrier           runs: `now` is 0
- *   now is 0: asked = SENT, a signal
- *                                       handler: now = stopped, asked = ANSWERED
+ *   now is 0: a signal
+ *                                       handler: now = stopped, an answer
  *   all have answered: they are parked
  *   ... moves pages ...                 sleeps
  *   word &= ~FLOOR                      now = 0, looks at FLOOR again, goes on
@@ -44,9 +44,9 @@ void cow__stop_set(int sig, void (*handler)(int, void *, void *));
 /* Did a prover send it, and not the program? */
 bool cow__stop_is_ours(const siginfo_t *info);
 
-/* The handler's work. `t` is the calling thread's record. `on_block`: this stack may
+/* The handler's work for such a signal. `t` is the calling thread's record. `on_block`: this stack may
  * be moved, so the thread can't be stopped here. Async-signal-safe. */
-void cow__stop_here(struct cow__park_thread *t, bool on_block);
+void cow__stop_here(struct cow__park_thread *t, const siginfo_t *info, bool on_block);
 
 /* ---- For memfd/park.c. ---- */
 

@@ -58,8 +58,9 @@ stop(int sig, siginfo_t *info, void *context)
 	if (!cow__stop_is_ours(info))
 		pass_on(sig);
 	else if (t)
-		cow__stop_here(t, stack - preload_window_start <
-		                          preload_window_bytes);
+		cow__stop_here(t, info,
+		               stack - preload_window_start <
+		                       preload_window_bytes);
 	errno = saved;
 }
 
