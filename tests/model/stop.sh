@@ -14,7 +14,7 @@ STEPS=3000000
 
 try two right
 try two-masked right -DMASKS
-try fences right -DFENCES
+try fences right -DTHREADS=1 -DFENCES
 try three-provers right -DTHREADS=1 -DPROVERS=3 -DMASKS
 
 try park-once wrong -DPARK_ONCE

@@ -14,6 +14,9 @@ program idle_threads
 program safe_points
 program park_storm
 program busy_threads
+also=quiet=signal program stops 20
+also=quiet=signal program busy_threads
+also=quiet=signal program signals
 program fork_hooks
 program signals
 program fork_in_handler

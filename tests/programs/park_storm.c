@@ -7,7 +7,8 @@
  * notes them elsewhere. Signals come all the time: their handler counts in the block, and
  * sometimes leaves by siglongjmp(). The main thread forks: children read all, write all, or
  * are killed; one in four makes a child by vfork() that is killed in a call. At the end no
- * write may be missing. SECONDS is the argument, 2 if there is none.
+ * write may be missing. The arguments are SECONDS, 2 if there are none, and how many threads
+ * write all the time beside the others, at most THREADS.
  */
 #include "program.h"
 
@@ -171,6 +172,30 @@ static void *works(void *arg)
 	return NULL;
 }
 
+/* Never parks. */
+static void *writes_all_the_time(void *memory)
+{
+	uint32_t n = 0;
+
+	while (!over) {
+		n++;
+		for (size_t k = 0; k < PAGES; k++) {
+			uint32_t *word = (void *)((unsigned char *)memory + k * PAGE);
+
+			check((*word)++ == n - 1);
+		}
+	}
+	return NULL;
+}
+
+static void begin_busy(pthread_t *thread)
+{
+	void *memory = get_pages(PAGES * PAGE);
+
+	memset(memory, 0, PAGES * PAGE);
+	check(pthread_create(thread, NULL, writes_all_the_time, memory) == 0);
+}
+
 static void reads_all(void *arg)
 {
 	uint64_t sum = 0;
@@ -237,7 +262,8 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 2);
 	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	uint64_t random = 99, round;
-	int i, idle[2], status;
+	int i, idle[2], status, nbusy = argc > 2 ? atoi(argv[2]) : 0;
+	pthread_t busy[THREADS];
 	pid_t feeder;
 
 	gate_make(idle);
@@ -246,6 +272,9 @@ int main(int argc, char **argv)
 	feeder = start(feeds, NULL);
 	for (i = 0; i < THREADS; i++)
 		begin(&a, i);
+	check(nbusy <= THREADS);
+	for (i = 0; i < nbusy; i++)
+		begin_busy(&busy[i]);
 	for (round = 0; time(NULL) < end; round++) {
 		switch (below(&random, 4)) {
 		case 0:
@@ -267,6 +296,8 @@ int main(int argc, char **argv)
 	over = 1;
 	for (i = 0; i < THREADS; i++)
 		check(pthread_join(parts[i].thread, NULL) == 0);
+	for (i = 0; i < nbusy; i++)
+		check(pthread_join(busy[i], NULL) == 0);
 	check(kill(feeder, SIGKILL) == 0 && waitpid(feeder, &status, 0) == feeder);
 	for (i = 0; i < THREADS; i++)
 		for (size_t k = 0; k < PAGES; k++)
