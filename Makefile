@@ -76,6 +76,7 @@ check-valgrind: everything ## the tests of the library under valgrind (hours)
 check-model: ## the protocols of share/ and of safe points, every order of steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/park.sh || [ $$? -eq 77 ]
+	$(Q)CC='$(CC)' bash tests/model/stop.sh || [ $$? -eq 77 ]
 
 SECONDS ?= 600
 check-chaos: everything ## processes that share and are killed, for SECONDS=600, from SEED=

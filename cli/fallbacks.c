@@ -73,7 +73,7 @@ static const struct advice advices[COW_FALLBACKS] = {
 		"frozen memory stayed frozen for a while, because a thread was "
 		"running: every page written costs a copy",
 		"if the program forks often, rewrites its memory and never "
-		"rests: cowshed run --backing anon"},
+		"rests: cowshed run -o quiet=signal, or --backing anon"},
 	[COW_FALLBACK_HELD] = {
 		"frozen memory stayed frozen, because another process still "
 		"maps it", "let children exec or exit sooner"},

@@ -5,6 +5,7 @@
 #include "memfd/park.h"
 #include "memfd/export.h"
 #include "memfd/map.h"
+#include "memfd/stop.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
 
@@ -24,27 +25,21 @@ static bool cancelled_unknown; /* a thread without a record was cancelled */
 static void (*gates[2])(int, void *, void *);
 static uint64_t exempt;
 
-struct kernel_action {
-	void (*handler)(int, void *, void *);
-	unsigned long flags;
-	void (*restorer)(void);
-	uint64_t mask;
-};
+COW_EXPORT struct cow__park_call cow__park_unknown = { .fenced = true };
 
 /* The holder blocks all signals, so no handler waits for its own thread. */
-static void
-list_lock(uint64_t *old)
+void
+cow__park_lock(uint64_t *old)
 {
 	const uint64_t all = UINT64_MAX;
-	uint32_t was;
 
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, old);
-	while ((was = __atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE)) != 0)
+	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
 		cow__yield();
 }
 
-static void
-list_unlock(const uint64_t *old)
+void
+cow__park_unlock(const uint64_t *old)
 {
 	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, old, NULL);
@@ -96,18 +91,19 @@ cow__park_register(uintptr_t self)
 	uint32_t id = (uint32_t)sys_gettid();
 	uint64_t old;
 
-	list_lock(&old);
+	cow__park_lock(&old);
 	t = record_take(id, self);
 	if (t) {
 		t->now = 0;
-		t->in_vfork = false;
+		t->in_vfork = t->never_stop = false;
 		t->cancelled = cancelled_unknown; /* it may be that one */
+		t->asked = t->answered = 0;
 		t->id = id;
 		t->self = self;
 		t->alternate = (struct cow__park_range){ 0, 0 };
 		t->in_use = true;
 	}
-	list_unlock(&old);
+	cow__park_unlock(&old);
 	return t;
 }
 
@@ -135,12 +131,12 @@ cow__park_cancel(uintptr_t self)
 	bool known = false;
 	uint64_t old;
 
-	list_lock(&old);
+	cow__park_lock(&old);
 	for (t = threads; t; t = t->next)
 		if (t->in_use && t->self == self && !has_ended(t->id))
 			known = t->cancelled = true;
 	cancelled_unknown |= !known;
-	list_unlock(&old);
+	cow__park_unlock(&old);
 }
 
 COW_EXPORT void
@@ -165,13 +161,18 @@ cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
 }
 
 /* Sleeps until the floor is given back. The bit tells the prover to wake us, and to
- * hurry. */
+ * hurry. It wakes those that it stopped anyway. */
 static void
-sleep_out(void)
+sleep_out(bool hurry)
 {
 	uint32_t word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
 
 	while (word & COW__PARK_FLOOR) {
+		if (!hurry) {
+			cow__wait(&cow__park_word, word, 0);
+			word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
+			continue;
+		}
 		if (!(word & COW__PARK_AWAITED) &&
 		    !__atomic_compare_exchange_n(&cow__park_word, &word,
 		                                 word | COW__PARK_AWAITED, false,
@@ -183,30 +184,105 @@ sleep_out(void)
 	}
 }
 
-/* The thread is parked while it waits. A child of vfork() may be killed here, so it
- * does not count as parked: its parent, which runs on then, has the same record.
- * Nobody has the floor in another process's name: the child of a raw fork has only
+static void
+note_wait(uint64_t began)
+{
+	uint64_t ns = cow__now() - began;
+
+	if (ns > __atomic_load_n(&longest, __ATOMIC_RELAXED))
+		__atomic_store_n(&longest, ns, __ATOMIC_RELAXED);
+}
+
+/* Nobody has the floor in another process's name: the child of a raw fork has only
  * inherited the word. */
+static bool
+has_floor(void)
+{
+	return (__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
+	        COW__PARK_FLOOR) &&
+	       __atomic_load_n(&owner, __ATOMIC_RELAXED) ==
+	               (int32_t)sys_getpid();
+}
+
+COW_EXPORT void
+cow__park_carefully(struct cow__park_thread *t, uintptr_t now)
+{
+	__atomic_store_n(&t->now, now, __ATOMIC_RELEASE);
+	if (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
+	    COW__PARK_FENCES)
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	else
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (has_floor()) {
+		uint64_t began = cow__now();
+
+		sleep_out(true);
+		note_wait(began);
+	}
+}
+
+/* The thread is parked while it waits. A child of vfork() may be killed here, so it
+ * does not count as parked: its parent, which runs on then, has the same record. */
 COW_EXPORT void
 cow__park_wait(struct cow__park_thread *t)
 {
 	static struct cow__park_call waiting = { .fenced = true };
-	uint64_t began = cow__now(), ns;
+	uint64_t began = cow__now();
 
-	if (__atomic_load_n(&owner, __ATOMIC_RELAXED) != (int32_t)sys_getpid())
+	if (!has_floor())
 		return;
 	do {
 		if (t && !t->in_vfork)
 			cow__park_enter(t, &waiting);
-		sleep_out();
+		sleep_out(true);
 		if (t)
 			__atomic_store_n(&t->now, 0, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	} while (__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
 	         COW__PARK_FLOOR);
-	ns = cow__now() - began;
-	if (ns > __atomic_load_n(&longest, __ATOMIC_RELAXED))
-		__atomic_store_n(&longest, ns, __ATOMIC_RELAXED);
+	note_wait(began);
+}
+
+/* The signal came to a thread that can't be a child of vfork(): a parent that waits
+ * for one gets no signals. */
+void
+cow__park_stay(struct cow__park_thread *t)
+{
+	uintptr_t stopped = t->now;
+	uint64_t began = cow__now();
+
+	for (;;) {
+		if (has_floor())
+			sleep_out(false);
+		__atomic_store_n(&t->now, 0, __ATOMIC_RELAXED);
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (!has_floor())
+			break;
+		__atomic_store_n(&t->now, stopped, __ATOMIC_RELEASE);
+	}
+	note_wait(began);
+}
+
+/* A thread that looked at the word before it had this bit may go on to its call. So
+ * those of now are never stopped, but the caller. */
+void
+cow__park_stops_begin(void)
+{
+	uint32_t self = (uint32_t)sys_gettid();
+
+	if (__atomic_fetch_or(&cow__park_word, COW__PARK_STOPS,
+	                      __ATOMIC_SEQ_CST) & COW__PARK_STOPS)
+		return;
+	for (struct cow__park_thread *t = threads; t; t = t->next)
+		t->never_stop = t->in_use && t->id != self;
+}
+
+bool
+cow__park_counts(const struct cow__park_thread *t)
+{
+	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
+
+	return now && (now & ~1ul) != (uintptr_t)&cow__park_unknown;
 }
 
 bool
@@ -258,9 +334,13 @@ fence_all(void)
 	return false;
 }
 
+struct found {
+	uint32_t parked, running, unknown;
+};
+
 /* Is the thread parked? Removes the record of one that has ended. */
 static enum cow__busy
-look_at(struct cow__park_thread *t, bool fenced, uint32_t *parked)
+look_at(struct cow__park_thread *t, bool fenced, struct found *found)
 {
 	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
 
@@ -270,11 +350,14 @@ look_at(struct cow__park_thread *t, bool fenced, uint32_t *parked)
 	}
 	if (!now) {
 		t->in_use = !has_ended(t->id);
-		return t->in_use ? COW__BUSY_RUNNING : COW__QUIET;
-	}
-	if (!fenced && !(now & 1))
+		found->running += t->in_use;
+	} else if (!fenced && !(now & 1)) {
 		return COW__BUSY_RUNNING;
-	++*parked;
+	} else if (cow__park_counts(t)) {
+		found->parked++;
+	} else {
+		found->unknown++;
+	}
 	return COW__QUIET;
 }
 
@@ -282,40 +365,58 @@ bool
 cow__park_gated(void)
 {
 	for (int sig = 1; sig <= SIGNALS; sig++) {
-		struct kernel_action a;
+		struct cow__kernel_action a;
 
 		if (exempt >> (sig - 1) & 1)
 			continue;
 		if (sys_rt_sigaction(sig, NULL, &a) < 0)
 			return false;
 		if ((uintptr_t)a.handler > 1 && a.handler != gates[0] &&
-		    a.handler != gates[1])
+		    a.handler != gates[1] && !cow__stop_is_handler(a.handler))
 			return false;
 	}
 	return true;
 }
 
 static uint64_t old_mask;
+static uint32_t stopped; /* so many threads, for this floor */
+
+static enum cow__busy
+look_at_all(uint32_t self, struct found *found)
+{
+	enum cow__busy busy = COW__QUIET;
+	bool fenced = fence_all();
+
+	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
+		if (t->in_use && t->id != self)
+			busy = look_at(t, fenced, found);
+	return busy;
+}
 
 enum cow__busy
-cow__park_begin(uint32_t *ret_parked)
+cow__park_begin(uint64_t stop_ns, uint64_t others, uint32_t *ret_parked)
 {
 	uint32_t self = (uint32_t)sys_gettid();
-	enum cow__busy busy = COW__QUIET;
-	bool fenced;
+	struct found found = { 0, 0, 0 };
+	enum cow__busy busy;
 
-	*ret_parked = 0;
 	if (__atomic_load_n(&shared_process, __ATOMIC_SEQ_CST))
 		return COW__BUSY_PROCESS;
 	/* Held until the end: no thread gets a record, none is cancelled. */
-	list_lock(&old_mask);
+	cow__park_lock(&old_mask);
+	stopped = 0;
 	__atomic_store_n(&owner, (int32_t)sys_getpid(), __ATOMIC_RELAXED);
 	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	fenced = fence_all();
-	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
-		if (t->in_use && t->id != self)
-			busy = look_at(t, fenced, ret_parked);
+	busy = look_at_all(self, &found);
+	/* With a thread of which nothing is known, stops would be in vain. */
+	if (!busy && found.running &&
+	    found.parked + found.running + found.unknown != others)
+		stop_ns = 0;
+	if (!busy && found.running)
+		busy = stop_ns ? cow__stop_all(threads, self, stop_ns, &stopped)
+		               : COW__BUSY_RUNNING;
+	*ret_parked = found.parked + stopped;
 	if (busy)
 		cow__park_end();
 	return busy;
@@ -325,11 +426,18 @@ void
 cow__park_end(void)
 {
 	const uint32_t both = COW__PARK_FLOOR | COW__PARK_AWAITED;
+	uint32_t was = __atomic_fetch_and(&cow__park_word, ~both,
+	                                  __ATOMIC_SEQ_CST);
 
-	if (__atomic_fetch_and(&cow__park_word, ~both, __ATOMIC_SEQ_CST) &
-	    COW__PARK_AWAITED)
+	if ((was & COW__PARK_AWAITED) || (was & COW__PARK_STOPS))
 		cow__wake(&cow__park_word);
-	list_unlock(&old_mask);
+	cow__park_unlock(&old_mask);
+}
+
+bool
+cow__park_stopped(void)
+{
+	return stopped != 0;
 }
 
 bool
@@ -345,7 +453,7 @@ cow__park_knows(uint32_t id)
 {
 	for (struct cow__park_thread *t = threads; t; t = t->next)
 		if (t->in_use && t->id == id)
-			return t->now != 0;
+			return cow__park_counts(t);
 	return false;
 }
 

@@ -59,6 +59,8 @@ struct cow__park_thread {
 	bool in_vfork;
 	bool cancelled; /* pthread_cancel(): it may leave a call without a look */
 	bool in_use;
+	bool never_stop; /* it may be about to park without a second look */
+	uint32_t asked, answered; /* the last request to stop (memfd/stop.c) */
 	uint32_t id;    /* the kernel's */
 	uintptr_t self; /* pthread_self() */
 	struct cow__park_range alternate; /* signal stack; empty: none */
@@ -69,6 +71,7 @@ struct cow__park_thread {
 #define COW__PARK_FENCES 2u /* the kernel has no membarrier */
 #define COW__PARK_CARE 4u   /* whoever parks may work for the engine first */
 #define COW__PARK_AWAITED 8u /* a thread waits for the end of FLOOR */
+#define COW__PARK_STOPS 16u  /* running threads may be stopped (memfd/stop.h) */
 extern uint32_t cow__park_word;
 
 /* Parks the calling thread. Between enter and leave it writes nothing but its own
@@ -79,6 +82,14 @@ cow__park_enter(struct cow__park_thread *t, struct cow__park_call *call)
 	__atomic_store_n(&t->now, (uintptr_t)call | call->fenced,
 	                 __ATOMIC_RELEASE);
 }
+
+/* Parks, or parks again, and looks at FLOOR once more: no stop meets what comes next.
+ * `now` is that of cow__park_enter(). Async-signal-safe. */
+void cow__park_carefully(struct cow__park_thread *t, uintptr_t now);
+
+/* What stands for a call of which nothing is known. It does not park, but is not
+ * stopped either. */
+extern struct cow__park_call cow__park_unknown;
 
 void cow__park_wait(struct cow__park_thread *t);
 
@@ -139,10 +150,16 @@ bool cow__park_used(void);
 bool cow__park_running(void);
 
 /* Asks for the floor. COW__QUIET: all registered threads but the caller are
- * parked and stay so until cow__park_end(); *ret_parked is their number.
- * Otherwise there is no floor. */
-enum cow__busy cow__park_begin(uint32_t *ret_parked);
+ * parked and stay so until cow__park_end(); *ret_parked is their number. Threads that
+ * run are stopped, and may take `stop_ns` for that, if there are no more than
+ * `others` threads; 0: they are not. Threads that block in an unknown call are not
+ * counted then. Otherwise there is no floor. */
+enum cow__busy cow__park_begin(uint64_t stop_ns, uint64_t others,
+                               uint32_t *ret_parked);
 void cow__park_end(void);
+
+/* With the floor: were threads stopped for it? */
+bool cow__park_stopped(void);
 
 /* With the floor, and after all threads were counted: one that ran until then could
  * have set a handler. Are all handlers of the process gates? The kernel says. */
@@ -169,5 +186,20 @@ bool cow__park_awaited(void);
 
 /* The longest wait for the floor so far, in ns. */
 uint64_t cow__park_longest(void);
+
+/* ---- For memfd/stop.c. ---- */
+
+/* The lock that a prover has while it has the floor. It blocks signals. */
+void cow__park_lock(uint64_t *old);
+void cow__park_unlock(const uint64_t *old);
+
+/* From now on threads that park look twice. Locked. */
+void cow__park_stops_begin(void);
+
+/* The thread has stored its call, and stays until the floor is given back. */
+void cow__park_stay(struct cow__park_thread *t);
+
+/* Is the thread in a call that parks? */
+bool cow__park_counts(const struct cow__park_thread *t);
 
 #endif

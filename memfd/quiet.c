@@ -48,16 +48,7 @@
 #define SIGKILL_ 9
 #define SIGSTOP_ 19
 
-/* The kernel's struct sigaction, not libc's, of both architectures. aarch64 has a
- * restorer only for 32-bit programs, but room for it in all. */
-struct kernel_action {
-	void (*handler)(int, void *, void *);
-	unsigned long flags;
-	void (*restorer)(void);
-	uint64_t mask;
-};
-
-static struct kernel_action saved[SIGNALS + 1];
+static struct cow__kernel_action saved[SIGNALS + 1];
 static uint64_t gated;      /* which have a gate now */
 static uint64_t old_mask;   /* the caller's signal mask */
 static uint32_t gate_shut;  /* futex: handlers wait while 1 ... */
@@ -81,7 +72,7 @@ gates_shut(void)
 	gate_owner = (uint32_t)sys_getpid();
 	__atomic_store_n(&gate_shut, 1, __ATOMIC_RELEASE);
 	for (int sig = 1; sig <= SIGNALS; sig++) {
-		struct kernel_action a;
+		struct cow__kernel_action a;
 
 		if (sig == SIGKILL_ || sig == SIGSTOP_)
 			continue;
@@ -105,7 +96,7 @@ gates_shut(void)
 static void
 gates_open(void)
 {
-	struct kernel_action now;
+	struct cow__kernel_action now;
 
 	for (int sig = 1; sig <= SIGNALS; sig++)
 		if (gated >> (sig - 1) & 1 &&
@@ -325,16 +316,19 @@ count_threads(void)
 }
 
 static enum cow__busy
-begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory)
+begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
+                     uint64_t stop_ns)
 {
 	uint32_t parked, ours = 1;
+	enum cow__busy busy;
 	uint64_t all;
-	enum cow__busy busy = cow__park_begin(&parked);
 
+	ours += helper && helper != (uint32_t)sys_gettid();
+	all = stop_ns ? count_threads() : 0;
+	busy = cow__park_begin(all > ours ? stop_ns : 0, all - ours, &parked);
 	if (busy)
 		return busy;
 	at_safe_points = true;
-	ours += helper && helper != (uint32_t)sys_gettid();
 	/* After the look at the records: whoever could make a thread now is
 	 * parked. */
 	all = count_threads();
@@ -352,7 +346,8 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory)
 }
 
 enum cow__busy
-cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to)
+cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to,
+                 uint64_t stop_ns)
 {
 	const struct cow__park_range memory = { from, to };
 	const uint64_t all = UINT64_MAX;
@@ -370,7 +365,7 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 	if (r == 0)
 		return COW__QUIET;
 	if (cow__park_used())
-		busy = begin_at_safe_points(helper, &memory);
+		busy = begin_at_safe_points(helper, &memory, stop_ns);
 	/* Without the shim, or beside handlers that it does not know. */
 	if (busy == COW__BUSY_HANDLER) {
 		busy = others_sleep(helper, r == -EINVAL, &memory) &&
@@ -408,4 +403,10 @@ bool
 cow__quiet_awaited(void)
 {
 	return at_safe_points && cow__park_awaited();
+}
+
+bool
+cow__quiet_stopped(void)
+{
+	return at_safe_points && cow__park_stopped();
 }

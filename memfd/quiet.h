@@ -24,9 +24,13 @@
  * blocked in the caller, and wait in the other threads. The caller serializes the
  * calls (the engine's lock). It takes few microseconds alone, ten with parked
  * threads, and about 20 us for each thread that sleeps elsewhere.
+ *
+ * `stop_ns`, if not 0: threads that run may be stopped, within so long
+ * (memfd/stop.h). They may be anywhere then, also inside a call of the caller's
+ * library, with a lock other than `lock`.
  */
 enum cow__busy cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from,
-                                uintptr_t to);
+                                uintptr_t to, uint64_t stop_ns);
 void cow__quiet_end(void);
 
 /* In a quiet moment: the first range in [at, to) that the kernel may write for a
@@ -35,5 +39,8 @@ bool cow__quiet_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
 
 /* In a quiet moment: does a thread wait for its end? */
 bool cow__quiet_awaited(void);
+
+/* In a quiet moment: were threads stopped for it? */
+bool cow__quiet_stopped(void);
 
 #endif

@@ -20,6 +20,15 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+/* The kernel's struct sigaction, not libc's, of both architectures. aarch64 has a
+ * restorer only for 32-bit programs, but room for it in all. */
+struct cow__kernel_action {
+	void (*handler)(int, void *, void *);
+	unsigned long flags;
+	void (*restorer)(void);
+	uint64_t mask;
+};
+
 /* Visible, since the shim's syscall() ends here, too. */
 __attribute__((visibility("default"))) long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f);

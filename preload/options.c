@@ -2,7 +2,7 @@
 /*
  * COWSHED_OPTIONS=key=value,key=value
  *
- * threshold, mmap and report are the shim's own keys; the others are the engine's. The
+ * threshold, mmap, quiet and report are the shim's own keys; the others are the engine's. The
  * report names the first key that is unknown or has a wrong value. Else such a key is
  * ignored: a program must not fail because of a typing error in a shell profile.
  */
@@ -20,6 +20,7 @@
 static char report_path[256];
 static char unknown[64];
 static size_t map_threshold = SIZE_MAX;
+static bool stops;
 
 const char *
 preload_report_path(void)
@@ -37,6 +38,21 @@ size_t
 preload_option_mmap(void)
 {
 	return map_threshold;
+}
+
+bool
+preload_option_stops(void)
+{
+	return stops;
+}
+
+static bool
+set_quiet(const char *value)
+{
+	if (strcmp(value, "signal") != 0 && strcmp(value, "calls") != 0)
+		return false;
+	stops = value[0] == 's';
+	return true;
 }
 
 static void
@@ -60,6 +76,9 @@ one(char *key)
 				map_threshold = n ? n : SIZE_MAX;
 				return;
 			}
+		} else if (!strcmp(key, "quiet")) {
+			if (set_quiet(value))
+				return;
 		} else if (!strcmp(key, "report")) {
 			if (strlen(value) < sizeof(report_path)) {
 				strcpy(report_path, value);

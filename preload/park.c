@@ -59,18 +59,39 @@ preload_park_slowly(struct cow__park_call *call)
 			return NULL;
 		t->in_vfork = false;
 	}
+	word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
 	/* libc writes this stack during the call. */
 	if (call->n > COW__PARK_RANGES ||
-	    stack - preload_window_start < preload_window_bytes)
-		return NULL;
-	word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
+	    stack - preload_window_start < preload_window_bytes) {
+		if (!(word & COW__PARK_STOPS))
+			return NULL;
+		call->fenced = true;
+		cow__park_carefully(t, (uintptr_t)&cow__park_unknown | 1);
+		errno = saved;
+		return t;
+	}
 	if (word & COW__PARK_CARE) {
 		cow__heal_here();
 		errno = saved;
 	}
 	call->fenced = (word & COW__PARK_FENCES) != 0;
-	cow__park_enter(t, call);
+	if (word & COW__PARK_STOPS) {
+		cow__park_carefully(t, (uintptr_t)call | call->fenced);
+		errno = saved;
+	} else {
+		cow__park_enter(t, call);
+	}
 	return t;
+}
+
+void
+preload_park_note(void)
+{
+	int saved = errno;
+
+	if (!preload_thread && !preload_is_vfork_child())
+		(void)thread_new();
+	errno = saved;
 }
 
 void
@@ -92,8 +113,7 @@ preload_park_init(void)
 void
 preload_vfork_mark(void)
 {
-	if (!preload_thread && !preload_is_vfork_child())
-		(void)thread_new();
+	preload_park_note();
 	if (preload_thread)
 		preload_thread->in_vfork = true;
 }

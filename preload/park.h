@@ -17,6 +17,8 @@
 #include "core/program/park.h"
 #include "preload/preload.h"
 
+#include <signal.h>
+
 /* The calling thread's record; NULL: it has none yet. */
 extern _Thread_local struct cow__park_thread *preload_thread
         __attribute__((tls_model("initial-exec")));
@@ -83,6 +85,23 @@ void preload_park_init(void);
 void preload_blocking_init(void);
 void preload_threads_init(void);
 void preload_signals_init(void);
+
+/* A record for the calling thread, if it has none. Keeps errno. */
+void preload_park_note(void);
+
+/* Option quiet=signal (preload/stop.c): running threads may be stopped from now on. */
+void preload_stop_begin(void);
+bool preload_stop_used(void);
+bool preload_stop_has(const void *handler);
+
+/* libc's. */
+extern int (*preload_next_sigaction)(int, const struct sigaction *,
+                                     struct sigaction *);
+
+/* What sigaction() answers for the signal that the shim uses. False: it does not use
+ * this one (any more), and the kernel is to be asked. Locked. */
+bool preload_stop_action(int sig, const struct sigaction *act,
+                         struct sigaction *old);
 
 /* In a forked child. */
 void preload_park_child(void);

@@ -111,6 +111,9 @@ void preload_options_read(void);
 /* The value that preload_map_threshold will get. */
 size_t preload_option_mmap(void);
 
+/* May threads that run be stopped by a signal (preload/stop.c)? */
+bool preload_option_stops(void);
+
 /* The file for the report at the end of the process, or "". */
 const char *preload_report_path(void);
 

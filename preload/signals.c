@@ -35,7 +35,7 @@ static struct {
 
 static uint32_t lock; /* of the table, and of the kernel's beside it */
 
-static int (*next_sigaction)(int, const struct sigaction *, struct sigaction *);
+int (*preload_next_sigaction)(int, const struct sigaction *, struct sigaction *);
 
 static void
 pass(int gate, int sig, void *info, void *context)
@@ -54,7 +54,10 @@ pass(int gate, int sig, void *info, void *context)
 	}
 	handlers[sig].of[gate](sig, info, context);
 	/* The handler may have made the record: then there is nothing to put back. */
-	if (was)
+	if (was && (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
+	            COW__PARK_STOPS))
+		cow__park_carefully(t, was);
+	else if (was)
 		__atomic_store_n(&t->now, was, __ATOMIC_RELEASE);
 	/* A signal just before vfork(): its handler may have cleared the mark. */
 	if (in_vfork)
@@ -140,6 +143,8 @@ handler_of(int sig, void *found)
 {
 	void *p = found;
 
+	if (preload_stop_has(found))
+		return (void *)SIG_DFL;
 	for (int gate = 0; gate < 2; gate++)
 		if (found == (void *)gates[gate])
 			memcpy(&p, &handlers[sig].of[gate], sizeof(p));
@@ -154,17 +159,21 @@ sigaction(int sig, const struct sigaction *restrict act,
 	uint64_t mask;
 	int r;
 
-	if (!next_sigaction)
+	if (!preload_next_sigaction)
 		preload_signals_init();
 	if (sig < 1 || sig > SIGNALS)
-		return next_sigaction(sig, act, old);
+		return preload_next_sigaction(sig, act, old);
 	if (act)
 		ours = *act; /* before the signals are blocked: it may fault */
 	table_lock(&mask);
+	if (preload_stop_action(sig, act ? &ours : NULL, old)) {
+		table_unlock(&mask);
+		return 0;
+	}
 	if (act)
 		ours.sa_handler =
 		        (simple_fn *)gate_for(sig, (void *)ours.sa_handler);
-	r = next_sigaction(sig, act ? &ours : NULL, old);
+	r = preload_next_sigaction(sig, act ? &ours : NULL, old);
 	if (r == 0 && old)
 		old->sa_handler =
 		        (simple_fn *)handler_of(sig, (void *)old->sa_handler);
@@ -184,6 +193,18 @@ keep_bit(int sig, uint64_t *mask)
 	                   sizeof(now), 0, 0);
 	(void)now;
 	*mask = (*mask & ~bit) | (now & bit);
+}
+
+/* The signal of memfd/stop.h has its own table. */
+static bool
+older_stop(int sig, simple_fn *handler, simple_fn **was)
+{
+	struct sigaction a = { .sa_handler = handler }, old;
+
+	if (handler == SIG_HOLD || !preload_stop_action(sig, &a, &old))
+		return false;
+	*was = old.sa_handler;
+	return true;
 }
 
 /* The flags and the mask of the older functions are libc's business. */
@@ -206,6 +227,10 @@ keep_bit(int sig, uint64_t *mask)
 			return SIG_ERR;                                        \
 		}                                                              \
 		table_lock(&mask);                                             \
+		if (older_stop(sig, handler, &was)) {                          \
+			table_unlock(&mask);                                   \
+			return was;                                            \
+		}                                                              \
 		gate = gate_for(sig, (void *)handler);                         \
 		was = next(sig, (simple_fn *)gate);                            \
 		if (was != SIG_ERR && sig >= 1 && sig <= SIGNALS) {            \
@@ -286,7 +311,8 @@ preload_signals_init(void)
 	p = preload_next_symbol(#name);                                        \
 	memcpy(&next_##name, &p, sizeof(p));
 	CALLS(LOOK)
-	LOOK(sigaction, , , )
+	p = preload_next_symbol("sigaction");
+	memcpy(&preload_next_sigaction, &p, sizeof(p));
 	LOOK(sigaltstack, , , )
 	cow__park_gates(gate_a, gate_b, EXEMPT);
 }

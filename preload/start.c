@@ -34,6 +34,8 @@ start(void)
 	preload_report_begin();
 	preload_fork_init();
 	preload_park_init();
+	if (preload_option_stops())
+		preload_stop_begin();
 	preload_gate_open();
 	serve_mmap();
 }

@@ -32,6 +32,8 @@ static int (*next_sem_wait)(sem_t *);
 static int (*next_sem_timedwait)(sem_t *, const struct timespec *);
 static int (*next_sem_clockwait)(sem_t *, clockid_t, const struct timespec *);
 static int (*next_cancel)(pthread_t);
+static int (*next_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *),
+                          void *);
 
 /* glibc keeps an old version of some names, which dlsym() might give. */
 static void
@@ -60,6 +62,7 @@ preload_threads_init(void)
 	look_up(&next_sem_timedwait, "sem_timedwait", "GLIBC_2.34");
 	look_up(&next_sem_clockwait, "sem_clockwait", NULL);
 	look_up(&next_cancel, "pthread_cancel", NULL);
+	look_up(&next_create, "pthread_create", "GLIBC_2.34");
 }
 
 /* Does nothing but the mutex itself change when it is locked? */
@@ -149,4 +152,43 @@ pthread_cancel(pthread_t thread)
 		return ENOSYS;
 	cow__park_cancel((uintptr_t)thread);
 	return next_cancel(thread);
+}
+
+struct beginning {
+	void *(*fn)(void *);
+	void *arg;
+};
+
+static void *
+begin(void *arg)
+{
+	struct beginning b = *(struct beginning *)arg;
+
+	preload_next.free(arg);
+	preload_park_note();
+	return b.fn(b.arg);
+}
+
+/* A thread that may be stopped needs a record, also if it never calls what blocks. */
+EXPORT int
+pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*fn)(void *),
+               void *arg)
+{
+	struct beginning *b;
+	int r;
+
+	if (!next_create)
+		preload_threads_init();
+	if (!next_create)
+		return ENOSYS;
+	if (!preload_stop_used())
+		return next_create(thread, how, fn, arg);
+	b = preload_next.malloc(sizeof(*b));
+	if (!b)
+		return EAGAIN;
+	*b = (struct beginning){ fn, arg };
+	r = next_create(thread, how, begin, b);
+	if (r != 0)
+		preload_next.free(b);
+	return r;
 }

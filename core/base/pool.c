@@ -97,3 +97,13 @@ cow__pools_mine(void)
 		p = p->next;
 	return p || cow__mutex_is_mine(&list_lock);
 }
+
+bool
+cow__pools_idle(void)
+{
+	struct cow__pool *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE);
+
+	while (p && !__atomic_load_n(&p->lock.state, __ATOMIC_ACQUIRE))
+		p = p->next;
+	return !p && !__atomic_load_n(&list_lock.state, __ATOMIC_ACQUIRE);
+}

@@ -35,4 +35,7 @@ void cow__pools_unlock(void);
  * that interrupted it there. */
 bool cow__pools_mine(void);
 
+/* Is no pool locked? Where other threads stand still, it stays so. */
+bool cow__pools_idle(void);
+
 #endif

@@ -11,6 +11,7 @@
 #include "memfd/export.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
+#include "memfd/stop.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 
@@ -25,6 +26,7 @@
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
+#define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
 static uint64_t ahead_at;     /* the helper last copied ahead; 0: never */
@@ -35,6 +37,9 @@ static uint64_t vain_since;   /* tries have failed since then; 0: the last did n
 static uint64_t due_at;       /* the next slice by the share */
 static uint64_t pinned_at;    /* when memory was under I/O; 0: it was not */
 static uint64_t look_ns = LOOK_NS;
+static int64_t credit_ns = CREDIT_NS; /* for stops; it grows with the share ... */
+static uint64_t credit_at;            /* ... since then */
+static bool stopped;                  /* for the last slice */
 
 static void
 care(bool yes)
@@ -46,6 +51,23 @@ care(bool yes)
 	         COW__PARK_CARE)
 		__atomic_fetch_and(&cow__park_word, ~COW__PARK_CARE,
 		                   __ATOMIC_RELAXED);
+}
+
+/* May threads that run be stopped now? They are stopped for no more than the share of
+ * the time that the option `heal` says. */
+static bool
+may_stop(uint64_t now)
+{
+	uint64_t most = (uint64_t)CREDIT_NS * 100, gone;
+
+	if (!cow__stop_used() || !cow__engine.heal_percent)
+		return false;
+	gone = cow__min(cow__elapsed(credit_at, now), most);
+	credit_at = now;
+	credit_ns += (int64_t)(gone * cow__engine.heal_percent / 100);
+	if (credit_ns > CREDIT_NS)
+		credit_ns = CREDIT_NS;
+	return credit_ns > 0;
 }
 
 static bool
@@ -176,15 +198,19 @@ static enum outcome
 heal_once(uint64_t ns, bool all)
 {
 	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
-	bool more = false;
+	bool more = false, may = may_stop(began);
 
 	if (!anything_to_do())
 		return DONE;
-	if (!cow__engine_quiet()) {
+	if (!cow__engine_quiet(may)) {
 		if (!vain_since)
 			vain_since = began;
+		/* Some may have stopped, and waited for one that did not. */
+		if (may)
+			credit_ns -= (int64_t)(cow__now() - began);
 		return REFUSED;
 	}
+	stopped = cow__quiet_stopped();
 	if (cow__process_pins_memory()) {
 		pinned_at = began;
 		cow__fallback(COW_FALLBACK_PINNED);
@@ -198,6 +224,8 @@ heal_once(uint64_t ns, bool all)
 		vain_since = 0;
 	}
 	cow__quiet_end();
+	if (stopped)
+		credit_ns -= (int64_t)(cow__now() - began);
 	if (cow__stat_get(bytes_thawed) != thawed) {
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
@@ -312,7 +340,7 @@ cow__heal_job(uint64_t now)
 	if (now < next)
 		return next - now;
 	copy_ahead();
-	if (cow__park_used() && cow__park_running()) {
+	if (cow__park_used() && cow__park_running() && !may_stop(now)) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);
@@ -320,7 +348,7 @@ cow__heal_job(uint64_t now)
 		switch (heal_once(SLICE_NS, false)) {
 		case MORE:
 			look_ns = LOOK_NS;
-			return GAP_NS;
+			return stopped ? SLICE_NS : GAP_NS;
 		case DONE:
 			break;
 		case REFUSED:

@@ -4,11 +4,15 @@
  */
 #include "core/memory/state.h"
 #include "core/base/base.h"
+#include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/memory/helper.h"
 #include "core/memory/slots.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
+#include "memfd/stop.h"
+
+#define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 
 struct cow__engine cow__engine = {
 	.use_helper = true,
@@ -57,7 +61,7 @@ cow__engine_tick(void)
 
 /* vfork's child does not find its parent's threads in its own list of threads. */
 bool
-cow__engine_quiet(void)
+cow__engine_quiet(bool may_stop)
 {
 	static const enum cow_fallback reasons[COW__BUSY_REASONS] = {
 		[COW__BUSY_RUNNING] = COW_FALLBACK_BUSY,
@@ -73,7 +77,13 @@ cow__engine_quiet(void)
 	if (cow__engine.process != cow__process_id())
 		return false;
 	busy = cow__quiet_begin(cow__helper_id(), &cow__engine.lock,
-	                        cow__engine.start, cow__engine.end);
+	                        cow__engine.start, cow__engine.end,
+	                        may_stop && cow__stop_used() ? STOP_NS : 0);
+	/* A thread was stopped with a lock that the caller may want. */
+	if (!busy && cow__quiet_stopped() && !cow__pools_idle()) {
+		cow__quiet_end();
+		busy = COW__BUSY_RUNNING;
+	}
 	if (busy)
 		cow__fallback(reasons[busy]);
 	return !busy;

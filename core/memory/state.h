@@ -80,8 +80,9 @@ void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
 /* cow__quiet_begin() for the window; counts why not. Engine locked. False in
- * vfork's child. */
-bool cow__engine_quiet(void);
+ * vfork's child. `may_stop`: threads that run may be stopped, if the program asked for
+ * that (option quiet). */
+bool cow__engine_quiet(bool may_stop);
 
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Safe points, for the shim: memfd/park.h says what they are
+ * Safe points and stops, for the shim: memfd/park.h and memfd/stop.h say what they are
  */
 #ifndef COW_CORE_PROGRAM_PARK_H
 #define COW_CORE_PROGRAM_PARK_H
 
 #include "memfd/park.h"
+#include "memfd/stop.h"
 
 #endif

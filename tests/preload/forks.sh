@@ -27,6 +27,9 @@ program handlers_parked
 program early_threads
 program robust
 program busy_threads
+also=quiet=signal program stops 20
+also=quiet=signal program busy_threads
+also=quiet=signal program signals
 program fork_hooks
 program signals
 program fork_in_handler

@@ -96,6 +96,9 @@ unknown nonsense=1,straw=2 nonsense
 unknown threshold=64K,decay=3600001,nonsense=1 decay
 unknown window=1 window
 unknown threshold=banana threshold
+unknown quiet=signal ''
+unknown quiet=calls ''
+unknown quiet=loud quiet
 
 # Too long by one character, and just not too long.
 head="threshold=4096,report=$work/long,x="

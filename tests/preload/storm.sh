@@ -27,10 +27,10 @@ turn() {
 	seed=$((seed + 1))
 }
 
-# parks OPTIONS SECONDS: threads that park and wake while memory is moved
+# parks OPTIONS SECONDS [BUSY]: threads that park and wake while memory is moved; BUSY never park
 parks() {
 	if timeout -k 5 $((limit + $2)) env LD_PRELOAD="$shim" COWSHED_OPTIONS="$1" \
-		"$BUILD/tests/programs/park_storm" "$2" >"$work/out" 2>"$work/err" \
+		"$BUILD/tests/programs/park_storm" "$2" "${3:-0}" >"$work/out" 2>"$work/err" \
 		</dev/null; then
 		pass "park storm: $1"
 	else
@@ -43,6 +43,7 @@ if [ -z "${STRESS:-}" ]; then
 	turn threshold=64K 5 30 1000000
 	turn threshold=1M 5 20 8000000
 	parks threshold=64K 5
+	parks threshold=64K,quiet=signal 5 2
 	finish
 fi
 
@@ -60,5 +61,7 @@ while [ "$failures" -eq 0 ] &&
 	parks threshold=4096 20
 	parks threshold=64K,helper=no 20
 	parks threshold=1M,mmap=1M 20
+	parks threshold=64K,quiet=signal 20 2
+	parks threshold=4096,quiet=signal,helper=no 20 1
 done
 finish

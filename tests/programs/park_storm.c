@@ -7,8 +7,9 @@
  * notes them elsewhere. Signals come all the time: their handler counts in the block, and
  * sometimes leaves by siglongjmp(). The main thread forks: children read all, write all, or
  * are killed; one in four makes a child by vfork() that is killed in a call. At the end no
- * write may be missing. SECONDS is the argument, 2 if there is none. A second argument
- * is the error with which a filter answers membarrier(), "ENOSYS" or "EPERM".
+ * write may be missing. SECONDS is the argument, 2 if there is none. A second argument is
+ * how many threads write all the time beside the others, at most THREADS, or the error with
+ * which a filter answers membarrier(), "ENOSYS" or "EPERM".
  */
 #include "deny.h"
 
@@ -171,6 +172,30 @@ static void *works(void *arg)
 	return NULL;
 }
 
+/* Never parks. */
+static void *writes_all_the_time(void *memory)
+{
+	uint32_t n = 0;
+
+	while (!over) {
+		n++;
+		for (size_t k = 0; k < PAGES; k++) {
+			uint32_t *word = (void *)((unsigned char *)memory + k * PAGE);
+
+			check((*word)++ == n - 1);
+		}
+	}
+	return NULL;
+}
+
+static void begin_busy(pthread_t *thread)
+{
+	void *memory = get_pages(PAGES * PAGE);
+
+	memset(memory, 0, PAGES * PAGE);
+	check(pthread_create(thread, NULL, writes_all_the_time, memory) == 0);
+}
+
 static void reads_all(void *arg)
 {
 	uint64_t sum = 0;
@@ -246,10 +271,11 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 2);
 	struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	uint64_t random = 99, round;
-	int i, idle[2], status;
+	int i, idle[2], status, nbusy = argc > 2 ? atoi(argv[2]) : 0;
+	pthread_t busy[THREADS];
 	pid_t feeder;
 
-	if (argc > 2)
+	if (argc > 2 && argv[2][0] == 'E')
 		deny_membarrier(argv[2]);
 	gate_make(idle);
 	for (i = 0; i < THREADS; i++)
@@ -257,6 +283,9 @@ int main(int argc, char **argv)
 	feeder = start(feeds, NULL);
 	for (i = 0; i < THREADS; i++)
 		begin(&a, i);
+	check(nbusy <= THREADS);
+	for (i = 0; i < nbusy; i++)
+		begin_busy(&busy[i]);
 	for (round = 0; time(NULL) < end; round++) {
 		switch (below(&random, 4)) {
 		case 0:
@@ -278,6 +307,8 @@ int main(int argc, char **argv)
 	over = 1;
 	for (i = 0; i < THREADS; i++)
 		check(pthread_join(parts[i].thread, NULL) == 0);
+	for (i = 0; i < nbusy; i++)
+		check(pthread_join(busy[i], NULL) == 0);
 	check(kill(feeder, SIGKILL) == 0 && waitpid(feeder, &status, 0) == feeder);
 	for (i = 0; i < THREADS; i++)
 		for (size_t k = 0; k < PAGES; k++)

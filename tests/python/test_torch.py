@@ -141,7 +141,8 @@ def test_clone_costs_no_copy():
     clone = cowshed.clone(t)
     after = cowshed.stats()
     assert after["bytes_copied"] == before["bytes_copied"]
-    assert after["fallbacks"] == before["fallbacks"]
+    # The clone may hold pages that would else be thawed.
+    assert {**after["fallbacks"], "held": 0} == {**before["fallbacks"], "held": 0}
     assert torch.equal(clone, t)
 
 
