@@ -110,7 +110,7 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	               &thread->tid, tls, main);
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
 	if (r > 0)
-		thread->last = (uint32_t)r;
+		__atomic_store_n(&thread->last, (uint32_t)r, __ATOMIC_RELAXED);
 	return r < 0 ? (int)r : 0;
 }
 
@@ -140,16 +140,22 @@ cow__thread_join(struct cow__thread *thread)
 		(void)sys_futex(&thread->tid, FUTEX_WAKE, INT32_MAX, NULL);
 }
 
-/* The word is cleared a little before the thread leaves its group. */
+/* The word is cleared a little before the thread leaves its group. Several threads may
+ * wait for that at once. */
 void
 cow__thread_left(struct cow__thread *thread)
 {
 	uint64_t until = cow__now() + LEAVES_NS;
+	uint32_t last = __atomic_load_n(&thread->last, __ATOMIC_RELAXED);
 
-	while (thread->last && cow__now() < until &&
-	       SYS3(SYS_tgkill, sys_getpid(), thread->last, 0) == 0)
+	if (!last)
+		return;
+	while (cow__now() < until &&
+	       SYS3(SYS_tgkill, sys_getpid(), last, 0) == 0)
 		cow__yield();
-	thread->last = 0;
+	/* Not if another thread was started meanwhile. */
+	(void)__atomic_compare_exchange_n(&thread->last, &last, 0, false,
+	                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 uint64_t
