@@ -80,7 +80,7 @@ says demo:says_what_it_skips '^  redis: skipped: no redis-cli (Debian: redis-too
 interrupt() { # PART PATTERN
 	local pid tries=0
 	set -m
-	demo DEMO_PARTS="$1" DEMO_MIB=256 >"$work/out" 2>&1 &
+	demo DEMO_PARTS="$1" DEMO_MIB=2048 >"$work/out" 2>&1 &
 	pid=$!
 	set +m
 	until left | grep -q -- "$2"; do
