@@ -141,7 +141,8 @@ START_TEST(killed_families_leave_nothing)
 		must(WIFSIGNALED(child_status(children[i])));
 	ck_bytes(block + sizeof(size_t), BYTES - sizeof(size_t), 7);
 	must_come_to(alone + NOISE);
-	ck_assert(mapped_shared(block));
+	if (!UNDER_TSAN) /* its own thread never rests: nothing thaws */
+		ck_assert(mapped_shared(block));
 	cow_block_free(block);
 	must_come_to(before + NOISE);
 	free_gates();
