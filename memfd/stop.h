@@ -44,9 +44,10 @@ void cow__stop_set(int sig, void (*handler)(int, void *, void *));
 /* Did a prover send it, and not the program? */
 bool cow__stop_is_ours(const siginfo_t *info);
 
-/* The handler's work for such a signal. `t` is the calling thread's record. `on_block`: this stack may
- * be moved, so the thread can't be stopped here. Async-signal-safe. */
-void cow__stop_here(struct cow__park_thread *t, const siginfo_t *info, bool on_block);
+/* The handler's work for such a signal. `t` is the calling thread's record. `on_block`:
+ * this stack may be moved, so the thread can't be stopped here. Async-signal-safe. */
+void cow__stop_here(struct cow__park_thread *t, const siginfo_t *info,
+                    bool on_block);
 
 /* ---- For memfd/park.c. ---- */
 

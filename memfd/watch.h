@@ -28,7 +28,7 @@ bool cow__watch_usable(void);
  * mapped anew. 0 or -errno. */
 int cow__watch(uintptr_t start, uintptr_t end);
 
-/* For tests: false denies it as an old kernel does. */
+/* false: not any more, as on an old kernel. For tests, and if the kernel refuses. */
 void cow__watch_use(bool yes);
 
 #endif

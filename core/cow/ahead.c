@@ -90,8 +90,6 @@ copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
 
 	if (!alias)
 		return -ENOMEM;
-	/* A mark that fails in the middle leaves marks on pages that were not copied. */
-	taken = (struct cow__span){ 0, 0 };
 	delta = cow__tile_start(alias) - start;
 	for (; at < *end; at = to) {
 		to = cow__min(cow__round_down(at, STEP) + STEP, *end);
@@ -108,6 +106,10 @@ copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
 		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);
 	}
 	cow__part_alias_free(alias);
+	/* It leaves marks on pages that were not copied. They may lie in a chunk that
+	 * was ready. */
+	if (n < 0)
+		cow__ahead_forget();
 	/* File pages may be there again that were given back. */
 	t->reshadowed |= t->shadow != 0;
 	return n < 0 ? n : 0;

@@ -2,11 +2,11 @@
 /*
  * Copying ahead: written pages go back to the file while the program runs
  *
- * A chunk of small copied pages takes about a millisecond to copy. Nobody has to be
- * parked for that. The helper marks the pages (memfd/watch.h) and copies them to the
+ * To copy a chunk takes longer than all else in a slice. Nobody has to be parked for
+ * that. The helper marks the pages (memfd/watch.h) and copies them to the
  * file, where nobody looks: the program reads its copies, and nobody else reads these
  * file pages. When all threads are parked, only what was written since is copied once
- * more, and the chunk is mapped shared. That takes some ten microseconds.
+ * more, and the chunk is mapped shared.
  *
  * Where the kernel can't watch, a thaw copies all while the threads are parked.
  *

@@ -29,7 +29,7 @@
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
-static uint64_t ahead_at;     /* the helper last copied ahead; 0: never */
+static uint64_t ahead_at;     /* the helper last had chunks ready; 0: never */
 static bool left_over;        /* the last slice passed chunks over */
 static uintptr_t cursor;      /* where the next slice begins */
 static uint64_t healed_at;    /* the last slice that did something */
@@ -322,9 +322,10 @@ copy_ahead(void)
 
 	if (!anything_to_do())
 		return;
-	(void)cow__ahead_prepare(AHEAD_NS);
-	ahead_at = cow__now();
-	cow__stat_add(heal_ns_total, ahead_at - began);
+	/* Where it gets nothing ready, for lack of memory or mappings, slices copy. */
+	if (cow__ahead_prepare(AHEAD_NS))
+		ahead_at = cow__now();
+	cow__stat_add(heal_ns_total, cow__now() - began);
 }
 
 uint64_t

@@ -25,7 +25,8 @@
 /* About so many copied pages are in one part of a thaw by a writer. A chunk is not
  * divided. */
 #define STEP_COPIED (256 * KIB)
-#define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call */
+#define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call ... */
+#define ABSENT_STEP (256 * MIB) /* ... and so much whose page tables are nearly empty */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
 /* Frees the file pages under the parts that the program emptied. The pages that it
@@ -187,6 +188,24 @@ leave_out(uintptr_t *at, uintptr_t *end)
 	return false;
 }
 
+/*
+ * The end of what one call maps from `at` on, if it is clean. The call takes down
+ * the page tables, and no more entries of them than CLEAN_STEP can have. A freeze
+ * leaves none, so few are there, if the program did not touch the memory since.
+ */
+static uintptr_t
+clean_end(uintptr_t at, uintptr_t end)
+{
+	uintptr_t next = cow__round_down(at, ABSENT_STEP) + ABSENT_STEP;
+	uintptr_t far = cow__min(end, next);
+
+	/* One look for each ABSENT_STEP, however it ends. */
+	if (at % ABSENT_STEP == 0 && far - at > CLEAN_STEP &&
+	    cow__pagemap_has(at, far, CLEAN_STEP / cow__page) == 0)
+		return far;
+	return cow__min(far, at + CLEAN_STEP);
+}
+
 int
 cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copied)
 {
@@ -222,7 +241,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copi
 		return r;
 	}
 	/* All clean: how far? */
-	next = cow__min(part.end, *at + CLEAN_STEP);
+	next = clean_end(*at, part.end);
 	if (n == 0 && next > chunk_end)
 		n = cow__pagemap_copied(chunk_end, next, runs, 1, &part.start);
 	if (n > 0)

@@ -35,11 +35,11 @@ int cow__thaw(struct cow__tile *t);
 int cow__thaw_some(struct cow__tile *t, size_t most);
 
 /* One step, from *at on: a chunk of 2 MiB with written pages, or up to 16 MiB
- * without. *at moves behind it, or to the end of the tile if all is shared there.
- * It leaves out what the kernel may write for a parked thread. No memory is
- * pinned. *ret_copied: bytes that were written back. A chunk with more than `most`
- * bytes of copies is passed over, unless they were copied ahead or the tile has
- * attributes: 1. A step that copies a whole chunk takes a millisecond. */
+ * without. It is up to 256 MiB if hardly a page was touched since the freeze. *at
+ * moves behind it, or to the end of the tile if all is shared there. It leaves out
+ * what the kernel may write for a parked thread. No memory is pinned. *ret_copied:
+ * bytes that were written back. A chunk with more than `most` bytes of copies is
+ * passed over, unless they were copied ahead or the tile has attributes: 1. */
 int cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most,
                    size_t *ret_copied);
 

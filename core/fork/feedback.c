@@ -8,9 +8,9 @@
 #include "core/cow/exclusive.h"
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
-#include "memfd/wait.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
+#include "memfd/wait.h"
 
 /* The share 1/n of the frozen bytes that was copied since the last fork, without
  * a thaw. If more is copied, freezing costs the program more than it brings. */

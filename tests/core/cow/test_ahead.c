@@ -178,7 +178,6 @@ START_TEST(in_every_order)
 			check_model();
 		}
 	}
-	/* Beside another thread this kernel may be unable to watch, and TSan has one. */
 	if (cow__ahead_usable())
 		ck_assert_uint_gt(chunks, 0);
 	drop(storage);

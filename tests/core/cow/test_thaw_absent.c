@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Thaw: memory that nobody touched since the freeze goes in long steps
+ *
+ * A step maps shared what one system call can map at once. A fork moves the page tables away,
+ * so a large block of which little was touched since takes few steps, whatever its size.
+ */
+#include "core/cow/freeze.h"
+#include "core/cow/thaw.h"
+#include "core/memory/state.h"
+#include "memfd/pagemap.h"
+#include "tests/support/support.h"
+
+enum { SIZE_GIB = 4, STEPS = SIZE_GIB * 4 };
+
+static struct cow__tile *frozen(void *p)
+{
+	struct cow__tile *t;
+
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)p);
+	must(t && cow__freeze(t) == 0);
+	must(t->backing == COW__PRIVATE);
+	return t;
+}
+
+/* Unlocks the engine. */
+static size_t steps_of(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	size_t steps = 0, copied;
+
+	while (at < cow__tile_end(t)) {
+		must(cow__thaw_step(t, &at, SIZE_MAX, &copied) == 0);
+		steps++;
+	}
+	must(t->backing == COW__SHARED);
+	cow__engine_unlock();
+	return steps;
+}
+
+/* `_i`: pages were written before the freeze, and some after it. */
+START_TEST(steps_are_long)
+{
+	unsigned char *p = new_block((size_t)SIZE_GIB * GIB, COW_BLOCK_ZERO);
+	const size_t odd = GIB + 300 * MIB + 5 * PAGE, dense = 2 * GIB;
+	size_t most = STEPS, steps;
+	struct cow__tile *t;
+
+	if (!cow__pagemap_has_scan()) {
+		cow_block_free(p);
+		return;
+	}
+	if (_i) {
+		fill(p, MIB, 1);
+		fill(p + dense, 32 * MIB, 2);
+	}
+	t = frozen(p);
+	if (_i) {
+		p[odd] = 3;
+		/* A dense part goes in short steps, and so does what lies behind a written
+		 * chunk, up to the next 256 MiB. */
+		most += 16 + 16;
+		ck_pattern(p + dense, 32 * MIB, 2);
+	}
+	steps = steps_of(t);
+	if (steps > most)
+		ck_abort_msg("%zu steps", steps);
+	if (_i) {
+		ck_pattern(p, MIB, 1);
+		ck_pattern(p + dense, 32 * MIB, 2);
+		must(p[odd] == 3 && p[odd - 1] == 0 && p[odd + 1] == 0);
+	}
+	cow_block_free(p);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("thaw_absent");
+
+	tcase_add_loop_test(add_case(suite, "absent"), steps_are_long, 0, 2);
+	return run_suite(suite);
+}
