@@ -12,11 +12,10 @@
 #include "memfd/wait.h"
 #include "memfd/watch.h"
 
-#define READY 16 /* chunks; what is copied too early is written again */
 #define STEP ((size_t)256 << 10) /* marked and copied in one go: about 100 us */
 #define RUNS_IN_STEP 33
 
-static struct cow__span ready[READY];
+static struct cow__span ready[COW__AHEAD_MOST];
 static unsigned count;
 static struct cow__span taken; /* empty: none */
 static uintptr_t cursor;       /* where the next chunk is looked for */
@@ -157,13 +156,19 @@ is_ready(uintptr_t start)
 	return false;
 }
 
+static bool
+is_enough(void)
+{
+	return count == COW__AHEAD_MOST || cow__mutex_wanted(&cow__engine.lock);
+}
+
 /* True: go on with the next tile. */
 static bool
 prepare_tile(struct cow__tile *t, uint64_t until)
 {
 	uintptr_t at = cow__max(cursor, cow__tile_start(t));
 	struct cow__span part, chunk;
-	int r;
+	int r = 0;
 
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start))
@@ -173,12 +178,11 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 			ready[count++] = chunk;
 		else if (r != -EBADF && r != -ENOMEM)
 			cow__watch_use(false);
-		if (r < 0 || count == READY ||
-		    cow__mutex_wanted(&cow__engine.lock))
+		if (r < 0 || is_enough())
 			break;
 	}
 	cursor = at;
-	return at >= cow__tile_end(t);
+	return r == 0 && !is_enough() && at >= cow__tile_end(t);
 }
 
 unsigned
@@ -188,7 +192,7 @@ cow__ahead_prepare(uint64_t ns)
 	uint64_t until = cow__now() + ns;
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 
-	if (!cow__ahead_usable() || count == READY)
+	if (!cow__ahead_usable() || count == COW__AHEAD_MOST)
 		return count;
 	for (t = t ? t : cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE &&

@@ -22,6 +22,9 @@
 /* Chunks with fewer copied bytes are not copied ahead. */
 #define COW__AHEAD_LEAST ((size_t)64 << 10)
 
+/* No more chunks are ready at a time: what is copied too early is written again. */
+#define COW__AHEAD_MOST 16
+
 bool cow__ahead_usable(void);
 
 /* Copies ahead for about `ns`, less if another thread waits for the lock. For the

@@ -64,6 +64,11 @@ static void looks(void *arg)
 	check_model();
 }
 
+static void exits_at_once(void *arg)
+{
+	(void)arg;
+}
+
 static unsigned copy_ahead(void)
 {
 	unsigned n;
@@ -211,6 +216,41 @@ START_TEST(little_is_left)
 }
 END_TEST
 
+/* More chunks than are made ready at a time, each in a block of its own. */
+START_TEST(many_blocks)
+{
+	enum { BLOCKS = 40 };
+	const size_t each = 2 * MIB;
+	unsigned char *block[BLOCKS];
+	uint64_t shared = 0;
+	unsigned n;
+
+	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+	for (int i = 0; i < BLOCKS; i++) {
+		block[i] = new_block(each, 0);
+		fill(block[i], each, 1);
+	}
+	in_child(exits_at_once, NULL);
+	for (int i = 0; i < BLOCKS; i++)
+		fill(block[i], each / 2, (unsigned)i + 2);
+	cow__engine_lock();
+	cow__watch_keep();
+	cow__engine_unlock();
+	n = copy_ahead();
+	must(n <= COW__AHEAD_MOST && (n > 0 || !cow__ahead_usable()));
+	ck_assert_uint_eq(copy_ahead(), n);
+	heal(UINT64_MAX);
+	for (int i = 0; i < BLOCKS; i++) {
+		shared += cow__tile_find((uintptr_t)block[i])->backing == COW__SHARED;
+		ck_pattern(block[i], each / 2, (unsigned)i + 2);
+		cow_block_free(block[i]);
+	}
+	if (!UNDER_TSAN)
+		ck_assert_uint_eq(shared, BLOCKS);
+	cow__watch_forget();
+}
+END_TEST
+
 /* The program closed the descriptor: the marks are gone with it, and nothing is lost. */
 START_TEST(descriptor_lost)
 {
@@ -254,6 +294,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, in_every_order, 0, 4);
 	tcase_add_test(tcase, little_is_left);
+	tcase_add_test(tcase, many_blocks);
 	tcase_add_test(tcase, descriptor_lost);
 	tcase_add_loop_test(tcase, without_it, 0, 2);
 	return run_suite(suite);
