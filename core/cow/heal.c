@@ -136,9 +136,13 @@ heal_ahead(uint64_t until)
 
 	while (cow__ahead_take(&chunk)) {
 		struct cow__tile *t = cow__tile_find(chunk.start);
+		uintptr_t end = chunk.end;
 		size_t copied;
 
-		while (t && can_thaw(t, &c) && chunk.start < chunk.end &&
+		/* The tile may have ended since, and a shorter one may be there. */
+		if (t)
+			end = cow__min(end, cow__tile_end(t));
+		while (t && can_thaw(t, &c) && chunk.start < end &&
 		       cow__thaw_step(t, &chunk.start, 0, &copied) >= 0)
 			;
 		if (is_over(until))

@@ -251,6 +251,35 @@ START_TEST(many_blocks)
 }
 END_TEST
 
+/* A chunk was ready when its block was freed. A shorter block is there now. */
+START_TEST(shorter_block)
+{
+	const size_t shorter = 3 * MIB + 5 * PAGE;
+	unsigned char *block;
+	unsigned n;
+
+	ck_assert_int_eq(cow_option_set("backing", "memfd"), 0);
+	make(0, &(struct cow_storage *){ NULL });
+	in_child(exits_at_once, NULL);
+	for (size_t page = 0; page < PAGES; page++)
+		write_page(page, 5);
+	n = copy_ahead();
+	must(n > 0 || !cow__ahead_usable());
+	cow_block_free(p);
+	block = new_block(shorter, 0);
+	must(block == p);
+	fill(block, shorter, 1);
+	in_child(exits_at_once, NULL);
+	fill(block, shorter, 2);
+	heal(UINT64_MAX);
+	ck_pattern(block, shorter, 2);
+	if (!UNDER_TSAN)
+		ck_assert(cow__tile_find((uintptr_t)block)->backing == COW__SHARED);
+	cow_block_free(block);
+	cow__watch_forget();
+}
+END_TEST
+
 /* The program closed the descriptor: the marks are gone with it, and nothing is lost. */
 START_TEST(descriptor_lost)
 {
@@ -295,6 +324,7 @@ int main(void)
 	tcase_add_loop_test(tcase, in_every_order, 0, 4);
 	tcase_add_test(tcase, little_is_left);
 	tcase_add_test(tcase, many_blocks);
+	tcase_add_test(tcase, shorter_block);
 	tcase_add_test(tcase, descriptor_lost);
 	tcase_add_loop_test(tcase, without_it, 0, 2);
 	return run_suite(suite);
