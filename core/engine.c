@@ -138,9 +138,11 @@ cow_trim(void)
 	return done > 0;
 }
 
-__attribute__((constructor)) static void
-load(void)
+COW_EXPORT __attribute__((constructor)) void
+cow__engine_load(void)
 {
+	if (cow__engine.process)
+		return;
 	cow__page_init(); /* groups need no engine */
 	cow__engine.process = cow__process_id();
 	(void)cow__fork_init();

@@ -20,7 +20,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-size_t preload_map_threshold = SIZE_MAX; /* until the option is read */
+size_t preload_map_threshold; /* 0 until the option is read */
 
 static int
 answer(int r)
@@ -149,8 +149,10 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 	int saved = errno;
 	void *got;
 
-	if (!addr && !fixed && bytes >= preload_map_threshold &&
-	    is_servable(prot, flags)) {
+	if (!preload_map_threshold)
+		preload_mmap_begin();
+	if (!addr && !fixed && preload_map_threshold &&
+	    bytes >= preload_map_threshold && is_servable(prot, flags)) {
 		got = map_new(bytes, prot, flags);
 		if (got)
 			return got;

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 extern size_t preload_threshold;
-extern size_t preload_map_threshold; /* of mmap; SIZE_MAX: the kernel serves all */
+/* Of mmap. SIZE_MAX: the kernel serves all. 0: the options are not read yet. */
+extern size_t preload_map_threshold;
 /* The engine's window: its blocks, and behind them memory for mmap. */
 extern uintptr_t preload_window_start;
 extern size_t preload_window_bytes, preload_blocks_bytes;
@@ -105,8 +106,12 @@ __typeof__(munlockall) preload_munlockall;
  * least 8. */
 bool preload_is_readable(const void *p, size_t bytes);
 
-/* Reads COWSHED_OPTIONS, once. */
+/* Reads COWSHED_OPTIONS. */
 void preload_options_read(void);
+
+/* Reads the options, and serves mmap if they say so: at the first call of mmap, or when
+ * the shim starts. Further calls do nothing. */
+void preload_mmap_begin(void);
 
 /* The value that preload_map_threshold will get. */
 size_t preload_option_mmap(void);

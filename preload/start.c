@@ -5,15 +5,22 @@
  * The first malloc may come long before this constructor, and goes to the next
  * allocator. The constructor reads the threshold; after it the engine serves large
  * requests.
+ *
+ * The first mmap may come as early: constructors of other libraries allocate, and the
+ * next allocator maps a region that it keeps. With the option `mmap` the engine serves
+ * this one as well. Else each fork would copy its page tables.
  */
 #include "preload/next.h"
 #include "preload/park.h"
 #include "preload/preload.h"
 
+#include "core/memory/state.h"
 #include "core/program/mapping.h"
 
-/* Making the engine allocates a little. The next allocator may map memory for that,
- * which must not come from the engine. So mmap is served after it. */
+#include <unistd.h>
+
+/* Making the engine may map memory, which must not come from the engine. So mmap is
+ * served after it. */
 static void
 serve_mmap(void)
 {
@@ -23,19 +30,35 @@ serve_mmap(void)
 		return;
 	preload_window_note();
 	preload_blocks_bytes = start - preload_window_start;
-	preload_map_threshold = preload_option_mmap();
+	__atomic_store_n(&preload_map_threshold, preload_option_mmap(),
+	                 __ATOMIC_RELEASE);
+}
+
+/* The engine's constructor may not have run yet. Its handlers of fork come first
+ * (preload/fork.c). */
+void
+preload_mmap_begin(void)
+{
+	static int begun;
+
+	/* Before libc has the environment it is the dynamic linker that maps. */
+	if (!environ || __atomic_exchange_n(&begun, 1, __ATOMIC_ACQ_REL))
+		return;
+	preload_map_threshold = SIZE_MAX;
+	cow__engine_load();
+	preload_fork_init();
+	preload_options_read();
+	serve_mmap();
 }
 
 __attribute__((constructor)) static void
 start(void)
 {
 	preload_next_init();
-	preload_options_read();
+	preload_mmap_begin();
 	preload_report_begin();
-	preload_fork_init();
 	preload_park_init();
 	if (preload_option_stops())
 		preload_stop_begin();
 	preload_gate_open();
-	serve_mmap();
 }

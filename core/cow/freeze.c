@@ -43,7 +43,8 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
-	cow__old_tables_move(from, bytes);
+	if (!inherit)
+		cow__old_tables_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,
 	                     cow__segment_offset(cow__tile_start(from)), inherit);

@@ -104,11 +104,42 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	return 0;
 }
 
+static bool
+is_plain(const struct cow__tile *t)
+{
+	return !t->npieces && !t->nkept && !t->attributes && !t->pinned;
+}
+
+/* Moves the old page tables of `t` and what follows it in one go, as far as the kernel
+ * has merged the mappings. Small gaps of free memory go along: they lose no page. To
+ * move a whole GiB takes the kernel one step. Returns the end. */
+static uintptr_t
+move_old_tables(struct cow__tile *t)
+{
+	uintptr_t start = cow__tile_start(t), end = start;
+	size_t gap = 0;
+
+	for (struct cow__tile *s = t; s && s->segment == t->segment; s = s->next) {
+		if (s->kind == COW__FREE && s->backing == COW__SHARED) {
+			gap += s->bytes;
+			continue;
+		}
+		if (!needs_freeze(s) || !is_plain(s) ||
+		    (gap >= COW__HUGE && gap > (end - start) / 8))
+			break;
+		gap = 0;
+		end = cow__tile_end(s);
+	}
+	cow__old_tables_move(t, end - start);
+	return end;
+}
+
 /* Freezes everything, neighbours together. */
 static int
 freeze_all(bool pinned)
 {
 	struct cow__tile *t, *last;
+	uintptr_t moved = 0;
 	int r = 0;
 
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
@@ -118,9 +149,11 @@ freeze_all(bool pinned)
 			r = copy_for_child(t, COW_FALLBACK_PINNED);
 			continue;
 		}
-		if (t->npieces || t->nkept || t->attributes) {
+		if (!is_plain(t)) {
 			r = cow__freeze(t);
 		} else {
+			if (cow__tile_start(t) >= moved)
+				moved = move_old_tables(t);
 			for (last = t; last->next && needs_freeze(last->next) &&
 			               cow__freeze_joins(last, last->next);)
 				last = last->next;

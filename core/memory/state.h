@@ -66,6 +66,9 @@ struct cow__engine {
 
 extern struct cow__engine cow__engine;
 
+/* What the library's constructor does, once: before a call that comes earlier. */
+void cow__engine_load(void);
+
 /* Locks the engine and makes sure that it is ready. 0 or -errno; not locked after
  * a failure. */
 int cow__engine_enter(void);

@@ -58,4 +58,64 @@ for library in jemalloc mimalloc tcmalloc_minimal; do
 		skip "python3 on $library: not installed"
 	fi
 done
+
+# A library maps memory before the shim's constructor runs, and keeps it.
+cc=$(command -v gcc || command -v cc || command -v clang)
+if [ -z "$cc" ]; then
+	skip 'mapped early: no compiler here'
+	finish
+fi
+"$cc" -shared -fPIC -x c -o "$work/early.so" - <<'END'
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static char *kept;
+static int forks;
+static void counts(void) { forks++; }
+__attribute__((constructor)) static void begin(void)
+{
+	kept = mmap(0, 8 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (kept == MAP_FAILED)
+		_exit(9);
+	kept[5 << 20] = 5;
+	pthread_atfork(counts, 0, 0);
+}
+int early(char value)
+{
+	int was = kept[5 << 20];
+	kept[5 << 20] = value;
+	return was + 100 * forks;
+}
+END
+cat >"$work/early.c" <<'END'
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int early(char value);
+int main(void)
+{
+	for (int i = 1; i < 4; i++) {
+		int was = early((char)i), status = -1;
+		pid_t child = fork();
+		if (child == 0)
+			_exit(early(77) % 100 != i);
+		if (waitpid(child, &status, 0) != child)
+			return 1;
+		printf("before %d, after %d, child %d\n", was, early((char)i), status);
+	}
+	return 0;
+}
+END
+if "$cc" -Wl,-rpath,"$work" -o "$work/early" "$work/early.c" "$work/early.so"; then
+	also=mmap=1M must_succeed=1 compare 'mapped early' "$work/early"
+	rm -f "$work/report"
+	also=mmap=1M,report=$work/report under default "$work/early" >"$work/out" 2>&1
+	if [ "$(served "$work/report")" -ge $((8 << 20)) ]; then
+		pass 'what is mapped early is served'
+	else
+		fail 'what is mapped early is served' "$work/out" "$work/report"
+	fi
+else
+	fail 'mapped early'
+fi
 finish
