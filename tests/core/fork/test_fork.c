@@ -46,6 +46,49 @@ static void only_checks(void *arg)
 	herd_check(&family.herd);
 }
 
+/* Small gaps of free memory lie between blocks whose old page tables move together. */
+struct row {
+	unsigned char *block[6];
+	size_t bytes[6];
+};
+
+static void row_check(void *arg)
+{
+	struct row *r = arg;
+
+	for (unsigned i = 0; i < 6; i++)
+		if (r->block[i])
+			must(first_wrong(r->block[i], r->bytes[i], i + 1) ==
+			     r->bytes[i]);
+}
+
+START_TEST(across_gaps)
+{
+	struct row r = { .bytes = { 5 * MIB, MIB, 9 * MIB, 3 * MIB / 2, 40 * MIB, MIB } };
+
+	for (int round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 6; i++) {
+			r.block[i] = new_block(r.bytes[i], 0);
+			fill(r.block[i], r.bytes[i], i + 1);
+		}
+		for (unsigned i = 1; i < 6; i += 2) {
+			cow_block_free(r.block[i]);
+			r.block[i] = NULL;
+		}
+		in_child(row_check, &r);
+		row_check(&r);
+		r.block[1] = new_block(r.bytes[1], COW_BLOCK_ZERO);
+		ck_bytes(r.block[1], r.bytes[1], 0);
+		fill(r.block[1], r.bytes[1], 2);
+		in_child(row_check, &r);
+		row_check(&r);
+		for (unsigned i = 0; i < 6; i++)
+			if (r.block[i])
+				cow_block_free(r.block[i]);
+	}
+}
+END_TEST
+
 START_TEST(child_sees_the_moment)
 {
 	make_family();
@@ -389,6 +432,7 @@ int main(void)
 	Suite *suite = suite_create("fork");
 	TCase *tcase = add_case(suite, "fork");
 
+	tcase_add_test(tcase, across_gaps);
 	tcase_add_test(tcase, child_sees_the_moment);
 	tcase_add_test(tcase, child_writes_first);
 	tcase_add_test(tcase, parent_writes_first);
