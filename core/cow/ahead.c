@@ -9,11 +9,12 @@
 #include "core/cow/part.h"
 #include "core/cow/view.h"
 #include "core/memory/state.h"
+#include "memfd/process.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
 
-#define STEP ((size_t)256 << 10) /* marked and copied in one go: about 100 us */
-#define RUNS_IN_STEP 33
+#define STEP ((size_t)256 << 10) /* copied in one go: about 100 us */
+#define RUNS_IN_CHUNK 257
 
 static struct cow__span ready[COW__AHEAD_MOST];
 static unsigned count;
@@ -67,43 +68,54 @@ mark(const struct cow__span *part, uintptr_t start, uintptr_t end,
      struct cow__run *runs)
 {
 	uintptr_t next;
-	int r = cow__pagemap_mark(start, end, runs, RUNS_IN_STEP, &next);
+	int r = cow__pagemap_mark(start, end, runs, RUNS_IN_CHUNK, &next);
 
 	if (r != -EPERM)
 		return r;
 	r = cow__mappings_left(2) ? cow__watch(part->start, part->end) : -ENOMEM;
 	return r < 0 ? r
-	             : cow__pagemap_mark(start, end, runs, RUNS_IN_STEP, &next);
+	             : cow__pagemap_mark(start, end, runs, RUNS_IN_CHUNK, &next);
 }
 
-/* Copies a chunk ahead, up to *end: a smaller one if another thread wants the lock.
- * 0 or -errno. */
+/* Copies what was marked, up to *end: less if another thread wants the lock. */
+static void
+copy_runs(const struct cow__run *runs, int n, uintptr_t delta, uintptr_t *end)
+{
+	for (int i = 0; i < n; i++)
+		for (uintptr_t at = runs[i].start, to; at < runs[i].end; at = to) {
+			if (at > runs[0].start &&
+			    cow__mutex_wanted(&cow__engine.lock)) {
+				*end = at;
+				return;
+			}
+			to = cow__min(at + STEP, runs[i].end);
+			memcpy((void *)(at + delta), (const void *)at, to - at);
+			cow__stat_add(pages_written_back, (to - at) / cow__page);
+		}
+}
+
+/*
+ * Copies a chunk ahead, up to *end. 0 or -errno.
+ *
+ * A device, or the kernel for a read past the page cache, writes without page faults
+ * what it took hold of before. What it took after the mark met one: the mark is gone.
+ * So whether memory is under I/O is asked between the mark and the copy.
+ */
 static int
 copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
            uintptr_t *end)
 {
 	struct cow__tile *alias = cow__part_alias(t, start, *end);
-	struct cow__run runs[RUNS_IN_STEP];
-	uintptr_t delta, at = start, to;
-	int n = 0;
+	struct cow__run runs[RUNS_IN_CHUNK];
+	int n;
 
 	if (!alias)
 		return -ENOMEM;
-	delta = cow__tile_start(alias) - start;
-	for (; at < *end; at = to) {
-		to = cow__min(cow__round_down(at, STEP) + STEP, *end);
-		if (at > start && cow__mutex_wanted(&cow__engine.lock))
-			*end = to = at;
-		else
-			n = mark(part, at, to, runs);
-		if (n < 0 || to == at)
-			break;
-		for (int i = 0; i < n; i++)
-			memcpy((void *)(runs[i].start + delta),
-			       (const void *)runs[i].start,
-			       runs[i].end - runs[i].start);
-		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);
-	}
+	n = mark(part, start, *end, runs);
+	if (n >= 0 && cow__process_pins_memory())
+		n = -EBUSY;
+	if (n >= 0)
+		copy_runs(runs, n, cow__tile_start(alias) - start, end);
 	cow__part_alias_free(alias);
 	/* It leaves marks on pages that were not copied. They may lie in a chunk that
 	 * was ready. */
@@ -162,8 +174,8 @@ is_enough(void)
 	return count == COW__AHEAD_MOST || cow__mutex_wanted(&cow__engine.lock);
 }
 
-/* True: go on with the next tile. */
-static bool
+/* 1: go on with the next tile. 0, -EBUSY: not now. */
+static int
 prepare_tile(struct cow__tile *t, uint64_t until)
 {
 	uintptr_t at = cow__max(cursor, cow__tile_start(t));
@@ -176,16 +188,18 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 		r = copy_chunk(t, &part, chunk.start, &chunk.end);
 		if (r == 0)
 			ready[count++] = chunk;
-		else if (r != -EBADF && r != -ENOMEM)
+		else if (r != -EBADF && r != -ENOMEM && r != -EBUSY)
 			cow__watch_use(false);
 		if (r < 0 || is_enough())
 			break;
 	}
 	cursor = at;
+	if (r == -EBUSY)
+		return r;
 	return r == 0 && !is_enough() && at >= cow__tile_end(t);
 }
 
-unsigned
+int
 cow__ahead_prepare(uint64_t ns)
 {
 	struct cow__census c = { 0, 0 };
@@ -193,12 +207,16 @@ cow__ahead_prepare(uint64_t ns)
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 
 	if (!cow__ahead_usable() || count == COW__AHEAD_MOST)
-		return count;
-	for (t = t ? t : cow__tile_first(); t; t = t->next)
+		return (int)count;
+	for (t = t ? t : cow__tile_first(); t; t = t->next) {
+		int r = 1;
+
 		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
-		    !t->attributes && cow__exclusive(t, &c) &&
-		    !prepare_tile(t, until))
-			return count;
+		    !t->attributes && cow__exclusive(t, &c))
+			r = prepare_tile(t, until);
+		if (r <= 0)
+			return r < 0 ? r : (int)count;
+	}
 	cursor = 0;
-	return count;
+	return (int)count;
 }

@@ -28,8 +28,9 @@
 bool cow__ahead_usable(void);
 
 /* Copies ahead for about `ns`, less if another thread waits for the lock. For the
- * helper. Returns how many chunks are ready. */
-unsigned cow__ahead_prepare(uint64_t ns);
+ * helper. Returns how many chunks are ready. -EBUSY: memory may be under I/O, and nothing
+ * more can be made ready while it is. */
+int cow__ahead_prepare(uint64_t ns);
 
 /* Takes one of the chunks that are ready off the list. False: there is none. */
 bool cow__ahead_take(struct cow__span *ret);

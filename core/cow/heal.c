@@ -194,6 +194,13 @@ copies_ahead(uint64_t now)
 	       cow__elapsed(ahead_at, now) < AHEAD_LATE_NS;
 }
 
+static void
+under_io(uint64_t now)
+{
+	pinned_at = now;
+	cow__fallback(COW_FALLBACK_PINNED);
+}
+
 /* One slice of at most `ns`. `all`: it copies, too, where the helper could do that
  * ahead. */
 enum outcome { DONE, MORE, REFUSED };
@@ -216,8 +223,7 @@ heal_once(uint64_t ns, bool all)
 	}
 	stopped = cow__quiet_stopped();
 	if (cow__process_pins_memory()) {
-		pinned_at = began;
-		cow__fallback(COW_FALLBACK_PINNED);
+		under_io(began);
 	} else {
 		pinned_at = 0;
 		left_over = false;
@@ -323,12 +329,16 @@ static void
 copy_ahead(void)
 {
 	uint64_t began = cow__now();
+	int ready;
 
 	if (!anything_to_do())
 		return;
+	ready = cow__ahead_prepare(AHEAD_NS);
 	/* Where it gets nothing ready, for lack of memory or mappings, slices copy. */
-	if (cow__ahead_prepare(AHEAD_NS))
+	if (ready > 0)
 		ahead_at = cow__now();
+	else if (ready == -EBUSY)
+		under_io(began);
 	cow__stat_add(heal_ns_total, cow__now() - began);
 }
 

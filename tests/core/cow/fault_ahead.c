@@ -76,13 +76,13 @@ static void make(bool emptied)
 
 static unsigned copy_ahead(void)
 {
-	unsigned n;
+	int n;
 
 	cow__engine_lock();
 	cow__watch_keep();
 	n = cow__ahead_prepare(10 * second);
 	cow__engine_unlock();
-	return n;
+	return n < 0 ? 0 : (unsigned)n;
 }
 
 static void heal(void)
