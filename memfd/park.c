@@ -362,6 +362,15 @@ look_at(struct cow__park_thread *t, bool fenced, struct found *found)
 }
 
 bool
+cow__park_all_live(void)
+{
+	for (struct cow__park_thread *t = threads; t; t = t->next)
+		if (t->in_use && cow__park_counts(t) && has_ended(t->id))
+			return t->in_use = false;
+	return true;
+}
+
+bool
 cow__park_gated(void)
 {
 	for (int sig = 1; sig <= SIGNALS; sig++) {
@@ -394,7 +403,8 @@ look_at_all(uint32_t self, struct found *found)
 }
 
 enum cow__busy
-cow__park_begin(uint64_t stop_ns, uint64_t others, uint32_t *ret_parked)
+cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
+                uint32_t *ret_parked)
 {
 	uint32_t self = (uint32_t)sys_gettid();
 	struct found found = { 0, 0, 0 };
@@ -413,9 +423,10 @@ cow__park_begin(uint64_t stop_ns, uint64_t others, uint32_t *ret_parked)
 	if (!busy && found.running &&
 	    found.parked + found.running + found.unknown != others)
 		stop_ns = 0;
-	if (!busy && found.running)
-		busy = stop_ns ? cow__stop_all(threads, self, stop_ns, &stopped)
-		               : COW__BUSY_RUNNING;
+	if (!busy && found.running && stop_ns)
+		busy = cow__stop_all(threads, self, stop_ns, &stopped);
+	else if (!busy && found.running && !sleepers)
+		busy = COW__BUSY_RUNNING;
 	*ret_parked = found.parked + stopped;
 	if (busy)
 		cow__park_end();
@@ -469,8 +480,11 @@ cow__park_may_wake(uintptr_t word)
 bool
 cow__park_joins(uintptr_t word)
 {
+	uint32_t self = (uint32_t)sys_gettid();
+
 	for (struct cow__park_thread *t = threads; t; t = t->next)
-		if (t->in_use && t->now && word - t->self < 2048)
+		if (t->in_use && (t->now || t->id == self) &&
+		    word - t->self < 2048)
 			return true;
 	return false;
 }

@@ -153,13 +153,19 @@ bool cow__park_running(void);
  * parked and stay so until cow__park_end(); *ret_parked is their number. Threads that
  * run are stopped, and may take `stop_ns` for that, if there are no more than
  * `others` threads; 0: they are not. Threads that block in an unknown call are not
- * counted then. Otherwise there is no floor. */
-enum cow__busy cow__park_begin(uint64_t stop_ns, uint64_t others,
+ * counted then. `sleepers`: nor are those that seem to run, and the caller looks whether
+ * they sleep past libc. Otherwise there is no floor. */
+enum cow__busy cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
                                uint32_t *ret_parked);
 void cow__park_end(void);
 
 /* With the floor: were threads stopped for it? */
 bool cow__park_stopped(void);
+
+/* With the floor, and after all threads were counted: do all that count as parked live?
+ * The kernel may have ended one alone (seccomp). Then the count has room for a thread
+ * of which nothing is known. */
+bool cow__park_all_live(void);
 
 /* With the floor, and after all threads were counted: one that ran until then could
  * have set a handler. Are all handlers of the process gates? The kernel says. */
@@ -174,7 +180,8 @@ bool cow__park_uncancelled(bool all_have_records);
  * parked thread's call may write, and so wake? */
 bool cow__park_knows(uint32_t id);
 bool cow__park_may_wake(uintptr_t word);
-/* Does the word lie in libc's data of a parked thread, as that of its joiner? */
+/* Does the word lie in libc's data of the caller or of a parked thread, as that of its
+ * joiner? */
 bool cow__park_joins(uintptr_t word);
 
 /* With the floor: the bytes that the kernel may write in [from, to), lowest first

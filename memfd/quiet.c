@@ -317,7 +317,7 @@ count_threads(void)
 
 static enum cow__busy
 begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
-                     uint64_t stop_ns)
+                     uint64_t stop_ns, bool sleepers)
 {
 	uint32_t parked, ours = 1;
 	enum cow__busy busy;
@@ -325,7 +325,8 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 
 	ours += helper && helper != (uint32_t)sys_gettid();
 	all = stop_ns ? count_threads() : 0;
-	busy = cow__park_begin(all > ours ? stop_ns : 0, all - ours, &parked);
+	busy = cow__park_begin(all > ours ? stop_ns : 0, all - ours, sleepers,
+	                       &parked);
 	if (busy)
 		return busy;
 	at_safe_points = true;
@@ -334,6 +335,8 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 	all = count_threads();
 	if (all != parked + ours && !others_sleep(helper, false, memory))
 		busy = all ? COW__BUSY_BLOCKED : COW__BUSY_UNKNOWN;
+	else if (!cow__park_all_live())
+		busy = COW__BUSY_RUNNING;
 	else if (!cow__park_uncancelled(all == parked + ours))
 		busy = COW__BUSY_CANCEL;
 	else if (!cow__park_gated())
@@ -347,7 +350,7 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 
 enum cow__busy
 cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to,
-                 uint64_t stop_ns)
+                 uint64_t stop_ns, bool sleepers)
 {
 	const struct cow__park_range memory = { from, to };
 	const uint64_t all = UINT64_MAX;
@@ -365,7 +368,7 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 	if (r == 0)
 		return COW__QUIET;
 	if (cow__park_used())
-		busy = begin_at_safe_points(helper, &memory, stop_ns);
+		busy = begin_at_safe_points(helper, &memory, stop_ns, sleepers);
 	/* Without the shim, or beside handlers that it does not know. */
 	if (busy == COW__BUSY_HANDLER) {
 		busy = others_sleep(helper, r == -EINVAL, &memory) &&

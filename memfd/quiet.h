@@ -28,9 +28,12 @@
  * `stop_ns`, if not 0: threads that run may be stopped, within so long
  * (memfd/stop.h). They may be anywhere then, also inside a call of the caller's
  * library, with a lock other than `lock`.
+ *
+ * `sleepers`: where the shim knows threads, it also looks whether those that are not
+ * parked sleep past it, as in a lock. That takes about 20 us for the first one.
  */
 enum cow__busy cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from,
-                                uintptr_t to, uint64_t stop_ns);
+                                uintptr_t to, uint64_t stop_ns, bool sleepers);
 void cow__quiet_end(void);
 
 /* In a quiet moment: the first range in [at, to) that the kernel may write for a

@@ -166,13 +166,15 @@ begin(void *arg)
 }
 
 /* A child that is no thread, but uses this memory. With CLONE_VFORK it also uses this
- * thread's record, and this thread waits until it is gone. */
+ * thread's record, and this thread waits until it is gone. A thread without
+ * thread-local data of its own uses this thread's record, too, while both run. */
 static void
 note_sharing(int flags)
 {
-	if (!(flags & CLONE_VM) || (flags & CLONE_THREAD))
+	if (!(flags & CLONE_VM) ||
+	    ((flags & CLONE_THREAD) && (flags & CLONE_SETTLS)))
 		return;
-	if (!(flags & CLONE_VFORK))
+	if ((flags & CLONE_THREAD) || !(flags & CLONE_VFORK))
 		cow__park_shared();
 	else
 		preload_vfork_mark();

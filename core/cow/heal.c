@@ -258,6 +258,12 @@ cow__heal(uint64_t ns, bool locked)
 		}
 }
 
+bool
+cow__heal_slice(void)
+{
+	return heal_once(SLICE_NS, true) == MORE;
+}
+
 void
 cow__heal_due(void)
 {
@@ -355,7 +361,8 @@ cow__heal_job(uint64_t now)
 	if (now < next)
 		return next - now;
 	copy_ahead();
-	if (cow__park_used() && cow__park_running() && !may_stop(now)) {
+	if (cow__park_used() && cow__park_running() &&
+	    !cow__engine_sleepers_due(now) && !may_stop(now)) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);

@@ -23,6 +23,9 @@
  * or when the children that hold it live on. */
 void cow__heal(uint64_t ns, bool locked);
 
+/* One slice. True: there may be more to do at once. Engine locked. */
+bool cow__heal_slice(void);
+
 /* One slice if one is due by the share. Engine locked. */
 void cow__heal_due(void);
 

@@ -44,6 +44,7 @@ static struct copy *copies;
 static uint32_t ncopies, copies_cap;
 static uint64_t began_at;
 static bool taking_part; /* this fork concerns memory of ours */
+static bool was_frozen;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
 
 static bool
@@ -245,11 +246,13 @@ prepare_locked(void)
 	cow__stats_prepare();
 	cow__pools_lock();
 	cow__engine.fork_failed = 0;
+	was_frozen = false;
 	taking_part = cow__engine.ready;
 	if (!taking_part || cow__engine.live_bytes == 0)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
 	cow__heal(HEAL_NS, true);
+	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
 	if (cow__holders_before_fork() < 0) {
 		cow__fallback(COW_FALLBACK_SLOTS);
@@ -377,7 +380,8 @@ cow__fork_parent(void)
 		cow__holders_parent();
 		copies_free();
 		(void)inherit_mappings(false);
-		if (cow__old_tables_pending())
+		/* Where forks alone don't heal it, the helper has to. */
+		if (cow__old_tables_pending() || was_frozen)
 			cow__helper_want(cow__old_tables_moved());
 		cow__feedback_forked();
 		count_fork();
@@ -444,29 +448,36 @@ cow__fork_result(void)
 	return result;
 }
 
-static void
+/* True: there is more to heal at once. Who waited for the child is not in a hurry: it may
+ * be the only thread. */
+static bool
 reaped_locked(bool waited)
 {
-	/* Who waited for the child is not in a hurry: it may be the only thread. */
-	cow__heal(waited ? UINT64_MAX : HEAL_NS, !waited);
-	if (cow__engine.frozen)
+	bool more = waited && cow__heal_slice();
+
+	if (!waited)
+		cow__heal(HEAL_NS, true);
+	if (!more && cow__engine.frozen)
 		cow__heal_wake();
-	(void)cow__extent_poll_limbo();
+	if (!more)
+		(void)cow__extent_poll_limbo();
 	cow__engine_unlock();
+	return more;
 }
 
 COW_EXPORT void
 cow__fork_reaped(bool waited)
 {
-	uint64_t mask;
+	bool more = true;
 
-	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
-		return;
-	/* A handler could leave by longjmp(), with the lock. */
-	mask = cow__signals_block();
-	if (try_lock(TRY_REAPED_NS))
-		reaped_locked(waited);
-	cow__signals_restore(mask);
+	while (more && __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
+		/* A handler could leave by longjmp(), with the lock. But signals do not
+		 * wait for more than a slice. */
+		uint64_t mask = cow__signals_block();
+
+		more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
+		cow__signals_restore(mask);
+	}
 }
 
 COW_EXPORT void

@@ -11,7 +11,9 @@
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
+#include "memfd/wait.h"
 
+#define SLEEPERS_NS 10000000u
 #define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 
 struct cow__engine cow__engine = {
@@ -59,6 +61,14 @@ cow__engine_tick(void)
 	cow__hooks.tick();
 }
 
+static uint64_t sleepers_at; /* the next look for threads that sleep past libc */
+
+bool
+cow__engine_sleepers_due(uint64_t now)
+{
+	return now >= sleepers_at;
+}
+
 /* vfork's child does not find its parent's threads in its own list of threads. */
 bool
 cow__engine_quiet(bool may_stop)
@@ -72,13 +82,19 @@ cow__engine_quiet(bool may_stop)
 		[COW__BUSY_PROCESS] = COW_FALLBACK_PROCESS,
 		[COW__BUSY_UNKNOWN] = COW_FALLBACK_PAGEMAP,
 	};
+	uint64_t now = cow__now();
+	bool sleepers = cow__engine_sleepers_due(now);
 	enum cow__busy busy;
 
 	if (cow__engine.process != cow__process_id())
 		return false;
 	busy = cow__quiet_begin(cow__helper_id(), &cow__engine.lock,
 	                        cow__engine.start, cow__engine.end,
-	                        may_stop && cow__stop_used() ? STOP_NS : 0);
+	                        may_stop && cow__stop_used() ? STOP_NS : 0,
+	                        sleepers);
+	/* The look may have been in vain. Then it is too dear to be made each time. */
+	if (sleepers && busy)
+		sleepers_at = now + SLEEPERS_NS;
 	/* A thread was stopped with a lock that the caller may want. */
 	if (!busy && cow__quiet_stopped() && !cow__pools_idle()) {
 		cow__quiet_end();

@@ -87,6 +87,9 @@ void cow__engine_unlock(void);
  * that (option quiet). */
 bool cow__engine_quiet(bool may_stop);
 
+/* Would it look now whether threads that are not parked sleep past libc? */
+bool cow__engine_sleepers_due(uint64_t now);
+
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */
 extern void (*cow__trim_others)(void);

@@ -22,7 +22,7 @@ static _Alignas(16) char stack[64 << 10];
 
 static bool quiet(void)
 {
-	bool yes = cow__quiet_begin(0, NULL, 0, 0, 0) == COW__QUIET;
+	bool yes = cow__quiet_begin(0, NULL, 0, 0, 0, false) == COW__QUIET;
 
 	if (yes)
 		cow__quiet_end();

@@ -73,7 +73,7 @@ static uint64_t mask(const uint64_t *set)
 static enum cow__busy proof(void)
 {
 	uint64_t before = mask(NULL);
-	enum cow__busy busy = cow__quiet_begin(0, NULL, 0, 0, 0);
+	enum cow__busy busy = cow__quiet_begin(0, NULL, 0, 0, 0, false);
 
 	if (!busy)
 		cow__quiet_end();
@@ -137,7 +137,7 @@ START_TEST(each_call_fails)
 		enum cow__busy busy;
 
 		fault_after(n, error);
-		busy = cow__quiet_begin(0, NULL, 0, 0, 0);
+		busy = cow__quiet_begin(0, NULL, 0, 0, 0, false);
 		fired = fault_disarm();
 		ck_assert(busy || may_be_quiet(state));
 		if (!busy)
@@ -217,11 +217,11 @@ START_TEST(fences)
 	ck_assert_ptr_nonnull(t);
 	t->id = 0; /* neither the caller nor one that has ended */
 	cow__park_enter(t, &call);
-	ck_assert_int_eq(cow__park_begin(0, 0, &parked), COW__BUSY_RUNNING);
+	ck_assert_int_eq(cow__park_begin(0, 0, false, &parked), COW__BUSY_RUNNING);
 	ck_assert_uint_eq(cow__park_word, COW__PARK_FENCES);
 	call.fenced = true;
 	cow__park_enter(t, &call);
-	ck_assert_int_eq(cow__park_begin(0, 0, &parked), COW__QUIET);
+	ck_assert_int_eq(cow__park_begin(0, 0, false, &parked), COW__QUIET);
 	ck_assert_uint_eq(parked, 1);
 	cow__park_end();
 	ck_assert_uint_eq(cow__park_word, COW__PARK_FENCES);

@@ -25,6 +25,9 @@ program kernel_writes_status
 program cancelled
 program handlers_parked
 program early_threads
+program odd_threads
+program odd_threads ended
+program odd_threads no_data
 program robust
 program busy_threads
 also=quiet=signal program stops 20

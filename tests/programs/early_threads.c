@@ -111,6 +111,8 @@ static void beside_an_early_thread(int turn)
 
 /* ---- Bare -------------------------------------------------------------------- */
 
+static _Alignas(64) char data[4096]; /* thread-local: it uses none */
+
 static int bare(void *arg)
 {
 	(void)arg;
@@ -122,14 +124,14 @@ static void beside_a_bare_thread(void)
 {
 	static _Alignas(16) char stack[64 << 10];
 	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-	            CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+	            CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 	struct healing h = healing_begin(BYTES);
 
 	block = h.block;
 	over = 0;
 	turns = 0;
 	ended = 1;
-	check(clone(bare, stack + sizeof(stack), flags, NULL, NULL, NULL, &ended) > 0);
+	check(clone(bare, stack + sizeof(stack), flags, NULL, NULL, data, &ended) > 0);
 	nothing_comes_home(&h, COW_FALLBACK_BLOCKED);
 	wait_for(&ended, 0);
 	check_all();
@@ -143,7 +145,7 @@ static void cleared_word(void)
 {
 	static _Alignas(16) char stack[64 << 10];
 	int flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
-	            CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+	            CLONE_SYSVSEM | CLONE_CHILD_CLEARTID | CLONE_SETTLS;
 	struct healing h = healing_begin(BYTES);
 	int *there = (int *)(void *)(h.block + 3 * PAGE + 64), was = *there;
 
@@ -151,7 +153,7 @@ static void cleared_word(void)
 	over = 0;
 	turns = 0;
 	*there = 1;
-	check(clone(bare, stack + sizeof(stack), flags, NULL, NULL, NULL, there) > 0);
+	check(clone(bare, stack + sizeof(stack), flags, NULL, NULL, data, there) > 0);
 	healing_may_begin(&h);
 	__atomic_store_n(&over, 1, __ATOMIC_RELEASE);
 	wait_for(there, 0);

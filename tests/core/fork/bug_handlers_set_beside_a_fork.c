@@ -91,7 +91,7 @@ static pthread_t quiet_begins(void)
 
 	pthread_mutex_lock(&mutex);
 	ck_assert_int_eq(pthread_create(&thread, NULL, sleeps, NULL), 0);
-	while (cow__quiet_begin(0, NULL, 0, 0, 0) != COW__QUIET)
+	while (cow__quiet_begin(0, NULL, 0, 0, 0, false) != COW__QUIET)
 		;
 	return thread;
 }
