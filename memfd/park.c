@@ -45,10 +45,16 @@ cow__park_unlock(const uint64_t *old)
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, old, NULL);
 }
 
-static bool
-has_ended(uint32_t id)
+bool
+cow__park_has_ended(uint32_t id)
 {
 	return SYS3(SYS_tgkill, sys_getpid(), id, 0) == -ESRCH;
+}
+
+struct cow__park_thread *
+cow__park_threads(void)
+{
+	return threads;
 }
 
 static void
@@ -133,7 +139,7 @@ cow__park_cancel(uintptr_t self)
 
 	cow__park_lock(&old);
 	for (t = threads; t; t = t->next)
-		if (t->in_use && t->self == self && !has_ended(t->id))
+		if (t->in_use && t->self == self && !cow__park_has_ended(t->id))
 			known = t->cancelled = true;
 	cancelled_unknown |= !known;
 	cow__park_unlock(&old);
@@ -314,7 +320,7 @@ cow__park_running(void)
 	     t; t = t->next)
 		if (__atomic_load_n(&t->in_use, __ATOMIC_RELAXED) &&
 		    !__atomic_load_n(&t->now, __ATOMIC_RELAXED) &&
-		    t->id != self && !has_ended(t->id))
+		    t->id != self && !cow__park_has_ended(t->id))
 			return true;
 	return false;
 }
@@ -345,11 +351,11 @@ look_at(struct cow__park_thread *t, bool fenced, struct found *found)
 	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
 
 	if (t->cancelled) {
-		t->in_use = !has_ended(t->id);
+		t->in_use = !cow__park_has_ended(t->id);
 		return t->in_use ? COW__BUSY_CANCEL : COW__QUIET;
 	}
 	if (!now) {
-		t->in_use = !has_ended(t->id);
+		t->in_use = !cow__park_has_ended(t->id);
 		found->running += t->in_use;
 	} else if (!fenced && !(now & 1)) {
 		return COW__BUSY_RUNNING;
@@ -359,15 +365,6 @@ look_at(struct cow__park_thread *t, bool fenced, struct found *found)
 		found->unknown++;
 	}
 	return COW__QUIET;
-}
-
-bool
-cow__park_all_live(void)
-{
-	for (struct cow__park_thread *t = threads; t; t = t->next)
-		if (t->in_use && cow__park_counts(t) && has_ended(t->id))
-			return t->in_use = false;
-	return true;
 }
 
 bool
@@ -457,58 +454,4 @@ cow__park_uncancelled(bool all_have_records)
 	if (all_have_records)
 		cancelled_unknown = false;
 	return !cancelled_unknown;
-}
-
-bool
-cow__park_knows(uint32_t id)
-{
-	for (struct cow__park_thread *t = threads; t; t = t->next)
-		if (t->in_use && t->id == id)
-			return cow__park_counts(t);
-	return false;
-}
-
-bool
-cow__park_may_wake(uintptr_t word)
-{
-	struct cow__park_range r;
-
-	return cow__park_written(word, word + 1, &r);
-}
-
-/* pthread_self() is the address of libc's struct, which is of 2 KiB or more. */
-bool
-cow__park_joins(uintptr_t word)
-{
-	uint32_t self = (uint32_t)sys_gettid();
-
-	for (struct cow__park_thread *t = threads; t; t = t->next)
-		if (t->in_use && (t->now || t->id == self) &&
-		    word - t->self < 2048)
-			return true;
-	return false;
-}
-
-static void
-lowest(struct cow__park_range r, uintptr_t at, uintptr_t to,
-       struct cow__park_range *ret)
-{
-	if (r.from < to && r.to > at && (!ret->to || r.from < ret->from))
-		*ret = r;
-}
-
-bool
-cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
-{
-	*ret = (struct cow__park_range){ 0, 0 };
-	for (struct cow__park_thread *t = threads; t; t = t->next) {
-		const struct cow__park_call *call = (void *)(t->now & ~1ul);
-
-		if (!t->in_use)
-			continue;
-		lowest(t->alternate, at, to, ret);
-		for (uint32_t i = 0; call && i < call->n; i++)
-			lowest(call->written[i], at, to, ret);
-	}
-	return ret->to != 0;
 }

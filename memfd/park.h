@@ -194,7 +194,13 @@ bool cow__park_awaited(void);
 /* The longest wait for the floor so far, in ns. */
 uint64_t cow__park_longest(void);
 
-/* ---- For memfd/stop.c. ---- */
+/* ---- For memfd/stop.c and memfd/parked.c. ---- */
+
+/* All records ever made, in a list. */
+struct cow__park_thread *cow__park_threads(void);
+
+/* Is there no thread of this number in this process? */
+bool cow__park_has_ended(uint32_t id);
 
 /* The lock that a prover has while it has the floor. It blocks signals. */
 void cow__park_lock(uint64_t *old);

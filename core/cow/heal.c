@@ -85,7 +85,7 @@ anything_to_do(void)
 	static bool was_held;
 	bool held = false;
 
-	if (!cow__engine.frozen ||
+	if (!cow__engine.frozen || !cow__engine.heal_percent ||
 	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
 		return false;
 	for (t = cow__tile_first(); t; t = t->next) {

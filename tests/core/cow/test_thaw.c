@@ -256,6 +256,26 @@ START_TEST(whole_pages_come_back)
 }
 END_TEST
 
+/* With the option heal=0 nothing is thawed, at no fork and by no thread. */
+START_TEST(never_thawed)
+{
+	uint64_t thaws = stats_now().bytes_thawed;
+	struct cow_storage *storage;
+
+	ck_assert_int_eq(cow_option_set("heal", "0"), 0);
+	make_block(0, &storage);
+	for (int round = 0; round < 4; round++) {
+		in_child(exits_at_once, NULL);
+		fill(p, bytes / 2, (unsigned)round);
+		call_the_library();
+	}
+	ck_assert_uint_eq(stats_now().bytes_thawed, thaws);
+	ck_pattern(p, bytes / 2, 3);
+	cow_block_free(p);
+	cow_storage_unref(storage);
+}
+END_TEST
+
 /* What the program emptied while the block was frozen comes home, too: no page is private
  * then, the block can be cloned again, and the file has no pages of the old content. */
 START_TEST(emptied_parts_come_back)
@@ -430,6 +450,7 @@ int main(void)
 	tcase_add_loop_test(tcase, mixes_over_forks, 0, 4);
 	tcase_add_loop_test(tcase, mixes_over_clones, 0, 3);
 	tcase_add_loop_test(tcase, whole_pages_come_back, 0, 2);
+	tcase_add_test(tcase, never_thawed);
 	tcase_add_loop_test(tcase, emptied_parts_come_back, 0, 2);
 	tcase_add_test(tcase, own_parts_stay);
 	tcase_add_loop_test(tcase, thawed_in_parts, 0, 4);
