@@ -34,14 +34,13 @@ cow__park_lock(uint64_t *old)
 	const uint64_t all = UINT64_MAX;
 
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, old);
-	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
-		cow__yield();
+	cow__lock(&lock);
 }
 
 void
 cow__park_unlock(const uint64_t *old)
 {
-	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
+	cow__unlock(&lock);
 	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, old, NULL);
 }
 

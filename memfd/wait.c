@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time, sleeping, waking: see the header.
+ * Time, sleeping, waking, and a lock: see the header.
  */
 #include "memfd/wait.h"
 #include "memfd/export.h"
 #include "memfd/sys.h"
+
+#include <stdbool.h>
+
+#define LOCKED 1u
+#define AWAITED 2u /* locked, and a thread may sleep */
 
 COW_EXPORT uint64_t
 cow__now(void)
@@ -43,4 +48,25 @@ void
 cow__yield(void)
 {
 	(void)sys_sched_yield();
+}
+
+/* A thread that has slept can't tell whether others still do. So it leaves the word at
+ * AWAITED, and its unlock wakes the next one. */
+void
+cow__lock(uint32_t *word)
+{
+	uint32_t was = 0;
+
+	if (__atomic_compare_exchange_n(word, &was, LOCKED, false,
+	                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	while (__atomic_exchange_n(word, AWAITED, __ATOMIC_ACQUIRE))
+		cow__wait(word, AWAITED, 0);
+}
+
+void
+cow__unlock(uint32_t *word)
+{
+	if (__atomic_exchange_n(word, 0, __ATOMIC_RELEASE) == AWAITED)
+		cow__wake_some(word, 1);
 }

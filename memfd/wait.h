@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Time, sleeping, waking
+ * Time, sleeping, waking, and a lock
  */
 #ifndef COW_MEMFD_WAIT_H
 #define COW_MEMFD_WAIT_H
@@ -27,5 +27,11 @@ void cow__wake(uint32_t *word);
 void cow__wake_some(uint32_t *word, uint32_t count);
 
 void cow__yield(void);
+
+/* A lock of one word: 0 is free. A forked child may store 0. Threads sleep for it, so
+ * that its holder runs whatever their priorities are. It knows no owner: block signals
+ * where a handler may take it. Async-signal-safe. */
+void cow__lock(uint32_t *word);
+void cow__unlock(uint32_t *word);
 
 #endif
