@@ -57,7 +57,7 @@ extern char __libc_single_threaded __attribute__((weak));
 static unsigned have_list; /* a count: a handler may fork within a fork */
 
 static void
-prepare(void)
+streams_lock(void)
 {
 	if (!_IO_list_lock || (&__libc_single_threaded && __libc_single_threaded))
 		return;
@@ -66,7 +66,7 @@ prepare(void)
 }
 
 static void
-in_parent(void)
+streams_unlock(void)
 {
 	if (!have_list)
 		return;
@@ -74,9 +74,25 @@ in_parent(void)
 	_IO_list_unlock();
 }
 
+/* The list comes first: to wait for a stream may take long. */
+static void
+prepare(void)
+{
+	streams_lock();
+	preload_signals_prepare();
+}
+
+static void
+in_parent(void)
+{
+	streams_unlock();
+	preload_signals_parent();
+}
+
 static void
 in_child(void)
 {
+	preload_signals_child();
 	if (have_list)
 		_IO_list_resetlock();
 	have_list = 0;

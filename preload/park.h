@@ -92,6 +92,7 @@ void preload_park_note(void);
 /* Option quiet=signal (preload/stop.c): running threads may be stopped from now on. */
 void preload_stop_begin(void);
 bool preload_stop_used(void);
+bool preload_stop_is(int sig);
 bool preload_stop_has(const void *handler);
 
 /* libc's. */
@@ -99,12 +100,19 @@ extern int (*preload_next_sigaction)(int, const struct sigaction *,
                                      struct sigaction *);
 
 /* What sigaction() answers for the signal that the shim uses. False: it does not use
- * this one (any more), and the kernel is to be asked. Locked. */
+ * this one (any more), and the kernel is to be asked. Locked, so not in a child of
+ * vfork(). */
 bool preload_stop_action(int sig, const struct sigaction *act,
                          struct sigaction *old);
 
 /* In a forked child. */
 void preload_park_child(void);
+
+/* Around a fork: the calling thread locks the table of handlers. A forked child unlocks
+ * it, also if nothing ran before the fork. */
+void preload_signals_prepare(void);
+void preload_signals_parent(void);
+void preload_signals_child(void);
 
 /* The calling thread is about to share this memory, and its record, with a child. */
 void preload_vfork_mark(void);

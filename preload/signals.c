@@ -9,12 +9,19 @@
  * Each signal has two gates in turn, each with a handler of its own: while a new
  * handler is being set, a signal may still be on its way to the old one.
  *
+ * A lock guards the table. A fork holds it, so that the child finds the table whole. A
+ * child of vfork() may be killed at any time: it neither takes the lock nor changes the
+ * table, which is its parent's. Nor does the child of a raw fork, where a thread that the
+ * child lacks may have the lock for ever.
+ *
  * A gate leaves all as it was: the kernel's mask, flags and stack are those that the
  * program asked for, and SA_RESETHAND resets the gate as it would reset the handler.
  */
 #undef _FORTIFY_SOURCE
 #include "preload/next.h"
 #include "preload/park.h"
+
+#include "core/base/mutex.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -30,10 +37,14 @@ typedef void simple_fn(int);
 
 static struct {
 	handler_fn *of[2]; /* what each gate calls */
+	uint32_t changes;  /* of `of`: counts them */
 	uint8_t last;      /* the gate that was used last */
 } handlers[SIGNALS + 1];
 
-static uint32_t lock; /* of the table, and of the kernel's beside it */
+static struct cow__mutex lock; /* of the table, and of the kernel's beside it */
+
+/* So many forks of this thread have the lock: a handler may fork within a fork. */
+static _Thread_local unsigned forks __attribute__((tls_model("initial-exec")));
 
 int (*preload_next_sigaction)(int, const struct sigaction *, struct sigaction *);
 
@@ -52,7 +63,8 @@ pass(int gate, int sig, void *info, void *context)
 	           COW__PARK_FLOOR) {
 		cow__park_wait(NULL);
 	}
-	handlers[sig].of[gate](sig, info, context);
+	__atomic_load_n(&handlers[sig].of[gate], __ATOMIC_RELAXED)(sig, info,
+	                                                          context);
 	/* The handler may have made the record: then there is nothing to put back. */
 	if (was && (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
 	            COW__PARK_STOPS))
@@ -93,38 +105,91 @@ is_handler(const void *p)
 	return (uintptr_t)p > 2 && p != (void *)SIG_ERR;
 }
 
-/* All signals are blocked meanwhile: a handler may set handlers. */
 static void
-table_lock(uint64_t *old)
+block_all(uint64_t *old)
 {
 	const uint64_t all = UINT64_MAX;
 
 	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)old,
 	                   sizeof(all), 0, 0);
-	while (__atomic_exchange_n(&lock, 1, __ATOMIC_ACQUIRE))
-		(void)cow__syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
+}
+
+static void
+unblock(const uint64_t *old)
+{
+	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)old, 0,
+	                   sizeof(*old), 0, 0);
+}
+
+/* All signals are blocked meanwhile: a handler may set handlers. A handler that interrupts
+ * a fork finds the lock in its own thread, and the table whole. */
+static void
+table_lock(uint64_t *old)
+{
+	block_all(old);
+	if (!forks)
+		cow__mutex_lock(&lock);
 }
 
 static void
 table_unlock(const uint64_t *old)
 {
-	__atomic_store_n(&lock, 0, __ATOMIC_RELEASE);
-	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)old, 0,
-	                   sizeof(*old), 0, 0);
+	if (!forks)
+		cow__mutex_unlock(&lock);
+	unblock(old);
 }
 
-/* The gate for a handler that the program is about to set. A child of vfork() sets
- * handlers of its own, but shares this table: it gets none. */
+/* A fork may take long, and runs code of others. So it does not block signals. */
+void
+preload_signals_prepare(void)
+{
+	uint64_t old;
+
+	if (preload_is_vfork_child())
+		return;
+	block_all(&old);
+	if (!forks)
+		cow__mutex_lock(&lock);
+	forks++;
+	unblock(&old);
+}
+
+void
+preload_signals_parent(void)
+{
+	uint64_t old;
+
+	if (!forks || preload_is_vfork_child())
+		return;
+	block_all(&old);
+	if (!--forks)
+		cow__mutex_unlock(&lock);
+	unblock(&old);
+}
+
+/* No other thread has the lock, nor will it give the lock back. */
+void
+preload_signals_child(void)
+{
+	lock = (struct cow__mutex){ 0 };
+	forks = 0;
+}
+
+/* The gate for a handler that the program is about to set. Locked. */
 static void *
 gate_for(int sig, void *handler)
 {
+	handler_fn *f;
 	int gate;
 
-	if (sig < 1 || sig > SIGNALS || !is_handler(handler) ||
-	    preload_is_vfork_child())
+	if (sig < 1 || sig > SIGNALS || !is_handler(handler))
 		return handler;
 	gate = !handlers[sig].last;
-	memcpy(&handlers[sig].of[gate], &handler, sizeof(handler));
+	memcpy(&f, &handler, sizeof(f));
+	__atomic_store_n(&handlers[sig].changes, handlers[sig].changes + 1,
+	                 __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	__atomic_store_n(&handlers[sig].of[gate], f, __ATOMIC_RELAXED);
 	return (void *)gates[gate];
 }
 
@@ -142,44 +207,109 @@ static void *
 handler_of(int sig, void *found)
 {
 	void *p = found;
+	handler_fn *f;
 
 	if (preload_stop_has(found))
 		return (void *)SIG_DFL;
 	for (int gate = 0; gate < 2; gate++)
-		if (found == (void *)gates[gate])
-			memcpy(&p, &handlers[sig].of[gate], sizeof(p));
+		if (found == (void *)gates[gate]) {
+			f = __atomic_load_n(&handlers[sig].of[gate],
+			                    __ATOMIC_RELAXED);
+			memcpy(&p, &f, sizeof(p));
+		}
 	return p;
+}
+
+/* Without the lock. */
+static int
+plain_action(int sig, const struct sigaction *act, struct sigaction *was)
+{
+	int r = preload_next_sigaction(sig, act, was);
+
+	if (r == 0 && was)
+		was->sa_handler =
+		        (simple_fn *)handler_of(sig, (void *)was->sa_handler);
+	return r;
+}
+
+static int
+locked_action(int sig, const struct sigaction *act, struct sigaction *was)
+{
+	struct sigaction ours;
+	uint64_t mask = 0;
+	int r = 0;
+
+	table_lock(&mask);
+	if (!preload_stop_action(sig, act, was)) {
+		if (act) {
+			ours = *act;
+			ours.sa_handler = (simple_fn *)gate_for(
+			        sig, (void *)ours.sa_handler);
+		}
+		r = plain_action(sig, act ? &ours : NULL, was);
+		if (r == 0 && act)
+			was_set(sig, (void *)ours.sa_handler);
+	}
+	table_unlock(&mask);
+	return r;
+}
+
+/* A question takes no lock, but for the signal that the shim itself uses. The kernel may
+ * name a gate whose handler changes before it is read here: a gate is used again by the
+ * second change after that. Then it asks again. */
+static int
+ask(int sig, struct sigaction *was)
+{
+	uint32_t *changes = &handlers[sig].changes, before;
+	int r;
+
+	do {
+		before = __atomic_load_n(changes, __ATOMIC_ACQUIRE);
+		r = preload_next_sigaction(sig, NULL, was);
+		if (r < 0)
+			return r;
+		if ((preload_stop_is(sig) ||
+		     preload_stop_has((void *)was->sa_handler)) &&
+		    !preload_is_vfork_child())
+			return locked_action(sig, NULL, was);
+		was->sa_handler =
+		        (simple_fn *)handler_of(sig, (void *)was->sa_handler);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	} while (before != __atomic_load_n(changes, __ATOMIC_RELAXED));
+	return r;
+}
+
+/* Does it neither change the table nor ask for the old handler? The signals of
+ * memfd/stop.h are real-time signals, for which the lock is needed. */
+static bool
+is_simple(int sig, const struct sigaction *act, const struct sigaction *old)
+{
+	return !old && sig < SIGNALS / 2 && !is_handler((void *)act->sa_handler);
 }
 
 EXPORT int
 sigaction(int sig, const struct sigaction *restrict act,
           struct sigaction *restrict old)
 {
-	struct sigaction ours;
-	uint64_t mask;
+	struct sigaction ours, was = { .sa_handler = SIG_DFL };
 	int r;
 
 	if (!preload_next_sigaction)
 		preload_signals_init();
 	if (sig < 1 || sig > SIGNALS)
 		return preload_next_sigaction(sig, act, old);
+	/* The program's memory may fault, and its handler may be needed: it is used before
+	 * the signals are blocked, and after that. */
 	if (act)
-		ours = *act; /* before the signals are blocked: it may fault */
-	table_lock(&mask);
-	if (preload_stop_action(sig, act ? &ours : NULL, old)) {
-		table_unlock(&mask);
-		return 0;
-	}
-	if (act)
-		ours.sa_handler =
-		        (simple_fn *)gate_for(sig, (void *)ours.sa_handler);
-	r = preload_next_sigaction(sig, act ? &ours : NULL, old);
+		ours = *act;
+	if (!act)
+		r = ask(sig, &was);
+	else if (is_simple(sig, &ours, old) || preload_is_vfork_child())
+		r = plain_action(sig, &ours, old ? &was : NULL);
+	else
+		r = locked_action(sig, &ours, old ? &was : NULL);
 	if (r == 0 && old)
-		old->sa_handler =
-		        (simple_fn *)handler_of(sig, (void *)old->sa_handler);
-	if (r == 0 && act)
-		was_set(sig, (void *)ours.sa_handler);
-	table_unlock(&mask);
+		*old = was;
 	return r;
 }
 
@@ -187,11 +317,10 @@ sigaction(int sig, const struct sigaction *restrict act,
 static void
 keep_bit(int sig, uint64_t *mask)
 {
-	uint64_t now, bit = 1ull << (sig - 1);
+	uint64_t now = 0, bit = 1ull << (sig - 1);
 
 	(void)cow__syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now,
 	                   sizeof(now), 0, 0);
-	(void)now;
 	*mask = (*mask & ~bit) | (now & bit);
 }
 
@@ -207,15 +336,43 @@ older_stop(int sig, simple_fn *handler, simple_fn **was)
 	return true;
 }
 
+typedef simple_fn *older_fn(int, simple_fn *);
+
 /* The flags and the mask of the older functions are libc's business. */
+static simple_fn *
+older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
+{
+	bool locked = !preload_is_vfork_child();
+	simple_fn *was;
+	void *gate = (void *)handler;
+	uint64_t mask = 0;
+
+	if (locked) {
+		table_lock(&mask);
+		if (older_stop(sig, handler, &was)) {
+			table_unlock(&mask);
+			return was;
+		}
+		gate = gate_for(sig, gate);
+	}
+	was = next(sig, (simple_fn *)gate);
+	if (was != SIG_ERR && sig >= 1 && sig <= SIGNALS) {
+		if (locked)
+			was_set(sig, gate);
+		was = (simple_fn *)handler_of(sig, (void *)was);
+		if (locked && changes_mask)
+			keep_bit(sig, &mask);
+	}
+	if (locked)
+		table_unlock(&mask);
+	return was;
+}
+
 #define OLDER(name, changes_mask)                                              \
 	EXPORT simple_fn *name(int sig, simple_fn *handler);                   \
 	EXPORT simple_fn *name(int sig, simple_fn *handler)                    \
 	{                                                                      \
-		static simple_fn *(*next)(int, simple_fn *);                   \
-		simple_fn *was;                                                \
-		void *gate;                                                    \
-		uint64_t mask;                                                 \
+		static older_fn *next;                                         \
                                                                                \
 		if (!next) {                                                   \
 			void *p = preload_next_symbol(#name);                  \
@@ -226,21 +383,7 @@ older_stop(int sig, simple_fn *handler, simple_fn **was)
 			errno = ENOSYS;                                        \
 			return SIG_ERR;                                        \
 		}                                                              \
-		table_lock(&mask);                                             \
-		if (older_stop(sig, handler, &was)) {                          \
-			table_unlock(&mask);                                   \
-			return was;                                            \
-		}                                                              \
-		gate = gate_for(sig, (void *)handler);                         \
-		was = next(sig, (simple_fn *)gate);                            \
-		if (was != SIG_ERR && sig >= 1 && sig <= SIGNALS) {            \
-			was_set(sig, gate);                                    \
-			was = (simple_fn *)handler_of(sig, (void *)was);       \
-			if (changes_mask)                                      \
-				keep_bit(sig, &mask);                          \
-		}                                                              \
-		table_unlock(&mask);                                           \
-		return was;                                                    \
+		return older(next, sig, handler, changes_mask);                \
 	}
 OLDER(signal, false)
 OLDER(bsd_signal, false)
@@ -251,23 +394,25 @@ OLDER(sigset, true)
 
 static int (*next_sigaltstack)(const stack_t *, stack_t *);
 
+/* A child of vfork() has its parent's record, but a signal stack of its own. The kernel may
+ * fail to write `old`, and has the new stack then. */
 EXPORT int
 sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
 {
+	struct cow__park_thread *t = preload_thread;
 	stack_t now;
 	int r;
 
 	if (!next_sigaltstack)
 		preload_signals_init();
 	r = next_sigaltstack(stack, old);
-	if (r == 0 && stack && preload_thread &&
-	    next_sigaltstack(NULL, &now) == 0) {
+	if (stack && t && !(t->in_vfork && preload_is_vfork_child()) &&
+	    preload_kernel(SYS_sigaltstack, NULL, &now) == 0) {
 		uintptr_t at = (uintptr_t)now.ss_sp;
 
 		if (now.ss_flags & SS_DISABLE)
 			at = now.ss_size = 0;
-		preload_thread->alternate =
-		        (struct cow__park_range){ at, at + now.ss_size };
+		t->alternate = (struct cow__park_range){ at, at + now.ss_size };
 	}
 	return r;
 }

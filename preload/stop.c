@@ -27,6 +27,12 @@ preload_stop_used(void)
 	return __atomic_load_n(&stop_signal, __ATOMIC_RELAXED) != 0;
 }
 
+bool
+preload_stop_is(int sig)
+{
+	return sig == __atomic_load_n(&stop_signal, __ATOMIC_RELAXED);
+}
+
 static bool
 is_handler(const struct sigaction *a)
 {
@@ -105,7 +111,7 @@ preload_stop_action(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct sigaction was;
 
-	if (!sig || sig != stop_signal || preload_is_vfork_child())
+	if (!sig || sig != stop_signal)
 		return false;
 	was = wanted;
 	if (act && is_handler(act)) {

@@ -24,6 +24,9 @@ program kernel_writes
 program kernel_writes_status
 program cancelled
 program handlers_parked
+program handlers_over_forks
+program old_handlers
+program real_time
 program early_threads
 program odd_threads
 program odd_threads ended
@@ -33,6 +36,7 @@ program busy_threads
 also=quiet=signal program stops 20
 also=quiet=signal program busy_threads
 also=quiet=signal program signals
+also=quiet=signal program old_handlers
 program fork_hooks
 program signals
 program fork_in_handler

@@ -19,7 +19,7 @@ enum { ROUNDS = 6 };
 static int quiet[2];
 static pthread_t waiter;
 static unsigned char *block;
-static int handled, interrupted, over, spins, ready, number;
+static int handled, interrupted, over, spins, ready, number, vforks_first;
 static sigjmp_buf jump;
 
 static uint32_t *word(size_t page)
@@ -235,6 +235,19 @@ static void counts_there(int sig)
 		check(here[i] == (unsigned char)i);
 }
 
+/* The child changes a stack of its own, though it has this memory. */
+__attribute__((noinline)) static void child_without_stack(void)
+{
+	static const stack_t none = { .ss_flags = SS_DISABLE };
+	int status;
+	pid_t child = vfork();
+
+	check(child >= 0);
+	if (child == 0)
+		_exit(sigaltstack(&none, NULL) != 0);
+	check(waitpid(child, &status, 0) == child && status == 0);
+}
+
 static void *reads_with_a_stack(void *arg)
 {
 	stack_t mine = { .ss_sp = stack_in_block(), .ss_size = 100 * PAGE };
@@ -242,11 +255,21 @@ static void *reads_with_a_stack(void *arg)
 
 	memcpy(saved, mine.ss_sp, sizeof(saved));
 	check(sigaltstack(&mine, NULL) == 0);
+	if (vforks_first)
+		child_without_stack();
 	__atomic_store_n(&ready, 1, __ATOMIC_RELEASE);
 	arg = reads(arg);
 	mine.ss_flags = SS_DISABLE;
 	check(sigaltstack(&mine, NULL) == 0);
 	memcpy(stack_in_block(), saved, sizeof(saved));
+	return arg;
+}
+
+static void *has_a_child(void *arg)
+{
+	vforks_first = 1;
+	arg = reads_with_a_stack(arg);
+	vforks_first = 0;
 	return arg;
 }
 
@@ -372,6 +395,7 @@ int main(void)
 		handlers_that_jump();
 		stacks_stay(reads_with_a_stack, &random);
 		stacks_stay(rests_first, &random);
+		stacks_stay(has_a_child, &random);
 		handlers_that_fork(&random);
 		handlers_that_vfork();
 	}
