@@ -334,7 +334,9 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 	 * parked. */
 	all = count_threads();
 	if (all != parked + ours && !others_sleep(helper, false, memory))
-		busy = all ? COW__BUSY_BLOCKED : COW__BUSY_UNKNOWN;
+		busy = !all                ? COW__BUSY_UNKNOWN
+		       : cow__park_running() ? COW__BUSY_RUNNING
+		                             : COW__BUSY_BLOCKED;
 	else if (!cow__park_all_live())
 		busy = COW__BUSY_RUNNING;
 	else if (!cow__park_uncancelled(all == parked + ours))

@@ -56,8 +56,10 @@ static void wait_for(const int *flag, int value)
 /* Beside the thread, which writes. */
 static void nothing_comes_home(struct healing *h, enum cow_fallback reason)
 {
-	uint32_t from = __atomic_load_n(&turns, __ATOMIC_ACQUIRE);
+	uint32_t from;
 
+	while (!(from = __atomic_load_n(&turns, __ATOMIC_ACQUIRE)))
+		rest();
 	healing_may_begin(h);
 	wait_for_refusals(reason, 3);
 	while (__atomic_load_n(&turns, __ATOMIC_ACQUIRE) - from < 100)
