@@ -25,6 +25,18 @@ extern _Thread_local struct cow__park_thread *preload_thread
 
 #define PRELOAD_CALL { .n = 0, .fenced = false }
 
+/* The kernel may accept a length that would wrap around. Such a range ends where
+ * addresses of programs end, so that the prover can round the end up. */
+static inline struct cow__park_range
+preload_range(uintptr_t from, size_t bytes)
+{
+	const uintptr_t most = INTPTR_MAX;
+
+	return (struct cow__park_range){
+		from, bytes > most - from ? most : from + bytes
+	};
+}
+
 /* Of memory outside the window nothing is ever moved, so it need not be listed. */
 static inline void
 preload_may_write(struct cow__park_call *call, const void *p, size_t bytes)
@@ -34,8 +46,7 @@ preload_may_write(struct cow__park_call *call, const void *p, size_t bytes)
 	if (from - preload_window_start >= preload_window_bytes || !bytes)
 		return;
 	if (call->n < COW__PARK_RANGES)
-		call->written[call->n] =
-		        (struct cow__park_range){ from, from + bytes };
+		call->written[call->n] = preload_range(from, bytes);
 	call->n++;
 }
 
@@ -44,9 +55,7 @@ preload_may_write(struct cow__park_call *call, const void *p, size_t bytes)
 static inline void
 preload_does_write(struct cow__park_call *call, const void *p, size_t bytes)
 {
-	uintptr_t from = (uintptr_t)p;
-
-	call->written[call->n++] = (struct cow__park_range){ from, from + bytes };
+	call->written[call->n++] = preload_range((uintptr_t)p, bytes);
 }
 
 /* The first call of a thread, a call of vfork's child, and calls while the engine

@@ -22,6 +22,8 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 
+#define TO_THE_END (BYTES - HUGE_PAGE - 100 * PAGE)
+
 static int sockets[2]; /* datagrams */
 static int listener, sender, queue, file, stream[2];
 static mqd_t mail;
@@ -84,6 +86,16 @@ static size_t by_raw_read(unsigned char *at)
 static size_t by_recv(unsigned char *at)
 {
 	check(recv(sockets[0], at, 100, 0) == 5);
+	check(memcmp(at, "hello", 5) == 0);
+	return 5;
+}
+
+/* The length says nothing about the buffer, and wraps around. */
+static size_t by_endless_recv(unsigned char *at)
+{
+	volatile size_t endless = SIZE_MAX;
+
+	check(recv(sockets[0], at, endless, 0) == 5);
 	check(memcmp(at, "hello", 5) == 0);
 	return 5;
 }
@@ -325,6 +337,7 @@ static const struct call calls[] = {
 	{ "readv", by_readv, wake_by_pipe, .home = NONE_COMES },
 	{ "read by number", by_raw_read, wake_by_pipe, .home = NONE_COMES },
 	{ "recv", by_recv, wake_by_datagram },
+	{ "recv, endless", by_endless_recv, wake_by_datagram, .bytes = TO_THE_END },
 	{ "recvfrom", by_recvfrom, wake_by_datagram },
 	{ "recvmsg", by_recvmsg, wake_by_datagram, .home = NONE_COMES },
 	{ "accept", by_accept, wake_by_connect },
