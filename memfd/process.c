@@ -13,10 +13,13 @@
 #include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
 
 #ifndef AF_XDP
 #define AF_XDP 44
 #endif
+#define PROC_MAGIC 0x9fa0
 
 /* The kernel's struct linux_dirent64. */
 struct entry {
@@ -93,6 +96,22 @@ name_pins(int dir, const char *name)
 	return target_pins(target);
 }
 
+/* /proc/PID/mem writes the memory of a process, and it may be this one's. It is an empty
+ * file of its owner on no device. Other files hardly look like that, so only those that
+ * do are asked for their file system. */
+static bool
+is_memory(int fd, const struct stat *st, long flags)
+{
+	struct statfs fs;
+	long r;
+
+	if (st->st_size != 0 || (st->st_mode & 07777) != 0600 ||
+	    major(st->st_dev) != 0 || (flags & O_ACCMODE) == O_RDONLY)
+		return false;
+	r = SYS3(SYS_fstatfs, fd, &fs, 0);
+	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
+}
+
 /* The name takes longer than all other questions, and a server may have thousands
  * of descriptors. So only those of devices and of the kernel's own objects are asked
  * for it. */
@@ -115,7 +134,8 @@ descriptor_pins(int dir, const char *name)
 	r = sys_fcntl(fd, F_GETFL, 0);
 	if (r >= 0 && (r & O_DIRECT))
 		return true;
-	return !S_ISREG(st.st_mode) && name_pins(dir, name);
+	return S_ISREG(st.st_mode) ? r >= 0 && is_memory(fd, &st, r)
+	                           : name_pins(dir, name);
 }
 
 bool
