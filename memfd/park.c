@@ -290,13 +290,6 @@ cow__park_counts(const struct cow__park_thread *t)
 	return now && (now & ~1ul) != (uintptr_t)&cow__park_unknown;
 }
 
-bool
-cow__park_awaited(void)
-{
-	return __atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
-	       COW__PARK_AWAITED;
-}
-
 uint64_t
 cow__park_longest(void)
 {
@@ -410,6 +403,10 @@ cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
 		return COW__BUSY_PROCESS;
 	/* Held until the end: no thread gets a record, none is cancelled. */
 	cow__park_lock(&old_mask);
+	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED)) {
+		cow__park_unlock(&old_mask);
+		return COW__BUSY_RUNNING;
+	}
 	stopped = 0;
 	__atomic_store_n(&owner, (int32_t)sys_getpid(), __ATOMIC_RELAXED);
 	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);

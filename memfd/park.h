@@ -118,6 +118,13 @@ void cow__park_child(struct cow__park_thread *self);
 /* pthread_cancel() is about to be called for this thread. */
 void cow__park_cancel(uintptr_t self);
 
+/* Call it with 1 before a call that may forbid system calls to the calling thread, and with
+ * -1 if that call failed. While the sum is not 0 there are no proofs, so the floor is
+ * never taken, and a thread that parks or leaves need not make a call. It returns when no
+ * prover has the floor any more. */
+void cow__park_sandbox(int add);
+extern uint32_t cow__park_sandboxed; /* the sum */
+
 /* A process that is no thread of ours shares this memory: no more proofs. */
 void cow__park_shared(void);
 
@@ -189,7 +196,12 @@ bool cow__park_joins(uintptr_t word);
 bool cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
 
 /* Does a thread wait for the end of the floor? */
-bool cow__park_awaited(void);
+static inline bool
+cow__park_awaited(void)
+{
+	return __atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
+	       COW__PARK_AWAITED;
+}
 
 /* The longest wait for the floor so far, in ns. */
 uint64_t cow__park_longest(void);

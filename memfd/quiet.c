@@ -360,6 +360,8 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 	long r = -EINVAL;
 
 	lock_word = (uintptr_t)lock;
+	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED))
+		return COW__BUSY_RUNNING;
 	if (is_in(&memory, (uintptr_t)__builtin_frame_address(0)))
 		return COW__BUSY_STACK;
 	masked = sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old_mask) >= 0;

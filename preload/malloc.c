@@ -9,6 +9,7 @@
  */
 #include "core/fork/fork.h"
 #include "preload/next.h"
+#include "preload/park.h"
 #include "preload/preload.h"
 
 #include <cowshed.h>
@@ -100,6 +101,11 @@ look(void)
 {
 	int saved = errno;
 
+	/* A filter may forbid to make a thread. */
+	if (preload_sandboxed()) {
+		preload_gate_open();
+		return;
+	}
 	if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) % ASK_EVERY ||
 	    now() < settled_at)
 		return;

@@ -50,6 +50,8 @@ preload_park_slowly(struct cow__park_call *call)
 	int saved = errno;
 	uint32_t word;
 
+	if (preload_sandboxed())
+		return NULL;
 	if (!t || t->in_vfork) {
 		if (preload_is_vfork_child())
 			return NULL;
@@ -89,7 +91,7 @@ preload_park_note(void)
 {
 	int saved = errno;
 
-	if (!preload_thread && !preload_is_vfork_child())
+	if (!preload_thread && !preload_sandboxed() && !preload_is_vfork_child())
 		(void)thread_new();
 	errno = saved;
 }

@@ -19,6 +19,15 @@
 
 #include <signal.h>
 
+/* May a thread be under a filter of system calls? Then wrappers only pass calls on. */
+static inline bool
+preload_sandboxed(void)
+{
+	return __builtin_expect(__atomic_load_n(&cow__park_sandboxed,
+	                                        __ATOMIC_RELAXED),
+	                        0);
+}
+
 /* The calling thread's record; NULL: it has none yet. */
 extern _Thread_local struct cow__park_thread *preload_thread
         __attribute__((tls_model("initial-exec")));

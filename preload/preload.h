@@ -79,6 +79,9 @@ long preload_kernel(long number, ...);
  * `option` is prctl's, else 0 (preload/privileges.c). */
 bool preload_is_for_one(long number, long option);
 
+/* Makes such a call while the library has no threads. */
+long preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f);
+
 /* Between these two the library has no threads (core/memory/workers.c). True: the second
  * must be called. */
 bool cow__threads_suspend(void);

@@ -11,11 +11,15 @@
  * So the helper and the threads that copy end before the call. Threads that are made
  * later inherit the privileges of their maker. Signal handlers may make many of these
  * calls.
+ *
+ * A filter of system calls may kill for calls that the program does not make itself.
+ * Before it is set, the shim switches safe points off (memfd/park.h).
  */
 #include "preload/next.h"
-#include "preload/preload.h"
+#include "preload/park.h"
 
 #include <grp.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
@@ -57,16 +61,42 @@ preload_is_for_one(long number, long option)
 	}
 }
 
+/* A child of vfork() gets a filter of its own: its parent has the same memory, and goes on
+ * as before. */
+static bool
+makes_sandbox(long number, long a)
+{
+	bool makes = number == SYS_prctl ? a == PR_SET_SECCOMP
+	                                 : number == SYS_seccomp &&
+	                                           (a == SECCOMP_SET_MODE_STRICT ||
+	                                            a == SECCOMP_SET_MODE_FILTER);
+
+	return makes && (preload_sandboxed() || !preload_is_vfork_child());
+}
+
+long
+preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
+{
+	bool suspended = cow__threads_suspend();
+	bool sandbox = makes_sandbox(number, a);
+	long r;
+
+	if (sandbox)
+		cow__park_sandbox(1);
+	r = preload_kernel(number, a, b, c, d, e, f);
+	/* Programs ask by a call that fails whether there are filters. */
+	if (sandbox && r < 0)
+		cow__park_sandbox(-1);
+	if (suspended)
+		cow__helper_resume();
+	return r;
+}
+
 /* For calls that libc only passes on to the kernel. */
 static int
 kernel_alone(long number, long a, long b)
 {
-	bool suspended = cow__threads_suspend();
-	int r = (int)preload_kernel(number, a, b);
-
-	if (suspended)
-		cow__helper_resume();
-	return r;
+	return (int)preload_kernel_alone(number, a, b, 0, 0, 0, 0);
 }
 
 EXPORT int
@@ -104,22 +134,19 @@ capset(void *header, const void *data)
 EXPORT int
 prctl(int option, ...)
 {
-	bool suspended =
-	        preload_is_for_one(SYS_prctl, option) && cow__threads_suspend();
-	unsigned long a, b, c, d;
+	long a, b, c, d;
 	va_list ap;
-	int r;
 
 	va_start(ap, option);
-	a = va_arg(ap, unsigned long);
-	b = va_arg(ap, unsigned long);
-	c = va_arg(ap, unsigned long);
-	d = va_arg(ap, unsigned long);
+	a = va_arg(ap, long);
+	b = va_arg(ap, long);
+	c = va_arg(ap, long);
+	d = va_arg(ap, long);
 	va_end(ap);
-	r = (int)preload_kernel(SYS_prctl, option, a, b, c, d);
-	if (suspended)
-		cow__helper_resume();
-	return r;
+	return (int)(preload_is_for_one(SYS_prctl, option)
+	                     ? preload_kernel_alone(SYS_prctl, option, a, b, c,
+	                                            d, 0)
+	                     : preload_kernel(SYS_prctl, option, a, b, c, d));
 }
 
 /* The others go through libc, which changes all threads that it knows. */

@@ -69,18 +69,6 @@ preload_kernel(long number, ...)
 	return kernel(number, a, b, c, d, e, f);
 }
 
-/* Makes a call while the library has no threads. */
-static long
-kernel_alone(long number, long a, long b, long c, long d, long e, long f)
-{
-	bool suspended = cow__threads_suspend();
-	long r = kernel(number, a, b, c, d, e, f);
-
-	if (suspended)
-		cow__helper_resume();
-	return r;
-}
-
 /* rt_sigprocmask() with a bad `how`: the kernel reads the mask first, and changes
  * nothing. NULL would mean no mask. */
 bool
@@ -227,7 +215,7 @@ syscall(long number, ...)
 	if (is_wait(number, b))
 		return kernel_wait(number, a, b, c, d, e, f);
 	if (preload_is_for_one(number, a))
-		return kernel_alone(number, a, b, c, d, e, f);
+		return preload_kernel_alone(number, a, b, c, d, e, f);
 	if (is_fork(number, a, b))
 		return kernel_fork(number, a, b, c, d, e, f);
 	note_policy(number, a, b);

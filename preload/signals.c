@@ -296,8 +296,8 @@ sigaction(int sig, const struct sigaction *restrict act,
 
 	if (!preload_next_sigaction)
 		preload_signals_init();
-	if (sig < 1 || sig > SIGNALS)
-		return preload_next_sigaction(sig, act, old);
+	if (sig < 1 || sig > SIGNALS || preload_sandboxed())
+		return plain_action(sig, act, old);
 	/* The program's memory may fault, and its handler may be needed: it is used before
 	 * the signals are blocked, and after that. */
 	if (act)
@@ -342,7 +342,7 @@ typedef simple_fn *older_fn(int, simple_fn *);
 static simple_fn *
 older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 {
-	bool locked = !preload_is_vfork_child();
+	bool locked = !preload_sandboxed() && !preload_is_vfork_child();
 	simple_fn *was;
 	void *gate = (void *)handler;
 	uint64_t mask = 0;

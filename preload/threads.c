@@ -150,7 +150,8 @@ pthread_cancel(pthread_t thread)
 		preload_threads_init();
 	if (!next_cancel)
 		return ENOSYS;
-	cow__park_cancel((uintptr_t)thread);
+	if (!preload_sandboxed())
+		cow__park_cancel((uintptr_t)thread);
 	return next_cancel(thread);
 }
 

@@ -12,6 +12,7 @@ program lowest_number
 program spawn
 program vforks
 program denied
+program sandboxed
 program user_namespace
 program dropped
 program privileges

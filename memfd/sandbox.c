@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes under a filter of system calls: no proofs (memfd/park.h)
+ */
+#include "memfd/export.h"
+#include "memfd/park.h"
+
+COW_EXPORT uint32_t cow__park_sandboxed;
+
+/* Locked, so that a prover either is done or will see it. The thread that has a filter
+ * already may not make the calls of the lock. */
+COW_EXPORT void
+cow__park_sandbox(int add)
+{
+	uint32_t *sum = &cow__park_sandboxed;
+	uint64_t old;
+
+	if (__atomic_load_n(sum, __ATOMIC_ACQUIRE)) {
+		__atomic_fetch_add(sum, (uint32_t)add, __ATOMIC_SEQ_CST);
+		return;
+	}
+	cow__park_lock(&old);
+	__atomic_fetch_add(sum, (uint32_t)add, __ATOMIC_SEQ_CST);
+	cow__park_unlock(&old);
+}
