@@ -228,7 +228,7 @@ reaped(pid_t pid, bool waited)
 	int saved = errno;
 
 	if (pid > 0 && !preload_sandboxed())
-		cow__fork_reaped(waited);
+		preload_heal_reaped(waited);
 	errno = saved;
 	return pid;
 }

@@ -5,9 +5,6 @@
 #include "preload/park.h"
 #include "preload/next.h"
 
-#include "core/cow/heal.h"
-#include "core/fork/fork.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -73,7 +70,7 @@ preload_park_slowly(struct cow__park_call *call)
 		return t;
 	}
 	if (word & COW__PARK_CARE) {
-		cow__heal_here();
+		preload_heal_here();
 		errno = saved;
 	}
 	call->fenced = (word & COW__PARK_FENCES) != 0;
@@ -100,6 +97,7 @@ void
 preload_park_child(void)
 {
 	process = getpid();
+	preload_heal_child();
 	cow__park_child(preload_thread);
 }
 

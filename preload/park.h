@@ -125,6 +125,12 @@ bool preload_stop_action(int sig, const struct sigaction *act,
 
 /* In a forked child. */
 void preload_park_child(void);
+void preload_heal_child(void);
+
+/* Heals for a thread that is about to park, and for one that waited for a child, perhaps
+ * until the child ended. They need little of the caller's stack (preload/heal.c). */
+void preload_heal_here(void);
+void preload_heal_reaped(bool blocked);
 
 /* Around a fork: the calling thread locks the table of handlers. A forked child unlocks
  * it, also if nothing ran before the fork. */

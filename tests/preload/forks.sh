@@ -27,6 +27,7 @@ program handlers_parked
 program handlers_over_forks
 program old_handlers
 program real_time
+program small_stack
 program early_threads
 program odd_threads
 program odd_threads ended

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Healing for a thread of the program, on a stack of the shim's own (core/cow/heal.h)
+ *
+ * A thread that blocks may be in a signal handler on a stack of 8 KiB, of which the
+ * kernel took half, or in a coroutine on a stack as small. The work for the engine needs
+ * more. So it has a stack, for one thread at a time. Signals are blocked meanwhile: no
+ * handler runs on that stack, and none leaves it by longjmp().
+ */
+#include "preload/park.h"
+
+#include "core/base/mutex.h"
+#include "core/cow/heal.h"
+#include "core/fork/fork.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#define STACK_BYTES ((size_t)128 << 10)
+#define LOOK_NS 100000u /* between looks of threads that park whether a slice is due */
+
+static char stack[STACK_BYTES] __attribute__((aligned(64)));
+static struct cow__mutex lock; /* of the stack */
+static uint64_t look_at;
+
+/* Calls `f` with the stack pointer at `top`. */
+__attribute__((visibility("hidden"))) void preload_call_on(void *top, void (*f)(void));
+
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl preload_call_on\n"
+        ".hidden preload_call_on\n"
+        ".type preload_call_on, @function\n"
+        "preload_call_on:\n"
+        "	.cfi_startproc\n"
+        "	.byte 0xf3, 0x0f, 0x1e, 0xfa\n" /* endbr64 */
+        "	push %rbp\n"
+        "	.cfi_def_cfa_offset 16\n"
+        "	.cfi_offset rbp, -16\n"
+        "	mov %rsp, %rbp\n"
+        "	.cfi_def_cfa_register rbp\n"
+        "	mov %rdi, %rsp\n"
+        "	call *%rsi\n"
+        "	mov %rbp, %rsp\n"
+        "	pop %rbp\n"
+        "	.cfi_def_cfa rsp, 8\n"
+        "	ret\n"
+        "	.cfi_endproc\n"
+        ".size preload_call_on, .-preload_call_on\n");
+#elif defined(__aarch64__)
+__asm__(".text\n"
+        ".globl preload_call_on\n"
+        ".hidden preload_call_on\n"
+        ".type preload_call_on, %function\n"
+        "preload_call_on:\n"
+        "	.cfi_startproc\n"
+        "	hint #34\n" /* bti c */
+        "	stp x29, x30, [sp, #-16]!\n"
+        "	.cfi_def_cfa_offset 16\n"
+        "	.cfi_offset x29, -16\n"
+        "	.cfi_offset x30, -8\n"
+        "	mov x29, sp\n"
+        "	.cfi_def_cfa_register x29\n"
+        "	mov sp, x0\n"
+        "	blr x1\n"
+        "	mov sp, x29\n"
+        "	ldp x29, x30, [sp], #16\n"
+        "	.cfi_def_cfa sp, 0\n"
+        "	ret\n"
+        "	.cfi_endproc\n"
+        ".size preload_call_on, .-preload_call_on\n");
+#endif
+
+static void
+set_mask(const uint64_t *set, uint64_t *old)
+{
+	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)set, (long)old,
+	                   sizeof(*set), 0, 0);
+}
+
+static void
+call(void (*f)(void), bool wait)
+{
+	const uint64_t all = UINT64_MAX;
+	uint64_t old;
+
+	set_mask(&all, &old);
+	if (wait)
+		cow__mutex_lock(&lock);
+	if (wait || cow__mutex_try_lock(&lock)) {
+		preload_call_on(stack + sizeof(stack), f);
+		cow__mutex_unlock(&lock);
+	}
+	set_mask(&old, NULL);
+}
+
+/* To block signals takes two calls, so a thread looks at the clock first. */
+void
+preload_heal_here(void)
+{
+	struct timespec t;
+	uint64_t now, next = __atomic_load_n(&look_at, __ATOMIC_RELAXED);
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	if (now < next)
+		return;
+	__atomic_store_n(&look_at, now + LOOK_NS, __ATOMIC_RELAXED);
+	call(cow__heal_here, false);
+}
+
+static void
+reaped(void)
+{
+	cow__fork_reaped(false);
+}
+
+static void
+waited(void)
+{
+	cow__fork_reaped(true);
+}
+
+/* A stack in a block must not be moved: the engine sees that if it works on this stack. A
+ * child of vfork() may be killed while it has the lock, which is its parent's. */
+void
+preload_heal_reaped(bool blocked)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	if (here - preload_window_start < preload_window_bytes)
+		cow__fork_reaped(blocked);
+	else if (!preload_is_vfork_child())
+		call(blocked ? waited : reaped, true);
+}
+
+void
+preload_heal_child(void)
+{
+	lock = (struct cow__mutex){ 0 };
+}
