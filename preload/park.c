@@ -108,6 +108,7 @@ preload_park_init(void)
 	preload_signals_init();
 	preload_threads_init();
 	preload_blocking_init();
+	preload_raw_init();
 }
 
 void

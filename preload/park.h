@@ -101,6 +101,7 @@ preload_unpark(struct cow__park_thread *t, const struct cow__park_call *call)
  * call before that. */
 void preload_park_init(void);
 void preload_blocking_init(void);
+void preload_raw_init(void);
 void preload_threads_init(void);
 void preload_signals_init(void);
 

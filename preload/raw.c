@@ -5,13 +5,14 @@
  *   syscall            by number: calls that have a name here; NUMA policies,
  *                      which libnuma sets in this way; calls that give up
  *                      privileges (preload/privileges.c); forks
- *   ioctl              registers memory with a userfaultfd
+ *   ioctl              registers memory with a userfaultfd; also by number
  *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
  *   remap_file_pages   would work on a file
  *
  * All other calls go to the kernel after a few comparisons.
  */
+#include "preload/next.h"
 #include "preload/park.h"
 
 #include "core/program/advise.h"
@@ -23,6 +24,7 @@
 #include <linux/sched.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -49,6 +51,8 @@
 	e = va_arg(ap, long);                                                  \
 	f = va_arg(ap, long);                                                  \
 	va_end(ap)
+
+static int (*next_ioctl)(int, unsigned long, ...); /* NULL before the shim starts */
 
 static inline long
 kernel(long number, long a, long b, long c, long d, long e, long f)
@@ -140,6 +144,18 @@ note_policy(long number, long a, long b)
 		cow__placed();
 }
 
+/* The program handles faults in a registered range. So the range must stay the mapping
+ * that was registered, and behave as the anonymous memory that it seems. */
+static void
+note_register(unsigned long request, long a)
+{
+	const struct uffdio_register *r = (const void *)a;
+
+	if (request == UFFDIO_REGISTER && preload_is_readable(r, sizeof(*r)) &&
+	    r->range.len && preload_ours((void *)r->range.start))
+		(void)cow__own(r->range.start, r->range.len, false);
+}
+
 /* By the function of that name, if the shim has one. */
 static long
 by_name(long number, long a, long b, long c, long d, long e, long f)
@@ -219,24 +235,29 @@ syscall(long number, ...)
 	if (is_fork(number, a, b))
 		return kernel_fork(number, a, b, c, d, e, f);
 	note_policy(number, a, b);
+	if (number == SYS_ioctl)
+		note_register((unsigned long)b, c);
 	return by_name(number, a, b, c, d, e, f);
 }
 
-/* The program handles faults in a registered range. So the range must stay the
- * mapping that was registered, and behave as the anonymous memory that it seems. */
+/* Another preloaded library may have one of its own. */
 EXPORT int
 ioctl(int fd, unsigned long request, ...)
 {
 	ARGUMENTS(request);
 	(void)b, (void)c, (void)d, (void)e, (void)f;
-	if (request == UFFDIO_REGISTER) {
-		const struct uffdio_register *r = (const void *)a;
-
-		if (preload_is_readable(r, sizeof(*r)) && r->range.len &&
-		    preload_ours((void *)r->range.start))
-			(void)cow__own(r->range.start, r->range.len, false);
-	}
+	note_register(request, a);
+	if (next_ioctl)
+		return next_ioctl(fd, request, a);
 	return (int)kernel(SYS_ioctl, fd, (long)request, a, 0, 0, 0);
+}
+
+void
+preload_raw_init(void)
+{
+	void *p = preload_next_symbol("ioctl");
+
+	memcpy(&next_ioctl, &p, sizeof(p));
 }
 
 /* The pipe keeps these pages even if the block is freed. The engine must not write

@@ -146,4 +146,10 @@ if "$cc" -fno-builtin -o "$work/opens" "$work/opens.c" -ldl; then
 else
 	fail 'a program could not be built'
 fi
+# Behind the shim, another library may have an ioctl() of its own.
+printf 'int ioctl(int fd, unsigned long request, ...) { return fd == 12345 && request ? 77 : -1; }' |
+	${CC:-gcc} -fPIC -shared -o "$work/ioctl.so" -x c - >"$work/out" 2>&1
+preload=$shim:$work/ioctl.so under default "$programs/registered" other >"$work/out" 2>&1
+says 'loading: the ioctl of another library is called' 'ioctl: 77' "$work/out"
+
 finish

@@ -11,6 +11,7 @@ program remap
 program kernel_io
 program lent
 program raw_calls
+program registered
 
 # A core file where one is written to the working directory.
 pattern=$(cat /proc/sys/kernel/core_pattern 2>/dev/null)

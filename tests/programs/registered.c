@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A userfaultfd watches a block, and is told so by number
+ *
+ * The range must be anonymous memory from then on, as it seems to be: a watch of an allocator's
+ * own must not be in the way. Where the kernel allows no userfaultfd this does nothing. With an
+ * argument the program asks an ioctl() that another preloaded library has.
+ */
+#include "healing.h"
+
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
+#define BYTES (2 * HUGE_PAGE)
+
+static void watch(unsigned char *block, int by_number)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
+
+	if (fd < 0)
+		return;
+	r.range.start = (uintptr_t)block;
+	r.range.len = BYTES;
+	check(ioctl(fd, UFFDIO_API, &api) == 0);
+	check((by_number ? (int)syscall(SYS_ioctl, fd, UFFDIO_REGISTER, &r)
+	                 : ioctl(fd, UFFDIO_REGISTER, &r)) == 0);
+	check(copied(block, BYTES) == BYTES / PAGE);
+	check(holds(block, BYTES, 1));
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	(void)argv;
+	if (argc > 1) {
+		printf("ioctl: %d\n", ioctl(12345, 1, 0));
+		return 0;
+	}
+	for (int by_number = 0; by_number < 2; by_number++) {
+		void *block;
+
+		check(posix_memalign(&block, HUGE_PAGE, BYTES) == 0);
+		fill(block, BYTES, 1);
+		watch(block, by_number);
+		free(block);
+	}
+	puts("registered: done");
+	return 0;
+}
