@@ -109,6 +109,7 @@ preload_park_init(void)
 	preload_threads_init();
 	preload_blocking_init();
 	preload_raw_init();
+	preload_unknown_init();
 }
 
 void

@@ -90,6 +90,17 @@ preload_park(struct cow__park_call *call)
 	return t;
 }
 
+/* For calls that a stop must not meet, and in which the thread does not park. */
+#define PRELOAD_UNKNOWN { .n = COW__PARK_RANGES + 1, .fenced = false }
+
+static inline struct cow__park_thread *
+preload_unstoppable(struct cow__park_call *call)
+{
+	uint32_t word = __atomic_load_n(&cow__park_word, __ATOMIC_RELAXED);
+
+	return word & COW__PARK_STOPS ? preload_park_slowly(call) : NULL;
+}
+
 static inline void
 preload_unpark(struct cow__park_thread *t, const struct cow__park_call *call)
 {
@@ -102,6 +113,7 @@ preload_unpark(struct cow__park_thread *t, const struct cow__park_call *call)
 void preload_park_init(void);
 void preload_blocking_init(void);
 void preload_raw_init(void);
+void preload_unknown_init(void);
 void preload_threads_init(void);
 void preload_signals_init(void);
 

@@ -224,6 +224,18 @@ is_wait(long number, long b)
 	       (op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET);
 }
 
+/* A stop must not meet it (preload/unknown.c). */
+static long
+kernel_exec(long number, long a, long b, long c, long d, long e)
+{
+	struct cow__park_call call = PRELOAD_UNKNOWN;
+	struct cow__park_thread *t = preload_unstoppable(&call);
+	long r = kernel(number, a, b, c, d, e, 0);
+
+	preload_unpark(t, &call);
+	return r;
+}
+
 EXPORT long
 syscall(long number, ...)
 {
@@ -234,6 +246,8 @@ syscall(long number, ...)
 		return preload_kernel_alone(number, a, b, c, d, e, f);
 	if (is_fork(number, a, b))
 		return kernel_fork(number, a, b, c, d, e, f);
+	if (number == SYS_execve || number == SYS_execveat)
+		return kernel_exec(number, a, b, c, d, e);
 	note_policy(number, a, b);
 	if (number == SYS_ioctl)
 		note_register((unsigned long)b, c);

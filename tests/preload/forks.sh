@@ -36,6 +36,7 @@ program robust
 program busy_threads
 also=quiet=signal program stops 20
 also=quiet=signal program busy_threads
+also=quiet=signal program execs
 also=quiet=signal program signals
 also=quiet=signal program old_handlers
 program fork_hooks

@@ -19,8 +19,10 @@
 #include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/msg.h>
+#include <sys/random.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <time.h>
 
 enum { WRITERS = 2, PAGES = 1024, LARGE = 300000 };
@@ -138,11 +140,28 @@ static void *sends(void *socket)
 static void *receives(void *socket)
 {
 	static char message[LARGE];
+	struct iovec part = { message, LARGE };
+	struct msghdr m = { .msg_iov = &part, .msg_iovlen = 1 };
 	ssize_t n;
 
-	while ((n = recv(*(int *)socket, message, LARGE, MSG_WAITALL)) != 0)
-		check(n == LARGE);
+	do {
+		n = recv(*(int *)socket, message, LARGE, MSG_WAITALL);
+		check(n == LARGE || n == 0);
+		if (n)
+			n = recvmsg(*(int *)socket, &m, MSG_WAITALL);
+		check(n == LARGE || n == 0);
+	} while (n);
 	return NULL;
+}
+
+/* A long one takes milliseconds, and looks for signals meanwhile. */
+static void *draws(void *arg)
+{
+	static char numbers[MIB];
+
+	while (!over)
+		check(getrandom(numbers, MIB, 0) == (ssize_t)MIB);
+	return arg;
 }
 
 static void *queues(void *arg)
@@ -270,7 +289,7 @@ static uint64_t thawed(void)
 
 int main(int argc, char **argv)
 {
-	void *(*const work[])(void *) = { calls, calls, queues, blocks, makes_threads };
+	void *(*const work[])(void *) = { calls, calls, queues, blocks, makes_threads, draws };
 	uint64_t wanted = argc > 1 ? (uint64_t)atoi(argv[1]) * MIB : 0;
 	time_t end = time(NULL) + 200;
 	pthread_t threads[WRITERS + COUNT(work) + 2];
