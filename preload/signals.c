@@ -145,7 +145,7 @@ preload_signals_prepare(void)
 {
 	uint64_t old;
 
-	if (preload_is_vfork_child())
+	if (preload_sandboxed() || preload_is_vfork_child())
 		return;
 	block_all(&old);
 	if (!forks)
