@@ -22,6 +22,7 @@
 
 static char stack[STACK_BYTES] __attribute__((aligned(64)));
 static struct cow__mutex lock; /* of the stack */
+static bool more; /* to heal at once: what the last user of the stack left */
 static uint64_t look_at;
 
 /* Calls `f` with the stack pointer at `top`. */
@@ -79,20 +80,25 @@ set_mask(const uint64_t *set, uint64_t *old)
 	                   sizeof(*set), 0, 0);
 }
 
-static void
+/* True: the call left more to do. */
+static bool
 call(void (*f)(void), bool wait)
 {
 	const uint64_t all = UINT64_MAX;
+	bool again = false;
 	uint64_t old;
 
 	set_mask(&all, &old);
 	if (wait)
 		cow__mutex_lock(&lock);
 	if (wait || cow__mutex_try_lock(&lock)) {
+		more = false;
 		preload_call_on(stack + sizeof(stack), f);
+		again = more;
 		cow__mutex_unlock(&lock);
 	}
 	set_mask(&old, NULL);
+	return again;
 }
 
 /* To block signals takes two calls, so a thread looks at the clock first. */
@@ -107,19 +113,19 @@ preload_heal_here(void)
 	if (now < next)
 		return;
 	__atomic_store_n(&look_at, now + LOOK_NS, __ATOMIC_RELAXED);
-	call(cow__heal_here, false);
+	(void)call(cow__heal_here, false);
 }
 
 static void
 reaped(void)
 {
-	cow__fork_reaped(false);
+	more = cow__fork_reaped(false);
 }
 
 static void
 waited(void)
 {
-	cow__fork_reaped(true);
+	more = cow__fork_reaped(true);
 }
 
 /* A stack in a block must not be moved: the engine sees that if it works on this stack. A
@@ -129,10 +135,15 @@ preload_heal_reaped(bool blocked)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
+	if (!cow__heal_needed())
+		return;
+	/* Signals do not wait for more than a slice. */
 	if (here - preload_window_start < preload_window_bytes)
-		cow__fork_reaped(blocked);
+		while (cow__fork_reaped(blocked))
+			;
 	else if (!preload_is_vfork_child())
-		call(blocked ? waited : reaped, true);
+		while (call(blocked ? waited : reaped, true))
+			;
 }
 
 void

@@ -41,6 +41,12 @@ static int64_t credit_ns = CREDIT_NS; /* for stops; it grows with the share ... 
 static uint64_t credit_at;            /* ... since then */
 static bool stopped;                  /* for the last slice */
 
+COW_EXPORT bool
+cow__heal_needed(void)
+{
+	return __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) != 0;
+}
+
 static void
 care(bool yes)
 {

@@ -18,6 +18,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Is memory frozen? Needs no lock. Async-signal-safe. */
+bool cow__heal_needed(void);
+
 /* Heals for `ns`, or until all is done (UINT64_MAX), in slices. Engine locked; it is
  * unlocked between two slices, unless `locked`. Costs little when nothing is frozen,
  * or when the children that hold it live on. */

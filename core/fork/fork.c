@@ -465,25 +465,25 @@ reaped_locked(bool waited)
 	return more;
 }
 
-COW_EXPORT void
+COW_EXPORT bool
 cow__fork_reaped(bool waited)
 {
-	bool more = true;
+	uint64_t mask;
+	bool more;
 
-	while (more && __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
-		/* A handler could leave by longjmp(), with the lock. But signals do not
-		 * wait for more than a slice. */
-		uint64_t mask = cow__signals_block();
-
-		more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
-		cow__signals_restore(mask);
-	}
+	if (!cow__heal_needed())
+		return false;
+	/* A handler could leave by longjmp(), with the lock. */
+	mask = cow__signals_block();
+	more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
+	cow__signals_restore(mask);
+	return more;
 }
 
 COW_EXPORT void
 cow__fork_settled(void)
 {
-	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+	if (!cow__heal_needed())
 		return;
 	cow__engine_lock();
 	cow__helper_want(false);

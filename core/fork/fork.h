@@ -51,10 +51,10 @@ bool cow__fork_try_prepare(void);
 int cow__fork_result(void);
 
 /* The program has waited for a child (`waited`), or looked for one that had ended:
- * a good moment to thaw.
+ * a good moment to thaw. True: call it again, there is more to do.
  * Async-signal-safe, as waiting is. If the lock can't be taken within 1 ms, a
  * later moment will do. */
-void cow__fork_reaped(bool waited);
+bool cow__fork_reaped(bool waited);
 
 /* A forked child lives on and makes no calls to the engine: the helper looks after
  * what it inherited frozen. */
