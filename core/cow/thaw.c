@@ -26,7 +26,9 @@
  * divided. */
 #define STEP_COPIED (256 * KIB)
 #define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call ... */
-#define ABSENT_STEP (256 * MIB) /* ... and so much whose page tables are nearly empty */
+#define ABSENT_STEP (256 * MIB) /* ... or so much whose page tables are nearly empty ... */
+#define ABSENT_MOST (64 * GIB)  /* ... or so much */
+#define NEIGHBOURS_MOST 1024  /* tiles, which takes microseconds to look at */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
 /* Frees the file pages under the parts that the program emptied. The pages that it
@@ -188,21 +190,30 @@ leave_out(uintptr_t *at, uintptr_t *end)
 	return false;
 }
 
+static bool
+is_nearly_empty(uintptr_t start, uintptr_t end)
+{
+	return cow__pagemap_has(start, end, CLEAN_STEP / cow__page) == 0;
+}
+
 /*
  * The end of what one call maps from `at` on, if it is clean. The call takes down
  * the page tables, and no more entries of them than CLEAN_STEP can have. A freeze
  * leaves none, so few are there, if the program did not touch the memory since.
  */
 static uintptr_t
-clean_end(uintptr_t at, uintptr_t end)
+clean_end(const struct cow__tile *t, uintptr_t at, uintptr_t end)
 {
-	uintptr_t next = cow__round_down(at, ABSENT_STEP) + ABSENT_STEP;
-	uintptr_t far = cow__min(end, next);
+	static const size_t steps[] = { ABSENT_MOST, ABSENT_STEP };
+	uintptr_t far;
 
-	/* One look for each ABSENT_STEP, however it ends. */
-	if (at % ABSENT_STEP == 0 && far - at > CLEAN_STEP &&
-	    cow__pagemap_has(at, far, CLEAN_STEP / cow__page) == 0)
-		return far;
+	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+		far = cow__min(end, cow__round_down(at, steps[i]) + steps[i]);
+		/* One look for each step, however it ends. */
+		if ((at == cow__tile_start(t) || at % steps[i] == 0) &&
+		    far - at > CLEAN_STEP && is_nearly_empty(at, far))
+			return far;
+	}
 	return cow__min(far, at + CLEAN_STEP);
 }
 
@@ -241,7 +252,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copi
 		return r;
 	}
 	/* All clean: how far? */
-	next = clean_end(*at, part.end);
+	next = clean_end(t, *at, part.end);
 	if (n == 0 && next > chunk_end)
 		n = cow__pagemap_copied(chunk_end, next, runs, 1, &part.start);
 	if (n > 0)
@@ -297,22 +308,37 @@ plain(const struct cow__tile *t)
 	       !t->npieces && !t->nkept && !t->attributes && t->refs == 1;
 }
 
+/* The last of the plain neighbours from `t` on, in up to `most` bytes. */
+static struct cow__tile *
+neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
+{
+	struct cow__tile *last = t;
+
+	for (unsigned n = 1; n < NEIGHBOURS_MOST && last->next &&
+	       plain(last->next) &&
+	       cow__tile_end(last) - cow__tile_start(t) < most &&
+	       last->next->segment == t->segment &&
+	       cow__exclusive(last->next, c);
+	     n++)
+		last = last->next;
+	return last;
+}
+
 struct cow__tile *
 cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 {
-	uintptr_t start = cow__tile_start(t), end = cow__tile_end(t), next;
+	uintptr_t start = cow__tile_start(t), end, next;
 	struct cow__park_range w;
-	struct cow__tile *last = t;
+	struct cow__tile *last;
 	struct cow__run run;
 
 	if (!plain(t))
 		return NULL;
-	while (last->next && plain(last->next) && end - start < CLEAN_STEP &&
-	       last->next->segment == t->segment &&
-	       cow__exclusive(last->next, c)) {
-		last = last->next;
-		end = cow__tile_end(last);
-	}
+	last = neighbours_end(t, ABSENT_MOST, c);
+	if (cow__tile_end(last) - start > CLEAN_STEP &&
+	    !is_nearly_empty(start, cow__tile_end(last)))
+		last = neighbours_end(t, CLEAN_STEP, c);
+	end = cow__tile_end(last);
 	if (last == t || cow__quiet_written(start, end, &w) ||
 	    cow__pagemap_copied(start, end, &run, 1, &next) != 0 ||
 	    cow__map_shared(start, end - start, &t->segment->file,

@@ -44,7 +44,7 @@ START_TEST(steps_are_long)
 {
 	unsigned char *p = new_block((size_t)SIZE_GIB * GIB, COW_BLOCK_ZERO);
 	const size_t odd = GIB + 300 * MIB + 5 * PAGE, dense = 2 * GIB;
-	size_t most = STEPS, steps;
+	size_t most = _i ? STEPS : 2, steps; /* the block may lie across a limit */
 	struct cow__tile *t;
 
 	if (!cow__pagemap_has_scan()) {
@@ -75,10 +75,42 @@ START_TEST(steps_are_long)
 }
 END_TEST
 
+/* Blocks side by side that nobody touched go together. */
+START_TEST(neighbours_too)
+{
+	enum { BLOCKS = 8 };
+	struct cow__census c = { 0, 0 };
+	unsigned char *p[BLOCKS];
+	struct cow__tile *t;
+
+	if (!cow__pagemap_has_scan())
+		return;
+	for (int i = 0; i < BLOCKS; i++) {
+		p[i] = new_block(GIB, COW_BLOCK_ZERO);
+		cow__engine_lock();
+		t = cow__tile_find((uintptr_t)p[i]);
+		must(cow__freeze(t) == 0);
+		cow__engine_unlock();
+	}
+	cow__engine_lock();
+	t = cow__tile_find((uintptr_t)p[0]);
+	if (t->next == cow__tile_find((uintptr_t)p[1]))
+		must(cow__thaw_neighbours(t, &c) != NULL && t->next->backing == COW__SHARED);
+	cow__engine_unlock();
+	for (int i = 0; i < BLOCKS; i++) {
+		p[i][5] = 1;
+		cow_block_free(p[i]);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("thaw_absent");
 
-	tcase_add_loop_test(add_case(suite, "absent"), steps_are_long, 0, 2);
+	TCase *tcase = add_case(suite, "absent");
+
+	tcase_add_loop_test(tcase, steps_are_long, 0, 2);
+	tcase_add_test(tcase, neighbours_too);
 	return run_suite(suite);
 }
