@@ -75,4 +75,7 @@ redis_save() { # SIDE
 	# "SET","requests a second", and from version 7 on more, with the longest wait at the end
 	tail -n 1 "$tmp/csv" | tr -d '"' | awk -F, '{ print $2 }' >>"$tmp/redis.$1.rate"
 	tail -n 1 "$tmp/csv" | tr -d '"' | awk -F, 'NF > 2 { print $NF }' >>"$tmp/redis.$1.wait"
+	# Servers save once a minute or less. Here the clients go on for about a second.
+	redis-benchmark -s "$tmp/socket" --csv -t set -d 1000 -r "$redis_keys" \
+		-n $((redis_keys / 4)) -P 16 -c 4 >/dev/null
 }
