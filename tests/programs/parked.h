@@ -32,6 +32,7 @@ static unsigned char *shared;
 static const struct call *current;
 static size_t changed;
 static int ended; /* the wait */
+static pid_t caller;
 
 static inline void wake_by_pipe(void)
 {
@@ -40,9 +41,35 @@ static inline void wake_by_pipe(void)
 
 static void *make_call(void *arg)
 {
+	__atomic_store_n(&caller, gettid(), __ATOMIC_RELEASE);
 	changed = current->wait(shared);
 	__atomic_store_n(&ended, 1, __ATOMIC_RELEASE);
 	return arg;
+}
+
+/* Until the thread sleeps: before that it may wait for something else, and all pages may
+ * come home. */
+static inline void wait_until_it_sleeps(void)
+{
+	char path[48], line[256];
+	int sleeps = 0, fd;
+	ssize_t n;
+	pid_t tid;
+
+	while (!(tid = __atomic_load_n(&caller, __ATOMIC_ACQUIRE)))
+		rest();
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	while (sleeps < 3) {
+		rest();
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			return; /* no /proc */
+		n = read(fd, line, sizeof(line) - 1);
+		close(fd);
+		check(n > 0);
+		line[n] = '\0';
+		sleeps = strstr(line, ") S ") ? sleeps + 1 : 0;
+	}
 }
 
 /* The pages of the call are copied ones, and no others. */
@@ -78,9 +105,11 @@ static inline void run_call(const struct call *c)
 	current = c;
 	shared = h.block + at;
 	ended = 0;
+	caller = 0;
 	if (c->make)
 		c->make();
 	check(pthread_create(&waiter, NULL, make_call, NULL) == 0);
+	wait_until_it_sleeps();
 	healing_may_begin(&h);
 	if (c->home == NONE_COMES)
 		nothing_comes_home(&h);
