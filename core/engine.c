@@ -128,7 +128,7 @@ cow_trim(void)
 	cow__engine_lock();
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
-		cow__heal(UINT64_MAX, true);
+		cow__heal(UINT64_MAX);
 		cow__old_tables_release();
 	}
 	done = cow__decay_all();

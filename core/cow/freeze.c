@@ -43,7 +43,7 @@ cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
-	if (!inherit)
+	if (!inherit) /* a fork has moved them, with those of more tiles */
 		cow__old_tables_move(from, bytes);
 	r = cow__map_private(cow__tile_start(from), bytes,
 	                     &from->segment->file,

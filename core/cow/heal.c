@@ -252,16 +252,13 @@ heal_once(uint64_t ns, bool all)
 }
 
 void
-cow__heal(uint64_t ns, bool locked)
+cow__heal(uint64_t ns)
 {
 	uint64_t began = cow__now();
 
 	while (heal_once(cow__min(ns, SLICE_NS), ns == UINT64_MAX) == MORE &&
 	       cow__now() - began < ns)
-		if (!locked) {
-			cow__engine_unlock();
-			cow__engine_lock();
-		}
+		;
 }
 
 bool

@@ -21,10 +21,9 @@
 /* Is memory frozen? Needs no lock. Async-signal-safe. */
 bool cow__heal_needed(void);
 
-/* Heals for `ns`, or until all is done (UINT64_MAX), in slices. Engine locked; it is
- * unlocked between two slices, unless `locked`. Costs little when nothing is frozen,
- * or when the children that hold it live on. */
-void cow__heal(uint64_t ns, bool locked);
+/* Heals for `ns`, or until all is done (UINT64_MAX), in slices. Engine locked. Costs little
+ * when nothing is frozen, or when the children that hold it live on. */
+void cow__heal(uint64_t ns);
 
 /* One slice. True: there may be more to do at once. Engine locked. */
 bool cow__heal_slice(void);

@@ -251,7 +251,7 @@ prepare_locked(void)
 	if (!taking_part || cow__engine.live_bytes == 0)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
-	cow__heal(HEAL_NS, true);
+	cow__heal(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
 	if (cow__holders_before_fork() < 0) {
@@ -456,7 +456,7 @@ reaped_locked(bool waited)
 	bool more = waited && cow__heal_slice();
 
 	if (!waited)
-		cow__heal(HEAL_NS, true);
+		cow__heal(HEAL_NS);
 	if (!more && cow__engine.frozen)
 		cow__heal_wake();
 	if (!more)

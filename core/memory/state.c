@@ -13,7 +13,7 @@
 #include "memfd/stop.h"
 #include "memfd/wait.h"
 
-#define SLEEPERS_NS 10000000u
+#define SLEEPERS_NS 10000000u /* between looks for sleepers, after one in vain */
 #define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 
 struct cow__engine cow__engine = {

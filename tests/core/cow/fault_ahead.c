@@ -88,7 +88,7 @@ static unsigned copy_ahead(void)
 static void heal(void)
 {
 	cow__engine_lock();
-	cow__heal(UINT64_MAX, true);
+	cow__heal(UINT64_MAX);
 	cow__engine_unlock();
 }
 

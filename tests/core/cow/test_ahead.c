@@ -87,7 +87,7 @@ static unsigned copy_ahead(void)
 static void heal(uint64_t ns)
 {
 	cow__engine_lock();
-	cow__heal(ns, true);
+	cow__heal(ns);
 	cow__engine_unlock();
 }
 
