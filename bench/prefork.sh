@@ -3,13 +3,15 @@
 #
 # Servers that fork their workers: gunicorn, uwsgi, postgres, a Python Pool
 #
-#      bench/prefork.sh [gunicorn] [uwsgi] [postgres] [pool]
+#      bench/prefork.sh [gunicorn] [uwsgi] [uwsgi_woken] [postgres] [pool]
 #
 # Unmodified programs run by themselves (plain) and under the shim with mmap=1M, in turns:
 #
 #   gunicorn  a Python application with 2 GiB of state, loaded before the fork (--preload);
 #             8 workers, each replaced after 100 requests; 8 clients (prefork_app.py)
-#   uwsgi     the same application and clients
+#   uwsgi     the same application and clients. Its master looks for ended workers once a
+#             second, if nothing wakes it
+#   uwsgi_woken  the same, and the end of a worker wakes the master
 #   postgres  shared_buffers of 1 GiB, pgbench with a new connection for each transaction,
 #             so one fork each: pgbench -C -S, then -C alone (TPC-B)
 #   pool      multiprocessing.Pool with maxtasksperchild=1 over a NumPy array of 2 GiB
@@ -19,7 +21,7 @@
 # must be at least 0.98 times as fast, as those of redis.sh. The 99th percentile of a
 # client's wait and the median fork must not be above the plain program's. The number of
 # forks and the peak of the cgroup have no bar; the peak is without pages of files.
-# A program that is not installed is skipped. A run takes four minutes. PREFORK_SECONDS
+# A program that is not installed is skipped. A run takes five minutes. PREFORK_SECONDS
 # is how long each program works (4), PREFORK_BYTES the size of the state and the array.
 . "$(dirname "$0")/common.sh"
 noter=$bin/preload_forks.so
@@ -108,10 +110,10 @@ lines_of_all() {
 . "$here/prefork_web.sh"
 . "$here/prefork_parts.sh"
 
-[ $# -gt 0 ] || set -- gunicorn uwsgi postgres pool
+[ $# -gt 0 ] || set -- gunicorn uwsgi uwsgi_woken postgres pool
 "$bin/plain_measure" -w 3G
 for name in "$@"; do
-	case $name in gunicorn | uwsgi | postgres | pool) ;; *) fail "there is no part $name" ;; esac
+	case $name in gunicorn | uwsgi | uwsgi_woken | postgres | pool) ;; *) fail "there is no part $name" ;; esac
 	lacks=$("${name}_lacks")
 	[ -z "$lacks" ] || {
 		echo "  prefork: $name skipped ($lacks)"

@@ -8,10 +8,14 @@ adds to the counters of 4 pages. A wrong page is an exception, which the client 
 
 If the master forks by os.fork(), as gunicorn does, it adds to the counters of 64 pages first: a
 server that refreshes its state. uwsgi runs no Python before it forks a worker.
+
+PREFORK_CHILD_WAKES=1 sets a handler for SIGCHLD. The master of uwsgi looks for ended workers once a
+second, unless a signal wakes it, or a slow fork keeps it from sleeping.
 """
 
 import os
 import random
+import signal
 import struct
 
 PAGE, BLOCK = 4096, 16 << 20
@@ -51,6 +55,8 @@ def refresh():
 
 
 os.register_at_fork(before=refresh)
+if os.environ.get("PREFORK_CHILD_WAKES"):
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
 
 
 def application(environ, start_response):

@@ -28,14 +28,27 @@ gunicorn_run() { # SIDE
 # By default uwsgi replaces no worker that is younger than a minute, and waits before it
 # replaces one that lived for less than two seconds. A uwsgi that is told to end while it
 # replaces workers may wait for ever for a new one, so it is killed.
-uwsgi_run() { # SIDE
-	start uwsgi "$1" uwsgi --plugin python3 --master --processes 8 --max-requests 100 \
+uwsgi_run() { # SIDE [PART]
+	start "${2:-uwsgi}" "$1" uwsgi --plugin python3 --master --processes 8 --max-requests 100 \
 		--min-worker-lifetime 0 --forkbomb-delay 0 --need-app --disable-logging \
 		--http-socket "$tmp/socket" --chdir "$here" --module prefork_app
 	web_run
 	stop KILL
 	[ $? = 137 ] || broken 'ended before its clients'
 	finish
+}
+
+# The master of uwsgi looks for ended workers once a second. Slow forks keep it from sleeping, and
+# so a plain uwsgi with a large state replaces more workers than one with a small state. Here a
+# signal wakes it, on both sides.
+uwsgi_woken_lacks() {
+	uwsgi_lacks
+}
+
+uwsgi_woken_run() { # SIDE
+	export PREFORK_CHILD_WAKES=1
+	uwsgi_run "$1" uwsgi_woken
+	unset PREFORK_CHILD_WAKES
 }
 
 web_run() {
@@ -59,4 +72,8 @@ gunicorn_lines() {
 
 uwsgi_lines() {
 	web_lines uwsgi
+}
+
+uwsgi_woken_lines() {
+	web_lines uwsgi_woken
 }
