@@ -19,6 +19,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
 #include "memfd/map.h"
@@ -74,6 +75,8 @@ tick(void)
 		return;
 	last = now;
 	(void)cow__extent_poll_limbo();
+	if (!cow__engine.use_helper)
+		(void)cow__spares_release(now, false);
 	if (cow__engine.forked_once || cow__engine.generation) {
 		cow__heal_due();
 		if (cow__engine.frozen && cow__engine.use_helper)
@@ -95,6 +98,7 @@ static cow__job_fn *const jobs[] = {
 	cow__old_tables_job,
 	cow__commit_job,
 	cow__heal_job,
+	cow__spares_job,
 	cow__decay_job,
 	cow__shadows_job,
 	cow__limbo_job,
@@ -131,7 +135,8 @@ cow_trim(void)
 		cow__heal(UINT64_MAX);
 		cow__old_tables_release();
 	}
-	done = cow__decay_all();
+	done = cow__spares_release(cow__now(), true);
+	done += cow__decay_all();
 	cow__segments_sweep(true);
 	cow__stat_set(mappings, cow__engine.mappings);
 	cow__engine_unlock();

@@ -425,6 +425,55 @@ int cow_storage_data_mut_range(struct cow_storage *storage, size_t offset,
                                size_t bytes, enum cow_write_hint hint,
                                void **ret);
 
+/* `bytes` bytes of memory from `start` on. */
+struct cow_range {
+	void *start;
+	size_t bytes;
+};
+
+/*
+ * Says that the caller is about to rewrite memory: `n` ranges, of any blocks and
+ * transparent storages. What a clone, a snapshot or a forked child made copy-on-write
+ * gets pages of its own, at its old address, and in bulk: huge pages, copied by all
+ * processors. Afterwards it is written in place, and lies in shared memory, so that the
+ * next clone or fork costs as little as the first.
+ *
+ * hint: COW_WRITE_AUTO and BY_COPY mean that most of each range will be rewritten. With
+ * ALL every byte will be: the bytes may be anything afterwards, and nothing is copied.
+ * SPARSE and BY_PAGE have no effect.
+ *
+ * The caller promises that until the return nobody else writes these ranges: no thread,
+ * no other process, no I/O. Others may read them.
+ *
+ * The library replaces whole chunks of 2 MiB, and whole blocks. It leaves the rest to the
+ * kernel's copies by page. So it does with what is not its memory, or is pinned, protected,
+ * advised, mapped by the program or shared with other processes, and with all memory if the
+ * process may have memory under I/O, or if memory runs short. None of that is an error.
+ * *ret_copied, if not NULL, gets the number of bytes that were copied.
+ *
+ * Cost: some nanoseconds for each range if nothing in the process is frozen. A copy costs
+ * about 0.1 us a page of 4 KiB into memory that an earlier rewrite left, and twice that into
+ * fresh memory. What nobody reads any more is remapped without a copy.
+ *
+ * Thread-safe. Other threads that allocate wait for a step of at most 32 MiB, or a
+ * sixteenth of the block. fork() may come at any moment.
+ *
+ *   -EINVAL   no ranges, though `n` is not 0; a range that wraps around; no such hint
+ */
+int cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hint hint,
+                     uint64_t *ret_copied);
+
+/*
+ * The same for all bytes of `n` storages. A tracked storage is materialized, as by
+ * cow_storage_data_mut_range() with this hint: its address may change. *ret_copied counts
+ * transparent storages alone.
+ *
+ *   -EINVAL   one of `storages` is NULL, and then nothing was done; no such hint
+ *   other     as for cow_storage_data_mut_range(): the storages before that one are done
+ */
+int cow_storages_write_intent(struct cow_storage *const *storages, size_t n,
+                              enum cow_write_hint hint, uint64_t *ret_copied);
+
 /*
  * Makes a storage transparent, and returns its address. The address does not
  * change until resize or swap, and may be written without notice. A lazy

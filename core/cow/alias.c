@@ -11,6 +11,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
+#include "core/memory/spare.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
@@ -62,7 +63,7 @@ copy_to(const struct cow__tile *t, struct cow__segment *s)
 	r = cow__map_shared(at, t->bytes, &s->file, offset, false);
 	if (r == 0) {
 		if (huge && offset % COW__HUGE == 0 &&
-		    cow__engine.use_collapse && !cow__engine.no_collapse)
+		    cow__commits())
 			(void)cow__map_collapse(at, huge, &done);
 		memcpy((void *)at, (void *)cow__tile_start(t), t->bytes);
 		cow__stat_add(bytes_copied, t->bytes);
@@ -98,6 +99,8 @@ move_to_file(struct cow__tile *t)
 	uintptr_t start = cow__tile_start(t);
 	struct cow__census c = { 0, 0 };
 	int r = cow__segment_single(cow__own_segments_most_asked(), &s);
+
+	cow__spares_drop(t);
 
 	if (r < 0)
 		return r;

@@ -157,7 +157,7 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 {
 	while (*at < cow__tile_end(t)) {
 		size_t copied;
-		int r = cow__thaw_step(t, at, most, &copied);
+		int r = cow__thaw_step(t, at, cow__tile_end(t), most, &copied);
 
 		if (r < 0)
 			break;
@@ -184,7 +184,8 @@ heal_ahead(uint64_t until)
 		if (t)
 			end = cow__min(end, cow__tile_end(t));
 		while (t && can_thaw(t, &c) && chunk.start < end &&
-		       cow__thaw_step(t, &chunk.start, 0, &copied) >= 0)
+		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0,
+		                      &copied) >= 0)
 			;
 		if (is_over(until))
 			return true;

@@ -86,10 +86,15 @@ punch_runs(const struct cow__run *runs, int n, uintptr_t delta)
 	}
 }
 
-/* [start, end) of a private part is mapped shared now. There is room for one part
- * more. */
-static void
-part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
+int
+cow__part_thaws(struct cow__tile *t)
+{
+	return cow__array_reserve((void **)&t->kept, &t->kept_cap, sizeof(*t->kept),
+	                          t->nkept + 2);
+}
+
+void
+cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	struct cow__span *k = t->kept;
 	uint32_t i = 0;
@@ -135,12 +140,11 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 	if (!cow__mappings_left(2 + t->npieces))
 		return -ENOMEM;
-	r = cow__array_reserve((void **)&t->kept, &t->kept_cap, sizeof(*t->kept),
-	                       t->nkept + 2);
+	r = cow__part_thaws(t);
 	if (r < 0)
 		return r;
 	r = cow__view_map(t, start, end, true, &done);
-	part_thawed(t, start, done);
+	cow__part_thawed(t, start, done);
 	return r;
 }
 
@@ -218,7 +222,17 @@ clean_end(const struct cow__tile *t, uintptr_t at, uintptr_t end)
 }
 
 int
-cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copied)
+cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	int r = share_part(t, start, end);
+
+	t->reshadowed |= t->shadow != 0;
+	return r;
+}
+
+int
+cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
+               size_t *ret_copied)
 {
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__span part;
@@ -228,11 +242,12 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most, size_t *ret_copi
 	int n, r;
 
 	*ret_copied = 0;
-	if (!cow__private_part(t, *at, &part)) {
-		*at = cow__tile_end(t);
+	if (!cow__private_part(t, *at, &part) || part.start >= end) {
+		*at = end;
 		return 0;
 	}
 	*at = part.start;
+	part.end = cow__min(part.end, end);
 	if (!leave_out(at, &part.end))
 		return 0;
 	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
@@ -288,7 +303,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	               ? cow__tile_end(t)
 	               : at + most;
 	while (r == 0 && at < stop) {
-		r = cow__thaw_step(t, &at, SIZE_MAX, &copied);
+		r = cow__thaw_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied);
 		if (copied >= left)
 			break;
 		left -= copied;
@@ -346,7 +361,7 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 	                    cow__segment_offset(start), false) < 0)
 		return NULL;
 	for (;; t = t->next) {
-		part_thawed(t, cow__tile_start(t), cow__tile_end(t));
+		cow__part_thawed(t, cow__tile_start(t), cow__tile_end(t));
 		if (t == last)
 			return last;
 	}

@@ -34,14 +34,26 @@ int cow__thaw(struct cow__tile *t);
  * thaws all of it. */
 int cow__thaw_some(struct cow__tile *t, size_t most);
 
-/* One step, from *at on: a chunk of 2 MiB with written pages, or up to 16 MiB
+/* One step, from *at on and up to `end`: a chunk of 2 MiB with written pages, or up to 16 MiB
  * without. It is up to 256 MiB if hardly a page was touched since the freeze. *at
  * moves behind it, or to the end of the tile if all is shared there. It leaves out
  * what the kernel may write for a parked thread. No memory is pinned. *ret_copied:
  * bytes that were written back. A chunk with more than `most` bytes of copies is
  * passed over, unless they were copied ahead or the tile has attributes: 1. */
-int cow__thaw_step(struct cow__tile *t, uintptr_t *at, size_t most,
+int cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
                    size_t *ret_copied);
+
+/* Maps [start, end) of an exclusive tile shared, without the pages that were copied there.
+ * For a caller who overwrites all of it. 0 or -errno, and then some of it is private as
+ * before. */
+int cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end);
+
+/* Makes room for the note that a part is mapped shared. */
+int cow__part_thaws(struct cow__tile *t);
+
+/* [start, end) of a private part is mapped shared now, and has the bytes that the program
+ * reads. The room was made. */
+void cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end);
 
 /* Thaws a tile and the neighbours that are frozen alike with one call, if they are
  * all clean. Returns the last of them. NULL: it did nothing. */

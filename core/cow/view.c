@@ -8,7 +8,7 @@
 #include "core/base/stats.h"
 #include "core/cow/ahead.h"
 #include "core/memory/attribute.h"
-#include "core/memory/commit.h"
+#include "core/memory/bulk.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
@@ -194,8 +194,8 @@ layer_new(const struct runs *p, struct cow__tile **ret)
 	for (uint32_t i = 0; i < p->n; i++) {
 		size_t n = p->run[i].end - p->run[i].start;
 
-		cow__commit_copy(t, at, (void *)p->run[i].start, n,
-		                dirty == 0);
+		cow__bulk_copy_to(t, at, (void *)p->run[i].start, n,
+		                  dirty == 0);
 		at += n;
 	}
 	cow__stat_add(bytes_copied, p->bytes);
@@ -281,6 +281,8 @@ cow__view_change(struct cow__tile *t, struct cow__piece *pieces, uint32_t n,
 	t->npieces = n;
 	t->pieces_cap = cap;
 	cow__tile_change_end(t);
+	if (n == 0)
+		t->refs++;
 	if (old_n == 0)
 		t->refs--; /* the pieces count those that are its own */
 	for (uint32_t i = 0; i < old_n; i++)

@@ -58,7 +58,7 @@ int cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
                    cow__view_fn *make, void *arg);
 
 /* Gives a live tile these pieces instead of its own pages, or of the pieces that
- * it had. Takes the list over. The caller maps them. */
+ * it had. n == 0: its own pages. Takes the list over. The caller maps them. */
 void cow__view_change(struct cow__tile *t, struct cow__piece *pieces,
                       uint32_t n, uint32_t cap);
 

@@ -24,7 +24,6 @@
  * the collapse takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
-#define STRIDE (4 * COW__HUGE) /* of a copy: cleared by the kernel, then copied to */
 #define MEND_NS 100000000u /* mending waits: the program may clone the block at once */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 
@@ -153,7 +152,7 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	struct cow__tile *y, *next;
 	int r = 0;
 
-	if (whole || cow__engine.no_collapse || !cow__engine.use_collapse ||
+	if (whole || !cow__commits() ||
 	    cow__engine.placed)
 		return;
 	for (y = young; y; y = next) {
@@ -183,7 +182,7 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 void
 cow__commit_from(struct cow__tile *t, size_t there)
 {
-	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	if (!cow__commits() ||
 	    cow__engine.placed)
 		return;
 	t->touched = t->committed = cow__round_down(there, COW__HUGE);
@@ -212,7 +211,7 @@ cow__commit_reached(const struct cow__tile *t)
 void
 cow__commit_recycled(struct cow__tile *t)
 {
-	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	if (!cow__commits() ||
 	    !cow__engine.use_helper)
 		return;
 	t->touched = cow__round_down(t->bytes, COW__HUGE);
@@ -231,7 +230,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	size_t rest = COW__HUGE % bytes, done = 0;
 	int r;
 
-	if (cow__engine.no_collapse || !cow__engine.use_collapse ||
+	if (!cow__commits() ||
 	    cow__engine.placed || rest > COW__HUGE / 16)
 		return;
 	/* One at a time: when the program asks for the next unit, this one is
@@ -433,30 +432,11 @@ cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
 	size_t from = cow__round_up(offset, COW__HUGE), done;
 	size_t to = cow__round_down(offset + bytes, COW__HUGE);
 
-	if (!cow__tile_is_shared(t) || cow__engine.no_collapse ||
-	    !cow__engine.use_collapse || from >= to)
+	if (!cow__tile_is_shared(t) || !cow__commits() || from >= to)
 		return;
 	if (cow__map_collapse(cow__tile_start(t) + from, to - from, &done) < 0)
 		cow__fallback(COW_FALLBACK_COLLAPSE);
 	cow__stat_add(bytes_collapsed, done);
-}
-
-void
-cow__commit_copy(const struct cow__tile *to, size_t offset, const void *from,
-                 size_t bytes, bool fresh)
-{
-	char *dst = (char *)cow__tile_start(to) + offset;
-	size_t step;
-
-	if (!fresh || !cow__tile_is_shared(to)) {
-		memcpy(dst, from, bytes);
-		return;
-	}
-	for (size_t at = 0; at < bytes; at += step) {
-		step = cow__min(bytes - at, STRIDE - (offset + at) % STRIDE);
-		cow__commit_range(to, offset + at, step);
-		memcpy(dst + at, (const char *)from + at, step);
-	}
 }
 
 void

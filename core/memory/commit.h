@@ -78,11 +78,6 @@ bool cow__commit_pending(void);
  */
 void cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes);
 
-/* Copies into such memory, and commits it piece by piece. So the zeroed page is
- * still in the cache when it is written. */
-void cow__commit_copy(const struct cow__tile *to, size_t offset,
-                      const void *from, size_t bytes, bool fresh);
-
 void cow__commit_child(void);
 
 /* The helper's job. */

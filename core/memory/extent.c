@@ -16,6 +16,7 @@
 #include "core/memory/copy_history.h"
 #include "core/memory/decay.h"
 #include "core/memory/own_segment.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
@@ -187,7 +188,8 @@ take(size_t bytes, size_t align, bool anon, unsigned flags,
 	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
 	bool room = flags & COW__EXTENT_ROOM, warm = true;
 	/* A block that may be sent (core/memory/own_segment.h). */
-	bool single = !anon && !room && !(flags & COW__EXTENT_MAPPING) &&
+	bool single = !anon && !room &&
+	              !(flags & (COW__EXTENT_MAPPING | COW__EXTENT_PAGES)) &&
 	              cow__own_segment_wants(bytes);
 	struct cow__tile *t = NULL;
 	uintptr_t at;
@@ -367,8 +369,10 @@ end_part(struct cow__tile *part, uintptr_t reached)
 static bool
 shrink(struct cow__tile *t, size_t len, size_t reached)
 {
-	struct cow__tile *tail = cow__tile_cut(t, t->bytes - len);
+	struct cow__tile *tail;
 
+	cow__spares_drop(t);
+	tail = cow__tile_cut(t, t->bytes - len);
 	if (!tail)
 		return false;
 	end_part(tail, cow__tile_start(t) + reached);
@@ -385,6 +389,7 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		return false;
 	if (t->watched)
 		cow__copy_history_end(t);
+	cow__spares_drop(t);
 	reached = from + cow__commit_reached(t);
 	cow__commit_forget(t);
 	if (end < to) {

@@ -16,6 +16,7 @@ enum cow__extent_flags {
 	COW__EXTENT_ROOM = 1 << 2,   /* leave address space to grow behind it */
 	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
 	COW__EXTENT_MAPPING = 1 << 4, /* in the half of core/program/mapping.h */
+	COW__EXTENT_PAGES = 1 << 5,  /* pages for another tile: no segment of its own */
 };
 
 /*

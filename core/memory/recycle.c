@@ -19,6 +19,7 @@
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
 #include "core/memory/segment.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
@@ -284,6 +285,7 @@ cow__extent_free(struct cow__tile *t)
 			t->shadow = t->bytes;
 	}
 	cow__commit_forget(t);
+	cow__spares_drop(t);
 	t->block = t->mapping = t->exposed = t->lazy = t->common = false;
 	t->allocation = NULL;
 	if (!t->doomed)
@@ -463,6 +465,7 @@ cow__extents_child(void)
 
 	limbo = NULL;
 	limbo_count = 0;
+	cow__spares_child();
 	for (t = cow__tile_first(); t; t = next) {
 		t->busy = t->punching = t->pinned = t->idle = false;
 		if (t->doomed) {

@@ -90,6 +90,13 @@ bool cow__engine_quiet(uint64_t stop_ns);
 /* Would it look now whether threads that are not parked sleep past libc? */
 bool cow__engine_sleepers_due(uint64_t now);
 
+/* May memory be committed in huge pages? */
+static inline bool
+cow__commits(void)
+{
+	return cow__engine.use_collapse && !cow__engine.no_collapse;
+}
+
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */
 extern void (*cow__trim_others)(void);

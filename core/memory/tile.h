@@ -63,6 +63,12 @@ struct cow__span {
 	uintptr_t start, end;
 };
 
+/* Pages that [at, ...) of a tile may be rewritten into (core/memory/spare.h). */
+struct cow__spare {
+	size_t at;
+	struct cow__piece piece;
+};
+
 struct cow__tile {
 	struct cow__node node; /* key: address */
 	struct cow__tile *prev, *next;         /* in address order */
@@ -104,6 +110,11 @@ struct cow__tile {
 	uint32_t npieces, pieces_cap;
 	struct cow__span *kept; /* private: the parts that are, in order; none: all */
 	uint32_t nkept, kept_cap;
+	struct cow__spare *spares; /* live: core/memory/spare.h */
+	uint32_t nspares, spares_cap;
+	bool own_cold; /* live: its own pages, which nobody reads, were given back */
+	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never, or long ago */
+	uint64_t spare_ns; /* live: so long after that its spare pages are kept */
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
 	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */

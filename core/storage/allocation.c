@@ -7,7 +7,7 @@
 #include "core/base/pool.h"
 #include "core/base/profile.h"
 #include "core/base/stats.h"
-#include "core/memory/commit.h"
+#include "core/memory/bulk.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "core/storage/small.h"
@@ -337,7 +337,7 @@ cow__allocation_copy(struct cow__allocation *to,
 		return r;
 	}
 	if (to->kind == COW__AT_TILE)
-		cow__commit_copy(to->tile, offset, src, bytes, to->fresh_zero);
+		cow__bulk_copy_to(to->tile, offset, src, bytes, to->fresh_zero);
 	else
 		memcpy(dst, src, bytes);
 	cow__stat_add(bytes_copied, bytes);

@@ -140,6 +140,11 @@ static void write_slot(struct program *p, struct slot *slot)
 	unsigned char *to;
 
 	count = 1 + draw(p, draw(p, 2) ? most : most / 50 + 1);
+	if (draw(p, 4) == 0) {
+		p->doing = "write intent";
+		ok(cow_storages_write_intent(&slot->storage, 1,
+		                             (enum cow_write_hint)draw(p, 2), NULL));
+	}
 	if (slot->exposed != NULL && draw(p, 4)) {
 		p->doing = "write unseen";
 		write_bytes(p, slot, slot->exposed, at, count);

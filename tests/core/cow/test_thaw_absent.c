@@ -31,7 +31,7 @@ static size_t steps_of(struct cow__tile *t)
 	size_t steps = 0, copied;
 
 	while (at < cow__tile_end(t)) {
-		must(cow__thaw_step(t, &at, SIZE_MAX, &copied) == 0);
+		must(cow__thaw_step(t, &at, cow__tile_end(t), SIZE_MAX, &copied) == 0);
 		steps++;
 	}
 	must(t->backing == COW__SHARED);

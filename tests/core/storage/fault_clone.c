@@ -278,6 +278,40 @@ static int swap_view(struct herd *herd)
 	return 0;
 }
 
+/* The address is as before, and so are the bytes, whatever failed. */
+static int intent(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_CLONED];
+	struct cow_range range = { a->exposed, a->bytes };
+	int r = cow_write_intent(&range, 1, COW_WRITE_AUTO, NULL);
+
+	ck_assert_int_eq(r, 0);
+	ck_pattern(a->exposed, a->bytes, a->seed);
+	fill(a->exposed, a->bytes, ++a->seed);
+	return 0;
+}
+
+static int intent_all(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_CLONED];
+
+	ck_assert_int_eq(cow_storages_write_intent(&a->storage, 1, COW_WRITE_ALL, NULL), 0);
+	fill(a->exposed, a->bytes, ++a->seed);
+	return 0;
+}
+
+/* Rewritten in bulk: the next time its own pages are spare. */
+static void rewritten(struct herd *herd)
+{
+	struct animal *clone = &herd->animals[HERD_CLONE];
+
+	cloned(herd);
+	(void)intent(herd);
+	clone->storage = cow_storage_unref(clone->storage);
+	sweep_add_clone(herd, HERD_CLONED, HERD_CLONE,
+	                lazy(herd->animals[HERD_CLONED].storage));
+}
+
 static int free_source(struct herd *herd)
 {
 	struct animal *a = &herd->animals[HERD_CLONED];
@@ -329,6 +363,14 @@ static const struct operation operations[] = {
 	{ "free middle thawed", middle_thawed, free_source },
 	{ "free source", written, free_source },
 	{ "free last view", lonely_view, free_view },
+	{ "intent", cloned, intent },
+	{ "intent of what was written", layered, intent },
+	{ "intent for all", cloned, intent_all },
+	{ "intent of what nobody reads", abandoned, intent },
+	{ "second intent", rewritten, intent },
+	{ "clone rewritten", rewritten, clone_transparent },
+	{ "free rewritten", rewritten, free_source },
+	{ "trim rewritten", rewritten, trim },
 };
 
 START_TEST(every_call_fails)

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Write intents: pages for memory that is about to be rewritten
+ *
+ * A write to frozen memory costs a fault and a copy for each 4 KiB, and the copy lies in
+ * no file. Who says before that he will rewrite the memory gets other pages for it, in
+ * bulk and in place:
+ *
+ *   frozen     [ T, private: pages that V reads ]   a write copies 4 KiB
+ *   rewritten  [ T, shared: other file pages    ]   written in place, in huge pages
+ *              V reads the old pages as before
+ *
+ * All processors copy. Nobody else writes the memory meanwhile: the caller promises that.
+ * Where nobody reads the old pages any more, the tile is thawed instead.
+ *
+ *   part of the range        what happens
+ *   --------------------     ---------------------------------------------------------
+ *   whole chunks of 2 MiB    their pages are replaced
+ *   the rest                 stays frozen; so does what is less than a chunk, unless it
+ *                            is a whole block
+ *   not ours, not frozen     nothing: it is written in place, or by page
+ */
+#ifndef COW_CORE_COW_REWRITE_H
+#define COW_CORE_COW_REWRITE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Prepares [start, end). `all`: all of it will be overwritten, so its bytes may become
+ * anything. Adds the bytes that were copied to *copied. The engine is locked for one step of
+ * 32 MiB at a time, or of a sixteenth of the block. Can't fail: what can't be replaced stays
+ * as it is. */
+void cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied);
+
+#endif

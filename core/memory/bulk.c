@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies in bulk: see the header.
+ */
+#include "core/memory/bulk.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/state.h"
+#include "core/memory/workers.h"
+#include "memfd/map.h"
+
+#define STRIDE (4 * COW__HUGE) /* cleared by the kernel, then copied to */
+#define GRAIN 1                /* strides that are worth another thread */
+
+struct bulk {
+	char *to;
+	const char *from;
+	size_t bytes;
+	bool commits;
+};
+
+static void
+commit(uintptr_t start, uintptr_t end)
+{
+	uintptr_t from = cow__round_up(start, COW__HUGE);
+	uintptr_t to = cow__round_down(end, COW__HUGE);
+	size_t done;
+
+	if (from >= to)
+		return;
+	if (cow__map_collapse(from, to - from, &done) < 0)
+		cow__fallback(COW_FALLBACK_COLLAPSE);
+	cow__stat_add(bytes_collapsed, done);
+}
+
+/* Strides [first, last), counted from the boundary at or before the start. */
+static void
+part(void *arg, int64_t first, int64_t last)
+{
+	const struct bulk *b = arg;
+	uintptr_t start = (uintptr_t)b->to, end = start + b->bytes;
+	uintptr_t base = cow__round_down(start, STRIDE);
+
+	for (int64_t i = first; i < last; i++) {
+		uintptr_t at = cow__max(start, base + (uintptr_t)i * STRIDE);
+		uintptr_t to = cow__min(end, base + (uintptr_t)(i + 1) * STRIDE);
+
+		if (b->commits)
+			commit(at, to);
+		if (b->from)
+			memcpy((void *)at, b->from + (at - start), to - at);
+	}
+}
+
+static void
+run(struct bulk *b)
+{
+	uintptr_t start = (uintptr_t)b->to, base = cow__round_down(start, STRIDE);
+
+	cow__workers_run((int64_t)((start + b->bytes - base + STRIDE - 1) / STRIDE), GRAIN,
+	                 part, b);
+}
+
+void
+cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
+{
+	struct bulk b = { to, from, bytes, fresh && cow__commits() };
+
+	if (bytes)
+		run(&b);
+}
+
+void
+cow__bulk_commit(uintptr_t at, size_t bytes)
+{
+	struct bulk b = { (char *)at, NULL, bytes, true };
+
+	if (bytes && cow__commits())
+		run(&b);
+}

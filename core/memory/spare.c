@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spare pages: see the header.
+ */
+#include "core/memory/spare.h"
+#include "core/base/array.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/extent.h"
+#include "core/memory/holders.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define LOOK_NS 250000000u
+#define KEEP_MOST_NS 10000000000u
+
+static size_t rewritten; /* live tiles with `rewritten_at` */
+
+void
+cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
+{
+	if (cow__array_reserve((void **)&t->spares, &t->spares_cap, sizeof(*t->spares),
+	                       t->nspares + 1) < 0)
+		return;
+	t->spares[t->nspares++] = (struct cow__spare){ at, *p };
+	p->pages->refs++;
+}
+
+static bool
+is_free(const struct cow__tile *pages)
+{
+	struct cow__census c = { 0, 0 };
+
+	return pages->kind == COW__LIMBO && pages->refs == 1 &&
+	       pages->backing == COW__SHARED && cow__holders_alone(pages, &c);
+}
+
+bool
+cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece *ret)
+{
+	for (uint32_t i = 0; i < t->nspares; i++) {
+		struct cow__spare *s = &t->spares[i];
+
+		if (s->at != at || s->piece.bytes != bytes || !is_free(s->piece.pages))
+			continue;
+		*ret = s->piece;
+		*s = t->spares[--t->nspares];
+		return true;
+	}
+	return false;
+}
+
+bool
+cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes)
+{
+	struct cow__census c = { 0, 0 };
+	size_t here = 0;
+	uint32_t mine = 0;
+
+	if (!t->npieces || !t->segment || !t->segment->owner)
+		return false;
+	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (p->pages != t)
+			continue;
+		mine++;
+		if (p->offset != here ||
+		    (p->offset < at + bytes && at < p->offset + p->bytes))
+			return false;
+	}
+	return t->refs == mine && cow__holders_alone(t, &c);
+}
+
+struct cow__tile *
+cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes)
+{
+	uintptr_t start = cow__tile_start(t) + at;
+	struct cow__tile *a = cow__tile_inner(bytes, start, COW__HUGE);
+
+	if (!a)
+		return NULL;
+	if (cow__map_shared(cow__tile_start(a), bytes, &t->segment->file,
+	                    cow__segment_offset(start), false) == 0)
+		return a;
+	(void)cow__tile_put(a);
+	return NULL;
+}
+
+void
+cow__spare_alias_free(struct cow__tile *a)
+{
+	(void)cow__map_none(cow__tile_start(a), a->bytes);
+	(void)cow__tile_put(a);
+}
+
+void
+cow__spare_rewritten(struct cow__tile *t)
+{
+	uint64_t now = cow__now(), gone = t->rewritten_at ? now - t->rewritten_at : 0;
+
+	if (!t->rewritten_at)
+		rewritten++;
+	t->rewritten_at = now;
+	t->spare_ns = cow__max(cow__min(2 * gone, KEEP_MOST_NS), cow__engine.decay_ns);
+	cow__helper_want(false);
+}
+
+static size_t
+forget(struct cow__tile *t)
+{
+	size_t bytes = 0;
+
+	/* The end of a tile may end others, but not this one. */
+	while (t->nspares) {
+		struct cow__piece p = t->spares[--t->nspares].piece;
+
+		bytes += p.bytes;
+		cow__extent_unref_pages(p.pages);
+	}
+	cow__array_free(t->spares, t->spares_cap, sizeof(*t->spares));
+	t->spares = NULL;
+	t->spares_cap = 0;
+	return bytes;
+}
+
+void
+cow__spares_drop(struct cow__tile *t)
+{
+	(void)forget(t);
+	if (t->rewritten_at)
+		rewritten--;
+	t->rewritten_at = 0;
+	if (t->own_cold)
+		t->shadow = t->bytes;
+	t->own_cold = false;
+}
+
+/* Gives the tile's own pages back, if nobody reads them. */
+static size_t
+release_own(struct cow__tile *t)
+{
+	struct cow__tile *alias;
+	size_t bytes = 0;
+
+	if (t->own_cold || t->refs || !cow__spare_own(t, 0, t->bytes))
+		return 0;
+	alias = cow__spare_alias(t, 0, t->bytes);
+	if (!alias)
+		return 0;
+	if (cow__map_punch(cow__tile_start(alias), t->bytes) == 0) {
+		bytes = t->bytes;
+		t->own_cold = true;
+		cow__stat_add(bytes_returned, bytes);
+	}
+	cow__spare_alias_free(alias);
+	return bytes;
+}
+
+size_t
+cow__spares_release(uint64_t now, bool all)
+{
+	struct cow__tile *t;
+	size_t bytes = 0;
+
+	if (!rewritten)
+		return 0;
+	for (t = cow__tile_first(); t; t = t->next) {
+		if (t->kind != COW__LIVE || !t->rewritten_at || t->busy ||
+		    (!all && cow__elapsed(t->rewritten_at, now) < t->spare_ns))
+			continue;
+		bytes += forget(t) + release_own(t);
+		/* As long as its own pages are elsewhere, they may become spare. */
+		if (!t->npieces || t->own_cold || !t->segment) {
+			t->rewritten_at = 0;
+			rewritten--;
+		}
+	}
+	return bytes;
+}
+
+void
+cow__spares_child(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->rewritten_at) {
+			while (t->nspares)
+				t->spares[--t->nspares].piece.pages->refs--;
+			cow__spares_drop(t);
+		}
+	rewritten = 0;
+}
+
+uint64_t
+cow__spares_job(uint64_t now)
+{
+	static uint64_t next;
+
+	if (!rewritten)
+		return UINT64_MAX;
+	if (now < next)
+		return next - now;
+	(void)cow__spares_release(now, false);
+	next = now + LOOK_NS;
+	return rewritten ? LOOK_NS : UINT64_MAX;
+}

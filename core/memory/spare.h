@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Spare pages: what a tile is rewritten into next time
+ *
+ * A tile that is rewritten in bulk (core/cow/rewrite.h) leaves its pages to those who
+ * still read them, and gets others. When nobody reads the old ones any more, they are
+ * spare: the next rewrite copies into them. Nothing is faster than memory that is there.
+ *
+ *   snapshot 1   [ T shows its own pages ]              rewrite: T shows L, which is new
+ *   it is freed  the own pages are spare
+ *   snapshot 2   [ T shows L ]                          rewrite: T shows its own pages again
+ *   it is freed  L is spare
+ *
+ * So a state that is saved again and again has two places. Spare pages are kept for twice
+ * the time between the last two rewrites, for the decay time at least, and for ten
+ * seconds at most. cow_trim() gives them back at once.
+ *
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_MEMORY_SPARE_H
+#define COW_CORE_MEMORY_SPARE_H
+
+#include "core/memory/tile.h"
+
+/* Keeps pages that [at, ...) of a live tile showed until now: takes a reference. Where
+ * memory for that lacks, they are not kept. */
+void cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p);
+
+/* Spare pages for [at, at + bytes), which nobody reads, in this process or another. The
+ * caller gets the reference. False: there are none. */
+bool cow__spare_take(struct cow__tile *t, size_t at, size_t bytes,
+                     struct cow__piece *ret);
+
+/* Are the tile's own pages under [at, at + bytes) read by nobody? */
+bool cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes);
+
+/* Maps a part of a tile's own pages shared, elsewhere. NULL: no memory. */
+struct cow__tile *cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes);
+void cow__spare_alias_free(struct cow__tile *alias);
+
+/* The tile was rewritten. */
+void cow__spare_rewritten(struct cow__tile *t);
+
+/* The tile ends. */
+void cow__spares_drop(struct cow__tile *t);
+
+/* Gives back what is too old (`all`: everything). Returns the bytes. */
+size_t cow__spares_release(uint64_t now, bool all);
+
+/* In a forked child: the spare pages are its parent's. */
+void cow__spares_child(void);
+
+/* The helper's job. */
+uint64_t cow__spares_job(uint64_t now);
+
+#endif

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Write intents: the writer gets other pages, and everybody keeps his bytes
+ *
+ * What an intent is for is counted: bytes copied, pages that stay shared, memory that is
+ * used again. What it must never do is shown by random programs of storages, clones,
+ * clones of clones, writes by page and in bulk, forks and trims, against arrays.
+ */
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static uint64_t intent(void *start, size_t bytes, enum cow_write_hint hint)
+{
+	struct cow_range range = { start, bytes };
+	uint64_t copied = 77;
+
+	ok(cow_write_intent(&range, 1, hint, &copied));
+	return copied;
+}
+
+static size_t memfds(void)
+{
+	size_t kib = 0;
+	char line[128];
+	FILE *f = fopen("/proc/self/status", "r");
+
+	must(f);
+	while (fgets(line, sizeof(line), f))
+		(void)sscanf(line, "RssShmem: %zu kB", &kib);
+	fclose(f);
+	return kib * KIB;
+}
+
+static const size_t sizes[] = {
+	400 * KIB, MIB + 5, 2 * MIB, 5 * MIB + PAGE, 40 * MIB, 70 * MIB + 17,
+};
+
+/* Rewritten again and again beside a clone of each moment. No write copies a page, and the
+ * pages take no more than two places. */
+START_TEST(again_and_again)
+{
+	size_t bytes = sizes[_i];
+	struct cow_storage *a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a);
+
+	for (unsigned i = 1; i < 8; i++) {
+		b = lazy(a);
+		ck_assert_uint_eq(info_of(a).frozen, 1);
+		ck_assert_uint_eq(intent(p, bytes, COW_WRITE_AUTO),
+		                  (bytes + PAGE - 1) / PAGE * PAGE);
+		ck_assert_ptr_eq(data(a), p);
+		ck_pattern(p, bytes, i);
+		fill(p, bytes, i + 1);
+		ck_assert_uint_eq(info_of(a).frozen, 0);
+		ck_pattern(data(b), bytes, i);
+		cow_storage_unref(b);
+		ck_assert_uint_le(memfds(), 2 * (bytes + 4 * MIB) + 8 * MIB);
+	}
+	/* Nobody has cloned it since. */
+	ck_assert_uint_eq(intent(p, bytes, COW_WRITE_AUTO), 0);
+	ck_pattern(p, bytes, 8);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* With ALL nothing is copied, and a clone keeps its bytes. */
+START_TEST(without_a_copy)
+{
+	size_t bytes = sizes[_i];
+	struct cow_storage *a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a);
+
+	for (unsigned i = 1; i < 5; i++) {
+		b = lazy(a);
+		ck_assert_uint_eq(intent(p, bytes, COW_WRITE_ALL), 0);
+		fill(p, bytes, i + 1);
+		ck_assert_uint_eq(info_of(a).frozen, 0);
+		ck_pattern(data(b), bytes, i);
+		cow_storage_unref(b);
+		ck_pattern(p, bytes, i + 1);
+	}
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* The clone is gone: the pages are written in place again, and what was copied meanwhile
+ * comes home. */
+START_TEST(nobody_reads_it)
+{
+	struct cow_storage *a = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a), *want = malloc(8 * MIB);
+
+	fill(want, 8 * MIB, 1);
+	for (int all = 0; all < 2; all++) {
+		b = lazy(a);
+		memset(p + 3 * MIB, 5, 3 * MIB);
+		memset(want + 3 * MIB, 5, 3 * MIB);
+		cow_storage_unref(b);
+		ck_assert_uint_eq(info_of(a).frozen, 1);
+		ck_assert_uint_eq(intent(p, 8 * MIB, all ? COW_WRITE_ALL : COW_WRITE_AUTO),
+		                  0);
+		ck_assert_uint_eq(info_of(a).frozen, 0);
+		if (!all)
+			must(memcmp(p, want, 8 * MIB) == 0);
+	}
+	free(want);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* A part: whole chunks get other pages, the rest stays as it is. */
+START_TEST(a_part)
+{
+	struct cow_storage *a = new_filled(12 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *p = expose(a), *want = malloc(12 * MIB);
+
+	fill(want, 12 * MIB, 1);
+	ck_assert_uint_eq(intent(p + 3 * MIB, 6 * MIB, COW_WRITE_AUTO), 4 * MIB);
+	must(memcmp(p, want, 12 * MIB) == 0);
+	memset(p + MIB, 9, 8 * MIB);
+	ck_pattern(data(b), 12 * MIB, 1);
+	memset(want + MIB, 9, 8 * MIB);
+	/* Too little for a chunk. */
+	ck_assert_uint_eq(intent(p + 100, 2 * MIB, COW_WRITE_AUTO), 0);
+	ck_assert_uint_eq(intent(p, 12 * MIB, COW_WRITE_AUTO), 8 * MIB);
+	must(memcmp(p, want, 12 * MIB) == 0);
+	memset(p, 3, 12 * MIB);
+	ck_pattern(data(b), 12 * MIB, 1);
+	cow_storage_unref(b);
+	free(want);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* An exposed clone has no pages of its own. */
+START_TEST(a_view)
+{
+	struct cow_storage *a = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *q = expose(b);
+
+	ck_assert_uint_eq(intent(q, 8 * MIB, COW_WRITE_AUTO), 8 * MIB);
+	fill(q, 8 * MIB, 2);
+	ck_pattern(data(a), 8 * MIB, 1);
+	cow_storage_unref(a);
+	ck_pattern(q, 8 * MIB, 2);
+	cow_storage_unref(b);
+}
+END_TEST
+
+static struct gate to_child;
+
+static void child_sees(void *arg)
+{
+	unsigned char *p = arg;
+
+	gate_wait(&to_child);
+	ck_pattern(p, 8 * MIB, 1);
+	(void)intent(p, 8 * MIB, COW_WRITE_AUTO);
+	ck_pattern(p, 8 * MIB, 1);
+	fill(p, 8 * MIB, 7);
+	ck_pattern(p, 8 * MIB, 7);
+}
+
+/* A living child reads the old pages, and so does its own intent. */
+START_TEST(beside_a_child)
+{
+	struct cow_storage *a = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	struct cow_storage *t[2] = { new_filled(8 * MIB, 0, 3), NULL };
+	unsigned char *p = expose(a);
+	pid_t child;
+
+	for (int round = 0; round < 3; round++) {
+		fill(p, 8 * MIB, 1);
+		gate_make(&to_child);
+		child = child_start(child_sees, p);
+		ck_assert_uint_eq(intent(p, 8 * MIB, COW_WRITE_AUTO), 8 * MIB);
+		ck_pattern(p, 8 * MIB, 1);
+		fill(p, 8 * MIB, 2);
+		/* Not into the pages that the child reads. */
+		b = lazy(a);
+		ck_assert_uint_eq(intent(p, 8 * MIB, COW_WRITE_AUTO), 8 * MIB);
+		fill(p, 8 * MIB, 2);
+		cow_storage_unref(b);
+		/* Nor may these become anything: two storages share them. */
+		t[1] = lazy(t[0]);
+		(void)intent((void *)(uintptr_t)data(t[0]), 8 * MIB, COW_WRITE_ALL);
+		ck_pattern(data(t[1]), 8 * MIB, 3);
+		cow_storage_unref(t[1]);
+		gate_open(&to_child);
+		child_finish(child);
+		ck_pattern(p, 8 * MIB, 2);
+		gate_free(&to_child);
+	}
+	cow_storage_unref(t[0]);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* Spare memory goes back: in time, or at once with cow_trim(). */
+START_TEST(spare_pages_go)
+{
+	struct cow_storage *a = new_filled(32 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a);
+
+	ok(cow_option_set("warm", "0"));
+	for (unsigned i = 0; i < 4; i++) {
+		b = lazy(a);
+		(void)intent(p, 32 * MIB, COW_WRITE_AUTO);
+		cow_storage_unref(b);
+		if (i % 2)
+			continue;
+		cow_trim();
+		ck_assert_uint_le(memfds(), 36 * MIB);
+		ck_pattern(p, 32 * MIB, 1);
+	}
+	cow_storage_unref(a);
+	cow_trim();
+	ck_assert_uint_le(memfds(), 4 * MIB);
+}
+END_TEST
+
+static atomic_bool stop;
+
+static void *reads(void *arg)
+{
+	const unsigned char *p = arg;
+	uint64_t sum = 0;
+
+	while (!atomic_load(&stop))
+		for (size_t at = 0; at < 16 * MIB; at += PAGE)
+			must(p[at] == 1);
+	return (void *)(uintptr_t)sum;
+}
+
+/* Others may read the memory at any moment. */
+START_TEST(beside_readers)
+{
+	struct cow_storage *a = new_storage(16 * MIB, COW_STORAGE_TRANSPARENT), *b;
+	unsigned char *p = expose(a);
+	pthread_t reader;
+
+	memset(p, 1, 16 * MIB);
+	must(pthread_create(&reader, NULL, reads, p) == 0);
+	for (int i = 0; i < ROUNDS(60); i++) {
+		b = lazy(a);
+		(void)intent(p, 16 * MIB, COW_WRITE_AUTO);
+		if (i % 3)
+			cow_storage_unref(b);
+		(void)intent(p, 16 * MIB, COW_WRITE_AUTO);
+		if (i % 3 == 0)
+			cow_storage_unref(b);
+	}
+	atomic_store(&stop, true);
+	pthread_join(reader, NULL);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* Ranges that are wrong, and memory that is not ours, or that must keep its pages. */
+START_TEST(bad_use)
+{
+	struct cow_storage *a = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	struct cow_storage *t = new_filled(4 * MIB, 0, 3), *u = lazy(t), *none[2] = { a, NULL };
+	unsigned char *p = expose(a), *m, *q = mut(u);
+	struct cow_range wraps = { p, SIZE_MAX }, two[2] = { { p, 4 * MIB }, { NULL, 0 } };
+	unsigned char local[64] = { 5 };
+	uint64_t copied = 77;
+
+	ck_assert_int_eq(cow_write_intent(&wraps, 1, COW_WRITE_AUTO, &copied), -EINVAL);
+	ck_assert_int_eq(cow_write_intent(NULL, 1, COW_WRITE_AUTO, &copied), -EINVAL);
+	ck_assert_int_eq(cow_write_intent(two, 2, (enum cow_write_hint)5, &copied), -EINVAL);
+	ck_assert_int_eq(cow_storages_write_intent(none, 2, COW_WRITE_AUTO, &copied), -EINVAL);
+	ck_assert_int_eq(cow_storages_write_intent(NULL, 1, COW_WRITE_AUTO, &copied), -EINVAL);
+	ck_assert_int_eq(cow_storages_write_intent(&a, 1, (enum cow_write_hint)-1, NULL),
+	                 -EINVAL);
+	ck_assert_uint_eq(copied, 77);
+	ck_assert_uint_eq(info_of(a).frozen, 1);
+	ok(cow_write_intent(NULL, 0, COW_WRITE_AUTO, NULL));
+	ok(cow_storages_write_intent(NULL, 0, COW_WRITE_AUTO, NULL));
+	ck_assert_uint_eq(intent(p, 4 * MIB, COW_WRITE_SPARSE), 0);
+	ck_assert_uint_eq(intent(p, 4 * MIB, COW_WRITE_BY_PAGE), 0);
+	ck_assert_uint_eq(info_of(a).frozen, 1);
+	/* Not ours, freed, no memory at all. */
+	ck_assert_uint_eq(intent(local, sizeof(local), COW_WRITE_ALL), 0);
+	ck_assert_uint_eq(local[0], 5);
+	ck_assert_uint_eq(intent(NULL, 1 << 20, COW_WRITE_ALL), 0);
+	m = mmap(NULL, 4 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_uint_eq(intent(m, 4 * MIB, COW_WRITE_AUTO), 0);
+	munmap(m, 4 * MIB);
+	ck_assert_uint_eq(intent(m, 4 * MIB, COW_WRITE_AUTO), 0);
+	/* A tracked storage that shares its bytes: an old pointer is of no use, and the
+	 * clones keep their bytes. */
+	cow_storage_unref(t);
+	t = lazy(u);
+	(void)intent(q, 4 * MIB, COW_WRITE_ALL);
+	ck_pattern(data(t), 4 * MIB, 3);
+	ck_pattern(data(u), 4 * MIB, 3);
+	/* Partly ours: from the middle of the block to beyond its end. */
+	(void)intent(p + 3 * MIB, 64 * MIB, COW_WRITE_AUTO);
+	ck_pattern(p, 4 * MIB, 1);
+	two[1] = two[0];
+	ok(cow_write_intent(two, 2, COW_WRITE_BY_COPY, &copied));
+	ck_assert_uint_eq(copied, 4 * MIB);
+	ck_pattern(p, 4 * MIB, 1);
+	ck_pattern(data(b), 4 * MIB, 1);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+	cow_storage_unref(t);
+	cow_storage_unref(u);
+}
+END_TEST
+
+/* A storage of each kind. A tracked one gets bytes of its own, as by data_mut. */
+START_TEST(of_storages)
+{
+	struct cow_storage *s[3], *c[3];
+	uint64_t copied;
+
+	s[0] = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 1);
+	s[1] = new_filled(4 * MIB, 0, 1);
+	s[2] = new_filled(100, 0, 1);
+	(void)expose(s[0]);
+	for (int i = 0; i < 3; i++)
+		c[i] = lazy(s[i]);
+	ok(cow_storages_write_intent(s, 3, COW_WRITE_AUTO, &copied));
+	ck_assert_uint_eq(copied, 4 * MIB);
+	for (int i = 0; i < 3; i++) {
+		size_t bytes = cow_storage_bytes(s[i]);
+
+		ck_assert_uint_eq(info_of(s[i]).state, COW_STATE_OWNED);
+		fill(mut(s[i]), bytes, 2);
+		ck_pattern(data(c[i]), bytes, 1);
+		cow_storage_unref(c[i]);
+		cow_storage_unref(s[i]);
+	}
+}
+END_TEST
+
+/* ---- Random programs ------------------------------------------------------------ */
+
+enum { STORAGES = 5, MOST = 9 * 1024 * 1024 };
+
+struct pair {
+	struct cow_storage *storage;
+	unsigned char *p, *bytes;
+	size_t size;
+};
+
+static struct prng prng;
+
+static size_t below(size_t n)
+{
+	return prng_below(&prng, n);
+}
+
+static void check(const struct pair *a)
+{
+	if (a->storage && memcmp(a->p, a->bytes, a->size) != 0)
+		ck_abort_msg("the bytes differ");
+}
+
+static void drop(struct pair *a)
+{
+	cow_storage_unref(a->storage);
+	free(a->bytes);
+	a->storage = NULL;
+}
+
+static void take(struct pair *a, struct cow_storage *s)
+{
+	a->storage = s;
+	a->size = cow_storage_bytes(s);
+	a->p = expose(s);
+	a->bytes = malloc(a->size);
+	memcpy(a->bytes, a->p, a->size);
+}
+
+static void write_some(struct pair *a)
+{
+	size_t at = below(a->size), n = 1 + below(a->size - at);
+
+	if (below(2))
+		n = n < 3 * PAGE ? n : 3 * PAGE;
+	memset(a->p + at, (int)below(256), n);
+	memcpy(a->bytes + at, a->p + at, n);
+}
+
+static void rewrite_some(struct pair *a)
+{
+	bool all = below(3) == 0, whole = below(3) != 0;
+	size_t at = whole ? 0 : below(a->size);
+	size_t n = whole ? a->size : 1 + below(a->size - at);
+
+	(void)intent(a->p + at, n, all ? COW_WRITE_ALL : COW_WRITE_AUTO);
+	if (!all)
+		check(a);
+	if (all || below(2)) {
+		memset(a->p + at, (int)below(256), n);
+		memcpy(a->bytes + at, a->p + at, n);
+	}
+}
+
+static void run(struct pair *s, int steps, bool forks);
+
+static void in_the_child(void *arg)
+{
+	struct pair *s = arg;
+
+	for (int i = 0; i < STORAGES; i++)
+		check(&s[i]);
+	run(s, 12, false);
+}
+
+static void run(struct pair *s, int steps, bool forks)
+{
+	for (int k = 0; k < steps; k++) {
+		struct pair *a = &s[below(STORAGES)], *b = &s[below(STORAGES)];
+		size_t what = below(100);
+
+		if (!a->storage) {
+			take(a, new_filled(1 + below(MOST), COW_STORAGE_TRANSPARENT,
+			                   (unsigned)below(1000)));
+		} else if (what < 40) {
+			rewrite_some(a);
+		} else if (what < 60) {
+			write_some(a);
+		} else if (what < 80 && a != b) {
+			if (b->storage)
+				drop(b);
+			take(b, lazy(a->storage));
+			ck_assert_uint_eq(b->size, a->size);
+			must(memcmp(b->bytes, a->bytes, a->size) == 0);
+		} else if (what < 88) {
+			drop(a);
+		} else if (what < 92) {
+			cow_trim();
+		} else if (forks) {
+			in_child(in_the_child, s);
+		}
+		for (int i = 0; i < STORAGES; i++)
+			check(&s[i]);
+	}
+}
+
+START_TEST(random_programs)
+{
+	struct pair s[STORAGES] = { { NULL, NULL, NULL, 0 } };
+
+	prng = prng_make((uint64_t)_i + 1);
+	run(s, 60, true);
+	for (int i = 0; i < STORAGES; i++)
+		if (s[i].storage)
+			drop(&s[i]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("rewrite");
+	TCase *tcase = add_case(suite, "rewrite");
+
+	tcase_add_loop_test(tcase, again_and_again, 0, COUNT(sizes));
+	tcase_add_loop_test(tcase, without_a_copy, 0, COUNT(sizes));
+	tcase_add_test(tcase, nobody_reads_it);
+	tcase_add_test(tcase, a_part);
+	tcase_add_test(tcase, a_view);
+	tcase_add_test(tcase, beside_a_child);
+	tcase_add_test(tcase, spare_pages_go);
+	tcase_add_test(tcase, beside_readers);
+	tcase_add_test(tcase, bad_use);
+	tcase_add_test(tcase, of_storages);
+	tcase_add_loop_test(tcase, random_programs, 0, ROUNDS(60));
+	return run_suite(suite);
+}
