@@ -174,6 +174,20 @@ is_ready(uintptr_t start)
 	return false;
 }
 
+/* The pages of a chunk are about to be marked anew. So no mark tells any more what was
+ * written since an earlier copy of some of them. */
+static void
+forget_parts(const struct cow__span *chunk)
+{
+	for (unsigned i = 0; i < count;)
+		if (ready[i].start < chunk->end && chunk->start < ready[i].end)
+			ready[i] = ready[--count];
+		else
+			i++;
+	if (taken.start < chunk->end && chunk->start < taken.end)
+		taken = (struct cow__span){ 0, 0 };
+}
+
 static bool
 is_enough(void)
 {
@@ -191,6 +205,7 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start))
 			continue;
+		forget_parts(&chunk);
 		r = copy_chunk(t, &part, chunk.start, &chunk.end);
 		if (r == 0)
 			ready[count++] = chunk;

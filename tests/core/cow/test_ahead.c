@@ -8,6 +8,7 @@
  * written to it. On a kernel that can't watch memory nothing is copied ahead, and the
  * rest must hold as well.
  */
+#include "core/base/mutex.h"
 #include "core/cow/ahead.h"
 #include "core/cow/heal.h"
 #include "core/cow/thaw.h"
@@ -19,6 +20,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -257,6 +261,79 @@ START_TEST(many_blocks)
 END_TEST
 
 /* A chunk was ready when its block was freed. A shorter block is there now. */
+static void *wants_the_lock(void *unused)
+{
+	cow__engine_lock();
+	cow__engine_unlock();
+	return unused;
+}
+
+/* A helper that another thread waits for copies little of the chunk that it marked. */
+static void copy_little(void)
+{
+	pthread_t thread;
+
+	cow__engine_lock();
+	must(pthread_create(&thread, NULL, wants_the_lock, NULL) == 0);
+	while (!cow__mutex_wanted(&cow__engine.lock))
+		sched_yield();
+	must(cow__ahead_prepare(10 * second) >= 0);
+	cow__engine_unlock();
+	must(pthread_join(thread, NULL) == 0);
+}
+
+static atomic_bool over;
+
+static void *runs(void *unused)
+{
+	while (!atomic_load(&over))
+		sched_yield();
+	return unused;
+}
+
+/* The fork heals nothing, as a thread runs. */
+static void fork_beside_a_thread(void)
+{
+	pthread_t thread;
+
+	atomic_store(&over, false);
+	must(pthread_create(&thread, NULL, runs, NULL) == 0);
+	in_child(exits_at_once, NULL);
+	atomic_store(&over, true);
+	must(pthread_join(thread, NULL) == 0);
+}
+
+/* The second half of a chunk is ready, and is written. Then all of the chunk is marked
+ * anew, and only its beginning is copied. */
+START_TEST(marked_anew)
+{
+	uintptr_t at;
+	size_t copied;
+
+	ck_assert_int_eq(cow_option_set("backing", "memfd"), 0);
+	make(0, &(struct cow_storage *){ NULL });
+	in_child(exits_at_once, NULL);
+	for (size_t page = 0; page < 512; page++)
+		write_page(page, 5);
+	at = (uintptr_t)p;
+	cow__engine_lock();
+	must(cow__thaw_step(cow__tile_find(at), &at, at + 256 * PAGE, SIZE_MAX,
+	                    &copied) == 0);
+	cow__engine_unlock();
+	must(copy_ahead() == 1 || !cow__ahead_usable());
+	fork_beside_a_thread();
+	for (size_t page = 0; page < 512; page++)
+		write_page(page, 6);
+	copy_little();
+	heal(UINT64_MAX);
+	check_model();
+	if (!UNDER_TSAN)
+		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+	cow_block_free(p);
+	cow__watch_forget();
+}
+END_TEST
+
 START_TEST(shorter_block)
 {
 	const size_t shorter = 3 * MIB + 5 * PAGE;
@@ -354,6 +431,7 @@ int main(void)
 	tcase_add_loop_test(tcase, in_every_order, 0, 4);
 	tcase_add_test(tcase, little_is_left);
 	tcase_add_test(tcase, many_blocks);
+	tcase_add_test(tcase, marked_anew);
 	tcase_add_test(tcase, shorter_block);
 	tcase_add_test(tcase, under_io);
 	tcase_add_test(tcase, descriptor_lost);
