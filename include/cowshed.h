@@ -474,6 +474,10 @@ int cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hi
 int cow_storages_write_intent(struct cow_storage *const *storages, size_t n,
                               enum cow_write_hint hint, uint64_t *ret_copied);
 
+/* Is any memory of this process copy-on-write at this moment, so that an intent may do
+ * something? Takes no lock, costs a nanosecond. */
+bool cow_is_frozen(void);
+
 /*
  * Makes a storage transparent, and returns its address. The address does not
  * change until resize or swap, and may be written without notice. A lazy

@@ -132,8 +132,9 @@ descriptor_pins(int dir, const char *name)
 	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
+	/* A file that can only be written reads memory, and changes none. */
 	if (r >= 0 && (r & O_DIRECT))
-		return true;
+		return (r & O_ACCMODE) != O_WRONLY;
 	return S_ISREG(st.st_mode) ? r >= 0 && is_memory(fd, &st, r)
 	                           : name_pins(dir, name);
 }

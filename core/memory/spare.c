@@ -13,9 +13,11 @@
 #include "memfd/wait.h"
 
 #define LOOK_NS 250000000u
+#define SAME_NS 100000000u
+#define KEEP_FIRST_NS 3000000000u
 #define KEEP_MOST_NS 10000000000u
 
-static size_t rewritten; /* live tiles with `rewritten_at` */
+static size_t count; /* live tiles with `has_spares` */
 
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
@@ -95,15 +97,27 @@ cow__spare_alias_free(struct cow__tile *a)
 	(void)cow__tile_put(a);
 }
 
+static void
+note(struct cow__tile *t, bool has_spares)
+{
+	count += has_spares;
+	count -= t->has_spares;
+	t->has_spares = has_spares;
+}
+
 void
 cow__spare_rewritten(struct cow__tile *t)
 {
-	uint64_t now = cow__now(), gone = t->rewritten_at ? now - t->rewritten_at : 0;
+	uint64_t now = cow__now(), gone = now - t->rewritten_at;
 
+	/* A tile is rewritten in steps. */
 	if (!t->rewritten_at)
-		rewritten++;
+		t->spare_ns = cow__max(KEEP_FIRST_NS, cow__engine.decay_ns);
+	else if (gone >= SAME_NS)
+		t->spare_ns = cow__max(cow__min(2 * gone, KEEP_MOST_NS),
+		                       cow__engine.decay_ns);
 	t->rewritten_at = now;
-	t->spare_ns = cow__max(cow__min(2 * gone, KEEP_MOST_NS), cow__engine.decay_ns);
+	note(t, true);
 	cow__helper_want(false);
 }
 
@@ -129,8 +143,7 @@ void
 cow__spares_drop(struct cow__tile *t)
 {
 	(void)forget(t);
-	if (t->rewritten_at)
-		rewritten--;
+	note(t, false);
 	t->rewritten_at = 0;
 	if (t->own_cold)
 		t->shadow = t->bytes;
@@ -164,18 +177,16 @@ cow__spares_release(uint64_t now, bool all)
 	struct cow__tile *t;
 	size_t bytes = 0;
 
-	if (!rewritten)
+	if (!count)
 		return 0;
 	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || !t->rewritten_at || t->busy ||
+		if (t->kind != COW__LIVE || !t->has_spares || t->busy ||
 		    (!all && cow__elapsed(t->rewritten_at, now) < t->spare_ns))
 			continue;
 		bytes += forget(t) + release_own(t);
 		/* As long as its own pages are elsewhere, they may become spare. */
-		if (!t->npieces || t->own_cold || !t->segment) {
-			t->rewritten_at = 0;
-			rewritten--;
-		}
+		if (!t->npieces || t->own_cold || !t->segment)
+			note(t, false);
 	}
 	return bytes;
 }
@@ -184,12 +195,12 @@ void
 cow__spares_child(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->rewritten_at) {
+		if (t->kind == COW__LIVE && (t->has_spares || t->nspares)) {
 			while (t->nspares)
 				t->spares[--t->nspares].piece.pages->refs--;
 			cow__spares_drop(t);
 		}
-	rewritten = 0;
+	count = 0;
 }
 
 uint64_t
@@ -197,11 +208,11 @@ cow__spares_job(uint64_t now)
 {
 	static uint64_t next;
 
-	if (!rewritten)
+	if (!count)
 		return UINT64_MAX;
 	if (now < next)
 		return next - now;
 	(void)cow__spares_release(now, false);
 	next = now + LOOK_NS;
-	return rewritten ? LOOK_NS : UINT64_MAX;
+	return count ? LOOK_NS : UINT64_MAX;
 }

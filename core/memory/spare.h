@@ -12,8 +12,8 @@
  *   it is freed  L is spare
  *
  * So a state that is saved again and again has two places. Spare pages are kept for twice
- * the time between the last two rewrites, for the decay time at least, and for ten
- * seconds at most. cow_trim() gives them back at once.
+ * the time between the last two rewrites, for three seconds after the first one, for the
+ * decay time at least, and for ten seconds at most. cow_trim() gives them back at once.
  *
  * Engine locked throughout.
  */

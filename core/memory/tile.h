@@ -113,7 +113,8 @@ struct cow__tile {
 	struct cow__spare *spares; /* live: core/memory/spare.h */
 	uint32_t nspares, spares_cap;
 	bool own_cold; /* live: its own pages, which nobody reads, were given back */
-	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never, or long ago */
+	bool has_spares; /* live: it was rewritten, and old pages may be spare */
+	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never */
 	uint64_t spare_ns; /* live: so long after that its spare pages are kept */
 	struct cow__node *attributes; /* a tree (core/memory/attribute.h) */
 	uint64_t freed_at; /* free warm: since when */

@@ -4,6 +4,7 @@
  */
 #include "core/base/error.h"
 #include "core/cow/rewrite.h"
+#include "core/memory/state.h"
 #include "core/storage/storage.h"
 
 static bool
@@ -47,6 +48,12 @@ cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hint h
 		             (uintptr_t)ranges[i].start + ranges[i].bytes,
 		             hint == COW_WRITE_ALL, &copied);
 	return done(copied, ret_copied);
+}
+
+COW_EXPORT bool
+cow_is_frozen(void)
+{
+	return __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED) != 0;
 }
 
 static int

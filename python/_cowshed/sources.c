@@ -253,6 +253,60 @@ out:
 	            : NULL;
 }
 
+static PyObject *write_intent(PyObject *module, PyObject *args)
+{
+	struct cow_range *ranges;
+	PyObject *list, *tuple;
+	unsigned long long start;
+	uint64_t copied = 0;
+	Py_ssize_t n, bytes;
+	int all, r = 0;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "Op:write_intent", &list, &all))
+		return NULL;
+	tuple = PySequence_Tuple(list);
+	if (!tuple)
+		return NULL;
+	n = PyTuple_Size(tuple);
+	ranges = PyMem_Calloc((size_t)n + 1, sizeof(*ranges));
+	if (!ranges) {
+		Py_DECREF(tuple);
+		return PyErr_NoMemory();
+	}
+	for (Py_ssize_t i = 0; i < n && r == 0; i++) {
+		PyObject *one = PyTuple_GetItem(tuple, i);
+
+		if (!PyTuple_Check(one)) {
+			(void)raise_type("ranges must be tuples", one);
+			r = -1;
+		} else if (!PyArg_ParseTuple(one, "Kn", &start, &bytes)) {
+			r = -1;
+		}
+		if (r < 0)
+			break;
+		ranges[i] = (struct cow_range){ (void *)(uintptr_t)start, (size_t)bytes };
+	}
+	if (r == 0) {
+		Py_BEGIN_ALLOW_THREADS
+		r = cow_write_intent(ranges, (size_t)n,
+		                     all ? COW_WRITE_ALL : COW_WRITE_AUTO, &copied);
+		Py_END_ALLOW_THREADS
+		if (r < 0)
+			(void)raise_error(r);
+	}
+	PyMem_Free(ranges);
+	Py_DECREF(tuple);
+	return r < 0 ? NULL : PyLong_FromUnsignedLongLong(copied);
+}
+
+static PyObject *is_frozen(PyObject *module, PyObject *unused)
+{
+	(void)module;
+	(void)unused;
+	return PyBool_FromLong(cow_is_frozen());
+}
+
 static PyObject *address_of(PyObject *module, PyObject *object)
 {
 	PyObject *result;
@@ -277,6 +331,15 @@ static PyMethodDef functions[] = {
          "clone_all(storages)\n--\n\n"
          "Returns ([a lazy clone of each storage], how many bytes were copied).\n\n"
          "Clones the storages one after the other. An error leaves no clone."},
+	{"write_intent", write_intent, METH_VARARGS,
+         "write_intent(ranges, all)\n--\n\n"
+         "Says that (address, nbytes) of each range is about to be rewritten; returns the "
+         "bytes copied.\n\n"
+         "all: every byte will be written, so the bytes may become anything. Works without "
+         "the GIL. ValueError: a range wraps around."},
+	{"is_frozen", is_frozen, METH_NOARGS,
+         "is_frozen()\n--\n\n"
+         "Whether any memory of this process is copy-on-write at this moment."},
 	{"address_of", address_of, METH_O,
          "address_of(buffer)\n--\n\n"
          "Returns (address, nbytes, readonly) of a contiguous buffer.\n\n"

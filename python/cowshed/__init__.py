@@ -19,6 +19,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays
     cowshed.snapshot(state)              a training state of this moment, to be saved later
     cowshed.checkpoint(state, path)      the same, saved by a forked process
+    cowshed.write_intent(state)          "I rewrite this now": it is copied in bulk, not by page
     cowshed.multiprocessing              multiprocessing, which sends arrays by handle
     cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
     cowshed.stats(), trim()              counters, and returning freed memory to the kernel
@@ -74,6 +75,7 @@ __all__ = [
     "storage_of",
     "trim",
     "version",
+    "write_intent",
     "zeros",
 ]
 
@@ -87,6 +89,7 @@ _LAZY = {
     "open": "_files",
     "save": "_save",
     "snapshot": "_snapshot",
+    "write_intent": "_intents",
 }
 
 # The submodules that are imported at their first use, and the package that each one needs.
@@ -98,6 +101,7 @@ if TYPE_CHECKING:
     from . import multiprocessing as multiprocessing
     from . import torch as torch
     from ._files import open
+    from ._intents import write_intent
     from ._safetensors import Tensors
     from ._save import save
     from ._saving import Saving

@@ -18,6 +18,8 @@ from typing import Any
 from ._arrays import _make, _numpy, array_on
 from ._files import size_of
 
+_LARGE = 4 << 20
+
 HEADER_MOST = 100 << 20
 _SIZES = {"BOOL": 1, "U8": 1, "I8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
           "U16": 2, "I16": 2, "F16": 2, "BF16": 2, "U32": 4, "I32": 4, "F32": 4,
@@ -205,5 +207,6 @@ def header(entries, metadata=None):
         said[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + nbytes]}
         at += nbytes
     text = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-(8 + len(text)) % 64)  # the first tensor is aligned
+    # The first tensor is aligned, in a large file to a page (_direct.py).
+    text += b" " * (-(8 + len(text)) % (64 if at < _LARGE else 4096))
     return len(text).to_bytes(8, "little") + text

@@ -26,7 +26,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _family
+from . import _cowshed, _direct, _family
 from ._arrays import _is_tensor, _numpy
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Plan:
             try:
                 if mode is not None:
                     os.fchmod(fd, mode)
-                self._write(fd)
+                self._write_new(fd)
                 if sync:
                     os.fsync(fd)
             finally:
@@ -202,6 +202,18 @@ class Plan:
         except BaseException:
             self.remove()
             raise
+
+    def _write_new(self, fd):
+        """Writes a new file, which nothing else has open."""
+        file = _direct.Writer(fd, self.beside)
+        try:
+            if self.writer:
+                self.writer(_Stream(file))
+            for piece in self.pieces:
+                file.write(_bytes_of(piece))
+            file.close()
+        finally:
+            file.abandon()
 
     def _write(self, fd):
         if self.writer:
@@ -374,8 +386,11 @@ def _safetensors(state):
         if kind is None:
             raise ValueError(f"{name} is {value.dtype}, which .safetensors does not have: convert "
                              "it, or use .npz or .pt")
-        # Largest elements first: then all are aligned.
-        entries.append((-value.dtype.itemsize, len(pieces), name, kind, value.shape, value.nbytes))
+        # First those of whole pages, which can be written from where they lie (_direct.py). Then
+        # the largest elements first: so all are aligned.
+        whole = value.nbytes >= 1 << 20 and value.nbytes % 4096 == 0
+        entries.append(((not whole, -value.dtype.itemsize), len(pieces), name, kind, value.shape,
+                        value.nbytes))
         pieces.append(_raw(value) if _is_tensor(value) else value)
     order = sorted(entries, key=lambda entry: entry[:2])
     head = format.header([entry[2:] for entry in order], metadata)

@@ -24,10 +24,11 @@ from multiprocessing import context, reduction
 import torch
 import torch.multiprocessing
 import torch.utils.data
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .._regions import Region
 from ..multiprocessing import _connection, _process
-from . import _contexts, _reduce, _storages
+from . import _contexts, _optimizers, _reduce, _storages
 
 _ABSENT = object()
 _lock = threading.Lock()
@@ -81,6 +82,8 @@ def _install():
     known = loader.multiprocessing_context
     _set(loader, "multiprocessing_context",
          property(known.fget, lambda self, value: known.fset(self, _contexts.ours(value))))
+    handle = register_optimizer_step_pre_hook(_optimizers.before_step)
+    _undo.append(handle.remove)
     _process.first.append(install)
     _undo.append(lambda: _process.first.remove(install))
     _register()

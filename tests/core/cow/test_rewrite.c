@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,19 +22,6 @@ static uint64_t intent(void *start, size_t bytes, enum cow_write_hint hint)
 
 	ok(cow_write_intent(&range, 1, hint, &copied));
 	return copied;
-}
-
-static size_t memfds(void)
-{
-	size_t kib = 0;
-	char line[128];
-	FILE *f = fopen("/proc/self/status", "r");
-
-	must(f);
-	while (fgets(line, sizeof(line), f))
-		(void)sscanf(line, "RssShmem: %zu kB", &kib);
-	fclose(f);
-	return kib * KIB;
 }
 
 static const size_t sizes[] = {
@@ -53,6 +39,7 @@ START_TEST(again_and_again)
 	for (unsigned i = 1; i < 8; i++) {
 		b = lazy(a);
 		ck_assert_uint_eq(info_of(a).frozen, 1);
+		ck_assert(cow_is_frozen());
 		ck_assert_uint_eq(intent(p, bytes, COW_WRITE_AUTO),
 		                  (bytes + PAGE - 1) / PAGE * PAGE);
 		ck_assert_ptr_eq(data(a), p);
@@ -61,7 +48,8 @@ START_TEST(again_and_again)
 		ck_assert_uint_eq(info_of(a).frozen, 0);
 		ck_pattern(data(b), bytes, i);
 		cow_storage_unref(b);
-		ck_assert_uint_le(memfds(), 2 * (bytes + 4 * MIB) + 8 * MIB);
+		ck_assert(!cow_is_frozen());
+		ck_assert_uint_le(memfd_bytes(), 2 * (bytes + 4 * MIB) + 8 * MIB);
 	}
 	/* Nobody has cloned it since. */
 	ck_assert_uint_eq(intent(p, bytes, COW_WRITE_AUTO), 0);
@@ -217,12 +205,12 @@ START_TEST(spare_pages_go)
 		if (i % 2)
 			continue;
 		cow_trim();
-		ck_assert_uint_le(memfds(), 36 * MIB);
+		ck_assert_uint_le(memfd_bytes(), 36 * MIB);
 		ck_pattern(p, 32 * MIB, 1);
 	}
 	cow_storage_unref(a);
 	cow_trim();
-	ck_assert_uint_le(memfds(), 4 * MIB);
+	ck_assert_uint_le(memfd_bytes(), 4 * MIB);
 }
 END_TEST
 

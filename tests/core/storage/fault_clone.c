@@ -286,6 +286,8 @@ static int intent(struct herd *herd)
 	int r = cow_write_intent(&range, 1, COW_WRITE_AUTO, NULL);
 
 	ck_assert_int_eq(r, 0);
+	if (!cow_is_frozen())
+		ck_assert_uint_eq(info_of(a->storage).frozen, 0);
 	ck_pattern(a->exposed, a->bytes, a->seed);
 	fill(a->exposed, a->bytes, ++a->seed);
 	return 0;
