@@ -8,7 +8,8 @@
 # process are alike, but processes differ. So a process counts by one number, the median
 # of its cycles. Bar from the second cycle on: at most 1.05 times the better of the two
 # rivals, wall and CPU, for one thread and with idle pool threads. Bar from the third
-# cycle on, with a busy writer when all blocks are new (-R 100): the same, for wall time.
+# cycle on, with a busy writer when all blocks are new (-R 100), or old and the option
+# quiet=signal is set (-stopped): the same, for wall time.
 # First cycles, other busy cases and parents that rewrite while the child lives are
 # reported without a bar.
 . "$(dirname "$0")/common.sh"
@@ -17,6 +18,7 @@ need "$bin/plain_cycle" "$bin/plain_measure" "$shim"
 turns=${BENCH_ROUNDS:-5} cycles=4
 total=1G
 block=64M
+options= # of the shim
 modes='exit exec read'
 writes='0 1 1s 10 10s 100'
 if quick; then
@@ -36,7 +38,7 @@ one() {
 	[ "$side" = shim ] && preload=$shim
 	tunables=
 	[ "$side" = huge ] && tunables=$huge_pages
-	env ${preload:+LD_PRELOAD="$preload"} \
+	env ${preload:+LD_PRELOAD="$preload"} ${options:+COWSHED_OPTIONS="$options"} \
 		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
 		-S $total -n $cycles "$@" >"$tmp/out" ||
 		fail "plain_cycle failed ($side, $*)"
@@ -106,6 +108,9 @@ done
 for write in 1 100; do
 	all "while-child-lives-$write%" 2 - -b $block -m read -c -w $write
 	all "busy-old-blocks-$write%" 3 - -b $block -m read -B 1 -w $write
+	options=quiet=signal
+	all "busy-old-blocks-$write%-stopped" 3 ratio -b $block -m read -B 1 -w $write
+	options=
 	all "busy-renew-25%-$write%" 3 - -b $block -m read -B 1 -w $write \
 		-R 25
 	all "busy-new-blocks-$write%" 3 ratio -b $block -m read -B 1 \

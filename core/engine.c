@@ -64,7 +64,7 @@ tick(void)
 
 	if (cow__segments_ended())
 		cow__segments_end();
-	if (!cow__engine.warm_first && !cow__engine.frozen)
+	if (!cow__engine.warm_first && !cow__engine.frozen && !cow__spares_any())
 		return;
 	now = cow__now();
 	if (cow__engine.use_helper && cow__engine.warm_bytes > WARM_PAYS)

@@ -445,7 +445,8 @@ struct cow_range {
  * The caller promises that until the return nobody else writes these ranges: no thread,
  * no other process, no I/O. Others may read them.
  *
- * The library replaces whole chunks of 2 MiB, and whole blocks. It leaves the rest to the
+ * The library replaces whole chunks of 2 MiB, and whole blocks. The last page of a block
+ * belongs to a range that has its last byte. It leaves the rest to the
  * kernel's copies by page. So it does with what is not its memory, or is pinned, protected,
  * advised, mapped by the program or shared with other processes, and with all memory if the
  * process may have memory under I/O, or if memory runs short. None of that is an error.

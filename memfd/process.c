@@ -133,8 +133,8 @@ descriptor_pins(int dir, const char *name)
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */
-	if (r >= 0 && (r & O_DIRECT))
-		return (r & O_ACCMODE) != O_WRONLY;
+	if (r >= 0 && (r & O_DIRECT) && (r & O_ACCMODE) != O_WRONLY)
+		return true;
 	return S_ISREG(st.st_mode) ? r >= 0 && is_memory(fd, &st, r)
 	                           : name_pins(dir, name);
 }

@@ -30,6 +30,7 @@
 #define STOP_CLEAN_NS 2000000u /* ... where all is clean: it may have no processor */
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define TRIES 3 /* to stop threads after a child was reaped */
+#define PHASE_MOST_NS 1000000000u /* memory may be nobody else's any more without a freeze */
 #define PHASE_NS 10000000u /* the phases for a reaped child are over before that */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
@@ -94,7 +95,8 @@ look_at_freezes(void)
 {
 	uint64_t n = cow__stat_get(freezes);
 
-	if (n == freezes)
+	if (n == freezes &&
+	    (phase != COPIED_AHEAD || cow__now() - phase_at < PHASE_MOST_NS))
 		return;
 	freezes = n;
 	phase = CLEAN;
@@ -106,7 +108,7 @@ look_at_freezes(void)
 static uint64_t
 stop_ns(uint64_t now)
 {
-	if (!may_stop(now) || (phase == COPIED_AHEAD && !cow__ahead_ready()))
+	if (!may_stop(now) || (phase == COPIED_AHEAD && cow__helper_id() && !cow__ahead_ready()))
 		return 0;
 	return phase == CLEAN ? STOP_CLEAN_NS : STOP_NS;
 }
@@ -265,7 +267,7 @@ slice_as_due(uint64_t began, uint64_t ns, bool all)
 {
 	bool ahead = !all && copies_ahead(began), more;
 
-	if (stopped && cow__ahead_usable())
+	if (stopped && cow__ahead_usable() && cow__helper_id())
 		return slice_in_phase(began + ns);
 	left_over = false;
 	more = slice(began + ns, ahead ? COW__AHEAD_LEAST : SIZE_MAX);

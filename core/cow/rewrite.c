@@ -202,7 +202,8 @@ keep_old(struct cow__tile *t, size_t at, size_t bytes)
 		const struct cow__piece *p = &t->pieces[i];
 
 		if (here == at && p->bytes == bytes && p->pages != t &&
-		    p->pages->kind == COW__LIMBO)
+		    p->pages->kind == COW__LIMBO &&
+		    p->pages->backing == COW__SHARED && p->pages->segment->owner)
 			cow__spare_keep(t, at, p);
 	}
 }
@@ -239,10 +240,8 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const struct target
 	cow__commit_forget(t);
 	keep_old(t, at, end - start);
 	cow__view_change(t, list, n, cap);
-	if (pages == t)
-		t->lazy = t->own_cold = false;
 	if (!t->npieces)
-		t->small = false;
+		t->lazy = t->own_cold = t->small = false;
 	cow__part_thawed(t, start, end);
 	cow__spare_rewritten(t);
 	return 0;
@@ -293,25 +292,32 @@ static void
 step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 {
 	struct cow__census c = { 0, 0 };
-	uintptr_t to;
+	uintptr_t to, last = end;
 	/* A tracked storage may have clones on this tile. */
 	bool all = w->all && (!t->allocation || t->exposed);
+	char tail[4096];
+	size_t ntail = 0;
 	int r = 0;
 
-	/* What is behind the last byte of a block is nobody's. */
-	if (end >= cow__tile_start(t) + t->used)
+	/* The last page of a block comes with its last byte. The program may use what is
+	 * behind that (cow_block_bytes()). */
+	if (end >= cow__tile_start(t) + t->used && cow__tile_end(t) - end <= sizeof(tail))
 		end = cow__tile_end(t);
 	to = next_part(t, at, end);
 	if (*at == to || is_under_io(w)) {
 		*at = end;
 		return;
 	}
+	if (all && to == end)
+		memcpy(tail, (const void *)last, ntail = end - last);
 	if (cow__exclusive(t, &c)) {
 		r = thaw(t, at, to, all);
 	} else {
 		r = renew(t, *at, to, all, w);
 		*at = to;
 	}
+	if (ntail)
+		memcpy((void *)last, tail, ntail);
 	if (r < 0) /* it stays as it is */
 		*at = end;
 }

@@ -52,13 +52,12 @@ part(void *arg, int64_t first, int64_t last)
 	}
 }
 
-static void
-run(struct bulk *b)
+static int64_t
+strides(const struct bulk *b)
 {
 	uintptr_t start = (uintptr_t)b->to, base = cow__round_down(start, STRIDE);
 
-	cow__workers_run((int64_t)((start + b->bytes - base + STRIDE - 1) / STRIDE), GRAIN,
-	                 part, b);
+	return (int64_t)((start + b->bytes - base + STRIDE - 1) / STRIDE);
 }
 
 void
@@ -67,7 +66,16 @@ cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
 	struct bulk b = { to, from, bytes, fresh && cow__commits() };
 
 	if (bytes)
-		run(&b);
+		cow__workers_run(strides(&b), GRAIN, part, &b);
+}
+
+void
+cow__bulk_copy_here(void *to, const void *from, size_t bytes, bool fresh)
+{
+	struct bulk b = { to, from, bytes, fresh && cow__commits() };
+
+	if (bytes)
+		part(&b, 0, strides(&b));
 }
 
 void
@@ -76,5 +84,5 @@ cow__bulk_commit(uintptr_t at, size_t bytes)
 	struct bulk b = { (char *)at, NULL, bytes, true };
 
 	if (bytes && cow__commits())
-		run(&b);
+		cow__workers_run(strides(&b), GRAIN, part, &b);
 }

@@ -14,20 +14,24 @@
 
 #include "core/memory/tile.h"
 
-/* Copies. `fresh`: `to` is mapped shared and has no pages yet. */
+/* Copies, by all processors. `fresh`: `to` is mapped shared and has no pages yet. The threads
+ * stay for two seconds, and nothing is healed meanwhile (memfd/quiet.h). */
 void cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh);
+
+/* The same by the calling thread alone. */
+void cow__bulk_copy_here(void *to, const void *from, size_t bytes, bool fresh);
 
 /* Commits huge pages of such memory, for a caller who writes it. */
 void cow__bulk_commit(uintptr_t at, size_t bytes);
 
-/* Copies into [offset, offset + bytes) of a tile that the caller may write, or that nobody
+/* Copies, by the calling thread, into [offset, offset + bytes) of a tile that the caller may write, or that nobody
  * else sees yet. */
 static inline void
 cow__bulk_copy_to(const struct cow__tile *to, size_t offset, const void *from,
                   size_t bytes, bool fresh)
 {
-	cow__bulk_copy((char *)cow__tile_start(to) + offset, from, bytes,
-	               fresh && cow__tile_is_shared(to));
+	cow__bulk_copy_here((char *)cow__tile_start(to) + offset, from, bytes,
+	                    fresh && cow__tile_is_shared(to));
 }
 
 #endif

@@ -466,6 +466,13 @@ cow__extents_child(void)
 	limbo = NULL;
 	limbo_count = 0;
 	cow__spares_child();
+	/* The fork gave this process no hold on pages that nobody showed. Their words are
+	 * others', and may be used again. */
+	for (t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->refs == 0) {
+			t->word = 0;
+			t->inherited = t->uncounted = false;
+		}
 	for (t = cow__tile_first(); t; t = next) {
 		t->busy = t->punching = t->pinned = t->idle = false;
 		if (t->doomed) {

@@ -150,24 +150,35 @@ cow__spares_drop(struct cow__tile *t)
 	t->own_cold = false;
 }
 
-/* Gives the tile's own pages back, if nobody reads them. */
+static size_t
+punch_own(struct cow__tile *t, size_t at, size_t bytes)
+{
+	struct cow__tile *alias = cow__spare_alias(t, at, bytes);
+	size_t done = 0;
+
+	if (!alias)
+		return 0;
+	if (cow__map_punch(cow__tile_start(alias), bytes) == 0)
+		done = bytes;
+	cow__spare_alias_free(alias);
+	cow__stat_add(bytes_returned, done);
+	return done;
+}
+
+/* Gives those of the tile's own pages back that nobody reads. */
 static size_t
 release_own(struct cow__tile *t)
 {
-	struct cow__tile *alias;
-	size_t bytes = 0;
+	size_t here = 0, bytes = 0;
 
-	if (t->own_cold || t->refs || !cow__spare_own(t, 0, t->bytes))
-		return 0;
-	alias = cow__spare_alias(t, 0, t->bytes);
-	if (!alias)
-		return 0;
-	if (cow__map_punch(cow__tile_start(alias), t->bytes) == 0) {
-		bytes = t->bytes;
+	for (uint32_t i = 0; i < t->npieces && !t->own_cold; here += t->pieces[i++].bytes)
+		if (t->pieces[i].pages != t &&
+		    cow__spare_own(t, here, t->pieces[i].bytes))
+			bytes += punch_own(t, here, t->pieces[i].bytes);
+	if (bytes == t->bytes)
 		t->own_cold = true;
-		cow__stat_add(bytes_returned, bytes);
-	}
-	cow__spare_alias_free(alias);
+	else if (bytes)
+		t->small = true; /* in part: the next rewrite makes huge pages */
 	return bytes;
 }
 
@@ -175,7 +186,7 @@ size_t
 cow__spares_release(uint64_t now, bool all)
 {
 	struct cow__tile *t;
-	size_t bytes = 0;
+	size_t bytes = 0, own;
 
 	if (!count)
 		return 0;
@@ -183,12 +194,19 @@ cow__spares_release(uint64_t now, bool all)
 		if (t->kind != COW__LIVE || !t->has_spares || t->busy ||
 		    (!all && cow__elapsed(t->rewritten_at, now) < t->spare_ns))
 			continue;
-		bytes += forget(t) + release_own(t);
-		/* As long as its own pages are elsewhere, they may become spare. */
-		if (!t->npieces || t->own_cold || !t->segment)
+		own = release_own(t);
+		bytes += forget(t) + own;
+		/* As long as others read its own pages, they may become spare. */
+		if (!t->npieces || own || t->own_cold || !t->segment)
 			note(t, false);
 	}
 	return bytes;
+}
+
+bool
+cow__spares_any(void)
+{
+	return count != 0;
 }
 
 void

@@ -47,6 +47,9 @@ void cow__spares_drop(struct cow__tile *t);
 /* Gives back what is too old (`all`: everything). Returns the bytes. */
 size_t cow__spares_release(uint64_t now, bool all);
 
+/* May there be any? */
+bool cow__spares_any(void);
+
 /* In a forked child: the spare pages are its parent's. */
 void cow__spares_child(void);
 

@@ -55,7 +55,9 @@ class Writer:
         """Writes what is left."""
         try:
             if self._used:
-                self._put(self._fd, memoryview(self._buffer)[: self._used])
+                rest = memoryview(self._buffer)[: self._used]
+                while rest:
+                    rest = rest[self._put(self._fd, rest) :]
                 self._used = 0
         finally:
             self._end_direct()
@@ -100,9 +102,7 @@ class Writer:
         if self._direct is None and self._path is not None:
             try:
                 self._direct = os.open(self._path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
-            except OSError as error:
-                if error.errno not in _REFUSED:
-                    raise
+            except OSError:  # no O_DIRECT, no descriptor left, a file that its owner may not write
                 self._path = None
         return self._direct is not None
 

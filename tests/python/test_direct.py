@@ -75,6 +75,15 @@ def test_a_refusal_is_no_error(tmp_path, monkeypatch, when):
     assert (tmp_path / "f").read_bytes() == data.tobytes()
 
 
+def test_short_writes_go_on(tmp_path, monkeypatch):
+    was = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, view, at: was(fd, view[: max(4096, len(view) // 2)
+                                                              // 4096 * 4096 or len(view)], at))
+    data = np.random.default_rng(3).integers(0, 256, 5 * MIB + 70001, dtype="uint8")
+    write(tmp_path / "f", [data[:300], data[300:]])
+    assert (tmp_path / "f").read_bytes() == data.tobytes()
+
+
 def test_an_error_is_raised(tmp_path, monkeypatch):
     def pwrite(fd, view, at):
         raise OSError(errno.ENOSPC, "full")

@@ -147,6 +147,20 @@ def test_tensors_that_others_see_do_not_move():
 
 
 @needs_torch
+def test_memory_of_numpy_does_not_move():
+    array = np.zeros(LARGE, dtype="float32")
+    p = torch.nn.Parameter(torch.from_numpy(array))
+    q = torch.nn.Parameter(torch.zeros(LARGE))
+    seen = q.detach().numpy()
+    cowshed.torch.install()
+    try:
+        train([p, q], 3)
+    finally:
+        cowshed.torch.uninstall()
+    assert array[0] == p[0] != 0 and seen[0] == q[0] != 0
+
+
+@needs_torch
 def test_sparse_gradients_and_closures():
     embedding = torch.nn.Embedding(LARGE // 8, 16, sparse=True)
     cowshed.torch.install()

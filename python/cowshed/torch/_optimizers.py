@@ -10,7 +10,8 @@ things:
   from then on. Under the shim all large tensors lie in storages already.
 
 A tensor moves only if nothing else can see its memory: it is of an ordinary type, dense, on the
-CPU, and the only tensor on its PyTorch storage. The tensor object stays the same.
+CPU, and the only tensor on a PyTorch storage that PyTorch may resize. So memory of NumPy, of a
+file, or that is shared stays where it is. The tensor object stays the same.
 """
 
 import torch
@@ -24,17 +25,22 @@ from . import _tensors
 def before_step(optimizer, args, kwargs):
     """Called by PyTorch before optimizer.step()."""
     frozen = _cowshed.is_frozen()
-    if not frozen and getattr(optimizer, "_cowshed_moved", None) == len(optimizer.state):
+    # load_state_dict() makes a new dict.
+    seen = id(optimizer.state), len(optimizer.state)
+    if not frozen and getattr(optimizer, "_cowshed_seen", None) == seen:
         return
     tensors = _rewritten(optimizer)
     if frozen:
         ranges = [r for t in tensors if (r := range_of_tensor(t)) is not None]
         if ranges:
             _cowshed.write_intent(ranges, False)
-    if getattr(optimizer, "_cowshed_moved", None) != len(optimizer.state):
-        for t in tensors:
-            move(t)
-        optimizer._cowshed_moved = len(optimizer.state)
+    if getattr(optimizer, "_cowshed_seen", None) != seen:
+        optimizer._cowshed_seen = seen
+        try:
+            for t in tensors:
+                move(t)
+        except (MemoryError, RuntimeError):  # PyTorch's error for memory: the rest stays
+            pass
 
 
 def _rewritten(optimizer):
@@ -46,7 +52,7 @@ def _rewritten(optimizer):
                 continue
             result.append(p)
             state = optimizer.state.get(p)
-            if state:
+            if isinstance(state, dict):
                 result += [t for t in state.values() if isinstance(t, torch.Tensor)]
     return result
 
@@ -57,7 +63,8 @@ def move(t):
         return False
     whole = t.untyped_storage()
     # One count for the tensor, one for `whole`.
-    if whole.nbytes() > 2 * t.nbytes or torch._C._storage_Use_Count(whole._cdata) > 2:
+    if not whole.resizable() or whole.nbytes() > 2 * t.nbytes \
+            or torch._C._storage_Use_Count(whole._cdata) > 2:
         return False
     with torch.no_grad():
         new = _tensors.empty_like(t)

@@ -3,8 +3,7 @@
  * Write intents: the writer gets other pages, and everybody keeps his bytes
  *
  * What an intent is for is counted: bytes copied, pages that stay shared, memory that is
- * used again. What it must never do is shown by random programs of storages, clones,
- * clones of clones, writes by page and in bulk, forks and trims, against arrays.
+ * used again. test_rewrite_random.c has random programs.
  */
 #include "tests/support/support.h"
 
@@ -191,6 +190,68 @@ START_TEST(beside_a_child)
 }
 END_TEST
 
+static void exits_at_once(void *arg)
+{
+	(void)arg;
+}
+
+static void frees_it(void *arg)
+{
+	gate_wait(&to_child);
+	cow_storage_unref(arg);
+	cow_trim();
+}
+
+/* A child has no hold on pages that nobody showed at the fork. It must not give them back
+ * when its parent uses them for something else. */
+START_TEST(not_the_childs)
+{
+	struct cow_storage *a = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a);
+	pid_t child;
+
+	in_child(exits_at_once, NULL);
+	b = lazy(a);
+	ck_assert_uint_eq(intent(p, 8 * MIB, COW_WRITE_AUTO), 8 * MIB);
+	cow_storage_unref(b);
+	gate_make(&to_child);
+	child = child_start(frees_it, a);
+	cow_storage_unref(a);
+	b = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 2);
+	ck_assert_ptr_eq(expose(b), p);
+	gate_open(&to_child);
+	child_finish(child);
+	ck_pattern(data(b), 8 * MIB, 2);
+	cow_storage_unref(b);
+	gate_free(&to_child);
+}
+END_TEST
+
+/* What a program has behind the bytes that it asked for stays (cow_block_bytes()). */
+START_TEST(behind_the_last_byte)
+{
+	const size_t bytes = 4 * MIB + 100;
+
+	for (int gone = 0; gone < 2; gone++) {
+		unsigned char *p = new_block(bytes, 0);
+		struct cow_storage *s, *b;
+
+		ok(cow_storage_from_ptr(p, NULL, &s));
+		memset(p, 1, cow_block_bytes(p));
+		b = lazy(s);
+		p[bytes + 5] = 7;
+		if (gone)
+			b = cow_storage_unref(b);
+		(void)intent(p, bytes, COW_WRITE_ALL);
+		ck_assert_uint_eq(p[bytes + 5], 7);
+		ck_assert_uint_eq(p[bytes], 1);
+		cow_storage_unref(b);
+		cow_storage_unref(s);
+		cow_block_free(p);
+	}
+}
+END_TEST
+
 /* Spare memory goes back: in time, or at once with cow_trim(). */
 START_TEST(spare_pages_go)
 {
@@ -331,124 +392,6 @@ START_TEST(of_storages)
 }
 END_TEST
 
-/* ---- Random programs ------------------------------------------------------------ */
-
-enum { STORAGES = 5, MOST = 9 * 1024 * 1024 };
-
-struct pair {
-	struct cow_storage *storage;
-	unsigned char *p, *bytes;
-	size_t size;
-};
-
-static struct prng prng;
-
-static size_t below(size_t n)
-{
-	return prng_below(&prng, n);
-}
-
-static void check(const struct pair *a)
-{
-	if (a->storage && memcmp(a->p, a->bytes, a->size) != 0)
-		ck_abort_msg("the bytes differ");
-}
-
-static void drop(struct pair *a)
-{
-	cow_storage_unref(a->storage);
-	free(a->bytes);
-	a->storage = NULL;
-}
-
-static void take(struct pair *a, struct cow_storage *s)
-{
-	a->storage = s;
-	a->size = cow_storage_bytes(s);
-	a->p = expose(s);
-	a->bytes = malloc(a->size);
-	memcpy(a->bytes, a->p, a->size);
-}
-
-static void write_some(struct pair *a)
-{
-	size_t at = below(a->size), n = 1 + below(a->size - at);
-
-	if (below(2))
-		n = n < 3 * PAGE ? n : 3 * PAGE;
-	memset(a->p + at, (int)below(256), n);
-	memcpy(a->bytes + at, a->p + at, n);
-}
-
-static void rewrite_some(struct pair *a)
-{
-	bool all = below(3) == 0, whole = below(3) != 0;
-	size_t at = whole ? 0 : below(a->size);
-	size_t n = whole ? a->size : 1 + below(a->size - at);
-
-	(void)intent(a->p + at, n, all ? COW_WRITE_ALL : COW_WRITE_AUTO);
-	if (!all)
-		check(a);
-	if (all || below(2)) {
-		memset(a->p + at, (int)below(256), n);
-		memcpy(a->bytes + at, a->p + at, n);
-	}
-}
-
-static void run(struct pair *s, int steps, bool forks);
-
-static void in_the_child(void *arg)
-{
-	struct pair *s = arg;
-
-	for (int i = 0; i < STORAGES; i++)
-		check(&s[i]);
-	run(s, 12, false);
-}
-
-static void run(struct pair *s, int steps, bool forks)
-{
-	for (int k = 0; k < steps; k++) {
-		struct pair *a = &s[below(STORAGES)], *b = &s[below(STORAGES)];
-		size_t what = below(100);
-
-		if (!a->storage) {
-			take(a, new_filled(1 + below(MOST), COW_STORAGE_TRANSPARENT,
-			                   (unsigned)below(1000)));
-		} else if (what < 40) {
-			rewrite_some(a);
-		} else if (what < 60) {
-			write_some(a);
-		} else if (what < 80 && a != b) {
-			if (b->storage)
-				drop(b);
-			take(b, lazy(a->storage));
-			ck_assert_uint_eq(b->size, a->size);
-			must(memcmp(b->bytes, a->bytes, a->size) == 0);
-		} else if (what < 88) {
-			drop(a);
-		} else if (what < 92) {
-			cow_trim();
-		} else if (forks) {
-			in_child(in_the_child, s);
-		}
-		for (int i = 0; i < STORAGES; i++)
-			check(&s[i]);
-	}
-}
-
-START_TEST(random_programs)
-{
-	struct pair s[STORAGES] = { { NULL, NULL, NULL, 0 } };
-
-	prng = prng_make((uint64_t)_i + 1);
-	run(s, 60, true);
-	for (int i = 0; i < STORAGES; i++)
-		if (s[i].storage)
-			drop(&s[i]);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("rewrite");
@@ -460,10 +403,11 @@ int main(void)
 	tcase_add_test(tcase, a_part);
 	tcase_add_test(tcase, a_view);
 	tcase_add_test(tcase, beside_a_child);
+	tcase_add_test(tcase, not_the_childs);
+	tcase_add_test(tcase, behind_the_last_byte);
 	tcase_add_test(tcase, spare_pages_go);
 	tcase_add_test(tcase, beside_readers);
 	tcase_add_test(tcase, bad_use);
 	tcase_add_test(tcase, of_storages);
-	tcase_add_loop_test(tcase, random_programs, 0, ROUNDS(60));
 	return run_suite(suite);
 }
