@@ -26,12 +26,8 @@
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
-#define STOP_NS 200000u       /* a thread that has not stopped by then is left alone ... */
-#define STOP_CLEAN_NS 2000000u /* ... where all is clean: it may have no processor */
+#define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
-#define TRIES 3 /* to stop threads after a child was reaped */
-#define PHASE_MOST_NS 1000000000u /* memory may be nobody else's any more without a freeze */
-#define PHASE_NS 10000000u /* the phases for a reaped child are over before that */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
 static uint64_t ahead_at;     /* the helper last had chunks ready; 0: never */
@@ -45,12 +41,6 @@ static uint64_t look_ns = LOOK_NS;
 static int64_t credit_ns = CREDIT_NS; /* for stops; it grows with the share ... */
 static uint64_t credit_at;            /* ... since then */
 static bool stopped;                  /* for the last slice */
-
-/* What slices do for which threads are stopped, from cheap to expensive. Each phase but
- * the last ends when all memory was looked at. A freeze begins anew. */
-static enum { CLEAN, SPARSE, COPIED_AHEAD } phase;
-static uint64_t phase_at;    /* the last phase began */
-static uint64_t freezes;     /* so many had been when the first one began */
 
 COW_EXPORT bool
 cow__heal_needed(void)
@@ -84,33 +74,7 @@ may_stop(uint64_t now)
 	credit_ns += (int64_t)(gone * cow__engine.heal_percent / 100);
 	if (credit_ns > CREDIT_NS)
 		credit_ns = CREDIT_NS;
-	/* To map what is clean costs microseconds. To write it before that costs a
-	 * fault and a copy for each page. So the credit may be overdrawn for it. */
-	return credit_ns > (phase == CLEAN ? -CREDIT_NS : 0);
-}
-
-/* After a freeze nearly all is clean. */
-static void
-look_at_freezes(void)
-{
-	uint64_t n = cow__stat_get(freezes);
-
-	if (n == freezes &&
-	    (phase != COPIED_AHEAD || cow__now() - phase_at < PHASE_MOST_NS))
-		return;
-	freezes = n;
-	phase = CLEAN;
-	if (cow__stop_used())
-		cursor = 0;
-}
-
-/* How long threads may take to stop; 0: they are not to be stopped. */
-static uint64_t
-stop_ns(uint64_t now)
-{
-	if (!may_stop(now) || (phase == COPIED_AHEAD && cow__helper_id() && !cow__ahead_ready()))
-		return 0;
-	return phase == CLEAN ? STOP_CLEAN_NS : STOP_NS;
+	return credit_ns > 0;
 }
 
 static bool
@@ -186,8 +150,7 @@ heal_ahead(uint64_t until)
 		if (t)
 			end = cow__min(end, cow__tile_end(t));
 		while (t && can_thaw(t, &c) && chunk.start < end &&
-		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0,
-		                      &copied) >= 0)
+		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0, &copied) >= 0)
 			;
 		if (is_over(until))
 			return true;
@@ -204,7 +167,7 @@ slice(uint64_t until, size_t most)
 	uintptr_t at = cursor;
 	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
 
-	if (most && heal_ahead(until))
+	if (heal_ahead(until))
 		return true;
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
@@ -245,35 +208,6 @@ under_io(uint64_t now)
 	cow__fallback(COW_FALLBACK_PINNED);
 }
 
-/* A slice while threads are stopped. They do not wait for copies that the helper can
- * make while they run. */
-static bool
-slice_in_phase(uint64_t until)
-{
-	bool more = phase == COPIED_AHEAD
-	                    ? heal_ahead(until)
-	                    : slice(until, phase == CLEAN ? 0 : COW__AHEAD_LEAST);
-
-	if (more || phase == COPIED_AHEAD)
-		return more;
-	phase++;
-	phase_at = cow__now();
-	return true;
-}
-
-/* The slice itself, in a quiet moment. */
-static bool
-slice_as_due(uint64_t began, uint64_t ns, bool all)
-{
-	bool ahead = !all && copies_ahead(began), more;
-
-	if (stopped && cow__ahead_usable() && cow__helper_id())
-		return slice_in_phase(began + ns);
-	left_over = false;
-	more = slice(began + ns, ahead ? COW__AHEAD_LEAST : SIZE_MAX);
-	return more || left_over;
-}
-
 /* One slice of at most `ns`. `all`: it copies, too, where the helper could do that
  * ahead. */
 enum outcome { DONE, MORE, REFUSED };
@@ -282,14 +216,11 @@ static enum outcome
 heal_once(uint64_t ns, bool all)
 {
 	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
-	bool more = false;
-	uint64_t may;
+	bool more = false, may = may_stop(began);
 
-	look_at_freezes();
-	may = stop_ns(began);
 	if (!anything_to_do())
 		return DONE;
-	if (!cow__engine_quiet(may)) {
+	if (!cow__engine_quiet(may ? STOP_NS : 0)) {
 		if (!vain_since)
 			vain_since = began;
 		/* Some may have stopped, and waited for one that did not. */
@@ -302,7 +233,11 @@ heal_once(uint64_t ns, bool all)
 		under_io(began);
 	} else {
 		pinned_at = 0;
-		more = slice_as_due(began, ns, all);
+		left_over = false;
+		more = slice(began + ns, all || !copies_ahead(began)
+		                                 ? SIZE_MAX
+		                                 : COW__AHEAD_LEAST);
+		more |= left_over;
 		vain_since = 0;
 	}
 	cow__quiet_end();
@@ -330,11 +265,7 @@ cow__heal(uint64_t ns)
 bool
 cow__heal_slice(void)
 {
-	enum outcome r = REFUSED;
-
-	for (int i = 0; i < TRIES && r == REFUSED && (i == 0 || phase == CLEAN); i++)
-		r = heal_once(SLICE_NS, true);
-	return r == MORE;
+	return heal_once(SLICE_NS, true) == MORE;
 }
 
 void
@@ -393,9 +324,6 @@ void
 cow__heal_wake(void)
 {
 	look_ns = LOOK_NS;
-	/* What that child alone had is clean now, and was passed over before. */
-	if (phase == COPIED_AHEAD && cow__now() - phase_at > PHASE_NS)
-		phase = CLEAN;
 	cow__helper_want(true);
 }
 
@@ -438,7 +366,7 @@ cow__heal_job(uint64_t now)
 		return next - now;
 	copy_ahead();
 	if (cow__park_used() && cow__park_running() &&
-	    !cow__engine_sleepers_due(now) && !stop_ns(now)) {
+	    !cow__engine_sleepers_due(now) && !may_stop(now)) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);
