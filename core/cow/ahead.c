@@ -35,12 +35,6 @@ cow__ahead_forget(void)
 }
 
 bool
-cow__ahead_ready(void)
-{
-	return count != 0;
-}
-
-bool
 cow__ahead_take(struct cow__span *ret)
 {
 	taken = (struct cow__span){ 0, 0 };

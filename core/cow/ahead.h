@@ -32,9 +32,6 @@ bool cow__ahead_usable(void);
  * more can be made ready while it is. */
 int cow__ahead_prepare(uint64_t ns);
 
-/* Are chunks ready? */
-bool cow__ahead_ready(void);
-
 /* Takes one of the chunks that are ready off the list. False: there is none. */
 bool cow__ahead_take(struct cow__span *ret);
 
