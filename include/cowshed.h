@@ -446,15 +446,16 @@ struct cow_range {
  * no other process, no I/O. Others may read them.
  *
  * The library replaces whole chunks of 2 MiB, and whole blocks. The last page of a block
- * belongs to a range that has its last byte. It leaves the rest to the
- * kernel's copies by page. So it does with what is not its memory, or is pinned, protected,
- * advised, mapped by the program or shared with other processes, and with all memory if the
- * process may have memory under I/O, or if memory runs short. None of that is an error.
+ * belongs to a range that has its last byte. The rest is left to the kernel's copies by
+ * page, and that is no error. The same holds for what is not the library's memory, or is
+ * pinned, protected, advised or mapped by the program, or shared with other processes. It
+ * holds for all memory if the process may have memory under I/O, or if memory runs short.
  * *ret_copied, if not NULL, gets the number of bytes that were copied.
  *
- * Cost: some nanoseconds for each range if nothing in the process is frozen. A copy costs
- * about 0.1 us a page of 4 KiB into memory that an earlier rewrite left, and twice that into
- * fresh memory. What nobody reads any more is remapped without a copy.
+ * Cost: little for each range if nothing in the process is frozen. Else a copy of it by all
+ * processors, into memory that an earlier rewrite left or into fresh memory, which takes
+ * several times as long (bench/rewrite.c). What nobody reads any more is remapped without a
+ * copy. After a copy its threads live for two seconds, and nothing is healed meanwhile.
  *
  * Thread-safe. Other threads that allocate wait for a step of at most 32 MiB, or a
  * sixteenth of the block. fork() may come at any moment.

@@ -116,7 +116,7 @@ copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
 		n = -EBUSY;
 	if (n >= 0)
 		copy_runs(runs, n, cow__tile_start(alias) - start, end);
-	cow__part_alias_free(alias);
+	cow__tile_inner_free(alias);
 	/* It leaves marks on pages that were not copied. They may lie in a chunk that
 	 * was ready. */
 	if (n < 0)

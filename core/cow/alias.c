@@ -11,8 +11,8 @@
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
-#include "core/memory/spare.h"
 #include "core/memory/segment.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
@@ -62,8 +62,7 @@ copy_to(const struct cow__tile *t, struct cow__segment *s)
 		return r;
 	r = cow__map_shared(at, t->bytes, &s->file, offset, false);
 	if (r == 0) {
-		if (huge && offset % COW__HUGE == 0 &&
-		    cow__commits())
+		if (huge && offset % COW__HUGE == 0 && cow__commits())
 			(void)cow__map_collapse(at, huge, &done);
 		memcpy((void *)at, (void *)cow__tile_start(t), t->bytes);
 		cow__stat_add(bytes_copied, t->bytes);
@@ -100,10 +99,9 @@ move_to_file(struct cow__tile *t)
 	struct cow__census c = { 0, 0 };
 	int r = cow__segment_single(cow__own_segments_most_asked(), &s);
 
-	cow__spares_drop(t);
-
 	if (r < 0)
 		return r;
+	cow__spares_drop(t);
 	r = copy_to(t, s);
 	if (r == 0)
 		r = cow__map_shared(start, t->bytes, &s->file,

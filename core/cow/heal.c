@@ -26,7 +26,6 @@
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
-#define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
@@ -150,7 +149,8 @@ heal_ahead(uint64_t until)
 		if (t)
 			end = cow__min(end, cow__tile_end(t));
 		while (t && can_thaw(t, &c) && chunk.start < end &&
-		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0, &copied) >= 0)
+		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0,
+		                      &copied) >= 0)
 			;
 		if (is_over(until))
 			return true;
@@ -220,7 +220,7 @@ heal_once(uint64_t ns, bool all)
 
 	if (!anything_to_do())
 		return DONE;
-	if (!cow__engine_quiet(may ? STOP_NS : 0)) {
+	if (!cow__engine_quiet(may)) {
 		if (!vain_since)
 			vain_since = began;
 		/* Some may have stopped, and waited for one that did not. */

@@ -23,8 +23,8 @@
 #include "core/memory/tile.h"
 
 /* Moves the page tables of [t's start, + bytes) away: shared memory of `t` and
- * what follows it, free memory included, of one segment and mapped as one. If that fails they stay where
- * they are. */
+ * what follows it, free memory included, of one segment and mapped as one. If that
+ * fails they stay where they are. */
 void cow__old_tables_move(const struct cow__tile *t, size_t bytes);
 
 /* Are there old tables to take down? */

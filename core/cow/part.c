@@ -49,16 +49,8 @@ cow__part_alias(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	}
 	if (r == 0)
 		return a;
-	(void)cow__map_none(cow__tile_start(a), a->bytes);
-	(void)cow__tile_put(a);
+	cow__tile_inner_free(a);
 	return NULL;
-}
-
-void
-cow__part_alias_free(struct cow__tile *a)
-{
-	(void)cow__map_none(cow__tile_start(a), a->bytes);
-	(void)cow__tile_put(a);
 }
 
 size_t

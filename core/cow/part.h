@@ -20,7 +20,6 @@ bool cow__private_part(const struct cow__tile *t, uintptr_t at,
  * memory. */
 struct cow__tile *cow__part_alias(struct cow__tile *t, uintptr_t start,
                                   uintptr_t end);
-void cow__part_alias_free(struct cow__tile *alias);
 
 size_t cow__runs_bytes(const struct cow__run *runs, int n);
 

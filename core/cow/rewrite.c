@@ -105,9 +105,8 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
 		return false;
 	ret->piece = (struct cow__piece){ t, at, bytes };
 	ret->at = cow__tile_start(ret->alias);
-	ret->fresh = t->own_cold;
-	/* Huge pages are better than the small ones that are there. */
-	if (t->small && !ret->fresh)
+	/* Huge pages are better than small ones, or than pages here and there. */
+	if (t->small || t->own_punched)
 		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
 	return true;
 }
@@ -153,7 +152,7 @@ target_end(struct cow__tile *t, struct target *to, bool used)
 	struct cow__tile *pages = to->piece.pages;
 
 	if (to->alias)
-		cow__spare_alias_free(to->alias);
+		cow__tile_inner_free(to->alias);
 	if (to->made && !used) {
 		cow__extent_free(pages);
 	} else if (pages != t) {
@@ -241,7 +240,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const struct target
 	keep_old(t, at, end - start);
 	cow__view_change(t, list, n, cap);
 	if (!t->npieces)
-		t->lazy = t->own_cold = t->small = false;
+		t->lazy = t->own_punched = t->small = false;
 	cow__part_thawed(t, start, end);
 	cow__spare_rewritten(t);
 	return 0;

@@ -68,7 +68,7 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		memcpy((void *)(runs[i].start + delta),
 		       (const void *)runs[i].start,
 		       runs[i].end - runs[i].start);
-	cow__part_alias_free(alias);
+	cow__tile_inner_free(alias);
 	if (r == 0)
 		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);
 	return r;
@@ -237,8 +237,6 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__span part;
 	uintptr_t chunk_end, next;
-	/* One run tells that something is copied. */
-	int max = most || t->attributes ? RUNS_IN_CHUNK : 1;
 	int n, r;
 
 	*ret_copied = 0;
@@ -254,7 +252,8 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	chunk_end = cow__ahead_end(*at, chunk_end);
 	n = cow__ahead_rest(t, *at, chunk_end, runs, RUNS_IN_CHUNK);
 	if (n < 0)
-		n = cow__pagemap_copied(*at, chunk_end, runs, max, &next);
+		n = cow__pagemap_copied(*at, chunk_end, runs, RUNS_IN_CHUNK,
+		                        &next);
 	else
 		most = SIZE_MAX;
 	if (n > 0 && !t->attributes && cow__runs_bytes(runs, n) > most) {
@@ -414,12 +413,12 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		cow__helper_lock();
 		t->busy = t->punching = false;
 		if (t->doomed) {
-			cow__part_alias_free(alias);
+			cow__tile_inner_free(alias);
 			cow__extent_free(t);
 			return;
 		}
 	}
-	cow__part_alias_free(alias);
+	cow__tile_inner_free(alias);
 }
 
 void

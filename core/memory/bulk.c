@@ -4,10 +4,8 @@
  */
 #include "core/memory/bulk.h"
 #include "core/base/base.h"
-#include "core/base/stats.h"
-#include "core/memory/state.h"
+#include "core/memory/commit.h"
 #include "core/memory/workers.h"
-#include "memfd/map.h"
 
 #define STRIDE (4 * COW__HUGE) /* cleared by the kernel, then copied to */
 #define GRAIN 1                /* strides that are worth another thread */
@@ -18,20 +16,6 @@ struct bulk {
 	size_t bytes;
 	bool commits;
 };
-
-static void
-commit(uintptr_t start, uintptr_t end)
-{
-	uintptr_t from = cow__round_up(start, COW__HUGE);
-	uintptr_t to = cow__round_down(end, COW__HUGE);
-	size_t done;
-
-	if (from >= to)
-		return;
-	if (cow__map_collapse(from, to - from, &done) < 0)
-		cow__fallback(COW_FALLBACK_COLLAPSE);
-	cow__stat_add(bytes_collapsed, done);
-}
 
 /* Strides [first, last), counted from the boundary at or before the start. */
 static void
@@ -46,7 +30,7 @@ part(void *arg, int64_t first, int64_t last)
 		uintptr_t to = cow__min(end, base + (uintptr_t)(i + 1) * STRIDE);
 
 		if (b->commits)
-			commit(at, to);
+			cow__commit_at(at, to);
 		if (b->from)
 			memcpy((void *)at, b->from + (at - start), to - at);
 	}
@@ -63,7 +47,7 @@ strides(const struct bulk *b)
 void
 cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
 {
-	struct bulk b = { to, from, bytes, fresh && cow__commits() };
+	struct bulk b = { to, from, bytes, fresh };
 
 	if (bytes)
 		cow__workers_run(strides(&b), GRAIN, part, &b);
@@ -72,7 +56,7 @@ cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
 void
 cow__bulk_copy_here(void *to, const void *from, size_t bytes, bool fresh)
 {
-	struct bulk b = { to, from, bytes, fresh && cow__commits() };
+	struct bulk b = { to, from, bytes, fresh };
 
 	if (bytes)
 		part(&b, 0, strides(&b));
@@ -83,6 +67,6 @@ cow__bulk_commit(uintptr_t at, size_t bytes)
 {
 	struct bulk b = { (char *)at, NULL, bytes, true };
 
-	if (bytes && cow__commits())
+	if (bytes)
 		cow__workers_run(strides(&b), GRAIN, part, &b);
 }

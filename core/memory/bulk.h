@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies in bulk: into fresh huge pages, by all processors
+ * Copies in bulk: into fresh huge pages, and by all processors where the caller says so
  *
  * The kernel clears a huge page before anybody may write it. So a copy into fresh memory
  * commits a few huge pages and writes them at once, while they are in the cache. Large
@@ -24,8 +24,8 @@ void cow__bulk_copy_here(void *to, const void *from, size_t bytes, bool fresh);
 /* Commits huge pages of such memory, for a caller who writes it. */
 void cow__bulk_commit(uintptr_t at, size_t bytes);
 
-/* Copies, by the calling thread, into [offset, offset + bytes) of a tile that the caller may write, or that nobody
- * else sees yet. */
+/* Copies, by the calling thread, into [offset, offset + bytes) of a tile that it may write,
+ * or that nobody else sees yet. */
 static inline void
 cow__bulk_copy_to(const struct cow__tile *to, size_t offset, const void *from,
                   size_t bytes, bool fresh)

@@ -152,8 +152,7 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 	struct cow__tile *y, *next;
 	int r = 0;
 
-	if (whole || !cow__commits() ||
-	    cow__engine.placed)
+	if (whole || !cow__commits() || cow__engine.placed)
 		return;
 	for (y = young; y; y = next) {
 		next = y->list_next;
@@ -182,8 +181,7 @@ cow__commit_fresh(struct cow__tile *t, bool whole)
 void
 cow__commit_from(struct cow__tile *t, size_t there)
 {
-	if (!cow__commits() ||
-	    cow__engine.placed)
+	if (!cow__commits() || cow__engine.placed)
 		return;
 	t->touched = t->committed = cow__round_down(there, COW__HUGE);
 	touched_total += t->touched;
@@ -211,8 +209,7 @@ cow__commit_reached(const struct cow__tile *t)
 void
 cow__commit_recycled(struct cow__tile *t)
 {
-	if (!cow__commits() ||
-	    !cow__engine.use_helper)
+	if (!cow__commits() || !cow__engine.use_helper)
 		return;
 	t->touched = cow__round_down(t->bytes, COW__HUGE);
 	touched_total += t->touched;
@@ -230,8 +227,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	size_t rest = COW__HUGE % bytes, done = 0;
 	int r;
 
-	if (!cow__commits() ||
-	    cow__engine.placed || rest > COW__HUGE / 16)
+	if (!cow__commits() || cow__engine.placed || rest > COW__HUGE / 16)
 		return;
 	/* One at a time: when the program asks for the next unit, this one is
 	 * used up. If it is still not touched PATIENCE units later, it was
@@ -427,16 +423,26 @@ cow__commit_step(uint64_t now)
 }
 
 void
-cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
+cow__commit_at(uintptr_t start, uintptr_t end)
 {
-	size_t from = cow__round_up(offset, COW__HUGE), done;
-	size_t to = cow__round_down(offset + bytes, COW__HUGE);
+	uintptr_t from = cow__round_up(start, COW__HUGE);
+	uintptr_t to = cow__round_down(end, COW__HUGE);
+	size_t done;
 
-	if (!cow__tile_is_shared(t) || !cow__commits() || from >= to)
+	if (!cow__commits() || from >= to)
 		return;
-	if (cow__map_collapse(cow__tile_start(t) + from, to - from, &done) < 0)
+	if (cow__map_collapse(from, to - from, &done) < 0)
 		cow__fallback(COW_FALLBACK_COLLAPSE);
 	cow__stat_add(bytes_collapsed, done);
+}
+
+void
+cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
+{
+	uintptr_t start = cow__tile_start(t) + offset;
+
+	if (cow__tile_is_shared(t))
+		cow__commit_at(start, start + bytes);
 }
 
 void

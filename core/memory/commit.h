@@ -78,6 +78,9 @@ bool cow__commit_pending(void);
  */
 void cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes);
 
+/* The same for [start, end) of a segment that is mapped shared there. */
+void cow__commit_at(uintptr_t start, uintptr_t end);
+
 void cow__commit_child(void);
 
 /* The helper's job. */

@@ -90,13 +90,6 @@ cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes)
 	return NULL;
 }
 
-void
-cow__spare_alias_free(struct cow__tile *a)
-{
-	(void)cow__map_none(cow__tile_start(a), a->bytes);
-	(void)cow__tile_put(a);
-}
-
 static void
 note(struct cow__tile *t, bool has_spares)
 {
@@ -145,9 +138,9 @@ cow__spares_drop(struct cow__tile *t)
 	(void)forget(t);
 	note(t, false);
 	t->rewritten_at = 0;
-	if (t->own_cold)
+	if (t->own_punched) /* freed with holes */
 		t->shadow = t->bytes;
-	t->own_cold = false;
+	t->own_punched = false;
 }
 
 static size_t
@@ -160,7 +153,7 @@ punch_own(struct cow__tile *t, size_t at, size_t bytes)
 		return 0;
 	if (cow__map_punch(cow__tile_start(alias), bytes) == 0)
 		done = bytes;
-	cow__spare_alias_free(alias);
+	cow__tile_inner_free(alias);
 	cow__stat_add(bytes_returned, done);
 	return done;
 }
@@ -171,14 +164,11 @@ release_own(struct cow__tile *t)
 {
 	size_t here = 0, bytes = 0;
 
-	for (uint32_t i = 0; i < t->npieces && !t->own_cold; here += t->pieces[i++].bytes)
+	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes)
 		if (t->pieces[i].pages != t &&
 		    cow__spare_own(t, here, t->pieces[i].bytes))
 			bytes += punch_own(t, here, t->pieces[i].bytes);
-	if (bytes == t->bytes)
-		t->own_cold = true;
-	else if (bytes)
-		t->small = true; /* in part: the next rewrite makes huge pages */
+	t->own_punched |= bytes != 0;
 	return bytes;
 }
 
@@ -197,7 +187,7 @@ cow__spares_release(uint64_t now, bool all)
 		own = release_own(t);
 		bytes += forget(t) + own;
 		/* As long as others read its own pages, they may become spare. */
-		if (!t->npieces || own || t->own_cold || !t->segment)
+		if (!t->npieces || own || !t->segment)
 			note(t, false);
 	}
 	return bytes;

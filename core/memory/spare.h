@@ -12,8 +12,9 @@
  *   it is freed  L is spare
  *
  * So a state that is saved again and again has two places. Spare pages are kept for twice
- * the time between the last two rewrites, for three seconds after the first one, for the
- * decay time at least, and for ten seconds at most. cow_trim() gives them back at once.
+ * the time between the last two rewrites, and for three seconds after the first one. That
+ * is never less than the decay time, nor more than ten seconds. cow_trim() gives them back
+ * at once.
  *
  * Engine locked throughout.
  */
@@ -36,7 +37,6 @@ bool cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes);
 
 /* Maps a part of a tile's own pages shared, elsewhere. NULL: no memory. */
 struct cow__tile *cow__spare_alias(const struct cow__tile *t, size_t at, size_t bytes);
-void cow__spare_alias_free(struct cow__tile *alias);
 
 /* The tile was rewritten. */
 void cow__spare_rewritten(struct cow__tile *t);

@@ -10,6 +10,7 @@
 #include "core/base/pool.h"
 #include "core/memory/decay.h"
 #include "core/memory/state.h"
+#include "memfd/map.h"
 #include "memfd/pagemap.h"
 
 #define CLASSES 192
@@ -365,6 +366,13 @@ cow__tile_inner(size_t bytes, uintptr_t like, size_t unit)
 	if (t)
 		t->kind = COW__INNER;
 	return t;
+}
+
+void
+cow__tile_inner_free(struct cow__tile *t)
+{
+	(void)cow__map_none(cow__tile_start(t), t->bytes);
+	(void)cow__tile_put(t);
 }
 
 static bool

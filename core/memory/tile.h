@@ -112,7 +112,7 @@ struct cow__tile {
 	uint32_t nkept, kept_cap;
 	struct cow__spare *spares; /* live: core/memory/spare.h */
 	uint32_t nspares, spares_cap;
-	bool own_cold; /* live: its own pages, which nobody reads, were given back */
+	bool own_punched; /* live: some of its own pages, which nobody read, were given back */
 	bool has_spares; /* live: it was rewritten, and old pages may be spare */
 	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never */
 	uint64_t spare_ns; /* live: so long after that its spare pages are kept */
@@ -193,6 +193,9 @@ struct cow__tile *cow__tile_carve(struct cow__tile *t, uintptr_t start,
  * of `like`. They lie at a far end, where no block will want to grow. NULL: no
  * room. */
 struct cow__tile *cow__tile_inner(size_t bytes, uintptr_t like, size_t unit);
+
+/* Unmaps such addresses, and makes them free. */
+void cow__tile_inner_free(struct cow__tile *t);
 
 /* Makes a tile free and merges it with free neighbours of its kind. `t` may be
  * gone afterwards: returns the tile that covers it. */

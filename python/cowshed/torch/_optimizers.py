@@ -39,8 +39,8 @@ def before_step(optimizer, args, kwargs):
         try:
             for t in tensors:
                 move(t)
-        except (MemoryError, RuntimeError):  # PyTorch's error for memory: the rest stays
-            pass
+        except MemoryError:
+            pass  # the rest stays where it is
 
 
 def _rewritten(optimizer):

@@ -5,14 +5,17 @@
  * What an intent is for is counted: bytes copied, pages that stay shared, memory that is
  * used again. test_rewrite_random.c has random programs.
  */
+#include "core/program/advise.h"
 #include "tests/support/support.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static uint64_t intent(void *start, size_t bytes, enum cow_write_hint hint)
 {
@@ -275,6 +278,71 @@ START_TEST(spare_pages_go)
 }
 END_TEST
 
+/* The own pages under a part that was replaced go as well. */
+START_TEST(spare_pages_of_a_part_go)
+{
+	struct cow_storage *a = new_filled(32 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *p = expose(a);
+
+	ok(cow_option_set("warm", "0"));
+	ck_assert_uint_eq(intent(p + MIB, 30 * MIB, COW_WRITE_AUTO), 28 * MIB);
+	ck_assert_uint_ge(memfd_bytes(), 58 * MIB);
+	cow_storage_unref(b);
+	cow_trim();
+	ck_assert_uint_le(memfd_bytes(), 36 * MIB);
+	ck_pattern(p, 32 * MIB, 1);
+	/* They are used again, and have the right bytes. */
+	b = lazy(a);
+	ck_assert_uint_eq(intent(p, 32 * MIB, COW_WRITE_AUTO), 32 * MIB);
+	ck_pattern(p, 32 * MIB, 1);
+	fill(p, 32 * MIB, 2);
+	ck_pattern(data(b), 32 * MIB, 1);
+	cow_storage_unref(b);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* A read past the page cache could be under way, and the kernel would write the old pages.
+ * What can only be written does not count. */
+START_TEST(under_io)
+{
+	struct cow_storage *a = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *p = expose(a);
+	char name[] = "/var/tmp/cowshed-test-XXXXXX";
+	int fd = mkstemp(name), direct = open(name, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	uint64_t pinned = stats_now().fallbacks[COW_FALLBACK_PINNED];
+
+	must(fd >= 0 && unlink(name) == 0);
+	if (direct >= 0) {
+		ck_assert_uint_eq(intent(p, 4 * MIB, COW_WRITE_AUTO), 0);
+		ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_PINNED], pinned + 1);
+		ck_assert_uint_eq(info_of(a).frozen, 1);
+		close(direct);
+	}
+	close(fd);
+	ck_assert_uint_eq(intent(p, 4 * MIB, COW_WRITE_AUTO), 4 * MIB);
+	ck_pattern(p, 4 * MIB, 1);
+	cow_storage_unref(b);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* A block that the program emptied in part stays as it is. */
+START_TEST(emptied_in_part)
+{
+	struct cow_storage *a = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *p = expose(a);
+
+	ok(cow__advise((uintptr_t)p + MIB, MIB, MADV_DONTNEED));
+	ck_assert_uint_eq(intent(p, 4 * MIB, COW_WRITE_ALL), 0);
+	ck_bytes(p + MIB, MIB, 0);
+	ck_assert_int_eq(memcmp(p, data(b), MIB), 0);
+	ck_pattern(data(b), 4 * MIB, 1);
+	cow_storage_unref(b);
+	cow_storage_unref(a);
+}
+END_TEST
+
 static atomic_bool stop;
 
 static void *reads(void *arg)
@@ -406,6 +474,9 @@ int main(void)
 	tcase_add_test(tcase, not_the_childs);
 	tcase_add_test(tcase, behind_the_last_byte);
 	tcase_add_test(tcase, spare_pages_go);
+	tcase_add_test(tcase, spare_pages_of_a_part_go);
+	tcase_add_test(tcase, under_io);
+	tcase_add_test(tcase, emptied_in_part);
 	tcase_add_test(tcase, beside_readers);
 	tcase_add_test(tcase, bad_use);
 	tcase_add_test(tcase, of_storages);
