@@ -27,21 +27,19 @@ static uint64_t exempt;
 
 COW_EXPORT struct cow__park_call cow__park_unknown = { .fenced = true };
 
-/* The holder blocks all signals, so no handler waits for its own thread. */
+/* The holder blocks signals, so no handler waits for its own thread. */
 void
-cow__park_lock(uint64_t *old)
+cow__park_lock(struct cow__signals *old)
 {
-	const uint64_t all = UINT64_MAX;
-
-	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, old);
+	(void)cow__signals_block(old);
 	cow__lock(&lock);
 }
 
 void
-cow__park_unlock(const uint64_t *old)
+cow__park_unlock(const struct cow__signals *old)
 {
 	cow__unlock(&lock);
-	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, old, NULL);
+	cow__signals_restore(old);
 }
 
 bool
@@ -94,7 +92,7 @@ cow__park_register(uintptr_t self)
 {
 	struct cow__park_thread *t;
 	uint32_t id = (uint32_t)sys_gettid();
-	uint64_t old;
+	struct cow__signals old;
 
 	cow__park_lock(&old);
 	t = record_take(id, self);
@@ -115,6 +113,7 @@ cow__park_register(uintptr_t self)
 COW_EXPORT void
 cow__park_child(struct cow__park_thread *self)
 {
+	cow__signals_child();
 	lock = 0;
 	longest = 0;
 	shared_process = cancelled_unknown = false;
@@ -134,7 +133,7 @@ cow__park_cancel(uintptr_t self)
 {
 	struct cow__park_thread *t;
 	bool known = false;
-	uint64_t old;
+	struct cow__signals old;
 
 	cow__park_lock(&old);
 	for (t = threads; t; t = t->next)
@@ -376,7 +375,7 @@ cow__park_gated(void)
 	return true;
 }
 
-static uint64_t old_mask;
+static struct cow__signals old_mask;
 static uint32_t stopped; /* so many threads, for this floor */
 
 static enum cow__busy

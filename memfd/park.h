@@ -32,6 +32,8 @@
 #ifndef COW_MEMFD_PARK_H
 #define COW_MEMFD_PARK_H
 
+#include "memfd/signals.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -215,8 +217,8 @@ struct cow__park_thread *cow__park_threads(void);
 bool cow__park_has_ended(uint32_t id);
 
 /* The lock that a prover has while it has the floor. It blocks signals. */
-void cow__park_lock(uint64_t *old);
-void cow__park_unlock(const uint64_t *old);
+void cow__park_lock(struct cow__signals *old);
+void cow__park_unlock(const struct cow__signals *old);
 
 /* From now on threads that park look twice. Locked. */
 void cow__park_stops_begin(void);

@@ -50,10 +50,9 @@
 
 static struct cow__kernel_action saved[SIGNALS + 1];
 static uint64_t gated;      /* which have a gate now */
-static uint64_t old_mask;   /* the caller's signal mask */
+static struct cow__signals signals; /* of the caller */
 static uint32_t gate_shut;  /* futex: handlers wait while 1 ... */
 static uint32_t gate_owner; /* ... in this process: a raw fork's child goes through */
-static bool masked;
 static bool at_safe_points; /* this quiet moment has the floor */
 static uintptr_t lock_word; /* who waits for it is in the middle of a call of ours */
 
@@ -355,7 +354,6 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
                  uint64_t stop_ns, bool sleepers)
 {
 	const struct cow__park_range memory = { from, to };
-	const uint64_t all = UINT64_MAX;
 	enum cow__busy busy = COW__BUSY_HANDLER;
 	long r = -EINVAL;
 
@@ -364,8 +362,7 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 		return COW__BUSY_RUNNING;
 	if (is_in(&memory, (uintptr_t)__builtin_frame_address(0)))
 		return COW__BUSY_STACK;
-	masked = sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old_mask) >= 0;
-	if (!masked)
+	if (!cow__signals_block(&signals))
 		return COW__BUSY_RUNNING;
 	if (helper != (uint32_t)sys_gettid())
 		r = sys_unshare(CLONE_VM);
@@ -395,9 +392,8 @@ cow__quiet_end(void)
 	at_safe_points = false;
 	if (__atomic_load_n(&gate_shut, __ATOMIC_RELAXED))
 		gates_open();
-	if (masked)
-		(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old_mask, NULL);
-	masked = false;
+	cow__signals_restore(&signals);
+	signals = (struct cow__signals){ 0 };
 }
 
 bool

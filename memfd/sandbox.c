@@ -13,7 +13,7 @@ COW_EXPORT void
 cow__park_sandbox(int add)
 {
 	uint32_t *sum = &cow__park_sandboxed;
-	uint64_t old;
+	struct cow__signals old;
 
 	if (__atomic_load_n(sum, __ATOMIC_ACQUIRE)) {
 		__atomic_fetch_add(sum, (uint32_t)add, __ATOMIC_SEQ_CST);

@@ -23,7 +23,7 @@ static uint32_t request; /* the number of the last one */
 COW_EXPORT void
 cow__stop_set(int sig, void (*handler)(int, void *, void *))
 {
-	uint64_t old;
+	struct cow__signals old;
 
 	/* A prover has this lock from its first signal to the last answer. */
 	cow__park_lock(&old);

@@ -11,6 +11,7 @@
  */
 #include "memfd/thread.h"
 #include "memfd/map.h"
+#include "memfd/signals.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
 
@@ -91,8 +92,7 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	        CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
 	        CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |
 	        CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
-	const uint64_t all = UINT64_MAX;
-	uint64_t old;
+	struct cow__signals signals;
 	void **tls;
 	long r;
 
@@ -103,12 +103,14 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	}
 	tls = (void **)((char *)thread->memory + STACK_BYTES + TLS_BYTES / 2);
 	*tls = tls;
-	r = sys_rt_sigprocmask(0 /* SIG_BLOCK */, &all, &old);
-	if (r < 0)
-		return (int)r;
+	if (!cow__signals_block(&signals))
+		return -EPERM;
+	cow__signals_thread_starts();
 	r = clone_bare(flags, (char *)thread->memory + STACK_BYTES - 64,
 	               &thread->tid, tls, main);
-	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
+	if (r < 0)
+		cow__signals_thread_fails();
+	cow__signals_restore(&signals);
 	if (r > 0)
 		__atomic_store_n(&thread->last, (uint32_t)r, __ATOMIC_RELAXED);
 	return r < 0 ? (int)r : 0;
@@ -156,20 +158,4 @@ cow__thread_left(struct cow__thread *thread)
 	/* Not if another thread was started meanwhile. */
 	(void)__atomic_compare_exchange_n(&thread->last, &last, 0, false,
 	                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-}
-
-uint64_t
-cow__signals_block(void)
-{
-	const uint64_t all = UINT64_MAX;
-	uint64_t old = 0;
-
-	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &all, &old);
-	return old;
-}
-
-void
-cow__signals_restore(uint64_t old)
-{
-	(void)sys_rt_sigprocmask(2 /* SIG_SETMASK */, &old, NULL);
 }

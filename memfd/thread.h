@@ -23,7 +23,8 @@ struct cow__thread {
 	void *memory; /* stack and thread-local block, kept for the next one */
 };
 
-/* Starts `main` on it. -EAGAIN and others from clone. -ENOSYS under the
+/* Starts `main` on it. `main` first calls cow__signals_thread() (memfd/signals.h): until
+ * then a signal that does nothing may be open. -EAGAIN and others from clone. -ENOSYS under the
  * sanitizers, whose runtimes can't handle a thread that they did not make. */
 int cow__thread_start(struct cow__thread *thread, void (*main)(void));
 
@@ -38,11 +39,5 @@ void cow__thread_join(struct cow__thread *thread);
  * unshare() does. It waits at most 100 ms, since another thread may have its
  * number by then. */
 void cow__thread_left(struct cow__thread *thread);
-
-/* Blocks all signals of the calling thread; returns what cow__signals_restore()
- * wants. For a lock that is taken inside a call which handlers may interrupt and
- * leave by longjmp(), as read() and waitpid(). Async-signal-safe. */
-uint64_t cow__signals_block(void);
-void cow__signals_restore(uint64_t old);
 
 #endif

@@ -73,22 +73,14 @@ __asm__(".text\n"
         ".size preload_call_on, .-preload_call_on\n");
 #endif
 
-static void
-set_mask(const uint64_t *set, uint64_t *old)
-{
-	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)set, (long)old,
-	                   sizeof(*set), 0, 0);
-}
-
 /* True: the call left more to do. */
 static bool
 call(void (*f)(void), bool wait)
 {
-	const uint64_t all = UINT64_MAX;
+	struct cow__signals signals;
 	bool again = false;
-	uint64_t old;
 
-	set_mask(&all, &old);
+	(void)cow__signals_block(&signals);
 	if (wait)
 		cow__mutex_lock(&lock);
 	if (wait || cow__mutex_try_lock(&lock)) {
@@ -97,7 +89,7 @@ call(void (*f)(void), bool wait)
 		again = more;
 		cow__mutex_unlock(&lock);
 	}
-	set_mask(&old, NULL);
+	cow__signals_restore(&signals);
 	return again;
 }
 

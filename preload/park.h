@@ -125,6 +125,8 @@ void preload_stop_begin(void);
 bool preload_stop_used(void);
 bool preload_stop_is(int sig);
 bool preload_stop_has(const void *handler);
+/* The program is about to give this signal a handler: from now on stops block it. */
+void preload_stop_blocks(int sig);
 
 /* libc's. */
 extern int (*preload_next_sigaction)(int, const struct sigaction *,

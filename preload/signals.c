@@ -157,14 +157,14 @@ preload_signals_prepare(void)
 void
 preload_signals_parent(void)
 {
-	uint64_t old;
+	struct cow__signals old;
 
 	if (!forks || preload_is_vfork_child())
 		return;
-	block_all(&old);
+	(void)cow__signals_block(&old);
 	if (!--forks)
 		cow__mutex_unlock(&lock);
-	unblock(&old);
+	cow__signals_restore(&old);
 }
 
 /* No other thread has the lock, nor will it give the lock back. */
@@ -232,14 +232,34 @@ plain_action(int sig, const struct sigaction *act, struct sigaction *was)
 	return r;
 }
 
+/* Around a call that gives `sig` a handler (memfd/signals.h). */
+static bool
+handler_begin(int sig, const void *handler)
+{
+	if (!cow__signals_idle(sig) || !is_handler(handler))
+		return false;
+	preload_stop_blocks(sig);
+	cow__signals_handler_begin();
+	return true;
+}
+
+static void
+handler_end(bool began)
+{
+	if (began)
+		cow__signals_handler_end();
+}
+
 static int
 locked_action(int sig, const struct sigaction *act, struct sigaction *was)
 {
 	struct sigaction ours;
 	uint64_t mask = 0;
+	bool began;
 	int r = 0;
 
 	table_lock(&mask);
+	began = act && handler_begin(sig, (void *)act->sa_handler);
 	if (!preload_stop_action(sig, act, was)) {
 		if (act) {
 			ours = *act;
@@ -250,6 +270,7 @@ locked_action(int sig, const struct sigaction *act, struct sigaction *was)
 		if (r == 0 && act)
 			was_set(sig, (void *)ours.sa_handler);
 	}
+	handler_end(began);
 	table_unlock(&mask);
 	return r;
 }
@@ -345,6 +366,7 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 	bool locked = !preload_sandboxed() && !preload_is_vfork_child();
 	simple_fn *was;
 	void *gate = (void *)handler;
+	bool began = false;
 	uint64_t mask = 0;
 
 	if (locked) {
@@ -353,6 +375,7 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 			table_unlock(&mask);
 			return was;
 		}
+		began = handler_begin(sig, gate);
 		gate = gate_for(sig, gate);
 	}
 	was = next(sig, (simple_fn *)gate);
@@ -363,6 +386,7 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 		if (locked && changes_mask)
 			keep_bit(sig, &mask);
 	}
+	handler_end(began);
 	if (locked)
 		table_unlock(&mask);
 	return was;

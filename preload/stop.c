@@ -20,6 +20,7 @@
 
 static int stop_signal; /* 0: none */
 static struct sigaction wanted; /* what the program set for it */
+static struct sigaction ours;   /* what the kernel has */
 
 bool
 preload_stop_used(void)
@@ -76,16 +77,38 @@ preload_stop_has(const void *handler)
 	return handler == (void *)stop;
 }
 
-/* Takes the next signal below `sig` that has no handler. All other signals are blocked
- * while the handler runs. */
+/* All signals are blocked while the handler runs, but those that do nothing
+ * (memfd/signals.h). */
+static void
+fill_mask(void)
+{
+	struct sigaction a;
+
+	sigfillset(&ours.sa_mask);
+	for (int sig = 1; sig < SIGRTMIN; sig++)
+		if (cow__signals_idle(sig) &&
+		    preload_next_sigaction(sig, NULL, &a) == 0 && !is_handler(&a))
+			sigdelset(&ours.sa_mask, sig);
+}
+
+void
+preload_stop_blocks(int sig)
+{
+	if (!stop_signal || sigismember(&ours.sa_mask, sig))
+		return;
+	sigaddset(&ours.sa_mask, sig);
+	(void)preload_next_sigaction(stop_signal, &ours, NULL);
+}
+
+/* Takes the next signal below `sig` that has no handler. */
 static void
 take_below(int sig)
 {
-	struct sigaction ours = { .sa_sigaction = stop,
-		                  .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK };
 	sigset_t blocked;
 
-	sigfillset(&ours.sa_mask);
+	ours.sa_sigaction = stop;
+	ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
+	fill_mask();
 	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	while (--sig >= SIGRTMIN)
 		if (!sigismember(&blocked, sig) &&

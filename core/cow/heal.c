@@ -12,7 +12,7 @@
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
-#include "memfd/thread.h"
+#include "memfd/signals.h"
 #include "memfd/wait.h"
 
 #define SLICE_NS 500000u
@@ -283,12 +283,12 @@ cow__heal_due(void)
 COW_EXPORT void
 cow__heal_here(void)
 {
-	uint64_t mask;
+	struct cow__signals signals;
 
 	if (cow__now() < __atomic_load_n(&due_at, __ATOMIC_RELAXED))
 		return;
 	/* A handler could leave by longjmp(), with the lock. */
-	mask = cow__signals_block();
+	(void)cow__signals_block(&signals);
 	if (!cow__mutex_is_mine(&cow__engine.lock) &&
 	    cow__mutex_try_lock(&cow__engine.lock)) {
 		/* In a child that was forked a while ago, this is its first
@@ -298,7 +298,7 @@ cow__heal_here(void)
 		cow__heal_due();
 		cow__engine_unlock();
 	}
-	cow__signals_restore(mask);
+	cow__signals_restore(&signals);
 }
 
 void

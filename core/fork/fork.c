@@ -28,7 +28,7 @@
 #include "core/storage/allocation.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
-#include "memfd/thread.h"
+#include "memfd/signals.h"
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
@@ -468,15 +468,15 @@ reaped_locked(bool waited)
 COW_EXPORT bool
 cow__fork_reaped(bool waited)
 {
-	uint64_t mask;
+	struct cow__signals signals;
 	bool more;
 
 	if (!cow__heal_needed())
 		return false;
 	/* A handler could leave by longjmp(), with the lock. */
-	mask = cow__signals_block();
+	(void)cow__signals_block(&signals);
 	more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
-	cow__signals_restore(mask);
+	cow__signals_restore(&signals);
 	return more;
 }
 

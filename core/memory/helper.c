@@ -10,6 +10,7 @@
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
+#include "memfd/signals.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
@@ -76,6 +77,7 @@ forget_descriptors(void)
 static void
 helper_main(void)
 {
+	cow__signals_thread();
 	cow__engine_lock();
 	cow__pagemap_read_kept();
 	while (!cow__helper_suspended() &&

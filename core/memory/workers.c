@@ -28,6 +28,7 @@
 #include "cowshed.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "memfd/signals.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 
@@ -117,6 +118,7 @@ worker_main(void)
 	struct pool *p = pool;
 	uint64_t since = cow__now();
 
+	cow__signals_thread();
 	for (;;) {
 		uint32_t heard = __atomic_load_n(&p->bell, __ATOMIC_SEQ_CST);
 

@@ -110,7 +110,7 @@ END_TEST
 START_TEST(waiters_for_a_prover_sleep)
 {
 	pthread_t thread;
-	uint64_t mask;
+	struct cow__signals mask;
 
 	waiter = 0;
 	cow__park_lock(&mask);

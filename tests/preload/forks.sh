@@ -27,6 +27,7 @@ program handlers_parked
 program handlers_over_forks
 program old_handlers
 program real_time
+program idle_signals
 program small_stack
 program early_threads
 program odd_threads
@@ -38,6 +39,7 @@ also=quiet=signal program stops 20
 also=quiet=signal program busy_threads
 also=quiet=signal program execs
 also=quiet=signal program signals
+also=quiet=signal program idle_signals
 also=quiet=signal program old_handlers
 program fork_hooks
 program signals
