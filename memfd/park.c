@@ -28,14 +28,14 @@ static uint64_t exempt;
 COW_EXPORT struct cow__park_call cow__park_unknown = { .fenced = true };
 
 /* The holder blocks signals, so no handler waits for its own thread. */
-void
+COW_EXPORT void
 cow__park_lock(struct cow__signals *old)
 {
 	(void)cow__signals_block(old);
 	cow__lock(&lock);
 }
 
-void
+COW_EXPORT void
 cow__park_unlock(const struct cow__signals *old)
 {
 	cow__unlock(&lock);

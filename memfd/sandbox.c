@@ -22,4 +22,9 @@ cow__park_sandbox(int add)
 	cow__park_lock(&old);
 	__atomic_fetch_add(sum, (uint32_t)add, __ATOMIC_SEQ_CST);
 	cow__park_unlock(&old);
+	/* From now on handlers are set without a look at sections. */
+	if (add > 0) {
+		cow__signals_handler_begin();
+		cow__signals_handler_end();
+	}
 }

@@ -15,7 +15,9 @@
 static const int idle[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH };
 
 static uint32_t sections; /* futex: threads that leave some signals open */
+static uint32_t starting; /* futex: threads of the engine that don't block all yet */
 static uint32_t setters;  /* threads that may set a handler */
+static uint32_t changes;  /* counts them */
 
 static uint64_t
 bit(int sig)
@@ -47,52 +49,68 @@ without_handler(void)
 	return found;
 }
 
+/* Never below 0: a thread may have begun before a fork that stored 0. */
 static void
-section_end(void)
+count_down(uint32_t *count)
 {
-	__atomic_fetch_sub(&sections, 1, __ATOMIC_SEQ_CST);
+	uint32_t n = __atomic_load_n(count, __ATOMIC_RELAXED);
+
+	while (n && !__atomic_compare_exchange_n(count, &n, n - 1, false,
+	                                         __ATOMIC_SEQ_CST,
+	                                         __ATOMIC_RELAXED))
+		continue;
 	if (__atomic_load_n(&setters, __ATOMIC_SEQ_CST))
-		cow__wake(&sections);
+		cow__wake(count);
 }
 
-/* Either the setter sees the section, or the section sees the setter. */
+/* Either the setter sees the section, or the section sees the setter. Until the mask is set,
+ * and after it is put back, a handler may run, and leave by longjmp(): the section is not
+ * counted then. */
 COW_EXPORT bool
 cow__signals_block(struct cow__signals *ret)
 {
-	uint64_t set = UINT64_MAX;
+	const uint64_t all = UINT64_MAX;
+	uint32_t before = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
+	uint64_t idle_now = 0, set;
 
-	ret->open = false;
-	if (cow__park_used()) {
-		__atomic_fetch_add(&sections, 1, __ATOMIC_SEQ_CST);
-		ret->open = !__atomic_load_n(&setters, __ATOMIC_SEQ_CST);
-		if (ret->open)
-			set = ~without_handler();
-		else
-			section_end();
-	}
+	if (cow__park_used() &&
+	    !__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED))
+		idle_now = without_handler();
+	set = ~idle_now;
 	ret->blocked = sys_rt_sigprocmask(SIG_BLOCK, &set, &ret->old) >= 0;
-	return ret->blocked;
+	ret->open = ret->blocked && (idle_now & ~ret->old);
+	if (!ret->open)
+		return ret->blocked;
+	__atomic_fetch_add(&sections, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&setters, __ATOMIC_SEQ_CST) ||
+	    __atomic_load_n(&cow__park_sandboxed, __ATOMIC_SEQ_CST) ||
+	    __atomic_load_n(&changes, __ATOMIC_SEQ_CST) != before) {
+		(void)sys_rt_sigprocmask(SIG_BLOCK, &all, NULL);
+		count_down(&sections);
+		ret->open = false;
+	}
+	return true;
 }
 
 COW_EXPORT void
 cow__signals_restore(const struct cow__signals *signals)
 {
+	if (signals->open)
+		count_down(&sections);
 	if (signals->blocked)
 		(void)sys_rt_sigprocmask(SIG_SETMASK, &signals->old, NULL);
-	if (signals->open)
-		section_end();
 }
 
 void
 cow__signals_thread_starts(void)
 {
-	__atomic_fetch_add(&sections, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&starting, 1, __ATOMIC_SEQ_CST);
 }
 
 void
 cow__signals_thread_fails(void)
 {
-	section_end();
+	count_down(&starting);
 }
 
 void
@@ -101,7 +119,7 @@ cow__signals_thread(void)
 	const uint64_t all = UINT64_MAX;
 
 	(void)sys_rt_sigprocmask(SIG_SETMASK, &all, NULL);
-	section_end();
+	count_down(&starting);
 }
 
 COW_EXPORT void
@@ -114,16 +132,19 @@ cow__signals_handler_begin(void)
 	while ((n = __atomic_load_n(&sections, __ATOMIC_SEQ_CST)) &&
 	       (now = cow__now()) < until)
 		cow__wait(&sections, n, until - now);
+	while ((n = __atomic_load_n(&starting, __ATOMIC_SEQ_CST)))
+		cow__wait(&starting, n, 0);
 }
 
 COW_EXPORT void
 cow__signals_handler_end(void)
 {
+	__atomic_fetch_add(&changes, 1, __ATOMIC_SEQ_CST);
 	__atomic_fetch_sub(&setters, 1, __ATOMIC_SEQ_CST);
 }
 
 void
 cow__signals_child(void)
 {
-	sections = setters = 0;
+	sections = starting = setters = 0;
 }

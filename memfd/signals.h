@@ -6,13 +6,14 @@
  * leaves by longjmp().
  *
  * Four signals do nothing unless the program has a handler: SIGCHLD, SIGCONT, SIGURG and
- * SIGWINCH. The kernel drops such a signal when it is sent, but not if the thread that it
- * is meant for blocks it: a handler might be set before that thread unblocks it. It then
- * wakes another thread, whose epoll_wait() returns EINTR, or whose write() returns early,
- * for a signal that nobody handles. So those that would do nothing are not blocked.
+ * SIGWINCH. The kernel drops such a signal when it is sent. It does not if the thread that
+ * it is meant for blocks it: a handler might be set before that thread opens it. Instead it
+ * wakes another thread, whose epoll_wait() returns EINTR, or whose write() returns early.
+ * So those that have no handler now are not blocked.
  *
  * That needs to know who sets a handler meanwhile. The shim does: it waits until no thread
- * is in such a section. Without the shim all signals are blocked.
+ * is in such a section. Without the shim, and beside filters of system calls, all signals
+ * are blocked.
  */
 #ifndef COW_MEMFD_SIGNALS_H
 #define COW_MEMFD_SIGNALS_H
@@ -25,14 +26,13 @@ struct cow__signals {
 	bool blocked, open; /* open: but for those that do nothing */
 };
 
-/* Sections nest. It costs five short system calls under the shim. False: a filter of system
- * calls denies it, and nothing is blocked. Async-signal-safe. */
+/* Sections nest. Under the shim each pair takes six short system calls. False: a filter
+ * denies it, and nothing is blocked. Async-signal-safe. */
 bool cow__signals_block(struct cow__signals *ret);
 void cow__signals_restore(const struct cow__signals *signals);
 
 /* For a new thread of the engine, which inherits what is blocked: before it starts; if it
- * does not; and in the thread itself, which then blocks all. Handlers are set only before
- * the start or after that. */
+ * does not; and in the thread itself, which then blocks all. No handler is set between. */
 void cow__signals_thread_starts(void);
 void cow__signals_thread_fails(void);
 void cow__signals_thread(void);
@@ -40,12 +40,12 @@ void cow__signals_thread(void);
 /* Is it one of the four? */
 bool cow__signals_idle(int sig);
 
-/* Around a call that may give one of the four a handler. `begin` waits for sections of other
- * threads; at most 100 ms, since a thread may have died in one. Not inside of a section. */
+/* Around a call that may give one of the four a handler. `begin` waits for the sections of
+ * other threads; at most 100 ms, since a thread may have died in one. */
 void cow__signals_handler_begin(void);
 void cow__signals_handler_end(void);
 
-/* In a forked child: the caller is the only thread, and in no section. */
+/* In a forked child: the caller is the only thread. */
 void cow__signals_child(void);
 
 #endif

@@ -78,22 +78,25 @@ static bool
 call(void (*f)(void), bool wait)
 {
 	struct cow__signals signals;
-	bool again = false;
+	bool again;
 
 	(void)cow__signals_block(&signals);
-	if (wait)
-		cow__mutex_lock(&lock);
-	if (wait || cow__mutex_try_lock(&lock)) {
-		more = false;
-		preload_call_on(stack + sizeof(stack), f);
-		again = more;
-		cow__mutex_unlock(&lock);
+	while (!cow__mutex_try_lock(&lock)) {
+		cow__signals_restore(&signals);
+		if (!wait)
+			return false;
+		preload_rest();
+		(void)cow__signals_block(&signals);
 	}
+	more = false;
+	preload_call_on(stack + sizeof(stack), f);
+	again = more;
+	cow__mutex_unlock(&lock);
 	cow__signals_restore(&signals);
 	return again;
 }
 
-/* To block signals takes two calls, so a thread looks at the clock first. */
+/* To block signals takes some calls, so a thread looks at the clock first. */
 void
 preload_heal_here(void)
 {

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 _Thread_local struct cow__park_thread *preload_thread
@@ -91,6 +92,14 @@ preload_park_note(void)
 	if (!preload_thread && !preload_sandboxed() && !preload_is_vfork_child())
 		(void)thread_new();
 	errno = saved;
+}
+
+void
+preload_rest(void)
+{
+	const struct timespec t = { .tv_nsec = 50000 };
+
+	(void)cow__syscall(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
 }
 
 void

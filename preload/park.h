@@ -122,11 +122,16 @@ void preload_park_note(void);
 
 /* Option quiet=signal (preload/stop.c): running threads may be stopped from now on. */
 void preload_stop_begin(void);
+void preload_signals_stop_begin(void); /* the same, with the table's lock */
 bool preload_stop_used(void);
 bool preload_stop_is(int sig);
 bool preload_stop_has(const void *handler);
 /* The program is about to give this signal a handler: from now on stops block it. */
 void preload_stop_blocks(int sig);
+
+/* Sleeps for 50 us: between tries of a lock for which signals are blocked. They are open
+ * while a thread waits, since a blocked SIGCHLD ends calls of other threads. */
+void preload_rest(void);
 
 /* libc's. */
 extern int (*preload_next_sigaction)(int, const struct sigaction *,

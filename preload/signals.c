@@ -122,13 +122,18 @@ unblock(const uint64_t *old)
 }
 
 /* All signals are blocked meanwhile: a handler may set handlers. A handler that interrupts
- * a fork finds the lock in its own thread, and the table whole. */
+ * a fork finds the lock in its own thread, and the table whole. A fork of another thread
+ * may have the lock for long. */
 static void
 table_lock(uint64_t *old)
 {
-	block_all(old);
-	if (!forks)
-		cow__mutex_lock(&lock);
+	for (;;) {
+		block_all(old);
+		if (forks || cow__mutex_try_lock(&lock))
+			return;
+		unblock(old);
+		preload_rest();
+	}
 }
 
 static void
@@ -147,9 +152,7 @@ preload_signals_prepare(void)
 
 	if (preload_sandboxed() || preload_is_vfork_child())
 		return;
-	block_all(&old);
-	if (!forks)
-		cow__mutex_lock(&lock);
+	table_lock(&old);
 	forks++;
 	unblock(&old);
 }
@@ -243,13 +246,6 @@ handler_begin(int sig, const void *handler)
 	return true;
 }
 
-static void
-handler_end(bool began)
-{
-	if (began)
-		cow__signals_handler_end();
-}
-
 static int
 locked_action(int sig, const struct sigaction *act, struct sigaction *was)
 {
@@ -270,7 +266,8 @@ locked_action(int sig, const struct sigaction *act, struct sigaction *was)
 		if (r == 0 && act)
 			was_set(sig, (void *)ours.sa_handler);
 	}
-	handler_end(began);
+	if (began)
+		cow__signals_handler_end();
 	table_unlock(&mask);
 	return r;
 }
@@ -334,36 +331,14 @@ sigaction(int sig, const struct sigaction *restrict act,
 	return r;
 }
 
-/* sigset() blocks or opens the signal itself. */
-static void
-keep_bit(int sig, uint64_t *mask)
-{
-	uint64_t now = 0, bit = 1ull << (sig - 1);
-
-	(void)cow__syscall(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now,
-	                   sizeof(now), 0, 0);
-	*mask = (*mask & ~bit) | (now & bit);
-}
-
-/* The signal of memfd/stop.h has its own table. */
-static bool
-older_stop(int sig, simple_fn *handler, simple_fn **was)
-{
-	struct sigaction a = { .sa_handler = handler }, old;
-
-	if (handler == SIG_HOLD || !preload_stop_action(sig, &a, &old))
-		return false;
-	*was = old.sa_handler;
-	return true;
-}
-
 typedef simple_fn *older_fn(int, simple_fn *);
 
 /* The flags and the mask of the older functions are libc's business. */
 static simple_fn *
-older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
+older(older_fn *next, int sig, simple_fn *handler)
 {
 	bool locked = !preload_sandboxed() && !preload_is_vfork_child();
+	struct sigaction a = { .sa_handler = handler }, old;
 	simple_fn *was;
 	void *gate = (void *)handler;
 	bool began = false;
@@ -371,9 +346,9 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 
 	if (locked) {
 		table_lock(&mask);
-		if (older_stop(sig, handler, &was)) {
+		if (preload_stop_action(sig, &a, &old)) {
 			table_unlock(&mask);
-			return was;
+			return old.sa_handler;
 		}
 		began = handler_begin(sig, gate);
 		gate = gate_for(sig, gate);
@@ -383,16 +358,15 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 		if (locked)
 			was_set(sig, gate);
 		was = (simple_fn *)handler_of(sig, (void *)was);
-		if (locked && changes_mask)
-			keep_bit(sig, &mask);
 	}
-	handler_end(began);
+	if (began)
+		cow__signals_handler_end();
 	if (locked)
 		table_unlock(&mask);
 	return was;
 }
 
-#define OLDER(name, changes_mask)                                              \
+#define OLDER(name)                                                            \
 	EXPORT simple_fn *name(int sig, simple_fn *handler);                   \
 	EXPORT simple_fn *name(int sig, simple_fn *handler)                    \
 	{                                                                      \
@@ -407,14 +381,50 @@ older(older_fn *next, int sig, simple_fn *handler, bool changes_mask)
 			errno = ENOSYS;                                        \
 			return SIG_ERR;                                        \
 		}                                                              \
-		return older(next, sig, handler, changes_mask);                \
+		return older(next, sig, handler);                              \
 	}
-OLDER(signal, false)
-OLDER(bsd_signal, false)
-OLDER(ssignal, false)
-OLDER(sysv_signal, false)
-OLDER(__sysv_signal, false)
-OLDER(sigset, true)
+OLDER(signal)
+OLDER(bsd_signal)
+OLDER(ssignal)
+OLDER(sysv_signal)
+OLDER(__sysv_signal)
+
+/* libc's opens the signal before it returns, and so before the lock is free: a handler
+ * that runs then could wait for it. */
+EXPORT simple_fn *sigset(int sig, simple_fn *handler);
+EXPORT simple_fn *
+sigset(int sig, simple_fn *handler)
+{
+	struct sigaction a = { .sa_handler = handler }, old;
+	sigset_t set, was;
+
+	sigemptyset(&set);
+	sigemptyset(&a.sa_mask);
+	if (handler == SIG_ERR || sigaddset(&set, sig) < 0) {
+		errno = EINVAL;
+		return SIG_ERR;
+	}
+	if (handler == SIG_HOLD) {
+		if (sigprocmask(SIG_BLOCK, &set, &was) < 0)
+			return SIG_ERR;
+		if (!sigismember(&was, sig) && sigaction(sig, NULL, &old) < 0)
+			return SIG_ERR;
+	} else if (sigaction(sig, &a, &old) < 0 ||
+	           sigprocmask(SIG_UNBLOCK, &set, &was) < 0) {
+		return SIG_ERR;
+	}
+	return sigismember(&was, sig) ? SIG_HOLD : old.sa_handler;
+}
+
+void
+preload_signals_stop_begin(void)
+{
+	uint64_t mask;
+
+	table_lock(&mask);
+	preload_stop_begin();
+	table_unlock(&mask);
+}
 
 static int (*next_sigaltstack)(const stack_t *, stack_t *);
 

@@ -59,6 +59,6 @@ start(void)
 	preload_report_begin();
 	preload_park_init();
 	if (preload_option_stops())
-		preload_stop_begin();
+		preload_signals_stop_begin();
 	preload_gate_open();
 }

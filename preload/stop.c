@@ -59,15 +59,19 @@ stop(int sig, siginfo_t *info, void *context)
 {
 	uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
 	struct cow__park_thread *t = preload_thread;
+	struct cow__signals signals;
 	int saved = errno;
 
 	(void)context;
+	/* It is a section: whoever sets a handler waits for its end. */
+	(void)cow__signals_block(&signals);
 	if (!cow__stop_is_ours(info))
 		pass_on(sig);
 	else if (t)
 		cow__stop_here(t, info,
 		               stack - preload_window_start <
 		                       preload_window_bytes);
+	cow__signals_restore(&signals);
 	errno = saved;
 }
 
@@ -91,13 +95,18 @@ fill_mask(void)
 			sigdelset(&ours.sa_mask, sig);
 }
 
+/* A prover may read the action and set it again, but with this lock. The bit stays for good. */
 void
 preload_stop_blocks(int sig)
 {
+	struct cow__signals old;
+
 	if (!stop_signal || sigismember(&ours.sa_mask, sig))
 		return;
+	cow__park_lock(&old);
 	sigaddset(&ours.sa_mask, sig);
 	(void)preload_next_sigaction(stop_signal, &ours, NULL);
+	cow__park_unlock(&old);
 }
 
 /* Takes the next signal below `sig` that has no handler. */

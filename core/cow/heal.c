@@ -26,6 +26,9 @@
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
+#define STOP_NS 200000u       /* a thread that has not stopped by then is left alone ... */
+#define STOP_CLEAN_NS 2000000u /* ... where all is clean: it may have no processor */
+#define TRIES 3 /* to stop threads after a child was reaped */
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
@@ -37,9 +40,16 @@ static uint64_t vain_since;   /* tries have failed since then; 0: the last did n
 static uint64_t due_at;       /* the next slice by the share */
 static uint64_t pinned_at;    /* when memory was under I/O; 0: it was not */
 static uint64_t look_ns = LOOK_NS;
-static int64_t credit_ns = CREDIT_NS; /* for stops; it grows with the share ... */
+static int64_t credit_ns[2] = { CREDIT_NS, CREDIT_NS }; /* for stops: 1: for what is clean;
+                                                         * it grows with the share ... */
 static uint64_t credit_at;            /* ... since then */
 static bool stopped;                  /* for the last slice */
+
+/* After a freeze, and when a child is gone, nearly all is clean. To map that costs
+ * microseconds; once it is written, a fault and a copy for each page. So slices for which
+ * threads are stopped map what is clean first, until all was looked at. */
+static bool clean_first;
+static uint64_t freezes; /* so many had been when it was set last */
 
 COW_EXPORT bool
 cow__heal_needed(void)
@@ -59,21 +69,43 @@ care(bool yes)
 		                   __ATOMIC_RELAXED);
 }
 
-/* May threads that run be stopped now? They are stopped for no more than the share of
- * the time that the option `heal` says. */
-static bool
-may_stop(uint64_t now)
+/* How long may threads take that are stopped now? 0: they may not be. They are stopped for
+ * no more than the share of the time that the option `heal` says; for what is clean once
+ * more as long, so that neither takes the other's time. */
+static uint64_t
+stop_ns(uint64_t now)
 {
 	uint64_t most = (uint64_t)CREDIT_NS * 100, gone;
 
 	if (!cow__stop_used() || !cow__engine.heal_percent)
-		return false;
+		return 0;
 	gone = cow__min(cow__elapsed(credit_at, now), most);
 	credit_at = now;
-	credit_ns += (int64_t)(gone * cow__engine.heal_percent / 100);
-	if (credit_ns > CREDIT_NS)
-		credit_ns = CREDIT_NS;
-	return credit_ns > 0;
+	for (int clean = 0; clean < 2; clean++) {
+		credit_ns[clean] += (int64_t)(gone * cow__engine.heal_percent / 100);
+		if (credit_ns[clean] > CREDIT_NS)
+			credit_ns[clean] = CREDIT_NS;
+	}
+	if (clean_first && credit_ns[1] > 0)
+		return STOP_CLEAN_NS;
+	return credit_ns[0] > 0 ? STOP_NS : 0;
+}
+
+static void
+begin_clean(void)
+{
+	clean_first = true;
+	cursor = 0;
+}
+
+static void
+look_at_freezes(void)
+{
+	uint64_t n = cow__stat_get(freezes);
+
+	if (n != freezes && cow__stop_used())
+		begin_clean();
+	freezes = n;
 }
 
 static bool
@@ -167,7 +199,7 @@ slice(uint64_t until, size_t most)
 	uintptr_t at = cursor;
 	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
 
-	if (heal_ahead(until))
+	if (most && heal_ahead(until))
 		return true;
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
@@ -208,6 +240,22 @@ under_io(uint64_t now)
 	cow__fallback(COW_FALLBACK_PINNED);
 }
 
+/* The slice itself, in a quiet moment. */
+static bool
+slice_as_due(uint64_t began, uint64_t ns, bool all, bool clean)
+{
+	size_t most = all || !copies_ahead(began) ? SIZE_MAX : COW__AHEAD_LEAST;
+	bool more;
+
+	if (stopped && clean) {
+		clean_first = slice(began + ns, 0);
+		return true;
+	}
+	left_over = false;
+	more = slice(began + ns, most);
+	return more || left_over;
+}
+
 /* One slice of at most `ns`. `all`: it copies, too, where the helper could do that
  * ahead. */
 enum outcome { DONE, MORE, REFUSED };
@@ -216,8 +264,12 @@ static enum outcome
 heal_once(uint64_t ns, bool all)
 {
 	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
-	bool more = false, may = may_stop(began);
+	bool more = false, clean;
+	uint64_t may;
 
+	look_at_freezes();
+	may = stop_ns(began);
+	clean = may == STOP_CLEAN_NS;
 	if (!anything_to_do())
 		return DONE;
 	if (!cow__engine_quiet(may)) {
@@ -225,7 +277,7 @@ heal_once(uint64_t ns, bool all)
 			vain_since = began;
 		/* Some may have stopped, and waited for one that did not. */
 		if (may)
-			credit_ns -= (int64_t)(cow__now() - began);
+			credit_ns[clean] -= (int64_t)(cow__now() - began);
 		return REFUSED;
 	}
 	stopped = cow__quiet_stopped();
@@ -233,16 +285,12 @@ heal_once(uint64_t ns, bool all)
 		under_io(began);
 	} else {
 		pinned_at = 0;
-		left_over = false;
-		more = slice(began + ns, all || !copies_ahead(began)
-		                                 ? SIZE_MAX
-		                                 : COW__AHEAD_LEAST);
-		more |= left_over;
+		more = slice_as_due(began, ns, all, clean);
 		vain_since = 0;
 	}
 	cow__quiet_end();
 	if (stopped)
-		credit_ns -= (int64_t)(cow__now() - began);
+		credit_ns[clean] -= (int64_t)(cow__now() - began);
 	if (cow__stat_get(bytes_thawed) != thawed) {
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
@@ -265,7 +313,12 @@ cow__heal(uint64_t ns)
 bool
 cow__heal_slice(void)
 {
-	return heal_once(SLICE_NS, true) == MORE;
+	enum outcome r = REFUSED;
+
+	for (int i = 0; i < TRIES && r == REFUSED && (i == 0 || clean_first); i++)
+		r = heal_once(SLICE_NS, true);
+	/* Copies for which threads are stopped are left to the helper's share. */
+	return r == MORE && (!stopped || (clean_first && credit_ns[1] > 0));
 }
 
 void
@@ -324,6 +377,9 @@ void
 cow__heal_wake(void)
 {
 	look_ns = LOOK_NS;
+	/* What that child alone had is clean now, and was passed over before. */
+	if (cow__stop_used())
+		begin_clean();
 	cow__helper_want(true);
 }
 
@@ -366,7 +422,7 @@ cow__heal_job(uint64_t now)
 		return next - now;
 	copy_ahead();
 	if (cow__park_used() && cow__park_running() &&
-	    !cow__engine_sleepers_due(now) && !may_stop(now)) {
+	    !cow__engine_sleepers_due(now) && !stop_ns(now)) {
 		if (!vain_since)
 			vain_since = now;
 		most = busy_look_ns(now);

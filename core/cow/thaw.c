@@ -237,6 +237,8 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	struct cow__run runs[RUNS_IN_CHUNK];
 	struct cow__span part;
 	uintptr_t chunk_end, next;
+	/* One run tells that something is copied. */
+	int max = most || t->attributes ? RUNS_IN_CHUNK : 1;
 	int n, r;
 
 	*ret_copied = 0;
@@ -252,8 +254,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	chunk_end = cow__ahead_end(*at, chunk_end);
 	n = cow__ahead_rest(t, *at, chunk_end, runs, RUNS_IN_CHUNK);
 	if (n < 0)
-		n = cow__pagemap_copied(*at, chunk_end, runs, RUNS_IN_CHUNK,
-		                        &next);
+		n = cow__pagemap_copied(*at, chunk_end, runs, max, &next);
 	else
 		most = SIZE_MAX;
 	if (n > 0 && !t->attributes && cow__runs_bytes(runs, n) > most) {

@@ -414,7 +414,7 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
 		r = find_written(source, layered_least, w);
 	if (r == 0 && w->layered.n && rebase == COW__REBASE_IF_QUIET &&
-	    cow__engine_quiet(false)) {
+	    cow__engine_quiet(0)) {
 		struct cow__park_range by_kernel;
 
 		/* Look again: nobody can write any more, but perhaps the kernel

@@ -14,7 +14,6 @@
 #include "memfd/wait.h"
 
 #define SLEEPERS_NS 10000000u /* between looks for sleepers, after one in vain */
-#define STOP_NS 200000u /* a thread that has not stopped by then is left alone */
 
 struct cow__engine cow__engine = {
 	.use_helper = true,
@@ -71,7 +70,7 @@ cow__engine_sleepers_due(uint64_t now)
 
 /* vfork's child does not find its parent's threads in its own list of threads. */
 bool
-cow__engine_quiet(bool may_stop)
+cow__engine_quiet(uint64_t stop_ns)
 {
 	static const enum cow_fallback reasons[COW__BUSY_REASONS] = {
 		[COW__BUSY_RUNNING] = COW_FALLBACK_BUSY,
@@ -90,8 +89,7 @@ cow__engine_quiet(bool may_stop)
 		return false;
 	busy = cow__quiet_begin(cow__helper_id(), &cow__engine.lock,
 	                        cow__engine.start, cow__engine.end,
-	                        may_stop && cow__stop_used() ? STOP_NS : 0,
-	                        sleepers);
+	                        cow__stop_used() ? stop_ns : 0, sleepers);
 	/* The look may have been in vain. Then it is too dear to be made each time. */
 	if (sleepers && busy)
 		sleepers_at = now + SLEEPERS_NS;

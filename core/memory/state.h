@@ -83,9 +83,9 @@ void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
 /* cow__quiet_begin() for the window; counts why not. Engine locked. False in
- * vfork's child. `may_stop`: threads that run may be stopped, if the program asked for
- * that (option quiet). */
-bool cow__engine_quiet(bool may_stop);
+ * vfork's child. Threads that run are stopped, if the program asked for that (option
+ * quiet). One that has not stopped after `stop_ns` is left alone. 0: none is stopped. */
+bool cow__engine_quiet(uint64_t stop_ns);
 
 /* Would it look now whether threads that are not parked sleep past libc? */
 bool cow__engine_sleepers_due(uint64_t now);

@@ -116,9 +116,10 @@ static void
 worker_main(void)
 {
 	struct pool *p = pool;
-	uint64_t since = cow__now();
+	uint64_t since;
 
 	cow__signals_thread();
+	since = cow__now();
 	for (;;) {
 		uint32_t heard = __atomic_load_n(&p->bell, __ATOMIC_SEQ_CST);
 

@@ -4,7 +4,7 @@
  *
  * It may be written to memory that a handler of SIGSEGV opens first, as write barriers of
  * garbage collectors do. And it is one that was set when it was asked for, with its flags,
- * while another thread sets one after the other.
+ * while another thread sets one after the other. Handlers may set handlers at any time.
  */
 #include "program.h"
 
@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 enum { ASKED = 600000, HANDLERS = 4 };
 
@@ -157,6 +158,64 @@ static void asked_meanwhile(void)
 	check(pthread_join(thread, NULL) == 0);
 }
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* sigset */
+
+static volatile sig_atomic_t again;
+
+static void sets_again(int sig)
+{
+	again++;
+	check(signal(sig, sets_again) == sets_again);
+}
+
+/* sigset() opens a signal that is pending, and its handler sets handlers. */
+static void opens_a_pending_one(int sig)
+{
+	sigset_t set;
+
+	check(sigset(sig, SIG_HOLD) == SIG_DFL);
+	check(raise(sig) == 0 && again == 0);
+	check(sigset(sig, sets_again) == SIG_HOLD && again == 1);
+	check(sigset(sig, SIG_DFL) == sets_again);
+	check(sigprocmask(SIG_BLOCK, NULL, &set) == 0 && !sigismember(&set, sig));
+	check(sigset(-1, SIG_DFL) == SIG_ERR && errno == EINVAL);
+	check(sigset(SIGKILL, sets_again) == SIG_ERR && errno == EINVAL);
+	again = 0;
+}
+
+static void ends(void *arg)
+{
+	(void)arg;
+	_exit(0);
+}
+
+/* Handlers that set a handler for a signal that does nothing, at every moment of forks. */
+static void sets_idle(int sig)
+{
+	again++;
+	check(signal(SIGWINCH, sig == SIGALRM ? sets_again : SIG_DFL) != SIG_ERR);
+}
+
+static void set_within_forks(void)
+{
+	struct itimerval often = { { 0, 700 }, { 0, 700 } }, never = { { 0, 0 }, { 0, 0 } };
+	unsigned char *memory = get_filled(8 * MIB, 1);
+	struct sigaction a = { .sa_handler = sets_idle, .sa_flags = SA_RESTART };
+
+	check(sigaction(SIGALRM, &a, NULL) == 0);
+	check(setitimer(ITIMER_REAL, &often, NULL) == 0);
+	for (int round = 0; round < 100; round++) {
+		finish(start(ends, NULL));
+		for (size_t at = 0; at < 8 * MIB; at += PAGE)
+			memory[at]++;
+	}
+	check(setitimer(ITIMER_REAL, &never, NULL) == 0);
+	check(again > 0);
+	check(signal(SIGALRM, SIG_DFL) == sets_idle);
+	check(signal(SIGWINCH, SIG_DFL) == sets_again);
+	free(memory);
+}
+
 int main(void)
 {
 	struct sigaction a = { .sa_handler = opens };
@@ -168,6 +227,9 @@ int main(void)
 	memory_that_faults(SIGRTMAX); /* quiet=signal uses it */
 	failures();
 	asked_meanwhile();
+	opens_a_pending_one(SIGCHLD);
+	opens_a_pending_one(SIGUSR2);
+	set_within_forks();
 	puts("old_handlers: done");
 	return 0;
 }
