@@ -121,8 +121,8 @@ void preload_signals_init(void);
 void preload_park_note(void);
 
 /* Option quiet=signal (preload/stop.c): running threads may be stopped from now on. */
-void preload_stop_begin(void);
-void preload_signals_stop_begin(void); /* the same, with the table's lock */
+void preload_signals_stop_begin(void);
+void preload_stop_begin(uint64_t blocked); /* the same, with the table's lock */
 bool preload_stop_used(void);
 bool preload_stop_is(int sig);
 bool preload_stop_has(const void *handler);
@@ -140,8 +140,8 @@ extern int (*preload_next_sigaction)(int, const struct sigaction *,
 /* What sigaction() answers for the signal that the shim uses. False: it does not use
  * this one (any more), and the kernel is to be asked. Locked, so not in a child of
  * vfork(). */
-bool preload_stop_action(int sig, const struct sigaction *act,
-                         struct sigaction *old);
+bool preload_stop_action(int sig, const struct sigaction *act, struct sigaction *old,
+                         uint64_t blocked);
 
 /* In a forked child. */
 void preload_park_child(void);

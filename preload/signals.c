@@ -256,7 +256,7 @@ locked_action(int sig, const struct sigaction *act, struct sigaction *was)
 
 	table_lock(&mask);
 	began = act && handler_begin(sig, (void *)act->sa_handler);
-	if (!preload_stop_action(sig, act, was)) {
+	if (!preload_stop_action(sig, act, was, mask)) {
 		if (act) {
 			ours = *act;
 			ours.sa_handler = (simple_fn *)gate_for(
@@ -346,7 +346,7 @@ older(older_fn *next, int sig, simple_fn *handler)
 
 	if (locked) {
 		table_lock(&mask);
-		if (preload_stop_action(sig, &a, &old)) {
+		if (preload_stop_action(sig, &a, &old, mask)) {
 			table_unlock(&mask);
 			return old.sa_handler;
 		}
@@ -422,7 +422,7 @@ preload_signals_stop_begin(void)
 	uint64_t mask;
 
 	table_lock(&mask);
-	preload_stop_begin();
+	preload_stop_begin(mask);
 	table_unlock(&mask);
 }
 

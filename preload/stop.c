@@ -109,18 +109,16 @@ preload_stop_blocks(int sig)
 	cow__park_unlock(&old);
 }
 
-/* Takes the next signal below `sig` that has no handler. */
+/* Takes the next signal below `sig` that has no handler and is not blocked by the program,
+ * whose mask is `blocked`. */
 static void
-take_below(int sig)
+take_below(int sig, uint64_t blocked)
 {
-	sigset_t blocked;
-
 	ours.sa_sigaction = stop;
 	ours.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
 	fill_mask();
-	pthread_sigmask(SIG_SETMASK, NULL, &blocked);
 	while (--sig >= SIGRTMIN)
-		if (!sigismember(&blocked, sig) &&
+		if (!(blocked >> (sig - 1) & 1) &&
 		    preload_next_sigaction(sig, NULL, &wanted) == 0 &&
 		    wanted.sa_handler == SIG_DFL &&
 		    preload_next_sigaction(sig, &ours, NULL) == 0)
@@ -132,14 +130,15 @@ take_below(int sig)
 }
 
 void
-preload_stop_begin(void)
+preload_stop_begin(uint64_t blocked)
 {
 	preload_park_note();
-	take_below(SIGRTMAX + 1);
+	take_below(SIGRTMAX + 1, blocked);
 }
 
 bool
-preload_stop_action(int sig, const struct sigaction *act, struct sigaction *old)
+preload_stop_action(int sig, const struct sigaction *act, struct sigaction *old,
+                    uint64_t blocked)
 {
 	struct sigaction was;
 
@@ -148,7 +147,7 @@ preload_stop_action(int sig, const struct sigaction *act, struct sigaction *old)
 	was = wanted;
 	if (act && is_handler(act)) {
 		/* First the new one, so that no stop is under way with the old. */
-		take_below(sig);
+		take_below(sig, blocked);
 		(void)preload_next_sigaction(sig, &was, NULL);
 		return false;
 	}
