@@ -19,6 +19,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays
     cowshed.snapshot(state)              a training state of this moment, to be saved later
     cowshed.checkpoint(state, path)      the same, saved by a forked process
+    cowshed.Checkpointer(path, state)    a checkpoint every so many steps, the last ones kept
     cowshed.write_intent(state)          "I rewrite this now": it is copied in bulk, not by page
     cowshed.multiprocessing              multiprocessing, which sends arrays by handle
     cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
@@ -51,6 +52,8 @@ from ._regions import storage_of
 __version__ = version()
 
 __all__ = [
+    "Checkpointer",
+    "Progress",
     "Saving",
     "Snapshot",
     "Storage",
@@ -82,6 +85,8 @@ __all__ = [
 # The package imports these modules when a program first asks for one of their names. They need
 # more modules of the standard library, so importing them takes longer.
 _LAZY = {
+    "Checkpointer": "_checkpointer",
+    "Progress": "_pace",
     "Saving": "_saving",
     "Snapshot": "_snapshot",
     "Tensors": "_safetensors",
@@ -100,8 +105,10 @@ if TYPE_CHECKING:
     from . import dask as dask
     from . import multiprocessing as multiprocessing
     from . import torch as torch
+    from ._checkpointer import Checkpointer
     from ._files import open
     from ._intents import write_intent
+    from ._pace import Progress
     from ._safetensors import Tensors
     from ._save import save
     from ._saving import Saving

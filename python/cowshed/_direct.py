@@ -15,10 +15,11 @@ import mmap
 import os
 
 from . import _cowshed
+from ._pace import Pace
 
 _BLOCK = 4096
 _BUFFER = 4 << 20
-_PIECE = 16 << 20  # in one call: after each, the progress is known
+_PIECE = 16 << 20  # in one call
 _REFUSED = errno.EINVAL, errno.EOPNOTSUPP
 
 
@@ -27,11 +28,12 @@ class Writer:
 
     path: a name of the same file, which is opened a second time for O_DIRECT; None writes all
     through the page cache. So does a file system without O_DIRECT, and a file of less than 4 MiB.
-    before: called before each piece is written; it may raise, or sleep.
+    pace: is asked before each piece, and told what was written (_pace.py).
     """
 
-    def __init__(self, fd, path=None, before=None):
-        self._fd, self._path, self._before = fd, path, before
+    def __init__(self, fd, path=None, pace=None):
+        self._fd, self._path = fd, path
+        self._pace = pace or Pace()
         self._direct = None
         self._buffer, self._used = None, 0
         #: How many bytes of the file are written.
@@ -107,8 +109,10 @@ class Writer:
         return self._direct is not None
 
     def _put(self, fd, view):
-        if self._before is not None:
-            self._before(view.nbytes)
+        self._pace.before()
+        most = self._pace.most(view.nbytes)
+        if most < view.nbytes:
+            view = view[: max(most // _BLOCK * _BLOCK, _BLOCK)]
         try:
             n = os.pwrite(fd, view, self.done)
         except OSError as error:
@@ -117,4 +121,5 @@ class Writer:
             self._end_direct()  # it was opened, but this file or this memory is refused
             return 0
         self.done += n
+        self._pace.wrote(view[:n])
         return n

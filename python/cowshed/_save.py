@@ -26,7 +26,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _direct, _family
+from . import _cowshed, _direct, _family, _pace
 from ._arrays import _is_tensor, _numpy
 
 if TYPE_CHECKING:
@@ -73,11 +73,12 @@ def plan(path, x, format=None):
     if format == "npz":
         arrays = {name: _as_numpy(name, value) for name, value in _flat(x)}
         _check_npz(arrays)
-        return Plan(path, (), lambda file: _npz(file, arrays))
+        total = sum(array.nbytes for array in arrays.values())
+        return Plan(path, (), lambda file: _npz(file, arrays), total)
     if format in ("pt", "pth", "torch"):
         import torch
 
-        return Plan(path, (), lambda file: torch.save(x, file))
+        return Plan(path, (), lambda file: torch.save(x, file), _nbytes(x))
     raise ValueError(f"format {format!r} of {path} is unknown: pass format='npy', 'npz', "
                      "'safetensors' or 'pt'")
 
@@ -128,8 +129,10 @@ _lock = threading.RLock()
 class Plan:
     """A file that is ready to be written: pieces, or a function that writes to a file object."""
 
-    def __init__(self, path, pieces, writer=None):
+    def __init__(self, path, pieces, writer=None, total=None):
         self.path, self.pieces, self.writer = path, pieces, writer
+        self.total = sum(_size(piece) for piece in pieces) if total is None else total
+        self.pace = _pace.Pace(self.total)
         self.target = os.path.realpath(path)  # a symbolic link stays one
         # Chosen before the file exists: the parent of a killed writer removes the file.
         self.beside = os.path.join(os.path.dirname(self.target), f".cowshed-{os.urandom(8).hex()}")
@@ -195,6 +198,7 @@ class Plan:
                     os.fsync(fd)
             finally:
                 os.close(fd)
+            self.pace.before()
             if self.order is None:
                 os.replace(self.beside, self.target)
             elif not self.order.replace(self.number, self.beside, self.target):
@@ -205,7 +209,7 @@ class Plan:
 
     def _write_new(self, fd):
         """Writes a new file, which nothing else has open."""
-        file = _direct.Writer(fd, self.beside)
+        file = _direct.Writer(fd, self.beside, self.pace)
         try:
             if self.writer:
                 self.writer(_Stream(file))
@@ -216,15 +220,11 @@ class Plan:
             file.abandon()
 
     def _write(self, fd):
+        file = _There(fd, self.pace)
         if self.writer:
-            with os.fdopen(os.dup(fd), "wb") as file:
-                regular = stat.S_ISREG(os.fstat(fd).st_mode)
-                self.writer(file if regular else _Stream(file))
-            return
+            self.writer(_Stream(file))
         for piece in self.pieces:
-            view = memoryview(_bytes_of(piece))
-            while view:
-                view = view[os.write(fd, view[:_MOST]) :]
+            file.write(_bytes_of(piece))
 
     def remove(self):
         """Removes the unfinished file, also for a writer that was killed."""
@@ -232,6 +232,26 @@ class Plan:
             os.unlink(self.beside)
         except FileNotFoundError:
             pass
+
+
+class _There:
+    """A pipe, a device, or a descriptor, written where it stands."""
+
+    def __init__(self, fd, pace):
+        self._fd, self._pace = fd, pace
+
+    def write(self, data):
+        view = memoryview(data).cast("B")
+        size = view.nbytes
+        while view:
+            self._pace.before()
+            n = os.write(self._fd, view[: self._pace.most(min(view.nbytes, _MOST))])
+            self._pace.wrote(view[:n])
+            view = view[n:]
+        return size
+
+    def flush(self):
+        """Nothing: all is written."""
 
 
 class _Stream:
@@ -266,6 +286,23 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 # ---- Bytes ---------------------------------------------------------------------------------
+
+
+def _size(piece):
+    return len(piece) if isinstance(piece, bytes) else piece.nbytes
+
+
+def _nbytes(x):
+    """The bytes of all arrays and tensors of a state that tell them."""
+    from ._snapshot import _leaves as leaves
+
+    total = 0
+    for y in leaves(x):
+        try:
+            total += y.nbytes if _is_array(y) else 0
+        except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
+            pass
+    return total
 
 
 def _bytes_of(piece):

@@ -22,11 +22,16 @@ import itertools
 import os
 import select
 import signal
+import sys
 import threading
 import time
 import warnings
 
-from . import _save
+from . import _pace, _save
+from ._pace import Progress
+
+_WRITTEN, _CANCELLED = b"done ", b"cancelled"  # reports of a child
+_SHOW = 0.2  # seconds between two states of a bar
 
 _lock = threading.RLock()  # a signal handler may run in the thread that holds it
 _running = []  # processes that no call has waited for yet
@@ -42,25 +47,61 @@ class Saving:
         self.path: str = plan.path
         #: The exception, once the saving has failed; else None.
         self.error: BaseException | None = None
-        self._plan = plan
+        self._plan, self._pace = plan, plan.pace
         self._owner = os.getpid()
 
     def done(self) -> bool:
         """Whether the saving has ended, also with an error. Never waits."""
         return self._ended(0)
 
-    def wait(self, timeout: float | None = None) -> str:
+    def progress(self) -> Progress:
+        """How far it is: bytes that are written, of how many, and the rate. Never waits."""
+        return self._pace.progress()
+
+    @property
+    def checksum(self) -> str | None:
+        """The checksum of the file, as "crc32:0123abcd", once it is written. None: nobody asked
+        for one, or the file is not written."""
+        return self._checksum() if self.done() and self.error is None else None
+
+    def cancel(self) -> bool:
+        """Asks the saver to stop. Does not wait. Returns False if it has ended already.
+
+        It stops at the next piece of at most 64 MiB. Then wait() raises
+        concurrent.futures.CancelledError, the old file is unchanged, and the new one is removed.
+        If the file is complete by then, it gets its name, and wait() returns as ever.
+        """
+        if self.done():
+            return False
+        self._pace.stop()
+        return True
+
+    def wait(self, timeout: float | None = None, *, show: bool = False) -> str:
         """Waits until the file is written; returns its path.
 
-        timeout: seconds; None waits for ever. Raises the exception of a failed saving, at each
-        call. TimeoutError: the time is over; the saving goes on, and may be waited for again.
+        timeout: seconds; None waits for ever. show: True shows a bar meanwhile, if standard error
+        is a terminal. Raises the exception of a failed saving, at each call. TimeoutError: the
+        time is over; the saving goes on, and may be waited for again.
         """
-        if not self._ended(timeout):
+        if not (self._shown(timeout) if show else self._ended(timeout)):
             raise TimeoutError(f"{self.path} is not written after {timeout} s: wait() again, or "
                                "without a timeout")
         if self.error is not None:
             raise self.error
         return self.path
+
+    def _shown(self, timeout):
+        """Waits, and shows a bar."""
+        if sys.stderr is None or not sys.stderr.isatty():
+            return self._ended(timeout)
+        until = float("inf") if timeout is None else time.monotonic() + timeout
+        while not (ended := self._ended(max(0, min(_SHOW, until - time.monotonic())))):
+            sys.stderr.write("\r" + _pace.bar(self.progress(), self.path))
+            sys.stderr.flush()
+            if time.monotonic() >= until:
+                break
+        sys.stderr.write("\r" + _pace.bar(self.progress(), self.path) + "\n")
+        return ended
 
     def __repr__(self):
         if os.getpid() != self._owner:
@@ -82,10 +123,14 @@ class _Thread(Saving):
 
     def _run(self, sync):
         try:
+            self._pace.begin()
             self._plan.write(sync)
         except BaseException as error:
-            self.error = error
+            # A format may have made another exception of it.
+            stopped = self._pace.stopped() and not isinstance(error, OSError)
+            self.error = _pace.cancelled() if stopped else error
         finally:
+            self._pace.end()
             self._plan = None  # frees the memory of the snapshot
 
     def _ended(self, timeout):
@@ -93,13 +138,17 @@ class _Thread(Saving):
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def _checksum(self):
+        return self._pace.checksum()
+
 
 class _Process(Saving):
     def __init__(self, plan, sync):
         super().__init__(plan)
         self._waiting = threading.Lock()
         self._said = bytearray(select.PIPE_BUF)  # and zeros
-        self._status = None
+        self._status = self._sum = None
+        plan.pace.share()
         pipe, child = os.pipe()
         # A file object knows whether it is closed, also after an interrupted close().
         self._pipe = io.FileIO(pipe)
@@ -173,14 +222,20 @@ class _Process(Saving):
         except ChildProcessError:
             status = 0 if said else -1  # the program itself has waited for all children
         self._close()
-        if said != b"done":
+        if said.startswith(_WRITTEN):
+            self._sum = said.removeprefix(_WRITTEN).decode() or None
+        else:
             self._plan.remove()
             self.error = _error(self.path, said, status)
         self._plan.order = None
+        self._pace.unshare()
         with _lock:
             if self in _running:
                 _running.remove(self)
         self._status = status
+
+    def _checksum(self):
+        return self._sum
 
     def _close(self):
         self._pipe.close()
@@ -188,9 +243,10 @@ class _Process(Saving):
             self._process.close()
 
 
-def start(path, state, format, sync, process) -> Saving:
+def start(path, state, format, sync, process, rate=None, nice=0, checksum=None) -> Saving:
     """Begins to save a state, in a forked process or a thread. ValueError: as save()."""
     plan = _save.plan(path, state, format)
+    plan.pace = _pace.Pace(plan.total, rate, nice, checksum)
     for saving in list(_running):  # reaps the processes that have ended
         saving._ended(0)
     plan.begin()
@@ -224,7 +280,7 @@ def _child(plan, sync, pipe, mask):
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         said = _write(plan, sync)
         os.write(pipe, said[: select.PIPE_BUF])
-        code = 0 if said == b"done" else 1
+        code = 0 if said.startswith(_WRITTEN) else 1
     finally:
         os._exit(code)
 
@@ -242,16 +298,22 @@ def _quiet():
 
 
 def _write(plan, sync):
-    """Writes the file. Returns the report: b"done", or the error."""
+    """Writes the file. Returns the report: what _WRITTEN says and the checksum, or the error."""
     try:
+        plan.pace.begin()
         plan.write(sync)
-        return b"done"
+        plan.pace.end()
+        return _WRITTEN + (plan.pace.checksum() or "").encode()
     except BaseException as error:
+        if plan.pace.stopped() and not isinstance(error, OSError):
+            return _CANCELLED
         number = getattr(error, "errno", None) or 0
         return f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
 
 
 def _error(path, said, status):
+    if said == _CANCELLED:
+        return _pace.cancelled()
     number, _, text = said.decode(errors="replace").partition("\n")
     if text:
         return OSError(int(number), os.strerror(int(number)), path) if int(number) else \

@@ -22,6 +22,7 @@ from __future__ import annotations
 import bisect
 import copy
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import _cowshed, _saving
@@ -42,8 +43,8 @@ class Snapshot:
     It frees its memory when the program has no reference to it or to arrays of its state.
     """
 
-    def __init__(self, state: Any):
-        copier = _Copier()
+    def __init__(self, state: Any, *, limit: int | None = None):
+        copier = _Copier(limit)
         copier.clone_all(state)
         #: Like the state of the program, on memory of its own. NumPy arrays are read-only.
         self.state: Any = copier.take(state)
@@ -63,17 +64,22 @@ class Snapshot:
         save(path, self.state, format=format, sync=sync)
 
     def save_async(self, path: Path, *, format: Format | None = None, sync: bool = False,
-                   process: bool = False) -> _saving.Saving:
+                   process: bool = False, rate: float | None = None, nice: int = 0,
+                   checksum: str | None = None) -> _saving.Saving:
         """Begins to write the state to a file, in a thread or (`process`) in a forked process.
+
+        rate: bytes in a second at most; None: as fast as it can. nice: 1 to 19 gives the processors
+        to others first (nice(2)). checksum: "crc32", or a name of hashlib as "sha256";
+        Saving.checksum has it afterwards.
 
         Saving.wait() waits for the end. At its own end the program waits, too. ValueError: the
         format can't hold the state. Later errors are raised by wait(), also if the process is
         killed or runs out of memory; then the program goes on and the old file stays.
         """
-        return _saving.start(path, self.state, format, sync, process)
+        return _saving.start(path, self.state, format, sync, process, rate, nice, checksum)
 
 
-def snapshot(state: Any) -> Snapshot:
+def snapshot(state: Any, *, limit: int | None = None) -> Snapshot:
     """A state of this moment: arrays and tensors are cloned, and all else is copied.
 
     state: dicts, lists and tuples, nested to any depth, of arrays, tensors and plain values.
@@ -85,17 +91,21 @@ def snapshot(state: Any) -> Snapshot:
     call takes one clone of each storage, and a copy of the bytes that can't be cloned (see the
     head of this module). While the snapshot lives, the kernel copies each page of the state at its
     first write, and the page takes memory twice.
+
+    limit: so many bytes may belong to all snapshots that live, with this one. Rewritten in full,
+    the state takes so much memory more. MemoryError: it would be exceeded; nothing was cloned.
     """
-    return Snapshot(state)
+    return Snapshot(state, limit=limit)
 
 
-def checkpoint(state: Any, path: Path, *, format: Format | None = None,
-               sync: bool = False) -> _saving.Saving:
+def checkpoint(state: Any, path: Path, *, format: Format | None = None, sync: bool = False,
+               rate: float | None = None, nice: int = 0,
+               checksum: str | None = None) -> _saving.Saving:
     """Writes the state of this moment to a file, in a forked process. Returns after the fork.
 
     state, path and format: see cowshed.save(). sync: True writes to the disk before the file gets
-    its name. Saving.wait() waits for the end and raises errors of the child. ValueError: the
-    format can't hold the state.
+    its name. rate, nice, checksum: see Snapshot.save_async(). Saving.wait() waits for the end and
+    raises errors of the child. ValueError: the format can't hold the state.
 
     The call takes as long as fork(), also for memory that the engine did not allocate, and at each
     repetition. Before the fork it copies mapped files and memory that is shared with other
@@ -108,14 +118,26 @@ def checkpoint(state: Any, path: Path, *, format: Format | None = None,
     The child only writes and ends, so a program with threads may call this. For .npz and .pt the
     child runs code of NumPy and PyTorch.
     """
-    return _saving.start(path, _for_fork(state), format, sync, True)
+    return _saving.start(path, _for_fork(state), format, sync, True, rate, nice, checksum)
+
+
+_living = weakref.WeakSet()  # the cloned storages of all snapshots
+
+
+def _check(more, limit):
+    """MemoryError: with so many bytes more the snapshots would have more than the limit."""
+    there = sum(storage.nbytes for storage in list(_living))
+    if there + more > limit:
+        raise MemoryError(f"snapshots have {there} bytes, this one needs {more} more, and the "
+                          f"limit is {limit}: free one, wait for its saving, or raise the limit")
 
 
 class _Copier:
     """One snapshot while it is made, with the objects and storages that are cloned already."""
 
-    def __init__(self):
+    def __init__(self, limit=None):
         self.cloned = self.copied = 0
+        self._limit = limit
         self._done = {}  # id of an object -> (what it became, the object)
         self._bytes = {}  # id of a storage -> its clone, or (address, size) -> (storage, offset)
         self._keep = []  # keeps the storages alive, and so their ids unique
@@ -215,9 +237,12 @@ class _Copier:
             if region is not None:
                 storages[region.storage.id] = region.storage
         self._keep = list(storages.values())
+        if self._limit is not None:
+            _check(sum(storage.nbytes for storage in self._keep), self._limit)
         clones, self.copied = _cowshed.clone_all(self._keep)
         self.cloned = sum(storage.nbytes for storage in self._keep) - self.copied
         self._bytes.update(zip(storages, clones))
+        _living.update(clones)
 
     def _copy(self, low, nbytes):
         source = _at(low, nbytes)

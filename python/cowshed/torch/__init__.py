@@ -70,7 +70,17 @@ def is_installed() -> bool:
     return _reduce.always_alias
 
 
+def __getattr__(name):
+    if name == "Stager":  # PyTorch's distributed checkpoints take long to import
+        from ._stager import Stager
+
+        globals()[name] = Stager
+        return Stager
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
+    "Stager",
     "clone",
     "empty",
     "empty_like",

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""Checkpoints of a loop: one every so many steps, the last ones kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from . import _saving
+from ._snapshot import Snapshot, checkpoint
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ._types import Format, Path
+
+_STEP = "{step}"
+
+
+class Checkpointer:
+    """Saves a state every so many steps, while the loop goes on.
+
+        with cowshed.Checkpointer("run/{step}.safetensors", state, every=100, keep=3) as saver:
+            for batch in loader:
+                train(batch)
+                saver.step()
+
+    path: the files' name, with "{step}" for the number of the step; format: see cowshed.save().
+    state: the state, or a function that returns it, as model.state_dict. every: saves at each step
+    whose number is a multiple of it. keep: so many files stay, those of the highest numbers; older
+    ones are removed when a newer one is complete, also those of an earlier run. None keeps all.
+
+    One file is written at a time: a step that is to save waits until the last file is written. So
+    the memory of one snapshot is the most that is in use. skip: True leaves such a step out
+    instead. limit: see snapshot(). process, rate, nice, checksum and sync: see
+    Snapshot.save_async().
+
+    At the end of the block the last file is complete. An error of a file is raised by the next step
+    that saves, or at the end of the block. The methods are for one thread.
+
+    ValueError: "{step}" is missing though files are to be kept, or a number makes no sense.
+    """
+
+    def __init__(self, path: Path, state: Any, *, every: int = 1, keep: int | None = None,
+                 skip: bool = False, limit: int | None = None, format: Format | None = None,
+                 sync: bool = False, process: bool = False, rate: float | None = None,
+                 nice: int = 0, checksum: str | None = None):
+        self._path = os.path.abspath(os.fsdecode(path))
+        if every < 1 or (keep is not None and keep < 1):
+            raise ValueError(f"every is {every} and keep is {keep}: pass 1 or more")
+        if keep is not None and self._path.count(_STEP) != 1:
+            raise ValueError(f"{self._path} must have {_STEP} once, so that files can be kept")
+        if _STEP in os.path.dirname(self._path):
+            raise ValueError(f"{self._path} has {_STEP} in a folder's name: put it in the file's")
+        if process and limit is not None:
+            raise ValueError("limit is for snapshots, and process=True makes none: drop one")
+        self._state, self._every, self._keep, self._skip = state, every, keep, skip
+        self._limit, self._process = limit, process
+        self._how = dict(format=format, sync=sync, rate=rate, nice=nice, checksum=checksum)
+        #: The number of the last step; set it when a run is resumed.
+        self.steps: int = 0
+        #: The saving that was begun last, or None.
+        self.saving: _saving.Saving | None = None
+
+    def step(self) -> bool:
+        """Counts a step, and saves if its number is a multiple of `every`. Whether it saves."""
+        self.steps += 1
+        return self.steps % self._every == 0 and self.save()
+
+    def save(self) -> bool:
+        """Saves now, under the number of the last step. False: `skip`, and a file is written."""
+        if self._skip and self.saving is not None and not self.saving.done():
+            return False
+        self.wait()
+        state = self._state() if callable(self._state) else self._state
+        path = self._path.replace(_STEP, str(self.steps))
+        if self._process:
+            self.saving = checkpoint(state, path, **self._how)
+        else:
+            self.saving = Snapshot(state, limit=self._limit).save_async(path, **self._how)
+        return True
+
+    def wait(self) -> None:
+        """Waits until the last file is complete, and removes those that are not kept."""
+        saving, self.saving = self.saving, None
+        if saving is not None:
+            saving.wait()
+            self._remove_old()
+
+    def latest(self) -> str | None:
+        """The complete file of the highest number, of any run, or None: where to resume."""
+        numbers = self._numbers()
+        return self._path.replace(_STEP, str(numbers[-1])) if numbers else None
+
+    def _numbers(self):
+        """The numbers of the files that are there, in order."""
+        folder, name = os.path.split(self._path)
+        if _STEP not in name:
+            return [self.steps] if os.path.exists(self._path) else []
+        head, _, tail = name.partition(_STEP)
+        form = re.compile(re.escape(head) + "(0|[1-9][0-9]*)" + re.escape(tail))
+        try:
+            names = os.listdir(folder)
+        except FileNotFoundError:
+            return []
+        return sorted(int(found[1]) for name in names if (found := form.fullmatch(name)))
+
+    def _remove_old(self):
+        if self._keep is None:
+            return
+        for number in self._numbers()[: -self._keep]:
+            try:
+                os.unlink(self._path.replace(_STEP, str(number)))
+            except FileNotFoundError:  # another process removed it
+                pass
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        try:
+            self.wait()
+        except Exception:
+            if error is None:
+                raise
