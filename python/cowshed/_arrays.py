@@ -7,14 +7,14 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from . import _cowshed, _family
+from . import _cowshed, _family, _writes
 from ._regions import enter, owner_of, region_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
     from torch import Tensor
 
-    from ._types import Order, Shape, Tensors
+    from ._types import Order, Shape, Tensors, Writes
 
 # Below this size a copy costs less than cloning pages (core/storage/clone.c has the same limit).
 SMALL = 384 << 10
@@ -156,14 +156,14 @@ def _check_array(x, name):
 
 
 @overload
-def clone(x: _cowshed.Storage) -> _cowshed.Storage: ...
+def clone(x: _cowshed.Storage, *, writes: Writes = ...) -> _cowshed.Storage: ...
 @overload
-def clone(x: NDArray[Any]) -> NDArray[Any]: ...
+def clone(x: NDArray[Any], *, writes: Writes = ...) -> NDArray[Any]: ...
 @overload
-def clone(x: Tensor) -> Tensor: ...
+def clone(x: Tensor, *, writes: Writes = ...) -> Tensor: ...
 
 
-def clone(x: Any) -> Any:
+def clone(x: Any, *, writes: Writes = "some") -> Any:
     """A copy of `x` that shares its pages: an array, tensor or Storage like `x`.
 
     Copies nothing, for any size, if `x` lies in a storage and little of the storage was written
@@ -173,10 +173,16 @@ def clone(x: Any) -> Any:
     (which the engine did not allocate), and storages that were mostly rewritten since a clone.
     stats()["fallbacks"] counts the last two as "foreign" and "rewritten".
 
+    writes: how much of the clone will be written. "some": as above. "all" copies all of it now, by
+    all processors and into huge pages, several times as fast as page by page. "auto" learns for
+    each place of the program which of the two pays; a Storage is cloned as "some".
+
     A clone is private to this process, also if `x` is shared. Bytes that another thread wrote
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
-    is none of the three, or has Python objects.
+    is none of the three, or has Python objects. ValueError: other `writes`.
     """
+    if writes != "some":
+        return _writes.clone(clone, x, writes, 1)
     if isinstance(x, _cowshed.Storage):
         return x.clone()
     if _is_tensor(x):

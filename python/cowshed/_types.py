@@ -15,5 +15,6 @@ Tensors = TypeVar("Tensors", bound=Tensor)
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 Order = Literal["C", "F"]
+Writes = Literal["some", "all", "auto"]
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Format = Literal["npy", "npz", "safetensors", "pt", "pth", "torch"]

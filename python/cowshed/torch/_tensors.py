@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from .. import _arrays, _cowshed, _regions
+from .. import _arrays, _cowshed, _regions, _writes
 from . import _storages
 
+if TYPE_CHECKING:
+    from .._types import Writes
 
 Size = int | Sequence[int]
 _Tensor = TypeVar("_Tensor", bound=torch.Tensor)
@@ -204,7 +206,7 @@ def storage_of(t: torch.Tensor) -> _cowshed.Storage | None:
     return _regions.storage_of(t)
 
 
-def clone(t: torch.Tensor) -> torch.Tensor:
+def clone(t: torch.Tensor, *, writes: Writes = "some") -> torch.Tensor:
     """A copy of `t` that shares its pages, with the size, stride, dtype and type of `t`.
 
     Takes microseconds for any size, if `t` lies in a storage and little of the storage was written
@@ -212,11 +214,16 @@ def clone(t: torch.Tensor) -> torch.Tensor:
     writes it first. Other tensors are copied at once, as cowshed.clone() says. Of shared memory or
     a mapped file it copies only what `t` spans, from its lowest byte to its highest.
 
+    writes: see cowshed.clone().
+
     The clone is private to this process. It is a leaf without history, as of t.detach(); the clone
     of a Parameter is a plain tensor. (Unlike torch.clone() and torch._lazy_clone() it is not
     differentiable. It does not use PyTorch's own copy-on-write, in which a call of data_ptr()
     copies the whole clone.) TypeError: a sparse or nested tensor, or one of another device.
+    ValueError: other `writes`.
     """
+    if writes != "some":
+        return _writes.clone(clone, t, writes, 1)
     plain = is_plain(t)
     if not plain:
         check(t, "clone")

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""clone(x, writes=...): what is copied at once, and what a place of a program teaches."""
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import cowshed  # noqa: E402
+
+try:
+    import torch
+except ImportError:
+    torch = None
+needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
+
+LARGE = 1 << 20  # elements of 8 bytes
+
+
+def array():
+    return cowshed.array(np.arange(float(LARGE)))
+
+
+def own(x):
+    """How much of a clone is its own, from 0 to 1."""
+    storage = x if isinstance(x, cowshed.Storage) else cowshed.storage_of(x)
+    return storage.info()["bytes_own"] / storage.nbytes
+
+
+@pytest.fixture(autouse=True)
+def fresh_memory():
+    if "backing" in cowshed.stats()["fallbacks"]:
+        pytest.skip("after forks new memory is from elsewhere, and clones are copies")
+
+
+def test_all_is_copied_at_once():
+    x = array()
+    some, every = cowshed.clone(x, writes="some"), cowshed.clone(x, writes="all")
+    assert own(some) < 0.1 and own(every) > 0.9
+    every += 1
+    assert (x == np.arange(float(LARGE))).all() and (every == x + 1).all() and (some == x).all()
+
+
+def test_a_part_of_a_storage():
+    x = array()
+    part = cowshed.clone(x[LARGE // 4 : LARGE // 2], writes="all")
+    part[:] = 0
+    assert (x == np.arange(float(LARGE))).all() and not part.any()
+
+
+def test_a_storage():
+    x = cowshed.storage_of(array())
+    assert own(x.clone()) < 0.1
+    assert own(cowshed.clone(x, writes="all")) > 0.9
+    assert own(cowshed.clone(x, writes="auto")) < 0.1
+
+
+@pytest.mark.parametrize("x", [np.ones(10), np.ones(LARGE), cowshed.full((10,), 1.0),
+                               np.ones((0,)), np.ones((600, 1000))[:, ::2],
+                               cowshed.full((LARGE,), 1.0)[::-1],
+                               cowshed.array(np.ones(LARGE), shared=True)])
+@pytest.mark.parametrize("writes", ["all", "auto"])
+def test_what_is_copied_anyway(x, writes):
+    for _ in range(5):
+        y = cowshed.clone(x, writes=writes)
+        assert (y == x).all() and y.shape == x.shape
+        y[...] = 2
+        assert (x == 1).all()
+
+
+def cloned_at_one_place(x, turns, written):
+    """What part is copied at once, for each of many clones at one place."""
+    result = []
+    for _ in range(turns):
+        y = cowshed.clone(x, writes="auto")
+        result.append(round(own(y)))
+        y[: int(len(y) * written)] += 1
+    return result
+
+
+def test_a_place_that_writes_all():
+    # The 4th and the 16th are looked at. In a loop the last clone is freed after the next one.
+    got = cloned_at_one_place(array(), 20, 1)
+    assert [n for n in range(20) if not got[n]] == [3, 15]
+
+
+def test_a_place_that_writes_little():
+    def place(written):
+        return cloned_at_one_place(x, 8, written)
+
+    x = array()
+    cowshed._writes._sites.clear()
+    assert place(0.01) == [1, 1, 1, 0, 1, 0, 0, 0]
+    assert place(1) == [0, 0, 1, 1, 1, 1, 1, 0]
+
+
+def test_many_places():
+    x = array()
+    for n in range(cowshed._writes._SITES + 10):
+        exec(compile("\n" * n + "cowshed.clone(x, writes='auto')", "place", "exec"),
+             {"cowshed": cowshed, "x": x[:10]})
+    assert len(cowshed._writes._sites) <= cowshed._writes._SITES
+
+
+@pytest.mark.parametrize("writes", ["most", "", None, 1])
+def test_other_words_are_refused(writes):
+    for x in array(), cowshed.storage_of(array()):
+        with pytest.raises(ValueError):
+            cowshed.clone(x, writes=writes)
+
+
+@needs_torch
+def test_tensors():
+    import cowshed.torch
+
+    t = cowshed.torch.full((LARGE,), 1.0)
+    for clone in cowshed.clone, cowshed.torch.clone:
+        every = clone(t, writes="all")
+        assert own(every) > 0.9
+        every += 1
+        assert (t == 1).all() and (every == 2).all()
+        for _ in range(5):
+            some = clone(t, writes="auto")
+            some[0] = 5
+        assert (t == 1).all()
+        with pytest.raises(ValueError):
+            clone(t, writes="most")
+    with pytest.raises(TypeError):
+        cowshed.torch.clone(3, writes="all")
