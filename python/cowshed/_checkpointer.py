@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _saving
+from . import _pace, _save, _saving
 from ._snapshot import Snapshot, checkpoint
 
 if TYPE_CHECKING:
@@ -28,8 +30,9 @@ class Checkpointer:
 
     path: the files' name, with "{step}" for the number of the step; format: see cowshed.save().
     state: the state, or a function that returns it, as model.state_dict. every: saves at each step
-    whose number is a multiple of it. keep: so many files stay, those of the highest numbers; older
-    ones are removed when a newer one is complete, also those of an earlier run. None keeps all.
+    whose number is a multiple of it. keep: so many files stay, up to the number of the last step;
+    older ones are removed when a newer one is complete, also those of an earlier run. Files of
+    higher numbers, which an earlier run left, stay. None keeps all.
 
     One file is written at a time: a step that is to save waits until the last file is written. So
     the memory of one snapshot is the most that is in use. skip: True leaves such a step out
@@ -39,22 +42,26 @@ class Checkpointer:
     At the end of the block the last file is complete. An error of a file is raised by the next step
     that saves, or at the end of the block. The methods are for one thread.
 
-    ValueError: "{step}" is missing though files are to be kept, or a number makes no sense.
+    ValueError: "{step}" is missing though files are to be kept, or another argument makes no sense.
     """
 
     def __init__(self, path: Path, state: Any, *, every: int = 1, keep: int | None = None,
                  skip: bool = False, limit: int | None = None, format: Format | None = None,
                  sync: bool = False, process: bool = False, rate: float | None = None,
                  nice: int = 0, checksum: str | None = None):
-        self._path = os.path.abspath(os.fsdecode(path))
+        path = os.fsdecode(path)
+        every, keep = operator.index(every), None if keep is None else operator.index(keep)
         if every < 1 or (keep is not None and keep < 1):
             raise ValueError(f"every is {every} and keep is {keep}: pass 1 or more")
-        if keep is not None and self._path.count(_STEP) != 1:
-            raise ValueError(f"{self._path} must have {_STEP} once, so that files can be kept")
-        if _STEP in os.path.dirname(self._path):
-            raise ValueError(f"{self._path} has {_STEP} in a folder's name: put it in the file's")
+        if _STEP in os.path.dirname(path):
+            raise ValueError(f"{path} has {_STEP} in a folder's name: put it in the file's")
+        if path.count(_STEP) != 1 and (keep is not None or _STEP in path):
+            raise ValueError(f"{path} must have {_STEP} once, so that its files can be told apart")
         if process and limit is not None:
             raise ValueError("limit is for snapshots, and process=True makes none: drop one")
+        _save.format_of(path, format)
+        _pace.Pace(0, rate, nice, checksum)
+        self._folder, self._name = os.path.split(os.path.abspath(path))
         self._state, self._every, self._keep, self._skip = state, every, keep, skip
         self._limit, self._process = limit, process
         self._how = dict(format=format, sync=sync, rate=rate, nice=nice, checksum=checksum)
@@ -73,8 +80,8 @@ class Checkpointer:
         if self._skip and self.saving is not None and not self.saving.done():
             return False
         self.wait()
-        state = self._state() if callable(self._state) else self._state
-        path = self._path.replace(_STEP, str(self.steps))
+        state = self._state() if _is_function(self._state) else self._state
+        path = self._file(self.steps)
         if self._process:
             self.saving = checkpoint(state, path, **self._how)
         else:
@@ -83,35 +90,43 @@ class Checkpointer:
 
     def wait(self) -> None:
         """Waits until the last file is complete, and removes those that are not kept."""
-        saving, self.saving = self.saving, None
-        if saving is not None:
-            saving.wait()
+        if self.saving is None:
+            return
+        try:
+            self.saving.wait()
             self._remove_old()
+        finally:  # after an interruption it is still there
+            if self.saving.done():
+                self.saving = None
 
     def latest(self) -> str | None:
         """The complete file of the highest number, of any run, or None: where to resume."""
         numbers = self._numbers()
-        return self._path.replace(_STEP, str(numbers[-1])) if numbers else None
+        return self._file(numbers[-1]) if numbers else None
+
+    def _file(self, number):
+        return os.path.join(self._folder, self._name.replace(_STEP, str(number)))
 
     def _numbers(self):
         """The numbers of the files that are there, in order."""
-        folder, name = os.path.split(self._path)
-        if _STEP not in name:
-            return [self.steps] if os.path.exists(self._path) else []
-        head, _, tail = name.partition(_STEP)
+        if _STEP not in self._name:
+            return [self.steps] if os.path.isfile(self._file(self.steps)) else []
+        head, _, tail = self._name.partition(_STEP)
         form = re.compile(re.escape(head) + "(0|[1-9][0-9]*)" + re.escape(tail))
         try:
-            names = os.listdir(folder)
+            with os.scandir(self._folder) as entries:
+                return sorted(int(found[1]) for entry in entries
+                              if (found := form.fullmatch(entry.name)) and entry.is_file())
         except FileNotFoundError:
             return []
-        return sorted(int(found[1]) for name in names if (found := form.fullmatch(name)))
 
     def _remove_old(self):
         if self._keep is None:
             return
-        for number in self._numbers()[: -self._keep]:
+        ours = [number for number in self._numbers() if number <= self.steps]
+        for number in ours[: -self._keep]:
             try:
-                os.unlink(self._path.replace(_STEP, str(number)))
+                os.unlink(self._file(number))
             except FileNotFoundError:  # another process removed it
                 pass
 
@@ -122,6 +137,13 @@ class Checkpointer:
                  trace: TracebackType | None) -> None:
         try:
             self.wait()
-        except Exception:
+        except Exception as last:
             if error is None:
                 raise
+            error.add_note(f"and the last checkpoint failed: {last}")
+
+
+def _is_function(state):
+    """Whether the state is to be asked for. A module of PyTorch can be called, too."""
+    torch = sys.modules.get("torch")
+    return callable(state) and not (torch is not None and isinstance(state, torch.nn.Module))

@@ -25,7 +25,7 @@ class Progress(NamedTuple):
 
     #: Bytes that are written.
     done: int
-    #: Bytes of the whole file. For .npz and .pt without names and headers, which are few.
+    #: Bytes of the whole file. While .npz and .pt are written: of their arrays and tensors.
     total: int
     #: Seconds since the first piece.
     seconds: float
@@ -48,19 +48,21 @@ class Stopped(Exception):
 class Pace:
     """What a saver asks.
 
-    total: bytes of the file. rate: bytes in a second at most. nice: how much nicer than the program
-    the saver is to others (0 to 19, see nice(2)). checksum: "crc32", or a name of hashlib.
-    ValueError: one of them makes no sense.
+    total: bytes of the file. rate: bytes in a second at most. nice: 0 to 19, is added to the nice
+    value of the saver (nice(2)). checksum: "crc32", or a name of hashlib. ValueError: one of them
+    makes no sense.
     """
 
     def __init__(self, total=0, rate=None, nice=0, checksum=None):
         if rate is not None and not rate > 0:
             raise ValueError(f"rate is {rate!r}: pass bytes in a second, more than 0")
-        if not 0 <= nice <= 19:
+        if not isinstance(nice, int) or not 0 <= nice <= 19:
             raise ValueError(f"nice is {nice!r}: pass 0 to 19")
-        self.total, self._rate, self._nice = total, rate, nice
+        self.total, self._nice = total, nice
+        self._rate = None if rate is None or rate > 1e15 else float(rate)
+        self._next = 0.0  # no piece goes before that, by time.monotonic()
         self._sum = _summer(checksum)
-        self._shared = None
+        self._shared, self._complete = None, False
         self._seen = memoryview(bytearray(32)).cast("Q")
 
     def share(self):
@@ -90,7 +92,8 @@ class Pace:
                 pass
 
     def end(self):
-        if self._seen[_STARTED]:
+        """Called by the saver, and again by the program, since the saver may have been killed."""
+        if not self._seen[_ENDED]:
             self._seen[_ENDED] = time.monotonic_ns()
 
     def most(self, nbytes):
@@ -102,19 +105,16 @@ class Pace:
         while True:
             if self._seen[_STOP]:
                 raise Stopped
-            wait = self._wait()
+            wait = self._next - time.monotonic()
             if wait <= 0:
                 return
             time.sleep(min(wait, _STEP))
 
-    def _wait(self):
-        if self._rate is None or not self._seen[_STARTED]:
-            return 0
-        return self._seen[_DONE] / self._rate - self._seconds()
-
     def wrote(self, view):
         """Called with each piece that was written, from the first byte of the file to the last."""
         self._seen[_DONE] += view.nbytes
+        if self._rate is not None:  # after a pause no more than one piece comes at once
+            self._next = max(self._next, time.monotonic() - _STEP) + view.nbytes / self._rate
         if self._sum is not None:
             self._sum.update(view)
 
@@ -124,6 +124,10 @@ class Pace:
         """ "crc32:0123abcd", or None if nobody asked for it."""
         return None if self._sum is None else f"{self._sum.name}:{self._sum.hexdigest()}"
 
+    def complete(self):
+        """The file is written, so its size is known."""
+        self._complete = True
+
     def stop(self):
         self._seen[_STOP] = 1
 
@@ -131,7 +135,9 @@ class Pace:
         return self._seen[_STOP] != 0
 
     def progress(self):
-        return Progress(self._seen[_DONE], max(self.total, self._seen[_DONE]), self._seconds())
+        done = self._seen[_DONE]
+        total = done if self._complete else max(self.total, done)
+        return Progress(done, total, self._seconds())
 
     def _seconds(self):
         started = self._seen[_STARTED]

@@ -32,6 +32,7 @@ from ._arrays import _is_tensor, _numpy
 if TYPE_CHECKING:
     from ._types import Format, Path
 
+_SMALL = 64 << 10  # bytes that are collected for one write
 _MOST = 64 << 20  # bytes in one write, so that other writers get the lock of the file
 
 
@@ -65,7 +66,7 @@ def save(path: Path, x: Any, *, format: Format | None = None,
 def plan(path, x, format=None):
     """Everything that save() does before it writes. Returns a Plan; errors as of save()."""
     path = os.path.abspath(os.fsdecode(path))
-    format = format or os.path.splitext(path)[1].removeprefix(".")
+    format = format_of(path, format)
     if format == "npy":
         return Plan(path, _npy(x))
     if format == "safetensors":
@@ -75,12 +76,18 @@ def plan(path, x, format=None):
         _check_npz(arrays)
         total = sum(array.nbytes for array in arrays.values())
         return Plan(path, (), lambda file: _npz(file, arrays), total)
-    if format in ("pt", "pth", "torch"):
-        import torch
+    import torch
 
-        return Plan(path, (), lambda file: torch.save(x, file), _nbytes(x))
-    raise ValueError(f"format {format!r} of {path} is unknown: pass format='npy', 'npz', "
-                     "'safetensors' or 'pt'")
+    return Plan(path, (), lambda file: torch.save(x, file), _nbytes(x))
+
+
+def format_of(path, format=None):
+    """The format of a file. ValueError: it is unknown."""
+    format = format or os.path.splitext(path)[1].removeprefix(".")
+    if format not in ("npy", "safetensors", "npz", "pt", "pth", "torch"):
+        raise ValueError(f"format {format!r} of {path} is unknown: pass format='npy', 'npz', "
+                         "'safetensors' or 'pt'")
+    return format
 
 
 class _Order:
@@ -225,6 +232,7 @@ class Plan:
             self.writer(_Stream(file))
         for piece in self.pieces:
             file.write(_bytes_of(piece))
+        file.flush()
 
     def remove(self):
         """Removes the unfinished file, also for a writer that was killed."""
@@ -238,20 +246,29 @@ class _There:
     """A pipe, a device, or a descriptor, written where it stands."""
 
     def __init__(self, fd, pace):
-        self._fd, self._pace = fd, pace
+        self._fd, self._pace, self._small = fd, pace, bytearray()
 
     def write(self, data):
         view = memoryview(data).cast("B")
-        size = view.nbytes
+        if view.nbytes < _SMALL:
+            self._small += view
+            if len(self._small) >= _SMALL:
+                self.flush()
+        else:
+            self.flush()
+            self._out(view)
+        return view.nbytes
+
+    def flush(self):
+        small, self._small = self._small, bytearray()
+        self._out(memoryview(small))
+
+    def _out(self, view):
         while view:
             self._pace.before()
             n = os.write(self._fd, view[: self._pace.most(min(view.nbytes, _MOST))])
             self._pace.wrote(view[:n])
             view = view[n:]
-        return size
-
-    def flush(self):
-        """Nothing: all is written."""
 
 
 class _Stream:
@@ -296,10 +313,15 @@ def _nbytes(x):
     """The bytes of all arrays and tensors of a state that tell them."""
     from ._snapshot import _leaves as leaves
 
-    total = 0
+    total, seen = 0, set()
     for y in leaves(x):
         try:
-            total += y.nbytes if _is_array(y) else 0
+            if _is_tensor(y):  # a file has the memory of several tensors once
+                whole = y.untyped_storage()
+                total += 0 if whole.data_ptr() in seen else whole.nbytes()
+                seen.add(whole.data_ptr())
+            elif _is_array(y):
+                total += y.nbytes
         except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
             pass
     return total

@@ -25,6 +25,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import warnings
 
 from . import _pace, _save
@@ -56,6 +57,7 @@ class Saving:
 
     def progress(self) -> Progress:
         """How far it is: bytes that are written, of how many, and the rate. Never waits."""
+        self._check_owner()
         return self._pace.progress()
 
     @property
@@ -69,7 +71,9 @@ class Saving:
 
         It stops at the next piece of at most 64 MiB. Then wait() raises
         concurrent.futures.CancelledError, the old file is unchanged, and the new one is removed.
-        If the file is complete by then, it gets its name, and wait() returns as ever.
+        If the file is complete by then, it gets its name, and wait() returns as ever. A pipe, a
+        device or a descriptor keeps what was written. A saver that waits for the reader of a pipe
+        goes on waiting.
         """
         if self.done():
             return False
@@ -87,7 +91,10 @@ class Saving:
             raise TimeoutError(f"{self.path} is not written after {timeout} s: wait() again, or "
                                "without a timeout")
         if self.error is not None:
-            raise self.error
+            try:
+                raise self.error
+            finally:
+                del self  # the traceback has this frame
         return self.path
 
     def _shown(self, timeout):
@@ -125,7 +132,10 @@ class _Thread(Saving):
         try:
             self._pace.begin()
             self._plan.write(sync)
+            self._pace.complete()
         except BaseException as error:
+            # Its frames hold the memory of the snapshot.
+            traceback.clear_frames(error.__traceback__)
             # A format may have made another exception of it.
             stopped = self._pace.stopped() and not isinstance(error, OSError)
             self.error = _pace.cancelled() if stopped else error
@@ -224,10 +234,12 @@ class _Process(Saving):
         self._close()
         if said.startswith(_WRITTEN):
             self._sum = said.removeprefix(_WRITTEN).decode() or None
+            self._pace.complete()
         else:
             self._plan.remove()
             self.error = _error(self.path, said, status)
         self._plan.order = None
+        self._pace.end()
         self._pace.unshare()
         with _lock:
             if self in _running:
@@ -302,7 +314,6 @@ def _write(plan, sync):
     try:
         plan.pace.begin()
         plan.write(sync)
-        plan.pace.end()
         return _WRITTEN + (plan.pace.checksum() or "").encode()
     except BaseException as error:
         if plan.pace.stopped() and not isinstance(error, OSError):

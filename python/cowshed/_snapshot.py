@@ -92,8 +92,8 @@ def snapshot(state: Any, *, limit: int | None = None) -> Snapshot:
     head of this module). While the snapshot lives, the kernel copies each page of the state at its
     first write, and the page takes memory twice.
 
-    limit: so many bytes may belong to all snapshots that live, with this one. Rewritten in full,
-    the state takes so much memory more. MemoryError: it would be exceeded; nothing was cloned.
+    limit: so many bytes may belong to all snapshots that live, with this one: those that it would
+    clone and those that it would copy. MemoryError: it would be exceeded; nothing was cloned.
     """
     return Snapshot(state, limit=limit)
 
@@ -121,12 +121,17 @@ def checkpoint(state: Any, path: Path, *, format: Format | None = None, sync: bo
     return _saving.start(path, _for_fork(state), format, sync, True, rate, nice, checksum)
 
 
-_living = weakref.WeakSet()  # the cloned storages of all snapshots
+_living = weakref.WeakSet()  # the storages of all snapshots
 
 
 def _check(more, limit):
     """MemoryError: with so many bytes more the snapshots would have more than the limit."""
-    there = sum(storage.nbytes for storage in list(_living))
+    while True:
+        try:
+            there = sum(storage.nbytes for storage in _living)
+            break
+        except RuntimeError:  # another thread took a snapshot meanwhile
+            pass
     if there + more > limit:
         raise MemoryError(f"snapshots have {there} bytes, this one needs {more} more, and the "
                           f"limit is {limit}: free one, wait for its saving, or raise the limit")
@@ -231,14 +236,16 @@ class _Copier:
 
     def clone_all(self, state):
         """Clones all storages that take() will ask for, in one call."""
-        storages = {}
+        storages, copied = {}, 0
         for x in _leaves(state):
             region = _region_cloned(x)
             if region is not None:
                 storages[region.storage.id] = region.storage
+            else:
+                copied += _nbytes(x)
         self._keep = list(storages.values())
         if self._limit is not None:
-            _check(sum(storage.nbytes for storage in self._keep), self._limit)
+            _check(sum(storage.nbytes for storage in self._keep) + copied, self._limit)
         clones, self.copied = _cowshed.clone_all(self._keep)
         self.cloned = sum(storage.nbytes for storage in self._keep) - self.copied
         self._bytes.update(zip(storages, clones))
@@ -247,9 +254,12 @@ class _Copier:
     def _copy(self, low, nbytes):
         source = _at(low, nbytes)
         if nbytes >= SMALL:
-            return _cowshed.clone_foreign(source), 0
+            new = _cowshed.clone_foreign(source)
+            _living.add(new)
+            return new, 0
         if self._chunk is None or self._used + nbytes > self._chunk.nbytes:
             self._chunk, self._used = _cowshed.new(_CHUNK), 0
+            _living.add(self._chunk)
         offset = self._used
         memoryview(self._chunk)[offset : offset + nbytes] = source
         self._used += -(-nbytes // _ALIGNED) * _ALIGNED
@@ -366,6 +376,14 @@ def _region_cloned(x):
     region = region_of(x)
     ours = region is not None and region.storage.kind == "own" and region.nbytes >= SMALL
     return region if ours else None
+
+
+def _nbytes(x):
+    """The bytes of an array or tensor that tells them, else 0."""
+    try:
+        return int(x.nbytes) if _is_tensor(x) or isinstance(x, sys.modules["numpy"].ndarray) else 0
+    except (KeyError, RuntimeError, NotImplementedError):
+        return 0
 
 
 def _at(address, nbytes):

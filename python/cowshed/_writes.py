@@ -8,8 +8,9 @@ copied. "auto" learns which of the two it is, for each place of the program that
     the first clone                 It is copied at once, which is never slower than an eager copy.
     the 4th, 16th, 64th, ...        It is not copied. When it is freed, the pages that it has of its
                                     own tell how much of it was written.
-    after one that was written      Copied at once, as long as such looks say the same.
-    little                          Not copied any more. Each clone is looked at.
+    after a look                    If more than an eighth was written, clones are copied at once,
+                                    until the next look. Else they are not copied, and each one is
+                                    looked at.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class _Site:
         looks = n >= 4 and n & (n - 1) == 0 and n.bit_length() % 2 == 1  # a power of 4
         return not looks and (self._part is None or self._part > _MOST)
 
-    def learn(self, storage):
-        """A clone that was not copied is about to be freed."""
+    def learn(self, storage, nbytes):
+        """A clone of so many bytes, which was not copied, is about to be freed."""
         info = storage.info()
         if info["sharers"] > 1:  # else it has taken its source's pages over
-            self._part = info["bytes_own"] / storage.nbytes
+            self._part = info["bytes_own"] / nbytes
 
 
 def clone(make, x, writes, depth):
@@ -57,21 +58,37 @@ def clone(make, x, writes, depth):
         _own(new)
     elif site is not None:
         region = region_of(new)
-        if region is not None:
-            weakref.finalize(new, site.learn, region.storage).atexit = False
+        if region is not None and new.nbytes:
+            # Other tensors on the same PyTorch storage may outlive this one.
+            owner = new.untyped_storage() if _is_tensor(new) else new
+            weakref.finalize(owner, site.learn, region.storage, new.nbytes).atexit = False
     return new
 
 
 def _site(depth):
-    frame = sys._getframe(depth + 1)
+    try:
+        frame = sys._getframe(depth + 1)
+    except ValueError:  # C code called it
+        return None
     if len(_sites) >= _SITES:
         _sites.clear()
-    return _sites.setdefault((frame.f_code, frame.f_lineno), _Site())
+    place = frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lineno
+    return _sites.setdefault(place, _Site())
 
 
 def _own(new):
-    from ._intents import _range_of
+    from ._intents import range_of_tensor
+    from ._snapshot import _bounds
 
-    memory = (new.address, new.nbytes) if isinstance(new, _cowshed.Storage) else _range_of(new)
+    if isinstance(new, _cowshed.Storage):
+        memory = new.address, new.nbytes
+    else:
+        # The bytes between the elements are the clone's, too.
+        memory = range_of_tensor(new) if _is_tensor(new) else _bounds(new)
     if memory is not None and memory[1]:
         _cowshed.write_intent([memory], False)
+
+
+def _is_tensor(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)

@@ -49,6 +49,7 @@ def test_progress_reaches_the_size_of_the_file(tmp_path, format, process):
     progress = saving.progress()
     assert progress.done == path.stat().st_size == progress.total
     assert progress.seconds > 0 and progress.rate > 0 and progress.left == 0
+    assert saving.progress() == progress  # the clock stands
 
 
 @EITHER
@@ -105,9 +106,23 @@ def test_the_rate_holds():
     for _ in range(3):
         pace.before()
         progress = pace.progress()
-        assert progress.done <= 10 * MIB * progress.seconds + 1
+        assert progress.done <= 10 * MIB * (progress.seconds + 0.2) + 1
         pace.wrote(memoryview(bytes(pace.most(64 * MIB))))
     assert pace.most(100) == 100
+
+
+def test_a_pause_is_not_made_up_for(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(_pace.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(_pace.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    pace = _pace.Pace(0, rate=10 * MIB)
+    pace.begin()
+    now[0] += 60
+    began = now[0]
+    for _ in range(11):
+        pace.before()
+        pace.wrote(memoryview(bytes(MIB)))
+    assert now[0] - began >= 0.8
 
 
 def test_a_nice_saver_is_nicer_than_the_program(tmp_path):
@@ -122,8 +137,9 @@ def test_a_nice_saver_is_nicer_than_the_program(tmp_path):
         saving.wait()
 
 
-@pytest.mark.parametrize("how", [{"rate": 0}, {"rate": -1}, {"rate": float("nan")}, {"nice": -1},
-                                 {"nice": 20}, {"checksum": "nonsense"}, {"checksum": 3}])
+@pytest.mark.parametrize("how", [
+    {"rate": 0}, {"rate": -1}, {"rate": float("nan")}, {"nice": -1}, {"nice": 20}, {"nice": 2.0},
+    {"checksum": "nonsense"}, {"checksum": 3}])
 def test_bad_numbers_are_refused(tmp_path, how):
     snapshot = cowshed.snapshot(state_for("npy"))
     for save in (lambda: snapshot.save_async(tmp_path / "x.npy", **how),
@@ -188,6 +204,53 @@ def test_snapshots_stay_below_their_limit():
     cowshed.snapshot(state, limit=16 * MIB + 8192)
 
 
+def test_the_limit_counts_what_is_copied():
+    x = np.ones(MIB)
+    with pytest.raises(MemoryError):
+        cowshed.snapshot({"w": x}, limit=x.nbytes - 1)
+    kept = cowshed.snapshot({"w": x}, limit=x.nbytes)
+    with pytest.raises(MemoryError):
+        cowshed.snapshot({"w": x}, limit=2 * x.nbytes - 1)
+    assert (kept.state["w"] == 1).all()
+
+
+def test_a_failed_saving_frees_its_snapshot(tmp_path):
+    state = {"w": cowshed.zeros(MIB)}
+    limit = state["w"].nbytes + 8192
+    saver = cowshed.Checkpointer(tmp_path / "gone" / "{step}.npz", state, limit=limit)
+    for turn in range(4):
+        if turn % 2:
+            with pytest.raises(FileNotFoundError):
+                saver.step()
+        else:
+            assert saver.step()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_pipe_has_progress_and_a_checksum(tmp_path, format):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(path.read_bytes()))
+    reader.start()
+    saving = cowshed.snapshot(state_for(format)).save_async(path, format=format, checksum="crc32")
+    saving.wait()
+    reader.join()
+    assert saving.progress().done == len(got[0]) == saving.progress().total
+    assert saving.checksum == f"crc32:{zlib.crc32(got[0]):08x}"
+
+
+@needs_torch
+def test_tensors_that_share_memory_count_once(tmp_path):
+    t = torch.zeros(MIB)
+    saving = cowshed.snapshot({"a": t, "b": t, "c": t[:5].expand(4, 5)}).save_async(
+        tmp_path / "x.pt", rate=65536)
+    assert saving.progress().total <= t.nbytes + 8192
+    saving.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        saving.wait()
+
+
 # ---- Checkpoints of a loop ---------------------------------------------------------------------
 
 
@@ -224,6 +287,44 @@ def test_a_run_is_resumed(tmp_path):
                                             "step-7.npz.part", "step-8.npz"]
 
 
+def test_files_of_an_earlier_run_with_higher_numbers(tmp_path):
+    state = {"w": cowshed.zeros(MIB)}
+    for number in 100, 200, 300:
+        (tmp_path / f"step-{number}.npz").write_bytes(b"earlier")
+    (tmp_path / "step-0.npz").mkdir()
+    with cowshed.Checkpointer(tmp_path / "step-{step}.npz", state, keep=2) as saver:
+        for _ in range(5):
+            saver.step()
+    assert numbers(tmp_path) == [0, 4, 5, 100, 200, 300]
+    assert saver.latest() == str(tmp_path / "step-300.npz")
+
+
+def test_an_interruption_forgets_no_saving(tmp_path, monkeypatch):
+    state = {"w": cowshed.zeros(MIB)}
+    saver = cowshed.Checkpointer(tmp_path / "{step}.npz", state, keep=1)
+    saver.step()
+    saving = saver.saving
+
+    def interrupted(timeout=None, *, show=False):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saving, "wait", interrupted)
+    monkeypatch.setattr(saving, "done", lambda: False)
+    with pytest.raises(KeyboardInterrupt):
+        saver.step()
+    monkeypatch.undo()
+    with saver:
+        assert saver.saving is saving
+    assert saver.saving is None and os.listdir(tmp_path) == ["1.npz"]
+
+
+@needs_torch
+def test_a_module_is_a_state(tmp_path):
+    with cowshed.Checkpointer(tmp_path / "{step}.pt", torch.nn.Linear(3, 3)) as saver:
+        saver.step()
+    assert os.listdir(tmp_path) == ["1.pt"]
+
+
 def test_a_busy_saver_is_skipped(tmp_path):
     state = {"w": cowshed.zeros(MIB)}
     saver = cowshed.Checkpointer(tmp_path / "{step}.npz", state, skip=True, rate=65536)
@@ -244,15 +345,18 @@ def test_errors_come_with_the_next_save(tmp_path):
     with pytest.raises(FileNotFoundError):
         with saver:
             saver.step()
-    with pytest.raises(KeyError):  # the program's own error is the one that is told
+    with pytest.raises(KeyError) as raised:  # the program's own error is the one that is told
         with saver:
             saver.step()
             raise KeyError
+    assert "checkpoint failed" in raised.value.__notes__[0]
 
 
 @pytest.mark.parametrize("path, how", [
     ("x.npz", {"keep": 1}), ("{step}-{step}.npz", {"keep": 1}), ("{step}/x.npz", {}),
     ("{step}.npz", {"every": 0}), ("{step}.npz", {"keep": 0}),
+    ("{step}-{step}.npz", {}), ("{step}.npz", {"rate": 0}), ("{step}.npz", {"nice": 2.0}),
+    ("{step}.npz", {"checksum": "x"}), ("{step}.odd", {}),
     ("{step}.npz", {"process": True, "limit": 1})])
 def test_bad_checkpointers_are_refused(tmp_path, path, how):
     with pytest.raises(ValueError):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """clone(x, writes=...): what is copied at once, and what a place of a program teaches."""
 
+import threading
+
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -45,6 +47,10 @@ def test_a_part_of_a_storage():
     part = cowshed.clone(x[LARGE // 4 : LARGE // 2], writes="all")
     part[:] = 0
     assert (x == np.arange(float(LARGE))).all() and not part.any()
+    rows = cowshed.array(np.ones((1000, 1000)))
+    every = cowshed.clone(rows[:, :900], writes="all")
+    every[:] = 2
+    assert (rows == 1).all()
 
 
 def test_a_storage():
@@ -91,6 +97,41 @@ def test_a_place_that_writes_little():
     cowshed._writes._sites.clear()
     assert place(0.01) == [1, 1, 1, 0, 1, 0, 0, 0]
     assert place(1) == [0, 0, 1, 1, 1, 1, 1, 0]
+
+
+def test_a_place_that_clones_parts():
+    x = array()
+    assert cloned_at_one_place(x[: LARGE // 16], 10, 1)[:3] == [0, 0, 0]  # of the whole storage
+    got = []
+    for _ in range(9):
+        y = cowshed.clone(x[: LARGE // 16], writes="auto")
+        y += 1
+        got.append(own(y) > 0)
+    assert all(got)
+    site = list(cowshed._writes._sites.values())[-1]
+    assert site._part > 0.9
+
+
+def test_a_thread_without_a_frame():
+    import _thread
+
+    x, done = array(), threading.Event()
+    _thread.start_new_thread(cowshed.clone, (x,), {"writes": "auto"})
+    _thread.start_new_thread(done.set, ())
+    assert done.wait(60)
+
+
+@needs_torch
+def test_a_tensor_that_lives_on_as_a_parameter():
+    import cowshed.torch
+
+    t, got = cowshed.torch.full((LARGE,), 1.0), []
+    for _ in range(9):
+        p = torch.nn.Parameter(cowshed.torch.clone(t, writes="auto"))
+        got.append(own(p) > 0.9)
+        with torch.no_grad():
+            p += 1
+    assert [n for n in range(9) if not got[n]] == [3]
 
 
 def test_many_places():

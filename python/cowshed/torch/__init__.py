@@ -72,7 +72,10 @@ def is_installed() -> bool:
 
 def __getattr__(name):
     if name == "Stager":  # PyTorch's distributed checkpoints take long to import
-        from ._stager import Stager
+        try:
+            from ._stager import Stager
+        except ImportError as error:
+            raise AttributeError(f"this PyTorch has no async checkpoints: {error}") from error
 
         globals()[name] = Stager
         return Stager
@@ -80,7 +83,6 @@ def __getattr__(name):
 
 
 __all__ = [
-    "Stager",
     "clone",
     "empty",
     "empty_like",
