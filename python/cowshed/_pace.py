@@ -149,7 +149,7 @@ def cancelled():
     """The exception of a saving that was cancelled."""
     from concurrent.futures import CancelledError
 
-    return CancelledError("the saving was cancelled; the old file is unchanged")
+    return CancelledError("the saving was cancelled")
 
 
 def bar(progress, name, width=78):

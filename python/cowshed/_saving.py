@@ -320,6 +320,8 @@ def _write(plan, sync):
             return _CANCELLED
         number = getattr(error, "errno", None) or 0
         return f"{number}\n{type(error).__name__}: {error}".encode(errors="replace")
+    finally:
+        plan.pace.end()
 
 
 def _error(path, said, status):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 import weakref
 
-from . import _cowshed
+from . import _arrays, _cowshed
 from ._regions import region_of
 
 _MOST = 1 / 8  # a clone is copied at once if more than that is written: faults cost so much more
@@ -60,7 +60,7 @@ def clone(make, x, writes, depth):
         region = region_of(new)
         if region is not None and new.nbytes:
             # Other tensors on the same PyTorch storage may outlive this one.
-            owner = new.untyped_storage() if _is_tensor(new) else new
+            owner = new.untyped_storage() if _arrays._is_tensor(new) else new
             weakref.finalize(owner, site.learn, region.storage, new.nbytes).atexit = False
     return new
 
@@ -84,11 +84,6 @@ def _own(new):
         memory = new.address, new.nbytes
     else:
         # The bytes between the elements are the clone's, too.
-        memory = range_of_tensor(new) if _is_tensor(new) else _bounds(new)
+        memory = range_of_tensor(new) if _arrays._is_tensor(new) else _bounds(new)
     if memory is not None and memory[1]:
         _cowshed.write_intent([memory], False)
-
-
-def _is_tensor(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
