@@ -163,7 +163,7 @@ images one-start 1 ms time|starting a worker beside one array|one array: forking
 images peak 1 MiB memory|memory at its peak|images: memory
 clone copy 1 ms time|the copy|copy
 clone part 1 ms time|the same, and 1 % of it is written|copy, write 1 %
-clone all 1 ms time|the same, and all of it is rewritten|copy, rewrite all
+clone all 1 ms time|a copy, and all of it is rewritten|copy, rewrite all
 send got 1 ms time|until the process has read a byte|send: a byte read
 send summed 1 ms time|until it has added up all bytes|send: all bytes read
 send peak 1 MiB memory|memory of both at the peak|send: memory

@@ -41,7 +41,7 @@ for part in $parts; do
 	case $part in
 	redis) text='  each later fork() stops it, ms' ;;
 	images) text='  starting a worker (its fork), ms' ;;
-	clone) text='  the same, and all of it is rewritten, ms' ;;
+	clone) text='  a copy, and all of it is rewritten, ms' ;;
 	send) text='  until the process has read a byte, ms' ;;
 	train) text='  the loop stops for a checkpoint, ms' ;;
 	esac
