@@ -20,8 +20,8 @@
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define ONCE (256 * MIB)        /* the most under the lock: other threads wait */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
-/* A chunk that the program filled before it was collapsed looks untouched, since
- * the collapse takes it out of the page table. Up to so many may be in a row. */
+/* A chunk that was filled before it was collapsed looks untouched, since the collapse
+ * takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
 #define MEND_NS 100000000u /* mending waits: the program may clone the block at once */
@@ -31,6 +31,21 @@ static struct cow__tile *young;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
 static struct cow__tile *bench; /* addresses to collapse at */
+
+/* `touched` and `committed` of a tile count from its first 2 MiB boundary on. */
+static uintptr_t
+origin(const struct cow__tile *t)
+{
+	return cow__round_up(cow__tile_start(t), COW__HUGE);
+}
+
+static size_t
+whole_chunks(const struct cow__tile *t)
+{
+	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), origin(t));
+
+	return end - origin(t);
+}
 
 /* How much more may be committed for an extent of `bytes` bytes. Small pages
  * cost more than to commit all at once. So does a helper that comes after the
@@ -104,12 +119,10 @@ grown_up(struct cow__tile *t)
 static bool
 look(struct cow__tile *t, uint64_t now)
 {
-	size_t full = cow__round_down(t->bytes, COW__HUGE);
-	uintptr_t start = cow__tile_start(t);
-	size_t before = t->touched;
+	size_t full = whole_chunks(t), before = t->touched;
 	int n;
 
-	n = cow__pagemap_touched(start + t->touched, COW__HUGE,
+	n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
 	                         (full - t->touched) / COW__HUGE, PASSED);
 	if (n < 0) {
 		cow__fallback(COW_FALLBACK_PAGEMAP);
@@ -128,8 +141,7 @@ look(struct cow__tile *t, uint64_t now)
 		touched_total += reached - before;
 		t->progress_at = now;
 	}
-	if (t->touched >= full ||
-	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
+	if (t->touched >= full || cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return t->touched != before;
 }
@@ -144,37 +156,58 @@ refused(struct cow__tile *t, int error)
 	young_remove(t);
 }
 
-void
-cow__commit_fresh(struct cow__tile *t, bool whole)
+/* Makes a tile young that has pages up to `there`. */
+static void
+begin_at(struct cow__tile *t, size_t there)
 {
-	size_t full = cow__round_down(t->bytes, COW__HUGE), want, done = 0;
+	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
+
+	t->committed = t->touched = at > origin(t) ? at - origin(t) : 0;
+	touched_total += t->touched;
+	t->progress_at = cow__now();
+	young_add(t);
+}
+
+/* Commits what the credit allows of a young tile now. */
+static int
+commit_now(struct cow__tile *t)
+{
+	size_t want = cow__min(whole_chunks(t) - t->committed, room(false, t->bytes));
+	uintptr_t at = origin(t) + t->committed;
+	size_t done = 0;
+	int r;
+
+	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
+	if (!want)
+		return 0;
+	r = cow__map_collapse(at, want, &done);
+	(void)cow__map_zap(at, want); /* so that the first touch shows */
+	cow__stat_add(bytes_collapsed, done);
+	t->committed += done;
+	t->missed = want - done;
+	ahead += done;
+	return r;
+}
+
+void
+cow__commit_fresh(struct cow__tile *t, size_t there)
+{
 	uint64_t now = cow__now();
 	struct cow__tile *y, *next;
-	int r = 0;
+	int r;
 
-	if (whole || !cow__commits() || cow__engine.placed)
+	if (!cow__commits() || cow__engine.placed)
 		return;
 	for (y = young; y; y = next) {
 		next = y->list_next;
 		if (!y->busy && !y->mending)
 			(void)look(y, now);
 	}
-	t->progress_at = now;
-	young_add(t);
-	want = cow__min(full, room(false, t->bytes));
-	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
-	if (want) {
-		r = cow__map_collapse(cow__tile_start(t), want, &done);
-		/* So that the first touch shows. */
-		(void)cow__map_zap(cow__tile_start(t), want);
-		cow__stat_add(bytes_collapsed, done);
-		t->committed = done;
-		t->missed = want - done;
-		ahead += done;
-	}
+	begin_at(t, there);
+	r = commit_now(t);
 	if (r < 0)
 		refused(t, r);
-	else if (full - done >= HELPER_PAYS)
+	else if (whole_chunks(t) - t->committed >= HELPER_PAYS)
 		cow__helper_want(true);
 }
 
@@ -183,10 +216,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 {
 	if (!cow__commits() || cow__engine.placed)
 		return;
-	t->touched = t->committed = cow__round_down(there, COW__HUGE);
-	touched_total += t->touched;
-	t->progress_at = cow__now();
-	young_add(t);
+	begin_at(t, there);
 	if (t->bytes - there >= HELPER_PAYS)
 		cow__helper_want(true);
 }
@@ -194,16 +224,17 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(const struct cow__tile *t)
 {
-	size_t full = cow__round_down(t->bytes, COW__HUGE);
+	size_t full = whole_chunks(t);
 	int n;
 
 	if (!t->young || t->mending)
 		return t->bytes;
-	n = cow__pagemap_touched(cow__tile_start(t) + t->touched, COW__HUGE,
+	n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
 	                         (full - t->touched) / COW__HUGE, PASSED);
 	if (n < 0 || t->touched + (size_t)n * COW__HUGE >= full)
 		return t->bytes;
-	return cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
+	return origin(t) - cow__tile_start(t) +
+	       cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
 }
 
 void
@@ -211,14 +242,13 @@ cow__commit_recycled(struct cow__tile *t)
 {
 	if (!cow__commits() || !cow__engine.use_helper)
 		return;
-	t->touched = cow__round_down(t->bytes, COW__HUGE);
+	t->touched = whole_chunks(t);
 	touched_total += t->touched;
 	mend_later(t);
 	cow__helper_want(false);
 }
 
-/* The last unit that was committed and not seen touched yet; 0: none. */
-static uintptr_t unit_ahead;
+static uintptr_t unit_ahead; /* the last unit committed, not seen touched yet; 0: none */
 static unsigned passed_over; /* units since then */
 
 void
@@ -297,8 +327,7 @@ commit_batch(struct cow__tile *t, size_t bytes)
 {
 	struct cow__tile *b = workbench();
 	struct cow__segment *s = t->segment;
-	uint64_t offset = cow__segment_offset(cow__tile_start(t)) +
-	                  t->committed;
+	uint64_t offset = cow__segment_offset(origin(t)) + t->committed;
 	size_t done = 0;
 	int r;
 
@@ -340,7 +369,7 @@ has_holes(const struct cow__tile *t)
 static void
 mend_next(struct cow__tile *t)
 {
-	uintptr_t at = cow__tile_start(t) + t->committed;
+	uintptr_t at = origin(t) + t->committed;
 	size_t most = cow__min(BATCH, t->touched - t->committed), n = 0;
 
 	if (has_holes(t)) {
@@ -377,7 +406,7 @@ cow__commit_step(uint64_t now)
 	bool moved = false;
 
 	for (t = young; t; t = next) {
-		size_t full = cow__round_down(t->bytes, COW__HUGE), want, most;
+		size_t full = whole_chunks(t), want, most;
 
 		next = t->list_next;
 		if (t->busy)
@@ -393,8 +422,7 @@ cow__commit_step(uint64_t now)
 		/* The program may be writing the first chunk that is missing.
 		 * Leave that one to it and go on behind. */
 		if (t->committed == t->touched) {
-			int n = cow__pagemap_touched_page(
-			        cow__tile_start(t) + t->committed);
+			int n = cow__pagemap_touched_page(origin(t) + t->committed);
 
 			if (n <= 0)
 				continue;

@@ -35,11 +35,11 @@
 
 #include "core/memory/tile.h"
 
-/* A fresh live tile. `whole`: its user is about to write all of it, and commits
- * it with cow__commit_range(). */
-void cow__commit_fresh(struct cow__tile *t, bool whole);
+/* A new live tile that has pages up to `there`, and none behind. Commits a part at
+ * once. */
+void cow__commit_fresh(struct cow__tile *t, size_t there);
 
-/* A live tile that has pages up to `there`, and none behind. */
+/* The same for a tile that grew. Nothing is committed at once. */
 void cow__commit_from(struct cow__tile *t, size_t there);
 
 /* How far a live tile may have pages. */

@@ -15,6 +15,7 @@
 #define WARM_LIVELESS (64 * MIB) /* may be kept, however little is live */
 #define WARM_LEAST (16 * MIB)    /* may be kept, whatever the peak was */
 #define PEAK_SLACK 64            /* a few pages more cost no block */
+#define PIECES_SLACK 16          /* ... and what is wanted again, pieces that do not fit */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
@@ -128,6 +129,18 @@ cow__decay_child(void)
 	cooling = NULL;
 }
 
+/* What cooled in the last seconds, and how much of that was allocated anew. Blocks of
+ * many sizes leave pieces that serve no other. */
+static size_t cooled_lately, wanted_again;
+
+void
+cow__decay_fresh(size_t bytes)
+{
+	bytes = cow__min(bytes, cooled_lately);
+	cooled_lately -= bytes;
+	wanted_again += bytes;
+}
+
 /* By how much the most that was live in the last seconds exceeds what is live
  * now. */
 static size_t
@@ -142,8 +155,11 @@ below_peak(uint64_t now)
 		peak = cow__engine.live_peak;
 		since = now;
 		cow__engine.live_peak = cow__engine.live_bytes;
+		cooled_lately = 0;
+		wanted_again /= 2;
 	}
-	most = peak + peak / PEAK_SLACK;
+	most = peak + cow__max(peak / PEAK_SLACK,
+	                       cow__min(peak / PIECES_SLACK, wanted_again));
 	return most > cow__engine.live_bytes ? most - cow__engine.live_bytes
 	                                     : 0;
 }
@@ -188,18 +204,30 @@ cow__decay_due(uint64_t now)
 	return cow__engine.warm_first && is_due(now, limit(now, true));
 }
 
+/* Where the part of the oldest tile begins that is due: not more than a slice, and
+ * only what is too much if the tile is young. What stays warm serves. */
+static uintptr_t
+cool_from(const struct cow__tile *t, uint64_t now, size_t most, size_t bytes)
+{
+	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
+
+	if (cow__elapsed(t->freed_at, now) < cow__engine.decay_ns)
+		slice = cow__min(slice, cow__engine.warm_bytes - most);
+	return slice < t->bytes ? cow__round_down(cow__tile_end(t) - slice, COW__HUGE) : 0;
+}
+
 size_t
 cow__decay(uint64_t now, size_t bytes, bool unlocked)
 {
 	size_t most = limit(now, !unlocked), done = 0;
-	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
 
 	while (done < bytes && is_due(now, most)) {
 		struct cow__tile *t = cow__engine.warm_first;
+		uintptr_t from = cool_from(t, now, most, bytes);
 		size_t cooled;
 
-		if (t->bytes > slice)
-			t = cow__tile_carve(t, cow__tile_end(t) - slice, slice);
+		if (from > cow__tile_start(t))
+			t = cow__tile_carve(t, from, cow__tile_end(t) - from);
 		else
 			cow__tile_unlist(t);
 		if (!t)
@@ -209,6 +237,7 @@ cow__decay(uint64_t now, size_t bytes, bool unlocked)
 			break;
 		done += cooled;
 	}
+	cooled_lately += done;
 	return done;
 }
 

@@ -8,7 +8,8 @@
  * not tell in time when memory gets short:
  *
  *   warm + live  <=  the most that was live in the last seconds: so warm memory
- *                    raises no peak (but for a few MiB)
+ *                    raises no peak (but for a few MiB, or a sixteenth where
+ *                    what cooled is allocated anew)
  *   warm         <=  what is live, or 64 MiB
  *   warm         <=  a quarter of what the cgroup and the machine have left
  */
@@ -33,6 +34,10 @@ bool cow__decay_due(uint64_t now);
 
 /* Gives everything back. */
 size_t cow__decay_all(void);
+
+/* So many bytes were allocated that are not warm. If as many cooled lately, more is
+ * kept. Engine locked. */
+void cow__decay_fresh(size_t bytes);
 
 /* In a forked child: the tile that the helper was cooling is free memory
  * again. */

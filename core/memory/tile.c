@@ -193,14 +193,25 @@ cow__tiles_change_end(const struct cow__tile *from, const struct cow__tile *to,
 }
 
 static bool
+serves(const struct cow__tile *t, unsigned want)
+{
+	return !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
+	       cow__segment_usable(t->segment,
+	                           cow__tile_heat(t) == COW__WARM);
+}
+
+static bool
 fits(const struct cow__tile *t, unsigned want, size_t bytes, size_t align)
 {
 	uintptr_t at = cow__round_up(cow__tile_start(t), align);
 
-	return at + bytes <= cow__tile_end(t) &&
-	       !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
-	       cow__segment_usable(t->segment,
-	                           cow__tile_heat(t) == COW__WARM);
+	return at + bytes <= cow__tile_end(t) && serves(t, want);
+}
+
+bool
+cow__tile_serves(const struct cow__tile *t, unsigned want)
+{
+	return is_behind(t) == !!(want & COW__WANT_MAPPING) && serves(t, want);
 }
 
 struct cow__tile *
@@ -241,10 +252,8 @@ cow__tile_rest(unsigned want, size_t bytes)
 	if (rest->bytes >= bytes)
 		return rest;
 	b = rest->next;
-	return bytes - rest->bytes <= bytes / REST_SHARE && b &&
-	                       b->kind == COW__FREE &&
-	                       b->backing == rest->backing &&
-	                       b->segment == rest->segment &&
+	return bytes - rest->bytes <= bytes / REST_SHARE &&
+	                       cow__tile_same_mapping(rest, b) &&
 	                       rest->bytes + b->bytes >= bytes
 	               ? rest
 	               : NULL;

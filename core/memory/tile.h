@@ -177,6 +177,9 @@ enum cow__want {
 struct cow__tile *cow__tile_search(enum cow__heat heat, unsigned want,
                                    size_t bytes, size_t align);
 
+/* Is a free tile of the kind that is wanted? */
+bool cow__tile_serves(const struct cow__tile *t, unsigned want);
+
 /* The tile that the last cow__tile_carve() left behind its piece, if it is warm
  * and of the size of `bytes`. It may also be up to 1/16 smaller, if cold memory
  * is behind it. NULL otherwise. */
@@ -222,6 +225,14 @@ void cow__tiles_change_end(const struct cow__tile *from,
 /* Grows a live tile at its end by `bytes`, taken from the free tile behind it,
  * which must be large enough. */
 int cow__tile_grow(struct cow__tile *t, size_t bytes);
+
+/* Is `b`, which may be NULL, free memory in the same file as `t`, mapped alike? */
+static inline bool
+cow__tile_same_mapping(const struct cow__tile *t, const struct cow__tile *b)
+{
+	return b && b->kind == COW__FREE && b->backing == t->backing &&
+	       b->segment == t->segment;
+}
 
 /* Cuts the end of a live tile off as a tile of its own, same kind. */
 struct cow__tile *cow__tile_cut(struct cow__tile *t, size_t bytes);

@@ -167,7 +167,6 @@ START_TEST(warm_memory_decays)
 }
 END_TEST
 
-/* Views, copies, layers, exposed pages: all of it. */
 /* Each round makes two halves out of the last whole, and a whole out of the last
  * two halves. No more than some pages of it may be fresh, however the sizes
  * divide into pages, and nothing is given back meanwhile. */

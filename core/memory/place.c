@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a new extent is found. See the header.
+ */
+#include "core/memory/place.h"
+#include "core/base/base.h"
+#include "core/memory/commit.h"
+#include "core/memory/extent.h"
+#include "core/memory/own_segment.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+
+#define UNALIGNED_MOST (64 * MIB)
+#define PART_LEAST 4 /* so much of an extent, 1/n, is to be warm, or none */
+#define PARTS 64   /* candidates examined */
+
+/* Turns bare space into mapped cold space; `t` is off the lists. */
+static int
+map_bare(struct cow__tile *t, bool anon, bool single)
+{
+	struct cow__segment *s = NULL;
+	int r;
+
+	/* What takes the place of a mapping is not held against a limit. */
+	if (!anon)
+		r = single && cow__segment_single(cow__own_segments_most(), &s) == 0
+		            ? 0
+		            : cow__segment_current(&s);
+	else
+		r = cow__engine.counted ? cow__map_ask(t->bytes) : 0;
+	if (r < 0)
+		return r;
+	cow__tile_change_begin(t);
+	r = anon ? cow__map_anon(cow__tile_start(t), t->bytes,
+	                         t->bytes >= COW__HUGE)
+	         : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
+	                           cow__segment_offset(cow__tile_start(t)),
+	                           false);
+	if (r == 0) {
+		t->backing = anon ? COW__ANON : COW__SHARED;
+		t->segment = s;
+		t->freed_at = 0;
+		if (s)
+			cow__segment_ref(s);
+	}
+	cow__tile_change_end(t);
+	return r;
+}
+
+static int
+take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
+          struct cow__tile **ret)
+{
+	bool anon = want & COW__WANT_ANON;
+	size_t unit = cow__round_up(bytes, COW__HUGE), space;
+	struct cow__tile *t;
+	uintptr_t at;
+	int r;
+
+	align = cow__max(align, COW__HUGE);
+	/* Room to grow is only addresses. Stay clear of what grows behind this
+	 * extent. */
+	space = room ? cow__max(unit * 16, 256 * MIB) : unit;
+	/* Where whole page tables of 1 GiB can be moved (core/cow/old_tables.h). */
+	if (bytes >= GIB && align < GIB &&
+	    cow__engine.end - cow__engine.start > 64 * space)
+		align = GIB;
+	t = cow__tile_search(COW__BARE, want & COW__WANT_MAPPING, space, align);
+	if (!t && space > unit)
+		t = cow__tile_search(COW__BARE, want & COW__WANT_MAPPING, unit,
+		                     align);
+	if (!t)
+		return -ENOMEM;
+	at = cow__round_up(cow__tile_start(t), align);
+	if (room && t->bytes > 4 * space) {
+		/* Far from the dense end, in the middle of what is free. */
+		at = cow__round_up(cow__tile_start(t) + t->bytes / 2, align);
+	}
+	/* A segment of its own has nothing else. */
+	if (single)
+		unit = bytes;
+	t = cow__tile_carve(t, at, unit);
+	if (!t)
+		return -ENOMEM;
+	r = map_bare(t, anon, single);
+	if (r < 0) {
+		(void)cow__tile_put(t);
+		return r;
+	}
+	if (!anon && bytes < COW__HUGE)
+		cow__commit_unit(at, bytes);
+	if (unit > bytes) {
+		t = cow__tile_put(t);
+		t = cow__tile_carve(t, at, bytes);
+		if (!t)
+			return -ENOMEM;
+	}
+	*ret = t;
+	return 0;
+}
+
+/* Maps bare space behind a tile as cold space of its kind, if possible. */
+static bool
+map_behind(const struct cow__tile *t, size_t more)
+{
+	struct cow__tile *b = t->next;
+
+	if (!b || b->kind != COW__FREE || b->backing != COW__NONE ||
+	    cow__tile_end(t) % COW__HUGE != 0 ||
+	    (t->segment && t->segment != cow__engine.current))
+		return false;
+	b = cow__tile_carve(b, cow__tile_start(b),
+	                    cow__min(cow__round_up(more, COW__HUGE), b->bytes));
+	if (!b)
+		return false;
+	if (map_bare(b, t->backing == COW__ANON, false) < 0) {
+		(void)cow__tile_put(b);
+		return false;
+	}
+	(void)cow__tile_put(b);
+	return true;
+}
+
+bool
+cow__place_behind(struct cow__tile *t, size_t bytes)
+{
+	struct cow__tile *b = t->next;
+
+	/* Behind the tile lies mapped space, or bare space. Or the rest of the last
+	 * 2 MiB, which is mapped, and bare space behind that. */
+	if (!cow__tile_same_mapping(t, b)) {
+		if (!map_behind(t, bytes))
+			return false;
+	} else if (b->bytes < bytes && !map_behind(b, bytes - b->bytes)) {
+		return false;
+	}
+	b = t->next;
+	return cow__tile_same_mapping(t, b) && b->bytes >= bytes;
+}
+
+/* May cow__place_behind() find so much? */
+static bool
+has_behind(const struct cow__tile *t, size_t bytes)
+{
+	const struct cow__tile *b = t->next;
+
+	if (cow__tile_same_mapping(t, b)) {
+		if (b->bytes >= bytes)
+			return true;
+		bytes -= b->bytes;
+		b = b->next;
+	}
+	return b && b->kind == COW__FREE && b->backing == COW__NONE && b->bytes >= bytes;
+}
+
+/* Takes a warm tile off the lists, with as much of what lies behind it as `bytes`
+ * needs. */
+static struct cow__tile *
+take_with_more(struct cow__tile *t, size_t bytes)
+{
+	size_t more = bytes - t->bytes;
+
+	if (!cow__place_behind(t, more))
+		return NULL;
+	cow__tile_unlist(t);
+	if (cow__tile_grow(t, more) < 0) {
+		(void)cow__tile_put(t);
+		return NULL;
+	}
+	t->hollow = more;
+	return t;
+}
+
+/* Takes the neighbour of the extent before. Extents that are allocated together
+ * are often freed together, and then they are one tile again. Otherwise a program
+ * that makes halves of a size out of wholes would have two halves in two places
+ * for every whole. */
+static struct cow__tile *
+take_neighbour(size_t bytes, size_t align, unsigned want)
+{
+	struct cow__tile *t = cow__tile_rest(want, bytes);
+
+	if (!t || cow__tile_start(t) % align != 0)
+		return NULL;
+	if (t->bytes >= bytes)
+		return cow__tile_carve(t, cow__tile_start(t), bytes);
+	return take_with_more(t, bytes);
+}
+
+/* Of the warm tiles that are too small, but have cold memory behind them: the
+ * largest one. Blocks of many sizes leave such pieces. Without this a program
+ * that makes and frees them would get fresh memory, and its pieces would cool. */
+static struct cow__tile *
+find_part(size_t bytes, size_t align, unsigned want)
+{
+	struct cow__tile *t = cow__engine.warm_first, *best = NULL;
+	size_t least = bytes / PART_LEAST;
+
+	for (int looks = 0; t && looks < PARTS; t = t->list_next, looks++) {
+		if (t->bytes < least || t->bytes >= bytes || t->hollow ||
+		    cow__tile_start(t) % align != 0 || !cow__tile_serves(t, want) ||
+		    !has_behind(t, bytes - t->bytes))
+			continue;
+		best = t;
+		least = t->bytes;
+	}
+	return best;
+}
+
+/* Warm memory for an extent, and where in it. Huge pages that are there need no
+ * boundary: warm memory at any page is better than fresh memory at a 2 MiB
+ * boundary. What has no pages yet needs the boundary. So does an extent so large
+ * that its page tables may be moved (core/cow/old_tables.h). */
+static struct cow__tile *
+find_warm(size_t bytes, size_t align, size_t huge, unsigned want, uintptr_t *ret_at)
+{
+	struct cow__tile *t = cow__tile_search(COW__WARM, want, bytes, align);
+
+	if (t && cow__round_up(cow__tile_start(t), align) % huge != 0 &&
+	    (t->hollow || bytes >= UNALIGNED_MOST)) {
+		align = huge;
+		t = cow__tile_search(COW__WARM, want, bytes, align);
+	}
+	*ret_at = t ? cow__round_up(cow__tile_start(t), align) : 0;
+	return t;
+}
+
+/* Can this free tile be a block that is alone in its file? */
+static bool
+serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
+{
+	return t->segment->single && at == cow__tile_start(t) &&
+	       t->bytes / 2 <= bytes;
+}
+
+/* Takes mapped memory. *ret is NULL if there is none. */
+static int
+take_mapped(size_t bytes, size_t align, unsigned want, unsigned flags, bool single,
+            struct cow__tile **ret)
+{
+	size_t huge = bytes >= COW__HUGE ? cow__max(align, COW__HUGE) : align;
+	uintptr_t at;
+	struct cow__tile *t = find_warm(bytes, align, huge, want, &at);
+
+	/* Who writes all of it at once wants huge pages, and those at a boundary. */
+	if (!t && !single && bytes >= COW__HUGE && !(flags & COW__EXTENT_WHOLE)) {
+		t = find_part(bytes, bytes < UNALIGNED_MOST ? align : huge, want);
+		*ret = t ? take_with_more(t, bytes) : NULL;
+		if (*ret)
+			return 0;
+		t = NULL;
+	}
+	if (!t) {
+		t = cow__tile_search(COW__COLD, want, bytes, huge);
+		at = t ? cow__round_up(cow__tile_start(t), huge) : 0;
+	}
+	*ret = NULL;
+	if (!t || (single && !serves_alone(t, at, bytes)))
+		return 0;
+	*ret = cow__tile_carve(t, at, bytes);
+	return *ret ? 0 : -ENOMEM;
+}
+
+int
+cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
+                struct cow__tile **ret, size_t *ret_dirty)
+{
+	unsigned want = (anon ? COW__WANT_ANON : 0) |
+	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
+	bool room = flags & COW__EXTENT_ROOM;
+	/* A block that may be sent (core/memory/own_segment.h). */
+	bool single = !anon && !room &&
+	              !(flags & (COW__EXTENT_MAPPING | COW__EXTENT_PAGES)) &&
+	              cow__own_segment_wants(bytes);
+	struct cow__tile *t = NULL;
+	int r = 0;
+
+	*ret_dirty = 0;
+	single = single && cow__segment_single_left();
+	if (!room && !single && bytes < UNALIGNED_MOST)
+		t = take_neighbour(bytes, align, want);
+	if (!t && !room)
+		r = take_mapped(bytes, align, want, flags, single, &t);
+	if (r < 0)
+		return r;
+	if (!t)
+		return take_bare(bytes, align, want, room, single, ret);
+	if (single)
+		/* The process that receives the file must not get this, too. */
+		cow__extent_leave_file(t->next, t->segment);
+	/* All of it will be written at once, so all of it shall be huge. */
+	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
+	    cow__map_punch(cow__tile_start(t), bytes) == 0)
+		t->hollow = bytes;
+	if (cow__tile_heat(t) == COW__WARM)
+		*ret_dirty = bytes - t->hollow;
+	*ret = t;
+	return 0;
+}
