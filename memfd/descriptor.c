@@ -10,11 +10,25 @@
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
 #include "memfd/sys.h"
+#include "memfd/thread.h"
 
 #include <sys/socket.h>
 
 /* Programs probe and close low numbers; shells use 10 and up, and 255. */
 #define COW__FD_LOWEST 400
+
+/* So many numbers above the soft limit are ours. Each fork copies the table up to the
+ * highest open number: 3 us for 1000 numbers. So a soft limit may be too high. */
+#define COW__FD_ABOVE 4096
+#define COW__FD_SOFT_MAX 16384
+
+static const struct cow__thread *helper;
+
+void
+cow__descriptor_helper(const struct cow__thread *thread)
+{
+	helper = thread;
+}
 
 COW_EXPORT struct cow__descriptor
 cow__descriptor_of(int fd)
@@ -29,12 +43,39 @@ cow__descriptor_of(int fd)
 	return d;
 }
 
+/* A number at or above the soft limit. Programs that look at each number they may have do
+ * not meet it. The soft limit is raised for a moment. That is done only while the program has
+ * one thread: others could read the limit, set it, or fork. Another process may set it. */
+static long
+dup_above_limit(int fd)
+{
+	struct rlimit was, raised, now;
+	long high;
+
+	if (sys_prlimit(RLIMIT_NOFILE, &was) < 0 ||
+	    was.rlim_cur >= was.rlim_max || was.rlim_cur > COW__FD_SOFT_MAX ||
+	    !cow__thread_alone(helper))
+		return -EMFILE;
+	raised = was;
+	raised.rlim_cur += COW__FD_ABOVE;
+	if (raised.rlim_cur > raised.rlim_max)
+		raised.rlim_cur = raised.rlim_max;
+	if (sys_set_limit(RLIMIT_NOFILE, &raised, NULL) < 0)
+		return -EMFILE;
+	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)was.rlim_cur);
+	if (sys_set_limit(RLIMIT_NOFILE, &was, &now) == 0 &&
+	    (now.rlim_cur != raised.rlim_cur || now.rlim_max != raised.rlim_max))
+		(void)sys_set_limit(RLIMIT_NOFILE, &now, &raised);
+	return high;
+}
+
 struct cow__descriptor
 cow__descriptor_adopt(int fd)
 {
-	long high;
+	long high = dup_above_limit(fd);
 
-	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_LOWEST);
+	if (high < 0)
+		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_LOWEST);
 	if (high < 0)
 		high = sys_fcntl(fd, F_DUPFD_CLOEXEC, COW__FD_HIGH);
 	if (high >= 0) {

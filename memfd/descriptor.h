@@ -5,7 +5,8 @@
  * A program owns its descriptor table. It may close every number (daemons do),
  * and open a file of its own under a number of ours. So a descriptor is kept with
  * the identity of its file, and every use checks that first. Our descriptors are
- * CLOEXEC from birth, and live high in the table, where programs rarely look.
+ * CLOEXEC from birth. They live above the soft limit on descriptors if possible, where no
+ * program looks, and otherwise high in the table.
  */
 #ifndef COW_MEMFD_DESCRIPTOR_H
 #define COW_MEMFD_DESCRIPTOR_H
@@ -22,6 +23,11 @@ struct cow__descriptor {
 
 /* The least number of ours, if the program's limit allows it. */
 #define COW__FD_HIGH 64
+
+/* Names the thread of ours that may live beside a program with one thread. It makes no
+ * process, and asks for no limit. */
+struct cow__thread;
+void cow__descriptor_helper(const struct cow__thread *thread);
 
 /* Takes ownership of `fd`, and moves it up in the table if possible. Never fails.
  * If fstat() fails the identity stays unknown, and every check says no. */

@@ -38,6 +38,7 @@
  */
 #include "memfd/quiet.h"
 #include "memfd/sys.h"
+#include "memfd/thread.h"
 #include "memfd/wait.h"
 
 #include <linux/sched.h>
@@ -302,18 +303,6 @@ others_sleep(uint32_t helper, bool shared, const struct cow__park_range *memory)
 	       first.sum == second.sum;
 }
 
-/* How many threads this process has; 0: that can't be found out. */
-static uint64_t
-count_threads(void)
-{
-	struct stat s;
-
-	if (sys_fstatat(AT_FDCWD, "/proc/self/task", &s, 0) < 0 ||
-	    s.st_nlink < 3)
-		return 0;
-	return (uint64_t)s.st_nlink - 2;
-}
-
 static enum cow__busy
 begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
                      uint64_t stop_ns, bool sleepers)
@@ -323,7 +312,7 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 	uint64_t all;
 
 	ours += helper && helper != (uint32_t)sys_gettid();
-	all = stop_ns ? count_threads() : 0;
+	all = stop_ns ? cow__thread_count() : 0;
 	busy = cow__park_begin(all > ours ? stop_ns : 0, all - ours, sleepers,
 	                       &parked);
 	if (busy)
@@ -331,7 +320,7 @@ begin_at_safe_points(uint32_t helper, const struct cow__park_range *memory,
 	at_safe_points = true;
 	/* After the look at the records: whoever could make a thread now is
 	 * parked. */
-	all = count_threads();
+	all = cow__thread_count();
 	if (all != parked + ours && !others_sleep(helper, false, memory))
 		busy = !all                ? COW__BUSY_UNKNOWN
 		       : cow__park_running() ? COW__BUSY_RUNNING

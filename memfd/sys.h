@@ -172,6 +172,12 @@ sys_prlimit(int resource, struct rlimit *ret)
 }
 
 static inline long
+sys_set_limit(int resource, const struct rlimit *limit, struct rlimit *ret_old)
+{
+	return SYS4(SYS_prlimit64, 0, resource, limit, ret_old);
+}
+
+static inline long
 sys_futex(uint32_t *addr, int op, uint32_t val, const struct timespec *timeout)
 {
 	return SYS4(SYS_futex, addr, op, val, timeout);

@@ -159,3 +159,33 @@ cow__thread_left(struct cow__thread *thread)
 	(void)__atomic_compare_exchange_n(&thread->last, &last, 0, false,
 	                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
+
+uint64_t
+cow__thread_count(void)
+{
+	struct stat s;
+
+	if (sys_fstatat(AT_FDCWD, "/proc/self/task", &s, 0) < 0 ||
+	    s.st_nlink < 3)
+		return 0;
+	return (uint64_t)s.st_nlink - 2;
+}
+
+/* Of two threads one is ours if it still is there after they were counted. Otherwise it has
+ * left, perhaps since the first look. */
+bool
+cow__thread_alone(const struct cow__thread *ours)
+{
+	uint32_t last = ours ? __atomic_load_n(&ours->last, __ATOMIC_RELAXED) : 0;
+	uint64_t threads;
+
+	if (last && last == (uint32_t)sys_gettid())
+		return false;
+	if (sys_unshare(CLONE_VM) == 0)
+		return true;
+	if (!last)
+		return false;
+	threads = cow__thread_count();
+	return (threads == 2 && SYS3(SYS_tgkill, sys_getpid(), last, 0) == 0) ||
+	       sys_unshare(CLONE_VM) == 0;
+}

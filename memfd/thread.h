@@ -13,6 +13,7 @@
 #ifndef COW_MEMFD_THREAD_H
 #define COW_MEMFD_THREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cow__thread {
@@ -39,5 +40,12 @@ void cow__thread_join(struct cow__thread *thread);
  * unshare() does. It waits at most 100 ms, since another thread may have its
  * number by then. */
 void cow__thread_left(struct cow__thread *thread);
+
+/* How many threads this process has; 0: that can't be found out. */
+uint64_t cow__thread_count(void);
+
+/* Is the caller a thread of the program, and the only one? `ours` does not count; NULL:
+ * there is none. A false "no" is possible. */
+bool cow__thread_alone(const struct cow__thread *ours);
 
 #endif

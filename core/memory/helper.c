@@ -8,6 +8,7 @@
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
+#include "memfd/descriptor.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/signals.h"
@@ -121,6 +122,7 @@ cow__helper_want(bool wake)
 	/* The last helper may still be on its stack, about to end. */
 	cow__thread_join(&thread);
 	keep_descriptors();
+	cow__descriptor_helper(&thread);
 	running = true;
 	__atomic_store_n(&retired, false, __ATOMIC_RELAXED);
 	if (cow__thread_start(&thread, helper_main) < 0) {

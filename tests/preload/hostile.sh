@@ -5,6 +5,7 @@
 # privileges, or start other programs: the shim must cope.
 . "$(dirname "$0")/lib.sh"
 
+program descriptors
 program close_all
 program close_all first
 program reuse_numbers
