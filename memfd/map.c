@@ -378,3 +378,9 @@ cow__map_private_limit(void)
 {
 	return limit_of(RLIMIT_DATA);
 }
+
+uint64_t
+cow__map_stack_limit(void)
+{
+	return limit_of(RLIMIT_STACK);
+}

@@ -120,9 +120,10 @@ int cow__map_unlock_all(void);
  * mapped. */
 int cow__map_ask(size_t bytes);
 
-/* The bytes of RLIMIT_AS and of RLIMIT_DATA, or UINT64_MAX. RLIMIT_DATA counts
+/* The bytes of RLIMIT_AS, RLIMIT_DATA and RLIMIT_STACK, or UINT64_MAX. RLIMIT_DATA counts
  * private writable mappings alone. */
 uint64_t cow__map_address_limit(void);
 uint64_t cow__map_private_limit(void);
+uint64_t cow__map_stack_limit(void);
 
 #endif

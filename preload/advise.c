@@ -90,6 +90,9 @@ make_over(struct call *c, void *addr, size_t bytes, bool holes)
 {
 	int r = cow__overmap((uintptr_t)addr, bytes, holes, make, c);
 
+	if (r == 0 && c->got != MAP_FAILED && c->number == SYS_mmap &&
+	    (c->d & MAP_GROWSDOWN))
+		cow__grows_down((uintptr_t)addr);
 	errno = r < 0 ? -r : c->error;
 	return r < 0 ? MAP_FAILED : c->got;
 }

@@ -43,6 +43,12 @@ bool cow__all_renewable(uintptr_t addr, size_t bytes);
 int cow__overmap(uintptr_t addr, size_t bytes, bool holes,
                  bool (*map)(void *arg), void *arg);
 
+/* The program made a mapping at `addr` with MAP_GROWSDOWN. Unmaps the engine's free
+ * addresses below it, as far as it may grow, and gives them to the program for good: the
+ * kernel grows the mapping into them, and keeps its gap. Free memory may be mapped, so that
+ * a touch would not fault. If that can't be done, the addresses stay as they are. */
+void cow__grows_down(uintptr_t addr);
+
 /* The program set a NUMA policy for the range. The policy belongs to the pages,
  * and ends with the block. */
 void cow__bound(uintptr_t addr, size_t bytes);

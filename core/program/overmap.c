@@ -246,6 +246,36 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 	return r == -EBUSY ? holes ? -EEXIST : -ENOMEM : r;
 }
 
+/* The kernel keeps a gap between such a mapping and one below it (1 MiB unless its command
+ * line says otherwise). Stacks without a limit get this many bytes. */
+#define GAP_BELOW (2 * MIB)
+#define STACK_MOST (256 * MIB)
+
+COW_EXPORT void
+cow__grows_down(uintptr_t addr)
+{
+	uint64_t room = cow__min(cow__map_stack_limit(), STACK_MOST) + GAP_BELOW;
+	uintptr_t low, start;
+	struct cow__tile *t;
+
+	cow__engine_lock();
+	low = addr - cow__engine.start > room
+	              ? cow__round_down(addr - room, cow__page)
+	              : cow__engine.start;
+	for (; addr > low; addr = start) {
+		t = cow__tile_find(addr - 1);
+		start = t ? cow__max(cow__tile_start(t), low) : low;
+		if (!t || t->kind != COW__FREE || claim_part(t, start, addr) < 0)
+			break;
+		if (note_own(start, addr) < 0) {
+			end_empty(start, addr);
+			break;
+		}
+		(void)cow__map_release(start, addr - start);
+	}
+	cow__engine_unlock();
+}
+
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int

@@ -8,6 +8,7 @@
 thresholds='4096 default'
 also=mmap=4096
 program mappings
+program grows_down
 program forks
 program advice
 program remap
