@@ -21,9 +21,9 @@
  * for the copy, one for each thread. Other buffers are on the stack.
  */
 #include "core/base/base.h"
+#include "core/base/stream.h"
 #include "memfd/map.h"
 #include "tensor/plan.h"
-#include "tensor/stream.h"
 #include "tensor/transpose.h"
 #include "core/memory/workers.h"
 

@@ -5,8 +5,8 @@
  */
 #include "tensor/strided.h"
 #include "core/base/base.h"
+#include "core/base/stream.h"
 #include "tensor/plan.h"
-#include "tensor/stream.h"
 #include "core/memory/workers.h"
 
 /* A thread that gets less is not worth waking. */

@@ -106,8 +106,13 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
 	ret->piece = (struct cow__piece){ t, at, bytes };
 	ret->at = cow__tile_start(ret->alias);
 	/* Huge pages are better than small ones, or than pages here and there. */
-	if (t->small || t->own_punched)
+	if (t->small || t->own_punched) {
 		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
+	} else if (t->own_huge < at + bytes) {
+		/* The program filled them, maybe faster than they were made huge. */
+		cow__commit_at(ret->at, ret->at + bytes);
+		t->own_huge = at + bytes;
+	}
 	return true;
 }
 

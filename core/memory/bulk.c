@@ -4,11 +4,13 @@
  */
 #include "core/memory/bulk.h"
 #include "core/base/base.h"
+#include "core/base/stream.h"
 #include "core/memory/commit.h"
 #include "core/memory/workers.h"
 
 #define STRIDE (4 * COW__HUGE) /* cleared by the kernel, then copied to */
 #define GRAIN 1                /* strides that are worth another thread */
+#define STREAM_LEAST (4 * MIB) /* the caches of a processor hold less than that */
 
 struct bulk {
 	char *to;
@@ -16,6 +18,21 @@ struct bulk {
 	size_t bytes;
 	bool commits;
 };
+
+/* The kernel has just cleared committed memory, so it is in the caches. All else is not, if
+ * it is large, and will not be read from there. */
+static void
+copy(const struct bulk *b, uintptr_t at, size_t bytes)
+{
+	const char *from = b->from + (at - (uintptr_t)b->to);
+
+	if (b->commits || b->bytes < STREAM_LEAST) {
+		memcpy((void *)at, from, bytes);
+	} else {
+		cow__stream_copy((char *)at, from, bytes);
+		cow__stream_end();
+	}
+}
 
 /* Strides [first, last), counted from the boundary at or before the start. */
 static void
@@ -32,7 +49,7 @@ part(void *arg, int64_t first, int64_t last)
 		if (b->commits)
 			cow__commit_at(at, to);
 		if (b->from)
-			memcpy((void *)at, b->from + (at - start), to - at);
+			copy(b, at, to - at);
 	}
 }
 

@@ -3,7 +3,8 @@
  * Copies in bulk: into fresh huge pages, and by all processors where the caller says so
  *
  * The kernel clears a huge page before anybody may write it. So a copy into fresh memory
- * commits a few huge pages and writes them at once, while they are in the cache. Large
+ * commits a few huge pages and writes them at once, while they are in the cache. Memory that
+ * is there is written past the caches, from 4 MiB on (core/base/stream.h). Large
  * copies are divided among the threads of core/memory/workers.h. cow_threads_set() says
  * how many they are.
  *

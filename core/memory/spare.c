@@ -14,8 +14,8 @@
 
 #define LOOK_NS 250000000u
 #define SAME_NS 100000000u
-#define KEEP_FIRST_NS 3000000000u
-#define KEEP_MOST_NS 10000000000u
+#define KEEP_FIRST_NS 10000000000u
+#define KEEP_MOST_NS 60000000000u
 
 static size_t count; /* live tiles with `has_spares` */
 
@@ -98,17 +98,24 @@ note(struct cow__tile *t, bool has_spares)
 	t->has_spares = has_spares;
 }
 
+/* How long the spare pages are kept, if the last rewrite is so long ago. Where they would
+ * not live until the next one, they are kept as after the first. */
+static uint64_t
+keep_for(uint64_t gone)
+{
+	uint64_t ns = gone > KEEP_MOST_NS ? KEEP_FIRST_NS : cow__min(2 * gone, KEEP_MOST_NS);
+
+	return cow__max(ns, cow__engine.decay_ns);
+}
+
 void
 cow__spare_rewritten(struct cow__tile *t)
 {
 	uint64_t now = cow__now(), gone = now - t->rewritten_at;
 
 	/* A tile is rewritten in steps. */
-	if (!t->rewritten_at)
-		t->spare_ns = cow__max(KEEP_FIRST_NS, cow__engine.decay_ns);
-	else if (gone >= SAME_NS)
-		t->spare_ns = cow__max(cow__min(2 * gone, KEEP_MOST_NS),
-		                       cow__engine.decay_ns);
+	if (!t->rewritten_at || gone >= SAME_NS)
+		t->spare_ns = keep_for(t->rewritten_at ? gone : UINT64_MAX);
 	t->rewritten_at = now;
 	note(t, true);
 	cow__helper_want(false);
@@ -141,6 +148,7 @@ cow__spares_drop(struct cow__tile *t)
 	if (t->own_punched) /* freed with holes */
 		t->shadow = t->bytes;
 	t->own_punched = false;
+	t->own_huge = 0;
 }
 
 static size_t

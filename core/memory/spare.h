@@ -12,9 +12,9 @@
  *   it is freed  L is spare
  *
  * So a state that is saved again and again has two places. Spare pages are kept for twice
- * the time between the last two rewrites, and for three seconds after the first one. That
- * is never less than the decay time, nor more than ten seconds. cow_trim() gives them back
- * at once.
+ * the time between the last two rewrites, for a minute at most. After the first rewrite,
+ * and where more than a minute passed, they are kept for ten seconds. That is never less
+ * than the decay time. cow_trim() gives them back at once.
  *
  * Engine locked throughout.
  */

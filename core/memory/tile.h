@@ -113,6 +113,7 @@ struct cow__tile {
 	struct cow__spare *spares; /* live: core/memory/spare.h */
 	uint32_t nspares, spares_cap;
 	bool own_punched; /* live: some of its own pages, which nobody read, were given back */
+	size_t own_huge;  /* live: so many from the start were made huge for a rewrite */
 	bool has_spares; /* live: it was rewritten, and old pages may be spare */
 	uint64_t rewritten_at; /* live: last rewritten in bulk; 0: never */
 	uint64_t spare_ns; /* live: so long after that its spare pages are kept */

@@ -6,8 +6,8 @@
  * the caches moves three bytes for each byte, where a streamed one moves two. Streamed
  * stores must be whole lines. A fence must follow before another thread reads them.
  */
-#ifndef COW_TENSOR_STREAM_H
-#define COW_TENSOR_STREAM_H
+#ifndef COW_CORE_BASE_STREAM_H
+#define COW_CORE_BASE_STREAM_H
 
 #include <stddef.h>
 #include <stdint.h>
