@@ -12,6 +12,7 @@
  *   Lock       a mutex in a storage, for several processes       lock.c
  *   stats...   counters, options, features                       stats.c
  *   picker     finds what travels beside a pickle                pickle.c
+ *   freeze_objects     makes objects immortal                    freeze.c, walk.c, immortal.c
  *
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.
@@ -70,6 +71,7 @@ int broker_init(PyObject *module);
 int lock_init(PyObject *module);
 int stats_init(PyObject *module);
 int pickle_init(PyObject *module);
+int freeze_init(PyObject *module);
 
 /* Raises the exception for `r`, a -errno of the library. Returns NULL. */
 PyObject *raise_error(int r);

@@ -21,6 +21,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.checkpoint(state, path)      the same, saved by a forked process
     cowshed.Checkpointer(path, state)    a checkpoint every so many steps, the last ones kept
     cowshed.write_intent(state)          "I rewrite this now": it is copied in bulk, not by page
+    cowshed.freeze_objects()             Python objects that forked children read without a copy
     cowshed.multiprocessing              multiprocessing, which sends arrays by handle
     cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
     cowshed.stats(), trim()              counters, and returning freed memory to the kernel
@@ -53,6 +54,7 @@ __version__ = version()
 
 __all__ = [
     "Checkpointer",
+    "FrozenObjects",
     "Progress",
     "Saving",
     "Snapshot",
@@ -64,6 +66,7 @@ __all__ = [
     "empty",
     "features",
     "freeze",
+    "freeze_objects",
     "full",
     "get_sharing_mode",
     "is_shared",
@@ -86,11 +89,13 @@ __all__ = [
 # more modules of the standard library, so importing them takes longer.
 _LAZY = {
     "Checkpointer": "_checkpointer",
+    "FrozenObjects": "_objects",
     "Progress": "_pace",
     "Saving": "_saving",
     "Snapshot": "_snapshot",
     "Tensors": "_safetensors",
     "checkpoint": "_snapshot",
+    "freeze_objects": "_objects",
     "open": "_files",
     "save": "_save",
     "snapshot": "_snapshot",
@@ -108,6 +113,7 @@ if TYPE_CHECKING:
     from ._checkpointer import Checkpointer
     from ._files import open
     from ._intents import write_intent
+    from ._objects import FrozenObjects, freeze_objects
     from ._pace import Progress
     from ._safetensors import Tensors
     from ._save import save
