@@ -22,6 +22,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.Checkpointer(path, state)    a checkpoint every so many steps, the last ones kept
     cowshed.write_intent(state)          "I rewrite this now": it is copied in bulk, not by page
     cowshed.freeze_objects()             Python objects that forked children read without a copy
+    cowshed.pack(sequence)               a list of objects in one storage, for any start method
     cowshed.multiprocessing              multiprocessing, which sends arrays by handle
     cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
     cowshed.stats(), trim()              counters, and returning freed memory to the kernel
@@ -55,6 +56,7 @@ __version__ = version()
 __all__ = [
     "Checkpointer",
     "FrozenObjects",
+    "Packed",
     "Progress",
     "Saving",
     "Snapshot",
@@ -71,6 +73,7 @@ __all__ = [
     "get_sharing_mode",
     "is_shared",
     "open",
+    "pack",
     "save",
     "set_option",
     "set_sharing_mode",
@@ -90,6 +93,7 @@ __all__ = [
 _LAZY = {
     "Checkpointer": "_checkpointer",
     "FrozenObjects": "_objects",
+    "Packed": "_pack",
     "Progress": "_pace",
     "Saving": "_saving",
     "Snapshot": "_snapshot",
@@ -97,6 +101,7 @@ _LAZY = {
     "checkpoint": "_snapshot",
     "freeze_objects": "_objects",
     "open": "_files",
+    "pack": "_packing",
     "save": "_save",
     "snapshot": "_snapshot",
     "write_intent": "_intents",
@@ -115,6 +120,8 @@ if TYPE_CHECKING:
     from ._intents import write_intent
     from ._objects import FrozenObjects, freeze_objects
     from ._pace import Progress
+    from ._pack import Packed
+    from ._packing import pack
     from ._safetensors import Tensors
     from ._save import save
     from ._saving import Saving

@@ -329,7 +329,7 @@ def _nbytes(x):
 
 def _bytes_of(piece):
     """A piece as a buffer of bytes. Copies an array that is not contiguous."""
-    if isinstance(piece, bytes):
+    if isinstance(piece, (bytes, memoryview)):
         return piece
     numpy = _numpy()
     return numpy.ascontiguousarray(piece).reshape(-1).view(numpy.uint8)

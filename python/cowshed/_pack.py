@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: MIT
+"""pack(): a read-only sequence of objects in one frozen storage.
+
+Objects can't be shared between processes, but their bytes can. A `Packed` has the pickles of its
+elements in one storage. It makes an element when it is asked for, and keeps none. Processes that
+have it share the storage, in whichever way they were started.
+
+    0       b"cowpack\\1", kind, number of elements n, place of the index, size, checksum; 64 bytes
+    64      the elements, one after the other
+    index   n + 1 places where the elements begin and the last one ends; n checksums
+
+Numbers have 8 bytes each, and no index. A string is UTF-8. Other elements are *records*. A record
+is a pickle, whose first byte is 0x80; or a table of buffers, a pickle and the buffers:
+
+    0           1, number of buffers b (7 bytes), size of the pickle
+    16          for each buffer its place in the storage and its size
+    16 + 16b    the pickle, and behind it the buffers, aligned
+
+The arrays of an element are views of its buffers.
+
+The checksums are those of strings and records, without the buffers. They are compared where a
+file may have changed since it was written. A peer that is trusted with pickles needs none.
+(_packing.py writes all that.)
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import pickle
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from . import _pickle
+
+if TYPE_CHECKING:
+    from ._types import Path
+
+T = TypeVar("T", covariant=True)
+
+MAGIC = b"cowpack\1"
+HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the index, size, checksum
+TABLE = struct.Struct("<QQ")
+RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
+
+_loads = pickle.loads
+
+
+class Packed(Sequence[T]):
+    """A read-only sequence of objects in one frozen storage. pack() and Packed.open() make it.
+
+    An element is made anew at each access: `x[3] is x[3]` is False, and changing the element does
+    not change the sequence. NumPy arrays in it are read-only views of the storage, which they keep
+    alive. A slice is a view, which copies nothing. Any thread may read it.
+
+    cowshed.multiprocessing sends it as a handle of less than 1 KiB. A plain pickle has all of its
+    bytes; that of a slice has the bytes of the slice.
+    """
+
+    __slots__ = ("_storage", "_range", "_kind", "_data", "_starts", "_sums", "_path", "__weakref__")
+
+    # ---- Making ------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: Path) -> Packed[Any]:
+        """Maps a file of save(), and reads its header only.
+
+        Reading an element runs code that the file names, as pickle.load() does: open only files
+        that you trust. ValueError: it is not such a file, or damaged. An element that is damaged
+        raises ValueError when it is read. OSError: as from open().
+        """
+        from . import _files
+
+        path = os.path.abspath(os.fsdecode(path))
+        fd = _files._open(path, "r")
+        try:
+            facts = os.fstat(fd)
+            head = os.pread(fd, HEADER.size, 0)
+            check_header(head, facts.st_size, path)
+            return _attach(_files._map(fd, path, "r", facts))
+        finally:
+            os.close(fd)
+
+    def __reduce__(self):
+        storage, where = self._storage, self._range
+        if _pickle.current() is None and not self._is_whole():
+            storage = _compact(self)
+            where = range(len(where))
+        return _rebuild, (storage, where.start, where.stop, where.step)
+
+    # ---- Reading -----------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, i: int) -> T: ...
+    @overload
+    def __getitem__(self, i: slice) -> Packed[T]: ...
+
+    def __getitem__(self, i):
+        try:
+            at = self._range[i]
+        except IndexError:
+            raise IndexError(f"index {operator.index(i)} is out of range: the sequence has "
+                             f"{len(self)} elements") from None
+        except TypeError:
+            raise TypeError(f"an index is {type(i).__name__}: pass an integer or a slice") from None
+        if type(at) is range:
+            return _view(self, at)
+        kind = self._kind
+        if kind >= INTEGERS:
+            return self._data[at]
+        starts = self._starts
+        low, high = starts[at], starts[at + 1]
+        record = self._data[low:high]
+        if self._path is not None:
+            self._check(at, low, high, record)
+        if kind == STRINGS:
+            return str(record, "utf-8", "surrogatepass")
+        if record[0] == 0x80:
+            return _loads(record)
+        body, buffers = self._split(at, record)
+        return _loads(body, buffers=buffers)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.__getitem__, range(len(self._range)))
+
+    def _split(self, at, record):
+        """(pickle, buffers) of a record that has a table of buffers."""
+        count, size = TABLE.unpack_from(record)
+        low = TABLE.size * ((count >> 8) + 1)
+        data, end = self._data, len(self._data)
+        places = list(TABLE.iter_unpack(record[TABLE.size : low]))
+        if low + size > len(record) or any(first + nbytes > end for first, nbytes in places):
+            raise self._damaged(f"element {at}")
+        return (record[low : low + size],
+                [data[first : first + nbytes] for first, nbytes in places])
+
+    def _check(self, at, low, high, record):
+        """ValueError: an element of a file does not have its checksum."""
+        fits = HEADER.size <= low <= high <= len(self._data)
+        if fits and self._kind == RECORDS and high - low >= TABLE.size and record[0] != 0x80:
+            count, size = TABLE.unpack_from(record)
+            record = record[: TABLE.size * ((count >> 8) + 1) + size]  # without the buffers
+        if not fits or zlib.crc32(record) != self._sums[at] or (
+                low == high and self._kind == RECORDS):
+            raise self._damaged(f"element {at}")
+
+    def _damaged(self, what):
+        return _wrong(self._path or "the storage", f"{what} is damaged")
+
+    # ---- As a whole --------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the storage in bytes, also for a slice of it."""
+        return self._storage.nbytes
+
+    def save(self, path: Path, *, sync: bool = False) -> None:
+        """Writes it to a file, atomically, for Packed.open(). Of a slice: its elements only.
+
+        sync: True returns when the bytes are on the disk. OSError: as from write(); the old file
+        is unchanged.
+        """
+        from . import _save
+
+        storage = self._storage if self._is_whole() else _compact(self)
+        path = os.path.abspath(os.fsdecode(path))
+        _save.Plan(path, [memoryview(storage)]).write(sync)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have equal elements in the same order. `other`: a Packed, a list or a tuple.
+
+        Elements with equal bytes are equal. Others are compared by `==`, as those of lists are.
+        """
+        if self is other:
+            return True
+        if not isinstance(other, (Packed, list, tuple)):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        if isinstance(other, Packed):
+            if self._storage is other._storage and self._range == other._range:
+                return True
+            return all(self._parts(i) == other._parts(j) or self[n] == other[n]
+                       for n, (i, j) in enumerate(zip(self._range, other._range)))
+        return all(x == y for x, y in zip(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<cowshed.Packed of {len(self)} elements, {self.nbytes} bytes>"
+
+    def _is_whole(self):
+        return self._range == range(_count(self._storage))
+
+    def _parts(self, at):
+        """All that tells an element. Elements are equal if their parts are."""
+        if self._kind >= INTEGERS:
+            return self._data[at]
+        record = self._data[self._starts[at] : self._starts[at + 1]]
+        if self._kind == STRINGS or record[0] == 0x80:
+            return self._kind == STRINGS, record
+        body, buffers = self._split(at, record)
+        return body, *buffers
+
+
+def _wrong(where, what):
+    return ValueError(f"{where}: {what}. Pack the objects again, and save() the result")
+
+
+def header(kind, count, index, size):
+    """The header of a pack."""
+    head = HEADER.pack(MAGIC, kind, count, index, size, 0)
+    return HEADER.pack(MAGIC, kind, count, index, size, zlib.crc32(head))
+
+
+def check_header(head, nbytes, where):
+    """(kind, count, place of the index) of a header. ValueError: `nbytes` bytes can't have it."""
+    if head[:7] != MAGIC[:7]:
+        raise _wrong(where, "it is no file of Packed.save()")
+    if len(head) < HEADER.size:
+        raise _wrong(where, "it ends in its header")
+    magic, kind, count, index, size, _ = HEADER.unpack(head)
+    if magic != MAGIC:
+        raise _wrong(where, f"it has version {magic[7]} of the format, and this cowshed knows 1")
+    if head != header(kind, count, index, size) or kind > FLOATS:
+        raise _wrong(where, "its header is damaged")
+    ends = index if kind >= INTEGERS else index + 12 * count + 8
+    if ends != nbytes or size != nbytes:
+        raise _wrong(where, f"it has {nbytes} bytes, and its header says {size}: it was cut off, "
+                            "or written to")
+    return kind, count, index
+
+
+def _count(storage):
+    return HEADER.unpack_from(memoryview(storage))[2]
+
+
+def _attach(storage, where=None):
+    """The Packed on a storage."""
+    whole = memoryview(storage).toreadonly()
+    path = None
+    if storage.kind == "file":
+        from . import _files
+
+        path = _files._mapped[storage].path
+    kind, count, index = check_header(bytes(whole[: HEADER.size]), len(whole), path or "the pack")
+    self = Packed.__new__(Packed)
+    self._storage, self._kind, self._path = storage, kind, path
+    self._range = range(count) if where is None else where
+    self._starts = self._sums = None
+    if kind >= INTEGERS:
+        self._data = whole[HEADER.size : index].cast("q" if kind == INTEGERS else "d")
+    else:
+        self._data = whole[:index]
+        self._starts = whole[index : index + 8 * count + 8].cast("Q")
+        self._sums = whole[index + 8 * count + 8 :].cast("I")
+    return self
+
+
+def _view(packed, where):
+    """The elements `where`, a range, of the storage of a Packed."""
+    self = Packed.__new__(Packed)
+    for name in Packed.__slots__[:-1]:
+        setattr(self, name, getattr(packed, name))
+    self._range = where
+    return self
+
+
+def _rebuild(storage, start, stop, step):
+    return _attach(storage, range(start, stop, step))
+
+
+def _compact(packed):
+    """A storage with the elements of a slice only."""
+    from . import _packing
+
+    return _packing.compact(packed)

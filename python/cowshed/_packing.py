@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: MIT
+"""pack(): writing the storage of a Packed. Its form is in _pack.py.
+
+The elements are pickled one by one into a memfd, which is sealed in the end. So neither their
+number nor their size has to be known before, and nothing is copied twice. On a system that denies
+memfds the bytes are collected in memory.
+
+A list or tuple of strings, of floats or of integers is stored as such, which reads several times
+faster than pickles do. The kind is that of the first element; if a later one is of another type,
+all that was written is written again as pickles.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import operator
+import os
+import pickle
+import sys
+import time
+import types
+import zlib
+from collections.abc import Iterable, Mapping, Set
+from typing import TypeVar
+
+from . import _cowshed, _pace, _reducers
+from ._pack import (FLOATS, HEADER, INTEGERS, RECORDS, STRINGS, TABLE, Packed, _attach, header)
+
+T = TypeVar("T")
+
+_PIECE = 1 << 20  # bytes that are collected for one write
+_SHOW = 0.2  # seconds between two states of the bar
+_LOOK = 256  # elements between two looks at the clock
+_NOEXEC_SEAL = 8  # os.MFD_NOEXEC_SEAL of Python 3.14; older kernels refuse it
+_SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+def pack(sequence: Iterable[T], *, show: bool = False) -> Packed[T]:
+    """A read-only sequence with the elements of `sequence`, in one frozen storage.
+
+    It is for lists of Python objects that many processes read, with any start method: see Packed.
+    Elements are pickled one by one. So an object that is in two of them becomes two. The buffers
+    of NumPy arrays lie aligned in the storage, and come out as read-only views of it. PyTorch's
+    tensors come out as copies, since PyTorch has no read-only tensors.
+
+    sequence: a list, a tuple, any iterable; a generator is used up. show: True shows a bar on a
+    terminal meanwhile. Changes nothing of the elements.
+
+    TypeError: an element can't be pickled, the error names it; or `sequence` has no order, or is
+    an array of numbers (freeze() it). MemoryError, OSError: no memory. After an error the sequence
+    is as it was, and nothing is left in memory.
+    """
+    if isinstance(sequence, Packed):
+        return sequence if sequence._is_whole() else _attach(compact(sequence))
+    _check(sequence)
+    with _Writer(_Bar(sequence) if show else None) as writer:
+        return _attach(writer.write_all(sequence))
+
+
+def compact(packed):
+    """A storage with the elements of a Packed, which may be a slice."""
+    with _Writer(None) as writer:
+        if packed._kind >= INTEGERS:
+            return writer.write_numbers(array.array(packed._data.format, packed))
+        writer.kind = packed._kind
+        for at in packed._range:
+            low, high = packed._starts[at], packed._starts[at + 1]
+            record = packed._data[low:high]
+            if packed._path is not None:
+                packed._check(at, low, high, record)
+            if packed._kind == RECORDS and record[0] != 0x80:
+                body, buffers = packed._split(at, record)
+                writer.add_record(body, buffers)
+            else:
+                writer.add(record)
+        return writer.finish()
+
+
+def _check(sequence):
+    kind = type(sequence).__name__
+    if isinstance(sequence, (str, bytes, bytearray, memoryview, _cowshed.Storage)):
+        raise TypeError(f"pack() got one {kind}: pass a list of objects")
+    if isinstance(sequence, (Mapping, Set)):
+        raise TypeError(f"pack() got a {kind}, which has no order: pass a list, as "
+                        f"list(x{'.items()' if isinstance(sequence, Mapping) else ''})")
+    if not isinstance(sequence, Iterable) and not hasattr(type(sequence), "__getitem__"):
+        raise TypeError(f"pack() got a {kind}, not a sequence: pass a list of objects")
+    if _is_array(sequence) and not sequence.dtype.hasobject or _is_tensor(sequence):
+        raise TypeError(f"pack() got a {kind} of numbers, which needs no pickles: freeze() makes "
+                        "it read-only, and processes share it")
+
+
+def _is_array(x):
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(x, numpy.ndarray)
+
+
+def _is_tensor(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+# ---- Elements ------------------------------------------------------------------------------
+
+
+class _Pickler(pickle.Pickler):
+    """Takes arrays apart so that their bytes are buffers, also those that pickle would copy."""
+
+    def reducer_override(self, x):
+        if _is_array(x):
+            if type(x).__reduce__ is _array_reduce() and not x.dtype.hasobject and not (
+                    x.flags.c_contiguous or x.flags.f_contiguous):
+                return x.copy().__reduce_ex__(5)
+        elif _is_tensor(x) and type(x) is sys.modules["torch"].Tensor:
+            from .torch import _tensors
+
+            if _tensors.is_plain(x) and not x.requires_grad and x.numel():
+                torch = sys.modules["torch"]
+                view = x.contiguous().reshape(-1).view(torch.uint8).numpy()
+                name = str(x.dtype).removeprefix("torch.")
+                return rebuild_tensor, (pickle.PickleBuffer(view), name, tuple(x.size()))
+        return NotImplemented
+
+
+def _array_reduce():
+    return sys.modules["numpy"].ndarray.__reduce__
+
+
+def rebuild_tensor(buffer, dtype, size):
+    """A tensor of an element: a copy, since PyTorch has no read-only tensors."""
+    import torch
+
+    return torch.frombuffer(bytearray(buffer), dtype=getattr(torch, dtype)).reshape(size)
+
+
+class _Writer:
+    """Writes the elements, and then the index. A context manager: it frees what is not finished."""
+
+    def __init__(self, bar):
+        self.kind = RECORDS
+        self._bar = bar
+        self._out = _Out()
+        self._out.write(bytes(HEADER.size))
+        self._starts, self._sums = array.array("Q"), array.array("I")
+        self._pieces, self._buffers = [], []
+        # What the pickler writes is appended to the pieces.
+        self._pickler = _Pickler(types.SimpleNamespace(write=self._pieces.append), 5,
+                                 buffer_callback=self._buffers.append)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._out.close()
+        if self._bar is not None:
+            self._bar.close()
+
+    def write_all(self, sequence):
+        """Writes the elements of an iterable; returns the storage."""
+        if type(sequence) in (list, tuple):
+            sequence = tuple(sequence)  # other threads may change a list
+            kinds = set(map(type, sequence))
+            if kinds == {float} or kinds == {int}:
+                try:
+                    return self.write_numbers(array.array("d" if float in kinds else "q", sequence))
+                except OverflowError:
+                    pass  # an integer of more than 64 bits
+            if kinds == {str}:
+                self.kind = STRINGS
+        add = self._add_string if self.kind == STRINGS else self._add_object
+        for i, x in enumerate(sequence):
+            add(i, x)
+            if self._bar is not None and i % _LOOK == 0:
+                self._bar.look(i + 1, self._out.size)
+        return self.finish()
+
+    def write_numbers(self, numbers):
+        """Writes an array of integers or floats; returns the storage."""
+        self.kind = FLOATS if numbers.typecode == "d" else INTEGERS
+        self._out.write(memoryview(numbers).cast("B"))
+        return self._out.finish(self.kind, len(numbers), self._out.size)
+
+    def _add_string(self, i, x):
+        self.add(x.encode("utf-8", "surrogatepass"))
+
+    def _add_object(self, i, x):
+        try:
+            self._pickler.dump(x)
+        except Exception as error:
+            raise _cannot(i, x, error) from error
+        self._pickler.clear_memo()
+        pieces, buffers = self._pieces, self._buffers
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if buffers:
+            self.add_record(body, [buffer.raw() for buffer in buffers])
+            buffers.clear()
+        else:
+            self.add(body)
+
+    def add(self, record):
+        """Adds a record without buffers."""
+        self._starts.append(self._out.size)
+        self._sums.append(zlib.crc32(record))
+        self._out.write(record)
+
+    def add_record(self, body, buffers):
+        """Adds a record with buffers, which are written behind it."""
+        at = self._out.size + TABLE.size * (len(buffers) + 1) + len(body)
+        head = [TABLE.pack(1 | len(buffers) << 8, len(body))]
+        for buffer in buffers:
+            at += -at % _alignment(buffer.nbytes)
+            head.append(TABLE.pack(at, buffer.nbytes))
+            at += buffer.nbytes
+        self.add(b"".join([*head, body]))
+        for buffer in buffers:
+            self._out.align(_alignment(buffer.nbytes))
+            self._out.write(buffer)
+
+    def finish(self):
+        """Writes the index; returns the storage."""
+        self._starts.append(self._out.size)
+        self._out.align(8)
+        index = self._out.size
+        self._out.write(memoryview(self._starts).cast("B"))
+        self._out.write(memoryview(self._sums).cast("B"))
+        return self._out.finish(self.kind, len(self._sums), index)
+
+
+def _alignment(nbytes):
+    return 64 if nbytes >= 512 else 16
+
+
+def _cannot(i, x, error):
+    if isinstance(error, (MemoryError, OSError)):
+        return error
+    return TypeError(
+        f"element {i}, a {type(x).__name__}, can't be pickled ({type(error).__name__}: {error}). "
+        "Pack what it is made of, as its path or its numbers, and make the object where it is used")
+
+
+# ---- Bytes ---------------------------------------------------------------------------------
+
+
+class _Out:
+    """A memfd that grows; or a list of bytes, if the system denies memfds."""
+
+    def __init__(self):
+        self.size = 0
+        self._small, self._parts = bytearray(), []
+        self._fd = _memfd()
+
+    def write(self, data):
+        self.size += len(data)
+        if len(data) < _PIECE:
+            self._small += data
+            if len(self._small) < _PIECE:
+                return
+            data = b""
+        self._flush()
+        if data:
+            self._put(data)
+
+    def align(self, n):
+        self.write(bytes(-self.size % n))
+
+    def _flush(self):
+        small, self._small = self._small, bytearray()
+        if small:
+            self._put(small)
+
+    def _put(self, data):
+        if self._fd is None:
+            self._parts.append(bytes(data))
+            return
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def finish(self, kind, count, index):
+        """Writes the header; returns the frozen storage."""
+        self._flush()
+        head = header(kind, count, index, self.size)
+        if self._fd is None:
+            self._parts[0] = head + self._parts[0][len(head) :]
+            return _reducers.rebuild_bytes(b"".join(self._parts), True)
+        os.pwrite(self._fd, head, 0)
+        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
+        return _cowshed.import_fd(self._fd, 0, self.size, _cowshed.SEALED)
+
+    def close(self):
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _memfd():
+    """A new memfd, or None."""
+    for flags in _NOEXEC_SEAL, 0:
+        try:
+            return os.memfd_create("cowshed-pack", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING | flags)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
+    return None
+
+
+# ---- The bar -------------------------------------------------------------------------------
+
+
+class _Bar:
+    """A bar on a terminal. The size of all elements is guessed from those that are written."""
+
+    def __init__(self, sequence):
+        self._on = sys.stderr is not None and sys.stderr.isatty()
+        self._count = operator.length_hint(sequence)
+        self._begun = self._next = time.monotonic()
+        self._drawn = False
+
+    def look(self, i, nbytes):
+        now = time.monotonic()
+        if self._on and now >= self._next + _SHOW:
+            total = nbytes * max(self._count, i) // i
+            bar = _pace.bar(_pace.Progress(nbytes, total, now - self._begun), "packing")
+            sys.stderr.write("\r" + bar)
+            sys.stderr.flush()
+            self._next, self._drawn = now, True
+
+    def close(self):
+        if self._drawn:
+            sys.stderr.write("\n")
