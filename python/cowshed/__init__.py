@@ -16,6 +16,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.clone(x)                     the same bytes, without a copy
     cowshed.share(x)                     memory that several processes read and write
     cowshed.freeze(x)                    read-only for ever, sent without a copy
+    cowshed.writable(x)                  a read-only or shared x, to be written privately, by page
     cowshed.open(path), save(path, x)    .npy, .safetensors and raw files as arrays
     cowshed.snapshot(state)              a training state of this moment, to be saved later
     cowshed.checkpoint(state, path)      the same, saved by a forked process
@@ -84,6 +85,7 @@ __all__ = [
     "storage_of",
     "trim",
     "version",
+    "writable",
     "write_intent",
     "zeros",
 ]
@@ -104,6 +106,7 @@ _LAZY = {
     "pack": "_packing",
     "save": "_save",
     "snapshot": "_snapshot",
+    "writable": "_writable",
     "write_intent": "_intents",
 }
 
@@ -126,6 +129,7 @@ if TYPE_CHECKING:
     from ._save import save
     from ._saving import Saving
     from ._snapshot import Snapshot, checkpoint, snapshot
+    from ._writable import writable
 else:
 
     def __getattr__(name):

@@ -147,7 +147,9 @@ def _check_array(x, name):
             f"{name}() takes a NumPy array, a PyTorch tensor or a Storage, "
             f"not {type(x).__name__}. For dicts and lists of arrays use snapshot()"
         )
-    if isinstance(x, numpy.ma.MaskedArray):
+    # NumPy imports the module at its first use, which takes 50 ms. Without it no array is masked.
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(x, masked.MaskedArray):
         raise TypeError(f"{name}() got a masked array, which consists of two arrays: pass its "
                         ".data and its .mask")
     if x.dtype.hasobject:

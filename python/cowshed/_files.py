@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from . import _cowshed
 from ._arrays import _make, _numpy, array_on, sizes
+from ._mappings import own_pages
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -421,27 +422,9 @@ def _differs(said, facts):
     return None
 
 
-_PAGE = os.sysconf("SC_PAGESIZE")
-_PRESENT, _SWAPPED, _OF_FILE = 1 << 63, 1 << 62, 1 << 61
-
-
 def _was_written(storage):
     """Whether a private mapping has pages of its own. True if /proc/self/pagemap can't be read."""
-    numpy = _numpy()
-    first = storage.address // _PAGE
-    left = -(-storage.nbytes // _PAGE)
     try:
-        with os.fdopen(os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC), "rb",
-                       buffering=0) as pages:
-            pages.seek(first * 8)
-            while left:
-                entries = numpy.frombuffer(pages.read(min(left, 1 << 17) * 8), "=u8")
-                if not len(entries):
-                    return True
-                here = (entries & numpy.uint64(_PRESENT | _SWAPPED)) != 0
-                if (here & ((entries & numpy.uint64(_OF_FILE)) == 0)).any():
-                    return True
-                left -= len(entries)
+        return any(True for _ in own_pages(storage.address, storage.nbytes))
     except OSError:
         return True
-    return False

@@ -36,6 +36,7 @@ from ._tensors import (
     share,
     storage_of,
     tensor,
+    writable,
     zeros,
     zeros_like,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "storage_of",
     "tensor",
     "uninstall",
+    "writable",
     "zeros",
     "zeros_like",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from .. import _arrays, _cowshed, _regions, _writes
+from .. import _arrays, _cowshed, _regions, _writable, _writes
 from . import _storages
 
 if TYPE_CHECKING:
@@ -265,6 +265,25 @@ def _copy(t, first, end, foreign):
     if end > first and not foreign:
         _storages.as_bytes(target).copy_(_storages.as_bytes(t.untyped_storage())[first:end])
     return like(t, target, 0)
+
+
+def writable(t: torch.Tensor) -> torch.Tensor:
+    """The bytes of `t`, to be written by this process alone: see cowshed.writable().
+
+    Copies nothing of a large tensor that lies in a file or in shared memory. TypeError: as clone().
+    """
+    check(t, "writable")
+    first, end = span(t)
+    whole = t.untyped_storage()
+    place = _storages.region(whole) if end > first else None
+    if place is not None and place.storage.kind == "own":
+        return clone(t)
+    if end - first < _arrays.SMALL:
+        return _copy(t, first, end, False)
+    new = _writable.private(whole.data_ptr() + first, end - first, whole)
+    if new is None:
+        return _copy(t, first, end, True)
+    return like(t, _storages.untyped(new), 0)
 
 
 def share(t: _Tensor) -> _Tensor:
