@@ -15,7 +15,8 @@
  * child lacks may have the lock for ever.
  *
  * A gate leaves all as it was: the kernel's mask, flags and stack are those that the
- * program asked for, and SA_RESETHAND resets the gate as it would reset the handler.
+ * program asked for, and SA_RESETHAND resets the gate as it would reset the handler. Where
+ * the signal interrupts the program's own code, the gate only jumps to the handler.
  */
 #undef _FORTIFY_SOURCE
 #include "preload/next.h"
@@ -48,7 +49,14 @@ static _Thread_local unsigned forks __attribute__((tls_model("initial-exec")));
 
 int (*preload_next_sigaction)(int, const struct sigaction *, struct sigaction *);
 
-static void
+/* What a gate calls. */
+static inline handler_fn *
+behind(int sig, int gate)
+{
+	return __atomic_load_n(&handlers[sig].of[gate], __ATOMIC_RELAXED);
+}
+
+static __attribute__((noinline)) void
 pass(int gate, int sig, void *info, void *context)
 {
 	struct cow__park_thread *t = preload_thread;
@@ -63,8 +71,7 @@ pass(int gate, int sig, void *info, void *context)
 	           COW__PARK_FLOOR) {
 		cow__park_wait(NULL);
 	}
-	__atomic_load_n(&handlers[sig].of[gate], __ATOMIC_RELAXED)(sig, info,
-	                                                          context);
+	behind(sig, gate)(sig, info, context);
 	/* The handler may have made the record: then there is nothing to put back. */
 	if (was && (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
 	            COW__PARK_STOPS))
@@ -76,16 +83,40 @@ pass(int gate, int sig, void *info, void *context)
 		t->in_vfork = true;
 }
 
+/* Did the signal interrupt the program's own code, and does no prover have the floor? Then
+ * there is nothing to do before the handler, nor after it. The prover's fence on this
+ * processor comes before this look at the word, or it finds the thread running. */
+static inline bool
+interrupts_program(void)
+{
+	const struct cow__park_thread *t = preload_thread;
+
+	return !(__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
+	         (COW__PARK_FLOOR | COW__PARK_FENCES)) &&
+	       (!t || (!t->now && !t->in_vfork));
+}
+
+/* Both calls are jumps, so the gate itself writes nothing: another thread may have made
+ * the stack read-only after the kernel put the signal there. */
+static inline void
+enter(int gate, int sig, void *info, void *context)
+{
+	if (__builtin_expect(interrupts_program(), 1))
+		behind(sig, gate)(sig, info, context);
+	else
+		pass(gate, sig, info, context);
+}
+
 static void
 gate_a(int sig, void *info, void *context)
 {
-	pass(0, sig, info, context);
+	enter(0, sig, info, context);
 }
 
 static void
 gate_b(int sig, void *info, void *context)
 {
-	pass(1, sig, info, context);
+	enter(1, sig, info, context);
 }
 
 static handler_fn *const gates[] = { gate_a, gate_b };

@@ -41,6 +41,11 @@ also=quiet=signal program execs
 also=quiet=signal program signals
 also=quiet=signal program idle_signals
 also=quiet=signal program old_handlers
+# Without an optimizer a gate has a frame of its own.
+if [ "${MODE:-plain}" = plain ]; then
+	program signal_frame
+	also=quiet=signal program signal_frame
+fi
 program fork_hooks
 program signals
 program fork_in_handler
