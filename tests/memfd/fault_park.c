@@ -233,8 +233,12 @@ int main(void)
 	Suite *suite = suite_create("fault_park");
 	TCase *tcase = add_bare_case(suite, "fault_park");
 
-	tcase_add_loop_test(tcase, each_call_fails, 0, (int)COUNT(errors) * (ALONE + 1));
-	tcase_add_loop_test(tcase, denied, 0, (int)COUNT(denials) * ALONE);
+	if (UNDER_TSAN) {
+		puts("skip each_call_fails, denied TSan's own thread is never quiet");
+	} else {
+		tcase_add_loop_test(tcase, each_call_fails, 0, (int)COUNT(errors) * (ALONE + 1));
+		tcase_add_loop_test(tcase, denied, 0, (int)COUNT(denials) * ALONE);
+	}
 	tcase_add_loop_test(tcase, fences, 0, 2);
 	return run_suite(suite);
 }
