@@ -24,6 +24,8 @@ static bool shared_process;
 static bool cancelled_unknown; /* a thread without a record was cancelled */
 static void (*gates[2])(int, void *, void *);
 static uint64_t exempt;
+static struct cow__park_thread *(*record_of_caller)(void);
+static struct cow__park_call library = { .fenced = true }; /* a call of our own */
 
 COW_EXPORT struct cow__park_call cow__park_unknown = { .fenced = true };
 
@@ -164,6 +166,12 @@ cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
 		                  __ATOMIC_SEQ_CST);
 }
 
+COW_EXPORT void
+cow__park_records(struct cow__park_thread *(*record)(void))
+{
+	record_of_caller = record;
+}
+
 /* Sleeps until the floor is given back. The bit tells the prover to wake us, and to
  * hurry. It wakes those that it stopped anyway. */
 static void
@@ -223,6 +231,16 @@ cow__park_carefully(struct cow__park_thread *t, uintptr_t now)
 		sleep_out(true);
 		note_wait(began);
 	}
+}
+
+struct cow__park_thread *
+cow__park_here(void)
+{
+	struct cow__park_thread *t = record_of_caller ? record_of_caller() : NULL;
+
+	if (t)
+		cow__park_carefully(t, (uintptr_t)&library | 1);
+	return t;
 }
 
 /* The thread is parked while it waits. A child of vfork() may be killed here, so it
@@ -333,6 +351,7 @@ fence_all(void)
 
 struct found {
 	uint32_t parked, running, unknown;
+	uint32_t busy; /* parked in a call of our own */
 };
 
 /* Is the thread parked? Removes the record of one that has ended. */
@@ -352,6 +371,7 @@ look_at(struct cow__park_thread *t, bool fenced, struct found *found)
 		return COW__BUSY_RUNNING;
 	} else if (cow__park_counts(t)) {
 		found->parked++;
+		found->busy += (now & ~1ul) == (uintptr_t)&library;
 	} else {
 		found->unknown++;
 	}
@@ -377,6 +397,7 @@ cow__park_gated(void)
 
 static struct cow__signals old_mask;
 static uint32_t stopped; /* so many threads, for this floor */
+static uint32_t kept;    /* ... or are in a call of our own */
 
 static enum cow__busy
 look_at_all(uint32_t self, struct found *found)
@@ -395,7 +416,7 @@ cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
                 uint32_t *ret_parked)
 {
 	uint32_t self = (uint32_t)sys_gettid();
-	struct found found = { 0, 0, 0 };
+	struct found found = { 0, 0, 0, 0 };
 	enum cow__busy busy;
 
 	if (__atomic_load_n(&shared_process, __ATOMIC_SEQ_CST))
@@ -420,6 +441,7 @@ cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
 	else if (!busy && found.running && !sleepers)
 		busy = COW__BUSY_RUNNING;
 	*ret_parked = found.parked + stopped;
+	kept = found.busy;
 	if (busy)
 		cow__park_end();
 	return busy;
@@ -440,7 +462,7 @@ cow__park_end(void)
 bool
 cow__park_stopped(void)
 {
-	return stopped != 0;
+	return stopped + kept != 0;
 }
 
 bool

@@ -136,6 +136,15 @@ void cow__park_shared(void);
 void cow__park_gates(void (*a)(int, void *, void *),
                      void (*b)(int, void *, void *), uint64_t exempt);
 
+/* Where the calling thread's record is: set once, by the shim. The function returns NULL if
+ * the thread has none, is parked already, or has its stack in memory that may be moved. */
+void cow__park_records(struct cow__park_thread *(*record)(void));
+
+/* Parks the calling thread for a long call of the library into the kernel, in which it
+ * writes no memory of the program's and has no lock of ours. NULL: it is not parked.
+ * Else cow__park_leave(.., true) ends it. */
+struct cow__park_thread *cow__park_here(void);
+
 /* ---- For the prover (memfd/quiet.c). Calls are serialized by the caller. ---- */
 
 /* Why there is no quiet moment. */
@@ -168,7 +177,8 @@ enum cow__busy cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
                                uint32_t *ret_parked);
 void cow__park_end(void);
 
-/* With the floor: were threads stopped for it? */
+/* With the floor: do threads wait for it that the program keeps busy? They were stopped
+ * for it, or are in a call of cow__park_here(). */
 bool cow__park_stopped(void);
 
 /* With the floor, and after all threads were counted: do all that count as parked live?

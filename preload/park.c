@@ -110,10 +110,24 @@ preload_park_child(void)
 	cow__park_child(preload_thread);
 }
 
+/* A handler may have interrupted a call that is parked: that one stays so. */
+static struct cow__park_thread *
+record(void)
+{
+	struct cow__park_thread *t = preload_thread;
+	uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
+
+	return !t || t->now || t->in_vfork || preload_sandboxed() ||
+	                       stack - preload_window_start < preload_window_bytes
+	               ? NULL
+	               : t;
+}
+
 void
 preload_park_init(void)
 {
 	process = getpid();
+	cow__park_records(record);
 	preload_signals_init();
 	preload_threads_init();
 	preload_blocking_init();

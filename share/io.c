@@ -14,7 +14,7 @@
  * one. So there is one way to fail. A kernel that denies rings, or a part of what they
  * need, only makes it slower.
  */
-#include "core/memory/commit.h"
+#include "core/memory/apart.h"
 #include "core/base/error.h"
 #include "core/storage/storage.h"
 #include "cowshed-file.h"

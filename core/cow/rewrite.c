@@ -10,6 +10,7 @@
 #include "core/cow/part.h"
 #include "core/cow/thaw.h"
 #include "core/cow/view.h"
+#include "core/memory/apart.h"
 #include "core/memory/bulk.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"

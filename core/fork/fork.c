@@ -32,7 +32,7 @@
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
-#define TRY_REAPED_NS 1000000u
+#define TRY_REAPED_NS 5000000u
 #define HEAL_NS 500000u /* of a fork, and of a look for children */
 
 struct copy {

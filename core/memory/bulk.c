@@ -5,7 +5,7 @@
 #include "core/memory/bulk.h"
 #include "core/base/base.h"
 #include "core/base/stream.h"
-#include "core/memory/commit.h"
+#include "core/memory/apart.h"
 #include "core/memory/workers.h"
 
 #define STRIDE (4 * COW__HUGE) /* cleared by the kernel, then copied to */

@@ -5,6 +5,7 @@
 #include "core/memory/commit.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/memory/apart.h"
 #include "core/memory/extent.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
@@ -18,7 +19,7 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
-#define ONCE (256 * MIB)        /* the most under the lock: other threads wait */
+#define ONCE (256 * MIB)        /* the most in one call of the program */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that was filled before it was collapsed looks untouched, since the collapse
  * takes it out of the page table. Up to so many may be in a row. */
@@ -78,8 +79,10 @@ young_remove(struct cow__tile *t)
 	t->young = false;
 	if (!t->mending) {
 		ahead -= t->committed - t->touched;
-		cow__fill_history_learn(t->bytes, t->touched,
-		                 t->committed - t->touched);
+		/* Nobody could touch what is owed. */
+		if (!t->owed)
+			cow__fill_history_learn(t->bytes, t->touched,
+			                 t->committed - t->touched);
 	}
 	t->mending = false;
 	t->committed = t->touched;
@@ -168,33 +171,12 @@ begin_at(struct cow__tile *t, size_t there)
 	young_add(t);
 }
 
-/* Commits what the credit allows of a young tile now. */
-static int
-commit_now(struct cow__tile *t)
-{
-	size_t want = cow__min(whole_chunks(t) - t->committed, room(false, t->bytes));
-	uintptr_t at = origin(t) + t->committed;
-	size_t done = 0;
-	int r;
-
-	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
-	if (!want)
-		return 0;
-	r = cow__map_collapse(at, want, &done);
-	(void)cow__map_zap(at, want); /* so that the first touch shows */
-	cow__stat_add(bytes_collapsed, done);
-	t->committed += done;
-	t->missed = want - done;
-	ahead += done;
-	return r;
-}
-
 void
 cow__commit_fresh(struct cow__tile *t, size_t there)
 {
 	uint64_t now = cow__now();
 	struct cow__tile *y, *next;
-	int r;
+	size_t rest, want;
 
 	if (!cow__commits() || cow__engine.placed)
 		return;
@@ -204,11 +186,46 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 			(void)look(y, now);
 	}
 	begin_at(t, there);
-	r = commit_now(t);
-	if (r < 0)
-		refused(t, r);
-	else if (whole_chunks(t) - t->committed >= HELPER_PAYS)
+	rest = whole_chunks(t) - t->committed;
+	want = cow__min(rest, room(false, t->bytes));
+	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
+	if (want) {
+		t->busy = t->owed = true;
+		t->committed += want;
+		ahead += want;
+	} else if (rest >= HELPER_PAYS) {
 		cow__helper_want(true);
+	}
+}
+
+void
+cow__commit_unlock(struct cow__tile *t)
+{
+	size_t want, done;
+	uintptr_t at;
+	int r;
+
+	if (!t || !t->owed) {
+		cow__engine_unlock();
+		return;
+	}
+	want = t->committed - t->touched;
+	at = origin(t) + t->touched;
+	cow__engine_unlock();
+	r = cow__apart_collapse(t, at, want, &done);
+	cow__engine_lock();
+	cow__stat_add(bytes_collapsed, done);
+	if (t->young && !t->mending) {
+		t->missed += want - done;
+		if (r < 0)
+			refused(t, r);
+		else if (whole_chunks(t) - t->committed + want - done >= HELPER_PAYS)
+			cow__helper_want(true);
+	}
+	t->busy = t->owed = false;
+	if (t->doomed)
+		cow__extent_free(t);
+	cow__engine_unlock();
 }
 
 void
@@ -448,29 +465,6 @@ cow__commit_step(uint64_t now)
 	if (!moved && mend)
 		mend_next(mend);
 	return moved || mend;
-}
-
-void
-cow__commit_at(uintptr_t start, uintptr_t end)
-{
-	uintptr_t from = cow__round_up(start, COW__HUGE);
-	uintptr_t to = cow__round_down(end, COW__HUGE);
-	size_t done;
-
-	if (!cow__commits() || from >= to)
-		return;
-	if (cow__map_collapse(from, to - from, &done) < 0)
-		cow__fallback(COW_FALLBACK_COLLAPSE);
-	cow__stat_add(bytes_collapsed, done);
-}
-
-void
-cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
-{
-	uintptr_t start = cow__tile_start(t) + offset;
-
-	if (cow__tile_is_shared(t))
-		cow__commit_at(start, start + bytes);
 }
 
 void

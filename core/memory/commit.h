@@ -35,11 +35,17 @@
 
 #include "core/memory/tile.h"
 
-/* A new live tile that has pages up to `there`, and none behind. Commits a part at
- * once. */
+/* A new live tile that has pages up to `there`, and none behind. Huge pages may be owed
+ * to it. */
 void cow__commit_fresh(struct cow__tile *t, size_t there);
 
-/* The same for a tile that grew. Nothing is committed at once. */
+/* Unlocks the engine, which was locked since cow__extent_new() made this tile. Then it
+ * makes the huge pages that are owed to it, if any. That may take 0.1 s, in which other
+ * threads use the engine, so the caller has finished the tile. But no other thread may
+ * know its address yet. NULL: no tile was made. */
+void cow__commit_unlock(struct cow__tile *t);
+
+/* The same as cow__commit_fresh() for a tile that grew. Nothing is owed to it. */
 void cow__commit_from(struct cow__tile *t, size_t there);
 
 /* How far a live tile may have pages. */
@@ -70,16 +76,6 @@ bool cow__commit_step(uint64_t now);
 
 /* Is there any young tile? */
 bool cow__commit_pending(void);
-
-/*
- * The caller is about to write all of [offset, offset + bytes), in memory that it
- * may write or that nobody else sees yet. Makes huge pages of it, as far as
- * possible. The engine need not be locked if no other thread can free the tile.
- */
-void cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes);
-
-/* The same for [start, end) of a segment that is mapped shared there. */
-void cow__commit_at(uintptr_t start, uintptr_t end);
 
 void cow__commit_child(void);
 

@@ -21,7 +21,8 @@ enum cow__extent_flags {
 
 /*
  * Makes a live tile of at least `bytes` bytes. Its first *ret_dirty bytes may be
- * anything, the rest reads as zero. -ENOMEM, and what the kernel says.
+ * anything, the rest reads as zero. -ENOMEM, and what the kernel says. If it is not
+ * COW__EXTENT_WHOLE, the caller unlocks by cow__commit_unlock().
  */
 int cow__extent_new(size_t bytes, size_t align, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);

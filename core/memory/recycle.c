@@ -292,7 +292,7 @@ cow__extent_free(struct cow__tile *t)
 		live_ends(t);
 	t->doomed = t->busy;
 	if (t->busy)
-		return; /* the helper calls again */
+		return; /* what works on it calls again */
 	cow__tile_change_begin(t);
 	t->kind = COW__LIMBO;
 	drop_kept(t);
@@ -474,7 +474,7 @@ cow__extents_child(void)
 			t->inherited = t->uncounted = false;
 		}
 	for (t = cow__tile_first(); t; t = next) {
-		t->busy = t->punching = t->pinned = t->idle = false;
+		t->busy = t->owed = t->punching = t->pinned = t->idle = false;
 		if (t->doomed) {
 			cow__extent_free(t);
 			return cow__extents_child();

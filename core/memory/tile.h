@@ -80,8 +80,9 @@ struct cow__tile {
 	bool bound;    /* its pages may have a NUMA policy of the program's */
 	bool overlaid; /* parts are the program's own, or anonymous memory ... */
 	bool lasting;  /* ... and it stays so: it never thaws */
-	bool busy;     /* the helper works on its pages without the lock */
+	bool busy;     /* a thread works on its pages without the lock: mostly the helper */
 	bool doomed;   /* ... and the program freed it meanwhile */
+	bool owed;     /* ... the one that allocates it makes huge pages (core/memory/commit.c) */
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
 	bool reshadowed; /* some file pages that `shadow` counts as freed are there again */
 	bool young;    /* live: is it on the young list? (core/memory/commit.c) */

@@ -51,7 +51,7 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 		addr = cow__tile_start(t);
 	}
 	cow__engine_tick();
-	cow__engine_unlock();
+	cow__commit_unlock(r == 0 ? t : NULL);
 	if (r < 0)
 		return r;
 	memset((void *)addr, 0, dirty);

@@ -7,7 +7,9 @@
 #include "core/base/pool.h"
 #include "core/base/profile.h"
 #include "core/base/stats.h"
+#include "core/memory/apart.h"
 #include "core/memory/bulk.h"
+#include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "core/storage/small.h"
@@ -78,7 +80,7 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 		a->data = (void *)cow__tile_start(a->tile);
 		a->bytes = a->tile->bytes;
 	}
-	cow__engine_unlock();
+	cow__commit_unlock(r == 0 ? a->tile : NULL);
 	if (r == 0 && (flags & COW__ALLOCATION_ZERO) && dirty)
 		memset(a->data, 0, dirty);
 	return r;
@@ -217,7 +219,7 @@ tile_free(struct cow__allocation *a)
 		t->allocation = NULL;
 		t->exposed = false;
 		if (!t->block)
-			cow__extent_free(t);
+			cow__apart_free(t);
 	}
 	cow__engine_tick();
 	cow__engine_unlock();

@@ -9,6 +9,8 @@
 #include "core/base/error.h"
 #include "core/base/profile.h"
 #include "core/base/stats.h"
+#include "core/memory/apart.h"
+#include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
 #include "core/memory/state.h"
@@ -131,7 +133,7 @@ block_new(size_t bytes, size_t alignment, bool room, struct cow__tile **ret,
 	if (r == 0)
 		t->block = true;
 	cow__engine_tick();
-	cow__engine_unlock();
+	cow__commit_unlock(r == 0 ? t : NULL);
 	if (r == 0)
 		*ret = t;
 	return r;
@@ -165,7 +167,7 @@ block_free_locked(struct cow__tile *t)
 {
 	t->block = false;
 	if (!t->allocation) /* otherwise a storage holds on to it */
-		cow__extent_free(t);
+		cow__apart_free(t);
 }
 
 COW_EXPORT void

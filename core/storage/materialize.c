@@ -20,6 +20,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/thaw.h"
 #include "core/cow/view.h"
+#include "core/memory/apart.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Long calls without the lock: see the header.
+ */
+#include "core/memory/apart.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+#include "memfd/park.h"
+
+#define BATCH (8 * MIB) /* in one call: signals wait as long */
+#define FREE_PAYS (2 * MIB) /* a smaller tile is freed at once */
+
+int
+cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
+                    size_t *ret_done)
+{
+	struct cow__park_thread *parked = cow__park_here();
+	uintptr_t end = at + bytes;
+	int r = 0;
+
+	*ret_done = 0;
+	for (; r == 0 && at < end && cow__tile_is_shared(t); at += BATCH) {
+		size_t n = cow__min(BATCH, end - at), done = 0;
+
+		r = cow__map_collapse(at, n, &done);
+		/* So that the first touch shows. */
+		(void)cow__map_zap(at, n);
+		*ret_done += done;
+	}
+	if (parked)
+		cow__park_leave(parked, true);
+	return r;
+}
+
+/* Of [at, end), which the program has freed. */
+static void
+zap(uintptr_t at, uintptr_t end)
+{
+	struct cow__park_thread *parked = cow__park_here();
+
+	for (; at < end; at += BATCH)
+		(void)cow__map_zap(at, cow__min(BATCH, end - at));
+	if (parked)
+		cow__park_leave(parked, true);
+}
+
+void
+cow__apart_free(struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+
+	/* What the program mapped over a block is not ours to empty. */
+	if (t->backing != COW__PRIVATE || t->bytes < FREE_PAYS || t->busy ||
+	    t->attributes || t->overlaid) {
+		cow__extent_free(t);
+		return;
+	}
+	t->busy = true;
+	cow__extent_free(t); /* it is doomed */
+	cow__engine_unlock();
+	zap(at, end);
+	cow__engine_lock();
+	t->busy = false;
+	cow__extent_free(t);
+}
+
+void
+cow__commit_at(uintptr_t start, uintptr_t end)
+{
+	uintptr_t from = cow__round_up(start, COW__HUGE);
+	uintptr_t to = cow__round_down(end, COW__HUGE);
+	size_t done;
+
+	if (!cow__commits() || from >= to)
+		return;
+	if (cow__map_collapse(from, to - from, &done) < 0)
+		cow__fallback(COW_FALLBACK_COLLAPSE);
+	cow__stat_add(bytes_collapsed, done);
+}
+
+void
+cow__commit_range(const struct cow__tile *t, size_t offset, size_t bytes)
+{
+	uintptr_t start = cow__tile_start(t) + offset;
+
+	if (cow__tile_is_shared(t))
+		cow__commit_at(start, start + bytes);
+}
