@@ -199,22 +199,7 @@ looked_up(const void *pointer)
 }
 
 #define WRAPPER(type, name, parameters, arguments, written)                    \
-	EXPORT type name parameters;                                           \
-	EXPORT type name parameters                                            \
-	{                                                                      \
-		struct cow__park_call call = PRELOAD_CALL;                     \
-		struct cow__park_thread *parked;                               \
-		type result;                                                   \
-                                                                               \
-		if (__builtin_expect(!next_##name, 0) &&                       \
-		    !looked_up(&next_##name))                                  \
-			return (type)-1;                                       \
-		written;                                                       \
-		parked = preload_park(&call);                                  \
-		result = next_##name arguments;                                \
-		preload_unpark(parked, &call);                                 \
-		return result;                                                 \
-	}
+	PRELOAD_WRAPPER(type, name, next_##name, parameters, arguments, (type)-1, written)
 CALLS(WRAPPER)
 CHECKED_CALLS(WRAPPER)
 
@@ -222,12 +207,13 @@ CHECKED_CALLS(WRAPPER)
 #define FCNTL(name)                                                            \
 	EXPORT int name(int fd, int command, ...)                              \
 	{                                                                      \
-		struct cow__park_call call = PRELOAD_CALL;                     \
+		struct cow__park_call call;                                    \
 		struct cow__park_thread *parked = NULL;                        \
 		void *arg;                                                     \
 		va_list ap;                                                    \
 		int result;                                                    \
                                                                                \
+		preload_call(&call);                                           \
 		va_start(ap, command);                                         \
 		arg = va_arg(ap, void *);                                      \
 		va_end(ap);                                                    \

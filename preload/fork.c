@@ -241,9 +241,10 @@ typedef int waitid_fn(idtype_t, id_t, siginfo_t *, int);
 
 /* A wait is a safe point, too (memfd/park.h). */
 #define PARKED(type, call_next, status, usage)                                 \
-	struct cow__park_call call = PRELOAD_CALL;                             \
+	struct cow__park_call call;                                            \
 	struct cow__park_thread *t;                                            \
 	type r;                                                                \
+	preload_call(&call);                                                   \
 	preload_may_write(&call, status, sizeof(*(status)));                   \
 	preload_may_write(&call, usage, sizeof(struct rusage));                \
 	t = preload_park(&call);                                               \

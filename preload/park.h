@@ -2,7 +2,9 @@
 /*
  * How a wrapper parks its thread (memfd/park.h)
  *
- *   struct cow__park_call call = PRELOAD_CALL;
+ *   struct cow__park_call call;
+ *
+ *   preload_call(&call);
  *   preload_may_write(&call, buf, n);       what the kernel may write meanwhile
  *   t = preload_park(&call);
  *   r = next.read(fd, buf, n);
@@ -32,7 +34,13 @@ preload_sandboxed(void)
 extern _Thread_local struct cow__park_thread *preload_thread
         __attribute__((tls_model("initial-exec")));
 
-#define PRELOAD_CALL { .n = 0, .fenced = false }
+/* No ranges yet. Those behind `n` need no value. */
+static inline void
+preload_call(struct cow__park_call *call)
+{
+	call->n = 0;
+	call->fenced = false;
+}
 
 /* The kernel may accept a length that would wrap around. Such a range ends where
  * addresses of programs end, so that the prover can round the end up. */
@@ -71,24 +79,77 @@ preload_does_write(struct cow__park_call *call, const void *p, size_t bytes)
  * asks for care. */
 struct cow__park_thread *preload_park_slowly(struct cow__park_call *call);
 
-/* Returns what preload_unpark() wants. NULL: the thread is not parked. */
+/* Returns what preload_unpark() wants. NULL: preload_park_slowly() has to be called. The
+ * call lies on the thread's stack, which must not be in the window. */
 static inline struct cow__park_thread *
-preload_park(struct cow__park_call *call)
+preload_park_at_once(struct cow__park_call *call)
 {
 	struct cow__park_thread *t = preload_thread;
-	uintptr_t stack = (uintptr_t)__builtin_frame_address(0);
 
 	if (__builtin_expect(!t || t->in_vfork ||
 	                             __atomic_load_n(&cow__park_word,
 	                                             __ATOMIC_RELAXED) ||
 	                             call->n > COW__PARK_RANGES ||
-	                             stack - preload_window_start <
+	                             (uintptr_t)call - preload_window_start <
 	                                     preload_window_bytes,
 	                     0))
-		return preload_park_slowly(call);
+		return NULL;
 	cow__park_enter(t, call);
 	return t;
 }
+
+/* The same; NULL: the thread is not parked. */
+static inline struct cow__park_thread *
+preload_park(struct cow__park_call *call)
+{
+	struct cow__park_thread *t = preload_park_at_once(call);
+
+	return __builtin_expect(t != NULL, 1) ? t : preload_park_slowly(call);
+}
+
+/*
+ * The wrapper of a blocking call. The slow way stands apart: so the fast one saves few
+ * registers. It needs no guard of its stack: `n` bounds what is written there.
+ */
+#if __has_attribute(no_stack_protector)
+#define PRELOAD_BARE __attribute__((no_stack_protector))
+#else
+#define PRELOAD_BARE
+#endif
+
+#define PRELOAD_WRAPPER(type, name, next, parameters, arguments, missing, written) \
+	static __attribute__((noinline, cold)) type slowly_##name parameters   \
+	{                                                                      \
+		struct cow__park_call call;                                    \
+		struct cow__park_thread *parked;                               \
+		type result;                                                   \
+                                                                               \
+		if (!next && !looked_up(&next))                                \
+			return missing;                                        \
+		preload_call(&call);                                           \
+		written;                                                       \
+		parked = preload_park(&call);                                  \
+		result = next arguments;                                       \
+		preload_unpark(parked, &call);                                 \
+		return result;                                                 \
+	}                                                                      \
+	EXPORT type name parameters;                                           \
+	EXPORT PRELOAD_BARE type name parameters                               \
+	{                                                                      \
+		struct cow__park_call call;                                    \
+		struct cow__park_thread *parked = NULL;                        \
+		type result;                                                   \
+                                                                               \
+		preload_call(&call);                                           \
+		written;                                                       \
+		if (__builtin_expect(next != NULL, 1))                         \
+			parked = preload_park_at_once(&call);                  \
+		if (__builtin_expect(!parked, 0))                              \
+			return slowly_##name arguments;                        \
+		result = next arguments;                                       \
+		cow__park_leave(parked, false);                                \
+		return result;                                                 \
+	}
 
 /* For calls that a stop must not meet, and in which the thread does not park. */
 #define PRELOAD_UNKNOWN { .n = COW__PARK_RANGES + 1, .fenced = false }

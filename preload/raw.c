@@ -203,10 +203,13 @@ by_name(long number, long a, long b, long c, long d, long e, long f)
 static long
 kernel_wait(long number, long a, long b, long c, long d, long e, long f)
 {
-	struct cow__park_call call = PRELOAD_CALL;
-	struct cow__park_thread *t = preload_park(&call);
-	long r = cow__syscall(number, a, b, c, d, e, f);
+	struct cow__park_call call;
+	struct cow__park_thread *t;
+	long r;
 
+	preload_call(&call);
+	t = preload_park(&call);
+	r = cow__syscall(number, a, b, c, d, e, f);
 	preload_unpark(t, &call);
 	if (r < 0 && r > -4096) {
 		errno = (int)-r;

@@ -494,22 +494,17 @@ sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
 	X(sigsuspend, (const sigset_t *set), (set), (void)0)                   \
 	X(pause, (void), (), (void)0)
 
+static bool
+looked_up(const void *unused)
+{
+	(void)unused;
+	preload_signals_init();
+	return true;
+}
+
 #define WRAPPER(name, parameters, arguments, written)                          \
 	static int(*next_##name) parameters;                                   \
-	EXPORT int name parameters                                             \
-	{                                                                      \
-		struct cow__park_call call = PRELOAD_CALL;                     \
-		struct cow__park_thread *parked;                               \
-		int result;                                                    \
-                                                                               \
-		if (!next_##name)                                              \
-			preload_signals_init();                                \
-		written;                                                       \
-		parked = preload_park(&call);                                  \
-		result = next_##name arguments;                                \
-		preload_unpark(parked, &call);                                 \
-		return result;                                                 \
-	}
+	PRELOAD_WRAPPER(int, name, next_##name, parameters, arguments, -1, written)
 CALLS(WRAPPER)
 
 void

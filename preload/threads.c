@@ -90,17 +90,28 @@ park_cond(struct cow__park_call *call, pthread_cond_t *cond,
 	return preload_park(call);
 }
 
+static bool
+looked_up(const void *pointer)
+{
+	void *p;
+
+	preload_threads_init();
+	memcpy(&p, pointer, sizeof(p));
+	if (!p)
+		errno = ENOSYS;
+	return p != NULL;
+}
+
 #define COND(name, next, parameters, arguments)                                \
 	EXPORT int name parameters                                             \
 	{                                                                      \
-		struct cow__park_call call = PRELOAD_CALL;                     \
+		struct cow__park_call call;                                    \
 		struct cow__park_thread *parked;                               \
 		int result;                                                    \
                                                                                \
-		if (__builtin_expect(!next, 0))                                \
-			preload_threads_init();                                \
-		if (!next)                                                     \
+		if (__builtin_expect(!next, 0) && !looked_up(&next))           \
 			return ENOSYS;                                         \
+		preload_call(&call);                                           \
 		parked = park_cond(&call, c, m);                               \
 		result = next arguments;                                       \
 		preload_unpark(parked, &call);                                 \
@@ -117,24 +128,8 @@ COND(pthread_cond_clockwait, next_cond_clockwait,
      (c, m, k, until))
 
 #define SEM(name, next, parameters, arguments)                                 \
-	EXPORT int name parameters                                             \
-	{                                                                      \
-		struct cow__park_call call = PRELOAD_CALL;                     \
-		struct cow__park_thread *parked;                               \
-		int result;                                                    \
-                                                                               \
-		if (__builtin_expect(!next, 0))                                \
-			preload_threads_init();                                \
-		if (!next) {                                                   \
-			errno = ENOSYS;                                        \
-			return -1;                                             \
-		}                                                              \
-		preload_does_write(&call, s, sizeof(*s));                      \
-		parked = preload_park(&call);                                  \
-		result = next arguments;                                       \
-		preload_unpark(parked, &call);                                 \
-		return result;                                                 \
-	}
+	PRELOAD_WRAPPER(int, name, next, parameters, arguments, -1,            \
+	                preload_does_write(&call, s, sizeof(*s)))
 SEM(sem_wait, next_sem_wait, (sem_t * s), (s))
 SEM(sem_timedwait, next_sem_timedwait, (sem_t * s, const struct timespec *until),
     (s, until))
