@@ -5,9 +5,7 @@
  * What an intent is for is counted: bytes copied, pages that stay shared, memory that is
  * used again. test_rewrite_random.c has random programs.
  */
-#include "core/memory/state.h"
 #include "core/program/advise.h"
-#include "memfd/wait.h"
 #include "tests/support/support.h"
 
 #include <errno.h>
@@ -103,68 +101,6 @@ START_TEST(nobody_reads_it)
 			must(memcmp(p, want, 8 * MIB) == 0);
 	}
 	free(want);
-	cow_storage_unref(a);
-}
-END_TEST
-
-/* Without a helper the program's writes make small pages. A rewrite into them makes them
- * huge, once. */
-START_TEST(its_own_pages_become_huge)
-{
-	size_t bytes = 40 * MIB;
-	uint64_t collapsed[5];
-	struct cow_storage *a, *b;
-	unsigned char *p;
-
-	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
-	a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 1);
-	p = expose(a);
-	for (unsigned i = 0; i < 5; i++) {
-		b = lazy(a);
-		ck_assert_uint_eq(intent(p, bytes, COW_WRITE_AUTO), bytes);
-		fill(p, bytes, i + 2);
-		ck_pattern(data(b), bytes, i + 1);
-		cow_storage_unref(b);
-		collapsed[i] = stats_now().bytes_collapsed;
-	}
-	if (collapsed[0] >= bytes) /* the kernel makes huge pages */
-		ck_assert_uint_ge(collapsed[1] - collapsed[0], bytes);
-	ck_assert_uint_eq(collapsed[4], collapsed[1]);
-	cow_storage_unref(a);
-}
-END_TEST
-
-static uint64_t kept_ns(void *p, uint64_t ago)
-{
-	struct cow__tile *t;
-	uint64_t ns;
-
-	cow__engine_lock();
-	t = cow__tile_find((uintptr_t)p);
-	if (ago)
-		t->rewritten_at = cow__now() - ago;
-	ns = t->spare_ns;
-	cow__engine_unlock();
-	return ns;
-}
-
-/* The second place of a state waits for its next snapshot. */
-START_TEST(kept_for_the_next_snapshot)
-{
-	static const struct {
-		uint64_t gone, least, most; /* seconds */
-	} cases[] = { { 0, 10, 10 }, { 8, 16, 60 }, { 40, 60, 60 }, { 90, 10, 10 } };
-	struct cow_storage *a = new_filled(2 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
-	unsigned char *p = expose(a);
-
-	for (size_t i = 0; i < COUNT(cases); i++) {
-		b = lazy(a);
-		kept_ns(p, cases[i].gone * 1000000000u);
-		ck_assert_uint_eq(intent(p, 2 * MIB, COW_WRITE_AUTO), 2 * MIB);
-		ck_assert_uint_ge(kept_ns(p, 0), cases[i].least * 1000000000u);
-		ck_assert_uint_le(kept_ns(p, 0), cases[i].most * 1000000000u);
-		cow_storage_unref(b);
-	}
 	cow_storage_unref(a);
 }
 END_TEST
@@ -532,8 +468,6 @@ int main(void)
 	tcase_add_loop_test(tcase, again_and_again, 0, COUNT(sizes));
 	tcase_add_loop_test(tcase, without_a_copy, 0, COUNT(sizes));
 	tcase_add_test(tcase, nobody_reads_it);
-	tcase_add_test(tcase, its_own_pages_become_huge);
-	tcase_add_test(tcase, kept_for_the_next_snapshot);
 	tcase_add_test(tcase, a_part);
 	tcase_add_test(tcase, a_view);
 	tcase_add_test(tcase, beside_a_child);
