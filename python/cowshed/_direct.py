@@ -17,7 +17,7 @@ import os
 from . import _cowshed
 from ._pace import Pace
 
-_BLOCK = 4096
+BLOCK = 4096
 _BUFFER = 4 << 20
 _PIECE = 16 << 20  # in one call
 _REFUSED = errno.EINVAL, errno.EOPNOTSUPP
@@ -77,9 +77,9 @@ class Writer:
 
     def _piece(self, view):
         """Writes a piece from where it lies, or begins to fill the buffer."""
-        if not self._begin() or self.done % _BLOCK or _cowshed.address_of(view)[0] % _BLOCK:
+        if not self._begin() or self.done % BLOCK or _cowshed.address_of(view)[0] % BLOCK:
             return self._fill(view)
-        return self._put(self._direct, view[: min(view.nbytes, _PIECE) // _BLOCK * _BLOCK])
+        return self._put(self._direct, view[: min(view.nbytes, _PIECE) // BLOCK * BLOCK])
 
     def _fill(self, view):
         if self._buffer is None:
@@ -93,10 +93,10 @@ class Writer:
         self._used += n
         if self._used == _BUFFER:
             whole = memoryview(self._buffer)
-            fits = self._begin() and self.done % _BLOCK == 0
+            fits = self._begin() and self.done % BLOCK == 0
             while whole:
                 whole = whole[self._put(self._direct if fits else self._fd, whole) :]
-                fits = fits and self._direct is not None and self.done % _BLOCK == 0
+                fits = fits and self._direct is not None and self.done % BLOCK == 0
             self._used = 0
         return n
 
@@ -112,7 +112,7 @@ class Writer:
         self._pace.before()
         most = self._pace.most(view.nbytes)
         if most < view.nbytes:
-            view = view[: max(most // _BLOCK * _BLOCK, _BLOCK)]
+            view = view[: max(most // BLOCK * BLOCK, BLOCK)]
         try:
             n = os.pwrite(fd, view, self.done)
         except OSError as error:

@@ -8,13 +8,12 @@ the process that began it, so that process sees them.
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 import time
 import zlib
 from typing import NamedTuple
-
-from . import _family
 
 _DONE, _STARTED, _STOP, _ENDED = range(4)
 _STEP = 0.1  # seconds between looks whether it shall stop
@@ -62,21 +61,19 @@ class Pace:
         self._rate = None if rate is None or rate > 1e15 else float(rate)
         self._next = 0.0  # no piece goes before that, by time.monotonic()
         self._sum = _summer(checksum)
-        self._shared, self._complete = None, False
+        self._complete = False
         self._seen = memoryview(bytearray(32)).cast("Q")
 
     def share(self):
-        """Puts the numbers where a child that is forked from now on shares them."""
-        try:
-            self._shared = _family.alias_storage(32)
-            self._seen = memoryview(self._shared)[:32].cast("Q")
-        except OSError:  # no memory can be shared: the child can't be watched or cancelled
-            pass
+        """Puts the numbers where a child that is forked from now on shares them.
+
+        The kernel's own memory will do: no other process needs it. OSError: there is none left.
+        """
+        self._seen = memoryview(mmap.mmap(-1, 32)).cast("Q")
 
     def unshare(self):
         """Keeps the numbers, and frees what the child shared. The child has ended."""
         self._seen = memoryview(bytearray(self._seen)).cast("Q")
-        self._shared = None
 
     # ---- For the saver -----------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ all of them share.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -76,9 +77,9 @@ def plan(path, x, format=None):
         _check_npz(arrays)
         total = sum(array.nbytes for array in arrays.values())
         return Plan(path, (), lambda file: _npz(file, arrays), total)
-    import torch
+    from ._snapshot import held_bytes
 
-    return Plan(path, (), lambda file: torch.save(x, file), _nbytes(x))
+    return Plan(path, (), lambda file: _pt(file, x), held_bytes(x))
 
 
 def format_of(path, format=None):
@@ -309,24 +310,6 @@ def _size(piece):
     return len(piece) if isinstance(piece, bytes) else piece.nbytes
 
 
-def _nbytes(x):
-    """The bytes of all arrays and tensors of a state that tell them."""
-    from ._snapshot import _leaves as leaves
-
-    total, seen = 0, set()
-    for y in leaves(x):
-        try:
-            if _is_tensor(y):  # a file has the memory of several tensors once
-                whole = y.untyped_storage()
-                total += 0 if whole.data_ptr() in seen else whole.nbytes()
-                seen.add(whole.data_ptr())
-            elif _is_array(y):
-                total += y.nbytes
-        except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
-            pass
-    return total
-
-
 def _bytes_of(piece):
     """A piece as a buffer of bytes. Copies an array that is not contiguous."""
     if isinstance(piece, (bytes, memoryview)):
@@ -406,6 +389,23 @@ def _npy(x):
     if not header.tell():
         raise ValueError(f"dtype {str(array.dtype)[:80]} needs version 3 of .npy: use numpy.save()")
     return [header.getvalue(), array.T if said["fortran_order"] else array]
+
+
+def _pt(file, x):
+    """Writes what torch.save() writes, with the bytes of large tensors at multiples of a page.
+
+    They can be written from where they lie then (_direct.py). The setting is of this thread.
+    """
+    import torch
+
+    try:
+        from torch.utils.serialization import config
+
+        patch = config.patch("save.storage_alignment", _direct.BLOCK)
+    except (ImportError, AttributeError):  # an older PyTorch: all goes through a buffer
+        patch = contextlib.nullcontext()
+    with patch:
+        torch.save(x, file)
 
 
 def _check_npz(arrays):

@@ -32,7 +32,8 @@ from ._regions import region_of
 if TYPE_CHECKING:
     from ._types import Format, Path
 
-_CHUNK = 8 << 20
+_CHUNK = 8 << 20  # of memory for small arrays, at most ...
+_CHUNK_LEAST = 64 << 10  # ... and at least: a snapshot of few of them makes no large memory
 _ALIGNED = 64
 _KEPT = (type(None), bool, int, float, complex, str, bytes, range, type, type(Ellipsis))
 
@@ -148,6 +149,7 @@ class _Copier:
         self._keep = []  # keeps the storages alive, and so their ids unique
         self._flats = {}  # (storage, offset, size) -> a tensor of bytes
         self._chunk, self._used = None, 0
+        self._small = 0  # bytes of small arrays that are not copied yet
 
     def take(self, x):
         """The object of the snapshot for an object of the state."""
@@ -236,13 +238,15 @@ class _Copier:
 
     def clone_all(self, state):
         """Clones all storages that take() will ask for, in one call."""
-        storages, copied = {}, 0
+        storages, copied, seen = {}, 0, set()
         for x in _leaves(state):
             region = _region_cloned(x)
             if region is not None:
                 storages[region.storage.id] = region.storage
             else:
-                copied += _nbytes(x)
+                nbytes = _held(x, seen)
+                copied += nbytes
+                self._small += _aligned(nbytes) if nbytes < SMALL else 0
         self._keep = list(storages.values())
         if self._limit is not None:
             _check(sum(storage.nbytes for storage in self._keep) + copied, self._limit)
@@ -258,11 +262,13 @@ class _Copier:
             _living.add(new)
             return new, 0
         if self._chunk is None or self._used + nbytes > self._chunk.nbytes:
-            self._chunk, self._used = _cowshed.new(_CHUNK), 0
+            room = min(max(self._small, _CHUNK_LEAST), _CHUNK)
+            self._chunk, self._used = _cowshed.new(max(room, nbytes)), 0
             _living.add(self._chunk)
         offset = self._used
         memoryview(self._chunk)[offset : offset + nbytes] = source
-        self._used += -(-nbytes // _ALIGNED) * _ALIGNED
+        self._used += _aligned(nbytes)
+        self._small -= _aligned(nbytes)
         return self._chunk, offset
 
 
@@ -378,12 +384,35 @@ def _region_cloned(x):
     return region if ours else None
 
 
-def _nbytes(x):
-    """The bytes of an array or tensor that tells them, else 0."""
+def held_bytes(state):
+    """The bytes of memory that the arrays and tensors of a state hold."""
+    seen = set()
+    return sum(_held(x, seen) for x in _leaves(state))
+
+
+def _held(x, seen):
+    """The bytes of one. The memory of several tensors counts once: its address is in `seen` then.
+
+    0: it is something else, or does not tell (a sparse tensor, or one without memory).
+    """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic)):
+        return x.nbytes
     try:
-        return int(x.nbytes) if _is_tensor(x) or isinstance(x, sys.modules["numpy"].ndarray) else 0
-    except (KeyError, RuntimeError, NotImplementedError):
+        if not _is_tensor(x):
+            return 0
+        whole = x.untyped_storage()
+        address, nbytes = whole.data_ptr(), whole.nbytes()
+    except (RuntimeError, NotImplementedError):
         return 0
+    if address in seen:
+        return 0
+    seen.add(address)
+    return nbytes
+
+
+def _aligned(nbytes):
+    return -(-nbytes // _ALIGNED) * _ALIGNED
 
 
 def _at(address, nbytes):

@@ -134,3 +134,17 @@ def test_it_does_not_pin_memory(tmp_path):
         assert cowshed.snapshot([x]).copied_bytes == 0
     finally:
         os.close(fd)
+
+
+def test_large_tensors_of_pt_are_written_from_where_they_lie(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch.utils.serialization.config")
+    path, state = tmp_path / "x.pt", {}
+    for i in range(3):
+        state[str(i)] = torch.from_numpy(cowshed.array(np.arange(MIB) + (i << 32)))
+    cowshed.save(path, state)
+    data = path.read_bytes()
+    for t in state.values():
+        assert data.index(t.numpy()[:512].tobytes()) % 4096 == 0
+    got = torch.load(path, weights_only=True)
+    assert all(torch.equal(got[name], t) for name, t in state.items())

@@ -2,6 +2,7 @@
 """Savers that are watched, bounded and cancelled; and checkpoints every so many steps."""
 
 import concurrent.futures
+import errno
 import hashlib
 import os
 import threading
@@ -168,6 +169,21 @@ def test_cancelled_savings_change_nothing(tmp_path, format, process):
     assert os.listdir(tmp_path) == [path.name] and path.read_bytes() == b"old"
 
 
+def test_a_process_is_cancelled_where_no_memory_can_be_made(tmp_path, monkeypatch):
+    """As under a filter that denies memfds."""
+    def denied(nbytes):
+        raise PermissionError(errno.EPERM, "no memfds")
+
+    monkeypatch.setattr(cowshed._family, "alias_storage", denied)
+    saving = cowshed.checkpoint({"w": np.zeros(MIB // 8)}, tmp_path / "x.npz", rate=65536)
+    while not saving.progress().done:
+        assert not saving.done()
+    assert saving.cancel()
+    with pytest.raises(concurrent.futures.CancelledError):
+        saving.wait()
+    assert os.listdir(tmp_path) == []
+
+
 @EITHER
 def test_it_is_too_late_to_cancel(tmp_path, process):
     saving = cowshed.snapshot(state_for("npy")).save_async(tmp_path / "x.npy", process=process)
@@ -212,6 +228,15 @@ def test_the_limit_counts_what_is_copied():
     with pytest.raises(MemoryError):
         cowshed.snapshot({"w": x}, limit=2 * x.nbytes - 1)
     assert (kept.state["w"] == 1).all()
+
+
+@needs_torch
+def test_the_limit_counts_shared_memory_once():
+    t = torch.ones(MIB // 16)
+    state = {"a": t, "b": t.view(2, -1), "c": t[:5]}
+    assert cowshed.snapshot(state, limit=t.nbytes).copied_bytes == t.nbytes
+    with pytest.raises(MemoryError):
+        cowshed.snapshot(state, limit=t.nbytes - 1)
 
 
 def test_a_failed_saving_frees_its_snapshot(tmp_path):

@@ -111,6 +111,15 @@ def test_a_small_view_of_foreign_memory_copies_no_more_than_itself():
         assert snapshot.copied_bytes == 100
 
 
+def test_few_small_arrays_make_no_large_memory():
+    state = cowshed.snapshot([np.arange(3), np.arange(5)]).state
+    assert cowshed.storage_of(state[0]).nbytes <= 64 << 10
+    many = [np.full(1000, i) for i in range(2000)]
+    copies = cowshed.snapshot(many).state
+    assert all(map(same, many, copies))
+    assert len({cowshed.storage_of(x).id for x in copies}) <= 3
+
+
 def test_kinds_of_arrays():
     arrays = [np.array(["2020-01-01"], "M8[D]"), np.zeros(3, "f4,(2,2)i2"), np.array(5),
               np.zeros((0, 3)), np.asfortranarray(np.arange(12.0).reshape(3, 4)),
