@@ -128,8 +128,8 @@ struct cow_broker *cow_broker_unref(struct cow_broker *broker);
  * becomes a holder, too.
  *
  * Until the item is dropped or the process ends, the process keeps the
- * storage's pages, and registers the item again with a new broker. With ONCE it
- * does neither.
+ * storage's pages, and registers the item again with a new broker
+ * (cow_broker_release() ends both). With ONCE it does neither.
  *
  * Permissions. The owner and root may always get the item. Other users need 04
  * of the permissions; for an alias they need 06. Putting the item again under
@@ -172,6 +172,19 @@ int cow_broker_get(struct cow_broker *broker, const struct cow_broker_item *item
  */
 int cow_broker_drop(struct cow_broker *broker,
                     const struct cow_broker_item *item);
+
+/*
+ * Gives back what the process keeps of an item that it put: the storage's pages,
+ * and registering the item again with a new broker. The broker keeps the item as
+ * before, and the process stays its holder. So the pages are freed as soon as
+ * any process drops the item, unless storages have them. Asks the broker
+ * nothing. fork: the child keeps nothing of its parent's items.
+ *
+ *   -ENOENT   the process keeps nothing under that name or token
+ *   -EINVAL   no zero at the name's end
+ */
+int cow_broker_release(struct cow_broker *broker,
+                       const struct cow_broker_item *item);
 
 /*
  * Lists what this user may get. *cursor is 0 before the first call; each call

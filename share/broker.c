@@ -56,7 +56,7 @@ puts_free(struct cow__put **list)
 	}
 }
 
-void
+bool
 cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item)
 {
 	for (struct cow__put **at = &b->puts; *at; at = &(*at)->next) {
@@ -68,8 +68,9 @@ cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item)
 			continue;
 		*at = p->next;
 		put_free(p);
-		return;
+		return true;
 	}
+	return false;
 }
 
 /* ---- One request ---------------------------------------------------------------- */

@@ -21,7 +21,9 @@ int cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
 /* Remembers what was put; takes the reference over on success. -ENOMEM. */
 int cow__put_note(struct cow_broker *b, const struct cow_broker_item *item,
                   struct cow__home *h);
-void cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item);
+
+/* Forgets it again. Returns whether there was something to forget. */
+bool cow__put_forget(struct cow_broker *b, const struct cow_broker_item *item);
 
 /* Leaves the sentence for a failure of the connection, and returns `r`. */
 int cow__broker_sentence(int r);

@@ -61,7 +61,7 @@ put(struct cow_broker *b, struct cow__home *h, struct cow_broker_item *item,
 	            : cow__broker_call(b, &m, h ? h->file.fd : -1, NULL);
 	if (r == 0 && !(item->flags & COW_BROKER_ONCE)) {
 		if (!fresh)
-			cow__put_forget(b, item); /* one entry for each name and token */
+			(void)cow__put_forget(b, item); /* one entry for each name and token */
 		r = cow__put_note(b, item, h);
 		if (r < 0) {
 			m.operation = COW_BROKER_DROP;
@@ -169,9 +169,25 @@ cow_broker_drop(struct cow_broker *b, const struct cow_broker_item *item)
 	r = cow__broker_call(b, &m, -1, NULL);
 	/* -EACCES: another user has that name, so ours is gone. */
 	if (r == 0 || r == -ENOENT || r == -EACCES)
-		cow__put_forget(b, item);
+		(void)cow__put_forget(b, item);
 	cow__mutex_unlock(&b->lock);
 	return r < 0 ? explain(r) : 0;
+}
+
+COW_EXPORT int
+cow_broker_release(struct cow_broker *b, const struct cow_broker_item *item)
+{
+	bool found;
+
+	if (!b || !item || !is_ended(item))
+		return cow__error(-EINVAL, "cow_broker_release: no such name, or "
+		                           "NULL");
+	cow__mutex_lock(&b->lock);
+	found = cow__put_forget(b, item);
+	cow__mutex_unlock(&b->lock);
+	return found ? 0
+	             : cow__error(-ENOENT, "this process keeps no storage of "
+	                                   "that name or token for the broker");
 }
 
 COW_EXPORT int

@@ -206,6 +206,21 @@ static PyObject *broker_drop(PyObject *object, PyObject *key)
 	Py_RETURN_NONE;
 }
 
+static PyObject *broker_release(PyObject *object, PyObject *key)
+{
+	struct cow_broker_item item = {.bytes = 0};
+	int r;
+
+	if (item_key(key, &item) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_broker_release(((BrokerObject *)object)->broker, &item);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
+	Py_RETURN_NONE;
+}
+
 static PyObject *broker_list(PyObject *object, PyObject *unused)
 {
 	PyObject *list = PyList_New(0), *dict;
@@ -263,6 +278,12 @@ static PyMethodDef methods[] = {
 	{"drop", broker_drop, METH_O,
          "drop(key)\n--\n\n"
          "The broker forgets a name or a token. Processes that have the storage keep it."},
+	{"release", broker_release, METH_O,
+         "release(key)\n--\n\n"
+         "Gives back the pages that this process keeps of what it put under a name or a "
+         "token.\n\n"
+         "The broker keeps it, but does not get it again after a restart. "
+         "FileNotFoundError: this process keeps none."},
 	{"list", broker_list, METH_NOARGS,
          "list()\n--\n\n"
          "Returns a list of what this user may see, as dicts like that of put().\n\n"

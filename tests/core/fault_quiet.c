@@ -125,6 +125,7 @@ static void of_others(void)
 	cow_group_unref(group);
 	must(cow_channel_group(channel) == group);
 	must(cow_broker_ref(NULL) == NULL && cow_broker_unref(NULL) == NULL);
+	must(cow_broker_release(NULL, NULL) == -EINVAL);
 	ck_assert_int_eq(cow_strategy_get(), COW_STRATEGY_FD);
 }
 

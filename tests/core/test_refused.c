@@ -188,6 +188,7 @@ START_TEST(brokers)
 	fails(-EINVAL, cow_broker_refresh(NULL));
 	fails(-EINVAL, cow_broker_get(NULL, &item, &ret, NULL));
 	fails(-EINVAL, cow_broker_drop(NULL, &item));
+	fails(-EINVAL, cow_broker_release(NULL, &item));
 	fails(-EINVAL, cow_broker_list(NULL, &cursor, &item));
 	fails(-EINVAL, cow_strategy_set((enum cow_strategy)99, NULL));
 	ck_assert_ptr_eq(b, UNTOUCHED);

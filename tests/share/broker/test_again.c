@@ -210,6 +210,35 @@ START_TEST(what_was_not_lost)
 }
 END_TEST
 
+/* _i: what lasts, what does not. The broker keeps it, but after a restart it is gone. */
+START_TEST(what_was_released)
+{
+	struct cow_storage *s = new_filled(PAGE, 0, 1), *r;
+	struct cow_broker_item item = host_item("name", COW_SHARE_SEALED);
+	struct host host;
+	struct cow_broker *b;
+
+	host_start(&host, NULL);
+	b = host_connect(&host);
+	item.flags = _i == 1 ? COW_BROKER_EPHEMERAL : 0;
+	fails(-ENOENT, cow_broker_release(b, &item));
+	ok(cow_broker_put(b, s, &item));
+	ok(cow_broker_release(b, &item));
+	fails(-ENOENT, cow_broker_release(b, &item));
+	cow_storage_unref(s);
+	ok(cow_broker_refresh(b));
+	ok(cow_broker_get(b, &item, &r, NULL));
+	ck_pattern(data(r), PAGE, 1);
+	cow_storage_unref(r);
+	host_kill(&host);
+	host_again(&host, NULL);
+	ok(cow_broker_refresh(b));
+	fails(-ENOENT, cow_broker_get(b, &item, &r, NULL));
+	cow_broker_unref(b);
+	host_end(&host);
+}
+END_TEST
+
 struct loser {
 	struct host *host;
 	struct gate put, taken;
@@ -281,6 +310,7 @@ int main(void)
 	tcase_add_loop_test(tcase, put_again_as_something_else, 0, 3);
 	tcase_add_loop_test(tcase, what_others_took_meanwhile, 0, 3);
 	tcase_add_test(tcase, what_was_not_lost);
+	tcase_add_loop_test(tcase, what_was_released, 0, 2);
 	if (geteuid() == 0)
 		tcase_add_test(tcase, what_another_user_took_can_be_given_up);
 	return run_suite(suite);
