@@ -46,8 +46,8 @@ def writable(x: Any) -> Any:
     The pages that were not written stay those of the file. So if another program writes the file,
     the result may change there, too; clone() copies at once instead. If the file becomes shorter,
     the next touch of a missing byte is a SIGBUS, as for `x`. `x` is held alive, except where its
-    memory is a mmap object (numpy.memmap, SharedMemory): there the result is a mapping of the
-    file that needs nothing of `x`, and SharedMemory.close() works.
+    memory is a mmap object (numpy.memmap, SharedMemory) or a storage: there the mapping of the
+    file, or the storage, is enough, and SharedMemory.close() works.
 
     These are copied at once, as by clone(): arrays below 384 KiB, arrays whose elements overlap,
     memory that is no file's, and files that this process can't open (unlinked, and no process of
@@ -153,8 +153,9 @@ def private(address, nbytes, x):
         os.close(fd)
     if not all(mapping.is_shared for mapping in mappings) and not _copy_own(storage, address):
         return None
-    if not _is_of_mmap(x):
-        weakref.finalize(storage, _let_go, x).atexit = False
+    held = _owner(x)
+    if held is not None:
+        weakref.finalize(storage, _let_go, held).atexit = False
     return storage
 
 
@@ -187,11 +188,14 @@ def _copy_own(storage, address):
     return True
 
 
-def _is_of_mmap(x):
-    """Whether a chain of views ends in a mmap object."""
-    while x is not None and not isinstance(x, mmap.mmap):
-        x = x.obj if isinstance(x, memoryview) else getattr(x, "base", None)
-    return x is not None
+def _owner(x):
+    """What keeps the bytes of `x` as they are. None: the mapping of their file does."""
+    end = x
+    while isinstance(end, memoryview) or getattr(end, "base", None) is not None:
+        end = end.obj if isinstance(end, memoryview) else end.base
+    if isinstance(end, mmap.mmap):
+        return None
+    return end if isinstance(end, _cowshed.Storage) else x
 
 
 def _let_go(x):

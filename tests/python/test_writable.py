@@ -306,10 +306,10 @@ def test_a_result_of_a_result(path):
 
 
 def test_what_is_held_goes_with_the_result():
-    block = cowshed.share(numbers())
-    w = cowshed.writable(block)
-    seen = weakref.ref(cowshed.storage_of(block))
-    del block
+    x = cowshed.share(numbers())
+    w = cowshed.writable(x)
+    seen = weakref.ref(cowshed.storage_of(x))
+    del x
     gc.collect()
     assert seen() is not None and (w == numbers()).all()
     del w
