@@ -15,6 +15,7 @@ The *sharing mode* says what a receiver gets of an array that was not made by sh
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -131,11 +132,33 @@ def alias_storage(nbytes):
     members = group()
     if members is not None:
         return members.storage(nbytes, _cowshed.ALIAS)
-    storage = _cowshed.new(nbytes, zero=True, tracked=True)
-    if nbytes:
-        fd, _ = storage.export(_cowshed.ALIAS)
+    return lone_alias(nbytes)
+
+
+def lone_alias(nbytes):
+    """A storage of zeros in a memfd of its own, which several processes write in place."""
+    if not nbytes:
+        return _cowshed.new(0)
+    fd = _new_memfd()
+    try:
+        os.ftruncate(fd, nbytes)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        return _cowshed.import_fd(fd, 0, nbytes, _cowshed.ALIAS)
+    finally:
         os.close(fd)
-    return storage
+
+
+_MFD_NOEXEC_SEAL = 8  # since Linux 6.3; a system may demand it (vm.memfd_noexec)
+
+
+def _new_memfd():
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        return os.memfd_create("cowshed-storage", flags | _MFD_NOEXEC_SEAL)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return os.memfd_create("cowshed-storage", flags)
 
 
 def _after_fork():

@@ -42,7 +42,7 @@ def test_dict_of_arrays(method):
 def test_shared_memory_manager_is_the_standard_librarys():
     from cowshed.multiprocessing.managers import SharedMemoryManager
 
-    assert SharedMemoryManager.__module__ == "multiprocessing.managers"
+    assert SharedMemoryManager.__module__ == "cowshed.multiprocessing.managers"
 
 
 @pytest.mark.parametrize("family", ["AF_UNIX", "AF_INET"])

@@ -27,18 +27,25 @@ from cowshed.multiprocessing.connection import Connection, Listener, wait
 from cowshed.multiprocessing.managers import DictProxy, ListProxy, SyncManager, ValueProxy
 from cowshed.multiprocessing.pool import MaybeEncodingError, ThreadPool
 from cowshed.multiprocessing.queues import Empty, JoinableQueue, Queue, SimpleQueue
+from cowshed.multiprocessing.shared_memory import ShareableList, SharedMemory
 from cowshed.multiprocessing.sharedctypes import RawArray, Value
 
 a = cowshed.zeros((2, 3), "float32", shared=True)
 assert_type(a, NDArray[Any])
 assert_type(cowshed.clone(a), NDArray[Any])
 assert_type(cowshed.empty(5), NDArray[Any])
+assert_type(cowshed.writable(a), NDArray[Any])
+block = SharedMemory(create=True, size=10)
+assert_type(block.name, str)
+assert_type(cowshed.writable(block.buf), memoryview)
+assert_type(ShareableList([1, 2]).shm, SharedMemory)
 assert_type(cowshed.array([1, 2], numpy.int8), NDArray[Any])
 assert_type(cowshed.is_shared(a), bool)
 t = cowshed.torch.zeros(2, 3, dtype=torch.float32)
 assert_type(t, torch.Tensor)
 assert_type(cowshed.freeze(t), torch.Tensor)
 assert_type(cowshed.clone(torch.nn.Parameter(t)), torch.Tensor)
+assert_type(cowshed.writable(t), torch.Tensor)
 assert_type(cowshed.share(torch.nn.Parameter(t)), torch.nn.Parameter)
 assert_type(cowshed.torch.share(torch.nn.Parameter(t)), torch.nn.Parameter)
 assert_type(cowshed.torch.full((2, 3), 1.5), torch.Tensor)

@@ -50,7 +50,7 @@ __all__ = [
     "set_sharing_strategy",
 ]
 
-_OURS = {"connection", "managers", "pool", "queues", "sharedctypes"}
+_OURS = {"connection", "managers", "pool", "queues", "shared_memory", "sharedctypes"}
 
 
 def __getattr__(name):

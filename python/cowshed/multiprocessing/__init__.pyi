@@ -9,6 +9,7 @@ from . import connection as connection
 from . import managers as managers
 from . import pool as pool
 from . import queues as queues
+from . import shared_memory as shared_memory
 from . import sharedctypes as sharedctypes
 from ._strategy import get_all_sharing_strategies as get_all_sharing_strategies
 from ._strategy import get_sharing_strategy as get_sharing_strategy

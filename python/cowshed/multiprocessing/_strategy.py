@@ -7,9 +7,11 @@ broker  As tokens of storages that a server keeps (`cowshed broker`). It is star
         write is sent as descriptors all the same.
 """
 
+import errno
 import os
 import stat
 import tempfile
+import threading
 from typing import Literal
 
 from .. import _cowshed
@@ -18,8 +20,10 @@ Strategy = Literal["fd", "broker"]
 
 _STRATEGIES = {"fd": _cowshed.FD, "broker": _cowshed.BROKER}
 
+_lock = threading.RLock()  # a signal handler may run in the thread that holds it
 _broker = None
 _address = None
+_tokens = False  # was "broker" ever this process's strategy?
 _name = "fd"
 
 
@@ -42,15 +46,34 @@ def set_sharing_strategy(new_strategy: Strategy) -> None:
 
     ValueError: another strategy. OSError: there is no broker and it can't be started.
     """
-    global _name, _broker, _address
+    global _name, _tokens
     if new_strategy not in _STRATEGIES:
         raise ValueError(f"sharing strategy {new_strategy!r} does not exist: pass 'fd' or "
                          "'broker'")
-    if new_strategy == "broker" and _broker is None:
-        _address = _address or _find_address()
-        _broker = _cowshed.Broker(_address, _program(), _cowshed.START)
-    _cowshed.set_strategy(_STRATEGIES[new_strategy], _broker)
+    wanted = broker() if new_strategy == "broker" else None
+    _cowshed.set_strategy(_STRATEGIES[new_strategy], wanted)
+    _tokens |= wanted is not None
     _name = new_strategy
+
+
+def broker(start=True):
+    """The connection of this process to the user's broker.
+
+    start: starts a broker if there is none, else FileNotFoundError. OSError: it can't be started,
+    or does not answer.
+    """
+    global _broker, _address
+    with _lock:
+        if _broker is None:
+            _address = _address or _find_address()
+            if not start:
+                try:
+                    _cowshed.Broker(_address)
+                except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError) as error:
+                    raise FileNotFoundError(errno.ENOENT, "there is no broker") from error
+            made = _cowshed.Broker(_address, _program(), _cowshed.START)
+            _broker = _broker or made  # a signal handler may have made one meanwhile
+        return _broker
 
 
 def _find_address():
@@ -85,15 +108,23 @@ def _program():
 
 
 def inherited():
-    """For children: (the strategy, the address of the broker or None)."""
-    return _name, _address if _broker is not None else None
+    """For children: (the strategy, the address of the broker or None, does it send tokens?)."""
+    return _name, _address, _tokens
 
 
 def inherit(settings):
     """In a child: sets the strategy of the parent. settings: of inherited()."""
     global _address
-    name, address = settings
-    if address:
-        _address = address
+    name, address, tokens = settings
+    _address = address or _address
+    if tokens:
         set_sharing_strategy("broker")
     set_sharing_strategy(name)
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

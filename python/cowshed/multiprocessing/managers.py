@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Managers: multiprocessing.managers, whose proxies send and return arrays by handle."""
 
+import contextlib
+import functools
 from multiprocessing import managers as _standard
 from multiprocessing.managers import (
     AutoProxy,
@@ -8,11 +10,11 @@ from multiprocessing.managers import (
     DictProxy,
     ListProxy,
     NamespaceProxy,
-    SharedMemoryManager,
     Token,
     ValueProxy,
 )
 
+from . import _rebound, shared_memory
 from .connection import Client, Listener
 
 __all__ = [
@@ -45,6 +47,47 @@ class BaseManager(_standard.BaseManager):
 
 class SyncManager(BaseManager, _standard.SyncManager):
     """The manager of Manager(): lists, dicts, queues and locks in a process of their own."""
+
+
+class _Blocks:
+    """The blocks that a SharedMemoryManager gave. Its process holds their names, and no memory."""
+
+    def __init__(self, name):
+        self.shared_memory_context_name = name
+        self._blocks = {}
+
+    @property
+    def segment_names(self):
+        return list(self._blocks)
+
+    def register_segment(self, name):
+        block = shared_memory.SharedMemory(name)
+        with contextlib.suppress(AttributeError):  # one of /dev/shm
+            block._block.put()
+        block.close()
+        self._blocks[name] = block
+
+    def destroy_segment(self, name):
+        self._blocks.pop(name).unlink()
+
+    def unlink(self):
+        for name in self.segment_names:
+            with contextlib.suppress(FileNotFoundError):  # the program has unlinked it
+                self.destroy_segment(name)
+
+
+class _SharedMemoryServer(_standard.SharedMemoryServer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.shared_memory_context = _Blocks(self.shared_memory_context.shared_memory_context_name)
+
+
+# SharedMemoryManager(address, ...) of the standard library begins with the resource tracker.
+SharedMemoryManager = _rebound.subclass(
+    _standard.SharedMemoryManager, {**vars(_standard), "shared_memory": shared_memory}, __name__,
+    BaseManager, _Server=_SharedMemoryServer,
+    __init__=functools.wraps(BaseManager.__init__)(
+        lambda self, *args, **kwargs: BaseManager.__init__(self, *args, **kwargs)))
 
 
 def __getattr__(name):

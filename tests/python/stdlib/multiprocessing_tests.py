@@ -24,6 +24,15 @@ EXCLUDED = {
     "_TestImportStar.*": "about the files of the standard package",
     "*TestConnection.test_*fd_transfer": "reduction.recv_handle() reads from the socket of a "
     "connection itself, and waits in there; the sockets of ours don't block",
+    "*TestSharedMemory.test_shared_memory_cleaned_after_process_termination": "a program without "
+    "ours, whose resource tracker has to complain; test_shared_memory.py has a program of ours",
+    "*TestSharedMemory.test_shared_memory_SharedMemoryManager_reuses_resource_tracker": "a program "
+    "without ours; there is no tracker",
+    "*TestSharedMemory.test_shared_memory_untracking": "a program without ours; there is no "
+    "tracker",
+    "*TestSharedMemory.test_shared_memory_tracking": "a program without ours; there is no tracker",
+    "*TestSharedMemory.test_shared_memory_name_with_embedded_null": "sets a private attribute, "
+    "which is a property here; test_shared_memory.py has such names",
     "TestIgnoreEINTR.test_ignore": "waits for a send of megabytes that waits; ours does not",
 }
 
@@ -36,10 +45,11 @@ SHORT = [
     "*TestWait.*",
     "*TestListener*.*",
     "WithManagerTestQueue.*",
+    "*TestSharedMemory.*",
 ]
 
 
-OUR_MODULES = ("connection", "managers", "pool", "queues", "sharedctypes")
+OUR_MODULES = ("connection", "managers", "pool", "queues", "shared_memory", "sharedctypes")
 OURS = {"multiprocessing." + m for m in OUR_MODULES}
 
 

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Shared memory on memfds, with the types of multiprocessing.shared_memory."""
+
+from typing import Generic, Literal, TypeVar
+
+from multiprocessing import shared_memory as _standard
+
+Names = Literal["broker", "standard"]
+_T = TypeVar("_T", int, float, bool, str, bytes, None)
+
+def get_names() -> Names: ...
+def set_names(names: Names) -> None: ...
+
+class SharedMemory:
+    def __init__(
+        self, name: str | None = None, create: bool = False, size: int = 0, *, track: bool = True
+    ) -> None: ...
+    def __del__(self) -> None: ...
+    @property
+    def buf(self) -> memoryview: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+    def unlink(self) -> None: ...
+
+class ShareableList(_standard.ShareableList[_T], Generic[_T]):
+    shm: SharedMemory  # type: ignore[assignment]
