@@ -519,9 +519,11 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
                            struct cow_storage **ret);
 
 /*
- * Clones `n` storages, one after the other, as cow_storage_lazy_clone() does.
- * The library asks once for all of them whether the process may have memory
- * under I/O. ret[i] becomes the clone of storages[i]: a reference each.
+ * Clones `n` storages as cow_storage_lazy_clone() does. The library asks once
+ * for all of them whether the process may have memory under I/O. Transparent
+ * storages that lie side by side are frozen with one kernel call, 64 at most.
+ * So hundreds are cloned in a few milliseconds, also if all of them were
+ * rewritten since, with write intents (cow_write_intent()). ret[i] becomes the clone of storages[i]: a reference each.
  * `ret_copied`, if not NULL, gets the number of bytes that were copied.
  *
  * All or none: after a failure no clone is left and every ret[i] is NULL.

@@ -54,7 +54,8 @@ static int
 copy_to(const struct cow__tile *t, struct cow__segment *s)
 {
 	uint64_t offset = cow__segment_offset(cow__tile_start(t));
-	size_t huge = cow__round_down(t->bytes, COW__HUGE), done;
+	size_t bytes = cow__extent_usable(t), done;
+	size_t huge = cow__round_down(bytes, COW__HUGE);
 	uintptr_t at;
 	int r = cow__map_reserve(t->bytes, COW__HUGE, &at);
 
@@ -64,8 +65,8 @@ copy_to(const struct cow__tile *t, struct cow__segment *s)
 	if (r == 0) {
 		if (huge && offset % COW__HUGE == 0 && cow__commits())
 			(void)cow__map_collapse(at, huge, &done);
-		memcpy((void *)at, (void *)cow__tile_start(t), t->bytes);
-		cow__stat_add(bytes_copied, t->bytes);
+		memcpy((void *)at, (void *)cow__tile_start(t), bytes);
+		cow__stat_add(bytes_copied, bytes);
 	}
 	(void)cow__map_release(at, t->bytes);
 	return r;

@@ -13,12 +13,38 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
-bool
-cow__freeze_joins(const struct cow__tile *a, const struct cow__tile *b)
+/* All that a tile shows is [*ret_offset, + its bytes) of one file, and one mapping call can
+ * freeze it. NULL: it is not so. */
+static struct cow__segment *
+one_range(const struct cow__tile *t, uint64_t *ret_offset)
 {
-	return a->segment == b->segment && !a->pinned && !b->pinned &&
-	       !a->npieces && !b->npieces &&
-	       !a->nkept && !b->nkept && !a->attributes && !b->attributes &&
+	struct cow__segment *s = t->npieces ? t->pieces[0].pages->segment : t->segment;
+	uint64_t at = 0;
+
+	if (!s || t->pinned || t->common || t->nkept || t->attributes)
+		return NULL;
+	*ret_offset = cow__segment_offset(cow__tile_start(t));
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__piece *p = &t->pieces[i];
+		uint64_t here = cow__segment_offset(cow__tile_start(p->pages)) + p->offset;
+
+		if (i == 0)
+			*ret_offset = at = here;
+		if (p->pages->segment != s || here != at)
+			return NULL;
+		at += p->bytes;
+	}
+	return s;
+}
+
+/* Can both be frozen with one mapping call? */
+static bool
+joins(const struct cow__tile *a, const struct cow__tile *b)
+{
+	uint64_t at, next;
+	const struct cow__segment *s = one_range(a, &at);
+
+	return s && s == one_range(b, &next) && at + a->bytes == next &&
 	       cow__tile_end(a) == cow__tile_start(b);
 }
 
@@ -35,19 +61,23 @@ frozen(struct cow__tile *t)
 	cow__stat_add(bytes_frozen, t->bytes);
 }
 
-int
-cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
+/* Freezes all of the shared tiles in [from, to], which join. `inherit`: a fork is being
+ * prepared. */
+static int
+freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 {
 	size_t bytes = cow__tile_end(to) - cow__tile_start(from), count = 0;
+	uint64_t offset;
+	struct cow__segment *s = one_range(from, &offset);
 	int r;
+
+	cow__require(s != NULL);
 
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
 	if (!inherit) /* a fork has moved them, with those of more tiles */
-		cow__old_tables_move(from, bytes);
-	r = cow__map_private(cow__tile_start(from), bytes,
-	                     &from->segment->file,
-	                     cow__segment_offset(cow__tile_start(from)), inherit);
+		cow__old_tables_move(cow__tile_start(from), bytes, s);
+	r = cow__map_private(cow__tile_start(from), bytes, &s->file, offset, inherit);
 	if (r < 0)
 		return r;
 	cow__tiles_change_begin(from, to);
@@ -99,7 +129,7 @@ cow__freeze(struct cow__tile *t)
 	if (t->pinned || t->common)
 		return -EBUSY;
 	if (!t->npieces && !t->nkept && !t->attributes)
-		return cow__freeze_run(t, t, false);
+		return freeze_run(t, t, false);
 	if (!cow__mappings_left(2 + t->npieces + cow__attributes_count(t)))
 		return -ENOMEM;
 	r = cow__array_reserve((void **)&t->kept, &t->kept_cap,
@@ -122,4 +152,109 @@ cow__freeze(struct cow__tile *t)
 	}
 	frozen(t);
 	return 0;
+}
+
+/* Is it still as it was when it was chosen, apart from its backing? */
+static bool
+is_chosen(const struct cow__tile *t)
+{
+	return t && t->chosen && t->kind == COW__LIVE && t->backing == COW__SHARED;
+}
+
+void
+cow__freeze_chosen(struct cow__tile *t)
+{
+	struct cow__tile *to = t;
+
+	if (is_chosen(t)) {
+		while (is_chosen(t->prev) && joins(t->prev, t))
+			t = t->prev;
+		while (is_chosen(to->next) && joins(to, to->next))
+			to = to->next;
+		if (t != to)
+			(void)freeze_run(t, to, false);
+	}
+	for (;; t = t->next) {
+		t->chosen = false;
+		if (t == to)
+			break;
+	}
+}
+
+void
+cow__freeze_close_gap(struct cow__tile *t)
+{
+	struct cow__tile *b = t->next;
+	uintptr_t end = cow__tile_end(t);
+	size_t gap = cow__round_up(end, COW__HUGE) - end;
+
+	if (!gap || t->backing != COW__SHARED || t->npieces || t->nkept || t->slow ||
+	    t->mapping || t->attributes || t->bound || t->pinned || t->busy ||
+	    t->segment->single || !b || b->kind != COW__FREE ||
+	    b->backing != COW__SHARED || b->segment != t->segment ||
+	    cow__tile_heat(b) != COW__COLD)
+		return;
+	gap = cow__min(gap, b->bytes);
+	if (cow__tile_grow(t, gap) < 0)
+		return;
+	t->hollow = 0;
+	cow__engine.live_bytes += gap;
+	cow__stat_add(bytes_live, gap);
+}
+
+void
+cow__freeze_close_gaps(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (cow__needs_freeze(t) && t->exposed && t->allocation)
+			cow__freeze_close_gap(t);
+}
+
+/* Moves the old page tables of `t` and what follows it in one go, as far as the kernel
+ * has merged the mappings. Small gaps of free memory go along: they lose no page. To
+ * move a whole GiB takes the kernel one step. Returns the end. */
+static uintptr_t
+move_old_tables(const struct cow__tile *t)
+{
+	uintptr_t start = cow__tile_start(t), end = start;
+	uint64_t offset;
+	size_t gap = 0;
+
+	for (const struct cow__tile *s = t; s && s->segment == t->segment; s = s->next) {
+		if (s->kind == COW__FREE && s->backing == COW__SHARED) {
+			gap += s->bytes;
+			continue;
+		}
+		if (!cow__needs_freeze(s) || s->npieces || !one_range(s, &offset) ||
+		    (gap >= COW__HUGE && gap > (end - start) / 8))
+			break;
+		gap = 0;
+		end = cow__tile_end(s);
+	}
+	cow__old_tables_move(start, end - start, t->segment);
+	return end;
+}
+
+int
+cow__freeze_onward(struct cow__tile **t, uintptr_t *moved)
+{
+	struct cow__tile *from = *t, *to = from;
+	uintptr_t start = cow__tile_start(from);
+	struct cow__segment *s;
+	uint64_t offset;
+	int r;
+
+	s = one_range(from, &offset);
+	if (!s)
+		return cow__freeze(from);
+	while (to->next && cow__needs_freeze(to->next) && joins(to, to->next))
+		to = to->next;
+	if (from->npieces)
+		cow__old_tables_move(start, cow__tile_end(to) - start, s);
+	else if (start >= *moved)
+		*moved = move_old_tables(from);
+	r = freeze_run(from, to, true);
+	if (r == 0)
+		*t = to;
+	return r;
 }

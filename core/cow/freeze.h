@@ -28,12 +28,33 @@ cow__is_frozen(const struct cow__tile *t)
 	return t->backing == COW__PRIVATE && t->nkept == 0;
 }
 
-/* Freezes all of the shared tiles in [from, to] with one mapping call. They are
- * neighbours in address and of one segment. `inherit`: a fork is being prepared. */
-int cow__freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit);
+/* Is any of it mapped shared, and must not be in a forked child? */
+static inline bool
+cow__needs_freeze(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && !t->common &&
+	       (t->backing == COW__SHARED || (t->backing == COW__PRIVATE && t->nkept));
+}
 
-/* Can this tile be frozen together with its neighbour to the left? */
-bool cow__freeze_joins(const struct cow__tile *left,
-                       const struct cow__tile *right);
+/*
+ * Gives a shared live tile the rest of its last 2 MiB, if that is cold. Otherwise tiles whose
+ * sizes are no multiples of 2 MiB have gaps between them. Without gaps, tiles that were
+ * rewritten (core/cow/rewrite.h) lie side by side in the file as well, and are one kernel
+ * mapping with whole page tables. No page of the gap is used: see cow__extent_usable().
+ */
+void cow__freeze_close_gap(struct cow__tile *t);
+
+/* Freezes a tile that is `chosen`, and those of its neighbours that are chosen and join,
+ * with one mapping call. None of these is chosen afterwards. A lone tile stays as it is, and
+ * so does what can't be frozen. */
+void cow__freeze_chosen(struct cow__tile *t);
+
+/* For a fork: closes the gaps behind all storages whose address is exposed. */
+void cow__freeze_close_gaps(void);
+
+/* For a fork: freezes `*t`, which needs it, and those of the tiles behind it that join. On
+ * success `*t` is the last of them. `*moved`, 0 at first: up to there old page tables were
+ * moved away. As cow__freeze() otherwise. */
+int cow__freeze_onward(struct cow__tile **t, uintptr_t *moved);
 
 #endif

@@ -35,27 +35,26 @@ is_worth_it(uintptr_t at, size_t bytes)
 }
 
 void
-cow__old_tables_move(const struct cow__tile *t, size_t bytes)
+cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment)
 {
 	struct cow__tile *s;
 	int r;
 
 	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
-	    cow__tile_start(t) % COW__HUGE ||
-	    !is_worth_it(cow__tile_start(t), bytes))
+	    at % COW__HUGE || !is_worth_it(at, bytes))
 		return;
 	/* At the same place within a GiB the kernel moves whole upper levels of
 	 * the page tables. */
-	s = cow__tile_inner(bytes, cow__tile_start(t), GIB);
+	s = cow__tile_inner(bytes, at, GIB);
 	if (!s)
 		return;
 	cow__tile_change_begin(s);
-	r = cow__map_displace(cow__tile_start(t), bytes, cow__tile_start(s));
+	r = cow__map_displace(at, bytes, cow__tile_start(s));
 	if (r == -ENOTRECOVERABLE)
 		s->kind = COW__LOST;
 	if (r == 0) {
 		s->backing = COW__SHARED;
-		s->segment = t->segment;
+		s->segment = segment;
 		cow__segment_ref(s->segment);
 		s->committed = 0; /* how far it is taken down */
 		s->progress_at = cow__now();

@@ -22,10 +22,9 @@
 
 #include "core/memory/tile.h"
 
-/* Moves the page tables of [t's start, + bytes) away: shared memory of `t` and
- * what follows it, free memory included, of one segment and mapped as one. If that
- * fails they stay where they are. */
-void cow__old_tables_move(const struct cow__tile *t, size_t bytes);
+/* Moves the page tables of [at, at + bytes) away: shared memory, free memory included,
+ * of one segment and mapped as one. If that fails they stay where they are. */
+void cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment);
 
 /* Are there old tables to take down? */
 bool cow__old_tables_pending(void);

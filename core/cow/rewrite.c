@@ -256,17 +256,18 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const struct target
 static int
 renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct intent *w)
 {
+	size_t bytes = cow__min(end, cow__tile_start(t) + cow__extent_usable(t)) - start;
 	struct target to;
 	int r = target_for(t, start, end - start, &to);
 
 	if (r < 0)
 		return r;
 	if (!all) {
-		cow__bulk_copy((void *)to.at, (const void *)start, end - start, to.fresh);
-		cow__stat_add(bytes_copied, end - start);
-		w->copied += end - start;
+		cow__bulk_copy((void *)to.at, (const void *)start, bytes, to.fresh);
+		cow__stat_add(bytes_copied, bytes);
+		w->copied += bytes;
 	} else if (to.fresh) {
-		cow__bulk_commit(to.at, end - start);
+		cow__bulk_commit(to.at, bytes);
 	}
 	r = replace(t, start, end, &to);
 	target_end(t, &to, r == 0);
@@ -297,7 +298,7 @@ static void
 step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 {
 	struct cow__census c = { 0, 0 };
-	uintptr_t to, last = end;
+	uintptr_t to, last = end, bytes_end = cow__tile_start(t) + cow__extent_usable(t);
 	/* A tracked storage may have clones on this tile. */
 	bool all = w->all && (!t->allocation || t->exposed);
 	char tail[4096];
@@ -306,15 +307,15 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 
 	/* The last page of a block comes with its last byte. The program may use what is
 	 * behind that (cow_block_bytes()). */
-	if (end >= cow__tile_start(t) + t->used && cow__tile_end(t) - end <= sizeof(tail))
+	if (end >= cow__tile_start(t) + t->used && bytes_end - last <= sizeof(tail))
 		end = cow__tile_end(t);
 	to = next_part(t, at, end);
 	if (*at == to || is_under_io(w)) {
 		*at = end;
 		return;
 	}
-	if (all && to == end)
-		memcpy(tail, (const void *)last, ntail = end - last);
+	if (all && to == cow__tile_end(t) && last < bytes_end)
+		memcpy(tail, (const void *)last, ntail = bytes_end - last);
 	if (cow__exclusive(t, &c)) {
 		r = thaw(t, at, to, all);
 	} else {

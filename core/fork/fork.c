@@ -13,8 +13,8 @@
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
-#include "core/cow/old_tables.h"
 #include "core/cow/heal.h"
+#include "core/cow/old_tables.h"
 #include "core/fork/feedback.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
@@ -46,14 +46,6 @@ static uint64_t began_at;
 static bool taking_part; /* this fork concerns memory of ours */
 static bool was_frozen;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
-
-static bool
-needs_freeze(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && !t->common &&
-	       (t->backing == COW__SHARED ||
-	        (t->backing == COW__PRIVATE && t->nkept));
-}
 
 static void
 copies_free(void)
@@ -105,63 +97,23 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	return 0;
 }
 
-static bool
-is_plain(const struct cow__tile *t)
-{
-	return !t->npieces && !t->nkept && !t->attributes && !t->pinned;
-}
-
-/* Moves the old page tables of `t` and what follows it in one go, as far as the kernel
- * has merged the mappings. Small gaps of free memory go along: they lose no page. To
- * move a whole GiB takes the kernel one step. Returns the end. */
-static uintptr_t
-move_old_tables(struct cow__tile *t)
-{
-	uintptr_t start = cow__tile_start(t), end = start;
-	size_t gap = 0;
-
-	for (struct cow__tile *s = t; s && s->segment == t->segment; s = s->next) {
-		if (s->kind == COW__FREE && s->backing == COW__SHARED) {
-			gap += s->bytes;
-			continue;
-		}
-		if (!needs_freeze(s) || !is_plain(s) ||
-		    (gap >= COW__HUGE && gap > (end - start) / 8))
-			break;
-		gap = 0;
-		end = cow__tile_end(s);
-	}
-	cow__old_tables_move(t, end - start);
-	return end;
-}
-
 /* Freezes everything, neighbours together. */
 static int
 freeze_all(bool pinned)
 {
-	struct cow__tile *t, *last;
+	struct cow__tile *t;
 	uintptr_t moved = 0;
 	int r = 0;
 
+	cow__freeze_close_gaps();
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
-		if (!needs_freeze(t))
+		if (!cow__needs_freeze(t))
 			continue;
 		if (pinned || t->pinned) {
 			r = copy_for_child(t, COW_FALLBACK_PINNED);
 			continue;
 		}
-		if (!is_plain(t)) {
-			r = cow__freeze(t);
-		} else {
-			if (cow__tile_start(t) >= moved)
-				moved = move_old_tables(t);
-			for (last = t; last->next && needs_freeze(last->next) &&
-			               cow__freeze_joins(last, last->next);)
-				last = last->next;
-			r = cow__freeze_run(t, last, true);
-			if (r == 0)
-				t = last;
-		}
+		r = cow__freeze_onward(&t, &moved);
 		if (r < 0)
 			r = copy_for_child(t, r == -EBADF
 			                              ? COW_FALLBACK_DESCRIPTOR

@@ -7,6 +7,7 @@
 #ifndef COW_CORE_MEMORY_EXTENT_H
 #define COW_CORE_MEMORY_EXTENT_H
 
+#include "core/base/base.h"
 #include "core/memory/holders.h"
 #include "core/memory/tile.h"
 
@@ -51,6 +52,13 @@ void cow__extent_unref_pages(struct cow__tile *t);
 /* Resizes a live tile in place. False: that is not possible, and nothing
  * changed. */
 bool cow__extent_resize(struct cow__tile *t, size_t bytes);
+
+/* How many bytes the program may use. */
+static inline size_t
+cow__extent_usable(const struct cow__tile *t)
+{
+	return cow__min(cow__round_up(cow__max(t->used, 1), cow__page), t->bytes);
+}
 
 /* Ends a part of a live tile. What is before and behind it lives on, each as a
  * tile of its own. False if that is not possible. */

@@ -92,6 +92,7 @@ struct cow__tile {
 	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
+	bool chosen;   /* live: about to be frozen, with others */
 	bool lazy;     /* live: copied lazily, its own pages are freed ... */
 	bool watched;  /* ... or a side of a watched copy (core/memory/copy_history.h) */
 	bool inherited; /* pages: other processes may map them ... */

@@ -131,7 +131,7 @@ cow__allocation_on_tile(struct cow__tile *tile,
 		.refs = 1,
 		.kind = COW__AT_TILE,
 		.data = (void *)cow__tile_start(tile),
-		.bytes = tile->bytes,
+		.bytes = cow__extent_usable(tile),
 		.tile = tile,
 		.owned = 1,
 	};

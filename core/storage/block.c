@@ -187,7 +187,7 @@ cow_block_bytes(const void *ptr)
 	size_t bytes;
 
 	cow__engine_lock();
-	bytes = block_at(ptr)->bytes;
+	bytes = cow__extent_usable(block_at(ptr));
 	cow__engine_unlock();
 	return bytes;
 }
@@ -247,7 +247,7 @@ raw_free(void *data)
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)data);
 	small = t && t->slab;
-	bytes = small ? cow__small_bytes(t->slab) : t ? t->bytes : 0;
+	bytes = small ? cow__small_bytes(t->slab) : t ? cow__extent_usable(t) : 0;
 	cow__engine_unlock();
 	cow__profile(data, -(int64_t)bytes);
 	if (small)

@@ -25,6 +25,8 @@
 
 /* Below this a memcpy is cheaper than a freeze, a view and their faults. */
 #define PAGED_LEAST (384 * KIB)
+/* So many clones are made under one lock: other threads wait. */
+#define TOGETHER 64
 
 static int
 clone_elements(struct cow_storage *s, struct cow__allocation *to)
@@ -141,50 +143,71 @@ pins_memory(struct asked *asked)
 	return asked->pins;
 }
 
+/* The data of a clone of a transparent storage. */
+struct paged {
+	bool now;  /* the source was not frozen: the clone is of this moment */
+	bool done; /* it was made with others */
+	int r;
+	size_t copied;
+	struct cow__allocation *a;
+};
+
+/* Engine locked. */
+static void
+paged_make(struct cow__tile *source, struct paged *p)
+{
+	struct cow__tile *t;
+	int r = 0;
+
+	if (source->backing == COW__ANON || source->common)
+		r = -ENOTSUP;
+	p->now |= source->backing == COW__SHARED;
+	if (r == 0 && !cow__is_frozen(source))
+		r = cow__freeze(source);
+	if (r == 0)
+		r = cow__view_new(source, p->now ? COW__REBASE_NOTHING
+		                                 : COW__REBASE_IF_QUIET,
+		                  &p->copied, &t);
+	if (r == 0) {
+		r = cow__allocation_on_tile(t, &p->a);
+		if (r < 0)
+			cow__extent_free(t);
+	}
+	if (cow__old_tables_pending())
+		cow__helper_want(false);
+	p->done = true;
+	p->r = r;
+}
+
 /* Clones a transparent storage: its pages are frozen under its users. */
 static int
-clone_paged(struct cow_storage *s, struct asked *asked,
+clone_paged(struct cow_storage *s, struct asked *asked, struct paged *p,
             struct cow_storage **ret)
 {
-	struct cow__tile *source = s->data->tile, *t;
-	enum cow__rebase rebase = COW__REBASE_IF_QUIET;
-	struct cow__allocation *a;
-	size_t copied = 0;
-	int r = 0;
+	size_t copied;
+	int r;
 
 	/* Memory under I/O: what I/O writes later would be in the clone, too, or
 	 * in the clone alone. */
-	if (pins_memory(asked)) {
+	if (!p->done && pins_memory(asked)) {
 		asked->copied += s->bytes;
 		cow__fallback(COW_FALLBACK_PINNED);
 		return clone_eager(s, ret);
 	}
-	cow__engine_lock();
-	if (source->backing == COW__ANON || source->common)
-		r = -ENOTSUP;
-	else if (source->backing == COW__SHARED)
-		rebase = COW__REBASE_NOTHING; /* the clone is of this moment */
-	if (r == 0 && !cow__is_frozen(source)) {
-		r = cow__freeze(source);
-		if (cow__old_tables_pending())
-			cow__helper_want(false);
+	if (!p->done) {
+		cow__engine_lock();
+		paged_make(s->data->tile, p);
+		cow__engine_unlock();
 	}
-	if (r == 0)
-		r = cow__view_new(source, rebase, &copied, &t);
+	r = p->r;
 	if (r == 0) {
-		r = cow__allocation_on_tile(t, &a);
+		r = cow__storage_on(p->a, s->bytes, s, ret);
 		if (r < 0)
-			cow__extent_free(t);
-	}
-	cow__engine_unlock();
-	if (r == 0) {
-		r = cow__storage_on(a, s->bytes, s, ret);
-		if (r < 0)
-			cow__allocation_unref(a);
+			cow__allocation_unref(p->a);
 	}
 	if (r < 0)
 		return r;
-	copied = cow__min(copied, s->bytes);
+	copied = cow__min(p->copied, s->bytes);
 	asked->copied += copied;
 	cow__stat_add(clones_paged, 1);
 	cow__stat_add(bytes_not_copied, s->bytes - copied);
@@ -219,7 +242,8 @@ clone_copied(struct cow_storage *s, struct asked *asked,
 }
 
 static int
-lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
+lazy_clone(struct cow_storage *s, struct asked *asked, struct paged *paged,
+           struct cow_storage **ret)
 {
 	int r;
 
@@ -235,7 +259,7 @@ lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
 	if (s->bytes < PAGED_LEAST)
 		return clone_copied(s, asked, COW_FALLBACK_SMALL, ret);
 	r = s->data->kind == COW__AT_OTHER ? clone_moment(s, ret)
-	                                   : clone_paged(s, asked, ret);
+	                                   : clone_paged(s, asked, paged, ret);
 	if (r == -ENOTSUP)
 		return clone_copied(s, asked, COW_FALLBACK_BACKING, ret);
 	if (r == 0)
@@ -247,13 +271,70 @@ lazy_clone(struct cow_storage *s, struct asked *asked, struct cow_storage **ret)
 COW_EXPORT int
 cow_storage_lazy_clone(struct cow_storage *s, struct cow_storage **ret)
 {
+	struct paged paged = { .done = false };
 	struct asked asked = { 0 };
 	int r;
 
 	if (!s || !ret)
 		return cow__error(-EINVAL, "cow_storage_lazy_clone: NULL");
-	r = lazy_clone(s, &asked, ret);
+	r = lazy_clone(s, &asked, &paged, ret);
 	return r < 0 ? cow__error_passed(r, "cow_storage_lazy_clone") : 0;
+}
+
+/* Would lazy_clone() freeze it now? For sure if the engine is locked. */
+static bool
+freezes(const struct cow_storage *s)
+{
+	return !s->elements && !cow__unwatched(s) && cow__transparent(s) &&
+	       s->data->kind == COW__AT_TILE && s->bytes >= PAGED_LEAST &&
+	       cow__tile_is_shared(s->data->tile);
+}
+
+/* Freezes the storages that lie side by side together, and makes the data of their
+ * clones. Those that were frozen before may have pages to copy, and are left out. */
+static void
+make_together(struct cow_storage *const *storages, size_t n, struct asked *asked,
+              struct paged *paged)
+{
+	size_t together = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		paged[i] = (struct paged){ .done = false };
+		together += freezes(storages[i]);
+	}
+	if (together < 2 || pins_memory(asked))
+		return;
+	cow__engine_lock();
+	for (size_t i = 0; i < n; i++) {
+		paged[i].now = freezes(storages[i]);
+		if (!paged[i].now)
+			continue;
+		cow__freeze_close_gap(storages[i]->data->tile);
+		storages[i]->data->tile->chosen = true;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (paged[i].now)
+			cow__freeze_chosen(storages[i]->data->tile);
+	for (size_t i = 0; i < n; i++)
+		if (paged[i].now)
+			paged_make(storages[i]->data->tile, &paged[i]);
+	cow__engine_unlock();
+}
+
+static int
+clone_some(struct cow_storage *const *storages, size_t n, struct asked *asked,
+           struct cow_storage **ret)
+{
+	struct paged paged[TOGETHER];
+	int r = 0;
+
+	make_together(storages, n, asked, paged);
+	for (size_t i = 0; i < n; i++)
+		if (r == 0)
+			r = lazy_clone(storages[i], asked, &paged[i], &ret[i]);
+		else if (paged[i].done && paged[i].r == 0)
+			cow__allocation_unref(paged[i].a);
+	return r;
 }
 
 COW_EXPORT int
@@ -271,11 +352,10 @@ cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
 			                  "cow_storages_lazy_clone: NULL");
 	for (size_t i = 0; i < n; i++)
 		ret[i] = NULL;
-	for (size_t i = 0; i < n; i++) {
-		r = lazy_clone(storages[i], &asked, &ret[i]);
-		if (r == 0)
-			continue;
-		while (i-- > 0)
+	for (size_t i = 0; i < n && r == 0; i += TOGETHER)
+		r = clone_some(storages + i, cow__min(n - i, TOGETHER), &asked, ret + i);
+	if (r < 0) {
+		for (size_t i = 0; i < n; i++)
 			ret[i] = cow_storage_unref(ret[i]);
 		return cow__error_passed(r, "cow_storages_lazy_clone");
 	}

@@ -104,13 +104,38 @@ static void make(struct program *p, struct slot *slot)
 		slot->exposed = expose(slot->storage);
 }
 
+/* A clone of `slot`, made with clones of all the others. */
+static struct cow_storage *clone_among(struct program *p, const struct slot *slot)
+{
+	struct cow_storage *from[SLOTS], *to[SLOTS], *ret = NULL;
+	const struct slot *of[SLOTS];
+	size_t n = 0;
+
+	for (size_t i = 0; i < SLOTS; i++)
+		if (p->slots[i].storage != NULL) {
+			of[n] = &p->slots[i];
+			from[n++] = p->slots[i].storage;
+		}
+	ok(cow_storages_lazy_clone(from, n, NULL, to));
+	for (size_t i = 0; i < n; i++) {
+		ck_assert_mem_eq(data(to[i]), of[i]->model, of[i]->bytes);
+		if (of[i] == slot)
+			ret = to[i];
+		else
+			cow_storage_unref(to[i]);
+	}
+	return ret;
+}
+
 static void clone_to(struct program *p, struct slot *from, struct slot *to)
 {
-	p->doing = draw(p, 6) ? "lazy clone" : "clone";
-	if (p->doing[0] == 'l')
-		to->storage = lazy(from->storage);
-	else
+	size_t how = draw(p, 6);
+
+	p->doing = how == 0 ? "clone" : how == 1 ? "lazy clones" : "lazy clone";
+	if (how == 0)
 		ok(cow_storage_clone(from->storage, &to->storage));
+	else
+		to->storage = how == 1 ? clone_among(p, from) : lazy(from->storage);
 	to->bytes = from->bytes;
 	to->model = copy_of(from->model, from->bytes);
 	check_slot(p, from);

@@ -74,6 +74,29 @@ static void rewrite_some(struct pair *a)
 	}
 }
 
+/* A clone of `*a`, made with clones of all the others. */
+static struct cow_storage *clone_among(struct pair *s, const struct pair *a)
+{
+	struct cow_storage *from[STORAGES], *to[STORAGES], *ret = NULL;
+	const struct pair *of[STORAGES];
+	size_t n = 0;
+
+	for (int i = 0; i < STORAGES; i++)
+		if (s[i].storage) {
+			of[n] = &s[i];
+			from[n++] = s[i].storage;
+		}
+	ok(cow_storages_lazy_clone(from, n, NULL, to));
+	for (size_t i = 0; i < n; i++) {
+		must(memcmp(data(to[i]), of[i]->bytes, of[i]->size) == 0);
+		if (of[i] == a)
+			ret = to[i];
+		else
+			cow_storage_unref(to[i]);
+	}
+	return ret;
+}
+
 static void run(struct pair *s, int steps, bool forks);
 
 static void in_the_child(void *arg)
@@ -101,7 +124,7 @@ static void run(struct pair *s, int steps, bool forks)
 		} else if (what < 80 && a != b) {
 			if (b->storage)
 				drop(b);
-			take(b, lazy(a->storage));
+			take(b, below(2) ? lazy(a->storage) : clone_among(s, a));
 			ck_assert_uint_eq(b->size, a->size);
 			must(memcmp(b->bytes, a->bytes, a->size) == 0);
 		} else if (what < 88) {

@@ -89,6 +89,48 @@ START_TEST(across_gaps)
 }
 END_TEST
 
+struct state {
+	struct cow_storage *storage[8];
+	unsigned seed;
+};
+
+enum { STATE_BYTES = 2 * MIB + 5 * PAGE + 3 };
+
+static void state_check(void *arg)
+{
+	const struct state *s = arg;
+
+	for (unsigned i = 0; i < COUNT(s->storage); i++)
+		ck_pattern(data(s->storage[i]), STATE_BYTES, s->seed + i);
+}
+
+/* Each place of the state is rewritten into another one while a child reads it, again and
+ * again. No page is in a gap. */
+START_TEST(rewritten_between_forks)
+{
+	uint64_t before = memfd_bytes();
+	struct state s = { .seed = 1 };
+	pid_t child;
+
+	for (unsigned i = 0; i < COUNT(s.storage); i++)
+		s.storage[i] = new_filled(STATE_BYTES, COW_STORAGE_TRANSPARENT, s.seed + i);
+	for (unsigned n = 0; n < 5; n++) {
+		child = child_start(state_check, &s);
+		ok(cow_storages_write_intent(s.storage, COUNT(s.storage),
+		                             n % 2 ? COW_WRITE_ALL : COW_WRITE_AUTO, NULL));
+		s.seed += COUNT(s.storage);
+		for (unsigned i = 0; i < COUNT(s.storage); i++)
+			fill(expose(s.storage[i]), STATE_BYTES, s.seed + i);
+		child_finish(child);
+		state_check(&s);
+		ck_assert_uint_le(memfd_bytes(),
+		                  before + 2 * COUNT(s.storage) * (STATE_BYTES + PAGE) + 6 * MIB);
+	}
+	for (unsigned i = 0; i < COUNT(s.storage); i++)
+		cow_storage_unref(s.storage[i]);
+}
+END_TEST
+
 START_TEST(child_sees_the_moment)
 {
 	make_family();
@@ -433,6 +475,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "fork");
 
 	tcase_add_test(tcase, across_gaps);
+	tcase_add_test(tcase, rewritten_between_forks);
 	tcase_add_test(tcase, child_sees_the_moment);
 	tcase_add_test(tcase, child_writes_first);
 	tcase_add_test(tcase, parent_writes_first);

@@ -84,6 +84,34 @@ static void large(struct herd *herd)
 	a->exposed = expose(a->storage);
 }
 
+/* Two with a gap of less than 2 MiB behind each. */
+static void neighbours(struct herd *herd)
+{
+	static const enum herd_kind kinds[2] = { HERD_CLONED, HERD_TRANSPARENT };
+
+	for (int i = 0; i < 2; i++) {
+		struct animal *a = &herd->animals[kinds[i]];
+
+		sweep_add(herd, kinds[i], new_storage(2 * MIB + 9 * PAGE, COW_STORAGE_TRANSPARENT),
+		          NULL, 2 * MIB + 9 * PAGE);
+		a->exposed = expose(a->storage);
+	}
+}
+
+static void rewritten_neighbours(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_CLONED], *b = &herd->animals[HERD_TRANSPARENT];
+	struct cow_storage *from[2], *to[2];
+
+	neighbours(herd);
+	from[0] = a->storage;
+	from[1] = b->storage;
+	ok(cow_storages_lazy_clone(from, 2, NULL, to));
+	ok(cow_storages_write_intent(from, 2, COW_WRITE_AUTO, NULL));
+	cow_storage_unref(to[0]);
+	cow_storage_unref(to[1]);
+}
+
 static void cloned(struct herd *herd)
 {
 	transparent(herd);
@@ -187,6 +215,25 @@ static int clone_two(struct herd *herd)
 	}
 	sweep_add_clone(herd, HERD_CLONED, HERD_LAZY_B, to[0]);
 	sweep_add_clone(herd, HERD_CLONED, HERD_COPY, to[1]);
+	return 0;
+}
+
+static int clone_neighbours(struct herd *herd)
+{
+	struct cow_storage *from[2] = {
+		herd->animals[HERD_CLONED].storage,
+		herd->animals[HERD_TRANSPARENT].storage,
+	};
+	struct cow_storage *to[2];
+	int r = cow_storages_lazy_clone(from, 2, NULL, to);
+
+	if (r < 0) {
+		ck_assert_ptr_null(to[0]);
+		ck_assert_ptr_null(to[1]);
+		return r;
+	}
+	sweep_add_clone(herd, HERD_CLONED, HERD_LAZY_B, to[0]);
+	sweep_add_clone(herd, HERD_TRANSPARENT, HERD_COPY, to[1]);
 	return 0;
 }
 
@@ -342,6 +389,8 @@ static const struct operation operations[] = {
 	{ "clone transparent", transparent, clone_transparent },
 	{ "clone large", large, clone_transparent },
 	{ "clone two", large, clone_two },
+	{ "clone neighbours", neighbours, clone_neighbours },
+	{ "clone rewritten neighbours", rewritten_neighbours, clone_neighbours },
 	{ "clone written", written, clone_transparent },
 	{ "clone layered", layered, clone_transparent },
 	{ "clone thawed", thawed, clone_transparent },
