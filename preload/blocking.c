@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -104,6 +105,15 @@
 	  (c, flags, t, left), W(left, sizeof(*left)))                         \
 	X(int, usleep, (useconds_t us), (us), NOTHING)                         \
 	X(unsigned, sleep, (unsigned s), (s), NOTHING)                         \
+	X(int, sigwait, (const sigset_t *set, int *sig), (set, sig),           \
+	  W(sig, sizeof(*sig)))                                                \
+	X(int, sigwaitinfo, (const sigset_t *set, siginfo_t *info),            \
+	  (set, info), W(info, sizeof(*info)))                                 \
+	X(int, sigtimedwait,                                                   \
+	  (const sigset_t *set, siginfo_t *info, const struct timespec *until), \
+	  (set, info, until), W(info, sizeof(*info)))                          \
+	X(int, sigsuspend, (const sigset_t *set), (set), NOTHING)              \
+	X(int, pause, (void), (), NOTHING)                                     \
 	X(int, fsync, (int fd), (fd), NOTHING)                                 \
 	X(int, fdatasync, (int fd), (fd), NOTHING)                             \
 	X(int, flock, (int fd, int how), (fd, how), NOTHING)                   \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers go through gates; waits for signals are safe points (memfd/park.h)
+ * Signal handlers go through gates (memfd/park.h)
  *
  * The kernel calls a gate in place of each handler of the program. A gate waits while
  * a prover has the floor, then calls the handler. What the program asks about its
@@ -482,42 +482,14 @@ sigaltstack(const stack_t *restrict stack, stack_t *restrict old)
 	return r;
 }
 
-#define W(p, bytes) preload_may_write(&call, p, bytes)
-#define CALLS(X)                                                               \
-	X(sigwait, (const sigset_t *set, int *sig), (set, sig),                \
-	  W(sig, sizeof(*sig)))                                                \
-	X(sigwaitinfo, (const sigset_t *set, siginfo_t *info), (set, info),    \
-	  W(info, sizeof(*info)))                                              \
-	X(sigtimedwait,                                                        \
-	  (const sigset_t *set, siginfo_t *info, const struct timespec *until), \
-	  (set, info, until), W(info, sizeof(*info)))                          \
-	X(sigsuspend, (const sigset_t *set), (set), (void)0)                   \
-	X(pause, (void), (), (void)0)
-
-static bool
-looked_up(const void *unused)
-{
-	(void)unused;
-	preload_signals_init();
-	return true;
-}
-
-#define WRAPPER(name, parameters, arguments, written)                          \
-	static int(*next_##name) parameters;                                   \
-	PRELOAD_WRAPPER(int, name, next_##name, parameters, arguments, -1, written)
-CALLS(WRAPPER)
-
 void
 preload_signals_init(void)
 {
 	void *p;
 
-#define LOOK(name, parameters, arguments, written)                             \
-	p = preload_next_symbol(#name);                                        \
-	memcpy(&next_##name, &p, sizeof(p));
-	CALLS(LOOK)
 	p = preload_next_symbol("sigaction");
 	memcpy(&preload_next_sigaction, &p, sizeof(p));
-	LOOK(sigaltstack, , , )
+	p = preload_next_symbol("sigaltstack");
+	memcpy(&next_sigaltstack, &p, sizeof(p));
 	cow__park_gates(gate_a, gate_b, EXEMPT);
 }
