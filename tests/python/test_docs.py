@@ -25,6 +25,7 @@ def test_snippets_of_the_page(capsys):
         for snippet in snippets:
             exec(compile(snippet, PAGE, "exec"), names)
     finally:
+        cowshed.multiprocessing._strategy._broker = None  # the broker ends with its last client
         if "folder" in names:
             shutil.rmtree(names["folder"])
     assert "<cowshed.Storage of 8000000 bytes, own>" in capsys.readouterr().out
