@@ -39,6 +39,8 @@ endif
 
 all: $(ALL) ## the libraries, the command, the examples (default)
 
+objects: $(filter-out build/kernels/%,$(LIB_OBJ)) $(PRELOAD_OBJ) $(COPIES_OBJ) $(CLI_OBJ) ## what all links, compiled only
+
 everything: all $(CHECKED) ## the same, with tests and benchmarks
 
 python: $(PACKAGE_EXT) $(PACKAGE_PY) $(PACKAGE_BUILT) ## the Python package, in build/plain/python
@@ -123,6 +125,9 @@ install: all man install-files ## headers, libraries, command, pkg-config files,
 uninstall: man uninstall-files ## remove all of that, but no folder
 
 deb: all deb-files ## Debian packages, in build/deb
+
+wheels: ## wheels and Debian packages for old libcs, both architectures, in build/wheels; fetches tools
+	$(Q)PYTHON='$(PYTHON)' scripts/wheels.sh
 
 deps: ## install missing packages (NO_INSTALL=1: only name them)
 	@:

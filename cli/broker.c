@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static const char page[] =
@@ -253,7 +254,7 @@ static int broker_main(int argc, char **argv)
 		s.idle_ms = (int)w.idle * 1000;
 	/* Descriptors of the process that started us must not stay open. */
 	if (w.demand)
-		(void)close_range(3, ~0U, 0);
+		(void)syscall(SYS_close_range, 3, ~0U, 0);
 	return serve(&s, address, w.demand);
 }
 

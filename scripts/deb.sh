@@ -14,8 +14,7 @@ set -eu
 umask 022
 export LC_ALL=C SOURCE_DATE_EPOCH=$(date -u -d "$RELEASED" +%s)
 root=$PWD && cd "$1"
-arch=$(dpkg-architecture -qDEB_HOST_ARCH)
-lib=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+arch=$(dpkg-architecture -qDEB_HOST_ARCH) lib=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 version=$VERSION-1
 maintainer="${DEBFULLNAME:-the cowshed authors} <${DEBEMAIL:-cowshed@localhost}>"
 rm -rf packages debian ./*.deb && mkdir -p debian
@@ -33,7 +32,8 @@ package() {
 		" -- $maintainer  $(date -u -R -d "$RELEASED")" | gzip -9n >"$doc/changelog.Debian.gz"
 }
 
-needs() { # ELF...: packages with other libraries
+needs() { # ELF...: packages with other libraries; LIBC: a libc that is not here
+	[ -z "${LIBC:-}" ] || { echo "libc6 (>= $LIBC)" && return; }
 	dpkg-shlibdeps -O -xlibcowshed{,-tensor,-cuda}0 -l"$PWD/tree/$lib" \
 		-Spackages/libcowshed{,-tensor}0 "$@" | sed 's/^shlibs:Depends=//'
 }
@@ -62,7 +62,7 @@ about='Large memory of programs lives in sealed memfds, so that forking, cloning
 and sharing it cost mappings instead of copies.'
 
 find "tree/$lib" tree/usr/bin -maxdepth 1 -type f \
-	-exec strip --strip-unneeded -R .comment -R .note {} +
+	-exec "$(dpkg-architecture -qDEB_HOST_GNU_TYPE)-strip" --strip-unneeded -R .comment -R .note {} +
 
 # library NAME NEEDED TITLE: a library, and which of our packages it needs
 library() {
