@@ -110,8 +110,9 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
 	if (t->small || t->own_punched) {
 		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
 	} else if (t->own_huge < at + bytes) {
-		/* The program filled them, maybe faster than they were made huge. */
-		cow__commit_at(ret->at, ret->at + bytes);
+		/* The program filled them, maybe faster than they were made huge. Behind
+		 * them it has no pages. */
+		cow__commit_at(ret->at, ret->at + cow__min(bytes, cow__extent_usable(t) - at));
 		t->own_huge = at + bytes;
 	}
 	return true;
