@@ -51,14 +51,24 @@ def _range_of(x):
     return None
 
 
+def _is_dense(x):
+    """Whether the elements of a tensor fill its memory, in any order of its dimensions."""
+    filled = 1
+    for stride, size in sorted(zip(x.stride(), x.shape)):
+        if size != 1:
+            if stride != filled:
+                return False
+            filled *= size
+    return True
+
+
 def range_of_tensor(x):
     """The same for a tensor."""
     torch = sys.modules["torch"]
     try:
         nbytes = x.numel() * x.element_size()
         if nbytes < LEAST or x.device.type != "cpu" or x.layout != torch.strided \
-                or not (x.is_contiguous()
-                        or torch._prims_common.is_non_overlapping_and_dense(x)):
+                or not (x.is_contiguous() or _is_dense(x)):
             return None
         return x.data_ptr(), nbytes
     except (RuntimeError, NotImplementedError):  # a tensor of tensors, or without memory

@@ -179,3 +179,21 @@ def test_sparse_gradients_and_closures():
         closure.step(lambda: weight.square().sum().backward() or weight.square().sum())
     finally:
         cowshed.torch.uninstall()
+
+
+@needs_torch
+def test_tensors_in_other_orders():
+    """A tensor that is dense in another order of its dimensions is rewritten whole, too."""
+    dense = cowshed.torch.empty_like(
+        torch.zeros(2, 64, 64, 128).to(memory_format=torch.channels_last)).fill_(1)
+    turned = cowshed.torch.full((1024, 1024), 1.0).T
+    clones = [cowshed.clone(dense), cowshed.clone(turned)]
+    copied = cowshed.write_intent([dense, turned])
+    assert from_elsewhere() or copied == dense.nbytes + turned.nbytes
+    clones += [cowshed.clone(dense), cowshed.clone(turned)]
+    holes = [dense[:, :32], turned[::2], turned[:, :512][:, ::2], turned.expand(2, 1024, 1024)]
+    assert cowshed.write_intent(holes) == 0
+    dense += 1
+    turned += 1
+    for clone in clones:
+        assert (clone == 1).all()
