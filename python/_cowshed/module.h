@@ -13,6 +13,7 @@
  *   stats...   counters, options, features                       stats.c
  *   picker     finds what travels beside a pickle                pickle.c
  *   freeze_objects     makes objects immortal                    freeze.c, walk.c, immortal.c
+ *   Hook       gives a write intent before it calls a function   hook.c
  *
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.
@@ -72,6 +73,10 @@ int lock_init(PyObject *module);
 int stats_init(PyObject *module);
 int pickle_init(PyObject *module);
 int freeze_init(PyObject *module);
+int hook_init(PyObject *module);
+
+/* The function write_intent() of the module; `module` is not used. */
+PyObject *write_intent(PyObject *module, PyObject *args);
 
 /* Raises the exception for `r`, a -errno of the library. Returns NULL. */
 PyObject *raise_error(int r);

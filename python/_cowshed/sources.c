@@ -253,7 +253,7 @@ out:
 	            : NULL;
 }
 
-static PyObject *write_intent(PyObject *module, PyObject *args)
+PyObject *write_intent(PyObject *module, PyObject *args)
 {
 	struct cow_range *ranges;
 	PyObject *list, *tuple;

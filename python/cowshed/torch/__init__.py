@@ -45,6 +45,9 @@ from ._tensors import (
 def install() -> None:
     """Makes torch.multiprocessing and DataLoader workers use cowshed.
 
+    Optimizers and operations in place give write intents from then on (cowshed.write_intent()).
+    So no thread may write a tensor while another thread is in a step, or rewrites that tensor.
+
     That holds for this process and for the processes that it starts later. A second call changes
     nothing. Queues, contexts and loaders with workers that were made before stay as they are.
 

@@ -13,6 +13,8 @@ PyTorch shares memory in three places. Each of them is replaced:
   does the same with files of /dev/shm.
 
 Children that are spawned install it, too, before they run code of the program.
+
+What rewrites much memory gives a write intent first: _optimizers, _inplace.
 """
 
 import multiprocessing
@@ -28,7 +30,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .._regions import Region
 from ..multiprocessing import _connection, _process
-from . import _contexts, _optimizers, _reduce, _storages
+from . import _contexts, _inplace, _optimizers, _reduce, _storages
 
 _ABSENT = object()
 _lock = threading.Lock()
@@ -84,6 +86,9 @@ def _install():
          property(known.fget, lambda self, value: known.fset(self, _contexts.ours(value))))
     handle = register_optimizer_step_pre_hook(_optimizers.before_step)
     _undo.append(handle.remove)
+    for owner, name, hook in _inplace.hooks():
+        _set(owner, name, hook)
+        _undo.append(_inplace.tell_scripts(hook))
     _process.first.append(install)
     _undo.append(lambda: _process.first.remove(install))
     _register()
