@@ -9,13 +9,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _pace, _save, _saving
+from . import _pace, _save, _saving, _writes
 from ._snapshot import Snapshot, checkpoint
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._types import Format, Path
+    from ._types import Format, Path, Writes
 
 _STEP = "{step}"
 
@@ -36,7 +36,7 @@ class Checkpointer:
 
     One file is written at a time: a step that is to save waits until the last file is written. So
     the memory of one snapshot is the most that is in use. skip: True leaves such a step out
-    instead. limit: see snapshot(). process, rate, nice, checksum and sync: see
+    instead. limit, writes: see snapshot(). process, rate, nice, checksum and sync: see
     Snapshot.save_async().
 
     At the end of the block the last file is complete. An error of a file is raised by the next step
@@ -46,9 +46,9 @@ class Checkpointer:
     """
 
     def __init__(self, path: Path, state: Any, *, every: int = 1, keep: int | None = None,
-                 skip: bool = False, limit: int | None = None, format: Format | None = None,
-                 sync: bool = False, process: bool = False, rate: float | None = None,
-                 nice: int = 0, checksum: str | None = None):
+                 skip: bool = False, limit: int | None = None, writes: Writes = "some",
+                 format: Format | None = None, sync: bool = False, process: bool = False,
+                 rate: float | None = None, nice: int = 0, checksum: str | None = None):
         path = os.fsdecode(path)
         every, keep = operator.index(every), None if keep is None else operator.index(keep)
         if every < 1 or (keep is not None and keep < 1):
@@ -57,13 +57,15 @@ class Checkpointer:
             raise ValueError(f"{path} has {_STEP} in a folder's name: put it in the file's")
         if path.count(_STEP) != 1 and (keep is not None or _STEP in path):
             raise ValueError(f"{path} must have {_STEP} once, so that its files can be told apart")
-        if process and limit is not None:
-            raise ValueError("limit is for snapshots, and process=True makes none: drop one")
+        _writes.check(writes)
+        if process and (limit is not None or writes != "some"):
+            raise ValueError("limit and writes are for snapshots, and process=True makes none: "
+                             "drop them")
         _save.format_of(path, format)
         _pace.Pace(0, rate, nice, checksum)
         self._folder, self._name = os.path.split(os.path.abspath(path))
         self._state, self._every, self._keep, self._skip = state, every, keep, skip
-        self._limit, self._process = limit, process
+        self._limit, self._writes, self._process = limit, writes, process
         self._how = dict(format=format, sync=sync, rate=rate, nice=nice, checksum=checksum)
         #: The number of the last step; set it when a run is resumed.
         self.steps: int = 0
@@ -85,7 +87,8 @@ class Checkpointer:
         if self._process:
             self.saving = checkpoint(state, path, **self._how)
         else:
-            self.saving = Snapshot(state, limit=self._limit).save_async(path, **self._how)
+            self.saving = Snapshot(state, limit=self._limit, writes=self._writes).save_async(
+                path, **self._how)
         return True
 
     def wait(self) -> None:

@@ -25,12 +25,12 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _saving
+from . import _cowshed, _saving, _writes
 from ._arrays import SMALL, _is_tensor, array_on
 from ._regions import region_of
 
 if TYPE_CHECKING:
-    from ._types import Format, Path
+    from ._types import Format, Path, Writes
 
 _CHUNK = 8 << 20  # of memory for small arrays, at most ...
 _CHUNK_LEAST = 64 << 10  # ... and at least: a snapshot of few of them makes no large memory
@@ -44,9 +44,11 @@ class Snapshot:
     It frees its memory when the program has no reference to it or to arrays of its state.
     """
 
-    def __init__(self, state: Any, *, limit: int | None = None):
+    def __init__(self, state: Any, *, limit: int | None = None, writes: Writes = "some",
+                 _depth: int = 0):
+        _writes.check(writes)
         copier = _Copier(limit)
-        copier.clone_all(state)
+        copier.clone_all(state, writes, _depth + 1)
         #: Like the state of the program, on memory of its own. NumPy arrays are read-only.
         self.state: Any = copier.take(state)
         #: How many bytes were cloned without a copy.
@@ -80,7 +82,7 @@ class Snapshot:
         return _saving.start(path, self.state, format, sync, process, rate, nice, checksum)
 
 
-def snapshot(state: Any, *, limit: int | None = None) -> Snapshot:
+def snapshot(state: Any, *, limit: int | None = None, writes: Writes = "some") -> Snapshot:
     """A state of this moment: arrays and tensors are cloned, and all else is copied.
 
     state: dicts, lists and tuples, nested to any depth, of arrays, tensors and plain values.
@@ -95,8 +97,15 @@ def snapshot(state: Any, *, limit: int | None = None) -> Snapshot:
 
     limit: so many bytes may belong to all snapshots that live, with this one: those that it would
     clone and those that it would copy. MemoryError: it would be exceeded; nothing was cloned.
+
+    writes: how much of the state will be rewritten while the snapshot lives, without a write
+    intent. "some": as above. "all" copies the state's own bytes now, as write_intent(state) does
+    after the call: by all processors and into huge pages, several times as fast as page by page.
+    "auto" learns which of the two pays, for each storage and each place of the program that calls.
+    With these two, what another thread writes to the state during the call may be lost.
+    ValueError: other `writes`.
     """
-    return Snapshot(state, limit=limit)
+    return Snapshot(state, limit=limit, writes=writes, _depth=1)
 
 
 def checkpoint(state: Any, path: Path, *, format: Format | None = None, sync: bool = False,
@@ -236,13 +245,14 @@ class _Copier:
             self.copied += nbytes
         return self._bytes[key]
 
-    def clone_all(self, state):
+    def clone_all(self, state, writes, depth):
         """Clones all storages that take() will ask for, in one call."""
-        storages, copied, seen = {}, 0, set()
+        storages, copied, seen, arrays = {}, 0, set(), []
         for x in _leaves(state):
             region = _region_cloned(x)
             if region is not None:
                 storages[region.storage.id] = region.storage
+                arrays.append((region.storage.id, x))
             else:
                 nbytes = _held(x, seen)
                 copied += nbytes
@@ -250,10 +260,18 @@ class _Copier:
         self._keep = list(storages.values())
         if self._limit is not None:
             _check(sum(storage.nbytes for storage in self._keep) + copied, self._limit)
+        rewritten, then = _writes.of_snapshot(self._keep, writes, depth + 1)
         clones, self.copied = _cowshed.clone_all(self._keep)
         self.cloned = sum(storage.nbytes for storage in self._keep) - self.copied
         self._bytes.update(zip(storages, clones))
         _living.update(clones)
+        if rewritten:
+            from ._intents import write_intent
+
+            ids = {storage.id for storage in rewritten}
+            self.copied += write_intent([x for key, x in arrays if key in ids])
+        for call in then:
+            call()
 
     def _copy(self, low, nbytes):
         source = _at(low, nbytes)

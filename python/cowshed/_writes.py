@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a clone is for: clone(x, writes=...).
+"""What clones and snapshots are for: clone(x, writes=...), snapshot(state, writes=...).
 
 A clone that is rewritten in full costs a page fault and a copy for each 4 KiB. To copy it at once,
 in bulk, costs a fraction of that. A clone of which little is written costs nothing if it is not
@@ -11,10 +11,16 @@ copied. "auto" learns which of the two it is, for each place of the program that
     after a look                    If more than an eighth was written, clones are copied at once,
                                     until the next look. Else they are not copied, and each one is
                                     looked at.
+
+Beside a snapshot it is the state that is rewritten. So its arrays are what is copied at once, by a
+write intent, and what is looked at: at the next snapshot. Each storage is learned for itself, at
+each place. The first snapshot is not copied, but looked at. If pages of an eighth of a storage were
+written since it was last copied, it is copied once more: each snapshot would copy them again.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 
@@ -22,17 +28,18 @@ from . import _arrays, _cowshed
 from ._regions import region_of
 
 _MOST = 1 / 8  # a clone is copied at once if more than that is written: faults cost so much more
-_SITES = 1000  # places that are remembered
+_SITES = 10000  # places, and storages at places, that are remembered
 
 _sites = {}
 
 
 class _Site:
-    """A place of the program that clones."""
+    """A place of the program that clones, or takes snapshots of one storage."""
 
-    def __init__(self):
+    def __init__(self, part):
         self._clones = 0
-        self._part = None  # how much of the last clone that was looked at was written
+        self._part = part  # how much was written of the last one that was looked at; None: none was
+        self._own = None  # bytes of the pages that the state had of its own, beside the last snapshot
 
     def copies(self):
         """Whether the next clone is copied at once."""
@@ -47,12 +54,48 @@ class _Site:
         if info["sharers"] > 1:  # else it has taken its source's pages over
             self._part = info["bytes_own"] / nbytes
 
+    def copies_state(self, storage):
+        """Whether the state in a storage is copied beside the snapshot that is about to be taken."""
+        own = _own_bytes(storage)
+        if self._own is not None and own is not None:
+            self._part = (own - self._own) / storage.nbytes
+        self._own = None
+        return self.copies() or (own or 0) / storage.nbytes > _MOST
+
+    def begin(self, storage):
+        """The snapshot was taken, and nothing is copied beside it."""
+        self._own = _own_bytes(storage)
+
+
+def _own_bytes(storage):
+    """Bytes that were written page by page. None: nothing is copy-on-write."""
+    info = storage.info()
+    return info["bytes_own"] if info["frozen"] else None
+
+
+def check(writes):
+    if writes not in ("some", "all", "auto"):
+        raise ValueError(f"writes is {writes!r}: pass 'some', 'all' or 'auto'")
+
+
+def of_snapshot(storages, writes, depth):
+    """Before a snapshot of these storages: (those whose state is to be copied beside it, what to
+    call once it is taken)."""
+    place = _place(depth + 1) if writes == "auto" else None
+    if place is None:
+        return storages if writes == "all" else [], []
+    sites = [(_site((*place, x.address, x.nbytes), 0), x) for x in storages]
+    copied = [x for site, x in sites if site.copies_state(x)]
+    ids = {x.id for x in copied}
+    return copied, [functools.partial(site.begin, x) for site, x in sites if x.id not in ids]
+
 
 def clone(make, x, writes, depth):
     """make(x), copied at once or not. depth: of the frame that clones, above this one."""
-    if writes not in ("some", "all", "auto"):
-        raise ValueError(f"writes is {writes!r}: pass 'some', 'all' or 'auto'")
-    site = _site(depth + 1) if writes == "auto" and not isinstance(x, _cowshed.Storage) else None
+    check(writes)
+    learns = writes == "auto" and not isinstance(x, _cowshed.Storage)
+    place = _place(depth + 1) if learns else None
+    site = None if place is None else _site(place, None)
     new = make(x)
     if writes == "all" or (site is not None and site.copies()):
         _own(new)
@@ -65,15 +108,19 @@ def clone(make, x, writes, depth):
     return new
 
 
-def _site(depth):
+def _place(depth):
+    """The line of the program that called, or None."""
     try:
         frame = sys._getframe(depth + 1)
     except ValueError:  # C code called it
         return None
+    return frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lineno
+
+
+def _site(place, part):
     if len(_sites) >= _SITES:
         _sites.clear()
-    place = frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_lineno
-    return _sites.setdefault(place, _Site())
+    return _sites.setdefault(place, _Site(part))
 
 
 def _own(new):

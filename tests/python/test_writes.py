@@ -30,6 +30,7 @@ def own(x):
 def fresh_memory():
     if "backing" in cowshed.stats()["fallbacks"]:
         pytest.skip("after forks new memory is from elsewhere, and clones are copies")
+    cowshed._writes._sites.clear()  # arrays of other tests were at these addresses
 
 
 def test_all_is_copied_at_once():
@@ -163,3 +164,117 @@ def test_tensors():
             clone(t, writes="most")
     with pytest.raises(TypeError):
         cowshed.torch.clone(3, writes="all")
+
+
+# ---- Snapshots ----------------------------------------------------------------------------
+
+
+def states_copied(x, turns, written, writes="auto"):
+    """Which of several snapshots at one place copied the state, or all of the snapshot, at once."""
+    result = []
+    for turn in range(turns):
+        before = x.copy()
+        kept = cowshed.snapshot({"x": x}, writes=writes)
+        result.append(kept.copied_bytes > x.nbytes // 2)
+        x[: int(len(x) * written)] += turn
+        assert (kept.state["x"] == before).all()
+        assert kept.state["x"].flags.writeable is False
+        del kept
+    return result
+
+
+def test_a_snapshot_of_a_state_that_is_rewritten():
+    x = array()
+    got = states_copied(x, 8, 1)
+    assert not got[0] and all(got[1:3]) and all(got[4:]), got
+    assert x[0] == sum(range(8))
+
+
+def test_a_snapshot_whose_state_is_copied_at_once():
+    x, small = array(), np.ones(10)
+    for turn in range(5):
+        kept = cowshed.snapshot([x, small], writes="all")
+        assert kept.cloned_bytes >= x.nbytes and kept.copied_bytes >= x.nbytes
+        x += 1
+        small += 1
+        assert own(x) in (0, 1) and not cowshed.storage_of(x).info()["frozen"]
+        assert (kept.state[0] == x - 1).all() and (kept.state[1] == small - 1).all()
+        del kept
+
+
+def test_a_snapshot_of_a_state_that_is_hardly_written():
+    x = array()
+    assert not any(states_copied(x, 20, 0.001))
+
+
+def place(x, written):
+    return states_copied(x, 1, written)[0]
+
+
+def test_a_snapshot_learns_in_both_directions():
+    x, y = array(), array()
+    turns = [1] * 6 + [0.001] * 14 + [1] * 4
+    got = [(place(x, written), place(y, 0.001)) for written in turns]
+    assert all(copied for copied, _ in got[1:3]), got
+    assert not any(copied for copied, _ in got[17:20]), got  # the 16th was looked at
+    assert all(copied for copied, _ in got[21:]), got
+    assert not any(copied for _, copied in got), got  # another storage, at the same place
+
+
+def test_a_checkpointer_learns(tmp_path):
+    x = array()
+    with cowshed.Checkpointer(tmp_path / "{step}.npz", {"x": x}, writes="auto", keep=9) as saver:
+        for turn in range(8):
+            saver.wait()
+            saver.step()
+            x += 1
+    for step in range(1, 9):
+        assert (np.load(tmp_path / f"{step}.npz")["x"] == x - 9 + step).all()
+    sites = [s for key, s in cowshed._writes._sites.items() if key[0].endswith("_checkpointer.py")]
+    assert max(site._part for site in sites) > 0.9
+    for wrong in dict(writes="most"), dict(writes="all", process=True):
+        with pytest.raises(ValueError):
+            cowshed.Checkpointer(tmp_path / "{step}.npz", {}, **wrong)
+
+
+def test_writes_that_add_up():
+    """Pages here and there, others each time: they are copied away once, not at each snapshot."""
+    x, got = cowshed.array(np.arange(4.0 * LARGE)), []
+    for turn in range(12):
+        before = x.copy()
+        kept = cowshed.snapshot(x, writes="auto")
+        got.append(kept.copied_bytes > x.nbytes // 2)
+        x.reshape(-1, 512)[turn::24] += 1
+        assert (kept.state == before).all()
+        del kept
+    assert 1 <= sum(got) <= 6, got
+
+
+def test_only_the_arrays_of_the_state_are_copied():
+    """Others may write the rest of a storage meanwhile."""
+    whole = cowshed.array(np.arange(8.0 * LARGE))
+    part = whole[: 2 * LARGE]
+    kept = cowshed.snapshot(part, writes="all")
+    assert kept.copied_bytes <= part.nbytes
+    whole += 1
+    assert (kept.state == np.arange(2.0 * LARGE)).all()
+
+
+def test_snapshots_of_other_memory():
+    shared, frozen = cowshed.array(np.ones(LARGE), shared=True), cowshed.freeze(array())
+    state = {"foreign": np.ones(LARGE), "shared": shared, "frozen": frozen, "number": 3,
+             "strided": array()[::2], "none": None, "empty": np.ones(0), "reversed": array()[::-1]}
+    for writes in "all", "auto", "all", "auto":
+        kept = cowshed.snapshot(state, writes=writes)
+        shared += 1
+        state["foreign"] += 1
+        assert (kept.state["shared"] == shared - 1).all()
+        assert (kept.state["foreign"] == state["foreign"] - 1).all()
+        assert (kept.state["strided"] == state["strided"]).all()
+        assert (kept.state["frozen"] == frozen).all() and kept.state["number"] == 3
+    assert cowshed.snapshot({}, writes="auto").state == {}
+    with pytest.raises(MemoryError):
+        cowshed.snapshot(array(), limit=100, writes="all")
+    for writes in "most", None, 1:
+        with pytest.raises(ValueError):
+            cowshed.snapshot(state, writes=writes)
