@@ -13,8 +13,9 @@
  *
  *     with a finalizer   an open file, a generator or an object with __del__ is to end as ever
  *     frames             they run
- *     tuples and frozensets without a name    C code may still be filling them, and would fail if
- *                                             they had more references
+
+ * A tuple or frozenset to which neither an object nor a variable refers may be in the making. C
+ * code that fills it would fail if it had one more reference. So the walk does not begin at these.
  */
 #include "python/_cowshed/immortal.h"
 #include "python/_cowshed/walk.h"
@@ -121,12 +122,6 @@ static int freeze_in(PyObject *op, void *arg)
 	return 0;
 }
 
-static bool is_unfinished(struct walk *w, PyObject *op)
-{
-	return (Py_TYPE(op) == &PyTuple_Type || Py_TYPE(op) == &PyFrozenSet_Type) &&
-	       !walk_is_named(w, op);
-}
-
 static void freeze_found(struct walk *w)
 {
 	for (Py_ssize_t i = 0; i < PyList_Size(w->groups); i++) {
@@ -143,13 +138,13 @@ static void freeze_found(struct walk *w)
 		t = walk_type_of(w, op);
 		if (immortal_is(op))
 			continue;
-		if (t->keeps || is_unfinished(w, op)) {
+		if (t->keeps) {
 			w->left++;
 			continue;
 		}
-		if (walk_is_collected(t, op))
-			PyObject_GC_UnTrack(op);
 		freeze(w, op);
+		if (immortal_is(op) && walk_is_collected(t, op))
+			PyObject_GC_UnTrack(op);
 	}
 }
 
@@ -160,6 +155,8 @@ static int add_tracked(PyObject *op, void *arg)
 {
 	struct walk *w = arg;
 
+	if (Py_TYPE(op) == &PyTuple_Type || Py_TYPE(op) == &PyFrozenSet_Type)
+		return 1;
 	if (!walk_push(&w->tracked, op)) {
 		w->failed = true;
 		return 0;

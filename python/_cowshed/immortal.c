@@ -17,6 +17,7 @@ _Static_assert(sizeof(void *) == 8 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define OLDEST 13
 /* Bits of ob_gc_bits: a collector without the GIL uses them while other threads run. */
 #define UNREACHABLE 4
+#define SHARED 16
 #define DEFERRED 64
 
 static uint32_t local_count(PyObject *op)
@@ -36,8 +37,12 @@ bool immortal_is(PyObject *op)
 
 bool immortal_set(PyObject *op)
 {
-	/* Queued for its owner, which will merge both counts. */
-	if ((op->ob_ref_shared & _Py_REF_SHARED_FLAG_MASK) == _Py_REF_QUEUED)
+	uint8_t bits = 0;
+
+	/* Queued for its owner, which will merge both counts. Functions, classes and the like have
+	 * the mark so that they are never queued. */
+	if ((op->ob_ref_shared & _Py_REF_SHARED_FLAG_MASK) == _Py_REF_QUEUED &&
+	    !(op->ob_gc_bits & DEFERRED))
 		return false;
 	/* In a list of the collector, linked by ob_tid. */
 	if (op->ob_gc_bits & UNREACHABLE)
@@ -45,8 +50,12 @@ bool immortal_set(PyObject *op)
 	op->ob_tid = 0;
 	__atomic_store_n(&op->ob_ref_local, UINT32_MAX, __ATOMIC_RELAXED);
 	op->ob_ref_shared = 0;
+	/* Else the first thread that reads it would set this bit, since nobody owns it. */
+	if (PyList_Check(op) || PyDict_Check(op))
+		bits |= SHARED;
 	if (MINOR(Py_Version) >= 14)
-		__atomic_or_fetch(&op->ob_gc_bits, DEFERRED, __ATOMIC_RELAXED);
+		bits |= DEFERRED;
+	__atomic_or_fetch(&op->ob_gc_bits, bits, __ATOMIC_RELAXED);
 	return true;
 }
 

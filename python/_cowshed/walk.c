@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-enum { NAMED = 1, TAGS = 15 }; /* in the lower bits of a slot */
-
 /* ---- The set and the lists ---------------------------------------------- */
 
 bool walk_push(struct list *list, PyObject *op)
@@ -29,7 +27,7 @@ static uintptr_t *slot_of(uintptr_t *slots, size_t mask, uintptr_t address)
 {
 	size_t i = (address >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20 & mask;
 
-	while (slots[i] && (slots[i] & ~(uintptr_t)TAGS) != address)
+	while (slots[i] && slots[i] != address)
 		i = (i + 1) & mask;
 	return &slots[i];
 }
@@ -43,7 +41,7 @@ static bool grow(struct walk *w)
 		return false;
 	for (size_t i = 0; w->mask && i <= w->mask; i++)
 		if (w->slots[i])
-			*slot_of(slots, mask, w->slots[i] & ~(uintptr_t)TAGS) = w->slots[i];
+			*slot_of(slots, mask, w->slots[i]) = w->slots[i];
 	free(w->slots);
 	w->slots = slots;
 	w->mask = mask;
@@ -64,8 +62,6 @@ static int note(struct walk *w, PyObject *op, struct list *list)
 		*slot = (uintptr_t)op;
 		w->used++;
 	}
-	if (w->named)
-		*slot |= NAMED;
 	return 0;
 failed:
 	w->failed = true;
@@ -111,8 +107,8 @@ int walk_visit_in(struct walk *w, PyObject *op, visitproc visit)
 	struct type *t = walk_type_of(w, op);
 	struct held *h;
 
-	if (walk_is_collected(t, op))
-		return t->traverse(op, visit, w);
+	if (walk_is_collected(t, op) && t->traverse(op, visit, w) < 0)
+		return -1;
 	h = walk_held_of(w, op);
 	for (PyObject **name = h ? h->names : NULL; name && *name; name++) {
 		PyObject *in = PyObject_GetAttr(op, *name);
@@ -159,7 +155,6 @@ void walk_find(struct walk *w)
 		note(w, PyList_GetItem(w->apart, i), NULL);
 	for (size_t i = 0; i < w->tracked.n && !w->failed; i++)
 		visit(w->tracked.all[i], w);
-	w->named = true;
 	for (Py_ssize_t i = 0; i < n; i++) {
 		PyObject *group = PyList_GetItem(w->groups, i);
 
@@ -168,9 +163,4 @@ void walk_find(struct walk *w)
 	}
 	for (size_t i = 0; i < w->found.n && !w->failed; i++)
 		walk_visit_in(w, w->found.all[i], visit);
-}
-
-bool walk_is_named(struct walk *w, PyObject *op)
-{
-	return *slot_of(w->slots, w->mask, (uintptr_t)op) & NAMED;
 }

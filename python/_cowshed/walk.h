@@ -26,7 +26,7 @@ struct type {
 	bool keeps;            /* its objects keep their reference counts */
 };
 
-/* Attributes of a type that the collector does not know. */
+/* Attributes of a type whose tp_traverse is missing, or does not visit them. */
 struct held {
 	PyTypeObject *type;
 	PyObject *names[NAMES + 1];
@@ -48,7 +48,6 @@ struct walk {
 	struct list found;
 	uintptr_t *slots;
 	size_t used, mask;
-	bool named;  /* what is visited next is in another object, or has a name */
 	bool failed; /* no memory */
 	struct type types[TYPES];
 	struct held held[HELD + 1];
@@ -63,9 +62,6 @@ bool walk_push(struct list *list, PyObject *op);
 
 /* Visits all objects in a container. */
 int walk_visit_in(struct walk *w, PyObject *op, visitproc visit);
-
-/* Whether the walk found the container in another object, or under a name. */
-bool walk_is_named(struct walk *w, PyObject *op);
 
 struct type *walk_type_of(struct walk *w, PyObject *op);
 

@@ -75,7 +75,7 @@ def freeze_objects(*roots: object) -> FrozenObjects:
         apart += _variables_of_modules(roots)
     else:
         gc.collect()  # what is frozen as garbage stays
-        groups += [[sys.modules], *_local_variables(sys._getframe(1))]
+        groups += [[sys.modules], *_local_variables(sys._getframe().f_back)]
     _add_elements(groups, apart, not roots)
     return FrozenObjects(*_freeze(groups, apart, not roots))
 

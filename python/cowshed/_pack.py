@@ -90,6 +90,12 @@ class Packed(Sequence[T]):
             where = range(len(where))
         return _rebuild, (storage, where.start, where.stop, where.step)
 
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
     # ---- Reading -----------------------------------------------------------------------------
 
     def __len__(self) -> int:

@@ -80,16 +80,15 @@ def compact(packed):
 
 def _check(sequence):
     kind = type(sequence).__name__
-    if isinstance(sequence, (str, bytes, bytearray, memoryview, _cowshed.Storage)):
-        raise TypeError(f"pack() got one {kind}: pass a list of objects")
     if isinstance(sequence, (Mapping, Set)):
-        raise TypeError(f"pack() got a {kind}, which has no order: pass a list, as "
-                        f"list(x{'.items()' if isinstance(sequence, Mapping) else ''})")
-    if not isinstance(sequence, Iterable) and not hasattr(type(sequence), "__getitem__"):
-        raise TypeError(f"pack() got a {kind}, not a sequence: pass a list of objects")
+        instead = "list(x.items())" if isinstance(sequence, Mapping) else "list(x)"
+        raise TypeError(f"pack() takes a sequence, not {kind}, which has no order: pass {instead}")
+    if isinstance(sequence, (str, bytes, bytearray, memoryview, _cowshed.Storage)) or not (
+            isinstance(sequence, Iterable) or hasattr(type(sequence), "__getitem__")):
+        raise TypeError(f"pack() takes a sequence of objects, not {kind}: pass a list")
     if _is_array(sequence) and not sequence.dtype.hasobject or _is_tensor(sequence):
-        raise TypeError(f"pack() got a {kind} of numbers, which needs no pickles: freeze() makes "
-                        "it read-only, and processes share it")
+        raise TypeError(f"pack() takes objects, and this {kind} has numbers: freeze() makes it "
+                        "read-only, and processes share it")
 
 
 def _is_array(x):
@@ -188,8 +187,13 @@ class _Writer:
     def _add_object(self, i, x):
         try:
             self._pickler.dump(x)
+        except (MemoryError, OSError):
+            raise
         except Exception as error:
-            raise _cannot(i, x, error) from error
+            raise TypeError(
+                f"element {i} of type {type(x).__name__} can't be pickled "
+                f"({type(error).__name__}: {error}). Pack what it is made of, as its path or its "
+                "numbers, and make the object where it is used") from error
         self._pickler.clear_memo()
         pieces, buffers = self._pieces, self._buffers
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -231,14 +235,6 @@ class _Writer:
 
 def _alignment(nbytes):
     return 64 if nbytes >= 512 else 16
-
-
-def _cannot(i, x, error):
-    if isinstance(error, (MemoryError, OSError)):
-        return error
-    return TypeError(
-        f"element {i}, a {type(x).__name__}, can't be pickled ({type(error).__name__}: {error}). "
-        "Pack what it is made of, as its path or its numbers, and make the object where it is used")
 
 
 # ---- Bytes ---------------------------------------------------------------------------------

@@ -264,6 +264,22 @@ def test_local_variables_of_running_functions(python):
 
 
 @programs()
+def test_a_thread_that_only_freezes(python):
+    run(python, '''
+        import _thread, threading
+        done, x, failed = threading.Event(), Plain(), []
+        _thread.start_new_thread(lambda: (cowshed.freeze_objects(), done.set()), ())
+        assert done.wait(40) and is_frozen(x)
+        y = Plain()
+        sys.unraisablehook = failed.append
+        _thread.start_new_thread(cowshed.freeze_objects, ())
+        while not is_frozen(y) and not failed:
+            os.sched_yield()
+        assert not failed
+    ''')
+
+
+@programs()
 def test_beside_threads(python):
     run(python, '''
         import threading
