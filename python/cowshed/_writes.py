@@ -38,8 +38,8 @@ class _Site:
 
     def __init__(self, part):
         self._clones = 0
-        self._part = part  # how much was written of the last one that was looked at; None: none was
-        self._own = None  # bytes of the pages that the state had of its own, beside the last snapshot
+        self._part = part  # how much was written of the last one looked at; None: none was
+        self._own = None  # bytes of pages of the state's own, beside the last snapshot
 
     def copies(self):
         """Whether the next clone is copied at once."""
@@ -55,7 +55,7 @@ class _Site:
             self._part = info["bytes_own"] / nbytes
 
     def copies_state(self, storage):
-        """Whether the state in a storage is copied beside the snapshot that is about to be taken."""
+        """Whether the state in a storage is copied beside the snapshot that is now taken."""
         own = _own_bytes(storage)
         if self._own is not None and own is not None:
             self._part = (own - self._own) / storage.nbytes
