@@ -37,7 +37,7 @@ compiler() {
 			*.S) libc= ;;
 			-print-file-name=*) echo "\${arg#*=}" && exit ;;
 			-dumpmachine) echo $1-linux-gnu && exit ;;
-			-fsyntax-only) arg=-c args+=(-O2 -o /dev/null) ;;
+			-fsyntax-only) arg=-c args+=(-O2 -o '$work/probe.o') ;;
 			esac
 			[ "\$last" != -o ] || out=\$arg
 			last=\$arg args+=("\$arg")
