@@ -198,7 +198,7 @@ def test_bad_arguments(arguments):
 
 
 def test_what_is_at_the_broker_but_is_not_shared():
-    _strategy.broker().put(b"bytes", "copy")
+    _strategy.broker().put(b"bytes", "copy", flags=_cowshed.EPHEMERAL)
     with pytest.raises(ValueError, match="no shared memory"):
         SharedMemory("copy")
 
@@ -434,4 +434,3 @@ def test_the_module_has_what_the_standard_one_has():
 def test_release_of_what_is_not_there():
     with pytest.raises(FileNotFoundError):
         _strategy.broker().release("name")
-    assert _cowshed.EPHEMERAL
