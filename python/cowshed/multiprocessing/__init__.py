@@ -25,7 +25,7 @@ import importlib
 
 from .. import _cowshed
 from .._family import get_sharing_mode, set_sharing_mode
-from . import _contexts, _executor, managers  # noqa: F401
+from . import _contexts, managers  # noqa: F401
 from ._strategy import (
     get_all_sharing_strategies,
     get_sharing_strategy,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Contexts: the standard ones, but with the queues, pipes and managers of this package."""
 
+import sys
 from multiprocessing import context as _standard
 
 from . import _process
@@ -40,6 +41,14 @@ class Makes:
         manager = SyncManager(ctx=self.get_context())
         manager.start()
         return manager
+
+    def get_start_method(self, allow_none=False):
+        """The name of the start method. allow_none: None if it is not fixed yet."""
+        # An executor asks for it before it makes its queues. Others do without those modules,
+        # whose import takes a fifth of the start of a worker.
+        if "concurrent.futures.process" in sys.modules:
+            from . import _executor  # noqa: F401
+        return super().get_start_method(allow_none)
 
     def get_context(self, method=None):
         """The context of a start method; None is this context. ValueError: no such method."""
