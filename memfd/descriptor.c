@@ -9,6 +9,8 @@
  */
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
+#include "memfd/park.h"
+#include "memfd/signals.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
 
@@ -44,11 +46,9 @@ cow__descriptor_of(int fd)
 	return d;
 }
 
-/* A number at or above the soft limit. Programs that look at each number they may have do
- * not meet it. The soft limit is raised for a moment. That is done only while the program has
- * one thread: others could read the limit, set it, or fork. Another process may set it. */
+/* Another process may set the limit meanwhile. */
 static long
-dup_above_limit(int fd)
+dup_with_limit_raised(int fd)
 {
 	struct rlimit was, raised, now;
 	long high;
@@ -67,6 +67,24 @@ dup_above_limit(int fd)
 	if (sys_set_limit(RLIMIT_NOFILE, &was, &now) == 0 &&
 	    (now.rlim_cur != raised.rlim_cur || now.rlim_max != raised.rlim_max))
 		(void)sys_set_limit(RLIMIT_NOFILE, &now, &raised);
+	return high;
+}
+
+/* A number at or above the soft limit. Programs that look at each number they may have do
+ * not meet it. The soft limit is raised for a moment. That is done only while the program has
+ * one thread, and with signals blocked: other threads, or a handler, could read the limit, set
+ * it, or fork. Not beside filters of system calls, which may end the program. */
+static long
+dup_above_limit(int fd)
+{
+	struct cow__signals signals;
+	long high;
+
+	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED) ||
+	    !cow__signals_block(&signals))
+		return -EMFILE;
+	high = dup_with_limit_raised(fd);
+	cow__signals_restore(&signals);
 	return high;
 }
 

@@ -69,7 +69,7 @@ find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 	c->offset = from - cow__tile_start(c->from);
 	c->bytes = cow__round_down(bytes, cow__page);
 	return cow__tile_start(c->to) == to && bytes <= c->to->bytes &&
-	       c->to->bytes - c->bytes <= cow__page &&
+	       cow__extent_usable(c->to) <= c->bytes + cow__page &&
 	       c->offset % cow__page == 0 &&
 	       bytes <= c->from->bytes - c->offset &&
 	       bytes >= c->from->bytes / PART_OF_SOURCE;

@@ -10,6 +10,7 @@
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
+#include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
@@ -198,8 +199,7 @@ cow__freeze_close_gap(struct cow__tile *t)
 	if (cow__tile_grow(t, gap) < 0)
 		return;
 	t->hollow = 0;
-	cow__engine.live_bytes += gap;
-	cow__stat_add(bytes_live, gap);
+	cow__extent_counts(gap);
 }
 
 void

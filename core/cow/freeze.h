@@ -40,7 +40,8 @@ cow__needs_freeze(const struct cow__tile *t)
  * Gives a shared live tile the rest of its last 2 MiB, if that is cold. Otherwise tiles whose
  * sizes are no multiples of 2 MiB have gaps between them. Without gaps, tiles that were
  * rewritten (core/cow/rewrite.h) lie side by side in the file as well, and are one kernel
- * mapping with whole page tables. No page of the gap is used: see cow__extent_usable().
+ * mapping with whole page tables. The gap has no bytes of the program's, and after a rewrite
+ * it may show any: see cow__extent_usable().
  */
 void cow__freeze_close_gap(struct cow__tile *t);
 

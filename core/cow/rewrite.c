@@ -113,7 +113,8 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
 		/* The program filled them, maybe faster than they were made huge. Behind
 		 * them it has no pages. */
 		cow__commit_at(ret->at, ret->at + cow__min(bytes, cow__extent_usable(t) - at));
-		t->own_huge = at + bytes;
+		if (at <= t->own_huge)
+			t->own_huge = at + bytes;
 	}
 	return true;
 }

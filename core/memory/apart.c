@@ -9,6 +9,7 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/park.h"
+#include "memfd/signals.h"
 
 #define BATCH (8 * MIB) /* in one call: signals wait as long */
 #define FREE_PAYS (2 * MIB) /* a smaller tile is freed at once */
@@ -35,14 +36,28 @@ cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
 	return r;
 }
 
+/* A handler of this thread may fork. The child ends the tile at once, and its memory may
+ * serve again. */
+static bool
+is_process(uint32_t generation)
+{
+	return __atomic_load_n(&cow__engine.generation, __ATOMIC_RELAXED) == generation;
+}
+
 /* Of [at, end), which the program has freed. */
 static void
-zap(uintptr_t at, uintptr_t end)
+zap(uintptr_t at, uintptr_t end, uint32_t generation)
 {
 	struct cow__park_thread *parked = cow__park_here();
+	struct cow__signals signals;
 
-	for (; at < end; at += BATCH)
-		(void)cow__map_zap(at, cow__min(BATCH, end - at));
+	for (; at < end; at += BATCH) {
+		if (!cow__signals_block(&signals))
+			break;
+		if (is_process(generation))
+			(void)cow__map_zap(at, cow__min(BATCH, end - at));
+		cow__signals_restore(&signals);
+	}
 	if (parked)
 		cow__park_leave(parked, true);
 }
@@ -51,6 +66,7 @@ void
 cow__apart_free(struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
+	uint32_t generation = cow__engine.generation;
 
 	/* What the program mapped over a block is not ours to empty. */
 	if (t->backing != COW__PRIVATE || t->bytes < FREE_PAYS || t->busy ||
@@ -61,8 +77,10 @@ cow__apart_free(struct cow__tile *t)
 	t->busy = true;
 	cow__extent_free(t); /* it is doomed */
 	cow__engine_unlock();
-	zap(at, end);
+	zap(at, end, generation);
 	cow__engine_lock();
+	if (!is_process(generation))
+		return;
 	t->busy = false;
 	cow__extent_free(t);
 }

@@ -79,9 +79,9 @@ young_remove(struct cow__tile *t)
 	t->young = false;
 	if (!t->mending) {
 		ahead -= t->committed - t->touched;
-		/* Nobody could touch what is owed. */
+		/* Nobody could touch what is owed. What was warm says nothing. */
 		if (!t->owed)
-			cow__fill_history_learn(t->bytes, t->touched,
+			cow__fill_history_learn(t->bytes, t->touched - t->warm,
 			                 t->committed - t->touched);
 	}
 	t->mending = false;
@@ -165,7 +165,7 @@ begin_at(struct cow__tile *t, size_t there)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->committed = t->touched = at > origin(t) ? at - origin(t) : 0;
+	t->committed = t->touched = t->warm = at > origin(t) ? at - origin(t) : 0;
 	touched_total += t->touched;
 	t->progress_at = cow__now();
 	young_add(t);

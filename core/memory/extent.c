@@ -34,18 +34,24 @@ wants_anon(size_t bytes, unsigned flags)
 	         !cow__own_segment_asked(bytes)));
 }
 
-/* Counts what is handed out: tiles with pages of their own, not views. */
-static void
-live_grows(size_t bytes)
+void
+cow__extent_counts(size_t bytes)
 {
 	uint64_t live = cow__stat_add(bytes_live, bytes) + bytes;
 
 	cow__engine.live_bytes += bytes;
 	if (cow__engine.live_bytes > cow__engine.live_peak)
 		cow__engine.live_peak = cow__engine.live_bytes;
-	cow__stat_add(bytes_served, bytes);
 	if (live > cow__stat_get(bytes_peak))
 		cow__stat_set(bytes_peak, live);
+}
+
+/* Counts what is handed out: tiles with pages of their own, not views. */
+static void
+live_grows(size_t bytes)
+{
+	cow__extent_counts(bytes);
+	cow__stat_add(bytes_served, bytes);
 }
 
 void

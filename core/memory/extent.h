@@ -32,6 +32,9 @@ int cow__extent_new(size_t bytes, size_t align, unsigned flags,
  * stays. */
 void cow__extent_live(struct cow__tile *t, size_t used);
 
+/* Live tiles have so many bytes more, which nobody asked for. */
+void cow__extent_counts(size_t bytes);
+
 /* The program's mapping ends. What views or other processes still read stays in
  * limbo until they are done. The rest becomes warm. Can't fail. */
 void cow__extent_free(struct cow__tile *t);

@@ -187,8 +187,8 @@ take_neighbour(size_t bytes, size_t align, unsigned want)
 	return take_with_more(t, bytes);
 }
 
-/* Of the warm tiles that are too small, but have cold memory behind them: the
- * largest one. Blocks of many sizes leave such pieces. Without this a program
+/* Of the warm tiles that are too small, but have cold memory behind them that may be
+ * used: the largest one. Blocks of many sizes leave such pieces. Without this a program
  * that makes and frees them would get fresh memory, and its pieces would cool. */
 static struct cow__tile *
 find_part(size_t bytes, size_t align, unsigned want)
@@ -199,6 +199,7 @@ find_part(size_t bytes, size_t align, unsigned want)
 	for (int looks = 0; t && looks < PARTS; t = t->list_next, looks++) {
 		if (t->bytes < least || t->bytes >= bytes || t->hollow ||
 		    cow__tile_start(t) % align != 0 || !cow__tile_serves(t, want) ||
+		    !cow__segment_usable(t->segment, false) ||
 		    !has_behind(t, bytes - t->bytes))
 			continue;
 		best = t;

@@ -125,6 +125,7 @@ struct cow__tile {
 	size_t shadow; /* private: file pages freed under copied ones, bytes */
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
 	size_t touched, committed, missed;
+	size_t warm; /* so much of `touched` was there when the tile was made */
 	uint64_t progress_at;
 };
 

@@ -9,7 +9,7 @@
  *   nothing is large            the same: the first argument, or each item of it if that is
  *                               a list, is of other types or has less than `least` bytes
  *   else                        plan(args, names) returns None, or (ranges, all) for
- *                               write_intent()
+ *                               write_intent(). An Exception of it counts as None
  *
  * An intent with `all` loses the old bytes, so nothing may come between it and the function.
  * A signal handler of Python runs, and may raise, between two steps of Python code. So both
@@ -150,8 +150,12 @@ static PyObject *hook_call(PyObject *object, PyObject *const *args, size_t flags
 
 	if (cow_is_frozen() && n && may_matter(self, args[0])) {
 		plan = ask(self, args, n, names);
-		if (!plan)
-			return NULL;
+		if (!plan && !PyErr_ExceptionMatches(PyExc_Exception))
+			return NULL; /* Ctrl-C, for one */
+		if (!plan) { /* a kind of argument that the plan does not know */
+			PyErr_Clear();
+			plan = Py_NewRef(Py_None);
+		}
 		/* From here to the function no code of Python may run. */
 		if (PyTuple_Check(plan))
 			copied = write_intent(NULL, plan);

@@ -207,7 +207,10 @@ class Packed(Sequence[T]):
         """All that tells an element. Elements are equal if their parts are."""
         if self._kind >= INTEGERS:
             return self._data[at]
-        record = self._data[self._starts[at] : self._starts[at + 1]]
+        low, high = self._starts[at], self._starts[at + 1]
+        record = self._data[low:high]
+        if self._path is not None:
+            self._check(at, low, high, record)
         if self._kind == STRINGS or record[0] == 0x80:
             return self._kind == STRINGS, record
         body, buffers = self._split(at, record)

@@ -109,6 +109,9 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, x):
         if _is_array(x):
+            if type(x) is sys.modules["numpy"].ndarray and x.size and not _has_buffer(x):
+                flat = x.reshape(-1).view("u1")
+                return rebuild_array, (pickle.PickleBuffer(flat), x.dtype, x.shape)
             if type(x).__reduce__ is _array_reduce() and not x.dtype.hasobject and not (
                     x.flags.c_contiguous or x.flags.f_contiguous):
                 return x.copy().__reduce_ex__(5)
@@ -121,6 +124,24 @@ class _Pickler(pickle.Pickler):
                 name = str(x.dtype).removeprefix("torch.")
                 return rebuild_tensor, (pickle.PickleBuffer(view), name, tuple(x.size()))
         return NotImplemented
+
+
+def _has_buffer(x):
+    """Whether an array gives its bytes as a buffer: dates and times don't."""
+    if x.dtype.kind not in "mMV" or x.dtype.hasobject:
+        return True
+    try:
+        memoryview(x)
+    except ValueError:
+        return False
+    return True
+
+
+def rebuild_array(buffer, dtype, shape):
+    """An array of an element that gave no buffer."""
+    import numpy
+
+    return numpy.frombuffer(buffer, dtype).reshape(shape)
 
 
 def _array_reduce():

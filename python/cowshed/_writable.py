@@ -54,8 +54,9 @@ def writable(x: Any) -> Any:
     this user has a descriptor). stats()["fallbacks"]["foreign"] counts all but the first.
 
     After fork() each process has its own result. A message has its bytes, as of a clone. TypeError:
-    `x` is no array, tensor, memoryview or Storage, or has Python objects. OSError (ENODATA): the
-    file was made shorter than `x`.
+    `x` is no array, tensor, memoryview or Storage, has Python objects, or is a memoryview of a
+    format that memoryview.cast() does not know. OSError (ENODATA): the file was made shorter than
+    `x`.
     """
     if isinstance(x, _cowshed.Storage):
         return _storage(x)
@@ -110,8 +111,13 @@ def _storage(x):
 def _buffer(x):
     if not x.c_contiguous:
         raise TypeError("writable() got a memoryview with gaps: pass a contiguous one, or an array")
+    try:
+        empty = memoryview(bytearray()).cast(x.format)
+    except ValueError:  # no cast() can give a view this format
+        raise TypeError(f"writable() got a memoryview of format {x.format!r}: pass an array on it, "
+                        "as numpy.asarray(x)") from None
     if not x.nbytes:
-        return memoryview(bytearray()).cast(x.format)
+        return empty
     region = region_of(x)
     if region is not None and region.storage.kind == "own":
         part = memoryview(region.storage.clone())[region.offset : region.offset + x.nbytes]

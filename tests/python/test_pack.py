@@ -238,13 +238,16 @@ def test_arrays_are_views():
              "cut": np.arange(40).reshape(5, 8)[::2, ::3], "small": np.float32([i]),
              "empty": np.empty((0, 3)), "pair": np.array([(1, 2.0)], "i4,f8"),
              "none": np.array([None, "x", [i]], object), "when": np.datetime64(i, "D"),
-             "swapped": np.arange(3, dtype=">i4")} for i in range(9)]
+             "swapped": np.arange(3, dtype=">i4"),
+             "times": np.arange(i, i + 600).astype("M8[s]").reshape(20, 30).T,
+             "spans": np.arange(500).astype(">m8[ns]"),
+             "events": np.array([("2001-02-03", i)] * 400, "M8[s],f8")} for i in range(9)]
     packed = cowshed.pack(made)
     first, again = packed[4], packed[-5]
     for name, x in made[4].items():
         y = first[name]
         assert type(y) is type(x) and y.dtype == x.dtype and np.array_equal(y, x), name
-    views = "a", "f", "cut", "small", "swapped"
+    views = "a", "f", "cut", "small", "swapped", "times", "spans", "events"
     for name in views:
         assert not first[name].flags.writeable
         assert cowshed.storage_of(first[name]) is packed._storage, name

@@ -296,6 +296,15 @@ def test_views_keep_the_memory():
     assert memfds() == used
 
 
+def test_tensors_keep_the_memory():
+    torch = pytest.importorskip("torch")
+    block = SharedMemory(create=True, size=8 << 20)
+    x = torch.frombuffer(block.buf, dtype=torch.uint8)  # keeps the view alone
+    block.close()
+    x[5] = 3
+    assert x[5] == 3 and x[6] == 0
+
+
 def test_what_another_program_unlinks_is_freed_here():
     """A worker closes its results, and the receiver unlinks them."""
     block = SharedMemory("name", create=True, size=10)

@@ -295,6 +295,20 @@ def test_kinds_of_memory():
     assert (frozen == 5).all() and not clone.any()
 
 
+def test_layouts_without_sizes_or_strides():
+    """Plain PyTorch takes them, so the hooks do."""
+    kept = ct.clone(ct.full((LARGE,), 1.0))  # something is copy-on-write
+    sparse, dense = torch.eye(1000).to_sparse(), torch.ones(LARGE)
+    torch._foreach_mul_([dense, sparse], 2.0)
+    assert (dense == 2).all() and sparse.sum() == 2000
+    a, b = (torch.nested.nested_tensor([torch.full((LARGE,), v), torch.full((9,), v)])
+            for v in (1.0, 2.0))
+    a.copy_(b)
+    assert all((x == 2).all() for x in a.unbind())
+    a.zero_()
+    assert not any(x.any() for x in a.unbind()) and (kept == 1).all()
+
+
 def test_a_forked_child():
     x = ct.full((LARGE,), 1.0)
     pid = os.fork()
@@ -404,7 +418,7 @@ def test_a_hook_of_its_own():
     def plan(args, names):
         got.append((len(args), names))
         if names:
-            raise LookupError("no plan")
+            raise {"word": KeyboardInterrupt, "other": LookupError}[names[0]]("no plan")
         return ([("wrong",)], False) if len(args) == 1 else None
 
     hook = _cowshed.Hook(lambda *args, **kwargs: (args, kwargs), plan, (torch.Tensor,), int, 16)
@@ -417,8 +431,9 @@ def test_a_hook_of_its_own():
     for small in (), (3,), ([],), (None,), (torch.ones(3),), ([3, "x"],):
         assert hook(*small) == (small, {})
     assert len(got) == 4
-    with pytest.raises(LookupError):
+    with pytest.raises(KeyboardInterrupt):
         hook(x, word=3)
+    assert hook(x, other=3) == ((x,), {"other": 3})  # its errors are no errors of the function
     for wrong in (), (1,), (1, 2, 3, 4, 5), (1, 2, (), 4, "5"):
         with pytest.raises(TypeError):
             _cowshed.Hook(*wrong)

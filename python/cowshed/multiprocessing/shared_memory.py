@@ -124,8 +124,7 @@ class _Block:
             self.state, self.kept = _PUT, True
 
     def close(self):
-        if self.buf is not None:
-            self.buf.release()
+        # The view is not released: torch.frombuffer() keeps the view, and not its memory.
         with _lock:
             self.buf = self.storage = None
             kept, self.kept = self.kept, False

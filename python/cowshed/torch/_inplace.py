@@ -78,8 +78,8 @@ def _plan_over(name, args, names):
 
 
 def _plan_list(name, args, names):
-    large = [x for x in args[0] if type(x) in TYPES and x.nbytes >= LEAST]
-    places = [place for x in large if (place := range_of_tensor(x)) is not None]
+    places = [place for x in args[0]
+              if type(x) in TYPES and (place := range_of_tensor(x)) is not None]
     if not places:
         return None
     certain = name == "_foreach_zero_" and len(args) == 1 and not names \
@@ -90,7 +90,7 @@ def _plan_list(name, args, names):
 def _is_certain(x):
     """Whether nothing but the arguments can make an operation on a tensor fail."""
     return x.dtype in _NUMBERS and x.device.type == "cpu" and x.layout == torch.strided \
-        and not x.is_neg() and not x.is_inference() \
+        and not x.is_nested and not x.is_neg() and not x.is_inference() \
         and not (x.requires_grad and torch.is_grad_enabled()) and not _is_transformed()
 
 
