@@ -261,15 +261,15 @@ class _Copier:
         if self._limit is not None:
             _check(sum(storage.nbytes for storage in self._keep) + copied, self._limit)
         rewritten, then = _writes.of_snapshot(self._keep, writes, depth + 1)
+        ids = {storage.id for storage in rewritten}
+        rewritten = [x for key, x in arrays if key in ids]
+        # What was written by page goes back to where it was, else the clones would be copies.
+        before = _intend(rewritten)
         clones, self.copied = _cowshed.clone_all(self._keep)
         self.cloned = sum(storage.nbytes for storage in self._keep) - self.copied
         self._bytes.update(zip(storages, clones))
         _living.update(clones)
-        if rewritten:
-            from ._intents import write_intent
-
-            ids = {storage.id for storage in rewritten}
-            self.copied += write_intent([x for key, x in arrays if key in ids])
+        self.copied += before + _intend(rewritten)
         for call in then:
             call()
 
@@ -387,6 +387,15 @@ def _is_plain(torch, x):
     """Whether a tensor is dense, on the CPU, and its bytes are its values."""
     return x.device.type == "cpu" and x.layout == torch.strided and not x.is_quantized \
         and not x.is_conj() and not x.is_neg() and type(x) in (torch.Tensor, torch.nn.Parameter)
+
+
+def _intend(arrays):
+    """A write intent for arrays, if there are any. Returns the bytes that were copied."""
+    if not arrays:
+        return 0
+    from ._intents import write_intent
+
+    return write_intent(arrays)
 
 
 def _region_cloned(x):
