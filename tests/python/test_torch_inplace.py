@@ -4,6 +4,7 @@ nobody notices anything else."""
 
 import copy
 import inspect
+import itertools
 import os
 import pickle
 import signal
@@ -129,9 +130,17 @@ def test_sources_that_are_clones_or_overlap():
     assert torch.equal(x, third)
 
 
+turns = itertools.count()
+
+
+def numbers():
+    """Others each time: memory that is used again may have the bytes of an earlier test."""
+    return ct.tensor(torch.arange(float(LARGE)) + 0.5 * next(turns))
+
+
 def fails(operation, x=None, error=(RuntimeError, TypeError)):
     """The operation raises, and no byte is lost."""
-    x = ct.tensor(torch.arange(float(LARGE))) if x is None else x
+    x = numbers() if x is None else x
     clone, want = ct.clone(x.detach()), x.detach().clone()
     with pytest.raises(error):
         operation(x)
@@ -185,12 +194,12 @@ def test_an_operation_that_fails_loses_nothing(number):
 
 def test_autograd_refuses():
     for number in 0, 4, 7, 8, 10, 18, 20:
-        fails(BULK[number], torch.nn.Parameter(ct.tensor(torch.arange(float(LARGE)))))
-    fails(lambda x: x.fill_(1e9), ct.tensor(torch.ones(2 * LARGE).half()))
+        fails(BULK[number], torch.nn.Parameter(numbers()))
+    fails(lambda x: x.fill_(1e9), ct.tensor(torch.arange(2.0 * LARGE).half()))
 
 
 def test_a_mode_sees_the_operation_alone():
-    x = ct.tensor(torch.arange(float(LARGE)))
+    x = numbers()
     clone, seen = ct.clone(x), Seen()
     with seen, pytest.raises(RuntimeError):
         x.zero_()
