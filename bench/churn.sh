@@ -60,7 +60,7 @@ compare() { # CASE ARGUMENTS...
 	done
 	report churn "$case_name/wall" ms "$tmp/ours.wall" "$tmp/glibc.wall" ratio 0.8
 	report churn "$case_name/wall/best-rival" ms "$tmp/ours.wall" "$best" ratio 1.1
-	report churn "$case_name/cpu" ms "$tmp/ours.cpu" "$tmp/glibc.cpu" -
+	report churn "$case_name/cpu" ms "$tmp/ours.cpu" "$tmp/glibc.cpu" - 0
 	report churn "$case_name/peak" MiB "$tmp/ours.peak" "$tmp/glibc.peak" ratio 1.1 \
 		"$(peak_by "$tmp/by")"
 }
