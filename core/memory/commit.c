@@ -159,14 +159,16 @@ refused(struct cow__tile *t, int error)
 	young_remove(t);
 }
 
-/* Makes a tile young that has pages up to `there`. */
+/* Makes a tile young that has pages up to `there`. The program touched them, or they were
+ * warm: that gives no credit. */
 static void
-begin_at(struct cow__tile *t, size_t there)
+begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->committed = t->touched = t->warm = at > origin(t) ? at - origin(t) : 0;
-	touched_total += t->touched;
+	t->committed = t->touched = at > origin(t) ? at - origin(t) : 0;
+	t->warm = warm ? t->touched : 0;
+	touched_total += t->touched - t->warm;
 	t->progress_at = cow__now();
 	young_add(t);
 }
@@ -185,7 +187,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		if (!y->busy && !y->mending)
 			(void)look(y, now);
 	}
-	begin_at(t, there);
+	begin_at(t, there, true);
 	rest = whole_chunks(t) - t->committed;
 	want = cow__min(rest, room(false, t->bytes));
 	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
@@ -233,7 +235,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 {
 	if (!cow__commits() || cow__engine.placed)
 		return;
-	begin_at(t, there);
+	begin_at(t, there, false);
 	if (t->bytes - there >= HELPER_PAYS)
 		cow__helper_want(true);
 }
@@ -306,8 +308,8 @@ cow__commit_forget(struct cow__tile *t)
 {
 	t->small |= t->mending || t->missed;
 	young_remove(t);
-	touched_total -= t->touched;
-	t->touched = t->committed = 0;
+	touched_total -= t->touched - t->warm;
+	t->touched = t->committed = t->warm = 0;
 }
 
 void
@@ -451,7 +453,7 @@ cow__commit_step(uint64_t now)
 			continue;
 		/* Not much more of one block than the program has filled so
 		 * far. */
-		most = AHEAD_HELPED + 2 * t->touched;
+		most = t->warm + AHEAD_HELPED + 2 * (t->touched - t->warm);
 		if (t->committed >= most)
 			continue;
 		want = cow__min(full - t->committed, room(true, t->bytes));

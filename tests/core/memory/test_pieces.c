@@ -75,6 +75,27 @@ START_TEST(a_small_piece_does_not_serve)
 }
 END_TEST
 
+/* What was warm says nothing of what the new block will touch: little is committed ahead. */
+START_TEST(a_piece_gives_no_credit)
+{
+	unsigned char *wide = new_block(128 * MIB, 0), *kept = new_block(2 * MIB, 0), *block;
+	uint64_t held;
+
+	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+	cow_block_free(wide);
+	cow_trim();
+	block = new_block(40 * MIB, 0);
+	memset(block, 7, 40 * MIB);
+	cow_block_free(block);
+	held = memory_held();
+	block = new_block(120 * MIB, 0);
+	ck_assert_ptr_eq(block, wide);
+	ck_assert_uint_le(memory_held(), held + 3 * MIB);
+	cow_block_free(block);
+	cow_block_free(kept);
+}
+END_TEST
+
 static size_t next_size(uint64_t *seed)
 {
 	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
@@ -127,6 +148,7 @@ int main(void)
 	tcase_add_test(tcase, a_piece_serves_a_larger_block);
 	tcase_add_test(tcase, its_bytes_are_cleared);
 	tcase_add_test(tcase, a_small_piece_does_not_serve);
+	tcase_add_test(tcase, a_piece_gives_no_credit);
 	tcase_add_test(tcase, random_blocks_are_recycled);
 	return run_suite(suite);
 }
