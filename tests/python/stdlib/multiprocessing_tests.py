@@ -12,6 +12,7 @@ line a test as scripts/check.sh reads it. Exits with 77 if this Python comes wit
 import ast
 import fnmatch
 import os
+import signal
 import sys
 import tempfile
 import unittest
@@ -160,6 +161,7 @@ def choose(suite, patterns):
 
 
 def main(method, *arguments):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     long = "--long" in arguments
     patterns = [a for a in arguments if a != "--long"] or (["*"] if long else SHORT)
     with tempfile.TemporaryDirectory() as folder:
