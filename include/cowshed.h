@@ -523,8 +523,8 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
  * for all of them whether the process may have memory under I/O. Transparent
  * storages that lie side by side are frozen with one kernel call, 64 at most.
  * So hundreds are cloned in a few milliseconds, also if all of them were
- * rewritten since, with write intents (cow_write_intent()). ret[i] becomes the clone of storages[i]: a reference each.
- * `ret_copied`, if not NULL, gets the number of bytes that were copied.
+ * rewritten since, with write intents (cow_write_intent()). ret[i] becomes the
+ * clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the number of bytes that were copied.
  *
  * All or none: after a failure no clone is left and every ret[i] is NULL.
  * Errors as for cow_storage_lazy_clone(), and:

@@ -21,7 +21,7 @@
 #define COW__FD_LOWEST 440
 
 /* So many numbers above the soft limit are ours. Each fork copies the table up to the
- * highest open number: 3 us for 1000 numbers. So a soft limit may be too high. */
+ * highest open number. So a soft limit may be too high. */
 #define COW__FD_ABOVE 4096
 #define COW__FD_SOFT_MAX 16384
 

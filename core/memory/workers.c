@@ -33,7 +33,7 @@
 #include "memfd/wait.h"
 
 #define MOST 64 /* helpers of a caller */
-#define IDLE_NS 200000000u /* a new thread takes 50 us, and memory heals without one */
+#define IDLE_NS 200000000u /* memory heals without them, and a new thread costs little */
 #define RETRY_NS 2000000000u /* after threads were denied */
 #define GLANCE_NS 1000000u   /* at a pool that is busy, for cow_threads_end() */
 #define SPINS 2000 /* of the caller, before it sleeps: some microseconds */

@@ -62,7 +62,7 @@ START_TEST(kept_for_the_next_snapshot)
 {
 	static const struct {
 		uint64_t gone, least, most; /* seconds */
-	} cases[] = { { 0, 10, 10 }, { 8, 16, 60 }, { 40, 60, 60 }, { 90, 10, 10 } };
+	} cases[] = { { 0, 10, 10 }, { 8, 16, 60 }, { 31, 60, 60 }, { 90, 10, 10 } };
 	struct cow_storage *a = new_filled(2 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
 	unsigned char *p = expose(a);
 

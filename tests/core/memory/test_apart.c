@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { BLOCK = 16 * MIB, SMALL = 3 * MIB };
 
@@ -136,6 +138,64 @@ START_TEST(a_frozen_block_is_emptied_without_the_lock)
 }
 END_TEST
 
+static pid_t parent, forked;
+static unsigned char *in_handler; /* the child's */
+
+/* Its pages are copied ones, so emptying them would lose bytes. */
+static void forks(int sig)
+{
+	(void)sig;
+	forked = fork();
+	if (forked != 0)
+		return;
+	alarm(60);
+	in_handler = new_block(BLOCK, 0);
+	fill(in_handler, BLOCK, 5);
+	in_child(child_works, NULL);
+	fill(in_handler, BLOCK, 6);
+}
+
+static void *end_and_go_on(void *block)
+{
+	cow_block_free(block);
+	if (getpid() == parent)
+		return NULL;
+	ck_pattern(in_handler, BLOCK, 6);
+	work();
+	cow_block_free(in_handler);
+	_exit(0);
+}
+
+/* A handler forks in the middle. The child ends the block at once, so the call must not go
+ * on there: its memory may serve again. */
+START_TEST(a_handler_forks_meanwhile)
+{
+	struct old old = { .block = new_block(BLOCK, 0) };
+	unsigned char *p = old.block;
+	pthread_t thread;
+	pid_t pid;
+	int status;
+
+	ok(cow_option_set("helper", "no"));
+	parent = getpid();
+	ck_assert(signal(SIGUSR1, forks) != SIG_ERR);
+	gate_make(&old.go);
+	fill(p, BLOCK, 1);
+	pid = child_start(child_reads, &old);
+	fill(p, BLOCK, 2);
+	hold_thread(&thread, end_and_go_on, p, MADV_DONTNEED);
+	ck_assert_int_eq(pthread_kill(thread, SIGUSR1), 0);
+	join(thread);
+	ck_assert_int_gt(forked, 0);
+	ck_assert_int_eq(waitpid(forked, &status, 0), forked);
+	ck_assert_int_eq(status, 0);
+	work();
+	gate_open(&old.go);
+	child_finish(pid);
+	gate_free(&old.go);
+}
+END_TEST
+
 static void no_gate(int sig, void *info, void *context)
 {
 	(void)sig, (void)info, (void)context;
@@ -177,6 +237,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, huge_pages_are_made_without_the_lock, 0, 2);
 	tcase_add_test(tcase, a_frozen_block_is_emptied_without_the_lock);
+	tcase_add_test(tcase, a_handler_forks_meanwhile);
 	tcase_add_test(tcase, memory_thaws_meanwhile);
 	return run_suite(suite);
 }
