@@ -352,12 +352,30 @@ inline return_to_lower(t)
 	still[t * LEVELS + level - 1] = false
 }
 
-/* pass() */
+/* enter(), pass() */
 inline gate(t)
 {
 #ifdef NO_GATE
 	was = RUNS
 #else
+	/* enter(): one look at the word, then at what only this thread writes. */
+#ifdef JUMPS_BESIDE_FENCES
+	was = (floor -> RUNS : NONE);
+#elif defined(JUMPS_BESIDE_FLOOR)
+	was = (fences -> RUNS : NONE);
+#else
+	atomic { was = (floor || fences -> RUNS : NONE) }
+#endif
+	if
+#ifdef JUMPS_FROM_CALLS
+	:: atomic { was == NONE && !in_vfork[t] -> was = RUNS }; goto jumped
+#elif defined(JUMPS_FROM_VFORK)
+	:: atomic { was == NONE && OWN(t) == RUNS -> was = RUNS }; goto jumped
+#else
+	:: atomic { was == NONE && OWN(t) == RUNS && !in_vfork[t] -> was = RUNS }; goto jumped
+#endif
+	:: else
+	fi;
 	atomic { was = OWN(t); vforks = in_vfork[t] }
 #ifdef GATE_BLIND
 	store(t, RUNS)
@@ -372,6 +390,8 @@ inline gate(t)
 	;
 	store(t, was)
 #endif
+jumped:
+	skip
 #endif
 }
 

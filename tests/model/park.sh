@@ -59,6 +59,11 @@ try handlers-first wrong $one -DRAW_HANDLER -DHANDLERS_FIRST
 try handlers-before-count wrong -DDEPTH=1 -DRAW_HANDLER -DHANDLERS_SECOND
 try counted-waiters wrong $one -DCOUNTS_WAITERS
 try counted-waiters-vfork wrong -DVFORK -DDEPTH=1 -DCOUNTS_WAITERS
+# The gate's jump.
+try jumps-beside-floor wrong $one -DJUMPS_BESIDE_FLOOR
+try jumps-beside-fences wrong $one -DFENCES -DJUMPS_BESIDE_FENCES
+try jumps-from-calls wrong $one -DJUMPS_FROM_CALLS
+try jumps-from-vfork wrong $one -DVFORK -DJUMPS_FROM_VFORK
 # Cancellation.
 try no-cancelled wrong -DCANCEL -DNO_CANCELLED
 try cancelled-unknown wrong -DCANCEL -DNO_UNKNOWN
