@@ -466,6 +466,59 @@ int cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hi
                      uint64_t *ret_copied);
 
 /*
+ * How many bytes cow_write_intent() would copy for these ranges now. It copies nothing and
+ * changes no memory. 0: nothing of them is copy-on-write, or nobody else reads it any more,
+ * or an intent has no effect there. A writer who needs the old bytes only once may clone
+ * the storage instead, give an intent with COW_WRITE_ALL, and read them from the clone.
+ *
+ * Cost: a microsecond for each range; if anything is frozen, maybe one look into /proc for
+ * each range (tens of microseconds). Thread-safe. Other threads may change the answer at any
+ * time, and so may the end of a child.
+ *
+ *   -EINVAL   no ranges, though `n` is not 0; a range that wraps around; ret_bytes is NULL
+ */
+int cow_write_cost(const struct cow_range *ranges, size_t n, uint64_t *ret_bytes);
+
+/* A rewrite that has begun. */
+struct cow_rewrite;
+
+/*
+ * Begins a rewrite whose new bytes are computed from the old ones. The caller goes on reading
+ * the old bytes in the range. He writes the new ones, all of them, at *ret_at, which has as
+ * many bytes, of unspecified contents. cow_rewrite_end() then shows the new pages in the
+ * range. Nothing is copied, and other readers of the range see the old bytes until then.
+ *
+ * range: all bytes of a block (cow_block_new(), malloc under the shim) or of a transparent
+ * storage, and no more. It must be copy-on-write, and somebody else must read it: a clone, a
+ * snapshot, a forked child. Else write it in place, after cow_write_intent().
+ *
+ * *ret: the caller ends it, exactly once. Until then nobody else writes the range, and the
+ * caller does not free it. fork() may come at any moment; the child can't end the rewrite.
+ *
+ * Cost: as cow_write_intent() with COW_WRITE_ALL. Thread-safe.
+ *
+ *   -EAGAIN   an intent would copy nothing: nobody else reads the range
+ *   -ENOTSUP  the range is not a whole block or storage, or its memory must keep its pages
+ *   -EBUSY    the process may have memory under I/O
+ *   -ENOMEM
+ *   -EINVAL   no range, or it wraps around; ret_at or ret is NULL
+ */
+int cow_rewrite_begin(const struct cow_range *range, void **ret_at, struct cow_rewrite **ret);
+
+/*
+ * Ends a rewrite. keep: the range shows the new bytes from now on, and for other threads it
+ * changes in one step. Without it nothing has happened. The memory at *ret_at ends. Where the
+ * pages can't take their place any more, the bytes are copied: the result is the same.
+ *
+ * Cost: one remapping. Thread-safe. Can't fail but by wrong use:
+ *
+ *   -EINVAL   `rewrite` is NULL
+ *   -ESTALE   the process that began it has forked since, and this is the child: it has the
+ *             old bytes
+ */
+int cow_rewrite_end(struct cow_rewrite *rewrite, bool keep);
+
+/*
  * The same for all bytes of `n` storages. A tracked storage is materialized, as by
  * cow_storage_data_mut_range() with this hint: its address may change. *ret_copied counts
  * transparent storages alone.

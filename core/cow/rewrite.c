@@ -3,20 +3,18 @@
  * Write intents: see the header.
  */
 #include "core/cow/rewrite.h"
-#include "core/base/array.h"
 #include "core/base/base.h"
+#include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/cow/exclusive.h"
 #include "core/cow/part.h"
+#include "core/cow/target.h"
 #include "core/cow/thaw.h"
-#include "core/cow/view.h"
 #include "core/memory/apart.h"
 #include "core/memory/bulk.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
-#include "core/memory/spare.h"
 #include "core/memory/state.h"
-#include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
@@ -28,17 +26,9 @@
 
 struct intent {
 	bool all;
+	bool only_count;  /* what would be copied */
 	bool asked, pins; /* may memory be under I/O? Asked once */
 	uint64_t copied;
-};
-
-/* Where a part is copied to, and what the tile shows there afterwards. */
-struct target {
-	struct cow__piece piece; /* of this tile */
-	uintptr_t at;            /* mapped shared here */
-	bool fresh;
-	struct cow__tile *alias; /* of the tile's own pages; NULL: none */
-	bool made;               /* the pages are new, and nobody has a reference yet */
 };
 
 static bool
@@ -56,7 +46,7 @@ is_under_io(struct intent *w)
 {
 	if (!w->asked) {
 		w->pins = cow__process_pins_memory();
-		if (w->pins)
+		if (w->pins && !w->only_count)
 			cow__fallback(COW_FALLBACK_PINNED);
 	}
 	w->asked = true;
@@ -87,180 +77,13 @@ next_part(const struct cow__tile *t, uintptr_t *at, uintptr_t end)
 	return *at;
 }
 
-static bool
-target_spare(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
-{
-	if (!cow__spare_take(t, at, bytes, &ret->piece))
-		return false;
-	ret->at = cow__tile_start(ret->piece.pages) + ret->piece.offset;
-	return true;
-}
-
-static bool
-target_own(struct cow__tile *t, size_t at, size_t bytes, struct target *ret)
-{
-	if (!cow__spare_own(t, at, bytes))
-		return false;
-	ret->alias = cow__spare_alias(t, at, bytes);
-	if (!ret->alias)
-		return false;
-	ret->piece = (struct cow__piece){ t, at, bytes };
-	ret->at = cow__tile_start(ret->alias);
-	/* Huge pages are better than small ones, or than pages here and there. */
-	if (t->small || t->own_punched) {
-		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
-	} else if (t->own_huge < at + bytes) {
-		/* The program filled them, maybe faster than they were made huge. Behind
-		 * them it has no pages. */
-		cow__commit_at(ret->at, ret->at + cow__min(bytes, cow__extent_usable(t) - at));
-		if (at <= t->own_huge)
-			t->own_huge = at + bytes;
-	}
-	return true;
-}
-
-static int
-target_new(size_t bytes, bool huge, struct target *ret)
-{
-	struct cow__tile *pages;
-	size_t dirty;
-	int r = cow__extent_new(bytes, huge ? COW__HUGE : 0,
-	                        COW__EXTENT_MEMFD | COW__EXTENT_WHOLE |
-	                                COW__EXTENT_PAGES,
-	                        &pages, &dirty);
-
-	if (r < 0)
-		return r;
-	if (pages->backing != COW__SHARED) {
-		cow__extent_free(pages);
-		return -ENOTSUP;
-	}
-	ret->piece = (struct cow__piece){ pages, 0, bytes };
-	ret->at = cow__tile_start(pages);
-	ret->fresh = dirty == 0;
-	ret->made = true;
-	return 0;
-}
-
-static int
-target_for(struct cow__tile *t, uintptr_t start, size_t bytes, struct target *ret)
-{
-	size_t at = start - cow__tile_start(t);
-
-	*ret = (struct target){ .made = false };
-	if (target_spare(t, at, bytes, ret) || target_own(t, at, bytes, ret))
-		return 0;
-	return target_new(bytes, start % COW__HUGE == 0 && bytes >= COW__HUGE, ret);
-}
-
-/* Gives up what target_for() took, apart from the pieces of `t`. */
-static void
-target_end(struct cow__tile *t, struct target *to, bool used)
-{
-	struct cow__tile *pages = to->piece.pages;
-
-	if (to->alias)
-		cow__tile_inner_free(to->alias);
-	if (to->made && !used) {
-		cow__extent_free(pages);
-	} else if (pages != t) {
-		/* The pages have no mapping of their own that counts: only
-		 * those who show them hold them. */
-		if (to->made)
-			cow__extent_detach(pages);
-		cow__extent_unref_pages(pages);
-	}
-}
-
-/* The pieces of `t`, with `piece` at `at`. Neighbours of one tile become one. */
-static uint32_t
-pieces_with(const struct cow__tile *t, size_t at, const struct cow__piece *piece,
-            struct cow__piece *list)
-{
-	size_t end = at + piece->bytes, here = 0, offset, bytes;
-	uint32_t n = 0;
-
-	while (here < t->bytes) {
-		struct cow__piece p = *piece;
-
-		if (here != at) {
-			p.pages = cow__view_source(t, cow__tile_start(t) + here,
-			                           &offset, &bytes);
-			p.offset = offset;
-			p.bytes = here < at ? cow__min(bytes, at - here) : bytes;
-		}
-		here = here == at ? end : here + p.bytes;
-		if (n && list[n - 1].pages == p.pages &&
-		    list[n - 1].offset + list[n - 1].bytes == p.offset)
-			list[n - 1].bytes += p.bytes;
-		else
-			list[n++] = p;
-	}
-	return n;
-}
-
-/* Keeps what the tile shows in [at, at + bytes) for later, if it may be written then. */
-static void
-keep_old(struct cow__tile *t, size_t at, size_t bytes)
-{
-	size_t here = 0;
-
-	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
-		const struct cow__piece *p = &t->pieces[i];
-
-		if (here == at && p->bytes == bytes && p->pages != t &&
-		    p->pages->kind == COW__LIMBO &&
-		    p->pages->backing == COW__SHARED && p->pages->segment->owner)
-			cow__spare_keep(t, at, p);
-	}
-}
-
-/* Maps the target in the place of [start, end), and notes it. */
-static int
-replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const struct target *to)
-{
-	size_t at = start - cow__tile_start(t);
-	struct cow__tile *pages = to->piece.pages;
-	struct cow__piece *list = NULL;
-	uint32_t cap = 0, n;
-	int r = cow__mappings_left(4) ? 0 : -ENOMEM;
-
-	if (r == 0)
-		r = cow__part_thaws(t);
-	if (r == 0)
-		r = cow__array_reserve((void **)&list, &cap, sizeof(*list),
-		                       t->npieces + 3);
-	if (r < 0)
-		return r;
-	n = pieces_with(t, at, &to->piece, list);
-	r = cow__map_shared(start, end - start, &pages->segment->file,
-	                    cow__segment_offset(cow__tile_start(pages)) +
-	                            to->piece.offset,
-	                    false);
-	if (r < 0 || (n == 1 && list[0].pages == t)) {
-		cow__array_free(list, cap, sizeof(*list));
-		list = NULL;
-		n = cap = 0;
-	}
-	if (r < 0)
-		return r;
-	cow__commit_forget(t);
-	keep_old(t, at, end - start);
-	cow__view_change(t, list, n, cap);
-	if (!t->npieces)
-		t->lazy = t->own_punched = t->small = false;
-	cow__part_thawed(t, start, end);
-	cow__spare_rewritten(t);
-	return 0;
-}
-
 /* Replaces the pages of [start, end). */
 static int
 renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct intent *w)
 {
 	size_t bytes = cow__min(end, cow__tile_start(t) + cow__extent_usable(t)) - start;
-	struct target to;
-	int r = target_for(t, start, end - start, &to);
+	struct cow__target to;
+	int r = cow__target_for(t, start, end - start, &to);
 
 	if (r < 0)
 		return r;
@@ -271,8 +94,8 @@ renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct inte
 	} else if (to.fresh) {
 		cow__bulk_commit(to.at, bytes);
 	}
-	r = replace(t, start, end, &to);
-	target_end(t, &to, r == 0);
+	r = cow__target_show(t, start, end, &to);
+	cow__target_end(t, &to, r == 0);
 	return r;
 }
 
@@ -316,6 +139,11 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 		*at = end;
 		return;
 	}
+	if (w->only_count) {
+		w->copied += cow__exclusive(t, &c) ? 0 : to - *at;
+		*at = to;
+		return;
+	}
 	if (all && to == cow__tile_end(t) && last < bytes_end)
 		memcpy(tail, (const void *)last, ntail = bytes_end - last);
 	if (cow__exclusive(t, &c)) {
@@ -349,11 +177,9 @@ wait_for_helper(struct cow__tile **t, uintptr_t at)
 	return true;
 }
 
-void
-cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
+static void
+work(uintptr_t start, uintptr_t end, struct intent *w)
 {
-	struct intent w = { .all = all };
-
 	while (start < end && __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
 		struct cow__tile *t;
 
@@ -365,10 +191,155 @@ cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 			break;
 		}
 		if (wait_for_helper(&t, start) && t && suitable(t))
-			step(t, &start, cow__min(end, cow__tile_end(t)), &w);
+			step(t, &start, cow__min(end, cow__tile_end(t)), w);
 		else
 			start = t ? cow__tile_end(t) : end;
 		cow__engine_unlock();
 	}
+}
+
+void
+cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
+{
+	struct intent w = { .all = all };
+
+	work(start, end, &w);
 	*copied += w.copied;
+}
+
+uint64_t
+cow__rewrite_cost(uintptr_t start, uintptr_t end)
+{
+	struct intent w = { .only_count = true };
+
+	work(start, end, &w);
+	return w.copied;
+}
+
+struct cow__rewrite {
+	uintptr_t start;
+	size_t bytes;
+	int32_t process;
+	struct cow__target to;
+	bool own; /* a reference on the tile's own pages */
+};
+
+static struct cow__pool rewrites = { .object_bytes = sizeof(struct cow__rewrite) };
+
+/* Is all of the block frozen, and may it show other pages? */
+static bool
+is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
+{
+	uintptr_t end = cow__tile_start(t) + cow__extent_usable(t);
+	struct cow__span part;
+
+	return suitable(t) && (!t->allocation || t->exposed) && start == cow__tile_start(t) &&
+	       start + bytes >= start + t->used && start + bytes <= end &&
+	       cow__private_part(t, start, &part) && part.start == start &&
+	       part.end >= cow__tile_end(t);
+}
+
+static struct cow__tile *
+find(uintptr_t start)
+{
+	struct cow__tile *t = cow__engine.process == cow__process_id() ? cow__tile_find(start)
+	                                                               : NULL;
+
+	return t && wait_for_helper(&t, start) ? t : NULL;
+}
+
+/* With the reference that keeps the pages. */
+static int
+begin(struct cow__rewrite *w, size_t bytes)
+{
+	struct intent i = { .all = true };
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = find(w->start);
+	int r;
+
+	if (!t || !is_whole(t, w->start, bytes))
+		return -ENOTSUP;
+	if (cow__exclusive(t, &c))
+		return -EAGAIN;
+	if (is_under_io(&i))
+		return -EBUSY;
+	r = cow__target_for(t, w->start, t->bytes, &w->to);
+	if (r < 0)
+		return r;
+	w->own = w->to.piece.pages == t;
+	if (w->own)
+		t->refs++;
+	else if (w->to.made)
+		cow__extent_detach(w->to.piece.pages);
+	w->to.made = false;
+	return 0;
+}
+
+int
+cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rewrite **ret)
+{
+	struct cow__rewrite *w;
+	int r;
+
+	if (!__atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED))
+		return -EAGAIN;
+	w = cow__pool_take(&rewrites);
+	if (!w)
+		return -ENOMEM;
+	*w = (struct cow__rewrite){ .start = start,
+		                    .bytes = bytes,
+		                    .process = cow__process_id() };
+	cow__engine_lock();
+	r = begin(w, bytes);
+	cow__engine_unlock();
+	if (r < 0) {
+		cow__pool_give(&rewrites, w);
+		return r;
+	}
+	if (w->to.fresh)
+		cow__bulk_commit(w->to.at, bytes);
+	*ret_at = (void *)w->to.at;
+	*ret = w;
+	return 0;
+}
+
+/* Shows the pages. */
+static int
+keep_new(const struct cow__rewrite *w)
+{
+	struct intent i = { .all = true };
+	struct cow__tile *t = find(w->start);
+	size_t rest;
+
+	if (!t || t->kind != COW__LIVE)
+		return -ENOENT;
+	if (!is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
+	    is_under_io(&i))
+		return -ENOTSUP;
+	/* The program may use what is behind the bytes (cow_block_bytes()). */
+	rest = cow__extent_usable(t) - w->bytes;
+	memcpy((char *)w->to.at + w->bytes, (char *)w->start + w->bytes, rest);
+	return cow__target_show(t, w->start, cow__tile_end(t), &w->to);
+}
+
+int
+cow__rewrite_end(struct cow__rewrite *w, bool keep)
+{
+	bool is_child = w->process != cow__process_id();
+	int r = 0;
+
+	if (!is_child) {
+		cow__engine_lock();
+		r = keep ? keep_new(w) : 0;
+		cow__engine_unlock();
+		if (r < 0 && r != -ENOENT)
+			memcpy((void *)w->start, (void *)w->to.at, w->bytes);
+		cow__engine_lock();
+		if (w->to.alias)
+			cow__tile_inner_free(w->to.alias);
+		cow__extent_unref_pages(w->to.piece.pages);
+		cow__engine_unlock();
+	}
+	cow__pool_give(&rewrites, w);
+	return is_child ? -ESTALE : 0;
 }

@@ -13,6 +13,10 @@
  * All processors copy. Nobody else writes the memory meanwhile: the caller promises that.
  * Where nobody reads the old pages any more, the tile is thawed instead.
  *
+ * A writer who computes the new bytes from the old ones needs no copy at all. He reads the
+ * old ones at their place, and writes the new ones at another, which then takes its place
+ * (cow__rewrite_begin()).
+ *
  *   part of the range        what happens
  *   --------------------     ---------------------------------------------------------
  *   whole chunks of 2 MiB    their pages are replaced
@@ -32,5 +36,20 @@
  * 32 MiB at a time, or of a sixteenth of the block. Can't fail: what can't be replaced stays
  * as it is. */
 void cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied);
+
+struct cow__rewrite;
+
+/* Pages for all bytes of a block that is frozen and has other readers. *ret_at gets where
+ * they are written. -EAGAIN: there is nothing to gain. -EBUSY: memory may be under I/O.
+ * -ENOTSUP: this memory keeps its pages, or is not a whole block. -ENOMEM */
+int cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rewrite **ret);
+
+/* The pages take the place of those that the block shows, in one step, or they are given
+ * up. Where that can't be, the bytes are copied. Frees `w`. -ESTALE: a forked child calls,
+ * which lacks the pages. */
+int cow__rewrite_end(struct cow__rewrite *w, bool keep);
+
+/* The bytes that it would copy now, with `all` unset. Changes nothing. */
+uint64_t cow__rewrite_cost(uintptr_t start, uintptr_t end);
 
 #endif

@@ -20,9 +20,12 @@
 static uint64_t intent(void *start, size_t bytes, enum cow_write_hint hint)
 {
 	struct cow_range range = { start, bytes };
-	uint64_t copied = 77;
+	uint64_t copied = 77, cost;
 
+	ok(cow_write_cost(&range, 1, &cost));
 	ok(cow_write_intent(&range, 1, hint, &copied));
+	if (hint == COW_WRITE_AUTO)
+		ck_assert_uint_eq(copied, cost);
 	return copied;
 }
 

@@ -74,6 +74,31 @@ static void rewrite_some(struct pair *a)
 	}
 }
 
+/* The new bytes are computed on other pages, if that can be. */
+static void rewrite_elsewhere(struct pair *a)
+{
+	struct cow_range range = { a->p, a->size };
+	struct cow_rewrite *w;
+	unsigned char *at;
+	void *place;
+
+	if (cow_rewrite_begin(&range, &place, &w) < 0)
+		return;
+	at = place;
+	for (size_t i = 0; i < a->size; i++)
+		at[i] = (unsigned char)(a->p[i] ^ 0x55);
+	check(a);
+	if (below(4) == 0) {
+		ok(cow_rewrite_end(w, false));
+		return;
+	}
+	if (below(4) == 0)
+		cow_trim();
+	ok(cow_rewrite_end(w, true));
+	for (size_t i = 0; i < a->size; i++)
+		a->bytes[i] ^= 0x55;
+}
+
 /* A clone of `*a`, made with clones of all the others. */
 static struct cow_storage *clone_among(struct pair *s, const struct pair *a)
 {
@@ -117,8 +142,10 @@ static void run(struct pair *s, int steps, bool forks)
 		if (!a->storage) {
 			take(a, new_filled(1 + below(MOST), COW_STORAGE_TRANSPARENT,
 			                   (unsigned)below(1000)));
-		} else if (what < 40) {
+		} else if (what < 30) {
 			rewrite_some(a);
+		} else if (what < 40) {
+			rewrite_elsewhere(a);
 		} else if (what < 60) {
 			write_some(a);
 		} else if (what < 80 && a != b) {

@@ -349,6 +349,27 @@ static int intent_all(struct herd *herd)
 	return 0;
 }
 
+/* The new bytes are on other pages, or the call refuses and nothing has changed. */
+static int elsewhere(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_CLONED];
+	struct cow_range range = { a->exposed, a->bytes };
+	struct cow_rewrite *w;
+	uint64_t cost;
+	void *at;
+	int r;
+
+	ck_assert_int_eq(cow_write_cost(&range, 1, &cost), 0);
+	r = cow_rewrite_begin(&range, &at, &w);
+	ck_pattern(a->exposed, a->bytes, a->seed);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	fill(at, a->bytes, ++a->seed);
+	ck_assert_int_eq(cow_rewrite_end(w, true), 0);
+	ck_pattern(a->exposed, a->bytes, a->seed);
+	return 0;
+}
+
 /* Rewritten in bulk: the next time its own pages are spare. */
 static void rewritten(struct herd *herd)
 {
@@ -417,6 +438,8 @@ static const struct operation operations[] = {
 	{ "intent", cloned, intent },
 	{ "intent of what was written", layered, intent },
 	{ "intent for all", cloned, intent_all },
+	{ "elsewhere", cloned, elsewhere },
+	{ "elsewhere again", rewritten, elsewhere },
 	{ "intent of what nobody reads", abandoned, intent },
 	{ "second intent", rewritten, intent },
 	{ "clone rewritten", rewritten, clone_transparent },

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Targets of a rewrite: see the header.
+ */
+#include "core/cow/target.h"
+#include "core/base/array.h"
+#include "core/base/base.h"
+#include "core/cow/part.h"
+#include "core/cow/thaw.h"
+#include "core/cow/view.h"
+#include "core/memory/apart.h"
+#include "core/memory/commit.h"
+#include "core/memory/extent.h"
+#include "core/memory/spare.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+
+static bool
+target_spare(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret)
+{
+	if (!cow__spare_take(t, at, bytes, &ret->piece))
+		return false;
+	ret->at = cow__tile_start(ret->piece.pages) + ret->piece.offset;
+	return true;
+}
+
+static bool
+target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret)
+{
+	if (!cow__spare_own(t, at, bytes))
+		return false;
+	ret->alias = cow__spare_alias(t, at, bytes);
+	if (!ret->alias)
+		return false;
+	ret->piece = (struct cow__piece){ t, at, bytes };
+	ret->at = cow__tile_start(ret->alias);
+	/* Huge pages are better than small ones, or than pages here and there. */
+	if (t->small || t->own_punched) {
+		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
+	} else if (t->own_huge < at + bytes) {
+		/* The program filled them, maybe faster than they were made huge. Behind
+		 * them it has no pages. */
+		cow__commit_at(ret->at, ret->at + cow__min(bytes, cow__extent_usable(t) - at));
+		if (at <= t->own_huge)
+			t->own_huge = at + bytes;
+	}
+	return true;
+}
+
+static int
+target_new(size_t bytes, bool huge, struct cow__target *ret)
+{
+	struct cow__tile *pages;
+	size_t dirty;
+	int r = cow__extent_new(bytes, huge ? COW__HUGE : 0,
+	                        COW__EXTENT_MEMFD | COW__EXTENT_WHOLE |
+	                                COW__EXTENT_PAGES,
+	                        &pages, &dirty);
+
+	if (r < 0)
+		return r;
+	if (pages->backing != COW__SHARED) {
+		cow__extent_free(pages);
+		return -ENOTSUP;
+	}
+	ret->piece = (struct cow__piece){ pages, 0, bytes };
+	ret->at = cow__tile_start(pages);
+	ret->fresh = dirty == 0;
+	ret->made = true;
+	return 0;
+}
+
+int
+cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes, struct cow__target *ret)
+{
+	size_t at = start - cow__tile_start(t);
+
+	*ret = (struct cow__target){ .made = false };
+	if (target_spare(t, at, bytes, ret) || target_own(t, at, bytes, ret))
+		return 0;
+	return target_new(bytes, start % COW__HUGE == 0 && bytes >= COW__HUGE, ret);
+}
+
+void
+cow__target_end(struct cow__tile *t, struct cow__target *to, bool used)
+{
+	struct cow__tile *pages = to->piece.pages;
+
+	if (to->alias)
+		cow__tile_inner_free(to->alias);
+	if (to->made && !used) {
+		cow__extent_free(pages);
+	} else if (pages != t) {
+		/* The pages have no mapping of their own that counts: only
+		 * those who show them hold them. */
+		if (to->made)
+			cow__extent_detach(pages);
+		cow__extent_unref_pages(pages);
+	}
+}
+
+/* The pieces of `t`, with `piece` at `at`. Neighbours of one tile become one. */
+static uint32_t
+pieces_with(const struct cow__tile *t, size_t at, const struct cow__piece *piece,
+            struct cow__piece *list)
+{
+	size_t end = at + piece->bytes, here = 0, offset, bytes;
+	uint32_t n = 0;
+
+	while (here < t->bytes) {
+		struct cow__piece p = *piece;
+
+		if (here != at) {
+			p.pages = cow__view_source(t, cow__tile_start(t) + here,
+			                           &offset, &bytes);
+			p.offset = offset;
+			p.bytes = here < at ? cow__min(bytes, at - here) : bytes;
+		}
+		here = here == at ? end : here + p.bytes;
+		if (n && list[n - 1].pages == p.pages &&
+		    list[n - 1].offset + list[n - 1].bytes == p.offset)
+			list[n - 1].bytes += p.bytes;
+		else
+			list[n++] = p;
+	}
+	return n;
+}
+
+/* Keeps what the tile shows in [at, at + bytes) for later, if it may be written then. */
+static void
+keep_old(struct cow__tile *t, size_t at, size_t bytes)
+{
+	size_t here = 0;
+
+	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (here == at && p->bytes == bytes && p->pages != t &&
+		    p->pages->kind == COW__LIMBO &&
+		    p->pages->backing == COW__SHARED && p->pages->segment->owner)
+			cow__spare_keep(t, at, p);
+	}
+}
+
+int
+cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const struct cow__target *to)
+{
+	size_t at = start - cow__tile_start(t);
+	struct cow__tile *pages = to->piece.pages;
+	struct cow__piece *list = NULL;
+	uint32_t cap = 0, n;
+	int r = cow__mappings_left(4) ? 0 : -ENOMEM;
+
+	if (r == 0)
+		r = cow__part_thaws(t);
+	if (r == 0)
+		r = cow__array_reserve((void **)&list, &cap, sizeof(*list),
+		                       t->npieces + 3);
+	if (r < 0)
+		return r;
+	n = pieces_with(t, at, &to->piece, list);
+	r = cow__map_shared(start, end - start, &pages->segment->file,
+	                    cow__segment_offset(cow__tile_start(pages)) +
+	                            to->piece.offset,
+	                    false);
+	if (r < 0 || (n == 1 && list[0].pages == t)) {
+		cow__array_free(list, cap, sizeof(*list));
+		list = NULL;
+		n = cap = 0;
+	}
+	if (r < 0)
+		return r;
+	cow__commit_forget(t);
+	keep_old(t, at, end - start);
+	cow__view_change(t, list, n, cap);
+	if (!t->npieces)
+		t->lazy = t->own_punched = t->small = false;
+	cow__part_thawed(t, start, end);
+	cow__spare_rewritten(t);
+	return 0;
+}

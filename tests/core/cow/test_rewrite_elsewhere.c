@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rewrites on other pages: the new bytes are computed from the old ones, and nobody copies
+ */
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const size_t sizes[] = { 400 * KIB, MIB + 5, 2 * MIB, 5 * MIB + PAGE, 70 * MIB + 17 };
+
+static int begin(void *p, size_t bytes, unsigned char **ret_at, struct cow_rewrite **ret)
+{
+	struct cow_range range = { p, bytes };
+	void *at;
+	int r = cow_rewrite_begin(&range, &at, ret);
+
+	*ret_at = r == 0 ? at : NULL;
+	return r;
+}
+
+/* The new bytes, from the old ones: one more each. */
+static void compute(unsigned char *to, const unsigned char *from, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		to[i] = (unsigned char)(from[i] + 1);
+}
+
+static bool is_one_more(const unsigned char *p, const unsigned char *old, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (p[i] != (unsigned char)(old[i] + 1))
+			return false;
+	return true;
+}
+
+static uint64_t copied(void)
+{
+	struct cow_stats stats = { .size = sizeof(stats) };
+
+	ok(cow_stats_get(&stats));
+	return stats.bytes_copied;
+}
+
+/* Again and again beside a clone of each moment: nothing is copied, and the pages take no
+ * more than two places. */
+START_TEST(again_and_again)
+{
+	size_t bytes = sizes[_i];
+	struct cow_storage *a = new_filled(bytes, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a), *at;
+	struct cow_rewrite *w;
+	uint64_t before;
+
+	for (int i = 0; i < 6; i++) {
+		b = lazy(a);
+		before = copied();
+		ok(begin(p, bytes, &at, &w));
+		must(at != p);
+		compute(at, p, bytes);
+		must(memcmp(p, data(b), bytes) == 0); /* nothing has changed yet */
+		ok(cow_rewrite_end(w, true));
+		must(is_one_more(p, data(b), bytes));
+		ck_assert_uint_eq(copied(), before);
+		ck_assert_uint_eq(info_of(a).frozen, 0); /* written in place from now on */
+		p[bytes - 1]++;
+		must(p[bytes - 1] == (unsigned char)(((unsigned char *)data(b))[bytes - 1] + 2));
+		p[bytes - 1]--;
+		cow_storage_unref(b);
+	}
+	ck_assert_uint_le(memfd_bytes(), 2 * bytes + 4 * MIB);
+	cow_storage_unref(a);
+}
+END_TEST
+
+/* Given up: as if nothing had been. */
+START_TEST(given_up)
+{
+	struct cow_storage *a = new_filled(5 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	unsigned char *p = expose(a), *at;
+	struct cow_rewrite *w;
+
+	for (int i = 0; i < 3; i++) {
+		ok(begin(p, 5 * MIB, &at, &w));
+		memset(at, 0, 5 * MIB);
+		ok(cow_rewrite_end(w, false));
+		ck_pattern(p, 5 * MIB, 1);
+	}
+	ck_pattern(data(b), 5 * MIB, 1);
+	cow_storage_unref(a);
+	cow_storage_unref(b);
+}
+END_TEST
+
+START_TEST(bad_use)
+{
+	struct cow_storage *a = new_filled(4 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	struct cow_range range = { expose(a), 4 * MIB }, wraps = { range.start, SIZE_MAX };
+	unsigned char *p = range.start, *at, local[64] = { 5 };
+	struct cow_rewrite *w;
+	uint64_t cost = 77;
+	void *place;
+
+	fails(-EAGAIN, begin(p, 4 * MIB, &at, &w)); /* nothing is frozen */
+	b = lazy(a);
+	fails(-EINVAL, cow_rewrite_begin(NULL, &place, &w));
+	fails(-EINVAL, cow_rewrite_begin(&range, NULL, &w));
+	fails(-EINVAL, cow_rewrite_begin(&range, &place, NULL));
+	fails(-EINVAL, cow_rewrite_begin(&wraps, &place, &w));
+	fails(-EINVAL, cow_rewrite_end(NULL, true));
+	fails(-EINVAL, cow_write_cost(NULL, 1, &cost));
+	fails(-EINVAL, cow_write_cost(&wraps, 1, &cost));
+	fails(-EINVAL, cow_write_cost(&range, 1, NULL));
+	ck_assert_uint_eq(cost, 77);
+	fails(-ENOTSUP, begin(p, 4 * MIB - 1, &at, &w));
+	fails(-ENOTSUP, begin(p, 4 * MIB + PAGE, &at, &w));
+	fails(-ENOTSUP, begin(p + PAGE, 4 * MIB - PAGE, &at, &w));
+	fails(-ENOTSUP, begin(local, sizeof(local), &at, &w));
+	fails(-ENOTSUP, begin(NULL, 1, &at, &w));
+	ok(cow_write_cost(&range, 1, &cost));
+	ck_assert_uint_eq(cost, 4 * MIB);
+	cow_storage_unref(b);
+	ok(cow_write_cost(&range, 1, &cost)); /* nobody else reads it */
+	ck_assert_uint_eq(cost, 0);
+	refuses(begin(p, 4 * MIB, &at, &w));
+	ck_pattern(p, 4 * MIB, 1);
+	cow_storage_unref(a);
+}
+END_TEST
+
+struct both {
+	unsigned char *p;
+	struct cow_rewrite *w;
+	int end;
+};
+
+static void in_the_child(void *arg)
+{
+	struct both *both = arg;
+
+	ck_pattern(both->p, 5 * MIB, 1);
+	fails(-ESTALE, cow_rewrite_end(both->w, true));
+	ck_pattern(both->p, 5 * MIB, 1);
+	memset(both->p, 9, 5 * MIB);
+}
+
+/* What others do between the two calls: the result is the same. */
+enum { FORK, LIVING_CHILD, CLONE, LAST_READER_GONE, PROTECT, TRIM, EVENTS };
+
+static void happens(int event, struct cow_storage *a, struct cow_storage **b, struct both *both,
+                    pid_t *child)
+{
+	struct cow_storage *c;
+
+	switch (event) {
+	case FORK:
+		in_child(in_the_child, both);
+		break;
+	case LIVING_CHILD:
+		*child = child_start(in_the_child, both);
+		break;
+	case CLONE:
+		c = lazy(a);
+		ck_pattern(data(c), 5 * MIB, 1);
+		cow_storage_unref(*b);
+		*b = c;
+		break;
+	case LAST_READER_GONE:
+		cow_storage_unref(*b);
+		*b = NULL;
+		ok(cow_storages_write_intent(&a, 1, COW_WRITE_AUTO, NULL));
+		break;
+	case PROTECT:
+		must(mprotect(both->p, PAGE, PROT_READ) == 0);
+		must(mprotect(both->p, PAGE, PROT_READ | PROT_WRITE) == 0);
+		break;
+	default:
+		(void)cow_trim();
+	}
+}
+
+START_TEST(what_happens_meanwhile)
+{
+	struct cow_storage *a = new_filled(5 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	struct both both = { .p = expose(a) };
+	unsigned char *old = malloc(5 * MIB), *at;
+	pid_t child = 0;
+
+	memcpy(old, both.p, 5 * MIB);
+	ok(begin(both.p, 5 * MIB, &at, &both.w));
+	compute(at, both.p, 5 * MIB / 2);
+	happens(_i, a, &b, &both, &child);
+	compute(at + 5 * MIB / 2, both.p + 5 * MIB / 2, 5 * MIB - 5 * MIB / 2);
+	ok(cow_rewrite_end(both.w, true));
+	must(is_one_more(both.p, old, 5 * MIB));
+	if (b)
+		ck_pattern(data(b), 5 * MIB, 1);
+	if (_i == LIVING_CHILD)
+		child_finish(child);
+	must(is_one_more(both.p, old, 5 * MIB));
+	free(old);
+	cow_storage_unref(a);
+	if (b)
+		cow_storage_unref(b);
+}
+END_TEST
+
+/* The program may use what lies behind its bytes. */
+START_TEST(bytes_behind)
+{
+	struct cow_storage *of_block, *clone;
+	struct cow_rewrite *w;
+	unsigned char *p, *at, old[2 * PAGE];
+	void *block;
+	size_t n, rest;
+
+	ok(cow_block_new(MIB + 5, 0, 0, &block));
+	p = block;
+	n = cow_block_bytes(block);
+	rest = n - MIB - 5;
+	must(rest && rest < sizeof(old));
+	fill(p, n, 3);
+	memcpy(old, p + MIB + 5, rest);
+	ok(cow_storage_from_ptr(block, NULL, &of_block));
+	clone = lazy(of_block);
+	ok(begin(p, MIB + 5, &at, &w));
+	memset(at, 8, MIB + 5);
+	ok(cow_rewrite_end(w, true));
+	ck_bytes(p, MIB + 5, 8);
+	must(memcmp(p + MIB + 5, old, rest) == 0);
+	ck_pattern(data(clone), MIB + 5, 3);
+	cow_storage_unref(clone);
+	cow_storage_unref(of_block);
+	cow_block_free(block);
+}
+END_TEST
+
+static atomic_bool over;
+
+static void *reads(void *arg)
+{
+	const volatile unsigned char *p = arg;
+
+	/* Each byte has the value of the turn, or of the one before. */
+	while (!over) {
+		unsigned char first = p[0], last = p[8 * MIB - 1], again = p[0];
+
+		if ((unsigned char)(again - first) > 1 && (unsigned char)(last - first) > 1)
+			return (void *)1;
+		if (first == 0xff || last == 0xff)
+			return (void *)1;
+	}
+	return NULL;
+}
+
+/* Another thread that reads sees old bytes or new ones, and never what is being computed. */
+START_TEST(a_reader)
+{
+	struct cow_storage *a = new_filled(8 * MIB, COW_STORAGE_TRANSPARENT, 1), *b;
+	unsigned char *p = expose(a), *at;
+	struct cow_rewrite *w;
+	pthread_t thread;
+	void *wrong;
+
+	memset(p, 0, 8 * MIB);
+	must(pthread_create(&thread, NULL, reads, p) == 0);
+	for (int i = 1; i < 100; i++) {
+		b = lazy(a);
+		ok(begin(p, 8 * MIB, &at, &w));
+		memset(at, 0xff, 8 * MIB);
+		memset(at, i, 8 * MIB);
+		ok(cow_rewrite_end(w, true));
+		cow_storage_unref(b);
+	}
+	over = true;
+	must(pthread_join(thread, &wrong) == 0);
+	must(!wrong);
+	cow_storage_unref(a);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("rewrite_elsewhere");
+	TCase *tcase = add_case(suite, "rewrite_elsewhere");
+
+	tcase_add_loop_test(tcase, again_and_again, 0, COUNT(sizes));
+	tcase_add_test(tcase, given_up);
+	tcase_add_test(tcase, bad_use);
+	tcase_add_loop_test(tcase, what_happens_meanwhile, 0, EVENTS);
+	tcase_add_test(tcase, bytes_behind);
+	tcase_add_test(tcase, a_reader);
+	return run_suite(suite);
+}
