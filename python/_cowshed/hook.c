@@ -8,8 +8,10 @@
  *   nothing is copy-on-write    it only calls the function
  *   nothing is large            the same: the first argument, or each item of it if that is
  *                               a list, is of other types or has less than `least` bytes
- *   else                        plan(args, names) returns None, or (ranges, all) for
- *                               write_intent(). An Exception of it counts as None
+ *   else                        plan(args, names, function) returns None, or (ranges, all)
+ *                               for write_intent(), or a function of no arguments, which
+ *                               is called instead. An Exception of it counts as None.
+ *                               args ends with the values of the keywords in `names`
  *
  * An intent with `all` loses the old bytes, so nothing may come between it and the function.
  * A signal handler of Python runs, and may raise, between two steps of Python code. So both
@@ -128,15 +130,18 @@ static int may_matter(const HookObject *self, PyObject *first)
 static PyObject *ask(const HookObject *self, PyObject *const *args, Py_ssize_t n,
                      PyObject *names)
 {
-	PyObject *tuple = PyTuple_New(n), *plan;
+	PyObject *tuple, *plan;
 
+	if (names) /* their values come last */
+		n += PyTuple_Size(names);
+	tuple = PyTuple_New(n);
 	for (Py_ssize_t i = 0; tuple && i < n; i++)
 		if (PyTuple_SetItem(tuple, i, Py_NewRef(args[i])) < 0)
 			Py_CLEAR(tuple);
 	if (!tuple)
 		return NULL;
 	plan = PyObject_CallFunctionObjArgs(self->plan, tuple, names ? names : Py_None,
-	                                    NULL);
+	                                    self->function, NULL);
 	Py_DECREF(tuple);
 	return plan;
 }
@@ -155,6 +160,11 @@ static PyObject *hook_call(PyObject *object, PyObject *const *args, size_t flags
 		if (!plan) { /* a kind of argument that the plan does not know */
 			PyErr_Clear();
 			plan = Py_NewRef(Py_None);
+		}
+		if (PyCallable_Check(plan)) {
+			copied = PyObject_CallNoArgs(plan);
+			Py_DECREF(plan);
+			return copied;
 		}
 		/* From here to the function no code of Python may run. */
 		if (PyTuple_Check(plan))
@@ -239,8 +249,9 @@ static PyMemberDef members[] = {
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, "Hook(function, plan, types, modes, least)\n--\n\n"
-                    "Calls plan(args, names of the keywords) before the function.\n\n"
-                    "plan: returns None, or the arguments of write_intent(). It is called "
+                    "Calls plan(args, names of the keywords, function) before the function.\n\n"
+                    "plan: returns None, or the arguments of write_intent(), or what is called "
+                    "instead of the function, without arguments. It is called "
                     "only while memory is copy-on-write, modes() returns 0, and the first "
                     "argument, or an item of that list, is of exactly one of the types and "
                     "has `least` bytes or more. Else the hook is as the function."},

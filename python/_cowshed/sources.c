@@ -253,51 +253,75 @@ out:
 	            : NULL;
 }
 
-PyObject *write_intent(PyObject *module, PyObject *args)
+/* Reads a sequence of (address, nbytes). The caller frees the array. NULL: an exception. */
+static struct cow_range *ranges_of(PyObject *list, size_t *ret_n)
 {
+	PyObject *tuple = PySequence_Tuple(list);
 	struct cow_range *ranges;
-	PyObject *list, *tuple;
 	unsigned long long start;
-	uint64_t copied = 0;
 	Py_ssize_t n, bytes;
-	int all, r = 0;
 
-	(void)module;
-	if (!PyArg_ParseTuple(args, "Op:write_intent", &list, &all))
-		return NULL;
-	tuple = PySequence_Tuple(list);
 	if (!tuple)
 		return NULL;
 	n = PyTuple_Size(tuple);
 	ranges = PyMem_Calloc((size_t)n + 1, sizeof(*ranges));
-	if (!ranges) {
-		Py_DECREF(tuple);
-		return PyErr_NoMemory();
-	}
-	for (Py_ssize_t i = 0; i < n && r == 0; i++) {
+	if (!ranges)
+		(void)PyErr_NoMemory();
+	for (Py_ssize_t i = 0; i < n && ranges; i++) {
 		PyObject *one = PyTuple_GetItem(tuple, i);
+		int good = PyTuple_Check(one);
 
-		if (!PyTuple_Check(one)) {
+		if (!good)
 			(void)raise_type("ranges must be tuples", one);
-			r = -1;
-		} else if (!PyArg_ParseTuple(one, "Kn", &start, &bytes)) {
-			r = -1;
-		}
-		if (r < 0)
+		if (!good || !PyArg_ParseTuple(one, "Kn", &start, &bytes)) {
+			PyMem_Free(ranges);
+			ranges = NULL;
 			break;
+		}
 		ranges[i] = (struct cow_range){ (void *)(uintptr_t)start, (size_t)bytes };
 	}
-	if (r == 0) {
-		Py_BEGIN_ALLOW_THREADS
-		r = cow_write_intent(ranges, (size_t)n,
-		                     all ? COW_WRITE_ALL : COW_WRITE_AUTO, &copied);
-		Py_END_ALLOW_THREADS
-		if (r < 0)
-			(void)raise_error(r);
-	}
-	PyMem_Free(ranges);
 	Py_DECREF(tuple);
-	return r < 0 ? NULL : PyLong_FromUnsignedLongLong(copied);
+	*ret_n = (size_t)n;
+	return ranges;
+}
+
+PyObject *write_intent(PyObject *module, PyObject *args)
+{
+	struct cow_range *ranges;
+	PyObject *list;
+	uint64_t copied = 0;
+	int all, r;
+	size_t n;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "Op:write_intent", &list, &all))
+		return NULL;
+	ranges = ranges_of(list, &n);
+	if (!ranges)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_write_intent(ranges, n, all ? COW_WRITE_ALL : COW_WRITE_AUTO, &copied);
+	Py_END_ALLOW_THREADS
+	PyMem_Free(ranges);
+	return r < 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(copied);
+}
+
+static PyObject *write_cost(PyObject *module, PyObject *list)
+{
+	struct cow_range *ranges;
+	uint64_t bytes;
+	size_t n;
+	int r;
+
+	(void)module;
+	ranges = ranges_of(list, &n);
+	if (!ranges)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_write_cost(ranges, n, &bytes);
+	Py_END_ALLOW_THREADS
+	PyMem_Free(ranges);
+	return r < 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(bytes);
 }
 
 static PyObject *is_frozen(PyObject *module, PyObject *unused)
@@ -337,6 +361,9 @@ static PyMethodDef functions[] = {
          "bytes copied.\n\n"
          "all: every byte will be written, so the bytes may become anything. Works without "
          "the GIL. ValueError: a range wraps around."},
+	{"write_cost", write_cost, METH_O,
+         "write_cost(ranges)\n--\n\n"
+         "How many bytes write_intent(ranges, False) would copy now. Copies nothing."},
 	{"is_frozen", is_frozen, METH_NOARGS,
          "is_frozen()\n--\n\n"
          "Whether any memory of this process is copy-on-write at this moment."},

@@ -4,10 +4,10 @@ nobody notices anything else."""
 
 import copy
 import inspect
-import itertools
 import os
 import pickle
 import signal
+import types
 import warnings
 
 import pytest
@@ -17,50 +17,8 @@ torch = pytest.importorskip("torch")
 import cowshed  # noqa: E402
 import cowshed.torch as ct  # noqa: E402
 from cowshed import _cowshed  # noqa: E402
-
-LARGE = 1 << 20  # elements of 4 bytes: two chunks of 2 MiB
-METHOD, LIST = torch.Tensor.add_, torch._foreach_add_
-
-
-@pytest.fixture(autouse=True)
-def installed():
-    if "backing" in cowshed.stats()["fallbacks"]:
-        pytest.skip("after forks new memory is from elsewhere, and clones are copies")
-    ct.install()
-    yield
-    ct.uninstall()
-    assert torch.Tensor.add_ is METHOD and torch._foreach_add_ is LIST
-    assert "add_" not in vars(torch.Tensor)
-
-
-def own(x):
-    """How much of a tensor lies in pages that were copied one by one, from 0 to 1."""
-    storage = ct.storage_of(x)
-    return storage.info()["bytes_own"] / storage.nbytes if storage.info()["frozen"] else 0
-
-
-def rewritten(operation, x=None, others=None):
-    """Calls the operation beside a clone. Asserts that it wrote what it writes without hooks."""
-    x = ct.full((LARGE,), 1.0) if x is None else x
-    want = x.detach().clone()
-    ct.uninstall()
-    torch.manual_seed(5)
-    operation(want)
-    ct.install()
-    clone, before = ct.clone(x.detach()), x.detach().clone()
-    torch.manual_seed(5)
-    operation(x)
-    assert torch.equal(x, want) and torch.equal(clone, before)
-    return own(x)
-
-
-def iadd(x):
-    x += 2
-
-
-def imul(x):
-    x *= 2
-
+from hooked import (  # noqa: E402, F401
+    LARGE, LIST, METHOD, fails, iadd, imul, installed, numbers, own, rewritten)
 
 BULK = [lambda x: x.add_(1), lambda x: x.sub_(x), lambda x: x.mul_(3), lambda x: x.div_(3), iadd,
         imul, lambda x: x.lerp_(torch.zeros(LARGE), 0.5), lambda x: x.zero_(),
@@ -128,23 +86,6 @@ def test_sources_that_are_clones_or_overlap():
     third, memory = ct.clone(x), torch.from_numpy(x.numpy())  # another storage on these bytes
     x.copy_(memory)
     assert torch.equal(x, third)
-
-
-turns = itertools.count()
-
-
-def numbers():
-    """Others each time: memory that is used again may have the bytes of an earlier test."""
-    return ct.tensor(torch.arange(float(LARGE)) + 0.5 * next(turns))
-
-
-def fails(operation, x=None, error=(RuntimeError, TypeError)):
-    """The operation raises, and no byte is lost."""
-    x = numbers() if x is None else x
-    clone, want = ct.clone(x.detach()), x.detach().clone()
-    with pytest.raises(error):
-        operation(x)
-    assert torch.equal(x, want) and torch.equal(clone, want)
 
 
 class Refuses(torch.Tensor):
@@ -219,11 +160,14 @@ def test_a_signal_during_an_operation():
             value = float(x[0])
             try:
                 signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + 97 * turn))
-                x.fill_(float(turn))
+                if turn % 2:
+                    x.fill_(float(turn))
+                else:
+                    x.mul_(0).add_(turn)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 pass
-            wrong += not ((x == value).all() or (x == float(turn)).all())
+            wrong += not ((x == value).all() or (x == float(turn)).all() or (x == 0).all())
             wrong += not (clone == value).all()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -255,6 +199,12 @@ def test_gradients_are_those_without_hooks():
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         product.sum().backward()
     assert (clone == 2).all()
+    product = weight * y
+    kept = ct.clone(y)
+    y.add_(1)  # on other pages
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.sum().backward()
+    assert not kept.any()
 
 
 def test_training_code():
@@ -424,10 +374,14 @@ def test_tracing_and_compiling():
 def test_a_hook_of_its_own():
     got = []
 
-    def plan(args, names):
+    def plan(args, names, function):
+        assert isinstance(function, types.FunctionType)
         got.append((len(args), names))
         if names:
+            assert args[-1] == 3
             raise {"word": KeyboardInterrupt, "other": LookupError}[names[0]]("no plan")
+        if len(args) == 3:
+            return lambda: "instead"
         return ([("wrong",)], False) if len(args) == 1 else None
 
     hook = _cowshed.Hook(lambda *args, **kwargs: (args, kwargs), plan, (torch.Tensor,), int, 16)
@@ -437,6 +391,7 @@ def test_a_hook_of_its_own():
     got.clear()
     assert hook(x)[1] == {} and hook(x, 1)[0] == (x, 1) and got == [(1, None), (2, None)]
     assert hook([3, x])[1] == {} and hook((x,))[1] == {} and len(got) == 4
+    assert hook(x, 1, 2) == "instead" and got.pop() == (3, None)
     for small in (), (3,), ([],), (None,), (torch.ones(3),), ([3, "x"],):
         assert hook(*small) == (small, {})
     assert len(got) == 4

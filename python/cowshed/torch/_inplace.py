@@ -5,6 +5,10 @@ install() puts a hook (_cowshed.Hook) in the place of the operations below. Whil
 copy-on-write, it gives a write intent for a large dense tensor before the operation rewrites it.
 So loading a state, averaging weights, initializing and clipping don't write page by page.
 
+Where an operation reads each old element once, it needs no copy. It computes the new elements on
+other pages, which then take the place of the old ones (_cowshed.Rewrite). Until then everybody sees
+the old bytes, and an operation that fails changes none. _elsewhere() has the conditions.
+
 An intent that copies changes no byte. An intent to overwrite copies nothing, and loses the old
 bytes at once: then the operation must not fail, and must not read them. _is_certain() has the
 conditions. In doubt the bytes are copied.
@@ -24,6 +28,11 @@ from .._intents import LEAST, range_of_tensor
 METHODS = ("add_", "sub_", "mul_", "div_", "lerp_", "addcmul_", "addcdiv_", "clamp_", "uniform_",
            "normal_", "__iadd__", "__isub__", "__imul__", "__itruediv__")
 OVER = "copy_", "zero_", "fill_"  # these read nothing of it
+# The same operations with the result elsewhere.
+_OTHERS = {"add_": torch.add, "sub_": torch.sub, "mul_": torch.mul, "div_": torch.div,
+           "lerp_": torch.lerp, "addcmul_": torch.addcmul, "addcdiv_": torch.addcdiv,
+           "clamp_": torch.clamp, "__iadd__": torch.add, "__isub__": torch.sub,
+           "__imul__": torch.mul, "__itruediv__": torch.div}
 LISTS = ("_foreach_add_", "_foreach_sub_", "_foreach_mul_", "_foreach_div_", "_foreach_lerp_",
          "_foreach_addcmul_", "_foreach_addcdiv_", "_foreach_copy_", "_foreach_zero_")
 TYPES = torch.Tensor, torch.nn.Parameter  # what a subclass does is its own affair
@@ -59,12 +68,54 @@ def tell_scripts(hook):
 _modes = torch._C._len_torch_function_stack
 
 
-def _plan(name, args, names):
+def _plan(name, args, names, function):
     place = range_of_tensor(args[0])
-    return None if place is None else ((place,), False)
+    if place is None:
+        return None
+    return _elsewhere(name, args, names or (), function, place) or ((place,), False)
 
 
-def _plan_over(name, args, names):
+def _elsewhere(name, args, names, function, place):
+    """What does the operation on other pages. None: it can't be done so, or there is no need."""
+    n = len(args) - len(names)
+    x, others, keywords = args[0], args[1:n], dict(zip(names, args[n:]))
+    if name not in _OTHERS or n < 1 or not _is_certain(x) \
+            or x.untyped_storage().nbytes() != place[1] or not all(
+                isinstance(y, (int, float, str, type(None))) or _goes_with(x, y, place)
+                for y in (*others, *keywords.values())):
+        return None
+    pages = _cowshed.rewrite_begin(*place)
+    if pages is None:
+        return None
+    return functools.partial(_run, pages, name, function, x, others, keywords)
+
+
+def _goes_with(x, y, place):
+    """Whether `y` can be an operand beside `x` in an operation that writes elsewhere."""
+    if type(y) not in TYPES or not _is_certain(y) or y.dim() > x.dim() or any(
+            size not in (1, wanted) for size, wanted in zip(reversed(y.shape), reversed(x.shape))):
+        return False
+    whole = y.untyped_storage()
+    low, high = whole.data_ptr(), whole.data_ptr() + whole.nbytes()
+    if high <= place[0] or place[0] + place[1] <= low:
+        return True
+    # Its own old elements. Other overlaps are PyTorch's affair.
+    return y.data_ptr() == x.data_ptr() and y.shape == x.shape and y.stride() == x.stride() \
+        and y.dtype == x.dtype
+
+
+def _run(pages, name, function, x, others, keywords):
+    try:
+        _OTHERS[name](x, *others, **keywords,
+                      out=torch.frombuffer(pages, dtype=x.dtype).as_strided(x.size(), x.stride()))
+    except Exception:
+        return function(x, *others, **keywords)  # it says what is wrong
+    pages.end()
+    torch.autograd.graph.increment_version(x)
+    return x
+
+
+def _plan_over(name, args, names, function):
     place = range_of_tensor(args[0])
     if place is None:
         return None
@@ -77,7 +128,7 @@ def _plan_over(name, args, names):
     return (place,), certain
 
 
-def _plan_list(name, args, names):
+def _plan_list(name, args, names, function):
     places = [place for x in args[0]
               if type(x) in TYPES and (place := range_of_tensor(x)) is not None]
     if not places:

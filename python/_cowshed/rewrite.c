@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rewrite: new pages for memory whose new bytes are computed from the old ones
+ *
+ * A Rewrite is a writable buffer of the new bytes. end() shows them at the address of the
+ * old ones. An object that goes before end() gives them up, so an exception loses nothing.
+ */
+#include "python/_cowshed/module.h"
+
+#include <errno.h>
+
+typedef struct {
+	PyObject_HEAD struct cow_rewrite *rewrite; /* NULL: ended */
+	void *at;
+	Py_ssize_t bytes;
+	Py_ssize_t exports;
+} RewriteObject;
+
+static PyTypeObject *rewrite_type;
+
+static void rewrite_free(PyObject *object)
+{
+	RewriteObject *self = (RewriteObject *)object;
+	PyTypeObject *type = Py_TYPE(object);
+	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+	if (self->rewrite)
+		(void)cow_rewrite_end(self->rewrite, false);
+	release(object);
+	Py_DECREF(type);
+}
+
+static int rewrite_buffer(PyObject *object, Py_buffer *view, int flags)
+{
+	RewriteObject *self = (RewriteObject *)object;
+
+	if (!self->rewrite) {
+		PyErr_SetString(PyExc_BufferError, "the rewrite has ended");
+		view->obj = NULL;
+		return -1;
+	}
+	if (PyBuffer_FillInfo(view, object, self->at, self->bytes, 0, flags) < 0)
+		return -1;
+	self->exports++;
+	return 0;
+}
+
+static void rewrite_release(PyObject *object, Py_buffer *view)
+{
+	(void)view;
+	((RewriteObject *)object)->exports--;
+}
+
+static PyObject *rewrite_end(PyObject *object, PyObject *unused)
+{
+	RewriteObject *self = (RewriteObject *)object;
+	struct cow_rewrite *rewrite = self->rewrite;
+	int r;
+
+	(void)unused;
+	if (!rewrite) {
+		PyErr_SetString(PyExc_ValueError, "the rewrite has ended already");
+		return NULL;
+	}
+	if (self->exports) {
+		PyErr_SetString(PyExc_BufferError,
+		                "release the buffers of the new bytes before end()");
+		return NULL;
+	}
+	self->rewrite = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_rewrite_end(rewrite, true);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_error(r);
+	return Py_NewRef(Py_None);
+}
+
+static PyObject *rewrite_begin(PyObject *module, PyObject *args)
+{
+	allocfunc alloc = (allocfunc)PyType_GetSlot(rewrite_type, Py_tp_alloc);
+	unsigned long long start;
+	struct cow_range range;
+	RewriteObject *self;
+	Py_ssize_t bytes;
+	int r;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "Kn:rewrite_begin", &start, &bytes))
+		return NULL;
+	self = (RewriteObject *)alloc(rewrite_type, 0);
+	if (!self)
+		return NULL;
+	range = (struct cow_range){ (void *)(uintptr_t)start, (size_t)bytes };
+	self->bytes = bytes;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_rewrite_begin(&range, &self->at, &self->rewrite);
+	Py_END_ALLOW_THREADS
+	if (r == 0)
+		return (PyObject *)self;
+	self->rewrite = NULL;
+	Py_DECREF(self);
+	/* What can't be rewritten so can be written in place. */
+	return r == -EINVAL ? raise_error(r) : Py_NewRef(Py_None);
+}
+
+static PyMethodDef methods[] = {
+	{"end", rewrite_end, METH_NOARGS,
+         "end()\n--\n\n"
+         "Shows the new bytes at the address of the old ones. Copies nothing. BufferError: a "
+         "buffer of the new bytes is in use. ValueError: it has ended already."},
+	{NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, "A rewrite of memory that others read: a buffer of the new bytes."},
+	{Py_tp_dealloc, (void *)rewrite_free},
+	{Py_tp_methods, methods},
+	{Py_bf_getbuffer, (void *)rewrite_buffer},
+	{Py_bf_releasebuffer, (void *)rewrite_release},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "cowshed._cowshed.Rewrite",
+	.basicsize = sizeof(RewriteObject),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = slots,
+};
+
+static PyMethodDef functions[] = {
+	{"rewrite_begin", rewrite_begin, METH_VARARGS,
+         "rewrite_begin(address, nbytes)\n--\n\n"
+         "Returns a Rewrite of all bytes of a storage: a buffer for the new bytes.\n\n"
+         "The old ones stay readable at the address. None: write them in place, since nobody "
+         "else reads them, or their pages can't be replaced. ValueError: the range wraps "
+         "around."},
+	{NULL, NULL, 0, NULL},
+};
+
+int rewrite_init(PyObject *module)
+{
+	return PyModule_AddFunctions(module, functions) < 0
+	               ? -1
+	               : add_type(module, &spec, &rewrite_type);
+}
