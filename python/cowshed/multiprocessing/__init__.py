@@ -50,7 +50,8 @@ __all__ = [
     "set_sharing_strategy",
 ]
 
-_OURS = {"connection", "managers", "pool", "queues", "shared_memory", "sharedctypes"}
+_OURS = {"connection", "managers", "pool", "queues", "shared_memory", "sharedctypes",
+         "templates"}
 
 
 def __getattr__(name):

@@ -51,12 +51,19 @@ class Makes:
         return super().get_start_method(allow_none)
 
     def get_context(self, method=None):
-        """The context of a start method; None is this context. ValueError: no such method."""
+        """The context of a start method; None is this context. ValueError: no such method.
+
+        "template" is the method that the standard library does not have: see templates.py.
+        """
         if method is None:
             return self
+        if method == "template":
+            from .templates import context
+
+            return context
         if method not in _contexts:
-            raise ValueError(f"cannot find context for {method!r}: pass 'fork', 'spawn' or "
-                             "'forkserver'")
+            raise ValueError(f"cannot find context for {method!r}: pass 'fork', 'spawn', "
+                             "'forkserver' or 'template'")
         context = _contexts[method]
         context._check_available()
         return context

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: MIT
+"""The process of a template: it runs setup() once, and then forks a worker for each request.
+
+templates.py starts it by executing a new interpreter, so it has one thread and nothing of the
+caller. It reads setup() from a pipe, runs it, and answers on another pipe. From then on it waits
+for three things:
+
+    a request       A packet on the control socket, with descriptors: the worker's pipe of data,
+                    the pipe of its status, and those that the worker inherits. The process forks,
+                    and writes the pid to the status, or a negative errno.
+    a dead worker   Its exit code goes to its status. Then it is reaped, so a pid of which the
+                    caller knows no exit code is not used again.
+    the end         The control socket has no other end: the caller closed the template, or died.
+                    The workers are killed.
+
+The kernel kills a worker if this process dies (PR_SET_PDEATHSIG). So no worker outlives the
+template, and the template does not outlive the caller, however they end.
+"""
+
+import ctypes
+import errno
+import gc
+import os
+import pickle
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+import warnings
+from multiprocessing import forkserver, process, reduction, resource_tracker, spawn, util
+
+NUMBER = struct.Struct("q")
+MAX_FDS = 250  # the kernel passes at most 253 with a packet
+_PR_SET_PDEATHSIG = 1
+_PAUSE_HARD = 2  # of OpenMP: ends the threads
+
+
+def main(control, alive, data, reply, tracker, preload):
+    """Runs the template until its caller is gone.
+
+    control: a socket. alive: a pipe that ends with the caller. data: has setup(). reply: takes
+    what came of it. tracker: of the resource tracker. preload: LD_PRELOAD of the caller; False:
+    it stays as it is.
+    """
+    # A terminal sends SIGINT to this process, too. The caller decides what ends.
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource_tracker._resource_tracker._fd = tracker
+    if preload is not False:
+        # Programs that workers start are not under the shim, as those of the caller are not.
+        os.environ.pop("LD_PRELOAD", None)
+        if preload is not None:
+            os.environ["LD_PRELOAD"] = preload
+    pid = os.getpid()
+    failure = _set_up(data)
+    if os.getpid() != pid:  # setup() forked, and the child returned from it
+        os._exit(1)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if failure is None:
+        _end_openmp()
+    util._flush_std_streams()  # else each worker would print it once more
+    with open(reply, "wb") as file:
+        message = pickle.dumps(failure)
+        file.write(NUMBER.pack(len(message)) + message)
+    if failure is None:
+        gc.collect()
+        gc.freeze()  # a collection in a worker does not write to these objects
+        _Server(socket.socket(fileno=control), alive, interrupt).serve()
+
+
+def _set_up(data):
+    """Reads and runs setup(). Returns None, or why it failed: (text, pickled exception or None)."""
+    try:
+        with open(data, "rb") as file:
+            process.current_process()._inheriting = True
+            try:
+                spawn.prepare(pickle.load(file))
+                setup = pickle.load(file)
+            finally:
+                del process.current_process()._inheriting
+        setup.run()
+        _check_threads(setup.threads)
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        try:
+            taken = bytes(reduction.ForkingPickler.dumps(error))
+            pickle.loads(taken)
+        except Exception:
+            taken = None
+        return text, taken if isinstance(error, Exception) else None
+    return None
+
+
+def _check_threads(threads):
+    """RuntimeError: setup() left threads, which a fork does not copy."""
+    names = [repr(t.name) for t in threading.enumerate() if t is not threading.main_thread()]
+    if names and threads != "ignore":
+        raise RuntimeError(
+            f"setup() left {len(names)} threads running: {', '.join(names)}. Threads do not "
+            "survive a fork: a worker has none of them, and a lock that one of them holds stays "
+            "locked there. End them in setup(), or pass threads='ignore' if the workers do "
+            "without them.")
+
+
+def _end_openmp():
+    """Ends the threads of OpenMP that setup() used: a forked worker would wait for them for ever.
+
+    The runtime starts new ones when it needs them.
+    """
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            paths = {line.split(None, 5)[5].rstrip("\n") for line in maps
+                     if any(f"/{name}" in line for name in ("libgomp", "libiomp", "libomp"))}
+    except OSError:
+        return
+    for path in paths:
+        try:
+            ctypes.CDLL(path).omp_pause_resource_all(_PAUSE_HARD)
+        except (OSError, AttributeError):
+            pass  # not loaded any more, or older than OpenMP 5.0
+
+
+class _Server:
+    """The loop of the process. interrupt: what SIGINT does in workers."""
+
+    def __init__(self, control, alive, interrupt):
+        self.control = control
+        self.alive = alive
+        self.interrupt = interrupt
+        self.workers = {}  # pid -> where its exit code is written
+        self.pid = os.getpid()
+        self.prctl = ctypes.CDLL(None).prctl
+        self.caller = _pidfd(os.getppid())
+
+    def serve(self):
+        self.woken, wake = os.pipe()
+        self.unused = [self.woken, wake]
+        if self.caller is not None:
+            self.unused.append(self.caller)
+        os.set_blocking(self.woken, False)
+        os.set_blocking(wake, False)
+        self.child = signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        poll = select.poll()
+        for fd in self.control.fileno(), self.woken, self.caller:
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
+        try:
+            while True:
+                ready = {fd for fd, _ in poll.poll()}
+                if self.woken in ready:
+                    self._reap()
+                if self.caller in ready or \
+                        self.control.fileno() in ready and not self._answer():
+                    break
+        finally:
+            if os.getpid() == self.pid:
+                self._end()
+
+    def _end(self):
+        """Kills all workers."""
+        for pid in self.workers:
+            os.kill(pid, signal.SIGKILL)
+        for pid, status in self.workers.items():
+            os.waitpid(pid, 0)
+            _tell(status, -signal.SIGKILL)
+            os.close(status)
+        self.workers.clear()
+
+    def _reap(self):
+        """Tells the exit codes of workers that ended. Children of setup() are left to it."""
+        os.read(self.woken, 65536)
+        for pid in list(self.workers):
+            ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
+                continue
+            status = self.workers.pop(pid)
+            exited = ended.si_code == os.CLD_EXITED
+            _tell(status, ended.si_status if exited else -ended.si_status)
+            os.waitpid(pid, 0)
+            os.close(status)
+
+    def _answer(self):
+        """Answers a request. Returns whether there may be more."""
+        try:
+            packet, fds = _receive(self.control)
+        except ConnectionResetError:
+            return False
+        if not packet:
+            return False
+        count = NUMBER.unpack(packet)[0]
+        if len(fds) != count:  # no more descriptors for this process
+            if len(fds) > 1:
+                _tell(fds[1], -errno.EMFILE)
+            _close(fds)
+            return True
+        data, status, *inherited = fds
+        try:
+            # Of one thread of Python. Newer Pythons also count those that native libraries have.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+        except OSError as error:
+            _tell(status, -error.errno)
+            _close(fds)
+            return True
+        if pid == 0:
+            self._work(data, status, inherited)
+        self.workers[pid] = status
+        _tell(status, pid)
+        _close([data, *inherited])
+        return True
+
+    def _work(self, data, status, inherited):
+        """In a worker: runs the Process object that the caller sends. Never returns."""
+        code = 1
+        try:
+            self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            if os.getppid() != self.pid:
+                return
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, self.child)
+            self.control.close()
+            _close([status, *self.unused, *self.workers.values()])
+            forkserver._forkserver._inherited_fds = inherited
+            signal.signal(signal.SIGINT, self.interrupt)
+            code = spawn._main(data, self.alive)
+        except EOFError:
+            pass  # the caller gave up, or ended
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            util._flush_std_streams()
+        finally:
+            os._exit(code)
+
+
+def _receive(control):
+    """(packet, descriptors) of a request."""
+    packet, ancillary, _, _ = control.recvmsg(
+        NUMBER.size, socket.CMSG_SPACE(MAX_FDS * 4), socket.MSG_CMSG_CLOEXEC)
+    fds = []
+    for level, kind, found in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found = found[: len(found) - len(found) % 4]
+            fds.extend(struct.unpack(f"{len(found) // 4}i", found))
+    return packet, fds
+
+
+def _tell(status, number):
+    try:
+        os.write(status, NUMBER.pack(number))
+    except BrokenPipeError:
+        pass  # the caller does not want to know any more
+
+
+def _close(fds):
+    for fd in fds:
+        os.close(fd)
+
+
+def _pidfd(pid):
+    """A descriptor that tells when a process ends; None: the kernel has none."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
