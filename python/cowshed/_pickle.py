@@ -269,11 +269,12 @@ class Unpickler(pickle.Unpickler):
             return bytearray(view) if kind else bytes(view)
 
 
-def dumps(x, mode=None):
+def dumps(x, mode=None, pickler=Pickler):
     """(data, parcels): a pickle of any object, and the storages that travel beside it.
 
     mode: ALIAS or CLONE; None is the sharing mode. The parcels are for Channel.send(). Their order
-    is part of the message. Raises the exceptions of pickle.dumps().
+    is part of the message. pickler(file, message): makes the pickler. Raises the exceptions of
+    pickle.dumps().
     """
     if mode is None:
         mode = _family.mode_number()
@@ -285,7 +286,7 @@ def dumps(x, mode=None):
     _current.message = message
     file = io.BytesIO()
     try:
-        Pickler(file, message).dump(x)
+        pickler(file, message).dump(x)
     finally:
         _current.message = before
     shifts, parcels = message.finish() if message._rows else ({}, [])

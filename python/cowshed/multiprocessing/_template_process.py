@@ -30,9 +30,13 @@ from . import _process
 from ._template_server import MAX_FDS, NUMBER
 
 
-def _pickled(popen, x, name):
-    """What the new process reads: how it gets ready, and an object."""
+def _pickled(popen, x, name, main):
+    """What the new process reads: how it gets ready, and an object. main: whether it imports the
+    program's main module."""
     preparation = spawn.get_preparation_data(name)
+    if not main:
+        for key in "init_main_from_name", "init_main_from_path":
+            preparation.pop(key, None)
     file = io.BytesIO()
     context.set_spawning_popen(popen)
     try:
@@ -63,14 +67,26 @@ class _Fork(popen_forkserver.Popen):
 
     def __init__(self, process_obj):
         self._template = process_obj.template
+        self._template._check_alive()
         self._polling = threading.Lock()
         super().__init__(process_obj)
 
     def _launch(self, process_obj):
-        data = _pickled(self, process_obj, process_obj._name)
+        data = _pickled(self, process_obj, process_obj._name, self._template._main)
         self.sentinel, writer = self._template._request(self._fds)
         self.finalizer = util.Finalize(self, util.close_fds, (self.sentinel,))
-        _write(writer, data)
+        self.pid = 0
+        try:
+            _write(writer, data)
+            self._read_pid()
+        except BaseException:  # mostly raised by a signal handler
+            if self.pid == 0 and connection.wait([self.sentinel], 1):
+                self._read_pid()
+            if self.pid > 0:
+                self.kill()
+            raise
+
+    def _read_pid(self):
         number = os.read(self.sentinel, NUMBER.size)
         if not number:
             raise self._template._died()
@@ -202,10 +218,12 @@ class _Execute:
 
     DupFd = popen_spawn_posix._DupFd
 
-    def __init__(self, setup, name, shim):
+    def __init__(self, setup, name, shim, main, env):
         self._fds = []
         self._name = name
         self._shim = shim
+        self._main = main
+        self._env = env
         self.program = self.control = None
         self.alive = self.reply = -1
         util._flush_std_streams()
@@ -222,7 +240,7 @@ class _Execute:
         return fd
 
     def _launch(self, setup):
-        data = _pickled(self, setup, self._name)
+        data = _pickled(self, setup, self._name, self._main)
         tracker = resource_tracker.getfd()
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = [theirs.detach()]
@@ -236,7 +254,8 @@ class _Execute:
             given.append(theirs)
             self.program = subprocess.Popen(
                 self._command([*given, tracker]), stdin=subprocess.DEVNULL,
-                pass_fds=[*given, tracker, *self._fds])
+                pass_fds=[*given, tracker, *self._fds],
+                env={**os.environ, **self._env} if self._env else None)
         except BaseException:
             util.close_fds(*given, *([writer] if writer >= 0 else []))
             raise
@@ -254,7 +273,7 @@ class _Execute:
         path = [p if p else os.getcwd() for p in sys.path]
         code = (f"import sys; sys.path[:] = {path!r}; "
                 "from cowshed.multiprocessing._template_server import main; "
-                f"main({', '.join(map(str, fds))}, {preload!r})")
+                f"main({', '.join(map(str, fds))}, {os.getpid()}, {preload!r})")
         executable = os.fsdecode(spawn.get_executable())
         return [*prefix, executable, *util._args_from_interpreter_flags(), "-c", code]
 

@@ -38,15 +38,17 @@ _PR_SET_PDEATHSIG = 1
 _PAUSE_HARD = 2  # of OpenMP: ends the threads
 
 
-def main(control, alive, data, reply, tracker, preload):
+def main(control, alive, data, reply, tracker, caller, preload):
     """Runs the template until its caller is gone.
 
     control: a socket. alive: a pipe that ends with the caller. data: has setup(). reply: takes
-    what came of it. tracker: of the resource tracker. preload: LD_PRELOAD of the caller; False:
-    it stays as it is.
+    what came of it. tracker: of the resource tracker. caller: its pid. preload: LD_PRELOAD of the
+    caller; False: it stays as it is.
     """
     # A terminal sends SIGINT to this process, too. The caller decides what ends.
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The thread that started this process waits for what setup() does. If it ends, so does this.
+    _die_with_parent(caller)
     resource_tracker._resource_tracker._fd = tracker
     if preload is not False:
         # Programs that workers start are not under the shim, as those of the caller are not.
@@ -62,13 +64,26 @@ def main(control, alive, data, reply, tracker, preload):
     if failure is None:
         _end_openmp()
     util._flush_std_streams()  # else each worker would print it once more
+    if failure is None:
+        gc.collect()
+        gc.freeze()  # a collection in a worker does not write to these objects
+        # From here on the thread may end. Another one may be using the template.
+        _prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
     with open(reply, "wb") as file:
         message = pickle.dumps(failure)
         file.write(NUMBER.pack(len(message)) + message)
     if failure is None:
-        gc.collect()
-        gc.freeze()  # a collection in a worker does not write to these objects
         _Server(socket.socket(fileno=control), alive, interrupt).serve()
+
+
+_prctl = ctypes.CDLL(None).prctl
+
+
+def _die_with_parent(pid):
+    """Lets the kernel kill this process when the thread that forked it ends. pid: its process."""
+    _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != pid:  # it has ended already
+        os._exit(1)
 
 
 def _set_up(data):
@@ -132,7 +147,6 @@ class _Server:
         self.interrupt = interrupt
         self.workers = {}  # pid -> where its exit code is written
         self.pid = os.getpid()
-        self.prctl = ctypes.CDLL(None).prctl
         self.caller = _pidfd(os.getppid())
 
     def serve(self):
@@ -218,9 +232,7 @@ class _Server:
         """In a worker: runs the Process object that the caller sends. Never returns."""
         code = 1
         try:
-            self.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            if os.getppid() != self.pid:
-                return
+            _die_with_parent(self.pid)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, self.child)
             self.control.close()

@@ -68,9 +68,9 @@ class TemplateContext(_Makes):
 
     Process = TemplateProcess
 
-    def Template(self, setup=None, args=(), kwargs=None, *, threads="error", shim=True, name=None):
+    def Template(self, setup=None, args=(), kwargs=None, **options):
         """A Template: see there."""
-        return Template(setup, args, kwargs, threads=threads, shim=shim, name=name)
+        return Template(setup, args, kwargs, **options)
 
 
 class Template(_Makes):
@@ -80,7 +80,9 @@ class Template(_Makes):
     global variables is there in each worker. args, kwargs: large arrays in them travel by handle.
     threads: "error" refuses a setup() that leaves threads of Python running, "ignore" does not.
     shim: whether the template runs under the shim, where that is installed: its large memory then
-    forks in microseconds. name: of the process; it is part of error messages.
+    forks in microseconds. main: whether it imports the program's main module first; without that
+    a script needs no `if __name__ == "__main__"`, but functions of it are not found. env: a dict
+    of variables of the environment to set. name: of the process; it is part of error messages.
 
     Returns when setup() has returned. Raises what setup() raised, with its traceback, and
     ProcessError if the process ended in setup().
@@ -95,7 +97,8 @@ class Template(_Makes):
     and a forked child has to make one of its own.
     """
 
-    def __init__(self, setup=None, args=(), kwargs=None, *, threads="error", shim=True, name=None):
+    def __init__(self, setup=None, args=(), kwargs=None, *, threads="error", shim=True, main=True,
+                 env=None, name=None):
         if setup is not None and not callable(setup) and not isinstance(setup, str):
             raise TypeError("setup must be a function, 'module:function' or None, not "
                             f"{type(setup).__name__}")
@@ -103,7 +106,9 @@ class Template(_Makes):
             raise ValueError(f"threads must be 'error' or 'ignore', not {threads!r}")
         self._owner = os.getpid()
         self.name = name or f"Template-{next(_numbers)}"
-        self._execution = Execution(Setup(setup, args, kwargs or {}, threads), self.name, shim)
+        self._main = main
+        self._execution = Execution(Setup(setup, args, kwargs or {}, threads), self.name, shim,
+                                    main, env)
         # Later than the end of processes that are not daemons.
         self._finalizer = util.Finalize(self, _end, (self._execution,), exitpriority=-100)
         _executions.add(self._execution)

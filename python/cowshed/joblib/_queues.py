@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""The queues of the executor: those of cowshed.multiprocessing, with cloudpickle's pickler.
+
+loky pickles with cloudpickle, which also sends functions and classes of the main module. The
+pickler here does that, and puts buffers beside the pickle as that of cowshed does.
+"""
+
+import collections
+import copyreg
+import pickle
+import threading
+from multiprocessing.reduction import ForkingPickler
+
+from joblib.externals.loky import process_executor as _loky
+
+from .. import _arrays, _cowshed, _pickle, _regions
+from ..multiprocessing import _connection, queues
+from ..multiprocessing._rebound import subclass
+
+try:
+    from cloudpickle import Pickler as _Base
+except ImportError:  # loky does without it, too
+    from pickle import Pickler as _Base
+
+
+class Copies:
+    """Copies of the arrays of each call of Parallel, by where the arrays lie and what they are.
+
+    joblib calls set_current_context() in the thread that pickles, before it pickles a task.
+    """
+
+    def __init__(self):
+        self._calls = {}  # id of a call -> its copies
+        self._current = None
+        self._large = set()  # calls with arrays that travel by handle
+        self._lock = threading.Lock()
+
+    def begin(self, call):
+        """A call begins."""
+        with self._lock:
+            self._calls[call] = {}
+
+    def end(self, call):
+        """Drops the copies of a call. Tasks of it that are still pickled get none."""
+        with self._lock:
+            self._calls.pop(call, None)
+            self._large.discard(call)
+
+    def are_large(self, call):
+        """Whether a task of the call had an array that travels by handle."""
+        return call in self._large
+
+    def set_current_context(self, call):
+        """The tasks that are pickled from here on are those of this call."""
+        self._current = call
+
+    def of(self, x):
+        """An array like `x` in a storage; x itself if it lies in one, or is small."""
+        if x.nbytes < _pickle.SMALL or x.dtype.hasobject:
+            return x
+        with self._lock:
+            copies = self._calls.get(self._current)
+            if copies is not None:
+                self._large.add(self._current)
+        if copies is None or _regions.region_of(x) is not None \
+                or not (x.flags.c_contiguous or x.flags.f_contiguous):
+            return x
+        key = x.ctypes.data, x.shape, x.strides, x.dtype.str
+        if key not in copies:
+            # The array is held, so its address is not another one's.
+            copies[key] = x, _arrays.array(x, shared=False)
+        copy = copies[key][1].view()
+        copy.flags.writeable = x.flags.writeable
+        return copy
+
+
+class Pickler(_Base):
+    """Writes a pickle to `file`, and adds the storages beside it to `message`."""
+
+    # C code reads it when a pickler is made.
+    dispatch_table = collections.ChainMap(
+        ForkingPickler._extra_reducers, getattr(_Base, "_dispatch_table", {}),
+        copyreg.dispatch_table)
+    _reduce = _pickle.Pickler.reducer_override
+
+    def __init__(self, file, message, copies=None):
+        super().__init__(file, protocol=5)
+        self.copies = copies
+        self.message = message
+        self.persistent_id = _cowshed.picker(message.persistent_id, _regions.Region,
+                                             pickle.PickleBuffer)
+
+    def reducer_override(self, x):
+        """What cowshed does with an array, or cloudpickle with a function or a class."""
+        kind = type(x)
+        if kind.__module__ == "numpy" and kind.__name__ == "ndarray" and self.copies is not None:
+            x = self.copies.of(x)
+        reduced = self._reduce(x)
+        if reduced is NotImplemented and hasattr(_Base, "reducer_override"):
+            return super().reducer_override(x)
+        return reduced
+
+
+class _Call:
+    """What is put into the queue of calls, with the copies of its arrays."""
+
+    __slots__ = ("item", "copies")
+
+    def __init__(self, item, copies):
+        self.item = item
+        self.copies = copies
+
+
+class _Packets:
+    """The pickler of the standard library's code. It makes and loads Packets."""
+
+    loads = staticmethod(_connection.Packet.load)
+
+    @staticmethod
+    def dumps(x):
+        if type(x) is _connection.Packet:  # pickled by a put() that could not send it
+            return x
+        copies = None
+        if type(x) is _Call:
+            x, copies = x.item, x.copies
+        # Workers may write their arrays: each gets its own.
+        return _connection.Packet(*_pickle.dumps(
+            x, _cowshed.CLONE, lambda file, message: Pickler(file, message, copies)))
+
+
+def _names():
+    return {**vars(queues), **queues._namespace, "_ForkingPickler": _Packets}
+
+
+Queue = subclass(queues.Queue, _names(), __name__)
+SimpleQueue = subclass(queues.SimpleQueue, _names(), __name__)
+
+
+class CallQueue(Queue):
+    """The queue of calls, in place of loky's _SafeQueue. more: its attributes."""
+
+    def __init__(self, maxsize, ctx, copies, **more):
+        super().__init__(maxsize, ctx=ctx)
+        self._ignore_epipe = True
+        self._copies = copies
+        vars(self).update(more)
+
+    def put(self, item, block=True, timeout=None):
+        """As Queue.put()."""
+        if item is not None:
+            item = _Call(item, self._copies)
+        super().put(item, block, timeout)
+
+    def _on_queue_feeder_error(self, error, call):
+        item = getattr(call, "item", call)
+        _loky._SafeQueue._on_queue_feeder_error(self, error, item)
