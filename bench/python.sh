@@ -14,12 +14,12 @@ python=$PWD/build/venv/bin/python
 export PYTHONPATH=$build/python
 rechunk=()
 if [ "${BENCH_QUICK:-0}" != 0 ]; then
-	export ROUNDS=${ROUNDS:-2} GIB=${GIB:-0.25} MIB=${MIB:-32} COUNT=${COUNT:-1000} LIMIT=${LIMIT:-20} CHECKPOINTS=${CHECKPOINTS:-3}
+	export ROUNDS=${ROUNDS:-2} GIB=${GIB:-0.25} MIB=${MIB:-32} COUNT=${COUNT:-1000} LIMIT=${LIMIT:-20} ALIVE=${ALIVE:-50} CHECKPOINTS=${CHECKPOINTS:-3}
 	rechunk=(--gib 0.5 --runs 1)
 fi
 failed=0
 log=$(mktemp) && trap 'rm -f "$log"' EXIT || exit 1
-for name in ${*:-clone small send snapshot train serve writable shared_memory objects dask_rechunk}; do
+for name in ${*:-clone small send snapshot train serve writable shared_memory objects templates joblib_tasks dask_rechunk}; do
 	echo "== $name"
 	more=()
 	[ "$name" != dask_rechunk ] || more=("${rechunk[@]}")

@@ -29,6 +29,7 @@ from cowshed.multiprocessing.pool import MaybeEncodingError, ThreadPool
 from cowshed.multiprocessing.queues import Empty, JoinableQueue, Queue, SimpleQueue
 from cowshed.multiprocessing.shared_memory import ShareableList, SharedMemory
 from cowshed.multiprocessing.sharedctypes import RawArray, Value
+from cowshed.multiprocessing.templates import Template, TemplateProcess
 
 a = cowshed.zeros((2, 3), "float32", shared=True)
 assert_type(a, NDArray[Any])
@@ -39,6 +40,11 @@ block = SharedMemory(create=True, size=10)
 assert_type(block.name, str)
 assert_type(cowshed.writable(block.buf), memoryview)
 assert_type(ShareableList([1, 2]).shm, SharedMemory)
+template = mp.get_context("template").Template("math:sqrt", (2,))
+assert_type(template, Template)
+assert_type(template.Process(target=print), TemplateProcess)
+assert_type(mp.get_context("spawn").Process(target=print).exitcode, int | None)
+template.reset(template.Process(target=print))
 assert_type(cowshed.array([1, 2], numpy.int8), NDArray[Any])
 assert_type(cowshed.is_shared(a), bool)
 t = cowshed.torch.zeros(2, 3, dtype=torch.float32)

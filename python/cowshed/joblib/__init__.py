@@ -34,7 +34,7 @@ from ._backend import Backend
 __all__ = ["Backend", "install"]
 
 
-def install(default=False):
+def install(default: bool = False) -> None:
     """Registers the backend "cowshed"; importing this module has done that.
 
     default: makes it the one that joblib uses where a program names none.
