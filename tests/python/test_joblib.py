@@ -114,8 +114,6 @@ def nested(i):
 
 
 def nested_by_name(i):
-    import cowshed.joblib  # noqa: F401
-
     return joblib.Parallel(n_jobs=2, backend="cowshed")(delayed(abs)(j) for j in range(i))
 
 

@@ -87,6 +87,10 @@ class _Fork(popen_forkserver.Popen):
             raise
 
     def _read_pid(self):
+        # A process that setup() left may have the template's end of the socket. Then a request to
+        # a template that dies is not refused.
+        while not connection.wait([self.sentinel], 1):
+            self._template._check_alive()
         number = os.read(self.sentinel, NUMBER.size)
         if not number:
             raise self._template._died()

@@ -49,6 +49,8 @@ def main(control, alive, data, reply, tracker, caller, preload):
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     # The thread that started this process waits for what setup() does. If it ends, so does this.
     _die_with_parent(caller)
+    for fd in control, alive, data, reply:
+        os.set_inheritable(fd, False)  # programs that setup() starts shall not have them
     resource_tracker._resource_tracker._fd = tracker
     if preload is not False:
         # Programs that workers start are not under the shim, as those of the caller are not.
