@@ -62,7 +62,8 @@ def left(way):
         before = set(os.listdir("/dev/shm"))
         environment = {**os.environ, "TMPDIR": folder, "JOBLIB_TEMP_FOLDER": folder}
         with subprocess.Popen([sys.executable, __file__, "killed", way], env=environment,
-                              stdout=subprocess.PIPE) as process:
+                              stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL) as process:
             process.stdout.readline()
             process.kill()
         time.sleep(1)
@@ -93,7 +94,8 @@ def run(way):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["killed"]:
-        call(prepared(sys.argv[2])[0], sys.argv[2], tell, prepared(sys.argv[2])[1])
+        joblib, x = prepared(sys.argv[2])
+        call(joblib, sys.argv[2], tell, x)
     elif len(sys.argv) > 1:
         run(sys.argv[1])
     else:

@@ -6,12 +6,15 @@ caller. It reads setup() from a pipe, runs it, and answers on another pipe. From
 for three things:
 
     a request       A packet on the control socket, with descriptors: the worker's pipe of data,
-                    the pipe of its status, and those that the worker inherits. The process forks,
-                    and writes the pid to the status, or a negative errno.
+                    the pipe of its status, and those that the worker inherits. The process gives
+                    it to a worker, and writes the pid to the status, or a negative errno.
     a dead worker   Its exit code goes to its status. Then it is reaped, so a pid of which the
                     caller knows no exit code is not used again.
     the end         The control socket has no other end: the caller closed the template, or died.
                     The workers are killed.
+
+A fork of a process with PyTorch takes milliseconds. So one worker is forked ahead, the *spare*: it
+waits for a request, on a socket of its own.
 
 The kernel kills a worker if this process dies (PR_SET_PDEATHSIG). So no worker outlives the
 template, and the template does not outlive the caller, however they end.
@@ -148,24 +151,24 @@ class _Server:
         self.alive = alive
         self.interrupt = interrupt
         self.workers = {}  # pid -> where its exit code is written
+        self.spare = None  # the pid and the socket of the worker that waits
         self.pid = os.getpid()
         self.caller = _pidfd(os.getppid())
 
     def serve(self):
-        self.woken, wake = os.pipe()
-        self.unused = [self.woken, wake]
-        if self.caller is not None:
-            self.unused.append(self.caller)
+        self.woken, self.wake = os.pipe()
         os.set_blocking(self.woken, False)
-        os.set_blocking(wake, False)
+        os.set_blocking(self.wake, False)
         self.child = signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
         poll = select.poll()
         for fd in self.control.fileno(), self.woken, self.caller:
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         try:
             while True:
+                if self.spare is None:
+                    self._fork_spare()
                 ready = {fd for fd, _ in poll.poll()}
                 if self.woken in ready:
                     self._reap()
@@ -173,11 +176,12 @@ class _Server:
                         self.control.fileno() in ready and not self._answer():
                     break
         finally:
-            if os.getpid() == self.pid:
-                self._end()
+            self._end()
 
     def _end(self):
         """Kills all workers."""
+        if self.spare is not None:
+            self.workers[self.spare[0]] = self.spare[1].detach()
         for pid in self.workers:
             os.kill(pid, signal.SIGKILL)
         for pid, status in self.workers.items():
@@ -198,6 +202,8 @@ class _Server:
             _tell(status, ended.si_status if exited else -ended.si_status)
             os.waitpid(pid, 0)
             os.close(status)
+        if self.spare is not None and os.waitpid(self.spare[0], os.WNOHANG)[0]:
+            self._forget_spare()
 
     def _answer(self):
         """Answers a request. Returns whether there may be more."""
@@ -209,28 +215,55 @@ class _Server:
             return False
         count = NUMBER.unpack(packet)[0]
         if len(fds) != count:  # no more descriptors for this process
-            if len(fds) > 1:
-                _tell(fds[1], -errno.EMFILE)
-            _close(fds)
-            return True
-        data, status, *inherited = fds
-        try:
-            # Of one thread of Python. Newer Pythons also count those that native libraries have.
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-        except OSError as error:
-            _tell(status, -error.errno)
-            _close(fds)
-            return True
-        if pid == 0:
-            self._work(data, status, inherited)
-        self.workers[pid] = status
-        _tell(status, pid)
-        _close([data, *inherited])
+            answer = -errno.EMFILE
+        else:
+            answer = self._give(fds)
+        if len(fds) > 1:
+            if answer > 0:
+                self.workers[answer] = os.dup(fds[1])
+            _tell(fds[1], answer)
+        _close(fds)
         return True
 
-    def _work(self, data, status, inherited):
+    def _give(self, fds):
+        """Gives a request to the spare worker. Returns its pid, or a negative errno."""
+        while True:
+            if self.spare is None and (error := self._fork_spare()):
+                return -error
+            pid, ours = self.spare
+            try:
+                socket.send_fds(ours, [NUMBER.pack(len(fds))], fds)
+            except (BrokenPipeError, ConnectionResetError):  # it was killed
+                os.waitpid(pid, 0)
+                self._forget_spare()
+                continue
+            except OSError as error:
+                return -error.errno
+            self._forget_spare()
+            return pid
+
+    def _forget_spare(self):
+        self.spare[1].close()
+        self.spare = None
+
+    def _fork_spare(self):
+        """Forks a worker that waits for a request. Returns an errno, or 0."""
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with ours, theirs:
+                # Of one thread of Python. Newer Pythons also count those of native libraries.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    pid = os.fork()
+                if pid == 0:
+                    ours.close()
+                    self._work(theirs)
+                self.spare = pid, ours.dup()
+        except OSError as error:
+            return error.errno
+        return 0
+
+    def _work(self, requests):
         """In a worker: runs the Process object that the caller sends. Never returns."""
         code = 1
         try:
@@ -238,10 +271,16 @@ class _Server:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, self.child)
             self.control.close()
-            _close([status, *self.unused, *self.workers.values()])
-            forkserver._forkserver._inherited_fds = inherited
-            signal.signal(signal.SIGINT, self.interrupt)
-            code = spawn._main(data, self.alive)
+            _close([self.woken, self.wake, *self.workers.values()])
+            if self.caller is not None:
+                os.close(self.caller)
+            packet, fds = _receive(requests)
+            requests.close()
+            if packet and len(fds) == NUMBER.unpack(packet)[0]:
+                data, status, *forkserver._forkserver._inherited_fds = fds
+                os.close(status)
+                signal.signal(signal.SIGINT, self.interrupt)
+                code = spawn._main(data, self.alive)
         except EOFError:
             pass  # the caller gave up, or ended
         except BaseException:
