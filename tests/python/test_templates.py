@@ -65,15 +65,14 @@ def leave(how):
     sys.exit(how)
 
 
-@pytest.mark.parametrize("how, code", [(0, 0), (7, 7), (None, 0), ("raise", 1),
-                                       ("signal", -signal.SIGUSR1)])
-def test_exit_codes(template, how, code):
-    worker = template.Process(target=leave, args=(how,))
-    assert worker.exitcode is None and not worker.is_alive()
-    worker.start()
-    assert wait([worker.sentinel], 30) == [worker.sentinel]
-    worker.join()
-    assert worker.exitcode == code and not worker.is_alive()
+def test_exit_codes(template):
+    for how, code in (0, 0), (7, 7), (None, 0), ("raise", 1), ("signal", -signal.SIGUSR1):
+        worker = template.Process(target=leave, args=(how,))
+        assert worker.exitcode is None and not worker.is_alive()
+        worker.start()
+        assert wait([worker.sentinel], 30) == [worker.sentinel]
+        worker.join()
+        assert worker.exitcode == code and not worker.is_alive()
 
 
 def pause(pipe=None):
@@ -82,21 +81,21 @@ def pause(pipe=None):
     signal.pause()
 
 
-@pytest.mark.parametrize("call, code", [("terminate", -signal.SIGTERM), ("kill", -signal.SIGKILL)])
-def test_terminate_and_kill(template, call, code):
-    ours, theirs = template.Pipe()
-    worker = template.Process(target=pause, args=(theirs,))
-    worker.start()
-    assert ours.recv() == worker.pid
-    worker.join(0.01)
-    assert worker.is_alive() and worker.exitcode is None
-    assert worker in multiprocessing.active_children()
-    getattr(worker, call)()
-    worker.join()
-    assert worker.exitcode == code
-    getattr(worker, call)()  # does nothing
-    ours.close()
-    theirs.close()
+def test_terminate_and_kill(template):
+    for call, code in ("terminate", -signal.SIGTERM), ("kill", -signal.SIGKILL):
+        ours, theirs = template.Pipe()
+        worker = template.Process(target=pause, args=(theirs,))
+        worker.start()
+        assert ours.recv() == worker.pid
+        worker.join(0.01)
+        assert worker.is_alive() and worker.exitcode is None
+        assert worker in multiprocessing.active_children()
+        getattr(worker, call)()
+        worker.join()
+        assert worker.exitcode == code
+        getattr(worker, call)()  # does nothing
+        ours.close()
+        theirs.close()
 
 
 def where(pipe, x):

@@ -84,6 +84,22 @@ def test_workers_end_with_their_template(template):
     assert not template.is_alive()
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as text:
+        return [int(child) for child in text.read().split()]
+
+
+def test_a_killed_spare_is_replaced(template):
+    """A worker that waits for its request may be killed; no request is lost."""
+    for _ in range(5):
+        for spare in children(template.pid):
+            os.kill(spare, signal.SIGKILL)
+        for worker in started(template):
+            worker.kill()
+            worker.join()
+    assert template.is_alive()
+
+
 def test_close_kills_workers():
     made = CONTEXT.Template(ready)
     workers = started(made, 2)
@@ -175,8 +191,7 @@ def test_all_end_with_the_caller(tmp_path, how, signalled, number):
     process = _caller(tmp_path, how)
     pids = lines(process, number)
     if how == "forked":  # its child has no part of the template, and does not keep it
-        with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as text:
-            child = [int(pid) for pid in text.read().split() if int(pid) not in pids]
+        child = [pid for pid in children(process.pid) if pid not in pids]
     process.send_signal(signalled)
     assert process.wait(30) == -signalled
     assert gone(pids)

@@ -63,7 +63,8 @@ class Backend(LokyBackend):
 
     def terminate(self):
         """The end of the last call."""
-        self.stop_call()
+        if self._workers is not None:
+            self._workers.copies.forget(self.parallel._id)
         self._workers = None
         self.reset_batch_stats()
 

@@ -44,11 +44,16 @@ class Copies:
         """Drops the copies of a call. Tasks of it that are still pickled get none."""
         with self._lock:
             self._calls.pop(call, None)
-            self._large.discard(call)
 
     def are_large(self, call):
-        """Whether a task of the call had an array that travels by handle."""
+        """Whether a task of the call, or of one before by the same Parallel, had an array that
+        travels by handle."""
         return call in self._large
+
+    def forget(self, call):
+        """The Parallel is done."""
+        self.end(call)
+        self._large.discard(call)
 
     def set_current_context(self, call):
         """The tasks that are pickled from here on are those of this call."""
