@@ -72,8 +72,29 @@ def test_kinds_of_arrays():
     assert found == [where(a) for a in arrays]
 
 
-def look(*arrays):
-    return [cowshed.storage_of(a).id for a in arrays], [float(a[0]) for a in arrays]
+def look(x):
+    kind = cowshed.storage_of(x).kind
+    found = float(x[0, 0]), float(x[-1, -1]), x.shape
+    x[:] = 0
+    return kind, type(x).__name__, *found
+
+
+def test_files_are_mapped_by_workers(tmp_path):
+    path = tmp_path / "x.npy"
+    x = numpy.arange(1e6).reshape(1000, 1000)
+    numpy.save(path, x)
+    mapped = numpy.load(path, mmap_mode="r")
+    parts = [mapped, mapped[100:], mapped[:, 7:], mapped[5:900:3, ::2], mapped.T]
+    for found, part in zip(joblib.Parallel()(delayed(look)(part) for part in parts), parts):
+        assert found == ("file", "ndarray", part[0, 0], part[-1, -1], part.shape)
+    changed = numpy.load(path, mmap_mode="c")
+    changed[:] = 7
+    numpy.save(str(path) + ".new.npy", x + 1)
+    os.replace(str(path) + ".new.npy", path)  # another file under the name
+    for one in mapped, changed:
+        kind, _, first, *_ = joblib.Parallel()([delayed(look)(one)])[0]
+        assert kind == "own" and first == one[0, 0]
+    assert (mapped == x).all()
 
 
 def test_an_array_is_copied_once_a_call_and_anew_for_the_next():

@@ -13,7 +13,7 @@ from multiprocessing.reduction import ForkingPickler
 
 from joblib.externals.loky import process_executor as _loky
 
-from .. import _arrays, _cowshed, _pickle, _regions
+from .. import _arrays, _cowshed, _files, _mappings, _pickle, _regions
 from ..multiprocessing import _connection, queues
 from ..multiprocessing._rebound import subclass
 
@@ -39,6 +39,22 @@ class Copies:
         """A call begins."""
         with self._lock:
             self._calls[call] = {}
+
+    def of_file(self, x):
+        """An array like a numpy.memmap. The worker maps the file itself, and writes it privately.
+
+        If the file is not there any more, or the memmap may have private changes: a copy.
+        """
+        array = _mapped(x) if x.nbytes >= _pickle.SMALL else None
+        if array is None:
+            plain = x.view(type(x).__mro__[1])
+            array = self.of(plain)
+            if array is not plain:
+                array.flags.writeable = True
+            return array
+        with self._lock:
+            self._large.add(self._current)
+        return array
 
     def end(self, call):
         """Drops the copies of a call. Tasks of it that are still pickled get none."""
@@ -79,6 +95,24 @@ class Copies:
         return copy
 
 
+def _mapped(x):
+    """A private mapping of the file of a numpy.memmap, as an array like it; or None."""
+    if x.filename is None or x.mode == "c" or any(step < 0 for step in x.strides):
+        return None
+    low = x.ctypes.data
+    span = sum((n - 1) * step for n, step in zip(x.shape, x.strides)) + x.itemsize
+    try:
+        storage = _regions.region_of(_files.open(x.filename, dtype="u1")).storage
+        mapping, ours = (_mappings.covering(at, at + 1)[0] for at in (low, storage.address))
+    except (OSError, TypeError, ValueError):
+        return None
+    offset = mapping.offset + low - mapping.start
+    # The name may be another file's by now.
+    if mapping.file() is None or mapping.file() != ours.file() or storage.nbytes < offset + span:
+        return None
+    return _arrays.array_on(storage, x.dtype, x.shape, offset, x.strides)
+
+
 class Pickler(_Base):
     """Writes a pickle to `file`, and adds the storages beside it to `message`."""
 
@@ -98,8 +132,11 @@ class Pickler(_Base):
     def reducer_override(self, x):
         """What cowshed does with an array, or cloudpickle with a function or a class."""
         kind = type(x)
-        if kind.__module__ == "numpy" and kind.__name__ == "ndarray" and self.copies is not None:
-            x = self.copies.of(x)
+        if kind.__module__ == "numpy" and self.copies is not None:
+            if kind.__name__ == "memmap":
+                x = self.copies.of_file(x)
+            elif kind.__name__ == "ndarray":
+                x = self.copies.of(x)
         reduced = self._reduce(x)
         if reduced is NotImplemented and hasattr(_Base, "reducer_override"):
             return super().reducer_override(x)
