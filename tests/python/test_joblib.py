@@ -195,16 +195,16 @@ def test_threads_call_at_once():
 
     def call(i):
         x = numpy.full(1 << 17, i)
-        with joblib.parallel_config(backend="cowshed", n_jobs=2):
+        with joblib.parallel_config(backend="cowshed", n_jobs=2 + i % 2, inner_max_num_threads=i):
             found[i] = joblib.Parallel()(delayed(where)(x) for _ in range(3))
 
-    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(1, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert {i: {one[3] for one in all} for i, all in found.items()} == \
-        {i: {float(i << 17)} for i in range(4)}
+        {i: {float(i << 17)} for i in range(1, 5)}
 
 
 def test_options():

@@ -2,7 +2,8 @@
 """The backend: joblib's LokyBackend, with an executor of this package.
 
 The executor is kept for later calls, with its template, as loky's is. It is made anew if it is
-broken, because a worker was killed, or if other variables of the environment are wanted.
+broken, because a worker was killed, and for another number of workers. The template is kept unless
+other variables of the environment are wanted, or the program has imported more modules.
 """
 
 import os
@@ -87,9 +88,11 @@ class Executor(_ReusablePoolExecutor):
         self._result_queue = _queues.SimpleQueue(ctx=self._context)
 
     def submit(self, fn, *args, **kwargs):
-        """As Executor.submit(). (That of the base class may choose loky's own executor.)"""
+        """As Executor.submit(). If another thread's call has replaced the executor meanwhile, the
+        new one takes the task."""
         with self._submit_resize_lock:
-            return ProcessPoolExecutor.submit(self, fn, *args, **kwargs)
+            replaced = self._flags.shutdown and self._flags.broken is None and _executor is not None
+            return ProcessPoolExecutor.submit(_executor if replaced else self, fn, *args, **kwargs)
 
     def terminate(self, kill_workers=False):
         """Ends the workers; joblib asks for that after an error."""
@@ -103,38 +106,39 @@ _template = _executor = _key = None
 
 
 def executor(workers, timeout, env, initializer, initargs):
-    """The executor of this process, ready for so many workers."""
+    """The executor of this process, with so many workers at most."""
     global _executor, _key
+    old = None, None
     with _lock:
-        template = _template_of(env)
-        key = template, timeout, initializer, initargs
-        old = _executor
-        if old is not None and (old._flags.broken or old._flags.shutdown or key != _key
-                                or old.queue_size < workers):
-            _executor = None
-            old.shutdown(wait=True)
-        if _executor is None:
+        template, old_template = _template_of(env)
+        key = template, workers, timeout, initializer, initargs
+        if _executor is None or _executor._flags.broken or _executor._flags.shutdown \
+                or key != _key:
+            old = _executor, old_template
             _executor = Executor(_lock, max_workers=workers, context=template, timeout=timeout,
                                  initializer=initializer, initargs=initargs)
             _key = key
-        else:
-            _executor._resize(workers)
-        return _executor
+        found = _executor
+    # Without the lock: the tasks of another thread's call may submit more tasks.
+    if old[0] is not None:
+        old[0].shutdown(wait=True)
+    if old[1] is not None:
+        old[1].close()
+    return found
 
 
 def _template_of(env):
+    """(template, the one that it replaces or None)."""
     global _template
     modules = [name for name in PRELOADED if name in sys.modules]
     wanted = env, modules
-    if _template is None or not _template[0].is_alive() or _template[1] != wanted:
-        old, _template = _template, None
-        made = Template(_preload, (modules,), main=False, env=env, name="the template of joblib's "
-                        "workers", threads="ignore")
-        _template = made, wanted
-        if old is not None and _executor is not None:
-            _executor.shutdown(wait=True)
-            old[0].close()
-    return _template[0]
+    if _template is not None and _template[0].is_alive() and _template[1] == wanted:
+        return _template[0], None
+    old = _template
+    made = Template(_preload, (modules,), main=False, env=env, threads="ignore",
+                    name="the template of joblib's workers")
+    _template = made, wanted
+    return made, old[0] if old is not None else None
 
 
 def _preload(modules):

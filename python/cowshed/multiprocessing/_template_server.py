@@ -233,14 +233,15 @@ class _Server:
             pid, ours = self.spare
             try:
                 socket.send_fds(ours, [NUMBER.pack(len(fds))], fds)
-            except (BrokenPipeError, ConnectionResetError):  # it was killed
-                os.waitpid(pid, 0)
-                self._forget_spare()
-                continue
+                taken = ours.recv(1)
+            except (BrokenPipeError, ConnectionResetError):
+                taken = b""
             except OSError as error:
                 return -error.errno
             self._forget_spare()
-            return pid
+            if taken:
+                return pid
+            os.waitpid(pid, 0)  # it was killed
 
     def _forget_spare(self):
         self.spare[1].close()
@@ -275,6 +276,7 @@ class _Server:
             if self.caller is not None:
                 os.close(self.caller)
             packet, fds = _receive(requests)
+            requests.send(packet[:1])
             requests.close()
             if packet and len(fds) == NUMBER.unpack(packet)[0]:
                 data, status, *forkserver._forkserver._inherited_fds = fds
