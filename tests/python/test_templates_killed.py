@@ -3,6 +3,7 @@
 
 import os
 import random
+import resource
 import select
 import signal
 import subprocess
@@ -455,6 +456,44 @@ if __name__ == "__main__":
     print("program", flush=True)
     writer.send("go")
 """
+
+
+def test_a_template_without_descriptors(template):
+    """It says so, and goes on when there are some again."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.prlimit(template.pid, resource.RLIMIT_NOFILE, (20, limits[1]))
+    workers = []
+    with pytest.raises(OSError, match="can't fork: Too many open files"):
+        for _ in range(30):
+            workers += started(template)
+    assert workers
+    resource.prlimit(template.pid, resource.RLIMIT_NOFILE, limits)
+    workers += started(template)
+    for worker in workers:
+        worker.kill()
+        worker.join()
+        assert worker.exitcode == -signal.SIGKILL
+
+
+inner = None
+
+
+def nest(depth):
+    global inner
+    if depth:
+        inner = CONTEXT.Template(nest, (depth - 1,))
+
+
+def use_inner():
+    try:
+        inner.Process(target=pause).start()
+    except ProcessError as error:
+        return str(error)
+
+
+def test_templates_in_templates():
+    with CONTEXT.Template(nest, (2,)) as made, made.Executor(1) as executor:
+        assert "belongs to the process" in executor.submit(use_inner).result()
 
 
 def test_sentinels_can_be_waited_for_together(template):

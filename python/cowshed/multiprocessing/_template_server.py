@@ -219,9 +219,9 @@ class _Server:
         else:
             answer = self._give(fds)
         if len(fds) > 1:
-            if answer > 0:
-                self.workers[answer] = os.dup(fds[1])
             _tell(fds[1], answer)
+            if answer > 0:
+                self.workers[answer] = fds.pop(1)
         _close(fds)
         return True
 
@@ -259,7 +259,7 @@ class _Server:
                 if pid == 0:
                     ours.close()
                     self._work(theirs)
-                self.spare = pid, ours.dup()
+                self.spare = pid, socket.socket(fileno=ours.detach())
         except OSError as error:
             return error.errno
         return 0
@@ -276,7 +276,8 @@ class _Server:
             if self.caller is not None:
                 os.close(self.caller)
             packet, fds = _receive(requests)
-            requests.send(packet[:1])
+            if packet:
+                requests.send(packet[:1])
             requests.close()
             if packet and len(fds) == NUMBER.unpack(packet)[0]:
                 data, status, *forkserver._forkserver._inherited_fds = fds
