@@ -355,3 +355,26 @@ def test_openmp_in_setup_does_not_hang_workers():
     pytest.importorskip("torch")
     with CONTEXT.Template(multiply) as made:
         assert ask(made, multiply) > 0
+
+
+# ---- Templates in templates ----------------------------------------------------------------
+
+inner = None
+
+
+def nest(depth):
+    global inner
+    if depth:
+        inner = CONTEXT.Template(nest, (depth - 1,))
+
+
+def use_inner():
+    try:
+        inner.Process(target=pause).start()
+    except ProcessError as error:
+        return str(error)
+
+
+def test_templates_in_templates():
+    with CONTEXT.Template(nest, (2,)) as made, made.Executor(1) as executor:
+        assert "belongs to the process" in executor.submit(use_inner).result()

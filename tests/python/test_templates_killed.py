@@ -475,27 +475,6 @@ def test_a_template_without_descriptors(template):
         assert worker.exitcode == -signal.SIGKILL
 
 
-inner = None
-
-
-def nest(depth):
-    global inner
-    if depth:
-        inner = CONTEXT.Template(nest, (depth - 1,))
-
-
-def use_inner():
-    try:
-        inner.Process(target=pause).start()
-    except ProcessError as error:
-        return str(error)
-
-
-def test_templates_in_templates():
-    with CONTEXT.Template(nest, (2,)) as made, made.Executor(1) as executor:
-        assert "belongs to the process" in executor.submit(use_inner).result()
-
-
 def test_sentinels_can_be_waited_for_together(template):
     workers = started(template, 3)
     workers[1].kill()
