@@ -378,3 +378,16 @@ def use_inner():
 def test_templates_in_templates():
     with CONTEXT.Template(nest, (2,)) as made, made.Executor(1) as executor:
         assert "belongs to the process" in executor.submit(use_inner).result()
+
+
+# ---- Users of a context ----------------------------------------------------------------------
+
+
+def test_data_loader(template):
+    torch = pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    loader = DataLoader(torch.arange(20.0), batch_size=5, num_workers=2,
+                        multiprocessing_context=template)
+    for _ in range(2):
+        assert sum(float(batch.sum()) for batch in loader) == 190
