@@ -79,8 +79,8 @@ class Template(_Makes):
     setup: a function that can be pickled, or "module:function"; None: nothing. What it leaves in
     global variables is there in each worker. args, kwargs: large arrays in them travel by handle.
     threads: "error" refuses a setup() that leaves threads of Python running, "ignore" does not.
-    shim: whether the template runs under the shim, where that is installed: its large memory then
-    forks in microseconds. main: whether it imports the program's main module first; without that
+    shim: whether the template runs under the shim, where that is installed: its large arrays and
+    those of workers then lie in storages. main: whether it imports the program's main module first; without that
     a script needs no `if __name__ == "__main__"`, but functions of it are not found. env: a dict
     of variables of the environment to set. name: of the process; it is part of error messages.
 
