@@ -80,9 +80,10 @@ class Template(_Makes):
     global variables is there in each worker. args, kwargs: large arrays in them travel by handle.
     threads: "error" refuses a setup() that leaves threads of Python running, "ignore" does not.
     shim: whether the template runs under the shim, where that is installed: its large arrays and
-    those of workers then lie in storages. main: whether it imports the program's main module first; without that
-    a script needs no `if __name__ == "__main__"`, but functions of it are not found. env: a dict
-    of variables of the environment to set. name: of the process; it is part of error messages.
+    those of workers then lie in storages. main: whether it imports the program's main module
+    first; without that a script needs no `if __name__ == "__main__"`, but functions of it are not
+    found. env: a dict of variables of the environment to set. name: of the process; it is part of
+    error messages.
 
     Returns when setup() has returned. Raises what setup() raised, with its traceback, and
     ProcessError if the process ended in setup().
