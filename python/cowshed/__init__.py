@@ -27,6 +27,7 @@ Under `python -m cowshed run script.py` every large array of the program lies in
     cowshed.multiprocessing              multiprocessing, which sends arrays by handle
     cowshed.torch, cowshed.dask          the same for PyTorch, and for Dask's workers
     cowshed.joblib                       a backend of joblib whose workers get arrays by handle
+    cowshed.arrow, cowshed.ray           Arrow tables under names; Ray's objects, to be written
     cowshed.stats(), trim()              counters, and returning freed memory to the kernel
 
 Any thread may call any function. After fork() both processes have all arrays, with the bytes of
@@ -112,14 +113,16 @@ _LAZY = {
 }
 
 # The submodules that are imported at their first use, and the package that each one needs.
-_SUBMODULES = {"dask": "distributed", "joblib": "joblib", "multiprocessing": None,
-               "torch": "torch"}
+_SUBMODULES = {"arrow": "pyarrow", "dask": "distributed", "joblib": "joblib",
+               "multiprocessing": None, "ray": "ray", "torch": "torch"}
 
 
 if TYPE_CHECKING:
+    from . import arrow as arrow
     from . import dask as dask
     from . import joblib as joblib
     from . import multiprocessing as multiprocessing
+    from . import ray as ray
     from . import torch as torch
     from ._checkpointer import Checkpointer
     from ._files import open
