@@ -19,7 +19,7 @@ if [ "${BENCH_QUICK:-0}" != 0 ]; then
 fi
 failed=0
 log=$(mktemp) && trap 'rm -f "$log"' EXIT || exit 1
-for name in ${*:-clone small send snapshot train serve writable shared_memory objects templates joblib_tasks dask_rechunk}; do
+for name in ${*:-clone small send snapshot train serve writable shared_memory arrow objects templates joblib_tasks dask_rechunk}; do
 	echo "== $name"
 	more=()
 	[ "$name" != dask_rechunk ] || more=("${rechunk[@]}")

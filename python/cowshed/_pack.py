@@ -256,7 +256,8 @@ def _attach(storage, where=None):
     if storage.kind == "file":
         from . import _files
 
-        path = _files._mapped[storage].path
+        mapped = _files._mapped.get(storage)  # None: shared memory that is mapped privately
+        path = mapped.path if mapped is not None else None
     kind, count, index = check_header(bytes(whole[: HEADER.size]), len(whole), path or "the pack")
     self = Packed.__new__(Packed)
     self._storage, self._kind, self._path = storage, kind, path

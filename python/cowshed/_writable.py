@@ -129,11 +129,11 @@ def _buffer(x):
     return part.cast(x.format, x.shape) if (x.format, x.ndim) != ("B", 1) else part
 
 
-def private(address, nbytes, x):
+def private(address, nbytes, x, readonly=False):
     """A storage with these bytes, on a private mapping of the file that has them. None: no file
     has them, or it can't be opened.
 
-    x: the object that has the bytes. OSError (ENODATA): the file ends before them.
+    x: the object that has the bytes. readonly: of the storage. OSError (ENODATA): the file ends before them.
     """
     try:
         mappings = _mappings.covering(address, address + nbytes)
@@ -149,7 +149,7 @@ def private(address, nbytes, x):
         left = os.fstat(fd).st_size - offset
         if left < nbytes <= left + -left % _mappings.PAGE:
             return None  # the last page has bytes beyond the end of the file
-        storage = _cowshed.open_file(fd, offset, nbytes)
+        storage = _cowshed.open_file(fd, offset, nbytes, readonly=readonly)
     except OSError as error:
         if error.errno in _SHORTER:
             raise OSError(error.errno, "the file was made shorter than the array that is mapped "

@@ -139,8 +139,10 @@ def open(name: str) -> pyarrow.Table:
     files that `cowshed publish` gave the broker. Any thread may call it; after fork() both
     processes have the table.
 
-    The bytes are those of a process of this user, or of root, and are not checked further:
-    `table.validate(full=True)` does that. FileNotFoundError: there is no such name, or no broker.
+    The publisher is trusted: Arrow checks the structure of the bytes, and `table.validate(full=True)`
+    the rest. A broker gives tables of other users only if it was started with --others.
+
+    FileNotFoundError: there is no such name, or no broker.
     ValueError: what has the name is no Arrow table, or memory that others may write. OSError: the
     broker does not answer.
     """

@@ -411,7 +411,9 @@ def test_a_forked_child_reads_and_does_not_hold_the_name():
     ours = cowshed.arrow.publish("t", {"x": np.arange(MIB)})
     child = os.fork()
     if child == 0:
-        os._exit(ours["x"][-1].as_py() != MIB - 1 or cowshed.arrow.names() != ["t"])
+        wrong = ours["x"][-1].as_py() != MIB - 1 or cowshed.arrow.names() != ["t"]
+        mine = cowshed.arrow.publish("u", {"x": np.arange(MIB)})  # Arrow's threads are the parent's
+        os._exit(wrong or not mine.equals(ours) or cowshed.arrow.names() != ["t", "u"])
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert cowshed.arrow.names() == ["t"]
 

@@ -93,7 +93,8 @@ def typed(module):
 def test_dir_lists_all_names_and_imports_nothing(module):
     names = run("-c", DIR.format(module)).stdout.split()
     wanted = {*importlib.import_module(module).__all__, *typed(module)}
-    optional = {"torch": "torch", "dask": "distributed", "joblib": "joblib"}
+    optional = {"arrow": "pyarrow", "dask": "distributed", "joblib": "joblib", "ray": "ray",
+                "torch": "torch"}
     lacking = {name for name, needed in optional.items()
                if module == "cowshed" and importlib.util.find_spec(needed) is None}
     missing = wanted - lacking - set(names)

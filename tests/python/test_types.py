@@ -20,8 +20,10 @@ import torch
 from numpy.typing import NDArray
 
 import cowshed
+import cowshed.arrow
 import cowshed.dask
 import cowshed.multiprocessing as mp
+import cowshed.ray
 import cowshed.torch
 from cowshed.multiprocessing.connection import Connection, Listener, wait
 from cowshed.multiprocessing.managers import DictProxy, ListProxy, SyncManager, ValueProxy
@@ -83,11 +85,15 @@ with mp.Pool(2) as pool:
 receiving, sending = mp.Pipe(duplex=False)
 manager = mp.Manager()
 assert_type(cowshed.dask.stats(), dict[str, int])
+assert_type(cowshed.ray.stats(), dict[str, int])
+assert_type(cowshed.arrow.names(), list[str])
+assert_type(cowshed.arrow.storage(a), cowshed.Storage)
 assert_type(cowshed.__version__, str)
 """
 
 WRONG = """
 import cowshed
+import cowshed.arrow
 import cowshed.multiprocessing as mp
 import cowshed.torch
 
@@ -102,6 +108,7 @@ cowshed.clone([1, 2])
 cowshed.share("text")
 cowshed.pack(5)
 mp.fork_bomb()
+cowshed.arrow.publish(b"t", {})
 """
 
 
