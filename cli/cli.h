@@ -9,7 +9,8 @@
  *      main.c --> run.c ---> shim.c       finds the preload library
  *             |          |-> elf.c        whether it would load into a program
  *             |          |-> child.c      fork, forward signals, end alike
- *             |          '-> report.c     the records of the processes
+ *             |          |-> report.c     the records of the processes
+ *             |          '-> sample.c, page.c   profile (cli/profile.h)
  *             |--> stat.c
  *             |--> top.c ---> screen.c    takes the terminal, gives it back
  *             |--> broker.c    (cli/broker.h)
@@ -55,7 +56,7 @@ struct cli_command {
 	int (*main)(int argc, char **argv); /* argv[0] is the name */
 };
 
-extern const struct cli_command cli_run, cli_stat, cli_top, cli_doctor;
+extern const struct cli_command cli_run, cli_profile, cli_stat, cli_top, cli_doctor;
 extern const struct cli_command cli_broker, cli_ls, cli_publish, cli_get, cli_rm;
 
 /* Prints "cowshed: sentence" on stderr; returns CLI_FAILED. */
@@ -124,6 +125,8 @@ void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more);
 
 uint64_t cli_fallbacks_total(const struct cow_stats *stats);
 const char *cli_fallback_name(int reason); /* never NULL */
+/* What it means, and what to change; NULL: nothing. */
+void cli_fallback_advice(int reason, const char **ret_means, const char **ret_change);
 
 /* Prints those that happened, each with its meaning and what to change. */
 void cli_fallbacks_print(FILE *out, const struct cow_stats *stats);
@@ -185,6 +188,9 @@ struct cli_report {
 
 /* Reads the records from `in`, prints the report on `out`. */
 void cli_report_print(FILE *out, FILE *in, const struct cli_report *report);
+/* Reads the records: that of `pid`, and the sum of all others. Returns how many. */
+uint64_t cli_report_read(FILE *in, pid_t pid, struct cow_stats *ret_own,
+                         struct cow_stats *ret_others);
 
 /* ---- screen.c ----------------------------------------------------------- */
 

@@ -118,19 +118,29 @@ uint64_t cli_fallbacks_total(const struct cow_stats *stats)
 	return total;
 }
 
-static void print_one(FILE *out, int reason, uint64_t count)
+void cli_fallback_advice(int reason, const char **ret_means, const char **ret_change)
 {
 	const struct advice *advice = &advices[reason];
 
+	*ret_means = advice->means != NULL ? advice->means :
+	             "the library is newer than this command, which does not know "
+	             "this count";
+	*ret_change = advice->change;
+}
+
+static void print_one(FILE *out, int reason, uint64_t count)
+{
+	const char *means, *change;
+
+	cli_fallback_advice(reason, &means, &change);
+
 	fprintf(out, "  %12s  %-12s ", cli_count(count).s,
 	        cli_fallback_name(reason));
-	cli_wrap(out, 29, advice->means != NULL ? advice->means :
-	         "the library is newer than this command, which does not know "
-	         "this count");
-	if (advice->change == NULL)
+	cli_wrap(out, 29, means);
+	if (change == NULL)
 		return;
 	fprintf(out, "%29sto change: ", "");
-	cli_wrap(out, 40, advice->change);
+	cli_wrap(out, 40, change);
 }
 
 void cli_fallbacks_print(FILE *out, const struct cow_stats *stats)

@@ -17,7 +17,7 @@
 #include <string.h>
 
 static const struct cli_command *const commands[] = {
-	&cli_run, &cli_stat, &cli_top, &cli_doctor,
+	&cli_run, &cli_profile, &cli_stat, &cli_top, &cli_doctor,
 	&cli_broker, &cli_ls, &cli_publish, &cli_get, &cli_rm,
 };
 

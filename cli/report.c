@@ -196,6 +196,17 @@ static void print_fallbacks(FILE *out, const struct harvest *harvest)
 	cli_fallbacks_print(out, &all);
 }
 
+uint64_t cli_report_read(FILE *in, pid_t pid, struct cow_stats *ret_own,
+                         struct cow_stats *ret_others)
+{
+	struct harvest found;
+
+	harvest(in, pid, &found);
+	*ret_own = found.own.stats;
+	*ret_others = found.others;
+	return found.others_count + (found.own.pid != 0);
+}
+
 void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 {
 	struct harvest found;

@@ -17,7 +17,7 @@
  * we remove both and read the open file. A process that outlives the program
  * finds no directory to make the file in, so nothing is left behind.
  */
-#include "cli/cli.h"
+#include "cli/profile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static const char page[] =
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
-	bool report;
+	bool report, profile;
 	const char *report_to; /* NULL: stderr */
 	char **argv;
 };
@@ -158,8 +158,11 @@ static int take_option(int found, char **argv, struct plan *plan)
 		    strstr(plan->options, "report=") != NULL)
 			break;
 		return CLI_GO_ON;
+	case 'f':
+		plan->report_to = optarg;
+		return CLI_GO_ON;
 	case 'h':
-		return cli_help(&cli_run);
+		return cli_help(plan->profile ? &cli_profile : &cli_run);
 	default:
 		return cli_bad_option(found, argv);
 	}
@@ -169,13 +172,15 @@ static int take_option(int found, char **argv, struct plan *plan)
 
 static int parse(int argc, char **argv, struct plan *plan)
 {
-	static const struct option options[] = {
+	const struct option options[] = {
 		{"threshold", required_argument, NULL, 't'},
 		{"backing", required_argument, NULL, 'b'},
 		{"copies", required_argument, NULL, 'c'},
 		{"option", required_argument, NULL, 'o'},
-		{"report", optional_argument, NULL, 'r'},
 		{"help", no_argument, NULL, 'h'},
+		{plan->profile ? "output" : "report",
+		 plan->profile ? required_argument : optional_argument, NULL,
+		 plan->profile ? 'f' : 'r'},
 		{0},
 	};
 	int found, status = CLI_GO_ON;
@@ -187,7 +192,7 @@ static int parse(int argc, char **argv, struct plan *plan)
 		return status;
 	if (optind >= argc)
 		return cli_error("There is no program to run; "
-		                 "see 'cowshed help run'.");
+		                 "see 'cowshed help %s'.", argv[0]);
 	plan->argv = argv + optind;
 	return CLI_GO_ON;
 }
@@ -341,6 +346,47 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Runs the program, and prints the page. */
+static int run_profiled(const struct plan *plan, struct drop *drop, FILE *out)
+{
+	struct cli_page shown = {.argv = plan->argv};
+	struct cli_sample *samples = NULL;
+	struct cli_sampler sampler;
+	struct cli_child child;
+	ssize_t count = cli_sampler_start(&sampler);
+	bool watched = count == 0;
+	uint64_t start = now_ns();
+	int r = cli_child_run(plan->argv, &child);
+
+	shown.wall_ns = now_ns() - start;
+	drop_remove(drop);
+	if (watched)
+		count = cli_sampler_stop(&sampler, &samples);
+	if (r < 0) {
+		free(samples);
+		return cannot_start(plan->argv[0], r);
+	}
+	cli_child_release(&child);
+	if (count < 0)
+		cli_error("The memory could not be watched: %s.",
+		          strerror((int)-count));
+	shown.status = child.status;
+	shown.samples = samples;
+	shown.count = count < 0 ? 0 : (size_t)count;
+	shown.records = cli_report_read(drop->in, child.pid, &shown.own,
+	                                &shown.others);
+	if (ftruncate(fileno(out), 0) < 0)
+		cli_error("The old page stays before the new one.");
+	cli_page_print(out, &shown);
+	free(samples);
+	if (fflush(out) != 0)
+		cli_error("The page could not be written: %s.", strerror(errno));
+	else
+		fprintf(stderr, "cowshed: the profile is in %s\n",
+		        plan->report_to);
+	return cli_child_mirror(&child);
+}
+
 static int run_with_drop(const struct plan *plan, struct drop *drop, FILE *out)
 {
 	struct cli_report report = {.program = plan->argv[0]};
@@ -376,7 +422,8 @@ static int report_to(struct plan *plan, FILE *out)
 	if (status == CLI_GO_ON)
 		status = set_environment(plan);
 	if (status == CLI_GO_ON)
-		status = run_with_drop(plan, &drop, out);
+		status = (plan->profile ? run_profiled : run_with_drop)(
+			plan, &drop, out);
 	else
 		drop_remove(&drop);
 	fclose(drop.in);
@@ -390,7 +437,8 @@ static int run_with_report(struct plan *plan)
 
 	if (plan->report_to == NULL)
 		return report_to(plan, stderr);
-	out = fopen(plan->report_to, "we");
+	/* An old page stays until there is a new one. */
+	out = fopen(plan->report_to, plan->profile ? "ae" : "we");
 	if (out == NULL)
 		return cli_error("The report can't be written to '%s': %s.",
 		                 plan->report_to, strerror(errno));
@@ -420,6 +468,23 @@ static int run_main(int argc, char **argv)
 	free(plan.options);
 	return status;
 }
+
+static int profile_main(int argc, char **argv)
+{
+	struct plan plan = {.report = true, .profile = true,
+	                    .report_to = "cowshed-profile.html"};
+	int status = parse(argc, argv, &plan);
+
+	if (status == CLI_GO_ON)
+		status = run_with_report(&plan);
+	free(plan.options);
+	return status;
+}
+
+const struct cli_command cli_profile = {
+	"profile", "run a program, and write a page about its memory",
+	cli_profile_help, profile_main,
+};
 
 const struct cli_command cli_run = {
 	"run", "run a program whose memory cowshed serves", page, run_main,

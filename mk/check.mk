@@ -20,7 +20,7 @@ PROGRAM_SCRIPTS := tests/preload/real.sh \
 
 # A test of Python runs once, and once more under the shim (tests/python/run.sh). These run once:
 # they start processes under the shim themselves, or none.
-PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py ray.py readme.py results.py \
+PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py profile.py ray.py readme.py results.py \
 	torch_install.py tutorial.py types.py)
 # The scripts take longest, so they come first.
 PYTHON_TESTS := $(if $(PYTHON_H),$(filter-out %/run.sh,$(wildcard tests/python/*.sh)) \

@@ -2,12 +2,15 @@
 """The command `cowshed`, which is installed with the package.
 
     cowshed ARGUMENT...                     this process becomes the command
-    python -m cowshed ARGUMENT...           the same, except for `run`:
+    python -m cowshed ARGUMENT...           the same, except for these two:
     python -m cowshed run [OPTION...] SCRIPT|-m MODULE|-c CODE [ARGUMENT...]
                                             this interpreter, under the shim
+    python -m cowshed profile [OPTION...] SCRIPT|-m MODULE|-c CODE [ARGUMENT...]
+                                            the same, and a page about its memory
 
-`run` takes its own options first. All words after them are arguments of the interpreter. So
-`python -m cowshed run script.py` starts under the shim what `python script.py` starts without it.
+`run` and `profile` take their own options first. All words after them are arguments of the
+interpreter. So `python -m cowshed run script.py` starts under the shim what `python script.py`
+starts without it.
 The interpreter and the packages are the same.
 """
 
@@ -17,7 +20,7 @@ import sys
 COMMAND = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cowshed")
 # Options of `cowshed run` with a value, which may be the next word, and options without one.
 # The command itself checks them.
-WITH_VALUE = ("--threshold", "--backing", "--copies", "--option")
+WITH_VALUE = ("--threshold", "--backing", "--copies", "--option", "--output")
 ALONE = ("--report", "--help")
 
 
@@ -59,7 +62,7 @@ def _begins(name, options):
 
 def main(arguments):
     """What `python -m cowshed` does with its arguments. Never returns."""
-    if arguments[:1] != ["run"]:
+    if arguments[:1] not in (["run"], ["profile"]):
         become(arguments)
     count = 1 + own_options(arguments[1:])
     ours, theirs = arguments[:count], arguments[count:]

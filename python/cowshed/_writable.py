@@ -133,7 +133,8 @@ def private(address, nbytes, x, readonly=False):
     """A storage with these bytes, on a private mapping of the file that has them. None: no file
     has them, or it can't be opened.
 
-    x: the object that has the bytes. readonly: of the storage. OSError (ENODATA): the file ends before them.
+    x: the object that has the bytes. readonly: of the storage. OSError (ENODATA): the file ends
+    before them.
     """
     try:
         mappings = _mappings.covering(address, address + nbytes)

@@ -139,8 +139,9 @@ def open(name: str) -> pyarrow.Table:
     files that `cowshed publish` gave the broker. Any thread may call it; after fork() both
     processes have the table.
 
-    The publisher is trusted: Arrow checks the structure of the bytes, and `table.validate(full=True)`
-    the rest. A broker gives tables of other users only if it was started with --others.
+    The publisher is trusted: Arrow checks the structure of the bytes, and
+    `table.validate(full=True)` the rest. A broker gives tables of other users only if it was started
+    with --others.
 
     FileNotFoundError: there is no such name, or no broker.
     ValueError: what has the name is no Arrow table, or memory that others may write. OSError: the

@@ -14,8 +14,8 @@ actors, and for all that consists of such buffers: arrays, data frames, Arrow ta
 The store keeps an object as long as one of its arrays lives here, as without this module. Objects
 travel between machines by Ray's own transport.
 
-A `cowshed.Storage`, and what consists of storages, as `cowshed.pack()`, is copied once by ray.put():
-into Ray's store. Without this module Ray makes three copies.
+A `cowshed.Storage`, and what consists of storages, as `cowshed.pack()`, is copied once by
+ray.put(): into Ray's store. Without this module Ray makes three copies.
 
 Ray is imported at install().
 """
@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import pickle
 import threading
-from typing import Any
 
 from . import _arrays, _cowshed, _reducers, _writable
 from ._regions import enter, region_of

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""cowshed.arrow: buffers on storages, tables under names, and what other libraries copy of them."""
+"""cowshed.arrow: buffers on storages, tables under names, messages."""
 
 import datetime
 import os
@@ -7,8 +7,8 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 
+import arrows
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -19,19 +19,10 @@ import cowshed.arrow  # noqa: E402
 import cowshed.multiprocessing as multiprocessing  # noqa: E402
 from cowshed import _cowshed, _family, _pickle  # noqa: E402
 from cowshed.multiprocessing import _strategy  # noqa: E402
+from arrows import lies_in, rides  # noqa: E402
 
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def runtime(monkeypatch):
-    """A folder for a broker of the test's own, which ends with the test."""
-    with tempfile.TemporaryDirectory() as folder:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
-        monkeypatch.setattr(_strategy, "_broker", None)
-        monkeypatch.setattr(_strategy, "_address", None)
-        yield folder
-        _strategy._broker = None
+runtime = arrows.runtime
 
 
 def broker_pid(folder):
@@ -69,23 +60,6 @@ def program(text, *args):
         capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
-
-
-def rides(n=1 << 17):
-    numbers = np.arange(n)
-    return pa.table({
-        "id": numbers, "fare": numbers / 4.0, "day": numbers.astype("datetime64[s]"),
-        "place": pa.array([f"place {i % 1000}" for i in range(n)]),
-        "kind": pa.array(["bus", "tram"] * (n // 2)).dictionary_encode(),
-        "parts": pa.array([[i, None] for i in range(n)]),
-    })
-
-
-def lies_in(storage, chunk):
-    """Whether all buffers of an array lie in a storage."""
-    low, high = storage.address, storage.address + storage.nbytes
-    return all(low <= part.address and part.address + part.size <= high
-               for part in chunk.buffers() if part is not None and part.size)
 
 
 # ---- Buffers -------------------------------------------------------------------------------
@@ -210,7 +184,7 @@ def test_what_is_open_outlives_its_name():
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_name_goes_with_its_publisher_unless_it_lasts(lasting):
     _strategy.broker()
-    program("cowshed.arrow.publish('t', {'x': [1, 2]}, lasting=sys.argv[1] == 'True')", str(lasting))
+    program(f"cowshed.arrow.publish('t', {{'x': [1, 2]}}, lasting={lasting})")
     if lasting:
         assert cowshed.arrow.open("t")["x"].to_pylist() == [1, 2]
         cowshed.arrow.unpublish("t")
@@ -418,72 +392,7 @@ def test_a_forked_child_reads_and_does_not_hold_the_name():
     assert cowshed.arrow.names() == ["t"]
 
 
-# ---- Other libraries -----------------------------------------------------------------------
-
-
-def numbers(n=MIB):
-    return pa.table({"x": np.arange(n), "y": np.arange(n) / 2})
-
-
-def address(x):
-    return x.__array_interface__["data"][0]
-
-
-def test_pandas_reads_without_a_copy():
-    pd = pytest.importorskip("pandas")
-    ours = cowshed.arrow.publish("t", pd.DataFrame({"x": range(1000), "s": ["a", "b"] * 500}))
-    assert ours["s"].to_pylist() == ["a", "b"] * 500
-    table = cowshed.arrow.publish("n", numbers())
-    frame = table.to_pandas(split_blocks=True)
-    for name in "x", "y":
-        assert address(frame[name].to_numpy()) == table[name].chunk(0).buffers()[1].address
-    whole = table.to_pandas(types_mapper=pd.ArrowDtype)
-    column = pa.chunked_array([whole["x"].array.__arrow_array__()]
-                              if not hasattr(whole["x"].array.__arrow_array__(), "chunks")
-                              else whole["x"].array.__arrow_array__().chunks)
-    assert lies_in(cowshed.arrow.storage(table["x"].chunk(0).buffers()[1]), column.chunk(0))
-
-
-def test_a_frame_of_python_objects():
-    pd = pytest.importorskip("pandas")
-    with pytest.raises(TypeError, match="Arrow can't make a table of this DataFrame"):
-        cowshed.arrow.publish("t", pd.DataFrame({"x": [object(), 5]}))
-
-
-def test_polars_reads_without_a_copy():
-    pl = pytest.importorskip("polars")
-    table = cowshed.arrow.publish("t", numbers())
-    frame = pl.from_arrow(table)
-    for name in "x", "y":
-        assert address(frame[name].to_numpy()) == table[name].chunk(0).buffers()[1].address
-    words = pl.DataFrame({"s": [f"a long string with number {i}" for i in range(10000)]})
-    ours = cowshed.arrow.publish("s", words)
-    back = pl.from_arrow(ours)
-    assert back.equals(words)
-    view = back["s"].to_arrow(compat_level=pl.CompatLevel.newest()).buffers()
-    assert view[1].address == ours["s"].chunk(0).buffers()[1].address
-
-
-def private_bytes():
-    """Anonymous memory of this process."""
-    with open("/proc/self/smaps_rollup", encoding="ascii") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous")) << 10
-
-
-def test_duckdb_reads_without_a_copy():
-    duckdb = pytest.importorskip("duckdb")
-    rides = cowshed.arrow.publish("t", numbers(8 << 20))  # 128 MiB
-    connection = duckdb.connect(config={"threads": 1})
-    connection.execute("select sum(x) from (select 1 as x)").fetchall()
-    before = private_bytes()
-    total, most = connection.execute("select sum(x), max(y) from rides").fetchall()[0]
-    grown = private_bytes() - before
-    assert (total, most) == ((8 << 20) * ((8 << 20) - 1) // 2, ((8 << 20) - 1) / 2)
-    assert grown < 32 << 20
-    ours = cowshed.arrow.publish("d", connection.sql("select x % 10 as k, count(*) as n from rides "
-                                                     "group by k order by k"))
-    assert ours["k"].to_pylist() == list(range(10))
-    connection.close()
+# ---- Without pyarrow ----------------------------------------------------------------------
 
 
 def test_a_missing_pyarrow():

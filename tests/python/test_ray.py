@@ -232,8 +232,8 @@ def scene_kinds(folder):
 
     ray = start(folder)
     big = np.arange(N // 8)
-    for x in (np.arange(5), np.zeros((0, 3)), np.array(5.0), np.asfortranarray(big.reshape(1024, -1)),
-              big[::3], big.astype(">i8"), big.astype("M8[s]"), np.zeros(10**5, "u1,>f8"),
+    for x in (np.arange(5), np.zeros((0, 3)), np.array(5.0), big.reshape(1024, -1).T, big[::3],
+              big.astype(">i8"), big.astype("M8[s]"), np.zeros(10**5, "u1,>f8"),
               np.zeros(10**5, "S7"), np.array(["a", "b"])):
         y = ray.get(ray.put(x))
         assert y.flags.writeable and y.dtype == x.dtype and y.shape == x.shape, x.dtype
@@ -282,7 +282,8 @@ def scene_storages(folder):
     data = cloudpickle.dumps([storage], protocol=5, buffer_callback=beside.append)
     assert len(data) < 1024 and _cowshed.address_of(beside[0])[0] == storage.address
     assert cowshed.stats()["bytes_copied"] == before
-    for given in storage, storage.clone(readonly=True), _cowshed.new(100, zero=True), _cowshed.new(0):
+    for given in (storage, storage.clone(readonly=True), _cowshed.new(100, zero=True),
+                  _cowshed.new(0)):
         readonly = bool(given.readonly)
         reference = ray.put({"s": given})
         got = ray.get(reference)["s"]
@@ -380,7 +381,7 @@ def scene_two_nodes(folder):
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args={**node, "temp_dir": folder})
+    cluster = Cluster(initialize_head=True, head_node_args=node)
     cluster.add_node(num_cpus=1, object_store_memory=STORE, resources={"far": 1})
     ray.init(address=cluster.address, runtime_env=HOOK, logging_level="error")
     cowshed.ray.install()

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""`cowshed profile`: what the page has, that it loads nothing, and that a browser shows it."""
+
+import html.parser
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from cowshed import _cowshed
+
+COMMAND = os.path.join(os.path.dirname(_cowshed.__file__), "bin", "cowshed")
+MIB = 1 << 20
+
+# Memory that is large enough to be seen, two forks, and a time in which it can be looked at.
+PROGRAM = """
+import os, sys, time
+x = bytearray(b"x" * (64 << 20))
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0:
+        x[: 16 << 20] = bytes(16 << 20)
+        time.sleep(0.2)
+        os._exit(0)
+    os.waitpid(pid, 0)
+time.sleep(float(sys.argv[2]))
+sys.exit(int(sys.argv[1]))
+"""
+
+
+class Page(html.parser.HTMLParser):
+    """What a page has. Every element is closed, where it has to be."""
+
+    EMPTY = {"meta", "br", "path", "rect"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text, self.attributes = [], [], [], []
+        self.feed(text)
+        assert self.open in ([], ["html"]), self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def profile(*words, path, status=0):
+    done = subprocess.run([COMMAND, "profile", "--output", path, *words], capture_output=True,
+                          text=True, timeout=50)
+    assert done.returncode == status, done.stderr
+    return done
+
+
+def watched(path, status):
+    """Runs PROGRAM, longer and longer until the page has a fork: on a busy machine the looks are
+    few. Returns what it said."""
+    for seconds in 0.5, 2, 10:
+        done = profile("--threshold", "1M", sys.executable, "-c", PROGRAM, str(status),
+                       str(seconds), path=path, status=status)
+        if "<rect" in read(path)[0]:
+            break
+    return done
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    return text, Page(text)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "page.html")
+
+
+def test_the_page_has_what_happened(path):
+    done = watched(path, 3)
+    assert done.stderr == f"cowshed: the profile is in {path}\n" and not done.stdout
+    text, page = read(path)
+    said = " ".join(page.text)
+    for words in ("Exit status 3", "Memory over time", "Forks and their pauses",
+                  "most memory at once", "What to try next", "Done the slow way", "bytes_copied",
+                  "fork_ns_max"):
+        assert words in said, words
+    assert page.tags.count("svg") == 2
+    forks = re.search(r"<b>([0-9]+)</b><span>forks", text)
+    most = re.search(r"<b>([0-9.]+) MiB</b><span>most memory", text)
+    assert forks[1] == "2" and 64 <= float(most[1]) < 512
+
+
+def test_the_page_loads_nothing(path):
+    profile("true", path=path)
+    text, page = read(path)
+    assert "script" not in page.tags and "link" not in page.tags and "img" not in page.tags
+    assert not {"src", "href"} & {name for name, _ in page.attributes}
+    assert "http" not in text and "@import" not in text and "url(" not in text
+
+
+def test_words_of_the_program_are_text(path):
+    profile("echo", "<script>alert(1)</script>&\"'\n\x01", path=path)
+    _, page = read(path)
+    assert "script" not in page.tags and "<script>alert(1)</script>&\"'??" in "".join(page.text)
+
+
+def test_a_program_that_is_killed_or_was_never_there(path):
+    done = profile(sys.executable, "-c", "import os; os.kill(os.getpid(), 9)", path=path,
+                   status=-signal.SIGKILL)
+    assert done.stderr.endswith(f"the profile is in {path}\n")
+    text, _ = read(path)
+    assert "Ended by signal 9" in text and "No process left a record" in text
+    done = profile("/no/such/program", path=path, status=127)
+    assert "can't be run" in done.stderr
+    assert read(path)[0] == text  # an old page stays until there is a new one
+    profile("true", path=path)
+    assert "Exit status 0" in read(path)[0] and read(path)[0].count("<html") == 1
+
+
+def test_wrong_use(path, tmp_path):
+    for words, said in [(["--output", path], "no program to run; see 'cowshed help profile'"),
+                        (["--report", "true"], "no option '--report'"),
+                        (["--output", str(tmp_path / "no" / "page"), "true"], "can't be written"),
+                        (["--output"], "needs a value")]:
+        done = subprocess.run([COMMAND, "profile", *words], capture_output=True, text=True)
+        assert done.returncode == 2 and said in done.stderr, done.stderr
+    done = subprocess.run([COMMAND, "run", "--output", path, "true"], capture_output=True,
+                          text=True)
+    assert done.returncode == 2 and "no option" in done.stderr
+
+
+def test_signals_reach_the_program(path):
+    text = "import signal, time\nprint('up', flush=True)\nsignal.pause()"
+    child = subprocess.Popen([COMMAND, "profile", "--output", path, sys.executable, "-c", text],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "up\n"
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(50) == -signal.SIGTERM
+    child.stdout.close()
+    child.stderr.close()
+    assert "Ended by signal 15" in read(path)[0]
+
+
+def test_as_a_module(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(sys.argv[1:])")
+    done = subprocess.run([sys.executable, "-m", "cowshed", "profile", "--threshold", "2M",
+                           str(script), "--output"], capture_output=True, text=True, timeout=50,
+                          cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout == "['--output']\n"
+    assert "script.py" in read(tmp_path / "cowshed-profile.html")[0]
+
+
+def test_a_browser_shows_it(path, tmp_path):
+    browser = next(filter(None, map(shutil.which, (
+        "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"))), None)
+    if browser is None:
+        pytest.skip("no Chromium: install chromium-headless-shell or chromium")
+    watched(path, 0)
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=1000",
+               f"--user-data-dir={tmp_path / 'browser'}", "--window-size=1000,1200"]
+    environ = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    dom = subprocess.run([*command, "--dump-dom", f"file://{path}"], capture_output=True, text=True,
+                         timeout=50, env=environ)
+    assert dom.returncode == 0 and dom.stdout.count("</svg>") == 2, dom.stderr
+    picture = tmp_path / "page.png"
+    subprocess.run([*command, f"--screenshot={picture}", f"file://{path}"], capture_output=True,
+                   timeout=50, check=True, env=environ)
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed").open(picture)
+    colors = {color for _, color in image.convert("RGB").getcolors(1 << 20)}
+    image.close()
+    assert {(0x7f, 0xb3, 0xe6), (0x66, 0x39, 0xba)} <= colors  # shared memory, and a fork
