@@ -346,8 +346,8 @@ void cli_page_print(FILE *out, struct cli_page *p)
 		put_memory(out, p);
 		put_forks(out, p);
 	} else {
-		fputs("<p>The program ended before its memory could be looked at."
-		      "</p>", out);
+		fputs("<p>The program ended before its memory could be looked at, "
+		      "or there is no /proc.</p>", out);
 	}
 	put_advice(out, p);
 	put_fallbacks(out, &p->sum);

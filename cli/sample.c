@@ -235,6 +235,7 @@ int cli_sampler_start(struct cli_sampler *ret)
 
 	if (sampler.samples == NULL)
 		return -errno;
+	(void)fcntl(fileno(sampler.samples), F_SETFD, FD_CLOEXEC);
 	r = pipe2(ends, O_CLOEXEC) < 0 ? -errno : 0;
 	if (r < 0) {
 		fclose(sampler.samples);

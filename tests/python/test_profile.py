@@ -152,6 +152,14 @@ def test_signals_reach_the_program(path):
     assert "Ended by signal 15" in read(path)[0]
 
 
+def test_the_program_gets_no_descriptor(path, tmp_path):
+    text = "import os, sys; sys.stdout.write(' '.join(sorted(os.listdir('/proc/self/fd'))))"
+    # A threshold that nothing reaches: the engine has descriptors, too.
+    words = "--threshold", "1T", sys.executable, "-c", text
+    assert profile(*words, path=path).stdout == subprocess.run(
+        [COMMAND, "run", *words], capture_output=True, text=True, timeout=50).stdout
+
+
 def test_as_a_module(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import sys; print(sys.argv[1:])")
