@@ -19,6 +19,7 @@ from . import _cowshed
 # The modules that register reducers for these types. A module is imported when an object of its
 # type is first sent.
 _LATE = {
+    ("pyarrow.lib", "Table"): ".arrow",
     ("torch", "Tensor"): ".torch._reduce",
     ("torch.storage", "UntypedStorage"): ".torch._reduce",
     ("torch.storage", "TypedStorage"): ".torch._reduce",

@@ -11,7 +11,8 @@ name is that of an item at the user's broker (`cowshed broker`), which is starte
 publish(). The table that open() returns consists of views of the storage, and keeps it alive.
 
 Messages of cowshed.multiprocessing carry such a table as a handle. Of a slice or some columns of it
-the large buffers travel by handle. A table in other memory is copied once, as arrays are.
+the large buffers travel by handle. A table in other memory is written once for each message,
+without what a slice leaves out.
 
 buffer() and storage() turn storages into Arrow's buffers, and back.
 
@@ -140,8 +141,8 @@ def open(name: str) -> pyarrow.Table:
     processes have the table.
 
     The publisher is trusted: Arrow checks the structure of the bytes, and
-    `table.validate(full=True)` the rest. A broker gives tables of other users only if it was started
-    with --others.
+    `table.validate(full=True)` the rest. A broker gives tables of other users only if it was
+    started with --others.
 
     FileNotFoundError: there is no such name, or no broker.
     ValueError: what has the name is no Arrow table, or memory that others may write. OSError: the
@@ -274,12 +275,22 @@ def _read(found, name):
 
 
 def _reduce_table(table):
-    # Parts of such a table, and other tables, are pickled by Arrow, whose buffers travel as those
-    # of arrays do.
     known = _whole.get(id(table))
-    if known is None or known[0]() is not table or not known[1].readonly:
+    if known is not None and known[0]() is table and known[1].readonly:
+        return _receive, (known[1],)
+    # Arrow pickles parts of a published table, whose buffers travel by handle, and small tables.
+    # Of a slice it pickles the whole buffers, once for each chunk. So other tables are written.
+    if table.get_total_buffer_size() < _arrays.SMALL or _lies_in_storages(table):
         return NotImplemented
-    return _receive, (known[1],)
+    try:
+        return _receive, (_write(table),)
+    except ValueError:  # dictionaries that a file can't hold
+        return NotImplemented
+
+
+def _lies_in_storages(table):
+    return all(region_of(part) is not None for column in table.columns for chunk in column.chunks
+               for part in chunk.buffers() if part is not None and part.size >= _cowshed.LARGE)
 
 
 def _receive(found):

@@ -381,6 +381,22 @@ def test_a_table_is_a_short_message():
     assert pickle.loads(pickle.dumps(ours)).equals(ours)
 
 
+def test_chunks_of_one_buffer_are_sent_once():
+    """Arrow's own pickle has the whole buffer once for each chunk."""
+    whole = pa.table({"x": np.arange(MIB)})
+    for table in pa.Table.from_batches(whole.to_batches(max_chunksize=MIB // 16)), whole[5:25]:
+        data, parcels = _pickle.dumps(table)
+        assert len(data) + sum(parcel[0].nbytes for parcel in parcels) < table.nbytes + (64 << 10)
+        back = _pickle.loads(data, [parcel[0] for parcel in parcels])
+        assert back.equals(table)
+    small = pa.dictionary(pa.int8(), pa.string())
+    chunks = [pa.array(map(str, range(first, first + 100))).dictionary_encode().cast(small)
+              for first in (0, 100)]
+    table = pa.table({"x": pa.chunked_array(chunks * 3000)})  # no file can hold it
+    data, parcels = _pickle.dumps(table)
+    assert _pickle.loads(data, [parcel[0] for parcel in parcels]).equals(table)
+
+
 def test_a_forked_child_reads_and_does_not_hold_the_name():
     ours = cowshed.arrow.publish("t", {"x": np.arange(MIB)})
     child = os.fork()
