@@ -22,6 +22,8 @@ This module needs pyarrow.
 from __future__ import annotations
 
 import errno
+import fcntl
+import io
 import os
 import sys
 import weakref
@@ -34,7 +36,7 @@ except ImportError as _error:
     raise ImportError("cowshed.arrow needs pyarrow 15 or newer, and it can't be imported "
                       f"({_error}): pip install pyarrow") from _error
 
-from . import _arrays, _cowshed, _reducers
+from . import _arrays, _cowshed, _packing, _reducers
 from ._regions import _inside, enter, region_of
 from .multiprocessing import _strategy
 
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["buffer", "names", "open", "publish", "storage", "unpublish"]
 
 _MAGIC = b"ARROW1"
-_THREADS = min(os.cpu_count() or 1, 8)
 
 _whole = {}  # id of a table that is all of a storage -> a weak reference to it, and the storage
 
@@ -110,8 +111,8 @@ def publish(name: str, data: Any, *, lasting: bool = False) -> pyarrow.Table:
     False, and the name goes with this process; True, and it stays until unpublish().
 
     Returns the table as open() gives it; what `data` held may then be freed. Writes all bytes
-    once, with several threads. A column keeps its chunks, and what a slice leaves out is not
-    written. A reader is read to its end first. Any thread may call it. A child of fork() has the
+    once. A column keeps its chunks, and what a slice leaves out is not written. A reader is read to
+    its end first. Any thread may call it. A child of fork() has the
     table, but does not hold the name.
 
     The broker is one process of this user. If it is killed, tables that are open stay. This
@@ -229,15 +230,42 @@ def _is_frame(x):
     return pandas is not None and isinstance(x, pandas.DataFrame)
 
 
+class _File(io.RawIOBase):
+    """A memfd that Arrow writes to. A write through a mapping would pay for page faults."""
+
+    def __init__(self, fd):
+        self.fd, self.size = fd, 0
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        view = memoryview(data).cast("B")
+        nbytes = view.nbytes
+        while view:  # the kernel takes less than 2 GiB at once
+            view = view[os.write(self.fd, view) :]
+        self.size += nbytes
+        return nbytes
+
+    def tell(self):
+        return self.size
+
+
 def _write(table):
     """A sealed storage with a table, in Arrow's file format."""
-    counted = pyarrow.MockOutputStream()
-    _write_to(counted, table)
-    made = _cowshed.new(counted.size())
-    with pyarrow.FixedSizeBufferWriter(pyarrow.py_buffer(made)) as sink:
-        sink.set_memcopy_threads(_THREADS)
-        _write_to(sink, table)
-    return _arrays._freeze(made)
+    fd = _packing._memfd()
+    if fd is None:  # the system denies memfds
+        with pyarrow.BufferOutputStream() as sink:
+            _write_to(sink, table)
+            return _reducers.rebuild_bytes(sink.getvalue(), True)
+    try:
+        file = _File(fd)
+        with pyarrow.PythonFile(file, mode="w") as sink:
+            _write_to(sink, table)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _packing._SEALS)
+        return _cowshed.import_fd(fd, 0, file.size, _cowshed.SEALED)
+    finally:
+        os.close(fd)
 
 
 def _write_to(sink, table):
