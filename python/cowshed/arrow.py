@@ -112,8 +112,8 @@ def publish(name: str, data: Any, *, lasting: bool = False) -> pyarrow.Table:
 
     Returns the table as open() gives it; what `data` held may then be freed. Writes all bytes
     once. A column keeps its chunks, and what a slice leaves out is not written. A reader is read to
-    its end first. Any thread may call it. A child of fork() has the
-    table, but does not hold the name.
+    its end first. Any thread may call it. A child of fork() has the table, but does not hold the
+    name.
 
     The broker is one process of this user. If it is killed, tables that are open stay. This
     process gives the next broker the table again at its next call here.
