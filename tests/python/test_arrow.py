@@ -14,7 +14,7 @@ import pytest
 np = pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-import pyarrow.compute  # noqa: E402
+import pyarrow.compute as pc  # noqa: E402
 
 import cowshed  # noqa: E402
 import cowshed.arrow  # noqa: E402
@@ -386,7 +386,7 @@ def test_a_table_is_a_short_message():
 def test_chunks_of_one_buffer_are_sent_once():
     """Arrow's own pickle has the whole buffer once for each chunk."""
     # In Arrow's own memory: under the shim that of NumPy is a storage, which needs no copy.
-    whole = pa.table({"x": pa.compute.add(pa.array(np.arange(MIB)), 0)})
+    whole = pa.table({"x": pc.add(pa.array(np.arange(MIB)), 0)})
     for table in pa.Table.from_batches(whole.to_batches(max_chunksize=MIB // 16)), whole[5:25]:
         data, parcels = _pickle.dumps(table)
         assert len(data) + sum(parcel[0].nbytes for parcel in parcels) < table.nbytes + (64 << 10)
