@@ -499,7 +499,8 @@ struct cow_rewrite;
  *
  *   -EAGAIN   an intent would copy nothing: nobody else reads the range
  *   -ENOTSUP  the range is not a whole block or storage, or its memory must keep its pages
- *   -EBUSY    the process may have memory under I/O
+ *   -EBUSY    the process may have memory under I/O, or the library is making huge pages of
+ *             this block
  *   -ENOMEM
  *   -EINVAL   no range, or it wraps around; ret_at or ret is NULL
  */

@@ -8,7 +8,7 @@ of it. The pages that the clone did not copy are copied one by one then, and the
 cost more. "source" is the same with the addition to the tensor that was cloned, while its clone
 lives. "first" is the first time of "all" in a process. In "all, one thread" PyTorch adds with one
 thread, as in a worker; otherwise it adds with as many threads as there are processors. The ways
-", all" and ", auto" are clone(writes=...).
+", all" and ", auto" are clone(writes=...). ", install()" is a plain clone() with hooked operations.
 
     python clone.py           GIB=1
 """
@@ -22,7 +22,7 @@ from common import leave, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "1"))
 WAYS = ["cowshed", "torch._lazy_clone", "clone()"]
-REWRITTEN = ["cowshed, all", "cowshed, auto"]
+REWRITTEN = ["cowshed, all", "cowshed, auto", "cowshed, install()"]
 TIMES = 5
 
 
@@ -36,7 +36,11 @@ def run(way):
         import cowshed.torch
 
         make = cowshed.torch.full
-        clone = functools.partial(cowshed.torch.clone, writes=way.partition(", ")[2] or "some")
+        writes = way.partition(", ")[2] or "some"
+        if writes == "install()":
+            cowshed.torch.install()
+            writes = "some"
+        clone = functools.partial(cowshed.torch.clone, writes=writes)
         source = make((n,), 1.0)
     else:
         clone = torch.Tensor.clone if way == "clone()" else torch._lazy_clone

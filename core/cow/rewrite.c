@@ -239,13 +239,16 @@ is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	       part.end >= cow__tile_end(t);
 }
 
-static struct cow__tile *
-find(uintptr_t start)
+/* The tile there, if it is to be had: the helper may be working on it for long. */
+static int
+find(uintptr_t start, struct cow__tile **ret)
 {
 	struct cow__tile *t = cow__engine.process == cow__process_id() ? cow__tile_find(start)
 	                                                               : NULL;
+	bool free = t && wait_for_helper(&t, start);
 
-	return t && wait_for_helper(&t, start) ? t : NULL;
+	*ret = t;
+	return !t || t->kind != COW__LIVE ? -ENOENT : free ? 0 : -EBUSY;
 }
 
 /* With the reference that keeps the pages. */
@@ -254,10 +257,12 @@ begin(struct cow__rewrite *w, size_t bytes)
 {
 	struct intent i = { .all = true };
 	struct cow__census c = { 0, 0 };
-	struct cow__tile *t = find(w->start);
-	int r;
+	struct cow__tile *t;
+	int r = find(w->start, &t);
 
-	if (!t || !is_whole(t, w->start, bytes))
+	if (r < 0)
+		return r == -ENOENT ? -ENOTSUP : r;
+	if (!is_whole(t, w->start, bytes))
 		return -ENOTSUP;
 	if (cow__exclusive(t, &c))
 		return -EAGAIN;
@@ -308,11 +313,12 @@ static int
 keep_new(const struct cow__rewrite *w)
 {
 	struct intent i = { .all = true };
-	struct cow__tile *t = find(w->start);
+	struct cow__tile *t;
+	int r = find(w->start, &t);
 	size_t rest;
 
-	if (!t || t->kind != COW__LIVE)
-		return -ENOENT;
+	if (r < 0)
+		return r;
 	if (!is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
 	    is_under_io(&i))
 		return -ENOTSUP;
@@ -332,7 +338,7 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 		cow__engine_lock();
 		r = keep ? keep_new(w) : 0;
 		cow__engine_unlock();
-		if (r < 0 && r != -ENOENT)
+		if (r < 0 && r != -ENOENT) /* the block was not freed meanwhile */
 			memcpy((void *)w->start, (void *)w->to.at, w->bytes);
 		cow__engine_lock();
 		if (w->to.alias)

@@ -40,7 +40,8 @@ void cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied);
 struct cow__rewrite;
 
 /* Pages for all bytes of a block that is frozen and has other readers. *ret_at gets where
- * they are written. -EAGAIN: there is nothing to gain. -EBUSY: memory may be under I/O.
+ * they are written. -EAGAIN: there is nothing to gain. -EBUSY: memory may be under I/O, or the
+ * helper works on the block.
  * -ENOTSUP: this memory keeps its pages, or is not a whole block. -ENOMEM */
 int cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rewrite **ret);
 

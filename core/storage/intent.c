@@ -99,7 +99,7 @@ cow_rewrite_begin(const struct cow_range *range, void **ret_at, struct cow_rewri
 		return cow__error(r, "cow_rewrite_begin: the range is not a whole block or "
 		                     "storage, or its memory must keep its pages");
 	else if (r == -EBUSY)
-		return cow__error(r, "cow_rewrite_begin: the memory may be under I/O");
+		return cow__error(r, "cow_rewrite_begin: the memory may be under I/O, or is worked on");
 	else if (r == -ENOMEM)
 		return cow__error(r, "cow_rewrite_begin: no memory for the new pages");
 	return r;

@@ -2,6 +2,8 @@
 /*
  * Rewrites on other pages: the new bytes are computed from the old ones, and nobody copies
  */
+#include "core/memory/state.h"
+#include "core/memory/tile.h"
 #include "tests/support/support.h"
 
 #include <errno.h>
@@ -149,7 +151,15 @@ static void in_the_child(void *arg)
 }
 
 /* What others do between the two calls: the result is the same. */
-enum { FORK, LIVING_CHILD, CLONE, LAST_READER_GONE, PROTECT, TRIM, EVENTS };
+enum { FORK, LIVING_CHILD, CLONE, LAST_READER_GONE, PROTECT, TRIM, HELPER_WORKS, EVENTS };
+
+/* As the helper does it while it makes huge pages. */
+static void set_busy(void *p, bool busy)
+{
+	cow__engine_lock();
+	cow__tile_find((uintptr_t)p)->busy = busy;
+	cow__engine_unlock();
+}
 
 static void happens(int event, struct cow_storage *a, struct cow_storage **b, struct both *both,
                     pid_t *child)
@@ -178,6 +188,9 @@ static void happens(int event, struct cow_storage *a, struct cow_storage **b, st
 		must(mprotect(both->p, PAGE, PROT_READ) == 0);
 		must(mprotect(both->p, PAGE, PROT_READ | PROT_WRITE) == 0);
 		break;
+	case HELPER_WORKS:
+		set_busy(both->p, true);
+		break;
 	default:
 		(void)cow_trim();
 	}
@@ -197,6 +210,8 @@ START_TEST(what_happens_meanwhile)
 	compute(at + 5 * MIB / 2, both.p + 5 * MIB / 2, 5 * MIB - 5 * MIB / 2);
 	ok(cow_rewrite_end(both.w, true));
 	must(is_one_more(both.p, old, 5 * MIB));
+	if (_i == HELPER_WORKS)
+		set_busy(both.p, false);
 	if (b)
 		ck_pattern(data(b), 5 * MIB, 1);
 	if (_i == LIVING_CHILD)
