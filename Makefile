@@ -19,6 +19,7 @@
 #     V=1               show commands
 #     NO_INSTALL=1      install no packages
 #     FUZZ_SECONDS=60   check in MODE=fuzz: for each target
+#     KERNELS=, SETS=, FULL=1   check-kernels: see scripts/check-kernels.sh
 #     SECONDS=600       check-chaos, stress, soak: how long; SEED=: from where
 #     PYTHON            the Python whose headers are used
 #     CC CXX CFLAGS CXXFLAGS LDFLAGS    the last three are appended to ours
@@ -74,6 +75,9 @@ check-valgrind: everything ## the tests of the library under valgrind (hours)
 	$(Q)LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \
 		AROUND='valgrind -q --error-exitcode=9 --child-silent-after-fork=no' $(CHECK) \
 		$(filter-out $(foreach t,$(NOT_VALGRIND),$(B)/tests/$(dir $t)test_$(notdir $t)),$(TESTS))
+
+check-kernels: everything ## tests on Debian's kernels, x86-64 and arm64, in QEMU; writes docs/platforms.md (an hour)
+	$(Q)scripts/check-kernels.sh
 
 check-model: ## the protocols of share/ and of safe points, every order of steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]

@@ -33,8 +33,10 @@ jemalloc     | library libjemalloc.a          | libjemalloc-dev | may | check
 mimalloc     | library libmimalloc.so.2       | libmimalloc2.0 | may | check
 tcmalloc     | library libtcmalloc_minimal.so.4 | libtcmalloc-minimal4 | may | check
 musl         | command -v musl-gcc            | musl-tools    | may  | check
-aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all
+aarch64      | command -v aarch64-linux-gnu-g++ | g++-aarch64-linux-gnu | may | check-all check-kernels
 ... its CPU  | command -v qemu-aarch64-static | qemu-user-static | may | check-all
+QEMU         | command -v qemu-system-x86_64  | qemu-system-x86 | must | check-kernels
+... for arm64 | command -v qemu-system-aarch64 | qemu-system-arm | must | check-kernels
 valgrind     | command -v valgrind            | valgrind      | must | check-valgrind
 clang        | command -v clang               | clang         | must | fuzz cov
 ... runtime  | clang_has libclang_rt.fuzzer-*.a | libclang-rt-dev | must | fuzz cov

@@ -1,0 +1,69 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# kernels-table.sh RESULTS: writes the tables of docs/platforms.md from what the machines of
+# scripts/check-kernels.sh said: RESULTS/KERNEL/SET/log.
+set -eu
+results=$1 page=docs/platforms.md
+mapfile -t kernels < <(ls "$results" | sort -V)
+
+row() { local IFS='|' && echo "|$*|" | sed 's/|/ | /g; s/^ //; s/ $//'; }
+logs() { cat "$results/$1"/*/log 2>/dev/null; }
+header() {
+	row "$@"
+	shift
+	printf '| --- |' && printf ' --- |%.0s' "$@" && echo
+}
+
+tables() {
+	local k s name columns
+	header kernel set version 'page size' passed failed skipped
+	for k in "${kernels[@]}"; do
+		for s in "$results/$k"/*/; do
+			s=$(basename "$s")
+			[ "$s" != measures ] && [ -s "$results/$k/$s/log" ] || continue
+			row "$k" "$s" "$(awk 'NR == 1 { print $2 }' "$results/$k/$s/log")" \
+				"$(awk 'NR == 2 { print $1 }' "$results/$k/$s/log")" \
+				"$(grep -aE '^[0-9]+ passed' "$results/$k/$s/log" |
+					awk '{ p += $1; f += $3; s += $5 } END { print p + 0 "|" f + 0 "|" s + 0 }')"
+		done
+	done
+	printf '\nWhat `cowshed doctor` found there. "no" stands for a feature that cowshed does without.\n\n'
+	columns=()
+	for k in "${kernels[@]}"; do ! logs "$k" | grep -aq '^ok  *memfd' || columns+=("$k"); done
+	header feature "${columns[@]}"
+	for name in memfd collapse pagemap pagemap_scan locks threads unshare io_uring transparent_hugepage/enabled; do
+		row "$name" "$(for k in "${columns[@]}"; do
+			logs "$k" | awk -v n="$name:" '$2 == n { r = n ~ /enabled/ ? $3 : $1 == "ok" ? "yes" : "no" }
+				END { print r == "" ? "-" : r }'
+		done | paste -sd '|')"
+	done
+	printf '\nThe time under the shim, as a multiple of glibc'"'"'s in the same machine.\n\n'
+	columns=()
+	for k in "${kernels[@]}"; do ! logs "$k" | grep -aq '^measure ' || columns+=("$k"); done
+	if [ ${#columns[@]} -gt 0 ]; then
+		header measured "${columns[@]}"
+		for name in $(for k in "${columns[@]}"; do logs "$k"; done | awk '/^measure / && !seen[$2]++ { print $2 }'); do
+			row "$name" "$(for k in "${columns[@]}"; do
+				logs "$k" | awk -v n="$name" '$1 == "measure" && $2 == n && $4 > 0 { r = sprintf("%.3g", $3 / $4) }
+					END { print r == "" ? "-" : r }'
+			done | paste -sd '|')"
+		done
+	else
+		echo 'Not measured.'
+	fi
+	printf '\nSkipped tests:\n\n'
+	for k in "${kernels[@]}"; do
+		logs "$k" | grep -aE '^ *skip ' | sort -u | cut -c1-105 | sed "s/^ *skip /* $k: /"
+	done | grep . || echo '* none'
+}
+
+start='<!-- make check-kernels writes what follows -->'
+end='<!-- end -->'
+tables >"$results/../tables.md"
+awk -v start="$start" -v end="$end" -v tables="$results/../tables.md" '
+	$0 == end { inside = 0 }
+	!inside { print }
+	$0 == start { inside = 1; print ""; while ((getline line < tables) > 0) print line; print "" }
+' "$page" >"$results/../platforms.md"
+cp "$results/../platforms.md" "$page"
