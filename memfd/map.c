@@ -270,6 +270,25 @@ cow__map_punch(uintptr_t addr, size_t bytes)
 	return result(sys_madvise((void *)addr, bytes, MADV_REMOVE));
 }
 
+/* The kernel itself changes a word of each page to what it is, atomically, so
+ * nothing is lost that another thread writes meanwhile. A page that can't be had is
+ * an error: a touch by the program would be a SIGBUS. The call also looks for
+ * threads that wait at `nobody`, and for those that wait at the page's first word
+ * if that is far below zero; a futex may wake without a reason. */
+static int
+touch_by_calls(uintptr_t addr, size_t bytes)
+{
+	static const int op = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, -2048);
+	static uint32_t nobody;
+	int r = 0;
+
+	for (uintptr_t at = addr; r == 0 && at < addr + bytes; at += cow__page)
+		r = result(SYS6(SYS_futex, &nobody,
+		                FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0, at,
+		                op));
+	return r;
+}
+
 int
 cow__map_populate(uintptr_t addr, size_t bytes)
 {
@@ -279,6 +298,9 @@ cow__map_populate(uintptr_t addr, size_t bytes)
 		r = result(sys_madvise((void *)addr, bytes,
 		                       MADV_POPULATE_WRITE));
 	while (r == -EINTR || r == -EAGAIN);
+	/* Linux before 5.14 does not know the advice. */
+	if (r == -EINVAL)
+		r = touch_by_calls(addr, bytes);
 	return r == -EFAULT ? -ENOMEM : r;
 }
 

@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 enum { ROUNDS_EACH = 3 };
 
@@ -273,6 +274,37 @@ START_TEST(with_pages_of_64_kib)
 }
 END_TEST
 
+static size_t pages_there(const void *p, size_t bytes)
+{
+	static unsigned char there[8 * MIB / 4096];
+	size_t n = 0;
+
+	must(mincore((void *)(uintptr_t)p, bytes, there) == 0);
+	for (size_t i = 0; i < bytes / (size_t)getpagesize(); i++)
+		n += there[i] & 1;
+	return n * (size_t)getpagesize();
+}
+
+/* As before Linux 5.14, where strict storages were refused. */
+START_TEST(strict_without_populating)
+{
+	const size_t bytes = 3 * MIB;
+	struct cow_storage *s;
+
+	fault_deny(SYS_madvise, 2, 23 /* MADV_POPULATE_WRITE */, EINVAL);
+	ok(cow_option_set("collapse", "no"));
+	ok(cow_option_set("backing", _i ? "anon" : "memfd"));
+	s = new_storage(bytes, COW_STORAGE_STRICT);
+	ck_assert_uint_gt(fault_denials(), 0);
+	ck_assert_uint_eq(pages_there(data(s), bytes), bytes);
+	fill(mut(s), bytes, 1);
+	ok(cow_storage_resize(s, 2 * bytes));
+	ck_assert_uint_eq(pages_there(data(s), 2 * bytes), 2 * bytes);
+	ck_pattern(data(s), bytes, 1);
+	cow_storage_unref(s);
+}
+END_TEST
+
 /* An emulator takes advice, does nothing, and says that it did. */
 START_TEST(holes_that_are_not_made)
 {
@@ -366,6 +398,7 @@ int main(void)
 	tcase_add_loop_test(tcase, without, 0, COUNT(features));
 	tcase_add_loop_test(tcase, without_from_then_on, 1, COUNT(features));
 	tcase_add_loop_test(tcase, with_pages_of_64_kib, 0, 2);
+	tcase_add_loop_test(tcase, strict_without_populating, 0, 2);
 	tcase_add_test(tcase, holes_that_are_not_made);
 	tcase_add_test(tcase, without_private_mappings_and_mremap);
 	if (!SANITIZED) /* they have no helper */
