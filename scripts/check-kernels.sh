@@ -26,12 +26,17 @@ command -v qemu-system-x86_64 qemu-system-aarch64 >/dev/null || {
 	exit 1
 }
 scripts/kernels-fetch.sh $KERNELS || exit
-case $KERNELS in *arm64*) scripts/kernels-cross.sh || exit ;; esac
+for kernel in $KERNELS; do
+	case $kernel in
+	arm64-*-16k) scripts/kernels-cross.sh 16384 || exit ;;
+	arm64-*) scripts/kernels-cross.sh || exit ;;
+	esac
+done
 mkdir -p $results
 
 one() { # KERNEL SET
 	local out=$results/$1/$2 memory=3072 counts p f s swap=0 tree=build/plain
-	case $1 in arm64-*) tree=build/arm64 ;; esac
+	case $1 in arm64-*-16k) tree=build/arm64-16384 ;; arm64-*) tree=build/arm64 ;; esac
 	rm -rf "$out" && mkdir -p "$out"
 	printf 'cd /mnt/tree && BUILD=%s FULL=%s T=%q bash tests/kernels/sets.sh %s\n' \
 		$tree "${FULL:-}" "${T:-}" "$2" >"$out/run.sh"

@@ -5,7 +5,8 @@
 # OUT/run.sh in it, in the tree and as root, and leaves its output in OUT/log and its exit status
 # in OUT/status. OUT is writable in the machine, as /mnt/out; the tree is /mnt/tree.
 #
-# Environment: LIMIT=450 seconds, MEMORY=3072 MiB, SWAP=0 MiB of swap, APPEND= more kernel options.
+# Environment: LIMIT=450 seconds, CPUS=1 (more are slower under emulation), MEMORY=3072 MiB,
+# SWAP=0 MiB of swap, APPEND= more kernel options.
 # ACCEL=kvm uses the processor; without it, QEMU computes what the processor would do (TCG).
 set -eu
 spec=$1 out=$(cd "$2" && pwd) work=$PWD/build/linux
@@ -19,7 +20,7 @@ esac
 command -v $qemu >/dev/null || die "no $qemu; install $package"
 [ -e "$work/$spec/initramfs" ] || die "no kernel $spec; scripts/kernels-fetch.sh $spec fetches it"
 
-accel=(-accel tcg,thread=multi -cpu max,-erms,-fsrm)
+accel=(-accel tcg,thread=multi -cpu max)
 [ "${ACCEL:-}" != kvm ] || accel=(-accel kvm -cpu host)
 disk=()
 if [ "${SWAP:-0}" -gt 0 ]; then
@@ -30,12 +31,15 @@ folder() { # TAG PATH MORE
 	printf '%s\n' -fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap$3" \
 		-device "virtio-9p-pci,fsdev=$1,mount_tag=$1"
 }
-mapfile -t folders < <(folder host "$root" ,readonly=on && folder tree "$PWD" ,readonly=on && folder out "$out" '')
+mapfile -t folders < <(folder host "$root" ,readonly=on && folder tree "$PWD" ,readonly=on &&
+	folder out "$out" '')
 rm -f "$out/status" "$out/log"
 status=0
-timeout -k 5 "${LIMIT:-450}" $qemu "${machine[@]}" "${accel[@]}" -smp ${CPUS:-2} -m "${MEMORY:-3072}" \
+timeout -k 5 "${LIMIT:-450}" $qemu "${machine[@]}" "${accel[@]}" -smp "${CPUS:-1}" \
+	-m "${MEMORY:-3072}" \
 	-kernel "$work/$spec/vmlinuz" -initrd "$work/$spec/initramfs" \
-	-append "console=$console panic=-1 quiet clearcpuid=112,297,580 ${APPEND:-}" -no-reboot -nographic -nodefaults -serial stdio \
+	-append "console=$console panic=-1 quiet ${APPEND:-}" \
+	-no-reboot -nographic -nodefaults -serial stdio \
 	"${folders[@]}" "${disk[@]}" >"$out/console" 2>&1 </dev/null || status=$?
 rm -f "$out/swap"
 if [ ! -e "$out/status" ]; then

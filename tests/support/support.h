@@ -38,7 +38,10 @@ extern "C" {
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
-#define PAGE ((size_t)4096)
+#ifndef TEST_PAGE /* scripts/kernels-cross.sh: of another kernel */
+#define TEST_PAGE 4096
+#endif
+#define PAGE ((size_t)TEST_PAGE)
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* A quarter of them with QUICK=1 in the environment, as make check sets it. */

@@ -18,7 +18,7 @@
  * layers stay right, and the mappings bounded. */
 START_TEST(layers_on_layers)
 {
-	enum { LAYERS = 60 };
+	enum { LAYERS = 60, WORDS = PAGE / sizeof(uint32_t) };
 	size_t bytes = 8 * MIB, pages = bytes / PAGE, n, k, page;
 	bool scattered = _i;
 	struct cow_storage *a = new_storage(bytes, COW_STORAGE_TRANSPARENT);
@@ -37,8 +37,8 @@ START_TEST(layers_on_layers)
 		for (k = 0; k < pages / 100; k++) {
 			page = scattered ? prng_below(&prng, pages)
 			                 : (page + 1) % pages;
-			p[page * 1024 + n] = (uint32_t)(n * 4096 + k + 1);
-			p[page * 1024] = model[page] = (uint32_t)(n * 31 + k);
+			p[page * WORDS + n] = (uint32_t)(n * 4096 + k + 1);
+			p[page * WORDS] = model[page] = (uint32_t)(n * 31 + k);
 		}
 		memcpy(kept[n], model, sizeof(model));
 		old[n] = lazy(a);
@@ -50,7 +50,7 @@ START_TEST(layers_on_layers)
 			continue;
 		q = (const uint32_t *)(const void *)data(old[n]);
 		for (page = 0; page < pages; page++)
-			must(q[page * 1024] == kept[n][page]);
+			must(q[page * WORDS] == kept[n][page]);
 	}
 	ck_assert_int_lt(footprint_now().maps, 33000);
 	/* Single pages don't add up to a copy of all: they become a layer first. */
@@ -58,11 +58,11 @@ START_TEST(layers_on_layers)
 		ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN],
 		                  before);
 	for (page = 0; page < pages; page++)
-		must(p[page * 1024] == model[page]);
+		must(p[page * WORDS] == model[page]);
 	for (n = 0; n < LAYERS; n++)
 		cow_storage_unref(old[n]);
 	for (page = 0; page < pages; page++)
-		must(p[page * 1024] == model[page]);
+		must(p[page * WORDS] == model[page]);
 	cow_storage_unref(a);
 }
 END_TEST
