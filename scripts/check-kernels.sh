@@ -29,16 +29,16 @@ scripts/kernels-fetch.sh $KERNELS || exit
 for kernel in $KERNELS; do
 	case $kernel in
 	arm64-*-16k) scripts/kernels-cross.sh 16384 || exit ;;
-	arm64-*) scripts/kernels-cross.sh || exit ;;
+	arm64-*) scripts/kernels-cross.sh 4096 || exit ;;
 	esac
 done
 mkdir -p $results
 
 one() { # KERNEL SET
-	local out=$results/$1/$2 memory=3072 counts p f s swap=0 tree=build/plain
-	case $1 in arm64-*-16k) tree=build/arm64-16384 ;; arm64-*) tree=build/arm64 ;; esac
+	local out=$results/$1/$2 memory=3072 counts p f s swap=0 tree=.
+	case $1 in arm64-*-16k) tree=build/linux/tree-16384 ;; arm64-*) tree=build/linux/tree-4096 ;; esac
 	rm -rf "$out" && mkdir -p "$out"
-	printf 'cd /mnt/tree && BUILD=%s FULL=%s T=%q bash tests/kernels/sets.sh %s\n' \
+	printf 'cd /mnt/tree/%s && FULL=%s T=%q bash tests/kernels/sets.sh %s\n' \
 		$tree "${FULL:-}" "${T:-}" "$2" >"$out/run.sh"
 	printf '%-15s %-9s ' "$1" "$2"
 	case $2 in small) memory=1024 ;; swap) memory=512 swap=2048 ;; esac
