@@ -60,6 +60,13 @@ check-rest: $(NEEDED) $(PYTHON_ENV) ## the tests that check leaves out or shorte
 check-all: $(NEEDED) $(PYTHON_ENV) $(if $(T),,$(LONG)) ## all tests, none shortened, and the long ones
 	$(Q)LONG=1 $(CHECK) $(RUN) $(LONG) $(LONG_SCRIPTS)
 
+nogil: everything ## a CPython without the GIL, built in build/nogil if there is none, and the module for it
+	$(Q)python=$$(scripts/nogil.sh build) && $(MAKE) python PYTHON="$$python"
+
+check-nogil: nogil ## the tests of the Python package in that
+	$(Q)python=$$(scripts/nogil.sh venv) && PYTHON="$$python" $(CHECK) \
+		$(filter tests/python/test_%.py,$(PYTHON_TESTS))
+
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
 		bad=0; for part in lint-python lint-rooms lint-objects lint; do \

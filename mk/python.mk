@@ -4,15 +4,19 @@
 # sources: the extension module, and beside it the libraries, the shim and the command.
 
 # The stable ABI of Python 3.11: one module for that version and all later ones. Headers of
-# any of these versions will do.
+# any of these versions will do. A Python without the GIL, whose folder of headers ends with "t",
+# has no stable ABI: it gets a module of its own, beside the other one in the package.
 PYTHON ?=
 PYTHON_H := $(if $(SANITIZED),,$(shell PYTHON='$(PYTHON)' bash scripts/python.sh include))
+NOGIL := $(filter %t,$(notdir $(PYTHON_H)))
+EXT_SUFFIX ?= $(if $(NOGIL),$(shell '$(PYTHON)' -c \
+	'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'),.abi3.so)
 FLAGS_python = $(C_BASE) $(C_WARN) $(HARDEN) -Werror=implicit-function-declaration -fPIC \
 	-fvisibility=hidden -isystem '$(PYTHON_H)' -Wno-write-strings
 
 PACKAGE := $(B)/python/cowshed
-PACKAGE_EXT := $(PACKAGE)/_cowshed.abi3.so
-PACKAGE_EXT_OBJ := $(call obj,$(wildcard python/_cowshed/*.c))
+PACKAGE_EXT := $(PACKAGE)/_cowshed$(EXT_SUFFIX)
+PACKAGE_EXT_OBJ := $(patsubst %.c,$(O)/%$(if $(NOGIL),.$(NOGIL)).o,$(wildcard python/_cowshed/*.c))
 PACKAGE_PY := $(patsubst %,$(B)/%,$(foreach d,python/cowshed python/cowshed/*,\
 	$(wildcard $d/*.py $d/*.pyi $d/py.typed)))
 PACKAGE_BUILT := $(PACKAGE)/bin/cowshed $(addprefix $(PACKAGE)/lib/,$(notdir \
@@ -21,6 +25,11 @@ PACKAGE_BUILT := $(PACKAGE)/bin/cowshed $(addprefix $(PACKAGE)/lib/,$(notdir \
 $(PACKAGE_EXT_OBJ): | $(if $(PYTHON_H),,no-python-headers)
 no-python-headers:
 	$(error no Python.h of 3.11 or newer was found (Debian: python3-dev))
+
+$(O)/python/_cowshed/%.$(or $(NOGIL),no-gil).o: python/_cowshed/%.c mk/config.mk
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(FLAGS_python) $(CFLAGS) -c -o $@ $<
 
 # The interpreter brings the undefined symbols. The loader knows libcowshed.so.0 by its name, so
 # the one that the shim has loaded serves the module, too.

@@ -12,7 +12,8 @@ and Python's headers, so `pip install ./python` works without a package index.
                     the top. It is built like a checkout.
     wheel           One for all versions of CPython from 3.11 on (the stable ABI), with the
                     library, the shim and the command inside. Run paths are relative, so these
-                    files are not looked for elsewhere.
+                    files are not looked for elsewhere. A CPython without the GIL has no stable
+                    ABI, so it gets a wheel for its version alone.
     editable        A wheel with the path of the checkout's build/plain/python in it.
 """
 
@@ -61,7 +62,10 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         package = tree / PACKAGE
         with Wheel(wheel_directory) as wheel:
             for path in sorted(package.rglob("*")):
-                if path.is_file() and "__pycache__" not in path.parts:
+                # The module of another Python, if the folder was kept.
+                others = path.name.startswith("_cowshed.") and path.suffix == ".so" and \
+                    path.name != "_cowshed" + suffix()
+                if path.is_file() and "__pycache__" not in path.parts and not others:
                     wheel.add(path.relative_to(package).as_posix(), path.read_bytes(),
                               os.access(path, os.X_OK))
         return wheel.name
@@ -136,16 +140,14 @@ def copy_tree(to):
 
 def make(tree, cflags):
     """Runs `make python`, without the variables of a make that has started pip."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise SystemExit(f"cowshed: {sys.executable} is a Python without the GIL, which has no "
-                         "stable ABI: use one with the GIL")
     if shutil.which("make") is None:
         raise SystemExit("cowshed: there is no `make` in PATH. Install GNU make and a C compiler "
                          "(Debian: apt-get install make gcc python3-dev)")
     environment = {name: value for name, value in os.environ.items() if name not in
                    ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEFILES", "MODE", "PYTHONPATH")}
     environment["CFLAGS"] = cflags
-    command = ["make", "-C", str(tree), "python", "PYTHON=" + sys.executable]
+    command = ["make", "-C", str(tree), "python", "PYTHON=" + sys.executable,
+               "EXT_SUFFIX=" + suffix()]
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         raise SystemExit(f"cowshed: '{shlex.join(command)}' ended with status {done.returncode}: "
@@ -179,9 +181,25 @@ def dist_info():
     return f"cowshed-{version()}.dist-info"
 
 
+def has_gil():
+    """Whether this Python is built with the GIL, and so has the stable ABI."""
+    return not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+def suffix():
+    """How the name of the extension module ends, on the platform that is built for."""
+    if has_gil():
+        return ".abi3.so"
+    machine = re.search("x86_64|aarch64", sysconfig.get_platform())[0]
+    return re.sub("x86_64|aarch64", machine, sysconfig.get_config_var("EXT_SUFFIX"))
+
+
 def tag():
-    """The wheel's compatibility tag: the stable ABI of CPython 3.11, on this platform."""
-    return "cp311-abi3-" + re.sub("[-.]", "_", sysconfig.get_platform())
+    """The wheel's compatibility tag: the stable ABI of CPython 3.11, or this version without
+    the GIL; on this platform."""
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return (("cp311-abi3-" if has_gil() else f"{version}-{version}t-") +
+            re.sub("[-.]", "_", sysconfig.get_platform()))
 
 
 def metadata():

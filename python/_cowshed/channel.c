@@ -101,7 +101,6 @@ static int parcel_from(PyObject *item, struct cow_parcel *ret,
 		.mode = mode,
 		.strategy = strategy,
 	};
-	/* Another thread may change the list while this one has released the GIL. */
 	Py_INCREF(storage);
 	*ret_object = (StorageObject *)storage;
 	return 0;
@@ -144,20 +143,26 @@ static PyObject *channel_send(PyObject *object, PyObject *args)
 	struct cow_parcel *parcels;
 	StorageObject **objects;
 	Py_ssize_t count, n = 0;
-	PyObject *list;
+	PyObject *list, *tuple;
 	Py_buffer note;
 	long r = -1;
 
 	if (!PyArg_ParseTuple(args, "O!y*:send", &PyList_Type, &list, &note))
 		return NULL;
-	count = PyList_Size(list);
+	/* Another thread may change the list. */
+	tuple = PyList_AsTuple(list);
+	if (!tuple) {
+		PyBuffer_Release(&note);
+		return NULL;
+	}
+	count = PyTuple_Size(tuple);
 	parcels = PyMem_Calloc((size_t)count + 1, sizeof(*parcels));
 	objects = PyMem_Calloc((size_t)count + 1, sizeof(*objects));
 	if (!parcels || !objects) {
 		PyErr_NoMemory();
 		goto out;
 	}
-	while (n < count && parcel_from(PyList_GetItem(list, n), &parcels[n],
+	while (n < count && parcel_from(PyTuple_GetItem(tuple, n), &parcels[n],
 	                                &objects[n]) == 0)
 		n++;
 	if (n < count)
@@ -173,6 +178,7 @@ static PyObject *channel_send(PyObject *object, PyObject *args)
 	}
 out:
 	parcels_end(parcels, objects, n);
+	Py_DECREF(tuple);
 	PyBuffer_Release(&note);
 	return r < 0 ? NULL : PyLong_FromLong(r);
 }

@@ -27,7 +27,7 @@
 
 /* CPython has these since 3.9, and promises since 3.12 that they stay. A call without them
  * makes a tuple, and takes three times as long. */
-#if Py_LIMITED_API + 0 < 0x030c0000
+#if defined(Py_LIMITED_API) && Py_LIMITED_API + 0 < 0x030c0000
 typedef PyObject *(*vectorcallfunc)(PyObject *, PyObject *const *, size_t, PyObject *);
 PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *);
 PyObject *PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
@@ -108,6 +108,23 @@ static int is_large(const HookObject *self, PyObject *one)
 	return 0;
 }
 
+/* An item of a list or tuple, with a reference. NULL: another thread has made the list shorter. */
+static PyObject *item_of(PyObject *sequence, Py_ssize_t i)
+{
+	PyObject *item;
+
+	if (PyTuple_CheckExact(sequence))
+		return Py_XNewRef(PyTuple_GetItem(sequence, i));
+#ifdef Py_GIL_DISABLED
+	item = PyList_GetItemRef(sequence, i);
+#else
+	item = Py_XNewRef(PyList_GetItem(sequence, i));
+#endif
+	if (!item)
+		PyErr_Clear();
+	return item;
+}
+
 /* Is the first argument, or an item of it, large? */
 static int may_matter(const HookObject *self, PyObject *first)
 {
@@ -119,10 +136,14 @@ static int may_matter(const HookObject *self, PyObject *first)
 		return 0;
 	if (n < 0)
 		return is_large(self, first);
-	for (Py_ssize_t i = 0; i < n; i++)
-		if (is_large(self, PyList_CheckExact(first) ? PyList_GetItem(first, i)
-		                                            : PyTuple_GetItem(first, i)))
-			return 1;
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *one = item_of(first, i);
+		int large = one && is_large(self, one);
+
+		Py_XDECREF(one);
+		if (large || !one)
+			return large;
+	}
 	return 0;
 }
 

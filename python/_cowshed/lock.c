@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@ PyTypeObject *lock_type;
 typedef struct {
 	PyObject_HEAD PyObject *storage;
 	pthread_mutex_t *mutex;
+	/* Only the thread that holds the mutex writes these two. */
 	pthread_t thread; /* acquired it by this object; valid if pid is not 0 */
 	pid_t pid;        /* process of the thread; 0: not held by this object */
 } LockObject;
@@ -103,15 +105,21 @@ static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 	return (PyObject *)self;
 }
 
+/* Does the calling thread hold the mutex, acquired by this object? The thread is written before the
+ * process, so a thread that sees itself here has acquired it last. */
+static bool is_mine(LockObject *self)
+{
+	return __atomic_load_n(&self->pid, __ATOMIC_ACQUIRE) == getpid() &&
+	       pthread_equal(__atomic_load_n(&self->thread, __ATOMIC_RELAXED), pthread_self());
+}
+
 static void lock_dealloc(PyObject *object)
 {
 	LockObject *self = (LockObject *)object;
 	PyTypeObject *type = Py_TYPE(object);
 
 	/* In a forked child no list contains the mutexes that the parent holds. */
-	if (self->pid != getpid() ||
-	    (pthread_equal(self->thread, pthread_self()) &&
-	     pthread_mutex_unlock(self->mutex) == 0))
+	if (self->pid != getpid() || (is_mine(self) && pthread_mutex_unlock(self->mutex) == 0))
 		Py_DECREF(self->storage);
 	PyObject_Free(object);
 	Py_DECREF(type);
@@ -174,8 +182,8 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
 	if (r == EOWNERDEAD)
 		r = pthread_mutex_consistent(m);
 	if (r == 0) {
-		self->thread = pthread_self();
-		self->pid = getpid();
+		__atomic_store_n(&self->thread, pthread_self(), __ATOMIC_RELAXED);
+		__atomic_store_n(&self->pid, getpid(), __ATOMIC_RELEASE);
 		Py_RETURN_TRUE;
 	}
 	if (r == EBUSY || r == ETIMEDOUT)
@@ -187,16 +195,13 @@ static PyObject *lock_acquire(PyObject *object, PyObject *args,
 static PyObject *lock_release(PyObject *object, PyObject *unused)
 {
 	LockObject *self = (LockObject *)object;
-	pid_t pid = self->pid;
-	int r;
 
 	(void)unused;
 	/* Before the unlock: another thread may acquire it by this object right after. */
-	self->pid = 0;
-	r = pthread_mutex_unlock(self->mutex);
-	if (r == 0)
+	if (is_mine(self))
+		__atomic_store_n(&self->pid, 0, __ATOMIC_RELEASE);
+	if (pthread_mutex_unlock(self->mutex) == 0)
 		Py_RETURN_NONE;
-	self->pid = pid;
 	PyErr_SetString(PyExc_RuntimeError,
 	                "this thread does not hold the lock: call release() "
 	                "in the thread that acquired it");

@@ -101,6 +101,10 @@ PyMODINIT_FUNC PyInit__cowshed(void)
 {
 	PyObject *m = PyModule_Create(&definition);
 
+#ifdef Py_GIL_DISABLED
+	if (m && PyUnstable_Module_SetGIL(m, Py_MOD_GIL_NOT_USED) < 0)
+		Py_CLEAR(m);
+#endif
 	if (m &&
 	    (add_constants(m) < 0 || storage_init(m) < 0 ||
 	     sources_init(m) < 0 || group_init(m) < 0 || channel_init(m) < 0 ||

@@ -19,6 +19,10 @@
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.
  *
+ * A Python without the GIL (3.13t) has no stable ABI, so it gets a build of its own. The module
+ * says that it needs no GIL. Its own state has a lock (objects.h). Lists of the caller, which
+ * another thread may change, are copied into tuples, or their items are taken with a reference.
+ *
  * Errors. -EINVAL, -E2BIG and -ERANGE become ValueError, -ENOMEM becomes MemoryError. All
  * others become OSError, or the subclass that Python has for the number. The text is
  * that of cow_last_error().
@@ -27,7 +31,10 @@
 #define COWSHED_MODULE_H
 
 #define PY_SSIZE_T_CLEAN
+#include <pyconfig.h>
+#ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030b0000
+#endif
 #include <Python.h>
 
 #include <cowshed-broker.h>
@@ -43,8 +50,10 @@ enum kind {
 	KIND_FILE,  /* a mapping of a file, or foreign memory; written in place */
 };
 
-typedef struct {
+typedef struct storage_object {
 	PyObject_HEAD struct cow_storage *storage;
+	struct storage_object *next; /* objects.c has these two */
+	PyObject *finder;            /* NULL, or a weak reference on this object */
 	PyObject *weakrefs;
 	Py_ssize_t exports; /* buffers that are not released */
 	unsigned char kind;

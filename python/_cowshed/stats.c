@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters, options, features
+ * Counters, options, features, numbers
  *
  * stats() returns the counters as a dict, in the order of struct cow_stats. Its last entry
  * is a dict of the fallbacks that are not 0.
@@ -171,7 +171,21 @@ static PyObject *version(PyObject *module, PyObject *unused)
 	return PyUnicode_FromString(cow_version());
 }
 
+/* itertools.count() gives a number twice if threads call it without the GIL. */
+static PyObject *next_number(PyObject *module, PyObject *unused)
+{
+	static unsigned long long last;
+
+	(void)module;
+	(void)unused;
+	return PyLong_FromUnsignedLongLong(__atomic_add_fetch(&last, 1, __ATOMIC_RELAXED));
+}
+
 static PyMethodDef functions[] = {
+	{"next_number", next_number, METH_NOARGS,
+         "next_number()\n--\n\n"
+         "Returns a number that is larger than those of all earlier calls in this process and, "
+         "before the fork, in its parent."},
 	{"stats", stats, METH_VARARGS,
          "stats(pid=0)\n--\n\n"
          "Returns the counters of a process as a dict; 0 is this process.\n\n"

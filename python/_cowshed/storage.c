@@ -8,11 +8,10 @@
  * could move it. So after the first request for its address a lazy clone is sent in its
  * place. (The number of buffers does not tell: an array of NumPy holds the object only.)
  *
- * There is one object for each storage of the library. A storage that is received twice, or
- * found twice by its address, is the same object. The table of objects owns no references;
- * the destructor of an object removes its entry before all else.
+ * There is one object for each storage of the library (objects.h). A storage that is received
+ * twice, or found twice by its address, is the same object.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/objects.h"
 
 #include <errno.h>
 #include <structmember.h>
@@ -21,64 +20,35 @@
 
 PyTypeObject *storage_type;
 
-static PyObject *table; /* address of the storage -> address of its object */
-
 /* ---- Objects ------------------------------------------------------------------ */
 
 PyObject *storage_wrap(struct cow_storage *s, enum kind kind, int readonly)
 {
-	PyObject *key = PyLong_FromVoidPtr(s), *value, *found;
-	StorageObject *self = NULL;
+	PyObject *object = objects_find(s);
+	StorageObject *self;
 
-	if (!key)
-		goto fail;
-	found = PyDict_GetItemWithError(table, key);
-	if (found) {
-		self = PyLong_AsVoidPtr(found);
-		Py_INCREF((PyObject *)self);
-		Py_DECREF(key);
+	if (object) {
 		(void)cow_storage_unref(s);
-		return (PyObject *)self;
+		return object;
 	}
-	if (PyErr_Occurred())
-		goto fail;
 	self = PyObject_New(StorageObject, storage_type);
-	if (!self)
-		goto fail;
-	self->storage = NULL;
+	if (!self) {
+		(void)cow_storage_unref(s);
+		return NULL;
+	}
+	self->storage = s;
+	self->next = NULL;
+	self->finder = NULL;
 	self->weakrefs = NULL;
 	self->exports = 0;
 	self->known = 0;
 	self->busy = 0;
 	self->kind = (unsigned char)kind;
 	self->readonly = (unsigned char)readonly;
-	value = PyLong_FromVoidPtr(self);
-	if (!value || PyDict_SetItem(table, key, value) < 0) {
-		Py_XDECREF(value);
-		goto fail;
-	}
-	self->storage = s;
-	Py_DECREF(value);
-	Py_DECREF(key);
-	return (PyObject *)self;
-fail:
-	Py_XDECREF(key);
-	Py_XDECREF((PyObject *)self);
-	(void)cow_storage_unref(s);
-	return NULL;
-}
-
-/* Runs before any other code can: a lookup would return the object that is destroyed. */
-static void forget(const StorageObject *self)
-{
-	PyObject *type, *value, *trace, *key;
-
-	PyErr_Fetch(&type, &value, &trace);
-	key = PyLong_FromVoidPtr(self->storage);
-	if (!key || PyDict_DelItem(table, key) < 0)
-		PyErr_Clear();
-	Py_XDECREF(key);
-	PyErr_Restore(type, value, trace);
+	object = objects_enter(self);
+	/* Without memory, or if another thread was faster, the reference on `s` goes with it. */
+	Py_DECREF((PyObject *)self);
+	return object;
 }
 
 static void storage_dealloc(PyObject *object)
@@ -86,44 +56,57 @@ static void storage_dealloc(PyObject *object)
 	StorageObject *self = (StorageObject *)object;
 	PyTypeObject *type = Py_TYPE(object);
 
-	if (self->storage)
-		forget(self);
+	objects_remove(self);
 	if (self->weakrefs)
 		PyObject_ClearWeakRefs(object);
+	Py_XDECREF(self->finder);
 	(void)cow_storage_unref(self->storage);
 	PyObject_Free(object);
 	Py_DECREF(type);
 }
 
+/* `known` is set once, and never reset. */
+static int is_known(const StorageObject *s)
+{
+	return __atomic_load_n(&s->known, __ATOMIC_ACQUIRE);
+}
+
 /* Not a mutex: in a forked child the thread that would unlock it is missing. */
 static int is_busy(const StorageObject *s)
 {
-	return s->busy && !s->known && s->busy == getpid();
+	int busy = __atomic_load_n(&s->busy, __ATOMIC_ACQUIRE);
+
+	return busy && !is_known(s) && busy == getpid();
 }
 
 void storages_begin(StorageObject *const *all, Py_ssize_t n)
 {
 	static const struct timespec moment = {.tv_nsec = 100000};
+	Py_ssize_t i;
 
-	for (Py_ssize_t i = 0; i < n;) {
-		if (!is_busy(all[i])) {
-			i++;
-			continue;
-		}
+	if (n == 1 && is_known(all[0]))
+		return;
+	for (;;) {
+		state_lock();
+		for (i = 0; i < n && !is_busy(all[i]); i++)
+			;
+		if (i == n)
+			break;
+		state_unlock();
 		Py_BEGIN_ALLOW_THREADS
 		(void)nanosleep(&moment, NULL);
 		Py_END_ALLOW_THREADS
-		i = 0;
 	}
-	for (Py_ssize_t i = 0; i < n; i++)
-		if (!all[i]->known)
-			all[i]->busy = getpid();
+	for (i = 0; i < n; i++)
+		if (!is_known(all[i]))
+			__atomic_store_n(&all[i]->busy, getpid(), __ATOMIC_RELAXED);
+	state_unlock();
 }
 
 void storages_end(StorageObject *const *all, Py_ssize_t n)
 {
 	for (Py_ssize_t i = 0; i < n; i++)
-		all[i]->busy = 0;
+		__atomic_store_n(&all[i]->busy, 0, __ATOMIC_RELEASE);
 }
 
 int storage_address(StorageObject *self, void **ret)
@@ -140,7 +123,8 @@ int storage_address(StorageObject *self, void **ret)
 		            : cow_storage_data_mut(self->storage, ret);
 		Py_END_ALLOW_THREADS
 	}
-	self->known |= r == 0;
+	if (r == 0)
+		__atomic_store_n(&self->known, 1, __ATOMIC_RELEASE);
 	storages_end(&self, 1);
 	if (r < 0)
 		(void)raise_error(r);
@@ -152,7 +136,7 @@ struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
 	struct cow_storage *clone;
 	int r;
 
-	if (mode == COW_SHARE_ALIAS && self->readonly && self->known &&
+	if (mode == COW_SHARE_ALIAS && self->readonly && is_known(self) &&
 	    self->kind == KIND_OWN) {
 		PyErr_SetString(PyExc_ValueError,
 		                "a read-only storage whose address is known "
@@ -161,7 +145,7 @@ struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
 		return NULL;
 	}
 	/* Exposed storages and aliases do not move. */
-	if (mode == COW_SHARE_ALIAS || !self->readonly || !self->known)
+	if (mode == COW_SHARE_ALIAS || !self->readonly || !is_known(self))
 		return cow_storage_ref(self->storage);
 	r = cow_storage_lazy_clone(self->storage, &clone);
 	if (r < 0)
@@ -187,14 +171,14 @@ static int storage_getbuffer(PyObject *object, Py_buffer *view, int flags)
 	                      (Py_ssize_t)cow_storage_bytes(self->storage),
 	                      self->readonly, flags) < 0)
 		return -1;
-	self->exports++;
+	(void)__atomic_add_fetch(&self->exports, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 
 static void storage_releasebuffer(PyObject *object, Py_buffer *view)
 {
 	(void)view;
-	((StorageObject *)object)->exports--;
+	(void)__atomic_sub_fetch(&((StorageObject *)object)->exports, 1, __ATOMIC_RELAXED);
 }
 
 static Py_ssize_t storage_length(PyObject *object)
@@ -341,11 +325,11 @@ static PyObject *storage_export(PyObject *object, PyObject *args)
 	r = cow_storage_export(s, (enum cow_share_mode)mode, &fd, &offset);
 	(void)cow_storage_unref(s);
 	Py_END_ALLOW_THREADS
+	if (r >= 0 && mode == COW_SHARE_ALIAS)
+		__atomic_store_n(&self->kind, KIND_ALIAS, __ATOMIC_RELAXED);
 	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
-	if (mode == COW_SHARE_ALIAS)
-		self->kind = KIND_ALIAS;
 	return Py_BuildValue("(iK)", fd, (unsigned long long)offset);
 }
 
@@ -467,6 +451,5 @@ static PyType_Spec spec = {
 
 int storage_init(PyObject *module)
 {
-	table = PyDict_New();
-	return table ? add_type(module, &spec, &storage_type) : -1;
+	return objects_init() == 0 ? add_type(module, &spec, &storage_type) : -1;
 }

@@ -89,16 +89,17 @@ def _inside(address, nbytes):
 
     It finds aliases: the engine does not report them by an address.
     """
-    starts = _starts
-    i = bisect.bisect_right(starts, address)
-    while i:
-        i -= 1
-        storage = _by_address.get(starts[i])
-        if storage is not None:
-            start = storage.address
-            if start <= address and address + nbytes <= start + storage.nbytes:
-                return Region(storage, address - start, nbytes)
-            return None
+    with _lock:  # without the GIL another thread may insert an address during the search
+        i = bisect.bisect_right(_starts, address)
+        storage = None
+        while i and storage is None:
+            i -= 1
+            storage = _by_address.get(_starts[i])
+    if storage is None:
+        return None
+    start = storage.address
+    if start <= address and address + nbytes <= start + storage.nbytes:
+        return Region(storage, address - start, nbytes)
     return None
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import json
 import os
 import stat
@@ -99,7 +98,6 @@ class _Order:
 
     def __init__(self):
         storage = _family.alias_storage(128)
-        self.numbers = itertools.count(1)
         self._there = memoryview(storage)[64:72].cast("Q")  # the number of the file that is there
         self._lock = _cowshed.Lock(storage, 0, True)  # released by the kernel if its owner dies
         self.forget()
@@ -145,7 +143,7 @@ class Plan:
         # Chosen before the file exists: the parent of a killed writer removes the file.
         self.beside = os.path.join(os.path.dirname(self.target), f".cowshed-{os.urandom(8).hex()}")
         self.order = _orders.get(self.target)
-        self.number = next(self.order.numbers) if self.order else 0
+        self.number = _cowshed.next_number() if self.order else 0
 
     def begin(self):
         """Gives a save in the background its number among the saves to the same name."""
@@ -155,7 +153,7 @@ class Plan:
                     self.order = _orders.setdefault(self.target, _Order())
                 except OSError:  # no memory can be shared: the last rename decides
                     return
-                self.number = next(self.order.numbers)
+                self.number = _cowshed.next_number()
 
     def write(self, sync=False):
         """Writes the file. After an exception the old file is unchanged, except if only the sync

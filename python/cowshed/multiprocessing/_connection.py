@@ -40,7 +40,6 @@ packet. Queue uses one.
 
 import errno
 import io
-import itertools
 import os
 import pickle
 import select
@@ -65,19 +64,19 @@ _generation = 0  # how many forks this process is away from the first one
 _making = threading.Lock()
 
 
-def _numbers():
-    """The numbers of this process's messages. They begin at random: other processes differ."""
-    return itertools.count(int.from_bytes(os.urandom(8), "little") >> 1)
+def _random():
+    """Where the numbers of this process's messages begin: other processes differ."""
+    return int.from_bytes(os.urandom(8), "little") >> 1
 
 
-_number = _numbers()
+_first_number = _random()
 
 
 def _after_fork():
-    global _generation, _making, _number
+    global _generation, _making, _first_number
     _generation += 1
     _making = threading.Lock()
-    _number = _numbers()
+    _first_number = _random()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -97,7 +96,8 @@ def _note(tag, count, data):
     if count < 2:
         return _HEAD.pack(tag, count) + data
     # A note that is longer than the label marks the last packet.
-    return _LABEL.pack(tag | _SEVERAL, count, next(_number)) + (data or b"\0")
+    return _LABEL.pack(tag | _SEVERAL, count, _first_number + _cowshed.next_number()) + (
+        data or b"\0")
 
 
 class Packet:
