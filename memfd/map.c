@@ -84,6 +84,13 @@ cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 	return 0;
 }
 
+/* Linux looks at the advice before it looks at the range. */
+bool
+cow__map_is_emulated(void)
+{
+	return result(sys_madvise(NULL, 0, -1)) == 0;
+}
+
 COW_EXPORT int
 cow__map_release(uintptr_t addr, size_t bytes)
 {

@@ -6,7 +6,8 @@
 # the package index, as does auditwheel, which checks the wheels.
 #
 # One build gives a wheel and its Debian packages. Each has a copy of the tree, in
-# build/wheels/ARCHITECTURE. Without nvcc the code for GPUs is left out.
+# build/wheels/ARCHITECTURE. Without nvcc the code for GPUs is left out. A second wheel is for
+# CPython without the GIL, if there is one (scripts/nogil.sh; `make nogil` builds it).
 set -eu
 umask 022
 GLIBC=2.28 MOST=$((2 << 20)) # bytes of a wheel
@@ -61,16 +62,20 @@ headers() {
 	done
 }
 
-build() {
-	local tree=$work/$1 wheel
+copy() {
+	local tree=$work/$1
 	mkdir -p "$tree/build/kernels"
 	if [ -e .git ]; then git ls-files -z -co --exclude-standard; else
 		find . -path ./build -prune -o -type f -print0
 	fi | tar c --null --ignore-failed-read -T - | tar x -C "$tree"
 	cp -p build/kernels/*.fatbin "$tree/build/kernels" 2>/dev/null || :
+}
+
+build() { # ARCHITECTURE PYTHON
+	local tree=$work/$1 wheel
 	export NO_INSTALL=1 CC=$work/bin/$1-cc AR=$work/bin/ar LDFLAGS=-s
 	export CFLAGS="-g0 -fno-sanitize=undefined -isystem $work/include"
-	wheel=$(cd python && _PYTHON_HOST_PLATFORM=manylinux_${GLIBC/./_}_$1 "$python" -B -c '
+	wheel=$(cd python && _PYTHON_HOST_PLATFORM=manylinux_${GLIBC/./_}_$1 "$2" -B -c '
 import sys, backend
 print(backend.build_wheel(sys.argv[1], {"build-dir": sys.argv[2]}))' "$work" "$tree" | tail -n 1)
 	"$venv/bin/auditwheel" show "$work/$wheel" >"$work/$1.audit"
@@ -95,6 +100,10 @@ unset MAKEFLAGS MAKELEVEL MFLAGS
 headers
 for arch in ${*:-x86_64 aarch64}; do
 	compiler "$arch"
-	build "$arch"
+	copy "$arch"
+	build "$arch" "$python"
+	if nogil=$(scripts/nogil.sh); then build "$arch" "$nogil"; else
+		echo 'wheels: no wheel without the GIL: no such Python (make nogil builds one)' >&2
+	fi
 	deb "$arch" "$(sed 's/x86_64/amd64/; s/aarch64/arm64/' <<<"$arch")"
 done

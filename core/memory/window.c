@@ -9,6 +9,8 @@
 #include "memfd/process.h"
 
 #define WINDOW_LEAST (4 * GIB)
+/* qemu-user had a table of all mapped pages up to version 8: 25 GB for 8 TiB. */
+#define WINDOW_EMULATED (8 * GIB)
 #define YIELD_LEAST MIB /* smaller gaps are not worth a hole */
 
 int
@@ -22,6 +24,8 @@ cow__window_reserve(void)
 	 * allows. */
 	if (cow__map_address_limit() != UINT64_MAX)
 		return -ENOMEM;
+	if (bytes > WINDOW_EMULATED && cow__map_is_emulated())
+		bytes = WINDOW_EMULATED;
 	do
 		r = cow__map_reserve(bytes, GIB, &start);
 	while (r < 0 && (bytes /= 2) >= WINDOW_LEAST);

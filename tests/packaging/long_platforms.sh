@@ -55,8 +55,7 @@ if [ -z "$qemu" ] || ! command -v $cross-gcc >/dev/null; then
 elif build aarch64 CC=$cross-gcc AR=$cross-ar all \
 	$(printf 'build/plain/tests/programs/%s ' $programs); then
 	cd "$work/aarch64/build/plain" || exit 1
-	# 32 GiB of addresses: qemu keeps a table of all pages that are reserved.
-	run=("$qemu" -R 0x800000000 -L /usr/$cross)
+	run=("$qemu" -L /usr/$cross)
 	runs 'aarch64: hello' 'of 67108864 bytes, b has (4096|67108864) of its own' "${run[@]}" examples/hello
 	for program in $programs; do
 		runs "aarch64: $program" "$program: done" "${run[@]}" -E COWSHED_OPTIONS=threshold=65536 \

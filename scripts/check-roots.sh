@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# check-roots.sh: what `make wheels` built, installed into other systems and used there:
+#
+#     Debian 11          glibc 2.31, with a Python 3.13 that is built on it in build/roots
+#     Debian 13          glibc 2.41 and its own Python 3.13
+#     Debian 13, arm64   under qemu-user, in a user namespace: nothing is registered outside of it
+#
+# debootstrap makes them in build/roots, once (2 GB). It needs root. What can't be had is skipped.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+roots=$PWD/build/roots wheels=$PWD/build/wheels
+MIRROR=${MIRROR:-http://deb.debian.org/debian}
+failed=0
+skip() { echo "skip roots: $1" && exit "${2:-77}"; }
+
+[ "$(id -u)" -eq 0 ] || skip 'only root can make and enter other systems'
+command -v debootstrap >/dev/null || skip 'there is no debootstrap'
+ls "$wheels"/*x86_64.whl >/dev/null 2>&1 || skip 'there are no wheels: run make wheels first'
+mkdir -p "$roots"
+
+# make_root FOLDER SUITE PACKAGES [OPTION...]
+make_root() {
+	local folder=$roots/$1 suite=$2 packages=$3
+	shift 3
+	[ ! -f "$folder.complete" ] || return 0
+	echo "roots: making $folder"
+	rm -rf "$folder"
+	debootstrap --variant=minbase "--include=$packages" "$@" "$suite" "$folder" "$MIRROR" \
+		>"$folder.log" 2>&1 && touch "$folder.complete" && return
+	echo "skip roots: debootstrap $suite failed: $(tail -n 1 "$folder.log")"
+	return 1
+}
+
+# Debian 11's own Python is too old for the package.
+make_python() {
+	[ ! -x "$roots/bullseye/opt/python/bin/python3" ] || return 0
+	local source
+	source=$(scripts/source.sh trixie python3.13 upstream) &&
+		make_root bullseye-dev bullseye build-essential,zlib1g-dev,libffi-dev || return 1
+	echo 'roots: building CPython 3.13 on Debian 11: 10 minutes'
+	mkdir -p "$roots/bullseye-dev"/{src,obj} && cp -a "$source/." "$roots/bullseye-dev/src"
+	nice chroot "$roots/bullseye-dev" sh -c 'cd /obj && /src/configure --prefix=/opt/python &&
+		make -j2 && make install' >"$roots/python.log" 2>&1 || {
+		echo "skip roots: no Python on Debian 11: $(tail -n 1 "$roots/python.log")"
+		return 1
+	}
+	cp -a "$roots/bullseye-dev/opt" "$roots/bullseye/"
+}
+
+# give FOLDER ARCHITECTURE DEBIAN'S-NAME: /check in it
+give() {
+	local folder=$roots/$1 built=$wheels/$2/build
+	rm -rf "$folder/check" && mkdir -p "$folder/check/debs"
+	cp "$wheels"/cowshed-*-abi3-*"$2".whl tests/roots/inside.* "$folder/check"
+	cp "$built"/plain/examples/{hello,fork} "$folder/check"
+	cp "$built"/deb/{libcowshed0,libcowshed-tensor0,cowshed}_*"$3".deb "$folder/check/debs"
+}
+
+# results COMMAND...: shows its lines, and whether one of them is "not ok"
+results() {
+	timeout 900 "$@" </dev/null 2>&1 | tee "$roots/out"
+	! grep -q '^not ok' "$roots/out" && grep -q '^ok' "$roots/out" || failed=1
+}
+# shellcheck disable=SC2016
+inside='mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
+exec chroot "$1" sh /check/inside.sh "$2" "$3"'
+
+if make_root bullseye bullseye zlib1g,libffi7 && make_python && give bullseye x86_64 amd64; then
+	results unshare -mpf sh -c "$inside" sh "$roots/bullseye" 'Debian 11' /opt/python/bin/python3
+fi
+if make_root trixie trixie python3,python3-venv && give trixie x86_64 amd64; then
+	results unshare -mpf sh -c "$inside" sh "$roots/trixie" 'Debian 13' /usr/bin/python3
+fi
+
+# arm64. The packages are unpacked, not configured, which would run their programs as many users.
+qemu=$(command -v qemu-aarch64-static) || skip 'no qemu-aarch64-static: no arm64' $failed
+make_root trixie-arm64 trixie python3,python3-venv --arch=arm64 --foreign &&
+	give trixie-arm64 aarch64 arm64 || exit $failed
+arm=$roots/trixie-arm64
+for deb in "$arm"/var/cache/apt/archives/*.deb "$arm"/check/debs/*.deb; do
+	dpkg-deb -x "$deb" "$arm"
+done
+rm -r "$arm/check/debs"
+magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
+mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
+register="mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
+	printf '%s' ':cowshed:M::$magic:$mask:$qemu:F' >/proc/sys/fs/binfmt_misc/register || exit 1;"
+if ! unshare -Ur -mpf sh -c "$register"' chroot "$1" /bin/true' sh "$arm" 2>"$roots/out"; then
+	echo "skip roots: arm64 programs can't run in a user namespace: $(tail -n 1 "$roots/out")"
+else
+	results unshare -Ur -mpf sh -c "$register $inside" sh "$arm" 'arm64' /usr/bin/python3
+fi
+exit $failed

@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# inside.sh NAME PYTHON: runs in another system, whose /check has the wheel, the Debian packages and
+# a program that was compiled elsewhere. Nothing is compiled or fetched here. scripts/check-roots.sh
+name=$1 python=$2
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C HOME=/tmp
+cd /check || exit 1
+says() { # TEST EXPECTED COMMAND...: its last line
+	test=$1 expected=$2
+	shift 2
+	"$@" >out 2>&1
+	if [ $? -eq 0 ] && [ "$(tail -n 1 out)" = "$expected" ]; then echo "ok $name: $test"; else
+		echo "not ok $name: $test ($(tail -n 3 out | tr '\n' ' '))"
+	fi
+}
+command -v cc >/dev/null && echo "not ok $name: there is a compiler"
+
+# In a system without a package manager's state the packages were only unpacked.
+[ ! -e debs ] || says 'dpkg -i' 0 sh -c 'dpkg -i debs/*.deb >&2; echo $?'
+ldconfig
+version=$(/usr/bin/cowshed --version)
+says 'the command of the package' "$version" cowshed --version
+says 'a program with the library' 'of 67108864 bytes, b has 4096 of its own' ./hello
+says 'fork with the library' 'the fork froze 67108864 bytes and copied 0' ./fork
+says 'cowshed run, of the package' done cowshed run -- sh -c 'ls / >/dev/null && echo done'
+
+rm -rf venv
+says 'pip install, without index and compiler' 0 sh -c "
+	'$python' -m venv venv >&2 && venv/bin/python -m pip install --no-index --no-compile \
+		./cowshed-*.whl >&2; echo \$?"
+venv/bin/python -B inside.py "$name: wheel"
