@@ -21,7 +21,8 @@
 #     FUZZ_SECONDS=60   check in MODE=fuzz: for each target
 #     KERNELS=, SETS=, FULL=1   check-kernels: see scripts/check-kernels.sh
 #     SECONDS=600       check-chaos, stress, soak: how long; SEED=: from where
-#     PYTHON            the Python whose headers are used
+#     PYTHON            the Python whose headers are used; PYTHON_NOGIL: one without the GIL
+#     OUTSIDE=quick     check-outside: the part of 20 minutes
 #     CC CXX CFLAGS CXXFLAGS LDFLAGS    the last three are appended to ours
 #     DESTDIR prefix bindir libdir includedir mandir unitdir    install; RUNPATH=: no run paths
 
@@ -77,6 +78,12 @@ analyze: ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (5 minutes)
 
 check-programs: everything python-env ## real programs and their own tests under the shim
 	$(Q)LIMIT=7200 $(CHECK) $(PROGRAM_SCRIPTS)
+
+check-outside: everything ## what others wrote, with and without the shim: hours; OUTSIDE=quick: 20 minutes
+	$(Q)BUILD='$(B)' scripts/check-outside.sh
+
+check-roots: ## what make wheels built, installed into Debian 11, Debian 13 and arm64; root, debootstrap
+	$(Q)scripts/check-roots.sh; status=$$?; [ $$status -eq 77 ] || exit $$status
 
 check-valgrind: everything ## the tests of the library under valgrind (hours)
 	$(Q)LIMIT=3600 CK_TIMEOUT_MULTIPLIER=20 \

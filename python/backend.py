@@ -190,8 +190,9 @@ def suffix():
     """How the name of the extension module ends, on the platform that is built for."""
     if has_gil():
         return ".abi3.so"
-    machine = re.search("x86_64|aarch64", sysconfig.get_platform())[0]
-    return re.sub("x86_64|aarch64", machine, sysconfig.get_config_var("EXT_SUFFIX"))
+    target = re.search("x86_64|aarch64", sysconfig.get_platform())
+    own = sysconfig.get_config_var("EXT_SUFFIX")
+    return re.sub("x86_64|aarch64", target[0], own) if target else own
 
 
 def tag():

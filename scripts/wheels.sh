@@ -26,26 +26,11 @@ zig=$("$venv/bin/python" -c 'import os, ziglang
 print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
 export ZIG_GLOBAL_CACHE_DIR=$work/cache
 
-# compiler ARCHITECTURE: writes bin/ARCHITECTURE-cc. zig knows neither -z initfirst nor the version
-# of a libc for assembler. For -fsyntax-only it would build its run-time library first.
+# compiler ARCHITECTURE: writes bin/ARCHITECTURE-cc
 compiler() {
-	cat >"$work/bin/$1-cc" <<-END
-		#!/bin/bash
-		args=() out= first= last= libc=.$GLIBC
-		for arg; do
-			case \$arg in
-			-Wl,-z,initfirst) first=yes && continue ;;
-			*.S) libc= ;;
-			-print-file-name=*) echo "\${arg#*=}" && exit ;;
-			-dumpmachine) echo $1-linux-gnu && exit ;;
-			-fsyntax-only) arg=-c args+=(-O2 -o '$work/probe.o') ;;
-			esac
-			[ "\$last" != -o ] || out=\$arg
-			last=\$arg args+=("\$arg")
-		done
-		'$zig' cc -target $1-linux-gnu\$libc "\${args[@]}" || exit
-		[ -z "\$first" ] || '$venv/bin/python' '$root/scripts/initfirst.py' "\$out"
-	END
+	printf '#!/bin/sh\nexec "%s" "%s" "%s" %s %s "$@"\n' "$root/scripts/zig-cc.sh" \
+		"$zig" "$venv/bin/python" "$1" $GLIBC \
+		>"$work/bin/$1-cc"
 	printf '#!/bin/sh\nexec "%s" ar "$@"\n' "$zig" >"$work/bin/ar"
 	chmod +x "$work/bin/$1-cc" "$work/bin/ar"
 }

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+#
+# lib.sh: what the suites beside it share; sourced, never run.
+#
+# A suite is what others wrote: its tests run without the shim, and with it under each of
+# $settings. Only differences count: a test that fails alike without the shim is the same. A
+# difference is looked at again, each side once more, since such tests fail now and then.
+#
+# Each comparison is a line of $results: suite, setting, test, "same" or "differs". Sources come
+# from Debian's source packages, into build/sources. OUTSIDE=quick: $quick is 1, minutes a suite.
+set -u
+export LC_ALL=C DEBIAN_FRONTEND=noninteractive
+unset LD_PRELOAD COWSHED_OPTIONS
+root=$PWD
+shim=$root/${BUILD:-build/plain}/lib/libcowshed-preload.so
+suite=$(basename "$0" .sh)
+quick=$([ "${OUTSIDE:-}" != quick ] || echo 1)
+settings='threshold=4096 threshold=65536,mmap=65536 default'
+limit=300 # seconds of a test
+work=$root/build/outside/$suite
+results=$work/results
+differing=0 same=0
+
+skip() { echo "skip outside/$suite $1" && exit 77; }
+[ -e "$shim" ] || skip 'the shim is not built'
+rm -rf "$work" && mkdir -p "$work/tmp" && : >"$results"
+
+# sources SUITE PACKAGE: the folder
+sources() { scripts/source.sh "$@" || skip "no sources of $2"; }
+
+# sift FILE: what of a test's output is compared, beside its status. A suite may replace it.
+sift() { :; }
+
+# once SETTING COMMAND...: writes $work/SETTING.out, .log
+once() {
+	local setting=$1 status
+	shift
+	local with=("LD_PRELOAD=$shim" "COWSHED_OPTIONS=$setting")
+	[ "$setting" != default ] || with=("LD_PRELOAD=$shim")
+	[ "$setting" != none ] || with=()
+	env "${with[@]}" TMPDIR="$work/tmp" setsid -w timeout -k 5 "$limit" "$@" </dev/null \
+		>"$work/$setting.log" 2>&1
+	status=$?
+	{ sift "$work/$setting.log" && echo "status $status"; } >"$work/$setting.out"
+}
+
+# compare TEST COMMAND...
+compare() {
+	local name=$1 setting
+	shift
+	once none "$@"
+	for setting in $settings; do
+		once "$setting" "$@"
+		if ! cmp -s "$work/none.out" "$work/$setting.out"; then
+			once none "$@"
+			once "$setting" "$@"
+		fi
+		if cmp -s "$work/none.out" "$work/$setting.out"; then
+			same=$((same + 1))
+			printf '%s\t%s\t%s\tsame\n' "$suite" "$setting" "$name" >>"$results"
+		else
+			differing=$((differing + 1))
+			printf '%s\t%s\t%s\tdiffers\n' "$suite" "$setting" "$name" >>"$results"
+			echo "not ok outside/$suite: $name under $setting"
+			diff "$work/none.out" "$work/$setting.out" | head -n 8 | sed 's/^/    /'
+			tail -n 4 "$work/$setting.log" | cut -c1-160 | sed 's/^/    /'
+		fi
+	done
+}
+
+finish() {
+	[ $((same + differing)) -gt 0 ] || skip 'nothing of it could run'
+	[ $differing -gt 0 ] || echo "ok outside/$suite: $same comparisons"
+	exit $((differing > 0))
+}
