@@ -63,8 +63,9 @@ main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "memcpy") == 0)
 		for (; times > 0; times--) {
+			__asm__ volatile("" ::"r"(a), "r"(b) : "memory");
 			memcpy(a, b, sizeof(a));
-			__asm__ volatile("" ::: "memory");
+			__asm__ volatile("" ::"r"(a) : "memory");
 		}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct cow_tensor *to, *from, *view = NULL;

@@ -1,18 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# check-roots.sh: what `make wheels` built, installed into other systems and used there:
+# check-roots.sh [FOLDER...]: what `make wheels` built, installed into other systems and used there:
 #
-#     Debian 11          glibc 2.31, with a Python 3.13 that is built on it in build/roots
-#     Debian 13          glibc 2.41 and its own Python 3.13
-#     Debian 13, arm64   under qemu-user, in a user namespace: nothing is registered outside of it
+#     bullseye      Debian 11, glibc 2.31, with a Python 3.13 that is built on it in build/roots
+#     trixie        Debian 13, glibc 2.41 and its own Python 3.13
+#     trixie-arm64  the same for arm64, under qemu-user, in a user namespace: nothing is registered outside of it
 #
 # debootstrap makes them in build/roots, once (2 GB). It needs root. What can't be had is skipped.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 roots=$PWD/build/roots wheels=$PWD/build/wheels
 MIRROR=${MIRROR:-http://deb.debian.org/debian}
-failed=0
+failed=0 all=" ${*:-bullseye trixie trixie-arm64} "
+wanted() { case $all in *" $1 "*) ;; *) return 1 ;; esac }
 skip() { echo "skip roots: $1" && exit "${2:-77}"; }
 
 [ "$(id -u)" -eq 0 ] || skip 'only root can make and enter other systems'
@@ -67,14 +68,15 @@ results() {
 inside='mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
 exec chroot "$1" sh /check/inside.sh "$2" "$3"'
 
-if make_root bullseye bullseye zlib1g,libffi7 && make_python && give bullseye x86_64 amd64; then
+if wanted bullseye && make_root bullseye bullseye zlib1g,libffi7 && make_python && give bullseye x86_64 amd64; then
 	results unshare -mpf sh -c "$inside" sh "$roots/bullseye" 'Debian 11' /opt/python/bin/python3
 fi
-if make_root trixie trixie python3,python3-venv && give trixie x86_64 amd64; then
+if wanted trixie && make_root trixie trixie python3,python3-venv && give trixie x86_64 amd64; then
 	results unshare -mpf sh -c "$inside" sh "$roots/trixie" 'Debian 13' /usr/bin/python3
 fi
 
 # arm64. The packages are unpacked, not configured, which would run their programs as many users.
+wanted trixie-arm64 || exit $failed
 qemu=$(command -v qemu-aarch64-static) || skip 'no qemu-aarch64-static: no arm64' $failed
 make_root trixie-arm64 trixie python3,python3-venv --arch=arm64 --foreign &&
 	give trixie-arm64 aarch64 arm64 || exit $failed

