@@ -61,18 +61,18 @@ give() {
 
 # results COMMAND...: shows its lines, and whether one of them is "not ok"
 results() {
-	timeout 900 "$@" </dev/null 2>&1 | tee "$roots/out"
+	timeout -k 5 400 "$@" </dev/null 2>&1 | tee "$roots/out"
 	! grep -q '^not ok' "$roots/out" && grep -q '^ok' "$roots/out" || failed=1
 }
 # shellcheck disable=SC2016
 inside='mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
-exec chroot "$1" sh /check/inside.sh "$2" "$3"'
+exec chroot "$1" bash /check/inside.sh "$2" "$3"'
 
 if wanted bullseye && make_root bullseye bullseye zlib1g,libffi7 && make_python && give bullseye x86_64 amd64; then
-	results unshare -mpf sh -c "$inside" sh "$roots/bullseye" 'Debian 11' /opt/python/bin/python3
+	results unshare -mpf --kill-child sh -c "$inside" sh "$roots/bullseye" 'Debian 11' /opt/python/bin/python3
 fi
 if wanted trixie && make_root trixie trixie python3,python3-venv && give trixie x86_64 amd64; then
-	results unshare -mpf sh -c "$inside" sh "$roots/trixie" 'Debian 13' /usr/bin/python3
+	results unshare -mpf --kill-child sh -c "$inside" sh "$roots/trixie" 'Debian 13' /usr/bin/python3
 fi
 
 # arm64. The packages are unpacked, not configured, which would run their programs as many users.
@@ -89,9 +89,9 @@ magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
 mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
 register="mount -t binfmt_misc none /proc/sys/fs/binfmt_misc &&
 	printf '%s' ':cowshed:M::$magic:$mask:$qemu:F' >/proc/sys/fs/binfmt_misc/register || exit 1;"
-if ! unshare -Ur -mpf sh -c "$register"' chroot "$1" /bin/true' sh "$arm" 2>"$roots/out"; then
+if ! timeout 60 unshare -Ur -mpf --kill-child sh -c "$register"' chroot "$1" /bin/true' sh "$arm" 2>"$roots/out"; then
 	echo "skip roots: arm64 programs can't run in a user namespace: $(tail -n 1 "$roots/out")"
 else
-	results unshare -Ur -mpf sh -c "$register $inside" sh "$arm" 'arm64' /usr/bin/python3
+	results unshare -Ur -mpf --kill-child sh -c "$register $inside" sh "$arm" 'arm64' /usr/bin/python3
 fi
 exit $failed
