@@ -18,8 +18,10 @@ git ls-files -z -co --exclude-standard | tar c --null --ignore-failed-read -T - 
 env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS NO_INSTALL=1 make -s -j2 -C "$tree" NVCC= MODE=plain \
 	CC=aarch64-linux-gnu-gcc AR=aarch64-linux-gnu-ar build/plain/bench/arm_copies
 
+single=-singlestep # QEMU 8.1 has another name for it
+"$qemu" -help | grep -q -- -one-insn-per-tb && single=-one-insn-per-tb
 count() { # CASE TIMES
-	"$qemu" -L /usr/aarch64-linux-gnu -E COWSHED_OPTIONS= -singlestep -d exec,nochain \
+	"$qemu" -L /usr/aarch64-linux-gnu -E COWSHED_OPTIONS= $single -d exec,nochain \
 		-D /dev/stdout "$tree/build/plain/bench/arm_copies" "$@" | grep -c '^Trace'
 }
 echo '| 65 536 elements | instructions | of memcpy of 256 KiB |'
