@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import cowshed
 import pytest
@@ -192,6 +193,8 @@ def test_run_takes_code_and_options_of_the_interpreter():
     assert child.stdout == f"{['-c', '-c']} True {sys.executable}\n"
 
 
+@pytest.mark.skipif(sysconfig.get_config_var("Py_GIL_DISABLED"),
+                    reason="without the GIL, Python's own objects are not made by malloc()")
 def test_run_reports():
     child = run("-m", "cowshed", "run", "--report", "-c", "x = bytearray(64 << 20)")
     assert re.search("served.*64", child.stderr)

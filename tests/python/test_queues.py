@@ -165,6 +165,7 @@ def test_large_and_small_stay_in_order(mode):
     close(queue)
 
 
+@pytest.mark.closes_over
 def test_put_leaves_what_waits_in_its_channel_to_the_thread():
     queue = multiprocessing.Queue()
     settle(queue)
@@ -235,6 +236,7 @@ def test_an_interrupted_put_takes_no_place(monkeypatch, kind, where):
     close(queue)
 
 
+@pytest.mark.closes_over
 @pytest.mark.parametrize("where", ["sending", "flushing"])
 def test_an_interrupted_put_keeps_nothing_back(where):
     """A channel that has taken a message is flushed by the thread."""
