@@ -9,7 +9,7 @@
 PYTHON ?=
 PYTHON_H := $(if $(SANITIZED),,$(shell PYTHON='$(PYTHON)' bash scripts/python.sh include))
 NOGIL := $(filter %t,$(notdir $(PYTHON_H)))
-EXT_SUFFIX ?= $(if $(NOGIL),$(shell '$(PYTHON)' -c \
+EXT_SUFFIX ?= $(if $(NOGIL),$(shell '$(or $(PYTHON),python3)' -c \
 	'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))'),.abi3.so)
 FLAGS_python = $(C_BASE) $(C_WARN) $(HARDEN) -Werror=implicit-function-declaration -fPIC \
 	-fvisibility=hidden -isystem '$(PYTHON_H)' -Wno-write-strings
