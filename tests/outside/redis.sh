@@ -7,7 +7,7 @@ for tool in redis-server redis-cli redis-benchmark tclsh; do
 	command -v $tool >/dev/null || skip "there is no $tool"
 done
 tree=$(sources bookworm redis) || exit 77
-for tool in server cli benchmark check-rdb check-aof sentinel; do
+for tool in server cli benchmark check-rdb check-aof; do
 	ln -sf "$(command -v redis-$tool)" "$tree/src/redis-$tool"
 done
 files='unit/type/string unit/type/list unit/type/hash unit/expire unit/bitops

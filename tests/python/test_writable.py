@@ -229,7 +229,8 @@ def test_memoryviews(path):
     small[0] = 77
     assert small.tolist() == [77, 1, 2] and view[0] == 0
     assert cowshed.writable(view[:0]).nbytes == 0
-    for kind in "c16", ">f8", "f2", "i4,f4":
+    # memoryview.cast() knows "f2" from 3.12 on.
+    for kind in "c16", ">f8", "i4,f4", *(["f2"] if sys.version_info < (3, 12) else []):
         with pytest.raises(TypeError, match="numpy.asarray"):
             cowshed.writable(memoryview(np.zeros(N, kind)))
 
