@@ -5,6 +5,7 @@ import gc
 import mmap
 import os
 import pickle
+import sys
 import weakref
 from multiprocessing import sharedctypes
 from multiprocessing.shared_memory import SharedMemory
