@@ -5,15 +5,16 @@
  * A Rewrite is a writable buffer of the new bytes. end() shows them at the address of the
  * old ones. An object that goes before end() gives them up, so an exception loses nothing.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/objects.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 typedef struct {
 	PyObject_HEAD struct cow_rewrite *rewrite; /* NULL: ended */
 	void *at;
 	Py_ssize_t bytes;
-	Py_ssize_t exports;
+	Py_ssize_t exports; /* state_lock() guards this and `rewrite` */
 } RewriteObject;
 
 static PyTypeObject *rewrite_type;
@@ -33,41 +34,56 @@ static void rewrite_free(PyObject *object)
 static int rewrite_buffer(PyObject *object, Py_buffer *view, int flags)
 {
 	RewriteObject *self = (RewriteObject *)object;
+	bool open;
 
-	if (!self->rewrite) {
+	state_lock();
+	open = self->rewrite != NULL;
+	self->exports += open;
+	state_unlock();
+	if (!open) {
 		PyErr_SetString(PyExc_BufferError, "the rewrite has ended");
 		view->obj = NULL;
 		return -1;
 	}
-	if (PyBuffer_FillInfo(view, object, self->at, self->bytes, 0, flags) < 0)
-		return -1;
-	self->exports++;
-	return 0;
+	if (PyBuffer_FillInfo(view, object, self->at, self->bytes, 0, flags) == 0)
+		return 0;
+	state_lock();
+	self->exports--;
+	state_unlock();
+	return -1;
 }
 
 static void rewrite_release(PyObject *object, Py_buffer *view)
 {
 	(void)view;
+	state_lock();
 	((RewriteObject *)object)->exports--;
+	state_unlock();
 }
 
 static PyObject *rewrite_end(PyObject *object, PyObject *unused)
 {
 	RewriteObject *self = (RewriteObject *)object;
-	struct cow_rewrite *rewrite = self->rewrite;
+	struct cow_rewrite *rewrite;
+	bool used;
 	int r;
 
 	(void)unused;
+	state_lock();
+	rewrite = self->rewrite;
+	used = self->exports > 0;
+	if (!used)
+		self->rewrite = NULL;
+	state_unlock();
 	if (!rewrite) {
 		PyErr_SetString(PyExc_ValueError, "the rewrite has ended already");
 		return NULL;
 	}
-	if (self->exports) {
+	if (used) {
 		PyErr_SetString(PyExc_BufferError,
 		                "release the buffers of the new bytes before end()");
 		return NULL;
 	}
-	self->rewrite = NULL;
 	Py_BEGIN_ALLOW_THREADS
 	r = cow_rewrite_end(rewrite, true);
 	Py_END_ALLOW_THREADS

@@ -205,7 +205,7 @@ def test_a_list_gets_shorter_while_a_hook_looks_at_it():
     clone = cowshed.clone(large)
     clone[0] = 0
     assert _cowshed.is_frozen()
-    hook = _cowshed.Hook(len, lambda args, names: None, (type(large),), int, 64)
+    hook = _cowshed.Hook(len, lambda args, names, function: None, (type(large),), int, 64)
 
     def change():
         while not done.is_set():
