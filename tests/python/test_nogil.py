@@ -165,7 +165,7 @@ def test_a_list_changes_while_it_is_sent():
                 done.set()
 
         together([send, change, change])
-        del sender, receiver
+        sender = receiver = None
 
 
 def test_a_lock_is_released_by_the_wrong_thread():
@@ -195,7 +195,7 @@ def test_a_lock_is_released_by_the_wrong_thread():
     together([holds, meddle])
     # Its destructor finds that nobody holds it, and does not keep the storage.
     before = sys.getrefcount(storage)
-    del lock
+    lock = None
     assert sys.getrefcount(storage) == before - 1
 
 
