@@ -73,10 +73,7 @@ def test_a_step_beside_a_snapshot(number):
         assert torch.equal(snapshot.state[0], want[0])
         for mine, one in zip(snapshot.state[1].values(), want[1].values()):
             assert all(torch.equal(mine[key], one[key]) for key in one if torch.is_tensor(one[key]))
-    if number < 4:  # by operations that need no copy
-        assert bytes_copied[1:] == [0, 0, 0]
-    else:
-        assert min(bytes_copied[1:]) > 0
+    assert min(bytes_copied[1:]) > 0  # the optimizer's hook copies in bulk
     ct.uninstall()
     alone = train(None)[0]
     ct.install()

@@ -5,8 +5,7 @@ install() registers a function that PyTorch calls before each step of any optimi
 things:
 
 * Memory that a snapshot or a forked process made copy-on-write is copied in bulk, before the step
-  rewrites it (cowshed.write_intent()). SGD and Adam on the CPU rewrite tensors one by one, with
-  operations that have hooks (_inplace.py) and need no copy. So large tensors are left to these.
+  rewrites it (cowshed.write_intent()).
 * A tensor whose memory is not the library's moves to a storage, once. Snapshots of it copy nothing
   from then on. Under the shim all large tensors lie in storages already.
 
@@ -21,10 +20,6 @@ from .. import _cowshed
 from .._intents import range_of_tensor
 from .._regions import region_of
 from . import _tensors
-from ._inplace import TYPES
-
-_BY_OPERATIONS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-_OTHER_WAYS = "foreach", "fused", "capturable", "differentiable", "amsgrad", "maximize"
 
 
 def before_step(optimizer, args, kwargs):
@@ -36,8 +31,7 @@ def before_step(optimizer, args, kwargs):
         return
     tensors = _rewritten(optimizer)
     if frozen:
-        left = _left_to_hooks(optimizer)
-        ranges = [r for t in tensors if id(t) not in left and (r := range_of_tensor(t)) is not None]
+        ranges = [r for t in tensors if (r := range_of_tensor(t)) is not None]
         if ranges:
             _cowshed.write_intent(ranges, False)
     if getattr(optimizer, "_cowshed_seen", None) != seen:
@@ -56,25 +50,11 @@ def _rewritten(optimizer):
         for p in group["params"]:
             if p.grad is None or p.grad.layout != torch.strided:
                 continue
-            result += [p, *_states(optimizer, p)]
+            result.append(p)
+            state = optimizer.state.get(p)
+            if isinstance(state, dict):
+                result += [t for t in state.values() if isinstance(t, torch.Tensor)]
     return result
-
-
-def _left_to_hooks(optimizer):
-    """id() of the tensors that the step rewrites by operations that have hooks."""
-    if type(optimizer) not in _BY_OPERATIONS:
-        return set()
-    return {id(t) for group in optimizer.param_groups
-            if not any(group.get(way) for way in _OTHER_WAYS)
-            for p in group["params"] if type(p) in TYPES and p.is_floating_point()
-            for t in (p, *_states(optimizer, p))
-            if type(t) in TYPES and t.untyped_storage().nbytes() == t.nbytes}
-
-
-def _states(optimizer, p):
-    state = optimizer.state.get(p)
-    return [t for t in state.values() if isinstance(t, torch.Tensor)] \
-        if isinstance(state, dict) else []
 
 
 def move(t):
