@@ -16,7 +16,7 @@ joblib = pytest.importorskip("joblib", reason="joblib is not installed")
 
 import cowshed  # noqa: E402
 import cowshed.joblib  # noqa: E402
-from cowshed.joblib import _backend  # noqa: E402
+from cowshed.joblib import _backend, _queues  # noqa: E402
 
 delayed = joblib.delayed
 
@@ -40,6 +40,24 @@ def end():
         _backend._executor.shutdown(wait=True)
         _backend._template[0].close()
     _backend._executor = _backend._template = _backend._key = None
+
+
+def test_copies_end_with_their_arrays():
+    copies = _queues.Copies()
+    copies.begin(1)
+    copies.set_current_context(1)
+    held, view = numpy.ones(1 << 20), None
+    mine = copies.of(held)
+    assert copies.of(held) is not mine and numpy.shares_memory(copies.of(held), mine)
+    for _ in range(20):  # a stream of arguments: none is needed again
+        view = numpy.ones(1 << 20)[5:]
+        assert (copies.of(view) == 1).all()
+    del view
+    assert len(copies._calls[1]) == 1
+    pairs = numpy.ones(1 << 18, [("a", "f8"), ("b", "f8")])
+    numbers = pairs.view([("p", "i8"), ("q", "i8")])
+    assert copies.of(pairs).dtype.names == ("a", "b")
+    assert copies.of(numbers).dtype.names == ("p", "q")
 
 
 def change(x, i):

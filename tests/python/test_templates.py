@@ -56,6 +56,20 @@ def test_a_worker_is_a_fork_that_has_run_setup(template):
     assert multiprocessing.active_children() == []
 
 
+def blocked(pipe):
+    pipe.send(signal.SIGCHLD in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+
+def test_a_caller_that_blocks_sigchld():
+    """Its template sees workers end all the same, and they have its mask."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    try:
+        with CONTEXT.Template(remember, ("ready",)) as made:
+            assert ask(made, blocked) is True
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def leave(how):
     if how == "raise":
         sys.stderr.close()

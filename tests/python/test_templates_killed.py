@@ -92,13 +92,16 @@ def children(pid):
 
 def test_a_killed_spare_is_replaced(template):
     """A worker that waits for its request may be killed; no request is lost."""
-    for _ in range(5):
-        for spare in children(template.pid):
+    counts = set()
+    for killed in (False, *[True] * 8):
+        for spare in children(template.pid) if killed else ():
             os.kill(spare, signal.SIGKILL)
         for worker in started(template):
+            counts.add(len(os.listdir(f"/proc/{worker.pid}/fd")))
             worker.kill()
             worker.join()
     assert template.is_alive()
+    assert len(counts) == 1, "it has the descriptors of its request once"
 
 
 def test_close_kills_workers():

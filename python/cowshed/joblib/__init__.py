@@ -8,8 +8,8 @@
 
 It is joblib's own executor (loky), with two parts of cowshed. Tasks and results travel through
 queues of cowshed.multiprocessing: arrays of 384 KiB and more by handle, in no file. Workers are
-forks of a template, which has imported what the program had imported. So they start in
-milliseconds, and import nothing again.
+forks of a template, which has imported NumPy, pandas and scikit-learn, if the program has. So they
+start in milliseconds, and import these no more.
 
 A worker may write its arrays; nobody else sees that. An array that lies in no storage is copied
 once for each call of Parallel, however many tasks have it. If a task of the call changes it in

@@ -9,6 +9,7 @@ import collections
 import copyreg
 import pickle
 import threading
+import weakref
 from multiprocessing.reduction import ForkingPickler
 
 from joblib.externals.loky import process_executor as _loky
@@ -77,6 +78,8 @@ class Copies:
 
     def of(self, x):
         """An array like `x` in a storage; x itself if it lies in one, or is small."""
+        import numpy
+
         if x.nbytes < _pickle.SMALL or x.dtype.hasobject:
             return x
         with self._lock:
@@ -86,13 +89,23 @@ class Copies:
         if copies is None or _regions.region_of(x) is not None \
                 or not (x.flags.c_contiguous or x.flags.f_contiguous):
             return x
-        key = x.ctypes.data, x.shape, x.strides, x.dtype.str
-        if key not in copies:
-            # The array is held, so its address is not another one's.
-            copies[key] = x, _arrays.array(x, shared=False)
-        copy = copies[key][1].view()
+        key = x.ctypes.data, x.shape, x.strides, x.dtype
+        base = x
+        while isinstance(base.base, numpy.ndarray):
+            base = base.base
+        held, copy = copies.get(key, (None, None))
+        if copy is None or held() is not base:
+            copy = _arrays.array(x, shared=False)
+            # As long as the memory lives, its address is not another one's. The copy goes with it.
+            copies[key] = weakref.ref(base, lambda gone: _drop(copies, key, gone)), copy
+        copy = copy.view()
         copy.flags.writeable = x.flags.writeable
         return copy
+
+
+def _drop(copies, key, gone):
+    if copies.get(key, (None,))[0] is gone:
+        del copies[key]
 
 
 def _mapped(x):

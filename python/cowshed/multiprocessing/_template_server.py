@@ -152,6 +152,7 @@ class _Server:
         self.interrupt = interrupt
         self.workers = {}  # pid -> where its exit code is written
         self.spare = None  # the pid and the socket of the worker that waits
+        self.pending = []  # descriptors of the request that is being answered
         self.pid = os.getpid()
         self.caller = _pidfd(os.getppid())
 
@@ -161,6 +162,8 @@ class _Server:
         os.set_blocking(self.wake, False)
         self.child = signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self.wake, warn_on_full_buffer=False)
+        # The mask is the caller's, which may block this signal. Workers get it back.
+        self.mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         poll = select.poll()
         for fd in self.control.fileno(), self.woken, self.caller:
             if fd is not None:
@@ -217,7 +220,9 @@ class _Server:
         if len(fds) != count:  # no more descriptors for this process
             answer = -errno.EMFILE
         else:
+            self.pending = fds  # a spare that is forked now has them, too
             answer = self._give(fds)
+            self.pending = []
         if len(fds) > 1:
             _tell(fds[1], answer)
             if answer > 0:
@@ -271,8 +276,9 @@ class _Server:
             _die_with_parent(self.pid)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, self.child)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
             self.control.close()
-            _close([self.woken, self.wake, *self.workers.values()])
+            _close([self.woken, self.wake, *self.workers.values(), *self.pending])
             if self.caller is not None:
                 os.close(self.caller)
             packet, fds = _receive(requests)
