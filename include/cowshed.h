@@ -471,8 +471,8 @@ int cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hi
  * or an intent has no effect there. A writer who needs the old bytes only once may clone
  * the storage instead, give an intent with COW_WRITE_ALL, and read them from the clone.
  *
- * Cost: a microsecond for each range; if anything is frozen, maybe one look into /proc for
- * each range (tens of microseconds). Thread-safe. Other threads may change the answer at any
+ * Cost: a microsecond for each range; if some of it is frozen, one look into /proc (tens of
+ * microseconds). Thread-safe. Other threads may change the answer at any
  * time, and so may the end of a child.
  *
  *   -EINVAL   no ranges, though `n` is not 0; a range that wraps around; ret_bytes is NULL
@@ -492,10 +492,13 @@ struct cow_rewrite;
  * storage, and no more. It must be copy-on-write, and somebody else must read it: a clone, a
  * snapshot, a forked child. Else write it in place, after cow_write_intent().
  *
- * *ret: the caller ends it, exactly once. Until then nobody else writes the range, and the
- * caller does not free it. fork() may come at any moment; the child can't end the rewrite.
+ * *ret: the caller ends it, exactly once. Until then nobody else writes the range, and nobody
+ * frees, resizes, unmaps or protects any part of it. fork() may come at any moment; the child
+ * has the old bytes, must not touch *ret_at, and can't end the rewrite.
  *
- * Cost: as cow_write_intent() with COW_WRITE_ALL. Thread-safe.
+ * Cost: pages that an earlier rewrite left, or fresh ones for the whole range, which all
+ * processors clear. If the library is making huge pages of the block, it waits for up to 50 ms.
+ * Thread-safe. Not for signal handlers.
  *
  *   -EAGAIN   an intent would copy nothing: nobody else reads the range
  *   -ENOTSUP  the range is not a whole block or storage, or its memory must keep its pages
@@ -507,11 +510,14 @@ struct cow_rewrite;
 int cow_rewrite_begin(const struct cow_range *range, void **ret_at, struct cow_rewrite **ret);
 
 /*
- * Ends a rewrite. keep: the range shows the new bytes from now on, and for other threads it
- * changes in one step. Without it nothing has happened. The memory at *ret_at ends. Where the
- * pages can't take their place any more, the bytes are copied: the result is the same.
+ * Ends a rewrite. keep: the range shows the new bytes from now on. Without it nothing has
+ * happened. The memory at *ret_at ends. Other threads may read meanwhile: each byte that they
+ * see is old or new. Where the pages can't take their place any more, the bytes are copied by
+ * the calling thread: the result is the same.
  *
- * Cost: one remapping. Thread-safe. Can't fail but by wrong use:
+ * Cost: one look into /proc and one remapping of the whole, or that copy. Other threads that
+ * allocate wait for the remapping. It waits for up to 50 ms as cow_rewrite_begin() does.
+ * Thread-safe. Can't fail but by wrong use:
  *
  *   -EINVAL   `rewrite` is NULL
  *   -ESTALE   the process that began it has forked since, and this is the child: it has the

@@ -87,6 +87,7 @@ renew(struct cow__tile *t, uintptr_t start, uintptr_t end, bool all, struct inte
 
 	if (r < 0)
 		return r;
+	cow__target_prepare(&to);
 	if (!all) {
 		cow__bulk_copy((void *)to.at, (const void *)start, bytes, to.fresh);
 		cow__stat_add(bytes_copied, bytes);
@@ -140,7 +141,7 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 		return;
 	}
 	if (w->only_count) {
-		w->copied += cow__exclusive(t, &c) ? 0 : to - *at;
+		w->copied += cow__exclusive(t, &c) ? 0 : cow__min(to, bytes_end) - *at;
 		*at = to;
 		return;
 	}
@@ -190,7 +191,7 @@ work(uintptr_t start, uintptr_t end, struct intent *w)
 			cow__engine_unlock();
 			break;
 		}
-		if (wait_for_helper(&t, start) && t && suitable(t))
+		if ((w->only_count || wait_for_helper(&t, start)) && t && suitable(t))
 			step(t, &start, cow__min(end, cow__tile_end(t)), w);
 		else
 			start = t ? cow__tile_end(t) : end;
@@ -219,7 +220,7 @@ cow__rewrite_cost(uintptr_t start, uintptr_t end)
 struct cow__rewrite {
 	uintptr_t start;
 	size_t bytes;
-	int32_t process;
+	uint32_t generation; /* of the process that has the pages */
 	struct cow__target to;
 	bool own; /* a reference on the tile's own pages */
 };
@@ -277,6 +278,7 @@ begin(struct cow__rewrite *w, size_t bytes)
 	else if (w->to.made)
 		cow__extent_detach(w->to.piece.pages);
 	w->to.made = false;
+	w->to.piece.pages->open++;
 	return 0;
 }
 
@@ -293,7 +295,7 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 		return -ENOMEM;
 	*w = (struct cow__rewrite){ .start = start,
 		                    .bytes = bytes,
-		                    .process = cow__process_id() };
+		                    .generation = cow__engine.generation };
 	cow__engine_lock();
 	r = begin(w, bytes);
 	cow__engine_unlock();
@@ -301,6 +303,7 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 		cow__pool_give(&rewrites, w);
 		return r;
 	}
+	cow__target_prepare(&w->to);
 	if (w->to.fresh)
 		cow__bulk_commit(w->to.at, bytes);
 	*ret_at = (void *)w->to.at;
@@ -319,7 +322,9 @@ keep_new(const struct cow__rewrite *w)
 
 	if (r < 0)
 		return r;
-	if (!is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
+	/* A tile may have become longer: the next one begins behind it (core/cow/freeze.c). */
+	if (!is_whole(t, w->start, w->bytes) || t->bytes != w->to.piece.bytes ||
+	    (w->own && w->to.piece.pages != t) ||
 	    is_under_io(&i))
 		return -ENOTSUP;
 	/* The program may use what is behind the bytes (cow_block_bytes()). */
@@ -331,7 +336,7 @@ keep_new(const struct cow__rewrite *w)
 int
 cow__rewrite_end(struct cow__rewrite *w, bool keep)
 {
-	bool is_child = w->process != cow__process_id();
+	bool is_child = w->generation != cow__engine.generation;
 	int r = 0;
 
 	if (!is_child) {
@@ -343,6 +348,7 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 		cow__engine_lock();
 		if (w->to.alias)
 			cow__tile_inner_free(w->to.alias);
+		w->to.piece.pages->open--;
 		cow__extent_unref_pages(w->to.piece.pages);
 		cow__engine_unlock();
 	}

@@ -35,16 +35,24 @@ target_own(struct cow__tile *t, size_t at, size_t bytes, struct cow__target *ret
 	ret->piece = (struct cow__piece){ t, at, bytes };
 	ret->at = cow__tile_start(ret->alias);
 	/* Huge pages are better than small ones, or than pages here and there. */
-	if (t->small || t->own_punched) {
-		ret->fresh = cow__map_punch(ret->at, bytes) == 0;
-	} else if (t->own_huge < at + bytes) {
+	ret->punch = t->small || t->own_punched;
+	if (!ret->punch && t->own_huge < at + bytes) {
 		/* The program filled them, maybe faster than they were made huge. Behind
 		 * them it has no pages. */
-		cow__commit_at(ret->at, ret->at + cow__min(bytes, cow__extent_usable(t) - at));
+		ret->commit = cow__min(bytes, cow__extent_usable(t) - at);
 		if (at <= t->own_huge)
 			t->own_huge = at + bytes;
 	}
 	return true;
+}
+
+void
+cow__target_prepare(struct cow__target *to)
+{
+	if (to->punch)
+		to->fresh = cow__map_punch(to->at, to->piece.bytes) == 0;
+	else if (to->commit)
+		cow__commit_at(to->at, to->at + to->commit);
 }
 
 static int
@@ -149,7 +157,8 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 	struct cow__tile *pages = to->piece.pages;
 	struct cow__piece *list = NULL;
 	uint32_t cap = 0, n;
-	int r = cow__mappings_left(4) ? 0 : -ENOMEM;
+	int r = to->piece.bytes != end - start ? -EINVAL
+	                                       : cow__mappings_left(4) ? 0 : -ENOMEM;
 
 	if (r == 0)
 		r = cow__part_thaws(t);

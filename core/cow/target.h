@@ -16,6 +16,8 @@ struct cow__target {
 	struct cow__piece piece; /* of this tile */
 	uintptr_t at;            /* mapped shared here */
 	bool fresh;
+	bool punch;    /* its pages are small or full of holes: better none */
+	size_t commit; /* so much of it is made huge */
 	struct cow__tile *alias; /* of the tile's own pages; NULL: none */
 	bool made;               /* the pages are new, and nobody has a reference yet */
 };
@@ -23,6 +25,10 @@ struct cow__target {
 /* Finds pages for [start, start + bytes) of `t`. */
 int cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes,
                     struct cow__target *ret);
+
+/* Makes its pages huge, or gives up small ones. Takes long: needs no lock if the caller has a
+ * reference on the pages. */
+void cow__target_prepare(struct cow__target *to);
 
 /* Maps the target in the place of [start, end), and notes it. After a failure the tile shows
  * what it showed. */

@@ -114,7 +114,8 @@ void
 cow__holders_inherit(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (holds(t))
+		/* What a rewrite has begun to write is not for the child. */
+		if (holds(t) && t->refs > t->open)
 			inherit(t);
 }
 

@@ -207,9 +207,25 @@ cow__spares_any(void)
 	return count != 0;
 }
 
+/* Rewrites that have begun are the parent's. */
+static void
+forget_open(struct cow__tile *t)
+{
+	bool only = t->open && t->refs == t->open;
+
+	t->refs -= t->open;
+	t->open = 0;
+	if (only) {
+		t->word = 0;
+		t->inherited = t->uncounted = false;
+	}
+}
+
 void
 cow__spares_child(void)
 {
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		forget_open(t);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && (t->has_spares || t->nspares)) {
 			while (t->nspares)

@@ -102,7 +102,8 @@ struct cow__tile {
 	 * freed (core/cow/pin.h) */
 	bool pinned;
 	bool idle;     /* ... and its content is of no use */
-	uint32_t refs; /* mappings that read its pages, its own included */
+	uint32_t refs; /* mappings that read its pages, its own included ... */
+	uint32_t open; /* ... and so many rewrites that have begun (core/cow/rewrite.h) */
 	uint32_t word; /* holder word of its pages + 1; 0: none yet */
 	struct cow__segment *segment; /* of its pages; NULL: it has none */
 	size_t used;                  /* live: bytes the program asked for */

@@ -8,9 +8,9 @@
  *   nothing is copy-on-write    it only calls the function
  *   nothing is large            the same: the first argument, or each item of it if that is
  *                               a list, is of other types or has less than `least` bytes
- *   else                        plan(args, names, function) returns None, or (ranges, all)
- *                               for write_intent(), or a function of no arguments, which
- *                               is called instead. An Exception of it counts as None.
+ *   else                        plan(args, names) returns None, or (ranges, all) for
+ *                               write_intent(), or what rewrite_call() does instead of the
+ *                               function. An Exception of it counts as None.
  *                               args ends with the values of the keywords in `names`
  *
  * An intent with `all` loses the old bytes, so nothing may come between it and the function.
@@ -33,6 +33,7 @@ PyObject *PyObject_Vectorcall(PyObject *, PyObject *const *, size_t, PyObject *)
 PyObject *PyVectorcall_Call(PyObject *, PyObject *, PyObject *);
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #endif
+#define ELSEWHERE 7 /* the length of a plan of rewrite_call() */
 #define ARGUMENTS_OFFSET ((size_t)1 << (8 * sizeof(size_t) - 1))
 
 typedef struct {
@@ -162,7 +163,7 @@ static PyObject *ask(const HookObject *self, PyObject *const *args, Py_ssize_t n
 	if (!tuple)
 		return NULL;
 	plan = PyObject_CallFunctionObjArgs(self->plan, tuple, names ? names : Py_None,
-	                                    self->function, NULL);
+	                                    NULL);
 	Py_DECREF(tuple);
 	return plan;
 }
@@ -182,12 +183,19 @@ static PyObject *hook_call(PyObject *object, PyObject *const *args, size_t flags
 			PyErr_Clear();
 			plan = Py_NewRef(Py_None);
 		}
-		if (PyCallable_Check(plan)) {
-			copied = PyObject_CallNoArgs(plan);
-			Py_DECREF(plan);
-			return copied;
-		}
 		/* From here to the function no code of Python may run. */
+		if (PyTuple_Check(plan) && PyTuple_Size(plan) == ELSEWHERE) {
+			int done = rewrite_call(plan);
+			PyObject *place = PyTuple_GetItem(plan, 0);
+
+			place = done ? NULL : Py_BuildValue("((O)i)", place, 0);
+			Py_DECREF(plan);
+			if (done > 0)
+				return Py_NewRef(args[0]);
+			if (!place)
+				return NULL;
+			plan = place; /* a write intent instead */
+		}
 		if (PyTuple_Check(plan))
 			copied = write_intent(NULL, plan);
 		if (PyTuple_Check(plan) && !copied)
@@ -270,9 +278,9 @@ static PyMemberDef members[] = {
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, "Hook(function, plan, types, modes, least)\n--\n\n"
-                    "Calls plan(args, names of the keywords, function) before the function.\n\n"
-                    "plan: returns None, or the arguments of write_intent(), or what is called "
-                    "instead of the function, without arguments. It is called "
+                    "Calls plan(args, names of the keywords) before the function.\n\n"
+                    "plan: returns None, or the arguments of write_intent(), or an operation that "
+                    "writes elsewhere (module.h, rewrite_call()). It is called "
                     "only while memory is copy-on-write, modes() returns 0, and the first "
                     "argument, or an item of that list, is of exactly one of the types and "
                     "has `least` bytes or more. Else the hook is as the function."},

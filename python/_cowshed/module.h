@@ -89,6 +89,13 @@ int rewrite_init(PyObject *module);
 /* The function write_intent() of the module; `module` is not used. */
 PyObject *write_intent(PyObject *module, PyObject *args);
 
+/* Does an operation on other pages. plan: ((address, nbytes), make, (view, size, stride),
+ * operation, args, keywords, after). make(pages) is a tensor on the pages, view(it, size, stride)
+ * the result's, operation(*args, **keywords, out=that) writes it, and after() is called when its
+ * bytes are shown. No code of Python may run meanwhile: these are functions in C. Returns 1 if it
+ * was done, 0 if it has to be done in place, -1 with an exception. */
+int rewrite_call(PyObject *plan);
+
 /* Raises the exception for `r`, a -errno of the library. Returns NULL. */
 PyObject *raise_error(int r);
 

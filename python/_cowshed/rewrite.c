@@ -120,6 +120,55 @@ static PyObject *rewrite_begin(PyObject *module, PyObject *args)
 	return r == -EINVAL ? raise_error(r) : Py_NewRef(Py_None);
 }
 
+/* Whether the operation was done, and x has its result. -1: an exception that is not the
+ * operation's. */
+static int compute(PyObject *pages, PyObject *make, PyObject *like, PyObject *operation,
+                   PyObject *args, PyObject *keywords)
+{
+	PyObject *flat = PyObject_CallFunctionObjArgs(make, pages, NULL), *new = NULL, *result = NULL;
+	PyObject *method, *size, *stride;
+
+	if (flat && PyArg_ParseTuple(like, "OOO", &method, &size, &stride))
+		new = PyObject_CallFunctionObjArgs(method, flat, size, stride, NULL);
+	if (new && PyDict_SetItemString(keywords, "out", new) == 0)
+		result = PyObject_Call(operation, args, keywords);
+	if (new && PyDict_DelItemString(keywords, "out") < 0)
+		PyErr_Clear();
+	Py_XDECREF(result);
+	Py_XDECREF(new);
+	Py_XDECREF(flat);
+	if (result)
+		return 1;
+	if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+		return -1;
+	PyErr_Clear(); /* in place it says what is wrong */
+	return 0;
+}
+
+int rewrite_call(PyObject *plan)
+{
+	PyObject *make, *like, *operation, *args, *keywords, *after, *pages, *place, *done;
+	int r;
+
+	if (!PyArg_ParseTuple(plan, "O!OOOO!O!O", &PyTuple_Type, &place, &make, &like,
+	                      &operation, &PyTuple_Type, &args, &PyDict_Type, &keywords, &after))
+		return -1;
+	pages = rewrite_begin(NULL, place);
+	if (!pages)
+		return -1;
+	r = pages == Py_None ? 0 : compute(pages, make, like, operation, args, keywords);
+	if (r > 0) {
+		done = rewrite_end(pages, NULL);
+		r = done != NULL;
+		Py_XDECREF(done);
+		done = r ? PyObject_CallNoArgs(after) : NULL;
+		Py_XDECREF(done);
+		PyErr_Clear(); /* a child of fork() has the old bytes still */
+	}
+	Py_DECREF(pages);
+	return r;
+}
+
 static PyMethodDef methods[] = {
 	{"end", rewrite_end, METH_NOARGS,
          "end()\n--\n\n"

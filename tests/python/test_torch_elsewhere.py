@@ -2,6 +2,8 @@
 """Hooked operations that write their result on other pages: beside a clone they copy nothing."""
 
 import copy
+import os
+import signal
 
 import pytest
 
@@ -117,3 +119,54 @@ def test_operands_that_overlap():
 def test_autograd_refuses():
     for operation in ELSEWHERE:
         fails(operation, torch.nn.Parameter(numbers()))
+
+
+def test_a_handler_that_writes_during_an_operation():
+    """What it writes is not lost: it runs before the operation, or behind it."""
+    x = ct.full((16 * LARGE,), 1.0)
+    writes = []
+
+    def handle(number, frame):
+        x[0] += 1000
+        writes.append(1)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for turn in range(30):
+            clone = ct.clone(x)
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + turn))
+            x.add_(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            del clone
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert float(x[0]) == 31 + 1000 * len(writes) and (x[1:] == 31).all()
+
+
+def test_a_handler_that_forks_during_an_operation():
+    """The child goes on with the operation, as it would without hooks."""
+    torch.set_num_threads(1)  # a child lacks the parent's
+    x = ct.full((4 * LARGE,), 1.0)
+    parent, codes = os.getpid(), []
+
+    def handle(number, frame):
+        pid = os.fork()
+        if pid:
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        for turn in range(12):
+            clone = ct.clone(x)
+            want = float(x[0]) + 1
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + turn))
+            x.add_(1)
+            if os.getpid() != parent:
+                os._exit(0 if bool((x == want).all()) else 1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert (x == want).all() and (clone == want - 1).all()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not any(codes)

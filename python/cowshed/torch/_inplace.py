@@ -64,30 +64,34 @@ def tell_scripts(hook):
     return lambda: table.pop(id(hook), None)
 
 
+# Counts a change of tensors for autograd. Older versions of PyTorch lack it.
+_bump = getattr(torch._C, "_increment_version", None)
+
 # How many modes would see that somebody looks at an attribute of a tensor.
 _modes = torch._C._len_torch_function_stack
 
 
-def _plan(name, args, names, function):
+def _plan(name, args, names):
     place = range_of_tensor(args[0])
     if place is None:
         return None
-    return _elsewhere(name, args, names or (), function, place) or ((place,), False)
+    return _elsewhere(name, args, names or (), place) or ((place,), False)
 
 
-def _elsewhere(name, args, names, function, place):
+def _elsewhere(name, args, names, place):
     """What does the operation on other pages. None: it can't be done so, or there is no need."""
     n = len(args) - len(names)
     x, others, keywords = args[0], args[1:n], dict(zip(names, args[n:]))
-    if name not in _OTHERS or n < 1 or not _is_certain(x) \
+    if _bump is None or name not in _OTHERS or n < 1 or not _is_certain(x) \
             or x.untyped_storage().nbytes() != place[1] or not all(
                 isinstance(y, (int, float, str, type(None))) or _goes_with(x, y, place)
                 for y in (*others, *keywords.values())):
         return None
-    pages = _cowshed.rewrite_begin(*place)
-    if pages is None:
+    if not _cowshed.write_cost((place,)):
         return None
-    return functools.partial(_run, pages, name, function, x, others, keywords)
+    return (place, functools.partial(torch.frombuffer, dtype=x.dtype),
+            (torch.as_strided, x.size(), x.stride()), _OTHERS[name], (x, *others), keywords,
+            functools.partial(_bump, (x,)))
 
 
 def _goes_with(x, y, place):
@@ -104,18 +108,7 @@ def _goes_with(x, y, place):
         and y.dtype == x.dtype
 
 
-def _run(pages, name, function, x, others, keywords):
-    try:
-        _OTHERS[name](x, *others, **keywords,
-                      out=torch.frombuffer(pages, dtype=x.dtype).as_strided(x.size(), x.stride()))
-    except Exception:
-        return function(x, *others, **keywords)  # it says what is wrong
-    pages.end()
-    torch.autograd.graph.increment_version(x)
-    return x
-
-
-def _plan_over(name, args, names, function):
+def _plan_over(name, args, names):
     place = range_of_tensor(args[0])
     if place is None:
         return None
@@ -128,7 +121,7 @@ def _plan_over(name, args, names, function):
     return (place,), certain
 
 
-def _plan_list(name, args, names, function):
+def _plan_list(name, args, names):
     places = [place for x in args[0]
               if type(x) in TYPES and (place := range_of_tensor(x)) is not None]
     if not places:
@@ -140,9 +133,11 @@ def _plan_list(name, args, names, function):
 
 def _is_certain(x):
     """Whether nothing but the arguments can make an operation on a tensor fail."""
-    return x.dtype in _NUMBERS and x.device.type == "cpu" and x.layout == torch.strided \
-        and not x.is_nested and not x.is_neg() and not x.is_inference() \
-        and not (x.requires_grad and torch.is_grad_enabled()) and not _is_transformed()
+    named = getattr(x, "has_names", bool)()  # older versions of PyTorch
+    return not named and x.dtype in _NUMBERS and x.device.type == "cpu" \
+        and x.layout == torch.strided and not x.is_nested and not x.is_neg() \
+        and not x.is_inference() and not (x.requires_grad and torch.is_grad_enabled()) \
+        and not _is_transformed()
 
 
 def _is_transformed():

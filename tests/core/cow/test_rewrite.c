@@ -25,7 +25,7 @@ static uint64_t intent(void *start, size_t bytes, enum cow_write_hint hint)
 	ok(cow_write_cost(&range, 1, &cost));
 	ok(cow_write_intent(&range, 1, hint, &copied));
 	if (hint == COW_WRITE_AUTO)
-		ck_assert_uint_eq(copied, cost);
+		ck_assert_uint_le(copied, cost); /* less where the helper worked for long */
 	return copied;
 }
 
