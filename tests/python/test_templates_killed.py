@@ -273,6 +273,7 @@ def again():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     try:
         template = context.Template(setup, (sys.argv[1] == "setup",))
         ours, theirs = template.Pipe()
