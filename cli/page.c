@@ -163,8 +163,8 @@ static void put_memory(FILE *out, const struct cli_page *p)
 
 	fputs("<h2>Memory over time</h2><p class=\"grey\">All processes of the "
 	      "program together."
-	      "<span class=\"key\" style=\"background:#f0a35e\"></span>private to "
-	      "one process<span class=\"key\" style=\"background:#7fb3e6\"></span>"
+	      "<span class=\"key\" style=\"background:#f0a35e\"></span>anonymous "
+	      "(what forked processes still share counts in each)<span class=\"key\" style=\"background:#7fb3e6\"></span>"
 	      "in memory that processes share<span class=\"key\" "
 	      "style=\"background:#b3261e\"></span>copied so far by cowshed</p>", out);
 	begin_picture(out, "Memory over time", &axes);

@@ -15,7 +15,7 @@
 struct cli_sample {
 	uint64_t ns;        /* since the start */
 	uint64_t all;       /* bytes of memory: the next two */
-	uint64_t own;       /* anonymous: each process has its own */
+	uint64_t own;       /* anonymous: what forked processes share counts in each */
 	uint64_t files;     /* in memfds, which processes can share */
 	uint64_t copied;    /* bytes that the library or the kernel copied */
 	uint64_t forks;
