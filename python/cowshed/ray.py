@@ -36,6 +36,7 @@ _MAPPINGS = 8
 
 _lock = threading.RLock()  # a signal handler may run in the thread that holds it
 _own = None  # Ray's function that takes a stored object apart
+_below = None  # the same after uninstall(), if another function had taken _unpack's place
 _counters = {"objects": 0, "private": 0, "copied": 0, "bytes": 0}
 
 
@@ -56,7 +57,7 @@ def install() -> None:
     ImportError: Ray is missing. RuntimeError: this version of Ray is made in another way; nothing
     was changed.
     """
-    global _own
+    global _below, _own
     try:
         import ray
         from ray import cloudpickle
@@ -72,14 +73,17 @@ def install() -> None:
         if not callable(own) or not hasattr(dispatch, "pop"):
             raise RuntimeError(f"cowshed.ray does not know how ray {ray.__version__} reads objects "
                                "from its store: use ray 2.60, or cowshed.writable(x) on each array")
-        _own = own
-        serialization.unpack_pickle5_buffers = _unpack
+        if _below is None:
+            serialization.unpack_pickle5_buffers = _unpack
+        else:  # it is there still, under a function of somebody else
+            own = _below
+        _own, _below = own, None
         dispatch[_cowshed.Storage] = _reduce_storage
 
 
 def uninstall() -> None:
     """Takes install() back for this process. What it has got from the store stays writable."""
-    global _own
+    global _below, _own
     with _lock:
         if _own is None:
             return
@@ -88,6 +92,8 @@ def uninstall() -> None:
 
         if serialization.unpack_pickle5_buffers is _unpack:
             serialization.unpack_pickle5_buffers = _own
+        else:
+            _below = _own
         cloudpickle.CloudPickler.dispatch.pop(_cowshed.Storage, None)
         _own = None
 
@@ -128,6 +134,8 @@ os.register_at_fork(after_in_child=_after_fork)
 def _unpack(data):
     """In place of Ray's function: (the pickle, its buffers), and the buffers can be written."""
     own = _own
+    if own is None and _below is not None:  # somebody's function in its place calls it
+        return _below(data)
     if own is None:  # a thread that looked the function up before uninstall()
         from ray._private import serialization
 
