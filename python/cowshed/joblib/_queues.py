@@ -60,7 +60,7 @@ class Copies:
     def end(self, call):
         """Drops the copies of a call. Tasks of it that are still pickled get none."""
         with self._lock:
-            self._calls.pop(call, None)
+            self._calls.pop(call, {}).clear()  # the references in it lead back to it
 
     def are_large(self, call):
         """Whether a task of the call, or of one before by the same Parallel, had an array that
