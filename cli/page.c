@@ -226,10 +226,12 @@ static void put_head(FILE *out, const struct cli_page *p)
 		fprintf(out, "Ended by signal %d", WTERMSIG(p->status));
 	else
 		fprintf(out, "Exit status %d", WEXITSTATUS(p->status));
-	fprintf(out, " after %s, %llu processes at most at once.</p>"
-	        "<div class=\"tiles\">", cli_duration(p->wall_ns).s,
-	        (unsigned long long)largest(p, MEMBER(processes)));
-	put_tile(out, cli_bytes(largest(p, MEMBER(all))).s,
+	fprintf(out, " after %s", cli_duration(p->wall_ns).s);
+	if (p->count > 0)
+		fprintf(out, ", %llu processes at most at once",
+		        (unsigned long long)largest(p, MEMBER(processes)));
+	fputs(".</p><div class=\"tiles\">", out);
+	put_tile(out, p->count > 0 ? cli_bytes(largest(p, MEMBER(all))).s : "-",
 	         "most memory at once");
 	put_tile(out, cli_count(s->forks).s, "forks");
 	put_tile(out, s->forks > 0 ? cli_duration(s->fork_ns_max).s : "-",

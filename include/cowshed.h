@@ -455,7 +455,7 @@ struct cow_range {
  * Cost: little for each range if nothing in the process is frozen. Else a copy of it by all
  * processors, into memory that an earlier rewrite left or into fresh memory, which takes
  * several times as long (bench/rewrite.c). What nobody reads any more is remapped without a
- * copy. After a copy its threads live for two seconds, and nothing is healed meanwhile.
+ * copy. After a copy its threads live for 0.2 seconds, and nothing is healed meanwhile.
  *
  * Thread-safe. Other threads that allocate wait for a step of at most 32 MiB, or a
  * sixteenth of the block. fork() may come at any moment.
@@ -464,20 +464,6 @@ struct cow_range {
  */
 int cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hint hint,
                      uint64_t *ret_copied);
-
-/*
- * How many bytes cow_write_intent() would copy for these ranges now. It copies nothing and
- * changes no memory. 0: nothing of them is copy-on-write, or nobody else reads it any more,
- * or an intent has no effect there. A writer who needs the old bytes only once may clone
- * the storage instead, give an intent with COW_WRITE_ALL, and read them from the clone.
- *
- * Cost: a microsecond for each range; if some of it is frozen, one look into /proc (tens of
- * microseconds). Thread-safe. Other threads may change the answer at any
- * time, and so may the end of a child.
- *
- *   -EINVAL   no ranges, though `n` is not 0; a range that wraps around; ret_bytes is NULL
- */
-int cow_write_cost(const struct cow_range *ranges, size_t n, uint64_t *ret_bytes);
 
 /* A rewrite that has begun. */
 struct cow_rewrite;
@@ -502,8 +488,7 @@ struct cow_rewrite;
  *
  *   -EAGAIN   an intent would copy nothing: nobody else reads the range
  *   -ENOTSUP  the range is not a whole block or storage, or its memory must keep its pages
- *   -EBUSY    the process may have memory under I/O, or the library is making huge pages of
- *             this block
+ *   -EBUSY    the process may have memory under I/O; or huge pages of the block are in work
  *   -ENOMEM
  *   -EINVAL   no range, or it wraps around; ret_at or ret is NULL
  */
@@ -520,8 +505,7 @@ int cow_rewrite_begin(const struct cow_range *range, void **ret_at, struct cow_r
  * Thread-safe. Can't fail but by wrong use:
  *
  *   -EINVAL   `rewrite` is NULL
- *   -ESTALE   the process that began it has forked since, and this is the child: it has the
- *             old bytes
+ *   -ESTALE   this is a child of the process that began it, and has the old bytes
  */
 int cow_rewrite_end(struct cow_rewrite *rewrite, bool keep);
 
@@ -584,7 +568,8 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
  * storages that lie side by side are frozen with one kernel call, 64 at most.
  * So hundreds are cloned in a few milliseconds, also if all of them were
  * rewritten since, with write intents (cow_write_intent()). ret[i] becomes the
- * clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the number of bytes that were copied.
+ * clone of storages[i]: a reference each. `ret_copied`, if not NULL, gets the
+ * number of bytes that were copied.
  *
  * All or none: after a failure no clone is left and every ret[i] is NULL.
  * Errors as for cow_storage_lazy_clone(), and:

@@ -11,13 +11,13 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 roots=$PWD/build/roots wheels=$PWD/build/wheels
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
 failed=0 all=" ${*:-bullseye trixie trixie-arm64} "
 wanted() { case $all in *" $1 "*) ;; *) return 1 ;; esac }
 skip() { echo "skip roots: $1" && exit "${2:-77}"; }
 
 [ "$(id -u)" -eq 0 ] || skip 'only root can make and enter other systems'
 command -v debootstrap >/dev/null || skip 'there is no debootstrap'
+MIRROR=$(scripts/mirror.sh) || exit
 ls "$wheels"/*x86_64.whl >/dev/null 2>&1 || skip 'there are no wheels: run make wheels first'
 mkdir -p "$roots"
 

@@ -6,7 +6,7 @@
 # gets a folder in build/linux with vmlinuz and initramfs; nothing is installed. For arm64, the
 # programs and libraries that its tests need lie in build/linux/arm64.
 #
-# The mirror is the one that the system's apt uses for Debian (or MIRROR).
+# scripts/mirror.sh says from where.
 set -eu
 umask 022
 work=$PWD/build/linux
@@ -14,10 +14,7 @@ die() { echo "check-kernels: $*" >&2 && exit 1; }
 for tool in apt-get dpkg-deb xz; do
 	command -v $tool >/dev/null || die "no $tool here; the kernels come from Debian's packages"
 done
-MIRROR=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null |
-	grep -E '/debian/?$' | head -n 1)}
-[ -n "$MIRROR" ] || die "apt knows no mirror of Debian; name one by MIRROR=, and see that" \
-	"debian-archive-keyring is installed"
+MIRROR=$(scripts/mirror.sh)
 # The programs of the build's own release fit its compilers' libc.
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
 

@@ -8,10 +8,10 @@
 set -eu
 suite=$1 package=$2 patches=${3:+--skip-patches}
 work=$PWD/build/sources
-MIRROR=${MIRROR:-http://deb.debian.org/debian}
 tree=$work/$package
 
 [ -f "$tree/.complete" ] && echo "$tree" && exit
+MIRROR=$(scripts/mirror.sh)
 for tool in apt-get dpkg-source; do
 	command -v $tool >/dev/null || {
 		echo "source: no $tool (Debian: apt dpkg-dev)" >&2

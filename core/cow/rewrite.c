@@ -26,7 +26,6 @@
 
 struct intent {
 	bool all;
-	bool only_count;  /* what would be copied */
 	bool asked, pins; /* may memory be under I/O? Asked once */
 	uint64_t copied;
 };
@@ -46,7 +45,7 @@ is_under_io(struct intent *w)
 {
 	if (!w->asked) {
 		w->pins = cow__process_pins_memory();
-		if (w->pins && !w->only_count)
+		if (w->pins)
 			cow__fallback(COW_FALLBACK_PINNED);
 	}
 	w->asked = true;
@@ -140,11 +139,6 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 		*at = end;
 		return;
 	}
-	if (w->only_count) {
-		w->copied += cow__exclusive(t, &c) ? 0 : cow__min(to, bytes_end) - *at;
-		*at = to;
-		return;
-	}
 	if (all && to == cow__tile_end(t) && last < bytes_end)
 		memcpy(tail, (const void *)last, ntail = bytes_end - last);
 	if (cow__exclusive(t, &c)) {
@@ -178,9 +172,11 @@ wait_for_helper(struct cow__tile **t, uintptr_t at)
 	return true;
 }
 
-static void
-work(uintptr_t start, uintptr_t end, struct intent *w)
+void
+cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 {
+	struct intent w = { .all = all };
+
 	while (start < end && __atomic_load_n(&cow__engine.frozen, __ATOMIC_RELAXED)) {
 		struct cow__tile *t;
 
@@ -191,30 +187,13 @@ work(uintptr_t start, uintptr_t end, struct intent *w)
 			cow__engine_unlock();
 			break;
 		}
-		if ((w->only_count || wait_for_helper(&t, start)) && t && suitable(t))
-			step(t, &start, cow__min(end, cow__tile_end(t)), w);
+		if (wait_for_helper(&t, start) && t && suitable(t))
+			step(t, &start, cow__min(end, cow__tile_end(t)), &w);
 		else
 			start = t ? cow__tile_end(t) : end;
 		cow__engine_unlock();
 	}
-}
-
-void
-cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
-{
-	struct intent w = { .all = all };
-
-	work(start, end, &w);
 	*copied += w.copied;
-}
-
-uint64_t
-cow__rewrite_cost(uintptr_t start, uintptr_t end)
-{
-	struct intent w = { .only_count = true };
-
-	work(start, end, &w);
-	return w.copied;
 }
 
 struct cow__rewrite {
@@ -256,7 +235,7 @@ find(uintptr_t start, struct cow__tile **ret)
 static int
 begin(struct cow__rewrite *w, size_t bytes)
 {
-	struct intent i = { .all = true };
+	struct intent i = { .asked = false };
 	struct cow__census c = { 0, 0 };
 	struct cow__tile *t;
 	int r = find(w->start, &t);
@@ -315,16 +294,14 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 static int
 keep_new(const struct cow__rewrite *w)
 {
-	struct intent i = { .all = true };
+	struct intent i = { .asked = false };
 	struct cow__tile *t;
 	int r = find(w->start, &t);
 	size_t rest;
 
 	if (r < 0)
 		return r;
-	/* A tile may have become longer: the next one begins behind it (core/cow/freeze.c). */
-	if (!is_whole(t, w->start, w->bytes) || t->bytes != w->to.piece.bytes ||
-	    (w->own && w->to.piece.pages != t) ||
+	if (!is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
 	    is_under_io(&i))
 		return -ENOTSUP;
 	/* The program may use what is behind the bytes (cow_block_bytes()). */
@@ -336,7 +313,9 @@ keep_new(const struct cow__rewrite *w)
 int
 cow__rewrite_end(struct cow__rewrite *w, bool keep)
 {
-	bool is_child = w->generation != cow__engine.generation;
+	/* Of a raw fork the engine knows by the number alone. */
+	bool is_child = w->generation != cow__engine.generation ||
+	                cow__engine.process != cow__process_id();
 	int r = 0;
 
 	if (!is_child) {

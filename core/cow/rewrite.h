@@ -50,7 +50,5 @@ int cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow_
  * which lacks the pages. */
 int cow__rewrite_end(struct cow__rewrite *w, bool keep);
 
-/* The bytes that it would copy now, with `all` unset. Changes nothing. */
-uint64_t cow__rewrite_cost(uintptr_t start, uintptr_t end);
 
 #endif

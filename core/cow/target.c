@@ -157,8 +157,11 @@ cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end, const stru
 	struct cow__tile *pages = to->piece.pages;
 	struct cow__piece *list = NULL;
 	uint32_t cap = 0, n;
-	int r = to->piece.bytes != end - start ? -EINVAL
-	                                       : cow__mappings_left(4) ? 0 : -ENOMEM;
+	int r = cow__mappings_left(4) ? 0 : -ENOMEM;
+
+	/* A tile may have become longer meanwhile (cow__freeze_close_gap()). */
+	if (to->piece.bytes != end - start)
+		r = -EINVAL;
 
 	if (r == 0)
 		r = cow__part_thaws(t);

@@ -31,7 +31,7 @@ int cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes,
 void cow__target_prepare(struct cow__target *to);
 
 /* Maps the target in the place of [start, end), and notes it. After a failure the tile shows
- * what it showed. */
+ * what it showed. -EINVAL: it has not so many bytes. */
 int cow__target_show(struct cow__tile *t, uintptr_t start, uintptr_t end,
                      const struct cow__target *to);
 

@@ -61,24 +61,6 @@ cow_write_intent(const struct cow_range *ranges, size_t n, enum cow_write_hint h
 }
 
 COW_EXPORT int
-cow_write_cost(const struct cow_range *ranges, size_t n, uint64_t *ret_bytes)
-{
-	uint64_t bytes = 0;
-	int r = check_ranges(ranges, n);
-
-	if (r < 0)
-		return r;
-	if (!ret_bytes)
-		return cow__error(-EINVAL, "cow_write_cost: no place for the result");
-	for (size_t i = 0; i < n; i++)
-		bytes += cow__rewrite_cost((uintptr_t)ranges[i].start,
-		                           (uintptr_t)ranges[i].start +
-		                                   ranges[i].bytes);
-	*ret_bytes = bytes;
-	return 0;
-}
-
-COW_EXPORT int
 cow_rewrite_begin(const struct cow_range *range, void **ret_at, struct cow_rewrite **ret)
 {
 	struct cow__rewrite *w;

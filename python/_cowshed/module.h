@@ -14,7 +14,7 @@
  *   picker     finds what travels beside a pickle                pickle.c
  *   freeze_objects     makes objects immortal                    freeze.c, walk.c, immortal.c
  *   Hook       gives a write intent before it calls a function   hook.c
- *   Rewrite    new pages for bytes computed from the old ones    rewrite.c
+ *   Pages      of an operation's result, before they are shown   rewrite.c
  *
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.

@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rewrite: new pages for memory whose new bytes are computed from the old ones
+ * An operation whose result takes the place of its argument: rewrite_call()
  *
- * A Rewrite is a writable buffer of the new bytes. end() shows them at the address of the
- * old ones. An object that goes before end() gives them up, so an exception loses nothing.
+ * The pages of the result are a writable buffer, Pages. Those that are not shown are given
+ * up with the object, so an operation that fails changes nothing.
  */
-#include "python/_cowshed/objects.h"
-
-#include <errno.h>
-#include <stdbool.h>
+#include "python/_cowshed/module.h"
 
 typedef struct {
 	PyObject_HEAD struct cow_rewrite *rewrite; /* NULL: ended */
 	void *at;
 	Py_ssize_t bytes;
-	Py_ssize_t exports; /* state_lock() guards this and `rewrite` */
-} RewriteObject;
+} PagesObject;
 
-static PyTypeObject *rewrite_type;
+static PyTypeObject *pages_type;
 
-static void rewrite_free(PyObject *object)
+static void pages_free(PyObject *object)
 {
-	RewriteObject *self = (RewriteObject *)object;
+	PagesObject *self = (PagesObject *)object;
 	PyTypeObject *type = Py_TYPE(object);
 	freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
 
@@ -31,80 +27,27 @@ static void rewrite_free(PyObject *object)
 	Py_DECREF(type);
 }
 
-static int rewrite_buffer(PyObject *object, Py_buffer *view, int flags)
+static int pages_buffer(PyObject *object, Py_buffer *view, int flags)
 {
-	RewriteObject *self = (RewriteObject *)object;
-	bool open;
+	PagesObject *self = (PagesObject *)object;
 
-	state_lock();
-	open = self->rewrite != NULL;
-	self->exports += open;
-	state_unlock();
-	if (!open) {
-		PyErr_SetString(PyExc_BufferError, "the rewrite has ended");
-		view->obj = NULL;
-		return -1;
-	}
-	if (PyBuffer_FillInfo(view, object, self->at, self->bytes, 0, flags) == 0)
-		return 0;
-	state_lock();
-	self->exports--;
-	state_unlock();
-	return -1;
+	return PyBuffer_FillInfo(view, object, self->at, self->bytes, 0, flags);
 }
 
-static void rewrite_release(PyObject *object, Py_buffer *view)
+/* Pages for the bytes at `place`, (address, nbytes). NULL without an exception: they have to be
+ * written in place. */
+static PyObject *begin(PyObject *place)
 {
-	(void)view;
-	state_lock();
-	((RewriteObject *)object)->exports--;
-	state_unlock();
-}
-
-static PyObject *rewrite_end(PyObject *object, PyObject *unused)
-{
-	RewriteObject *self = (RewriteObject *)object;
-	struct cow_rewrite *rewrite;
-	bool used;
-	int r;
-
-	(void)unused;
-	state_lock();
-	rewrite = self->rewrite;
-	used = self->exports > 0;
-	if (!used)
-		self->rewrite = NULL;
-	state_unlock();
-	if (!rewrite) {
-		PyErr_SetString(PyExc_ValueError, "the rewrite has ended already");
-		return NULL;
-	}
-	if (used) {
-		PyErr_SetString(PyExc_BufferError,
-		                "release the buffers of the new bytes before end()");
-		return NULL;
-	}
-	Py_BEGIN_ALLOW_THREADS
-	r = cow_rewrite_end(rewrite, true);
-	Py_END_ALLOW_THREADS
-	if (r < 0)
-		return raise_error(r);
-	return Py_NewRef(Py_None);
-}
-
-static PyObject *rewrite_begin(PyObject *module, PyObject *args)
-{
-	allocfunc alloc = (allocfunc)PyType_GetSlot(rewrite_type, Py_tp_alloc);
+	allocfunc alloc = (allocfunc)PyType_GetSlot(pages_type, Py_tp_alloc);
 	unsigned long long start;
 	struct cow_range range;
-	RewriteObject *self;
+	PagesObject *self;
 	Py_ssize_t bytes;
 	int r;
 
-	(void)module;
-	if (!PyArg_ParseTuple(args, "Kn:rewrite_begin", &start, &bytes))
+	if (!PyArg_ParseTuple(place, "Kn", &start, &bytes))
 		return NULL;
-	self = (RewriteObject *)alloc(rewrite_type, 0);
+	self = (PagesObject *)alloc(pages_type, 0);
 	if (!self)
 		return NULL;
 	range = (struct cow_range){ (void *)(uintptr_t)start, (size_t)bytes };
@@ -116,12 +59,28 @@ static PyObject *rewrite_begin(PyObject *module, PyObject *args)
 		return (PyObject *)self;
 	self->rewrite = NULL;
 	Py_DECREF(self);
-	/* What can't be rewritten so can be written in place. */
-	return r == -EINVAL ? raise_error(r) : Py_NewRef(Py_None);
+	return NULL;
 }
 
-/* Whether the operation was done, and x has its result. -1: an exception that is not the
- * operation's. */
+/* Shows them. Returns 0 if something still has them, or in a forked child: then nothing has
+ * changed. */
+static int show(PyObject *object)
+{
+	PagesObject *self = (PagesObject *)object;
+	struct cow_rewrite *rewrite = self->rewrite;
+	int r;
+
+	if (Py_REFCNT(object) != 1)
+		return 0;
+	self->rewrite = NULL;
+	Py_BEGIN_ALLOW_THREADS
+	r = cow_rewrite_end(rewrite, true);
+	Py_END_ALLOW_THREADS
+	return r == 0;
+}
+
+/* 1: the result is in the pages, and nothing refers to them any more. 0: the operation failed.
+ * -1: an exception that is none of its own. */
 static int compute(PyObject *pages, PyObject *make, PyObject *like, PyObject *operation,
                    PyObject *args, PyObject *keywords)
 {
@@ -153,59 +112,35 @@ int rewrite_call(PyObject *plan)
 	if (!PyArg_ParseTuple(plan, "O!OOOO!O!O", &PyTuple_Type, &place, &make, &like,
 	                      &operation, &PyTuple_Type, &args, &PyDict_Type, &keywords, &after))
 		return -1;
-	pages = rewrite_begin(NULL, place);
+	pages = begin(place);
 	if (!pages)
-		return -1;
-	r = pages == Py_None ? 0 : compute(pages, make, like, operation, args, keywords);
-	if (r > 0) {
-		done = rewrite_end(pages, NULL);
-		r = done != NULL;
-		Py_XDECREF(done);
-		done = r ? PyObject_CallNoArgs(after) : NULL;
-		Py_XDECREF(done);
-		PyErr_Clear(); /* a child of fork() has the old bytes still */
-	}
+		return PyErr_Occurred() ? -1 : 0;
+	r = compute(pages, make, like, operation, args, keywords);
+	if (r > 0)
+		r = show(pages);
 	Py_DECREF(pages);
-	return r;
+	if (r <= 0)
+		return r;
+	done = PyObject_CallNoArgs(after);
+	Py_XDECREF(done);
+	return done ? 1 : -1;
 }
 
-static PyMethodDef methods[] = {
-	{"end", rewrite_end, METH_NOARGS,
-         "end()\n--\n\n"
-         "Shows the new bytes at the address of the old ones. Copies nothing. BufferError: a "
-         "buffer of the new bytes is in use. ValueError: it has ended already."},
-	{NULL, NULL, 0, NULL},
-};
-
 static PyType_Slot slots[] = {
-	{Py_tp_doc, "A rewrite of memory that others read: a buffer of the new bytes."},
-	{Py_tp_dealloc, (void *)rewrite_free},
-	{Py_tp_methods, methods},
-	{Py_bf_getbuffer, (void *)rewrite_buffer},
-	{Py_bf_releasebuffer, (void *)rewrite_release},
+	{Py_tp_doc, "Pages of an operation's result."},
+	{Py_tp_dealloc, (void *)pages_free},
+	{Py_bf_getbuffer, (void *)pages_buffer},
 	{0, NULL},
 };
 
 static PyType_Spec spec = {
-	.name = "cowshed._cowshed.Rewrite",
-	.basicsize = sizeof(RewriteObject),
+	.name = "cowshed._cowshed.Pages",
+	.basicsize = sizeof(PagesObject),
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = slots,
 };
 
-static PyMethodDef functions[] = {
-	{"rewrite_begin", rewrite_begin, METH_VARARGS,
-         "rewrite_begin(address, nbytes)\n--\n\n"
-         "Returns a Rewrite of all bytes of a storage: a buffer for the new bytes.\n\n"
-         "The old ones stay readable at the address. None: write them in place, since nobody "
-         "else reads them, or their pages can't be replaced. ValueError: the range wraps "
-         "around."},
-	{NULL, NULL, 0, NULL},
-};
-
 int rewrite_init(PyObject *module)
 {
-	return PyModule_AddFunctions(module, functions) < 0
-	               ? -1
-	               : add_type(module, &spec, &rewrite_type);
+	return add_type(module, &spec, &pages_type);
 }

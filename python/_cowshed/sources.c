@@ -306,24 +306,6 @@ PyObject *write_intent(PyObject *module, PyObject *args)
 	return r < 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(copied);
 }
 
-static PyObject *write_cost(PyObject *module, PyObject *list)
-{
-	struct cow_range *ranges;
-	uint64_t bytes;
-	size_t n;
-	int r;
-
-	(void)module;
-	ranges = ranges_of(list, &n);
-	if (!ranges)
-		return NULL;
-	Py_BEGIN_ALLOW_THREADS
-	r = cow_write_cost(ranges, n, &bytes);
-	Py_END_ALLOW_THREADS
-	PyMem_Free(ranges);
-	return r < 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(bytes);
-}
-
 static PyObject *is_frozen(PyObject *module, PyObject *unused)
 {
 	(void)module;
@@ -361,9 +343,6 @@ static PyMethodDef functions[] = {
          "bytes copied.\n\n"
          "all: every byte will be written, so the bytes may become anything. Works without "
          "the GIL. ValueError: a range wraps around."},
-	{"write_cost", write_cost, METH_O,
-         "write_cost(ranges)\n--\n\n"
-         "How many bytes write_intent(ranges, False) would copy now. Copies nothing."},
 	{"is_frozen", is_frozen, METH_NOARGS,
          "is_frozen()\n--\n\n"
          "Whether any memory of this process is copy-on-write at this moment."},

@@ -47,7 +47,7 @@ def install() -> None:
     {"worker_process_setup_hook": "cowshed.ray.install"}. Each process decides for itself, and all
     read the same objects.
 
-    ray.get() of an object takes some 0.1 ms longer for each of its large buffers, up to 8. Buffers
+    ray.get() of an object maps each of its large buffers, up to 8, or all of them at once. Buffers
     below 384 KiB are copied at once. So are those in a store whose file this process can't open:
     stats() counts them. Arrays that were read-only when they were put are writable, too. Memory
     that is written is this process's, and not the store's.
@@ -73,9 +73,9 @@ def install() -> None:
         if not callable(own) or not hasattr(dispatch, "pop"):
             raise RuntimeError(f"cowshed.ray does not know how ray {ray.__version__} reads objects "
                                "from its store: use ray 2.60, or cowshed.writable(x) on each array")
-        if _below is None:
+        if _below is None or own is _below:
             serialization.unpack_pickle5_buffers = _unpack
-        else:  # it is there still, under a function of somebody else
+        else:  # _unpack is there still, under a function of somebody else
             own = _below
         _own, _below = own, None
         dispatch[_cowshed.Storage] = _reduce_storage
@@ -133,9 +133,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _unpack(data):
     """In place of Ray's function: (the pickle, its buffers), and the buffers can be written."""
-    own = _own
-    if own is None and _below is not None:  # somebody's function in its place calls it
-        return _below(data)
+    own, below = _own, _below
+    if own is None and below is not None:  # somebody's function in its place calls it
+        return below(data)
     if own is None:  # a thread that looked the function up before uninstall()
         from ray._private import serialization
 

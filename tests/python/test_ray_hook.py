@@ -33,6 +33,13 @@ for turn in range(3):
     cowshed.ray.install()
     assert cowshed.ray.is_installed() and reader.unpack_pickle5_buffers(4) == (4, [])
 assert reader.unpack_pickle5_buffers is theirs
+
+cowshed.ray.uninstall()
+reader.unpack_pickle5_buffers = plain  # both are gone
+cowshed.ray.install()
+assert reader.unpack_pickle5_buffers is ours and ours(5) == (5, [])
+cowshed.ray.uninstall()
+assert reader.unpack_pickle5_buffers is plain
 print("done")
 """
 

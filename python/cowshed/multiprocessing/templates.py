@@ -12,8 +12,8 @@
         worker = template.Process(target=serve, args=(queue,))
         worker.start()
 
-A template is a process that a new interpreter runs. It has one thread, so it forks safely,
-whatever threads the caller has. It has imported the program's main module, and run setup().
+A template is a process that a new interpreter runs. It has one thread of Python, and none of the
+caller's. It has imported the program's main module, and run setup().
 """
 
 import os
@@ -25,6 +25,7 @@ from multiprocessing import ProcessError, util
 from multiprocessing.context import BaseContext
 from pickle import loads
 
+from .. import _cowshed
 from . import _contexts
 from ._template_process import Execution, Setup, TemplateProcess, request
 
@@ -106,7 +107,7 @@ class Template(_Makes):
         if threads not in ("error", "ignore"):
             raise ValueError(f"threads must be 'error' or 'ignore', not {threads!r}")
         self._owner = os.getpid()
-        self.name = name or f"Template-{next(_numbers)}"
+        self.name = name or f"Template-{_cowshed.next_number()}"
         self._main = main
         self._execution = Execution(Setup(setup, args, kwargs or {}, threads), self.name, shim,
                                     main, env)
@@ -226,7 +227,6 @@ class Template(_Makes):
             return f"killed by signal {-code}"
 
 
-_numbers = iter(range(1, 1 << 62))
 _executions = weakref.WeakSet()
 _default = None
 _lock = threading.Lock()

@@ -6,8 +6,8 @@ copy-on-write, it gives a write intent for a large dense tensor before the opera
 So loading a state, averaging weights, initializing and clipping don't write page by page.
 
 Where an operation reads each old element once, it needs no copy. It computes the new elements on
-other pages, which then take the place of the old ones (_cowshed.Rewrite). Until then everybody sees
-the old bytes, and an operation that fails changes none. _elsewhere() has the conditions.
+other pages, which then take the place of the old ones (_cowshed/rewrite.c). Until then everybody
+sees the old bytes, and an operation that fails changes none. _elsewhere() has the conditions.
 
 An intent that copies changes no byte. An intent to overwrite copies nothing, and loses the old
 bytes at once: then the operation must not fail, and must not read them. _is_certain() has the
@@ -79,15 +79,13 @@ def _plan(name, args, names):
 
 
 def _elsewhere(name, args, names, place):
-    """What does the operation on other pages. None: it can't be done so, or there is no need."""
+    """The operation on other pages, for rewrite_call() of module.h. None: it can't be done so."""
     n = len(args) - len(names)
     x, others, keywords = args[0], args[1:n], dict(zip(names, args[n:]))
     if _bump is None or name not in _OTHERS or n < 1 or not _is_certain(x) \
             or x.untyped_storage().nbytes() != place[1] or not all(
                 isinstance(y, (int, float, str, type(None))) or _goes_with(x, y, place)
                 for y in (*others, *keywords.values())):
-        return None
-    if not _cowshed.write_cost((place,)):
         return None
     return (place, functools.partial(torch.frombuffer, dtype=x.dtype),
             (torch.as_strided, x.size(), x.stride()), _OTHERS[name], (x, *others), keywords,
