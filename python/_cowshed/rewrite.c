@@ -142,5 +142,7 @@ static PyType_Spec spec = {
 
 int rewrite_init(PyObject *module)
 {
-	return add_type(module, &spec, &pages_type);
+	/* Nobody else needs it, so the module has no name for it. */
+	pages_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+	return pages_type ? 0 : -1;
 }
