@@ -15,7 +15,7 @@
 #define WARM_LIVELESS (64 * MIB) /* may be kept, however little is live */
 #define WARM_LEAST (16 * MIB)    /* may be kept, whatever the peak was */
 #define PEAK_SLACK 64            /* a few pages more cost no block */
-#define PIECES_SLACK 16          /* ... and what is wanted again, pieces that do not fit */
+#define PIECES_SLACK 5           /* ... and what is wanted again, pieces that do not fit */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
 #define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
