@@ -358,7 +358,8 @@ int cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
  * `ptr` from the storage's first byte.
  *
  *   -ENOENT   not memory of the engine; behind its last byte; freed; a
- *             tracked storage; memory of another allocator
+ *             tracked storage; memory of another allocator; memory of which
+ *             the program has unmapped a part
  *   -ENOMEM
  */
 int cow_storage_from_ptr(const void *ptr, size_t *ret_offset,

@@ -237,6 +237,18 @@ cow__attributes_unmapped(const struct cow__tile *t)
 	return true;
 }
 
+bool
+cow__attributes_holed(const struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t), to = end;
+
+	for (; t->attributes && at < end; at = to, to = end)
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &to) == COW__PLACE_HOLE)
+			return true;
+	return false;
+}
+
 /* A note that goes beyond both ends of [start, end) becomes two. */
 static int
 part(struct cow__tile *t, enum cow__attribute_kind kind, uintptr_t start,

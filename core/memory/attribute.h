@@ -56,6 +56,9 @@ bool cow__attributes_linger(const struct cow__tile *t, uintptr_t start,
 /* Has the program unmapped all of the tile? */
 bool cow__attributes_unmapped(const struct cow__tile *t);
 
+/* Has it unmapped a part? Then nobody can read the tile as a whole. */
+bool cow__attributes_holed(const struct cow__tile *t);
+
 /* Forgets all notes on [start, end), where another mapping takes the place.
  * -ENOMEM: nothing changed. */
 int cow__attributes_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);

@@ -18,6 +18,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/view.h"
+#include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
@@ -475,7 +476,7 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 	t = cow__tile_find((uintptr_t)ptr);
 	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
-		if (offset >= cow__max(t->used, 1))
+		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t))
 			; /* behind its bytes the last page is nobody's */
 		else if (t->allocation && t->allocation->storage &&
 		    cow__storage_try_ref(t->allocation->storage)) {

@@ -131,6 +131,30 @@ START_TEST(mapped_over_when_gone)
 }
 END_TEST
 
+/* A clone of it would have to read what is not there. */
+START_TEST(with_a_hole_it_is_no_storage)
+{
+	unsigned char *p = mapping();
+	struct cow_storage *s, *clone;
+
+	ok(cow_storage_from_ptr(p + PART, NULL, &s));
+	unmap(p, 3); /* the storage holds on to the rest */
+	fails(-ENOENT, cow_storage_from_ptr(p + PART, NULL, &clone));
+	cow_storage_unref(s);
+	fails(-ENOENT, cow_storage_from_ptr(p + PART, NULL, &clone));
+	ck_pattern(p + PART, PART, 2);
+	ok(cow__unmap((uintptr_t)p, BYTES));
+	p = mapping();
+	ok(cow_storage_from_ptr(p, NULL, &s));
+	clone = lazy(s);
+	memset(p, 0, PART);
+	ck_pattern(data(clone), PART, 1);
+	cow_storage_unref(clone);
+	cow_storage_unref(s);
+	ok(cow__unmap((uintptr_t)p, BYTES));
+}
+END_TEST
+
 static bool map_anonymous(void *p)
 {
 	return mmap(p, 4 * MIB, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
@@ -197,6 +221,7 @@ int main(void)
 	tcase_add_test(tcase, parts_are_cut_out);
 	tcase_add_test(tcase, parts_of_a_frozen_one);
 	tcase_add_test(tcase, mapped_over_when_gone);
+	tcase_add_test(tcase, with_a_hole_it_is_no_storage);
 	tcase_add_test(tcase, mapped_over_a_full_block);
 	return run_suite(suite);
 }
