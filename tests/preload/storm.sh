@@ -41,7 +41,7 @@ parks() {
 if [ -z "${STRESS:-}" ]; then
 	turn threshold=4096 5 80 100000
 	turn threshold=64K 5 30 1000000
-	turn threshold=1M 5 20 8000000
+	turn threshold=1M,mmap=1M 5 20 8000000
 	parks threshold=64K 5
 	parks threshold=64K,quiet=signal 5 2
 	finish
@@ -58,9 +58,16 @@ while [ "$failures" -eq 0 ] &&
 	turn threshold=4096,backing=auto,helper=no 20 20 2000000
 	turn threshold=4096,decay=1,warm=1M 20 40 1000000
 	turn threshold=1M 20 20 8000000
+	turn threshold=4096,mmap=64K 20 100 400000
+	turn threshold=64K,mmap=64K 20 30 3000000
+	turn threshold=1M,mmap=1M 20 20 8000000
+	turn threshold=4096,mmap=64K,quiet=signal 20 60 400000
+	turn threshold=64K,quiet=signal 20 30 3000000
+	turn threshold=1M,mmap=1M,quiet=signal 20 20 8000000
 	parks threshold=4096 20
 	parks threshold=64K,helper=no 20
 	parks threshold=1M,mmap=1M 20
+	parks threshold=64K,mmap=64K,quiet=signal 20 1
 	parks threshold=64K,quiet=signal 20 2
 	parks threshold=4096,quiet=signal,helper=no 20 1
 done

@@ -3,47 +3,40 @@
  * A fork storm: fork_storm SECONDS SEED PROCESSES LARGEST
  *
  * A tree of processes, each with up to three actors (threads) that allocate,
- * rewrite, copy, grow, free, fork, nest, exec, exit and kill one another, for
- * so many seconds (0: for ever) and with at most so many processes at a time.
+ * map, rewrite, copy, clone, grow, free, fork, nest, exec, exit and kill one
+ * another, for so many seconds (0: for ever) and with at most so many processes
+ * at a time.
  *
  *   root --+-- process --+-- process ...      the root adopts orphans and looks
  *          |             +-- killed           how each one ended
  *          +-- process ------ orphan
  *
- * The model. A block is cut into stripes; each has a seed, from which all of
- * its bytes follow (0: they are zero). The seeds lie in plain variables, which
- * the kernel copies at a fork, so a child knows what its blocks must hold at
- * that moment, and looks at every byte. An actor notes which of its blocks it
- * is about to change: of those of other threads the child knows nothing then.
+ * blocks.h has the blocks, and says what they must hold. So does a child, for it
+ * has its parent's notes of that moment, and looks at every byte. An actor notes
+ * which of its blocks it is about to change: of those of other threads the child
+ * knows nothing then.
  *
  * Each process has its random numbers from its parent's, so a seed gives the
  * same programs; how they meet is up to the kernel.
  */
-#include "../programs/program.h"
+#include "blocks.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { ACTORS = 3, BLOCKS = 8, CHILDREN = 4, STRIPE = 4096 };
-enum { LARGEST_STRIPES = 2048, TURNS = 60, PLACES = 256, NOTHING = -1 };
-
-struct block {
-	unsigned char *p;
-	size_t bytes;
-	uint64_t seeds[LARGEST_STRIPES];
-};
+enum { ACTORS = 3, BLOCKS = 8, CHILDREN = 4 };
+enum { TURNS = 60, PLACES = 256, NOTHING = -1 };
 
 struct actor {
 	struct block blocks[BLOCKS];
 	pid_t children[CHILDREN];
 	uint64_t random;
+	struct cow_rewrite *rewrite; /* that has begun */
 	atomic_int changing[2]; /* blocks that are not as the model says */
 	pthread_t thread;
 	int runs;
@@ -56,57 +49,36 @@ struct actor {
  */
 struct common {
 	atomic_int places[PLACES], stop, failed;
-	atomic_ulong forks, bytes, kills, execs;
+	atomic_ulong forks, bytes, kills, execs, rewrites, clones;
 };
 
 static struct actor actors[ACTORS];
 static struct common *common;
-static size_t largest;
 static int processes, root_gone[2];
 static int threaded; /* this process ever had threads */
 static atomic_int leaving;
 static char *self;
 
-/* ---- Blocks -------------------------------------------------------------- */
-
-static size_t stripes(size_t bytes)
+static void wrong(const struct block *b, const unsigned char *p, size_t i, const char *when)
 {
-	return (bytes + STRIPE - 1) / STRIPE;
-}
+	uint64_t found, right = 0;
 
-static size_t stripe_bytes(const struct block *b, size_t i)
-{
-	size_t rest = b->bytes - i * STRIPE;
-
-	return rest < STRIPE ? rest : STRIPE;
-}
-
-static void wrong(const struct block *b, size_t i, const char *when)
-{
-	uint64_t found, right;
-
-	memcpy(&found, b->p + i * STRIPE, sizeof(found));
-	fill(&right, sizeof(right), b->seeds[i]);
-	dprintf(2, "fork_storm: process %d, %s: block %p of %zu bytes, stripe "
-	        "%zu: seed %#lx says %#lx, found %#lx\n", getpid(), when,
-	        (void *)b->p, b->bytes, i, b->seeds[i], right, found);
+	memcpy(&found, p + i * STRIPE, sizeof(found));
+	if (b->seeds[i])
+		fill(&right, sizeof(right), b->seeds[i]);
+	dprintf(2, "fork_storm: process %d, %s: block %p of %zu bytes%s, at %p, stripe %zu: "
+	        "seed %#lx says %#lx, found %#lx\n", getpid(), when, (void *)b->p, b->bytes,
+	        b->mapped ? ", mapped" : "", (const void *)p, i, b->seeds[i], right, found);
 	atomic_store(&common->failed, 1);
 	abort();
 }
 
 static void look(const struct block *b, const char *when)
 {
-	size_t i;
-
-	for (i = 0; b->p != NULL && i < stripes(b->bytes); i++) {
-		const unsigned char *p = b->p + i * STRIPE;
-		size_t n = stripe_bytes(b, i);
-
-		if (b->seeds[i] ? !holds(p, n, b->seeds[i]) : !all(p, n, 0))
-			wrong(b, i, when);
-	}
-	if (b->p != NULL)
-		atomic_fetch_add(&common->bytes, b->bytes);
+	if (b->p == NULL)
+		return;
+	look_at(b, b->p, when);
+	atomic_fetch_add(&common->bytes, b->bytes);
 }
 
 static void look_at_all(const struct actor *a, const char *when)
@@ -115,86 +87,6 @@ static void look_at_all(const struct actor *a, const char *when)
 
 	for (i = 0; i < BLOCKS; i++)
 		look(&a->blocks[i], when);
-}
-
-static void rewrite(struct block *b, size_t from, size_t to, uint64_t seed)
-{
-	for (; from < to; from++) {
-		b->seeds[from] = seed + from;
-		fill(b->p + from * STRIPE, stripe_bytes(b, from), seed + from);
-	}
-}
-
-/* As many of 5 KiB as of 5 MiB. */
-static size_t some_bytes(uint64_t *random)
-{
-	size_t most = KIB << below(random, 13);
-
-	if (most > largest)
-		most = largest;
-	return most / 2 + 1 + below(random, most / 2);
-}
-
-static void make(struct block *b, uint64_t *random)
-{
-	size_t how = below(random, 8), i;
-	void *p = NULL;
-
-	b->bytes = some_bytes(random);
-	if (how == 0)
-		p = calloc(1, b->bytes);
-	else if (how == 1)
-		check(posix_memalign(&p, PAGE << below(random, 10),
-		                     b->bytes) == 0);
-	else
-		p = malloc(b->bytes);
-	check(p != NULL);
-	b->p = p;
-	if (how == 0)
-		for (i = 0; i < stripes(b->bytes); i++)
-			b->seeds[i] = 0;
-	else
-		rewrite(b, 0, stripes(b->bytes), next_random(random) | 1);
-}
-
-static void drop(struct block *b)
-{
-	free(b->p);
-	b->p = NULL;
-}
-
-static void resize(struct block *b, uint64_t *random)
-{
-	size_t old = b->bytes, bytes = some_bytes(random);
-	unsigned char *p = realloc(b->p, bytes);
-
-	check(p != NULL);
-	b->p = p;
-	b->bytes = bytes;
-	if (bytes > old)
-		rewrite(b, old / STRIPE, stripes(bytes),
-		        next_random(random) | 1);
-}
-
-static void copy(struct block *to, const struct block *from, uint64_t *random)
-{
-	size_t n = to->bytes < from->bytes ? to->bytes : from->bytes, at;
-
-	n = n / STRIPE;
-	if (n == 0)
-		return;
-	n = 1 + below(random, n);
-	at = below(random, to->bytes / STRIPE - n + 1);
-	memcpy(to->p + at * STRIPE, from->p, n * STRIPE);
-	memcpy(to->seeds + at, from->seeds, n * sizeof(*to->seeds));
-}
-
-static void rewrite_some(struct block *b, uint64_t *random)
-{
-	size_t n = stripes(b->bytes), from = below(random, n);
-
-	rewrite(b, from, from + 1 + below(random, n - from),
-	        next_random(random) | 1);
 }
 
 /* ---- Processes ----------------------------------------------------------- */
@@ -240,6 +132,10 @@ static void inherit(int self_index)
 
 		memset(a->children, 0, sizeof(a->children));
 		a->runs = 0;
+		/* Of another thread's it is not known whether it has ended. */
+		if (i == self_index && a->rewrite != NULL)
+			check(cow_rewrite_end(a->rewrite, true) == -ESTALE);
+		a->rewrite = NULL;
 		for (k = 0; k < 2; k++) {
 			int changing = atomic_exchange(&a->changing[k], NOTHING);
 
@@ -337,35 +233,107 @@ static void child_turn(struct actor *a)
 	}
 }
 
+/* The new bytes are written on other pages. The block has the old ones until the end, so a
+ * child may look at it. */
+static void rewrite_elsewhere(struct actor *a, int i)
+{
+	struct block *b = &a->blocks[i];
+	struct cow_range range = { b->p, b->bytes };
+	uint64_t seed = next_random(&a->random) | 1;
+	int keep = below(&a->random, 4) > 0;
+	size_t k;
+	void *at;
+
+	if (!cow_rewrite_begin || cow_rewrite_begin(&range, &at, &a->rewrite) != 0)
+		return;
+	atomic_fetch_add(&common->rewrites, 1);
+	atomic_store(&a->changing[0], NOTHING);
+	fill_for(b, at, seed);
+	if (below(&a->random, 2))
+		child_turn(a);
+	look(b, "while it is rewritten elsewhere");
+	atomic_store(&a->changing[0], i);
+	check(cow_rewrite_end(a->rewrite, keep) == 0);
+	a->rewrite = NULL;
+	for (k = 0; keep && k < stripes(b->bytes); k++)
+		b->seeds[k] = seed + k;
+	look(b, "after it was rewritten elsewhere");
+}
+
+/* A clone keeps its bytes, whatever becomes of the block. */
+static void clone_turn(struct actor *a, int i)
+{
+	static _Thread_local struct block before;
+	struct block *b = &a->blocks[i];
+	struct cow_storage *storage, *clone;
+	size_t offset;
+
+	if (!cow_storage_from_ptr || cow_storage_from_ptr(b->p, &offset, &storage) != 0)
+		return;
+	before = *b;
+	check(cow_storage_lazy_clone(storage, &clone) == 0);
+	atomic_fetch_add(&common->clones, 1);
+	if (below(&a->random, 3) == 0) {
+		announce(b, &a->random);
+	} else if (below(&a->random, 2)) {
+		rewrite_elsewhere(a, i);
+		atomic_store(&a->changing[0], i);
+	} else {
+		rewrite_some(b, &a->random);
+	}
+	look_at(&before, (const unsigned char *)cow_storage_data(clone) + offset, "in a clone");
+	(void)cow_storage_unref(clone);
+	(void)cow_storage_unref(storage);
+	look(b, "after its clone's end");
+}
+
+static void change(struct actor *a, int i)
+{
+	struct block *b = &a->blocks[i];
+	int k = (int)below(&a->random, BLOCKS);
+
+	switch (below(&a->random, 12)) {
+	case 0:
+		look(b, "before the end of a block");
+		drop(b);
+		break;
+	case 1:
+		resize(b, &a->random);
+		break;
+	case 2:
+		if (k != i && a->blocks[k].p != NULL)
+			copy(b, &a->blocks[k], &a->random);
+		break;
+	case 3:
+		look(b, "in between");
+		break;
+	case 4:
+		empty_some(b, &a->random);
+		break;
+	case 5:
+		announce(b, &a->random);
+		break;
+	case 6:
+	case 7:
+		rewrite_elsewhere(a, i);
+		break;
+	case 8:
+		clone_turn(a, i);
+		break;
+	default:
+		rewrite_some(b, &a->random);
+	}
+}
+
 static void block_turn(struct actor *a)
 {
 	int i = (int)below(&a->random, BLOCKS);
-	int k = (int)below(&a->random, BLOCKS);
-	struct block *b = &a->blocks[i];
 
 	atomic_store(&a->changing[0], i);
-	if (b->p == NULL) {
-		make(b, &a->random);
-	} else {
-		switch (below(&a->random, 8)) {
-		case 0:
-			look(b, "before the end of a block");
-			drop(b);
-			break;
-		case 1:
-			resize(b, &a->random);
-			break;
-		case 2:
-			if (k != i && a->blocks[k].p != NULL)
-				copy(b, &a->blocks[k], &a->random);
-			break;
-		case 3:
-			look(b, "in between");
-			break;
-		default:
-			rewrite_some(b, &a->random);
-		}
-	}
+	if (a->blocks[i].p == NULL)
+		make(&a->blocks[i], &a->random);
+	else
+		change(a, i);
 	atomic_store(&a->changing[0], NOTHING);
 }
 
@@ -491,8 +459,9 @@ int main(int argc, char **argv)
 			actors[i].changing[k] = NOTHING;
 	actors[0].random = pattern_start((uint64_t)atoll(argv[2])) | 1;
 	root(atoi(argv[1]));
-	dprintf(1, "fork_storm: %lu forks, %lu killed, %lu execs, %lu MiB looked at\n",
-	        common->forks, common->kills, common->execs, common->bytes / MIB);
+	dprintf(1, "fork_storm: %lu forks, %lu killed, %lu execs, %lu clones, %lu rewrites "
+	        "elsewhere, %lu MiB looked at\n", common->forks, common->kills, common->execs,
+	        common->clones, common->rewrites, common->bytes / MIB);
 	/* If nothing happened nothing is proved. Of eight forks one execs. */
 	check(common->forks > 0 && common->execs >= common->forks / 64);
 	check(common->bytes > 0 && (common->kills > 0 || common->forks < 200));
