@@ -93,10 +93,11 @@ check-valgrind: everything ## the tests of the library under valgrind (hours)
 check-kernels: everything ## tests on Debian's kernels, x86-64 and arm64, in QEMU; writes docs/platforms.md (an hour)
 	$(Q)scripts/check-kernels.sh
 
-check-model: ## the protocols of share/ and of safe points, every order of steps (spin)
+check-model: ## the protocols of share/, of safe points and of rewrites, every order of steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/park.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/stop.sh || [ $$? -eq 77 ]
+	$(Q)CC='$(CC)' bash tests/model/rewrite.sh || [ $$? -eq 77 ]
 
 SECONDS ?= 600
 check-chaos: everything ## processes that share and are killed, for SECONDS=600, from SEED=

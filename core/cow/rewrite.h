@@ -15,7 +15,7 @@
  *
  * A writer who computes the new bytes from the old ones needs no copy at all. He reads the
  * old ones at their place, and writes the new ones at another, which then takes its place
- * (cow__rewrite_begin()).
+ * (cow__rewrite_begin()). tests/model/rewrite.pml has the proof, by all orders of the steps.
  *
  *   part of the range        what happens
  *   --------------------     ---------------------------------------------------------
