@@ -10,7 +10,8 @@
  *             |          |-> elf.c        whether it would load into a program
  *             |          |-> child.c      fork, forward signals, end alike
  *             |          |-> report.c     the records of the processes
- *             |          '-> sample.c, page.c   profile (cli/profile.h)
+ *             |          |-> drop.c     where the processes leave what they counted
+ *             |          '-> sample.c, page.c...   profile (cli/profile.h)
  *             |--> stat.c
  *             |--> top.c ---> screen.c    takes the terminal, gives it back
  *             |--> broker.c    (cli/broker.h)
@@ -177,6 +178,23 @@ void cli_child_release(struct cli_child *child);
 
 /* Returns the exit status to end with. If a signal ended the child, raises it. */
 int cli_child_mirror(const struct cli_child *child);
+
+/* ---- drop.c --------------------------------------------------------------- */
+
+/* Where the processes of a program leave records, and count call sites. */
+struct cli_drop {
+	char directory[PATH_MAX - 16];
+	char path[PATH_MAX], sites_path[PATH_MAX];
+	FILE *in;
+	int sites; /* -1: none */
+};
+
+/* Makes a directory with empty files. -errno. */
+int cli_drop_make(struct cli_drop *drop, bool sites);
+
+/* Removes them. What is open here can still be read. */
+void cli_drop_remove(struct cli_drop *drop);
+void cli_drop_close(struct cli_drop *drop);
 
 /* ---- report.c ----------------------------------------------------------- */
 

@@ -61,9 +61,9 @@ enum { COUNTERS = sizeof cli_counters / sizeof cli_counters[0] };
 
 const size_t cli_counters_count = COUNTERS;
 
-/* All members but `size`, which is the first, and the fallbacks. */
+/* All members but `size`, which is the first, and the two arrays of fallbacks. */
 static_assert(COUNTERS == sizeof(struct cow_stats) / sizeof(uint64_t) - 1 -
-                          COW_FALLBACKS, "a counter has no row");
+                          2 * COW_FALLBACKS, "a counter has no row");
 
 static uint64_t *place(const struct cli_counter *counter,
                        struct cow_stats *stats)
@@ -77,19 +77,26 @@ uint64_t cli_counter_get(const struct cli_counter *counter,
 	return *(const uint64_t *)((const char *)stats + counter->offset);
 }
 
+static int set_fallback(uint64_t *all, const char *name, uint64_t value)
+{
+	for (int i = 0; i < COW_FALLBACKS; i++)
+		if (strcmp(cli_fallback_name(i), name) == 0) {
+			all[i] = value;
+			return 0;
+		}
+	return -ENOENT;
+}
+
 int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value)
 {
-	static const char prefix[] = "fallback.";
-	const size_t length = sizeof prefix - 1;
+	static const char times[] = "fallback.", bytes[] = "fallback_bytes.";
 
-	if (strncmp(name, prefix, length) == 0) {
-		for (int i = 0; i < COW_FALLBACKS; i++)
-			if (strcmp(cli_fallback_name(i), name + length) == 0) {
-				stats->fallbacks[i] = value;
-				return 0;
-			}
-		return -ENOENT;
-	}
+	if (strncmp(name, times, sizeof times - 1) == 0)
+		return set_fallback(stats->fallbacks, name + sizeof times - 1,
+		                    value);
+	if (strncmp(name, bytes, sizeof bytes - 1) == 0)
+		return set_fallback(stats->fallback_bytes,
+		                    name + sizeof bytes - 1, value);
 	for (size_t i = 0; i < COUNTERS; i++)
 		if (strcmp(cli_counters[i].name, name) == 0) {
 			*place(&cli_counters[i], stats) = value;
@@ -109,6 +116,8 @@ void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more)
 		else if (*to < value)
 			*to = value;
 	}
-	for (int i = 0; i < COW_FALLBACKS; i++)
+	for (int i = 0; i < COW_FALLBACKS; i++) {
 		sum->fallbacks[i] += more->fallbacks[i];
+		sum->fallback_bytes[i] += more->fallback_bytes[i];
+	}
 }

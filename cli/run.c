@@ -58,13 +58,6 @@ struct plan {
 	char **argv;
 };
 
-/* Where processes leave their records. */
-struct drop {
-	char directory[PATH_MAX - 16];
-	char path[PATH_MAX];
-	FILE *in;
-};
-
 static int out_of_memory(void)
 {
 	return cli_error("There is not enough memory to start the program.");
@@ -308,36 +301,6 @@ static int cannot_start(const char *program, int error)
 	return absent ? 127 : 126;
 }
 
-static void drop_remove(struct drop *drop)
-{
-	unlink(drop->path);
-	rmdir(drop->directory);
-}
-
-/* Makes an empty file for records, in a directory of its own. */
-static int drop_make(struct drop *drop)
-{
-	const char *where = getenv("TMPDIR");
-	int fd;
-
-	/* The program may change directory; a comma would end the option. */
-	if (where == NULL || *where != '/' || strchr(where, ',') != NULL ||
-	    strlen(where) > sizeof drop->directory - 32)
-		where = "/tmp";
-	snprintf(drop->directory, sizeof drop->directory, "%s/cowshed-XXXXXX",
-	         where);
-	if (mkdtemp(drop->directory) == NULL)
-		return -errno;
-	snprintf(drop->path, sizeof drop->path, "%s/records", drop->directory);
-	fd = open(drop->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	drop->in = fd < 0 ? NULL : fdopen(fd, "r");
-	if (drop->in != NULL)
-		return 0;
-	fd = -errno;
-	drop_remove(drop);
-	return fd;
-}
-
 static uint64_t now_ns(void)
 {
 	struct timespec t;
@@ -347,19 +310,20 @@ static uint64_t now_ns(void)
 }
 
 /* Runs the program, and prints the page. */
-static int run_profiled(const struct plan *plan, struct drop *drop, FILE *out)
+static int run_profiled(const struct plan *plan, struct cli_drop *drop, FILE *out)
 {
 	struct cli_page shown = {.argv = plan->argv};
 	struct cli_sample *samples = NULL;
+	struct cli_site *sites = NULL;
 	struct cli_sampler sampler;
 	struct cli_child child;
-	ssize_t count = cli_sampler_start(&sampler);
+	ssize_t count = cli_sampler_start(&sampler), n;
 	bool watched = count == 0;
 	uint64_t start = now_ns();
 	int r = cli_child_run(plan->argv, &child);
 
 	shown.wall_ns = now_ns() - start;
-	drop_remove(drop);
+	cli_drop_remove(drop);
 	if (watched)
 		count = cli_sampler_stop(&sampler, &samples);
 	if (r < 0) {
@@ -375,10 +339,16 @@ static int run_profiled(const struct plan *plan, struct drop *drop, FILE *out)
 	shown.count = count < 0 ? 0 : (size_t)count;
 	shown.records = cli_report_read(drop->in, child.pid, &shown.own,
 	                                &shown.others);
+	n = cli_sites_read(drop->sites, &sites);
+	if (n < 0)
+		cli_error("The call sites can't be read: %s.", strerror((int)-n));
+	shown.sites = sites;
+	shown.sites_count = n < 0 ? 0 : (size_t)n;
 	if (ftruncate(fileno(out), 0) < 0)
 		cli_error("The old page stays before the new one.");
 	cli_page_print(out, &shown);
 	free(samples);
+	free(sites);
 	if (fflush(out) != 0)
 		cli_error("The page could not be written: %s.", strerror(errno));
 	else
@@ -387,14 +357,14 @@ static int run_profiled(const struct plan *plan, struct drop *drop, FILE *out)
 	return cli_child_mirror(&child);
 }
 
-static int run_with_drop(const struct plan *plan, struct drop *drop, FILE *out)
+static int run_with_drop(const struct plan *plan, struct cli_drop *drop, FILE *out)
 {
 	struct cli_report report = {.program = plan->argv[0]};
 	struct cli_child child;
 	uint64_t start = now_ns();
 	int r = cli_child_run(plan->argv, &child);
 
-	drop_remove(drop);
+	cli_drop_remove(drop);
 	if (r < 0)
 		return cannot_start(plan->argv[0], r);
 	cli_child_release(&child);
@@ -410,8 +380,8 @@ static int run_with_drop(const struct plan *plan, struct drop *drop, FILE *out)
 static int report_to(struct plan *plan, FILE *out)
 {
 	char pair[PATH_MAX + 8];
-	struct drop drop;
-	int status, r = drop_make(&drop);
+	struct cli_drop drop;
+	int status, r = cli_drop_make(&drop, plan->profile);
 
 	if (r < 0)
 		return cli_error("A directory for the records of the report, "
@@ -425,8 +395,8 @@ static int report_to(struct plan *plan, FILE *out)
 		status = (plan->profile ? run_profiled : run_with_drop)(
 			plan, &drop, out);
 	else
-		drop_remove(&drop);
-	fclose(drop.in);
+		cli_drop_remove(&drop);
+	cli_drop_close(&drop);
 	return status;
 }
 

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looks at the memory of a program and of all its descendants, again and again
+ * Looks at a program and all its descendants, again and again
  *
  * The looks are made by a process of their own, so that `run` waits for nothing
  * but the program. Who is a descendant is found in /proc each time, by the numbers
- * of the parents. A process whose parent ended before it is not found any more.
+ * of the parents. A process that was found stays one when its parent ends, and so do
+ * its later children. Only one whose parent ended before the first look at it is missed.
  *
- * Memory is counted where it is: in the memfds that the processes have open, each
- * once, and in their anonymous pages. The resident size would not do: frozen memory
- * is there while no process maps it.
- *
- * The time between two looks is at least 10 times what a look took, and doubles
- * each LOOKS_MOST looks. So a program that runs for a day leaves some thousands.
+ * A look holds up a fork of the process whose page tables it reads. So the time between
+ * two looks is at least 20 times what a look took. It doubles each LOOKS_MOST looks, so
+ * a program that runs for a day leaves some thousands.
  */
 #include "cli/profile.h"
 
@@ -21,16 +19,25 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOKS_MOST = 2000, FIRST_MS = 10, SHARE = 10 };
+enum { LOOKS_MOST = 2000, FIRST_MS = 10, SHARE = 20 };
 
 struct process {
 	pid_t pid, parent;
+	uint64_t started;
 	bool ours;
+};
+
+/* The processes of the program at the last look, by their numbers. */
+struct watched {
+	pid_t root;
+	uint64_t start;
+	struct cli_known *all;
+	size_t count;
+	uint64_t copied, forks; /* so far */
 };
 
 static uint64_t now_ns(void)
@@ -41,20 +48,36 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static pid_t parent_of(pid_t pid)
+/* Fields 4 and 22 of its line: see proc_pid_stat(5). */
+static struct process describe(pid_t pid)
 {
+	struct process process = {.pid = pid};
 	char path[64], line[512], *end;
+	unsigned long long started = 0;
 	long parent = 0;
 
 	snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
 	if (cli_read_line(path, line, sizeof line) < 0)
-		return 0;
+		return process;
 	end = strrchr(line, ')'); /* the name may have any characters */
-	return end != NULL && sscanf(end + 1, " %*c %ld", &parent) == 1
-	               ? (pid_t)parent : 0;
+	if (end != NULL &&
+	    sscanf(end + 1, " %*c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+	           "%*s %*s %*s %*s %*s %*s %*s %llu", &parent, &started) == 2) {
+		process.parent = (pid_t)parent;
+		process.started = started;
+	}
+	return process;
 }
 
-/* All processes. Returns their number; the caller frees *ret. */
+/* `pid` is the first member of both structs. */
+static int by_pid(const void *a, const void *b)
+{
+	const pid_t *p = a, *q = b;
+
+	return *p < *q ? -1 : *p > *q;
+}
+
+/* All processes, by their numbers. Returns how many; the caller frees *ret. */
 static size_t list(struct process **ret)
 {
 	struct process *all = NULL, *larger;
@@ -74,137 +97,82 @@ static size_t list(struct process **ret)
 			all = larger;
 			room = 2 * room + 64;
 		}
-		all[count++] = (struct process){(pid_t)pid,
-		                                parent_of((pid_t)pid), false};
+		all[count++] = describe((pid_t)pid);
 	}
 	if (proc != NULL)
 		closedir(proc);
+	if (count > 0)
+		qsort(all, count, sizeof *all, by_pid);
 	*ret = all;
 	return count;
 }
 
-/* Marks the descendants of `root` but `except`. */
-static void mark(struct process *all, size_t count, pid_t root, pid_t except)
+static struct cli_known *known_before(const struct watched *watched,
+                                      const struct process *process)
 {
-	bool changed = true;
+	struct cli_known *known =
+		watched->count == 0 ? NULL
+		: bsearch(&process->pid, watched->all, watched->count,
+		          sizeof *watched->all, by_pid);
 
-	while (changed) {
-		changed = false;
+	return known != NULL && known->started == process->started ? known : NULL;
+}
+
+/* Marks the descendants of the root but this process, and those that were known. */
+static size_t mark(struct process *all, size_t count, const struct watched *watched)
+{
+	size_t found = 0, before;
+	pid_t self = getpid();
+
+	for (size_t i = 0; i < count; i++) {
+		all[i].ours = known_before(watched, &all[i]) != NULL;
+		found += all[i].ours;
+	}
+	do {
+		before = found;
 		for (size_t i = 0; i < count; i++) {
-			if (all[i].ours || all[i].pid == except)
+			const struct process *parent;
+
+			if (all[i].ours || all[i].pid == self)
 				continue;
-			all[i].ours = all[i].parent == root;
-			for (size_t j = 0; j < count && !all[i].ours; j++)
-				all[i].ours = all[j].ours &&
-				              all[j].pid == all[i].parent;
-			changed |= all[i].ours;
+			parent = bsearch(&all[i].parent, all, count, sizeof *all,
+			                 by_pid);
+			all[i].ours = all[i].parent == watched->root ||
+			              (parent != NULL && parent->ours);
+			found += all[i].ours;
 		}
-	}
+	} while (found > before);
+	return found;
 }
 
-/* The memfds that were seen in this look: their memory counts once. */
-struct seen {
-	dev_t device;
-	ino_t file;
-};
-
-struct look {
-	struct cli_sample sum;
-	struct seen *seen;
-	size_t count, room;
-};
-
-static bool is_new(struct look *look, const struct stat *facts)
+static void look(struct watched *watched, FILE *out)
 {
-	for (size_t i = 0; i < look->count; i++)
-		if (look->seen[i].file == facts->st_ino &&
-		    look->seen[i].device == facts->st_dev)
-			return false;
-	if (look->count == look->room) {
-		size_t room = 2 * look->room + 64;
-		struct seen *larger = realloc(look->seen, room * sizeof *larger);
-
-		if (larger == NULL)
-			return false;
-		look->seen = larger;
-		look->room = room;
-	}
-	look->seen[look->count++] = (struct seen){facts->st_dev, facts->st_ino};
-	return true;
-}
-
-/* Memory in memfds, whether it is mapped at the moment or not. */
-static void add_files(pid_t pid, struct look *look)
-{
-	static const char prefix[] = "/memfd:";
-	char path[320], name[64];
-	struct dirent *entry;
-	struct stat facts;
-	DIR *all;
-
-	snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
-	all = opendir(path);
-	while (all != NULL && (entry = readdir(all)) != NULL) {
-		ssize_t n;
-
-		snprintf(path, sizeof path, "/proc/%ld/fd/%s", (long)pid,
-		         entry->d_name);
-		n = readlink(path, name, sizeof name);
-		if (n < (ssize_t)sizeof prefix ||
-		    memcmp(name, prefix, sizeof prefix - 1) != 0 ||
-		    stat(path, &facts) < 0 || !is_new(look, &facts))
-			continue;
-		look->sum.files += (uint64_t)facts.st_blocks * 512;
-	}
-	if (all != NULL)
-		closedir(all);
-}
-
-static void add_own(pid_t pid, struct look *look)
-{
-	unsigned long long kib;
-	char path[64], line[160];
-	FILE *in;
-
-	snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
-	in = fopen(path, "re");
-	while (in != NULL && fgets(line, sizeof line, in) != NULL)
-		if (sscanf(line, "RssAnon: %llu kB", &kib) == 1)
-			look->sum.own += kib << 10;
-	if (in != NULL)
-		fclose(in);
-}
-
-static void add(pid_t pid, struct look *look)
-{
-	struct cow_stats stats = {.size = sizeof stats};
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
-	add_own(pid, look);
-	add_files(pid, look);
-	look->sum.processes++;
-	if (cow_stats_read(pid, &stats) < 0)
-		return;
-	look->sum.copied += stats.bytes_copied + stats.pages_private * page;
-	look->sum.forks += stats.forks;
-	if (look->sum.fork_ns < stats.fork_ns_last)
-		look->sum.fork_ns = stats.fork_ns_last;
-}
-
-static void look(pid_t root, uint64_t start, FILE *out)
-{
-	struct look look = {.sum.ns = now_ns() - start};
+	struct cli_look look = {.sum.ns = now_ns() - watched->start};
 	struct process *all;
-	size_t count = list(&all);
+	size_t count = list(&all), n = 0;
+	struct cli_known *now = calloc(mark(all, count, watched) + 1, sizeof *now);
 
-	mark(all, count, root, getpid());
-	for (size_t i = 0; i < count; i++)
-		if (all[i].ours)
-			add(all[i].pid, &look);
+	for (size_t i = 0; now != NULL && i < count; i++) {
+		const struct cli_known *before = known_before(watched, &all[i]);
+
+		if (!all[i].ours)
+			continue;
+		now[n] = before != NULL ? *before
+		                        : (struct cli_known){.pid = all[i].pid,
+		                                             .started = all[i].started};
+		cli_look_at(&look, &now[n++]);
+	}
 	free(all);
 	free(look.seen);
-	look.sum.all = look.sum.own + look.sum.files;
-	if (look.sum.processes > 0)
+	free(watched->all);
+	watched->all = now;
+	watched->count = n;
+	look.sum.copied = watched->copied += look.sum.copied;
+	look.sum.forks = watched->forks += look.sum.forks;
+	if (look.memfds > look.mapped)
+		look.sum.unmapped = look.memfds - look.mapped;
+	look.sum.all = look.sum.alone + look.sum.shared + look.sum.unmapped;
+	if (n > 0)
 		fwrite(&look.sum, sizeof look.sum, 1, out);
 	fflush(out);
 }
@@ -212,13 +180,14 @@ static void look(pid_t root, uint64_t start, FILE *out)
 /* In the process that looks: until the other end of `stop` is closed. */
 static void look_until(int stop, pid_t root, FILE *out)
 {
+	struct watched watched = {.root = root, .start = now_ns()};
 	struct pollfd end = {.fd = stop, .events = POLLIN};
-	uint64_t start = now_ns(), looks = 0, wait = FIRST_MS, took = 0;
+	uint64_t looks = 0, wait = FIRST_MS, took = 0;
 
 	while (poll(&end, 1, (int)(wait > took ? wait : took)) <= 0) {
 		uint64_t before = now_ns();
 
-		look(root, start, out);
+		look(&watched, out);
 		took = (now_ns() - before) * SHARE / 1000000;
 		if (took > 60000)
 			took = 60000;

@@ -52,27 +52,33 @@ static void print_json_string(const char *text)
 	putchar('"');
 }
 
-static void print_json(const struct cli_process *process)
+static void print_json_fallbacks(const char *name, const uint64_t *all)
 {
 	const char *comma = "";
 
+	printf(",\n \"%s\": {", name);
+	for (int i = 0; i < COW_FALLBACKS; i++) {
+		/* A row without a reason has no name. */
+		if (i > COW_FALLBACK_REMAPPED && all[i] == 0)
+			continue;
+		printf("%s\n  \"%s\": %llu", comma, cli_fallback_name(i),
+		       (unsigned long long)all[i]);
+		comma = ",";
+	}
+	printf("}");
+}
+
+static void print_json(const struct cli_process *process)
+{
 	printf("{\"pid\": %ld, \"name\": ", (long)process->pid);
 	print_json_string(process->name);
 	for (size_t i = 0; i < cli_counters_count; i++)
 		printf(",\n \"%s\": %llu", cli_counters[i].name,
 		       (unsigned long long)cli_counter_get(&cli_counters[i],
 		                                           &process->stats));
-	printf(",\n \"fallbacks\": {");
-	for (int i = 0; i < COW_FALLBACKS; i++) {
-		/* A row without a reason has no name. */
-		if (i > COW_FALLBACK_REMAPPED &&
-		    process->stats.fallbacks[i] == 0)
-			continue;
-		printf("%s\n  \"%s\": %llu", comma, cli_fallback_name(i),
-		       (unsigned long long)process->stats.fallbacks[i]);
-		comma = ",";
-	}
-	printf("}}\n");
+	print_json_fallbacks("fallbacks", process->stats.fallbacks);
+	print_json_fallbacks("fallback_bytes", process->stats.fallback_bytes);
+	printf("}\n");
 }
 
 static int explain(pid_t pid, int error)

@@ -836,6 +836,8 @@ struct cow_stats {
 	uint64_t fallbacks[COW_FALLBACKS]; /* by enum cow_fallback */
 	uint64_t heal_ns_total;    /* slices in which frozen memory was thawed */
 	uint64_t heal_wait_ns_max; /* longest wait of a thread for a slice */
+	uint64_t fallback_bytes[COW_FALLBACKS]; /* copied for that reason; 0 where
+	                             the price is page faults (pages_private) */
 };
 
 /* This process's counters. A shorter struct, by its `size`, gets the members

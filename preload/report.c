@@ -21,7 +21,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static char line[4096];
+static char line[8192];
 static size_t used;
 static pid_t process; /* the process that has to report; 0: it has */
 
@@ -70,18 +70,26 @@ add_name(void)
 }
 
 static void
-add_fallbacks(const struct cow_stats *s)
+add_reason(const char *prefix, const char *name, uint64_t n)
 {
 	char key[40];
+
+	strcpy(key, prefix);
+	strncat(key, name, sizeof(key) - strlen(prefix) - 1);
+	add_number(key, n);
+}
+
+static void
+add_fallbacks(const struct cow_stats *s)
+{
 
 	for (int i = 0; i < COW_FALLBACKS; i++) {
 		const char *name = cow_fallback_name((enum cow_fallback)i);
 
-		if (!name || !s->fallbacks[i])
-			continue;
-		strcpy(key, "fallback.");
-		strncat(key, name, sizeof(key) - 10);
-		add_number(key, s->fallbacks[i]);
+		if (name && s->fallbacks[i])
+			add_reason("fallback.", name, s->fallbacks[i]);
+		if (name && s->fallback_bytes[i])
+			add_reason("fallback_bytes.", name, s->fallback_bytes[i]);
 	}
 }
 

@@ -24,8 +24,9 @@ copy_for_child(struct cow__pack *p, int reason)
 	int r = cow__homes_copy(p);
 
 	if (r == 0)
-		cow__fallback(reason == -EBADF ? COW_FALLBACK_DESCRIPTOR
-		                               : COW_FALLBACK_FREEZE);
+		cow__fallback_copied(reason == -EBADF ? COW_FALLBACK_DESCRIPTOR
+		                                      : COW_FALLBACK_FREEZE,
+		                     p->copied);
 	return r;
 }
 

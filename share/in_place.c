@@ -36,7 +36,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 		return -ENOTSUP;
 	/* I/O that ends later would write the pages that were given away. */
 	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
+		cow__fallback_copied(COW_FALLBACK_PINNED, s->bytes);
 		return -EBUSY;
 	}
 	/* -EBUSY: the helper works on its pages or page tables. That ends sooner than a
@@ -70,7 +70,7 @@ cow__home_share_in_place(struct cow_storage *s)
 
 	/* I/O that ends later would write the old pages. */
 	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
+		cow__fallback_copied(COW_FALLBACK_PINNED, s->bytes);
 		return -EBUSY;
 	}
 	do {

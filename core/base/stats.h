@@ -31,6 +31,14 @@ cow__fallback(enum cow_fallback reason)
 	cow__stat_add(fallbacks[reason], 1);
 }
 
+/* The same, where `bytes` are copied for that reason. */
+static inline void
+cow__fallback_copied(enum cow_fallback reason, size_t bytes)
+{
+	cow__fallback(reason);
+	cow__stat_add(fallback_bytes[reason], bytes);
+}
+
 bool cow__stats_published(void);
 
 /* Makes the page that other processes can read. If that fails the counters stay

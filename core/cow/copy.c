@@ -354,7 +354,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	    cow__engine.process != cow__process_id())
 		return false;
 	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
+		cow__fallback_copied(COW_FALLBACK_PINNED, bytes);
 		return false;
 	}
 	if (!wait_for_helper(&c, to, from, bytes))

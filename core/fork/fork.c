@@ -92,7 +92,7 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	copy_parts(t, data);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };
-	cow__fallback(reason);
+	cow__fallback_copied(reason, t->bytes);
 	cow__stat_add(bytes_copied, t->bytes);
 	return 0;
 }

@@ -96,11 +96,18 @@ clone_eager(struct cow_storage *s, struct cow_storage **ret)
 	return 0;
 }
 
+/* A storage on the meta device has no bytes. */
+static size_t
+copied_bytes(const struct cow_storage *s)
+{
+	return s->device.type == COW_DEVICE_META ? 0 : s->bytes;
+}
+
 static int
 clone_counted(struct cow_storage *s, enum cow_fallback reason,
               struct cow_storage **ret)
 {
-	cow__fallback(reason);
+	cow__fallback_copied(reason, copied_bytes(s));
 	return clone_eager(s, ret);
 }
 
@@ -192,8 +199,7 @@ clone_paged(struct cow_storage *s, struct asked *asked, struct paged *p,
 	 * in the clone alone. */
 	if (!p->done && pins_memory(asked)) {
 		asked->copied += s->bytes;
-		cow__fallback(COW_FALLBACK_PINNED);
-		return clone_eager(s, ret);
+		return clone_counted(s, COW_FALLBACK_PINNED, ret);
 	}
 	if (!p->done) {
 		cow__engine_lock();
@@ -265,6 +271,8 @@ lazy_clone(struct cow_storage *s, struct asked *asked, struct paged *paged,
 		return clone_copied(s, asked, COW_FALLBACK_BACKING, ret);
 	if (r == 0)
 		return 0;
+	if (r == -E2BIG) /* cow__view_new() counted it */
+		cow__stat_add(fallback_bytes[COW_FALLBACK_REWRITTEN], s->bytes);
 	asked->copied += s->bytes;
 	return clone_eager(s, ret);
 }

@@ -40,7 +40,7 @@ cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
 	if (whole < PART_LEAST)
 		return 0;
 	if (cow__process_pins_memory()) {
-		cow__fallback(COW_FALLBACK_PINNED);
+		cow__fallback_copied(COW_FALLBACK_PINNED, bytes);
 		return 0;
 	}
 	cow__allocation_settle(to->data);

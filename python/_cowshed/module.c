@@ -110,7 +110,8 @@ PyMODINIT_FUNC PyInit__cowshed(void)
 	     sources_init(m) < 0 || group_init(m) < 0 || channel_init(m) < 0 ||
 	     broker_init(m) < 0 ||
 	     lock_init(m) < 0 || stats_init(m) < 0 || pickle_init(m) < 0 ||
-	     freeze_init(m) < 0 || hook_init(m) < 0 || rewrite_init(m) < 0))
+	     freeze_init(m) < 0 || hook_init(m) < 0 || rewrite_init(m) < 0 ||
+	     sites_init(m) < 0))
 		Py_CLEAR(m);
 	return m;
 }

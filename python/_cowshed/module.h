@@ -15,6 +15,7 @@
  *   freeze_objects     makes objects immortal                    freeze.c, walk.c, immortal.c
  *   Hook       gives a write intent before it calls a function   hook.c
  *   Pages      of an operation's result, before they are shown   rewrite.c
+ *   count_sites        clones and copies by call site            sites.c
  *
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.
@@ -85,6 +86,12 @@ int pickle_init(PyObject *module);
 int freeze_init(PyObject *module);
 int hook_init(PyObject *module);
 int rewrite_init(PyObject *module);
+int sites_init(PyObject *module);
+
+/* Around a call that clones or copies, with the GIL and without an exception: counts it for the
+ * line of the program that made it. site_begin() returns 0 if sites are not counted. */
+uint64_t site_begin(void);
+void site_count(uint64_t begin, uint64_t shared, uint64_t copied);
 
 /* The function write_intent() of the module; `module` is not used. */
 PyObject *write_intent(PyObject *module, PyObject *args);

@@ -162,6 +162,7 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 	struct cow_data_ptr ptr;
 	char here; /* the context; without a deleter nothing is disposed of */
 	Py_buffer view;
+	uint64_t begin = site_begin();
 	int r;
 
 	(void)module;
@@ -182,6 +183,8 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 		(void)cow_storage_unref(external);
 	}
 	Py_END_ALLOW_THREADS
+	if (r == 0)
+		site_count(begin, 0, (uint64_t)view.len);
 	PyBuffer_Release(&view);
 	return r < 0 ? raise_error(r) : storage_wrap(clone, KIND_OWN, 0);
 }
@@ -210,7 +213,7 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 	StorageObject **objects = NULL;
 	PyObject *tuple = PySequence_Tuple(storages), *list = NULL;
 	Py_ssize_t n;
-	uint64_t copied = 0;
+	uint64_t begin = site_begin(), copied = 0, bytes = 0;
 	int r;
 
 	(void)module;
@@ -234,6 +237,7 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 		}
 		objects[i] = (StorageObject *)one;
 		from[i] = objects[i]->storage;
+		bytes += cow_storage_bytes(from[i]);
 	}
 	storages_begin(objects, n);
 	Py_BEGIN_ALLOW_THREADS
@@ -244,6 +248,8 @@ static PyObject *clone_all(PyObject *module, PyObject *storages)
 		(void)raise_error(r);
 	else
 		list = wrap_all(clones, n);
+	if (list)
+		site_count(begin, bytes - copied, copied);
 out:
 	PyMem_Free(from);
 	PyMem_Free(clones);
@@ -289,7 +295,7 @@ PyObject *write_intent(PyObject *module, PyObject *args)
 {
 	struct cow_range *ranges;
 	PyObject *list;
-	uint64_t copied = 0;
+	uint64_t begin = site_begin(), copied = 0;
 	int all, r;
 	size_t n;
 
@@ -303,6 +309,8 @@ PyObject *write_intent(PyObject *module, PyObject *args)
 	r = cow_write_intent(ranges, n, all ? COW_WRITE_ALL : COW_WRITE_AUTO, &copied);
 	Py_END_ALLOW_THREADS
 	PyMem_Free(ranges);
+	if (r >= 0)
+		site_count(begin, 0, copied);
 	return r < 0 ? raise_error(r) : PyLong_FromUnsignedLongLong(copied);
 }
 

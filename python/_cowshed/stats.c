@@ -2,8 +2,8 @@
 /*
  * Counters, options, features, numbers
  *
- * stats() returns the counters as a dict, in the order of struct cow_stats. Its last entry
- * is a dict of the fallbacks that are not 0.
+ * stats() returns the counters as a dict, in the order of struct cow_stats. Its last two
+ * entries are dicts of the fallbacks that are not 0.
  */
 #include "python/_cowshed/module.h"
 
@@ -64,16 +64,15 @@ static int put(PyObject *dict, const char *name, PyObject *value)
 	return r;
 }
 
-static PyObject *fallbacks(const struct cow_stats *s)
+static PyObject *fallbacks(const uint64_t *all)
 {
 	PyObject *dict = PyDict_New();
 
 	for (int i = 0; dict && i < COW_FALLBACKS; i++) {
 		const char *name = cow_fallback_name((enum cow_fallback)i);
 
-		if (s->fallbacks[i] && name &&
-		    put(dict, name,
-		        PyLong_FromUnsignedLongLong(s->fallbacks[i])) < 0)
+		if (all[i] && name &&
+		    put(dict, name, PyLong_FromUnsignedLongLong(all[i])) < 0)
 			Py_CLEAR(dict);
 	}
 	return dict;
@@ -92,7 +91,8 @@ static PyObject *as_dict(const struct cow_stats *s)
 		    0)
 			Py_CLEAR(dict);
 	}
-	if (dict && put(dict, "fallbacks", fallbacks(s)) < 0)
+	if (dict && (put(dict, "fallbacks", fallbacks(s->fallbacks)) < 0 ||
+	             put(dict, "fallback_bytes", fallbacks(s->fallback_bytes)) < 0))
 		Py_CLEAR(dict);
 	return dict;
 }
@@ -191,7 +191,8 @@ static PyMethodDef functions[] = {
          "Returns the counters of a process as a dict; 0 is this process.\n\n"
          "They count since the process began or was forked. Sizes are in bytes, names "
          "with _ns in nanoseconds. \"fallbacks\" is a dict: how often something was done "
-         "the slow way, by reason.\n\n"
+         "the slow way, by reason. \"fallback_bytes\" is one, too: what was copied for "
+         "that reason.\n\n"
          "OSError for another process: it has no counters (ENOENT), does not exist "
          "(ESRCH), or this one may not read it (EPERM, EACCES)."},
 	{"trim", trim, METH_NOARGS,

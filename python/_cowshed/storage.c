@@ -265,6 +265,8 @@ static PyObject *storage_clone(PyObject *object, PyObject *args,
 	static char *names[] = {"lazy", "readonly", NULL};
 	StorageObject *self = (StorageObject *)object;
 	struct cow_storage *clone;
+	uint64_t begin = site_begin(), bytes = cow_storage_bytes(self->storage);
+	uint64_t copied = bytes;
 	int lazy = 1, readonly = 0, r;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p$p:clone", names,
@@ -272,12 +274,14 @@ static PyObject *storage_clone(PyObject *object, PyObject *args,
 		return NULL;
 	storages_begin(&self, 1);
 	Py_BEGIN_ALLOW_THREADS
-	r = lazy ? cow_storage_lazy_clone(self->storage, &clone)
-	         : cow_storage_clone(self->storage, &clone);
+	r = !lazy ? cow_storage_clone(self->storage, &clone)
+	    : begin ? cow_storages_lazy_clone(&self->storage, 1, &copied, &clone)
+	            : cow_storage_lazy_clone(self->storage, &clone);
 	Py_END_ALLOW_THREADS
 	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
+	site_count(begin, bytes - copied, copied);
 	return storage_wrap(clone, KIND_OWN, readonly);
 }
 

@@ -34,6 +34,7 @@ Any thread may call any function. After fork() both processes have all arrays, w
 that moment and their own later writes. Shared arrays stay shared.
 """
 
+import os as _os
 import sys as _sys
 from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
@@ -53,6 +54,11 @@ from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
 from ._cowshed import Storage, features, set_option, stats, trim, version
 from ._family import get_sharing_mode, set_sharing_mode, sharing_mode
 from ._regions import storage_of
+
+if "COWSHED_SITES" in _os.environ:  # `cowshed profile` has set it
+    from . import _sites as _sites
+
+    _sites.begin(_os.environ["COWSHED_SITES"])
 
 __version__ = version()
 

@@ -74,7 +74,7 @@ def writable(x: Any) -> Any:
     if region is not None and region.storage.kind == "own":
         return _arrays.clone(x)
     if x.nbytes < _arrays.SMALL:
-        return _arrays.array(x, shared=False)
+        return _arrays.copy_small(x)
     low, high = _bounds(x)
     storage = private(low, high - low, x) if x.nbytes <= high - low else None
     return _arrays._copy(x) if storage is None else _arrays._on(storage, x, 0)
@@ -136,6 +136,7 @@ def private(address, nbytes, x, readonly=False):
     x: the object that has the bytes. readonly: of the storage. OSError (ENODATA): the file ends
     before them.
     """
+    begin = _cowshed.begin_site()
     try:
         mappings = _mappings.covering(address, address + nbytes)
     except OSError:  # no /proc
@@ -163,6 +164,7 @@ def private(address, nbytes, x, readonly=False):
     held = _owner(x)
     if held is not None:
         weakref.finalize(storage, _let_go, held).atexit = False
+    _cowshed.note_site(begin, nbytes, 0)
     return storage
 
 

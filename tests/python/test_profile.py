@@ -101,6 +101,120 @@ def test_the_page_has_what_happened(path):
     assert forks[1] == "2" and 64 <= float(most[1]) < 512
 
 
+# Call sites, in processes with every kind of end. The mmap is memory that is not the engine's.
+SITES = """
+import mmap, os, signal
+import cowshed, numpy
+
+def lazily(x):
+    cowshed.clone(x)
+
+def copied(y):
+    for _ in range(3):
+        cowshed.clone(y)
+
+x = cowshed.zeros(1 << 20)
+y = numpy.frombuffer(mmap.mmap(-1, 8 << 20), "u1")
+lazily(x)
+cowshed.clone(cowshed.zeros(10))
+for end in 0, 9:
+    if os.fork() == 0:
+        lazily(x)
+        copied(y)
+        os.kill(os.getpid(), end)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def rows(text):
+    """The cells of the rows of all tables."""
+    found = re.findall("<tr>(.*?)</tr>", text)
+    return [re.sub("<[^>]*>", "", row.replace("</td>", "\n")).split("\n")[:-1] for row in found]
+
+
+def test_clones_and_copies_by_call_site(path):
+    """Nothing of a process is lost that SIGKILL ends. Each fallback has its price."""
+    profile("--threshold", "1M", sys.executable, "-c", SITES, path=path)
+    text, _ = read(path)
+    sites = {row[0]: row[1:4] for row in rows(text) if row and row[0].startswith("&lt;string&gt;")}
+    assert sites == {"&lt;string&gt;:10 copied": ["6", "0 B", "48.0 MiB"],
+                     "&lt;string&gt;:15 &lt;module&gt;": ["1", "0 B", "80 B"],
+                     "&lt;string&gt;:6 lazily": ["3", "24.0 MiB", "0 B"]}
+    costs = {row[1]: row[2] for row in rows(text) if len(row) == 5 and row[1] in ("foreign", "held")}
+    # The counters of the killed process are lost, its call sites are not.
+    assert costs["foreign"] == "24.0 MiB copied"
+    if "held" in costs:
+        assert "a copy of each page that was written" in costs["held"]
+    assert os.environ.get("COWSHED_SITES") is None
+
+
+def test_programs_without_call_sites(path):
+    profile("true", path=path)
+    assert "Only the Python package knows call sites" in read(path)[0]
+
+
+def test_sites_of_a_profile_that_has_ended(tmp_path):
+    for sites in str(tmp_path / "gone"), str(tmp_path):
+        done = subprocess.run([sys.executable, "-c", "import cowshed; cowshed.zeros(1)"],
+                              env={**os.environ, "COWSHED_SITES": sites}, capture_output=True)
+        assert done.returncode == 0 and done.stderr == b"", done.stderr
+
+
+# Its first child makes five forks, and ends. Then it makes two itself.
+ENDING = """
+import os, sys, time
+x = bytearray(b"x" * (2 << 20))
+if os.fork() == 0:
+    y = bytearray(b"y" * (2 << 20))
+    for _ in range(5):
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    time.sleep(float(sys.argv[1]))
+    os._exit(0)
+os.wait()
+for _ in range(2):
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def test_forks_beside_the_end_of_a_process_are_counted(path):
+    for seconds in "0.5", "3", "10":
+        profile("--threshold", "1M", sys.executable, "-c", ENDING, seconds, path=path)
+        text, _ = read(path)
+        forks = sum(map(int, re.findall("<title>forks: ([0-9]+)", text)))
+        if forks == 8:
+            break
+    assert forks == 8 and "In no bar" not in text
+
+
+SHARED = """
+import os, signal, time
+x = bytearray(b"x" * (96 << 20))
+children = []
+for _ in range(4):
+    children.append(os.fork())
+    if children[-1] == 0:
+        signal.pause()
+time.sleep(1.5)
+for child in children:
+    os.kill(child, 9)
+    os.wait()
+"""
+
+
+def test_pages_that_processes_share_count_once(path):
+    """Those of other allocators, too."""
+    profile("--threshold", "1T", sys.executable, "-c", SHARED, path=path)
+    text, _ = read(path)
+    most = re.search(r"<b>([0-9.]+) MiB</b><span>most memory", text)
+    assert 96 <= float(most[1]) < 2 * 96
+
+
 def test_the_page_loads_nothing(path):
     profile("true", path=path)
     text, page = read(path)
@@ -188,4 +302,6 @@ def test_a_browser_shows_it(path, tmp_path):
     image = pytest.importorskip("PIL.Image", reason="pillow is not installed").open(picture)
     colors = {color for _, color in image.convert("RGB").getcolors(1 << 20)}
     image.close()
-    assert {(0x7f, 0xb3, 0xe6), (0x66, 0x39, 0xba)} <= colors  # shared memory, and a fork
+    # Private, shared and unmapped memory, and a fork.
+    assert {(0xf0, 0xa3, 0x5e), (0x7f, 0xb3, 0xe6), (0xc9, 0xd6, 0xe2),
+            (0x66, 0x39, 0xba)} <= colors

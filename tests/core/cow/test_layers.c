@@ -109,6 +109,7 @@ START_TEST(few_pages_are_patched_in)
 	all = lazy(a);
 	ck_assert_uint_eq(stats_now().fallbacks[COW_FALLBACK_REWRITTEN],
 	                  before + 1);
+	ck_assert_uint_ge(stats_now().fallback_bytes[COW_FALLBACK_REWRITTEN], BYTES);
 	memset(p, 0, BYTES);
 	ck_assert_mem_eq(data(all), model, BYTES);
 	ck_pattern(data(first), BYTES, 7);

@@ -38,11 +38,12 @@ static void read_over_a_fork(bool registered, bool full)
 	struct io_uring ring;
 	struct io_uring_sqe *sqe;
 	struct io_uring_cqe *cqe;
-	uint64_t before;
+	uint64_t before, copied;
 	int ends[2];
 
 	memset(p, 7, BYTES);
 	before = stats_now().fallbacks[COW_FALLBACK_PINNED];
+	copied = stats_now().fallback_bytes[COW_FALLBACK_PINNED];
 	ck_assert_int_eq(pipe(ends), 0);
 	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
 	if (registered)
@@ -63,6 +64,8 @@ static void read_over_a_fork(bool registered, bool full)
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	at[4095] = 9; /* the page is written while the read is in flight */
 	ck_assert_uint_gt(stats_now().fallbacks[COW_FALLBACK_PINNED], before);
+	ck_assert_uint_ge(stats_now().fallback_bytes[COW_FALLBACK_PINNED],
+	                  copied + BYTES);
 
 	ck_assert_int_eq(write(ends[1], "here they are", 13), 13);
 	ck_assert_int_eq(io_uring_wait_cqe(&ring, &cqe), 0);

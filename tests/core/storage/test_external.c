@@ -145,6 +145,9 @@ START_TEST(external_clones_are_copies)
 	ck_assert_uint_eq(after.clones_eager, before.clones_eager + 1);
 	ck_assert_uint_eq(after.fallbacks[COW_FALLBACK_FOREIGN],
 	                  before.fallbacks[COW_FALLBACK_FOREIGN] + 1);
+	ck_assert_uint_eq(after.fallback_bytes[COW_FALLBACK_FOREIGN],
+	                  before.fallback_bytes[COW_FALLBACK_FOREIGN] +
+	                          after.bytes_copied - before.bytes_copied);
 	ck_assert_ptr_ne(data(a), data(b));
 	memset(mut(a), 0, bytes);
 	ck_pattern(data(b), bytes, 4);
