@@ -21,7 +21,7 @@ PROGRAM_SCRIPTS := tests/preload/real.sh \
 # A test of Python runs once, and once more under the shim (tests/python/run.sh). These run once:
 # they start processes under the shim themselves, or none.
 PYTHON_ONCE := $(addprefix tests/python/test_,dask_cluster.py docs.py joblib.py profile.py ray.py readme.py results.py \
-	templates_killed.py torch_install.py tutorial.py types.py)
+	templates_hung.py templates_killed.py torch_install.py tutorial.py types.py)
 # The scripts take longest, so they come first.
 PYTHON_TESTS := $(if $(PYTHON_H),$(filter-out %/run.sh,$(wildcard tests/python/*.sh)) \
 	$(foreach t,$(wildcard tests/python/test_*.py),$t $(if $(filter $(PYTHON_ONCE),$t),,$t:shim)))
@@ -54,7 +54,7 @@ SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	tests/stress/share_storm.sh tests/cuda/foreign.sh \
 	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \
 	$(patsubst %,tests/python/test_%.py,arrays benchmarks checkpoint dask dask_cluster examples \
-	files_mutated joblib pickle process ray snapshot templates templates_killed threads \
+	files_mutated joblib pickle process ray snapshot templates templates_hung templates_killed threads \
 	torch_elsewhere torch_install torch_loader torch_reduce torch_sharing tutorial types) \
 	$(filter-out %/test_fork.py:shim,$(filter %:shim,$(PYTHON_TESTS)))
 

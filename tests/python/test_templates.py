@@ -321,6 +321,25 @@ def test_bad_arguments(template):
         made.Process(target=pause).start()
 
 
+def same(pipe, x):
+    pipe.send(x)
+
+
+def test_odd_arguments(template):
+    """Byte orders, structured types, dates, negative steps, no elements, objects."""
+    big = numpy.arange(1 << 18)
+    for x in (big.astype(">i8"), big.view([("a", ">i4"), ("b", "u4")]), big.view("M8[s]"),
+              big[::-1], big.reshape(512, -1)[::-2, 1:], big.astype(object), big[:0]):
+        y = ask(template, same, x)
+        assert y.dtype == x.dtype and numpy.array_equal(x, y), x.dtype
+    with open(__file__, encoding="utf-8") as file:
+        pass
+    for bad in file, threading.Lock():
+        with pytest.raises(TypeError, match="pickle"):
+            template.Process(target=same, args=(None, bad)).start()
+    assert ask(template, tell)[1] == template.pid, "nothing is lost"
+
+
 def hold(pipe, *many):
     pipe.send(len(many))
 
@@ -365,6 +384,7 @@ def multiply(pipe=None):
         pipe.send(total)
 
 
+@pytest.mark.filterwarnings("ignore:.*left 3 threads")  # of PyTorch's own pool, by set_num_threads()
 def test_openmp_in_setup_does_not_hang_workers():
     pytest.importorskip("torch")
     with CONTEXT.Template(multiply) as made:

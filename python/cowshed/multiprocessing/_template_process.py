@@ -5,6 +5,7 @@ Both get what they run as a pickle, through a pipe, as a process of the standard
 server does. Large arrays in it travel by handle (_process.py).
 """
 
+import errno
 import io
 import os
 import pickle
@@ -95,6 +96,11 @@ class _Fork(popen_forkserver.Popen):
         if not number:
             raise self._template._died()
         self.pid = NUMBER.unpack(number)[0]
+        if self.pid == -errno.ETIMEDOUT:
+            raise TimeoutError(
+                errno.ETIMEDOUT, "two forks of the template did not begin to run: a handler for "
+                "forks waits for a lock that is not free. Import the library that has it in the "
+                "workers instead of in setup()")
         if self.pid < 0:
             raise OSError(-self.pid, f"the template can't fork: {os.strerror(-self.pid)}")
         os.set_blocking(self.sentinel, False)

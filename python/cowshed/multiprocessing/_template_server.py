@@ -39,6 +39,8 @@ NUMBER = struct.Struct("q")
 MAX_FDS = 250  # the kernel passes at most 253 with a packet
 _PR_SET_PDEATHSIG = 1
 _PAUSE_HARD = 2  # of OpenMP: ends the threads
+_SLICES = 100  # of 0.1 s, in which a fork has to begin to run; else it hangs
+_OF_LIBC = 3 << 31  # signals 32 and 33, which no thread of libc can block
 
 
 def main(control, alive, data, reply, tracker, caller, preload):
@@ -61,13 +63,11 @@ def main(control, alive, data, reply, tracker, caller, preload):
         if preload is not None:
             os.environ["LD_PRELOAD"] = preload
     pid = os.getpid()
-    failure = _set_up(data)
+    failure, words = _set_up(data)
     if os.getpid() != pid:  # setup() forked, and the child returned from it
         os._exit(1)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if failure is None:
-        _end_openmp()
     util._flush_std_streams()  # else each worker would print it once more
     if failure is None:
         gc.collect()
@@ -75,7 +75,7 @@ def main(control, alive, data, reply, tracker, caller, preload):
         # From here on the thread may end. Another one may be using the template.
         _prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
     with open(reply, "wb") as file:
-        message = pickle.dumps(failure)
+        message = pickle.dumps((failure, words))
         file.write(NUMBER.pack(len(message)) + message)
     if failure is None:
         _Server(socket.socket(fileno=control), alive, interrupt).serve()
@@ -92,7 +92,9 @@ def _die_with_parent(pid):
 
 
 def _set_up(data):
-    """Reads and runs setup(). Returns None, or why it failed: (text, pickled exception or None)."""
+    """Reads and runs setup(). Returns (failure, words of a warning or None). The failure is None,
+    or (text, pickled exception or None)."""
+    words = None
     try:
         with open(data, "rb") as file:
             process.current_process()._inheriting = True
@@ -101,8 +103,13 @@ def _set_up(data):
                 setup = pickle.load(file)
             finally:
                 del process.current_process()._inheriting
+        pid = os.getpid()
         setup.run()
         _check_threads(setup.threads)
+        if os.getpid() == pid:
+            _end_openmp()
+            _try_fork()
+            words = _native_threads() if setup.threads != "ignore" else None
     except BaseException as error:
         text = "".join(traceback.format_exception(error))
         try:
@@ -110,8 +117,8 @@ def _set_up(data):
             pickle.loads(taken)
         except Exception:
             taken = None
-        return text, taken if isinstance(error, Exception) else None
-    return None
+        return (text, taken if isinstance(error, Exception) else None), None
+    return None, words
 
 
 def _check_threads(threads):
@@ -141,6 +148,67 @@ def _end_openmp():
             ctypes.CDLL(path).omp_pause_resource_all(_PAUSE_HARD)
         except (OSError, AttributeError):
             pass  # not loaded any more, or older than OpenMP 5.0
+
+
+def _try_fork():
+    """RuntimeError: a fork hangs. Before a fork, libraries with handlers for it end their threads.
+    """
+    reader, writer = os.pipe()
+    try:
+        pid = _fork()
+        if pid == 0:
+            os._exit(0)
+        os.close(writer)
+        hangs = not _answers(reader)
+    finally:
+        os.close(reader)
+    if hangs:
+        os.kill(pid, signal.SIGKILL)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # setup() ignores SIGCHLD
+    if hangs:
+        raise RuntimeError(
+            f"a fork of the template did not begin to run in {_SLICES / 10:g} s. What setup() "
+            "imported has a handler for forks that waits, mostly for a lock of a thread that a "
+            "fork does not copy. Import it in the workers instead.")
+
+
+def _fork():
+    # One thread of Python forks. Newer Pythons warn of those of native libraries, too.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _answers(fd):
+    """Whether a descriptor becomes readable in time. If all processes stand still meanwhile, it
+    costs one slice."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return any(poll.poll(100) for _ in range(_SLICES))
+
+
+def _native_threads():
+    """Words for the threads that native libraries left. None: there are none."""
+    known = {t.native_id for t in threading.enumerate()}
+    names = []
+    for thread in os.listdir("/proc/self/task") if os.path.exists("/proc/self/task") else ():
+        try:
+            with open(f"/proc/self/task/{thread}/status", encoding="utf-8", errors="replace") as file:
+                status = dict(line.rstrip("\n").split(":", 1) for line in file)
+        except OSError:
+            continue  # it has ended
+        # The engine's helper is no thread of libc, and is not in the way of a fork.
+        if int(thread) not in known and int(status["SigBlk"], 16) & _OF_LIBC != _OF_LIBC:
+            names.append(repr(status["Name"].strip()))
+    if not names:
+        return None
+    return (f"left {len(names)} threads of native libraries running: {', '.join(sorted(names))}. "
+            "Threads do not survive a fork: a lock that one of them holds stays locked in every "
+            "worker, and a worker that asks for it hangs. End them in setup(), import that library "
+            "in the workers instead, or pass threads='ignore' if the workers do without it.")
 
 
 class _Server:
@@ -231,13 +299,21 @@ class _Server:
         return True
 
     def _give(self, fds):
-        """Gives a request to the spare worker. Returns its pid, or a negative errno."""
+        """Gives a request to the spare worker. Returns its pid, or a negative errno.
+
+        A spare may have been stopped, or hang in a handler for forks: it is replaced once.
+        """
+        hung = 0
         while True:
+            hangs = False
             if self.spare is None and (error := self._fork_spare()):
                 return -error
             pid, ours = self.spare
             try:
                 socket.send_fds(ours, [NUMBER.pack(len(fds))], fds)
+                hangs = not _answers(ours.fileno())
+                if hangs:
+                    os.kill(pid, signal.SIGKILL)
                 taken = ours.recv(1)
             except (BrokenPipeError, ConnectionResetError):
                 taken = b""
@@ -247,6 +323,8 @@ class _Server:
             if taken:
                 return pid
             os.waitpid(pid, 0)  # it was killed
+            if hangs and (hung := hung + 1) == 2:
+                return -errno.ETIMEDOUT
 
     def _forget_spare(self):
         self.spare[1].close()
@@ -257,10 +335,7 @@ class _Server:
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with ours, theirs:
-                # Of one thread of Python. Newer Pythons also count those of native libraries.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    pid = os.fork()
+                pid = _fork()
                 if pid == 0:
                     ours.close()
                     self._work(theirs)

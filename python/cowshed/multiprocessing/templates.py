@@ -20,6 +20,7 @@ import os
 import signal
 import subprocess
 import threading
+import warnings
 import weakref
 from multiprocessing import ProcessError, util
 from multiprocessing.context import BaseContext
@@ -79,7 +80,9 @@ class Template(_Makes):
 
     setup: a function that can be pickled, or "module:function"; None: nothing. What it leaves in
     global variables is there in each worker. args, kwargs: large arrays in them travel by handle.
-    threads: "error" refuses a setup() that leaves threads of Python running, "ignore" does not.
+    threads: "error" refuses a setup() that leaves threads of Python running, and warns
+    (RuntimeWarning) of those of native libraries that no handler ends before a fork; "ignore"
+    does neither.
     shim: whether the template runs under the shim, where that is installed: its large arrays and
     those of workers then lie in storages. main: whether it imports the program's main module
     first; without that a script needs no `if __name__ == "__main__"`, but functions of it are not
@@ -123,10 +126,12 @@ class Template(_Makes):
 
     def _check_answer(self):
         try:
-            failure = self._execution.answer()
+            failure, words = self._execution.answer()
         except EOFError:
             raise ProcessError(f"{self.name} ended before its setup() returned: {self._ending()}. "
                                "What it printed is on stderr.") from None
+        if words is not None:
+            warnings.warn(f"setup() of {self.name} {words}", RuntimeWarning, stacklevel=4)
         if failure is None:
             return
         text, pickled = failure
