@@ -254,16 +254,22 @@ import cowshed.multiprocessing as multiprocessing
 context = multiprocessing.get_context("template")
 
 
+def wait():
+    # CPython does not see a signal that comes right before time.sleep() until that ends.
+    while True:
+        time.sleep(0.01)
+
+
 def setup(slow):
     if slow:
         print("ready", os.getpid(), flush=True)
-        time.sleep(100)
+        wait()
 
 
 def work(pipe):
     try:
         pipe.send(os.getpid())
-        time.sleep(100)
+        wait()
     except KeyboardInterrupt:
         print("worker", flush=True)
 
@@ -280,7 +286,7 @@ if __name__ == "__main__":
         worker = template.Process(target=work, args=(theirs,))
         worker.start()
         print("ready", ours.recv(), flush=True)
-        time.sleep(100)
+        wait()
     except KeyboardInterrupt:
         print("caller", flush=True)
     if sys.argv[1] == "work":
