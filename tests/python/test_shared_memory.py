@@ -10,6 +10,7 @@ import tempfile
 import threading
 from multiprocessing import resource_tracker
 from multiprocessing import shared_memory as standard
+from multiprocessing.reduction import ForkingPickler
 
 import numpy as np
 import pytest
@@ -201,6 +202,15 @@ def test_what_is_at_the_broker_but_is_not_shared():
     _strategy.broker().put(b"bytes", "copy", flags=_cowshed.EPHEMERAL)
     with pytest.raises(ValueError, match="no shared memory"):
         SharedMemory("copy")
+
+
+def test_a_closed_block_that_nobody_has_can_t_be_sent():
+    block = shared_memory.SharedMemory(create=True, size=100)
+    block.close()
+    for dumps in pickle.dumps, ForkingPickler.dumps:
+        with pytest.raises(ValueError, match=r"is closed, and nobody else has .*before close\(\)"):
+            dumps(block)
+    block.unlink()
 
 
 def test_threads_get_one_name():

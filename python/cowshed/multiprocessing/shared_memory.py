@@ -123,6 +123,11 @@ class _Block:
                                    _cowshed.EPHEMERAL)
             self.state, self.kept = _PUT, True
 
+    def is_gone(self):
+        """Whether its memory was freed: closed, and no other process or the broker got it."""
+        return self.storage is None and self.state == _MADE_UP and \
+            not self.travelled and self.forks == _forks
+
     def close(self):
         # The view is not released: torch.frombuffer() keeps the view, and not its memory.
         with _lock:
@@ -253,6 +258,9 @@ class SharedMemory:
 
     def __reduce__(self):
         names = "broker" if isinstance(self._block, _Block) else "standard"
+        if names == "broker" and self._block.is_gone():
+            raise ValueError(f"the block {self._block.key!r} is closed, and nobody else has its "
+                             "memory: send it before close()")
         return _attach, (self.__class__, self.name, names)
 
     def __repr__(self):
