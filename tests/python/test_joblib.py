@@ -90,6 +90,23 @@ def test_kinds_of_arrays():
     assert found == [where(a) for a in arrays]
 
 
+def same(x):
+    return x
+
+
+def test_odd_arrays():
+    """Byte orders, structured types, dates, negative steps, overlaps, objects, masks."""
+    big = numpy.arange(1 << 18)
+    arrays = [big.astype(">i8"), big.view([("a", ">i4"), ("b", "u4")]), big.view("M8[s]"),
+              big[::-1], big.reshape(512, -1)[::-2, 1:], numpy.broadcast_to(big[:1], big.shape),
+              big.astype(object), numpy.empty((0, 3)), big.astype("S3"),
+              numpy.ma.masked_array(big, big % 3 == 0)]
+    for x, y in zip(arrays, joblib.Parallel()(delayed(same)(x) for x in arrays)):
+        assert type(y) is type(x) and y.dtype == x.dtype and numpy.array_equal(x, y), x.dtype
+        assert numpy.array_equal(numpy.ma.getmaskarray(x), numpy.ma.getmaskarray(y)) or \
+            x.dtype.names
+
+
 def look(x):
     kind = cowshed.storage_of(x).kind
     found = float(x[0, 0]), float(x[-1, -1]), x.shape
