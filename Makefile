@@ -68,6 +68,12 @@ check-nogil: nogil ## the tests of the Python package in that
 	$(Q)python=$$(scripts/nogil.sh venv) && PYTHON="$$python" $(CHECK) \
 		$(filter tests/python/test_%.py,$(PYTHON_TESTS))
 
+check-newest: everything ## the tests of the Python package with the newest packages that the index has
+	$(Q)rm -rf build/venv-newest && sed 's/==.*//' python/requirements-test.txt >build/newest.txt
+	$(Q)scripts/python-env.sh build/newest.txt build/venv-newest
+	$(Q)PYTHON="$$PWD/build/venv-newest/bin/python" $(CHECK) \
+		$(filter tests/python/test_%.py,$(PYTHON_TESTS))
+
 lint: python-env $(LIB_OBJ) $(LIBS_SO) $(if $(PYTHON_H),python) ## the rules of CONTRIBUTING.md, on files and objects
 	$(Q)export BUILD='$(B)' CC='$(CC)' CXX='$(CXX)' PYTHON_H='$(PYTHON_H)'; \
 		bad=0; for part in lint-python lint-rooms lint-objects lint; do \
