@@ -141,7 +141,8 @@ def test_clones_and_copies_by_call_site(path):
     assert sites == {"&lt;string&gt;:10 copied": ["6", "0 B", "48.0 MiB"],
                      "&lt;string&gt;:15 &lt;module&gt;": ["1", "0 B", "80 B"],
                      "&lt;string&gt;:6 lazily": ["3", "24.0 MiB", "0 B"]}
-    costs = {row[1]: row[2] for row in rows(text) if len(row) == 5 and row[1] in ("foreign", "held")}
+    costs = {row[1]: row[2] for row in rows(text)
+             if len(row) == 5 and row[1] in ("foreign", "held")}
     # The counters of the killed process are lost, its call sites are not.
     assert costs["foreign"] == "24.0 MiB copied"
     if "held" in costs:

@@ -384,7 +384,8 @@ def multiply(pipe=None):
         pipe.send(total)
 
 
-@pytest.mark.filterwarnings("ignore:.*left 3 threads")  # of PyTorch's own pool, by set_num_threads()
+# They are of PyTorch's own pool, which set_num_threads() makes.
+@pytest.mark.filterwarnings("ignore:.*left 3 threads")
 def test_openmp_in_setup_does_not_hang_workers():
     pytest.importorskip("torch")
     with CONTEXT.Template(multiply) as made:

@@ -42,7 +42,7 @@ def test_a_handler_for_forks_that_hangs(hangs, works):
     """The first fork is that of the test in setup(), the second the spare."""
     with CONTEXT.Template(impatient, (hangs,)) as made:
         if not works:
-            with pytest.raises(TimeoutError, match="two forks of the template did not begin.*Import"):
+            with pytest.raises(TimeoutError, match="two forks .* did not begin to run.*Import"):
                 made.Process(target=pause).start()
         for worker in started(made):  # the template goes on
             worker.kill()

@@ -196,8 +196,8 @@ def _native_threads():
     names = []
     for thread in os.listdir("/proc/self/task") if os.path.exists("/proc/self/task") else ():
         try:
-            with open(f"/proc/self/task/{thread}/status", encoding="utf-8", errors="replace") as file:
-                status = dict(line.rstrip("\n").split(":", 1) for line in file)
+            with open(f"/proc/self/task/{thread}/status", "rb") as file:
+                status = dict(line.split(":", 1) for line in file.read().decode().splitlines())
         except OSError:
             continue  # it has ended
         # The engine's helper is no thread of libc, and is not in the way of a fork.
