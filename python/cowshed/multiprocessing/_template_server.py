@@ -197,7 +197,8 @@ def _native_threads():
     for thread in os.listdir("/proc/self/task") if os.path.exists("/proc/self/task") else ():
         try:
             with open(f"/proc/self/task/{thread}/status", "rb") as file:
-                status = dict(line.split(":", 1) for line in file.read().decode().splitlines())
+                lines = file.read().decode(errors="replace").split("\n")
+            status = {name: value for name, _, value in (line.partition(":") for line in lines)}
         except OSError:
             continue  # it has ended
         # The engine's helper is no thread of libc, and is not in the way of a fork.
