@@ -96,18 +96,11 @@ clone_eager(struct cow_storage *s, struct cow_storage **ret)
 	return 0;
 }
 
-/* A storage on the meta device has no bytes. */
-static size_t
-copied_bytes(const struct cow_storage *s)
-{
-	return s->device.type == COW_DEVICE_META ? 0 : s->bytes;
-}
-
 static int
 clone_counted(struct cow_storage *s, enum cow_fallback reason,
               struct cow_storage **ret)
 {
-	cow__fallback_copied(reason, copied_bytes(s));
+	cow__fallback_copied(reason, s->device.type == COW_DEVICE_META ? 0 : s->bytes);
 	return clone_eager(s, ret);
 }
 
