@@ -55,6 +55,18 @@ def test_a_setup_whose_forks_hang():
         CONTEXT.Template(impatient, ((0,),))
 
 
+def test_close_does_not_wait_for_a_forked_child():
+    """The child has no part of the template. Else the template is killed after ten seconds."""
+    made = CONTEXT.Template()
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    made.close()
+    assert made._execution.program.returncode == 0
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
 # ---- Threads of native libraries -----------------------------------------------------------
 
 
