@@ -62,9 +62,9 @@ def test_close_does_not_wait_for_a_forked_child():
     if child == 0:
         signal.pause()
     made.close()
-    assert made._execution.program.returncode == 0
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    assert made._execution.program.returncode == 0
 
 
 # ---- Threads of native libraries -----------------------------------------------------------
