@@ -114,7 +114,8 @@ void
 cow__holders_inherit(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		/* What a rewrite has begun to write is not for the child. */
+		/* Spare pages are not for the child, nor what a rewrite has begun to
+		 * write. A child that is slow to start would keep the parent from them. */
 		if (holds(t) && t->refs > t->open)
 			inherit(t);
 }

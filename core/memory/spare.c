@@ -27,6 +27,7 @@ cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 		return;
 	t->spares[t->nspares++] = (struct cow__spare){ at, *p };
 	p->pages->refs++;
+	p->pages->open++;
 }
 
 static bool
@@ -47,6 +48,7 @@ cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece 
 		if (s->at != at || s->piece.bytes != bytes || !is_free(s->piece.pages))
 			continue;
 		*ret = s->piece;
+		ret->pages->open--;
 		*s = t->spares[--t->nspares];
 		return true;
 	}
@@ -131,6 +133,7 @@ forget(struct cow__tile *t)
 		struct cow__piece p = t->spares[--t->nspares].piece;
 
 		bytes += p.bytes;
+		p.pages->open--;
 		cow__extent_unref_pages(p.pages);
 	}
 	cow__array_free(t->spares, t->spares_cap, sizeof(*t->spares));
@@ -207,7 +210,7 @@ cow__spares_any(void)
 	return count != 0;
 }
 
-/* Rewrites that have begun are the parent's. */
+/* Rewrites that have begun are the parent's, and so are spare pages. */
 static void
 forget_open(struct cow__tile *t)
 {
@@ -228,8 +231,7 @@ cow__spares_child(void)
 		forget_open(t);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && (t->has_spares || t->nspares)) {
-			while (t->nspares)
-				t->spares[--t->nspares].piece.pages->refs--;
+			t->nspares = 0; /* the references are gone already */
 			cow__spares_drop(t);
 		}
 	count = 0;

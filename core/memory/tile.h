@@ -103,7 +103,7 @@ struct cow__tile {
 	bool pinned;
 	bool idle;     /* ... and its content is of no use */
 	uint32_t refs; /* mappings that read its pages, its own included ... */
-	uint32_t open; /* ... and so many rewrites that have begun (core/cow/rewrite.h) */
+	uint32_t open; /* ... of which a child gets none: spare pages, rewrites that have begun */
 	uint32_t word; /* holder word of its pages + 1; 0: none yet */
 	struct cow__segment *segment; /* of its pages; NULL: it has none */
 	size_t used;                  /* live: bytes the program asked for */
