@@ -23,6 +23,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
+#include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/program/advise.h"
 #include "core/storage/allocation.h"
@@ -356,6 +357,7 @@ engine_child(void)
 	cow__commit_child();
 	cow__copy_history_child();
 	cow__holders_child();
+	cow__spares_child();
 	for (uint32_t i = 0; i < ncopies; i++)
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
 			cow__process_exit(127);

@@ -465,7 +465,6 @@ cow__extents_child(void)
 
 	limbo = NULL;
 	limbo_count = 0;
-	cow__spares_child();
 	/* The fork gave this process no hold on pages that nobody showed. Their words are
 	 * others', and may be used again. */
 	for (t = cow__tile_first(); t; t = t->next)

@@ -6,11 +6,14 @@
  * child gave the spare one up in its fork handler. A parent that rewrote its state before
  * that found no spare pages and took new ones: a third place, and sometimes more.
  */
+#include "core/storage/storage.h"
 #include "tests/support/support.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <unistd.h>
 
-enum { BYTES = 2 * MIB + 5 * PAGE + 3, ROUNDS = 6 };
+enum { BYTES = 2 * MIB + 5 * PAGE + 3, ROUNDS = 6, BLOCK = 8 * MIB };
 
 static struct gate written;
 static bool wait_first;
@@ -69,11 +72,55 @@ START_TEST(two_places_are_enough)
 }
 END_TEST
 
+static void start_and_wait(void *arg)
+{
+	gate_open(arg);
+	gate_wait(&written);
+}
+
+/* Beside a descriptor for direct I/O a child gets a copy of a block, and none of the pages
+ * that the block showed. If these are also spare, the child holds none of them. */
+START_TEST(spare_pages_that_a_copied_block_showed)
+{
+	struct cow_storage *s = new_filled(BLOCK, COW_STORAGE_TRANSPARENT, 1);
+	struct cow_storage *block = new_filled(BLOCK, 0, 9), *clone;
+	size_t first, last;
+	struct gate started;
+	int direct;
+	pid_t child;
+
+	ok(cow_option_set("helper", "no"));
+	ok(cow_option_set("decay", "0"));
+	(void)expose(s);
+	clone = lazy(s);
+	ok(cow_storages_write_intent(&s, 1, COW_WRITE_AUTO, NULL));
+	cow_storage_unref(clone);
+	ck_assert_int_eq(cow__storage_copy_lazily(block, 0, s, 0, BLOCK / 2, &first, &last), 1);
+	ok(cow_storages_write_intent(&s, 1, COW_WRITE_AUTO, NULL));
+	direct = open("/proc/self/exe", O_RDONLY | O_DIRECT);
+	ck_assert_int_ge(direct, 0);
+	gate_make(&written);
+	gate_make(&started);
+	child = child_start(start_and_wait, &started);
+	gate_wait(&started);
+	cow_storage_unref(block);
+	cow_trim();
+	ck_assert_uint_eq(stats_now().bytes_limbo, 0);
+	gate_open(&written);
+	child_finish(child);
+	gate_free(&written);
+	gate_free(&started);
+	close(direct);
+	cow_storage_unref(s);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("bug_children_held_spare_pages");
 	TCase *tcase = add_case(suite, "bug_children_held_spare_pages");
 
 	tcase_add_test(tcase, two_places_are_enough);
+	tcase_add_test(tcase, spare_pages_that_a_copied_block_showed);
 	return run_suite(suite);
 }
