@@ -154,7 +154,7 @@ static void put_cost(FILE *out, const struct cow_stats *s, int reason)
 			fprintf(out, "%s copied",
 			        cli_bytes(s->fallback_bytes[reason]).s);
 		else
-			fputs("no copy", out);
+			fputs("not known", out);
 	}
 }
 

@@ -70,7 +70,7 @@ cow__home_share_in_place(struct cow_storage *s)
 
 	/* I/O that ends later would write the old pages. */
 	if (cow__process_pins_memory()) {
-		cow__fallback_copied(COW_FALLBACK_PINNED, s->bytes);
+		cow__fallback(COW_FALLBACK_PINNED);
 		return -EBUSY;
 	}
 	do {

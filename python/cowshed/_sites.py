@@ -12,10 +12,10 @@ from . import _cowshed
 
 
 def begin(path):
-    """Counts from now on. Does nothing if the file is gone: then the profile has ended."""
+    """Counts from now on. Does nothing if the file is gone, or is no such file."""
     try:
         with open(path, "r+b") as file:
             sites = mmap.mmap(file.fileno(), 0)
-    except OSError:
+        _cowshed.count_sites(sites, os.path.dirname(os.path.abspath(__file__)) + os.sep)
+    except (OSError, ValueError):
         return
-    _cowshed.count_sites(sites, os.path.dirname(os.path.abspath(__file__)) + os.sep)

@@ -83,7 +83,7 @@ def test_native_threads_of_setup_are_named():
         made = CONTEXT.Template(start_native, name="mine")
     assert len(caught) == 1 and os.path.samefile(caught[0].filename, __file__)
     words = str(caught[0].message)
-    assert words.startswith("setup() of mine left 1 threads of native libraries running: "
+    assert words.startswith("setup() of mine left threads of native libraries running: "
                             "'busy-native'. Threads do not survive a fork")
     with made:
         assert ask(made, tell)[1] == made.pid

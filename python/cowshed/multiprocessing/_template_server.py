@@ -31,6 +31,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 import traceback
 import warnings
 from multiprocessing import forkserver, process, reduction, resource_tracker, spawn, util
@@ -39,6 +40,7 @@ NUMBER = struct.Struct("q")
 MAX_FDS = 250  # the kernel passes at most 253 with a packet
 _PR_SET_PDEATHSIG = 1
 _PAUSE_HARD = 2  # of OpenMP: ends the threads
+_LOOKS = 20  # at the threads that are left, each 0.01 s after the last
 _SLICES = 100  # of 0.1 s, in which a fork has to begin to run; else it hangs
 _OF_LIBC = 3 << 31  # signals 32 and 33, which no thread of libc can block
 
@@ -192,6 +194,18 @@ def _answers(fd):
 
 def _native_threads():
     """Words for the threads that native libraries left. None: there are none."""
+    for _ in range(_LOOKS):  # a thread that was joined is listed for a moment longer
+        names = _names_of_native_threads()
+        if not names:
+            return None
+        time.sleep(0.01)
+    return (f"left threads of native libraries running: {', '.join(names)}. "
+            "Threads do not survive a fork: a lock that one of them holds stays locked in every "
+            "worker, and a worker that asks for it hangs. End them in setup(), import that library "
+            "in the workers instead, or pass threads='ignore' if the workers do without it.")
+
+
+def _names_of_native_threads():
     known = {t.native_id for t in threading.enumerate()}
     names = []
     for thread in os.listdir("/proc/self/task") if os.path.exists("/proc/self/task") else ():
@@ -204,12 +218,7 @@ def _native_threads():
         # The engine's helper is no thread of libc, and is not in the way of a fork.
         if int(thread) not in known and int(status["SigBlk"], 16) & _OF_LIBC != _OF_LIBC:
             names.append(repr(status["Name"].strip()))
-    if not names:
-        return None
-    return (f"left {len(names)} threads of native libraries running: {', '.join(sorted(names))}. "
-            "Threads do not survive a fork: a lock that one of them holds stays locked in every "
-            "worker, and a worker that asks for it hangs. End them in setup(), import that library "
-            "in the workers instead, or pass threads='ignore' if the workers do without it.")
+    return sorted(names)
 
 
 class _Server:
