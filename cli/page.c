@@ -8,6 +8,7 @@
  */
 #include "cli/profile.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -44,18 +45,23 @@ static const char style[] =
 	"margin:0 5px 0 14px;vertical-align:-1px}"
 	"svg{width:100%;height:auto}svg text{font-size:12px;fill:#59636e}";
 
-/* Text of the program's, which must not become markup. */
+/* Text of the program's, which must not become markup, and may be no text. */
 void cli_page_text(FILE *out, const char *text)
 {
-	for (; *text != 0; text++) {
-		switch (*text) {
+	char *copy = strdup(text);
+
+	if (copy != NULL)
+		cli_tame(copy);
+	for (const char *at = copy != NULL ? copy : ""; *at != 0; at++) {
+		switch (*at) {
 		case '<': fputs("&lt;", out); break;
 		case '>': fputs("&gt;", out); break;
 		case '&': fputs("&amp;", out); break;
 		case '"': fputs("&quot;", out); break;
-		default: fputc((unsigned char)*text < ' ' ? '?' : *text, out);
+		default: fputc(*at, out);
 		}
 	}
+	free(copy);
 }
 
 uint64_t cli_page_most(const struct cli_page *p, size_t offset)

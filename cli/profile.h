@@ -67,7 +67,7 @@ void cli_look_at(struct cli_look *look, struct cli_known *known);
 
 /* ---- Call sites (sites.c) ----------------------------------------------------- */
 
-enum { CLI_SITES = 1024, CLI_SITE_TEXT = 208 };
+enum { CLI_SITES = 4096, CLI_SITE_TEXT = 208 };
 
 /*
  * A slot of the file. python/_cowshed/sites.c has the same struct. All processes of the

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PROBES = 64, TEXT = 208 };
+enum { PROBES = 512, TEXT = 208 };
 enum { FREE, TAKEN, READY };
 
 /* As struct cli_site of cli/profile.h. */
@@ -55,7 +55,7 @@ static int is_ours(PyObject *frame, PyObject **ret_code, PyObject **ret_name)
 static int describe(char *ret)
 {
 	PyObject *frame = (PyObject *)PyEval_GetFrame(), *code = NULL, *name = NULL, *text = NULL;
-	PyObject *function = NULL, *next;
+	PyObject *function = NULL, *bytes = NULL, *next;
 	const char *s = NULL;
 	Py_ssize_t n = 0;
 	int ours = 0;
@@ -76,20 +76,23 @@ static int describe(char *ret)
 	if (function)
 		text = PyUnicode_FromFormat("%U:%d %U", name,
 		                            PyFrame_GetLineNumber((PyFrameObject *)frame), function);
+	/* A name of a file may have bytes that are no text. */
 	if (text)
-		s = PyUnicode_AsUTF8AndSize(text, &n);
-	if (s) {
+		bytes = PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace");
+	if (bytes && PyBytes_AsStringAndSize(bytes, (char **)&s, &n) == 0) {
 		s += n >= TEXT ? n - TEXT + 1 : 0;
 		while (((unsigned char)*s & 0xc0) == 0x80)
 			s++; /* not in the middle of a character */
 		strcpy(ret, s);
 	}
+	n = s ? 0 : -1;
+	Py_XDECREF(bytes);
 	Py_XDECREF(text);
 	Py_XDECREF(function);
 	Py_XDECREF(code);
 	Py_XDECREF(name);
 	Py_XDECREF(frame);
-	return s ? 0 : -1;
+	return (int)n;
 }
 
 static size_t hash(const char *text)

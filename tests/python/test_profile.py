@@ -150,13 +150,25 @@ def test_clones_and_copies_by_call_site(path):
     assert os.environ.get("COWSHED_SITES") is None
 
 
+def test_a_name_that_is_no_text(path, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/caf\xe9"
+    os.mkdir(folder)
+    with open(folder + b"/x.py", "w", encoding="ascii") as file:
+        file.write("import cowshed\ncowshed.clone(cowshed.zeros(1 << 20))\n")
+    profile(sys.executable, folder + b"/x.py", path=path)
+    assert ["x.py:2 &lt;module&gt;", "1"] in [
+        [row[0].rsplit("/", 1)[-1], row[1]] for row in rows(read(path)[0]) if len(row) > 1]
+
+
 def test_programs_without_call_sites(path):
     profile("true", path=path)
     assert "Only the Python package knows call sites" in read(path)[0]
 
 
 def test_sites_of_a_profile_that_has_ended(tmp_path):
-    for sites in str(tmp_path / "gone"), str(tmp_path):
+    other = tmp_path / "other"
+    other.touch()
+    for sites in str(tmp_path / "gone"), str(tmp_path), str(other):
         done = subprocess.run([sys.executable, "-c", "import cowshed; cowshed.zeros(1)"],
                               env={**os.environ, "COWSHED_SITES": sites}, capture_output=True)
         assert done.returncode == 0 and done.stderr == b"", done.stderr
