@@ -21,12 +21,13 @@ static int failed;
 static int
 copy_for_child(struct cow__pack *p, int reason)
 {
-	int r = cow__homes_copy(p);
+	size_t bytes;
+	int r = cow__homes_copy(p, &bytes);
 
 	if (r == 0)
 		cow__fallback_copied(reason == -EBADF ? COW_FALLBACK_DESCRIPTOR
 		                                      : COW_FALLBACK_FREEZE,
-		                     p->copied);
+		                     bytes);
 	return r;
 }
 

@@ -429,7 +429,7 @@ lies_in(const struct cow__home *h, const struct cow__pack *p)
 }
 
 int
-cow__homes_copy(struct cow__pack *p)
+cow__homes_copy(struct cow__pack *p, size_t *ret_bytes)
 {
 	size_t pages = 0, done = 0;
 	void *copy = NULL;
@@ -444,9 +444,9 @@ cow__homes_copy(struct cow__pack *p)
 		r = cow__map_meta(pages * cow__page, &copy);
 		if (r < 0)
 			return r;
-		p->copy = copy;
-		p->copied = pages * cow__page;
 	}
+	p->copy = copy;
+	p->copied = pages * cow__page;
 	for (size_t i = 0; i < slots; i++)
 		for (struct cow__home *h = table[i]; h; h = h->next)
 			if (lies_in(h, p)) {
@@ -456,6 +456,7 @@ cow__homes_copy(struct cow__pack *p)
 			}
 	p->severed = true;
 	cow__stat_add(bytes_copied, done);
+	*ret_bytes = done;
 	return 0;
 }
 

@@ -122,8 +122,9 @@ void cow__home_remember(struct cow__home *h, struct cow_storage *s);
  * lock itself. */
 int cow__home_move_in(struct cow__home *h, struct cow_storage *s);
 
-/* Copies what lies in a pack, for a child that can't map the file. 0 or -errno. */
-int cow__homes_copy(struct cow__pack *p);
+/* Copies what lies in a pack, for a child that can't map the file, and says how many bytes it
+ * copied. 0 or -errno. */
+int cow__homes_copy(struct cow__pack *p, size_t *ret_bytes);
 
 /* Before a fork: marks what may differ from its file in the child. In the child: frees the
  * homes that a thread of the parent was filling. */

@@ -146,6 +146,8 @@ by_page(struct cow_storage *s, const struct cow__writing *w,
 			cow__extent_free(t);
 	}
 	cow__engine_unlock();
+	if (r == -E2BIG) /* cow__view_new() counted it */
+		cow__stat_add(fallback_bytes[COW_FALLBACK_REWRITTEN], s->bytes);
 	if (r < 0) /* whatever the error, a copy may succeed */
 		return -E2BIG;
 	cow__stat_add(materialized_page, 1);

@@ -122,6 +122,31 @@ START_TEST(few_pages_are_patched_in)
 }
 END_TEST
 
+/* The clone of a storage that was written by page, all of it. The counters know its bytes. */
+START_TEST(a_rewritten_view_is_copied)
+{
+	const size_t bytes = 32 * MIB;
+	struct cow_storage *a = new_filled(bytes, 0, 1), *b = lazy(a), *c;
+	struct cow_stats before, after;
+	void *p;
+
+	ok(cow_storage_data_mut_range(b, 0, bytes, COW_WRITE_BY_PAGE, &p));
+	memset(p, 2, bytes);
+	c = lazy(b);
+	before = stats_now();
+	ok(cow_storage_data_mut_range(c, 0, PAGE, COW_WRITE_BY_PAGE, &p));
+	after = stats_now();
+	ck_assert_uint_eq(after.fallbacks[COW_FALLBACK_REWRITTEN],
+	                  before.fallbacks[COW_FALLBACK_REWRITTEN] + 1);
+	ck_assert_uint_eq(after.fallback_bytes[COW_FALLBACK_REWRITTEN],
+	                  before.fallback_bytes[COW_FALLBACK_REWRITTEN] + bytes);
+	ck_bytes(p, bytes, 2);
+	cow_storage_unref(c);
+	cow_storage_unref(b);
+	cow_storage_unref(a);
+}
+END_TEST
+
 /* Beyond what is copied with the lock, they are a layer: never a copy of all. */
 START_TEST(much_in_short_runs_is_a_layer)
 {
@@ -207,6 +232,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, layers_on_layers, 0, 2);
 	tcase_add_test(tcase, few_pages_are_patched_in);
+	tcase_add_test(tcase, a_rewritten_view_is_copied);
 	tcase_add_test(tcase, much_in_short_runs_is_a_layer);
 	if (!SANITIZED) /* they have no helper */
 		tcase_add_test(tcase, what_was_given_back_stays_so);
