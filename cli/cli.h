@@ -100,6 +100,9 @@ void cli_wrap(FILE *out, int indent, const char *text);
 /* Replaces control characters, and bytes that are not UTF-8, by '?', in place. */
 void cli_tame(char *text);
 
+/* The time since some moment in the past, which never goes back: ns. */
+uint64_t cli_now_ns(void);
+
 /* ---- counters.c --------------------------------------------------------- */
 
 struct cli_counter {

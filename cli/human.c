@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <strings.h>
 
 struct scale {
@@ -187,4 +188,12 @@ void cli_tame(char *text)
 			*text = '?';
 		text += n > 0 ? n : 1;
 	}
+}
+
+uint64_t cli_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }

@@ -16,16 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static bool is_new(struct cli_look *look, const struct stat *facts)
 {
@@ -106,7 +97,7 @@ static void add_mapped(pid_t pid, struct cli_look *look)
 	static const char *const keys[] = {"Private_Clean", "Private_Dirty", "Pss",
 	                                   "Pss_Shmem"};
 	static const char *const anonymous[] = {"RssAnon"};
-	uint64_t sizes[4] = {0}, alone, before = now_ns();
+	uint64_t sizes[4] = {0}, alone, before = cli_now_ns();
 
 	if (!read_sizes(pid, "smaps_rollup", keys, sizes, 4)) {
 		/* Of another user, or without this file: the anonymous pages. */
@@ -115,7 +106,7 @@ static void add_mapped(pid_t pid, struct cli_look *look)
 		look->sum.alone += sizes[0];
 		return;
 	}
-	before = now_ns() - before;
+	before = cli_now_ns() - before;
 	if (look->sum.walk_ns < before)
 		look->sum.walk_ns = before;
 	alone = sizes[0] + sizes[1];

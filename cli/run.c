@@ -24,7 +24,6 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const char page[] =
@@ -301,14 +300,6 @@ static int cannot_start(const char *program, int error)
 	return absent ? 127 : 126;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Runs the program, and prints the page. */
 static int run_profiled(const struct plan *plan, struct cli_drop *drop, FILE *out)
 {
@@ -319,10 +310,10 @@ static int run_profiled(const struct plan *plan, struct cli_drop *drop, FILE *ou
 	struct cli_child child;
 	ssize_t count = cli_sampler_start(&sampler), n;
 	bool watched = count == 0;
-	uint64_t start = now_ns();
+	uint64_t start = cli_now_ns();
 	int r = cli_child_run(plan->argv, &child);
 
-	shown.wall_ns = now_ns() - start;
+	shown.wall_ns = cli_now_ns() - start;
 	cli_drop_remove(drop);
 	if (watched)
 		count = cli_sampler_stop(&sampler, &samples);
@@ -361,7 +352,7 @@ static int run_with_drop(const struct plan *plan, struct cli_drop *drop, FILE *o
 {
 	struct cli_report report = {.program = plan->argv[0]};
 	struct cli_child child;
-	uint64_t start = now_ns();
+	uint64_t start = cli_now_ns();
 	int r = cli_child_run(plan->argv, &child);
 
 	cli_drop_remove(drop);
@@ -369,7 +360,7 @@ static int run_with_drop(const struct plan *plan, struct cli_drop *drop, FILE *o
 		return cannot_start(plan->argv[0], r);
 	cli_child_release(&child);
 	report.child = &child;
-	report.wall_ns = now_ns() - start;
+	report.wall_ns = cli_now_ns() - start;
 	cli_report_print(out, drop->in, &report);
 	if (fflush(out) != 0)
 		cli_error("The report could not be written: %s.",

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { LOOKS_MOST = 2000, FIRST_MS = 10, SHARE = 20 };
@@ -39,14 +38,6 @@ struct watched {
 	size_t count;
 	uint64_t copied, forks; /* so far */
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Fields 4 and 22 of its line: see proc_pid_stat(5). */
 static struct process describe(pid_t pid)
@@ -147,7 +138,7 @@ static size_t mark(struct process *all, size_t count, const struct watched *watc
 
 static void look(struct watched *watched, FILE *out)
 {
-	struct cli_look look = {.sum.ns = now_ns() - watched->start};
+	struct cli_look look = {.sum.ns = cli_now_ns() - watched->start};
 	struct process *all;
 	size_t count = list(&all), n = 0;
 	struct cli_known *now = calloc(mark(all, count, watched) + 1, sizeof *now);
@@ -180,15 +171,15 @@ static void look(struct watched *watched, FILE *out)
 /* In the process that looks: until the other end of `stop` is closed. */
 static void look_until(int stop, pid_t root, FILE *out)
 {
-	struct watched watched = {.root = root, .start = now_ns()};
+	struct watched watched = {.root = root, .start = cli_now_ns()};
 	struct pollfd end = {.fd = stop, .events = POLLIN};
 	uint64_t looks = 0, wait = FIRST_MS, took = 0;
 
 	while (poll(&end, 1, (int)(wait > took ? wait : took)) <= 0) {
-		uint64_t before = now_ns();
+		uint64_t before = cli_now_ns();
 
 		look(&watched, out);
-		took = (now_ns() - before) * SHARE / 1000000;
+		took = (cli_now_ns() - before) * SHARE / 1000000;
 		if (took > 60000)
 			took = 60000;
 		if (++looks % LOOKS_MOST == 0 && wait < 60000)

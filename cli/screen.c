@@ -215,21 +215,13 @@ static bool typed_quit(void)
 	return false;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 enum cli_event cli_screen_wait(uint64_t ns)
 {
-	const uint64_t end = now_ns() + ns;
+	const uint64_t end = cli_now_ns() + ns;
 	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
 	uint64_t now;
 
-	while ((now = now_ns()) < end) {
+	while ((now = cli_now_ns()) < end) {
 		struct timespec left = {
 			.tv_sec = (time_t)((end - now) / 1000000000u),
 			.tv_nsec = (long)((end - now) % 1000000000u),

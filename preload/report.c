@@ -82,7 +82,6 @@ add_reason(const char *prefix, const char *name, uint64_t n)
 static void
 add_fallbacks(const struct cow_stats *s)
 {
-
 	for (int i = 0; i < COW_FALLBACKS; i++) {
 		const char *name = cow_fallback_name((enum cow_fallback)i);
 

@@ -50,7 +50,8 @@ size_t cow__spares_release(uint64_t now, bool all);
 /* May there be any? */
 bool cow__spares_any(void);
 
-/* In a forked child: the spare pages are its parent's, and so are those of open rewrites. */
+/* In a forked child, before its copies of blocks take their places: the spare pages are its
+ * parent's, and so are those of open rewrites. */
 void cow__spares_child(void);
 
 /* The helper's job. */

@@ -9,6 +9,7 @@
 #include "core/storage/storage.h"
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -98,7 +99,10 @@ START_TEST(spare_pages_that_a_copied_block_showed)
 	ck_assert_int_eq(cow__storage_copy_lazily(block, 0, s, 0, BLOCK / 2, &first, &last), 1);
 	ok(cow_storages_write_intent(&s, 1, COW_WRITE_AUTO, NULL));
 	direct = open("/proc/self/exe", O_RDONLY | O_DIRECT);
-	ck_assert_int_ge(direct, 0);
+	if (direct < 0) { /* not on this file system */
+		ck_assert_int_eq(errno, EINVAL);
+		return;
+	}
 	gate_make(&written);
 	gate_make(&started);
 	child = child_start(start_and_wait, &started);
