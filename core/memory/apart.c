@@ -6,12 +6,14 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/memory/segment.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/park.h"
 #include "memfd/signals.h"
 
-#define BATCH (8 * MIB) /* in one call: signals wait as long */
+#define BATCH COW__APART_MOST /* signals wait as long */
 #define FREE_PAYS (2 * MIB) /* a smaller tile is freed at once */
 
 int
@@ -34,6 +36,46 @@ cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
 	if (parked)
 		cow__park_leave(parked, true);
 	return r;
+}
+
+static struct cow__tile *bench; /* addresses of the engine */
+
+static int
+collapse_elsewhere(struct cow__segment *s, uint64_t offset, size_t bytes, size_t *ret_done)
+{
+	uintptr_t at = cow__tile_start(bench);
+	int r = cow__map_shared(at, bytes, &s->file, offset, false);
+
+	if (r == 0)
+		r = cow__map_collapse(at, bytes, ret_done);
+	(void)cow__map_none(at, bytes);
+	return r;
+}
+
+int
+cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_done)
+{
+	struct cow__segment *s = t->segment;
+	int r;
+
+	*ret_done = 0;
+	if (!bench)
+		bench = cow__tile_inner(COW__APART_MOST, 0, COW__HUGE);
+	if (!bench)
+		return -ENOMEM;
+	t->busy = true;
+	cow__engine_unlock();
+	r = collapse_elsewhere(s, cow__segment_offset(at), bytes, ret_done);
+	cow__helper_lock();
+	t->busy = false;
+	cow__stat_add(bytes_collapsed, *ret_done);
+	return r;
+}
+
+void
+cow__apart_child(void)
+{
+	bench = NULL;
 }
 
 /* A handler of this thread may fork. The child ends the tile at once, and its memory may

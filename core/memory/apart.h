@@ -23,6 +23,18 @@
 int cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
                         size_t *ret_done);
 
+#define COW__APART_MOST (8 * MIB) /* for one call of the kernel */
+
+/* For the helper: collapses up to COW__APART_MOST bytes from `at` on of a live tile with a
+ * segment, at addresses of the engine. The program may have changed the mapping that it
+ * sees, or may be using it. The tile is busy meanwhile, and the engine is not locked.
+ * Afterwards the tile may be doomed, or no longer what it was. *ret_done: bytes that are
+ * huge now. 0 or -errno. */
+int cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_done);
+
+/* In a forked child, which does not have those addresses. */
+void cow__apart_child(void);
+
 /* cow__extent_free() for a thread of the program. A large frozen tile loses the copied
  * pages first, without the lock. Engine locked, but not all the time. */
 void cow__apart_free(struct cow__tile *t);

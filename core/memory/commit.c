@@ -9,6 +9,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
+#include "core/memory/mend.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
@@ -25,13 +26,15 @@
  * takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
 #define PATIENCE 16
-#define MEND_NS 100000000u /* mending waits: the program may clone the block at once */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
+/* Each look reads pagemap. A program may have thousands of blocks that it never fills. */
+#define YOUNG_MOST 32
+#define LOOKS 8 /* in one call of the program */
 
-static struct cow__tile *young;
+static struct cow__tile *young, *oldest; /* a list, by their last progress */
+static unsigned nyoung;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
-static struct cow__tile *bench; /* addresses to collapse at */
 
 /* `touched` and `committed` of a tile count from its first 2 MiB boundary on. */
 static uintptr_t
@@ -68,7 +71,26 @@ young_add(struct cow__tile *t)
 	t->list_next = young;
 	if (young)
 		young->list_prev = t;
+	else
+		oldest = t;
 	young = t;
+	nyoung++;
+}
+
+static void
+take_out(struct cow__tile *t)
+{
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		young = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	else
+		oldest = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+	t->young = false;
+	nyoung--;
 }
 
 static void
@@ -76,37 +98,16 @@ young_remove(struct cow__tile *t)
 {
 	if (!t->young)
 		return;
-	t->young = false;
-	if (!t->mending) {
-		ahead -= t->committed - t->touched;
-		/* Nobody could touch what is owed. What was warm says nothing. */
-		if (!t->owed)
-			cow__fill_history_learn(t->bytes, t->touched - t->warm,
-			                 t->committed - t->touched);
-	}
-	t->mending = false;
+	take_out(t);
+	ahead -= t->committed - t->touched;
+	/* Nobody could touch what is owed. What was warm says nothing. */
+	if (!t->owed)
+		cow__fill_history_learn(t->bytes, t->touched - t->warm,
+		                        t->committed - t->touched);
 	t->committed = t->touched;
-	if (t->list_prev)
-		t->list_prev->list_next = t->list_next;
-	else
-		young = t->list_next;
-	if (t->list_next)
-		t->list_next->list_prev = t->list_prev;
-	t->list_prev = t->list_next = NULL;
 }
 
-static void
-mend_later(struct cow__tile *t)
-{
-	t->missed = 0;
-	t->mending = true;
-	t->committed = 0; /* how far it is mended */
-	t->progress_at = cow__now();
-	young_add(t);
-}
-
-/* The tile is no longer young. If it has small pages, it stays on the list until
- * the helper has mended them. */
+/* The tile is no longer young. If it has small pages, the helper mends them. */
 static void
 grown_up(struct cow__tile *t)
 {
@@ -114,7 +115,7 @@ grown_up(struct cow__tile *t)
 
 	young_remove(t);
 	if (mend)
-		mend_later(t);
+		cow__mend_later(t);
 }
 
 /* How far has the program filled the tile? True if further than at the last
@@ -143,6 +144,8 @@ look(struct cow__tile *t, uint64_t now)
 		}
 		touched_total += reached - before;
 		t->progress_at = now;
+		take_out(t);
+		young_add(t);
 	}
 	if (t->touched >= full || cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
@@ -159,6 +162,19 @@ refused(struct cow__tile *t, int error)
 	young_remove(t);
 }
 
+/* One less is young: the one that got on the longest ago. What is ahead of it would be
+ * forgotten and committed again elsewhere, so tiles with anything ahead stay. */
+static void
+retire(void)
+{
+	struct cow__tile *t = oldest;
+
+	while (t && (t->busy || t->committed != t->touched))
+		t = t->list_prev;
+	if (t)
+		grown_up(t);
+}
+
 /* Makes a tile young that has pages up to `there`. The program touched them, or they were
  * warm: that gives no credit. */
 static void
@@ -171,22 +187,34 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 	touched_total += t->touched - t->warm;
 	t->progress_at = cow__now();
 	young_add(t);
+	if (nyoung > YOUNG_MOST)
+		retire();
+}
+
+/* Those that got on last, and the one that got on the longest ago. */
+static void
+look_at_some(uint64_t now)
+{
+	struct cow__tile *t = young, *next;
+
+	for (int looks = 1; t && looks < LOOKS; t = next, looks++) {
+		next = t->list_next;
+		if (!t->busy)
+			(void)look(t, now);
+	}
+	if (oldest && !oldest->busy)
+		(void)look(oldest, now);
 }
 
 void
 cow__commit_fresh(struct cow__tile *t, size_t there)
 {
 	uint64_t now = cow__now();
-	struct cow__tile *y, *next;
 	size_t rest, want;
 
 	if (!cow__commits() || cow__engine.placed)
 		return;
-	for (y = young; y; y = next) {
-		next = y->list_next;
-		if (!y->busy && !y->mending)
-			(void)look(y, now);
-	}
+	look_at_some(now);
 	begin_at(t, there, true);
 	rest = whole_chunks(t) - t->committed;
 	want = cow__min(rest, room(false, t->bytes));
@@ -217,7 +245,7 @@ cow__commit_unlock(struct cow__tile *t)
 	r = cow__apart_collapse(t, at, want, &done);
 	cow__engine_lock();
 	cow__stat_add(bytes_collapsed, done);
-	if (t->young && !t->mending) {
+	if (t->young) {
 		t->missed += want - done;
 		if (r < 0)
 			refused(t, r);
@@ -246,7 +274,7 @@ cow__commit_reached(const struct cow__tile *t)
 	size_t full = whole_chunks(t);
 	int n;
 
-	if (!t->young || t->mending)
+	if (!t->young)
 		return t->bytes;
 	n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
 	                         (full - t->touched) / COW__HUGE, PASSED);
@@ -263,7 +291,7 @@ cow__commit_recycled(struct cow__tile *t)
 		return;
 	t->touched = whole_chunks(t);
 	touched_total += t->touched;
-	mend_later(t);
+	cow__mend_later(t);
 	cow__helper_want(false);
 }
 
@@ -308,6 +336,7 @@ cow__commit_forget(struct cow__tile *t)
 {
 	t->small |= t->mending || t->missed;
 	young_remove(t);
+	cow__mend_end(t);
 	touched_total -= t->touched - t->warm;
 	t->touched = t->committed = t->warm = 0;
 }
@@ -316,112 +345,38 @@ void
 cow__commit_forget_young(struct cow__tile *t)
 {
 	young_remove(t);
+	cow__mend_end(t);
 }
 
 void
 cow__commit_frozen(struct cow__tile *t)
 {
-	if (t->young && !t->mending)
+	if (t->young)
 		grown_up(t);
 }
 
-bool
-cow__commit_pending(void)
-{
-	return young != NULL;
-}
-
-static struct cow__tile *
-workbench(void)
-{
-	if (!bench)
-		bench = cow__tile_inner(BATCH, 0, COW__HUGE);
-	return bench;
-}
-
-/* Collapses at addresses of the engine: the program may have changed the mapping
- * that it sees, or may be using it. Unlocks the engine meanwhile. */
 static void
 commit_batch(struct cow__tile *t, size_t bytes)
 {
-	struct cow__tile *b = workbench();
-	struct cow__segment *s = t->segment;
-	uint64_t offset = cow__segment_offset(origin(t)) + t->committed;
-	size_t done = 0;
+	size_t from = t->committed, done;
 	int r;
 
-	if (!b)
-		return;
-	t->busy = true;
 	t->committed += bytes;
-	if (!t->mending)
-		ahead += bytes;
-	cow__engine_unlock();
-	r = cow__map_shared(cow__tile_start(b), bytes, &s->file, offset, false);
-	if (r == 0)
-		r = cow__map_collapse(cow__tile_start(b), bytes, &done);
-	(void)cow__map_none(cow__tile_start(b), bytes);
-	cow__helper_lock();
-	t->busy = false;
-	cow__stat_add(bytes_collapsed, done);
-	if (!t->mending)
-		t->missed += bytes - done;
-	if (r < 0 && t->young && !t->mending)
+	ahead += bytes;
+	r = cow__apart_remake(t, origin(t) + from, bytes, &done);
+	t->missed += bytes - done;
+	if (r < 0 && t->young)
 		refused(t, r);
-	if (t->mending && t->committed >= t->touched)
-		young_remove(t);
 	if (t->doomed)
 		cow__extent_free(t);
 }
 
-/* File pages were given back, since copies or layers lie above them. Mending
- * would bring them back. */
+/* One round over young tiles. Unlocks the engine while it collapses. True if anything
+ * moved. */
 static bool
-has_holes(const struct cow__tile *t)
+commit_step(uint64_t now)
 {
-	return t->shadow || t->npieces;
-}
-
-/* Makes the next small pages huge, where seven of eight of them are there.
- * Where the program touched few pages, it keeps few. Unlocks the engine while
- * it looks. */
-static void
-mend_next(struct cow__tile *t)
-{
-	uintptr_t at = origin(t) + t->committed;
-	size_t most = cow__min(BATCH, t->touched - t->committed), n = 0;
-
-	if (has_holes(t)) {
-		t->small = true;
-		young_remove(t);
-		return;
-	}
-	t->busy = true;
-	cow__engine_unlock();
-	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
-	                           (int)(COW__HUGE / cow__page / 8 * 7))
-		n += COW__HUGE;
-	cow__helper_lock();
-	t->busy = false;
-	if (t->doomed) {
-		cow__extent_free(t);
-		return;
-	}
-	if (!t->mending || has_holes(t))
-		return;
-	if (n) {
-		commit_batch(t, n);
-		return;
-	}
-	t->committed += COW__HUGE;
-	if (t->committed >= t->touched)
-		young_remove(t);
-}
-
-bool
-cow__commit_step(uint64_t now)
-{
-	struct cow__tile *t, *next, *mend = NULL;
+	struct cow__tile *t, *next;
 	bool moved = false;
 
 	for (t = young; t; t = next) {
@@ -430,13 +385,8 @@ cow__commit_step(uint64_t now)
 		next = t->list_next;
 		if (t->busy)
 			continue;
-		if (t->mending) {
-			if (cow__elapsed(t->progress_at, now) >= MEND_NS)
-				mend = t;
-			continue;
-		}
 		moved |= look(t, now);
-		if (!t->young || t->mending)
+		if (!t->young)
 			continue;
 		/* The program may be writing the first chunk that is missing.
 		 * Leave that one to it and go on behind. */
@@ -464,9 +414,7 @@ cow__commit_step(uint64_t now)
 		commit_batch(t, want);
 		return true; /* the list may have changed */
 	}
-	if (!moved && mend)
-		mend_next(mend);
-	return moved || mend;
+	return moved;
 }
 
 void
@@ -474,7 +422,7 @@ cow__commit_child(void)
 {
 	while (young)
 		young_remove(young);
-	bench = NULL;
+	cow__mend_child();
 	unit_ahead = 0;
 	ahead = 0;
 }
@@ -484,9 +432,9 @@ cow__commit_job(uint64_t now)
 {
 	static uint64_t idle;
 
-	if (!cow__commit_pending())
+	if (!young && !cow__mend_pending())
 		return UINT64_MAX;
-	if (cow__commit_step(now))
+	if (commit_step(now) || cow__mend_step(now))
 		idle = LOOK_NS / 2;
 	if (idle < LOOK_MOST_NS)
 		idle *= 2;

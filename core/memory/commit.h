@@ -21,9 +21,8 @@
  * from its start. The engine looks at young tiles when the program allocates. The
  * helper thread looks as well, if enough is missing.
  *
- * Where the program was faster than the helper, it got small pages. The helper
- * makes huge pages of them afterwards (it *mends*), since small pages make every
- * fork slow.
+ * Where the program was faster than the helper, it got small pages. They are mended
+ * afterwards (core/memory/mend.h).
  *
  * Where a thread has a NUMA policy of its own, nothing is committed ahead. The
  * first touch by the helper, or by the allocating thread, would place the page by
@@ -69,13 +68,6 @@ void cow__commit_frozen(struct cow__tile *t);
 /* The program changes the mapping: no more commits. What is known to be touched
  * stays. */
 void cow__commit_forget_young(struct cow__tile *t);
-
-/* For the helper: one round over young tiles. Unlocks the engine while it
- * collapses. True if anything moved. */
-bool cow__commit_step(uint64_t now);
-
-/* Is there any young tile? */
-bool cow__commit_pending(void);
 
 void cow__commit_child(void);
 

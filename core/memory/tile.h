@@ -73,7 +73,7 @@ struct cow__tile {
 	struct cow__node node; /* key: address */
 	struct cow__tile *prev, *next;         /* in address order */
 	struct cow__tile *bin_prev, *bin_next; /* free: of equal size class */
-	struct cow__tile *list_prev, *list_next; /* warm, young or remote */
+	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
 	size_t bytes;
 	uint8_t kind, backing;
 	bool slow;     /* the mapping is not plain: protections, others' pages */
@@ -86,7 +86,7 @@ struct cow__tile {
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
 	bool reshadowed; /* some file pages that `shadow` counts as freed are there again */
 	bool young;    /* live: is it on the young list? (core/memory/commit.c) */
-	bool mending;  /* ... because small pages are being made huge */
+	bool mending;  /* live: small pages are made huge (core/memory/mend.c) */
 	bool small;    /* pages: some are small that should be huge */
 	bool block;    /* live: handed out by cow_block_new() ... */
 	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mending: see the header.
+ */
+#include "core/memory/mend.h"
+#include "core/base/base.h"
+#include "core/memory/apart.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define WAIT_NS 100000000u /* the program may clone the block at once */
+
+static struct cow__tile *mended; /* a list */
+
+static uintptr_t
+origin(const struct cow__tile *t)
+{
+	return cow__round_up(cow__tile_start(t), COW__HUGE);
+}
+
+void
+cow__mend_later(struct cow__tile *t)
+{
+	t->missed = 0;
+	t->mending = true;
+	t->committed = 0;
+	t->progress_at = cow__now();
+	t->list_prev = NULL;
+	t->list_next = mended;
+	if (mended)
+		mended->list_prev = t;
+	mended = t;
+}
+
+void
+cow__mend_end(struct cow__tile *t)
+{
+	if (!t->mending)
+		return;
+	t->mending = false;
+	t->committed = t->touched;
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		mended = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+}
+
+bool
+cow__mend_pending(void)
+{
+	return mended != NULL;
+}
+
+void
+cow__mend_child(void)
+{
+	while (mended)
+		cow__mend_end(mended);
+	cow__apart_child();
+}
+
+/* File pages were given back, since copies or layers lie above them. Mending would bring
+ * them back. */
+static bool
+has_holes(const struct cow__tile *t)
+{
+	return t->shadow || t->npieces;
+}
+
+/* Of the next bytes, how many are in chunks of which seven of eight pages are there?
+ * Where the program touched few pages, it keeps few. */
+static size_t
+dense(const struct cow__tile *t)
+{
+	uintptr_t at = origin(t) + t->committed;
+	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n = 0;
+
+	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
+	                           (int)(COW__HUGE / cow__page / 8 * 7))
+		n += COW__HUGE;
+	return n;
+}
+
+/* Makes the next small pages huge. Unlocks the engine while it looks and works. */
+static void
+mend(struct cow__tile *t)
+{
+	size_t n, done;
+
+	if (has_holes(t)) {
+		t->small = true;
+		cow__mend_end(t);
+		return;
+	}
+	t->busy = true;
+	cow__engine_unlock();
+	n = dense(t);
+	cow__helper_lock();
+	t->busy = false;
+	if (!t->doomed && t->mending && !has_holes(t)) {
+		uintptr_t at = origin(t) + t->committed;
+
+		t->committed += n ? n : COW__HUGE;
+		if (n) /* what can't be made huge stays small */
+			(void)cow__apart_remake(t, at, n, &done);
+		if (t->mending && t->committed >= t->touched)
+			cow__mend_end(t);
+	}
+	if (t->doomed)
+		cow__extent_free(t);
+}
+
+bool
+cow__mend_step(uint64_t now)
+{
+	for (struct cow__tile *t = mended; t; t = t->list_next) {
+		if (t->busy || cow__elapsed(t->progress_at, now) < WAIT_NS)
+			continue;
+		mend(t);
+		return true;
+	}
+	return false;
+}
