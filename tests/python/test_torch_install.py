@@ -56,6 +56,21 @@ def test_install_twice_and_uninstall():
     resource_sharer.stop()
 
 
+def test_the_first_snapshot_imports_nothing(tmp_path):
+    program = """if True:
+        import sys, torch, cowshed.torch
+        cowshed.torch.install()
+        state = {"w": cowshed.torch.full((1 << 20,), 1.0)}
+        before = set(sys.modules)
+        cowshed.snapshot(state).save_async(sys.argv[1]).wait()
+        print(*(set(sys.modules) - before))
+    """
+    path = tmp_path / "state.safetensors"
+    got = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True,
+                         check=True)
+    assert got.stdout.split() == []
+
+
 def test_start_method_is_the_standard_librarys():
     script = """if True:
         import multiprocessing, torch, cowshed.torch

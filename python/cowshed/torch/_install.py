@@ -15,6 +15,9 @@ PyTorch shares memory in three places. Each of them is replaced:
 Children that are spawned install it, too, before they run code of the program.
 
 What rewrites much memory gives a write intent first: _optimizers, _inplace.
+
+The modules of snapshots and of saving are imported, too. Else the first snapshot of a loop would
+import them, and wait.
 """
 
 import multiprocessing
@@ -28,6 +31,8 @@ import torch.multiprocessing
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from .. import _safetensors as _safetensors
+from .. import _snapshot as _snapshot
 from .._regions import Region
 from ..multiprocessing import _connection, _process
 from . import _contexts, _inplace, _optimizers, _reduce, _storages
