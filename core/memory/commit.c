@@ -20,7 +20,7 @@
 #define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
-#define ONCE (256 * MIB)        /* the most in one call of the program */
+#define ONCE (4 * GIB)          /* the most in one call of the program */
 #define BATCH (8 * MIB)         /* committed in one go, without the lock */
 /* A chunk that was filled before it was collapsed looks untouched, since the collapse
  * takes it out of the page table. Up to so many may be in a row. */
@@ -35,6 +35,7 @@ static struct cow__tile *young, *oldest; /* a list, by their last progress */
 static unsigned nyoung;
 static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
+static size_t touched_most;  /* ... at any time so far */
 
 /* `touched` and `committed` of a tile count from its first 2 MiB boundary on. */
 static uintptr_t
@@ -61,6 +62,25 @@ room(bool helped, size_t bytes)
 
 	most += touched_total / cow__fill_history_share(bytes);
 	return most > ahead ? most - ahead : 0;
+}
+
+/* A program that fills extents of this size gets back at once what it had touched before:
+ * so much that with all that is live it has no more than then. */
+static size_t
+room_again(const struct cow__tile *t)
+{
+	size_t used = cow__engine.live_bytes - t->bytes + ahead;
+
+	if (!cow__fill_history_fills(t->bytes) || used >= touched_most)
+		return 0;
+	return touched_most - used;
+}
+
+static void
+touched_more(size_t bytes)
+{
+	touched_total += bytes;
+	touched_most = cow__max(touched_most, touched_total);
 }
 
 static void
@@ -118,38 +138,46 @@ grown_up(struct cow__tile *t)
 		cow__mend_later(t);
 }
 
-/* How far has the program filled the tile? True if further than at the last
- * look. */
+/* How far has the program filled the tile? Returns the chunks that are new, or -errno. */
+static int
+advance(struct cow__tile *t)
+{
+	int n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
+	                             (whole_chunks(t) - t->touched) / COW__HUGE, PASSED);
+	size_t reached;
+
+	if (n <= 0)
+		return n;
+	reached = t->touched + (size_t)n * COW__HUGE;
+	ahead -= cow__min(reached, t->committed) - t->touched;
+	touched_more(reached - t->touched);
+	t->touched = reached;
+	if (t->committed < reached) {
+		t->missed += reached - t->committed;
+		t->committed = reached;
+	}
+	return n;
+}
+
+/* True if the program got on since the last look. */
 static bool
 look(struct cow__tile *t, uint64_t now)
 {
-	size_t full = whole_chunks(t), before = t->touched;
-	int n;
+	int n = advance(t);
 
-	n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
-	                         (full - t->touched) / COW__HUGE, PASSED);
 	if (n < 0) {
 		cow__fallback(COW_FALLBACK_PAGEMAP);
 		young_remove(t);
 		return false;
 	}
 	if (n > 0) {
-		size_t reached = t->touched + (size_t)n * COW__HUGE;
-
-		ahead -= cow__min(reached, t->committed) - t->touched;
-		t->touched = reached;
-		if (t->committed < reached) {
-			t->missed += reached - t->committed;
-			t->committed = reached;
-		}
-		touched_total += reached - before;
 		t->progress_at = now;
 		take_out(t);
 		young_add(t);
 	}
-	if (t->touched >= full || cow__elapsed(t->progress_at, now) > YOUTH_NS)
+	if (t->touched >= whole_chunks(t) || cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
-	return t->touched != before;
+	return n > 0;
 }
 
 static void
@@ -184,7 +212,7 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 
 	t->committed = t->touched = at > origin(t) ? at - origin(t) : 0;
 	t->warm = warm ? t->touched : 0;
-	touched_total += t->touched - t->warm;
+	touched_more(t->touched - t->warm);
 	t->progress_at = cow__now();
 	young_add(t);
 	if (nyoung > YOUNG_MOST)
@@ -217,7 +245,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	look_at_some(now);
 	begin_at(t, there, true);
 	rest = whole_chunks(t) - t->committed;
-	want = cow__min(rest, room(false, t->bytes));
+	want = cow__min(rest, cow__max(room(false, t->bytes), room_again(t)));
 	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
 	if (want) {
 		t->busy = t->owed = true;
@@ -269,19 +297,11 @@ cow__commit_from(struct cow__tile *t, size_t there)
 }
 
 size_t
-cow__commit_reached(const struct cow__tile *t)
+cow__commit_reached(struct cow__tile *t)
 {
-	size_t full = whole_chunks(t);
-	int n;
-
-	if (!t->young)
+	if (!t->young || advance(t) < 0 || t->touched >= whole_chunks(t))
 		return t->bytes;
-	n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
-	                         (full - t->touched) / COW__HUGE, PASSED);
-	if (n < 0 || t->touched + (size_t)n * COW__HUGE >= full)
-		return t->bytes;
-	return origin(t) - cow__tile_start(t) +
-	       cow__max(t->committed, t->touched + (size_t)n * COW__HUGE);
+	return origin(t) - cow__tile_start(t) + t->committed;
 }
 
 void
@@ -290,7 +310,7 @@ cow__commit_recycled(struct cow__tile *t)
 	if (!cow__commits() || !cow__engine.use_helper)
 		return;
 	t->touched = whole_chunks(t);
-	touched_total += t->touched;
+	touched_more(t->touched);
 	cow__mend_later(t);
 	cow__helper_want(false);
 }
@@ -344,6 +364,12 @@ cow__commit_forget(struct cow__tile *t)
 void
 cow__commit_forget_young(struct cow__tile *t)
 {
+	/* What is ahead of it may be filled without a further look. */
+	if (t->young) {
+		(void)advance(t);
+		ahead -= t->committed - t->touched;
+		t->committed = t->touched;
+	}
 	young_remove(t);
 	cow__mend_end(t);
 }

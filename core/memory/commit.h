@@ -15,6 +15,9 @@
  *
  *       all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
+ * A program that fills all blocks of a size gets more at once: as much as makes its
+ * memory what it has once touched.
+ *
  * A collapse here leaves the page table of the program empty. The first touch of
  * a huge page enters it there, and pagemap shows that. That is how the engine
  * knows what was touched. A young tile is fresh, and the program still fills it
@@ -47,8 +50,8 @@ void cow__commit_unlock(struct cow__tile *t);
 /* The same as cow__commit_fresh() for a tile that grew. Nothing is owed to it. */
 void cow__commit_from(struct cow__tile *t, size_t there);
 
-/* How far a live tile may have pages. */
-size_t cow__commit_reached(const struct cow__tile *t);
+/* How far a live tile may have pages. Notes what was touched of it. */
+size_t cow__commit_reached(struct cow__tile *t);
 
 /* A live tile of warm memory that has small pages: they are mended. */
 void cow__commit_recycled(struct cow__tile *t);

@@ -5,8 +5,6 @@
 #include "core/memory/fill_history.h"
 #include "core/base/base.h"
 
-#include <stdbool.h>
-
 #define SIZES 128 /* two for each power of two */
 #define FILLED_LEAST 16 /* times what is wasted */
 #define MEMORY GIB /* bytes of history: then its weight is halved */
@@ -49,12 +47,20 @@ fills(const struct history *t)
 	return t->filled > FILLED_LEAST * t->wasted;
 }
 
+bool
+cow__fill_history_fills(size_t bytes)
+{
+	const struct history *same = history_of(bytes);
+
+	return same->filled >= bytes && fills(same);
+}
+
 size_t
 cow__fill_history_share(size_t bytes)
 {
 	const struct history *same = history_of(bytes);
 
-	if (same->filled >= bytes && fills(same))
+	if (cow__fill_history_fills(bytes))
 		return 2;
 	if (!fills(&all))
 		return 16;

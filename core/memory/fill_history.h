@@ -10,6 +10,7 @@
 #ifndef COW_CORE_MEMORY_FILL_HISTORY_H
 #define COW_CORE_MEMORY_FILL_HISTORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Of an extent of `bytes` bytes, `filled` bytes were committed and then touched.
@@ -19,5 +20,9 @@ void cow__fill_history_learn(size_t bytes, size_t filled, size_t wasted);
 /* For an extent of `bytes` bytes: the share 1/n of what the program has touched
  * so far that may be committed ahead. Returns n. */
 size_t cow__fill_history_share(size_t bytes);
+
+/* Has the program filled at least one extent of about this size, and nearly all that was
+ * committed for them? */
+bool cow__fill_history_fills(size_t bytes);
 
 #endif

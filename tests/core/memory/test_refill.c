@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A program that fills its blocks gets huge pages for what it once had, in the call that
+ * allocates
+ */
+#include "tests/support/support.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define BYTES (96 * MIB)
+#define SLACK (8 * MIB)
+
+/* Allocates a block in fresh memory. Returns what was collapsed in the call. */
+static uint64_t collapsed_by(size_t bytes, unsigned char **ret)
+{
+	uint64_t before;
+
+	cow_trim();
+	before = stats_now().bytes_collapsed;
+	*ret = new_block(bytes, 0);
+	return stats_now().bytes_collapsed - before;
+}
+
+static void fill_and_free(size_t bytes)
+{
+	unsigned char *block;
+
+	(void)collapsed_by(bytes, &block);
+	memset(block, 7, bytes);
+	cow_block_free(block);
+}
+
+static void no_helper(void)
+{
+	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+}
+
+START_TEST(what_was_filled_comes_at_once)
+{
+	unsigned char *block;
+	size_t bad = 0;
+
+	no_helper();
+	ck_assert_uint_le(collapsed_by(BYTES, &block), SLACK);
+	memset(block, 7, BYTES);
+	cow_block_free(block);
+	ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+	for (size_t i = 0; i < BYTES; i++)
+		bad += block[i] != 0;
+	ck_assert_uint_eq(bad, 0);
+	cow_block_free(block);
+}
+END_TEST
+
+/* With all that is live, no more than the program once had. */
+START_TEST(no_more_than_once)
+{
+	uint64_t before = memory_held();
+	unsigned char *block[4];
+
+	no_helper();
+	fill_and_free(BYTES);
+	for (int i = 0; i < 4; i++)
+		(void)collapsed_by(BYTES, &block[i]);
+	ck_assert_uint_le(memory_held(), before + BYTES + SLACK);
+	for (int i = 0; i < 4; i++)
+		cow_block_free(block[i]);
+}
+END_TEST
+
+/* Blocks of another size say nothing. */
+START_TEST(other_sizes_are_not_known)
+{
+	unsigned char *block;
+
+	no_helper();
+	fill_and_free(BYTES);
+	ck_assert_uint_le(collapsed_by(BYTES / 4, &block), BYTES / 4 / 2);
+	cow_block_free(block);
+}
+END_TEST
+
+/* Once such a block stays empty, the next one gets little. */
+START_TEST(an_empty_block_is_learned)
+{
+	unsigned char *block;
+
+	no_helper();
+	fill_and_free(BYTES);
+	ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+	cow_block_free(block);
+	ck_assert_uint_le(collapsed_by(BYTES, &block), SLACK);
+	cow_block_free(block);
+}
+END_TEST
+
+/* A block that is filled and freed without a look in between was filled. */
+START_TEST(filled_and_freed_is_filled)
+{
+	no_helper();
+	for (int i = 0; i < 3; i++)
+		fill_and_free(BYTES);
+	for (int i = 0; i < 3; i++) {
+		unsigned char *block;
+
+		ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+		memset(block, 7, BYTES);
+		cow_block_free(block);
+	}
+}
+END_TEST
+
+/* An announced write is no waste, also before it happens. */
+START_TEST(an_announced_write_wastes_nothing)
+{
+	unsigned char *block;
+
+	no_helper();
+	fill_and_free(BYTES);
+	for (int i = 0; i < 3; i++) {
+		struct cow_storage *s;
+
+		cow_trim();
+		s = new_storage(BYTES, 0);
+		(void)mut_range(s, 0, BYTES, COW_WRITE_ALL);
+		cow_storage_unref(s);
+	}
+	ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+	cow_block_free(block);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("refill");
+	TCase *tcase = add_case(suite, "refill");
+
+	tcase_add_test(tcase, what_was_filled_comes_at_once);
+	tcase_add_test(tcase, no_more_than_once);
+	tcase_add_test(tcase, other_sizes_are_not_known);
+	tcase_add_test(tcase, an_empty_block_is_learned);
+	tcase_add_test(tcase, filled_and_freed_is_filled);
+	tcase_add_test(tcase, an_announced_write_wastes_nothing);
+	return run_suite(suite);
+}
