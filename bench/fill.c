@@ -21,6 +21,7 @@
  * and 16 MiB.
  */
 #include <cowshed.h>
+#include <sys/wait.h>
 
 #include "bench/meter.h"
 
