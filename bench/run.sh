@@ -4,7 +4,7 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
-#                                 curves send sparse fork churn template cycle memory copies
+#                                 curves send sparse fork churn thp template cycle memory copies
 #                                 tensors pair wrappers instructions redis prefork
 #                                 programs file stall give broker cuda_cache scaling
 #                                 python programs_same
@@ -53,7 +53,7 @@ for name in "$@"; do
 			failed="$failed programs_same"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
-	sparse | churn | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | \
+	sparse | churn | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
 	broker | python)
