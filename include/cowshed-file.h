@@ -219,7 +219,8 @@ int cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
  *   -EFBIG        beyond RLIMIT_FSIZE; looked at before anything is written
  *   -EBADF        not open for writing
  *   -ENOSPC, -EDQUOT, -EIO, -EPIPE   as from write(2), also SIGPIPE
- *   -EFAULT       the file under the storage was made shorter
+ *   -EFAULT       the file under the storage was made shorter; the program
+ *                 unmapped or protected a part of the storage
  *   other         what open(2) and rename(2) say
  */
 int cow_storage_save(struct cow_storage *storage, const char *path,

@@ -40,7 +40,9 @@
  * sentence for people. A failed call leaves everything as it was. The library
  * never prints, and never aborts on a wrong argument. It traps (SIGILL; on
  * aarch64 SIGTRAP) when its own bookkeeping is broken, as by the second free of
- * a block.
+ * a block. The program may unmap or protect a part of a block or storage. A call
+ * that would have to copy such bytes (clone, write, resize, send, save, copy) is
+ * -EFAULT.
  *
  * Threads. Any function may be called from any thread. For one storage the
  * caller orders writes against reads, as for any memory. Reads are

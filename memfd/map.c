@@ -325,6 +325,22 @@ cow__map_resident(uintptr_t addr, size_t bytes)
 	return n;
 }
 
+/* rt_sigprocmask() reads a set of 8 bytes before it refuses to do what there is no
+ * word for. So the kernel tells what it can read, and does nothing else. */
+#define NO_SUCH_HOW (-1)
+
+int
+cow__map_readable(uintptr_t addr, size_t bytes)
+{
+	uintptr_t at = addr & ~(uintptr_t)7, end = addr + bytes;
+
+	for (; at < end; at = (at | (cow__page - 1)) + 1)
+		if (sys_rt_sigprocmask(NO_SUCH_HOW, (const uint64_t *)at, NULL) ==
+		    -EFAULT)
+			return -EFAULT;
+	return 0;
+}
+
 int
 cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 {

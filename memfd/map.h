@@ -105,6 +105,10 @@ int cow__map_populate(uintptr_t addr, size_t bytes);
  * count, too, if the page table lacks them. */
 int cow__map_resident(uintptr_t addr, size_t bytes);
 
+/* Can this thread read all of it? Any address and length. 0, or -EFAULT: something is
+ * unmapped or protected, or lies behind the end of its file. */
+int cow__map_readable(uintptr_t addr, size_t bytes);
+
 /* Lets children inherit the mapping, or not. Allowing it succeeds also where the
  * kernel can't withhold mappings. */
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);

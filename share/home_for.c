@@ -150,6 +150,9 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 		kind = COW__HOME_SEALED;
 	if (mode != COW_SHARE_ALIAS && cow__home_give(s, ret) == 0)
 		return 0;
+	r = cow__allocation_readable(s->data, 0, s->bytes);
+	if (r < 0)
+		return cow__error_from(r, "sending");
 	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");

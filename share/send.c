@@ -129,15 +129,20 @@ add_token(struct cow__making *m, struct cow_broker *b, const struct cow_parcel *
 }
 
 /* An item with the bytes themselves. */
-static void
+static int
 add_bytes(struct cow__making *m, const struct cow_storage *s,
           struct cow__wire_item *i)
 {
+	int r = cow__allocation_readable(s->data, 0, s->bytes);
+
+	if (r < 0)
+		return cow__error_from(r, "cow_channel_send");
 	memset(m->bytes + m->nbytes, 0, cow__round_up(s->bytes, 8));
 	memcpy(m->bytes + m->nbytes, s->data->data, s->bytes);
 	m->nbytes += cow__round_up(s->bytes, 8);
 	i->kind = COW__WIRE_BYTES_HERE;
 	m->nitems++;
+	return 0;
 }
 
 /* An item of a home: an extent of a pack, or a memfd of its own. Takes the reference over,
@@ -196,10 +201,8 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 		m->nitems++;
 		return 0;
 	}
-	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE) {
-		add_bytes(m, s, i);
-		return 0;
-	}
+	if (p->mode == COW_SHARE_CLONE && s->bytes <= COW__WIRE_INLINE)
+		return add_bytes(m, s, i);
 	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER)
 		return add_token(m, b, p, i);
 	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);

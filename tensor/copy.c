@@ -164,7 +164,7 @@ copy_expanded(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 		                from);
 	r = cow__tensor_there(to);
 	if (r == 0)
-		r = cow__tensor_there(from);
+		r = cow__tensor_readable(from);
 	if (r < 0)
 		return r;
 	overlap = cow__overlap_of(to, from);

@@ -130,9 +130,9 @@ cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b)
 		return 0;
 	if (a->numel == 0)
 		return 1;
-	r = cow__tensor_there(a);
+	r = cow__tensor_readable(a);
 	if (r == 0)
-		r = cow__tensor_there(b);
+		r = cow__tensor_readable(b);
 	if (r < 0)
 		return r;
 	r = plain(a, &x);

@@ -248,7 +248,7 @@ cow_tensor_print(struct cow_tensor *t, int64_t most, char *buf, size_t bytes)
 	if (t->numel == 0) {
 		put_empty(&o, t);
 	} else {
-		r = cow__tensor_there(t);
+		r = cow__tensor_readable(t);
 		if (r == 0)
 			r = numbers(t, &here);
 		if (r < 0)

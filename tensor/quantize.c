@@ -260,7 +260,7 @@ from_numbers(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags)
 		return cow__say(-ENODATA, "cow_tensor_copy: #t is a meta tensor, "
 		                          "which has no bytes to copy from",
 		                from);
-	r = cow__tensor_there(from);
+	r = cow__tensor_readable(from);
 	if (r < 0)
 		return r;
 	if (can_compute_into(to, from))
@@ -425,7 +425,7 @@ cow_tensor_dequantize(struct cow_tensor *t, struct cow_tensor **ret)
 		return cow__say(-EINVAL, "cow_tensor_dequantize: #t is not "
 		                         "quantized", t);
 	there.device = cow_storage_device(t->storage);
-	r = cow__tensor_there(t);
+	r = cow__tensor_readable(t);
 	if (r == 0)
 		r = cow__tensor_plain(t, &plain);
 	if (r < 0)

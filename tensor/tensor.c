@@ -118,6 +118,21 @@ cow__tensor_there(const struct cow_tensor *t)
 	                (int64_t)all);
 }
 
+int
+cow__tensor_readable(const struct cow_tensor *t)
+{
+	size_t offset, bytes;
+	int r;
+
+	cow__tensor_range(t, &offset, &bytes);
+	if (cow__unlikely(offset + bytes > cow_storage_bytes(t->storage)))
+		return cow__tensor_there(t);
+	r = cow__allocation_readable(t->storage->data, offset, bytes);
+	return cow__unlikely(r < 0) ? cow__say(r, "#t: the program unmapped or "
+	                                          "protected a part of it", t)
+	                            : 0;
+}
+
 /* ---- Birth and death ------------------------------------------------------------ */
 
 int

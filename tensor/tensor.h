@@ -80,6 +80,10 @@ void cow__tensor_range(const struct cow_tensor *tensor, size_t *ret_offset,
  * hold all elements. */
 int cow__tensor_there(const struct cow_tensor *tensor);
 
+/* The same for a tensor that is about to be read. Also -EFAULT: the program unmapped or
+ * protected a part of it. */
+int cow__tensor_readable(const struct cow_tensor *tensor);
+
 /* A fresh tensor with these strides, which must be dense, and this format. If `like` is on
  * that device, which is not the CPU, the memory comes from its allocator. */
 int cow__tensor_fresh(enum cow_dtype dtype, const struct cow__shape *shape,

@@ -122,6 +122,8 @@ cow__error_from(int error, const char *what)
 		{ EBADF, ": the program closed a descriptor of the library" },
 		{ EPERM, ": the system forbids it" },
 		{ ENOSYS, ": this kernel does not support it" },
+		{ EFAULT, ": the program unmapped or protected a part of the "
+		          "memory, which can't be read" },
 	};
 
 	stands = false;

@@ -152,7 +152,7 @@ cow__attribute_add(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		}
 	}
 	put(t, a, kind, start, end, value);
-	t->slow = true;
+	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 	return 0;
 }

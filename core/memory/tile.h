@@ -156,6 +156,19 @@ cow__tile_end(const struct cow__tile *t)
 	return t->node.key + t->bytes;
 }
 
+/* A clone asks without the lock whether the program did anything to the mapping. */
+static inline void
+cow__tile_set_slow(struct cow__tile *t)
+{
+	__atomic_store_n(&t->slow, true, __ATOMIC_RELAXED);
+}
+
+static inline bool
+cow__tile_is_slow(const struct cow__tile *t)
+{
+	return __atomic_load_n(&t->slow, __ATOMIC_RELAXED);
+}
+
 /* All of these want the engine locked. */
 
 /* The tile that contains `addr`, or NULL outside of the window. */

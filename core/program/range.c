@@ -60,7 +60,7 @@ void
 cow__range_traces(struct cow__tile *t)
 {
 	cow__tile_change_begin(t);
-	t->slow = true;
+	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 }
 
@@ -77,7 +77,8 @@ cow__range_prepare(struct cow__tile *t)
 	if (r < 0)
 		return r;
 	cow__tile_change_begin(t);
-	t->overlaid = t->slow = true;
+	t->overlaid = true;
+	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "core/storage/small.h"
+#include "memfd/map.h"
 #include "memfd/wait.h"
 
 static struct cow__pool allocations = {
@@ -317,6 +318,42 @@ cow__copying_end(struct cow__copying *c, struct cow__allocation **data)
 		cow__wake(copiers);
 }
 
+/* Is it memory of the engine's that is no plain block any more? */
+static bool
+is_changed(uintptr_t start, uintptr_t end)
+{
+	uintptr_t window = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
+	const struct cow__tile *t;
+	bool changed = false;
+
+	if (start < window ||
+	    end > __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE))
+		return false;
+	cow__engine_lock();
+	for (; start < end && !changed; start = cow__tile_end(t)) {
+		t = cow__tile_find(start);
+		changed = t->kind != COW__LIVE || t->slow;
+	}
+	cow__engine_unlock();
+	return changed;
+}
+
+COW_EXPORT int
+cow__allocation_probe(const struct cow__allocation *a, size_t offset,
+                      size_t bytes)
+{
+	uintptr_t start = (uintptr_t)a->data + offset;
+	int r;
+
+	if (a->kind == COW__AT_TILE ? cow__likely(!cow__tile_is_slow(a->tile))
+	                            : !is_changed(start, start + bytes))
+		return 0;
+	r = cow__map_readable(start, bytes);
+	if (r < 0)
+		cow__error_begin(); /* forgets an earlier sentence */
+	return r;
+}
+
 int
 cow__allocation_copy(struct cow__allocation *to,
                      const struct cow__allocation *from, size_t offset,
@@ -324,14 +361,16 @@ cow__allocation_copy(struct cow__allocation *to,
 {
 	const char *src;
 	char *dst;
+	int r;
 
 	if (bytes == 0) /* then there may be no data */
 		return 0;
+	r = cow__allocation_readable(from, offset, bytes);
+	if (r < 0)
+		return r;
 	src = (const char *)from->data + offset;
 	dst = (char *)to->data + offset;
 	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data) {
-		int r;
-
 		cow__error_begin();
 		r = to->allocator->copy_data(to->allocator, dst, src, bytes);
 		if (r < 0)

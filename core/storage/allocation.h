@@ -180,8 +180,23 @@ struct cow__copying {
 bool cow__copying_begin(struct cow__copying *c);
 void cow__copying_end(struct cow__copying *c, struct cow__allocation **data);
 
+/* What cow__allocation_readable() asks. */
+int cow__allocation_probe(const struct cow__allocation *a, size_t offset,
+                          size_t bytes);
+
+/* Can the thread read [offset, offset + bytes)? 0, or -EFAULT: the program unmapped a part
+ * of it or protected it. Memory that is not the engine's is not looked at. */
+static inline int
+cow__allocation_readable(const struct cow__allocation *a, size_t offset,
+                         size_t bytes)
+{
+	return a->kind == COW__AT_TILE || a->kind == COW__AT_EXTERNAL
+	               ? cow__allocation_probe(a, offset, bytes)
+	               : 0;
+}
+
 /* Copies [offset, offset + bytes) from one allocation to the same place in
- * another, fresh one. */
+ * another, fresh one. -EFAULT: as above. */
 int cow__allocation_copy(struct cow__allocation *to,
                          const struct cow__allocation *from, size_t offset,
                          size_t bytes);

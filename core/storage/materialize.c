@@ -172,6 +172,23 @@ copy_bytes(struct cow__allocation *to, const struct cow__allocation *from,
 	return r;
 }
 
+/* Can all that copy_bytes() reads be read? 0 or -EFAULT. */
+static int
+copyable(const struct cow_storage *s, size_t offset, size_t bytes,
+         enum cow_write_hint hint)
+{
+	const struct cow__allocation *a = s->data;
+	int r;
+
+	if (hint != COW_WRITE_ALL)
+		return cow__allocation_readable(a, 0, s->bytes);
+	r = cow__allocation_readable(a, 0, offset);
+	if (r == 0)
+		r = cow__allocation_readable(a, offset + bytes,
+		                             s->bytes - offset - bytes);
+	return r;
+}
+
 /* Makes bytes of the storage's own. `sole`: no other storage is on this
  * allocation, but views read its pages. 1: it was the last reference after all,
  * and nothing was done. */
@@ -182,8 +199,10 @@ by_copy(struct cow_storage *s, bool sole, size_t offset, size_t bytes,
 	struct cow__copying c = { .from = s->data };
 	bool foreign = s->data->kind == COW__AT_FOREIGN ||
 	               s->device.type != COW_DEVICE_CPU;
-	int r;
+	int r = copyable(s, offset, bytes, hint);
 
+	if (r < 0)
+		return r;
 	r = cow__allocation_new(s->bytes,
 	                        cow__storage_allocation_flags(s) |
 	                                COW__ALLOCATION_WHOLE,
