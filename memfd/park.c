@@ -106,6 +106,7 @@ cow__park_register(uintptr_t self)
 		t->id = id;
 		t->self = self;
 		t->alternate = (struct cow__park_range){ 0, 0 };
+		t->sequences = (struct cow__park_range){ 0, 0 };
 		t->in_use = true;
 	}
 	cow__park_unlock(&old);

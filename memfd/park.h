@@ -66,6 +66,9 @@ struct cow__park_thread {
 	uint32_t id;    /* the kernel's */
 	uintptr_t self; /* pthread_self() */
 	struct cow__park_range alternate; /* signal stack; empty: none */
+	/* The area of its restartable sequences (rseq); empty: none that matters. The kernel
+	 * writes it whenever the thread begins to run: also before it can look at the word. */
+	struct cow__park_range sequences;
 	struct cow__park_thread *next;
 } __attribute__((aligned(64)));
 
@@ -206,6 +209,10 @@ bool cow__park_joins(uintptr_t word);
 /* With the floor: the bytes that the kernel may write in [from, to), lowest first
  * from `at` on. False: none. */
 bool cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
+
+/* The same for what the kernel writes at any time, also for a caller that is alone. It
+ * needs no floor, if no other thread runs. */
+bool cow__park_always_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
 
 /* Does a thread wait for the end of the floor? */
 static inline bool

@@ -69,3 +69,13 @@ cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
 	}
 	return ret->to != 0;
 }
+
+bool
+cow__park_always_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
+{
+	*ret = (struct cow__park_range){ 0, 0 };
+	for (struct cow__park_thread *t = cow__park_threads(); t; t = t->next)
+		if (t->in_use && t->sequences.to && !cow__park_has_ended(t->id))
+			lowest(t->sequences, at, to, ret);
+	return ret->to != 0;
+}

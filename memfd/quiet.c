@@ -388,7 +388,15 @@ cow__quiet_end(void)
 bool
 cow__quiet_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret)
 {
-	return at_safe_points && cow__park_written(at, to, ret);
+	bool found = at_safe_points && cow__park_written(at, to, ret);
+	struct cow__park_range r;
+
+	if (cow__park_always_written(at, to, &r) &&
+	    (!found || r.from < ret->from)) {
+		*ret = r;
+		found = true;
+	}
+	return found;
 }
 
 bool

@@ -19,12 +19,14 @@
 #include "core/fork/fork.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -166,9 +168,21 @@ _Fork(void)
 	return prepared ? preload_fork_end(pid) : pid;
 }
 
+/* The kernel wrote the number into what the child inherited. After that the child got its
+ * copy of a block, or a block was wiped. The program may also have protected the place:
+ * then the kernel wrote nothing, and its answer to adding 0 there is the same. */
+void
+preload_child_number(void *at)
+{
+	if (preload_ours(at) &&
+	    cow__syscall(SYS_futex, (long)at, FUTEX_WAKE_OP_PRIVATE, 0, 0, (long)at,
+	                 FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0)
+		*(pid_t *)at = (pid_t)cow__syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
 struct beginning {
 	int (*fn)(void *);
-	void *arg;
+	void *arg, *number; /* NULL: its number is not wanted */
 };
 
 /* Runs on the child's stack. */
@@ -178,6 +192,7 @@ begin(void *arg)
 	struct beginning b = *(struct beginning *)arg;
 
 	(void)preload_fork_end(0);
+	preload_child_number(b.number);
 	return b.fn(b.arg);
 }
 
@@ -202,7 +217,7 @@ typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 EXPORT int
 clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	struct beginning b = { fn, arg };
+	struct beginning b = { fn, arg, NULL };
 	void *parent_tid, *tls, *child_tid;
 	bool prepared;
 	pid_t pid;
@@ -218,6 +233,8 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	prepared = fn && stack && !(flags & CLONE_VM) && preload_fork_begin();
 	if (!prepared)
 		return f(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	if (flags & CLONE_CHILD_SETTID)
+		b.number = child_tid;
 	pid = f(begin, stack, flags, &b, parent_tid, tls, child_tid);
 	return preload_fork_end(pid);
 }

@@ -35,7 +35,10 @@ thread_new(void)
 		t->alternate = (struct cow__park_range){
 			(uintptr_t)old.ss_sp, (uintptr_t)old.ss_sp + old.ss_size
 		};
-	preload_thread = t;
+	/* A thread with its data in a block is never found there: it can't park, and the
+	 * fast way does not look. */
+	if (!preload_ours((void *)t->self))
+		preload_thread = t;
 	return t;
 }
 
@@ -60,9 +63,10 @@ preload_park_slowly(struct cow__park_call *call)
 		t->in_vfork = false;
 	}
 	word = __atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE);
-	/* libc writes this stack during the call. */
+	/* libc writes this stack during the call, and errno; and the kernel its rseq area. */
 	if (call->n > COW__PARK_RANGES ||
-	    stack - preload_window_start < preload_window_bytes) {
+	    stack - preload_window_start < preload_window_bytes ||
+	    preload_ours((void *)t->self)) {
 		if (!(word & COW__PARK_STOPS))
 			return NULL;
 		call->fenced = true;

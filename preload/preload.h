@@ -69,6 +69,9 @@ void preload_fork_init(void);
 bool preload_fork_begin(void);
 pid_t preload_fork_end(pid_t pid);
 
+/* In the child of a fork with CLONE_CHILD_SETTID: writes its number there again. */
+void preload_child_number(void *at);
+
 /* The gate to the kernel (memfd/syscall.c). */
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 

@@ -4,7 +4,8 @@
  *
  *   syscall            by number: calls that have a name here; NUMA policies,
  *                      which libnuma sets in this way; calls that give up
- *                      privileges (preload/privileges.c); forks
+ *                      privileges (preload/privileges.c); forks; areas that
+ *                      the kernel writes (rseq)
  *   ioctl              registers memory with a userfaultfd; also by number
  *   vmsplice           lends pages to a pipe
  *   process_madvise    may advise the caller itself
@@ -21,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <linux/rseq.h>
 #include <linux/sched.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
@@ -125,13 +127,41 @@ is_fork(long number, long a, long b)
 	}
 }
 
+/* Where such a fork writes the child's number in the child's memory, or NULL. */
+static void *
+child_number(long number, long a, long d, long e)
+{
+#ifdef SYS_clone3
+	if (number == SYS_clone3) {
+		const struct clone_args *how = (const void *)a;
+
+		return how->flags & CLONE_CHILD_SETTID ? (void *)how->child_tid : NULL;
+	}
+#endif
+	if (number != SYS_clone || !(a & CLONE_CHILD_SETTID))
+		return NULL;
+#ifdef __x86_64__
+	(void)e;
+	return (void *)d;
+#else
+	(void)d;
+	return (void *)e;
+#endif
+}
+
 static long
 kernel_fork(long number, long a, long b, long c, long d, long e, long f)
 {
+	void *there = child_number(number, a, d, e);
 	bool prepared = preload_fork_begin();
 	long pid = kernel(number, a, b, c, d, e, f);
 
-	return prepared ? preload_fork_end((pid_t)pid) : pid;
+	if (!prepared)
+		return pid;
+	pid = preload_fork_end((pid_t)pid);
+	if (pid == 0)
+		preload_child_number(there);
+	return pid;
 }
 
 /* The program places memory on NUMA nodes: the engine is told. */
@@ -155,6 +185,32 @@ note_register(unsigned long request, long a)
 	    r->range.len && preload_ours((void *)r->range.start))
 		(void)cow__own(r->range.start, r->range.len, false);
 }
+
+/* The kernel writes the area of restartable sequences whenever the thread begins to run. */
+#ifdef SYS_rseq
+static long
+kernel_sequences(long a, long b, long c, long d)
+{
+	struct cow__park_range old = { 0, 0 }, *noted = NULL;
+	long r;
+
+	if (preload_ours((void *)a) && !preload_is_vfork_child()) {
+		preload_park_note();
+		if (preload_thread)
+			noted = &preload_thread->sequences;
+		else /* no memory for a note */
+			cow__park_shared();
+	}
+	if (noted) {
+		old = *noted;
+		*noted = preload_range((uintptr_t)a, (size_t)b);
+	}
+	r = kernel(SYS_rseq, a, b, c, d, 0, 0);
+	if (noted && (r < 0 || (c & RSEQ_FLAG_UNREGISTER)))
+		*noted = r < 0 ? old : (struct cow__park_range){ 0, 0 };
+	return r;
+}
+#endif
 
 /* By the function of that name, if the shim has one. */
 static long
@@ -189,6 +245,10 @@ by_name(long number, long a, long b, long c, long d, long e, long f)
 		return preload_mlockall((int)a);
 	case SYS_munlockall:
 		return preload_munlockall();
+#ifdef SYS_rseq
+	case SYS_rseq:
+		return kernel_sequences(a, b, c, d);
+#endif
 	case SYS_vmsplice:
 		return vmsplice((int)a, (void *)b, (size_t)c, (unsigned)d);
 	case SYS_remap_file_pages:

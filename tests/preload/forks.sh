@@ -34,6 +34,7 @@ program odd_threads
 program odd_threads ended
 program odd_threads no_data
 program robust
+program kernel_words
 program busy_threads
 also=quiet=signal program stops 20
 also=quiet=signal program busy_threads
