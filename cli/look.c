@@ -29,8 +29,10 @@ static bool is_new(struct cli_look *look, const struct stat *facts)
 		struct cli_seen *larger = realloc(look->seen,
 		                                  room * sizeof *larger);
 
-		if (larger == NULL)
+		if (larger == NULL) {
+			look->incomplete = true;
 			return false;
+		}
 		look->seen = larger;
 		look->room = room;
 	}

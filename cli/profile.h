@@ -60,6 +60,7 @@ struct cli_look {
 	uint64_t memfds, mapped; /* bytes in memfds, and those that are mapped */
 	struct cli_seen *seen;
 	size_t count, room;
+	bool incomplete; /* there was no memory to look at everything */
 };
 
 /* Adds the memory of known->pid, and what it did since `known` was as it is. */

@@ -68,8 +68,9 @@ static int by_pid(const void *a, const void *b)
 	return *p < *q ? -1 : *p > *q;
 }
 
-/* All processes, by their numbers. Returns how many; the caller frees *ret. */
-static size_t list(struct process **ret)
+/* All processes, by their numbers. Returns how many; the caller frees *ret. Without memory
+ * for all of them it says that the look is incomplete. */
+static size_t list(struct process **ret, struct cli_look *look)
 {
 	struct process *all = NULL, *larger;
 	size_t count = 0, room = 0;
@@ -83,8 +84,10 @@ static size_t list(struct process **ret)
 			continue;
 		if (count == room) {
 			larger = realloc(all, (2 * room + 64) * sizeof *all);
-			if (larger == NULL)
+			if (larger == NULL) {
+				look->incomplete = true;
 				break;
+			}
 			all = larger;
 			room = 2 * room + 64;
 		}
@@ -136,14 +139,18 @@ static size_t mark(struct process *all, size_t count, const struct watched *watc
 	return found;
 }
 
-static void look(struct watched *watched, FILE *out)
+/* Looks at all of them, as far as there is memory. Returns how many there are; the caller
+ * frees *ret. */
+static size_t look_at_all(struct cli_look *look, const struct watched *watched,
+                          struct cli_known **ret)
 {
-	struct cli_look look = {.sum.ns = cli_now_ns() - watched->start};
 	struct process *all;
-	size_t count = list(&all), n = 0;
+	size_t count = list(&all, look), n = 0;
 	struct cli_known *now = calloc(mark(all, count, watched) + 1, sizeof *now);
 
-	for (size_t i = 0; now != NULL && i < count; i++) {
+	if (now == NULL)
+		look->incomplete = true;
+	for (size_t i = 0; !look->incomplete && i < count; i++) {
 		const struct cli_known *before = known_before(watched, &all[i]);
 
 		if (!all[i].ours)
@@ -151,10 +158,26 @@ static void look(struct watched *watched, FILE *out)
 		now[n] = before != NULL ? *before
 		                        : (struct cli_known){.pid = all[i].pid,
 		                                             .started = all[i].started};
-		cli_look_at(&look, &now[n++]);
+		cli_look_at(look, &now[n++]);
 	}
 	free(all);
-	free(look.seen);
+	free(look->seen);
+	*ret = now;
+	return n;
+}
+
+/* Half a look would show less memory than there is, and forget what the counters were. So
+ * without memory for a whole one there is none, and the next one goes on from the last. */
+static void look(struct watched *watched, FILE *out)
+{
+	struct cli_look look = {.sum.ns = cli_now_ns() - watched->start};
+	struct cli_known *now;
+	size_t n = look_at_all(&look, watched, &now);
+
+	if (look.incomplete) {
+		free(now);
+		return;
+	}
 	free(watched->all);
 	watched->all = now;
 	watched->count = n;

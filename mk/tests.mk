@@ -48,6 +48,10 @@ $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=cow__pool_take -o $@ $(filter-out %.a,$^) $(LIB_A) \
 		$(TEST_LIBS) $(URING) $(LDFLAGS)
 
+# Objects of the command, which uses libc's memory.
+$(B)/tests/cli/fault_look: $(O)/cli/look.o $(O)/cli/sample.o
+$(B)/tests/cli/fault_look: private LDFLAGS += -Wl,--wrap=calloc -Wl,--wrap=realloc
+
 # Objects of the command and of the shim that fuzzers need.
 $(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o
 $(B)/tests/fuzz/fuzz_options: $(O)/preload/options.o
