@@ -2,6 +2,8 @@
 """Snapshots: the bytes of a moment, and what becomes of them when savers fail."""
 
 import collections
+import ctypes
+import mmap
 import os
 import signal
 import threading
@@ -27,6 +29,19 @@ def same(a, b):
 
 
 # ---- What is in it ---------------------------------------------------------------------------
+
+
+# Without the shim the library does not learn of such calls.
+@pytest.mark.skipif(not os.environ.get("COWSHED_TEST_SHIM"), reason="needs the shim")
+def test_memory_that_cannot_be_read_is_an_error():
+    libc = ctypes.CDLL(None)
+    a = np.ones(8 * LARGE, dtype=np.uint8)
+    page = ctypes.c_void_p(-(-a.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE + LARGE)
+    assert libc.mprotect(page, mmap.PAGESIZE, 0) == 0
+    with pytest.raises(OSError, match="unmapped or protected"):
+        cowshed.snapshot({"a": a})
+    assert libc.mprotect(page, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
+    assert (cowshed.snapshot({"a": a}).state["a"] == 1).all()
 
 
 def test_it_is_of_its_moment():
