@@ -111,7 +111,7 @@ PyMODINIT_FUNC PyInit__cowshed(void)
 	     broker_init(m) < 0 ||
 	     lock_init(m) < 0 || stats_init(m) < 0 || pickle_init(m) < 0 ||
 	     freeze_init(m) < 0 || hook_init(m) < 0 || rewrite_init(m) < 0 ||
-	     sites_init(m) < 0))
+	     sites_init(m) < 0 || guard_init(m) < 0))
 		Py_CLEAR(m);
 	return m;
 }

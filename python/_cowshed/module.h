@@ -16,6 +16,7 @@
  *   Hook       gives a write intent before it calls a function   hook.c
  *   Pages      of an operation's result, before they are shown   rewrite.c
  *   count_sites        clones and copies by call site            sites.c
+ *   peek, check_file   files that become shorter                 guard.c
  *
  * The module uses the stable ABI of CPython 3.11 (Py_LIMITED_API), so one build serves
  * that version and all later ones. Calls that can take long run without the GIL.
@@ -87,11 +88,16 @@ int freeze_init(PyObject *module);
 int hook_init(PyObject *module);
 int rewrite_init(PyObject *module);
 int sites_init(PyObject *module);
+int guard_init(PyObject *module);
 
 /* Around a call that clones or copies, with the GIL and without an exception: counts it for the
  * line of the program that made it. site_begin() returns 0 if sites are not counted. */
 uint64_t site_begin(void);
 void site_count(uint64_t begin, uint64_t shared, uint64_t copied);
+
+/* Before a large copy of memory: -1 with OSError (ENODATA) if it lies in a mapped file whose last
+ * byte is gone. Else 0. */
+int guard_check(const void *low, size_t bytes);
 
 /* The function write_intent() of the module; `module` is not used. */
 PyObject *write_intent(PyObject *module, PyObject *args);

@@ -174,6 +174,10 @@ static PyObject *clone_foreign(PyObject *module, PyObject *args)
 		                "the buffer has 0 bytes: pass one with bytes");
 		return NULL;
 	}
+	if (guard_check(view.buf, (size_t)view.len) < 0) {
+		PyBuffer_Release(&view);
+		return NULL;
+	}
 	ptr = cow_data_ptr_make(view.buf, &here, NULL,
 	                        (struct cow_device){COW_DEVICE_CPU, 0});
 	Py_BEGIN_ALLOW_THREADS

@@ -268,9 +268,13 @@ static PyObject *storage_clone(PyObject *object, PyObject *args,
 	uint64_t begin = site_begin(), bytes = cow_storage_bytes(self->storage);
 	uint64_t copied = bytes;
 	int lazy = 1, readonly = 0, r;
+	void *address;
 
 	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p$p:clone", names,
 	                                 &lazy, &readonly))
+		return NULL;
+	if (self->kind == KIND_FILE &&
+	    (storage_address(self, &address) < 0 || guard_check(address, bytes) < 0))
 		return NULL;
 	storages_begin(&self, 1);
 	Py_BEGIN_ALLOW_THREADS

@@ -92,11 +92,19 @@ def array(x: Any, dtype: DTypeLike | None = None, order: Literal["C", "F", "K"] 
     bytes; clone() copies none of an array that lies in a storage already.
     """
     source = _numpy().asarray(x, dtype)
+    check_file(source)
     if order == "K":
         order = "F" if source.flags.f_contiguous and not source.flags.c_contiguous else "C"
     result = empty(source.shape, source.dtype, order, shared=shared)
     result[...] = source
     return result
+
+
+def check_file(x):
+    """OSError (ENODATA): the file of an array, which is mapped, became shorter."""
+    region = region_of(x)
+    if region is not None and region.storage.kind == "file":
+        _cowshed.check_file(region.storage.address + region.offset, region.nbytes)
 
 
 def _make(shape, dtype, order, zero, shared):
@@ -218,6 +226,7 @@ def _copy(x):
     if x.nbytes == 0:
         return _make(x.shape, x.dtype, "C", False, False)
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
+        check_file(x)
         x = numpy.ascontiguousarray(x)
     order = "C" if x.flags.c_contiguous else "F"
     # As bytes, since arrays of dates have no buffer.

@@ -42,6 +42,7 @@ class Writer:
     def write(self, data):
         view = memoryview(data).cast("B")
         size = view.nbytes
+        _cowshed.check_file(*_cowshed.address_of(view)[:2])
         while view:
             if not self._used and view.nbytes >= _BUFFER:
                 n = self._piece(view)

@@ -7,8 +7,9 @@ process first touches it.
 
 The header of a file may be damaged or hostile. Each value in it is checked against the file
 before an array is made, and each error is a ValueError. A later change can't be checked: if
-another program makes the file shorter, the next touch of a missing byte is a SIGBUS. Use
-`load=True` for files that other programs may write.
+another program makes the file shorter, the next touch of a missing byte is a SIGBUS. Copies look
+before (python/_cowshed/guard.c), and raise OSError. Use `load=True` for files that other programs
+may write.
 
 A message to another process has a *description* of the file instead of its bytes, and the
 receiver opens the file itself (describe(), reopen()). That is correct only while the file is the
@@ -107,8 +108,9 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
     matter then, and clones share pages; clones of a mapping are copies. Not with "r+".
 
     Without `load` only the header is read; the kernel reads other pages when they are touched. If
-    another program makes a mapped file shorter, the next touch of a missing byte is a SIGBUS.
-    ValueError: an argument or the header is wrong. OSError: as from open().
+    another program makes a mapped file shorter, the next touch of a missing byte ends the process
+    by SIGBUS, and a line on stderr names the file. clone(), array() and messages raise OSError
+    (ENODATA) then. ValueError: an argument or the header is wrong. OSError: as from open().
     """
     _check_options(mode, framework, load)
     if load and framework == "torch":
@@ -244,9 +246,17 @@ def size_of(dtype, shape):
 def _map(fd, path, mode, facts):
     flags = _cowshed.FILE_SHARED if mode == "r+" else 0
     storage = _cowshed.open_file(fd, 0, facts.st_size, flags, readonly=mode == "r")
+    watch(storage, path)
     _mapped[storage] = Description(path, mode, facts.st_dev, facts.st_ino, facts.st_size,
                                    facts.st_mtime_ns)
     return storage
+
+
+def watch(storage, path):
+    """Makes it an error that names the file, where it can, if the file of a mapping becomes
+    shorter."""
+    _cowshed.name_file(storage.address, storage.nbytes, os.fsencode(path))
+    weakref.finalize(storage, _cowshed.forget_file, storage.address).atexit = False
 
 
 # ---- Formats ---------------------------------------------------------------------------------

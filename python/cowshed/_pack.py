@@ -33,7 +33,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _pickle
+from . import _cowshed, _pickle
 
 if TYPE_CHECKING:
     from ._types import Path
@@ -45,7 +45,11 @@ HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the ind
 TABLE = struct.Struct("<QQ")
 RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
 
+_PAIR, _SUM = struct.Struct("=QQ"), struct.Struct("=I")
+_AT_ONCE = 4096  # bytes of a record that are copied before its table of buffers is known
+
 _loads = pickle.loads
+_peek = _cowshed.peek
 
 
 class Packed(Sequence[T]):
@@ -118,12 +122,8 @@ class Packed(Sequence[T]):
             return _view(self, at)
         kind = self._kind
         if kind >= INTEGERS:
-            return self._data[at]
-        starts = self._starts
-        low, high = starts[at], starts[at + 1]
-        record = self._data[low:high]
-        if self._path is not None:
-            self._check(at, low, high, record)
+            return self._data[at] if self._path is None else self._number(at)
+        record = self._record(at)
         if kind == STRINGS:
             return str(record, "utf-8", "surrogatepass")
         if record[0] == 0x80:
@@ -142,18 +142,58 @@ class Packed(Sequence[T]):
         places = list(TABLE.iter_unpack(record[TABLE.size : low]))
         if low + size > len(record) or any(first + nbytes > end for first, nbytes in places):
             raise self._damaged(f"element {at}")
+        if self._path is not None:
+            self._look(at, places)
         return (record[low : low + size],
                 [data[first : first + nbytes] for first, nbytes in places])
 
-    def _check(self, at, low, high, record):
-        """ValueError: an element of a file does not have its checksum."""
-        fits = HEADER.size <= low <= high <= len(self._data)
-        if fits and self._kind == RECORDS and high - low >= TABLE.size and record[0] != 0x80:
-            count, size = TABLE.unpack_from(record)
-            record = record[: TABLE.size * ((count >> 8) + 1) + size]  # without the buffers
-        if not fits or zlib.crc32(record) != self._sums[at] or (
-                low == high and self._kind == RECORDS):
+    def _look(self, at, places):
+        """Whether the file still has the buffers of an element: at their last bytes."""
+        try:
+            for first, nbytes in places:
+                _peek(self._data, max(first + nbytes - 1, first), first + nbytes)
+        except OSError:
+            raise self._shorter(at) from None
+
+    def _record(self, at):
+        """The bytes of a record or string; of a record with buffers without them."""
+        if self._path is None:
+            starts = self._starts
+            return self._data[starts[at] : starts[at + 1]]
+        try:
+            return self._checked(at)
+        except OSError:
+            raise self._shorter(at) from None
+
+    def _checked(self, at):
+        """The same for a file: a copy, which has its checksum. Touching the file itself would be a
+        SIGBUS if it became shorter. OSError: it did."""
+        low, high = _PAIR.unpack(_peek(self._starts, 8 * at, 8 * at + 16))
+        data = self._data
+        if not HEADER.size <= low <= high <= len(data):
             raise self._damaged(f"element {at}")
+        end = min(high, low + _AT_ONCE)
+        record = _peek(data, low, end)
+        if self._kind == RECORDS and high - low >= TABLE.size and record[0] != 0x80:
+            count, size = TABLE.unpack_from(record)
+            high = min(low + TABLE.size * ((count >> 8) + 1) + size, high)
+            record = record[: high - low]
+        if end < high:
+            record = _peek(data, low, high)
+        if zlib.crc32(record) != _SUM.unpack(_peek(self._sums, 4 * at, 4 * at + 4))[0] or (
+                not record and self._kind == RECORDS):
+            raise self._damaged(f"element {at}")
+        return record
+
+    def _number(self, at):
+        try:
+            part = _peek(self._data, 8 * at, 8 * at + 8)
+        except OSError:
+            raise self._shorter(at) from None
+        return memoryview(part).cast(self._data.format)[0]
+
+    def _shorter(self, at):
+        return _wrong(self._path, f"it became shorter while it was open, and element {at} is gone")
 
     def _damaged(self, what):
         return _wrong(self._path or "the storage", f"{what} is damaged")
@@ -201,16 +241,14 @@ class Packed(Sequence[T]):
         return f"<cowshed.Packed of {len(self)} elements, {self.nbytes} bytes>"
 
     def _is_whole(self):
-        return self._range == range(_count(self._storage))
+        count = len(self._data) if self._kind >= INTEGERS else len(self._sums)
+        return self._range == range(count)
 
     def _parts(self, at):
         """All that tells an element. Elements are equal if their parts are."""
         if self._kind >= INTEGERS:
-            return self._data[at]
-        low, high = self._starts[at], self._starts[at + 1]
-        record = self._data[low:high]
-        if self._path is not None:
-            self._check(at, low, high, record)
+            return self[self._range.index(at)]
+        record = self._record(at)
         if self._kind == STRINGS or record[0] == 0x80:
             return self._kind == STRINGS, record
         body, buffers = self._split(at, record)
@@ -245,10 +283,6 @@ def check_header(head, nbytes, where):
     return kind, count, index
 
 
-def _count(storage):
-    return HEADER.unpack_from(memoryview(storage))[2]
-
-
 def _attach(storage, where=None):
     """The Packed on a storage."""
     whole = memoryview(storage).toreadonly()
@@ -258,7 +292,8 @@ def _attach(storage, where=None):
 
         mapped = _files._mapped.get(storage)  # None: shared memory that is mapped privately
         path = mapped.path if mapped is not None else None
-    kind, count, index = check_header(bytes(whole[: HEADER.size]), len(whole), path or "the pack")
+    head = _peek(whole, 0, min(HEADER.size, len(whole)))
+    kind, count, index = check_header(head, len(whole), path or "the pack")
     self = Packed.__new__(Packed)
     self._storage, self._kind, self._path = storage, kind, path
     self._range = range(count) if where is None else where

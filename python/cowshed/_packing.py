@@ -66,10 +66,7 @@ def compact(packed):
             return writer.write_numbers(array.array(packed._data.format, packed))
         writer.kind = packed._kind
         for at in packed._range:
-            low, high = packed._starts[at], packed._starts[at + 1]
-            record = packed._data[low:high]
-            if packed._path is not None:
-                packed._check(at, low, high, record)
+            record = packed._record(at)
             if packed._kind == RECORDS and record[0] != 0x80:
                 body, buffers = packed._split(at, record)
                 writer.add_record(body, buffers)

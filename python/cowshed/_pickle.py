@@ -108,6 +108,7 @@ class Message:
         return Region(self._pack, at, nbytes)
 
     def _copied(self, buffer):
+        _cowshed.check_file(*_cowshed.address_of(buffer)[:2])
         group = _family.group()
         if group is not None:
             return group.copy(buffer, self.mode)
@@ -146,6 +147,7 @@ class Message:
             self._files[key] = _files.describe(region.storage), region.storage
         what = self._files[key][0]
         if what is None:
+            _cowshed.check_file(region.storage.address + region.offset, region.nbytes)
             return None
         self.has_files = True
         return (what, key, region.offset, region.nbytes, "file")

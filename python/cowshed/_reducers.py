@@ -127,6 +127,8 @@ def rebuild_bytes(data, readonly):
 
 def _reduce_storage(storage):
     # A plain pickle (a file, a pipe of another library) gets the bytes.
+    if storage.kind == "file":
+        _cowshed.check_file(storage.address, storage.nbytes)
     return rebuild_bytes, (bytes(storage), bool(storage.readonly))
 
 

@@ -27,7 +27,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import _cowshed, _direct, _family, _pace
-from ._arrays import _is_tensor, _numpy
+from ._arrays import _is_tensor, _numpy, check_file
 
 if TYPE_CHECKING:
     from ._types import Format, Path
@@ -249,6 +249,7 @@ class _There:
 
     def write(self, data):
         view = memoryview(data).cast("B")
+        _cowshed.check_file(*_cowshed.address_of(view)[:2])
         if view.nbytes < _SMALL:
             self._small += view
             if len(self._small) >= _SMALL:
@@ -313,6 +314,7 @@ def _bytes_of(piece):
     if isinstance(piece, (bytes, memoryview)):
         return piece
     numpy = _numpy()
+    check_file(piece)
     return numpy.ascontiguousarray(piece).reshape(-1).view(numpy.uint8)
 
 
@@ -420,6 +422,7 @@ def _npz(file, arrays):
 
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
+            check_file(array)
             with archive.open(name + ".npy", "w", force_zip64=True) as out:
                 _numpy().lib.format.write_array(out, array, allow_pickle=False)
 

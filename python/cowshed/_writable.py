@@ -13,7 +13,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _arrays, _cowshed, _mappings
+from . import _arrays, _cowshed, _files, _mappings
 from ._regions import region_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def writable(x: Any) -> Any:
 
     The pages that were not written stay those of the file. So if another program writes the file,
     the result may change there, too; clone() copies at once instead. If the file becomes shorter,
-    the next touch of a missing byte is a SIGBUS, as for `x`. `x` is held alive, except where its
+    its missing bytes are gone from the result, too, also those that were written: the next touch
+    is a SIGBUS, and a line on stderr names the file. `x` is held alive, except where its
     memory is a mmap object (numpy.memmap, SharedMemory) or a storage: there the mapping of the
     file, or the storage, is enough, and SharedMemory.close() works.
 
@@ -161,6 +162,7 @@ def private(address, nbytes, x, readonly=False):
         os.close(fd)
     if not all(mapping.is_shared for mapping in mappings) and not _copy_own(storage, address):
         return None
+    _files.watch(storage, mappings[0].name or b"a file without a name")
     held = _owner(x)
     if held is not None:
         weakref.finalize(storage, _let_go, held).atexit = False

@@ -18,7 +18,7 @@ import threading
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
 
-from .. import _family, _files, _regions
+from .. import _cowshed, _family, _files, _regions
 
 CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
@@ -150,6 +150,7 @@ def copy_bytes(target, source):
 
     A forked child whose parent has used PyTorch's threads would wait for them for ever.
     """
+    _cowshed.check_file(source.data_ptr(), source.nbytes())
     ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
 
 

@@ -263,6 +263,7 @@ def _copy(t, first, end, foreign):
         new = _cowshed.new(end - first)
     target = _storages.untyped(new)
     if end > first and not foreign:
+        _cowshed.check_file(t.untyped_storage().data_ptr() + first, end - first)
         _storages.as_bytes(target).copy_(_storages.as_bytes(t.untyped_storage())[first:end])
     return like(t, target, 0)
 
