@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The snippets of docs/python.md, in their order, as one program."""
+"""docs/python.md: its snippets in their order, as one program, and each line of its first table."""
 
 import importlib.util
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -35,3 +37,69 @@ def test_snippets_of_the_page(capsys, monkeypatch, tmp_path):
     assert "<cowshed.Storage of 8000000 bytes, own>" in capsys.readouterr().out
     for name in re.findall(r"`(?:cowshed\.)?([a-z_]+)\(", text):
         assert hasattr(cowshed, name) or name in ("wait", "fork"), name
+
+
+def table():
+    """{line of the first table: what hurts}"""
+    with open(PAGE, encoding="utf-8") as page:
+        rows = re.findall(r"^\| (.*) \| .*?`(.*?)`.* \|$", page.read().split("```")[0], re.M)
+    return {line: pain for pain, line in rows if not line.startswith("import cowshed")}
+
+
+# What a program has that the lines are pasted into, and what has to be true afterwards.
+PROGRAM = """
+import os, sys
+import numpy as np
+data, name, state = [{"id": i} for i in range(100)], "rides", {"w": np.ones(1 << 17)}
+a = np.ones(1 << 17)
+x = np.frombuffer(a.tobytes())
+path = os.path.join(os.getcwd(), "state.safetensors")
+if "arrow" in sys.argv[1]:
+    table = __import__("pyarrow").table({"fare": [1, 2]})
+import cowshed
+"""
+AFTER = {
+    "freeze_objects": "assert sys.getrefcount(data[5]) > 1 << 30",
+    "pack": "assert type(data) is cowshed.Packed and data[3] == {'id': 3}",
+    "template": "worker = template.Process(target=abs, args=(1,))\nworker.start()\n"
+                "worker.join()\nassert worker.exitcode == 0",
+    "ray": "assert cowshed.ray.is_installed()",
+    "joblib": "import joblib\nassert joblib.Parallel(2)([joblib.delayed(abs)(-3)] * 4) == [3] * 4\n"
+              "from cowshed.joblib import _backend\nassert _backend._executor is not None",
+    "writable": "x[0] = 5\nassert x[0] == 5",
+    "shared_memory": "block = shared_memory.SharedMemory(create=True, size=9)\nblock.close()",
+    "arrow": "assert cowshed.arrow.open(name)['fare'].to_pylist() == [1, 2]",
+    "snapshot": "import gc\ngc.collect()",
+    "clone": "b[0] = 7\nassert a[0] == 1",
+}
+
+
+@pytest.mark.limit(150)
+@pytest.mark.parametrize("line", table())
+def test_lines_of_the_table(line, tmp_path):
+    """Each one works when it is pasted, with nothing but cowshed imported."""
+    for package in "ray", "joblib", "pyarrow":
+        if package.removeprefix("py") in line and importlib.util.find_spec(package) is None:
+            pytest.skip(f"{package} is not installed")
+    if "freeze_objects" in line and sys.version_info < (3, 12):
+        pytest.skip("Python 3.12 or newer")
+    (tmp_path / "train.py").write_text("def setup():\n    pass\n")
+    (tmp_path / "program.py").write_text("print('done')\n")
+    env = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(
+        [str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    if line.startswith("cowshed "):  # a command
+        here = os.path.dirname(importlib.util.find_spec("cowshed").origin)
+        command = [os.path.join(here, "bin", "cowshed"), *line.split()[1:]]
+        command[command.index("python")] = sys.executable
+    else:
+        after = [check for word, check in AFTER.items() if re.search(rf"\b{word}\b", line)]
+        assert after, line
+        program = "\n".join([PROGRAM, line, *after, "print('done')"])
+        command = [sys.executable, "-c", program, line]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=140, cwd=tmp_path,
+                          env=env)
+    assert done.returncode == 0 and done.stdout == "done\n", (done.stdout, done.stderr)
+
+
+def test_the_table_has_all_lines():
+    assert len(table()) >= 11
