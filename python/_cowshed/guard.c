@@ -222,6 +222,52 @@ static PyObject *peek(PyObject *module, PyObject *args)
 	return result;
 }
 
+/* Copies 64 and 32 bits out of two buffers in mapped files. */
+static int copy_index(Py_buffer *starts, Py_buffer *sums, Py_ssize_t at, uint64_t ends[2],
+                      uint32_t *sum)
+{
+	return copy((char *)ends, (char *)starts->buf + 8 * at, 16) &&
+	       copy((char *)sum, (char *)sums->buf + 4 * at, 4);
+}
+
+static PyObject *peek_element(PyObject *module, PyObject *args)
+{
+	PyObject *result = NULL, *bytes = NULL;
+	Py_buffer data, starts, sums;
+	uint64_t ends[2], n;
+	Py_ssize_t at, most;
+	uint32_t sum;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "y*y*y*nn:peek_element", &data, &starts, &sums, &at, &most))
+		return NULL;
+	if (at < 0 || starts.len < 8 * (at + 2) || sums.len < 4 * (at + 1)) {
+		PyErr_SetString(PyExc_ValueError, "the index does not have this element");
+		goto out;
+	}
+	if (!copy_index(&starts, &sums, at, ends, &sum))
+		goto gone;
+	n = ends[0] <= ends[1] && ends[1] <= (uint64_t)data.len ? ends[1] - ends[0] : 0;
+	n = n < (uint64_t)most ? n : (uint64_t)most;
+	bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
+	if (!bytes)
+		goto out;
+	if (!copy(PyBytes_AsString(bytes), (char *)data.buf + (n ? ends[0] : 0), (size_t)n))
+		goto gone;
+	result = Py_BuildValue("(KKIO)", (unsigned long long)ends[0], (unsigned long long)ends[1],
+	                       (unsigned int)sum, bytes);
+	goto out;
+gone:
+	errno = ENODATA;
+	(void)PyErr_SetFromErrno(PyExc_OSError);
+out:
+	Py_XDECREF(bytes);
+	PyBuffer_Release(&sums);
+	PyBuffer_Release(&starts);
+	PyBuffer_Release(&data);
+	return result;
+}
+
 static PyMethodDef functions[] = {
 	{"name_file", name_file, METH_VARARGS,
          "name_file(address, nbytes, name, /)\n--\n\n"
@@ -237,6 +283,11 @@ static PyMethodDef functions[] = {
          "peek(buffer, low, high, /)\n--\n\n"
          "Returns bytes low to high of a buffer in a mapping that name_file() knows.\n\n"
          "ValueError: it has fewer bytes. OSError (ENODATA): the file became shorter."},
+	{"peek_element", peek_element, METH_VARARGS,
+         "peek_element(data, starts, sums, at, most, /)\n--\n\n"
+         "Returns (begin, end, sum, bytes) of an element of a pack, of the form in _pack.py.\n\n"
+         "bytes: the first `most` of data[begin:end]; none if data does not have these. "
+         "OSError (ENODATA): the file became shorter."},
 	{NULL, NULL, 0, NULL},
 };
 

@@ -45,7 +45,6 @@ HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the ind
 TABLE = struct.Struct("<QQ")
 RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
 
-_PAIR, _SUM = struct.Struct("=QQ"), struct.Struct("=I")
 _AT_ONCE = 4096  # bytes of a record that are copied before its table of buffers is known
 
 _loads = pickle.loads
@@ -168,20 +167,17 @@ class Packed(Sequence[T]):
     def _checked(self, at):
         """The same for a file: a copy, which has its checksum. Touching the file itself would be a
         SIGBUS if it became shorter. OSError: it did."""
-        low, high = _PAIR.unpack(_peek(self._starts, 8 * at, 8 * at + 16))
-        data = self._data
-        if not HEADER.size <= low <= high <= len(data):
+        low, high, crc, record = _cowshed.peek_element(self._data, self._starts, self._sums, at,
+                                                       _AT_ONCE)
+        if not HEADER.size <= low <= high <= len(self._data):
             raise self._damaged(f"element {at}")
-        end = min(high, low + _AT_ONCE)
-        record = _peek(data, low, end)
         if self._kind == RECORDS and high - low >= TABLE.size and record[0] != 0x80:
             count, size = TABLE.unpack_from(record)
             high = min(low + TABLE.size * ((count >> 8) + 1) + size, high)
             record = record[: high - low]
-        if end < high:
-            record = _peek(data, low, high)
-        if zlib.crc32(record) != _SUM.unpack(_peek(self._sums, 4 * at, 4 * at + 4))[0] or (
-                not record and self._kind == RECORDS):
+        if len(record) < high - low:
+            record = _peek(self._data, low, high)
+        if zlib.crc32(record) != crc or (not record and self._kind == RECORDS):
             raise self._damaged(f"element {at}")
         return record
 
