@@ -7,7 +7,8 @@
  * processes map the file, too. One that dies while it writes the text leaves a slot that
  * nobody uses any more.
  *
- * A site is the innermost frame that is not of this package.
+ * A site is the innermost frame that is neither of this package nor of a library that calls it,
+ * as PyTorch does before a step of an optimizer.
  */
 #include "python/_cowshed/module.h"
 
@@ -27,7 +28,8 @@ struct slot {
 static struct slot *slots;
 static size_t count;
 static Py_buffer file; /* never released: processes count until they end */
-static PyObject *package; /* the folder of the package, with a slash */
+/* A tuple of folders, each with a slash at its end: that of the package, and those of libraries. */
+static PyObject *folders;
 
 uint64_t site_begin(void)
 {
@@ -39,41 +41,53 @@ uint64_t site_begin(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Whether the frame is of this package. -1: an exception. */
-static int is_ours(PyObject *frame, PyObject **ret_code, PyObject **ret_name)
+/* Whether the file of a frame's code is in one of the first `n` folders. -1: an exception. */
+static int is_inside(PyObject *frame, Py_ssize_t n)
 {
 	PyObject *code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
 	PyObject *name = PyObject_GetAttrString(code, "co_filename");
-	Py_ssize_t r = name ? PyUnicode_Tailmatch(name, package, 0, PY_SSIZE_T_MAX, -1) : -1;
+	Py_ssize_t r = name ? 0 : -1;
 
-	*ret_code = code;
-	*ret_name = name;
+	for (Py_ssize_t i = 0; i < n && r == 0; i++)
+		r = PyUnicode_Tailmatch(name, PyTuple_GetItem(folders, i), 0, PY_SSIZE_T_MAX, -1);
+	Py_XDECREF(name);
+	Py_DECREF(code);
 	return (int)r;
+}
+
+/* The innermost frame whose file is in none of the first `n` folders: a new reference, or NULL. */
+static PyObject *frame_outside(Py_ssize_t n)
+{
+	PyObject *frame = (PyObject *)PyEval_GetFrame(), *next;
+	int inside = 0;
+
+	Py_XINCREF(frame);
+	while (frame && frame != Py_None && (inside = is_inside(frame, n)) > 0) {
+		next = PyObject_GetAttrString(frame, "f_back");
+		Py_DECREF(frame);
+		frame = next;
+	}
+	if (frame == Py_None || inside < 0)
+		Py_CLEAR(frame);
+	return frame;
 }
 
 /* "file:line function" of the caller, its end if it is too long. Returns 0, or -1. */
 static int describe(char *ret)
 {
-	PyObject *frame = (PyObject *)PyEval_GetFrame(), *code = NULL, *name = NULL, *text = NULL;
-	PyObject *function = NULL, *bytes = NULL, *next;
+	PyObject *frame = frame_outside(PyTuple_Size(folders)), *code, *name, *function;
+	PyObject *text = NULL, *bytes = NULL;
 	const char *s = NULL;
 	Py_ssize_t n = 0;
-	int ours = 0;
 
-	Py_XINCREF(frame);
-	while (frame && (ours = is_ours(frame, &code, &name)) > 0) {
-		next = PyObject_GetAttrString(frame, "f_back");
-		Py_XDECREF(code);
-		Py_XDECREF(name);
-		code = name = NULL;
-		Py_DECREF(frame);
-		frame = next == Py_None ? NULL : next;
-		if (next == Py_None)
-			Py_DECREF(next);
-	}
-	if (code && ours == 0)
-		function = PyObject_GetAttrString(code, "co_name");
-	if (function)
+	if (!frame) /* a thread of the library */
+		frame = frame_outside(1);
+	if (!frame)
+		return -1;
+	code = (PyObject *)PyFrame_GetCode((PyFrameObject *)frame);
+	name = PyObject_GetAttrString(code, "co_filename");
+	function = PyObject_GetAttrString(code, "co_name");
+	if (name && function)
 		text = PyUnicode_FromFormat("%U:%d %U", name,
 		                            PyFrame_GetLineNumber((PyFrameObject *)frame), function);
 	/* A name of a file may have bytes that are no text. */
@@ -89,9 +103,9 @@ static int describe(char *ret)
 	Py_XDECREF(bytes);
 	Py_XDECREF(text);
 	Py_XDECREF(function);
-	Py_XDECREF(code);
 	Py_XDECREF(name);
-	Py_XDECREF(frame);
+	Py_DECREF(code);
+	Py_DECREF(frame);
 	return (int)n;
 }
 
@@ -152,6 +166,8 @@ static PyObject *count_sites(PyObject *module, PyObject *args)
 		return NULL;
 	if (slots)
 		Py_RETURN_NONE;
+	if (!folders && !(folders = PyTuple_Pack(1, folder)))
+		return NULL;
 	if (PyObject_GetBuffer(map, &file, PyBUF_WRITABLE) < 0)
 		return NULL;
 	if (file.len < (Py_ssize_t)sizeof(struct slot)) {
@@ -159,9 +175,26 @@ static PyObject *count_sites(PyObject *module, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "the file of call sites is too short");
 		return NULL;
 	}
-	package = Py_NewRef(folder);
 	count = (size_t)file.len / sizeof(struct slot);
 	slots = file.buf;
+	Py_RETURN_NONE;
+}
+
+static PyObject *skip_sites(PyObject *module, PyObject *args)
+{
+	PyObject *folder, *one, *more;
+
+	(void)module;
+	if (!PyArg_ParseTuple(args, "U:skip_sites", &folder))
+		return NULL;
+	if (!slots)
+		Py_RETURN_NONE;
+	one = PyTuple_Pack(1, folder);
+	more = one ? PySequence_Concat(folders, one) : NULL;
+	Py_XDECREF(one);
+	if (!more)
+		return NULL;
+	folders = more; /* the old one stays: another thread may read it */
 	Py_RETURN_NONE;
 }
 
@@ -188,6 +221,9 @@ static PyMethodDef functions[] = {
          "count_sites(map, folder)\n--\n\n"
          "Counts clones and copies by call site in `map`, from now on, for `cowshed profile`.\n\n"
          "folder: frames of files in it are no call sites."},
+	{"skip_sites", skip_sites, METH_VARARGS,
+         "skip_sites(folder)\n--\n\n"
+         "Frames of files in this folder, too, are no call sites."},
 	{"begin_site", begin_site, METH_NOARGS,
          "begin_site()\n--\n\n"
          "Returns the time for note_site(); 0 if call sites are not counted."},

@@ -57,9 +57,9 @@ class Page(html.parser.HTMLParser):
         self.text.append(data)
 
 
-def profile(*words, path, status=0):
+def profile(*words, path, status=0, seconds=50):
     done = subprocess.run([COMMAND, "profile", "--output", path, *words], capture_output=True,
-                          text=True, timeout=50)
+                          text=True, timeout=seconds)
     assert done.returncode == status, done.stderr
     return done
 
@@ -148,6 +148,48 @@ def test_clones_and_copies_by_call_site(path):
     if "held" in costs:
         assert "a copy of each page that was written" in costs["held"]
     assert os.environ.get("COWSHED_SITES") is None
+
+
+# A step of an optimizer beside a snapshot: PyTorch calls the hook that copies.
+STEPS = """
+import torch
+import cowshed.torch
+cowshed.torch.install()
+x = torch.nn.Parameter(cowshed.torch.zeros(1 << 20))
+x.grad = torch.ones(1 << 20)
+optimizer = torch.optim.SGD([x], lr=1)
+
+def train():
+    optimizer.step()
+
+kept = cowshed.snapshot({"x": x})
+train()
+"""
+
+
+@pytest.mark.limit(150)
+def test_a_site_is_the_program_s_line_and_not_pytorch_s(path):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    profile(sys.executable, "-c", STEPS, path=path, seconds=140)
+    sites = {row[0] for row in rows(read(path)[0]) if len(row) > 3 and ":" in row[0]}
+    assert "&lt;string&gt;:10 train" in sites, sites
+    assert not [site for site in sites if "/torch/" in site], sites
+
+
+def test_frames_of_libraries_are_no_sites(path, tmp_path):
+    """Where all frames are of libraries, the innermost one is told."""
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "hooks.py").write_text("import cowshed\ndef step(x):\n    cowshed.clone(x)\n")
+    (tmp_path / "x.py").write_text(
+        "import sys\nfrom cowshed import _cowshed, zeros\nsys.path.append(sys.argv[1])\n"
+        "import hooks\ndef train():\n    hooks.step(zeros(1 << 20))\ntrain()\n"
+        "_cowshed.skip_sites(sys.argv[1])\ntrain()\ntrain()\n"
+        "_cowshed.skip_sites('/')\ntrain()\n")
+    profile(sys.executable, str(tmp_path / "x.py"), str(library) + "/", path=path)
+    found = {row[0].rsplit("/", 1)[-1]: row[1] for row in rows(read(path)[0])
+             if row and ":" in row[0]}
+    assert found == {"hooks.py:3 step": "2", "x.py:6 train": "2"}
 
 
 def test_a_name_that_is_no_text(path, tmp_path):

@@ -19,12 +19,15 @@ cowshed.multiprocessing sends a tensor as a clone or as an alias, as the sharing
 does. Any thread may call any function.
 """
 
-try:
-    import torch as _torch  # noqa: F401
-except ImportError as error:
-    raise ImportError("PyTorch is not installed, and cowshed.torch makes PyTorch tensors: install "
-                      "torch") from error
+import os as _os
 
+try:
+    import torch as _torch
+except ImportError as error:
+    raise ImportError("cowshed.torch needs PyTorch (tested: 2.13), and it can't be imported "
+                      f"({error}): pip install torch") from error
+
+from .. import _cowshed
 from ._tensors import (
     clone,
     empty,
@@ -40,6 +43,10 @@ from ._tensors import (
     zeros,
     zeros_like,
 )
+
+# PyTorch calls hooks of this package. The line to blame is the program's.
+_cowshed.skip_sites(_os.path.join(_os.path.dirname(_torch.__file__), ""))
+del _cowshed
 
 
 def install() -> None:
