@@ -73,6 +73,9 @@ static count_t *count_of(PyObject *op)
 
 static bool is_sane(PyObject *mortal)
 {
+	if (MINOR(Py_Version) >= 14 &&
+	    (!(*count_of(Py_None) & FLAG_14) || *count_of(mortal) & FLAG_14))
+		return false;
 	return (*count_of(mortal) & UINT32_MAX) == 1 && !immortal_is(mortal) &&
 	       immortal_is(Py_None);
 }

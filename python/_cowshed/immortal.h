@@ -9,6 +9,9 @@
  *     3.14          the lower 32 bits are 3 << 30, and a flag is set in the upper 16 bits
  *     3.13, 3.14 without the GIL    ob_ref_local is UINT32_MAX, and nobody owns the object
  *
+ * The tests run 3.12, 3.13 and 3.13 without the GIL. The values of 3.14 were compared with CPython's
+ * source (Include/refcount.h, Objects/object.c) and with its None at each call.
+ *
  * Extensions of the stable ABI of Python 3.11 change the count of an immortal object. All of these
  * values tolerate that: the object stays immortal, but its page is written.
  */
