@@ -25,8 +25,8 @@ def _numpy():
         import numpy
     except ImportError as error:
         raise ImportError(
-            "NumPy is not installed, and this function makes NumPy arrays: install numpy, or use "
-            "cowshed.torch"
+            f"this function needs NumPy (tested: 2.4), and it can't be imported ({error}): pip "
+            "install numpy, or use cowshed.torch"
         ) from error
     return numpy
 

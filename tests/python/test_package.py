@@ -212,3 +212,19 @@ def test_other_words_are_the_commands(how):
     assert "--threshold" in run(*how, "help", "run").stdout
     wrong = run(*how, "nonsense", check=False)
     assert wrong.returncode == 2 and "There is no command 'nonsense'" in wrong.stderr
+
+
+@pytest.mark.parametrize("code, package, words", [
+    ("import cowshed.torch", "torch", "cowshed.torch needs PyTorch .*2.*pip install torch"),
+    ("import cowshed.dask", "dask", "cowshed.dask needs dask .*20.*pip install dask distributed"),
+    ("import cowshed.joblib", "joblib", "cowshed.joblib needs joblib 1.6 .*pip install"),
+    ("import cowshed.arrow", "pyarrow", "cowshed.arrow needs pyarrow 15 .*pip install pyarrow"),
+    ("import cowshed.ray; cowshed.ray.install()", "ray", "cowshed.ray needs ray 2.60 .*pip inst"),
+    ("import cowshed; cowshed.zeros(3)", "numpy", "needs NumPy .*2.*pip install numpy"),
+])
+def test_a_missing_package_is_named_with_its_version(code, package, words):
+    program = f"import sys; sys.modules[{package!r}] = None; {code}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          timeout=50)
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and re.search(f"^ImportError: .*{words}", last), done.stderr

@@ -32,11 +32,15 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-import dask.config
-from distributed.comm import core as comms
-from distributed.diagnostics.plugin import WorkerPlugin
-from distributed.protocol import register_serialization_family
-from distributed.protocol.serialize import families
+try:
+    import dask.config
+    from distributed.comm import core as comms
+    from distributed.diagnostics.plugin import WorkerPlugin
+    from distributed.protocol import register_serialization_family
+    from distributed.protocol.serialize import families
+except ImportError as _error:
+    raise ImportError("cowshed.dask needs dask and distributed (tested: 2026.8), and they can't be "
+                      f"imported ({_error}): pip install dask distributed") from _error
 
 from .. import _cowshed
 from . import _host, _shelf, _slices, _wire
