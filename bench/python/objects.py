@@ -7,8 +7,10 @@ is the memory of all four that nobody shares, at the end of their reading. "beyo
 without that of four workers that have nothing to read.
 
 freeze_objects() needs a Python of 3.12 or newer: the newest that is found in the versions of pyenv
-or in PATH. pack() is measured with that one and with the Python of the other benchmarks. "element"
-is the time of packed[i], and of pickle.loads() of its pickle, in one process.
+or in PATH. pack() is measured with that one and with the Python of the other benchmarks. "prepare"
+is the time of freeze_objects() and pack() themselves, before any worker; today's way has none.
+"element" is the time of packed[i], and of pickle.loads() of its pickle, in one process; "file" the
+same of Packed.open(), whose elements are copied and compared with their checksums.
 
     python objects.py           COUNT=400000
 """
@@ -25,6 +27,7 @@ if __name__ == "__main__":
     import shutil
     import statistics
     import subprocess
+    import tempfile
 
     from common import ROUNDS, Rounds, attempt, leave, line, say, warm
 
@@ -125,16 +128,18 @@ def element(rows):
 
     packed = cowshed.pack(rows)
     pickles = [pickle.dumps(row, 5) for row in rows]
-    seconds = {"packed": [], "loads": []}
+    with tempfile.TemporaryDirectory() as folder:
+        packed.save(os.path.join(folder, "rows"))
+        opened = cowshed.Packed.open(os.path.join(folder, "rows"))
+    ways = {"loads": (pickle.loads, pickles), "packed": (packed.__getitem__, range(COUNT)),
+            "file": (opened.__getitem__, range(COUNT))}
+    seconds = {name: [] for name in ways}
     for _ in range(3):
-        start = time.perf_counter()
-        for text in pickles:
-            pickle.loads(text)
-        middle = time.perf_counter()
-        for i in range(len(packed)):
-            packed[i]
-        seconds["loads"].append((middle - start) / COUNT)
-        seconds["packed"].append((time.perf_counter() - middle) / COUNT)
+        for name, (read, which) in ways.items():
+            start = time.perf_counter()
+            for i in which:
+                read(i)
+            seconds[name].append((time.perf_counter() - start) / COUNT)
     say(**{name: min(all) for name, all in seconds.items()})
 
 
@@ -199,15 +204,18 @@ def main():
             name = f"freeze_objects/{version}"
             judge(f"{name}/private", "MiB", rounds, plain, "private", 8, "ours", mib)
             judge(f"{name}/read", "s", rounds, plain, "read", 0.6, "ratio")
+            line(f"{name}/prepare", "s", rounds.of("prepare"))
         elif way == "cowshed, pack":
             name = f"pack/{method}/{version}"
             judge(f"{name}/beyond", "MiB", rounds, plain, "beyond", 16, "ours", mib)
             judge(f"{name}/start", "s", rounds, plain, "start",
                   None if method == "fork" else 20, "speedup")
+            line(f"{name}/prepare", "s", rounds.of("prepare"))
         elif way == "element":
             ours, rival = rounds.of("packed", 1e6), rounds.of("loads", 1e6)
             show(f"element/{version}", "us", ours, rival, 1)
             line(f"element/{version}", "us", ours, rival, 2, "ratio")
+            line(f"file/{version}", "us", rounds.of("file", 1e6), rival)
     if len(found) == 1 and "3.11" in found:
         print("  freeze_objects(): no Python of 3.12 or newer (pyenv, PATH)")
     leave()
