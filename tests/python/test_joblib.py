@@ -76,6 +76,14 @@ def test_workers_write_a_view_of_their_own(storage):
         assert (x == 1).all() and os.getpid() not in {one[3] for one in found}
 
 
+def test_quick_tasks_have_no_array_in_common():
+    """joblib puts quick tasks into one message, whose tasks would share the array."""
+    x = numpy.ones(1 << 16)
+    for _ in range(2):
+        found = joblib.Parallel()(delayed(change)(x, i % 10) for i in range(300))
+        assert {one[:2] for one in found} == {(10, 100)}
+
+
 def where(x):
     return x.flags.writeable, str(x.dtype), x.shape, float(x.sum()), x.tobytes()[:100]
 
@@ -124,6 +132,7 @@ def test_files_are_mapped_by_workers(tmp_path):
         assert found == ("file", "ndarray", part[0, 0], part[-1, -1], part.shape)
     changed = numpy.load(path, mmap_mode="c")
     changed[:] = 7
+    assert joblib.Parallel()([delayed(look)(changed)])[0][:3] == ("own", "ndarray", 7)
     numpy.save(str(path) + ".new.npy", x + 1)
     os.replace(str(path) + ".new.npy", path)  # another file under the name
     for one in mapped, changed:

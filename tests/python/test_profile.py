@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`cowshed profile`: what the page has, that it loads nothing, and that a browser shows it."""
 
+import html
 import html.parser
 import os
 import re
@@ -200,6 +201,18 @@ def test_a_name_that_is_no_text(path, tmp_path):
     profile(sys.executable, folder + b"/x.py", path=path)
     assert ["x.py:2 &lt;module&gt;", "1"] in [
         [row[0].rsplit("/", 1)[-1], row[1]] for row in rows(read(path)[0]) if len(row) > 1]
+
+
+def test_a_long_name_is_cut_between_characters(path, tmp_path):
+    folder = tmp_path / ("\xe9" * 110)
+    folder.mkdir()
+    for name in "x.py", "xy.py":
+        (folder / name).write_text("import cowshed\ncowshed.clone(cowshed.zeros(1 << 20))\n")
+        profile(sys.executable, str(folder / name), path=path)
+        kept = f"{folder / name}:2 <module>".encode()[-207:]
+        kept = kept.decode(errors="ignore")
+        sites = [html.unescape(row[0]) for row in rows(read(path)[0]) if row]
+        assert kept in sites, sites
 
 
 def test_programs_without_call_sites(path):
