@@ -3,8 +3,8 @@
 #
 # kernels-cross.sh PAGE: builds the libraries, the command, the examples and the short tests for
 # arm64, for the machines of scripts/check-kernels.sh, in a copy of the tree: build/linux/tree-PAGE.
-# The tests know the size of a page when they are compiled. libcheck comes from the folder that
-# scripts/kernels-fetch.sh fills. The code for GPUs is left out.
+# The tests know the size of a page when they are compiled. libcheck and liburing come from the
+# folder that scripts/kernels-fetch.sh fills. The code for GPUs is left out.
 set -eu
 cross=aarch64-linux-gnu root=$PWD/build/linux/arm64
 libs=$root/usr/lib/aarch64-linux-gnu
@@ -13,8 +13,11 @@ command -v $cross-g++ >/dev/null || {
 	exit 1
 }
 check=$(echo "$libs"/libcheck*.a)
-[ -e "${check%% *}" ] || { echo "check-kernels: no libcheck in $libs" >&2 && exit 1; }
-subunit=$libs/libsubunit.a tree=build/linux/tree-$1
+subunit=$libs/libsubunit.a uring=$libs/liburing.a
+for library in "${check%% *}" "$uring"; do
+	[ -e "$library" ] || { echo "check-kernels: no $library; remove $root, and fetch again" >&2 && exit 1; }
+done
+tree=build/linux/tree-$1
 
 # pkg-config for that folder: only libcheck is asked for.
 cat >build/linux/pkg-config <<-END
@@ -36,7 +39,7 @@ if [ -e .git ]; then git ls-files -z -co --exclude-standard; else
 	find . -path ./build -prune -o -type f -print0
 fi | tar c --null --ignore-failed-read -T - | tar x -C "$tree"
 exec env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS NO_INSTALL=1 make -s -j2 -C "$tree" MODE=plain NVCC= \
-	CFLAGS="-DTEST_PAGE=$1" PYTHON_H= URING= CC=$cross-gcc CXX=$cross-g++ AR=$cross-ar \
+	CFLAGS="-DTEST_PAGE=$1" PYTHON_H= URING="$uring" CC=$cross-gcc CXX=$cross-g++ AR=$cross-ar \
 	PKG_CONFIG="$PWD/build/linux/pkg-config" all $(printf 'build/plain/%s ' $tests) \
 	$(printf 'build/plain/tests/programs/%s ' $programs) \
 	build/plain/bench/{plain_fork,plain_measure,plain_churn,transparent}

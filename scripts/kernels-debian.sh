@@ -50,7 +50,7 @@ root() {
 	done
 	[ "$arch" = amd64 ] || unpack "$folder" $(printf "%s/$release " libc6 libc-bin libgcc-s1 bash \
 		coreutils libtinfo6 libacl1 libattr1 libgmp10 libselinux1 libpcre2-8-0 mawk grep sed \
-		diffutils findutils check libsubunit0 libsubunit-dev libstdc++6)
+		diffutils findutils check libsubunit0 libsubunit-dev liburing2 liburing-dev libstdc++6)
 	[ -e "$folder/bin/awk" ] || ln -s mawk "$folder/bin/awk"
 	unpack "$folder" "busybox-static/$release"
 }
