@@ -11,6 +11,8 @@
 #include "memfd/pagemap.h"
 #include "tests/support/support.h"
 
+#include <stdio.h>
+
 enum { SIZE_GIB = 4, STEPS = SIZE_GIB * 4 };
 
 static struct cow__tile *frozen(void *p)
@@ -47,10 +49,6 @@ START_TEST(steps_are_long)
 	size_t most = _i ? STEPS : 2, steps; /* the block may lie across a limit */
 	struct cow__tile *t;
 
-	if (!cow__pagemap_has_scan()) {
-		cow_block_free(p);
-		return;
-	}
 	if (_i) {
 		fill(p, MIB, 1);
 		fill(p + dense, 32 * MIB, 2);
@@ -83,8 +81,6 @@ START_TEST(neighbours_too)
 	unsigned char *p[BLOCKS];
 	struct cow__tile *t;
 
-	if (!cow__pagemap_has_scan())
-		return;
 	for (int i = 0; i < BLOCKS; i++) {
 		p[i] = new_block(GIB, COW_BLOCK_ZERO);
 		cow__engine_lock();
@@ -104,13 +100,27 @@ START_TEST(neighbours_too)
 }
 END_TEST
 
+/* The library learns it at the first look at pages. */
+static bool has_scan(void)
+{
+	uintptr_t at = (uintptr_t)&at & ~(uintptr_t)(PAGE - 1), next;
+	struct cow__run run;
+
+	must(cow__pagemap_copied(at, at + PAGE, &run, 1, &next) >= 0);
+	return cow__pagemap_has_scan();
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("thaw_absent");
-
 	TCase *tcase = add_case(suite, "absent");
 
-	tcase_add_loop_test(tcase, steps_are_long, 0, 2);
-	tcase_add_test(tcase, neighbours_too);
+	if (has_scan()) {
+		tcase_add_loop_test(tcase, steps_are_long, 0, 2);
+		tcase_add_test(tcase, neighbours_too);
+	} else {
+		puts("skip steps_are_long no PAGEMAP_SCAN here (Linux 6.7)");
+		puts("skip neighbours_too no PAGEMAP_SCAN here (Linux 6.7)");
+	}
 	return run_suite(suite);
 }
