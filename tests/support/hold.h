@@ -15,7 +15,9 @@
 #undef cow__syscall
 
 #include "core/memory/helper.h"
+#include "core/memory/state.h"
 
+#include <cowshed.h>
 #include <errno.h>
 #include <stdbool.h>
 
@@ -60,9 +62,24 @@ static bool hold_is_on(void *arg)
 	return __atomic_load_n(&hold_state, __ATOMIC_ACQUIRE) == 2;
 }
 
+/* The same. Where it has no huge pages to make, the helper ends before there is other work. */
+static inline bool hold_is_on_if_asked(void *arg)
+{
+	cow__engine_lock();
+	cow__helper_want(true);
+	cow__engine_unlock();
+	return hold_is_on(arg);
+}
+
 static void hold_release(void)
 {
 	__atomic_store_n(&hold_state, 0, __ATOMIC_RELEASE);
+}
+
+/* False where nobody asks for huge pages, as without MADV_COLLAPSE (Linux 6.1). */
+static inline bool hold_collapses(void)
+{
+	return cow_feature_probe(COW_FEATURE_COLLAPSE, NULL, NULL) == 1;
 }
 
 /* The same; and what the helper was about to do has been done. */

@@ -19,7 +19,7 @@ static void write_half(unsigned char *p)
 	size_t chunk, page;
 
 	for (chunk = 1; chunk < CHUNKS; chunk += 2)
-		for (page = 0; page < 512; page += 2)
+		for (page = 0; page < 2 * MIB / PAGE; page += 2)
 			p[chunk * 2 * MIB + page * PAGE] ^= 0xff;
 }
 

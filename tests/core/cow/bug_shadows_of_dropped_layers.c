@@ -29,7 +29,7 @@ START_TEST(cloned_while_shadows_go)
 	cow_storage_unref(clone);
 	hold_at(SYS_madvise, MADV_REMOVE);
 	fill(p, part, 3);
-	ck_assert(wait_until(hold_is_on, NULL, 10));
+	ck_assert(wait_until(hold_is_on_if_asked, NULL, 10));
 	clone = lazy(a); /* on another one */
 	fresh = new_filled(part, 0, 4);
 	hold_finish();

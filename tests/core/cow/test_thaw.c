@@ -18,13 +18,13 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { CHUNKS = 8 };
+enum { CHUNKS = 8, CHUNK_PAGES = 2 * MIB / PAGE };
 
 static const size_t chunk_bytes = 2 * MIB;
 static const size_t bytes = CHUNKS * 2 * MIB;
 
 /* One number a page, in the page's middle; the model has the same. */
-static uint32_t model[CHUNKS * 512];
+static uint32_t model[CHUNKS * CHUNK_PAGES];
 static unsigned char *p;
 static struct gate to_child, to_parent;
 
@@ -49,16 +49,16 @@ static void write_page(size_t page, uint32_t value)
 /* None, one, some, half, or all pages of each chunk. */
 static void write_mix(struct prng *prng, uint32_t value)
 {
-	static const size_t shares[] = { 0, 1, 8, 100, 128, 129, 300, 512 };
+	static const size_t shares[] = { 0, 1, 8, 100, 128, 129, 300, CHUNK_PAGES };
 	size_t c, k, share, first, stride;
 
 	for (c = 0; c < CHUNKS; c++) {
 		share = shares[prng_below(prng, COUNT(shares))];
 		/* Clustered or spread. */
-		stride = prng_below(prng, 2) ? 1 : 512 / (share + 1) + 1;
-		first = prng_below(prng, 512);
+		stride = prng_below(prng, 2) ? 1 : CHUNK_PAGES / (share + 1) + 1;
+		first = prng_below(prng, CHUNK_PAGES);
 		for (k = 0; k < share; k++)
-			write_page(c * 512 + (first + k * stride) % 512,
+			write_page(c * CHUNK_PAGES + (first + k * stride) % CHUNK_PAGES,
 			           value + (uint32_t)k);
 	}
 }

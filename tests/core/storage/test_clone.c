@@ -205,7 +205,8 @@ END_TEST
 
 START_TEST(views_hold_what_was_written)
 {
-	size_t bytes = 4 * MIB, pages[] = { 0, 7, 511, 512, 1023 }, i;
+	const size_t chunk = 2 * MIB / PAGE; /* pages */
+	size_t bytes = 4 * MIB, pages[] = { 0, 7, chunk - 1, chunk, 2 * chunk - 1 }, i;
 	struct cow_storage *a = new_filled(bytes, 0, 12), *b = lazy(a);
 	struct cow_stats before = stats_now(), after;
 	unsigned char *p = mut_range(b, 0, 1, COW_WRITE_BY_PAGE);
