@@ -128,9 +128,9 @@ static int dump_a_part(struct herd *herd)
 
 static const struct operation operations[] = {
 	{ "map", init, map },
-	{ "unmap the tail", mapped, unmap_tail },
+	{ "unmap the tail", mapped, unmap_tail, SWEEP_COLLAPSE },
 	{ "unmap the tail of a locked one", locked, unmap_tail },
-	{ "unmap all", mapped, unmap_all },
+	{ "unmap all", mapped, unmap_all, SWEEP_COLLAPSE },
 	{ "unmap all of a locked one", locked, unmap_all },
 	{ "map where nothing is any more", unmapped, map_again },
 	{ "dump a part of what is not dumped", undumped, dump_a_part },

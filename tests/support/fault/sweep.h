@@ -16,8 +16,9 @@
 #include "tests/support/herd.h"
 
 /* What of an operation can fail, where it is not at least one call of the kernel: what it
- * wants of pools alone, or nothing. A sweep that no fault hits would prove nothing. */
-enum sweep_few { SWEEP_CALLS, SWEEP_POOLS, SWEEP_NOTHING };
+ * wants of pools alone, or nothing. SWEEP_COLLAPSE: at least one call, but nothing where the
+ * kernel refuses MADV_COLLAPSE. A sweep that no fault hits would prove nothing. */
+enum sweep_few { SWEEP_CALLS, SWEEP_POOLS, SWEEP_NOTHING, SWEEP_COLLAPSE };
 
 /* Most rows of a table leave it out. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
