@@ -83,6 +83,8 @@ tick(void)
 			cow__helper_want(false);
 		else
 			cow__shadows_release(now, false);
+	} else if (cow__engine.use_helper && cow__shadows_due(now)) {
+		cow__helper_want(false); /* clones have shadows, too */
 	}
 	if (cow__old_tables_pending()) {
 		if (cow__engine.use_helper)

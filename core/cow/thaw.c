@@ -422,18 +422,24 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	cow__tile_inner_free(alias);
 }
 
+static uint64_t shadows_at; /* the last look for them */
+
+bool
+cow__shadows_due(uint64_t now)
+{
+	return cow__engine.frozen && cow__elapsed(shadows_at, now) >= SHADOW_NS;
+}
+
 void
 cow__shadows_release(uint64_t now, bool unlocked)
 {
-	static uint64_t last;
 	struct cow__census c = { 0, 0 };
 	struct cow__tile *t, *next;
 	uintptr_t end;
 
-	if (!cow__engine.frozen || cow__elapsed(last, now) < SHADOW_NS ||
-	    cow__heal_soon(now))
+	if (!cow__shadows_due(now) || cow__heal_soon(now))
 		return;
-	last = now;
+	shadows_at = now;
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		end = cow__tile_end(t);

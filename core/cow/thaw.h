@@ -65,6 +65,9 @@ struct cow__tile *cow__thaw_neighbours(struct cow__tile *t,
  * the helper: it unlocks the engine meanwhile. */
 void cow__shadows_release(uint64_t now, bool unlocked);
 
+/* Something is frozen, and the last look for such pages was long ago. */
+bool cow__shadows_due(uint64_t now);
+
 /* The helper's job. */
 uint64_t cow__shadows_job(uint64_t now);
 
