@@ -18,7 +18,7 @@ def examples():
 # The figures of the table, in its order: the benchmark and the case of docs/results/bench.txt.
 ROWS = [("clone", "64MiB"), ("page", "clone+write-1-page"), ("fork", "tenth/4G/64MiB-blocks"),
         ("cycle", "exit-1%-one-thread/wall"), ("share", "send-4KiB"),
-        ("python-send", "got/cowshed/multiprocessing"), ("fill", "no-hint/huge-pages"),
+        ("python-send", "got/cowshed/multiprocessing"), ("fill", "first/huge-pages"),
         ("programs", "large/mean/best-rival"), ("redis", "later/plain"),
         ("python-clone", "all/cowshed/clone()"), ("python-clone", "all/cowshed,-install()/clone()")]
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "": 1, "of-glibc": 1}
