@@ -23,7 +23,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FILES = 128, NAME = 200 };
+enum { FILES = 1024, NAME = 200 };
 
 /* A mapped file. low: 0 is a free slot, 1 one that is being written. */
 static struct file {
@@ -31,9 +31,12 @@ static struct file {
 	char name[NAME];
 } files[FILES];
 
+static size_t used; /* slots from here on were never used */
+
 static __thread struct guard {
 	sigjmp_buf *jump; /* NULL: this thread copies nothing */
 	uintptr_t low, high;
+	uintptr_t named; /* the last fault of which stderr was told */
 } guard __attribute__((tls_model("initial-exec")));
 
 static struct sigaction before;
@@ -49,7 +52,9 @@ static void say(const char *text)
 /* The file that is mapped at an address, or NULL. */
 static struct file *file_at(uintptr_t at)
 {
-	for (size_t i = 0; i < FILES; i++) {
+	size_t n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
+
+	for (size_t i = 0; i < n; i++) {
 		uintptr_t low = __atomic_load_n(&files[i].low, __ATOMIC_ACQUIRE);
 
 		if (low > 1 && at >= low && at < files[i].high)
@@ -78,8 +83,10 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 	if (is_fault && guard.jump && at >= guard.low && at < guard.high)
 		siglongjmp(*guard.jump, 1);
-	if (is_fault)
+	if (is_fault && at != guard.named) {
+		guard.named = at; /* a handler that returns is called again, without an end */
 		name_it(at);
+	}
 	if (before.sa_flags & SA_SIGINFO) {
 		before.sa_sigaction(number, info, context);
 	} else if (before.sa_handler == SIG_DFL || (is_fault && before.sa_handler == SIG_IGN)) {
@@ -91,6 +98,31 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 		before.sa_handler(number);
 	}
 	errno = saved;
+}
+
+/* Fills a free slot. Without one, nothing is known of the file. */
+static void keep_file(uintptr_t low, uintptr_t high, const char *name, size_t length)
+{
+	for (size_t i = 0; i < FILES; i++) {
+		uintptr_t unused = 0;
+		size_t n = __atomic_load_n(&used, __ATOMIC_RELAXED);
+
+		if (!__atomic_compare_exchange_n(&files[i].low, &unused, 1, 0, __ATOMIC_ACQUIRE,
+		                                 __ATOMIC_RELAXED))
+			continue;
+		if (length >= NAME) { /* its end */
+			name += length - NAME + 1;
+			length = NAME - 1;
+		}
+		memcpy(files[i].name, name, length);
+		files[i].name[length] = 0;
+		files[i].high = high;
+		__atomic_store_n(&files[i].low, low, __ATOMIC_RELEASE);
+		while (n <= i && !__atomic_compare_exchange_n(&used, &n, i + 1, 0, __ATOMIC_RELEASE,
+		                                              __ATOMIC_RELAXED))
+			continue;
+		return;
+	}
 }
 
 static PyObject *name_file(PyObject *module, PyObject *args)
@@ -111,22 +143,7 @@ static PyObject *name_file(PyObject *module, PyObject *args)
 		(void)sigaction(SIGBUS, NULL, &before);
 		(void)sigaction(SIGBUS, &action, NULL);
 	}
-	for (size_t i = 0; i < FILES; i++) {
-		uintptr_t unused = 0;
-
-		if (!__atomic_compare_exchange_n(&files[i].low, &unused, 1, 0, __ATOMIC_ACQUIRE,
-		                                 __ATOMIC_RELAXED))
-			continue;
-		if (length >= NAME) { /* its end */
-			name += length - NAME + 1;
-			length = NAME - 1;
-		}
-		memcpy(files[i].name, name, (size_t)length);
-		files[i].name[length] = 0;
-		files[i].high = (uintptr_t)(low + bytes);
-		__atomic_store_n(&files[i].low, (uintptr_t)low, __ATOMIC_RELEASE);
-		break;
-	}
+	keep_file((uintptr_t)low, (uintptr_t)(low + bytes), name, (size_t)length);
 	Py_RETURN_NONE;
 }
 
