@@ -110,7 +110,9 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
     Without `load` only the header is read; the kernel reads other pages when they are touched. If
     another program makes a mapped file shorter, the next touch of a missing byte ends the process
     by SIGBUS, and a line on stderr names the file. clone(), array() and messages raise OSError
-    (ENODATA) then. ValueError: an argument or the header is wrong. OSError: as from open().
+    (ENODATA) then. In the last page that is left, missing bytes are zeros.
+
+    ValueError: an argument or the header is wrong. OSError: as from open().
     """
     _check_options(mode, framework, load)
     if load and framework == "torch":

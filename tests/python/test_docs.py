@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -99,6 +100,9 @@ def test_lines_of_the_table(line, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=140, cwd=tmp_path,
                           env=env)
     assert done.returncode == 0 and done.stdout == "done\n", (done.stdout, done.stderr)
+    if "snapshot" in line:
+        with open(tmp_path / "state.safetensors", "rb") as saved:
+            assert saved.read().endswith(struct.pack("<d", 1) * (1 << 17))
 
 
 def test_the_table_has_all_lines():
