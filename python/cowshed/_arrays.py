@@ -91,7 +91,9 @@ def array(x: Any, dtype: DTypeLike | None = None, order: Literal["C", "F", "K"] 
     order: "K" keeps "F" of an array that is "F" and not "C"; all others become "C". Copies all
     bytes; clone() copies none of an array that lies in a storage already.
     """
-    source = _numpy().asarray(x, dtype)
+    numpy = _numpy()
+    check_file(x)  # before a conversion reads it
+    source = numpy.asarray(x, dtype)
     check_file(source)
     if order == "K":
         order = "F" if source.flags.f_contiguous and not source.flags.c_contiguous else "C"

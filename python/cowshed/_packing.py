@@ -286,6 +286,7 @@ class _Out:
             self._put(small)
 
     def _put(self, data):
+        _cowshed.check_file(*_cowshed.address_of(data)[:2])
         if self._fd is None:
             self._parts.append(bytes(data))
             return

@@ -398,6 +398,9 @@ def _pt(file, x):
     """
     import torch
 
+    from ._snapshot import check_files
+
+    check_files(x)
     try:
         from torch.utils.serialization import config
 

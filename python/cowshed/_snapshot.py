@@ -20,13 +20,14 @@ checkpoint() copies such bytes before the fork, also if the program mapped them 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import copy
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from . import _cowshed, _saving, _writes
-from ._arrays import SMALL, _is_tensor, array_on
+from ._arrays import SMALL, _is_tensor, array_on, check_file
 from ._regions import region_of
 
 if TYPE_CHECKING:
@@ -415,6 +416,13 @@ def held_bytes(state):
     """The bytes of memory that the arrays and tensors of a state hold."""
     seen = set()
     return sum(_held(x, seen) for x in _leaves(state))
+
+
+def check_files(state):
+    """OSError (ENODATA): a file that has an array or tensor of a state became shorter."""
+    for x in _leaves(state):
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without memory
+            check_file(x)
 
 
 def _held(x, seen):

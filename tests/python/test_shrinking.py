@@ -99,6 +99,7 @@ def test_copies_are_errors(make, tmp_path):
     shared = cowshed.zeros(5)
     for call in (cowshed.clone, cowshed.array, cowshed.share, cowshed.freeze, ours.send,
                  lambda x: cowshed.clone(x[::2]), lambda x: cowshed.array(x[::-1]),
+                 lambda x: cowshed.array(x, "f4"), lambda x: cowshed.pack([{"x": x}]),
                  lambda x: cowshed.snapshot({"x": x, "shared": shared}),
                  lambda x: cowshed.storage_of(x).clone(), lambda x: ours.send(x[5:]),
                  lambda x: cowshed.save(tmp_path / "y.npy", x),
@@ -117,9 +118,12 @@ def test_copies_are_errors(make, tmp_path):
 @pytest.mark.parametrize("make", [mapped, private])
 def test_copies_of_tensors_are_errors(make, tmp_path):
     t = torch.from_numpy(shorter(make, tmp_path))
-    for call in cowshed.clone, cowshed.share, cowshed.freeze, lambda t: cowshed.snapshot({"t": t}):
+    for call in (cowshed.clone, cowshed.share, cowshed.freeze,
+                 lambda t: cowshed.array(t, "f4"), lambda t: cowshed.snapshot({"t": t}),
+                 lambda t: cowshed.save(tmp_path / "y.pt", {"all": [t, torch.ones(3)]})):
         with gone():
             call(t)
+    assert os.listdir(tmp_path) == ["x.npy"]
 
 
 def test_a_file_that_is_whole_again_is_read(tmp_path):
