@@ -262,7 +262,7 @@ def test_forks_beside_the_end_of_a_process_are_counted(path):
 
 SHARED = """
 import os, signal, time
-x = bytearray(b"x" * (96 << 20))
+x = bytearray(b"x") * (96 << 20)  # one block, never two
 children = []
 for _ in range(4):
     children.append(os.fork())
