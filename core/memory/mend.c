@@ -74,12 +74,11 @@ has_holes(const struct cow__tile *t)
 }
 
 /* Of the next bytes, how many are in chunks of which seven of eight pages are there?
- * Where the program touched few pages, it keeps few. */
+ * Where the program touched few pages, it keeps few. The engine is not locked. */
 static size_t
-dense(const struct cow__tile *t)
+dense(uintptr_t at, size_t most)
 {
-	uintptr_t at = origin(t) + t->committed;
-	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n = 0;
+	size_t n = 0;
 
 	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
 	                           (int)(COW__HUGE / cow__page / 8 * 7))
@@ -91,7 +90,8 @@ dense(const struct cow__tile *t)
 static void
 mend(struct cow__tile *t)
 {
-	size_t n, done;
+	uintptr_t at = origin(t) + t->committed;
+	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n, done;
 
 	if (has_holes(t)) {
 		t->small = true;
@@ -100,12 +100,12 @@ mend(struct cow__tile *t)
 	}
 	t->busy = true;
 	cow__engine_unlock();
-	n = dense(t);
+	n = dense(at, most);
 	cow__helper_lock();
 	t->busy = false;
-	if (!t->doomed && t->mending && !has_holes(t)) {
-		uintptr_t at = origin(t) + t->committed;
-
+	/* It may have ended, and begun anew at another place. */
+	if (!t->doomed && t->mending && !has_holes(t) &&
+	    at == origin(t) + t->committed && most <= t->touched - t->committed) {
 		t->committed += n ? n : COW__HUGE;
 		if (n) /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);
