@@ -191,15 +191,16 @@ refused(struct cow__tile *t, int error)
 }
 
 /* One less is young: the one that got on the longest ago. What is ahead of it would be
- * forgotten and committed again elsewhere, so tiles with anything ahead stay. */
+ * forgotten and committed again elsewhere, so tiles with anything ahead stay. So does the
+ * newest, which may get something ahead. */
 static void
 retire(void)
 {
 	struct cow__tile *t = oldest;
 
-	while (t && (t->busy || t->committed != t->touched))
+	while (t != young && (t->busy || t->committed != t->touched))
 		t = t->list_prev;
-	if (t)
+	if (t != young)
 		grown_up(t);
 }
 
@@ -361,14 +362,20 @@ cow__commit_forget(struct cow__tile *t)
 	t->touched = t->committed = t->warm = 0;
 }
 
+/* What is ahead of it may be filled, or was, without a further look: it is no waste. */
+static void
+drop_ahead(struct cow__tile *t)
+{
+	ahead -= t->committed - t->touched;
+	t->committed = t->touched;
+}
+
 void
 cow__commit_forget_young(struct cow__tile *t)
 {
-	/* What is ahead of it may be filled without a further look. */
 	if (t->young) {
 		(void)advance(t);
-		ahead -= t->committed - t->touched;
-		t->committed = t->touched;
+		drop_ahead(t);
 	}
 	young_remove(t);
 	cow__mend_end(t);
@@ -377,8 +384,10 @@ cow__commit_forget_young(struct cow__tile *t)
 void
 cow__commit_frozen(struct cow__tile *t)
 {
-	if (t->young)
-		grown_up(t);
+	if (!t->young)
+		return;
+	drop_ahead(t); /* its page table may be gone */
+	grown_up(t);
 }
 
 static void

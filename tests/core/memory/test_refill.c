@@ -131,6 +131,51 @@ START_TEST(an_announced_write_wastes_nothing)
 }
 END_TEST
 
+/* More blocks than are looked at, all committed before any is filled. */
+#define BURST 40
+#define EACH (6 * MIB)
+
+START_TEST(many_empty_blocks_are_not_ahead_for_ever)
+{
+	unsigned char *block[BURST];
+	size_t most = 2 * BURST * EACH;
+
+	no_helper();
+	fill_and_free(EACH);
+	fill_and_free(most);
+	cow_trim();
+	for (int i = 0; i < BURST; i++)
+		block[i] = new_block(EACH, 0);
+	for (int i = 0; i < BURST; i++) {
+		memset(block[i], 7, EACH);
+		cow_block_free(block[i]);
+	}
+	ck_assert_uint_ge(collapsed_by(most, &block[0]), most - 2 * MIB);
+	cow_block_free(block[0]);
+}
+END_TEST
+
+static void ends(void *arg)
+{
+	(void)arg;
+}
+
+/* What a fork froze before anybody looked may be full. */
+START_TEST(filled_and_forked_is_no_waste)
+{
+	unsigned char *block;
+
+	no_helper();
+	fill_and_free(BYTES);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+		memset(block, 7, BYTES);
+		in_child(ends, NULL);
+		cow_block_free(block);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("refill");
@@ -142,5 +187,7 @@ int main(void)
 	tcase_add_test(tcase, an_empty_block_is_learned);
 	tcase_add_test(tcase, filled_and_freed_is_filled);
 	tcase_add_test(tcase, an_announced_write_wastes_nothing);
+	tcase_add_test(tcase, many_empty_blocks_are_not_ahead_for_ever);
+	tcase_add_test(tcase, filled_and_forked_is_no_waste);
 	return run_suite(suite);
 }
