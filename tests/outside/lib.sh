@@ -41,6 +41,9 @@ once() {
 	env "${with[@]}" TMPDIR="$work/tmp" setsid -w timeout -k 5 "$limit" "$@" </dev/null \
 		>"$work/$setting.log" 2>&1
 	status=$?
+	# Without the shim both sides are the same.
+	head -n 1 "$work/$setting.log" | grep -q 'cannot be preloaded' &&
+		status='the shim was not loaded'
 	{ sift "$work/$setting.log" && echo "status $status"; } >"$work/$setting.out"
 }
 
