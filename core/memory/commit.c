@@ -460,6 +460,7 @@ cow__commit_child(void)
 	cow__mend_child();
 	unit_ahead = 0;
 	ahead = 0;
+	touched_most = touched_total; /* so much it has itself */
 }
 
 uint64_t

@@ -176,6 +176,28 @@ START_TEST(filled_and_forked_is_no_waste)
 }
 END_TEST
 
+static void gets_little(void *arg)
+{
+	unsigned char *block;
+
+	(void)arg;
+	ck_assert_uint_le(collapsed_by(BYTES, &block), SLACK);
+	cow_block_free(block);
+}
+
+/* A child never had what its parent had. There may be many children. */
+START_TEST(a_child_gets_what_it_once_had)
+{
+	unsigned char *block;
+
+	no_helper();
+	fill_and_free(BYTES);
+	in_child(gets_little, NULL);
+	ck_assert_uint_ge(collapsed_by(BYTES, &block), BYTES - 2 * MIB);
+	cow_block_free(block);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("refill");
@@ -189,5 +211,6 @@ int main(void)
 	tcase_add_test(tcase, an_announced_write_wastes_nothing);
 	tcase_add_test(tcase, many_empty_blocks_are_not_ahead_for_ever);
 	tcase_add_test(tcase, filled_and_forked_is_no_waste);
+	tcase_add_test(tcase, a_child_gets_what_it_once_had);
 	return run_suite(suite);
 }
