@@ -69,7 +69,7 @@ room(bool helped, size_t bytes)
 static size_t
 room_again(const struct cow__tile *t)
 {
-	size_t used = cow__engine.live_bytes - t->bytes + ahead;
+	size_t used = cow__engine.live_bytes - t->bytes;
 
 	if (!cow__fill_history_fills(t->bytes) || used >= touched_most)
 		return 0;
