@@ -60,21 +60,6 @@ for side in jemalloc jemalloc-thp mimalloc tcmalloc; do
 	fi
 done
 
-large_command() {
-	case $1 in
-	sort | xz)
-		program_command "$1"
-		return ;;
-	joins | groups) module=pandas ;;
-	images) module=PIL ;;
-	audio) module=scipy ;;
-	training | inference) module=torch ;;
-	*) module=numpy ;;
-	esac
-	large_python=$(python_with numpy,$module)
-	echo "exec '${large_python:-false}' '$here/large.py' $1 $scale"
-}
-
 # runs COMMAND: does it run here without any library preloaded? Keeps its output.
 runs() {
 	(cd "$tmp/in" && sh -c "$1" >"$tmp/expected") 2>/dev/null

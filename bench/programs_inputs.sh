@@ -151,3 +151,19 @@ program_title() {
 	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
 	esac
 }
+
+# large_command NAME: of a program of bench/large.py, of the size $scale, or of sort or xz
+large_command() {
+	case $1 in
+	sort | xz)
+		program_command "$1"
+		return ;;
+	joins | groups) module=pandas ;;
+	images) module=PIL ;;
+	audio) module=scipy ;;
+	training | inference) module=torch ;;
+	*) module=numpy ;;
+	esac
+	large_python=$(python_with numpy,$module)
+	echo "exec '${large_python:-false}' '$here/large.py' $1 $scale"
+}

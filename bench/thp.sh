@@ -63,19 +63,6 @@ both() {
 	done
 }
 
-program() { # NAME: the command of a large program; nothing if it can't run here
-	case $1 in
-	sort | xz) program_command "$1" && return ;;
-	joins | groups) module=pandas ;;
-	images) module=PIL ;;
-	audio) module=scipy ;;
-	training | inference) module=torch ;;
-	*) module=numpy ;;
-	esac
-	large_python=$(python_with numpy,$module)
-	[ -z "$large_python" ] || echo "exec '$large_python' '$here/large.py' $1 $scale"
-}
-
 measure() {
 	rm -f "$tmp"/*.cowshed.* "$tmp"/*.glibc.*
 	both fill "'$bin/plain_fork' -t $total -b 64M -n 0"
@@ -89,8 +76,11 @@ measure() {
 	figure cycle/10%/cpu cycle ms cpu_ms ratio 1.1
 	for name in ${THP_ONLY-temporaries arithmetic copies sorts transforms joins groups images \
 		audio training inference sort xz}; do
-		command=$(program "$name")
-		[ -n "$command" ] || { echo "  thp, $name: it can't run here" && continue; }
+		command=$(large_command "$name")
+		(cd "$tmp/in" && sh -c "$command" >/dev/null 2>&1) || {
+			echo "  thp, $name: it can't run here"
+			continue
+		}
 		both "$name" "$command"
 		figure "$name" "$name" ms wall_ms ratio 1
 		figure "$name/cpu" "$name" ms cpu_ms ratio 1.1
