@@ -21,7 +21,7 @@
 #define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define ONCE (4 * GIB)          /* the most in one call of the program */
-#define BATCH (8 * MIB)         /* committed in one go, without the lock */
+#define BATCH COW__APART_MOST   /* committed in one go, without the lock */
 /* A chunk that was filled before it was collapsed looks untouched, since the collapse
  * takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
@@ -37,19 +37,12 @@ static size_t ahead;         /* committed, not known to be touched; all tiles */
 static size_t touched_total; /* of live tiles */
 static size_t touched_most;  /* ... at any time so far */
 
-/* `touched` and `committed` of a tile count from its first 2 MiB boundary on. */
-static uintptr_t
-origin(const struct cow__tile *t)
-{
-	return cow__round_up(cow__tile_start(t), COW__HUGE);
-}
-
 static size_t
 whole_chunks(const struct cow__tile *t)
 {
-	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), origin(t));
+	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), cow__mend_origin(t));
 
-	return end - origin(t);
+	return end - cow__mend_origin(t);
 }
 
 /* How much more may be committed for an extent of `bytes` bytes. Small pages
@@ -142,7 +135,7 @@ grown_up(struct cow__tile *t)
 static int
 advance(struct cow__tile *t)
 {
-	int n = cow__pagemap_touched(origin(t) + t->touched, COW__HUGE,
+	int n = cow__pagemap_touched(cow__mend_origin(t) + t->touched, COW__HUGE,
 	                             (whole_chunks(t) - t->touched) / COW__HUGE, PASSED);
 	size_t reached;
 
@@ -211,7 +204,7 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->committed = t->touched = at > origin(t) ? at - origin(t) : 0;
+	t->committed = t->touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
 	t->warm = warm ? t->touched : 0;
 	touched_more(t->touched - t->warm);
 	t->progress_at = cow__now();
@@ -269,7 +262,7 @@ cow__commit_unlock(struct cow__tile *t)
 		return;
 	}
 	want = t->committed - t->touched;
-	at = origin(t) + t->touched;
+	at = cow__mend_origin(t) + t->touched;
 	cow__engine_unlock();
 	r = cow__apart_collapse(t, at, want, &done);
 	cow__engine_lock();
@@ -302,7 +295,7 @@ cow__commit_reached(struct cow__tile *t)
 {
 	if (!t->young || advance(t) < 0 || t->touched >= whole_chunks(t))
 		return t->bytes;
-	return origin(t) - cow__tile_start(t) + t->committed;
+	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }
 
 void
@@ -398,7 +391,7 @@ commit_batch(struct cow__tile *t, size_t bytes)
 
 	t->committed += bytes;
 	ahead += bytes;
-	r = cow__apart_remake(t, origin(t) + from, bytes, &done);
+	r = cow__apart_remake(t, cow__mend_origin(t) + from, bytes, &done);
 	t->missed += bytes - done;
 	if (r < 0 && t->young)
 		refused(t, r);
@@ -426,7 +419,7 @@ commit_step(uint64_t now)
 		/* The program may be writing the first chunk that is missing.
 		 * Leave that one to it and go on behind. */
 		if (t->committed == t->touched) {
-			int n = cow__pagemap_touched_page(origin(t) + t->committed);
+			int n = cow__pagemap_touched_page(cow__mend_origin(t) + t->committed);
 
 			if (n <= 0)
 				continue;

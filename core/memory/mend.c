@@ -15,12 +15,6 @@
 
 static struct cow__tile *mended; /* a list */
 
-static uintptr_t
-origin(const struct cow__tile *t)
-{
-	return cow__round_up(cow__tile_start(t), COW__HUGE);
-}
-
 void
 cow__mend_later(struct cow__tile *t)
 {
@@ -90,7 +84,7 @@ dense(uintptr_t at, size_t most)
 static void
 mend(struct cow__tile *t)
 {
-	uintptr_t at = origin(t) + t->committed;
+	uintptr_t at = cow__mend_origin(t) + t->committed;
 	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n, done;
 
 	if (has_holes(t)) {
@@ -105,7 +99,7 @@ mend(struct cow__tile *t)
 	t->busy = false;
 	/* It may have ended, and begun anew at another place. */
 	if (!t->doomed && t->mending && !has_holes(t) &&
-	    at == origin(t) + t->committed && most <= t->touched - t->committed) {
+	    at == cow__mend_origin(t) + t->committed && most <= t->touched - t->committed) {
 		t->committed += n ? n : COW__HUGE;
 		if (n) /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);

@@ -12,7 +12,15 @@
 #ifndef COW_CORE_MEMORY_MEND_H
 #define COW_CORE_MEMORY_MEND_H
 
+#include "core/base/base.h"
 #include "core/memory/tile.h"
+
+/* `touched` and `committed` of a tile count from here on, its first 2 MiB boundary. */
+static inline uintptr_t
+cow__mend_origin(const struct cow__tile *t)
+{
+	return cow__round_up(cow__tile_start(t), COW__HUGE);
+}
 
 /* A live tile that is not young has small pages up to `touched`. */
 void cow__mend_later(struct cow__tile *t);

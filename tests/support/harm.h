@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Test support: storages of which the program unmapped or protected a part
+ * Test support: storages that the program harmed. It unmapped or protected a part of each.
  */
 #ifndef COWSHED_TESTS_HARM_H
 #define COWSHED_TESTS_HARM_H
