@@ -25,6 +25,7 @@ disk's bytes in that time, so a saver costs the loop as much, however it writes.
 import copy
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -71,31 +72,49 @@ def sums(state):
     return {name: zlib.crc32(x.reshape(-1).view("uint8")) for name, x in named(state).items()}
 
 
+WATCHER = """
+import os, select, sys
+most, on = 0, False
+while True:
+    if on:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            sizes = dict(line.split(":") for line in file)
+        most = max(most, sum(int(sizes[name].split()[0]) for name in ("AnonPages", "Shmem")) << 10)
+    if select.select([0], [], [], 0.01 if on else None)[0]:
+        word = os.read(0, 1)
+        if not word:
+            break
+        if word == b"b":
+            most, on = 0, True
+        else:
+            on = False
+            print(most, flush=True)
+"""
+
+
 class Memory:
-    """The most memory of the machine that is no file's, while it looks: bytes."""
+    """The most memory of the machine that is no file's, while it looks: bytes.
+
+    A process of its own looks: a thread of this one would take the interpreter's lock, and the
+    pauses would be longer by its turns."""
 
     def __init__(self):
-        self.most = 0
-        self.on = self.end = False
-        self.thread = threading.Thread(target=self.look, daemon=True)
-        self.thread.start()
-
-    def look(self):
-        while not self.end:
-            if self.on:
-                with open("/proc/meminfo", encoding="ascii") as file:
-                    sizes = dict(line.split(":") for line in file)
-                now = sum(int(sizes[name].split()[0]) for name in ("AnonPages", "Shmem"))
-                self.most = max(self.most, now << 10)
-            time.sleep(0.01)
+        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        self.process = subprocess.Popen([sys.executable, "-c", WATCHER], env=plain, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def begin(self):
-        self.most = 0
-        self.on = True
+        self.process.stdin.write("b")
+        self.process.stdin.flush()
 
     def stop(self):
-        self.on = False
-        return self.most
+        self.process.stdin.write("e")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def save(way, state, path):
@@ -186,7 +205,7 @@ def run(way):
                 step()
     if wrong:
         sys.exit(f"{wrong} files have wrong bytes")
-    memory.end = True
+    memory.end()
     bytes_of_state = LAYERS * SIZE * SIZE * 12
     say(lost=statistics.median(lost), pause=max(pauses),
         memory=(most - before_all) / bytes_of_state,
