@@ -6,7 +6,7 @@
 #      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
 #                                 curves send sparse fork churn thp template cycle memory copies
 #                                 tensors pair wrappers instructions redis prefork
-#                                 programs file stall give broker cuda_cache scaling
+#                                 programs file stall saver give broker cuda_cache scaling
 #                                 python programs_same
 #
 # Runs the benchmarks one after another and shows what they print. No other program
@@ -21,7 +21,7 @@ out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill steal freeze share transparent curves send sparse fork'
 all="$all churn template cycle memory"
-all="$all pair wrappers copies tensors instructions redis prefork programs file stall give broker"
+all="$all pair wrappers copies tensors instructions redis prefork programs file saver stall give broker"
 all="$all cuda_cache scaling python programs_same"
 failed=
 
@@ -62,7 +62,7 @@ for name in "$@"; do
 		set -- "$bin/cuda_cache"
 		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
 			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
-	clone | page | copy | rewrite | fill | steal | freeze | share | transparent | file | stall | give | \
+	clone | page | copy | rewrite | fill | steal | freeze | share | transparent | file | saver | stall | give | \
 		curves | send)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark of this name: $name" ;;

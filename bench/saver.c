@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Writing 1 GiB past the page cache: calls of pwrite(), as Python's savers do, or a ring
+ *
+ * Ours is pwrite() of 16 MiB (python/cowshed/_direct.py). The rival is io_uring: writes of
+ * 1 MiB from registered memory, eight under way. Both write a new file, opened with O_DIRECT,
+ * from warm memory in huge pages, one thread each, in turns. "wall" is from the first call
+ * until all is written; "cpu" is the processor time of the process and of the kernel's threads
+ * that work for its ring. There is no bar: these figures tell why savers have no ring.
+ *
+ * BENCH_FILE names the file (/tmp/cowshed-bench-saver); its directory should be on a disk.
+ */
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "bench/common.h"
+
+enum { DEPTH = 8 };
+
+static const char *path = "/tmp/cowshed-bench-saver";
+static char *memory;
+static size_t bytes;
+
+static int new_file(void)
+{
+	int fd;
+
+	unlink(path);
+	fd = open(path, O_CREAT | O_WRONLY | O_DIRECT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		die("%s: no file for O_DIRECT can be made there", path);
+	return fd;
+}
+
+static void by_calls(int fd)
+{
+	for (size_t at = 0; at < bytes;) {
+		size_t piece = bytes - at < 16 * MIB ? bytes - at : 16 * MIB;
+		ssize_t n = pwrite(fd, memory + at, piece, (off_t)at);
+
+		if (n <= 0)
+			die("pwrite");
+		at += (size_t)n;
+	}
+}
+
+struct ring {
+	int fd;
+	struct io_uring_params p;
+	char *sq, *cq;
+	struct io_uring_sqe *sqes;
+};
+
+static void *part(int fd, size_t size, unsigned long offset)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+
+	if (p == MAP_FAILED)
+		die("a ring's mapping");
+	return p;
+}
+
+static bool ring_open(struct ring *r)
+{
+	struct iovec all = { memory, bytes };
+
+	memset(r, 0, sizeof *r);
+	r->fd = (int)syscall(SYS_io_uring_setup, DEPTH, &r->p);
+	if (r->fd < 0)
+		return false;
+	r->sq = part(r->fd, r->p.sq_off.array + r->p.sq_entries * sizeof(unsigned),
+	             IORING_OFF_SQ_RING);
+	r->cq = part(r->fd, r->p.cq_off.cqes + r->p.cq_entries * sizeof(struct io_uring_cqe),
+	             IORING_OFF_CQ_RING);
+	r->sqes = part(r->fd, r->p.sq_entries * sizeof *r->sqes, IORING_OFF_SQES);
+	return syscall(SYS_io_uring_register, r->fd, IORING_REGISTER_BUFFERS, &all, 1) == 0;
+}
+
+static void ring_close(struct ring *r)
+{
+	munmap(r->sq, r->p.sq_off.array + r->p.sq_entries * sizeof(unsigned));
+	munmap(r->cq, r->p.cq_off.cqes + r->p.cq_entries * sizeof(struct io_uring_cqe));
+	munmap(r->sqes, r->p.sq_entries * sizeof *r->sqes);
+	close(r->fd);
+}
+
+static unsigned *word(char *ring, unsigned offset)
+{
+	return (unsigned *)(void *)(ring + offset);
+}
+
+/* Puts one write into the ring; the kernel is told of it with the next wait. */
+static void ring_put(struct ring *r, int fd, size_t at)
+{
+	unsigned *tail = word(r->sq, r->p.sq_off.tail), i = *tail & (r->p.sq_entries - 1);
+
+	r->sqes[i] = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE_FIXED, .fd = fd,
+		.addr = (uintptr_t)(memory + at), .len = MIB, .off = at };
+	word(r->sq, r->p.sq_off.array)[i] = i;
+	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
+}
+
+/* Takes what is done: the number of writes. */
+static unsigned ring_take(struct ring *r)
+{
+	unsigned *head = word(r->cq, r->p.cq_off.head), done = 0;
+	unsigned tail = __atomic_load_n(word(r->cq, r->p.cq_off.tail), __ATOMIC_ACQUIRE);
+	struct io_uring_cqe *cqes = (void *)(r->cq + r->p.cq_off.cqes);
+
+	for (; *head + done != tail; done++)
+		if (cqes[(*head + done) & (r->p.cq_entries - 1)].res != (int)MIB)
+			die("a write of the ring");
+	__atomic_store_n(head, *head + done, __ATOMIC_RELEASE);
+	return done;
+}
+
+static void by_ring(struct ring *r, int fd)
+{
+	size_t at = 0, under_way = 0;
+
+	while (at < bytes || under_way) {
+		unsigned new = 0;
+
+		for (; at < bytes && under_way < DEPTH; at += MIB, under_way++, new++)
+			ring_put(r, fd, at);
+		if (syscall(SYS_io_uring_enter, r->fd, new, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+			die("io_uring_enter");
+		under_way -= ring_take(r);
+	}
+}
+
+/* One turn of a side: adds its wall and processor time, in ms. */
+static void turn(struct ring *r, struct series *wall, struct series *cpu)
+{
+	int fd = new_file();
+	double t = now_ns(), c = cpu_ns();
+
+	if (r)
+		by_ring(r, fd);
+	else
+		by_calls(fd);
+	series_add(wall, (now_ns() - t) / 1e6);
+	close(fd);
+	if (r)
+		ring_close(r); /* the kernel's threads of the ring count when they have ended */
+	sleep_ms(20);
+	series_add(cpu, (cpu_ns() - c) / 1e6);
+	unlink(path);
+}
+
+int main(void)
+{
+	struct series wall[2] = { 0 }, cpu[2] = { 0 };
+	int n = rounds(5);
+
+	if (getenv("BENCH_FILE"))
+		path = getenv("BENCH_FILE");
+	bytes = sized(GIB) / MIB * MIB;
+	if (posix_memalign((void **)&memory, HUGE, bytes) != 0)
+		die("no memory");
+	madvise(memory, bytes, MADV_HUGEPAGE);
+	memset(memory, 1, bytes);
+	for (int i = 0; i < n; i++) {
+		struct ring r;
+
+		turn(NULL, &wall[0], &cpu[0]);
+		if (!ring_open(&r)) {
+			printf("  saver: skipped (no io_uring, or its memory may not be locked)\n");
+			return 0;
+		}
+		turn(&r, &wall[1], &cpu[1]);
+	}
+	report("saver", "wall", "ms", &wall[0], &wall[1], BAR_NONE, 0);
+	report("saver", "cpu", "ms", &cpu[0], &cpu[1], BAR_NONE, 0);
+	free(memory);
+	return 0;
+}
