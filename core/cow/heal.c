@@ -51,6 +51,14 @@ static bool stopped;                  /* for the last slice */
 static bool clean_first;
 static uint64_t freezes; /* so many had been when it was set last */
 
+/* What the last slice left, if it thawed nothing and had the time for all: chunks that the
+ * kernel may write for a parked thread, and the like. Another slice would thaw nothing. */
+static struct {
+	bool known;
+	size_t tiles; /* that nobody else holds */
+	uint64_t freezes;
+} rest;
+
 COW_EXPORT bool
 cow__heal_needed(void)
 {
@@ -113,6 +121,25 @@ can_thaw(struct cow__tile *t, struct cow__census *c)
 {
 	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
 	       cow__exclusive(t, c);
+}
+
+static size_t
+count_thawable(void)
+{
+	struct cow__census c = { 0, 0 };
+	size_t n = 0;
+
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		n += can_thaw(t, &c);
+	return n;
+}
+
+static void
+note_rest(bool thawed_nothing)
+{
+	rest.known = thawed_nothing;
+	rest.tiles = thawed_nothing ? count_thawable() : 0;
+	rest.freezes = cow__stat_get(freezes);
 }
 
 static bool
@@ -295,6 +322,7 @@ heal_once(uint64_t ns, bool all)
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
 	}
+	note_rest(!more && !clean && !pinned_at && cow__stat_get(bytes_thawed) == thawed);
 	cow__stat_set(heal_wait_ns_max, cow__park_longest());
 	cow__stat_add(heal_ns_total, cow__now() - began);
 	return more ? MORE : DONE;
@@ -308,6 +336,15 @@ cow__heal(uint64_t ns)
 	while (heal_once(cow__min(ns, SLICE_NS), ns == UINT64_MAX) == MORE &&
 	       cow__now() - began < ns)
 		;
+}
+
+void
+cow__heal_before_fork(uint64_t ns)
+{
+	if (rest.known && rest.freezes == cow__stat_get(freezes) &&
+	    rest.tiles == count_thawable())
+		return;
+	cow__heal(ns);
 }
 
 bool
@@ -360,6 +397,7 @@ cow__heal_child(void)
 	cursor = 0;
 	cow__ahead_forget();
 	healed_at = vain_since = pinned_at = ahead_at = 0;
+	rest.known = false;
 	look_ns = LOOK_NS;
 	due_at = cow__now() + SETTLED_NS;
 	care(cow__engine.frozen != 0);

@@ -204,7 +204,7 @@ prepare_locked(void)
 	if (!taking_part || cow__engine.live_bytes == 0)
 		return;
 	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
-	cow__heal(HEAL_NS);
+	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
 	if (cow__holders_before_fork() < 0) {

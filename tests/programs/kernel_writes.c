@@ -407,6 +407,43 @@ static void run_queues(const char *only)
 	}
 }
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* What the kernel may write stays behind. A fork does not try once more to bring it home, as
+ * that would only make the fork longer. The helper may do so at the same time, now and then. */
+static void fork_beside_what_stays(void)
+{
+	static const struct call wait_to_read = { "fork", by_read, wake_by_pipe };
+	struct healing h = healing_begin(BYTES);
+	struct cow_stats before, after;
+	pid_t child;
+	int tries = 0;
+
+	current = &wait_to_read;
+	shared = h.block + IN_THE_MIDDLE;
+	ended = 0;
+	caller = 0;
+	check(pthread_create(&waiter, NULL, make_call, NULL) == 0);
+	wait_until_it_sleeps();
+	healing_may_begin(&h);
+	do {
+		others_come_home(&h);
+		check(tries++ < 20);
+		before.heal_ns_total = after.heal_ns_total = 0;
+		(void)stats(&before);
+		child = start(nothing, NULL);
+		(void)stats(&after);
+		finish(child);
+	} while (after.heal_ns_total != before.heal_ns_total);
+	current->wake();
+	check(pthread_join(waiter, NULL) == 0);
+	healing_end(&h);
+	puts("fork");
+}
+
 int main(int argc, char **argv)
 {
 	const char *only = argc > 1 ? argv[1] : NULL;
@@ -416,5 +453,7 @@ int main(int argc, char **argv)
 	make_file();
 	run_calls(calls, COUNT(calls), only);
 	run_queues(only);
+	if (!only || strcmp(only, "fork") == 0)
+		fork_beside_what_stays();
 	return 0;
 }
