@@ -77,15 +77,13 @@ tick(void)
 	(void)cow__extent_poll_limbo();
 	if (!cow__engine.use_helper)
 		(void)cow__spares_release(now, false);
-	if (cow__engine.forked_once || cow__engine.generation) {
+	if (!cow__engine.use_helper || cow__engine.forked_once || cow__engine.generation)
 		cow__heal_due();
-		if (cow__engine.frozen && cow__engine.use_helper)
-			cow__helper_want(false);
-		else
-			cow__shadows_release(now, false);
-	} else if (cow__engine.use_helper && cow__shadows_due(now)) {
+	if (!cow__engine.use_helper)
+		cow__shadows_release(now, false);
+	else if (cow__engine.frozen && (cow__engine.forked_once || cow__engine.generation ||
+	                                cow__shadows_due(now)))
 		cow__helper_want(false); /* clones have shadows, too */
-	}
 	if (cow__old_tables_pending()) {
 		if (cow__engine.use_helper)
 			cow__helper_want(false);
