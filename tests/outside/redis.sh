@@ -10,14 +10,18 @@ tree=$(sources bookworm redis) || exit 77
 for tool in server cli benchmark check-rdb check-aof; do
 	ln -sf "$(command -v redis-$tool)" "$tree/src/redis-$tool"
 done
-files='unit/type/string unit/type/list unit/type/hash unit/expire unit/bitops
-	integration/rdb integration/aof'
-[ -n "$quick" ] || files+=' unit/dump unit/auth unit/protocol unit/keyspace unit/scan unit/info
-	unit/type/incr unit/type/list-2 unit/type/list-3 unit/type/set unit/type/zset unit/type/stream
-	unit/sort unit/multi unit/quit unit/aofrw unit/introspection unit/limits unit/obuf-limits
-	unit/dump unit/geo unit/memefficiency unit/hyperloglog unit/lazyfree unit/scripting
-	unit/maxmemory unit/tracking integration/replication integration/replication-psync
-	integration/psync2 integration/block-repl integration/convert-ziplist-hash-on-load'
+files='integration/rdb integration/aof unit/type/string unit/type/list unit/type/hash unit/expire
+	unit/bitops'
+[ -n "$quick" ] || files+=' integration/aof-multi-part integration/dismiss-mem
+	integration/replication integration/replication-2 integration/replication-3
+	integration/replication-4 integration/replication-buffer integration/replication-psync
+	unit/memefficiency
+	unit/aofrw unit/maxmemory unit/lazyfree integration/psync2 integration/block-repl
+	integration/convert-ziplist-hash-on-load unit/dump unit/auth unit/protocol unit/keyspace
+	unit/scan unit/info unit/type/incr unit/type/list-2 unit/type/list-3 unit/type/set
+	unit/type/zset unit/type/stream unit/sort unit/multi unit/quit unit/introspection unit/limits
+	unit/obuf-limits unit/geo unit/hyperloglog unit/scripting unit/tracking'
+settings+=' mmap=1M'
 [ -z "$quick" ] || settings=threshold=65536,mmap=65536
 limit=600
 sift() { sed 's/\x1b\[[0-9;]*m//g' "$1" | sed -nE 's/^\[(ok|err)\]: ([^(]*).*/\1 \2/p' | sort; }
