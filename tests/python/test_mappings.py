@@ -4,6 +4,7 @@
 import ctypes
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import weakref
@@ -80,6 +81,93 @@ def test_map_files(monkeypatch):
     except OSError:
         pytest.skip("the kernel opens map_files for privileged processes only")
     check(x)
+
+
+# A file that this process has mapped, closed and unlinked, and that no other process has.
+UNLINKED = """
+import ctypes, mmap, os, sys
+import numpy as np
+import cowshed
+from cowshed import _mappings
+
+setting, path = sys.argv[1:]
+if setting == "plug-in":
+    _mappings.keep_files()
+elif setting != "-":
+    cowshed.set_option("keep-files", setting)
+N = 1 << 20
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_size_t
+libc.mmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+fd = os.open(path, os.O_RDWR | os.O_CREAT)
+os.write(fd, bytes(range(256)) * (N >> 8))
+device = os.fstat(fd).st_dev, os.fstat(fd).st_ino
+at = libc.mmap(0, N, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
+os.close(fd)
+os.unlink(path)
+x = np.frombuffer((ctypes.c_char * N).from_address(at), "u1")
+
+def descriptors():
+    found = 0
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            facts = os.stat(f"/proc/self/fd/{number}")
+        except OSError:
+            continue
+        found += (facts.st_dev, facts.st_ino) == device
+    return found
+
+kept = descriptors()
+w = cowshed.writable(x)
+w[5] = 77
+x[6] = 88
+assert (w[5], x[5], w[7], w.flags.writeable) == (77, 5, 7, True)
+assert bytes(w[256:]) == bytes(range(256)) * ((N >> 8) - 1)
+copied = cowshed.stats()["fallbacks"].get("foreign", 0)
+kind = cowshed.storage_of(w).kind
+del w, x
+libc.munmap(at, N)
+print(kept, copied, kind, descriptors())
+"""
+
+
+def run_unlinked(tmp_path, setting, shim, **more):
+    """What UNLINKED says, in a process that may not open /proc/self/map_files."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(cowshed.__file__)))
+    command = [sys.executable, "-c", UNLINKED, setting, str(tmp_path / "x")]
+    if shim:
+        command = [os.path.join(package, "cowshed/bin/cowshed"), "run", "--", *command]
+    if os.geteuid() == 0:
+        without = shutil.which("setpriv")
+        if not without:
+            pytest.skip("no setpriv: the kernel opens map_files for privileged processes")
+        command = [without, "--bounding-set=-all", "--inh-caps=-all", *command]
+    env = {name: value for name, value in os.environ.items()
+           if name not in ("LD_PRELOAD", "COWSHED_OPTIONS")}
+    done = subprocess.run(command, capture_output=True, text=True,
+                          env={**env, "PYTHONPATH": package, **more})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_an_unlinked_and_closed_file_is_copied_and_counted(tmp_path):
+    assert run_unlinked(tmp_path, "-", False) == "0 1 own 0"
+    assert run_unlinked(tmp_path, "-", True) == "0 1 own 0"
+
+
+@pytest.mark.parametrize("setting", ["1M", "plug-in"])
+def test_the_shim_keeps_a_descriptor_of_an_unlinked_and_closed_file(tmp_path, setting):
+    assert run_unlinked(tmp_path, setting, True) == "1 0 file 0"
+    assert run_unlinked(tmp_path, setting, False) == "0 1 own 0"  # there is no shim
+
+
+def test_which_files_the_shim_keeps(tmp_path):
+    assert run_unlinked(tmp_path, "2M", True) == "0 1 own 0"
+    assert run_unlinked(tmp_path, "0", True, COWSHED_OPTIONS="keep-files=4K") == "0 1 own 0"
+    assert run_unlinked(tmp_path, "-", True, COWSHED_OPTIONS="keep-files=4K") == "1 0 file 0"
+    # A plug-in does not change what the user has set.
+    assert run_unlinked(tmp_path, "plug-in", True, COWSHED_OPTIONS="keep-files=0") == "0 1 own 0"
 
 
 LENDER = "import sys; print(flush=True); sys.stdin.read()"
