@@ -155,7 +155,7 @@ cow__descriptor_reopen(int fd, struct cow__descriptor *ret)
 	r = SYS3(SYS_fstat, fd, &st, 0);
 	if (r < 0)
 		return (int)r;
-	if (!S_ISREG(st.st_mode))
+	if (!S_ISREG(st.st_mode) || st.st_nlink != 0)
 		return -EINVAL;
 	was.dev = st.st_dev;
 	was.ino = st.st_ino;

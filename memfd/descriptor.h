@@ -48,7 +48,7 @@ int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
 long cow__descriptor_open(int fd, int flags);
 
 /* The same for reading, as one of ours. `fd` stays the program's. -EINVAL: it is no
- * regular file; -EBADF: another thread has closed it. */
+ * regular file, or has a name; -EBADF: another thread has closed it. */
 int cow__descriptor_reopen(int fd, struct cow__descriptor *ret);
 
 /* Is it still the file that we opened? */

@@ -4,8 +4,9 @@
  *
  * The file is opened anew, and its descriptor is no duplicate: a duplicate would hold a
  * lock of flock() that the program gives back by closing its own. Closing any descriptor
- * of a file gives back this process's locks of fcntl() on it, which nothing can prevent.
- * That is why the option is off.
+ * of a file gives back this process's locks of fcntl() on it, which nothing can prevent. A
+ * database could lose its bytes by that. So a file with a name is left alone: it can be
+ * opened by that name.
  *
  *     slot: 0 (free) -> BUSY -> the start of the mapping -> BUSY -> 0, or another start
  *

@@ -2,7 +2,7 @@
 /*
  * Descriptors of files that the program has mapped (option keep-files)
  *
- * A program may map a file, close its descriptor and remove its name. Then only the
+ * A program may map a file that has no name any more, and close its descriptor. Then only the
  * mapping leads to the file, and the kernel opens that way for privileged processes
  * alone. A process that wants the bytes once more, privately, would have to copy them.
  * So a descriptor is kept as long as a part of the mapping is there. It is found among
@@ -23,8 +23,8 @@ extern size_t cow__files_least;
 /* How many are kept. Atomic. */
 extern size_t cow__files_kept;
 
-/* After the program has mapped `bytes` of a file, shared: keeps a descriptor of it. Where
- * that can't be had, nothing is kept. */
+/* After the program has mapped `bytes` of a file, shared: keeps a descriptor of it, if it has
+ * no name. Where that can't be had, nothing is kept. */
 void cow__files_keep(uintptr_t start, size_t bytes, int fd);
 
 /* Before pages are unmapped, or something else is mapped there: closes the descriptors of

@@ -6,7 +6,7 @@ since Linux 6.11, else by its text. open_file() then looks for the file, in this
 
 1. By the name. The file there may be another one, so device and inode are compared.
 2. By the descriptors of this process: a memfd has no name, and a file may be unlinked. With the
-   option keep-files the shim keeps a descriptor of what the program has mapped.
+   option keep-files the shim keeps a descriptor of what the program has mapped without a name.
 3. By /proc/self/map_files, which the kernel opens for privileged processes only.
 4. By the descriptors of other processes of this user. The store of Ray has unlinked the files that
    its workers map, and they have closed their descriptors. The store itself has one.

@@ -83,14 +83,15 @@ def test_map_files(monkeypatch):
     check(x)
 
 
-# A file that this process has mapped, closed and unlinked, and that no other process has.
+# A file that this process has mapped, and that has no name and no descriptor in any process. It
+# lost its name before that ("unlinked") or afterwards.
 UNLINKED = """
 import ctypes, mmap, os, sys
 import numpy as np
 import cowshed
 from cowshed import _mappings
 
-setting, path = sys.argv[1:]
+setting, path, order = sys.argv[1:]
 if setting == "plug-in":
     _mappings.keep_files()
 elif setting != "-":
@@ -103,9 +104,12 @@ libc.munmap.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 fd = os.open(path, os.O_RDWR | os.O_CREAT)
 os.write(fd, bytes(range(256)) * (N >> 8))
 device = os.fstat(fd).st_dev, os.fstat(fd).st_ino
+if order == "unlinked":
+    os.unlink(path)
 at = libc.mmap(0, N, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, fd, 0)
 os.close(fd)
-os.unlink(path)
+if os.path.exists(path):
+    os.unlink(path)
 x = np.frombuffer((ctypes.c_char * N).from_address(at), "u1")
 
 def descriptors():
@@ -132,10 +136,10 @@ print(kept, copied, kind, descriptors())
 """
 
 
-def run_unlinked(tmp_path, setting, shim, **more):
+def run_unlinked(tmp_path, setting, shim, order="unlinked", **more):
     """What UNLINKED says, in a process that may not open /proc/self/map_files."""
     package = os.path.dirname(os.path.dirname(os.path.abspath(cowshed.__file__)))
-    command = [sys.executable, "-c", UNLINKED, setting, str(tmp_path / "x")]
+    command = [sys.executable, "-c", UNLINKED, setting, str(tmp_path / "x"), order]
     if shim:
         command = [os.path.join(package, "cowshed/bin/cowshed"), "run", "--", *command]
     if os.geteuid() == 0:
@@ -168,6 +172,10 @@ def test_which_files_the_shim_keeps(tmp_path):
     assert run_unlinked(tmp_path, "-", True, COWSHED_OPTIONS="keep-files=4K") == "1 0 file 0"
     # A plug-in does not change what the user has set.
     assert run_unlinked(tmp_path, "plug-in", True, COWSHED_OPTIONS="keep-files=0") == "0 1 own 0"
+
+
+def test_a_file_with_a_name_may_have_locks_and_is_left_alone(tmp_path):
+    assert run_unlinked(tmp_path, "1M", True, order="mapped") == "0 1 own 0"
 
 
 LENDER = "import sys; print(flush=True); sys.stdin.read()"

@@ -17,6 +17,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { PAGES = 8 };
@@ -175,6 +176,31 @@ START_TEST(a_lock_goes_with_the_programs_descriptor)
 }
 END_TEST
 
+/* A close of any descriptor would give the lock back. */
+START_TEST(a_file_with_a_name_keeps_its_locks)
+{
+	char path[] = "/tmp/cowshed-files-XXXXXX";
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int fd = mkstemp(path), status;
+	uintptr_t p = (uintptr_t)1 << 44;
+	pid_t child;
+
+	must(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+	must(fcntl(fd, F_SETLK, &lock) == 0);
+	cow__files_keep(p, bytes, fd);
+	ck_assert_uint_eq(cow__files_kept, 0);
+	cow__files_forget(p, bytes);
+	child = fork();
+	must(child >= 0);
+	if (child == 0)
+		_exit(fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_WRLCK ? 0 : 1);
+	must(waitpid(child, &status, 0) == child);
+	ck_assert_int_eq(status, 0);
+	unlink(path);
+	close(fd);
+}
+END_TEST
+
 START_TEST(what_is_no_file)
 {
 	int ends[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -232,6 +258,7 @@ int main(void)
 	tcase_add_test(tcase, it_moves_with_its_mapping);
 	tcase_add_test(tcase, a_number_that_is_used_again);
 	tcase_add_test(tcase, a_lock_goes_with_the_programs_descriptor);
+	tcase_add_test(tcase, a_file_with_a_name_keeps_its_locks);
 	tcase_add_test(tcase, what_is_no_file);
 	tcase_add_test(tcase, more_than_there_is_room_for);
 	tcase_add_test(tcase, the_option);
