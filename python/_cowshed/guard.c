@@ -239,50 +239,145 @@ static PyObject *peek(PyObject *module, PyObject *args)
 	return result;
 }
 
-/* Copies 64 and 32 bits out of two buffers in mapped files. */
-static int copy_index(Py_buffer *starts, Py_buffer *sums, Py_ssize_t at, uint64_t ends[2],
-                      uint32_t *sum)
+/* ---- Elements of packs ---------------------------------------------------- */
+
+/* The parts of a pack that lies in a file: the form in _pack.py. */
+struct pack {
+	Py_buffer data, starts, sums;
+	PyObject *crc32; /* zlib's */
+	Py_ssize_t count;
+	int has_tables; /* its elements are records, which may have a table of buffers */
+};
+
+enum { PACK_HEADER = 64, PICKLE = 0x80, TABLE = 16 };
+static const char pack_name[] = "cowshed.pack_index";
+
+static void free_pack(struct pack *p)
 {
-	return copy((char *)ends, (char *)starts->buf + 8 * at, 16) &&
-	       copy((char *)sum, (char *)sums->buf + 4 * at, 4);
+	Py_XDECREF(p->crc32);
+	if (p->data.obj) {
+		PyBuffer_Release(&p->sums);
+		PyBuffer_Release(&p->starts);
+		PyBuffer_Release(&p->data);
+	}
+	PyMem_Free(p);
+}
+
+static void free_index(PyObject *capsule)
+{
+	free_pack(PyCapsule_GetPointer(capsule, pack_name));
+}
+
+static PyObject *pack_index(PyObject *module, PyObject *args)
+{
+	struct pack *p = PyMem_Calloc(1, sizeof(*p));
+	PyObject *capsule, *zlib;
+
+	(void)module;
+	if (!p)
+		return PyErr_NoMemory();
+	zlib = PyImport_ImportModule("zlib");
+	p->crc32 = zlib ? PyObject_GetAttrString(zlib, "crc32") : NULL;
+	Py_XDECREF(zlib);
+	if (!p->crc32 || !PyArg_ParseTuple(args, "y*y*y*p:pack_index", &p->data, &p->starts,
+	                                   &p->sums, &p->has_tables)) {
+		p->data.obj = NULL; /* a failed call has released what it had */
+		free_pack(p);
+		return NULL;
+	}
+	p->count = p->starts.len / 8 - 1;
+	if (p->count > p->sums.len / 4)
+		p->count = p->sums.len / 4;
+	capsule = PyCapsule_New(p, pack_name, free_index);
+	if (!capsule)
+		free_pack(p);
+	return capsule;
+}
+
+/* Whether the element could be read. *ret_n: its bytes that have a checksum, at *ret_low; -1: the
+ * index is damaged. */
+static int find_element(const struct pack *p, Py_ssize_t at, uint64_t *ret_low, Py_ssize_t *ret_n,
+                        uint32_t *ret_sum)
+{
+	uint64_t ends[2], table[2], n;
+
+	*ret_n = -1;
+	if (!copy((char *)ends, (char *)p->starts.buf + 8 * at, 16) ||
+	    !copy((char *)ret_sum, (char *)p->sums.buf + 4 * at, 4))
+		return 0;
+	if (ends[0] < PACK_HEADER || ends[0] > ends[1] || ends[1] > (uint64_t)p->data.len)
+		return 1;
+	n = ends[1] - ends[0];
+	if (p->has_tables && n >= TABLE) {
+		if (!copy((char *)table, (char *)p->data.buf + ends[0], TABLE))
+			return 0;
+		if ((table[0] & 0xff) != PICKLE && table[1] < n) {
+			uint64_t with = TABLE * ((table[0] >> 8) + 1) + table[1];
+
+			n = with < n ? with : n;
+		}
+	}
+	*ret_low = ends[0];
+	*ret_n = (Py_ssize_t)n;
+	return 1;
+}
+
+/* 1: they have this checksum; 0: they have not; -1: an error. */
+static int has_sum(const struct pack *p, PyObject *bytes, uint32_t sum)
+{
+	PyObject *found = PyObject_CallFunctionObjArgs(p->crc32, bytes, NULL);
+	unsigned long is;
+
+	if (!found)
+		return -1;
+	is = PyLong_AsUnsignedLong(found);
+	Py_DECREF(found);
+	return is == sum;
+}
+
+static PyObject *gone(void)
+{
+	errno = ENODATA;
+	return PyErr_SetFromErrno(PyExc_OSError);
 }
 
 static PyObject *peek_element(PyObject *module, PyObject *args)
 {
-	PyObject *result = NULL, *bytes = NULL;
-	Py_buffer data, starts, sums;
-	uint64_t ends[2], n;
-	Py_ssize_t at, most;
+	PyObject *capsule, *bytes;
+	struct pack *p;
+	Py_ssize_t at, n;
+	uint64_t low;
 	uint32_t sum;
+	int is;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "y*y*y*nn:peek_element", &data, &starts, &sums, &at, &most))
+	if (!PyArg_ParseTuple(args, "On:peek_element", &capsule, &at))
 		return NULL;
-	if (at < 0 || starts.len < 8 * (at + 2) || sums.len < 4 * (at + 1)) {
+	p = PyCapsule_GetPointer(capsule, pack_name);
+	if (!p)
+		return NULL;
+	if (at < 0 || at >= p->count) {
 		PyErr_SetString(PyExc_ValueError, "the index does not have this element");
-		goto out;
+		return NULL;
 	}
-	if (!copy_index(&starts, &sums, at, ends, &sum))
-		goto gone;
-	n = ends[0] <= ends[1] && ends[1] <= (uint64_t)data.len ? ends[1] - ends[0] : 0;
-	n = n < (uint64_t)most ? n : (uint64_t)most;
-	bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
+	if (!find_element(p, at, &low, &n, &sum))
+		return gone();
+	if (n < 0 || (!n && p->has_tables))
+		Py_RETURN_NONE;
+	bytes = PyBytes_FromStringAndSize(NULL, n);
 	if (!bytes)
-		goto out;
-	if (!copy(PyBytes_AsString(bytes), (char *)data.buf + (n ? ends[0] : 0), (size_t)n))
-		goto gone;
-	result = Py_BuildValue("(KKIO)", (unsigned long long)ends[0], (unsigned long long)ends[1],
-	                       (unsigned int)sum, bytes);
-	goto out;
-gone:
-	errno = ENODATA;
-	(void)PyErr_SetFromErrno(PyExc_OSError);
-out:
-	Py_XDECREF(bytes);
-	PyBuffer_Release(&sums);
-	PyBuffer_Release(&starts);
-	PyBuffer_Release(&data);
-	return result;
+		return NULL;
+	if (!copy(PyBytes_AsString(bytes), (char *)p->data.buf + low, (size_t)n)) {
+		Py_DECREF(bytes);
+		return gone();
+	}
+	is = has_sum(p, bytes, sum);
+	if (is == 1)
+		return bytes;
+	Py_DECREF(bytes);
+	if (is < 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
@@ -300,11 +395,15 @@ static PyMethodDef functions[] = {
          "peek(buffer, low, high, /)\n--\n\n"
          "Returns bytes low to high of a buffer in a mapping that name_file() knows.\n\n"
          "ValueError: it has fewer bytes. OSError (ENODATA): the file became shorter."},
+	{"pack_index", pack_index, METH_VARARGS,
+         "pack_index(data, starts, sums, has_tables, /)\n--\n\n"
+         "Returns what peek_element() takes: the parts of a pack, of the form in _pack.py.\n\n"
+         "It holds the three buffers. has_tables: the elements are records."},
 	{"peek_element", peek_element, METH_VARARGS,
-         "peek_element(data, starts, sums, at, most, /)\n--\n\n"
-         "Returns (begin, end, sum, bytes) of an element of a pack, of the form in _pack.py.\n\n"
-         "bytes: the first `most` of data[begin:end]; none if data does not have these. "
-         "OSError (ENODATA): the file became shorter."},
+         "peek_element(index, at, /)\n--\n\n"
+         "Returns the bytes of an element of a pack; of a record without its buffers.\n\n"
+         "None: they are damaged. ValueError: there is no such element. OSError (ENODATA): the "
+         "file became shorter."},
 	{NULL, NULL, 0, NULL},
 };
 

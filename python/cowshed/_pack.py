@@ -45,10 +45,9 @@ HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the ind
 TABLE = struct.Struct("<QQ")
 RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
 
-_AT_ONCE = 4096  # bytes of a record that are copied before its table of buffers is known
-
 _loads = pickle.loads
 _peek = _cowshed.peek
+_peek_element = _cowshed.peek_element
 
 
 class Packed(Sequence[T]):
@@ -62,7 +61,8 @@ class Packed(Sequence[T]):
     bytes; that of a slice has the bytes of the slice.
     """
 
-    __slots__ = ("_storage", "_range", "_kind", "_data", "_starts", "_sums", "_path", "__weakref__")
+    __slots__ = ("_storage", "_range", "_kind", "_data", "_starts", "_sums", "_path", "_index",
+                 "__weakref__")
 
     # ---- Making ------------------------------------------------------------------------------
 
@@ -159,25 +159,13 @@ class Packed(Sequence[T]):
         if self._path is None:
             starts = self._starts
             return self._data[starts[at] : starts[at + 1]]
+        # Of a file: a copy, which has its checksum. Touching the file itself would be a SIGBUS if
+        # it became shorter.
         try:
-            return self._checked(at)
+            record = _peek_element(self._index, at)
         except OSError:
             raise self._shorter(at) from None
-
-    def _checked(self, at):
-        """The same for a file: a copy, which has its checksum. Touching the file itself would be a
-        SIGBUS if it became shorter. OSError: it did."""
-        low, high, crc, record = _cowshed.peek_element(self._data, self._starts, self._sums, at,
-                                                       _AT_ONCE)
-        if not HEADER.size <= low <= high <= len(self._data):
-            raise self._damaged(f"element {at}")
-        if self._kind == RECORDS and high - low >= TABLE.size and record[0] != 0x80:
-            count, size = TABLE.unpack_from(record)
-            high = min(low + TABLE.size * ((count >> 8) + 1) + size, high)
-            record = record[: high - low]
-        if len(record) < high - low:
-            record = _peek(self._data, low, high)
-        if zlib.crc32(record) != crc or (not record and self._kind == RECORDS):
+        if record is None:
             raise self._damaged(f"element {at}")
         return record
 
@@ -293,13 +281,15 @@ def _attach(storage, where=None):
     self = Packed.__new__(Packed)
     self._storage, self._kind, self._path = storage, kind, path
     self._range = range(count) if where is None else where
-    self._starts = self._sums = None
+    self._starts = self._sums = self._index = None
     if kind >= INTEGERS:
         self._data = whole[HEADER.size : index].cast("q" if kind == INTEGERS else "d")
     else:
         self._data = whole[:index]
         self._starts = whole[index : index + 8 * count + 8].cast("Q")
         self._sums = whole[index + 8 * count + 8 :].cast("I")
+        if path is not None:
+            self._index = _cowshed.pack_index(self._data, self._starts, self._sums, kind == RECORDS)
     return self
 
 

@@ -108,3 +108,20 @@ def test_mutated_files(tmp_path):
             with contextlib.suppress(ValueError):  # and no other error
                 assert (back == packed) in (True, False)
         assert found > len(data) / 15
+
+
+def test_elements_that_are_not_there(tmp_path):
+    cowshed.pack(ROWS).save(tmp_path / "x")
+    back = cowshed.Packed.open(tmp_path / "x")
+    peek = cowshed._cowshed.peek_element
+    assert pickle.loads(peek(back._index, len(ROWS) - 1)) == ROWS[-1]
+    for at in -1, len(ROWS), 1 << 60:
+        with pytest.raises(ValueError, match="the index does not have this element"):
+            peek(back._index, at)
+    with pytest.raises(ValueError):
+        peek(back, 0)  # no index of a pack
+    for wrong in (b"", b"", b"", True), (bytes(64), bytes(16), bytes(3), True):
+        with pytest.raises(ValueError, match="the index does not have this element"):
+            peek(cowshed._cowshed.pack_index(*wrong), 0)
+    with pytest.raises(TypeError):
+        cowshed._cowshed.pack_index(b"", None, b"", True)
