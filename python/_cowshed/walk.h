@@ -11,6 +11,7 @@
 #ifndef COWSHED_WALK_H
 #define COWSHED_WALK_H
 
+#include "python/_cowshed/huge.h"
 #include "python/_cowshed/module.h"
 
 #include <stdbool.h>
@@ -51,7 +52,8 @@ struct walk {
 	bool failed; /* no memory */
 	struct type types[TYPES];
 	struct held held[HELD + 1];
-	unsigned long long objects, bytes, left; /* for freeze.c */
+	unsigned long long objects, bytes, left; /* for freeze.c, as the next */
+	struct huge huge;
 };
 
 /* Finds all containers. Sets `failed` if memory is short. */
