@@ -2,9 +2,10 @@
 """COUNT dicts that four workers read: forked, spawned, and forked by a server.
 
 Each worker reads all strings and numbers of all elements. "start" is the time from the first start
-of a process to the moment when all four run. "read" is the mean of their times to read. "private"
-is the memory of all four that nobody shares, at the end of their reading. "beyond" is the same
-without that of four workers that have nothing to read.
+of a process to the moment when all four run. "read" is the mean of their times to read. "again" is
+that of a second time, when all pages that reading writes have been copied. "private" is the memory
+of all four that nobody shares, at the end of their first reading. "beyond" is the same without that
+of four workers that have nothing to read.
 
 freeze_objects() needs a Python of 3.12 or newer: the newest that is found in the versions of pyenv
 or in PATH. pack() is measured with that one and with the Python of the other benchmarks. "prepare"
@@ -12,7 +13,7 @@ is the time of freeze_objects() and pack() themselves, before any worker; today'
 "element" is the time of packed[i], and of pickle.loads() of its pickle, in one process; "file" the
 same of Packed.open(), whose elements are copied and compared with their checksums.
 
-    python objects.py           COUNT=400000
+    python objects.py           COUNT=400000    ONLY=freeze_objects, pack or element
 """
 
 import multiprocessing
@@ -32,6 +33,7 @@ if __name__ == "__main__":
     from common import ROUNDS, Rounds, attempt, leave, line, say, warm
 
 COUNT = int(os.environ.get("COUNT", "400000"))
+ONLY = os.environ.get("ONLY", "")
 WORKERS = 4
 METHODS = "fork", "spawn", "forkserver"
 
@@ -56,21 +58,34 @@ def private():
         return sum(int(text.split()[1]) << 10 for text in lines if text.startswith("Private_"))
 
 
-def work(rows, pipe, empty):
-    pipe.send("runs")
-    pipe.recv()  # until all run
+def read_all(rows):
+    """(a number that all rows make, seconds)"""
     start = time.perf_counter()
     total = 0
-    if not empty:
-        for row in rows:
-            total += touch(row)
-    seconds = time.perf_counter() - start
-    pipe.send((total, seconds, private()))
+    for row in rows:
+        total += touch(row)
+    return total, time.perf_counter() - start
+
+
+def work(rows, pipe, empty):
+    pipe.send("runs")
+    for _ in range(1 if empty else 2):
+        pipe.recv()  # until all run, or have read
+        pipe.send((*read_all(() if empty else rows), private()))
     pipe.recv()  # until all have read
 
 
+def ask(pipes):
+    """(mean seconds to read, private bytes of all)"""
+    for pipe in pipes:
+        pipe.send(None)
+    said = [pipe.recv() for pipe in pipes]
+    assert len({total for total, *_ in said}) == 1
+    return statistics.mean(seconds for _, seconds, _ in said), sum(n for *_, n in said)
+
+
 def workers(context, rows, empty=False):
-    """(seconds to start, mean seconds to read, private bytes of all) of the workers."""
+    """(seconds to start, to read and to read again, private bytes of all) of the workers."""
     pipes, processes = [], []
     start = time.perf_counter()
     for _ in range(WORKERS):
@@ -82,17 +97,14 @@ def workers(context, rows, empty=False):
     for pipe in pipes:
         assert pipe.recv() == "runs"
     started = time.perf_counter() - start
-    for pipe in pipes:
-        pipe.send(None)
-    said = [pipe.recv() for pipe in pipes]
+    read, used = ask(pipes)
+    again = None if empty else ask(pipes)[0]
     for pipe in pipes:
         pipe.send(None)
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    if not empty:
-        assert len({total for total, *_ in said}) == 1
-    return started, statistics.mean(seconds for _, seconds, _ in said), sum(n for *_, n in said)
+    return started, read, again, used
 
 
 # ---- Ways ----------------------------------------------------------------------------------
@@ -119,8 +131,8 @@ def run(way, method):
         figures["prepare"] = time.perf_counter() - start
     # These start the server, too, and compile the modules at the first time.
     *_, empty = workers(context, (), empty=True)
-    started, read, used = workers(context, rows)
-    say(start=started, read=read, private=used, beyond=max(used - empty, 0), **figures)
+    started, read, again, used = workers(context, rows)
+    say(start=started, read=read, again=again, private=used, beyond=max(used - empty, 0), **figures)
 
 
 def element(rows):
@@ -185,6 +197,10 @@ def measure_all(found):
     plan += [(version, way, method) for version in found for method in METHODS
              for way in ("cowshed, pack", "plain") if (version, way, method) not in plan]
     plan += [(version, "element", "fork") for version in found]
+    if ONLY:  # and what it is compared with
+        methods = ("fork",) if ONLY == "freeze_objects" else METHODS if ONLY == "pack" else ()
+        plan = [(version, way, method) for version, way, method in plan if way.endswith(ONLY) or
+                way == "plain" and method in methods and (len(methods) > 1 or version == newest)]
     results = {case: Rounds() for case in plan}
     for _ in range(ROUNDS):
         for version, way, method in plan:
@@ -204,6 +220,7 @@ def main():
             name = f"freeze_objects/{version}"
             judge(f"{name}/private", "MiB", rounds, plain, "private", 8, "ours", mib)
             judge(f"{name}/read", "s", rounds, plain, "read", 0.6, "ratio")
+            judge(f"{name}/again", "s", rounds, plain, "again", None, "ratio")
             line(f"{name}/prepare", "s", rounds.of("prepare"))
         elif way == "cowshed, pack":
             name = f"pack/{method}/{version}"
@@ -215,7 +232,7 @@ def main():
             ours, rival = rounds.of("packed", 1e6), rounds.of("loads", 1e6)
             show(f"element/{version}", "us", ours, rival, 1)
             line(f"element/{version}", "us", ours, rival, 2, "ratio")
-            line(f"file/{version}", "us", rounds.of("file", 1e6), rival)
+            line(f"file/{version}", "us", rounds.of("file", 1e6), rival, 2, "ratio")
     if len(found) == 1 and "3.11" in found:
         print("  freeze_objects(): no Python of 3.12 or newer (pyenv, PATH)")
     leave()

@@ -183,9 +183,14 @@ def foreign():
 def scene_workers(folder):
     """Several readers of one object, each of which writes it."""
     ray = start(folder)
+    marks = os.path.join(folder, "marks")
+    os.mkdir(marks)
 
     @ray.remote
     def write(x, i):
+        # A worker alone would do all of it before the second one runs.
+        open(os.path.join(marks, str(os.getpid())), "w").close()
+        wait_until(lambda: len(os.listdir(marks)) > 1)
         wrong = [x[0] != 1, x[-1] != 1, not x.flags.writeable, cowshed.ray.stats()["copied"]]
         x[0] = x[-1] = i
         return any(wrong), os.getpid(), int(x[0])
