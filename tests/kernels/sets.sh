@@ -38,30 +38,33 @@ few() { check "$BUILD"/examples/{hello,fork} "$BUILD"/tests/share/{test_more,tes
 field() { tr ' ' '\n' | sed -n "s/^$1=//p"; }
 median() { sort -g | awk '{ v[NR] = $1 } END { if (NR) print v[int((NR + 1) / 2)] }'; }
 
-# measures: glibc and the shim in turns, "measure NAME SHIM GLIBC", each a median
+# measures: glibc and the shim in turns, "measure NAME SHIM GLIBC", each a median, with and without
+# huge pages for all
 measures() {
-	local round side tmp
-	tmp=$(mktemp -d)
-	for round in 1 2 3; do
-		for side in glibc shim; do
-			local preload=
-			[ $side = glibc ] || preload=$PWD/$BUILD/lib/libcowshed-preload.so
-			LD_PRELOAD=$preload "$BUILD/bench/plain_fork" -t 1G -b 64M -n 6 >"$tmp/out" || status=1
-			field fill_ms <"$tmp/out" >>"$tmp/fill.$side"
-			grep '^fork=1 ' "$tmp/out" | field pause_us >>"$tmp/first.$side"
-			grep '^fork=[2-6] ' "$tmp/out" | field pause_us >>"$tmp/later.$side"
-			"$BUILD/bench/plain_measure" ${preload:+-p "$preload"} -o "$tmp/out" -- \
-				"$BUILD/bench/plain_churn" -n 100 -a 10 >/dev/null || status=1
-			field wall_ms <"$tmp/out" >>"$tmp/churn-wall.$side"
-			field cpu_ms <"$tmp/out" >>"$tmp/churn-cpu.$side"
+	local huge=/sys/kernel/mm/transparent_hugepage/enabled setting round side preload tmp
+	for setting in always madvise; do
+		echo $setting >$huge
+		tmp=$(mktemp -d)
+		for round in 1 2 3; do
+			for side in glibc shim; do
+				[ $side = glibc ] && preload='' || preload=$PWD/$BUILD/lib/libcowshed-preload.so
+				LD_PRELOAD=$preload "$BUILD/bench/plain_fork" -t 1G -b 64M -n 6 >"$tmp/out" || status=1
+				field fill_ms <"$tmp/out" >>"$tmp/fill.$side"
+				grep '^fork=1 ' "$tmp/out" | field pause_us >>"$tmp/first-fork.$side"
+				grep '^fork=[2-6] ' "$tmp/out" | field pause_us >>"$tmp/later-forks.$side"
+				"$BUILD/bench/plain_measure" ${preload:+-p "$preload"} -o "$tmp/out" -- \
+					"$BUILD/bench/plain_churn" -n 100 -a 10 >/dev/null || status=1
+				field wall_ms <"$tmp/out" >>"$tmp/churn-wall.$side"
+				field cpu_ms <"$tmp/out" >>"$tmp/churn-cpu.$side"
+			done
 		done
-	done
-	for name in fill first later churn-wall churn-cpu; do
-		echo "measure $name $(median <"$tmp/$name.shim") $(median <"$tmp/$name.glibc")"
+		for name in fill first-fork later-forks churn-wall churn-cpu; do
+			echo "measure $name/$setting $(median <"$tmp/$name.shim") $(median <"$tmp/$name.glibc")"
+		done
+		rm -rf "$tmp"
 	done
 	BENCH_QUICK=1 "$BUILD/bench/transparent" | sed -n \
 		's/^bench=transparent case=\(first-clone\|second-clone-1%-written\) .* ours=\([^ ]*\) .* rival=\([^ ]*\) .*/measure \1 \2 \3/p'
-	rm -rf "$tmp"
 }
 
 status=0
