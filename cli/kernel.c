@@ -148,8 +148,9 @@ static void shmem_without_collapse(const char *name, const char *brings,
 		cli_finding(CLI_NOTE, name, brings,
 		            "echo within_size | sudo tee " SHMEM,
 		            "%s: the kernel refuses MADV_COLLAPSE, so memfds "
-		            "get small pages; with within_size or always they "
-		            "get huge ones", choice);
+		            "get small pages, and before Linux 5.13 the shim "
+		            "serves no blocks unless --threshold is set; with "
+		            "within_size or always memfds get huge pages", choice);
 }
 
 static void shmem_huge_pages(void)

@@ -218,7 +218,8 @@ void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 		print_no_record(out, report->child->status);
 	if (own->pid != 0 && own->stats.blocks_served == 0)
 		fprintf(out, "  %-12sthe program asked for nothing as large as "
-		        "the threshold; lower it with --threshold\n", "note");
+		        "the threshold, or memfds are slow here (cowshed doctor); "
+		        "set --threshold\n", "note");
 	if (own->pid != 0) {
 		print_memory(out, &own->stats);
 		print_copies(out, &own->stats);

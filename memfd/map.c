@@ -228,6 +228,13 @@ cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 	return r;
 }
 
+/* No bytes are advised: the kernel checks the advice before the length. */
+bool
+cow__map_knows_collapse(void)
+{
+	return sys_madvise(NULL, 0, MADV_COLLAPSE) != -EINVAL;
+}
+
 int
 cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done)
 {

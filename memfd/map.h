@@ -92,6 +92,9 @@ int cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to);
  * *ret_done: the bytes that were done. */
 int cow__map_collapse(uintptr_t addr, size_t bytes, size_t *ret_done);
 
+/* Has this kernel that call? It may still refuse a given range. */
+bool cow__map_knows_collapse(void);
+
 /* Drops the page tables of a shared mapping. The file keeps its pages. */
 int cow__map_zap(uintptr_t addr, size_t bytes);
 

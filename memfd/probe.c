@@ -10,6 +10,7 @@
 #include "memfd/sys.h"
 
 #include <linux/sched.h>
+#include <string.h>
 
 /* Emulators of other processors (qemu-user) accept advice and do not follow it:
  * freed memory would come back with its old bytes. A refusal is fine. */
@@ -79,6 +80,49 @@ cow__probe_collapse(void)
 	}
 	cow__descriptor_close(&d);
 	return done > 0;
+}
+
+/* The kernel may make a huge page of a memfd without being asked for it. */
+static bool
+huge_at_first_touch(void)
+{
+	static const char path[] = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+	char buf[80];
+	int fd = (int)sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	long r = 0;
+
+	if (fd >= 0) {
+		r = sys_read(fd, buf, sizeof(buf) - 1);
+		(void)sys_close(fd);
+	}
+	buf[r > 0 ? r : 0] = '\0';
+	return strstr(buf, "[always]") || strstr(buf, "[within_size]") ||
+	       strstr(buf, "[force]");
+}
+
+static bool
+page_tables_move(void)
+{
+	struct cow__descriptor d;
+	uintptr_t at;
+	bool works = false;
+
+	if (cow__memfd_new("cowshed-probe", COW__HUGE, &d) < 0)
+		return false;
+	if (cow__map_reserve(2 * COW__HUGE, COW__HUGE, &at) == 0) {
+		works = cow__map_shared(at, COW__HUGE, &d, 0, false) == 0 &&
+		        cow__map_displace(at, COW__HUGE, at + COW__HUGE) == 0;
+		(void)cow__map_release(at, 2 * COW__HUGE);
+	}
+	cow__descriptor_close(&d);
+	return works;
+}
+
+bool
+cow__probe_slow_memfds(void)
+{
+	return !cow__map_knows_collapse() && !huge_at_first_touch() &&
+	       !page_tables_move();
 }
 
 /* A private mapping with one copied page out of two. */

@@ -22,6 +22,13 @@ bool cow__probe_unshare(void); /* unshare(CLONE_VM) as a question */
 bool cow__probe_io_uring(void);
 bool cow__probe_userfaultfd(void);
 
+/*
+ * Do memfds cost a program more than libc's memory does? True if they have small
+ * pages alone, and their page tables can't be moved out of the way (Linux before
+ * 5.13). Filling them takes longer then, and so does the first freeze.
+ */
+bool cow__probe_slow_memfds(void);
+
 /* vm.max_map_count, or its usual value. */
 size_t cow__probe_mappings_max(void);
 

@@ -5,9 +5,13 @@
  * threshold, mmap, quiet and report are the shim's own keys; the others are the engine's. The
  * report names the first key that is unknown or has a wrong value. Else such a key is
  * ignored: a program must not fail because of a typing error in a shell profile.
+ *
+ * Where memfds cost a program more than libc's memory, blocks are left to libc, unless
+ * threshold, backing or share is set.
  */
 #include "preload/preload.h"
 
+#include "core/base/feature.h"
 #include "core/base/option.h"
 
 #include <cowshed.h>
@@ -21,6 +25,7 @@ static char report_path[256];
 static char unknown[64];
 static size_t map_threshold = SIZE_MAX;
 static bool stops;
+static bool asked; /* for memory of the engine */
 
 const char *
 preload_report_path(void)
@@ -67,6 +72,7 @@ one(char *key)
 
 			if (cow__parse_bytes(value, &n)) {
 				preload_threshold = n ? n : 1;
+				asked = true;
 				return;
 			}
 		} else if (!strcmp(key, "mmap")) {
@@ -85,6 +91,7 @@ one(char *key)
 				return;
 			}
 		} else if (cow_option_set(key, value) == 0) {
+			asked |= !strcmp(key, "backing") || !strcmp(key, "share");
 			return;
 		}
 	}
@@ -92,13 +99,11 @@ one(char *key)
 		memcpy(unknown, key, strnlen(key, sizeof(unknown) - 1));
 }
 
-void
-preload_options_read(void)
+static void
+read_all(const char *env)
 {
-	const char *env = secure_getenv("COWSHED_OPTIONS");
 	char buf[1024], *at = buf, *comma;
 
-	preload_threshold = THRESHOLD;
 	if (!env || strlen(env) >= sizeof(buf))
 		return;
 	strcpy(buf, env);
@@ -108,4 +113,13 @@ preload_options_read(void)
 			*comma++ = '\0';
 		one(at);
 	}
+}
+
+void
+preload_options_read(void)
+{
+	preload_threshold = THRESHOLD;
+	read_all(secure_getenv("COWSHED_OPTIONS"));
+	if (!asked && cow__memfds_are_slow())
+		preload_threshold = SIZE_MAX;
 }

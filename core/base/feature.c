@@ -2,6 +2,7 @@
 /*
  * What the kernel offers, with names and reasons, for `cowshed doctor`
  */
+#include "core/base/feature.h"
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "cowshed.h"
@@ -62,6 +63,12 @@ static const struct {
 		"not used", "forbidden for this user: not needed",
 	},
 };
+
+COW_EXPORT bool
+cow__memfds_are_slow(void)
+{
+	return cow__probe_slow_memfds();
+}
 
 COW_EXPORT int
 cow_feature_probe(enum cow_feature feature, const char **ret_name,
