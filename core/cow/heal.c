@@ -25,6 +25,7 @@
 #define LOOK_HELD_NS 100000000u /* ... while other processes hold the pages */
 #define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
 #define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
+#define REST_NS (2 * LOOK_HELD_NS) /* what was left over is as it was: the helper looks again */
 #define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
 #define STOP_NS 200000u       /* a thread that has not stopped by then is left alone ... */
 #define STOP_CLEAN_NS 2000000u /* ... where all is clean: it may have no processor */
@@ -51,13 +52,15 @@ static bool stopped;                  /* for the last slice */
 static bool clean_first;
 static uint64_t freezes; /* so many had been when it was set last */
 
-/* What the last slice left, if it thawed nothing and had the time for all: chunks that the
- * kernel may write for a parked thread, and the like. Another slice would thaw nothing. */
+/* What the last slice left, if it thawed nothing, had the time for all, and nothing failed:
+ * chunks that the kernel may write for a parked thread. Another slice right after it would
+ * thaw nothing, if no memory was frozen since, and as many tiles are nobody else's. */
 static struct {
 	bool known;
 	size_t tiles; /* that nobody else holds */
-	uint64_t freezes;
+	uint64_t freezes, at;
 } rest;
+static bool failed; /* a step of the last slice */
 
 COW_EXPORT bool
 cow__heal_needed(void)
@@ -140,6 +143,7 @@ note_rest(bool thawed_nothing)
 	rest.known = thawed_nothing;
 	rest.tiles = thawed_nothing ? count_thawable() : 0;
 	rest.freezes = cow__stat_get(freezes);
+	rest.at = cow__now();
 }
 
 static bool
@@ -183,8 +187,10 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 		size_t copied;
 		int r = cow__thaw_step(t, at, cow__tile_end(t), most, &copied);
 
-		if (r < 0)
+		if (r < 0) {
+			failed = true;
 			break;
+		}
 		left_over |= r > 0;
 		if (is_over(until))
 			return true;
@@ -278,7 +284,7 @@ slice_as_due(uint64_t began, uint64_t ns, bool all, bool clean)
 		clean_first = slice(began + ns, 0);
 		return true;
 	}
-	left_over = false;
+	left_over = failed = false;
 	more = slice(began + ns, most);
 	return more || left_over;
 }
@@ -322,7 +328,7 @@ heal_once(uint64_t ns, bool all)
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
 	}
-	note_rest(!more && !clean && !pinned_at && cow__stat_get(bytes_thawed) == thawed);
+	note_rest(!more && !clean && !pinned_at && !failed && cow__stat_get(bytes_thawed) == thawed);
 	cow__stat_set(heal_wait_ns_max, cow__park_longest());
 	cow__stat_add(heal_ns_total, cow__now() - began);
 	return more ? MORE : DONE;
@@ -341,8 +347,8 @@ cow__heal(uint64_t ns)
 void
 cow__heal_before_fork(uint64_t ns)
 {
-	if (rest.known && rest.freezes == cow__stat_get(freezes) &&
-	    rest.tiles == count_thawable())
+	if (rest.known && cow__elapsed(rest.at, cow__now()) < REST_NS &&
+	    rest.freezes == cow__stat_get(freezes) && rest.tiles == count_thawable())
 		return;
 	cow__heal(ns);
 }

@@ -25,8 +25,9 @@ bool cow__heal_needed(void);
  * when nothing is frozen, or when the children that hold it live on. */
 void cow__heal(uint64_t ns);
 
-/* The same before a fork, whose caller waits. It does nothing if the last slice found nothing
- * that it could thaw, and all is as it was then. Engine locked. */
+/* The same before a fork, whose caller waits. It does nothing if a slice of the last 200 ms found
+ * nothing that it could thaw, and nothing was frozen since. What a thread gave free meanwhile, by
+ * the end of a call, is left to the helper. Engine locked. */
 void cow__heal_before_fork(uint64_t ns);
 
 /* One slice. True: there may be more to do at once. Engine locked. */

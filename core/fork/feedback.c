@@ -91,9 +91,6 @@ cow__feedback_learn(void)
 		return;
 	frozen_bytes = 0;
 	frozen += add_frozen();
-	/* A rest that does not thaw says nothing of what the program does. */
-	if (frozen <= cow__engine.live_bytes / COPIED_SHARE)
-		return;
 	if (copied <= frozen / COPIED_SHARE &&
 	    cow__process_anonymous() <= frozen / COPIED_SHARE - copied)
 		return;
