@@ -232,7 +232,8 @@ START_TEST(what_has_more_is_copied)
 	before = copied();
 	ok(cow_storage_export(s, COW_SHARE_SEALED, &out, &at));
 	ck_assert_uint_eq(copied() - before, more == (size_t)-1 ? 0 : BYTES);
-	seen = mmap(NULL, BYTES + at % PAGE, PROT_READ, MAP_SHARED, out,
+	/* Linux before 6.7 refuses shared mappings of what is sealed. */
+	seen = mmap(NULL, BYTES + at % PAGE, PROT_READ, MAP_PRIVATE, out,
 	            (off_t)(at / PAGE * PAGE));
 	must(seen != MAP_FAILED);
 	ck_pattern(seen + at % PAGE, BYTES, 1);
