@@ -9,7 +9,6 @@
 #include "core/cow/options.h"
 #include "core/memory/options.h"
 #include "core/memory/state.h"
-#include "core/program/files.h"
 
 COW_EXPORT bool cow__option_cuda_poison;
 
@@ -24,20 +23,8 @@ set_cuda_poison(const char *value)
 	return 0;
 }
 
-static int
-set_keep_files(const char *value)
-{
-	uint64_t n;
-
-	if (!cow__parse_bytes(value, &n))
-		return -EINVAL;
-	__atomic_store_n(&cow__files_least, n, __ATOMIC_RELAXED);
-	return 0;
-}
-
 static const struct cow__option above[] = {
 	{ "cuda-poison", set_cuda_poison },
-	{ "keep-files", set_keep_files },
 	{ NULL, NULL },
 };
 

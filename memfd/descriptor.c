@@ -129,48 +129,6 @@ cow__descriptor_dup(const struct cow__descriptor *d,
 	return r;
 }
 
-long
-cow__descriptor_open(int fd, int flags)
-{
-	char path[32] = "/proc/self/fd/", digits[12];
-	int n = 0, at = 14;
-
-	do
-		digits[n++] = (char)('0' + fd % 10);
-	while ((fd /= 10) > 0);
-	while (n > 0)
-		path[at++] = digits[--n];
-	return sys_open(path, flags | O_CLOEXEC, 0);
-}
-
-int
-cow__descriptor_reopen(int fd, struct cow__descriptor *ret)
-{
-	struct cow__descriptor was = { .fd = fd };
-	struct stat st;
-	long r;
-
-	if (fd < 0)
-		return -EBADF;
-	r = SYS3(SYS_fstat, fd, &st, 0);
-	if (r < 0)
-		return (int)r;
-	if (!S_ISREG(st.st_mode) || st.st_nlink != 0)
-		return -EINVAL;
-	was.dev = st.st_dev;
-	was.ino = st.st_ino;
-	r = cow__descriptor_open(fd, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-	if (r < 0)
-		return (int)r;
-	was.fd = (int)r;
-	if (!cow__descriptor_ok(&was)) {
-		(void)sys_close((int)r);
-		return -EBADF;
-	}
-	*ret = cow__descriptor_adopt((int)r);
-	return 0;
-}
-
 static bool
 is_still(const struct cow__descriptor *d, struct stat *ret)
 {

@@ -43,14 +43,6 @@ int cow__descriptor_dup(const struct cow__descriptor *d,
                         struct cow__descriptor *ret);
 int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
 
-/* Opens the file of a number once more, by /proc: a descriptor with an offset and locks
- * of its own. CLOEXEC. The number or -errno. */
-long cow__descriptor_open(int fd, int flags);
-
-/* The same for reading, as one of ours. `fd` stays the program's. -EINVAL: it is no
- * regular file, or has a name; -EBADF: another thread has closed it. */
-int cow__descriptor_reopen(int fd, struct cow__descriptor *ret);
-
 /* Is it still the file that we opened? */
 bool cow__descriptor_ok(const struct cow__descriptor *d);
 

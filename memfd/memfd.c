@@ -187,12 +187,19 @@ cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
 int
 cow__memfd_reopen(const struct cow__descriptor *d, struct cow__descriptor *ret)
 {
+	char path[32] = "/proc/self/fd/", digits[12];
 	struct cow__descriptor again;
+	int n = 0, at = 14, fd = d->fd;
 	long r;
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	r = cow__descriptor_open(d->fd, O_RDWR);
+	do
+		digits[n++] = (char)('0' + fd % 10);
+	while ((fd /= 10) > 0);
+	while (n > 0)
+		path[at++] = digits[--n];
+	r = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (r < 0)
 		return (int)r;
 	again = cow__descriptor_adopt((int)r);

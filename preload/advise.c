@@ -8,7 +8,6 @@
 #include "preload/preload.h"
 
 #include "core/program/advise.h"
-#include "core/program/files.h"
 #include "core/program/mapping.h"
 
 #include <errno.h>
@@ -144,29 +143,6 @@ will_map(size_t bytes, int flags, int fd)
 	return bytes + more > bytes ? bytes + more : bytes;
 }
 
-static bool
-keeps_files(void)
-{
-	return __atomic_load_n(&cow__files_kept, __ATOMIC_RELAXED) != 0;
-}
-
-/* A mapping that the kernel makes outside of the window. */
-static void *
-map_plainly(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
-{
-	size_t least = __atomic_load_n(&cow__files_least, __ATOMIC_RELAXED);
-	int type = flags & MAP_TYPE;
-	void *got;
-
-	if ((flags & MAP_FIXED) && keeps_files())
-		cow__files_forget((uintptr_t)addr, bytes);
-	got = (void *)preload_kernel(SYS_mmap, addr, bytes, prot, flags, fd, offset);
-	if (got != MAP_FAILED && least && bytes >= least && !(flags & MAP_ANONYMOUS) &&
-	    (type == MAP_SHARED || type == MAP_SHARED_VALIDATE))
-		cow__files_keep((uintptr_t)got, bytes, fd);
-	return got;
-}
-
 EXPORT void *
 mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
@@ -185,7 +161,8 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 			return got;
 	}
 	if (!ours(addr, bytes) || (uintptr_t)addr % preload_page())
-		return map_plainly(addr, bytes, prot, flags, fd, offset);
+		return (void *)preload_kernel(SYS_mmap, addr, bytes, prot, flags, fd,
+		                       offset);
 	if (fixed == MAP_FIXED && preload_map_threshold != SIZE_MAX &&
 	    is_servable(prot, flags) &&
 	    cow__mapping_renew((uintptr_t)addr, bytes, prot) == 0)
@@ -273,8 +250,6 @@ munmap(void *addr, size_t bytes)
 {
 	if (ours(addr, bytes))
 		return answer(cow__unmap((uintptr_t)addr, bytes));
-	if (keeps_files())
-		cow__files_forget((uintptr_t)addr, bytes);
 	return (int)preload_kernel(SYS_munmap, addr, bytes);
 }
 
@@ -283,14 +258,7 @@ munmap(void *addr, size_t bytes)
 static void *
 kernel_mremap(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
-	void *got;
-
-	if ((flags & MREMAP_FIXED) && keeps_files())
-		cow__files_forget((uintptr_t)to, bytes);
-	got = (void *)preload_kernel(SYS_mremap, addr, old_bytes, bytes, flags, to);
-	if (got != MAP_FAILED && keeps_files())
-		cow__files_moved((uintptr_t)addr, old_bytes, (uintptr_t)got, bytes);
-	return got;
+	return (void *)preload_kernel(SYS_mremap, addr, old_bytes, bytes, flags, to);
 }
 
 /* mremap, where `to` may lie in the window. */

@@ -5,8 +5,7 @@ The kernel tells device, inode, offset and name of each mapping: by an ioctl of 
 since Linux 6.11, else by its text. open_file() then looks for the file, in this order:
 
 1. By the name. The file there may be another one, so device and inode are compared.
-2. By the descriptors of this process: a memfd has no name, and a file may be unlinked. With the
-   option keep-files the shim keeps a descriptor of what the program has mapped without a name.
+2. By the descriptors of this process: a memfd has no name, and a file may be unlinked.
 3. By /proc/self/map_files, which the kernel opens for privileged processes only.
 4. By the descriptors of other processes of this user. The store of Ray has unlinked the files that
    its workers map, and they have closed their descriptors. The store itself has one.
@@ -34,13 +33,6 @@ _PATH_MOST = 4096 + len(" (deleted)") + 1
 _LENDERS_MOST = 64
 
 _lenders = {}  # (device, inode) -> (process, descriptor there): where the file was found last
-
-
-def keep_files():
-    """Lets the shim keep a descriptor of each large file that is mapped from now on, so that
-    open_file() finds it. What the user has set stays. Without the shim it does nothing."""
-    if "keep-files=" not in os.environ.get("COWSHED_OPTIONS", ""):
-        _cowshed.set_option("keep-files", "1M")
 
 
 class Mapping(NamedTuple):

@@ -26,7 +26,7 @@ import os
 import pickle
 import threading
 
-from . import _arrays, _cowshed, _mappings, _reducers, _writable
+from . import _arrays, _cowshed, _reducers, _writable
 from ._regions import enter, region_of
 
 __all__ = ["install", "is_installed", "stats", "uninstall"]
@@ -79,7 +79,6 @@ def install() -> None:
             own = _below
         _own, _below = own, None
         dispatch[_cowshed.Storage] = _reduce_storage
-        _mappings.keep_files()
 
 
 def uninstall() -> None:

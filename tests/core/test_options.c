@@ -3,7 +3,7 @@
  * What docs/options.md says of the engine's options that no other test is about
  *
  * The rest: backing and collapse in test_block.c, copies in test_copy_history.c, helper in
- * fault_fork.c, share in test_seal_asked.c, cuda-poison in test_order.c, keep-files in test_files.c; the shim's own
+ * fault_fork.c, share in test_seal_asked.c, cuda-poison in test_order.c; the shim's own
  * in preload/options.sh.
  */
 #include "tests/support/support.h"

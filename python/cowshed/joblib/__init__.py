@@ -29,7 +29,6 @@ except ImportError as _error:
     raise ImportError("cowshed.joblib needs joblib 1.6 or newer: pip install 'joblib>=1.6'. "
                       f"({_error})") from _error
 
-from .. import _mappings
 from ._backend import Backend
 
 __all__ = ["Backend", "install"]
@@ -41,7 +40,6 @@ def install(default: bool = False) -> None:
     default: makes it the one that joblib uses where a program names none.
     """
     register_parallel_backend("cowshed", Backend, make_default=default)
-    _mappings.keep_files()  # for cowshed.writable() of memmaps
 
 
 install()

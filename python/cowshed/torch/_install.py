@@ -31,7 +31,6 @@ import torch.multiprocessing
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .. import _mappings
 from .. import _safetensors as _safetensors
 from .. import _snapshot as _snapshot
 from .._regions import Region
@@ -98,7 +97,6 @@ def _install():
     _process.first.append(install)
     _undo.append(lambda: _process.first.remove(install))
     _register()
-    _mappings.keep_files()  # for cowshed.writable() of what loaders have mapped
 
 
 def _register():
