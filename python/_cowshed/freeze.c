@@ -110,7 +110,6 @@ static void freeze(struct walk *w, PyObject *op)
 		return;
 	}
 	w->objects++;
-	huge_count(&w->huge, (uintptr_t)op);
 	w->bytes += size_of(op) + (walk_is_collected(walk_type_of(w, op), op) ? GC_HEAD : 0);
 }
 
@@ -218,7 +217,6 @@ static PyObject *end(struct walk *w)
 			Py_DecRef(h->names[i]);
 	free(w->slots);
 	free(w->found.all);
-	huge_free(&w->huge);
 	unref(&w->kinds);
 	unref(&w->tracked);
 	free(w);
@@ -256,12 +254,11 @@ static PyObject *freeze_objects(PyObject *module, PyObject *args)
 	PyObject *groups, *apart, *held, *frame, *kind;
 	struct walk *w;
 	const char *why = "lacks PyUnstable_GC_VisitObjects()";
-	int everything, in_huge_pages;
+	int everything;
 
 	(void)module;
-	if (!PyArg_ParseTuple(args, "O!O!pO!O!Op:freeze_objects", &PyList_Type, &groups,
-	                      &PyList_Type, &apart, &everything, &PyDict_Type, &held, &PyType_Type, &frame, &kind,
-	                      &in_huge_pages))
+	if (!PyArg_ParseTuple(args, "O!O!pO!O!O:freeze_objects", &PyList_Type, &groups,
+	                      &PyList_Type, &apart, &everything, &PyDict_Type, &held, &PyType_Type, &frame, &kind))
 		return NULL;
 	if (!immortal_known(&why) || !visit_objects) {
 		PyErr_SetString(PyExc_NotImplementedError, why);
@@ -276,26 +273,18 @@ static PyObject *freeze_objects(PyObject *module, PyObject *args)
 	w->kind = kind == Py_None ? NULL : (PyTypeObject *)kind;
 	if (read_held(w, held) == 0)
 		run(w, everything);
-	if (in_huge_pages) {
-		/* What is frozen stays, whatever other threads do. */
-		PyThreadState *state = PyEval_SaveThread();
-
-		huge_collapse(&w->huge);
-		PyEval_RestoreThread(state);
-	}
 	return end(w);
 }
 
 static PyMethodDef functions[] = {
 	{"freeze_objects", freeze_objects, METH_VARARGS,
-         "freeze_objects(groups, apart, everything, held, frame, kind, in_huge_pages, /)\n--\n\n"
+         "freeze_objects(groups, apart, everything, held, frame, kind, /)\n--\n\n"
          "Freezes all objects that can be reached; returns (objects, bytes, left).\n\n"
          "groups: a list of lists of objects. apart: a list of objects that are not frozen, nor "
          "what only they refer to. everything: also from all objects that the "
          "garbage collector knows. held: {type: (attribute, ...)} for types that it does not "
          "know. frame: the type of frames. kind: None; or a type, then nothing is frozen, and "
-         "the objects of that type are returned as a list. in_huge_pages: the kernel is asked for "
-         "huge pages where frozen objects lie.\n\n"
+         "the objects of that type are returned as a list.\n\n"
          "NotImplementedError: this interpreter can't. MemoryError: nothing was frozen."},
 	{NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,6 @@
 #ifndef COWSHED_WALK_H
 #define COWSHED_WALK_H
 
-#include "python/_cowshed/huge.h"
 #include "python/_cowshed/module.h"
 
 #include <stdbool.h>
@@ -52,8 +51,7 @@ struct walk {
 	bool failed; /* no memory */
 	struct type types[TYPES];
 	struct held held[HELD + 1];
-	unsigned long long objects, bytes, left; /* for freeze.c, as the next */
-	struct huge huge;
+	unsigned long long objects, bytes, left; /* for freeze.c */
 };
 
 /* Finds all containers. Sets `failed` if memory is short. */

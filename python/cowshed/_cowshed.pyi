@@ -142,7 +142,6 @@ def freeze_objects(
     held: dict[type, tuple[str, ...]],
     frame: type,
     kind: type | None,
-    in_huge_pages: bool,
     /,
 ) -> Any: ...
 def picker(callback: Callable[[Any], Any], /, *types: type) -> Callable[[Any], Any]: ...

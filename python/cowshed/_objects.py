@@ -77,7 +77,7 @@ def freeze_objects(*roots: object) -> FrozenObjects:
         gc.collect()  # what is frozen as garbage stays
         groups += [[sys.modules], *_local_variables(sys._getframe().f_back)]
     _add_elements(groups, apart, not roots)
-    return FrozenObjects(*_freeze(groups, apart, not roots, in_huge_pages=_may_have_huge_pages()))
+    return FrozenObjects(*_freeze(groups, apart, not roots))
 
 
 def _check():
@@ -91,18 +91,8 @@ def _check():
             "cowshed.pack(sequence) works with any version") from None
 
 
-def _freeze(groups, apart, everything, kind=None, in_huge_pages=False):
-    return _cowshed.freeze_objects(groups, apart, everything, _HELD, types.FrameType, kind,
-                                   in_huge_pages)
-
-
-def _may_have_huge_pages():
-    """Whether the system allows them to programs that ask."""
-    try:
-        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
-            return "[never]" not in file.read()
-    except OSError:
-        return False
+def _freeze(groups, apart, everything, kind=None):
+    return _cowshed.freeze_objects(groups, apart, everything, _HELD, types.FrameType, kind)
 
 
 def _variables_of_modules(roots):
