@@ -85,11 +85,19 @@ class Figures:
             with open(name, encoding="utf-8") as file:
                 for text in map(str.strip, file):
                     if text.startswith("#"):
-                        self.about += [text] if text not in self.about else []
+                        self._add_about(text)
                     elif text.startswith("bench="):
                         line = Line(text)
                         line.mark = marks.get((line.bench, line.case))
                         self.lines[line.bench, line.case] = line
+
+    def _add_about(self, text):
+        """A line of the head, once. A machine may come back: the runs after its line are its."""
+        seen = self.about
+        if text.startswith("# Linux"):
+            seen = [line for line in seen if line.startswith("# Linux")][-1:]
+        if text not in seen:
+            self.about.append(text)
 
     def of(self, bench):
         return [line for line in self.lines.values() if line.bench == bench]

@@ -2,11 +2,13 @@
 /*
  * Writing 1 GiB past the page cache: calls of pwrite(), as Python's savers do, or a ring
  *
- * Ours is pwrite() of 16 MiB (python/cowshed/_direct.py). The rival is io_uring: writes of
- * 1 MiB from registered memory, eight under way. Both write a new file, opened with O_DIRECT,
- * from warm memory in huge pages, one thread each, in turns. "wall" is from the first call
- * until all is written; "cpu" is the processor time of the process and of the kernel's threads
- * that work for its ring. There is no bar: these figures tell why savers have no ring.
+ * Ours is pwrite(), the rival io_uring with registered memory. Both write pieces of the same
+ * size: 16 MiB, as savers do (python/cowshed/_direct.py), with two under way in the ring; and
+ * 1 MiB, with eight. Both write a new file, opened with O_DIRECT, from warm memory in huge
+ * pages, one thread each, in turns. "wall" is from the first call until all is written, and
+ * the ring is made in that time. "cpu" is the processor time of the process and of the
+ * kernel's threads that work for its ring. There is no bar: these figures tell why savers
+ * have no ring.
  *
  * BENCH_FILE names the file (/tmp/cowshed-bench-saver); its directory should be on a disk.
  */
@@ -18,11 +20,17 @@
 
 #include "bench/common.h"
 
-enum { DEPTH = 8 };
+static const struct way {
+	const char *name;
+	size_t piece;
+	unsigned depth; /* of the ring */
+} ways[] = { { "16MiB", 16 * MIB, 2 }, { "1MiB", MIB, 8 } };
+
+enum { WAYS = sizeof(ways) / sizeof(ways[0]) };
 
 static const char *path = "/tmp/cowshed-bench-saver";
 static char *memory;
-static size_t bytes;
+static size_t bytes; /* a multiple of 16 MiB */
 
 static int new_file(void)
 {
@@ -35,16 +43,11 @@ static int new_file(void)
 	return fd;
 }
 
-static void by_calls(int fd)
+static void by_calls(const struct way *way, int fd)
 {
-	for (size_t at = 0; at < bytes;) {
-		size_t piece = bytes - at < 16 * MIB ? bytes - at : 16 * MIB;
-		ssize_t n = pwrite(fd, memory + at, piece, (off_t)at);
-
-		if (n <= 0)
+	for (size_t at = 0; at < bytes; at += way->piece)
+		if (pwrite(fd, memory + at, way->piece, (off_t)at) != (ssize_t)way->piece)
 			die("pwrite");
-		at += (size_t)n;
-	}
 }
 
 struct ring {
@@ -63,12 +66,12 @@ static void *part(int fd, size_t size, unsigned long offset)
 	return p;
 }
 
-static bool ring_open(struct ring *r)
+static bool ring_open(struct ring *r, unsigned depth)
 {
 	struct iovec all = { memory, bytes };
 
 	memset(r, 0, sizeof *r);
-	r->fd = (int)syscall(SYS_io_uring_setup, DEPTH, &r->p);
+	r->fd = (int)syscall(SYS_io_uring_setup, depth, &r->p);
 	if (r->fd < 0)
 		return false;
 	r->sq = part(r->fd, r->p.sq_off.array + r->p.sq_entries * sizeof(unsigned),
@@ -93,88 +96,98 @@ static unsigned *word(char *ring, unsigned offset)
 }
 
 /* Puts one write into the ring; the kernel is told of it with the next wait. */
-static void ring_put(struct ring *r, int fd, size_t at)
+static void ring_put(struct ring *r, const struct way *way, int fd, size_t at)
 {
 	unsigned *tail = word(r->sq, r->p.sq_off.tail), i = *tail & (r->p.sq_entries - 1);
 
 	r->sqes[i] = (struct io_uring_sqe){ .opcode = IORING_OP_WRITE_FIXED, .fd = fd,
-		.addr = (uintptr_t)(memory + at), .len = MIB, .off = at };
+		.addr = (uintptr_t)(memory + at), .len = (unsigned)way->piece, .off = at };
 	word(r->sq, r->p.sq_off.array)[i] = i;
 	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
 }
 
 /* Takes what is done: the number of writes. */
-static unsigned ring_take(struct ring *r)
+static unsigned ring_take(struct ring *r, const struct way *way)
 {
 	unsigned *head = word(r->cq, r->p.cq_off.head), done = 0;
 	unsigned tail = __atomic_load_n(word(r->cq, r->p.cq_off.tail), __ATOMIC_ACQUIRE);
 	struct io_uring_cqe *cqes = (void *)(r->cq + r->p.cq_off.cqes);
 
 	for (; *head + done != tail; done++)
-		if (cqes[(*head + done) & (r->p.cq_entries - 1)].res != (int)MIB)
+		if (cqes[(*head + done) & (r->p.cq_entries - 1)].res != (int)way->piece)
 			die("a write of the ring");
 	__atomic_store_n(head, *head + done, __ATOMIC_RELEASE);
 	return done;
 }
 
-static void by_ring(struct ring *r, int fd)
+static void by_ring(struct ring *r, const struct way *way, int fd)
 {
 	size_t at = 0, under_way = 0;
 
 	while (at < bytes || under_way) {
 		unsigned new = 0;
 
-		for (; at < bytes && under_way < DEPTH; at += MIB, under_way++, new++)
-			ring_put(r, fd, at);
+		for (; at < bytes && under_way < way->depth;
+		     at += way->piece, under_way++, new++)
+			ring_put(r, way, fd, at);
 		if (syscall(SYS_io_uring_enter, r->fd, new, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
 			die("io_uring_enter");
-		under_way -= ring_take(r);
+		under_way -= ring_take(r, way);
 	}
 }
 
-/* One turn of a side: adds its wall and processor time, in ms. */
-static void turn(struct ring *r, struct series *wall, struct series *cpu)
+/* One turn of a side: adds its wall and processor time, in ms. False: there is no ring. */
+static bool turn(const struct way *way, bool ring, struct series *wall, struct series *cpu)
 {
 	int fd = new_file();
 	double t = now_ns(), c = cpu_ns();
+	struct ring r;
 
-	if (r)
-		by_ring(r, fd);
+	if (ring && !ring_open(&r, way->depth))
+		return false;
+	if (ring)
+		by_ring(&r, way, fd);
 	else
-		by_calls(fd);
+		by_calls(way, fd);
 	series_add(wall, (now_ns() - t) / 1e6);
 	close(fd);
-	if (r)
-		ring_close(r); /* the kernel's threads of the ring count when they have ended */
+	if (ring)
+		ring_close(&r); /* the kernel's threads of the ring count when they have ended */
 	sleep_ms(20);
 	series_add(cpu, (cpu_ns() - c) / 1e6);
 	unlink(path);
+	return true;
 }
 
 int main(void)
 {
-	struct series wall[2] = { 0 }, cpu[2] = { 0 };
+	struct series wall[WAYS][2] = { 0 }, cpu[WAYS][2] = { 0 };
+	char name[32];
 	int n = rounds(5);
 
 	if (getenv("BENCH_FILE"))
 		path = getenv("BENCH_FILE");
-	bytes = sized(GIB) / MIB * MIB;
+	bytes = sized(GIB) / (16 * MIB) * (16 * MIB);
 	if (posix_memalign((void **)&memory, HUGE, bytes) != 0)
 		die("no memory");
 	madvise(memory, bytes, MADV_HUGEPAGE);
 	memset(memory, 1, bytes);
-	for (int i = 0; i < n; i++) {
-		struct ring r;
+	for (int i = 0; i < n * WAYS; i++) {
+		int w = i % WAYS;
 
-		turn(NULL, &wall[0], &cpu[0]);
-		if (!ring_open(&r)) {
+		turn(&ways[w], false, &wall[w][0], &cpu[w][0]);
+		if (!turn(&ways[w], true, &wall[w][1], &cpu[w][1])) {
 			printf("  saver: skipped (no io_uring, or its memory may not be locked)\n");
+			unlink(path);
 			return 0;
 		}
-		turn(&r, &wall[1], &cpu[1]);
 	}
-	report("saver", "wall", "ms", &wall[0], &wall[1], BAR_NONE, 0);
-	report("saver", "cpu", "ms", &cpu[0], &cpu[1], BAR_NONE, 0);
+	for (int w = 0; w < WAYS; w++) {
+		snprintf(name, sizeof(name), "wall/%s", ways[w].name);
+		report("saver", name, "ms", &wall[w][0], &wall[w][1], BAR_NONE, 0);
+		snprintf(name, sizeof(name), "cpu/%s", ways[w].name);
+		report("saver", name, "ms", &cpu[w][0], &cpu[w][1], BAR_NONE, 0);
+	}
 	free(memory);
 	return 0;
 }

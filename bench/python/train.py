@@ -73,22 +73,21 @@ def sums(state):
 
 
 WATCHER = """
-import os, select, sys
+import os, select
 most, on = 0, False
 while True:
+    word = os.read(0, 1) if select.select([0], [], [], 0.01 if on else None)[0] else None
+    if word == b"":
+        break
+    if word == b"b":
+        most, on = 0, True
     if on:
         with open("/proc/meminfo", encoding="ascii") as file:
             sizes = dict(line.split(":") for line in file)
         most = max(most, sum(int(sizes[name].split()[0]) for name in ("AnonPages", "Shmem")) << 10)
-    if select.select([0], [], [], 0.01 if on else None)[0]:
-        word = os.read(0, 1)
-        if not word:
-            break
-        if word == b"b":
-            most, on = 0, True
-        else:
-            on = False
-            print(most, flush=True)
+    if word == b"e":
+        on = False
+        print(most, flush=True)
 """
 
 
@@ -165,10 +164,10 @@ def run(way):
         optimizer.zero_grad()
         return time.perf_counter() - start
 
+    memory = Memory()
     for _ in range(4):
         step()
     alone = statistics.median(step() for _ in range(8))
-    memory = Memory()
     memory.begin()
     step()
     before_all, most = memory.stop(), 0
