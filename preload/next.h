@@ -28,7 +28,9 @@ struct preload_next {
 	int has_sizes;
 };
 
-extern struct preload_next preload_next;
+/* Hidden where it is used, too: malloc() and free() jump through it without a look
+ * into the global offset table. */
+extern __attribute__((visibility("hidden"))) struct preload_next preload_next;
 
 /* Fills preload_next. May be called again. */
 void preload_next_init(void);
