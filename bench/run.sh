@@ -4,8 +4,8 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
-#                                 curves send sparse fork churn thp template cycle memory copies
-#                                 tensors pair wrappers instructions redis prefork
+#                                 curves send sparse fork churn mimalloc_bench thp template cycle
+#                                 memory copies tensors pair wrappers instructions redis prefork
 #                                 programs file stall saver give broker cuda_cache scaling
 #                                 python programs_same
 #
@@ -20,7 +20,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill steal freeze share transparent curves send sparse fork'
-all="$all churn template cycle memory"
+all="$all churn mimalloc_bench template cycle memory"
 all="$all pair wrappers copies tensors instructions redis prefork programs file saver stall give broker"
 all="$all cuda_cache scaling python programs_same"
 failed=
@@ -53,6 +53,12 @@ for name in "$@"; do
 			failed="$failed programs_same"
 		[ ! -e "$tmp/lines" ] || cat "$tmp/lines" >>"$out.part"
 		continue ;;
+	mimalloc_bench)
+		if [ ! -d "${MIMALLOC_BENCH:-}" ]; then
+			echo '  skipped: MIMALLOC_BENCH names no checkout of mimalloc-bench'
+			continue
+		fi
+		set -- sh "$here/$name.sh" ;;
 	sparse | churn | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
