@@ -445,8 +445,10 @@ static const struct operation operations[] = {
 	{ "trim rewritten", rewritten, trim },
 };
 
+/* Without a helper, calls of the library heal what is frozen, when they find it. */
 START_TEST(every_call_fails)
 {
+	ok(cow_option_set("heal", "0"));
 	sweep_nth(operations, _i);
 }
 END_TEST
