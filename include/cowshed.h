@@ -636,6 +636,12 @@ struct cow_storage_info {
 	uint64_t bytes_own;    /* bytes of pages that only it has (views: pages
 	                          copied so far), as far as the kernel tells */
 	uint64_t frozen;       /* 1: its pages are frozen (a fork or a clone) */
+	/* Bytes of copied pages that were written back to shared memory so far, since
+	 * the storage has this address. They no longer count in bytes_own. Between two
+	 * calls the sum of both grows by what was written page by page, or by a
+	 * little more: pages that the program writes while they are written back
+	 * may count twice. */
+	uint64_t bytes_written_back;
 };
 
 /* Describes a storage as it is at this moment. A shorter struct, by its `size`,

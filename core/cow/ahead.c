@@ -16,9 +16,14 @@
 #define STEP ((size_t)256 << 10) /* copied in one go: about 100 us */
 #define RUNS_IN_CHUNK 257
 
-static struct cow__span ready[COW__AHEAD_MOST];
+struct chunk {
+	uintptr_t start, end;
+	size_t copied; /* bytes */
+};
+
+static struct chunk ready[COW__AHEAD_MOST];
 static unsigned count;
-static struct cow__span taken; /* empty: none */
+static struct chunk taken; /* empty: none */
 static uintptr_t cursor;       /* where the next chunk is looked for */
 
 bool
@@ -31,17 +36,27 @@ void
 cow__ahead_forget(void)
 {
 	count = 0;
-	taken = (struct cow__span){ 0, 0 };
+	taken = (struct chunk){ 0, 0, 0 };
 }
 
 bool
 cow__ahead_take(struct cow__span *ret)
 {
-	taken = (struct cow__span){ 0, 0 };
+	taken = (struct chunk){ 0, 0, 0 };
 	if (!count)
 		return false;
-	taken = *ret = ready[--count];
+	taken = ready[--count];
+	*ret = (struct cow__span){ taken.start, taken.end };
 	return true;
+}
+
+size_t
+cow__ahead_copied(void)
+{
+	size_t copied = taken.copied;
+
+	taken.copied = 0;
+	return copied;
 }
 
 uintptr_t
@@ -77,45 +92,45 @@ mark(const struct cow__span *part, uintptr_t start, uintptr_t end,
 	             : cow__pagemap_mark(start, end, runs, RUNS_IN_CHUNK, &next);
 }
 
-/* Copies what was marked, up to *end: less if another thread wants the lock. */
+/* Copies what was marked of the chunk: less if another thread wants the lock. */
 static void
-copy_runs(const struct cow__run *runs, int n, uintptr_t delta, uintptr_t *end)
+copy_runs(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chunk)
 {
 	for (int i = 0; i < n; i++)
 		for (uintptr_t at = runs[i].start, to; at < runs[i].end; at = to) {
 			if (at > runs[0].start &&
 			    cow__mutex_wanted(&cow__engine.lock)) {
-				*end = at;
+				chunk->end = at;
 				return;
 			}
 			to = cow__min(at + STEP, runs[i].end);
 			memcpy((void *)(at + delta), (const void *)at, to - at);
 			cow__stat_add(pages_written_back, (to - at) / cow__page);
+			chunk->copied += to - at;
 		}
 }
 
 /*
- * Copies a chunk ahead, up to *end. 0 or -errno.
+ * Copies a chunk ahead, less if another thread wants the lock. 0 or -errno.
  *
  * A device, or the kernel for a read past the page cache, writes without page faults
  * what it took hold of before. What it took after the mark met one: the mark is gone.
  * So whether memory is under I/O is asked between the mark and the copy.
  */
 static int
-copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
-           uintptr_t *end)
+copy_chunk(struct cow__tile *t, const struct cow__span *part, struct chunk *chunk)
 {
-	struct cow__tile *alias = cow__part_alias(t, start, *end);
+	struct cow__tile *alias = cow__part_alias(t, chunk->start, chunk->end);
 	struct cow__run runs[RUNS_IN_CHUNK];
 	int n;
 
 	if (!alias)
 		return -ENOMEM;
-	n = mark(part, start, *end, runs);
+	n = mark(part, chunk->start, chunk->end, runs);
 	if (n >= 0 && cow__process_pins_memory())
 		n = -EBUSY;
 	if (n >= 0)
-		copy_runs(runs, n, cow__tile_start(alias) - start, end);
+		copy_runs(runs, n, cow__tile_start(alias) - chunk->start, chunk);
 	cow__tile_inner_free(alias);
 	/* It leaves marks on pages that were not copied. They may lie in a chunk that
 	 * was ready. */
@@ -130,7 +145,7 @@ copy_chunk(struct cow__tile *t, const struct cow__span *part, uintptr_t start,
  * before *at. */
 static bool
 find_chunk(const struct cow__tile *t, uintptr_t *at, uint64_t until,
-           struct cow__span *part, struct cow__span *ret)
+           struct cow__span *part, struct chunk *ret)
 {
 	struct cow__run runs[COW__AHEAD_LEAST / 4096 + 1];
 	uintptr_t next;
@@ -143,6 +158,7 @@ find_chunk(const struct cow__tile *t, uintptr_t *at, uint64_t until,
 		*at = part->end;
 		if (n <= 0)
 			continue;
+		ret->copied = 0;
 		ret->start = cow__max(part->start,
 		                      cow__round_down(runs[0].start, COW__HUGE));
 		ret->end = cow__min(cow__round_down(runs[0].start, COW__HUGE) +
@@ -171,7 +187,7 @@ is_ready(uintptr_t start)
 /* The pages of a chunk are about to be marked anew. So no mark tells any more what was
  * written since an earlier copy of some of them. */
 static void
-forget_parts(const struct cow__span *chunk)
+forget_parts(const struct chunk *chunk)
 {
 	for (unsigned i = 0; i < count;)
 		if (ready[i].start < chunk->end && chunk->start < ready[i].end)
@@ -179,7 +195,7 @@ forget_parts(const struct cow__span *chunk)
 		else
 			i++;
 	if (taken.start < chunk->end && chunk->start < taken.end)
-		taken = (struct cow__span){ 0, 0 };
+		taken = (struct chunk){ 0, 0, 0 };
 }
 
 static bool
@@ -193,14 +209,15 @@ static int
 prepare_tile(struct cow__tile *t, uint64_t until)
 {
 	uintptr_t at = cow__max(cursor, cow__tile_start(t));
-	struct cow__span part, chunk;
+	struct cow__span part;
+	struct chunk chunk;
 	int r = 0;
 
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start))
 			continue;
 		forget_parts(&chunk);
-		r = copy_chunk(t, &part, chunk.start, &chunk.end);
+		r = copy_chunk(t, &part, &chunk);
 		if (r == 0)
 			ready[count++] = chunk;
 		else if (r != -EBADF && r != -ENOMEM && r != -EBUSY)

@@ -44,6 +44,9 @@ uintptr_t cow__ahead_end(uintptr_t at, uintptr_t end);
 int cow__ahead_rest(const struct cow__tile *t, uintptr_t start, uintptr_t end,
                     struct cow__run *runs, int max);
 
+/* How many bytes were copied ahead of the chunk that was taken last. 0 when asked again. */
+size_t cow__ahead_copied(void);
+
 /* File pages under private ones change, or other ones take their place. */
 void cow__ahead_forget(void);
 

@@ -165,6 +165,8 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
 		r = share_part(t, start, end);
+	if (r == 0)
+		t->written_back += copied;
 	if (t->attributes)
 		cow__attributes_apply(t, start, end);
 	/* Shadows were given back somewhere. How many of them here is not known. */
@@ -253,10 +255,12 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	chunk_end = cow__min(cow__round_down(*at, COW__HUGE) + COW__HUGE, part.end);
 	chunk_end = cow__ahead_end(*at, chunk_end);
 	n = cow__ahead_rest(t, *at, chunk_end, runs, RUNS_IN_CHUNK);
-	if (n < 0)
+	if (n < 0) {
 		n = cow__pagemap_copied(*at, chunk_end, runs, max, &next);
-	else
+	} else {
 		most = SIZE_MAX;
+		t->written_back += cow__ahead_copied();
+	}
 	if (n > 0 && !t->attributes && cow__runs_bytes(runs, n) > most) {
 		*at = chunk_end;
 		return 1;
@@ -272,12 +276,10 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	if (n == 0 && next > chunk_end)
 		n = cow__pagemap_copied(chunk_end, next, runs, 1, &part.start);
 	if (n > 0)
-		next = cow__max(chunk_end,
-		                cow__round_down(runs[0].start, COW__HUGE));
+		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = t->overlaid ? thaw_chunk(t, *at, next, NULL, 0)
-	                : share_part(t, *at, next);
+	r = t->overlaid ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
 	*at = next;
 	return r;
 }

@@ -339,6 +339,7 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	}
 	cow__tile_change_begin(t);
 	t->kind = COW__LIVE;
+	t->written_back = 0;
 	t->pieces = pieces;
 	t->npieces = n;
 	t->pieces_cap = cap;

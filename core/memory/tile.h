@@ -124,6 +124,7 @@ struct cow__tile {
 	uint64_t freed_at; /* free warm: since when */
 	size_t hollow; /* free warm: bytes at the end that have no pages */
 	size_t shadow; /* private: file pages freed under copied ones, bytes */
+	uint64_t written_back; /* live: bytes of copied pages that thaws wrote back */
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
 	size_t touched, committed, missed;
 	size_t warm; /* so much of `touched` was there when the tile was made */

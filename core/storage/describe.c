@@ -49,6 +49,7 @@ describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 {
 	ret->mappings = t->npieces ? t->npieces : 1;
 	ret->frozen = t->backing == COW__PRIVATE;
+	ret->bytes_written_back = t->written_back;
 	/* Views of these pages keep them as a clone does. */
 	ret->sharers += readers_beside(t);
 	if (ret->sharers > 1 && !ret->frozen) {

@@ -303,11 +303,12 @@ static PyObject *storage_info(PyObject *object, PyObject *unused)
 	storages_end(&self, 1);
 	if (r < 0)
 		return raise_error(r);
-	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:O,s:O}", "state",
+	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:K,s:O,s:O}", "state",
 	                     i.state < 4 ? states[i.state] : "?", "sharers",
 	                     (unsigned long long)i.sharers, "mappings",
 	                     (unsigned long long)i.mappings, "bytes_own",
-	                     (unsigned long long)i.bytes_own, "frozen",
+	                     (unsigned long long)i.bytes_own, "bytes_written_back",
+	                     (unsigned long long)i.bytes_written_back, "frozen",
 	                     i.frozen ? Py_True : Py_False, "transparent",
 	                     i.flags & COW_STORAGE_TRANSPARENT ? Py_True
 	                                                       : Py_False);
@@ -408,7 +409,8 @@ static PyMethodDef methods[] = {
          "Returns what the storage shares, as a dict.\n\n"
          "state: 'owned', 'lazy', 'view' or 'foreign'. sharers: storages that read its "
          "bytes, this one too. mappings: how many it has. bytes_own: bytes of pages that "
-         "only it has. frozen, transparent: True or False."},
+         "only it has. bytes_written_back: bytes of copied pages that were written back to "
+         "shared memory so far. frozen, transparent: True or False."},
 	{"export", storage_export, METH_VARARGS,
          "export(mode)\n--\n\n"
          "Returns (descriptor, offset), for a protocol of the program; see import_fd().\n\n"

@@ -39,7 +39,7 @@ class _Site:
     def __init__(self, part):
         self._clones = 0
         self._part = part  # how much was written of the last one looked at; None: none was
-        self._own = None  # bytes of pages of the state's own, beside the last snapshot
+        self._written = None  # what the state had written when the last snapshot was taken
 
     def copies(self):
         """Whether the next clone is copied at once."""
@@ -56,21 +56,22 @@ class _Site:
 
     def copies_state(self, storage):
         """Whether the state in a storage is copied beside the snapshot that is now taken."""
-        own = _own_bytes(storage)
-        if self._own is not None and own is not None:
-            self._part = (own - self._own) / storage.nbytes
-        self._own = None
-        return self.copies() or (own or 0) / storage.nbytes > _MOST
+        now, own = _written_bytes(storage)
+        if self._written is not None:
+            self._part = (now - self._written) / storage.nbytes
+        self._written = None
+        return self.copies() or own / storage.nbytes > _MOST
 
     def begin(self, storage):
         """The snapshot was taken, and nothing is copied beside it."""
-        self._own = _own_bytes(storage)
+        self._written, _ = _written_bytes(storage)
 
 
-def _own_bytes(storage):
-    """Bytes that were written page by page. None: nothing is copy-on-write."""
+def _written_bytes(storage):
+    """(bytes of the pages written one by one so far, those of them that are still copies)"""
     info = storage.info()
-    return info["bytes_own"] if info["frozen"] else None
+    own = info["bytes_own"] if info["frozen"] else 0
+    return info["bytes_written_back"] + own, own
 
 
 def check(writes):

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """clone(x, writes=...): what is copied at once, and what a place of a program teaches."""
 
+import os
+import time
+
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -14,6 +17,8 @@ except ImportError:
 needs_torch = pytest.mark.skipif(torch is None, reason="no PyTorch")
 
 LARGE = 1 << 20  # elements of 8 bytes
+# Threads that run before the library is loaded are not seen: it can't heal beside them.
+HEALS = "cowshed-preload" in os.environ.get("LD_PRELOAD", "")
 
 
 def array():
@@ -191,6 +196,24 @@ def test_a_snapshot_of_a_state_that_is_rewritten():
     assert x[0] == sum(range(8))
 
 
+def test_a_snapshot_learns_of_pages_that_healed():
+    """What was written page by page is shared memory again when the next snapshot is taken."""
+    x = array()
+    storage, got = cowshed.storage_of(x), []
+    for _ in range(8):
+        back, own = storage.info()["bytes_written_back"], storage.info()["bytes_own"]
+        kept = cowshed.snapshot({"x": x}, writes="auto")
+        got.append(kept.copied_bytes > x.nbytes // 2)
+        x += 1
+        del kept
+        end = time.monotonic() + (20 if HEALS else 0)
+        while storage.info()["frozen"] and time.monotonic() < end:
+            time.sleep(0.001)
+        if not got[-1] and not storage.info()["frozen"]:
+            assert storage.info()["bytes_written_back"] - back + own >= x.nbytes
+    assert not got[0] and all(got[1:3]) and all(got[4:]), got
+
+
 def test_a_snapshot_whose_state_is_copied_at_once():
     x, small = array(), np.ones(10)
     for turn in range(5):
@@ -242,10 +265,12 @@ def test_writes_that_add_up():
     """Pages here and there, others each time: they are copied away once, not at each snapshot."""
     x, got = cowshed.array(np.arange(4.0 * LARGE)), []
     for turn in range(12):
-        before, info = x.copy(), cowshed.storage_of(x).info()
-        added = info["bytes_own"] / x.nbytes if info["frozen"] else 0  # 0 also once it is healed
+        before = x.copy()
         kept = cowshed.snapshot(x, writes="auto")
         got.append(kept.copied_bytes > x.nbytes // 2)
+        # Nothing heals beside the snapshot. What healed before it counts no more.
+        info = cowshed.storage_of(x).info()
+        added = info["bytes_own"] / x.nbytes if info["frozen"] else 0
         assert got[-1] or added < 0.13, (turn, added)
         x.reshape(-1, 512)[turn::24] += 1
         assert (kept.state == before).all()

@@ -243,6 +243,12 @@ START_TEST(whole_pages_come_back)
 		ck_assert_uint_gt(after.pages_written_back,
 		                  before.pages_written_back);
 	}
+	if (storage && !UNDER_TSAN) {
+		ck_assert_uint_gt(info_of(storage).bytes_written_back, 0);
+		ck_assert_uint_le(info_of(storage).bytes_written_back,
+		                  (after.pages_written_back -
+		                   before.pages_written_back) * PAGE);
+	}
 	for (c = 0; c < CHUNKS; c++) {
 		part = c * 75 * KIB + 10 * c;
 		chunk = p + c * chunk_bytes;
