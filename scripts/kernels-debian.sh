@@ -52,5 +52,6 @@ root() {
 		coreutils libtinfo6 libacl1 libattr1 libgmp10 libselinux1 libpcre2-8-0 mawk grep sed \
 		diffutils findutils check libsubunit0 libsubunit-dev liburing2 liburing-dev libstdc++6)
 	[ -e "$folder/bin/awk" ] || ln -s mawk "$folder/bin/awk"
+	[ -e "$folder/bin/sh" ] || ln -s bash "$folder/bin/sh"
 	unpack "$folder" "busybox-static/$release"
 }
