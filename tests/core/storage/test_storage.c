@@ -169,19 +169,20 @@ END_TEST
 /* Between a storage's end and its page's there is nothing to be seen. */
 START_TEST(zero_to_the_end_of_the_page)
 {
+	const size_t whole = 16 * PAGE;
 	size_t tail;
 	struct cow_storage *storage;
 
 	for (tail = 1; tail < PAGE; tail += 511) {
-		storage = new_storage(64 * KIB, 0);
-		memset(mut(storage), 0xee, 64 * KIB);
+		storage = new_storage(whole, 0);
+		memset(mut(storage), 0xee, whole);
 		cow_storage_unref(storage);
-		storage = new_storage(60 * KIB + tail, COW_STORAGE_ZERO);
-		ck_bytes(data(storage), 60 * KIB + tail, 0);
-		memset(mut(storage), 0xdd, 60 * KIB + tail);
-		ok(cow_storage_resize(storage, 64 * KIB));
-		ck_bytes(data(storage), 60 * KIB + tail, 0xdd);
-		ck_bytes(data(storage) + 60 * KIB + tail, 4 * KIB - tail, 0);
+		storage = new_storage(whole - PAGE + tail, COW_STORAGE_ZERO);
+		ck_bytes(data(storage), whole - PAGE + tail, 0);
+		memset(mut(storage), 0xdd, whole - PAGE + tail);
+		ok(cow_storage_resize(storage, whole));
+		ck_bytes(data(storage), whole - PAGE + tail, 0xdd);
+		ck_bytes(data(storage) + whole - PAGE + tail, PAGE - tail, 0);
 		cow_storage_unref(storage);
 	}
 }
