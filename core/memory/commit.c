@@ -6,6 +6,8 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/apart.h"
+#include "core/memory/budget.h"
+#include "core/memory/commit_unit.h"
 #include "core/memory/extent.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
@@ -17,15 +19,12 @@
 
 #define LOOK_NS 40000u         /* while the program fills memory */
 #define LOOK_MOST_NS 10000000u /* ... and does not get on */
-#define AHEAD_LEAST (2 * MIB)   /* without a helper ... */
-#define AHEAD_HELPED (4 * MIB)  /* ... and with one: it needs time to react */
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define ONCE (4 * GIB)          /* the most in one call of the program */
 #define BATCH COW__APART_MOST   /* committed in one go, without the lock */
 /* A chunk that was filled before it was collapsed looks untouched, since the collapse
  * takes it out of the page table. Up to so many may be in a row. */
 #define PASSED (BATCH / COW__HUGE)
-#define PATIENCE 16
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 /* Each look reads pagemap. A program may have thousands of blocks that it never fills. */
 #define YOUNG_MOST 32
@@ -33,9 +32,6 @@
 
 static struct cow__tile *young, *oldest; /* a list, by their last progress */
 static unsigned nyoung;
-static size_t ahead;         /* committed, not known to be touched; all tiles */
-static size_t touched_total; /* of live tiles */
-static size_t touched_most;  /* ... at any time so far */
 
 static size_t
 whole_chunks(const struct cow__tile *t)
@@ -45,35 +41,22 @@ whole_chunks(const struct cow__tile *t)
 	return end - cow__mend_origin(t);
 }
 
-/* How much more may be committed for an extent of `bytes` bytes. Small pages
- * cost more than to commit all at once. So does a helper that comes after the
- * writer. */
-static size_t
-room(bool helped, size_t bytes)
+static uintptr_t
+chunks_end(const struct cow__tile *t)
 {
-	size_t most = helped ? AHEAD_HELPED : AHEAD_LEAST;
-
-	most += touched_total / cow__fill_history_share(bytes);
-	return most > ahead ? most - ahead : 0;
+	return cow__mend_origin(t) + whole_chunks(t);
 }
 
-/* A program that fills extents of this size gets back at once what it had touched before:
- * so much that with all that is live it has no more than then. */
 static size_t
-room_again(const struct cow__tile *t)
+ahead_up(const struct cow__tile *t)
 {
-	size_t used = cow__engine.live_bytes - t->bytes;
-
-	if (!cow__fill_history_fills(t->bytes) || used >= touched_most)
-		return 0;
-	return touched_most - used;
+	return t->committed - t->touched;
 }
 
-static void
-touched_more(size_t bytes)
+static size_t
+ahead_down(const struct cow__tile *t)
 {
-	touched_total += bytes;
-	touched_most = cow__max(touched_most, touched_total);
+	return t->down_committed - t->down_touched;
 }
 
 static void
@@ -112,12 +95,13 @@ young_remove(struct cow__tile *t)
 	if (!t->young)
 		return;
 	take_out(t);
-	ahead -= t->committed - t->touched;
+	cow__budget_ahead_ends(ahead_up(t) + ahead_down(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (!t->owed)
-		cow__fill_history_learn(t->bytes, t->touched - t->warm,
-		                        t->committed - t->touched);
+		cow__fill_history_learn(t->bytes, t->touched - t->warm + t->down_touched,
+		                        ahead_up(t) + ahead_down(t));
 	t->committed = t->touched;
+	t->down_committed = t->down_touched;
 }
 
 /* The tile is no longer young. If it has small pages, the helper mends them. */
@@ -136,20 +120,45 @@ static int
 advance(struct cow__tile *t)
 {
 	int n = cow__pagemap_touched(cow__mend_origin(t) + t->touched, COW__HUGE,
-	                             (whole_chunks(t) - t->touched) / COW__HUGE, PASSED);
+	                             (whole_chunks(t) - t->down_committed - t->touched) / COW__HUGE,
+	                             PASSED);
 	size_t reached;
 
 	if (n <= 0)
 		return n;
 	reached = t->touched + (size_t)n * COW__HUGE;
-	ahead -= cow__min(reached, t->committed) - t->touched;
-	touched_more(reached - t->touched);
+	cow__budget_ahead_ends(cow__min(reached, t->committed) - t->touched);
+	cow__budget_touched(reached - t->touched);
 	t->touched = reached;
 	if (t->committed < reached) {
 		t->missed += reached - t->committed;
 		t->committed = reached;
 	}
 	return n;
+}
+
+/* The same for a program that fills the tile from its end: the first page of a chunk is the
+ * last one that it touches. True if it got on. */
+static bool
+advance_down(struct cow__tile *t, uint64_t now)
+{
+	size_t most = whole_chunks(t) - t->committed, before = t->down_touched;
+
+	while (t->down_touched < most &&
+	       cow__pagemap_touched_page(chunks_end(t) - t->down_touched - COW__HUGE) > 0) {
+		if (t->down_touched < t->down_committed) {
+			cow__budget_ahead_ends(COW__HUGE);
+		} else {
+			t->down_committed += COW__HUGE;
+			t->missed += COW__HUGE;
+		}
+		t->down_touched += COW__HUGE;
+	}
+	if (t->down_touched == before)
+		return false;
+	cow__budget_touched(t->down_touched - before);
+	t->progress_at = now;
+	return true;
 }
 
 /* True if the program got on since the last look. */
@@ -168,7 +177,8 @@ look(struct cow__tile *t, uint64_t now)
 		take_out(t);
 		young_add(t);
 	}
-	if (t->touched >= whole_chunks(t) || cow__elapsed(t->progress_at, now) > YOUTH_NS)
+	if (t->touched + t->down_touched >= whole_chunks(t) ||
+	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return n > 0;
 }
@@ -191,7 +201,7 @@ retire(void)
 {
 	struct cow__tile *t = oldest;
 
-	while (t != young && (t->busy || t->committed != t->touched))
+	while (t != young && (t->busy || ahead_up(t) || ahead_down(t)))
 		t = t->list_prev;
 	if (t != young)
 		grown_up(t);
@@ -206,7 +216,7 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 
 	t->committed = t->touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
 	t->warm = warm ? t->touched : 0;
-	touched_more(t->touched - t->warm);
+	cow__budget_touched(t->touched - t->warm);
 	t->progress_at = cow__now();
 	young_add(t);
 	if (nyoung > YOUNG_MOST)
@@ -239,12 +249,12 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	look_at_some(now);
 	begin_at(t, there, true);
 	rest = whole_chunks(t) - t->committed;
-	want = cow__min(rest, cow__max(room(false, t->bytes), room_again(t)));
+	want = cow__min(rest, cow__max(cow__budget_room(COW__AHEAD_LEAST, t->bytes), cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
 	if (want) {
 		t->busy = t->owed = true;
 		t->committed += want;
-		ahead += want;
+		cow__budget_ahead(want);
 	} else if (rest >= HELPER_PAYS) {
 		cow__helper_want(true);
 	}
@@ -293,7 +303,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (!t->young || advance(t) < 0 || t->touched >= whole_chunks(t))
+	if (!t->young || advance(t) < 0 || t->down_touched || t->touched >= whole_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }
@@ -304,45 +314,9 @@ cow__commit_recycled(struct cow__tile *t)
 	if (!cow__commits() || !cow__engine.use_helper)
 		return;
 	t->touched = whole_chunks(t);
-	touched_more(t->touched);
+	cow__budget_touched(t->touched);
 	cow__mend_later(t);
 	cow__helper_want(false);
-}
-
-static uintptr_t unit_ahead; /* the last unit committed, not seen touched yet; 0: none */
-static unsigned passed_over; /* units since then */
-
-void
-cow__commit_unit(uintptr_t start, size_t bytes)
-{
-	size_t rest = COW__HUGE % bytes, done = 0;
-	int r;
-
-	if (!cow__commits() || cow__engine.placed || rest > COW__HUGE / 16)
-		return;
-	/* One at a time: when the program asks for the next unit, this one is
-	 * used up. If it is still not touched PATIENCE units later, it was
-	 * committed in vain. */
-	if (unit_ahead && cow__pagemap_touched_page(unit_ahead) <= 0) {
-		if (++passed_over < PATIENCE)
-			return;
-		cow__fill_history_learn(bytes, 0, COW__HUGE);
-	}
-	if (unit_ahead)
-		ahead -= COW__HUGE;
-	unit_ahead = 0;
-	passed_over = 0;
-	if (room(false, bytes) < COW__HUGE)
-		return;
-	r = cow__map_collapse(start, COW__HUGE, &done);
-	(void)cow__map_zap(start, COW__HUGE);
-	cow__stat_add(bytes_collapsed, done);
-	if (r < 0) {
-		cow__fallback(COW_FALLBACK_COLLAPSE);
-		return;
-	}
-	unit_ahead = start;
-	ahead += COW__HUGE;
 }
 
 void
@@ -351,16 +325,17 @@ cow__commit_forget(struct cow__tile *t)
 	t->small |= t->mending || t->missed;
 	young_remove(t);
 	cow__mend_end(t);
-	touched_total -= t->touched - t->warm;
-	t->touched = t->committed = t->warm = 0;
+	cow__budget_touched_ends(t->touched - t->warm + t->down_touched);
+	t->touched = t->committed = t->warm = t->down_touched = t->down_committed = 0;
 }
 
 /* What is ahead of it may be filled, or was, without a further look: it is no waste. */
 static void
 drop_ahead(struct cow__tile *t)
 {
-	ahead -= t->committed - t->touched;
+	cow__budget_ahead_ends(ahead_up(t) + ahead_down(t));
 	t->committed = t->touched;
+	t->down_committed = t->down_touched;
 }
 
 void
@@ -383,20 +358,82 @@ cow__commit_frozen(struct cow__tile *t)
 	grown_up(t);
 }
 
+/* Commits `bytes` bytes from `at` on, which are noted as committed. Unlocks the engine. */
 static void
-commit_batch(struct cow__tile *t, size_t bytes)
+commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 {
-	size_t from = t->committed, done;
+	size_t done;
 	int r;
 
-	t->committed += bytes;
-	ahead += bytes;
-	r = cow__apart_remake(t, cow__mend_origin(t) + from, bytes, &done);
+	cow__budget_ahead(bytes);
+	r = cow__apart_remake(t, at, bytes, &done);
 	t->missed += bytes - done;
 	if (r < 0 && t->young)
 		refused(t, r);
 	if (t->doomed)
 		cow__extent_free(t);
+}
+
+/* How much of a tile is committed in one go: not much more than the program has filled. */
+static size_t
+batch(const struct cow__tile *t, size_t filled, size_t committed)
+{
+	size_t least = t->down_touched ? COW__AHEAD_DOWN : COW__AHEAD_HELPED;
+	size_t most = COW__AHEAD_HELPED + 2 * filled, want;
+
+	if (committed >= most)
+		return 0;
+	want = cow__min(whole_chunks(t) - t->committed - t->down_committed,
+	                cow__budget_room(least, t->bytes));
+	return cow__round_down(cow__min(want, cow__min(most - committed, BATCH)), COW__HUGE);
+}
+
+/* True: something was committed, and the list may have changed. */
+static bool
+commit_up(struct cow__tile *t)
+{
+	size_t want;
+
+	/* The program may be writing the first chunk that is missing. Leave that one to it
+	 * and go on behind. */
+	if (!ahead_up(t)) {
+		if (t->committed + t->down_committed >= whole_chunks(t) ||
+		    cow__pagemap_touched_page(cow__mend_origin(t) + t->committed) <= 0)
+			return false;
+		t->committed += COW__HUGE;
+		t->missed += COW__HUGE;
+		cow__budget_ahead(COW__HUGE);
+	}
+	want = cow__engine.placed ? 0 : batch(t, t->touched - t->warm, t->committed - t->warm);
+	if (!want)
+		return false;
+	t->committed += want;
+	commit_batch(t, cow__mend_origin(t) + t->committed - want, want);
+	return true;
+}
+
+/* The same from the end. Its last chunk was filled, so more than a stray page is there. */
+static bool
+commit_down(struct cow__tile *t)
+{
+	size_t want;
+
+	if (!t->down_touched)
+		return false;
+	if (!ahead_down(t)) {
+		if (t->committed + t->down_committed >= whole_chunks(t) ||
+		    cow__pagemap_touched_page(chunks_end(t) - t->down_committed - cow__page) <= 0)
+			return false;
+		t->down_committed += COW__HUGE;
+		t->missed += COW__HUGE;
+		cow__budget_ahead(COW__HUGE);
+	}
+	want = cow__engine.placed ? 0 : batch(t, t->down_touched, t->down_committed);
+	if (!want)
+		return false;
+	t->down_committed += want;
+	commit_batch(t, chunks_end(t) - t->down_committed, want);
+	return true;
 }
 
 /* One round over young tiles. Unlocks the engine while it collapses. True if anything
@@ -408,39 +445,17 @@ commit_step(uint64_t now)
 	bool moved = false;
 
 	for (t = young; t; t = next) {
-		size_t full = whole_chunks(t), want, most;
-
 		next = t->list_next;
 		if (t->busy)
 			continue;
 		moved |= look(t, now);
 		if (!t->young)
 			continue;
-		/* The program may be writing the first chunk that is missing.
-		 * Leave that one to it and go on behind. */
-		if (t->committed == t->touched) {
-			int n = cow__pagemap_touched_page(cow__mend_origin(t) + t->committed);
-
-			if (n <= 0)
-				continue;
-			t->committed += COW__HUGE;
-			t->missed += COW__HUGE;
-			ahead += COW__HUGE;
-		}
-		if (cow__engine.placed)
-			continue;
-		/* Not much more of one block than the program has filled so
-		 * far. */
-		most = t->warm + AHEAD_HELPED + 2 * (t->touched - t->warm);
-		if (t->committed >= most)
-			continue;
-		want = cow__min(full - t->committed, room(true, t->bytes));
-		want = cow__min(want, cow__min(most - t->committed, BATCH));
-		want = cow__round_down(want, COW__HUGE);
-		if (want == 0)
-			continue;
-		commit_batch(t, want);
-		return true; /* the list may have changed */
+		moved |= advance_down(t, now);
+		/* What one end has ahead, the other lacks. */
+		if (ahead_down(t) < ahead_up(t) ? commit_down(t) || commit_up(t)
+		                                : commit_up(t) || commit_down(t))
+			return true;
 	}
 	return moved;
 }
@@ -451,9 +466,8 @@ cow__commit_child(void)
 	while (young)
 		young_remove(young);
 	cow__mend_child();
-	unit_ahead = 0;
-	ahead = 0;
-	touched_most = touched_total; /* so much it has itself */
+	cow__commit_unit_child();
+	cow__budget_child();
 }
 
 uint64_t

@@ -13,6 +13,8 @@
  *       |------------|--------ahead---|- - - - - - - not there - - - -|
  *                  writer ->
  *
+ *                              the same from the end, where that was filled
+ *
  *       all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
  * A program that fills all blocks of a size gets more at once: as much as makes its
@@ -55,11 +57,6 @@ size_t cow__commit_reached(struct cow__tile *t);
 
 /* A live tile of warm memory that has small pages: they are mended. */
 void cow__commit_recycled(struct cow__tile *t);
-
-/* A fresh, mapped range of 2 MiB. Extents of `bytes` bytes, all smaller, will be
- * cut from it. It is committed if they fill it well, and if the program touched
- * the ranges before. */
-void cow__commit_unit(uintptr_t start, size_t bytes);
 
 /* A tile is freed or cut: no more commits or mending. Notes that it has small
  * pages. */

@@ -4,7 +4,7 @@
  */
 #include "core/memory/place.h"
 #include "core/base/base.h"
-#include "core/memory/commit.h"
+#include "core/memory/commit_unit.h"
 #include "core/memory/extent.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"

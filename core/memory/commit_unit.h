@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Committing ranges of 2 MiB that smaller extents are cut from (core/memory/commit.h)
+ *
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_MEMORY_COMMIT_UNIT_H
+#define COW_CORE_MEMORY_COMMIT_UNIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A fresh, mapped range of 2 MiB. Extents of `bytes` bytes, all smaller, will be
+ * cut from it. It is committed if they fill it well, and if the program touched
+ * the ranges before. */
+void cow__commit_unit(uintptr_t start, size_t bytes);
+
+/* In a forked child: nothing is ahead. */
+void cow__commit_unit_child(void);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks that a program fills from their end
+ */
+#include "memfd/probe.h"
+#include "tests/support/support.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE ((size_t)2 * MIB)
+#define BYTES (192 * MIB)
+
+static bool is_there(void *p)
+{
+	unsigned char page;
+
+	return mincore(p, PAGE, &page) == 0 && (page & 1);
+}
+
+static void fill_chunk(unsigned char *block, size_t n)
+{
+	memset(block + n * HUGE, (int)n | 1, HUGE);
+}
+
+static void check_chunks(const unsigned char *block, size_t from, size_t to)
+{
+	for (size_t n = from; n < to; n++)
+		ck_bytes(block + n * HUGE, HUGE, (int)n | 1);
+}
+
+/* The program waits below what it filled, until memory is there that it did not touch. */
+START_TEST(memory_comes_ahead)
+{
+	uint64_t before = memory_held();
+	unsigned char *block = new_block(BYTES, 0);
+	size_t n = BYTES / HUGE;
+
+	for (; n > BYTES / HUGE - 8; n--)
+		fill_chunk(block, n - 1);
+	memset(block + n * HUGE - PAGE, 1, PAGE);
+	/* The helper leaves the chunk to the program that it has begun. */
+	if (!wait_until(is_there, block + (n - 2) * HUGE, 60))
+		ck_abort_msg("nothing is there below what was filled");
+	ck_assert_uint_le(memory_held(), before + 16 * HUGE + 16 * MIB);
+	for (; n > 0; n--)
+		fill_chunk(block, n - 1);
+	check_chunks(block, 0, BYTES / HUGE);
+	cow_block_free(block);
+}
+END_TEST
+
+/* What comes from one end is not there twice, and the program has filled the block. */
+START_TEST(both_ends_meet)
+{
+	unsigned char *block;
+	uint64_t before;
+
+	for (int turn = 0; turn < 4; turn++) {
+		block = new_block(BYTES, 0);
+		for (size_t up = 0, down = BYTES / HUGE; up < down;) {
+			fill_chunk(block, up++);
+			for (int i = 0; i <= turn && up < down; i++)
+				fill_chunk(block, --down);
+		}
+		check_chunks(block, 0, BYTES / HUGE);
+		cow_block_free(block);
+		cow_trim();
+	}
+	before = stats_now().bytes_collapsed;
+	block = new_block(BYTES, 0);
+	ck_assert_uint_ge(stats_now().bytes_collapsed - before, BYTES - HUGE);
+	cow_block_free(block);
+}
+END_TEST
+
+static bool helper_looked_often(void *arg)
+{
+	return ++*(unsigned *)arg > 200; /* once in a millisecond */
+}
+
+/* A page at the end, and some in the middle: nothing comes for them. */
+START_TEST(stray_pages_get_nothing)
+{
+	uint64_t before = memory_held();
+	unsigned char *block = new_block(4 * GIB, 0);
+	unsigned looks = 0;
+
+	for (int i = 1; i <= 16; i++)
+		block[4 * GIB / 16 * i - 1] = 1;
+	must(wait_until(helper_looked_often, &looks, 60));
+	ck_assert_uint_le(memory_held(), before + 5 * MIB);
+	cow_block_free(block);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("filled_down");
+	TCase *tcase = add_case(suite, "filled_down");
+
+	if (SANITIZED) {
+		puts("skip filled_down sanitizers have no helper");
+		return 0;
+	}
+	if (!cow__probe_collapse()) {
+		puts("skip filled_down the kernel refuses MADV_COLLAPSE");
+		return 0;
+	}
+	tcase_add_test(tcase, memory_comes_ahead);
+	tcase_add_test(tcase, both_ends_meet);
+	tcase_add_test(tcase, stray_pages_get_nothing);
+	return run_suite(suite);
+}
