@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* Bytes of a page: 4096 or 65536, as the machine says. A power of two.
+/* Bytes of a page: 4096, 16384 or 65536, as the machine says. A power of two.
  * cow__page_init() sets it. */
 extern size_t cow__page;
 void cow__page_init(void);

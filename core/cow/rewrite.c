@@ -126,13 +126,13 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 	uintptr_t to, last = end, bytes_end = cow__tile_start(t) + cow__extent_usable(t);
 	/* A tracked storage may have clones on this tile. */
 	bool all = w->all && (!t->allocation || t->exposed);
-	char tail[4096];
+	static char tail[64 * KIB]; /* the largest page; too much for a small stack */
 	size_t ntail = 0;
 	int r = 0;
 
 	/* The last page of a block comes with its last byte. The program may use what is
 	 * behind that (cow_block_bytes()). */
-	if (end >= cow__tile_start(t) + t->used && bytes_end - last <= sizeof(tail))
+	if (end >= cow__tile_start(t) + t->used && bytes_end - last <= cow__page)
 		end = cow__tile_end(t);
 	to = next_part(t, at, end);
 	if (*at == to || is_under_io(w)) {
