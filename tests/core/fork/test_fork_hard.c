@@ -36,9 +36,15 @@ static void take_descriptors(bool again)
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd;
 	char path[300], name[256];
 	struct dirent *entry;
+	struct rlimit limit, own;
 	ssize_t n;
 
 	must(dir != NULL && null >= 0);
+	/* The library's numbers may lie above the soft limit, where dup2() refuses them. */
+	must(getrlimit(RLIMIT_NOFILE, &own) == 0);
+	limit = own;
+	limit.rlim_cur = limit.rlim_max;
+	must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 	while ((entry = readdir(dir)) != NULL) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
 		n = readlink(path, name, sizeof(name) - 1);
@@ -51,6 +57,7 @@ static void take_descriptors(bool again)
 		else
 			close(fd);
 	}
+	must(setrlimit(RLIMIT_NOFILE, &own) == 0);
 	closedir(dir);
 	close(null);
 }
