@@ -188,3 +188,14 @@ bool mapped_shared(const void *address)
 	fclose(f);
 	return shared;
 }
+
+struct rlimit descriptors_raise(void)
+{
+	struct rlimit own, raised;
+
+	must(getrlimit(RLIMIT_NOFILE, &own) == 0);
+	raised = own;
+	raised.rlim_cur = raised.rlim_max;
+	must(setrlimit(RLIMIT_NOFILE, &raised) == 0);
+	return own;
+}

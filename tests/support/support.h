@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #ifdef __cplusplus
@@ -225,6 +226,10 @@ const char *footprint_excess(const struct footprint *before,
 /* Calls `visit` for each memfd of ours that this process has open, once for
  * each inode, whichever thread's table it is in. Returns how many there are. */
 int each_memfd(void (*visit)(int fd, const char *name, void *arg), void *arg);
+
+/* Raises the soft limit on descriptors to the hard one, and returns what both were. The
+ * library's numbers may lie above the soft limit, where dup2() refuses them. */
+struct rlimit descriptors_raise(void);
 
 /* Bytes of pages in those memfds, mapped or not. */
 uint64_t memfd_bytes(void);

@@ -36,15 +36,10 @@ static void take_descriptors(bool again)
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC), fd;
 	char path[300], name[256];
 	struct dirent *entry;
-	struct rlimit limit, own;
+	struct rlimit own = descriptors_raise();
 	ssize_t n;
 
 	must(dir != NULL && null >= 0);
-	/* The library's numbers may lie above the soft limit, where dup2() refuses them. */
-	must(getrlimit(RLIMIT_NOFILE, &own) == 0);
-	limit = own;
-	limit.rlim_cur = limit.rlim_max;
-	must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 	while ((entry = readdir(dir)) != NULL) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
 		n = readlink(path, name, sizeof(name) - 1);
