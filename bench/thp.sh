@@ -8,9 +8,10 @@
 # Many distributions set "always", where glibc's memory is in huge pages without asking. This
 # script sets each value, measures, and puts the machine's own value back; so it needs root.
 # Measured are filling 1 GiB in blocks of 64 MiB, wall and processor time of a process that
-# does only that (plain_fork -n 0); the first and the tenth fork of it; a cycle in which 10 %
-# are written between forks (plain_cycle); and the large programs (bench/large.py, sort, xz),
-# of which THP_ONLY names some. Both sides run in turns, after a program that touches as much
+# does only that (plain_fork -n 0); the first and the tenth fork of it; the tenth fork of a
+# process with 1 MiB, which is what the kernel takes for any process; a cycle in which 10 % are
+# written between forks (plain_cycle); and the large programs (bench/large.py, sort, xz), of
+# which THP_ONLY names some. Both sides run in turns, after a program that touches as much
 # memory. Bars: at most glibc's wall time and 1.1 times its processor time under the same
 # setting, and forks 10 times faster.
 . "$(dirname "$0")/common.sh"
@@ -71,6 +72,8 @@ measure() {
 	both fork "'$bin/plain_fork' -t $total -b 64M"
 	figure fork/first fork us first speedup 10
 	figure fork/tenth fork us last speedup 10
+	both empty "'$bin/plain_fork' -t 1M -b 64K"
+	figure fork/empty empty us last - -
 	both cycle "'$bin/plain_cycle' -S $total -b 64M -n 5 -w 10"
 	figure cycle/10% cycle us cycle ratio 1
 	figure cycle/10%/cpu cycle ms cpu_ms ratio 1.1
