@@ -142,12 +142,17 @@ advance(struct cow__tile *t)
 static bool
 advance_down(struct cow__tile *t, uint64_t now)
 {
-	size_t most = whole_chunks(t) - t->committed, before = t->down_touched;
+	size_t most = whole_chunks(t) - t->touched, before = t->down_touched;
 
 	while (t->down_touched < most &&
 	       cow__pagemap_touched_page(chunks_end(t) - t->down_touched - COW__HUGE) > 0) {
 		if (t->down_touched < t->down_committed) {
 			cow__budget_ahead_ends(COW__HUGE);
+		} else if (t->committed + t->down_committed >= whole_chunks(t)) {
+			/* The start had it ahead. */
+			cow__budget_ahead_ends(COW__HUGE);
+			t->committed -= COW__HUGE;
+			t->down_committed += COW__HUGE;
 		} else {
 			t->down_committed += COW__HUGE;
 			t->missed += COW__HUGE;
@@ -303,7 +308,12 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (!t->young || advance(t) < 0 || t->down_touched || t->touched >= whole_chunks(t))
+	if (!t->young || advance(t) < 0)
+		return t->bytes;
+	/* What was filled from the end meanwhile is no waste. */
+	if (t->down_touched || t->committed + t->down_committed >= whole_chunks(t))
+		(void)advance_down(t, t->progress_at);
+	if (t->down_touched || t->touched >= whole_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }

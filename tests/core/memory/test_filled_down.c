@@ -75,6 +75,27 @@ START_TEST(both_ends_meet)
 }
 END_TEST
 
+/* All of a block came at once, and the program filled it from its end, but for its first
+ * chunks. That was worth it. */
+START_TEST(what_came_at_once_is_no_waste)
+{
+	unsigned char *block;
+	uint64_t before;
+
+	ok(cow_option_set("helper", "no"));
+	for (int turn = 0; turn < 3; turn++) {
+		before = stats_now().bytes_collapsed;
+		block = new_block(BYTES, 0);
+		if (turn)
+			ck_assert_uint_ge(stats_now().bytes_collapsed - before, BYTES - HUGE);
+		for (size_t n = BYTES / HUGE; n > (turn ? 5 : 0); n--)
+			fill_chunk(block, n - 1);
+		cow_block_free(block);
+		cow_trim();
+	}
+}
+END_TEST
+
 static bool helper_looked_often(void *arg)
 {
 	return ++*(unsigned *)arg > 200; /* once in a millisecond */
@@ -110,6 +131,7 @@ int main(void)
 	}
 	tcase_add_test(tcase, memory_comes_ahead);
 	tcase_add_test(tcase, both_ends_meet);
+	tcase_add_test(tcase, what_came_at_once_is_no_waste);
 	tcase_add_test(tcase, stray_pages_get_nothing);
 	return run_suite(suite);
 }
