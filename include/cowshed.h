@@ -637,10 +637,10 @@ struct cow_storage_info {
 	                          copied so far), as far as the kernel tells */
 	uint64_t frozen;       /* 1: its pages are frozen (a fork or a clone) */
 	/* Bytes of copied pages that were written back to shared memory so far, since
-	 * the storage has this address. They no longer count in bytes_own. Between two
-	 * calls the sum of both grows by what was written page by page, or by a
-	 * little more: pages that the program writes while they are written back
-	 * may count twice. */
+	 * the storage has this address. They no longer count in bytes_own. While it is
+	 * not cloned, forked or announced to be written, the sum of both grows by what
+	 * is written page by page, or by a little more: pages that the program writes
+	 * while they are written back may count twice. */
 	uint64_t bytes_written_back;
 };
 

@@ -12,6 +12,7 @@
 #include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
 #include "core/memory/mend.h"
+#include "core/memory/progress.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
@@ -22,9 +23,6 @@
 #define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
 #define ONCE (4 * GIB)          /* the most in one call of the program */
 #define BATCH COW__APART_MOST   /* committed in one go, without the lock */
-/* A chunk that was filled before it was collapsed looks untouched, since the collapse
- * takes it out of the page table. Up to so many may be in a row. */
-#define PASSED (BATCH / COW__HUGE)
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
 /* Each look reads pagemap. A program may have thousands of blocks that it never fills. */
 #define YOUNG_MOST 32
@@ -32,32 +30,6 @@
 
 static struct cow__tile *young, *oldest; /* a list, by their last progress */
 static unsigned nyoung;
-
-static size_t
-whole_chunks(const struct cow__tile *t)
-{
-	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), cow__mend_origin(t));
-
-	return end - cow__mend_origin(t);
-}
-
-static uintptr_t
-chunks_end(const struct cow__tile *t)
-{
-	return cow__mend_origin(t) + whole_chunks(t);
-}
-
-static size_t
-ahead_up(const struct cow__tile *t)
-{
-	return t->committed - t->touched;
-}
-
-static size_t
-ahead_down(const struct cow__tile *t)
-{
-	return t->down_committed - t->down_touched;
-}
 
 static void
 young_add(struct cow__tile *t)
@@ -95,11 +67,11 @@ young_remove(struct cow__tile *t)
 	if (!t->young)
 		return;
 	take_out(t);
-	cow__budget_ahead_ends(ahead_up(t) + ahead_down(t));
+	cow__budget_ahead_ends(cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (!t->owed)
 		cow__fill_history_learn(t->bytes, t->touched - t->warm + t->down_touched,
-		                        ahead_up(t) + ahead_down(t));
+		                        cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
 	t->committed = t->touched;
 	t->down_committed = t->down_touched;
 }
@@ -115,74 +87,25 @@ grown_up(struct cow__tile *t)
 		cow__mend_later(t);
 }
 
-/* How far has the program filled the tile? Returns the chunks that are new, or -errno. */
-static int
-advance(struct cow__tile *t)
-{
-	int n = cow__pagemap_touched(cow__mend_origin(t) + t->touched, COW__HUGE,
-	                             (whole_chunks(t) - t->down_committed - t->touched) / COW__HUGE,
-	                             PASSED);
-	size_t reached;
-
-	if (n <= 0)
-		return n;
-	reached = t->touched + (size_t)n * COW__HUGE;
-	cow__budget_ahead_ends(cow__min(reached, t->committed) - t->touched);
-	cow__budget_touched(reached - t->touched);
-	t->touched = reached;
-	if (t->committed < reached) {
-		t->missed += reached - t->committed;
-		t->committed = reached;
-	}
-	return n;
-}
-
-/* The same for a program that fills the tile from its end: the first page of a chunk is the
- * last one that it touches. True if it got on. */
-static bool
-advance_down(struct cow__tile *t, uint64_t now)
-{
-	size_t most = whole_chunks(t) - t->touched, before = t->down_touched;
-
-	while (t->down_touched < most &&
-	       cow__pagemap_touched_page(chunks_end(t) - t->down_touched - COW__HUGE) > 0) {
-		if (t->down_touched < t->down_committed) {
-			cow__budget_ahead_ends(COW__HUGE);
-		} else if (t->committed + t->down_committed >= whole_chunks(t)) {
-			/* The start had it ahead. */
-			cow__budget_ahead_ends(COW__HUGE);
-			t->committed -= COW__HUGE;
-			t->down_committed += COW__HUGE;
-		} else {
-			t->down_committed += COW__HUGE;
-			t->missed += COW__HUGE;
-		}
-		t->down_touched += COW__HUGE;
-	}
-	if (t->down_touched == before)
-		return false;
-	cow__budget_touched(t->down_touched - before);
-	t->progress_at = now;
-	return true;
-}
-
 /* True if the program got on since the last look. */
 static bool
-look(struct cow__tile *t, uint64_t now)
+look(struct cow__tile *t, uint64_t now, bool both_ends)
 {
-	int n = advance(t);
+	int n = cow__progress_up(t);
 
 	if (n < 0) {
 		cow__fallback(COW_FALLBACK_PAGEMAP);
 		young_remove(t);
 		return false;
 	}
+	if (both_ends && cow__progress_down(t))
+		n++;
 	if (n > 0) {
 		t->progress_at = now;
 		take_out(t);
 		young_add(t);
 	}
-	if (t->touched + t->down_touched >= whole_chunks(t) ||
+	if (t->touched + t->down_touched >= cow__progress_chunks(t) ||
 	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
 		grown_up(t);
 	return n > 0;
@@ -206,7 +129,7 @@ retire(void)
 {
 	struct cow__tile *t = oldest;
 
-	while (t != young && (t->busy || ahead_up(t) || ahead_down(t)))
+	while (t != young && (t->busy || cow__progress_ahead_up(t) || cow__progress_ahead_down(t)))
 		t = t->list_prev;
 	if (t != young)
 		grown_up(t);
@@ -237,10 +160,10 @@ look_at_some(uint64_t now)
 	for (int looks = 1; t && looks < LOOKS; t = next, looks++) {
 		next = t->list_next;
 		if (!t->busy)
-			(void)look(t, now);
+			(void)look(t, now, false);
 	}
 	if (oldest && !oldest->busy)
-		(void)look(oldest, now);
+		(void)look(oldest, now, false);
 }
 
 void
@@ -253,7 +176,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		return;
 	look_at_some(now);
 	begin_at(t, there, true);
-	rest = whole_chunks(t) - t->committed;
+	rest = cow__progress_chunks(t) - t->committed;
 	want = cow__min(rest, cow__max(cow__budget_room(COW__AHEAD_LEAST, t->bytes), cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
 	if (want) {
@@ -286,7 +209,7 @@ cow__commit_unlock(struct cow__tile *t)
 		t->missed += want - done;
 		if (r < 0)
 			refused(t, r);
-		else if (whole_chunks(t) - t->committed + want - done >= HELPER_PAYS)
+		else if (cow__progress_chunks(t) - t->committed + want - done >= HELPER_PAYS)
 			cow__helper_want(true);
 	}
 	t->busy = t->owed = false;
@@ -308,12 +231,12 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (!t->young || advance(t) < 0)
+	if (!t->young || cow__progress_up(t) < 0)
 		return t->bytes;
 	/* What was filled from the end meanwhile is no waste. */
-	if (t->down_touched || t->committed + t->down_committed >= whole_chunks(t))
-		(void)advance_down(t, t->progress_at);
-	if (t->down_touched || t->touched >= whole_chunks(t))
+	if (t->down_touched || t->committed + t->down_committed >= cow__progress_chunks(t))
+		(void)cow__progress_down(t);
+	if (t->down_touched || t->touched >= cow__progress_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }
@@ -323,7 +246,7 @@ cow__commit_recycled(struct cow__tile *t)
 {
 	if (!cow__commits() || !cow__engine.use_helper)
 		return;
-	t->touched = whole_chunks(t);
+	t->touched = cow__progress_chunks(t);
 	cow__budget_touched(t->touched);
 	cow__mend_later(t);
 	cow__helper_want(false);
@@ -343,7 +266,7 @@ cow__commit_forget(struct cow__tile *t)
 static void
 drop_ahead(struct cow__tile *t)
 {
-	cow__budget_ahead_ends(ahead_up(t) + ahead_down(t));
+	cow__budget_ahead_ends(cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
 	t->committed = t->touched;
 	t->down_committed = t->down_touched;
 }
@@ -352,7 +275,7 @@ void
 cow__commit_forget_young(struct cow__tile *t)
 {
 	if (t->young) {
-		(void)advance(t);
+		(void)cow__progress_up(t);
 		drop_ahead(t);
 	}
 	young_remove(t);
@@ -393,7 +316,7 @@ batch(const struct cow__tile *t, size_t filled, size_t committed)
 
 	if (committed >= most)
 		return 0;
-	want = cow__min(whole_chunks(t) - t->committed - t->down_committed,
+	want = cow__min(cow__progress_chunks(t) - t->committed - t->down_committed,
 	                cow__budget_room(least, t->bytes));
 	return cow__round_down(cow__min(want, cow__min(most - committed, BATCH)), COW__HUGE);
 }
@@ -406,8 +329,8 @@ commit_up(struct cow__tile *t)
 
 	/* The program may be writing the first chunk that is missing. Leave that one to it
 	 * and go on behind. */
-	if (!ahead_up(t)) {
-		if (t->committed + t->down_committed >= whole_chunks(t) ||
+	if (!cow__progress_ahead_up(t)) {
+		if (t->committed + t->down_committed >= cow__progress_chunks(t) ||
 		    cow__pagemap_touched_page(cow__mend_origin(t) + t->committed) <= 0)
 			return false;
 		t->committed += COW__HUGE;
@@ -422,7 +345,7 @@ commit_up(struct cow__tile *t)
 	return true;
 }
 
-/* The same from the end. Its last chunk was filled, so more than a stray page is there. */
+/* The same from the end, if the program began there. */
 static bool
 commit_down(struct cow__tile *t)
 {
@@ -430,9 +353,9 @@ commit_down(struct cow__tile *t)
 
 	if (!t->down_touched)
 		return false;
-	if (!ahead_down(t)) {
-		if (t->committed + t->down_committed >= whole_chunks(t) ||
-		    cow__pagemap_touched_page(chunks_end(t) - t->down_committed - cow__page) <= 0)
+	if (!cow__progress_ahead_down(t)) {
+		if (t->committed + t->down_committed >= cow__progress_chunks(t) ||
+		    cow__pagemap_touched_page(cow__progress_end(t) - t->down_committed - cow__page) <= 0)
 			return false;
 		t->down_committed += COW__HUGE;
 		t->missed += COW__HUGE;
@@ -442,7 +365,7 @@ commit_down(struct cow__tile *t)
 	if (!want)
 		return false;
 	t->down_committed += want;
-	commit_batch(t, chunks_end(t) - t->down_committed, want);
+	commit_batch(t, cow__progress_end(t) - t->down_committed, want);
 	return true;
 }
 
@@ -458,12 +381,11 @@ commit_step(uint64_t now)
 		next = t->list_next;
 		if (t->busy)
 			continue;
-		moved |= look(t, now);
+		moved |= look(t, now, true);
 		if (!t->young)
 			continue;
-		moved |= advance_down(t, now);
 		/* What one end has ahead, the other lacks. */
-		if (ahead_down(t) < ahead_up(t) ? commit_down(t) || commit_up(t)
+		if (cow__progress_ahead_down(t) < cow__progress_ahead_up(t) ? commit_down(t) || commit_up(t)
 		                                : commit_up(t) || commit_down(t))
 			return true;
 	}

@@ -58,7 +58,8 @@ class _Site:
         """Whether the state in a storage is copied beside the snapshot that is now taken."""
         now, own = _written_bytes(storage)
         if self._written is not None:
-            self._part = (now - self._written) / storage.nbytes
+            # Less: another place took a snapshot meanwhile, and copied pages went with it.
+            self._part = min(max(now - self._written, 0) / storage.nbytes, 1)
         self._written = None
         return self.copies() or own / storage.nbytes > _MOST
 
