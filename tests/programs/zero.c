@@ -81,14 +81,16 @@ static void after_forks(void)
 	}
 }
 
-/* Large enough to be sparse; only what is touched may cost. */
+/* Large enough to be sparse; only what is touched may cost. A small machine refuses what is
+ * larger than its memory. */
 static void sparse(void)
 {
-	size_t bytes = 2048 * MIB, at;
+	size_t memory = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+	size_t bytes = memory / 4 < 2048 * MIB ? memory / 4 : 2048 * MIB, at;
 	unsigned char *p = calloc(1, bytes);
 
 	check(p != NULL);
-	for (at = 0; at < bytes; at += 64 * MIB) {
+	for (at = 0; at + 12345 < bytes; at += 64 * MIB) {
 		check(p[at] == 0 && p[at + 12345] == 0);
 		p[at] = 1;
 	}
