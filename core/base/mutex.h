@@ -77,6 +77,15 @@ cow__mutex_unlock(struct cow__mutex *m)
 		cow__mutex_unlock_slow(m);
 }
 
+/* Wakes all who sleep for it, as an unlock does. For a caller that is about to wait for
+ * another thread and may run in a signal handler: that may have come after this thread
+ * released the mutex, and before it woke the thread that sleeps for it. */
+static inline void
+cow__mutex_wake(struct cow__mutex *m)
+{
+	cow__mutex_unlock_slow(m);
+}
+
 /* Does the calling thread hold it? Then the caller runs in a signal handler, and
  * would wait for the lock for ever. */
 static inline bool

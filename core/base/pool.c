@@ -98,6 +98,14 @@ cow__pools_mine(void)
 	return p || cow__mutex_is_mine(&list_lock);
 }
 
+void
+cow__pools_wake(void)
+{
+	for (struct cow__pool *p = __atomic_load_n(&all, __ATOMIC_ACQUIRE); p; p = p->next)
+		cow__mutex_wake(&p->lock);
+	cow__mutex_wake(&list_lock);
+}
+
 bool
 cow__pools_idle(void)
 {

@@ -35,6 +35,9 @@ void cow__pools_unlock(void);
  * that interrupted it there. */
 bool cow__pools_mine(void);
 
+/* cow__mutex_wake() of their mutexes. */
+void cow__pools_wake(void);
+
 /* Is no pool locked? Where other threads stand still, it stays so. */
 bool cow__pools_idle(void);
 

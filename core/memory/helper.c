@@ -166,6 +166,9 @@ cow__helper_suspend(void)
 	if (running)
 		ring();
 	cow__engine_unlock();
+	/* This may be a handler. The helper may sleep for a mutex that is free. */
+	cow__mutex_wake(&cow__engine.lock);
+	cow__pools_wake();
 	cow__thread_join(&thread);
 	cow__thread_left(&thread);
 }
