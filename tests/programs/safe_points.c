@@ -162,9 +162,10 @@ static int memory_is_counted(void)
 	char mode = 0;
 	int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0 || read(fd, &mode, 1) != 1)
-		mode = 0;
-	close(fd);
+	if (fd >= 0) {
+		check(read(fd, &mode, 1) == 1);
+		close(fd);
+	}
 	return mode == '2';
 }
 
