@@ -13,9 +13,6 @@
 
 #include "bench/common.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 #define DONTUNMAP 4 /* MREMAP_DONTUNMAP */
 
 enum how { AT_ONCE, MOVED, MOVED_ELSEWHERE, HOWS };
