@@ -132,7 +132,10 @@ def test_hashes_are_computed(python):
 @programs()
 def test_no_code_of_the_program_runs(python):
     run(python, '''
+        called = []
+
         def never(*_):
+            called.append(1)
             raise AssertionError("called")
 
         class Meta(type):
@@ -154,7 +157,38 @@ def test_no_code_of_the_program_runs(python):
         import datetime
         cowshed.freeze_objects([odd, Text("x"), (odd, 1), Map(a="b" * 40),
                                 datetime.datetime(2020, 1, 1, tzinfo=Zone())])
-        assert sys.getrefcount(odd) > 1 << 30
+        assert sys.getrefcount(odd) > 1 << 30 and not called
+    ''')
+
+
+@programs()
+def test_bytes_count_tables(python):
+    run(python, '''
+        import collections
+        for kind in dict, collections.OrderedDict, type("Map", (dict,), {}):
+            x = kind.fromkeys(range(1000))
+            assert cowshed.freeze_objects(x).bytes >= sys.getsizeof(dict(x)) > 30000
+    ''')
+
+
+@programs()
+def test_frames_end(python):
+    run(python, '''
+        def inner():
+            me = sys._getframe()
+            cowshed.freeze_objects()
+            later = Plain()
+            return weakref.ref(later)
+
+        def outer():
+            me = sys._getframe()
+            refs = [inner()]
+            later = Plain()
+            return [*refs, weakref.ref(later)]
+
+        refs = outer()
+        gc.collect()
+        assert [ref() for ref in refs] == [None, None]
     ''')
 
 

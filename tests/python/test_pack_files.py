@@ -4,6 +4,8 @@
 import contextlib
 import os
 import pickle
+import struct
+import zlib
 
 import pytest
 from test_pack import ROWS, SEQUENCES
@@ -125,3 +127,17 @@ def test_elements_that_are_not_there(tmp_path):
             peek(cowshed._cowshed.pack_index(*wrong), 0)
     with pytest.raises(TypeError):
         cowshed._cowshed.pack_index(b"", None, b"", True)
+
+
+def test_places_that_no_element_has():
+    data = bytes(range(64)) + b"element of a pack"
+
+    def get(low, high, has_tables):
+        ends, crc = struct.pack("<2Q", low, high), struct.pack("<I", zlib.crc32(data[low:high]))
+        index = cowshed._cowshed.pack_index(data, ends, crc, has_tables)
+        return cowshed._cowshed.peek_element(index, 0)
+
+    assert get(64, 71, False) == b"element" and get(64, 64, False) == b""
+    assert get(8, 71, False) is None  # the header
+    assert get(64, len(data) + 1, False) is None and get(70, 69, False) is None
+    assert get(64, 64, True) is None  # a record has a pickle
