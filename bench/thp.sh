@@ -57,7 +57,7 @@ both() {
 			once "$1" "$side" "$2"
 			field pause_us <"$tmp/out" | head -n 1 >>"$tmp/$1.$side.first"
 			field pause_us <"$tmp/out" | tail -n 1 >>"$tmp/$1.$side.last"
-			grep -v '^cycle=1 ' "$tmp/out" | field wall_us >"$tmp/cycles"
+			grep -av '^cycle=1 ' "$tmp/out" | field wall_us >"$tmp/cycles"
 			median "$tmp/cycles" >>"$tmp/$1.$side.cycle"
 		done
 		turn=$((turn + 1))
