@@ -268,6 +268,9 @@ cow_group_new(struct cow_group **ret)
 		cow__own_segments_expect(); /* channels come later, blocks before them */
 	if (r == -ENOENT || r == -EACCES)
 		return cow__error(r, "cow_group_new: needs /proc/self/fd");
+	if (r == -EINVAL)
+		return cow__error(r, "cow_group_new: needs locks of open files "
+		                     "(F_OFD_SETLK), which this kernel lacks");
 	return r < 0 ? cow__error_from(r, "cow_group_new") : 0;
 }
 

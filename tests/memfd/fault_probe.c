@@ -105,6 +105,17 @@ START_TEST(slow)
 }
 END_TEST
 
+/* As in gVisor: no error says that advice was not followed. */
+START_TEST(advice_is_ignored)
+{
+	fault_deny(SYS_madvise, FAULT_ANY, 0, FAULT_IGNORED);
+	ck_assert(!cow__map_knows_collapse());
+	fault_deny(SYS_openat, FAULT_ANY, 0, ENOENT);
+	fault_deny(SYS_mremap, FAULT_ANY, 0, EINVAL);
+	ck_assert(cow__probe_slow_memfds());
+}
+END_TEST
+
 /* Without huge pages a mapping is moved, to see whether that works. */
 START_TEST(each_call_of_a_move_fails)
 {
@@ -122,6 +133,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, each_call_fails, 0, (int)(COUNT(probes) * COUNT(errors)));
 	tcase_add_loop_test(tcase, slow, 0, 4);
+	tcase_add_test(tcase, advice_is_ignored);
 	tcase_add_loop_test(tcase, each_call_of_a_move_fails, 0, (int)COUNT(errors));
 	return run_suite(suite);
 }
