@@ -480,18 +480,6 @@ START_TEST(no_memory_to_lock)
 }
 END_TEST
 
-/* As in gVisor. */
-START_TEST(no_locks_no_group)
-{
-	struct cow_group *g = NULL;
-
-	fault_deny(SYS_fcntl, 1, F_OFD_SETLK, EINVAL);
-	fails(-EINVAL, cow_group_new(&g));
-	ck_assert_ptr_nonnull(strstr(cow_last_error(), "F_OFD_SETLK"));
-	ck_assert_ptr_null(g);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("fault_share");
@@ -502,6 +490,5 @@ int main(void)
 	tcase_add_test(tcase, a_fork_that_fails);
 	tcase_add_loop_test(tcase, a_note_comes_once, 0, 6);
 	tcase_add_test(tcase, no_memory_to_lock);
-	tcase_add_test(tcase, no_locks_no_group);
 	return run_suite(suite);
 }
