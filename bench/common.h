@@ -399,8 +399,8 @@ static inline void warm_host(size_t bytes)
 	p = map_anonymous(bytes, true);
 	for (size_t i = 0; i < bytes; i += PAGE)
 		p[i] = 1;
-	/* With transparent_hugepage/enabled=never these were small pages, left over between
-	 * others. The side that uses huge pages would find memory that the host took back. */
+	/* With transparent_hugepage/enabled=never these pages are small. The host may have
+	 * taken back the free huge ones. A side that makes huge pages would pay for that. */
 	for (size_t i = 0; i + HUGE <= bytes; i += HUGE)
 		madvise((char *)p + i, HUGE, MADV_COLLAPSE);
 	munmap((void *)p, bytes);

@@ -85,7 +85,7 @@ struct cow_group;
  * Makes a group. So far this process is its only member. *ret is a reference.
  *
  *   -ENOENT, -EACCES   /proc/self/fd is missing
- *   -EINVAL            ret is NULL; the kernel has no locks of open files (gVisor)
+ *   -EOPNOTSUPP        the kernel has no locks of open files, as gVisor
  *   -EMFILE, -ENOMEM
  */
 int cow_group_new(struct cow_group **ret);

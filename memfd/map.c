@@ -84,7 +84,7 @@ cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 	return 0;
 }
 
-/* Linux looks at the advice before it looks at the range. */
+/* Linux looks at the advice before it looks at the range; qemu-user and gVisor do not. */
 bool
 cow__map_is_emulated(void)
 {
@@ -228,15 +228,12 @@ cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 	return r;
 }
 
-/* No bytes are advised: the kernel checks the advice before the length. Kernels in user space
- * (gVisor) check nothing then, and accept advice that nobody knows. */
+/* No bytes are advised: Linux checks the advice before the length. gVisor checks
+ * nothing then, and takes any advice. */
 bool
 cow__map_knows_collapse(void)
 {
-	enum { NOBODY_KNOWS = 0x7fff };
-
-	return sys_madvise(NULL, 0, MADV_COLLAPSE) != -EINVAL &&
-	       sys_madvise(NULL, 0, NOBODY_KNOWS) != 0;
+	return sys_madvise(NULL, 0, MADV_COLLAPSE) == 0 && !cow__map_is_emulated();
 }
 
 int

@@ -19,8 +19,8 @@
 int cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret);
 int cow__map_release(uintptr_t addr, size_t bytes);
 
-/* Whether another program stands in for the kernel and takes any advice, as qemu-user does. Then a
- * reservation costs memory and time for each page. */
+/* Whether another program stands in for the kernel and takes any advice, as qemu-user and gVisor do.
+ * Under qemu-user a reservation costs memory and time for each page. */
 bool cow__map_is_emulated(void);
 
 /* Turns a range back into reserved address space. What was there is gone. */

@@ -13,6 +13,7 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
+#include "memfd/probe.h"
 #include "share/pack.h"
 
 #define MAGIC 0x70756f7267776f63u /* "cowgroup" */
@@ -268,9 +269,9 @@ cow_group_new(struct cow_group **ret)
 		cow__own_segments_expect(); /* channels come later, blocks before them */
 	if (r == -ENOENT || r == -EACCES)
 		return cow__error(r, "cow_group_new: needs /proc/self/fd");
-	if (r == -EINVAL)
-		return cow__error(r, "cow_group_new: needs locks of open files "
-		                     "(F_OFD_SETLK), which this kernel lacks");
+	if (r == -EINVAL && !cow__probe_locks())
+		return cow__error(-EOPNOTSUPP, "cow_group_new: needs locks of open files "
+		                               "(F_OFD_SETLK), which this kernel lacks");
 	return r < 0 ? cow__error_from(r, "cow_group_new") : 0;
 }
 

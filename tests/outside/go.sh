@@ -3,8 +3,9 @@
 #
 # The tests of Go's runtime, and of its packages for processes, signals and sockets, which the
 # package of its sources brings. Go links such programs statically. Here libc is linked, so that
-# the shim can be loaded at all; Go's own memory comes from calls of its own.
+# the shim can be loaded at all. Go maps its memory itself, so only the option mmap reaches it.
 . tests/outside/lib.sh
+settings='threshold=65536,mmap=65536 mmap=1M'
 for tool in go gcc; do
 	command -v $tool >/dev/null || skip "there is no $tool"
 done
@@ -12,7 +13,7 @@ source=$(go env GOROOT)/src
 [ -e "$source/runtime/malloc_test.go" ] || skip 'Go has no tests here (Debian: golang-src)'
 export HOME=$work GOFLAGS=-mod=mod GOPROXY=off
 packages='runtime runtime/cgo runtime/debug runtime/pprof os os/exec os/signal syscall net plugin'
-[ -z "$quick" ] || { settings=threshold=4096 && packages='runtime/debug os/exec os/signal syscall'; }
+[ -z "$quick" ] || { settings=threshold=65536,mmap=65536 && packages='runtime/debug os/exec os/signal syscall'; }
 limit=1800
 sift() { grep -E '^ *--- (PASS|FAIL|SKIP): ' "$1" | sed 's/ ([0-9.]*s)$//' | sort; }
 for package in $packages; do

@@ -6,6 +6,7 @@
 # not here.
 . tests/outside/lib.sh
 command -v stress-ng >/dev/null || skip 'there is no stress-ng'
+absent="3 4"
 seconds=5
 [ -z "$quick" ] || { seconds=1 && settings=threshold=65536,mmap=65536; }
 of() { stress-ng --class "$1?" 2>/dev/null | sed -n 's/^class .*stressors: //p'; }
