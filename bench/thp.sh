@@ -10,10 +10,11 @@
 # Measured are filling 1 GiB in blocks of 64 MiB, wall and processor time of a process that
 # does only that (plain_fork -n 0); the first and the tenth fork of it; the tenth fork of a
 # process with 1 MiB, which is what the kernel takes for any process; a cycle in which 10 % are
-# written between forks (plain_cycle); and the large programs (bench/large.py, sort, xz), of
-# which THP_ONLY names some. Both sides run in turns, after a program that touches as much
-# memory. Bars: at most glibc's wall time and 1.1 times its processor time under the same
-# setting, and forks 10 times faster.
+# written between forks (plain_cycle); the large programs (bench/large.py, sort, xz); and
+# redis-server, once each, with the bars of redis.sh. THP_ONLY names some of the programs.
+# Both sides run in turns, after a program that touches as much memory. Bars: at most
+# glibc's wall time and 1.1 times its processor time under the same setting, and forks 10
+# times faster. cowshed makes huge pages also under "never" (docs/limits.md).
 . "$(dirname "$0")/common.sh"
 . "$here/programs_inputs.sh"
 need "$bin/plain_fork" "$bin/plain_cycle" "$bin/plain_measure" "$shim"
@@ -64,6 +65,14 @@ both() {
 	done
 }
 
+# redis-server's allocator is jemalloc, and the shim serves its mappings.
+redis() {
+	BENCH_ROUNDS=1 REDIS_SIDES='plain shim' sh "$here/redis.sh" >"$tmp/redis" ||
+		fail "redis.sh failed under $setting"
+	sed "s|^bench=redis case=|bench=thp case=$setting/redis/|; s|^  redis, |  thp, $setting/redis/|" \
+		"$tmp/redis"
+}
+
 measure() {
 	rm -f "$tmp"/*.cowshed.* "$tmp"/*.glibc.*
 	both fill "'$bin/plain_fork' -t $total -b 64M -n 0"
@@ -78,7 +87,8 @@ measure() {
 	figure cycle/10% cycle us cycle ratio 1
 	figure cycle/10%/cpu cycle ms cpu_ms ratio 1.1
 	for name in ${THP_ONLY-temporaries arithmetic copies sorts transforms joins groups images \
-		audio training inference sort xz}; do
+		audio training inference sort xz redis}; do
+		[ "$name" != redis ] || { redis && continue; }
 		command=$(large_command "$name")
 		(cd "$tmp/in" && sh -c "$command" >/dev/null 2>&1) || {
 			echo "  thp, $name: it can't run here"

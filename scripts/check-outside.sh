@@ -18,7 +18,7 @@ done
 
 # rows: suite, setting, how many tests, which differ
 rows() {
-	echo '| suite | setting | tests | differ |'
+	echo '| suite | setting | compared | differ |'
 	echo '| --- | --- | --- | --- |'
 	cat build/outside/*/results | awk -F '\t' '{
 		key = "| " $1 " | `" $2 "` |"
@@ -27,6 +27,9 @@ rows() {
 		if ($4 == "differs") bad[key] = bad[key] (bad[key] ? ", " : "") "`" $3 "`"
 	} END { for (i = 1; i <= keys; i++)
 		print order[i], n[order[i]], "|", (bad[order[i]] ? bad[order[i]] : "none"), "|" }'
+	for it in build/outside/*/results; do
+		[ -s "$it" ] || echo "| $(basename "$(dirname "$it")") | - | 0 | could not run |"
+	done
 }
 begin='<!-- make check-outside: begin -->' end='<!-- end -->'
 if [ $# -eq 0 ] && cat build/outside/*/results 2>/dev/null | grep -q .; then

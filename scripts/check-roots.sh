@@ -62,6 +62,7 @@ give() {
 # results COMMAND...: shows its lines, and whether one of them is "not ok"
 results() {
 	timeout -k 5 400 "$@" </dev/null 2>&1 | tee "$roots/out"
+	[ "${PIPESTATUS[0]}" -eq 0 ] || { echo "not ok roots: exit status ${PIPESTATUS[0]}" && failed=1; }
 	! grep -q '^not ok' "$roots/out" && grep -q '^ok' "$roots/out" || failed=1
 }
 # shellcheck disable=SC2016

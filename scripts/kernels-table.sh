@@ -1,14 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# kernels-table.sh RESULTS: writes the tables of docs/platforms.md from what the machines of
-# scripts/check-kernels.sh said: RESULTS/KERNEL/SET/log.
+# kernels-table.sh RESULTS: writes the tables of docs/platforms.md. What the machines of
+# scripts/check-kernels.sh said, RESULTS/KERNEL/SET/log, goes into docs/results/kernels.txt first,
+# in place of what that set said there before. Each of its lines is KERNEL, SET and a line of a log.
+# A set that did not come to its end changes nothing.
 set -eu
-results=$1 page=docs/platforms.md
-mapfile -t kernels < <(ls "$results" | sort -V)
+results=$1 page=docs/platforms.md record=docs/results/kernels.txt
+
+for status in "$results"/*/*/status; do
+	[ -e "$status" ] || continue
+	set=$(dirname "$status")
+	k=$(basename "$(dirname "$set")") s=$(basename "$set")
+	awk -F '\t' -v k="$k" -v s="$s" '!($1 == k && $2 == s)' "$record" >"$results/../kernels.txt"
+	awk -v k="$k" -v s="$s" 'NR <= 2 || /^[0-9]+ passed/ || /^measure / || /^ *skip / ||
+		/^(ok|note|unknown) +[a-z_\/]+:/ { print k "\t" s "\t" $0 }' "$set/log" >>"$results/../kernels.txt"
+	LC_ALL=C sort -s -t "$(printf '\t')" -k 1,2 "$results/../kernels.txt" >"$record"
+done
+mapfile -t kernels < <(cut -f 1 "$record" | sort -uV)
 
 row() { local IFS='|' && echo "|$*|" | sed 's/|/ | /g; s/^ //; s/ $//'; }
-logs() { cat "$results/$1"/*/log 2>/dev/null; }
+# logs KERNEL [SET]
+logs() { awk -F '\t' -v k="$1" -v s="${2:-}" '$1 == k && (s == "" || $2 == s) { print $3 }' "$record"; }
 header() {
 	row "$@"
 	shift
@@ -19,12 +32,11 @@ tables() {
 	local k s name columns
 	header kernel set version 'page size' passed failed skipped
 	for k in "${kernels[@]}"; do
-		for s in "$results/$k"/*/; do
-			s=$(basename "$s")
-			[ "$s" != measures ] && [ -s "$results/$k/$s/log" ] || continue
-			row "$k" "$s" "$(awk 'NR == 1 { print $2 }' "$results/$k/$s/log")" \
-				"$(awk 'NR == 2 { print $1 }' "$results/$k/$s/log")" \
-				"$(grep -aE '^[0-9]+ passed' "$results/$k/$s/log" |
+		for s in $(awk -F '\t' -v k="$k" '$1 == k && !seen[$2]++ { print $2 }' "$record"); do
+			[ "$s" != measures ] || continue
+			row "$k" "$s" "$(logs "$k" "$s" | awk 'NR == 1 { print $2 }')" \
+				"$(logs "$k" "$s" | awk 'NR == 2 { print $1 }')" \
+				"$(logs "$k" "$s" | grep -aE '^[0-9]+ passed' |
 					awk '{ p += $1; f += $3; s += $5 } END { print p + 0 "|" f + 0 "|" s + 0 }')"
 		done
 	done

@@ -39,8 +39,8 @@ static const struct {
 	[COW_FEATURE_LOCKS] = {
 		"locks", cow__probe_locks,
 		"knowing which processes still hold pages, also after a kill",
-		"a memfd can't be reopened through /proc: anonymous memory is "
-		"used",
+		"there are no locks of open files (gVisor?), or a memfd can't be "
+		"reopened through /proc: anonymous memory is used",
 	},
 	[COW_FEATURE_THREADS] = {
 		"threads", cow__probe_threads,
