@@ -314,11 +314,10 @@ cow__pagemap_written(uintptr_t start, uintptr_t end, struct cow__run *runs, int 
 	if (n < 0)
 		return n;
 	/* Where nobody watches, newer kernels (seen on 7.3, not on 6.18) call no page
-	 * written. All of them may be. It is asked last: the program may end the watch
-	 * at any time. */
+	 * written. It is asked last: the program may end the watch at any time. */
 	r = scan_marks(unwatched, start, end, &one, 1, &next);
 	if (r > 0)
-		return cow__pagemap_copied(start, end, runs, max, ret_next);
+		return -EPERM;
 	return r < 0 ? r : n;
 }
 

@@ -29,7 +29,8 @@ int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
  * For watched memory (memfd/watch.h). mark: finds the copied pages, and marks them.
  * A write that ended before the call is in the page that the caller reads after it.
  * written: the copied pages that were written since they were marked, or that have
- * no mark. Both as cow__pagemap_copied(), but only with PAGEMAP_SCAN.
+ * no mark. Both as cow__pagemap_copied(), but only with PAGEMAP_SCAN. -EPERM: there are
+ * copied pages that nobody watches.
  */
 int cow__pagemap_mark(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
                       uintptr_t *ret_next);

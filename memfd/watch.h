@@ -8,7 +8,7 @@
  * marks, cow__pagemap_written() reads them.
  *
  * The program may close the descriptor, or take the memory away. Then the marks are
- * gone, and every page counts as written.
+ * gone, and cow__pagemap_written() fails.
  */
 #ifndef COW_MEMFD_WATCH_H
 #define COW_MEMFD_WATCH_H

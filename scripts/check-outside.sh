@@ -16,7 +16,7 @@ for script in tests/outside/*.sh; do
 	case $? in 0 | 77) ;; *) failed=1 ;; esac
 done
 
-# rows: suite, setting, how many tests, which differ
+# rows: suite, setting, how many comparisons, which differ
 rows() {
 	echo '| suite | setting | compared | differ |'
 	echo '| --- | --- | --- | --- |'

@@ -79,7 +79,6 @@ static bool page_tables_move(void)
 	return to != MAP_FAILED;
 }
 
-/* Memfds are slow if they get no huge pages and their page tables can't be moved. */
 enum { ADVICE = 25 /* MADV_COLLAPSE */ };
 
 static const int refusals[] = { EINVAL, EPERM, ENOSYS };
@@ -91,6 +90,7 @@ static void deny_huge_pages(int error)
 	fault_deny(SYS_madvise, 2, ADVICE, error);
 }
 
+/* Memfds are slow if they get no huge pages and their page tables can't be moved. */
 START_TEST(slow)
 {
 	enum { COLLAPSE = 1, MOVES = 2 };
