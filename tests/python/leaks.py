@@ -97,14 +97,26 @@ def differences(before, now, without):
 
 def settle():
     """Cycles, warm memory, and the helpers that multiprocessing keeps until the end."""
-    gc.collect()  # first what is in cycles: the tracker unlinks semaphores that are still there
+    gc.collect()  # first what is in cycles
     for name, helper in (("multiprocessing.forkserver", "_forkserver"),
                          ("multiprocessing.resource_tracker", "_resource_tracker")):
         module = sys.modules.get(name)
-        if module is not None:
+        if module is not None and not (helper == "_resource_tracker" and semaphores()):
             getattr(module, helper)._stop()
     if "cowshed" in sys.modules and hasattr(sys.modules["cowshed"], "trim"):
         sys.modules["cowshed"].trim()
+
+
+def semaphores():
+    """Those of multiprocessing that this process is still to unlink. The tracker unlinks them
+    when it stops, and then this process fails to. A queue's thread may have one for a while."""
+    synchronize = sys.modules.get("multiprocessing.synchronize")
+    if synchronize is None:
+        return []
+    from multiprocessing import util
+
+    return [finalizer for finalizer in list(util._finalizer_registry.values())
+            if getattr(finalizer, "_callback", None) is synchronize.SemLock._cleanup]
 
 
 # ---- The engine --------------------------------------------------------------------------

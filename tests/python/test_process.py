@@ -135,6 +135,15 @@ def test_arguments_that_can_not_be_sent(monkeypatch, method):
     assert children() == before
 
 
+def test_settling_leaves_semaphores_in_use():
+    lock = multiprocessing.get_context("spawn").Lock()
+    leaks.settle()
+    assert resource_tracker._resource_tracker._fd is not None
+    del lock  # it unlinks its name, which is still there
+    leaks.settle()
+    assert resource_tracker._resource_tracker._fd is None
+
+
 def relay(inbox, outbox, depth, name):
     if depth:
         context = multiprocessing.get_context(name)
