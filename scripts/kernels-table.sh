@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: MIT
 #
 # kernels-table.sh RESULTS: writes the tables of docs/platforms.md. What the machines of
-# scripts/check-kernels.sh said, RESULTS/KERNEL/SET/log, goes into docs/results/kernels.txt first,
+# scripts/check-kernels.sh said, RESULTS/KERNEL/SET/log, goes into docs/kernels.txt first,
 # in place of what that set said there before. Each of its lines is KERNEL, SET and a line of a log.
 # A set that did not come to its end changes nothing.
 set -eu
-results=$1 page=docs/platforms.md record=docs/results/kernels.txt
+results=$1 page=docs/platforms.md record=docs/kernels.txt
 
 for status in "$results"/*/*/status; do
 	[ -e "$status" ] || continue
