@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -171,6 +172,13 @@ uint64_t memory_held(void)
 			anonymous = kib * 1024;
 	fclose(rollup);
 	return memfd_bytes() + anonymous;
+}
+
+bool memory_granted(size_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p != MAP_FAILED && munmap(p, bytes) == 0;
 }
 
 bool mapped_shared(const void *address)

@@ -237,6 +237,10 @@ uint64_t memfd_bytes(void);
 /* Those, and (without a sanitizer) the anonymous pages of this process. */
 uint64_t memory_held(void);
 
+/* Whether the kernel maps so many bytes of private memory at once. By default it refuses more than
+ * all memory and swap (vm.overcommit_memory of proc(5)). */
+bool memory_granted(size_t bytes);
+
 /* ---- The build ----------------------------------------------------------- */
 
 /* The path of `name` in the build that this program lies in (build/plain). A static buffer, which
