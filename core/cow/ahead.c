@@ -15,6 +15,9 @@
 
 #define STEP ((size_t)256 << 10) /* copied in one go: about 100 us */
 #define RUNS_IN_CHUNK 257
+#define BATCH 8                       /* so many chunks are marked at a time, or ... */
+#define BATCH_BYTES ((size_t)1 << 20) /* ... so many copied bytes */
+#define PASSED 8                      /* the latest of such chunks are remembered */
 
 struct chunk {
 	uintptr_t start, end;
@@ -24,12 +27,39 @@ struct chunk {
 static struct chunk ready[COW__AHEAD_MOST];
 static unsigned count;
 static struct chunk taken; /* empty: none */
-static uintptr_t cursor;       /* where the next chunk is looked for */
+static struct {
+	uintptr_t start;
+	uint64_t at;
+} passed[PASSED];
+static unsigned npassed;
+static uintptr_t cursor; /* where the next chunk is looked for */
 
 bool
 cow__ahead_usable(void)
 {
 	return cow__watch_usable() && cow__pagemap_has_scan();
+}
+
+void
+cow__ahead_pass(uintptr_t start)
+{
+	unsigned i = 0;
+
+	while (i < PASSED && passed[i].start != start)
+		i++;
+	if (i == PASSED)
+		i = npassed++ % PASSED;
+	passed[i].start = start;
+	passed[i].at = cow__now();
+}
+
+static bool
+was_passed(uintptr_t start)
+{
+	for (unsigned i = 0; i < PASSED; i++)
+		if (passed[i].start == start)
+			return cow__elapsed(passed[i].at, cow__now()) < COW__AHEAD_PASSED_NS;
+	return false;
 }
 
 void
@@ -104,41 +134,88 @@ copy_runs(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chu
 				return;
 			}
 			to = cow__min(at + STEP, runs[i].end);
-			memcpy((void *)(at + delta), (const void *)at, to - at);
+			cow__part_write(at + delta, (const void *)at, to - at);
 			cow__stat_add(pages_written_back, (to - at) / cow__page);
 			chunk->copied += to - at;
 		}
 }
 
-/*
- * Copies a chunk ahead, less if another thread wants the lock. 0 or -errno.
- *
- * A device, or the kernel for a read past the page cache, writes without page faults
- * what it took hold of before. What it took after the mark met one: the mark is gone.
- * So whether memory is under I/O is asked between the mark and the copy.
- */
+/* Chunks of one tile that were marked, and wait for their copies. */
+static struct {
+	struct chunk chunk[BATCH];
+	struct cow__run runs[BATCH][RUNS_IN_CHUNK];
+	int n[BATCH]; /* runs */
+	unsigned count;
+	size_t bytes; /* of all runs */
+} batch;
+
 static int
-copy_chunk(struct cow__tile *t, const struct cow__span *part, struct chunk *chunk)
+batch_mark(const struct cow__span *part, const struct chunk *chunk)
 {
+	struct cow__run *runs = batch.runs[batch.count];
+	int n = mark(part, chunk->start, chunk->end, runs);
+
+	if (n < 0)
+		return n;
+	batch.chunk[batch.count] = *chunk;
+	batch.n[batch.count++] = n;
+	batch.bytes += cow__runs_bytes(runs, n);
+	return 0;
+}
+
+static bool
+batch_is_full(void)
+{
+	return batch.count == BATCH || batch.bytes >= BATCH_BYTES ||
+	       count + batch.count == COW__AHEAD_MOST;
+}
+
+static int
+copy_chunk(struct cow__tile *t, unsigned i)
+{
+	struct chunk *chunk = &batch.chunk[i];
 	struct cow__tile *alias = cow__part_alias(t, chunk->start, chunk->end);
-	struct cow__run runs[RUNS_IN_CHUNK];
-	int n;
 
 	if (!alias)
 		return -ENOMEM;
-	n = mark(part, chunk->start, chunk->end, runs);
-	if (n >= 0 && cow__process_pins_memory())
-		n = -EBUSY;
-	if (n >= 0)
-		copy_runs(runs, n, cow__tile_start(alias) - chunk->start, chunk);
+	copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - chunk->start, chunk);
 	cow__tile_inner_free(alias);
-	/* It leaves marks on pages that were not copied. They may lie in a chunk that
-	 * was ready. */
-	if (n < 0)
-		cow__ahead_forget();
+	ready[count++] = *chunk;
+	return 0;
+}
+
+static bool
+is_enough(void)
+{
+	return count == COW__AHEAD_MOST || cow__mutex_wanted(&cow__engine.lock);
+}
+
+/*
+ * Copies what was marked, but less if another thread wants the lock. Then *at is what
+ * comes first of the rest. 0 or -errno.
+ *
+ * A device, or the kernel for a read past the page cache, writes without page faults
+ * what it took hold of before. What it took after the mark met one: the mark is gone.
+ * So whether memory is under I/O is asked between the marks and the copies. The question
+ * takes as long as some dozen pages, so it is asked once for several chunks.
+ */
+static int
+batch_copy(struct cow__tile *t, uintptr_t *at)
+{
+	unsigned i = 0;
+	int r = 0;
+
+	if (batch.count && cow__process_pins_memory())
+		r = -EBUSY;
+	while (i < batch.count && r == 0 && (i == 0 || !is_enough()))
+		r = copy_chunk(t, i++);
+	if (i < batch.count)
+		*at = batch.chunk[i].start;
 	/* File pages may be there again that were given back. */
-	t->reshadowed |= t->shadow != 0;
-	return n < 0 ? n : 0;
+	t->reshadowed |= i > 0 && t->shadow != 0;
+	batch.count = 0;
+	batch.bytes = 0;
+	return r;
 }
 
 /* The next chunk of a tile with many copied pages, from *at on. False: there is none
@@ -198,12 +275,6 @@ forget_parts(const struct chunk *chunk)
 		taken = (struct chunk){ 0, 0, 0 };
 }
 
-static bool
-is_enough(void)
-{
-	return count == COW__AHEAD_MOST || cow__mutex_wanted(&cow__engine.lock);
-}
-
 /* 1: go on with the next tile. 0, -EBUSY: not now. */
 static int
 prepare_tile(struct cow__tile *t, uint64_t until)
@@ -214,18 +285,26 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	int r = 0;
 
 	while (find_chunk(t, &at, until, &part, &chunk)) {
-		if (is_ready(chunk.start))
+		if (is_ready(chunk.start) || was_passed(chunk.start))
 			continue;
 		forget_parts(&chunk);
-		r = copy_chunk(t, &part, &chunk);
-		if (r == 0)
-			ready[count++] = chunk;
-		else if (r != -EBADF && r != -ENOMEM && r != -EBUSY)
-			cow__watch_use(false);
+		r = batch_mark(&part, &chunk);
+		if (r == 0 && batch_is_full())
+			r = batch_copy(t, &at);
 		if (r < 0 || is_enough())
 			break;
 	}
+	if (r == 0)
+		r = batch_copy(t, &at);
+	batch.count = 0;
+	batch.bytes = 0;
 	cursor = at;
+	/* It leaves marks on pages that were not copied. They may lie in a chunk that
+	 * was ready. */
+	if (r < 0)
+		cow__ahead_forget();
+	if (r < 0 && r != -EBADF && r != -ENOMEM && r != -EBUSY)
+		cow__watch_use(false);
 	if (r == -EBUSY)
 		return r;
 	return r == 0 && !is_enough() && at >= cow__tile_end(t);

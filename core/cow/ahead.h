@@ -47,6 +47,12 @@ int cow__ahead_rest(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 /* How many bytes were copied ahead of the chunk that was taken last. 0 when asked again. */
 size_t cow__ahead_copied(void);
 
+/* The chunk from `start` on was taken, and could not be thawed. Most often the kernel may write
+ * there for a parked thread. Such a thread may park there most of the time. So the chunk is not
+ * copied again for so long. */
+#define COW__AHEAD_PASSED_NS 20000000u
+void cow__ahead_pass(uintptr_t start);
+
 /* File pages under private ones change, or other ones take their place. */
 void cow__ahead_forget(void);
 

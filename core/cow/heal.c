@@ -16,8 +16,11 @@
 #include "memfd/wait.h"
 
 #define SLICE_NS 500000u
-#define AHEAD_NS 300000u      /* copied ahead before a slice */
+#define AHEAD_NS 2000000u     /* copied ahead before a slice, which then has work for its time */
 #define AHEAD_LATE_NS 20000000u /* it has not copied ahead for so long */
+/* A slice ends when a thread waits for its end, but not before this time. To begin and end one
+ * takes as long as to thaw some chunks, and all threads pay for it. */
+#define YIELD_NS 150000u
 #define GAP_NS 20000u         /* between two slices of the helper */
 #define LOOK_NS 100000u       /* between looks whether all threads are parked ... */
 #define LOOK_BUSY_NS 200000u  /* ... while a busy program rests now and then */
@@ -44,6 +47,7 @@ static uint64_t look_ns = LOOK_NS;
 static int64_t credit_ns[2] = { CREDIT_NS, CREDIT_NS }; /* for stops: 1: for what is clean;
                                                          * it grows with the share ... */
 static uint64_t credit_at;            /* ... since then */
+static uint64_t yields_at;            /* the slice may end early from then on */
 static bool stopped;                  /* for the last slice */
 
 /* After a freeze, and when a child is gone, nearly all is clean. To map that costs
@@ -176,7 +180,9 @@ anything_to_do(void)
 static bool
 is_over(uint64_t until)
 {
-	return cow__quiet_awaited() || cow__now() >= until;
+	uint64_t now = cow__now();
+
+	return now >= until || (now >= yields_at && cow__quiet_awaited());
 }
 
 /* Thaws `t` from *at on. True: time is up. */
@@ -208,6 +214,8 @@ heal_ahead(uint64_t until)
 	while (cow__ahead_take(&chunk)) {
 		struct cow__tile *t = cow__tile_find(chunk.start);
 		uintptr_t end = chunk.end;
+		uint64_t thawed = cow__stat_get(bytes_thawed);
+		uintptr_t start = chunk.start;
 		size_t copied;
 
 		/* The tile may have ended since, and a shorter one may be there. */
@@ -217,6 +225,8 @@ heal_ahead(uint64_t until)
 		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0,
 		                      &copied) >= 0)
 			;
+		if (cow__stat_get(bytes_thawed) == thawed)
+			cow__ahead_pass(start);
 		if (is_over(until))
 			return true;
 	}
@@ -314,6 +324,7 @@ heal_once(uint64_t ns, bool all)
 		return REFUSED;
 	}
 	stopped = cow__quiet_stopped();
+	yields_at = cow__now() + YIELD_NS;
 	if (cow__process_pins_memory()) {
 		under_io(began);
 	} else {

@@ -8,6 +8,10 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
+#include <string.h>
+
+#define AROUND ((uintptr_t)64 << 10) /* the kernel's default of fault_around_bytes */
+
 bool
 cow__private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
 {
@@ -51,6 +55,14 @@ cow__part_alias(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		return a;
 	cow__tile_inner_free(a);
 	return NULL;
+}
+
+void
+cow__part_write(uintptr_t to, const void *from, size_t bytes)
+{
+	for (uintptr_t at = to; at < to + bytes; at = cow__round_down(at, AROUND) + AROUND)
+		(void)*(const volatile char *)at;
+	memcpy((void *)to, from, bytes);
 }
 
 size_t

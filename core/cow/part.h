@@ -21,6 +21,10 @@ bool cow__private_part(const struct cow__tile *t, uintptr_t at,
 struct cow__tile *cow__part_alias(struct cow__tile *t, uintptr_t start,
                                   uintptr_t end);
 
+/* Copies bytes into such a mapping. It reads there first: a read fault maps up to 16 small
+ * pages that the file has, and all of them writable. A write fault maps one. */
+void cow__part_write(uintptr_t to, const void *from, size_t bytes);
+
 size_t cow__runs_bytes(const struct cow__run *runs, int n);
 
 #endif

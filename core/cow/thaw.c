@@ -65,9 +65,8 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	if (t->overlaid)
 		r = punch_emptied(t, start, end, delta);
 	for (int i = 0; r == 0 && i < n; i++)
-		memcpy((void *)(runs[i].start + delta),
-		       (const void *)runs[i].start,
-		       runs[i].end - runs[i].start);
+		cow__part_write(runs[i].start + delta, (const void *)runs[i].start,
+		                runs[i].end - runs[i].start);
 	cow__tile_inner_free(alias);
 	if (r == 0)
 		cow__stat_add(pages_written_back, cow__runs_bytes(runs, n) / cow__page);

@@ -14,6 +14,7 @@
 #include "core/cow/thaw.h"
 #include "core/program/advise.h"
 #include "core/memory/state.h"
+#include "memfd/park.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
 #include "tests/support/support.h"
@@ -409,6 +410,47 @@ START_TEST(descriptor_lost)
 }
 END_TEST
 
+static bool comes_back(void *unused)
+{
+	(void)unused;
+	return copy_ahead() == 1;
+}
+
+/* The kernel may write a part of one chunk at any time. That chunk stays private. It is not
+ * copied again and again: the others come first, and it comes back later. */
+START_TEST(written_by_the_kernel)
+{
+	struct cow__park_thread *record = cow__park_register((uintptr_t)pthread_self());
+	struct cow_storage *storage;
+	uint64_t before = 0;
+	unsigned n = 0;
+
+	must(record);
+	ok(cow_option_set("helper", "no"));
+	make(0, &storage);
+	record->sequences.from = (uintptr_t)p + bytes / 2;
+	record->sequences.to = record->sequences.from + 32;
+	/* A round that takes too long says nothing. */
+	for (int i = 0; i < 50 && cow__now() - before >= COW__AHEAD_PASSED_NS; i++) {
+		in_child(exits_at_once, NULL);
+		for (size_t page = 0; page < PAGES; page++)
+			write_page(page, 7);
+		copy_ahead();
+		before = cow__now();
+		heal(UINT64_MAX);
+		n = copy_ahead();
+	}
+	must(n == 0 || cow__now() - before >= COW__AHEAD_PASSED_NS);
+	if (cow__ahead_usable())
+		must(wait_until(comes_back, NULL, 30));
+	record->sequences = (struct cow__park_range){ 0, 0 };
+	heal(UINT64_MAX);
+	if (!UNDER_TSAN)
+		ck_assert(cow__tile_find((uintptr_t)p)->backing == COW__SHARED);
+	drop(storage);
+}
+END_TEST
+
 /* A kernel that can't watch. */
 START_TEST(without_it)
 {
@@ -439,6 +481,7 @@ int main(void)
 	tcase_add_test(tcase, shorter_block);
 	tcase_add_test(tcase, under_io);
 	tcase_add_test(tcase, descriptor_lost);
+	tcase_add_test(tcase, written_by_the_kernel);
 	tcase_add_loop_test(tcase, without_it, 0, 2);
 	return run_suite(suite);
 }
