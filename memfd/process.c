@@ -112,6 +112,16 @@ is_memory(int fd, const struct stat *st, long flags)
 	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
 }
 
+/* /dev/null, /dev/zero and their like, and terminals: the kernel's own numbers. */
+static bool
+is_plain_device(const struct stat *st)
+{
+	unsigned number = major(st->st_rdev);
+
+	return S_ISCHR(st->st_mode) &&
+	       (number == 1 || number == 4 || number == 5 || (number >= 136 && number <= 143));
+}
+
 /* The name takes longer than all other questions, and a server may have thousands
  * of descriptors. So only those of devices and of the kernel's own objects are asked
  * for it. */
@@ -129,7 +139,7 @@ descriptor_pins(int dir, const char *name)
 		return is_shortage(r);
 	if (S_ISSOCK(st.st_mode))
 		return is_xdp(fd);
-	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
+	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode) || is_plain_device(&st))
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */
