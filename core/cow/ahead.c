@@ -16,7 +16,8 @@
 #define STEP ((size_t)256 << 10) /* copied in one go: about 100 us */
 #define RUNS_IN_CHUNK 257
 #define BATCH 8                       /* so many chunks are marked at a time, or ... */
-#define BATCH_BYTES ((size_t)1 << 20) /* ... so many copied bytes */
+#define BATCH_BYTES ((size_t)4 << 20) /* ... so many copied bytes, ... */
+#define BATCH_SPAN ((size_t)64 << 20) /* ... in so many bytes */
 #define PASSED 8                      /* the latest of such chunks are remembered */
 
 struct chunk {
@@ -163,25 +164,13 @@ batch_mark(const struct cow__span *part, const struct chunk *chunk)
 	return 0;
 }
 
+/* Has it no room for another chunk that ends there? */
 static bool
-batch_is_full(void)
+batch_is_full(uintptr_t end)
 {
 	return batch.count == BATCH || batch.bytes >= BATCH_BYTES ||
-	       count + batch.count == COW__AHEAD_MOST;
-}
-
-static int
-copy_chunk(struct cow__tile *t, unsigned i)
-{
-	struct chunk *chunk = &batch.chunk[i];
-	struct cow__tile *alias = cow__part_alias(t, chunk->start, chunk->end);
-
-	if (!alias)
-		return -ENOMEM;
-	copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - chunk->start, chunk);
-	cow__tile_inner_free(alias);
-	ready[count++] = *chunk;
-	return 0;
+	       count + batch.count == COW__AHEAD_MOST ||
+	       (batch.count && end - batch.chunk[0].start > BATCH_SPAN);
 }
 
 static bool
@@ -197,25 +186,36 @@ is_enough(void)
  * A device, or the kernel for a read past the page cache, writes without page faults
  * what it took hold of before. What it took after the mark met one: the mark is gone.
  * So whether memory is under I/O is asked between the marks and the copies. The question
- * takes as long as some dozen pages, so it is asked once for several chunks.
+ * takes as long as some dozen pages, and so does the end of a mapping that another
+ * processor may have in its TLB. So a batch has one of each.
  */
 static int
 batch_copy(struct cow__tile *t, uintptr_t *at)
 {
-	unsigned i = 0;
-	int r = 0;
+	unsigned n = batch.count, i = 0;
+	uintptr_t start = batch.chunk[0].start;
+	struct cow__tile *alias;
 
-	if (batch.count && cow__process_pins_memory())
-		r = -EBUSY;
-	while (i < batch.count && r == 0 && (i == 0 || !is_enough()))
-		r = copy_chunk(t, i++);
-	if (i < batch.count)
-		*at = batch.chunk[i].start;
-	/* File pages may be there again that were given back. */
-	t->reshadowed |= i > 0 && t->shadow != 0;
 	batch.count = 0;
 	batch.bytes = 0;
-	return r;
+	if (!n)
+		return 0;
+	*at = start;
+	if (cow__process_pins_memory())
+		return -EBUSY;
+	alias = cow__part_alias(t, start, batch.chunk[n - 1].end);
+	if (!alias)
+		return -ENOMEM;
+	for (; i < n && (i == 0 || !is_enough()); i++) {
+		copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - start,
+		          &batch.chunk[i]);
+		ready[count++] = batch.chunk[i];
+	}
+	cow__tile_inner_free(alias);
+	*at = i < n ? batch.chunk[i].start : batch.chunk[n - 1].end;
+	/* File pages may be there again that were given back. */
+	t->reshadowed |= t->shadow != 0;
+	return 0;
 }
 
 /* The next chunk of a tile with many copied pages, from *at on. False: there is none
@@ -287,10 +287,13 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start) || was_passed(chunk.start))
 			continue;
-		forget_parts(&chunk);
-		r = batch_mark(&part, &chunk);
-		if (r == 0 && batch_is_full())
+		if (batch_is_full(chunk.end)) {
+			at = chunk.start;
 			r = batch_copy(t, &at);
+		} else {
+			forget_parts(&chunk);
+			r = batch_mark(&part, &chunk);
+		}
 		if (r < 0 || is_enough())
 			break;
 	}
