@@ -92,7 +92,8 @@ struct feature {
 	bool needed;
 	bool of_memfds; /* of no use without memfds, and not to be tried */
 	const char *brings;
-	const char *change;
+	const char *change; /* NULL, without of_proc: there is nothing to change */
+	bool of_proc;       /* to mount /proc may help, where it is missing */
 };
 
 static const struct feature features[COW_FEATURES] = {
@@ -106,16 +107,16 @@ static const struct feature features[COW_FEATURES] = {
 	[COW_FEATURE_PAGEMAP] = {false, true,
 		"knowing which pages were written: clones of written clones, "
 		"and thaws, need not copy whole blocks",
-		"mount -t proc proc /proc"},
+		NULL, true},
 	[COW_FEATURE_PAGEMAP_SCAN] = {false, true,
 		"finding written pages faster (Linux 6.7 and later)", NULL},
 	[COW_FEATURE_LOCKS] = {false, true,
 		"counting the processes that hold shared memory, even if one "
 		"is killed: the last one takes it over without a copy",
-		"mount -t proc proc /proc"},
+		NULL, true},
 	[COW_FEATURE_THREADS] = {false, false,
 		"thaws in programs whose other threads are idle",
-		"mount -t proc proc /proc"},
+		NULL, true},
 	[COW_FEATURE_UNSHARE] = {false, false,
 		"knowing that the process has one thread, for thaws",
 		"allow unshare in the container's seccomp profile"},
@@ -125,9 +126,16 @@ static const struct feature features[COW_FEATURES] = {
 		"allow io_uring_setup in the container's seccomp profile, or "
 		"sudo sysctl -w kernel.io_uring_disabled=0"},
 	[COW_FEATURE_USERFAULTFD] = {false, false,
-		"nothing so far: cowshed does not use it",
-		"sudo sysctl -w vm.unprivileged_userfaultfd=1"},
+		"shorter waits while memory thaws (Linux 6.7 and later)",
+		"allow userfaultfd in the container's seccomp profile"},
 };
+
+static const char *change_of(const struct feature *f)
+{
+	if (f->of_proc && access("/proc/self/fd", F_OK) < 0)
+		return "mount -t proc proc /proc";
+	return f->change;
+}
 
 static void probe_features(void)
 {
@@ -152,7 +160,7 @@ static void probe_features(void)
 			cli_finding(CLI_OK, name, NULL, NULL, "%s", why);
 		else
 			cli_finding(f->needed ? CLI_MISSING : CLI_NOTE, name,
-			            f->brings, f->change, "%s", why);
+			            f->brings, change_of(f), "%s", why);
 	}
 }
 

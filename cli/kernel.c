@@ -74,6 +74,12 @@ static bool get_choice(const char *name, const char *path, char *ret,
 	return true;
 }
 
+/* gVisor and emulators accept any advice for no bytes. Linux checks the advice first. */
+static bool takes_any_advice(void)
+{
+	return madvise(NULL, 0, -1) == 0;
+}
+
 static void version(void)
 {
 	struct utsname name;
@@ -84,6 +90,11 @@ static void version(void)
 	else
 		cli_finding(CLI_OK, "kernel", NULL, NULL, "%s %s on %s",
 		            name.sysname, name.release, name.machine);
+	if (takes_any_advice())
+		cli_finding(CLI_NOTE, "advice", NULL, NULL,
+		            "the kernel accepts advice on memory that it does not know, as "
+		            "gVisor and emulators do: cowshed can't rely on its answers, "
+		            "makes no huge pages, and the shim may leave blocks to libc");
 }
 
 static void huge_pages(void)
@@ -116,10 +127,9 @@ static bool gives_at_first_touch(const char *choice)
 	       strcmp(choice, "force") == 0;
 }
 
-/* No bytes are advised: the kernel checks the advice before the length. */
 static bool knows_collapse(void)
 {
-	return madvise(NULL, 0, MADV_COLLAPSE) == 0;
+	return !takes_any_advice() && madvise(NULL, 0, MADV_COLLAPSE) == 0;
 }
 
 static void shmem_denied(const char *name, const char *brings)
@@ -246,7 +256,8 @@ static void userfaultfd(void)
 	                &mode))
 		return;
 	cli_finding(CLI_OK, "vm.unprivileged_userfaultfd", NULL, NULL, "%ld%s",
-	            mode, mode == 0 ? ", which is usual: cowshed does not use it"
+	            mode, mode == 0 ? ", which is usual: cowshed watches faults of user mode "
+	                              "only, which needs no privilege"
 	                            : "");
 }
 

@@ -874,7 +874,7 @@ enum cow_feature {
 	COW_FEATURE_THREADS,       /* /proc/self/task: are others idle? */
 	COW_FEATURE_UNSHARE,       /* unshare(CLONE_VM): are we alone? */
 	COW_FEATURE_IO_URING,
-	COW_FEATURE_USERFAULTFD,
+	COW_FEATURE_USERFAULTFD,   /* marks of written pages (Linux 6.7) */
 	COW_FEATURES = 16,
 };
 

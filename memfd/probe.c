@@ -8,6 +8,7 @@
 #include "memfd/page.h"
 #include "memfd/pagemap.h"
 #include "memfd/sys.h"
+#include "memfd/watch.h"
 
 #include <linux/sched.h>
 #include <string.h>
@@ -202,11 +203,11 @@ cow__probe_io_uring(void)
 bool
 cow__probe_userfaultfd(void)
 {
-	long fd = SYS3(SYS_userfaultfd, O_CLOEXEC, 0, 0);
+	int fd = cow__watch_open();
 
 	if (fd < 0)
 		return false;
-	(void)sys_close((int)fd);
+	(void)sys_close(fd);
 	return true;
 }
 

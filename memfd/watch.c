@@ -31,23 +31,31 @@ cow__watch_usable(void)
 	return kept.fd >= 0 && !__atomic_load_n(&denied, __ATOMIC_RELAXED);
 }
 
-void
-cow__watch_keep(void)
+int
+cow__watch_open(void)
 {
 	struct uffdio_api api = { .api = UFFD_API,
 		                  .features = FEATURE_WP_SHMEM |
 		                              FEATURE_WP_ASYNC };
+	int fd = (int)sys_userfaultfd(O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
+
+	if (fd >= 0 && sys_ioctl(fd, UFFDIO_API, &api) < 0) {
+		(void)sys_close(fd);
+		fd = -EINVAL;
+	}
+	return fd;
+}
+
+void
+cow__watch_keep(void)
+{
 	int fd;
 
 	if (__atomic_load_n(&denied, __ATOMIC_RELAXED) ||
 	    (kept.fd >= 0 && cow__descriptor_ok(&kept)))
 		return;
 	kept = COW__NO_DESCRIPTOR;
-	fd = (int)sys_userfaultfd(O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
-	if (fd >= 0 && sys_ioctl(fd, UFFDIO_API, &api) < 0) {
-		(void)sys_close(fd);
-		fd = -EINVAL;
-	}
+	fd = cow__watch_open();
 	if (fd < 0) {
 		if (fd != -EMFILE && fd != -ENFILE && fd != -ENOMEM)
 			cow__watch_use(false);

@@ -21,6 +21,9 @@
 void cow__watch_keep(void);
 void cow__watch_forget(void);
 
+/* A new descriptor, which the caller closes. -errno: the kernel refuses it, or can't mark. */
+int cow__watch_open(void);
+
 /* Is there a descriptor, on a kernel that can watch? */
 bool cow__watch_usable(void);
 

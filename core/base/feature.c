@@ -60,7 +60,9 @@ static const struct {
 	},
 	[COW_FEATURE_USERFAULTFD] = {
 		"userfaultfd", cow__probe_userfaultfd,
-		"not used", "forbidden for this user: not needed",
+		"thaws: written pages are copied back while the program runs",
+		"forbidden, or without marks of written pages (Linux 6.7): thaws "
+		"copy while all threads wait",
 	},
 };
 
