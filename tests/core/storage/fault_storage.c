@@ -339,9 +339,9 @@ static const struct operation operations[] = {
 	{ "grow block", block, block_grow },
 	{ "grow block with a neighbour", block_wedged, block_grow },
 	{ "trim warm memory", warm, trim },
-	{ "resize large down", large, resize_down },
-	{ "shrink block", block, block_shrink },
-	{ "free", small_and_large, free_all },
+	{ "resize large down", large, resize_down, SWEEP_COLLAPSE },
+	{ "shrink block", block, block_shrink, SWEEP_COLLAPSE },
+	{ "free", small_and_large, free_all, SWEEP_COLLAPSE },
 	/* As long as there is metadata these make no call. */
 	{ "new recycled", warm, new_recycled, SWEEP_POOLS },
 	{ "swap", small_and_large, swap, SWEEP_POOLS },
