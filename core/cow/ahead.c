@@ -181,7 +181,7 @@ is_enough(void)
 
 /*
  * Copies what was marked, but less if another thread wants the lock. Then *at is what
- * comes first of the rest. 0 or -errno.
+ * comes first of the rest. -EBUSY: it is the start of the batch. 0 or -errno.
  *
  * A device, or the kernel for a read past the page cache, writes without page faults
  * what it took hold of before. What it took after the mark met one: the mark is gone.
@@ -195,24 +195,32 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	unsigned n = batch.count, i = 0;
 	uintptr_t start = batch.chunk[0].start;
 	struct cow__tile *alias;
+	bool cut = false;
 
 	batch.count = 0;
 	batch.bytes = 0;
 	if (!n)
 		return 0;
-	*at = start;
-	if (cow__process_pins_memory())
+	if (cow__process_pins_memory()) {
+		*at = start;
 		return -EBUSY;
+	}
 	alias = cow__part_alias(t, start, batch.chunk[n - 1].end);
 	if (!alias)
 		return -ENOMEM;
-	for (; i < n && (i == 0 || !is_enough()); i++) {
+	for (; i < n && !cut && (i == 0 || !is_enough()); i++) {
+		uintptr_t end = batch.chunk[i].end;
+
 		copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - start,
 		          &batch.chunk[i]);
 		ready[count++] = batch.chunk[i];
+		cut = batch.chunk[i].end < end;
 	}
 	cow__tile_inner_free(alias);
-	*at = i < n ? batch.chunk[i].start : batch.chunk[n - 1].end;
+	if (cut)
+		*at = batch.chunk[i - 1].end;
+	else if (i < n)
+		*at = batch.chunk[i].start;
 	/* File pages may be there again that were given back. */
 	t->reshadowed |= t->shadow != 0;
 	return 0;
