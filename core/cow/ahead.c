@@ -54,12 +54,14 @@ cow__ahead_pass(uintptr_t start)
 	passed[i].at = cow__now();
 }
 
-static bool
-was_passed(uintptr_t start)
+bool
+cow__ahead_passed(uintptr_t at)
 {
 	for (unsigned i = 0; i < PASSED; i++)
-		if (passed[i].start == start)
-			return cow__elapsed(passed[i].at, cow__now()) < COW__AHEAD_PASSED_NS;
+		if (cow__round_down(passed[i].start, COW__HUGE) ==
+		            cow__round_down(at, COW__HUGE) &&
+		    cow__elapsed(passed[i].at, cow__now()) < COW__AHEAD_PASSED_NS)
+			return true;
 	return false;
 }
 
@@ -293,7 +295,7 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	int r = 0;
 
 	while (find_chunk(t, &at, until, &part, &chunk)) {
-		if (is_ready(chunk.start) || was_passed(chunk.start))
+		if (is_ready(chunk.start) || cow__ahead_passed(chunk.start))
 			continue;
 		if (batch_is_full(chunk.end)) {
 			at = chunk.start;

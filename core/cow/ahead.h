@@ -53,6 +53,9 @@ size_t cow__ahead_copied(void);
 #define COW__AHEAD_PASSED_NS 20000000u
 void cow__ahead_pass(uintptr_t start);
 
+/* Is `at` in such a chunk? */
+bool cow__ahead_passed(uintptr_t at);
+
 /* File pages under private ones change, or other ones take their place. */
 void cow__ahead_forget(void);
 

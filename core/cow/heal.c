@@ -38,6 +38,7 @@
 
 static uint64_t ahead_at;     /* the helper last had chunks ready; 0: never */
 static bool left_over;        /* the last slice passed chunks over */
+static bool passed_over;      /* ... that another one right after it would pass over as well */
 static uintptr_t cursor;      /* where the next slice begins */
 static uint64_t healed_at;    /* the last slice that did something */
 static uint64_t vain_since;   /* tries have failed since then; 0: the last did not */
@@ -197,7 +198,8 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 			failed = true;
 			break;
 		}
-		left_over |= r > 0;
+		if (r > 0)
+			*(cow__ahead_passed(*at - 1) ? &passed_over : &left_over) = true;
 		if (is_over(until))
 			return true;
 	}
@@ -214,8 +216,7 @@ heal_ahead(uint64_t until)
 	while (cow__ahead_take(&chunk)) {
 		struct cow__tile *t = cow__tile_find(chunk.start);
 		uintptr_t end = chunk.end;
-		uint64_t thawed = cow__stat_get(bytes_thawed);
-		uintptr_t start = chunk.start;
+		uint64_t thawed = cow__stat_get(bytes_thawed), start = chunk.start;
 		size_t copied;
 
 		/* The tile may have ended since, and a shorter one may be there. */
@@ -247,8 +248,7 @@ slice(uint64_t until, size_t most)
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		if (!can_thaw(t, &c))
 			continue;
-		last = at <= cow__tile_start(t) ? cow__thaw_neighbours(t, &c)
-		                                : NULL;
+		last = at <= cow__tile_start(t) ? cow__thaw_neighbours(t, &c) : NULL;
 		if (last) {
 			t = last;
 			at = cow__tile_end(t);
@@ -294,7 +294,7 @@ slice_as_due(uint64_t began, uint64_t ns, bool all, bool clean)
 		clean_first = slice(began + ns, 0);
 		return true;
 	}
-	left_over = failed = false;
+	left_over = passed_over = failed = false;
 	more = slice(began + ns, most);
 	return more || left_over;
 }
@@ -339,7 +339,8 @@ heal_once(uint64_t ns, bool all)
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
 	}
-	note_rest(!more && !clean && !pinned_at && !failed && cow__stat_get(bytes_thawed) == thawed);
+	note_rest(!more && !clean && !pinned_at && !failed && !passed_over &&
+	          cow__stat_get(bytes_thawed) == thawed);
 	cow__stat_set(heal_wait_ns_max, cow__park_longest());
 	cow__stat_add(heal_ns_total, cow__now() - began);
 	return more ? MORE : DONE;
@@ -441,8 +442,7 @@ cow__heal_wake(void)
 static uint64_t
 busy_look_ns(uint64_t now)
 {
-	return cow__elapsed(vain_since, now) < HOPE_NS ? LOOK_BUSY_NS
-	                                              : LOOK_VAIN_NS;
+	return cow__elapsed(vain_since, now) < HOPE_NS ? LOOK_BUSY_NS : LOOK_VAIN_NS;
 }
 
 /* It has to be done anyway, and needs no rest. */
@@ -487,6 +487,7 @@ cow__heal_job(uint64_t now)
 			look_ns = LOOK_NS;
 			return stopped ? SLICE_NS : GAP_NS;
 		case DONE:
+			most = passed_over ? COW__AHEAD_PASSED_NS : most;
 			break;
 		case REFUSED:
 			most = busy_look_ns(now);
