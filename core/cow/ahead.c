@@ -166,13 +166,14 @@ batch_mark(const struct cow__span *part, const struct chunk *chunk)
 	return 0;
 }
 
-/* Has it no room for another chunk that ends there? */
+/* Has it no room for another chunk that ends there? The alias of a view has a mapping for each
+ * of its pieces, and so spans one chunk. */
 static bool
-batch_is_full(uintptr_t end)
+batch_is_full(const struct cow__tile *t, uintptr_t end)
 {
 	return batch.count == BATCH || batch.bytes >= BATCH_BYTES ||
 	       count + batch.count == COW__AHEAD_MOST ||
-	       (batch.count && end - batch.chunk[0].start > BATCH_SPAN);
+	       (batch.count && end - batch.chunk[0].start > (t->npieces ? COW__HUGE : BATCH_SPAN));
 }
 
 static bool
@@ -297,7 +298,7 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start) || cow__ahead_passed(chunk.start))
 			continue;
-		if (batch_is_full(chunk.end)) {
+		if (batch_is_full(t, chunk.end)) {
 			at = chunk.start;
 			r = batch_copy(t, &at);
 		} else {

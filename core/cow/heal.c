@@ -215,19 +215,16 @@ heal_ahead(uint64_t until)
 
 	while (cow__ahead_take(&chunk)) {
 		struct cow__tile *t = cow__tile_find(chunk.start);
-		uintptr_t end = chunk.end;
-		uint64_t thawed = cow__stat_get(bytes_thawed), start = chunk.start;
+		/* The tile may have ended since, and a shorter one may be there. */
+		uintptr_t at = chunk.start, end = t ? cow__min(chunk.end, cow__tile_end(t)) : at;
+		uint64_t thawed = cow__stat_get(bytes_thawed);
 		size_t copied;
 
-		/* The tile may have ended since, and a shorter one may be there. */
-		if (t)
-			end = cow__min(end, cow__tile_end(t));
-		while (t && can_thaw(t, &c) && chunk.start < end &&
-		       cow__thaw_step(t, &chunk.start, cow__tile_end(t), 0,
-		                      &copied) >= 0)
+		while (at < end && can_thaw(t, &c) &&
+		       cow__thaw_step(t, &at, cow__tile_end(t), 0, &copied) >= 0)
 			;
-		if (cow__stat_get(bytes_thawed) == thawed)
-			cow__ahead_pass(start);
+		if (at > chunk.start && cow__stat_get(bytes_thawed) == thawed)
+			cow__ahead_pass(chunk.start);
 		if (is_over(until))
 			return true;
 	}
@@ -294,7 +291,7 @@ slice_as_due(uint64_t began, uint64_t ns, bool all, bool clean)
 		clean_first = slice(began + ns, 0);
 		return true;
 	}
-	left_over = passed_over = failed = false;
+	left_over = failed = false;
 	more = slice(began + ns, most);
 	return more || left_over;
 }
@@ -313,6 +310,7 @@ heal_once(uint64_t ns, bool all)
 	look_at_freezes();
 	may = stop_ns(began);
 	clean = may == STOP_CLEAN_NS;
+	passed_over = false;
 	if (!anything_to_do())
 		return DONE;
 	if (!cow__engine_quiet(may)) {
