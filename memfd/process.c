@@ -112,14 +112,15 @@ is_memory(int fd, const struct stat *st, long flags)
 	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
 }
 
-/* /dev/null, /dev/zero and their like, and terminals: the kernel's own numbers. */
+/* /dev/null and terminals, which most processes have, by the kernel's own numbers. */
 static bool
 is_plain_device(const struct stat *st)
 {
 	unsigned number = major(st->st_rdev);
 
 	return S_ISCHR(st->st_mode) &&
-	       (number == 1 || number == 4 || number == 5 || (number >= 136 && number <= 143));
+	       (st->st_rdev == makedev(1, 3) || number == 4 || number == 5 ||
+	        (number >= 136 && number <= 143));
 }
 
 /* The name takes longer than all other questions, and a server may have thousands

@@ -198,7 +198,6 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	unsigned n = batch.count, i = 0;
 	uintptr_t start = batch.chunk[0].start;
 	struct cow__tile *alias;
-	bool cut = false;
 
 	batch.count = 0;
 	batch.bytes = 0;
@@ -211,18 +210,14 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	alias = cow__part_alias(t, start, batch.chunk[n - 1].end);
 	if (!alias)
 		return -ENOMEM;
-	for (; i < n && !cut && (i == 0 || !is_enough()); i++) {
-		uintptr_t end = batch.chunk[i].end;
-
+	for (; i < n && (i == 0 || !is_enough()); i++) {
 		copy_runs(batch.runs[i], batch.n[i], cow__tile_start(alias) - start,
 		          &batch.chunk[i]);
 		ready[count++] = batch.chunk[i];
-		cut = batch.chunk[i].end < end;
 	}
 	cow__tile_inner_free(alias);
-	if (cut)
-		*at = batch.chunk[i - 1].end;
-	else if (i < n)
+	/* The rest of a chunk that was cut is found when its beginning is home. */
+	if (i < n)
 		*at = batch.chunk[i].start;
 	/* File pages may be there again that were given back. */
 	t->reshadowed |= t->shadow != 0;
