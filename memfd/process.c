@@ -112,17 +112,6 @@ is_memory(int fd, const struct stat *st, long flags)
 	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
 }
 
-/* /dev/null and terminals, which most processes have, by the kernel's own numbers. */
-static bool
-is_plain_device(const struct stat *st)
-{
-	unsigned number = major(st->st_rdev);
-
-	return S_ISCHR(st->st_mode) &&
-	       (st->st_rdev == makedev(1, 3) || number == 4 || number == 5 ||
-	        (number >= 136 && number <= 143));
-}
-
 /* The name takes longer than all other questions, and a server may have thousands
  * of descriptors. So only those of devices and of the kernel's own objects are asked
  * for it. */
@@ -140,7 +129,7 @@ descriptor_pins(int dir, const char *name)
 		return is_shortage(r);
 	if (S_ISSOCK(st.st_mode))
 		return is_xdp(fd);
-	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode) || is_plain_device(&st))
+	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */
