@@ -290,6 +290,8 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	struct chunk chunk;
 	int r = 0;
 
+	batch.count = 0; /* a mark that failed left some */
+	batch.bytes = 0;
 	while (find_chunk(t, &at, until, &part, &chunk)) {
 		if (is_ready(chunk.start) || cow__ahead_passed(chunk.start))
 			continue;
@@ -305,11 +307,8 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 	}
 	if (r == 0)
 		r = batch_copy(t, &at);
-	batch.count = 0;
-	batch.bytes = 0;
 	cursor = at;
-	/* It leaves marks on pages that were not copied. They may lie in a chunk that
-	 * was ready. */
+	/* A mark that failed may have reached pages of a chunk that was ready. */
 	if (r < 0)
 		cow__ahead_forget();
 	if (r < 0 && r != -EBADF && r != -ENOMEM && r != -EBUSY)

@@ -55,11 +55,11 @@ for source in "$tree"/malloc/{mallocbug,tst-*}.c; do
 	setting=A=
 	[ $name != tst-mxfast ] || setting=GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0
 	[ $name != tst-malloc-usable-tunables ] || setting=GLIBC_TUNABLES=glibc.malloc.check=3
-	# It writes to the head of a freed block of 4096 bytes, and wants glibc to abort. The engine's
-	# blocks have no heads there.
 	all=$settings
 	# It wants a request of 256 KiB to make glibc merge what it freed.
 	[ $name != tst-safe-linking ] || settings=default
+	# It writes to the head of a freed block of 4096 bytes, and wants glibc to abort. The engine's
+	# blocks have no heads there.
 	[ $name != tst-malloc-backtrace ] || settings=${settings#threshold=4096}
 	compare "$name" env "$setting" "$work/$name"
 	settings=$all
