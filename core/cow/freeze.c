@@ -206,7 +206,7 @@ void
 cow__freeze_close_gaps(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (cow__needs_freeze(t) && t->exposed && t->allocation)
+		if (cow__needs_freeze(t) && (t->exposed || !t->allocation))
 			cow__freeze_close_gap(t);
 }
 

@@ -50,7 +50,7 @@ void cow__freeze_close_gap(struct cow__tile *t);
  * so does what can't be frozen. */
 void cow__freeze_chosen(struct cow__tile *t);
 
-/* For a fork: closes the gaps behind all storages whose address is exposed. */
+/* For a fork: closes the gaps behind all blocks, and behind storages whose address is exposed. */
 void cow__freeze_close_gaps(void);
 
 /* For a fork: freezes `*t`, which needs it, and those of the tiles behind it that join. On

@@ -220,6 +220,7 @@ prepare_locked(void)
 	}
 	cow__holders_inherit();
 	cow__engine.forked_once = true;
+	cow__stats_prepare(); /* closed gaps count */
 	cow__pools_lock();
 }
 
