@@ -8,6 +8,7 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "core/memory/workers.h"
+#include "memfd/probe.h"
 #include "tests/support/support.h"
 
 #include <stdio.h>
@@ -55,6 +56,8 @@ int main(void)
 
 	if (SANITIZED)
 		puts("skip a_handler_waits_for_the_helper sanitizers have no helper");
+	else if (!cow__probe_collapse())
+		puts("skip a_handler_waits_for_the_helper the kernel refuses MADV_COLLAPSE");
 	else
 		tcase_add_test(tcase, a_handler_waits_for_the_helper);
 	return run_suite(suite);
