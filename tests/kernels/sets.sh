@@ -34,8 +34,10 @@ check() { [ $# -eq 0 ] || scripts/check.sh "$@" || status=1; }
 # What programs meet under other conditions: forks, clones, sharing, the shim
 few() { check "$BUILD"/examples/{hello,fork} "$BUILD"/tests/share/{test_more,test_share} tests/kernels/programs.sh; }
 
-# Or the set would say nothing of swap.
+# More than the machine's memory. Or the set would say nothing of swap.
 swapped() {
+	LD_PRELOAD=$PWD/$BUILD/lib/libcowshed-preload.so "$BUILD/tests/programs/swapped" 700 &&
+		echo ok swapped || { echo not ok swapped && status=1; }
 	grep -q '^pswpout [1-9]' /proc/vmstat || { echo 'not ok swap: nothing was swapped out' && status=1; }
 }
 

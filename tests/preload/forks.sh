@@ -7,6 +7,7 @@
 
 program forks
 program descendants
+program swapped
 program orphan
 program generations
 program raw_forks
