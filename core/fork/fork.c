@@ -58,14 +58,14 @@ copies_free(void)
 }
 
 /* The kernel inherits what the program has mapped over a block, and it may not
- * even be readable. Holes stay address space. */
+ * even be readable. Holes stay address space. A closed gap has no bytes of the program's. */
 static void
 copy_parts(const struct cow__tile *t, char *to)
 {
-	uintptr_t at = cow__tile_start(t), end;
+	uintptr_t at = cow__tile_start(t), end, last = at + cow__extent_usable(t);
 
-	for (; at < cow__tile_end(t); at = end) {
-		end = cow__tile_end(t);
+	for (; at < last; at = end) {
+		end = last;
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
 		                      at, &end) == COW__PLACE_OURS)
 			memcpy(to + (at - cow__tile_start(t)), (void *)at,
@@ -93,8 +93,8 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	copy_parts(t, data);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };
-	cow__fallback_copied(reason, t->bytes);
-	cow__stat_add(bytes_copied, t->bytes);
+	cow__fallback_copied(reason, cow__extent_usable(t));
+	cow__stat_add(bytes_copied, cow__extent_usable(t));
 	return 0;
 }
 
@@ -106,7 +106,8 @@ freeze_all(bool pinned)
 	uintptr_t moved = 0;
 	int r = 0;
 
-	cow__freeze_close_gaps();
+	if (!pinned)
+		cow__freeze_close_gaps();
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
 		if (!cow__needs_freeze(t))
 			continue;

@@ -180,6 +180,36 @@ START_TEST(cloned_beside_io)
 }
 END_TEST
 
+static void sees_sevens(void *arg)
+{
+	ck_bytes(arg, 2 * MIB + PAGE, 7);
+}
+
+/* A fork gives a block the rest of its last 2 MiB. Where a later fork copies, that rest is
+ * not copied, and gets no pages. */
+START_TEST(no_copy_of_a_gap)
+{
+	enum { SIZE = 2 * MIB + PAGE };
+	unsigned char *p = new_block(SIZE, 0);
+	struct io_uring ring;
+	uint64_t copied, memory;
+
+	memset(p, 7, SIZE);
+	if (_i == 0) { /* closed before, or not */
+		in_child(sees_sevens, p);
+		cow_trim();
+	}
+	copied = stats_now().bytes_copied;
+	memory = memfd_bytes();
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	in_child(sees_sevens, p);
+	ck_assert_uint_eq(stats_now().bytes_copied - copied, SIZE);
+	ck_assert_uint_le(memfd_bytes(), memory + 16 * PAGE); /* with slots of processes */
+	io_uring_queue_exit(&ring);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("pinned");
@@ -196,5 +226,6 @@ int main(void)
 	tcase_add_test(tcase, registered_buffer);
 	tcase_add_test(tcase, copied_page);
 	tcase_add_test(tcase, cloned_beside_io);
+	tcase_add_loop_test(tcase, no_copy_of_a_gap, 0, 2);
 	return run_suite(suite);
 }
