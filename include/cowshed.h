@@ -808,11 +808,13 @@ const char *cow_fallback_name(enum cow_fallback reason);
  */
 struct cow_stats {
 	uint64_t size;             /* in: sizeof(struct cow_stats) */
-	uint64_t bytes_live;       /* handed out and not freed */
+	uint64_t bytes_live;       /* handed out and not freed. After a fork or a clone of several
+	                            * storages also the rest of a block's last 2 MiB, which
+	                            * has no pages */
 	uint64_t bytes_peak;       /* highest bytes_live */
 	uint64_t bytes_served;     /* handed out, ever */
 	uint64_t bytes_recycled;   /* of those: from warm memory */
-	uint64_t bytes_warm;       /* freed, still populated */
+	uint64_t bytes_warm;       /* freed, still populated, with such rests */
 	uint64_t bytes_returned;   /* given back to the kernel, ever */
 	uint64_t bytes_collapsed;  /* huge pages made ahead of the program */
 	uint64_t blocks_live;      /* blocks and storages' own extents */
