@@ -191,20 +191,12 @@ inherit_mappings(bool yes)
 	return r;
 }
 
+/* Freezes what the child shall see, and copies what can't be frozen. */
 static void
-prepare_locked(void)
+prepare_memory(void)
 {
 	int r;
 
-	began_at = cow__now();
-	cow__stats_prepare();
-	cow__pools_lock();
-	cow__engine.fork_failed = 0;
-	was_frozen = false;
-	taking_part = cow__engine.ready;
-	if (!taking_part || cow__engine.live_bytes == 0)
-		return;
-	cow__pools_unlock(); /* freezing takes from them; nobody else can now */
 	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
@@ -221,8 +213,20 @@ prepare_locked(void)
 	}
 	cow__holders_inherit();
 	cow__engine.forked_once = true;
-	cow__stats_prepare(); /* closed gaps count */
+}
+
+static void
+prepare_locked(void)
+{
+	began_at = cow__now();
+	cow__engine.fork_failed = 0;
+	was_frozen = false;
+	taking_part = cow__engine.ready;
+	/* Freezing takes from the pools; nobody else can now. */
+	if (taking_part && cow__engine.live_bytes)
+		prepare_memory();
 	cow__pools_lock();
+	cow__stats_prepare(); /* after the gaps are closed, which count */
 }
 
 /* Read without the engine's lock, written under it. */

@@ -197,6 +197,26 @@ bool mapped_shared(const void *address)
 	return shared;
 }
 
+unsigned mappings_between(unsigned char *const *p, unsigned n, size_t bytes)
+{
+	uintptr_t first = UINTPTR_MAX, last = 0, from, to;
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned count = 0;
+	char line[512];
+
+	must(f != NULL);
+	for (unsigned i = 0; i < n; i++) {
+		first = (uintptr_t)p[i] < first ? (uintptr_t)p[i] : first;
+		last = (uintptr_t)p[i] > last ? (uintptr_t)p[i] : last;
+	}
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2 &&
+		    from < last + bytes && to > first)
+			count++;
+	fclose(f);
+	return count;
+}
+
 struct rlimit descriptors_raise(void)
 {
 	struct rlimit own, raised;

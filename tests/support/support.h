@@ -200,6 +200,9 @@ bool wait_until(bool (*met)(void *arg), void *arg, int seconds);
 /* Is this address in a mapping that is shared (written in place), or private? */
 bool mapped_shared(const void *address);
 
+/* Kernel mappings from the first to the last of `n` addresses, which have `bytes` bytes. */
+unsigned mappings_between(unsigned char *const *p, unsigned n, size_t bytes);
+
 /* ---- What the process holds ---------------------------------------------- */
 
 struct footprint {

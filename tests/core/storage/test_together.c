@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 /* The third was rewritten beside a clone: it is copied, and that is told. */
@@ -46,27 +45,6 @@ START_TEST(many_are_cloned_at_once)
 }
 END_TEST
 
-/* Kernel mappings from the first to the last of `n` addresses, which have `bytes` bytes. */
-static unsigned mappings_of(unsigned char *const *p, unsigned n, size_t bytes)
-{
-	uintptr_t from = UINTPTR_MAX, to = 0;
-	unsigned long start, end;
-	unsigned count = 0;
-	char line[512];
-	FILE *maps = fopen("/proc/self/maps", "re");
-
-	ck_assert_ptr_nonnull(maps);
-	for (unsigned i = 0; i < n; i++) {
-		from = (uintptr_t)p[i] < from ? (uintptr_t)p[i] : from;
-		to = (uintptr_t)p[i] > to ? (uintptr_t)p[i] : to;
-	}
-	while (fgets(line, sizeof(line), maps) != NULL)
-		if (sscanf(line, "%lx-%lx", &start, &end) == 2 && start < to + bytes && end > from)
-			count++;
-	fclose(maps);
-	return count;
-}
-
 /* Their sizes are no multiples of 2 MiB, and yet they are frozen with few calls, the first
  * time and after they were rewritten. The gaps between them get no pages. */
 START_TEST(neighbours_freeze_together)
@@ -85,7 +63,7 @@ START_TEST(neighbours_freeze_together)
 	for (unsigned n = 1; n < 6; n++) {
 		ck_assert_int_eq(cow_storages_lazy_clone(s, N, &copied, c), 0);
 		ck_assert_uint_eq(copied, 0);
-		ck_assert_uint_lt(mappings_of(p, N, BYTES), N / 2);
+		ck_assert_uint_lt(mappings_between(p, N, BYTES), N / 2);
 		ok(cow_storages_write_intent(s, N, n % 2 ? COW_WRITE_ALL : COW_WRITE_AUTO,
 		                             NULL));
 		for (unsigned i = 0; i < N; i++)
