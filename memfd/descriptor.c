@@ -9,6 +9,7 @@
  */
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/park.h"
 #include "memfd/signals.h"
 #include "memfd/sys.h"
@@ -136,7 +137,7 @@ is_still(const struct cow__descriptor *d, struct stat *ret)
 	       ret->st_dev == d->dev && ret->st_ino == d->ino;
 }
 
-bool
+COW_RUN_BY_FORKS bool
 cow__descriptor_ok(const struct cow__descriptor *d)
 {
 	struct stat st;
@@ -144,7 +145,7 @@ cow__descriptor_ok(const struct cow__descriptor *d)
 	return is_still(d, &st);
 }
 
-COW_EXPORT void
+COW_RUN_BY_FORKS COW_EXPORT void
 cow__descriptor_close(struct cow__descriptor *d)
 {
 	if (cow__descriptor_ok(d))

@@ -13,6 +13,7 @@
  */
 #include "memfd/map.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/page.h"
 #include "memfd/sys.h"
 
@@ -45,12 +46,12 @@ result(long r)
 	return r < 0 && r > -4096 ? (int)r : 0;
 }
 
-static int
+COW_RUN_BY_FORKS static int
 withhold(uintptr_t addr, size_t bytes)
 {
 	int r = result(sys_madvise((void *)addr, bytes, MADV_DONTFORK));
 
-	if (r == 0)
+	if (r == 0 && !__atomic_load_n(&withheld, __ATOMIC_RELAXED))
 		__atomic_store_n(&withheld, true, __ATOMIC_RELAXED);
 	return r;
 }
@@ -349,7 +350,7 @@ cow__map_readable(uintptr_t addr, size_t bytes)
 	return 0;
 }
 
-int
+COW_RUN_BY_FORKS int
 cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 {
 	int r;

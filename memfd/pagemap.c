@@ -21,6 +21,7 @@
  */
 #include "memfd/pagemap.h"
 #include "memfd/descriptor.h"
+#include "memfd/forked.h"
 #include "memfd/page.h"
 #include "memfd/sys.h"
 
@@ -52,7 +53,7 @@ struct pm_arg {
 static uint32_t scan_denied;
 
 static struct cow__descriptor kept = { .fd = -1 };
-static uint32_t reader; /* the thread that opens none; 0: there is no such */
+static uint32_t reader COW_WRITTEN_BY_FORKS; /* the thread that opens none; 0: there is no such */
 
 void
 cow__pagemap_keep(void)
@@ -76,7 +77,7 @@ cow__pagemap_read_kept(void)
 	__atomic_store_n(&reader, (uint32_t)sys_gettid(), __ATOMIC_RELAXED);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__pagemap_forget(void)
 {
 	__atomic_store_n(&reader, 0, __ATOMIC_RELAXED);

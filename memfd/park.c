@@ -4,6 +4,7 @@
  */
 #include "memfd/park.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/stop.h"
 #include "memfd/sys.h"
@@ -14,14 +15,14 @@
 #define MEMBARRIER_PRIVATE 8   /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
 #define MEMBARRIER_REGISTER 16 /* MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED */
 
-COW_EXPORT uint32_t cow__park_word;
+COW_EXPORT uint32_t cow__park_word COW_WRITTEN_BY_FORKS;
 
 static struct cow__park_thread *threads; /* all records ever made */
-static uint32_t lock;         /* of the list, and of `cancelled` */
-static int32_t owner; /* the process that has the floor */
-static uint64_t longest;
-static bool shared_process;
-static bool cancelled_unknown; /* a thread without a record was cancelled */
+static uint32_t lock COW_WRITTEN_BY_FORKS; /* of the list, and of `cancelled` */
+static int32_t owner COW_WRITTEN_BY_FORKS; /* the process that has the floor */
+static uint64_t longest COW_WRITTEN_BY_FORKS;
+static bool shared_process COW_WRITTEN_BY_FORKS;
+static bool cancelled_unknown COW_WRITTEN_BY_FORKS; /* a thread without a record was cancelled */
 static void (*gates[2])(int, void *, void *);
 static uint64_t exempt;
 static struct cow__park_thread *(*record_of_caller)(void);
@@ -66,16 +67,19 @@ records_add(struct cow__park_thread *t, size_t n)
 }
 
 /* A free record. The first ones map no memory: a program with few threads may know
- * its own mappings, and unmap what it takes for a hole. */
+ * its own mappings, and unmap what it takes for a hole. The very first goes to whoever parks
+ * first, which may be a thread that forks. */
 static struct cow__park_thread *
 record_take(uint32_t id, uintptr_t self)
 {
-	static struct cow__park_thread first[64];
+	static struct cow__park_thread first COW_WRITTEN_BY_FORKS, next[63];
 	struct cow__park_thread *t, *found = NULL;
 	void *more;
 
-	if (!threads)
-		records_add(first, sizeof(first) / sizeof(first[0]));
+	if (!threads) {
+		records_add(&first, 1);
+		records_add(next, sizeof(next) / sizeof(next[0]));
+	}
 	for (t = threads; t; t = t->next) {
 		/* The last thread of that number, or with that stack, has ended. */
 		if (t->in_use && (t->id == id || t->self == self))
@@ -113,7 +117,7 @@ cow__park_register(uintptr_t self)
 	return t;
 }
 
-COW_EXPORT void
+COW_RUN_BY_FORKS COW_EXPORT void
 cow__park_child(struct cow__park_thread *self)
 {
 	cow__signals_child();
@@ -121,10 +125,12 @@ cow__park_child(struct cow__park_thread *self)
 	longest = 0;
 	shared_process = cancelled_unknown = false;
 	cow__park_word &= ~(COW__PARK_FLOOR | COW__PARK_AWAITED);
-	for (struct cow__park_thread *t = threads; t; t = t->next) {
-		t->in_use = t == self;
-		t->now = 0;
-	}
+	/* What is not written need not be copied. */
+	for (struct cow__park_thread *t = threads; t; t = t->next)
+		if (t->in_use != (t == self) || t->now) {
+			t->in_use = t == self;
+			t->now = 0;
+		}
 	if (self) {
 		self->id = (uint32_t)sys_gettid();
 		self->in_vfork = self->cancelled = false;
@@ -396,9 +402,9 @@ cow__park_gated(void)
 	return true;
 }
 
-static struct cow__signals old_mask;
-static uint32_t stopped; /* so many threads, for this floor */
-static uint32_t kept;    /* ... or are in a call of our own */
+static struct cow__signals old_mask COW_WRITTEN_BY_FORKS;
+static uint32_t stopped COW_WRITTEN_BY_FORKS; /* so many threads, for this floor */
+static uint32_t kept COW_WRITTEN_BY_FORKS; /* ... or are in a call of our own */
 
 static enum cow__busy
 look_at_all(uint32_t self, struct found *found)

@@ -4,6 +4,7 @@
  */
 #include "memfd/process.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/page.h"
 #include "memfd/ring.h"
 #include "memfd/sys.h"
@@ -379,7 +380,7 @@ cow__process_processors(void)
 	return n > 0 ? n : 1;
 }
 
-COW_EXPORT int32_t
+COW_RUN_BY_FORKS COW_EXPORT int32_t
 cow__process_id(void)
 {
 	return (int32_t)sys_getpid();

@@ -37,6 +37,7 @@
  * about.
  */
 #include "memfd/quiet.h"
+#include "memfd/forked.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
 #include "memfd/wait.h"
@@ -51,11 +52,11 @@
 
 static struct cow__kernel_action saved[SIGNALS + 1];
 static uint64_t gated;      /* which have a gate now */
-static struct cow__signals signals; /* of the caller */
-static uint32_t gate_shut;  /* futex: handlers wait while 1 ... */
-static uint32_t gate_owner; /* ... in this process: a raw fork's child goes through */
-static bool at_safe_points; /* this quiet moment has the floor */
-static uintptr_t lock_word; /* who waits for it is in the middle of a call of ours */
+static struct cow__signals signals COW_WRITTEN_BY_FORKS; /* of the caller */
+static uint32_t gate_shut COW_WRITTEN_BY_FORKS;  /* futex: handlers wait while 1 ... */
+static uint32_t gate_owner COW_WRITTEN_BY_FORKS; /* ... in this process: a raw fork's child goes through */
+static bool at_safe_points COW_WRITTEN_BY_FORKS; /* this quiet moment has the floor */
+static uintptr_t lock_word COW_WRITTEN_BY_FORKS; /* who waits for it is in the middle of a call of ours */
 
 static void
 gate(int sig, void *info, void *context)

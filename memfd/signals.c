@@ -4,6 +4,7 @@
  */
 #include "memfd/signals.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/park.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
@@ -14,9 +15,9 @@
 
 static const int idle[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH };
 
-static uint32_t sections; /* futex: threads that leave some signals open */
-static uint32_t starting; /* futex: threads of the engine that don't block all yet */
-static uint32_t setters;  /* threads that may set a handler */
+static uint32_t sections COW_WRITTEN_BY_FORKS; /* futex: threads that leave some signals open */
+static uint32_t starting COW_WRITTEN_BY_FORKS; /* futex: threads of the engine that don't block all yet */
+static uint32_t setters COW_WRITTEN_BY_FORKS;  /* threads that may set a handler */
 static uint32_t changes;  /* counts them */
 
 static uint64_t
@@ -143,7 +144,7 @@ cow__signals_handler_end(void)
 	__atomic_fetch_sub(&setters, 1, __ATOMIC_SEQ_CST);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__signals_child(void)
 {
 	sections = starting = setters = 0;

@@ -14,11 +14,12 @@
  * engine. And tools that replace libc's calls do not see the engine's mappings,
  * which they could only misunderstand.
  */
+#include "memfd/forked.h"
 #include "memfd/sys.h"
 
 #if defined(__x86_64__)
 
-long
+COW_RUN_BY_FORKS long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;
@@ -36,7 +37,7 @@ cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 
 #elif defined(__aarch64__)
 
-long
+COW_RUN_BY_FORKS long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = nr;

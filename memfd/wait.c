@@ -4,6 +4,7 @@
  */
 #include "memfd/wait.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/sys.h"
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 #define LOCKED 1u
 #define AWAITED 2u /* locked, and a thread may sleep */
 
-COW_EXPORT uint64_t
+COW_RUN_BY_FORKS COW_EXPORT uint64_t
 cow__now(void)
 {
 	struct timespec t;

@@ -4,6 +4,7 @@
  */
 #include "memfd/watch.h"
 #include "memfd/descriptor.h"
+#include "memfd/forked.h"
 #include "memfd/sys.h"
 
 #include <linux/userfaultfd.h>
@@ -66,7 +67,7 @@ cow__watch_keep(void)
 		cow__descriptor_close(&kept);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__watch_forget(void)
 {
 	cow__descriptor_close(&kept);

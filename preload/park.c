@@ -5,6 +5,8 @@
 #include "preload/park.h"
 #include "preload/next.h"
 
+#include "core/fork/fork.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,7 +16,7 @@
 
 _Thread_local struct cow__park_thread *preload_thread
         __attribute__((tls_model("initial-exec")));
-static pid_t process; /* vfork's child has another number */
+static pid_t process COW_WRITTEN_BY_FORKS; /* vfork's child has another number */
 
 bool
 preload_is_vfork_child(void)
@@ -106,7 +108,7 @@ preload_rest(void)
 	(void)cow__syscall(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
 }
 
-void
+COW_RUN_BY_FORKS void
 preload_park_child(void)
 {
 	process = getpid();

@@ -10,6 +10,8 @@
  */
 #include "preload/preload.h"
 
+#include "core/fork/fork.h"
+
 #include <cowshed.h>
 
 #include <fcntl.h>
@@ -23,7 +25,7 @@
 
 static char line[8192];
 static size_t used;
-static pid_t process; /* the process that has to report; 0: it has */
+static pid_t process COW_WRITTEN_BY_FORKS; /* the process that has to report; 0: it has */
 
 static void
 add(const char *s)
@@ -174,7 +176,7 @@ preload_report(void)
 	close(fd);
 }
 
-void
+COW_RUN_BY_FORKS void
 preload_report_begin(void)
 {
 	__atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);

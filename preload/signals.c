@@ -23,6 +23,7 @@
 #include "preload/park.h"
 
 #include "core/base/mutex.h"
+#include "core/fork/fork.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -42,7 +43,7 @@ static struct {
 	uint8_t last;      /* the gate that was used last */
 } handlers[SIGNALS + 1];
 
-static struct cow__mutex lock; /* of the table, and of the kernel's beside it */
+static struct cow__mutex lock COW_WRITTEN_BY_FORKS; /* of the table, and of the kernel's beside it */
 
 /* So many forks of this thread have the lock: a handler may fork within a fork. */
 static _Thread_local unsigned forks __attribute__((tls_model("initial-exec")));
@@ -202,7 +203,7 @@ preload_signals_parent(void)
 }
 
 /* No other thread has the lock, nor will it give the lock back. */
-void
+COW_RUN_BY_FORKS void
 preload_signals_child(void)
 {
 	lock = (struct cow__mutex){ 0 };

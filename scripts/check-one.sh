@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # check-one.sh PROGRAM|SCRIPT OUT: runs one test for scripts/check.sh, its output to OUT, and
-# prints "PASSED FAILED SKIPPED SECONDS STATUS".
+# prints "PASSED FAILED SKIPPED SECONDS STATUS". If it failed, a few lines in OUT.failed say why, for
+# readers who have only the end of all output.
 #
 # Single tests are counted from libcheck's "NN%: Checks: ..." and from lines "ok NAME",
 # "not ok NAME", "skip NAME reason". A program that prints neither has failed, except examples
@@ -22,12 +23,13 @@ esac
 { timeout -k 10 "$LIMIT" ${AROUND:-} $shell "./$name" "${with[@]}" >"$out" 2>&1 </dev/null; } 2>/dev/null
 status=$?
 [[ $status != @(124|137) ]] || echo "check.sh: killed, or not done after $LIMIT s" >>"$out"
-awk -v status="$status" -v strict="${STRICT:-0}" -v start="$start" -v end="$EPOCHREALTIME" \
+awk -v name="${name#build/*/}" -v failed="$out.failed" -v status="$status" -v strict="${STRICT:-0}" -v start="$start" -v end="$EPOCHREALTIME" \
 	-v one="$([[ $MODE:$name = @(*/examples/*|fuzz:*) ]] && echo 1)" '
 	/^[0-9]+%: Checks: [0-9]+, Failures: [0-9]+, Errors: [0-9]+/ {
 		gsub(",", "")
 		check = 1; bad += $5 + $7; good += $3 - $5 - $7
 	}
+	/^[^ ]+:[0-9]+:[EF]:|^not ok |^check.sh: / && said++ < 5 { why = why "    " substr($0, 1, 300) "\n" }
 	/^ok [^ ]/ { ok++ }
 	/^not ok [^ ]/ { not_ok++ }
 	/^skip [^ ]/ { skip++ }
@@ -37,5 +39,6 @@ awk -v status="$status" -v strict="${STRICT:-0}" -v start="$start" -v end="$EPOC
 		if (status != 0 && status != 77 && bad == 0) bad = 1
 		if (status == 0 && good + bad + skip == 0) { good = one; bad = !one }
 		if (strict == 1) { bad += skip; skip = 0 }
+		if (bad) printf "failed: %s (exit status %d)\n%s", name, status, why >failed
 		printf "%d %d %d %.1f %d\n", good, bad, skip, end - start, status
 	}' "$out"

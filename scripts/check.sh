@@ -3,8 +3,7 @@
 #
 # check.sh PROGRAM|SCRIPT...: runs tests, some at a time, and says what became of them: a line
 # for each group (a folder of tests/), the reasons of skipped tests, the output of failed ones,
-# how long is left. At the end what failed is named again, then "N passed, N failed, N skipped".
-# scripts/check-one.sh counts.
+# how long is left; at the end the failures again, and "N passed, N failed, N skipped".
 #
 # Runs in the repository's root. Environment:
 #     BUILD, MODE      the build and its mode
@@ -65,10 +64,6 @@ start() {
 	running[$!]=$1
 	: "${began[${group_of[$1]}]:=$SECONDS}"
 }
-failed_again() { # NAME STATUS OUT: a few lines, for a reader who has only the end of the output
-	echo "failed: $1 (exit status $2)"
-	grep -aE -m 5 '^[^ ]+:[0-9]+:[EF]:|^not ok |^check.sh: ' "$3" | cut -c 1-300 | sed 's/^/    /'
-}
 reap() { # waits for one test, and says what became of it
 	local pid=0 name g out p f s t status
 	wait -n -p pid "${!running[@]}"
@@ -82,7 +77,6 @@ reap() { # waits for one test, and says what became of it
 	notes[$g]+=$(grep -a '^skip ' "$out" | sed 's/^/      /')$'\n'
 	[ "$f" -eq 0 ] || printf '%s\n' "$clear---- $name failed (exit status $status):" \
 		"$(grep -a -v '^ok ' "$out" | tail -n 200)" ----
-	[ "$f" -eq 0 ] || failed_again "$(short "$name")" "$status" "$out" >>"$tmp/failed"
 	[ -z "${V:-}" ] || printf '%s    %-40s %4d ok %6.1f s\n' "$clear" "$(short "$name")" "$p" "$t"
 	if [ $((todo[$g] -= 1)) -eq 0 ]; then
 		printf '%s  %-16s %3d programs %5d ok%s%s %5d s, %s\n' "$clear" "$g" "${programs[$g]}" \
@@ -93,7 +87,6 @@ reap() { # waits for one test, and says what became of it
 	fi
 	[ -z "$clear" ] || printf '%s  [%d/%d] %s, %s' "$clear" $done $all "$(short "$name")" "$(left)"
 }
-
 [ $all -eq 0 ] || echo "check: $all programs and scripts, $jobs at a time, $(left)"
 while read -r _ _ name; do
 	[ ${#running[@]} -lt "$jobs" ] || reap
@@ -102,6 +95,6 @@ done <"$tmp/tests"
 while [ ${#running[@]} -gt 0 ]; do reap; done
 if [ $all -eq 0 ]; then echo "check.sh: no test has '${T:-}' in its path" && failed=1; fi
 [ -n "${T:-}${BUDGET:-}" ] || mv "$tmp/seconds" "$known"
-[ ! -f "$tmp/failed" ] || { printf '%s' "$clear" && cat "$tmp/failed"; }
-printf '%s%d passed, %d failed, %d skipped\n' "$clear" $passed $failed $skipped
+printf %s "$clear" && cat "$tmp"/*.failed 2>/dev/null
+printf '%d passed, %d failed, %d skipped\n' $passed $failed $skipped
 [ $failed -eq 0 ]

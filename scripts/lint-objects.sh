@@ -51,5 +51,10 @@ exports core/libcowshed.map libcowshed.so.0
 exports tensor/libcowshed-tensor.map libcowshed-tensor.so.0
 exports cuda/libcowshed-cuda.map libcowshed-cuda.so.0
 
+# What forks write fits into one page (memfd/forked.h).
+readelf -SW "${obj%/obj}/lib/libcowshed.so.0" | sed 's/\[ *[0-9]*\]//' | while read -r name _ _ _ bytes _; do
+	[ "$name" != .data ] || [ $((16#$bytes)) -le 4096 ] || echo "$((16#$bytes)) bytes of .data, more than a page"
+done | rule 'memfd/forked.h'
+
 echo "lint: $(find "$obj" -name '*.o' | wc -l) objects, $(wc -l <"$bad") violations"
 [ ! -s "$bad" ]

@@ -4,11 +4,12 @@
  */
 #include "core/base/pool.h"
 #include "core/base/base.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 
 #define POOL_CHUNK (256 * KIB)
 
-static struct cow__mutex list_lock;
+static struct cow__mutex list_lock COW_WRITTEN_BY_FORKS;
 static struct cow__pool *all;
 
 /* Done before its lock is first taken: a fork that comes afterwards finds it in
@@ -80,7 +81,7 @@ cow__pools_lock(void)
 		cow__mutex_lock(&p->lock);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__pools_unlock(void)
 {
 	for (struct cow__pool *p = all; p; p = p->next)

@@ -9,6 +9,7 @@
 #include "core/base/stats.h"
 #include "core/base/base.h"
 #include "core/base/error.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
@@ -22,10 +23,10 @@ struct page {
 	struct cow_stats stats;
 };
 
-static struct page before; /* until there is a page to share */
+static struct page before COW_WRITTEN_BY_FORKS; /* until there is a page to share */
 static struct page *page = &before;
 static struct cow__descriptor file = { .fd = -1 };
-static bool tried;
+static bool tried COW_WRITTEN_BY_FORKS;
 COW_EXPORT struct cow_stats *cow__stats = &before.stats;
 
 bool
@@ -60,7 +61,9 @@ cow__stats_publish(void)
 	__atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
 }
 
-static struct cow_stats at_fork;
+static struct {
+	uint64_t bytes_live, blocks_live, storages_live, segments;
+} at_fork COW_WRITTEN_BY_FORKS;
 
 void
 cow__stats_prepare(void)
@@ -73,7 +76,7 @@ cow__stats_prepare(void)
 }
 
 /* The parent's page was not inherited. */
-void
+COW_RUN_BY_FORKS void
 cow__stats_child(void)
 {
 	page = &before;

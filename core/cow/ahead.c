@@ -9,6 +9,7 @@
 #include "core/cow/part.h"
 #include "core/cow/view.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
@@ -26,8 +27,8 @@ struct chunk {
 };
 
 static struct chunk ready[COW__AHEAD_MOST];
-static unsigned count;
-static struct chunk taken; /* empty: none */
+static unsigned count COW_WRITTEN_BY_FORKS;
+static struct chunk taken COW_WRITTEN_BY_FORKS; /* empty: none */
 static struct {
 	uintptr_t start;
 	uint64_t at;
@@ -65,7 +66,7 @@ cow__ahead_passed(uintptr_t at)
 	return false;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__ahead_forget(void)
 {
 	count = 0;

@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
@@ -155,7 +156,7 @@ cow__old_tables_release(void)
 	}
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__old_tables_child(void)
 {
 	for (struct cow__tile *s = old_tables; s; s = s->list_next)

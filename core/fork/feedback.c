@@ -8,6 +8,7 @@
 #include "core/cow/exclusive.h"
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
@@ -16,8 +17,8 @@
  * a thaw. If more is copied, freezing costs the program more than it brings. */
 #define COPIED_SHARE 16
 
-static size_t frozen_bytes; /* at the last fork, of what stayed frozen */
-static size_t freed_frozen, freed_copied; /* freed since then */
+static size_t frozen_bytes COW_WRITTEN_BY_FORKS; /* at the last fork, of what stayed frozen */
+static size_t freed_frozen COW_WRITTEN_BY_FORKS, freed_copied COW_WRITTEN_BY_FORKS; /* freed since then */
 
 static bool
 learning(void)
@@ -131,7 +132,7 @@ cow__feedback_forked(void)
 			frozen_bytes += t->bytes;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__feedback_child(void)
 {
 	frozen_bytes = freed_frozen = freed_copied = 0;

@@ -27,6 +27,7 @@
 #include "core/memory/state.h"
 #include "core/program/advise.h"
 #include "core/storage/allocation.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/signals.h"
@@ -42,10 +43,10 @@ struct copy {
 };
 
 static struct copy *copies;
-static uint32_t ncopies, copies_cap;
-static uint64_t began_at;
-static bool taking_part; /* this fork concerns memory of ours */
-static bool was_frozen;  /* memory that an earlier fork froze */
+static uint32_t ncopies COW_WRITTEN_BY_FORKS, copies_cap;
+static uint64_t began_at COW_WRITTEN_BY_FORKS;
+static bool taking_part COW_WRITTEN_BY_FORKS; /* this fork concerns memory of ours */
+static bool was_frozen COW_WRITTEN_BY_FORKS;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
 
 static void
@@ -158,7 +159,7 @@ inherited_together(struct cow__tile *t, bool *ret_plain)
 /* Lets children inherit the frozen mappings, or not. They do only during forks
  * that the engine prepares. Another child would read pages that are thawed
  * later. */
-static int
+COW_RUN_BY_FORKS static int
 inherit_mappings(bool yes)
 {
 	struct cow__tile *t, *last;
@@ -352,7 +353,7 @@ cow__fork_parent(void)
 	result = result ? result : r;
 }
 
-static void
+COW_RUN_BY_FORKS static void
 engine_child(void)
 {
 	if (cow__engine.fork_failed)
@@ -383,7 +384,7 @@ engine_child(void)
 	cow__engine_unlock();
 }
 
-COW_EXPORT void
+COW_RUN_BY_FORKS COW_EXPORT void
 cow__fork_child(void)
 {
 	/* Also where nothing else may be touched: the counters are read at exit. */
@@ -402,7 +403,7 @@ cow__fork_child(void)
 		hooks_now()->child();
 }
 
-COW_EXPORT int
+COW_RUN_BY_FORKS COW_EXPORT int
 cow__fork_result(void)
 {
 	return result;

@@ -17,6 +17,8 @@
 #ifndef COW_CORE_FORK_FORK_H
 #define COW_CORE_FORK_FORK_H
 
+#include "memfd/forked.h"
+
 #include <stdbool.h>
 
 /* What share/ does at a fork. prepare runs before the engine is locked, parent

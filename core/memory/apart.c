@@ -9,6 +9,7 @@
 #include "core/memory/helper.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/park.h"
 #include "memfd/signals.h"
@@ -38,7 +39,7 @@ cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
 	return r;
 }
 
-static struct cow__tile *bench; /* addresses of the engine */
+static struct cow__tile *bench COW_WRITTEN_BY_FORKS; /* addresses of the engine */
 
 static int
 collapse_elsewhere(struct cow__segment *s, uint64_t offset, size_t bytes, size_t *ret_done)
@@ -72,7 +73,7 @@ cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_d
 	return r;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__apart_child(void)
 {
 	bench = NULL;

@@ -14,6 +14,7 @@
 #include "core/memory/attribute.h"
 #include "core/base/base.h"
 #include "core/base/pool.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 
 #define PROTECTION_READ 1 /* of <sys/mman.h>, which belongs to memfd/ */
@@ -330,7 +331,7 @@ cow__attributes_reveal(const struct cow__tile *t, uintptr_t start, uintptr_t end
 	}
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__attributes_unlock(struct cow__tile *t)
 {
 	struct cow__attribute *a;

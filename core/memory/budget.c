@@ -6,10 +6,11 @@
 #include "core/base/base.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 
-static size_t ahead;
+static size_t ahead COW_WRITTEN_BY_FORKS;
 static size_t touched_total;
-static size_t touched_most; /* at any time so far */
+static size_t touched_most COW_WRITTEN_BY_FORKS; /* at any time so far */
 
 size_t
 cow__budget_room(size_t least, size_t bytes)
@@ -54,7 +55,7 @@ cow__budget_touched_ends(size_t bytes)
 	touched_total -= bytes;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__budget_child(void)
 {
 	ahead = 0;

@@ -14,6 +14,7 @@
 #include "core/memory/mend.h"
 #include "core/memory/progress.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
@@ -392,7 +393,7 @@ commit_step(uint64_t now)
 	return moved;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__commit_child(void)
 {
 	while (young)

@@ -8,12 +8,13 @@
 #include "core/memory/budget.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 
 #define PATIENCE 16
 
-static uintptr_t unit_ahead; /* the last unit committed, not seen touched yet; 0: none */
+static uintptr_t unit_ahead COW_WRITTEN_BY_FORKS; /* the last unit committed, not seen touched yet; 0: none */
 static unsigned passed_over; /* units since then */
 
 void
@@ -49,7 +50,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	cow__budget_ahead(COW__HUGE);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__commit_unit_child(void)
 {
 	unit_ahead = 0;

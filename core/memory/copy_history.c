@@ -4,6 +4,7 @@
  */
 #include "core/memory/copy_history.h"
 #include "core/base/base.h"
+#include "memfd/forked.h"
 
 #define SITES 256
 #define PROBES 4
@@ -39,6 +40,7 @@ struct watch {
 static struct site sites[SITES];
 static struct watch watches[COPIES];
 static unsigned turn;
+static bool used; /* there may be copies that are watched, or lazy */
 
 static unsigned
 size_log(size_t bytes)
@@ -134,6 +136,7 @@ cow__copy_history_add(struct cow__tile *to, struct cow__tile *from, size_t offse
 
 	if (!w)
 		return;
+	used = true;
 	*w = (struct watch){ .site = s,
 		             .to = to,
 		             .from = from,
@@ -227,10 +230,14 @@ cow__copy_history_end(struct cow__tile *t)
 	}
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__copy_history_child(void)
 {
+	/* Most programs have no such copies: a child of theirs needs no pages for them. */
+	if (!used)
+		return;
 	memset(watches, 0, sizeof(watches));
 	for (unsigned i = 0; i < SITES; i++)
 		sites[i].lazy = 0;
+	used = false;
 }

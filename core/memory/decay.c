@@ -8,6 +8,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
@@ -121,11 +122,12 @@ cool(struct cow__tile *t, bool unlocked)
 	return r == 0;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__decay_child(void)
 {
-	if (cooling)
-		(void)cow__tile_put(cooling);
+	if (!cooling)
+		return;
+	(void)cow__tile_put(cooling);
 	cooling = NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/stats.h"
 #include "core/memory/state.h"
 #include "memfd/descriptor.h"
+#include "memfd/forked.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/signals.h"
@@ -19,12 +20,12 @@
 #define LOCK_NS 20000u /* between tries to get the lock ... */
 #define LOCK_TRIES 50  /* ... before it queues for it */
 
-static struct cow__thread thread;
-static bool running;
-static unsigned suspended; /* so many callers want to be the only thread */
+static struct cow__thread thread COW_WRITTEN_BY_FORKS;
+static bool running COW_WRITTEN_BY_FORKS;
+static unsigned suspended COW_WRITTEN_BY_FORKS; /* so many callers want to be the only thread */
 static bool retired; /* this one is to end; written also by signal handlers */
 static uint32_t bell; /* futex: changes when there is news */
-static bool rung;     /* ... that the helper has not seen yet */
+static bool rung COW_WRITTEN_BY_FORKS;     /* ... that the helper has not seen yet */
 static bool wanted;   /* asked for since its round began: another round follows */
 
 static void
@@ -68,7 +69,7 @@ keep_descriptors(void)
 		cow__watch_keep();
 }
 
-static void
+COW_RUN_BY_FORKS static void
 forget_descriptors(void)
 {
 	cow__pagemap_forget();
@@ -141,7 +142,7 @@ cow__helper_id(void)
 	return __atomic_load_n(&thread.tid, __ATOMIC_ACQUIRE);
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__helper_child(void)
 {
 	running = rung = false;

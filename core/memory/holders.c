@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 
 void
 cow__words_forget(uint64_t bit)
@@ -80,7 +81,7 @@ cow__holders_parent(void)
 	cow__slots_parent();
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__holders_child(void)
 {
 	cow__slots_child();

@@ -8,6 +8,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
@@ -51,7 +52,7 @@ cow__mend_pending(void)
 	return mended != NULL;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__mend_child(void)
 {
 	while (mended)

@@ -21,6 +21,7 @@
 #include "core/memory/segment.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
@@ -29,8 +30,8 @@
 #define HOLLOW_LEAST (8 * MIB)
 
 /* Tiles whose pages no view here reads, but another process may: polled. */
-static struct cow__tile *limbo;
-static unsigned limbo_count;
+static struct cow__tile *limbo COW_WRITTEN_BY_FORKS;
+static unsigned limbo_count COW_WRITTEN_BY_FORKS;
 
 /* Makes sure that what the program did not touch has no pages. It does not count
  * as warm then. */
@@ -458,7 +459,7 @@ tile_in_child(struct cow__tile *t)
 	return t->next;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__extents_child(void)
 {
 	struct cow__tile *t, *next;

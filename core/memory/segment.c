@@ -9,6 +9,7 @@
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 
@@ -168,7 +169,7 @@ cow__segments_end(void)
 	}
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__segments_sweep(bool all)
 {
 	if (all || (cow__engine.segments && cow__engine.segments->next))
@@ -348,7 +349,7 @@ cow__segment_word_free(struct cow__segment *s, uint32_t word)
 	s->free_word = word;
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__segments_child(void)
 {
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)

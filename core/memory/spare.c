@@ -9,6 +9,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
@@ -17,7 +18,7 @@
 #define KEEP_FIRST_NS 10000000000u
 #define KEEP_MOST_NS 60000000000u
 
-static size_t count; /* live tiles with `has_spares` */
+static size_t count COW_WRITTEN_BY_FORKS; /* live tiles with `has_spares` */
 
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
@@ -224,7 +225,7 @@ forget_open(struct cow__tile *t)
 	}
 }
 
-void
+COW_RUN_BY_FORKS void
 cow__spares_child(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)

@@ -8,6 +8,7 @@
 #include "core/base/stats.h"
 #include "core/memory/helper.h"
 #include "core/memory/slots.h"
+#include "memfd/forked.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
@@ -24,13 +25,13 @@ struct cow__engine cow__engine = {
 	.heal_percent = 3,
 };
 
-COW_EXPORT void
+COW_RUN_BY_FORKS COW_EXPORT void
 cow__engine_lock(void)
 {
 	cow__mutex_lock(&cow__engine.lock);
 }
 
-COW_EXPORT void
+COW_RUN_BY_FORKS COW_EXPORT void
 cow__engine_unlock(void)
 {
 	cow__slots_settle();

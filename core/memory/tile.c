@@ -10,6 +10,7 @@
 #include "core/base/pool.h"
 #include "core/memory/decay.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 
@@ -102,7 +103,7 @@ cow__tile_find(uintptr_t addr)
 	return t && addr < cow__tile_end(t) ? t : NULL;
 }
 
-struct cow__tile *
+COW_RUN_BY_FORKS struct cow__tile *
 cow__tile_first(void)
 {
 	return first;
