@@ -8,7 +8,8 @@
 # first fork, and 300 times at the tenth. Huge pages, other sizes and smaller blocks are
 # reported without a bar. So are the pause and the whole cycle with 1 GiB of which a share
 # is written between forks (bench/plain_cycle); a process counts by its median there.
-# FORK_ONLY names some of "256M 1G 4G written".
+# So are forks of a process of which the shim serves nothing: the pause, and until the child
+# has gone. FORK_ONLY names some of "256M 1G 4G written small".
 #
 # glibc maps each block of 1 MiB by itself, and no huge page fits into such a mapping.
 # So the rival with huge pages has a higher mmap_threshold there, and its blocks lie in
@@ -20,10 +21,10 @@ need "$bin/plain_fork" "$bin/plain_measure" "$shim"
 turns=${BENCH_ROUNDS:-7}
 written='0 0.1 1 10 30 100'
 written_total=1G
-parts='256M 1G 4G written'
+parts='256M 1G 4G written small'
 if quick; then
 	turns=${BENCH_ROUNDS:-3}
-	parts='128M 512M written'
+	parts='128M 512M written small'
 	written='0 1 100'
 	written_total=256M
 fi
@@ -88,6 +89,18 @@ all() { # BLOCK ON-FOR-FIRST ON-FOR-TENTH
 		faster 0
 }
 
+nothing_served() {
+	rm -f "$tmp"/small.* "$tmp"/huge.* "$tmp"/shim.*
+	turn=0 total=1M
+	while [ $turn -lt "$turns" ]; do
+		one small -t $total -b 64K -n 10
+		one shim -t $total -b 64K -n 10
+		turn=$((turn + 1))
+	done
+	report fork tenth/nothing-served us "$tmp/shim.tenth" "$tmp/small.tenth" - 0
+	report fork tenth-until-gone/nothing-served us "$tmp/shim.gone" "$tmp/small.gone" - 0
+}
+
 # The pauses and cycles from the second on: before each of them pages were written.
 one_written() { # SIDE ARGS...
 	side=$1
@@ -128,6 +141,7 @@ for total in ${FORK_ONLY:-$parts}; do
 		for share in 1 10; do
 			between_forks "$share" -s
 		done ;;
+	small) nothing_served ;;
 	4G)
 		all 64M speedup speedup
 		all 1M faster faster ;;
