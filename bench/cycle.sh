@@ -10,6 +10,7 @@
 # rivals, wall and CPU, for one thread and with idle pool threads. Bar from the third
 # cycle on, with a busy writer when all blocks are new (-R 100), or old and the option
 # quiet=signal is set (-stopped): the same, for wall time.
+# Blocks of sizes that are no multiples of 2 MiB have the bar of the second cycle.
 # First cycles, other busy cases and parents that rewrite while the child lives are
 # reported without a bar.
 . "$(dirname "$0")/common.sh"
@@ -20,12 +21,14 @@ total=1G
 block=64M
 options= # of the shim
 modes='exit exec read'
+odd='1536K 2500K 5M' # sizes of blocks
 writes='0 1 1s 10 10s 100'
 if quick; then
 	turns=${BENCH_ROUNDS:-2}
 	total=256M
 	block=16M
 	modes='exit read'
+	odd=2500K
 	writes='0 1 1s 100'
 fi
 
@@ -104,6 +107,10 @@ for threads in 0 4; do
 				-t $threads "$@"
 		done
 	done
+done
+for size in $odd; do
+	all "exit-1%-scattered-blocks-of-${size}iB" 2 ratio -b "$size" -m exit -w 1 -s
+	all "read-10%-blocks-of-${size}iB" 2 ratio -b "$size" -m read -w 10
 done
 for write in 1 100; do
 	all "while-child-lives-$write%" 2 - -b $block -m read -c -w $write
