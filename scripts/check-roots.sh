@@ -3,7 +3,8 @@
 #
 # check-roots.sh [FOLDER...]: what `make wheels` built, installed into other systems and used there:
 #
-#     bullseye      Debian 11, glibc 2.31, with a Python 3.13 that is built on it in build/roots
+#     bullseye      Debian 11, glibc 2.31, with a Python 3.13 that is built on it in build/roots; with
+#                   a second one without the GIL, if there is a wheel for it (make nogil)
 #     trixie        Debian 13, glibc 2.41 and its own Python 3.13
 #     trixie-arm64  the same for arm64, under qemu-user, in a user namespace: nothing is registered outside of it
 #
@@ -35,26 +36,16 @@ make_root() {
 }
 
 # Debian 11's own Python is too old for the package.
-make_python() {
-	[ ! -x "$roots/bullseye/opt/python/bin/python3" ] || return 0
-	local source
-	source=$(scripts/source.sh trixie python3.13 upstream) &&
-		make_root bullseye-dev bullseye build-essential,zlib1g-dev,libffi-dev || return 1
-	echo 'roots: building CPython 3.13 on Debian 11: 10 minutes'
-	mkdir -p "$roots/bullseye-dev"/{src,obj} && cp -a "$source/." "$roots/bullseye-dev/src"
-	nice chroot "$roots/bullseye-dev" sh -c 'cd /obj && /src/configure --prefix=/opt/python &&
-		make -j2 && make install' >"$roots/python.log" 2>&1 || {
-		echo "skip roots: no Python on Debian 11: $(tail -n 1 "$roots/python.log")"
-		return 1
-	}
-	cp -a "$roots/bullseye-dev/opt" "$roots/bullseye/"
+make_python() { # NAME [OPTION]: /opt/NAME
+	[ -x "$roots/bullseye/opt/$1/bin/python3" ] ||
+		{ make_root bullseye-dev bullseye build-essential,zlib1g-dev,libffi-dev && scripts/roots-python.sh "$@"; }
 }
 
-# give FOLDER ARCHITECTURE DEBIAN'S-NAME: /check in it
+# give FOLDER ARCHITECTURE DEBIAN'S-NAME [ABI]: /check in it
 give() {
 	local folder=$roots/$1 built=$wheels/$2/build
 	rm -rf "$folder/check" && mkdir -p "$folder/check/debs"
-	cp "$wheels"/cowshed-*-abi3-*"$2".whl tests/roots/inside.* "$folder/check"
+	cp "$wheels"/cowshed-*-"${4:-abi3}"-*"$2".whl tests/roots/inside.* "$folder/check"
 	cp "$built"/plain/examples/{hello,fork} "$folder/check"
 	cp "$built"/deb/{libcowshed0,libcowshed-tensor0,cowshed}_*"$3".deb "$folder/check/debs"
 }
@@ -69,8 +60,15 @@ results() {
 inside='mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" || exit 1
 exec chroot "$1" bash /check/inside.sh "$2" "$3"'
 
-if wanted bullseye && make_root bullseye bullseye zlib1g,libffi7 && make_python && give bullseye x86_64 amd64; then
+if wanted bullseye && make_root bullseye bullseye zlib1g,libffi7 && make_python python && give bullseye x86_64 amd64; then
 	results unshare -mpf --kill-child sh -c "$inside" sh "$roots/bullseye" 'Debian 11' /opt/python/bin/python3
+fi
+if ! ls "$wheels"/cowshed-*-cp313t-*x86_64.whl >/dev/null 2>&1; then
+	echo 'skip roots: there is no wheel without the GIL: run make nogil wheels first'
+elif wanted bullseye && [ -e "$roots/bullseye.complete" ] && make_python nogil --disable-gil &&
+	give bullseye x86_64 amd64 cp313t; then
+	results unshare -mpf --kill-child sh -c "$inside" sh "$roots/bullseye" 'Debian 11, no GIL' \
+		/opt/nogil/bin/python3
 fi
 if wanted trixie && make_root trixie trixie python3,python3-venv && give trixie x86_64 amd64; then
 	results unshare -mpf --kill-child sh -c "$inside" sh "$roots/trixie" 'Debian 13' /usr/bin/python3

@@ -8,6 +8,8 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
+import threading
 
 import cowshed
 from cowshed import _cowshed
@@ -27,6 +29,29 @@ def clone():
     b = a.clone()
     memoryview(b)[0] = 2
     assert memoryview(a)[0] == 1 and memoryview(b)[0] == 2 and memoryview(b)[LARGE - 1] == 0
+
+
+def threads():
+    """They clone one storage and write the clones. Without the GIL they do it at once."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        assert not sys._is_gil_enabled() and "abi3" not in _cowshed.__file__
+    a = _cowshed.new(LARGE, zero=True)
+    wrong = []
+
+    def work(value):
+        for _ in range(100):
+            mine = a.clone()
+            view = memoryview(mine)
+            view[0] = view[LARGE - 1] = value
+            if (view[0], view[1], view[LARGE - 1]) != (value, 0, value):
+                wrong.append(value)
+
+    together = [threading.Thread(target=work, args=(value,)) for value in range(1, 5)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert not wrong and memoryview(a)[0] == 0 == memoryview(a)[LARGE - 1]
 
 
 def fork():
@@ -70,7 +95,7 @@ def shim():
     assert (done.returncode, done.stdout, done.stderr) == (0, "['1', '2 3']\n", ""), done
 
 
-for test in hello, clone, fork, send, shim:
+for test in hello, clone, threads, fork, send, shim:
     try:
         test()
     except Exception as error:

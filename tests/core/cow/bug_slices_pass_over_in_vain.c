@@ -15,9 +15,9 @@
 
 #include <pthread.h>
 
-enum { CHUNKS = 6, PAGES = CHUNKS * 512 };
+enum { CHUNKS = 6 };
 
-static const size_t bytes = (size_t)PAGES * PAGE;
+static const size_t bytes = CHUNKS * 2 * MIB; /* with pages of any size */
 static const uint64_t second = 1000000000;
 
 static void exits_at_once(void *arg)
