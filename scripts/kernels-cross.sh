@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# kernels-cross.sh PAGE: builds the libraries, the command, the examples and the short tests for
-# arm64, for the machines of scripts/check-kernels.sh, in a copy of the tree: build/linux/tree-PAGE.
-# The tests know the size of a page when they are compiled. libcheck and liburing come from the
-# folder that scripts/kernels-fetch.sh fills. The code for GPUs is left out.
+# kernels-cross.sh PAGE: builds for arm64 what the machines of scripts/check-kernels.sh run, in a copy of
+# the tree: build/linux/tree-PAGE. These are the libraries, the command, the examples, tests/programs
+# and the short tests. The tests know the size of a page when they are compiled. libcheck and
+# liburing come from the folder that scripts/kernels-fetch.sh fills. The code for GPUs is left out.
 set -eu
 cross=aarch64-linux-gnu root=$PWD/build/linux/arm64
 libs=$root/usr/lib/aarch64-linux-gnu
@@ -30,7 +30,7 @@ cat >build/linux/pkg-config <<-END
 END
 chmod +x build/linux/pkg-config
 tests=$(ls tests/{core,core/*,memfd,share,share/broker}/{test,bug}_*.c 2>/dev/null | sed 's/\.c$//')
-programs='zero realloc forks descendants idle_threads safe_points signals'
+programs=$(basename -a tests/programs/*.c tests/programs/*.cc | sed 's/\.cc*$//')
 [ -n "${FULL:-}" ] || tests=$(awk '$2 <= 0.3 { print "tests/" $1 }' tests/seconds.txt |
 	grep -Fx -f <(echo "$tests") &&
 	echo tests/core/fork/test_fork tests/core/cow/test_layers tests/core/storage/test_storage)

@@ -48,11 +48,12 @@ copies no copies=lazy,copies=off
 copies no recopies=lazy
 ends 2 'run --copies never' "$cowshed" run --copies never -- true
 
+: >"$work/no-program"
 for how in '' --report; do
 	ends 0 "run $how: success" "$cowshed" run $how -- true
 	ends 7 "run $how: exit 7" "$cowshed" run $how -- sh -c 'exit 7'
 	ends 127 "run $how: not found" "$cowshed" run $how -- /no/such/program
-	ends 126 "run $how: cannot be run" "$cowshed" run $how -- /etc/passwd
+	ends 126 "run $how: cannot be run" "$cowshed" run $how -- "$work/no-program"
 	bash -c '"$@"; exit $?' bash "$cowshed" run $how -- sh -c \
 		'kill -TERM $$' >/dev/null 2>&1
 	if [ $? -eq 143 ]; then
