@@ -18,6 +18,9 @@ suite=$(basename "$0" .sh)
 quick=$([ "${OUTSIDE:-}" != quick ] || echo 1)
 settings='threshold=4096 threshold=65536,mmap=65536 default'
 limit=300 # seconds of a test
+# As most systems have it: below the hard limit. Else the engine's descriptors lie among the numbers
+# that a program may have (docs/limits.md), and suites that look at each number meet them.
+ulimit -Sn 1024
 work=$root/build/outside/$suite
 results=$work/results
 differing=0 same=0
