@@ -10,7 +10,9 @@
 # rivals, wall and CPU, for one thread and with idle pool threads. Bar from the third
 # cycle on, with a busy writer when all blocks are new (-R 100), or old and the option
 # quiet=signal is set (-stopped): the same, for wall time.
-# Blocks of sizes that are no multiples of 2 MiB have the bar of the second cycle.
+# Blocks of sizes that are no multiples of 2 MiB have the bar of the second cycle. No huge page fits
+# into some of them. So the rival with huge pages has a higher mmap_threshold there, and its blocks
+# lie in the heap.
 # First cycles, other busy cases and parents that rewrite while the child lives are
 # reported without a bar.
 . "$(dirname "$0")/common.sh"
@@ -20,6 +22,7 @@ turns=${BENCH_ROUNDS:-5} cycles=4
 total=1G
 block=64M
 options= # of the shim
+heap=    # of the rival with huge pages
 modes='exit exec read'
 odd='1536K 2500K 5M' # sizes of blocks
 writes='0 1 1s 10 10s 100'
@@ -40,7 +43,7 @@ one() {
 	preload=
 	[ "$side" = shim ] && preload=$shim
 	tunables=
-	[ "$side" = huge ] && tunables=$huge_pages
+	[ "$side" = huge ] && tunables=$huge_pages$heap
 	env ${preload:+LD_PRELOAD="$preload"} ${options:+COWSHED_OPTIONS="$options"} \
 		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
 		-S $total -n $cycles "$@" >"$tmp/out" ||
@@ -108,10 +111,12 @@ for threads in 0 4; do
 		done
 	done
 done
+heap=:glibc.malloc.mmap_threshold=33554432
 for size in $odd; do
 	all "exit-1%-scattered-blocks-of-${size}iB" 2 ratio -b "$size" -m exit -w 1 -s
 	all "read-10%-blocks-of-${size}iB" 2 ratio -b "$size" -m read -w 10
 done
+heap=
 for write in 1 100; do
 	all "while-child-lives-$write%" 2 - -b $block -m read -c -w $write
 	all "busy-old-blocks-$write%" 3 - -b $block -m read -B 1 -w $write

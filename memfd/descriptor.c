@@ -52,6 +52,7 @@ static long
 dup_with_limit_raised(int fd)
 {
 	struct rlimit was, raised, now;
+	uint64_t low;
 	long high;
 
 	if (sys_prlimit(RLIMIT_NOFILE, &was) < 0 ||
@@ -59,12 +60,15 @@ dup_with_limit_raised(int fd)
 	    !cow__thread_alone(helper))
 		return -EMFILE;
 	raised = was;
-	raised.rlim_cur += COW__FD_ABOVE;
+	/* Below a very low limit a program may have had open files, and look for these numbers. */
+	low = was.rlim_cur < COW__FD_LOWEST && was.rlim_max > COW__FD_LOWEST ? COW__FD_LOWEST
+	                                                                     : was.rlim_cur;
+	raised.rlim_cur = low + COW__FD_ABOVE;
 	if (raised.rlim_cur > raised.rlim_max)
 		raised.rlim_cur = raised.rlim_max;
 	if (sys_set_limit(RLIMIT_NOFILE, &raised, NULL) < 0)
 		return -EMFILE;
-	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)was.rlim_cur);
+	high = sys_fcntl(fd, F_DUPFD_CLOEXEC, (long)low);
 	if (sys_set_limit(RLIMIT_NOFILE, &was, &now) == 0 &&
 	    (now.rlim_cur != raised.rlim_cur || now.rlim_max != raised.rlim_max))
 		(void)sys_set_limit(RLIMIT_NOFILE, &now, &raised);

@@ -50,17 +50,14 @@ target_pins(const char *target)
 	       starts_with(target, "/dev/video");
 }
 
-/* Packets land in memory that an AF_XDP socket was given. The links of all
- * sockets look alike. */
-static bool
-is_xdp(int fd)
+/* -1: it is no socket, or the question is denied. */
+static int
+family_of(int fd)
 {
 	int family = 0;
 	uint32_t bytes = sizeof(family);
 
-	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes,
-	            0) == 0 &&
-	       family == AF_XDP;
+	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes, 0) == 0 ? family : -1;
 }
 
 static int
@@ -113,24 +110,27 @@ is_memory(int fd, const struct stat *st, long flags)
 	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
 }
 
-/* The name takes longer than all other questions, and a server may have thousands
- * of descriptors. So only those of devices and of the kernel's own objects are asked
- * for it. */
+/* A server may have thousands of descriptors, most of them sockets. So one question is enough for a
+ * socket. Packets land in memory that an AF_XDP socket was given; the links of all sockets look
+ * alike. The name takes longer than all other questions. So only descriptors of devices and of the
+ * kernel's own objects are asked for it. */
 static bool
 descriptor_pins(int dir, const char *name)
 {
 	int fd = name_to_fd(name);
 	struct stat st;
+	int family;
 	long r;
 
 	if (fd < 0 || cow__ring_harmless(fd))
 		return false;
+	family = family_of(fd);
+	if (family >= 0)
+		return family == AF_XDP;
 	r = SYS3(SYS_fstat, fd, &st, 0);
 	if (r < 0)
 		return is_shortage(r);
-	if (S_ISSOCK(st.st_mode))
-		return is_xdp(fd);
-	if (S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
+	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
 		return false;
 	r = sys_fcntl(fd, F_GETFL, 0);
 	/* A file that can only be written reads memory, and changes none. */

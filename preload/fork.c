@@ -190,10 +190,14 @@ static int
 begin(void *arg)
 {
 	struct beginning b = *(struct beginning *)arg;
+	int status;
 
 	(void)preload_fork_end(0);
 	preload_child_number(b.number);
-	return b.fn(b.arg);
+	status = b.fn(b.arg);
+	/* Now libc ends this thread alone. The helper would keep the process. */
+	(void)cow__threads_suspend();
+	return status;
 }
 
 /* A child that is no thread, but uses this memory. With CLONE_VFORK it also uses this

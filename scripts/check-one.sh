@@ -29,7 +29,9 @@ awk -v name="${name#build/*/}" -v failed="$out.failed" -v status="$status" -v st
 		gsub(",", "")
 		check = 1; bad += $5 + $7; good += $3 - $5 - $7
 	}
-	/^[^ ]+:[0-9]+:[EF]:|^not ok |^check.sh: / && said++ < 5 { why = why "    " substr($0, 1, 300) "\n" }
+	/^[^ ]+:[0-9]+:[EF]:|^not ok / && said++ < 5 || /^check.sh: / || strict == 1 && /^skip / {
+		why = why "    " substr($0, 1, 300) "\n"
+	}
 	/^ok [^ ]/ { ok++ }
 	/^not ok [^ ]/ { not_ok++ }
 	/^skip [^ ]/ { skip++ }

@@ -69,7 +69,7 @@ reap() { # waits for one test, and says what became of it
 	wait -n -p pid "${!running[@]}"
 	name=${running[$pid]} g=${group_of[$name]} out=$tmp/${name//\//_}.out
 	unset "running[$pid]"
-	read -r p f s t status <"$out.count" || { p=0 f=1 s=0 t=0 status=1; echo 'check.sh: no result' >>"$out"; }
+	read -r p f s t status <"$out.count" || { p=0 f=1 s=0 t=0 status=1; echo "failed: $name (no result)" | tee "$out.failed" >>"$out"; }
 	done=$((done + 1)) past=$((past + ${tenths[$name]})) rest=$((rest - ${tenths[$name]}))
 	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 	good[$g]=$((${good[$g]:-0} + p)) bad[$g]=$((${bad[$g]:-0} + f)) skips[$g]=$((${skips[$g]:-0} + s))

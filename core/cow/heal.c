@@ -281,19 +281,22 @@ under_io(uint64_t now)
 	cow__fallback(COW_FALLBACK_PINNED);
 }
 
-/* The slice itself, in a quiet moment. */
+/* In a quiet moment. The look for I/O takes longer with more descriptors. A slice may take as
+ * long as that look, or all time would go into looks. */
 static bool
-slice_as_due(uint64_t began, uint64_t ns, bool all, bool clean)
+slice_as_due(uint64_t looked_at, uint64_t ns, bool all, bool clean)
 {
-	size_t most = all || !copies_ahead(began) ? SIZE_MAX : COW__AHEAD_LEAST;
+	uint64_t now = cow__now(), until = now + cow__max(ns, now - looked_at);
+	size_t most = all || !copies_ahead(now) ? SIZE_MAX : COW__AHEAD_LEAST;
 	bool more;
 
+	yields_at = now + YIELD_NS;
 	if (stopped && clean) {
-		clean_first = slice(began + ns, 0);
+		clean_first = slice(until, 0);
 		return true;
 	}
 	left_over = failed = false;
-	more = slice(began + ns, most);
+	more = slice(until, most);
 	return more || left_over;
 }
 
@@ -304,9 +307,8 @@ enum outcome { DONE, MORE, REFUSED };
 static enum outcome
 heal_once(uint64_t ns, bool all)
 {
-	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed);
+	uint64_t began = cow__now(), thawed = cow__stat_get(bytes_thawed), may, looked_at;
 	bool more = false, clean;
-	uint64_t may;
 
 	look_at_freezes();
 	may = stop_ns(began);
@@ -323,12 +325,12 @@ heal_once(uint64_t ns, bool all)
 		return REFUSED;
 	}
 	stopped = cow__quiet_stopped();
-	yields_at = cow__now() + YIELD_NS;
+	looked_at = cow__now();
 	if (cow__process_pins_memory()) {
 		under_io(began);
 	} else {
 		pinned_at = 0;
-		more = slice_as_due(began, ns, all, clean);
+		more = slice_as_due(looked_at, ns, all, clean);
 		vain_since = 0;
 	}
 	cow__quiet_end();
@@ -398,8 +400,7 @@ cow__heal_here(void)
 	(void)cow__signals_block(&signals);
 	if (!cow__mutex_is_mine(&cow__engine.lock) &&
 	    cow__mutex_try_lock(&cow__engine.lock)) {
-		/* In a child that was forked a while ago, this is its first
-		 * chance to get a helper. */
+		/* In a child that was forked a while ago, its first chance to get a helper. */
 		if (cow__engine.frozen)
 			cow__helper_want(false);
 		cow__heal_due();

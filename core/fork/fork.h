@@ -54,7 +54,7 @@ int cow__fork_result(void);
 
 /* The program has waited for a child (`waited`), or looked for one that had ended:
  * a good moment to thaw. True: call it again, there is more to do.
- * Async-signal-safe, as waiting is. If the lock can't be taken within 1 ms, a
+ * Async-signal-safe, as waiting is. If the lock can't be taken within 5 ms, a
  * later moment will do. */
 bool cow__fork_reaped(bool waited);
 

@@ -53,8 +53,9 @@ START_TEST(above_the_soft_limit)
 	must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
 	set(SOFT, limit.rlim_max);
 	ck_assert_int_eq(number_of_new(), SOFT);
+	/* A program that has lowered its limit may look for its files right above. */
 	set(SOFT / 2, limit.rlim_max);
-	ck_assert_int_eq(number_of_new(), SOFT / 2);
+	high(number_of_new());
 	/* The last number below the hard limit. */
 	set(SOFT, SOFT + 1);
 	ck_assert_int_eq(number_of_new(), SOFT);

@@ -11,6 +11,7 @@ program swapped
 program orphan
 program generations
 program raw_forks
+program clone_returns
 program idle_threads
 program safe_points
 program park_storm
