@@ -90,8 +90,10 @@ def shim():
         "import sys; big = bytearray(64 << 20); maps = open('/proc/self/maps').read()\n"
         "assert 'libcowshed-preload.so' in maps and 'memfd:' in maps\n"
         "print(sys.argv[1:])\n")
+    # Without the GIL CPython takes its memory by mmap(), not by malloc().
+    options = {"COWSHED_OPTIONS": "mmap=1M"} if sysconfig.get_config_var("Py_GIL_DISABLED") else {}
     done = subprocess.run([sys.executable, "-m", "cowshed", "run", "-c", program, "1", "2 3"],
-                          capture_output=True, text=True, check=False)
+                          capture_output=True, text=True, check=False, env=os.environ | options)
     assert (done.returncode, done.stdout, done.stderr) == (0, "['1', '2 3']\n", ""), done
 
 
