@@ -141,7 +141,7 @@ is_still(const struct cow__descriptor *d, struct stat *ret)
 	       ret->st_dev == d->dev && ret->st_ino == d->ino;
 }
 
-COW_RUN_BY_FORKS bool
+COW_FORK_CODE bool
 cow__descriptor_ok(const struct cow__descriptor *d)
 {
 	struct stat st;
@@ -149,7 +149,7 @@ cow__descriptor_ok(const struct cow__descriptor *d)
 	return is_still(d, &st);
 }
 
-COW_RUN_BY_FORKS COW_EXPORT void
+COW_FORK_CODE COW_EXPORT void
 cow__descriptor_close(struct cow__descriptor *d)
 {
 	if (cow__descriptor_ok(d))

@@ -13,7 +13,7 @@
 #ifndef COW_MEMFD_FORKED_H
 #define COW_MEMFD_FORKED_H
 
-#define COW_WRITTEN_BY_FORKS __attribute__((section(".data")))
-#define COW_RUN_BY_FORKS __attribute__((hot))
+#define COW_FORK_DATA __attribute__((section(".data")))
+#define COW_FORK_CODE __attribute__((hot))
 
 #endif

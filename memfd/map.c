@@ -46,7 +46,7 @@ result(long r)
 	return r < 0 && r > -4096 ? (int)r : 0;
 }
 
-COW_RUN_BY_FORKS static int
+COW_FORK_CODE static int
 withhold(uintptr_t addr, size_t bytes)
 {
 	int r = result(sys_madvise((void *)addr, bytes, MADV_DONTFORK));
@@ -350,7 +350,7 @@ cow__map_readable(uintptr_t addr, size_t bytes)
 	return 0;
 }
 
-COW_RUN_BY_FORKS int
+COW_FORK_CODE int
 cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit)
 {
 	int r;

@@ -53,7 +53,7 @@ struct pm_arg {
 static uint32_t scan_denied;
 
 static struct cow__descriptor kept = { .fd = -1 };
-static uint32_t reader COW_WRITTEN_BY_FORKS; /* the thread that opens none; 0: there is no such */
+static uint32_t reader COW_FORK_DATA; /* the thread that opens none; 0: there is no such */
 
 void
 cow__pagemap_keep(void)
@@ -77,7 +77,7 @@ cow__pagemap_read_kept(void)
 	__atomic_store_n(&reader, (uint32_t)sys_gettid(), __ATOMIC_RELAXED);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__pagemap_forget(void)
 {
 	__atomic_store_n(&reader, 0, __ATOMIC_RELAXED);

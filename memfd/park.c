@@ -15,14 +15,14 @@
 #define MEMBARRIER_PRIVATE 8   /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
 #define MEMBARRIER_REGISTER 16 /* MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED */
 
-COW_EXPORT uint32_t cow__park_word COW_WRITTEN_BY_FORKS;
+COW_EXPORT uint32_t cow__park_word COW_FORK_DATA;
 
 static struct cow__park_thread *threads; /* all records ever made */
-static uint32_t lock COW_WRITTEN_BY_FORKS; /* of the list, and of `cancelled` */
-static int32_t owner COW_WRITTEN_BY_FORKS; /* the process that has the floor */
-static uint64_t longest COW_WRITTEN_BY_FORKS;
-static bool shared_process COW_WRITTEN_BY_FORKS;
-static bool cancelled_unknown COW_WRITTEN_BY_FORKS; /* a thread without a record was cancelled */
+static uint32_t lock COW_FORK_DATA; /* of the list, and of `cancelled` */
+static int32_t owner COW_FORK_DATA; /* the process that has the floor */
+static uint64_t longest COW_FORK_DATA;
+static bool shared_process COW_FORK_DATA;
+static bool cancelled_unknown COW_FORK_DATA; /* a thread without a record was cancelled */
 static void (*gates[2])(int, void *, void *);
 static uint64_t exempt;
 static struct cow__park_thread *(*record_of_caller)(void);
@@ -72,7 +72,7 @@ records_add(struct cow__park_thread *t, size_t n)
 static struct cow__park_thread *
 record_take(uint32_t id, uintptr_t self)
 {
-	static struct cow__park_thread first COW_WRITTEN_BY_FORKS, next[63];
+	static struct cow__park_thread first COW_FORK_DATA, next[63];
 	struct cow__park_thread *t, *found = NULL;
 	void *more;
 
@@ -117,7 +117,7 @@ cow__park_register(uintptr_t self)
 	return t;
 }
 
-COW_RUN_BY_FORKS COW_EXPORT void
+COW_FORK_CODE COW_EXPORT void
 cow__park_child(struct cow__park_thread *self)
 {
 	cow__signals_child();
@@ -402,9 +402,9 @@ cow__park_gated(void)
 	return true;
 }
 
-static struct cow__signals old_mask COW_WRITTEN_BY_FORKS;
-static uint32_t stopped COW_WRITTEN_BY_FORKS; /* so many threads, for this floor */
-static uint32_t kept COW_WRITTEN_BY_FORKS; /* ... or are in a call of our own */
+static struct cow__signals old_mask COW_FORK_DATA;
+static uint32_t stopped COW_FORK_DATA; /* so many threads, for this floor */
+static uint32_t kept COW_FORK_DATA; /* ... or are in a call of our own */
 
 static enum cow__busy
 look_at_all(uint32_t self, struct found *found)

@@ -380,7 +380,7 @@ cow__process_processors(void)
 	return n > 0 ? n : 1;
 }
 
-COW_RUN_BY_FORKS COW_EXPORT int32_t
+COW_FORK_CODE COW_EXPORT int32_t
 cow__process_id(void)
 {
 	return (int32_t)sys_getpid();

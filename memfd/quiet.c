@@ -52,11 +52,11 @@
 
 static struct cow__kernel_action saved[SIGNALS + 1];
 static uint64_t gated;      /* which have a gate now */
-static struct cow__signals signals COW_WRITTEN_BY_FORKS; /* of the caller */
-static uint32_t gate_shut COW_WRITTEN_BY_FORKS;  /* futex: handlers wait while 1 ... */
-static uint32_t gate_owner COW_WRITTEN_BY_FORKS; /* ... in this process: a raw fork's child goes through */
-static bool at_safe_points COW_WRITTEN_BY_FORKS; /* this quiet moment has the floor */
-static uintptr_t lock_word COW_WRITTEN_BY_FORKS; /* who waits for it is in the middle of a call of ours */
+static struct cow__signals signals COW_FORK_DATA; /* of the caller */
+static uint32_t gate_shut COW_FORK_DATA;  /* futex: handlers wait while 1 ... */
+static uint32_t gate_owner COW_FORK_DATA; /* ... in this process: a raw fork's child goes through */
+static bool at_safe_points COW_FORK_DATA; /* this quiet moment has the floor */
+static uintptr_t lock_word COW_FORK_DATA; /* who waits for it is in the middle of a call of ours */
 
 static void
 gate(int sig, void *info, void *context)

@@ -15,9 +15,9 @@
 
 static const int idle[] = { SIGCHLD, SIGCONT, SIGURG, SIGWINCH };
 
-static uint32_t sections COW_WRITTEN_BY_FORKS; /* futex: threads that leave some signals open */
-static uint32_t starting COW_WRITTEN_BY_FORKS; /* futex: threads of the engine that don't block all yet */
-static uint32_t setters COW_WRITTEN_BY_FORKS;  /* threads that may set a handler */
+static uint32_t sections COW_FORK_DATA; /* futex: threads that leave some signals open */
+static uint32_t starting COW_FORK_DATA; /* futex: threads of the engine that don't block all yet */
+static uint32_t setters COW_FORK_DATA;  /* threads that may set a handler */
 static uint32_t changes;  /* counts them */
 
 static uint64_t
@@ -144,7 +144,7 @@ cow__signals_handler_end(void)
 	__atomic_fetch_sub(&setters, 1, __ATOMIC_SEQ_CST);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__signals_child(void)
 {
 	sections = starting = setters = 0;

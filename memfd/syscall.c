@@ -19,7 +19,7 @@
 
 #if defined(__x86_64__)
 
-COW_RUN_BY_FORKS long
+COW_FORK_CODE long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;
@@ -37,7 +37,7 @@ cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 
 #elif defined(__aarch64__)
 
-COW_RUN_BY_FORKS long
+COW_FORK_CODE long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = nr;

@@ -12,7 +12,7 @@
 #define LOCKED 1u
 #define AWAITED 2u /* locked, and a thread may sleep */
 
-COW_RUN_BY_FORKS COW_EXPORT uint64_t
+COW_FORK_CODE COW_EXPORT uint64_t
 cow__now(void)
 {
 	struct timespec t;

@@ -67,7 +67,7 @@ cow__watch_keep(void)
 		cow__descriptor_close(&kept);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__watch_forget(void)
 {
 	cow__descriptor_close(&kept);

@@ -56,7 +56,7 @@ extern void _IO_list_lock(void) __attribute__((weak));
 extern void _IO_list_unlock(void) __attribute__((weak));
 extern void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static unsigned have_list COW_WRITTEN_BY_FORKS; /* a count: a handler may fork within a fork */
+static unsigned have_list COW_FORK_DATA; /* a count: a handler may fork within a fork */
 
 static void
 streams_lock(void)
@@ -91,7 +91,7 @@ in_parent(void)
 	preload_signals_parent();
 }
 
-COW_RUN_BY_FORKS static void
+COW_FORK_CODE static void
 in_child(void)
 {
 	preload_signals_child();
@@ -109,7 +109,7 @@ preload_fork_init(void)
 	(void)pthread_atfork(prepare, in_parent, in_child);
 }
 
-COW_RUN_BY_FORKS static pid_t
+COW_FORK_CODE static pid_t
 forked(pid_t pid)
 {
 	int error;

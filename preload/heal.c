@@ -21,7 +21,7 @@
 #define LOOK_NS 100000u /* between looks of threads that park whether a slice is due */
 
 static char stack[STACK_BYTES] __attribute__((aligned(64)));
-static struct cow__mutex lock COW_WRITTEN_BY_FORKS; /* of the stack */
+static struct cow__mutex lock COW_FORK_DATA; /* of the stack */
 static bool more; /* to heal at once: what the last user of the stack left */
 static uint64_t look_at;
 
@@ -141,7 +141,7 @@ preload_heal_reaped(bool blocked)
 			;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 preload_heal_child(void)
 {
 	lock = (struct cow__mutex){ 0 };

@@ -30,8 +30,8 @@ size_t preload_threshold = SIZE_MAX; /* until the options are read */
 
 /* malloc() compares with this: the threshold, or 0, so that every request is looked at. */
 static size_t gate = SIZE_MAX;
-static unsigned asked COW_WRITTEN_BY_FORKS; /* requests of a child since the fork */
-static uint64_t settled_at COW_WRITTEN_BY_FORKS; /* from then on the child is not taken to exec soon */
+static unsigned asked COW_FORK_DATA; /* requests of a child since the fork */
+static uint64_t settled_at COW_FORK_DATA; /* from then on the child is not taken to exec soon */
 
 #define ASK_EVERY 16
 #define SETTLED_NS 100000000u
@@ -86,7 +86,7 @@ preload_gate_open(void)
 /* A child that only rewrites inherited memory would never enter the engine. The
  * frozen pages below would stay when the other processes have gone. So its first
  * small requests come here until it has lived for 100 ms. */
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 preload_gate_child(void)
 {
 	if (!preload_window_bytes)

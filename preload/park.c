@@ -16,7 +16,7 @@
 
 _Thread_local struct cow__park_thread *preload_thread
         __attribute__((tls_model("initial-exec")));
-static pid_t process COW_WRITTEN_BY_FORKS; /* vfork's child has another number */
+static pid_t process COW_FORK_DATA; /* vfork's child has another number */
 
 bool
 preload_is_vfork_child(void)
@@ -108,7 +108,7 @@ preload_rest(void)
 	(void)cow__syscall(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 preload_park_child(void)
 {
 	process = getpid();

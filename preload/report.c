@@ -25,7 +25,7 @@
 
 static char line[8192];
 static size_t used;
-static pid_t process COW_WRITTEN_BY_FORKS; /* the process that has to report; 0: it has */
+static pid_t process COW_FORK_DATA; /* the process that has to report; 0: it has */
 
 static void
 add(const char *s)
@@ -176,7 +176,7 @@ preload_report(void)
 	close(fd);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 preload_report_begin(void)
 {
 	__atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);

@@ -43,7 +43,7 @@ static struct {
 	uint8_t last;      /* the gate that was used last */
 } handlers[SIGNALS + 1];
 
-static struct cow__mutex lock COW_WRITTEN_BY_FORKS; /* of the table, and of the kernel's beside it */
+static struct cow__mutex lock COW_FORK_DATA; /* of the table, and of the kernel's beside it */
 
 /* So many forks of this thread have the lock: a handler may fork within a fork. */
 static _Thread_local unsigned forks __attribute__((tls_model("initial-exec")));
@@ -203,7 +203,7 @@ preload_signals_parent(void)
 }
 
 /* No other thread has the lock, nor will it give the lock back. */
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 preload_signals_child(void)
 {
 	lock = (struct cow__mutex){ 0 };

@@ -9,7 +9,7 @@
 
 #define POOL_CHUNK (256 * KIB)
 
-static struct cow__mutex list_lock COW_WRITTEN_BY_FORKS;
+static struct cow__mutex list_lock COW_FORK_DATA;
 static struct cow__pool *all;
 
 /* Done before its lock is first taken: a fork that comes afterwards finds it in
@@ -81,7 +81,7 @@ cow__pools_lock(void)
 		cow__mutex_lock(&p->lock);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__pools_unlock(void)
 {
 	for (struct cow__pool *p = all; p; p = p->next)

@@ -23,10 +23,10 @@ struct page {
 	struct cow_stats stats;
 };
 
-static struct page before COW_WRITTEN_BY_FORKS; /* until there is a page to share */
+static struct page before COW_FORK_DATA; /* until there is a page to share */
 static struct page *page = &before;
 static struct cow__descriptor file = { .fd = -1 };
-static bool tried COW_WRITTEN_BY_FORKS;
+static bool tried COW_FORK_DATA;
 COW_EXPORT struct cow_stats *cow__stats = &before.stats;
 
 bool
@@ -63,7 +63,7 @@ cow__stats_publish(void)
 
 static struct {
 	uint64_t bytes_live, blocks_live, storages_live, segments;
-} at_fork COW_WRITTEN_BY_FORKS;
+} at_fork COW_FORK_DATA;
 
 void
 cow__stats_prepare(void)
@@ -76,7 +76,7 @@ cow__stats_prepare(void)
 }
 
 /* The parent's page was not inherited. */
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__stats_child(void)
 {
 	page = &before;

@@ -27,8 +27,8 @@ struct chunk {
 };
 
 static struct chunk ready[COW__AHEAD_MOST];
-static unsigned count COW_WRITTEN_BY_FORKS;
-static struct chunk taken COW_WRITTEN_BY_FORKS; /* empty: none */
+static unsigned count COW_FORK_DATA;
+static struct chunk taken COW_FORK_DATA; /* empty: none */
 static struct {
 	uintptr_t start;
 	uint64_t at;
@@ -66,7 +66,7 @@ cow__ahead_passed(uintptr_t at)
 	return false;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__ahead_forget(void)
 {
 	count = 0;

@@ -37,26 +37,26 @@
 #define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
 #define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
-static uint64_t ahead_at COW_WRITTEN_BY_FORKS;   /* the helper last had chunks ready; 0: never */
-static bool left_over COW_WRITTEN_BY_FORKS;      /* the last slice passed chunks over */
-static bool passed_over COW_WRITTEN_BY_FORKS;    /* ... that another one right after it would pass over as well */
-static uintptr_t cursor COW_WRITTEN_BY_FORKS;    /* where the next slice begins */
-static uint64_t healed_at COW_WRITTEN_BY_FORKS;  /* the last slice that did something */
-static uint64_t vain_since COW_WRITTEN_BY_FORKS; /* tries have failed since then; 0: the last did not */
-static uint64_t due_at COW_WRITTEN_BY_FORKS;     /* the next slice by the share */
-static uint64_t pinned_at COW_WRITTEN_BY_FORKS;  /* when memory was under I/O; 0: it was not */
+static uint64_t ahead_at COW_FORK_DATA;   /* the helper last had chunks ready; 0: never */
+static bool left_over COW_FORK_DATA;      /* the last slice passed chunks over */
+static bool passed_over COW_FORK_DATA;    /* ... that another one right after it would pass over too */
+static uintptr_t cursor COW_FORK_DATA;    /* where the next slice begins */
+static uint64_t healed_at COW_FORK_DATA;  /* the last slice that did something */
+static uint64_t vain_since COW_FORK_DATA; /* tries have failed since then; 0: the last did not */
+static uint64_t due_at COW_FORK_DATA;     /* the next slice by the share */
+static uint64_t pinned_at COW_FORK_DATA;  /* when memory was under I/O; 0: it was not */
 static uint64_t look_ns = LOOK_NS;
 static int64_t credit_ns[2] = { CREDIT_NS, CREDIT_NS }; /* for stops: 1: for what is clean;
                                                          * it grows with the share ... */
-static uint64_t credit_at COW_WRITTEN_BY_FORKS; /* ... since then */
-static uint64_t yields_at COW_WRITTEN_BY_FORKS; /* the slice may end early from then on */
-static bool stopped COW_WRITTEN_BY_FORKS; /* for the last slice */
+static uint64_t credit_at COW_FORK_DATA; /* ... since then */
+static uint64_t yields_at COW_FORK_DATA; /* the slice may end early from then on */
+static bool stopped COW_FORK_DATA; /* for the last slice */
 
 /* After a freeze, and when a child is gone, nearly all is clean. To map that costs
  * microseconds; once it is written, a fault and a copy for each page. So slices for which
  * threads are stopped map what is clean first, until all was looked at. */
-static bool clean_first COW_WRITTEN_BY_FORKS;
-static uint64_t freezes COW_WRITTEN_BY_FORKS; /* so many had been when it was set last */
+static bool clean_first COW_FORK_DATA;
+static uint64_t freezes COW_FORK_DATA; /* so many had been when it was set last */
 
 /* What the last slice left, if it thawed nothing, had the time for all, and nothing failed:
  * chunks that the kernel may write for a parked thread. Another slice right after it would
@@ -65,8 +65,8 @@ static struct {
 	bool known;
 	size_t tiles; /* that nobody else holds */
 	uint64_t freezes, at;
-} rest COW_WRITTEN_BY_FORKS;
-static bool failed COW_WRITTEN_BY_FORKS; /* a step of the last slice */
+} rest COW_FORK_DATA;
+static bool failed COW_FORK_DATA; /* a step of the last slice */
 
 COW_EXPORT bool
 cow__heal_needed(void)
@@ -157,7 +157,7 @@ anything_to_do(void)
 {
 	struct cow__census c = { 0, 0 };
 	struct cow__tile *t;
-	static bool was_held COW_WRITTEN_BY_FORKS;
+	static bool was_held COW_FORK_DATA;
 	bool held = false;
 
 	if (!cow__engine.frozen || !cow__engine.heal_percent ||
@@ -409,7 +409,7 @@ cow__heal_here(void)
 	cow__signals_restore(&signals);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__heal_child(void)
 {
 	cursor = 0;

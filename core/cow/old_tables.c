@@ -156,7 +156,7 @@ cow__old_tables_release(void)
 	}
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__old_tables_child(void)
 {
 	for (struct cow__tile *s = old_tables; s; s = s->list_next)

@@ -17,8 +17,8 @@
  * a thaw. If more is copied, freezing costs the program more than it brings. */
 #define COPIED_SHARE 16
 
-static size_t frozen_bytes COW_WRITTEN_BY_FORKS; /* at the last fork, of what stayed frozen */
-static size_t freed_frozen COW_WRITTEN_BY_FORKS, freed_copied COW_WRITTEN_BY_FORKS; /* freed since then */
+static size_t frozen_bytes COW_FORK_DATA; /* at the last fork, of what stayed frozen */
+static size_t freed_frozen COW_FORK_DATA, freed_copied COW_FORK_DATA; /* freed since then */
 
 static bool
 learning(void)
@@ -132,7 +132,7 @@ cow__feedback_forked(void)
 			frozen_bytes += t->bytes;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__feedback_child(void)
 {
 	frozen_bytes = freed_frozen = freed_copied = 0;

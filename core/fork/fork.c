@@ -43,10 +43,10 @@ struct copy {
 };
 
 static struct copy *copies;
-static uint32_t ncopies COW_WRITTEN_BY_FORKS, copies_cap;
-static uint64_t began_at COW_WRITTEN_BY_FORKS;
-static bool taking_part COW_WRITTEN_BY_FORKS; /* this fork concerns memory of ours */
-static bool was_frozen COW_WRITTEN_BY_FORKS;  /* memory that an earlier fork froze */
+static uint32_t ncopies COW_FORK_DATA, copies_cap;
+static uint64_t began_at COW_FORK_DATA;
+static bool taking_part COW_FORK_DATA; /* this fork concerns memory of ours */
+static bool was_frozen COW_FORK_DATA;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
 
 static void
@@ -159,7 +159,7 @@ inherited_together(struct cow__tile *t, bool *ret_plain)
 /* Lets children inherit the frozen mappings, or not. They do only during forks
  * that the engine prepares. Another child would read pages that are thawed
  * later. */
-COW_RUN_BY_FORKS static int
+COW_FORK_CODE static int
 inherit_mappings(bool yes)
 {
 	struct cow__tile *t, *last;
@@ -353,7 +353,7 @@ cow__fork_parent(void)
 	result = result ? result : r;
 }
 
-COW_RUN_BY_FORKS static void
+COW_FORK_CODE static void
 engine_child(void)
 {
 	if (cow__engine.fork_failed)
@@ -384,7 +384,7 @@ engine_child(void)
 	cow__engine_unlock();
 }
 
-COW_RUN_BY_FORKS COW_EXPORT void
+COW_FORK_CODE COW_EXPORT void
 cow__fork_child(void)
 {
 	/* Also where nothing else may be touched: the counters are read at exit. */
@@ -403,7 +403,7 @@ cow__fork_child(void)
 		hooks_now()->child();
 }
 
-COW_RUN_BY_FORKS COW_EXPORT int
+COW_FORK_CODE COW_EXPORT int
 cow__fork_result(void)
 {
 	return result;

@@ -39,7 +39,7 @@ cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
 	return r;
 }
 
-static struct cow__tile *bench COW_WRITTEN_BY_FORKS; /* addresses of the engine */
+static struct cow__tile *bench COW_FORK_DATA; /* addresses of the engine */
 
 static int
 collapse_elsewhere(struct cow__segment *s, uint64_t offset, size_t bytes, size_t *ret_done)
@@ -73,7 +73,7 @@ cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_d
 	return r;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__apart_child(void)
 {
 	bench = NULL;

@@ -331,7 +331,7 @@ cow__attributes_reveal(const struct cow__tile *t, uintptr_t start, uintptr_t end
 	}
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__attributes_unlock(struct cow__tile *t)
 {
 	struct cow__attribute *a;

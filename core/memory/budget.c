@@ -8,9 +8,9 @@
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 
-static size_t ahead COW_WRITTEN_BY_FORKS;
+static size_t ahead COW_FORK_DATA;
 static size_t touched_total;
-static size_t touched_most COW_WRITTEN_BY_FORKS; /* at any time so far */
+static size_t touched_most COW_FORK_DATA; /* at any time so far */
 
 size_t
 cow__budget_room(size_t least, size_t bytes)
@@ -55,7 +55,7 @@ cow__budget_touched_ends(size_t bytes)
 	touched_total -= bytes;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__budget_child(void)
 {
 	ahead = 0;

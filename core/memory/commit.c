@@ -393,7 +393,7 @@ commit_step(uint64_t now)
 	return moved;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__commit_child(void)
 {
 	while (young)

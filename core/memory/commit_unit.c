@@ -14,7 +14,7 @@
 
 #define PATIENCE 16
 
-static uintptr_t unit_ahead COW_WRITTEN_BY_FORKS; /* the last unit committed, not seen touched yet; 0: none */
+static uintptr_t unit_ahead COW_FORK_DATA; /* the last committed, not seen touched yet; 0: none */
 static unsigned passed_over; /* units since then */
 
 void
@@ -50,7 +50,7 @@ cow__commit_unit(uintptr_t start, size_t bytes)
 	cow__budget_ahead(COW__HUGE);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__commit_unit_child(void)
 {
 	unit_ahead = 0;

@@ -230,7 +230,7 @@ cow__copy_history_end(struct cow__tile *t)
 	}
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__copy_history_child(void)
 {
 	/* Most programs have no such copies: a child of theirs needs no pages for them. */

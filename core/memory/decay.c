@@ -122,7 +122,7 @@ cool(struct cow__tile *t, bool unlocked)
 	return r == 0;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__decay_child(void)
 {
 	if (!cooling)

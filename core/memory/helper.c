@@ -20,12 +20,12 @@
 #define LOCK_NS 20000u /* between tries to get the lock ... */
 #define LOCK_TRIES 50  /* ... before it queues for it */
 
-static struct cow__thread thread COW_WRITTEN_BY_FORKS;
-static bool running COW_WRITTEN_BY_FORKS;
-static unsigned suspended COW_WRITTEN_BY_FORKS; /* so many callers want to be the only thread */
+static struct cow__thread thread COW_FORK_DATA;
+static bool running COW_FORK_DATA;
+static unsigned suspended COW_FORK_DATA; /* so many callers want to be the only thread */
 static bool retired; /* this one is to end; written also by signal handlers */
 static uint32_t bell; /* futex: changes when there is news */
-static bool rung COW_WRITTEN_BY_FORKS;     /* ... that the helper has not seen yet */
+static bool rung COW_FORK_DATA;     /* ... that the helper has not seen yet */
 static bool wanted;   /* asked for since its round began: another round follows */
 
 static void
@@ -69,7 +69,7 @@ keep_descriptors(void)
 		cow__watch_keep();
 }
 
-COW_RUN_BY_FORKS static void
+COW_FORK_CODE static void
 forget_descriptors(void)
 {
 	cow__pagemap_forget();
@@ -142,7 +142,7 @@ cow__helper_id(void)
 	return __atomic_load_n(&thread.tid, __ATOMIC_ACQUIRE);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__helper_child(void)
 {
 	running = rung = false;

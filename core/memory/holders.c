@@ -81,7 +81,7 @@ cow__holders_parent(void)
 	cow__slots_parent();
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__holders_child(void)
 {
 	cow__slots_child();

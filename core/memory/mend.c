@@ -52,7 +52,7 @@ cow__mend_pending(void)
 	return mended != NULL;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__mend_child(void)
 {
 	while (mended)

@@ -30,8 +30,8 @@
 #define HOLLOW_LEAST (8 * MIB)
 
 /* Tiles whose pages no view here reads, but another process may: polled. */
-static struct cow__tile *limbo COW_WRITTEN_BY_FORKS;
-static unsigned limbo_count COW_WRITTEN_BY_FORKS;
+static struct cow__tile *limbo COW_FORK_DATA;
+static unsigned limbo_count COW_FORK_DATA;
 
 /* Makes sure that what the program did not touch has no pages. It does not count
  * as warm then. */
@@ -459,7 +459,7 @@ tile_in_child(struct cow__tile *t)
 	return t->next;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__extents_child(void)
 {
 	struct cow__tile *t, *next;

@@ -169,7 +169,7 @@ cow__segments_end(void)
 	}
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__segments_sweep(bool all)
 {
 	if (all || (cow__engine.segments && cow__engine.segments->next))
@@ -349,7 +349,7 @@ cow__segment_word_free(struct cow__segment *s, uint32_t word)
 	s->free_word = word;
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__segments_child(void)
 {
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)

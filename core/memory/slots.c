@@ -34,18 +34,18 @@ struct slot {
 static struct slot mine = { .file = { .fd = -1 } };
 static struct slot childs = { .file = { .fd = -1 } };
 static struct slot lent = { .file = { .fd = -1 } }; /* for many children */
-static bool borrowed COW_WRITTEN_BY_FORKS; /* relatives have the description of `mine`, too */
-static bool lending COW_WRITTEN_BY_FORKS; /* the coming child gets `lent` */
+static bool borrowed COW_FORK_DATA; /* relatives have the description of `mine`, too */
+static bool lending COW_FORK_DATA; /* the coming child gets `lent` */
 
-static unsigned forks_lent COW_WRITTEN_BY_FORKS; /* children that got the one that is open */
-static uint64_t lent_at COW_WRITTEN_BY_FORKS; /* since when it is open */
-static unsigned closed COW_WRITTEN_BY_FORKS; /* ones before it that may have living holders */
+static unsigned forks_lent COW_FORK_DATA; /* children that got the one that is open */
+static uint64_t lent_at COW_FORK_DATA; /* since when it is open */
+static unsigned closed COW_FORK_DATA; /* ones before it that may have living holders */
 
-static uint64_t used_slots COW_WRITTEN_BY_FORKS; /* ever, as far as this process knows */
-static uint64_t dead_slots COW_WRITTEN_BY_FORKS; /* locked by us, so that they stay dead */
-static uint64_t last_alive COW_WRITTEN_BY_FORKS; /* the bit to ask first */
-static unsigned next_slot COW_WRITTEN_BY_FORKS; /* where the search among used ones goes on */
-static unsigned skips COW_WRITTEN_BY_FORKS; /* forks for which there is no search */
+static uint64_t used_slots COW_FORK_DATA; /* ever, as far as this process knows */
+static uint64_t dead_slots COW_FORK_DATA; /* locked by us, so that they stay dead */
+static uint64_t last_alive COW_FORK_DATA; /* the bit to ask first */
+static unsigned next_slot COW_FORK_DATA; /* where the search among used ones goes on */
+static unsigned skips COW_FORK_DATA; /* forks for which there is no search */
 
 static void
 slot_close(struct slot *s)
@@ -193,13 +193,13 @@ cow__slots_before_fork(void)
 	return lend();
 }
 
-COW_RUN_BY_FORKS uint64_t
+COW_FORK_CODE uint64_t
 cow__slot_mine(void)
 {
 	return mine.bit;
 }
 
-COW_RUN_BY_FORKS uint64_t
+COW_FORK_CODE uint64_t
 cow__slot_childs(void)
 {
 	if (lending)
@@ -217,7 +217,7 @@ cow__slots_parent(void)
 		slot_close(&childs);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__slots_child(void)
 {
 	/* The parent's descriptors would keep the locks alive. The anchors of those
@@ -304,7 +304,7 @@ shared_lives(void)
 	return false;
 }
 
-COW_RUN_BY_FORKS uint64_t
+COW_FORK_CODE uint64_t
 cow__slots_living(uint64_t bits, struct cow__census *c)
 {
 	uint64_t left, bit;

@@ -18,7 +18,7 @@
 #define KEEP_FIRST_NS 10000000000u
 #define KEEP_MOST_NS 60000000000u
 
-static size_t count COW_WRITTEN_BY_FORKS; /* live tiles with `has_spares` */
+static size_t count COW_FORK_DATA; /* live tiles with `has_spares` */
 
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
@@ -225,7 +225,7 @@ forget_open(struct cow__tile *t)
 	}
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__spares_child(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)

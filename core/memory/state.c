@@ -25,13 +25,13 @@ struct cow__engine cow__engine = {
 	.heal_percent = 3,
 };
 
-COW_RUN_BY_FORKS COW_EXPORT void
+COW_FORK_CODE COW_EXPORT void
 cow__engine_lock(void)
 {
 	cow__mutex_lock(&cow__engine.lock);
 }
 
-COW_RUN_BY_FORKS COW_EXPORT void
+COW_FORK_CODE COW_EXPORT void
 cow__engine_unlock(void)
 {
 	cow__slots_settle();

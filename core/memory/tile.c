@@ -103,7 +103,7 @@ cow__tile_find(uintptr_t addr)
 	return t && addr < cow__tile_end(t) ? t : NULL;
 }
 
-COW_RUN_BY_FORKS struct cow__tile *
+COW_FORK_CODE struct cow__tile *
 cow__tile_first(void)
 {
 	return first;

@@ -395,7 +395,7 @@ leave_out(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	(void)overlay(t, start, end, COW__PLACE_HOLE);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__advise_child_early(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
@@ -403,7 +403,7 @@ cow__advise_child_early(void)
 			cow__attributes_each(t, COW__ATTRIBUTE_FORK, 1, reserve);
 }
 
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__advise_child(void)
 {
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {

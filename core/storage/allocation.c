@@ -20,7 +20,7 @@
 static struct cow__pool allocations = {
 	.object_bytes = sizeof(struct cow__allocation)
 };
-static struct cow__copying *copying COW_WRITTEN_BY_FORKS; /* engine's lock */
+static struct cow__copying *copying COW_FORK_DATA; /* engine's lock */
 
 COW_EXPORT cow__zero_fn *cow__zero[COW_DEVICE_TYPES];
 COW_EXPORT cow__adopt_fn *cow__allocation_adopt[COW_DEVICE_TYPES];
@@ -388,7 +388,7 @@ cow__allocation_copy(struct cow__allocation *to,
 
 /* The threads that were copying exist in the parent only. Their storages still
  * point at the old allocations: give them their references back. */
-COW_RUN_BY_FORKS void
+COW_FORK_CODE void
 cow__allocations_child(void)
 {
 	struct cow__copying *c = copying;
