@@ -8,8 +8,10 @@
  * its later children. Only one whose parent ended before the first look at it is missed.
  *
  * A look holds up a fork of the process whose page tables it reads. So the time between
- * two looks is at least 20 times what a look took. It doubles each LOOKS_MOST looks, so
- * a program that runs for a day leaves some thousands.
+ * two looks is at least 20 times the processor time that a look took. The time that it
+ * waited for a processor doesn't count: on a busy machine looks would be seconds apart.
+ * That time between two looks doubles each LOOKS_MOST looks, so a program that runs for
+ * a day leaves some thousands.
  */
 #include "cli/profile.h"
 
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LOOKS_MOST = 2000, FIRST_MS = 10, SHARE = 20 };
@@ -191,6 +194,15 @@ static void look(struct watched *watched, FILE *out)
 	fflush(out);
 }
 
+/* Processor time of this process. */
+static uint64_t processor_ns(void)
+{
+	struct timespec t = {0};
+
+	(void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 /* In the process that looks: until the other end of `stop` is closed. */
 static void look_until(int stop, pid_t root, FILE *out)
 {
@@ -199,10 +211,10 @@ static void look_until(int stop, pid_t root, FILE *out)
 	uint64_t looks = 0, wait = FIRST_MS, took = 0;
 
 	while (poll(&end, 1, (int)(wait > took ? wait : took)) <= 0) {
-		uint64_t before = cli_now_ns();
+		uint64_t before = processor_ns();
 
 		look(&watched, out);
-		took = (cli_now_ns() - before) * SHARE / 1000000;
+		took = (processor_ns() - before) * SHARE / 1000000;
 		if (took > 60000)
 			took = 60000;
 		if (++looks % LOOKS_MOST == 0 && wait < 60000)

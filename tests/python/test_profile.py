@@ -261,14 +261,14 @@ def test_forks_beside_the_end_of_a_process_are_counted(path):
 
 
 SHARED = """
-import os, signal, time
+import os, signal, sys, time
 x = bytearray(b"x") * (96 << 20)  # one block, never two
 children = []
 for _ in range(4):
     children.append(os.fork())
     if children[-1] == 0:
         signal.pause()
-time.sleep(1.5)
+time.sleep(float(sys.argv[1]))
 for child in children:
     os.kill(child, 9)
     os.wait()
@@ -277,10 +277,13 @@ for child in children:
 
 def test_pages_that_processes_share_count_once(path):
     """Those of other allocators, too."""
-    profile("--threshold", "1T", sys.executable, "-c", SHARED, path=path)
-    text, _ = read(path)
-    most = re.search(r"<b>([0-9.]+) MiB</b><span>most memory", text)
-    assert 96 <= float(most[1]) < 2 * 96
+    for seconds in "1.5", "6", "20":
+        profile("--threshold", "1T", sys.executable, "-c", SHARED, seconds, path=path)
+        text, _ = read(path)
+        most = float(re.search(r"<b>([0-9.]+) MiB</b><span>most memory", text)[1])
+        if most >= 96:
+            break
+    assert 96 <= most < 2 * 96
 
 
 def test_the_page_loads_nothing(path):
