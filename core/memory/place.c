@@ -14,6 +14,8 @@
 #define PART_LEAST 4 /* so much of an extent, 1/n, is to be warm, or none */
 #define PARTS 64   /* candidates examined */
 
+static uintptr_t rest_at; /* what the last extent without pages left behind it; 0: nothing */
+
 /* Turns bare space into mapped cold space; `t` is off the lists. */
 static int
 map_bare(struct cow__tile *t, bool anon, bool single)
@@ -95,6 +97,7 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 		if (!t)
 			return -ENOMEM;
 	}
+	rest_at = anon || room || single ? 0 : at + bytes;
 	*ret = t;
 	return 0;
 }
@@ -169,6 +172,28 @@ take_with_more(struct cow__tile *t, size_t bytes)
 	}
 	t->hollow = more;
 	return t;
+}
+
+/* Takes memory without pages right behind what was taken before. So huge pages can lie under
+ * all of such extents, and forks handle them as one. At a boundary the last part of each would
+ * have small pages, and there would be a gap behind it. */
+static struct cow__tile *
+take_behind_last(size_t bytes, size_t align, unsigned want)
+{
+	struct cow__tile *t = rest_at ? cow__tile_find(rest_at) : NULL;
+
+	if (!t || cow__tile_start(t) != rest_at || rest_at % align != 0 || t->kind != COW__FREE ||
+	    cow__tile_heat(t) != COW__COLD || !t->segment || t->segment->single ||
+	    !cow__tile_serves(t, want) || !cow__segment_usable(t->segment, false))
+		return NULL;
+	/* What is mapped there becomes one tile with it. */
+	if (t->bytes < bytes && !map_behind(t, bytes - t->bytes))
+		return NULL;
+	t = cow__tile_find(rest_at);
+	if (t->bytes < bytes)
+		return NULL;
+	cow__commit_packed(t, bytes);
+	return cow__tile_carve(t, rest_at, bytes);
 }
 
 /* Takes the neighbour of the extent before. Extents that are allocated together
@@ -251,6 +276,11 @@ take_mapped(size_t bytes, size_t align, unsigned want, unsigned flags, bool sing
 			return 0;
 		t = NULL;
 	}
+	if (!t && !single && !(want & COW__WANT_ANON) && bytes < UNALIGNED_MOST) {
+		*ret = take_behind_last(bytes, align, want);
+		if (*ret)
+			return 0;
+	}
 	if (!t) {
 		t = cow__tile_search(COW__COLD, want, bytes, huge);
 		at = t ? cow__round_up(cow__tile_start(t), huge) : 0;
@@ -286,6 +316,8 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 		return r;
 	if (!t)
 		return take_bare(bytes, align, want, room, single, ret);
+	if (cow__tile_heat(t) == COW__COLD && !anon && !single)
+		rest_at = cow__tile_end(t);
 	if (single)
 		/* The process that receives the file must not get this, too. */
 		cow__extent_leave_file(t->next, t->segment);

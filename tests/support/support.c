@@ -160,6 +160,25 @@ unsigned char *new_block(size_t bytes, uint32_t flags)
 	return block;
 }
 
+unsigned char *new_block_apart(size_t bytes)
+{
+	void *block = NULL;
+
+	ok(cow_block_new(bytes, 2 * MIB, 0, &block));
+	must(block != NULL);
+	return block;
+}
+
+struct cow_storage *new_apart(size_t bytes)
+{
+	unsigned char *block = new_block_apart(bytes);
+	struct cow_storage *storage = NULL;
+
+	ok(cow_storage_from_ptr(block, NULL, &storage));
+	cow_block_free(block);
+	return storage;
+}
+
 /* ---- The leak check ------------------------------------------------------ */
 
 static struct footprint at_start;

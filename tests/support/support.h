@@ -151,6 +151,11 @@ uint64_t refs_of(const struct cow_storage *storage);
 struct cow_stats stats_now(void);
 unsigned char *new_block(size_t bytes, uint32_t flags);
 
+/* At a boundary of 2 MiB, not side by side with what was allocated before
+ * (core/memory/place.c). So a gap lies behind it, unless its size is a multiple. */
+unsigned char *new_block_apart(size_t bytes);
+struct cow_storage *new_apart(size_t bytes); /* transparent */
+
 /* ---- Children, gates, deadlines ------------------------------------------ */
 
 typedef void child_fn(void *arg);

@@ -228,13 +228,15 @@ static void happens(int event, struct cow_storage *a, struct cow_storage **b, st
 
 START_TEST(what_happens_meanwhile)
 {
-	struct cow_storage *a = new_filled(5 * MIB, COW_STORAGE_TRANSPARENT, 1), *b = lazy(a);
+	struct cow_storage *a = new_apart(5 * MIB), *b;
 	struct both both = { .p = expose(a) };
 	unsigned char *old = malloc(5 * MIB), *at;
 	pid_t child = 0;
 
-	next = new_filled(5 * MIB, COW_STORAGE_TRANSPARENT, 2);
-	(void)expose(next);
+	fill(both.p, 5 * MIB, 1);
+	b = lazy(a);
+	next = new_apart(5 * MIB);
+	fill(expose(next), 5 * MIB, 2);
 	memcpy(old, both.p, 5 * MIB);
 	ok(begin(both.p, 5 * MIB, &at, &both.w));
 	compute(at, both.p, 5 * MIB / 2);

@@ -36,7 +36,7 @@ START_TEST(neighbours_are_one_mapping)
 	void *longer;
 
 	for (unsigned i = 0; i < N; i++) {
-		b.at[i] = new_block(b.bytes, 0);
+		b.at[i] = new_block_apart(b.bytes);
 		fill(b.at[i], b.bytes, i);
 	}
 	in_child(child, &b);

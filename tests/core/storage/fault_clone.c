@@ -92,8 +92,8 @@ static void neighbours(struct herd *herd)
 	for (int i = 0; i < 2; i++) {
 		struct animal *a = &herd->animals[kinds[i]];
 
-		sweep_add(herd, kinds[i], new_storage(2 * MIB + 9 * PAGE, COW_STORAGE_TRANSPARENT),
-		          NULL, 2 * MIB + 9 * PAGE);
+		sweep_add(herd, kinds[i], new_apart(2 * MIB + 9 * PAGE), NULL,
+		          2 * MIB + 9 * PAGE);
 		a->exposed = expose(a->storage);
 	}
 }

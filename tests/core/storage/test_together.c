@@ -46,7 +46,7 @@ START_TEST(many_are_cloned_at_once)
 END_TEST
 
 /* Their sizes are no multiples of 2 MiB, and yet they are frozen with few calls, the first
- * time and after they were rewritten. The gaps between them get no pages. */
+ * time and after they were rewritten. Gaps between them get no pages. */
 START_TEST(neighbours_freeze_together)
 {
 	enum { N = 24, BYTES = 2 * MIB + 3 * PAGE + 7 };
@@ -57,8 +57,9 @@ START_TEST(neighbours_freeze_together)
 	cow_trim();
 	before = memfd_bytes();
 	for (unsigned i = 0; i < N; i++) {
-		s[i] = new_filled(BYTES, COW_STORAGE_TRANSPARENT, i);
+		s[i] = _i ? new_apart(BYTES) : new_storage(BYTES, COW_STORAGE_TRANSPARENT);
 		p[i] = expose(s[i]);
+		fill(p[i], BYTES, i);
 	}
 	for (unsigned n = 1; n < 6; n++) {
 		ck_assert_int_eq(cow_storages_lazy_clone(s, N, &copied, c), 0);
@@ -122,7 +123,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "together");
 
 	tcase_add_test(tcase, many_are_cloned_at_once);
-	tcase_add_test(tcase, neighbours_freeze_together);
+	tcase_add_loop_test(tcase, neighbours_freeze_together, 0, 2);
 	tcase_add_test(tcase, blocks_are_cloned_at_once);
 	return run_suite(suite);
 }

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks whose sizes are no multiples of 2 MiB lie side by side, and huge pages lie under
+ * where they meet
+ */
+#include "memfd/probe.h"
+#include "tests/support/support.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N = 24 };
+
+static unsigned char *block[N];
+static const size_t sizes[] = { 3 * MIB / 2, 2500 * KIB, 5 * MIB };
+
+/* Bytes of huge pages in mappings that [from, to) meets. */
+static uint64_t huge_bytes(const unsigned char *from, const unsigned char *to)
+{
+	FILE *maps = fopen("/proc/self/smaps", "re");
+	uintptr_t start, end;
+	bool here = false;
+	uint64_t sum = 0, kib;
+	char line[512];
+
+	must(maps != NULL);
+	while (fgets(line, sizeof(line), maps)) {
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &start, &end) == 2)
+			here = start < (uintptr_t)to && end > (uintptr_t)from;
+		else if (here && sscanf(line, "ShmemPmdMapped: %" SCNu64 " kB", &kib) == 1)
+			sum += kib * KIB;
+	}
+	fclose(maps);
+	return sum;
+}
+
+static void make(size_t bytes, bool filled)
+{
+	ok(cow_option_set("helper", "no"));
+	for (unsigned i = 0; i < N; i++) {
+		block[i] = new_block(bytes, 0);
+		fill(block[i], filled ? bytes : 1, i);
+	}
+}
+
+static void end(void)
+{
+	for (unsigned i = 0; i < N; i++)
+		cow_block_free(block[i]);
+}
+
+START_TEST(lie_side_by_side)
+{
+	size_t bytes = sizes[_i];
+
+	make(bytes, true);
+	for (unsigned i = 1; i < N; i++)
+		ck_assert_ptr_eq(block[i], block[i - 1] + bytes);
+	end();
+}
+END_TEST
+
+/* No more of them has small pages than the first ones, of which nothing was known. */
+START_TEST(filled_ones_are_huge)
+{
+	size_t bytes = sizes[_i];
+	uint64_t before = memfd_bytes();
+
+	make(bytes, true);
+	ck_assert_uint_ge(huge_bytes(block[0], block[N - 1] + bytes), (N - 4) * bytes);
+	ck_assert_uint_le(memfd_bytes(), before + N * bytes + 2 * MIB);
+	for (unsigned i = 0; i < N; i++)
+		ck_pattern(block[i], bytes, i);
+	end();
+}
+END_TEST
+
+START_TEST(sparse_ones_stay_sparse)
+{
+	uint64_t before = memfd_bytes();
+
+	make(sizes[_i], false);
+	ck_assert_uint_le(memfd_bytes(), before + N * PAGE + 4 * MIB);
+	end();
+}
+END_TEST
+
+/* A block ends in a hole, and another begins behind the hole, in the same 2 MiB. Some pages of
+ * that one are copied. */
+START_TEST(pages_behind_a_hole_stay)
+{
+	const size_t bytes = sizes[0];
+	struct cow_storage *s, *clone;
+	unsigned char *hole;
+
+	make(bytes, true);
+	hole = block[3];
+	for (unsigned i = 3; i < 6; i++)
+		cow_block_free(block[i]);
+	(void)cow_trim();
+	ok(cow_storage_from_ptr(block[6], NULL, &s));
+	clone = lazy(s);
+	fill(block[6], bytes, 100);
+	for (unsigned i = 3; i < 6; i++) {
+		block[i] = new_block(bytes, 0);
+		fill(block[i], bytes, i);
+	}
+	must(block[3] >= hole && block[4] == block[3] + bytes && block[4] + bytes <= block[6]);
+	must((uintptr_t)(block[4] + bytes - 1) / (2 * MIB) == (uintptr_t)block[6] / (2 * MIB));
+	ck_pattern(block[6], bytes, 100);
+	ck_pattern(data(clone), bytes, 6);
+	cow_storage_unref(clone);
+	cow_storage_unref(s);
+	end();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("packed");
+	TCase *tcase = add_case(suite, "packed");
+
+	tcase_add_loop_test(tcase, lie_side_by_side, 0, COUNT(sizes));
+	tcase_add_loop_test(tcase, sparse_ones_stay_sparse, 0, COUNT(sizes));
+	tcase_add_test(tcase, pages_behind_a_hole_stay);
+	if (cow__probe_collapse())
+		tcase_add_loop_test(tcase, filled_ones_are_huge, 0, COUNT(sizes));
+	else
+		puts("skip filled_ones_are_huge the kernel refuses MADV_COLLAPSE");
+	return run_suite(suite);
+}
