@@ -77,7 +77,7 @@ freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
 	if (!inherit) /* a fork has moved them, with those of more tiles */
-		cow__old_tables_move(cow__tile_start(from), bytes, s);
+		cow__old_tables_move(cow__tile_start(from), bytes, s, offset);
 	r = cow__map_private(cow__tile_start(from), bytes, &s->file, offset, inherit);
 	if (r < 0)
 		return r;
@@ -231,7 +231,7 @@ move_old_tables(const struct cow__tile *t)
 		gap = 0;
 		end = cow__tile_end(s);
 	}
-	cow__old_tables_move(start, end - start, t->segment);
+	cow__old_tables_move(start, end - start, t->segment, cow__segment_offset(start));
 	return end;
 }
 
@@ -250,7 +250,7 @@ cow__freeze_onward(struct cow__tile **t, uintptr_t *moved)
 	while (to->next && cow__needs_freeze(to->next) && joins(to, to->next))
 		to = to->next;
 	if (from->npieces)
-		cow__old_tables_move(start, cow__tile_end(to) - start, s);
+		cow__old_tables_move(start, cow__tile_end(to) - start, s, offset);
 	else if (start >= *moved)
 		*moved = move_old_tables(from);
 	r = freeze_run(from, to, true);

@@ -17,6 +17,8 @@
 #define MOST 16         /* moved mappings at a time */
 #define TRIES 3       /* then this kernel does not move shared memory */
 #define REST_NS 5000000u /* the freezing thread may have more mappings to change */
+#define STAY_NS 100000000u /* ... and the memory may be thawed soon */
+#define STAY_MOST 4        /* moved mappings that stay so long */
 #define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 
 static struct cow__tile *old_tables;
@@ -36,13 +38,13 @@ is_worth_it(uintptr_t at, size_t bytes)
 }
 
 void
-cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment)
+cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, uint64_t offset)
 {
 	struct cow__tile *s;
 	int r;
 
 	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
-	    at % COW__HUGE || !is_worth_it(at, bytes))
+	    !is_worth_it(at, bytes))
 		return;
 	/* At the same place within a GiB the kernel moves whole upper levels of
 	 * the page tables. */
@@ -58,6 +60,8 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment)
 		s->segment = segment;
 		cow__segment_ref(s->segment);
 		s->committed = 0; /* how far it is taken down */
+		/* Whose they are. 0: they show other pages than those at this place in the file. */
+		s->touched = offset == cow__segment_offset(at) ? at : 0;
 		s->progress_at = cow__now();
 	}
 	cow__tile_change_end(s);
@@ -71,6 +75,35 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment)
 	old_tables = s;
 	count++;
 	moved = true;
+}
+
+/* Where the page tables of [start, end) are, if none was taken down. 0: nowhere. */
+static uintptr_t
+moved_to(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
+{
+	for (const struct cow__tile *s = old_tables; s; s = s->list_next)
+		if (s->segment == segment && !s->busy && !s->committed && s->touched &&
+		    s->touched <= start && end <= s->touched + s->bytes)
+			return cow__tile_start(s) + (start - s->touched);
+	return 0;
+}
+
+int
+cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
+{
+	uintptr_t from = moved_to(start, end, segment);
+	int r;
+
+	if (from && cow__map_displace(from, end - start, start) == 0)
+		return 0;
+	r = cow__map_shared(start, end - start, &segment->file, cow__segment_offset(start), false);
+	/* The failed move has unmapped the range. Its memory must come back. */
+	if (r < 0 && from) {
+		cow__old_tables_release();
+		r = cow__map_shared(start, end - start, &segment->file,
+		                    cow__segment_offset(start), false);
+	}
+	return r;
 }
 
 bool
@@ -93,7 +126,7 @@ static void
 forget(struct cow__tile *s)
 {
 	s->list_next = NULL;
-	s->committed = 0;
+	s->committed = s->touched = 0;
 	cow__tile_change_begin(s);
 	s->backing = COW__NONE;
 	cow__segment_unref(s->segment);
@@ -117,13 +150,14 @@ uint64_t
 cow__old_tables_job(uint64_t now)
 {
 	struct cow__tile *s = old_tables; /* the last one moved */
+	uint64_t rest = count <= STAY_MOST ? STAY_NS : REST_NS;
 	size_t n;
 	int r;
 
 	if (!s)
 		return UINT64_MAX;
-	if (cow__elapsed(s->progress_at, now) < REST_NS)
-		return s->progress_at + REST_NS - now;
+	if (cow__elapsed(s->progress_at, now) < rest)
+		return s->progress_at + rest - now;
 	n = cow__min(SLICE, s->bytes - s->committed);
 	s->busy = true;
 	cow__engine_unlock();

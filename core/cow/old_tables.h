@@ -10,6 +10,10 @@
  *   before   [ T, page tables ]              [ reserved                    ]
  *   moved    [ T, none: faults fill them ]   [ old tables of T             ]
  *   frozen   [ T, private                ]   [ taken down later, in slices ]
+ *   thawed   [ T, shared, page tables    ]   [ none                        ]
+ *
+ * If all of T thaws within a tenth of a second, as after a child that executed a program or
+ * exited, they are moved back.
  *
  * Running readers and writers notice nothing. Between the steps they fault, and
  * find the same file pages. The helper thread takes old tables down. Without a
@@ -23,8 +27,15 @@
 #include "core/memory/tile.h"
 
 /* Moves the page tables of [at, at + bytes) away: shared memory, free memory included,
- * of one segment and mapped as one. If that fails they stay where they are. */
-void cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment);
+ * mapped as one, which shows the file of `segment` from `offset` on. If that fails they stay
+ * where they are. */
+void cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment,
+                          uint64_t offset);
+
+/* Maps [start, end) shared again: it shows the pages at its own place in the file of
+ * `segment`, and none of them was copied. If its page tables were moved away and are still
+ * there, they come back, and the program meets no faults. Returns 0 or -errno. */
+int cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment);
 
 /* Are there old tables to take down? */
 bool cow__old_tables_pending(void);

@@ -9,6 +9,7 @@
 #include "core/base/stats.h"
 #include "core/cow/ahead.h"
 #include "core/cow/heal.h"
+#include "core/cow/old_tables.h"
 #include "core/cow/part.h"
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
@@ -142,7 +143,12 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	r = cow__part_thaws(t);
 	if (r < 0)
 		return r;
-	r = cow__view_map(t, start, end, true, &done);
+	if (!t->npieces && !t->attributes) {
+		r = cow__old_tables_share(start, end, t->segment);
+		done = r < 0 ? start : end;
+	} else {
+		r = cow__view_map(t, start, end, true, &done);
+	}
 	cow__part_thawed(t, start, done);
 	return r;
 }
@@ -358,8 +364,7 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 	end = cow__tile_end(last);
 	if (last == t || cow__quiet_written(start, end, &w) ||
 	    cow__pagemap_copied(start, end, &run, 1, &next) != 0 ||
-	    cow__map_shared(start, end - start, &t->segment->file,
-	                    cow__segment_offset(start), false) < 0)
+	    cow__old_tables_share(start, end, t->segment) < 0)
 		return NULL;
 	for (;; t = t->next) {
 		cow__part_thawed(t, cow__tile_start(t), cow__tile_end(t));

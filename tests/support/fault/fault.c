@@ -22,6 +22,7 @@ static struct {
 } rules[RULES_MAX];
 static int rule_count;
 static unsigned long denials;
+static bool unmaps;
 
 static int countdown, armed_error, fired;
 static bool lasting;
@@ -59,6 +60,11 @@ void fault_deny(long nr, int arg, long value, int error)
 	rules[rule_count].arg = arg;
 	rules[rule_count].value = value;
 	rules[rule_count++].error = error;
+}
+
+void fault_unmaps(void)
+{
+	unmaps = true;
 }
 
 unsigned long fault_denials(void)
@@ -125,6 +131,8 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 	const long args[] = { a, b, c, d, e, f };
 	int error = denied(nr, args);
 
+	if (error != 0 && unmaps && nr == SYS_mremap && (d & MREMAP_FIXED))
+		(void)real_gate(SYS_munmap, e, b, 0, 0, 0, 0);
 	if (error != 0)
 		return error == FAULT_IGNORED ? 0 : -error;
 	/* A limit that is put back: a new one, and the old one is asked for. */

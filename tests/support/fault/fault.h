@@ -48,6 +48,10 @@ enum { FAULT_ANY = -1 };
  * whose argument number `arg` (from 0) equals `value`. */
 void fault_deny(long nr, int arg, long value, int error);
 
+/* From now on a denied mremap() has unmapped the place that it should move to, as most
+ * kernels do. */
+void fault_unmaps(void);
+
 /* How often something that was denied has been asked for. */
 unsigned long fault_denials(void);
 
