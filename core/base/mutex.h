@@ -52,6 +52,17 @@ cow__mutex_wanted(const struct cow__mutex *m)
 	return (uint32_t)__atomic_load_n(&m->state, __ATOMIC_RELAXED) == 2;
 }
 
+/* For a thread that tries again and again: tells the owner that it waits. */
+static inline void
+cow__mutex_want(struct cow__mutex *m)
+{
+	uint64_t state = __atomic_load_n(&m->state, __ATOMIC_RELAXED);
+
+	if ((uint32_t)state == 1)
+		(void)__atomic_compare_exchange_n(&m->state, &state, state + 1, 0,
+		                                  __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 static inline bool
 cow__mutex_try_lock(struct cow__mutex *m)
 {

@@ -286,6 +286,7 @@ try_lock(uint64_t ns)
 		if (cow__mutex_is_mine(&cow__engine.lock) ||
 		    cow__now() > until)
 			return false;
+		cow__mutex_want(&cow__engine.lock);
 		cow__yield();
 	}
 	return true;
