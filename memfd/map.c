@@ -208,6 +208,19 @@ cow__map_move(uintptr_t from, size_t bytes, uintptr_t to)
 	                         MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to));
 }
 
+/* Reserves what was unmapped a moment ago. Another thread may have mapped something there. */
+static bool
+reserve_again(uintptr_t addr, size_t bytes)
+{
+	if (result(sys_mmap((void *)addr, bytes, PROT_NONE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	                            MAP_FIXED_NOREPLACE,
+	                    -1, 0)) < 0)
+		return false;
+	leave_out_of_cores(addr, bytes);
+	return true;
+}
+
 int
 cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 {
@@ -216,17 +229,19 @@ cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 	                                  MREMAP_DONTUNMAP,
 	                          (void *)to));
 
-	if (r == 0)
-		return 0;
 	/* Most kernels unmap `to` before they check the other arguments. What is
 	 * there now, if anything, may be another thread's. */
-	if (result(sys_mmap((void *)to, bytes, PROT_NONE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
-	                            MAP_FIXED_NOREPLACE,
-	                    -1, 0)) < 0)
-		return -ENOTRECOVERABLE;
-	leave_out_of_cores(to, bytes);
-	return r;
+	return r == 0 || reserve_again(to, bytes) ? r : -ENOTRECOVERABLE;
+}
+
+int
+cow__map_bring_back(uintptr_t from, size_t bytes, uintptr_t to)
+{
+	/* Not with MREMAP_DONTUNMAP: the kernel asks for that whether the process may have more
+	 * addresses, and it does so when it has unmapped `to`. */
+	int r = cow__map_move(from, bytes, to);
+
+	return r < 0 || reserve_again(from, bytes) ? r : -ENOTRECOVERABLE;
 }
 
 /* No bytes are advised: Linux checks the advice before the length. gVisor checks

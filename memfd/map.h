@@ -87,6 +87,12 @@ int cow__map_move(uintptr_t from, size_t bytes, uintptr_t to);
  */
 int cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to);
 
+/* Moves a part of what was displaced back over `to`, which it replaces, and reserves the
+ * place again. -ENOTRECOVERABLE: it was moved, but its place may be another thread's now.
+ * After any other failure nothing was moved. Only where the kernel lacks memory is `to`
+ * unmapped then. */
+int cow__map_bring_back(uintptr_t from, size_t bytes, uintptr_t to);
+
 /* Makes the 2 MiB ranges of a shared mapping huge pages, and allocates what is
  * not there. Leaves out ranges that are busy, and stops at other failures.
  * *ret_done: the bytes that were done. */

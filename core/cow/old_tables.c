@@ -17,8 +17,8 @@
 #define MOST 16         /* moved mappings at a time */
 #define TRIES 3       /* then this kernel does not move shared memory */
 #define REST_NS 5000000u /* the freezing thread may have more mappings to change */
-#define STAY_NS 100000000u /* ... and the memory may be thawed soon */
-#define STAY_MOST 4        /* moved mappings that stay so long */
+#define STAY_NS 20000000u /* a short child ends by then, and the tables are moved back */
+#define STAY_MOST 4       /* moved mappings for which that is awaited */
 #define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 
 static struct cow__tile *old_tables;
@@ -61,7 +61,7 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 		cow__segment_ref(s->segment);
 		s->committed = 0; /* how far it is taken down */
 		/* Whose they are. 0: they show other pages than those at this place in the file. */
-		s->touched = offset == cow__segment_offset(at) ? at : 0;
+		s->touched = s->down_touched = offset == cow__segment_offset(at) ? at : 0;
 		s->progress_at = cow__now();
 	}
 	cow__tile_change_end(s);
@@ -75,35 +75,6 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	old_tables = s;
 	count++;
 	moved = true;
-}
-
-/* Where the page tables of [start, end) are, if none was taken down. 0: nowhere. */
-static uintptr_t
-moved_to(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
-{
-	for (const struct cow__tile *s = old_tables; s; s = s->list_next)
-		if (s->segment == segment && !s->busy && !s->committed && s->touched &&
-		    s->touched <= start && end <= s->touched + s->bytes)
-			return cow__tile_start(s) + (start - s->touched);
-	return 0;
-}
-
-int
-cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
-{
-	uintptr_t from = moved_to(start, end, segment);
-	int r;
-
-	if (from && cow__map_displace(from, end - start, start) == 0)
-		return 0;
-	r = cow__map_shared(start, end - start, &segment->file, cow__segment_offset(start), false);
-	/* The failed move has unmapped the range. Its memory must come back. */
-	if (r < 0 && from) {
-		cow__old_tables_release();
-		r = cow__map_shared(start, end - start, &segment->file,
-		                    cow__segment_offset(start), false);
-	}
-	return r;
 }
 
 bool
@@ -123,17 +94,24 @@ cow__old_tables_moved(void)
 
 /* `s` is off the list, and nothing is mapped there. */
 static void
-forget(struct cow__tile *s)
+clear(struct cow__tile *s, uint8_t kind)
 {
 	s->list_next = NULL;
-	s->committed = s->touched = 0;
+	s->committed = s->touched = s->down_touched = 0;
 	cow__tile_change_begin(s);
+	s->kind = kind;
 	s->backing = COW__NONE;
 	cow__segment_unref(s->segment);
 	s->segment = NULL;
 	cow__tile_change_end(s);
-	(void)cow__tile_put(s);
 	count--;
+}
+
+static void
+forget(struct cow__tile *s)
+{
+	clear(s, COW__INNER);
+	(void)cow__tile_put(s);
 }
 
 static void
@@ -144,6 +122,63 @@ remove_from_list(const struct cow__tile *s)
 	while (*p != s)
 		p = &(*p)->list_next;
 	*p = s->list_next;
+}
+
+/* The page tables of [start, end) are no longer in `s`. What lies before them is not moved back
+ * any more. `reserved`: their place in `s` is. Else all of `s` is given up. */
+static void
+brought_back(struct cow__tile *s, uintptr_t start, uintptr_t end, bool reserved)
+{
+	uintptr_t place = cow__tile_start(s) - s->touched;
+	bool all = start == s->touched && end == s->touched + s->bytes;
+
+	s->down_touched = end;
+	if (reserved && !all)
+		return;
+	remove_from_list(s);
+	if (reserved) {
+		forget(s);
+		return;
+	}
+	(void)cow__map_none(cow__tile_start(s), start - s->touched);
+	(void)cow__map_none(place + end, s->touched + s->bytes - end);
+	clear(s, COW__LOST);
+}
+
+/* The moved mapping that has the page tables of [start, end), of which none was taken down or
+ * moved back. */
+static struct cow__tile *
+moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
+{
+	for (struct cow__tile *s = old_tables; s; s = s->list_next)
+		if (s->segment == segment && !s->busy && !s->committed && s->touched &&
+		    s->down_touched <= start && end <= s->touched + s->bytes)
+			return s;
+	return NULL;
+}
+
+int
+cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
+{
+	struct cow__tile *s = moved_from(start, end, segment);
+	int r;
+
+	if (s) {
+		r = cow__map_bring_back(cow__tile_start(s) + (start - s->touched), end - start,
+		                        start);
+		if (r == 0 || r == -ENOTRECOVERABLE) {
+			brought_back(s, start, end, r == 0);
+			return 0;
+		}
+	}
+	r = cow__map_shared(start, end - start, &segment->file, cow__segment_offset(start), false);
+	/* The move may have unmapped the range. Its memory must come back. */
+	if (r < 0 && s) {
+		cow__old_tables_release();
+		r = cow__map_shared(start, end - start, &segment->file,
+		                    cow__segment_offset(start), false);
+	}
+	return r;
 }
 
 uint64_t
@@ -158,6 +193,8 @@ cow__old_tables_job(uint64_t now)
 		return UINT64_MAX;
 	if (cow__elapsed(s->progress_at, now) < rest)
 		return s->progress_at + rest - now;
+	while (s->list_next) /* the first one moved */
+		s = s->list_next;
 	n = cow__min(SLICE, s->bytes - s->committed);
 	s->busy = true;
 	cow__engine_unlock();

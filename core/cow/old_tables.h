@@ -12,8 +12,8 @@
  *   frozen   [ T, private                ]   [ taken down later, in slices ]
  *   thawed   [ T, shared, page tables    ]   [ none                        ]
  *
- * If all of T thaws within a tenth of a second, as after a child that executed a program or
- * exited, they are moved back.
+ * If T thaws within 20 ms, as after a child that executed a program or exited, they are moved
+ * back.
  *
  * Running readers and writers notice nothing. Between the steps they fault, and
  * find the same file pages. The helper thread takes old tables down. Without a

@@ -14,9 +14,8 @@
  * the ranges before. */
 void cow__commit_unit(uintptr_t start, size_t bytes);
 
-/* An extent of `bytes` bytes will be cut from the start of a cold tile. If the program has
- * filled the extent before that one, huge pages are made under where the two meet, and under
- * the end of the new one. */
+/* An extent of `bytes` bytes will be cut from the start of a cold tile. The 2 MiB in which it
+ * ends are committed, if they are free and the program has filled the extent before. */
 void cow__commit_packed(const struct cow__tile *t, size_t bytes);
 
 /* In a forked child: nothing is ahead. */

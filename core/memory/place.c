@@ -89,7 +89,9 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 		(void)cow__tile_put(t);
 		return r;
 	}
-	if (!anon && bytes < COW__HUGE)
+	if (at == rest_at && !anon && !room && !single)
+		cow__commit_packed(t, bytes);
+	else if (!anon && bytes < COW__HUGE)
 		cow__commit_unit(at, bytes);
 	if (unit > bytes) {
 		t = cow__tile_put(t);
@@ -174,7 +176,7 @@ take_with_more(struct cow__tile *t, size_t bytes)
 	return t;
 }
 
-/* Takes memory without pages right behind what was taken before. So huge pages can lie under
+/* Takes cold memory right behind what was taken before. So huge pages can lie under
  * all of such extents, and forks handle them as one. At a boundary the last part of each would
  * have small pages, and there would be a gap behind it. */
 static struct cow__tile *
@@ -190,7 +192,7 @@ take_behind_last(size_t bytes, size_t align, unsigned want)
 	if (t->bytes < bytes && !map_behind(t, bytes - t->bytes))
 		return NULL;
 	t = cow__tile_find(rest_at);
-	if (t->bytes < bytes)
+	if (!t || t->bytes < bytes)
 		return NULL;
 	cow__commit_packed(t, bytes);
 	return cow__tile_carve(t, rest_at, bytes);
