@@ -65,20 +65,6 @@ START_TEST(each_call_fails)
 }
 END_TEST
 
-/* Linux before 5.13 moves the page tables of anonymous memory alone. */
-static bool page_tables_move(void)
-{
-	enum { DONTUNMAP = 4 };
-	char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *to;
-
-	ck_assert_ptr_ne(p, MAP_FAILED);
-	to = mremap(p, PAGE, PAGE, MREMAP_MAYMOVE | DONTUNMAP, NULL);
-	munmap(p, PAGE);
-	if (to != MAP_FAILED)
-		munmap(to, PAGE);
-	return to != MAP_FAILED;
-}
-
 enum { ADVICE = 25 /* MADV_COLLAPSE */ };
 
 static const int refusals[] = { EINVAL, EPERM, ENOSYS };

@@ -217,6 +217,19 @@ unsigned mappings_between(unsigned char *const *p, unsigned n, size_t bytes)
 	return count;
 }
 
+bool page_tables_move(void)
+{
+	enum { DONTUNMAP = 4 };
+	char *p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0), *to;
+
+	must(p != MAP_FAILED);
+	to = mremap(p, PAGE, PAGE, MREMAP_MAYMOVE | DONTUNMAP, NULL);
+	munmap(p, PAGE);
+	if (to != MAP_FAILED)
+		munmap(to, PAGE);
+	return to != MAP_FAILED;
+}
+
 struct rlimit descriptors_raise(void)
 {
 	struct rlimit own, raised;

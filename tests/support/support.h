@@ -208,6 +208,9 @@ bool mapped_shared(const void *address);
 /* Kernel mappings from the first to the last of `n` addresses, which have `bytes` bytes. */
 unsigned mappings_between(unsigned char *const *p, unsigned n, size_t bytes);
 
+/* Linux before 5.13 moves the page tables of anonymous memory alone. */
+bool page_tables_move(void);
+
 /* ---- What the process holds ---------------------------------------------- */
 
 struct footprint {
