@@ -234,7 +234,7 @@ MAKES(dlpack_versioned, COW_INT32, imported(t, true, ret))
 
 /* Most need only a tensor: the bytes come from warm memory. */
 static const struct operation operations[] = {
-	CALLS(new), CALLS(dequantize), CALLS(to_another), NOTHING(to_the_same),
+	CALLS(new), CALLS(dequantize), POOLS(to_another), NOTHING(to_the_same),
 	POOLS(new_quantized), POOLS(quantize), POOLS(clone_of),
 	POOLS(clone_quantized), POOLS(contiguous), POOLS(reshape),
 	POOLS(on_quantized), POOLS(slice_of), POOLS(slice_of_channels),
