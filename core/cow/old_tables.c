@@ -21,10 +21,37 @@
 #define STAY_MOST 4       /* moved mappings for which that is awaited */
 #define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 
-static struct cow__tile *old_tables;
-static unsigned count;
+static struct cow__tile *old_tables COW_FORK_DATA;
+static unsigned count COW_FORK_DATA;
 static unsigned failures;
-static bool moved;
+static bool moved COW_FORK_DATA;
+
+/*
+ * Tables that come back are moved again at the next fork. That is in vain where the program
+ * doesn't touch its memory between forks. Nothing tells whether it does, while they come back.
+ * So after some forks they don't. If the next fork finds many entries all the same, they come
+ * back at more forks than the last time.
+ */
+#define RETURNS_FIRST 4
+#define RETURNS_MOST 64
+
+static struct {
+	uint8_t left; /* forks after which the tables come back */
+	uint8_t last; /* so many were left at first, the last time */
+	bool thawed, returned; /* something was, since the last fork that moved tables */
+} returns COW_FORK_DATA = { 0, RETURNS_FIRST / 2, true, false };
+
+static void
+note_return(void)
+{
+	if (!returns.thawed)
+		return;
+	if (returns.returned)
+		returns.left -= returns.left > 0;
+	else
+		returns.left = returns.last = (uint8_t)cow__min(2 * returns.last, RETURNS_MOST);
+	returns.thawed = returns.returned = false;
+}
 
 /* Most forks find little to move: the parent has hardly touched its memory since the
  * last one. Then a move, and the helper that wakes for it, would be the greater
@@ -43,9 +70,14 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	struct cow__tile *s;
 	int r;
 
-	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
-	    !is_worth_it(at, bytes))
+	if (count == MOST || failures == TRIES || !cow__engine.use_helper)
 		return;
+	if (!is_worth_it(at, bytes)) {
+		if (returns.thawed && !returns.returned)
+			returns.last = RETURNS_FIRST / 2;
+		return;
+	}
+	note_return();
 	/* At the same place within a GiB the kernel moves whole upper levels of
 	 * the page tables. */
 	s = cow__tile_inner(bytes, at, GIB);
@@ -160,14 +192,16 @@ moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
 int
 cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
 {
-	struct cow__tile *s = moved_from(start, end, segment);
+	struct cow__tile *s = returns.left ? moved_from(start, end, segment) : NULL;
 	int r;
 
+	returns.thawed = true;
 	if (s) {
 		r = cow__map_bring_back(cow__tile_start(s) + (start - s->touched), end - start,
 		                        start);
 		if (r == 0 || r == -ENOTRECOVERABLE) {
 			brought_back(s, start, end, r == 0);
+			returns.returned = true;
 			return 0;
 		}
 	}
@@ -185,7 +219,7 @@ uint64_t
 cow__old_tables_job(uint64_t now)
 {
 	struct cow__tile *s = old_tables; /* the last one moved */
-	uint64_t rest = count <= STAY_MOST ? STAY_NS : REST_NS;
+	uint64_t rest = returns.left && count <= STAY_MOST ? STAY_NS : REST_NS;
 	size_t n;
 	int r;
 
