@@ -7,6 +7,7 @@
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "core/cow/options.h"
+#include "core/memory/helper.h"
 #include "core/memory/options.h"
 #include "core/memory/state.h"
 
@@ -47,13 +48,20 @@ set(const char *key, const char *value)
 COW_EXPORT int
 cow_option_set(const char *key, const char *value)
 {
+	bool helper;
 	int r;
 
 	if (!key || !value)
 		return cow__error(-EINVAL, "cow_option_set: NULL");
 	cow__engine_lock();
+	helper = cow__engine.use_helper;
 	r = set(key, value);
+	helper &= !cow__engine.use_helper;
 	cow__engine_unlock();
+	if (helper) { /* the one that runs ends, too */
+		cow__helper_suspend();
+		cow__helper_resume();
+	}
 	if (r == -ENOENT)
 		return cow__error(r, "no such option");
 	if (r == -EBUSY)
