@@ -53,6 +53,12 @@ static void write_page(size_t page, uint32_t value)
 	*number(page) = model[page] = value;
 }
 
+static void write_pages(size_t from, size_t to, uint32_t value)
+{
+	for (size_t page = from; page < to; page++)
+		write_page(page, value);
+}
+
 /* Runs of pages, from some to half of all. */
 static void write_some(struct prng *prng)
 {
@@ -145,6 +151,23 @@ static void something(struct prng *prng, struct cow_storage *storage)
 	}
 }
 
+static bool nothing_is_passed_over(void *unused)
+{
+	(void)unused;
+	for (size_t page = 0; page < PAGES; page += 512)
+		if (cow__ahead_passed((uintptr_t)p + page * PAGE))
+			return false;
+	return true;
+}
+
+/* A helper ran before these tests ended it. What it remembers may mean memory at these
+ * addresses: chunks that it passed over, and where it stopped. */
+static void make_it_forget(void)
+{
+	ck_assert(wait_until(nothing_is_passed_over, NULL, 10));
+	ck_assert_uint_eq(copy_ahead(), 0); /* the next search begins at the first tile */
+}
+
 static void make(int kind, struct cow_storage **ret)
 {
 	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
@@ -157,6 +180,7 @@ static void make(int kind, struct cow_storage **ret)
 	cow__engine_lock();
 	cow__watch_keep();
 	cow__engine_unlock();
+	make_it_forget();
 }
 
 static void drop(struct cow_storage *storage)
@@ -207,8 +231,7 @@ START_TEST(little_is_left)
 
 	make(0, &storage);
 	in_child(looks, NULL);
-	for (size_t page = 100; page < 900; page++)
-		write_page(page, 5);
+	write_pages(100, 900, 5);
 	if (copy_ahead() == 0) {
 		must(!cow__ahead_usable());
 		drop(storage);
@@ -235,7 +258,7 @@ START_TEST(many_blocks)
 	uint64_t shared = 0;
 	unsigned n;
 
-	ck_assert_int_eq(cow_option_set("helper", "no"), 0);
+	ok(cow_option_set("helper", "no"));
 	for (int i = 0; i < BLOCKS; i++) {
 		block[i] = new_block(each, 0);
 		fill(block[i], each, 1);
@@ -261,7 +284,6 @@ START_TEST(many_blocks)
 }
 END_TEST
 
-/* A chunk was ready when its block was freed. A shorter block is there now. */
 static void *wants_the_lock(void *unused)
 {
 	cow__engine_lock();
@@ -314,8 +336,7 @@ START_TEST(marked_anew)
 	ck_assert_int_eq(cow_option_set("backing", "memfd"), 0);
 	make(0, &(struct cow_storage *){ NULL });
 	in_child(exits_at_once, NULL);
-	for (size_t page = 0; page < 512; page++)
-		write_page(page, 5);
+	write_pages(0, 512, 5);
 	at = (uintptr_t)p;
 	cow__engine_lock();
 	must(cow__thaw_step(cow__tile_find(at), &at, at + 256 * PAGE, SIZE_MAX,
@@ -323,8 +344,7 @@ START_TEST(marked_anew)
 	cow__engine_unlock();
 	must(copy_ahead() == 1 || !cow__ahead_usable());
 	fork_beside_a_thread();
-	for (size_t page = 0; page < 512; page++)
-		write_page(page, 6);
+	write_pages(0, 512, 6);
 	copy_little();
 	/* The kernel may count a thread for a moment that was joined. */
 	do
@@ -336,19 +356,17 @@ START_TEST(marked_anew)
 }
 END_TEST
 
+/* A chunk was ready when its block was freed. A shorter block is there now. */
 START_TEST(shorter_block)
 {
 	const size_t shorter = 3 * MIB + 5 * PAGE;
 	unsigned char *block;
-	unsigned n;
 
 	ck_assert_int_eq(cow_option_set("backing", "memfd"), 0);
 	make(0, &(struct cow_storage *){ NULL });
 	in_child(exits_at_once, NULL);
-	for (size_t page = 0; page < PAGES; page++)
-		write_page(page, 5);
-	n = copy_ahead();
-	must(n > 0 || !cow__ahead_usable());
+	write_pages(0, PAGES, 5);
+	must(copy_ahead() > 0 || !cow__ahead_usable());
 	cow_block_free(p);
 	block = new_block(shorter, 0);
 	must(block == p);
@@ -378,8 +396,7 @@ START_TEST(under_io)
 	fd = mkstemp(path);
 	must(fd >= 0 && unlink(path) == 0);
 	pinned = fcntl(fd, F_SETFL, O_DIRECT) == 0;
-	for (size_t page = 100; page < 900; page++)
-		write_page(page, 5);
+	write_pages(100, 900, 5);
 	if (pinned && cow__ahead_usable()) {
 		cow__engine_lock();
 		ck_assert_int_eq(cow__ahead_prepare(10 * second), -EBUSY);
@@ -399,12 +416,10 @@ START_TEST(descriptor_lost)
 
 	make(0, &storage);
 	in_child(looks, NULL);
-	for (size_t page = 100; page < 900; page++)
-		write_page(page, 5);
+	write_pages(100, 900, 5);
 	copy_ahead();
 	cow__watch_forget();
-	for (size_t page = 200; page < 400; page++)
-		write_page(page, 6);
+	write_pages(200, 400, 6);
 	heal(UINT64_MAX);
 	drop(storage);
 }
@@ -426,15 +441,13 @@ START_TEST(written_by_the_kernel)
 	unsigned n = 0;
 
 	must(record);
-	ok(cow_option_set("helper", "no"));
 	make(0, &storage);
 	record->sequences.from = (uintptr_t)p + bytes / 2;
 	record->sequences.to = record->sequences.from + 32;
 	/* A round that takes too long says nothing. */
 	for (int i = 0; i < 50 && cow__now() - before >= COW__AHEAD_PASSED_NS; i++) {
 		in_child(exits_at_once, NULL);
-		for (size_t page = 0; page < PAGES; page++)
-			write_page(page, 7);
+		write_pages(0, PAGES, 7);
 		copy_ahead();
 		before = cow__now();
 		heal(UINT64_MAX);
@@ -459,8 +472,7 @@ START_TEST(without_it)
 	cow__watch_use(false);
 	make(_i, &storage);
 	in_child(looks, NULL);
-	for (size_t page = 100; page < 900; page++)
-		write_page(page, 5);
+	write_pages(100, 900, 5);
 	ck_assert_uint_eq(copy_ahead(), 0);
 	heal(UINT64_MAX);
 	if (!UNDER_TSAN)
