@@ -751,7 +751,7 @@ int cow_trim(void);
  * Sets one option of the engine, as a key of COWSHED_OPTIONS does.
  * docs/options.md has the keys and units. The shim's own keys (threshold, mmap
  * and report) are not among them. Thread-safe. A forked child inherits the
- * options.
+ * options. helper=no ends a helper thread that runs, and waits for its end.
  *
  *   -ENOENT   no such key
  *   -EINVAL   not a value for it
