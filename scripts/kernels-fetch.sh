@@ -11,8 +11,8 @@ set -eu
 umask 022
 work=$PWD/build/linux
 die() { echo "check-kernels: $*" >&2 && exit 1; }
-for tool in apt-get dpkg-deb xz; do
-	command -v $tool >/dev/null || die "no $tool here; the kernels come from Debian's packages"
+for tool in apt-get dpkg-deb xz cpio; do
+	command -v $tool >/dev/null || die "no $tool here; it unpacks or packs the kernels of Debian's packages"
 done
 MIRROR=$(scripts/mirror.sh)
 # The programs of the build's own release fit its compilers' libc.
