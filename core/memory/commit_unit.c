@@ -5,91 +5,212 @@
 #include "core/memory/commit_unit.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/memory/budget.h"
-#include "core/memory/fill_history.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
+#include "memfd/memfd.h"
 #include "memfd/pagemap.h"
 
-#define PATIENCE 16
-#define PROBES 5 /* pages of an extent that are looked at */
+#define PROBES 16 /* pages that are looked at */
+#define DEBT 16   /* filled units for each that was committed in vain */
+#define UNITS 8   /* the latest are remembered */
+#define PROOFS 4  /* of zeros, before any unit is committed on trust */
+#define TRUST_MOST 256
 
-static uintptr_t unit_ahead COW_FORK_DATA; /* the last committed, not seen touched yet; 0: none */
-static unsigned passed_over; /* units since then */
+static uintptr_t ahead COW_FORK_DATA; /* the last unit committed, not known to be filled; 0: none */
+static unsigned debt;
+static uintptr_t units[UNITS]; /* committed, the latest ones */
+static unsigned nunits;
 
-/* One at a time: when the program asks for the next unit, this one is used up. If it is still
- * not touched PATIENCE units later, it was committed in vain. */
-static bool
-used_up(size_t bytes)
+/*
+ * Pages of zeros in a committed unit: the program may have written them, or not. Where the
+ * program is known to fill memory with zeros, some units are committed on trust. When these
+ * are used up, one unit gets small pages. They tell, and twice as many units follow.
+ */
+static struct {
+	unsigned proofs; /* in a row */
+	unsigned left, last;
+} trust;
+
+/* Of [0, n). */
+static size_t
+any_below(size_t n)
 {
-	if (unit_ahead && cow__pagemap_touched_page(unit_ahead) <= 0) {
-		if (++passed_over < PATIENCE)
-			return false;
-		cow__fill_history_learn(bytes, 0, COW__HUGE);
-	}
-	if (unit_ahead)
-		cow__budget_ahead_ends(COW__HUGE);
-	unit_ahead = 0;
-	passed_over = 0;
-	return true;
+	static uint64_t state = 1;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return (size_t)(state % n);
 }
 
+/* Has this page of the file a byte that is not zero? */
+static bool
+is_written(const struct cow__segment *s, uintptr_t page)
+{
+	static uint64_t words[512];
+	uint64_t any = 0;
+
+	for (size_t at = 0; at < cow__page && !any; at += sizeof(words)) {
+		if (cow__memfd_read(s->file.fd, cow__segment_offset(page + at), words,
+		                    sizeof(words)) < 0)
+			return false;
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			any |= words[i];
+	}
+	return any != 0;
+}
+
+static bool
+is_in_unit(uintptr_t page)
+{
+	for (unsigned i = 0; i < UNITS; i++)
+		if (units[i] == cow__round_down(page, COW__HUGE))
+			return true;
+	return false;
+}
+
+enum answer { NO, UNCLEAR, ZEROS, WRITTEN };
+
+/*
+ * Has the program filled [start, end)? Pages at random places are looked at, one in each of
+ * PROBES parts. The page table says of small pages whether they were touched. A huge page is
+ * there as a whole after one touch. So the bytes in the file tell.
+ */
+static enum answer
+is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
+{
+	size_t pages = (end - start) / cow__page / PROBES; /* of each part */
+	unsigned zeros = 0, unclear = 0;
+
+	if (!pages || !cow__descriptor_ok(&s->file))
+		return NO;
+	for (unsigned i = 0; i < PROBES; i++) {
+		uintptr_t page = start + (i * pages + any_below(pages)) * cow__page;
+
+		if (is_written(s, page))
+			continue;
+		if (cow__pagemap_touched_page(page) <= 0)
+			return NO;
+		zeros++;
+		unclear += is_in_unit(page);
+	}
+	if (!zeros)
+		return WRITTEN;
+	return zeros - unclear >= PROBES / 2 ? ZEROS : UNCLEAR;
+}
+
+/* An extent will begin at `start`. If the unit that is ahead is used up by then, was it
+ * filled? Where its extents ended meanwhile, nothing tells. */
 static void
-commit(uintptr_t start, size_t bytes)
+judge(const struct cow__segment *s, uintptr_t start)
+{
+	uintptr_t end = ahead + COW__HUGE;
+	const struct cow__tile *t = ahead ? cow__tile_find(ahead) : NULL;
+
+	if (t && t->kind == COW__LIVE && t->segment == s && !trust.last &&
+	    is_filled(s, ahead, start > ahead && start < end ? start : end) != WRITTEN)
+		debt = DEBT;
+	ahead = 0;
+}
+
+/* The last whole unit before `start`. */
+static uintptr_t
+unit_before(uintptr_t start)
+{
+	return cow__round_down(start, COW__HUGE) - COW__HUGE;
+}
+
+/* What lies before `t`: the extent there, and a unit at least. */
+static enum answer
+is_filled_before(const struct cow__tile *t)
+{
+	uintptr_t end = cow__tile_start(t), start = unit_before(end);
+
+	if (t->prev && t->prev->kind == COW__LIVE)
+		start = cow__min(start, cow__tile_start(t->prev));
+	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : NO;
+}
+
+static int
+commit(uintptr_t unit)
 {
 	size_t done = 0;
-	int r;
+	int r = cow__map_collapse(unit, COW__HUGE, &done);
 
-	if (!used_up(bytes) || cow__budget_room(COW__AHEAD_LEAST, bytes) < COW__HUGE)
-		return;
-	r = cow__map_collapse(start, COW__HUGE, &done);
-	(void)cow__map_zap(start, COW__HUGE);
 	cow__stat_add(bytes_collapsed, done);
-	if (r < 0) {
-		cow__fallback(COW_FALLBACK_COLLAPSE);
-		return;
-	}
-	unit_ahead = start;
-	cow__budget_ahead(COW__HUGE);
+	if (r == 0)
+		units[nunits++ % UNITS] = unit;
+	return r;
 }
 
-void
-cow__commit_unit(uintptr_t start, size_t bytes)
+/* The unit before `t` is filled. If it was left to small pages, they become a huge one. */
+static void
+make_up(const struct cow__tile *t)
 {
-	if (cow__commits() && !cow__engine.placed && COW__HUGE % bytes <= COW__HUGE / 16)
-		commit(start, bytes);
+	uintptr_t unit = unit_before(cow__tile_start(t));
+	const struct cow__tile *p = is_in_unit(unit) ? t : cow__tile_find(unit);
+
+	for (; p && p != t; p = p->next)
+		if (p->kind != COW__LIVE || !cow__tile_is_shared(p) || p->segment != t->segment ||
+		    p->slow || p->attributes || p->busy || p->bytes >= COW__HUGE)
+			return;
+	if (p && !is_in_unit(unit))
+		(void)commit(unit);
 }
 
-/* Has the program filled this extent? It has touched pages from its start to its end. */
 static bool
-is_filled(const struct cow__tile *t)
+is_due(const struct cow__tile *t)
 {
-	if (t->kind != COW__LIVE || !cow__tile_is_shared(t))
+	switch (is_filled_before(t)) {
+	case NO:
+		trust.proofs = trust.left = trust.last = 0;
 		return false;
-	for (size_t i = PROBES; i > 0; i--) {
-		size_t at = cow__round_down((t->bytes - 1) / (PROBES - 1) * (i - 1), cow__page);
-
-		if (cow__pagemap_touched_page(cow__tile_start(t) + at) <= 0)
+	case UNCLEAR:
+		if (!trust.left)
 			return false;
+		trust.left--;
+		break;
+	case ZEROS:
+		make_up(t);
+		if (trust.proofs < PROOFS && ++trust.proofs < PROOFS)
+			return false;
+		if (!trust.left)
+			trust.left = trust.last = cow__max(PROOFS, cow__min(2 * trust.last, TRUST_MOST));
+		break;
+	case WRITTEN:
+		make_up(t);
+		break;
 	}
-	return true;
+	if (!debt)
+		return true;
+	debt--;
+	return false;
 }
 
 void
-cow__commit_packed(const struct cow__tile *t, size_t bytes)
+cow__commit_unit(const struct cow__tile *t, size_t bytes)
 {
 	uintptr_t start = cow__tile_start(t), end = start + bytes;
 	uintptr_t unit = cow__round_down(end, COW__HUGE);
 
 	/* What lies behind this free tile is another's. */
-	if (cow__commits() && !cow__engine.placed && unit >= start && unit < end &&
-	    unit + COW__HUGE <= cow__tile_end(t) && is_filled(t->prev))
-		commit(unit, bytes);
+	if (!cow__commits() || cow__engine.placed || unit < start || unit == end ||
+	    unit + COW__HUGE > cow__tile_end(t))
+		return;
+	judge(t->segment, start);
+	if (!is_due(t))
+		return;
+	if (commit(unit) < 0) {
+		cow__fallback(COW_FALLBACK_COLLAPSE);
+		return;
+	}
+	(void)cow__map_zap(unit, COW__HUGE);
+	ahead = unit;
 }
 
 COW_FORK_CODE void
 cow__commit_unit_child(void)
 {
-	unit_ahead = 0;
+	ahead = 0;
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Committing ranges of 2 MiB that smaller extents are cut from (core/memory/commit.h)
+ * Committing units: the ranges of 2 MiB in which extents end (core/memory/commit.h)
+ *
+ * Such a unit belongs to several extents, and so to none. It is committed when the first of
+ * them is made, if the program has filled the memory before it. One unit is ahead of the program
+ * at a time. A unit that the program then leaves empty, in part, costs it the next 16.
  *
  * Engine locked throughout.
  */
@@ -9,14 +13,9 @@
 
 #include "core/memory/tile.h"
 
-/* A fresh, mapped range of 2 MiB. Extents of `bytes` bytes, all smaller, will be
- * cut from it. It is committed if they fill it well, and if the program touched
- * the ranges before. */
-void cow__commit_unit(uintptr_t start, size_t bytes);
-
-/* An extent of `bytes` bytes will be cut from the start of a cold tile. The 2 MiB in which it
- * ends are committed, if they are free and the program has filled the extent before. */
-void cow__commit_packed(const struct cow__tile *t, size_t bytes);
+/* An extent of `bytes` bytes will be cut from the start of a cold tile with a segment. The
+ * unit in which it ends is committed, if all of it is free and the above holds. */
+void cow__commit_unit(const struct cow__tile *t, size_t bytes);
 
 /* In a forked child: nothing is ahead. */
 void cow__commit_unit_child(void);

@@ -89,10 +89,8 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 		(void)cow__tile_put(t);
 		return r;
 	}
-	if (at == rest_at && !anon && !room && !single)
-		cow__commit_packed(t, bytes);
-	else if (!anon && bytes < COW__HUGE)
-		cow__commit_unit(at, bytes);
+	if (!anon && !room && !single && bytes < UNALIGNED_MOST)
+		cow__commit_unit(t, bytes);
 	if (unit > bytes) {
 		t = cow__tile_put(t);
 		t = cow__tile_carve(t, at, bytes);
@@ -194,7 +192,7 @@ take_behind_last(size_t bytes, size_t align, unsigned want)
 	t = cow__tile_find(rest_at);
 	if (!t || t->bytes < bytes)
 		return NULL;
-	cow__commit_packed(t, bytes);
+	cow__commit_unit(t, bytes);
 	return cow__tile_carve(t, rest_at, bytes);
 }
 
