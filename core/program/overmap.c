@@ -24,6 +24,8 @@
 #include "core/program/mapping.h"
 #include "core/program/range.h"
 #include "memfd/map.h"
+#include "memfd/memfd.h"
+#include "memfd/pagemap.h"
 
 #include <string.h>
 
@@ -276,32 +278,71 @@ cow__grows_down(uintptr_t addr)
 	cow__engine_unlock();
 }
 
+/* Has the program nothing there? The kernel may have taken a page of the file out of the page
+ * table, so what is in the file counts as well. */
+static bool
+is_missing(const struct cow__tile *t, uintptr_t page)
+{
+	static uint64_t words[512];
+	uint64_t any = 0;
+
+	if (cow__pagemap_touched_page(page) != 0)
+		return false;
+	for (size_t at = 0; at < cow__page && !any; at += sizeof(words)) {
+		if (cow__memfd_read(t->segment->file.fd, cow__segment_offset(page + at), words,
+		                    sizeof(words)) < 0)
+			return false;
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			any |= words[i];
+	}
+	return any == 0;
+}
+
+/* Notes in `ret`, a bit for each page, what of [start, end) is missing: a userfaultfd may tell
+ * of it. The engine may have made huge pages ahead of the program. These are missing, too. */
+static void
+note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsigned char *ret)
+{
+	uint64_t base = cow__segment_offset(start), data = 0, data_end = 0;
+	size_t pages = (end - start) / cow__page;
+	int r = 1;
+
+	for (size_t i = 0; i < pages; i++) {
+		/* Holes of the file are many pages. */
+		if (r > 0 && base + i * cow__page >= data_end)
+			r = cow__memfd_data(&t->segment->file, base + i * cow__page,
+			                    base + pages * cow__page, &data, &data_end);
+		if (r < 0)
+			return;
+		if (r == 0 || base + i * cow__page < data || is_missing(t, start + i * cow__page))
+			ret[i / 8] |= (unsigned char)(1 << i % 8);
+	}
+}
+
+/* Copies [start, end), but what is noted as missing. */
+static void
+copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy)
+{
+	for (size_t i = 0; start + i * cow__page < end; i++)
+		if (!missing || !(missing[i / 8] & 1 << i % 8))
+			memcpy(copy + i * cow__page, (void *)(start + i * cow__page), cow__page);
+}
+
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
-own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-          int value)
+replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
 {
 	void *copy;
-	int r;
-
-	(void)value;
-	cow__range_traces(t); /* nor may the next block have these pages */
-	t->lasting |= own && t->backing != COW__ANON;
-	if (own)
-		return t->backing == COW__ANON
-		               ? 0
-		               : cow__attribute_add(t, start, end,
-		                                    COW__ATTRIBUTE_PLACE,
-		                                    COW__PLACE_OWN);
 	/* A common block would part from the pages that others have. */
-	r = t->common ? -EBUSY : cow__range_leave_alone(t);
+	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
+
 	if (r == 0)
 		r = cow__map_meta(end - start, &copy);
 	if (r < 0)
 		return r;
 	cow__attributes_reveal(t, start, end);
-	memcpy(copy, (void *)start, end - start);
+	copy_there(start, end, missing, copy);
 	r = cow__map_move((uintptr_t)copy, end - start, start);
 	/* The note comes last: while the range is still the engine's, the kernel
 	 * must not have the last word. Without the note the range counts as the
@@ -312,6 +353,33 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
+	return r;
+}
+
+static int
+own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
+          int value)
+{
+	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
+	void *missing = NULL;
+	int r;
+
+	(void)value;
+	/* A freeze empties the page table, so this comes first. */
+	if (!own && cow__tile_is_shared(t) && !t->npieces && !t->attributes &&
+	    cow__map_meta(bits, &missing) == 0)
+		note_missing(t, start, end, missing);
+	cow__range_traces(t); /* nor may the next block have these pages */
+	t->lasting |= own && t->backing != COW__ANON;
+	if (own)
+		return t->backing == COW__ANON
+		               ? 0
+		               : cow__attribute_add(t, start, end,
+		                                    COW__ATTRIBUTE_PLACE,
+		                                    COW__PLACE_OWN);
+	r = replace(t, start, end, missing);
+	if (missing)
+		(void)cow__map_release((uintptr_t)missing, bits);
 	return r;
 }
 
