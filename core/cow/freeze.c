@@ -225,7 +225,7 @@ move_old_tables(const struct cow__tile *t)
 			gap += s->bytes;
 			continue;
 		}
-		if (!cow__needs_freeze(s) || s->npieces || !one_range(s, &offset) ||
+		if (!cow__needs_freeze(s) || s->npieces || s->slow || !one_range(s, &offset) ||
 		    (gap >= COW__HUGE && gap > (end - start) / 8))
 			break;
 		gap = 0;

@@ -64,13 +64,26 @@ is_worth_it(uintptr_t at, size_t bytes)
 	return r < 0 ? bytes >= LEAST_UNSEEN : r > 0;
 }
 
+/* Is [at, at + bytes) one mapping of the kernel's? A move of several may fail halfway
+ * (Linux 6.17 and later; before, it is refused). */
+static bool
+is_one_mapping(uintptr_t at, size_t bytes)
+{
+	const struct cow__tile *t = cow__tile_find(at);
+
+	while (t && cow__tile_start(t) < at + bytes && !t->slow)
+		t = t->next;
+	return !t || cow__tile_start(t) >= at + bytes;
+}
+
 void
 cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, uint64_t offset)
 {
 	struct cow__tile *s;
 	int r;
 
-	if (count == MOST || failures == TRIES || !cow__engine.use_helper)
+	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
+	    !is_one_mapping(at, bytes))
 		return;
 	if (!is_worth_it(at, bytes)) {
 		if (returns.thawed && !returns.returned)
