@@ -15,7 +15,10 @@ files='malloc malloc3 memsubsys1 mmap1 mmap2 mmap4 bigrow bigfile zeroblob pcach
 [ -z "$quick" ] || { settings=threshold=4096 && files='memsubsys1 mmap1 mmap2 bigrow zeroblob wal'; }
 limit=1200
 [ -n "$quick" ] || files+=' veryquick'
-sift() { grep -E '^[!]|errors out of|^Ok$|\.\.\. Ok$' "$1" | sed 's/ in [0-9.]* seconds.*//'; }
+# How often malloc-15 repeats its failure depends on addresses: without the shim the count differs
+# from run to run, too.
+sift() { grep -E '^[!]|errors out of|^Ok$|\.\.\. Ok$' "$1" | grep -v 'malloc-15.persistent' |
+	sed 's/ in [0-9.]* seconds.*//; s/ out of [0-9]* tests//'; }
 mkdir -p "$work/run" && cd "$work/run" || exit 1
 for file in $files; do
 	compare "$file" "$tree/testfixture" "$tree/test/$file.test"
