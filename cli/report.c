@@ -7,7 +7,8 @@
  *      cowshed pid=4711 name=python3 ... bytes_served=123 ... fallback.small=2
  *
  * Keys are the members of struct cow_stats. Unknown keys are skipped, so records
- * of older and newer shims can be read. The program's own record has the pid
+ * of older and newer shims can be read. `unknown=KEY` at the end is the first option
+ * that the shim ignored. The program's own record has the pid
  * that we forked; the others are added up. A parallel make leaves very many
  * records, so lines are read one at a time and not kept.
  *
@@ -23,6 +24,7 @@
 struct record {
 	pid_t pid;
 	char name[32];
+	char ignored[64]; /* the first option that the shim ignored; "": none */
 	struct cow_stats stats;
 };
 
@@ -31,6 +33,7 @@ struct harvest {
 	struct cow_stats others;
 	uint64_t others_count;
 	uint64_t damaged;
+	char ignored[64]; /* of the first process that ignored an option */
 };
 
 static void take_pair(struct record *record, char *key, const char *value)
@@ -39,6 +42,8 @@ static void take_pair(struct record *record, char *key, const char *value)
 		record->pid = (pid_t)atol(value);
 	else if (strcmp(key, "name") == 0)
 		snprintf(record->name, sizeof record->name, "%.31s", value);
+	else if (strcmp(key, "unknown") == 0)
+		snprintf(record->ignored, sizeof record->ignored, "%.63s", value);
 	else
 		/* A key of another version is no error. */
 		cli_counter_set(&record->stats, key,
@@ -66,6 +71,7 @@ static bool parse(char *line, struct record *ret)
 		take_pair(ret, word, equals + 1);
 	}
 	cli_tame(ret->name);
+	cli_tame(ret->ignored);
 	return ret->pid > 0;
 }
 
@@ -79,7 +85,11 @@ static void harvest(FILE *in, pid_t own, struct harvest *ret)
 	while (getline(&line, &room, in) > 0) {
 		if (!parse(line, &record)) {
 			ret->damaged++;
-		} else if (record.pid == own) {
+			continue;
+		}
+		if (ret->ignored[0] == 0)
+			strcpy(ret->ignored, record.ignored);
+		if (record.pid == own) {
 			ret->own = record;
 		} else {
 			cli_stats_add(&ret->others, &record.stats);
@@ -118,6 +128,18 @@ static void print_no_record(FILE *out, int status)
 		cli_wrap(out, 14, "the program is linked statically or "
 		         "set-user-ID and did not load the shim, or it changed "
 		         "its user or root directory and could not write one");
+}
+
+static void print_ignored(FILE *out, const char *key)
+{
+	char text[240];
+
+	if (*key == 0)
+		return;
+	snprintf(text, sizeof text, "'%s' was ignored: there is no such option, "
+	         "its value is not valid, or it came too late", key);
+	fprintf(out, "  %-12s", "option");
+	cli_wrap(out, 14, text);
 }
 
 static void print_memory(FILE *out, const struct cow_stats *s)
@@ -214,6 +236,7 @@ void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 
 	harvest(in, report->child->pid, &found);
 	print_head(out, report);
+	print_ignored(out, found.ignored);
 	if (own->pid == 0)
 		print_no_record(out, report->child->status);
 	if (own->pid != 0 && own->stats.blocks_served == 0)

@@ -99,6 +99,14 @@ unknown threshold=banana threshold
 unknown quiet=signal ''
 unknown quiet=calls ''
 unknown quiet=loud quiet
+for option in nonsense=1 threshold=banana backing=straw helper=true; do
+	timeout "$limit" "$cowshed" run --report -o "$option" -o nonsense=2 -- "$test_program" >/dev/null 2>"$work/err"
+	says "run --report names the option that was ignored: $option" \
+		"^  option      '${option%=*}' was ignored: there is no such option" "$work/err"
+done
+timeout "$limit" "$cowshed" run --report -o helper=no -- "$test_program" >/dev/null 2>"$work/err"
+if grep -q 'was ignored' "$work/err"; then fail 'run --report names no option, else' "$work/err"; else
+	pass 'run --report names no option, else'; fi
 
 # Too long by one character, and just not too long.
 head="threshold=4096,report=$work/long,x="
