@@ -50,6 +50,8 @@ static const char page[] =
 	"cowshed says so on stderr and runs it without the shim. Programs that\n"
 	"a static program starts may load it.\n";
 
+enum { MOST_OPTIONS = 1023 }; /* characters; preload/options.c ignores more */
+
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
 	bool report, profile;
@@ -260,6 +262,19 @@ static bool wants_copies(void)
 	return wanted;
 }
 
+/* The shim would ignore all of them. */
+static int check_length(void)
+{
+	const char *options = getenv("COWSHED_OPTIONS");
+	size_t length = options != NULL ? strlen(options) : 0;
+
+	if (length <= MOST_OPTIONS)
+		return CLI_GO_ON;
+	return cli_error("COWSHED_OPTIONS and the options of the command line "
+	                 "have %zu characters together; at most %d are "
+	                 "possible.", length, MOST_OPTIONS);
+}
+
 static int set_environment(const struct plan *plan)
 {
 	char shim[PATH_MAX], copies[PATH_MAX];
@@ -282,6 +297,8 @@ static int set_environment(const struct plan *plan)
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)
 		return out_of_memory();
+	if (check_length() != CLI_GO_ON)
+		return CLI_FAILED;
 	lazy = wants_copies();
 	if (lazy && cli_shim_copies(shim, copies) < 0)
 		return cli_error("There is no libcowshed-copies.so beside "

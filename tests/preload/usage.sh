@@ -45,6 +45,16 @@ wrong "There is no backing 'straw'; write memfd" run --backing straw true
 wrong 'needs a file name' run --report= true
 wrong "can't be written to '$work/none/report': No such file" run --report="$work/none/report" true
 wrong 'give one of the two' run --report -o report=/dev/null true
+# With ",z=" these are 1023 characters, which the shim still reads.
+long=x=$(head -c 1018 /dev/zero | tr '\0' y)
+if COWSHED_OPTIONS=$long "$cowshed" run -o z= true 2>"$work/err"; then
+	pass 'run: options of 1023 characters'
+else
+	fail 'run: options of 1023 characters' "$work/err"
+fi
+COWSHED_OPTIONS=$long wrong 'have 1024 characters together; at most 1023' run -o z=1 true
+COWSHED_OPTIONS=$long wrong 'characters together; at most 1023' run --report true
+COWSHED_OPTIONS=$long wrong 'characters together; at most 1023' profile --output "$work/page" true
 
 wrong 'takes no arguments' doctor 1
 wrong 'takes one process id' stat
