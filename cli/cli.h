@@ -199,6 +199,10 @@ int cli_drop_make(struct cli_drop *drop, bool sites);
 void cli_drop_remove(struct cli_drop *drop);
 void cli_drop_close(struct cli_drop *drop);
 
+/* Can processes write their records to this file? "": they write none. They would say
+ * nothing. CLI_GO_ON, or CLI_FAILED after a sentence. */
+int cli_drop_check(const char *path);
+
 /* ---- report.c ----------------------------------------------------------- */
 
 struct cli_report {

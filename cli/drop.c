@@ -11,7 +11,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_PATH = 255 }; /* characters; preload/options.c ignores a longer one */
 
 void cli_drop_remove(struct cli_drop *drop)
 {
@@ -58,4 +61,26 @@ int cli_drop_make(struct cli_drop *drop, bool sites)
 		fclose(drop->in);
 	cli_drop_remove(drop);
 	return r;
+}
+
+int cli_drop_check(const char *path)
+{
+	struct stat facts;
+	int fd;
+
+	if (strlen(path) > MOST_PATH)
+		return cli_error("The records can't be written to '%s': the "
+		                 "path has %zu characters; at most %d are "
+		                 "possible.", path, strlen(path), MOST_PATH);
+	/* To open a pipe would wait for its reader. */
+	if (*path == 0 ||
+	    (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) &&
+	     !S_ISDIR(facts.st_mode)))
+		return CLI_GO_ON;
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return cli_error("The records can't be written to '%s': %s.",
+		                 path, strerror(errno));
+	close(fd);
+	return CLI_GO_ON;
 }

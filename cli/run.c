@@ -88,6 +88,9 @@ static int add_option(struct plan *plan, const char *pair)
 	if (strchr(pair, ',') != NULL)
 		return cli_error("The option '%s' has a comma, which separates "
 		                 "options; give each its own -o.", pair);
+	if (strncmp(pair, "report=", 7) == 0 &&
+	    cli_drop_check(pair + 7) != CLI_GO_ON)
+		return CLI_FAILED;
 	return append(&plan->options, ",", pair) < 0 ? out_of_memory()
 	                                             : CLI_GO_ON;
 }

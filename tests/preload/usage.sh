@@ -44,6 +44,9 @@ wrong 'has a comma' run -o a=1,b=2 true
 wrong "There is no backing 'straw'; write memfd" run --backing straw true
 wrong 'needs a file name' run --report= true
 wrong "can't be written to '$work/none/report': No such file" run --report="$work/none/report" true
+wrong "can't be written to '$work/none/report': No such file" run -o report="$work/none/report" true
+wrong "can't be written to '$work': Is a directory" run -o report="$work" true
+wrong 'the path has 256 characters; at most 255' run -o report="$(head -c 256 /dev/zero | tr '\0' y)" true
 wrong 'give one of the two' run --report -o report=/dev/null true
 # With ",z=" these are 1023 characters, which the shim still reads.
 long=x=$(head -c 1018 /dev/zero | tr '\0' y)
