@@ -125,9 +125,11 @@ static void print_no_record(FILE *out, int status)
 		         "write one; its counters are lost ('cowshed top' "
 		         "shows them while it lives)");
 	else
-		cli_wrap(out, 14, "the program is linked statically or "
-		         "set-user-ID and did not load the shim, or it changed "
-		         "its user or root directory and could not write one");
+		cli_wrap(out, 14, "the program did not load the shim (it is "
+		         "linked statically, uses another libc, is set-user-ID, or "
+		         "lost LD_PRELOAD), or it could not write one when it "
+		         "ended (it changed its user or root directory, or had no "
+		         "free descriptor: ulimit -n)");
 }
 
 static void print_ignored(FILE *out, const char *key)

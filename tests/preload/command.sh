@@ -119,7 +119,8 @@ no_record() {
 }
 no_record 'killed' "a process that SIGKILL ends can't" sh -c 'kill -KILL $$'
 no_record 'a signal' 'a signal ended the process before' sh -c 'kill -TERM $$'
-no_record 'not loaded' 'the program is linked statically or' env -u LD_PRELOAD true
+no_record 'not loaded' 'the program did not load the shim (it is' env -u LD_PRELOAD true
+no_record 'no descriptor' 'the program .* or had no free descriptor: ulimit -n)' sh -c 'ulimit -n 3'
 "$cowshed" run --report="$work/report" -- true 2>/dev/null
 if grep -q 'no record' "$work/report"; then fail 'a record, else' "$work/report"; else
 	pass 'a record, else'; fi
