@@ -32,9 +32,10 @@ static const struct advice advices[COW_FALLBACKS] = {
 		"echo 1 | sudo tee /proc/sys/vm/compact_memory (if free "
 		"memory is in small pieces), or run 'cowshed doctor'"},
 	[COW_FALLBACK_PAGEMAP] = {
-		"/proc/self/pagemap can't be read: cowshed does not know "
+		"cowshed could not read /proc/self/pagemap: it does not know "
 		"which pages were written, and copies whole blocks",
-		"mount -t proc proc /proc, in the container or chroot"},
+		"ulimit -n 1024, if it is 64 or less; else mount -t proc proc "
+		"/proc, in the container or chroot"},
 	[COW_FALLBACK_THREAD] = {
 		"the helper thread could not be started: malloc and free do "
 		"its work",
