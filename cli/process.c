@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void read_name(pid_t pid, char *ret, size_t bytes)
 {
@@ -73,6 +74,9 @@ ssize_t cli_process_scan(struct cli_process **ret)
 
 	if (proc == NULL)
 		return -errno;
+	/* An empty folder is no /proc. */
+	if (access("/proc/self", F_OK) < 0)
+		r = -errno;
 	while (r == 0 && (entry = readdir(proc)) != NULL) {
 		if (!isdigit((unsigned char)entry->d_name[0]))
 			continue;

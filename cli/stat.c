@@ -12,6 +12,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char page[] =
 	"Usage: cowshed stat [--json] PID\n"
@@ -93,6 +94,9 @@ static int explain(pid_t pid, int error)
 		return cli_error("You may not read the counters of process "
 		                 "%ld; try as its user, or as root.", (long)pid);
 	case -ESRCH:
+		if (access("/proc/self", F_OK) < 0)
+			return cli_error("/proc is not mounted; 'cowshed stat' "
+			                 "finds the process there.");
 		return cli_error("There is no process %ld.", (long)pid);
 	}
 	return cli_error("The counters of process %ld can't be read: %s.",

@@ -193,6 +193,9 @@ static int top_main(int argc, char **argv)
 	cli_screen_open(view.batch);
 	r = watch(&view);
 	cli_screen_close();
+	if (r == -ENOENT)
+		return cli_error("/proc is not mounted; 'cowshed top' finds "
+		                 "the processes there.");
 	if (r < 0)
 		return cli_error("/proc can't be read: %s; 'cowshed top' finds "
 		                 "the processes there.", strerror(-r));

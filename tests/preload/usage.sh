@@ -67,6 +67,18 @@ wrong "'x' is not a delay" top -d x
 wrong "'0.01' is not a delay; write seconds from 0.1" top -d 0.01
 wrong "'-1' is not a count" top -n -1
 wrong "takes no arguments: leave out 'x'" top x
+# There is no $ORIGIN for the loader, either.
+no_proc() { $(own_mounts) sh -c 'mount -t tmpfs none /proc && exec "$@"' no-proc "$@"; }
+if no_proc true 2>"$work/err"; then
+	for command in 'stat 1' 'top -b -n 1'; do
+		LD_LIBRARY_PATH=$BUILD/lib no_proc "$cowshed" $command >"$work/out" 2>"$work/err"
+		got=$?
+		says "cowshed $command without /proc" '^cowshed: /proc is not mounted; ' "$work/err"
+		[ $got -eq 2 ] || fail "cowshed $command without /proc: exit status $got" "$work/err"
+	done
+else
+	skip 'stat and top without /proc: no such mounts here'
+fi
 
 wrong 'takes no arguments' broker 1
 wrong "'x' is not a number of seconds" broker --idle x
