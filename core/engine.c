@@ -62,6 +62,7 @@ tick(void)
 	static uint64_t last;
 	uint64_t now;
 
+	cow__stat_set(mappings, cow__engine.mappings);
 	if (cow__segments_ended())
 		cow__segments_end();
 	if (!cow__engine.warm_first && !cow__engine.frozen && !cow__spares_any())

@@ -841,7 +841,8 @@ struct cow_stats {
 	uint64_t bytes_shadow_returned; /* frozen pages that nobody needed */
 	uint64_t bytes_limbo;      /* freed here, still mapped by others */
 	uint64_t segments;         /* memfds open now */
-	uint64_t mappings;         /* kernel mappings in the window, estimated */
+	uint64_t mappings;         /* kernel mappings in the window, estimated when blocks or
+	                            * storages were last made or freed */
 	uint64_t helper_starts;
 	uint64_t fallbacks[COW_FALLBACKS]; /* by enum cow_fallback */
 	uint64_t heal_ns_total;    /* slices in which frozen memory was thawed */

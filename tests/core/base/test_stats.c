@@ -46,6 +46,16 @@ START_TEST(live_bytes_and_storages)
 }
 END_TEST
 
+START_TEST(mappings_of_the_first_block)
+{
+	/* One is the window's. */
+	unsigned char *block = new_block(2 * MIB, 0);
+
+	ck_assert_uint_ge(stats_now().mappings, 2);
+	cow_block_free(block);
+}
+END_TEST
+
 START_TEST(clones_and_materializations)
 {
 	struct cow_storage *a = new_filled(4 * MIB, 0, 1), *b, *c;
@@ -347,6 +357,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "stats");
 
 	tcase_add_test(tcase, live_bytes_and_storages);
+	tcase_add_test(tcase, mappings_of_the_first_block);
 	tcase_add_test(tcase, clones_and_materializations);
 	tcase_add_test(tcase, bytes_not_copied);
 	tcase_add_test(tcase, recycling);
