@@ -47,7 +47,7 @@ const struct cli_counter cli_counters[] = {
 	SUM(thaws, CLI_COUNT, "extents thawed"),
 	SUM(bytes_thawed, CLI_BYTES, "thawed"),
 	SUM(pages_written_back, CLI_COUNT, "pages written back by thaws"),
-	SUM(pages_private, CLI_COUNT, "pages copied when written"),
+	SUM(pages_private, CLI_COUNT, "copied when written, as a fork last counted"),
 	SUM(bytes_shadow_returned, CLI_BYTES, "old frozen pages returned"),
 	HEAD("kernel", bytes_limbo, CLI_BYTES, "freed, still mapped by other processes"),
 	SUM(segments, CLI_COUNT, "memfds open"),

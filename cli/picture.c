@@ -124,7 +124,7 @@ void cli_page_memory(FILE *out, const struct cli_page *p)
 	put_key(out, PRIVATE, "private: one process maps it");
 	put_key(out, SHARED, "shared: several map it, counted once");
 	put_key(out, UNMAPPED, "kept in memfds, mapped by none");
-	put_key(out, COPIED, "copied so far</p>");
+	put_key(out, COPIED, "copied so far, by the library and as forks counted</p>");
 	begin_picture(out, "Memory over time", &axes);
 	put_area(out, p, &axes, total, 1, UNMAPPED);
 	put_area(out, p, &axes, resident, 2, SHARED);

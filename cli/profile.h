@@ -20,7 +20,7 @@ struct cli_sample {
 	uint64_t alone;     /* pages that one process maps */
 	uint64_t shared;    /* pages that several processes map, each once */
 	uint64_t unmapped;  /* in memfds, where no process maps it */
-	uint64_t copied;    /* bytes that the library or the kernel copied, so far */
+	uint64_t copied;    /* bytes, so far: by the library, and pages that forks counted */
 	uint64_t forks;     /* so far */
 	uint64_t fork_ns;   /* the longest pause of those since the last look */
 	uint64_t processes;

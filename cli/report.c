@@ -167,10 +167,13 @@ static void print_copies(FILE *out, const struct cow_stats *s)
 	        "%s stolen\n", "clones", cli_count(s->clones_lazy).s,
 	        cli_count(s->clones_paged).s, cli_count(s->clones_eager).s,
 	        cli_count(s->steals).s);
-	fprintf(out, "  %-12s%s pages when written, %s by the library; "
-	        "%s saved\n", "copied", cli_count(s->pages_private).s,
+	fprintf(out, "  %-12s%s by the library; %s saved\n", "copied",
 	        cli_bytes(s->bytes_copied).s,
 	        cli_bytes(s->bytes_not_copied).s);
+	/* Most programs never count: 0 would say too much. */
+	if (s->pages_private > 0)
+		fprintf(out, "  %-12s%s pages when written, as a fork last "
+		        "counted\n", "", cli_count(s->pages_private).s);
 	fprintf(out, "  %-12s%s extents, %s\n", "freezes",
 	        cli_count(s->freezes).s, cli_bytes(s->bytes_frozen).s);
 	fprintf(out, "  %-12s%s extents, %s, %s pages written back\n", "thaws",
@@ -193,12 +196,12 @@ static void print_others(FILE *out, const struct harvest *harvest)
 	if (harvest->others_count == 0)
 		return;
 	snprintf(text, sizeof text, "%s more, together: %s served, peak of "
-	         "the largest %s, %s recycled, %s clones, %s pages copied, "
+	         "the largest %s, %s recycled, %s clones, "
 	         "%s forks (longest pause %s), %s frozen, %s thawed",
 	         cli_count(harvest->others_count).s,
 	         cli_bytes(s->bytes_served).s, cli_bytes(s->bytes_peak).s,
 	         cli_bytes(s->bytes_recycled).s, cli_count(clones).s,
-	         cli_count(s->pages_private).s, cli_count(s->forks).s,
+	         cli_count(s->forks).s,
 	         cli_duration(s->fork_ns_max).s, cli_bytes(s->bytes_frozen).s,
 	         cli_bytes(s->bytes_thawed).s);
 	fprintf(out, "  %-12s", "processes");

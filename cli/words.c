@@ -143,8 +143,10 @@ static void put_cost(FILE *out, const struct cow_stats *s, int reason)
 	case COW_FALLBACK_STACK:
 	case COW_FALLBACK_CANCEL:
 	case COW_FALLBACK_PROCESS:
-		fprintf(out, "a copy of each page that was written: %s in all",
-		        cli_count(s->pages_private).s);
+		fputs("a copy of each page that was written", out);
+		if (s->pages_private > 0)
+			fprintf(out, ": %s when a fork last counted",
+			        cli_count(s->pages_private).s);
 		return;
 	case COW_FALLBACK_COLLAPSE:
 		fputs("page faults of 4 KiB in place of 2 MiB", out);

@@ -837,7 +837,9 @@ struct cow_stats {
 	uint64_t thaws;            /* extents thawed */
 	uint64_t bytes_thawed;
 	uint64_t pages_written_back; /* while thawing */
-	uint64_t pages_private;    /* copied pages seen at the last looks */
+	uint64_t pages_private;    /* frozen pages that were copied when written, at the last
+	                            * count. A fork counts them, if they may be more than a
+	                            * sixteenth of what is frozen */
 	uint64_t bytes_shadow_returned; /* frozen pages that nobody needed */
 	uint64_t bytes_limbo;      /* freed here, still mapped by others */
 	uint64_t segments;         /* memfds open now */

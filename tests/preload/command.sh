@@ -136,7 +136,32 @@ if grep -q ' pagemap ' "$work/lines"; then
 	says 'few descriptors are named as a cause' \
 		' pagemap cowshed could not read .* to change: ulimit -n 1024, if it is 64 or less; else mount' "$work/lines"
 else
-	skip 'few descriptors are named as a cause: blocks are not in memfds here'
+	skip 'few descriptors are named as a cause: no page map was wanted'
+fi
+
+# Pages that the kernel copied are counted at a fork, if at all.
+counted() { # FORKS: rewrites 20 MB beside a child, then forks so often
+	"$cowshed" run --report="$work/report" -o threshold=1M -- perl -e '$x = "a" x 20e6;
+		pipe R, W; if (!fork) { close W; <R>; exit }
+		$x =~ tr/a/b/;
+		for (1 .. shift) { exit if !fork; wait }
+		close W; wait' "$1" >"$work/out" 2>"$work/err"
+}
+if command -v perl >/dev/null; then
+	counted 0
+	if grep -q 'pages when written' "$work/report"; then
+		fail 'pages that no fork counted are not 0' "$work/report"
+	else
+		pass 'pages that no fork counted are not 0'
+	fi
+	counted 1
+	if grep -q 'extents, [1-9].* MiB' "$work/report"; then
+		says 'pages that a fork counted' '^ *[1-9][0-9 ]* pages when written, as a fork last counted' "$work/report"
+	else
+		skip 'pages that a fork counted: nothing is frozen here'
+	fi
+else
+	skip 'pages that a fork counted: no perl here'
 fi
 
 ends 0 'run without --' "$cowshed" run sh -c 'test "$1" = --report' sh --report
@@ -331,6 +356,7 @@ if [ -n "$perl" ]; then
 	pid=$!
 	read -r _ <"$work/ready"
 	ends 0 'stat' "$cowshed" stat "$pid"
+	says 'stat: when pages are counted' '^  pages_private .*  copied when written, as a fork last counted$' "$work/out"
 	ends 0 'stat --json' "$cowshed" stat --json "$pid"
 	says 'stat --json: live bytes' '"bytes_live": *[1-9][0-9]\{7\}' \
 		"$work/out"
