@@ -60,7 +60,7 @@ build() { # ARCHITECTURE PYTHON
 	local tree=$work/$1 wheel
 	export NO_INSTALL=1 CC=$work/bin/$1-cc AR=$work/bin/ar LDFLAGS=-s
 	export CFLAGS="-g0 -fno-sanitize=undefined -isystem $work/include"
-	wheel=$(cd python && _PYTHON_HOST_PLATFORM=manylinux_${GLIBC/./_}_$1 "$2" -B -c '
+	wheel=$(set -o pipefail && cd python && _PYTHON_HOST_PLATFORM=manylinux_${GLIBC/./_}_$1 "$2" -B -c '
 import sys, backend
 print(backend.build_wheel(sys.argv[1], {"build-dir": sys.argv[2]}))' "$work" "$tree" | tail -n 1)
 	"$venv/bin/auditwheel" show "$work/$wheel" >"$work/$1.audit"
