@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #define MEMBER(m)                                 \
 	{                                         \
@@ -121,6 +122,26 @@ static PyObject *trim(PyObject *module, PyObject *unused)
 	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
 }
 
+/* The library's sentence names no key, and knows none of the shim's. */
+static PyObject *raise_no_option(const char *key)
+{
+	static const char *const of_shim[] = {"threshold", "mmap", "quiet", "report"};
+	const char *hint = "";
+	PyObject *sentence, *error = NULL;
+
+	for (size_t i = 0; i < sizeof(of_shim) / sizeof(of_shim[0]); i++)
+		if (!strcmp(key, of_shim[i]))
+			hint = "; COWSHED_OPTIONS sets it for the shim before the program starts";
+	sentence = PyUnicode_FromFormat("%s is no option of the engine%s", key, hint);
+	if (sentence)
+		error = Py_BuildValue("(iO)", ENOENT, sentence);
+	if (error)
+		PyErr_SetObject(PyExc_OSError, error);
+	Py_XDECREF(error);
+	Py_XDECREF(sentence);
+	return NULL;
+}
+
 static PyObject *set_option(PyObject *module, PyObject *args)
 {
 	const char *key, *value;
@@ -130,6 +151,8 @@ static PyObject *set_option(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "ss:set_option", &key, &value))
 		return NULL;
 	r = cow_option_set(key, value);
+	if (r == -ENOENT)
+		return raise_no_option(key);
 	if (r < 0)
 		return raise_error(r);
 	Py_RETURN_NONE;
@@ -203,7 +226,8 @@ static PyMethodDef functions[] = {
          "set_option(key, value)\n--\n\n"
          "Sets an option of the engine for this process: both are strings, as in "
          "docs/options.md.\n\n"
-         "FileNotFoundError: there is no such option. ValueError: it has no such value. "
+         "FileNotFoundError: the engine has no such option; COWSHED_OPTIONS sets those of the "
+         "shim. ValueError: it has no such value. "
          "OSError (EBUSY): it must be set before the first allocation."},
 	{"features", features, METH_NOARGS,
          "features()\n--\n\n"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Arrays on storages: what NumPy would say, and who sees whose writes."""
 
+import os
 import pickle
+import re
 import weakref
 
 import pytest
@@ -214,10 +216,20 @@ def test_stats_and_options():
     assert now["bytes_live"] >= stats["bytes_live"] + x.nbytes
     del x
     assert cowshed.stats()["storages_live"] == stats["storages_live"]
-    with pytest.raises(OSError):
-        cowshed.set_option("no such option", "1")
+    with pytest.raises(FileNotFoundError, match="nonsense is no option of the engine$"):
+        cowshed.set_option("nonsense", "1")
     assert all(isinstance(there, bool) and why for there, why in cowshed.features().values())
     assert isinstance(cowshed.trim(), bool)
+
+
+def test_options_of_the_shim_are_set_by_its_variable():
+    page = os.path.join(os.path.dirname(__file__), "../../docs/options.md")
+    with open(page, encoding="utf-8") as text:
+        keys = re.findall(r"^\| `([a-z-]+)` \| shim \|", text.read(), re.M)
+    assert "threshold" in keys
+    for key in keys:
+        with pytest.raises(FileNotFoundError, match=f"{key} is no option .*; COWSHED_OPTIONS sets"):
+            cowshed.set_option(key, "1M")
 
 
 def test_sizes_may_be_numbers_of_numpy():
