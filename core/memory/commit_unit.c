@@ -114,21 +114,23 @@ judge(const struct cow__segment *s, uintptr_t start)
 	ahead = 0;
 }
 
-/* The last whole unit before `start`. */
+/* The unit in which the extent before `t` begins, or the last whole one before `t`, if that is
+ * farther away. */
 static uintptr_t
-unit_before(uintptr_t start)
+first_unit_before(const struct cow__tile *t)
 {
-	return cow__round_down(start, COW__HUGE) - COW__HUGE;
+	uintptr_t at = cow__round_down(cow__tile_start(t), COW__HUGE) - COW__HUGE;
+
+	if (t->prev && t->prev->kind == COW__LIVE)
+		at = cow__min(at, cow__round_down(cow__tile_start(t->prev), COW__HUGE));
+	return at;
 }
 
-/* What lies before `t`: the extent there, and a unit at least. */
 static enum answer
 is_filled_before(const struct cow__tile *t)
 {
-	uintptr_t end = cow__tile_start(t), start = unit_before(end);
+	uintptr_t start = first_unit_before(t), end = cow__tile_start(t);
 
-	if (t->prev && t->prev->kind == COW__LIVE)
-		start = cow__min(start, cow__tile_start(t->prev));
 	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : NO;
 }
 
@@ -144,18 +146,21 @@ commit(uintptr_t unit)
 	return r;
 }
 
-/* The unit before `t` is filled. If it was left to small pages, they become a huge one. */
+/* That unit is filled. If it was left to small pages, they become a huge one. What lies in one
+ * extent alone is not ours (core/memory/commit.c). */
 static void
 make_up(const struct cow__tile *t)
 {
-	uintptr_t unit = unit_before(cow__tile_start(t));
-	const struct cow__tile *p = is_in_unit(unit) ? t : cow__tile_find(unit);
+	uintptr_t unit = first_unit_before(t);
+	const struct cow__tile *p = is_in_unit(unit) ? NULL : cow__tile_find(unit);
 
-	for (; p && p != t; p = p->next)
+	if (!p || cow__tile_end(p) >= unit + COW__HUGE)
+		return;
+	for (; p && cow__tile_start(p) < unit + COW__HUGE; p = p->next)
 		if (p->kind != COW__LIVE || !cow__tile_is_shared(p) || p->segment != t->segment ||
-		    p->slow || p->attributes || p->busy || p->bytes >= COW__HUGE)
+		    p->slow || p->attributes || p->busy)
 			return;
-	if (p && !is_in_unit(unit))
+	if (p)
 		(void)commit(unit);
 }
 
