@@ -167,25 +167,22 @@ make_up(const struct cow__tile *t)
 static bool
 is_due(const struct cow__tile *t)
 {
-	switch (is_filled_before(t)) {
-	case NO:
+	enum answer answer = is_filled_before(t);
+
+	if (answer == NO) {
 		trust.proofs = trust.left = trust.last = 0;
 		return false;
-	case UNCLEAR:
-		if (!trust.left)
-			return false;
-		trust.left--;
-		break;
-	case ZEROS:
-		make_up(t);
+	}
+	make_up(t);
+	if (answer == ZEROS) {
 		if (trust.proofs < PROOFS && ++trust.proofs < PROOFS)
 			return false;
 		if (!trust.left)
 			trust.left = trust.last = cow__max(PROOFS, cow__min(2 * trust.last, TRUST_MOST));
-		break;
-	case WRITTEN:
-		make_up(t);
-		break;
+	} else if (answer == UNCLEAR) {
+		if (!trust.left)
+			return false;
+		trust.left--;
 	}
 	if (!debt)
 		return true;
