@@ -232,11 +232,21 @@ turns=$(for part in $ran; do echo "$part $(grep -c . "$tmp/$part.turns")"; done 
 [ "$(peak_by "$tmp/by")" = cgroup ] && by='a fresh memory cgroup' ||
 	by='the largest RSS of one process.
 It leaves out memory that no process maps. Run as root, the demo counts all, by a cgroup'
+# What a turn has, of the parts that ran.
+in_turn=$(for part in $ran; do
+	case $part in
+	redis) echo "$saves saves" ;;
+	images) echo '3 passes of 4 workers' ;;
+	clone) echo '3 copies' ;;
+	send) echo '3 arrays sent' ;;
+	train) echo '3 checkpoints' ;;
+	esac
+done | paste -sd, | sed 's/,/, /g')
 cat <<END
 
 Medians of all that was measured in these turns: $turns.
-A turn has one process a side. In it are $saves saves, 3 copies, 3 arrays sent, 3 checkpoints,
-3 passes of 4 workers. Memory: $by.
+A turn has one process a side. In it are $in_turn.
+Memory: $by.
 The plot is in ${svg#"$root"/}, too. Try it on a program of yours:
 
     ${build#"$root"/}/bin/cowshed run --report -- python3 your_script.py
