@@ -39,8 +39,11 @@ int cli_bad_option(int found, char **argv)
 {
 	const char *text = argv[optind - 1];
 	char letter[3] = {'-', (char)optopt, 0};
+	/* Else it may be the argument before a group of letters. */
+	bool is_long = strncmp(text, "--", 2) == 0 &&
+	               (found == ':' || strchr(text, '=') != NULL);
 
-	if (optopt > ' ' && optopt < 127)
+	if (!is_long && optopt > ' ' && optopt < 127)
 		text = letter;
 	if (found == ':')
 		return cli_error("Option '%s' needs a value; "

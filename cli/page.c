@@ -100,8 +100,9 @@ static void put_head(FILE *out, const struct cli_page *p)
 		fprintf(out, "Exit status %d", WEXITSTATUS(p->status));
 	fprintf(out, " after %s", cli_duration(p->wall_ns).s);
 	if (p->count > 0)
-		fprintf(out, ", %llu processes at most at once",
-		        (unsigned long long)CLI_MOST(p, processes));
+		fprintf(out, ", at most %llu process%s at once",
+		        (unsigned long long)CLI_MOST(p, processes),
+		        CLI_MOST(p, processes) == 1 ? "" : "es");
 	fputs(".</p><div class=\"tiles\">", out);
 	put_tile(out, p->count > 0 ? cli_bytes(CLI_MOST(p, all)).s : "-",
 	         "most memory at once");

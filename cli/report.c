@@ -146,8 +146,9 @@ static void print_ignored(FILE *out, const char *key)
 
 static void print_memory(FILE *out, const struct cow_stats *s)
 {
-	fprintf(out, "  %-12s%s in %s blocks\n", "served",
-	        cli_bytes(s->bytes_served).s, cli_count(s->blocks_served).s);
+	fprintf(out, "  %-12s%s in %s block%s\n", "served",
+	        cli_bytes(s->bytes_served).s, cli_count(s->blocks_served).s,
+	        s->blocks_served == 1 ? "" : "s");
 	fprintf(out, "  %-12s%s\n", "peak", cli_bytes(s->bytes_peak).s);
 	fprintf(out, "  %-12s%s", "recycled", cli_bytes(s->bytes_recycled).s);
 	if (s->bytes_served > 0)

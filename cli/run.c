@@ -355,7 +355,7 @@ static int run_profiled(const struct plan *plan, struct cli_drop *drop, FILE *ou
 		cli_error("The call sites can't be read: %s.", strerror((int)-n));
 	shown.sites = sites;
 	shown.sites_count = n < 0 ? 0 : (size_t)n;
-	if (ftruncate(fileno(out), 0) < 0)
+	if (ftruncate(fileno(out), 0) < 0 && errno != EINVAL) /* a device */
 		cli_error("The old page stays before the new one.");
 	cli_page_print(out, &shown);
 	free(samples);

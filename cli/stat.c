@@ -143,8 +143,8 @@ static int stat_main(int argc, char **argv)
 		return cli_error("'cowshed stat' takes one process id, not %d; "
 		                 "see 'cowshed help stat'.", argc - optind);
 	if (parse_pid(argv[optind], &pid) < 0)
-		return cli_error("'%s' is not a process id; write a number.",
-		                 argv[optind]);
+		return cli_error("'%s' is not a process id; write a number "
+		                 "from 1 to %d.", argv[optind], INT_MAX);
 	r = cli_process_read(pid, &process);
 	if (r < 0)
 		return explain(pid, r);

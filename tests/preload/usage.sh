@@ -39,6 +39,9 @@ done
 
 wrong 'There is no program to run' run
 wrong "Option '-o' needs a value" run -o
+wrong "Option '--threshold' needs a value" run --threshold
+wrong "There is no option '--json=1', or it takes no value" stat --json=1
+wrong "There is no option '-x', or it takes no value" top --batch -xb
 wrong "'x' is not an option; write KEY=VALUE" run -o x -- true
 wrong 'has a comma' run -o a=1,b=2 true
 wrong "There is no backing 'straw'; write memfd" run --backing straw true
@@ -63,6 +66,7 @@ wrong 'takes no arguments' doctor 1
 wrong 'takes one process id' stat
 wrong 'takes one process id, not 2' stat 1 2
 wrong "'x' is not a process id" stat x
+wrong "'99999999999' is not a process id; write a number from 1 to 2147483647" stat 99999999999
 wrong "'x' is not a delay" top -d x
 wrong "'0.01' is not a delay; write seconds from 0.1" top -d 0.01
 wrong "'-1' is not a count" top -n -1
@@ -96,6 +100,9 @@ else
 fi
 
 if [ -w /dev/full ]; then
+	"$cowshed" profile --output=/dev/full true 2>"$work/err"
+	if grep -q 'old page' "$work/err"; then fail 'a device has no old page' "$work/err"; else
+		says 'a device has no old page' 'could not be written: No space' "$work/err"; fi
 	if "$cowshed" version 2>"$work/err" >/dev/full; then
 		fail 'no space for the output'
 	else
