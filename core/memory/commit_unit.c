@@ -101,15 +101,17 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 }
 
 /* An extent will begin at `start`. If the unit that is ahead is used up by then, was it
- * filled? Where its extents ended meanwhile, nothing tells. */
+ * filled? Where its extents ended meanwhile, or have few pages of it, nothing tells. */
 static void
 judge(const struct cow__segment *s, uintptr_t start)
 {
 	uintptr_t end = ahead + COW__HUGE;
 	const struct cow__tile *t = ahead ? cow__tile_find(ahead) : NULL;
 
+	if (start > ahead && start < end)
+		end = start;
 	if (t && t->kind == COW__LIVE && t->segment == s && !trust.last &&
-	    is_filled(s, ahead, start > ahead && start < end ? start : end) != WRITTEN)
+	    end - ahead >= PROBES * cow__page && is_filled(s, ahead, end) != WRITTEN)
 		debt = DEBT;
 	ahead = 0;
 }

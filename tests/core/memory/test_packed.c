@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST = 160, TOTAL = 240 * 1024 * 1024 };
+enum { MOST = 250, TOTAL = 240 * 1024 * 1024 };
 
 static unsigned char *block[MOST];
 static unsigned count;
-static const size_t sizes[] = { 3 * MIB / 2, 2500 * KIB, 5 * MIB };
+static const size_t sizes[] = { 3 * MIB / 2, 2500 * KIB, 5 * MIB, MIB + 4 * KIB };
 
 /* Bytes of huge pages in mappings that [from, to) meets. */
 static uint64_t huge_bytes(const unsigned char *from, const unsigned char *to)
