@@ -92,7 +92,6 @@ tick(void)
 			cow__old_tables_release();
 	}
 	cow__segments_sweep(false);
-	cow__stat_set(mappings, cow__engine.mappings);
 }
 
 static cow__job_fn *const jobs[] = {

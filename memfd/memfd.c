@@ -147,23 +147,23 @@ cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t bytes)
 	                          from, bytes);
 }
 
-static bool
-reads_as_zero(const struct cow__descriptor *d, uint64_t from, uint64_t end)
+int
+cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t end)
 {
-	unsigned char some[256];
+	uint64_t words[128] = { 0 }, any = 0; /* behind a short rest they are zero still */
 
-	while (from < end) {
-		size_t n = end - from < sizeof(some) ? (size_t)(end - from)
-		                                     : sizeof(some);
+	while (from < end && !any) {
+		size_t n = end - from < sizeof(words) ? (size_t)(end - from)
+		                                      : sizeof(words);
+		int r = cow__memfd_read(d->fd, from, words, n);
 
-		if (cow__memfd_read(d->fd, from, some, n) != 0)
-			return false;
-		for (size_t i = 0; i < n; i++)
-			if (some[i])
-				return false;
+		if (r < 0)
+			return r;
+		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+			any |= words[i];
 		from += n;
 	}
-	return true;
+	return any == 0;
 }
 
 bool
@@ -180,8 +180,8 @@ cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
 	    SYS3(SYS_fstat, d->fd, &st, 0) < 0)
 		return false;
 	size = (uint64_t)st.st_size;
-	return reads_as_zero(d, first, from) &&
-	       reads_as_zero(d, end, last < size ? last : size);
+	return cow__memfd_zeros(d, first, from) > 0 &&
+	       cow__memfd_zeros(d, end, last < size ? last : size) > 0;
 }
 
 int

@@ -38,6 +38,10 @@ int cow__memfd_check(int fd, unsigned seals, uint64_t *ret_bytes);
 /* Reads all of [offset, offset + bytes). -EBADMSG: there is less. */
 int cow__memfd_read(int fd, uint64_t offset, void *buf, size_t bytes);
 
+/* Are all bytes of [from, end) zero? Makes no pages where the file has none. 1, 0, -errno. The
+ * caller knows that the descriptor is ours. */
+int cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t end);
+
 /* Opens the same file under an open file description of its own, which alone owns
  * the locks made through it. Needs /proc. */
 int cow__memfd_reopen(const struct cow__descriptor *d,

@@ -48,17 +48,9 @@ any_below(size_t n)
 static bool
 is_written(const struct cow__segment *s, uintptr_t page)
 {
-	static uint64_t words[512];
-	uint64_t any = 0;
+	uint64_t at = cow__segment_offset(page);
 
-	for (size_t at = 0; at < cow__page && !any; at += sizeof(words)) {
-		if (cow__memfd_read(s->file.fd, cow__segment_offset(page + at), words,
-		                    sizeof(words)) < 0)
-			return false;
-		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-			any |= words[i];
-	}
-	return any != 0;
+	return cow__memfd_zeros(&s->file, at, at + cow__page) == 0;
 }
 
 static bool

@@ -278,44 +278,37 @@ cow__grows_down(uintptr_t addr)
 	cow__engine_unlock();
 }
 
-/* Has the program nothing there? The kernel may have taken a page of the file out of the page
- * table, so what is in the file counts as well. */
-static bool
-is_missing(const struct cow__tile *t, uintptr_t page)
-{
-	static uint64_t words[512];
-	uint64_t any = 0;
-
-	if (cow__pagemap_touched_page(page) != 0)
-		return false;
-	for (size_t at = 0; at < cow__page && !any; at += sizeof(words)) {
-		if (cow__memfd_read(t->segment->file.fd, cow__segment_offset(page + at), words,
-		                    sizeof(words)) < 0)
-			return false;
-		for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-			any |= words[i];
-	}
-	return any == 0;
-}
-
-/* Notes in `ret`, a bit for each page, what of [start, end) is missing: a userfaultfd may tell
- * of it. The engine may have made huge pages ahead of the program. These are missing, too. */
+/*
+ * Notes in `ret`, a bit for each page, what of [start, end) is missing: a userfaultfd may tell
+ * of it. The engine may have made huge pages ahead of the program. These are missing, too. The
+ * kernel may have taken a page of the file out of the page table, so what is in the file counts
+ * as well.
+ */
 static void
 note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsigned char *ret)
 {
-	uint64_t base = cow__segment_offset(start), data = 0, data_end = 0;
-	size_t pages = (end - start) / cow__page;
-	int r = 1;
+	const struct cow__descriptor *file = &t->segment->file;
+	uint64_t base = cow__segment_offset(start), data, data_end = 0;
+	size_t pages = (end - start) / cow__page, i = 0;
+	int touched, r = 1;
 
-	for (size_t i = 0; i < pages; i++) {
+	while (i < pages) {
+		uint64_t at = base + i * cow__page;
+
 		/* Holes of the file are many pages. */
-		if (r > 0 && base + i * cow__page >= data_end)
-			r = cow__memfd_data(&t->segment->file, base + i * cow__page,
-			                    base + pages * cow__page, &data, &data_end);
-		if (r < 0)
+		if (r > 0 && at >= data_end)
+			r = cow__memfd_data(file, at, base + pages * cow__page, &data, &data_end);
+		touched = r > 0 && at >= data
+		                  ? cow__pagemap_touched(start + i * cow__page, cow__page, pages - i, 0)
+		                  : 0;
+		if (r < 0 || touched < 0)
 			return;
-		if (r == 0 || base + i * cow__page < data || is_missing(t, start + i * cow__page))
+		i += (size_t)touched;
+		if (touched)
+			continue;
+		if (r == 0 || at < data || cow__memfd_zeros(file, at, at + cow__page) > 0)
 			ret[i / 8] |= (unsigned char)(1 << i % 8);
+		i++;
 	}
 }
 

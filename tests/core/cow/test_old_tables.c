@@ -6,11 +6,13 @@
  */
 #include "core/cow/old_tables.h"
 #include "core/memory/helper.h"
+#include "core/program/advise.h"
 #include "tests/support/support.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 enum { SIZE = 48 * 1024 * 1024, MOST = 16 /* faults */ };
@@ -82,6 +84,22 @@ START_TEST(untouched_memory_is_not_moved)
 		cow_trim();
 		in_child(nothing, NULL);
 	}
+	ck_assert(!cow__old_tables_pending());
+	cow__helper_resume();
+	ck_pattern(block, SIZE, 1);
+	cow_block_free(block);
+}
+END_TEST
+
+/* The kernel has three mappings there after the advice. */
+START_TEST(advised_memory_is_not_moved)
+{
+	unsigned char *block = new_block(SIZE, 0);
+
+	fill(block, SIZE, 1);
+	ok(cow__advise((uintptr_t)block + 4 * MIB, MIB, MADV_RANDOM));
+	cow__helper_suspend();
+	in_child(nothing, NULL);
 	ck_assert(!cow__old_tables_pending());
 	cow__helper_resume();
 	ck_pattern(block, SIZE, 1);
@@ -218,6 +236,7 @@ int main(void)
 	} else {
 		tcase_add_loop_test(tcase, no_faults_after_a_child, 0, 4);
 		tcase_add_test(tcase, untouched_memory_is_not_moved);
+		tcase_add_test(tcase, advised_memory_is_not_moved);
 		tcase_add_test(tcase, a_limit_on_addresses);
 	}
 	tcase_add_loop_test(tcase, bytes_stay, 0, 20);
