@@ -13,7 +13,7 @@
 #                          memory, cow, fork, sharing, shim: more programs of these; small,
 #                          swap, overcommit, containers: little memory, swap, and so on
 #     FULL=1               all programs of a set, not only its short ones: hours
-#     T=TEXT               only tests with TEXT in their path
+#     T=TEXT               only tests with TEXT in their path; the tables stay as they are
 #     LIMIT=1500           seconds for each machine
 #     ACCEL=kvm            see scripts/kernels-boot.sh
 set -u
@@ -21,10 +21,19 @@ KERNELS=${KERNELS:-5.10 6.1 6.12 newest arm64-6.12 arm64-6.12-16k}
 SETS=${SETS:-quick measures}
 export LIMIT=${LIMIT:-1500} CPUS=1
 results=build/linux/results failed=0 passed=0 skipped=0 bad=0
-command -v qemu-system-x86_64 qemu-system-aarch64 >/dev/null || {
-	echo 'check-kernels: no QEMU; install qemu-system-x86 and qemu-system-arm' >&2
-	exit 1
-}
+for set in $SETS; do
+	grep -qE "^([a-z]+ \| )*$set( \| [a-z]+)*\) " tests/kernels/sets.sh || {
+		echo "check-kernels: tests/kernels/sets.sh has no set '$set'" >&2
+		exit 1
+	}
+done
+for kernel in $KERNELS; do
+	case $kernel in arm64-*) qemu=qemu-system-aarch64 package=arm ;; *) qemu=qemu-system-x86_64 package=x86 ;; esac
+	command -v $qemu >/dev/null || {
+		echo "check-kernels: no $qemu; install qemu-system-$package" >&2
+		exit 1
+	}
+done
 scripts/kernels-fetch.sh $KERNELS || exit
 for kernel in $KERNELS; do
 	case $kernel in
@@ -38,6 +47,7 @@ one() { # KERNEL SET
 	local out=$results/$1/$2 memory=3072 counts p f s swap=0 tree=.
 	case $1 in arm64-*-16k) tree=build/linux/tree-16384 ;; arm64-*) tree=build/linux/tree-4096 ;; esac
 	rm -rf "$out" && mkdir -p "$out"
+	echo "$(date +%F) $(git describe --always --dirty --exclude '*' 2>/dev/null)" >"$out/date"
 	printf 'cd /mnt/tree/%s && FULL=%s T=%q bash tests/kernels/sets.sh %s\n' \
 		$tree "${FULL:-}" "${T:-}" "$2" >"$out/run.sh"
 	printf '%-15s %-9s ' "$1" "$2"
@@ -60,8 +70,8 @@ one() { # KERNEL SET
 for kernel in $KERNELS; do
 	for set in $SETS; do
 		one "$kernel" "$set"
+		[ -n "${T:-}" ] || scripts/kernels-table.sh "$results/$kernel/$set" || failed=1
 	done
 done
-scripts/kernels-table.sh $results || failed=1
 echo "$passed passed, $bad failed, $skipped skipped"
 exit $failed

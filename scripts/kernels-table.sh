@@ -1,21 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# kernels-table.sh RESULTS: writes the tables of docs/platforms.md. What the machines of
-# scripts/check-kernels.sh said, RESULTS/KERNEL/SET/log, goes into docs/kernels.txt first,
-# in place of what that set said there before. Each of its lines is KERNEL, SET and a line of a log.
-# A set that did not come to its end changes nothing.
+# kernels-table.sh [RESULTS/KERNEL/SET...]: writes the tables of docs/platforms.md. What a machine of
+# scripts/check-kernels.sh said goes into docs/kernels.txt first, in place of what that set said there
+# before. Each of its lines is KERNEL, SET and a line of a log. A set that did not come to its end
+# changes nothing.
 set -eu
-results=$1 page=docs/platforms.md record=docs/kernels.txt
+page=docs/platforms.md record=docs/kernels.txt new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
 
-for status in "$results"/*/*/status; do
-	[ -e "$status" ] || continue
-	set=$(dirname "$status")
+for set; do
+	[ -e "$set/status" ] || continue
 	k=$(basename "$(dirname "$set")") s=$(basename "$set")
-	awk -F '\t' -v k="$k" -v s="$s" '!($1 == k && $2 == s)' "$record" >"$results/../kernels.txt"
-	awk -v k="$k" -v s="$s" 'NR <= 2 || /^[0-9]+ passed/ || /^measure / || /^ *skip / ||
-		/^(ok|note|unknown) +[a-z_\/]+:/ { print k "\t" s "\t" $0 }' "$set/log" >>"$results/../kernels.txt"
-	LC_ALL=C sort -s -t "$(printf '\t')" -k 1,2 "$results/../kernels.txt" >"$record"
+	awk -F '\t' -v k="$k" -v s="$s" '!($1 == k && $2 == s)' "$record" >"$new/record"
+	awk -v k="$k" -v s="$s" -v date="$(cat "$set/date")" 'NR == 3 { print k "\t" s "\tdate " date }
+		NR <= 2 || /^[0-9]+ passed/ || /^measure / || /^ *skip / || /^left out / ||
+		/^(ok|note|unknown) +[a-z_\/]+:/ { print k "\t" s "\t" $0 }' "$set/log" >>"$new/record"
+	LC_ALL=C sort -s -t "$(printf '\t')" -k 1,2 "$new/record" >"$record"
 done
 mapfile -t kernels < <(cut -f 1 "$record" | sort -uV)
 
@@ -30,14 +31,16 @@ header() {
 
 tables() {
 	local k s name columns
-	header kernel set version 'page size' passed failed skipped
+	header kernel set version 'page size' passed failed skipped 'too long' 'date, commit'
 	for k in "${kernels[@]}"; do
 		for s in $(awk -F '\t' -v k="$k" '$1 == k && !seen[$2]++ { print $2 }' "$record"); do
 			[ "$s" != measures ] || continue
 			row "$k" "$s" "$(logs "$k" "$s" | awk 'NR == 1 { print $2 }')" \
 				"$(logs "$k" "$s" | awk 'NR == 2 { print $1 }')" \
 				"$(logs "$k" "$s" | grep -aE '^[0-9]+ passed' |
-					awk '{ p += $1; f += $3; s += $5 } END { print p + 0 "|" f + 0 "|" s + 0 }')"
+					awk '{ p += $1; f += $3; s += $5 } END { print p + 0 "|" f + 0 "|" s + 0 }')" \
+				"$(logs "$k" "$s" | awk '/^left out / { n++ } /^date / { m = NF > 2 } END { print m ? n + 0 : "-" }')" \
+				"$(logs "$k" "$s" | sed -n 's/^date //p')"
 		done
 	done
 	printf '\nWhat `cowshed doctor` found there. "no" stands for a feature that cowshed does without.\n\n'
@@ -72,10 +75,10 @@ tables() {
 
 start='<!-- make check-kernels writes what follows -->'
 end='<!-- end -->'
-tables >"$results/../tables.md"
-awk -v start="$start" -v end="$end" -v tables="$results/../tables.md" '
+tables >"$new/tables.md"
+awk -v start="$start" -v end="$end" -v tables="$new/tables.md" '
 	$0 == end { inside = 0 }
 	!inside { print }
 	$0 == start { inside = 1; print ""; while ((getline line < tables) > 0) print line; print "" }
-' "$page" >"$results/../platforms.md"
-cp "$results/../platforms.md" "$page"
+' "$page" >"$new/platforms.md"
+cat "$new/platforms.md" >"$page"

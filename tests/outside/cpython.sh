@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# CPython's own tests of memory, fork, processes and threads, by an interpreter that has them: of
-# $PYTHON_SUITE, of Debian's libpython3-testsuite, or of pyenv. Each test of a file is compared.
+# CPython's own tests of memory, fork, processes and threads, by an interpreter that has them all:
+# $PYTHON_SUITE, pyenv's newest, or Debian's. Each test of a file is compared.
 . tests/outside/lib.sh
 python=
-for it in ${PYTHON_SUITE:+"$PYTHON_SUITE"} /usr/bin/python3 \
-	"${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[23]*/bin/python3; do
-	"$it" -c 'import test.test_mmap, test.test_fork1' 2>/dev/null && python=$it && break
+all='test.test_mmap, test.test_fork1, test.test_multiprocessing_fork, test.test_concurrent_futures'
+for it in ${PYTHON_SUITE:+"$PYTHON_SUITE"} \
+	$(ls -rv "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.1[23]*/bin/python3 2>/dev/null) /usr/bin/python3; do
+	"$it" -c "import $all" 2>/dev/null && python=$it && break
 done
-[ -n "$python" ] || skip 'no Python has its tests (Debian: libpython3-testsuite)'
+[ -n "$python" ] || skip 'no Python has all its tests (Debian 12: libpython3.11-testsuite)'
 files='test_mmap test_fork1 test_wait3 test_wait4 test_array test_buffer test_memoryview
 	test_bytes test_thread test_threadsignals test_capi.test_mem'
 [ -n "$quick" ] || files+=' test_subprocess test_posix test_os test_threading test_gc test_io
