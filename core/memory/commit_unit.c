@@ -12,12 +12,15 @@
 #include "memfd/pagemap.h"
 
 #define PROBES 16 /* pages that are looked at */
+#define SPARE 2   /* so many of them may be empty */
 #define DEBT 16   /* filled units for each that was committed in vain */
 #define UNITS 8   /* the latest are remembered */
 #define PROOFS 4  /* of zeros, before any unit is committed on trust */
 #define TRUST_MOST 256
 
-static uintptr_t ahead COW_FORK_DATA; /* the last unit committed, not known to be filled; 0: none */
+/* Committed, and not known to be filled: the unit in which the last extent ends, and the one
+ * in which it begins. 0: none. */
+static uintptr_t ahead[2] COW_FORK_DATA;
 static unsigned debt;
 static uintptr_t units[UNITS]; /* committed, the latest ones */
 static unsigned nunits;
@@ -65,47 +68,63 @@ is_in_unit(uintptr_t page)
 enum answer { NO, UNCLEAR, ZEROS, WRITTEN };
 
 /*
- * Has the program filled [start, end)? Pages at random places are looked at, one in each of
- * PROBES parts. The page table says of small pages whether they were touched. A huge page is
- * there as a whole after one touch. So the bytes in the file tell.
+ * Has the program filled [start, end)? Pages at random places are looked at; seven eighths
+ * of them are enough. The page table says of small pages whether they were touched. A huge page
+ * is there as a whole after one touch. So the bytes in the file tell.
  */
 static enum answer
 is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 {
-	size_t pages = (end - start) / cow__page / PROBES; /* of each part */
-	unsigned zeros = 0, unclear = 0;
+	size_t pages = (end - start) / cow__page;
+	unsigned zeros = 0, unclear = 0, missing = 0;
 
 	if (!pages || !cow__descriptor_ok(&s->file))
 		return NO;
 	for (unsigned i = 0; i < PROBES; i++) {
-		uintptr_t page = start + (i * pages + any_below(pages)) * cow__page;
+		uintptr_t page = start + any_below(pages) * cow__page;
 
 		if (is_written(s, page))
 			continue;
-		if (cow__pagemap_touched_page(page) <= 0)
+		if (is_in_unit(page))
+			unclear++;
+		else if (cow__pagemap_touched_page(page) > 0)
+			zeros++;
+		else if (++missing > SPARE)
 			return NO;
-		zeros++;
-		unclear += is_in_unit(page);
 	}
-	if (!zeros)
-		return WRITTEN;
-	return zeros - unclear >= PROBES / 2 ? ZEROS : UNCLEAR;
+	if (zeros >= PROBES / 2)
+		return ZEROS;
+	return unclear + missing > SPARE ? UNCLEAR : WRITTEN;
 }
 
-/* An extent will begin at `start`. If the unit that is ahead is used up by then, was it
- * filled? Where its extents ended meanwhile, or have few pages of it, nothing tells. */
+static bool
+is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
+{
+	const struct cow__tile *t = cow__tile_find(start);
+
+	for (; t && cow__tile_start(t) < end; t = t->next)
+		if (t->kind != COW__LIVE || t->segment != s)
+			return false;
+	return t;
+}
+
+/* An extent will begin at `start`. What lies before it in the units that are ahead should be
+ * filled by then. What was freed meanwhile tells nothing. */
 static void
 judge(const struct cow__segment *s, uintptr_t start)
 {
-	uintptr_t end = ahead + COW__HUGE;
-	const struct cow__tile *t = ahead ? cow__tile_find(ahead) : NULL;
+	for (unsigned i = 0; i < 2; i++) {
+		uintptr_t unit = ahead[i], end = unit + COW__HUGE;
+		bool rest = start > unit && start < end;
 
-	if (start > ahead && start < end)
-		end = start;
-	if (t && t->kind == COW__LIVE && t->segment == s && !trust.last &&
-	    end - ahead >= PROBES * cow__page && is_filled(s, ahead, end) != WRITTEN)
-		debt = DEBT;
-	ahead = 0;
+		if (unit && is_live(s, unit, rest ? start : end) && !trust.last &&
+		    is_filled(s, unit, rest ? start : end) != WRITTEN) {
+			debt = DEBT;
+			rest = false;
+		}
+		if (!rest)
+			ahead[i] = 0;
+	}
 }
 
 /* The unit in which the extent before `t` begins, or the last whole one before `t`, if that is
@@ -128,36 +147,6 @@ is_filled_before(const struct cow__tile *t)
 	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : NO;
 }
 
-static int
-commit(uintptr_t unit)
-{
-	size_t done = 0;
-	int r = cow__map_collapse(unit, COW__HUGE, &done);
-
-	cow__stat_add(bytes_collapsed, done);
-	if (r == 0)
-		units[nunits++ % UNITS] = unit;
-	return r;
-}
-
-/* That unit is filled. If it was left to small pages, they become a huge one. What lies in one
- * extent alone is not ours (core/memory/commit.c). */
-static void
-make_up(const struct cow__tile *t)
-{
-	uintptr_t unit = first_unit_before(t);
-	const struct cow__tile *p = is_in_unit(unit) ? NULL : cow__tile_find(unit);
-
-	if (!p || cow__tile_end(p) >= unit + COW__HUGE)
-		return;
-	for (; p && cow__tile_start(p) < unit + COW__HUGE; p = p->next)
-		if (p->kind != COW__LIVE || !cow__tile_is_shared(p) || p->segment != t->segment ||
-		    p->slow || p->attributes || p->busy)
-			return;
-	if (p)
-		(void)commit(unit);
-}
-
 static bool
 is_due(const struct cow__tile *t)
 {
@@ -167,7 +156,6 @@ is_due(const struct cow__tile *t)
 		trust.proofs = trust.left = trust.last = 0;
 		return false;
 	}
-	make_up(t);
 	if (answer == ZEROS) {
 		if (trust.proofs < PROOFS && ++trust.proofs < PROOFS)
 			return false;
@@ -189,6 +177,8 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 {
 	uintptr_t start = cow__tile_start(t), end = start + bytes;
 	uintptr_t unit = cow__round_down(end, COW__HUGE);
+	size_t done = 0;
+	int r;
 
 	/* What lies behind this free tile is another's. */
 	if (!cow__commits() || cow__engine.placed || unit < start || unit == end ||
@@ -197,16 +187,19 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	judge(t->segment, start);
 	if (!is_due(t))
 		return;
-	if (commit(unit) < 0) {
+	r = cow__map_collapse(unit, COW__HUGE, &done);
+	cow__stat_add(bytes_collapsed, done);
+	if (r < 0) {
 		cow__fallback(COW_FALLBACK_COLLAPSE);
 		return;
 	}
 	(void)cow__map_zap(unit, COW__HUGE);
-	ahead = unit;
+	units[nunits++ % UNITS] = unit;
+	ahead[ahead[0] != 0] = unit;
 }
 
 COW_FORK_CODE void
 cow__commit_unit_child(void)
 {
-	ahead = 0;
+	ahead[0] = ahead[1] = 0;
 }

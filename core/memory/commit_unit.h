@@ -3,8 +3,8 @@
  * Committing units: the ranges of 2 MiB in which extents end (core/memory/commit.h)
  *
  * Such a unit belongs to several extents, and so to none. It is committed when the first of
- * them is made, if the program has filled the memory before it. One unit is ahead of the program
- * at a time. A unit that the program then leaves empty, in part, costs it the next 16.
+ * them is made, if the program has filled the memory before it. At most two units are ahead of the
+ * program. A unit of which the program then leaves an eighth empty costs it the next 16.
  *
  * Engine locked throughout.
  */

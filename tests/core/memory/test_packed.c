@@ -138,6 +138,29 @@ START_TEST(filled_and_sparse_ones)
 }
 END_TEST
 
+/* Two blocks are filled, the third stays empty, and a small one follows. So the end of a filled
+ * block shares 2 MiB with the empty block, each time. */
+START_TEST(an_empty_block_behind_filled_ones)
+{
+	const size_t large = 2 * MIB - 8 * KIB, small = 24 * KIB;
+	uint64_t before = memfd_bytes();
+	size_t touched = 0;
+
+	ok(cow_option_set("helper", "no"));
+	for (count = 0; count < MOST; count++) {
+		size_t bytes = count == 0 ? 2 * MIB + 40 * KIB : count % 4 == 0 ? small : large;
+
+		block[count] = new_block(bytes, 0);
+		if (count % 4 == 3 && _i)
+			continue;
+		memset(block[count], 1, bytes);
+		touched += bytes;
+	}
+	ck_assert_uint_le(memfd_bytes(), before + touched + touched / 16 + 6 * MIB);
+	end();
+}
+END_TEST
+
 /* A block ends in a hole, and another begins behind the hole, in the same 2 MiB. Some pages of
  * that one are copied. */
 START_TEST(pages_behind_a_hole_stay)
@@ -176,6 +199,7 @@ int main(void)
 	tcase_add_loop_test(tcase, lie_side_by_side, 0, COUNT(sizes));
 	tcase_add_loop_test(tcase, sparse_ones_stay_sparse, 0, 4);
 	tcase_add_loop_test(tcase, filled_and_sparse_ones, 0, 30);
+	tcase_add_loop_test(tcase, an_empty_block_behind_filled_ones, 0, 2);
 	tcase_add_test(tcase, pages_behind_a_hole_stay);
 	if (cow__probe_collapse())
 		tcase_add_loop_test(tcase, filled_ones_are_huge, 0, 2 * COUNT(sizes));
