@@ -302,7 +302,7 @@ static void *
 move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
 	size_t least = old_bytes < bytes ? old_bytes : bytes;
-	int r = cow__own((uintptr_t)addr, old_bytes, true);
+	int r = cow__own((uintptr_t)addr, old_bytes, COW__OWN_TO_MOVE);
 	void *fresh, *grown;
 
 	if (r < 0) {

@@ -183,7 +183,9 @@ note_register(unsigned long request, long a)
 
 	if (request == UFFDIO_REGISTER && preload_is_readable(r, sizeof(*r)) &&
 	    r->range.len && preload_ours((void *)r->range.start))
-		(void)cow__own(r->range.start, r->range.len, false);
+		(void)cow__own(r->range.start, r->range.len,
+		               r->mode == UFFDIO_REGISTER_MODE_MISSING ? COW__OWN_FOR_MISSING
+		                                                       : COW__OWN_TO_WATCH);
 }
 
 /* The kernel writes the area of restartable sequences whenever the thread begins to run. */

@@ -399,7 +399,6 @@ cow__commit_child(void)
 	while (young)
 		young_remove(young);
 	cow__mend_child();
-	cow__commit_unit_child();
 	cow__budget_child();
 }
 

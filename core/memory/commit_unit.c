@@ -6,7 +6,6 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
-#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
@@ -19,8 +18,9 @@
 #define TRUST_MOST 256
 
 /* Committed, and not known to be filled: the unit in which the last extent ends, and the one
- * in which it begins. 0: none. */
-static uintptr_t ahead[2] COW_FORK_DATA;
+ * in which it begins. 0: none. A forked child has none. */
+static uintptr_t ahead[2];
+static uint32_t generation; /* the process that has them */
 static unsigned debt;
 static uintptr_t units[UNITS]; /* committed, the latest ones */
 static unsigned nunits;
@@ -113,6 +113,9 @@ is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 static void
 judge(const struct cow__segment *s, uintptr_t start)
 {
+	if (generation != cow__engine.generation)
+		ahead[0] = ahead[1] = 0;
+	generation = cow__engine.generation;
 	for (unsigned i = 0; i < 2; i++) {
 		uintptr_t unit = ahead[i], end = unit + COW__HUGE;
 		bool rest = start > unit && start < end;
@@ -196,10 +199,4 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	(void)cow__map_zap(unit, COW__HUGE);
 	units[nunits++ % UNITS] = unit;
 	ahead[ahead[0] != 0] = unit;
-}
-
-COW_FORK_CODE void
-cow__commit_unit_child(void)
-{
-	ahead[0] = ahead[1] = 0;
 }

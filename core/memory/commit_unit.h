@@ -17,7 +17,4 @@
  * unit in which it ends is committed, if all of it is free and the above holds. */
 void cow__commit_unit(const struct cow__tile *t, size_t bytes);
 
-/* In a forked child: nothing is ahead. */
-void cow__commit_unit_child(void);
-
 #endif

@@ -57,11 +57,15 @@ void cow__bound(uintptr_t addr, size_t bytes);
  * first. */
 void cow__placed(void);
 
-/* The kernel is about to move the range, or to watch it for missing pages. Makes
- * it anonymous memory with the same bytes and protections. `moves`: it is moved,
- * and becomes one mapping if it was one to the program. What other threads write
- * during the call may be lost. -EFAULT: part of it is not mapped. */
-int cow__own(uintptr_t addr, size_t bytes, bool moves);
+enum cow__own_why { COW__OWN_TO_WATCH, COW__OWN_FOR_MISSING, COW__OWN_TO_MOVE };
+
+/* The kernel is about to move the range, or to watch it. Makes it anonymous memory with
+ * the same bytes and protections. What is moved becomes one mapping if it was one to the
+ * program. What the program did not touch is missing. Whether it touched zeros in a huge
+ * page can't be told. They are missing if only missing pages are watched: the watcher then
+ * gets a question too many, and otherwise one too few. What other threads write during the
+ * call may be lost. -EFAULT: part of it is not mapped. */
+int cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why);
 
 /* The kernel is about to keep pages of the range. Makes private copies of them,
  * which are neither written back to a file nor used again. */

@@ -278,14 +278,43 @@ cow__grows_down(uintptr_t addr)
 	cow__engine_unlock();
 }
 
+static void
+note(unsigned char *bits, size_t i)
+{
+	bits[i / 8] |= (unsigned char)(1 << i % 8);
+}
+
+/* Pages [i, to) after `start` are in the page table. One touch brings a whole huge page there. So
+ * those that hold zeros in 2 MiB that are there as a whole count as missing. */
+static void
+note_zeros(const struct cow__tile *t, uintptr_t start, size_t i, size_t to, unsigned char *ret)
+{
+	const size_t pages = COW__HUGE / cow__page;
+	uintptr_t huge = 0;
+	bool whole = false;
+
+	for (; i < to; i++) {
+		uintptr_t page = start + i * cow__page;
+		uint64_t at = cow__segment_offset(page);
+
+		if (huge != cow__round_down(page, COW__HUGE)) {
+			huge = cow__round_down(page, COW__HUGE);
+			whole = cow__pagemap_touched(huge, cow__page, pages, 0) == (int)pages;
+		}
+		if (whole && cow__memfd_zeros(&t->segment->file, at, at + cow__page) > 0)
+			note(ret, i);
+	}
+}
+
 /*
  * Notes in `ret`, a bit for each page, what of [start, end) is missing: a userfaultfd may tell
  * of it. The engine may have made huge pages ahead of the program. These are missing, too. The
  * kernel may have taken a page of the file out of the page table, so what is in the file counts
- * as well.
+ * as well. `zeros`: so do zeros that the program may have touched or not.
  */
 static void
-note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsigned char *ret)
+note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool zeros,
+             unsigned char *ret)
 {
 	const struct cow__descriptor *file = &t->segment->file;
 	uint64_t base = cow__segment_offset(start), data, data_end = 0;
@@ -303,11 +332,13 @@ note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsigned
 		                  : 0;
 		if (r < 0 || touched < 0)
 			return;
+		if (touched && zeros)
+			note_zeros(t, start, i, i + (size_t)touched, ret);
 		i += (size_t)touched;
 		if (touched)
 			continue;
 		if (r == 0 || at < data || cow__memfd_zeros(file, at, at + cow__page) > 0)
-			ret[i / 8] |= (unsigned char)(1 << i % 8);
+			note(ret, i);
 		i++;
 	}
 }
@@ -351,17 +382,16 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 
 static int
 own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-          int value)
+          int why)
 {
 	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
 	void *missing = NULL;
 	int r;
 
-	(void)value;
 	/* A freeze empties the page table, so this comes first. */
 	if (!own && cow__tile_is_shared(t) && !t->npieces && !t->attributes &&
 	    cow__map_meta(bits, &missing) == 0)
-		note_missing(t, start, end, missing);
+		note_missing(t, start, end, why == COW__OWN_FOR_MISSING, missing);
 	cow__range_traces(t); /* nor may the next block have these pages */
 	t->lasting |= own && t->backing != COW__ANON;
 	if (own)
@@ -437,7 +467,7 @@ is_patched(uintptr_t addr, uintptr_t end)
 }
 
 COW_EXPORT int
-cow__own(uintptr_t addr, size_t bytes, bool moves)
+cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why)
 {
 	uintptr_t end = cow__round_up(addr + bytes, cow__page);
 	int r;
@@ -445,9 +475,9 @@ cow__own(uintptr_t addr, size_t bytes, bool moves)
 	if (addr % cow__page || end < addr)
 		return -EINVAL;
 	cow__engine_lock();
-	r = moves && is_patched(addr, end)
-	            ? own_range(cow__tile_find(addr), addr, end, false, 0)
-	            : cow__range_each_locked(addr, end, own_range, 0,
+	r = why == COW__OWN_TO_MOVE && is_patched(addr, end)
+	            ? own_range(cow__tile_find(addr), addr, end, false, why)
+	            : cow__range_each_locked(addr, end, own_range, why,
 	                                     COW__HOLES_STOP);
 	cow__engine_unlock();
 	return r == -ENOMEM ? -EFAULT : r;

@@ -15,10 +15,10 @@
 #define BYTES (2 * HUGE_PAGE)
 
 /* Returns the descriptor, or -1. */
-static int watch(unsigned char *block, size_t bytes, int by_number)
+static int watch(unsigned char *block, size_t bytes, int by_number, uint64_t mode)
 {
 	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register r = { .mode = mode };
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* UFFD_USER_MODE_ONLY */);
 
 	if (fd < 0)
@@ -26,8 +26,12 @@ static int watch(unsigned char *block, size_t bytes, int by_number)
 	r.range.start = (uintptr_t)block;
 	r.range.len = bytes;
 	check(ioctl(fd, UFFDIO_API, &api) == 0);
-	check((by_number ? (int)syscall(SYS_ioctl, fd, UFFDIO_REGISTER, &r)
-	                 : ioctl(fd, UFFDIO_REGISTER, &r)) == 0);
+	if ((by_number ? (int)syscall(SYS_ioctl, fd, UFFDIO_REGISTER, &r)
+	               : ioctl(fd, UFFDIO_REGISTER, &r)) != 0) {
+		check(mode != UFFDIO_REGISTER_MODE_MISSING); /* arm64 had no other for long */
+		close(fd);
+		return -1;
+	}
 	return fd;
 }
 
@@ -38,9 +42,49 @@ static void filled(int by_number)
 
 	check(posix_memalign(&block, HUGE_PAGE, BYTES) == 0);
 	fill(block, BYTES, 1);
-	fd = watch(block, BYTES, by_number);
+	fd = watch(block, BYTES, by_number, UFFDIO_REGISTER_MODE_MISSING);
 	check(fd < 0 || copied(block, BYTES) == BYTES / PAGE);
 	check(holds(block, BYTES, 1));
+	close(fd);
+	free(block);
+}
+
+/* What the program has not touched is missing, and a watch tells of it. Each 2 MiB has a page that
+ * was touched, and may be a huge page as a whole: other blocks of this size were filled. */
+static void touched_in_part(void)
+{
+	unsigned char *p;
+	void *block[5];
+	int fd;
+
+	for (int i = 0; i < 5; i++) {
+		check(posix_memalign(&block[i], HUGE_PAGE, BYTES) == 0);
+		if (i < 4)
+			memset(block[i], 7, BYTES);
+	}
+	p = block[4];
+	for (size_t at = 5 * PAGE; at < BYTES; at += HUGE_PAGE)
+		p[at] = 7;
+	fd = watch(p, BYTES, 0, UFFDIO_REGISTER_MODE_MISSING);
+	check(fd < 0 || copied(p, BYTES) == BYTES / HUGE_PAGE);
+	check(p[5 * PAGE] == 7);
+	close(fd);
+	for (int i = 0; i < 5; i++)
+		free(block[i]);
+}
+
+/* A watch for writes tells of no write to a page that is not there. So zeros stay. */
+static void zeros_stay(void)
+{
+	unsigned char *p;
+	void *block;
+	int fd;
+
+	check(posix_memalign(&block, HUGE_PAGE, BYTES) == 0);
+	p = block;
+	memset(p, 0, BYTES);
+	fd = watch(p, BYTES, 0, UFFDIO_REGISTER_MODE_WP);
+	check(fd < 0 || copied(p, BYTES) == BYTES / PAGE);
 	close(fd);
 	free(block);
 }
@@ -55,7 +99,7 @@ static void untouched(void)
 	check(posix_memalign(&block, HUGE_PAGE, 2 * BYTES) == 0);
 	p = block;
 	p[BYTES + 5 * PAGE] = 7;
-	fd = watch(p, 2 * BYTES, 0);
+	fd = watch(p, 2 * BYTES, 0, UFFDIO_REGISTER_MODE_MISSING);
 	check(fd < 0 || copied(p, BYTES) == 0);
 	check(p[BYTES + 5 * PAGE] == 7);
 	close(fd);
@@ -70,6 +114,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	untouched();
+	touched_in_part();
+	zeros_stay();
 	filled(0);
 	filled(1);
 	puts("registered: done");

@@ -375,7 +375,7 @@ START_TEST(given_back_in_part)
 	ok(cow__unmap((uintptr_t)p + 2 * PAGE, PAGE));
 	ck_bytes((unsigned char *)data(r) + 2 * PAGE, PAGE, 5);
 	/* A pipe may have these very pages (vmsplice): they stay common. */
-	ck_assert_int_eq(cow__own((uintptr_t)p + 3 * PAGE, PAGE, true), -EBUSY);
+	ck_assert_int_eq(cow__own((uintptr_t)p + 3 * PAGE, PAGE, COW__OWN_TO_MOVE), -EBUSY);
 	p[3 * PAGE] = 9;
 	ck_assert_uint_eq(((const unsigned char *)data(r))[3 * PAGE], 9);
 	cow_storage_unref(r);

@@ -334,7 +334,7 @@ START_TEST(own_parts_stay)
 	ok(cow__advise((uintptr_t)p + 100 * PAGE, 10 * PAGE, MADV_DONTNEED));
 	memset(&model[100], 0, 10 * sizeof(*model));
 	was = p + 102 * PAGE;
-	ok(cow__own((uintptr_t)was, PAGE, false));
+	ok(cow__own((uintptr_t)was, PAGE, COW__OWN_TO_WATCH));
 	write_page(102, 5);
 	for (size_t page = 0; page < COUNT(model); page += 7)
 		write_page(page, (uint32_t)page + 2);

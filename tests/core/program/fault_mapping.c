@@ -150,7 +150,7 @@ START_TEST(a_move_is_denied)
 
 	fill(p, BYTES, 1);
 	fault_deny(SYS_mremap, FAULT_ANY, 0, EPERM);
-	ck_assert_int_eq(cow__own((uintptr_t)p + MIB, MIB, true), -EPERM);
+	ck_assert_int_eq(cow__own((uintptr_t)p + MIB, MIB, COW__OWN_TO_MOVE), -EPERM);
 	must(fault_denials() > 0);
 	ck_pattern(p, BYTES, 1);
 	ok(cow__advise((uintptr_t)p + MIB, MIB, MADV_DONTNEED));
