@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -145,9 +146,16 @@ static void shmem_denied(const char *name, const char *brings)
 static void shmem_without_collapse(const char *name, const char *brings,
                                    const char *choice)
 {
+	long page = sysconf(_SC_PAGESIZE);
+
 	if (gives_at_first_touch(choice))
 		cli_finding(CLI_OK, name, NULL, NULL, "%s: the kernel makes a "
 		            "huge page of a memfd at its first touch", choice);
+	else if (page > 4096)
+		cli_finding(CLI_NOTE, name, brings, "a kernel with pages of 4 KiB",
+		            "%s: memfds get small pages, since the pages of this kernel "
+		            "have %ld KiB, and a huge one more than 2 MiB",
+		            choice, page / 1024);
 	else if (knows_collapse())
 		cli_finding(CLI_UNKNOWN, name, brings,
 		            "echo 1 | sudo tee /proc/sys/vm/compact_memory",

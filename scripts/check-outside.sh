@@ -6,6 +6,9 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export BUILD=${BUILD:-build/plain}
+for name; do
+	[ -e "tests/outside/$name.sh" ] || { echo "check-outside: there is no tests/outside/$name.sh" >&2 && exit 1; }
+done
 failed=0
 quick=$([ "${OUTSIDE:-}" != quick ] || echo ', its quick part')
 for script in tests/outside/*.sh; do

@@ -13,6 +13,9 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 roots=$PWD/build/roots wheels=$PWD/build/wheels
 failed=0 all=" ${*:-bullseye trixie trixie-arm64} "
+for name in $all; do
+	case $name in bullseye | trixie | trixie-arm64) ;; *) echo "check-roots: no root '$name'" >&2 && exit 1 ;; esac
+done
 wanted() { case $all in *" $1 "*) ;; *) return 1 ;; esac }
 skip() { echo "skip roots: $1" && exit "${2:-77}"; }
 
@@ -45,7 +48,7 @@ make_python() { # NAME [OPTION]: /opt/NAME
 give() {
 	local folder=$roots/$1 built=$wheels/$2/build
 	rm -rf "$folder/check" && mkdir -p "$folder/check/debs"
-	cp "$wheels"/cowshed-*-"${4:-abi3}"-*"$2".whl tests/roots/inside.* "$folder/check"
+	cp "$(ls -t "$wheels"/cowshed-*-"${4:-abi3}"-*"$2".whl | head -n 1)" tests/roots/inside.* "$folder/check"
 	cp "$built"/plain/examples/{hello,fork} "$folder/check"
 	cp "$built"/deb/{libcowshed0,libcowshed-tensor0,cowshed}_*"$3".deb "$folder/check/debs"
 }

@@ -74,7 +74,7 @@ print(backend.build_wheel(sys.argv[1], {"build-dir": sys.argv[2]}))' "$work" "$t
 
 deb() { # ARCHITECTURE DEBIAN'S-NAME
 	if ! command -v dpkg-architecture >/dev/null || ! command -v "$1-linux-gnu-strip" >/dev/null; then
-		echo "wheels: no packages for $2: no dpkg-dev or binutils-$1-linux-gnu" >&2
+		echo "wheels: no packages for $2: no dpkg-dev or binutils-${1//_/-}-linux-gnu" >&2
 		return
 	fi
 	(unset DEB_HOST_ARCH && LIBC=$GLIBC dpkg-architecture -f -a "$2" -c \

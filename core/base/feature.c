@@ -21,8 +21,8 @@ static const struct {
 	[COW_FEATURE_COLLAPSE] = {
 		"collapse", cow__probe_collapse,
 		"huge pages in memfds: fast first touch, forks and clones",
-		"MADV_COLLAPSE is refused (Linux 6.1, shmem_enabled=deny?): "
-		"small pages",
+		"MADV_COLLAPSE is refused (before Linux 6.1, shmem_enabled=deny, "
+		"or pages above 4 KiB): small pages",
 	},
 	[COW_FEATURE_PAGEMAP] = {
 		"pagemap", cow__probe_pagemap,

@@ -46,6 +46,12 @@ else
 	fail 'doctor: no GPU is no failure' "$work/out"
 fi
 
+# Huge pages of 2 MiB are those of pages of 4 KiB.
+if [ "$(getconf PAGESIZE)" -gt 4096 ] && [ -r /sys/kernel/mm/transparent_hugepage/shmem_enabled ]; then
+	doctor
+	says 'doctor: large pages' 'shmem_enabled: .* small pages, since the pages of this kernel .* change a kernel' "$work/out"
+fi
+
 # ends STATUS NAME: of the last doctor
 ends() {
 	if [ "$doctored" -eq "$1" ]; then pass "$2"; else fail "$2" "$work/out" "$work/err"; fi
