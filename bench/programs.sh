@@ -16,7 +16,7 @@
 # 1.05 times glibc's. (bench/instructions.sh counts the instructions of these programs.)
 #
 # LARGE_ONLY and SMALL_ONLY name some programs. LARGE_SCALE is the scale of
-# bench/large.py.
+# bench/large.py. RIVALS names some of the other allocators, or none ('').
 . "$(dirname "$0")/common.sh"
 . "$here/programs_inputs.sh"
 need "$bin/plain_measure" "$shim"
@@ -51,9 +51,11 @@ settings() {
 	esac
 }
 
-sides='glibc cowshed glibc-huge'
-for side in jemalloc jemalloc-thp mimalloc tcmalloc; do
-	if [ -n "$(preload $side)" ]; then
+sides='glibc cowshed'
+for side in ${RIVALS-glibc-huge jemalloc jemalloc-thp mimalloc tcmalloc}; do
+	if [ "$side" = glibc-huge ]; then
+		sides="$sides $side"
+	elif [ -n "$(preload $side)" ]; then
 		sides="$sides $side"
 	else
 		echo "  programs: without $side, which is not installed"
@@ -75,7 +77,7 @@ once() {
 		fail "$1 failed under $2: $(tail -n 1 "$tmp/err")"
 	cmp -s "$tmp/out" "$tmp/expected" ||
 		fail "$1 has another output under $2"
-	for figure in wall_ms peak_kib peak_by; do
+	for figure in wall_ms cpu_ms peak_kib peak_by; do
 		field $figure <"$tmp/result" >>"$tmp/$1.$2.$figure"
 	done
 }
@@ -110,6 +112,8 @@ large_suite() {
 		done
 		report programs "large/$name" ms "$tmp/$name.cowshed.wall_ms" \
 			"$tmp/$name.glibc.wall_ms" speedup 0.97
+		report programs "large/$name/cpu" ms "$tmp/$name.cowshed.cpu_ms" \
+			"$tmp/$name.glibc.cpu_ms" - 0
 		report programs "large/$name/peak" KiB \
 			"$tmp/$name.cowshed.peak_kib" \
 			"$tmp/$name.glibc.peak_kib" ratio 1.05 \
