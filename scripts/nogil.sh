@@ -32,6 +32,7 @@ build() {
 	echo 'nogil: building CPython 3.13 without the GIL: 10 minutes' >&2
 	source=$(scripts/source.sh trixie python3.13 upstream)
 	mkdir -p build/nogil-build
+	unset MAKEFLAGS MAKELEVEL MFLAGS # -r leaves CPython's makefile without suffix rules
 	(
 		cd build/nogil-build
 		nice "$source/configure" --disable-gil --prefix="$root/build/nogil" --disable-test-modules

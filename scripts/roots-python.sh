@@ -4,6 +4,7 @@
 # roots-python.sh NAME [OPTION]: builds CPython 3.13 on the Debian 11 in build/roots/bullseye-dev, with
 # this option of its configure, and puts it into build/roots/bullseye as /opt/NAME. For check-roots.sh.
 set -u
+unset MAKEFLAGS MAKELEVEL MFLAGS # -r leaves CPython's makefile without suffix rules
 cd "$(dirname "$0")/.." || exit 1
 roots=$PWD/build/roots
 source=$(scripts/source.sh trixie python3.13 upstream) || exit 1

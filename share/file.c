@@ -231,9 +231,12 @@ open_counted(struct file *f)
 {
 	uint64_t until = cow__now() + LEAVING_NS;
 	uint32_t nobody = 0;
+	bool last = false;
 	int r;
 
-	for (int i = 0; i < TRIES || cow__now() < until; i++) {
+	for (int i = 0; !last; i++) {
+		/* This process may be stopped until it is late. So one try follows. */
+		last = i >= TRIES && cow__now() >= until;
 		r = open_or_make(f);
 		if (r < 0)
 			return r;

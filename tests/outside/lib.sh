@@ -11,7 +11,7 @@
 # from Debian's source packages, into build/sources. OUTSIDE=quick: $quick is 1, minutes a suite.
 set -u
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
-unset LD_PRELOAD COWSHED_OPTIONS
+unset LD_PRELOAD COWSHED_OPTIONS MAKEFLAGS MAKELEVEL MFLAGS
 root=$PWD
 shim=$root/${BUILD:-build/plain}/lib/libcowshed-preload.so
 suite=$(basename "$0" .sh)

@@ -31,6 +31,7 @@ START_TEST(comes_back_all_the_same)
 	fill(block, SIZE, seed);
 	in_child(check, &seed);
 	cow_trim();
+	ck_pattern(block, SIZE, seed); /* after a slow child the page tables are empty */
 	cow__helper_suspend(); /* it would take the tables down */
 	child = child_start(check, &seed);
 	fault_deny(SYS_mremap, FAULT_ANY, 0, ENOMEM);
