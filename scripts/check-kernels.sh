@@ -20,6 +20,7 @@ set -u
 KERNELS=${KERNELS:-5.10 6.1 6.12 newest arm64-6.12 arm64-6.12-16k}
 SETS=${SETS:-quick measures}
 export LIMIT=${LIMIT:-1500} CPUS=1
+commit=$(git describe --always --dirty --exclude '*' 2>/dev/null) # before the tables are written
 results=build/linux/results failed=0 passed=0 skipped=0 bad=0
 for set in $SETS; do
 	grep -qE "^([a-z]+ \| )*$set( \| [a-z]+)*\) " tests/kernels/sets.sh || {
@@ -47,7 +48,7 @@ one() { # KERNEL SET
 	local out=$results/$1/$2 memory=3072 counts p f s swap=0 tree=.
 	case $1 in arm64-*-16k) tree=build/linux/tree-16384 ;; arm64-*) tree=build/linux/tree-4096 ;; esac
 	rm -rf "$out" && mkdir -p "$out"
-	echo "$(date +%F) $(git describe --always --dirty --exclude '*' 2>/dev/null)" >"$out/date"
+	echo "$(date +%F) $commit" >"$out/date"
 	printf 'cd /mnt/tree/%s && FULL=%s T=%q bash tests/kernels/sets.sh %s\n' \
 		$tree "${FULL:-}" "${T:-}" "$2" >"$out/run.sh"
 	printf '%-15s %-9s ' "$1" "$2"
