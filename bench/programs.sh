@@ -8,7 +8,7 @@
 #
 # large: the programs of bench/large.py, sort and xz. Each runs under every allocator in
 # turns, under glibc and jemalloc also with huge pages (hugetlb=1, thp:always). Measured
-# are wall time and the peak of a fresh memory cgroup. Bars: 1.3 times faster than glibc
+# are wall time, processor time (no bar) and the peak of a fresh memory cgroup. Bars: 1.3 times faster than glibc
 # in the geometric mean; not slower than the best rival in that mean; no program below
 # 0.97 of glibc's speed; peaks at most 1.05 times glibc's.
 # small: programs with small objects, in pairs of runs with and without the shim. The

@@ -85,12 +85,14 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 
 		if (is_written(s, page))
 			continue;
-		if (is_in_unit(page))
+		if (cow__pagemap_touched_page(page) <= 0) {
+			if (++missing > SPARE)
+				return NO;
+		} else if (is_in_unit(page)) {
 			unclear++;
-		else if (cow__pagemap_touched_page(page) > 0)
+		} else {
 			zeros++;
-		else if (++missing > SPARE)
-			return NO;
+		}
 	}
 	if (zeros >= PROBES / 2)
 		return ZEROS;
@@ -105,7 +107,7 @@ is_live(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 	for (; t && cow__tile_start(t) < end; t = t->next)
 		if (t->kind != COW__LIVE || t->segment != s)
 			return false;
-	return t;
+	return t != NULL;
 }
 
 /* An extent will begin at `start`. What lies before it in the units that are ahead should be

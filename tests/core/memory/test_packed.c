@@ -161,6 +161,26 @@ START_TEST(an_empty_block_behind_filled_ones)
 }
 END_TEST
 
+/* The program fills its blocks with zeros, or with ones, and then leaves them alone. */
+START_TEST(filled_ones_and_then_empty_ones)
+{
+	const size_t bytes = MIB + 100 * KIB;
+	uint64_t before = memfd_bytes();
+	size_t touched = 0;
+
+	ok(cow_option_set("helper", "no"));
+	for (count = 0; count < MOST; count++) {
+		block[count] = new_block(bytes, 0);
+		if (count < 100) {
+			memset(block[count], _i, bytes);
+			touched += bytes;
+		}
+	}
+	ck_assert_uint_le(memfd_bytes(), before + touched + touched / 16 + 6 * MIB);
+	end();
+}
+END_TEST
+
 /* A block ends in a hole, and another begins behind the hole, in the same 2 MiB. Some pages of
  * that one are copied. */
 START_TEST(pages_behind_a_hole_stay)
@@ -200,6 +220,7 @@ int main(void)
 	tcase_add_loop_test(tcase, sparse_ones_stay_sparse, 0, 4);
 	tcase_add_loop_test(tcase, filled_and_sparse_ones, 0, 30);
 	tcase_add_loop_test(tcase, an_empty_block_behind_filled_ones, 0, 2);
+	tcase_add_loop_test(tcase, filled_ones_and_then_empty_ones, 0, 2);
 	tcase_add_test(tcase, pages_behind_a_hole_stay);
 	if (cow__probe_collapse())
 		tcase_add_loop_test(tcase, filled_ones_are_huge, 0, 2 * COUNT(sizes));
