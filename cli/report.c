@@ -12,6 +12,8 @@
  * that we forked; the others are added up. A parallel make leaves very many
  * records, so lines are read one at a time and not kept.
  *
+ * A process that gives up privileges beside relatives writes "cowshed stranger" before.
+ *
  * A process that a signal ended wrote no record. The report says so, and shows
  * no zeros.
  */
@@ -33,6 +35,7 @@ struct harvest {
 	struct cow_stats others;
 	uint64_t others_count;
 	uint64_t damaged;
+	uint64_t strangers; /* processes that gave up privileges beside relatives */
 	char ignored[64]; /* of the first process that ignored an option */
 };
 
@@ -83,6 +86,10 @@ static void harvest(FILE *in, pid_t own, struct harvest *ret)
 
 	memset(ret, 0, sizeof *ret);
 	while (getline(&line, &room, in) > 0) {
+		if (strcmp(line, "cowshed stranger\n") == 0) {
+			ret->strangers++;
+			continue;
+		}
 		if (!parse(line, &record)) {
 			ret->damaged++;
 			continue;
@@ -141,6 +148,20 @@ static void print_ignored(FILE *out, const char *key)
 	snprintf(text, sizeof text, "'%s' was ignored: there is no such option, "
 	         "its value is not valid, or it came too late", key);
 	fprintf(out, "  %-12s", "option");
+	cli_wrap(out, 14, text);
+}
+
+static void print_strangers(FILE *out, uint64_t strangers)
+{
+	char text[400];
+
+	if (strangers == 0)
+		return;
+	snprintf(text, sizeof text, "%s forked process%s gave up privileges or entered a "
+	         "sandbox, but can still read and write large memory of relatives; use "
+	         "'-o backing=anon' where that matters", cli_count(strangers).s,
+	         strangers == 1 ? "" : "es");
+	fprintf(out, "  %-12s", "warning");
 	cli_wrap(out, 14, text);
 }
 
@@ -243,6 +264,7 @@ void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 	harvest(in, report->child->pid, &found);
 	print_head(out, report);
 	print_ignored(out, found.ignored);
+	print_strangers(out, found.strangers);
 	if (own->pid == 0)
 		print_no_record(out, report->child->status);
 	if (own->pid != 0 && own->stats.blocks_served == 0)

@@ -134,6 +134,10 @@ const char *preload_unknown_option(void);
 /* Writes the report, in the first call of a process only. Async-signal-safe. */
 void preload_report(void);
 
+/* A process with relatives is about to give up privileges: the report says so. Once.
+ * Async-signal-safe. */
+void preload_report_stranger(void);
+
 /* This process has to report. Called when it starts, and in a forked child. */
 void preload_report_begin(void);
 

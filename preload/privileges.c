@@ -18,6 +18,8 @@
 #include "preload/next.h"
 #include "preload/park.h"
 
+#include "core/fork/fork.h"
+
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -74,10 +76,26 @@ makes_sandbox(long number, long a)
 	return makes && (preload_sandboxed() || !preload_is_vfork_child());
 }
 
+/* Before the call. True: tell end(). */
+static bool
+begin(void)
+{
+	if (cow__fork_related())
+		preload_report_stranger();
+	return cow__threads_suspend();
+}
+
+static void
+end(bool suspended)
+{
+	if (suspended)
+		cow__helper_resume();
+}
+
 long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
-	bool suspended = cow__threads_suspend();
+	bool suspended = begin();
 	bool sandbox = makes_sandbox(number, a);
 	long r;
 
@@ -87,8 +105,7 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 	/* Programs ask by a call that fails whether there are filters. */
 	if (sandbox && r < 0)
 		cow__park_sandbox(-1);
-	if (suspended)
-		cow__helper_resume();
+	end(suspended);
 	return r;
 }
 
@@ -165,10 +182,9 @@ prctl(int option, ...)
 			memcpy(&f, &p, sizeof(p));                             \
 			__atomic_store_n(&next, f, __ATOMIC_RELAXED);          \
 		}                                                              \
-		suspended = cow__threads_suspend();                            \
+		suspended = begin();                                           \
 		r = f arguments;                                               \
-		if (suspended)                                                 \
-			cow__helper_resume();                                  \
+		end(suspended);                                                \
 		return r;                                                      \
 	}
 

@@ -7,13 +7,17 @@
  * It is appended to the file that option `report` names. A single write does it,
  * so that lines of processes that end at once do not mix. stdio is not used: its
  * streams may be closed or broken by now.
+ *
+ * A forked process that is about to give up privileges, or enter a sandbox, appends
+ * "cowshed stranger" before it does so.
  */
-#include "preload/preload.h"
+#include "preload/park.h"
 
 #include "core/fork/fork.h"
 
 #include <cowshed.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -174,6 +178,27 @@ preload_report(void)
 	add("\n");
 	(void)!write(fd, line, used);
 	close(fd);
+}
+
+/* This line comes before the call, since afterwards the process may be unable to open the
+ * file. The call may come in a signal handler, so errno stays as it is. */
+void
+preload_report_stranger(void)
+{
+	static bool told;
+	int saved = errno, fd;
+
+	if (!preload_report_path()[0] || preload_sandboxed() ||
+	    preload_is_vfork_child() || __atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+		return;
+	fd = open(preload_report_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+	if (fd >= 0) {
+		static const char text[] = "cowshed stranger\n";
+
+		(void)!write(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	errno = saved;
 }
 
 COW_FORK_CODE void

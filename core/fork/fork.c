@@ -442,6 +442,13 @@ cow__fork_reaped(bool waited)
 	return more;
 }
 
+COW_EXPORT bool
+cow__fork_related(void)
+{
+	return __atomic_load_n(&cow__engine.ready, __ATOMIC_RELAXED) &&
+	       (cow__engine.generation || cow__engine.forked_once);
+}
+
 COW_EXPORT void
 cow__fork_settled(void)
 {

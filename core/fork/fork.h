@@ -58,6 +58,10 @@ int cow__fork_result(void);
  * later moment will do. */
 bool cow__fork_reaped(bool waited);
 
+/* Has this process been forked, or did it fork, since it has memory of the engine? Then
+ * others may have the same memory. Needs no lock. Async-signal-safe. */
+bool cow__fork_related(void);
+
 /* A forked child lives on and makes no calls to the engine: the helper looks after
  * what it inherited frozen. */
 void cow__fork_settled(void);
