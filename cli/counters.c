@@ -55,6 +55,10 @@ const struct cli_counter cli_counters[] = {
 	SUM(helper_starts, CLI_COUNT, "helper threads started"),
 	SUM(heal_ns_total, CLI_NS, "spent on thawing in slices"),
 	MAX(heal_wait_ns_max, CLI_NS, "longest wait of a thread for a slice"),
+	HEAD("border", strangers, CLI_COUNT, "processes that gave up privileges beside relatives"),
+	SUM(bytes_marked, CLI_BYTES, "in files that such a process marked"),
+	SUM(bytes_border_returned, CLI_BYTES, "freed memory returned before"),
+	SUM(bytes_forwarded, CLI_BYTES, "moved out of files that relatives have"),
 };
 
 enum { COUNTERS = sizeof cli_counters / sizeof cli_counters[0] };

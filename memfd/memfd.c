@@ -19,6 +19,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
 static bool
 size_allowed(uint64_t bytes)
@@ -59,13 +62,13 @@ cow__memfd_new_open(const char *name, uint64_t bytes,
 int
 cow__memfd_seal(const struct cow__descriptor *d, unsigned seals)
 {
+	long add = F_SEAL_GROW | F_SEAL_SHRINK;
+
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	return (int)sys_fcntl(
-	        d->fd, F_ADD_SEALS,
-	        seals & COW__SEALED_WRITE
-	                ? F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL
-	                : F_SEAL_GROW | F_SEAL_SHRINK);
+	add |= seals & COW__SEALED_WRITE ? F_SEAL_WRITE | F_SEAL_SEAL : 0;
+	add |= seals & COW__SEALED_FUTURE ? F_SEAL_FUTURE_WRITE : 0;
+	return (int)sys_fcntl(d->fd, F_ADD_SEALS, add);
 }
 
 int
@@ -88,9 +91,9 @@ cow__memfd_new(const char *name, uint64_t bytes, struct cow__descriptor *ret)
 int
 cow__memfd_check(int fd, unsigned seals, uint64_t *ret_bytes)
 {
-	const int want = seals & COW__SEALED_WRITE
-	                         ? F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_WRITE
-	                         : F_SEAL_GROW | F_SEAL_SHRINK;
+	const int want = F_SEAL_GROW | F_SEAL_SHRINK |
+	                 (seals & COW__SEALED_WRITE ? F_SEAL_WRITE : 0) |
+	                 (seals & COW__SEALED_FUTURE ? F_SEAL_FUTURE_WRITE : 0);
 	struct statfs fs;
 	struct stat st;
 	long has;
@@ -184,22 +187,14 @@ cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
 	       cow__memfd_zeros(d, end, last < size ? last : size) > 0;
 }
 
-int
-cow__memfd_reopen(const struct cow__descriptor *d, struct cow__descriptor *ret)
+/* Opens a path of /proc that leads to the file. */
+static int
+open_again(const char *path, const struct cow__descriptor *d, int flags,
+           struct cow__descriptor *ret)
 {
-	char path[32] = "/proc/self/fd/", digits[12];
 	struct cow__descriptor again;
-	int n = 0, at = 14, fd = d->fd;
-	long r;
+	long r = sys_open(path, flags | O_CLOEXEC, 0);
 
-	if (!cow__descriptor_ok(d))
-		return -EBADF;
-	do
-		digits[n++] = (char)('0' + fd % 10);
-	while ((fd /= 10) > 0);
-	while (n > 0)
-		path[at++] = digits[--n];
-	r = sys_open(path, O_RDWR | O_CLOEXEC, 0);
 	if (r < 0)
 		return (int)r;
 	again = cow__descriptor_adopt((int)r);
@@ -209,6 +204,62 @@ cow__memfd_reopen(const struct cow__descriptor *d, struct cow__descriptor *ret)
 	}
 	*ret = again;
 	return 0;
+}
+
+static char *
+append_number(char *to, uint64_t n, unsigned base)
+{
+	char digits[24];
+	int i = 0;
+
+	do
+		digits[i++] = "0123456789abcdef"[n % base];
+	while (n /= base);
+	while (i > 0)
+		*to++ = digits[--i];
+	*to = '\0';
+	return to;
+}
+
+static int
+reopen(const struct cow__descriptor *d, int flags, struct cow__descriptor *ret)
+{
+	char path[40] = "/proc/self/fd/";
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	(void)append_number(path + 14, (uint64_t)d->fd, 10);
+	return open_again(path, d, flags, ret);
+}
+
+int
+cow__memfd_reopen(const struct cow__descriptor *d, struct cow__descriptor *ret)
+{
+	return reopen(d, O_RDWR, ret);
+}
+
+int
+cow__memfd_reopen_to_read(const struct cow__descriptor *d, struct cow__descriptor *ret)
+{
+	return reopen(d, O_RDONLY, ret);
+}
+
+int
+cow__memfd_reopen_mapped(uintptr_t addr, size_t bytes, const struct cow__descriptor *of,
+                         struct cow__descriptor *ret)
+{
+	char path[80] = "/proc/self/map_files/", *end;
+
+	end = append_number(path + 21, addr, 16);
+	*end++ = '-';
+	(void)append_number(end, addr + bytes, 16);
+	return open_again(path, of, O_RDWR, ret);
+}
+
+int
+cow__memfd_close_to_others(const struct cow__descriptor *d)
+{
+	return cow__descriptor_ok(d) ? (int)SYS3(SYS_fchmod, d->fd, 0600, 0) : -EBADF;
 }
 
 static int

@@ -26,6 +26,7 @@ int cow__memfd_new_open(const char *name, uint64_t bytes,
 enum cow__seals {
 	COW__SEALED_SIZE = 1 << 0,  /* neither grows nor shrinks */
 	COW__SEALED_WRITE = 1 << 1, /* its bytes never change, either */
+	COW__SEALED_FUTURE = 1 << 2, /* size, and nobody gets new ways to write or free its pages */
 };
 /* -EBUSY (WRITE): some process has it mapped writable. */
 int cow__memfd_seal(const struct cow__descriptor *d, unsigned seals);
@@ -46,6 +47,17 @@ int cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t en
  * the locks made through it. Needs /proc. */
 int cow__memfd_reopen(const struct cow__descriptor *d,
                       struct cow__descriptor *ret);
+
+/* The same, for reading alone. */
+int cow__memfd_reopen_to_read(const struct cow__descriptor *d, struct cow__descriptor *ret);
+
+/* Opens the file that is mapped at exactly [addr, addr + bytes), if it is the one that `of`
+ * describes. The kernel wants CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN for that. */
+int cow__memfd_reopen_mapped(uintptr_t addr, size_t bytes, const struct cow__descriptor *of,
+                             struct cow__descriptor *ret);
+
+/* Only processes of this user may open the file again (/proc/PID/fd). 0 or -errno. */
+int cow__memfd_close_to_others(const struct cow__descriptor *d);
 
 /* Frees the pages in [from, from + bytes), wherever they are mapped, or not
  * mapped. It also frees locked memory, whose pages cow__map_punch() may not take.

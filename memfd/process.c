@@ -9,6 +9,10 @@
 #include "memfd/ring.h"
 #include "memfd/sys.h"
 
+#include <linux/capability.h>
+
+#define COW__CAP_CHECKPOINT_RESTORE 40 /* Linux 5.9: newer than some headers */
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -396,6 +400,56 @@ bool
 cow__process_is_raised(void)
 {
 	return getauxval(AT_SECURE) != 0;
+}
+
+static bool
+capabilities(uint64_t *ret_effective, uint64_t *ret_permitted)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { 0, 0, 0 }, { 0, 0, 0 } };
+
+	if (SYS3(SYS_capget, &head, data, 0) < 0)
+		return false;
+	*ret_effective = (uint64_t)data[1].effective << 32 | data[0].effective;
+	*ret_permitted = (uint64_t)data[1].permitted << 32 | data[0].permitted;
+	return true;
+}
+
+COW_EXPORT bool
+cow__process_capable(uint64_t mask, bool any, bool permitted)
+{
+	uint64_t has[2];
+
+	if (!capabilities(&has[0], &has[1]))
+		return false;
+	has[permitted] &= mask;
+	return any ? has[permitted] != 0 : has[permitted] == mask;
+}
+
+COW_EXPORT COW_FORK_CODE bool
+cow__process_opens_mapped(void)
+{
+	const uint64_t mask = 1ull << CAP_SYS_ADMIN | 1ull << COW__CAP_CHECKPOINT_RESTORE;
+	uint64_t effective, permitted;
+
+	return !capabilities(&effective, &permitted) || (permitted & mask);
+}
+
+COW_FORK_CODE bool
+cow__process_traces_relatives(void)
+{
+	static int scope = -1; /* not asked yet */
+	char text[16] = "";
+
+	if (scope < 0) {
+		int now = 0;
+
+		if (read_text("/proc/sys/kernel/yama/ptrace_scope", text, sizeof(text)))
+			now = text[0] - '0';
+		scope = now < 0 || now > 3 ? 3 : now;
+	}
+	return scope == 0 || (scope < 3 && cow__process_capable(1ull << CAP_SYS_PTRACE, true,
+	                                                        false));
 }
 
 bool

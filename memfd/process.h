@@ -49,6 +49,18 @@ uint32_t cow__process_user(void); /* effective */
  * capabilities)? */
 bool cow__process_is_raised(void);
 
+/* Could the process open a file by its mapping (/proc/self/map_files)? It has a capability
+ * that allows it, or that can't be found out. */
+bool cow__process_opens_mapped(void);
+
+/* Has the process these capabilities (a mask of 1 << CAP_...), in effect, or `permitted`?
+ * All of them, or any of them if `any`. False if that can't be found out. */
+bool cow__process_capable(uint64_t mask, bool any, bool permitted);
+
+/* Does the kernel let a process trace its parents and siblings, if they are of the same user?
+ * Not where Yama's ptrace_scope is not 0. It is asked once. */
+bool cow__process_traces_relatives(void);
+
 /* Is this user, as the kernel names a peer's here, the process's own? All users
  * that a user namespace does not know have the same number. */
 bool cow__process_is_user(uint32_t uid);

@@ -101,6 +101,7 @@ in_child(void)
 	preload_report_begin();
 	preload_park_child();
 	preload_gate_child();
+	preload_border_born(0);
 }
 
 void
@@ -183,6 +184,7 @@ preload_child_number(void *at)
 struct beginning {
 	int (*fn)(void *);
 	void *arg, *number; /* NULL: its number is not wanted */
+	long flags;
 };
 
 /* Runs on the child's stack. */
@@ -193,6 +195,7 @@ begin(void *arg)
 	int status;
 
 	(void)preload_fork_end(0);
+	preload_border_born(b.flags);
 	preload_child_number(b.number);
 	status = b.fn(b.arg);
 	/* Now libc ends this thread alone. The helper would keep the process. */
@@ -221,7 +224,7 @@ typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 EXPORT int
 clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	struct beginning b = { fn, arg, NULL };
+	struct beginning b = { fn, arg, NULL, flags };
 	void *parent_tid, *tls, *child_tid;
 	bool prepared;
 	pid_t pid;

@@ -222,6 +222,14 @@ void preload_signals_child(void);
 /* The calling thread is about to share this memory, and its record, with a child. */
 void preload_vfork_mark(void);
 
+/* Just before a call that may give up privileges: makes the border to relatives where it is one
+ * (preload/border.c). `whole`: libc makes the call in all threads. -1: it could not be made,
+ * and the call must fail with errno as it is. Async-signal-safe. */
+int preload_border(bool whole, long number, long a, long b, long c);
+
+/* In a forked child, after the engine's step: `flags` of the clone that made it, or 0. */
+void preload_border_born(long flags);
+
 /* A child that shares its parent's memory, made by vfork() or clone(). */
 bool preload_is_vfork_child(void);
 

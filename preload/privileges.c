@@ -6,7 +6,10 @@
  *   setuid and its like,    the kernel keeps privileges for each thread. libc changes the
  *   prctl, capset           threads that it knows; the library's threads are unknown to it,
  *                           and would keep privileges that the program gives up
- *   by number               seccomp and landlock have no other name
+ *   chroot, namespaces      change what the process can reach
+ *   by number               seccomp, landlock and pivot_root have no other name
+ *
+ * Many of them are a border to relatives of a fork: preload/border.c makes it before the call.
  *
  * So the helper and the threads that copy end before the call. Threads that are made
  * later inherit the privileges of their maker. Signal handlers may make many of these
@@ -17,8 +20,6 @@
  */
 #include "preload/next.h"
 #include "preload/park.h"
-
-#include "core/fork/fork.h"
 
 #include <grp.h>
 #include <linux/seccomp.h>
@@ -52,12 +53,15 @@ preload_is_for_one(long number, long option)
 	case SYS_capset:
 	case SYS_seccomp:
 	case SYS_landlock_restrict_self:
+	case SYS_chroot:
+	case SYS_pivot_root:
 		return true;
 	case SYS_prctl:
 		return option == PR_SET_NO_NEW_PRIVS ||
 		       option == PR_SET_SECCOMP ||
 		       option == PR_SET_SECUREBITS ||
-		       option == PR_CAPBSET_DROP || option == PR_CAP_AMBIENT;
+		       option == PR_CAPBSET_DROP ||
+		       option == PR_CAP_AMBIENT || option == PR_SET_DUMPABLE;
 	default:
 		return false;
 	}
@@ -76,15 +80,6 @@ makes_sandbox(long number, long a)
 	return makes && (preload_sandboxed() || !preload_is_vfork_child());
 }
 
-/* Before the call. True: tell end(). */
-static bool
-begin(void)
-{
-	if (cow__fork_related())
-		preload_report_stranger();
-	return cow__threads_suspend();
-}
-
 static void
 end(bool suspended)
 {
@@ -95,10 +90,14 @@ end(bool suspended)
 long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
-	bool suspended = begin();
+	bool suspended = cow__threads_suspend();
 	bool sandbox = makes_sandbox(number, a);
-	long r;
+	long r = preload_border(false, number, a, b, c);
 
+	if (r < 0) {
+		end(suspended);
+		return r;
+	}
 	if (sandbox)
 		cow__park_sandbox(1);
 	r = preload_kernel(number, a, b, c, d, e, f);
@@ -126,6 +125,12 @@ EXPORT int
 setns(int fd, int type)
 {
 	return kernel_alone(SYS_setns, fd, type);
+}
+
+EXPORT int
+chroot(const char *path)
+{
+	return kernel_alone(SYS_chroot, (long)path, 0);
 }
 
 EXPORT int
@@ -167,7 +172,7 @@ prctl(int option, ...)
 }
 
 /* The others go through libc, which changes all threads that it knows. */
-#define ALONE(name, parameters, arguments)                                     \
+#define ALONE(name, parameters, arguments, ...)                                   \
 	EXPORT int name parameters                                             \
 	{                                                                      \
 		typedef int name##_fn parameters;                              \
@@ -182,21 +187,26 @@ prctl(int option, ...)
 			memcpy(&f, &p, sizeof(p));                             \
 			__atomic_store_n(&next, f, __ATOMIC_RELAXED);          \
 		}                                                              \
-		suspended = begin();                                           \
-		r = f arguments;                                               \
+		suspended = cow__threads_suspend();                            \
+		r = preload_border(true, __VA_ARGS__);                             \
+		if (r == 0)                                                    \
+			r = f arguments;                                       \
 		end(suspended);                                                \
 		return r;                                                      \
 	}
 
-ALONE(setuid, (uid_t user), (user))
-ALONE(setgid, (gid_t group), (group))
-ALONE(seteuid, (uid_t user), (user))
-ALONE(setegid, (gid_t group), (group))
-ALONE(setreuid, (uid_t real, uid_t effective), (real, effective))
-ALONE(setregid, (gid_t real, gid_t effective), (real, effective))
-ALONE(setresuid, (uid_t real, uid_t effective, uid_t saved),
-      (real, effective, saved))
-ALONE(setresgid, (gid_t real, gid_t effective, gid_t saved),
-      (real, effective, saved))
-ALONE(setgroups, (size_t n, const gid_t *groups), (n, groups))
-ALONE(initgroups, (const char *user, gid_t group), (user, group))
+#define SAME ((long)-1)
+ALONE(setuid, (uid_t user), (user), SYS_setuid, (long)user, 0, 0)
+ALONE(setgid, (gid_t group), (group), SYS_setgid, (long)group, 0, 0)
+ALONE(seteuid, (uid_t user), (user), SYS_setresuid, SAME, (long)user, SAME)
+ALONE(setegid, (gid_t group), (group), SYS_setresgid, SAME, (long)group, SAME)
+ALONE(setreuid, (uid_t real, uid_t effective), (real, effective), SYS_setreuid, (long)real,
+      (long)effective, 0)
+ALONE(setregid, (gid_t real, gid_t effective), (real, effective), SYS_setregid, (long)real,
+      (long)effective, 0)
+ALONE(setresuid, (uid_t real, uid_t effective, uid_t saved), (real, effective, saved),
+      SYS_setresuid, (long)real, (long)effective, (long)saved)
+ALONE(setresgid, (gid_t real, gid_t effective, gid_t saved), (real, effective, saved),
+      SYS_setresgid, (long)real, (long)effective, (long)saved)
+ALONE(setgroups, (size_t n, const gid_t *groups), (n, groups), SYS_setgroups, (long)n, 0, 0)
+ALONE(initgroups, (const char *user, gid_t group), (user, group), SYS_setgroups, 0, 0, 0)

@@ -150,17 +150,32 @@ child_number(long number, long a, long d, long e)
 }
 
 static long
+fork_flags(long number, long a)
+{
+	if (number == SYS_clone)
+		return a;
+#ifdef SYS_clone3
+	if (number == SYS_clone3)
+		return (long)((const struct clone_args *)a)->flags;
+#endif
+	return 0;
+}
+
+static long
 kernel_fork(long number, long a, long b, long c, long d, long e, long f)
 {
 	void *there = child_number(number, a, d, e);
+	long flags = fork_flags(number, a);
 	bool prepared = preload_fork_begin();
 	long pid = kernel(number, a, b, c, d, e, f);
 
 	if (!prepared)
 		return pid;
 	pid = preload_fork_end((pid_t)pid);
-	if (pid == 0)
+	if (pid == 0) {
+		preload_border_born(flags);
 		preload_child_number(there);
+	}
 	return pid;
 }
 

@@ -141,6 +141,10 @@ add_counters(void)
 	COUNTER(helper_starts)
 	COUNTER(heal_ns_total)
 	COUNTER(heal_wait_ns_max)
+	COUNTER(strangers)
+	COUNTER(bytes_marked)
+	COUNTER(bytes_border_returned)
+	COUNTER(bytes_forwarded)
 #undef COUNTER
 	add_fallbacks(&s);
 }

@@ -24,25 +24,40 @@ shown_twice(const struct cow__tile *t, uint32_t i)
 	return false;
 }
 
-bool
-cow__exclusive(const struct cow__tile *t, struct cow__census *c)
+typedef bool holders_fn(const struct cow__tile *t, struct cow__census *c);
+
+/* Does nobody else read the pages that the tile shows? `nobody` answers for other
+ * processes. */
+static bool
+nobody_reads(const struct cow__tile *t, struct cow__census *c, holders_fn *nobody)
 {
 	if (t->backing == COW__ANON || t->npieces > PIECES_MAX || t->lasting ||
 	    (t->overlaid && t->bound) || t->punching)
 		return false;
 	if (!t->npieces)
-		return t->refs == 1 && cow__holders_alone(t, c);
+		return t->refs == 1 && nobody(t, c);
 	for (uint32_t i = 0; i < t->npieces; i++) {
 		const struct cow__tile *pages = t->pieces[i].pages;
 		uint32_t mine = 0;
 
 		for (uint32_t k = 0; k < t->npieces; k++)
 			mine += t->pieces[k].pages == pages;
-		if (pages->refs != mine || shown_twice(t, i) ||
-		    !cow__holders_alone(pages, c))
+		if (pages->refs != mine || shown_twice(t, i) || !nobody(pages, c))
 			return false;
 	}
 	return true;
+}
+
+bool
+cow__exclusive(const struct cow__tile *t, struct cow__census *c)
+{
+	return nobody_reads(t, c, cow__holders_alone);
+}
+
+bool
+cow__unread(const struct cow__tile *t, struct cow__census *c)
+{
+	return nobody_reads(t, c, cow__holders_unread);
 }
 
 /* Is all of [start, end) in one of the parts that are private? */

@@ -404,7 +404,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 		struct cow__census c = { 0, 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
 
-		if (t->backing != COW__PRIVATE || !cow__exclusive(t, &c))
+		if (t->backing != COW__PRIVATE || !cow__unread(t, &c))
 			break;
 		n = cow__pagemap_copied(at, end, runs, 128, &at);
 		if (n <= 0)
@@ -450,7 +450,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		next = t->next;
 		end = cow__tile_end(t);
 		if (t->kind != COW__LIVE || t->busy ||
-		    t->backing != COW__PRIVATE || !cow__exclusive(t, &c))
+		    t->backing != COW__PRIVATE || !cow__unread(t, &c))
 			continue;
 		release_shadow(t, unlocked);
 		if (!unlocked)

@@ -15,6 +15,8 @@
 #include "core/cow/freeze.h"
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
+#include "core/fork/border.h"
+#include "core/fork/eager.h"
 #include "core/fork/feedback.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
@@ -58,22 +60,6 @@ copies_free(void)
 	ncopies = 0;
 }
 
-/* The kernel inherits what the program has mapped over a block, and it may not
- * even be readable. Holes stay address space. A closed gap has no bytes of the program's. */
-static void
-copy_parts(const struct cow__tile *t, char *to)
-{
-	uintptr_t at = cow__tile_start(t), end, last = at + cow__extent_usable(t);
-
-	for (; at < last; at = end) {
-		end = last;
-		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
-		                      at, &end) == COW__PLACE_OURS)
-			memcpy(to + (at - cow__tile_start(t)), (void *)at,
-			       end - at);
-	}
-}
-
 static int
 copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 {
@@ -82,18 +68,12 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	                           sizeof(*copies), ncopies + 1);
 
 	if (r == 0)
-		r = cow__map_meta(t->bytes, &data);
+		r = cow__eager_copy(t, &data);
 	if (r < 0)
 		return r;
-	if (t->idle) {
-		copies[ncopies++] = (struct copy){ t, data };
-		return 0; /* room is enough */
-	}
-	/* Guard pages, too: their bytes come back when they are opened. */
-	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
-	copy_parts(t, data);
-	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	copies[ncopies++] = (struct copy){ t, data };
+	if (t->idle)
+		return 0;
 	cow__fallback_copied(reason, cow__extent_usable(t));
 	cow__stat_add(bytes_copied, cow__extent_usable(t));
 	return 0;
@@ -213,6 +193,7 @@ prepare_memory(void)
 		cow__engine.fork_failed = r;
 	}
 	cow__holders_inherit();
+	cow__border_forked();
 	cow__engine.forked_once = true;
 }
 
@@ -290,6 +271,12 @@ try_lock(uint64_t ns)
 		cow__yield();
 	}
 	return true;
+}
+
+bool
+cow__fork_try_lock(void)
+{
+	return !cow__pools_mine() && try_lock(TRY_NS);
 }
 
 COW_EXPORT bool
@@ -402,6 +389,8 @@ cow__fork_child(void)
 		engine_child();
 	if (hooks_now())
 		hooks_now()->child();
+	if (taking_part && cow__border_at_birth())
+		cow__border_born();
 }
 
 COW_FORK_CODE COW_EXPORT int
@@ -433,6 +422,7 @@ cow__fork_reaped(bool waited)
 	struct cow__signals signals;
 	bool more;
 
+	cow__holders_reaped();
 	if (!cow__heal_needed())
 		return false;
 	/* A handler could leave by longjmp(), with the lock. */
@@ -440,13 +430,6 @@ cow__fork_reaped(bool waited)
 	more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
 	cow__signals_restore(&signals);
 	return more;
-}
-
-COW_EXPORT bool
-cow__fork_related(void)
-{
-	return __atomic_load_n(&cow__engine.ready, __ATOMIC_RELAXED) &&
-	       (cow__engine.generation || cow__engine.forked_once);
 }
 
 COW_EXPORT void

@@ -47,6 +47,10 @@ void cow__fork_child(void);
  * lacks the engine's memory. */
 bool cow__fork_try_prepare(void);
 
+/* Locks the engine for a call that is allowed in signal handlers. False: the caller interrupted
+ * the thread that has the lock, or it was not to be had within 100 ms. */
+bool cow__fork_try_lock(void);
+
 /* 0, or -errno if freezing and copying were both refused at the calling thread's
  * last fork: the child would have lacked memory, and ended itself. Otherwise what
  * `parent` of the hooks returned. */
@@ -57,10 +61,6 @@ int cow__fork_result(void);
  * Async-signal-safe, as waiting is. If the lock can't be taken within 5 ms, a
  * later moment will do. */
 bool cow__fork_reaped(bool waited);
-
-/* Has this process been forked, or did it fork, since it has memory of the engine? Then
- * others may have the same memory. Needs no lock. Async-signal-safe. */
-bool cow__fork_related(void);
 
 /* A forked child lives on and makes no calls to the engine: the helper looks after
  * what it inherited frozen. */

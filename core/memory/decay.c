@@ -67,6 +67,11 @@ take_pages(const struct cow__tile *t)
 
 	if (t->backing == COW__ANON)
 		return cow__map_none(cow__tile_start(t), t->bytes);
+	/* The pages of a marked file may have to stay, but nobody uses them here again. */
+	if (t->segment && t->segment->marked) {
+		(void)cow__map_punch(cow__tile_start(t), t->bytes);
+		return cow__map_none(cow__tile_start(t), t->bytes);
+	}
 	r = cow__map_punch(cow__tile_start(t), t->bytes);
 	/* mlockall() locked it. Free memory need not be locked. */
 	if (r == -EINVAL && cow__map_lock(cow__tile_start(t), t->bytes, -1) == 0)
@@ -105,11 +110,15 @@ cool(struct cow__tile *t, bool unlocked)
 	} else {
 		r = take_pages(t);
 	}
-	if (r == 0 && t->backing == COW__SHARED)
+	if (r == 0 && t->backing == COW__SHARED && !t->segment->marked)
 		take_rest(t);
 	cow__tile_change_begin(t);
-	if (r == 0 && t->backing == COW__ANON)
+	if (r == 0 && (t->backing == COW__ANON || t->segment->marked)) {
+		if (t->segment)
+			cow__segment_unref(t->segment);
+		t->segment = NULL;
 		t->backing = COW__NONE;
+	}
 	t->freed_at = r == 0 ? 0 : cow__now(); /* later, then */
 	t->small &= r < 0;
 	cow__tile_change_end(t);

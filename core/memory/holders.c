@@ -7,6 +7,9 @@
 #include "core/base/stats.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
+#include "memfd/wait.h"
+
+#define REFRESH_NS 1000000u
 
 void
 cow__words_forget(uint64_t bit)
@@ -141,18 +144,42 @@ others(uint64_t *word, struct cow__census *c)
 }
 
 bool
+cow__holders_apart(struct cow__segment *s, struct cow__census *c)
+{
+	if (!s->forked)
+		return true;
+	/* The mark comes second. A process sets it before it lets go of its slot, so
+	 * whoever finds the slot free finds the mark, too. */
+	if (s->marked || !s->words || others(&s->words[0], c))
+		return false;
+	s->marked = __atomic_load_n(&s->words[0], __ATOMIC_ACQUIRE) & COW__MARKED;
+	s->forked = s->marked;
+	return !s->marked;
+}
+
+bool
 cow__holders_alone(const struct cow__tile *t, struct cow__census *c)
+{
+	if (!t->segment)
+		return !t->inherited;
+	return !t->uncounted && cow__holders_apart(t->segment, c);
+}
+
+bool
+cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 {
 	uint64_t *word = word_of(t);
 
 	if (t->uncounted)
 		return false;
-	if (word)
-		return others(word, c) == 0;
-	if (!t->inherited)
+	if (!t->segment || !t->segment->forked)
 		return true;
-	/* There were no words left: ask for the whole segment. */
-	return t->segment->words && others(&t->segment->words[0], c) == 0;
+	/* Without a word of its own: the file's. */
+	if (!word && t->inherited)
+		word = t->segment->words;
+	if (word ? others(word, c) != 0 : t->inherited)
+		return false;
+	return cow__segment_left(t->segment);
 }
 
 bool
@@ -160,22 +187,37 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
                   int (*punch)(struct cow__tile *t))
 {
 	uint64_t *word = word_of(t);
-	bool alone = cow__holders_alone(t, c);
+	bool unread = cow__holders_unread(t, c);
 
-	if (!word) {
-		t->inherited &= !alone;
-		return alone;
-	}
-	if (alone && punch && punch(t) < 0)
+	if (unread && punch && punch(t) < 0)
 		cow__stat_add(bytes_limbo, t->bytes);
+	if (!word) {
+		t->inherited &= !unread;
+		return unread;
+	}
 	/* A shared bit stays, for the others. */
 	__atomic_fetch_and(word, ~cow__slot_mine() | COW__SHARED_BIT, __ATOMIC_RELEASE);
-	if (alone && t->segment->owner) {
+	if (unread && t->segment->owner) {
 		cow__segment_word_free(t->segment, t->word);
 		t->word = 0;
 		t->inherited = false;
 	}
-	return alone;
+	return unread;
+}
+
+void
+cow__holders_reset(struct cow__segment *s)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (t->segment != s)
+			continue;
+		if (t->word && s->owner && s->words)
+			cow__segment_word_free(s, t->word);
+		t->word = 0;
+		t->inherited = t->uncounted = false;
+	}
+	if (s->words)
+		__atomic_store_n(&s->words[0], 0, __ATOMIC_RELAXED);
 }
 
 void
@@ -184,7 +226,28 @@ cow__holders_refresh(void)
 	struct cow__census c = { 0, 0 };
 
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		if (s->owner && s->forked && s->words &&
-		    others(&s->words[0], &c) == 0)
-			s->forked = false;
+		if (s->owner)
+			(void)cow__holders_apart(s, &c);
+}
+
+static uint64_t refreshed_at COW_FORK_DATA; /* 0: a child was reaped since */
+
+void
+cow__holders_refresh_due(void)
+{
+	uint64_t now;
+
+	if (!cow__engine.forked_once)
+		return;
+	now = cow__now();
+	if (now - __atomic_load_n(&refreshed_at, __ATOMIC_RELAXED) < REFRESH_NS)
+		return;
+	__atomic_store_n(&refreshed_at, now, __ATOMIC_RELAXED);
+	cow__holders_refresh();
+}
+
+void
+cow__holders_reaped(void)
+{
+	__atomic_store_n(&refreshed_at, 0, __ATOMIC_RELAXED);
 }

@@ -19,11 +19,18 @@
  *             whose lock is free: we take that lock, and clear stale bits while
  *             we hold it
  *
- * All holders beyond 62 share the last slot. Its bit stays in a word for good, and
+ * All holders beyond 61 share the last slot. Its bit stays in a word for good, and
  * counts as long as one of them lives.
  *
- * Relatives trust each other: they share all that the heap held at the fork,
- * secrets included.
+ * There are two questions, because a private mapping can be grown over the rest of its
+ * file (mremap), and a process that gives up privileges is not believed afterwards
+ * (core/fork/border.h):
+ *
+ *   apart?    no other process has the *file*, and no stranger ever had it. Only then are
+ *             pages written in place, or used again. Word 0 of the file tells, and the
+ *             mark in it, which a stranger sets before it leaves, and nobody clears.
+ *   unread?   no other process reads the *pages*. That is enough to give them back. The
+ *             word of the tile tells; of strangers, a lock on the file (cow__segment_left).
  */
 #ifndef COW_CORE_MEMORY_HOLDERS_H
 #define COW_CORE_MEMORY_HOLDERS_H
@@ -32,6 +39,7 @@
 
 #include <stdbool.h>
 
+struct cow__segment;
 struct cow__tile;
 
 /* Takes a slot for the child of the coming fork. On failure nobody can count the
@@ -44,18 +52,34 @@ void cow__holders_child(void);
 /* Marks the pages of all tiles as held by this process and the coming child. */
 void cow__holders_inherit(void);
 
-/* Does no other process map these pages? */
+/* May this process write these pages in place, or use them again? */
 bool cow__holders_alone(const struct cow__tile *t, struct cow__census *c);
 
-/* Gives up this process's hold on a tile's pages. True if no other process has
- * one: the word is gone then. If this process owns the segment, the caller may
- * reuse the pages or give them back. Otherwise the pages must be given back
- * *before* (`punch`), while this process's bit still protects them. */
+/* The same for all of a file. */
+bool cow__holders_apart(struct cow__segment *s, struct cow__census *c);
+
+/* May the pages be given back? */
+bool cow__holders_unread(const struct cow__tile *t, struct cow__census *c);
+
+/* Forgets the words of a file that nobody else has, because the family ends. */
+void cow__holders_reset(struct cow__segment *s);
+
+/* Gives up this process's hold on a tile's pages. True if no other process reads them: the
+ * word is gone then, if this process owns the segment. The pages must be given back *before*
+ * (`punch`), while this process's bit still protects them. Without `punch`, the file is
+ * this process's alone. */
 bool cow__holders_drop(struct cow__tile *t, struct cow__census *c,
                        int (*punch)(struct cow__tile *t));
 
 /* Takes the mark `forked` off those of our segments that no other process holds
  * any more. Word 0 of a segment stands for all of it. */
 void cow__holders_refresh(void);
+
+/* The same, where a child was reaped since or the last look is a millisecond ago: it asks
+ * the kernel. */
+void cow__holders_refresh_due(void);
+
+/* A child was reaped. Needs no lock. Async-signal-safe. */
+void cow__holders_reaped(void);
 
 #endif

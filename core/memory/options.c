@@ -22,6 +22,20 @@ set_backing(const char *value)
 }
 
 static int
+set_border(const char *value)
+{
+	if (!strcmp(value, "auto"))
+		cow__engine.border = COW__BORDER_AUTO;
+	else if (!strcmp(value, "calls"))
+		cow__engine.border = COW__BORDER_CALLS;
+	else if (!strcmp(value, "fork"))
+		cow__engine.border = COW__BORDER_FORK;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+static int
 set_window(const char *value)
 {
 	uint64_t n;
@@ -87,6 +101,7 @@ set_decay(const char *value)
 
 const struct cow__option cow__memory_options[] = {
 	{ "backing", set_backing },
+	{ "border", set_border },
 	{ "window", set_window },
 	{ "helper", set_helper },
 	{ "collapse", set_collapse },

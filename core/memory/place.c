@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/memory/commit_unit.h"
 #include "core/memory/extent.h"
+#include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
@@ -184,7 +185,7 @@ take_behind_last(size_t bytes, size_t align, unsigned want)
 
 	if (!t || cow__tile_start(t) != rest_at || rest_at % align != 0 || t->kind != COW__FREE ||
 	    cow__tile_heat(t) != COW__COLD || !t->segment || t->segment->single ||
-	    !cow__tile_serves(t, want) || !cow__segment_usable(t->segment, false))
+	    !cow__tile_serves(t, want) || !cow__segment_usable(t->segment))
 		return NULL;
 	/* What is mapped there becomes one tile with it. */
 	if (t->bytes < bytes && !map_behind(t, bytes - t->bytes))
@@ -224,7 +225,7 @@ find_part(size_t bytes, size_t align, unsigned want)
 	for (int looks = 0; t && looks < PARTS; t = t->list_next, looks++) {
 		if (t->bytes < least || t->bytes >= bytes || t->hollow ||
 		    cow__tile_start(t) % align != 0 || !cow__tile_serves(t, want) ||
-		    !cow__segment_usable(t->segment, false) ||
+		    !cow__segment_usable(t->segment) ||
 		    !has_behind(t, bytes - t->bytes))
 			continue;
 		best = t;
@@ -306,6 +307,7 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 	struct cow__tile *t = NULL;
 	int r = 0;
 
+	cow__holders_refresh_due();
 	*ret_dirty = 0;
 	single = single && cow__segment_single_left();
 	if (!room && !single && bytes < UNALIGNED_MOST)

@@ -8,8 +8,9 @@
  *                  limbo, until the          limbo, polled until
  *                  last view is gone         the others are done
  *
- * The pages of a relative's segment are never used again here: the last holder
- * gives them back to the kernel.
+ * Warm memory lies in files that no other process has, because a relative could read what
+ * is written there. The pages of other files are given back to the kernel, by the last
+ * process that reads them.
  */
 #include "core/memory/extent.h"
 #include "core/base/array.h"
@@ -159,9 +160,10 @@ cow__recycle(struct cow__tile *t, bool alone)
 		(void)cow__tile_put(t);
 }
 
-/* Gives the pages of a relative's segment back to the kernel. */
+/* Gives pages back to the kernel that this process may not use again: they lie in a file
+ * that relatives have. */
 static int
-punch_foreign(struct cow__tile *t)
+give_pages_back(struct cow__tile *t)
 {
 	uintptr_t at = cow__tile_start(t);
 	int r;
@@ -181,7 +183,7 @@ static void
 release_pages(struct cow__tile *t)
 {
 	struct cow__census c = { 0, 0 };
-	bool alone;
+	bool apart, unread;
 
 	if (!t->segment) {
 		cow__recycle(t, true);
@@ -189,14 +191,14 @@ release_pages(struct cow__tile *t)
 	}
 	/* A child may have set a NUMA policy: it is the file's, not the mapping's. */
 	t->bound |= t->inherited;
-	alone = cow__holders_drop(t, &c,
-	                          t->segment->owner ? NULL : punch_foreign);
+	apart = t->segment->owner && cow__holders_alone(t, &c);
+	unread = cow__holders_drop(t, &c, apart ? NULL : give_pages_back);
 	/* A segment of its own is not waited for: the last process that has it
 	 * ends it. */
-	if (!alone && t->segment->single && t->segment->tiles == 1)
+	if (!unread && t->segment->single && t->segment->tiles == 1)
 		t->segment->owner = false;
-	if (alone || !t->segment->owner) {
-		cow__recycle(t, alone);
+	if (unread || !t->segment->owner) {
+		cow__recycle(t, apart);
 		return;
 	}
 	/* Other processes still read the file pages. The mapping is of no use
@@ -317,6 +319,7 @@ cow__extent_poll_limbo(void)
 {
 	struct cow__census c = { 0, 0 };
 	struct cow__tile *t = limbo, *next;
+	bool apart;
 
 	limbo = NULL;
 	limbo_count = 0;
@@ -324,17 +327,18 @@ cow__extent_poll_limbo(void)
 		next = t->list_next;
 		t->list_next = NULL;
 		if (t->segment && t->segment->owner &&
-		    !cow__holders_alone(t, &c)) {
+		    !cow__holders_unread(t, &c)) {
 			t->list_next = limbo;
 			limbo = t;
 			limbo_count++;
 			continue;
 		}
+		apart = !t->segment || (t->segment->owner && cow__holders_alone(t, &c));
 		if (t->segment) {
 			cow__stat_sub(bytes_limbo, t->bytes);
-			(void)cow__holders_drop(t, &c, NULL);
+			(void)cow__holders_drop(t, &c, apart ? NULL : give_pages_back);
 		}
-		cow__recycle(t, true);
+		cow__recycle(t, apart);
 	}
 	return limbo_count;
 }
@@ -437,6 +441,9 @@ tile_in_child(struct cow__tile *t)
 	if (t->kind == COW__INNER && t->backing == COW__NONE &&
 	    cow__map_none(cow__tile_start(t), t->bytes) == 0)
 		return cow__tile_put(t)->next;
+	/* Plain Linux would not let a child see what was freed before. */
+	if (t->kind == COW__FREE && cow__tile_heat(t) == COW__WARM)
+		cow__segment_note_left(t->segment, cow__tile_start(t), t->bytes);
 	/* Live: inherited, or kept by the helper at the fork. */
 	if (t->kind == COW__INNER || t->kind == COW__LOST ||
 	    t->kind == COW__LIVE)
@@ -470,6 +477,9 @@ cow__extents_child(void)
 	 * others', and may be used again. */
 	for (t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->refs == 0) {
+			if (!t->inherited)
+				cow__segment_note_left(t->segment, cow__tile_start(t),
+				                       t->bytes);
 			t->word = 0;
 			t->inherited = t->uncounted = false;
 		}

@@ -3,6 +3,7 @@
  * Segments: the memfds under the window. See the header.
  */
 #include "core/memory/segment.h"
+#include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
@@ -15,8 +16,7 @@
 
 #include <string.h>
 
-/* Each costs a descriptor. Beyond this the current one is kept. A process that
- * inherited so many has no current one, and gets anonymous memory. */
+/* Each costs a descriptor. Beyond this new memory is anonymous. */
 #define SEGMENTS_MAX 32
 
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
@@ -61,6 +61,8 @@ segment_new(struct cow__segment **ret)
 		cow__pool_give(&segments, s);
 		return r;
 	}
+	/* Where it can't be had, only the seal of a stranger helps (core/memory/stranger.c). */
+	(void)cow__memfd_close_to_others(&s->file);
 	s->next = cow__engine.segments;
 	cow__engine.segments = s;
 	cow__stat_set(segments, ++count);
@@ -82,27 +84,42 @@ list_bytes(const struct cow__segment *s)
 	return cow__round_up(words_max(s) * sizeof(uint32_t), cow__page);
 }
 
+int
+cow__segment_control_end(struct cow__segment *s)
+{
+	struct cow__tile *t = s->control_tile;
+	int r = s->page ? cow__map_release(s->page, cow__page) : 0;
+
+	if (t) {
+		cow__tile_change_begin(t);
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		t->backing = r == 0 ? COW__NONE : t->backing;
+		cow__tile_change_end(t);
+		if (r == 0)
+			(void)cow__tile_put(t);
+	}
+	if (r == 0) {
+		s->control_tile = NULL;
+		s->page = 0;
+		s->words = NULL;
+	}
+	return r;
+}
+
 /* Frees a segment and its control part. */
 static void
 segment_free(struct cow__segment *s)
 {
-	struct cow__tile *t = s->control_tile;
-
-	if (t) {
-		cow__tile_change_begin(t);
-		if (cow__map_none(cow__tile_start(t), t->bytes) < 0) {
-			cow__tile_change_end(t);
-			return; /* tried again at the next sweep */
-		}
-		t->backing = COW__NONE;
-		cow__tile_change_end(t);
-		(void)cow__tile_put(t);
-	}
-	if (s->page)
-		(void)cow__map_release(s->page, cow__page);
+	/* Nothing of the file is mapped here any more. */
+	if (s->words)
+		__atomic_fetch_and(&s->words[0], ~cow__slot_mine() | COW__SHARED_BIT,
+		                   __ATOMIC_RELEASE);
+	if (cow__segment_control_end(s) < 0)
+		return; /* tried again at the next sweep */
 	if (s->free_words)
 		(void)cow__map_release((uintptr_t)s->free_words,
 		                       list_bytes(s));
+	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
 	for (struct cow__segment **p = &cow__engine.segments; *p;
 	     p = &(*p)->next)
 		if (*p == s) {
@@ -221,11 +238,9 @@ allocatable(const struct cow__segment *s)
 }
 
 bool
-cow__segment_usable(const struct cow__segment *s, bool warm)
+cow__segment_usable(const struct cow__segment *s)
 {
-	if (!s || !s->owner)
-		return !s;
-	return warm || !s->forked || s == cow__engine.current;
+	return !s || (s->owner && !s->forked);
 }
 
 int
@@ -245,9 +260,7 @@ cow__segment_current(struct cow__segment **ret)
 			break;
 	if (!s && count - singles >= SEGMENTS_MAX) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
-		s = cow__engine.current;
-		if (!s || !cow__descriptor_ok(&s->file))
-			return -EMFILE;
+		return -EMFILE;
 	}
 	if (!s) {
 		r = segment_new(&s);

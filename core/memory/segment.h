@@ -9,9 +9,10 @@
  *
  * A process allocates from one segment at a time. It begins another one when
  * forked relatives hold its segment, too. A surviving relative keeps a whole
- * memfd alive, so memory that is not shared with it must lie elsewhere. When the
- * relatives are gone the old segments serve again. A forked child never allocates
- * from its parent's segments.
+ * memfd alive, and can read all of it, so memory that is not shared with it must lie
+ * elsewhere. When the relatives are gone the old segments serve again, unless one of them
+ * became a stranger (core/fork/border.h). A forked child never allocates from its
+ * parent's segments.
  *
  * Behind the window part lies the control part: one word for each tile that was
  * ever inherited, with a bit for each holder (core/memory/holders.h). A segment
@@ -33,7 +34,8 @@ struct cow__segment {
 	struct cow__descriptor file;
 	struct cow__segment *next;
 	bool owner;     /* made by this process, which may allocate from it */
-	bool forked;    /* other processes may hold it */
+	bool forked;    /* other processes may have it */
+	bool marked;    /* ... and one of them may be a stranger: never written in place again */
 	bool stale;     /* pages that nobody uses lie in it, under bare addresses */
 	bool single;    /* for one block (core/memory/own_segment.h) ... */
 	uintptr_t sealed; /* ... sealed for other processes: its start, or 0 ... */
@@ -45,6 +47,12 @@ struct cow__segment {
 	uint32_t nwords;
 	uint32_t free_word; /* + 1; head of the free list that is threaded through .. */
 	uint32_t *free_words; /* .. this array; metadata of the owner */
+	/* What was free and had pages when this process was forked: offsets in the file. No
+	 * relative uses them while this process has the file. */
+	struct cow__span *left;
+	uint32_t nleft, left_cap;
+	bool left_more; /* there was no memory to note all of them */
+	bool leaving;   /* core/fork/border.c is about to give it up */
 };
 
 #define COW__WORDS_MAX ((uint32_t)1 << 20)
@@ -56,10 +64,9 @@ int cow__segment_current(struct cow__segment **ret);
 int cow__segment_single(unsigned most, struct cow__segment **ret);
 bool cow__segment_single_left(void);
 
-/* May free memory of this segment be handed out? NULL, anonymous memory: true.
- * Warm memory may also be handed out if relatives hold the segment: it is little,
- * and not to use it would cost more. */
-bool cow__segment_usable(const struct cow__segment *s, bool warm);
+/* May free memory of this segment be handed out? NULL, anonymous memory: true. Not while
+ * another process has the file: it could read what is written there. */
+bool cow__segment_usable(const struct cow__segment *s);
 
 void cow__segment_ref(struct cow__segment *s);
 void cow__segment_unref(struct cow__segment *s);
@@ -88,9 +95,30 @@ bool cow__segments_ended(void);
 /* Maps the control part. Called before the first word is taken. */
 int cow__segment_control(struct cow__segment *s);
 
+/* Unmaps it: this process neither asks nor tells any more who has the file. 0 or -errno. */
+int cow__segment_control_end(struct cow__segment *s);
+
 /* Takes a word and zeroes it. Returns its number + 1, or 0 if none is left. */
 uint32_t cow__segment_word_new(struct cow__segment *s);
 void cow__segment_word_free(struct cow__segment *s, uint32_t word);
+
+/* In a forked child: notes what was free in a parent's file, and had pages. */
+void cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes);
+
+/* Have all strangers let go of the file? */
+bool cow__segment_left(const struct cow__segment *s);
+
+/*
+ * This process is about to become a stranger to others that have the file.
+ *
+ * give_up: takes what the process holds for good besides its private mappings: gives back
+ *          what was free, and locks the file for those who want to give pages back. `hard`:
+ *          the process may be able to open the file again (/proc/self/map_files), so the
+ *          kernel has to refuse every write. -errno: nothing has changed that matters.
+ * gone:    marks the file, closes it, and unmaps its control part.
+ */
+int cow__segment_give_up(struct cow__segment *s, bool hard);
+int cow__segment_gone(struct cow__segment *s);
 
 /* In a forked child: it owns none of its parent's segments. */
 void cow__segments_child(void);

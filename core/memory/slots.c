@@ -10,7 +10,7 @@
 #include "memfd/memfd.h"
 #include "memfd/wait.h"
 
-#define SLOTS 62
+#define SLOTS 61
 #define ALL (((uint64_t)1 << SLOTS) - 1)
 #define SHARED_SLOT 63
 
@@ -326,6 +326,17 @@ cow__slots_living(uint64_t bits, struct cow__census *c)
 		return COW__SHARED_BIT;
 	}
 	return 0;
+}
+
+void
+cow__slots_leave(void)
+{
+	slot_close(&mine);
+	slot_close(&lent);
+	slot_close(&childs);
+	borrowed = lending = false;
+	used_slots = dead_slots = last_alive = 0;
+	forks_lent = closed = next_slot = skips = 0;
 }
 
 void

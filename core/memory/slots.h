@@ -7,9 +7,10 @@
  * even if the program closes every descriptor. The kernel drops the lock when the
  * last process that has the description dies or execs, and nothing else does.
  *
- *   slots 0..61  have one holder each, with a description of its own
+ *   slots 0..60  have one holder each, with a description of its own
+ *   slot 61      is no lock: the mark of strangers (core/memory/holders.h)
  *   slot 62      is no lock: processes that got no slot. It counts as alive for ever
- *   slot 63      all holders beyond 62 share it
+ *   slot 63      all holders beyond 61 share it
  *
  * A family may have ten thousand processes. The kernel keeps the locks of a file in
  * a list and walks it at each call. So the children in the last slot also share one
@@ -28,6 +29,7 @@
 
 #define COW__SHARED_BIT (1ull << 63) /* of all holders beyond the first 62 */
 #define COW__UNCOUNTED (1ull << 62)  /* of processes that got no slot */
+#define COW__MARKED (1ull << 61) /* of a file: a stranger may see its pages, for ever */
 
 /* What one operation found out about slots, so that each is asked once. It holds
  * until the engine is unlocked. */
@@ -54,6 +56,10 @@ uint64_t cow__slots_living(uint64_t bits, struct cow__census *c);
 
 /* Lets go of the slots of dead holders. */
 void cow__slots_settle(void);
+
+/* Leaves the family: closes all slots of this process, and keeps no lock. The next fork
+ * founds a new family. */
+void cow__slots_leave(void);
 
 /*
  * What slots need of the words (core/memory/holders.c). forget: clears a dead

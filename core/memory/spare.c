@@ -56,10 +56,10 @@ cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece 
 	return false;
 }
 
-bool
-cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes)
+/* Does nobody here read the tile's own pages under [at, at + bytes)? */
+static bool
+own_unread(const struct cow__tile *t, size_t at, size_t bytes)
 {
-	struct cow__census c = { 0, 0 };
 	size_t here = 0;
 	uint32_t mine = 0;
 
@@ -75,7 +75,15 @@ cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes)
 		    (p->offset < at + bytes && at < p->offset + p->bytes))
 			return false;
 	}
-	return t->refs == mine && cow__holders_alone(t, &c);
+	return t->refs == mine;
+}
+
+bool
+cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes)
+{
+	struct cow__census c = { 0, 0 };
+
+	return own_unread(t, at, bytes) && cow__holders_alone(t, &c);
 }
 
 struct cow__tile *
@@ -174,11 +182,12 @@ punch_own(struct cow__tile *t, size_t at, size_t bytes)
 static size_t
 release_own(struct cow__tile *t)
 {
+	struct cow__census c = { 0, 0 };
 	size_t here = 0, bytes = 0;
 
 	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes)
-		if (t->pieces[i].pages != t &&
-		    cow__spare_own(t, here, t->pieces[i].bytes))
+		if (t->pieces[i].pages != t && own_unread(t, here, t->pieces[i].bytes) &&
+		    cow__holders_unread(t, &c))
 			bytes += punch_own(t, here, t->pieces[i].bytes);
 	t->own_punched |= bytes != 0;
 	return bytes;
@@ -225,9 +234,25 @@ forget_open(struct cow__tile *t)
 	}
 }
 
+/* A spare page has old bytes of the parent's, which are not for its child. Those that an
+ * earlier child has may not go. */
+static void
+note_left(const struct cow__tile *t)
+{
+	for (uint32_t i = 0; t->kind == COW__LIVE && i < t->nspares; i++) {
+		const struct cow__piece *p = &t->spares[i].piece;
+
+		if (!p->pages->inherited)
+			cow__segment_note_left(p->pages->segment,
+			                       cow__tile_start(p->pages) + p->offset, p->bytes);
+	}
+}
+
 COW_FORK_CODE void
 cow__spares_child(void)
 {
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		note_left(t);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		forget_open(t);
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)

@@ -16,6 +16,7 @@
 #include "cowshed.h"
 
 enum cow__policy { COW__POLICY_AUTO, COW__POLICY_MEMFD, COW__POLICY_ANON };
+enum cow__border { COW__BORDER_AUTO, COW__BORDER_CALLS, COW__BORDER_FORK };
 enum cow__copies { COW__COPIES_OFF, COW__COPIES_AUTO, COW__COPIES_LAZY };
 
 struct cow__engine {
@@ -42,6 +43,7 @@ struct cow__engine {
 	/* options: defaults in state.c, setters in the rooms' options.c */
 	enum cow__policy policy;
 	enum cow__copies copies;
+	enum cow__border border; /* when a relative becomes a stranger: core/fork/border.h */
 	bool strict, use_helper, use_collapse;
 	uint64_t decay_ns;
 	size_t warm_max, window_bytes;

@@ -197,8 +197,7 @@ static bool
 serves(const struct cow__tile *t, unsigned want)
 {
 	return !(want & COW__WANT_ANON) == (t->backing != COW__ANON) &&
-	       cow__segment_usable(t->segment,
-	                           cow__tile_heat(t) == COW__WARM);
+	       cow__segment_usable(t->segment);
 }
 
 static bool

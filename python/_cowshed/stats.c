@@ -55,6 +55,10 @@ static const struct {
 	MEMBER(helper_starts),
 	MEMBER(heal_ns_total),
 	MEMBER(heal_wait_ns_max),
+	MEMBER(strangers),
+	MEMBER(bytes_marked),
+	MEMBER(bytes_border_returned),
+	MEMBER(bytes_forwarded),
 };
 
 static int put(PyObject *dict, const char *name, PyObject *value)

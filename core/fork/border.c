@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The border: see the header.
+ */
+#include "core/fork/border.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/cow/ahead.h"
+#include "core/cow/old_tables.h"
+#include "core/fork/eager.h"
+#include "core/fork/fork.h"
+#include "core/memory/holders.h"
+#include "core/memory/spare.h"
+#include "core/memory/state.h"
+#include "memfd/export.h"
+#include "memfd/process.h"
+#include "memfd/quiet.h"
+#include "memfd/signals.h"
+#include "memfd/wait.h"
+
+static bool relatives COW_FORK_DATA; /* since the last border */
+
+void
+cow__border_forked(void)
+{
+	__atomic_store_n(&relatives, true, __ATOMIC_RELAXED);
+}
+
+COW_EXPORT bool
+cow__border_due(void)
+{
+	return __atomic_load_n(&relatives, __ATOMIC_RELAXED) &&
+	       cow__engine.process == cow__process_id();
+}
+
+/* Where Yama keeps equal users from tracing each other, every fork is a border. */
+COW_FORK_CODE bool
+cow__border_at_birth(void)
+{
+	return cow__engine.border == COW__BORDER_FORK ||
+	       (cow__engine.border == COW__BORDER_AUTO && !cow__process_traces_relatives());
+}
+
+/* What was refused is replaced by copies. */
+static int
+leave_by_copies(const struct cow__segment *s)
+{
+	int r;
+
+	if (!cow__engine_quiet(0))
+		return -EAGAIN;
+	r = cow__eager_leave(s);
+	cow__quiet_end();
+	return r;
+}
+
+/* What can fail. Nothing is given up yet that the process needs. */
+static int
+prepare(bool hard)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__segment *s;
+	int r = 0;
+
+	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
+		s->leaving = !cow__holders_apart(s, &c);
+		if (!s->leaving || cow__segment_give_up(s, hard) == 0)
+			continue;
+		s->leaving = false;
+		r = leave_by_copies(s);
+	}
+	return r;
+}
+
+static int
+leave(bool hard)
+{
+	struct cow__segment *s;
+	uint64_t marked = 0;
+	int r;
+
+	cow__ahead_forget();
+	cow__old_tables_release();
+	(void)cow__spares_release(cow__now(), true);
+	r = prepare(hard);
+	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
+		if (s->leaving)
+			r = cow__segment_gone(s);
+		else
+			cow__holders_reset(s);
+		marked += s->leaving;
+	}
+	cow__segments_sweep(false);
+	if (r < 0)
+		return r;
+	cow__slots_leave();
+	__atomic_store_n(&relatives, false, __ATOMIC_RELAXED);
+	cow__stat_add(strangers, marked != 0);
+	return 0;
+}
+
+COW_EXPORT int
+cow__border_make(bool hard)
+{
+	struct cow__signals signals;
+	int r = -EAGAIN;
+
+	if (!cow__border_due())
+		return 0;
+	/* A handler could leave by longjmp(), with the lock. */
+	(void)cow__signals_block(&signals);
+	if (cow__fork_try_lock()) {
+		r = leave(hard);
+		cow__engine_unlock();
+	}
+	cow__signals_restore(&signals);
+	return r;
+}
+
+COW_EXPORT COW_FORK_CODE void
+cow__border_born(void)
+{
+	if (cow__border_make(cow__process_opens_mapped()) < 0)
+		cow__process_exit(127);
+}
+
+COW_EXPORT int
+cow_family_leave(void)
+{
+	cow_threads_end();
+	return cow__border_make(cow__process_opens_mapped());
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The border: a process becomes a stranger to its relatives
+ *
+ * Relatives of a fork share files, words and locks, and believe each other, as long as their
+ * credentials and sandboxes are the same: then each could trace the others anyhow. A process
+ * that changes its users, groups or capabilities, or enters a sandbox, is a *stranger* from
+ * then on to all whom it left, and they to it. It is honest until that call. So just before
+ * it, the process
+ *
+ *   keeps      its private mappings: what it inherited, and its copies
+ *   gives back what was free at the fork, which plain Linux would not have let it see
+ *   marks      each file that another process may have, for ever: its pages are never
+ *              written in place again (core/memory/stranger.c)
+ *   gives up   the descriptors and the control parts of these files, and its slot
+ *
+ * Its own descendants are a new family. Files that nobody else has stay as they are, so a
+ * daemon that drops its privileges once goes on as before.
+ *
+ * If a step is refused, the process replaces what it has of the file by copies. If that can't
+ * be done either, the call fails.
+ *
+ * docs/design/border.md has the reasons, docs/security.md the promise.
+ */
+#ifndef COW_CORE_FORK_BORDER_H
+#define COW_CORE_FORK_BORDER_H
+
+#include "memfd/forked.h"
+
+#include <stdbool.h>
+
+/* May another process have memory of this one, or the other way round? False in a child that
+ * shares its parent's address space. Needs no lock, takes nanoseconds. Async-signal-safe. */
+bool cow__border_due(void);
+
+/*
+ * Makes the border. `hard`: after the call the process may still be able to open a file by its
+ * mapping (it keeps CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE). Allowed in signal handlers. The
+ * library's threads have ended. Costs about 20 us for each file.
+ *
+ *   -EAGAIN   the caller interrupted the engine, or other threads run and a copy is needed
+ *   -ENOMEM
+ */
+int cow__border_make(bool hard);
+
+/* In a forked child, at the end of its first step: it is a stranger from birth. Ends the
+ * process if that can't be. Engine not locked. */
+void cow__border_born(void);
+
+/* At a fork, engine locked: from now on there are relatives. True: the child is to be a
+ * stranger from birth (option border). */
+void cow__border_forked(void);
+bool cow__border_at_birth(void);
+
+#endif

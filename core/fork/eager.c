@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Eager copies: see the header.
+ */
+#include "core/fork/eager.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/attribute.h"
+#include "core/memory/extent.h"
+#include "core/memory/segment.h"
+#include "core/memory/state.h"
+#include "memfd/map.h"
+
+#include <string.h>
+
+/* The kernel inherits what the program has mapped over a block, and it may not
+ * even be readable. Holes stay address space. A closed gap has no bytes of the program's. */
+static void
+copy_parts(const struct cow__tile *t, char *to)
+{
+	uintptr_t at = cow__tile_start(t), end, last = at + cow__extent_usable(t);
+
+	for (; at < last; at = end) {
+		end = last;
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
+		                      at, &end) == COW__PLACE_OURS)
+			memcpy(to + (at - cow__tile_start(t)), (void *)at,
+			       end - at);
+	}
+}
+
+int
+cow__eager_copy(const struct cow__tile *t, void **ret)
+{
+	int r = cow__map_meta(t->bytes, ret);
+
+	if (r < 0 || t->idle)
+		return r;
+	/* Guard pages, too: their bytes come back when they are opened. */
+	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
+	copy_parts(t, *ret);
+	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
+	return 0;
+}
+
+static bool
+shows(const struct cow__tile *t, const struct cow__segment *s)
+{
+	if (t->kind != COW__LIVE || t->backing == COW__ANON || t->pinned || t->common)
+		return false;
+	for (uint32_t i = 0; i < t->npieces; i++)
+		if (t->pieces[i].pages->segment == s)
+			return true;
+	return t->segment == s;
+}
+
+int
+cow__eager_leave(const struct cow__segment *s)
+{
+	struct cow__tile *t, *next;
+	void *data;
+	int r = 0;
+
+	for (t = cow__tile_first(); r == 0 && t; t = next) {
+		next = t->next;
+		if (!shows(t, s))
+			continue;
+		r = cow__eager_copy(t, &data);
+		if (r < 0)
+			break;
+		cow__stat_add(bytes_copied, cow__extent_usable(t));
+		r = cow__extent_replace(t, data);
+		/* The end of a view may end the tile of its pages. */
+		next = t->next;
+	}
+	return r;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Eager copies: blocks that are not shared with a file of relatives
+ *
+ * The copy is anonymous memory. cow__extent_replace() moves it to the address of the block.
+ * Engine locked throughout.
+ */
+#ifndef COW_CORE_FORK_EAGER_H
+#define COW_CORE_FORK_EAGER_H
+
+#include "core/memory/tile.h"
+
+/* Copies what a live tile shows into memory of its own (cow__map_release()); of an idle one,
+ * makes the room alone. 0 or -ENOMEM. */
+int cow__eager_copy(const struct cow__tile *t, void **ret);
+
+/* Replaces all that shows pages of the segment, in place. Nobody writes it meanwhile. Stops
+ * at the first failure: what was replaced stays so. 0 or -ENOMEM. */
+int cow__eager_leave(const struct cow__segment *s);
+
+#endif

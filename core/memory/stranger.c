@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Strangers: what a process leaves behind in a file that others have
+ *
+ * A process that gives up privileges keeps its private mappings of the files of its
+ * relatives, and nothing else of them (core/fork/border.h). For its relatives it leaves
+ *
+ *   a mark    a bit in the file's first word, which it can't reach any more. Nobody writes
+ *             these pages in place again. The bit is never cleared.
+ *   a lock    on the file's first byte, by a description that is open for reading alone. A
+ *             mapping keeps it, also over forks, until the last descendant ends or execs.
+ *             While it is held nobody gives pages back that strangers may read. A stranger
+ *             that drops it harms itself alone.
+ *   a seal    only if the process could open the file again by its mapping, for which the
+ *             kernel wants a capability: F_SEAL_FUTURE_WRITE. It forbids to give pages back,
+ *             too, so such a file goes as a whole. Then there is no lock.
+ *
+ * Nobody can open the file for writing who is not its owner: it has the mode 0600.
+ */
+#include "core/memory/segment.h"
+#include "core/base/array.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/memory/holders.h"
+#include "core/memory/state.h"
+#include "memfd/forked.h"
+#include "memfd/map.h"
+#include "memfd/memfd.h"
+
+#define LOCK_AT 0 /* no other lock is taken on a segment */
+
+COW_FORK_CODE void
+cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes)
+{
+	uint64_t from = cow__segment_offset(at);
+	struct cow__span *last;
+
+	if (!s || !bytes)
+		return;
+	last = s->nleft ? &s->left[s->nleft - 1] : NULL;
+	if (last && last->end == from) {
+		last->end += bytes;
+		return;
+	}
+	if (cow__array_reserve((void **)&s->left, &s->left_cap, sizeof(*s->left),
+	                       s->nleft + 1) < 0) {
+		s->left_more = true;
+		return;
+	}
+	s->left[s->nleft++] = (struct cow__span){ from, from + bytes };
+}
+
+bool
+cow__segment_left(const struct cow__segment *s)
+{
+	if (!s->words || !(__atomic_load_n(&s->words[0], __ATOMIC_ACQUIRE) & COW__MARKED))
+		return true;
+	return cow__memfd_lock_taken(&s->file, LOCK_AT) == 0;
+}
+
+static int
+give_back(const struct cow__segment *s, uint64_t from, uint64_t bytes)
+{
+	int r = cow__memfd_punch(&s->file, from, bytes);
+
+	if (r == 0)
+		cow__stat_add(bytes_border_returned, bytes);
+	return r;
+}
+
+/* Of a child, what was noted at the fork. Of the parent, what is free now. */
+static int
+give_back_free(struct cow__segment *s)
+{
+	int r = s->left_more ? -ENOMEM : 0;
+	uint64_t bytes;
+
+	if (s->sealed || cow__memfd_check(s->file.fd, COW__SEALED_FUTURE, &bytes) == 0)
+		return 0; /* the stranger that sealed it gave back the same */
+	for (uint32_t i = 0; r == 0 && i < s->nleft; i++)
+		r = give_back(s, s->left[i].start, s->left[i].end - s->left[i].start);
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
+		if (t->kind == COW__FREE && t->segment == s && cow__tile_heat(t) == COW__WARM)
+			r = give_back(s, cow__segment_offset(cow__tile_start(t)), t->bytes);
+	return r;
+}
+
+/* Locks the file for those who would give its pages back. */
+static int
+lock(const struct cow__segment *s)
+{
+	struct cow__descriptor d;
+	uintptr_t anchor;
+	int r = cow__memfd_reopen_to_read(&s->file, &d);
+
+	if (r < 0)
+		return r;
+	r = cow__memfd_lock_take(&d, LOCK_AT, true);
+	if (r == 0)
+		r = cow__map_anchor(&d, &anchor);
+	cow__descriptor_close(&d);
+	return r;
+}
+
+/* The program closed the descriptor. The mapping of the control part leads to the file, if the
+ * process may use that way; only such a process needs it. */
+static void
+find_again(struct cow__segment *s)
+{
+	struct cow__descriptor d;
+
+	if (!cow__descriptor_ok(&s->file) && s->control_tile &&
+	    cow__memfd_reopen_mapped(cow__tile_start(s->control_tile),
+	                             s->control_tile->bytes, &s->file, &d) == 0)
+		s->file = d;
+}
+
+int
+cow__segment_give_up(struct cow__segment *s, bool hard)
+{
+	int r;
+
+	find_again(s);
+	r = give_back_free(s);
+	/* Relatives that could not count this process never give back what it has. */
+	if (r == 0 && !hard && s->words && lock(s) < 0)
+		hard = true;
+	if (r == 0 && hard && !s->sealed)
+		r = cow__memfd_seal(&s->file, COW__SEALED_FUTURE);
+	return r;
+}
+
+int
+cow__segment_gone(struct cow__segment *s)
+{
+	int r;
+
+	if (s->words)
+		__atomic_fetch_or(&s->words[0], COW__MARKED, __ATOMIC_RELEASE);
+	r = cow__segment_control_end(s);
+	if (r < 0)
+		return r;
+	cow__descriptor_close(&s->file);
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->segment == s)
+			cow__stat_add(bytes_marked, t->bytes);
+	s->owner = false;
+	s->forked = s->marked = true;
+	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
+	s->left = NULL;
+	s->nleft = s->left_cap = 0;
+	if (cow__engine.current == s)
+		cow__engine.current = NULL;
+	return 0;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which calls make a process a stranger to its relatives
+ *
+ * The engine makes the border (core/fork/border.h) just before the call. This file tells
+ * whether the call is one, and whether the process could open files by their mappings
+ * afterwards: then the border has to be a hard one.
+ *
+ *   users                         hard, unless the last root user goes and no capability stays
+ *   groups                        no border yet for a process that may trace and do everything.
+ *                                 It gives that up by a later call
+ *   capabilities, seccomp,        hard if it has such a capability before the call
+ *   Landlock, no_new_privs,
+ *   namespaces, chroot, dumpable
+ *
+ * Calls that change nothing make none: programs ask by them, and set what is set already.
+ * A border that was not needed costs gains, and never correctness.
+ *
+ * Some calls change the calling thread alone. Its children are strangers from birth, because
+ * its process goes on as it was.
+ */
+#include "preload/next.h"
+#include "preload/park.h"
+
+#include "core/fork/border.h"
+#include "memfd/process.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/seccomp.h>
+#include <linux/securebits.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NOBODY_ELSE ((long)(uint32_t)-1) /* an id that stays as it is */
+
+enum border { NONE, SOFT, HARD };
+
+extern char __libc_single_threaded __attribute__((weak));
+
+/* Set where this thread, but not its process, gave something up. */
+static _Thread_local bool alone;
+
+/* A child that shares the table of descriptors with its parent, but no memory. */
+static bool shares_files COW_FORK_DATA;
+
+static enum border
+by_capabilities(void)
+{
+	return cow__process_opens_mapped() ? HARD : SOFT;
+}
+
+static bool
+is(long id, long now)
+{
+	return (uint32_t)id == (uint32_t)now;
+}
+
+static bool
+stays(long id, long now)
+{
+	return is(id, NOBODY_ELSE) || is(id, now);
+}
+
+static bool
+keeps_capabilities(void)
+{
+	long bits = preload_kernel(SYS_prctl, PR_GET_SECUREBITS, 0, 0, 0, 0);
+
+	return bits < 0 || (bits & (SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP));
+}
+
+/* The kernel takes all capabilities when the last of the three users that is root goes. */
+static enum border
+by_users(long r, long e, long s)
+{
+	bool others = r && e && s && !is(r, NOBODY_ELSE) && !is(e, NOBODY_ELSE) &&
+	              !is(s, NOBODY_ELSE);
+
+	return others && !keeps_capabilities() ? SOFT : by_capabilities();
+}
+
+static enum border
+by_user_call(long number, long a, long b, long c)
+{
+	uid_t r, e, s;
+
+	if (getresuid(&r, &e, &s) < 0)
+		return HARD;
+	switch (number) {
+	case SYS_setuid:
+		if (is(a, r) && is(a, e) && is(a, s))
+			return NONE;
+		return cow__process_capable(1ull << CAP_SETUID, true, false)
+		               ? by_users(a, a, a)
+		               : by_capabilities();
+	case SYS_setreuid:
+		/* The saved user becomes the effective one. */
+		return stays(a, r) && stays(b, e) && is(s, e) ? NONE : by_users(a, b, b);
+	case SYS_setresuid:
+		return stays(a, r) && stays(b, e) && stays(c, s) ? NONE : by_users(a, b, c);
+	default: /* setfsuid: the others stay */
+		return by_capabilities();
+	}
+}
+
+static bool
+same_groups(long number, long a, long b, long c)
+{
+	gid_t r, e, s;
+
+	if (getresgid(&r, &e, &s) < 0)
+		return false;
+	switch (number) {
+	case SYS_setgid:
+		return is(a, r) && is(a, e) && is(a, s);
+	case SYS_setregid:
+		return stays(a, r) && stays(b, e) && is(s, e);
+	case SYS_setresgid:
+		return stays(a, r) && stays(b, e) && stays(c, s);
+	default:
+		return false;
+	}
+}
+
+static enum border
+by_group_call(long number, long a, long b, long c)
+{
+	if (same_groups(number, a, b, c) ||
+	    cow__process_capable(1ull << CAP_SYS_PTRACE | 1ull << CAP_SYS_ADMIN |
+	                                 1ull << CAP_SETUID,
+	                         false, false))
+		return NONE;
+	return by_capabilities();
+}
+
+static enum border
+by_prctl(long option, long a, long b)
+{
+	bool changes = true;
+
+	switch (option) {
+	case PR_SET_NO_NEW_PRIVS:
+		changes = a == 1 && preload_kernel(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 0;
+		break;
+	case PR_SET_SECCOMP:
+		changes = a == SECCOMP_MODE_STRICT || b;
+		break;
+	case PR_SET_SECUREBITS:
+		changes = preload_kernel(SYS_prctl, PR_GET_SECUREBITS, 0, 0, 0, 0) != a;
+		break;
+	case PR_CAPBSET_DROP:
+		changes = preload_kernel(SYS_prctl, PR_CAPBSET_READ, a, 0, 0, 0) == 1;
+		break;
+	case PR_CAP_AMBIENT:
+		changes = a == PR_CAP_AMBIENT_LOWER || a == PR_CAP_AMBIENT_CLEAR_ALL;
+		break;
+	case PR_SET_DUMPABLE:
+		changes = preload_kernel(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0) != a;
+		break;
+	default:
+		return NONE;
+	}
+	return changes ? by_capabilities() : NONE;
+}
+
+#define NAMESPACES                                                              \
+	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |         \
+	 CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME)
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+
+static enum border
+border_of(long number, long a, long b, long c)
+{
+	switch (number) {
+	case SYS_setuid:
+	case SYS_setreuid:
+	case SYS_setresuid:
+	case SYS_setfsuid:
+		return by_user_call(number, a, b, c);
+	case SYS_setgid:
+	case SYS_setregid:
+	case SYS_setresgid:
+	case SYS_setfsgid:
+	case SYS_setgroups:
+		return by_group_call(number, a, b, c);
+	case SYS_prctl:
+		return by_prctl(a, b, c);
+	case SYS_unshare:
+		return a & NAMESPACES ? by_capabilities() : NONE;
+	case SYS_seccomp:
+		return a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c)
+		               ? by_capabilities()
+		               : NONE;
+	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self */
+		return by_capabilities();
+	}
+}
+
+/* What this child closes would be closed in its parent, too. */
+static bool
+files_apart(void)
+{
+	if (!shares_files)
+		return true;
+	shares_files = preload_kernel(SYS_unshare, CLONE_FILES) < 0;
+	return !shares_files;
+}
+
+int
+preload_border(bool whole, long number, long a, long b, long c)
+{
+	int saved = errno, r = 0;
+	enum border kind;
+
+	if (!whole && (!&__libc_single_threaded || !__libc_single_threaded) &&
+	    !preload_is_vfork_child())
+		alone = true;
+	if (!cow__border_due())
+		return 0;
+	kind = border_of(number, a, b, c);
+	if (kind != NONE) {
+		preload_report_stranger();
+		r = files_apart() ? cow__border_make(kind == HARD) : -EAGAIN;
+	}
+	errno = r < 0 ? -r : saved;
+	return r < 0 ? -1 : 0;
+}
+
+COW_FORK_CODE void
+preload_border_born(long flags)
+{
+	shares_files = flags & CLONE_FILES;
+	if ((flags & NAMESPACES) || alone) {
+		if (!files_apart())
+			_exit(127);
+		cow__border_born();
+	}
+}
