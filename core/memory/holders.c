@@ -69,10 +69,6 @@ cow__holders_before_fork(void)
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
 		if (r == 0 && s->owner && cow__segment_control(s) < 0)
 			cow__fallback(COW_FALLBACK_SLOTS);
-		if (s->words)
-			__atomic_fetch_or(&s->words[0], after_fork(),
-			                  __ATOMIC_RELEASE);
-		s->forked = true;
 	}
 	cow__engine.current = NULL;
 	return r;
@@ -96,10 +92,22 @@ cow__holders_child(void)
 		s->words = NULL;
 }
 
+/* The child keeps the file. It closes all others in its first step, before code of the
+ * program runs in it. */
+static void
+inherit_file(struct cow__segment *s)
+{
+	if (s->words)
+		__atomic_fetch_or(&s->words[0], after_fork(), __ATOMIC_RELEASE);
+	s->forked = true;
+}
+
 static void
 inherit(struct cow__tile *t)
 {
 	uint64_t *word;
+
+	inherit_file(t->segment);
 
 	/* Inherited without a word: the segment's word has the earlier
 	 * holders. */

@@ -466,6 +466,24 @@ tile_in_child(struct cow__tile *t)
 	return t->next;
 }
 
+/* A tile that shows others' pages alone has no use for its own ones, which a child may not
+ * write. It keeps no file for them. */
+static void
+drop_own_pages(struct cow__tile *t)
+{
+	t->word = 0;
+	t->inherited = t->uncounted = false;
+	if (!t->segment || !t->npieces)
+		return;
+	cow__tile_change_begin(t);
+	cow__segment_unref(t->segment);
+	t->segment = NULL;
+	cow__tile_change_end(t);
+	/* From now on it is counted as a view: where its pages are. */
+	cow__stat_sub(bytes_live, t->bytes);
+	cow__stat_sub(blocks_live, 1);
+}
+
 COW_FORK_CODE void
 cow__extents_child(void)
 {
@@ -480,8 +498,7 @@ cow__extents_child(void)
 			if (!t->inherited)
 				cow__segment_note_left(t->segment, cow__tile_start(t),
 				                       t->bytes);
-			t->word = 0;
-			t->inherited = t->uncounted = false;
+			drop_own_pages(t);
 		}
 	for (t = cow__tile_first(); t; t = next) {
 		t->busy = t->owed = t->punching = t->pinned = t->idle = false;

@@ -8,7 +8,8 @@
  * its pages were written by somebody who thought to be alone.
  *
  * The program has a gate of its own, which lets the relative do so between
- * the question and the thaw.
+ * the question and the thaw. Nothing thaws in a file while a relative has any part of it,
+ * so the relative may also do so after the thaw that did not come.
  */
 #define cow__syscall real_gate
 #include "memfd/syscall.c"
@@ -77,6 +78,8 @@ START_TEST(between_question_and_thaw)
 	in_child(ends, NULL); /* of its slot the relative knows nothing */
 	relative = child;
 	cow_trim();
+	if (relative)
+		gate_open(&fork_now);
 	child_finish(child);
 	fill(second, 4 * MIB, 3);
 	gate_open(&look_now);
