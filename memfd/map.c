@@ -192,7 +192,7 @@ cow__map_anchor(const struct cow__descriptor *d, uintptr_t *ret)
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	r = sys_mmap(NULL, cow__page, PROT_NONE, MAP_SHARED, d->fd, 0);
+	r = sys_mmap(NULL, cow__page, PROT_NONE, MAP_PRIVATE, d->fd, 0);
 	if (result(r) < 0)
 		return result(r);
 	*ret = (uintptr_t)r;
