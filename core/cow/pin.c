@@ -17,7 +17,9 @@ cow__pinned_extent_new(size_t bytes, void **ret)
 
 	if (r < 0)
 		return r;
-	r = cow__extent_new(bytes, 0, COW__EXTENT_MEMFD | COW__EXTENT_WHOLE, &t,
+	/* It is written in place beside children, so in no file that they map. */
+	r = cow__extent_new(bytes, 0,
+	                    COW__EXTENT_MEMFD | COW__EXTENT_WHOLE | COW__EXTENT_APART, &t,
 	                    &dirty);
 	if (r == 0) {
 		/* The driver makes the pages that are missing. */

@@ -43,10 +43,10 @@ cow__eager_copy(const struct cow__tile *t, void **ret)
 	return 0;
 }
 
-static bool
-shows(const struct cow__tile *t, const struct cow__segment *s)
+bool
+cow__eager_shows(const struct cow__tile *t, const struct cow__segment *s)
 {
-	if (t->kind != COW__LIVE || t->backing == COW__ANON || t->pinned || t->common)
+	if (t->kind != COW__LIVE || t->backing == COW__ANON)
 		return false;
 	for (uint32_t i = 0; i < t->npieces; i++)
 		if (t->pieces[i].pages->segment == s)
@@ -63,7 +63,7 @@ cow__eager_leave(const struct cow__segment *s)
 
 	for (t = cow__tile_first(); r == 0 && t; t = next) {
 		next = t->next;
-		if (!shows(t, s))
+		if (t->pinned || t->common || !cow__eager_shows(t, s))
 			continue;
 		r = cow__eager_copy(t, &data);
 		if (r < 0)

@@ -14,6 +14,9 @@
  * makes the room alone. 0 or -ENOMEM. */
 int cow__eager_copy(const struct cow__tile *t, void **ret);
 
+/* Does a live tile show pages of the segment, or has it its own pages there? */
+bool cow__eager_shows(const struct cow__tile *t, const struct cow__segment *s);
+
 /* Replaces all that shows pages of the segment, in place. Nobody writes it meanwhile. Stops
  * at the first failure: what was replaced stays so. 0 or -ENOMEM. */
 int cow__eager_leave(const struct cow__segment *s);

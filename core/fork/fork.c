@@ -54,9 +54,11 @@ static _Thread_local int result; /* of this thread's last fork */
 static void
 copies_free(void)
 {
-	for (uint32_t i = 0; i < ncopies; i++)
+	for (uint32_t i = 0; i < ncopies; i++) {
+		copies[i].tile->copied = false;
 		(void)cow__map_release((uintptr_t)copies[i].data,
 		                       copies[i].tile->bytes);
+	}
 	ncopies = 0;
 }
 
@@ -72,11 +74,34 @@ copy_for_child(struct cow__tile *t, enum cow_fallback reason)
 	if (r < 0)
 		return r;
 	copies[ncopies++] = (struct copy){ t, data };
+	t->copied = true;
 	if (t->idle)
 		return 0;
 	cow__fallback_copied(reason, cow__extent_usable(t));
 	cow__stat_add(bytes_copied, cow__extent_usable(t));
 	return 0;
+}
+
+/* Pages of a file that stay shared are written in place after the fork. So the child may map
+ * nothing of that file: it gets copies of what is frozen, too. */
+static int
+copy_beside_shared(void)
+{
+	int r = 0;
+
+	if (!ncopies)
+		return 0;
+	for (struct cow__segment *s = cow__engine.segments; r == 0 && s; s = s->next) {
+		bool stays = false;
+
+		for (uint32_t i = 0; !stays && i < ncopies; i++)
+			stays = copies[i].tile->backing == COW__SHARED &&
+			        cow__eager_shows(copies[i].tile, s);
+		for (struct cow__tile *t = cow__tile_first(); stays && r == 0 && t; t = t->next)
+			if (t->backing == COW__PRIVATE && !t->copied && cow__eager_shows(t, s))
+				r = copy_for_child(t, COW_FALLBACK_PINNED);
+	}
+	return r;
 }
 
 /* Freezes everything, neighbours together. */
@@ -102,7 +127,7 @@ freeze_all(bool pinned)
 			                              ? COW_FALLBACK_DESCRIPTOR
 			                              : COW_FALLBACK_FREEZE);
 	}
-	return r;
+	return r == 0 ? copy_beside_shared() : r;
 }
 
 static int
@@ -160,7 +185,7 @@ inherit_mappings(bool yes)
 			t = last;
 		for (;; t = t->next) {
 			/* What can't be inherited is copied. */
-			if (yes && one < 0 && r == 0)
+			if (yes && one < 0 && r == 0 && !t->copied)
 				r = copy_for_child(t, COW_FALLBACK_FREEZE);
 			if (t->attributes)
 				cow__attributes_withhold(t, cow__tile_start(t),
@@ -353,9 +378,11 @@ engine_child(void)
 	cow__copy_history_child();
 	cow__holders_child();
 	cow__spares_child();
-	for (uint32_t i = 0; i < ncopies; i++)
+	for (uint32_t i = 0; i < ncopies; i++) {
+		copies[i].tile->copied = false;
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
 			cow__process_exit(127);
+	}
 	ncopies = 0;
 	cow__old_tables_child();
 	cow__decay_child();

@@ -18,6 +18,7 @@ enum cow__extent_flags {
 	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
 	COW__EXTENT_MAPPING = 1 << 4, /* in the half of core/program/mapping.h */
 	COW__EXTENT_PAGES = 1 << 5,  /* pages for another tile: no segment of its own */
+	COW__EXTENT_APART = 1 << 6,  /* in a file of its own, if there may be one more */
 };
 
 /*

@@ -26,7 +26,7 @@ map_bare(struct cow__tile *t, bool anon, bool single)
 
 	/* What takes the place of a mapping is not held against a limit. */
 	if (!anon)
-		r = single && cow__segment_single(cow__own_segments_most(), &s) == 0
+		r = single && cow__segment_single(cow__own_segments_most_asked(), &s) == 0
 		            ? 0
 		            : cow__segment_current(&s);
 	else
@@ -299,17 +299,17 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 {
 	unsigned want = (anon ? COW__WANT_ANON : 0) |
 	                (flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0);
-	bool room = flags & COW__EXTENT_ROOM;
+	bool room = flags & COW__EXTENT_ROOM, apart = flags & COW__EXTENT_APART;
 	/* A block that may be sent (core/memory/own_segment.h). */
 	bool single = !anon && !room &&
 	              !(flags & (COW__EXTENT_MAPPING | COW__EXTENT_PAGES)) &&
-	              cow__own_segment_wants(bytes);
+	              (apart || cow__own_segment_wants(bytes));
 	struct cow__tile *t = NULL;
 	int r = 0;
 
 	cow__holders_refresh_due();
 	*ret_dirty = 0;
-	single = single && cow__segment_single_left();
+	single = single && cow__segment_single_left(apart);
 	if (!room && !single && bytes < UNALIGNED_MOST)
 		t = take_neighbour(bytes, align, want);
 	if (!t && !room)

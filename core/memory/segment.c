@@ -273,9 +273,9 @@ cow__segment_current(struct cow__segment **ret)
 }
 
 bool
-cow__segment_single_left(void)
+cow__segment_single_left(bool apart)
 {
-	return singles < cow__own_segments_most();
+	return singles < (apart ? cow__own_segments_most_asked() : cow__own_segments_most());
 }
 
 int

@@ -62,7 +62,7 @@ int cow__segment_current(struct cow__segment **ret);
 
 /* Makes one for a single block. -EMFILE: there are `most` already. */
 int cow__segment_single(unsigned most, struct cow__segment **ret);
-bool cow__segment_single_left(void);
+bool cow__segment_single_left(bool apart); /* for COW__EXTENT_APART */
 
 /* May free memory of this segment be handed out? NULL, anonymous memory: true. Not while
  * another process has the file: it could read what is written there. */

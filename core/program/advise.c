@@ -165,7 +165,9 @@ advise_dump(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 }
 
 /* Only children of prepared forks inherit the engine's mappings. The fork looks
- * at the notes then. */
+ * at the notes then. What is not for children may not be in a file that they map: they
+ * could grow their mapping over it. A device may have these pages from now on, so they may
+ * not move at the first write after a fork, either. */
 static int
 advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
             int advice)
@@ -174,6 +176,8 @@ advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 
 	if (own || t->common)
 		r = cow__map_advise(start, end - start, advice);
+	else if (advice == ADVICE_DONTFORK)
+		r = cow__withhold(t, start, end);
 	if (r == 0)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_FORK,
 		                       advice == ADVICE_DONTFORK);
@@ -186,6 +190,8 @@ advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 {
 	int r = own ? cow__map_advise(start, end - start, advice) : 0;
 
+	if (r == 0 && !own && !t->common && advice == ADVICE_WIPEONFORK)
+		r = cow__withhold(t, start, end);
 	if (r < 0)
 		return r;
 	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_WIPE,

@@ -435,6 +435,44 @@ lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return r;
 }
 
+/* Makes private copies of what the file has of [start, end). Holes stay: a write to one makes a
+ * private page. */
+static int
+copy_present(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uint64_t base = cow__segment_offset(start), from, to = base;
+	int r = 1;
+
+	if (t->npieces)
+		return cow__map_populate(start, end - start);
+	while (r > 0 && to < base + (end - start)) {
+		r = cow__memfd_data(&t->segment->file, to, base + (end - start), &from, &to);
+		if (r > 0 && cow__map_populate(start + (from - base), to - from) < 0)
+			r = -ENOMEM;
+	}
+	return r < 0 ? r : 0;
+}
+
+int
+cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t to;
+	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
+
+	for (; r == 0 && start < end; start = to) {
+		int prot;
+
+		to = end;
+		prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION, PROTECTION_WRITE, start,
+		                         &to);
+		if (!(prot & PROTECTION_WRITE) || copy_present(t, start, to) < 0)
+			r = own_range(t, start, to, false, COW__OWN_TO_WATCH);
+		if (r == 0)
+			give_back_ours(t, start, to);
+	}
+	return r;
+}
+
 COW_EXPORT int
 cow__lend(uintptr_t addr, size_t bytes)
 {

@@ -41,6 +41,11 @@ int cow__range_leave_alone(struct cow__tile *t);
 /* Parts of the tile are the program's own for good: it never thaws. */
 void cow__range_lasts(struct cow__tile *t);
 
+/* Takes [start, end), the engine's own, out of the file, into private copies at the same
+ * address, which stay for good. No write of another thread is lost. What no relative reads of
+ * the file is given back. core/program/overmap.c */
+int cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end);
+
 /* The mapping has something that the next block there must not inherit: it is
  * mapped anew before it is used again. */
 void cow__range_traces(struct cow__tile *t);
