@@ -9,6 +9,7 @@
  */
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/forward.h"
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/thaw.h"
@@ -98,6 +99,7 @@ static cow__job_fn *const jobs[] = {
 	cow__old_tables_job,
 	cow__commit_job,
 	cow__heal_job,
+	cow__forward_job,
 	cow__spares_job,
 	cow__decay_job,
 	cow__shadows_job,

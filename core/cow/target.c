@@ -55,8 +55,8 @@ cow__target_prepare(struct cow__target *to)
 		cow__commit_at(to->at, to->at + to->commit);
 }
 
-static int
-target_new(size_t bytes, bool huge, struct cow__target *ret)
+int
+cow__target_new(size_t bytes, bool huge, struct cow__target *ret)
 {
 	struct cow__tile *pages;
 	size_t dirty;
@@ -86,7 +86,7 @@ cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes, struct cow__
 	*ret = (struct cow__target){ .made = false };
 	if (target_spare(t, at, bytes, ret) || target_own(t, at, bytes, ret))
 		return 0;
-	return target_new(bytes, start % COW__HUGE == 0 && bytes >= COW__HUGE, ret);
+	return cow__target_new(bytes, start % COW__HUGE == 0 && bytes >= COW__HUGE, ret);
 }
 
 void

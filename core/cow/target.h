@@ -26,6 +26,9 @@ struct cow__target {
 int cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes,
                     struct cow__target *ret);
 
+/* The same of new pages alone, which no relative has. `huge`: in huge pages. */
+int cow__target_new(size_t bytes, bool huge, struct cow__target *ret);
+
 /* Makes its pages huge, or gives up small ones. Takes long: needs no lock if the caller has a
  * reference on the pages. */
 void cow__target_prepare(struct cow__target *to);

@@ -12,6 +12,7 @@
 #include "core/base/base.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
+#include "core/cow/forward.h"
 #include "core/cow/freeze.h"
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
@@ -203,6 +204,7 @@ prepare_memory(void)
 {
 	int r;
 
+	cow__forward_stop();
 	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Healing forward: see the header.
+ *
+ * A move has one target of up to 32 MiB, or of a sixteenth of a larger block, which its chunks
+ * fill one after the other. So they are neighbours in the new file, and few mappings.
+ */
+#include "core/cow/forward.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/cow/exclusive.h"
+#include "core/cow/part.h"
+#include "core/cow/target.h"
+#include "core/memory/apart.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
+#include "memfd/pagemap.h"
+#include "memfd/process.h"
+#include "memfd/quiet.h"
+#include "memfd/wait.h"
+
+#define RUN_LEAST (32 * MIB)
+#define RUNS 16             /* of one tile, at most */
+#define PIECES_MOST 48      /* with many more, a tile never thaws (core/cow/exclusive.c) */
+#define SLICE_NS 500000u
+#define LOOK_NS 200000000u  /* between looks for memory to move ... */
+#define LOOK_MOST_NS 1600000000u /* ... which get rarer while there is none */
+#define BUSY_NS 2000000u    /* no quiet moment: the next try */
+#define VAIN_MOST 500       /* so many of these, and the move ends */
+#define SHARE_HELD 16       /* of a chunk all but 1/16 has to be copied, ... */
+#define SHARE_LEFT 8        /* ... or 1/8 where nobody else reads it */
+
+static struct {
+	uintptr_t at, end;        /* what is left to move; at == end: nothing */
+	struct cow__target to;    /* for the run that began at `from` */
+	uintptr_t from;
+	unsigned vain;
+} move;
+static uintptr_t cursor; /* where the next look begins */
+
+static bool
+suitable(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->backing == COW__PRIVATE && t->bytes >= COW__HUGE &&
+	       !t->pinned && !t->common && !t->attributes && !t->overlaid && !t->lasting &&
+	       !t->slow && !t->bound && !t->busy && !t->punching && !t->doomed &&
+	       t->npieces <= PIECES_MOST;
+}
+
+/* Was enough of [at, end) copied? */
+static bool
+is_dense(uintptr_t at, uintptr_t end, bool left)
+{
+	size_t most = end - at, copied = 0;
+	struct cow__run runs[64];
+	uintptr_t next = at;
+	int n;
+
+	while (next < end) {
+		n = cow__pagemap_copied(next, end, runs, 64, &next);
+		if (n <= 0)
+			break;
+		copied += cow__runs_bytes(runs, n);
+	}
+	return left ? copied >= most / SHARE_LEFT && copied
+	            : copied >= most - most / SHARE_HELD;
+}
+
+static uintptr_t
+chunk_end(const struct cow__tile *t, uintptr_t at)
+{
+	return cow__min(cow__round_down(at, COW__HUGE) + COW__HUGE, cow__tile_end(t));
+}
+
+/* The first run of dense chunks of the tile, from *at on. */
+static uintptr_t
+find_run(const struct cow__tile *t, uintptr_t *at, bool left)
+{
+	size_t most = cow__max(RUN_LEAST, cow__round_up(t->bytes / RUNS, COW__HUGE));
+	struct cow__span part;
+	uintptr_t end, start;
+
+	while (cow__private_part(t, *at, &part)) {
+		start = cow__max(*at, part.start);
+		if (start != cow__tile_start(t))
+			start = cow__round_up(start, COW__HUGE);
+		for (end = start; end < part.end && end - start < most;) {
+			uintptr_t next = cow__min(chunk_end(t, end), part.end);
+
+			if ((next % COW__HUGE && next != cow__tile_end(t)) ||
+			    !is_dense(end, next, left))
+				break;
+			end = next;
+		}
+		*at = start;
+		if (end > start)
+			return end;
+		*at = chunk_end(t, start);
+	}
+	return 0;
+}
+
+/* Nobody needs the target any more, besides those who show parts of it. */
+static void
+end_move(void)
+{
+	struct cow__tile *pages = move.to.piece.pages;
+
+	move.at = move.end = 0;
+	if (!pages)
+		return;
+	move.to.piece.pages = NULL;
+	pages->open--;
+	cow__extent_unref_pages(pages);
+}
+
+void
+cow__forward_stop(void)
+{
+	end_move();
+}
+
+/* Takes new pages for the run. The move has the only reference on them. */
+static bool
+begin_move(uintptr_t start, uintptr_t end)
+{
+	struct cow__target to = { .made = false };
+
+	if (cow__target_new(end - start, true, &to) < 0)
+		return false;
+	cow__extent_detach(to.piece.pages);
+	to.piece.pages->open++;
+	to.made = false;
+	move.to = to;
+	move.from = move.at = start;
+	move.end = end;
+	move.vain = 0;
+	return true;
+}
+
+/* Looks through one tile that may have something to move, beginning behind the last one.
+ * True: a move has begun. */
+static bool
+look(void)
+{
+	struct cow__census c = { 0, 0 };
+	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
+	uintptr_t at, end;
+
+	for (t = t ? t : cow__tile_first(); t; t = t->next) {
+		if (!suitable(t) || cow__exclusive(t, &c))
+			continue;
+		at = cow__max(cursor, cow__tile_start(t));
+		end = at < cow__tile_end(t) ? find_run(t, &at, cow__unread(t, &c)) : 0;
+		cursor = end ? end : cow__tile_end(t);
+		if (end && begin_move(at, end))
+			return true;
+		if (end)
+			break;
+	}
+	cursor = 0;
+	return false;
+}
+
+/* Moves the chunk [move.at, end). In a quiet moment. */
+static int
+move_chunk(struct cow__tile *t, uintptr_t end)
+{
+	uintptr_t start = move.at;
+	struct cow__target to = move.to;
+	size_t bytes = end - start;
+	int r;
+
+	to.piece.offset = start - move.from;
+	to.piece.bytes = bytes;
+	to.at = move.to.at + to.piece.offset;
+	memcpy((void *)to.at, (const void *)start,
+	       cow__min(bytes, cow__tile_start(t) + cow__extent_usable(t) - start));
+	r = cow__target_show(t, start, end, &to);
+	if (r < 0)
+		return r;
+	t->spare_ns = 0; /* its old pages are of no use here */
+	cow__stat_add(bytes_forwarded, bytes);
+	return 0;
+}
+
+/* The tile of the run, if it still is what it was. */
+static struct cow__tile *
+moving(uintptr_t *ret_end)
+{
+	struct cow__tile *t = cow__tile_find(move.at);
+	struct cow__span part;
+
+	if (!t || !suitable(t) || !cow__private_part(t, move.at, &part) ||
+	    part.start > move.at)
+		return NULL;
+	*ret_end = cow__min(chunk_end(t, move.at), move.end);
+	return part.end >= *ret_end ? t : NULL;
+}
+
+/* Makes the next chunk's pages huge, while the program runs. */
+static void
+prepare_chunk(uintptr_t end)
+{
+	uintptr_t at = move.to.at + (move.at - move.from);
+
+	cow__commit_at(at, at + (end - move.at));
+}
+
+/* One chunk. False: the move has ended. */
+static bool
+step(void)
+{
+	struct cow__park_range w;
+	struct cow__tile *t;
+	uintptr_t end;
+	int r = 0;
+
+	t = moving(&end);
+	if (!t)
+		return false;
+	prepare_chunk(end);
+	if (!cow__engine_quiet(0))
+		return ++move.vain < VAIN_MOST;
+	move.vain = 0;
+	if (cow__process_pins_memory())
+		r = -EBUSY;
+	else if (!cow__quiet_written(move.at, end, &w))
+		r = move_chunk(t, end);
+	cow__quiet_end();
+	move.at = end;
+	return r == 0 && move.at < move.end;
+}
+
+uint64_t
+cow__forward_job(uint64_t now)
+{
+	static uint64_t next, look_ns = LOOK_NS;
+
+	if (!cow__engine.frozen || !cow__engine.heal_percent) {
+		end_move();
+		return UINT64_MAX;
+	}
+	if (move.at < move.end) {
+		if (!step())
+			end_move();
+		else if (move.vain)
+			return BUSY_NS;
+		return SLICE_NS / 10;
+	}
+	if (now < next)
+		return next - now;
+	look_ns = look() ? LOOK_NS : cow__min(2 * look_ns, LOOK_MOST_NS);
+	next = move.at < move.end ? 0 : cow__now() + look_ns;
+	return next ? look_ns : 0;
+}
