@@ -96,10 +96,10 @@ static void strikes(void)
 	tell(play.to_victim);
 	if (is("stopped"))
 		raw(SYS_kill, raw(SYS_getpid, 0, 0, 0, 0, 0, 0), SIGSTOP, 0, 0, 0, 0);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	attack->strike();
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	say("done");
 }
 
@@ -161,10 +161,10 @@ static int after_exec(char **argv)
 	play.to_victim[1] = atoi(argv[2]);
 	drain[0] = atoi(argv[3]);
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	look_at_pipe();
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	say("done");
 	return 0;
 }
@@ -264,7 +264,7 @@ static int plays(char **argv, int verdict)
 	return 0;
 }
 
-/* ---- Who looks on -------------------------------------------------------- */
+/* ---- The process that looks on --------------------------------------------- */
 
 static char said[65536];
 
@@ -298,7 +298,7 @@ static void listen_to(int fd)
 		if (n <= 0)
 			return;
 		all += (size_t)n;
-		if (has_line("skip ") || (has_line("fine\n") && has_line("done\n")))
+		if (has_line("skip ") || has_line("ended ") || (has_line("fine\n") && has_line("done\n")))
 			return;
 		if (has_line("leak ") && !leaked) {
 			leaked = 1;
