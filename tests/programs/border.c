@@ -14,6 +14,7 @@
 #include "border.h"
 #include "border_attacks.h"
 #include "border_births.h"
+#include "border_pinned.h"
 #include "border_states.h"
 #include "border_ways.h"
 
@@ -22,6 +23,28 @@
 #include <time.h>
 
 enum { SECONDS = 60, SECONDS_AFTER_LEAK = 3 };
+
+static const struct state states[] = {
+	{ "clean", clean_before, nothing, nothing, nothing },
+	{ "one", clean_before, nothing, nothing, one_after },
+	{ "dense", clean_before, nothing, nothing, dense_after },
+	{ "twice", clean_before, nothing, nothing, twice_after },
+	{ "older", older_before, nothing, nothing, dense_after },
+	{ "cycles", cycles_before, nothing, nothing, cycles_after },
+	{ "healed", healed_before, nothing, nothing, one_after },
+	{ "thawed", two_before, frees, nothing, freed_after },
+	{ "thawed-late", two_before, nothing, frees, freed_after },
+	{ "warm", warm_before, nothing, nothing, new_after },
+	{ "new", clean_before, nothing, nothing, new_after },
+	{ "freed", freed_before, nothing, nothing, nothing },
+	{ "limbo", clean_before, nothing, nothing, limbo_after },
+	{ "dontfork-old", dontfork_old, nothing, nothing, nothing },
+	{ "dontfork-new", dontfork_new, nothing, nothing, nothing },
+	{ "dontfork-later", dontfork_later, nothing, nothing, nothing },
+	{ "wipeonfork-old", wipeonfork_old, nothing, nothing, nothing },
+	{ "wipeonfork-new", wipeonfork_new, nothing, nothing, nothing },
+	{ "registered", registered_before, nothing, nothing, registered_after },
+};
 
 static const struct birth *birth;
 static const struct way *way;
