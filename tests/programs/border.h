@@ -161,6 +161,9 @@ static inline int link_of(int fd, char *ret, size_t bytes)
 	char path[32];
 	long n;
 
+	ret[0] = '\0';
+	if (RAW3(SYS_fcntl, fd, F_GETFD, 0) < 0)
+		return 0;
 	snprintf(path, sizeof(path), "self/fd/%d", fd);
 	n = RAW4(SYS_readlinkat, play.proc, path, ret, bytes - 1);
 	ret[n < 0 ? 0 : n] = '\0';
