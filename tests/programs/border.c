@@ -14,6 +14,7 @@
 #include "border.h"
 #include "border_attacks.h"
 #include "border_births.h"
+#include "border_pinned.h"
 #include "border_states.h"
 #include "border_ways.h"
 
@@ -22,6 +23,28 @@
 #include <time.h>
 
 enum { SECONDS = 60, SECONDS_AFTER_LEAK = 3 };
+
+static const struct state states[] = {
+	{ "clean", clean_before, nothing, nothing, nothing },
+	{ "one", clean_before, nothing, nothing, one_after },
+	{ "dense", clean_before, nothing, nothing, dense_after },
+	{ "twice", clean_before, nothing, nothing, twice_after },
+	{ "older", older_before, nothing, nothing, dense_after },
+	{ "cycles", cycles_before, nothing, nothing, cycles_after },
+	{ "healed", healed_before, nothing, nothing, one_after },
+	{ "thawed", two_before, frees, nothing, freed_after },
+	{ "thawed-late", two_before, nothing, frees, freed_after },
+	{ "warm", warm_before, nothing, nothing, new_after },
+	{ "new", clean_before, nothing, nothing, new_after },
+	{ "freed", freed_before, nothing, nothing, nothing },
+	{ "limbo", clean_before, nothing, nothing, limbo_after },
+	{ "dontfork-old", dontfork_old, nothing, nothing, nothing },
+	{ "dontfork-new", dontfork_new, nothing, nothing, nothing },
+	{ "dontfork-later", dontfork_later, nothing, nothing, nothing },
+	{ "wipeonfork-old", wipeonfork_old, nothing, nothing, nothing },
+	{ "wipeonfork-new", wipeonfork_new, nothing, nothing, nothing },
+	{ "registered", registered_before, nothing, nothing, registered_after },
+};
 
 static const struct birth *birth;
 static const struct way *way;
@@ -96,10 +119,10 @@ static void strikes(void)
 	tell(play.to_victim);
 	if (is("stopped"))
 		raw(SYS_kill, raw(SYS_getpid, 0, 0, 0, 0, 0, 0), SIGSTOP, 0, 0, 0, 0);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	attack->strike();
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	say("done");
 }
 
@@ -161,10 +184,10 @@ static int after_exec(char **argv)
 	play.to_victim[1] = atoi(argv[2]);
 	drain[0] = atoi(argv[3]);
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	look_at_pipe();
 	tell(play.to_victim);
-	await(play.to_stranger);
+	await_raw(play.to_stranger);
 	say("done");
 	return 0;
 }
@@ -264,7 +287,7 @@ static int plays(char **argv, int verdict)
 	return 0;
 }
 
-/* ---- Who looks on -------------------------------------------------------- */
+/* ---- The process that looks on --------------------------------------------- */
 
 static char said[65536];
 
@@ -298,7 +321,7 @@ static void listen_to(int fd)
 		if (n <= 0)
 			return;
 		all += (size_t)n;
-		if (has_line("skip ") || (has_line("fine\n") && has_line("done\n")))
+		if (has_line("skip ") || has_line("ended ") || (has_line("fine\n") && has_line("done\n")))
 			return;
 		if (has_line("leak ") && !leaked) {
 			leaked = 1;

@@ -32,10 +32,15 @@ struct attack {
 
 static unsigned char bounce[MIB] __attribute__((aligned(4096)));
 static sigjmp_buf torn;
+static volatile int guarded; /* may meet a page that can't be read or written */
 
 static void tears(int sig)
 {
 	(void)sig;
+	if (!guarded) {
+		say("ended by a signal");
+		leave();
+	}
 	siglongjmp(torn, 1);
 }
 
@@ -51,14 +56,23 @@ static void ready(void)
 static int readable_key(const unsigned char *at, size_t bytes)
 {
 	volatile size_t page;
+	volatile int found = 0;
 
-	for (page = 0; page < bytes; page += PAGE) {
-		if (sigsetjmp(torn, 1) != 0)
-			continue;
-		if (has_key(at + page, PAGE))
-			return 1;
+	guarded = 1;
+	for (page = 0; page < bytes && !found; page += PAGE) {
+		if (sigsetjmp(torn, 1) == 0)
+			found = has_key(at + page, PAGE);
 	}
-	return 0;
+	guarded = 0;
+	return found;
+}
+
+static void guarded_set(void *at, int value, size_t bytes)
+{
+	guarded = 1;
+	if (sigsetjmp(torn, 1) == 0)
+		memset(at, value, bytes);
+	guarded = 0;
 }
 
 /* ---- Descriptors --------------------------------------------------------- */
@@ -119,8 +133,7 @@ static void piece_map_write(int fd, long at, long end)
 
 	if (p < 0 && p > -4096)
 		return;
-	if (sigsetjmp(torn, 1) == 0)
-		memset((void *)p, 'X', (size_t)(end - at));
+	guarded_set((void *)p, 'X', (size_t)(end - at));
 	RAW3(SYS_munmap, p, end - at, 0);
 }
 
@@ -217,8 +230,7 @@ static void region_words(const struct region *r)
 
 	if (strncmp(r->perms, "rw-s", 4) != 0 || !on_board(r->dev, r->ino))
 		return;
-	if (sigsetjmp(torn, 1) == 0)
-		memset((void *)r->start, word, n < MIB ? n : MIB);
+	guarded_set((void *)r->start, word, n < MIB ? n : MIB);
 }
 
 static void fd_close(int fd)
@@ -341,16 +353,27 @@ static void open_punch(void) { each_region(region_open_punch); }
 
 static int drain[2];
 
-static void splice_own(void)
+/* The first pages of the block whose pages will have a key. */
+static struct iovec to_lend(void)
 {
-	struct iovec v = { .iov_base = blocks[0].p, .iov_len = 16 * PAGE };
+	return (struct iovec){ .iov_base = blocks[gone < 0 ? 0 : gone].p,
+		               .iov_len = 16 * PAGE };
+}
 
-	if (!drain[1])
-		check(pipe(drain) == 0);
-	if (gone >= 0)
-		v.iov_base = blocks[gone].p;
-	if (v.iov_base)
-		(void)!vmsplice(drain[1], &v, 1, 0);
+static void lend(void)
+{
+	struct iovec v = to_lend();
+
+	check(pipe(drain) == 0);
+	(void)!vmsplice(drain[1], &v, 1, 0);
+}
+
+static void lend_late(void)
+{
+	struct iovec v = to_lend();
+
+	check(pipe(drain) == 0);
+	RAW4(SYS_vmsplice, drain[1], &v, 1, 0);
 }
 
 static void fd_splice(int fd)
@@ -384,14 +407,18 @@ static void region_unmap(const struct region *r) { RAW3(SYS_munmap, r->start, r-
 /* Nothing is left of the victim's but the pages in the pipe. */
 static void unmap_all(void)
 {
+	lend_late();
 	each_fd(fd_close);
 	each_region(region_unmap);
+	for (int i = 0; i < blocks_count; i++)
+		blocks[i].p = NULL;
 }
 
 static void becomes_another(void)
 {
 	char number[4][16];
 
+	lend_late();
 	snprintf(number[0], 16, "%d", play.verdict);
 	snprintf(number[1], 16, "%d", play.to_stranger[0]);
 	snprintf(number[2], 16, "%d", play.to_victim[1]);
@@ -429,10 +456,10 @@ static const struct attack attacks[] = {
 	{ "files-read", ready, nothing, open_read, 0 },
 	{ "files-write", ready, nothing, open_write, 0 },
 	{ "files-punch", ready, nothing, open_punch, 0 },
-	{ "pipe", splice_own, nothing, look_at_pipe, 0 },
-	{ "pipe-late", nothing, splice_own, look_at_pipe, 0 },
-	{ "pipe-unmap", splice_own, unmap_all, look_at_pipe, 0 },
-	{ "pipe-exec", splice_own, becomes_another, nothing, 0 },
+	{ "pipe", lend, nothing, look_at_pipe, 0 },
+	{ "pipe-late", nothing, lend_late, look_at_pipe, 0 },
+	{ "pipe-unmap", nothing, unmap_all, look_at_pipe, 0 },
+	{ "pipe-exec", nothing, becomes_another, nothing, 0 },
 	{ "pipe-fd", nothing, splice_fds, look_at_pipe, 0 },
 	{ "watch", nothing, nothing, find_watches, 0 },
 	{ "nothing", nothing, nothing, nothing, 0 },

@@ -306,25 +306,4 @@ static void dontfork_later(void)
 		block_key(0, MIB / PAGE + i);
 }
 
-static const struct state states[] = {
-	{ "clean", clean_before, nothing, nothing, nothing },
-	{ "one", clean_before, nothing, nothing, one_after },
-	{ "dense", clean_before, nothing, nothing, dense_after },
-	{ "twice", clean_before, nothing, nothing, twice_after },
-	{ "older", older_before, nothing, nothing, dense_after },
-	{ "cycles", cycles_before, nothing, nothing, cycles_after },
-	{ "healed", healed_before, nothing, nothing, one_after },
-	{ "thawed", two_before, frees, nothing, freed_after },
-	{ "thawed-late", two_before, nothing, frees, freed_after },
-	{ "warm", warm_before, nothing, nothing, new_after },
-	{ "new", clean_before, nothing, nothing, new_after },
-	{ "freed", freed_before, nothing, nothing, nothing },
-	{ "limbo", clean_before, nothing, nothing, limbo_after },
-	{ "dontfork-old", dontfork_old, nothing, nothing, nothing },
-	{ "dontfork-new", dontfork_new, nothing, nothing, nothing },
-	{ "dontfork-later", dontfork_later, nothing, nothing, nothing },
-	{ "wipeonfork-old", wipeonfork_old, nothing, nothing, nothing },
-	{ "wipeonfork-new", wipeonfork_new, nothing, nothing, nothing },
-};
-
 #endif
