@@ -5,7 +5,9 @@
 # This file finds the programs that `make` built, makes a temporary folder that is
 # removed at the end, and prints each measurement in the two lines of bench/common.h.
 # BUILD names another build folder, BENCH_QUICK=1 asks for small sizes, BENCH_ROUNDS
-# for another number of turns. If a script can't measure a figure, the line of that
+# for another number of turns. BENCH_LIB names a folder with the libraries of another build,
+# BENCH_OPTIONS has options for the shim, and BENCH_SIDES=shim leaves out the rivals
+# (bench/pairs.sh sets all of these). If a script can't measure a figure, the line of that
 # figure has met=failed, and the script exits with a status other than 0.
 
 set -u
@@ -14,8 +16,11 @@ root=$(dirname "$here")
 build=${BUILD:-$root/build/plain}
 case $build in /*) ;; *) build=$(pwd)/$build ;; esac
 bin=$build/bench
-shim=$build/lib/libcowshed-preload.so
+lib=${BENCH_LIB:-$build/lib}
+shim=$lib/libcowshed-preload.so
 unset LD_PRELOAD GLIBC_TUNABLES COWSHED_OPTIONS
+[ -z "${BENCH_LIB:-}" ] || export LD_LIBRARY_PATH="$lib"
+[ -z "${BENCH_OPTIONS:-}" ] || export COWSHED_OPTIONS="$BENCH_OPTIONS"
 export LC_ALL=C
 # With this tunable glibc (from 2.35 on) advises huge pages for all that it maps. The
 # option -H of the programs advises each block as well.
@@ -42,6 +47,11 @@ quick() {
 fail() {
 	echo "${0##*/}: $*" >&2
 	exit 1
+}
+
+# wanted SIDE: whether BENCH_SIDES, if there is one, names the side
+wanted() {
+	case " ${BENCH_SIDES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac
 }
 
 have() {
@@ -172,6 +182,23 @@ report() {
 			    met ? "met" : "NOT MET"
 		printf "\n"
 	}' "$tmp/report.ours" "$tmp/report.rival"
+}
+
+# report_pairs BENCH CASE UNIT OURS RIVAL ON BAR [BY]: as report(). Lines of the same number
+# in OURS and RIVAL are of the same turn. The measurement also gets the 95 % interval of
+# the ratio (bench/interval.awk), if both files have equally many lines.
+report_pairs() {
+	pairs_fast=0 pairs_interval=
+	case $6 in speedup | faster) pairs_fast=1 ;; esac
+	[ "$(wc -l <"$4")" != "$(wc -l <"$5")" ] || pairs_interval=$(paste -d ' ' "$4" "$5" |
+		awk -v fast=$pairs_fast -f "$here/interval.awk")
+	report "$@" | awk -v add="$pairs_interval" '
+	add == "" { print; next }
+	/^bench=/ { print $0, add; next }
+	{
+		split(add, v, /[ =]/)
+		printf "%s; %g %% interval %g..%g\n", $0, v[6] < 95 ? v[6] : 95, v[2], v[4]
+	}'
 }
 
 # better A B [most]: the file with the smaller median (most: the greater median); an

@@ -10,7 +10,7 @@
 # and so is the memory peak. Bar for a copy that is overwritten with auto: the cycle's
 # wall and CPU time are within 5 %. run-cpu and peak are of the whole run.
 . "$(dirname "$0")/common.sh"
-copies=$build/lib/libcowshed-copies.so
+copies=$lib/libcowshed-copies.so
 need "$bin/plain_copies" "$bin/plain_measure" "$shim" "$copies"
 
 turns=${BENCH_ROUNDS:-5} cycles=8 sizes='64M 1G'

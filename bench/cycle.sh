@@ -39,12 +39,13 @@ fi
 # to $tmp/SIDE.FIGURE, and its first cycle to $tmp/SIDE.first.FIGURE
 one() {
 	side=$1 from=$2
+	wanted "$side" || return 0
 	shift 2
 	preload=
 	[ "$side" = shim ] && preload=$shim
 	tunables=
 	[ "$side" = huge ] && tunables=$huge_pages$heap
-	env ${preload:+LD_PRELOAD="$preload"} ${options:+COWSHED_OPTIONS="$options"} \
+	env ${preload:+LD_PRELOAD="$preload"} ${options:+COWSHED_OPTIONS="$options${BENCH_OPTIONS:+,$BENCH_OPTIONS}"} \
 		${tunables:+GLIBC_TUNABLES="$tunables"} "$bin/plain_cycle" \
 		-S $total -n $cycles "$@" >"$tmp/out" ||
 		fail "plain_cycle failed ($side, $*)"

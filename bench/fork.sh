@@ -43,6 +43,7 @@ run_as() {
 # one SIDE ARGS...: runs one process; appends to $tmp/SIDE.{first,tenth,gone,fill}
 one() {
 	side=$1
+	wanted "$side" || return 0
 	shift
 	"$bin/plain_measure" -w "$total" >/dev/null # each side finds the same memory
 	run_as "$side" "$bin/plain_fork" "$@"
@@ -104,6 +105,7 @@ nothing_served() {
 # The pauses and cycles from the second on: before each of them pages were written.
 one_written() { # SIDE ARGS...
 	side=$1
+	wanted "$side" || return 0
 	shift
 	run_as "$side" "$bin/plain_cycle" -S $written_total -b 64M -n 5 "$@"
 	for figure in pause wall; do

@@ -60,7 +60,7 @@ start() {
 	rm -f "$tmp/result" "$tmp/socket"
 	: >"$tmp/forks"
 	chmod 666 "$tmp/forks"
-	COWSHED_OPTIONS=mmap=1M "$bin/plain_measure" -a -o "$tmp/result" -p "$preload" -- \
+	COWSHED_OPTIONS=mmap=1M${BENCH_OPTIONS:+,$BENCH_OPTIONS} "$bin/plain_measure" -a -o "$tmp/result" -p "$preload" -- \
 		"$@" >"$tmp/log" 2>&1 &
 	job=$!
 }
@@ -122,6 +122,7 @@ for name in "$@"; do
 	turn=0
 	while [ $turn -lt "$turns" ]; do
 		for on_side in plain shim; do
+			wanted $on_side || continue
 			"${name}_run" $on_side
 		done
 		turn=$((turn + 1))

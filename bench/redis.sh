@@ -19,7 +19,7 @@
 # No thread waits for more than 1 ms for a slice of healing, if the library counts that.
 # REDIS_SIDES="plain shim" leaves the other side out.
 . "$(dirname "$0")/common.sh"
-need "$bin/plain_measure" "$bin/plain_redis" "$build/bin/cowshed" "$shim"
+need "$bin/plain_measure" "$bin/plain_redis" "$lib/../bin/cowshed" "$shim"
 for program in redis-server redis-cli; do
 	have $program || {
 		echo "  redis: skipped (no $program)"
@@ -57,7 +57,7 @@ one() { # SIDE SHIM VARIABLE=VALUE
 	cli debug populate $keys key $bytes >/dev/null || fail "no data were loaded ($side)"
 	"$bin/plain_redis" -s "$tmp/socket" -k $keys -b $bytes -n $saves -g $pause >"$tmp/lines" ||
 		fail "the clients failed ($side)"
-	[ -z "$2" ] || "$build/bin/cowshed" stat --json "$server" >"$tmp/stat" ||
+	[ -z "$2" ] || "$lib/../bin/cowshed" stat --json "$server" >"$tmp/stat" ||
 		fail "the server has no counters ($side)"
 	cli shutdown nosave >/dev/null 2>&1
 	wait $measure || fail "redis-server ended with $? ($side)"
@@ -83,13 +83,13 @@ take() { # appends the figures of a server to the files of its side
 }
 
 "$bin/plain_measure" -w 6G
-sides=${REDIS_SIDES:-plain shim thp}
+sides=${REDIS_SIDES:-${BENCH_SIDES:-plain shim thp}}
 turn=0
 while [ $turn -lt "$turns" ]; do
 	for side in $sides; do
 		case $side in
 		plain) one plain '' NOTHING= ;;
-		shim) one shim "$shim" COWSHED_OPTIONS=mmap=1M ;;
+		shim) one shim "$shim" "COWSHED_OPTIONS=mmap=1M${BENCH_OPTIONS:+,$BENCH_OPTIONS}" ;;
 		thp) one thp '' MALLOC_CONF=thp:always ;;
 		*) fail "there is no such side: $side" ;;
 		esac

@@ -11,12 +11,17 @@ report redis later us "$tmp/shim.later" - ours 1000
 report redis later/each us "$tmp/shim.each" - worst 1000
 # A library without this counter leaves the file empty.
 [ ! -s "$tmp/shim.wait" ] || report redis wait-for-a-slice us "$tmp/shim.wait" - worst 1000
+[ "$sides" != shim ] || sides=alone # bench/pairs.sh leaves out the rivals
 for side in $sides; do
 	[ $side != shim ] || continue
 	while read -r figure name unit on bar on_thp bar_thp; do
 		[ $side = plain ] || on=$on_thp bar=$bar_thp
 		how=
 		[ $figure != peak ] || how=$by
+		[ $side != alone ] || {
+			report redis "$name" "$unit" "$tmp/shim.$figure" - - 0 "$how"
+			continue
+		}
 		report redis "$name/$side" "$unit" "$tmp/shim.$figure" \
 			"$tmp/$side.$figure" "$on" "$bar" "$how"
 	done <<'END'

@@ -7,7 +7,7 @@
 #                                 curves send sparse fork churn mimalloc_bench thp template cycle
 #                                 memory copies tensors pair wrappers instructions redis prefork
 #                                 programs file stall saver give broker cuda_cache scaling
-#                                 python programs_same
+#                                 python programs_same border
 #
 # Runs the benchmarks one after another and shows what they print. No other program
 # should be running. The machine-readable lines are kept in build/bench.txt, or in the
@@ -59,7 +59,7 @@ for name in "$@"; do
 			continue
 		fi
 		set -- sh "$here/$name.sh" ;;
-	sparse | churn | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | \
+	sparse | churn | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | border | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
 	broker | python)

@@ -26,6 +26,7 @@ fi
 # one SIDE CHILDREN TOTAL [-H]: runs one process; appends to $tmp/SIDE.FIELD
 one() {
 	side=$1 children=$2 size=$3
+	wanted "$side" || return 0
 	shift 3
 	preload='' tunables=''
 	[ "$side" != shim ] || preload=$shim

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The call that gives up privileges
+ *
+ *      plain_border_call -m child|alone|toggle [-b BLOCK] [-t TOTAL] [-n TIMES] [-c] [-H]
+ *
+ * child   the program fills TOTAL bytes and forks TIMES children, one after another. Each
+ *         makes setgroups(), setgid() and setuid(). The medians of the first of the three
+ *         calls and of all three are printed, and the most by which memory grew.
+ * alone   the same in TIMES processes of their own, which fill TOTAL bytes themselves and
+ *         have no relative. again_ns is one more setgid() to the same group.
+ * toggle  setfsuid() and seteuid() to another user and back, TIMES times, in a process that
+ *         has TOTAL bytes: nanoseconds for each call. With -c a child lives meanwhile.
+ *
+ * It needs root, since others can't change their user.
+ */
+#include "bench/border.h"
+
+#include <sys/fsuid.h>
+
+static int times = 20;
+
+struct calls {
+	double first_us, all_us, again_ns, growth_mib;
+};
+static struct calls *calls; /* shared with the processes that make them */
+
+static void make_calls(struct calls *c)
+{
+	double before = charge_mib(), t0 = now_ns(), t1;
+
+	if (setgroups(0, NULL))
+		_exit(120);
+	c->first_us = us_since(t0);
+	if (setgid(NOBODY) || setuid(NOBODY))
+		_exit(120);
+	c->all_us = us_since(t0);
+	t1 = now_ns();
+	for (int i = 0; i < 1000; i++)
+		if (setgid(NOBODY))
+			_exit(120);
+	c->again_ns = (now_ns() - t1) / 1000;
+	c->growth_mib = charge_mib() - before;
+	_exit(blocks_are(1) ? 0 : 121);
+}
+
+static void children(void)
+{
+	blocks_fill(1);
+	for (int i = 0; i < times; i++) {
+		pid_t pid = fork();
+
+		if (pid == 0)
+			make_calls(&calls[i]);
+		if (pid < 0)
+			die("fork: %s", strerror(errno));
+		child_reap(pid);
+	}
+}
+
+/* A new program for each, so that not even a fork was before. */
+static void alone(int fd)
+{
+	char number[3][32];
+
+	snprintf(number[0], 32, "%zu", block_bytes);
+	snprintf(number[1], 32, "%zu", total);
+	for (int i = 0; i < times; i++) {
+		pid_t pid = vfork();
+
+		snprintf(number[2], 32, "%d", fd * 1000 + i);
+		if (pid == 0) {
+			execl("/proc/self/exe", "plain_border_call", "-m", "one", "-b",
+			      number[0], "-t", number[1], "-n", number[2],
+			      huge ? "-H" : (char *)NULL, (char *)NULL);
+			_exit(127);
+		}
+		child_reap(pid);
+	}
+}
+
+static void calls_print(void)
+{
+	struct series first = { { 0 }, 0 }, all = first, again = first, growth = first;
+
+	for (int i = 0; i < times; i++) {
+		series_add(&first, calls[i].first_us);
+		series_add(&all, calls[i].all_us);
+		series_add(&again, calls[i].again_ns);
+		series_add(&growth, calls[i].growth_mib);
+	}
+	printf("first_us=%.3f all_us=%.3f again_ns=%.2f growth_mib=%.3f\n",
+	       series_median(&first), series_median(&all), series_median(&again),
+	       series_at(&growth, 1));
+}
+
+static double fs_ns(void)
+{
+	double t0 = now_ns();
+
+	for (int i = 0; i < times; i++) {
+		setfsuid(NOBODY);
+		setfsuid(0);
+	}
+	return (now_ns() - t0) / times / 2;
+}
+
+static double effective_ns(void)
+{
+	double t0 = now_ns();
+
+	for (int i = 0; i < times; i++)
+		if (seteuid(NOBODY) || seteuid(0))
+			die("seteuid: %s", strerror(errno));
+	return (now_ns() - t0) / times / 2;
+}
+
+static void toggle(bool beside_child)
+{
+	pid_t child = 0;
+	double first;
+
+	blocks_fill(1);
+	if (beside_child)
+		worker_start(&child, false, 1);
+	first = now_ns();
+	setfsuid(NOBODY);
+	setfsuid(0);
+	first = us_since(first);
+	printf("first_us=%.3f ", first);
+	printf("fsuid_ns=%.2f ", fs_ns());
+	printf("euid_ns=%.2f\n", effective_ns());
+	if (child)
+		worker_end(child);
+}
+
+/* The file of the figures is inherited over exec. */
+static void calls_map(int fd)
+{
+	calls = mmap(NULL, 256 * sizeof(*calls), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (calls == MAP_FAILED)
+		die("no shared memory");
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = "child";
+	bool beside_child = false;
+	int c, fd;
+
+	while ((c = getopt(argc, argv, "b:t:m:n:cH")) != -1)
+		switch (c) {
+		case 'm': mode = optarg; break;
+		case 'n': times = atoi(optarg); break;
+		case 'c': beside_child = true; break;
+		default:
+			if (!blocks_option(c))
+				die("usage: see the head of bench/plain_border_call.c");
+		}
+	if (!may_drop())
+		die("plain_border_call: only root can change its user");
+	(void)charge_mib();
+	if (!strcmp(mode, "toggle")) {
+		toggle(beside_child);
+		return 0;
+	}
+	if (!strcmp(mode, "one")) {
+		calls_map(times / 1000);
+		blocks_fill(1);
+		make_calls(&calls[times % 1000]);
+	}
+	fd = memfd_create("figures", 0);
+	if (times < 1 || times > 256 || fd < 0 || ftruncate(fd, 256 * sizeof(*calls)))
+		die("bad number, or no memfd");
+	calls_map(fd);
+	if (!strcmp(mode, "alone"))
+		alone(fd);
+	else
+		children();
+	calls_print();
+	return 0;
+}
