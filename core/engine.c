@@ -132,6 +132,7 @@ cow_trim(void)
 	cow__helper_suspend();
 	cow__helper_resume();
 	cow__engine_lock();
+	cow__forward_stop();
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
 		cow__heal(UINT64_MAX);

@@ -26,7 +26,8 @@
 /* The helper's job. */
 uint64_t cow__forward_job(uint64_t now);
 
-/* Before a fork: the child may not have a file into which a move has begun to write. */
+/* Gives up the new pages of a move that has begun. Before a fork: the child may not have a file
+ * into which a move goes on to write. */
 void cow__forward_stop(void);
 
 #endif

@@ -81,8 +81,8 @@ take_pages(const struct cow__tile *t)
 
 /* A block may leave a rest of its last 2 MiB. The last huge page of the block may
  * lie under that rest, too. The rest is cold, so the page would stay. */
-static void
-take_rest(const struct cow__tile *t)
+void
+cow__decay_rest(const struct cow__tile *t)
 {
 	const struct cow__tile *rest = t->next;
 	size_t bytes = -cow__tile_end(t) & (COW__HUGE - 1);
@@ -111,7 +111,7 @@ cool(struct cow__tile *t, bool unlocked)
 		r = take_pages(t);
 	}
 	if (r == 0 && t->backing == COW__SHARED && !t->segment->marked)
-		take_rest(t);
+		cow__decay_rest(t);
 	cow__tile_change_begin(t);
 	if (r == 0 && (t->backing == COW__ANON || t->segment->marked)) {
 		if (t->segment)

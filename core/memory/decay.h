@@ -53,4 +53,7 @@ void cow__warm_remove(struct cow__tile *t);
 /* The helper's job. */
 uint64_t cow__decay_job(uint64_t now);
 
+/* Gives back what the last huge page of a tile has under the cold memory behind it. */
+void cow__decay_rest(const struct cow__tile *t);
+
 #endif

@@ -19,6 +19,7 @@
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
+#include "core/memory/decay.h"
 #include "core/memory/segment.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
@@ -175,7 +176,10 @@ give_pages_back(struct cow__tile *t)
 	cow__tile_change_begin(t);
 	t->backing = COW__SHARED;
 	cow__tile_change_end(t);
-	return cow__map_punch(at, t->bytes);
+	r = cow__map_punch(at, t->bytes);
+	if (r == 0 && t->segment->owner)
+		cow__decay_rest(t);
+	return r;
 }
 
 /* No mapping of this process reads them any more. */
