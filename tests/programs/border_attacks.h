@@ -430,13 +430,27 @@ static void becomes_another(void)
 
 /* ---- Watches: they act on the memory of their maker ----------------------- */
 
-static void find_watches(void)
+static char watches[LAST_FD];
+
+static int is_watch(int fd)
 {
 	char link[128];
 
+	return link_of(fd, link, sizeof(link)) && strstr(link, "[userfaultfd]") != NULL;
+}
+
+static void note_watches(void)
+{
 	for (int fd = 3; fd < LAST_FD; fd++)
-		if (link_of(fd, link, sizeof(link)) && strstr(link, "[userfaultfd]"))
-			say("leak descriptor %d is a userfaultfd", fd);
+		watches[fd] = (char)is_watch(fd);
+}
+
+/* Later the stranger may have watches of its own memory. */
+static void find_watches(void)
+{
+	for (int fd = 3; fd < LAST_FD; fd++)
+		if (watches[fd] && is_watch(fd))
+			say("leak descriptor %d is the victim's userfaultfd", fd);
 }
 
 static const struct attack attacks[] = {
@@ -461,7 +475,7 @@ static const struct attack attacks[] = {
 	{ "pipe-unmap", nothing, unmap_all, look_at_pipe, 0 },
 	{ "pipe-exec", nothing, becomes_another, nothing, 0 },
 	{ "pipe-fd", nothing, splice_fds, look_at_pipe, 0 },
-	{ "watch", nothing, nothing, find_watches, 0 },
+	{ "watch", note_watches, find_watches, nothing, 0 },
 	{ "nothing", nothing, nothing, nothing, 0 },
 };
 
