@@ -97,6 +97,8 @@ if [ "$(id -u)" -ne 0 ]; then
 elif python=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null); then
 	export python
 	export -f master
+	plainly bash -c master >"$work/out" 2>&1
+	says "border CPython's master without the shim" "admin=alice   " "$work/out"
 	under default bash -c master >"$work/out" 2>&1
 	says "border CPython's master keeps its table" "admin=alice   " "$work/out"
 else

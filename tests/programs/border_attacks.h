@@ -376,9 +376,21 @@ static void lend_late(void)
 	RAW4(SYS_vmsplice, drain[1], &v, 1, 0);
 }
 
+static long lent_at = -1; /* where these pages are in their file */
+
+static void region_lent(const struct region *r)
+{
+	uintptr_t p = (uintptr_t)to_lend().iov_base;
+
+	if (p >= r->start && p < r->end)
+		lent_at = (long)(r->offset + (p - r->start));
+}
+
+static void note_lent(void) { each_region(region_lent); }
+
 static void fd_splice(int fd)
 {
-	off_t at = RAW3(SYS_lseek, fd, 0, SEEK_DATA);
+	long at = lent_at;
 
 	if (at >= 0 && fd_on_board(fd))
 		raw(SYS_splice, fd, (long)&at, drain[1], 0, 16 * PAGE, 0x2 /* NONBLOCK */);
@@ -430,13 +442,27 @@ static void becomes_another(void)
 
 /* ---- Watches: they act on the memory of their maker ----------------------- */
 
-static void find_watches(void)
+static char watches[LAST_FD];
+
+static int is_watch(int fd)
 {
 	char link[128];
 
+	return link_of(fd, link, sizeof(link)) && strstr(link, "[userfaultfd]") != NULL;
+}
+
+static void note_watches(void)
+{
 	for (int fd = 3; fd < LAST_FD; fd++)
-		if (link_of(fd, link, sizeof(link)) && strstr(link, "[userfaultfd]"))
-			say("leak descriptor %d is a userfaultfd", fd);
+		watches[fd] = (char)is_watch(fd);
+}
+
+/* Later the stranger may have watches of its own memory. */
+static void find_watches(void)
+{
+	for (int fd = 3; fd < LAST_FD; fd++)
+		if (watches[fd] && is_watch(fd))
+			say("leak descriptor %d is the victim's userfaultfd", fd);
 }
 
 static const struct attack attacks[] = {
@@ -460,8 +486,8 @@ static const struct attack attacks[] = {
 	{ "pipe-late", nothing, lend_late, look_at_pipe, 0 },
 	{ "pipe-unmap", nothing, unmap_all, look_at_pipe, 0 },
 	{ "pipe-exec", nothing, becomes_another, nothing, 0 },
-	{ "pipe-fd", nothing, splice_fds, look_at_pipe, 0 },
-	{ "watch", nothing, nothing, find_watches, 0 },
+	{ "pipe-fd", note_lent, splice_fds, look_at_pipe, 0 },
+	{ "watch", note_watches, find_watches, nothing, 0 },
 	{ "nothing", nothing, nothing, nothing, 0 },
 };
 
