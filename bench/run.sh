@@ -9,12 +9,12 @@
 #                                 programs file stall saver give broker cuda_cache scaling
 #                                 python programs_same border
 #
-# Runs the benchmarks one after another and shows what they print. No other program
-# should be running. The machine-readable lines are kept in build/bench.txt, or in the
-# file that BENCH_OUT names. A table at the end says of each bar whether it was met.
-# BENCH_QUICK=1 measures small sizes and fewer cases; the bars are meant for the full
-# sizes. The exit status says whether all could be measured, not whether the bars were
-# met.
+# Runs the benchmarks one after another and shows what they print. Without a NAME it runs
+# all but thp and border. No other program should be running. The machine-readable lines
+# are kept in build/bench.txt, or in the file that BENCH_OUT names. A table at the end says
+# of each bar whether it was met. BENCH_QUICK=1 measures small sizes and fewer cases; the
+# bars are meant for the full sizes. The exit status says whether all could be measured,
+# not whether the bars were met.
 . "$(dirname "$0")/common.sh"
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
@@ -26,7 +26,8 @@ all="$all cuda_cache scaling python programs_same"
 failed=
 
 command="bench/run.sh${*:+ $*}"
-for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS PREFORK_SECONDS PREFORK_BYTES; do
+for name in FORK_ONLY CYCLE_ONLY BENCH_ROUNDS PREFORK_SECONDS PREFORK_BYTES BORDER_TOTAL BORDER_BLOCK \
+	BORDER_SECONDS BORDER_OPTIONS BASE; do
 	eval "value=\${$name:-}"
 	[ -z "$value" ] || command="$name='$value' $command"
 done
