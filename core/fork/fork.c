@@ -37,6 +37,7 @@
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
+#define TRY_CALL_NS 5000000000u
 #define TRY_REAPED_NS 5000000u
 #define HEAL_NS 500000u /* of a fork, and of a look for children */
 
@@ -303,7 +304,7 @@ try_lock(uint64_t ns)
 bool
 cow__fork_try_lock(void)
 {
-	return !cow__pools_mine() && try_lock(TRY_NS);
+	return !cow__pools_mine() && try_lock(TRY_CALL_NS);
 }
 
 COW_EXPORT bool

@@ -48,7 +48,9 @@ void cow__fork_child(void);
 bool cow__fork_try_prepare(void);
 
 /* Locks the engine for a call that is allowed in signal handlers. False: the caller interrupted
- * the thread that has the lock, or it was not to be had within 100 ms. */
+ * the thread that has the lock, or it was not to be had within 5 s. Without an end the call could
+ * wait for ever: a thread that forks has the lock, and waits for one of libc's that the
+ * interrupted thread has. */
 bool cow__fork_try_lock(void);
 
 /* 0, or -errno if freezing and copying were both refused at the calling thread's

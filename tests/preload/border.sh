@@ -56,9 +56,9 @@ row child fork ids clean punch
 row child fork ids freed read
 row child fork ids freed grow
 
-ways=$(list ways | tr ' ' '\n' | grep -vE '^(unseen|none|.*strict.*)$')
+ways=$(list ways | tr ' ' '\n' | grep -vE '^(unseen|none|groups|resgid|.*strict.*)$')
 rows child fork "$ways" clean "held files-write"
-born=$(list births | tr ' ' '\n' | grep -E '^(new-|thread)')
+born=$(list births | tr ' ' '\n' | grep -E '^(new-|thread)' | grep -v unseen)
 rows child "$(list births | tr ' ' '\n' | grep -vE '^(new-|thread)')" ids clean "held write"
 rows child "$born" none clean "held write"
 
@@ -111,6 +111,7 @@ if ! grep -q '`border' docs/options.md; then
 else
 	also=border=fork rows "child sibling" fork "unseen ids" "clean freed" "held write read grow"
 	also=border=fork row parent fork unseen clean write
+	also=border=fork rows child thread-unseen none clean "held write"
 fi
 
 if [ -n "${QUICK:-}" ]; then

@@ -282,7 +282,8 @@ static int plays(char **argv, int verdict)
 	if (way->before)
 		way->before();
 	state->before();
-	publish();
+	if (!is("parent")) /* whose files the child notes */
+		publish();
 	FIND(directions, argv[0])->play();
 	return 0;
 }
