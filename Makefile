@@ -105,11 +105,12 @@ check-older: everything ## short tests of core, memfd and share as if on Linux 5
 			$(filter $(addprefix $(B)/tests/,core/% memfd/% share/%),$(TESTS) $(FAULT)) || bad=1; \
 		done; exit $$bad
 
-check-model: ## the protocols of share/, of safe points and of rewrites, every order of steps (spin)
+check-model: ## the protocols of share/, of safe points, rewrites and strangers, every order of steps (spin)
 	$(Q)CC='$(CC)' bash tests/model/share.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/park.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/stop.sh || [ $$? -eq 77 ]
 	$(Q)CC='$(CC)' bash tests/model/rewrite.sh || [ $$? -eq 77 ]
+	$(Q)CC='$(CC)' bash tests/model/border.sh || [ $$? -eq 77 ]
 
 SECONDS ?= 600
 check-chaos: everything ## processes that share and are killed, for SECONDS=600, from SEED=

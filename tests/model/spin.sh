@@ -9,6 +9,7 @@
 #   LIMIT            seconds for each
 #   MEMLIM           MiB for each
 #   STEPS            the longest path of the search
+#   OPT              how the search is compiled
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v spin >/dev/null || {
 	echo "skip model-$MODEL spin is not installed"
@@ -25,7 +26,7 @@ try() {
 	case " ${CASES:-$name} " in *" $name "*) ;; *) return ;; esac
 	mkdir "$tmp/$name" && cd "$tmp/$name" || exit 1
 	if ! spin -a "$@" "$here/$MODEL.pml" >log 2>&1 ||
-		! ${CC:-gcc} -O2 -w -DSAFETY -DNOREDUCE -DCOLLAPSE \
+		! ${CC:-gcc} ${OPT:--O2} -w -DSAFETY -DNOREDUCE -DCOLLAPSE \
 			-DMEMLIM="${MEMLIM:-4000}" -o pan pan.c >>log 2>&1; then
 		echo "not ok model-$MODEL-$name: it could not be built"
 		sed 's/^/  /' log
