@@ -211,15 +211,24 @@ files_apart(void)
 	return !shares_files;
 }
 
+static bool
+beside_threads(void)
+{
+	return (!&__libc_single_threaded || !__libc_single_threaded) && !preload_is_vfork_child();
+}
+
 int
-preload_border(bool whole, long number, long a, long b, long c)
+preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted)
 {
 	int saved = errno, r = 0;
 	enum border kind;
 
-	if (!whole && (!&__libc_single_threaded || !__libc_single_threaded) &&
-	    !preload_is_vfork_child())
-		alone = true;
+	*ret_counted = beside_threads();
+	if (*ret_counted) {
+		cow__border_call(true);
+		alone |= !whole;
+		cow__border_fence();
+	}
 	if (!cow__border_due())
 		return 0;
 	kind = border_of(number, a, b, c);

@@ -224,8 +224,9 @@ void preload_vfork_mark(void);
 
 /* Just before a call that may give up privileges: makes the border to relatives where it is one
  * (preload/border.c). `whole`: libc makes the call in all threads. -1: it could not be made,
- * and the call must fail with errno as it is. Async-signal-safe. */
-int preload_border(bool whole, long number, long a, long b, long c);
+ * and the call must fail with errno as it is. *ret_counted: cow__border_call(false) has to follow the
+ * call. Async-signal-safe. */
+int preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted);
 
 /* In a forked child, after the engine's step: `flags` of the clone that made it, or 0. */
 void preload_border_born(long flags);

@@ -21,6 +21,8 @@
 #include "preload/next.h"
 #include "preload/park.h"
 
+#include "core/fork/border.h"
+
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -80,9 +82,12 @@ makes_sandbox(long number, long a)
 	return makes && (preload_sandboxed() || !preload_is_vfork_child());
 }
 
+/* A filter that was set just now may end the process for any call of the kernel. */
 static void
-end(bool suspended)
+end(bool suspended, bool counted)
 {
+	if (counted)
+		cow__border_call(false);
 	if (suspended)
 		cow__helper_resume();
 }
@@ -91,11 +96,12 @@ long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
 	bool suspended = cow__threads_suspend();
-	bool sandbox = makes_sandbox(number, a);
-	long r = preload_border(false, number, a, b, c);
+	bool sandbox = makes_sandbox(number, a), counted;
+	long r;
 
+	r = preload_border(false, number, a, b, c, &counted);
 	if (r < 0) {
-		end(suspended);
+		end(suspended, counted);
 		return r;
 	}
 	if (sandbox)
@@ -104,7 +110,7 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 	/* Programs ask by a call that fails whether there are filters. */
 	if (sandbox && r < 0)
 		cow__park_sandbox(-1);
-	end(suspended);
+	end(suspended, counted);
 	return r;
 }
 
@@ -178,7 +184,7 @@ prctl(int option, ...)
 		typedef int name##_fn parameters;                              \
 		static name##_fn *next;                                        \
 		name##_fn *f = __atomic_load_n(&next, __ATOMIC_RELAXED);       \
-		bool suspended;                                                \
+		bool suspended, counted;                                       \
 		int r;                                                         \
                                                                                \
 		if (!f) {                                                      \
@@ -188,10 +194,10 @@ prctl(int option, ...)
 			__atomic_store_n(&next, f, __ATOMIC_RELAXED);          \
 		}                                                              \
 		suspended = cow__threads_suspend();                            \
-		r = preload_border(true, __VA_ARGS__);                             \
+		r = preload_border(true, __VA_ARGS__, &counted);                             \
 		if (r == 0)                                                    \
 			r = f arguments;                                       \
-		end(suspended);                                                \
+		end(suspended, counted);                                            \
 		return r;                                                      \
 	}
 

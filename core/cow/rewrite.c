@@ -15,6 +15,8 @@
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
+#include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
@@ -202,7 +204,11 @@ struct cow__rewrite {
 	uint32_t generation; /* of the process that has the pages */
 	struct cow__target to;
 	bool own; /* a reference on the tile's own pages */
+	bool frozen; /* a fork froze the new pages: they can't take the place of the old ones */
+	struct cow__rewrite *next;
 };
+
+static struct cow__rewrite *open; /* those that have begun */
 
 static struct cow__pool rewrites = { .object_bytes = sizeof(struct cow__rewrite) };
 
@@ -258,7 +264,40 @@ begin(struct cow__rewrite *w, size_t bytes)
 		cow__extent_detach(w->to.piece.pages);
 	w->to.made = false;
 	w->to.piece.pages->open++;
+	w->next = open;
+	open = w;
 	return 0;
+}
+
+static void
+unlist(const struct cow__rewrite *w)
+{
+	for (struct cow__rewrite **p = &open; *p; p = &(*p)->next)
+		if (*p == w) {
+			*p = w->next;
+			return;
+		}
+}
+
+void
+cow__rewrites_freeze(void)
+{
+	for (struct cow__rewrite *w = open; w; w = w->next) {
+		const struct cow__tile *pages = w->to.piece.pages;
+
+		if (w->frozen)
+			continue;
+		w->frozen = cow__map_private(w->to.at, w->to.piece.bytes, &pages->segment->file,
+		                             cow__segment_offset(cow__tile_start(pages)) +
+		                                     w->to.piece.offset,
+		                             false) == 0;
+	}
+}
+
+COW_FORK_CODE void
+cow__rewrites_child(void)
+{
+	open = NULL;
 }
 
 int
@@ -290,6 +329,16 @@ cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow__rew
 	return 0;
 }
 
+/* The pages are free again soon, as if they had been written at no other place. */
+static void
+unfreeze(struct cow__tile *pages)
+{
+	cow__tile_change_begin(pages);
+	if (cow__map_none(cow__tile_start(pages), pages->bytes) == 0)
+		pages->backing = COW__NONE;
+	cow__tile_change_end(pages);
+}
+
 /* Shows the pages. */
 static int
 keep_new(const struct cow__rewrite *w)
@@ -301,7 +350,7 @@ keep_new(const struct cow__rewrite *w)
 
 	if (r < 0)
 		return r;
-	if (!is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
+	if (w->frozen || !is_whole(t, w->start, w->bytes) || (w->own && w->to.piece.pages != t) ||
 	    is_under_io(&i))
 		return -ENOTSUP;
 	/* The program may use what is behind the bytes (cow_block_bytes()). */
@@ -325,6 +374,9 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 		if (r < 0 && r != -ENOENT) /* the block was not freed meanwhile */
 			memcpy((void *)w->start, (void *)w->to.at, w->bytes);
 		cow__engine_lock();
+		unlist(w);
+		if (w->frozen && !w->to.alias)
+			unfreeze(w->to.piece.pages);
 		if (w->to.alias)
 			cow__tile_inner_free(w->to.alias);
 		w->to.piece.pages->open--;

@@ -50,5 +50,10 @@ int cow__rewrite_begin(uintptr_t start, size_t bytes, void **ret_at, struct cow_
  * which lacks the pages. */
 int cow__rewrite_end(struct cow__rewrite *w, bool keep);
 
+/* Before a fork, engine locked: what is written of open rewrites from now on goes to private
+ * pages, since the child may have the file. They end with a copy. child: it has none. */
+void cow__rewrites_freeze(void);
+void cow__rewrites_child(void);
+
 
 #endif

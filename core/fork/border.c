@@ -19,6 +19,7 @@
 #include "memfd/wait.h"
 
 static bool relatives COW_FORK_DATA; /* since the last border */
+static uint32_t calls COW_FORK_DATA; /* that give up privileges, under way */
 
 void
 cow__border_forked(void)
@@ -31,6 +32,31 @@ cow__border_due(void)
 {
 	return __atomic_load_n(&relatives, __ATOMIC_RELAXED) &&
 	       cow__engine.process == cow__process_id();
+}
+
+COW_EXPORT void
+cow__border_call(bool begins)
+{
+	__atomic_fetch_add(&calls, begins ? 1 : (uint32_t)-1, __ATOMIC_SEQ_CST);
+}
+
+COW_EXPORT void
+cow__border_fence(void)
+{
+	if (cow__engine.process == cow__process_id() && cow__fork_try_lock())
+		cow__engine_unlock();
+}
+
+bool
+cow__border_waits(void)
+{
+	return __atomic_load_n(&calls, __ATOMIC_SEQ_CST) != 0;
+}
+
+COW_FORK_CODE void
+cow__border_child(void)
+{
+	calls = 0;
 }
 
 /* Where Yama keeps equal users from tracing each other, every fork is a border. */
@@ -64,7 +90,8 @@ prepare(bool hard)
 
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		s->leaving = !cow__holders_apart(s, &c);
-		if (!s->leaving || cow__segment_give_up(s, hard) == 0)
+		if (s->leaving ? cow__segment_give_up(s, hard) == 0
+		               : cow__segment_forget_left(s) == 0)
 			continue;
 		s->leaving = false;
 		r = leave_by_copies(s);

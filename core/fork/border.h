@@ -43,6 +43,15 @@ bool cow__border_due(void);
  */
 int cow__border_make(bool hard);
 
+/* Around such a call, with the border before it: a fork by another thread between the border and
+ * the call would make relatives that have no border. So forks wait while one is under way, for a
+ * second at most: the call may wait for the thread that forks. */
+void cow__border_call(bool begins);
+/* Waits for a fork by another thread that has begun, after which there may be relatives. */
+void cow__border_fence(void);
+bool cow__border_waits(void);
+void cow__border_child(void);
+
 /* In a forked child, at the end of its first step: it is a stranger from birth. Ends the
  * process if that can't be. Engine not locked. */
 void cow__border_born(void);

@@ -16,6 +16,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
+#include "core/cow/rewrite.h"
 #include "core/fork/border.h"
 #include "core/fork/eager.h"
 #include "core/fork/feedback.h"
@@ -37,6 +38,7 @@
 #include "memfd/wait.h"
 
 #define TRY_NS 100000000u
+#define WAIT_NS 1000000000u /* for a thread that gives up privileges */
 #define TRY_CALL_NS 5000000000u
 #define TRY_REAPED_NS 5000000u
 #define HEAL_NS 500000u /* of a fork, and of a look for children */
@@ -206,6 +208,7 @@ prepare_memory(void)
 	int r;
 
 	cow__forward_stop();
+	cow__rewrites_freeze();
 	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
@@ -268,6 +271,7 @@ void
 cow__fork_prepare(void)
 {
 	const struct cow__fork_hooks *hooks;
+	uint64_t until = cow__now() + WAIT_NS;
 
 	for (;;) {
 		hooks = hooks_now();
@@ -277,8 +281,16 @@ cow__fork_prepare(void)
 			return;
 		}
 		cow__engine_lock();
-		if (hooks == hooks_now())
-			break;
+		if (hooks == hooks_now()) {
+			if (!cow__border_waits() || cow__now() > until)
+				break;
+			/* Another thread is giving up privileges. */
+			cow__engine_unlock();
+			if (hooks)
+				(void)hooks->parent();
+			cow__yield();
+			continue;
+		}
 		cow__engine_unlock(); /* another thread's first call of share/ */
 	}
 	prepare_locked();
@@ -316,7 +328,7 @@ cow__fork_try_prepare(void)
 	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
 		return false;
 	locked = try_lock(TRY_NS);
-	if (!locked || hooks != hooks_now()) {
+	if (!locked || hooks != hooks_now() || cow__border_waits()) {
 		if (locked)
 			cow__engine_unlock();
 		if (hooks)
@@ -381,6 +393,7 @@ engine_child(void)
 	cow__copy_history_child();
 	cow__holders_child();
 	cow__spares_child();
+	cow__rewrites_child();
 	for (uint32_t i = 0; i < ncopies; i++) {
 		copies[i].tile->copied = false;
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
@@ -415,6 +428,7 @@ cow__fork_child(void)
 	cow__engine.process = cow__process_id();
 	cow__pools_unlock();
 	cow__helper_child();
+	cow__border_child();
 	if (taking_part)
 		engine_child();
 	if (hooks_now())

@@ -118,6 +118,10 @@ bool cow__segment_left(const struct cow__segment *s);
  * gone:    marks the file, closes it, and unmaps its control part.
  */
 int cow__segment_give_up(struct cow__segment *s, bool hard);
+
+/* Gives back what was noted as left in a file that the process keeps. 0 or -errno. */
+int cow__segment_forget_left(struct cow__segment *s);
+
 int cow__segment_gone(struct cow__segment *s);
 
 /* In a forked child: it owns none of its parent's segments. */

@@ -68,17 +68,37 @@ give_back(const struct cow__segment *s, uint64_t from, uint64_t bytes)
 	return r;
 }
 
+static void
+forget(struct cow__segment *s)
+{
+	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
+	s->left = NULL;
+	s->nleft = s->left_cap = 0;
+}
+
+/* Not all of it could be noted: then the process can't stay in the file. */
+int
+cow__segment_forget_left(struct cow__segment *s)
+{
+	int r = s->left_more ? -ENOMEM : 0;
+
+	for (uint32_t i = 0; r == 0 && i < s->nleft; i++)
+		r = give_back(s, s->left[i].start, s->left[i].end - s->left[i].start);
+	if (r == 0)
+		forget(s);
+	return r;
+}
+
 /* Of a child, what was noted at the fork. Of the parent, what is free now. */
 static int
 give_back_free(struct cow__segment *s)
 {
-	int r = s->left_more ? -ENOMEM : 0;
 	uint64_t bytes;
+	int r;
 
 	if (s->sealed || cow__memfd_check(s->file.fd, COW__SEALED_FUTURE, &bytes) == 0)
 		return 0; /* the stranger that sealed it gave back the same */
-	for (uint32_t i = 0; r == 0 && i < s->nleft; i++)
-		r = give_back(s, s->left[i].start, s->left[i].end - s->left[i].start);
+	r = cow__segment_forget_left(s);
 	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
 		if (t->kind == COW__FREE && t->segment == s && cow__tile_heat(t) == COW__WARM)
 			r = give_back(s, cow__segment_offset(cow__tile_start(t)), t->bytes);
@@ -146,9 +166,7 @@ cow__segment_gone(struct cow__segment *s)
 			cow__stat_add(bytes_marked, t->bytes);
 	s->owner = false;
 	s->forked = s->marked = true;
-	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
-	s->left = NULL;
-	s->nleft = s->left_cap = 0;
+	forget(s);
 	if (cow__engine.current == s)
 		cow__engine.current = NULL;
 	return 0;
