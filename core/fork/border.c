@@ -89,7 +89,9 @@ prepare(bool hard)
 	int r = 0;
 
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
-		s->leaving = !cow__holders_apart(s, &c);
+		s->leaving = !s->gone && !cow__holders_apart(s, &c);
+		if (s->gone) /* by an earlier call */
+			continue;
 		if (s->leaving ? cow__segment_give_up(s, hard) == 0
 		               : cow__segment_forget_left(s) == 0)
 			continue;
@@ -113,7 +115,7 @@ leave(bool hard)
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		if (s->leaving)
 			r = cow__segment_gone(s);
-		else
+		else if (!s->gone)
 			cow__holders_reset(s);
 		marked += s->leaving;
 	}

@@ -52,7 +52,8 @@ struct cow__segment {
 	struct cow__span *left;
 	uint32_t nleft, left_cap;
 	bool left_more; /* there was no memory to note all of them */
-	bool leaving;   /* core/fork/border.c is about to give it up */
+	bool leaving;   /* core/fork/border.c is about to give it up ... */
+	bool gone;      /* ... and has: only private mappings are left */
 };
 
 #define COW__WORDS_MAX ((uint32_t)1 << 20)

@@ -165,7 +165,7 @@ cow__segment_gone(struct cow__segment *s)
 		if (t->kind == COW__LIVE && t->segment == s)
 			cow__stat_add(bytes_marked, t->bytes);
 	s->owner = false;
-	s->forked = s->marked = true;
+	s->forked = s->marked = s->gone = true;
 	forget(s);
 	if (cow__engine.current == s)
 		cow__engine.current = NULL;
