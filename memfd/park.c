@@ -255,7 +255,7 @@ cow__park_here(void)
 COW_EXPORT void
 cow__park_wait(struct cow__park_thread *t)
 {
-	static struct cow__park_call waiting = { .fenced = true };
+	static const struct cow__park_call waiting = { .fenced = true };
 	uint64_t began = cow__now();
 
 	if (!has_floor())

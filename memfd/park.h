@@ -82,7 +82,7 @@ extern uint32_t cow__park_word;
 /* Parks the calling thread. Between enter and leave it writes nothing but its own
  * stack, its thread-local data and what `call` lists. Async-signal-safe. */
 static inline void
-cow__park_enter(struct cow__park_thread *t, struct cow__park_call *call)
+cow__park_enter(struct cow__park_thread *t, const struct cow__park_call *call)
 {
 	__atomic_store_n(&t->now, (uintptr_t)call | call->fenced,
 	                 __ATOMIC_RELEASE);

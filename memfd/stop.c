@@ -64,7 +64,7 @@ cow__stop_is_ours(const siginfo_t *info)
 COW_EXPORT void
 cow__stop_here(struct cow__park_thread *t, const siginfo_t *info, bool on_block)
 {
-	static struct cow__park_call stopped = { .fenced = true };
+	static const struct cow__park_call stopped = { .fenced = true };
 	uint32_t number = (uint32_t)((uintptr_t)info->si_value.sival_ptr >>
 	                             NUMBER_SHIFT);
 	bool runs = !t->now, stays = runs && !on_block;

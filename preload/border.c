@@ -23,7 +23,7 @@
 #include "preload/park.h"
 
 #include "core/fork/border.h"
-#include "memfd/process.h"
+#include "core/fork/fork.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -44,7 +44,7 @@ extern char __libc_single_threaded __attribute__((weak));
 static _Thread_local bool alone;
 
 /* A child that shares the table of descriptors with its parent, but no memory. */
-static bool shares_files COW_FORK_DATA;
+static bool shares_files;
 
 static enum border
 by_capabilities(void)
@@ -243,7 +243,8 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 COW_FORK_CODE void
 preload_border_born(long flags)
 {
-	shares_files = flags & CLONE_FILES;
+	if (shares_files != !!(flags & CLONE_FILES))
+		shares_files = flags & CLONE_FILES;
 	if ((flags & NAMESPACES) || alone) {
 		if (!files_apart())
 			_exit(127);

@@ -297,7 +297,8 @@ cow__rewrites_freeze(void)
 COW_FORK_CODE void
 cow__rewrites_child(void)
 {
-	open = NULL;
+	if (open)
+		open = NULL;
 }
 
 int

@@ -18,13 +18,14 @@
 #include "memfd/signals.h"
 #include "memfd/wait.h"
 
-static bool relatives COW_FORK_DATA; /* since the last border */
-static uint32_t calls COW_FORK_DATA; /* that give up privileges, under way */
+static bool relatives; /* since the last border */
+static uint32_t calls; /* that give up privileges, under way */
 
 void
 cow__border_forked(void)
 {
-	__atomic_store_n(&relatives, true, __ATOMIC_RELAXED);
+	if (!relatives)
+		__atomic_store_n(&relatives, true, __ATOMIC_RELAXED);
 }
 
 COW_EXPORT bool
@@ -56,7 +57,8 @@ cow__border_waits(void)
 COW_FORK_CODE void
 cow__border_child(void)
 {
-	calls = 0;
+	if (calls)
+		calls = 0;
 }
 
 /* Where Yama keeps equal users from tracing each other, every fork is a border. */
@@ -143,7 +145,8 @@ cow__border_make(bool hard)
 		cow__engine_unlock();
 	}
 	cow__signals_restore(&signals);
-	return r;
+	/* The kernel's own words would seem to be about the call. */
+	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
 
 COW_EXPORT COW_FORK_CODE void

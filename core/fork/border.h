@@ -25,7 +25,7 @@
 #ifndef COW_CORE_FORK_BORDER_H
 #define COW_CORE_FORK_BORDER_H
 
-#include "memfd/forked.h"
+#include "memfd/process.h" /* for preload/, too: which capabilities the process has */
 
 #include <stdbool.h>
 

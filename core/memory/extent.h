@@ -98,4 +98,10 @@ void cow__extent_remapped(struct cow__tile *t);
  * ended. */
 uint64_t cow__limbo_job(uint64_t now);
 
+/* This process holds the tile's pages no longer. */
+void cow__extent_leave_segment(struct cow__tile *t);
+
+/* In a forked child: it has nothing in limbo. */
+void cow__limbo_child(void);
+
 #endif

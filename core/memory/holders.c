@@ -238,7 +238,7 @@ cow__holders_refresh(void)
 			(void)cow__holders_apart(s, &c);
 }
 
-static uint64_t refreshed_at COW_FORK_DATA; /* 0: a child was reaped since */
+static uint64_t refreshed_at; /* 0: a child was reaped since */
 
 void
 cow__holders_refresh_due(void)

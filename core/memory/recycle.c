@@ -379,9 +379,8 @@ replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
 	return 0;
 }
 
-/* This process holds the tile's pages no longer. */
-static void
-leave_segment(struct cow__tile *t)
+void
+cow__extent_leave_segment(struct cow__tile *t)
 {
 	struct cow__census c = { 0, 0 };
 
@@ -415,7 +414,7 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	cow__tile_change_begin(t);
 	drop_kept(t);
 	if (s && t->refs == 0)
-		leave_segment(t);
+		cow__extent_leave_segment(t);
 	t->backing = COW__ANON;
 	t->refs++;
 	cow__tile_change_end(t);
@@ -424,94 +423,11 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 	return 0;
 }
 
-/* What was mapped here was not inherited. */
-static void
-unmap_in_child(struct cow__tile *t)
-{
-	if (t->kind == COW__FREE)
-		cow__tile_unlist(t);
-	(void)cow__map_none(cow__tile_start(t), t->bytes);
-	cow__tile_change_begin(t);
-	t->backing = COW__NONE;
-	cow__tile_change_end(t);
-	t->freed_at = 0;
-}
-
-/* One tile of a forked child. Returns the tile behind it. */
-static struct cow__tile *
-tile_in_child(struct cow__tile *t)
-{
-	/* The helper's own mappings were not inherited: no holes. */
-	if (t->kind == COW__INNER && t->backing == COW__NONE &&
-	    cow__map_none(cow__tile_start(t), t->bytes) == 0)
-		return cow__tile_put(t)->next;
-	/* Plain Linux would not let a child see what was freed before. */
-	if (t->kind == COW__FREE && cow__tile_heat(t) == COW__WARM)
-		cow__segment_note_left(t->segment, cow__tile_start(t), t->bytes);
-	/* Live: inherited, or kept by the helper at the fork. */
-	if (t->kind == COW__INNER || t->kind == COW__LOST ||
-	    t->kind == COW__LIVE)
-		return t->next;
-	if (t->backing != COW__NONE) {
-		unmap_in_child(t);
-		if (t->kind == COW__FREE) {
-			if (t->segment)
-				cow__segment_unref(t->segment);
-			t->segment = NULL;
-			return cow__tile_put(t)->next;
-		}
-	}
-	/* Limbo: wait for views, or drop what nobody here reads. */
-	if (t->kind == COW__LIMBO && t->refs == 0) {
-		if (t->segment)
-			leave_segment(t);
-		return cow__tile_put(t)->next;
-	}
-	return t->next;
-}
-
-/* A tile that shows others' pages alone has no use for its own ones, which a child may not
- * write. It keeps no file for them. */
-static void
-drop_own_pages(struct cow__tile *t)
-{
-	t->word = 0;
-	t->inherited = t->uncounted = false;
-	if (!t->segment || !t->npieces)
-		return;
-	cow__tile_change_begin(t);
-	cow__segment_unref(t->segment);
-	t->segment = NULL;
-	cow__tile_change_end(t);
-	/* From now on it is counted as a view: where its pages are. */
-	cow__stat_sub(bytes_live, t->bytes);
-	cow__stat_sub(blocks_live, 1);
-}
-
 COW_FORK_CODE void
-cow__extents_child(void)
+cow__limbo_child(void)
 {
-	struct cow__tile *t, *next;
-
 	limbo = NULL;
 	limbo_count = 0;
-	/* The fork gave this process no hold on pages that nobody showed. Their words are
-	 * others', and may be used again. */
-	for (t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->refs == 0) {
-			if (!t->inherited)
-				cow__segment_note_left(t->segment, cow__tile_start(t),
-				                       t->bytes);
-			drop_own_pages(t);
-		}
-	for (t = cow__tile_first(); t; t = next) {
-		t->busy = t->owed = t->punching = t->pinned = t->idle = false;
-		if (t->doomed) {
-			cow__extent_free(t);
-			return cow__extents_child();
-		}
-		next = tile_in_child(t);
-	}
 }
 
 uint64_t

@@ -22,6 +22,7 @@
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
 #include "core/program/mapping.h"
+#include "core/program/missing.h"
 #include "core/program/range.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
@@ -278,71 +279,6 @@ cow__grows_down(uintptr_t addr)
 	cow__engine_unlock();
 }
 
-static void
-note(unsigned char *bits, size_t i)
-{
-	bits[i / 8] |= (unsigned char)(1 << i % 8);
-}
-
-/* Pages [i, to) after `start` are in the page table. One touch brings a whole huge page there. So
- * those that hold zeros in 2 MiB that are there as a whole count as missing. */
-static void
-note_zeros(const struct cow__tile *t, uintptr_t start, size_t i, size_t to, unsigned char *ret)
-{
-	const size_t pages = COW__HUGE / cow__page;
-	uintptr_t huge = 0;
-	bool whole = false;
-
-	for (; i < to; i++) {
-		uintptr_t page = start + i * cow__page;
-		uint64_t at = cow__segment_offset(page);
-
-		if (huge != cow__round_down(page, COW__HUGE)) {
-			huge = cow__round_down(page, COW__HUGE);
-			whole = cow__pagemap_touched(huge, cow__page, pages, 0) == (int)pages;
-		}
-		if (whole && cow__memfd_zeros(&t->segment->file, at, at + cow__page) > 0)
-			note(ret, i);
-	}
-}
-
-/*
- * Notes in `ret`, a bit for each page, what of [start, end) is missing: a userfaultfd may tell
- * of it. The engine may have made huge pages ahead of the program. These are missing, too. The
- * kernel may have taken a page of the file out of the page table, so what is in the file counts
- * as well. `zeros`: so do zeros that the program may have touched or not.
- */
-static void
-note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool zeros,
-             unsigned char *ret)
-{
-	const struct cow__descriptor *file = &t->segment->file;
-	uint64_t base = cow__segment_offset(start), data, data_end = 0;
-	size_t pages = (end - start) / cow__page, i = 0;
-	int touched, r = 1;
-
-	while (i < pages) {
-		uint64_t at = base + i * cow__page;
-
-		/* Holes of the file are many pages. */
-		if (r > 0 && at >= data_end)
-			r = cow__memfd_data(file, at, base + pages * cow__page, &data, &data_end);
-		touched = r > 0 && at >= data
-		                  ? cow__pagemap_touched(start + i * cow__page, cow__page, pages - i, 0)
-		                  : 0;
-		if (r < 0 || touched < 0)
-			return;
-		if (touched && zeros)
-			note_zeros(t, start, i, i + (size_t)touched, ret);
-		i += (size_t)touched;
-		if (touched)
-			continue;
-		if (r == 0 || at < data || cow__memfd_zeros(file, at, at + cow__page) > 0)
-			note(ret, i);
-		i++;
-	}
-}
-
 /* Copies [start, end), but what is noted as missing. */
 static void
 copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy)
@@ -391,7 +327,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	/* A freeze empties the page table, so this comes first. */
 	if (!own && cow__tile_is_shared(t) && !t->npieces && !t->attributes &&
 	    cow__map_meta(bits, &missing) == 0)
-		note_missing(t, start, end, why == COW__OWN_FOR_MISSING, missing);
+		cow__note_missing(t, start, end, why == COW__OWN_FOR_MISSING, missing);
 	cow__range_traces(t); /* nor may the next block have these pages */
 	t->lasting |= own && t->backing != COW__ANON;
 	if (own)

@@ -22,7 +22,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-int cow_family_leave(void) __attribute__((weak));
 
 enum { NOBODY = 65534, SECRETS = 3 };
 #define SECRET (4 * MIB)
@@ -435,10 +434,6 @@ int main(void)
 	Suite *suite = suite_create("border");
 	TCase *tcase = add_case(suite, "border");
 
-	if (!cow_family_leave) {
-		puts("skip border: the library has no cow_family_leave()");
-		return 77;
-	}
 	tcase_add_test(tcase, child_writes);
 	tcase_add_test(tcase, child_punches);
 	tcase_add_loop_test(tcase, child_reads_later, 0, 3);
