@@ -4,6 +4,7 @@
  *
  *      broker.c --> broker_listen.c   the socket: bound or inherited, one broker
  *              '--> broker_serve.c ---> broker_shelf.c   objects and their holders
+ *                                  |        '--> broker_hash.c   where they are found
  *                                  |--> broker_bury.c    closes descriptors
  *                                  '--> broker_loop.c    io_uring, or epoll
  *
@@ -61,6 +62,18 @@ void broker_loop_forget(uint32_t id, int fd);
 /* Returns the number of events; 0: the time is over. timeout_ms -1: no limit. */
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms);
 
+/* ---- broker_hash.c ----------------------------------------------------------- */
+
+struct broker_hash_key {
+	uint64_t a, b;
+};
+
+/* A new key. 0 or -errno. */
+int broker_hash_key(struct broker_hash_key *ret);
+/* Of at most 31 words. */
+uint64_t broker_hash(const struct broker_hash_key *key, const uint64_t *words,
+                     unsigned n);
+
 /* ---- broker_shelf.c ---------------------------------------------------------- */
 
 /* A connection, as a holder of objects. */
@@ -81,6 +94,8 @@ struct broker_object {
 
 int broker_shelf_open(const struct broker_limits *limits);
 uint32_t broker_shelf_count(void);
+/* The bucket in which an item is looked for; its name ends. */
+uint32_t broker_shelf_bucket(const struct cow_broker_item *item);
 
 /* Takes `fd` over on success. -EALREADY: the same storage is there, under the same
  * lasting name. */

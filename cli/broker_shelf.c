@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -42,7 +41,7 @@ static struct broker_object **buckets;
 static struct broker_object **slots;
 static uint32_t *free_slots, nfree, used, count;
 static struct user *users;
-static uint64_t seed;
+static struct broker_hash_key key;
 
 int broker_shelf_open(const struct broker_limits *l)
 {
@@ -52,9 +51,7 @@ int broker_shelf_open(const struct broker_limits *l)
 	free_slots = calloc(l->objects, sizeof(*free_slots));
 	if (buckets == NULL || slots == NULL || free_slots == NULL)
 		return -ENOMEM;
-	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-		return -errno;
-	return 0;
+	return broker_hash_key(&key);
 }
 
 uint32_t broker_shelf_count(void)
@@ -62,18 +59,27 @@ uint32_t broker_shelf_count(void)
 	return count;
 }
 
-static struct broker_object **bucket(const struct cow_broker_item *item)
+/* Clients choose tokens and names. The two have different lengths, so no name hashes
+ * as a token does by design. */
+uint32_t broker_shelf_bucket(const struct cow_broker_item *item)
 {
-	uint64_t h = seed ^ (item->token.a * 0x9e3779b97f4a7c15u) ^ item->token.b;
+	uint64_t words[COW_BROKER_NAME / 8] = { 0 };
+	unsigned n = COW_BROKER_NAME / 8;
 
 	if (item->name[0] != 0) {
-		h = seed;
-		for (const char *s = item->name; *s != 0; s++)
-			h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+		/* What is behind the name's end is not part of it. */
+		memcpy(words, item->name, strlen(item->name));
+	} else {
+		words[0] = item->token.a;
+		words[1] = item->token.b;
+		n = 2;
 	}
-	h ^= h >> 32;
-	h ^= h >> 16;
-	return &buckets[h % BUCKETS];
+	return (uint32_t)(broker_hash(&key, words, n) % BUCKETS);
+}
+
+static struct broker_object **bucket(const struct cow_broker_item *item)
+{
+	return &buckets[broker_shelf_bucket(item)];
 }
 
 static struct broker_object *find(const struct cow_broker_item *item)
