@@ -10,8 +10,8 @@
  * go meanwhile.
  *
  * The number of objects is limited, because each is a descriptor of the broker: in
- * all, for a user, and for a connection. Their memory belongs to their makers, not
- * to the broker.
+ * all, for a user, and for a connection. So are holds, which cost memory. The memory
+ * of objects belongs to their makers, not to the broker.
  */
 #include "cli/broker.h"
 
@@ -31,24 +31,20 @@ struct broker_hold {
 	struct broker_hold **back; /* the pointer to it in the holder's list */
 };
 
-struct user {
-	uint32_t uid, objects;
-	struct user *next;
-};
-
-static struct broker_limits limits;
+static uint32_t of_client;
 static struct broker_object **buckets;
 static struct broker_object **slots;
 static uint32_t *free_slots, nfree, used, count;
-static struct user *users;
 static struct broker_hash_key key;
 
 int broker_shelf_open(const struct broker_limits *l)
 {
-	limits = *l;
+	uint32_t most = l->of[BROKER_OBJECT].all;
+
+	of_client = l->objects_of_client;
 	buckets = calloc(BUCKETS, sizeof(*buckets));
-	slots = calloc(l->objects, sizeof(*slots));
-	free_slots = calloc(l->objects, sizeof(*free_slots));
+	slots = calloc(most, sizeof(*slots));
+	free_slots = calloc(most, sizeof(*free_slots));
 	if (buckets == NULL || slots == NULL || free_slots == NULL)
 		return -ENOMEM;
 	return broker_hash_key(&key);
@@ -97,20 +93,6 @@ static struct broker_object *find(const struct cow_broker_item *item)
 	return o;
 }
 
-static struct user *user_of(uint32_t uid)
-{
-	struct user *u = users;
-
-	while (u != NULL && u->uid != uid)
-		u = u->next;
-	if (u == NULL && (u = calloc(1, sizeof(*u))) != NULL) {
-		u->uid = uid;
-		u->next = users;
-		users = u;
-	}
-	return u;
-}
-
 /* ---- Holding ------------------------------------------------------------------ */
 
 bool broker_shelf_holds(const struct broker_holder *h,
@@ -125,14 +107,18 @@ bool broker_shelf_holds(const struct broker_holder *h,
 static int hold(struct broker_holder *h, struct broker_object *o)
 {
 	struct broker_hold *k;
+	int r;
 
 	if (broker_shelf_holds(h, o))
 		return 0;
-	if (h->objects >= limits.of_client)
+	if (h->objects >= of_client)
 		return -ENOSPC;
 	k = malloc(sizeof(*k));
-	if (k == NULL)
-		return -ENOMEM;
+	r = k != NULL ? broker_user_take(h->user, BROKER_HOLD) : -ENOMEM;
+	if (r < 0) {
+		free(k);
+		return r;
+	}
 	*k = (struct broker_hold){ o, h, o->holds, h->holds, &h->holds };
 	if (h->holds != NULL)
 		h->holds->back = &k->next_of_holder;
@@ -148,13 +134,13 @@ static void unhold(struct broker_hold *k)
 	if (k->next_of_holder != NULL)
 		k->next_of_holder->back = k->back;
 	k->holder->objects--;
+	broker_user_give(k->holder->user, BROKER_HOLD);
 	free(k);
 }
 
 void broker_shelf_remove(struct broker_object *o)
 {
 	struct broker_object **p = bucket(&o->item);
-	struct user *u = user_of(o->item.uid);
 
 	while (*p != o)
 		p = &(*p)->next;
@@ -167,7 +153,7 @@ void broker_shelf_remove(struct broker_object *o)
 	}
 	slots[o->slot] = NULL;
 	free_slots[nfree++] = o->slot;
-	u->objects--; /* made with its first object, and never freed */
+	broker_user_give(o->user, BROKER_OBJECT);
 	count--;
 	if (o->fd >= 0)
 		close(o->fd);
@@ -249,12 +235,32 @@ static int put_again(struct broker_holder *h, struct broker_object *o,
 	return r;
 }
 
+static int add(struct broker_holder *h, struct broker_object *o)
+{
+	struct broker_object **p = bucket(&o->item);
+	int r = broker_user_take(h->user, BROKER_OBJECT);
+
+	if (r < 0)
+		return r;
+	if (!lasts(&o->item))
+		r = hold(h, o);
+	if (r < 0) {
+		broker_user_give(h->user, BROKER_OBJECT);
+		return r;
+	}
+	o->next = *p;
+	*p = o;
+	o->slot = nfree > 0 ? free_slots[--nfree] : used++;
+	slots[o->slot] = o;
+	count++;
+	return 0;
+}
+
 int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,
                      int fd)
 {
-	struct broker_object *o, **p;
+	struct broker_object *o;
 	struct stat st = { 0 };
-	struct user *u;
 	int r = sound(&m->item);
 
 	if (r == 0)
@@ -268,33 +274,17 @@ int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m
 			close(fd);
 		return r;
 	}
-	u = user_of(h->uid);
-	o = u != NULL ? malloc(sizeof(*o)) : NULL;
+	o = malloc(sizeof(*o));
 	if (o == NULL)
 		return -ENOMEM;
-	if (count >= limits.objects || u->objects >= limits.of_user) {
-		free(o);
-		return -ENOSPC;
-	}
 	*o = (struct broker_object){ .item = m->item, .offset = m->offset,
 		                     .fd = fd, .dev = st.st_dev,
-		                     .ino = st.st_ino };
+		                     .ino = st.st_ino, .user = h->user };
 	o->item.uid = h->uid;
-	if (!lasts(&o->item)) {
-		r = hold(h, o);
-		if (r < 0) {
-			free(o);
-			return r;
-		}
-	}
-	p = bucket(&o->item);
-	o->next = *p;
-	*p = o;
-	o->slot = nfree > 0 ? free_slots[--nfree] : used++;
-	slots[o->slot] = o;
-	u->objects++;
-	count++;
-	return 0;
+	r = add(h, o);
+	if (r < 0)
+		free(o);
+	return r;
 }
 
 static bool allowed(const struct broker_holder *h, const struct broker_object *o)

@@ -30,8 +30,10 @@ START_TEST(hashes_as_its_authors_say)
 }
 END_TEST
 
-static const struct broker_limits limits = { .objects = 16, .of_user = 16, .of_client = 16,
-	                                     .clients = 16, .clients_of_user = 16 };
+static const struct broker_limits limits = {
+	.of = { { 16, 12, 8 }, { 16, 12, 8 }, { 32, 24, 16 } },
+	.objects_of_client = 6,
+};
 
 /* How many of MANY items meet in the fullest bucket. At random it is 5 or 6. */
 static unsigned fullest(void (*item)(unsigned i, struct cow_broker_item *ret))
