@@ -28,11 +28,15 @@ struct broker_hold {
 	struct broker_object *object;
 	struct broker_holder *holder;
 	struct broker_hold *next_of_object, *next_of_holder;
-	struct broker_hold **back; /* the pointer to it in the holder's list */
+	/* The pointers to it in the two lists: each object of a connection that ends may
+	 * have thousands of other holders. */
+	struct broker_hold **back_of_object, **back;
+	struct broker_hold *next; /* with the same hash */
 };
 
 static uint32_t of_client;
 static struct broker_object **buckets;
+static struct broker_hold **holds;
 static struct broker_object **slots;
 static uint32_t *free_slots, nfree, used, count;
 static struct broker_hash_key key;
@@ -43,9 +47,11 @@ int broker_shelf_open(const struct broker_limits *l)
 
 	of_client = l->objects_of_client;
 	buckets = calloc(BUCKETS, sizeof(*buckets));
+	holds = calloc(BUCKETS, sizeof(*holds));
 	slots = calloc(most, sizeof(*slots));
 	free_slots = calloc(most, sizeof(*free_slots));
-	if (buckets == NULL || slots == NULL || free_slots == NULL)
+	if (buckets == NULL || holds == NULL || slots == NULL ||
+	    free_slots == NULL)
 		return -ENOMEM;
 	return broker_hash_key(&key);
 }
@@ -95,21 +101,30 @@ static struct broker_object *find(const struct cow_broker_item *item)
 
 /* ---- Holding ------------------------------------------------------------------ */
 
+/* The pointer to the hold, or to the end of the list that it is not in. */
+static struct broker_hold **hold_of(const struct broker_holder *h,
+                                    const struct broker_object *o)
+{
+	const uint64_t words[] = { (uintptr_t)h, (uintptr_t)o };
+	struct broker_hold **p = &holds[broker_hash(&key, words, 2) % BUCKETS];
+
+	while (*p != NULL && ((*p)->holder != h || (*p)->object != o))
+		p = &(*p)->next;
+	return p;
+}
+
 bool broker_shelf_holds(const struct broker_holder *h,
                         const struct broker_object *o)
 {
-	for (const struct broker_hold *k = o->holds; k; k = k->next_of_object)
-		if (k->holder == h)
-			return true;
-	return false;
+	return *hold_of(h, o) != NULL;
 }
 
 static int hold(struct broker_holder *h, struct broker_object *o)
 {
-	struct broker_hold *k;
+	struct broker_hold **p = hold_of(h, o), *k;
 	int r;
 
-	if (broker_shelf_holds(h, o))
+	if (*p != NULL)
 		return 0;
 	if (h->objects >= of_client)
 		return -ENOSPC;
@@ -119,7 +134,11 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 		free(k);
 		return r;
 	}
-	*k = (struct broker_hold){ o, h, o->holds, h->holds, &h->holds };
+	*p = k;
+	*k = (struct broker_hold){ o, h, o->holds, h->holds, &o->holds,
+		                   &h->holds, NULL };
+	if (o->holds != NULL)
+		o->holds->back_of_object = &k->next_of_object;
 	if (h->holds != NULL)
 		h->holds->back = &k->next_of_holder;
 	o->holds = h->holds = k;
@@ -127,9 +146,12 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 	return 0;
 }
 
-/* Takes the hold out of its holder's list. The caller takes it out of the object's. */
 static void unhold(struct broker_hold *k)
 {
+	*hold_of(k->holder, k->object) = k->next;
+	*k->back_of_object = k->next_of_object;
+	if (k->next_of_object != NULL)
+		k->next_of_object->back_of_object = k->back_of_object;
 	*k->back = k->next_of_holder;
 	if (k->next_of_holder != NULL)
 		k->next_of_holder->back = k->back;
@@ -145,12 +167,8 @@ void broker_shelf_remove(struct broker_object *o)
 	while (*p != o)
 		p = &(*p)->next;
 	*p = o->next;
-	while (o->holds != NULL) {
-		struct broker_hold *k = o->holds;
-
-		o->holds = k->next_of_object;
-		unhold(k);
-	}
+	while (o->holds != NULL)
+		unhold(o->holds);
 	slots[o->slot] = NULL;
 	free_slots[nfree++] = o->slot;
 	broker_user_give(o->user, BROKER_OBJECT);
@@ -164,13 +182,8 @@ void broker_shelf_leave(struct broker_holder *h)
 {
 	while (h->holds != NULL) {
 		struct broker_object *o = h->holds->object;
-		struct broker_hold **p = &o->holds, *k;
 
-		while ((*p)->holder != h)
-			p = &(*p)->next_of_object;
-		k = *p;
-		*p = k->next_of_object;
-		unhold(k);
+		unhold(h->holds);
 		if (o->holds == NULL)
 			broker_shelf_remove(o);
 	}
