@@ -39,10 +39,41 @@ cow__descriptor_of(int fd)
 	struct stat st;
 
 	if (SYS3(SYS_fstat, fd, &st, 0) == 0) {
+		d.type = st.st_mode & S_IFMT;
 		d.dev = st.st_dev;
 		d.ino = st.st_ino;
 	}
 	return d;
+}
+
+/* Some anonymous inodes are of one descriptor alone. Which one is shared is asked each time,
+ * since proper peers send none. */
+static bool
+is_shared_inode(const struct cow__descriptor *d)
+{
+	long fd = SYS3(SYS_eventfd2, 0, O_CLOEXEC, 0);
+	struct cow__descriptor shared;
+
+	if (fd < 0)
+		return true;
+	shared = cow__descriptor_of((int)fd);
+	(void)sys_close((int)fd);
+	return shared.dev == d->dev && shared.ino == d->ino;
+}
+
+bool
+cow__descriptor_has_identity(const struct cow__descriptor *d, bool devices)
+{
+	switch (d->type) {
+	case S_IFCHR:
+		return devices;
+	case S_IFBLK:
+		return false;
+	case 0:
+		return !is_shared_inode(d);
+	default:
+		return true;
+	}
 }
 
 /* Another process may set the limit meanwhile. */
@@ -149,7 +180,8 @@ static bool
 is_still(const struct cow__descriptor *d, struct stat *ret)
 {
 	return d->fd >= 0 && SYS3(SYS_fstat, d->fd, ret, 0) == 0 &&
-	       ret->st_dev == d->dev && ret->st_ino == d->ino;
+	       ret->st_dev == d->dev && ret->st_ino == d->ino &&
+	       (ret->st_mode & S_IFMT) == d->type;
 }
 
 COW_FORK_CODE bool

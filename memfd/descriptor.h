@@ -35,6 +35,7 @@
 
 struct cow__descriptor {
 	int fd; /* -1: none */
+	uint32_t type; /* S_IFMT of the file's mode; 0: an anonymous inode */
 	uint64_t dev, ino;
 };
 
@@ -64,6 +65,15 @@ int cow__descriptor_give(const struct cow__descriptor *d, int *ret);
 
 /* Is it still the file that we opened? */
 bool cow__descriptor_ok(const struct cow__descriptor *d);
+
+/*
+ * Does that question have an answer? All eventfds, epolls, timerfds and the like share one
+ * inode, and all openings of a device share its node's. Two of these are never known to be
+ * the same file, so one that another process sent must not wait in the table. `devices`:
+ * openings of one character device may be taken for each other all the same. Before Linux
+ * 5.16 rings share the one inode, too, which are ours.
+ */
+bool cow__descriptor_has_identity(const struct cow__descriptor *d, bool devices);
 
 /* After a use: was it our file throughout? A process with one thread is not asked: yes. */
 bool cow__descriptor_stayed(const struct cow__descriptor *d);

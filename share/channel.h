@@ -68,7 +68,7 @@ struct cow_channel {
 	struct cow_channel *next;
 	int socket;
 	uint32_t flags;
-	uint64_t ino;    /* the socket's inode: is the number still that socket? */
+	struct cow__descriptor socket_is; /* its identity: is the number still that socket? */
 	bool stream;
 	bool parents;    /* the parent made it before the fork ... */
 	bool torn;       /* ... and another thread used it at the fork */
