@@ -270,12 +270,15 @@ START_TEST(answers_about_another_file)
 }
 END_TEST
 
-/* A process with one thread makes no further call. */
+/* A process with one thread makes no further call. Sanitizers have threads of their own, and
+ * an old libc does not tell. */
 START_TEST(one_thread_asks_once)
 {
 	const struct cow__descriptor *was = &d;
 	char *at = memory();
 
+	if (!cow__descriptor_alone())
+		return;
 	begin();
 	memset(asked, 0, sizeof(asked));
 	ck_assert_int_eq(maps(at, 0), 0);
