@@ -28,7 +28,8 @@ static const char page[] =
 	"                   (default: $XDG_RUNTIME_DIR/cowshed/broker)\n"
 	"  --abstract NAME  use an abstract name instead\n"
 	"  --others         serve other users too, by the permissions of each\n"
-	"                   storage; all users who can reach the path can connect\n"
+	"                   storage; all users who can reach the path can connect;\n"
+	"                   subordinate users (/etc/subuid) count as their owner\n"
 	"  --on-demand      go into the background when listening, and end after\n"
 	"                   a while without clients and storages\n"
 	"  --idle SECONDS   end after this time without clients and storages\n"
@@ -77,23 +78,36 @@ static uint32_t descriptors(void)
 	return limit.rlim_cur > 1 << 20 ? 1 << 20 : (uint32_t)limit.rlim_cur;
 }
 
+/* With --others, one user gets half of it, and an eighth is left for root and the user
+ * of the broker. */
+static struct broker_limit limit(uint32_t all, bool others)
+{
+	return (struct broker_limit){
+		.all = all,
+		.of_others = all - all / 8,
+		.of_user = others ? all / 2 : all,
+	};
+}
+
 static int set_limits(struct broker_limits *l, long max, bool others)
 {
-	uint32_t fds = descriptors();
+	uint32_t fds = descriptors(), clients, objects;
 
 	if (fds < 64)
 		return cli_error("A broker needs 64 descriptors and may have "
 		                 "%u; raise ulimit -n.", fds);
 	/* Two descriptors may be in flight to each client. The kernel limits
 	 * these by the same number (ETOOMANYREFS): clients may use half of it. */
-	l->clients = fds / 4 < 4096 ? fds / 4 : 4096;
-	l->objects = fds - l->clients - 32;
-	if (max > 0 && (uint32_t)max < l->objects)
-		l->objects = (uint32_t)max;
-	/* With --others, one user gets half of it. */
-	l->clients_of_user = others ? l->clients / 2 : l->clients;
-	l->of_user = others ? l->objects / 2 + 1 : l->objects;
-	l->of_client = l->of_user / 2 + 1;
+	clients = fds / 4 < 4096 ? fds / 4 : 4096;
+	objects = fds - clients - 32;
+	if (max > 0 && (uint32_t)max < objects)
+		objects = (uint32_t)max;
+	l->of[BROKER_CLIENT] = limit(clients, others);
+	l->of[BROKER_OBJECT] = limit(objects, others);
+	l->of[BROKER_OBJECT].of_user += others;
+	l->objects_of_client = l->of[BROKER_OBJECT].of_user / 2 + 1;
+	/* Some bytes each. Several connections may hold the same objects. */
+	l->of[BROKER_HOLD] = limit(4 * objects, others);
 	return 0;
 }
 
@@ -245,6 +259,7 @@ static int broker_main(int argc, char **argv)
 		return status;
 	s.others = w.others;
 	s.epoll_only = w.epoll_only;
+	s.subordinates = w.others ? "/etc/subuid" : NULL;
 	if (broker_address(w.path, w.name, address) < 0 ||
 	    set_limits(&s.limits, w.max, w.others) != 0)
 		return CLI_FAILED;

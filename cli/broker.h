@@ -4,6 +4,8 @@
  *
  *      broker.c --> broker_listen.c   the socket: bound or inherited, one broker
  *              '--> broker_serve.c ---> broker_shelf.c   objects and their holders
+ *                                  |        |--> broker_users.c  what each has
+ *                                  |        '--> broker_hash.c   where they are found
  *                                  |--> broker_bury.c    closes descriptors
  *                                  '--> broker_loop.c    io_uring, or epoll
  *
@@ -24,10 +26,18 @@
 
 struct broker_client;
 
+/* What is limited. A hold is a connection's share in an object. */
+enum broker_kind { BROKER_CLIENT, BROKER_OBJECT, BROKER_HOLD, BROKER_KINDS };
+
+struct broker_limit {
+	uint32_t all;
+	uint32_t of_others; /* of all users but root and the broker's own */
+	uint32_t of_user;
+};
+
 struct broker_limits {
-	uint32_t objects; /* in all: descriptors */
-	uint32_t of_user, of_client;
-	uint32_t clients, clients_of_user;
+	struct broker_limit of[BROKER_KINDS];
+	uint32_t objects_of_client;
 };
 
 /* ---- broker_listen.c ------------------------------------------------------- */
@@ -61,11 +71,42 @@ void broker_loop_forget(uint32_t id, int fd);
 /* Returns the number of events; 0: the time is over. timeout_ms -1: no limit. */
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms);
 
+/* ---- broker_hash.c ----------------------------------------------------------- */
+
+struct broker_hash_key {
+	uint64_t a, b;
+};
+
+/* A new key. 0 or -errno. */
+int broker_hash_key(struct broker_hash_key *ret);
+/* Of at most 31 words. */
+uint64_t broker_hash(const struct broker_hash_key *key, const uint64_t *words,
+                     unsigned n);
+
+/* ---- broker_users.c ---------------------------------------------------------- */
+
+struct broker_user {
+	uint32_t id, has[BROKER_KINDS];
+	struct broker_user *next; /* with the same hash */
+};
+
+/* `subordinates`: a file as /etc/subuid. NULL: each user counts as itself. */
+int broker_users_open(const struct broker_limit limits[BROKER_KINDS],
+                      const char *subordinates);
+uint32_t broker_users_count(void);
+/* A connection of this user. -ENOSPC, -ENOMEM. */
+int broker_user_enter(uint32_t uid, struct broker_user **ret);
+/* One more, or -ENOSPC. */
+int broker_user_take(struct broker_user *u, enum broker_kind kind);
+/* The user is gone when nothing is left of it. */
+void broker_user_give(struct broker_user *u, enum broker_kind kind);
+
 /* ---- broker_shelf.c ---------------------------------------------------------- */
 
 /* A connection, as a holder of objects. */
 struct broker_holder {
 	uint32_t uid, objects;
+	struct broker_user *user;
 	struct broker_hold *holds;
 };
 
@@ -75,12 +116,16 @@ struct broker_object {
 	int fd; /* -1: no bytes */
 	uint64_t dev, ino;
 	uint32_t slot;
+	struct broker_user *user; /* whose it is */
 	struct broker_hold *holds;
 	struct broker_object *next; /* with the same hash */
 };
 
+/* After broker_users_open(). */
 int broker_shelf_open(const struct broker_limits *limits);
 uint32_t broker_shelf_count(void);
+/* The bucket in which an item is looked for; its name ends. */
+uint32_t broker_shelf_bucket(const struct cow_broker_item *item);
 
 /* Takes `fd` over on success. -EALREADY: the same storage is there, under the same
  * lasting name. */
@@ -112,6 +157,7 @@ void broker_bury(const int *fds, size_t n);
 struct broker_service {
 	int listener;
 	bool epoll_only, others;
+	const char *subordinates; /* a file as /etc/subuid, or NULL */
 	int idle_ms; /* -1: for ever */
 	struct broker_limits limits;
 };

@@ -284,23 +284,16 @@ static void leave(uint32_t i)
 	hang_up(c->fd);
 	c->fd = -1;
 	broker_shelf_leave(&c->holder);
+	broker_user_give(c->holder.user, BROKER_CLIENT);
 	spare[nspare++] = i;
 	alive--;
-}
-
-static uint32_t clients_of(uint32_t uid)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < used; i++)
-		n += clients[i].fd >= 0 && clients[i].holder.uid == uid;
-	return n;
 }
 
 static void welcome(int fd)
 {
 	struct cow_broker_message no = { .magic = COW_BROKER_MAGIC,
 		                         .version = COW_BROKER_VERSION };
+	struct broker_user *user = NULL;
 	struct ucred peer;
 	socklen_t bytes = sizeof(peer);
 	int least = 1; /* the kernel rounds it up: room for a few messages */
@@ -311,9 +304,8 @@ static void welcome(int fd)
 		no.result = -errno;
 	else if (!service->others && peer.uid != geteuid() && peer.uid != 0)
 		no.result = -EPERM;
-	else if (alive >= service->limits.clients ||
-	         clients_of(peer.uid) >= service->limits.clients_of_user)
-		no.result = -ENOSPC;
+	else
+		no.result = broker_user_enter(peer.uid, &user);
 	if (no.result < 0) {
 		(void)say(fd, &no, -1);
 		hang_up(fd);
@@ -322,7 +314,7 @@ static void welcome(int fd)
 	i = nspare > 0 ? spare[--nspare] : used++;
 	clients[i] = (struct broker_client){
 		.fd = fd,
-		.holder = { .uid = peer.uid },
+		.holder = { .uid = peer.uid, .user = user },
 	};
 	alive++;
 	if (broker_loop_arm(CLIENTS + i, fd, POLLIN) < 0)
@@ -384,18 +376,21 @@ static int signals(void)
 
 int broker_open(const struct broker_service *s)
 {
+	uint32_t most = s->limits.of[BROKER_CLIENT].all;
 	int signal_fd = signals(), r;
 
 	(void)signal(SIGCHLD, SIG_IGN); /* broker_bury() */
 	service = s;
-	clients = calloc(s->limits.clients, sizeof(*clients));
-	spare = calloc(s->limits.clients, sizeof(*spare));
+	clients = calloc(most, sizeof(*clients));
+	spare = calloc(most, sizeof(*spare));
 	reserve = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	if (clients == NULL || spare == NULL || signal_fd < 0 || reserve < 0)
 		return signal_fd < 0 || reserve < 0 ? -errno : -ENOMEM;
-	r = broker_shelf_open(&s->limits);
+	r = broker_users_open(s->limits.of, s->subordinates);
 	if (r == 0)
-		r = broker_loop_open(CLIENTS + s->limits.clients, s->epoll_only);
+		r = broker_shelf_open(&s->limits);
+	if (r == 0)
+		r = broker_loop_open(CLIENTS + most, s->epoll_only);
 	if (r == 0)
 		r = broker_loop_arm(SIGNALS, signal_fd, POLLIN);
 	if (r == 0)

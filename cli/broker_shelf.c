@@ -10,8 +10,8 @@
  * go meanwhile.
  *
  * The number of objects is limited, because each is a descriptor of the broker: in
- * all, for a user, and for a connection. Their memory belongs to their makers, not
- * to the broker.
+ * all, for a user, and for a connection. So are holds, which cost memory. The memory
+ * of objects belongs to their makers, not to the broker.
  */
 #include "cli/broker.h"
 
@@ -19,7 +19,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,32 +28,32 @@ struct broker_hold {
 	struct broker_object *object;
 	struct broker_holder *holder;
 	struct broker_hold *next_of_object, *next_of_holder;
-	struct broker_hold **back; /* the pointer to it in the holder's list */
+	/* The pointers to it in the two lists: each object of a connection that ends may
+	 * have thousands of other holders. */
+	struct broker_hold **back_of_object, **back;
+	struct broker_hold *next; /* with the same hash */
 };
 
-struct user {
-	uint32_t uid, objects;
-	struct user *next;
-};
-
-static struct broker_limits limits;
+static uint32_t of_client;
 static struct broker_object **buckets;
+static struct broker_hold **holds;
 static struct broker_object **slots;
 static uint32_t *free_slots, nfree, used, count;
-static struct user *users;
-static uint64_t seed;
+static struct broker_hash_key key;
 
 int broker_shelf_open(const struct broker_limits *l)
 {
-	limits = *l;
+	uint32_t most = l->of[BROKER_OBJECT].all;
+
+	of_client = l->objects_of_client;
 	buckets = calloc(BUCKETS, sizeof(*buckets));
-	slots = calloc(l->objects, sizeof(*slots));
-	free_slots = calloc(l->objects, sizeof(*free_slots));
-	if (buckets == NULL || slots == NULL || free_slots == NULL)
+	holds = calloc(BUCKETS, sizeof(*holds));
+	slots = calloc(most, sizeof(*slots));
+	free_slots = calloc(most, sizeof(*free_slots));
+	if (buckets == NULL || holds == NULL || slots == NULL ||
+	    free_slots == NULL)
 		return -ENOMEM;
-	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-		return -errno;
-	return 0;
+	return broker_hash_key(&key);
 }
 
 uint32_t broker_shelf_count(void)
@@ -62,18 +61,27 @@ uint32_t broker_shelf_count(void)
 	return count;
 }
 
-static struct broker_object **bucket(const struct cow_broker_item *item)
+/* Clients choose tokens and names. The two have different lengths, so no name hashes
+ * as a token does by design. */
+uint32_t broker_shelf_bucket(const struct cow_broker_item *item)
 {
-	uint64_t h = seed ^ (item->token.a * 0x9e3779b97f4a7c15u) ^ item->token.b;
+	uint64_t words[COW_BROKER_NAME / 8] = { 0 };
+	unsigned n = COW_BROKER_NAME / 8;
 
 	if (item->name[0] != 0) {
-		h = seed;
-		for (const char *s = item->name; *s != 0; s++)
-			h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+		/* What is behind the name's end is not part of it. */
+		memcpy(words, item->name, strlen(item->name));
+	} else {
+		words[0] = item->token.a;
+		words[1] = item->token.b;
+		n = 2;
 	}
-	h ^= h >> 32;
-	h ^= h >> 16;
-	return &buckets[h % BUCKETS];
+	return (uint32_t)(broker_hash(&key, words, n) % BUCKETS);
+}
+
+static struct broker_object **bucket(const struct cow_broker_item *item)
+{
+	return &buckets[broker_shelf_bucket(item)];
 }
 
 static struct broker_object *find(const struct cow_broker_item *item)
@@ -91,43 +99,46 @@ static struct broker_object *find(const struct cow_broker_item *item)
 	return o;
 }
 
-static struct user *user_of(uint32_t uid)
-{
-	struct user *u = users;
-
-	while (u != NULL && u->uid != uid)
-		u = u->next;
-	if (u == NULL && (u = calloc(1, sizeof(*u))) != NULL) {
-		u->uid = uid;
-		u->next = users;
-		users = u;
-	}
-	return u;
-}
-
 /* ---- Holding ------------------------------------------------------------------ */
+
+/* The pointer to the hold, or to the end of the list that it is not in. */
+static struct broker_hold **hold_of(const struct broker_holder *h,
+                                    const struct broker_object *o)
+{
+	const uint64_t words[] = { (uintptr_t)h, (uintptr_t)o };
+	struct broker_hold **p = &holds[broker_hash(&key, words, 2) % BUCKETS];
+
+	while (*p != NULL && ((*p)->holder != h || (*p)->object != o))
+		p = &(*p)->next;
+	return p;
+}
 
 bool broker_shelf_holds(const struct broker_holder *h,
                         const struct broker_object *o)
 {
-	for (const struct broker_hold *k = o->holds; k; k = k->next_of_object)
-		if (k->holder == h)
-			return true;
-	return false;
+	return *hold_of(h, o) != NULL;
 }
 
 static int hold(struct broker_holder *h, struct broker_object *o)
 {
-	struct broker_hold *k;
+	struct broker_hold **p = hold_of(h, o), *k;
+	int r;
 
-	if (broker_shelf_holds(h, o))
+	if (*p != NULL)
 		return 0;
-	if (h->objects >= limits.of_client)
+	if (h->objects >= of_client)
 		return -ENOSPC;
 	k = malloc(sizeof(*k));
-	if (k == NULL)
-		return -ENOMEM;
-	*k = (struct broker_hold){ o, h, o->holds, h->holds, &h->holds };
+	r = k != NULL ? broker_user_take(h->user, BROKER_HOLD) : -ENOMEM;
+	if (r < 0) {
+		free(k);
+		return r;
+	}
+	*p = k;
+	*k = (struct broker_hold){ o, h, o->holds, h->holds, &o->holds,
+		                   &h->holds, NULL };
+	if (o->holds != NULL)
+		o->holds->back_of_object = &k->next_of_object;
 	if (h->holds != NULL)
 		h->holds->back = &k->next_of_holder;
 	o->holds = h->holds = k;
@@ -135,33 +146,32 @@ static int hold(struct broker_holder *h, struct broker_object *o)
 	return 0;
 }
 
-/* Takes the hold out of its holder's list. The caller takes it out of the object's. */
 static void unhold(struct broker_hold *k)
 {
+	*hold_of(k->holder, k->object) = k->next;
+	*k->back_of_object = k->next_of_object;
+	if (k->next_of_object != NULL)
+		k->next_of_object->back_of_object = k->back_of_object;
 	*k->back = k->next_of_holder;
 	if (k->next_of_holder != NULL)
 		k->next_of_holder->back = k->back;
 	k->holder->objects--;
+	broker_user_give(k->holder->user, BROKER_HOLD);
 	free(k);
 }
 
 void broker_shelf_remove(struct broker_object *o)
 {
 	struct broker_object **p = bucket(&o->item);
-	struct user *u = user_of(o->item.uid);
 
 	while (*p != o)
 		p = &(*p)->next;
 	*p = o->next;
-	while (o->holds != NULL) {
-		struct broker_hold *k = o->holds;
-
-		o->holds = k->next_of_object;
-		unhold(k);
-	}
+	while (o->holds != NULL)
+		unhold(o->holds);
 	slots[o->slot] = NULL;
 	free_slots[nfree++] = o->slot;
-	u->objects--; /* made with its first object, and never freed */
+	broker_user_give(o->user, BROKER_OBJECT);
 	count--;
 	if (o->fd >= 0)
 		close(o->fd);
@@ -172,13 +182,8 @@ void broker_shelf_leave(struct broker_holder *h)
 {
 	while (h->holds != NULL) {
 		struct broker_object *o = h->holds->object;
-		struct broker_hold **p = &o->holds, *k;
 
-		while ((*p)->holder != h)
-			p = &(*p)->next_of_object;
-		k = *p;
-		*p = k->next_of_object;
-		unhold(k);
+		unhold(h->holds);
 		if (o->holds == NULL)
 			broker_shelf_remove(o);
 	}
@@ -243,12 +248,32 @@ static int put_again(struct broker_holder *h, struct broker_object *o,
 	return r;
 }
 
+static int add(struct broker_holder *h, struct broker_object *o)
+{
+	struct broker_object **p = bucket(&o->item);
+	int r = broker_user_take(h->user, BROKER_OBJECT);
+
+	if (r < 0)
+		return r;
+	if (!lasts(&o->item))
+		r = hold(h, o);
+	if (r < 0) {
+		broker_user_give(h->user, BROKER_OBJECT);
+		return r;
+	}
+	o->next = *p;
+	*p = o;
+	o->slot = nfree > 0 ? free_slots[--nfree] : used++;
+	slots[o->slot] = o;
+	count++;
+	return 0;
+}
+
 int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m,
                      int fd)
 {
-	struct broker_object *o, **p;
+	struct broker_object *o;
 	struct stat st = { 0 };
-	struct user *u;
 	int r = sound(&m->item);
 
 	if (r == 0)
@@ -262,33 +287,17 @@ int broker_shelf_put(struct broker_holder *h, const struct cow_broker_message *m
 			close(fd);
 		return r;
 	}
-	u = user_of(h->uid);
-	o = u != NULL ? malloc(sizeof(*o)) : NULL;
+	o = malloc(sizeof(*o));
 	if (o == NULL)
 		return -ENOMEM;
-	if (count >= limits.objects || u->objects >= limits.of_user) {
-		free(o);
-		return -ENOSPC;
-	}
 	*o = (struct broker_object){ .item = m->item, .offset = m->offset,
 		                     .fd = fd, .dev = st.st_dev,
-		                     .ino = st.st_ino };
+		                     .ino = st.st_ino, .user = h->user };
 	o->item.uid = h->uid;
-	if (!lasts(&o->item)) {
-		r = hold(h, o);
-		if (r < 0) {
-			free(o);
-			return r;
-		}
-	}
-	p = bucket(&o->item);
-	o->next = *p;
-	*p = o;
-	o->slot = nfree > 0 ? free_slots[--nfree] : used++;
-	slots[o->slot] = o;
-	u->objects++;
-	count++;
-	return 0;
+	r = add(h, o);
+	if (r < 0)
+		free(o);
+	return r;
 }
 
 static bool allowed(const struct broker_holder *h, const struct broker_object *o)

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Descriptors that a program may close: see the header.
- *
- * The check and the use are two calls. Between them another thread of the program can
- * close our number and open its own file under it. That is why the engine punches,
- * truncates and writes memory through mappings, which stay the file's. The exception
- * is cow__memfd_punch(), for pages that no mapping of the engine reaches.
  */
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
@@ -26,6 +21,9 @@
 #define COW__FD_ABOVE 4096
 #define COW__FD_SOFT_MAX 16384
 
+/* glibc 2.32: false once there was a second thread that libc made. Absent elsewhere. */
+extern char __libc_single_threaded __attribute__((weak));
+
 static const struct cow__thread *helper;
 
 void
@@ -41,10 +39,41 @@ cow__descriptor_of(int fd)
 	struct stat st;
 
 	if (SYS3(SYS_fstat, fd, &st, 0) == 0) {
+		d.type = st.st_mode & S_IFMT;
 		d.dev = st.st_dev;
 		d.ino = st.st_ino;
 	}
 	return d;
+}
+
+/* Some anonymous inodes are of one descriptor alone. Which one is shared is asked each time,
+ * since proper peers send none. */
+static bool
+is_shared_inode(const struct cow__descriptor *d)
+{
+	long fd = SYS3(SYS_eventfd2, 0, O_CLOEXEC, 0);
+	struct cow__descriptor shared;
+
+	if (fd < 0)
+		return true;
+	shared = cow__descriptor_of((int)fd);
+	(void)sys_close((int)fd);
+	return shared.dev == d->dev && shared.ino == d->ino;
+}
+
+bool
+cow__descriptor_has_identity(const struct cow__descriptor *d, bool devices)
+{
+	switch (d->type) {
+	case S_IFCHR:
+		return devices;
+	case S_IFBLK:
+		return false;
+	case 0:
+		return !is_shared_inode(d);
+	default:
+		return true;
+	}
 }
 
 /* Another process may set the limit meanwhile. */
@@ -112,6 +141,7 @@ cow__descriptor_adopt(int fd)
 int
 cow__descriptor_give(const struct cow__descriptor *d, int *ret)
 {
+	struct cow__descriptor given = *d;
 	long fd;
 
 	if (!cow__descriptor_ok(d))
@@ -119,6 +149,11 @@ cow__descriptor_give(const struct cow__descriptor *d, int *ret)
 	fd = sys_fcntl(d->fd, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0)
 		return (int)fd;
+	given.fd = (int)fd;
+	if (!cow__descriptor_stayed(&given)) {
+		(void)sys_close((int)fd);
+		return -EBADF;
+	}
 	*ret = (int)fd;
 	return 0;
 }
@@ -127,18 +162,26 @@ int
 cow__descriptor_dup(const struct cow__descriptor *d,
                     struct cow__descriptor *ret)
 {
+	struct cow__descriptor copy;
 	int fd = -1, r = cow__descriptor_give(d, &fd);
 
-	if (r == 0)
-		*ret = cow__descriptor_adopt(fd);
-	return r;
+	if (r < 0)
+		return r;
+	copy = cow__descriptor_adopt(fd);
+	if (copy.dev != d->dev || copy.ino != d->ino) {
+		cow__descriptor_close(&copy);
+		return -EBADF;
+	}
+	*ret = copy;
+	return 0;
 }
 
 static bool
 is_still(const struct cow__descriptor *d, struct stat *ret)
 {
 	return d->fd >= 0 && SYS3(SYS_fstat, d->fd, ret, 0) == 0 &&
-	       ret->st_dev == d->dev && ret->st_ino == d->ino;
+	       ret->st_dev == d->dev && ret->st_ino == d->ino &&
+	       (ret->st_mode & S_IFMT) == d->type;
 }
 
 COW_FORK_CODE bool
@@ -147,6 +190,20 @@ cow__descriptor_ok(const struct cow__descriptor *d)
 	struct stat st;
 
 	return is_still(d, &st);
+}
+
+/* Libc does not know the helper. It runs beside the program's thread. */
+bool
+cow__descriptor_alone(void)
+{
+	return &__libc_single_threaded && __libc_single_threaded &&
+	       !(helper && cow__thread_is_mine(helper));
+}
+
+bool
+cow__descriptor_stayed(const struct cow__descriptor *d)
+{
+	return cow__descriptor_alone() || cow__descriptor_ok(d);
 }
 
 COW_FORK_CODE COW_EXPORT void

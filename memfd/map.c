@@ -148,16 +148,66 @@ cow__map_common(size_t bytes, uintptr_t *ret)
 	return 0;
 }
 
+/* At an address that the kernel chooses. Another file than ours is unmapped again. */
+static int
+map_aside(size_t bytes, const struct cow__descriptor *d, uint64_t offset,
+          int protection, int flags, uintptr_t *ret)
+{
+	long at = sys_mmap(NULL, bytes, protection, flags, d->fd, offset);
+
+	if (result(at) < 0)
+		return result(at);
+	if (!cow__descriptor_stayed(d)) {
+		(void)sys_munmap((void *)at, bytes);
+		return -EBADF;
+	}
+	*ret = (uintptr_t)at;
+	return 0;
+}
+
+/* What turns out to be another file's is no memory any more. */
+static int
+map_in_place(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+             uint64_t offset, int protection, int flags)
+{
+	int r = result(sys_mmap((void *)addr, bytes, protection, flags | MAP_FIXED,
+	                        d->fd, offset));
+
+	if (r == 0 && !cow__descriptor_stayed(d)) {
+		(void)cow__map_none(addr, bytes);
+		r = -EBADF;
+	}
+	return r;
+}
+
+/*
+ * With threads the number may become another file's after the check, and other threads may
+ * write the memory at `addr` meanwhile, which must never reach that file. So a shared mapping
+ * gets there when it was checked. Limits on addresses may forbid two mappings at once, and
+ * the kernel may have unmapped `addr` when it refuses a move. A private mapping, which forks
+ * make of all memory, writes to no file: the move would cost it half as much again.
+ */
 static int
 map_file(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
          uint64_t offset, int protection, int flags, bool inherit)
 {
-	int r;
+	uintptr_t at;
+	int r = -ENOMEM;
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	r = result(sys_mmap((void *)addr, bytes, protection, flags | MAP_FIXED,
-	                    d->fd, offset));
+	if ((flags & MAP_SHARED) && !cow__descriptor_alone()) {
+		r = map_aside(bytes, d, offset, protection, flags, &at);
+		if (r == 0) {
+			r = cow__map_move(at, bytes, addr);
+			if (r < 0) {
+				(void)sys_munmap((void *)at, bytes);
+				r = -ENOMEM;
+			}
+		}
+	}
+	if (r == -ENOMEM)
+		r = map_in_place(addr, bytes, d, offset, protection, flags);
 	if (r == 0 && !inherit)
 		(void)withhold(addr, bytes);
 	return r;
@@ -174,15 +224,9 @@ cow__map_shared(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 int
 cow__map_somewhere(size_t bytes, const struct cow__descriptor *d, uintptr_t *ret)
 {
-	long r;
-
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
-	r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd, 0);
-	if (result(r) < 0)
-		return result(r);
-	*ret = (uintptr_t)r;
-	return 0;
+	return map_aside(bytes, d, 0, PROT_READ | PROT_WRITE, MAP_SHARED, ret);
 }
 
 int

@@ -6,6 +6,12 @@
  * lies in the reserved window, so MAP_FIXED replaces no mapping of other code.
  * All functions return 0 or -errno. After a failure the old mapping stays, except
  * where a function says otherwise.
+ *
+ * A function that maps a file checks the descriptor before, and again after if another
+ * thread can have changed it (memfd/descriptor.h): no write ever reaches another file, and
+ * no memory shows one when the function returns. A private mapping, or one beside a limit on
+ * addresses, that turns out to be another file's becomes reserved memory, and its old mapping
+ * is gone (-EBADF): the program crashes there at its first touch.
  */
 #ifndef COW_MEMFD_MAP_H
 #define COW_MEMFD_MAP_H

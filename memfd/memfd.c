@@ -63,12 +63,14 @@ int
 cow__memfd_seal(const struct cow__descriptor *d, unsigned seals)
 {
 	long add = F_SEAL_GROW | F_SEAL_SHRINK;
+	int r;
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
 	add |= seals & COW__SEALED_WRITE ? F_SEAL_WRITE | F_SEAL_SEAL : 0;
 	add |= seals & COW__SEALED_FUTURE ? F_SEAL_FUTURE_WRITE : 0;
-	return (int)sys_fcntl(d->fd, F_ADD_SEALS, add);
+	r = (int)sys_fcntl(d->fd, F_ADD_SEALS, add);
+	return r == 0 && !cow__descriptor_stayed(d) ? -EBADF : r;
 }
 
 int
@@ -132,13 +134,35 @@ cow__memfd_data(const struct cow__descriptor *d, uint64_t from, uint64_t end,
 		return -EBADF;
 	start = sys_lseek(d->fd, (int64_t)from, SEEK_DATA);
 	if (start == -ENXIO || (start >= 0 && (uint64_t)start >= end))
-		return 0;
+		return cow__descriptor_stayed(d) ? 0 : -EBADF;
 	hole = start < 0 ? start : sys_lseek(d->fd, start, SEEK_HOLE);
 	if (hole < 0)
 		return (int)hole;
+	if (!cow__descriptor_stayed(d))
+		return -EBADF;
 	*ret_start = (uint64_t)start;
 	*ret_end = (uint64_t)hole < end ? (uint64_t)hole : end;
 	return 1;
+}
+
+/* A mapping stays the file's, so no hole is punched into another file. Under
+ * mlockall(MCL_FUTURE) it is locked, and the kernel punches no locked memory. */
+static int
+punch_mapped(const struct cow__descriptor *d, uint64_t from, uint64_t bytes)
+{
+	long at = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, d->fd,
+	                   from);
+	int r = -EBADF;
+
+	if (at < 0 && at > -4096)
+		return (int)at;
+	if (cow__descriptor_ok(d)) {
+		r = (int)sys_madvise((void *)at, bytes, MADV_REMOVE);
+		if (r == -EINVAL && SYS3(SYS_munlock, at, bytes, 0) == 0)
+			r = (int)sys_madvise((void *)at, bytes, MADV_REMOVE);
+	}
+	(void)sys_munmap((void *)at, bytes);
+	return r;
 }
 
 int
@@ -146,6 +170,8 @@ cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t bytes)
 {
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
+	if (!cow__descriptor_alone())
+		return punch_mapped(d, from, bytes);
 	return (int)sys_fallocate(d->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 	                          from, bytes);
 }
@@ -166,7 +192,7 @@ cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t end)
 			any |= words[i];
 		from += n;
 	}
-	return any == 0;
+	return cow__descriptor_stayed(d) ? any == 0 : -EBADF;
 }
 
 bool
@@ -277,6 +303,8 @@ lock_call(const struct cow__descriptor *d, int cmd, uint64_t byte, int type,
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
 	r = sys_fcntl(d->fd, cmd, (long)&lock);
+	if (r >= 0 && !cow__descriptor_stayed(d))
+		return -EBADF;
 	if (r >= 0 && ret_type)
 		*ret_type = lock.l_type;
 	return (int)r;

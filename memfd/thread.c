@@ -118,6 +118,15 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 
 #endif
 
+/* By the stack: it has no signal stack. */
+bool
+cow__thread_is_mine(const struct cow__thread *thread)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	return here - (uintptr_t)thread->memory < STACK_BYTES;
+}
+
 void
 cow__thread_not_inherited(struct cow__thread *thread)
 {

@@ -29,6 +29,9 @@ struct cow__thread {
  * sanitizers, whose runtimes can't handle a thread that they did not make. */
 int cow__thread_start(struct cow__thread *thread, void (*main)(void));
 
+/* Does this run on it? No system call. */
+bool cow__thread_is_mine(const struct cow__thread *thread);
+
 /* A forked child lacks the thread. After this call it also lacks the thread's
  * memory, instead of keeping it for a thread that it may never make. */
 void cow__thread_not_inherited(struct cow__thread *thread);

@@ -52,8 +52,13 @@ $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 $(B)/tests/cli/fault_look: $(O)/cli/look.o $(O)/cli/sample.o
 $(B)/tests/cli/fault_look: private LDFLAGS += -Wl,--wrap=calloc -Wl,--wrap=realloc
 
+$(B)/tests/cli/test_shelf: $(O)/cli/broker_shelf.o $(O)/cli/broker_hash.o $(O)/cli/broker_users.o
+$(B)/tests/cli/test_users: $(O)/cli/broker_hash.o $(O)/cli/broker_users.o
+
 # Objects of the command and of the shim that fuzzers need.
-$(B)/tests/fuzz/fuzz_broker: $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o
+BROKER_OBJ := $(O)/cli/broker_serve.o $(O)/cli/broker_shelf.o $(O)/cli/broker_loop.o \
+	$(O)/cli/broker_hash.o $(O)/cli/broker_users.o
+$(B)/tests/fuzz/fuzz_broker: $(BROKER_OBJ)
 $(B)/tests/fuzz/fuzz_options: $(O)/preload/options.o
 $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 	$(call say,LINK,$@)

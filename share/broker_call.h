@@ -13,7 +13,8 @@
 int cow__broker_connect(struct cow_broker *b);
 
 /* Sends a request and waits for the answer. If the broker has ended, connects to the next
- * one and asks that. `fd` is sent along unless it is -1, and stays the caller's. A
+ * one and asks that. `fd` is sent along unless it is -1, and stays the caller's, who has
+ * checked it: another thread may still put another file there (memfd/descriptor.h). A
  * descriptor that comes is the caller's, in *ret_fd; with ret_fd NULL it is closed. */
 int cow__broker_call(struct cow_broker *b, struct cow_broker_message *m, int fd,
                      int *ret_fd);

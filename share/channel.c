@@ -62,7 +62,7 @@ cow_channel_new(int socket, struct cow_group *group, uint32_t flags,
 		return cow__error_from(r, "cow_channel_new");
 	c = at; /* zeros */
 	c->socket = socket;
-	c->ino = cow__descriptor_of(socket).ino;
+	c->socket_is = cow__descriptor_of(socket);
 	c->flags = flags;
 	c->stream = kind;
 	c->group = cow_group_ref(group);

@@ -8,6 +8,9 @@
  * from the socket and receive.c makes storages of it. A channel has at most one message
  * to send and one to receive; either may be half done.
  *
+ * Descriptors are checked just before they are sent. A thread of the program that opens its
+ * own file under such a number after the check gives it to the peer: see memfd/descriptor.h.
+ *
  * A message holds its packed storages by a slot of its own (share/group.h). So they
  * arrive if the sender exits right after sending. If the receiver dies, the kernel
  * empties its queue and closes the slot, and nothing is held any more.
@@ -65,7 +68,7 @@ struct cow_channel {
 	struct cow_channel *next;
 	int socket;
 	uint32_t flags;
-	uint64_t ino;    /* the socket's inode: is the number still that socket? */
+	struct cow__descriptor socket_is; /* its identity: is the number still that socket? */
 	bool stream;
 	bool parents;    /* the parent made it before the fork ... */
 	bool torn;       /* ... and another thread used it at the fork */

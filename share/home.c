@@ -4,10 +4,12 @@
  */
 #include "share/home.h"
 #include "core/memory/state.h"
+#include "core/base/keyed.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
+#include "memfd/process.h"
 #include "share/layout.h"
 
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
@@ -20,14 +22,16 @@ static struct cow__home *making;
 static struct cow__home **table;
 static size_t slots, used;
 
-static size_t
-hash(const struct cow__home_key *k)
-{
-	uint64_t h = k->pack ? (uintptr_t)k->pack ^ k->at.page : k->ino;
+static struct cow__hash_key secret;
 
-	h ^= k->offset >> 12;
-	h *= 0x9e3779b97f4a7c15u;
-	return (size_t)(h >> 20) & (slots - 1);
+/* A peer chooses the offset in its file, and members of a group choose pages. */
+size_t
+cow__home_place(const struct cow__home_key *k)
+{
+	const uint64_t words[] = { (uintptr_t)k->pack, k->at.page, k->dev, k->ino, k->offset };
+
+	return (size_t)cow__keyed_hash(&secret, words, sizeof(words) / sizeof(words[0])) &
+	       (slots - 1);
 }
 
 static struct cow__home_key
@@ -54,7 +58,7 @@ static void
 insert(struct cow__home *h)
 {
 	struct cow__home_key k = key_of(h);
-	size_t i = hash(&k);
+	size_t i = cow__home_place(&k);
 
 	h->next = table[i];
 	table[i] = h;
@@ -67,9 +71,11 @@ table_add(struct cow__home *h)
 		size_t old = slots;
 		struct cow__home **was = table;
 		void *more;
-		int r = cow__map_meta((old ? old * 2 : 4096) * sizeof(*table),
-		                      &more);
+		int r = old ? 0 : cow__random(&secret, sizeof(secret));
 
+		if (r == 0)
+			r = cow__map_meta((old ? old * 2 : 4096) * sizeof(*table),
+			                  &more);
 		if (r < 0)
 			return r;
 		table = more;
@@ -92,7 +98,7 @@ static void
 table_remove(struct cow__home *h)
 {
 	struct cow__home_key k = key_of(h);
-	struct cow__home **p = &table[hash(&k)];
+	struct cow__home **p = &table[cow__home_place(&k)];
 
 	while (*p != h)
 		p = &(*p)->next;
@@ -103,7 +109,7 @@ table_remove(struct cow__home *h)
 struct cow__home *
 cow__home_find(const struct cow__home_key *key)
 {
-	struct cow__home *h = slots ? table[hash(key)] : NULL;
+	struct cow__home *h = slots ? table[cow__home_place(key)] : NULL;
 
 	for (; h; h = h->next) {
 		struct cow__home_key k = key_of(h);
@@ -119,7 +125,7 @@ cow__home_find(const struct cow__home_key *key)
 static struct cow__home *
 diverged(const struct cow__home_key *key)
 {
-	struct cow__home *h = slots ? table[hash(key)] : NULL;
+	struct cow__home *h = slots ? table[cow__home_place(key)] : NULL;
 
 	for (; h; h = h->next) {
 		struct cow__home_key k = key_of(h);

@@ -91,6 +91,9 @@ int cow__home_open(enum cow__home_kind kind, const struct cow__home_key *key,
                    struct cow__home **ret);
 struct cow__home *cow__home_find(const struct cow__home_key *key);
 
+/* The place in the table where a key is looked for. There is a table once there was a home. */
+size_t cow__home_place(const struct cow__home_key *key);
+
 /* Where its bytes begin in its file. */
 uint64_t cow__home_offset(const struct cow__home *h);
 

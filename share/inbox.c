@@ -5,7 +5,8 @@
  * A message is looked at first. It is taken out of the queue when all of its descriptors
  * are here. They may then wait for the rest of the message, or until a shortage of memory
  * or descriptors is over. Each is noted with the identity of its file: meanwhile the
- * program may close the number, and get it again for a file of its own.
+ * program may close the number, and get it again for a file of its own. What has no identity
+ * does not wait. It is closed at once, and refused when the message is complete.
  */
 #include "share/channel.h"
 
@@ -21,7 +22,7 @@ bool
 cow__incoming_kept(const struct cow__incoming *in)
 {
 	for (unsigned i = 0; i < in->nfds; i++)
-		if (!cow__descriptor_ok(&in->files[i]))
+		if (in->files[i].fd >= 0 && !cow__descriptor_ok(&in->files[i]))
 			return false;
 	return true;
 }
@@ -40,6 +41,19 @@ cow__incoming_end(struct cow_channel *c)
 	in->ready = in->flooded = in->waited = false;
 }
 
+/* The number of an eventfd could be an epoll of the program's later: both have the same
+ * inode, and the epoll would be closed with the message. Memory of a device may come as a
+ * device's file, so these wait where devices are started. */
+static struct cow__descriptor
+accept(int fd)
+{
+	struct cow__descriptor d = cow__descriptor_of(fd);
+
+	if (!cow__descriptor_has_identity(&d, cow__parcels() != NULL))
+		cow__descriptor_drop(&d);
+	return d;
+}
+
 static long
 look(struct cow_channel *c, size_t bytes)
 {
@@ -52,7 +66,7 @@ look(struct cow_channel *c, size_t bytes)
 	if (in->flooded)
 		in->nfds = 0;
 	for (unsigned i = 0; r >= 0 && i < in->nfds; i++)
-		in->files[i] = cow__descriptor_of(fds[i]);
+		in->files[i] = accept(fds[i]);
 	return r;
 }
 

@@ -13,7 +13,7 @@ static struct cow__id
 scope_of(const struct cow_channel *c)
 {
 	return c->group ? c->group->id
-	                : (struct cow__id){ (uintptr_t)c, c->ino };
+	                : (struct cow__id){ (uintptr_t)c, c->socket_is.ino };
 }
 
 int

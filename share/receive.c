@@ -70,6 +70,8 @@ attach(struct cow_channel *c, const struct cow__descriptor *file,
 	struct cow__pack *p;
 	int r;
 
+	if (file->fd < 0)
+		return -EBADMSG;
 	for (p = c->group->packs; p; p = p->next)
 		if (p->file.dev == file->dev && p->file.ino == file->ino) {
 			*ret = p;
@@ -216,10 +218,10 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		return r;
 	}
 	if (i->kind == COW__WIRE_DEVICE) {
-		r = cow__parcel_open(c, i,
-		                     i->bytes ? c->in.files[w->own + i->index].fd
-		                              : -1,
-		                     *here, ret);
+		int fd = i->bytes ? c->in.files[w->own + i->index].fd : -1;
+
+		r = i->bytes && fd < 0 ? -EBADMSG
+		                       : cow__parcel_open(c, i, fd, *here, ret);
 		*here += sizeof(struct cow__wire_device);
 		return r;
 	}
@@ -337,7 +339,7 @@ next_message(struct cow_channel *c)
 	in->waited = in->have > 0;
 	if (in->bytes == 0 || in->have < in->bytes) {
 		/* The program may have closed the socket and used its number again. */
-		if (cow__descriptor_of(c->socket).ino != c->ino)
+		if (!cow__descriptor_ok(&c->socket_is))
 			return -EBADF;
 		r = cow__incoming_get(c);
 		if (r < 0)

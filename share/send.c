@@ -266,7 +266,7 @@ push(struct cow_channel *c)
 		int fds[COW__WIRE_FDS];
 		long r;
 
-		if (cow__descriptor_of(c->socket).ino != c->ino) {
+		if (!cow__descriptor_ok(&c->socket_is)) {
 			c->broken = -EBADF;
 			return cow__error(-EBADF, "the channel's socket was "
 			                          "closed");

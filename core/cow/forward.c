@@ -23,6 +23,7 @@
 #define RUNS 16             /* of one tile, at most */
 #define PIECES_MOST 48      /* with many more, a tile never thaws (core/cow/exclusive.c) */
 #define SLICE_NS 500000u
+#define HELD_NS 500000000u  /* so long after a fork: most children are gone by then, and it thaws */
 #define LOOK_NS 200000000u  /* between looks for memory to move ... */
 #define LOOK_MOST_NS 1600000000u /* ... which get rarer while there is none */
 #define BUSY_NS 2000000u    /* no quiet moment: the next try */
@@ -37,6 +38,7 @@ static struct {
 	unsigned vain;
 } move;
 static uintptr_t cursor; /* where the next look begins */
+static uint64_t look_at;  /* ... and when */
 
 static bool
 suitable(const struct cow__tile *t)
@@ -118,6 +120,7 @@ void
 cow__forward_stop(void)
 {
 	end_move();
+	look_at = cow__now() + HELD_NS;
 }
 
 /* Takes new pages for the run. The move has the only reference on them. */
@@ -235,7 +238,7 @@ step(void)
 uint64_t
 cow__forward_job(uint64_t now)
 {
-	static uint64_t next, look_ns = LOOK_NS;
+	static uint64_t look_ns = LOOK_NS;
 
 	if (!cow__engine.frozen || !cow__engine.heal_percent) {
 		end_move();
@@ -248,9 +251,13 @@ cow__forward_job(uint64_t now)
 			return BUSY_NS;
 		return SLICE_NS / 10;
 	}
-	if (now < next)
-		return next - now;
-	look_ns = look() ? LOOK_NS : cow__min(2 * look_ns, LOOK_MOST_NS);
-	next = move.at < move.end ? 0 : cow__now() + look_ns;
-	return next ? look_ns : 0;
+	if (now < look_at)
+		return look_at - now;
+	if (look()) {
+		look_ns = LOOK_NS;
+		return 0;
+	}
+	look_at = cow__now() + look_ns;
+	look_ns = cow__min(2 * look_ns, LOOK_MOST_NS);
+	return look_ns / 2;
 }

@@ -20,7 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { CLIENTS = 4, SERVED = 3, OBJECTS = 5, OF_CLIENT = 3, STEPS = 64 };
+enum { CLIENTS = 4, SERVED = 3, OBJECTS = 5, OF_CLIENT = 3, HOLDS = 100, STEPS = 64 };
 enum { BYTES = 8192, BURST = 400, DESCRIPTORS = 128 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -388,7 +388,12 @@ static void open_all(void)
 	address_bytes = sizeof(address);
 	must(getsockname(service.listener, (struct sockaddr *)&address, &address_bytes) == 0);
 	must(listen(service.listener, 16) == 0);
-	service.limits = (struct broker_limits){ OBJECTS, OBJECTS, OF_CLIENT, SERVED, SERVED };
+	service.limits = (struct broker_limits){
+		.of = { [BROKER_CLIENT] = { SERVED, SERVED, SERVED },
+		        [BROKER_OBJECT] = { OBJECTS, OBJECTS, OBJECTS },
+		        [BROKER_HOLD] = { HOLDS, HOLDS, HOLDS } },
+		.objects_of_client = OF_CLIENT,
+	};
 	must(broker_open(&service) == 0);
 	for (int i = 1; i < 6; i++) {
 		struct stat st;
@@ -430,7 +435,7 @@ static void close_all(void)
 		}
 	if (clients[0] >= 0)
 		leave(0);
-	must(broker_shelf_count() == 0);
+	must(broker_shelf_count() == 0 && broker_users_count() == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

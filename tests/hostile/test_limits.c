@@ -15,9 +15,12 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -144,6 +147,48 @@ START_TEST(waiting_descriptor_is_replaced)
 	ck_assert_int_eq(take(&v, &p, 1), 1);
 	ck_pattern(data(p.storage), PAGE, 5);
 	cow_storage_unref(p.storage);
+	calm(&v);
+	close(sent);
+	close(mine);
+	victim_free(&v);
+}
+END_TEST
+
+static int without_identity(int kind)
+{
+	return kind == 0   ? eventfd(0, EFD_CLOEXEC)
+	       : kind == 1 ? epoll_create1(EPOLL_CLOEXEC)
+	       : kind == 2 ? timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC)
+	                   : open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* All eventfds, epolls and the like have one inode, and all openings of a device have its
+ * node's. Such a descriptor came with half a message. The program closed all its numbers, and
+ * got an epoll of its own under that one. The epoll was closed with the message. */
+START_TEST(epoll_in_the_place_of_a_waiting_eventfd)
+{
+	int sent = without_identity(_i / 2);
+	int mine = without_identity(_i < 2 ? 1 : _i / 2);
+	struct raw m = raw_own(sent, 5000, COW_SHARE_SEALED);
+	unsigned char bytes[1024];
+	size_t all = raw_bytes(&m, bytes), half = _i & 1 ? all / 2 : 1;
+	struct cow_parcel p = { .storage = NULL };
+	struct victim v;
+	int waiting;
+
+	must(sent >= 0 && mine >= 0);
+	victim_make(&v, SOCK_STREAM);
+	waiting = dup(0);
+	close(waiting);
+	must(put(v.theirs, bytes, half, &sent, 1, 0) == (long)half);
+	fails(-EAGAIN, (int)take(&v, &p, 1));
+	/* It does not wait at all. */
+	ck_assert_int_eq(fcntl(waiting, F_GETFD), -1);
+	must(dup3(mine, waiting, O_CLOEXEC) == waiting);
+	must(put(v.theirs, bytes + half, all - half, NULL, 0, 0) > 0);
+	fails(-EBADMSG, (int)take(&v, &p, 1));
+	ck_assert_int_ge(fcntl(waiting, F_GETFD), 0);
+	close(waiting);
 	calm(&v);
 	close(sent);
 	close(mine);
@@ -407,6 +452,7 @@ int main(void)
 		puts("skip wrong_user:1 only root can be another user");
 	tcase_add_test(tcase, sockets_that_are_none);
 	tcase_add_loop_test(tcase, waiting_descriptor_is_replaced, 0, 4);
+	tcase_add_loop_test(tcase, epoll_in_the_place_of_a_waiting_eventfd, 0, 8);
 	tcase_add_loop_test(tcase, peer_that_never_reads, 0, 4);
 	tcase_add_test(tcase, socket_closed_and_its_number_used_again);
 	tcase_add_loop_test(tcase, files_in_the_place_of_ours, 0, 2);

@@ -9,6 +9,8 @@
 #include "tests/support/broker.h"
 
 #include <cowshed-broker.h>
+#include <errno.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- Tokens ------------------------------------------------------------------- */
@@ -219,6 +221,54 @@ START_TEST(one_user_leaves_connections_for_others)
 }
 END_TEST
 
+/* The connection of a user, or -1: it was refused. */
+static int connection_of(struct host *host, uid_t uid)
+{
+	struct cow_broker_message m = { .magic = COW_BROKER_MAGIC,
+		                        .version = COW_BROKER_VERSION,
+		                        .operation = COW_BROKER_HELLO };
+	int fd;
+
+	ck_assert_int_eq(seteuid(uid), 0);
+	fd = host_dial(host);
+	ck_assert_int_eq(seteuid(0), 0);
+	(void)send(fd, &m, sizeof(m), MSG_NOSIGNAL);
+	ck_assert_int_eq(recv(fd, &m, sizeof(m), 0), sizeof(m));
+	if (m.result == 0)
+		return fd;
+	ck_assert_int_eq(m.result, -ENOSPC);
+	close(fd);
+	return -1;
+}
+
+/* One person may have 65536 user ids. Of 16 connections two are left for the user of the
+ * broker, and for root. */
+START_TEST(many_users_leave_connections_for_the_brokers_own)
+{
+	struct cow_storage *s = new_filled(PAGE, 0, 1);
+	struct cow_broker_item item = host_item("mine", COW_SHARE_SEALED);
+	struct cow_broker *b;
+	struct host host;
+	int fds[32];
+	size_t n = 0;
+
+	if (geteuid() != 0)
+		return;
+	host_start(&host, "few");
+	while (n < COUNT(fds) && (fds[n] = connection_of(&host, 3000000 + n)) >= 0)
+		n++;
+	ck_assert_uint_eq(n, 14);
+	b = host_connect(&host);
+	ok(cow_broker_put(b, s, &item));
+	ck_assert_int_eq(host_objects(b), 1);
+	cow_broker_unref(b);
+	cow_storage_unref(s);
+	while (n > 0)
+		close(fds[--n]);
+	host_end(&host);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("broker, and others");
@@ -227,5 +277,6 @@ int main(void)
 	tcase_add_loop_test(tcase, list_tells_a_connection_its_own_tokens, 0, 2);
 	tcase_add_test(tcase, tokens_are_random);
 	tcase_add_test(tcase, one_user_leaves_connections_for_others);
+	tcase_add_test(tcase, many_users_leave_connections_for_the_brokers_own);
 	return run_suite(suite);
 }

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A hash for tables whose keys other processes choose: see the header.
+ *
+ * The command has the same function (cli/broker_hash.c), since it uses public headers
+ * alone.
+ */
+#include "core/base/keyed.h"
+
+struct state {
+	uint64_t a, b, c, d;
+};
+
+static uint64_t
+turn(uint64_t x, unsigned bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static void
+mix(struct state *s)
+{
+	s->a += s->b;
+	s->c += s->d;
+	s->b = turn(s->b, 13) ^ s->a;
+	s->d = turn(s->d, 16) ^ s->c;
+	s->a = turn(s->a, 32);
+	s->c += s->b;
+	s->a += s->d;
+	s->b = turn(s->b, 17) ^ s->c;
+	s->d = turn(s->d, 21) ^ s->a;
+	s->c = turn(s->c, 32);
+}
+
+static void
+take(struct state *s, uint64_t word)
+{
+	s->d ^= word;
+	mix(s);
+	mix(s);
+	s->a ^= word;
+}
+
+uint64_t
+cow__keyed_hash(const struct cow__hash_key *key, const uint64_t *words, unsigned n)
+{
+	/* The constants are "somepseudorandomlygeneratedbytes". */
+	struct state s = { key->a ^ 0x736f6d6570736575u, key->b ^ 0x646f72616e646f6du,
+		           key->a ^ 0x6c7967656e657261u, key->b ^ 0x7465646279746573u };
+
+	for (unsigned i = 0; i < n; i++)
+		take(&s, words[i]);
+	take(&s, (uint64_t)(n * 8) << 56);
+	s.c ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		mix(&s);
+	return s.a ^ s.b ^ s.c ^ s.d;
+}
