@@ -178,14 +178,6 @@ static void look_for_shim(void)
 		            "libcowshed.so.0");
 }
 
-static void say_limits(void)
-{
-	cli_finding(CLI_NOTE, "forks", "children that give up privileges",
-	            "cowshed run -o backing=anon -- PROGRAM",
-	            "a child that changes its user or enters a sandbox can still "
-	            "read and write large memory of its relatives");
-}
-
 static int conclude(void)
 {
 	int missing = tally.counts[CLI_MISSING];
@@ -220,7 +212,6 @@ static int doctor_main(int argc, char **argv)
 		                 "leave out '%s'.", argv[optind]);
 	printf("What works: each was tried\n\n");
 	look_for_shim();
-	say_limits();
 	probe_features();
 	printf("\nSettings of the kernel\n\n");
 	cli_doctor_kernel();

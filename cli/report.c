@@ -157,11 +157,10 @@ static void print_strangers(FILE *out, uint64_t strangers)
 
 	if (strangers == 0)
 		return;
-	snprintf(text, sizeof text, "%s forked process%s gave up privileges or entered a "
-	         "sandbox, but can still read and write large memory of relatives; use "
-	         "'-o backing=anon' where that matters", cli_count(strangers).s,
-	         strangers == 1 ? "" : "es");
-	fprintf(out, "  %-12s", "warning");
+	snprintf(text, sizeof text, "%s process%s gave up privileges, or entered a sandbox, "
+	         "beside relatives: what they shared is copied when it is written",
+	         cli_count(strangers).s, strangers == 1 ? "" : "es");
+	fprintf(out, "  %-12s", "strangers");
 	cli_wrap(out, 14, text);
 }
 

@@ -793,7 +793,7 @@ enum cow_fallback {
 	COW_FALLBACK_SEGMENTS,    /* too many descriptors: segment kept */
 	COW_FALLBACK_FREEZE,      /* freeze refused: copied for the child */
 	COW_FALLBACK_PINNED,      /* memory may be under I/O: copied */
-	COW_FALLBACK_SLOTS,       /* more than 62 related processes at once */
+	COW_FALLBACK_SLOTS,       /* more than 61 related processes at once */
 	COW_FALLBACK_FOREIGN,     /* clone of foreign memory: copied */
 	COW_FALLBACK_SMALL,       /* clone of a small transparent one: copied */
 	COW_FALLBACK_ELEMENTS,    /* clone through element hooks */

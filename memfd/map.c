@@ -230,20 +230,6 @@ cow__map_somewhere(size_t bytes, const struct cow__descriptor *d, uintptr_t *ret
 }
 
 int
-cow__map_anchor(const struct cow__descriptor *d, uintptr_t *ret)
-{
-	long r;
-
-	if (!cow__descriptor_ok(d))
-		return -EBADF;
-	r = sys_mmap(NULL, cow__page, PROT_NONE, MAP_PRIVATE, d->fd, 0);
-	if (result(r) < 0)
-		return result(r);
-	*ret = (uintptr_t)r;
-	return 0;
-}
-
-int
 cow__map_private(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
                  uint64_t offset, bool inherit)
 {

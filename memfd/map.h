@@ -55,10 +55,6 @@ int cow__map_shared(uintptr_t addr, size_t bytes,
 int cow__map_somewhere(size_t bytes, const struct cow__descriptor *d,
                        uintptr_t *ret);
 
-/* One page of the file without access, inherited by children: it keeps the description, and
- * so its locks, after every descriptor is closed. */
-int cow__map_anchor(const struct cow__descriptor *d, uintptr_t *ret);
-
 /*
  * Maps the file private: reads come from it, writes go to copies of its pages.
  * Nobody may write the file from now on. fork does not inherit the mapping unless

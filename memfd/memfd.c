@@ -319,6 +319,17 @@ cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
 }
 
 int
+cow__memfd_lock_keep(const struct cow__descriptor *d)
+{
+	long r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	r = sys_mmap(NULL, cow__page, PROT_NONE, MAP_PRIVATE, d->fd, 0);
+	return r < 0 && r > -4096 ? (int)r : 0;
+}
+
+int
 cow__memfd_lock_drop(const struct cow__descriptor *d, uint64_t byte)
 {
 	return lock_call(d, F_OFD_SETLK, byte, F_UNLCK, NULL);

@@ -27,7 +27,7 @@
 
 #include <stdint.h>
 
-#define COW__SHARED_BIT (1ull << 63) /* of all holders beyond the first 62 */
+#define COW__SHARED_BIT (1ull << 63) /* of all holders beyond the first 61 */
 #define COW__UNCOUNTED (1ull << 62)  /* of processes that got no slot */
 #define COW__MARKED (1ull << 61) /* of a file: a stranger may see its pages, for ever */
 

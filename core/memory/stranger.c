@@ -110,14 +110,13 @@ static int
 lock(const struct cow__segment *s)
 {
 	struct cow__descriptor d;
-	uintptr_t anchor;
 	int r = cow__memfd_reopen_to_read(&s->file, &d);
 
 	if (r < 0)
 		return r;
 	r = cow__memfd_lock_take(&d, LOCK_AT, true);
 	if (r == 0)
-		r = cow__map_anchor(&d, &anchor);
+		r = cow__memfd_lock_keep(&d);
 	cow__descriptor_close(&d);
 	return r;
 }

@@ -62,6 +62,10 @@ born=$(list births | tr ' ' '\n' | grep -E '^(new-|thread)' | grep -v unseen)
 rows child "$(list births | tr ' ' '\n' | grep -vE '^(new-|thread)')" ids clean "held write"
 rows child "$born" none clean "held write"
 
+# The process that drops can't write a record afterwards.
+"$cowshed" run --report="$work/report" -- "$border" child fork ids clean nothing >"$work/out" 2>&1
+[ "$(id -u)" -ne 0 ] || says "border the report counts strangers" '^  strangers   1 process gave up' "$work/report"
+
 # An unmodified prefork server: a master with a table, a worker that became nobody.
 master() {
 	"$python" - <<'END'
