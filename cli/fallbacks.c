@@ -59,7 +59,7 @@ static const struct advice advices[COW_FALLBACKS] = {
 		"the kernel or a device may do I/O in the memory (io_uring, "
 		"AIO, RDMA, GPU): it is copied, so that no I/O is lost", NULL},
 	[COW_FALLBACK_SLOTS] = {
-		"more than 62 related processes lived at once: they never "
+		"more than 61 related processes lived at once: they never "
 		"take pages over in place",
 		"fewer workers that live at the same time"},
 	[COW_FALLBACK_FOREIGN] = {
