@@ -43,9 +43,6 @@ extern char __libc_single_threaded __attribute__((weak));
 /* Set where this thread, but not its process, gave something up. */
 static _Thread_local bool alone;
 
-/* A child that shares the table of descriptors with its parent, but no memory. */
-static bool shares_files;
-
 static enum border
 by_capabilities(void)
 {
@@ -201,16 +198,6 @@ border_of(long number, long a, long b, long c)
 	}
 }
 
-/* What this child closes would be closed in its parent, too. */
-static bool
-files_apart(void)
-{
-	if (!shares_files)
-		return true;
-	shares_files = preload_kernel(SYS_unshare, CLONE_FILES) < 0;
-	return !shares_files;
-}
-
 static bool
 beside_threads(void)
 {
@@ -234,20 +221,22 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 	kind = border_of(number, a, b, c);
 	if (kind != NONE) {
 		preload_report_stranger();
-		r = files_apart() ? cow__border_make(kind == HARD) : -EAGAIN;
+		r = cow__border_make(kind == HARD);
 	}
 	errno = r < 0 ? -r : saved;
 	return r < 0 ? -1 : 0;
 }
 
 COW_FORK_CODE void
+preload_border_early(long flags)
+{
+	if (flags & CLONE_FILES)
+		(void)preload_kernel(SYS_unshare, CLONE_FILES);
+}
+
+COW_FORK_CODE void
 preload_border_born(long flags)
 {
-	if (shares_files != !!(flags & CLONE_FILES))
-		shares_files = flags & CLONE_FILES;
-	if ((flags & NAMESPACES) || alone) {
-		if (!files_apart())
-			_exit(127);
+	if ((flags & NAMESPACES) || alone)
 		cow__border_born();
-	}
 }

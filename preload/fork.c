@@ -16,6 +16,7 @@
 #include "preload/park.h"
 #include "preload/preload.h"
 
+#include "core/fork/border.h"
 #include "core/fork/fork.h"
 
 #include <errno.h>
@@ -166,6 +167,8 @@ _Fork(void)
 	}
 	prepared = preload_fork_begin();
 	pid = f();
+	if (!prepared && pid == 0)
+		cow__border_missed();
 	return prepared ? preload_fork_end(pid) : pid;
 }
 
@@ -185,6 +188,7 @@ struct beginning {
 	int (*fn)(void *);
 	void *arg, *number; /* NULL: its number is not wanted */
 	long flags;
+	bool prepared;
 };
 
 /* Runs on the child's stack. */
@@ -194,6 +198,11 @@ begin(void *arg)
 	struct beginning b = *(struct beginning *)arg;
 	int status;
 
+	preload_border_early(b.flags);
+	if (!b.prepared) {
+		cow__border_missed();
+		return b.fn(b.arg);
+	}
 	(void)preload_fork_end(0);
 	preload_border_born(b.flags);
 	preload_child_number(b.number);
@@ -224,9 +233,8 @@ typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 EXPORT int
 clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	struct beginning b = { fn, arg, NULL, flags };
+	struct beginning b = { fn, arg, NULL, flags, false };
 	void *parent_tid, *tls, *child_tid;
-	bool prepared;
 	pid_t pid;
 	va_list ap;
 
@@ -237,13 +245,13 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	va_end(ap);
 	NEXT(clone_fn *, "clone")
 	note_sharing(flags);
-	prepared = fn && stack && !(flags & CLONE_VM) && preload_fork_begin();
-	if (!prepared)
+	if (!fn || !stack || (flags & CLONE_VM))
 		return f(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	b.prepared = preload_fork_begin();
 	if (flags & CLONE_CHILD_SETTID)
 		b.number = child_tid;
 	pid = f(begin, stack, flags, &b, parent_tid, tls, child_tid);
-	return preload_fork_end(pid);
+	return b.prepared ? preload_fork_end(pid) : pid;
 }
 
 static pid_t

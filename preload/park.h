@@ -228,6 +228,10 @@ void preload_vfork_mark(void);
  * call. Async-signal-safe. */
 int preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted);
 
+/* In a forked child, before anything else. Where it shares the table of descriptors with its
+ * parent it gets its own: what the engine closes in it would be closed in its parent, too. */
+void preload_border_early(long flags);
+
 /* In a forked child, after the engine's step: `flags` of the clone that made it, or 0. */
 void preload_border_born(long flags);
 

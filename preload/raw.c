@@ -16,6 +16,7 @@
 #include "preload/next.h"
 #include "preload/park.h"
 
+#include "core/fork/border.h"
 #include "core/program/advise.h"
 
 #include <errno.h>
@@ -169,6 +170,10 @@ kernel_fork(long number, long a, long b, long c, long d, long e, long f)
 	bool prepared = preload_fork_begin();
 	long pid = kernel(number, a, b, c, d, e, f);
 
+	if (pid == 0)
+		preload_border_early(flags);
+	if (!prepared && pid == 0)
+		cow__border_missed();
 	if (!prepared)
 		return pid;
 	pid = preload_fork_end((pid_t)pid);

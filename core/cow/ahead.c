@@ -322,7 +322,7 @@ prepare_tile(struct cow__tile *t, uint64_t until)
 int
 cow__ahead_prepare(uint64_t ns)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	uint64_t until = cow__now() + ns;
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 

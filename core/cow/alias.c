@@ -41,7 +41,7 @@ is_alone(const struct cow__tile *t)
 static bool
 read_elsewhere(const struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	if (!t->segment) /* anonymous, or a view of others' */
 		return false;
@@ -97,7 +97,7 @@ move_to_file(struct cow__tile *t)
 {
 	struct cow__segment *s, *old = t->segment;
 	uintptr_t start = cow__tile_start(t);
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	int r = cow__segment_single(cow__own_segments_most_asked(), &s);
 
 	if (r < 0)

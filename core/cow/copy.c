@@ -47,7 +47,7 @@ block(const struct cow__tile *t)
 static bool
 replaceable(const struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	if (t->kept || t->punching || !t->segment || !t->segment->owner)
 		return false;
@@ -417,7 +417,7 @@ static bool
 part_replaceable(struct copy *c)
 {
 	struct cow__tile *t = c->to;
-	struct cow__census census = { 0, 0 };
+	struct cow__census census = { .asked = 0 };
 
 	if (t->punching || !t->segment || !t->segment->owner ||
 	    t->npieces > PIECES_MOST)

@@ -146,7 +146,7 @@ begin_move(uintptr_t start, uintptr_t end)
 static bool
 look(void)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 	uintptr_t at, end;
 

@@ -135,7 +135,7 @@ can_thaw(struct cow__tile *t, struct cow__census *c)
 static size_t
 count_thawable(void)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	size_t n = 0;
 
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
@@ -155,7 +155,7 @@ note_rest(bool thawed_nothing)
 static bool
 anything_to_do(void)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t;
 	static bool was_held COW_FORK_DATA;
 	bool held = false;
@@ -211,7 +211,7 @@ heal_tile(struct cow__tile *t, uintptr_t *at, uint64_t until, size_t most)
 static bool
 heal_ahead(uint64_t until)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__span chunk;
 
 	while (cow__ahead_take(&chunk)) {
@@ -237,7 +237,7 @@ heal_ahead(uint64_t until)
 static bool
 slice(uint64_t until, size_t most)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	uintptr_t at = cursor;
 	struct cow__tile *t = at ? cow__tile_find(at) : NULL, *last;
 

@@ -124,7 +124,7 @@ thaw(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
 static void
 step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	uintptr_t to, last = end, bytes_end = cow__tile_start(t) + cow__extent_usable(t);
 	/* A tracked storage may have clones on this tile. */
 	bool all = w->all && (!t->allocation || t->exposed);
@@ -242,7 +242,7 @@ static int
 begin(struct cow__rewrite *w, size_t bytes)
 {
 	struct intent i = { .asked = false };
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t;
 	int r = find(w->start, &t);
 

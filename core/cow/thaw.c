@@ -401,7 +401,7 @@ release_shadow(struct cow__tile *t, bool unlocked)
 	t->shadow = 0; /* if a fork ends this early, the rest goes later */
 	t->reshadowed = false;
 	while (at < end) {
-		struct cow__census c = { 0, 0 };
+		struct cow__census c = { .asked = 0 };
 		uintptr_t delta = cow__tile_start(alias) - cow__tile_start(t);
 
 		if (t->backing != COW__PRIVATE || !cow__unread(t, &c))
@@ -439,7 +439,7 @@ cow__shadows_due(uint64_t now)
 void
 cow__shadows_release(uint64_t now, bool unlocked)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t, *next;
 	uintptr_t end;
 
@@ -456,7 +456,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 		if (!unlocked)
 			continue;
 		next = cow__tile_find(end);
-		c = (struct cow__census){ 0, 0 };
+		c = (struct cow__census){ .asked = 0 };
 	}
 }
 

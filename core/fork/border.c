@@ -13,9 +13,11 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/export.h"
+#include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/signals.h"
+#include "memfd/watch.h"
 #include "memfd/wait.h"
 
 static bool relatives; /* since the last border */
@@ -86,7 +88,7 @@ leave_by_copies(const struct cow__segment *s)
 static int
 prepare(bool hard)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__segment *s;
 	int r = 0;
 
@@ -147,6 +149,22 @@ cow__border_make(bool hard)
 	cow__signals_restore(&signals);
 	/* The kernel's own words would seem to be about the call. */
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
+}
+
+COW_EXPORT void
+cow__border_missed(void)
+{
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		cow__descriptor_close(&s->file);
+		/* Not by cow__segment_control_end(): the tiles may be in the middle of a change. */
+		if (s->control_tile)
+			(void)cow__map_release((uintptr_t)s->words, s->control_tile->bytes);
+		if (s->page)
+			(void)cow__map_release(s->page, cow__page);
+		s->words = NULL;
+	}
+	cow__slots_leave();
+	cow__watch_forget();
 }
 
 COW_EXPORT COW_FORK_CODE void

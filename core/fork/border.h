@@ -56,6 +56,11 @@ void cow__border_child(void);
  * process if that can't be. Engine not locked. */
 void cow__border_born(void);
 
+/* In a child of a fork that the engine could not prepare. It has no memory of the engine, but
+ * the descriptors and control parts of its parent's files: gives them up. No lock is needed,
+ * since the child has one thread, and the engine is of no more use in it. */
+void cow__border_missed(void);
+
 /* At a fork, engine locked: from now on there are relatives. True: the child is to be a
  * stranger from birth (option border). */
 void cow__border_forked(void);

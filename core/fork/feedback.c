@@ -105,7 +105,7 @@ cow__feedback_learn(void)
 void
 cow__feedback_freed(const struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	ssize_t n;
 
 	if (t->backing != COW__PRIVATE || !t->inherited || !learning() ||

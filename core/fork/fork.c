@@ -420,8 +420,10 @@ cow__fork_child(void)
 {
 	/* Also where nothing else may be touched: the counters are read at exit. */
 	cow__stats_child();
-	if (skipping)
+	if (skipping) {
+		cow__border_missed();
 		return;
+	}
 	if (hooks_now())
 		hooks_now()->early();
 	cow__engine.lock.state = 0;

@@ -187,7 +187,10 @@ cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 		word = t->segment->words;
 	if (word ? others(word, c) != 0 : t->inherited)
 		return false;
-	return cow__segment_left(t->segment);
+	if (c->segment != t->segment)
+		c->left = cow__segment_left(t->segment);
+	c->segment = t->segment;
+	return c->left;
 }
 
 bool
@@ -231,7 +234,7 @@ cow__holders_reset(struct cow__segment *s)
 void
 cow__holders_refresh(void)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
 		if (s->owner)

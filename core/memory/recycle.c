@@ -186,7 +186,7 @@ give_pages_back(struct cow__tile *t)
 static void
 release_pages(struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	bool apart, unread;
 
 	if (!t->segment) {
@@ -321,7 +321,7 @@ cow__extent_free(struct cow__tile *t)
 unsigned
 cow__extent_poll_limbo(void)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t = limbo, *next;
 	bool apart;
 
@@ -382,7 +382,7 @@ replace_part(uintptr_t at, size_t bytes, uintptr_t copy, bool ours)
 void
 cow__extent_leave_segment(struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	(void)cow__holders_drop(t, &c, NULL);
 	cow__segment_unref(t->segment);

@@ -25,6 +25,7 @@
 #ifndef COW_CORE_MEMORY_SLOTS_H
 #define COW_CORE_MEMORY_SLOTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define COW__SHARED_BIT (1ull << 63) /* of all holders beyond the first 61 */
@@ -33,8 +34,11 @@
 
 /* What one operation found out about slots, so that each is asked once. It holds
  * until the engine is unlocked. */
+struct cow__segment;
 struct cow__census {
 	uint64_t asked, alive;
+	const struct cow__segment *segment; /* the last one that was asked about strangers ... */
+	bool left;                          /* ... and the answer (core/memory/holders.c) */
 };
 
 /* This process's bit; 0: it has no family. Engine locked, as in all of these. */

@@ -34,7 +34,7 @@ cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 static bool
 is_free(const struct cow__tile *pages)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	return pages->kind == COW__LIMBO && pages->refs == 1 &&
 	       pages->backing == COW__SHARED && cow__holders_alone(pages, &c);
@@ -81,7 +81,7 @@ own_unread(const struct cow__tile *t, size_t at, size_t bytes)
 bool
 cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 
 	return own_unread(t, at, bytes) && cow__holders_alone(t, &c);
 }
@@ -182,7 +182,7 @@ punch_own(struct cow__tile *t, size_t at, size_t bytes)
 static size_t
 release_own(struct cow__tile *t)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	size_t here = 0, bytes = 0;
 
 	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes)

@@ -104,7 +104,7 @@ static int
 discard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
         int advice)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	uintptr_t to = end;
 
 	cow__commit_forget_young(t);

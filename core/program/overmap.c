@@ -78,7 +78,7 @@ give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 static void
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	uintptr_t at;
 
 	if (t->npieces || t->refs != 1 || t->punching ||

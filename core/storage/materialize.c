@@ -68,7 +68,7 @@ static int
 steal(struct cow_storage *s, const struct cow__writing *w)
 {
 	struct cow__allocation *a = s->data;
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t = a->tile;
 	int r = 1;
 

@@ -77,7 +77,7 @@ END_TEST
 START_TEST(neighbours_too)
 {
 	enum { BLOCKS = 8 };
-	struct cow__census c = { 0, 0 };
+	struct cow__census c = { .asked = 0 };
 	unsigned char *p[BLOCKS];
 	struct cow__tile *t;
 
