@@ -366,14 +366,18 @@ cow__rewrite_end(struct cow__rewrite *w, bool keep)
 	/* Of a raw fork the engine knows by the number alone. */
 	bool is_child = w->generation != cow__engine.generation ||
 	                cow__engine.process != cow__process_id();
+	uint64_t copied = 0;
 	int r = 0;
 
 	if (!is_child) {
 		cow__engine_lock();
 		r = keep ? keep_new(w) : 0;
 		cow__engine_unlock();
-		if (r < 0 && r != -ENOENT) /* the block was not freed meanwhile */
+		if (r < 0 && r != -ENOENT) { /* the block was not freed meanwhile */
+			if (w->frozen)
+				cow__rewrite(w->start, w->start + w->bytes, true, &copied);
 			memcpy((void *)w->start, (void *)w->to.at, w->bytes);
+		}
 		cow__engine_lock();
 		unlist(w);
 		if (w->frozen && !w->to.alias)
