@@ -224,6 +224,7 @@ prepare_memory(void)
 		cow__engine.fork_failed = r;
 	}
 	cow__holders_inherit();
+	cow__segments_before_fork();
 	cow__border_forked();
 	cow__engine.forked_once = true;
 }
@@ -366,6 +367,7 @@ cow__fork_parent(void)
 	cow__pools_unlock();
 	if (taking_part) {
 		cow__holders_parent();
+		cow__segments_parent();
 		copies_free();
 		(void)inherit_mappings(false);
 		/* Where forks alone don't heal it, the helper has to. */

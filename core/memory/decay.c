@@ -136,6 +136,7 @@ cow__decay_child(void)
 {
 	if (!cooling)
 		return;
+	cow__segment_note_left(cooling->segment, cow__tile_start(cooling), cooling->bytes);
 	(void)cow__tile_put(cooling);
 	cooling = NULL;
 }

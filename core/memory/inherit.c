@@ -35,9 +35,6 @@ tile_in_child(struct cow__tile *t)
 	if (t->kind == COW__INNER && t->backing == COW__NONE &&
 	    cow__map_none(cow__tile_start(t), t->bytes) == 0)
 		return cow__tile_put(t)->next;
-	/* Plain Linux would not let a child see what was freed before. */
-	if (t->kind == COW__FREE && cow__tile_heat(t) == COW__WARM)
-		cow__segment_note_left(t->segment, cow__tile_start(t), t->bytes);
 	/* Live: inherited, or kept by the helper at the fork. */
 	if (t->kind == COW__INNER || t->kind == COW__LOST ||
 	    t->kind == COW__LIVE)

@@ -103,8 +103,12 @@ int cow__segment_control_end(struct cow__segment *s);
 uint32_t cow__segment_word_new(struct cow__segment *s);
 void cow__segment_word_free(struct cow__segment *s, uint32_t word);
 
-/* In a forked child: notes what was free in a parent's file, and had pages. */
+/* Notes for the child what is free in a file of its parent, and has pages: plain Linux would not
+ * let it see that. before_fork does so for all warm memory, so that the child need not map
+ * memory for the notes, and parent forgets it. */
 void cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes);
+void cow__segments_before_fork(void);
+void cow__segments_parent(void);
 
 /* Have all strangers let go of the file? */
 bool cow__segment_left(const struct cow__segment *s);

@@ -50,6 +50,24 @@ cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes)
 	s->left[s->nleft++] = (struct cow__span){ from, from + bytes };
 }
 
+void
+cow__segments_before_fork(void)
+{
+	for (struct cow__tile *t = cow__engine.warm_first; t; t = t->list_next)
+		if (t->segment && t->segment->forked)
+			cow__segment_note_left(t->segment, cow__tile_start(t), t->bytes);
+}
+
+void
+cow__segments_parent(void)
+{
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		if (s->owner) {
+			s->nleft = 0;
+			s->left_more = false;
+		}
+}
+
 bool
 cow__segment_left(const struct cow__segment *s)
 {

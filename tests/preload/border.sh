@@ -8,6 +8,12 @@
 
 border=$programs/border
 
+# One attack writes to every descriptor that it has. Those of make and others are not for it.
+for n in /proc/self/fd/*; do
+	n=${n##*/}
+	[ "$n" -le 2 ] || [ "$n" -ge 255 ] || eval "exec $n>&-"
+done
+
 # row DIRECTION BIRTH WAY STATE ATTACK
 row() {
 	local name="border $*${also:+ ($also)}${BORDER_MMAP:+ mmap}" got
