@@ -86,6 +86,7 @@ cow__target_for(struct cow__tile *t, uintptr_t start, size_t bytes, struct cow__
 	*ret = (struct cow__target){ .made = false };
 	if (target_spare(t, at, bytes, ret) || target_own(t, at, bytes, ret))
 		return 0;
+	cow__spares_useless(t, at, bytes);
 	return cow__target_new(bytes, start % COW__HUGE == 0 && bytes >= COW__HUGE, ret);
 }
 

@@ -40,6 +40,30 @@ is_free(const struct cow__tile *pages)
 	       pages->backing == COW__SHARED && cow__holders_alone(pages, &c);
 }
 
+/* Nobody reads the pages, but a relative has their file, so they can't be written. */
+static bool
+is_useless(const struct cow__tile *pages)
+{
+	struct cow__census c = { .asked = 0 };
+
+	return pages->kind == COW__LIMBO && pages->refs == 1 && !cow__holders_alone(pages, &c) &&
+	       cow__holders_unread(pages, &c);
+}
+
+void
+cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
+{
+	for (uint32_t i = 0; i < t->nspares; i++) {
+		struct cow__piece p = t->spares[i].piece;
+
+		if (t->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
+			continue;
+		t->spares[i--] = t->spares[--t->nspares];
+		p.pages->open--;
+		cow__extent_unref_pages(p.pages);
+	}
+}
+
 bool
 cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece *ret)
 {

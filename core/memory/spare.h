@@ -32,6 +32,10 @@ void cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 bool cow__spare_take(struct cow__tile *t, size_t at, size_t bytes,
                      struct cow__piece *ret);
 
+/* New pages are about to be taken for [at, at + bytes): gives back spare ones that can't be written
+ * beside a relative. Otherwise there would be a third place for each state. */
+void cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes);
+
 /* Are the tile's own pages under [at, at + bytes) read by nobody? */
 bool cow__spare_own(const struct cow__tile *t, size_t at, size_t bytes);
 
