@@ -40,8 +40,9 @@ enum border { NONE, SOFT, HARD };
 
 extern char __libc_single_threaded __attribute__((weak));
 
-/* Set where this thread, but not its process, gave something up. */
-static _Thread_local bool alone;
+/* A thread, but not its process, gave something up. It may have made others since, so from then on
+ * each child is a stranger from birth. */
+static bool alone;
 
 static enum border
 by_capabilities(void)
@@ -69,11 +70,12 @@ keeps_capabilities(void)
 	return bits < 0 || (bits & (SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP));
 }
 
-/* The kernel takes all capabilities when the last of the three users that is root goes. */
+/* The kernel takes all capabilities when the last of the three users that is root goes. `root`: one
+ * of them is root now. */
 static enum border
-by_users(long r, long e, long s)
+by_users(bool root, long r, long e, long s)
 {
-	bool others = r && e && s && !is(r, NOBODY_ELSE) && !is(e, NOBODY_ELSE) &&
+	bool others = root && r && e && s && !is(r, NOBODY_ELSE) && !is(e, NOBODY_ELSE) &&
 	              !is(s, NOBODY_ELSE);
 
 	return others && !keeps_capabilities() ? SOFT : by_capabilities();
@@ -83,21 +85,23 @@ static enum border
 by_user_call(long number, long a, long b, long c)
 {
 	uid_t r, e, s;
+	bool root;
 
 	if (getresuid(&r, &e, &s) < 0)
 		return HARD;
+	root = !r || !e || !s;
 	switch (number) {
 	case SYS_setuid:
 		if (is(a, r) && is(a, e) && is(a, s))
 			return NONE;
 		return cow__process_capable(1ull << CAP_SETUID, true, false)
-		               ? by_users(a, a, a)
+		               ? by_users(root, a, a, a)
 		               : by_capabilities();
 	case SYS_setreuid:
 		/* The saved user becomes the effective one. */
-		return stays(a, r) && stays(b, e) && is(s, e) ? NONE : by_users(a, b, b);
+		return stays(a, r) && stays(b, e) && is(s, e) ? NONE : by_users(root, a, b, b);
 	case SYS_setresuid:
-		return stays(a, r) && stays(b, e) && stays(c, s) ? NONE : by_users(a, b, c);
+		return stays(a, r) && stays(b, e) && stays(c, s) ? NONE : by_users(root, a, b, c);
 	default: /* setfsuid: the others stay */
 		return by_capabilities();
 	}
@@ -213,7 +217,8 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 	*ret_counted = beside_threads();
 	if (*ret_counted) {
 		cow__border_call(true);
-		alone |= !whole;
+		if (!whole)
+			__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 		cow__border_fence();
 	}
 	if (!cow__border_due())
@@ -239,4 +244,6 @@ preload_border_born(long flags)
 {
 	if ((flags & NAMESPACES) || alone)
 		cow__border_born();
+	if (alone) /* this process has one thread */
+		alone = false;
 }

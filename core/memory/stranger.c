@@ -167,10 +167,45 @@ cow__segment_give_up(struct cow__segment *s, bool hard)
 	return r;
 }
 
+/* Unmaps what is mapped shared of the file besides live memory: free memory, and pages that only
+ * other tiles show. A shared mapping could be grown over the rest of the file, too. */
+static int
+unmap_shared(struct cow__segment *s)
+{
+	struct cow__tile *t;
+	int r = 0;
+
+	for (t = cow__tile_first(); r == 0 && t; t = t->next) {
+		bool is_free = t->kind == COW__FREE;
+
+		if (t->segment != s || t->backing != COW__SHARED ||
+		    (!is_free && t->kind != COW__LIMBO))
+			continue;
+		if (is_free)
+			cow__tile_unlist(t);
+		cow__tile_change_begin(t);
+		r = cow__map_none(cow__tile_start(t), t->bytes);
+		t->backing = r == 0 ? COW__NONE : t->backing;
+		if (r == 0 && is_free) {
+			cow__segment_unref(s);
+			t->segment = NULL;
+			t->freed_at = 0;
+			t->hollow = 0;
+		}
+		cow__tile_change_end(t);
+		if (is_free)
+			t = cow__tile_put(t);
+	}
+	return r;
+}
+
 int
 cow__segment_gone(struct cow__segment *s)
 {
-	int r;
+	int r = unmap_shared(s);
+
+	if (r < 0)
+		return r;
 
 	if (s->words)
 		__atomic_fetch_or(&s->words[0], COW__MARKED, __ATOMIC_RELEASE);
