@@ -50,20 +50,6 @@ is_useless(const struct cow__tile *pages)
 	       cow__holders_unread(pages, &c);
 }
 
-void
-cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
-{
-	for (uint32_t i = 0; i < t->nspares; i++) {
-		struct cow__piece p = t->spares[i].piece;
-
-		if (t->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
-			continue;
-		t->spares[i--] = t->spares[--t->nspares];
-		p.pages->open--;
-		cow__extent_unref_pages(p.pages);
-	}
-}
-
 bool
 cow__spare_take(struct cow__tile *t, size_t at, size_t bytes, struct cow__piece *ret)
 {
@@ -200,6 +186,25 @@ punch_own(struct cow__tile *t, size_t at, size_t bytes)
 	cow__tile_inner_free(alias);
 	cow__stat_add(bytes_returned, done);
 	return done;
+}
+
+void
+cow__spares_useless(struct cow__tile *t, size_t at, size_t bytes)
+{
+	struct cow__census c = { .asked = 0 };
+
+	if (own_unread(t, at, bytes) && !cow__holders_alone(t, &c) && cow__holders_unread(t, &c) &&
+	    punch_own(t, at, bytes))
+		t->own_punched = true;
+	for (uint32_t i = 0; i < t->nspares; i++) {
+		struct cow__piece p = t->spares[i].piece;
+
+		if (t->spares[i].at != at || p.bytes != bytes || !is_useless(p.pages))
+			continue;
+		t->spares[i--] = t->spares[--t->nspares];
+		p.pages->open--;
+		cow__extent_unref_pages(p.pages);
+	}
 }
 
 /* Gives those of the tile's own pages back that nobody reads. */
