@@ -99,8 +99,9 @@ prepare(bool hard)
 		if (s->leaving ? cow__segment_give_up(s, hard) == 0
 		               : cow__segment_forget_left(s) == 0)
 			continue;
-		s->leaving = false;
-		r = leave_by_copies(s);
+		/* Its words are the relatives' still: it is left as the others are, after nothing
+		 * of this process shows its pages any more. */
+		r = s->leaving ? leave_by_copies(s) : -ENOMEM;
 	}
 	return r;
 }
