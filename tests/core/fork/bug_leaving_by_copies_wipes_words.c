@@ -9,6 +9,7 @@
  */
 #include "tests/support/support.h"
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { NOBODY = 65534, BYTES = 8 * MIB };
@@ -37,9 +38,11 @@ static void family(void *arg)
 	pid_t sibling;
 
 	must(getuid() != 0 || setresuid(NOBODY, NOBODY, NOBODY) == 0);
+	must(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0); /* else it could not use /proc/self */
 	cow_block_free(new_block(4 * MIB, 0)); /* warm: what can't be given back without a descriptor */
 	block = new_block(BYTES, 0);
 	fill(block, BYTES, 1);
+	must(stats_now().segments > 0 || cow_feature_probe(COW_FEATURE_MEMFD, NULL, NULL) <= 0);
 	gate_make(&look);
 	sibling = child_start(reads_later, NULL);
 	in_child(leaves, NULL);
