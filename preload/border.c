@@ -212,19 +212,19 @@ int
 preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted)
 {
 	int saved = errno, r = 0;
-	enum border kind;
+	enum border kind = NONE;
 
 	*ret_counted = beside_threads();
 	if (*ret_counted) {
 		cow__border_call(true);
-		if (!whole)
-			__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 		cow__border_fence();
 	}
-	if (!cow__border_due())
-		return 0;
-	kind = border_of(number, a, b, c);
-	if (kind != NONE) {
+	/* Only children of a process with threads can be born as strangers. */
+	if (*ret_counted || cow__border_due())
+		kind = border_of(number, a, b, c);
+	if (*ret_counted && !whole && kind != NONE)
+		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
+	if (kind != NONE && cow__border_due()) {
 		preload_report_stranger();
 		r = cow__border_make(kind == HARD);
 	}
