@@ -16,6 +16,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -435,7 +436,9 @@ cow__process_opens_mapped(void)
 	return !capabilities(&effective, &permitted) || (permitted & mask);
 }
 
-COW_FORK_CODE bool
+/* Linux: ptrace(2), "Ptrace access mode checking". A process that changed its user without an exec
+ * is not dumpable any more. */
+bool
 cow__process_traces_relatives(void)
 {
 	static int scope = -1; /* not asked yet */
@@ -448,8 +451,9 @@ cow__process_traces_relatives(void)
 			now = text[0] - '0';
 		scope = now < 0 || now > 3 ? 3 : now;
 	}
-	return scope == 0 || (scope < 3 && cow__process_capable(1ull << CAP_SYS_PTRACE, true,
-	                                                        false));
+	if (scope == 0 && SYS3(SYS_prctl, PR_GET_DUMPABLE, 0, 0) == 1)
+		return true;
+	return scope < 3 && cow__process_capable(1ull << CAP_SYS_PTRACE, true, false);
 }
 
 bool

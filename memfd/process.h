@@ -57,8 +57,9 @@ bool cow__process_opens_mapped(void);
  * All of them, or any of them if `any`. False if that can't be found out. */
 bool cow__process_capable(uint64_t mask, bool any, bool permitted);
 
-/* Does the kernel let a process trace its parents and siblings, if they are of the same user?
- * Not where Yama's ptrace_scope is not 0. It is asked once. */
+/* Does the kernel let a process trace its parents and siblings of the same user and sandbox? Not
+ * where Yama's ptrace_scope is not 0, which is asked once, and not if the process is not dumpable.
+ * With CAP_SYS_PTRACE it does in both cases. */
 bool cow__process_traces_relatives(void);
 
 /* Is this user, as the kernel names a peer's here, the process's own? All users

@@ -40,8 +40,12 @@ enum border { NONE, SOFT, HARD };
 
 extern char __libc_single_threaded __attribute__((weak));
 
-/* A thread, but not its process, gave something up. It may have made others since, so from then on
- * each child is a stranger from birth. */
+/* How many relatives there were when a change of the user of files was found to be no border. */
+static uint32_t harmless;
+
+/* A thread, but not its process, gave something up, and may have made others since. Or the next
+ * children will be in a namespace in which the process is not. From then on each child is a stranger
+ * from birth. */
 static bool alone;
 
 static enum border
@@ -100,10 +104,8 @@ by_user_call(long number, long a, long b, long c)
 	case SYS_setreuid:
 		/* The saved user becomes the effective one. */
 		return stays(a, r) && stays(b, e) && is(s, e) ? NONE : by_users(root, a, b, b);
-	case SYS_setresuid:
+	default: /* setresuid */
 		return stays(a, r) && stays(b, e) && stays(c, s) ? NONE : by_users(root, a, b, c);
-	default: /* setfsuid: the others stay */
-		return by_capabilities();
 	}
 }
 
@@ -174,6 +176,17 @@ by_prctl(long option, long a, long b)
 #define CLONE_NEWTIME 0x80
 #endif
 
+/* Processes and clocks get a new namespace at their birth. setns() may be asked by a descriptor
+ * alone, which does not tell. */
+static bool
+later_children(long number, long a, long b)
+{
+	const long kinds = CLONE_NEWPID | CLONE_NEWTIME;
+
+	return (number == SYS_unshare && (a & kinds)) ||
+	       (number == SYS_setns && (!b || (b & kinds)));
+}
+
 static enum border
 border_of(long number, long a, long b, long c)
 {
@@ -181,12 +194,10 @@ border_of(long number, long a, long b, long c)
 	case SYS_setuid:
 	case SYS_setreuid:
 	case SYS_setresuid:
-	case SYS_setfsuid:
 		return by_user_call(number, a, b, c);
 	case SYS_setgid:
 	case SYS_setregid:
 	case SYS_setresgid:
-	case SYS_setfsgid:
 	case SYS_setgroups:
 		return by_group_call(number, a, b, c);
 	case SYS_prctl:
@@ -197,7 +208,7 @@ border_of(long number, long a, long b, long c)
 		return a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c)
 		               ? by_capabilities()
 		               : NONE;
-	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self */
+	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self, setfsuid, setfsgid */
 		return by_capabilities();
 	}
 }
@@ -208,12 +219,39 @@ beside_threads(void)
 	return (!&__libc_single_threaded || !__libc_single_threaded) && !preload_is_vfork_child();
 }
 
+/* The user of files decides about files alone: who may trace whom goes by the other users. But the
+ * process is not dumpable any more, so relatives without CAP_SYS_PTRACE can't trace it. */
+bool
+preload_border_by_file_user(void)
+{
+	uint32_t relatives = cow__border_relatives();
+	bool threads;
+
+	if (!relatives)
+		return false;
+	threads = beside_threads();
+	if (!threads && relatives == harmless)
+		return false;
+	if (!cow__process_capable(1ull << CAP_SYS_PTRACE, true, false))
+		return true;
+	if (!threads)
+		harmless = relatives;
+	return false;
+}
+
+bool
+preload_border_none(void)
+{
+	return cow__border_relatives() == 0 && !beside_threads();
+}
+
 int
 preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted)
 {
 	int saved = errno, r = 0;
 	enum border kind = NONE;
 
+	harmless = 0; /* relatives may be fewer than before, or have fewer capabilities */
 	*ret_counted = beside_threads();
 	if (*ret_counted) {
 		cow__border_call(true);
@@ -222,7 +260,7 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 	/* Only children of a process with threads can be born as strangers. */
 	if (*ret_counted || cow__border_due())
 		kind = border_of(number, a, b, c);
-	if (*ret_counted && !whole && kind != NONE)
+	if ((*ret_counted && !whole && kind != NONE) || later_children(number, a, b))
 		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 	if (kind != NONE && cow__border_due()) {
 		preload_report_stranger();

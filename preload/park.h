@@ -228,6 +228,14 @@ void preload_vfork_mark(void);
  * call. Async-signal-safe. */
 int preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted);
 
+/* Is there nobody to whom such a call could make a border, and no other thread that could fork
+ * meanwhile? Plain loads, unless there are threads. */
+bool preload_border_none(void);
+
+/* Does a change of the user of files, or of their group, make one? Nanoseconds from the second call
+ * on. */
+bool preload_border_by_file_user(void);
+
 /* In a forked child, before anything else. Where it shares the table of descriptors with its
  * parent it gets its own: what the engine closes in it would be closed in its parent, too. */
 void preload_border_early(long flags);

@@ -78,7 +78,7 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 /* As libc's syscall(). Our own syscall() looks at addresses first. */
 long preload_kernel(long number, ...);
 
-/* Does the call need a process with one thread, or change only the calling thread?
+/* Does the call need a process with one thread, or give up privileges?
  * `option` is prctl's, else 0 (preload/privileges.c). */
 bool preload_is_for_one(long number, long option);
 
@@ -89,6 +89,9 @@ long preload_kernel_alone(long number, long a, long b, long c, long d, long e, l
  * must be called. */
 bool cow__threads_suspend(void);
 void cow__helper_resume(void);
+
+/* Has the library no threads now? It takes nanoseconds, and no lock. */
+bool cow__threads_none(void);
 
 /* A second name for our own mmap and its like. The first name may belong to another
  * library that was loaded before us and called us. */

@@ -13,7 +13,11 @@
  *
  * So the helper and the threads that copy end before the call. Threads that are made
  * later inherit the privileges of their maker. Signal handlers may make many of these
- * calls.
+ * calls. setfsuid() and setfsgid() end none, because they give up nothing: servers change the user
+ * of files for each request, and change it back.
+ *
+ * Most of these calls find no thread of the library and no relative, and then cost what they cost
+ * without the library (nothing_to_end()).
  *
  * A filter of system calls may kill for calls that the program does not make itself.
  * Before it is set, the shim switches safe points off (memfd/park.h).
@@ -49,9 +53,9 @@ preload_is_for_one(long number, long option)
 	case SYS_setregid:
 	case SYS_setresuid:
 	case SYS_setresgid:
+	case SYS_setgroups:
 	case SYS_setfsuid:
 	case SYS_setfsgid:
-	case SYS_setgroups:
 	case SYS_capset:
 	case SYS_seccomp:
 	case SYS_landlock_restrict_self:
@@ -82,6 +86,21 @@ makes_sandbox(long number, long a)
 	return makes && (preload_sandboxed() || !preload_is_vfork_child());
 }
 
+/* Neither threads of the library, nor relatives to whom the call could make a border. */
+static bool
+nothing_to_end(void)
+{
+	return cow__threads_none() && preload_border_none();
+}
+
+/* A signal handler may have started a thread since, which has what the process has given up. */
+static void
+nothing_began(void)
+{
+	if (!cow__threads_none() && cow__threads_suspend())
+		cow__helper_resume();
+}
+
 /* A filter that was set just now may end the process for any call of the kernel. */
 static void
 end(bool suspended, bool counted)
@@ -92,17 +111,38 @@ end(bool suspended, bool counted)
 		cow__helper_resume();
 }
 
+/* These may change what later children have, and not the process itself. */
+static bool
+changes_children(long number)
+{
+	return number == SYS_unshare || number == SYS_setns;
+}
+
+static bool
+is_of_files(long number)
+{
+	return number == SYS_setfsuid || number == SYS_setfsgid;
+}
+
 long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
-	bool suspended = cow__threads_suspend();
-	bool sandbox = makes_sandbox(number, a), counted;
+	bool sandbox = makes_sandbox(number, a), suspended, counted;
 	long r;
 
+	if (is_of_files(number) && !preload_border_by_file_user())
+		return preload_kernel(number, a);
+	if (!sandbox && !changes_children(number) && nothing_to_end()) {
+		r = preload_kernel(number, a, b, c, d, e, f);
+		nothing_began();
+		return r;
+	}
+	suspended = cow__threads_suspend();
 	r = preload_border(false, number, a, b, c, &counted);
 	if (r < 0) {
 		end(suspended, counted);
-		return r;
+		/* These tell by the old user that nothing changed. */
+		return is_of_files(number) ? preload_kernel(number, -1L) : r;
 	}
 	if (sandbox)
 		cow__park_sandbox(1);
@@ -192,6 +232,11 @@ prctl(int option, ...)
                                                                                \
 			memcpy(&f, &p, sizeof(p));                             \
 			__atomic_store_n(&next, f, __ATOMIC_RELAXED);          \
+		}                                                              \
+		if (nothing_to_end()) {                                        \
+			r = f arguments;                                       \
+			nothing_began();                                       \
+			return r;                                              \
 		}                                                              \
 		suspended = cow__threads_suspend();                            \
 		r = preload_border(true, __VA_ARGS__, &counted);                             \

@@ -20,21 +20,30 @@
 #include "memfd/watch.h"
 #include "memfd/wait.h"
 
-static bool relatives; /* since the last border */
-static uint32_t calls; /* that give up privileges, under way */
+static uint32_t relatives; /* forks since the last border */
+static uint32_t calls;     /* that give up privileges, under way */
+static bool at_birth;      /* the next child is a stranger from birth */
 
 void
 cow__border_forked(void)
 {
-	if (!relatives)
-		__atomic_store_n(&relatives, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&relatives, relatives + 1 ? relatives + 1 : 1, __ATOMIC_RELAXED);
+	/* Where a parent may not trace its child, every fork is a border. The parent asks,
+	 * because the answer is the child's, too. */
+	at_birth = cow__engine.border == COW__BORDER_FORK ||
+	           (cow__engine.border == COW__BORDER_AUTO && !cow__process_traces_relatives());
+}
+
+COW_EXPORT uint32_t
+cow__border_relatives(void)
+{
+	return __atomic_load_n(&relatives, __ATOMIC_RELAXED);
 }
 
 COW_EXPORT bool
 cow__border_due(void)
 {
-	return __atomic_load_n(&relatives, __ATOMIC_RELAXED) &&
-	       cow__engine.process == cow__process_id();
+	return cow__border_relatives() && cow__engine.process == cow__process_id();
 }
 
 COW_EXPORT void
@@ -63,12 +72,10 @@ cow__border_child(void)
 		calls = 0;
 }
 
-/* Where Yama keeps equal users from tracing each other, every fork is a border. */
 COW_FORK_CODE bool
 cow__border_at_birth(void)
 {
-	return cow__engine.border == COW__BORDER_FORK ||
-	       (cow__engine.border == COW__BORDER_AUTO && !cow__process_traces_relatives());
+	return at_birth;
 }
 
 /* What was refused is replaced by copies. */
@@ -84,10 +91,13 @@ leave_by_copies(const struct cow__segment *s)
 	return r;
 }
 
-/* What can fail. Nothing is given up yet that the process needs. */
+/* What can fail. Nothing is given up yet that the process needs. A private mapping can be grown over
+ * its whole file, and its copied pages dropped. Behind them are the bytes that this process
+ * overwrote, which relatives still read: only copies of everything leave them. */
 static int
 prepare(bool hard)
 {
+	bool keeps = cow__engine.border != COW__BORDER_COPIES;
 	struct cow__census c = { .asked = 0 };
 	struct cow__segment *s;
 	int r = 0;
@@ -96,7 +106,7 @@ prepare(bool hard)
 		s->leaving = !s->gone && !cow__holders_apart(s, &c);
 		if (s->gone) /* by an earlier call */
 			continue;
-		if (s->leaving ? cow__segment_give_up(s, hard) == 0
+		if (s->leaving ? keeps && cow__segment_give_up(s, hard) == 0
 		               : cow__segment_forget_left(s) == 0)
 			continue;
 		/* Its words are the relatives' still: it is left as the others are, after nothing
@@ -128,7 +138,7 @@ leave(bool hard)
 	if (r < 0)
 		return r;
 	cow__slots_leave();
-	__atomic_store_n(&relatives, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&relatives, 0, __ATOMIC_RELAXED);
 	cow__stat_add(strangers, marked != 0);
 	return 0;
 }

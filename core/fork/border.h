@@ -28,6 +28,11 @@
 #include "memfd/process.h" /* for preload/, too: which capabilities the process has */
 
 #include <stdbool.h>
+#include <stdint.h>
+
+/* How many forks there were since the last border; not 0 while another process may have memory of
+ * this one, or the other way round. No lock. Async-signal-safe. */
+uint32_t cow__border_relatives(void);
 
 /* May another process have memory of this one, or the other way round? False in a child that
  * shares its parent's address space. Needs no lock, takes nanoseconds. Async-signal-safe. */

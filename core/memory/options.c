@@ -30,6 +30,8 @@ set_border(const char *value)
 		cow__engine.border = COW__BORDER_CALLS;
 	else if (!strcmp(value, "fork"))
 		cow__engine.border = COW__BORDER_FORK;
+	else if (!strcmp(value, "copies"))
+		cow__engine.border = COW__BORDER_COPIES;
 	else
 		return -EINVAL;
 	return 0;

@@ -16,7 +16,7 @@
 #include "cowshed.h"
 
 enum cow__policy { COW__POLICY_AUTO, COW__POLICY_MEMFD, COW__POLICY_ANON };
-enum cow__border { COW__BORDER_AUTO, COW__BORDER_CALLS, COW__BORDER_FORK };
+enum cow__border { COW__BORDER_AUTO, COW__BORDER_CALLS, COW__BORDER_FORK, COW__BORDER_COPIES };
 enum cow__copies { COW__COPIES_OFF, COW__COPIES_AUTO, COW__COPIES_LAZY };
 
 struct cow__engine {

@@ -370,6 +370,19 @@ cow__threads_suspend(void)
 	return true;
 }
 
+COW_EXPORT bool
+cow__threads_none(void)
+{
+	struct pool *p = __atomic_load_n(&pool, __ATOMIC_ACQUIRE);
+
+	if (cow__helper_id())
+		return false;
+	for (int i = 0; p && i < MOST; i++)
+		if (__atomic_load_n(&p->threads[i].tid, __ATOMIC_RELAXED))
+			return false;
+	return true;
+}
+
 COW_EXPORT int
 cow_threads_get(void)
 {

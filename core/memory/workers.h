@@ -32,4 +32,7 @@ void cow__workers_run(int64_t n, int64_t grain,
  * cow__helper_suspend_signal() returned. */
 bool cow__threads_suspend(void);
 
+/* Has the library no threads now? Plain loads. Async-signal-safe. */
+bool cow__threads_none(void);
+
 #endif

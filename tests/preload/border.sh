@@ -122,6 +122,7 @@ else
 	also=border=fork rows "child sibling" fork "unseen ids" "clean freed" "held write read grow"
 	also=border=fork row parent fork unseen clean write
 	also=border=fork rows child thread-unseen none clean "held write"
+	also=border=copies rows child fork ids "clean freed dense" "held write read grow"
 fi
 
 if [ -n "${QUICK:-}" ]; then

@@ -111,10 +111,16 @@ static pid_t born_files_number(void (*body)(void)) { return number_with(CLONE_FI
 static pid_t thread_child;
 static long (*thread_call)(long, ...);
 
+static void *forks(void *arg)
+{
+	thread_child = ((pid_t(*)(void (*)(void)))arg)(birth_body);
+	return NULL;
+}
+
 static void *drops_alone(void *arg)
 {
 	if (thread_call(SYS_setresuid, NOBODY, NOBODY, NOBODY) == 0)
-		thread_child = ((pid_t(*)(void (*)(void)))arg)(birth_body);
+		(void)forks(arg);
 	return NULL;
 }
 
@@ -153,6 +159,34 @@ static pid_t born_thread_unseen(void (*body)(void))
 	thread_call = unseen;
 	return in_thread(body, born_fork);
 }
+static void *makes_thread(void *arg)
+{
+	pthread_t t;
+
+	if (syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY) != 0)
+		return NULL;
+	check(pthread_create(&t, NULL, forks, arg) == 0);
+	check(pthread_join(t, NULL) == 0);
+	return NULL;
+}
+
+/* A thread that dropped made the one that forks. */
+static pid_t born_threads_thread(void (*body)(void))
+{
+	pthread_t t;
+
+	thread_child = -1;
+	birth_body = body;
+	check(pthread_create(&t, NULL, makes_thread, (void *)born_fork) == 0);
+	check(pthread_join(t, NULL) == 0);
+	return thread_child;
+}
+
+/* The parent itself stays in its namespace. */
+static pid_t born_later_pid(void (*body)(void))
+{
+	return unshare(CLONE_NEWPID) == 0 ? born_fork(body) : -1;
+}
 
 static const struct birth births[] = {
 	{ "fork", born_fork, 0, 0 },
@@ -171,6 +205,8 @@ static const struct birth births[] = {
 	{ "new-user-pid", born_user_pid, 1, 0 },
 	{ "thread", born_thread, 1, 1 },
 	{ "thread-number", born_thread_number, 1, 1 },
+	{ "thread-thread", born_threads_thread, 1, 1 },
+	{ "new-pid-later", born_later_pid, 1, 1 },
 	{ "thread-unseen", born_thread_unseen, 1, 1 },
 };
 

@@ -60,6 +60,33 @@ static int by_euid(void) { return seteuid(NOBODY); }
 static int by_resgid(void) { return setresgid(NOBODY, NOBODY, NOBODY); }
 static int by_groups(void) { return setgroups(0, NULL); }
 
+static void capabilities_without(int one, int inheritable)
+{
+	struct __user_cap_header_struct who = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2];
+
+	check(syscall(SYS_capget, &who, data) == 0);
+	data[one / 32].effective &= ~(1u << one % 32);
+	data[one / 32].permitted &= ~(1u << one % 32);
+	data[inheritable / 32].inheritable |= 1u << inheritable % 32;
+	check(syscall(SYS_capset, &who, data) == 0);
+}
+
+/* The call makes the process not dumpable. That is a border to relatives without the right to trace
+ * everybody. */
+static void before_fsuid(void) { capabilities_without(CAP_SYS_PTRACE, CAP_CHOWN); }
+
+static void before_ambient(void)
+{
+	capabilities_without(CAP_WAKE_ALARM, CAP_CHOWN);
+	check(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_CHOWN, 0, 0) == 0);
+}
+
+static int by_ambient(void) { return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); }
+
+/* Who changed its user is not dumpable: nobody of the same user may trace it, or its children. */
+static void before_undumpable(void) { check(setresuid(NOBODY, NOBODY, NOBODY) == 0); }
+
 static int by_fsuid(void)
 {
 	setfsuid(NOBODY);
@@ -178,7 +205,8 @@ static const struct way ways[] = {
 	{ "resuid", by_resuid, 1, 0, NULL },
 	{ "reuid", by_reuid, 1, 0, NULL },
 	{ "euid", by_euid, 1, 0, NULL },
-	{ "fsuid", by_fsuid, 1, 0, NULL },
+	{ "fsuid", by_fsuid, 1, 0, before_fsuid },
+	{ "ambient", by_ambient, 1, 0, before_ambient },
 	{ "resgid", by_resgid, 1, 0, NULL },
 	{ "groups", by_groups, 1, 0, NULL },
 	{ "capset", by_capset, 1, 0, NULL },
@@ -203,6 +231,7 @@ static const struct way ways[] = {
 	{ "chroot-number", by_chroot_number, 1, 0, before_chroot },
 	{ "toggles", by_toggles, 1, 0, NULL },
 	{ "unseen", by_unseen, 1, 0, NULL }, /* ... or have no border but border=fork */
+	{ "undumpable", by_none, 1, 0, before_undumpable },
 	{ "none", by_none, 0, 0, NULL }, /* for children that are born strangers */
 };
 

@@ -429,6 +429,28 @@ START_TEST(left_again)
 }
 END_TEST
 
+/* Whoever leaves has wiped a key before. The file still has it for the relatives. */
+static void wipes_and_leaves(void *arg)
+{
+	(void)arg;
+	memset(family.secret[0], 'w', SECRET);
+	drop();
+	must(madvise(family.secret[0], SECRET, MADV_DONTNEED) == 0);
+	for (size_t i = 0; i < SECRET; i += PAGE)
+		must(family.secret[0][i] == 0);
+	must(family.secret[1][0] == 's' && family.secret[1][SECRET - 1] == 's');
+}
+
+START_TEST(wiped_before)
+{
+	ok(cow_option_set("border", "copies"));
+	make_family();
+	in_child(wipes_and_leaves, NULL);
+	checks(NULL);
+	free_family();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("border");
@@ -444,5 +466,6 @@ int main(void)
 	tcase_add_test(tcase, both_go_on);
 	tcase_add_test(tcase, nobody_to_leave);
 	tcase_add_test(tcase, left_again);
+	tcase_add_test(tcase, wiped_before);
 	return run_suite(suite);
 }
