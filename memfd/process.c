@@ -6,7 +6,6 @@
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/page.h"
-#include "memfd/ring.h"
 #include "memfd/sys.h"
 
 #include <linux/capability.h>
@@ -17,154 +16,13 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/sysmacros.h>
 
-#ifndef AF_XDP
-#define AF_XDP 44
-#endif
-#define PROC_MAGIC 0x9fa0
-
-/* The kernel's struct linux_dirent64. */
-struct entry {
-	uint64_t ino;
-	int64_t off;
-	unsigned short len;
-	unsigned char type;
-	char name[];
-};
 
 static bool
 starts_with(const char *s, const char *prefix)
 {
 	return strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-static bool
-target_pins(const char *target)
-{
-	return starts_with(target, "anon_inode:[io_uring]") ||
-	       starts_with(target, "/dev/nvidia") ||
-	       starts_with(target, "/dev/infiniband/") ||
-	       starts_with(target, "/dev/vfio/") ||
-	       starts_with(target, "/dev/dri/render") ||
-	       starts_with(target, "/dev/kfd") ||
-	       starts_with(target, "/dev/accel") ||
-	       starts_with(target, "/dev/video");
-}
-
-/* -1: it is no socket, or the question is denied. */
-static int
-family_of(int fd)
-{
-	int family = 0;
-	uint32_t bytes = sizeof(family);
-
-	return SYS6(SYS_getsockopt, fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes, 0) == 0 ? family : -1;
-}
-
-static int
-name_to_fd(const char *name)
-{
-	int fd = 0;
-
-	for (; *name; name++) {
-		if (*name < '0' || *name > '9')
-			return -1;
-		fd = fd * 10 + (*name - '0');
-	}
-	return fd;
-}
-
-/* Is it a shortage that keeps the look from succeeding? Then the answer is
- * unknown. Without /proc to look into, the answer is that nothing pins memory
- * (docs/design/fork.md). */
-static bool
-is_shortage(long r)
-{
-	return r == -EMFILE || r == -ENFILE || r == -ENOMEM;
-}
-
-static bool
-name_pins(int dir, const char *name)
-{
-	char target[64];
-	long r = sys_readlinkat(dir, name, target, sizeof(target) - 1);
-
-	if (r <= 0)
-		return is_shortage(r);
-	target[r] = '\0';
-	return target_pins(target);
-}
-
-/* /proc/PID/mem writes the memory of a process, and it may be this one's. It is an empty
- * file of its owner on no device. Other files hardly look like that, so only those that
- * do are asked for their file system. */
-static bool
-is_memory(int fd, const struct stat *st, long flags)
-{
-	struct statfs fs;
-	long r;
-
-	if (st->st_size != 0 || (st->st_mode & 07777) != 0600 ||
-	    major(st->st_dev) != 0 || (flags & O_ACCMODE) == O_RDONLY)
-		return false;
-	r = SYS3(SYS_fstatfs, fd, &fs, 0);
-	return r < 0 ? is_shortage(r) : fs.f_type == PROC_MAGIC;
-}
-
-/* A server may have thousands of descriptors, most of them sockets. So one question is enough for a
- * socket. Packets land in memory that an AF_XDP socket was given; the links of all sockets look
- * alike. The name takes longer than all other questions. So only descriptors of devices and of the
- * kernel's own objects are asked for it. */
-static bool
-descriptor_pins(int dir, const char *name)
-{
-	int fd = name_to_fd(name);
-	struct stat st;
-	int family;
-	long r;
-
-	if (fd < 0 || cow__ring_harmless(fd))
-		return false;
-	family = family_of(fd);
-	if (family >= 0)
-		return family == AF_XDP;
-	r = SYS3(SYS_fstat, fd, &st, 0);
-	if (r < 0)
-		return is_shortage(r);
-	if (S_ISSOCK(st.st_mode) || S_ISFIFO(st.st_mode) || S_ISDIR(st.st_mode))
-		return false;
-	r = sys_fcntl(fd, F_GETFL, 0);
-	/* A file that can only be written reads memory, and changes none. */
-	if (r >= 0 && (r & O_DIRECT) && (r & O_ACCMODE) != O_WRONLY)
-		return true;
-	return S_ISREG(st.st_mode) ? r >= 0 && is_memory(fd, &st, r)
-	                           : name_pins(dir, name);
-}
-
-bool
-cow__process_pins_memory(void)
-{
-	struct entry *e;
-	_Alignas(8) char buf[2048];
-	bool pins = false;
-	long r = 0;
-	int dir;
-
-	dir = (int)sys_open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-	                    0);
-	if (dir < 0)
-		return is_shortage(dir);
-	while (!pins && (r = sys_getdents(dir, buf, sizeof(buf))) > 0)
-		for (long at = 0; !pins && at < r; at += e->len) {
-			e = (void *)(buf + at);
-			pins = descriptor_pins(dir, e->name);
-		}
-	(void)sys_close(dir);
-	return pins || r < 0;
 }
 
 /* One read() of the file's beginning, and a NUL. False: the file can't be opened; a
@@ -350,7 +208,7 @@ cow__process_read_memfd(int32_t pid, const char *name, void *buf, size_t bytes)
 	while (found == -ENOENT &&
 	       (r = sys_getdents(dir, entries, sizeof(entries))) > 0)
 		for (long at = 0; found == -ENOENT && at < r;) {
-			struct entry *e = (struct entry *)(entries + at);
+			struct cow__entry *e = (struct cow__entry *)(entries + at);
 			long len;
 
 			at += e->len;

@@ -9,18 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * May the kernel or a device write this process's memory behind the page tables?
- * True if the process holds descriptors of io_uring, RDMA, GPUs, accelerators,
- * cameras, vfio or AF_XDP, of a file opened with O_DIRECT, or for writing to
- * /proc/PID/mem. True also if a shortage (-EMFILE, -ENFILE, -ENOMEM) keeps it
- * from looking. Such memory must not be frozen: the I/O would land in the frozen
- * page. It must not be thawed: copied bytes may be outdated. False without /proc. A
- * ring whose descriptor was closed is not seen; it works on by a registered
- * number or its mapping.
- */
-bool cow__process_pins_memory(void);
-
 /* Bytes that the memory cgroup still allows and the machine still has;
  * UINT64_MAX if that can't be found out. It reads files, which takes tens of
  * microseconds. */

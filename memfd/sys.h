@@ -29,6 +29,15 @@ struct cow__kernel_action {
 	uint64_t mask;
 };
 
+/* The kernel's struct linux_dirent64. */
+struct cow__entry {
+	uint64_t ino;
+	int64_t off;
+	unsigned short len;
+	unsigned char type;
+	char name[];
+};
+
 /* Visible, since the shim's syscall() ends here, too. */
 __attribute__((visibility("default"))) long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f);

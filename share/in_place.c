@@ -7,7 +7,7 @@
 #include "core/cow/seal.h"
 #include "core/memory/own_segment.h"
 #include "core/base/stats.h"
-#include "memfd/process.h"
+#include "memfd/pins.h"
 #include "memfd/wait.h"
 #include "share/home.h"
 #include "share/layout.h"
@@ -35,7 +35,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	if (!r)
 		return -ENOTSUP;
 	/* I/O that ends later would write the pages that were given away. */
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		cow__fallback_copied(COW_FALLBACK_PINNED, s->bytes);
 		return -EBUSY;
 	}
@@ -69,7 +69,7 @@ cow__home_share_in_place(struct cow_storage *s)
 	int r;
 
 	/* I/O that ends later would write the old pages. */
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		cow__fallback(COW_FALLBACK_PINNED);
 		return -EBUSY;
 	}

@@ -10,6 +10,7 @@
 #include "core/cow/view.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
@@ -204,7 +205,7 @@ batch_copy(struct cow__tile *t, uintptr_t *at)
 	batch.bytes = 0;
 	if (!n)
 		return 0;
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		*at = start;
 		return -EBUSY;
 	}

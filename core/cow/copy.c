@@ -15,6 +15,7 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
@@ -353,7 +354,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	if (verdict != COW__LAZY || !replaceable(c.to) ||
 	    cow__engine.process != cow__process_id())
 		return false;
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		cow__fallback_copied(COW_FALLBACK_PINNED, bytes);
 		return false;
 	}

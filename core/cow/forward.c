@@ -15,6 +15,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
@@ -226,7 +227,7 @@ step(void)
 	if (!cow__engine_quiet(0))
 		return ++move.vain < VAIN_MOST;
 	move.vain = 0;
-	if (cow__process_pins_memory())
+	if (cow__pins_memory())
 		r = -EBUSY;
 	else if (!cow__quiet_written(move.at, end, &w))
 		r = move_chunk(t, end);

@@ -10,6 +10,7 @@
 #include "core/memory/state.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
@@ -326,7 +327,7 @@ heal_once(uint64_t ns, bool all)
 	}
 	stopped = cow__quiet_stopped();
 	looked_at = cow__now();
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		under_io(began);
 	} else {
 		pinned_at = 0;

@@ -17,6 +17,7 @@
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
 
@@ -46,7 +47,7 @@ static bool
 is_under_io(struct intent *w)
 {
 	if (!w->asked) {
-		w->pins = cow__process_pins_memory();
+		w->pins = cow__pins_memory();
 		if (w->pins)
 			cow__fallback(COW_FALLBACK_PINNED);
 	}

@@ -18,6 +18,7 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
@@ -301,7 +302,7 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	if (!cow__private_part(t, at, &part))
 		return 0;
 	/* A device may use a copied page: it has to stay in place. */
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		cow__fallback(COW_FALLBACK_PINNED);
 		return -EBUSY;
 	}

@@ -33,6 +33,7 @@
 #include "core/storage/allocation.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
@@ -216,7 +217,7 @@ prepare_memory(void)
 		cow__fallback(COW_FALLBACK_SLOTS);
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
-	r = freeze_all(cow__process_pins_memory());
+	r = freeze_all(cow__pins_memory());
 	if (r == 0)
 		r = inherit_mappings(true);
 	if (r < 0) {

@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
+#include "memfd/pins.h"
 
 static int
 set_backing(const char *value)
@@ -104,6 +105,7 @@ set_decay(const char *value)
 const struct cow__option cow__memory_options[] = {
 	{ "backing", set_backing },
 	{ "border", set_border },
+	{ "devices", cow__pins_name },
 	{ "window", set_window },
 	{ "helper", set_helper },
 	{ "collapse", set_collapse },

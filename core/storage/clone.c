@@ -23,6 +23,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 
 /* Below this a memcpy is cheaper than a freeze, a view and their faults. */
@@ -144,7 +145,7 @@ static bool
 pins_memory(struct asked *asked)
 {
 	if (!asked->known)
-		asked->pins = cow__process_pins_memory();
+		asked->pins = cow__pins_memory();
 	asked->known = true;
 	return asked->pins;
 }

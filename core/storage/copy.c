@@ -8,6 +8,7 @@
 #include "core/storage/storage.h"
 #include "core/base/stats.h"
 #include "core/cow/copy.h"
+#include "memfd/pins.h"
 #include "memfd/process.h"
 
 /* Fewer bytes are cheaper copied (as in core/storage/clone.c). */
@@ -39,7 +40,7 @@ cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
 	whole = cow__round_down(bytes - first, cow__page);
 	if (whole < PART_LEAST)
 		return 0;
-	if (cow__process_pins_memory()) {
+	if (cow__pins_memory()) {
 		cow__fallback_copied(COW_FALLBACK_PINNED, bytes);
 		return 0;
 	}

@@ -6,9 +6,10 @@
  * freeze loses what they write. They show among the descriptors: by the device's name, and
  * by the socket's family, since all sockets have one name.
  */
-#include "memfd/process.h"
+#include "memfd/pins.h"
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -20,7 +21,9 @@
 #define AF_XDP 44
 #endif
 
-static const char *const devices[] = { "video", "accel" };
+static const char *const devices[] = {
+	"video", "accel", "cxi", "hfi1", "neuron", "davinci", "knem", "xpmem", "uio", "nvidia", "vhost",
+};
 
 /* The name counts: root can give it to the null device. */
 START_TEST(devices_are_pins)
@@ -36,9 +39,27 @@ START_TEST(devices_are_pins)
 	unlink(path);
 	if (fd < 0)
 		return; /* the mount allows no devices */
-	ck_assert(cow__process_pins_memory());
+	ck_assert(cow__pins_memory());
 	close(fd);
-	ck_assert(!cow__process_pins_memory());
+	ck_assert(!cow__pins_memory());
+}
+END_TEST
+
+/* Who runs the program may know of a driver that we don't. */
+START_TEST(devices_have_names)
+{
+	int fd = open("/dev/zero", O_RDWR | O_CLOEXEC);
+
+	ck_assert(fd >= 0 && !cow__pins_memory());
+	ok(cow_option_set("devices", "/dev/mine:/dev/ze"));
+	ck_assert(cow__pins_memory());
+	ck_assert_int_eq(cow_option_set("devices", "/"), -EINVAL);
+	ck_assert_int_eq(cow_option_set("devices", "mine"), -EINVAL);
+	ck_assert_int_eq(cow_option_set("devices", "/dev/mine::"), -EINVAL);
+	ck_assert(cow__pins_memory());
+	ok(cow_option_set("devices", ""));
+	ck_assert(!cow__pins_memory());
+	close(fd);
 }
 END_TEST
 
@@ -46,14 +67,14 @@ START_TEST(only_sockets_of_xdp_are_pins)
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	ck_assert(fd >= 0 && !cow__process_pins_memory());
+	ck_assert(fd >= 0 && !cow__pins_memory());
 	close(fd);
 	fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return; /* not for us */
-	ck_assert(cow__process_pins_memory());
+	ck_assert(cow__pins_memory());
 	close(fd);
-	ck_assert(!cow__process_pins_memory());
+	ck_assert(!cow__pins_memory());
 }
 END_TEST
 
@@ -63,6 +84,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "bug");
 
 	tcase_add_loop_test(tcase, devices_are_pins, 0, (int)COUNT(devices));
+	tcase_add_test(tcase, devices_have_names);
 	tcase_add_test(tcase, only_sockets_of_xdp_are_pins);
 	return run_suite(suite);
 }

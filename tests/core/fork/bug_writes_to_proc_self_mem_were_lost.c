@@ -6,7 +6,7 @@
  * process, while the engine brings copied pages home. Now nothing comes home while such a
  * descriptor may be written. Reading changes nothing, and other empty files are no danger.
  */
-#include "memfd/process.h"
+#include "memfd/pins.h"
 #include "tests/support/support.h"
 
 #include <fcntl.h>
@@ -20,9 +20,9 @@ static void opened(const char *path, int flags, bool pins)
 	int fd = open(path, flags | O_CLOEXEC, 0600);
 
 	ck_assert(fd >= 0);
-	ck_assert_int_eq(cow__process_pins_memory(), pins);
+	ck_assert_int_eq(cow__pins_memory(), pins);
 	close(fd);
-	ck_assert(!cow__process_pins_memory());
+	ck_assert(!cow__pins_memory());
 }
 
 START_TEST(memory_that_may_be_written_is_a_pin)
@@ -49,14 +49,14 @@ START_TEST(an_empty_file_is_no_pin)
 	int fd = memfd_create("empty", MFD_CLOEXEC);
 
 	ck_assert(fd >= 0 && fchmod(fd, 0600) == 0);
-	ck_assert(!cow__process_pins_memory());
+	ck_assert(!cow__pins_memory());
 	close(fd);
 	snprintf(path, sizeof(path), "/dev/shm/cowshed-test-%d", getpid());
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return; /* there is no such folder */
 	unlink(path);
-	ck_assert(!cow__process_pins_memory());
+	ck_assert(!cow__pins_memory());
 	close(fd);
 	opened("/proc/self/comm", O_RDWR, false);
 }
