@@ -11,7 +11,6 @@
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
 

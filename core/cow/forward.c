@@ -16,7 +16,6 @@
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 

@@ -11,7 +11,6 @@
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
 #include "memfd/signals.h"

@@ -19,7 +19,6 @@
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 

@@ -24,7 +24,6 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 
 /* Below this a memcpy is cheaper than a freeze, a view and their faults. */
 #define PAGED_LEAST (384 * KIB)

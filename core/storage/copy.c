@@ -9,7 +9,6 @@
 #include "core/base/stats.h"
 #include "core/cow/copy.h"
 #include "memfd/pins.h"
-#include "memfd/process.h"
 
 /* Fewer bytes are cheaper copied (as in core/storage/clone.c). */
 #define PART_LEAST (384 * KIB)
