@@ -14,6 +14,7 @@
 #include "core/memory/apart.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "memfd/forked.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
 #include "memfd/quiet.h"
@@ -38,7 +39,7 @@ static struct {
 	unsigned vain;
 } move;
 static uintptr_t cursor; /* where the next look begins */
-static uint64_t look_at;  /* ... and when */
+static COW_FORK_DATA uint64_t look_at;  /* ... and when */
 
 static bool
 suitable(const struct cow__tile *t)
@@ -108,9 +109,9 @@ end_move(void)
 {
 	struct cow__tile *pages = move.to.piece.pages;
 
-	move.at = move.end = 0;
-	if (!pages)
+	if (!pages) /* each fork ends here, and a write would copy a page */
 		return;
+	move.at = move.end = 0;
 	move.to.piece.pages = NULL;
 	pages->open--;
 	cow__extent_unref_pages(pages);

@@ -13,6 +13,7 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
@@ -20,9 +21,9 @@
 #include "memfd/watch.h"
 #include "memfd/wait.h"
 
-static uint32_t relatives; /* forks since the last border */
-static uint32_t calls;     /* that give up privileges, under way */
-static bool at_birth;      /* the next child is a stranger from birth */
+static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
+static COW_FORK_DATA uint32_t calls;     /* that give up privileges, under way */
+static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
 
 void
 cow__border_forked(void)

@@ -241,7 +241,7 @@ cow__holders_refresh(void)
 			(void)cow__holders_apart(s, &c);
 }
 
-static uint64_t refreshed_at; /* 0: a child was reaped since */
+static COW_FORK_DATA uint64_t refreshed_at; /* 0: a child was reaped since */
 
 void
 cow__holders_refresh_due(void)
