@@ -295,6 +295,38 @@ cow__rewrites_freeze(void)
 	}
 }
 
+/* The open rewrite of these pages that begins first at `from` or behind it. */
+static const struct cow__rewrite *
+next_open(const struct cow__tile *pages, uintptr_t from)
+{
+	const struct cow__rewrite *first = NULL;
+
+	for (const struct cow__rewrite *w = open; w; w = w->next)
+		if (w->to.piece.pages == pages && !w->to.alias && w->to.at >= from &&
+		    (!first || w->to.at < first->to.at))
+			first = w;
+	return first;
+}
+
+int
+cow__rewrites_unmap(const struct cow__tile *pages)
+{
+	uintptr_t at = cow__tile_start(pages), end = cow__tile_end(pages), to;
+	int r = 0;
+
+	while (r == 0 && at < end) {
+		const struct cow__rewrite *w = next_open(pages, at);
+
+		if (w && !w->frozen)
+			return -ENOMEM; /* the fork could not freeze it */
+		to = w ? w->to.at : end;
+		if (to > at)
+			r = cow__map_none(at, to - at);
+		at = w ? to + w->to.piece.bytes : end;
+	}
+	return r;
+}
+
 COW_FORK_CODE void
 cow__rewrites_child(void)
 {

@@ -7,6 +7,7 @@
 #include "core/base/stats.h"
 #include "core/cow/ahead.h"
 #include "core/cow/old_tables.h"
+#include "core/cow/rewrite.h"
 #include "core/fork/eager.h"
 #include "core/fork/fork.h"
 #include "core/memory/holders.h"
@@ -117,6 +118,19 @@ prepare(bool hard)
 	return r;
 }
 
+/* A thread may be writing to the pages of a rewrite. The fork made these private. */
+static int
+unmap_open(void)
+{
+	int r = 0;
+
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
+		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
+		    t->segment->leaving)
+			r = cow__rewrites_unmap(t);
+	return r;
+}
+
 static int
 leave(bool hard)
 {
@@ -128,6 +142,8 @@ leave(bool hard)
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
 	r = prepare(hard);
+	if (r == 0)
+		r = unmap_open();
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		if (s->leaving)
 			r = cow__segment_gone(s);

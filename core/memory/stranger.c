@@ -168,7 +168,7 @@ cow__segment_give_up(struct cow__segment *s, bool hard)
 }
 
 /* Unmaps what is mapped shared of the file besides live memory: free memory, and pages that only
- * other tiles show. A shared mapping could be grown over the rest of the file, too. */
+ * other tiles show. Of pages with an open rewrite the caller has done it. A shared mapping could be grown over the rest of the file, too. */
 static int
 unmap_shared(struct cow__segment *s)
 {
@@ -179,7 +179,7 @@ unmap_shared(struct cow__segment *s)
 		bool is_free = t->kind == COW__FREE;
 
 		if (t->segment != s || t->backing != COW__SHARED ||
-		    (!is_free && t->kind != COW__LIMBO))
+		    (!is_free && (t->kind != COW__LIMBO || t->open)))
 			continue;
 		if (is_free)
 			cow__tile_unlist(t);

@@ -5,7 +5,7 @@
  * A tree of processes, each with up to three actors (threads) that allocate,
  * map, rewrite, copy, clone, grow, free, fork, nest, exec, exit and kill one
  * another, for so many seconds (0: for ever) and with at most so many processes
- * at a time.
+ * at a time. Some give up privileges, and some of these attack their relatives.
  *
  *   root --+-- process --+-- process ...      the root adopts orphans and looks
  *          |             +-- killed           how each one ended
@@ -20,13 +20,13 @@
  * same programs; how they meet is up to the kernel.
  */
 #include "blocks.h"
+#include "gives_up.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 enum { ACTORS = 3, BLOCKS = 8, CHILDREN = 4 };
@@ -49,7 +49,7 @@ struct actor {
  */
 struct common {
 	atomic_int places[PLACES], stop, failed;
-	atomic_ulong forks, bytes, kills, execs, rewrites, clones;
+	atomic_ulong forks, bytes, kills, execs, rewrites, clones, strangers;
 };
 
 static struct actor actors[ACTORS];
@@ -208,6 +208,14 @@ static pid_t storm_fork(struct actor *a)
 	a->random = random | 1;
 	inherit((int)(a - actors));
 	look_around(&a->random, how < 8);
+	if (how == 11) {
+		atomic_fetch_add(&common->strangers, 1);
+		gives_up(&a->random);
+		if (becomes_stranger()) {
+			attack();
+			kill(getpid(), SIGKILL); /* its own memory may be rubbish now */
+		}
+	}
 	if (how > 10)
 		_exit(0); /* a mayfly */
 	if (how == 2) {
@@ -390,7 +398,10 @@ static void process(int self_index)
 	atomic_store(&leaving, 0);
 	start_threads(self_index);
 	while (turns-- > 0 && !over()) {
-		if (below(&a->random, 4) == 0)
+		if (below(&a->random, 64) == 0) {
+			atomic_fetch_add(&common->strangers, 1);
+			gives_up(&a->random);
+		} else if (below(&a->random, 4) == 0)
 			child_turn(a);
 		else
 			block_turn(a);
@@ -460,8 +471,9 @@ int main(int argc, char **argv)
 	actors[0].random = pattern_start((uint64_t)atoll(argv[2])) | 1;
 	root(atoi(argv[1]));
 	dprintf(1, "fork_storm: %lu forks, %lu killed, %lu execs, %lu clones, %lu rewrites "
-	        "elsewhere, %lu MiB looked at\n", common->forks, common->kills, common->execs,
-	        common->clones, common->rewrites, common->bytes / MIB);
+	        "elsewhere, %lu gave up privileges, %lu MiB looked at\n", common->forks,
+	        common->kills, common->execs, common->clones, common->rewrites,
+	        common->strangers, common->bytes / MIB);
 	/* If nothing happened nothing is proved. Of eight forks one execs. */
 	check(common->forks > 0 && common->execs >= common->forks / 64);
 	check(common->bytes > 0 && (common->kills > 0 || common->forks < 200));
