@@ -157,7 +157,15 @@ class Plan:
 
     def write(self, sync=False):
         """Writes the file. After an exception the old file is unchanged, except if only the sync
-        of the folder failed."""
+        of the folder failed. An OSError has the name of the file."""
+        try:
+            self._write_any(sync)
+        except OSError as error:
+            if error.filename in (None, self.beside):
+                error.filename = self.path
+            raise
+
+    def _write_any(self, sync):
         try:
             mode = os.stat(self.path).st_mode
         except FileNotFoundError:
@@ -218,7 +226,7 @@ class Plan:
         file = _direct.Writer(fd, self.beside, self.pace)
         try:
             if self.writer:
-                self.writer(_Stream(file))
+                _Stream(file).run(self.writer)
             for piece in self.pieces:
                 file.write(_bytes_of(piece))
             file.close()
@@ -228,7 +236,7 @@ class Plan:
     def _write(self, fd):
         file = _There(fd, self.pace)
         if self.writer:
-            self.writer(_Stream(file))
+            _Stream(file).run(self.writer)
         for piece in self.pieces:
             file.write(_bytes_of(piece))
         file.flush()
@@ -272,10 +280,40 @@ class _There:
 
 
 class _Stream:
-    """A file without a position: a device such as /dev/null reports one that means nothing."""
+    """A file without a position: a device such as /dev/null reports one that means nothing.
+
+    Code of PyTorch and of zipfile raises other errors after one of write(), while it closes its
+    archive. So the first one is kept, later calls raise it again, and run() raises it, too.
+    """
 
     def __init__(self, file):
-        self.write, self.flush = file.write, file.flush
+        self._file, self._error = file, None
+
+    def run(self, writer):
+        """Calls writer(self). Raises the error of the file, if it had one."""
+        try:
+            writer(self)
+        except BaseException as error:
+            if self._error is None or self._error is error:
+                raise
+            raise self._error from None
+        if self._error is not None:
+            raise self._error
+
+    def write(self, data):
+        return self._do(self._file.write, data)
+
+    def flush(self):
+        return self._do(self._file.flush)
+
+    def _do(self, call, *args):
+        if self._error is not None:
+            raise self._error
+        try:
+            return call(*args)
+        except BaseException as error:
+            self._error = error
+            raise
 
 
 def _is_descriptor(path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Saving: what a file's folder and permissions ask for."""
 
+import errno
 import importlib.util
 import io
 import os
@@ -85,3 +86,31 @@ def test_standard_output(tmp_path, file):
     else:
         said = subprocess.run([sys.executable, "-c", code], stdout=-1, check=True).stdout
     assert (np.load(io.BytesIO(said)) == np.arange(5)).all()
+
+
+@pytest.mark.limit(240)
+@pytest.mark.parametrize("suffix", ["npy", "npz", "safetensors", "pt"])
+def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, suffix):
+    if suffix == "pt":
+        pytest.importorskip("torch")
+    path = str(tmp_path / f"a.{suffix}")
+    program = f"""
+import resource
+import numpy as np, cowshed
+x = np.ones(1 << 20) if {suffix == 'npy'} else dict(a=np.ones(1 << 20))
+if {suffix == 'pt'}:
+    import torch
+    x = dict(a=torch.ones(1 << 20))
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+for save in (lambda: cowshed.save({path!r}, x),
+             lambda: cowshed.checkpoint(x, {path!r}).wait(),
+             lambda: cowshed.snapshot(x).save_async({path!r}).wait(),
+             lambda: cowshed.snapshot(x).save_async({path!r}, process=True).wait()):
+    try:
+        save()
+    except OSError as error:
+        print(error.errno, error.filename)
+"""
+    got = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (got.stdout, got.stderr) == (f"{errno.EFBIG} {path}\n" * 4, "")
+    assert not os.listdir(tmp_path)
