@@ -29,6 +29,7 @@ import traceback
 import warnings
 
 from . import _pace, _save
+from ._outcome import Outcome
 from ._pace import Progress
 
 _WRITTEN, _CANCELLED = b"done ", b"cancelled"  # reports of a child
@@ -38,18 +39,21 @@ _lock = threading.RLock()  # a signal handler may run in the thread that holds i
 _running = []  # processes that no call has waited for yet
 
 
-class Saving:
+class Saving(Outcome):
     """A file that a thread or a forked process writes. Any thread may call its methods.
+
+    It has the methods of concurrent.futures.Future, and `await saving` waits in asyncio. An error
+    that no call has asked for is printed when the Saving is freed, or at exit, as an exception that
+    nothing catches is. The exit status stays what it is: a program that is to end with another one
+    calls wait(), which raises. The logger "cowshed" gets each failure.
 
     It belongs to the process that began it: in a forked child the methods raise RuntimeError.
     """
 
     def __init__(self, plan):
+        super().__init__()
         self.path: str = plan.path
-        #: The exception, once the saving has failed; else None.
-        self.error: BaseException | None = None
         self._plan, self._pace = plan, plan.pace
-        self._owner = os.getpid()
 
     def done(self) -> bool:
         """Whether the saving has ended, also with an error. Never waits."""
@@ -64,7 +68,7 @@ class Saving:
     def checksum(self) -> str | None:
         """The checksum of the file, as "crc32:0123abcd", once it is written. None: nobody asked
         for one, or the file is not written."""
-        return self._checksum() if self.done() and self.error is None else None
+        return self._checksum() if self.done() and self._error is None else None
 
     def cancel(self) -> bool:
         """Asks the saver to stop. Does not wait. Returns False if it has ended already.
@@ -87,15 +91,7 @@ class Saving:
         is a terminal. Raises the exception of a failed saving, at each call. TimeoutError: the
         time is over; the saving goes on, and may be waited for again.
         """
-        if not (self._shown(timeout) if show else self._ended(timeout)):
-            raise TimeoutError(f"{self.path} is not written after {timeout} s: wait() again, or "
-                               "without a timeout")
-        if self.error is not None:
-            try:
-                raise self.error
-            finally:
-                del self  # the traceback has this frame
-        return self.path
+        return self._result(self._shown(timeout) if show else self._ended(timeout), timeout)
 
     def _shown(self, timeout):
         """Waits, and shows a bar."""
@@ -113,18 +109,14 @@ class Saving:
     def __repr__(self):
         if os.getpid() != self._owner:
             return f"<cowshed.Saving of {self.path!r}: of another process>"
-        how = "being written" if not self.done() else "failed" if self.error else "written"
+        how = "being written" if not self.done() else "failed" if self._error else "written"
         return f"<cowshed.Saving of {self.path!r}: {how}>"
-
-    def _check_owner(self):
-        if os.getpid() != self._owner:
-            raise RuntimeError(f"process {self._owner} began to save {self.path}: wait for it in "
-                               "that process")
 
 
 class _Thread(Saving):
     def __init__(self, plan, sync):
         super().__init__(plan)
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(sync,), name="cowshed-save")
         self._thread.start()
 
@@ -138,15 +130,17 @@ class _Thread(Saving):
             traceback.clear_frames(error.__traceback__)
             # A format may have made another exception of it.
             stopped = self._pace.stopped() and not isinstance(error, OSError)
-            self.error = _pace.cancelled() if stopped else error
+            self._error = _pace.cancelled() if stopped else error
         finally:
             self._pace.end()
             self._plan = None  # frees the memory of the snapshot
+            self._over.set()
+            self._settle()
+            del self  # the traceback of the error has this frame
 
     def _ended(self, timeout):
         self._check_owner()
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self._over.wait(timeout)
 
     def _checksum(self):
         return self._pace.checksum()
@@ -156,6 +150,7 @@ class _Process(Saving):
     def __init__(self, plan, sync):
         super().__init__(plan)
         self._waiting = threading.Lock()
+        self._watcher = None
         self._said = bytearray(select.PIPE_BUF)  # and zeros
         self._status = self._sum = None
         plan.pace.share()
@@ -204,9 +199,17 @@ class _Process(Saving):
                 if not self._ready(left):
                     return False
                 self._reap()
-            return True
         finally:
             self._waiting.release()
+        self._settle()
+        return True
+
+    def _watch(self):
+        with self._settling:
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._ended, args=(None,),
+                                                 name="cowshed-watch")
+                self._watcher.start()
 
     def _ready(self, timeout):
         """Waits until the child has reported or ended. Returns whether it has.
@@ -237,7 +240,7 @@ class _Process(Saving):
             self._pace.complete()
         else:
             self._plan.remove()
-            self.error = _error(self.path, said, status)
+            self._error = _error(self.path, said, status)
         self._plan.order = None
         self._pace.end()
         self._pace.unshare()
