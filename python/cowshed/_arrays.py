@@ -139,8 +139,35 @@ def _is_tensor(x):
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def typed(result, x):
+    """The array with the type of `x`, as x.copy() gives it: a matrix stays one.
+
+    What else a subclass keeps is copied by its __array_finalize__(), NumPy's hook for that. Of a
+    numpy.memmap it is a plain array, since the memory is no file's any more. TypeError: the type
+    can't be kept, and a plain array would compute something else.
+    """
+    kind, numpy = type(x), _numpy()
+    if kind is numpy.ndarray or issubclass(kind, numpy.memmap):
+        return result
+    try:
+        new = result.view(kind)
+        if new.__array_finalize__ is not None:
+            new.__array_finalize__(x)
+    except Exception as error:
+        raise TypeError(f"{kind.__name__} is a subclass of numpy.ndarray that can't be kept "
+                        f"({error}): pass numpy.asarray(x)") from error
+    if type(new) is not kind or new.shape != x.shape or new.dtype != x.dtype:
+        raise TypeError(f"{kind.__name__} is a subclass of numpy.ndarray that can't be kept, since "
+                        "view() changes it: pass numpy.asarray(x)")
+    return new
+
+
 def _on(storage, x, offset):
     """An array with the shape, dtype and strides of `x`, whose lowest byte is at `offset`."""
+    return typed(_plain_on(storage, x, offset), x)
+
+
+def _plain_on(storage, x, offset):
     numpy = _numpy()
     # With a negative stride the first element does not have the lowest address.
     for size, stride in zip(x.shape, x.strides):
@@ -189,6 +216,9 @@ def clone(x: Any, *, writes: Writes = "some") -> Any:
     all processors and into huge pages, several times as fast as page by page. "auto" learns for
     each place of the program which of the two pays; a Storage is cloned as "some".
 
+    A clone has the type of `x`, as numpy.ndarray.copy() keeps it: a matrix stays a matrix. Of a
+    numpy.memmap it is a plain array, since its memory is no file's.
+
     A clone is private to this process, also if `x` is shared. Bytes that another thread wrote
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
     is none of the three, or has Python objects. ValueError: other `writes`.
@@ -217,7 +247,7 @@ def clone(x: Any, *, writes: Writes = "some") -> Any:
 def copy_small(x):
     """A copy that the engine has no part in. Its call site is counted here."""
     begin = _cowshed.begin_site()
-    result = array(x, shared=False)
+    result = typed(array(x, shared=False), x)
     _cowshed.note_site(begin, 0, result.nbytes)
     return result
 
@@ -225,6 +255,11 @@ def copy_small(x):
 def _copy(x):
     """An eager copy. The engine counts it as a clone of foreign memory."""
     numpy = _numpy()
+    return typed(_plain_copy(numpy, x), x)
+
+
+def _plain_copy(numpy, x):
+    x = x.view(numpy.ndarray)  # the code below means elements, whatever a subclass does
     if x.nbytes == 0:
         return _make(x.shape, x.dtype, "C", False, False)
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
@@ -266,7 +301,7 @@ def share(x: Any) -> Any:
     _check_array(x, "share")
     if is_shared(x):
         return x
-    return array(x, shared=True)
+    return typed(array(x, shared=True), x)
 
 
 def is_shared(x: object) -> bool:

@@ -40,8 +40,8 @@ def writable(x: Any) -> Any:
     Copies nothing, for any size, if `x` lies in a file or in shared memory: a numpy.memmap of any
     mode, an array of joblib, of multiprocessing.shared_memory, of ray.get(), of a memory map of
     pyarrow, or of cowshed. The kernel copies a page when it is first written through the result.
-    Neither `x` nor the file changes. The result has the shape, dtype and strides of `x`, and is a
-    plain array also if `x` is of a subclass.
+    Neither `x` nor the file changes. The result has the type, shape, dtype and strides of `x`. Of
+    a numpy.memmap it is a plain array.
 
     The pages that were not written stay those of the file. So if another program writes the file,
     the result may change there, too; clone() copies at once instead. If the file becomes shorter,
