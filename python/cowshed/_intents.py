@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _cowshed
 from ._arrays import _is_tensor
+from ._regions import is_lazy
 from ._snapshot import _address, _leaves
 
 LEAST = 384 << 10  # smaller memory is copied when it is cloned, and is never copy-on-write
@@ -68,7 +69,7 @@ def range_of_tensor(x):
     try:
         nbytes = x.numel() * x.element_size()
         if nbytes < LEAST or x.device.type != "cpu" or x.layout != torch.strided \
-                or not (x.is_contiguous() or _is_dense(x)):
+                or not (x.is_contiguous() or _is_dense(x)) or is_lazy(x):
             return None
         return x.data_ptr(), nbytes
     except (RuntimeError, NotImplementedError):  # a tensor of tensors, or without memory

@@ -123,11 +123,28 @@ def at(address, nbytes):
     return _at(address, nbytes, _by_address.get(address))
 
 
+def is_lazy(x):
+    """Whether a tensor is a lazy clone of PyTorch, or the source of one.
+
+    PyTorch copies such a tensor when its data_ptr() is called, so no question may do that. Its
+    memory belongs to several PyTorch storages; for us it is foreign, wherever it lies.
+    """
+    ask = getattr(sys.modules["torch"]._C, "_is_cow_tensor", None)  # since PyTorch 2.1
+    return ask is not None and ask(x)
+
+
+def address_of_tensor(x):
+    """The address of the PyTorch storage of a tensor, for reading."""
+    if is_lazy(x):
+        return sys.modules["torch"]._C._data_address(x) - x.storage_offset() * x.element_size()
+    return x.untyped_storage().data_ptr()
+
+
 def _of_tensor(x):
     if x.device.type != "cpu" or x.layout != sys.modules["torch"].strided or x.is_nested:
         return None
     whole = x.untyped_storage()
-    if whole.device.type != "cpu" or whole.nbytes() == 0:
+    if whole.device.type != "cpu" or whole.nbytes() == 0 or is_lazy(x):
         return None
     return at(whole.data_ptr(), whole.nbytes())
 
@@ -155,7 +172,8 @@ def region_of(x):
 def storage_of(x: object) -> _cowshed.Storage | None:
     """The storage in which an array, tensor or buffer lies.
 
-    None: the engine did not allocate its memory, or `x` has no bytes. Copies nothing.
+    None: the engine did not allocate its memory, or `x` has no bytes. Copies nothing. It is None
+    of a lazy clone of PyTorch, and of its source, until PyTorch has copied it.
     """
     region = region_of(x)
     return region.storage if region else None

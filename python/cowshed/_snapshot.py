@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _cowshed, _saving, _writes
 from ._arrays import SMALL, _is_tensor, array_on, check_file
-from ._regions import region_of
+from ._regions import address_of_tensor, region_of
 
 if TYPE_CHECKING:
     from ._types import Format, Path, Writes
@@ -216,7 +216,7 @@ class _Copier:
         whole = x.untyped_storage()
         if not whole.nbytes():
             return torch.empty_like(x)
-        low = whole.data_ptr()
+        low = address_of_tensor(x)
         storage, offset = self._memory(region_of(x), low, whole.nbytes())
         flat = self._flat_tensor(torch, storage, offset, whole.nbytes())
         return torch.empty(0, dtype=x.dtype, device="cpu").set_(
@@ -311,7 +311,7 @@ class _ForFork(_Copier):
                 return False
             try:
                 whole = x.untyped_storage()
-                low, nbytes = whole.data_ptr(), whole.nbytes()
+                low, nbytes = address_of_tensor(x), whole.nbytes()
             except (RuntimeError, NotImplementedError):
                 return True  # a tensor of several tensors, or one that does not tell its memory
         elif numpy is not None and isinstance(x, numpy.ndarray):
@@ -437,7 +437,7 @@ def _held(x, seen):
         if not _is_tensor(x):
             return 0
         whole = x.untyped_storage()
-        address, nbytes = whole.data_ptr(), whole.nbytes()
+        address, nbytes = address_of_tensor(x), whole.nbytes()
     except (RuntimeError, NotImplementedError):
         return 0
     if address in seen:

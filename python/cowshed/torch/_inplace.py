@@ -23,6 +23,7 @@ import torch
 
 from .. import _cowshed
 from .._intents import LEAST, range_of_tensor
+from .._regions import address_of_tensor
 
 # Operations that write each element of their tensor, from its old value or without it.
 METHODS = ("add_", "sub_", "mul_", "div_", "lerp_", "addcmul_", "addcdiv_", "clamp_", "uniform_",
@@ -97,8 +98,8 @@ def _goes_with(x, y, place):
     if type(y) not in TYPES or not _is_certain(y) or y.dim() > x.dim() or any(
             size not in (1, wanted) for size, wanted in zip(reversed(y.shape), reversed(x.shape))):
         return False
-    whole = y.untyped_storage()
-    low, high = whole.data_ptr(), whole.data_ptr() + whole.nbytes()
+    low = address_of_tensor(y)
+    high = low + y.untyped_storage().nbytes()
     if high <= place[0] or place[0] + place[1] <= low:
         return True
     # Its own old elements. Other overlaps are PyTorch's affair.
@@ -154,8 +155,8 @@ def _can_come_from(source, x, place):
             or source.shape != x.shape or source.stride() != x.stride():
         return False
     try:
-        whole = source.untyped_storage()
-        low, high = whole.data_ptr(), whole.data_ptr() + whole.nbytes()
-        return bool(source.data_ptr()) and (high <= place[0] or place[0] + place[1] <= low)
+        low = address_of_tensor(source)
+        high = low + source.untyped_storage().nbytes()
+        return bool(low) and (high <= place[0] or place[0] + place[1] <= low)
     except (RuntimeError, NotImplementedError):  # a tensor of tensors
         return False

@@ -28,7 +28,7 @@ import torch
 from torch.multiprocessing import reductions
 from torch.utils.hooks import warn_if_has_hooks
 
-from .. import _cowshed, _family, _pickle, _reducers
+from .. import _cowshed, _family, _pickle, _reducers, _regions
 from .._regions import Region
 from . import _storages, _tensors
 
@@ -128,9 +128,9 @@ def _small_alone(t, mode):
     whole = t.untyped_storage()
     nbytes = whole.nbytes()
     if not (0 < nbytes < _pickle.SMALL and _references(whole) == _ALONE and t.is_contiguous()
-            and t.nbytes == nbytes and _storages.region(whole) is None):
+            and t.nbytes == nbytes and _storages.region(whole, t) is None):
         return None
-    return rebuild_small, (ctypes.string_at(t.data_ptr(), nbytes), _NAMES[t.dtype],
+    return rebuild_small, (ctypes.string_at(_regions.address_of_tensor(t), nbytes), _NAMES[t.dtype],
                            tuple(t.size()))
 
 

@@ -42,8 +42,9 @@ def untyped(storage, offset=0, nbytes=None):
     known = _known.get(key)
     if known is not None:
         found = torch.UntypedStorage._new_with_weak_ptr(known.cdata)
-        # A resize or a swap has moved such a storage elsewhere.
-        if found is not None and found.data_ptr() == address and found.nbytes() == nbytes:
+        # A resize or a swap has moved such a storage elsewhere. A lazy clone will be.
+        if found is not None and found.nbytes() == nbytes and \
+                not _regions.is_lazy(as_bytes(found)) and found.data_ptr() == address:
             return found
     result = _fresh(storage, offset, nbytes).untyped_storage()
     _known[key] = StorageWeakRef(result)
@@ -62,16 +63,23 @@ def _fresh(storage, offset, nbytes, dtype=torch.uint8):
     return torch.frombuffer(storage, dtype=dtype, count=nbytes // dtype.itemsize, offset=offset)
 
 
-def region(whole):
-    """The Region of a PyTorch storage. None: it lies in foreign memory, or has no bytes."""
+def region(whole, tensor=None):
+    """The Region of a PyTorch storage. None: it lies in foreign memory, or has no bytes.
+
+    tensor: one that views it, if the caller has one. With it a call takes half the time.
+    """
     if whole.device.type != "cpu":
         return None
     nbytes = whole.nbytes()
-    return _regions.at(whole.data_ptr(), nbytes) if nbytes else None
+    if not nbytes or _regions.is_lazy(as_bytes(whole) if tensor is None else tensor):
+        return None
+    return _regions.at(whole.data_ptr(), nbytes)
 
 
 def is_shared(whole):
     """Whether several processes write it: memory of the engine, a file, or memory of PyTorch."""
+    if whole.device.type == "cpu" and _regions.is_lazy(as_bytes(whole)):
+        return False  # a write to it copies it first
     place = region(whole)
     if place is not None:
         return place.storage.kind == "alias" or _files.is_written(place.storage)
@@ -150,8 +158,9 @@ def copy_bytes(target, source):
 
     A forked child whose parent has used PyTorch's threads would wait for them for ever.
     """
-    _cowshed.check_file(source.data_ptr(), source.nbytes())
-    ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes())
+    address = _regions.address_of_tensor(as_bytes(source))
+    _cowshed.check_file(address, source.nbytes())
+    ctypes.memmove(target.data_ptr(), address, source.nbytes())
 
 
 def as_bytes(whole):
@@ -160,8 +169,9 @@ def as_bytes(whole):
 
 
 def buffer(whole, first, end):
-    """A memoryview of bytes of a PyTorch storage. It does not keep the storage alive."""
-    array = (ctypes.c_char * (end - first)).from_address(whole.data_ptr() + first)
+    """A memoryview of bytes of a PyTorch storage, for reading. It does not keep it alive."""
+    address = _regions.address_of_tensor(as_bytes(whole))
+    array = (ctypes.c_char * (end - first)).from_address(address + first)
     return memoryview(array).cast("B")
 
 

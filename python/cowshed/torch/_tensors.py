@@ -231,12 +231,12 @@ def clone(t: torch.Tensor, *, writes: Writes = "some") -> torch.Tensor:
     # After a write to a large tensor the code of PyTorch is no longer in the CPU's caches. So the
     # calls of PyTorch are a good part of the time of a clone, and this path makes few.
     if plain and t.nbytes == whole.nbytes() >= _arrays.SMALL:
-        place = _storages.region(whole)
+        place = _storages.region(whole, t)
         if place is not None and _by_storage(place.storage, place.nbytes):
             new = _storages.fresh(place.storage.clone(), place.offset, place.nbytes, t.dtype)
             return new.set_(new.untyped_storage(), t.storage_offset(), t.size(), t.stride())
     first, end = span(t)
-    place = _storages.region(whole) if end > first else None
+    place = _storages.region(whole, t) if end > first else None
     large = end - first >= _arrays.SMALL
     if place is not None and large and _by_storage(place.storage, end - first):
         new = place.storage.clone()
@@ -276,12 +276,12 @@ def writable(t: torch.Tensor) -> torch.Tensor:
     check(t, "writable")
     first, end = span(t)
     whole = t.untyped_storage()
-    place = _storages.region(whole) if end > first else None
+    place = _storages.region(whole, t) if end > first else None
     if place is not None and place.storage.kind == "own":
         return clone(t)
     if end - first < _arrays.SMALL:
         return _copy(t, first, end, False)
-    new = _writable.private(whole.data_ptr() + first, end - first, whole)
+    new = _writable.private(_regions.address_of_tensor(t) + first, end - first, whole)
     if new is None:
         return _copy(t, first, end, True)
     return like(t, _storages.untyped(new), 0)
@@ -342,11 +342,11 @@ def freeze(t: torch.Tensor) -> torch.Tensor:
     if end == first:
         return clone(t)
     whole = t.untyped_storage()
-    place = _storages.region(whole)
+    place = _storages.region(whole, t)
     # Freezing an alias, a file, or a storage of which `t` is less than half copies bytes anyway.
     # So copy only the bytes of `t`.
     if place is None or place.storage.kind != "own" or 2 * (end - first) < place.storage.nbytes:
         t = _copy(t, first, end, place is None)
-        whole, place = t.untyped_storage(), _storages.region(t.untyped_storage())
+        whole, place = t.untyped_storage(), _storages.region(t.untyped_storage(), t)
     new = _arrays._freeze(place.storage).clone()
     return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
