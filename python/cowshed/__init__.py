@@ -4,7 +4,7 @@
     import cowshed
 
     a = cowshed.zeros((1 << 28,), "float32")     # a NumPy array of 1 GiB
-    b = cowshed.clone(a)                         # takes microseconds
+    b = cowshed.clone(a, writes="some")          # takes microseconds
     b[0] = 1                                     # copies one page; a stays as it is
 
 Memory of cowshed lies in *storages*. A clone of a storage shares its pages; the kernel copies a
@@ -13,7 +13,7 @@ this module make ordinary NumPy arrays on storages, those of `cowshed.torch` PyT
 Under `python -m cowshed run script.py` every large array of the program lies in a storage.
 
     cowshed.empty, zeros, full, array    NumPy arrays on storages
-    cowshed.clone(x)                     the same bytes, without a copy
+    cowshed.clone(x)                     the same bytes, without a copy if few of them are written
     cowshed.share(x)                     memory that several processes read and write
     cowshed.freeze(x)                    read-only for ever, sent without a copy
     cowshed.writable(x)                  a read-only or shared x, to be written privately, by page

@@ -202,19 +202,22 @@ def clone(x: NDArray[Any], *, writes: Writes = ...) -> NDArray[Any]: ...
 def clone(x: Tensor, *, writes: Writes = ...) -> Tensor: ...
 
 
-def clone(x: Any, *, writes: Writes = "some") -> Any:
+def clone(x: Any, *, writes: Writes | None = None) -> Any:
     """A copy of `x` that shares its pages: an array, tensor or Storage like `x`.
 
     Copies nothing, for any size, if `x` lies in a storage and little of the storage was written
-    since its last clone. The kernel copies a page when either side writes it first.
+    since its last clone, and if clones of this place of the program are not mostly rewritten. The
+    kernel copies a page when either side writes it first.
 
     These are copied at once: arrays below 384 KiB, shared arrays, mapped files, foreign memory
     (which the engine did not allocate), and storages that were mostly rewritten since a clone.
     stats()["fallbacks"] counts the last two as "foreign" and "rewritten".
 
-    writes: how much of the clone will be written. "some": as above. "all" copies all of it now, by
-    all processors and into huge pages, several times as fast as page by page. "auto" learns for
-    each place of the program which of the two pays; a Storage is cloned as "some".
+    writes: how much of the clone will be written. "some": little, so nothing is copied now. "all"
+    copies all of it now, by all processors and into huge pages, several times as fast as page by
+    page. "auto", the default, learns for each place of the program which of the two pays. The
+    first clone of a place is copied, if memory allows; a Storage is cloned as "some". The
+    environment variable COWSHED_WRITES has another default.
 
     A clone has the type of `x`, as numpy.ndarray.copy() keeps it: a matrix stays a matrix. Of a
     numpy.memmap it is a plain array, since its memory is no file's.
@@ -223,14 +226,19 @@ def clone(x: Any, *, writes: Writes = "some") -> Any:
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
     is none of the three, or has Python objects. ValueError: other `writes`.
     """
+    writes = _writes.default if writes is None else writes
     if writes != "some":
-        return _writes.clone(clone, x, writes, 1)
+        return _writes.clone(_clone, x, writes, 1)
+    return _clone(x)
+
+
+def _clone(x):
     if isinstance(x, _cowshed.Storage):
         return x.clone()
     if _is_tensor(x):
-        from . import torch
+        from .torch import _tensors
 
-        return torch.clone(x)
+        return _tensors.clone_some(x)
     _check_array(x, "clone")
     region = region_of(x)
     if region is None:

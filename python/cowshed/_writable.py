@@ -73,7 +73,7 @@ def writable(x: Any) -> Any:
     _arrays._check_array(x, "writable")
     region = region_of(x)
     if region is not None and region.storage.kind == "own":
-        return _arrays.clone(x)
+        return _arrays._clone(x)
     if x.nbytes < _arrays.SMALL:
         return _arrays.copy_small(x)
     low, high = _bounds(x)

@@ -3,14 +3,24 @@
 
 A clone that is rewritten in full costs a page fault and a copy for each 4 KiB. To copy it at once,
 in bulk, costs a fraction of that. A clone of which little is written costs nothing if it is not
-copied. "auto" learns which of the two it is, for each place of the program that clones:
+copied. "auto", the default of clone(), learns which of the two it is, for each place of the program
+that clones:
 
-    the first clone                 It is copied at once, which is never slower than an eager copy.
-    the 4th, 16th, 64th, ...        It is not copied. When it is freed, the pages that it has of its
-                                    own tell how much of it was written.
-    after a look                    If more than an eighth was written, clones are copied at once,
-                                    until the next look. Else they are not copied, and each one is
-                                    looked at.
+    the first clone       It is copied at once, which is never slower than an eager copy. It is not
+                          if it would take most of the memory that the system has left.
+    each later one        If more than an eighth was written of the last clone that is known of, it
+                          is copied at once. Else it is not copied.
+
+How much was written is asked when the clone is freed, or when the place clones again:
+
+    of one that was not copied      The pages that it has of its own tell.
+    of one that was copied          Its pages tell nothing: all are its own. So some words of it are
+                                    remembered, spread over all of it, and compared. That costs
+                                    microseconds, and no page fault.
+
+Words can err: a program may write one word in each page, or write what was there. Then a clone that
+is not copied tells otherwise, and the place needs more clones in a row that look unwritten, four
+times as many each time, before it leaves the copy out again.
 
 Beside a snapshot it is the state that is rewritten. So its arrays are what is copied at once, by a
 write intent, and what is looked at: at the next snapshot. Each storage is learned for itself, at
@@ -21,6 +31,8 @@ written since it was last copied, it is copied once more: each snapshot would co
 from __future__ import annotations
 
 import functools
+import operator
+import os
 import sys
 import weakref
 
@@ -29,6 +41,14 @@ from ._regions import region_of
 
 _MOST = 1 / 8  # a clone is copied at once if more than that is written: faults cost so much more
 _SITES = 10000  # places, and storages at places, that are remembered
+_SAMPLE = 64  # of a copied clone, which tell how much of it was written
+_LARGE = 256 << 20  # bytes of a first clone, from which on the system is asked for its memory
+
+_WORDS = "some", "all", "auto"
+#: What clone() does if the program does not say.
+default = os.environ.get("COWSHED_WRITES", "auto")
+if default not in _WORDS:
+    raise ImportError(f"COWSHED_WRITES is {default!r}: set it to some, all or auto")
 
 _sites = {}
 
@@ -40,19 +60,49 @@ class _Site:
         self._clones = 0
         self._part = part  # how much was written of the last one looked at; None: none was
         self._written = None  # what the state had written when the last snapshot was taken
+        self._watched = None  # the last clone, if it was not looked at yet
+        self._calm, self._needed = 0, 1  # copied clones that looked unwritten; how many are enough
+
+    def copies_clone(self, nbytes):
+        """Whether the next clone is copied at once."""
+        watch, self._watched = self._watched, None
+        if watch is not None:
+            watch.look()
+        if self._part is None:
+            return nbytes < _LARGE or 2 * nbytes < _available()
+        return self._part > _MOST
+
+    def watch(self, new, region, low, copied):
+        """Looks at a clone when it is freed, or when the next one is made at this place."""
+        watch = _Watch(self, region.storage, low, new.nbytes, copied)
+        # Other tensors on the same PyTorch storage may outlive this one.
+        owner = new.untyped_storage() if _arrays._is_tensor(new) else new
+        self._watched = watch
+        # The region is a reference that will be gone.
+        references = sys.getrefcount(watch.storage) - 1
+        weakref.finalize(owner, watch.end, references).atexit = False
+
+    def learn(self, part, copied):
+        """So much was written of a clone."""
+        if part > _MOST:
+            if not copied and self._calm:
+                self._needed = min(4 * self._needed, 1 << 20)
+            self._calm = 0
+            self._part = part
+        elif not copied:
+            self._calm = 0
+            self._part = part
+        else:
+            self._calm += 1
+            if self._calm >= self._needed:
+                self._part = part
 
     def copies(self):
-        """Whether the next clone is copied at once."""
+        """Whether the state is copied at once beside the next snapshot."""
         self._clones += 1
         n = self._clones
         looks = n >= 4 and n & (n - 1) == 0 and n.bit_length() % 2 == 1  # a power of 4
         return not looks and (self._part is None or self._part > _MOST)
-
-    def learn(self, storage, nbytes):
-        """A clone of so many bytes, which was not copied, is about to be freed."""
-        info = storage.info()
-        if info["sharers"] > 1:  # else it has taken its source's pages over
-            self._part = info["bytes_own"] / nbytes
 
     def copies_state(self, storage):
         """Whether the state in a storage is copied beside the snapshot that is now taken."""
@@ -68,6 +118,55 @@ class _Site:
         self._written, _ = _written_bytes(storage)
 
 
+class _Watch:
+    """A clone whose writes are looked at, once. It holds the storage until then."""
+
+    def __init__(self, site, storage, offset, nbytes, copied):
+        self.storage = storage
+        self._site, self._nbytes, self._words = site, nbytes, None
+        if copied:
+            step = nbytes / _SAMPLE
+            # Not at multiples of a power of two, where rows of matrices begin.
+            self._at = [offset + int((i + i * 0.618 % 1) * step) // 8 * 8 for i in range(_SAMPLE)]
+            self._words = self._read(storage)
+
+    def _read(self, storage):
+        with memoryview(storage) as view:
+            return [bytes(view[at : at + 8]) for at in self._at]
+
+    def look(self):
+        """Tells the place how much of the clone is written so far."""
+        storage, self.storage = self.storage, None
+        if storage is None:
+            return
+        if self._words is not None:
+            changed = sum(map(operator.ne, self._read(storage), self._words))
+            self._site.learn(changed / _SAMPLE, True)
+            return
+        info = storage.info()
+        if info["sharers"] > 1:  # else it has taken its source's pages over
+            self._site.learn(info["bytes_own"] / self._nbytes, False)
+
+    def end(self, references):
+        """The clone is about to be freed. references: to its storage, while it alone had it."""
+        # If views of it are left, the program may go on writing, so nothing is known yet.
+        if self.storage is not None and sys.getrefcount(self.storage) > references:
+            self.storage = None
+        self.look()
+
+
+def _available():
+    """Bytes of memory that the system can give without swapping."""
+    try:
+        with open("/proc/meminfo", "rb") as lines:
+            for line in lines:
+                if line.startswith(b"MemAvailable:"):
+                    return int(line.split()[1]) << 10
+    except (OSError, ValueError):
+        pass
+    return 0
+
+
 def _written_bytes(storage):
     """(bytes of the pages written one by one so far, those of them that are still copies)"""
     info = storage.info()
@@ -76,7 +175,7 @@ def _written_bytes(storage):
 
 
 def check(writes):
-    if writes not in ("some", "all", "auto"):
+    if writes not in _WORDS:
         raise ValueError(f"writes is {writes!r}: pass 'some', 'all' or 'auto'")
 
 
@@ -95,19 +194,31 @@ def of_snapshot(storages, writes, depth):
 def clone(make, x, writes, depth):
     """make(x), copied at once or not. depth: of the frame that clones, above this one."""
     check(writes)
-    learns = writes == "auto" and not isinstance(x, _cowshed.Storage)
-    place = _place(depth + 1) if learns else None
-    site = None if place is None else _site(place, None)
+    if writes == "all":
+        new = make(x)
+        _own(_memory(new))
+        return new
+    site = _site_of(x, depth + 1)
     new = make(x)
-    if writes == "all" or (site is not None and site.copies()):
-        _own(new)
-    elif site is not None:
-        region = region_of(new)
-        if region is not None and new.nbytes:
-            # Other tensors on the same PyTorch storage may outlive this one.
-            owner = new.untyped_storage() if _arrays._is_tensor(new) else new
-            weakref.finalize(owner, site.learn, region.storage, new.nbytes).atexit = False
+    if site is not None:
+        memory, region = _memory(new), region_of(new)
+        if memory is not None and region is not None and memory[1]:
+            copies = site.copies_clone(memory[1])
+            if copies:
+                _own(memory)
+            site.watch(new, region, memory[0] - region.storage.address, copies)
     return new
+
+
+def _site_of(x, depth):
+    """The place that clones, if it has a choice: a clone that need not be a copy."""
+    if isinstance(x, _cowshed.Storage):
+        return None
+    region = region_of(x)
+    if region is None or region.storage.kind != "own" or region.nbytes < _arrays.SMALL:
+        return None
+    place = _place(depth + 1)
+    return None if place is None else _site(place, None)
 
 
 def _place(depth):
@@ -125,14 +236,17 @@ def _site(place, part):
     return _sites.setdefault(place, _Site(part))
 
 
-def _own(new):
+def _memory(new):
+    """(address, nbytes) of a clone. None: it is not contiguous, or small."""
     from ._intents import range_of_tensor
     from ._snapshot import _bounds
 
     if isinstance(new, _cowshed.Storage):
-        memory = new.address, new.nbytes
-    else:
-        # The bytes between the elements are the clone's, too.
-        memory = range_of_tensor(new) if _arrays._is_tensor(new) else _bounds(new)
+        return new.address, new.nbytes
+    # The bytes between the elements are the clone's, too.
+    return range_of_tensor(new) if _arrays._is_tensor(new) else _bounds(new)
+
+
+def _own(memory):
     if memory is not None and memory[1]:
         _cowshed.write_intent([memory], False)

@@ -21,7 +21,8 @@ ROWS = [("clone", "64MiB"), ("page", "clone+write-1-page"), ("fork", "tenth/4G/6
         ("python-send", "got/cowshed/multiprocessing"), ("fill", "first/huge-pages"),
         ("programs", "large/mean/best-rival"), ("redis", "later/plain"),
         ("redis", "request-after/plain"),
-        ("python-clone", "all/cowshed/clone()"), ("python-clone", "all/cowshed,-install()/clone()")]
+        ("python-clone", "one/cowshed/clone()"), ("python-clone", "all/cowshed,-auto/clone()"),
+        ("python-clone", "all/cowshed,-install()/clone()")]
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "": 1, "of-glibc": 1}
 
 

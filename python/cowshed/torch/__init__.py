@@ -4,7 +4,7 @@
     import cowshed.torch
 
     t = cowshed.torch.zeros(1 << 28)      # a CPU tensor of 1 GiB
-    c = cowshed.clone(t)                  # takes microseconds
+    c = cowshed.clone(t, writes="some")   # takes microseconds
     c[0] = 1                              # copies one page; t stays as it is
 
     cowshed.torch.install()               # from here on torch.multiprocessing, share_memory_()

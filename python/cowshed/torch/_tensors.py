@@ -206,7 +206,7 @@ def storage_of(t: torch.Tensor) -> _cowshed.Storage | None:
     return _regions.storage_of(t)
 
 
-def clone(t: torch.Tensor, *, writes: Writes = "some") -> torch.Tensor:
+def clone(t: torch.Tensor, *, writes: Writes | None = None) -> torch.Tensor:
     """A copy of `t` that shares its pages, with the size, stride, dtype and type of `t`.
 
     Takes microseconds for any size, if `t` lies in a storage and little of the storage was written
@@ -222,8 +222,15 @@ def clone(t: torch.Tensor, *, writes: Writes = "some") -> torch.Tensor:
     copies the whole clone.) TypeError: a sparse or nested tensor, or one of another device.
     ValueError: other `writes`.
     """
+    writes = _writes.default if writes is None else writes
     if writes != "some":
-        return _writes.clone(clone, t, writes, 1)
+        check(t, "clone")
+        return _writes.clone(clone_some, t, writes, 1)
+    return clone_some(t)
+
+
+def clone_some(t):
+    """clone(t), of which little will be written."""
     plain = is_plain(t)
     if not plain:
         check(t, "clone")
@@ -278,7 +285,7 @@ def writable(t: torch.Tensor) -> torch.Tensor:
     whole = t.untyped_storage()
     place = _storages.region(whole, t) if end > first else None
     if place is not None and place.storage.kind == "own":
-        return clone(t)
+        return clone_some(t)
     if end - first < _arrays.SMALL:
         return _copy(t, first, end, False)
     new = _writable.private(_regions.address_of_tensor(t) + first, end - first, whole)
@@ -340,7 +347,7 @@ def freeze(t: torch.Tensor) -> torch.Tensor:
     check(t, "freeze")
     first, end = span(t)
     if end == first:
-        return clone(t)
+        return clone_some(t)
     whole = t.untyped_storage()
     place = _storages.region(whole, t)
     # Freezing an alias, a file, or a storage of which `t` is less than half copies bytes anyway.
