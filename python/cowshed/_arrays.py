@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, DTypeLike, NDArray
     from torch import Tensor
 
-    from ._types import Order, Shape, Tensors, Writes
+    from ._types import Modules, Order, Shape, Tensors, Writes
 
 # Below this size a copy costs less than cloning pages (core/storage/clone.c has the same limit).
 SMALL = 384 << 10
@@ -162,6 +162,10 @@ def typed(result, x):
     return new
 
 
+def _is_ndarray(x):
+    return isinstance(x, _numpy().ndarray)
+
+
 def _on(storage, x, offset):
     """An array with the shape, dtype and strides of `x`, whose lowest byte is at `offset`."""
     return typed(_plain_on(storage, x, offset), x)
@@ -200,6 +204,8 @@ def clone(x: _cowshed.Storage, *, writes: Writes = ...) -> _cowshed.Storage: ...
 def clone(x: NDArray[Any], *, writes: Writes = ...) -> NDArray[Any]: ...
 @overload
 def clone(x: Tensor, *, writes: Writes = ...) -> Tensor: ...
+@overload
+def clone(x: Modules, *, writes: Writes = ...) -> Modules: ...
 
 
 def clone(x: Any, *, writes: Writes | None = None) -> Any:
@@ -219,17 +225,28 @@ def clone(x: Any, *, writes: Writes | None = None) -> Any:
     first clone of a place is copied, if memory allows; a Storage is cloned as "some". The
     environment variable COWSHED_WRITES has another default.
 
+    `x` may also be a module of PyTorch, or a data frame or a series of pandas. Then all large parts
+    are cloned as "some", and the rest is a copy: parameters stay parameters, with `requires_grad`
+    but without gradients; columns of Python objects become other objects.
+
     A clone has the type of `x`, as numpy.ndarray.copy() keeps it: a matrix stays a matrix. Of a
     numpy.memmap it is a plain array, since its memory is no file's.
 
     A clone is private to this process, also if `x` is shared. Bytes that another thread wrote
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
-    is none of the three, or has Python objects. ValueError: other `writes`.
+    is none of these, or has Python objects. ValueError: other `writes`.
     """
     writes = _writes.default if writes is None else writes
     if writes != "some":
         return _writes.clone(_clone, x, writes, 1)
     return _clone(x)
+
+
+def _is_whole(x):
+    """Whether it is an object of PyTorch or pandas that clone() takes."""
+    from . import _whole
+
+    return _whole.is_module(x) or _whole.is_frame(x)
 
 
 def _clone(x):
@@ -239,6 +256,10 @@ def _clone(x):
         from .torch import _tensors
 
         return _tensors.clone_some(x)
+    if not _is_ndarray(x) and _is_whole(x):
+        from . import _whole
+
+        return _whole.clone(x)
     _check_array(x, "clone")
     region = region_of(x)
     if region is None:
@@ -286,10 +307,14 @@ def share(x: _cowshed.Storage) -> _cowshed.Storage: ...
 def share(x: NDArray[Any]) -> NDArray[Any]: ...
 @overload
 def share(x: Tensors) -> Tensors: ...
+@overload
+def share(x: Modules) -> Modules: ...
 
 
 def share(x: Any) -> Any:
     """An array, tensor or Storage with the bytes of `x` that several processes can write.
+
+    A module of PyTorch is moved in place, too: all of its parameters and buffers.
 
     Returns `x` itself if it is shared already. Else copies its bytes once, and `x` stays as it
     is: write and send the array that is returned. A tensor is moved in place, as by
@@ -306,6 +331,10 @@ def share(x: Any) -> Any:
         from . import torch
 
         return torch.share(x)
+    if not _is_ndarray(x) and _is_whole(x):
+        from . import _whole
+
+        return _whole.share(x)
     _check_array(x, "share")
     if is_shared(x):
         return x

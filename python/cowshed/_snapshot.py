@@ -26,7 +26,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _saving, _writes
+from . import _cowshed, _saving, _whole, _writes
 from ._arrays import SMALL, _is_tensor, array_on, check_file
 from ._regions import address_of_tensor, region_of
 
@@ -93,11 +93,12 @@ def snapshot(state: Any, *, limit: int | None = None, writes: Writes = "some") -
 
     Call it while no thread writes the state, because arrays are cloned one after the other. The
     call takes one clone of each storage, and a copy of the bytes that can't be cloned (see the
-    head of this module). While the snapshot lives, the kernel copies each page of the state at its
+    head of this module). In other objects the tensors are cloned, too, as those of a module. While the snapshot lives, the kernel copies each page of the state at its
     first write, and the page takes memory twice.
 
     limit: so many bytes may belong to all snapshots that live, with this one: those that it would
-    clone and those that it would copy. MemoryError: it would be exceeded; nothing was cloned.
+    clone and those that it would copy, also the arrays in other objects. MemoryError: it would be
+    exceeded; nothing was cloned or copied.
 
     writes: how much of the state will be rewritten while the snapshot lives, without a write
     intent. "some": as above. "all" copies the state's own bytes now, as write_intent(state) does
@@ -157,6 +158,8 @@ class _Copier:
         self._done = {}  # id of an object -> (what it became, the object)
         self._bytes = {}  # id of a storage -> its clone, or (address, size) -> (storage, offset)
         self._keep = []  # keeps the storages alive, and so their ids unique
+        self._parts = {}  # id of a tensor in an object -> (its clone, the tensor)
+        self._copied = set()  # of _held()
         self._flats = {}  # (storage, offset, size) -> a tensor of bytes
         self._chunk, self._used = None, 0
         self._small = 0  # bytes of small arrays that are not copied yet
@@ -187,7 +190,33 @@ class _Copier:
         if isinstance(x, tuple):
             values = [self.take(value) for value in x]
             return type(x)(*values) if hasattr(x, "_fields") else type(x)(values)
-        return copy.deepcopy(x)
+        return self._object(x)
+
+    def _object(self, x):
+        """A deep copy of any other object. The tensors in it are cloned."""
+        memo = {}
+        for part in _whole.parts(x):
+            if part is x:
+                continue
+            if _is_cloned_in_objects(part):
+                memo[id(part)] = self._part(part)
+            else:
+                self.copied += _held(part, self._copied)
+        if id(x) not in memo and _whole.is_array(x):
+            self.copied += _held(x, self._copied)
+        return copy.deepcopy(x, memo)
+
+    def _part(self, x):
+        """The tensor of an object, for the copy of the object: with its type, to be trained."""
+        if id(x) not in self._parts:
+            new = _Copier._tensor(self, x)
+            torch = sys.modules["torch"]
+            if type(x) is torch.nn.Parameter:
+                new = torch.nn.Parameter(new, x.requires_grad)
+            else:
+                new.requires_grad_(x.requires_grad)
+            self._parts[id(x)] = new, x
+        return self._parts[id(x)][0]
 
     def _array(self, numpy, x):
         if x.nbytes == 0:
@@ -249,15 +278,16 @@ class _Copier:
     def clone_all(self, state, writes, depth):
         """Clones all storages that take() will ask for, in one call."""
         storages, copied, seen, arrays = {}, 0, set(), []
-        for x in _leaves(state):
-            region = _region_cloned(x)
+        for x, inside in _parts_of(state):
+            placed = not inside or _is_cloned_in_objects(x)
+            region = _region_cloned(x) if placed else None
             if region is not None:
                 storages[region.storage.id] = region.storage
                 arrays.append((region.storage.id, x))
             else:
                 nbytes = _held(x, seen)
                 copied += nbytes
-                self._small += _aligned(nbytes) if nbytes < SMALL else 0
+                self._small += _aligned(nbytes) if nbytes < SMALL and placed else 0
         self._keep = list(storages.values())
         if self._limit is not None:
             _check(sum(storage.nbytes for storage in self._keep) + copied, self._limit)
@@ -382,6 +412,31 @@ def _leaves(state):
             if not isinstance(value, _KEPT) and id(value) not in seen:
                 seen.add(id(value))
                 left.append(value)
+
+
+def _parts_of(state):
+    """Yields (x, False) for what _leaves() yields, and (x, True) for arrays and tensors in objects
+    that are copied."""
+    for x in _leaves(state):
+        if _whole.is_array(x):
+            yield x, False
+        else:
+            yield from ((part, True) for part in _whole.parts(x))
+
+
+def _is_cloned_in_objects(x):
+    """Whether it is a tensor that can be cloned where copy.deepcopy() would copy it."""
+    if not _is_tensor(x):
+        return False
+    torch = sys.modules["torch"]
+    return _is_plain(torch, x) and x.is_leaf and (type(x) is torch.nn.Parameter or x.grad is None)
+
+
+def copy_of(x):
+    """The copy of one object that a snapshot has of it, to be written."""
+    copier = _Copier()
+    copier.clone_all(x, "some", 0)
+    return copier.take(x)
 
 
 def _is_plain(torch, x):

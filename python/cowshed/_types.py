@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Literal, SupportsIndex, TypeVar
 
 from torch import Tensor
+from torch.nn import Module
 
 Tensors = TypeVar("Tensors", bound=Tensor)
+Modules = TypeVar("Modules", bound=Module)
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
 Order = Literal["C", "F"]
