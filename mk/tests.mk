@@ -71,8 +71,8 @@ $(FUZZ): $(B)/%: $(O)/%.o $(if $(filter fuzz,$(MODE)),,$(FUZZ_MAIN)) $(LIB_A)
 # It runs the library's kernels, compiled for the host (docs/design/cuda-reference-driver.md),
 # without sanitizers: its threads change stacks.
 
-KERNELS    := $(wildcard cuda/kernels/*.cu tests/driver/*.cu)
-DRIVER_OBJ := $(call obj,$(wildcard tests/driver/*.c)) $(KERNELS:%.cu=$(O)/host/%.o)
+CU_FILES   := $(wildcard cuda/kernels/*.cu tests/driver/*.cu)
+DRIVER_OBJ := $(call obj,$(wildcard tests/driver/*.c)) $(CU_FILES:%.cu=$(O)/host/%.o)
 DRIVER_SO  := $(B)/tests/driver/libcuda.so.1
 HOST_CUDA  := -std=gnu++17 -I. -Iinclude -include tests/driver/host_cuda.h -x c++
 
