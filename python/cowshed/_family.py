@@ -34,6 +34,8 @@ _lock = threading.RLock()  # a signal handler may run in the thread that holds i
 _group = None
 _denied = False
 _mode = "clone"
+#: Whether each alias lies in a memfd of its own, which the standard multiprocessing can send.
+lone = False
 
 
 def group():
@@ -129,7 +131,7 @@ def alias_storage(nbytes):
 
     It lies in the group's memory, or without a group in a memfd of its own.
     """
-    members = group()
+    members = None if lone else group()
     if members is not None:
         return members.storage(nbytes, _cowshed.ALIAS)
     return lone_alias(nbytes)

@@ -38,6 +38,34 @@ try:
 except FileNotFoundError:
     pass  # an engine without this option
 
+def install() -> None:
+    """Makes the standard multiprocessing send arrays by handle, too.
+
+    From then on multiprocessing, concurrent.futures and all that stands on them send these by
+    handle, with each start method: NumPy arrays of 1 MiB or more, shared arrays, storages, and
+    what pack() made. All others go as before. A receiver gets what it gets by this module in the
+    mode "clone": its own bytes of the moment, shared arrays as shared, frozen ones as frozen.
+    Arrays that lie in no storage are copied once for each message.
+
+    Call it before share(): what was shared before can't be sent so. Processes that get an array
+    install it themselves. Those that only make arrays call it, as in a module that they import.
+    Each handle is a descriptor until it is received, once. A process waits at its end for up to 10
+    seconds until its arrays are received. Tensors go as torch.multiprocessing sends them.
+
+    A second call changes nothing. ImportError: there is no NumPy.
+    """
+    from . import _standard
+
+    _standard.install()
+
+
+def uninstall() -> None:
+    """Takes install() back, in this process."""
+    from . import _standard
+
+    _standard.uninstall()
+
+
 _standard_names = [name for name in dir(_contexts.default) if not name.startswith("_")]
 globals().update((name, getattr(_contexts.default, name)) for name in _standard_names)
 
@@ -46,8 +74,10 @@ __all__ = [
     "get_all_sharing_strategies",
     "get_sharing_mode",
     "get_sharing_strategy",
+    "install",
     "set_sharing_mode",
     "set_sharing_strategy",
+    "uninstall",
 ]
 
 _OURS = {"connection", "managers", "pool", "queues", "shared_memory", "sharedctypes",
