@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files as arrays: .npy, .safetensors and raw bytes, mapped and not read.
+"""Files as arrays: .npy, .npz, .safetensors, .pt and raw bytes, mapped and not read.
 
 A file is mapped once, as a whole, as a storage of kind "file". Arrays are views of it. All
 processes share the pages of the page cache. The kernel reads a page from the disk when a
@@ -78,6 +78,8 @@ class _Held:
             pass
 
 
+_ENDINGS = {"safetensors": ".safetensors", "npz": ".npz", "pt": (".pt", ".pth")}
+
 _HELD_MOST = 64  # the program needs descriptors, too
 
 _held = weakref.WeakKeyDictionary()  # storage -> _Held, for the storages that were sent last
@@ -86,21 +88,23 @@ _reopened = weakref.WeakValueDictionary()  # Description.key() -> storage, not f
 
 
 def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
-         format: Literal["npy", "safetensors", "raw"] | None = None,
+         format: Literal["npy", "npz", "safetensors", "pt", "raw"] | None = None,
          dtype: DTypeLike | None = None, shape: Shape | None = None, offset: int = 0,
          order: Order = "C", framework: Literal["numpy", "torch"] = "numpy",
          load: bool = False) -> Any:
     """Maps a file: returns an array, or a mapping of names to arrays.
 
     path: a .npy file gives an array. A .safetensors file gives a `Tensors`, a read-only mapping
-    that makes an array when it is asked for. With a dtype, the bytes of any file from `offset` on
-    give an array of this `shape`; None takes all bytes, in one dimension. format: "npy",
-    "safetensors" or "raw", if the name does not tell.
+    that makes an array when it is asked for. A .npz file gives a dict of arrays; those that are
+    compressed are read, and are no part of the file. A .pt file gives what torch.save() was given,
+    if that is tensors and plain values. With a dtype, the bytes of any file from `offset` on
+    give an array of this `shape`; None takes all bytes, in one dimension. format: "npy", "npz",
+    "safetensors", "pt" or "raw", if the name does not tell.
 
     mode: "r" is read-only. With "c", the default, writes are private to this process: the kernel
     copies the page, and the file stays as it is. With "r+" writes go to the file.
 
-    framework: "numpy" or "torch", for the arrays of a .safetensors file. PyTorch has no unaligned
+    framework: "numpy" or "torch", for the arrays of a .safetensors or .npz file. PyTorch has no unaligned
     tensors, so a tensor with unaligned bytes is a copy. Writes to such a copy do not reach the
     file, also with "r+".
 
@@ -151,7 +155,15 @@ def _formatted(source, format, framework):
         from ._safetensors import read
 
         return read(source, framework)
-    raise ValueError(f"format is {format!r}: pass 'npy', 'safetensors' or 'raw'")
+    if format == "npz":
+        from ._archives import npz
+
+        return npz(source, framework, _npy)
+    if format == "pt":
+        from ._archives import pt
+
+        return pt(source)
+    raise ValueError(f"format is {format!r}: pass 'npy', 'npz', 'safetensors', 'pt' or 'raw'")
 
 
 def _open(path, mode):
@@ -165,20 +177,23 @@ def _format_of(path, fd, dtype):
         return "raw"
     if os.pread(fd, len(_NPY), 0) == _NPY:
         return "npy"
-    if path.endswith(".safetensors"):
-        return "safetensors"
-    raise ValueError(f"{path} is neither .npy nor .safetensors: for raw bytes pass dtype=")
+    for format, endings in _ENDINGS.items():
+        if path.endswith(endings):
+            return format
+    raise ValueError(f"{path} is neither .npy, .npz, .safetensors nor .pt: for raw bytes pass "
+                     "dtype=")
 
 
 # ---- The bytes -----------------------------------------------------------------------------
 
 
 class _Source:
-    """An open file, for the functions that read its header. They call storage() at most once."""
+    """An open file, for the functions that read its header. All arrays lie in one storage."""
 
     def __init__(self, path, fd, facts, mode, load):
         self.path, self.fd, self.facts, self.mode, self.load = path, fd, facts, mode, load
         self.file_bytes = facts.st_size
+        self._storage = None
 
     def read(self, offset, nbytes):
         """Reads these bytes. ValueError if the file ends before."""
@@ -196,17 +211,20 @@ class _Source:
         return ValueError(f"{self.path}: {what}. {instead}")
 
     def storage(self):
-        """A new storage with the file: loaded or mapped."""
-        if self.load:
-            return _cowshed.load(self.fd, 0, self.file_bytes, readonly=self.mode == "r")
-        return _map(self.fd, self.path, self.mode, self.facts)
+        """The storage with the file: loaded or mapped."""
+        if self._storage is None:
+            self._storage = _cowshed.load(self.fd, 0, self.file_bytes, readonly=self.mode == "r") \
+                if self.load else _map(self.fd, self.path, self.mode, self.facts)
+        return self._storage
 
-    def array(self, dtype, shape, offset, order, instead=_DAMAGED):
-        """An array on the bytes from `offset` on. ValueError if the file has too few."""
+    def array(self, dtype, shape, offset, order, instead=_DAMAGED, end=None):
+        """An array on the bytes from `offset` on. ValueError if the file, or its part that ends at
+        `end`, has too few."""
         nbytes = size_of(dtype, shape)
-        if nbytes is None or nbytes > self.file_bytes - offset:
+        end = self.file_bytes if end is None else min(end, self.file_bytes)
+        if nbytes is None or nbytes > end - offset:
             raise self.wrong(f"shape {_short(shape)} of {dtype} at byte {offset} does not fit into "
-                             f"its {self.file_bytes} bytes", instead)
+                             f"its {end} bytes", instead)
         strides = None if order == "C" else _fortran(dtype, shape)
         try:
             if nbytes:
@@ -286,20 +304,21 @@ def _raw(source, dtype, shape, offset, order):
     return source.array(dtype, shape, offset, order, "Pass a shape that fits")
 
 
-def _npy(source):
-    start = source.read(0, 8)
+def _npy(source, at=0, end=None):
+    """The array of a .npy file that begins at byte `at`, and ends before `end`."""
+    start = source.read(at, 8)
     if start[:6] != _NPY:
         raise source.wrong(f"it begins with {start[:6]!r}, but a .npy file with {_NPY!r}")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
         raise source.wrong(f"it has version {version} of .npy, but only 1.0, 2.0 and 3.0 exist")
     width = 2 if version == (1, 0) else 4
-    length = int.from_bytes(source.read(8, width), "little")
+    length = int.from_bytes(source.read(at + 8, width), "little")
     if length > _NPY_HEADER_MOST:
         raise source.wrong(f"its header has {length} bytes, more than {_NPY_HEADER_MOST}")
-    header = source.read(8 + width, length)
+    header = source.read(at + 8 + width, length)
     dtype, fortran, shape = _npy_header(source, header, version)
-    return source.array(dtype, shape, 8 + width + length, "F" if fortran else "C")
+    return source.array(dtype, shape, at + 8 + width + length, "F" if fortran else "C", end=end)
 
 
 def _npy_header(source, header, version):

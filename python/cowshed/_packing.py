@@ -49,7 +49,7 @@ def pack(sequence: Iterable[T], *, show: bool = False) -> Packed[T]:
     terminal meanwhile. Changes nothing of the elements.
 
     TypeError: an element can't be pickled, the error names it; or `sequence` has no order, or is
-    an array of numbers (freeze() it). MemoryError, OSError: no memory. After an error the sequence
+    an array of numbers (freeze() it), or a data frame. MemoryError, OSError: no memory. After an error the sequence
     is as it was, and nothing is left in memory.
     """
     if isinstance(sequence, Packed):
@@ -77,6 +77,10 @@ def compact(packed):
 
 def _check(sequence):
     kind = type(sequence).__name__
+    if _is_frame(sequence):
+        raise TypeError(f"pack() takes a sequence, and iterating over a {kind} gives the names of "
+                        "its columns: pass list(x.itertuples(index=False, name=None)) for its rows, "
+                        "or send the frame itself by cowshed.multiprocessing")
     if isinstance(sequence, (Mapping, Set)):
         instead = "list(x.items())" if isinstance(sequence, Mapping) else "list(x)"
         raise TypeError(f"pack() takes a sequence, not {kind}, which has no order: pass {instead}")
@@ -86,6 +90,16 @@ def _check(sequence):
     if _is_array(sequence) and not sequence.dtype.hasobject or _is_tensor(sequence):
         raise TypeError(f"pack() takes objects, and this {kind} has numbers: freeze() makes it "
                         "read-only, and processes share it")
+
+
+def _is_frame(x):
+    """Whether it is a table whose iterator gives columns, or their names."""
+    from . import _whole
+
+    if _whole.is_frame(x):
+        return hasattr(x, "columns")  # a series gives its values
+    return any(isinstance(x, getattr(sys.modules.get(module), name, ()))
+               for module, name in (("polars", "DataFrame"), ("pyarrow", "Table")))
 
 
 def _is_array(x):
