@@ -372,12 +372,14 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 	struct cow__piece *pieces = NULL;
 	struct cow__tile *layer = NULL;
 	uint32_t n = 0, cap = 0;
+	size_t reserve;
 	int r = 0;
 
-	/* Layers may take two fifths of the mappings. The rest is for other
-	 * things. */
-	if (!cow__mappings_left(2 * written->n + source->npieces + 2 +
-	                        cow__engine.mappings_max / 5 * 3))
+	/* Layers may take two fifths of the mappings, as a write of a few pages
+	 * makes one. Views without a layer leave a sixteenth for other things. */
+	reserve = written->n ? cow__engine.mappings_max / 5 * 3
+	                     : cow__engine.mappings_max / 16;
+	if (!cow__mappings_left(2 * written->n + source->npieces + 2 + reserve))
 		return -E2BIG;
 	if (written->n)
 		r = layer_new(written, &layer);

@@ -109,6 +109,26 @@ void storages_end(StorageObject *const *all, Py_ssize_t n)
 		__atomic_store_n(&all[i]->busy, 0, __ATOMIC_RELEASE);
 }
 
+/*
+ * Warns once if clones are copies because the process has as many mappings as the kernel allows
+ * it. Without the warning a program that makes many clones only finds its memory gone.
+ */
+static int warn_of_mappings(void)
+{
+	static unsigned calls, warned;
+	struct cow_stats s = {.size = sizeof(s)};
+
+	if (__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 64 ||
+	    __atomic_load_n(&warned, __ATOMIC_RELAXED) || cow_stats_get(&s) < 0 ||
+	    !s.fallbacks[COW_FALLBACK_MAPPINGS] || __atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED))
+		return 0;
+	return PyErr_WarnEx(PyExc_RuntimeWarning,
+	                    "clones are copies from here on, since this process has too many mappings "
+	                    "for the kernel (vm.max_map_count): free clones, or raise the limit, as "
+	                    "`cowshed doctor` says",
+	                    1);
+}
+
 int storage_address(StorageObject *self, void **ret)
 {
 	int r = 0;
@@ -126,9 +146,11 @@ int storage_address(StorageObject *self, void **ret)
 	if (r == 0)
 		__atomic_store_n(&self->known, 1, __ATOMIC_RELEASE);
 	storages_end(&self, 1);
-	if (r < 0)
+	if (r < 0) {
 		(void)raise_error(r);
-	return r < 0 ? -1 : 0;
+		return -1;
+	}
+	return warn_of_mappings();
 }
 
 struct cow_storage *storage_to_send(StorageObject *self, unsigned mode)
