@@ -68,7 +68,7 @@ become_alias(struct cow__cuda *d, struct cow_storage *s, struct cow__home **ret)
 
 	if (r < 0)
 		return r;
-	r = cow__home_new(NULL, COW__HOME_ALIAS, s->data->data, s->bytes, &h);
+	r = cow__home_new(NULL, COW__HOME_ALIAS, s->data, s->bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");
 	r = pin(d, h);

@@ -582,8 +582,9 @@ int cow_storage_lazy_clone(struct cow_storage *storage,
 int cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
                             uint64_t *ret_copied, struct cow_storage **ret);
 
-/* Makes a new tracked storage with a copy of the bytes, made at once. Errors as
- * for cow_storage_lazy_clone(). */
+/* Makes a new tracked storage with a copy of the bytes, made at once. What was
+ * never touched is not copied, and takes no memory. Errors as for
+ * cow_storage_lazy_clone(). */
 int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
 
 /*
@@ -592,9 +593,10 @@ int cow_storage_clone(struct cow_storage *storage, struct cow_storage **ret);
  * change. Pointers into the storage are invalid afterwards. A transparent
  * storage stays transparent.
  *
- * Cost: a tracked storage grows in place if nobody else reads its pages and
- * there is room behind them (not with ZERO or STRICT). Else the library
- * allocates, copies and frees. On the meta device only the size changes.
+ * Cost: a storage shrinks in place if nobody else reads its pages, and grows in
+ * place if there is room behind them, besides. What is cut off is freed. Else
+ * the library allocates, copies and frees; what was never touched is not copied,
+ * and takes no memory. On the meta device only the size changes.
  *
  *   -EPERM        no allocator for new bytes (external memory)
  *   -EBUSY        transparent, and another reference or a block holds it

@@ -217,24 +217,9 @@ map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 	return 0;
 }
 
-/* Into fresh file pages, which are huge where the kernel makes such pages. */
-static void
-fill(char *to, const void *from, size_t bytes)
-{
-	size_t huge = cow__round_down(bytes, COW__PACK_HUGE), done;
-
-	if (!from)
-		return;
-	if (huge && (uintptr_t)to % COW__PACK_HUGE == 0 &&
-	    cow__engine.use_collapse && !cow__engine.no_collapse)
-		(void)cow__map_collapse((uintptr_t)to, huge, &done);
-	memcpy(to, from, bytes);
-	cow__stat_add(bytes_copied, bytes);
-}
-
 /* A memfd of exactly its bytes: a process that gets it sees nothing else. */
 static int
-own_memfd(struct cow__home *h, const void *from)
+own_memfd(struct cow__home *h, const struct cow__allocation *from)
 {
 	size_t bytes = cow__round_up(h->bytes, cow__page);
 	uintptr_t at;
@@ -247,7 +232,7 @@ own_memfd(struct cow__home *h, const void *from)
 		if (r == 0) {
 			r = cow__map_shared(at, bytes, &h->file, 0, false);
 			if (r == 0)
-				fill((char *)at, from, h->bytes);
+				cow__allocation_copy_out((char *)at, from, h->bytes);
 			(void)cow__map_release(at, bytes);
 		}
 	}
@@ -270,7 +255,8 @@ making_remove(struct cow__home *h)
 
 /* In a pack. -ENOSPC: it has to be a memfd of its own. */
 static int
-in_pack(struct cow__home *h, struct cow_group *group, const void *from)
+in_pack(struct cow__home *h, struct cow_group *group,
+        const struct cow__allocation *from)
 {
 	int r;
 
@@ -286,7 +272,8 @@ in_pack(struct cow__home *h, struct cow_group *group, const void *from)
 	if (r < 0)
 		return r;
 	h->data = cow__pack_data(h->pack, h->at.page);
-	fill(h->data, from, h->bytes);
+	if (from)
+		cow__allocation_copy_out(h->data, from, h->bytes);
 	cow__share_enter();
 	making_remove(h);
 	/* A fork came meanwhile, so not all bytes are in the file. */
@@ -302,7 +289,8 @@ in_pack(struct cow__home *h, struct cow_group *group, const void *from)
 
 COW_EXPORT int
 cow__home_new(struct cow_group *group, enum cow__home_kind kind,
-              const void *from, size_t bytes, struct cow__home **ret)
+              const struct cow__allocation *from, size_t bytes,
+              struct cow__home **ret)
 {
 	struct cow__home *h = cow__pool_take(&homes);
 	int r = -ENOSPC;

@@ -68,7 +68,8 @@ struct cow__home_key {
 /* A new home with `bytes` of `from` (NULL: zeros). `group` NULL: a memfd of its
  * own. The one reference is the caller's. Takes the lock itself. */
 int cow__home_new(struct cow_group *group, enum cow__home_kind kind,
-                  const void *from, size_t bytes, struct cow__home **ret);
+                  const struct cow__allocation *from, size_t bytes,
+                  struct cow__home **ret);
 
 /* A home of the pages of a large transparent storage, or of a clone of one. The pages are
  * given away as they lie, if that is possible (core/cow/seal.h). -errno: it is not, copy

@@ -153,7 +153,7 @@ cow__home_for(struct cow_storage *s, enum cow_share_mode mode,
 	r = cow__allocation_readable(s->data, 0, s->bytes);
 	if (r < 0)
 		return cow__error_from(r, "sending");
-	r = cow__home_new(group, kind, s->data->data, s->bytes, &h);
+	r = cow__home_new(group, kind, s->data, s->bytes, &h);
 	if (r < 0)
 		return cow__error_from(r, "no memory to share from");
 	r = move_in(h, s, mode);

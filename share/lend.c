@@ -10,6 +10,7 @@
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "memfd/map.h"
+#include "memfd/memfd.h"
 #include "memfd/pagemap.h"
 #include "share/home.h"
 #include "share/layout.h"
@@ -119,6 +120,52 @@ view_moment(struct cow__allocation *a, struct cow__allocation **ret)
 	return 0;
 }
 
+/* Where a file has data, as struct cow__allocation_ops says. `base`: of the allocation. */
+static int
+file_data(const struct cow__descriptor *file, uint64_t base, size_t at, size_t end,
+          size_t *ret_start, size_t *ret_end)
+{
+	uint64_t start, stop;
+	int r = cow__memfd_data(file, base + at, base + end, &start, &stop);
+
+	if (r > 0) {
+		*ret_start = (size_t)(start - base);
+		*ret_end = (size_t)(stop - base);
+	}
+	return r;
+}
+
+static int
+home_file_data(const struct cow__home *h, size_t at, size_t end, size_t *ret_start,
+               size_t *ret_end)
+{
+	return file_data(h->pack ? &h->pack->file : &h->file, cow__home_offset(h), at,
+	                 end, ret_start, ret_end);
+}
+
+/* In the home's file, or in pages that were written in this view. */
+static int
+view_data(const struct cow__allocation *a, size_t at, size_t end, size_t *ret_start,
+          size_t *ret_end)
+{
+	const struct view *v = a->other;
+	uintptr_t next, stop;
+	struct cow__run runs[2]; /* with one run asked for, only its first page is sure */
+	int r = home_file_data(v->home, at, end, ret_start, ret_end), n = 0;
+
+	if (r < 0 || (r > 0 && *ret_start == at))
+		return r;
+	next = cow__round_down(v->mapping + at, cow__page);
+	stop = cow__round_up(v->mapping + (r > 0 ? *ret_start : end), cow__page);
+	while (n == 0 && next < stop)
+		n = cow__pagemap_copied(next, stop, runs, 2, &next);
+	if (n <= 0)
+		return n < 0 ? n : r;
+	*ret_start = cow__max(runs[0].start - v->mapping, at);
+	*ret_end = cow__min(runs[0].end - v->mapping, end);
+	return 1;
+}
+
 static int
 view_view(struct cow__allocation *a, const struct cow__writing *w,
           struct cow__allocation **ret)
@@ -132,6 +179,7 @@ static const struct cow__allocation_ops view_ops = {
 	.view = view_view,
 	.moment = view_moment,
 	.drop = view_drop,
+	.data = view_data,
 };
 
 struct cow__home *
@@ -198,10 +246,23 @@ home_drop(struct cow__allocation *a)
 	cow__share_leave();
 }
 
+/* Of a pack that a fork made private the file does not tell all. */
+static int
+home_data(const struct cow__allocation *a, size_t at, size_t end, size_t *ret_start,
+          size_t *ret_end)
+{
+	const struct cow__home *h = a->other;
+
+	return h->pack && h->pack->retired
+	               ? -EINVAL
+	               : home_file_data(h, at, end, ret_start, ret_end);
+}
+
 static const struct cow__allocation_ops home_ops = {
 	.alone = home_alone,
 	.view = home_view,
 	.drop = home_drop,
+	.data = home_data,
 };
 
 /* An alias is external memory for the engine: others write it. */
@@ -237,6 +298,15 @@ storage_ended(struct cow_storage *s)
 	cow__share_leave();
 }
 
+static int
+alias_data(const struct cow__allocation *a, size_t at, size_t end, size_t *ret_start,
+           size_t *ret_end)
+{
+	return home_file_data(a->ptr.context, at, end, ret_start, ret_end);
+}
+
+static const struct cow__allocation_ops alias_ops = { .data = alias_data };
+
 /* The home's allocation, or a new one. Takes the caller's reference on the home over on
  * success. */
 static int
@@ -248,7 +318,10 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 		struct cow_data_ptr ptr = { h->data, h, alias_delete,
 			                    { COW_DEVICE_CPU, 0 } };
 
-		return cow__allocation_external(&ptr, h->bytes, ret);
+		r = cow__allocation_external(&ptr, h->bytes, ret);
+		if (r == 0)
+			(*ret)->ops = &alias_ops;
+		return r;
 	}
 	if (h->allocation && cow__allocation_try_ref(h->allocation)) {
 		*ret = h->allocation;

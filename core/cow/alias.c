@@ -7,6 +7,7 @@
 #include "core/base/stats.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/seal.h"
+#include "core/cow/sparse.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
@@ -51,23 +52,19 @@ read_elsewhere(const struct cow__tile *t)
 
 /* The bytes, in pages of the new file. */
 static int
-copy_to(const struct cow__tile *t, struct cow__segment *s)
+copy_to(struct cow__tile *t, struct cow__segment *s)
 {
 	uint64_t offset = cow__segment_offset(cow__tile_start(t));
-	size_t bytes = cow__extent_usable(t), done;
-	size_t huge = cow__round_down(bytes, COW__HUGE);
 	uintptr_t at;
 	int r = cow__map_reserve(t->bytes, COW__HUGE, &at);
 
 	if (r < 0)
 		return r;
 	r = cow__map_shared(at, t->bytes, &s->file, offset, false);
-	if (r == 0) {
-		if (huge && offset % COW__HUGE == 0 && cow__commits())
-			(void)cow__map_collapse(at, huge, &done);
-		memcpy((void *)at, (void *)cow__tile_start(t), bytes);
-		cow__stat_add(bytes_copied, bytes);
-	}
+	if (r == 0)
+		cow__stat_add(bytes_copied,
+		              cow__sparse_fill_locked((char *)at, t, 0,
+		                                      cow__extent_usable(t), true));
 	(void)cow__map_release(at, t->bytes);
 	return r;
 }

@@ -5,32 +5,32 @@
 #include "core/fork/eager.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/sparse.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
-#include <string.h>
-
 /* The kernel inherits what the program has mapped over a block, and it may not
  * even be readable. Holes stay address space. A closed gap has no bytes of the program's. */
 static void
-copy_parts(const struct cow__tile *t, char *to)
+copy_parts(struct cow__tile *t, char *to)
 {
-	uintptr_t at = cow__tile_start(t), end, last = at + cow__extent_usable(t);
+	uintptr_t start = cow__tile_start(t), at = start, end;
+	uintptr_t last = at + cow__extent_usable(t);
 
 	for (; at < last; at = end) {
 		end = last;
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
 		                      at, &end) == COW__PLACE_OURS)
-			memcpy(to + (at - cow__tile_start(t)), (void *)at,
-			       end - at);
+			(void)cow__sparse_fill_locked(to, t, at - start, end - start,
+			                              false);
 	}
 }
 
 int
-cow__eager_copy(const struct cow__tile *t, void **ret)
+cow__eager_copy(struct cow__tile *t, void **ret)
 {
 	int r = cow__map_meta(t->bytes, ret);
 

@@ -12,7 +12,7 @@
 
 /* Copies what a live tile shows into memory of its own (cow__map_release()); of an idle one,
  * makes the room alone. 0 or -ENOMEM. */
-int cow__eager_copy(const struct cow__tile *t, void **ret);
+int cow__eager_copy(struct cow__tile *t, void **ret);
 
 /* Does a live tile show pages of the segment, or has it its own pages there? */
 bool cow__eager_shows(const struct cow__tile *t, const struct cow__segment *s);

@@ -7,6 +7,7 @@
 #include "core/base/pool.h"
 #include "core/base/profile.h"
 #include "core/base/stats.h"
+#include "core/cow/sparse.h"
 #include "core/memory/apart.h"
 #include "core/memory/bulk.h"
 #include "core/memory/commit.h"
@@ -356,12 +357,64 @@ cow__allocation_probe(const struct cow__allocation *a, size_t offset,
 }
 
 int
+cow__allocation_data(const struct cow__allocation *a, size_t at, size_t end,
+                     size_t *ret_start, size_t *ret_end)
+{
+	if (a->kind == COW__AT_TILE)
+		return cow__sparse_next(a->tile, at, end, ret_start, ret_end);
+	return a->ops && a->ops->data ? a->ops->data(a, at, end, ret_start, ret_end)
+	                              : -EINVAL;
+}
+
+static void
+copy_run(struct cow__allocation *to, const struct cow__allocation *from,
+         size_t at, size_t end)
+{
+	const char *src = (const char *)from->data + at;
+
+	if (to->kind == COW__AT_TILE)
+		cow__bulk_copy_to(to->tile, at, src, end - at, to->fresh_zero);
+	else
+		memcpy((char *)to->data + at, src, end - at);
+	cow__stat_add(bytes_copied, end - at);
+}
+
+static void
+clear_run(struct cow__allocation *to, size_t at, size_t end)
+{
+	if (at == end || to->fresh_zero)
+		return;
+	if (to->kind == COW__AT_TILE)
+		cow__sparse_clear(to->tile, at, end);
+	else
+		memset((char *)to->data + at, 0, end - at);
+}
+
+/* Memory of the CPU to memory of the CPU. */
+static void
+copy_data(struct cow__allocation *to, const struct cow__allocation *from,
+          size_t at, size_t end)
+{
+	size_t start, stop;
+	int r = -EINVAL;
+
+	while (end - at >= COW__SPARSE_PAYS &&
+	       (r = cow__allocation_data(from, at, end, &start, &stop)) > 0) {
+		clear_run(to, at, start);
+		copy_run(to, from, start, stop);
+		at = stop;
+	}
+	if (r == 0)
+		clear_run(to, at, end);
+	else if (at < end)
+		copy_run(to, from, at, end);
+}
+
+int
 cow__allocation_copy(struct cow__allocation *to,
                      const struct cow__allocation *from, size_t offset,
                      size_t bytes)
 {
-	const char *src;
-	char *dst;
 	int r;
 
 	if (bytes == 0) /* then there may be no data */
@@ -369,21 +422,38 @@ cow__allocation_copy(struct cow__allocation *to,
 	r = cow__allocation_readable(from, offset, bytes);
 	if (r < 0)
 		return r;
-	src = (const char *)from->data + offset;
-	dst = (char *)to->data + offset;
 	if (to->kind == COW__AT_FOREIGN && to->allocator->copy_data) {
 		cow__error_begin();
-		r = to->allocator->copy_data(to->allocator, dst, src, bytes);
+		r = to->allocator->copy_data(to->allocator,
+		                             (char *)to->data + offset,
+		                             (const char *)from->data + offset,
+		                             bytes);
 		if (r < 0)
 			cow__error_stands();
 		return r;
 	}
-	if (to->kind == COW__AT_TILE)
-		cow__bulk_copy_to(to->tile, offset, src, bytes, to->fresh_zero);
-	else
-		memcpy(dst, src, bytes);
-	cow__stat_add(bytes_copied, bytes);
+	copy_data(to, from, offset, offset + bytes);
 	return 0;
+}
+
+void
+cow__allocation_copy_out(char *to, const struct cow__allocation *from, size_t bytes)
+{
+	const char *src = from->data;
+	size_t at = 0, start, stop, done = 0;
+	int r = -EINVAL;
+
+	while (bytes - at >= COW__SPARSE_PAYS &&
+	       (r = cow__allocation_data(from, at, bytes, &start, &stop)) > 0) {
+		cow__bulk_copy_here(to + start, src + start, stop - start, true);
+		done += stop - start;
+		at = stop;
+	}
+	if (r != 0) {
+		cow__bulk_copy_here(to + at, src + at, bytes - at, true);
+		done += bytes - at;
+	}
+	cow__stat_add(bytes_copied, done);
 }
 
 /* The threads that were copying exist in the parent only. Their storages still

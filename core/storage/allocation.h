@@ -91,6 +91,11 @@ struct cow__allocation_ops {
 	 * correct. */
 	void (*describe)(const struct cow__allocation *a,
 	                 struct cow_storage_info *ret);
+	/* The next run of bytes, from `at` on and before `end`, that may have memory:
+	 * 1. 0: the rest reads as zero. -errno: that can't be known. NULL: the
+	 * same. */
+	int (*data)(const struct cow__allocation *a, size_t at, size_t end,
+	            size_t *ret_start, size_t *ret_end);
 	/* Others may write these bytes unseen, as those of external memory,
 	 * though nobody does in this process. A clone of them must be a copy. */
 	bool unwatched;
@@ -196,10 +201,19 @@ cow__allocation_readable(const struct cow__allocation *a, size_t offset,
 }
 
 /* Copies [offset, offset + bytes) from one allocation to the same place in
- * another, fresh one. -EFAULT: as above. */
+ * another, fresh one. What was never touched stays so. -EFAULT: as above. */
 int cow__allocation_copy(struct cow__allocation *to,
                          const struct cow__allocation *from, size_t offset,
                          size_t bytes);
+
+/* The next run of bytes that may have memory, as struct cow__allocation_ops says. Takes the
+ * engine's lock. */
+int cow__allocation_data(const struct cow__allocation *a, size_t at, size_t end,
+                         size_t *ret_start, size_t *ret_end);
+
+/* Copies the first `bytes` bytes to fresh memory of a file, which is mapped shared and has
+ * no pages yet. The caller has asked whether they can be read. */
+void cow__allocation_copy_out(char *to, const struct cow__allocation *from, size_t bytes);
 
 /* Calls the operation `copied`, if there is one. */
 static inline int

@@ -9,6 +9,7 @@
 #include "core/base/error.h"
 #include "core/base/profile.h"
 #include "core/base/stats.h"
+#include "core/cow/sparse.h"
 #include "core/memory/apart.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
@@ -16,11 +17,6 @@
 #include "core/memory/state.h"
 #include "core/storage/allocation.h"
 #include "core/storage/small.h"
-#include "memfd/map.h"
-#include "memfd/memfd.h"
-#include "memfd/pagemap.h"
-
-#define SPARSE_PAYS (16 * MIB) /* looking for what was never touched does */
 
 /* The tile of a live block that starts at `ptr`. Any other pointer is a double
  * free or not ours: the process ends. Engine locked. */
@@ -32,88 +28,6 @@ block_at(const void *ptr)
 	cow__require(t && t->kind == COW__LIVE && t->block &&
 	             cow__tile_start(t) == (uintptr_t)ptr);
 	return t;
-}
-
-/* The next run of bytes of `t` that have memory, from `at` on: 1, 0 if the rest
- * has none, -errno if that can't be known. */
-static int
-next_data(const struct cow__tile *t, size_t at, size_t bytes, size_t *ret_start,
-          size_t *ret_end)
-{
-	uintptr_t here = cow__tile_start(t), next = here + at;
-	uint64_t base = cow__segment_offset(here), start, end;
-	struct cow__run runs[2]; /* with one run asked for, only its first page is sure */
-	int r = 0;
-
-	if (t->slow || t->npieces)
-		return -EINVAL; /* others' pages are mapped there, too */
-	if (cow__tile_is_shared(t)) {
-		r = cow__memfd_data(&t->segment->file, base + at, base + bytes,
-		                    &start, &end);
-		if (r > 0) {
-			*ret_start = start - base;
-			*ret_end = end - base;
-		}
-		return r;
-	}
-	if (t->backing != COW__ANON)
-		return -EINVAL;
-	while (r == 0 && next < here + bytes)
-		r = cow__pagemap_copied(next, here + bytes, runs, 2, &next);
-	if (r > 0) {
-		*ret_start = runs[0].start - here;
-		*ret_end = runs[0].end - here;
-	}
-	return r < 0 ? r : r > 0;
-}
-
-/*
- * Sets [at, end) to zero. If its memory was hardly touched, its last owner left
- * few pages behind. To clear the others would make them, so only the pages that
- * are there are cleared.
- */
-static void
-clear(const struct cow__tile *t, size_t at, size_t end)
-{
-	char *to = (char *)cow__tile_start(t);
-	size_t data, data_end;
-	int r = -EINVAL;
-
-	if (at >= end)
-		return;
-	while (end - at >= SPARSE_PAYS &&
-	       (r = next_data(t, at, end, &data, &data_end)) > 0) {
-		memset(to + data, 0, data_end - data);
-		at = data_end;
-	}
-	if (r != 0)
-		memset(to + at, 0, end - at);
-}
-
-/*
- * Copies the pages that are there. What the program never touched has no pages.
- * To read it would make some in the file. To write its zeros would make some in
- * the copy, of which the first `dirty` bytes are not zero yet.
- */
-static void
-copy_block(const struct cow__tile *t, const struct cow__tile *fresh, size_t bytes,
-           size_t dirty)
-{
-	const char *from = (const char *)cow__tile_start(t);
-	char *to = (char *)cow__tile_start(fresh);
-	size_t at = 0, start, end;
-	int r = -EINVAL;
-
-	while (bytes >= SPARSE_PAYS &&
-	       (r = next_data(t, at, bytes, &start, &end)) > 0) {
-		clear(fresh, at, cow__min(start, dirty));
-		memcpy(to + start, from + start, end - start);
-		at = end;
-	}
-	if (r < 0)
-		memcpy(to + at, from + at, bytes - at);
-	else
-		clear(fresh, at, cow__min(bytes, dirty));
 }
 
 static int
@@ -157,7 +71,7 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 	if (r < 0)
 		return cow__error_from(r, "cow_block_new");
 	if (flags & COW_BLOCK_ZERO)
-		clear(t, 0, dirty);
+		cow__sparse_clear(t, 0, dirty);
 	*ret = (void *)cow__tile_start(t);
 	return 0;
 }
@@ -220,7 +134,7 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 		              &fresh, &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_resize");
-	copy_block(t, fresh, cow__min(old, bytes), dirty);
+	cow__sparse_copy(fresh, t, cow__min(old, bytes), dirty);
 	cow_block_free(ptr);
 	*ret = (void *)cow__tile_start(fresh);
 	return 0;

@@ -2,19 +2,21 @@
 /*
  * Resizing and swapping: other bytes under a living storage
  *
- * A storage grows in place where that disturbs nobody: it is alone on its
- * allocation, the allocation is alone on its pages, and there is room behind
- * them. Everything else is copied: what is lazy or frozen, what must read as zero
- * (warm memory behind it does not), what is committed (STRICT), and what is
- * transparent or shared with other processes.
+ * A storage grows and shrinks in place where that disturbs nobody: it is alone on its
+ * allocation, the allocation is alone on its pages, and there is room behind them. Of
+ * recycled memory behind it the bytes are cleared (ZERO), and fresh memory is committed
+ * (STRICT). Everything else is copied: what is lazy or frozen, and what is shared with
+ * other processes. A copy leaves out what was never touched (core/cow/sparse.h).
  */
 #include "core/storage/storage.h"
 #include "core/base/error.h"
 #include "core/base/profile.h"
+#include "core/cow/sparse.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
+#include "core/memory/segment.h"
 #include "core/memory/state.h"
-#include "core/memory/tile.h"
+#include "memfd/map.h"
 
 /* May another part of the program use the address of this storage now? */
 static bool
@@ -38,39 +40,77 @@ exposed_again(struct cow_storage *s)
 }
 
 static bool
-may_grow_in_place(const struct cow_storage *s, size_t bytes)
+may_resize_in_place(const struct cow_storage *s, size_t bytes)
 {
 	/* Pairs with the release of the threads that gave theirs up. */
-	return bytes > s->bytes && s->data->kind == COW__AT_TILE &&
-	       !s->home && !cow__transparent(s) &&
-	       !(s->flags & (COW_STORAGE_ZERO | COW_STORAGE_STRICT)) &&
+	return bytes && s->data->kind == COW__AT_TILE &&
 	       __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1;
 }
 
+/* Resizes the extent. Its memory behind the old end may be anything. */
 static bool
-grown_in_place(struct cow_storage *s, size_t bytes)
+extent_resized(struct cow__allocation *a, size_t bytes)
 {
-	struct cow__allocation *a = s->data;
-	size_t old = a->bytes;
+	struct cow__tile *t = a->tile;
+	size_t old = a->bytes, kept;
 	bool done;
 
-	if (!may_grow_in_place(s, bytes) ||
-	    (bytes > old && cow__overcommit_ask(bytes - old) < 0))
-		return false;
-	cow__allocation_settle(a);
 	cow__engine_lock();
-	done = a->tile->allocation == a && !a->tile->block &&
-	       !a->tile->exposed && cow__extent_resize(a->tile, bytes);
-	if (done)
-		a->bytes = cow__max(old, a->tile->bytes);
+	done = t->allocation == a && !t->block && cow__extent_resize(t, bytes);
+	kept = t->bytes;
 	cow__engine_unlock();
 	if (!done)
 		return false;
-	if (a->bytes > old)
-		cow__profile(a->data, (int64_t)(a->bytes - old));
-	a->fresh_zero = false;
-	s->bytes = bytes;
+	a->bytes = kept;
+	cow__profile(a->data, (int64_t)kept - (int64_t)old);
 	return true;
+}
+
+/* A storage that is alone in its file may be sent, but without what it had. */
+static void
+clear_rest(const struct cow__allocation *a, size_t bytes)
+{
+	if (a->tile->segment && a->tile->segment->single)
+		memset((char *)a->data + bytes, 0, a->bytes - bytes);
+}
+
+static int
+commit(const struct cow__allocation *a, size_t old)
+{
+	return a->bytes > old
+	               ? cow__map_populate((uintptr_t)a->data + old, a->bytes - old)
+	               : 0;
+}
+
+/* 1: it was. 0: it can't be. -errno: there is no memory to commit. */
+static int
+resized_in_place(struct cow_storage *s, size_t bytes)
+{
+	struct cow__allocation *a = s->data;
+	size_t old = a->bytes;
+	int r = 0;
+
+	if (!may_resize_in_place(s, bytes) ||
+	    (bytes > old && cow__overcommit_ask(bytes - old) < 0))
+		return 0;
+	cow__allocation_settle(a);
+	if (!extent_resized(a, bytes))
+		return 0;
+	if (s->flags & COW_STORAGE_STRICT)
+		r = commit(a, old);
+	if (r < 0) {
+		(void)extent_resized(a, s->bytes);
+		return r;
+	}
+	if (bytes < s->bytes) {
+		clear_rest(a, bytes);
+	} else {
+		if (s->flags & COW_STORAGE_ZERO)
+			cow__sparse_clear(a->tile, s->bytes, bytes);
+		a->fresh_zero = false;
+	}
+	s->bytes = bytes;
+	return 1;
 }
 
 /* May a storage with bytes get others? 0 or -errno. */
@@ -140,9 +180,13 @@ cow_storage_resize(struct cow_storage *s, size_t bytes)
 	r = may_resize(s, bytes);
 	if (r < 0)
 		return r;
-	if (bytes == s->bytes || grown_in_place(s, bytes))
+	if (bytes == s->bytes)
 		return 0;
-	r = copied_to_new(s, bytes, &a);
+	r = resized_in_place(s, bytes);
+	if (r > 0)
+		return 0;
+	if (r == 0)
+		r = copied_to_new(s, bytes, &a);
 	if (r < 0)
 		return cow__error_passed(r, "cow_storage_resize");
 	/* In this order: another thread may fork. */
