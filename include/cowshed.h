@@ -693,11 +693,32 @@ int cow_block_resize(void *ptr, size_t bytes, void **ret);
 /*
  * The address range in which all memory of the engine in this process lies:
  * [*ret_start, *ret_end). [0, 0) before the first allocation; it never changes
- * after that. All of it is the engine's. The exception: under the shim a
- * program that limits its address space gets a part back. Takes no lock; never
- * fails.
+ * after that. All of it is the engine's, but for what was given back
+ * (cow_window_shrink(), or a limit on address space). Takes no lock; never
+ * fails. Either pointer may be NULL.
  */
 void cow_window(uintptr_t *ret_start, uintptr_t *ret_end);
+
+/*
+ * Gives reserved addresses that nothing uses back to the kernel, for good, but
+ * for about `keep_bytes` bytes. Call it before the process limits its address
+ * space (RLIMIT_AS in getrlimit(2)), as sandboxes do: the limit counts reserved
+ * addresses, terabytes of them, and the kernel refuses every new mapping while
+ * the process has more than the limit. Memory that lives stays where it is. New
+ * memory comes from what was kept, and from memory that was freed; -ENOMEM then.
+ *
+ * Without this call the library does it by itself, at the first fork or
+ * allocation that the limit would make fail. It keeps an eighth of the limit.
+ * Until then the program's own mappings fail. Under the shim setrlimit(2) does
+ * it, and nothing is kept: later blocks come from the next allocator.
+ *
+ * Cost: one system call for each gap between what is used. Thread-safe. A forked
+ * child has what its parent has.
+ *
+ *   -ENOMEM   the library has no window, and could not reserve one
+ *   -EPERM    a child of vfork(): the memory is its parent's
+ */
+int cow_window_shrink(size_t keep_bytes);
 
 /* ---- Threads of the library: cow_threads(3) ------------------------------- */
 

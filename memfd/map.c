@@ -46,6 +46,14 @@ result(long r)
 	return r < 0 && r > -4096 ? (int)r : 0;
 }
 
+/* Of a call that maps or moves. If a limit on locked memory forbids the mapping the kernel
+ * says EAGAIN (mlockall(MCL_FUTURE)), which means something else to our callers. */
+static int
+mapped(long r)
+{
+	return r == -EAGAIN ? -ENOMEM : result(r);
+}
+
 COW_FORK_CODE static int
 withhold(uintptr_t addr, size_t bytes)
 {
@@ -71,8 +79,8 @@ cow__map_reserve(size_t bytes, size_t align, uintptr_t *ret)
 	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	uintptr_t start, at;
 
-	if (result(r) < 0)
-		return result(r);
+	if (mapped(r) < 0)
+		return mapped(r);
 	start = (uintptr_t)r;
 	at = (start + align - 1) & ~(align - 1);
 	if (at > start)
@@ -101,7 +109,7 @@ cow__map_release(uintptr_t addr, size_t bytes)
 int
 cow__map_none(uintptr_t addr, size_t bytes)
 {
-	int r = result(sys_mmap((void *)addr, bytes, PROT_NONE,
+	int r = mapped(sys_mmap((void *)addr, bytes, PROT_NONE,
 	                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
 	                                MAP_FIXED,
 	                        -1, 0));
@@ -114,7 +122,7 @@ cow__map_none(uintptr_t addr, size_t bytes)
 int
 cow__map_anon(uintptr_t addr, size_t bytes, bool huge)
 {
-	int r = result(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
+	int r = mapped(sys_mmap((void *)addr, bytes, PROT_READ | PROT_WRITE,
 	                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
 	                                MAP_FIXED,
 	                        -1, 0));
@@ -130,8 +138,8 @@ cow__map_meta(size_t bytes, void **ret)
 	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (result(r) < 0)
-		return result(r);
+	if (mapped(r) < 0)
+		return mapped(r);
 	*ret = (void *)r;
 	return 0;
 }
@@ -142,8 +150,8 @@ cow__map_common(size_t bytes, uintptr_t *ret)
 	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	if (result(r) < 0)
-		return result(r);
+	if (mapped(r) < 0)
+		return mapped(r);
 	*ret = (uintptr_t)r;
 	return 0;
 }
@@ -155,8 +163,8 @@ map_aside(size_t bytes, const struct cow__descriptor *d, uint64_t offset,
 {
 	long at = sys_mmap(NULL, bytes, protection, flags, d->fd, offset);
 
-	if (result(at) < 0)
-		return result(at);
+	if (mapped(at) < 0)
+		return mapped(at);
 	if (!cow__descriptor_stayed(d)) {
 		(void)sys_munmap((void *)at, bytes);
 		return -EBADF;
@@ -170,7 +178,7 @@ static int
 map_in_place(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
              uint64_t offset, int protection, int flags)
 {
-	int r = result(sys_mmap((void *)addr, bytes, protection, flags | MAP_FIXED,
+	int r = mapped(sys_mmap((void *)addr, bytes, protection, flags | MAP_FIXED,
 	                        d->fd, offset));
 
 	if (r == 0 && !cow__descriptor_stayed(d)) {
@@ -248,7 +256,7 @@ cow__map_protected(uintptr_t addr, size_t bytes, const struct cow__descriptor *d
 int
 cow__map_move(uintptr_t from, size_t bytes, uintptr_t to)
 {
-	return result(sys_mremap((void *)from, bytes, bytes,
+	return mapped(sys_mremap((void *)from, bytes, bytes,
 	                         MREMAP_MAYMOVE | MREMAP_FIXED, (void *)to));
 }
 
@@ -256,7 +264,7 @@ cow__map_move(uintptr_t from, size_t bytes, uintptr_t to)
 static bool
 reserve_again(uintptr_t addr, size_t bytes)
 {
-	if (result(sys_mmap((void *)addr, bytes, PROT_NONE,
+	if (mapped(sys_mmap((void *)addr, bytes, PROT_NONE,
 	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
 	                            MAP_FIXED_NOREPLACE,
 	                    -1, 0)) < 0)
@@ -268,7 +276,7 @@ reserve_again(uintptr_t addr, size_t bytes)
 int
 cow__map_displace(uintptr_t addr, size_t bytes, uintptr_t to)
 {
-	int r = result(sys_mremap((void *)addr, bytes, bytes,
+	int r = mapped(sys_mremap((void *)addr, bytes, bytes,
 	                          MREMAP_MAYMOVE | MREMAP_FIXED |
 	                                  MREMAP_DONTUNMAP,
 	                          (void *)to));
@@ -437,20 +445,6 @@ cow__map_advise(uintptr_t addr, size_t bytes, int advice)
 }
 
 int
-cow__map_lock(uintptr_t addr, size_t bytes, int flags)
-{
-	if (flags < 0)
-		return result(SYS3(SYS_munlock, addr, bytes, 0));
-	return result(SYS3(SYS_mlock2, addr, bytes, flags));
-}
-
-int
-cow__map_unlock_all(void)
-{
-	return result(SYS3(SYS_munlockall, 0, 0, 0));
-}
-
-int
 cow__map_unbind(uintptr_t addr, size_t bytes)
 {
 	/* Another process may have set the file's policy. The kernel looks at this
@@ -466,7 +460,7 @@ cow__map_ask(size_t bytes)
 	long r = sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 	                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return result(r) < 0 ? result(r) : result(sys_munmap((void *)r, bytes));
+	return mapped(r) < 0 ? mapped(r) : result(sys_munmap((void *)r, bytes));
 }
 
 static uint64_t

@@ -68,6 +68,19 @@ int cow__map_private(uintptr_t addr, size_t bytes,
                      const struct cow__descriptor *d, uint64_t offset,
                      bool inherit);
 
+/*
+ * Maps the file at reserved addresses that nobody uses yet, shared or private, and not
+ * locked. After mlockall(MCL_FUTURE) the kernel locks each new mapping and fills it at once: a
+ * shared one with all pages of a sparse file, a private one with a copy of each page.
+ */
+int cow__map_unlocked(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
+                      uint64_t offset, bool shared, bool inherit);
+
+/* cow__map_private(), inherited and not locked, where other threads may be using what is
+ * there now. */
+int cow__map_private_unlocked(uintptr_t addr, size_t bytes,
+                              const struct cow__descriptor *d, uint64_t offset);
+
 #define COW__MAP_READ_ONLY 1  /* PROT_READ */
 #define COW__MAP_READ_WRITE 3 /* PROT_READ | PROT_WRITE */
 /* `prot` with COW__MAP_KEY() or'ed in sets a protection key, too. */

@@ -22,16 +22,6 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-static void
-yield(void)
-{
-	if (preload_yielded)
-		return;
-	preload_yielded = 1; /* first, so that other threads ask the engine */
-	if (!cow__window_yield())
-		preload_yielded = 0;
-}
-
 /* Called before the limit is set. */
 static void
 prepare(int resource, const struct rlimit *limit)
@@ -40,7 +30,7 @@ prepare(int resource, const struct rlimit *limit)
 	    limit->rlim_cur == RLIM_INFINITY)
 		return;
 	if (resource == RLIMIT_AS)
-		yield();
+		(void)cow__window_yield();
 	if (resource == RLIMIT_DATA)
 		cow__window_counts();
 }
@@ -85,7 +75,7 @@ mlockall(int flags)
 		cow__window_counts();
 	if (preload_kernel(SYS_prlimit64, 0, RLIMIT_MEMLOCK, NULL, &limit) == 0 &&
 	    limit.rlim_cur != RLIM_INFINITY)
-		yield();
+		(void)cow__window_yield();
 	/* Else the kernel would make free memory resident again. */
 	if ((flags & MCL_CURRENT) && !(flags & MCL_ONFAULT))
 		(void)cow_trim();

@@ -38,7 +38,6 @@ static uint64_t settled_at COW_FORK_DATA; /* from then on the child is not taken
 uintptr_t preload_window_start;
 /* 0: the engine has no memory yet. */
 size_t preload_window_bytes, preload_blocks_bytes;
-int preload_yielded;
 
 /* The engine has a window now. */
 void

@@ -19,7 +19,6 @@ extern size_t preload_map_threshold;
 /* The engine's window: its blocks, and behind them memory for mmap. */
 extern uintptr_t preload_window_start;
 extern size_t preload_window_bytes, preload_blocks_bytes;
-extern int preload_yielded; /* a part of the window was given back */
 
 /* Call it after the engine has given memory. */
 void preload_window_note(void);
@@ -47,7 +46,7 @@ static inline int
 preload_is_block(const void *p)
 {
 	return preload_in_blocks(p) &&
-	       (!preload_yielded || cow__window_owns((uintptr_t)p));
+	       (!cow__window_holed || cow__window_owns((uintptr_t)p));
 }
 
 /* Does the engine manage these pages? */
@@ -57,7 +56,7 @@ preload_ours(const void *p)
 	size_t bytes = __atomic_load_n(&preload_window_bytes, __ATOMIC_ACQUIRE);
 
 	return (uintptr_t)p - preload_window_start < bytes &&
-	       (!preload_yielded || cow__window_owns((uintptr_t)p));
+	       (!cow__window_holed || cow__window_owns((uintptr_t)p));
 }
 
 /* Registers what a forked child needs, however libc forks. */

@@ -12,6 +12,8 @@
 #include "memfd/process.h"
 #include "share/layout.h"
 
+#define SEAL_TRIES 16
+
 static struct cow__pool homes = { .object_bytes = sizeof(struct cow__home) };
 
 /* Homes in packs that a thread is filling without the lock. */
@@ -201,9 +203,9 @@ map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 	if (r < 0)
 		return r;
 	if (h->kind == COW__HOME_ALIAS) {
-		r = cow__map_shared(at, bytes, file, from, true);
+		r = cow__map_unlocked(at, bytes, file, from, true, true);
 	} else {
-		r = cow__map_private(at, bytes, file, from, true);
+		r = cow__map_unlocked(at, bytes, file, from, false, true);
 		if (r == 0)
 			r = cow__map_protect(at, bytes, COW__MAP_READ_ONLY);
 	}
@@ -217,30 +219,54 @@ map(struct cow__home *h, const struct cow__descriptor *file, uint64_t offset)
 	return 0;
 }
 
-/* A memfd of exactly its bytes: a process that gets it sees nothing else. */
+/* Writes the bytes through a mapping, for the moment. A child must not have it: the file
+ * could not be sealed while the child lives. So no fork() comes between the mapping and the
+ * advice that withholds it. */
 static int
-own_memfd(struct cow__home *h, const struct cow__allocation *from)
+fill_memfd(const struct cow__home *h, const struct cow__allocation *from)
 {
 	size_t bytes = cow__round_up(h->bytes, cow__page);
 	uintptr_t at;
+	int r = cow__map_reserve(bytes, COW__PACK_HUGE, &at);
+
+	if (r < 0)
+		return r;
+	cow__share_enter();
+	r = cow__map_unlocked(at, bytes, &h->file, 0, true, false);
+	cow__share_leave();
+	if (r == 0)
+		cow__allocation_copy_out((char *)at, from, h->bytes);
+	(void)cow__map_release(at, bytes);
+	return r;
+}
+
+/* A memfd of exactly its bytes: a process that gets it sees nothing else. */
+static int
+make_memfd(struct cow__home *h, const struct cow__allocation *from)
+{
 	int r = cow__memfd_new_open("cowshed-storage", h->bytes, &h->file);
 
 	if (r == 0)
 		r = cow__memfd_seal(&h->file, COW__SEALED_SIZE);
-	if (r == 0 && from) {
-		r = cow__map_reserve(bytes, COW__PACK_HUGE, &at);
-		if (r == 0) {
-			r = cow__map_shared(at, bytes, &h->file, 0, false);
-			if (r == 0)
-				cow__allocation_copy_out((char *)at, from, h->bytes);
-			(void)cow__map_release(at, bytes);
-		}
-	}
+	if (r == 0 && from)
+		r = fill_memfd(h, from);
 	if (r == 0 && h->kind == COW__HOME_SEALED)
 		r = cow__memfd_seal(&h->file, COW__SEALED_WRITE);
-	if (r == 0)
-		r = map(h, &h->file, 0);
+	if (r < 0)
+		cow__descriptor_close(&h->file);
 	return r;
+}
+
+/* -EBUSY: a child of a fork that runs no handlers got the mapping for writing. It will not
+ * get the next one, unless it forks again and again at that moment. */
+static int
+own_memfd(struct cow__home *h, const struct cow__allocation *from)
+{
+	int r = -EBUSY;
+
+	for (int tries = 0; r == -EBUSY && tries < SEAL_TRIES; tries++)
+		r = make_memfd(h, from);
+	return r == 0 ? map(h, &h->file, 0) : r;
 }
 
 static void

@@ -65,7 +65,7 @@ view_new(struct cow__home *h, struct cow__allocation **ret)
 	/* Huge pages fit where the file's do. */
 	r = cow__map_reserve(bytes, COW__PACK_HUGE, &v->mapping);
 	if (r == 0) {
-		r = cow__map_private(v->mapping, bytes, file, offset, true);
+		r = cow__map_unlocked(v->mapping, bytes, file, offset, false, true);
 		if (r == 0)
 			r = cow__allocation_other((void *)v->mapping, h->bytes,
 			                          v, &view_ops, ret);

@@ -31,11 +31,11 @@ map(struct cow__pack *p)
 	r = cow__map_reserve(p->bytes, COW__PACK_HUGE, &at);
 	if (r < 0)
 		return r;
-	r = cow__map_shared(at, data, &p->file, 0, true);
+	r = cow__map_unlocked(at, data, &p->file, 0, true, true);
 	/* A child of a raw fork must not share memory that it takes for its own. */
 	if (r == 0)
-		r = cow__map_shared(at + data, p->bytes - data, &p->file, data,
-		                    p->alias);
+		r = cow__map_unlocked(at + data, p->bytes - data, &p->file, data, true,
+		                      p->alias);
 	if (r < 0) {
 		(void)cow__map_release(at, p->bytes);
 		return r;
@@ -297,7 +297,7 @@ cow__pack_retire(struct cow__pack *p)
 
 	if (p->alias || p->retired)
 		return 0;
-	r = cow__map_private(at, p->bytes - data, &p->file, data, true);
+	r = cow__map_private_unlocked(at, p->bytes - data, &p->file, data);
 	p->retired = r == 0;
 	return r;
 }

@@ -101,7 +101,7 @@ punch_retired(struct cow__pack *p, uint32_t page, size_t bytes)
 
 	if (r < 0)
 		return r;
-	r = cow__map_shared(at, bytes, &p->file, offset, false);
+	r = cow__map_unlocked(at, bytes, &p->file, offset, true, false);
 	if (r == 0)
 		r = cow__map_punch(at, bytes);
 	(void)cow__map_release(at, bytes);

@@ -2,10 +2,9 @@
 /*
  * fork: see the header.
  *
- * What can't be frozen is copied for the child: memory that may be under I/O,
- * memory whose descriptor the program closed, and memory for which the kernel
- * refused the mapping. The parent makes the copy before the fork. The child moves
- * it to the block's address.
+ * What can't be frozen is copied for the child: memory that may be under I/O, memory whose
+ * descriptor the program closed, and memory for which the kernel refused the mapping. The parent
+ * makes the copy before the fork. The child moves it to the block's address.
  */
 #include "core/fork/fork.h"
 #include "core/base/array.h"
@@ -29,6 +28,7 @@
 #include "core/memory/holders.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
+#include "core/memory/window.h"
 #include "core/program/advise.h"
 #include "core/storage/allocation.h"
 #include "memfd/forked.h"
@@ -208,6 +208,7 @@ prepare_memory(void)
 {
 	int r;
 
+	(void)cow__window_fit();
 	cow__forward_stop();
 	cow__rewrites_freeze();
 	cow__heal_before_fork(HEAL_NS);

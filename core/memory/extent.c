@@ -14,6 +14,7 @@
 #include "core/memory/place.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
+#include "core/memory/window.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
@@ -94,6 +95,8 @@ take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
 	/* What is warm counts against limits on anonymous memory. */
 	if (r == -ENOMEM && *anon && cow__decay_all())
 		r = cow__place_take(bytes, align, true, flags, ret, ret_dirty);
+	if (r == -ENOMEM && cow__window_fit())
+		r = cow__place_take(bytes, align, *anon, flags, ret, ret_dirty);
 	return r;
 }
 

@@ -4,14 +4,20 @@
  */
 #include "core/memory/window.h"
 #include "core/base/base.h"
+#include "core/base/error.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "cowshed.h"
 
 #define WINDOW_LEAST (4 * GIB)
 /* qemu-user had a table of all mapped pages up to version 8: 25 GB for 8 TiB. */
 #define WINDOW_EMULATED (8 * GIB)
 #define YIELD_LEAST MIB /* smaller gaps are not worth a hole */
+#define KEPT_SHARE 8    /* of a limit on addresses, 1/n stays reserved */
+
+COW_EXPORT bool cow__window_holed;
+static bool all_given; /* under the engine's lock */
 
 int
 cow__window_reserve(void)
@@ -47,26 +53,84 @@ is_lent(void)
 	       cow__engine.process != cow__process_id();
 }
 
+/* Gives a bare tile back, but for its first `keep` bytes. Returns what of it was kept. */
+static size_t
+give_tile(struct cow__tile *t, size_t keep)
+{
+	uintptr_t at;
+
+	if (keep >= t->bytes)
+		return t->bytes;
+	at = cow__round_up(cow__tile_start(t) + keep, COW__HUGE);
+	if (keep && at >= cow__tile_end(t))
+		return t->bytes;
+	if (keep)
+		t = cow__tile_carve(t, at, cow__tile_end(t) - at);
+	else
+		cow__tile_unlist(t);
+	if (!t) /* no memory for metadata: it is kept whole */
+		return keep;
+	t->kind = COW__LOST;
+	(void)cow__map_release(cow__tile_start(t), t->bytes);
+	return keep;
+}
+
+/* Gives bare addresses back, but for about `keep` bytes. */
+static void
+give_back(size_t keep)
+{
+	__atomic_store_n(&cow__window_holed, true, __ATOMIC_SEQ_CST);
+	all_given |= keep == 0;
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__FREE && t->backing == COW__NONE &&
+		    t->bytes >= YIELD_LEAST)
+			keep -= cow__min(keep, give_tile(t, keep));
+}
+
 COW_EXPORT bool
 cow__window_yield(void)
 {
-	struct cow__tile *t;
-
 	if (is_lent())
 		return false;
 	cow__engine_lock();
 	if (!cow__engine.ready && !cow__engine.failed)
 		cow__engine.failed = -ENOMEM;
-	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__FREE || t->backing != COW__NONE ||
-		    t->bytes < YIELD_LEAST)
-			continue;
-		cow__tile_unlist(t);
-		t->kind = COW__LOST;
-		(void)cow__map_release(cow__tile_start(t), t->bytes);
-	}
+	if (!all_given)
+		give_back(0);
 	cow__engine_unlock();
 	return true;
+}
+
+bool
+cow__window_fit(void)
+{
+	uint64_t limit;
+
+	if (all_given || !cow__engine.ready || is_lent())
+		return false;
+	limit = cow__map_address_limit();
+	if (limit == UINT64_MAX || cow__map_ask(cow__page) == 0)
+		return false;
+	give_back(limit / KEPT_SHARE);
+	if (cow__map_ask(cow__page) < 0)
+		give_back(0);
+	return true;
+}
+
+COW_EXPORT int
+cow_window_shrink(size_t keep_bytes)
+{
+	int r;
+
+	if (is_lent())
+		return cow__error(-EPERM, "cow_window_shrink: this is a child of vfork(), "
+		                          "which uses its parent's memory");
+	r = cow__engine_enter();
+	if (r < 0)
+		return cow__error_from(r, "cow_window_shrink");
+	give_back(keep_bytes);
+	cow__engine_unlock();
+	return 0;
 }
 
 COW_EXPORT void

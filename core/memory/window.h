@@ -21,6 +21,15 @@ int cow__window_reserve(void);
  */
 bool cow__window_yield(void);
 
+/* A part of the window was given back. Set before anything is unmapped. */
+extern bool cow__window_holed;
+
+/* If a limit on address space forbids any new mapping, gives unused addresses back, but for
+ * an eighth of what the limit allows, or all of them. Returns whether it gave any. Such a
+ * limit may be set behind the library's back, and would fail forks and what they copy. Engine
+ * locked. */
+bool cow__window_fit(void);
+
 /* A limit on private memory is about to be set: from now on new blocks count
  * against it (`counted` in core/memory/state.h). Does nothing in vfork's
  * child. */

@@ -143,8 +143,10 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 COW_EXPORT void
 cow_window(uintptr_t *ret_start, uintptr_t *ret_end)
 {
-	*ret_start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
-	*ret_end = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE);
+	if (ret_start)
+		*ret_start = __atomic_load_n(&cow__engine.start, __ATOMIC_ACQUIRE);
+	if (ret_end)
+		*ret_end = __atomic_load_n(&cow__engine.end, __ATOMIC_ACQUIRE);
 }
 
 /* The functions of the default allocator: small data goes to slabs. */
