@@ -19,8 +19,9 @@
  *
  * Modes. There are three. Both sides write an *alias*, and each sees the
  * other's bytes. A *clone* belongs to each side alone: pages are copied when
- * either side writes them. A *sealed* storage never changes again; the receiver
- * may trust that.
+ * either side writes them. The bytes of a *sealed* storage never change again;
+ * the receiver may trust that. A receiver that writes it all the same gets pages
+ * of its own: no other handle on these bytes sees that.
  *
  * Groups. Without a group, each storage that is sent gets a memfd of its own.
  * The memfd exposes the storage's bytes and nothing else. That is right for
@@ -236,8 +237,10 @@ int cow_channel_flush(struct cow_channel *channel);
 /*
  * Receives up to `max` parcels of one message. Their storages are new
  * references, which the caller gives back. Returns how many; 0 for a message of
- * a note alone. A storage that is received again as alias or sealed is the same
- * storage.
+ * a note alone. An alias that is received again, or that comes back to the
+ * process that made it, is the same storage. A clone or a sealed storage that is
+ * received again is another storage on the same bytes; the views of one sealed
+ * storage that one message brings are views of one.
  *
  * The note goes to `note` with the last parcel of its message, cut to
  * `note_max` bytes. `ret_note_bytes`, if not NULL, gets the note's full length.
@@ -321,7 +324,8 @@ int cow_storage_export(struct cow_storage *storage, enum cow_share_mode mode,
 
 /*
  * Makes a storage of `bytes` bytes of a descriptor, from `offset` on. *ret is a
- * reference; `fd` stays the caller's. Of an alias `fd` must be a memfd that is
+ * reference; of an alias that this process has already, to that storage. `fd`
+ * stays the caller's. Of an alias `fd` must be a memfd that is
  * sealed against growing and shrinking; else it must be sealed against writing,
  * too. It may also be the memory of a device that was exported, if the device
  * is started here.

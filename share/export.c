@@ -28,7 +28,7 @@ cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mod
 	if (r < 0)
 		return cow__error_from(r, "cow_group_storage_new");
 	cow__share_enter();
-	r = cow__home_storage(h, mode == COW_SHARE_CLONE, &s);
+	r = cow__home_storage(h, &s);
 	if (r < 0)
 		cow__home_unref(h);
 	cow__share_leave();
@@ -133,17 +133,17 @@ memfd_storage(const struct cow__home_key *key, struct cow__descriptor *d, size_t
               enum cow_share_mode mode, struct cow_storage **ret)
 {
 	struct cow__home *h;
-	int r;
+	int r = mode == COW_SHARE_ALIAS ? cow__home_alias_back(key, bytes, ret) : 0;
 
+	if (r != 0)
+		return r < 0 ? r : 0;
 	cow__share_enter();
 	r = cow__home_open(mode == COW_SHARE_ALIAS ? COW__HOME_ALIAS : COW__HOME_SEALED,
 	                   key, d, bytes, &h);
 	if (r == 0) {
-		r = cow__home_storage(h, mode == COW_SHARE_CLONE, ret);
+		r = cow__home_storage(h, ret);
 		if (r < 0)
 			cow__home_unref(h);
-		else if (mode != COW_SHARE_CLONE)
-			cow__home_remember(h, *ret);
 	}
 	cow__share_leave();
 	return r;

@@ -15,8 +15,9 @@
  * for any lazy storage.
  *
  * A table finds a home by its file, page and generation, so the same bytes received twice
- * are one home. Received twice, an alias is the same storage; a clone is a second storage
- * on the same bytes.
+ * are one home. Received twice, or back by its owner, an alias is the same storage. A clone
+ * or a sealed one is another storage on the same bytes: the one that is written first leaves
+ * them.
  */
 #ifndef COW_SHARE_HOME_H
 #define COW_SHARE_HOME_H
@@ -52,7 +53,7 @@ struct cow__home {
 	bool (*ends)(struct cow__home *h);
 	bool hidden; /* in no table */
 	struct cow__allocation *allocation; /* packed, sealed: if there is one */
-	struct cow_storage *storage;        /* alias, sealed: if there is one */
+	struct cow_storage *storage;        /* alias: if there is one */
 };
 
 /* What tells a home from all others of this process. */
@@ -84,6 +85,12 @@ int cow__home_share_in_place(struct cow_storage *s);
  * it was not. Takes the locks itself. */
 int cow__home_common(struct cow_storage *s, struct cow__home **ret);
 
+/* The transparent storage of this process that was shared in place, at this place of a file
+ * that came: 1 and a reference, or 0. -errno: it has none, and could get none. The lock is not
+ * held. */
+int cow__home_alias_back(const struct cow__home_key *key, size_t bytes,
+                         struct cow_storage **ret);
+
 /* A reference to the home of bytes that were received. Takes `file` over on success if
  * it makes a home without a pack. The caller has checked the key, and holds the extent.
  * -EBADMSG: there is a home of another kind or size. */
@@ -113,14 +120,9 @@ struct cow__home *cow__home_shown(const struct cow_storage *s);
 /* Has the file of a sealed home these bytes and no others? */
 bool cow__home_exact(struct cow__home *h);
 
-/* A storage on a home: the one that cow__home_remember() was told, or a new one. `fresh`:
- * always a new one, for clones. Takes the caller's reference over on success. May let the
- * lock go meanwhile. */
-int cow__home_storage(struct cow__home *h, bool fresh,
-                      struct cow_storage **ret);
-
-/* Notes the storage, so that the same home gives the same storage again. */
-void cow__home_remember(struct cow__home *h, struct cow_storage *s);
+/* A storage on a home: of an alias the one that there is, else a new one. Takes the caller's
+ * reference over on success. May let the lock go meanwhile. */
+int cow__home_storage(struct cow__home *h, struct cow_storage **ret);
 
 /* Moves a tracked storage's data to a home; takes the reference over on success. Takes the
  * lock itself. */

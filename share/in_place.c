@@ -105,3 +105,28 @@ cow__home_common(struct cow_storage *s, struct cow__home **ret)
 	cow__descriptor_close(&file);
 	return r;
 }
+
+int
+cow__home_alias_back(const struct cow__home_key *key, size_t bytes,
+                     struct cow_storage **ret)
+{
+	struct cow_storage *s;
+	uintptr_t at;
+	bool ours;
+	int r;
+
+	cow__engine_lock();
+	ours = cow__alias_at(key->dev, key->ino, key->offset, &at);
+	cow__engine_unlock();
+	if (!ours)
+		return 0;
+	r = cow_storage_from_ptr((void *)at, NULL, &s);
+	if (r < 0)
+		return r == -ENOENT ? 0 : r;
+	if (cow_storage_bytes(s) == bytes) {
+		*ret = s;
+		return 1;
+	}
+	(void)cow_storage_unref(s);
+	return 0;
+}

@@ -334,11 +334,20 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 	return r;
 }
 
+/* An alias that comes again, or back to its owner, is the same storage. */
+static void
+remember(struct cow__home *h, struct cow_storage *s)
+{
+	cow__storage_ended = storage_ended;
+	h->storage = s;
+	s->home = h;
+}
+
 int
-cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
+cow__home_storage(struct cow__home *h, struct cow_storage **ret)
 {
 	const struct cow_storage like = { .resizable = true };
-	struct cow_storage *s = fresh ? NULL : h->storage;
+	struct cow_storage *s = h->storage;
 	struct cow__allocation *a;
 	int r;
 
@@ -348,7 +357,7 @@ cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 			*ret = s;
 			return 0;
 		}
-		/* It was written, and is no longer on this home. */
+		/* Its data were swapped, and it is no longer on this home. */
 		h->storage = NULL;
 		cow__share_leave();
 		(void)cow_storage_unref(s);
@@ -365,16 +374,10 @@ cow__home_storage(struct cow__home *h, bool fresh, struct cow_storage **ret)
 		cow__share_enter();
 		return r;
 	}
-	cow__storage_ended = storage_ended;
+	if (h->kind == COW__HOME_ALIAS)
+		remember(h, s);
 	*ret = s;
 	return 0;
-}
-
-void
-cow__home_remember(struct cow__home *h, struct cow_storage *s)
-{
-	h->storage = s;
-	s->home = h;
 }
 
 COW_EXPORT int
@@ -385,11 +388,14 @@ cow__home_move_in(struct cow__home *h, struct cow_storage *s)
 
 	cow__share_enter();
 	r = allocation(h, &a);
+	if (r == 0) {
+		s->data = a;
+		s->resizable = h->kind != COW__HOME_ALIAS;
+		if (h->kind == COW__HOME_ALIAS)
+			remember(h, s);
+	}
 	cow__share_leave();
-	if (r < 0)
-		return r;
-	s->data = a;
-	s->resizable = h->kind != COW__HOME_ALIAS;
-	cow__allocation_unref(old);
-	return 0;
+	if (r == 0)
+		cow__allocation_unref(old);
+	return r;
 }

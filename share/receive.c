@@ -31,7 +31,7 @@ theirs(int r)
 	case -EINVAL:
 	case -EOVERFLOW:
 		return -EBADMSG;
-	case -EAGAIN: /* of mmap, for a process whose memory is locked */
+	case -EAGAIN: /* of locks and advice: a shortage, too */
 		return -ENOMEM;
 	case -ENFILE:
 		return -EMFILE;
@@ -118,13 +118,12 @@ open_packed(struct cow_channel *c, const struct cow__wire_item *i,
 	return theirs(r);
 }
 
+/* Is it a memfd that holds what the item says? */
 static int
-open_own(struct cow_channel *c, const struct cow__wire_item *i,
-         const struct cow__descriptor *file, struct cow__home **ret)
+check_own(const struct cow_channel *c, const struct cow__wire_item *i,
+          const struct cow__descriptor *file, struct cow__home_key *ret)
 {
 	bool alias = i->mode == COW_SHARE_ALIAS;
-	struct cow__home_key key = { .offset = i->file_offset };
-	struct cow__descriptor d;
 	uint64_t bytes;
 	int r;
 
@@ -137,15 +136,28 @@ open_own(struct cow_channel *c, const struct cow__wire_item *i,
 		return theirs(r);
 	if (i->file_offset > bytes || i->bytes > bytes - i->file_offset)
 		return -EBADMSG;
+	*ret = (struct cow__home_key){
+		.dev = file->dev,
+		.ino = file->ino,
+		.offset = i->file_offset,
+		.file_bytes = bytes,
+	};
+	return 0;
+}
+
+static int
+open_own(const struct cow__wire_item *i, const struct cow__descriptor *file,
+         const struct cow__home_key *key, struct cow__home **ret)
+{
+	struct cow__descriptor d;
 	/* Two items may have the same descriptor, so each home gets a duplicate. */
-	r = cow__descriptor_dup(file, &d);
+	int r = cow__descriptor_dup(file, &d);
+
 	if (r < 0)
 		return theirs(r);
-	key.dev = d.dev;
-	key.ino = d.ino;
-	key.file_bytes = bytes;
-	r = cow__home_open(alias ? COW__HOME_ALIAS : COW__HOME_SEALED, &key, &d,
-	                   i->bytes, ret);
+	r = cow__home_open(i->mode == COW_SHARE_ALIAS ? COW__HOME_ALIAS
+	                                              : COW__HOME_SEALED,
+	                   key, &d, i->bytes, ret);
 	cow__descriptor_close(&d);
 	return theirs(r);
 }
@@ -196,6 +208,45 @@ open_token(struct cow_channel *c, const struct cow__wire_item *i,
 	return 0;
 }
 
+/* The storage of an earlier item of this message that has the same sealed bytes, or NULL:
+ * views of one storage that were sent together stay views of one. */
+static struct cow_storage *
+sealed_before(const struct cow_channel *c, const struct cow__wire *w,
+              const struct cow__wire_item *i)
+{
+	const struct cow__descriptor *file = &c->in.files[w->own + i->index], *other;
+
+	for (const struct cow__wire_item *k = w->items; k < i; k++) {
+		if (k->kind != COW__WIRE_OWN || k->mode != COW_SHARE_SEALED ||
+		    k->file_offset != i->file_offset || k->bytes != i->bytes)
+			continue;
+		other = &c->in.files[w->own + k->index];
+		if (other->dev == file->dev && other->ino == file->ino)
+			return c->in.parcels[k - w->items].storage;
+	}
+	return NULL;
+}
+
+/* Is the item sound, and is there a storage of it already? 1: *ret is a reference to it. 0:
+ * there is none, and *ret_key is the home's. */
+static int
+find_own(const struct cow_channel *c, const struct cow__wire *w,
+         const struct cow__wire_item *i, struct cow__home_key *ret_key,
+         struct cow_storage **ret)
+{
+	struct cow_storage *before;
+	int r = check_own(c, i, &c->in.files[w->own + i->index], ret_key);
+
+	if (r < 0 || i->mode == COW_SHARE_CLONE)
+		return r;
+	if (i->mode == COW_SHARE_ALIAS)
+		return cow__home_alias_back(ret_key, i->bytes, ret);
+	before = sealed_before(c, w, i);
+	if (before)
+		*ret = cow_storage_ref(before);
+	return before != NULL;
+}
+
 /* One item's storage. Takes the lock itself, for homes. */
 static int
 open_item(struct cow_channel *c, const struct cow__wire *w,
@@ -204,6 +255,7 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 {
 	const struct cow__slot flight = { .number = w->head.slot,
 		                          .epoch = w->head.epoch };
+	struct cow__home_key key;
 	struct cow__home *h;
 	int r;
 
@@ -225,17 +277,19 @@ open_item(struct cow_channel *c, const struct cow__wire *w,
 		*here += sizeof(struct cow__wire_device);
 		return r;
 	}
+	if (i->kind == COW__WIRE_OWN) {
+		r = find_own(c, w, i, &key, ret);
+		if (r != 0)
+			return r < 0 ? r : 0;
+	}
 	cow__share_enter();
 	r = i->kind == COW__WIRE_PACKED
 	            ? open_packed(c, i, packs[i->index], &flight, &h)
-	            : open_own(c, i, &c->in.files[w->own + i->index],
-	                       &h);
+	            : open_own(i, &c->in.files[w->own + i->index], &key, &h);
 	if (r == 0) {
-		r = cow__home_storage(h, i->mode == COW_SHARE_CLONE, ret);
+		r = cow__home_storage(h, ret);
 		if (r < 0)
 			cow__home_unref(h);
-		else if (i->mode != COW_SHARE_CLONE)
-			cow__home_remember(h, *ret);
 	}
 	cow__share_leave();
 	return r;

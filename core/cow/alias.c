@@ -161,3 +161,20 @@ cow__alias_file(const struct cow__tile *t, struct cow__descriptor *ret,
 		*ret_offset = cow__segment_offset(cow__tile_start(t));
 	return r;
 }
+
+bool
+cow__alias_at(uint64_t dev, uint64_t ino, uint64_t offset, uintptr_t *ret)
+{
+	const struct cow__tile *t;
+
+	if (offset >= cow__engine.end - cow__engine.start)
+		return false;
+	/* A tile lies as far from the start of the window as in its file. */
+	t = cow__tile_find(cow__engine.start + offset);
+	if (!t || t->kind != COW__LIVE || !t->common ||
+	    cow__segment_offset(cow__tile_start(t)) != offset ||
+	    t->segment->file.dev != dev || t->segment->file.ino != ino)
+		return false;
+	*ret = cow__tile_start(t);
+	return true;
+}

@@ -36,4 +36,7 @@ int cow__alias_in_place(struct cow__tile *t);
 int cow__alias_file(const struct cow__tile *t, struct cow__descriptor *ret,
                     uint64_t *ret_offset);
 
+/* Does a common tile begin at this place of the file? *ret: its address. Engine locked. */
+bool cow__alias_at(uint64_t dev, uint64_t ino, uint64_t offset, uintptr_t *ret);
+
 #endif

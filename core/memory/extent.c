@@ -189,7 +189,6 @@ end_part(struct cow__tile *part, uintptr_t reached)
 static bool
 shrink(struct cow__tile *t, size_t len, size_t reached)
 {
-	struct cow__segment *s = t->segment;
 	struct cow__tile *tail;
 
 	cow__spares_drop(t);
@@ -197,9 +196,6 @@ shrink(struct cow__tile *t, size_t len, size_t reached)
 	if (!tail)
 		return false;
 	end_part(tail, cow__tile_start(t) + reached);
-	/* The process that receives the file must not get this, too. */
-	if (s && s->single)
-		cow__extent_leave_file(t->next, s);
 	return true;
 }
 

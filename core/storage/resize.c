@@ -47,6 +47,17 @@ may_resize_in_place(const struct cow_storage *s, size_t bytes)
 	       __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1;
 }
 
+/* A storage that is alone in its file may be sent, but without what it had: neither in the
+ * pages that it left there, nor in the last one. Engine locked. */
+static void
+leave_rest(struct cow__tile *t, size_t bytes)
+{
+	if (!t->segment || !t->segment->single)
+		return;
+	cow__extent_leave_file(t->next, t->segment);
+	memset((char *)cow__tile_start(t) + bytes, 0, t->bytes - bytes);
+}
+
 /* Resizes the extent. Its memory behind the old end may be anything. */
 static bool
 extent_resized(struct cow__allocation *a, size_t bytes)
@@ -58,20 +69,14 @@ extent_resized(struct cow__allocation *a, size_t bytes)
 	cow__engine_lock();
 	done = t->allocation == a && !t->block && cow__extent_resize(t, bytes);
 	kept = t->bytes;
+	if (done && kept <= old)
+		leave_rest(t, bytes);
 	cow__engine_unlock();
 	if (!done)
 		return false;
 	a->bytes = kept;
 	cow__profile(a->data, (int64_t)kept - (int64_t)old);
 	return true;
-}
-
-/* A storage that is alone in its file may be sent, but without what it had. */
-static void
-clear_rest(const struct cow__allocation *a, size_t bytes)
-{
-	if (a->tile->segment && a->tile->segment->single)
-		memset((char *)a->data + bytes, 0, a->bytes - bytes);
 }
 
 static int
@@ -102,13 +107,9 @@ resized_in_place(struct cow_storage *s, size_t bytes)
 		(void)extent_resized(a, s->bytes);
 		return r;
 	}
-	if (bytes < s->bytes) {
-		clear_rest(a, bytes);
-	} else {
-		if (s->flags & COW_STORAGE_ZERO)
-			cow__sparse_clear(a->tile, s->bytes, bytes);
-		a->fresh_zero = false;
-	}
+	if (bytes > s->bytes && (s->flags & COW_STORAGE_ZERO))
+		cow__sparse_clear(a->tile, s->bytes, bytes);
+	a->fresh_zero = false;
 	s->bytes = bytes;
 	return 1;
 }

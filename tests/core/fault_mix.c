@@ -307,7 +307,7 @@ static void resize(struct program *p, struct slot *s)
 	memcpy(s->model + old, d + old, bytes - old);
 }
 
-/* What is sealed and comes again is the same storage. */
+/* Only an alias that comes again is the same storage. */
 static bool is_known(const struct program *p, const struct cow_storage *s)
 {
 	for (int i = 0; i < SLOTS; i++)
@@ -339,10 +339,8 @@ static void exchange(struct program *p, struct slot *from, struct slot *to)
 		p->doing = "import";
 		arm(p);
 		if (done(p, cow_storage_import(fd, offset, from->bytes, mode, &d))) {
-			if (mode == COW_SHARE_SEALED && is_known(p, d))
-				cow_storage_unref(d);
-			else
-				adopt(to, d, from);
+			must(!is_known(p, d));
+			adopt(to, d, from);
 		}
 		close(fd);
 	}
