@@ -8,10 +8,9 @@
  * gets a storage on the same pages. Only the message is copied.
  *
  *      struct cow_channel *c;
- *      struct cow_parcel p = { .storage = s, .mode = COW_SHARE_CLONE };
+ *      struct cow_parcel p = cow_parcel_of(s, COW_SHARE_CLONE);
  *
  *      cow_channel_new(socket, NULL, 0, &c);
- *      p.length = cow_storage_bytes(s);
  *      cow_channel_send(c, &p, 1, NULL, 0);              this process may exit
  *
  *      cow_channel_receive(c, &p, 1, NULL, 0, NULL);     in the other one
@@ -189,6 +188,11 @@ struct cow_parcel {
 	uint32_t strategy;       /* enum cow_strategy (cowshed-broker.h); 0 */
 };
 
+/* A parcel of the whole storage, which stays the caller's: its offset is 0 and its length
+ * is cow_storage_bytes(). A parcel with length 0 sends a view of no bytes. Takes no
+ * reference. NULL gives a parcel that cow_channel_send() refuses. */
+struct cow_parcel cow_parcel_of(struct cow_storage *storage, enum cow_share_mode mode);
+
 /* Bytes of a note, at most. */
 #define COW_NOTE_MAX 16384
 
@@ -208,7 +212,9 @@ struct cow_parcel {
  * pointers for writing end. Any mode may move a storage, unless it is
  * transparent.
  *
- *   -EAGAIN       nothing was taken
+ *   -EAGAIN       nothing was taken: the socket is full (poll(2) for POLLOUT)
+ *   -EUSERS       an alias in a group that has 256 members and messages: its
+ *                 readers are slow. Clones are copied then, and go on
  *   -EMSGSIZE     a packet of the socket cannot hold one parcel and the
  *                 note (SO_SNDBUF in socket(7))
  *   -EPIPE        the peer is gone
@@ -277,6 +283,35 @@ int cow_channel_flush(struct cow_channel *channel);
 long cow_channel_receive(struct cow_channel *channel, struct cow_parcel *parcels,
                          size_t max, void *note, size_t note_max,
                          size_t *ret_note_bytes);
+
+/* What cow_channel_pending() tells. */
+enum cow_channel_pending {
+	/* cow_channel_receive() has something to give, or to try again, that is
+	 * no longer in the socket: parcels that the last call had no room for,
+	 * or a message that waits for a shortage to pass. */
+	COW_PENDING_RECEIVE = 1 << 0,
+	/* The socket was full: a part of what cow_channel_send() took waits. */
+	COW_PENDING_SEND = 1 << 1,
+};
+
+/*
+ * What waits inside the channel, where poll(2) of its socket can't see it: 0 or
+ * more of enum cow_channel_pending. A loop over events asks this before it
+ * waits:
+ *
+ *      RECEIVE   call cow_channel_receive(), without waiting for POLLIN
+ *      SEND      poll for POLLOUT, too, and call cow_channel_flush() then
+ *      always    poll for POLLIN
+ *
+ * `ret_parcels`, if not NULL, gets the number of parcels that are ready. After
+ * POLLIN a stream may have brought a part of a message: cow_channel_receive() is
+ * -EAGAIN then, and POLLIN tells of the rest. Waits for another thread's call on
+ * the channel, as all calls do. Makes no system call.
+ *
+ *   -EINVAL   NULL
+ *   -EPERM    the channel is the parent's, after fork
+ */
+int cow_channel_pending(struct cow_channel *channel, size_t *ret_parcels);
 
 /*
  * Makes a transparent storage an alias at its address: other processes will

@@ -105,6 +105,39 @@ cow_channel_group(struct cow_channel *c)
 	return c ? cow_group_ref(c->group) : NULL;
 }
 
+COW_EXPORT int
+cow_channel_pending(struct cow_channel *c, size_t *ret_parcels)
+{
+	const struct cow__incoming *in;
+	int r = 0;
+
+	if (!c)
+		return cow__error(-EINVAL, "cow_channel_pending: NULL");
+	cow__mutex_lock(&c->lock);
+	in = &c->in;
+	if (c->parents)
+		r = cow__error(-EPERM, "the channel belongs to the parent process: make "
+		                       "another one after fork");
+	else if (in->ready || (in->bytes && in->have == in->bytes))
+		r = COW_PENDING_RECEIVE;
+	if (r >= 0 && c->out.bytes)
+		r |= COW_PENDING_SEND;
+	if (r >= 0 && ret_parcels)
+		*ret_parcels = in->ready ? in->nparcels - in->given : 0;
+	cow__mutex_unlock(&c->lock);
+	return r;
+}
+
+COW_EXPORT struct cow_parcel
+cow_parcel_of(struct cow_storage *storage, enum cow_share_mode mode)
+{
+	return (struct cow_parcel){
+		.storage = storage,
+		.length = cow_storage_bytes(storage),
+		.mode = (uint32_t)mode,
+	};
+}
+
 /* The parent sends what waits in a channel, and receives what has come. In the child the
  * message's slot must not stay open. */
 void

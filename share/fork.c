@@ -47,7 +47,7 @@ put_in_place(struct cow__pack *p)
 static void
 prepare_group(struct cow_group *g)
 {
-	int r = cow__slot_take(g, &g->childs);
+	int r = cow__slot_take(g, COW__SLOTS, &g->childs);
 
 	if (r == 0)
 		r = cow__slot_anchor(&g->childs);

@@ -42,12 +42,12 @@ cow__slot_close(struct cow__slot *s)
 }
 
 static int
-slot_lock(struct cow_group *g, struct cow__slot *s)
+slot_lock(struct cow_group *g, uint32_t limit, struct cow__slot *s)
 {
 	uint32_t from = __atomic_fetch_add(&g->page->hint, 1, __ATOMIC_RELAXED);
 
-	for (uint32_t i = 0; i < COW__SLOTS; i++) {
-		uint32_t n = (from + i) % COW__SLOTS;
+	for (uint32_t i = 0; i < limit; i++) {
+		uint32_t n = (from + i) % limit;
 		int r = cow__memfd_lock_take(&s->file, n, false);
 
 		if (r == -EAGAIN || r == -EACCES)
@@ -66,13 +66,13 @@ slot_lock(struct cow_group *g, struct cow__slot *s)
 }
 
 int
-cow__slot_take(struct cow_group *g, struct cow__slot *ret)
+cow__slot_take(struct cow_group *g, uint32_t limit, struct cow__slot *ret)
 {
 	struct cow__slot s = COW__SLOT_NONE;
 	int r = cow__memfd_reopen(&g->door, &s.file);
 
 	if (r == 0)
-		r = slot_lock(g, &s);
+		r = slot_lock(g, limit, &s);
 	if (r < 0) {
 		cow__slot_close(&s);
 		return r;
@@ -199,7 +199,7 @@ enter(const struct cow__descriptor *file, const struct cow__id *fresh,
 			r = -EEXIST;
 	}
 	if (r == 0)
-		r = cow__slot_take(g, &g->mine);
+		r = cow__slot_take(g, COW__SLOTS, &g->mine);
 	if (r == 0)
 		r = cow__slot_anchor(&g->mine);
 	/* A child of a raw fork must not keep our lock. */

@@ -28,6 +28,10 @@
 #include <stdint.h>
 
 #define COW__SLOTS 256
+/* Messages take slots below a limit, so that a reader that is slow to take them stops neither
+ * new members nor aliases. A clone that finds no slot goes in a memfd of its own. */
+#define COW__SLOTS_CLONES 192
+#define COW__SLOTS_ALIASES 240
 /* The number of all children that found no free slot. They share one row in each pack, and
  * what is held in that row is held for ever. */
 #define COW__CROWD COW__SLOTS
@@ -79,9 +83,9 @@ cow__share_leave(void)
 
 extern struct cow_group *cow__groups;
 
-/* Takes a free slot. It stays taken while any process has its `file` open. -EAGAIN: all
- * are taken. */
-int cow__slot_take(struct cow_group *g, struct cow__slot *ret);
+/* Takes a free slot below `limit`. It stays taken while any process has its `file` open.
+ * -EAGAIN: all are taken. */
+int cow__slot_take(struct cow_group *g, uint32_t limit, struct cow__slot *ret);
 
 /* Maps the slot's file, so that the slot stays if the program closes all descriptors. */
 int cow__slot_anchor(struct cow__slot *s);

@@ -86,7 +86,10 @@ add_packed(struct cow_channel *c, struct cow__home *h, struct cow__wire_item *i)
 	int n, r;
 
 	if (o->slot.number == COW__NO_SLOT) {
-		r = cow__slot_take(c->group, &o->slot);
+		r = cow__slot_take(c->group,
+		                   h->kind == COW__HOME_ALIAS ? COW__SLOTS_ALIASES
+		                                              : COW__SLOTS_CLONES,
+		                   &o->slot);
 		if (r < 0)
 			return r;
 	}
@@ -177,8 +180,28 @@ add_home(struct cow_channel *c, struct cow__making *m, struct cow__home *h,
 	return 0;
 }
 
-/* One more item. -E2BIG: this message has no room for another pack; -EAGAIN: no slot of the
- * group is free; else as cow_channel_send(). */
+/* Readers that are slow to take their messages have used the slots of the group up. A clone
+ * can go without one, as a copy in a memfd of its own. An alias can't. */
+static int
+add_without_slot(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p,
+                 struct cow__wire_item *i)
+{
+	struct cow__home *h;
+	int r;
+
+	if (p->mode != COW_SHARE_CLONE)
+		return cow__error_number(-EUSERS, "all # slots of the group are taken by "
+		                                  "members and messages", COW__SLOTS);
+	r = cow__allocation_readable(p->storage->data, 0, p->storage->bytes);
+	if (r == 0)
+		r = cow__home_new(NULL, COW__HOME_SEALED, p->storage->data,
+		                  p->storage->bytes, &h);
+	return r < 0 ? cow__error_from(r, "no memory to share from")
+	             : add_home(c, m, h, i);
+}
+
+/* One more item. -E2BIG: this message has no room for another pack; else as
+ * cow_channel_send(). */
 static int
 add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 {
@@ -206,7 +229,9 @@ add(struct cow_channel *c, struct cow__making *m, const struct cow_parcel *p)
 	if (cow__strategy_of(p->strategy, &b) == COW_STRATEGY_BROKER)
 		return add_token(m, b, p, i);
 	r = cow__home_for(s, (enum cow_share_mode)p->mode, c->group, &h);
-	return r < 0 ? r : add_home(c, m, h, i);
+	if (r == 0)
+		r = add_home(c, m, h, i);
+	return r == -EAGAIN ? add_without_slot(c, m, p, i) : r;
 }
 
 /* Lays the message out. */

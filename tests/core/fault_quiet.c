@@ -81,6 +81,7 @@ static void of_storages(void)
 	must(cow_block_bytes(block) >= 100000);
 	cow_window(&start, &end);
 	must((uintptr_t)block - start < end - start);
+	ok(cow_window_shrink(SIZE_MAX)); /* all of it is kept */
 }
 
 static void of_the_engine(void)
@@ -124,6 +125,8 @@ static void of_others(void)
 	must(cow_group_ref(group) == group);
 	cow_group_unref(group);
 	must(cow_channel_group(channel) == group);
+	must(cow_channel_pending(channel, NULL) == 0);
+	must(cow_parcel_of(s, COW_SHARE_CLONE).length == cow_storage_bytes(s));
 	must(cow_broker_ref(NULL) == NULL && cow_broker_unref(NULL) == NULL);
 	must(cow_broker_release(NULL, NULL) == -EINVAL);
 	ck_assert_int_eq(cow_strategy_get(), COW_STRATEGY_FD);

@@ -466,10 +466,12 @@ START_TEST(group_that_is_full)
 	send_a(&t, COW_SHARE_CLONE, &m);
 	must(put(fd[0], m.bytes, m.count, m.fds, m.nfds, 0) == (long)m.count);
 	child_finish(child);
-	/* And the sender: nothing is taken, and taken when there is room. */
+	/* And the sender: an alias is not taken, and is when there is room. A clone goes. */
 	p.storage = new_filled(BYTES, 0, 2);
 	lock_slots(m.fds[0], F_WRLCK);
-	fails(-EAGAIN, (int)cow_channel_send(t.sender, &p, 1, NULL, 0));
+	ck_assert_int_eq(cow_channel_send(t.sender, &p, 1, NULL, 0), 1);
+	p.mode = COW_SHARE_ALIAS;
+	fails(-EUSERS, (int)cow_channel_send(t.sender, &p, 1, NULL, 0));
 	ck_pattern(data(p.storage), BYTES, 2);
 	lock_slots(m.fds[0], F_UNLCK);
 	ck_assert_int_eq(cow_channel_send(t.sender, &p, 1, NULL, 0), 1);

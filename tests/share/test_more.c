@@ -163,7 +163,7 @@ START_TEST(follower_does_not_hit_what_is_made_next)
 	s = packed(g, 64 * KIB, 1);
 	p = cow__home_of(s)->pack;
 	page = cow__home_of(s)->at.page;
-	ok(cow__slot_take(g, &follower));
+	ok(cow__slot_take(g, COW__SLOTS, &follower));
 	ck_assert_uint_gt(follower.number, g->mine.number);
 	cow__hold_set(p, &follower, page);
 	row = (uint64_t *)(p->rows +
@@ -231,7 +231,7 @@ START_TEST(crowd_does_not_leave)
 	gate_make(&t.look);
 	t.s = packed(g, MIB, 7);
 	cow__mutex_lock(&cow__share_lock);
-	while (n < COW__SLOTS && cow__slot_take(g, &slots[n]) == 0)
+	while (n < COW__SLOTS && cow__slot_take(g, COW__SLOTS, &slots[n]) == 0)
 		n++;
 	cow__mutex_unlock(&cow__share_lock);
 	ck_assert_uint_eq(n, COW__SLOTS - 1);
