@@ -44,6 +44,13 @@
  * that would have to copy such bytes (clone, write, resize, send, save, copy) is
  * -EFAULT.
  *
+ * A function that needs memory, a descriptor or a thread of the kernel may also
+ * return what the kernel denies it, though its list has no line for that:
+ * -ENOMEM (memory, addresses, mappings, locked memory), -EMFILE, -ENFILE,
+ * -EFBIG (RLIMIT_FSIZE limits memfds), -EINTR, and what a filter of system calls
+ * or a security module answers: as a rule -EPERM, -EACCES or -ENOSYS. Where the
+ * library can do without, it does, and counts that (enum cow_fallback).
+ *
  * Threads. Any function may be called from any thread. For one storage the
  * caller orders writes against reads, as for any memory. Reads are
  * cow_storage_data() and cow_storage_lazy_clone(). Writes are
@@ -344,7 +351,8 @@ int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
  * COW_FALLBACK_FOREIGN.
  *
  *   -EINVAL   no data, though `bytes` is not 0 (but for the meta device);
- *             options as for cow_storage_new()
+ *             more than INT64_MAX bytes, or bytes that wrap around the address
+ *             space; no such device; options as for cow_storage_new()
  *   -E2BIG    see cow_storage_options
  *   -ENOMEM
  */
@@ -614,8 +622,8 @@ int cow_storage_resize(struct cow_storage *storage, size_t bytes);
  * new data is external memory, and the storage is tracked. The storage can be
  * resized afterwards only if the new deleter is its allocator's own.
  *
- *   -EINVAL   no data, though `bytes` is not 0; not a whole number of
- *             elements
+ *   -EINVAL   no data, though `bytes` is not 0; a size or device as for
+ *             cow_storage_new_external(); not a whole number of elements
  *   -EBUSY    as for cow_storage_resize()
  *   -ENOMEM
  */

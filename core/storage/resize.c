@@ -242,6 +242,9 @@ cow_storage_swap_data_ptr(struct cow_storage *s, struct cow_data_ptr *inout,
 
 	if (!s || !inout || (bytes && !inout->data))
 		return cow__error(-EINVAL, "cow_storage_swap_data_ptr: NULL");
+	r = cow__storage_external_ok(inout, bytes);
+	if (r < 0)
+		return r;
 	if (s->elements && bytes % s->elements->element_bytes)
 		return cow__error(-EINVAL,
 		                  "not a whole number of elements");

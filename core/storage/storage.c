@@ -139,6 +139,31 @@ choose_allocator(struct cow_storage *like)
 	return 0;
 }
 
+static int
+size_ok(size_t bytes)
+{
+	if (bytes <= (size_t)INT64_MAX)
+		return 0;
+	return cow__error_number(-EINVAL, "# bytes: a size beyond INT64_MAX is a mistake "
+	                                  "(negative?)", bytes);
+}
+
+int
+cow__storage_external_ok(const struct cow_data_ptr *p, size_t bytes)
+{
+	int r = size_ok(bytes);
+
+	if (r < 0)
+		return r;
+	if (p->device.type < 0 || p->device.type >= COW_DEVICE_TYPES ||
+	    p->device.index < 0 || p->device.index >= COW_DEVICE_INDEXES)
+		return cow__error(-EINVAL, "no such device type or index");
+	if ((uintptr_t)p->data + bytes < (uintptr_t)p->data)
+		return cow__error_number(-EINVAL, "# bytes from there on wrap around the "
+		                                  "address space", bytes);
+	return 0;
+}
+
 COW_EXPORT int
 cow_storage_new(size_t bytes, const struct cow_storage_options *options,
                 struct cow_storage **ret)
@@ -157,10 +182,9 @@ cow_storage_new(size_t bytes, const struct cow_storage_options *options,
 		r = choose_allocator(&like);
 	if (r < 0)
 		return r;
-	if (bytes > (size_t)INT64_MAX)
-		return cow__error_number(
-		        -EINVAL, "# bytes: a size beyond INT64_MAX is a mistake "
-		                 "(negative?)", bytes);
+	r = size_ok(bytes);
+	if (r < 0)
+		return r;
 	flags = cow__storage_allocation_flags(&like);
 	if (like.flags & COW_STORAGE_ZERO)
 		flags |= COW__ALLOCATION_ZERO;
@@ -204,7 +228,9 @@ cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
 	                     ptr->device.type != COW_DEVICE_META))
 		return cow__error(-EINVAL,
 		                  "cow_storage_new_external: no data");
-	r = options_read(options, &like);
+	r = cow__storage_external_ok(ptr, bytes);
+	if (r == 0)
+		r = options_read(options, &like);
 	if (r == 0)
 		r = elements_fit(&like, bytes);
 	if (r < 0)

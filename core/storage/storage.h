@@ -22,6 +22,13 @@ struct cow_storage {
 /* Called for a storage with a home, when its count has become zero. */
 extern void (*cow__storage_ended)(struct cow_storage *s);
 
+/* Sets `shared` in what cow_storage_get_info() tells, if other processes may have the bytes.
+ * NULL: share/ is not in use. */
+extern void (*cow__storage_shared)(const struct cow_storage *s, struct cow_storage_info *ret);
+
+/* Can there be so many bytes of external memory? 0, or -EINVAL with its sentence. */
+int cow__storage_external_ok(const struct cow_data_ptr *p, size_t bytes);
+
 /* Takes a reference to a storage that another thread may be freeing: false if its
  * count is zero, which it stays then. The caller keeps the structure in memory
  * meanwhile. */

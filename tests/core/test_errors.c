@@ -7,6 +7,7 @@
  * way to report it may at most trap, in a child here, and never crash in some
  * other way.
  */
+#include "core/base/error.h"
 #include "tests/support/support.h"
 
 #include <errno.h>
@@ -61,6 +62,66 @@ START_TEST(null_arguments)
 	ck_assert_uint_eq(state_of(storage), COW_STATE_OWNED);
 	ck_pattern(data(storage), 1000, 1);
 	cow_storage_unref(storage);
+}
+END_TEST
+
+START_TEST(impossible_external_memory)
+{
+	static unsigned char bytes[100];
+	const struct cow_device strange[] = { { -1, 0 }, { COW_DEVICE_TYPES, 0 }, { 0, -1 },
+		                              { 0, COW_DEVICE_INDEXES } };
+	struct cow_data_ptr p = { .data = bytes }, high = { .data = (void *)-PAGE };
+	struct cow_storage *s = new_filled(1000, 0, 1), *out = NULL;
+
+	fails(-EINVAL, cow_storage_new_external(&p, SIZE_MAX, NULL, &out));
+	fails(-EINVAL, cow_storage_new_external(&p, (size_t)INT64_MAX + 1, NULL, &out));
+	fails(-EINVAL, cow_storage_new_external(&high, 2 * PAGE, NULL, &out));
+	fails(-EINVAL, cow_storage_swap_data_ptr(s, &p, SIZE_MAX));
+	fails(-EINVAL, cow_storage_swap_data_ptr(s, &high, 2 * PAGE));
+	for (size_t i = 0; i < COUNT(strange); i++) {
+		p.device = strange[i];
+		fails(-EINVAL, cow_storage_new_external(&p, 100, NULL, &out));
+		fails(-EINVAL, cow_storage_swap_data_ptr(s, &p, 100));
+	}
+	ck_assert_ptr_null(out);
+	ck_assert_ptr_eq(p.data, bytes);
+	ck_pattern(data(s), 1000, 1);
+	cow_storage_unref(s);
+}
+END_TEST
+
+START_TEST(half_a_window)
+{
+	uintptr_t start = 0, end = 0, only = 0;
+	unsigned char *p = new_block(100000, 0);
+
+	cow_window(&start, &end);
+	must((uintptr_t)p - start < end - start);
+	cow_window(NULL, NULL);
+	cow_window(&only, NULL);
+	ck_assert_uint_eq(only, start);
+	cow_window(NULL, &only);
+	ck_assert_uint_eq(only, end);
+	cow_block_free(p);
+}
+END_TEST
+
+/* What the kernel may answer, as a sentence and not as a number. */
+START_TEST(sentences_for_errors)
+{
+	static const int errors[] = {
+		EPERM, ENOENT, ESRCH, EINTR, EIO, ENXIO, E2BIG, EBADF, EAGAIN, ENOMEM, EACCES,
+		EFAULT, EBUSY, EEXIST, EXDEV, ENODEV, EINVAL, ENFILE, EMFILE, EFBIG, ENOSPC,
+		EPIPE, EDEADLK, ENOSYS, EBADMSG, EOVERFLOW, EMSGSIZE, EOPNOTSUPP, ENOBUFS,
+		ENOTCONN, ETOOMANYREFS, ETIMEDOUT, ECONNREFUSED, ECONNRESET, EUSERS, ESTALE,
+		EDQUOT,
+	};
+
+	for (size_t i = 0; i < COUNT(errors); i++) {
+		ck_assert_int_eq(cow__error_from(-errors[i], "what"), -errors[i]);
+		if (strstr(cow_last_error(), "error ") && errors[i] != EIO)
+			ck_abort_msg("%d: %s", errors[i], cow_last_error());
+	}
 }
 END_TEST
 
@@ -315,6 +376,9 @@ int main(void)
 	TCase *bare = add_bare_case(suite, "first");
 
 	tcase_add_test(tcase, null_arguments);
+	tcase_add_test(tcase, impossible_external_memory);
+	tcase_add_test(tcase, half_a_window);
+	tcase_add_test(tcase, sentences_for_errors);
 	tcase_add_loop_test(tcase, mistakes_without_a_code, 0, MISTAKES);
 	tcase_add_test(tcase, failures_change_nothing);
 	tcase_add_test(tcase, sentences_are_each_threads_own);
