@@ -35,8 +35,10 @@
  *
  * Moving. The first time that a storage is shared its bytes move into the
  * group's memory or into a memfd. cow_group_storage_new() makes a storage that
- * is there from the start. A transparent storage cannot move. A clone of one is
- * sent as it lies if it is large, and was not sent before or not written since.
+ * is there from the start, and so does COW_STORAGE_SHAREABLE, in a memfd of its
+ * own. `shared` of cow_storage_info tells whether a send would copy. A
+ * transparent storage cannot move. A clone of one is sent as it lies if it is
+ * large, and was not sent before or not written since.
  * It is also sent as it lies if it was received and not written. Else a copy is
  * sent. Large means 64 MiB or more, allocated after the process had its first
  * channel or group, for eight storages at a time. The option `share`
@@ -222,7 +224,8 @@ struct cow_parcel cow_parcel_of(struct cow_storage *storage, enum cow_share_mode
  *                 strategy; a note over COW_NOTE_MAX; nothing to send
  *   -EBUSY        an alias of a transparent storage (see
  *                 cow_storage_share_in_place()); a device's storage, and
- *                 the current stream records a graph
+ *                 the current stream records a graph; children of forks
+ *                 that run no handlers keep the file from being sealed
  *   -EXDEV        an alias that lies in another group's memory
  *   -EOPNOTSUPP   element hooks; an alias of memory of another device or
  *                 allocator; a device's storage sealed or by the broker

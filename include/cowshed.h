@@ -309,6 +309,14 @@ enum cow_storage_flags {
 	COW_STORAGE_ZERO = 1 << 0,        /* bytes read as zero */
 	COW_STORAGE_TRANSPARENT = 1 << 1, /* see the top of cowshed.h */
 	COW_STORAGE_STRICT = 1 << 2,      /* commit now: -ENOMEM, never SIGBUS */
+	/* The bytes lie alone in a memfd from the start, so that the first send,
+	 * export or put copies nothing, in any mode. Clones have the flag, too. It
+	 * costs a descriptor and a mapping for each storage with bytes of its own.
+	 * If a quarter of RLIMIT_NOFILE is in use so (8 at least, 1024 at most),
+	 * or the kernel refuses the file, the storage is made in other memory, and
+	 * is copied when it is sent: `shared` of cow_storage_info tells. Many small
+	 * storages are better made by cow_group_storage_new(). */
+	COW_STORAGE_SHAREABLE = 1 << 3,
 };
 
 /* NULL options mean all zero. A longer struct is -E2BIG if it has non-zero
@@ -334,7 +342,7 @@ struct cow_storage_options {
  *   -ENOMEM      no address space; STRICT and no memory
  *   -E2BIG       see cow_storage_options
  *   -ENODEV      no allocator is set for the CPU
- *   -EOPNOTSUPP  TRANSPARENT with element hooks
+ *   -EOPNOTSUPP  TRANSPARENT or SHAREABLE with element hooks
  *   other        what the allocator or the hooks' construct returns
  */
 int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
@@ -346,8 +354,8 @@ int cow_storage_new(size_t bytes, const struct cow_storage_options *options,
  * empty. On failure `ptr` is as before.
  *
  * The storage can be resized only if `options` name an allocator for the new
- * bytes. TRANSPARENT is ignored: the address is known anyway. Clones are eager
- * copies by the allocator of the storage's device, counted as
+ * bytes. TRANSPARENT and SHAREABLE are ignored: the bytes lie where they lie.
+ * Clones are eager copies by the allocator of the storage's device, counted as
  * COW_FALLBACK_FOREIGN.
  *
  *   -EINVAL   no data, though `bytes` is not 0 (but for the meta device);
@@ -637,6 +645,15 @@ enum cow_storage_state {
 	COW_STATE_FOREIGN = 3, /* memory of another allocator, or external */
 };
 
+/* How other processes may have the bytes of a storage. */
+enum cow_storage_shared {
+	COW_SHARED_NOT = 0,    /* they can't: the first send copies the bytes */
+	COW_SHARED_READY = 1,  /* not sent; the first send copies nothing */
+	COW_SHARED_ALIAS = 2,  /* they may write them, too */
+	COW_SHARED_CLONE = 3,  /* in a group's memory, until it is written */
+	COW_SHARED_SEALED = 4, /* in a sealed memfd, until it is written */
+};
+
 struct cow_storage_info {
 	size_t size;           /* in: sizeof(struct cow_storage_info) */
 	uint32_t state;        /* enum cow_storage_state */
@@ -652,6 +669,7 @@ struct cow_storage_info {
 	 * is written page by page, or by a little more: pages that the program writes
 	 * while they are written back may count twice. */
 	uint64_t bytes_written_back;
+	uint64_t shared;       /* enum cow_storage_shared */
 };
 
 /* Describes a storage as it is at this moment. A shorter struct, by its `size`,

@@ -141,6 +141,7 @@ cow__share_fork_init(void)
 		                                     child };
 
 	cow__fork_hook(&hooks);
+	__atomic_store_n(&cow__storage_shared, cow__home_describe, __ATOMIC_RELEASE);
 }
 
 void

@@ -117,6 +117,9 @@ struct cow__home *cow__home_of(const struct cow_storage *s);
  * Needs no lock. */
 struct cow__home *cow__home_shown(const struct cow_storage *s);
 
+/* How other processes may have a storage's bytes, for cow_storage_get_info(). */
+void cow__home_describe(const struct cow_storage *s, struct cow_storage_info *ret);
+
 /* Has the file of a sealed home these bytes and no others? */
 bool cow__home_exact(struct cow__home *h);
 

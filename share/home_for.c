@@ -66,38 +66,6 @@ home_there(struct cow_storage *s, enum cow_share_mode mode, struct cow_group *gr
 	return found;
 }
 
-/* The aliases that need no new home, and those that can't be. 1: it is neither. */
-static int
-alias_there(struct cow_storage *s, const struct cow__home *own, struct cow__home **ret)
-{
-	int r;
-
-	/* In a new home it would no longer be an alias of the others. */
-	if (own && own->kind == COW__HOME_ALIAS)
-		return cow__error(-EXDEV, "an alias in a group's memory can't be "
-		                          "sent outside of the group");
-	if (cow__transparent(s)) {
-		r = cow__home_common(s, ret);
-		if (r == 0)
-			return 0;
-		if (r != -ENOTSUP)
-			return cow__error_from(r, "an alias in place");
-		return cow__error(-EBUSY, "a transparent storage can't move to "
-		                          "become an alias: see "
-		                          "cow_storage_share_in_place()");
-	}
-	if (!own && (s->data->kind == COW__AT_EXTERNAL ||
-	             s->data->kind == COW__AT_FOREIGN)) {
-		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
-		                   : -EOPNOTSUPP;
-		return r == -EOPNOTSUPP
-		               ? cow__error(r, "memory of another allocator can't "
-		                               "become an alias")
-		               : r;
-	}
-	return 1;
-}
-
 /* The storage lives there from now on, so the next time costs nothing. A storage that is
  * written at an address stays where it is, unless it becomes an alias. Only an alias can
  * fail; then the caller's reference is gone. */
@@ -122,6 +90,45 @@ move_in(struct cow__home *h, struct cow_storage *s, enum cow_share_mode mode)
 	cow__home_unref(h);
 	cow__share_leave();
 	return cow__error_from(r, "cow_channel_send");
+}
+
+/* The aliases that need no new home, and those that can't be. 1: it is neither. */
+static int
+alias_there(struct cow_storage *s, const struct cow__home *own, struct cow__home **ret)
+{
+	int r;
+
+	/* In a new home it would no longer be an alias of the others. */
+	if (own && own->kind == COW__HOME_ALIAS)
+		return cow__error(-EXDEV, "an alias in a group's memory can't be "
+		                          "sent outside of the group");
+	if (cow__transparent(s)) {
+		r = cow__home_common(s, ret);
+		if (r == 0)
+			return 0;
+		if (r != -ENOTSUP)
+			return cow__error_from(r, "an alias in place");
+		return cow__error(-EBUSY, "a transparent storage can't move to "
+		                          "become an alias: see "
+		                          "cow_storage_share_in_place()");
+	}
+	/* Its pages become the alias as they lie. Where that can't be they are copied. */
+	if ((s->flags & COW_STORAGE_SHAREABLE) && s->data->kind == COW__AT_TILE &&
+	    __atomic_load_n(&s->data->refs, __ATOMIC_ACQUIRE) == 1 &&
+	    cow__home_share_in_place(s) == 0 && cow__home_common(s, ret) == 0) {
+		r = move_in(*ret, s, COW_SHARE_ALIAS);
+		return r < 0 ? r : 0;
+	}
+	if (!own && (s->data->kind == COW__AT_EXTERNAL ||
+	             s->data->kind == COW__AT_FOREIGN)) {
+		r = cow__parcels() ? cow__parcels()->alias_pinned(s, ret)
+		                   : -EOPNOTSUPP;
+		return r == -EOPNOTSUPP
+		               ? cow__error(r, "memory of another allocator can't "
+		                               "become an alias")
+		               : r;
+	}
+	return 1;
 }
 
 int

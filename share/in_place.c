@@ -27,10 +27,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 	if (s->bytes >= COW__OWN_SEGMENT_LEAST)
 		cow__own_segments_expect();
 	cow__engine_lock();
-	/* A tracked storage moves to a home instead, where writing is cheaper. A view of
-	 * frozen pages gains nothing by moving. */
-	r = cow__seal_may(s->data->tile) &&
-	    (cow__transparent(s) || s->data->tile->npieces);
+	r = cow__seal_may(s->data->tile) && cow__storage_gives(s, s->data->tile->npieces);
 	cow__engine_unlock();
 	if (!r)
 		return -ENOTSUP;

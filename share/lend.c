@@ -399,3 +399,19 @@ cow__home_move_in(struct cow__home *h, struct cow_storage *s)
 		cow__allocation_unref(old);
 	return r;
 }
+
+void
+cow__home_describe(const struct cow_storage *s, struct cow_storage_info *ret)
+{
+	static const uint64_t shared[] = {
+		[COW__HOME_ALIAS] = COW_SHARED_ALIAS,
+		[COW__HOME_PACKED] = COW_SHARED_CLONE,
+		[COW__HOME_SEALED] = COW_SHARED_SEALED,
+	};
+	const struct cow__home *h = cow__home_of(s);
+
+	if (!h)
+		h = cow__home_shown(s);
+	if (h && s->bytes)
+		ret->shared = shared[h->kind];
+}

@@ -83,30 +83,61 @@ seal(struct cow__tile *t, size_t bytes)
 	return 0;
 }
 
-int
-cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
-          uint64_t *ret_offset)
+/* The tile whose file can be sealed for this one, or NULL. */
+static struct cow__tile *
+sealable(const struct cow__tile *t, size_t bytes)
 {
 	struct cow__tile *pages = shown(t);
-	int r = 0;
 
 	if (!pages || !plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
 	    t->bytes - bytes >= cow__page)
-		return -ENOTSUP;
+		return NULL;
 	/* Another tile's pages must not be written in place meanwhile, nor lie in
 	 * pieces. */
 	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
 	                   pages->overlaid || pages->bound))
-		return -ENOTSUP;
+		return NULL;
 	/* Pages that were written since it was frozen are in no file. */
 	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)
+		return NULL;
+	return pages;
+}
+
+/* A neighbour in the file may have been empty when it was sealed. Then its descriptor would
+ * show the other block's bytes, too. */
+static bool
+is_sealed(const struct cow__tile *pages, size_t bytes)
+{
+	return pages->segment->sealed == cow__tile_start(pages) &&
+	       pages->segment->sealed_bytes == bytes;
+}
+
+enum cow__seal_ready
+cow__seal_ready(const struct cow__tile *t, size_t bytes)
+{
+	const struct cow__tile *pages = sealable(t, bytes);
+
+	if (!pages)
+		return COW__SEAL_NOT;
+	if (pages->segment->sealed)
+		return is_sealed(pages, bytes) ? COW__SEAL_DONE : COW__SEAL_NOT;
+	return pages->segment->single && pages->segment->owner && alone_in_file(pages)
+	               ? COW__SEAL_READY
+	               : COW__SEAL_NOT;
+}
+
+int
+cow__seal(struct cow__tile *t, size_t bytes, struct cow__descriptor *ret,
+          uint64_t *ret_offset)
+{
+	struct cow__tile *pages = sealable(t, bytes);
+	int r = 0;
+
+	if (!pages)
 		return -ENOTSUP;
 	if (!pages->segment->sealed)
 		r = seal(pages, bytes);
-	/* A neighbour in the file may have been empty when it was sealed. Then
-	 * its descriptor would show the other block's bytes, too. */
-	if (r == 0 && (pages->segment->sealed != cow__tile_start(pages) ||
-	               pages->segment->sealed_bytes != bytes))
+	if (r == 0 && !is_sealed(pages, bytes))
 		r = -ENOTSUP;
 	if (r == 0)
 		r = cow__descriptor_dup(&pages->segment->file, ret);

@@ -33,6 +33,15 @@
  * locked. */
 bool cow__seal_may(const struct cow__tile *t);
 
+/* Would cow__seal() copy nothing now? Nothing is changed, and no I/O is asked for. Engine
+ * locked. */
+enum cow__seal_ready {
+	COW__SEAL_NOT,
+	COW__SEAL_READY,
+	COW__SEAL_DONE, /* it is sealed, and nothing was written since */
+};
+enum cow__seal_ready cow__seal_ready(const struct cow__tile *t, size_t bytes);
+
 /*
  * Seals the block's file, and makes another descriptor of it with the block's
  * bytes at *ret_offset. `bytes`: all that its user asked for. Engine locked. No

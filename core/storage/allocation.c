@@ -72,6 +72,8 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 		f |= COW__EXTENT_WHOLE;
 	if (flags & COW__ALLOCATION_ROOM)
 		f |= COW__EXTENT_ROOM;
+	if (flags & COW__ALLOCATION_APART)
+		f = (f & ~(unsigned)COW__EXTENT_ROOM) | COW__EXTENT_APART | COW__EXTENT_MEMFD;
 	r = cow__engine_enter();
 	if (r < 0)
 		return r;

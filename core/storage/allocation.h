@@ -125,6 +125,7 @@ enum cow__allocation_flags {
 	COW__ALLOCATION_TILE = 1 << 2,  /* not small: its address is exposed */
 	COW__ALLOCATION_WHOLE = 1 << 3, /* will be written at once */
 	COW__ALLOCATION_ROOM = 1 << 4,  /* it may grow in place later */
+	COW__ALLOCATION_APART = 1 << 5, /* it will be sent: in a file of its own */
 };
 
 /* How memory of a device type is set to zero; NULL: it can't be. It is set once,

@@ -52,8 +52,7 @@ clone_memory(struct cow_storage *s, struct cow__allocation **ret)
 	struct cow_allocator *allocator = NULL;
 	unsigned flags = COW__ALLOCATION_WHOLE;
 
-	if (s->flags & COW_STORAGE_STRICT)
-		flags |= COW__ALLOCATION_STRICT | COW__ALLOCATION_TILE;
+	flags |= cow__storage_allocation_flags(s);
 	if (s->device.type == COW_DEVICE_META) {
 		struct cow_data_ptr none = { .device = s->device };
 

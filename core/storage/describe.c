@@ -3,6 +3,7 @@
  * The present state of a storage, for people and tests (cow_storage_get_info())
  */
 #include "core/storage/storage.h"
+#include "core/cow/seal.h"
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 
@@ -62,11 +63,34 @@ describe_tile(const struct cow__tile *t, struct cow_storage_info *ret)
 		ret->bytes_own = copied_bytes(t);
 }
 
+/* Engine locked. */
+static uint64_t
+shared(const struct cow_storage *s, const struct cow__tile *t)
+{
+	if (t->common)
+		return COW_SHARED_ALIAS;
+	if (!cow__storage_gives(s, t->npieces))
+		return COW_SHARED_NOT;
+	switch (cow__seal_ready(t, s->bytes)) {
+	case COW__SEAL_DONE:
+		return COW_SHARED_SEALED;
+	case COW__SEAL_READY:
+		return COW_SHARED_READY;
+	default:
+		return COW_SHARED_NOT;
+	}
+}
+
 void
 cow__storage_describe(const struct cow_storage *s, struct cow_storage_info *ret)
 {
 	const struct cow__allocation *a = s->data;
+	void (*tell)(const struct cow_storage *, struct cow_storage_info *);
 
+	/* Pairs with the store in share/. */
+	tell = __atomic_load_n(&cow__storage_shared, __ATOMIC_ACQUIRE);
+	if (tell)
+		tell(s, ret);
 	ret->flags = s->flags;
 	ret->sharers = __atomic_load_n(&a->refs, __ATOMIC_RELAXED);
 	ret->state = ret->sharers > 1 ? COW_STATE_LAZY : COW_STATE_OWNED;
@@ -86,5 +110,6 @@ cow__storage_describe(const struct cow_storage *s, struct cow_storage_info *ret)
 		return;
 	cow__engine_lock();
 	describe_tile(a->tile, ret);
+	ret->shared = shared(s, a->tile);
 	cow__engine_unlock();
 }

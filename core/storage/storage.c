@@ -13,13 +13,15 @@
 #include "core/memory/state.h"
 
 #define KNOWN_FLAGS                                                            \
-	(COW_STORAGE_ZERO | COW_STORAGE_TRANSPARENT | COW_STORAGE_STRICT)
+	(COW_STORAGE_ZERO | COW_STORAGE_TRANSPARENT | COW_STORAGE_STRICT |     \
+	 COW_STORAGE_SHAREABLE)
 
 static struct cow__pool storages = {
 	.object_bytes = sizeof(struct cow_storage)
 };
 
 void (*cow__storage_ended)(struct cow_storage *s);
+void (*cow__storage_shared)(const struct cow_storage *s, struct cow_storage_info *ret);
 
 COW_EXPORT int
 cow__storage_on(struct cow__allocation *a, size_t bytes,
@@ -53,6 +55,8 @@ cow__storage_allocation_flags(const struct cow_storage *s)
 		f |= COW__ALLOCATION_STRICT | COW__ALLOCATION_TILE;
 	if (s->flags & COW_STORAGE_TRANSPARENT)
 		f |= COW__ALLOCATION_TILE;
+	if (s->flags & COW_STORAGE_SHAREABLE)
+		f |= COW__ALLOCATION_APART | COW__ALLOCATION_TILE;
 	return f;
 }
 
@@ -84,6 +88,9 @@ options_read(const struct cow_storage_options *o, struct cow_storage *ret)
 	     !known.elements->copy || !known.elements->element_bytes))
 		return cow__error(-EINVAL, "cow_element_hooks: size, copy or "
 		                          "element_bytes is not set");
+	if (known.elements && (known.flags & COW_STORAGE_SHAREABLE))
+		return cow__error(-EOPNOTSUPP, "a storage with element hooks can't be "
+		                               "shared with other processes");
 	return 0;
 }
 
@@ -235,6 +242,7 @@ cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
 		r = elements_fit(&like, bytes);
 	if (r < 0)
 		return r;
+	like.flags &= ~(uint32_t)(COW_STORAGE_TRANSPARENT | COW_STORAGE_SHAREABLE);
 	like.resizable = like.allocator != NULL;
 	if (like.allocator == cow_allocator_default())
 		like.allocator = NULL;

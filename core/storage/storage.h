@@ -79,6 +79,15 @@ cow__unwatched(const struct cow_storage *s)
 	return a->kind == COW__AT_EXTERNAL || (a->ops && a->ops->unwatched);
 }
 
+/* Are the pages of its tile given to other processes as they lie? Of a tracked storage only
+ * if its maker wanted that: it moves to a home otherwise, where writing is cheaper. But a view
+ * of other tiles' pages, which are frozen, gains nothing by moving. */
+static inline bool
+cow__storage_gives(const struct cow_storage *s, bool view)
+{
+	return cow__transparent(s) || (s->flags & COW_STORAGE_SHAREABLE) || view;
+}
+
 /* For a caller that only reads. *ret: the storage itself, or another storage on
  * the same bytes, if writing would give the storage other bytes. Nothing is
  * copied. */
