@@ -45,13 +45,6 @@ cow__extent_counts(size_t bytes)
 		cow__engine.live_peak = cow__engine.live_bytes;
 	if (live > cow__stat_get(bytes_peak))
 		cow__stat_set(bytes_peak, live);
-}
-
-/* Counts what is handed out: tiles with pages of their own, not views. */
-static void
-live_grows(size_t bytes)
-{
-	cow__extent_counts(bytes);
 	cow__stat_add(bytes_served, bytes);
 }
 
@@ -75,7 +68,7 @@ cow__extent_live(struct cow__tile *t, size_t used)
 		.refs = 1,
 		.used = used,
 	};
-	live_grows(bytes);
+	cow__extent_counts(bytes);
 }
 
 /* cow__place_take(). *ret is anonymous, and *anon true, where no segment can be had. */
@@ -246,7 +239,7 @@ grow(struct cow__tile *t, size_t more)
 	if (cow__tile_grow(t, more) < 0)
 		return false;
 	t->hollow = 0;
-	live_grows(more);
+	cow__extent_counts(more);
 	if (fresh && t->segment && more >= COW__HUGE &&
 	    cow__tile_start(t) % COW__HUGE == 0)
 		cow__commit_from(t, old);

@@ -353,6 +353,7 @@ cow__extent_remapped(struct cow__tile *t)
 	if (!t->segment && t->backing != COW__ANON) {
 		/* A view: its pages were counted elsewhere. */
 		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(bytes_served, t->bytes);
 		cow__stat_add(blocks_live, 1);
 	}
 	drop_pieces(t);
@@ -408,6 +409,7 @@ cow__extent_replace(struct cow__tile *t, void *copy)
 		return r;
 	if (!s) { /* a view: its pages were counted elsewhere */
 		cow__stat_add(bytes_live, t->bytes);
+		cow__stat_add(bytes_served, t->bytes);
 		cow__stat_add(blocks_live, 1);
 	}
 	drop_pieces(t);

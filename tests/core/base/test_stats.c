@@ -46,6 +46,29 @@ START_TEST(live_bytes_and_storages)
 }
 END_TEST
 
+static void ends_at_once(void *arg)
+{
+	(void)arg;
+}
+
+/* A fork closes the gap behind a block, which becomes a part of it. */
+START_TEST(live_is_never_more_than_served)
+{
+	unsigned char *a = new_block(2 * MIB + 3 * PAGE, 0), *b = new_block(2 * MIB, 0);
+	struct cow_stats s;
+
+	for (int i = 0; i < 3; i++) {
+		memset(a, i, 2 * MIB + 3 * PAGE);
+		memset(b, i, 2 * MIB);
+		in_child(ends_at_once, NULL);
+		s = stats_now();
+		ck_assert_uint_ge(s.bytes_served, s.bytes_live);
+	}
+	cow_block_free(a);
+	cow_block_free(b);
+}
+END_TEST
+
 START_TEST(mappings_of_the_first_block)
 {
 	/* One is the window's. */
@@ -357,6 +380,7 @@ int main(void)
 	TCase *tcase = add_case(suite, "stats");
 
 	tcase_add_test(tcase, live_bytes_and_storages);
+	tcase_add_test(tcase, live_is_never_more_than_served);
 	tcase_add_test(tcase, mappings_of_the_first_block);
 	tcase_add_test(tcase, clones_and_materializations);
 	tcase_add_test(tcase, bytes_not_copied);
