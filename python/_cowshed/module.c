@@ -21,6 +21,10 @@ PyObject *raise_error(int r)
 		PyErr_SetString(PyExc_MemoryError, sentence);
 		return NULL;
 	}
+	if (r == -ECHILD) { /* this process is one, and has none that it should know */
+		PyErr_SetString(PyExc_RuntimeError, sentence);
+		return NULL;
+	}
 	args = Py_BuildValue("(is)", -r, sentence);
 	if (args) {
 		PyErr_SetObject(PyExc_OSError, args);

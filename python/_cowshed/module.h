@@ -25,7 +25,8 @@
  * says that it needs no GIL. Its own state has a lock (objects.h). Lists of the caller, which
  * another thread may change, are copied into tuples, or their items are taken with a reference.
  *
- * Errors. -EINVAL, -E2BIG and -ERANGE become ValueError, -ENOMEM becomes MemoryError. All
+ * Errors. -EINVAL, -E2BIG and -ERANGE become ValueError, -ENOMEM becomes MemoryError, -ECHILD (in
+ * a forked child, of a device that its parent started) becomes RuntimeError. All
  * others become OSError, or the subclass that Python has for the number. The text is
  * that of cow_last_error().
  */

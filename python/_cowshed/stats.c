@@ -111,7 +111,8 @@ static PyObject *stats(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "|i:stats", &pid))
 		return NULL;
 	r = pid ? cow_stats_read(pid, &s) : cow_stats_get(&s);
-	return r < 0 ? raise_error(r) : as_dict(&s);
+	/* No file is missing: the process has no counters. */
+	return r < 0 ? raise_error(r == -ENOENT ? -ESRCH : r) : as_dict(&s);
 }
 
 static PyObject *trim(PyObject *module, PyObject *unused)
@@ -126,26 +127,6 @@ static PyObject *trim(PyObject *module, PyObject *unused)
 	return r < 0 ? raise_error(r) : PyBool_FromLong(r);
 }
 
-/* The library's sentence names no key, and knows none of the shim's. */
-static PyObject *raise_no_option(const char *key)
-{
-	static const char *const of_shim[] = {"threshold", "mmap", "quiet", "report"};
-	const char *hint = "";
-	PyObject *sentence, *error = NULL;
-
-	for (size_t i = 0; i < sizeof(of_shim) / sizeof(of_shim[0]); i++)
-		if (!strcmp(key, of_shim[i]))
-			hint = "; COWSHED_OPTIONS sets it for the shim before the program starts";
-	sentence = PyUnicode_FromFormat("%s is no option of the engine%s", key, hint);
-	if (sentence)
-		error = Py_BuildValue("(iO)", ENOENT, sentence);
-	if (error)
-		PyErr_SetObject(PyExc_OSError, error);
-	Py_XDECREF(error);
-	Py_XDECREF(sentence);
-	return NULL;
-}
-
 static PyObject *set_option(PyObject *module, PyObject *args)
 {
 	const char *key, *value;
@@ -155,8 +136,11 @@ static PyObject *set_option(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "ss:set_option", &key, &value))
 		return NULL;
 	r = cow_option_set(key, value);
-	if (r == -ENOENT)
-		return raise_no_option(key);
+	/* Not as OSError: no file is missing, and no device is busy. */
+	if (r == -ENOENT || r == -EBUSY) {
+		PyErr_SetString(r == -EBUSY ? PyExc_RuntimeError : PyExc_ValueError, cow_last_error());
+		return NULL;
+	}
 	if (r < 0)
 		return raise_error(r);
 	Py_RETURN_NONE;
@@ -220,8 +204,8 @@ static PyMethodDef functions[] = {
          "with _ns in nanoseconds. \"fallbacks\" is a dict: how often something was done "
          "the slow way, by reason. \"fallback_bytes\" is one, too: what was copied for "
          "that reason.\n\n"
-         "OSError for another process: it has no counters (ENOENT), does not exist "
-         "(ESRCH), or this one may not read it (EPERM, EACCES)."},
+         "For another process, ProcessLookupError: it has no counters, or does not exist. "
+         "PermissionError: this one may not read it."},
 	{"trim", trim, METH_NOARGS,
          "trim()\n--\n\n"
          "Gives freed memory that the engine keeps back to the kernel; returns whether "
@@ -230,9 +214,9 @@ static PyMethodDef functions[] = {
          "set_option(key, value)\n--\n\n"
          "Sets an option of the engine for this process: both are strings, as in "
          "docs/options.md.\n\n"
-         "FileNotFoundError: the engine has no such option; COWSHED_OPTIONS sets those of the "
-         "shim. ValueError: it has no such value. "
-         "OSError (EBUSY): it must be set before the first allocation."},
+         "ValueError: the engine has no such option, which may be the shim's (COWSHED_OPTIONS "
+         "sets those), or the option has no such value. "
+         "RuntimeError: it must be set before the first allocation."},
 	{"features", features, METH_NOARGS,
          "features()\n--\n\n"
          "Returns {name: (whether it works here, why)} for features of the kernel.\n\n"
