@@ -9,10 +9,16 @@
  *      us      block, fork ---------- wait for signals ---- end alike
  *      child         unblock, exec, runs ... ends --'
  *
- * The signals are blocked and waited for, not handled: no handler can run
- * between fork and exec, and the end of the child (SIGCHLD) can't be missed.
+ * All signals are blocked and waited for, not handled: no handler can run
+ * between fork and exec, and the end of the child (SIGCHLD) can't be missed. Only
+ * SIGKILL and SIGSTOP can't be had.
  * A signal that the terminal sends (control-C) goes to the whole foreground
  * group; the child has it already and must not get it twice.
+ *
+ * Job control: the shell knows us alone. When a signal of the terminal stops the child, we stop
+ * by the same one, so that the shell takes the job for stopped. SIGCONT runs us on and
+ * is passed on. A child that SIGSTOP stopped is left to the program that did it, which
+ * may continue it by its own number; we would stay stopped.
  *
  * If exec fails, its error comes through a pipe, which a successful exec closes.
  */
@@ -20,19 +26,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static void watched_signals(sigset_t *ret)
+/* libc leaves out the signals that its threads use, 32 and 33. Another program may send these,
+ * too. So the system call is made past it. */
+static void set_mask(int how, const sigset_t *set, sigset_t *old)
 {
-	sigemptyset(ret);
-	sigaddset(ret, SIGINT);
-	sigaddset(ret, SIGTERM);
-	sigaddset(ret, SIGHUP);
-	sigaddset(ret, SIGQUIT);
-	sigaddset(ret, SIGCHLD);
+	syscall(SYS_rt_sigprocmask, how, set, old, sizeof(uint64_t));
+}
+
+static void all_signals(sigset_t *ret)
+{
+	memset(ret, 0xff, sizeof *ret);
 }
 
 /* In the child: never returns. */
@@ -42,7 +52,7 @@ static void exec_or_tell(char **argv, int tell, const sigset_t *mask,
 	int error;
 
 	sigaction(SIGCHLD, on_child, NULL);
-	sigprocmask(SIG_SETMASK, mask, NULL);
+	set_mask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	error = -errno;
 	while (write(tell, &error, sizeof error) < 0 && errno == EINTR)
@@ -61,27 +71,71 @@ static int heard(int from)
 	return n == (ssize_t)sizeof error ? error : 0;
 }
 
+static bool is_sent_by_terminals(int number)
+{
+	switch (number) {
+	case SIGINT:
+	case SIGQUIT:
+	case SIGHUP:
+	case SIGCONT:
+	case SIGTSTP:
+	case SIGTTIN:
+	case SIGTTOU:
+	case SIGWINCH:
+		return true;
+	}
+	return false;
+}
+
 static void forward(pid_t pid, const siginfo_t *info)
 {
+	int number = info->si_signo;
 	bool from_kernel = info->si_code > 0;
 
-	if (from_kernel && getpgid(pid) == getpgrp())
+	if (number == SIGCHLD && from_kernel)
+		return; /* the child ended or stopped */
+	if (from_kernel && is_sent_by_terminals(number) && getpgid(pid) == getpgrp())
 		return;
-	kill(pid, info->si_signo);
+	if (info->si_code == SI_QUEUE && sigqueue(pid, number, info->si_value) == 0)
+		return;
+	kill(pid, number);
+}
+
+/* Ends or stops this process by a signal, which is blocked. */
+static void raise_default(int number)
+{
+	struct sigaction normal = {.sa_handler = SIG_DFL}, before;
+	bool changed = sigaction(number, &normal, &before) == 0;
+	const uint64_t bit = 1ull << (number - 1);
+	sigset_t one, mask;
+
+	memset(&one, 0, sizeof one);
+	memcpy(&one, &bit, sizeof bit); /* as the kernel has it; sigaddset() refuses 32 */
+	kill(getpid(), number);
+	set_mask(SIG_UNBLOCK, &one, &mask);
+	set_mask(SIG_SETMASK, &mask, NULL);
+	if (changed)
+		sigaction(number, &before, NULL);
 }
 
 static int wait_and_forward(pid_t pid)
 {
 	siginfo_t info;
-	sigset_t watched;
-	int status;
+	sigset_t all;
+	int status = 0;
+	pid_t r;
 
-	watched_signals(&watched);
-	while (waitpid(pid, &status, WNOHANG) == 0) {
-		int number = sigwaitinfo(&watched, &info);
-
-		if (number > 0 && number != SIGCHLD)
-			forward(pid, &info);
+	all_signals(&all);
+	while ((r = waitpid(pid, &status, WNOHANG | WUNTRACED)) == 0 ||
+	       WIFSTOPPED(status)) {
+		if (r == 0) {
+			if (sigwaitinfo(&all, &info) > 0)
+				forward(pid, &info);
+		} else if (WSTOPSIG(status) != SIGSTOP &&
+		           is_sent_by_terminals(WSTOPSIG(status))) {
+			raise_default(WSTOPSIG(status));
+		}
+		status = 0;
 	}
 	return status;
 }
@@ -89,10 +143,10 @@ static int wait_and_forward(pid_t pid)
 static void drain(void)
 {
 	static const struct timespec at_once;
-	sigset_t watched;
+	sigset_t all;
 
-	watched_signals(&watched);
-	while (sigtimedwait(&watched, NULL, &at_once) > 0)
+	all_signals(&all);
+	while (sigtimedwait(&all, NULL, &at_once) > 0)
 		;
 }
 
@@ -121,11 +175,11 @@ int cli_child_run(char **argv, struct cli_child *ret)
 {
 	struct sigaction normal = {.sa_handler = SIG_DFL}, on_child;
 	struct cli_child child = {0};
-	sigset_t watched;
+	sigset_t all;
 	int r;
 
-	watched_signals(&watched);
-	sigprocmask(SIG_BLOCK, &watched, &child.mask);
+	all_signals(&all);
+	set_mask(SIG_BLOCK, &all, &child.mask);
 	sigaction(SIGCHLD, &normal, &on_child);
 	r = fork_and_wait(argv, &on_child, &child);
 	if (r < 0) {
@@ -140,13 +194,11 @@ void cli_child_release(struct cli_child *child)
 {
 	/* A signal that came too late to be forwarded was meant for the child. */
 	drain();
-	sigprocmask(SIG_SETMASK, &child->mask, NULL);
+	set_mask(SIG_SETMASK, &child->mask, NULL);
 }
 
 int cli_child_mirror(const struct cli_child *child)
 {
-	struct sigaction normal = {.sa_handler = SIG_DFL};
-	sigset_t fatal;
 	int number;
 
 	if (!WIFSIGNALED(child->status))
@@ -155,10 +207,6 @@ int cli_child_mirror(const struct cli_child *child)
 	fflush(NULL);
 	/* The core dump of the child is the useful one. */
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-	sigaction(number, &normal, NULL);
-	sigemptyset(&fatal);
-	sigaddset(&fatal, number);
-	sigprocmask(SIG_UNBLOCK, &fatal, NULL);
-	kill(getpid(), number);
+	raise_default(number);
 	return 128 + number;
 }

@@ -226,6 +226,7 @@ int cli_sampler_start(struct cli_sampler *ret)
 {
 	struct cli_sampler sampler = {.samples = tmpfile()};
 	pid_t root = getpid();
+	sigset_t all;
 	int ends[2], r;
 
 	if (sampler.samples == NULL)
@@ -239,9 +240,9 @@ int cli_sampler_start(struct cli_sampler *ret)
 	sampler.pid = fork();
 	if (sampler.pid == 0) {
 		close(ends[1]);
-		/* What ends the program in the foreground ends `run` later. */
-		signal(SIGINT, SIG_IGN);
-		signal(SIGQUIT, SIG_IGN);
+		/* What ends or stops the program in the foreground does the same to `run`, later. */
+		sigfillset(&all);
+		sigprocmask(SIG_BLOCK, &all, NULL);
 		look_until(ends[0], root, sampler.samples);
 		_exit(0);
 	}

@@ -42,10 +42,10 @@ copies() {
 copies yes copies=lazy
 copies yes threshold=4M,copies=auto,decay=500 -o threshold=2M
 copies yes copies=off --copies auto
-copies yes copies=lazy,copies=maybe
+copies yes 'copies = lazy , heal=3'
 copies no copies=lazy --copies off
 copies no copies=lazy,copies=off
-copies no recopies=lazy
+copies no report=/dev/null,copies=off
 ends 2 'run --copies never' "$cowshed" run --copies never -- true
 
 : >"$work/no-program"
@@ -62,6 +62,12 @@ for how in '' --report; do
 		fail "run $how: dies of the program's signal"
 	fi
 done
+
+# A wrapper asks for nothing large; its child does.
+"$cowshed" run --report="$work/report" -- sh -c 'head -c 20000000 /dev/zero | perl -e "\$x = <STDIN>"; :'
+tr -s '\n ' ' ' <"$work/report" >"$work/lines"
+says 'run --report: a wrapper and its child' \
+	'note the program itself asked for nothing as large as the threshold; what processes .* more, together: [1-9]' "$work/lines"
 
 # Signals are sent to `cowshed run --report` alone, and the program gets each once. The trap of
 # the last one ends it. Each is a job of its own, so that no signal is ignored from the start.
@@ -93,6 +99,47 @@ if [ $? -eq 9 ]; then pass 'run --report: ends as the program did after signals'
 	fail 'run --report: ends as the program did after signals'; fi
 if read -rt 0.1 got <&7; then fail 'run --report: forwards each once'; else
 	pass 'run --report: forwards each once'; fi
+# All signals, those of libc and the real-time ones with their values among them.
+for how in --report="$work/report" profile; do
+	set -m
+	if [ "$how" = profile ]; then how="profile --output $work/page"; else how="run $how"; fi
+	"$cowshed" $how -- "$programs/all_signals" >&7 2>"$work/err" </dev/null &
+	pid=$!
+	set +m
+	read -rt 60 program_pid <&7 || program_pid=
+	timeout "$limit" "$programs/all_signals" send "$pid" <&7 2>"$work/sent"
+	got=$?
+	if [ $got -ne 0 ]; then kill -TERM "${program_pid:-$pid}"; else kill -TERM "$pid"; fi
+	wait "$pid" 2>/dev/null
+	if [ $? -eq 3 ] && [ $got -eq 0 ]; then pass "${how%% *}: forwards every signal"; else
+		fail "${how%% *}: forwards every signal" "$work/sent" "$work/err"
+	fi
+done
+# A stop of the terminal's kind stops both, as the shell awaits, and SIGCONT continues both.
+is_stopped() { [[ $(cat "/proc/$1/stat") == *') T '* ]]; }
+both_stopped() { is_stopped "$pid" && is_stopped "$program_pid"; }
+both_run() { ! is_stopped "$pid" && ! is_stopped "$program_pid"; }
+for signal in TSTP TTIN TTOU; do
+	started sh -c 'echo $$; exec sleep 1000'
+	stop() { kill -s "$signal" "$pid"; both_stopped; }
+	if limit=20 until_true stop && kill -CONT "$pid" && limit=20 until_true both_run; then
+		pass "run --report: SIG$signal and SIGCONT"
+	else
+		fail "run --report: SIG$signal and SIGCONT" "$work/err"
+		kill -KILL "${program_pid:-$pid}"
+	fi
+	kill -CONT "$pid"; kill -TERM "$pid"
+	wait "$pid" 2>/dev/null
+done
+# The end by a signal is the program's, whatever signal it is.
+for number in 1 9 10 13 14 24 32 33 34 64; do
+	"$programs/all_signals" die $number >/dev/null 2>&1
+	plain=$?
+	timeout "$limit" "$cowshed" run --report="$work/report" -- "$programs/all_signals" die $number >/dev/null 2>&1
+	got=$?
+	if [ $got -eq $plain ] && [ $got -eq $((128 + number)) ]; then pass "run --report: dies as the program of $number"
+	else fail "run --report: dies as the program of $number ($got, not $plain)"; fi
+done 2>/dev/null # bash says which signal
 # More than once: bash ignores SIGQUIT until it has become sleep.
 killed() { kill -s "$signal" "$pid"; is_gone "$pid"; }
 for signal in INT TERM HUP QUIT; do
