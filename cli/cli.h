@@ -17,7 +17,8 @@
  *             |--> broker.c    (cli/broker.h)
  *             |--> shelf.c        ls, publish, get, rm
  *             |--> doctor.c -> kernel.c, limits.c, cgroup.c, gpu.c
- *             '--> all ----> counters.c   every counter: name, place, unit
+ *             '--> all ----> settings.c   options, and what a process runs with
+ *                            counters.c   every counter: name, place, unit
  *                            fallbacks.c  every fallback: meaning, change
  *                            process.c    other processes, from outside
  *                            human.c      numbers and text for people
@@ -125,6 +126,23 @@ int cli_counter_set(struct cow_stats *stats, const char *name, uint64_t value);
 /* Adds the counters of another process. */
 void cli_stats_add(struct cow_stats *sum, const struct cow_stats *more);
 
+/* ---- settings.c --------------------------------------------------------- */
+
+/* Are all options of a list known and valid? `where` it is from, for the sentence.
+ * CLI_GO_ON, or CLI_FAILED after a sentence. */
+int cli_options_check(const char *list, const char *where);
+
+/* The last value of a key in a list of options, or NULL. The caller frees it. */
+char *cli_option_last(const char *list, const char *key);
+
+/* For people: the options that hold, and each one that was ignored with the reason;
+ * "": none. What does not fit is cut off. */
+void cli_options_text(const struct cow_settings *settings, char *ret, size_t bytes);
+void cli_refused_text(const struct cow_settings *settings, char *ret, size_t bytes);
+
+/* Lines of a report: version, options, what was ignored. */
+void cli_settings_print(FILE *out, const struct cow_settings *settings);
+
 /* ---- fallbacks.c -------------------------------------------------------- */
 
 uint64_t cli_fallbacks_total(const struct cow_stats *stats);
@@ -141,6 +159,7 @@ struct cli_process {
 	pid_t pid;
 	char name[32]; /* tamed; "?" if it can't be read */
 	struct cow_stats stats;
+	struct cow_settings settings;
 };
 
 /* -errno as cow_stats_read(). */
@@ -173,8 +192,8 @@ struct cli_child {
 	sigset_t mask; /* our signal mask before */
 };
 
-/* Runs a program to its end; forwards INT, TERM, HUP and QUIT to it. These stay
- * blocked until cli_child_release(), so that the caller can clean up. -errno: it
+/* Runs a program to its end; forwards all signals to it. These stay blocked until
+ * cli_child_release(), so that the caller can clean up. -errno: it
  * did not start, and there is nothing to release. */
 int cli_child_run(char **argv, struct cli_child *ret);
 void cli_child_release(struct cli_child *child);

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -178,6 +179,37 @@ static void look_for_shim(void)
 		            "libcowshed.so.0");
 }
 
+/* COWSHED_OPTIONS here, and what running processes did not understand of theirs. */
+static void look_at_options(void)
+{
+	struct cow_settings own = {.size = sizeof own};
+	const char *options = getenv("COWSHED_OPTIONS");
+	struct cli_process *list = NULL;
+	ssize_t count = cli_process_scan(&list);
+	char text[4096];
+
+	(void)cow_settings_read(0, &own);
+	cli_finding(CLI_OK, "version", NULL, NULL, "%s, commit %s", own.version,
+	            own.commit[0] != 0 ? own.commit : "unknown");
+	if (options == NULL || *options == 0)
+		cli_finding(CLI_OK, "options", NULL, NULL, "COWSHED_OPTIONS is not set");
+	else if (cow_options_check(options, NULL, NULL) == 0)
+		cli_finding(CLI_OK, "options", NULL, NULL, "%s", options);
+	else
+		cli_finding(CLI_NOTE, "options", "the option that is meant",
+		            "correct COWSHED_OPTIONS (docs/options.md)",
+		            "%s: %s", options, cow_last_error());
+	for (ssize_t i = 0; i < count; i++) {
+		cli_refused_text(&list[i].settings, text, sizeof text);
+		if (*text != 0)
+			cli_finding(CLI_NOTE, "a process", "the option that is meant",
+			            "correct its COWSHED_OPTIONS (docs/options.md)",
+			            "%s (pid %ld): %s", list[i].name,
+			            (long)list[i].pid, text);
+	}
+	free(list);
+}
+
 static int conclude(void)
 {
 	int missing = tally.counts[CLI_MISSING];
@@ -213,6 +245,8 @@ static int doctor_main(int argc, char **argv)
 	printf("What works: each was tried\n\n");
 	look_for_shim();
 	probe_features();
+	printf("\nOptions\n\n");
+	look_at_options();
 	printf("\nSettings of the kernel\n\n");
 	cli_doctor_kernel();
 	printf("\nLimits of this process and of programs from the same "

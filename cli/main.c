@@ -82,6 +82,27 @@ static void overview(FILE *out)
 	      "Start with: cowshed run --report -- PROGRAM ...\n", out);
 }
 
+static int help_of_version(void)
+{
+	fputs("Usage: cowshed version\n"
+	      "Prints the version of the command, and the version and commit of "
+	      "the library\nthat it uses.\n", stdout);
+	return 0;
+}
+
+static int help_of_help(void)
+{
+	fputs("Usage: cowshed help [COMMAND]\n"
+	      "Lists the commands, or prints the help of one.\n", stdout);
+	return 0;
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+	return argc == 2 && (strcmp(argv[1], "--help") == 0 ||
+	                     strcmp(argv[1], "-h") == 0);
+}
+
 static int help_main(int argc, char **argv)
 {
 	const struct cli_command *command;
@@ -93,18 +114,10 @@ static int help_main(int argc, char **argv)
 		overview(stdout);
 		return 0;
 	}
-	if (strcmp(argv[1], "version") == 0) {
-		fputs("Usage: cowshed version\n"
-		      "Prints the version of the command, and of the library "
-		      "that it uses.\n", stdout);
-		return 0;
-	}
-	if (strcmp(argv[1], "help") == 0) {
-		fputs("Usage: cowshed help [COMMAND]\n"
-		      "Lists the commands, or prints the help of one.\n",
-		      stdout);
-		return 0;
-	}
+	if (strcmp(argv[1], "version") == 0)
+		return help_of_version();
+	if (strcmp(argv[1], "help") == 0 || asks_for_help(argc, argv))
+		return help_of_help();
 	command = find(argv[1]);
 	if (command == NULL)
 		return cli_error("There is no command '%s'; "
@@ -114,11 +127,17 @@ static int help_main(int argc, char **argv)
 
 static int version_main(int argc, char **argv)
 {
+	struct cow_settings own = {.size = sizeof own};
+
+	if (asks_for_help(argc, argv))
+		return help_of_version();
 	if (argc > 1)
 		return cli_error("'cowshed version' takes no arguments: "
 		                 "leave out '%s'.", argv[1]);
-	printf("cowshed %d.%d.%d (library %s)\n", COW_VERSION_MAJOR,
-	       COW_VERSION_MINOR, COW_VERSION_PATCH, cow_version());
+	(void)cow_settings_read(0, &own);
+	printf("cowshed %d.%d.%d (library %s)\ncommit of the library: %s\n", COW_VERSION_MAJOR,
+	       COW_VERSION_MINOR, COW_VERSION_PATCH, cow_version(),
+	       own.commit[0] != 0 ? own.commit : "unknown");
 	return 0;
 }
 

@@ -30,10 +30,14 @@ static void read_name(pid_t pid, char *ret, size_t bytes)
 int cli_process_read(pid_t pid, struct cli_process *ret)
 {
 	struct cow_stats stats = {.size = sizeof stats};
+	struct cow_settings settings = {.size = sizeof settings};
 	int r = cow_stats_read(pid, &stats);
 
+	if (r == 0)
+		r = cow_settings_read(pid, &settings);
 	if (r < 0)
 		return r;
+	ret->settings = settings;
 	ret->pid = pid;
 	ret->stats = stats;
 	read_name(pid, ret->name, sizeof ret->name);

@@ -7,8 +7,8 @@
  *      cowshed pid=4711 name=python3 ... bytes_served=123 ... fallback.small=2
  *
  * Keys are the members of struct cow_stats. Unknown keys are skipped, so records
- * of older and newer shims can be read. `unknown=KEY` at the end is the first option
- * that the shim ignored. The program's own record has the pid
+ * of older and newer shims can be read. At the end are the version, the commit and the
+ * options (struct cow_settings), with '?' for blanks. The program's own record has the pid
  * that we forked; the others are added up. A parallel make leaves very many
  * records, so lines are read one at a time and not kept.
  *
@@ -26,7 +26,7 @@
 struct record {
 	pid_t pid;
 	char name[32];
-	char ignored[64]; /* the first option that the shim ignored; "": none */
+	struct cow_settings settings;
 	struct cow_stats stats;
 };
 
@@ -36,17 +36,31 @@ struct harvest {
 	uint64_t others_count;
 	uint64_t damaged;
 	uint64_t strangers; /* processes that gave up privileges beside relatives */
-	char ignored[64]; /* of the first process that ignored an option */
+	struct cow_settings settings; /* of the program; else of the first record, or of the first
+	                               * that ignored an option */
 };
+
+static void copy(char *to, size_t room, const char *text)
+{
+	snprintf(to, room, "%s", text);
+}
 
 static void take_pair(struct record *record, char *key, const char *value)
 {
+	struct cow_settings *s = &record->settings;
+
 	if (strcmp(key, "pid") == 0)
 		record->pid = (pid_t)atol(value);
 	else if (strcmp(key, "name") == 0)
 		snprintf(record->name, sizeof record->name, "%.31s", value);
+	else if (strcmp(key, "version") == 0)
+		copy(s->version, sizeof s->version, value);
+	else if (strcmp(key, "commit") == 0)
+		copy(s->commit, sizeof s->commit, value);
+	else if (strcmp(key, "options") == 0)
+		copy(s->options, sizeof s->options, value);
 	else if (strcmp(key, "unknown") == 0)
-		snprintf(record->ignored, sizeof record->ignored, "%.63s", value);
+		copy(s->refused, sizeof s->refused, value);
 	else
 		/* A key of another version is no error. */
 		cli_counter_set(&record->stats, key,
@@ -74,7 +88,6 @@ static bool parse(char *line, struct record *ret)
 		take_pair(ret, word, equals + 1);
 	}
 	cli_tame(ret->name);
-	cli_tame(ret->ignored);
 	return ret->pid > 0;
 }
 
@@ -94,8 +107,9 @@ static void harvest(FILE *in, pid_t own, struct harvest *ret)
 			ret->damaged++;
 			continue;
 		}
-		if (ret->ignored[0] == 0)
-			strcpy(ret->ignored, record.ignored);
+		if (record.pid == own || ret->settings.version[0] == 0 ||
+		    (ret->own.pid == 0 && ret->settings.refused[0] == 0))
+			ret->settings = record.settings;
 		if (record.pid == own) {
 			ret->own = record;
 		} else {
@@ -137,18 +151,6 @@ static void print_no_record(FILE *out, int status)
 		         "lost LD_PRELOAD), or it could not write one when it "
 		         "ended (it changed its user or root directory, or had no "
 		         "free descriptor: ulimit -n)");
-}
-
-static void print_ignored(FILE *out, const char *key)
-{
-	char text[240];
-
-	if (*key == 0)
-		return;
-	snprintf(text, sizeof text, "'%s' was ignored: there is no such option, "
-	         "its value is not valid, or it came too late", key);
-	fprintf(out, "  %-12s", "option");
-	cli_wrap(out, 14, text);
 }
 
 static void print_strangers(FILE *out, uint64_t strangers)
@@ -229,6 +231,21 @@ static void print_others(FILE *out, const struct harvest *harvest)
 	cli_wrap(out, 14, text);
 }
 
+/* A wrapper, as a shell, asks for nothing large: then its children tell. */
+static void print_nothing_served(FILE *out, const struct harvest *harvest)
+{
+	bool others = harvest->others.blocks_served > 0;
+
+	if (harvest->own.pid == 0 || harvest->own.stats.blocks_served > 0)
+		return;
+	fprintf(out, "  %-12s", "note");
+	cli_wrap(out, 14, others ? "the program itself asked for nothing as large as the "
+	         "threshold; what processes that it started were served is below, after "
+	         "'processes'" :
+	         "no process asked for anything as large as the threshold, or memfds are "
+	         "slow here (cowshed doctor); set --threshold");
+}
+
 static void print_fallbacks(FILE *out, const struct harvest *harvest)
 {
 	struct cow_stats all = harvest->others;
@@ -262,14 +279,11 @@ void cli_report_print(FILE *out, FILE *in, const struct cli_report *report)
 
 	harvest(in, report->child->pid, &found);
 	print_head(out, report);
-	print_ignored(out, found.ignored);
+	cli_settings_print(out, &found.settings);
 	print_strangers(out, found.strangers);
 	if (own->pid == 0)
 		print_no_record(out, report->child->status);
-	if (own->pid != 0 && own->stats.blocks_served == 0)
-		fprintf(out, "  %-12sthe program asked for nothing as large as "
-		        "the threshold, or memfds are slow here (cowshed doctor); "
-		        "set --threshold\n", "note");
+	print_nothing_served(out, &found);
 	if (own->pid != 0) {
 		print_memory(out, &own->stats);
 		print_copies(out, &own->stats);

@@ -33,7 +33,7 @@ static const char page[] =
 	"  --threshold BYTES   serve requests of at least BYTES; K, M, G, T\n"
 	"  --backing KIND      memory of new blocks: memfd, anon or auto\n"
 	"  --copies MODE       large copies between blocks: off, auto or lazy\n"
-	"  -o KEY=VALUE        any option, as in COWSHED_OPTIONS\n"
+	"  -o KEY=VALUE,...    any options, as in COWSHED_OPTIONS\n"
 	"  --report[=FILE]     print at the end what was served, cloned and\n"
 	"                      copied, on stderr or in FILE\n"
 	"  -h, --help          this help\n"
@@ -45,12 +45,14 @@ static const char page[] =
 	"A process that SIGKILL or another signal ends, or that becomes\n"
 	"another program, writes no record for the report.\n"
 	"\n"
+	"An option that does not exist, or has a wrong value, is an error, also in\n"
+	"COWSHED_OPTIONS. Without 'cowshed run' the shim ignores it silently;\n"
+	"'cowshed stat', 'top' and 'doctor' name it.\n"
+	"\n"
 	"A program that is linked statically, uses another libc, is made for\n"
 	"another processor (32 bits), or is set-user-ID can't load the shim.\n"
 	"cowshed says so on stderr and runs it without the shim. Programs that\n"
 	"a static program starts may load it.\n";
-
-enum { MOST_OPTIONS = 1023 }; /* characters; preload/options.c ignores more */
 
 struct plan {
 	char *options;         /* for COWSHED_OPTIONS; NULL: none */
@@ -78,21 +80,31 @@ static int append(char **list, const char *separator, const char *text)
 	return 0;
 }
 
-static int add_option(struct plan *plan, const char *pair)
+/* One option, or a list with commas. */
+static int add_option(struct plan *plan, const char *list)
 {
-	const char *equals = strchr(pair, '=');
+	char *report;
+	int status;
 
-	if (equals == NULL || equals == pair)
-		return cli_error("'%s' is not an option; write KEY=VALUE.",
-		                 pair);
-	if (strchr(pair, ',') != NULL)
-		return cli_error("The option '%s' has a comma, which separates "
-		                 "options; give each its own -o.", pair);
-	if (strncmp(pair, "report=", 7) == 0 &&
-	    cli_drop_check(pair + 7) != CLI_GO_ON)
-		return CLI_FAILED;
-	return append(&plan->options, ",", pair) < 0 ? out_of_memory()
+	status = cli_options_check(list, "the options of the command line");
+	if (status != CLI_GO_ON)
+		return status;
+	report = cli_option_last(list, "report");
+	if (report != NULL)
+		status = cli_drop_check(report);
+	free(report);
+	if (status != CLI_GO_ON)
+		return status;
+	return append(&plan->options, ",", list) < 0 ? out_of_memory()
 	                                             : CLI_GO_ON;
+}
+
+static bool names_report(const char *list)
+{
+	char *report = cli_option_last(list, "report");
+
+	free(report);
+	return report != NULL;
 }
 
 static int add_threshold(struct plan *plan, const char *text)
@@ -142,7 +154,7 @@ static int take_option(int found, char **argv, struct plan *plan)
 	case 'c':
 		return add_copies(plan, optarg);
 	case 'o':
-		if (strncmp(optarg, "report=", 7) == 0 && plan->report)
+		if (plan->report && names_report(optarg))
 			break;
 		return add_option(plan, optarg);
 	case 'r':
@@ -151,8 +163,7 @@ static int take_option(int found, char **argv, struct plan *plan)
 		if (optarg != NULL && *optarg == 0)
 			return cli_error("'--report=' needs a file name; "
 			                 "'--report' alone prints on stderr.");
-		if (plan->options != NULL &&
-		    strstr(plan->options, "report=") != NULL)
+		if (names_report(plan->options))
 			break;
 		return CLI_GO_ON;
 	case 'f':
@@ -245,44 +256,21 @@ static int preload_first(const char *shim)
 	return r;
 }
 
-/* Do the options ask for lazy copies, so that memcpy must be ours, too? The last valid
- * value counts, of the environment or of -o. */
-static bool wants_copies(void)
+/* Do the options ask for lazy copies, so that memcpy must be ours, too? */
+static bool wants_copies(const char *options)
 {
-	const char *list = getenv("COWSHED_OPTIONS");
-	bool wanted = false;
+	char *mode = cli_option_last(options, "copies");
+	bool wanted = mode != NULL && strcmp(mode, "off") != 0;
 
-	while (list != NULL && *list != 0) {
-		size_t part = strcspn(list, ",");
-
-		if (part == 11 && (strncmp(list, "copies=auto", 11) == 0 ||
-		                   strncmp(list, "copies=lazy", 11) == 0))
-			wanted = true;
-		else if (part == 10 && strncmp(list, "copies=off", 10) == 0)
-			wanted = false;
-		list += part + (list[part] == ',');
-	}
+	free(mode);
 	return wanted;
-}
-
-/* The shim would ignore all of them. */
-static int check_length(void)
-{
-	const char *options = getenv("COWSHED_OPTIONS");
-	size_t length = options != NULL ? strlen(options) : 0;
-
-	if (length <= MOST_OPTIONS)
-		return CLI_GO_ON;
-	return cli_error("COWSHED_OPTIONS and the options of the command line "
-	                 "have %zu characters together; at most %d are "
-	                 "possible.", length, MOST_OPTIONS);
 }
 
 static int set_environment(const struct plan *plan)
 {
 	char shim[PATH_MAX], copies[PATH_MAX];
+	const char *why, *options = getenv("COWSHED_OPTIONS");
 	bool harmless = false, lazy;
-	const char *why;
 
 	why = cli_elf_refuses(plan->argv[0], &harmless);
 	if (why != NULL)
@@ -297,12 +285,13 @@ static int set_environment(const struct plan *plan)
 		return cli_error("The shim can't be preloaded from '%s', for "
 		                 "the loader splits names at spaces and "
 		                 "colons; install cowshed elsewhere.", shim);
+	if (options != NULL &&
+	    cli_options_check(options, "COWSHED_OPTIONS") != CLI_GO_ON)
+		return CLI_FAILED;
 	if (plan->options != NULL &&
 	    extend_variable("COWSHED_OPTIONS", ",", plan->options) < 0)
 		return out_of_memory();
-	if (check_length() != CLI_GO_ON)
-		return CLI_FAILED;
-	lazy = wants_copies();
+	lazy = wants_copies(getenv("COWSHED_OPTIONS"));
 	if (lazy && cli_shim_copies(shim, copies) < 0)
 		return cli_error("There is no libcowshed-copies.so beside "
 		                 "'%s'; install it there.", shim);

@@ -16,7 +16,8 @@
 
 static const char page[] =
 	"Usage: cowshed stat [--json] PID\n"
-	"Prints the counters of a process that uses cowshed, once.\n"
+	"Prints the version, options and counters of a process that uses\n"
+	"cowshed, once.\n"
 	"\n"
 	"  --json      as JSON, numbers in bytes, nanoseconds and counts\n"
 	"  -h, --help  this help\n"
@@ -26,6 +27,7 @@ static const char page[] =
 static void print_text(const struct cli_process *process)
 {
 	printf("%s (pid %ld)\n", process->name, (long)process->pid);
+	cli_settings_print(stdout, &process->settings);
 	for (size_t i = 0; i < cli_counters_count; i++) {
 		const struct cli_counter *c = &cli_counters[i];
 		uint64_t value = cli_counter_get(c, &process->stats);
@@ -48,7 +50,8 @@ static void print_json_string(const char *text)
 		if (*text == '"' || *text == '\\')
 			putchar('\\');
 		/* A name may have any bytes, and not only valid UTF-8. */
-		putchar((unsigned char)*text < 127 ? *text : '?');
+		putchar((unsigned char)*text < 127 && (unsigned char)*text >= ' '
+		                ? *text : '?');
 	}
 	putchar('"');
 }
@@ -69,10 +72,24 @@ static void print_json_fallbacks(const char *name, const uint64_t *all)
 	printf("}");
 }
 
+static void print_json_settings(const struct cow_settings *s)
+{
+	const struct { const char *name, *text; } all[] = {
+		{"version", s->version}, {"commit", s->commit},
+		{"options", s->options}, {"refused", s->refused},
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+		printf(",\n \"%s\": ", all[i].name);
+		print_json_string(all[i].text);
+	}
+}
+
 static void print_json(const struct cli_process *process)
 {
 	printf("{\"pid\": %ld, \"name\": ", (long)process->pid);
 	print_json_string(process->name);
+	print_json_settings(&process->settings);
 	for (size_t i = 0; i < cli_counters_count; i++)
 		printf(",\n \"%s\": %llu", cli_counters[i].name,
 		       (unsigned long long)cli_counter_get(&cli_counters[i],

@@ -31,7 +31,10 @@ static const char page[] =
 	"  FORKS   the number of forks\n"
 	"  PAUSE   the longest pause of a fork\n"
 	"  SLOW    how often something was done the slow way;\n"
-	"          'cowshed stat PID' tells what and why\n";
+	"          'cowshed stat PID' tells what and why\n"
+	"\n"
+	"Below a process: its options, those that were ignored, and its version\n"
+	"if it is another one than that of the command.\n";
 
 struct view {
 	bool batch;
@@ -39,13 +42,45 @@ struct view {
 	uint64_t count; /* 0: for ever */
 };
 
+static struct cli_text version_text(const struct cow_settings *s)
+{
+	struct cli_text text;
+
+	snprintf(text.s, sizeof text.s, "%.15s, commit %.12s", s->version,
+	         s->commit[0] != 0 ? s->commit : "unknown");
+	cli_tame(text.s);
+	return text;
+}
+
+/* What is not as it is by default: one line below the process. */
+static bool draw_settings(const struct cow_settings *s)
+{
+	struct cow_settings own = {.size = sizeof own};
+	char options[2048], refused[4096], version[64] = "";
+	struct cli_text theirs = version_text(s);
+
+	if (s->version[0] != 0 && cow_settings_read(0, &own) == 0 &&
+	    strcmp(theirs.s, version_text(&own).s) != 0)
+		snprintf(version, sizeof version, "version %s", theirs.s);
+	cli_options_text(s, options, sizeof options);
+	cli_refused_text(s, refused, sizeof refused);
+	if (*version == 0 && *options == 0 && *refused == 0)
+		return true;
+	return cli_screen_line("        %s%s%s%s%s", refused,
+	                       *refused != 0 && (*version != 0 || *options != 0) ? "; " : "",
+	                       version, *version != 0 && *options != 0 ? "; " : "",
+	                       options);
+}
+
 static void draw_head(const struct cli_process *list, ssize_t count)
 {
 	uint64_t live = 0, warm = 0;
 	time_t now = time(NULL);
+	struct cow_settings own = {.size = sizeof own};
 	struct tm local;
 	char when[16] = "";
 
+	(void)cow_settings_read(0, &own);
 	for (ssize_t i = 0; i < count; i++) {
 		live += list[i].stats.bytes_live;
 		warm += list[i].stats.bytes_warm;
@@ -55,7 +90,7 @@ static void draw_head(const struct cli_process *list, ssize_t count)
 	cli_screen_line("cowshed top  %s  %zd process%s, %s live, %s warm",
 	                when, count, count == 1 ? "" : "es",
 	                cli_bytes(live).s, cli_bytes(warm).s);
-	cli_screen_line("%s", "");
+	cli_screen_line("version %s", version_text(&own).s);
 	cli_screen_line("%7s %-14s%7s%7s%7s%7s%7s%7s%7s%7s", "PID", "COMMAND",
 	                "LIVE", "PEAK", "WARM", "COPIED", "SAVED", "FORKS",
 	                "PAUSE", "SLOW");
@@ -89,7 +124,8 @@ static int draw(void)
 	cli_screen_begin();
 	draw_head(list, count);
 	for (ssize_t i = 0; i < count; i++)
-		if (!draw_process(&list[i]))
+		if (!draw_process(&list[i]) ||
+		    !draw_settings(&list[i].settings))
 			break;
 	if (count == 0)
 		cli_screen_line("no process that you may look at uses cowshed");

@@ -829,6 +829,18 @@ int cow_trim(void);
  */
 int cow_option_set(const char *key, const char *value);
 
+/*
+ * Looks for mistakes in a list of options as COWSHED_OPTIONS has it: "key=value, key=value".
+ * Sets nothing. It knows the shim's own keys, too. Thread-safe.
+ *
+ * 0: there is none. With an error *ret_at and *ret_bytes are the first part that is wrong;
+ * the caller may go on behind it. Both may be NULL.
+ *
+ *   -ENOENT   no such key
+ *   -EINVAL   not a value for it; or the part is not KEY=VALUE
+ */
+int cow_options_check(const char *list, const char **ret_at, size_t *ret_bytes);
+
 /* Reasons for doing something the slow way. The library counts each of them
  * (cow_stats). */
 enum cow_fallback {
@@ -882,7 +894,8 @@ struct cow_stats {
 	                            * storages also the rest of a block's last 2 MiB, which
 	                            * has no pages */
 	uint64_t bytes_peak;       /* highest bytes_live */
-	uint64_t bytes_served;     /* handed out, ever */
+	uint64_t bytes_served;     /* handed out, ever, so at least bytes_live; in a forked child
+	                            * without what it inherited */
 	uint64_t bytes_recycled;   /* of those: from warm memory */
 	uint64_t bytes_warm;       /* freed, still populated, with such rests */
 	uint64_t bytes_returned;   /* given back to the kernel, ever */
@@ -944,6 +957,23 @@ int cow_stats_get(struct cow_stats *ret);
  *   -ESRCH            no such process
  */
 int cow_stats_read(pid_t pid, struct cow_stats *ret);
+
+/* What a process runs with. Strings; lists have commas between "key=value" pairs. A list that
+ * is too long ends with "...". */
+struct cow_settings {
+	size_t size;        /* in: sizeof(struct cow_settings) */
+	char version[16];   /* of its library */
+	char commit[48];    /* of the source of that library; "": not known */
+	char options[1024]; /* that were set and hold, by COWSHED_OPTIONS or cow_option_set() */
+	char refused[512];  /* of COWSHED_OPTIONS: those that the shim did not understand */
+};
+
+/*
+ * The settings of process `pid`, or of this one with 0. That process is not stopped and takes
+ * no part. An option that it sets at this moment may be shown half. `ret->size` as for
+ * cow_stats_get(); errors as for cow_stats_read().
+ */
+int cow_settings_read(pid_t pid, struct cow_settings *ret);
 
 /* Features of the kernel that the library uses. */
 enum cow_feature {

@@ -36,7 +36,7 @@ static const char *const devices[] = {
 static char named[256];
 
 int
-cow__pins_name(const char *names)
+cow__pins_name(const char *names, bool apply)
 {
 	size_t n = strlen(names);
 
@@ -45,6 +45,8 @@ cow__pins_name(const char *names)
 	for (const char *p = names; *p; p += strcspn(p, ":") + (p[strcspn(p, ":")] == ':'))
 		if (*p != '/' || strcspn(p, ":") < 2) /* "/" would be every file */
 			return -EINVAL;
+	if (!apply)
+		return 0;
 	memcpy(named, names, n + 1);
 	if (n && names[n - 1] != ':')
 		memcpy(named + n, ":", 2);

@@ -47,6 +47,17 @@ build/kernels/%.fatbin: cuda/kernels/%.cu $(wildcard cuda/kernels/*.h) tensor/ru
 build/kernels/%.o: build/kernels/%.fatbin cuda/kernels/image.S
 	$(Q)$(CC) -DNAME=cow__image_$* -DIMAGE='"$<"' $(HARDEN) -fPIC -c -o $@ cuda/kernels/image.S
 
+# The commit of the source, for people who look at a process. An object of its own, and in the
+# shared library alone: a new commit links no test anew.
+COMMIT ?= $(if $(wildcard .git),$(shell git rev-parse --short=12 HEAD 2>/dev/null))
+force:
+$(O)/commit.c: force
+	@mkdir -p $(@D)
+	@echo 'extern const char cow__commit[48]; const char cow__commit[48] = "$(COMMIT)";' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(O)/commit.o: $(O)/commit.c
+	$(Q)$(CC) $(LIB_CFLAGS) $(CFLAGS) -c -o $@ $<
+
 $(LIB_A): $(LIB_OBJ)
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
@@ -66,7 +77,7 @@ endef
 # runs last before the fork, and handlers of others that allocate must find the engine
 # unlocked (docs/design/fork.md). At that time libc does not know the environment yet, which
 # names the file for the counters of MODE=cov.
-$(LIB_SO): $(ENGINE_OBJ) core/libcowshed.map
+$(LIB_SO): $(ENGINE_OBJ) $(O)/commit.o core/libcowshed.map
 	$(call link_so,$(if $(filter cov,$(MODE)),,-Wl,-z,initfirst))
 
 $(TENSOR_SO): $(TENSOR_OBJ) $(LIB_SO) tensor/libcowshed-tensor.map

@@ -2,9 +2,10 @@
 /*
  * COWSHED_OPTIONS=key=value,key=value
  *
- * threshold, mmap, quiet and report are the shim's own keys; the others are the engine's. The
- * report names the first key that is unknown or has a wrong value. Else such a key is
- * ignored: a program must not fail because of a typing error in a shell profile.
+ * threshold, mmap, quiet and report are the shim's own keys; the others are the engine's. A key
+ * that is unknown or has a wrong value is ignored: a program must not fail, or print what is not
+ * its own, because of a typing error in a shell profile. `cowshed stat`, `top`, `doctor` and the
+ * report name such keys.
  *
  * Where memfds cost a program more than libc's memory, blocks are left to libc, unless
  * threshold, backing or share is set.
@@ -12,7 +13,8 @@
 #include "preload/preload.h"
 
 #include "core/base/feature.h"
-#include "core/base/option.h"
+#include "core/base/settings.h"
+#include "core/options.h"
 
 #include <cowshed.h>
 
@@ -21,8 +23,7 @@
 
 #define THRESHOLD ((size_t)1 << 20)
 
-static char report_path[256];
-static char unknown[64];
+static char report_path[sizeof(((struct cow__pair *)0)->value)];
 static size_t map_threshold = SIZE_MAX;
 static bool stops;
 static bool asked; /* for memory of the engine */
@@ -31,12 +32,6 @@ const char *
 preload_report_path(void)
 {
 	return report_path;
-}
-
-const char *
-preload_unknown_option(void)
-{
-	return unknown;
 }
 
 size_t
@@ -51,68 +46,53 @@ preload_option_stops(void)
 	return stops;
 }
 
+/* One of the shim's own, whose value is valid. False: it is the engine's. */
 static bool
-set_quiet(const char *value)
+own(const struct cow__pair *p)
 {
-	if (strcmp(value, "signal") != 0 && strcmp(value, "calls") != 0)
+	uint64_t n = 0;
+
+	if (!strcmp(p->key, "threshold")) {
+		(void)cow__parse_bytes(p->value, &n);
+		preload_threshold = n ? n : 1;
+		asked = true;
+	} else if (!strcmp(p->key, "mmap")) {
+		(void)cow__parse_bytes(p->value, &n);
+		map_threshold = n ? n : SIZE_MAX;
+	} else if (!strcmp(p->key, "quiet")) {
+		stops = p->value[0] == 's';
+	} else if (!strcmp(p->key, "report")) {
+		strcpy(report_path, p->value);
+	} else {
 		return false;
-	stops = value[0] == 's';
+	}
+	return true;
+}
+
+static bool
+one(const struct cow__pair *p)
+{
+	if (cow__option_check(p) < 0)
+		return false;
+	if (own(p)) {
+		cow__settings_note(p->key, p->value);
+		return true;
+	}
+	if (cow_option_set(p->key, p->value) < 0)
+		return false;
+	asked |= !strcmp(p->key, "backing") || !strcmp(p->key, "share");
 	return true;
 }
 
 static void
-one(char *key)
+read_all(const char *list)
 {
-	char *value = strchr(key, '=');
+	struct cow__pair p;
+	int r;
 
-	if (value && value > key) {
-		*value++ = '\0';
-		if (!strcmp(key, "threshold")) {
-			uint64_t n;
-
-			if (cow__parse_bytes(value, &n)) {
-				preload_threshold = n ? n : 1;
-				asked = true;
-				return;
-			}
-		} else if (!strcmp(key, "mmap")) {
-			uint64_t n;
-
-			if (cow__parse_bytes(value, &n)) {
-				map_threshold = n ? n : SIZE_MAX;
-				return;
-			}
-		} else if (!strcmp(key, "quiet")) {
-			if (set_quiet(value))
-				return;
-		} else if (!strcmp(key, "report")) {
-			if (strlen(value) < sizeof(report_path)) {
-				strcpy(report_path, value);
-				return;
-			}
-		} else if (cow_option_set(key, value) == 0) {
-			asked |= !strcmp(key, "backing") || !strcmp(key, "share");
-			return;
-		}
-	}
-	if (!unknown[0] && *key)
-		memcpy(unknown, key, strnlen(key, sizeof(unknown) - 1));
-}
-
-static void
-read_all(const char *env)
-{
-	char buf[1024], *at = buf, *comma;
-
-	if (!env || strlen(env) >= sizeof(buf))
-		return;
-	strcpy(buf, env);
-	for (; at; at = comma) {
-		comma = strchr(at, ',');
-		if (comma)
-			*comma++ = '\0';
-		one(at);
-	}
+	while (list && (r = cow__option_next(&list, &p)))
+		if (r < 0 || !one(&p))
+			cow__settings_refused(p.start, p.bytes);
 }
 
 void

@@ -130,9 +130,6 @@ bool preload_option_stops(void);
 /* The file for the report at the end of the process, or "". */
 const char *preload_report_path(void);
 
-/* The first unknown key, or "". */
-const char *preload_unknown_option(void);
-
 /* Writes the report, in the first call of a process only. Async-signal-safe. */
 void preload_report(void);
 

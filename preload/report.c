@@ -98,6 +98,34 @@ add_fallbacks(const struct cow_stats *s)
 	}
 }
 
+/* Blanks end a word of the record. */
+static void
+add_text(const char *key, char *text)
+{
+	if (!text[0])
+		return;
+	for (char *p = text; *p; p++)
+		if ((unsigned char)*p <= ' ')
+			*p = '?';
+	add(" ");
+	add(key);
+	add("=");
+	add(text);
+}
+
+static void
+add_settings(void)
+{
+	struct cow_settings s = { .size = sizeof(s) };
+
+	if (cow_settings_read(0, &s) < 0)
+		return;
+	add_text("version", s.version);
+	add_text("commit", s.commit);
+	add_text("options", s.options);
+	add_text("unknown", s.refused);
+}
+
 static void
 add_counters(void)
 {
@@ -175,10 +203,7 @@ preload_report(void)
 	add_number("pid", (uint64_t)getpid());
 	add_name();
 	add_counters();
-	if (preload_unknown_option()[0]) {
-		add(" unknown=");
-		add(preload_unknown_option());
-	}
+	add_settings();
 	add("\n");
 	(void)!write(fd, line, used);
 	close(fd);

@@ -47,3 +47,64 @@ cow__parse_flag(const char *s, bool *ret)
 	*ret = on;
 	return true;
 }
+
+static bool
+is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Leaves out the blanks at both ends of [*s, *s + *n). */
+static void
+trim(const char **s, size_t *n)
+{
+	for (; *n && is_blank(**s); ++*s)
+		--*n;
+	while (*n && is_blank((*s)[*n - 1]))
+		--*n;
+}
+
+static int
+split(struct cow__pair *p)
+{
+	const char *equals = memchr(p->start, '=', p->bytes), *value;
+	size_t key, n;
+
+	p->key[0] = p->value[0] = '\0';
+	if (!equals || equals == p->start)
+		return -EINVAL;
+	value = equals + 1;
+	n = (size_t)(p->start + p->bytes - value);
+	trim(&value, &n);
+	for (key = (size_t)(equals - p->start); is_blank(p->start[key - 1]);)
+		key--;
+	if (key >= sizeof(p->key))
+		return -ENOENT;
+	if (n >= sizeof(p->value))
+		return -EINVAL;
+	memcpy(p->key, p->start, key);
+	p->key[key] = '\0';
+	memcpy(p->value, value, n);
+	p->value[n] = '\0';
+	return 1;
+}
+
+COW_EXPORT int
+cow__option_next(const char **list, struct cow__pair *ret)
+{
+	const char *at = *list, *end;
+
+	for (; *at; at = *end ? end + 1 : end) {
+		for (end = at; *end && *end != ',';)
+			end++;
+		ret->start = at;
+		ret->bytes = (size_t)(end - at);
+		trim(&ret->start, &ret->bytes);
+		if (ret->bytes) {
+			*list = *end ? end + 1 : end;
+			return split(ret);
+		}
+	}
+	*list = at;
+	return 0;
+}

@@ -7,6 +7,7 @@
  * keeps it from passing for its parent.
  */
 #include "core/base/stats.h"
+#include "core/base/settings.h"
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "memfd/forked.h"
@@ -23,6 +24,17 @@ struct page {
 	struct cow_stats stats;
 };
 
+/* The same for the settings, which only a shared page has. */
+struct whole {
+	union {
+		struct page page;
+		unsigned char room[2048]; /* for more counters, so that the rest stays in place */
+	};
+	struct cow_settings settings;
+};
+
+_Static_assert(sizeof(struct page) <= 2048 && sizeof(struct whole) <= 4096, "a page");
+
 static struct page before COW_FORK_DATA; /* until there is a page to share */
 static struct page *page = &before;
 static struct cow__descriptor file = { .fd = -1 };
@@ -38,7 +50,7 @@ cow__stats_published(void)
 void
 cow__stats_publish(void)
 {
-	size_t bytes = cow__round_up(sizeof(struct page), cow__page);
+	size_t bytes = cow__round_up(sizeof(struct whole), cow__page);
 	uintptr_t at;
 
 	tried = true;
@@ -57,8 +69,15 @@ cow__stats_publish(void)
 	page = (struct page *)at;
 	page->pid = cow__process_id();
 	page->stats.size = sizeof(page->stats);
+	cow__settings_publish(cow__stats_settings());
 	__atomic_store_n(&cow__stats, &page->stats, __ATOMIC_RELEASE);
 	__atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
+}
+
+struct cow_settings *
+cow__stats_settings(void)
+{
+	return page == &before ? NULL : &((struct whole *)page)->settings;
 }
 
 static struct {
@@ -108,29 +127,49 @@ cow_stats_get(struct cow_stats *ret)
 	return 0;
 }
 
-COW_EXPORT int
-cow_stats_read(pid_t pid, struct cow_stats *ret)
+static int
+read_whole(pid_t pid, struct whole *ret)
 {
-	struct page p;
-	size_t size;
 	int r;
 
-	if (!ret || ret->size < sizeof(ret->size))
-		return cow__error(-EINVAL, "cow_stats: size is not set");
-	memset(&p, 0, sizeof(p));
-	r = cow__process_read_memfd(pid, NAME, &p, sizeof(p));
-	if (r == 0 && (p.magic != MAGIC || p.pid != pid))
+	memset(ret, 0, sizeof(*ret));
+	r = cow__process_read_memfd(pid, NAME, ret, sizeof(*ret));
+	if (r == 0 && (ret->page.magic != MAGIC || ret->page.pid != pid))
 		r = -ENOENT;
 	if (r == -ENOENT)
 		return cow__error_number(
 		        r, "process # has no statistics: it does not use "
 		           "cowshed, or has nothing large yet", (uint64_t)pid);
+	return r < 0 ? cow__error_from(r, "cow_stats_read") : 0;
+}
+
+COW_EXPORT int
+cow_stats_read(pid_t pid, struct cow_stats *ret)
+{
+	struct whole w;
+	size_t size;
+	int r;
+
+	if (!ret || ret->size < sizeof(ret->size))
+		return cow__error(-EINVAL, "cow_stats: size is not set");
+	r = read_whole(pid, &w);
 	if (r < 0)
-		return cow__error_from(r, "cow_stats_read");
-	size = cow__min(ret->size, sizeof(p.stats));
-	p.stats.size = size;
-	memcpy(ret, &p.stats, size);
+		return r;
+	size = cow__min(ret->size, sizeof(w.page.stats));
+	w.page.stats.size = size;
+	memcpy(ret, &w.page.stats, size);
 	return 0;
+}
+
+int
+cow__stats_read_settings(pid_t pid, struct cow_settings *ret)
+{
+	struct whole w;
+	int r = read_whole(pid, &w);
+
+	if (r == 0)
+		*ret = w.settings;
+	return r;
 }
 
 COW_EXPORT const char *

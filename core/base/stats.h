@@ -41,6 +41,11 @@ cow__fallback_copied(enum cow_fallback reason, size_t bytes)
 
 bool cow__stats_published(void);
 
+/* The page's part for settings; NULL: there is no page. Engine locked. */
+struct cow_settings *cow__stats_settings(void);
+/* Reads that of another process. -errno as cow_stats_read(), with its sentence. */
+int cow__stats_read_settings(pid_t pid, struct cow_settings *ret);
+
 /* Makes the page that other processes can read. If that fails the counters stay
  * in static memory. Engine locked. */
 void cow__stats_publish(void);

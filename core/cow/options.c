@@ -7,7 +7,7 @@
 #include "core/memory/state.h"
 
 static int
-set_copies(const char *value)
+set_copies(const char *value, bool apply)
 {
 	enum cow__copies copies;
 
@@ -20,23 +20,25 @@ set_copies(const char *value)
 	else
 		return -EINVAL;
 	/* cow__copy_lazily() reads it without the lock. */
-	__atomic_store_n(&cow__engine.copies, copies, __ATOMIC_RELAXED);
+	if (apply)
+		__atomic_store_n(&cow__engine.copies, copies, __ATOMIC_RELAXED);
 	return 0;
 }
 
 static int
-set_heal(const char *value)
+set_heal(const char *value, bool apply)
 {
 	uint64_t n;
 
 	if (!cow__parse_bytes(value, &n) || n > 50)
 		return -EINVAL;
-	cow__engine.heal_percent = (unsigned)n;
+	if (apply)
+		cow__engine.heal_percent = (unsigned)n;
 	return 0;
 }
 
 const struct cow__option cow__cow_options[] = {
-	{ "heal", set_heal },
-	{ "copies", set_copies },
-	{ NULL, NULL },
+	{ "heal", "this option takes a percentage, at most 50", set_heal },
+	{ "copies", "this option takes off, auto or lazy", set_copies },
+	{ NULL, NULL, NULL },
 };

@@ -9,42 +9,64 @@
 #include "memfd/pins.h"
 
 static int
-set_backing(const char *value)
+set_flag(const char *value, bool apply, bool *ret)
 {
+	bool on;
+
+	if (!cow__parse_flag(value, &on))
+		return -EINVAL;
+	if (apply)
+		*ret = on;
+	return 0;
+}
+
+static int
+set_backing(const char *value, bool apply)
+{
+	enum cow__policy policy;
+
 	if (!strcmp(value, "auto"))
-		cow__engine.policy = COW__POLICY_AUTO;
+		policy = COW__POLICY_AUTO;
 	else if (!strcmp(value, "memfd"))
-		cow__engine.policy = COW__POLICY_MEMFD;
+		policy = COW__POLICY_MEMFD;
 	else if (!strcmp(value, "anon"))
-		cow__engine.policy = COW__POLICY_ANON;
+		policy = COW__POLICY_ANON;
 	else
 		return -EINVAL;
+	if (apply)
+		cow__engine.policy = policy;
 	return 0;
 }
 
 static int
-set_border(const char *value)
+set_border(const char *value, bool apply)
 {
+	enum cow__border border;
+
 	if (!strcmp(value, "auto"))
-		cow__engine.border = COW__BORDER_AUTO;
+		border = COW__BORDER_AUTO;
 	else if (!strcmp(value, "calls"))
-		cow__engine.border = COW__BORDER_CALLS;
+		border = COW__BORDER_CALLS;
 	else if (!strcmp(value, "fork"))
-		cow__engine.border = COW__BORDER_FORK;
+		border = COW__BORDER_FORK;
 	else if (!strcmp(value, "copies"))
-		cow__engine.border = COW__BORDER_COPIES;
+		border = COW__BORDER_COPIES;
 	else
 		return -EINVAL;
+	if (apply)
+		cow__engine.border = border;
 	return 0;
 }
 
 static int
-set_window(const char *value)
+set_window(const char *value, bool apply)
 {
 	uint64_t n;
 
 	if (!cow__parse_bytes(value, &n) || n < GIB)
 		return -EINVAL;
+	if (!apply)
+		return 0;
 	if (cow__engine.ready)
 		return -EBUSY;
 	cow__engine.window_bytes = cow__round_down(n, GIB);
@@ -52,66 +74,75 @@ set_window(const char *value)
 }
 
 static int
-set_helper(const char *value)
+set_helper(const char *value, bool apply)
 {
-	return cow__parse_flag(value, &cow__engine.use_helper) ? 0 : -EINVAL;
+	return set_flag(value, apply, &cow__engine.use_helper);
 }
 
 static int
-set_collapse(const char *value)
+set_collapse(const char *value, bool apply)
 {
-	return cow__parse_flag(value, &cow__engine.use_collapse) ? 0 : -EINVAL;
+	return set_flag(value, apply, &cow__engine.use_collapse);
 }
 
 static int
-set_strict(const char *value)
+set_strict(const char *value, bool apply)
 {
-	return cow__parse_flag(value, &cow__engine.strict) ? 0 : -EINVAL;
+	return set_flag(value, apply, &cow__engine.strict);
 }
 
 static int
-set_share(const char *value)
+set_share(const char *value, bool apply)
 {
 	bool on;
 
 	if (!cow__parse_flag(value, &on))
 		return -EINVAL;
-	cow__own_segments_ask(on);
+	if (apply)
+		cow__own_segments_ask(on);
 	return 0;
 }
 
 static int
-set_warm(const char *value)
+set_warm(const char *value, bool apply)
 {
 	uint64_t n;
 
 	if (!cow__parse_bytes(value, &n))
 		return -EINVAL;
-	cow__engine.warm_max = n;
+	if (apply)
+		cow__engine.warm_max = n;
 	return 0;
 }
 
 static int
-set_decay(const char *value)
+set_decay(const char *value, bool apply)
 {
 	uint64_t n;
 
 	if (!cow__parse_bytes(value, &n) || n > 3600000)
 		return -EINVAL;
-	cow__engine.decay_ns = n * 1000000u;
+	if (apply)
+		cow__engine.decay_ns = n * 1000000u;
 	return 0;
 }
 
+static int
+set_devices(const char *value, bool apply)
+{
+	return cow__pins_name(value, apply);
+}
+
 const struct cow__option cow__memory_options[] = {
-	{ "backing", set_backing },
-	{ "border", set_border },
-	{ "devices", cow__pins_name },
-	{ "window", set_window },
-	{ "helper", set_helper },
-	{ "collapse", set_collapse },
-	{ "strict", set_strict },
-	{ "share", set_share },
-	{ "warm", set_warm },
-	{ "decay", set_decay },
-	{ NULL, NULL },
+	{ "backing", "this option takes auto, memfd or anon", set_backing },
+	{ "border", "this option takes auto, calls, fork or copies", set_border },
+	{ "devices", "this option takes paths with colons between, at most 254 bytes", set_devices },
+	{ "window", "this option takes a number of bytes, at least 1G", set_window },
+	{ "helper", COW__TAKES_FLAG, set_helper },
+	{ "collapse", COW__TAKES_FLAG, set_collapse },
+	{ "strict", COW__TAKES_FLAG, set_strict },
+	{ "share", COW__TAKES_FLAG, set_share },
+	{ "warm", COW__TAKES_BYTES, set_warm },
+	{ "decay", "this option takes milliseconds, at most 3600000", set_decay },
+	{ NULL, NULL, NULL },
 };

@@ -87,8 +87,11 @@ static void of_storages(void)
 static void of_the_engine(void)
 {
 	struct cow_stats stats = { .size = sizeof(stats) };
+	struct cow_settings settings = { .size = sizeof(settings) };
 
 	ok(cow_stats_get(&stats));
+	ok(cow_settings_read(0, &settings));
+	ok(cow_options_check("heal=3", NULL, NULL));
 	must(cow_threads_get() >= 0);
 	ok(cow_threads_set(cow_threads_get()));
 	fails(-ENOENT, cow_option_set("no such key", "1"));

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static const size_t bytes = 8 * MIB;
 
@@ -153,6 +154,75 @@ START_TEST(decay_in_milliseconds)
 }
 END_TEST
 
+/* ---- mistakes ------------------------------------------------------------ */
+
+static void wrong(int r, const char *list, const char *part)
+{
+	const char *at = NULL;
+	size_t n = 0;
+
+	fails(r, cow_options_check(list, &at, &n));
+	ck_assert_uint_eq(n, strlen(part));
+	ck_assert_mem_eq(at, part, n);
+	ck_assert_ptr_eq(at, strstr(list, part));
+}
+
+START_TEST(mistakes_are_found)
+{
+	struct cow_settings s = { .size = sizeof(s) };
+	char text[400] = "x=1, report=";
+
+	ok(cow_options_check("", NULL, NULL));
+	ok(cow_options_check(" ,, heal=3 ,threshold = 8M,\tmmap=0,", NULL, NULL));
+	ok(cow_options_check("quiet=signal,report=/tmp/a b,devices=", NULL, NULL));
+	wrong(-ENOENT, "heal=3, thresold=8M", "thresold=8M");
+	wrong(-EINVAL, "mmap=1X ,foo=bar", "mmap=1X");
+	wrong(-EINVAL, "heal= 3 4", "heal= 3 4");
+	wrong(-EINVAL, " heal ,decay=1", "heal");
+	wrong(-EINVAL, "heal=3,=7", "=7");
+	wrong(-ENOENT, "a-key-that-is-longer-than-any-other=7", "a-key-that-is-longer-than-any-other=7");
+	memset(text + strlen(text), 'y', 256);
+	wrong(-EINVAL, text + 5, text + 5);
+	text[5 + 7 + 255] = '\0';
+	ok(cow_options_check(text + 5, NULL, NULL));
+	/* Nothing was set. */
+	ok(cow_settings_read(0, &s));
+	ck_assert_str_eq(s.options, "");
+	ok(cow_options_check("backing=anon,helper=no,share=yes,window=1G,warm=0,decay=3,strict=1,"
+	                     "collapse=0,border=fork,copies=lazy,cuda-poison=yes,heal=7", NULL, NULL));
+	ok(cow_settings_read(0, &s));
+	ck_assert_str_eq(s.options, "");
+	ok(cow_option_set("window", "5G"));
+}
+END_TEST
+
+START_TEST(settings_from_outside)
+{
+	struct cow_settings s = { .size = sizeof(s) };
+
+	fails(-EINVAL, cow_settings_read(0, NULL));
+	s.size = 0;
+	fails(-EINVAL, cow_settings_read(0, &s));
+	s.size = sizeof(s);
+	fails(-ENOENT, cow_settings_read(getpid(), &s));
+	ok(cow_option_set("heal", "7"));
+	ok(cow_option_set("decay", "500"));
+	fails(-EINVAL, cow_option_set("decay", "fast"));
+	cow_block_free(new_block(MIB, 0));
+	ok(cow_option_set("heal", "8")); /* the last value counts */
+	ok(cow_settings_read(getpid(), &s));
+	ck_assert_str_eq(s.options, "decay=500,heal=8");
+	ck_assert_str_eq(s.refused, "");
+	ck_assert_str_eq(s.version, cow_version());
+	/* A shorter struct gets the members that it has. */
+	memset(&s, 'x', sizeof(s));
+	s.size = sizeof(s.size) + sizeof(s.version);
+	ok(cow_settings_read(getpid(), &s));
+	ck_assert_str_eq(s.version, cow_version());
+	ck_assert_int_eq(s.options[0], 'x');
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("options");
@@ -163,5 +233,7 @@ int main(void)
 	tcase_add_loop_test(tcase, strict_commits_at_once, 0, 2);
 	tcase_add_loop_test(tcase, warm_limits_what_stays, 0, 2);
 	tcase_add_loop_test(tcase, decay_in_milliseconds, 0, 2);
+	tcase_add_test(tcase, mistakes_are_found);
+	tcase_add_test(tcase, settings_from_outside);
 	return run_suite(suite);
 }

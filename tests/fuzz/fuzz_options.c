@@ -87,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const char name[] = "COWSHED_OPTIONS=";
 	static char *before;
 	static unsigned runs;
+	struct cow_settings told = { .size = sizeof(told) };
 	char *now = malloc(sizeof(name) + size); /* exactly */
 
 	must(now != NULL);
@@ -100,7 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	preload_options_read();
 	must(preload_threshold > 0 && preload_option_mmap() > 0);
 	must(strlen(preload_report_path()) < 256);
-	must(strlen(preload_unknown_option()) < 64);
+	must(cow_settings_read(0, &told) == 0);
+	must(strlen(told.options) < sizeof(told.options));
+	must(strlen(told.refused) < sizeof(told.refused));
 	if (runs++ % 64 == 0)
 		use();
 	return 0;

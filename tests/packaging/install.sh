@@ -43,7 +43,7 @@ for name in libcowshed{,-tensor,-cuda}; do
 		"${name#lib}")" "$version"
 done
 is 'version: the changelog' "$(sed -n 's/^## \([0-9.]*\).*/\1/p;T;q' CHANGELOG.md)" "$version"
-is 'version: the command' "$(LD_LIBRARY_PATH=$lib "$opt/bin/cowshed" --version)" \
+is 'version: the command' "$(LD_LIBRARY_PATH=$lib "$opt/bin/cowshed" --version | head -n 1)" \
 	"cowshed $version (library $version)"
 python=$(scripts/python.sh) && is 'version: the Python package' \
 	"$(cd python && "$python" -B -c 'import backend; print(backend.version())')" "$version"
