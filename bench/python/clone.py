@@ -8,8 +8,9 @@ of it. The pages that the clone did not copy are copied one by one then, and the
 cost more. "source" is the same with the addition to the tensor that was cloned, while its clone
 lives. "first" is the first time of "all" in a process. In "all, one thread" PyTorch adds with one
 thread, as in a worker; otherwise it adds with as many threads as there are processors. The ways
-", all" is clone(writes="all"), ", auto" is clone() as it is, and all others are clone(writes="some").
-", install()" has hooked operations. "second" is the second time of "all": by then "auto" has seen one.
+", all" is clone(writes="all"), ", auto" is clone() as it is, and all others are
+clone(writes="some"). ", install()" has hooked operations. "second" is the second time of "all": by
+then "auto" has seen one.
 
     python clone.py           GIB=1
 """

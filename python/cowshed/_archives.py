@@ -59,7 +59,8 @@ def _read(source, archive, member):
         data = archive.read(member)
         x = _numpy().lib.format.read_array(io.BytesIO(data), allow_pickle=False)
     except (ValueError, zlib.error) as error:
-        raise source.wrong(f"its member {member.filename[:80]!r} can't be read ({error})") from error
+        what = f"its member {member.filename[:80]!r} can't be read ({error})"
+        raise source.wrong(what) from error
     x = array(x, shared=False)
     x.flags.writeable = source.mode != "r"
     return x

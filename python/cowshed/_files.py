@@ -104,9 +104,9 @@ def open(path: Path, mode: Literal["r", "c", "r+"] = "c", *,
     mode: "r" is read-only. With "c", the default, writes are private to this process: the kernel
     copies the page, and the file stays as it is. With "r+" writes go to the file.
 
-    framework: "numpy" or "torch", for the arrays of a .safetensors or .npz file. PyTorch has no unaligned
-    tensors, so a tensor with unaligned bytes is a copy. Writes to such a copy do not reach the
-    file, also with "r+".
+    framework: "numpy" or "torch", for the arrays of a .safetensors or .npz file. PyTorch has no
+    unaligned tensors, so a tensor with unaligned bytes is a copy. Writes to such a copy do not
+    reach the file, also with "r+".
 
     load: True reads the whole file into memory of the engine. Later changes of the file do not
     matter then, and clones share pages; clones of a mapping are copies. Not with "r+".

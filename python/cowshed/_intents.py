@@ -13,7 +13,7 @@ from typing import Any
 from . import _cowshed
 from ._arrays import _is_tensor
 from ._regions import is_lazy
-from ._snapshot import _address, _leaves
+from ._snapshot import _address, leaves
 
 LEAST = 384 << 10  # smaller memory is copied when it is cloned, and is never copy-on-write
 
@@ -35,7 +35,7 @@ def write_intent(state: Any, *, overwrite: bool = False) -> int:
     library did not allocate or that processes share, and to other devices' memory. It takes about
     a microsecond for each array if nothing is copy-on-write. Returns the bytes that were copied.
     """
-    ranges = [r for x in _leaves(state) if (r := _range_of(x)) is not None]
+    ranges = [r for x in leaves(state) if (r := _range_of(x)) is not None]
     return _cowshed.write_intent(ranges, overwrite) if ranges else 0
 
 

@@ -49,8 +49,8 @@ def pack(sequence: Iterable[T], *, show: bool = False) -> Packed[T]:
     terminal meanwhile. Changes nothing of the elements.
 
     TypeError: an element can't be pickled, the error names it; or `sequence` has no order, or is
-    an array of numbers (freeze() it), or a data frame. MemoryError, OSError: no memory. After an error the sequence
-    is as it was, and nothing is left in memory.
+    an array of numbers (freeze() it), or a data frame. MemoryError, OSError: no memory. After an
+    error the sequence is as it was, and nothing is left in memory.
     """
     if isinstance(sequence, Packed):
         return sequence if sequence._is_whole() else _attach(compact(sequence))
@@ -79,8 +79,8 @@ def _check(sequence):
     kind = type(sequence).__name__
     if _is_frame(sequence):
         raise TypeError(f"pack() takes a sequence, and iterating over a {kind} gives the names of "
-                        "its columns: pass list(x.itertuples(index=False, name=None)) for its rows, "
-                        "or send the frame itself by cowshed.multiprocessing")
+                        "its columns: pass list(x.itertuples(index=False, name=None)) for its "
+                        "rows, or send the frame itself by cowshed.multiprocessing")
     if isinstance(sequence, (Mapping, Set)):
         instead = "list(x.items())" if isinstance(sequence, Mapping) else "list(x)"
         raise TypeError(f"pack() takes a sequence, not {kind}, which has no order: pass {instead}")

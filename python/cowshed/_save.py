@@ -26,14 +26,11 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _direct, _family, _pace
+from . import _cowshed, _direct, _family, _pace, _streams
 from ._arrays import _is_tensor, _numpy, check_file
 
 if TYPE_CHECKING:
     from ._types import Format, Path
-
-_SMALL = 64 << 10  # bytes that are collected for one write
-_MOST = 64 << 20  # bytes in one write, so that other writers get the lock of the file
 
 
 def save(path: Path, x: Any, *, format: Format | None = None,
@@ -226,7 +223,7 @@ class Plan:
         file = _direct.Writer(fd, self.beside, self.pace)
         try:
             if self.writer:
-                _Stream(file).run(self.writer)
+                _streams.Stream(file).run(self.writer)
             for piece in self.pieces:
                 file.write(_bytes_of(piece))
             file.close()
@@ -234,9 +231,9 @@ class Plan:
             file.abandon()
 
     def _write(self, fd):
-        file = _There(fd, self.pace)
+        file = _streams.There(fd, self.pace)
         if self.writer:
-            _Stream(file).run(self.writer)
+            _streams.Stream(file).run(self.writer)
         for piece in self.pieces:
             file.write(_bytes_of(piece))
         file.flush()
@@ -247,73 +244,6 @@ class Plan:
             os.unlink(self.beside)
         except FileNotFoundError:
             pass
-
-
-class _There:
-    """A pipe, a device, or a descriptor, written where it stands."""
-
-    def __init__(self, fd, pace):
-        self._fd, self._pace, self._small = fd, pace, bytearray()
-
-    def write(self, data):
-        view = memoryview(data).cast("B")
-        _cowshed.check_file(*_cowshed.address_of(view)[:2])
-        if view.nbytes < _SMALL:
-            self._small += view
-            if len(self._small) >= _SMALL:
-                self.flush()
-        else:
-            self.flush()
-            self._out(view)
-        return view.nbytes
-
-    def flush(self):
-        small, self._small = self._small, bytearray()
-        self._out(memoryview(small))
-
-    def _out(self, view):
-        while view:
-            self._pace.before()
-            n = os.write(self._fd, view[: self._pace.most(min(view.nbytes, _MOST))])
-            self._pace.wrote(view[:n])
-            view = view[n:]
-
-
-class _Stream:
-    """A file without a position: a device such as /dev/null reports one that means nothing.
-
-    Code of PyTorch and of zipfile raises other errors after one of write(), while it closes its
-    archive. So the first one is kept, later calls raise it again, and run() raises it, too.
-    """
-
-    def __init__(self, file):
-        self._file, self._error = file, None
-
-    def run(self, writer):
-        """Calls writer(self). Raises the error of the file, if it had one."""
-        try:
-            writer(self)
-        except BaseException as error:
-            if self._error is None or self._error is error:
-                raise
-            raise self._error from None
-        if self._error is not None:
-            raise self._error
-
-    def write(self, data):
-        return self._do(self._file.write, data)
-
-    def flush(self):
-        return self._do(self._file.flush)
-
-    def _do(self, call, *args):
-        if self._error is not None:
-            raise self._error
-        try:
-            return call(*args)
-        except BaseException as error:
-            self._error = error
-            raise
 
 
 def _is_descriptor(path):

@@ -19,7 +19,6 @@ checkpoint() copies such bytes before the fork, also if the program mapped them 
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import copy
 import sys
@@ -48,7 +47,7 @@ class Snapshot:
     def __init__(self, state: Any, *, limit: int | None = None, writes: Writes = "some",
                  _depth: int = 0):
         _writes.check(writes)
-        copier = _Copier(limit)
+        copier = Copier(limit)
         copier.clone_all(state, writes, _depth + 1)
         #: Like the state of the program, on memory of its own. NumPy arrays are read-only.
         self.state: Any = copier.take(state)
@@ -93,8 +92,9 @@ def snapshot(state: Any, *, limit: int | None = None, writes: Writes = "some") -
 
     Call it while no thread writes the state, because arrays are cloned one after the other. The
     call takes one clone of each storage, and a copy of the bytes that can't be cloned (see the
-    head of this module). In other objects the tensors are cloned, too, as those of a module. While the snapshot lives, the kernel copies each page of the state at its
-    first write, and the page takes memory twice.
+    head of this module). In other objects, as in a module, the tensors are cloned, too. While the
+    snapshot lives, the kernel copies each page of the state at its first write, and the page takes
+    memory twice.
 
     limit: so many bytes may belong to all snapshots that live, with this one: those that it would
     clone and those that it would copy, also the arrays in other objects. MemoryError: it would be
@@ -130,7 +130,9 @@ def checkpoint(state: Any, path: Path, *, format: Format | None = None, sync: bo
     The child only writes and ends, so a program with threads may call this. For .npz and .pt the
     child runs code of NumPy and PyTorch.
     """
-    return _saving.start(path, _for_fork(state), format, sync, True, rate, nice, checksum)
+    from ._for_fork import for_fork
+
+    return _saving.start(path, for_fork(state), format, sync, True, rate, nice, checksum)
 
 
 _living = weakref.WeakSet()  # the storages of all snapshots
@@ -149,7 +151,7 @@ def _check(more, limit):
                           f"limit is {limit}: free one, wait for its saving, or raise the limit")
 
 
-class _Copier:
+class Copier:
     """One snapshot while it is made, with the objects and storages that are cloned already."""
 
     def __init__(self, limit=None):
@@ -209,7 +211,7 @@ class _Copier:
     def _part(self, x):
         """The tensor of an object, for the copy of the object: with its type, to be trained."""
         if id(x) not in self._parts:
-            new = _Copier._tensor(self, x)
+            new = Copier._tensor(self, x)
             torch = sys.modules["torch"]
             if type(x) is torch.nn.Parameter:
                 new = torch.nn.Parameter(new, x.requires_grad)
@@ -229,7 +231,7 @@ class _Copier:
             if not (root.flags.c_contiguous or root.flags.f_contiguous) or root.dtype.hasobject \
                     or root.nbytes > 4 * x.nbytes:
                 root = x
-            low, nbytes = _bounds(root)
+            low, nbytes = bounds_of(root)
             storage, offset = self._memory(region_of(x), low, nbytes)
             result = array_on(storage, x.dtype, x.shape, offset + _address(x) - low, x.strides)
         result.flags.writeable = False
@@ -321,86 +323,7 @@ class _Copier:
         return self._chunk, offset
 
 
-class _ForFork(_Copier):
-    """A state for a child of fork().
-
-    The child has all memory as it is at the fork, except memory that is mapped from files. All
-    shared memory is of that kind. Arrays and tensors in such memory are copied; all other objects
-    stay as they are.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self._mapped = None
-
-    def is_shared(self, x):
-        """Whether another process could write the bytes that the child will read."""
-        numpy = sys.modules.get("numpy")
-        if _is_tensor(x):
-            if x.device.type != "cpu":
-                return False
-            try:
-                whole = x.untyped_storage()
-                low, nbytes = address_of_tensor(x), whole.nbytes()
-            except (RuntimeError, NotImplementedError):
-                return True  # a tensor of several tensors, or one that does not tell its memory
-        elif numpy is not None and isinstance(x, numpy.ndarray):
-            if isinstance(x, numpy.ma.MaskedArray) and self.is_shared(x.mask):
-                return True
-            low, nbytes = _bounds(x)
-        else:
-            return numpy is not None and isinstance(x, numpy.void)
-        region = region_of(x) if nbytes else None
-        if region is not None:
-            return region.storage.kind != "own"
-        return bool(nbytes) and self._is_mapped(low, low + nbytes)
-
-    def _is_mapped(self, low, high):
-        if self._mapped is None:
-            self._mapped = _mapped_files()
-        i = bisect.bisect_right(self._mapped, low, key=lambda bounds: bounds[1])
-        return i < len(self._mapped) and self._mapped[i][0] < high
-
-    def _new(self, x):
-        if isinstance(x, (dict, list, tuple)) or self.is_shared(x):
-            return super()._new(x)
-        return x
-
-    def _tensor(self, x):
-        result = super()._tensor(x)
-        torch = sys.modules["torch"]
-        if type(x) is torch.nn.Parameter:
-            return torch.nn.Parameter(result, x.requires_grad)
-        return result.requires_grad_(x.requires_grad)
-
-
-def _for_fork(state):
-    """The state, or one like it without memory that other processes could write."""
-    copier = _ForFork()
-    if any(copier.is_shared(x) for x in _leaves(state)):
-        return copier.take(state)
-    return state
-
-
-def _mapped_files():
-    """[(first, end)] of the addresses that are mapped from files, in order.
-
-    Without /proc that is the whole address space.
-    """
-    result = []
-    try:
-        with open("/proc/self/maps", "rb") as lines:
-            for line in lines:
-                addresses, _, _, _, inode, *_ = line.split(None, 5)
-                if inode != b"0":
-                    first, end = addresses.split(b"-")
-                    result.append((int(first, 16), int(end, 16)))
-    except OSError:
-        return [(0, 1 << 64)]
-    return result
-
-
-def _leaves(state):
+def leaves(state):
     """Yields the objects in dicts, lists and tuples, each one once, without plain values."""
     left, seen = [state], {id(state)}
     while left:
@@ -415,9 +338,9 @@ def _leaves(state):
 
 
 def _parts_of(state):
-    """Yields (x, False) for what _leaves() yields, and (x, True) for arrays and tensors in objects
+    """Yields (x, False) for what leaves() yields, and (x, True) for arrays and tensors in objects
     that are copied."""
-    for x in _leaves(state):
+    for x in leaves(state):
         if _whole.is_array(x):
             yield x, False
         else:
@@ -434,7 +357,7 @@ def _is_cloned_in_objects(x):
 
 def copy_of(x):
     """The copy of one object that a snapshot has of it, to be written."""
-    copier = _Copier()
+    copier = Copier()
     copier.clone_all(x, "some", 0)
     return copier.take(x)
 
@@ -470,12 +393,12 @@ def _region_cloned(x):
 def held_bytes(state):
     """The bytes of memory that the arrays and tensors of a state hold."""
     seen = set()
-    return sum(_held(x, seen) for x in _leaves(state))
+    return sum(_held(x, seen) for x in leaves(state))
 
 
 def check_files(state):
     """OSError (ENODATA): a file that has an array or tensor of a state became shorter."""
-    for x in _leaves(state):
+    for x in leaves(state):
         with contextlib.suppress(RuntimeError, NotImplementedError):  # a tensor without memory
             check_file(x)
 
@@ -516,7 +439,7 @@ def _address(x):
     return x.__array_interface__["data"][0]
 
 
-def _bounds(x):
+def bounds_of(x):
     import numpy
 
     # NumPy 2 has moved byte_bounds() to numpy.lib.array_utils.

@@ -88,8 +88,8 @@ def _clone_bytes(view):
 def share(x):
     """Moves the parameters and buffers of a module to shared memory. Returns the module."""
     if not is_module(x):
-        raise TypeError(f"share() got a {type(x).__name__} of pandas, whose columns can't be moved: "
-                        "share the arrays of its columns, or send the whole by "
+        raise TypeError(f"share() got a {type(x).__name__} of pandas, whose columns can't be "
+                        "moved: share the arrays of its columns, or send the whole by "
                         "cowshed.multiprocessing")
     from .torch import _tensors
 

@@ -239,12 +239,12 @@ def _site(place, part):
 def _memory(new):
     """(address, nbytes) of a clone. None: it is not contiguous, or small."""
     from ._intents import range_of_tensor
-    from ._snapshot import _bounds
+    from ._snapshot import bounds_of
 
     if isinstance(new, _cowshed.Storage):
         return new.address, new.nbytes
     # The bytes between the elements are the clone's, too.
-    return range_of_tensor(new) if _arrays._is_tensor(new) else _bounds(new)
+    return range_of_tensor(new) if _arrays._is_tensor(new) else bounds_of(new)
 
 
 def _own(memory):

@@ -161,14 +161,14 @@ def test_what_is_not_shared_is_not_copied(tmp_path):
 def test_without_proc_all_that_is_foreign_is_copied(tmp_path, gate, monkeypatch):
     import builtins
 
-    from cowshed import _snapshot
+    from cowshed import _for_fork
 
     def denied(path, *args):
         if path == "/proc/self/maps":
             raise PermissionError(path)
         return builtins.open(path, *args)
 
-    monkeypatch.setattr(_snapshot, "open", denied, raising=False)
+    monkeypatch.setattr(_for_fork, "open", denied, raising=False)
     x = np.load(a_mapped_file(tmp_path, "x"), mmap_mode="r+")
     saving = cowshed.checkpoint({"x": x}, str(tmp_path / "state.npz"))
     x[:] = 2
