@@ -412,8 +412,9 @@ static PyObject *storage_repr(PyObject *object)
 
 	if (!kind)
 		return NULL;
-	text = PyUnicode_FromFormat("<cowshed.Storage of %zd bytes, %U%s>",
-	                            storage_length(object), kind,
+	/* The id tells a clone from its source. */
+	text = PyUnicode_FromFormat("<cowshed.Storage %p of %zd bytes, %U%s>",
+	                            (void *)self->storage, storage_length(object), kind,
 	                            self->readonly ? ", read-only" : "");
 	Py_DECREF(kind);
 	return text;

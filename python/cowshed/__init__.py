@@ -12,7 +12,7 @@ page at its first write. A storage is sent to another process without a copy. Th
 this module make ordinary NumPy arrays on storages, those of `cowshed.torch` PyTorch tensors.
 Under `python -m cowshed run script.py` every large array of the program lies in a storage.
 
-    cowshed.empty, zeros, full, array    NumPy arrays on storages
+    cowshed.empty, zeros, array, ...     NumPy arrays on storages, by the names of NumPy
     cowshed.clone(x)                     the same bytes, without a copy if few of them are written
     cowshed.share(x)                     memory that several processes read and write
     cowshed.freeze(x)                    read-only for ever, sent without a copy
@@ -50,9 +50,20 @@ except ImportError as _error:
         "a libcowshed.so.0 of another build is loaded in this process. Start the program with "
         f"`python -m cowshed run`, or preload the shim of {__path__[0]}/lib.") from _error
 from . import _reducers as _reducers
-from ._arrays import array, clone, empty, freeze, full, is_shared, share, zeros
+from ._arrays import array, clone, freeze, is_shared, share
 from ._cowshed import Storage, features, set_option, stats, trim, version
 from ._family import get_sharing_mode, set_sharing_mode, sharing_mode
+from ._making import (
+    arange,
+    empty,
+    empty_like,
+    full,
+    full_like,
+    ones,
+    ones_like,
+    zeros,
+    zeros_like,
+)
 from ._regions import storage_of
 
 if "COWSHED_SITES" in _os.environ:  # `cowshed profile` has set it
@@ -71,16 +82,21 @@ __all__ = [
     "Snapshot",
     "Storage",
     "Tensors",
+    "arange",
     "array",
     "checkpoint",
     "clone",
     "empty",
+    "empty_like",
     "features",
     "freeze",
     "freeze_objects",
     "full",
+    "full_like",
     "get_sharing_mode",
     "is_shared",
+    "ones",
+    "ones_like",
     "open",
     "pack",
     "save",
@@ -96,6 +112,7 @@ __all__ = [
     "writable",
     "write_intent",
     "zeros",
+    "zeros_like",
 ]
 
 # The package imports these modules when a program first asks for one of their names. They need

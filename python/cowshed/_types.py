@@ -7,16 +7,22 @@ annotations are strings, which typing.get_type_hints() can't resolve.
 
 import os
 from collections.abc import Sequence
-from typing import Literal, SupportsIndex, TypeVar
+from typing import Any, Literal, SupportsIndex, TypeVar
 
+import numpy
 from torch import Tensor
 from torch.nn import Module
 
 Tensors = TypeVar("Tensors", bound=Tensor)
 Modules = TypeVar("Modules", bound=Module)
 
+Array = TypeVar("Array", bound=numpy.ndarray[Any, Any])
+Scalar = TypeVar("Scalar", bound=numpy.generic)
+Of = type[Scalar] | numpy.dtype[Scalar]
+
 Shape = SupportsIndex | Sequence[SupportsIndex]
 Order = Literal["C", "F"]
+OrderLike = Literal["C", "F", "A", "K"]
 Writes = Literal["some", "all", "auto"]
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Format = Literal["npy", "npz", "safetensors", "pt", "pth", "torch"]

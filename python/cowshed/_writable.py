@@ -17,8 +17,9 @@ from . import _arrays, _cowshed, _files, _mappings
 from ._regions import region_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
+
+    from ._types import Array
 
 _COPIES_A_SECOND = 4e9  # bytes; the search for a file takes no longer than a copy
 _SHORTER = errno.ENODATA, errno.ESTALE
@@ -29,7 +30,7 @@ def writable(x: _cowshed.Storage) -> _cowshed.Storage: ...
 @overload
 def writable(x: memoryview) -> memoryview: ...
 @overload
-def writable(x: NDArray[Any]) -> NDArray[Any]: ...
+def writable(x: Array) -> Array: ...
 @overload
 def writable(x: Tensor) -> Tensor: ...
 

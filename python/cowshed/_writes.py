@@ -193,7 +193,6 @@ def of_snapshot(storages, writes, depth):
 
 def clone(make, x, writes, depth):
     """make(x), copied at once or not. depth: of the frame that clones, above this one."""
-    check(writes)
     if writes == "all":
         new = make(x)
         _own(_memory(new))

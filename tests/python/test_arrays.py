@@ -36,7 +36,7 @@ def test_array_and_full():
               np.arange(10)[::-2], np.ones((4, 5)).T[1:]):
         y = cowshed.array(x)
         assert y.tolist() == np.asarray(x).tolist() and y.dtype == np.asarray(x).dtype
-        assert cowshed.storage_of(y) is not None or not y.size
+        assert cowshed.storage_of(y) is not None or y.nbytes < 4096
     assert cowshed.array([1, 2], "f4").dtype == "f4"
     assert cowshed.array(np.ones((2, 3)).T).flags.f_contiguous
     assert cowshed.full((2, 2), 7).dtype == np.full((2, 2), 7).dtype
@@ -154,7 +154,7 @@ def test_errors_say_what_to_do(function):
 def test_storages():
     s = cowshed.storage_of(cowshed.full((LARGE,), 1, "u1"))
     assert len(s) == s.nbytes == LARGE and s.kind == "own" and s.name is None
-    assert repr(s) == f"<cowshed.Storage of {LARGE} bytes, own>"
+    assert repr(s) == f"<cowshed.Storage {s.id:#x} of {LARGE} bytes, own>" != repr(s.clone())
     assert s.info()["transparent"]
     assert bytes(s.clone(readonly=True))[:3] == b"\1\1\1"
     with pytest.raises(TypeError):
@@ -293,3 +293,93 @@ def test_a_clone_of_rows_that_are_one_has_rows_of_its_own(n):
         y = cowshed.clone(view)
         y[0] = 7
         assert (y[0] == 7).all() and (y[1:] == 0).all() and (x == 0).all()
+
+
+# ---- Tiny arrays ---------------------------------------------------------------------------
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        return int(sizes.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+TINY = {"clone": cowshed.clone, "array": cowshed.array, "zeros": lambda x: cowshed.zeros(3),
+        "full": lambda x: cowshed.full(3, 1.0), "writable": cowshed.writable}
+
+
+@pytest.mark.parametrize("make", TINY.values(), ids=TINY.keys())
+def test_tiny_arrays_take_no_page_each(make):
+    sources = [np.ones(3) for _ in range(5000)]
+    make(sources[0])
+    before = resident()
+    plain = [x.copy() for x in sources]
+    between = resident()
+    ours = [make(x) for x in sources]
+    assert resident() - between <= 2 * (between - before) + (1 << 20)
+    assert len(plain) == len(ours) and ours[5].flags.writeable
+
+
+def test_a_tiny_array_is_shared_where_it_shall_be():
+    for make in lambda: cowshed.zeros(3, shared=True), lambda: cowshed.share(np.zeros(3)):
+        assert cowshed.is_shared(make())
+    with cowshed.sharing_mode("alias"):
+        assert cowshed.is_shared(cowshed.zeros(3))
+        assert not cowshed.is_shared(cowshed.clone(np.zeros(3)))
+    assert cowshed.freeze(cowshed.zeros(3)).flags.writeable is False
+
+
+# ---- What NumPy has, too -------------------------------------------------------------------
+
+
+def test_ones_and_arange():
+    for shape in 3, (2, 3), (600, 1000):
+        for order in "CF":
+            x, there = cowshed.ones(shape, "i4", order), np.ones(shape, "i4", order)
+            assert (x == 1).all() and x.dtype == "i4" and x.strides == there.strides
+    assert cowshed.ones(3).dtype == "f8"
+    for args in (5,), (2, 9), (2, 9, 3), (9, 2, -2), (0.5, 4), (3, 3), (1 << 20,):
+        assert cowshed.arange(*args).tolist() == np.arange(*args).tolist()
+        assert cowshed.arange(*args).dtype == np.arange(*args).dtype
+    assert cowshed.arange(4, dtype="f4").dtype == "f4"
+    assert cowshed.storage_of(cowshed.arange(1 << 20)) is not None
+    assert cowshed.is_shared(cowshed.arange(5, shared=True))
+    assert cowshed.is_shared(cowshed.ones(5, shared=True))
+    with pytest.raises(ZeroDivisionError):
+        cowshed.arange(1, 2, 0)
+
+
+@pytest.mark.parametrize("x", [np.arange(6.0), np.ones((600, 1000), ">i2"), [[1, 2]], 3,
+                               np.asfortranarray(np.ones((3, 4))), np.ones((4, 6, 5)).T[:, 1:],
+                               np.ones((2, 3, 4)).transpose(1, 0, 2), np.zeros((0, 3))])
+def test_arrays_like_others(x):
+    for ours, theirs in ((cowshed.zeros_like, np.zeros_like), (cowshed.ones_like, np.ones_like),
+                         (cowshed.empty_like, np.empty_like),
+                         (lambda x, **more: cowshed.full_like(x, 1, **more),
+                          lambda x, **more: np.full_like(x, 1, **more))):
+        for more in {}, {"dtype": "f4"}, {"order": "C"}, {"order": "F"}, {"shape": (2, 5)}:
+            a, b = ours(x, **more), theirs(x, **more)
+            assert (a.dtype, a.shape) == (b.dtype, b.shape), more
+            steps = [(i, j) for i, j, n in zip(a.strides, b.strides, a.shape) if n > 1]
+            assert all(i == j for i, j in steps) or not a.size, more
+            assert ours is cowshed.empty_like or a.tolist() == b.tolist()
+    assert cowshed.is_shared(cowshed.zeros_like(x, shared=True)) or not np.size(x)
+
+
+def test_what_is_like_a_matrix_is_one():
+    x = np.ones((3, 3)).view(np.matrix)
+    assert type(cowshed.zeros_like(x)) is np.matrix
+    assert type(cowshed.zeros_like(x, subok=False)) is np.ndarray
+
+
+@pytest.mark.parametrize("shape", [1 << 62, 1 << 60, 1 << 58, (1 << 40, 1 << 40), 1 << 64, -1,
+                                   2.5, "a", (2, "x")])
+def test_sizes_that_numpy_refuses(shape):
+    with pytest.raises(Exception) as theirs:
+        np.zeros(shape)
+    for make in cowshed.zeros, cowshed.empty, cowshed.ones, lambda n: cowshed.zeros(n, shared=True):
+        with pytest.raises(Exception) as ours:
+            make(shape)
+        assert isinstance(theirs.value, type(ours.value)), (ours.value, theirs.value)
+        if isinstance(ours.value, MemoryError):
+            assert f"shape ({shape},)" in str(ours.value)
+            assert "float64" in str(ours.value)

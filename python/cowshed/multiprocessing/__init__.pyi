@@ -53,6 +53,9 @@ from ._strategy import get_all_sharing_strategies as get_all_sharing_strategies
 from ._strategy import get_sharing_strategy as get_sharing_strategy
 from ._strategy import set_sharing_strategy as set_sharing_strategy
 
+def install() -> None: ...
+def uninstall() -> None: ...
+
 @overload
 def get_context(method: None = None) -> _context.DefaultContext: ...
 @overload

@@ -22,6 +22,9 @@ from .. import _cowshed, _family, _files, _regions
 
 CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 
+# is_lazy(), in one call.
+is_lazy = getattr(torch._C, "_is_cow_tensor", lambda t: False)
+
 # (address, nbytes) -> a weak reference to the PyTorch storage there.
 _known = SharedCache()
 _lock = threading.RLock()  # a signal handler may run in the thread that holds it
@@ -44,7 +47,7 @@ def untyped(storage, offset=0, nbytes=None):
         found = torch.UntypedStorage._new_with_weak_ptr(known.cdata)
         # A resize or a swap has moved such a storage elsewhere. A lazy clone will be.
         if found is not None and found.nbytes() == nbytes and \
-                not _regions.is_lazy(as_bytes(found)) and found.data_ptr() == address:
+                not is_lazy(as_bytes(found)) and found.data_ptr() == address:
             return found
     result = _fresh(storage, offset, nbytes).untyped_storage()
     _known[key] = StorageWeakRef(result)
@@ -71,14 +74,14 @@ def region(whole, tensor=None):
     if whole.device.type != "cpu":
         return None
     nbytes = whole.nbytes()
-    if not nbytes or _regions.is_lazy(as_bytes(whole) if tensor is None else tensor):
+    if not nbytes or is_lazy(as_bytes(whole) if tensor is None else tensor):
         return None
     return _regions.at(whole.data_ptr(), nbytes)
 
 
 def is_shared(whole):
     """Whether several processes write it: memory of the engine, a file, or memory of PyTorch."""
-    if whole.device.type == "cpu" and _regions.is_lazy(as_bytes(whole)):
+    if whole.device.type == "cpu" and is_lazy(as_bytes(whole)):
         return False  # a write to it copies it first
     place = region(whole)
     if place is not None:

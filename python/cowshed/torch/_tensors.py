@@ -223,7 +223,8 @@ def clone(t: torch.Tensor, *, writes: Writes | None = None) -> torch.Tensor:
     ValueError: other `writes`.
     """
     writes = _writes.default if writes is None else writes
-    if writes != "some":
+    _writes.check(writes)
+    if writes != "some" and not (is_plain(t) and t.nbytes < _arrays.SMALL):
         check(t, "clone")
         return _writes.clone(clone_some, t, writes, 1)
     return clone_some(t)
@@ -234,6 +235,8 @@ def clone_some(t):
     plain = is_plain(t)
     if not plain:
         check(t, "clone")
+    elif t.nbytes < _arrays.TINY and t.is_contiguous():
+        return _copy_tiny(t)
     whole = t.untyped_storage()
     # After a write to a large tensor the code of PyTorch is no longer in the CPU's caches. So the
     # calls of PyTorch are a good part of the time of a clone, and this path makes few.
@@ -249,6 +252,16 @@ def clone_some(t):
         new = place.storage.clone()
         return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
     return _copy(t, first, end, place is None or large)
+
+
+def _copy_tiny(t):
+    """A copy on PyTorch's heap: see _arrays.TINY."""
+    begin = _cowshed.begin_site()
+    if not _storages.is_lazy(t):
+        _cowshed.check_file(t.data_ptr(), t.nbytes)
+    result = t.detach().clone()
+    _cowshed.note_site(begin, 0, result.nbytes)
+    return result
 
 
 def _by_storage(storage, nbytes):
