@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from multiprocessing import resource_sharer
 
 import pytest
 
@@ -15,6 +16,9 @@ pytest.importorskip("numpy")
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAGE = os.path.join(HERE, "..", "..", "docs", "python.md")
+
+# Names before a bracket that are not of cowshed: of a Saving, of Python.
+OTHERS = {"wait", "fork", "result", "exception", "done", "add_done_callback", "list"}
 
 
 def test_snippets_of_the_page(capsys, monkeypatch, tmp_path):
@@ -24,7 +28,7 @@ def test_snippets_of_the_page(capsys, monkeypatch, tmp_path):
         text = page.read()
     snippets = re.findall(r"```python\n(.*?)```", text, re.S)
     assert len(snippets) > 5
-    names = {}
+    names = {"__name__": "__main__"}
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # a broker of the test's own
     try:
         for snippet in snippets:
@@ -32,12 +36,54 @@ def test_snippets_of_the_page(capsys, monkeypatch, tmp_path):
                 continue
             exec(compile(snippet, PAGE, "exec"), names)
     finally:
+        resource_sharer.stop()  # install() of a snippet has used it
         cowshed.multiprocessing._strategy._broker = None  # the broker ends with its last client
         if "folder" in names:
             shutil.rmtree(names["folder"])
-    assert "<cowshed.Storage of 8000000 bytes, own>" in capsys.readouterr().out
+    assert re.search("<cowshed.Storage 0x[0-9a-f]+ of 8000000 bytes, own>", capsys.readouterr().out)
     for name in re.findall(r"`(?:cowshed\.)?([a-z_]+)\(", text):
-        assert hasattr(cowshed, name) or name in ("wait", "fork"), name
+        assert hasattr(cowshed, name) or name in OTHERS, name
+
+
+def snippets():
+    with open(PAGE, encoding="utf-8") as page:
+        return re.findall(r"```python\n(.*?)```", page.read(), re.S)
+
+
+@pytest.mark.limit(200)
+@pytest.mark.parametrize("snippet", [x for x in snippets() if "get_context" in x],
+                         ids=["standard", "template"])
+def test_a_snippet_that_starts_processes_works_as_a_file(snippet, tmp_path):
+    """Its workers import the file."""
+    path = tmp_path / "page.py"
+    path.write_text(snippets()[0] + snippet)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
+def test_type_checkers_take_the_pages(checker, page, tmp_path):
+    import cowshed
+
+    for module in checker, "torch", "distributed", "numpy":
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"no {module}")
+    with open(os.path.join(HERE, "..", "..", page), encoding="utf-8") as text:
+        program = "\n".join(re.findall(r"```python\n(.*?)```", text.read(), re.S))
+    path = tmp_path / "page.py"
+    path.write_text(program)
+    package = os.path.dirname(os.path.dirname(cowshed.__file__))
+    environment = {**os.environ, "PYTHONPATH": "", "MYPYPATH": package}
+    more = ["--strict", "--follow-imports", "silent", "--ignore-missing-imports",
+            "--cache-dir", str(tmp_path / "cache")] if checker == "mypy" else []
+    if checker == "pyright":
+        (tmp_path / "pyrightconfig.json").write_text(
+            f'{{"extraPaths": ["{package}"], "reportMissingImports": "none"}}')
+    done = subprocess.run([sys.executable, "-m", checker, *more, str(path)], env=environment,
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def table():
