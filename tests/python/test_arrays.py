@@ -224,7 +224,8 @@ def test_stats_and_options():
     with pytest.raises(RuntimeError, match="only be set before the first allocation"):
         cowshed.set_option("window", "8G")
     with pytest.raises(ProcessLookupError, match="has no statistics"):
-        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"PATH": os.environ["PATH"]}) as other:
+        plain = {"PATH": os.environ["PATH"]}
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env=plain) as other:
             try:
                 cowshed.stats(other.pid)
             finally:
