@@ -42,7 +42,10 @@ static const char style[] =
 	".try{border-left:4px solid #bf5a00;padding:6px 12px;margin:8px 0;"
 	"background:#fff8f0}.fine{border-color:#1a7f37;background:#f1faf3}"
 	".key{display:inline-block;width:12px;height:12px;border-radius:3px;"
-	"margin:0 5px 0 14px;vertical-align:-1px}"
+	"margin:0 5px 0 0;vertical-align:-1px}"
+	/* The box stays with its first word; an option is in one piece. */
+	".legend{display:inline-block;margin-right:14px}.w{white-space:nowrap}"
+	"@media(max-width:600px){table{display:block;overflow-x:auto}}"
 	"svg{width:100%;height:auto}svg text{font-size:12px;fill:#59636e}";
 
 /* Text of the program's, which must not become markup, and may be no text. */

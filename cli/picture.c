@@ -20,11 +20,23 @@ struct axes {
 	enum cli_unit unit;
 };
 
-/* The next power of 2 MiB, or of 2 us. */
+/* 1, 2 or 5 times a power of ten, so that at most `most` steps make up the whole. */
+static double step_of(double whole, int most)
+{
+	double step = 1e-6;
+
+	for (int i = 0; step * most < whole; i++)
+		step *= i % 3 == 1 ? 2.5 : 2;
+	return step;
+}
+
+/* The next power of 2 MiB, or four round steps of time. */
 static double round_up(double x, enum cli_unit unit)
 {
-	double step = unit == CLI_BYTES ? 1 << 20 : 1000;
+	double step = 1 << 20;
 
+	if (unit != CLI_BYTES)
+		return 4 * step_of(x > 1000 ? x : 1000, 4);
 	while (step < x)
 		step *= 2;
 	return step;
@@ -40,22 +52,40 @@ static double at_y(const struct axes *axes, double value)
 	return 10 + (1 - value / axes->most) * (HIGH - 10 - BELOW);
 }
 
+static void put_seconds(FILE *out, const struct axes *axes)
+{
+	double step = step_of(axes->seconds, 6);
+
+	for (int i = 0; i * step <= axes->seconds; i++) {
+		double x = at_x(axes, i * step);
+
+		fprintf(out, "<path d=\"M%.1f %d v5\" stroke=\"#59636e\"/>"
+		        "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%g s</text>",
+		        x, HIGH - BELOW, x, HIGH - 6,
+		        i == 0 ? "start" : x > WIDE - 40 ? "end" : "middle", i * step);
+	}
+}
+
 static void begin_picture(FILE *out, const char *name, const struct axes *axes)
 {
 	fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
 	        WIDE, HIGH, name);
 	for (int i = 0; i <= 4; i++) {
 		double value = axes->most * i / 4, y = at_y(axes, value);
-		double seconds = axes->seconds * i / 4;
-		const char *anchor = i == 4 ? "end" : i == 0 ? "start" : "middle";
 
 		fprintf(out, "<path d=\"M%d %.1fH%d\" stroke=\"#e5e9ed\"/>"
-		        "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>"
-		        "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">%.3g s</text>",
+		        "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>",
 		        LEFT, y, WIDE - 10, LEFT - 6, y + 4,
-		        cli_value((uint64_t)value, axes->unit).s,
-		        at_x(axes, seconds), HIGH - 8, anchor, seconds);
+		        cli_value((uint64_t)value, axes->unit).s);
 	}
+	put_seconds(out, axes);
+}
+
+/* The line of zero, over the areas. */
+static void end_picture(FILE *out)
+{
+	fprintf(out, "<path d=\"M%d %dH%d\" stroke=\"#59636e\"/></svg>",
+	        LEFT, HIGH - BELOW, WIDE - 10);
 }
 
 /* A picture draws one member of the samples, or the sum of several. */
@@ -102,8 +132,8 @@ static void put_area(FILE *out, const struct cli_page *p, const struct axes *axe
 
 static void put_key(FILE *out, const char *color, const char *name)
 {
-	fprintf(out, "<span class=\"key\" style=\"background:%s\"></span>%s",
-	        color, name);
+	fprintf(out, " <span class=\"legend\"><span class=\"key\" style=\"background:%s\">"
+	        "</span>%s</span>", color, name);
 }
 
 /* Each area is drawn over the one before, so it has the sum of what lies under it. */
@@ -123,8 +153,9 @@ void cli_page_memory(FILE *out, const struct cli_page *p)
 	      "program together; the two lower areas are resident.", out);
 	put_key(out, PRIVATE, "private: one process maps it");
 	put_key(out, SHARED, "shared: several map it, counted once");
-	put_key(out, UNMAPPED, "kept in memfds, mapped by none");
-	put_key(out, COPIED, "copied so far, by the library and as forks counted</p>");
+	put_key(out, UNMAPPED, "in memory, in no page table now: kept for reuse, or not touched since a fork");
+	put_key(out, COPIED, "copied so far, by the library and as forks counted");
+	fputs("</p>", out);
 	begin_picture(out, "Memory over time", &axes);
 	put_area(out, p, &axes, total, 1, UNMAPPED);
 	put_area(out, p, &axes, resident, 2, SHARED);
@@ -132,7 +163,8 @@ void cli_page_memory(FILE *out, const struct cli_page *p)
 	fputs("<path fill=\"none\" stroke=\"" COPIED "\" stroke-width=\"2\" d=\"",
 	      out);
 	put_line(out, p, &axes, line, 1);
-	fputs("\"/></svg>", out);
+	fputs("\"/>", out);
+	end_picture(out);
 }
 
 /* The looks that found new forks, and how many each. */
@@ -168,11 +200,11 @@ void cli_page_forks(FILE *out, const struct cli_page *p)
 	      "between two looks: the longest time that a forking thread stood "
 	      "still.", out);
 	if (p->sum.forks > seen)
-		fprintf(out, " In no bar are %s forks, by processes that ended before "
-		        "the next look.", cli_count(p->sum.forks - seen).s);
+		fprintf(out, " Forks in no bar: %s, by processes that ended before the "
+		        "next look.", cli_count(p->sum.forks - seen).s);
 	fprintf(out, " A look reads page tables, and a fork may wait for it: for "
 	        "%s at most.</p>", cli_duration(CLI_MOST(p, walk_ns)).s);
 	begin_picture(out, "Pauses of forks", &axes);
 	put_bars(out, p, &axes);
-	fputs("</svg>", out);
+	end_picture(out);
 }

@@ -29,7 +29,7 @@ static void advise_on_start(FILE *out, const struct cli_page *p, int *count)
 		       "ended it. Run <code>cowshed help run</code>.");
 	else if (p->sum.blocks_served == 0)
 		advise(out, count, "The program asked for no block as large as the "
-		       "threshold. Lower it: <code>--threshold 64K</code>.");
+		       "threshold. Lower it: <code class=\"w\">--threshold 64K</code>.");
 }
 
 static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
@@ -39,7 +39,7 @@ static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
 	if (s->forks > 0 && s->fork_ns_max > 10000000)
 		advise(out, count, "A fork took more than 10 ms. Memory that the "
 		       "program maps itself is not cowshed's: try "
-		       "<code>-o mmap=1M</code>.");
+		       "<code class=\"w\">-o mmap=1M</code>.");
 	if (s->forks > 0 && s->pages_private > 256 * MIB / 4096)
 		advise(out, count, "Many pages were copied when they were written. "
 		       "If these are reference counts of Python, call "
@@ -53,6 +53,22 @@ static void advise_on_forks(FILE *out, const struct cli_page *p, int *count)
 }
 
 /* The sites are sorted: the first one copied most. */
+/* The remedy for the greatest cause. */
+static const char *of_copies(const struct cow_stats *s)
+{
+	uint64_t rewritten = s->fallback_bytes[COW_FALLBACK_REWRITTEN];
+
+	if (s->fallback_bytes[COW_FALLBACK_BACKING] * 2 > s->bytes_copied)
+		return "The memory is anonymous by policy: "
+		       "<code class=\"w\">--backing memfd</code>.";
+	if (rewritten * 2 > s->bytes_copied)
+		return "It was mostly rewritten since an earlier clone, so pages can't be "
+		       "shared: announce the rewrite (<code>write_intent()</code>), or "
+		       "drop the earlier clone first.";
+	return "Allocate what it clones by cowshed (<code>cowshed.empty()</code>, or under "
+	       "the shim), or keep one clone instead of many.";
+}
+
 static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 {
 	const struct cow_stats *s = &p->sum;
@@ -62,10 +78,8 @@ static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 		(*count)++;
 		fprintf(out, "<div class=\"try\"><code>");
 		cli_page_text(out, p->sites[0].text);
-		fprintf(out, "</code> copied %s at once. Allocate what it clones by "
-		        "cowshed (<code>cowshed.empty()</code>, or under the shim), "
-		        "or keep one clone instead of many.</div>",
-		        cli_bytes(p->sites[0].copied).s);
+		fprintf(out, "</code> copied %s at once. %s</div>",
+		        cli_bytes(p->sites[0].copied).s, of_copies(s));
 	}
 	if (clones > 0 && s->clones_eager * 2 > clones)
 		advise(out, count, "Most clones were copied at once. They were of "
@@ -74,7 +88,7 @@ static void advise_on_copies(FILE *out, const struct cli_page *p, int *count)
 		       "(<code>write_intent()</code>).");
 	if (s->bytes_copied > s->bytes_served / 4 && (double)s->bytes_copied > 64 * MIB)
 		advise(out, count, "The library copied much. The table of fallbacks "
-		       "below says why; <code>--copies auto</code> makes large "
+		       "below says why; <code class=\"w\">--copies auto</code> makes large "
 		       "copies lazy.");
 }
 
@@ -160,6 +174,24 @@ static void put_cost(FILE *out, const struct cow_stats *s, int reason)
 	}
 }
 
+/* A browser breaks lines at the hyphens of an option, too. Each word that begins with one stays
+ * in one piece. */
+static void put_change(FILE *out, const char *text)
+{
+	while (*text != 0) {
+		char word[200];
+		size_t n = strcspn(text, " ");
+
+		snprintf(word, sizeof word, "%.*s", (int)n, text);
+		fputs(*word == '-' ? "<span class=\"w\">" : "", out);
+		cli_page_text(out, word);
+		fputs(*word == '-' ? "</span>" : "", out);
+		text += n;
+		for (; *text == ' '; text++)
+			fputc(' ', out);
+	}
+}
+
 static void put_fallback(FILE *out, const struct cow_stats *s, int reason)
 {
 	const char *means, *change;
@@ -171,7 +203,7 @@ static void put_fallback(FILE *out, const struct cow_stats *s, int reason)
 	fputs("</td><td>", out);
 	cli_page_text(out, means);
 	fputs("</td><td>", out);
-	cli_page_text(out, change != NULL ? change : "nothing: it is as it should be");
+	put_change(out, change != NULL ? change : "nothing: it is as it should be");
 	fputs("</td></tr>", out);
 }
 
