@@ -23,6 +23,7 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
+#include "memfd/gate.h"
 #include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
@@ -38,6 +39,8 @@ start(void)
 	int r;
 
 	cow__page_init();
+	if (cow__gate_is_libcs())
+		return -EPERM;
 	r = cow__window_reserve();
 	if (r < 0) {
 		cow__fallback(COW_FALLBACK_WINDOW);
@@ -122,7 +125,11 @@ cow_trim(void)
 {
 	size_t done;
 
-	void (*others)(void) =
+	void (*others)(void);
+
+	if (cow__retired())
+		return 0;
+	others =
 	        /* Pairs with the store in share/group.c. */
 	        __atomic_load_n(&cow__trim_others, __ATOMIC_ACQUIRE);
 

@@ -806,6 +806,11 @@ void cow_threads_end(void);
  * threads. About 20 us for each file that relatives share; less than 1 us without relatives.
  * What was shared on purpose (aliases, groups, channels) stays shared.
  *
+ * The library alone does not see that the process sets a filter of system calls. The filter has to
+ * allow what the library needs (docs/design/filters.md). Under the shim the library makes no call from
+ * then on that malloc(3) would not make. New storages lie in anonymous memory, and clones are
+ * copies. Blocks, groups, channels and files give -EPERM.
+ *
  *   -EAGAIN   a signal handler called it that interrupted the library
  *   -ENOMEM   nothing has changed; do not give up privileges, or end the process
  */

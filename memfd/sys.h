@@ -2,12 +2,14 @@
 /*
  * System calls, spelled as in their man pages
  *
- * Each returns what the kernel returned: >= 0, or -errno. They do not retry, and
- * have no policy; the other files of this folder do. Only those include this
+ * Each returns what the kernel returned: >= 0, or -errno; -EPERM if the gate is closed for it
+ * (memfd/gate.h). They do not retry, and have no policy; the other files of this folder do. Only those include this
  * header. core/ does not.
  */
 #ifndef COW_MEMFD_SYS_H
 #define COW_MEMFD_SYS_H
+
+#include "memfd/gate.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,9 +44,19 @@ struct cow__entry {
 __attribute__((visibility("default"))) long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
+/* Calls that a filter may end the process for are not made (memfd/gate.h). */
+static inline long
+sys_call(long nr, long a, long b, long c, long d, long e, long f)
+{
+	if (__builtin_expect(__atomic_load_n(&cow__gate_state, __ATOMIC_RELAXED) !=
+	                             COW__GATE_OPEN, 0) &&
+	    !cow__gate_lets(nr, a, b, c, d))
+		return -EPERM;
+	return cow__syscall(nr, a, b, c, d, e, f);
+}
+
 #define SYS6(nr, a, b, c, d, e, f)                                            \
-	cow__syscall((nr), (long)(a), (long)(b), (long)(c), (long)(d),         \
-	             (long)(e), (long)(f))
+	sys_call((nr), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define SYS3(nr, a, b, c) SYS6(nr, a, b, c, 0, 0, 0)
 #define SYS4(nr, a, b, c, d) SYS6(nr, a, b, c, d, 0, 0)
 

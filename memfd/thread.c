@@ -10,6 +10,7 @@
  *              +-----------------+
  */
 #include "memfd/thread.h"
+#include "memfd/gate.h"
 #include "memfd/map.h"
 #include "memfd/signals.h"
 #include "memfd/sys.h"
@@ -20,18 +21,6 @@
 #define STACK_BYTES ((size_t)80 << 10)
 #define TLS_BYTES ((size_t)16 << 10)
 #define LEAVES_NS 100000000u
-
-#if defined(COW_SANITIZED)
-
-int
-cow__thread_start(struct cow__thread *thread, void (*main)(void))
-{
-	(void)thread;
-	(void)main;
-	return -ENOSYS;
-}
-
-#else
 
 /* clone() in the child runs on a new, empty stack, so it can't return; main is
  * called right there. */
@@ -85,6 +74,25 @@ clone_bare(unsigned long flags, void *stack, uint32_t *tid, void *tls,
 	return ret;
 }
 
+/* Nothing of a thread's is asked for, so the words are not used. */
+long
+cow__thread_clone(unsigned long flags, void *stack, void (*main)(void))
+{
+	return clone_bare(flags, stack, NULL, NULL, main);
+}
+
+#if defined(COW_SANITIZED)
+
+int
+cow__thread_start(struct cow__thread *thread, void (*main)(void))
+{
+	(void)thread;
+	(void)main;
+	return -ENOSYS;
+}
+
+#else
+
 int
 cow__thread_start(struct cow__thread *thread, void (*main)(void))
 {
@@ -96,6 +104,8 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	void **tls;
 	long r;
 
+	if (cow__gate_state && !cow__gate_lets(SYS_clone, (long)flags, 0, 0, 0))
+		return -EPERM;
 	if (!thread->memory) {
 		r = cow__map_meta(STACK_BYTES + TLS_BYTES, &thread->memory);
 		if (r < 0)

@@ -29,6 +29,9 @@ struct cow__thread {
  * sanitizers, whose runtimes can't handle a thread that they did not make. */
 int cow__thread_start(struct cow__thread *thread, void (*main)(void));
 
+/* A process or a thread of any kind, which runs `main` on that stack and ends. As clone(). */
+long cow__thread_clone(unsigned long flags, void *stack, void (*main)(void));
+
 /* Does this run on it? No system call. */
 bool cow__thread_is_mine(const struct cow__thread *thread);
 

@@ -5,6 +5,7 @@
  * They look only at addresses in the engine's window. All other calls go straight
  * to the kernel, as libc's own functions do.
  */
+#include "preload/park.h"
 #include "preload/preload.h"
 
 #include "core/program/advise.h"
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
@@ -135,7 +137,9 @@ will_map(size_t bytes, int flags, int fd)
 	unsigned log = (unsigned)flags >> HUGE_SHIFT & HUGE_MASK;
 	size_t unit = 0, more;
 
-	if (!(flags & MAP_ANONYMOUS))
+	if (preload_sandboxed()) /* a filter may forbid to ask */
+		unit = 0;
+	else if (!(flags & MAP_ANONYMOUS))
 		unit = huge_file(fd);
 	else if (flags & MAP_HUGETLB)
 		unit = !log ? huge_default() : log < 40 ? (size_t)1 << log : 0;
@@ -185,10 +189,19 @@ mmap64(void *addr, size_t bytes, int prot, int flags, int fd, off64_t offset)
 	return preload_mmap(addr, bytes, prot, flags, fd, offset);
 }
 
+/* In a process that filters its calls no memory is mapped anew, so the engine has nothing to note.
+ * It only makes memory read as zero that would show the bytes of a file. */
+static bool
+is_kernels(int advice)
+{
+	return preload_sandboxed() && advice != MADV_DONTNEED && advice != MADV_FREE &&
+	       advice != MADV_REMOVE;
+}
+
 EXPORT int
 madvise(void *addr, size_t bytes, int advice)
 {
-	if (ours(addr, bytes))
+	if (ours(addr, bytes) && !is_kernels(advice))
 		return answer(cow__advise((uintptr_t)addr, bytes, advice));
 	return (int)preload_kernel(SYS_madvise, addr, bytes, advice);
 }
@@ -199,7 +212,7 @@ posix_madvise(void *addr, size_t bytes, int advice)
 	/* As in glibc: POSIX allows no loss of data, so this does nothing. */
 	if (advice == POSIX_MADV_DONTNEED)
 		return 0;
-	if (ours(addr, bytes))
+	if (ours(addr, bytes) && !is_kernels(advice))
 		return -cow__advise((uintptr_t)addr, bytes, advice);
 	return preload_kernel(SYS_madvise, addr, bytes, advice) < 0 ? errno : 0;
 }
@@ -335,6 +348,33 @@ move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	return fresh;
 }
 
+/* A filter may forbid what moves pages out of a block. */
+static void *
+move_by_copy(void *addr, size_t old_bytes, size_t bytes)
+{
+	void *fresh = (void *)preload_kernel(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE,
+	                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (fresh == MAP_FAILED)
+		return fresh;
+	memcpy(fresh, addr, old_bytes);
+	(void)preload_munmap(addr, old_bytes);
+	return fresh;
+}
+
+static void *
+grow(void *addr, size_t old_bytes, size_t bytes, int flags)
+{
+	void *fresh = MAP_FAILED;
+
+	if (!preload_sandboxed()) {
+		fresh = move_out(addr, old_bytes, bytes, flags, NULL);
+		if (fresh != MAP_FAILED || (errno != EPERM && errno != ENOSYS))
+			return fresh;
+	}
+	return move_by_copy(addr, old_bytes, bytes);
+}
+
 EXPORT void *
 mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 {
@@ -358,7 +398,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		return move_out(addr, old_bytes, bytes, flags, to);
 	if (bytes > old_bytes) {
 		if (flags & MREMAP_MAYMOVE)
-			return move_out(addr, old_bytes, bytes, flags, to);
+			return grow(addr, old_bytes, bytes, flags);
 		errno = ENOMEM;
 		return MAP_FAILED;
 	}

@@ -224,7 +224,7 @@ beside_threads(void)
 bool
 preload_border_by_file_user(void)
 {
-	uint32_t relatives = cow__border_relatives();
+	uint32_t relatives = preload_sandboxed() ? 0 : cow__border_relatives();
 	bool threads;
 
 	if (!relatives)
@@ -242,6 +242,8 @@ preload_border_by_file_user(void)
 bool
 preload_border_none(void)
 {
+	if (preload_sandboxed()) /* it has left all files */
+		return true;
 	return cow__border_relatives() == 0 && !beside_threads();
 }
 
@@ -273,13 +275,15 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 COW_FORK_CODE void
 preload_border_early(long flags)
 {
-	if (flags & CLONE_FILES)
+	if ((flags & CLONE_FILES) && !preload_sandboxed())
 		(void)preload_kernel(SYS_unshare, CLONE_FILES);
 }
 
 COW_FORK_CODE void
 preload_border_born(long flags)
 {
+	if (preload_sandboxed())
+		return;
 	if ((flags & NAMESPACES) || alone)
 		cow__border_born();
 	if (alone) /* this process has one thread */

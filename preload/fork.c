@@ -99,6 +99,8 @@ in_child(void)
 	if (have_list)
 		_IO_list_resetlock();
 	have_list = 0;
+	if (preload_sandboxed()) /* the kernel did it all, and a filter may end the child */
+		return;
 	preload_report_begin();
 	preload_park_child();
 	preload_gate_child();
@@ -178,7 +180,7 @@ _Fork(void)
 void
 preload_child_number(void *at)
 {
-	if (preload_ours(at) &&
+	if (preload_ours(at) && !preload_sandboxed() &&
 	    cow__syscall(SYS_futex, (long)at, FUTEX_WAKE_OP_PRIVATE, 0, 0, (long)at,
 	                 FUTEX_OP(FUTEX_OP_ADD, 0, FUTEX_OP_CMP_EQ, 0)) >= 0)
 		*(pid_t *)at = (pid_t)cow__syscall(SYS_gettid, 0, 0, 0, 0, 0, 0);

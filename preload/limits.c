@@ -8,6 +8,7 @@
  *                        free and frozen memory would become resident
  *   munlockall           a fork would lock again what was locked before
  */
+#include "preload/park.h"
 #include "preload/preload.h"
 
 #include "core/program/advise.h"
@@ -52,7 +53,7 @@ EXPORT int
 prlimit(pid_t pid, enum __rlimit_resource resource, const struct rlimit *limit,
         struct rlimit *old)
 {
-	if (limit && (pid == 0 || pid == getpid()))
+	if (limit && (pid == 0 || pid == preload_pid()))
 		prepare((int)resource, limit);
 	return (int)preload_kernel(SYS_prlimit64, pid, resource, limit, old);
 }
@@ -70,6 +71,8 @@ mlockall(int flags)
 {
 	struct rlimit limit;
 
+	if (preload_sandboxed())
+		return (int)preload_kernel(SYS_mlockall, flags);
 	/* Else the kernel would copy each page when a frozen mapping is made. */
 	if ((flags & MCL_FUTURE) && !(flags & MCL_ONFAULT))
 		cow__window_counts();

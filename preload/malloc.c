@@ -8,6 +8,7 @@
  * allocator is asked, for it may have some.
  */
 #include "core/fork/fork.h"
+#include "core/fork/retire.h"
 #include "preload/next.h"
 #include "preload/park.h"
 #include "preload/preload.h"
@@ -54,12 +55,26 @@ preload_window_note(void)
 	__atomic_store_n(&preload_window_bytes, end - start, __ATOMIC_RELEASE);
 }
 
+/* All requests may go to the next allocator one day, under a filter of system calls that was
+ * written for a program which had allocated before. So its first calls come now. */
+static void
+next_begin(void)
+{
+	static bool begun;
+
+	if (likely(__atomic_load_n(&begun, __ATOMIC_RELAXED)))
+		return;
+	if (!__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED))
+		preload_next.free(preload_next.malloc(1));
+}
+
 static __attribute__((noinline)) void *
 large(size_t bytes, size_t align, uint32_t flags)
 {
 	int saved = errno;
 	void *p;
 
+	next_begin();
 	if (cow_block_new(bytes, align, flags, &p) < 0)
 		return NULL;
 	preload_window_note();
@@ -80,6 +95,27 @@ void
 preload_gate_open(void)
 {
 	__atomic_store_n(&gate, preload_threshold, __ATOMIC_RELAXED);
+}
+
+static size_t served_from, mapped_from; /* the thresholds of a process that may undo it */
+
+void
+preload_retire(void)
+{
+	served_from = preload_threshold;
+	mapped_from = preload_map_threshold;
+	preload_threshold = preload_map_threshold = SIZE_MAX;
+	preload_gate_open();
+	cow__retire();
+}
+
+void
+preload_retire_undo(void)
+{
+	cow__retire_undo();
+	preload_threshold = served_from;
+	preload_map_threshold = mapped_from;
+	preload_gate_open();
 }
 
 /* A child that only rewrites inherited memory would never enter the engine. The

@@ -21,7 +21,13 @@ static pid_t process COW_FORK_DATA; /* vfork's child has another number */
 bool
 preload_is_vfork_child(void)
 {
-	return process && process != getpid();
+	return process && process != preload_pid();
+}
+
+void
+preload_sandbox_began(void)
+{
+	__atomic_store_n(&cow__park_sandboxed, 1, __ATOMIC_RELAXED);
 }
 
 static struct cow__park_thread *
@@ -32,7 +38,7 @@ thread_new(void)
 
 	if (!t)
 		return NULL;
-	if (preload_kernel(SYS_sigaltstack, NULL, &old) == 0 &&
+	if (cow__ask(SYS_sigaltstack, 0, (long)&old, 0, 0, 0, 0) == 0 &&
 	    !(old.ss_flags & SS_DISABLE))
 		t->alternate = (struct cow__park_range){
 			(uintptr_t)old.ss_sp, (uintptr_t)old.ss_sp + old.ss_size
@@ -105,13 +111,15 @@ preload_rest(void)
 {
 	const struct timespec t = { .tv_nsec = 50000 };
 
-	(void)cow__syscall(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
+	(void)cow__ask(SYS_nanosleep, (long)&t, 0, 0, 0, 0, 0);
 }
 
 COW_FORK_CODE void
 preload_park_child(void)
 {
-	process = getpid();
+	if (preload_sandboxed())
+		return;
+	process = preload_pid();
 	preload_heal_child();
 	cow__park_child(preload_thread);
 }
@@ -132,7 +140,7 @@ record(void)
 void
 preload_park_init(void)
 {
-	process = getpid();
+	process = preload_pid();
 	cow__park_records(record);
 	preload_signals_init();
 	preload_threads_init();

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 extern size_t preload_threshold;
@@ -59,6 +60,14 @@ preload_ours(const void *p)
 	       (!cow__window_holed || cow__window_owns((uintptr_t)p));
 }
 
+/* The process is about to filter its system calls: the engine retires (core/fork/retire.h), and
+ * all requests go to the next allocator. undo: the filter could not be set. Async-signal-safe. */
+void preload_retire(void);
+void preload_retire_undo(void);
+
+/* There has been a filter since the start, and it allows too little. */
+void preload_sandbox_began(void);
+
 /* Registers what a forked child needs, however libc forks. */
 void preload_fork_init(void);
 
@@ -73,6 +82,17 @@ void preload_child_number(void *at);
 
 /* The gate to the kernel (memfd/syscall.c). */
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
+
+/* The same for calls that the program did not ask for (memfd/gate.h): -EPERM where a filter may
+ * end the process for it. */
+long cow__ask(long nr, long a, long b, long c, long d, long e, long f);
+
+/* -EPERM, always, where that may not be asked. */
+static inline pid_t
+preload_pid(void)
+{
+	return (pid_t)cow__ask(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
 
 /* As libc's syscall(). Our own syscall() looks at addresses first. */
 long preload_kernel(long number, ...);

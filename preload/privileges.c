@@ -19,14 +19,16 @@
  * Most of these calls find no thread of the library and no relative, and then cost what they cost
  * without the library (nothing_to_end()).
  *
- * A filter of system calls may kill for calls that the program does not make itself.
- * Before it is set, the shim switches safe points off (memfd/park.h).
+ * A filter of system calls may kill for calls that the program does not make itself. Before it
+ * is set, the shim switches safe points off (memfd/park.h), and the engine retires
+ * (core/fork/retire.h).
  */
 #include "preload/next.h"
 #include "preload/park.h"
 
 #include "core/fork/border.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -73,23 +75,57 @@ preload_is_for_one(long number, long option)
 	}
 }
 
-/* A child of vfork() gets a filter of its own: its parent has the same memory, and goes on
- * as before. */
+/* Is the call about to set a filter? Programs ask by one without a filter (EFAULT) which forms the
+ * kernel knows. A child of vfork() gets a filter of its own: its parent has the same memory, and
+ * goes on as before. */
 static bool
-makes_sandbox(long number, long a)
+makes_sandbox(long number, long a, long b, long c)
 {
-	bool makes = number == SYS_prctl ? a == PR_SET_SECCOMP
-	                                 : number == SYS_seccomp &&
-	                                           (a == SECCOMP_SET_MODE_STRICT ||
-	                                            a == SECCOMP_SET_MODE_FILTER);
+	bool makes = false;
 
-	return makes && (preload_sandboxed() || !preload_is_vfork_child());
+	if (number == SYS_prctl && a == PR_SET_SECCOMP)
+		makes = b == SECCOMP_MODE_STRICT || (b == SECCOMP_MODE_FILTER && c);
+	else if (number == SYS_seccomp)
+		makes = a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c);
+	return makes && !preload_is_vfork_child();
+}
+
+/* For all threads, it tells by a number above 0 which thread it could not be set for. */
+static bool
+was_refused(long number, long a, long b, long r)
+{
+	return r < 0 || (r > 0 && number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER &&
+	                 (b & SECCOMP_FILTER_FLAG_TSYNC) &&
+	                 !(b & SECCOMP_FILTER_FLAG_NEW_LISTENER));
+}
+
+/* The filter may be for the calling thread alone. But the memory is that of all threads. */
+static long
+kernel_sandbox(long number, long a, long b, long c, long d, long e)
+{
+	long r;
+
+	preload_report();
+	cow__park_sandbox(1);
+	preload_retire();
+	r = preload_kernel(number, a, b, c, d, e, 0);
+	if (was_refused(number, a, b, r)) {
+		int error = errno;
+
+		preload_retire_undo();
+		cow__park_sandbox(-1);
+		preload_report_begin();
+		errno = error;
+	}
+	return r;
 }
 
 /* Neither threads of the library, nor relatives to whom the call could make a border. */
 static bool
 nothing_to_end(void)
 {
+	if (preload_sandboxed())
+		return true;
 	return cow__threads_none() && preload_border_none();
 }
 
@@ -97,6 +133,8 @@ nothing_to_end(void)
 static void
 nothing_began(void)
 {
+	if (preload_sandboxed())
+		return;
 	if (!cow__threads_none() && cow__threads_suspend())
 		cow__helper_resume();
 }
@@ -127,8 +165,13 @@ is_of_files(long number)
 long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
-	bool sandbox = makes_sandbox(number, a), suspended, counted;
+	bool sandbox, suspended, counted;
 	long r;
+
+	/* It has nothing more to give up, and may make no other call. */
+	if (preload_sandboxed())
+		return preload_kernel(number, a, b, c, d, e, f);
+	sandbox = makes_sandbox(number, a, b, c);
 
 	if (is_of_files(number) && !preload_border_by_file_user())
 		return preload_kernel(number, a);
@@ -144,12 +187,8 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		/* These tell by the old user that nothing changed. */
 		return is_of_files(number) ? preload_kernel(number, -1L) : r;
 	}
-	if (sandbox)
-		cow__park_sandbox(1);
-	r = preload_kernel(number, a, b, c, d, e, f);
-	/* Programs ask by a call that fails whether there are filters. */
-	if (sandbox && r < 0)
-		cow__park_sandbox(-1);
+	r = sandbox ? kernel_sandbox(number, a, b, c, d, e)
+	            : preload_kernel(number, a, b, c, d, e, f);
 	end(suspended, counted);
 	return r;
 }

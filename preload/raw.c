@@ -83,10 +83,10 @@ preload_is_readable(const void *p, size_t bytes)
 {
 	uintptr_t at = (uintptr_t)p, last = at + bytes - sizeof(uint64_t);
 
-	if (bytes == 0)
+	if (bytes == 0 || preload_sandboxed()) /* a filter may forbid to ask */
 		return true;
 	/* In each page, and at the end. */
-	while (cow__syscall(SYS_rt_sigprocmask, -1, (long)at, 0, sizeof(uint64_t),
+	while (cow__ask(SYS_rt_sigprocmask, -1, (long)at, 0, sizeof(uint64_t),
 	                    0, 0) == -EINVAL) {
 		if (at == last)
 			return true;

@@ -8,7 +8,8 @@
  * so that lines of processes that end at once do not mix. stdio is not used: its
  * streams may be closed or broken by now.
  *
- * A forked process that is about to give up privileges, or enter a sandbox, appends
+ * A process that filters its own system calls may not write then. It does so before it sets the
+ * filter. A forked process that is about to give up privileges, or enter a sandbox, appends
  * "cowshed stranger" before it does so.
  */
 #include "preload/park.h"
@@ -184,10 +185,10 @@ preload_report(void)
 	int fd;
 
 	/* First, without a system call: a filter may end the process for it. */
-	if (!preload_report_path()[0])
+	if (!preload_report_path()[0] || preload_sandboxed())
 		return;
 	/* vfork's child has its parent's memory, and must not report. */
-	self = getpid();
+	self = preload_pid();
 	if (!__atomic_compare_exchange_n(&process, &self, 0, 0,
 	                                 __ATOMIC_RELAXED,
 	                                 __ATOMIC_RELAXED))
@@ -200,7 +201,7 @@ preload_report(void)
 		return;
 	used = 0;
 	add("cowshed");
-	add_number("pid", (uint64_t)getpid());
+	add_number("pid", (uint64_t)self);
 	add_name();
 	add_counters();
 	add_settings();
@@ -233,7 +234,7 @@ preload_report_stranger(void)
 COW_FORK_CODE void
 preload_report_begin(void)
 {
-	__atomic_store_n(&process, getpid(), __ATOMIC_RELAXED);
+	__atomic_store_n(&process, preload_pid(), __ATOMIC_RELAXED);
 }
 
 /* Shells and daemons end without running destructors. */

@@ -142,14 +142,14 @@ block_all(uint64_t *old)
 {
 	const uint64_t all = UINT64_MAX;
 
-	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)old,
+	(void)cow__ask(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)old,
 	                   sizeof(all), 0, 0);
 }
 
 static void
 unblock(const uint64_t *old)
 {
-	(void)cow__syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)old, 0,
+	(void)cow__ask(SYS_rt_sigprocmask, SIG_SETMASK, (long)old, 0,
 	                   sizeof(*old), 0, 0);
 }
 

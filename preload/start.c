@@ -9,11 +9,14 @@
  * The first mmap may come as early: constructors of other libraries allocate, and the
  * next allocator maps a region that it keeps. With the option `mmap` the engine serves
  * this one as well. Else each fork would copy its page tables.
+ *
+ * Under a filter of system calls that leaves nothing to gain, the shim only passes calls on.
  */
 #include "preload/next.h"
 #include "preload/park.h"
 #include "preload/preload.h"
 
+#include "core/fork/retire.h"
 #include "core/memory/state.h"
 #include "core/program/mapping.h"
 
@@ -45,6 +48,10 @@ preload_mmap_begin(void)
 	if (!environ || __atomic_exchange_n(&begun, 1, __ATOMIC_ACQ_REL))
 		return;
 	preload_map_threshold = SIZE_MAX;
+	if (cow__retired_at_start()) {
+		preload_sandbox_began();
+		return;
+	}
 	cow__engine_load();
 	preload_fork_init();
 	preload_options_read();
@@ -56,6 +63,8 @@ start(void)
 {
 	preload_next_init();
 	preload_mmap_begin();
+	if (preload_sandboxed())
+		return;
 	preload_report_begin();
 	preload_park_init();
 	if (preload_option_stops())

@@ -80,6 +80,21 @@ cow__stats_settings(void)
 	return page == &before ? NULL : &((struct whole *)page)->settings;
 }
 
+void
+cow__stats_hide(void)
+{
+	struct page *shown = page;
+
+	if (shown == &before)
+		return;
+	memcpy(&before, shown, sizeof(before));
+	page = &before;
+	__atomic_store_n(&cow__stats, &before.stats, __ATOMIC_RELEASE);
+	cow__descriptor_close(&file);
+	tried = false;
+	/* Other threads may count in the old page for a moment: it stays mapped. */
+}
+
 static struct {
 	uint64_t bytes_live, blocks_live, storages_live, segments;
 } at_fork COW_FORK_DATA;

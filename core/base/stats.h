@@ -50,6 +50,10 @@ int cow__stats_read_settings(pid_t pid, struct cow_settings *ret);
  * in static memory. Engine locked. */
 void cow__stats_publish(void);
 
+/* This process's page is no other's any more, and other processes can't read it: the counters
+ * go back to static memory. Engine locked. */
+void cow__stats_hide(void);
+
 /* Around fork. The child calls cow__stats_child() before it counts anything. Its
  * counters begin at zero, but for those of what lives: live bytes, blocks and
  * storages, and segments. */

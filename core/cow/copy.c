@@ -329,7 +329,7 @@ enter(const void *to, const void *from)
 	                start;
 
 	return (uintptr_t)to - start < window &&
-	       (uintptr_t)from - start < window &&
+	       (uintptr_t)from - start < window && !cow__retired() &&
 	       __atomic_load_n(&cow__engine.copies, __ATOMIC_RELAXED) !=
 	               COW__COPIES_OFF &&
 	       cow__mutex_try_lock(&cow__engine.lock);

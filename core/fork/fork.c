@@ -2,9 +2,12 @@
 /*
  * fork: see the header.
  *
- * What can't be frozen is copied for the child: memory that may be under I/O, memory whose
- * descriptor the program closed, and memory for which the kernel refused the mapping. The parent
- * makes the copy before the fork. The child moves it to the block's address.
+ * What can't be frozen is copied for the child: memory that may be under I/O,
+ * memory whose descriptor the program closed, and memory for which the kernel
+ * refused the mapping (core/fork/copies.h).
+ *
+ * A process that filters its own system calls has retired the engine
+ * (core/fork/retire.h). Its forks only lock, and copy what could not be frozen then.
  */
 #include "core/fork/fork.h"
 #include "core/base/array.h"
@@ -17,8 +20,10 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/rewrite.h"
 #include "core/fork/border.h"
+#include "core/fork/copies.h"
 #include "core/fork/eager.h"
 #include "core/fork/feedback.h"
+#include "core/fork/retire.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
@@ -44,70 +49,10 @@
 #define TRY_REAPED_NS 5000000u
 #define HEAL_NS 500000u /* of a fork, and of a look for children */
 
-struct copy {
-	struct cow__tile *tile;
-	void *data;
-};
-
-static struct copy *copies;
-static uint32_t ncopies COW_FORK_DATA, copies_cap;
 static uint64_t began_at COW_FORK_DATA;
 static bool taking_part COW_FORK_DATA; /* this fork concerns memory of ours */
 static bool was_frozen COW_FORK_DATA;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
-
-static void
-copies_free(void)
-{
-	for (uint32_t i = 0; i < ncopies; i++) {
-		copies[i].tile->copied = false;
-		(void)cow__map_release((uintptr_t)copies[i].data,
-		                       copies[i].tile->bytes);
-	}
-	ncopies = 0;
-}
-
-static int
-copy_for_child(struct cow__tile *t, enum cow_fallback reason)
-{
-	void *data;
-	int r = cow__array_reserve((void **)&copies, &copies_cap,
-	                           sizeof(*copies), ncopies + 1);
-
-	if (r == 0)
-		r = cow__eager_copy(t, &data);
-	if (r < 0)
-		return r;
-	copies[ncopies++] = (struct copy){ t, data };
-	t->copied = true;
-	if (t->idle)
-		return 0;
-	cow__fallback_copied(reason, cow__extent_usable(t));
-	cow__stat_add(bytes_copied, cow__extent_usable(t));
-	return 0;
-}
-
-/* Pages of a file that stay shared are written in place after the fork. So the child may map
- * nothing of that file: it gets copies of what is frozen, too. */
-static int
-copy_beside_shared(void)
-{
-	int r = 0;
-
-	if (!ncopies)
-		return 0;
-	for (struct cow__segment *s = cow__engine.segments; r == 0 && s; s = s->next) {
-		bool stays = false;
-
-		for (uint32_t i = 0; !stays && i < ncopies; i++)
-			stays = copies[i].tile->backing == COW__SHARED &&
-			        cow__eager_shows(copies[i].tile, s);
-		for (struct cow__tile *t = cow__tile_first(); stays && r == 0 && t; t = t->next)
-			if (t->backing == COW__PRIVATE && !t->copied && cow__eager_shows(t, s))
-				r = copy_for_child(t, COW_FALLBACK_PINNED);
-	}
-	return r;
-}
 
 /* Freezes everything, neighbours together. */
 static int
@@ -123,16 +68,16 @@ freeze_all(bool pinned)
 		if (!cow__needs_freeze(t))
 			continue;
 		if (pinned || t->pinned) {
-			r = copy_for_child(t, COW_FALLBACK_PINNED);
+			r = cow__copies_make(t, COW_FALLBACK_PINNED);
 			continue;
 		}
 		r = cow__freeze_onward(&t, &moved);
 		if (r < 0)
-			r = copy_for_child(t, r == -EBADF
+			r = cow__copies_make(t, r == -EBADF
 			                              ? COW_FALLBACK_DESCRIPTOR
 			                              : COW_FALLBACK_FREEZE);
 	}
-	return r == 0 ? copy_beside_shared() : r;
+	return r == 0 ? cow__copies_beside_shared() : r;
 }
 
 static int
@@ -191,7 +136,7 @@ inherit_mappings(bool yes)
 		for (;; t = t->next) {
 			/* What can't be inherited is copied. */
 			if (yes && one < 0 && r == 0 && !t->copied)
-				r = copy_for_child(t, COW_FALLBACK_FREEZE);
+				r = cow__copies_make(t, COW_FALLBACK_FREEZE);
 			if (t->attributes)
 				cow__attributes_withhold(t, cow__tile_start(t),
 				                         cow__tile_end(t));
@@ -222,7 +167,7 @@ prepare_memory(void)
 	if (r == 0)
 		r = inherit_mappings(true);
 	if (r < 0) {
-		copies_free();
+		cow__copies_free();
 		cow__engine.fork_failed = r;
 	}
 	cow__holders_inherit();
@@ -237,10 +182,12 @@ prepare_locked(void)
 	began_at = cow__now();
 	cow__engine.fork_failed = 0;
 	was_frozen = false;
-	taking_part = cow__engine.ready;
+	taking_part = cow__engine.ready && !cow__engine.retired;
 	/* Freezing takes from the pools; nobody else can now. */
 	if (taking_part && cow__engine.live_bytes)
 		prepare_memory();
+	else if (cow__engine.retired)
+		cow__engine.fork_failed = cow__retired_copies();
 	cow__pools_lock();
 	cow__stats_prepare(); /* after the gaps are closed, which count */
 }
@@ -251,7 +198,7 @@ static const struct cow__fork_hooks *fork_hooks;
 static const struct cow__fork_hooks *
 hooks_now(void)
 {
-	return __atomic_load_n(&fork_hooks, __ATOMIC_ACQUIRE);
+	return cow__retired() ? NULL : __atomic_load_n(&fork_hooks, __ATOMIC_ACQUIRE);
 }
 
 void
@@ -294,7 +241,10 @@ cow__fork_prepare(void)
 			cow__yield();
 			continue;
 		}
-		cow__engine_unlock(); /* another thread's first call of share/ */
+		/* Another thread's first call of share/, or it retired the engine. */
+		cow__engine_unlock();
+		if (hooks)
+			(void)hooks->parent();
 	}
 	prepare_locked();
 }
@@ -370,7 +320,7 @@ cow__fork_parent(void)
 	if (taking_part) {
 		cow__holders_parent();
 		cow__segments_parent();
-		copies_free();
+		cow__copies_free();
 		(void)inherit_mappings(false);
 		/* Where forks alone don't heal it, the helper has to. */
 		if (cow__old_tables_pending() || was_frozen)
@@ -378,6 +328,8 @@ cow__fork_parent(void)
 		cow__feedback_forked();
 		count_fork();
 	}
+	if (cow__engine.retired)
+		cow__copies_free();
 	hooks = hooks_now(); /* the hooks of prepare, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
@@ -398,12 +350,7 @@ engine_child(void)
 	cow__holders_child();
 	cow__spares_child();
 	cow__rewrites_child();
-	for (uint32_t i = 0; i < ncopies; i++) {
-		copies[i].tile->copied = false;
-		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
-			cow__process_exit(127);
-	}
-	ncopies = 0;
+	cow__copies_child();
 	cow__old_tables_child();
 	cow__decay_child();
 	cow__segments_child();
@@ -419,6 +366,17 @@ engine_child(void)
 	cow__engine_unlock();
 }
 
+/* The kernel has done all that a fork of private memory needs. */
+static void
+retired_child(void)
+{
+	if (cow__engine.fork_failed)
+		cow__process_exit(127);
+	cow__engine.lock.state = 0;
+	cow__pools_unlock();
+	cow__copies_child();
+}
+
 COW_FORK_CODE COW_EXPORT void
 cow__fork_child(void)
 {
@@ -426,6 +384,10 @@ cow__fork_child(void)
 	cow__stats_child();
 	if (skipping) {
 		cow__border_missed();
+		return;
+	}
+	if (cow__engine.retired) {
+		retired_child();
 		return;
 	}
 	if (hooks_now())

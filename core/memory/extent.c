@@ -21,7 +21,7 @@
 static bool
 wants_anon(size_t bytes, unsigned flags)
 {
-	if (cow__engine.no_memfd || cow__engine.no_locks)
+	if (cow__engine.no_memfd || cow__engine.no_locks || cow__engine.retired)
 		return true;
 	if (flags & COW__EXTENT_MEMFD)
 		return false;

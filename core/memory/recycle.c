@@ -89,7 +89,8 @@ wait_in_limbo(struct cow__tile *t)
 }
 
 /* Maps the tile as free memory is mapped: its segment shared if this process may
- * use the pages again (`alone`), anonymous memory as it lies, else nothing. */
+ * use the pages again (`alone`), anonymous memory as it lies, else nothing. Nothing, too, in a
+ * retired engine, which has no helper that would give it back. */
 static int
 map_as_free(struct cow__tile *t, bool alone)
 {
@@ -116,7 +117,7 @@ map_as_free(struct cow__tile *t, bool alone)
 			t->backing = COW__NONE;
 			r = 0;
 		}
-	} else if (!s && (t->backing != COW__ANON || t->slow)) {
+	} else if (!s && (t->backing != COW__ANON || t->slow || cow__engine.retired)) {
 		r = cow__map_none(cow__tile_start(t), t->bytes);
 		if (r == 0)
 			t->backing = COW__NONE;

@@ -58,7 +58,8 @@ cow__engine_enter(void)
 void
 cow__engine_tick(void)
 {
-	cow__hooks.tick();
+	if (!cow__engine.retired)
+		cow__hooks.tick();
 }
 
 static uint64_t sleepers_at; /* the next look for threads that sleep past libc */
@@ -86,7 +87,7 @@ cow__engine_quiet(uint64_t stop_ns)
 	bool sleepers = cow__engine_sleepers_due(now);
 	enum cow__busy busy;
 
-	if (cow__engine.process != cow__process_id())
+	if (cow__engine.retired || cow__engine.process != cow__process_id())
 		return false;
 	busy = cow__quiet_begin(cow__helper_id(), &cow__engine.lock,
 	                        cow__engine.start, cow__engine.end,

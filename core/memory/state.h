@@ -59,6 +59,11 @@ struct cow__engine {
 	 * limit on private memory, or overcommit_memory is 2. */
 	bool counted;
 
+	/* A filter of system calls may end the process for calls that libc would not make: there
+	 * are no blocks any more, and new storages are anonymous memory (core/fork/retire.h).
+	 * Written under the lock. */
+	bool retired;
+
 	/* set by core/fork/feedback.c: new blocks get anonymous memory */
 	bool prefer_anon;
 	/* it forked or copied lazily: there may be something to thaw */
@@ -74,6 +79,13 @@ void cow__engine_load(void);
 /* Locks the engine and makes sure that it is ready. 0 or -errno; not locked after
  * a failure. */
 int cow__engine_enter(void);
+
+/* No lock: true for good, but for a filter that could not be set. */
+static inline bool
+cow__retired(void)
+{
+	return __atomic_load_n(&cow__engine.retired, __ATOMIC_RELAXED);
+}
 
 /* Does small work that is due: cooling, thawing, limbo. Called at the end of
  * calls that allocate or free. It asks the clock, and does most things at most

@@ -18,6 +18,8 @@
 #include "core/storage/allocation.h"
 #include "core/storage/small.h"
 
+#define KEPT_MOST (128u << 10) /* libc frees less without a call of the kernel */
+
 /* The tile of a live block that starts at `ptr`. Any other pointer is a double
  * free or not ours: the process ends. Engine locked. */
 static struct cow__tile *
@@ -65,6 +67,8 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		                           "power of two, or unknown flags");
 	if (alignment > GIB * 1024)
 		return cow__error(-EINVAL, "cow_block_new: alignment is more than 1 TiB");
+	if (cow__retired()) /* the next allocator serves */
+		return cow__error(-EPERM, "cow_block_new: the process filters its calls");
 	r = cow__overcommit_ask(bytes);
 	if (r == 0)
 		r = block_new(bytes, alignment, false, &t, &dirty);
@@ -80,8 +84,14 @@ static void
 block_free_locked(struct cow__tile *t)
 {
 	t->block = false;
-	if (!t->allocation) /* otherwise a storage holds on to it */
+	if (t->allocation) /* a storage holds on to it */
+		return;
+	if (!cow__engine.retired)
 		cow__apart_free(t);
+	else if (t->bytes >= KEPT_MOST)
+		cow__extent_free(t);
+	else /* the filter may not let libc unmap anything */
+		cow__stat_add(bytes_limbo, t->bytes);
 }
 
 COW_EXPORT void
@@ -119,6 +129,12 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	if (bytes > (size_t)INT64_MAX)
 		return cow__error(-ENOMEM, "cow_block_resize: the size is beyond INT64_MAX");
 	old = cow_block_bytes(ptr);
+	if (cow__retired() && (bytes > old || bytes < old / 2))
+		return cow__error(-EPERM, "cow_block_resize: the process filters its calls");
+	if (cow__retired()) {
+		*ret = ptr;
+		return 0;
+	}
 	r = bytes > old ? cow__overcommit_ask(bytes - old) : 0; /* it may lock */
 	cow__engine_lock();
 	t = block_at(ptr);

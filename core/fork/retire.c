@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Retiring: see the header.
+ */
+#include "core/fork/retire.h"
+#include "core/base/base.h"
+#include "core/base/stats.h"
+#include "core/cow/ahead.h"
+#include "core/cow/forward.h"
+#include "core/cow/freeze.h"
+#include "core/cow/old_tables.h"
+#include "core/cow/rewrite.h"
+#include "core/fork/copies.h"
+#include "core/fork/eager.h"
+#include "core/fork/fork.h"
+#include "core/memory/attribute.h"
+#include "core/memory/decay.h"
+#include "core/memory/extent.h"
+#include "core/memory/holders.h"
+#include "core/memory/segment.h"
+#include "core/memory/spare.h"
+#include "memfd/export.h"
+#include "memfd/gate.h"
+#include "memfd/map.h"
+#include "memfd/pins.h"
+#include "memfd/quiet.h"
+#include "memfd/signals.h"
+#include "memfd/wait.h"
+
+/* Neighbours together. What can't be frozen is left as it is. */
+static void
+freeze_all(void)
+{
+	uintptr_t moved = 0;
+
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (cow__needs_freeze(t) && !t->pinned)
+			(void)cow__freeze_onward(&t, &moved);
+}
+
+/* A file whose descriptor the program closed can't be mapped anew. Its blocks become copies, if
+ * nobody writes them meanwhile. */
+static void
+copy_unfrozen(void)
+{
+	struct cow__tile *t = cow__tile_first();
+
+	while (t && (!cow__needs_freeze(t) || t->pinned))
+		t = t->next;
+	if (!t || !cow__engine_quiet(0))
+		return;
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		if (!cow__descriptor_ok(&s->file))
+			(void)cow__eager_leave(s);
+	cow__quiet_end();
+}
+
+/* A thread may be writing to the pages of a rewrite, which are private by now. */
+static void
+unmap_open(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
+		    !t->segment->gone)
+			(void)cow__rewrites_unmap(t);
+}
+
+/* The parts of the program's own that are not for children stay so. */
+static void
+inherit(struct cow__tile *t, bool yes)
+{
+	uintptr_t at = cow__tile_start(t), end;
+
+	if (t->kind != COW__LIVE || t->backing != COW__PRIVATE || t->nkept)
+		return;
+	for (; at < cow__tile_end(t); at = end) {
+		end = cow__tile_end(t);
+		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at, &end) ==
+		    COW__PLACE_OURS)
+			(void)cow__map_inherit(at, end - at, yes);
+	}
+	if (yes && t->attributes)
+		cow__attributes_withhold(t, cow__tile_start(t), cow__tile_end(t));
+}
+
+static void
+inherit_all(bool yes)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		inherit(t, yes);
+}
+
+static void
+retire_locked(void)
+{
+	cow__engine.retired = true;
+	if (!cow__engine.ready)
+		return;
+	cow__forward_stop();
+	cow__rewrites_freeze();
+	cow__ahead_forget();
+	cow__old_tables_release();
+	(void)cow__spares_release(cow__now(), true);
+	if (!cow__pins_memory()) {
+		freeze_all();
+		copy_unfrozen();
+	}
+	(void)cow__extent_poll_limbo();
+	(void)cow__decay_all();
+	unmap_open();
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		if (!s->gone)
+			(void)cow__segment_gone(s);
+	inherit_all(true);
+	cow__segments_sweep(false);
+	cow__slots_leave();
+	cow__stats_hide();
+}
+
+COW_EXPORT void
+cow__retire(void)
+{
+	struct cow__signals signals;
+
+	/* A handler could leave by longjmp(), with the lock. */
+	(void)cow__signals_block(&signals);
+	if (cow__fork_try_lock()) {
+		retire_locked();
+		cow__engine_unlock();
+	} else {
+		/* This handler interrupted the engine. */
+		__atomic_store_n(&cow__engine.retired, true, __ATOMIC_RELAXED);
+	}
+	cow__signals_restore(&signals);
+	cow__gate_libc(true);
+}
+
+COW_EXPORT bool
+cow__retired_at_start(void)
+{
+	if (!cow__gate_is_libcs())
+		return false;
+	__atomic_store_n(&cow__engine.retired, true, __ATOMIC_RELAXED);
+	return true;
+}
+
+COW_EXPORT void
+cow__retire_undo(void)
+{
+	struct cow__signals signals;
+
+	cow__gate_libc(false);
+	(void)cow__signals_block(&signals);
+	if (cow__fork_try_lock()) {
+		inherit_all(false);
+		cow__engine.retired = false;
+		cow__engine_unlock();
+	}
+	cow__signals_restore(&signals);
+}
+
+int
+cow__retired_copies(void)
+{
+	int r = 0;
+
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
+		if (cow__needs_freeze(t))
+			r = cow__copies_make(t, COW_FALLBACK_PINNED);
+	if (r == 0)
+		r = cow__copies_beside_shared();
+	if (r < 0)
+		cow__copies_free();
+	return r;
+}
