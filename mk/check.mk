@@ -50,7 +50,7 @@ endif
 #     core/fork/fault_fork                   each kernel call of a fork fails
 SLOW := $(call bin,$(addsuffix .c,$(addprefix tests/,\
 	core/fault_denied cuda/fault_copy cuda/fault_share fuzz/fuzz_strided fuzz/fuzz_views tensor/test_strided))) \
-	$(patsubst %,tests/preload/%.sh,allocators containers copies demo limits mmap options real storm) \
+	$(patsubst %,tests/preload/%.sh,allocators containers copies demo filters limits mmap options real storm) \
 	tests/stress/share_storm.sh tests/cuda/foreign.sh \
 	$(addprefix tests/python/,harness.sh install.sh stdlib.sh) \
 	$(patsubst %,tests/python/test_%.py,arrays benchmarks checkpoint dask dask_cluster examples \
