@@ -8,6 +8,10 @@
  * file page. "Swapped" must count: a page under migration looks swapped, and a
  * scan for present pages alone would miss it (kernel compaction does this).
  *
+ * A read of anonymous memory that was never written enters the kernel's page of zeros into
+ * the page table. It looks like a copied page in pagemap, but has no memory. Only
+ * PAGEMAP_SCAN tells the two apart.
+ *
  * The descriptor is opened for each scan, in a few microseconds. The program
  * could close one that is kept. One of another process's pagemap shows that
  * process.
@@ -47,6 +51,7 @@ struct pm_arg {
 #define PM_IS_FILE (1 << 2)
 #define PM_IS_PRESENT (1 << 3)
 #define PM_IS_SWAPPED (1 << 4)
+#define PM_IS_ZERO (1 << 5) /* the page of zeros that the kernel has for all */
 #define PM_IS_HUGE (1 << 6)
 #define HUGE_WEIGHT 64
 
@@ -260,9 +265,9 @@ scan_words(int fd, uintptr_t start, uintptr_t end, size_t page,
 	return n;
 }
 
-int
-cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
-                    int max, uintptr_t *ret_next)
+static int
+scan_either(struct scan scan, uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+            uintptr_t *ret_next)
 {
 	bool is_kept;
 	int fd = begin(&is_kept), n = -ENOTTY;
@@ -270,8 +275,7 @@ cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
 	if (fd < 0)
 		return fd;
 	if (cow__pagemap_has_scan()) {
-		n = scan_ioctl(fd, (struct scan){ 0 }, start, end, runs, max,
-		               ret_next);
+		n = scan_ioctl(fd, scan, start, end, runs, max, ret_next);
 		if ((n == -ENOTTY || n == -EINVAL) &&
 		    (!is_kept || cow__descriptor_ok(&kept)))
 			cow__pagemap_use_scan(false);
@@ -279,6 +283,20 @@ cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
 	if (n == -ENOTTY || n == -EINVAL)
 		n = scan_words(fd, start, end, cow__page, runs, max, ret_next);
 	return done(fd, is_kept, n);
+}
+
+int
+cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                    uintptr_t *ret_next)
+{
+	return scan_either((struct scan){ 0 }, start, end, runs, max, ret_next);
+}
+
+int
+cow__pagemap_made(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                  uintptr_t *ret_next)
+{
+	return scan_either((struct scan){ .never = PM_IS_ZERO }, start, end, runs, max, ret_next);
 }
 
 static int
@@ -322,6 +340,19 @@ cow__pagemap_written(uintptr_t start, uintptr_t end, struct cow__run *runs, int 
 	return r < 0 ? r : n;
 }
 
+/* Of a page that is in the page table, whose word is `word`: was it only read, and never
+ * written? */
+static bool
+is_zero_page(int fd, uintptr_t page, uint64_t word)
+{
+	const struct scan made = { .never = PM_IS_ZERO };
+	struct cow__run run;
+	uintptr_t next;
+
+	return !(word & (PM_FILE | PM_SWAPPED)) && cow__pagemap_has_scan() &&
+	       scan_ioctl(fd, made, page, page + cow__page, &run, 1, &next) == 0;
+}
+
 int
 cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 {
@@ -340,7 +371,7 @@ cow__pagemap_touched(uintptr_t addr, size_t step, size_t count, size_t gap)
 			n = r < 0 ? (int)r : -EIO;
 			break;
 		}
-		if (word & (PM_PRESENT | PM_SWAPPED))
+		if ((word & (PM_PRESENT | PM_SWAPPED)) && !is_zero_page(fd, at, word))
 			n = (int)i + 1;
 	}
 	return done(fd, is_kept, n);

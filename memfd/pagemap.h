@@ -25,6 +25,11 @@ struct cow__run {
 int cow__pagemap_copied(uintptr_t start, uintptr_t end, struct cow__run *runs,
                         int max, uintptr_t *ret_next);
 
+/* The same for anonymous memory: the pages that were written. Before PAGEMAP_SCAN those that
+ * were only read count, too. */
+int cow__pagemap_made(uintptr_t start, uintptr_t end, struct cow__run *runs, int max,
+                      uintptr_t *ret_next);
+
 /*
  * For watched memory (memfd/watch.h). mark: finds the copied pages, and marks them.
  * A write that ended before the call is in the page that the caller reads after it.
@@ -40,6 +45,7 @@ int cow__pagemap_written(uintptr_t start, uintptr_t end, struct cow__run *runs,
 /*
  * How many of `count` ranges of `step` bytes from `addr` on were touched since
  * they were mapped? A touch shows in the page table entry of a range's last page.
+ * Reading anonymous memory that was never written is no touch (with PAGEMAP_SCAN).
  * Up to `gap` ranges in a row that do not show it are passed over, if a later one
  * does. Returns the number of ranges up to the last one touched, or -errno.
  */

@@ -9,6 +9,7 @@
  */
 #include "core/fork/fork.h"
 #include "core/fork/retire.h"
+#include "core/storage/block.h"
 #include "preload/next.h"
 #include "preload/park.h"
 #include "preload/preload.h"
@@ -76,6 +77,19 @@ large(size_t bytes, size_t align, uint32_t flags)
 
 	next_begin();
 	if (cow_block_new(bytes, align, flags, &p) < 0)
+		return NULL;
+	preload_window_note();
+	errno = saved;
+	return p;
+}
+
+static __attribute__((noinline)) void *
+zeroed(size_t bytes)
+{
+	int saved = errno;
+	void *p;
+
+	if (cow__block_zeroed(bytes, &p) < 0)
 		return NULL;
 	preload_window_note();
 	errno = saved;
@@ -207,7 +221,7 @@ calloc(size_t n, size_t bytes)
 	if (__builtin_mul_overflow(n, bytes, &total) ||
 	    likely(total < preload_threshold))
 		return preload_next.calloc(n, bytes);
-	p = large(total, 0, COW_BLOCK_ZERO);
+	p = zeroed(total);
 	return p ? p : preload_next.calloc(n, bytes);
 }
 

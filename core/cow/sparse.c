@@ -57,7 +57,8 @@ next_copied(const struct cow__tile *t, size_t at, size_t end, struct run *ret)
 
 	next = cow__round_down(next, cow__page);
 	while (r == 0 && next < stop)
-		r = cow__pagemap_copied(next, stop, runs, 2, &next);
+		r = t->backing == COW__ANON ? cow__pagemap_made(next, stop, runs, 2, &next)
+		                            : cow__pagemap_copied(next, stop, runs, 2, &next);
 	if (r > 0)
 		*ret = (struct run){ cow__max(runs[0].start - here, at),
 			             cow__min(runs[0].end - here, end) };

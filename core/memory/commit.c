@@ -29,6 +29,8 @@
 #define YOUNG_MOST 32
 #define LOOKS 8 /* in one call of the program */
 
+enum { ADVICE_HUGEPAGE = 14 }; /* of <sys/mman.h>, which belongs to memfd/ */
+
 static struct cow__tile *young, *oldest; /* a list, by their last progress */
 static unsigned nyoung;
 
@@ -167,26 +169,48 @@ look_at_some(uint64_t now)
 		(void)look(oldest, now, false);
 }
 
+/* May huge pages be made ahead of it? For anonymous memory that is advice alone. */
+static bool
+commits(const struct cow__tile *t)
+{
+	return t->segment ? cow__commits() && !cow__engine.placed : cow__engine.use_collapse;
+}
+
+/* The kernel brings the huge pages when the program writes there. What the program only reads
+ * takes none. */
+static void
+advise(struct cow__tile *t, uintptr_t at, size_t bytes)
+{
+	cow__budget_ahead(bytes);
+	if (cow__map_advise(at, bytes, ADVICE_HUGEPAGE) < 0)
+		young_remove(t); /* this kernel has no huge pages */
+}
+
 void
 cow__commit_fresh(struct cow__tile *t, size_t there)
 {
 	uint64_t now = cow__now();
 	size_t rest, want;
 
-	if (!cow__commits() || cow__engine.placed)
+	if (!commits(t))
 		return;
 	look_at_some(now);
 	begin_at(t, there, true);
 	rest = cow__progress_chunks(t) - t->committed;
 	want = cow__min(rest, cow__max(cow__budget_room(COW__AHEAD_LEAST, t->bytes), cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
-	if (want) {
+	if (want && t->segment) {
 		t->busy = t->owed = true;
 		t->committed += want;
 		cow__budget_ahead(want);
-	} else if (rest >= HELPER_PAYS) {
-		cow__helper_want(true);
+		return;
 	}
+	if (want) {
+		t->committed += want;
+		advise(t, cow__mend_origin(t) + t->committed - want, want);
+	}
+	if (t->young && cow__progress_chunks(t) - t->committed >= HELPER_PAYS)
+		cow__helper_want(true);
 }
 
 void
@@ -292,13 +316,18 @@ cow__commit_frozen(struct cow__tile *t)
 	grown_up(t);
 }
 
-/* Commits `bytes` bytes from `at` on, which are noted as committed. Unlocks the engine. */
+/* Commits `bytes` bytes from `at` on, which are noted as committed. Unlocks the engine, but
+ * for anonymous memory. */
 static void
 commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 {
 	size_t done;
 	int r;
 
+	if (!t->segment) {
+		advise(t, at, bytes);
+		return;
+	}
 	cow__budget_ahead(bytes);
 	r = cow__apart_remake(t, at, bytes, &done);
 	t->missed += bytes - done;
@@ -338,7 +367,7 @@ commit_up(struct cow__tile *t)
 		t->missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
-	want = cow__engine.placed ? 0 : batch(t, t->touched - t->warm, t->committed - t->warm);
+	want = !commits(t) ? 0 : batch(t, t->touched - t->warm, t->committed - t->warm);
 	if (!want)
 		return false;
 	t->committed += want;
@@ -362,7 +391,7 @@ commit_down(struct cow__tile *t)
 		t->missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
-	want = cow__engine.placed ? 0 : batch(t, t->down_touched, t->down_committed);
+	want = !commits(t) ? 0 : batch(t, t->down_touched, t->down_committed);
 	if (!want)
 		return false;
 	t->down_committed += want;

@@ -18,6 +18,10 @@
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
+#define ZEROED_LEAST (4 * MIB)
+/* Advice for huge pages cuts an anonymous block into kernel mappings. */
+#define ZEROED_MAPPINGS 3
+
 static bool
 wants_anon(size_t bytes, unsigned flags)
 {
@@ -33,6 +37,18 @@ wants_anon(size_t bytes, unsigned flags)
 	       (cow__engine.counted ||
 	        (cow__engine.prefer_anon && bytes >= COW__HUGE &&
 	         !cow__own_segment_asked(bytes)));
+}
+
+/* A memfd has no page of zeros for all: reading a hole makes a page. Anonymous memory has one.
+ * Warm memory has its pages already, and is faster than both. */
+static bool
+wants_zeros(size_t bytes, size_t align, unsigned flags)
+{
+	return (flags & COW__EXTENT_ZEROED) && bytes >= ZEROED_LEAST &&
+	       cow__engine.policy == COW__POLICY_AUTO &&
+	       cow__engine.copies == COW__COPIES_OFF && !cow__own_segment_wants(bytes) &&
+	       ZEROED_MAPPINGS * cow__stat_get(blocks_live) < cow__engine.mappings_max &&
+	       !cow__place_has_warm(bytes, align, flags);
 }
 
 void
@@ -102,7 +118,7 @@ commit(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
 	/* Who writes all of it commits it with cow__commit_range(). */
 	if (t->bytes - dirty >= COW__HUGE && !(flags & COW__EXTENT_WHOLE))
 		cow__commit_fresh(t, dirty);
-	else if (dirty && small)
+	else if (dirty && small && t->segment)
 		cow__commit_recycled(t);
 }
 
@@ -111,7 +127,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
                 struct cow__tile **ret, size_t *ret_dirty)
 {
 	size_t len = cow__round_up(bytes ? bytes : 1, cow__page);
-	bool anon = wants_anon(len, flags), small;
+	bool anon = wants_anon(len, flags), zeros = false, small;
 	size_t dirty;
 	struct cow__tile *t;
 	int r;
@@ -119,6 +135,10 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (len < bytes || len > cow__engine.end - cow__engine.start)
 		return -ENOMEM;
 	align = cow__max(align, cow__page);
+	if (!anon)
+		anon = zeros = wants_zeros(len, align, flags);
+	if (!zeros)
+		flags &= ~(unsigned)COW__EXTENT_ZEROED;
 	r = take_either(len, align, &anon, flags, &t, &dirty);
 	if (r < 0)
 		return r;
@@ -138,14 +158,14 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
-	if (anon)
+	if (anon && !zeros)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
 	cow__decay_fresh(len - dirty);
 	/* Warm memory that does not serve goes before more is committed. */
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);
-	if (!anon)
+	if (!anon || zeros)
 		commit(t, dirty, flags, small);
 	*ret = t;
 	*ret_dirty = dirty;

@@ -19,6 +19,7 @@ enum cow__extent_flags {
 	COW__EXTENT_MAPPING = 1 << 4, /* in the half of core/program/mapping.h */
 	COW__EXTENT_PAGES = 1 << 5,  /* pages for another tile: no segment of its own */
 	COW__EXTENT_APART = 1 << 6,  /* in a file of its own, if there may be one more */
+	COW__EXTENT_ZEROED = 1 << 7, /* what is only read shall take no memory */
 };
 
 /*

@@ -17,9 +17,10 @@
 
 static uintptr_t rest_at; /* what the last extent without pages left behind it; 0: nothing */
 
-/* Turns bare space into mapped cold space; `t` is off the lists. */
+/* Turns bare space into mapped cold space; `t` is off the lists. `huge`: with advice for huge
+ * pages, if it is anonymous. */
 static int
-map_bare(struct cow__tile *t, bool anon, bool single)
+map_bare(struct cow__tile *t, bool anon, bool huge, bool single)
 {
 	struct cow__segment *s = NULL;
 	int r;
@@ -35,7 +36,7 @@ map_bare(struct cow__tile *t, bool anon, bool single)
 		return r;
 	cow__tile_change_begin(t);
 	r = anon ? cow__map_anon(cow__tile_start(t), t->bytes,
-	                         t->bytes >= COW__HUGE)
+	                         huge && t->bytes >= COW__HUGE)
 	         : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
 	                           cow__segment_offset(cow__tile_start(t)),
 	                           false);
@@ -51,10 +52,10 @@ map_bare(struct cow__tile *t, bool anon, bool single)
 }
 
 static int
-take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
+take_bare(size_t bytes, size_t align, unsigned want, unsigned flags, bool single,
           struct cow__tile **ret)
 {
-	bool anon = want & COW__WANT_ANON;
+	bool anon = want & COW__WANT_ANON, room = flags & COW__EXTENT_ROOM;
 	size_t unit = cow__round_up(bytes, COW__HUGE), space;
 	struct cow__tile *t;
 	uintptr_t at;
@@ -85,7 +86,7 @@ take_bare(size_t bytes, size_t align, unsigned want, bool room, bool single,
 	t = cow__tile_carve(t, at, unit);
 	if (!t)
 		return -ENOMEM;
-	r = map_bare(t, anon, single);
+	r = map_bare(t, anon, !(flags & COW__EXTENT_ZEROED), single);
 	if (r < 0) {
 		(void)cow__tile_put(t);
 		return r;
@@ -117,7 +118,7 @@ map_behind(const struct cow__tile *t, size_t more)
 	                    cow__min(cow__round_up(more, COW__HUGE), b->bytes));
 	if (!b)
 		return false;
-	if (map_bare(b, t->backing == COW__ANON, false) < 0) {
+	if (map_bare(b, t->backing == COW__ANON, true, false) < 0) {
 		(void)cow__tile_put(b);
 		return false;
 	}
@@ -252,6 +253,18 @@ find_warm(size_t bytes, size_t align, size_t huge, unsigned want, uintptr_t *ret
 	return t;
 }
 
+bool
+cow__place_has_warm(size_t bytes, size_t align, unsigned flags)
+{
+	size_t huge = bytes >= COW__HUGE ? cow__max(align, COW__HUGE) : align;
+	uintptr_t at;
+	const struct cow__tile *t =
+	        find_warm(bytes, align, huge, flags & COW__EXTENT_MAPPING ? COW__WANT_MAPPING : 0,
+	                  &at);
+
+	return t && !t->hollow;
+}
+
 /* Can this free tile be a block that is alone in its file? */
 static bool
 serves_alone(const struct cow__tile *t, uintptr_t at, size_t bytes)
@@ -317,7 +330,7 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 	if (r < 0)
 		return r;
 	if (!t)
-		return take_bare(bytes, align, want, room, single, ret);
+		return take_bare(bytes, align, want, flags, single, ret);
 	if (cow__tile_heat(t) == COW__COLD && !anon && !single)
 		rest_at = cow__tile_end(t);
 	if (single)

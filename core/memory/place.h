@@ -20,6 +20,9 @@
 int cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);
 
+/* Would cow__place_take() find warm memory of a segment, all of it with pages? */
+bool cow__place_has_warm(size_t bytes, size_t align, unsigned flags);
+
 /* Sees to it that `bytes` bytes of free memory lie behind a tile, mapped as it is.
  * False: there is other memory. */
 bool cow__place_behind(struct cow__tile *t, size_t bytes);

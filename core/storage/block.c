@@ -16,7 +16,10 @@
 #include "core/memory/overcommit.h"
 #include "core/memory/state.h"
 #include "core/storage/allocation.h"
+#include "core/storage/block.h"
 #include "core/storage/small.h"
+#include "memfd/map.h"
+#include "memfd/pagemap.h"
 
 #define KEPT_MOST (128u << 10) /* libc frees less without a call of the kernel */
 
@@ -33,7 +36,7 @@ block_at(const void *ptr)
 }
 
 static int
-block_new(size_t bytes, size_t alignment, bool room, struct cow__tile **ret,
+block_new(size_t bytes, size_t alignment, unsigned flags, struct cow__tile **ret,
           size_t *ret_dirty)
 {
 	struct cow__tile *t;
@@ -44,8 +47,7 @@ block_new(size_t bytes, size_t alignment, bool room, struct cow__tile **ret,
 	r = cow__engine_enter();
 	if (r < 0)
 		return r;
-	r = cow__extent_new(bytes, alignment, room ? COW__EXTENT_ROOM : 0, &t,
-	                    ret_dirty);
+	r = cow__extent_new(bytes, alignment, flags, &t, ret_dirty);
 	if (r == 0)
 		t->block = true;
 	cow__engine_tick();
@@ -71,10 +73,29 @@ cow_block_new(size_t bytes, size_t alignment, uint32_t flags, void **ret)
 		return cow__error(-EPERM, "cow_block_new: the process filters its calls");
 	r = cow__overcommit_ask(bytes);
 	if (r == 0)
-		r = block_new(bytes, alignment, false, &t, &dirty);
+		r = block_new(bytes, alignment, 0, &t, &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_new");
 	if (flags & COW_BLOCK_ZERO)
+		cow__sparse_clear(t, 0, dirty);
+	*ret = (void *)cow__tile_start(t);
+	return 0;
+}
+
+COW_EXPORT int
+cow__block_zeroed(size_t bytes, void **ret)
+{
+	struct cow__tile *t;
+	size_t dirty;
+	int r = cow__overcommit_ask(bytes);
+
+	if (r == 0)
+		r = block_new(bytes, 0, COW__EXTENT_ZEROED, &t, &dirty);
+	if (r < 0)
+		return r;
+	/* Without PAGEMAP_SCAN nothing tells which pages were only read. */
+	if (t->backing != COW__ANON || cow__pagemap_has_scan() || dirty % cow__page != 0 ||
+	    cow__map_zap(cow__tile_start(t), dirty) < 0)
 		cow__sparse_clear(t, 0, dirty);
 	*ret = (void *)cow__tile_start(t);
 	return 0;
@@ -146,8 +167,9 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	}
 	/* It grows now, so it may grow again: give it room for that. */
 	if (r == 0)
-		r = block_new(bytes, 0, bytes > old && bytes >= COW__HUGE,
-		              &fresh, &dirty);
+		r = block_new(bytes, 0,
+		              bytes > old && bytes >= COW__HUGE ? COW__EXTENT_ROOM : 0, &fresh,
+		              &dirty);
 	if (r < 0)
 		return cow__error_from(r, "cow_block_resize");
 	cow__sparse_copy(fresh, t, cow__min(old, bytes), dirty);
@@ -203,7 +225,7 @@ raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
 		data = a.data;
 		bytes = a.bytes;
 	} else {
-		r = block_new(bytes, 0, false, &t, &dirty);
+		r = block_new(bytes, 0, 0, &t, &dirty);
 		data = r == 0 ? (void *)cow__tile_start(t) : NULL;
 		bytes = cow__round_up(bytes, cow__page);
 	}

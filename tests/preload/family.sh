@@ -9,6 +9,7 @@ program realloc
 program zero
 program new_delete
 program sparse
+program unread
 program refusals
 program absurd
 program threads

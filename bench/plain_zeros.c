@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A large zeroed block: read, written, written in part, forked
+ *
+ *      plain_zeros [-s BYTES] [-w PERCENT] [-r] [-f FORKS]
+ *
+ * Gets BYTES (1G) by calloc. -w writes the first PERCENT of it, -r reads one byte of every
+ * page. Both may be given: the reads come first. The time of both is ms=. Then it forks FORKS
+ * times (0). Each child looks at one byte and exits; the pauses of the caller are printed. A
+ * tenth of the block is written between two forks. plain_measure measures the memory from
+ * outside.
+ */
+#include "bench/common.h"
+
+#include <sys/wait.h>
+
+static void fork_once(char *p, size_t bytes, int i)
+{
+	double t0 = now_ns(), t1;
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(p[bytes - 1] != 0 && p[bytes - 1] != 1);
+	t1 = now_ns();
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+		die("fork failed, or the child saw wrong bytes");
+	printf("fork=%d pause_us=%.2f\n", i, (t1 - t0) / 1e3);
+	memset(p + bytes / 10 * (size_t)(i % 10), 1, bytes / 10);
+}
+
+int main(int argc, char **argv)
+{
+	size_t bytes = GIB, percent = 0;
+	bool reads = false;
+	int forks = 0, c;
+	long sum = 0;
+	double t0;
+	char *p;
+
+	while ((c = getopt(argc, argv, "s:w:rf:")) != -1)
+		switch (c) {
+		case 's': bytes = size_parse(optarg); break;
+		case 'w': percent = size_parse(optarg); break;
+		case 'r': reads = true; break;
+		case 'f': forks = atoi(optarg); break;
+		default: die("usage: see the head of bench/plain_zeros.c");
+		}
+	t0 = now_ns();
+	p = calloc(1, bytes);
+	if (!p)
+		die("calloc: %s", strerror(errno));
+	for (size_t at = 0; reads && at < bytes; at += PAGE)
+		sum += *(volatile char *)(p + at);
+	memset(p, 1, bytes / 100 * percent);
+	printf("ms=%.2f\n", (now_ns() - t0) / 1e6);
+	if (sum)
+		die("calloc gave bytes that are not zero");
+	for (int i = 1; i <= forks; i++)
+		fork_once(p, bytes, i);
+	free(p);
+	return 0;
+}
