@@ -310,42 +310,41 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
 
 /* Memory that moves out of the window becomes anonymous, and the kernel moves it.
  * The old addresses stay mapped until the engine has made them a hole: no other
- * mapping may get them. */
+ * mapping may get them. What grows does so at an address of the kernel's choice, because
+ * in the window the kernel finds no room. */
 static void *
 move_out(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 {
-	size_t least = old_bytes < bytes ? old_bytes : bytes;
+	size_t least = old_bytes < bytes ? old_bytes : bytes, has = least;
 	int r = cow__own((uintptr_t)addr, old_bytes, COW__OWN_TO_MOVE);
-	void *fresh, *grown;
+	bool grows = bytes > old_bytes;
+	void *moved, *got;
 
 	if (r < 0) {
 		errno = -r;
 		return MAP_FAILED;
 	}
-	if ((flags & MREMAP_FIXED) && bytes > old_bytes &&
-	    preload_munmap(to, bytes) < 0)
-		return MAP_FAILED;
-	fresh = mremap_to(addr, least, least, flags | MREMAP_DONTUNMAP, to);
-	if (fresh == MAP_FAILED)
-		return fresh;
-	if (bytes > old_bytes) {
-		grown = kernel_mremap(fresh, old_bytes, bytes,
-		                      flags & MREMAP_FIXED ? 0
-		                                           : MREMAP_MAYMOVE,
-		                      NULL);
-		if (grown == MAP_FAILED) {
-			r = errno;
-			(void)kernel_mremap(fresh, least, least,
-			                    MREMAP_MAYMOVE | MREMAP_FIXED,
-			                    addr);
-			errno = r;
-			return grown;
-		}
-		fresh = grown;
+	moved = mremap_to(addr, least, least,
+	                  (grows ? MREMAP_MAYMOVE : flags) | MREMAP_DONTUNMAP,
+	                  grows ? NULL : to);
+	got = moved;
+	if (moved != MAP_FAILED && grows)
+		got = kernel_mremap(moved, old_bytes, bytes, MREMAP_MAYMOVE, NULL);
+	if (got != MAP_FAILED && grows && (flags & MREMAP_FIXED)) {
+		moved = got;
+		has = bytes;
+		got = mremap_to(moved, bytes, bytes, flags, to);
 	}
-	if (!(flags & MREMAP_DONTUNMAP))
+	if (got == MAP_FAILED && moved != MAP_FAILED) {
+		r = errno;
+		(void)kernel_mremap(moved, least, least, MREMAP_MAYMOVE | MREMAP_FIXED, addr);
+		if (has > least)
+			(void)preload_kernel(SYS_munmap, (char *)moved + least, has - least);
+		errno = r;
+	}
+	if (got != MAP_FAILED && !(flags & MREMAP_DONTUNMAP))
 		(void)cow__unmap((uintptr_t)addr, old_bytes);
-	return fresh;
+	return got;
 }
 
 /* A filter may forbid what moves pages out of a block. */
@@ -397,10 +396,14 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
 		return move_out(addr, old_bytes, bytes, flags, to);
 	if (bytes > old_bytes) {
-		if (flags & MREMAP_MAYMOVE)
+		int saved = errno, r = -ENOMEM;
+
+		if (!cow__retired())
+			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes);
+		errno = r < 0 ? -r : saved;
+		if (r == -ENOMEM && flags & MREMAP_MAYMOVE)
 			return grow(addr, old_bytes, bytes, flags);
-		errno = ENOMEM;
-		return MAP_FAILED;
+		return r < 0 ? MAP_FAILED : addr;
 	}
 	if (bytes < old_bytes &&
 	    preload_munmap((char *)addr + bytes, old_bytes - bytes) < 0)

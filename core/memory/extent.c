@@ -172,6 +172,46 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	return 0;
 }
 
+/* Ends the live tiles of [at, end). */
+static void
+end_all(uintptr_t at, uintptr_t end)
+{
+	uintptr_t next;
+
+	for (; at < end; at = next) {
+		struct cow__tile *t = cow__tile_find(at);
+
+		next = cow__tile_end(t);
+		cow__extent_free(t);
+	}
+}
+
+int
+cow__extent_new_at(uintptr_t at, size_t bytes, size_t *ret_dirty)
+{
+	uintptr_t here = at, end = at + bytes;
+	bool anon = wants_anon(bytes, 0);
+	size_t dirty, reached = 0;
+	struct cow__tile *t;
+	int r = 0;
+
+	for (; here < end; here = cow__tile_end(t)) {
+		r = cow__place_at(here, end - here, anon, &t, &dirty);
+		if (r < 0)
+			break;
+		cow__extent_live(t, t->bytes);
+		cow__stat_add(blocks_served, 1);
+		cow__stat_add(blocks_live, 1);
+		if (dirty)
+			reached = here - at + dirty;
+	}
+	if (r < 0)
+		end_all(at, here);
+	else
+		*ret_dirty = reached;
+	return r;
+}
+
 /* Has the tile only its own, plainly mapped pages? Then parts of it may go and
  * come. */
 static bool

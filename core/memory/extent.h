@@ -30,6 +30,11 @@ enum cow__extent_flags {
 int cow__extent_new(size_t bytes, size_t align, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);
 
+/* Makes live tiles, one behind the other, of free memory at `at`: `bytes` bytes, a multiple of
+ * the page. *ret_dirty: so many bytes from the start on may be anything. -ENOMEM: it is not all
+ * free, and nothing changed. */
+int cow__extent_new_at(uintptr_t at, size_t bytes, size_t *ret_dirty);
+
 /* Makes a live tile of one that was taken off the free lists. Its backing
  * stays. */
 void cow__extent_live(struct cow__tile *t, size_t used);

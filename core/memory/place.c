@@ -307,6 +307,37 @@ take_mapped(size_t bytes, size_t align, unsigned want, unsigned flags, bool sing
 }
 
 int
+cow__place_at(uintptr_t at, size_t bytes, bool anon, struct cow__tile **ret, size_t *ret_dirty)
+{
+	struct cow__tile *t = cow__tile_find(at);
+	int r = 0;
+
+	if (!t || t->kind != COW__FREE)
+		return -ENOMEM;
+	/* Relatives have this file, or the program wants the other kind of memory. */
+	if (t->backing != COW__NONE &&
+	    (!cow__segment_usable(t->segment) || (t->backing == COW__ANON) != anon ||
+	     (t->segment && t->segment->single))) {
+		cow__extent_leave_file(t, t->segment);
+		t = cow__tile_find(at);
+	}
+	t = t ? cow__tile_carve(t, at, cow__min(bytes, cow__tile_end(t) - at)) : NULL;
+	if (!t)
+		return -ENOMEM;
+	if (t->backing == COW__NONE)
+		r = map_bare(t, anon, true, false);
+	else if (!cow__segment_usable(t->segment) || (t->backing == COW__ANON) != anon)
+		r = -ENOMEM;
+	if (r < 0) {
+		(void)cow__tile_put(t);
+		return r;
+	}
+	*ret_dirty = cow__tile_heat(t) == COW__WARM ? t->bytes - t->hollow : 0;
+	*ret = t;
+	return 0;
+}
+
+int
 cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
                 struct cow__tile **ret, size_t *ret_dirty)
 {

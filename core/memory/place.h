@@ -20,6 +20,10 @@
 int cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);
 
+/* Takes free memory at `at`, at most `bytes` bytes: as much as lies there alike. *ret_dirty as
+ * above. -ENOMEM: what is there is not free. */
+int cow__place_at(uintptr_t at, size_t bytes, bool anon, struct cow__tile **ret, size_t *ret_dirty);
+
 /* Would cow__place_take() find warm memory of a segment, all of it with pages? */
 bool cow__place_has_warm(size_t bytes, size_t align, unsigned flags);
 

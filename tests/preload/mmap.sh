@@ -12,11 +12,13 @@ program grows_down
 program forks
 program advice
 program remap
+program grow
 program protect
 program idle_threads
 thresholds=default
 also=mmap=1M
 program mappings
+program grow
 program descendants
 program busy_threads
 
