@@ -398,11 +398,13 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 	if (bytes > old_bytes) {
 		int saved = errno, r = -ENOMEM;
 
-		if (!cow__retired())
+		if (!preload_sandboxed())
 			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes);
-		errno = r < 0 ? -r : saved;
-		if (r == -ENOMEM && flags & MREMAP_MAYMOVE)
+		errno = saved;
+		if (r == -ENOMEM && (flags & MREMAP_MAYMOVE))
 			return grow(addr, old_bytes, bytes, flags);
+		if (r < 0)
+			errno = -r;
 		return r < 0 ? MAP_FAILED : addr;
 	}
 	if (bytes < old_bytes &&
