@@ -189,11 +189,10 @@ map_in_place(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 }
 
 /*
- * With threads the number may become another file's after the check, and other threads may
- * write the memory at `addr` meanwhile, which must never reach that file. So a shared mapping
- * gets there when it was checked. Limits on addresses may forbid two mappings at once, and
- * the kernel may have unmapped `addr` when it refuses a move. A private mapping, which forks
- * make of all memory, writes to no file: the move would cost it half as much again.
+ * With threads the number may become another file's after the check, and other threads may write
+ * the memory at `addr` meanwhile, which must never reach that file. So a shared mapping gets there
+ * when it was checked. Limits on addresses may forbid two mappings at once, and the kernel may have
+ * unmapped `addr` when it refuses a move. A private mapping writes to no file, and forks make many.
  */
 static int
 map_file(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
@@ -218,6 +217,8 @@ map_file(uintptr_t addr, size_t bytes, const struct cow__descriptor *d,
 		r = map_in_place(addr, bytes, d, offset, protection, flags);
 	if (r == 0 && !inherit)
 		(void)withhold(addr, bytes);
+	if (r == 0 && cow__map_advised)
+		(void)sys_madvise((void *)addr, bytes, MADV_HUGEPAGE);
 	return r;
 }
 

@@ -141,6 +141,10 @@ int cow__map_readable(uintptr_t addr, size_t bytes);
  * kernel can't withhold mappings. */
 int cow__map_inherit(uintptr_t addr, size_t bytes, bool inherit);
 
+/* The process forbids huge pages that are not advised: each mapping of a file gets the advice,
+ * or the huge pages of the file would be mapped as small ones. */
+extern bool cow__map_advised;
+
 int cow__map_advise(uintptr_t addr, size_t bytes, int advice);
 
 /* Goes back to the NUMA policy of the process; for a shared mapping, of the

@@ -101,6 +101,11 @@ long preload_kernel(long number, ...);
  * `option` is prctl's, else 0 (preload/privileges.c). */
 bool preload_is_for_one(long number, long option);
 
+/* preload/thp.c: prctl() calls that forbid huge pages, or ask whether they are forbidden. */
+bool preload_is_thp(long number, long option);
+long preload_thp(long option, long a, long b, long c, long d);
+
+
 /* Makes such a call while the library has no threads. */
 long preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f);
 

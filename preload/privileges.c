@@ -250,6 +250,8 @@ prctl(int option, ...)
 	c = va_arg(ap, long);
 	d = va_arg(ap, long);
 	va_end(ap);
+	if (preload_is_thp(SYS_prctl, option))
+		return (int)preload_thp(option, a, b, c, d);
 	return (int)(preload_is_for_one(SYS_prctl, option)
 	                     ? preload_kernel_alone(SYS_prctl, option, a, b, c,
 	                                            d, 0)

@@ -213,6 +213,22 @@ advise_once(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return cow__map_advise(start, end - start, advice);
 }
 
+COW_EXPORT bool
+cow__huge_apart(bool yes)
+{
+	if (cow__mutex_is_mine(&cow__engine.lock)) /* in a signal handler */
+		return false;
+	cow__engine_lock();
+	yes &= cow__engine.use_collapse;
+	for (struct cow__tile *t = cow__tile_first(); yes && !cow__map_advised && t; t = t->next)
+		if (t->kind == COW__LIVE && !t->overlaid &&
+		    (t->backing == COW__SHARED || t->backing == COW__PRIVATE))
+			(void)cow__map_advise(cow__tile_start(t), t->bytes, ADVICE_HUGEPAGE);
+	cow__map_advised = yes;
+	cow__engine_unlock();
+	return yes;
+}
+
 COW_EXPORT int
 cow__advise(uintptr_t addr, size_t bytes, int advice)
 {

@@ -19,6 +19,11 @@
 
 int cow__advise(uintptr_t addr, size_t bytes, int advice);
 
+/* The process is about to forbid huge pages that are not advised (`yes`), or no longer does. The
+ * engine's memory has the advice from now on. False: it wants no huge pages (option collapse), or
+ * a signal handler interrupted the engine. */
+bool cow__huge_apart(bool yes);
+
 /* mprotect(), and pkey_mprotect() with a protection key. -1: no key. */
 #define COW__KEYS 16
 int cow__protect(uintptr_t addr, size_t bytes, int prot, int key);

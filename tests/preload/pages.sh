@@ -13,6 +13,16 @@ program lent
 program raw_calls
 program registered
 
+# A program that forbids itself huge pages still has the engine's memory in them, where the
+# kernel can make that exception.
+program huge_forbidden
+if [ "$("$programs/huge_forbidden" known | head -n 1)" != 1 ]; then
+	skip 'huge_forbidden mapped' 'the kernel makes no exception (Linux 6.18 does)'
+else
+	under default "$programs/huge_forbidden" mapped >"$work/out" 2>&1
+	says 'huge_forbidden mapped' '^1$' "$work/out"
+fi
+
 # A core file where one is written to the working directory.
 pattern=$(cat /proc/sys/kernel/core_pattern 2>/dev/null)
 case $pattern in
