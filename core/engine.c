@@ -162,12 +162,3 @@ cow__engine_load(void)
 	cow__engine.process = cow__process_id();
 	(void)cow__fork_init();
 }
-
-COW_EXPORT const char *
-cow_version(void)
-{
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-	return STRING(COW_VERSION_MAJOR) "." STRING(
-	        COW_VERSION_MINOR) "." STRING(COW_VERSION_PATCH);
-}

@@ -112,3 +112,12 @@ cow_settings_read(pid_t pid, struct cow_settings *ret)
 	memcpy(ret, &now, size);
 	return 0;
 }
+
+COW_EXPORT const char *
+cow_version(void)
+{
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+	return STRING(COW_VERSION_MAJOR) "." STRING(
+	        COW_VERSION_MINOR) "." STRING(COW_VERSION_PATCH);
+}
