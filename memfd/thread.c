@@ -113,6 +113,7 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	}
 	tls = (void **)((char *)thread->memory + STACK_BYTES + TLS_BYTES / 2);
 	*tls = tls;
+	(void)cow__now(); /* finds the clock, which the thread could not */
 	if (!cow__signals_block(&signals))
 		return -EPERM;
 	cow__signals_thread_starts();

@@ -7,8 +7,9 @@
  * with threads from then on. It would lock its streams and its heap for ever. So
  * the thread is cloned bare: its own stack, a blank thread-local block, every
  * signal blocked, and nothing but system calls and our memory to work with. It
- * must not call libc, except for what touches no thread-local data (memcpy,
- * clock_gettime).
+ * must not call libc, nor any name that another library may define: that library's
+ * code may use thread-local data. So our libraries have their own functions for memory,
+ * texts and time (bytes.c, text.c, vdso.c); scripts/lint-libc.sh lists what they import.
  */
 #ifndef COW_MEMFD_THREAD_H
 #define COW_MEMFD_THREAD_H

@@ -7,7 +7,8 @@
 
 #include <stdint.h>
 
-/* Nanoseconds of the monotonic clock. About 20 ns, without a system call. */
+/* Nanoseconds of the kernel's monotonic clock, whatever libraries make of libc's. About 20 ns,
+ * without a system call where the kernel offers that. */
 uint64_t cow__now(void);
 
 /* How long ago `then` was; 0 if it is later than `now`. The helper asks the

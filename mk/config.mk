@@ -95,11 +95,13 @@ TEST_CXXFLAGS := -std=gnu++17 $(BASE) $(WARN) $(shell $(PKG_CONFIG) --cflags che
 # Code of threads without thread-local storage, where the stack canary lives. The sanitizers
 # keep their data there, too: with them the library makes no such thread.
 NO_TLS := memfd/thread.c core/memory/helper.c core/memory/workers.c
-# Code that is memcpy must not call it.
+# Code that is memcpy or strlen must not call it.
 COPIES_CFLAGS := $(call has_flag,-fno-tree-loop-distribute-patterns) -fno-stack-protector
+# What our libraries bring of libc, each for itself: hidden functions (memfd/bytes.c).
+OWN_LIBC := memfd/bytes.c memfd/text.c
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
 flags = $(FLAGS_$(firstword $(subst /, ,$(1)))) $(if $(filter $(NO_TLS),$(1)),-fno-stack-protector) \
-	$(if $(filter preload/copies/%,$(1)),$(COPIES_CFLAGS)) \
+	$(if $(filter preload/copies/% $(OWN_LIBC),$(1)),-fno-builtin $(COPIES_CFLAGS)) \
 	$(if $(filter tests/driver/%,$(1)),$(DRIVER_FLAGS)) \
 	$(if $(filter %/fiber.c,$(1)),-fno-sanitize=all)
 

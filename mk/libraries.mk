@@ -18,6 +18,7 @@ TENSOR_OBJ  := $(call obj,$(call files,tensor,*.c))
 CUDA_OBJ    := $(call obj,$(sort $(wildcard cuda/*.c))) $(IMAGES:%=%.o)
 LIB_OBJ     := $(ENGINE_OBJ) $(TENSOR_OBJ) $(CUDA_OBJ)
 PRELOAD_OBJ := $(call obj,$(sort $(wildcard preload/*.c)))
+OWN_OBJ     := $(call obj,$(OWN_LIBC))
 COPIES_OBJ  := $(call obj,$(sort $(wildcard preload/copies/*.c)))
 CLI_OBJ     := $(call obj,$(sort $(wildcard cli/*.c)))
 
@@ -80,7 +81,7 @@ endef
 $(LIB_SO): $(ENGINE_OBJ) $(O)/commit.o core/libcowshed.map
 	$(call link_so,$(if $(filter cov,$(MODE)),,-Wl,-z,initfirst))
 
-$(TENSOR_SO): $(TENSOR_OBJ) $(LIB_SO) tensor/libcowshed-tensor.map
+$(TENSOR_SO): $(TENSOR_OBJ) $(OWN_OBJ) $(LIB_SO) tensor/libcowshed-tensor.map
 	$(call link_so,$(RUNPATH_BESIDE))
 
 $(CUDA_SO): $(CUDA_OBJ) $(LIB_SO) $(TENSOR_SO) cuda/libcowshed-cuda.map
@@ -89,7 +90,7 @@ $(CUDA_SO): $(CUDA_OBJ) $(LIB_SO) $(TENSOR_SO) cuda/libcowshed-cuda.map
 $(LIBS_LINK): %.so: %.so.0
 	@ln -sf $(notdir $<) $@
 
-$(PRELOAD_SO): $(PRELOAD_OBJ) $(LIB_SO) preload/preload.map
+$(PRELOAD_SO): $(PRELOAD_OBJ) $(OWN_OBJ) $(LIB_SO) preload/preload.map
 	$(call link_so,$(RUNPATH_BESIDE))
 
 $(COPIES_SO): $(COPIES_OBJ) $(LIB_SO) preload/copies/copies.map

@@ -55,7 +55,7 @@ is_servable(int prot, int flags)
 static void *
 map_new(size_t bytes, int prot, int flags)
 {
-	size_t page = preload_page();
+	size_t page = cow__page;
 	int saved = errno;
 	void *p;
 
@@ -164,7 +164,7 @@ mmap(void *addr, size_t bytes, int prot, int flags, int fd, off_t offset)
 		if (got)
 			return got;
 	}
-	if (!ours(addr, bytes) || (uintptr_t)addr % preload_page())
+	if (!ours(addr, bytes) || (uintptr_t)addr % cow__page)
 		return (void *)preload_kernel(SYS_mmap, addr, bytes, prot, flags, fd,
 		                       offset);
 	if (fixed == MAP_FIXED && preload_map_threshold != SIZE_MAX &&
@@ -284,7 +284,7 @@ mremap_to(void *addr, size_t old_bytes, size_t bytes, int flags, void *to)
 	void *got;
 
 	if (!(flags & MREMAP_FIXED) || !ours(to, bytes) ||
-	    (uintptr_t)to % preload_page())
+	    (uintptr_t)to % cow__page)
 		return kernel_mremap(addr, old_bytes, bytes, flags, to);
 	got = make_over(&c, to, bytes, false);
 	if (got != MAP_FAILED)
@@ -298,7 +298,7 @@ nonsense(const void *addr, size_t old_bytes, size_t bytes, int flags,
          const void *to)
 {
 	uintptr_t from = (uintptr_t)addr, at = (uintptr_t)to;
-	size_t page = preload_page();
+	size_t page = cow__page;
 
 	if ((flags & ~MREMAP_ALL) || from % page || !bytes || !old_bytes ||
 	    ((flags & ~MREMAP_MAYMOVE) && !(flags & MREMAP_MAYMOVE)) ||
@@ -377,7 +377,7 @@ grow(void *addr, size_t old_bytes, size_t bytes, int flags)
 EXPORT void *
 mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 {
-	size_t page = preload_page();
+	size_t page = cow__page;
 	void *to = NULL;
 	va_list ap;
 

@@ -91,7 +91,7 @@ by_user_call(long number, long a, long b, long c)
 	uid_t r, e, s;
 	bool root;
 
-	if (getresuid(&r, &e, &s) < 0)
+	if (preload_kernel(SYS_getresuid, &r, &e, &s) < 0)
 		return HARD;
 	root = !r || !e || !s;
 	switch (number) {
@@ -114,7 +114,7 @@ same_groups(long number, long a, long b, long c)
 {
 	gid_t r, e, s;
 
-	if (getresgid(&r, &e, &s) < 0)
+	if (preload_kernel(SYS_getresgid, &r, &e, &s) < 0)
 		return false;
 	switch (number) {
 	case SYS_setgid:

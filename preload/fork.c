@@ -123,7 +123,7 @@ forked(pid_t pid)
 	error = cow__fork_result();
 	if (error < 0) {
 		/* The child saw the error, too, and ended. */
-		while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		while (cow__syscall(SYS_wait4, pid, 0, __WALL, 0, 0, 0) == -EINTR)
 			;
 		errno = -error;
 		return -1;

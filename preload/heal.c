@@ -15,7 +15,6 @@
 
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #define STACK_BYTES ((size_t)128 << 10)
 #define LOOK_NS 100000u /* between looks of threads that park whether a slice is due */
@@ -100,12 +99,9 @@ call(void (*f)(void), bool wait)
 void
 preload_heal_here(void)
 {
-	struct timespec t;
-	uint64_t now, next = __atomic_load_n(&look_at, __ATOMIC_RELAXED);
+	uint64_t now = cow__now();
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	if (now < next)
+	if (now < __atomic_load_n(&look_at, __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&look_at, now + LOOK_NS, __ATOMIC_RELAXED);
 	(void)call(cow__heal_here, false);

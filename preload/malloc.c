@@ -21,7 +21,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -96,15 +95,6 @@ zeroed(size_t bytes)
 	return p;
 }
 
-static uint64_t
-now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void
 preload_gate_open(void)
 {
@@ -141,7 +131,7 @@ preload_gate_child(void)
 	if (!preload_window_bytes)
 		return;
 	asked = 0;
-	settled_at = now() + SETTLED_NS;
+	settled_at = cow__now() + SETTLED_NS;
 	__atomic_store_n(&gate, 0, __ATOMIC_RELAXED);
 }
 
@@ -156,7 +146,7 @@ look(void)
 		return;
 	}
 	if (__atomic_fetch_add(&asked, 1, __ATOMIC_RELAXED) % ASK_EVERY ||
-	    now() < settled_at)
+	    cow__now() < settled_at)
 		return;
 	preload_gate_open();
 	cow__fork_settled();
@@ -356,13 +346,13 @@ memalign(size_t align, size_t bytes)
 EXPORT void *
 valloc(size_t bytes)
 {
-	return memalign(preload_page(), bytes);
+	return memalign(cow__page, bytes);
 }
 
 EXPORT void *
 pvalloc(size_t bytes)
 {
-	size_t page = preload_page();
+	size_t page = cow__page;
 
 	if (bytes > SIZE_MAX - page) {
 		errno = ENOMEM;

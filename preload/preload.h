@@ -5,6 +5,7 @@
 #ifndef COW_PRELOAD_PRELOAD_H
 #define COW_PRELOAD_PRELOAD_H
 
+#include "core/base/base.h"
 #include "core/memory/window.h"
 
 #include <stdbool.h>
@@ -27,12 +28,6 @@ void preload_window_note(void);
 /* malloc() passes small requests on, from now on; in a forked child, after 100 ms. */
 void preload_gate_open(void);
 void preload_gate_child(void);
-
-static inline size_t
-preload_page(void)
-{
-	return (size_t)sysconf(_SC_PAGESIZE);
-}
 
 /* Is this pointer of malloc not the next allocator's? */
 static inline int
@@ -87,7 +82,10 @@ long cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
  * end the process for it. */
 long cow__ask(long nr, long a, long b, long c, long d, long e, long f);
 
-/* -EPERM, always, where that may not be asked. */
+/* The clock of memfd/wait.h. */
+uint64_t cow__now(void);
+
+/* libc's getpid() may be another library's. -EPERM, always, where that may not be asked. */
 static inline pid_t
 preload_pid(void)
 {

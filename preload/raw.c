@@ -90,7 +90,7 @@ preload_is_readable(const void *p, size_t bytes)
 	                    0, 0) == -EINVAL) {
 		if (at == last)
 			return true;
-		at = last - at > preload_page() ? at + preload_page() : last;
+		at = last - at > cow__page ? at + cow__page : last;
 	}
 	return false;
 }
@@ -370,7 +370,7 @@ vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 
 	for (size_t i = 0; i < known; i++) {
 		uintptr_t start = (uintptr_t)parts[i].iov_base;
-		size_t bytes = parts[i].iov_len, skip = start % preload_page();
+		size_t bytes = parts[i].iov_len, skip = start % cow__page;
 
 		if (!bytes || !preload_ours(parts[i].iov_base))
 			continue;

@@ -59,15 +59,29 @@ add_number(const char *key, uint64_t n)
 	add(digits + i);
 }
 
+/* Calls of the kernel's: another library's open() may change what a path means. */
+static int
+open_file(const char *path, int flags)
+{
+	return (int)preload_kernel(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC, 0600);
+}
+
+static void
+write_and_close(int fd, const char *text, size_t n)
+{
+	(void)preload_kernel(SYS_write, fd, text, n);
+	(void)preload_kernel(SYS_close, fd);
+}
+
 static void
 add_name(void)
 {
 	char name[32];
-	int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, name, sizeof(name) - 1);
+	int fd = open_file("/proc/self/comm", O_RDONLY);
+	long n = fd < 0 ? 0 : preload_kernel(SYS_read, fd, name, sizeof(name) - 1);
 
 	if (fd >= 0)
-		close(fd);
+		(void)preload_kernel(SYS_close, fd);
 	name[n > 0 ? n : 0] = '\0';
 	for (char *p = name; *p; p++)
 		if (*p == ' ' || *p == '\n')
@@ -193,10 +207,9 @@ preload_report(void)
 	                                 __ATOMIC_RELAXED,
 	                                 __ATOMIC_RELAXED))
 		return;
-	fd = open(preload_report_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+	fd = open_file(preload_report_path(), O_WRONLY | O_APPEND);
 	if (fd < 0)
-		fd = open(preload_report_path(),
-		          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+		fd = open_file(preload_report_path(), O_WRONLY | O_APPEND | O_CREAT);
 	if (fd < 0)
 		return;
 	used = 0;
@@ -206,8 +219,7 @@ preload_report(void)
 	add_counters();
 	add_settings();
 	add("\n");
-	(void)!write(fd, line, used);
-	close(fd);
+	write_and_close(fd, line, used);
 }
 
 /* This line comes before the call, since afterwards the process may be unable to open the
@@ -221,12 +233,11 @@ preload_report_stranger(void)
 	if (!preload_report_path()[0] || preload_sandboxed() ||
 	    preload_is_vfork_child() || __atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
 		return;
-	fd = open(preload_report_path(), O_WRONLY | O_APPEND | O_CLOEXEC);
+	fd = open_file(preload_report_path(), O_WRONLY | O_APPEND);
 	if (fd >= 0) {
 		static const char text[] = "cowshed stranger\n";
 
-		(void)!write(fd, text, sizeof(text) - 1);
-		close(fd);
+		write_and_close(fd, text, sizeof(text) - 1);
 	}
 	errno = saved;
 }

@@ -50,7 +50,7 @@ pass_on(int sig)
 	if (wanted.sa_handler == SIG_IGN)
 		return;
 	(void)preload_next_sigaction(sig, &none, NULL);
-	(void)cow__syscall(SYS_tgkill, getpid(), cow__syscall(SYS_gettid, 0, 0, 0, 0, 0, 0),
+	(void)cow__syscall(SYS_tgkill, preload_pid(), cow__syscall(SYS_gettid, 0, 0, 0, 0, 0, 0),
 	                   sig, 0, 0, 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The helper thread: see the header. memfd/thread.h says what it must not do: no
- * thread-local data (so no cow_last_error()), no libc but memcpy.
+ * thread-local data (so no cow_last_error()), no libc.
  */
 #include "core/memory/helper.h"
 #include "core/base/base.h"
