@@ -14,6 +14,7 @@ program refusals
 program absurd
 program threads
 program early_late
+program mallinfo
 
 # Random programs; the second number is steps, the third the largest block.
 for seed in 1 2 3; do
