@@ -10,6 +10,9 @@
  *      another class or machine      the loader could not map the shim
  *      set-user-ID, capabilities     the loader ignores paths in LD_PRELOAD
  *
+ * Nor would the program run with it if it has a sanitizer inside, which wants malloc and its like
+ * for itself, and to be the first library. The names of its symbols and libraries tell that.
+ *
  * For a script the program in its first line counts, which may be a script
  * again. A file that can't be read is left to exec, whose error says best what is
  * wrong. In doubt, the shim is taken to load.
@@ -31,6 +34,8 @@
 enum {
 	SCRIPTS_MOST = 5, /* as the kernel */
 	HEADERS_MOST = 64,
+	SECTIONS_MOST = 256,
+	NAMES_MOST = 64 << 20,
 };
 
 struct file {
@@ -121,6 +126,49 @@ static bool gains_privileges(int fd)
 	                                  sizeof capabilities) > 0;
 }
 
+/* Of the runtimes of gcc and clang: functions that the compiler calls, and libraries. Each is a
+ * whole string of the table, or the beginning of one. */
+static bool names_sanitizer(const char *table, size_t bytes)
+{
+	static const char functions[][16] = { "__asan_init", "__tsan_init", "__msan_init",
+		                              "__lsan_init", "__hwasan_init" };
+	static const char libraries[][24] = { "\0libasan.so", "\0libtsan.so", "\0liblsan.so",
+		                              "\0libhwasan.so", "\0libclang_rt.asan",
+		                              "\0libclang_rt.tsan", "\0libclang_rt.hwasan" };
+
+	for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+		if (memmem(table, bytes, functions[i], strlen(functions[i]) + 1) != NULL)
+			return true;
+	for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++)
+		if (memmem(table, bytes, libraries[i], strlen(libraries[i] + 1) + 1) != NULL)
+			return true;
+	return false;
+}
+
+/* In the names of its libraries and symbols, those that are not stripped. */
+static bool has_sanitizer(const struct file *f)
+{
+	bool found = false;
+
+	for (int i = 0; i < f->head.e_shnum && i < SECTIONS_MOST && !found; i++) {
+		ElfW(Shdr) s;
+		char *table;
+
+		if (!read_at(f->fd, &s, sizeof s,
+		             (off_t)(f->head.e_shoff + (size_t)i * f->head.e_shentsize)))
+			return false;
+		if (s.sh_type != SHT_STRTAB || s.sh_size > NAMES_MOST)
+			continue;
+		table = malloc(s.sh_size + 1);
+		if (table == NULL)
+			return false;
+		found = read_at(f->fd, table, s.sh_size, (off_t)s.sh_offset) &&
+		        names_sanitizer(table, s.sh_size);
+		free(table);
+	}
+	return found;
+}
+
 static const char linked_statically[] = "it is linked statically";
 
 /* A loader that can't load the shim prints an error, or gives up. */
@@ -143,6 +191,8 @@ static const char *judge(struct file *f, bool *ret_harmless)
 		why = "it uses another libc";
 	else if (gains_privileges(f->fd))
 		why = "it runs with raised privileges";
+	else if (has_sanitizer(f))
+		why = "it has a sanitizer, which needs malloc for itself";
 	close(own.fd);
 	*ret_harmless = why == linked_statically;
 	return why;

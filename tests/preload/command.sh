@@ -321,6 +321,17 @@ else
 	skip 'run: musl: no musl-gcc here'
 fi
 
+for kind in address thread leak; do
+	for how in '' "-static-lib${kind:0:1}san"; do
+		if [ -n "$cc" ] && built "$work/checked" "$cc" -fsanitize="$kind" $how; then
+			without "$kind sanitizer $how" 'it has a sanitizer' 5 "$work/checked"
+			says "run: $kind sanitizer $how: it is not asked" '^not asked' "$work/out"
+		else
+			skip "run: no $kind sanitizer $how here"
+		fi
+	done
+done
+
 # Copies with another byte in the header. The kernel may or may not start them.
 head_byte() { # FILE OFFSET OCTAL
 	cp "$programs/zero" "$1" &&
