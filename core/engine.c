@@ -55,6 +55,7 @@ start(void)
 		cow__fallback(COW_FALLBACK_MEMFD);
 	if (cow__probe_charges() || cow__map_private_limit() != UINT64_MAX)
 		cow__engine.counted = true;
+	cow__engine.merged = cow__probe_merged();
 	cow__stats_publish();
 	cow__engine.ready = true;
 	return 0;

@@ -13,6 +13,8 @@
 #include <linux/sched.h>
 #include <string.h>
 
+#define COW__PR_GET_MEMORY_MERGE 68 /* Linux 6.4 */
+
 /* Emulators of other processors (qemu-user) accept advice and do not follow it:
  * freed memory would come back with its old bytes. A refusal is fine. */
 static bool
@@ -241,4 +243,10 @@ bool
 cow__probe_charges(void)
 {
 	return number_in("/proc/sys/vm/overcommit_memory") == 2;
+}
+
+bool
+cow__probe_merged(void)
+{
+	return SYS6(SYS_prctl, COW__PR_GET_MEMORY_MERGE, 0, 0, 0, 0, 0) == 1;
 }

@@ -36,4 +36,8 @@ size_t cow__probe_mappings_max(void);
  * refuses single pages of a memfd then, when they are touched. */
 bool cow__probe_charges(void);
 
+/* Does the kernel look for equal pages of this process (PR_SET_MEMORY_MERGE), perhaps by a wish of
+ * the process that started it? */
+bool cow__probe_merged(void);
+
 #endif

@@ -107,6 +107,9 @@ long preload_thp(long option, long a, long b, long c, long d);
 /* Makes such a call while the library has no threads. */
 long preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f);
 
+/* The same for prctl(). */
+long preload_prctl(long option, long a, long b, long c, long d);
+
 /* Between these two the library has no threads (core/memory/workers.c). True: the second
  * must be called. */
 bool cow__threads_suspend(void);

@@ -38,6 +38,9 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#ifndef PR_SET_MEMORY_MERGE /* Linux 6.4 */
+#define PR_SET_MEMORY_MERGE 67
+#endif
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
 #endif
@@ -238,6 +241,22 @@ capset(void *header, const void *data)
 	return kernel_alone(SYS_capset, (long)header, (long)data);
 }
 
+long
+preload_prctl(long option, long a, long b, long c, long d)
+{
+	long r;
+
+	if (preload_is_thp(SYS_prctl, option))
+		return preload_thp(option, a, b, c, d);
+	if (preload_is_for_one(SYS_prctl, option))
+		return preload_kernel_alone(SYS_prctl, option, a, b, c, d, 0);
+	r = preload_kernel(SYS_prctl, option, a, b, c, d);
+	/* New memory has to be of the kind that the kernel can merge. */
+	if (r == 0 && option == PR_SET_MEMORY_MERGE && !preload_sandboxed())
+		cow__window_merged(a != 0);
+	return r;
+}
+
 EXPORT int
 prctl(int option, ...)
 {
@@ -250,12 +269,7 @@ prctl(int option, ...)
 	c = va_arg(ap, long);
 	d = va_arg(ap, long);
 	va_end(ap);
-	if (preload_is_thp(SYS_prctl, option))
-		return (int)preload_thp(option, a, b, c, d);
-	return (int)(preload_is_for_one(SYS_prctl, option)
-	                     ? preload_kernel_alone(SYS_prctl, option, a, b, c,
-	                                            d, 0)
-	                     : preload_kernel(SYS_prctl, option, a, b, c, d));
+	return (int)preload_prctl(option, a, b, c, d);
 }
 
 /* The others go through libc, which changes all threads that it knows. */

@@ -327,10 +327,10 @@ syscall(long number, ...)
 	ARGUMENTS(number);
 	if (is_wait(number, b))
 		return kernel_wait(number, a, b, c, d, e, f);
-	if (preload_is_thp(number, a))
-		return preload_thp(a, b, c, d, e);
 	if (preload_is_for_one(number, a))
 		return preload_kernel_alone(number, a, b, c, d, e, f);
+	if (number == SYS_prctl)
+		return preload_prctl(a, b, c, d, e);
 	if (is_fork(number, a, b))
 		return kernel_fork(number, a, b, c, d, e, f);
 	if (number == SYS_execve || number == SYS_execveat)

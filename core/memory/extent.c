@@ -32,9 +32,9 @@ wants_anon(size_t bytes, unsigned flags)
 	if (cow__engine.policy == COW__POLICY_ANON)
 		return true;
 	/* Where the kernel counts memory, blocks have to count, too. A shortage
-	 * is an error then, and not a SIGBUS at a later touch. */
+	 * is an error then, and not a SIGBUS at a later touch. KSM merges no pages of files. */
 	return cow__engine.policy == COW__POLICY_AUTO &&
-	       (cow__engine.counted ||
+	       (cow__engine.counted || cow__engine.merged ||
 	        (cow__engine.prefer_anon && bytes >= COW__HUGE &&
 	         !cow__own_segment_asked(bytes)));
 }

@@ -64,6 +64,9 @@ struct cow__engine {
 	 * Written under the lock. */
 	bool retired;
 
+	/* The kernel looks for equal pages of this process (KSM), in anonymous memory alone. */
+	bool merged;
+
 	/* set by core/fork/feedback.c: new blocks get anonymous memory */
 	bool prefer_anon;
 	/* it forked or copied lazily: there may be something to thaw */

@@ -143,6 +143,14 @@ cow__window_counts(void)
 	cow__engine_unlock();
 }
 
+COW_EXPORT void
+cow__window_merged(bool merged)
+{
+	cow__engine_lock();
+	cow__engine.merged = merged;
+	cow__engine_unlock();
+}
+
 COW_EXPORT bool
 cow__window_owns(uintptr_t addr)
 {

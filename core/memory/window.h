@@ -35,6 +35,10 @@ bool cow__window_fit(void);
  * child. */
 void cow__window_counts(void);
 
+/* The kernel looks for equal pages of the process from now on, or no more: new blocks are memory in
+ * which it does (`merged` in core/memory/state.h). */
+void cow__window_merged(bool merged);
+
 /* Does the address belong to the engine? Takes its lock. */
 bool cow__window_owns(uintptr_t addr);
 

@@ -8,6 +8,7 @@
 program advice
 program protect
 program remap
+program merged
 program kernel_io
 program lent
 program raw_calls
