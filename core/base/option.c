@@ -67,14 +67,16 @@ trim(const char **s, size_t *n)
 static int
 split(struct cow__pair *p)
 {
-	const char *equals = memchr(p->start, '=', p->bytes), *value;
+	const char *end = p->start + p->bytes, *equals = p->start, *value;
 	size_t key, n;
 
 	p->key[0] = p->value[0] = '\0';
-	if (!equals || equals == p->start)
+	while (equals < end && *equals != '=')
+		equals++;
+	if (equals == end || equals == p->start)
 		return -EINVAL;
 	value = equals + 1;
-	n = (size_t)(p->start + p->bytes - value);
+	n = (size_t)(end - value);
 	trim(&value, &n);
 	for (key = (size_t)(equals - p->start); is_blank(p->start[key - 1]);)
 		key--;

@@ -2,16 +2,14 @@
 /*
  * A hostile peer: groups
  *
- * Forged doors and packs, heads that change after they were checked, messages that are sent a
- * second time, members that write random bytes where all may write, and more members than a
- * group has room for. A member can spoil what the group shares. It can't make another
- * member read or write outside of that.
+ * Forged doors and packs, heads that change after a check, messages that are sent twice, members
+ * that write random bytes, and more members than have room. A member can spoil what the group
+ * shares. It can't make another read or write outside of that.
  */
 #include "tests/support/hostile.h"
 
 #include "share/channel.h"
 #include "share/layout.h"
-
 enum { BYTES = 64 * 1024 };
 
 /* A channel pair whose messages pass through the test's hands. */
