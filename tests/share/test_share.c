@@ -85,10 +85,10 @@ START_TEST(received_twice_is_one_storage)
 	a = receive_one(c);
 	b = receive_one(c);
 	ck_assert_ptr_eq(data(a), data(b));
-	if (modes[_i / 2] == COW_SHARE_CLONE)
-		ck_assert_ptr_ne(a, b);
-	else
+	if (modes[_i / 2] == COW_SHARE_ALIAS)
 		ck_assert_ptr_eq(a, b);
+	else
+		ck_assert_ptr_ne(a, b);
 	cow_storage_unref(a);
 	cow_storage_unref(b);
 	cow_storage_unref(s);

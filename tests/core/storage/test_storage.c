@@ -270,7 +270,7 @@ START_TEST(options_refused)
 
 	options.flags = (uint32_t)1 << 30;
 	fails(-EINVAL, cow_storage_new(100, &options, &storage));
-	options.flags = COW_STORAGE_ZERO | (uint32_t)1 << 3;
+	options.flags = COW_STORAGE_ZERO | (uint32_t)1 << 4;
 	fails(-EINVAL, cow_storage_new(100, &options, &storage));
 	options.flags = 0;
 	options.reserved = 1;
