@@ -8,6 +8,7 @@
  */
 #include "memfd/gate.h"
 #include "memfd/export.h"
+#include "memfd/forked.h"
 #include "memfd/sys.h"
 
 #include <string.h>
@@ -118,8 +119,12 @@ cow__gate_libc(bool libc)
 	__atomic_store_n(&cow__gate_state, libc ? COW__GATE_LIBC : before, __ATOMIC_RELAXED);
 }
 
-COW_EXPORT long
+COW_FORK_CODE COW_EXPORT long
 cow__ask(long nr, long a, long b, long c, long d, long e, long f)
 {
-	return SYS6(nr, a, b, c, d, e, f);
+	if (__builtin_expect(__atomic_load_n(&cow__gate_state, __ATOMIC_RELAXED) !=
+	                             COW__GATE_OPEN, 0) &&
+	    !cow__gate_lets(nr, a, b, c, d))
+		return -EPERM;
+	return cow__syscall(nr, a, b, c, d, e, f);
 }

@@ -41,8 +41,10 @@ bool cow__gate_is_libcs(void);
  * async-signal-safe. Calls that are under way go on. */
 void cow__gate_libc(bool libc);
 
-/* For the shim's own needs: as cow__syscall() (memfd/syscall.c), through the gate. */
-long cow__ask(long nr, long a, long b, long c, long d, long e, long f);
+/* As cow__syscall() (memfd/syscall.c), through the gate; also for the shim's own needs.
+ * Async-signal-safe. */
+__attribute__((visibility("default"))) long
+cow__ask(long nr, long a, long b, long c, long d, long e, long f);
 
 /* ---- For memfd/gate.c alone (memfd/tries.c) ---- */
 

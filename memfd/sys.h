@@ -44,19 +44,9 @@ struct cow__entry {
 __attribute__((visibility("default"))) long
 cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
-/* Calls that a filter may end the process for are not made (memfd/gate.h). */
-static inline long
-sys_call(long nr, long a, long b, long c, long d, long e, long f)
-{
-	if (__builtin_expect(__atomic_load_n(&cow__gate_state, __ATOMIC_RELAXED) !=
-	                             COW__GATE_OPEN, 0) &&
-	    !cow__gate_lets(nr, a, b, c, d))
-		return -EPERM;
-	return cow__syscall(nr, a, b, c, d, e, f);
-}
-
+/* Through the gate: calls that a filter may end the process for are not made. */
 #define SYS6(nr, a, b, c, d, e, f)                                            \
-	sys_call((nr), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+	cow__ask((nr), (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define SYS3(nr, a, b, c) SYS6(nr, a, b, c, 0, 0, 0)
 #define SYS4(nr, a, b, c, d) SYS6(nr, a, b, c, d, 0, 0)
 

@@ -2,6 +2,7 @@
 """Files that save() writes from front to back, for formats that want a file object."""
 
 import os
+import traceback
 
 from . import _cowshed
 
@@ -50,27 +51,38 @@ class Stream:
         self._file, self._error = file, None
 
     def run(self, writer):
-        """Calls writer(self). Raises the error of the file, if it had one."""
+        """Calls writer(self). Raises the error of the file, if it had one. Nothing can be written
+        afterwards."""
+        first = None
         try:
             writer(self)
         except BaseException as error:
-            if self._error is None or self._error is error:
+            first = self._error
+            if first is None or first is error:
                 raise
-            raise self._error from None
-        if self._error is not None:
-            raise self._error
+            traceback.clear_frames(error.__traceback__)  # they hold the memory that is saved
+            raise first from None
+        else:
+            first = self._error
+            if first is not None:
+                raise first
+        finally:
+            # The frames of the error hold this stream, and would hold the memory with it.
+            self._file = self._error = first = None
 
     def write(self, data):
-        return self._do(self._file.write, data)
+        return self._do("write", data)
 
     def flush(self):
-        return self._do(self._file.flush)
+        return self._do("flush")
 
     def _do(self, call, *args):
         if self._error is not None:
             raise self._error
+        if self._file is None:
+            raise ValueError("the file is written")
         try:
-            return call(*args)
+            return getattr(self._file, call)(*args)
         except BaseException as error:
             self._error = error
             raise

@@ -57,8 +57,8 @@ for name in libcowshed{,-tensor,-cuda}; do
 	is "soname: $name" "$(soname "$lib/$name.so")" "$name.so.0"
 done
 # All that LD_PRELOAD maps into every program: code and constants of the engine.
-is 'libcowshed: at most 350 kB of code and constants' \
-	"$(size "$lib/libcowshed.so" | awk 'NR == 2 && $1 > 350000 { print $1 }')" ''
+is 'libcowshed: at most 370 kB of code and constants' \
+	"$(size "$lib/libcowshed.so" | awk 'NR == 2 && $1 > 370000 { print $1 }')" ''
 is 'soname: the shim' "$(soname "$lib/libcowshed-preload.so")" libcowshed-preload.so
 # What the shim has in common with the library is of a node of its own, for this release alone.
 node=COWSHED_${version%.*}

@@ -4,7 +4,7 @@
  *
  * The kernel keeps privileges for each thread, and libc changes the threads that it knows.
  * A program that never started a thread has one thread, even if its malloc starts some.
- * After each of these calls all threads in /proc/self/task must have the same user, groups,
+ * After each of these calls (not setfsuid, which gives nothing up) all threads in /proc/self/task must have the same user, groups,
  * capabilities and filters. Which calls are allowed depends on the user.
  *
  * Some of the calls are allowed in signal handlers, and after forks that run no handlers.
@@ -104,8 +104,6 @@ static const struct way {
 	{ "setresgid", by_resgid },
 	{ "seteuid", by_euid },
 	{ "setegid", by_egid },
-	{ "setfsuid", by_fsuid },
-	{ "setfsgid", by_fsgid },
 	{ "setgroups", by_groups },
 	{ "initgroups", by_initgroups },
 	{ "capset", by_capset },
@@ -187,6 +185,34 @@ static void try_way(void *arg)
 	finish(child);
 }
 
+/* The user of files goes and comes back, for each request of a server. Other threads keep theirs, and
+ * new ones get the effective one. */
+static void files_of(void *arg)
+{
+	struct dirent *e;
+	char status[2048];
+	DIR *d;
+
+	(void)arg;
+	if (geteuid() != 0)
+		return;
+	free(get_filled(64 * MIB, 2));
+	check(by_fsuid() == 0 && by_fsgid() == 0);
+	free(get_filled(64 * MIB, 3));
+	d = opendir("/proc/self/task");
+	while (d && (e = readdir(d))) {
+		if (atoi(e->d_name) == 0 || atoi(e->d_name) == getpid())
+			continue;
+		read_status(e->d_name, status, sizeof(status));
+		check(!status[0] || (strstr(status, "Uid:\t0\t0\t0\t0\n") &&
+		                     strstr(status, "Gid:\t0\t0\t0\t0\n")));
+	}
+	if (d)
+		closedir(d);
+	setfsuid(0);
+	setfsgid(0);
+}
+
 static volatile sig_atomic_t calls;
 
 static void handler(int sig)
@@ -246,6 +272,8 @@ int main(void)
 		in_child(try_way, (void *)(uintptr_t)&ways[i]);
 		printf("privileges: %s\n", ways[i].name);
 	}
+	in_child(files_of, NULL);
+	puts("privileges: the user of files");
 	in_child(in_handlers, NULL);
 	puts("privileges: in handlers");
 	in_child(after_raw_forks, NULL);

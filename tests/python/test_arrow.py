@@ -111,7 +111,7 @@ def test_memory_of_others_is_copied_once():
 
 @pytest.mark.parametrize("dtype", ["datetime64[us]", ">i4", [("a", "u1"), ("b", ">f8")], "S3"])
 def test_buffers_are_the_bytes_of_any_type(dtype):
-    x = cowshed.zeros(1000, dtype)
+    x = cowshed.zeros(5000, dtype)
     assert cowshed.arrow.buffer(x).size == x.nbytes
     assert cowshed.arrow.storage(cowshed.arrow.buffer(x)) is cowshed.storage_of(x)
 
