@@ -4,9 +4,9 @@
  *
  * Another preloaded library may define these names. Its code would run in the helper, a thread
  * without thread-local data, where `__thread` variables of a library crash (memfd/thread.h). It
- * would also run in forked children and under the engine's lock. So each library of ours has
+ * would also run in forked children and under the engine's lock. So the engine and the shim have
  * these functions inside, hidden: the linker binds all calls to them, and no other library sees
- * them. text.c does the same for strings.
+ * them. text.c does the same for strings. The tensor library uses libc's, which are faster.
  *
  * Copies of up to 128 bytes read all before they write anything. Longer ones go in lines of 64
  * bytes with aligned stores; both ends overlap the lines. There is no `rep movsb`: where the two

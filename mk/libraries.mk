@@ -59,7 +59,8 @@ $(O)/commit.c: force
 $(O)/commit.o: $(O)/commit.c
 	$(Q)$(CC) $(LIB_CFLAGS) $(CFLAGS) -c -o $@ $<
 
-$(LIB_A): $(LIB_OBJ)
+# Without memcpy and its like: the linker would take them for the whole program.
+$(LIB_A): $(filter-out $(OWN_OBJ),$(LIB_OBJ))
 	$(call say,AR,$@)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -81,7 +82,7 @@ endef
 $(LIB_SO): $(ENGINE_OBJ) $(O)/commit.o core/libcowshed.map
 	$(call link_so,$(if $(filter cov,$(MODE)),,-Wl,-z,initfirst))
 
-$(TENSOR_SO): $(TENSOR_OBJ) $(OWN_OBJ) $(LIB_SO) tensor/libcowshed-tensor.map
+$(TENSOR_SO): $(TENSOR_OBJ) $(LIB_SO) tensor/libcowshed-tensor.map
 	$(call link_so,$(RUNPATH_BESIDE))
 
 $(CUDA_SO): $(CUDA_OBJ) $(LIB_SO) $(TENSOR_SO) cuda/libcowshed-cuda.map

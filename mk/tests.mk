@@ -41,6 +41,7 @@ $(TESTS) $(LONG): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(Q)$(if $(wildcard $*.cc),$(CXX),$(CC)) $(LINK) -o $@ $^ $(TEST_LIBS) $(URING) $(LDFLAGS)
 
+$(B)/tests/memfd/test_bytes: $(OWN_OBJ)
 $(B)/tests/core/fault_pages: $(O)/tests/fuzz/fuzz_storage.o
 $(FAULT): $(B)/%: $(O)/%.o $(SUPPORT_OBJ) $(DEVICE_OBJ) $(FAULT_OBJ) $(LIB_A)
 	$(call say,LINK,$@)

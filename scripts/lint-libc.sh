@@ -33,7 +33,8 @@ imports() { # LIBRARY PATTERN
 		sed "s|^|lint: $1 imports, but see memfd/thread.h: |" | tee -a "$bad"
 }
 imports libcowshed.so.0 "$engine"
-imports libcowshed-tensor.so.0 "$start"
+# Rows of tensors are copied by libc's functions, which are two to three times faster than ours.
+imports libcowshed-tensor.so.0 "$start|_*mem(cpy|move|set|cmp)(_chk)?"
 imports libcowshed-preload.so "$shim"
 
 echo "lint: 3 libraries' imports, $(wc -l <"$bad") violations"
