@@ -16,8 +16,8 @@
  * Calls that change nothing make none: programs ask by them, and set what is set already.
  * A border that was not needed costs gains, and never correctness.
  *
- * Some calls change the calling thread alone. Its children are strangers from birth, because
- * its process goes on as it was.
+ * Some calls change the calling thread alone, and some only the children that come after. These
+ * children are strangers from birth, because the process itself goes on as it was.
  */
 #include "preload/next.h"
 #include "preload/park.h"
@@ -259,7 +259,7 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 		cow__border_call(true);
 		cow__border_fence();
 	}
-	/* Only children of a process with threads can be born as strangers. */
+	/* Beside threads it may be for this one alone, also where nobody is left now. */
 	if (*ret_counted || cow__border_due())
 		kind = border_of(number, a, b, c);
 	if ((*ret_counted && !whole && kind != NONE) || later_children(number, a, b))

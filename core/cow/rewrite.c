@@ -308,8 +308,8 @@ next_open(const struct cow__tile *pages, uintptr_t from)
 	return first;
 }
 
-int
-cow__rewrites_unmap(const struct cow__tile *pages)
+static int
+unmap_around(const struct cow__tile *pages)
 {
 	uintptr_t at = cow__tile_start(pages), end = cow__tile_end(pages), to;
 	int r = 0;
@@ -324,6 +324,18 @@ cow__rewrites_unmap(const struct cow__tile *pages)
 			r = cow__map_none(at, to - at);
 		at = w ? to + w->to.piece.bytes : end;
 	}
+	return r;
+}
+
+int
+cow__rewrites_unmap(void)
+{
+	int r = 0;
+
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
+		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
+		    t->segment->leaving)
+			r = unmap_around(t);
 	return r;
 }
 

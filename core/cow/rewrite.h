@@ -38,7 +38,6 @@
 void cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied);
 
 struct cow__rewrite;
-struct cow__tile;
 
 /* Pages for all bytes of a block that is frozen and has other readers. *ret_at gets where
  * they are written. -EAGAIN: there is nothing to gain. -EBUSY: memory may be under I/O, or the
@@ -56,8 +55,9 @@ int cow__rewrite_end(struct cow__rewrite *w, bool keep);
 void cow__rewrites_freeze(void);
 void cow__rewrites_child(void);
 
-/* Unmaps these pages, which lie in a file that the process leaves, apart from what the fork froze
- * for open rewrites. Engine locked. -ENOMEM: it could not freeze all, or no mapping is left. */
-int cow__rewrites_unmap(const struct cow__tile *pages);
+/* Of the files that the process leaves (segment.h: leaving), unmaps the new pages of open rewrites,
+ * apart from what the fork froze: threads may be writing there. Engine locked. -ENOMEM: the fork
+ * could not freeze all, or no mapping is left. */
+int cow__rewrites_unmap(void);
 
 #endif

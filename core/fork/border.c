@@ -118,19 +118,6 @@ prepare(bool hard)
 	return r;
 }
 
-/* A thread may be writing to the pages of a rewrite. The fork made these private. */
-static int
-unmap_open(void)
-{
-	int r = 0;
-
-	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next)
-		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
-		    t->segment->leaving)
-			r = cow__rewrites_unmap(t);
-	return r;
-}
-
 static int
 leave(bool hard)
 {
@@ -143,7 +130,7 @@ leave(bool hard)
 	(void)cow__spares_release(cow__now(), true);
 	r = prepare(hard);
 	if (r == 0)
-		r = unmap_open();
+		r = cow__rewrites_unmap();
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		if (s->leaving)
 			r = cow__segment_gone(s);

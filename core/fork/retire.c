@@ -55,16 +55,6 @@ copy_unfrozen(void)
 	cow__quiet_end();
 }
 
-/* A thread may be writing to the pages of a rewrite, which are private by now. */
-static void
-unmap_open(void)
-{
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->open && t->kind == COW__LIMBO && t->backing == COW__SHARED && t->segment &&
-		    !t->segment->gone)
-			(void)cow__rewrites_unmap(t);
-}
-
 /* The parts of the program's own that are not for children stay so. */
 static void
 inherit(struct cow__tile *t, bool yes)
@@ -107,9 +97,11 @@ retire_locked(void)
 	}
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
-	unmap_open();
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		if (!s->gone)
+		s->leaving = !s->gone;
+	(void)cow__rewrites_unmap();
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		if (s->leaving)
 			(void)cow__segment_gone(s);
 	inherit_all(true);
 	cow__segments_sweep(false);
