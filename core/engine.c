@@ -81,8 +81,10 @@ tick(void)
 		return;
 	last = now;
 	(void)cow__extent_poll_limbo();
-	if (!cow__engine.use_helper)
+	if (!cow__engine.use_helper) {
+		cow__segments_return_filled(now, false);
 		(void)cow__spares_release(now, false);
+	}
 	if (!cow__engine.use_helper || cow__engine.forked_once || cow__engine.generation)
 		cow__heal_due();
 	if (!cow__engine.use_helper)
@@ -143,6 +145,7 @@ cow_trim(void)
 	cow__forward_stop();
 	if (cow__engine.ready) {
 		(void)cow__extent_poll_limbo();
+		cow__segments_return_filled(cow__now(), true);
 		cow__heal(UINT64_MAX);
 		cow__old_tables_release();
 	}

@@ -195,6 +195,21 @@ cow__memfd_zeros(const struct cow__descriptor *d, uint64_t from, uint64_t end)
 	return cow__descriptor_stayed(d) ? any == 0 : -EBADF;
 }
 
+int
+cow__memfd_has(const struct cow__descriptor *d, uint64_t *ret_bytes)
+{
+	struct stat st;
+	long r;
+
+	if (!cow__descriptor_ok(d))
+		return -EBADF;
+	r = SYS3(SYS_fstat, d->fd, &st, 0);
+	if (r < 0)
+		return (int)r;
+	*ret_bytes = (uint64_t)st.st_blocks * 512;
+	return 0;
+}
+
 bool
 cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,
                       uint64_t bytes)

@@ -69,6 +69,9 @@ int cow__memfd_punch(const struct cow__descriptor *d, uint64_t from, uint64_t by
 int cow__memfd_data(const struct cow__descriptor *d, uint64_t from,
                     uint64_t end, uint64_t *ret_start, uint64_t *ret_end);
 
+/* How many bytes of pages it has. 0 or -errno. */
+int cow__memfd_has(const struct cow__descriptor *d, uint64_t *ret_bytes);
+
 /* Are the bytes outside of [from, from + bytes) all zero, also in its first and
  * last page? False also if that can't be told. */
 bool cow__memfd_holds_only(const struct cow__descriptor *d, uint64_t from,

@@ -255,19 +255,6 @@ cow__process_user(void)
 	return (uint32_t)SYS3(SYS_geteuid, 0, 0, 0);
 }
 
-static bool changes_file_user;
-
-COW_EXPORT void
-cow__process_file_user(bool changes)
-{
-	if (changes) {
-		__atomic_store_n(&changes_file_user, true, __ATOMIC_RELAXED);
-	} else if (__atomic_load_n(&changes_file_user, __ATOMIC_RELAXED)) {
-		(void)SYS3(SYS_setfsuid, SYS3(SYS_geteuid, 0, 0, 0), 0, 0);
-		(void)SYS3(SYS_setfsgid, SYS3(SYS_getegid, 0, 0, 0), 0, 0);
-	}
-}
-
 bool
 cow__process_is_raised(void)
 {

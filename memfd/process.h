@@ -33,11 +33,6 @@ int cow__process_processors(void);
 int32_t cow__process_id(void);
 uint32_t cow__process_user(void); /* effective */
 
-/* The program changes the user of files of its threads, and back, as servers do for each request
- * (setfsuid). A thread of the library that begins meanwhile has what its maker had then, so it calls
- * this without `changes`: its user of files becomes the effective one. */
-void cow__process_file_user(bool changes);
-
 /* Has the process more rights than the user who started it (set-user-ID, file
  * capabilities)? */
 bool cow__process_is_raised(void);

@@ -176,11 +176,8 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		return preload_kernel(number, a, b, c, d, e, f);
 	sandbox = makes_sandbox(number, a, b, c);
 
-	if (is_of_files(number)) {
-		cow__process_file_user(true);
-		if (!preload_border_by_file_user())
-			return preload_kernel(number, a);
-	}
+	if (is_of_files(number) && !preload_border_by_file_user())
+		return preload_kernel(number, a);
 	if (!sandbox && !changes_children(number) && nothing_to_end()) {
 		r = preload_kernel(number, a, b, c, d, e, f);
 		nothing_began();

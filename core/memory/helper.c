@@ -80,7 +80,6 @@ static void
 helper_main(void)
 {
 	cow__signals_thread();
-	cow__process_file_user(false);
 	cow__engine_lock();
 	cow__pagemap_read_kept();
 	while (!cow__helper_suspended() &&

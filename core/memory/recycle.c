@@ -436,7 +436,7 @@ cow__limbo_child(void)
 uint64_t
 cow__limbo_job(uint64_t now)
 {
-	(void)now;
+	cow__segments_return_filled(now, false);
 	if (cow__segments_ended()) /* a block was freed while the helper had it */
 		cow__segments_end();
 	return cow__extent_poll_limbo() || cow__engine.frozen ? LIMBO_NS

@@ -52,6 +52,7 @@ struct cow__segment {
 	struct cow__span *left;
 	uint32_t nleft, left_cap;
 	bool left_more; /* there was no memory to note all of them */
+	uint64_t had;   /* bytes of pages, when somebody last looked for more of them */
 	bool leaving;   /* core/fork/border.c is about to give it up ... */
 	bool gone;      /* ... and has: only private mappings are left */
 };
@@ -112,6 +113,10 @@ void cow__segments_parent(void);
 
 /* Have all strangers let go of the file? */
 bool cow__segment_left(const struct cow__segment *s);
+
+/* Gives back what strangers filled: where a mapping of theirs reads a hole, the kernel puts a page
+ * of zeros into the file, which would outlive them. It looks once a second (`all`: now). */
+void cow__segments_return_filled(uint64_t now, bool all);
 
 /*
  * This process is about to become a stranger to others that have the file.

@@ -26,7 +26,10 @@
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
+#include "memfd/wait.h"
 
+#define FILLED_NS 1000000000u /* between looks for pages that strangers made */
+#define FILLED_LEAST (2 * MIB) /* ... of which fewer stay */
 #define LOCK_AT 0 /* no other lock is taken on a segment */
 
 COW_FORK_CODE void
@@ -92,6 +95,50 @@ forget(struct cow__segment *s)
 	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
 	s->left = NULL;
 	s->nleft = s->left_cap = 0;
+}
+
+/* The parts of the file that are no tile's. Nobody's memory lies there. */
+static void
+punch_gaps(const struct cow__segment *s)
+{
+	uint64_t from = 0, start;
+
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (t->segment != s || t->kind == COW__INNER)
+			continue;
+		start = cow__segment_offset(cow__tile_start(t));
+		if (start > from && cow__memfd_punch(&s->file, from, start - from) < 0)
+			return; /* it is sealed, and goes as a whole */
+		from = start + t->bytes;
+	}
+	if (from < cow__engine.end - cow__engine.start)
+		(void)cow__memfd_punch(&s->file, from,
+		                       cow__engine.end - cow__engine.start - from);
+}
+
+void
+cow__segments_return_filled(uint64_t now, bool all)
+{
+	static uint64_t last;
+	uint64_t has, had;
+
+	if (!all && cow__elapsed(last, now) < FILLED_NS)
+		return;
+	last = now;
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		if (!s->owner || s->single || !s->words ||
+		    !(__atomic_load_n(&s->words[0], __ATOMIC_ACQUIRE) & COW__MARKED) ||
+		    cow__memfd_has(&s->file, &has) < 0)
+			continue;
+		/* Its owner writes no new page of it any more. */
+		had = has;
+		if (has > s->had + FILLED_LEAST) {
+			punch_gaps(s);
+			(void)cow__memfd_has(&s->file, &has);
+			cow__stat_add(bytes_border_returned, had - cow__min(had, has));
+		}
+		s->had = has;
+	}
 }
 
 /* Not all of it could be noted: then the process can't stay in the file. */

@@ -62,6 +62,15 @@ row child fork ids clean punch
 row child fork ids freed read
 row child fork ids freed grow
 
+# What a process may keep of pages and files besides mappings and descriptors.
+rows child fork ids thawed "pipe sent"
+rows child fork ids thawed-late sent-late
+if [ "$(id -u)" -eq 0 ]; then # security.md says what the same user may do
+	rows child fork "ids landlock" thawed handle-read
+	rows child fork "ids landlock" clean handle-write
+fi
+rows traced fork "ids landlock" clean "held write"
+
 ways=$(list ways | tr ' ' '\n' | grep -vE '^(unseen|none|groups|resgid|.*strict.*)$')
 rows child fork "$ways" clean "held files-write"
 born=$(list births | tr ' ' '\n' | grep -E '^(new-|thread)' | grep -v unseen)
@@ -126,7 +135,7 @@ else
 fi
 
 if [ -n "${QUICK:-}" ]; then
-	for way in ids ids-strict landlock new-user files kills generations threads; do
+	for way in ids ids-strict landlock new-user files kills generations threads probes; do
 		program border_works "$way"
 	done
 else

@@ -14,12 +14,14 @@
 #include "border.h"
 #include "border_attacks.h"
 #include "border_births.h"
+#include "border_lent.h"
 #include "border_pinned.h"
 #include "border_states.h"
 #include "border_ways.h"
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <time.h>
 
 enum { SECONDS = 60, SECONDS_AFTER_LEAK = 3 };
@@ -44,6 +46,36 @@ static const struct state states[] = {
 	{ "wipeonfork-old", wipeonfork_old, nothing, nothing, nothing },
 	{ "wipeonfork-new", wipeonfork_new, nothing, nothing, nothing },
 	{ "registered", registered_before, nothing, nothing, registered_after },
+};
+
+static const struct attack attacks[] = {
+	{ "read", ready, nothing, read_fds, 0 },
+	{ "map", ready, nothing, map_fds, 0 },
+	{ "write", ready, nothing, write_fds, 0 },
+	{ "map-write", ready, nothing, map_write_fds, 0 },
+	{ "open", ready, nothing, open_fds, 0 },
+	{ "punch", ready, nothing, punch_fds, 0 },
+	{ "seal", ready, nothing, seal_fds, 0 },
+	{ "blind", nothing, nothing, write_blindly, 1 },
+	{ "held", ready, nothing, held, 0 },
+	{ "words-0", ready, touch_and_words_0, read_and_grow, 0 },
+	{ "words-1", ready, words_1, read_and_grow, 0 },
+	{ "own", ready, touch_own, read_regions, 0 },
+	{ "grow", ready, nothing, grow, 0 },
+	{ "files-read", ready, nothing, open_read, 0 },
+	{ "files-write", ready, nothing, open_write, 0 },
+	{ "files-punch", ready, nothing, open_punch, 0 },
+	{ "pipe", lend, nothing, look_at_pipe, 0 },
+	{ "pipe-late", nothing, lend_late, look_at_pipe, 0 },
+	{ "pipe-unmap", nothing, unmap_all, look_at_pipe, 0 },
+	{ "pipe-exec", nothing, becomes_another, nothing, 0 },
+	{ "pipe-fd", note_lent, splice_fds, look_at_pipe, 0 },
+	{ "sent", connect_and_send, nothing, look_at_socket, 0 },
+	{ "sent-late", connect_slowly, send_pages, look_at_socket, 0 },
+	{ "handle-read", keep_handles, nothing, handles_read, 0 },
+	{ "handle-write", keep_handles, nothing, handles_write, 0 },
+	{ "watch", note_watches, find_watches, nothing, 0 },
+	{ "nothing", nothing, nothing, nothing, 0 },
 };
 
 static const struct birth *birth;
@@ -130,6 +162,8 @@ static void stranger(void)
 {
 	pid_t pid;
 
+	if (is("traced"))
+		await(play.to_stranger);
 	attack->honest();
 	state->honest();
 	if (way->drop() != 0) {
@@ -169,6 +203,27 @@ static void makes_stranger(void)
 	}
 }
 
+/* Each call of the stranger stops twice, as under strace. */
+static void traces(void)
+{
+	pid_t pid = play.stranger;
+	int status, sig;
+
+	if (ptrace(PTRACE_SEIZE, pid, 0, PTRACE_O_TRACESYSGOOD) != 0 ||
+	    ptrace(PTRACE_INTERRUPT, pid, 0, 0) != 0) {
+		say("skip no tracing: %s", strerror(errno));
+		leave();
+	}
+	tell(play.to_stranger);
+	while (waitpid(pid, &status, __WALL) == pid && WIFSTOPPED(status)) {
+		sig = WSTOPSIG(status);
+		if (sig == (SIGTRAP | 0x80) || status >> 16)
+			sig = 0;
+		ptrace(PTRACE_SYSCALL, pid, 0, sig);
+	}
+	leave();
+}
+
 static void child_that_makes(void)
 {
 	makes_stranger();
@@ -198,6 +253,13 @@ static int after_exec(char **argv)
 static void child_to_parent(void)
 {
 	makes_stranger();
+	victim();
+}
+
+static void traced_to_parent(void)
+{
+	makes_stranger();
+	check(born_fork(traces) > 0);
 	victim();
 }
 
@@ -237,7 +299,8 @@ static const struct {
 } directions[] = {
 	{ "child", child_to_parent },   { "heir", child_to_parent },
 	{ "stopped", child_to_parent }, { "heir-alone", child_to_parent },
-	{ "killed", child_to_parent },  { "parent", parent_to_child },
+	{ "killed", child_to_parent },  { "traced", traced_to_parent },
+	{ "parent", parent_to_child },
 	{ "sibling", to_sibling },      { "rivals", to_sibling },
 	{ "orphan", to_orphan },        { "grandchild", to_grandparent },
 };

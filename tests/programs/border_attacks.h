@@ -15,7 +15,6 @@
 #include <linux/falloc.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <sys/uio.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x10
@@ -349,97 +348,6 @@ static void open_read(void) { each_region(region_open_read); }
 static void open_write(void) { each_region(region_open_write); }
 static void open_punch(void) { each_region(region_open_punch); }
 
-/* ---- Pages in a pipe ----------------------------------------------------- */
-
-static int drain[2];
-
-/* The first pages of the block whose pages will have a key. */
-static struct iovec to_lend(void)
-{
-	return (struct iovec){ .iov_base = blocks[gone < 0 ? 0 : gone].p,
-		               .iov_len = 16 * PAGE };
-}
-
-static void lend(void)
-{
-	struct iovec v = to_lend();
-
-	check(pipe(drain) == 0);
-	(void)!vmsplice(drain[1], &v, 1, 0);
-}
-
-static void lend_late(void)
-{
-	struct iovec v = to_lend();
-
-	check(pipe(drain) == 0);
-	RAW4(SYS_vmsplice, drain[1], &v, 1, 0);
-}
-
-static long lent_at = -1; /* where these pages are in their file */
-
-static void region_lent(const struct region *r)
-{
-	uintptr_t p = (uintptr_t)to_lend().iov_base;
-
-	if (p >= r->start && p < r->end)
-		lent_at = (long)(r->offset + (p - r->start));
-}
-
-static void note_lent(void) { each_region(region_lent); }
-
-static void fd_splice(int fd)
-{
-	long at = lent_at;
-
-	if (at >= 0 && fd_on_board(fd))
-		raw(SYS_splice, fd, (long)&at, drain[1], 0, 16 * PAGE, 0x2 /* NONBLOCK */);
-}
-
-static void splice_fds(void)
-{
-	check(pipe(drain) == 0);
-	each_fd(fd_splice);
-}
-
-static void look_at_pipe(void)
-{
-	long n;
-
-	RAW3(SYS_fcntl, drain[0], F_SETFL, O_NONBLOCK);
-	while ((n = RAW3(SYS_read, drain[0], bounce, sizeof(bounce))) > 0)
-		if (has_key(bounce, (size_t)n)) {
-			say("leak pages in a pipe show the victim's bytes");
-			return;
-		}
-}
-
-static void region_unmap(const struct region *r) { RAW3(SYS_munmap, r->start, r->end - r->start, 0); }
-
-/* Nothing is left of the victim's but the pages in the pipe. */
-static void unmap_all(void)
-{
-	lend_late();
-	each_fd(fd_close);
-	each_region(region_unmap);
-	for (int i = 0; i < blocks_count; i++)
-		blocks[i].p = NULL;
-}
-
-static void becomes_another(void)
-{
-	char number[4][16];
-
-	lend_late();
-	snprintf(number[0], 16, "%d", play.verdict);
-	snprintf(number[1], 16, "%d", play.to_stranger[0]);
-	snprintf(number[2], 16, "%d", play.to_victim[1]);
-	snprintf(number[3], 16, "%d", drain[0]);
-	execl("/proc/self/exe", "border", "pipe", number[0], number[1], number[2], number[3],
-	      (char *)NULL);
-	_exit(1);
-}
-
 /* ---- Watches: they act on the memory of their maker ----------------------- */
 
 static char watches[LAST_FD];
@@ -464,31 +372,5 @@ static void find_watches(void)
 		if (watches[fd] && is_watch(fd))
 			say("leak descriptor %d is the victim's userfaultfd", fd);
 }
-
-static const struct attack attacks[] = {
-	{ "read", ready, nothing, read_fds, 0 },
-	{ "map", ready, nothing, map_fds, 0 },
-	{ "write", ready, nothing, write_fds, 0 },
-	{ "map-write", ready, nothing, map_write_fds, 0 },
-	{ "open", ready, nothing, open_fds, 0 },
-	{ "punch", ready, nothing, punch_fds, 0 },
-	{ "seal", ready, nothing, seal_fds, 0 },
-	{ "blind", nothing, nothing, write_blindly, 1 },
-	{ "held", ready, nothing, held, 0 },
-	{ "words-0", ready, touch_and_words_0, read_and_grow, 0 },
-	{ "words-1", ready, words_1, read_and_grow, 0 },
-	{ "own", ready, touch_own, read_regions, 0 },
-	{ "grow", ready, nothing, grow, 0 },
-	{ "files-read", ready, nothing, open_read, 0 },
-	{ "files-write", ready, nothing, open_write, 0 },
-	{ "files-punch", ready, nothing, open_punch, 0 },
-	{ "pipe", lend, nothing, look_at_pipe, 0 },
-	{ "pipe-late", nothing, lend_late, look_at_pipe, 0 },
-	{ "pipe-unmap", nothing, unmap_all, look_at_pipe, 0 },
-	{ "pipe-exec", nothing, becomes_another, nothing, 0 },
-	{ "pipe-fd", note_lent, splice_fds, look_at_pipe, 0 },
-	{ "watch", note_watches, find_watches, nothing, 0 },
-	{ "nothing", nothing, nothing, nothing, 0 },
-};
 
 #endif

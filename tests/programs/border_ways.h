@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #ifndef SYS_landlock_create_ruleset
 #define SYS_landlock_create_ruleset 444
@@ -44,6 +45,14 @@ static int by_no_new_number(void) { return (int)syscall(SYS_prctl, PR_SET_NO_NEW
 static int by_ids(void)
 {
 	return setgroups(0, NULL) || setgid(NOBODY) || setuid(NOBODY) ? -1 : 0;
+}
+
+/* No descriptor can be had during the call. */
+static int by_ids_without_descriptors(void)
+{
+	const struct rlimit none = { 0, 0 };
+
+	return setrlimit(RLIMIT_NOFILE, &none) || by_ids() ? -1 : 0;
 }
 
 static int by_ids_number(void)
@@ -202,6 +211,7 @@ static int by_toggles(void)
 static const struct way ways[] = {
 	{ "ids", by_ids, 1, 0, NULL },
 	{ "ids-number", by_ids_number, 1, 0, NULL },
+	{ "ids-no-fds", by_ids_without_descriptors, 1, 0, NULL },
 	{ "resuid", by_resuid, 1, 0, NULL },
 	{ "reuid", by_reuid, 1, 0, NULL },
 	{ "euid", by_euid, 1, 0, NULL },

@@ -9,6 +9,7 @@
  * descriptors and shared memory stay. A way that this user or kernel can't do is left out.
  */
 #include "border_lives.h"
+#include "healing.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -368,6 +369,40 @@ static void threads(void)
 	free_items();
 }
 
+/* A relative shares words with its family; a stranger has only private mappings. */
+static void is_of_the_family(void *arg)
+{
+	int shared = 0, n = list_regions(regions);
+
+	(void)arg;
+	for (int i = 0; i < n; i++)
+		shared += regions[i].perms[3] == 's';
+	check(!library() || shared);
+}
+
+/* Calls that change nothing make nobody a stranger, beside threads, too. */
+static void probes(void)
+{
+	pthread_t a;
+
+	play.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	check(play.proc >= 0);
+	make_items(1);
+	over = 0;
+	check(pthread_create(&a, NULL, allocates, NULL) == 0);
+	for (int i = 0; i < TOGGLES; i++) {
+		check(setresuid((uid_t)-1, (uid_t)-1, (uid_t)-1) == 0);
+		check(setgid(getgid()) == 0 && setuid(getuid()) == 0);
+		check(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0) == -1);
+		check(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+		in_child(is_of_the_family, NULL);
+	}
+	over = 1;
+	check(pthread_join(a, NULL) == 0);
+	free_items();
+	close(play.proc);
+}
+
 /* ---- Shared tables of descriptors ---------------------------------------- */
 
 static char stack[256 * KIB] __attribute__((aligned(16)));
@@ -402,7 +437,7 @@ static const struct {
 } stories[] = {
 	{ "handlers", handlers },     { "kills", kills },     { "denied", denied_calls },
 	{ "generations", generations }, { "threads", threads }, { "files", shared_files },
-	{ "crowd", a_crowd },
+	{ "crowd", a_crowd },         { "probes", probes },
 };
 
 static void run_story(void *arg) { stories[*(size_t *)arg].run(); }

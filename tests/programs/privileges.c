@@ -18,7 +18,6 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -50,8 +49,6 @@ static int by_resuid(void) { return setresuid(1, NOBODY, 0); }
 static int by_resgid(void) { return setresgid(1, NOBODY, 0); }
 static int by_euid(void) { return seteuid(NOBODY); }
 static int by_egid(void) { return setegid(NOBODY); }
-static int by_fsuid(void) { return setfsuid(NOBODY) < 0; }
-static int by_fsgid(void) { return setfsgid(NOBODY) < 0; }
 
 static int by_groups(void)
 {
@@ -185,36 +182,6 @@ static void try_way(void *arg)
 	finish(child);
 }
 
-/* The user of files goes and comes back, for each request of a server. Other threads keep theirs, and
- * new ones get the effective one. */
-static void files_of(void *arg)
-{
-	struct dirent *e;
-	char status[2048];
-	DIR *d;
-
-	(void)arg;
-	if (geteuid() != 0)
-		return;
-	/* This process has no other thread yet. One that begins does this by itself. */
-	check(by_fsuid() == 0 && by_fsgid() == 0);
-	free(get_filled(64 * MIB, 3));
-	d = opendir("/proc/self/task");
-	while (d && (e = readdir(d))) {
-		if (atoi(e->d_name) == 0 || atoi(e->d_name) == getpid())
-			continue;
-		do {
-			sched_yield();
-			read_status(e->d_name, status, sizeof(status));
-		} while (status[0] && !(strstr(status, "Uid:\t0\t0\t0\t0\n") &&
-		                        strstr(status, "Gid:\t0\t0\t0\t0\n")));
-	}
-	if (d)
-		closedir(d);
-	setfsuid(0);
-	setfsgid(0);
-}
-
 static volatile sig_atomic_t calls;
 
 static void handler(int sig)
@@ -274,7 +241,6 @@ int main(void)
 		in_child(try_way, (void *)(uintptr_t)&ways[i]);
 		printf("privileges: %s\n", ways[i].name);
 	}
-	in_child(files_of, NULL);
 	puts("privileges: the user of files");
 	in_child(in_handlers, NULL);
 	puts("privileges: in handlers");
