@@ -28,6 +28,12 @@
 #define LOOK_NS 200000000u  /* between looks for memory to move ... */
 #define LOOK_MOST_NS 1600000000u /* ... which get rarer while there is none */
 #define BUSY_NS 2000000u    /* no quiet moment: the next try */
+/* Forks that kept the helper from looking for so long move memory themselves, ... */
+#define OFTEN_NS HELD_NS
+#define FORK_NS 50000000u     /* ... so long in a row at most, ... */
+#define FORK_TRIES 10         /* ... if all threads rest at one of so many looks, ... */
+#define FORK_LOOK_NS 100000u  /* ... of which one follows the other after so long. */
+#define FORK_REST 2           /* The next one comes after so many times what this one took. */
 #define VAIN_MOST 500       /* so many of these, and the move ends */
 #define SHARE_HELD 16       /* of a chunk all but 1/16 has to be copied, ... */
 #define SHARE_LEFT 8        /* ... or 1/8 where nobody else reads it */
@@ -40,6 +46,8 @@ static struct {
 } move;
 static uintptr_t cursor; /* where the next look begins */
 static COW_FORK_DATA uint64_t look_at;  /* ... and when */
+static COW_FORK_DATA uint64_t held_since; /* forks put it off since then; 0: they don't */
+static COW_FORK_DATA uint64_t fork_at;  /* not before then does a fork move memory */
 
 static bool
 suitable(const struct cow__tile *t)
@@ -60,7 +68,7 @@ is_dense(uintptr_t at, uintptr_t end, bool left)
 	int n;
 
 	while (next < end) {
-		n = cow__pagemap_copied(next, end, runs, 64, &next);
+		n = cow__pagemap_made(next, end, runs, 64, &next);
 		if (n <= 0)
 			break;
 		copied += cow__runs_bytes(runs, n);
@@ -236,6 +244,31 @@ step(void)
 	return r == 0 && move.at < move.end;
 }
 
+void
+cow__forward_before_fork(void)
+{
+	uint64_t began = cow__now(), now;
+	uint32_t nothing = 0;
+	bool found;
+
+	cow__forward_stop();
+	if (!held_since)
+		held_since = began;
+	if (!cow__engine.frozen || !cow__engine.heal_percent || began < fork_at ||
+	    cow__elapsed(held_since, began) < OFTEN_NS)
+		return;
+	found = look();
+	while (found && step() && cow__elapsed(began, cow__now()) < FORK_NS)
+		if (move.vain) {
+			if (move.vain == FORK_TRIES)
+				break;
+			cow__wait(&nothing, 0, FORK_LOOK_NS);
+		}
+	end_move();
+	now = cow__now();
+	fork_at = now + FORK_REST * cow__elapsed(began, now) + (found ? 0 : OFTEN_NS);
+}
+
 uint64_t
 cow__forward_job(uint64_t now)
 {
@@ -254,6 +287,7 @@ cow__forward_job(uint64_t now)
 	}
 	if (now < look_at)
 		return look_at - now;
+	held_since = 0;
 	if (look()) {
 		look_ns = LOOK_NS;
 		return 0;

@@ -12,6 +12,7 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/part.h"
 #include "core/cow/view.h"
+#include "core/memory/apart.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
@@ -65,6 +66,8 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	delta = cow__tile_start(alias) - start;
 	if (t->overlaid)
 		r = punch_emptied(t, start, end, delta);
+	if (t->zeroed && n == 1) /* the file has no page there */
+		cow__commit_at(runs[0].start + delta, runs[0].end + delta);
 	for (int i = 0; r == 0 && i < n; i++)
 		cow__part_write(runs[i].start + delta, (const void *)runs[i].start,
 		                runs[i].end - runs[i].start);
@@ -123,7 +126,7 @@ cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		t->kept = NULL;
 		t->kept_cap = 0;
 		t->shadow = 0;
-		t->overlaid = false;
+		t->overlaid = t->zeroed = false;
 		cow__tile_set_backing(t, COW__SHARED);
 		cow__stat_add(thaws, 1);
 	}

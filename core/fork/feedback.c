@@ -27,10 +27,11 @@ learning(void)
 	       cow__engine.policy == COW__POLICY_AUTO;
 }
 
+/* What was anonymous memory before says nothing of freezing. */
 static bool
 is_private(const struct cow__tile *t)
 {
-	return t && t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+	return t && t->kind == COW__LIVE && t->backing == COW__PRIVATE && !t->zeroed;
 }
 
 /* The first tile of the next run of frozen neighbours, from `t` on, and its last. */
@@ -108,7 +109,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	ssize_t n;
 
-	if (t->backing != COW__PRIVATE || !t->inherited || !learning() ||
+	if (!is_private(t) || !t->inherited || !learning() ||
 	    !cow__exclusive(t, &c))
 		return;
 	n = cow__copied_bytes(t);
@@ -128,7 +129,7 @@ cow__feedback_forked(void)
 	if (cow__engine.policy != COW__POLICY_AUTO)
 		return;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
+		if (is_private(t))
 			frozen_bytes += t->bytes;
 }
 

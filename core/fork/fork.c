@@ -19,6 +19,7 @@
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/rewrite.h"
+#include "core/cow/zeroed.h"
 #include "core/fork/border.h"
 #include "core/fork/copies.h"
 #include "core/fork/eager.h"
@@ -154,7 +155,8 @@ prepare_memory(void)
 	int r;
 
 	(void)cow__window_fit();
-	cow__forward_stop();
+	cow__zeroed_before_fork();
+	cow__forward_before_fork();
 	cow__rewrites_freeze();
 	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;

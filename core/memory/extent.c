@@ -158,6 +158,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
+	t->zeroed = zeros && t->backing == COW__ANON;
+	cow__engine.zeroed |= t->zeroed;
 	if (anon && !zeros)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);

@@ -67,6 +67,8 @@ struct cow__engine {
 	/* The kernel looks for equal pages of this process (KSM), in anonymous memory alone. */
 	bool merged;
 
+	bool zeroed; /* there may be anonymous blocks for zeros (core/cow/zeroed.h) */
+
 	/* set by core/fork/feedback.c: new blocks get anonymous memory */
 	bool prefer_anon;
 	/* it forked or copied lazily: there may be something to thaw */

@@ -94,6 +94,8 @@ struct cow__tile {
 	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
 	bool chosen;   /* live: about to be frozen, with others */
 	bool copied;   /* live: copied for the child of the fork that is under way */
+	bool zeroed;   /* live: anonymous for its zeros, or was (core/cow/zeroed.h) ... */
+	uint8_t forks; /* ... and so many forks copied its page tables */
 	bool lazy;     /* live: copied lazily, its own pages are freed ... */
 	bool watched;  /* ... or a side of a watched copy (core/memory/copy_history.h) */
 	bool inherited; /* pages: other processes may map them ... */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Zeroed blocks are anonymous memory until the program has forked several times
+ */
+#include "core/memory/state.h"
+#include "core/program/advise.h"
+#include "core/storage/block.h"
+#include "memfd/pagemap.h"
+#include "tests/support/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SIZE (48 * MIB)
+enum { FORKS = 16, CHILDREN = 3 };
+
+static unsigned char *zeroed(size_t bytes)
+{
+	void *p;
+
+	ok(cow__block_zeroed(bytes, &p));
+	return p;
+}
+
+static enum cow__backing backing(const void *p)
+{
+	enum cow__backing b;
+
+	cow__engine_lock();
+	b = cow__tile_find((uintptr_t)p)->backing;
+	cow__engine_unlock();
+	return b;
+}
+
+static bool joined(const void *p)
+{
+	bool yes;
+
+	cow__engine_lock();
+	yes = cow__tile_find((uintptr_t)p)->segment != NULL;
+	cow__engine_unlock();
+	return yes;
+}
+
+struct expected {
+	unsigned char *block;
+	size_t filled;
+	uint64_t seed;
+};
+
+static void check(const struct expected *e)
+{
+	ck_pattern(e->block, e->filled, e->seed);
+	for (size_t at = e->filled; at < SIZE; at += PAGE)
+		ck_assert_int_eq(e->block[at], 0);
+}
+
+/* The child sees the bytes of its fork, and writes its own. */
+static void reads_and_writes(void *arg)
+{
+	struct expected *e = arg;
+
+	check(e);
+	fill(e->block, e->filled, 99);
+	ck_pattern(e->block, e->filled, 99);
+	e->block[SIZE - 1] = 1;
+}
+
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
+/* What was written to the most part joins a file, and keeps its bytes whatever comes then. 1: the
+ * end of the block is never written. */
+START_TEST(full_blocks_join_a_file)
+{
+	struct expected e = { zeroed(SIZE), _i ? SIZE - 8 * MIB : SIZE, 1 };
+
+	ck_assert_int_eq(backing(e.block), COW__ANON);
+	fill(e.block, e.filled, e.seed);
+	for (int n = 0; n < FORKS; n++) {
+		in_child(reads_and_writes, &e);
+		check(&e);
+		e.block[n * PAGE] ^= 1;
+		e.block[n * PAGE] ^= 1;
+	}
+	ck_assert(joined(e.block));
+	fill(e.block, e.filled, e.seed = 2);
+	cow_trim();
+	check(&e);
+	ck_assert_int_eq(backing(e.block), COW__SHARED);
+	in_child(reads_and_writes, &e);
+	check(&e);
+	cow_block_free(e.block);
+	/* Nothing of it is left in the next block. */
+	e = (struct expected){ zeroed(SIZE), 0, 0 };
+	check(&e);
+	cow_block_free(e.block);
+}
+END_TEST
+
+/* A block of which little was written, and one whose pages of zeros were read, stay as they are. */
+START_TEST(empty_blocks_stay_anonymous)
+{
+	unsigned char *block = zeroed(SIZE);
+
+	fill(block, SIZE / 4, 1);
+	if (cow__pagemap_has_scan())
+		for (size_t at = SIZE / 4; at < SIZE; at += PAGE)
+			ck_assert_int_eq(((volatile unsigned char *)block)[at], 0);
+	for (int n = 0; n < FORKS; n++)
+		in_child(nothing, NULL);
+	ck_assert_int_eq(backing(block), COW__ANON);
+	ck_assert(!joined(block));
+	ck_pattern(block, SIZE / 4, 1);
+	cow_block_free(block);
+}
+END_TEST
+
+static struct gate end;
+
+static void waits(void *arg)
+{
+	gate_wait(&end);
+	ck_pattern(((struct expected *)arg)->block, SIZE, 1);
+}
+
+/* Beside children that live, the forks themselves move it into files of which none has one. */
+START_TEST(moves_beside_living_children)
+{
+	struct expected e = { zeroed(SIZE), SIZE, 1 };
+	struct cow_stats stats = { .size = sizeof(stats) };
+	pid_t child[CHILDREN];
+
+	gate_make(&end);
+	fill(e.block, SIZE, e.seed);
+	for (int n = 0; n < 4; n++)
+		in_child(nothing, NULL);
+	for (int n = 0; n < CHILDREN; n++)
+		child[n] = child_start(waits, &e);
+	do {
+		in_child(reads_and_writes, &e);
+		usleep(1000);
+		ok(cow_stats_get(&stats));
+	} while (stats.bytes_forwarded < SIZE / 2);
+	check(&e);
+	for (int n = 0; n < CHILDREN; n++)
+		gate_open(&end);
+	for (int n = 0; n < CHILDREN; n++)
+		child_finish(child[n]);
+	check(&e);
+	gate_free(&end);
+	cow_block_free(e.block);
+}
+END_TEST
+
+/* The program does to a block that has joined what it may do to any. */
+START_TEST(joined_blocks_are_blocks)
+{
+	struct expected e = { zeroed(SIZE), SIZE, 1 };
+	void *p = e.block;
+
+	fill(e.block, SIZE, 1);
+	for (int n = 0; n < FORKS && !joined(e.block); n++)
+		in_child(nothing, NULL);
+	ck_assert(joined(e.block));
+	switch (_i) {
+	case 0:
+		ok(cow_block_resize(p, SIZE + 32 * MIB, &p));
+		ck_pattern(p, SIZE, 1);
+		memset((char *)p + SIZE, 7, 32 * MIB);
+		break;
+	case 1:
+		ok(cow_block_resize(p, SIZE / 3, &p));
+		ck_pattern(p, SIZE / 3, 1);
+		break;
+	default:
+		ok(cow__advise((uintptr_t)e.block + MIB, 8 * MIB, MADV_DONTFORK));
+		ok(cow__advise((uintptr_t)e.block + MIB, 8 * MIB, MADV_DOFORK));
+		ck_pattern(p, SIZE, 1);
+		break;
+	}
+	in_child(nothing, NULL);
+	ck_pattern(p, SIZE / 3, 1);
+	cow_block_free(p);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tcase;
+	Suite *suite = suite_create("zeroed");
+
+	tcase = add_case(suite, "zeroed");
+	tcase_add_loop_test(tcase, full_blocks_join_a_file, 0, 2);
+	tcase_add_test(tcase, empty_blocks_stay_anonymous);
+	tcase_add_test(tcase, moves_beside_living_children);
+	tcase_add_loop_test(tcase, joined_blocks_are_blocks, 0, 3);
+	return run_suite(suite);
+}
