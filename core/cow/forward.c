@@ -28,9 +28,10 @@
 #define LOOK_NS 200000000u  /* between looks for memory to move ... */
 #define LOOK_MOST_NS 1600000000u /* ... which get rarer while there is none */
 #define BUSY_NS 2000000u    /* no quiet moment: the next try */
-/* Forks that kept the helper from looking for so long move memory themselves, ... */
+/* Forks that kept the helper from looking for so long move a zeroed block themselves, ... */
 #define OFTEN_NS HELD_NS
-#define FORK_NS 50000000u     /* ... so long in a row at most, ... */
+#define FORK_NS_GIB 20000000u /* ... as long as two forks without the library take for it, ... */
+#define FORK_NS 2000000u      /* ... and not less than this, ... */
 #define FORK_TRIES 10         /* ... if all threads rest at one of so many looks, ... */
 #define FORK_LOOK_NS 100000u  /* ... of which one follows the other after so long. */
 #define FORK_REST 2           /* The next one comes after so many times what this one took. */
@@ -151,16 +152,16 @@ begin_move(uintptr_t start, uintptr_t end)
 }
 
 /* Looks through one tile that may have something to move, beginning behind the last one.
- * True: a move has begun. */
+ * `zeroed`: only such tiles. True: a move has begun. */
 static bool
-look(void)
+look(bool zeroed)
 {
 	struct cow__census c = { .asked = 0 };
 	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
 	uintptr_t at, end;
 
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
-		if (!suitable(t) || cow__exclusive(t, &c))
+		if (!suitable(t) || t->zeroed < zeroed || cow__exclusive(t, &c))
 			continue;
 		at = cow__max(cursor, cow__tile_start(t));
 		end = at < cow__tile_end(t) ? find_run(t, &at, cow__unread(t, &c)) : 0;
@@ -247,7 +248,7 @@ step(void)
 void
 cow__forward_before_fork(void)
 {
-	uint64_t began = cow__now(), now;
+	uint64_t began = cow__now(), now, most = 0;
 	uint32_t nothing = 0;
 	bool found;
 
@@ -257,8 +258,10 @@ cow__forward_before_fork(void)
 	if (!cow__engine.frozen || !cow__engine.heal_percent || began < fork_at ||
 	    cow__elapsed(held_since, began) < OFTEN_NS)
 		return;
-	found = look();
-	while (found && step() && cow__elapsed(began, cow__now()) < FORK_NS)
+	found = look(true);
+	if (found)
+		most = cow__max(FORK_NS, cow__tile_find(move.at)->bytes / MIB * FORK_NS_GIB / 1024);
+	while (found && step() && cow__elapsed(began, cow__now()) < most)
 		if (move.vain) {
 			if (move.vain == FORK_TRIES)
 				break;
@@ -288,7 +291,7 @@ cow__forward_job(uint64_t now)
 	if (now < look_at)
 		return look_at - now;
 	held_since = 0;
-	if (look()) {
+	if (look(false)) {
 		look_ns = LOOK_NS;
 		return 0;
 	}
