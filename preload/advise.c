@@ -399,7 +399,8 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		int saved = errno, r = -ENOMEM;
 
 		if (!preload_sandboxed())
-			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes);
+			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes,
+			                      flags & MREMAP_MAYMOVE);
 		errno = saved;
 		if (r == -ENOMEM && (flags & MREMAP_MAYMOVE))
 			return grow(addr, old_bytes, bytes, flags);

@@ -339,9 +339,13 @@ cow__rewrites_unmap(void)
 	return r;
 }
 
+/* The parent goes on to read the pages. So the child may not take a block's own ones, which nobody
+ * shows, for memory that was free at the fork, and give them back (cow__extents_child()). */
 COW_FORK_CODE void
 cow__rewrites_child(void)
 {
+	for (const struct cow__rewrite *w = open; w; w = w->next)
+		w->to.piece.pages->inherited |= w->own;
 	if (open)
 		open = NULL;
 }

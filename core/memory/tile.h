@@ -90,6 +90,7 @@ struct cow__tile {
 	bool small;    /* pages: some are small that should be huge */
 	bool block;    /* live: handed out by cow_block_new() ... */
 	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */
+	bool goes_on;  /* live: the program's mapping goes on in the next tile: no storage */
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
 	bool chosen;   /* live: about to be frozen, with others */

@@ -102,12 +102,13 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	return 0;
 }
 
-/* Makes [start, end) live memory behind `t`. Parts of a mapping may be tiles of their own.
- * *ret_dirty: bytes of it that are not zero yet. */
+/* Makes [start, end) live memory behind `t`. `parts`: as tiles of their own, if it can't be in one
+ * with `t`. *ret_dirty: bytes of it that are not zero yet. */
 static int
-extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
+extend(struct cow__tile *t, uintptr_t start, uintptr_t end, bool parts, size_t *ret_dirty)
 {
 	const struct cow__tile *next = t->next;
+	struct cow__tile *first = t;
 	bool warm = next && cow__tile_heat(next) == COW__WARM;
 	int r;
 
@@ -118,10 +119,14 @@ extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
 		*ret_dirty = warm ? end - start : 0;
 		return 0;
 	}
-	r = cow__extent_new_at(start, end - start, ret_dirty);
-	for (t = cow__tile_find(start); r == 0 && t && cow__tile_start(t) < end; t = t->next)
-		t->block = t->mapping = true;
-	return r;
+	r = parts ? cow__extent_new_at(start, end - start, ret_dirty) : -ENOMEM;
+	if (r < 0)
+		return r;
+	/* None of them is the whole block (cow_storage_from_ptr()). */
+	first->goes_on = true;
+	for (t = cow__tile_find(start); t && cow__tile_start(t) < end; t = t->next)
+		t->block = t->mapping = t->goes_on = true;
+	return 0;
 }
 
 /* What was noted of the page at `from` holds for [start, end), too. */
@@ -151,7 +156,7 @@ like(const struct cow__tile *t, uintptr_t from, uintptr_t start, size_t bytes)
 }
 
 COW_EXPORT int
-cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes)
+cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes, bool may_move)
 {
 	uintptr_t end = addr + old, to = addr + bytes;
 	struct cow__tile *t;
@@ -165,7 +170,7 @@ cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes)
 	if (r == 0)
 		r = last_tile(addr, end, &t);
 	if (r == 0)
-		r = extend(t, end, to, &dirty);
+		r = extend(t, end, to, !may_move, &dirty);
 	if (r < 0) {
 		cow__engine_unlock();
 		return r;

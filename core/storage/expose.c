@@ -96,8 +96,8 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 	t = cow__tile_find((uintptr_t)ptr);
 	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
-		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t))
-			; /* behind its bytes the last page is nobody's */
+		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t) || t->goes_on)
+			; /* behind its bytes the last page is nobody's; or it is a part */
 		else if (t->allocation && t->allocation->storage &&
 		    cow__storage_try_ref(t->allocation->storage)) {
 			s = t->allocation->storage;
