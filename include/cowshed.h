@@ -378,7 +378,7 @@ int cow_storage_new_external(struct cow_data_ptr *ptr, size_t bytes,
  *   -ENOENT   not memory of the engine; behind its last byte; freed; a
  *             tracked storage; memory of another allocator; memory of which
  *             the program has unmapped a part; a mapping that grew in place
- *             (mremap() without MREMAP_MAYMOVE) and consists of parts
+ *             (mremap()) and consists of parts
  *   -ENOMEM
  */
 int cow_storage_from_ptr(const void *ptr, size_t *ret_offset,

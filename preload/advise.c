@@ -399,8 +399,7 @@ mremap(void *addr, size_t old_bytes, size_t bytes, int flags, ...)
 		int saved = errno, r = -ENOMEM;
 
 		if (!preload_sandboxed())
-			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes,
-			                      flags & MREMAP_MAYMOVE);
+			r = cow__mapping_grow((uintptr_t)addr, old_bytes, bytes);
 		errno = saved;
 		if (r == -ENOMEM && (flags & MREMAP_MAYMOVE))
 			return grow(addr, old_bytes, bytes, flags);

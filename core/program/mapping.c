@@ -102,10 +102,10 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	return 0;
 }
 
-/* Makes [start, end) live memory behind `t`. `parts`: as tiles of their own, if it can't be in one
- * with `t`. *ret_dirty: bytes of it that are not zero yet. */
+/* Makes [start, end) live memory behind `t`, as tiles of their own if it can't be in one with `t`.
+ * *ret_dirty: bytes of it that are not zero yet. */
 static int
-extend(struct cow__tile *t, uintptr_t start, uintptr_t end, bool parts, size_t *ret_dirty)
+extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
 {
 	const struct cow__tile *next = t->next;
 	struct cow__tile *first = t;
@@ -119,7 +119,7 @@ extend(struct cow__tile *t, uintptr_t start, uintptr_t end, bool parts, size_t *
 		*ret_dirty = warm ? end - start : 0;
 		return 0;
 	}
-	r = parts ? cow__extent_new_at(start, end - start, ret_dirty) : -ENOMEM;
+	r = cow__extent_new_at(start, end - start, ret_dirty);
 	if (r < 0)
 		return r;
 	/* None of them is the whole block (cow_storage_from_ptr()). */
@@ -156,7 +156,7 @@ like(const struct cow__tile *t, uintptr_t from, uintptr_t start, size_t bytes)
 }
 
 COW_EXPORT int
-cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes, bool may_move)
+cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes)
 {
 	uintptr_t end = addr + old, to = addr + bytes;
 	struct cow__tile *t;
@@ -170,7 +170,7 @@ cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes, bool may_move)
 	if (r == 0)
 		r = last_tile(addr, end, &t);
 	if (r == 0)
-		r = extend(t, end, to, !may_move, &dirty);
+		r = extend(t, end, to, &dirty);
 	if (r < 0) {
 		cow__engine_unlock();
 		return r;

@@ -33,10 +33,10 @@ int cow__mapping_renew(uintptr_t addr, size_t bytes, int prot);
 
 /* mremap of such mappings without a move: [addr, addr + old) becomes `bytes` bytes, which is
  * more. What is new reads as zero, and has the protection, locks and advice of the last page. It
- * succeeds where the kernel would: nothing is mapped behind. -EFAULT: the range is not all mapped.
- * -ENOMEM: there is no room, or the last page is not the engine's, or the caller may move the
- * memory instead, which keeps it one block. Nothing changed then. */
-int cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes, bool may_move);
+ * succeeds where the kernel would: nothing is mapped behind. What can't grow in one piece consists
+ * of parts then, of which none is a storage. -EFAULT: the range is not all mapped. -ENOMEM: there is
+ * no room, or the last page is not the engine's. Nothing changed then. */
+int cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes);
 
 /* Ends [start, end) of a tile made by cow__mapping_new(), if that can be cut
  * out or is all of the tile. True: it was ended, and `t` may be gone. Engine

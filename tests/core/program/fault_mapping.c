@@ -55,6 +55,11 @@ static void locked(struct herd *herd)
 	                                 PAGE, 0), 0);
 }
 
+static void nothing(void *arg)
+{
+	(void)arg;
+}
+
 static int unmap_tail(struct herd *herd)
 {
 	struct animal *a = &herd->animals[HERD_BLOCK];
@@ -126,6 +131,27 @@ static int dump_a_part(struct herd *herd)
 	return r;
 }
 
+/* It can't grow in one piece. */
+static void cut_and_frozen(struct herd *herd)
+{
+	mapped(herd);
+	ck_assert_int_eq(unmap_tail(herd), 0);
+	in_child(nothing, NULL);
+}
+
+static int grow(struct herd *herd)
+{
+	struct animal *a = &herd->animals[HERD_BLOCK];
+	int r = cow__mapping_grow((uintptr_t)a->block, HEAD, BYTES);
+
+	for (size_t i = HEAD; r == 0 && i < BYTES; i += PAGE)
+		must(((unsigned char *)a->block)[i] == 0);
+	/* Its parts are blocks of their own, which the herd does not know. */
+	if (r == 0)
+		ck_assert_int_eq(unmap_tail(herd), 0);
+	return r;
+}
+
 static const struct operation operations[] = {
 	{ "map", init, map },
 	{ "unmap the tail", mapped, unmap_tail, SWEEP_COLLAPSE },
@@ -133,6 +159,7 @@ static const struct operation operations[] = {
 	{ "unmap all", mapped, unmap_all, SWEEP_COLLAPSE },
 	{ "unmap all of a locked one", locked, unmap_all },
 	{ "map where nothing is any more", unmapped, map_again },
+	{ "grow in parts", cut_and_frozen, grow },
 	{ "dump a part of what is not dumped", undumped, dump_a_part },
 };
 

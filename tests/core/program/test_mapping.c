@@ -155,6 +155,29 @@ START_TEST(with_a_hole_it_is_no_storage)
 }
 END_TEST
 
+/* Where a mapping grows in place, and can't in one piece, no storage is all of it. */
+START_TEST(in_parts_it_is_no_storage)
+{
+	unsigned char *p = mapping();
+	size_t half = PARTS / 2 * (size_t)PART;
+	struct cow_storage *s, *clone;
+
+	ok(cow__unmap((uintptr_t)p + half, half));
+	ok(cow__mapping_grow((uintptr_t)p, half, half + PAGE));
+	ok(cow_storage_from_ptr(p, NULL, &s));
+	ck_assert_uint_ge(cow_storage_bytes(s), half + PAGE);
+	ok(cow__mapping_grow((uintptr_t)p, half + PAGE, BYTES));
+	ck_bytes(p + half, half, 0);
+	fails(-ENOENT, cow_storage_from_ptr(p, NULL, &clone));
+	fails(-ENOENT, cow_storage_from_ptr(p + BYTES - PAGE, NULL, &clone));
+	cow_storage_unref(s);
+	fails(-ENOENT, cow_storage_from_ptr(p, NULL, &clone));
+	for (int k = 0; k < PARTS / 2; k++)
+		ck_pattern(p + (size_t)k * PART, PART, k + 1);
+	ok(cow__unmap((uintptr_t)p, BYTES));
+}
+END_TEST
+
 static bool map_anonymous(void *p)
 {
 	return mmap(p, 4 * MIB, BOTH, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
@@ -222,6 +245,7 @@ int main(void)
 	tcase_add_test(tcase, parts_of_a_frozen_one);
 	tcase_add_test(tcase, mapped_over_when_gone);
 	tcase_add_test(tcase, with_a_hole_it_is_no_storage);
+	tcase_add_test(tcase, in_parts_it_is_no_storage);
 	tcase_add_test(tcase, mapped_over_a_full_block);
 	return run_suite(suite);
 }
