@@ -24,8 +24,6 @@
 #define STEP (32 * MIB)
 #define STEPS 16       /* of one tile, at most, where they are larger than STEP */
 #define PIECES_MOST 48 /* with many more, a tile never thaws (core/cow/exclusive.c) */
-#define BUSY_NS 50000u
-#define BUSY_MOST_NS 50000000u /* the helper works on the tile: not longer than that */
 
 struct intent {
 	bool all;
@@ -156,25 +154,6 @@ step(struct cow__tile *t, uintptr_t *at, uintptr_t end, struct intent *w)
 		*at = end;
 }
 
-/* The helper may be working on the tile at this moment. */
-static bool
-wait_for_helper(struct cow__tile **t, uintptr_t at)
-{
-	uint64_t until = cow__now() + BUSY_MOST_NS;
-	uint32_t nothing = 0;
-
-	while (*t && (*t)->kind == COW__LIVE && (*t)->busy) {
-		if (cow__now() > until)
-			return false;
-		cow__commit_forget(*t);
-		cow__engine_unlock();
-		cow__wait(&nothing, 0, BUSY_NS);
-		cow__engine_lock();
-		*t = cow__tile_find(at);
-	}
-	return true;
-}
-
 void
 cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 {
@@ -190,7 +169,7 @@ cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 			cow__engine_unlock();
 			break;
 		}
-		if (wait_for_helper(&t, start) && t && suitable(t))
+		if (cow__commit_wait(&t, start) && t && suitable(t))
 			step(t, &start, cow__min(end, cow__tile_end(t)), &w);
 		else
 			start = t ? cow__tile_end(t) : end;
@@ -232,7 +211,7 @@ find(uintptr_t start, struct cow__tile **ret)
 {
 	struct cow__tile *t = cow__engine.process == cow__process_id() ? cow__tile_find(start)
 	                                                               : NULL;
-	bool free = t && wait_for_helper(&t, start);
+	bool free = t && cow__commit_wait(&t, start);
 
 	*ret = t;
 	return !t || t->kind != COW__LIVE ? -ENOENT : free ? 0 : -EBUSY;

@@ -25,6 +25,8 @@
 #define ONCE (4 * GIB)          /* the most in one call of the program */
 #define BATCH COW__APART_MOST   /* committed in one go, without the lock */
 #define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
+#define BUSY_NS 50000u
+#define BUSY_MOST_NS 50000000u /* somebody waits for the helper: not longer than that */
 /* Each look reads pagemap. A program may have thousands of blocks that it never fills. */
 #define YOUNG_MOST 32
 #define LOOKS 8 /* in one call of the program */
@@ -285,6 +287,24 @@ cow__commit_forget(struct cow__tile *t)
 	cow__mend_end(t);
 	cow__budget_touched_ends(t->touched - t->warm + t->down_touched);
 	t->touched = t->committed = t->warm = t->down_touched = t->down_committed = 0;
+}
+
+bool
+cow__commit_wait(struct cow__tile **t, uintptr_t at)
+{
+	uint64_t until = cow__now() + BUSY_MOST_NS;
+	uint32_t nothing = 0;
+
+	while (*t && (*t)->kind == COW__LIVE && (*t)->busy) {
+		if (cow__now() > until)
+			return false;
+		cow__commit_forget(*t);
+		cow__engine_unlock();
+		cow__wait(&nothing, 0, BUSY_NS);
+		cow__engine_lock();
+		*t = cow__tile_find(at);
+	}
+	return true;
 }
 
 /* What is ahead of it may be filled, or was, without a further look: it is no waste. */

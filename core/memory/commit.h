@@ -62,6 +62,10 @@ void cow__commit_recycled(struct cow__tile *t);
  * pages. */
 void cow__commit_forget(struct cow__tile *t);
 
+/* Waits until the helper has left the live tile at `at`, 50 ms at most, and keeps it from coming
+ * back. Unlocks the engine meanwhile: *t is the tile that is there afterwards, or NULL. */
+bool cow__commit_wait(struct cow__tile **t, uintptr_t at);
+
 /* A tile is frozen: nothing is committed ahead any more, mending goes on. */
 void cow__commit_frozen(struct cow__tile *t);
 

@@ -159,6 +159,8 @@ cow_block_resize(void *ptr, size_t bytes, void **ret)
 	r = bytes > old ? cow__overcommit_ask(bytes - old) : 0; /* it may lock */
 	cow__engine_lock();
 	t = block_at(ptr);
+	if (bytes < old)
+		(void)cow__commit_wait(&t, (uintptr_t)ptr);
 	done = r == 0 && !t->allocation && cow__extent_resize(t, bytes ? bytes : 1);
 	cow__engine_unlock();
 	if (done) {

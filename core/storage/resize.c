@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/profile.h"
 #include "core/cow/sparse.h"
+#include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
 #include "core/memory/segment.h"
@@ -67,6 +68,8 @@ extent_resized(struct cow__allocation *a, size_t bytes)
 	bool done;
 
 	cow__engine_lock();
+	if (bytes < old)
+		(void)cow__commit_wait(&t, cow__tile_start(t));
 	done = t->allocation == a && !t->block && cow__extent_resize(t, bytes);
 	kept = t->bytes;
 	if (done && kept <= old)

@@ -451,7 +451,7 @@ int main(int argc, char **argv)
 		free(get_filled(4 * MIB, 1));
 		return 0;
 	}
-	for (i = 0; i < COUNT(ways) - 2; i++) {
+	for (i = 0; i < COUNT(ways) - 3; i++) {
 		way = &ways[i];
 		if ((only && strcmp(only, way->name) != 0) || (way->root && geteuid() != 0))
 			continue;
