@@ -240,6 +240,16 @@ cow__thaw_discard(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return r;
 }
 
+/* The copied pages of [at, end). A zeroed block was anonymous memory, where the program may have
+ * read pages of zeros. These need no memory: its file has holes there. */
+static int
+look_for_copied(const struct cow__tile *t, uintptr_t at, uintptr_t end, struct cow__run *runs,
+                int max, uintptr_t *ret_next)
+{
+	return t->zeroed ? cow__pagemap_made(at, end, runs, max, ret_next)
+	                 : cow__pagemap_copied(at, end, runs, max, ret_next);
+}
+
 int
 cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
                size_t *ret_copied)
@@ -264,7 +274,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	chunk_end = cow__ahead_end(*at, chunk_end);
 	n = cow__ahead_rest(t, *at, chunk_end, runs, RUNS_IN_CHUNK);
 	if (n < 0) {
-		n = cow__pagemap_copied(*at, chunk_end, runs, max, &next);
+		n = look_for_copied(t, *at, chunk_end, runs, max, &next);
 	} else {
 		most = SIZE_MAX;
 		t->written_back += cow__ahead_copied();
@@ -282,7 +292,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 	/* All clean: how far? */
 	next = clean_end(t, *at, part.end);
 	if (n == 0 && next > chunk_end)
-		n = cow__pagemap_copied(chunk_end, next, runs, 1, &part.start);
+		n = look_for_copied(t, chunk_end, next, runs, 1, &part.start);
 	if (n > 0)
 		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)

@@ -14,7 +14,7 @@
 static bool
 can_join(const struct cow__tile *t)
 {
-	return t->block && !t->npieces && !t->attributes && !t->overlaid && !t->slow && !t->bound &&
+	return t->block && !t->segment && !t->npieces && !t->attributes && !t->overlaid && !t->slow && !t->bound &&
 	       !t->pinned && !t->busy && !t->doomed && t->refs == 1 && !t->common;
 }
 
@@ -58,7 +58,8 @@ cow__zeroed_before_fork(void)
 {
 	bool any = false;
 
-	if (!cow__engine.zeroed)
+	/* Without the look for pages of zeros, what was only read would become memory. */
+	if (!cow__engine.zeroed || !cow__pagemap_has_scan())
 		return;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__ANON || !t->zeroed)

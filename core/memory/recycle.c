@@ -389,6 +389,9 @@ cow__extent_leave_segment(struct cow__tile *t)
 	(void)cow__holders_drop(t, &c, NULL);
 	cow__segment_unref(t->segment);
 	t->segment = NULL;
+	/* It may join another file, whose words are others. */
+	t->word = 0;
+	t->inherited = t->uncounted = false;
 }
 
 int

@@ -121,6 +121,27 @@ START_TEST(empty_blocks_stay_anonymous)
 }
 END_TEST
 
+/* Pages of zeros that were read in a block that joins take no memory when it thaws. */
+START_TEST(zeros_stay_zeros)
+{
+	unsigned char *block = zeroed(SIZE);
+	uint64_t full;
+
+	fill(block, SIZE / 2 + 4 * MIB, 1);
+	for (size_t at = SIZE / 2 + 4 * MIB; at < SIZE; at += PAGE)
+		ck_assert_int_eq(((volatile unsigned char *)block)[at], 0);
+	full = memory_held();
+	for (int n = 0; n < FORKS; n++)
+		in_child(nothing, NULL);
+	ck_assert(joined(block));
+	cow_trim();
+	ck_assert_int_eq(backing(block), COW__SHARED);
+	ck_assert_uint_le(memory_held(), full + 4 * MIB);
+	ck_pattern(block, SIZE / 2 + 4 * MIB, 1);
+	cow_block_free(block);
+}
+END_TEST
+
 static struct gate end;
 
 static void waits(void *arg)
@@ -155,6 +176,68 @@ START_TEST(moves_beside_living_children)
 	check(&e);
 	gate_free(&end);
 	cow_block_free(e.block);
+}
+END_TEST
+
+static unsigned char *other;
+static struct gate freed, gone;
+
+static void frees_the_other(void *arg)
+{
+	gate_wait(&end);
+	cow_block_free(other);
+	gate_open(&freed);
+	gate_wait(&gone);
+	ck_pattern(((struct expected *)arg)->block, SIZE, 1);
+}
+
+/* It copies what it has of its parent's files, and then joins files of its own. */
+static void leaves_by_copies(void *arg)
+{
+	struct expected *e = arg;
+	pid_t child;
+
+	ok(cow_option_set("border", "copies"));
+	ok(cow_family_leave());
+	ck_assert(!joined(e->block));
+	for (int n = 0; n < 4 * FORKS && !joined(e->block); n++)
+		in_child(nothing, NULL);
+	ck_assert(joined(e->block));
+	cow_trim();
+	other = new_block(8 * MIB, 0);
+	fill(other, 8 * MIB, 7);
+	child = child_start(frees_the_other, e);
+	gate_open(&end);
+	gate_wait(&freed);
+	cow_block_free(e->block);
+	cow_trim();
+	gate_open(&gone);
+	child_finish(child);
+	cow_block_free(other);
+	_exit(0);
+}
+
+/* A block that joins a second file is counted by a word of that file. The first one's number was
+ * another block's there: what its holder freed was given back under a child that read it. */
+START_TEST(joined_again)
+{
+	struct expected e = { zeroed(SIZE), SIZE, 1 };
+	unsigned char *more = zeroed(SIZE); /* so that the child goes on to look for such blocks */
+
+	gate_make(&end);
+	gate_make(&freed);
+	gate_make(&gone);
+	fill(e.block, SIZE, 1);
+	for (int n = 0; n < FORKS && !joined(e.block); n++)
+		in_child(nothing, NULL);
+	ck_assert(joined(e.block));
+	in_child(leaves_by_copies, &e);
+	ck_pattern(e.block, SIZE, 1);
+	cow_block_free(e.block);
+	cow_block_free(more);
+	gate_free(&end);
+	gate_free(&freed);
+	gate_free(&gone);
 }
 END_TEST
 
@@ -195,7 +278,13 @@ int main(void)
 	TCase *tcase;
 	Suite *suite = suite_create("zeroed");
 
+	if (!cow__pagemap_has_scan()) {
+		puts("skip zeroed no PAGEMAP_SCAN, without which no block joins a file");
+		return 0;
+	}
 	tcase = add_case(suite, "zeroed");
+	tcase_add_test(tcase, zeros_stay_zeros);
+	tcase_add_test(tcase, joined_again);
 	tcase_add_loop_test(tcase, full_blocks_join_a_file, 0, 2);
 	tcase_add_test(tcase, empty_blocks_stay_anonymous);
 	tcase_add_test(tcase, moves_beside_living_children);
