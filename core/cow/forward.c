@@ -63,19 +63,10 @@ suitable(const struct cow__tile *t)
 static bool
 is_dense(uintptr_t at, uintptr_t end, bool left)
 {
-	size_t most = end - at, copied = 0;
-	struct cow__run runs[64];
-	uintptr_t next = at;
-	int n;
+	size_t most = end - at;
+	size_t enough = cow__max(left ? most / SHARE_LEFT : most - most / SHARE_HELD, 1);
 
-	while (next < end) {
-		n = cow__pagemap_made(next, end, runs, 64, &next);
-		if (n <= 0)
-			break;
-		copied += cow__runs_bytes(runs, n);
-	}
-	return left ? copied >= most / SHARE_LEFT && copied
-	            : copied >= most - most / SHARE_HELD;
+	return cow__made_bytes(at, end, enough) >= enough;
 }
 
 static uintptr_t
@@ -161,7 +152,7 @@ look(bool zeroed)
 	uintptr_t at, end;
 
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
-		if (!suitable(t) || t->zeroed < zeroed || cow__exclusive(t, &c))
+		if (!suitable(t) || (zeroed && !t->zeroed) || cow__exclusive(t, &c))
 			continue;
 		at = cow__max(cursor, cow__tile_start(t));
 		end = at < cow__tile_end(t) ? find_run(t, &at, cow__unread(t, &c)) : 0;

@@ -74,3 +74,19 @@ cow__runs_bytes(const struct cow__run *runs, int n)
 		bytes += runs[i].end - runs[i].start;
 	return bytes;
 }
+
+size_t
+cow__made_bytes(uintptr_t at, uintptr_t end, size_t enough)
+{
+	struct cow__run runs[64];
+	size_t made = 0;
+	int n;
+
+	while (at < end && made < enough) {
+		n = cow__pagemap_made(at, end, runs, 64, &at);
+		if (n < 0)
+			break;
+		made += cow__runs_bytes(runs, n);
+	}
+	return made;
+}

@@ -27,4 +27,8 @@ void cow__part_write(uintptr_t to, const void *from, size_t bytes);
 
 size_t cow__runs_bytes(const struct cow__run *runs, int n);
 
+/* How many bytes of [at, end) the mapping has in pages of its own, pages of zeros left out. It
+ * counts no further than `enough`, and what can't be looked at as nothing. */
+size_t cow__made_bytes(uintptr_t at, uintptr_t end, size_t enough);
+
 #endif

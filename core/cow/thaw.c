@@ -66,7 +66,7 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	delta = cow__tile_start(alias) - start;
 	if (t->overlaid)
 		r = punch_emptied(t, start, end, delta);
-	if (t->zeroed && n == 1) /* the file has no page there */
+	if (r == 0 && t->zeroed && n == 1) /* the file has no page there */
 		cow__commit_at(runs[0].start + delta, runs[0].end + delta);
 	for (int i = 0; r == 0 && i < n; i++)
 		cow__part_write(runs[i].start + delta, (const void *)runs[i].start,

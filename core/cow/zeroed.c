@@ -4,37 +4,37 @@
  */
 #include "core/cow/zeroed.h"
 #include "core/base/base.h"
+#include "core/cow/part.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 
-#define FORKS_LEAST 2 /* one fork alone may be the last */
-#define FORKS_MOST 128 /* counted; looks are at 2, 4, 8 ... forks, because they take time */
+#define FORKS_MOST 64 /* looks are at the forks 2, 4, 8 ... of these, because they take time */
 
 static bool
 can_join(const struct cow__tile *t)
 {
-	return t->block && !t->segment && !t->npieces && !t->attributes && !t->overlaid && !t->slow && !t->bound &&
-	       !t->pinned && !t->busy && !t->doomed && t->refs == 1 && !t->common;
+	return t->block && !t->segment && !t->npieces && !t->attributes && !t->overlaid &&
+	       !t->slow && !t->bound && !t->pinned && !t->busy && !t->doomed && !t->common &&
+	       t->refs == 1;
+}
+
+/* One fork alone may be the last. */
+static bool
+is_due(struct cow__tile *t)
+{
+	if (t->forks > FORKS_MOST)
+		return false;
+	t->forks++;
+	return t->forks > 1 && (t->forks & (t->forks - 1)) == 0;
 }
 
 /* Was half of it written? */
 static bool
 is_full(const struct cow__tile *t)
 {
-	uintptr_t at = cow__tile_start(t), end = cow__tile_end(t);
-	struct cow__run runs[64];
-	size_t made = 0;
-	int n;
-
-	while (at < end && made < t->bytes / 2) {
-		n = cow__pagemap_made(at, end, runs, 64, &at);
-		if (n < 0)
-			return false;
-		for (int i = 0; i < n; i++)
-			made += runs[i].end - runs[i].start;
-	}
-	return made >= t->bytes / 2;
+	return cow__made_bytes(cow__tile_start(t), cow__tile_end(t), t->bytes / 2) >=
+	       t->bytes / 2;
 }
 
 static void
@@ -64,10 +64,7 @@ cow__zeroed_before_fork(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__ANON || !t->zeroed)
 			continue;
-		if (t->forks < FORKS_MOST)
-			t->forks++;
-		if (t->forks >= FORKS_LEAST && (t->forks & (t->forks - 1)) == 0 &&
-		    t->forks < FORKS_MOST && can_join(t) && is_full(t))
+		if (is_due(t) && can_join(t) && is_full(t))
 			join(t);
 		any |= t->backing == COW__ANON;
 	}

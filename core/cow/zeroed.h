@@ -8,7 +8,7 @@
  * on it counts as a frozen block, of which every page was copied.
  *
  *   before   [ T, anonymous ]
- *   joined   [ T, private: file F, which has no page there ]   the same mapping as before
+ *   joined   [ T, private: file F, which has no page there ]   the same mapping as before.
  *
  * To the program there is no difference between anonymous memory and private pages above a hole
  * of a file. So nothing is mapped or copied at that moment, and no thread has to rest. Afterwards

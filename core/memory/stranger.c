@@ -98,22 +98,21 @@ forget(struct cow__segment *s)
 }
 
 /* The parts of the file that are no tile's. Nobody's memory lies there. */
-static void
+static int
 punch_gaps(const struct cow__segment *s)
 {
-	uint64_t from = 0, start;
+	uint64_t from = 0, start, end = cow__engine.end - cow__engine.start;
+	int r = 0;
 
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
 		if (t->segment != s || t->kind == COW__INNER)
 			continue;
 		start = cow__segment_offset(cow__tile_start(t));
-		if (start > from && cow__memfd_punch(&s->file, from, start - from) < 0)
-			return; /* it is sealed, and goes as a whole */
+		if (start > from)
+			r = cow__memfd_punch(&s->file, from, start - from);
 		from = start + t->bytes;
 	}
-	if (from < cow__engine.end - cow__engine.start)
-		(void)cow__memfd_punch(&s->file, from,
-		                       cow__engine.end - cow__engine.start - from);
+	return r < 0 || from >= end ? r : cow__memfd_punch(&s->file, from, end - from);
 }
 
 void
@@ -121,6 +120,7 @@ cow__segments_return_filled(uint64_t now, bool all)
 {
 	static uint64_t last;
 	uint64_t has, had;
+	int r;
 
 	if (!all && cow__elapsed(last, now) < FILLED_NS)
 		return;
@@ -130,12 +130,14 @@ cow__segments_return_filled(uint64_t now, bool all)
 		    !(__atomic_load_n(&s->words[0], __ATOMIC_ACQUIRE) & COW__MARKED) ||
 		    cow__memfd_has(&s->file, &has) < 0)
 			continue;
-		/* Its owner writes no new page of it any more. */
+		/* Its owner makes no new page outside of its tiles any more. */
 		had = has;
 		if (has > s->had + FILLED_LEAST) {
-			punch_gaps(s);
+			r = punch_gaps(s);
 			(void)cow__memfd_has(&s->file, &has);
 			cow__stat_add(bytes_border_returned, had - cow__min(had, has));
+			if (r < 0 && r != -EPERM) /* a sealed file goes as a whole */
+				continue;
 		}
 		s->had = has;
 	}

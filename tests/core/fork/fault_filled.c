@@ -7,8 +7,10 @@
  */
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "tests/support/fault/fault.h"
 #include "tests/support/support.h"
 
+#include <errno.h>
 #include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -76,10 +78,40 @@ START_TEST(filled_holes_go_back)
 }
 END_TEST
 
+/* Whichever call of a look fails: the next look gives all back. 1: from that call on all fail. */
+START_TEST(tried_again)
+{
+	unsigned char *block;
+	size_t before;
+	int n = 0;
+
+	ok(cow_option_set("helper", "no"));
+	block = new_block(BLOCK, 0);
+	fill(block, BLOCK, 1);
+	before = pages_of_files();
+	do {
+		in_child(fills, block);
+		ck_assert_uint_gt(pages_of_files(), before + FILLED / 2);
+		fault_after(++n, ENOMEM | (_i ? FAULT_LASTING : 0));
+		cow_trim();
+		ck_pattern(block, BLOCK, 1);
+		if (!fault_disarm())
+			n = -n;
+		cow_trim();
+		ck_assert_uint_le(pages_of_files(), before + LEFT);
+	} while (n > 0);
+	must(n <= -2); /* one has failed */
+	ck_pattern(block, BLOCK, 1);
+	cow_block_free(block);
+}
+END_TEST
+
 int main(void)
 {
-	Suite *suite = suite_create("filled");
+	Suite *suite = suite_create("fault_filled");
+	TCase *tcase = add_case(suite, "filled");
 
-	tcase_add_loop_test(add_case(suite, "filled"), filled_holes_go_back, 0, 3);
+	tcase_add_loop_test(tcase, filled_holes_go_back, 0, 3);
+	tcase_add_loop_test(tcase, tried_again, 0, 2);
 	return run_suite(suite);
 }
