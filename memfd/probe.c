@@ -13,8 +13,6 @@
 #include <linux/sched.h>
 #include <string.h>
 
-#define COW__PR_GET_MEMORY_MERGE 68 /* Linux 6.4 */
-
 /* Emulators of other processors (qemu-user) accept advice and do not follow it:
  * freed memory would come back with its old bytes. A refusal is fine. */
 static bool

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define COW__PR_GET_MEMORY_MERGE 68 /* Linux 6.4 */
+
 bool cow__probe_memfd(void);    /* memfd_create, GROW and SHRINK seals, holes */
 bool cow__probe_locks(void);    /* OFD locks on a memfd reopened in /proc */
 bool cow__probe_collapse(void); /* a huge page in a memfd, on request */

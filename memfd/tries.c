@@ -23,6 +23,7 @@
  * The calls have arguments with which they do nothing.
  */
 #include "memfd/gate.h"
+#include "memfd/probe.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
 
@@ -57,6 +58,7 @@ static const struct try tries[] = {
 	FILE_CALL(ftruncate), FCNTL(F_DUPFD_CLOEXEC), FCNTL(F_ADD_SEALS), FCNTL(F_OFD_SETLK),
 	ADVICE(MADV_DONTFORK), ADVICE(MADV_DOFORK), ADVICE(MADV_REMOVE),
 	{ SYS_prctl, 0, PR_GET_DUMPABLE, 0, 0, 0, 0 },
+	{ SYS_prctl, 0, COW__PR_GET_MEMORY_MERGE, 0, 0, 0, 0 },
 	CALL(gettid), CALL(geteuid), CALL(sched_yield), CALL(capget),
 	CALL(sched_getaffinity), CALL(sigaltstack), CALL(nanosleep),
 	{ SYS_rt_sigaction, -1, 64, 0, 0, sizeof(uint64_t), 0 },

@@ -344,6 +344,7 @@ static const struct forbidden calls[] = {
 	FORM(madvise, 2, MADV_DOFORK), FORM(madvise, 2, MADV_REMOVE),
 	FORM(madvise, 2, MADV_DONTDUMP), FORM(madvise, 2, MADV_HUGEPAGE),
 	FORM(madvise, 2, 25), FORM(madvise, 2, 23), FORM(mremap, 3, 3), FORM(mremap, 3, 7),
+	FORM(prctl, 0, 68),
 };
 
 static struct {
