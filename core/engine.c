@@ -20,6 +20,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
+#include "core/memory/resident.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
@@ -110,6 +111,7 @@ static cow__job_fn *const jobs[] = {
 	cow__decay_job,
 	cow__shadows_job,
 	cow__limbo_job,
+	cow__resident_job,
 	NULL,
 };
 

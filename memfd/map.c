@@ -20,9 +20,6 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -386,20 +383,6 @@ cow__map_populate(uintptr_t addr, size_t bytes)
 	if (r == -EINVAL)
 		r = touch_by_calls(addr, bytes);
 	return r == -EFAULT ? -ENOMEM : r;
-}
-
-int
-cow__map_resident(uintptr_t addr, size_t bytes)
-{
-	unsigned char pages[HUGE_BYTES / 4096];
-	size_t want = bytes / cow__page;
-	int n = 0, r = result(sys_mincore((void *)addr, bytes, pages));
-
-	if (r < 0)
-		return r;
-	for (size_t i = 0; i < want; i++)
-		n += pages[i] & 1;
-	return n;
 }
 
 /* rt_sigprocmask() reads a set of 8 bytes before it refuses to do what there is no

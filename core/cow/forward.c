@@ -15,6 +15,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
+#include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
 #include "memfd/quiet.h"
@@ -232,6 +233,8 @@ step(void)
 	else if (!cow__quiet_written(move.at, end, &w))
 		r = move_chunk(t, end);
 	cow__quiet_end();
+	/* Entries at this address, too, would count twice in RSS. */
+	(void)cow__map_zap(move.to.at + (move.at - move.from), end - move.at);
 	move.at = end;
 	return r == 0 && move.at < move.end;
 }

@@ -100,6 +100,10 @@ cow__target_end(struct cow__tile *t, struct cow__target *to, bool used)
 	if (to->made && !used) {
 		cow__extent_free(pages);
 	} else if (pages != t) {
+		/* The program reads them at the tile's address. Their entries here would count
+		 * twice in RSS. */
+		if (used && !to->alias)
+			(void)cow__map_zap(to->at, to->piece.bytes);
 		/* The pages have no mapping of their own that counts: only
 		 * those who show them hold them. */
 		if (to->made)

@@ -16,6 +16,7 @@
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
+#include "core/memory/resident.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
@@ -131,6 +132,7 @@ cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		cow__stat_add(thaws, 1);
 	}
 	cow__tile_change_end(t);
+	cow__resident_later(t, end - start);
 	cow__stat_add(bytes_thawed, end - start);
 }
 

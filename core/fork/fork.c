@@ -32,6 +32,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
+#include "core/memory/resident.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
@@ -157,6 +158,7 @@ prepare_memory(void)
 	(void)cow__window_fit();
 	cow__zeroed_before_fork();
 	cow__forward_before_fork();
+	cow__resident_before_fork();
 	cow__rewrites_freeze();
 	cow__heal_before_fork(HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;

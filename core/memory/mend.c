@@ -7,6 +7,7 @@
 #include "core/memory/apart.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
+#include "core/memory/resident.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -102,8 +103,10 @@ mend(struct cow__tile *t)
 	if (!t->doomed && t->mending && !has_holes(t) &&
 	    at == cow__mend_origin(t) + t->committed && most <= t->touched - t->committed) {
 		t->committed += n ? n : COW__HUGE;
-		if (n) /* what can't be made huge stays small */
+		if (n) { /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);
+			cow__resident_later(t, n);
+		}
 		if (t->mending && t->committed >= t->touched)
 			cow__mend_end(t);
 	}

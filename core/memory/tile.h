@@ -94,6 +94,7 @@ struct cow__tile {
 	bool exposed;  /* live: the address was given away (transparent) */
 	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
 	bool chosen;   /* live: about to be frozen, with others */
+	bool faded;    /* live: parts have no page tables since they thawed (core/memory/resident.h) */
 	bool copied;   /* live: copied for the child of the fork that is under way */
 	bool zeroed;   /* live: anonymous for its zeros, or was (core/cow/zeroed.h) ... */
 	uint8_t forks; /* ... and so many forks copied its page tables */

@@ -10,6 +10,7 @@ program zero
 program new_delete
 program sparse
 program unread
+program resident
 program refusals
 program absurd
 program threads

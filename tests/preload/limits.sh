@@ -61,6 +61,9 @@ if [ -n "$group" ] && echo 256M >"$group/$most" 2>/dev/null; then
 			'echo $$ >"$1/cgroup.procs" && exec "$2"' sh "$group" \
 			"$programs/$name"
 	done
+	must_succeed=1 compare "memory cgroup: the process that is killed" sh -c \
+		'echo $$ >"$1/cgroup.procs" && exec "$2" victims 256' sh "$group" \
+		"$programs/resident"
 else
 	skip 'memory cgroup: none can be made here'
 fi

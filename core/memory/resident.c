@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that thawed counts in RSS again: see the header.
+ */
+#include "core/memory/resident.h"
+#include "core/base/base.h"
+#include "core/memory/extent.h"
+#include "core/memory/state.h"
+#include "memfd/forked.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define REST_NS 300000000u /* so long after a thaw or a fork */
+#define STEP (16 * MIB)    /* so much without the lock */
+#define LEAST (16 * MIB)   /* less is not worth a thread */
+
+static size_t lost COW_FORK_DATA;       /* bytes without entries, at most; 0: none */
+static uint64_t begin_at COW_FORK_DATA; /* not before then */
+static uintptr_t cursor; /* goes through the window; 0: at its beginning */
+
+void
+cow__resident_later(struct cow__tile *t, size_t bytes)
+{
+	t->faded = true;
+	lost += bytes;
+	cursor = 0;
+	begin_at = cow__now() + REST_NS;
+	if (lost >= LEAST)
+		cow__helper_want(false);
+}
+
+void
+cow__resident_before_fork(void)
+{
+	if (lost)
+		begin_at = cow__now() + REST_NS;
+}
+
+/* A fault in a range that the program watches would wait for the program. */
+static bool
+suitable(const struct cow__tile *t)
+{
+	return t->kind == COW__LIVE && t->faded && !t->busy && !t->doomed && !t->attributes;
+}
+
+static struct cow__tile *
+find(void)
+{
+	struct cow__tile *t = cursor ? cow__tile_find(cursor) : NULL;
+
+	for (t = t ? t : cow__tile_first(); t; t = t->next)
+		if (suitable(t))
+			return t;
+	return NULL;
+}
+
+/* The first part of the tile from `at` on that is mapped shared. */
+static bool
+shared_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
+{
+	*ret = (struct cow__span){ at, cow__tile_end(t) };
+	if (t->backing == COW__SHARED)
+		return ret->start < ret->end;
+	if (t->backing != COW__PRIVATE || !t->nkept)
+		return false;
+	for (uint32_t i = 0; i < t->nkept; i++)
+		if (t->kept[i].start <= ret->start)
+			ret->start = cow__max(ret->start, t->kept[i].end);
+		else if (t->kept[i].start < ret->end)
+			ret->end = t->kept[i].start;
+	return ret->start < ret->end;
+}
+
+static void
+show(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	uintptr_t at, next;
+
+	t->busy = true;
+	cow__engine_unlock();
+	for (at = start; at < end; at = next) {
+		next = cow__min(cow__round_down(at, COW__HUGE) + COW__HUGE, end);
+		cow__map_show(at, next - at);
+	}
+	cow__helper_lock();
+	t->busy = false;
+	if (t->doomed)
+		cow__extent_free(t);
+}
+
+uint64_t
+cow__resident_job(uint64_t now)
+{
+	struct cow__span part;
+	struct cow__tile *t;
+
+	if (lost < LEAST)
+		return UINT64_MAX;
+	if (now < begin_at)
+		return begin_at - now;
+	t = find();
+	if (!t) {
+		lost = cursor = 0;
+		return 0;
+	}
+	cursor = cow__max(cursor, cow__tile_start(t));
+	if (!shared_part(t, cursor, &part)) {
+		t->faded = false;
+		cursor = cow__tile_end(t);
+		return 0;
+	}
+	part.end = cow__min(part.end, part.start + STEP);
+	cursor = part.end;
+	if (cursor == cow__tile_end(t))
+		t->faded = false;
+	show(t, part.start, part.end);
+	return 0;
+}
