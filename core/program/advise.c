@@ -361,10 +361,32 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 	return r;
 }
 
+/* A mapping on which the helper works can't be cut, and what stays as a hole can't grow. */
+static void
+wait_to_cut(uintptr_t at, uintptr_t start, uintptr_t end)
+{
+	struct cow__tile *t = cow__tile_find(at);
+
+	if (t && t->mapping && (cow__tile_start(t) < start || cow__tile_end(t) > end))
+		(void)cow__commit_wait(&t, at);
+}
+
 COW_EXPORT int
 cow__unmap(uintptr_t addr, size_t bytes)
 {
-	return cow__range_each(addr, bytes, unmap, 0, COW__HOLES_ANYWHERE);
+	uintptr_t end = cow__round_up(addr + bytes, cow__page);
+	int r;
+
+	if (addr % cow__page || end < addr)
+		return -EINVAL;
+	cow__engine_lock();
+	if (bytes) {
+		wait_to_cut(addr, addr, end);
+		wait_to_cut(end - cow__page, addr, end);
+	}
+	r = cow__range_each_locked(addr, end, unmap, 0, COW__HOLES_ANYWHERE);
+	cow__engine_unlock();
+	return r;
 }
 
 static int

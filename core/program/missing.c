@@ -67,3 +67,11 @@ cow__note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, boo
 		i++;
 	}
 }
+
+void
+cow__copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy)
+{
+	for (size_t i = 0; start + i * cow__page < end; i++)
+		if (!missing || !(missing[i / 8] & 1 << i % 8))
+			memcpy(copy + i * cow__page, (void *)(start + i * cow__page), cow__page);
+}

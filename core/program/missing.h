@@ -16,4 +16,7 @@
 void cow__note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool zeros,
                        unsigned char *ret);
 
+/* Copies [start, end), but what is noted in `missing`. NULL: nothing is. */
+void cow__copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy);
+
 #endif

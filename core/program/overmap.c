@@ -21,6 +21,7 @@
 #include "core/memory/holders.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "core/program/grown.h"
 #include "core/program/mapping.h"
 #include "core/program/missing.h"
 #include "core/program/range.h"
@@ -279,15 +280,6 @@ cow__grows_down(uintptr_t addr)
 	cow__engine_unlock();
 }
 
-/* Copies [start, end), but what is noted as missing. */
-static void
-copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy)
-{
-	for (size_t i = 0; start + i * cow__page < end; i++)
-		if (!missing || !(missing[i / 8] & 1 << i % 8))
-			memcpy(copy + i * cow__page, (void *)(start + i * cow__page), cow__page);
-}
-
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
@@ -302,7 +294,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 	if (r < 0)
 		return r;
 	cow__attributes_reveal(t, start, end);
-	copy_there(start, end, missing, copy);
+	cow__copy_there(start, end, missing, copy);
 	r = cow__map_move((uintptr_t)copy, end - start, start);
 	/* The note comes last: while the range is still the engine's, the kernel
 	 * must not have the last word. Without the note the range counts as the
@@ -449,10 +441,12 @@ cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why)
 	if (addr % cow__page || end < addr)
 		return -EINVAL;
 	cow__engine_lock();
-	r = why == COW__OWN_TO_MOVE && is_patched(addr, end)
-	            ? own_range(cow__tile_find(addr), addr, end, false, why)
-	            : cow__range_each_locked(addr, end, own_range, why,
-	                                     COW__HOLES_STOP);
+	if (why == COW__OWN_TO_MOVE && cow__is_grown(addr, end))
+		r = cow__own_grown(addr, end);
+	else if (why == COW__OWN_TO_MOVE && is_patched(addr, end))
+		r = own_range(cow__tile_find(addr), addr, end, false, why);
+	else
+		r = cow__range_each_locked(addr, end, own_range, why, COW__HOLES_STOP);
 	cow__engine_unlock();
 	return r == -ENOMEM ? -EFAULT : r;
 }

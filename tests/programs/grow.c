@@ -148,9 +148,46 @@ static void others(void)
 	check(munmap(p, SIZE) == 0 && munmap(to, ROOM) == 0);
 }
 
+/* A mapping that grew behind an advice, and moves as one. */
+static void moves_what_grew(void)
+{
+	unsigned char *to = map_anonymous(NULL, ROOM), *p = with_room(), *q;
+
+	check(madvise(p, SIZE, MADV_DONTDUMP) == 0);
+	check(grows(p, SIZE, 2 * SIZE, 0) && grows(p, 2 * SIZE, 3 * SIZE, 0));
+	fill(p + SIZE, SIZE, 2);
+	in_child(nothing, NULL);
+	q = mremap(p, 3 * SIZE, 4 * SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	check(q == to && holds(q, SIZE, 1) && holds(q + SIZE, SIZE, 2));
+	check(all(q + 2 * SIZE, 2 * SIZE, 0));
+	check(munmap(to, ROOM) == 0);
+
+	p = with_room();
+	check(madvise(p, SIZE, MADV_DONTDUMP) == 0);
+	check(grows(p, SIZE, 2 * SIZE, 0));
+	fill(p + SIZE, SIZE, 2);
+	q = mremap(p, 2 * SIZE, 2 * SIZE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+	check(q != MAP_FAILED && holds(q, SIZE, 1) && holds(q + SIZE, SIZE, 2));
+	check(all(p, 2 * SIZE, 0));
+	p[0] = p[2 * SIZE - 1] = 1;
+	in_child(nothing, NULL);
+	check(munmap(q, 2 * SIZE) == 0 && munmap(p, 2 * SIZE) == 0);
+	/* Parts that differ are two mappings to the kernel, too. */
+	p = with_room();
+	check(madvise(p, SIZE, MADV_DONTDUMP) == 0);
+	check(grows(p, SIZE, 2 * SIZE, 0) && mprotect(p, SIZE, PROT_READ) == 0);
+	check(refused(EFAULT, p, 2 * SIZE, 3 * SIZE, MREMAP_MAYMOVE, NULL));
+	check(holds(p, SIZE, 1) && all(p + SIZE, SIZE, 0));
+	/* Alike again, they are one. */
+	check(mprotect(p, SIZE, PROT_READ | PROT_WRITE) == 0);
+	check(grows(p, 2 * SIZE, 3 * SIZE, 0) && holds(p, SIZE, 1));
+	check(munmap(p, 3 * SIZE) == 0);
+}
+
 int main(void)
 {
 	page_by_page();
+	moves_what_grew();
 	no_room();
 	over_forks();
 	like_the_last_page();
