@@ -130,6 +130,27 @@ START_TEST(copies_of_a_view)
 }
 END_TEST
 
+/* A program may have thousands of them, where the kernel's limit on mappings allows no more views. */
+START_TEST(small_copies)
+{
+	static const size_t small[] = { 512 * KIB, MIB - PAGE, MIB, 3 * MIB / 2 };
+	struct cow_storage *s = new_storage(small[_i], 0), *b[200];
+	uint64_t before;
+
+	mut_range(s, 5, 1, COW_WRITE_SPARSE)[5] = 1;
+	before = memory_held();
+	for (size_t i = 0; i < COUNT(b); i++) {
+		b[i] = lazy(s);
+		mut_range(b[i], 3, 1, COW_WRITE_BY_COPY)[3] = 7;
+		ck_assert_uint_eq(data(b[i])[5], 1);
+	}
+	sparse_since(before);
+	for (size_t i = 0; i < COUNT(b); i++)
+		cow_storage_unref(b[i]);
+	cow_storage_unref(s);
+}
+END_TEST
+
 /* What a copy leaves out reads as zero, also where recycled memory had other bytes. */
 START_TEST(copies_into_warm_memory)
 {
@@ -186,6 +207,7 @@ int main(void)
 	tcase_add_loop_test(all, cloned, 0, COUNT(kinds));
 	tcase_add_loop_test(all, written_by_copy, 0, COUNT(kinds));
 	tcase_add_test(all, copies_of_a_view);
+	tcase_add_loop_test(all, small_copies, 0, 4);
 	tcase_add_test(all, copies_into_warm_memory);
 	tcase_add_test(all, what_is_cut_off_is_given_back);
 	tcase_add_test(all, strict_grows_with_memory);
