@@ -204,7 +204,8 @@ int cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
  * The bytes are those of the moment of the call: the library holds a lazy clone
  * of the storage while it saves. So one thread may save a clone while others
  * write its siblings. The first write of each page then costs what it costs
- * beside any clone. External memory, also a storage on a file, is written as it
+ * beside any clone. Memory of a sparse storage that was never touched is written as
+ * zeros and takes no memory for that. External memory, also a storage on a file, is written as it
  * lies. A transparent storage may be written at the very moment of the call.
  * Then it is saved as of one moment if it is cloned by page, and not if it must
  * be copied (cow_storage_lazy_clone()). A program that can stop its writers

@@ -6,132 +6,39 @@
  *          and a freeze does not change them. The clone is made before there is a ring,
  *          because beside a ring transparent storages would be copied
  *   load   reads to memory that no other thread has yet
- *   how    with DIRECT, the aligned bulk past the page cache. Then by a ring, if the
- *          kernel gives one. Then the rest by plain calls
  *
- * A ring that fails is no failure. The plain calls go on behind the bytes that are
- * certainly done, and their result counts: if the file has an error, they get the same
- * one. So there is one way to fail. A kernel that denies rings, or a part of what they
- * need, only makes it slower.
+ * How the bytes move: share/transfer.h.
  */
 #include "core/memory/apart.h"
 #include "core/base/error.h"
 #include "core/storage/storage.h"
 #include "cowshed-file.h"
 #include "memfd/file.h"
+#include "memfd/map.h"
 #include "memfd/process.h"
-#include "memfd/ring.h"
 #include "share/fork.h"
+#include "share/transfer.h"
 
 #define LOAD_FLAGS (COW_IO_DIRECT | COW_IO_PLAIN)
 #define SAVE_FLAGS                                                             \
 	(COW_IO_DIRECT | COW_IO_PLAIN | COW_SAVE_SYNC | COW_SAVE_ATOMIC |      \
 	 COW_SAVE_TRUNCATE)
-#define DIRECT_BYTES ((size_t)4096) /* a multiple of every disk's blocks */
-#define RING_LEAST (2 * MIB) /* making a ring costs some 100 us */
 #define HUGE_BYTES (2 * MIB)
 #define PATH 4096
 
 static const char descriptor[] = "(a descriptor)";
 
-struct job {
-	const char *name;  /* for sentences; a path if `own` */
-	bool own;          /* opened here, and closed here */
-	struct cow__descriptor file;
-	struct cow__file_facts facts;
-	uint32_t flags;
-	struct cow__transfer t; /* offset COW__FILE_STREAM: at the file's position */
-};
-
-/* ---- One transfer --------------------------------------------------------------- */
-
-static int
-plainly(const struct cow__transfer *t, size_t *done)
-{
-	bool stream = t->offset == COW__FILE_STREAM;
-
-	while (*done < t->bytes) {
-		size_t most = cow__min(t->bytes - *done,
-		                       HUGE_BYTES - *done % HUGE_BYTES);
-		uint64_t at = stream ? t->offset : t->offset + *done;
-		long n;
-
-		if (t->ready)
-			t->ready(t->arg, *done, most);
-		n = t->write
-		            ? cow__file_write(t->fd, t->data + *done, most, at)
-		            : cow__file_read(t->fd, t->data + *done, most, at);
-		if (n == -EAGAIN)
-			n = cow__file_wait(t->fd, t->write);
-		else if (n == 0)
-			return t->write ? -EIO : -ENODATA;
-		if (n < 0)
-			return (int)n;
-		*done += (size_t)n;
-	}
-	return 0;
-}
-
-/* Not for writes through the page cache: there the pieces of a file wait for one another,
- * and a ring would only hand each to another thread. See docs/design/files.md. */
-static void
-ring(const struct job *j, const struct cow__transfer *t, size_t *done)
-{
-	if (!(t->write && !t->direct) && !(j->flags & COW_IO_PLAIN) && t->bytes >= RING_LEAST &&
-	    t->offset != COW__FILE_STREAM && j->facts.regular)
-		(void)cow__ring_transfer(t, done);
-}
-
-/* The aligned bulk, by a second descriptor. What the kernel refuses is left to be done. */
-static void
-directly(const struct job *j, size_t *done)
-{
-	struct cow__transfer t = j->t;
-	struct cow__descriptor d;
-
-	t.bytes = cow__round_down(t.bytes, DIRECT_BYTES);
-	if (!t.bytes || !j->own || !j->facts.regular ||
-	    t.offset % DIRECT_BYTES || (uintptr_t)t.data % DIRECT_BYTES ||
-	    cow__file_open(j->name,
-	                   COW__FILE_DIRECT | (t.write ? COW__FILE_WRITE
-	                                               : COW__FILE_READ),
-	                   0, &d) < 0)
-		return;
-	if (d.dev == j->file.dev && d.ino == j->file.ino) {
-		t.fd = d.fd;
-		t.own_file = true;
-		t.direct = true;
-		ring(j, &t, done);
-		if (!*done)
-			(void)plainly(&t, done);
-		*done = cow__round_down(*done, DIRECT_BYTES);
-	}
-	cow__descriptor_close(&d);
-}
-
-static int
-transfer(struct job *j, size_t *done)
-{
-	*done = 0;
-	j->t.fd = j->file.fd;
-	if (j->flags & COW_IO_DIRECT)
-		directly(j, done);
-	if (*done == 0)
-		ring(j, &j->t, done);
-	return plainly(&j->t, done);
-}
-
 /* ---- Files ---------------------------------------------------------------------- */
 
 static int
-about(int r, const char *what, const struct job *j)
+about(int r, const char *what, const struct cow__job *j)
 {
 	return cow__error_about(r, what, j->name);
 }
 
 /* Looks at the open file, and finds the offset at which to begin. */
 static int
-begin(struct job *j, uint64_t offset, bool write)
+begin(struct cow__job *j, uint64_t offset, bool write)
 {
 	int r = cow__file_facts(j->file.fd, &j->facts);
 
@@ -160,7 +67,7 @@ begin(struct job *j, uint64_t offset, bool write)
 
 /* Moves the file's position if the transfer began there. */
 static void
-moved(const struct job *j, uint64_t offset, size_t done)
+moved(const struct cow__job *j, uint64_t offset, size_t done)
 {
 	if (offset == COW_FROM_HERE && j->t.offset != COW__FILE_STREAM)
 		(void)cow__file_seek(j->file.fd, j->t.offset + done);
@@ -181,7 +88,7 @@ ready(void *arg, size_t offset, size_t bytes)
 }
 
 static int
-length(struct job *j, size_t *bytes)
+length(struct cow__job *j, size_t *bytes)
 {
 	uint64_t from = j->t.offset, has = j->facts.bytes;
 
@@ -201,7 +108,7 @@ length(struct job *j, size_t *bytes)
 }
 
 static int
-load(struct job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
+load(struct cow__job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
 {
 	const struct cow_storage like = { .resizable = true };
 	struct cow__allocation *a;
@@ -221,7 +128,7 @@ load(struct job *j, uint64_t offset, size_t bytes, struct cow_storage **ret)
 	j->t.bytes = bytes;
 	j->t.ready = ready;
 	j->t.arg = a;
-	r = transfer(j, &done);
+	r = cow__job_transfer(j, &done);
 	moved(j, offset, r < 0 ? 0 : done);
 	if (r < 0) {
 		about(r, "reading", j);
@@ -248,7 +155,7 @@ COW_EXPORT int
 cow_storage_load(const char *path, uint64_t offset, size_t bytes, uint32_t flags,
                  struct cow_storage **ret)
 {
-	struct job j = { .name = path, .own = true, .flags = flags };
+	struct cow__job j = { .name = path, .own = true, .flags = flags };
 	int r = load_check(flags, ret);
 
 	if (r < 0)
@@ -267,7 +174,7 @@ COW_EXPORT int
 cow_storage_load_fd(int fd, uint64_t offset, size_t bytes, uint32_t flags,
                     struct cow_storage **ret)
 {
-	struct job j = { .name = descriptor, .flags = flags };
+	struct cow__job j = { .name = descriptor, .flags = flags };
 	int r = load_check(flags, ret);
 
 	if (r < 0)
@@ -289,8 +196,55 @@ hold(struct cow_storage *s, struct cow_storage **ret)
 	return cow_storage_lazy_clone(s, ret);
 }
 
+/*
+ * The bytes of the storage from `at` on that are written together. To read a hole would make its
+ * pages, so holes of 2 MiB and more are written from `zeros`, which has as many bytes and no
+ * memory. NULL: there are none.
+ */
+static size_t
+next_part(const struct cow_storage *s, size_t at, const char *zeros, const char **ret)
+{
+	size_t start, end, hole = 0;
+	int r = zeros ? cow__allocation_data(s->data, at, s->bytes, &start, &end) : -EINVAL;
+
+	if (r >= 0)
+		hole = (r ? cow__round_down(start, HUGE_BYTES) : s->bytes) - at;
+	if (r > 0 && hole > s->bytes) /* it begins before */
+		hole = 0;
+	*ret = hole >= HUGE_BYTES ? zeros : (const char *)s->data->data + at;
+	if (hole >= HUGE_BYTES)
+		return HUGE_BYTES;
+	return r > 0 ? cow__min(cow__round_up(end, HUGE_BYTES), s->bytes) - at : s->bytes - at;
+}
+
 static int
-write_all(struct job *j, const struct cow_storage *s, uint64_t offset,
+write_bytes(struct cow__job *j, const struct cow_storage *s, size_t *done)
+{
+	uint64_t offset = j->t.offset;
+	void *zeros = NULL;
+	int r = 0;
+
+	if (s->bytes >= 2 * HUGE_BYTES && cow__map_meta(HUGE_BYTES, &zeros) < 0)
+		zeros = NULL;
+	for (*done = 0; r == 0 && *done < s->bytes;) {
+		const char *data;
+		size_t n = 0;
+
+		j->t.bytes = next_part(s, *done, zeros, &data);
+		j->t.data = (char *)data;
+		if (offset != COW__FILE_STREAM)
+			j->t.offset = offset + *done;
+		r = cow__job_transfer(j, &n);
+		*done += n;
+	}
+	j->t.offset = offset;
+	if (zeros)
+		(void)cow__map_release((uintptr_t)zeros, HUGE_BYTES);
+	return r;
+}
+
+static int
+write_all(struct cow__job *j, const struct cow_storage *s, uint64_t offset,
           size_t *done)
 {
 	uint64_t start;
@@ -303,9 +257,7 @@ write_all(struct job *j, const struct cow_storage *s, uint64_t offset,
 	    (start > (uint64_t)INT64_MAX - s->bytes ||
 	     start + s->bytes > cow__file_limit()))
 		return about(-EFBIG, "writing", j);
-	j->t.data = s->data->data;
-	j->t.bytes = s->bytes;
-	r = transfer(j, done);
+	r = write_bytes(j, s, done);
 	moved(j, offset, *done);
 	if (r < 0)
 		return about(r, "writing", j);
@@ -353,7 +305,7 @@ replace(const char *path, const struct cow_storage *s, uint32_t flags,
         size_t *done)
 {
 	char name[PATH];
-	struct job j = { .name = name, .own = true, .flags = flags };
+	struct cow__job j = { .name = name, .own = true, .flags = flags };
 	uint32_t mode;
 	int r = beside(path, name), old = cow__file_mode(path, &mode);
 
@@ -391,7 +343,7 @@ static int
 in_place(const char *path, const struct cow_storage *s, uint64_t offset,
          uint32_t flags, size_t *done)
 {
-	struct job j = { .name = path, .own = true, .flags = flags };
+	struct cow__job j = { .name = path, .own = true, .flags = flags };
 	int r = cow__file_open(path, COW__FILE_WRITE | COW__FILE_CREATE, 0666,
 	                       &j.file);
 
@@ -476,7 +428,7 @@ COW_EXPORT int
 cow_storage_save_fd(struct cow_storage *s, int fd, uint64_t offset,
                     uint32_t flags, uint64_t *ret_done)
 {
-	struct job j = { .name = descriptor, .flags = flags };
+	struct cow__job j = { .name = descriptor, .flags = flags };
 	struct cow_storage *held;
 	size_t done = 0;
 	int r = save_check(s, flags);
