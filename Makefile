@@ -85,6 +85,9 @@ analyze: ## static analysis: cppcheck, clang-tidy, gcc -fanalyzer (5 minutes)
 check-programs: everything python-env ## real programs and their own tests under the shim
 	$(Q)LIMIT=7200 $(CHECK) $(PROGRAM_SCRIPTS)
 
+programs-table: everything ## real programs with and without the shim, measured; writes docs/coverage.md: an hour, root
+	$(Q)BUILD='$(B)' scripts/programs-table.sh
+
 check-outside: everything ## what others wrote, with and without the shim: hours; OUTSIDE=quick: 20 minutes
 	$(Q)BUILD='$(B)' scripts/check-outside.sh
 

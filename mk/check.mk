@@ -16,7 +16,7 @@
 SCRIPTS := $(filter-out %/lib.sh %/common.sh,$(wildcard tests/preload/*.sh))
 LONG_SCRIPTS := $(wildcard tests/packaging/long_*.sh)
 PROGRAM_SCRIPTS := tests/preload/real.sh \
-	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh))
+	$(filter-out %/lib.sh,$(wildcard tests/preload/programs/*.sh tests/preload/programs/beside/*.sh))
 
 # A test of Python runs once, and once more under the shim (tests/python/run.sh). These run once:
 # they start processes under the shim themselves, or none.
