@@ -92,6 +92,12 @@ in_parent(void)
 	preload_signals_parent();
 }
 
+/* Of a child whose program calls the handlers itself, around its own clone(). */
+static struct {
+	long flags;
+	void *number;
+} by_hand COW_FORK_DATA;
+
 COW_FORK_CODE static void
 in_child(void)
 {
@@ -104,7 +110,11 @@ in_child(void)
 	preload_report_begin();
 	preload_park_child();
 	preload_gate_child();
-	preload_border_born(0);
+	preload_border_born(by_hand.flags);
+	if (by_hand.number)
+		preload_child_number(by_hand.number);
+	by_hand.flags = 0;
+	by_hand.number = NULL;
 }
 
 void
@@ -138,10 +148,23 @@ fork(void)
 	return forked(f());
 }
 
-bool
+enum preload_fork
 preload_fork_begin(void)
 {
-	return cow__fork_try_prepare();
+	if (cow__fork_is_mine())
+		return PRELOAD_FORK_BY_HAND;
+	return cow__fork_try_prepare() ? PRELOAD_FORK_PREPARED : PRELOAD_FORK_MISSED;
+}
+
+void
+preload_fork_alone(enum preload_fork how, long flags, void *number)
+{
+	if (how == PRELOAD_FORK_MISSED) {
+		cow__border_missed();
+		return;
+	}
+	by_hand.flags = flags;
+	by_hand.number = number;
 }
 
 pid_t
@@ -159,7 +182,7 @@ preload_fork_end(pid_t pid)
 EXPORT pid_t
 _Fork(void)
 {
-	bool prepared;
+	enum preload_fork how;
 	pid_t pid;
 
 	NEXT(fork_fn *, "_Fork")
@@ -167,11 +190,13 @@ _Fork(void)
 		errno = ENOSYS;
 		return -1;
 	}
-	prepared = preload_fork_begin();
+	how = preload_fork_begin();
 	pid = f();
-	if (!prepared && pid == 0)
-		cow__border_missed();
-	return prepared ? preload_fork_end(pid) : pid;
+	if (how == PRELOAD_FORK_PREPARED)
+		return preload_fork_end(pid);
+	if (pid == 0)
+		preload_fork_alone(how, 0, NULL);
+	return pid;
 }
 
 /* The kernel wrote the number into what the child inherited. After that the child got its
@@ -190,7 +215,7 @@ struct beginning {
 	int (*fn)(void *);
 	void *arg, *number; /* NULL: its number is not wanted */
 	long flags;
-	bool prepared;
+	enum preload_fork how;
 };
 
 /* Runs on the child's stack. */
@@ -201,8 +226,8 @@ begin(void *arg)
 	int status;
 
 	preload_border_early(b.flags);
-	if (!b.prepared) {
-		cow__border_missed();
+	if (b.how != PRELOAD_FORK_PREPARED) {
+		preload_fork_alone(b.how, b.flags, b.number);
 		return b.fn(b.arg);
 	}
 	(void)preload_fork_end(0);
@@ -235,7 +260,7 @@ typedef int clone_fn(int (*)(void *), void *, int, void *, ...);
 EXPORT int
 clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	struct beginning b = { fn, arg, NULL, flags, false };
+	struct beginning b = { fn, arg, NULL, flags, PRELOAD_FORK_MISSED };
 	void *parent_tid, *tls, *child_tid;
 	pid_t pid;
 	va_list ap;
@@ -249,11 +274,11 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	note_sharing(flags);
 	if (!fn || !stack || (flags & CLONE_VM))
 		return f(fn, stack, flags, arg, parent_tid, tls, child_tid);
-	b.prepared = preload_fork_begin();
+	b.how = preload_fork_begin();
 	if (flags & CLONE_CHILD_SETTID)
 		b.number = child_tid;
 	pid = f(begin, stack, flags, &b, parent_tid, tls, child_tid);
-	return b.prepared ? preload_fork_end(pid) : pid;
+	return b.how == PRELOAD_FORK_PREPARED ? preload_fork_end(pid) : pid;
 }
 
 static pid_t

@@ -66,11 +66,19 @@ void preload_sandbox_began(void);
 /* Registers what a forked child needs, however libc forks. */
 void preload_fork_init(void);
 
-/* Call these around calls that fork without handlers. False: the child has none of the
- * engine's memory, and preload_fork_end() must not be called. Parent and child call the
- * end with the result of the fork; it returns the result for the program. */
-bool preload_fork_begin(void);
+/*
+ * Call these around calls that fork without handlers. Parent and child call the end with the
+ * result of the fork, if it is PREPARED; it returns the result for the program. Else the child
+ * calls preload_fork_alone() with the flags of the call, and the place for its number, or NULL.
+ */
+enum preload_fork {
+	PRELOAD_FORK_PREPARED,
+	PRELOAD_FORK_MISSED,  /* the child has none of the engine's memory */
+	PRELOAD_FORK_BY_HAND, /* the program called the handlers of prepare, and will call the rest */
+};
+enum preload_fork preload_fork_begin(void);
 pid_t preload_fork_end(pid_t pid);
+void preload_fork_alone(enum preload_fork how, long flags, void *number);
 
 /* In the child of a fork with CLONE_CHILD_SETTID: writes its number there again. */
 void preload_child_number(void *at);

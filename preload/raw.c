@@ -16,7 +16,6 @@
 #include "preload/next.h"
 #include "preload/park.h"
 
-#include "core/fork/border.h"
 #include "core/program/advise.h"
 
 #include <errno.h>
@@ -167,15 +166,16 @@ kernel_fork(long number, long a, long b, long c, long d, long e, long f)
 {
 	void *there = child_number(number, a, d, e);
 	long flags = fork_flags(number, a);
-	bool prepared = preload_fork_begin();
+	enum preload_fork how = preload_fork_begin();
 	long pid = kernel(number, a, b, c, d, e, f);
 
 	if (pid == 0)
 		preload_border_early(flags);
-	if (!prepared && pid == 0)
-		cow__border_missed();
-	if (!prepared)
+	if (how != PRELOAD_FORK_PREPARED) {
+		if (pid == 0)
+			preload_fork_alone(how, flags, there);
 		return pid;
+	}
 	pid = preload_fork_end((pid_t)pid);
 	if (pid == 0) {
 		preload_border_born(flags);

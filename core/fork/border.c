@@ -141,7 +141,7 @@ leave(bool hard)
 	cow__segments_sweep(false);
 	if (r < 0)
 		return r;
-	cow__slots_leave();
+	cow__slots_leave(false);
 	__atomic_store_n(&relatives, 0, __ATOMIC_RELAXED);
 	cow__stat_add(strangers, marked != 0);
 	return 0;
@@ -178,7 +178,8 @@ cow__border_missed(void)
 			(void)cow__map_release(s->page, cow__page);
 		s->words = NULL;
 	}
-	cow__slots_leave();
+	/* It may have the memory of another fork. Then it counts as that fork's child. */
+	cow__slots_leave(cow__fork_lends());
 	cow__watch_forget();
 }
 

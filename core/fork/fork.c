@@ -180,10 +180,27 @@ prepare_memory(void)
 	cow__engine.forked_once = true;
 }
 
+/* A fork has been prepared, and is not over. Children inherit the memory meanwhile, whoever makes
+ * them. */
+static bool under_way COW_FORK_DATA;
+
+COW_FORK_CODE bool
+cow__fork_lends(void)
+{
+	return under_way;
+}
+
+COW_EXPORT bool
+cow__fork_is_mine(void)
+{
+	return under_way && cow__mutex_is_mine(&cow__engine.lock);
+}
+
 static void
 prepare_locked(void)
 {
 	began_at = cow__now();
+	under_way = true;
 	cow__engine.fork_failed = 0;
 	was_frozen = false;
 	taking_part = cow__engine.ready && !cow__engine.retired;
@@ -322,10 +339,12 @@ cow__fork_parent(void)
 	result = cow__engine.fork_failed;
 	cow__pools_unlock();
 	if (taking_part) {
+		/* The slot comes after the memory: what another thread forks meanwhile, by itself,
+		 * has both or none (cow__border_missed()). */
+		(void)inherit_mappings(false);
 		cow__holders_parent();
 		cow__segments_parent();
 		cow__copies_free();
-		(void)inherit_mappings(false);
 		/* Where forks alone don't heal it, the helper has to. */
 		if (cow__old_tables_pending() || was_frozen)
 			cow__helper_want(cow__old_tables_moved());
@@ -334,6 +353,7 @@ cow__fork_parent(void)
 	}
 	if (cow__engine.retired)
 		cow__copies_free();
+	under_way = false;
 	hooks = hooks_now(); /* the hooks of prepare, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
@@ -390,6 +410,7 @@ cow__fork_child(void)
 		cow__border_missed();
 		return;
 	}
+	under_way = false;
 	if (cow__engine.retired) {
 		retired_child();
 		return;

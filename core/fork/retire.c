@@ -105,7 +105,7 @@ retire_locked(void)
 			(void)cow__segment_gone(s);
 	inherit_all(true);
 	cow__segments_sweep(false);
-	cow__slots_leave();
+	cow__slots_leave(false);
 	cow__stats_hide();
 }
 

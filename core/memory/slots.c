@@ -329,11 +329,12 @@ cow__slots_living(uint64_t bits, struct cow__census *c)
 }
 
 void
-cow__slots_leave(void)
+cow__slots_leave(bool as_child)
 {
 	slot_close(&mine);
 	slot_close(&lent);
-	slot_close(&childs);
+	if (!as_child)
+		slot_close(&childs);
 	borrowed = lending = false;
 	used_slots = dead_slots = last_alive = 0;
 	forks_lent = closed = next_slot = skips = 0;

@@ -12,6 +12,7 @@ program orphan
 program generations
 program raw_forks
 program clone_returns
+program own_atfork
 program idle_threads
 program safe_points
 program park_storm
