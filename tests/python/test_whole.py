@@ -137,7 +137,8 @@ def test_a_snapshot_counts_the_bytes_of_a_module():
     with pytest.raises(MemoryError):
         cowshed.snapshot({"model": x}, limit=4 << 20)
     h = Holder(torch.ones(N), np.ones(N))
-    assert cowshed.snapshot(h).copied_bytes == 12 * N
+    kept = cowshed.snapshot(h)  # under the shim PyTorch's memory is a storage
+    assert kept.copied_bytes + kept.cloned_bytes == 12 * N and kept.copied_bytes >= 8 * N
 
 
 @pytest.mark.limit(120)
