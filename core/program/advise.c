@@ -178,6 +178,9 @@ advise_fork(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		r = cow__map_advise(start, end - start, advice);
 	else if (advice == ADVICE_DONTFORK)
 		r = cow__withhold(t, start, end);
+	/* For children of forks that the engine does not see. */
+	if (r == 0 && !own && !t->common && advice == ADVICE_DONTFORK)
+		r = cow__map_advise(start, end - start, advice);
 	if (r == 0)
 		r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_FORK,
 		                       advice == ADVICE_DONTFORK);
@@ -190,8 +193,13 @@ advise_wipe(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 {
 	int r = own ? cow__map_advise(start, end - start, advice) : 0;
 
-	if (r == 0 && !own && !t->common && advice == ADVICE_WIPEONFORK)
+	if (r == 0 && !own && !t->common && advice == ADVICE_WIPEONFORK) {
 		r = cow__withhold(t, start, end);
+		/* For children of forks that the engine does not see. What is still a file's
+		 * (-EINVAL) they do not inherit. */
+		if (r == 0)
+			(void)cow__map_advise(start, end - start, advice);
+	}
 	if (r < 0)
 		return r;
 	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_WIPE,

@@ -68,6 +68,39 @@ cow__note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, boo
 	}
 }
 
+static void
+not_missing(unsigned char *bits, size_t i, size_t end)
+{
+	for (; i < end; i++)
+		bits[i / 8] &= (unsigned char)~(1 << i % 8);
+}
+
+int
+cow__note_absent(const struct cow__tile *t, uintptr_t start, uintptr_t end, unsigned char *ret)
+{
+	uint64_t base = cow__segment_offset(start), last = base + (end - start), from, to = base;
+	struct cow__run runs[16];
+	uintptr_t next = start;
+	int r = 1;
+
+	if (t->npieces || !t->segment)
+		return -EINVAL;
+	memset(ret, 0xff, (end - start) / cow__page / 8 + 1);
+	while (r > 0 && to < last) {
+		r = cow__memfd_data(&t->segment->file, to, last, &from, &to);
+		if (r > 0)
+			not_missing(ret, (from - base) / cow__page,
+			            (to - base + cow__page - 1) / cow__page);
+	}
+	while (r >= 0 && t->backing == COW__PRIVATE && next < end) {
+		r = cow__pagemap_copied(next, end, runs, 16, &next);
+		for (int i = 0; i < r; i++)
+			not_missing(ret, (runs[i].start - start) / cow__page,
+			            (runs[i].end - start) / cow__page);
+	}
+	return r < 0 ? r : 0;
+}
+
 void
 cow__copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy)
 {

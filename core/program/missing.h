@@ -16,6 +16,11 @@
 void cow__note_missing(const struct cow__tile *t, uintptr_t start, uintptr_t end, bool zeros,
                        unsigned char *ret);
 
+/* The same for pages without memory: neither the file has them, nor were they copied. -errno: that
+ * can't be known. */
+int cow__note_absent(const struct cow__tile *t, uintptr_t start, uintptr_t end,
+                     unsigned char *ret);
+
 /* Copies [start, end), but what is noted in `missing`. NULL: nothing is. */
 void cow__copy_there(uintptr_t start, uintptr_t end, const unsigned char *missing, char *copy);
 

@@ -28,6 +28,7 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
+#include "memfd/quiet.h"
 
 #include <string.h>
 
@@ -283,7 +284,8 @@ cow__grows_down(uintptr_t addr)
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
-replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
+replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing,
+        enum cow__place place)
 {
 	void *copy;
 	/* A common block would part from the pages that others have. */
@@ -300,11 +302,12 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 	 * must not have the last word. Without the note the range counts as the
 	 * engine's, and is not made anew, either. */
 	if (r == 0)
-		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
-		                         COW__PLACE_OWN);
+		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
+	if (r == 0 && t->segment)
+		give_back(t, start, end - start);
 	return r;
 }
 
@@ -328,7 +331,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		               : cow__attribute_add(t, start, end,
 		                                    COW__ATTRIBUTE_PLACE,
 		                                    COW__PLACE_OWN);
-	r = replace(t, start, end, missing);
+	r = replace(t, start, end, missing, COW__PLACE_OWN);
 	if (missing)
 		(void)cow__map_release((uintptr_t)missing, bits);
 	return r;
@@ -381,12 +384,39 @@ copy_present(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return r < 0 ? r : 0;
 }
 
+/* While all other threads rest, anonymous memory takes the place of all. A private page over a hole
+ * would take two: the kernel makes the file's, and copies it. */
+static int
+withhold_at_rest(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
+	struct cow__park_range w;
+	void *missing;
+	int r = cow__map_meta(bits, &missing);
+
+	if (r < 0)
+		return r;
+	r = -EBUSY;
+	if (cow__engine_quiet(0)) {
+		if (!cow__quiet_written(start, end, &w))
+			r = cow__note_absent(t, start, end, missing);
+		if (r == 0)
+			r = replace(t, start, end, missing, COW__PLACE_ANON);
+		cow__quiet_end();
+	}
+	(void)cow__map_release((uintptr_t)missing, bits);
+	return r;
+}
+
 int
 cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t to;
-	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
+	int r = t->common ? -EBUSY : withhold_at_rest(t, start, end);
 
+	if (r == 0 || t->common)
+		return r;
+	r = cow__range_leave_alone(t);
 	for (; r == 0 && start < end; start = to) {
 		int prot;
 

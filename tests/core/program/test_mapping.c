@@ -236,6 +236,30 @@ START_TEST(mapped_over_a_full_block)
 }
 END_TEST
 
+/* Advice that takes memory from children, before it is written or when half of it was. Its pages are
+ * made once. */
+START_TEST(withheld_from_children)
+{
+	static const int advice[] = { MADV_DONTFORK, MADV_WIPEONFORK };
+	const size_t bytes = 64 * MIB, half = _i / 2 % 2 ? bytes / 2 : 0, part = bytes / 4;
+	uint64_t before = memory_held();
+	unsigned char *p = new_block(bytes, 0);
+
+	fill(p, half, 1);
+	/* All at once, or in four calls. */
+	for (size_t at = 0; at < bytes; at += _i / 4 ? part : bytes)
+		ok(cow__advise((uintptr_t)p + at, _i / 4 ? part : bytes, advice[_i % 2]));
+	ck_pattern(p, half, 1);
+	fill(p + half, bytes - half, 2);
+	ck_pattern(p, half, 1);
+	ck_pattern(p + half, bytes - half, 2);
+	if (memory_held() > before + bytes + bytes / 4)
+		ck_abort_msg("%llu MiB for %zu", (unsigned long long)((memory_held() - before) / MIB),
+		             bytes / MIB);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("mapping");
@@ -247,5 +271,6 @@ int main(void)
 	tcase_add_test(tcase, with_a_hole_it_is_no_storage);
 	tcase_add_test(tcase, in_parts_it_is_no_storage);
 	tcase_add_test(tcase, mapped_over_a_full_block);
+	tcase_add_loop_test(tcase, withheld_from_children, 0, 8);
 	return run_suite(suite);
 }
