@@ -100,7 +100,12 @@ COPIES_CFLAGS := $(call has_flag,-fno-tree-loop-distribute-patterns) -fno-stack-
 # What our libraries bring of libc, each for itself: hidden functions (memfd/bytes.c).
 OWN_LIBC := memfd/bytes.c memfd/text.c
 DRIVER_FLAGS := -fPIC -fvisibility=hidden
-flags = $(FLAGS_$(firstword $(subst /, ,$(1)))) $(if $(filter $(NO_TLS),$(1)),-fno-stack-protector) \
+# Code that waits for the kernel or the disk, and is part of every program under the shim: small
+# rather than fast.
+SMALL := core/program/% core/fork/border.c share/file.c share/io.c share/transfer.c
+flags = $(FLAGS_$(firstword $(subst /, ,$(1)))) \
+	$(if $(filter plain,$(MODE)),$(if $(filter $(SMALL),$(1)),-Os)) \
+	$(if $(filter $(NO_TLS),$(1)),-fno-stack-protector) \
 	$(if $(filter preload/copies/% $(OWN_LIBC),$(1)),-fno-builtin $(COPIES_CFLAGS)) \
 	$(if $(filter tests/driver/%,$(1)),$(DRIVER_FLAGS)) \
 	$(if $(filter %/fiber.c,$(1)),-fno-sanitize=all)
