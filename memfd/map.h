@@ -129,9 +129,8 @@ int cow__map_punch(uintptr_t addr, size_t bytes);
 /* Allocates every page now: -ENOMEM instead of a SIGBUS later. */
 int cow__map_populate(uintptr_t addr, size_t bytes);
 
-/* Fills the page tables for the pages that the file has under a mapping of at most 2 MiB. The
- * kernel may refuse it (Linux before 5.14). A thread that frees some of them meanwhile may get
- * pages of zeros. */
+/* Fills the page tables of a range of which the file has all pages. The kernel may refuse it
+ * (Linux before 5.14). Where a thread frees some of them meanwhile, pages of zeros come back. */
 void cow__map_show(uintptr_t addr, size_t bytes);
 
 /* How many pages of a mapping of at most 2 MiB are in memory. Pages of the file

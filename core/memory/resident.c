@@ -4,10 +4,12 @@
  */
 #include "core/memory/resident.h"
 #include "core/base/base.h"
+#include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
+#include "memfd/memfd.h"
 #include "memfd/wait.h"
 
 #define REST_NS 300000000u /* so long after a thaw or a fork */
@@ -36,11 +38,10 @@ cow__resident_before_fork(void)
 		begin_at = cow__now() + REST_NS;
 }
 
-/* A fault in a range that the program watches would wait for the program. */
 static bool
 suitable(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && t->faded && !t->busy && !t->doomed && !t->attributes;
+	return t->kind == COW__LIVE && t->faded && !t->busy && !t->doomed;
 }
 
 static struct cow__tile *
@@ -71,6 +72,43 @@ shared_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
 	return ret->start < ret->end;
 }
 
+/*
+ * What the file has of the part, from its start on: *part becomes that. False: nothing, up to the
+ * end of *part, which may be nearer then. The file is asked, because mincore() says "all of it" to
+ * a process that gave up the user who made the file. What the program mapped there is left out: a
+ * fault in a range that it watches would wait for the program.
+ */
+static bool
+find_data(const struct cow__tile *t, struct cow__span *part)
+{
+	size_t at = part->start - cow__tile_start(t), here = 0, offset = at;
+	const struct cow__tile *pages = t;
+	uint64_t base, from, to;
+	int place = COW__PLACE_OURS;
+
+	if (t->attributes)
+		place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, part->start,
+		                          &part->end);
+	for (uint32_t i = 0; i < t->npieces; here += t->pieces[i++].bytes) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (at < here || at >= here + p->bytes)
+			continue;
+		pages = p->pages;
+		offset = p->offset + (at - here);
+		part->end = cow__min(part->end, part->start + (here + p->bytes - at));
+	}
+	if (place != COW__PLACE_OURS || !pages->segment)
+		return false;
+	base = cow__segment_offset(cow__tile_start(pages)) + offset;
+	if (cow__memfd_data(&pages->segment->file, base, base + (part->end - part->start), &from,
+	                    &to) <= 0)
+		return false;
+	part->end = cow__min(part->end, part->start + (to - base));
+	part->start += from - base;
+	return part->start < part->end;
+}
+
 static void
 show(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
@@ -93,6 +131,7 @@ cow__resident_job(uint64_t now)
 {
 	struct cow__span part;
 	struct cow__tile *t;
+	bool found;
 
 	if (lost < LEAST)
 		return UINT64_MAX;
@@ -109,10 +148,13 @@ cow__resident_job(uint64_t now)
 		cursor = cow__tile_end(t);
 		return 0;
 	}
-	part.end = cow__min(part.end, part.start + STEP);
+	found = find_data(t, &part);
+	if (found)
+		part.end = cow__min(part.end, part.start + STEP);
 	cursor = part.end;
 	if (cursor == cow__tile_end(t))
 		t->faded = false;
-	show(t, part.start, part.end);
+	if (found)
+		show(t, part.start, part.end);
 	return 0;
 }

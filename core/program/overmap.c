@@ -28,11 +28,13 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
+#include "memfd/pins.h"
 #include "memfd/quiet.h"
 
 #include <string.h>
 
 #define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
+#define HOLE_PAGES 64 /* a smaller hole is not worth a mapping */
 
 static int
 is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
@@ -284,8 +286,7 @@ cow__grows_down(uintptr_t addr)
 /* A copy takes the mapping's place. Other threads that write meanwhile are not
  * stopped. What they write to a page that was already copied is lost. */
 static int
-replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing,
-        enum cow__place place)
+replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char *missing)
 {
 	void *copy;
 	/* A common block would part from the pages that others have. */
@@ -302,7 +303,8 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 	 * must not have the last word. Without the note the range counts as the
 	 * engine's, and is not made anew, either. */
 	if (r == 0)
-		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, place);
+		(void)cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
+		                         COW__PLACE_OWN);
 	else
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
@@ -331,7 +333,7 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		               : cow__attribute_add(t, start, end,
 		                                    COW__ATTRIBUTE_PLACE,
 		                                    COW__PLACE_OWN);
-	r = replace(t, start, end, missing, COW__PLACE_OWN);
+	r = replace(t, start, end, missing);
 	if (missing)
 		(void)cow__map_release((uintptr_t)missing, bits);
 	return r;
@@ -384,39 +386,53 @@ copy_present(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 	return r < 0 ? r : 0;
 }
 
-/* While all other threads rest, anonymous memory takes the place of all. A private page over a hole
- * would take two: the kernel makes the file's, and copies it. */
+/* Anonymous memory takes the place of a hole. */
 static int
-withhold_at_rest(struct cow__tile *t, uintptr_t start, uintptr_t end)
+show_anonymous(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
-	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
-	struct cow__park_range w;
-	void *missing;
-	int r = cow__map_meta(bits, &missing);
+	int r = cow__mappings_left(2) ? cow__map_anon(start, end - start, false) : -ENOMEM;
 
 	if (r < 0)
 		return r;
-	r = -EBUSY;
+	cow__attributes_apply(t, start, end);
+	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, COW__PLACE_ANON);
+}
+
+/* A private page over a hole would take two: the kernel makes the file's, and copies it. So holes
+ * become anonymous memory, if no thread and no device may be writing there just now. */
+static void
+fill_holes(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	size_t pages = (end - start) / cow__page, i, from;
+	size_t bits = cow__round_up(pages / 8 + 1, cow__page);
+	struct cow__park_range w;
+	void *missing;
+	bool known;
+
+	if (pages < HOLE_PAGES || cow__pins_memory() || cow__map_meta(bits, &missing) < 0)
+		return;
 	if (cow__engine_quiet(0)) {
-		if (!cow__quiet_written(start, end, &w))
-			r = cow__note_absent(t, start, end, missing);
-		if (r == 0)
-			r = replace(t, start, end, missing, COW__PLACE_ANON);
+		known = !cow__quiet_written(start, end, &w) &&
+		        cow__note_absent(t, start, end, missing) == 0;
+		for (i = from = 0; known && i <= pages; i++) {
+			if (i < pages && ((unsigned char *)missing)[i / 8] & 1 << i % 8)
+				continue;
+			if (i - from >= HOLE_PAGES)
+				known = show_anonymous(t, start + from * cow__page,
+				                       start + i * cow__page) == 0;
+			from = i + 1;
+		}
 		cow__quiet_end();
 	}
 	(void)cow__map_release((uintptr_t)missing, bits);
-	return r;
 }
 
 int
 cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t to;
-	int r = t->common ? -EBUSY : withhold_at_rest(t, start, end);
+	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
 
-	if (r == 0 || t->common)
-		return r;
-	r = cow__range_leave_alone(t);
 	for (; r == 0 && start < end; start = to) {
 		int prot;
 
@@ -425,6 +441,8 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		                         &to);
 		if (!(prot & PROTECTION_WRITE) || copy_present(t, start, to) < 0)
 			r = own_range(t, start, to, false, COW__OWN_TO_WATCH);
+		else
+			fill_holes(t, start, to);
 		if (r == 0)
 			give_back_ours(t, start, to);
 	}

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -104,6 +105,7 @@ static void rewritten_beside_child(size_t bytes)
 struct part {
 	size_t filled;    /* bytes of each block that were ever written: the rest is not to come */
 	size_t rewritten; /* beside the child */
+	bool drops;       /* its user, of whom the files are */
 };
 
 /* In a process of its own, because freed memory may stay for a while. */
@@ -115,6 +117,8 @@ static void blocks_count(void *arg)
 	for (size_t i = 0; i < BLOCKS; i++)
 		check((blocks[i] = malloc(BLOCK)) != NULL);
 	write_all(1, filled);
+	if (((struct part *)arg)->drops && geteuid() == 0)
+		check(setresuid(65534, 65534, 65534) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
 	counts(BLOCKS * filled);
 	rewritten_beside_child(rewritten);
 	counts(BLOCKS * filled);
@@ -200,7 +204,8 @@ static void victims(size_t limit)
 int main(int argc, char **argv)
 {
 	static struct part parts[] = {
-		{ BLOCK, BLOCK }, { BLOCK, BLOCK / 16 }, { BLOCK / 2, BLOCK / 2 },
+		{ BLOCK, BLOCK, false }, { BLOCK, BLOCK / 16, false },
+		{ BLOCK / 2, BLOCK / 2, false }, { BLOCK / 2, BLOCK / 2, true },
 	};
 
 	if (argc == 3 && strcmp(argv[1], "victims") == 0) {

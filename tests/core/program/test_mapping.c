@@ -8,6 +8,9 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 enum { PARTS = 8, PART = 3 << 20, BYTES = PARTS * PART, BOTH = 3 };
 
@@ -260,6 +263,45 @@ START_TEST(withheld_from_children)
 }
 END_TEST
 
+struct writer {
+	unsigned char *block;
+	struct gate gate;
+	pid_t parent;
+};
+
+static void writes_to_its_parent(void *arg)
+{
+	struct writer *w = arg;
+	unsigned char byte = 9;
+
+	gate_wait(&w->gate);
+	for (size_t at = 0; at < 16 * MIB; at += PAGE) {
+		struct iovec from = { &byte, 1 }, to = { w->block + at, 1 };
+
+		must(process_vm_writev(w->parent, &from, 1, &to, 1, 0) == 1);
+	}
+}
+
+/* What another process, or a device, writes at that moment is not lost. */
+START_TEST(withheld_beside_a_writer)
+{
+	struct writer w = { .block = new_block(16 * MIB, 0), .parent = getpid() };
+	pid_t child;
+
+	(void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+	gate_make(&w.gate);
+	fill(w.block, 16 * MIB, 1);
+	child = child_start(writes_to_its_parent, &w);
+	gate_open(&w.gate);
+	ok(cow__advise((uintptr_t)w.block, 16 * MIB, _i ? MADV_WIPEONFORK : MADV_DONTFORK));
+	child_finish(child);
+	for (size_t at = 0; at < 16 * MIB; at += PAGE)
+		ck_assert_uint_eq(w.block[at], 9);
+	gate_free(&w.gate);
+	cow_block_free(w.block);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("mapping");
@@ -272,5 +314,6 @@ int main(void)
 	tcase_add_test(tcase, in_parts_it_is_no_storage);
 	tcase_add_test(tcase, mapped_over_a_full_block);
 	tcase_add_loop_test(tcase, withheld_from_children, 0, 8);
+	tcase_add_loop_test(tcase, withheld_beside_a_writer, 0, 2);
 	return run_suite(suite);
 }
