@@ -129,8 +129,9 @@ int cow__map_punch(uintptr_t addr, size_t bytes);
 /* Allocates every page now: -ENOMEM instead of a SIGBUS later. */
 int cow__map_populate(uintptr_t addr, size_t bytes);
 
-/* Fills the page tables of a range of which the file has all pages. The kernel may refuse it
- * (Linux before 5.14). Where a thread frees some of them meanwhile, pages of zeros come back. */
+/* Fills the page tables of at most 2 MiB of which the file has all pages. What was swapped out
+ * stays so. The kernel may refuse it (Linux before 5.14). Where a thread frees some of the pages
+ * meanwhile, pages of zeros come back. */
 void cow__map_show(uintptr_t addr, size_t bytes);
 
 /* How many pages of a mapping of at most 2 MiB are in memory. Pages of the file

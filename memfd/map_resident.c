@@ -30,5 +30,17 @@ cow__map_resident(uintptr_t addr, size_t bytes)
 void
 cow__map_show(uintptr_t addr, size_t bytes)
 {
-	(void)sys_madvise((void *)addr, bytes, MADV_POPULATE_READ);
+	unsigned char pages[HUGE_BYTES / 4096];
+	size_t n = bytes / cow__page, i, from;
+
+	if (sys_mincore((void *)addr, bytes, pages) < 0)
+		return;
+	for (i = 0; i < n; i++) {
+		if (!(pages[i] & 1))
+			continue;
+		for (from = i; i < n && (pages[i] & 1); i++)
+			;
+		(void)sys_madvise((void *)(addr + from * cow__page), (i - from) * cow__page,
+		                  MADV_POPULATE_READ);
+	}
 }

@@ -73,7 +73,7 @@ void preload_fork_init(void);
  */
 enum preload_fork {
 	PRELOAD_FORK_PREPARED,
-	PRELOAD_FORK_MISSED,  /* the child has none of the engine's memory */
+	PRELOAD_FORK_MISSED,  /* the child has no memory of the engine, unless another thread forks */
 	PRELOAD_FORK_BY_HAND, /* the program called the handlers of prepare, and will call the rest */
 };
 enum preload_fork preload_fork_begin(void);

@@ -8,8 +8,8 @@
  * that the program has. So the helper brings the entries back, when the program has not forked
  * for a while. It looks which pages the file has, because to read a hole would make a page.
  *
- * The next fork has to take the entries away again: 0.6 us for each huge page, as if the program
- * had touched all of its memory. Forks that follow each other faster find none of these.
+ * The next fork has to take the entries away again, as if the program had touched all of its
+ * memory. Forks that follow each other faster find none of these.
  *
  * Engine locked.
  */

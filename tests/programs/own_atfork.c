@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <setjmp.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 enum { CHILDREN = 5, MOST = 64 };
 enum way { CLONE, RAW, UNDERSCORE, WAYS };
@@ -76,35 +75,29 @@ static pid_t fork_by(enum way way)
 	return pid;
 }
 
-static void nap(void)
-{
-	struct timespec t = { .tv_nsec = 10000000 };
-
-	nanosleep(&t, NULL);
-}
-
 int main(void)
 {
 	unsigned char *p = get(bytes);
 
 	for (int n = 0; n < WAYS * CHILDREN; n++) {
 		enum way way = (enum way)(n / CHILDREN);
-		int go[2], status;
+		int go[2], past[2], status;
 		pid_t pid, other;
 		char byte;
 
-		check(pipe(go) == 0);
+		check(pipe(go) == 0 && pipe(past) == 0);
 		fill(p, bytes, 1);
 		pid = fork_by(way);
 		check(pid >= 0);
 		if (pid == 0) {
 			close(go[1]);
+			check(write(past[1], "", 1) == 1);
 			check(read(go[0], &byte, 1) == 0);
 			check(holds(p, bytes, 1));
 			fill(p, bytes, 2);
 			_exit(0);
 		}
-		nap(); /* the child is past its handlers */
+		check(read(past[0], &byte, 1) == 1); /* the child is past its handlers */
 		other = fork_by(way); /* a fork looks which children live */
 		if (other == 0)
 			_exit(0);
@@ -112,6 +105,8 @@ int main(void)
 		fill(p, bytes, 3);
 		close(go[0]);
 		close(go[1]);
+		close(past[0]);
+		close(past[1]);
 		check(waitpid(pid, &status, 0) == pid);
 		check(status == 0);
 		check(holds(p, bytes, 3));
