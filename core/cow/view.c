@@ -77,6 +77,12 @@ cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
 		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
 		                             COW__MAP_READ_WRITE, at, &to);
 
+		/* A block that was not frozen may have parts that are not in the file. */
+		if (!shared && cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
+		                                 &to) != COW__PLACE_OURS) {
+			at = to;
+			continue;
+		}
 		r = cow__map_protected(at, to - at, &p->segment->file, file,
 		                       shared, prot);
 		if (r < 0)

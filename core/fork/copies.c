@@ -40,7 +40,7 @@ cow__copies_make(struct cow__tile *t, enum cow_fallback reason)
 	                           sizeof(*copies), ncopies + 1);
 
 	if (r == 0)
-		r = cow__eager_copy(t, &data);
+		r = cow__eager_copy(t, true, &data);
 	if (r < 0)
 		return r;
 	copies[ncopies++] = (struct copy){ t, data };

@@ -12,10 +12,20 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
+/* Do children not get what is at `at`? */
+static bool
+is_denied(const struct cow__tile *t, uintptr_t at, uintptr_t *end)
+{
+	int denied = cow__attribute_at(t, COW__ATTRIBUTE_FORK, 0, at, end);
+
+	return cow__attribute_at(t, COW__ATTRIBUTE_WIPE, 0, at, end) || denied;
+}
+
 /* The kernel inherits what the program has mapped over a block, and it may not
- * even be readable. Holes stay address space. A closed gap has no bytes of the program's. */
+ * even be readable. Holes stay address space. A closed gap has no bytes of the program's.
+ * What children do not get is not copied for them. */
 static void
-copy_parts(struct cow__tile *t, char *to)
+copy_parts(struct cow__tile *t, bool for_child, char *to)
 {
 	uintptr_t start = cow__tile_start(t), at = start, end;
 	uintptr_t last = at + cow__extent_usable(t);
@@ -23,14 +33,15 @@ copy_parts(struct cow__tile *t, char *to)
 	for (; at < last; at = end) {
 		end = last;
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
-		                      at, &end) == COW__PLACE_OURS)
+		                      at, &end) == COW__PLACE_OURS &&
+		    !(for_child && is_denied(t, at, &end)))
 			(void)cow__sparse_fill_locked(to, t, at - start, end - start,
 			                              false);
 	}
 }
 
 int
-cow__eager_copy(struct cow__tile *t, void **ret)
+cow__eager_copy(struct cow__tile *t, bool for_child, void **ret)
 {
 	int r = cow__map_meta(t->bytes, ret);
 
@@ -38,7 +49,7 @@ cow__eager_copy(struct cow__tile *t, void **ret)
 		return r;
 	/* Guard pages, too: their bytes come back when they are opened. */
 	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
-	copy_parts(t, *ret);
+	copy_parts(t, for_child, *ret);
 	cow__attributes_apply(t, cow__tile_start(t), cow__tile_end(t));
 	return 0;
 }
@@ -65,7 +76,7 @@ cow__eager_leave(const struct cow__segment *s)
 		next = t->next;
 		if (t->pinned || t->common || !cow__eager_shows(t, s))
 			continue;
-		r = cow__eager_copy(t, &data);
+		r = cow__eager_copy(t, false, &data);
 		if (r < 0)
 			break;
 		cow__stat_add(bytes_copied, cow__extent_usable(t));

@@ -11,8 +11,8 @@
 #include "core/memory/tile.h"
 
 /* Copies what a live tile shows into memory of its own (cow__map_release()); of an idle one,
- * makes the room alone. 0 or -ENOMEM. */
-int cow__eager_copy(struct cow__tile *t, void **ret);
+ * makes the room alone. `for_child`: what children are denied is left empty. 0 or -ENOMEM. */
+int cow__eager_copy(struct cow__tile *t, bool for_child, void **ret);
 
 /* Does a live tile show pages of the segment, or has it its own pages there? */
 bool cow__eager_shows(const struct cow__tile *t, const struct cow__segment *s);

@@ -37,6 +37,7 @@
 #include "core/memory/state.h"
 #include "core/memory/window.h"
 #include "core/program/advise.h"
+#include "core/program/range.h"
 #include "core/storage/allocation.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -167,7 +168,7 @@ prepare_memory(void)
 		cow__fallback(COW_FALLBACK_SLOTS);
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
-	r = freeze_all(cow__pins_memory());
+	r = freeze_all(cow__pins_memory() || cow__withhold_rest() < 0);
 	if (r == 0)
 		r = inherit_mappings(true);
 	if (r < 0) {
@@ -374,13 +375,14 @@ engine_child(void)
 	cow__holders_child();
 	cow__spares_child();
 	cow__rewrites_child();
+	/* Children inherit no locks, so the copies must not get them. */
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		cow__attributes_unlock(t);
 	cow__copies_child();
 	cow__old_tables_child();
 	cow__decay_child();
 	cow__segments_child();
 	cow__extents_child();
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		cow__attributes_unlock(t);
 	(void)inherit_mappings(false);
 	cow__advise_child();
 	cow__allocations_child();

@@ -129,6 +129,7 @@ void
 cow__recycle(struct cow__tile *t, bool alone)
 {
 	struct cow__segment *s = t->segment;
+	bool kept = t->lasting; /* the kernel may have pages of it still */
 	int r;
 
 	cow__tile_change_begin(t);
@@ -151,7 +152,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
 	/* With many holes it counts as cold. To have no pages, and huge pages
 	 * later, is better than small pages in between. */
-	if (t->backing == COW__SHARED && t->shadow > t->bytes / HOLES_SHARE &&
+	if (t->backing == COW__SHARED && (kept || t->shadow > t->bytes / HOLES_SHARE) &&
 	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
 		t->freed_at = 0;
 	t->shadow = 0;

@@ -14,6 +14,7 @@
 #include "core/program/advise.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/cow/freeze.h"
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
@@ -34,7 +35,6 @@
 #include <string.h>
 
 #define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
-#define HOLE_PAGES 64 /* a smaller hole is not worth a mapping */
 
 static int
 is_mapped(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
@@ -95,8 +95,8 @@ give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	(void)cow__map_release(at, bytes);
 }
 
-static void
-give_back_ours(const struct cow__tile *t, uintptr_t start, uintptr_t end)
+void
+cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t to;
 
@@ -120,7 +120,7 @@ note_own(uintptr_t addr, uintptr_t end)
 		struct cow__tile *t = cow__tile_find(addr);
 		uintptr_t to = cow__min(cow__tile_end(t), end);
 
-		give_back_ours(t, addr, to);
+		cow__range_give_back(t, addr, to);
 		r = cow__attributes_cut(t, addr, to);
 		if (r == 0)
 			r = cow__attribute_add(t, addr, to,
@@ -313,9 +313,8 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 	return r;
 }
 
-static int
-own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
-          int why)
+int
+cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int why)
 {
 	size_t bits = cow__round_up((end - start) / cow__page / 8 + 1, cow__page);
 	void *missing = NULL;
@@ -341,7 +340,8 @@ own_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 
 /* The frozen mapping stays, and the kernel copies each of its pages as at a
  * write. So nothing is lost of what other threads write meanwhile. Pages that may
- * not be written are copied by own_range(), where no write can be lost. */
+ * not be written are copied by cow__range_own(), where no write can be lost. A block that a device
+ * may be using is not frozen. Its file pages are given back when it is freed (cow__recycle()). */
 static int
 lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
            int value)
@@ -362,89 +362,8 @@ lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 		else if (prot & PROTECTION_WRITE)
 			r = cow__range_leave_alone(t);
 		if (r == 0 && (!(prot & PROTECTION_WRITE) ||
-		               cow__map_populate(start, to - start) < 0))
-			r = own_range(t, start, to, own, value);
-	}
-	return r;
-}
-
-/* Makes private copies of what the file has of [start, end). Holes stay: a write to one makes a
- * private page. */
-static int
-copy_present(const struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	uint64_t base = cow__segment_offset(start), from, to = base;
-	int r = 1;
-
-	if (t->npieces)
-		return cow__map_populate(start, end - start);
-	while (r > 0 && to < base + (end - start)) {
-		r = cow__memfd_data(&t->segment->file, to, base + (end - start), &from, &to);
-		if (r > 0 && cow__map_populate(start + (from - base), to - from) < 0)
-			r = -ENOMEM;
-	}
-	return r < 0 ? r : 0;
-}
-
-/* Anonymous memory takes the place of a hole. */
-static int
-show_anonymous(struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	int r = cow__mappings_left(2) ? cow__map_anon(start, end - start, false) : -ENOMEM;
-
-	if (r < 0)
-		return r;
-	cow__attributes_apply(t, start, end);
-	return cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE, COW__PLACE_ANON);
-}
-
-/* A private page over a hole would take two: the kernel makes the file's, and copies it. So holes
- * become anonymous memory, if no thread and no device may be writing there just now. */
-static void
-fill_holes(struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	size_t pages = (end - start) / cow__page, i, from;
-	size_t bits = cow__round_up(pages / 8 + 1, cow__page);
-	struct cow__park_range w;
-	void *missing;
-	bool known;
-
-	if (pages < HOLE_PAGES || cow__pins_memory() || cow__map_meta(bits, &missing) < 0)
-		return;
-	if (cow__engine_quiet(0)) {
-		known = !cow__quiet_written(start, end, &w) &&
-		        cow__note_absent(t, start, end, missing) == 0;
-		for (i = from = 0; known && i <= pages; i++) {
-			if (i < pages && ((unsigned char *)missing)[i / 8] & 1 << i % 8)
-				continue;
-			if (i - from >= HOLE_PAGES)
-				known = show_anonymous(t, start + from * cow__page,
-				                       start + i * cow__page) == 0;
-			from = i + 1;
-		}
-		cow__quiet_end();
-	}
-	(void)cow__map_release((uintptr_t)missing, bits);
-}
-
-int
-cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	uintptr_t to;
-	int r = t->common ? -EBUSY : cow__range_leave_alone(t);
-
-	for (; r == 0 && start < end; start = to) {
-		int prot;
-
-		to = end;
-		prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION, PROTECTION_WRITE, start,
-		                         &to);
-		if (!(prot & PROTECTION_WRITE) || copy_present(t, start, to) < 0)
-			r = own_range(t, start, to, false, COW__OWN_TO_WATCH);
-		else
-			fill_holes(t, start, to);
-		if (r == 0)
-			give_back_ours(t, start, to);
+		               (cow__is_frozen(t) && cow__map_populate(start, to - start) < 0)))
+			r = cow__range_own(t, start, to, own, value);
 	}
 	return r;
 }
@@ -492,9 +411,9 @@ cow__own(uintptr_t addr, size_t bytes, enum cow__own_why why)
 	if (why == COW__OWN_TO_MOVE && cow__is_grown(addr, end))
 		r = cow__own_grown(addr, end);
 	else if (why == COW__OWN_TO_MOVE && is_patched(addr, end))
-		r = own_range(cow__tile_find(addr), addr, end, false, why);
+		r = cow__range_own(cow__tile_find(addr), addr, end, false, why);
 	else
-		r = cow__range_each_locked(addr, end, own_range, why, COW__HOLES_STOP);
+		r = cow__range_each_locked(addr, end, cow__range_own, why, COW__HOLES_STOP);
 	cow__engine_unlock();
 	return r == -ENOMEM ? -EFAULT : r;
 }

@@ -10,6 +10,7 @@
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
+#include "memfd/pins.h"
 
 int
 cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
@@ -72,7 +73,8 @@ cow__range_prepare(struct cow__tile *t)
 	if (!cow__mappings_left(2))
 		return -ENOMEM;
 	cow__commit_forget_young(t);
-	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t))
+	/* The kernel or a device would go on with the frozen pages. */
+	if (t->backing != COW__ANON && !t->common && !cow__is_frozen(t) && !cow__pins_memory())
 		r = cow__freeze(t);
 	if (r < 0)
 		return r;

@@ -31,7 +31,7 @@ int cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
                            int value, enum cow__holes holes);
 
 /* A part of the tile is about to become anonymous memory or a hole. Freezes the
- * tile, unless it is anonymous or common. 0 or -errno. */
+ * tile, unless it is anonymous or common, or a device may have its pages. 0 or -errno. */
 int cow__range_prepare(struct cow__tile *t);
 
 /* The tile's mapping is not made anew from now on, nor are its pages shared.
@@ -41,10 +41,22 @@ int cow__range_leave_alone(struct cow__tile *t);
 /* Parts of the tile are the program's own for good: it never thaws. */
 void cow__range_lasts(struct cow__tile *t);
 
+/* A cow__range_fn: the kernel is about to move the range or to watch it (core/program/advise.h,
+ * cow__own()), and `why`. */
+int cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int why);
+
+/* Gives back the file pages of the range that are the engine's own and that nobody else reads:
+ * something else is mapped there now. */
+void cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end);
+
 /* Takes [start, end), the engine's own, out of the file, into private copies at the same
  * address, which stay for good. No write of another thread is lost. What no relative reads of
- * the file is given back. core/program/overmap.c */
+ * the file is given back. If a device may have the pages, it is put off. */
 int cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end);
+
+/* Before a fork that freezes, since no device has pages: does what was put off. -ENOMEM: some
+ * of it is in files still, so the fork has to copy. */
+int cow__withhold_rest(void);
 
 /* The mapping has something that the next block there must not inherit: it is
  * mapped anew before it is used again. */

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A ring has registered a block, and the program changes a part of the block
+ *
+ * The kernel keeps the pages that the ring registered, and reads into them later. So a change of
+ * the block must not give the program other pages, not even at a later write.
+ */
+#include "core/program/advise.h"
+#include "tests/support/support.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { BYTES = 4 << 20, KEPT = 100 * 4096, CHANGED = 2 << 20 };
+
+static bool map_there(void *at)
+{
+	if (mmap(at, PAGE, PROT_READ | PROT_WRITE,
+	         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
+		return false;
+	memset(at, 5, PAGE);
+	return true;
+}
+
+static int dontfork(uintptr_t at) { return cow__advise(at, BYTES, MADV_DONTFORK); }
+static int wipeonfork(uintptr_t at) { return cow__advise(at, BYTES, MADV_WIPEONFORK); }
+static int dontdump(uintptr_t at) { return cow__advise(at, BYTES, MADV_DONTDUMP); }
+static int lock(uintptr_t at) { return cow__lock_pages(at, BYTES, 0); }
+static int part_withheld(uintptr_t at) { return cow__advise(at + CHANGED, PAGE, MADV_DONTFORK); }
+static int part_emptied(uintptr_t at) { return cow__advise(at + CHANGED, PAGE, MADV_DONTNEED); }
+static int part_protected(uintptr_t at) { return cow__protect(at + CHANGED, PAGE, PROT_READ, -1); }
+static int part_lent(uintptr_t at) { return cow__lend(at + CHANGED, PAGE); }
+static int part_moved(uintptr_t at) { return cow__own(at + CHANGED, PAGE, COW__OWN_TO_MOVE); }
+static int part_watched(uintptr_t at) { return cow__own(at + CHANGED, PAGE, COW__OWN_TO_WATCH); }
+static int part_unmapped(uintptr_t at) { return cow__unmap(at + CHANGED, PAGE); }
+
+static int part_mapped(uintptr_t at)
+{
+	return cow__overmap(at + CHANGED, PAGE, false, map_there, (void *)(at + CHANGED));
+}
+
+static const struct {
+	const char *name;
+	int (*make)(uintptr_t at);
+} changes[] = {
+	{ "dontfork", dontfork },
+	{ "wipeonfork", wipeonfork },
+	{ "dontdump", dontdump },
+	{ "lock", lock },
+	{ "part_withheld", part_withheld },
+	{ "part_emptied", part_emptied },
+	{ "part_protected", part_protected },
+	{ "part_lent", part_lent },
+	{ "part_moved", part_moved },
+	{ "part_watched", part_watched },
+	{ "part_unmapped", part_unmapped },
+	{ "part_mapped", part_mapped },
+};
+
+/* Reads what the pipe has into the registered page. */
+static void read_fixed(struct io_uring *ring, const int ends[2], void *at)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	struct io_uring_cqe *cqe;
+
+	io_uring_prep_read_fixed(sqe, ends[0], at, PAGE, 0, 0);
+	ck_assert_int_eq(io_uring_submit(ring), 1);
+	ck_assert_int_eq(write(ends[1], "here they are", 13), 13);
+	ck_assert_int_eq(io_uring_wait_cqe(ring, &cqe), 0);
+	ck_assert_int_eq(cqe->res, 13);
+	io_uring_cqe_seen(ring, cqe);
+}
+
+static int (*change)(uintptr_t);
+static bool in_fork;
+
+static int locked_kib(void)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[128];
+	int kib = -1;
+
+	ck_assert_ptr_nonnull(f);
+	while (kib < 0 && fgets(line, sizeof(line), f))
+		(void)sscanf(line, "VmLck: %d", &kib);
+	fclose(f);
+	return kib;
+}
+
+/* Is the block as the change left it, without the page that was read into? */
+static void is_whole(void *arg)
+{
+	unsigned char *p = arg;
+	bool there = change != part_unmapped;
+
+	if (in_fork)
+		ck_assert_int_eq(locked_kib(), 0);
+	ck_bytes(p, KEPT, 7);
+	ck_bytes(p + KEPT + PAGE, CHANGED - KEPT - PAGE, 7);
+	ck_bytes(p + CHANGED + PAGE, BYTES - CHANGED - PAGE, 7);
+	if (there)
+		ck_bytes(p + CHANGED, PAGE, change == part_mapped ? 5 : change == part_emptied ? 0 : 7);
+}
+
+/* Children get no byte of it. */
+static void is_denied(void *arg)
+{
+	int ends[2];
+
+	if (change == wipeonfork) {
+		ck_bytes(arg, BYTES, 0);
+		return;
+	}
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_lt(write(ends[1], (char *)arg + CHANGED, 1), 0);
+	ck_assert_int_eq(errno, EFAULT);
+}
+
+static bool is_advice(void)
+{
+	return change == dontfork || change == wipeonfork || change == part_withheld;
+}
+
+static void check_child(unsigned char *p)
+{
+	in_fork = true;
+	in_child(is_advice() ? is_denied : is_whole, p);
+	in_fork = false;
+}
+
+START_TEST(reads_arrive)
+{
+	bool forks = _i & 1, before = _i & 2;
+	unsigned char *p = new_block(BYTES, 0), *at = p + KEPT;
+	struct iovec page = { at, PAGE };
+	struct io_uring ring;
+	uint64_t copied, memory = memfd_bytes();
+	int ends[2];
+
+	change = changes[_i / 4].make;
+	memset(p, 7, BYTES);
+	if (before)
+		ok(change((uintptr_t)p));
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	at[1] = 7; /* a frozen page is copied before it is registered */
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	if (!before)
+		ck_assert_msg(change((uintptr_t)p) == 0, "%s", changes[_i / 4].name);
+	if (forks)
+		check_child(p);
+	at[PAGE - 1] = 9;
+	read_fixed(&ring, ends, at);
+	ck_assert_msg(memcmp(at, "here they are", 13) == 0, "%s: %s a fork, %s registered",
+	              changes[_i / 4].name, forks ? "with" : "without",
+	              before ? "before it was" : "while it is");
+	ck_assert_int_eq(at[PAGE - 1], 9);
+	io_uring_queue_exit(&ring);
+	close(ends[0]);
+	close(ends[1]);
+	/* Without the ring children share the memory again. */
+	copied = stats_now().bytes_copied;
+	for (int i = 0; i < 2; i++) {
+		check_child(p);
+		is_whole(p);
+		ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
+	}
+	ck_assert_uint_eq(stats_now().bytes_copied, copied);
+	if (change == dontfork || change == wipeonfork) /* it has left the file */
+		ck_assert_uint_le(memfd_bytes(), memory + 16 * PAGE);
+	cow_block_free(p);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("changes_beside_a_ring");
+	TCase *tcase = add_case(suite, "ring");
+	struct io_uring ring;
+
+	if (io_uring_queue_init(2, &ring, 0) != 0) {
+		puts("skip changes_beside_a_ring no io_uring here");
+		return 77;
+	}
+	io_uring_queue_exit(&ring);
+	tcase_add_loop_test(tcase, reads_arrive, 0, 4 * (int)(sizeof(changes) / sizeof(*changes)));
+	return run_suite(suite);
+}
