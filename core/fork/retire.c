@@ -19,6 +19,7 @@
 #include "core/memory/holders.h"
 #include "core/memory/segment.h"
 #include "core/memory/spare.h"
+#include "core/program/range.h"
 #include "memfd/export.h"
 #include "memfd/gate.h"
 #include "memfd/map.h"
@@ -91,7 +92,7 @@ retire_locked(void)
 	cow__ahead_forget();
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
-	if (!cow__pins_memory()) {
+	if (!cow__pins_memory() && cow__withhold_rest() == 0) {
 		freeze_all();
 		copy_unfrozen();
 	}
