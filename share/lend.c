@@ -338,7 +338,8 @@ allocation(struct cow__home *h, struct cow__allocation **ret)
 static void
 remember(struct cow__home *h, struct cow_storage *s)
 {
-	cow__storage_ended = storage_ended;
+	/* Other threads read it to end storages that have homes. */
+	__atomic_store_n(&cow__storage_ended, storage_ended, __ATOMIC_RELAXED);
 	h->storage = s;
 	s->home = h;
 }

@@ -291,8 +291,8 @@ cow_storage_unref(struct cow_storage *s)
 	cow__require(before > 0);
 	if (before > 1)
 		return NULL;
-	if (cow__unlikely(s->home))
-		cow__storage_ended(s);
+	if (cow__unlikely(s->home)) /* with share/lend.c, which set it before the home */
+		__atomic_load_n(&cow__storage_ended, __ATOMIC_RELAXED)(s);
 	cow__elements_destroy(s, s->data->data);
 	cow__allocation_unref(s->data);
 	cow__pool_give(&storages, s);
