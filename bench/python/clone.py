@@ -12,6 +12,9 @@ thread, as in a worker; otherwise it adds with as many threads as there are proc
 clone(writes="some"). ", install()" has hooked operations. "second" is the second time of "all": by
 then "auto" has seen one.
 
+"tiny" is a clone of a tensor of 10 elements, the median of many; "tiny_memory" is what 1000 of
+them take. clone() is as it is.
+
     python clone.py           GIB=1
 """
 
@@ -20,12 +23,33 @@ import os
 import sys
 import time
 
-from common import leave, measure, say, table, warm
+from common import leave, line, measure, say, table, warm
 
 GIB = float(os.environ.get("GIB", "1"))
 WAYS = ["cowshed", "torch._lazy_clone", "clone()"]
 REWRITTEN = ["cowshed, all", "cowshed, auto", "cowshed, install()"]
 TIMES = 5
+TINY, TINY_KEPT = 2000, 50000  # clones of a tiny tensor: in one of the measurements, and kept
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        return int(sizes.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def tiny(clone, source):
+    """(seconds of a clone of a tiny tensor, bytes of memory of one that is kept)"""
+    seconds = []
+    for _ in range(50):
+        start = time.perf_counter()
+        for _ in range(TINY):
+            clone(source)
+        seconds.append((time.perf_counter() - start) / TINY)
+    kept = [None] * TINY_KEPT
+    before = resident()
+    for i in range(TINY_KEPT):
+        kept[i] = clone(source)
+    return sorted(seconds)[25], (resident() - before) / TINY_KEPT
 
 
 def run(way):
@@ -48,6 +72,7 @@ def run(way):
     else:
         clone = torch.Tensor.clone if way == "clone()" else torch._lazy_clone
         source = torch.full((n,), 1.0)
+    tiny_seconds, tiny_bytes = tiny(clone, torch.ones(10))
     seconds = {"one": [], "cold": [], "all": [], "all, one thread": [], "source": []}
 
     def one(figure):
@@ -79,7 +104,8 @@ def run(way):
         seconds["source"].append(time.perf_counter() - start)
         assert x[-1] == before and source[-1] == before + 1
         del x
-    say(first=seconds["all"][0], second=seconds["all"][1],
+    say(first=seconds["all"][0], second=seconds["all"][1], tiny=tiny_seconds,
+        tiny_memory=tiny_bytes,
         **{name: sorted(all)[TIMES // 2] for name, all in seconds.items() if all})
 
 
@@ -101,4 +127,10 @@ if __name__ == "__main__":
                 ("second", "The second time of that in a process", 1.5),
                 ("first", "The first time of that in a process", 1)):
             table(title, found, figure, dict.fromkeys(REWRITTEN, {"clone()": bar}))
+        tinies = {way: found[way] for way in ("cowshed, auto", "clone()")}
+        table("Clone 10 elements", tinies, "tiny", {"cowshed, auto": {"clone()": None}}, "us", 1e6)
+        ours, rival = (tinies[way].of("tiny", 1e6) for way in tinies)
+        line("tiny", "us", ours, rival, 5, "ours")
+        table("Memory of 1000 such clones", tinies, "tiny_memory",
+              {"cowshed, auto": {"clone()": 0.5}}, "KiB", 1000 / 1024)
         leave()

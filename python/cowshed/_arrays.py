@@ -248,12 +248,15 @@ def clone(x: Any, *, writes: Writes | None = None) -> Any:
     before the call are in the clone; bytes that it writes during the call may be. TypeError: `x`
     is none of these, or has Python objects. ValueError: other `writes`.
     """
-    writes = _writes.default if writes is None else writes
-    _writes.check(writes)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and type(x) is numpy.ndarray and x.nbytes < TINY \
-            and not x.dtype.hasobject:
-        return _copy_tiny(x)
+    if writes is None:
+        writes = _writes.default
+    else:
+        _writes.check(writes)
+    copy = tiny.get(type(x)) or _tiny_of(x)
+    if copy is not None:
+        new = copy(x)
+        if new is not None:
+            return new
     if writes != "some" and not (_is_tensor(x) and x.nbytes < SMALL):
         return _writes.clone(_clone, x, writes, 1)
     return _clone(x)
@@ -264,10 +267,26 @@ def _copy_tiny(x):
         check_file(x)
     begin = _cowshed.begin_site()
     result = x.copy("A")
-    _cowshed.note_site(begin, 0, result.nbytes)
+    if begin:
+        _cowshed.note_site(begin, 0, result.nbytes)
     return result
 
+# {type: makes a copy on the heap of an array of that type, or returns None if it is not tiny}
+tiny = {}
 
+
+def _tiny_of(x):
+    """Enters NumPy's arrays into the table, once there is NumPy. PyTorch's enter themselves."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and type(x) is numpy.ndarray:
+        tiny[numpy.ndarray] = _copy_tiny
+        return _copy_tiny
+    return None
+
+
+
+    if x.nbytes >= TINY or x.dtype.hasobject:
+        return None
 def _is_whole(x):
     """Whether it is an object of PyTorch or pandas that clone() takes."""
     from . import _whole

@@ -30,7 +30,7 @@ import stat
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _cowshed
+from . import _cowshed, _regions
 from ._arrays import _make, _numpy, array_on, sizes
 from ._mappings import own_pages
 
@@ -275,6 +275,7 @@ def _map(fd, path, mode, facts):
 def watch(storage, path):
     """Makes it an error that names the file, where it can, if the file of a mapping becomes
     shorter."""
+    _regions.has_files = True
     _cowshed.name_file(storage.address, storage.nbytes, os.fsencode(path))
     weakref.finalize(storage, _cowshed.forget_file, storage.address).atexit = False
 

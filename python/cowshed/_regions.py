@@ -31,6 +31,8 @@ class Region(NamedTuple):
 _by_address = weakref.WeakValueDictionary()
 _starts = []  # sorted: the addresses of _by_address, and addresses of storages that are gone
 _lock = threading.RLock()  # a signal handler may run in the thread that holds it
+#: Whether this process has mapped a file, which may become shorter.
+has_files = False
 
 
 def enter(storage, offset=0):

@@ -204,6 +204,47 @@ def test_clone_of_a_subclass():
     assert type(cowshed.clone(torch.nn.Buffer(torch.zeros(3)))) is torch.Tensor
 
 
+TINY = {
+    "plain": lambda: torch.arange(20.0), "scalar": lambda: torch.tensor(5),
+    "transposed": lambda: torch.arange(20.0).view(4, 5).t(),
+    "gaps": lambda: torch.arange(100)[3::7], "column": lambda: torch.arange(20.0).view(4, 5)[:, 2],
+    "expanded": lambda: torch.arange(5.0).expand(4, 5),
+    "overlapping": lambda: torch.arange(9).as_strided((3, 3), (2, 1), 1),
+    "channels": lambda: torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last),
+    "parameter": lambda: torch.nn.Parameter(torch.ones(5)),
+    "history": lambda: torch.nn.Parameter(torch.ones(5)) * 3,
+    "row": lambda: torch.zeros(1000, 1000)[7, :20], "complex": lambda: torch.ones(3) * 1j,
+    "view": lambda: torch.ones(3, requires_grad=True)[1:],
+    "lazy": lambda: torch.ones(9)._lazy_clone(),
+}
+
+
+@pytest.mark.parametrize("clone", [
+    cowshed.clone, ct.clone, lambda t: cowshed.clone(t, writes="all")],
+    ids=["clone", "torch.clone", "all"])
+@pytest.mark.parametrize("make", TINY.values(), ids=TINY.keys())
+def test_clone_of_a_tiny_tensor(make, clone):
+    t = make()
+    new = clone(t)
+    assert type(new) is torch.Tensor and new.is_leaf and not new.requires_grad
+    assert same(new, t.detach()) and new.grad_fn is None and not new._is_view()
+    # It has no more bytes than the tensor spans, and PyTorch may resize it: no page of ours.
+    assert new.untyped_storage().nbytes() <= 8 * 93 and new.untyped_storage().resizable()
+    before = bytes_of(t.detach())
+    new.as_strided((), ()).fill_(9)
+    assert bytes_of(t.detach()) == before
+
+
+def test_clone_of_tiny_tensors_of_tensors():
+    seen = []
+    torch.vmap(lambda t: seen.append(cowshed.clone(t, writes="some")) or t)(torch.ones(3, 4))
+    assert len(seen) == 1
+    with torch.inference_mode():
+        t = torch.ones(4)
+        assert torch.equal(cowshed.clone(t), t)
+    assert same(cowshed.clone(t), torch.ones(4))
+
+
 @pytest.mark.filterwarnings("ignore:.*quantize.*:UserWarning")
 def test_clone_of_quantized_tensors():
     x = torch.rand(100, 100)

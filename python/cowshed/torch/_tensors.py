@@ -39,6 +39,10 @@ def _keys(t):
 with torch.inference_mode(False):  # the program may import this in inference mode
     _PLAIN_KEYS = _keys(torch.empty(0, device="cpu"))
 _PLAIN_TYPES = torch.Tensor, torch.nn.Parameter, torch.nn.Buffer
+_STRIDED = torch.strided
+# Elements that are neither conjugate nor quantized.
+_REAL = frozenset(dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)
+                  and not dtype.is_complex and "q" not in str(dtype))
 
 
 def is_plain(t):
@@ -224,6 +228,9 @@ def clone(t: torch.Tensor, *, writes: Writes | None = None) -> torch.Tensor:
     """
     writes = _writes.default if writes is None else writes
     _writes.check(writes)
+    new = copy_tiny(t)
+    if new is not None:
+        return new
     if writes != "some" and not (is_plain(t) and t.nbytes < _arrays.SMALL):
         check(t, "clone")
         return _writes.clone(clone_some, t, writes, 1)
@@ -232,11 +239,12 @@ def clone(t: torch.Tensor, *, writes: Writes | None = None) -> torch.Tensor:
 
 def clone_some(t):
     """clone(t), of which little will be written."""
+    new = copy_tiny(t)
+    if new is not None:
+        return new
     plain = is_plain(t)
     if not plain:
         check(t, "clone")
-    elif t.nbytes < _arrays.TINY and t.is_contiguous():
-        return _copy_tiny(t)
     whole = t.untyped_storage()
     # After a write to a large tensor the code of PyTorch is no longer in the CPU's caches. So the
     # calls of PyTorch are a good part of the time of a clone, and this path makes few.
@@ -254,14 +262,47 @@ def clone_some(t):
     return _copy(t, first, end, place is None or large)
 
 
-def _copy_tiny(t):
-    """A copy on PyTorch's heap: see _arrays.TINY."""
+def copy_tiny(t):
+    """A copy of a tensor that lies on PyTorch's heap (_arrays.TINY). None: clone() takes another
+    way.
+
+    PyTorch makes the copy. Each line costs a good part of the time that PyTorch needs for it, so
+    the lines ask in the cheapest way. A complex tensor asks is_plain(), as it may be conjugate.
+    """
+    if type(t) not in _PLAIN_TYPES or not t.is_cpu or t.layout is not _STRIDED or t.is_nested \
+            or t.nbytes >= _arrays.TINY or not (t.dtype in _REAL and not t.is_neg() or is_plain(t)):
+        return None
     begin = _cowshed.begin_site()
+    if t.requires_grad:
+        t = t.detach()
+    if _regions.has_files:
+        _check_file(t)
+    new = t.clone()
+    if not t.is_contiguous() and new.stride() != t.stride():
+        # PyTorch has left out what lies between the elements, or where they overlap.
+        low, high = span(t)
+        if high - low >= _arrays.TINY:
+            return None
+        step = t.itemsize
+        new = t.as_strided(((high - low) // step,), (1,), low // step).clone()
+        new = build(new.untyped_storage(), t.dtype, 0, t.size(), t.stride())
+    if begin:
+        _cowshed.note_site(begin, 0, new.nbytes)
+    return new
+
+
+_arrays.tiny.update(dict.fromkeys(_PLAIN_TYPES, copy_tiny))
+
+
+def _check_file(t):
+    """OSError (ENODATA): the file of a tensor became shorter."""
     if not _storages.is_lazy(t):
-        _cowshed.check_file(t.data_ptr(), t.nbytes)
-    result = t.detach().clone()
-    _cowshed.note_site(begin, 0, result.nbytes)
-    return result
+        try:
+            address = t.data_ptr()
+        except RuntimeError:  # a tensor of tensors, as in vmap()
+            return
+        first, end = span(t)
+        _cowshed.check_file(address, end - first)
 
 
 def _by_storage(storage, nbytes):
