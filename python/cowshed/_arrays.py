@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         OrderLike,
         Scalar,
         Tensors,
+        Training,
         Writes,
     )
 
@@ -218,6 +219,8 @@ def clone(x: Array, *, writes: Writes = ...) -> Array: ...
 def clone(x: Tensor, *, writes: Writes = ...) -> Tensor: ...
 @overload
 def clone(x: Modules, *, writes: Writes = ...) -> Modules: ...
+@overload
+def clone(x: Training, *, writes: Writes = ...) -> Training: ...
 
 
 def clone(x: Any, *, writes: Writes | None = None) -> Any:
@@ -241,6 +244,11 @@ def clone(x: Any, *, writes: Writes | None = None) -> Any:
     are cloned as "some", and the rest is a copy: parameters stay parameters, with `requires_grad`
     but without gradients; columns of Python objects become other objects.
 
+    An optimizer of PyTorch is cloned together with its module, in a tuple: model, optimizer =
+    cowshed.clone((model, optimizer)). The new optimizer changes the parameters of the new module.
+    Its state is cloned, and hooks of the optimizer are left out, as by copy.deepcopy(). The tuple
+    may also have schedulers, and more modules and optimizers.
+
     A clone has the type of `x`, as numpy.ndarray.copy() keeps it: a matrix stays a matrix. Of a
     numpy.memmap it is a plain array, since its memory is no file's.
 
@@ -262,15 +270,6 @@ def clone(x: Any, *, writes: Writes | None = None) -> Any:
     return _clone(x)
 
 
-def _copy_tiny(x):
-    if x.base is not None:
-        check_file(x)
-    begin = _cowshed.begin_site()
-    result = x.copy("A")
-    if begin:
-        _cowshed.note_site(begin, 0, result.nbytes)
-    return result
-
 # {type: makes a copy on the heap of an array of that type, or returns None if it is not tiny}
 tiny = {}
 
@@ -284,14 +283,28 @@ def _tiny_of(x):
     return None
 
 
-
+def _copy_tiny(x):
     if x.nbytes >= TINY or x.dtype.hasobject:
         return None
+    if x.base is not None:
+        check_file(x)
+    begin = _cowshed.begin_site()
+    result = x.copy("A")
+    if begin:
+        _cowshed.note_site(begin, 0, result.nbytes)
+    return result
+
+
+def _is_module(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.nn.Module)
+
+
 def _is_whole(x):
     """Whether it is an object of PyTorch or pandas that clone() takes."""
     from . import _whole
 
-    return _whole.is_module(x) or _whole.is_frame(x)
+    return _whole.is_module(x) or _whole.is_frame(x) or _whole.is_training(x)
 
 
 def _clone(x):
@@ -362,7 +375,8 @@ def share(x: Any) -> Any:
     Returns `x` itself if it is shared already. Else copies its bytes once, and `x` stays as it
     is: write and send the array that is returned. A tensor is moved in place, as by
     Tensor.share_memory_(). The memory is freed when the last array on it is gone, in any process.
-    TypeError: as clone().
+    TypeError: as clone(), and for an optimizer: share its module, and make an optimizer in each
+    process.
     """
     if isinstance(x, _cowshed.Storage):
         if x.kind == "alias":
@@ -385,11 +399,18 @@ def share(x: Any) -> Any:
 
 
 def is_shared(x: object) -> bool:
-    """Whether other processes that have `x` write the same memory. Copies nothing."""
+    """Whether other processes that have `x` write the same memory. Copies nothing.
+
+    Of a module of PyTorch: whether that is so for all of its parameters and buffers.
+    """
     if _is_tensor(x):
         from . import torch
 
         return torch.is_shared(x)
+    if _is_module(x):
+        from . import _whole
+
+        return _whole.is_shared(x)
     region = region_of(x)
     storage = region.storage if region else owner_of(x)
     return storage is not None and storage.kind == "alias"

@@ -92,7 +92,8 @@ def snapshot(state: Any, *, limit: int | None = None, writes: Writes = "some") -
 
     Call it while no thread writes the state, because arrays are cloned one after the other. The
     call takes one clone of each storage, and a copy of the bytes that can't be cloned (see the
-    head of this module). In other objects, as in a module, the tensors are cloned, too. While the
+    head of this module). In other objects, as in a module, the tensors are cloned, too. An
+    optimizer in the state has the parameters of the module in the state. While the
     snapshot lives, the kernel copies each page of the state at its first write, and the page takes
     memory twice.
 
@@ -359,7 +360,7 @@ def copy_of(x):
     """The copy of one object that a snapshot has of it, to be written."""
     copier = Copier()
     copier.clone_all(x, "some", 0)
-    return copier.take(x)
+    return copier._object(x)  # one deep copy, also of a tuple: its objects may refer to each other
 
 
 def _is_plain(torch, x):

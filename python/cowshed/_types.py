@@ -12,9 +12,12 @@ from typing import Any, Literal, SupportsIndex, TypeVar
 import numpy
 from torch import Tensor
 from torch.nn import Module
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 Tensors = TypeVar("Tensors", bound=Tensor)
 Modules = TypeVar("Modules", bound=Module)
+Training = TypeVar("Training", bound=tuple[Module | Optimizer | LRScheduler, ...])
 
 Array = TypeVar("Array", bound=numpy.ndarray[Any, Any])
 Scalar = TypeVar("Scalar", bound=numpy.generic)

@@ -145,6 +145,105 @@ def test_a_snapshot_counts_the_bytes_of_a_module():
 def test_a_module_is_shared_in_place():
     torch, x = module()
     weight = x.first.weight
+    assert not cowshed.is_shared(x) and not cowshed.is_shared(torch.nn.ReLU())
     assert cowshed.share(x) is x and x.first.weight is weight
+    assert cowshed.is_shared(x)
+    x.first.weight = torch.nn.Parameter(weight.detach().clone())
+    assert not cowshed.is_shared(x)
+    x.first.weight = weight
     assert all(cowshed.is_shared(t) for t in (*x.parameters(), *x.buffers()))
     assert (weight == 0.5).all()
+
+
+# ---- Optimizers ----------------------------------------------------------------------------
+
+
+OPTIMIZERS = {"Adam": {}, "SGD": {"momentum": 0.9}, "AdamW": {"amsgrad": True}}
+
+
+def step(torch, model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(2, 1024)).square().sum().backward()
+    optimizer.step()
+
+
+def training(name):
+    torch, model = module()
+    optimizer = getattr(torch.optim, name)(
+        [{"params": [p], "lr": 1e-6 * (i + 1)} for i, p in enumerate(model.parameters())
+         if p.requires_grad], **OPTIMIZERS[name])
+    step(torch, model, optimizer)
+    for state in optimizer.state.values():  # a large state lies in storages, as under install()
+        for key, value in state.items():
+            if value.nbytes > 1 << 20:
+                state[key] = cowshed.torch.tensor(value)
+    return torch, model, optimizer
+
+
+def values(optimizer):
+    return [value.clone() for state in optimizer.state.values() for value in state.values()]
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("clone", [cowshed.clone, lambda x: tuple(cowshed.snapshot([*x]).state)],
+                         ids=["clone", "snapshot"])
+def test_a_clone_of_a_module_and_its_optimizer(name, clone):
+    torch, model, optimizer = training(name)
+    before, state = [p.detach().clone() for p in model.parameters()], values(optimizer)
+    m, o = clone((model, optimizer))
+    assert type(m) is type(model) and type(o) is type(optimizer)
+    mine, ours = ([p for group in x.param_groups for p in group["params"]] for x in (o, optimizer))
+    of = {id(p): q for p, q in zip(model.parameters(), m.parameters(), strict=True)}
+    assert all(of[id(p)] is q for p, q in zip(ours, mine, strict=True))
+    assert all(p is q for p, q in zip(o.state, mine, strict=True))
+    assert [group["lr"] for group in o.param_groups] == [g["lr"] for g in optimizer.param_groups]
+    large = [value for s in o.state.values() for value in s.values() if value.nbytes > 1 << 20]
+    assert large and all(own(value) < 0.1 for value in large)
+    step(torch, m, o)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(state, values(optimizer), strict=True))
+    step(torch, model, optimizer)  # both have gone the same way
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), m.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(values(o), values(optimizer), strict=True))
+
+
+@pytest.mark.limit(120)
+def test_a_scheduler_comes_along():
+    torch, model, optimizer = training("SGD")
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    m, o, s = cowshed.clone((model, optimizer, scheduler))
+    assert s.optimizer is o
+    step(torch, m, o)
+    s.step()
+    assert o.param_groups[0]["lr"] == pytest.approx(optimizer.param_groups[0]["lr"] / 10)
+
+
+@pytest.mark.limit(120)
+def test_an_optimizer_without_its_module_is_refused():
+    torch, model, optimizer = training("Adam")
+    other = torch.nn.Linear(3, 3)
+    for wrong in optimizer, (optimizer,), (other, optimizer):
+        with pytest.raises(TypeError, match=r"Adam.*cowshed\.clone\(\(model, optimizer\)\)"):
+            cowshed.clone(wrong)
+    for wrong in optimizer, (model, optimizer):
+        with pytest.raises(TypeError, match=r"share\(model\)"):
+            cowshed.share(wrong)
+    with pytest.raises(TypeError, match="snapshot"):
+        cowshed.clone((1, 2))
+
+
+@pytest.mark.limit(120)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_snapshots_of_an_optimizer(name, tmp_path):
+    torch, model, optimizer = training(name)
+    before = values(optimizer)
+    alone = cowshed.snapshot(optimizer)
+    kept = cowshed.snapshot({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    assert alone.cloned_bytes >= 8 << 20 and kept.cloned_bytes >= 8 << 20
+    kept.save(tmp_path / "x.pt")
+    step(torch, model, optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(before, values(alone.state), strict=True))
+    for state in kept.state, cowshed.open(tmp_path / "x.pt"):
+        optimizer.load_state_dict(state["optimizer"])
+        assert all(torch.equal(a, b) for a, b in zip(before, values(optimizer), strict=True))
