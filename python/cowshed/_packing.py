@@ -77,10 +77,11 @@ def compact(packed):
 
 def _check(sequence):
     kind = type(sequence).__name__
-    if _is_frame(sequence):
-        raise TypeError(f"pack() takes a sequence, and iterating over a {kind} gives the names of "
-                        "its columns: pass list(x.itertuples(index=False, name=None)) for its "
-                        "rows, or send the frame itself by cowshed.multiprocessing")
+    rows = _rows_of(sequence)
+    if rows:
+        raise TypeError(f"pack() takes a sequence, and iterating over a {kind} gives its columns, "
+                        f"or their names: pass {rows} for its rows, or send the {kind} itself by "
+                        "cowshed.multiprocessing")
     if isinstance(sequence, (Mapping, Set)):
         instead = "list(x.items())" if isinstance(sequence, Mapping) else "list(x)"
         raise TypeError(f"pack() takes a sequence, not {kind}, which has no order: pass {instead}")
@@ -92,14 +93,17 @@ def _check(sequence):
                         "read-only, and processes share it")
 
 
-def _is_frame(x):
-    """Whether it is a table whose iterator gives columns, or their names."""
+def _rows_of(x):
+    """The expression for the rows of a table `x`, whose iterator gives columns, or their names."""
     from . import _whole
 
-    if _whole.is_frame(x):
-        return hasattr(x, "columns")  # a series gives its values
-    return any(isinstance(x, getattr(sys.modules.get(module), name, ()))
-               for module, name in (("polars", "DataFrame"), ("pyarrow", "Table")))
+    if _whole.is_frame(x):  # a series gives its values
+        return "list(x.itertuples(index=False, name=None))" if hasattr(x, "columns") else None
+    for module, name, rows in (("polars", "DataFrame", "x.rows()"),
+                               ("pyarrow", "Table", "x.to_pylist()")):
+        if isinstance(x, getattr(sys.modules.get(module), name, ())):
+            return rows
+    return None
 
 
 def _is_array(x):
