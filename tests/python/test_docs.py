@@ -10,6 +10,7 @@ import subprocess
 import sys
 from multiprocessing import resource_sharer
 
+import checkers
 import pytest
 
 pytest.importorskip("numpy")
@@ -62,27 +63,14 @@ def test_a_snippet_that_starts_processes_works_as_a_file(snippet, tmp_path):
 
 
 @pytest.mark.limit(300)
-@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.parametrize("checker", checkers.NAMES)
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
 def test_type_checkers_take_the_pages(checker, page, tmp_path):
-    import cowshed
-
-    for module in checker, "torch", "distributed", "numpy":
-        if importlib.util.find_spec(module) is None:
-            pytest.skip(f"no {module}")
     with open(os.path.join(HERE, "..", "..", page), encoding="utf-8") as text:
         program = "\n".join(re.findall(r"```python\n(.*?)```", text.read(), re.S))
     path = tmp_path / "page.py"
     path.write_text(program)
-    package = os.path.dirname(os.path.dirname(cowshed.__file__))
-    environment = {**os.environ, "PYTHONPATH": "", "MYPYPATH": package}
-    more = ["--strict", "--follow-imports", "silent", "--ignore-missing-imports",
-            "--cache-dir", str(tmp_path / "cache")] if checker == "mypy" else []
-    if checker == "pyright":
-        (tmp_path / "pyrightconfig.json").write_text(
-            f'{{"extraPaths": ["{package}"], "reportMissingImports": "none"}}')
-    done = subprocess.run([sys.executable, "-m", checker, *more, str(path)], env=environment,
-                          cwd=tmp_path, capture_output=True, text=True)
+    done = checkers.run(checker, path, "--ignore-missing-imports")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,16 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What a type checker says of programs that use the package."""
 
-import os
-import subprocess
-import sys
+import re
 
+import checkers
 import pytest
-
-for module in "mypy", "numpy", "torch", "distributed":
-    pytest.importorskip(module)
-
-import cowshed
 
 RIGHT = """
 from typing import Any, assert_type
@@ -52,6 +46,9 @@ assert_type(cowshed.arange(5), NDArray[Any])
 model = torch.nn.Linear(2, 3)
 assert_type(cowshed.clone(model), torch.nn.Linear)
 assert_type(cowshed.share(model), torch.nn.Linear)
+optimizer = torch.optim.Adam(model.parameters())
+assert_type(cowshed.clone((model, optimizer)), tuple[torch.nn.Linear, torch.optim.Adam])
+model, optimizer = cowshed.clone((model, optimizer))
 assert_type(cowshed.writable(a), NDArray[Any])
 block = SharedMemory(create=True, size=10)
 assert_type(block.name, str)
@@ -129,6 +126,7 @@ cowshed.torch.zeros(3, dtype="float32")
 cowshed.snapshots({})
 cowshed.torch.clone([1, 2])
 cowshed.clone([1, 2])
+cowshed.clone((1, 2))
 cowshed.share("text")
 cowshed.pack(5)
 mp.fork_bomb()
@@ -137,31 +135,26 @@ cowshed.arrow.publish(b"t", {})
 
 
 @pytest.fixture(scope="module")
-def mypy(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("types")
-
-    def check(name, program):
-        path = folder / f"{name}.py"
-        path.write_text(program)
-        here = os.path.dirname(os.path.dirname(cowshed.__file__))
-        environ = {**os.environ, "PYTHONPATH": "", "MYPYPATH": here}
-        command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary",
-                   "--cache-dir", str(folder / "cache"), "--follow-imports", "silent", str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=folder)
-        assert done.returncode == (1 if done.stdout else 0) and not done.stderr, done
-        return done.stdout.splitlines()
-
-    return check
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("types")
 
 
 @pytest.mark.limit(300)
-def test_right_programs(mypy):
-    assert mypy("right", RIGHT) == []
+@pytest.mark.parametrize("checker", checkers.NAMES)
+def test_right_programs(checker, folder):
+    path = folder / "right.py"
+    path.write_text(RIGHT)
+    done = checkers.run(checker, path)
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
 
 
 @pytest.mark.limit(300)
-def test_every_mistake_is_found(mypy):
+@pytest.mark.parametrize("checker", checkers.NAMES)
+def test_every_mistake_is_found(checker, folder):
     """One line is wrong in itself each time, so each has an error, and nothing else has."""
+    path = folder / "wrong.py"
+    path.write_text(WRONG)
     lines = [i for i, line in enumerate(WRONG.splitlines(), 1) if "(" in line]
-    said = [line for line in mypy("wrong", WRONG) if ": error:" in line]
-    assert sorted({int(line.split(":")[1]) for line in said}) == lines, said
+    done = checkers.run(checker, path)
+    said = re.findall(r"wrong\.py:(\d+):.*\berror: ", done.stdout)
+    assert done.returncode == 1 and sorted({int(line) for line in said}) == lines, done
