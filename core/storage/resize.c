@@ -232,7 +232,14 @@ give_away(struct cow_storage *s, struct cow_data_ptr *ret)
 	default:
 		*ret = (struct cow_data_ptr){ .device = s->device };
 	}
-	cow__allocation_release(a);
+	/* A fork in another thread looks at the allocations of all tiles. */
+	if (a->kind == COW__AT_TILE) {
+		cow__engine_lock();
+		cow__allocation_release(a);
+		cow__engine_unlock();
+	} else {
+		cow__allocation_release(a);
+	}
 }
 
 COW_EXPORT int
