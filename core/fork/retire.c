@@ -92,8 +92,9 @@ retire_locked(void)
 	cow__ahead_forget();
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
-	if (!cow__pins_memory() && cow__withhold_rest() == 0) {
-		freeze_all();
+	if (!cow__pins_memory()) {
+		if (cow__withhold_rest() == 0)
+			freeze_all();
 		copy_unfrozen();
 	}
 	(void)cow__extent_poll_limbo();

@@ -93,7 +93,7 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t to;
 	int r;
 
-	if (t->common)
+	if (t->common || t->pinned)
 		return -EBUSY;
 	if (cow__needs_freeze(t) && cow__pins_memory()) {
 		put_off = true;
@@ -134,21 +134,27 @@ withhold_advised(struct cow__tile *t, enum cow__attribute_kind kind)
 	return r;
 }
 
+/* Blocks that something else froze meanwhile may have it in their files, too. What was withheld
+ * already stays as it is. */
 int
 cow__withhold_rest(void)
 {
-	int r = 0;
+	int r, first = 0;
 
 	if (!put_off)
 		return 0;
 	put_off = false;
-	for (struct cow__tile *t = cow__tile_first(); r == 0 && t; t = t->next) {
-		if (!t->attributes || !cow__needs_freeze(t))
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		if (!t->attributes || t->kind != COW__LIVE || t->common || t->pinned ||
+		    t->backing == COW__ANON)
 			continue;
 		r = withhold_advised(t, COW__ATTRIBUTE_FORK);
 		if (r == 0)
 			r = withhold_advised(t, COW__ATTRIBUTE_WIPE);
+		if (r < 0 && r != -EBADF) { /* without a descriptor it is not frozen, either */
+			put_off = true;
+			first = first ? first : r;
+		}
 	}
-	put_off |= r < 0;
-	return r;
+	return first;
 }

@@ -120,6 +120,16 @@ static void is_denied(void *arg)
 	ck_assert_int_eq(errno, EFAULT);
 }
 
+static void is_denied_but_for_a_hole(void *arg)
+{
+	if (change == wipeonfork) {
+		ck_bytes(arg, CHANGED, 0);
+		ck_bytes((unsigned char *)arg + CHANGED + PAGE, BYTES - CHANGED - PAGE, 0);
+	} else {
+		is_denied(arg);
+	}
+}
+
 static bool is_advice(void)
 {
 	return change == dontfork || change == wipeonfork || change == part_withheld;
@@ -176,6 +186,30 @@ START_TEST(reads_arrive)
 }
 END_TEST
 
+/* Something else freezes the block when the ring is gone, and before the first fork. */
+START_TEST(put_off_and_frozen)
+{
+	uint64_t memory = memfd_bytes();
+	unsigned char *p = new_block(BYTES, 0);
+	struct iovec page = { p + KEPT, PAGE };
+	struct io_uring ring;
+
+	change = _i ? wipeonfork : dontfork;
+	memset(p, 7, BYTES);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	ok(change((uintptr_t)p));
+	io_uring_queue_exit(&ring);
+	ok(cow__unmap((uintptr_t)p + CHANGED, PAGE));
+	ck_assert_uint_gt(memfd_bytes(), memory + BYTES / 2);
+	in_child(is_denied_but_for_a_hole, p);
+	ck_assert_uint_le(memfd_bytes(), memory + 16 * PAGE);
+	ck_bytes(p, CHANGED, 7);
+	ck_bytes(p + CHANGED + PAGE, BYTES - CHANGED - PAGE, 7);
+	cow_block_free(p);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("changes_beside_a_ring");
@@ -188,5 +222,6 @@ int main(void)
 	}
 	io_uring_queue_exit(&ring);
 	tcase_add_loop_test(tcase, reads_arrive, 0, 4 * (int)(sizeof(changes) / sizeof(*changes)));
+	tcase_add_loop_test(tcase, put_off_and_frozen, 0, 2);
 	return run_suite(suite);
 }
