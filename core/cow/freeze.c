@@ -83,7 +83,7 @@ freeze_run(struct cow__tile *from, struct cow__tile *to, bool inherit)
 		return r;
 	cow__tiles_change_begin(from, to);
 	for (struct cow__tile *t = from;; t = t->next) {
-		cow__commit_frozen(t);
+		cow__commit_stop(t);
 		cow__tile_set_backing(t, COW__PRIVATE);
 		count++;
 		if (t == to)
@@ -137,7 +137,7 @@ cow__freeze(struct cow__tile *t)
 	                       sizeof(*t->kept), t->nkept + 1);
 	if (r < 0)
 		return r;
-	cow__commit_frozen(t);
+	cow__commit_stop(t);
 	/* Around the parts that a thaw left private. */
 	for (uint32_t i = 0; i <= t->nkept; i++) {
 		uintptr_t end = i < t->nkept ? t->kept[i].start

@@ -10,6 +10,7 @@
 #include "core/cow/sparse.h"
 #include "core/cow/view.h"
 #include "core/memory/bulk.h"
+#include "core/memory/commit.h"
 #include "core/memory/state.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
@@ -89,8 +90,10 @@ cow__sparse_next_locked(struct cow__tile *t, size_t at, size_t end, size_t *ret_
                         size_t *ret_end)
 {
 	struct run run;
-	int r = at < end ? next(t, at, end, &run) : 0;
+	int r;
 
+	cow__commit_stop(t);
+	r = at < end ? next(t, at, end, &run) : 0;
 	if (r > 0) {
 		*ret_start = run.start;
 		*ret_end = run.end;

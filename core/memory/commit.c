@@ -328,7 +328,7 @@ cow__commit_forget_young(struct cow__tile *t)
 }
 
 void
-cow__commit_frozen(struct cow__tile *t)
+cow__commit_stop(struct cow__tile *t)
 {
 	if (!t->young)
 		return;

@@ -66,8 +66,9 @@ void cow__commit_forget(struct cow__tile *t);
  * back. Unlocks the engine meanwhile: *t is the tile that is there afterwards, or NULL. */
 bool cow__commit_wait(struct cow__tile **t, uintptr_t at);
 
-/* A tile is frozen: nothing is committed ahead any more, mending goes on. */
-void cow__commit_frozen(struct cow__tile *t);
+/* Nothing is committed ahead any more, mending goes on: the tile is frozen, or is read around its
+ * holes. What is read counts as touched, so the helper would fill one hole after the other. */
+void cow__commit_stop(struct cow__tile *t);
 
 /* The program changes the mapping: no more commits. What is known to be touched
  * stays. */
