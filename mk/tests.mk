@@ -12,7 +12,7 @@
 
 TEST_FOLDERS := $(filter-out tests/device tests/driver tests/fuzz tests/programs tests/stress,\
 	$(patsubst %/,%,$(wildcard tests/*/)))
-WITH_URING := tests/core/fork/test_pinned.c
+WITH_URING := tests/core/fork/test_pinned.c tests/core/program/bug_changes_beside_a_ring.c
 tests_named = $(call bin,$(call files,$(TEST_FOLDERS),$(1)))
 
 TESTS := $(filter-out $(if $(URING),,$(call bin,$(WITH_URING))),\

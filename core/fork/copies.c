@@ -53,14 +53,14 @@ cow__copies_make(struct cow__tile *t, enum cow_fallback reason)
 }
 
 int
-cow__copies_beside_shared(void)
+cow__copies_beside_shared(bool all)
 {
 	int r = 0;
 
-	if (!ncopies)
+	if (!ncopies && !all)
 		return 0;
 	for (struct cow__segment *s = cow__engine.segments; r == 0 && s; s = s->next) {
-		bool stays = false;
+		bool stays = all;
 
 		for (uint32_t i = 0; !stays && i < ncopies; i++)
 			stays = copies[i].tile->backing == COW__SHARED &&

@@ -15,8 +15,8 @@
 int cow__copies_make(struct cow__tile *t, enum cow_fallback reason);
 
 /* Pages of a file that stay shared are written in place after the fork. So the child may map
- * nothing of that file: this copies what is frozen in it, too. */
-int cow__copies_beside_shared(void);
+ * nothing of that file: this copies what is frozen in it, too. `all`: it may map no file. */
+int cow__copies_beside_shared(bool all);
 
 /* In the parent, and where the fork is given up. */
 void cow__copies_free(void);

@@ -57,20 +57,21 @@ static bool taking_part COW_FORK_DATA; /* this fork concerns memory of ours */
 static bool was_frozen COW_FORK_DATA;  /* memory that an earlier fork froze */
 static _Thread_local int result; /* of this thread's last fork */
 
-/* Freezes everything, neighbours together. */
+/* Freezes everything, neighbours together. `denied`: memory that children are denied is in a
+ * file still. */
 static int
-freeze_all(bool pinned)
+freeze_all(bool pinned, bool denied)
 {
 	struct cow__tile *t;
 	uintptr_t moved = 0;
 	int r = 0;
 
-	if (!pinned)
+	if (!pinned && !denied)
 		cow__freeze_close_gaps();
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
 		if (!cow__needs_freeze(t))
 			continue;
-		if (pinned || t->pinned) {
+		if (pinned || denied || t->pinned) {
 			r = cow__copies_make(t, COW_FALLBACK_PINNED);
 			continue;
 		}
@@ -80,7 +81,7 @@ freeze_all(bool pinned)
 			                              ? COW_FALLBACK_DESCRIPTOR
 			                              : COW_FALLBACK_FREEZE);
 	}
-	return r == 0 ? cow__copies_beside_shared() : r;
+	return r == 0 ? cow__copies_beside_shared(denied) : r;
 }
 
 static int
@@ -154,6 +155,7 @@ inherit_mappings(bool yes)
 static void
 prepare_memory(void)
 {
+	bool pinned;
 	int r;
 
 	(void)cow__window_fit();
@@ -168,7 +170,8 @@ prepare_memory(void)
 		cow__fallback(COW_FALLBACK_SLOTS);
 		cow__engine.no_locks = true; /* from now on without memfds */
 	}
-	r = freeze_all(cow__pins_memory() || cow__withhold_rest() < 0);
+	pinned = cow__pins_memory();
+	r = freeze_all(pinned, !pinned && cow__withhold_rest() < 0);
 	if (r == 0)
 		r = inherit_mappings(true);
 	if (r < 0) {

@@ -40,18 +40,18 @@ freeze_all(void)
 }
 
 /* A file whose descriptor the program closed can't be mapped anew. Its blocks become copies, if
- * nobody writes them meanwhile. */
+ * nobody writes them meanwhile. So do all blocks, if a file has memory that children are denied. */
 static void
-copy_unfrozen(void)
+copy_unfrozen(bool denied)
 {
 	struct cow__tile *t = cow__tile_first();
 
-	while (t && (!cow__needs_freeze(t) || t->pinned))
+	while (t && !denied && (!cow__needs_freeze(t) || t->pinned))
 		t = t->next;
 	if (!t || !cow__engine_quiet(0))
 		return;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		if (!cow__descriptor_ok(&s->file))
+		if (denied || !cow__descriptor_ok(&s->file))
 			(void)cow__eager_leave(s);
 	cow__quiet_end();
 }
@@ -84,6 +84,8 @@ inherit_all(bool yes)
 static void
 retire_locked(void)
 {
+	bool denied;
+
 	cow__engine.retired = true;
 	if (!cow__engine.ready)
 		return;
@@ -93,9 +95,10 @@ retire_locked(void)
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
 	if (!cow__pins_memory()) {
-		if (cow__withhold_rest() == 0)
+		denied = cow__withhold_rest() < 0;
+		if (!denied)
 			freeze_all();
-		copy_unfrozen();
+		copy_unfrozen(denied);
 	}
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
@@ -162,7 +165,7 @@ cow__retired_copies(void)
 		if (cow__needs_freeze(t))
 			r = cow__copies_make(t, COW_FALLBACK_PINNED);
 	if (r == 0)
-		r = cow__copies_beside_shared();
+		r = cow__copies_beside_shared(false);
 	if (r < 0)
 		cow__copies_free();
 	return r;

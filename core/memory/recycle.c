@@ -129,7 +129,8 @@ void
 cow__recycle(struct cow__tile *t, bool alone)
 {
 	struct cow__segment *s = t->segment;
-	bool kept = t->lasting; /* the kernel may have pages of it still */
+	/* It was not frozen, because a device had pages of it. The kernel may have some still. */
+	bool kept = t->lasting && t->backing == COW__SHARED;
 	int r;
 
 	cow__tile_change_begin(t);

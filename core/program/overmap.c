@@ -76,38 +76,47 @@ give_up_mapping(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	return cow__range_leave_alone(t);
 }
 
-/* Gives back file pages that the program's mapping covers, and that nobody else
- * reads. They are reached through another mapping for a moment. If that can't be
- * made, they stay as long as the block. */
-static void
+/* Gives back file pages that something else covers, and that nobody else reads.
+ * They are reached through another mapping for a moment. If that can't be
+ * made, they stay as long as the block. -EBUSY: who reads them can't be told. */
+static int
 give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 {
 	struct cow__census c = { .asked = 0 };
 	uintptr_t at;
+	int r;
 
-	if (t->npieces || t->refs != 1 || t->punching ||
-	    !cow__holders_alone(t, &c) ||
-	    cow__map_reserve(bytes, cow__page, &at) < 0)
-		return;
-	if (cow__map_shared(at, bytes, &t->segment->file,
-	                    cow__segment_offset(start), false) == 0)
-		(void)cow__map_punch(at, bytes);
+	if (t->npieces || t->refs != 1 || t->punching)
+		return 0;
+	if (!cow__holders_unread(t, &c))
+		return cow__engine.no_locks ? -EBUSY : 0;
+	r = cow__map_reserve(bytes, cow__page, &at);
+	if (r < 0)
+		return r;
+	r = cow__map_shared(at, bytes, &t->segment->file, cow__segment_offset(start), false);
+	if (r == 0)
+		r = cow__map_punch(at, bytes);
 	(void)cow__map_release(at, bytes);
+	return r;
 }
 
-void
+int
 cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t to;
+	int r = 0, one;
 
 	if (!t->segment || t->common || t->backing == COW__ANON)
-		return;
+		return 0;
 	for (; start < end; start = to) {
 		to = end;
 		if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS,
-		                      start, &to) == COW__PLACE_OURS)
-			give_back(t, start, to - start);
+		                      start, &to) != COW__PLACE_OURS)
+			continue;
+		one = give_back(t, start, to - start);
+		r = r ? r : one;
 	}
+	return r;
 }
 
 /* Notes that the program mapped [addr, end), all of it live tiles. */
@@ -120,7 +129,7 @@ note_own(uintptr_t addr, uintptr_t end)
 		struct cow__tile *t = cow__tile_find(addr);
 		uintptr_t to = cow__min(cow__tile_end(t), end);
 
-		cow__range_give_back(t, addr, to);
+		(void)cow__range_give_back(t, addr, to);
 		r = cow__attributes_cut(t, addr, to);
 		if (r == 0)
 			r = cow__attribute_add(t, addr, to,
@@ -309,7 +318,7 @@ replace(struct cow__tile *t, uintptr_t start, uintptr_t end, const unsigned char
 		(void)cow__map_release((uintptr_t)copy, end - start);
 	cow__attributes_apply(t, start, end);
 	if (r == 0 && t->segment)
-		give_back(t, start, end - start);
+		(void)give_back(t, start, end - start);
 	return r;
 }
 

@@ -46,16 +46,16 @@ void cow__range_lasts(struct cow__tile *t);
 int cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int why);
 
 /* Gives back the file pages of the range that are the engine's own and that nobody else reads:
- * something else is mapped there now. */
-void cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end);
+ * other pages are shown there now. 0, also where others read them, or -errno: they stay. */
+int cow__range_give_back(const struct cow__tile *t, uintptr_t start, uintptr_t end);
 
 /* Takes [start, end), the engine's own, out of the file, into private copies at the same
  * address, which stay for good. No write of another thread is lost. What no relative reads of
- * the file is given back. If a device may have the pages, it is put off. */
+ * the file is given back. If a device may have the pages, or this fails, it is put off. */
 int cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end);
 
-/* Before a fork that freezes, since no device has pages: does what was put off. -ENOMEM: some
- * of it is in files still, so the fork has to copy. */
+/* Before a fork that freezes, since no device has pages: does what was put off. -errno: some
+ * of it is in files still, so the child may map none. */
 int cow__withhold_rest(void);
 
 /* The mapping has something that the next block there must not inherit: it is

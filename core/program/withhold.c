@@ -26,7 +26,7 @@
 #define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
 #define HOLE_PAGES 64 /* a smaller hole is not worth a mapping */
 
-static bool put_off; /* some of it is in files still, because of a device */
+static bool put_off; /* some of it is in files still, because of a device or a failure */
 
 /* Makes private copies of what the file has of [start, end). Holes stay: a write to one makes a
  * private page. */
@@ -95,11 +95,11 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 
 	if (t->common || t->pinned)
 		return -EBUSY;
-	if (cow__needs_freeze(t) && cow__pins_memory()) {
+	r = cow__range_leave_alone(t);
+	if (r == 0 && cow__needs_freeze(t)) { /* a device may have its pages */
 		put_off = true;
 		return 0;
 	}
-	r = cow__range_leave_alone(t);
 
 	for (; r == 0 && start < end; start = to) {
 		int prot;
@@ -111,8 +111,8 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 			r = cow__range_own(t, start, to, false, COW__OWN_TO_WATCH);
 		else
 			fill_holes(t, start, to);
-		if (r == 0)
-			cow__range_give_back(t, start, to);
+		if (r == 0 && cow__range_give_back(t, start, to) < 0)
+			put_off = true;
 	}
 	return r;
 }
@@ -151,10 +151,10 @@ cow__withhold_rest(void)
 		r = withhold_advised(t, COW__ATTRIBUTE_FORK);
 		if (r == 0)
 			r = withhold_advised(t, COW__ATTRIBUTE_WIPE);
-		if (r < 0 && r != -EBADF) { /* without a descriptor it is not frozen, either */
-			put_off = true;
-			first = first ? first : r;
-		}
+		first = first ? first : r;
 	}
+	if (first == 0 && put_off)
+		first = -EBUSY;
+	put_off |= first < 0;
 	return first;
 }

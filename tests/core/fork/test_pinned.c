@@ -11,10 +11,8 @@
  * Where the kernel has no io_uring this program is skipped as a whole.
  */
 #include "core/fork/fork.h"
-#include "tests/support/support.h"
+#include "tests/support/ring.h"
 
-#include <liburing.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -97,20 +95,6 @@ START_TEST(registered_buffer)
 }
 END_TEST
 
-/* Reads what the pipe has into the registered page. */
-static void read_fixed(struct io_uring *ring, const int ends[2], void *at)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	struct io_uring_cqe *cqe;
-
-	io_uring_prep_read_fixed(sqe, ends[0], at, PAGE, 0, 0);
-	ck_assert_int_eq(io_uring_submit(ring), 1);
-	ck_assert_int_eq(write(ends[1], "here they are", 13), 13);
-	ck_assert_int_eq(io_uring_wait_cqe(ring, &cqe), 0);
-	ck_assert_int_eq(cqe->res, 13);
-	io_uring_cqe_seen(ring, cqe);
-}
-
 static void waits(void *arg)
 {
 	gate_wait(arg);
@@ -138,7 +122,7 @@ START_TEST(copied_page)
 	child_finish(child);
 	while (cow__fork_reaped(true))
 		;
-	read_fixed(&ring, ends, at);
+	ring_reads(&ring, ends, at);
 	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
 	ck_assert_int_eq(at[13], 8);
 	/* Afterwards it may. */
@@ -168,7 +152,7 @@ START_TEST(cloned_beside_io)
 	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
 	b = lazy(a);
 	at[PAGE - 1] = 9; /* a frozen page would be copied */
-	read_fixed(&ring, ends, at);
+	ring_reads(&ring, ends, at);
 	ck_assert_int_eq(memcmp(at, "here they are", 13), 0);
 	ck_assert_int_eq(at[PAGE - 1], 9);
 	ck_pattern(data(b), BYTES, 1);
@@ -214,13 +198,9 @@ int main(void)
 {
 	Suite *suite = suite_create("pinned");
 	TCase *tcase = add_case(suite, "pinned");
-	struct io_uring ring;
 
-	if (io_uring_queue_init(2, &ring, 0) != 0) {
-		puts("skip pinned no io_uring here");
+	if (!ring_exists("pinned"))
 		return 77;
-	}
-	io_uring_queue_exit(&ring);
 	tcase_add_test(tcase, plain_read);
 	tcase_add_test(tcase, without_descriptors);
 	tcase_add_test(tcase, registered_buffer);

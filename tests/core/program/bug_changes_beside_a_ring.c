@@ -6,10 +6,10 @@
  * the block must not give the program other pages, not even at a later write.
  */
 #include "core/program/advise.h"
-#include "tests/support/support.h"
+#include "tests/support/ring.h"
 
 #include <errno.h>
-#include <liburing.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -60,20 +60,6 @@ static const struct {
 	{ "part_unmapped", part_unmapped },
 	{ "part_mapped", part_mapped },
 };
-
-/* Reads what the pipe has into the registered page. */
-static void read_fixed(struct io_uring *ring, const int ends[2], void *at)
-{
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
-	struct io_uring_cqe *cqe;
-
-	io_uring_prep_read_fixed(sqe, ends[0], at, PAGE, 0, 0);
-	ck_assert_int_eq(io_uring_submit(ring), 1);
-	ck_assert_int_eq(write(ends[1], "here they are", 13), 13);
-	ck_assert_int_eq(io_uring_wait_cqe(ring, &cqe), 0);
-	ck_assert_int_eq(cqe->res, 13);
-	io_uring_cqe_seen(ring, cqe);
-}
 
 static int (*change)(uintptr_t);
 static bool in_fork;
@@ -164,7 +150,7 @@ START_TEST(reads_arrive)
 	if (forks)
 		check_child(p);
 	at[PAGE - 1] = 9;
-	read_fixed(&ring, ends, at);
+	ring_reads(&ring, ends, at);
 	ck_assert_msg(memcmp(at, "here they are", 13) == 0, "%s: %s a fork, %s registered",
 	              changes[_i / 4].name, forks ? "with" : "without",
 	              before ? "before it was" : "while it is");
@@ -183,6 +169,73 @@ START_TEST(reads_arrive)
 	if (change == dontfork || change == wipeonfork) /* it has left the file */
 		ck_assert_uint_le(memfd_bytes(), memory + 16 * PAGE);
 	cow_block_free(p);
+}
+END_TEST
+
+/* What the kernel was lent is not the next block's, though the block was not frozen. */
+START_TEST(lent_pages_are_not_used_again)
+{
+	unsigned char *p = new_block(BYTES, 0), *next[2], got[PAGE];
+	struct iovec page = { p + KEPT, PAGE };
+	struct io_uring ring;
+	int ends[2];
+
+	memset(p, 7, BYTES);
+	ck_assert_int_eq(pipe(ends), 0);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	ok(cow__lend((uintptr_t)p + CHANGED, PAGE));
+	page.iov_base = p + CHANGED;
+	ck_assert_int_eq(vmsplice(ends[1], &page, 1, 0), PAGE);
+	io_uring_queue_exit(&ring);
+	cow_block_free(p);
+	for (int i = 0; i < 2; i++)
+		next[i] = memset(new_block(BYTES, 0), 8, BYTES);
+	ck_assert_int_eq(read(ends[0], got, PAGE), PAGE);
+	ck_bytes(got, PAGE, 7);
+	for (int i = 0; i < 2; i++)
+		cow_block_free(next[i]);
+	close(ends[0]);
+	close(ends[1]);
+}
+END_TEST
+
+/* The number of the page of memory; 0: only root is told. */
+static uint64_t page_number(const void *at)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t word;
+
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(pread(fd, &word, 8, (off_t)((uintptr_t)at / PAGE * 8)), 8);
+	close(fd);
+	return word & (((uint64_t)1 << 55) - 1);
+}
+
+/* A device may have what was withheld before: it stays where it is. */
+START_TEST(what_was_withheld_stays)
+{
+	unsigned char *p = new_block(BYTES, 0), *q = new_block(BYTES, 0);
+	uint64_t numbers[BYTES / PAGE];
+	struct iovec page = { q, PAGE };
+	struct io_uring ring;
+
+	memset(p, 7, BYTES);
+	memset(q, 7, BYTES);
+	ok(dontfork((uintptr_t)p));
+	for (size_t i = 0; i < COUNT(numbers); i++)
+		numbers[i] = page_number(p + i * PAGE);
+	ck_assert_int_eq(io_uring_queue_init(4, &ring, 0), 0);
+	ck_assert_int_eq(io_uring_register_buffers(&ring, &page, 1), 0);
+	ok(dontfork((uintptr_t)q));
+	io_uring_queue_exit(&ring);
+	change = dontfork;
+	in_child(is_denied, q);
+	memset(p, 8, BYTES);
+	for (size_t i = 0; i < COUNT(numbers); i++)
+		ck_assert_uint_eq(page_number(p + i * PAGE), numbers[i]);
+	cow_block_free(p);
+	cow_block_free(q);
 }
 END_TEST
 
@@ -214,14 +267,12 @@ int main(void)
 {
 	Suite *suite = suite_create("changes_beside_a_ring");
 	TCase *tcase = add_case(suite, "ring");
-	struct io_uring ring;
 
-	if (io_uring_queue_init(2, &ring, 0) != 0) {
-		puts("skip changes_beside_a_ring no io_uring here");
+	if (!ring_exists("changes_beside_a_ring"))
 		return 77;
-	}
-	io_uring_queue_exit(&ring);
 	tcase_add_loop_test(tcase, reads_arrive, 0, 4 * (int)(sizeof(changes) / sizeof(*changes)));
 	tcase_add_loop_test(tcase, put_off_and_frozen, 0, 2);
+	tcase_add_test(tcase, lent_pages_are_not_used_again);
+	tcase_add_test(tcase, what_was_withheld_stays);
 	return run_suite(suite);
 }
