@@ -295,11 +295,6 @@ def _copy_tiny(x):
     return result
 
 
-def _is_module(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.nn.Module)
-
-
 def _is_whole(x):
     """Whether it is an object of PyTorch or pandas that clone() takes."""
     from . import _whole
@@ -407,9 +402,9 @@ def is_shared(x: object) -> bool:
         from . import torch
 
         return torch.is_shared(x)
-    if _is_module(x):
-        from . import _whole
+    from . import _whole
 
+    if _whole.is_module(x):
         return _whole.is_shared(x)
     region = region_of(x)
     storage = region.storage if region else owner_of(x)
