@@ -14,7 +14,9 @@
 #include "memfd/wait.h"
 
 #define WARM_LIVELESS (64 * MIB) /* may be kept, however little is live */
-#define WARM_LEAST (16 * MIB)    /* may be kept, whatever the peak was */
+#define WARM_LEAST (16 * MIB)    /* may be kept beyond the peak, ... */
+#define BEYOND_PEAK 16           /* ... but not more than this part of it, ... */
+#define BEYOND_LEAST (2 * MIB)   /* ... or than this, if that is more */
 #define PEAK_SLACK 64            /* a few pages more cost no block */
 #define PIECES_SLACK 5           /* ... and what is wanted again, pieces that do not fit */
 #define PEAK_NS 3000000000u      /* a peak counts so long */
@@ -153,12 +155,13 @@ cow__decay_fresh(size_t bytes)
 	wanted_again += bytes;
 }
 
-/* By how much the most that was live in the last seconds exceeds what is live
- * now. */
+/* The most that was live in the last seconds. */
+static size_t peak;
+
+/* By how much that exceeds what is live now. */
 static size_t
 below_peak(uint64_t now)
 {
-	static size_t peak;
 	static uint64_t since;
 	size_t most;
 
@@ -176,6 +179,13 @@ below_peak(uint64_t now)
 	                                     : 0;
 }
 
+/* What may be kept, however much is live. A small program would notice 16 MiB. */
+static size_t
+beyond_peak(void)
+{
+	return cow__min(WARM_LEAST, cow__max(BEYOND_LEAST, peak / BEYOND_PEAK));
+}
+
 /* `ask`: may read the cgroup's files. The helper opens no files, since the
  * program may be about to get their numbers. The program's threads ask in their
  * calls (cow__engine_tick()). */
@@ -185,8 +195,9 @@ limit(uint64_t now, bool ask)
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
 	size_t most = cow__max(WARM_LIVELESS, cow__engine.live_bytes);
+	size_t below = below_peak(now);
 
-	most = cow__min(most, cow__max(WARM_LEAST, below_peak(now)));
+	most = cow__min(most, cow__max(beyond_peak(), below));
 	most = cow__min(most, cow__engine.warm_max);
 	if (ask && cow__engine.warm_bytes > WARM_LEAST &&
 	    cow__elapsed(asked_at, now) > HEADROOM_NS) {

@@ -108,6 +108,30 @@ static size_t next_size(const struct sizes *s, uint64_t *seed)
 
 /* Random sizes in random order. Each block has its bytes until it is freed. Most of what
  * is served was used before, and what is held exceeds what was live by a fifth at most. */
+/* What serves no other block is little beside what the program has. */
+START_TEST(pieces_add_little_to_a_small_peak)
+{
+	unsigned char *small[8], *large[4];
+
+	for (size_t i = 0; i < 8; i++) {
+		small[i] = new_block(2 * MIB, 0);
+		memset(small[i], 7, 2 * MIB);
+	}
+	for (size_t i = 0; i < 8; i += 2)
+		cow_block_free(small[i]);
+	for (size_t i = 0; i < 4; i++) {
+		large[i] = new_block(3 * MIB, 0);
+		memset(large[i], 9, 3 * MIB);
+	}
+	/* The peak is 20 MiB, and all of it is live. */
+	ck_assert_uint_le(stats_now().bytes_warm, 2 * MIB);
+	for (size_t i = 0; i < 4; i++)
+		cow_block_free(large[i]);
+	for (size_t i = 1; i < 8; i += 2)
+		cow_block_free(small[i]);
+}
+END_TEST
+
 START_TEST(random_blocks_are_recycled)
 {
 	unsigned char *block[BLOCKS] = { NULL };
@@ -155,6 +179,7 @@ int main(void)
 	tcase_add_test(tcase, its_bytes_are_cleared);
 	tcase_add_test(tcase, a_small_piece_does_not_serve);
 	tcase_add_test(tcase, a_piece_gives_no_credit);
+	tcase_add_test(tcase, pieces_add_little_to_a_small_peak);
 	tcase_add_loop_test(tcase, random_blocks_are_recycled, 0,
 	                    sizeof(churns) / sizeof(churns[0]));
 	return run_suite(suite);
