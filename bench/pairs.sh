@@ -15,6 +15,10 @@
 # A line for each row: both medians, ours / BASE whatever the row's own ratio is, and its
 # 95 % interval (bench/interval.awk). Rows that one side alone has are named at the end.
 #
+# With BASE_BUILD=FOLDER instead of BASE, that is another build of this checkout, as
+# build/plain-without-AHEAD. Each side then runs its own programs, so all benchmarks of C
+# programs can be compared.
+#
 # PAIRS is the number of turns (10), at least 6 for 95 %. PAIRS_ROUNDS is how often a script
 # repeats a row within a turn (1). PAIRS_OPTIONS has options for our shim alone, as
 # border=fork. PAIRS_ONLY is a pattern of rows, as 'fork tenth/*'. The settings of the
@@ -22,8 +26,8 @@
 # are linked with the archive (tensors) and Python's are no subject of it.
 . "$(dirname "$0")/common.sh"
 [ $# -gt 0 ] || fail 'usage: BASE=CHECKOUT bench/pairs.sh NAME...'
-[ -n "${BASE:-}" ] || fail 'BASE names no checkout'
-base_lib=$BASE/build/plain/lib
+[ -n "${BASE:-}${BASE_BUILD:-}" ] || fail 'BASE names no checkout'
+base_lib=${BASE_BUILD:-${BASE:-}/build/plain}/lib
 need "$base_lib/libcowshed-preload.so" "$shim"
 case $base_lib in /*) ;; *) base_lib=$(pwd)/$base_lib ;; esac
 turns=${PAIRS:-10}
@@ -31,10 +35,10 @@ turns=${PAIRS:-10}
 # one SIDE NAME: runs a benchmark; appends `TURN SIDE BENCH CASE UNIT FIGURE` to $tmp/all.
 # The script may fail, since the rivals are left out; its lines say what was measured.
 one() {
-	side_lib=$base_lib options=
-	[ "$1" = base ] || side_lib=$lib options=${PAIRS_OPTIONS:-}
+	side_lib=$base_lib side_build=${BASE_BUILD:-$build} options=
+	[ "$1" = base ] || side_lib=$lib side_build=$build options=${PAIRS_OPTIONS:-}
 	: >"$tmp/lines"
-	BENCH_LIB=$side_lib BENCH_OPTIONS=$options BENCH_SIDES=shim BENCH_OUT=$tmp/lines \
+	BUILD=$side_build BENCH_LIB=$side_lib BENCH_OPTIONS=$options BENCH_SIDES=shim BENCH_OUT=$tmp/lines \
 		BENCH_ROUNDS=${PAIRS_ROUNDS:-1} sh "$here/run.sh" "$2" >"$tmp/log" 2>&1
 	grep -q ' ours=[-0-9.]*[0-9]' "$tmp/lines" || {
 		tail -n 20 "$tmp/log" >&2

@@ -4,7 +4,9 @@
 # everything again.
 
 MODE ?= plain
-B := build/$(MODE)
+# WITHOUT=NAME leaves a mechanism out, for bench/ablate.sh.
+WITHOUT ?=
+B := build/$(MODE)$(WITHOUT:%=-without-%)
 O := $(B)/obj
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
@@ -64,7 +66,7 @@ WARN := -Wall -Wextra -Wshadow -Wpointer-arith -Wwrite-strings -Wvla -Wundef
 C_WARN := $(WARN) -Wstrict-prototypes -Wmissing-prototypes
 # The prefix map keeps the build's folder out of the objects.
 BASE := -g -ffile-prefix-map='$(CURDIR)'=. $(MODE_FLAGS) -I. -Iinclude -pthread -MMD -MP \
-	$(if $(SANITIZED),-DCOW_SANITIZED)
+	$(if $(SANITIZED),-DCOW_SANITIZED) $(WITHOUT:%=-DCOW_WITHOUT_%=1)
 C_BASE := -std=gnu11 -D_GNU_SOURCE= $(BASE)
 # CFLAGS, CXXFLAGS and LDFLAGS belong to the user and come last.
 

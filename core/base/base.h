@@ -25,6 +25,14 @@
 			__builtin_trap();                                      \
 	} while (0)
 
+/* Is a mechanism left out of this build? `make WITHOUT=NAME` sets COW_WITHOUT_NAME to 1, so that
+ * bench/ablate.sh can measure what the mechanism brings. */
+#define cow__without(name) COW__WITHOUT_1(COW_WITHOUT_##name)
+#define COW__WITHOUT_1(value) COW__WITHOUT_2(value)
+#define COW__WITHOUT_2(value) COW__WITHOUT_3(COW__WITHOUT_IS_##value true, false, )
+#define COW__WITHOUT_3(first, second, ...) second
+#define COW__WITHOUT_IS_1 ,
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)

@@ -39,7 +39,7 @@ static uintptr_t cursor; /* where the next chunk is looked for */
 bool
 cow__ahead_usable(void)
 {
-	return cow__watch_usable() && cow__pagemap_has_scan();
+	return !cow__without(AHEAD) && cow__watch_usable() && cow__pagemap_has_scan();
 }
 
 void

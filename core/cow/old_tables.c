@@ -82,7 +82,7 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	struct cow__tile *s;
 	int r;
 
-	if (count == MOST || failures == TRIES || !cow__engine.use_helper ||
+	if (cow__without(OLD_TABLES) || count == MOST || failures == TRIES || !cow__engine.use_helper ||
 	    !is_one_mapping(at, bytes))
 		return;
 	if (!is_worth_it(at, bytes)) {
@@ -209,7 +209,7 @@ cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segme
 	int r;
 
 	returns.thawed = true;
-	if (s) {
+	if (s && !cow__without(OLD_RETURNS)) {
 		r = cow__map_bring_back(cow__tile_start(s) + (start - s->touched), end - start,
 		                        start);
 		if (r == 0 || r == -ENOTRECOVERABLE) {

@@ -23,7 +23,7 @@ static size_t freed_frozen COW_FORK_DATA, freed_copied COW_FORK_DATA; /* freed s
 static bool
 learning(void)
 {
-	return frozen_bytes && !cow__engine.prefer_anon &&
+	return !cow__without(FEEDBACK) && frozen_bytes && !cow__engine.prefer_anon &&
 	       cow__engine.policy == COW__POLICY_AUTO;
 }
 

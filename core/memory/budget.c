@@ -25,7 +25,7 @@ cow__budget_room_again(const struct cow__tile *t)
 {
 	size_t used = cow__engine.live_bytes - t->bytes;
 
-	if (!cow__fill_history_fills(t->bytes) || used >= touched_most)
+	if (cow__without(AGAIN) || !cow__fill_history_fills(t->bytes) || used >= touched_most)
 		return 0;
 	return touched_most - used;
 }

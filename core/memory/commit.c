@@ -175,6 +175,8 @@ look_at_some(uint64_t now)
 static bool
 commits(const struct cow__tile *t)
 {
+	if (cow__without(COMMIT))
+		return false;
 	return t->segment ? cow__commits() && !cow__engine.placed : cow__engine.use_collapse;
 }
 

@@ -186,7 +186,7 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	int r;
 
 	/* What lies behind this free tile is another's. */
-	if (!cow__commits() || cow__engine.placed || unit < start || unit == end ||
+	if (cow__without(UNITS) || !cow__commits() || cow__engine.placed || unit < start || unit == end ||
 	    unit + COW__HUGE > cow__tile_end(t))
 		return;
 	judge(t->segment, start);

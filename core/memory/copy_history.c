@@ -75,7 +75,7 @@ cow__copy_history_ask(uintptr_t code, size_t bytes)
 {
 	struct site *s = site_of(code, bytes);
 
-	if (!s)
+	if (!s || cow__without(COPY_HISTORY))
 		return COW__EAGER;
 	if (s->right >= s->needed && s->lazy < s->right)
 		return COW__LAZY;

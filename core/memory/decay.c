@@ -150,6 +150,8 @@ static size_t cooled_lately, wanted_again;
 void
 cow__decay_fresh(size_t bytes)
 {
+	if (cow__without(PIECES))
+		return;
 	bytes = cow__min(bytes, cooled_lately);
 	cooled_lately -= bytes;
 	wanted_again += bytes;
@@ -195,7 +197,7 @@ limit(uint64_t now, bool ask)
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
 	size_t most = cow__max(WARM_LIVELESS, cow__engine.live_bytes);
-	size_t below = below_peak(now);
+	size_t below = cow__without(PEAKS) ? cow__engine.live_bytes / PIECES_SLACK : below_peak(now);
 
 	most = cow__min(most, cow__max(beyond_peak(), below));
 	most = cow__min(most, cow__engine.warm_max);

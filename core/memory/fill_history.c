@@ -52,7 +52,7 @@ cow__fill_history_fills(size_t bytes)
 {
 	const struct history *same = history_of(bytes);
 
-	return same->filled >= bytes && fills(same);
+	return !cow__without(FILL_HISTORY) && same->filled >= bytes && fills(same);
 }
 
 size_t
@@ -62,6 +62,8 @@ cow__fill_history_share(size_t bytes)
 
 	if (cow__fill_history_fills(bytes))
 		return 2;
+	if (cow__without(FILL_HISTORY))
+		return 4;
 	if (!fills(&all))
 		return 16;
 	return same->wasted ? 10 : 4;

@@ -48,7 +48,7 @@ reached_down(const struct cow__tile *t)
 	size_t most = cow__progress_chunks(t) - t->touched, reached = t->down_touched;
 
 	/* Pages at the very end say little of the rest. */
-	if (!most || (!reached &&
+	if (cow__without(TWO_ENDS) || !most || (!reached &&
 	              cow__pagemap_touched_page(cow__progress_end(t) - COW__HUGE / 2) <= 0))
 		return reached;
 	for (size_t at = reached; at < most && at - reached <= PASSED; at += COW__HUGE)

@@ -23,7 +23,8 @@ static size_t count COW_FORK_DATA; /* live tiles with `has_spares` */
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
 {
-	if (cow__array_reserve((void **)&t->spares, &t->spares_cap, sizeof(*t->spares),
+	if (cow__without(SPARES) ||
+	    cow__array_reserve((void **)&t->spares, &t->spares_cap, sizeof(*t->spares),
 	                       t->nspares + 1) < 0)
 		return;
 	t->spares[t->nspares++] = (struct cow__spare){ at, *p };
