@@ -334,14 +334,17 @@ cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
 }
 
 int
-cow__memfd_lock_keep(const struct cow__descriptor *d)
+cow__memfd_lock_keep(const struct cow__descriptor *d, uintptr_t *ret_at)
 {
 	long r;
 
 	if (!cow__descriptor_ok(d))
 		return -EBADF;
 	r = sys_mmap(NULL, cow__page, PROT_NONE, MAP_PRIVATE, d->fd, 0);
-	return r < 0 && r > -4096 ? (int)r : 0;
+	if (r < 0 && r > -4096)
+		return (int)r;
+	*ret_at = (uintptr_t)r;
+	return 0;
 }
 
 int

@@ -88,7 +88,7 @@ int cow__memfd_lock_take(const struct cow__descriptor *d, uint64_t byte,
                          bool shared);
 /* One page of the file without access, which children inherit: keeps the description, and so its
  * locks, after every descriptor is closed. It is never unmapped. */
-int cow__memfd_lock_keep(const struct cow__descriptor *d);
+int cow__memfd_lock_keep(const struct cow__descriptor *d, uintptr_t *ret_at);
 int cow__memfd_lock_drop(const struct cow__descriptor *d, uint64_t byte);
 int cow__memfd_lock_taken(const struct cow__descriptor *d, uint64_t byte);
 

@@ -329,7 +329,7 @@ cow__process_is_user(uint32_t uid)
 	return strstr(map, " 4294967295") != NULL;
 }
 
-_Noreturn void
+COW_EXPORT _Noreturn void
 cow__process_exit(int status)
 {
 	for (;;)

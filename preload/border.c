@@ -6,7 +6,8 @@
  * whether the call is one, and whether the process could open files by their mappings
  * afterwards: then the border has to be a hard one.
  *
- *   users                         hard, unless the last root user goes and no capability stays
+ *   users                         hard, unless the last root user goes and no capability stays.
+ *                                 If it does not come to that, the next border makes up for it
  *   groups                        no border yet for a process that may trace and do everything.
  *                                 It gives that up by a later call
  *   capabilities, seccomp,        hard if it has such a capability before the call
@@ -26,6 +27,7 @@
 #include "core/fork/fork.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
@@ -35,6 +37,13 @@
 #include <unistd.h>
 
 #define NOBODY_ELSE ((long)(uint32_t)-1) /* an id that stays as it is */
+
+#ifndef SYS_close_range /* Linux 5.9 */
+#define SYS_close_range 436
+#endif
+#ifndef CLOSE_RANGE_UNSHARE
+#define CLOSE_RANGE_UNSHARE 2
+#endif
 
 enum border { NONE, SOFT, HARD };
 
@@ -208,7 +217,8 @@ border_of(long number, long a, long b, long c)
 		return a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c)
 		               ? by_capabilities()
 		               : NONE;
-	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self, setfsuid, setfsgid */
+	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self, lsm_set_self_attr,
+		  * setfsuid, setfsgid */
 		return by_capabilities();
 	}
 }
@@ -244,7 +254,8 @@ preload_border_none(void)
 {
 	if (preload_sandboxed()) /* it has left all files */
 		return true;
-	return cow__border_relatives() == 0 && !beside_threads();
+	return cow__border_relatives() == 0 && !beside_threads() &&
+	       !(cow__border_soft() && cow__process_opens_mapped());
 }
 
 int
@@ -260,11 +271,14 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 		cow__border_fence();
 	}
 	/* Beside threads it may be for this one alone, also where nobody is left now. */
-	if (*ret_counted || cow__border_due())
+	if (*ret_counted || cow__border_due() || cow__border_soft())
 		kind = border_of(number, a, b, c);
+	/* Other threads keep what this one gives up. */
+	if (kind == SOFT && *ret_counted && !whole)
+		kind = by_capabilities();
 	if ((*ret_counted && !whole && kind != NONE) || later_children(number, a, b))
 		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
-	if (kind != NONE && cow__border_due()) {
+	if (kind != NONE && (cow__border_due() || (kind == HARD && cow__border_soft()))) {
 		preload_report_stranger();
 		r = cow__border_make(kind == HARD);
 	}
@@ -275,8 +289,12 @@ preload_border(bool whole, long number, long a, long b, long c, bool *ret_counte
 COW_FORK_CODE void
 preload_border_early(long flags)
 {
-	if ((flags & CLONE_FILES) && !preload_sandboxed())
-		(void)preload_kernel(SYS_unshare, CLONE_FILES);
+	if (!(flags & CLONE_FILES) || preload_sandboxed() ||
+	    preload_kernel(SYS_unshare, CLONE_FILES) == 0)
+		return;
+	/* Some containers refuse unshare() of any kind. */
+	if (preload_kernel(SYS_close_range, UINT_MAX, UINT_MAX, CLOSE_RANGE_UNSHARE) < 0)
+		cow__process_exit(127);
 }
 
 COW_FORK_CODE void

@@ -281,6 +281,10 @@ clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	return b.how == PRELOAD_FORK_PREPARED ? preload_fork_end(pid) : pid;
 }
 
+/* glibc exports this name as well. */
+EXPORT int __clone(int (*)(void *), void *, int, void *, ...)
+        __attribute__((alias("clone"), copy(clone)));
+
 static pid_t
 reaped(pid_t pid, bool waited)
 {

@@ -7,7 +7,7 @@
  *   prctl, capset           threads that it knows; the library's threads are unknown to it,
  *                           and would keep privileges that the program gives up
  *   chroot, namespaces      change what the process can reach
- *   by number               seccomp, landlock and pivot_root have no other name
+ *   by number               seccomp, landlock, pivot_root and lsm_set_self_attr have no other name
  *
  * Many of them are a border to relatives of a fork: preload/border.c makes it before the call.
  *
@@ -32,6 +32,7 @@
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/fsuid.h>
@@ -43,6 +44,14 @@
 #endif
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
+#endif
+#ifndef SYS_lsm_set_self_attr /* Linux 6.8 */
+#define SYS_lsm_set_self_attr 460
+#endif
+#ifdef __GLIBC__
+#define SIGSETXID 33
+#else
+#define SIGSETXID 34 /* musl's SIGSYNCCALL */
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
@@ -66,6 +75,7 @@ preload_is_for_one(long number, long option)
 	case SYS_landlock_restrict_self:
 	case SYS_chroot:
 	case SYS_pivot_root:
+	case SYS_lsm_set_self_attr:
 		return true;
 	case SYS_prctl:
 		return option == PR_SET_NO_NEW_PRIVS ||
@@ -132,7 +142,8 @@ nothing_to_end(void)
 	return cow__threads_none() && preload_border_none();
 }
 
-/* A signal handler may have started a thread since, which has what the process has given up. */
+/* A signal handler may have started a thread since, which has what the process has given up. Or it
+ * forked a child, to which there is no border yet. */
 static void
 nothing_began(void)
 {
@@ -140,16 +151,48 @@ nothing_began(void)
 		return;
 	if (!cow__threads_none() && cow__threads_suspend())
 		cow__helper_resume();
+	if (cow__border_due())
+		(void)cow__border_make(cow__process_opens_mapped());
+}
+
+/* The calling thread's way through a call that may be a border. */
+struct call {
+	bool suspended, counted, sandbox;
+	struct cow__signals signals;
+};
+
+/* A handler of this thread could fork between the border and the call. So signals wait until the
+ * call is over, besides libc's own (SIGSETXID), by which another thread may be changing all
+ * threads just now. After a filter is set, nothing can be asked of the kernel any more. But before
+ * that the engine retires, and leaves all files. */
+static int
+begin(struct call *call, bool whole, long number, long a, long b, long c)
+{
+	const uint64_t setxid = 1ull << (SIGSETXID - 1);
+	int r;
+
+	call->suspended = cow__threads_suspend();
+	if (!call->sandbox && cow__signals_block(&call->signals) &&
+	    !(call->signals.old & setxid))
+		(void)preload_kernel(SYS_rt_sigprocmask, SIG_UNBLOCK, &setxid, NULL,
+		                     sizeof(setxid));
+	r = preload_border(whole, number, a, b, c, &call->counted);
+	return r;
 }
 
 /* A filter that was set just now may end the process for any call of the kernel. */
 static void
-end(bool suspended, bool counted)
+end(const struct call *call)
 {
-	if (counted)
+	int error = errno;
+
+	if (call->counted)
 		cow__border_call(false);
-	if (suspended)
+	if (!call->sandbox)
+		cow__signals_restore(&call->signals);
+	if (call->suspended)
 		cow__helper_resume();
+	errno = error;
 }
 
 /* These may change what later children have, and not the process itself. */
@@ -168,31 +211,30 @@ is_of_files(long number)
 long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
-	bool sandbox, suspended, counted;
+	struct call call = { .suspended = false };
 	long r;
 
 	/* It has nothing more to give up, and may make no other call. */
 	if (preload_sandboxed())
 		return preload_kernel(number, a, b, c, d, e, f);
-	sandbox = makes_sandbox(number, a, b, c);
+	call.sandbox = makes_sandbox(number, a, b, c);
 
 	if (is_of_files(number) && !preload_border_by_file_user())
 		return preload_kernel(number, a);
-	if (!sandbox && !changes_children(number) && nothing_to_end()) {
+	if (!call.sandbox && !changes_children(number) && nothing_to_end()) {
 		r = preload_kernel(number, a, b, c, d, e, f);
 		nothing_began();
 		return r;
 	}
-	suspended = cow__threads_suspend();
-	r = preload_border(false, number, a, b, c, &counted);
+	r = begin(&call, false, number, a, b, c);
 	if (r < 0) {
-		end(suspended, counted);
+		end(&call);
 		/* These tell by the old user that nothing changed. */
 		return is_of_files(number) ? preload_kernel(number, -1L) : r;
 	}
-	r = sandbox ? kernel_sandbox(number, a, b, c, d, e)
-	            : preload_kernel(number, a, b, c, d, e, f);
-	end(suspended, counted);
+	r = call.sandbox ? kernel_sandbox(number, a, b, c, d, e)
+	                 : preload_kernel(number, a, b, c, d, e, f);
+	end(&call);
 	return r;
 }
 
@@ -279,7 +321,7 @@ prctl(int option, ...)
 		typedef int name##_fn parameters;                              \
 		static name##_fn *next;                                        \
 		name##_fn *f = __atomic_load_n(&next, __ATOMIC_RELAXED);       \
-		bool suspended, counted;                                       \
+		struct call call = { .suspended = false };                     \
 		int r;                                                         \
                                                                                \
 		if (!f) {                                                      \
@@ -293,11 +335,10 @@ prctl(int option, ...)
 			nothing_began();                                       \
 			return r;                                              \
 		}                                                              \
-		suspended = cow__threads_suspend();                            \
-		r = preload_border(true, __VA_ARGS__, &counted);                             \
+		r = begin(&call, true, __VA_ARGS__);                           \
 		if (r == 0)                                                    \
 			r = f arguments;                                       \
-		end(suspended, counted);                                            \
+		end(&call);                                                    \
 		return r;                                                      \
 	}
 

@@ -33,11 +33,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#ifndef MADV_DONTNEED_LOCKED
-#define MADV_DONTNEED_LOCKED 24
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
@@ -379,8 +376,8 @@ vmsplice(int fd, const struct iovec *parts, size_t n, unsigned flags)
 	return kernel(SYS_vmsplice, fd, (long)parts, (long)n, flags, 0, 0);
 }
 
-/* The kernel allows a process more advice for itself than for others. A call with
- * nothing to advise tells whether it allows this one. */
+/* The kernel allows a process all advice for itself, and four kinds for others, which change no
+ * byte. A call with nothing to advise tells whether it allows this one. */
 EXPORT ssize_t
 process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
                 unsigned flags)
@@ -391,9 +388,8 @@ process_madvise(int pidfd, const struct iovec *parts, size_t n, int advice,
 
 	for (i = 0; i < known && !preload_ours(parts[i].iov_base); i++)
 		;
-	if (i == known ||
-	    (advice != MADV_DONTNEED && advice != MADV_FREE &&
-	     advice != MADV_DONTNEED_LOCKED && advice != MADV_GUARD_INSTALL) ||
+	if (i == known || advice == MADV_COLD || advice == MADV_PAGEOUT ||
+	    advice == MADV_WILLNEED || advice == MADV_COLLAPSE ||
 	    kernel(SYS_process_madvise, pidfd, (long)&nothing, 1, advice, flags,
 	           0) < 0)
 		return kernel(SYS_process_madvise, pidfd, (long)parts, (long)n,

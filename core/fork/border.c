@@ -24,6 +24,7 @@
 
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
 static COW_FORK_DATA uint32_t calls;     /* that give up privileges, under way */
+static COW_FORK_DATA bool soft;          /* files were left without a seal */
 static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
 
 void
@@ -46,6 +47,12 @@ COW_EXPORT bool
 cow__border_due(void)
 {
 	return cow__border_relatives() && cow__engine.process == cow__process_id();
+}
+
+COW_EXPORT bool
+cow__border_soft(void)
+{
+	return soft && cow__engine.process == cow__process_id();
 }
 
 COW_EXPORT void
@@ -106,8 +113,10 @@ prepare(bool hard)
 
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		s->leaving = !s->gone && !cow__holders_apart(s, &c);
-		if (s->gone) /* by an earlier call */
+		if (s->gone) { /* by an earlier call, which was to take the capabilities away */
+			r = hard && cow__segment_seal(s) < 0 ? leave_by_copies(s) : 0;
 			continue;
+		}
 		if (s->leaving ? keeps && cow__segment_give_up(s, hard) == 0
 		               : cow__segment_forget_left(s) == 0)
 			continue;
@@ -141,8 +150,9 @@ leave(bool hard)
 	cow__segments_sweep(false);
 	if (r < 0)
 		return r;
-	cow__slots_leave(false);
+	cow__slots_leave();
 	__atomic_store_n(&relatives, 0, __ATOMIC_RELAXED);
+	soft = !hard && (soft || marked);
 	cow__stat_add(strangers, marked != 0);
 	return 0;
 }
@@ -153,7 +163,7 @@ cow__border_make(bool hard)
 	struct cow__signals signals;
 	int r = -EAGAIN;
 
-	if (!cow__border_due())
+	if (!cow__border_due() && !(hard && cow__border_soft()))
 		return 0;
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
@@ -178,8 +188,10 @@ cow__border_missed(void)
 			(void)cow__map_release(s->page, cow__page);
 		s->words = NULL;
 	}
-	/* It may have the memory of another fork. Then it counts as that fork's child. */
-	cow__slots_leave(cow__fork_lends());
+	/* While another thread forks, it may have got that fork's memory. Nobody counts it as a holder
+	 * of that, so it must not see what is written there later. */
+	(void)cow__map_release(cow__engine.start, cow__engine.end - cow__engine.start);
+	cow__slots_leave();
 	cow__watch_forget();
 }
 

@@ -38,6 +38,11 @@ uint32_t cow__border_relatives(void);
  * shares its parent's address space. Needs no lock, takes nanoseconds. Async-signal-safe. */
 bool cow__border_due(void);
 
+/* Did the last border leave files without a seal, since the call was to take the capabilities away?
+ * The call may have failed, or have been for one thread alone. Then the next border of a process
+ * that still has them seals these files. No lock. */
+bool cow__border_soft(void);
+
 /*
  * Makes the border. `hard`: after the call the process may still be able to open a file by its
  * mapping (it keeps CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE). Allowed in signal handlers. The
@@ -61,9 +66,10 @@ void cow__border_child(void);
  * process if that can't be. Engine not locked. */
 void cow__border_born(void);
 
-/* In a child of a fork that the engine could not prepare. It has no memory of the engine, but
- * the descriptors and control parts of its parent's files: gives them up. No lock is needed,
- * since the child has one thread, and the engine is of no more use in it. */
+/* In a child of a fork that the engine could not prepare. It has the descriptors and control parts of
+ * its parent's files, and may have memory that was meant for the child of another thread's fork:
+ * gives all of it up. No lock is needed, since the child has one thread, and the engine is of no
+ * more use in it. */
 void cow__border_missed(void);
 
 /* At a fork, engine locked: from now on there are relatives. True: the child is to be a

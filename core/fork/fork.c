@@ -185,14 +185,8 @@ prepare_memory(void)
 }
 
 /* A fork has been prepared, and is not over. Children inherit the memory meanwhile, whoever makes
- * them. */
+ * them (cow__border_missed()). */
 static bool under_way COW_FORK_DATA;
-
-COW_FORK_CODE bool
-cow__fork_lends(void)
-{
-	return under_way;
-}
 
 COW_EXPORT bool
 cow__fork_is_mine(void)
@@ -343,8 +337,6 @@ cow__fork_parent(void)
 	result = cow__engine.fork_failed;
 	cow__pools_unlock();
 	if (taking_part) {
-		/* The slot comes after the memory: what another thread forks meanwhile, by itself,
-		 * has both or none (cow__border_missed()). */
 		(void)inherit_mappings(false);
 		cow__holders_parent();
 		cow__segments_parent();

@@ -51,9 +51,6 @@ bool cow__fork_try_prepare(void);
  * pthread_atfork() itself, around a clone(). What it forks meanwhile is left to them. */
 bool cow__fork_is_mine(void);
 
-/* Do children inherit memory just now, since some thread has prepared a fork? */
-bool cow__fork_lends(void);
-
 /* Locks the engine for a call that is allowed in signal handlers. False: the caller interrupted
  * the thread that has the lock, or it was not to be had within 5 s. Without an end the call could
  * wait for ever: a thread that forks has the lock, and waits for one of libc's that the

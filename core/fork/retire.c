@@ -102,15 +102,18 @@ retire_locked(void)
 	}
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		/* No later call of this process, or of a child, makes a border. */
+		(void)cow__segment_seal(s);
 		s->leaving = !s->gone;
+	}
 	(void)cow__rewrites_unmap();
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
 		if (s->leaving)
 			(void)cow__segment_gone(s);
 	inherit_all(true);
 	cow__segments_sweep(false);
-	cow__slots_leave(false);
+	cow__slots_leave();
 	cow__stats_hide();
 }
 

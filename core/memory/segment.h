@@ -55,6 +55,7 @@ struct cow__segment {
 	uint64_t had;   /* bytes of pages, when somebody last looked for more of them */
 	bool leaving;   /* core/fork/border.c is about to give it up ... */
 	bool gone;      /* ... and has: only private mappings are left */
+	uintptr_t lock_at; /* a page of it that keeps the stranger's lock; 0: none, or it is sealed */
 };
 
 #define COW__WORDS_MAX ((uint32_t)1 << 20)
@@ -126,8 +127,11 @@ void cow__segments_return_filled(uint64_t now, bool all);
  *          the process may be able to open the file again (/proc/self/map_files), so the
  *          kernel has to refuse every write. -errno: nothing has changed that matters.
  * gone:    marks the file, closes it, and unmaps its control part.
+ * seal:    the kernel refuses every write from now on, also of a file that is gone: the process
+ *          did not lose the capability to open it again, as it seemed before. 0 or -errno.
  */
 int cow__segment_give_up(struct cow__segment *s, bool hard);
+int cow__segment_seal(struct cow__segment *s);
 
 /* Gives back what was noted as left in a file that the process keeps. 0 or -errno. */
 int cow__segment_forget_left(struct cow__segment *s);

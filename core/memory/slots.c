@@ -329,12 +329,11 @@ cow__slots_living(uint64_t bits, struct cow__census *c)
 }
 
 void
-cow__slots_leave(bool as_child)
+cow__slots_leave(void)
 {
 	slot_close(&mine);
 	slot_close(&lent);
-	if (!as_child)
-		slot_close(&childs);
+	slot_close(&childs);
 	borrowed = lending = false;
 	used_slots = dead_slots = last_alive = 0;
 	forks_lent = closed = next_slot = skips = 0;

@@ -62,8 +62,8 @@ uint64_t cow__slots_living(uint64_t bits, struct cow__census *c);
 void cow__slots_settle(void);
 
 /* Leaves the family: closes all slots of this process, and keeps no lock. The next fork
- * founds a new family. `as_child`: it keeps the lock of the child whose fork is under way. */
-void cow__slots_leave(bool as_child);
+ * founds a new family. */
+void cow__slots_leave(void);
 
 /*
  * What slots need of the words (core/memory/holders.c). forget: clears a dead

@@ -174,7 +174,7 @@ give_back_free(struct cow__segment *s)
 
 /* Locks the file for those who would give its pages back. */
 static int
-lock(const struct cow__segment *s)
+lock(struct cow__segment *s)
 {
 	struct cow__descriptor d;
 	int r = cow__memfd_reopen_to_read(&s->file, &d);
@@ -183,7 +183,7 @@ lock(const struct cow__segment *s)
 		return r;
 	r = cow__memfd_lock_take(&d, LOCK_AT, true);
 	if (r == 0)
-		r = cow__memfd_lock_keep(&d);
+		r = cow__memfd_lock_keep(&d, &s->lock_at);
 	cow__descriptor_close(&d);
 	return r;
 }
@@ -213,6 +213,28 @@ cow__segment_give_up(struct cow__segment *s, bool hard)
 		hard = true;
 	if (r == 0 && hard && !s->sealed)
 		r = cow__memfd_seal(&s->file, COW__SEALED_FUTURE);
+	return r;
+}
+
+int
+cow__segment_seal(struct cow__segment *s)
+{
+	struct cow__descriptor d;
+	int r;
+
+	if (!s->gone) {
+		find_again(s);
+		return s->sealed ? 0 : cow__memfd_seal(&s->file, COW__SEALED_FUTURE);
+	}
+	if (!s->lock_at)
+		return 0;
+	r = cow__memfd_reopen_mapped(s->lock_at, cow__page, &s->file, &d);
+	if (r < 0)
+		return r;
+	r = cow__memfd_seal(&d, COW__SEALED_FUTURE);
+	cow__descriptor_close(&d);
+	if (r == 0)
+		s->lock_at = 0;
 	return r;
 }
 
@@ -251,6 +273,7 @@ unmap_shared(struct cow__segment *s)
 int
 cow__segment_gone(struct cow__segment *s)
 {
+	struct cow__descriptor file = s->file;
 	int r = unmap_shared(s);
 
 	if (r < 0)
@@ -262,6 +285,8 @@ cow__segment_gone(struct cow__segment *s)
 	if (r < 0)
 		return r;
 	cow__descriptor_close(&s->file);
+	s->file.dev = file.dev; /* it may be found again, to be sealed */
+	s->file.ino = file.ino;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->segment == s)
 			cow__stat_add(bytes_marked, t->bytes);
