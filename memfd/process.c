@@ -329,6 +329,12 @@ cow__process_is_user(uint32_t uid)
 	return strstr(map, " 4294967295") != NULL;
 }
 
+void
+cow__process_say(const char *text, size_t bytes)
+{
+	(void)SYS3(SYS_write, 2, text, bytes);
+}
+
 COW_EXPORT _Noreturn void
 cow__process_exit(int status)
 {

@@ -57,6 +57,9 @@ bool cow__process_is_user(uint32_t uid);
 /* Bytes that nobody can guess. 0 or -errno. */
 int cow__random(void *buf, size_t bytes);
 
+/* Writes to standard error, past libc. For builds that check invariants. */
+void cow__process_say(const char *text, size_t bytes);
+
 /* Ends the process at once. Nothing of it runs any more. */
 _Noreturn void cow__process_exit(int status);
 

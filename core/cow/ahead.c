@@ -8,6 +8,7 @@
 #include "core/base/stats.h"
 #include "core/cow/part.h"
 #include "core/cow/view.h"
+#include "core/memory/can.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
@@ -331,8 +332,7 @@ cow__ahead_prepare(uint64_t ns)
 	for (t = t ? t : cow__tile_first(); t; t = t->next) {
 		int r = 1;
 
-		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
-		    !t->attributes && cow__exclusive(t, &c))
+		if (cow__can(t, COW__TO_AHEAD) && cow__exclusive(t, &c))
 			r = prepare_tile(t, until);
 		if (r <= 0)
 			return r < 0 ? r : (int)count;

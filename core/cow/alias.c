@@ -8,6 +8,7 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/seal.h"
 #include "core/cow/sparse.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
@@ -17,13 +18,6 @@
 #include "core/memory/state.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
-
-static bool
-plain(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && !t->pinned && !t->attributes &&
-	       !t->overlaid && !t->slow && !t->bound && !t->lazy && !t->mapping;
-}
 
 /* Does the tile already have a file for its pages alone, mapped shared? */
 static bool
@@ -133,7 +127,7 @@ cow__alias_in_place(struct cow__tile *t)
 
 	if (t->common)
 		return 0;
-	if (!plain(t))
+	if (!cow__can(t, COW__TO_ALIAS))
 		return -EOPNOTSUPP;
 	if (t->busy || t->punching || read_elsewhere(t))
 		return -EBUSY;

@@ -9,6 +9,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/view.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
 #include "core/memory/extent.h"
@@ -39,8 +40,7 @@ struct copy {
 static bool
 block(const struct cow__tile *t)
 {
-	return t && t->kind == COW__LIVE && t->block && !t->allocation &&
-	       !t->pinned && !t->common && t->backing != COW__ANON && !t->attributes && !t->overlaid;
+	return t && cow__can(t, COW__TO_COPY_OVER);
 }
 
 /* Memory whose pages no other mapping reads, or whose pages an earlier lazy copy
@@ -404,14 +404,6 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 /* Each may be a mapping. */
 #define PIECES_MOST 64
 
-static bool
-is_plain(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && !t->block &&
-	       !t->attributes && !t->overlaid && !t->slow && !t->busy &&
-	       (t->backing == COW__SHARED || t->backing == COW__PRIVATE);
-}
-
 /* Its own pages are punched only if the destination is mapped shared. The new
  * mapping drops what a private one copied. */
 static bool
@@ -446,7 +438,8 @@ cow__copy_part(struct cow__tile *to, size_t at, struct cow__tile *from,
 	int r = -ENOTSUP;
 
 	cow__engine_lock();
-	if (is_plain(to) && is_plain(from) && !cow__engine.strict &&
+	if (cow__can(to, COW__TO_COPY_PART) && cow__can(from, COW__TO_COPY_PART) &&
+	    !cow__engine.strict &&
 	    to != from && part_replaceable(&c) && worth_freezing(&c) &&
 	    cow__engine.process == cow__process_id())
 		r = share(&c);

@@ -12,6 +12,7 @@
 #include "core/cow/part.h"
 #include "core/cow/target.h"
 #include "core/memory/apart.h"
+#include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
@@ -23,7 +24,6 @@
 
 #define RUN_LEAST (32 * MIB)
 #define RUNS 16             /* of one tile, at most */
-#define PIECES_MOST 48      /* with many more, a tile never thaws (core/cow/exclusive.c) */
 #define SLICE_NS 500000u
 #define HELD_NS 500000000u  /* so long after a fork: most children are gone by then, and it thaws */
 #define LOOK_NS 200000000u  /* between looks for memory to move ... */
@@ -54,10 +54,7 @@ static COW_FORK_DATA uint64_t fork_at;  /* not before then does a fork move memo
 static bool
 suitable(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && t->backing == COW__PRIVATE && t->bytes >= COW__HUGE &&
-	       !t->pinned && !t->common && !t->attributes && !t->overlaid && !t->lasting &&
-	       !t->slow && !t->bound && !t->busy && !t->punching && !t->doomed &&
-	       t->npieces <= PIECES_MOST;
+	return t->bytes >= COW__HUGE && cow__can(t, COW__TO_FORWARD);
 }
 
 /* Was enough of [at, end) copied? */

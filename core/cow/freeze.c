@@ -9,6 +9,7 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
@@ -126,8 +127,7 @@ cow__freeze(struct cow__tile *t)
 	uintptr_t at = cow__tile_start(t);
 	int r;
 
-	cow__require(t->kind == COW__LIVE);
-	if (t->pinned || t->common)
+	if (!cow__can(t, COW__TO_FREEZE))
 		return -EBUSY;
 	if (!t->npieces && !t->nkept && !t->attributes)
 		return freeze_run(t, t, false);
@@ -189,9 +189,7 @@ cow__freeze_close_gap(struct cow__tile *t)
 	uintptr_t end = cow__tile_end(t);
 	size_t gap = cow__round_up(end, COW__HUGE) - end;
 
-	if (!gap || t->backing != COW__SHARED || t->npieces || t->nkept || t->slow ||
-	    t->mapping || t->attributes || t->bound || t->pinned || t->busy ||
-	    t->segment->single || !b || b->kind != COW__FREE ||
+	if (!gap || !cow__can(t, COW__TO_CLOSE_GAP) || t->segment->single || !b || b->kind != COW__FREE ||
 	    b->backing != COW__SHARED || b->segment != t->segment ||
 	    cow__tile_heat(b) != COW__COLD)
 		return;

@@ -7,6 +7,7 @@
 #include "core/base/stats.h"
 #include "core/cow/ahead.h"
 #include "core/cow/thaw.h"
+#include "core/memory/can.h"
 #include "core/memory/state.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
@@ -128,8 +129,7 @@ look_at_freezes(void)
 static bool
 can_thaw(struct cow__tile *t, struct cow__census *c)
 {
-	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
-	       cow__exclusive(t, c);
+	return cow__can(t, COW__TO_THAW) && cow__exclusive(t, c);
 }
 
 static size_t

@@ -12,6 +12,7 @@
 #include "core/cow/thaw.h"
 #include "core/memory/apart.h"
 #include "core/memory/bulk.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
@@ -23,22 +24,12 @@
 
 #define STEP (32 * MIB)
 #define STEPS 16       /* of one tile, at most, where they are larger than STEP */
-#define PIECES_MOST 48 /* with many more, a tile never thaws (core/cow/exclusive.c) */
 
 struct intent {
 	bool all;
 	bool asked, pins; /* may memory be under I/O? Asked once */
 	uint64_t copied;
 };
-
-static bool
-suitable(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && t->backing == COW__PRIVATE && !t->pinned &&
-	       !t->common && !t->attributes && !t->overlaid && !t->lasting &&
-	       !t->slow && !t->bound && !t->punching && !t->doomed &&
-	       t->npieces <= PIECES_MOST;
-}
 
 /* Looks in /proc, which costs more than a small intent may. */
 static bool
@@ -169,7 +160,7 @@ cow__rewrite(uintptr_t start, uintptr_t end, bool all, uint64_t *copied)
 			cow__engine_unlock();
 			break;
 		}
-		if (cow__commit_wait(&t, start) && t && suitable(t))
+		if (cow__commit_wait(&t, start) && t && cow__can(t, COW__TO_REWRITE))
 			step(t, &start, cow__min(end, cow__tile_end(t)), &w);
 		else
 			start = t ? cow__tile_end(t) : end;
@@ -199,8 +190,8 @@ is_whole(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	uintptr_t end = cow__tile_start(t) + cow__extent_usable(t);
 	struct cow__span part;
 
-	return suitable(t) && (!t->allocation || t->exposed) && start == cow__tile_start(t) &&
-	       start + bytes >= start + t->used && start + bytes <= end &&
+	return cow__can(t, COW__TO_REWRITE) && (!t->allocation || t->exposed) &&
+	       start == cow__tile_start(t) && start + bytes >= start + t->used && start + bytes <= end &&
 	       cow__private_part(t, start, &part) && part.start == start &&
 	       part.end >= cow__tile_end(t);
 }

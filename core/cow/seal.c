@@ -7,6 +7,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/thaw.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/segment.h"
@@ -34,14 +35,6 @@ cow__seal_may(const struct cow__tile *t)
 	const struct cow__tile *pages = shown(t);
 
 	return pages && pages->segment->single;
-}
-
-/* Mapped as it was at birth, or frozen since. */
-static bool
-plain(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && !t->nkept && !t->attributes &&
-	       !t->overlaid && !t->slow && !t->bound && !t->punching && !t->lazy;
 }
 
 static bool
@@ -89,7 +82,7 @@ sealable(const struct cow__tile *t, size_t bytes)
 {
 	struct cow__tile *pages = shown(t);
 
-	if (!pages || !plain(t) || t->backing == COW__ANON || bytes > t->bytes ||
+	if (!pages || !cow__can(t, COW__TO_SEAL) || bytes > t->bytes ||
 	    t->bytes - bytes >= cow__page)
 		return NULL;
 	/* Another tile's pages must not be written in place meanwhile, nor lie in

@@ -14,6 +14,7 @@
 #include "core/cow/view.h"
 #include "core/memory/apart.h"
 #include "core/memory/attribute.h"
+#include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/resident.h"
@@ -339,13 +340,6 @@ cow__thaw(struct cow__tile *t)
 	return cow__thaw_some(t, SIZE_MAX);
 }
 
-static bool
-plain(const struct cow__tile *t)
-{
-	return t->kind == COW__LIVE && t->backing == COW__PRIVATE &&
-	       !t->npieces && !t->nkept && !t->attributes && t->refs == 1;
-}
-
 /* The last of the plain neighbours from `t` on, in up to `most` bytes. */
 static struct cow__tile *
 neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
@@ -353,7 +347,7 @@ neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
 	struct cow__tile *last = t;
 
 	for (unsigned n = 1; n < NEIGHBOURS_MOST && last->next &&
-	       plain(last->next) &&
+	       cow__can(last->next, COW__TO_THAW_MANY) &&
 	       cow__tile_end(last) - cow__tile_start(t) < most &&
 	       last->next->segment == t->segment &&
 	       cow__exclusive(last->next, c);
@@ -370,7 +364,7 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 	struct cow__tile *last;
 	struct cow__run run;
 
-	if (!plain(t))
+	if (!cow__can(t, COW__TO_THAW_MANY))
 		return NULL;
 	last = neighbours_end(t, ABSENT_MOST, c);
 	if (cow__tile_end(last) - start > CLEAN_STEP &&

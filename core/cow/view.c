@@ -9,6 +9,7 @@
 #include "core/cow/ahead.h"
 #include "core/memory/attribute.h"
 #include "core/memory/bulk.h"
+#include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
@@ -415,10 +416,7 @@ view_make(struct cow__tile *source, enum cow__rebase rebase,
 	bool quiet = false, may_rebase = rebase == COW__REBASE_ALWAYS;
 	int r = 0;
 
-	if (source->pinned || source->common)
-		return -ENOTSUP;
-	if (source->backing == COW__ANON || source->attributes ||
-	    source->overlaid)
+	if (!cow__can(source, COW__TO_VIEW))
 		return -ENOTSUP;
 	if (source->backing == COW__PRIVATE && rebase != COW__REBASE_NOTHING)
 		r = find_written(source, layered_least, w);

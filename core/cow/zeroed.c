@@ -5,19 +5,12 @@
 #include "core/cow/zeroed.h"
 #include "core/base/base.h"
 #include "core/cow/part.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
 #include "memfd/pagemap.h"
 
 #define FORKS_MOST 64 /* looks are at the forks 2, 4, 8 ... of these, because they take time */
-
-static bool
-can_join(const struct cow__tile *t)
-{
-	return t->block && !t->segment && !t->npieces && !t->attributes && !t->overlaid &&
-	       !t->slow && !t->bound && !t->pinned && !t->busy && !t->doomed && !t->common &&
-	       t->refs == 1;
-}
 
 /* One fork alone may be the last. */
 static bool
@@ -64,7 +57,7 @@ cow__zeroed_before_fork(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__ANON || !t->zeroed)
 			continue;
-		if (is_due(t) && can_join(t) && is_full(t))
+		if (is_due(t) && !t->segment && cow__can(t, COW__TO_JOIN) && is_full(t))
 			join(t);
 		any |= t->backing == COW__ANON;
 	}

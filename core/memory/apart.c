@@ -5,6 +5,7 @@
 #include "core/memory/apart.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/segment.h"
@@ -112,8 +113,7 @@ cow__apart_free(struct cow__tile *t)
 	uint32_t generation = cow__engine.generation;
 
 	/* What the program mapped over a block is not ours to empty. */
-	if (t->backing != COW__PRIVATE || t->bytes < FREE_PAYS || t->busy ||
-	    t->attributes || t->overlaid) {
+	if (t->bytes < FREE_PAYS || !cow__can(t, COW__TO_EMPTY)) {
 		cow__extent_free(t);
 		return;
 	}

@@ -7,6 +7,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/attribute.h"
+#include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
 #include "core/memory/decay.h"
@@ -214,15 +215,6 @@ cow__extent_new_at(uintptr_t at, size_t bytes, size_t *ret_dirty)
 	return r;
 }
 
-/* Has the tile only its own, plainly mapped pages? Then parts of it may go and
- * come. */
-static bool
-plain(const struct cow__tile *t)
-{
-	return !t->pieces && !t->kept && !t->slow && !t->pinned && t->refs <= 1 &&
-	       t->backing != COW__PRIVATE && (!t->segment || t->segment->owner);
-}
-
 /* Ends a part that was cut out of a live tile; behind `reached` (an address)
  * it has no pages. */
 static void
@@ -260,7 +252,7 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t from = cow__tile_start(t), to = cow__tile_end(t), reached;
 	struct cow__tile *part = t, *rest = NULL;
 
-	if (!plain(t) || t->busy)
+	if (!cow__can(t, COW__TO_CUT) || t->busy)
 		return false;
 	if (t->watched)
 		cow__copy_history_end(t);
@@ -313,7 +305,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 {
 	size_t len = cow__round_up(bytes, cow__page);
 
-	if (!plain(t))
+	if (!cow__can(t, COW__TO_CUT))
 		return false;
 	/* The helper works on pages that are there: it may only grow. */
 	if (t->busy && len < t->bytes)

@@ -5,6 +5,7 @@
 #include "core/memory/resident.h"
 #include "core/base/base.h"
 #include "core/memory/attribute.h"
+#include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
@@ -41,7 +42,7 @@ cow__resident_before_fork(void)
 static bool
 suitable(const struct cow__tile *t)
 {
-	return t->kind == COW__LIVE && t->faded && !t->busy && !t->doomed;
+	return t->faded && cow__can(t, COW__TO_FILL);
 }
 
 static struct cow__tile *

@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
+#include "core/memory/check.h"
 #include "core/memory/helper.h"
 #include "core/memory/slots.h"
 #include "memfd/forked.h"
@@ -35,6 +36,7 @@ COW_FORK_CODE COW_EXPORT void
 cow__engine_unlock(void)
 {
 	cow__slots_settle();
+	cow__check();
 	cow__mutex_unlock(&cow__engine.lock);
 }
 

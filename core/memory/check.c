@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The invariants of tiles, checked: see the header.
+ */
+#include "core/memory/check.h"
+
+#if COW__CHECKS
+#include "core/base/base.h"
+#include "core/memory/can.h"
+#include "core/memory/segment.h"
+#include "core/memory/state.h"
+#include "memfd/process.h"
+
+#include <string.h>
+
+#define OFTEN 64 /* with so many tiles each release is checked, with twice as many each second */
+
+static const char *const names[COW__STATES] = {
+	"bare", "cold", "warm", "shared", "frozen", "partly", "anonymous", "limbo", "inner", "lost",
+};
+
+static char *
+append(char *to, const char *text)
+{
+	size_t n = strlen(text);
+
+	memcpy(to, text, n);
+	return to + n;
+}
+
+static char *
+append_hex(char *to, uint64_t n)
+{
+	int shift = 60;
+
+	while (shift && !(n >> shift))
+		shift -= 4;
+	for (; shift >= 0; shift -= 4)
+		*to++ = "0123456789abcdef"[n >> shift & 15];
+	return to;
+}
+
+/* By no function of libc: it may be the helper's thread. The conditions are short. */
+static void
+broken(const struct cow__tile *t, const char *what)
+{
+	char line[512], *end = append(line, "cowshed: a tile of ");
+
+	end = append_hex(end, t->bytes);
+	end = append(append(end, " bytes (hex), "), names[cow__state(t)]);
+	end = append_hex(append(end, ", obstacles "), cow__obstacles(t));
+	end = append_hex(append(end, ", refs "), t->refs);
+	end = append(append(append(end, ": "), what), "\n");
+	cow__process_say(line, (size_t)(end - line));
+	__builtin_trap();
+}
+
+#define MUST(t, x)                                                                                 \
+	do {                                                                                       \
+		if (!(x))                                                                          \
+			broken(t, #x);                                                             \
+	} while (0)
+
+static void
+check_place(const struct cow__tile *t)
+{
+	MUST(t, t->bytes > 0 && t->bytes % cow__page == 0);
+	MUST(t, !t->prev || cow__tile_end(t->prev) == cow__tile_start(t));
+	MUST(t, !t->prev || t->prev->next == t);
+	MUST(t, cow__tile_find(cow__tile_start(t)) == t);
+}
+
+static void
+check_parts(const struct cow__tile *t)
+{
+	uintptr_t at = cow__tile_start(t);
+	size_t bytes = 0;
+
+	MUST(t, !t->npieces == !t->pieces && !t->nkept == !t->kept);
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		bytes += p->bytes;
+		MUST(t, p->bytes && p->offset + p->bytes <= p->pages->bytes);
+		MUST(t, p->pages->refs && p->pages->segment);
+	}
+	MUST(t, !t->npieces || bytes == t->bytes);
+	for (uint32_t i = 0; i < t->nkept; i++) {
+		MUST(t, at <= t->kept[i].start && t->kept[i].start < t->kept[i].end);
+		at = t->kept[i].end;
+	}
+	MUST(t, at <= cow__tile_end(t));
+}
+
+static void
+check_state(const struct cow__tile *t)
+{
+	switch (cow__state(t)) {
+	case COW__IS_BARE:
+		MUST(t, !t->segment);
+		break;
+	case COW__IS_COLD:
+	case COW__IS_WARM:
+		MUST(t, t->backing == COW__ANON || (t->segment && t->backing == COW__SHARED));
+		break;
+	case COW__IS_SHARED:
+		MUST(t, t->npieces || t->segment);
+		break;
+	case COW__IS_FROZEN:
+	case COW__IS_PARTLY:
+		MUST(t, t->npieces || t->segment);
+		break;
+	case COW__IS_ANON:
+		MUST(t, t->backing == COW__ANON && !t->npieces);
+		break;
+	default:
+		break;
+	}
+	if (t->kind == COW__FREE)
+		MUST(t, !t->npieces && !t->refs && !t->allocation && !t->busy);
+	MUST(t, !t->nkept || t->backing == COW__PRIVATE);
+	MUST(t, !t->doomed || t->busy || t->punching);
+	MUST(t, !t->lasting || t->overlaid);
+	MUST(t, !t->owed || t->busy);
+	MUST(t, t->open <= t->refs);
+}
+
+void
+cow__check(void)
+{
+	static unsigned tick, tiles;
+	size_t frozen = 0, warm = 0;
+	const struct cow__tile *t = cow__tile_first();
+
+	if (!cow__engine.ready || !t || tick++ % (1 + tiles / OFTEN))
+		return;
+	for (tiles = 0; t; t = t->next) {
+		tiles++;
+		check_place(t);
+		check_parts(t);
+		check_state(t);
+		frozen += t->kind == COW__LIVE && t->backing == COW__PRIVATE;
+		warm += cow__state(t) == COW__IS_WARM ? t->bytes - t->hollow : 0;
+	}
+	t = cow__tile_first();
+	MUST(t, frozen == cow__engine.frozen);
+	MUST(t, warm == cow__engine.warm_bytes);
+}
+#endif
