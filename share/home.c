@@ -439,7 +439,8 @@ cow__homes_fork(void)
 	for (size_t i = 0; i < slots; i++)
 		for (struct cow__home *h = table[i]; h; h = h->next)
 			if (h->writable && h->pack && !h->pack->alias)
-				h->diverged = true;
+				/* home_view() reads it without the lock. */
+				__atomic_store_n(&h->diverged, true, __ATOMIC_RELAXED);
 }
 
 static bool

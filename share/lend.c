@@ -231,7 +231,9 @@ home_view(struct cow__allocation *a, const struct cow__writing *w,
 	struct cow__home *h = a->other;
 
 	(void)w;
-	return h->diverged ? -E2BIG : view_new(h, ret);
+	/* A fork at this moment changes no answer: the caller's reference keeps others from writing
+	 * the home in place, so the file has what the mapping has. */
+	return __atomic_load_n(&h->diverged, __ATOMIC_RELAXED) ? -E2BIG : view_new(h, ret);
 }
 
 static void
@@ -246,14 +248,15 @@ home_drop(struct cow__allocation *a)
 	cow__share_leave();
 }
 
-/* Of a pack that a fork made private the file does not tell all. */
+/* Of a pack that a fork made private the file does not tell all. A fork at this moment changes
+ * no answer: nobody writes what is read here, so what the file has stays true. */
 static int
 home_data(const struct cow__allocation *a, size_t at, size_t end, size_t *ret_start,
           size_t *ret_end)
 {
 	const struct cow__home *h = a->other;
 
-	return h->pack && h->pack->retired
+	return h->pack && __atomic_load_n(&h->pack->retired, __ATOMIC_RELAXED)
 	               ? -EINVAL
 	               : home_file_data(h, at, end, ret_start, ret_end);
 }

@@ -298,7 +298,8 @@ cow__pack_retire(struct cow__pack *p)
 	if (p->alias || p->retired)
 		return 0;
 	r = cow__map_private_unlocked(at, p->bytes - data, &p->file, data);
-	p->retired = r == 0;
+	/* Copies from the pack read it without the lock (home_data()). */
+	__atomic_store_n(&p->retired, r == 0, __ATOMIC_RELAXED);
 	return r;
 }
 

@@ -100,7 +100,8 @@ cow__storage_describe(const struct cow_storage *s, struct cow_storage_info *ret)
 		a->ops->describe(a, ret);
 		return;
 	}
-	if (a->kind == COW__AT_OTHER && !a->owned) {
+	/* Another thread may clone it, as in clone_by_reference(). */
+	if (a->kind == COW__AT_OTHER && !__atomic_load_n(&a->owned, __ATOMIC_RELAXED)) {
 		/* Another process may have it. */
 		ret->state = COW_STATE_LAZY;
 		return;
