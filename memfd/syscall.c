@@ -12,15 +12,15 @@
  * the helper thread, which has no thread-local storage. Other preloaded libraries
  * interpose libc's mmap and close, and call malloc there, which may be the
  * engine. And tools that replace libc's calls do not see the engine's mappings,
- * which they could only misunderstand.
+ * which they could only misunderstand; with MODE=tsan there is one exception, below.
  */
 #include "memfd/forked.h"
 #include "memfd/sys.h"
 
 #if defined(__x86_64__)
 
-COW_FORK_CODE long
-cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+COW_FORK_CODE static long
+call_kernel(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;
 	register long r8 __asm__("r8") = e;
@@ -37,8 +37,8 @@ cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 
 #elif defined(__aarch64__)
 
-COW_FORK_CODE long
-cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+COW_FORK_CODE static long
+call_kernel(long nr, long a, long b, long c, long d, long e, long f)
 {
 	register long x8 __asm__("x8") = nr;
 	register long x0 __asm__("x0") = a;
@@ -58,3 +58,30 @@ cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 #else
 #error "cowshed knows x86-64 and aarch64"
 #endif
+
+#if defined(__SANITIZE_THREAD__)
+
+/* ThreadSanitizer notes for each address which threads used it. It has to forget that when memory
+ * is unmapped. Else memory that another thread maps at the same address looks like a race. Its own
+ * munmap(), which replaces libc's, forgets and makes the call. */
+static long
+unmap_seen(long addr, long bytes)
+{
+	int old = errno;
+	long r = munmap((void *)addr, (size_t)bytes) == 0 ? 0 : -errno;
+
+	errno = old;
+	return r;
+}
+
+#endif
+
+COW_FORK_CODE long
+cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__SANITIZE_THREAD__)
+	if (nr == SYS_munmap)
+		return unmap_seen(a, b);
+#endif
+	return call_kernel(nr, a, b, c, d, e, f);
+}

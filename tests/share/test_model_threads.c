@@ -44,6 +44,7 @@ struct common {
 	struct cow_channel *mine; /* the other end */
 	uint64_t *cells; /* of a transparent storage, a thread's side by side */
 	struct cow_storage *cells_storage;
+	pthread_barrier_t barrier; /* of all threads, and the one that made them */
 };
 
 struct worker {
@@ -160,11 +161,21 @@ static void with_cells(struct worker *w)
 	cow_storage_unref(clone);
 }
 
+/* A sanitizer allocates where a thread begins and where one ends. No other thread may fork then
+ * (tests/support/model_heap.c). */
+static void together(struct common *c)
+{
+	int r = SANITIZED ? pthread_barrier_wait(&c->barrier) : 0;
+
+	must(r == 0 || r == PTHREAD_BARRIER_SERIAL_THREAD);
+}
+
 static void *run(void *arg)
 {
 	struct worker *w = arg;
 	struct program *p = &w->program;
 
+	together(w->common);
 	for (int i = 0; i < w->steps; i++) {
 		struct slot *s = &p->slots[draw(p, MODEL_SLOTS)];
 		size_t what = draw(p, 16);
@@ -182,6 +193,7 @@ static void *run(void *arg)
 		if (i % 8 == 0)
 			check_all(p);
 	}
+	together(w->common);
 	return NULL;
 }
 
@@ -198,6 +210,7 @@ static void common_begin(struct common *c, struct program *p, int type)
 		kinds[i](p, &c->sources[i].slot);
 	}
 	must(pthread_mutex_init(&c->lock, NULL) == 0);
+	must(pthread_barrier_init(&c->barrier, NULL, THREADS + 1) == 0);
 	must(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, c->ends.fd) == 0);
 	c->ends.group = cow_channel_group(p->own.mine);
 	ok(cow_channel_new(c->ends.fd[0], c->ends.group, 0, &c->ends.mine));
@@ -219,6 +232,7 @@ static void common_end(struct common *c, struct program *p)
 	}
 	slot_release(p, &c->box);
 	must(pthread_mutex_destroy(&c->lock) == 0);
+	must(pthread_barrier_destroy(&c->barrier) == 0);
 	cow_channel_free(c->mine);
 	ends_free(&c->ends);
 	cow_storage_unref(c->cells_storage);
@@ -259,6 +273,8 @@ START_TEST(random_threads)
 	common_begin(&common, &workers[0].program, type);
 	for (int i = 0; i < THREADS; i++)
 		must(pthread_create(&workers[i].thread, NULL, run, &workers[i]) == 0);
+	together(&common);
+	together(&common);
 	for (int i = 0; i < THREADS; i++)
 		must(pthread_join(workers[i].thread, NULL) == 0);
 	common_end(&common, &workers[0].program);

@@ -175,7 +175,8 @@ void slot_new(struct program *p, struct slot *s)
 /* Larger than all else, with no more than a few pages. */
 void slot_new_sparse(struct program *p, struct slot *s)
 {
-	size_t n = 32 * MIB + draw(p, 256 * MIB);
+	/* Of what is copied ThreadSanitizer keeps a history, four times as large. */
+	size_t n = 32 * MIB + draw(p, UNDER_TSAN ? 16 * MIB : 256 * MIB);
 	bool transparent = draw(p, 2);
 	struct array *a = malloc(sizeof(*a));
 

@@ -11,12 +11,15 @@
  *     model_owned.c    memory of the program's own: typed elements, external memory, swaps
  *     model_files.c    files: save, load, storages on files and on counted shared memory
  *     model_shared.c   other processes: messages, exports, a peer, forks; the program as a whole
+ *     model_heap.c     malloc() beside forks of other threads, under sanitizers
  */
 #ifndef COWSHED_TESTS_MODEL_H
 #define COWSHED_TESTS_MODEL_H
 
 #include "tests/support/ends.h"
 #include "tests/support/support.h"
+
+#include <stdlib.h>
 
 enum { MODEL_SLOTS = 8, MODEL_FILES = 3, MODEL_TOUCHED = 24 };
 
@@ -132,6 +135,21 @@ void files_end(struct program *p);
 void slot_to_file(struct program *p, struct slot *s);
 void slot_from_file(struct program *p, struct slot *to);
 void shm_released(struct program *p);
+
+/* model_heap.c */
+void heap_before_fork(void); /* until the next call no thread is inside malloc() */
+void heap_parent(void);
+void heap_child(void);
+#if SANITIZED
+void *heap_malloc(size_t n);
+void *heap_calloc(size_t count, size_t n);
+void *heap_realloc(void *p, size_t n);
+void heap_free(void *p);
+#define malloc heap_malloc
+#define calloc heap_calloc
+#define realloc heap_realloc
+#define free heap_free
+#endif
 
 /* model_shared.c */
 void program_begin(struct program *p, int seed, size_t largest, int type, struct cow_group *group);

@@ -182,6 +182,7 @@ static void goes_on(void *arg)
 {
 	struct program *p = arg;
 
+	heap_child();
 	check_all(p);
 	p->alone = true;
 	for (int i = 0; i < MODEL_SLOTS; i++)
@@ -189,6 +190,17 @@ static void goes_on(void *arg)
 			slot_release(p, &p->slots[i]);
 	program_steps(p, 10);
 	check_all(p);
+}
+
+static void slots_fork(struct program *p)
+{
+	pid_t child;
+
+	p->doing = "fork";
+	heap_before_fork();
+	child = child_start(goes_on, p);
+	heap_parent();
+	child_finish(child);
 }
 
 static void fill_slot(struct program *p, struct slot *s)
@@ -245,9 +257,8 @@ void program_step(struct program *p)
 	} else if (what < 126) {
 		one_step(p, s, what);
 	} else if (what < 128) {
-		p->doing = "fork";
 		if (!p->alone)
-			in_child(goes_on, p);
+			slots_fork(p);
 	} else if (s == to) {
 		return;
 	} else if (what < 134) {
