@@ -12,7 +12,8 @@
 #     SETS="core fork"     which; default: quick measures, an hour for all kernels. Others: core,
 #                          memory, cow, fork, sharing, shim: more programs of these; small,
 #                          swap, overcommit, containers: little memory, swap, and so on;
-#                          yama: equal users may not trace each other
+#                          border: calls that give up privileges; yama: equal users may not
+#                          trace each other
 #     FULL=1               all programs of a set, not only its short ones: hours
 #     T=TEXT               only tests with TEXT in their path; the tables stay as they are
 #     LIMIT=1500           seconds for each machine

@@ -77,7 +77,6 @@ born=$(list births | tr ' ' '\n' | grep -E '^(new-|thread)' | grep -v unseen)
 rows child "$(list births | tr ' ' '\n' | grep -vE '^(new-|thread)')" ids clean "held write"
 rows child "$born" none clean "held write"
 
-# The process that drops can't write a record afterwards.
 # Turns that such a call may take. A handler forks in the middle of it now and then.
 turns=$programs/border_turns
 for case in $(plainly "$turns") handler handler handler handler; do
@@ -91,6 +90,9 @@ for case in $(plainly "$turns") handler handler handler handler; do
 	esac
 done
 
+[ -z "${BORDER_FEW:-}" ] || finish # in a virtual machine, where all takes long
+
+# The process that drops can't write a record afterwards.
 "$cowshed" run --report="$work/report" -- "$border" child fork ids clean nothing >"$work/out" 2>&1
 [ "$(id -u)" -ne 0 ] || says "border the report counts strangers" '^  strangers   1 process gave up' "$work/report"
 
