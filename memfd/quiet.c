@@ -6,8 +6,8 @@
  * the only thread and no other process (such as a child of vfork()) uses its
  * address space. The kernel's check is the one we need, and it needs no /proc.
  *
- * With safe points. The shim knows who is parked. The kernel says how many threads
- * there are: /proc/self/task has so many links, and two. If the parked ones, the
+ * With safe points. The shim knows who is parked. The link count of /proc/self/task
+ * is the number of threads plus two. If the parked ones, the
  * caller and the helper are all of them, the proof is done. Any other thread must
  * sleep as below, and on a word that no parked thread's call could wake.
  *

@@ -59,9 +59,9 @@ static bool stopped COW_FORK_DATA; /* for the last slice */
 static bool clean_first COW_FORK_DATA;
 static uint64_t freezes COW_FORK_DATA; /* so many had been when it was set last */
 
-/* What the last slice left, if it thawed nothing, had the time for all, and nothing failed:
- * chunks that the kernel may write for a parked thread. Another slice right after it would
- * thaw nothing, if no memory was frozen since, and as many tiles are nobody else's. */
+/* Set when a slice had time for everything and finished without thawing anything: only chunks that
+ * the kernel may still write for a parked thread are left, so trying again at once is pointless.
+ * That holds until memory is frozen anew, or another tile becomes nobody else's. */
 static struct {
 	bool known;
 	size_t tiles; /* that nobody else holds */

@@ -105,7 +105,8 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 		s->segment = segment;
 		cow__segment_ref(s->segment);
 		s->committed = 0; /* how far it is taken down */
-		/* Whose they are. 0: they show other pages than those at this place in the file. */
+		/* The address that these tables came from; 0 if they map another file offset, so that
+		 * they can't be moved back. */
 		s->touched = s->down_touched = offset == cow__segment_offset(at) ? at : 0;
 		s->progress_at = cow__now();
 	}

@@ -3,8 +3,8 @@
  * Write intents: pages for memory that is about to be rewritten
  *
  * A write to frozen memory costs a fault and a copy for each 4 KiB, and the copy lies in
- * no file. Who says before that he will rewrite the memory gets other pages for it, in
- * bulk and in place:
+ * no file. A caller that announces a rewrite gets fresh pages for the whole range at once,
+ * at the same address:
  *
  *   frozen     [ T, private: pages that V reads ]   a write copies 4 KiB
  *   rewritten  [ T, shared: other file pages    ]   written in place, in huge pages

@@ -88,7 +88,7 @@ cow__feedback_learn(void)
 	size_t frozen = freed_frozen, copied = freed_copied;
 
 	freed_frozen = freed_copied = 0;
-	/* What thaws in time needs no other memory. */
+	/* Memory that thaws between forks need not become anonymous. */
 	if (!learning() || cow__heal_soon(cow__now()))
 		return;
 	frozen_bytes = 0;

@@ -21,8 +21,8 @@
  * helper that comes after the writer. */
 size_t cow__budget_room(size_t least, size_t bytes);
 
-/* A program that fills extents of this size gets back at once what it had touched before:
- * so much that with all that is live it has no more than then. */
+/* A program that fills extents of this size gets memory back at once, up to the peak of memory
+ * that it had touched before. */
 size_t cow__budget_room_again(const struct cow__tile *t);
 
 /* So many bytes more are ahead, or fewer. */

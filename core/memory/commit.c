@@ -436,7 +436,7 @@ commit_step(uint64_t now)
 		moved |= look(t, now, true);
 		if (!t->young)
 			continue;
-		/* What one end has ahead, the other lacks. */
+		/* Serve the end that has less memory ahead of it. */
 		if (cow__progress_ahead_down(t) < cow__progress_ahead_up(t) ? commit_down(t) || commit_up(t)
 		                                : commit_up(t) || commit_down(t))
 			return true;

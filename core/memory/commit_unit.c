@@ -28,7 +28,8 @@ static unsigned nunits;
 /*
  * Pages of zeros in a committed unit: the program may have written them, or not. Where the
  * program is known to fill memory with zeros, some units are committed on trust. When these
- * are used up, one unit gets small pages. They tell, and twice as many units follow.
+ * are used up, one unit is left in small pages as a probe. If the program writes it, the
+ * allowance doubles.
  */
 static struct {
 	unsigned proofs; /* in a row */
