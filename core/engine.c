@@ -12,7 +12,7 @@
 #include "core/cow/forward.h"
 #include "core/cow/heal.h"
 #include "core/cow/old_tables.h"
-#include "core/cow/thaw.h"
+#include "core/cow/shadow.h"
 #include "core/fork/feedback.h"
 #include "core/fork/fork.h"
 #include "core/memory/commit.h"

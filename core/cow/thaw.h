@@ -60,15 +60,4 @@ void cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end);
 struct cow__tile *cow__thaw_neighbours(struct cow__tile *t,
                                        struct cow__census *c);
 
-/* For a process whose threads run on, where cow__thaw_all() can't thaw. Gives the
- * frozen pages under copied ones back, at most twice a second. `unlocked`, for
- * the helper: it unlocks the engine meanwhile. */
-void cow__shadows_release(uint64_t now, bool unlocked);
-
-/* Something is frozen, and the last look for such pages was long ago. */
-bool cow__shadows_due(uint64_t now);
-
-/* The helper's job. */
-uint64_t cow__shadows_job(uint64_t now);
-
 #endif

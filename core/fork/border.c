@@ -9,7 +9,6 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/rewrite.h"
 #include "core/fork/eager.h"
-#include "core/fork/fork.h"
 #include "core/memory/holders.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
@@ -64,7 +63,7 @@ cow__border_call(bool begins)
 COW_EXPORT void
 cow__border_fence(void)
 {
-	if (cow__engine.process == cow__process_id() && cow__fork_try_lock())
+	if (cow__engine.process == cow__process_id() && cow__engine_lock_in_handler())
 		cow__engine_unlock();
 }
 
@@ -167,7 +166,7 @@ cow__border_make(bool hard)
 		return 0;
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
-	if (cow__fork_try_lock()) {
+	if (cow__engine_lock_in_handler()) {
 		r = leave(hard);
 		cow__engine_unlock();
 	}

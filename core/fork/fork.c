@@ -48,7 +48,6 @@
 
 #define TRY_NS 100000000u
 #define WAIT_NS 1000000000u /* for a thread that gives up privileges */
-#define TRY_CALL_NS 5000000000u
 #define TRY_REAPED_NS 5000000u
 #define HEAL_NS 500000u /* of a fork, and of a look for children */
 
@@ -268,29 +267,6 @@ cow__fork_prepare(void)
 	prepare_locked();
 }
 
-/* For calls that are allowed in signal handlers: the handler may have interrupted
- * the thread that holds the lock. */
-static bool
-try_lock(uint64_t ns)
-{
-	uint64_t until = cow__now() + ns;
-
-	while (!cow__mutex_try_lock(&cow__engine.lock)) {
-		if (cow__mutex_is_mine(&cow__engine.lock) ||
-		    cow__now() > until)
-			return false;
-		cow__mutex_want(&cow__engine.lock);
-		cow__yield();
-	}
-	return true;
-}
-
-bool
-cow__fork_try_lock(void)
-{
-	return !cow__pools_mine() && try_lock(TRY_CALL_NS);
-}
-
 COW_EXPORT bool
 cow__fork_try_prepare(void)
 {
@@ -299,7 +275,7 @@ cow__fork_try_prepare(void)
 
 	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
 		return false;
-	locked = try_lock(TRY_NS);
+	locked = cow__engine_lock_within(TRY_NS);
 	if (!locked || hooks != hooks_now() || cow__border_waits()) {
 		if (locked)
 			cow__engine_unlock();
@@ -461,7 +437,7 @@ cow__fork_reaped(bool waited)
 		return false;
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
-	more = try_lock(TRY_REAPED_NS) && reaped_locked(waited);
+	more = cow__engine_lock_within(TRY_REAPED_NS) && reaped_locked(waited);
 	cow__signals_restore(&signals);
 	return more;
 }

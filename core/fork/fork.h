@@ -51,12 +51,6 @@ bool cow__fork_try_prepare(void);
  * pthread_atfork() itself, around a clone(). What it forks meanwhile is left to them. */
 bool cow__fork_is_mine(void);
 
-/* Locks the engine for a call that is allowed in signal handlers. False: the caller interrupted
- * the thread that has the lock, or it was not to be had within 5 s. Without an end the call could
- * wait for ever: a thread that forks has the lock, and waits for one of libc's that the
- * interrupted thread has. */
-bool cow__fork_try_lock(void);
-
 /* 0, or -errno if freezing and copying were both refused at the calling thread's
  * last fork: the child would have lacked memory, and ended itself. Otherwise what
  * `parent` of the hooks returned. */

@@ -12,7 +12,6 @@
 #include "core/cow/rewrite.h"
 #include "core/fork/copies.h"
 #include "core/fork/eager.h"
-#include "core/fork/fork.h"
 #include "core/memory/attribute.h"
 #include "core/memory/decay.h"
 #include "core/memory/extent.h"
@@ -124,7 +123,7 @@ cow__retire(void)
 
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
-	if (cow__fork_try_lock()) {
+	if (cow__engine_lock_in_handler()) {
 		retire_locked();
 		cow__engine_unlock();
 	} else {
@@ -151,7 +150,7 @@ cow__retire_undo(void)
 
 	cow__gate_libc(false);
 	(void)cow__signals_block(&signals);
-	if (cow__fork_try_lock()) {
+	if (cow__engine_lock_in_handler()) {
 		inherit_all(false);
 		cow__engine.retired = false;
 		cow__engine_unlock();

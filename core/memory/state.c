@@ -15,6 +15,7 @@
 #include "memfd/stop.h"
 #include "memfd/wait.h"
 
+#define HANDLER_NS 5000000000u /* a signal handler waits so long for the lock */
 #define SLEEPERS_NS 10000000u /* between looks for sleepers, after one in vain */
 
 struct cow__engine cow__engine = {
@@ -38,6 +39,27 @@ cow__engine_unlock(void)
 	cow__slots_settle();
 	cow__check();
 	cow__mutex_unlock(&cow__engine.lock);
+}
+
+bool
+cow__engine_lock_within(uint64_t ns)
+{
+	uint64_t until = cow__now() + ns;
+
+	while (!cow__mutex_try_lock(&cow__engine.lock)) {
+		if (cow__mutex_is_mine(&cow__engine.lock) ||
+		    cow__now() > until)
+			return false;
+		cow__mutex_want(&cow__engine.lock);
+		cow__yield();
+	}
+	return true;
+}
+
+bool
+cow__engine_lock_in_handler(void)
+{
+	return !cow__pools_mine() && cow__engine_lock_within(HANDLER_NS);
 }
 
 int

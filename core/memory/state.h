@@ -101,6 +101,15 @@ void cow__engine_tick(void);
 void cow__engine_lock(void);
 void cow__engine_unlock(void);
 
+/* Locks the engine for a call that is allowed in signal handlers. False: the caller interrupted
+ * the thread that has the lock, or it was not to be had within 5 s. Without an end the call could
+ * wait for ever: a thread that forks has the lock, and waits for one of libc's that the
+ * interrupted thread has. */
+bool cow__engine_lock_in_handler(void);
+
+/* The same, within `ns`. */
+bool cow__engine_lock_within(uint64_t ns);
+
 /* cow__quiet_begin() for the window; counts why not. Engine locked. False in
  * vfork's child. Threads that run are stopped, if the program asked for that (option
  * quiet). One that has not stopped after `stop_ns` is left alone. 0: none is stopped. */

@@ -26,7 +26,6 @@
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
-#include "core/program/mapping.h"
 #include "core/program/range.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -361,11 +360,11 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 	int r;
 
 	(void)own, (void)value;
-	if (t->mapping && cow__mapping_cut(t, start, end))
+	if (t->mapping && cow__range_cut(t, start, end))
 		return 0;
 	r = overlay(t, start, end, COW__PLACE_HOLE);
 	if (r == 0 && t->mapping && cow__attributes_unmapped(t))
-		(void)cow__mapping_cut(t, cow__tile_start(t), cow__tile_end(t));
+		(void)cow__range_cut(t, cow__tile_start(t), cow__tile_end(t));
 	return r;
 }
 

@@ -217,14 +217,3 @@ cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes)
 		(void)cow__unmap(end, to - end);
 	return r == -EAGAIN || r == 0 ? r : -ENOMEM;
 }
-
-bool
-cow__mapping_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
-{
-	if (t->allocation) /* a storage holds on to it */
-		return false;
-	if (start > cow__tile_start(t) || end < cow__tile_end(t))
-		return cow__extent_cut(t, start, end);
-	cow__extent_free(t);
-	return true;
-}

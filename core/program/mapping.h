@@ -38,9 +38,4 @@ int cow__mapping_renew(uintptr_t addr, size_t bytes, int prot);
  * no room, or the last page is not the engine's. Nothing changed then. */
 int cow__mapping_grow(uintptr_t addr, size_t old, size_t bytes);
 
-/* Ends [start, end) of a tile made by cow__mapping_new(), if that can be cut
- * out or is all of the tile. True: it was ended, and `t` may be gone. Engine
- * locked. */
-bool cow__mapping_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
-
 #endif

@@ -232,7 +232,7 @@ end_empty(uintptr_t addr, uintptr_t end)
 		to = t ? cow__tile_end(t) : end;
 		if (t && t->kind == COW__LIVE && t->mapping &&
 		    cow__attributes_unmapped(t))
-			(void)cow__mapping_cut(t, cow__tile_start(t), to);
+			(void)cow__range_cut(t, cow__tile_start(t), to);
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
+#include "core/memory/extent.h"
 #include "core/memory/state.h"
 #include "memfd/pins.h"
 
@@ -101,4 +102,15 @@ cow__range_lasts(struct cow__tile *t)
 	cow__range_traces(t);
 	t->lasting = true;
 	cow__fallback(COW_FALLBACK_REMAPPED);
+}
+
+bool
+cow__range_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
+{
+	if (t->allocation) /* a storage holds on to it */
+		return false;
+	if (start > cow__tile_start(t) || end < cow__tile_end(t))
+		return cow__extent_cut(t, start, end);
+	cow__extent_free(t);
+	return true;
 }

@@ -30,6 +30,11 @@ int cow__range_each(uintptr_t addr, size_t bytes, cow__range_fn *fn, int value,
 int cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
                            int value, enum cow__holes holes);
 
+/* Ends [start, end) of a tile made by cow__mapping_new(), if that can be cut
+ * out or is all of the tile. True: it was ended, and `t` may be gone. Engine
+ * locked. */
+bool cow__range_cut(struct cow__tile *t, uintptr_t start, uintptr_t end);
+
 /* A part of the tile is about to become anonymous memory or a hole. Freezes the
  * tile, unless it is anonymous or common, or a device may have its pages. 0 or -errno. */
 int cow__range_prepare(struct cow__tile *t);

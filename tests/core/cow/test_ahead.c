@@ -11,6 +11,7 @@
 #include "core/base/mutex.h"
 #include "core/cow/ahead.h"
 #include "core/cow/heal.h"
+#include "core/cow/shadow.h"
 #include "core/cow/thaw.h"
 #include "core/program/advise.h"
 #include "core/memory/state.h"
