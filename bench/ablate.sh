@@ -9,7 +9,6 @@
 # A mechanism is what the sources ask cow__without() for (core/base/base.h). This script builds
 # the tree without it (`make WITHOUT=MECHANISM`), and gives both builds to bench/pairs.sh, whose
 # settings hold. The rows say `with / without`: below 1 the mechanism makes a time shorter.
-# docs/design/policy.md has the table that came of it.
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 cd "$root" || exit 1

@@ -8,6 +8,7 @@
  * shim passes them all on.
  */
 #include "core/base/base.h"
+#include "core/base/settings.h"
 #include "core/base/stats.h"
 #include "core/cow/forward.h"
 #include "core/cow/heal.h"
@@ -57,7 +58,7 @@ start(void)
 	if (cow__probe_charges() || cow__map_private_limit() != UINT64_MAX)
 		cow__engine.counted = true;
 	cow__engine.merged = cow__probe_merged();
-	cow__stats_publish();
+	cow__stats_publish(cow__settings_publish);
 	cow__engine.ready = true;
 	return 0;
 }

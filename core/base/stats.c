@@ -7,7 +7,6 @@
  * keeps it from passing for its parent.
  */
 #include "core/base/stats.h"
-#include "core/base/settings.h"
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "memfd/forked.h"
@@ -48,7 +47,7 @@ cow__stats_published(void)
 }
 
 void
-cow__stats_publish(void)
+cow__stats_publish(void (*fill)(struct cow_settings *))
 {
 	size_t bytes = cow__round_up(sizeof(struct whole), cow__page);
 	uintptr_t at;
@@ -69,7 +68,7 @@ cow__stats_publish(void)
 	page = (struct page *)at;
 	page->pid = cow__process_id();
 	page->stats.size = sizeof(page->stats);
-	cow__settings_publish(cow__stats_settings());
+	fill(cow__stats_settings());
 	__atomic_store_n(&cow__stats, &page->stats, __ATOMIC_RELEASE);
 	__atomic_store_n(&page->magic, MAGIC, __ATOMIC_RELEASE);
 }

@@ -47,8 +47,8 @@ struct cow_settings *cow__stats_settings(void);
 int cow__stats_read_settings(pid_t pid, struct cow_settings *ret);
 
 /* Makes the page that other processes can read. If that fails the counters stay
- * in static memory. Engine locked. */
-void cow__stats_publish(void);
+ * in static memory. `fill` is for its part for settings. Engine locked. */
+void cow__stats_publish(void (*fill)(struct cow_settings *));
 
 /* This process's page is no other's any more, and other processes can't read it: the counters
  * go back to static memory. Engine locked. */

@@ -5,6 +5,7 @@
 #include "core/memory/state.h"
 #include "core/base/base.h"
 #include "core/base/pool.h"
+#include "core/base/settings.h"
 #include "core/base/stats.h"
 #include "core/memory/check.h"
 #include "core/memory/helper.h"
@@ -68,7 +69,7 @@ cow__engine_enter(void)
 	cow__engine_lock();
 	if (cow__likely(cow__engine.ready)) {
 		if (cow__unlikely(!cow__stats_published()))
-			cow__stats_publish();
+			cow__stats_publish(cow__settings_publish);
 		return 0;
 	}
 	if (!cow__engine.failed)
