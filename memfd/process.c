@@ -335,7 +335,7 @@ cow__process_say(const char *text, size_t bytes)
 	(void)SYS3(SYS_write, 2, text, bytes);
 }
 
-COW_EXPORT _Noreturn void
+_Noreturn void
 cow__process_exit(int status)
 {
 	for (;;)

@@ -259,31 +259,46 @@ preload_border_none(void)
 }
 
 int
-preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted)
+preload_border(bool whole, long number, long a, long b, long c, struct preload_crossing *ret)
 {
 	int saved = errno, r = 0;
 	enum border kind = NONE;
 
 	harmless = 0; /* relatives may be fewer than before, or have fewer capabilities */
-	*ret_counted = beside_threads();
-	if (*ret_counted) {
+	ret->counted = beside_threads();
+	if (ret->counted) {
 		cow__border_call(true);
 		cow__border_fence();
 	}
 	/* Beside threads it may be for this one alone, also where nobody is left now. */
-	if (*ret_counted || cow__border_due() || cow__border_soft())
+	if (ret->counted || cow__border_due() || cow__border_soft())
 		kind = border_of(number, a, b, c);
 	/* Other threads keep what this one gives up. */
-	if (kind == SOFT && *ret_counted && !whole)
+	if (kind == SOFT && ret->counted && !whole)
 		kind = by_capabilities();
-	if ((*ret_counted && !whole && kind != NONE) || later_children(number, a, b))
+	if ((ret->counted && !whole && kind != NONE) || later_children(number, a, b))
 		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 	if (kind != NONE && (cow__border_due() || (kind == HARD && cow__border_soft()))) {
 		preload_report_stranger();
 		r = cow__border_make(kind == HARD);
 	}
+	ret->is_border = kind != NONE && r == 0;
 	errno = r < 0 ? -r : saved;
 	return r < 0 ? -1 : 0;
+}
+
+void
+preload_border_over(const struct preload_crossing *crossing, bool filtered)
+{
+	int saved = errno;
+
+	/* Since the border there were no relatives. Nothing but the library and handlers has run since
+	 * the call, so it is not too late. */
+	if (!filtered && crossing->is_border && cow__border_due())
+		(void)cow__border_make(cow__process_opens_mapped());
+	if (crossing->counted)
+		cow__border_call(false);
+	errno = saved;
 }
 
 COW_FORK_CODE void
@@ -292,9 +307,9 @@ preload_border_early(long flags)
 	if (!(flags & CLONE_FILES) || preload_sandboxed() ||
 	    preload_kernel(SYS_unshare, CLONE_FILES) == 0)
 		return;
-	/* Some containers refuse unshare() of any kind. */
-	if (preload_kernel(SYS_close_range, UINT_MAX, UINT_MAX, CLOSE_RANGE_UNSHARE) < 0)
-		cow__process_exit(127);
+	/* Some containers refuse unshare() of any kind. Where this is refused, too, the parent finds its
+	 * descriptors closed, and goes on without them. */
+	(void)preload_kernel(SYS_close_range, UINT_MAX, UINT_MAX, CLOSE_RANGE_UNSHARE);
 }
 
 COW_FORK_CODE void

@@ -224,9 +224,14 @@ void preload_vfork_mark(void);
 
 /* Just before a call that may give up privileges: makes the border to relatives where it is one
  * (preload/border.c). `whole`: libc makes the call in all threads. -1: it could not be made,
- * and the call must fail with errno as it is. *ret_counted: cow__border_call(false) has to follow the
- * call. Async-signal-safe. */
-int preload_border(bool whole, long number, long a, long b, long c, bool *ret_counted);
+ * and the call must fail with errno as it is. preload_border_over() has to follow the call in either
+ * case: it makes the border to a child that was forked meanwhile, by a handler or beside a long
+ * call. `filtered`: a filter was set, so the engine has left all files. Async-signal-safe. */
+struct preload_crossing {
+	bool counted, is_border;
+};
+int preload_border(bool whole, long number, long a, long b, long c, struct preload_crossing *ret);
+void preload_border_over(const struct preload_crossing *crossing, bool filtered);
 
 /* Is there nobody to whom such a call could make a border, and no other thread that could fork
  * meanwhile? Plain loads, unless there are threads. */

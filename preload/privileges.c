@@ -32,7 +32,6 @@
 #include <grp.h>
 #include <linux/seccomp.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/fsuid.h>
@@ -47,11 +46,6 @@
 #endif
 #ifndef SYS_lsm_set_self_attr /* Linux 6.8 */
 #define SYS_lsm_set_self_attr 460
-#endif
-#ifdef __GLIBC__
-#define SIGSETXID 33
-#else
-#define SIGSETXID 34 /* musl's SIGSYNCCALL */
 #endif
 #define EXPORT __attribute__((visibility("default")))
 
@@ -157,42 +151,24 @@ nothing_began(void)
 
 /* The calling thread's way through a call that may be a border. */
 struct call {
-	bool suspended, counted, sandbox;
-	struct cow__signals signals;
+	bool suspended, sandbox;
+	struct preload_crossing crossing;
 };
 
-/* A handler of this thread could fork between the border and the call. So signals wait until the
- * call is over, besides libc's own (SIGSETXID), by which another thread may be changing all
- * threads just now. After a filter is set, nothing can be asked of the kernel any more. But before
- * that the engine retires, and leaves all files. */
 static int
 begin(struct call *call, bool whole, long number, long a, long b, long c)
 {
-	const uint64_t setxid = 1ull << (SIGSETXID - 1);
-	int r;
-
 	call->suspended = cow__threads_suspend();
-	if (!call->sandbox && cow__signals_block(&call->signals) &&
-	    !(call->signals.old & setxid))
-		(void)preload_kernel(SYS_rt_sigprocmask, SIG_UNBLOCK, &setxid, NULL,
-		                     sizeof(setxid));
-	r = preload_border(whole, number, a, b, c, &call->counted);
-	return r;
+	return preload_border(whole, number, a, b, c, &call->crossing);
 }
 
 /* A filter that was set just now may end the process for any call of the kernel. */
 static void
 end(const struct call *call)
 {
-	int error = errno;
-
-	if (call->counted)
-		cow__border_call(false);
-	if (!call->sandbox)
-		cow__signals_restore(&call->signals);
+	preload_border_over(&call->crossing, call->sandbox);
 	if (call->suspended)
 		cow__helper_resume();
-	errno = error;
 }
 
 /* These may change what later children have, and not the process itself. */

@@ -113,7 +113,11 @@ prepare(bool hard)
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		s->leaving = !s->gone && !cow__holders_apart(s, &c);
 		if (s->gone) { /* by an earlier call, which was to take the capabilities away */
-			r = hard && cow__segment_seal(s) < 0 ? leave_by_copies(s) : 0;
+			if (!hard || cow__segment_seal(s) == 0)
+				continue;
+			r = leave_by_copies(s);
+			if (r == 0)
+				cow__segment_unlock(s);
 			continue;
 		}
 		if (s->leaving ? keeps && cow__segment_give_up(s, hard) == 0
@@ -175,9 +179,21 @@ cow__border_make(bool hard)
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
 
+/* The pages that the child of another thread's fork was to get. That thread has the lock, and is in
+ * the kernel, so the tiles are whole. */
+static void
+unmap_lent(void)
+{
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
+		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
+			(void)cow__map_release(cow__tile_start(t), t->bytes);
+}
+
 COW_EXPORT void
 cow__border_missed(void)
 {
+	if (cow__engine.retired) /* it has left all files, and may make no call */
+		return;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
 		cow__descriptor_close(&s->file);
 		/* Not by cow__segment_control_end(): the tiles may be in the middle of a change. */
@@ -187,9 +203,9 @@ cow__border_missed(void)
 			(void)cow__map_release(s->page, cow__page);
 		s->words = NULL;
 	}
-	/* While another thread forks, it may have got that fork's memory. Nobody counts it as a holder
-	 * of that, so it must not see what is written there later. */
-	(void)cow__map_release(cow__engine.start, cow__engine.end - cow__engine.start);
+	/* Nobody counts this child as a holder of these, so it must not see what is written there. */
+	if (cow__engine.lends)
+		unmap_lent();
 	cow__slots_leave();
 	cow__watch_forget();
 }

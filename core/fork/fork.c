@@ -183,21 +183,17 @@ prepare_memory(void)
 	cow__engine.forked_once = true;
 }
 
-/* A fork has been prepared, and is not over. Children inherit the memory meanwhile, whoever makes
- * them (cow__border_missed()). */
-static bool under_way COW_FORK_DATA;
-
 COW_EXPORT bool
 cow__fork_is_mine(void)
 {
-	return under_way && cow__mutex_is_mine(&cow__engine.lock);
+	return cow__engine.lends && cow__mutex_is_mine(&cow__engine.lock);
 }
 
 static void
 prepare_locked(void)
 {
 	began_at = cow__now();
-	under_way = true;
+	cow__engine.lends = true;
 	cow__engine.fork_failed = 0;
 	was_frozen = false;
 	taking_part = cow__engine.ready && !cow__engine.retired;
@@ -325,7 +321,7 @@ cow__fork_parent(void)
 	}
 	if (cow__engine.retired)
 		cow__copies_free();
-	under_way = false;
+	cow__engine.lends = false;
 	hooks = hooks_now(); /* the hooks of prepare, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
@@ -383,7 +379,7 @@ cow__fork_child(void)
 		cow__border_missed();
 		return;
 	}
-	under_way = false;
+	cow__engine.lends = false;
 	if (cow__engine.retired) {
 		retired_child();
 		return;

@@ -23,6 +23,7 @@
 #include "memfd/gate.h"
 #include "memfd/map.h"
 #include "memfd/pins.h"
+#include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
@@ -80,6 +81,22 @@ inherit_all(bool yes)
 		inherit(t, yes);
 }
 
+/* No later call of this process, or of a child, makes a border. So what they may be able to open
+ * again is sealed now. What can't be sealed is copied, if nobody writes it meanwhile. */
+static void
+seal_all(void)
+{
+	if (!cow__process_opens_mapped())
+		return;
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		if (cow__segment_seal(s) == 0 || !cow__engine_quiet(0))
+			continue;
+		if (cow__eager_leave(s) == 0)
+			cow__segment_unlock(s);
+		cow__quiet_end();
+	}
+}
+
 static void
 retire_locked(void)
 {
@@ -101,11 +118,9 @@ retire_locked(void)
 	}
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
-		/* No later call of this process, or of a child, makes a border. */
-		(void)cow__segment_seal(s);
+	seal_all();
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
 		s->leaving = !s->gone;
-	}
 	(void)cow__rewrites_unmap();
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
 		if (s->leaving)

@@ -116,6 +116,7 @@ segment_free(struct cow__segment *s)
 		                   __ATOMIC_RELEASE);
 	if (cow__segment_control_end(s) < 0)
 		return; /* tried again at the next sweep */
+	cow__segment_unlock(s);
 	if (s->free_words)
 		(void)cow__map_release((uintptr_t)s->free_words,
 		                       list_bytes(s));

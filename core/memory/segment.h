@@ -129,9 +129,12 @@ void cow__segments_return_filled(uint64_t now, bool all);
  * gone:    marks the file, closes it, and unmaps its control part.
  * seal:    the kernel refuses every write from now on, also of a file that is gone: the process
  *          did not lose the capability to open it again, as it seemed before. 0 or -errno.
+ * unlock:  lets go of the lock of a file of which nothing else is mapped any more. Such a process
+ *          could open the file by that mapping, too.
  */
 int cow__segment_give_up(struct cow__segment *s, bool hard);
 int cow__segment_seal(struct cow__segment *s);
+void cow__segment_unlock(struct cow__segment *s);
 
 /* Gives back what was noted as left in a file that the process keeps. 0 or -errno. */
 int cow__segment_forget_left(struct cow__segment *s);

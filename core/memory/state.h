@@ -73,6 +73,7 @@ struct cow__engine {
 	bool prefer_anon;
 	/* it forked or copied lazily: there may be something to thaw */
 	bool forked_once;
+	bool lends;       /* a fork is under way: children inherit memory, whoever makes them */
 	int fork_failed;  /* -errno: the child would lack memory */
 };
 

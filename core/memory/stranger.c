@@ -216,6 +216,14 @@ cow__segment_give_up(struct cow__segment *s, bool hard)
 	return r;
 }
 
+void
+cow__segment_unlock(struct cow__segment *s)
+{
+	if (s->lock_at)
+		(void)cow__map_release(s->lock_at, cow__page);
+	s->lock_at = 0;
+}
+
 int
 cow__segment_seal(struct cow__segment *s)
 {

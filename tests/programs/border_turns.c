@@ -6,6 +6,8 @@
  *
  *   filter     the process filters its system calls first. A child enters a sandbox later
  *   failed     the call fails, so capabilities stay; then the process enters a sandbox
+ *   swept      the same, and what it had of the file is freed in between
+ *   full       the same, and there is no descriptor left for the border
  *   thread     one thread gives them up alone; another one enters a sandbox
  *   handler    a handler of the calling thread forks in the middle of the call
  *   missed     a fork beside that of another thread, which takes longer than forks wait
@@ -20,6 +22,7 @@
 #include "border_ways.h"
 
 #include <linux/capability.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -165,6 +168,52 @@ static int failed_call(void)
 	without_setuid();
 	block = block_new();
 	return children_attack(fails_and_enters);
+}
+
+static void fails_frees_and_enters(void)
+{
+	unsigned char *other;
+
+	check(setresuid(NOBODY, NOBODY, NOBODY) < 0);
+	free((void *)block);
+	other = get(2 * (size_t)BYTES); /* needs a file of its own */
+	memset(other, 1, 2 * (size_t)BYTES);
+	(void)malloc_trim(0); /* the library looks for files that it needs no more */
+	enters_sandbox_and_attacks();
+}
+
+static int swept(void)
+{
+	needs_root();
+	without_setuid();
+	return children_attack(fails_frees_and_enters);
+}
+
+static void fails_and_has_no_descriptor(void)
+{
+	struct rlimit none = { 0, 0 }, before;
+	uint64_t handled = 1 << 1 | 1 << 4 | 1 << 5;
+	long rules = syscall(SYS_landlock_create_ruleset, &handled, sizeof(handled), 0);
+
+	check(setresuid(NOBODY, NOBODY, NOBODY) < 0);
+	if (rules < 0)
+		_exit(SKIPPED);
+	check(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	none.rlim_max = before.rlim_max;
+	check(setrlimit(RLIMIT_NOFILE, &none) == 0);
+	if (syscall(SYS_landlock_restrict_self, rules, 0) != 0)
+		_exit(0); /* the call failed: there is no border to pass */
+	check(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	must_be_a_border(getppid());
+	attack();
+	_exit(0);
+}
+
+static int full_table(void)
+{
+	needs_root();
+	without_setuid();
+	return children_attack(fails_and_has_no_descriptor);
 }
 
 static void *drops_alone(void *arg)
@@ -379,7 +428,8 @@ static const struct {
 	const char *name;
 	int (*run)(void);
 } cases[] = {
-	{ "filter", filter_first }, { "failed", failed_call },   { "thread", one_thread },
+	{ "filter", filter_first }, { "failed", failed_call },   { "swept", swept },
+	{ "full", full_table },     { "thread", one_thread },
 	{ "handler", handler_forks }, { "missed", missed_fork }, { "alias", other_name },
 	{ "dontfork", dontfork },   { "wipeonfork", wipeonfork },
 };
