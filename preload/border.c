@@ -262,7 +262,7 @@ int
 preload_border(bool whole, long number, long a, long b, long c, struct preload_crossing *ret)
 {
 	int saved = errno, r = 0;
-	enum border kind = NONE;
+	enum border kind;
 
 	harmless = 0; /* relatives may be fewer than before, or have fewer capabilities */
 	ret->counted = beside_threads();
@@ -270,9 +270,9 @@ preload_border(bool whole, long number, long a, long b, long c, struct preload_c
 		cow__border_call(true);
 		cow__border_fence();
 	}
-	/* Beside threads it may be for this one alone, also where nobody is left now. */
-	if (ret->counted || cow__border_due() || cow__border_soft())
-		kind = border_of(number, a, b, c);
+	/* Beside threads it may be for this one alone, also where nobody is left now. And a handler may
+	 * fork during the call. */
+	kind = border_of(number, a, b, c);
 	/* Other threads keep what this one gives up. */
 	if (kind == SOFT && ret->counted && !whole)
 		kind = by_capabilities();
@@ -282,7 +282,8 @@ preload_border(bool whole, long number, long a, long b, long c, struct preload_c
 		preload_report_stranger();
 		r = cow__border_make(kind == HARD);
 	}
-	ret->is_border = kind != NONE && r == 0;
+	/* A filter of its own may forbid a child of vfork() to ask anything afterwards. */
+	ret->is_border = kind != NONE && r == 0 && !preload_is_vfork_child();
 	errno = r < 0 ? -r : saved;
 	return r < 0 ? -1 : 0;
 }
@@ -294,7 +295,7 @@ preload_border_over(const struct preload_crossing *crossing, bool filtered)
 
 	/* Since the border there were no relatives. Nothing but the library and handlers has run since
 	 * the call, so it is not too late. */
-	if (!filtered && crossing->is_border && cow__border_due())
+	if (!filtered && !preload_sandboxed() && crossing->is_border && cow__border_due())
 		(void)cow__border_make(cow__process_opens_mapped());
 	if (crossing->counted)
 		cow__border_call(false);

@@ -57,7 +57,12 @@ cow__border_soft(void)
 COW_EXPORT void
 cow__border_call(bool begins)
 {
-	__atomic_fetch_add(&calls, begins ? 1 : (uint32_t)-1, __ATOMIC_SEQ_CST);
+	uint32_t n = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
+
+	/* A child that a handler forked in the middle of the call ends it, too, and began none. */
+	while ((begins || n) && !__atomic_compare_exchange_n(&calls, &n, begins ? n + 1 : n - 1, false,
+	                                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
 }
 
 COW_EXPORT void

@@ -10,6 +10,7 @@
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/rewrite.h"
+#include "core/fork/border.h"
 #include "core/fork/copies.h"
 #include "core/fork/eager.h"
 #include "core/memory/attribute.h"
@@ -82,11 +83,12 @@ inherit_all(bool yes)
 }
 
 /* No later call of this process, or of a child, makes a border. So what they may be able to open
- * again is sealed now. What can't be sealed is copied, if nobody writes it meanwhile. */
+ * again is sealed now. So is what a child has that a handler forked since the border: it must not give
+ * back what this process reads. What can't be sealed is copied, if nobody writes it meanwhile. */
 static void
 seal_all(void)
 {
-	if (!cow__process_opens_mapped())
+	if (!cow__process_opens_mapped() && !cow__border_relatives())
 		return;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
 		if (cow__segment_seal(s) == 0 || !cow__engine_quiet(0))

@@ -241,8 +241,8 @@ cow__segment_seal(struct cow__segment *s)
 		return r;
 	r = cow__memfd_seal(&d, COW__SEALED_FUTURE);
 	cow__descriptor_close(&d);
-	if (r == 0)
-		s->lock_at = 0;
+	if (r == 0) /* nobody can give its pages back any more */
+		cow__segment_unlock(s);
 	return r;
 }
 
