@@ -184,8 +184,8 @@ cow__border_make(bool hard)
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
 
-/* The pages that the child of another thread's fork was to get. That thread has the lock, and is in
- * the kernel, so the tiles are whole. */
+/* The pages that the child of another thread's fork was to get. The tiles are whole: that thread has
+ * the lock, and changes none while it lends. */
 static void
 unmap_lent(void)
 {

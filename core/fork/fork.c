@@ -171,6 +171,7 @@ prepare_memory(void)
 	}
 	pinned = cow__pins_memory();
 	r = freeze_all(pinned, !pinned && cow__withhold_rest() < 0);
+	cow__engine.lends = true;
 	if (r == 0)
 		r = inherit_mappings(true);
 	if (r < 0) {
@@ -183,17 +184,19 @@ prepare_memory(void)
 	cow__engine.forked_once = true;
 }
 
+static bool under_way COW_FORK_DATA; /* a fork has been prepared, and is not over */
+
 COW_EXPORT bool
 cow__fork_is_mine(void)
 {
-	return cow__engine.lends && cow__mutex_is_mine(&cow__engine.lock);
+	return under_way && cow__mutex_is_mine(&cow__engine.lock);
 }
 
 static void
 prepare_locked(void)
 {
 	began_at = cow__now();
-	cow__engine.lends = true;
+	under_way = true;
 	cow__engine.fork_failed = 0;
 	was_frozen = false;
 	taking_part = cow__engine.ready && !cow__engine.retired;
@@ -310,6 +313,7 @@ cow__fork_parent(void)
 	cow__pools_unlock();
 	if (taking_part) {
 		(void)inherit_mappings(false);
+		cow__engine.lends = false;
 		cow__holders_parent();
 		cow__segments_parent();
 		cow__copies_free();
@@ -321,7 +325,7 @@ cow__fork_parent(void)
 	}
 	if (cow__engine.retired)
 		cow__copies_free();
-	cow__engine.lends = false;
+	under_way = false;
 	hooks = hooks_now(); /* the hooks of prepare, until this is unlocked */
 	cow__engine_unlock();
 	if (hooks)
@@ -379,7 +383,7 @@ cow__fork_child(void)
 		cow__border_missed();
 		return;
 	}
-	cow__engine.lends = false;
+	under_way = cow__engine.lends = false;
 	if (cow__engine.retired) {
 		retired_child();
 		return;

@@ -12,7 +12,6 @@
 #include "core/cow/rewrite.h"
 #include "core/fork/border.h"
 #include "core/fork/copies.h"
-#include "core/fork/eager.h"
 #include "core/memory/attribute.h"
 #include "core/memory/decay.h"
 #include "core/memory/extent.h"
@@ -25,7 +24,6 @@
 #include "memfd/map.h"
 #include "memfd/pins.h"
 #include "memfd/process.h"
-#include "memfd/quiet.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
 
@@ -38,23 +36,6 @@ freeze_all(void)
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (cow__needs_freeze(t) && !t->pinned)
 			(void)cow__freeze_onward(&t, &moved);
-}
-
-/* A file whose descriptor the program closed can't be mapped anew. Its blocks become copies, if
- * nobody writes them meanwhile. So do all blocks, if a file has memory that children are denied. */
-static void
-copy_unfrozen(bool denied)
-{
-	struct cow__tile *t = cow__tile_first();
-
-	while (t && !denied && (!cow__needs_freeze(t) || t->pinned))
-		t = t->next;
-	if (!t || !cow__engine_quiet(0))
-		return;
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		if (denied || !cow__descriptor_ok(&s->file))
-			(void)cow__eager_leave(s);
-	cow__quiet_end();
 }
 
 /* The parts of the program's own that are not for children stay so. */
@@ -84,26 +65,19 @@ inherit_all(bool yes)
 
 /* No later call of this process, or of a child, makes a border. So what they may be able to open
  * again is sealed now. So is what a child has that a handler forked since the border: it must not give
- * back what this process reads. What can't be sealed is copied, if nobody writes it meanwhile. */
+ * back what this process reads. A file that the program closed can only be sealed by its mapping. */
 static void
 seal_all(void)
 {
 	if (!cow__process_opens_mapped() && !cow__border_relatives())
 		return;
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
-		if (cow__segment_seal(s) == 0 || !cow__engine_quiet(0))
-			continue;
-		if (cow__eager_leave(s) == 0)
-			cow__segment_unlock(s);
-		cow__quiet_end();
-	}
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
+		(void)cow__segment_seal(s);
 }
 
 static void
 retire_locked(void)
 {
-	bool denied;
-
 	cow__engine.retired = true;
 	if (!cow__engine.ready)
 		return;
@@ -112,12 +86,8 @@ retire_locked(void)
 	cow__ahead_forget();
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
-	if (!cow__pins_memory()) {
-		denied = cow__withhold_rest() < 0;
-		if (!denied)
-			freeze_all();
-		copy_unfrozen(denied);
-	}
+	if (!cow__pins_memory() && cow__withhold_rest() == 0)
+		freeze_all();
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
 	seal_all();

@@ -4,7 +4,7 @@
  *
  * Each tile (core/memory/tile.h) is in one state. An event is something that the engine wants to
  * do with it, as to freeze it. The table in can.c says from which states an event is possible, and
- * which obstacles refuse it. cow__can() reads it, and nothing else decides that.
+ * which obstacles refuse it. For the events that it names, cow__can() decides that.
  *
  *            allocate                 freeze               rewrite, forward: other pages
  *   bare  \  ---------->            ---------->            --------.
@@ -86,7 +86,7 @@ enum cow__obstacle {
 	COW__IF_NO_BLOCK = 1 << 16,  /* it is none */
 	COW__IF_MAPPING = 1 << 17,   /* it is the program's own mmap */
 	COW__IF_STORAGE = 1 << 18,   /* a storage uses it */
-	COW__OBSTACLES = 19       /* so many */
+	COW__OBSTACLES = 19          /* so many */
 };
 
 enum cow__state cow__state(const struct cow__tile *t);

@@ -104,8 +104,6 @@ check_state(const struct cow__tile *t)
 		MUST(t, t->backing == COW__ANON || (t->segment && t->backing == COW__SHARED));
 		break;
 	case COW__IS_SHARED:
-		MUST(t, t->npieces || t->segment);
-		break;
 	case COW__IS_FROZEN:
 	case COW__IS_PARTLY:
 		MUST(t, t->npieces || t->segment);

@@ -73,7 +73,7 @@ struct cow__engine {
 	bool prefer_anon;
 	/* it forked or copied lazily: there may be something to thaw */
 	bool forked_once;
-	bool lends;       /* a fork is under way: children inherit memory, whoever makes them */
+	bool lends;       /* children inherit memory just now, whoever makes them; no tile changes */
 	int fork_failed;  /* -errno: the child would lack memory */
 };
 
