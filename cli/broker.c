@@ -34,7 +34,6 @@ static const char page[] =
 	"                   a while without clients and storages\n"
 	"  --idle SECONDS   end after this time without clients and storages\n"
 	"                   (default: never; with --on-demand: 10)\n"
-	"  --epoll          don't try io_uring\n"
 	"  --max COUNT      hold at most this many storages\n"
 	"  -v, --verbose    say where and how it listens\n"
 	"  -h, --help       this help\n"
@@ -46,11 +45,11 @@ static const char page[] =
 static const char *where;
 static bool verbose;
 
-static void started(const char *loop)
+static void started(void)
 {
 	if (!verbose)
 		return;
-	printf("listening at %s by %s\n", where, loop);
+	printf("listening at %s\n", where);
 	fflush(stdout);
 }
 
@@ -177,7 +176,7 @@ static int serve(struct broker_service *s, const char *address, bool demand)
 struct wishes {
 	const char *path, *name;
 	long idle, max; /* -1 and 0: not given */
-	bool demand, others, epoll_only;
+	bool demand, others;
 };
 
 static int take_option(int found, char **argv, struct wishes *w)
@@ -199,9 +198,6 @@ static int take_option(int found, char **argv, struct wishes *w)
 		if (parse(optarg, 1000000, &w->idle) < 0)
 			return cli_error("'%s' is not a number of seconds; "
 			                 "write 0 to 1000000.", optarg);
-		break;
-	case 'e':
-		w->epoll_only = true;
 		break;
 	case 'm':
 		if (parse(optarg, INT_MAX, &w->max) < 0 || w->max == 0)
@@ -227,7 +223,6 @@ static int take_options(int argc, char **argv, struct wishes *w)
 		{"others", no_argument, NULL, 'o'},
 		{"on-demand", no_argument, NULL, 'd'},
 		{"idle", required_argument, NULL, 'i'},
-		{"epoll", no_argument, NULL, 'e'},
 		{"max", required_argument, NULL, 'm'},
 		{"verbose", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
@@ -236,7 +231,7 @@ static int take_options(int argc, char **argv, struct wishes *w)
 	int found, status = CLI_GO_ON;
 
 	while (status == CLI_GO_ON &&
-	       (found = getopt_long(argc, argv, ":s:a:odi:em:vh", options,
+	       (found = getopt_long(argc, argv, ":s:a:odi:m:vh", options,
 	                            NULL)) != -1)
 		status = take_option(found, argv, w);
 	if (status == CLI_GO_ON && argc != optind)
@@ -258,7 +253,6 @@ static int broker_main(int argc, char **argv)
 	if (status != CLI_GO_ON)
 		return status;
 	s.others = w.others;
-	s.epoll_only = w.epoll_only;
 	s.subordinates = w.others ? "/etc/subuid" : NULL;
 	if (broker_address(w.path, w.name, address) < 0 ||
 	    set_limits(&s.limits, w.max, w.others) != 0)

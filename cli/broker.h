@@ -7,7 +7,7 @@
  *                                  |        |--> broker_users.c  what each has
  *                                  |        '--> broker_hash.c   where they are found
  *                                  |--> broker_bury.c    closes descriptors
- *                                  '--> broker_loop.c    io_uring, or epoll
+ *                                  '--> broker_loop.c    epoll
  *
  * The broker has one thread, and no queue but the kernel's. A client has at most
  * one reply that could not be sent yet; until it is sent the broker reads no
@@ -60,9 +60,7 @@ struct broker_event {
 	uint32_t id, events;
 };
 
-/* By io_uring; by epoll if that does not work, or if `epoll_only`. */
-int broker_loop_open(uint32_t ids, bool epoll_only);
-const char *broker_loop_name(void);
+int broker_loop_open(uint32_t ids);
 
 /* Asks for the next event of `fd`, once. */
 int broker_loop_arm(uint32_t id, int fd, uint32_t events);
@@ -156,7 +154,7 @@ void broker_bury(const int *fds, size_t n);
 
 struct broker_service {
 	int listener;
-	bool epoll_only, others;
+	bool others;
 	const char *subordinates; /* a file as /etc/subuid, or NULL */
 	int idle_ms; /* -1: for ever */
 	struct broker_limits limits;
@@ -170,6 +168,6 @@ int broker_round(int timeout_ms);
 /* Opens, calls `started`, and serves until a signal comes, or until nothing was
  * held and no client was there for idle_ms. */
 int broker_serve(const struct broker_service *service,
-                 void (*started)(const char *loop));
+                 void (*started)(void));
 
 #endif

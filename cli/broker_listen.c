@@ -232,8 +232,8 @@ int broker_listen(const char *address, int *ret_fd, int *ret_lock)
 	int r = address[0] == '/' ? make_folder(address) : 0;
 
 	/* A process that has the lock will soon listen, or end. A socket that
-	 * answers without a lock may belong to a dead process: the kernel frees
-	 * rings, and the sockets that they watch, some time after the process. */
+	 * answers without a lock may belong to a process that just died: the kernel
+	 * closes its descriptors one after another. */
 	for (int ms = 0; r == 0; ms += LOOK_MS) {
 		r = try_listen(address, ret_fd, ret_lock);
 		if (r == -EAGAIN && ask(address) == 0)

@@ -390,7 +390,7 @@ int broker_open(const struct broker_service *s)
 	if (r == 0)
 		r = broker_shelf_open(&s->limits);
 	if (r == 0)
-		r = broker_loop_open(CLIENTS + most, s->epoll_only);
+		r = broker_loop_open(CLIENTS + most);
 	if (r == 0)
 		r = broker_loop_arm(SIGNALS, signal_fd, POLLIN);
 	if (r == 0)
@@ -416,13 +416,13 @@ int broker_round(int timeout_ms)
 	return r < 0 ? r : n;
 }
 
-int broker_serve(const struct broker_service *s, void (*started)(const char *))
+int broker_serve(const struct broker_service *s, void (*started)(void))
 {
 	int r = broker_open(s);
 
 	if (r < 0)
 		return r;
-	started(broker_loop_name());
+	started();
 	for (;;) {
 		bool idle = alive == 0 && broker_shelf_count() == 0;
 

@@ -42,7 +42,7 @@ struct object {
 };
 
 static const uint8_t *at, *end;
-static struct broker_service service = { .listener = -1, .epoll_only = true, .idle_ms = -1 };
+static struct broker_service service = { .listener = -1, .idle_ms = -1 };
 static struct sockaddr_un address;
 static socklen_t address_bytes;
 static int clients[CLIENTS]; /* -1: none */

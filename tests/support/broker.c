@@ -5,8 +5,6 @@
 #include "tests/support/broker.h"
 
 #include <dirent.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -53,21 +50,6 @@ struct starting {
 	struct gate said;
 };
 
-static void deny_rings(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-		         offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { COUNT(code), code };
-
-	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
-}
-
 static void give_socket(struct host *h)
 {
 	struct sockaddr_un a;
@@ -94,8 +76,6 @@ static void become(void *arg)
 	/* A test that fails leaves none behind. */
 	must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
 	must(dup2(s->said.fd[1], 1) == 1);
-	if (!strcmp(how, "denied"))
-		deny_rings();
 	if (!strcmp(how, "others") || !strcmp(how, "few"))
 		more = "--others";
 	if (!strcmp(how, "few"))
@@ -123,8 +103,6 @@ void host_again(struct host *h, const char *how)
 		gate_receive(&s.said, line + n, 1);
 	while (line[n++] != '\n' && n < sizeof(line));
 	gate_free(&s.said);
-	line[n - 1] = '\0';
-	snprintf(h->loop, sizeof(h->loop), "%s", strrchr(line, ' ') + 1);
 }
 
 void host_start(struct host *h, const char *how)

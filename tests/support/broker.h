@@ -13,7 +13,6 @@
 
 struct host {
 	char folder[LEFT_NAME], address[108];
-	char loop[16];  /* as it says: "io_uring", "epoll" */
 	bool only_ours; /* for the test's use */
 	pid_t pid;      /* 0: none */
 };
@@ -26,8 +25,8 @@ void host_place(struct host *host, bool abstract);
 
 /*
  * Starts one, which listens when this returns. `how`: NULL, an option, or
- * "activated" (is given its socket), "denied" (may not make rings), "abstract",
- * "others" (serves other users, too), "few" (so, with 64 descriptors).
+ * "activated" (is given its socket), "abstract", "others" (serves other users, too), "few" (so,
+ * with 64 descriptors).
  */
 void host_start(struct host *host, const char *how);
 void host_again(struct host *host, const char *how); /* at the same place */
