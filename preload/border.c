@@ -296,7 +296,7 @@ preload_border_over(const struct preload_crossing *crossing, bool filtered)
 	/* Since the border there were no relatives. Nothing but the library and handlers has run since
 	 * the call, so it is not too late. */
 	if (!filtered && !preload_sandboxed() && crossing->is_border && cow__border_due())
-		(void)cow__border_make(cow__process_opens_mapped());
+		cow__border_make_late();
 	if (crossing->counted)
 		cow__border_call(false);
 	errno = saved;

@@ -146,7 +146,7 @@ nothing_began(void)
 	if (!cow__threads_none() && cow__threads_suspend())
 		cow__helper_resume();
 	if (cow__border_due())
-		(void)cow__border_make(cow__process_opens_mapped());
+		cow__border_make_late();
 }
 
 /* The calling thread's way through a call that may be a border. */
@@ -188,6 +188,7 @@ long
 preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f)
 {
 	struct call call = { .suspended = false };
+	uint32_t relatives;
 	long r;
 
 	/* It has nothing more to give up, and may make no other call. */
@@ -195,8 +196,14 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		return preload_kernel(number, a, b, c, d, e, f);
 	call.sandbox = makes_sandbox(number, a, b, c);
 
-	if (is_of_files(number) && !preload_border_by_file_user())
-		return preload_kernel(number, a);
+	if (is_of_files(number) && !preload_border_by_file_user()) {
+		relatives = cow__border_relatives();
+		r = preload_kernel(number, a);
+		/* Has a handler forked since? */
+		if (relatives != cow__border_relatives() && preload_border_by_file_user())
+			cow__border_make_late();
+		return r;
+	}
 	if (!call.sandbox && !changes_children(number) && nothing_to_end()) {
 		r = preload_kernel(number, a, b, c, d, e, f);
 		nothing_began();

@@ -9,6 +9,7 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/rewrite.h"
 #include "core/fork/eager.h"
+#include "core/memory/attribute.h"
 #include "core/memory/holders.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
@@ -21,8 +22,11 @@
 #include "memfd/watch.h"
 #include "memfd/wait.h"
 
+#define CALL_NS 1000000000u /* forks wait no longer for a call */
+
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
 static COW_FORK_DATA uint32_t calls;     /* that give up privileges, under way */
+static COW_FORK_DATA uint64_t begun;     /* when the last of them began */
 static COW_FORK_DATA bool soft;          /* files were left without a seal */
 static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
 
@@ -59,6 +63,8 @@ cow__border_call(bool begins)
 {
 	uint32_t n = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
 
+	if (begins)
+		__atomic_store_n(&begun, cow__now(), __ATOMIC_SEQ_CST);
 	/* A child that a handler forked in the middle of the call ends it, too, and began none. */
 	while ((begins || n) && !__atomic_compare_exchange_n(&calls, &n, begins ? n + 1 : n - 1, false,
 	                                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -75,7 +81,9 @@ cow__border_fence(void)
 bool
 cow__border_waits(void)
 {
-	return __atomic_load_n(&calls, __ATOMIC_SEQ_CST) != 0;
+	/* A handler may have left a call by siglongjmp(), so it may stay in the count for ever. */
+	return __atomic_load_n(&calls, __ATOMIC_SEQ_CST) &&
+	       cow__elapsed(__atomic_load_n(&begun, __ATOMIC_SEQ_CST), cow__now()) < CALL_NS;
 }
 
 COW_FORK_CODE void
@@ -108,9 +116,8 @@ leave_by_copies(const struct cow__segment *s)
  * its whole file, and its copied pages dropped. Behind them are the bytes that this process
  * overwrote, which relatives still read: only copies of everything leave them. */
 static int
-prepare(bool hard)
+prepare(bool hard, bool keeps)
 {
-	bool keeps = cow__engine.border != COW__BORDER_COPIES;
 	struct cow__census c = { .asked = 0 };
 	struct cow__segment *s;
 	int r = 0;
@@ -136,7 +143,7 @@ prepare(bool hard)
 }
 
 static int
-leave(bool hard)
+leave(bool hard, bool keeps)
 {
 	struct cow__segment *s;
 	uint64_t marked = 0;
@@ -145,7 +152,7 @@ leave(bool hard)
 	cow__ahead_forget();
 	cow__old_tables_release();
 	(void)cow__spares_release(cow__now(), true);
-	r = prepare(hard);
+	r = prepare(hard, keeps);
 	if (r == 0)
 		r = cow__rewrites_unmap();
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
@@ -165,9 +172,11 @@ leave(bool hard)
 	return 0;
 }
 
-COW_EXPORT int
-cow__border_make(bool hard)
+static int
+make(bool hard, bool late)
 {
+	bool keeps = cow__engine.border != COW__BORDER_COPIES;
+
 	struct cow__signals signals;
 	int r = -EAGAIN;
 
@@ -176,7 +185,10 @@ cow__border_make(bool hard)
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
 	if (cow__engine_lock_in_handler()) {
-		r = leave(hard);
+		r = leave(hard, keeps);
+		/* Other threads run, or there is no memory for copies. */
+		if (r < 0 && late)
+			r = leave(true, true);
 		cow__engine_unlock();
 	}
 	cow__signals_restore(&signals);
@@ -184,14 +196,35 @@ cow__border_make(bool hard)
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
 
-/* The pages that the child of another thread's fork was to get. The tiles are whole: that thread has
- * the lock, and changes none while it lends. */
+COW_EXPORT int
+cow__border_make(bool hard)
+{
+	return make(hard, false);
+}
+
+COW_EXPORT void
+cow__border_make_late(void)
+{
+	(void)make(cow__process_opens_mapped(), true);
+}
+
+/* The pages that the child of another thread's fork was to get, but not what the program has mapped
+ * over them. The tiles are whole: that thread has the lock, and changes none while it lends. */
 static void
 unmap_lent(void)
 {
-	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (t->kind == COW__LIVE && t->backing == COW__PRIVATE)
-			(void)cow__map_release(cow__tile_start(t), t->bytes);
+	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
+		uintptr_t at = cow__tile_start(t), end;
+
+		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
+			continue;
+		for (; at < cow__tile_end(t); at = end) {
+			end = cow__tile_end(t);
+			if (cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at, &end) ==
+			    COW__PLACE_OURS)
+				(void)cow__map_release(at, end - at);
+		}
+	}
 }
 
 COW_EXPORT void

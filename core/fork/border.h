@@ -53,6 +53,10 @@ bool cow__border_soft(void);
  */
 int cow__border_make(bool hard);
 
+/* After the call, to children that a handler forked during it. The call can't be refused any more. So
+ * where the option `border` wants copies that can't be made, the files get seals and stay mapped. */
+void cow__border_make_late(void);
+
 /* Around such a call, with the border before it: a fork by another thread between the border and
  * the call would make relatives that have no border. So forks wait while one is under way, for a
  * second at most: the call may wait for the thread that forks. */

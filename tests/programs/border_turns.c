@@ -10,6 +10,8 @@
  *   full       the same, and there is no descriptor left for the border
  *   thread     one thread gives them up alone; another one enters a sandbox
  *   handler    a handler of the calling thread forks in the middle of the call
+ *   late     the same where there were no relatives before, and another thread never rests
+ *   left     a handler leaves the call by siglongjmp(); a later clone() must give all memory
  *   missed     a fork beside that of another thread, which takes longer than forks wait
  *   alias      the child is made by __clone(), the other name of clone()
  *   dontfork   memory is kept from children by process_madvise()
@@ -26,7 +28,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -247,56 +248,7 @@ static int one_thread(void)
 	return status ? status : status_of(victim);
 }
 
-static volatile pid_t made;
-static volatile uid_t made_by;
-
-/* The child keeps what its parent gives up. It has to be the first: others inherit the timer's
- * handler, but no timer. */
-static void forks(int sig)
-{
-	(void)sig;
-	if (made)
-		return;
-	made_by = geteuid();
-	made = fork();
-	if (made == 0) {
-		gate_wait(gate);
-		_exit(spoiled());
-	}
-}
-
-/* Many relatives' files make the call long, so that the timer hits it. */
-static int handler_forks(void)
-{
-	struct itimerval timer = { .it_value.tv_usec = 1 };
-	pid_t relative;
-	int late;
-
-	needs_root();
-	gate_make(gate);
-	gate_make(back);
-	relative = fork();
-	check(relative >= 0);
-	if (relative == 0) {
-		gate_wait(back);
-		_exit(0);
-	}
-	block = block_new(); /* in a file that is nobody else's yet */
-	check(signal(SIGALRM, forks) != SIG_ERR);
-	check(setgroups(0, NULL) == 0 && setgid(NOBODY) == 0);
-	timer.it_value.tv_usec = 1 + (int)(getpid() % 7) * 100;
-	check(setitimer(ITIMER_REAL, &timer, NULL) == 0);
-	check(setuid(NOBODY) == 0);
-	while (!made)
-		usleep(100);
-	late = made_by != 0; /* after the call: both are nobody */
-	if (!late)
-		attack();
-	gate_open(gate);
-	gate_open(back);
-	check(status_of(relative) == 0);
-	return status_of(made);
-}
+#include "border_turns_handlers.h"
 
 static volatile pid_t forker_id;
 
@@ -430,7 +382,8 @@ static const struct {
 } cases[] = {
 	{ "filter", filter_first }, { "failed", failed_call },   { "swept", swept },
 	{ "full", full_table },     { "thread", one_thread },
-	{ "handler", handler_forks }, { "missed", missed_fork }, { "alias", other_name },
+	{ "handler", handler_forks }, { "late", late_border },
+	{ "left", left_call },	      { "missed", missed_fork }, { "alias", other_name },
 	{ "dontfork", dontfork },   { "wipeonfork", wipeonfork },
 };
 
