@@ -134,6 +134,10 @@ int cow__map_populate(uintptr_t addr, size_t bytes);
  * meanwhile, pages of zeros come back. */
 void cow__map_show(uintptr_t addr, size_t bytes);
 
+/* How many pages of a mapping of at most 2 MiB are in memory. Pages of the file
+ * count, too, if the page table lacks them. */
+int cow__map_resident(uintptr_t addr, size_t bytes);
+
 /* Can this thread read all of it? Any address and length. 0, or -EFAULT: something is
  * unmapped or protected, or lies behind the end of its file. */
 int cow__map_readable(uintptr_t addr, size_t bytes);

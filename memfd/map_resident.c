@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Page tables for the pages that a file has under a mapping: see memfd/map.h
+ * Which pages a file has under a mapping: see memfd/map.h
  */
 #include "memfd/map.h"
 #include "memfd/page.h"
@@ -12,6 +12,20 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
+
+int
+cow__map_resident(uintptr_t addr, size_t bytes)
+{
+	unsigned char pages[HUGE_BYTES / 4096];
+	size_t want = bytes / cow__page;
+	int n = 0, r = (int)sys_mincore((void *)addr, bytes, pages);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < want; i++)
+		n += pages[i] & 1;
+	return n;
+}
 
 void
 cow__map_show(uintptr_t addr, size_t bytes)

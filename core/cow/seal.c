@@ -66,7 +66,7 @@ seal(struct cow__tile *t, size_t bytes)
 	if (r < 0)
 		return r;
 	s->owner = false;
-	cow__commit_forget_young(t); /* its pages stay as they are */
+	cow__commit_forget_young(t); /* the helper can't mend it any more */
 	t->inherited = t->uncounted = true;
 	if (cow__memfd_holds_only(
 	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {

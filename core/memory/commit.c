@@ -11,6 +11,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
+#include "core/memory/mend.h"
 #include "core/memory/progress.h"
 #include "core/memory/state.h"
 #include "memfd/forked.h"
@@ -80,6 +81,17 @@ young_remove(struct cow__tile *t)
 	t->down_committed = t->down_touched;
 }
 
+/* The tile is no longer young. If it has small pages, the helper mends them. */
+static void
+grown_up(struct cow__tile *t)
+{
+	bool mend = t->missed && t->segment && cow__engine.use_helper;
+
+	young_remove(t);
+	if (mend)
+		cow__mend_later(t);
+}
+
 /* True if the program got on since the last look. */
 static bool
 look(struct cow__tile *t, uint64_t now, bool both_ends)
@@ -100,7 +112,7 @@ look(struct cow__tile *t, uint64_t now, bool both_ends)
 	}
 	if (t->touched + t->down_touched >= cow__progress_chunks(t) ||
 	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
-		young_remove(t);
+		grown_up(t);
 	return n > 0;
 }
 
@@ -125,7 +137,7 @@ retire(void)
 	while (t != young && (t->busy || cow__progress_ahead_up(t) || cow__progress_ahead_down(t)))
 		t = t->list_prev;
 	if (t != young)
-		young_remove(t);
+		grown_up(t);
 }
 
 /* Makes a tile young that has pages up to `there`. The program touched them, or they were
@@ -135,7 +147,7 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 {
 	uintptr_t at = cow__round_down(cow__tile_start(t) + there, COW__HUGE);
 
-	t->committed = t->touched = at > cow__progress_origin(t) ? at - cow__progress_origin(t) : 0;
+	t->committed = t->touched = at > cow__mend_origin(t) ? at - cow__mend_origin(t) : 0;
 	t->warm = warm ? t->touched : 0;
 	cow__budget_touched(t->touched - t->warm);
 	t->progress_at = cow__now();
@@ -199,7 +211,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	}
 	if (want) {
 		t->committed += want;
-		advise(t, cow__progress_origin(t) + t->committed - want, want);
+		advise(t, cow__mend_origin(t) + t->committed - want, want);
 	}
 	if (t->young && cow__progress_chunks(t) - t->committed >= HELPER_PAYS)
 		cow__helper_want(true);
@@ -217,13 +229,13 @@ cow__commit_unlock(struct cow__tile *t)
 		return;
 	}
 	want = t->committed - t->touched;
-	at = cow__progress_origin(t) + t->touched;
+	at = cow__mend_origin(t) + t->touched;
 	cow__engine_unlock();
 	r = cow__apart_collapse(t, at, want, &done);
 	cow__engine_lock();
 	cow__stat_add(bytes_collapsed, done);
 	if (t->young) {
-		t->small |= want > done;
+		t->missed += want - done;
 		if (r < 0)
 			refused(t, r);
 		else if (cow__progress_chunks(t) - t->committed + want - done >= HELPER_PAYS)
@@ -255,13 +267,26 @@ cow__commit_reached(struct cow__tile *t)
 		(void)cow__progress_down(t);
 	if (t->down_touched || t->touched >= cow__progress_chunks(t))
 		return t->bytes;
-	return cow__progress_origin(t) - cow__tile_start(t) + t->committed;
+	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
+}
+
+void
+cow__commit_recycled(struct cow__tile *t)
+{
+	if (!cow__commits() || !cow__engine.use_helper)
+		return;
+	t->touched = cow__progress_chunks(t);
+	cow__budget_touched(t->touched);
+	cow__mend_later(t);
+	cow__helper_want(false);
 }
 
 void
 cow__commit_forget(struct cow__tile *t)
 {
+	t->small |= t->mending || t->missed;
 	young_remove(t);
+	cow__mend_end(t);
 	cow__budget_touched_ends(t->touched - t->warm + t->down_touched);
 	t->touched = t->committed = t->warm = t->down_touched = t->down_committed = 0;
 }
@@ -301,6 +326,7 @@ cow__commit_forget_young(struct cow__tile *t)
 		drop_ahead(t);
 	}
 	young_remove(t);
+	cow__mend_end(t);
 }
 
 void
@@ -309,7 +335,7 @@ cow__commit_stop(struct cow__tile *t)
 	if (!t->young)
 		return;
 	drop_ahead(t); /* its page table may be gone */
-	young_remove(t);
+	grown_up(t);
 }
 
 /* Commits `bytes` bytes from `at` on, which are noted as committed. Unlocks the engine, but
@@ -326,7 +352,7 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 	}
 	cow__budget_ahead(bytes);
 	r = cow__apart_remake(t, at, bytes, &done);
-	t->small |= bytes > done;
+	t->missed += bytes - done;
 	if (r < 0 && t->young)
 		refused(t, r);
 	if (t->doomed)
@@ -357,17 +383,17 @@ commit_up(struct cow__tile *t)
 	 * and go on behind. */
 	if (!cow__progress_ahead_up(t)) {
 		if (t->committed + t->down_committed >= cow__progress_chunks(t) ||
-		    cow__pagemap_touched_page(cow__progress_origin(t) + t->committed) <= 0)
+		    cow__pagemap_touched_page(cow__mend_origin(t) + t->committed) <= 0)
 			return false;
 		t->committed += COW__HUGE;
-		t->small = true;
+		t->missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
 	want = !commits(t) ? 0 : batch(t, t->touched - t->warm, t->committed - t->warm);
 	if (!want)
 		return false;
 	t->committed += want;
-	commit_batch(t, cow__progress_origin(t) + t->committed - want, want);
+	commit_batch(t, cow__mend_origin(t) + t->committed - want, want);
 	return true;
 }
 
@@ -384,7 +410,7 @@ commit_down(struct cow__tile *t)
 		    cow__pagemap_touched_page(cow__progress_end(t) - t->down_committed - cow__page) <= 0)
 			return false;
 		t->down_committed += COW__HUGE;
-		t->small = true;
+		t->missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
 	want = !commits(t) ? 0 : batch(t, t->down_touched, t->down_committed);
@@ -423,7 +449,7 @@ cow__commit_child(void)
 {
 	while (young)
 		young_remove(young);
-	cow__apart_child();
+	cow__mend_child();
 	cow__budget_child();
 }
 
@@ -432,9 +458,9 @@ cow__commit_job(uint64_t now)
 {
 	static uint64_t idle;
 
-	if (!young)
+	if (!young && !cow__mend_pending())
 		return UINT64_MAX;
-	if (commit_step(now))
+	if (commit_step(now) || cow__mend_step(now))
 		idle = LOOK_NS / 2;
 	if (idle < LOOK_MOST_NS)
 		idle *= 2;

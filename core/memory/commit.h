@@ -26,11 +26,13 @@
  * from its start. The engine looks at young tiles when the program allocates. The
  * helper thread looks as well, if enough is missing.
  *
- * Where the program was faster than the helper, it got small pages. They stay small.
+ * Where the program was faster than the helper, it got small pages. They are mended
+ * afterwards (core/memory/mend.h).
  *
  * Where a thread has a NUMA policy of its own, nothing is committed ahead. The
  * first touch by the helper, or by the allocating thread, would place the page by
- * the policy of that thread.
+ * the policy of that thread. Mending leaves pages on the node where most of them
+ * are.
  */
 #ifndef COW_CORE_MEMORY_COMMIT_H
 #define COW_CORE_MEMORY_COMMIT_H
@@ -53,14 +55,18 @@ void cow__commit_from(struct cow__tile *t, size_t there);
 /* How far a live tile may have pages. Notes what was touched of it. */
 size_t cow__commit_reached(struct cow__tile *t);
 
-/* A tile is freed or cut: no more commits. */
+/* A live tile of warm memory that has small pages: they are mended. */
+void cow__commit_recycled(struct cow__tile *t);
+
+/* A tile is freed or cut: no more commits or mending. Notes that it has small
+ * pages. */
 void cow__commit_forget(struct cow__tile *t);
 
 /* Waits until the helper has left the live tile at `at`, 50 ms at most, and keeps it from coming
  * back. Unlocks the engine meanwhile: *t is the tile that is there afterwards, or NULL. */
 bool cow__commit_wait(struct cow__tile **t, uintptr_t at);
 
-/* Nothing is committed ahead any more: the tile is frozen, or is read around its
+/* Nothing is committed ahead any more, mending goes on: the tile is frozen, or is read around its
  * holes. What is read counts as touched, so the helper would fill one hole after the other. */
 void cow__commit_stop(struct cow__tile *t);
 

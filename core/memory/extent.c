@@ -110,12 +110,25 @@ take_either(size_t bytes, size_t align, bool *anon, unsigned flags,
 	return r;
 }
 
+/* Huge pages for a new extent of a segment. `small`: it had small ones. */
+static void
+commit(struct cow__tile *t, size_t dirty, unsigned flags, bool small)
+{
+	if (t->bytes < COW__HUGE)
+		return;
+	/* Who writes all of it commits it with cow__commit_range(). */
+	if (t->bytes - dirty >= COW__HUGE && !(flags & COW__EXTENT_WHOLE))
+		cow__commit_fresh(t, dirty);
+	else if (dirty && small && t->segment)
+		cow__commit_recycled(t);
+}
+
 int
 cow__extent_new(size_t bytes, size_t align, unsigned flags,
                 struct cow__tile **ret, size_t *ret_dirty)
 {
 	size_t len = cow__round_up(bytes ? bytes : 1, cow__page);
-	bool anon = wants_anon(len, flags), zeros = false;
+	bool anon = wants_anon(len, flags), zeros = false, small;
 	size_t dirty;
 	struct cow__tile *t;
 	int r;
@@ -142,6 +155,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	 * it. */
 	if (t->segment && t->segment->single && dirty > bytes)
 		memset((char *)cow__tile_start(t) + bytes, 0, len - bytes);
+	small = t->small;
 	cow__extent_live(t, bytes);
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
@@ -154,9 +168,8 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	/* Warm memory that does not serve goes before more is committed. */
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);
-	/* Who writes all of it commits it with cow__commit_range(). */
-	if ((!anon || zeros) && len - dirty >= COW__HUGE && !(flags & COW__EXTENT_WHOLE))
-		cow__commit_fresh(t, dirty);
+	if (!anon || zeros)
+		commit(t, dirty, flags, small);
 	*ret = t;
 	*ret_dirty = dirty;
 	return 0;

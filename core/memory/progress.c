@@ -15,16 +15,16 @@
 size_t
 cow__progress_chunks(const struct cow__tile *t)
 {
-	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), cow__progress_origin(t));
+	uintptr_t end = cow__max(cow__round_down(cow__tile_end(t), COW__HUGE), cow__mend_origin(t));
 
-	return end - cow__progress_origin(t);
+	return end - cow__mend_origin(t);
 }
 
 int
 cow__progress_up(struct cow__tile *t)
 {
 	size_t rest = cow__progress_chunks(t) - t->down_committed - t->touched, reached;
-	int n = cow__pagemap_touched(cow__progress_origin(t) + t->touched, COW__HUGE, rest / COW__HUGE,
+	int n = cow__pagemap_touched(cow__mend_origin(t) + t->touched, COW__HUGE, rest / COW__HUGE,
 	                             PASSED / COW__HUGE);
 
 	if (n <= 0)
@@ -34,7 +34,7 @@ cow__progress_up(struct cow__tile *t)
 	cow__budget_touched(reached - t->touched);
 	t->touched = reached;
 	if (t->committed < reached) {
-		t->small = true;
+		t->missed += reached - t->committed;
 		t->committed = reached;
 	}
 	return n;
@@ -76,7 +76,7 @@ cow__progress_down(struct cow__tile *t)
 			t->committed -= COW__HUGE; /* the start had it ahead */
 			cow__budget_ahead_ends(COW__HUGE);
 		} else {
-			t->small = true;
+			t->missed += COW__HUGE;
 		}
 	}
 	cow__budget_touched(reached - before);

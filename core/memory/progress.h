@@ -14,15 +14,7 @@
 #ifndef COW_CORE_MEMORY_PROGRESS_H
 #define COW_CORE_MEMORY_PROGRESS_H
 
-#include "core/base/base.h"
-#include "core/memory/tile.h"
-
-/* The bytes count from here on, the first 2 MiB boundary of the tile. */
-static inline uintptr_t
-cow__progress_origin(const struct cow__tile *t)
-{
-	return cow__round_up(cow__tile_start(t), COW__HUGE);
-}
+#include "core/memory/mend.h"
 
 /* Bytes of all chunks. */
 size_t cow__progress_chunks(const struct cow__tile *t);
@@ -30,7 +22,7 @@ size_t cow__progress_chunks(const struct cow__tile *t);
 static inline uintptr_t
 cow__progress_end(const struct cow__tile *t)
 {
-	return cow__progress_origin(t) + cow__progress_chunks(t);
+	return cow__mend_origin(t) + cow__progress_chunks(t);
 }
 
 /* Bytes that are committed and not known to be touched. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that thawed counts in RSS again
+ * Memory that thawed, or was mended, counts in RSS again
  *
- * A thaw maps the file's pages shared, and the new mapping has no page table entries. A page that
- * the program touches gets its entry back, the others don't. But the kernel counts entries, so RSS, PSS and the score of the OOM killer would miss memory
+ * A thaw maps the file's pages shared, and the new mapping has no page table entries. Mending
+ * leaves none, either. A page that the program touches gets its entry back, the others don't.
+ * But the kernel counts entries, so RSS, PSS and the score of the OOM killer would miss memory
  * that the program has. So the helper brings the entries back, when the program has not forked
  * for a while. It looks which pages the file has, because to read a hole would make a page.
  *

@@ -73,7 +73,7 @@ struct cow__tile {
 	struct cow__node node; /* key: address */
 	struct cow__tile *prev, *next;         /* in address order */
 	struct cow__tile *bin_prev, *bin_next; /* free: of equal size class */
-	struct cow__tile *list_prev, *list_next; /* warm, young or remote */
+	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
 	size_t bytes;
 	uint8_t kind, backing;
 	bool slow;     /* the mapping is not plain: protections, others' pages */
@@ -86,6 +86,7 @@ struct cow__tile {
 	bool punching; /* ... freeing file pages under copied ones: no thaw */
 	bool reshadowed; /* some file pages that `shadow` counts as freed are there again */
 	bool young;    /* live: is it on the young list? (core/memory/commit.c) */
+	bool mending;  /* live: small pages are made huge (core/memory/mend.c) */
 	bool small;    /* pages: some are small that should be huge */
 	bool block;    /* live: handed out by cow_block_new() ... */
 	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */
@@ -130,7 +131,7 @@ struct cow__tile {
 	size_t shadow; /* private: file pages freed under copied ones, bytes */
 	uint64_t written_back; /* live: bytes of copied pages that thaws wrote back */
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
-	size_t touched, committed;
+	size_t touched, committed, missed;
 	size_t warm; /* so much of `touched` was there when the tile was made */
 	size_t down_touched, down_committed; /* the same from its end, downwards */
 	uint64_t progress_at;

@@ -27,11 +27,15 @@
 static long hold_nr, hold_advice, hold_main_tid;
 static long hold_bytes;  /* 0, or only those of so many bytes */
 static int hold_state;   /* 1: hold it; 2: it is held */
+static int hold_no_huge; /* nobody gets huge pages */
 
 long cow__syscall(long nr, long a, long b, long c, long d, long e, long f)
 {
 	int one = 1;
 
+	if (nr == SYS_madvise && c == HOLD_COLLAPSE &&
+	    __atomic_load_n(&hold_no_huge, __ATOMIC_ACQUIRE))
+		return -EBUSY;
 	if (nr == hold_nr &&
 	    (hold_advice == HOLD_ADVICE_ANY || c == hold_advice) &&
 	    (!hold_bytes || b == hold_bytes) &&

@@ -388,8 +388,8 @@ START_TEST(goes_on_as_any_block)
 }
 END_TEST
 
-/* What is sealed is not mapped for writing any more. */
-START_TEST(is_not_young)
+/* Its small pages stay: what is sealed is not mapped for writing any more. */
+START_TEST(is_not_mended)
 {
 	unsigned char *p;
 	struct cow__tile *t;
@@ -403,7 +403,7 @@ START_TEST(is_not_young)
 	cow__engine_unlock();
 	ck_assert_uint_eq(send_block(pair.mine, p, COW_SHARE_CLONE), 0);
 	cow__engine_lock();
-	ck_assert(!t->young);
+	ck_assert(!t->young && !t->mending);
 	cow__engine_unlock();
 	cow_block_free(p);
 	pair_free(&pair);
@@ -491,7 +491,7 @@ int main(void)
 	tcase_add_test(tcase, not_beside_what_it_left);
 	tcase_add_test(tcase, not_with_a_neighbour);
 	tcase_add_loop_test(tcase, goes_on_as_any_block, 0, 8);
-	tcase_add_test(tcase, is_not_young);
+	tcase_add_test(tcase, is_not_mended);
 	tcase_add_test(tcase, ends_with_its_block);
 	tcase_add_test(tcase, while_the_helper_takes_old_tables_down);
 	tcase_add_test(tcase, born_before_the_channel);

@@ -13,6 +13,7 @@
 
 START_TEST(growth_beside_the_helper)
 {
+	static const long calls[] = { SYS_madvise, SYS_mincore };
 	size_t bytes = 32 * MIB;
 	unsigned char *p, *q;
 	void *grown;
@@ -22,9 +23,12 @@ START_TEST(growth_beside_the_helper)
 	q = new_block(bytes, 0);
 	ok(cow_block_resize(p, bytes, &grown));
 	p = grown;
-	hold_at(SYS_madvise, HOLD_COLLAPSE);
+	if (_i == 1)
+		__atomic_store_n(&hold_no_huge, 1, __ATOMIC_RELEASE);
+	hold_at(calls[_i], _i ? HOLD_ADVICE_ANY : HOLD_COLLAPSE);
 	fill(p, bytes, 1);
 	ck_assert(wait_until(hold_is_on, NULL, 10));
+	__atomic_store_n(&hold_no_huge, 0, __ATOMIC_RELEASE);
 	ok(cow_block_resize(p, 2 * bytes, &grown));
 	ck_assert_ptr_eq(grown, p);
 	fill(p + bytes, bytes, 2);
@@ -48,6 +52,6 @@ int main(void)
 	else if (!hold_collapses())
 		puts("skip growth_beside_the_helper the kernel refuses MADV_COLLAPSE");
 	else
-		tcase_add_test(tcase, growth_beside_the_helper);
+		tcase_add_loop_test(tcase, growth_beside_the_helper, 0, 2);
 	return run_suite(suite);
 }

@@ -60,7 +60,7 @@ START_TEST(parts_are_cut_out)
 {
 	struct cow_stats before;
 
-	/* While it commits a mapping, that can't be cut. */
+	/* While it commits or mends a mapping, that can't be cut. */
 	ok(cow_option_set("helper", "no"));
 	before = stats_now();
 	unmap_all(mapping(), true);

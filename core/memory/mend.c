@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mending: see the header.
+ */
+#include "core/memory/mend.h"
+#include "core/base/base.h"
+#include "core/memory/apart.h"
+#include "core/memory/extent.h"
+#include "core/memory/helper.h"
+#include "core/memory/resident.h"
+#include "core/memory/state.h"
+#include "memfd/forked.h"
+#include "memfd/map.h"
+#include "memfd/wait.h"
+
+#define WAIT_NS 100000000u /* the program may clone the block at once */
+
+static struct cow__tile *mended; /* a list */
+
+void
+cow__mend_later(struct cow__tile *t)
+{
+	if (cow__without(MENDING))
+		return;
+	t->missed = 0;
+	t->mending = true;
+	t->committed = 0;
+	t->progress_at = cow__now();
+	t->list_prev = NULL;
+	t->list_next = mended;
+	if (mended)
+		mended->list_prev = t;
+	mended = t;
+}
+
+void
+cow__mend_end(struct cow__tile *t)
+{
+	if (!t->mending)
+		return;
+	t->mending = false;
+	t->committed = t->touched;
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		mended = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+}
+
+bool
+cow__mend_pending(void)
+{
+	return mended != NULL;
+}
+
+COW_FORK_CODE void
+cow__mend_child(void)
+{
+	while (mended)
+		cow__mend_end(mended);
+	cow__apart_child();
+}
+
+/* File pages were given back, since copies or layers lie above them. Mending would bring
+ * them back. */
+static bool
+has_holes(const struct cow__tile *t)
+{
+	return t->shadow || t->npieces;
+}
+
+/* Of the next bytes, how many are in chunks of which seven of eight pages are there?
+ * Where the program touched few pages, it keeps few. The engine is not locked. */
+static size_t
+dense(uintptr_t at, size_t most)
+{
+	size_t n = 0;
+
+	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
+	                           (int)(COW__HUGE / cow__page / 8 * 7))
+		n += COW__HUGE;
+	return n;
+}
+
+/* Makes the next small pages huge. Unlocks the engine while it looks and works. */
+static void
+mend(struct cow__tile *t)
+{
+	uintptr_t at = cow__mend_origin(t) + t->committed;
+	size_t most = cow__min(COW__APART_MOST, t->touched - t->committed), n, done;
+
+	if (has_holes(t)) {
+		t->small = true;
+		cow__mend_end(t);
+		return;
+	}
+	t->busy = true;
+	cow__engine_unlock();
+	n = dense(at, most);
+	cow__helper_lock();
+	t->busy = false;
+	/* It may have ended, and begun anew at another place. */
+	if (!t->doomed && t->mending && !has_holes(t) &&
+	    at == cow__mend_origin(t) + t->committed && most <= t->touched - t->committed) {
+		t->committed += n ? n : COW__HUGE;
+		if (n) { /* what can't be made huge stays small */
+			(void)cow__apart_remake(t, at, n, &done);
+			cow__resident_later(t, n);
+		}
+		if (t->mending && t->committed >= t->touched)
+			cow__mend_end(t);
+	}
+	if (t->doomed)
+		cow__extent_free(t);
+}
+
+bool
+cow__mend_step(uint64_t now)
+{
+	for (struct cow__tile *t = mended; t; t = t->list_next) {
+		if (t->busy || cow__elapsed(t->progress_at, now) < WAIT_NS)
+			continue;
+		mend(t);
+		return true;
+	}
+	return false;
+}
