@@ -329,11 +329,13 @@ cow__process_is_user(uint32_t uid)
 	return strstr(map, " 4294967295") != NULL;
 }
 
+#if defined(COW_DEBUG) || defined(COW_SANITIZED) /* for core/memory/check.c */
 void
 cow__process_say(const char *text, size_t bytes)
 {
 	(void)SYS3(SYS_write, 2, text, bytes);
 }
+#endif
 
 _Noreturn void
 cow__process_exit(int status)

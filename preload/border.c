@@ -280,7 +280,7 @@ preload_border(bool whole, long number, long a, long b, long c, struct preload_c
 		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 	if (kind != NONE && (cow__border_due() || (kind == HARD && cow__border_soft()))) {
 		preload_report_stranger();
-		r = cow__border_make(kind == HARD);
+		r = cow__border_make(kind == HARD, false);
 	}
 	/* A filter of its own may forbid a child of vfork() to ask anything afterwards. */
 	ret->is_border = kind != NONE && r == 0 && !preload_is_vfork_child();
@@ -296,7 +296,7 @@ preload_border_over(const struct preload_crossing *crossing, bool filtered)
 	/* Since the border there were no relatives. Nothing but the library and handlers has run since
 	 * the call, so it is not too late. */
 	if (!filtered && !preload_sandboxed() && crossing->is_border && cow__border_due())
-		cow__border_make_late();
+		(void)cow__border_make(cow__process_opens_mapped(), true);
 	if (crossing->counted)
 		cow__border_call(false);
 	errno = saved;

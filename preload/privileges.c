@@ -146,7 +146,7 @@ nothing_began(void)
 	if (!cow__threads_none() && cow__threads_suspend())
 		cow__helper_resume();
 	if (cow__border_due())
-		cow__border_make_late();
+		(void)cow__border_make(cow__process_opens_mapped(), true);
 }
 
 /* The calling thread's way through a call that may be a border. */
@@ -201,7 +201,7 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		r = preload_kernel(number, a);
 		/* Has a handler forked since? */
 		if (relatives != cow__border_relatives() && preload_border_by_file_user())
-			cow__border_make_late();
+			(void)cow__border_make(cow__process_opens_mapped(), true);
 		return r;
 	}
 	if (!call.sandbox && !changes_children(number) && nothing_to_end()) {

@@ -320,12 +320,6 @@ cow__thaw_some(struct cow__tile *t, size_t most)
 	return r;
 }
 
-int
-cow__thaw(struct cow__tile *t)
-{
-	return cow__thaw_some(t, SIZE_MAX);
-}
-
 /* The last of the plain neighbours from `t` on, in up to `most` bytes. */
 static struct cow__tile *
 neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)

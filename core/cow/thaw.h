@@ -24,14 +24,11 @@
 #include "core/cow/exclusive.h"
 #include "core/memory/tile.h"
 
-/* Thaws one tile. Nobody writes it meanwhile, and it is exclusive
- * (core/cow/exclusive.h). 0 or -errno. The bytes are as before in either case. */
-int cow__thaw(struct cow__tile *t);
-
-/* Thaws a part of a tile: about `most` bytes from where the last call stopped, or
- * less if much of that was written. So a program that writes a page now and then
- * does not wait for all of them. If `most` is half of the tile or more, the call
- * thaws all of it. */
+/* Thaws a part of a tile, which nobody writes meanwhile and which is exclusive
+ * (core/cow/exclusive.h): about `most` bytes from where the last call stopped, or less if much of
+ * that was written. So a program that writes a page now and then does not wait for all of them. If
+ * `most` is half of the tile or more, the call thaws all of it. 0 or -errno. The bytes are as
+ * before in either case. */
 int cow__thaw_some(struct cow__tile *t, size_t most);
 
 /* One step, from *at on and up to `end`: a chunk of 2 MiB with written pages, or up to 16 MiB

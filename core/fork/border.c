@@ -172,8 +172,8 @@ leave(bool hard, bool keeps)
 	return 0;
 }
 
-static int
-make(bool hard, bool late)
+COW_EXPORT int
+cow__border_make(bool hard, bool late)
 {
 	bool keeps = cow__engine.border != COW__BORDER_COPIES;
 
@@ -194,18 +194,6 @@ make(bool hard, bool late)
 	cow__signals_restore(&signals);
 	/* The kernel's own words would seem to be about the call. */
 	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
-}
-
-COW_EXPORT int
-cow__border_make(bool hard)
-{
-	return make(hard, false);
-}
-
-COW_EXPORT void
-cow__border_make_late(void)
-{
-	(void)make(cow__process_opens_mapped(), true);
 }
 
 /* The pages that the child of another thread's fork was to get, but not what the program has mapped
@@ -251,7 +239,7 @@ cow__border_missed(void)
 COW_EXPORT COW_FORK_CODE void
 cow__border_born(void)
 {
-	if (cow__border_make(cow__process_opens_mapped()) < 0)
+	if (cow__border_make(cow__process_opens_mapped(), false) < 0)
 		cow__process_exit(127);
 }
 
@@ -259,5 +247,5 @@ COW_EXPORT int
 cow_family_leave(void)
 {
 	cow_threads_end();
-	return cow__border_make(cow__process_opens_mapped());
+	return cow__border_make(cow__process_opens_mapped(), false);
 }

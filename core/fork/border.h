@@ -48,14 +48,14 @@ bool cow__border_soft(void);
  * mapping (it keeps CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE). Allowed in signal handlers. The
  * library's threads have ended. Costs about 20 us for each file.
  *
+ * `late`: the call is over, and the border is to children that a handler forked during it. The call
+ * can't be refused any more. So where the option `border` wants copies that can't be made, the
+ * files get seals and stay mapped.
+ *
  *   -EAGAIN   the caller interrupted the engine, or other threads run and a copy is needed
  *   -ENOMEM
  */
-int cow__border_make(bool hard);
-
-/* After the call, to children that a handler forked during it. The call can't be refused any more. So
- * where the option `border` wants copies that can't be made, the files get seals and stay mapped. */
-void cow__border_make_late(void);
+int cow__border_make(bool hard, bool late);
 
 /* Around such a call, with the border before it: a fork by another thread between the border and
  * the call would make relatives that have no border. So forks wait while one is under way, for a
