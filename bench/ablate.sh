@@ -28,4 +28,11 @@ mechanisms | grep -qx "$name" || {
 	exit 2
 }
 make -s everything && make -s WITHOUT="$name" everything || exit 1
+
+# A switch that switches nothing off would make any mechanism look useless.
+code() { objcopy -O binary -j .text "$root/build/$1/lib/libcowshed.so.0" /dev/stdout | cksum; }
+[ "$(code plain)" != "$(code "plain-without-$name")" ] || {
+	echo "${0##*/}: without $name the library has the same code" >&2
+	exit 1
+}
 BASE_BUILD=$root/build/plain-without-$name "$here/pairs.sh" "$@"

@@ -29,8 +29,9 @@
  * bench/ablate.sh can measure what the mechanism brings. */
 #define cow__without(name) COW__WITHOUT_1(COW_WITHOUT_##name)
 #define COW__WITHOUT_1(value) COW__WITHOUT_2(value)
-#define COW__WITHOUT_2(value) COW__WITHOUT_3(COW__WITHOUT_IS_##value true, false, )
-#define COW__WITHOUT_3(first, second, ...) second
+#define COW__WITHOUT_2(value) COW__WITHOUT_3(COW__WITHOUT_IS_##value)
+#define COW__WITHOUT_3(junk) COW__WITHOUT_4(junk true, false, ) /* `junk` may hold a comma now */
+#define COW__WITHOUT_4(first, second, ...) second
 #define COW__WITHOUT_IS_1 ,
 
 #define KIB ((size_t)1 << 10)
