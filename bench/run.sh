@@ -4,7 +4,7 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
-#                                 curves send sparse zeros fork churn mimalloc_bench thp template cycle
+#                                 curves send sparse zeros fork churn late mimalloc_bench thp template cycle
 #                                 memory copies tensors pair wrappers instructions redis prefork
 #                                 programs file stall saver give broker cuda_cache scaling
 #                                 python programs_same border
@@ -20,7 +20,7 @@
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
 all='clone page copy rewrite fill steal freeze share transparent curves send sparse zeros fork'
-all="$all churn mimalloc_bench template cycle memory"
+all="$all churn late mimalloc_bench template cycle memory"
 all="$all pair wrappers copies tensors instructions redis prefork programs file saver stall give broker"
 all="$all cuda_cache scaling python programs_same"
 failed=
@@ -60,7 +60,7 @@ for name in "$@"; do
 			continue
 		fi
 		set -- sh "$here/$name.sh" ;;
-	sparse | zeros | churn | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | border | \
+	sparse | zeros | churn | late | thp | fork | template | cycle | memory | copies | tensors | pair | wrappers | instructions | redis | prefork | border | \
 		programs | scaling)
 		set -- sh "$here/$name.sh" ;;
 	broker | python)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests that come while memory heals: how late are they answered?
+ *
+ *      plain_late [-S TOTAL] [-b BLOCK] [-n FORKS]
+ *
+ * A server with TOTAL (512M) in blocks of BLOCK (16M) forks. While the child lives it rewrites
+ * all. The child ends, and for 1.2 seconds the server sleeps for 200 us again and again, and
+ * then writes to 16 pages here and there, as a request does. A request is as late as its sleep
+ * was too long, and its writes took. FORKS (4) times. It prints percentiles over all requests.
+ */
+#include "bench/common.h"
+
+#include <sys/wait.h>
+
+#define SLEEP_NS 200000
+#define SERVE_NS 1.2e9
+#define MOST 100000
+#define PAGES 16
+
+static double late[MOST]; /* us */
+static size_t requests;
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void request(char **blocks, size_t count, size_t pages)
+{
+	struct timespec pause = { 0, SLEEP_NS };
+	double t0 = now_ns();
+
+	nanosleep(&pause, NULL);
+	for (size_t i = 0; i < PAGES; i++)
+		blocks[(requests * 7 + i * 5) % count][(requests * 131 + i * 977) % pages * PAGE]++;
+	if (requests < MOST)
+		late[requests++] = (now_ns() - t0 - SLEEP_NS) / 1e3;
+}
+
+static void fork_and_rewrite(char **blocks, size_t count, size_t block, int value)
+{
+	int gate[2];
+	char end;
+	pid_t pid;
+
+	if (pipe(gate) < 0)
+		die("pipe failed");
+	pid = fork();
+	if (pid < 0)
+		die("fork failed");
+	if (pid == 0) {
+		close(gate[1]);
+		_exit(read(gate[0], &end, 1) != 0);
+	}
+	for (size_t i = 0; i < count; i++)
+		memset(blocks[i], value, block);
+	close(gate[0]);
+	close(gate[1]);
+}
+
+int main(int argc, char **argv)
+{
+	size_t total = 512 * MIB, block = 16 * MIB, count;
+	int forks = 4, c;
+	char **blocks;
+	double t0;
+
+	while ((c = getopt(argc, argv, "S:b:n:")) != -1) {
+		switch (c) {
+		case 'S': total = size_parse(optarg); break;
+		case 'b': block = size_parse(optarg); break;
+		case 'n': forks = atoi(optarg); break;
+		default: die("usage: see the head of bench/plain_late.c");
+		}
+	}
+	count = total / block;
+	blocks = malloc(count * sizeof(*blocks));
+	if (!count || block < PAGE || !blocks)
+		die("sizes that can't be");
+	for (size_t i = 0; i < count; i++) {
+		blocks[i] = malloc(block);
+		if (!blocks[i])
+			die("malloc failed");
+		memset(blocks[i], 1, block);
+	}
+	for (int f = 0; f < forks; f++) {
+		fork_and_rewrite(blocks, count, block, f + 2);
+		for (t0 = now_ns(); now_ns() - t0 < SERVE_NS;) {
+			request(blocks, count, block / PAGE);
+			(void)waitpid(-1, NULL, WNOHANG);
+		}
+	}
+	qsort(late, requests, sizeof(*late), by_size);
+	printf("half_us=%.1f p99_us=%.1f p999_us=%.1f worst_us=%.1f requests=%zu\n",
+	       late[requests / 2], late[requests * 99 / 100], late[requests * 999 / 1000],
+	       late[requests - 1], requests);
+	return 0;
+}
