@@ -1,16 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a mechanism of the engine brings: each benchmark with it and without it, in turns
+# What a mechanism of the engine brings: the same with it and without it, in turns
 #
-#      bench/ablate.sh                     lists the mechanisms
-#      bench/ablate.sh MECHANISM NAME...   measures one
+#      bench/ablate.sh                            lists the mechanisms
+#      bench/ablate.sh MECHANISM NAME...          measures benchmarks of bench/run.sh
+#      bench/ablate.sh MECHANISM -- PROGRAM ARG.. measures a program of the build's bench/, or another
 #
 # A mechanism is what the sources ask cow__without() for (core/base/base.h). This script builds
-# the tree without it (`make WITHOUT=MECHANISM`), and gives both builds to bench/pairs.sh, whose
-# settings hold. The rows say `with / without`: below 1 the mechanism makes a time shorter.
-here=$(cd "$(dirname "$0")" && pwd)
-root=$(dirname "$here")
+# the tree without it (`make WITHOUT=MECHANISM`). Benchmarks go through bench/pairs.sh, whose
+# settings hold. A program runs under both shims, PAIRS times (8), each after a program that wrote
+# 1 GiB. It is measured by its wall and CPU time, its peak, and by the medians of the figures that
+# it prints as name=value. COWSHED_OPTIONS holds for both.
+#
+# The rows say `with / without`: below 1 the mechanism makes a time shorter.
+. "$(dirname "$0")/common.sh"
 cd "$root" || exit 1
 
 mechanisms() {
@@ -27,12 +31,50 @@ mechanisms | grep -qx "$name" || {
 	echo "${0##*/}: there is no mechanism $name" >&2
 	exit 2
 }
-make -s everything && make -s WITHOUT="$name" everything || exit 1
+without=$root/build/plain-without-$name
+needed=everything
+[ "${1:-}" != -- ] || needed=$without/lib/libcowshed-preload.so # the programs are the same
+make -s everything && make -s WITHOUT="$name" "${needed#"$root/"}" || exit 1
 
 # A switch that switches nothing off would make any mechanism look useless.
-code() { objcopy -O binary -j .text "$root/build/$1/lib/libcowshed.so.0" /dev/stdout | cksum; }
-[ "$(code plain)" != "$(code "plain-without-$name")" ] || {
-	echo "${0##*/}: without $name the library has the same code" >&2
-	exit 1
+code() { objcopy -O binary -j .text "$1/lib/libcowshed.so.0" /dev/stdout | cksum; }
+[ "$(code "$root/build/plain")" != "$(code "$without")" ] ||
+	fail "without $name the library has the same code"
+
+# once SIDE LIBRARIES COMMAND...: appends to $tmp/SIDE.FIGURE
+once() {
+	side=$1 libraries=$2
+	shift 2
+	"$bin/plain_measure" -w 1G >/dev/null # each side finds the same memory
+	LD_LIBRARY_PATH=$libraries "$bin/plain_measure" -o "$tmp/line" \
+		-p "$libraries/libcowshed-preload.so" -- "$@" >"$tmp/out" || fail "failed ($side): $*"
+	for figure in wall_ms cpu_ms peak_kib; do
+		field $figure <"$tmp/line" >>"$tmp/$side.$figure"
+	done
+	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*_[um]s\)=[0-9.]*$/\1/p' | sort -u); do
+		field "$figure" <"$tmp/out" >"$tmp/values"
+		median "$tmp/values" >>"$tmp/$side.$figure"
+	done
 }
-BASE_BUILD=$root/build/plain-without-$name "$here/pairs.sh" "$@"
+
+if [ "${1:-}" = -- ]; then
+	shift
+	program=$1
+	[ ! -x "$bin/$program" ] || { shift && set -- "$bin/$program" "$@"; }
+	turn=0 sides='with without'
+	while [ $turn -lt "${PAIRS:-8}" ]; do
+		for side in $sides; do
+			[ "$side" = with ] && once with "$root/build/plain/lib" "$@"
+			[ "$side" = without ] && once without "$without/lib" "$@"
+		done
+		sides="${sides#* } ${sides%% *}"
+		turn=$((turn + 1))
+	done
+	for file in "$tmp"/with.*; do
+		figure=${file#"$tmp"/with.}
+		report_pairs "without-$name" "${program##*/}/$figure" "${figure##*_}" "$file" \
+			"$tmp/without.$figure" - 0
+	done
+	exit
+fi
+BASE_BUILD=$without "$here/pairs.sh" "$@"
