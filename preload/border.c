@@ -12,7 +12,9 @@
  *                                 It gives that up by a later call
  *   capabilities, seccomp,        hard if it has such a capability before the call
  *   Landlock, no_new_privs,
- *   namespaces, chroot, dumpable
+ *   namespaces, chroot
+ *   dumpable, users of files      hard: the process hides from relatives of the same user, who keep
+ *                                 the descriptors
  *
  * Calls that change nothing make none: programs ask by them, and set what is set already.
  * A border that was not needed costs gains, and never correctness.
@@ -169,9 +171,8 @@ by_prctl(long option, long a, long b)
 	case PR_CAP_AMBIENT:
 		changes = a == PR_CAP_AMBIENT_LOWER || a == PR_CAP_AMBIENT_CLEAR_ALL;
 		break;
-	case PR_SET_DUMPABLE:
-		changes = preload_kernel(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0) != a;
-		break;
+	case PR_SET_DUMPABLE: /* it hides from relatives that could trace it, so they may not write */
+		return preload_kernel(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0) != a ? HARD : NONE;
 	default:
 		return NONE;
 	}
@@ -217,8 +218,10 @@ border_of(long number, long a, long b, long c)
 		return a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c)
 		               ? by_capabilities()
 		               : NONE;
-	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self, lsm_set_self_attr,
-		  * setfsuid, setfsgid */
+	case SYS_setfsuid:
+	case SYS_setfsgid: /* the kernel makes the process not dumpable then */
+		return HARD;
+	default: /* setns, capset, chroot, pivot_root, landlock_restrict_self, lsm_set_self_attr */
 		return by_capabilities();
 	}
 }
@@ -262,21 +265,22 @@ int
 preload_border(bool whole, long number, long a, long b, long c, struct preload_crossing *ret)
 {
 	int saved = errno, r = 0;
+	bool threads = beside_threads();
 	enum border kind;
 
 	harmless = 0; /* relatives may be fewer than before, or have fewer capabilities */
-	ret->counted = beside_threads();
-	if (ret->counted) {
-		cow__border_call(true);
+	ret->call = 0;
+	if (threads) {
+		ret->call = cow__border_call_begins();
 		cow__border_fence();
 	}
 	/* Beside threads it may be for this one alone, also where nobody is left now. And a handler may
 	 * fork during the call. */
 	kind = border_of(number, a, b, c);
 	/* Other threads keep what this one gives up. */
-	if (kind == SOFT && ret->counted && !whole)
+	if (kind == SOFT && threads && !whole)
 		kind = by_capabilities();
-	if ((ret->counted && !whole && kind != NONE) || later_children(number, a, b))
+	if ((threads && !whole && kind != NONE) || later_children(number, a, b))
 		__atomic_store_n(&alone, true, __ATOMIC_RELAXED);
 	if (kind != NONE && (cow__border_due() || (kind == HARD && cow__border_soft()))) {
 		preload_report_stranger();
@@ -284,6 +288,7 @@ preload_border(bool whole, long number, long a, long b, long c, struct preload_c
 	}
 	/* A filter of its own may forbid a child of vfork() to ask anything afterwards. */
 	ret->is_border = kind != NONE && r == 0 && !preload_is_vfork_child();
+	ret->hard = kind == HARD;
 	errno = r < 0 ? -r : saved;
 	return r < 0 ? -1 : 0;
 }
@@ -296,9 +301,8 @@ preload_border_over(const struct preload_crossing *crossing, bool filtered)
 	/* Since the border there were no relatives. Nothing but the library and handlers has run since
 	 * the call, so it is not too late. */
 	if (!filtered && !preload_sandboxed() && crossing->is_border && cow__border_due())
-		(void)cow__border_make(cow__process_opens_mapped(), true);
-	if (crossing->counted)
-		cow__border_call(false);
+		(void)cow__border_make(crossing->hard || cow__process_opens_mapped(), true);
+	cow__border_call_ends(crossing->call);
 	errno = saved;
 }
 

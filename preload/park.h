@@ -228,7 +228,8 @@ void preload_vfork_mark(void);
  * case: it makes the border to a child that was forked meanwhile, by a handler or beside a long
  * call. `filtered`: a filter was set, so the engine has left all files. Async-signal-safe. */
 struct preload_crossing {
-	bool counted, is_border;
+	uint64_t call; /* cow__border_call_begins() */
+	bool is_border, hard;
 };
 int preload_border(bool whole, long number, long a, long b, long c, struct preload_crossing *ret);
 void preload_border_over(const struct preload_crossing *crossing, bool filtered);

@@ -196,12 +196,12 @@ preload_kernel_alone(long number, long a, long b, long c, long d, long e, long f
 		return preload_kernel(number, a, b, c, d, e, f);
 	call.sandbox = makes_sandbox(number, a, b, c);
 
+	relatives = cow__border_relatives(); /* before the question: a handler may fork after it */
 	if (is_of_files(number) && !preload_border_by_file_user()) {
-		relatives = cow__border_relatives();
 		r = preload_kernel(number, a);
 		/* Has a handler forked since? */
 		if (relatives != cow__border_relatives() && preload_border_by_file_user())
-			(void)cow__border_make(cow__process_opens_mapped(), true);
+			(void)cow__border_make(true, true);
 		return r;
 	}
 	if (!call.sandbox && !changes_children(number) && nothing_to_end()) {

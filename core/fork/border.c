@@ -23,10 +23,10 @@
 #include "memfd/wait.h"
 
 #define CALL_NS 1000000000u /* forks wait no longer for a call */
+#define CALLS 8u             /* forks wait for no more at a time */
 
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
-static COW_FORK_DATA uint32_t calls;     /* that give up privileges, under way */
-static COW_FORK_DATA uint64_t begun;     /* when the last of them began */
+static COW_FORK_DATA uint64_t calls[CALLS]; /* that give up privileges, under way: when they began */
 static COW_FORK_DATA bool soft;          /* files were left without a seal */
 static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
 
@@ -37,7 +37,7 @@ cow__border_forked(void)
 	/* Where a parent may not trace its child, every fork is a border. The parent asks,
 	 * because the answer is the child's, too. */
 	at_birth = cow__engine.border == COW__BORDER_FORK ||
-	           (cow__engine.border == COW__BORDER_AUTO && !cow__process_traces_relatives());
+	           (cow__engine.border != COW__BORDER_CALLS && !cow__process_traces_relatives());
 }
 
 COW_EXPORT uint32_t
@@ -58,17 +58,34 @@ cow__border_soft(void)
 	return soft && cow__engine.process == cow__process_id();
 }
 
-COW_EXPORT void
-cow__border_call(bool begins)
+static bool
+is_over(uint64_t call, uint64_t now)
 {
-	uint32_t n = __atomic_load_n(&calls, __ATOMIC_SEQ_CST);
+	return cow__elapsed(call - call % CALLS, now) >= CALL_NS;
+}
 
-	if (begins)
-		__atomic_store_n(&begun, cow__now(), __ATOMIC_SEQ_CST);
-	/* A child that a handler forked in the middle of the call ends it, too, and began none. */
-	while ((begins || n) && !__atomic_compare_exchange_n(&calls, &n, begins ? n + 1 : n - 1, false,
-	                                                     __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-		;
+COW_EXPORT uint64_t
+cow__border_call_begins(void)
+{
+	uint64_t now = cow__now();
+
+	for (unsigned i = 0; i < CALLS; i++) {
+		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST), call = now - now % CALLS + i;
+
+		if ((!old || is_over(old, now)) &&
+		    __atomic_compare_exchange_n(&calls[i], &old, call, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			return call;
+	}
+	return 0;
+}
+
+COW_EXPORT void
+cow__border_call_ends(uint64_t call)
+{
+	/* Another one may have its place, if it took long. In a child of a handler it was forgotten. */
+	if (call)
+		(void)__atomic_compare_exchange_n(&calls[call % CALLS], &call, 0, false, __ATOMIC_SEQ_CST,
+		                                  __ATOMIC_SEQ_CST);
 }
 
 COW_EXPORT void
@@ -81,16 +98,21 @@ cow__border_fence(void)
 bool
 cow__border_waits(void)
 {
-	/* A handler may have left a call by siglongjmp(), so it may stay in the count for ever. */
-	return __atomic_load_n(&calls, __ATOMIC_SEQ_CST) &&
-	       cow__elapsed(__atomic_load_n(&begun, __ATOMIC_SEQ_CST), cow__now()) < CALL_NS;
+	for (unsigned i = 0; i < CALLS; i++) {
+		uint64_t call = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST);
+
+		if (call && !is_over(call, cow__now()))
+			return true;
+	}
+	return false;
 }
 
 COW_FORK_CODE void
 cow__border_child(void)
 {
-	if (calls)
-		calls = 0;
+	for (unsigned i = 0; i < CALLS; i++)
+		if (calls[i])
+			calls[i] = 0;
 }
 
 COW_FORK_CODE bool

@@ -59,8 +59,10 @@ int cow__border_make(bool hard, bool late);
 
 /* Around such a call, with the border before it: a fork by another thread between the border and
  * the call would make relatives that have no border. So forks wait while one is under way, for a
- * second at most: the call may wait for the thread that forks. */
-void cow__border_call(bool begins);
+ * second at most: the call may wait for the thread that forks. A call that is left by siglongjmp(),
+ * or whose thread is cancelled, counts no longer than that, either. */
+uint64_t cow__border_call_begins(void); /* what to end; 0: nothing, since so many are under way */
+void cow__border_call_ends(uint64_t call);
 /* Waits for a fork by another thread that has begun, after which there may be relatives. */
 void cow__border_fence(void);
 bool cow__border_waits(void);

@@ -270,11 +270,18 @@ COW_EXPORT bool
 cow__fork_try_prepare(void)
 {
 	const struct cow__fork_hooks *hooks = hooks_now();
-	bool locked;
+	uint64_t until = cow__now() + TRY_NS;
+	bool locked = false;
 
 	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
 		return false;
-	locked = cow__engine_lock_within(TRY_NS);
+	do {
+		if (locked) { /* another thread is giving up privileges */
+			cow__engine_unlock();
+			cow__yield();
+		}
+		locked = cow__engine_lock_within(TRY_NS);
+	} while (locked && cow__border_waits() && cow__now() < until);
 	if (!locked || hooks != hooks_now() || cow__border_waits()) {
 		if (locked)
 			cow__engine_unlock();

@@ -12,6 +12,7 @@
  *   handler    a handler of the calling thread forks in the middle of the call
  *   late     the same where there were no relatives before, and another thread never rests
  *   left     a handler leaves the call by siglongjmp(); a later clone() must give all memory
+ *   hidden   the process makes itself not dumpable; the child, of the same user, keeps descriptors
  *   missed     a fork beside that of another thread, which takes longer than forks wait
  *   alias      the child is made by __clone(), the other name of clone()
  *   dontfork   memory is kept from children by process_madvise()
@@ -27,6 +28,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -320,6 +322,38 @@ static int missed_fork(void)
 	return status;
 }
 
+/* The child attacks. Both are nobody, so only the missing dumps keep it from tracing. */
+static int hidden(void)
+{
+	pid_t relative, pid;
+
+	gate_make(gate);
+	gate_make(back);
+	relative = fork();
+	check(relative >= 0);
+	if (relative == 0) {
+		gate_wait(back);
+		_exit(0);
+	}
+	if (geteuid() == 0)
+		check(by_ids() == 0);
+	check(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+	block = block_new(); /* in a file of its own, which this user made */
+	pid = fork();
+	check(pid >= 0);
+	if (pid == 0) {
+		gate_wait(gate);
+		must_be_a_border(getppid());
+		attack();
+		_exit(0);
+	}
+	check(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
+	gate_open(gate);
+	gate_open(back);
+	check(status_of(relative) == 0);
+	return status_of(pid) ? SKIPPED : spoiled();
+}
+
 extern int __clone(int (*)(void *), void *, int, void *, ...) __attribute__((weak));
 
 static int drops_and_attacks(void *arg)
@@ -383,7 +417,8 @@ static const struct {
 	{ "filter", filter_first }, { "failed", failed_call },   { "swept", swept },
 	{ "full", full_table },     { "thread", one_thread },
 	{ "handler", handler_forks }, { "late", late_border },
-	{ "left", left_call },	      { "missed", missed_fork }, { "alias", other_name },
+	{ "left", left_call },	      { "hidden", hidden },
+	{ "missed", missed_fork }, { "alias", other_name },
 	{ "dontfork", dontfork },   { "wipeonfork", wipeonfork },
 };
 
