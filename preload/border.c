@@ -6,10 +6,12 @@
  * whether the call is one, and whether the process could open files by their mappings
  * afterwards: then the border has to be a hard one.
  *
- *   users                         hard, unless the last root user goes and no capability stays.
- *                                 If it does not come to that, the next border makes up for it
+ *   users                         hard, unless the last root user goes and no capability stays, and
+ *                                 those it leaves may trace it. If it does not come to that, the
+ *                                 next border makes up for it
  *   groups                        no border yet for a process that may trace and do everything.
- *                                 It gives that up by a later call
+ *                                 It gives that up by a later call. Hard, if those it leaves may
+ *                                 not trace it
  *   capabilities, seccomp,        hard if it has such a capability before the call
  *   Landlock, no_new_privs,
  *   namespaces, chroot
@@ -65,6 +67,15 @@ by_capabilities(void)
 	return cow__process_opens_mapped() ? HARD : SOFT;
 }
 
+/* After a change of ids the kernel lets nobody trace the process without this capability. Relatives
+ * have what the process has now. As root of most containers they lack it, and keep descriptors, by
+ * which they could write. */
+static bool
+relatives_trace(void)
+{
+	return cow__process_capable(1ull << CAP_SYS_PTRACE, true, false);
+}
+
 static bool
 is(long id, long now)
 {
@@ -93,6 +104,8 @@ by_users(bool root, long r, long e, long s)
 	bool others = root && r && e && s && !is(r, NOBODY_ELSE) && !is(e, NOBODY_ELSE) &&
 	              !is(s, NOBODY_ELSE);
 
+	if (!relatives_trace())
+		return HARD;
 	return others && !keeps_capabilities() ? SOFT : by_capabilities();
 }
 
@@ -109,9 +122,10 @@ by_user_call(long number, long a, long b, long c)
 	case SYS_setuid:
 		if (is(a, r) && is(a, e) && is(a, s))
 			return NONE;
+		/* Without the capability it changes the effective user alone. */
 		return cow__process_capable(1ull << CAP_SETUID, true, false)
 		               ? by_users(root, a, a, a)
-		               : by_capabilities();
+		               : HARD;
 	case SYS_setreuid:
 		/* The saved user becomes the effective one. */
 		return stays(a, r) && stays(b, e) && is(s, e) ? NONE : by_users(root, a, b, b);
@@ -142,12 +156,15 @@ same_groups(long number, long a, long b, long c)
 static enum border
 by_group_call(long number, long a, long b, long c)
 {
-	if (same_groups(number, a, b, c) ||
-	    cow__process_capable(1ull << CAP_SYS_PTRACE | 1ull << CAP_SYS_ADMIN |
-	                                 1ull << CAP_SETUID,
-	                         false, false))
+	if (same_groups(number, a, b, c))
 		return NONE;
-	return by_capabilities();
+	if (!relatives_trace())
+		return HARD;
+	return cow__process_capable(1ull << CAP_SYS_PTRACE | 1ull << CAP_SYS_ADMIN |
+	                                    1ull << CAP_SETUID,
+	                            false, false)
+	               ? NONE
+	               : by_capabilities();
 }
 
 static enum border
@@ -258,7 +275,7 @@ preload_border_none(void)
 	if (preload_sandboxed()) /* it has left all files */
 		return true;
 	return cow__border_relatives() == 0 && !beside_threads() &&
-	       !(cow__border_soft() && cow__process_opens_mapped());
+	       !(cow__border_soft() && (cow__process_opens_mapped() || !relatives_trace()));
 }
 
 int

@@ -13,6 +13,7 @@
  *   late     the same where there were no relatives before, and another thread never rests
  *   left     a handler leaves the call by siglongjmp(); a later clone() must give all memory
  *   hidden   the process makes itself not dumpable; the child, of the same user, keeps descriptors
+ *   left_root the process gives up root; its child stays root, but may trace nobody
  *   missed     a fork beside that of another thread, which takes longer than forks wait
  *   alias      the child is made by __clone(), the other name of clone()
  *   dontfork   memory is kept from children by process_madvise()
@@ -322,6 +323,37 @@ static int missed_fork(void)
 	return status;
 }
 
+/* As root of a container. */
+static void without_ptrace(void)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	data[0].effective = data[0].permitted = 1u << CAP_SETUID | 1u << CAP_SETGID;
+	check(syscall(SYS_capset, &head, data) == 0);
+}
+
+static int left_root(void)
+{
+	pid_t pid;
+
+	needs_root();
+	gate_make(gate);
+	without_ptrace();
+	block = block_new();
+	pid = fork();
+	check(pid >= 0);
+	if (pid == 0) {
+		gate_wait(gate);
+		must_be_a_border(getppid());
+		attack();
+		_exit(0);
+	}
+	check(by_ids() == 0);
+	gate_open(gate);
+	return status_of(pid) ? SKIPPED : spoiled();
+}
+
 /* The child attacks. Both are nobody, so only the missing dumps keep it from tracing. */
 static int hidden(void)
 {
@@ -417,7 +449,7 @@ static const struct {
 	{ "filter", filter_first }, { "failed", failed_call },   { "swept", swept },
 	{ "full", full_table },     { "thread", one_thread },
 	{ "handler", handler_forks }, { "late", late_border },
-	{ "left", left_call },	      { "hidden", hidden },
+	{ "left", left_call },	      { "hidden", hidden },     { "left_root", left_root },
 	{ "missed", missed_fork }, { "alias", other_name },
 	{ "dontfork", dontfork },   { "wipeonfork", wipeonfork },
 };
