@@ -51,7 +51,7 @@ once() {
 	for figure in wall_ms cpu_ms peak_kib; do
 		field $figure <"$tmp/line" >>"$tmp/$side.$figure"
 	done
-	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*_[um]s\)=[0-9.]*$/\1/p' | sort -u); do
+	for figure in $(tr ' ' '\n' <"$tmp/out" | sed -n 's/^\([a-z0-9_]*_[um]s\|busy\)=[0-9.]*$/\1/p' | sort -u); do
 		field "$figure" <"$tmp/out" >"$tmp/values"
 		median "$tmp/values" >>"$tmp/$side.$figure"
 	done

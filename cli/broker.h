@@ -62,7 +62,7 @@ struct broker_event {
 
 int broker_loop_open(uint32_t ids);
 
-/* Asks for the next event of `fd`, once. */
+/* From now on `fd` is watched for these events, and for no others. */
 int broker_loop_arm(uint32_t id, int fd, uint32_t events);
 /* Call it before closing `fd`, when no event of `fd` is asked for. */
 void broker_loop_forget(uint32_t id, int fd);

@@ -45,9 +45,8 @@ void broker_loop_forget(uint32_t id, int fd)
 int broker_loop_wait(struct broker_event *events, int max, int timeout_ms)
 {
 	struct epoll_event e[64];
-	int n;
+	int n = epoll_wait(epoll, e, max < 64 ? max : 64, timeout_ms);
 
-	n = epoll_wait(epoll, e, max < 64 ? max : 64, timeout_ms);
 	if (n < 0)
 		return errno == EINTR ? 0 : -errno;
 	for (int i = 0; i < n; i++)

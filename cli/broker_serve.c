@@ -401,19 +401,17 @@ int broker_open(const struct broker_service *s)
 int broker_round(int timeout_ms)
 {
 	struct broker_event events[64];
-	int n = broker_loop_wait(events, 64, timeout_ms), r = 0;
+	int n = broker_loop_wait(events, 64, timeout_ms);
 
-	for (int i = 0; i < n && r == 0; i++) {
+	for (int i = 0; i < n; i++) {
 		if (events[i].id == SIGNALS)
 			return -ECANCELED;
-		if (events[i].id >= CLIENTS) {
+		if (events[i].id >= CLIENTS)
 			turn(events[i].id - CLIENTS);
-			continue;
-		}
-		doorbell();
-		r = broker_loop_arm(LISTENER, service->listener, POLLIN);
+		else
+			doorbell();
 	}
-	return r < 0 ? r : n;
+	return n;
 }
 
 int broker_serve(const struct broker_service *s, void (*started)(void))

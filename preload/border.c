@@ -3,8 +3,8 @@
  * Which calls make a process a stranger to its relatives
  *
  * The engine makes the border (core/fork/border.h) just before the call. This file tells
- * whether the call is one, and whether the process could open files by their mappings
- * afterwards: then the border has to be a hard one.
+ * whether the call is one. It has to be a hard one if the process could open files by their mappings
+ * afterwards, or if those it leaves keep descriptors and may not trace it.
  *
  *   users                         hard, unless the last root user goes and no capability stays, and
  *                                 those it leaves may trace it. If it does not come to that, the

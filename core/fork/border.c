@@ -26,9 +26,12 @@
 #define CALLS 8u             /* forks wait for no more at a time */
 
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
-static COW_FORK_DATA uint64_t calls[CALLS]; /* that give up privileges, under way: when they began */
 static COW_FORK_DATA bool soft;          /* files were left without a seal */
 static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
+
+/* When each call that gives up privileges began, 0: none. The last bits are the place in this table,
+ * so that a call ends its own entry alone. */
+static COW_FORK_DATA uint64_t calls[CALLS];
 
 void
 cow__border_forked(void)
@@ -198,7 +201,6 @@ COW_EXPORT int
 cow__border_make(bool hard, bool late)
 {
 	bool keeps = cow__engine.border != COW__BORDER_COPIES;
-
 	struct cow__signals signals;
 	int r = -EAGAIN;
 

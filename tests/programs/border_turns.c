@@ -10,10 +10,10 @@
  *   full       the same, and there is no descriptor left for the border
  *   thread     one thread gives them up alone; another one enters a sandbox
  *   handler    a handler of the calling thread forks in the middle of the call
- *   late     the same where there were no relatives before, and another thread never rests
- *   left     a handler leaves the call by siglongjmp(); a later clone() must give all memory
- *   hidden   the process makes itself not dumpable; the child, of the same user, keeps descriptors
- *   left_root the process gives up root; its child stays root, but may trace nobody
+ *   late       the same where there were no relatives before, and another thread never rests
+ *   left       a handler leaves the call by siglongjmp(); a later clone() must give all memory
+ *   hidden     the process makes itself not dumpable; the child, of the same user, keeps descriptors
+ *   left_root  the process gives up root; its child stays root, but may trace nobody
  *   missed     a fork beside that of another thread, which takes longer than forks wait
  *   alias      the child is made by __clone(), the other name of clone()
  *   dontfork   memory is kept from children by process_madvise()
@@ -158,6 +158,28 @@ static void without_setuid(void)
 	data[0].permitted &= ~(1u << CAP_SETUID);
 	data[0].inheritable = 0;
 	check(syscall(SYS_capset, &head, data) == 0);
+}
+
+static void keeps_only(uint32_t capabilities)
+{
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct data[2] = { { 0 } };
+
+	data[0].effective = data[0].permitted = capabilities;
+	check(syscall(SYS_capset, &head, data) == 0);
+}
+
+/* A child that only lives, until `back` opens. */
+static pid_t relative_new(void)
+{
+	pid_t pid = fork();
+
+	check(pid >= 0);
+	if (pid == 0) {
+		gate_wait(back);
+		_exit(0);
+	}
+	return pid;
 }
 
 static void fails_and_enters(void)
@@ -323,25 +345,11 @@ static int missed_fork(void)
 	return status;
 }
 
-/* As root of a container. */
-static void without_ptrace(void)
+/* A child that attacks when the gate opens. */
+static pid_t attacker_new(void)
 {
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct data[2] = { { 0 } };
+	pid_t pid = fork();
 
-	data[0].effective = data[0].permitted = 1u << CAP_SETUID | 1u << CAP_SETGID;
-	check(syscall(SYS_capset, &head, data) == 0);
-}
-
-static int left_root(void)
-{
-	pid_t pid;
-
-	needs_root();
-	gate_make(gate);
-	without_ptrace();
-	block = block_new();
-	pid = fork();
 	check(pid >= 0);
 	if (pid == 0) {
 		gate_wait(gate);
@@ -349,6 +357,19 @@ static int left_root(void)
 		attack();
 		_exit(0);
 	}
+	return pid;
+}
+
+/* It has no capability to trace, as root of most containers. */
+static int left_root(void)
+{
+	pid_t pid;
+
+	needs_root();
+	gate_make(gate);
+	keeps_only(1u << CAP_SETUID | 1u << CAP_SETGID);
+	block = block_new();
+	pid = attacker_new();
 	check(by_ids() == 0);
 	gate_open(gate);
 	return status_of(pid) ? SKIPPED : spoiled();
@@ -361,24 +382,12 @@ static int hidden(void)
 
 	gate_make(gate);
 	gate_make(back);
-	relative = fork();
-	check(relative >= 0);
-	if (relative == 0) {
-		gate_wait(back);
-		_exit(0);
-	}
+	relative = relative_new();
 	if (geteuid() == 0)
 		check(by_ids() == 0);
 	check(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
 	block = block_new(); /* in a file of its own, which this user made */
-	pid = fork();
-	check(pid >= 0);
-	if (pid == 0) {
-		gate_wait(gate);
-		must_be_a_border(getppid());
-		attack();
-		_exit(0);
-	}
+	pid = attacker_new();
 	check(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0);
 	gate_open(gate);
 	gate_open(back);

@@ -35,12 +35,7 @@ static int handler_forks(void)
 	needs_root();
 	gate_make(gate);
 	gate_make(back);
-	relative = fork();
-	check(relative >= 0);
-	if (relative == 0) {
-		gate_wait(back);
-		_exit(0);
-	}
+	relative = relative_new();
 	block = block_new(); /* in a file that is nobody else's yet */
 	check(signal(SIGALRM, forks) != SIG_ERR);
 	check(setgroups(0, NULL) == 0 && setgid(NOBODY) == 0);
@@ -96,22 +91,13 @@ static void name_faults(void (*handler)(int))
 	check(signal(SIGSEGV, handler) != SIG_ERR);
 }
 
-static void keeps_setgid_alone(void)
-{
-	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
-	struct __user_cap_data_struct data[2] = { { 0 } };
-
-	data[0].effective = data[0].permitted = 1u << CAP_SETGID;
-	check(syscall(SYS_capset, &head, data) == 0);
-}
-
 static int late_border(void)
 {
 	pthread_t thread;
 
 	needs_root();
 	gate_make(gate);
-	keeps_setgid_alone();
+	keeps_only(1u << CAP_SETGID);
 	block = block_new();
 	check(pthread_create(&thread, NULL, never_rests, NULL) == 0);
 	name_faults(forks_at_fault);
