@@ -15,7 +15,7 @@
 
 #define REST_NS 300000000u /* so long after a thaw or a fork */
 #define STEP (16 * MIB)    /* so much without the lock */
-#define LEAST (16 * MIB)   /* less is not worth a thread */
+#define LEAST (16 * MIB)   /* less is not worth starting a thread; a helper that is there does it */
 
 static size_t lost COW_FORK_DATA;       /* bytes without entries, at most; 0: none */
 static uint64_t begin_at COW_FORK_DATA; /* not before then */
@@ -134,7 +134,7 @@ cow__resident_job(uint64_t now)
 	struct cow__tile *t;
 	bool found;
 
-	if (lost < LEAST)
+	if (!lost)
 		return UINT64_MAX;
 	if (now < begin_at)
 		return begin_at - now;

@@ -25,11 +25,12 @@
 #define BYTES (128 * MIB)
 #define BLOCK (16 * MIB)
 #define BLOCKS (BYTES / BLOCK)
-#define LOST (BYTES / 10)     /* so much may be missing ... */
-#define TWICE (BYTES / 4)     /* ... or counted twice */
+#define LOST 10               /* a tenth may be missing ... */
+#define TWICE 4               /* ... or a quarter counted twice */
 #define DEADLINE 60          /* seconds: it takes one */
 
 static unsigned char *blocks[BLOCKS];
+static size_t nblocks = BLOCKS;
 static size_t before;
 
 static size_t resident(void)
@@ -62,15 +63,22 @@ static void counts(size_t bytes)
 	for (; good < 10 && time(NULL) < end; nanosleep(&moment, NULL)) {
 		size_t now = resident() - before;
 
-		good = now + LOST >= bytes && now <= bytes + TWICE ? good + 1 : 0;
+		good = now + bytes / LOST >= bytes && now <= bytes + bytes / TWICE ? good + 1 : 0;
 	}
 	check(good == 10);
 }
 
+/* One block alone is written page by page in an order that nobody can foresee. So its pages are
+ * small at first, and the engine makes some of them huge afterwards. */
 static void write_all(unsigned char value, size_t bytes)
 {
-	for (size_t i = 0; i < BLOCKS; i++)
-		memset(blocks[i], value, bytes);
+	size_t n = bytes / PAGE;
+
+	for (size_t i = 0; i < nblocks; i++)
+		if (nblocks > 1)
+			memset(blocks[i], value, bytes);
+	for (size_t i = 0; nblocks == 1 && i < n; i++)
+		memset(blocks[0] + i * 1021 % n * PAGE, value, PAGE);
 }
 
 static void sleeps(void *arg)
@@ -78,7 +86,7 @@ static void sleeps(void *arg)
 	char byte;
 
 	check(read(*(int *)arg, &byte, 1) == 0);
-	for (size_t i = 0; i < BLOCKS; i++)
+	for (size_t i = 0; i < nblocks; i++)
 		check(blocks[i][5] == 1);
 }
 
@@ -103,6 +111,7 @@ static void rewritten_beside_child(size_t bytes)
 }
 
 struct part {
+	size_t blocks;
 	size_t filled;    /* bytes of each block that were ever written: the rest is not to come */
 	size_t rewritten; /* beside the child */
 	bool drops;       /* its user, of whom the files are */
@@ -113,16 +122,17 @@ static void blocks_count(void *arg)
 {
 	size_t filled = ((struct part *)arg)->filled, rewritten = ((struct part *)arg)->rewritten;
 
+	nblocks = ((struct part *)arg)->blocks;
 	before = resident();
-	for (size_t i = 0; i < BLOCKS; i++)
+	for (size_t i = 0; i < nblocks; i++)
 		check((blocks[i] = malloc(BLOCK)) != NULL);
 	write_all(1, filled);
 	if (((struct part *)arg)->drops && geteuid() == 0)
 		check(setresuid(65534, 65534, 65534) == 0 && prctl(PR_SET_DUMPABLE, 1) == 0);
-	counts(BLOCKS * filled);
+	counts(nblocks * filled);
 	rewritten_beside_child(rewritten);
-	counts(BLOCKS * filled);
-	for (size_t i = 0; i < BLOCKS; i++) {
+	counts(nblocks * filled);
+	for (size_t i = 0; i < nblocks; i++) {
 		check(blocks[i][5] == 2 && blocks[i][filled - 1] == (rewritten == filled) + 1);
 		free(blocks[i]);
 	}
@@ -134,7 +144,7 @@ static void large(void *arg)
 	int *ready = arg;
 
 	before = resident();
-	for (size_t i = 0; i < BLOCKS; i++)
+	for (size_t i = 0; i < nblocks; i++)
 		check((blocks[i] = malloc(BLOCK)) != NULL);
 	write_all(1, BLOCK);
 	rewritten_beside_child(BLOCK / 2);
@@ -204,8 +214,12 @@ static void victims(size_t limit)
 int main(int argc, char **argv)
 {
 	static struct part parts[] = {
-		{ BLOCK, BLOCK, false }, { BLOCK, BLOCK / 16, false },
-		{ BLOCK / 2, BLOCK / 2, false }, { BLOCK / 2, BLOCK / 2, true },
+		{ BLOCKS, BLOCK, BLOCK, false },
+		{ BLOCKS, BLOCK, BLOCK / 16, false },
+		{ BLOCKS, BLOCK / 2, BLOCK / 2, false },
+		{ BLOCKS, BLOCK / 2, BLOCK / 2, true },
+		{ 1, BLOCK / 4 * 3, BLOCK / 4 * 3, false },
+		{ 1, BLOCK / 4 * 3, BLOCK / 16, false },
 	};
 
 	if (argc == 3 && strcmp(argv[1], "victims") == 0) {
