@@ -25,15 +25,13 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
+#include "core/policy/constants.h"
 #include "memfd/gate.h"
 #include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
-
-#define WARM_PAYS (16 * MIB)    /* with less warm memory no helper is started */
-#define TICK_NS 5000000u       /* the slower work is done at most so often */
 
 static int
 start(void)
@@ -75,11 +73,11 @@ tick(void)
 	if (!cow__engine.warm_first && !cow__engine.frozen && !cow__spares_any())
 		return;
 	now = cow__now();
-	if (cow__engine.use_helper && cow__engine.warm_bytes > WARM_PAYS)
+	if (cow__engine.use_helper && cow__engine.warm_bytes > COW__WARM_HELPER_LEAST)
 		cow__helper_want(cow__decay_due(now));
 	else
-		(void)cow__decay(now, COW__SLICE, false);
-	if (cow__elapsed(last, now) < TICK_NS)
+		(void)cow__decay(now, COW__WARM_SLICE, false);
+	if (cow__elapsed(last, now) < COW__TICK_NS)
 		return;
 	last = now;
 	(void)cow__extent_poll_limbo();

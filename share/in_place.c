@@ -7,6 +7,7 @@
 #include "core/cow/seal.h"
 #include "core/memory/own_segment.h"
 #include "core/base/stats.h"
+#include "core/policy/constants.h"
 #include "memfd/pins.h"
 #include "memfd/wait.h"
 #include "share/home.h"
@@ -24,7 +25,7 @@ cow__home_give(struct cow_storage *s, struct cow__home **ret)
 
 	if (s->data->kind != COW__AT_TILE)
 		return -ENOTSUP;
-	if (s->bytes >= COW__OWN_SEGMENT_LEAST)
+	if (s->bytes >= COW__OWN_LEAST)
 		cow__own_segments_expect();
 	cow__engine_lock();
 	r = cow__seal_may(s->data->tile) && cow__storage_gives(s, s->data->tile->npieces);

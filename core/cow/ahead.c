@@ -10,17 +10,13 @@
 #include "core/cow/view.h"
 #include "core/memory/can.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
 
-#define STEP ((size_t)256 << 10) /* copied in one go: about 100 us */
 #define RUNS_IN_CHUNK 257
-#define BATCH 8                       /* so many chunks are marked at a time, or ... */
-#define BATCH_BYTES ((size_t)4 << 20) /* ... so many copied bytes, ... */
-#define BATCH_SPAN ((size_t)64 << 20) /* ... in so many bytes */
-#define PASSED 8                      /* the latest of such chunks are remembered */
 
 struct chunk {
 	uintptr_t start, end;
@@ -33,7 +29,7 @@ static struct chunk taken COW_FORK_DATA; /* empty: none */
 static struct {
 	uintptr_t start;
 	uint64_t at;
-} passed[PASSED];
+} passed[COW__AHEAD_PASSED];
 static unsigned npassed;
 static uintptr_t cursor; /* where the next chunk is looked for */
 
@@ -48,10 +44,10 @@ cow__ahead_pass(uintptr_t start)
 {
 	unsigned i = 0;
 
-	while (i < PASSED && passed[i].start != start)
+	while (i < COW__AHEAD_PASSED && passed[i].start != start)
 		i++;
-	if (i == PASSED)
-		i = npassed++ % PASSED;
+	if (i == COW__AHEAD_PASSED)
+		i = npassed++ % COW__AHEAD_PASSED;
 	passed[i].start = start;
 	passed[i].at = cow__now();
 }
@@ -59,7 +55,7 @@ cow__ahead_pass(uintptr_t start)
 bool
 cow__ahead_passed(uintptr_t at)
 {
-	for (unsigned i = 0; i < PASSED; i++)
+	for (unsigned i = 0; i < COW__AHEAD_PASSED; i++)
 		if (cow__round_down(passed[i].start, COW__HUGE) ==
 		            cow__round_down(at, COW__HUGE) &&
 		    cow__elapsed(passed[i].at, cow__now()) < COW__AHEAD_PASSED_NS)
@@ -138,7 +134,7 @@ copy_runs(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chu
 				chunk->end = at;
 				return;
 			}
-			to = cow__min(at + STEP, runs[i].end);
+			to = cow__min(at + COW__AHEAD_STEP, runs[i].end);
 			cow__part_write(at + delta, (const void *)at, to - at);
 			cow__stat_add(pages_written_back, (to - at) / cow__page);
 			chunk->copied += to - at;
@@ -147,9 +143,9 @@ copy_runs(const struct cow__run *runs, int n, uintptr_t delta, struct chunk *chu
 
 /* Chunks of one tile that were marked, and wait for their copies. */
 static struct {
-	struct chunk chunk[BATCH];
-	struct cow__run runs[BATCH][RUNS_IN_CHUNK];
-	int n[BATCH]; /* runs */
+	struct chunk chunk[COW__AHEAD_BATCH];
+	struct cow__run runs[COW__AHEAD_BATCH][RUNS_IN_CHUNK];
+	int n[COW__AHEAD_BATCH]; /* runs */
 	unsigned count;
 	size_t bytes; /* of all runs */
 } batch;
@@ -173,9 +169,9 @@ batch_mark(const struct cow__span *part, const struct chunk *chunk)
 static bool
 batch_is_full(const struct cow__tile *t, uintptr_t end)
 {
-	return batch.count == BATCH || batch.bytes >= BATCH_BYTES ||
+	return batch.count == COW__AHEAD_BATCH || batch.bytes >= COW__AHEAD_BATCH_BYTES ||
 	       count + batch.count == COW__AHEAD_MOST ||
-	       (batch.count && end - batch.chunk[0].start > (t->npieces ? COW__HUGE : BATCH_SPAN));
+	       (batch.count && end - batch.chunk[0].start > (t->npieces ? COW__HUGE : COW__AHEAD_BATCH_SPAN));
 }
 
 static bool

@@ -19,12 +19,6 @@
 #include "core/memory/tile.h"
 #include "memfd/pagemap.h"
 
-/* Chunks with fewer copied bytes are not copied ahead. */
-#define COW__AHEAD_LEAST ((size_t)64 << 10)
-
-/* No more chunks are ready at a time: what is copied too early is written again. */
-#define COW__AHEAD_MOST 16
-
 bool cow__ahead_usable(void);
 
 /* Copies ahead for about `ns`, less if another thread waits for the lock. For the
@@ -50,7 +44,6 @@ size_t cow__ahead_copied(void);
 /* The chunk from `start` on was taken, and could not be thawed. Most often the kernel may write
  * there for a parked thread. Such a thread may park there most of the time. So the chunk is not
  * copied again for so long. */
-#define COW__AHEAD_PASSED_NS 20000000u
 void cow__ahead_pass(uintptr_t start);
 
 /* Is `at` in such a chunk? */

@@ -15,18 +15,11 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-
-/* A lazy copy freezes the whole source, so it must copy at least this share
- * 1/n. */
-#define PART_OF_SOURCE 4
-/* How long to wait for a helper that works on the destination: less than the copy
- * would take. */
-#define BUSY_NS 20000u
-#define BUSY_NS_A_MIB 200000u
 
 struct copy {
 	struct cow__tile *to, *from;
@@ -73,7 +66,7 @@ find(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 	       cow__extent_usable(c->to) <= c->bytes + cow__page &&
 	       c->offset % cow__page == 0 &&
 	       bytes <= c->from->bytes - c->offset &&
-	       bytes >= c->from->bytes / PART_OF_SOURCE;
+	       bytes >= c->from->bytes / COW__COPY_SOURCE_SHARE;
 }
 
 /* The part of the source's pieces that is copied, and what the destination
@@ -304,7 +297,7 @@ share(struct copy *c)
 static bool
 wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 {
-	uint64_t until = cow__now() + bytes / MIB * BUSY_NS_A_MIB;
+	uint64_t until = cow__now() + bytes / MIB * COW__COPY_BUSY_NS_MIB;
 	uint32_t nothing = 0;
 
 	while (c->to->busy) {
@@ -312,7 +305,7 @@ wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 			return false;
 		cow__commit_forget(c->to);
 		cow__engine_unlock();
-		cow__wait(&nothing, 0, BUSY_NS);
+		cow__wait(&nothing, 0, COW__COPY_BUSY_NS);
 		cow__engine_lock();
 		if (!find(c, to, from, bytes) || !replaceable(c->to))
 			return false;
@@ -401,9 +394,6 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 
 /* ---- Parts of storages ------------------------------------------------------- */
 
-/* Each may be a mapping. */
-#define PIECES_MOST 64
-
 /* Its own pages are punched only if the destination is mapped shared. The new
  * mapping drops what a private one copied. */
 static bool
@@ -413,7 +403,7 @@ part_replaceable(struct copy *c)
 	struct cow__census census = { .asked = 0 };
 
 	if (t->punching || !t->segment || !t->segment->owner ||
-	    t->npieces > PIECES_MOST)
+	    t->npieces > COW__COPY_PIECES_MOST)
 		return false;
 	c->punch = t->backing == COW__SHARED && !t->npieces && t->refs == 1 &&
 	           cow__holders_alone(t, &census);
@@ -426,7 +416,7 @@ static bool
 worth_freezing(const struct copy *c)
 {
 	return cow__is_frozen(c->from) ||
-	       c->bytes >= c->from->bytes / PART_OF_SOURCE;
+	       c->bytes >= c->from->bytes / COW__COPY_SOURCE_SHARE;
 }
 
 int

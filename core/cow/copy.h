@@ -33,9 +33,6 @@
 
 struct cow__tile;
 
-/* Copying fewer bytes is cheaper. */
-#define COW__COPY_LEAST ((size_t)2 << 20)
-
 /* For a copy that the code at `site` is about to make. True: it is done. False:
  * the destination may hold anything, and the caller copies. Then *ret_watch says
  * whether to call cow__copy_done() afterwards. */

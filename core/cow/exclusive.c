@@ -3,8 +3,7 @@
  * Exclusive pages: see the header.
  */
 #include "core/cow/exclusive.h"
-
-#define PIECES_MAX 64 /* with more pieces the answer is no */
+#include "core/policy/constants.h"
 
 /* Do two pieces show one page at two places? A write through one of them would
  * change the other. */
@@ -31,7 +30,7 @@ typedef bool holders_fn(const struct cow__tile *t, struct cow__census *c);
 static bool
 nobody_reads(const struct cow__tile *t, struct cow__census *c, holders_fn *nobody)
 {
-	if (t->backing == COW__ANON || t->npieces > PIECES_MAX || t->lasting ||
+	if (t->backing == COW__ANON || t->npieces > COW__PIECES_COMPARED || t->lasting ||
 	    (t->overlaid && t->bound) || t->punching)
 		return false;
 	if (!t->npieces)
@@ -73,9 +72,9 @@ is_kept(const struct cow__tile *t, uintptr_t start, uintptr_t end)
 bool
 cow__exclusive_where_shared(const struct cow__tile *t, struct cow__census *c)
 {
-	uintptr_t at[PIECES_MAX + 1] = { cow__tile_start(t) };
+	uintptr_t at[COW__PIECES_COMPARED + 1] = { cow__tile_start(t) };
 
-	if (!t->nkept || !t->npieces || t->npieces > PIECES_MAX ||
+	if (!t->nkept || !t->npieces || t->npieces > COW__PIECES_COMPARED ||
 	    t->overlaid || t->punching)
 		return false;
 	for (uint32_t i = 0; i < t->npieces; i++)

@@ -15,30 +15,13 @@
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
-
-#define RUN_LEAST (32 * MIB)
-#define RUNS 16             /* of one tile, at most */
-#define SLICE_NS 500000u
-#define HELD_NS 500000000u  /* so long after a fork: most children are gone by then, and it thaws */
-#define LOOK_NS 200000000u  /* between looks for memory to move ... */
-#define LOOK_MOST_NS 1600000000u /* ... which get rarer while there is none */
-#define BUSY_NS 2000000u    /* no quiet moment: the next try */
-/* Forks that kept the helper from looking for so long move a zeroed block themselves, ... */
-#define OFTEN_NS HELD_NS
-#define FORK_NS_GIB 20000000u /* ... as long as two forks without the library take for it, ... */
-#define FORK_NS 2000000u      /* ... and not less than this, ... */
-#define FORK_TRIES 10         /* ... if all threads rest at one of so many looks, ... */
-#define FORK_LOOK_NS 100000u  /* ... of which one follows the other after so long. */
-#define FORK_REST 2           /* The next one comes after so many times what this one took. */
-#define VAIN_MOST 500       /* so many of these, and the move ends */
-#define SHARE_HELD 16       /* of a chunk all but 1/16 has to be copied, ... */
-#define SHARE_LEFT 8        /* ... or 1/8 where nobody else reads it */
 
 static struct {
 	uintptr_t at, end;        /* what is left to move; at == end: nothing */
@@ -62,7 +45,7 @@ static bool
 is_dense(uintptr_t at, uintptr_t end, bool left)
 {
 	size_t most = end - at;
-	size_t enough = cow__max(left ? most / SHARE_LEFT : most - most / SHARE_HELD, 1);
+	size_t enough = cow__max(left ? most / COW__FORWARD_LEFT_SHARE : most - most / COW__FORWARD_HELD_SHARE, 1);
 
 	return cow__made_bytes(at, end, enough) >= enough;
 }
@@ -77,7 +60,7 @@ chunk_end(const struct cow__tile *t, uintptr_t at)
 static uintptr_t
 find_run(const struct cow__tile *t, uintptr_t *at, bool left)
 {
-	size_t most = cow__max(RUN_LEAST, cow__round_up(t->bytes / RUNS, COW__HUGE));
+	size_t most = cow__max(COW__FORWARD_RUN_LEAST, cow__round_up(t->bytes / COW__FORWARD_RUNS, COW__HUGE));
 	struct cow__span part;
 	uintptr_t end, start;
 
@@ -119,7 +102,7 @@ void
 cow__forward_stop(void)
 {
 	end_move();
-	look_at = cow__now() + HELD_NS;
+	look_at = cow__now() + COW__FORWARD_HELD_NS;
 }
 
 /* Takes new pages for the run. The move has the only reference on them. */
@@ -223,7 +206,7 @@ step(void)
 		return false;
 	prepare_chunk(end);
 	if (!cow__engine_quiet(0))
-		return ++move.vain < VAIN_MOST;
+		return ++move.vain < COW__FORWARD_VAIN_MOST;
 	move.vain = 0;
 	if (cow__pins_memory())
 		r = -EBUSY;
@@ -247,26 +230,26 @@ cow__forward_before_fork(void)
 	if (!held_since)
 		held_since = began;
 	if (!cow__engine.frozen || !cow__engine.heal_percent || began < fork_at ||
-	    cow__elapsed(held_since, began) < OFTEN_NS)
+	    cow__elapsed(held_since, began) < COW__FORWARD_OFTEN_NS)
 		return;
 	found = look(true);
 	if (found)
-		most = cow__max(FORK_NS, cow__tile_find(move.at)->bytes / MIB * FORK_NS_GIB / 1024);
+		most = cow__max(COW__FORWARD_FORK_NS, cow__tile_find(move.at)->bytes / MIB * COW__FORWARD_FORK_NS_GIB / 1024);
 	while (found && step() && cow__elapsed(began, cow__now()) < most)
 		if (move.vain) {
-			if (move.vain == FORK_TRIES)
+			if (move.vain == COW__FORWARD_FORK_TRIES)
 				break;
-			cow__wait(&nothing, 0, FORK_LOOK_NS);
+			cow__wait(&nothing, 0, COW__FORWARD_FORK_LOOK_NS);
 		}
 	end_move();
 	now = cow__now();
-	fork_at = now + FORK_REST * cow__elapsed(began, now) + (found ? 0 : OFTEN_NS);
+	fork_at = now + COW__FORWARD_FORK_REST * cow__elapsed(began, now) + (found ? 0 : COW__FORWARD_OFTEN_NS);
 }
 
 uint64_t
 cow__forward_job(uint64_t now)
 {
-	static uint64_t look_ns = LOOK_NS;
+	static uint64_t look_ns = COW__FORWARD_LOOK_NS;
 
 	if (!cow__engine.frozen || !cow__engine.heal_percent) {
 		end_move();
@@ -276,17 +259,17 @@ cow__forward_job(uint64_t now)
 		if (!step())
 			end_move();
 		else if (move.vain)
-			return BUSY_NS;
-		return SLICE_NS / 10;
+			return COW__FORWARD_BUSY_NS;
+		return COW__FORWARD_SLICE_NS / 10;
 	}
 	if (now < look_at)
 		return look_at - now;
 	held_since = 0;
 	if (look(false)) {
-		look_ns = LOOK_NS;
+		look_ns = COW__FORWARD_LOOK_NS;
 		return 0;
 	}
 	look_at = cow__now() + look_ns;
-	look_ns = cow__min(2 * look_ns, LOOK_MOST_NS);
+	look_ns = cow__min(2 * look_ns, COW__FORWARD_LOOK_MOST_NS);
 	return look_ns / 2;
 }

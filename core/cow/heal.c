@@ -9,6 +9,7 @@
 #include "core/cow/thaw.h"
 #include "core/memory/can.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
@@ -16,27 +17,6 @@
 #include "memfd/stop.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
-
-#define SLICE_NS 500000u
-#define AHEAD_NS 2000000u     /* copied ahead before a slice, which then has work for its time */
-#define AHEAD_LATE_NS 20000000u /* it has not copied ahead for so long */
-/* A slice ends when a thread waits for its end, but not before this time. To begin and end one
- * takes as long as to thaw some chunks, and all threads pay for it. */
-#define YIELD_NS 150000u
-#define GAP_NS 20000u         /* between two slices of the helper */
-#define LOOK_NS 100000u       /* between looks whether all threads are parked ... */
-#define LOOK_BUSY_NS 200000u  /* ... while a busy program rests now and then */
-#define LOOK_VAIN_NS 2000000u /* ... after a second in vain */
-#define LOOK_HELD_NS 100000000u /* ... while other processes hold the pages */
-#define CARE_NS 10000000u     /* so long in vain: threads that park heal, too */
-#define HOPE_NS 1000000000u   /* so long without a slice: give shadows back */
-#define REST_NS (2 * LOOK_HELD_NS) /* what was left over is as it was: the helper looks again */
-#define SETTLED_NS 100000000u  /* a child that lives longer will hardly exec */
-#define STOP_NS 200000u       /* a thread that has not stopped by then is left alone ... */
-#define STOP_CLEAN_NS 2000000u /* ... where all is clean: it may have no processor */
-#define TRIES 3 /* to stop threads after a child was reaped */
-#define CREDIT_NS 10000000 /* so long may threads be stopped at most in a row */
-#define PINNED_NS 1000000000u /* no new look so soon after memory was under I/O */
 
 static uint64_t ahead_at COW_FORK_DATA;   /* the helper last had chunks ready; 0: never */
 static bool left_over COW_FORK_DATA;      /* the last slice passed chunks over */
@@ -46,8 +26,8 @@ static uint64_t healed_at COW_FORK_DATA;  /* the last slice that did something *
 static uint64_t vain_since COW_FORK_DATA; /* tries have failed since then; 0: the last did not */
 static uint64_t due_at COW_FORK_DATA;     /* the next slice by the share */
 static uint64_t pinned_at COW_FORK_DATA;  /* when memory was under I/O; 0: it was not */
-static uint64_t look_ns = LOOK_NS;
-static int64_t credit_ns[2] = { CREDIT_NS, CREDIT_NS }; /* for stops: 1: for what is clean;
+static uint64_t look_ns = COW__HEAL_LOOK_NS;
+static int64_t credit_ns[2] = { COW__HEAL_CREDIT_NS, COW__HEAL_CREDIT_NS }; /* for stops: 1: for what is clean;
                                                          * it grows with the share ... */
 static uint64_t credit_at COW_FORK_DATA; /* ... since then */
 static uint64_t yields_at COW_FORK_DATA; /* the slice may end early from then on */
@@ -93,7 +73,7 @@ care(bool yes)
 static uint64_t
 stop_ns(uint64_t now)
 {
-	uint64_t most = (uint64_t)CREDIT_NS * 100, gone;
+	uint64_t most = (uint64_t)COW__HEAL_CREDIT_NS * 100, gone;
 
 	if (!cow__stop_used() || !cow__engine.heal_percent)
 		return 0;
@@ -101,12 +81,12 @@ stop_ns(uint64_t now)
 	credit_at = now;
 	for (int clean = 0; clean < 2; clean++) {
 		credit_ns[clean] += (int64_t)(gone * cow__engine.heal_percent / 100);
-		if (credit_ns[clean] > CREDIT_NS)
-			credit_ns[clean] = CREDIT_NS;
+		if (credit_ns[clean] > COW__HEAL_CREDIT_NS)
+			credit_ns[clean] = COW__HEAL_CREDIT_NS;
 	}
 	if (clean_first && credit_ns[1] > 0)
-		return STOP_CLEAN_NS;
-	return credit_ns[0] > 0 ? STOP_NS : 0;
+		return COW__HEAL_STOP_CLEAN_NS;
+	return credit_ns[0] > 0 ? COW__HEAL_STOP_NS : 0;
 }
 
 static void
@@ -161,7 +141,7 @@ anything_to_do(void)
 	bool held = false;
 
 	if (!cow__engine.frozen || !cow__engine.heal_percent ||
-	    (pinned_at && cow__now() - pinned_at < PINNED_NS))
+	    (pinned_at && cow__now() - pinned_at < COW__HEAL_PINNED_NS))
 		return false;
 	for (t = cow__tile_first(); t; t = t->next) {
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
@@ -271,7 +251,7 @@ static bool
 copies_ahead(uint64_t now)
 {
 	return cow__ahead_usable() && ahead_at &&
-	       cow__elapsed(ahead_at, now) < AHEAD_LATE_NS;
+	       cow__elapsed(ahead_at, now) < COW__HEAL_AHEAD_LATE_NS;
 }
 
 static void
@@ -290,7 +270,7 @@ slice_as_due(uint64_t looked_at, uint64_t ns, bool all, bool clean)
 	size_t most = all || !copies_ahead(now) ? SIZE_MAX : COW__AHEAD_LEAST;
 	bool more;
 
-	yields_at = now + YIELD_NS;
+	yields_at = now + COW__HEAL_YIELD_NS;
 	if (stopped && clean) {
 		clean_first = slice(until, 0);
 		return true;
@@ -312,7 +292,7 @@ heal_once(uint64_t ns, bool all)
 
 	look_at_freezes();
 	may = stop_ns(began);
-	clean = may == STOP_CLEAN_NS;
+	clean = may == COW__HEAL_STOP_CLEAN_NS;
 	passed_over = false;
 	if (!anything_to_do())
 		return DONE;
@@ -352,7 +332,7 @@ cow__heal(uint64_t ns)
 {
 	uint64_t began = cow__now();
 
-	while (heal_once(cow__min(ns, SLICE_NS), ns == UINT64_MAX) == MORE &&
+	while (heal_once(cow__min(ns, COW__HEAL_SLICE_NS), ns == UINT64_MAX) == MORE &&
 	       cow__now() - began < ns)
 		;
 }
@@ -360,7 +340,7 @@ cow__heal(uint64_t ns)
 void
 cow__heal_before_fork(uint64_t ns)
 {
-	if (rest.known && cow__elapsed(rest.at, cow__now()) < REST_NS &&
+	if (rest.known && cow__elapsed(rest.at, cow__now()) < COW__HEAL_REST_NS &&
 	    rest.freezes == cow__stat_get(freezes) && rest.tiles == count_thawable())
 		return;
 	cow__heal(ns);
@@ -371,8 +351,8 @@ cow__heal_slice(void)
 {
 	enum outcome r = REFUSED;
 
-	for (int i = 0; i < TRIES && r == REFUSED && (i == 0 || clean_first); i++)
-		r = heal_once(SLICE_NS, true);
+	for (int i = 0; i < COW__HEAL_TRIES && r == REFUSED && (i == 0 || clean_first); i++)
+		r = heal_once(COW__HEAL_SLICE_NS, true);
 	/* Copies for which threads are stopped are left to the helper's share. */
 	return r == MORE && (!stopped || (clean_first && credit_ns[1] > 0));
 }
@@ -384,7 +364,7 @@ cow__heal_due(void)
 
 	if (began < due_at || !cow__engine.heal_percent)
 		return;
-	(void)heal_once(SLICE_NS, false);
+	(void)heal_once(COW__HEAL_SLICE_NS, false);
 	due_at = cow__now() +
 	         (cow__now() - began) * (100 / cow__engine.heal_percent);
 }
@@ -416,23 +396,23 @@ cow__heal_child(void)
 	cow__ahead_forget();
 	healed_at = vain_since = pinned_at = ahead_at = 0;
 	rest.known = false;
-	look_ns = LOOK_NS;
-	due_at = cow__now() + SETTLED_NS;
+	look_ns = COW__HEAL_LOOK_NS;
+	due_at = cow__now() + COW__HEAL_SETTLED_NS;
 	care(cow__engine.frozen != 0);
 }
 
 bool
 cow__heal_soon(uint64_t now)
 {
-	if (healed_at && cow__elapsed(healed_at, now) < HOPE_NS)
+	if (healed_at && cow__elapsed(healed_at, now) < COW__HEAL_HOPE_NS)
 		return true;
-	return vain_since && cow__elapsed(vain_since, now) < HOPE_NS;
+	return vain_since && cow__elapsed(vain_since, now) < COW__HEAL_HOPE_NS;
 }
 
 void
 cow__heal_wake(void)
 {
-	look_ns = LOOK_NS;
+	look_ns = COW__HEAL_LOOK_NS;
 	/* What that child alone had is clean now, and was passed over before. */
 	if (cow__stop_used())
 		begin_clean();
@@ -442,7 +422,7 @@ cow__heal_wake(void)
 static uint64_t
 busy_look_ns(uint64_t now)
 {
-	return cow__elapsed(vain_since, now) < HOPE_NS ? LOOK_BUSY_NS : LOOK_VAIN_NS;
+	return cow__elapsed(vain_since, now) < COW__HEAL_HOPE_NS ? COW__HEAL_LOOK_BUSY_NS : COW__HEAL_LOOK_VAIN_NS;
 }
 
 /* It has to be done anyway, and needs no rest. */
@@ -454,7 +434,7 @@ copy_ahead(void)
 
 	if (!anything_to_do())
 		return;
-	ready = cow__ahead_prepare(AHEAD_NS);
+	ready = cow__ahead_prepare(COW__HEAL_AHEAD_NS);
 	/* Where it gets nothing ready, for lack of memory or mappings, slices copy. */
 	if (ready > 0)
 		ahead_at = cow__now();
@@ -467,7 +447,7 @@ uint64_t
 cow__heal_job(uint64_t now)
 {
 	static uint64_t next;
-	uint64_t most = LOOK_HELD_NS;
+	uint64_t most = COW__HEAL_LOOK_HELD_NS;
 
 	if (!cow__engine.frozen) {
 		care(false);
@@ -482,10 +462,10 @@ cow__heal_job(uint64_t now)
 			vain_since = now;
 		most = busy_look_ns(now);
 	} else {
-		switch (heal_once(SLICE_NS, false)) {
+		switch (heal_once(COW__HEAL_SLICE_NS, false)) {
 		case MORE:
-			look_ns = LOOK_NS;
-			return stopped ? SLICE_NS : GAP_NS;
+			look_ns = COW__HEAL_LOOK_NS;
+			return stopped ? COW__HEAL_SLICE_NS : COW__HEAL_GAP_NS;
 		case DONE:
 			most = passed_over ? COW__AHEAD_PASSED_NS : most;
 			break;
@@ -493,7 +473,7 @@ cow__heal_job(uint64_t now)
 			most = busy_look_ns(now);
 		}
 	}
-	care(vain_since && cow__elapsed(vain_since, now) > CARE_NS);
+	care(vain_since && cow__elapsed(vain_since, now) > COW__HEAL_CARE_NS);
 	next = cow__now() + look_ns;
 	look_ns = cow__min(look_ns * 2, most);
 	return next - now;

@@ -6,20 +6,11 @@
 #include "core/base/base.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
-
-#define LEAST (2 * MIB) /* less is taken down as fast as it is moved */
-#define LEAST_PAGES 512 /* ... and fewer page table entries than these are */
-#define LEAST_UNSEEN (32 * MIB) /* the least if the kernel can't tell the entries */
-#define MOST 16         /* moved mappings at a time */
-#define TRIES 3       /* then this kernel does not move shared memory */
-#define REST_NS 5000000u /* the freezing thread may have more mappings to change */
-#define STAY_NS 20000000u /* a short child ends by then, and the tables are moved back */
-#define STAY_MOST 4       /* moved mappings for which that is awaited */
-#define SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 
 static struct cow__tile *old_tables COW_FORK_DATA;
 static unsigned count COW_FORK_DATA;
@@ -32,14 +23,12 @@ static bool moved COW_FORK_DATA;
  * So after some forks they don't. If the next fork finds many entries all the same, they come
  * back at more forks than the last time.
  */
-#define RETURNS_FIRST 4
-#define RETURNS_MOST 64
 
 static struct {
 	uint8_t left; /* forks after which the tables come back */
 	uint8_t last; /* so many were left at first, the last time */
 	bool thawed, returned; /* something was, since the last fork that moved tables */
-} returns COW_FORK_DATA = { 0, RETURNS_FIRST / 2, true, false };
+} returns COW_FORK_DATA = { 0, COW__TABLES_RETURNS_FIRST / 2, true, false };
 
 static void
 note_return(void)
@@ -49,7 +38,7 @@ note_return(void)
 	if (returns.returned)
 		returns.left -= returns.left > 0;
 	else
-		returns.left = returns.last = (uint8_t)cow__min(2 * returns.last, RETURNS_MOST);
+		returns.left = returns.last = (uint8_t)cow__min(2 * returns.last, COW__TABLES_RETURNS_MOST);
 	returns.thawed = returns.returned = false;
 }
 
@@ -59,9 +48,9 @@ note_return(void)
 static bool
 is_worth_it(uintptr_t at, size_t bytes)
 {
-	int r = bytes < LEAST ? 0 : cow__pagemap_has(at, at + bytes, LEAST_PAGES);
+	int r = bytes < COW__TABLES_LEAST ? 0 : cow__pagemap_has(at, at + bytes, COW__TABLES_LEAST_PAGES);
 
-	return r < 0 ? bytes >= LEAST_UNSEEN : r > 0;
+	return r < 0 ? bytes >= COW__TABLES_LEAST_UNSEEN : r > 0;
 }
 
 /* Is [at, at + bytes) one mapping of the kernel's? A move of several may fail halfway
@@ -82,12 +71,12 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	struct cow__tile *s;
 	int r;
 
-	if (cow__without(OLD_TABLES) || count == MOST || failures == TRIES || !cow__engine.use_helper ||
+	if (cow__without(OLD_TABLES) || count == COW__TABLES_MOST || failures == COW__TABLES_TRIES || !cow__engine.use_helper ||
 	    !is_one_mapping(at, bytes))
 		return;
 	if (!is_worth_it(at, bytes)) {
 		if (returns.thawed && !returns.returned)
-			returns.last = RETURNS_FIRST / 2;
+			returns.last = COW__TABLES_RETURNS_FIRST / 2;
 		return;
 	}
 	note_return();
@@ -233,7 +222,7 @@ uint64_t
 cow__old_tables_job(uint64_t now)
 {
 	struct cow__tile *s = old_tables; /* the last one moved */
-	uint64_t rest = returns.left && count <= STAY_MOST ? STAY_NS : REST_NS;
+	uint64_t rest = returns.left && count <= COW__TABLES_STAY_MOST ? COW__TABLES_STAY_NS : COW__TABLES_REST_NS;
 	size_t n;
 	int r;
 
@@ -243,14 +232,14 @@ cow__old_tables_job(uint64_t now)
 		return s->progress_at + rest - now;
 	while (s->list_next) /* the first one moved */
 		s = s->list_next;
-	n = cow__min(SLICE, s->bytes - s->committed);
+	n = cow__min(COW__TABLES_SLICE, s->bytes - s->committed);
 	s->busy = true;
 	cow__engine_unlock();
 	r = cow__map_none(cow__tile_start(s) + s->committed, n);
 	cow__helper_lock();
 	s->busy = false;
 	if (r < 0)
-		return REST_NS; /* no kernel mapping is left now */
+		return COW__TABLES_REST_NS; /* no kernel mapping is left now */
 	s->committed += n;
 	if (s->committed == s->bytes) {
 		remove_from_list(s);

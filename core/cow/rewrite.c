@@ -16,14 +16,12 @@
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pins.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-
-#define STEP (32 * MIB)
-#define STEPS 16       /* of one tile, at most, where they are larger than STEP */
 
 struct intent {
 	bool all;
@@ -50,7 +48,7 @@ static uintptr_t
 next_part(const struct cow__tile *t, uintptr_t *at, uintptr_t end)
 {
 	uintptr_t first = cow__tile_start(t), last = cow__tile_end(t), to;
-	size_t step = cow__max(STEP, cow__round_up(t->bytes / STEPS, COW__HUGE));
+	size_t step = cow__max(COW__REWRITE_STEP, cow__round_up(t->bytes / COW__REWRITE_STEPS, COW__HUGE));
 	struct cow__span part;
 
 	while (*at < end && cow__private_part(t, *at, &part) && part.start < end) {
@@ -102,7 +100,7 @@ thaw(struct cow__tile *t, uintptr_t *at, uintptr_t end, bool all)
 		r = cow__thaw_discard(t, *at, end);
 		*at = end;
 	}
-	while (r >= 0 && *at < end && done < STEP) {
+	while (r >= 0 && *at < end && done < COW__REWRITE_STEP) {
 		r = cow__thaw_step(t, at, end, SIZE_MAX, &copied);
 		done += copied;
 	}

@@ -12,11 +12,10 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
-
-#define SHADOW_NS 500000000u /* shadows are looked for this often */
 
 /* Frees the file pages under private ones. */
 static void
@@ -90,7 +89,7 @@ static uint64_t shadows_at; /* the last look for them */
 bool
 cow__shadows_due(uint64_t now)
 {
-	return cow__engine.frozen && cow__elapsed(shadows_at, now) >= SHADOW_NS;
+	return cow__engine.frozen && cow__elapsed(shadows_at, now) >= COW__SHADOW_NS;
 }
 
 void

@@ -12,6 +12,7 @@
 #include "core/memory/bulk.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
 
@@ -120,7 +121,7 @@ cow__sparse_fill_locked(char *to, struct cow__tile *t, size_t at, size_t end, bo
 	size_t start, stop, done = 0;
 	int r = -EINVAL;
 
-	while (end - at >= COW__SPARSE_PAYS &&
+	while (end - at >= COW__SPARSE_LEAST &&
 	       (r = cow__sparse_next_locked(t, at, end, &start, &stop)) > 0) {
 		cow__bulk_copy_here(to + start, from + start, stop - start, fresh);
 		done += stop - start;
@@ -143,7 +144,7 @@ cow__sparse_clear(struct cow__tile *t, size_t at, size_t end)
 
 	if (at >= end)
 		return;
-	while (end - at >= COW__SPARSE_PAYS &&
+	while (end - at >= COW__SPARSE_LEAST &&
 	       (r = cow__sparse_next(t, at, end, &data, &data_end)) > 0) {
 		memset(to + data, 0, data_end - data);
 		at = data_end;
@@ -160,7 +161,7 @@ cow__sparse_copy(struct cow__tile *to, struct cow__tile *from, size_t bytes, siz
 	size_t at = 0, start, end;
 	int r = -EINVAL;
 
-	while (bytes >= COW__SPARSE_PAYS &&
+	while (bytes >= COW__SPARSE_LEAST &&
 	       (r = cow__sparse_next(from, at, bytes, &start, &end)) > 0) {
 		cow__sparse_clear(to, at, cow__min(start, dirty));
 		memcpy(dst + start, src + start, end - start);

@@ -12,9 +12,6 @@
 #include "core/base/base.h"
 #include "core/memory/tile.h"
 
-/* From so many bytes on a copy looks for holes: a look costs about 2 us. */
-#define COW__SPARSE_PAYS ((size_t)256 * KIB)
-
 /* The next run of bytes of a live tile, from `at` on and before `end`, that have memory: 1.
  * 0: the rest reads as zero. -errno: that can't be known. Writes that other threads begin
  * meanwhile may be missed. Engine locked. */

@@ -18,19 +18,13 @@
 #include "core/memory/helper.h"
 #include "core/memory/resident.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
 #include "memfd/quiet.h"
 #include "memfd/wait.h"
 
-/* About so many copied pages are in one part of a thaw by a writer. A chunk is not
- * divided. */
-#define STEP_COPIED (256 * KIB)
-#define CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call ... */
-#define ABSENT_STEP (256 * MIB) /* ... or so much whose page tables are nearly empty ... */
-#define ABSENT_MOST (64 * GIB)  /* ... or so much */
-#define NEIGHBOURS_MOST 1024  /* tiles, which takes microseconds to look at */
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 
 /* Frees the file pages under the parts that the program emptied. The pages that it
@@ -196,28 +190,28 @@ leave_out(uintptr_t *at, uintptr_t *end)
 static bool
 is_nearly_empty(uintptr_t start, uintptr_t end)
 {
-	return cow__pagemap_has(start, end, CLEAN_STEP / cow__page) == 0;
+	return cow__pagemap_has(start, end, COW__THAW_CLEAN_STEP / cow__page) == 0;
 }
 
 /*
  * The end of what one call maps from `at` on, if it is clean. The call takes down
- * the page tables, and no more entries of them than CLEAN_STEP can have. A freeze
+ * the page tables, and no more entries of them than COW__THAW_CLEAN_STEP can have. A freeze
  * leaves none, so few are there, if the program did not touch the memory since.
  */
 static uintptr_t
 clean_end(const struct cow__tile *t, uintptr_t at, uintptr_t end)
 {
-	static const size_t steps[] = { ABSENT_MOST, ABSENT_STEP };
+	static const size_t steps[] = { COW__THAW_ABSENT_MOST, COW__THAW_ABSENT_STEP };
 	uintptr_t far;
 
 	for (unsigned i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		far = cow__min(end, cow__round_down(at, steps[i]) + steps[i]);
 		/* One look for each step, however it ends. */
 		if ((at == cow__tile_start(t) || at % steps[i] == 0) &&
-		    far - at > CLEAN_STEP && is_nearly_empty(at, far))
+		    far - at > COW__THAW_CLEAN_STEP && is_nearly_empty(at, far))
 			return far;
 	}
-	return cow__min(far, at + CLEAN_STEP);
+	return cow__min(far, at + COW__THAW_CLEAN_STEP);
 }
 
 int
@@ -295,7 +289,7 @@ int
 cow__thaw_some(struct cow__tile *t, size_t most)
 {
 	uintptr_t at = cow__tile_start(t);
-	size_t left = most < t->bytes / 2 ? STEP_COPIED : SIZE_MAX, copied;
+	size_t left = most < t->bytes / 2 ? COW__THAW_STEP : SIZE_MAX, copied;
 	struct cow__span part;
 	uintptr_t stop;
 	int r = 0;
@@ -326,7 +320,7 @@ neighbours_end(struct cow__tile *t, size_t most, struct cow__census *c)
 {
 	struct cow__tile *last = t;
 
-	for (unsigned n = 1; n < NEIGHBOURS_MOST && last->next &&
+	for (unsigned n = 1; n < COW__THAW_NEIGHBOURS && last->next &&
 	       cow__can(last->next, COW__TO_THAW_MANY) &&
 	       cow__tile_end(last) - cow__tile_start(t) < most &&
 	       last->next->segment == t->segment &&
@@ -346,10 +340,10 @@ cow__thaw_neighbours(struct cow__tile *t, struct cow__census *c)
 
 	if (!cow__can(t, COW__TO_THAW_MANY))
 		return NULL;
-	last = neighbours_end(t, ABSENT_MOST, c);
-	if (cow__tile_end(last) - start > CLEAN_STEP &&
+	last = neighbours_end(t, COW__THAW_ABSENT_MOST, c);
+	if (cow__tile_end(last) - start > COW__THAW_CLEAN_STEP &&
 	    !is_nearly_empty(start, cow__tile_end(last)))
-		last = neighbours_end(t, CLEAN_STEP, c);
+		last = neighbours_end(t, COW__THAW_CLEAN_STEP, c);
 	end = cow__tile_end(last);
 	if (last == t || cow__quiet_written(start, end, &w) ||
 	    cow__pagemap_copied(start, end, &run, 1, &next) != 0 ||

@@ -13,17 +13,10 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/quiet.h"
-
-#define RUNS_MAX 4096 /* written runs in one layer */
-/* A shorter run is copied into the view: to map it would cost two mappings. But
- * the copies are made under the lock, and again by each later clone. If they are
- * many, a layer is better, while there is room for one. */
-#define LAYERED_LEAST (64 * KIB)
-#define PATCHED_MOST (64 * MIB)
-#define PATCHED_SHARE 8
 
 bool
 cow__mappings_left(size_t n)
@@ -134,7 +127,7 @@ forget(struct runs *runs)
 static bool
 too_much(const struct cow__tile *t, const struct written *w)
 {
-	return w->layered.n > RUNS_MAX || w->patched.bytes > PATCHED_MOST ||
+	return w->layered.n > COW__LAYER_RUNS_MOST || w->patched.bytes > COW__PATCHED_MOST ||
 	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / 2;
 }
 
@@ -172,7 +165,7 @@ find_written(const struct cow__tile *t, size_t layered_least, struct written *w)
 	int r = find_runs(t, layered_least, w), all;
 
 	if (r == -E2BIG ||
-	    (r == 0 && w->patched.bytes > t->bytes / PATCHED_SHARE)) {
+	    (r == 0 && w->patched.bytes > t->bytes / COW__PATCHED_SHARE)) {
 		all = find_runs(t, 0, w);
 		r = all == -E2BIG && r == 0 ? find_runs(t, layered_least, w) : all;
 	}
@@ -474,7 +467,7 @@ cow__view_new(struct cow__tile *source, enum cow__rebase rebase,
               size_t *ret_copied, struct cow__tile **ret)
 {
 	struct written w = { 0 };
-	int r = view_make(source, rebase, LAYERED_LEAST, &w, view_tile, ret);
+	int r = view_make(source, rebase, COW__LAYERED_LEAST, &w, view_tile, ret);
 
 	if (r == 0)
 		patch(*ret, source, &w.patched);

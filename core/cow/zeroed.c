@@ -8,15 +8,14 @@
 #include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/pagemap.h"
-
-#define FORKS_MOST 64 /* looks are at the forks 2, 4, 8 ... of these, because they take time */
 
 /* One fork alone may be the last. */
 static bool
 is_due(struct cow__tile *t)
 {
-	if (t->forks > FORKS_MOST)
+	if (t->forks > COW__ZEROED_FORKS_MOST)
 		return false;
 	t->forks++;
 	return t->forks > 1 && (t->forks & (t->forks - 1)) == 0;

@@ -13,6 +13,7 @@
 #include "core/memory/holders.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -22,16 +23,13 @@
 #include "memfd/watch.h"
 #include "memfd/wait.h"
 
-#define CALL_NS 1000000000u /* forks wait no longer for a call */
-#define CALLS 8u             /* forks wait for no more at a time */
-
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
 static COW_FORK_DATA bool soft;          /* files were left without a seal */
 static COW_FORK_DATA bool at_birth;      /* the next child is a stranger from birth */
 
 /* When each call that gives up privileges began, 0: none. The last bits are the place in this table,
  * so that a call ends its own entry alone. */
-static COW_FORK_DATA uint64_t calls[CALLS];
+static COW_FORK_DATA uint64_t calls[COW__BORDER_CALLS_MOST];
 
 void
 cow__border_forked(void)
@@ -64,7 +62,7 @@ cow__border_soft(void)
 static bool
 is_over(uint64_t call, uint64_t now)
 {
-	return cow__elapsed(call - call % CALLS, now) >= CALL_NS;
+	return cow__elapsed(call - call % COW__BORDER_CALLS_MOST, now) >= COW__BORDER_CALL_NS;
 }
 
 COW_EXPORT uint64_t
@@ -72,8 +70,8 @@ cow__border_call_begins(void)
 {
 	uint64_t now = cow__now();
 
-	for (unsigned i = 0; i < CALLS; i++) {
-		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST), call = now - now % CALLS + i;
+	for (unsigned i = 0; i < COW__BORDER_CALLS_MOST; i++) {
+		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST), call = now - now % COW__BORDER_CALLS_MOST + i;
 
 		if ((!old || is_over(old, now)) &&
 		    __atomic_compare_exchange_n(&calls[i], &old, call, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -87,7 +85,7 @@ cow__border_call_ends(uint64_t call)
 {
 	/* Another one may have its place, if it took long. In a child of a handler it was forgotten. */
 	if (call)
-		(void)__atomic_compare_exchange_n(&calls[call % CALLS], &call, 0, false, __ATOMIC_SEQ_CST,
+		(void)__atomic_compare_exchange_n(&calls[call % COW__BORDER_CALLS_MOST], &call, 0, false, __ATOMIC_SEQ_CST,
 		                                  __ATOMIC_SEQ_CST);
 }
 
@@ -101,7 +99,7 @@ cow__border_fence(void)
 bool
 cow__border_waits(void)
 {
-	for (unsigned i = 0; i < CALLS; i++) {
+	for (unsigned i = 0; i < COW__BORDER_CALLS_MOST; i++) {
 		uint64_t call = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST);
 
 		if (call && !is_over(call, cow__now()))
@@ -113,7 +111,7 @@ cow__border_waits(void)
 COW_FORK_CODE void
 cow__border_child(void)
 {
-	for (unsigned i = 0; i < CALLS; i++)
+	for (unsigned i = 0; i < COW__BORDER_CALLS_MOST; i++)
 		if (calls[i])
 			calls[i] = 0;
 }

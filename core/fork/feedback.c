@@ -8,14 +8,11 @@
 #include "core/cow/exclusive.h"
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-
-/* The share 1/n of the frozen bytes that was copied since the last fork, without
- * a thaw. If more is copied, freezing costs the program more than it brings. */
-#define COPIED_SHARE 16
 
 static size_t frozen_bytes COW_FORK_DATA; /* at the last fork, of what stayed frozen */
 static size_t freed_frozen COW_FORK_DATA, freed_copied COW_FORK_DATA; /* freed since then */
@@ -93,13 +90,13 @@ cow__feedback_learn(void)
 		return;
 	frozen_bytes = 0;
 	frozen += add_frozen();
-	if (copied <= frozen / COPIED_SHARE &&
-	    cow__process_anonymous() <= frozen / COPIED_SHARE - copied)
+	if (copied <= frozen / COW__COPIED_SHARE &&
+	    cow__process_anonymous() <= frozen / COW__COPIED_SHARE - copied)
 		return;
 	if (add_copied(&copied) < 0)
 		return;
 	cow__stat_set(pages_private, copied / cow__page);
-	if (copied > frozen / COPIED_SHARE)
+	if (copied > frozen / COW__COPIED_SHARE)
 		cow__engine.prefer_anon = true;
 }
 
@@ -118,7 +115,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	freed_frozen += t->bytes;
 	freed_copied += (size_t)n;
 	/* The blocks that the program makes next are new ones. */
-	if (freed_copied > frozen_bytes / COPIED_SHARE)
+	if (freed_copied > frozen_bytes / COW__COPIED_SHARE)
 		cow__engine.prefer_anon = true;
 }
 

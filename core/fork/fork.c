@@ -36,6 +36,7 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
+#include "core/policy/constants.h"
 #include "core/program/advise.h"
 #include "core/program/range.h"
 #include "core/storage/allocation.h"
@@ -45,11 +46,6 @@
 #include "memfd/process.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
-
-#define TRY_NS 100000000u
-#define WAIT_NS 1000000000u /* for a thread that gives up privileges */
-#define TRY_REAPED_NS 5000000u
-#define HEAL_NS 500000u /* of a fork, and of a look for children */
 
 static uint64_t began_at COW_FORK_DATA;
 static bool taking_part COW_FORK_DATA; /* this fork concerns memory of ours */
@@ -162,7 +158,7 @@ prepare_memory(void)
 	cow__forward_before_fork();
 	cow__resident_before_fork();
 	cow__rewrites_freeze();
-	cow__heal_before_fork(HEAL_NS);
+	cow__heal_before_fork(COW__FORK_HEAL_NS);
 	was_frozen = cow__engine.frozen != 0;
 	cow__feedback_learn();
 	if (cow__holders_before_fork() < 0) {
@@ -238,7 +234,7 @@ void
 cow__fork_prepare(void)
 {
 	const struct cow__fork_hooks *hooks;
-	uint64_t until = cow__now() + WAIT_NS;
+	uint64_t until = cow__now() + COW__FORK_WAIT_NS;
 
 	for (;;) {
 		hooks = hooks_now();
@@ -270,7 +266,7 @@ COW_EXPORT bool
 cow__fork_try_prepare(void)
 {
 	const struct cow__fork_hooks *hooks = hooks_now();
-	uint64_t until = cow__now() + TRY_NS;
+	uint64_t until = cow__now() + COW__FORK_TRY_NS;
 	bool locked = false;
 
 	if (cow__pools_mine() || (hooks && !hooks->prepare(true)))
@@ -280,7 +276,7 @@ cow__fork_try_prepare(void)
 			cow__engine_unlock();
 			cow__yield();
 		}
-		locked = cow__engine_lock_within(TRY_NS);
+		locked = cow__engine_lock_within(COW__FORK_TRY_NS);
 	} while (locked && cow__border_waits() && cow__now() < until);
 	if (!locked || hooks != hooks_now() || cow__border_waits()) {
 		if (locked)
@@ -424,7 +420,7 @@ reaped_locked(bool waited)
 	bool more = waited && cow__heal_slice();
 
 	if (!waited)
-		cow__heal(HEAL_NS);
+		cow__heal(COW__FORK_HEAL_NS);
 	if (!more && cow__engine.frozen)
 		cow__heal_wake();
 	if (!more)
@@ -444,7 +440,7 @@ cow__fork_reaped(bool waited)
 		return false;
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
-	more = cow__engine_lock_within(TRY_REAPED_NS) && reaped_locked(waited);
+	more = cow__engine_lock_within(COW__REAPED_TRY_NS) && reaped_locked(waited);
 	cow__signals_restore(&signals);
 	return more;
 }

@@ -10,13 +10,11 @@
 #include "core/memory/helper.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/park.h"
 #include "memfd/signals.h"
-
-#define BATCH COW__APART_MOST /* signals wait as long */
-#define FREE_PAYS (2 * MIB) /* a smaller tile is freed at once */
 
 int
 cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
@@ -27,8 +25,8 @@ cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
 	int r = 0;
 
 	*ret_done = 0;
-	for (; r == 0 && at < end && cow__tile_is_shared(t); at += BATCH) {
-		size_t n = cow__min(BATCH, end - at), done = 0;
+	for (; r == 0 && at < end && cow__tile_is_shared(t); at += COW__APART_MOST) {
+		size_t n = cow__min(COW__APART_MOST, end - at), done = 0;
 
 		r = cow__map_collapse(at, n, &done);
 		/* So that the first touch shows. */
@@ -95,11 +93,11 @@ zap(uintptr_t at, uintptr_t end, uint32_t generation)
 	struct cow__park_thread *parked = cow__park_here();
 	struct cow__signals signals;
 
-	for (; at < end; at += BATCH) {
+	for (; at < end; at += COW__APART_MOST) {
 		if (!cow__signals_block(&signals))
 			break;
 		if (is_process(generation))
-			(void)cow__map_zap(at, cow__min(BATCH, end - at));
+			(void)cow__map_zap(at, cow__min(COW__APART_MOST, end - at));
 		cow__signals_restore(&signals);
 	}
 	if (parked)
@@ -113,7 +111,7 @@ cow__apart_free(struct cow__tile *t)
 	uint32_t generation = cow__engine.generation;
 
 	/* What the program mapped over a block is not ours to empty. */
-	if (t->bytes < FREE_PAYS || !cow__can(t, COW__TO_EMPTY)) {
+	if (t->bytes < COW__FREE_APART_LEAST || !cow__can(t, COW__TO_EMPTY)) {
 		cow__extent_free(t);
 		return;
 	}

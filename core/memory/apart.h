@@ -23,8 +23,6 @@
 int cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,
                         size_t *ret_done);
 
-#define COW__APART_MOST (8 * MIB) /* for one call of the kernel */
-
 /* For the helper: collapses up to COW__APART_MOST bytes from `at` on of a live tile with a
  * segment, at addresses of the engine. The program may have changed the mapping that it
  * sees, or may be using it. The tile is busy meanwhile, and the engine is not locked.

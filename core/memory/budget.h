@@ -12,10 +12,6 @@
 
 #include "core/memory/tile.h"
 
-#define COW__AHEAD_LEAST ((size_t)2 << 20)
-#define COW__AHEAD_HELPED ((size_t)4 << 20) /* the helper needs time to react */
-#define COW__AHEAD_DOWN ((size_t)8 << 20) /* ... at both ends of a tile */
-
 /* How much more may be committed for an extent of `bytes` bytes: `least` and a share
  * of what was touched. Small pages cost more than to commit all at once. So does a
  * helper that comes after the writer. */

@@ -7,10 +7,7 @@
 #include "core/base/stream.h"
 #include "core/memory/apart.h"
 #include "core/memory/workers.h"
-
-#define STRIDE (4 * COW__HUGE) /* cleared by the kernel, then copied to */
-#define GRAIN 1                /* strides that are worth another thread */
-#define STREAM_LEAST (4 * MIB) /* the caches of a processor hold less than that */
+#include "core/policy/constants.h"
 
 struct bulk {
 	char *to;
@@ -26,7 +23,7 @@ copy(const struct bulk *b, uintptr_t at, size_t bytes)
 {
 	const char *from = b->from + (at - (uintptr_t)b->to);
 
-	if (b->commits || b->bytes < STREAM_LEAST) {
+	if (b->commits || b->bytes < COW__BULK_STREAM_LEAST) {
 		memcpy((void *)at, from, bytes);
 	} else {
 		cow__stream_copy((char *)at, from, bytes);
@@ -40,11 +37,11 @@ part(void *arg, int64_t first, int64_t last)
 {
 	const struct bulk *b = arg;
 	uintptr_t start = (uintptr_t)b->to, end = start + b->bytes;
-	uintptr_t base = cow__round_down(start, STRIDE);
+	uintptr_t base = cow__round_down(start, COW__BULK_STRIDE);
 
 	for (int64_t i = first; i < last; i++) {
-		uintptr_t at = cow__max(start, base + (uintptr_t)i * STRIDE);
-		uintptr_t to = cow__min(end, base + (uintptr_t)(i + 1) * STRIDE);
+		uintptr_t at = cow__max(start, base + (uintptr_t)i * COW__BULK_STRIDE);
+		uintptr_t to = cow__min(end, base + (uintptr_t)(i + 1) * COW__BULK_STRIDE);
 
 		if (b->commits)
 			cow__commit_at(at, to);
@@ -56,9 +53,9 @@ part(void *arg, int64_t first, int64_t last)
 static int64_t
 strides(const struct bulk *b)
 {
-	uintptr_t start = (uintptr_t)b->to, base = cow__round_down(start, STRIDE);
+	uintptr_t start = (uintptr_t)b->to, base = cow__round_down(start, COW__BULK_STRIDE);
 
-	return (int64_t)((start + b->bytes - base + STRIDE - 1) / STRIDE);
+	return (int64_t)((start + b->bytes - base + COW__BULK_STRIDE - 1) / COW__BULK_STRIDE);
 }
 
 void
@@ -67,7 +64,7 @@ cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh)
 	struct bulk b = { to, from, bytes, fresh };
 
 	if (bytes)
-		cow__workers_run(strides(&b), GRAIN, part, &b);
+		cow__workers_run(strides(&b), COW__BULK_GRAIN, part, &b);
 }
 
 void
@@ -85,5 +82,5 @@ cow__bulk_commit(uintptr_t at, size_t bytes)
 	struct bulk b = { (char *)at, NULL, bytes, true };
 
 	if (bytes)
-		cow__workers_run(strides(&b), GRAIN, part, &b);
+		cow__workers_run(strides(&b), COW__BULK_GRAIN, part, &b);
 }

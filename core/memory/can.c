@@ -4,8 +4,7 @@
  */
 #include "core/memory/can.h"
 #include "core/memory/segment.h"
-
-#define PIECES_MOST 48 /* with many more, a tile never thaws (core/cow/exclusive.c) */
+#include "core/policy/constants.h"
 
 #define SHARED (1u << COW__IS_SHARED)
 #define FROZEN (1u << COW__IS_FROZEN)
@@ -86,7 +85,7 @@ cow__obstacles(const struct cow__tile *t)
 	                  (t->punching ? COW__IF_PUNCHING : 0) |
 	                  (t->doomed ? COW__IF_DOOMED : 0) |
 	                  (t->npieces ? COW__IF_PIECED : 0) |
-	                  (t->npieces > PIECES_MOST ? COW__IF_SCATTERED : 0) |
+	                  (t->npieces > COW__PIECES_MOST ? COW__IF_SCATTERED : 0) |
 	                  (t->refs > 1 ? COW__IF_READ : 0) |
 	                  (foreign ? COW__IF_FOREIGN : 0) |
 	                  (t->block ? COW__IF_BLOCK : COW__IF_NO_BLOCK) |

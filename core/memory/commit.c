@@ -14,22 +14,11 @@
 #include "core/memory/mend.h"
 #include "core/memory/progress.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
-
-#define LOOK_NS 40000u         /* while the program fills memory */
-#define LOOK_MOST_NS 10000000u /* ... and does not get on */
-#define HELPER_PAYS (16 * MIB)  /* missing bytes that are worth a thread */
-#define ONCE (4 * GIB)          /* the most in one call of the program */
-#define BATCH COW__APART_MOST   /* committed in one go, without the lock */
-#define YOUTH_NS 500000000u     /* no progress for so long: no longer young */
-#define BUSY_NS 50000u
-#define BUSY_MOST_NS 50000000u /* somebody waits for the helper: not longer than that */
-/* Each look reads pagemap. A program may have thousands of blocks that it never fills. */
-#define YOUNG_MOST 32
-#define LOOKS 8 /* in one call of the program */
 
 enum { ADVICE_HUGEPAGE = 14 }; /* of <sys/mman.h>, which belongs to memfd/ */
 
@@ -111,7 +100,7 @@ look(struct cow__tile *t, uint64_t now, bool both_ends)
 		young_add(t);
 	}
 	if (t->touched + t->down_touched >= cow__progress_chunks(t) ||
-	    cow__elapsed(t->progress_at, now) > YOUTH_NS)
+	    cow__elapsed(t->progress_at, now) > COW__COMMIT_YOUTH_NS)
 		grown_up(t);
 	return n > 0;
 }
@@ -152,7 +141,7 @@ begin_at(struct cow__tile *t, size_t there, bool warm)
 	cow__budget_touched(t->touched - t->warm);
 	t->progress_at = cow__now();
 	young_add(t);
-	if (nyoung > YOUNG_MOST)
+	if (nyoung > COW__YOUNG_MOST)
 		retire();
 }
 
@@ -162,7 +151,7 @@ look_at_some(uint64_t now)
 {
 	struct cow__tile *t = young, *next;
 
-	for (int looks = 1; t && looks < LOOKS; t = next, looks++) {
+	for (int looks = 1; t && looks < COW__YOUNG_LOOKS; t = next, looks++) {
 		next = t->list_next;
 		if (!t->busy)
 			(void)look(t, now, false);
@@ -201,8 +190,8 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	look_at_some(now);
 	begin_at(t, there, true);
 	rest = cow__progress_chunks(t) - t->committed;
-	want = cow__min(rest, cow__max(cow__budget_room(COW__AHEAD_LEAST, t->bytes), cow__budget_room_again(t)));
-	want = cow__round_down(cow__min(want, ONCE), COW__HUGE);
+	want = cow__min(rest, cow__max(cow__budget_room(COW__COMMIT_LEAST, t->bytes), cow__budget_room_again(t)));
+	want = cow__round_down(cow__min(want, COW__COMMIT_ONCE), COW__HUGE);
 	if (want && t->segment) {
 		t->busy = t->owed = true;
 		t->committed += want;
@@ -213,7 +202,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		t->committed += want;
 		advise(t, cow__mend_origin(t) + t->committed - want, want);
 	}
-	if (t->young && cow__progress_chunks(t) - t->committed >= HELPER_PAYS)
+	if (t->young && cow__progress_chunks(t) - t->committed >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
 
@@ -238,7 +227,7 @@ cow__commit_unlock(struct cow__tile *t)
 		t->missed += want - done;
 		if (r < 0)
 			refused(t, r);
-		else if (cow__progress_chunks(t) - t->committed + want - done >= HELPER_PAYS)
+		else if (cow__progress_chunks(t) - t->committed + want - done >= COW__COMMIT_HELPER_LEAST)
 			cow__helper_want(true);
 	}
 	t->busy = t->owed = false;
@@ -253,7 +242,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 	if (!cow__commits() || cow__engine.placed)
 		return;
 	begin_at(t, there, false);
-	if (t->bytes - there >= HELPER_PAYS)
+	if (t->bytes - there >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
 
@@ -294,7 +283,7 @@ cow__commit_forget(struct cow__tile *t)
 bool
 cow__commit_wait(struct cow__tile **t, uintptr_t at)
 {
-	uint64_t until = cow__now() + BUSY_MOST_NS;
+	uint64_t until = cow__now() + COW__COMMIT_BUSY_MOST_NS;
 	uint32_t nothing = 0;
 
 	while (*t && (*t)->kind == COW__LIVE && (*t)->busy) {
@@ -302,7 +291,7 @@ cow__commit_wait(struct cow__tile **t, uintptr_t at)
 			return false;
 		cow__commit_forget(*t);
 		cow__engine_unlock();
-		cow__wait(&nothing, 0, BUSY_NS);
+		cow__wait(&nothing, 0, COW__COMMIT_BUSY_NS);
 		cow__engine_lock();
 		*t = cow__tile_find(at);
 	}
@@ -363,14 +352,14 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 static size_t
 batch(const struct cow__tile *t, size_t filled, size_t committed)
 {
-	size_t least = t->down_touched ? COW__AHEAD_DOWN : COW__AHEAD_HELPED;
-	size_t most = COW__AHEAD_HELPED + 2 * filled, want;
+	size_t least = t->down_touched ? COW__COMMIT_DOWN : COW__COMMIT_HELPED;
+	size_t most = COW__COMMIT_HELPED + 2 * filled, want;
 
 	if (committed >= most)
 		return 0;
 	want = cow__min(cow__progress_chunks(t) - t->committed - t->down_committed,
 	                cow__budget_room(least, t->bytes));
-	return cow__round_down(cow__min(want, cow__min(most - committed, BATCH)), COW__HUGE);
+	return cow__round_down(cow__min(want, cow__min(most - committed, COW__APART_MOST)), COW__HUGE);
 }
 
 /* True: something was committed, and the list may have changed. */
@@ -461,10 +450,10 @@ cow__commit_job(uint64_t now)
 	if (!young && !cow__mend_pending())
 		return UINT64_MAX;
 	if (commit_step(now) || cow__mend_step(now))
-		idle = LOOK_NS / 2;
-	if (idle < LOOK_MOST_NS)
+		idle = COW__COMMIT_LOOK_NS / 2;
+	if (idle < COW__COMMIT_LOOK_MOST_NS)
 		idle *= 2;
-	if (idle < LOOK_NS)
-		idle = LOOK_NS;
+	if (idle < COW__COMMIT_LOOK_NS)
+		idle = COW__COMMIT_LOOK_NS;
 	return idle;
 }

@@ -6,23 +6,17 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
-
-#define PROBES 16 /* pages that are looked at */
-#define SPARE 2   /* so many of them may be empty */
-#define DEBT 16   /* filled units for each that was committed in vain */
-#define UNITS 8   /* the latest are remembered */
-#define PROOFS 4  /* of zeros, before any unit is committed on trust */
-#define TRUST_MOST 256
 
 /* Committed, and not known to be filled: the unit in which the last extent ends, and the one
  * in which it begins. 0: none. A forked child has none. */
 static uintptr_t ahead[2];
 static uint32_t generation; /* the process that has them */
 static unsigned debt;
-static uintptr_t units[UNITS]; /* committed, the latest ones */
+static uintptr_t units[COW__UNITS_REMEMBERED]; /* committed, the latest ones */
 static unsigned nunits;
 
 /*
@@ -60,7 +54,7 @@ is_written(const struct cow__segment *s, uintptr_t page)
 static bool
 is_in_unit(uintptr_t page)
 {
-	for (unsigned i = 0; i < UNITS; i++)
+	for (unsigned i = 0; i < COW__UNITS_REMEMBERED; i++)
 		if (units[i] == cow__round_down(page, COW__HUGE))
 			return true;
 	return false;
@@ -81,13 +75,13 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 
 	if (!pages || !cow__descriptor_ok(&s->file))
 		return NO;
-	for (unsigned i = 0; i < PROBES; i++) {
+	for (unsigned i = 0; i < COW__UNIT_PROBES; i++) {
 		uintptr_t page = start + any_below(pages) * cow__page;
 
 		if (is_written(s, page))
 			continue;
 		if (cow__pagemap_touched_page(page) <= 0) {
-			if (++missing > SPARE)
+			if (++missing > COW__UNIT_EMPTY_MOST)
 				return NO;
 		} else if (is_in_unit(page)) {
 			unclear++;
@@ -95,9 +89,9 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 			zeros++;
 		}
 	}
-	if (zeros >= PROBES / 2)
+	if (zeros >= COW__UNIT_PROBES / 2)
 		return ZEROS;
-	return unclear + missing > SPARE ? UNCLEAR : WRITTEN;
+	return unclear + missing > COW__UNIT_EMPTY_MOST ? UNCLEAR : WRITTEN;
 }
 
 static bool
@@ -125,7 +119,7 @@ judge(const struct cow__segment *s, uintptr_t start)
 
 		if (unit && is_live(s, unit, rest ? start : end) && !trust.last &&
 		    is_filled(s, unit, rest ? start : end) != WRITTEN) {
-			debt = DEBT;
+			debt = COW__UNIT_DEBT;
 			rest = false;
 		}
 		if (!rest)
@@ -163,10 +157,10 @@ is_due(const struct cow__tile *t)
 		return false;
 	}
 	if (answer == ZEROS) {
-		if (trust.proofs < PROOFS && ++trust.proofs < PROOFS)
+		if (trust.proofs < COW__UNIT_PROOFS && ++trust.proofs < COW__UNIT_PROOFS)
 			return false;
 		if (!trust.left)
-			trust.left = trust.last = cow__max(PROOFS, cow__min(2 * trust.last, TRUST_MOST));
+			trust.left = trust.last = cow__max(COW__UNIT_PROOFS, cow__min(2 * trust.last, COW__UNIT_TRUST_MOST));
 	} else if (answer == UNCLEAR) {
 		if (!trust.left)
 			return false;
@@ -200,6 +194,6 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 		return;
 	}
 	(void)cow__map_zap(unit, COW__HUGE);
-	units[nunits++ % UNITS] = unit;
+	units[nunits++ % COW__UNITS_REMEMBERED] = unit;
 	ahead[ahead[0] != 0] = unit;
 }

@@ -4,18 +4,8 @@
  */
 #include "core/memory/copy_history.h"
 #include "core/base/base.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
-
-#define SITES 256
-#define PROBES 4
-#define COPIES 64  /* watched at a time */
-#define SAMPLES 32 /* pages of a side, at most ... */
-#define SAMPLE_OF (256 * KIB) /* ... one of so many bytes */
-/* A copy was wrong if more than this share 1/n of a side was written. */
-#define WRONG_SHARE 32
-#define NEEDED_FIRST 2
-#define NEEDED_MOST 4096
-#define SKIPS_LOG_MOST 10
 
 struct site {
 	uintptr_t code;
@@ -34,11 +24,11 @@ struct watch {
 	size_t offset, bytes;        /* of the source */
 	size_t before; /* lazy: bytes of the source copied at that time */
 	bool lazy, wrong;
-	uint32_t hashes[SAMPLES];
+	uint32_t hashes[COW__WATCHED_PAGES];
 };
 
-static struct site sites[SITES];
-static struct watch watches[COPIES];
+static struct site sites[COW__SITES];
+static struct watch watches[COW__WATCHED_COPIES];
 static unsigned turn;
 static bool used; /* there may be copies that are watched, or lazy */
 
@@ -55,8 +45,8 @@ site_of(uintptr_t code, size_t bytes)
 	size_t hash = ((code ^ log) * 0x9e3779b97f4a7c15u) >> 56;
 	struct site *s = NULL;
 
-	for (unsigned i = 0; i < PROBES; i++) {
-		struct site *p = &sites[(hash + i) % SITES];
+	for (unsigned i = 0; i < COW__SITE_PROBES; i++) {
+		struct site *p = &sites[(hash + i) % COW__SITES];
 
 		if (p->code == code && p->size_log == log)
 			return p;
@@ -66,7 +56,7 @@ site_of(uintptr_t code, size_t bytes)
 	if (s)
 		*s = (struct site){ .code = code,
 			            .size_log = log,
-			            .needed = NEEDED_FIRST };
+			            .needed = COW__SITE_NEEDED_FIRST };
 	return s;
 }
 
@@ -89,8 +79,8 @@ cow__copy_history_ask(uintptr_t code, size_t bytes)
 static struct watch *
 watch_new(void)
 {
-	for (unsigned i = 0; i < COPIES; i++) {
-		struct watch *w = &watches[turn++ % COPIES];
+	for (unsigned i = 0; i < COW__WATCHED_COPIES; i++) {
+		struct watch *w = &watches[turn++ % COW__WATCHED_COPIES];
 
 		if (!w->site || !w->lazy)
 			return w;
@@ -101,7 +91,7 @@ watch_new(void)
 static unsigned
 samples(size_t bytes)
 {
-	return (unsigned)cow__min(SAMPLES, bytes / SAMPLE_OF + 1);
+	return (unsigned)cow__min(COW__WATCHED_PAGES, bytes / COW__WATCHED_PAGE_OF + 1);
 }
 
 static uint32_t
@@ -167,7 +157,7 @@ changed(const struct watch *w, const struct cow__tile *t, size_t offset)
 	for (unsigned i = 0; i < n; i++)
 		wrong += hash_page(sample(cow__tile_start(t) + offset,
 		                          w->bytes, i)) != w->hashes[i];
-	return wrong > n / WRONG_SHARE;
+	return wrong > n / COW__WATCHED_WRONG_SHARE;
 }
 
 /* Of a lazy one: were more pages copied than is worth it? */
@@ -179,24 +169,24 @@ was_copied(const struct watch *w, const struct cow__tile *t, size_t before)
 	if (t->backing != COW__PRIVATE)
 		return false;
 	n = cow__copied_bytes(t);
-	return n < 0 || (size_t)n > before + w->bytes / WRONG_SHARE;
+	return n < 0 || (size_t)n > before + w->bytes / COW__WATCHED_WRONG_SHARE;
 }
 
 static void
 learn(struct site *s, bool lazy, bool wrong)
 {
 	if (!wrong) {
-		s->right += s->right < NEEDED_MOST;
+		s->right += s->right < COW__SITE_NEEDED_MOST;
 		s->skips_log = 0;
 		return;
 	}
 	s->right = 0;
 	if (lazy) {
-		s->needed = (uint32_t)cow__min(2 * s->needed, NEEDED_MOST);
+		s->needed = (uint32_t)cow__min(2 * s->needed, COW__SITE_NEEDED_MOST);
 		return;
 	}
 	s->skip = 1u << s->skips_log;
-	if (s->skips_log < SKIPS_LOG_MOST)
+	if (s->skips_log < COW__SITE_SKIPS_LOG_MOST)
 		s->skips_log++;
 }
 
@@ -213,7 +203,7 @@ void
 cow__copy_history_end(struct cow__tile *t)
 {
 	t->watched = false;
-	for (struct watch *w = watches; w < watches + COPIES; w++) {
+	for (struct watch *w = watches; w < watches + COW__WATCHED_COPIES; w++) {
 		if (!w->site || (w->to != t && w->from != t))
 			continue;
 		if (w->from) {
@@ -237,7 +227,7 @@ cow__copy_history_child(void)
 	if (!used)
 		return;
 	memset(watches, 0, sizeof(watches));
-	for (unsigned i = 0; i < SITES; i++)
+	for (unsigned i = 0; i < COW__SITES; i++)
 		sites[i].lazy = 0;
 	used = false;
 }

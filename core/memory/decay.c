@@ -8,19 +8,11 @@
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-
-#define WARM_LIVELESS (64 * MIB) /* may be kept, however little is live */
-#define WARM_LEAST (16 * MIB)    /* may be kept beyond the peak, ... */
-#define BEYOND_PEAK 16           /* ... but not more than this part of it, ... */
-#define BEYOND_LEAST (2 * MIB)   /* ... or than this, if that is more */
-#define PEAK_SLACK 64            /* a few pages more cost no block */
-#define PIECES_SLACK 5           /* ... and what is wanted again, pieces that do not fit */
-#define PEAK_NS 3000000000u      /* a peak counts so long */
-#define HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
 
 void
 cow__warm_add(struct cow__tile *t)
@@ -168,15 +160,15 @@ below_peak(uint64_t now)
 	size_t most;
 
 	if (cow__engine.live_peak >= peak ||
-	    cow__elapsed(since, now) > PEAK_NS) {
+	    cow__elapsed(since, now) > COW__WARM_PEAK_NS) {
 		peak = cow__engine.live_peak;
 		since = now;
 		cow__engine.live_peak = cow__engine.live_bytes;
 		cooled_lately = 0;
 		wanted_again /= 2;
 	}
-	most = peak + cow__max(peak / PEAK_SLACK,
-	                       cow__min(peak / PIECES_SLACK, wanted_again));
+	most = peak + cow__max(peak / COW__WARM_PEAK_SHARE,
+	                       cow__min(peak / COW__WARM_PIECES_SHARE, wanted_again));
 	return most > cow__engine.live_bytes ? most - cow__engine.live_bytes
 	                                     : 0;
 }
@@ -185,7 +177,7 @@ below_peak(uint64_t now)
 static size_t
 beyond_peak(void)
 {
-	return cow__min(WARM_LEAST, cow__max(BEYOND_LEAST, peak / BEYOND_PEAK));
+	return cow__min(COW__WARM_BEYOND_MOST, cow__max(COW__WARM_BEYOND_LEAST, peak / COW__WARM_BEYOND_SHARE));
 }
 
 /* `ask`: may read the cgroup's files. The helper opens no files, since the
@@ -196,20 +188,20 @@ limit(uint64_t now, bool ask)
 {
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
-	size_t most = cow__max(WARM_LIVELESS, cow__engine.live_bytes);
-	size_t below = cow__without(PEAKS) ? cow__engine.live_bytes / PIECES_SLACK : below_peak(now);
+	size_t most = cow__max(COW__WARM_LIVELESS, cow__engine.live_bytes);
+	size_t below = cow__without(PEAKS) ? cow__engine.live_bytes / COW__WARM_PIECES_SHARE : below_peak(now);
 
 	most = cow__min(most, cow__max(beyond_peak(), below));
 	most = cow__min(most, cow__engine.warm_max);
-	if (ask && cow__engine.warm_bytes > WARM_LEAST &&
-	    cow__elapsed(asked_at, now) > HEADROOM_NS) {
+	if (ask && cow__engine.warm_bytes > COW__WARM_BEYOND_MOST &&
+	    cow__elapsed(asked_at, now) > COW__WARM_HEADROOM_NS) {
 		asked_at = now;
 		headroom = cow__process_headroom();
 	}
 	/* What is warm is not part of the headroom: count it back in. */
 	if (headroom < SIZE_MAX - cow__engine.warm_bytes)
 		most = cow__min(most,
-		                (headroom + cow__engine.warm_bytes) / 4);
+		                (headroom + cow__engine.warm_bytes) / COW__WARM_HEADROOM_SHARE);
 	return most;
 }
 
@@ -234,7 +226,7 @@ cow__decay_due(uint64_t now)
 static uintptr_t
 cool_from(const struct cow__tile *t, uint64_t now, size_t most, size_t bytes)
 {
-	size_t slice = cow__min(COW__SLICE, cow__round_up(bytes, COW__HUGE));
+	size_t slice = cow__min(COW__WARM_SLICE, cow__round_up(bytes, COW__HUGE));
 
 	if (cow__elapsed(t->freed_at, now) < cow__engine.decay_ns)
 		slice = cow__min(slice, cow__engine.warm_bytes - most);
@@ -296,7 +288,7 @@ cow__decay_job(uint64_t now)
 {
 	uint64_t due;
 
-	if (cow__decay(now, COW__SLICE, true))
+	if (cow__decay(now, COW__WARM_SLICE, true))
 		return 0;
 	due = cow__decay_next();
 	if (!due)

@@ -22,8 +22,6 @@
 
 struct cow__tile;
 
-#define COW__SLICE ((size_t)32 << 20) /* the most given back at once */
-
 /* Gives back about `bytes` bytes of what is older than the decay time or above
  * the limit. Returns the bytes given back; 0: nothing is due. Engine locked.
  * `unlocked`, for the helper: it unlocks the engine while the kernel works. */

@@ -16,12 +16,9 @@
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
 #include "core/memory/window.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
-
-#define ZEROED_LEAST (4 * MIB)
-/* Advice for huge pages cuts an anonymous block into kernel mappings. */
-#define ZEROED_MAPPINGS 3
 
 static bool
 wants_anon(size_t bytes, unsigned flags)
@@ -45,10 +42,10 @@ wants_anon(size_t bytes, unsigned flags)
 static bool
 wants_zeros(size_t bytes, size_t align, unsigned flags)
 {
-	return (flags & COW__EXTENT_ZEROED) && bytes >= ZEROED_LEAST &&
+	return (flags & COW__EXTENT_ZEROED) && bytes >= COW__ZEROED_LEAST &&
 	       cow__engine.policy == COW__POLICY_AUTO &&
 	       cow__engine.copies == COW__COPIES_OFF && !cow__own_segment_wants(bytes) &&
-	       ZEROED_MAPPINGS * cow__stat_get(blocks_live) < cow__engine.mappings_max &&
+	       COW__ZEROED_MAPPINGS * cow__stat_get(blocks_live) < cow__engine.mappings_max &&
 	       !cow__place_has_warm(bytes, align, flags);
 }
 

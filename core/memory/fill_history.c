@@ -4,10 +4,9 @@
  */
 #include "core/memory/fill_history.h"
 #include "core/base/base.h"
+#include "core/policy/constants.h"
 
 #define SIZES 128 /* two for each power of two */
-#define FILLED_LEAST 16 /* times what is wasted */
-#define MEMORY GIB /* bytes of history: then its weight is halved */
 
 struct history {
 	size_t filled, wasted;
@@ -26,7 +25,7 @@ history_of(size_t bytes)
 static void
 learn(struct history *t, size_t filled, size_t wasted)
 {
-	if (t->filled + t->wasted > MEMORY) {
+	if (t->filled + t->wasted > COW__FILL_MEMORY) {
 		t->filled /= 2;
 		t->wasted /= 2;
 	}
@@ -44,7 +43,7 @@ cow__fill_history_learn(size_t bytes, size_t filled, size_t wasted)
 static bool
 fills(const struct history *t)
 {
-	return t->filled > FILLED_LEAST * t->wasted;
+	return t->filled > COW__FILL_LEAST * t->wasted;
 }
 
 bool
@@ -61,10 +60,10 @@ cow__fill_history_share(size_t bytes)
 	const struct history *same = history_of(bytes);
 
 	if (cow__fill_history_fills(bytes))
-		return 2;
+		return COW__FILL_SHARE_FILLS;
 	if (cow__without(FILL_HISTORY))
-		return 4;
+		return COW__FILL_SHARE;
 	if (!fills(&all))
-		return 16;
-	return same->wasted ? 10 : 4;
+		return COW__FILL_SHARE_SPARSE;
+	return same->wasted ? COW__FILL_SHARE_WASTED : COW__FILL_SHARE;
 }

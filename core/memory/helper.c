@@ -8,6 +8,7 @@
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/descriptor.h"
 #include "memfd/forked.h"
 #include "memfd/pagemap.h"
@@ -16,9 +17,6 @@
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
-
-#define LOCK_NS 20000u /* between tries to get the lock ... */
-#define LOCK_TRIES 50  /* ... before it queues for it */
 
 static struct cow__thread thread COW_FORK_DATA;
 static bool running COW_FORK_DATA;
@@ -52,10 +50,10 @@ cow__helper_lock(void)
 {
 	uint32_t nothing = 0;
 
-	for (int i = 0; i < LOCK_TRIES; i++) {
+	for (int i = 0; i < COW__HELPER_LOCK_TRIES; i++) {
 		if (cow__mutex_try_lock(&cow__engine.lock))
 			return;
-		cow__wait(&nothing, 0, LOCK_NS);
+		cow__wait(&nothing, 0, COW__HELPER_LOCK_NS);
 	}
 	cow__engine_lock();
 }

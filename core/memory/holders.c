@@ -6,10 +6,9 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/wait.h"
-
-#define REFRESH_NS 1000000u
 
 void
 cow__words_forget(uint64_t bit)
@@ -251,7 +250,7 @@ cow__holders_refresh_due(void)
 	if (!cow__engine.forked_once)
 		return;
 	now = cow__now();
-	if (now - __atomic_load_n(&refreshed_at, __ATOMIC_RELAXED) < REFRESH_NS)
+	if (now - __atomic_load_n(&refreshed_at, __ATOMIC_RELAXED) < COW__HOLDERS_REFRESH_NS)
 		return;
 	__atomic_store_n(&refreshed_at, now, __ATOMIC_RELAXED);
 	cow__holders_refresh();

@@ -9,11 +9,10 @@
 #include "core/memory/helper.h"
 #include "core/memory/resident.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
-
-#define WAIT_NS 100000000u /* the program may clone the block at once */
 
 static struct cow__tile *mended; /* a list */
 
@@ -71,7 +70,7 @@ has_holes(const struct cow__tile *t)
 	return t->shadow || t->npieces;
 }
 
-/* Of the next bytes, how many are in chunks of which seven of eight pages are there?
+/* Of the next bytes, how many are in chunks of which most pages are there?
  * Where the program touched few pages, it keeps few. The engine is not locked. */
 static size_t
 dense(uintptr_t at, size_t most)
@@ -79,7 +78,7 @@ dense(uintptr_t at, size_t most)
 	size_t n = 0;
 
 	while (n < most && cow__map_resident(at + n, COW__HUGE) >=
-	                           (int)(COW__HUGE / cow__page / 8 * 7))
+	                           (int)(COW__HUGE / cow__page / 8 * COW__MEND_EIGHTHS))
 		n += COW__HUGE;
 	return n;
 }
@@ -120,7 +119,7 @@ bool
 cow__mend_step(uint64_t now)
 {
 	for (struct cow__tile *t = mended; t; t = t->list_next) {
-		if (t->busy || cow__elapsed(t->progress_at, now) < WAIT_NS)
+		if (t->busy || cow__elapsed(t->progress_at, now) < COW__MEND_WAIT_NS)
 			continue;
 		mend(t);
 		return true;

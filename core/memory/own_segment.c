@@ -4,13 +4,8 @@
  */
 #include "core/memory/own_segment.h"
 #include "core/base/base.h"
+#include "core/policy/constants.h"
 #include "memfd/descriptor.h"
-
-#define ASKED_LEAST (4 * MIB) /* at half of that a copy costs as much: bench/give.c */
-
-/* Each costs a descriptor and a kernel mapping. */
-#define MOST 8u
-#define ASKED_MOST 1024u
 
 static bool expected, asked;
 
@@ -23,14 +18,14 @@ cow__own_segments_expect(void)
 bool
 cow__own_segment_asked(size_t bytes)
 {
-	return bytes >= ASKED_LEAST && __atomic_load_n(&asked, __ATOMIC_RELAXED);
+	return bytes >= COW__OWN_ASKED_LEAST && __atomic_load_n(&asked, __ATOMIC_RELAXED);
 }
 
 bool
 cow__own_segment_wants(size_t bytes)
 {
 	return cow__own_segment_asked(bytes) ||
-	       (bytes >= COW__OWN_SEGMENT_LEAST &&
+	       (bytes >= COW__OWN_LEAST &&
 	        __atomic_load_n(&expected, __ATOMIC_RELAXED));
 }
 
@@ -46,12 +41,12 @@ cow__own_segments_most_asked(void)
 	/* Most of the descriptor table is for the program. */
 	uint64_t room = cow__descriptor_limit() / 4;
 
-	return (unsigned)cow__max(MOST, cow__min(room, ASKED_MOST));
+	return (unsigned)cow__max(COW__OWN_SEGMENTS_MOST, cow__min(room, COW__OWN_SEGMENTS_ASKED_MOST));
 }
 
 unsigned
 cow__own_segments_most(void)
 {
 	return __atomic_load_n(&asked, __ATOMIC_RELAXED) ? cow__own_segments_most_asked()
-	                                                 : MOST;
+	                                                 : COW__OWN_SEGMENTS_MOST;
 }

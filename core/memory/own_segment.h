@@ -15,9 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define COW__OWN_SEGMENT_LEAST (64 * MIB) /* if not asked for: less is copied as fast */
-
-/* Blocks from COW__OWN_SEGMENT_LEAST on get segments of their own from now on. */
+/* Blocks from COW__OWN_LEAST on get segments of their own from now on. */
 void cow__own_segments_expect(void);
 
 /* The option `share`: blocks from 4 MiB on get one, with or without channels, and

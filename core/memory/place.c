@@ -9,11 +9,8 @@
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
-
-#define UNALIGNED_MOST (64 * MIB)
-#define PART_LEAST 4 /* so much of an extent, 1/n, is to be warm, or none */
-#define PARTS 64   /* candidates examined */
 
 static uintptr_t rest_at; /* what the last extent without pages left behind it; 0: nothing */
 
@@ -91,7 +88,7 @@ take_bare(size_t bytes, size_t align, unsigned want, unsigned flags, bool single
 		(void)cow__tile_put(t);
 		return r;
 	}
-	if (!anon && !room && !single && bytes < UNALIGNED_MOST)
+	if (!anon && !room && !single && bytes < COW__UNALIGNED_MOST)
 		cow__commit_unit(t, bytes);
 	if (unit > bytes) {
 		t = cow__tile_put(t);
@@ -221,9 +218,9 @@ static struct cow__tile *
 find_part(size_t bytes, size_t align, unsigned want)
 {
 	struct cow__tile *t = cow__engine.warm_first, *best = NULL;
-	size_t least = bytes / PART_LEAST;
+	size_t least = bytes / COW__WARM_PART_SHARE;
 
-	for (int looks = 0; t && looks < PARTS; t = t->list_next, looks++) {
+	for (int looks = 0; t && looks < COW__WARM_PARTS_SEEN; t = t->list_next, looks++) {
 		if (t->bytes < least || t->bytes >= bytes || t->hollow ||
 		    cow__tile_start(t) % align != 0 || !cow__tile_serves(t, want) ||
 		    !cow__segment_usable(t->segment) ||
@@ -245,7 +242,7 @@ find_warm(size_t bytes, size_t align, size_t huge, unsigned want, uintptr_t *ret
 	struct cow__tile *t = cow__tile_search(COW__WARM, want, bytes, align);
 
 	if (t && cow__round_up(cow__tile_start(t), align) % huge != 0 &&
-	    (t->hollow || bytes >= UNALIGNED_MOST)) {
+	    (t->hollow || bytes >= COW__UNALIGNED_MOST)) {
 		align = huge;
 		t = cow__tile_search(COW__WARM, want, bytes, align);
 	}
@@ -284,13 +281,13 @@ take_mapped(size_t bytes, size_t align, unsigned want, unsigned flags, bool sing
 
 	/* Who writes all of it at once wants huge pages, and those at a boundary. */
 	if (!t && !single && bytes >= COW__HUGE && !(flags & COW__EXTENT_WHOLE)) {
-		t = find_part(bytes, bytes < UNALIGNED_MOST ? align : huge, want);
+		t = find_part(bytes, bytes < COW__UNALIGNED_MOST ? align : huge, want);
 		*ret = t ? take_with_more(t, bytes) : NULL;
 		if (*ret)
 			return 0;
 		t = NULL;
 	}
-	if (!t && !single && !(want & COW__WANT_ANON) && bytes < UNALIGNED_MOST) {
+	if (!t && !single && !(want & COW__WANT_ANON) && bytes < COW__UNALIGNED_MOST) {
 		*ret = take_behind_last(bytes, align, want);
 		if (*ret)
 			return 0;
@@ -354,7 +351,7 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 	cow__holders_refresh_due();
 	*ret_dirty = 0;
 	single = single && cow__segment_single_left(apart);
-	if (!room && !single && bytes < UNALIGNED_MOST)
+	if (!room && !single && bytes < COW__UNALIGNED_MOST)
 		t = take_neighbour(bytes, align, want);
 	if (!t && !room)
 		r = take_mapped(bytes, align, want, flags, single, &t);

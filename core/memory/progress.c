@@ -6,6 +6,7 @@
 #include "core/base/base.h"
 #include "core/memory/apart.h"
 #include "core/memory/budget.h"
+#include "core/policy/constants.h"
 #include "memfd/pagemap.h"
 
 /* A chunk that was filled before it was collapsed looks untouched, since the collapse

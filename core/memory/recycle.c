@@ -23,13 +23,10 @@
 #include "core/memory/segment.h"
 #include "core/memory/spare.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
-
-#define LIMBO_NS 200000000u
-#define HOLES_SHARE 8
-#define HOLLOW_LEAST (8 * MIB)
 
 /* Tiles whose pages no view here reads, but another process may: polled. */
 static struct cow__tile *limbo COW_FORK_DATA;
@@ -40,7 +37,7 @@ static unsigned limbo_count COW_FORK_DATA;
 static void
 hollow_out(struct cow__tile *t)
 {
-	if (t->hollow < HOLLOW_LEAST || t->backing != COW__SHARED ||
+	if (t->hollow < COW__HOLLOW_LEAST || t->backing != COW__SHARED ||
 	    cow__map_punch(cow__tile_end(t) - t->hollow, t->hollow) < 0)
 		t->hollow = 0;
 	if (t->hollow == t->bytes)
@@ -153,7 +150,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 	t->freed_at = t->backing == COW__NONE ? 0 : cow__now();
 	/* With many holes it counts as cold. To have no pages, and huge pages
 	 * later, is better than small pages in between. */
-	if (t->backing == COW__SHARED && (kept || t->shadow > t->bytes / HOLES_SHARE) &&
+	if (t->backing == COW__SHARED && (kept || t->shadow > t->bytes / COW__HOLES_SHARE) &&
 	    cow__map_punch(cow__tile_start(t), t->bytes) == 0)
 		t->freed_at = 0;
 	t->shadow = 0;
@@ -444,6 +441,6 @@ cow__limbo_job(uint64_t now)
 	cow__segments_return_filled(now, false);
 	if (cow__segments_ended()) /* a block was freed while the helper had it */
 		cow__segments_end();
-	return cow__extent_poll_limbo() || cow__engine.frozen ? LIMBO_NS
+	return cow__extent_poll_limbo() || cow__engine.frozen ? COW__LIMBO_NS
 	                                                       : UINT64_MAX;
 }

@@ -8,14 +8,11 @@
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/wait.h"
-
-#define REST_NS 300000000u /* so long after a thaw or a fork */
-#define STEP (16 * MIB)    /* so much without the lock */
-#define LEAST (16 * MIB)   /* less is not worth starting a thread; a helper that is there does it */
 
 static size_t lost COW_FORK_DATA;       /* bytes without entries, at most; 0: none */
 static uint64_t begin_at COW_FORK_DATA; /* not before then */
@@ -27,8 +24,8 @@ cow__resident_later(struct cow__tile *t, size_t bytes)
 	t->faded = true;
 	lost += bytes;
 	cursor = 0;
-	begin_at = cow__now() + REST_NS;
-	if (lost >= LEAST)
+	begin_at = cow__now() + COW__RESIDENT_REST_NS;
+	if (lost >= COW__RESIDENT_LEAST)
 		cow__helper_want(false);
 }
 
@@ -36,7 +33,7 @@ void
 cow__resident_before_fork(void)
 {
 	if (lost)
-		begin_at = cow__now() + REST_NS;
+		begin_at = cow__now() + COW__RESIDENT_REST_NS;
 }
 
 static bool
@@ -151,7 +148,7 @@ cow__resident_job(uint64_t now)
 	}
 	found = find_data(t, &part);
 	if (found)
-		part.end = cow__min(part.end, part.start + STEP);
+		part.end = cow__min(part.end, part.start + COW__RESIDENT_STEP);
 	cursor = part.end;
 	if (cursor == cow__tile_end(t))
 		t->faded = false;

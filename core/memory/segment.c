@@ -10,14 +10,12 @@
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 
 #include <string.h>
-
-/* Each costs a descriptor. Beyond this new memory is anonymous. */
-#define SEGMENTS_MAX 32
 
 #define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
 
@@ -259,7 +257,7 @@ cow__segment_current(struct cow__segment **ret)
 	for (s = cow__engine.segments; s; s = s->next)
 		if (allocatable(s))
 			break;
-	if (!s && count - singles >= SEGMENTS_MAX) {
+	if (!s && count - singles >= COW__SEGMENTS_MOST) {
 		cow__fallback(COW_FALLBACK_SEGMENTS);
 		return -EMFILE;
 	}

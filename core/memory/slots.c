@@ -5,6 +5,7 @@
 #include "core/memory/slots.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
@@ -13,15 +14,6 @@
 #define SLOTS 61
 #define ALL (((uint64_t)1 << SLOTS) - 1)
 #define SHARED_SLOT 63
-
-/* So many children get the last slot before the others are tried again. */
-#define SKIPS 256
-
-/* A description that was lent for long enough may be closed for a question: after
- * so many forks, or so much time, for each that was closed before. So N forks leave
- * about sqrt(2 N) locks in the kernel's list. The first ones are closed at once. */
-#define CLOSED_AT_ONCE 16
-#define LENT_NS 10000000u
 
 struct slot {
 	struct cow__descriptor file; /* the family's memfd, own description */
@@ -88,7 +80,7 @@ search_slot(struct slot *s)
 		next_slot = (next_slot + 1) % SLOTS;
 	}
 	if (r == 0)
-		skips = SKIPS;
+		skips = COW__SLOT_SKIPS;
 	return r;
 }
 
@@ -280,8 +272,8 @@ slot_lives(uint64_t bit)
 static bool
 lent_enough(void)
 {
-	return closed < CLOSED_AT_ONCE || forks_lent >= closed ||
-	       cow__now() - lent_at >= (uint64_t)closed * LENT_NS;
+	return closed < COW__SLOTS_CLOSED_AT_ONCE || forks_lent >= closed ||
+	       cow__now() - lent_at >= (uint64_t)closed * COW__SLOT_LENT_NS;
 }
 
 /* Any number of processes take the shared slot, so it can't be kept locked. It is

@@ -9,14 +9,10 @@
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
-
-#define LOOK_NS 250000000u
-#define SAME_NS 100000000u
-#define KEEP_FIRST_NS 10000000000u
-#define KEEP_MOST_NS 60000000000u
 
 static size_t count COW_FORK_DATA; /* live tiles with `has_spares` */
 
@@ -125,7 +121,7 @@ note(struct cow__tile *t, bool has_spares)
 static uint64_t
 keep_for(uint64_t gone)
 {
-	uint64_t ns = gone > KEEP_MOST_NS ? KEEP_FIRST_NS : cow__min(2 * gone, KEEP_MOST_NS);
+	uint64_t ns = gone > COW__SPARE_KEEP_MOST_NS ? COW__SPARE_KEEP_FIRST_NS : cow__min(2 * gone, COW__SPARE_KEEP_MOST_NS);
 
 	return cow__max(ns, cow__engine.decay_ns);
 }
@@ -136,7 +132,7 @@ cow__spare_rewritten(struct cow__tile *t)
 	uint64_t now = cow__now(), gone = now - t->rewritten_at;
 
 	/* A tile is rewritten in steps. */
-	if (!t->rewritten_at || gone >= SAME_NS)
+	if (!t->rewritten_at || gone >= COW__SPARE_SAME_NS)
 		t->spare_ns = keep_for(t->rewritten_at ? gone : UINT64_MAX);
 	t->rewritten_at = now;
 	note(t, true);
@@ -303,6 +299,6 @@ cow__spares_job(uint64_t now)
 	if (now < next)
 		return next - now;
 	(void)cow__spares_release(now, false);
-	next = now + LOOK_NS;
-	return count ? LOOK_NS : UINT64_MAX;
+	next = now + COW__SPARE_LOOK_NS;
+	return count ? COW__SPARE_LOOK_NS : UINT64_MAX;
 }

@@ -10,14 +10,12 @@
 #include "core/memory/check.h"
 #include "core/memory/helper.h"
 #include "core/memory/slots.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/process.h"
 #include "memfd/quiet.h"
 #include "memfd/stop.h"
 #include "memfd/wait.h"
-
-#define HANDLER_NS 5000000000u /* a signal handler waits so long for the lock */
-#define SLEEPERS_NS 10000000u /* between looks for sleepers, after one in vain */
 
 struct cow__engine cow__engine = {
 	.use_helper = true,
@@ -60,7 +58,7 @@ cow__engine_lock_within(uint64_t ns)
 bool
 cow__engine_lock_in_handler(void)
 {
-	return !cow__pools_mine() && cow__engine_lock_within(HANDLER_NS);
+	return !cow__pools_mine() && cow__engine_lock_within(COW__HANDLER_LOCK_NS);
 }
 
 int
@@ -119,7 +117,7 @@ cow__engine_quiet(uint64_t stop_ns)
 	                        cow__stop_used() ? stop_ns : 0, sleepers);
 	/* The look may have been in vain. Then it is too dear to be made each time. */
 	if (sleepers && busy)
-		sleepers_at = now + SLEEPERS_NS;
+		sleepers_at = now + COW__SLEEPERS_NS;
 	/* A thread was stopped with a lock that the caller may want. */
 	if (!busy && cow__quiet_stopped() && !cow__pools_idle()) {
 		cow__quiet_end();

@@ -23,13 +23,12 @@
 #include "core/base/stats.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/wait.h"
 
-#define FILLED_NS 1000000000u /* between looks for pages that strangers made */
-#define FILLED_LEAST (2 * MIB) /* ... of which fewer stay */
 #define LOCK_AT 0 /* no other lock is taken on a segment */
 
 COW_FORK_CODE void
@@ -122,7 +121,7 @@ cow__segments_return_filled(uint64_t now, bool all)
 	uint64_t has, had;
 	int r;
 
-	if (!all && cow__elapsed(last, now) < FILLED_NS)
+	if (!all && cow__elapsed(last, now) < COW__STRANGER_LOOK_NS)
 		return;
 	last = now;
 	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
@@ -132,7 +131,7 @@ cow__segments_return_filled(uint64_t now, bool all)
 			continue;
 		/* Its owner makes no new page outside of its tiles any more. */
 		had = has;
-		if (has > s->had + FILLED_LEAST) {
+		if (has > s->had + COW__STRANGER_LEAST) {
 			r = punch_gaps(s);
 			(void)cow__memfd_has(&s->file, &has);
 			cow__stat_add(bytes_border_returned, had - cow__min(had, has));

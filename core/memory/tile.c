@@ -10,13 +10,12 @@
 #include "core/base/pool.h"
 #include "core/memory/decay.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 
 #define CLASSES 192
-#define LOOKS 8 /* candidates examined in one class */
-#define REST_SHARE 16 /* a rest may be this share 1/n smaller than the block */
 
 static struct cow__pool tiles = { .object_bytes = sizeof(struct cow__tile) };
 static struct cow__node *root;
@@ -230,7 +229,7 @@ cow__tile_search(enum cow__heat heat, unsigned want, size_t bytes, size_t align)
 			continue;
 		}
 		c += (unsigned)__builtin_ctzll(map);
-		for (t = b->first[heat][c]; t && looks < LOOKS;
+		for (t = b->first[heat][c]; t && looks < COW__FREE_LOOKS;
 		     t = t->bin_next, looks++)
 			if (fits(t, want, bytes, align))
 				return t;
@@ -252,7 +251,7 @@ cow__tile_rest(unsigned want, size_t bytes)
 	if (rest->bytes >= bytes)
 		return rest;
 	b = rest->next;
-	return bytes - rest->bytes <= bytes / REST_SHARE &&
+	return bytes - rest->bytes <= bytes / COW__REST_SHARE &&
 	                       cow__tile_same_mapping(rest, b) &&
 	                       rest->bytes + b->bytes >= bytes
 	               ? rest

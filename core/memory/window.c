@@ -6,15 +6,10 @@
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "cowshed.h"
-
-#define WINDOW_LEAST (4 * GIB)
-/* qemu-user had a table of all mapped pages up to version 8: 25 GB for 8 TiB. */
-#define WINDOW_EMULATED (8 * GIB)
-#define YIELD_LEAST MIB /* smaller gaps are not worth a hole */
-#define KEPT_SHARE 8    /* of a limit on addresses, 1/n stays reserved */
 
 COW_EXPORT bool cow__window_holed;
 static bool all_given; /* under the engine's lock */
@@ -30,11 +25,11 @@ cow__window_reserve(void)
 	 * allows. */
 	if (cow__map_address_limit() != UINT64_MAX)
 		return -ENOMEM;
-	if (bytes > WINDOW_EMULATED && cow__map_is_emulated())
-		bytes = WINDOW_EMULATED;
+	if (bytes > COW__WINDOW_EMULATED && cow__map_is_emulated())
+		bytes = COW__WINDOW_EMULATED;
 	do
 		r = cow__map_reserve(bytes, GIB, &start);
-	while (r < 0 && (bytes /= 2) >= WINDOW_LEAST);
+	while (r < 0 && (bytes /= 2) >= COW__WINDOW_LEAST);
 	if (r < 0)
 		return r;
 	r = cow__tiles_init(start, bytes);
@@ -83,7 +78,7 @@ give_back(size_t keep)
 	all_given |= keep == 0;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__FREE && t->backing == COW__NONE &&
-		    t->bytes >= YIELD_LEAST)
+		    t->bytes >= COW__YIELD_LEAST)
 			keep -= cow__min(keep, give_tile(t, keep));
 }
 
@@ -111,7 +106,7 @@ cow__window_fit(void)
 	limit = cow__map_address_limit();
 	if (limit == UINT64_MAX || cow__map_ask(cow__page) == 0)
 		return false;
-	give_back(limit / KEPT_SHARE);
+	give_back(limit / COW__WINDOW_KEPT_SHARE);
 	if (cow__map_ask(cow__page) < 0)
 		give_back(0);
 	return true;

@@ -25,6 +25,7 @@
 #include "core/base/error.h"
 #include "core/base/mutex.h"
 #include "core/memory/helper.h"
+#include "core/policy/constants.h"
 #include "cowshed.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -32,12 +33,6 @@
 #include "memfd/thread.h"
 #include "memfd/wait.h"
 
-#define MOST 64 /* helpers of a caller */
-#define IDLE_NS 200000000u /* memory heals without them, and a new thread costs little */
-#define RETRY_NS 2000000000u /* after threads were denied */
-#define GLANCE_NS 1000000u   /* at a pool that is busy, for cow_threads_end() */
-#define SPINS 2000 /* of the caller, before it sleeps: some microseconds */
-#define PIECES 4   /* ranges for each thread: a thread that comes late gets fewer */
 #define WIPEONFORK 18
 
 #define OPEN ((uint32_t)1 << 31)
@@ -58,7 +53,7 @@ struct pool {
 	uint32_t asleep;
 	struct job *job; /* of the owner, until it gives the pool back; else NULL */
 	uint64_t denied; /* when threads were denied; 0: they were not */
-	struct cow__thread threads[MOST];
+	struct cow__thread threads[COW__WORKERS_MOST];
 };
 
 static struct pool *pool; /* NULL: not made yet */
@@ -129,10 +124,10 @@ worker_main(void)
 			since = cow__now();
 		}
 		if (__atomic_load_n(&p->quit, __ATOMIC_SEQ_CST) ||
-		    cow__elapsed(since, cow__now()) > IDLE_NS)
+		    cow__elapsed(since, cow__now()) > COW__WORKERS_IDLE_NS)
 			return;
 		__atomic_add_fetch(&p->asleep, 1, __ATOMIC_SEQ_CST);
-		cow__wait(&p->bell, heard, IDLE_NS);
+		cow__wait(&p->bell, heard, COW__WORKERS_IDLE_NS);
 		__atomic_sub_fetch(&p->asleep, 1, __ATOMIC_SEQ_CST);
 	}
 }
@@ -195,7 +190,7 @@ cow__workers(void)
 		n = cow__process_processors();
 		__atomic_store_n(&processors, n, __ATOMIC_RELAXED);
 	}
-	return n > MOST + 1 ? MOST + 1 : n;
+	return n > COW__WORKERS_MOST + 1 ? COW__WORKERS_MOST + 1 : n;
 }
 
 static uint32_t
@@ -225,7 +220,7 @@ disown(struct pool *p)
 static void
 end_threads(struct pool *p)
 {
-	for (int i = 0; i < MOST; i++) {
+	for (int i = 0; i < COW__WORKERS_MOST; i++) {
 		cow__thread_join(&p->threads[i]);
 		cow__thread_left(&p->threads[i]);
 	}
@@ -266,7 +261,7 @@ run(struct pool *p, struct job *job, int helpers)
 		cow__wake_some(&p->bell, (uint32_t)helpers);
 	work(job);
 	gate = __atomic_and_fetch(&p->gate, COUNT, __ATOMIC_ACQUIRE);
-	for (int i = 0; gate && i < SPINS; i++) {
+	for (int i = 0; gate && i < COW__WORKERS_SPINS; i++) {
 		spin();
 		gate = __atomic_load_n(&p->gate, __ATOMIC_ACQUIRE);
 	}
@@ -286,7 +281,7 @@ is_denied(struct pool *p)
 {
 	uint64_t since = __atomic_load_n(&p->denied, __ATOMIC_RELAXED);
 
-	return since && cow__elapsed(since, cow__now()) < RETRY_NS;
+	return since && cow__elapsed(since, cow__now()) < COW__WORKERS_RETRY_NS;
 }
 
 COW_EXPORT void
@@ -308,7 +303,7 @@ cow__workers_run(int64_t n, int64_t grain,
 		part(arg, 0, n);
 		return;
 	}
-	job.piece = n / ((int64_t)threads * PIECES);
+	job.piece = n / ((int64_t)threads * COW__WORKERS_PARTS);
 	if (job.piece < grain)
 		job.piece = grain;
 	whole = run(p, &job, threads - 1);
@@ -342,11 +337,11 @@ workers_end(void)
 
 		mine = cow__mutex_self() && owner == self();
 		if (!mine && owner)
-			cow__wait(&p->owned, owner, GLANCE_NS);
+			cow__wait(&p->owned, owner, COW__WORKERS_GLANCE_NS);
 	}
 	__atomic_store_n(&p->quit, 1, __ATOMIC_SEQ_CST);
 	__atomic_add_fetch(&p->bell, 1, __ATOMIC_SEQ_CST);
-	cow__wake_some(&p->bell, MOST);
+	cow__wake_some(&p->bell, COW__WORKERS_MOST);
 	if (mine)
 		return;
 	end_threads(p);
@@ -377,7 +372,7 @@ cow__threads_none(void)
 
 	if (cow__helper_id())
 		return false;
-	for (int i = 0; p && i < MOST; i++)
+	for (int i = 0; p && i < COW__WORKERS_MOST; i++)
 		if (__atomic_load_n(&p->threads[i].tid, __ATOMIC_RELAXED))
 			return false;
 	return true;

@@ -11,6 +11,7 @@
  * become a tile again, of anonymous memory. The tile is one hole until the kernel
  * has mapped what the program wants there.
  */
+#include "core/policy/constants.h"
 #include "core/program/advise.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
@@ -263,14 +264,13 @@ cow__overmap(uintptr_t addr, size_t bytes, bool holes, bool (*map)(void *arg),
 }
 
 /* The kernel keeps a gap between such a mapping and one below it (1 MiB unless its command
- * line says otherwise). Stacks without a limit get this many bytes. */
+ * line says otherwise). */
 #define GAP_BELOW (2 * MIB)
-#define STACK_MOST (256 * MIB)
 
 COW_EXPORT void
 cow__grows_down(uintptr_t addr)
 {
-	uint64_t room = cow__min(cow__map_stack_limit(), STACK_MOST) + GAP_BELOW;
+	uint64_t room = cow__min(cow__map_stack_limit(), COW__STACK_MOST) + GAP_BELOW;
 	uintptr_t low, start;
 	struct cow__tile *t;
 

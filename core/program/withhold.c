@@ -15,6 +15,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "core/program/advise.h"
 #include "core/program/missing.h"
 #include "core/program/range.h"
@@ -24,7 +25,6 @@
 #include "memfd/quiet.h"
 
 #define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
-#define HOLE_PAGES 64 /* a smaller hole is not worth a mapping */
 
 static bool put_off; /* some of it is in files still, because of a device or a failure */
 
@@ -69,7 +69,7 @@ fill_holes(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	void *missing;
 	bool known;
 
-	if (pages < HOLE_PAGES || cow__pins_memory() || cow__map_meta(bits, &missing) < 0)
+	if (pages < COW__HOLE_PAGES || cow__pins_memory() || cow__map_meta(bits, &missing) < 0)
 		return;
 	if (cow__engine_quiet(0)) {
 		known = !cow__quiet_written(start, end, &w) &&
@@ -77,7 +77,7 @@ fill_holes(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		for (i = from = 0; known && i <= pages; i++) {
 			if (i < pages && ((unsigned char *)missing)[i / 8] & 1 << i % 8)
 				continue;
-			if (i - from >= HOLE_PAGES)
+			if (i - from >= COW__HOLE_PAGES)
 				known = show_anonymous(t, start + from * cow__page,
 				                       start + i * cow__page) == 0;
 			from = i + 1;

@@ -13,6 +13,7 @@
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "core/storage/small.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -400,7 +401,7 @@ copy_data(struct cow__allocation *to, const struct cow__allocation *from,
 	size_t start, stop;
 	int r = -EINVAL;
 
-	while (end - at >= COW__SPARSE_PAYS &&
+	while (end - at >= COW__SPARSE_LEAST &&
 	       (r = cow__allocation_data(from, at, end, &start, &stop)) > 0) {
 		clear_run(to, at, start);
 		copy_run(to, from, start, stop);
@@ -445,7 +446,7 @@ cow__allocation_copy_out(char *to, const struct cow__allocation *from, size_t by
 	size_t at = 0, start, stop, done = 0;
 	int r = -EINVAL;
 
-	while (bytes - at >= COW__SPARSE_PAYS &&
+	while (bytes - at >= COW__SPARSE_LEAST &&
 	       (r = cow__allocation_data(from, at, bytes, &start, &stop)) > 0) {
 		cow__bulk_copy_here(to + start, src + start, stop - start, true);
 		done += stop - start;

@@ -15,13 +15,12 @@
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "core/storage/allocation.h"
 #include "core/storage/block.h"
 #include "core/storage/small.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
-
-#define KEPT_MOST (128u << 10) /* libc frees less without a call of the kernel */
 
 /* The tile of a live block that starts at `ptr`. Any other pointer is a double
  * free or not ours: the process ends. Engine locked. */
@@ -109,7 +108,7 @@ block_free_locked(struct cow__tile *t)
 		return;
 	if (!cow__engine.retired)
 		cow__apart_free(t);
-	else if (t->bytes >= KEPT_MOST)
+	else if (t->bytes >= COW__BLOCK_KEPT_MOST)
 		cow__extent_free(t);
 	else /* the filter may not let libc unmap anything */
 		cow__stat_add(bytes_limbo, t->bytes);

@@ -14,6 +14,7 @@
  *
  * A copy of memory that the program unmapped or protected fails (-EFAULT).
  */
+#include "core/policy/constants.h"
 #include "core/storage/storage.h"
 #include "core/base/error.h"
 #include "core/base/stats.h"
@@ -24,11 +25,6 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "memfd/pins.h"
-
-/* Below this a memcpy is cheaper than a freeze, a view and their faults. */
-#define PAGED_LEAST (384 * KIB)
-/* So many clones are made under one lock: other threads wait. */
-#define TOGETHER 64
 
 static int
 clone_elements(struct cow_storage *s, struct cow__allocation *to)
@@ -260,7 +256,7 @@ lazy_clone(struct cow_storage *s, struct asked *asked, struct paged *paged,
 	if (s->data->kind == COW__AT_FOREIGN ||
 	    (s->data->kind == COW__AT_OTHER && !s->data->ops->moment))
 		return clone_copied(s, asked, COW_FALLBACK_FOREIGN, ret);
-	if (s->bytes < PAGED_LEAST)
+	if (s->bytes < COW__PAGED_LEAST)
 		return clone_copied(s, asked, COW_FALLBACK_SMALL, ret);
 	r = s->data->kind == COW__AT_OTHER ? clone_moment(s, ret)
 	                                   : clone_paged(s, asked, paged, ret);
@@ -292,7 +288,7 @@ static bool
 freezes(const struct cow_storage *s)
 {
 	return !s->elements && !cow__unwatched(s) && cow__transparent(s) &&
-	       s->data->kind == COW__AT_TILE && s->bytes >= PAGED_LEAST &&
+	       s->data->kind == COW__AT_TILE && s->bytes >= COW__PAGED_LEAST &&
 	       cow__tile_is_shared(s->data->tile);
 }
 
@@ -331,7 +327,7 @@ static int
 clone_some(struct cow_storage *const *storages, size_t n, struct asked *asked,
            struct cow_storage **ret)
 {
-	struct paged paged[TOGETHER];
+	struct paged paged[COW__CLONES_TOGETHER];
 	int r = 0;
 
 	make_together(storages, n, asked, paged);
@@ -358,8 +354,8 @@ cow_storages_lazy_clone(struct cow_storage *const *storages, size_t n,
 			                  "cow_storages_lazy_clone: NULL");
 	for (size_t i = 0; i < n; i++)
 		ret[i] = NULL;
-	for (size_t i = 0; i < n && r == 0; i += TOGETHER)
-		r = clone_some(storages + i, cow__min(n - i, TOGETHER), &asked, ret + i);
+	for (size_t i = 0; i < n && r == 0; i += COW__CLONES_TOGETHER)
+		r = clone_some(storages + i, cow__min(n - i, COW__CLONES_TOGETHER), &asked, ret + i);
 	if (r < 0) {
 		for (size_t i = 0; i < n; i++)
 			ret[i] = cow_storage_unref(ret[i]);

@@ -5,13 +5,11 @@
  * Both storages lie in tiles of the engine. Of the range that is copied, the whole pages
  * become shared (core/cow/copy.h); the caller copies the ends.
  */
+#include "core/policy/constants.h"
 #include "core/storage/storage.h"
 #include "core/base/stats.h"
 #include "core/cow/copy.h"
 #include "memfd/pins.h"
-
-/* Fewer bytes are cheaper copied (as in core/storage/clone.c). */
-#define PART_LEAST (384 * KIB)
 
 static bool
 may_share(const struct cow_storage *to, const struct cow_storage *from)
@@ -37,7 +35,7 @@ cow__storage_copy_lazily(struct cow_storage *to, size_t to_offset,
 	    bytes < first)
 		return 0;
 	whole = cow__round_down(bytes - first, cow__page);
-	if (whole < PART_LEAST)
+	if (whole < COW__PAGED_LEAST)
 		return 0;
 	if (cow__pins_memory()) {
 		cow__fallback_copied(COW_FALLBACK_PINNED, bytes);

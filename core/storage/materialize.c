@@ -15,6 +15,7 @@
  * Everything that can fail is prepared first. The reference is given up last, and
  * that can't fail (core/storage/allocation.h).
  */
+#include "core/policy/constants.h"
 #include "core/storage/storage.h"
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
@@ -24,14 +25,6 @@
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
-
-/* Costs in nanoseconds, from bench/page.c. Only their ratios matter. */
-#define VIEW_NS 8000u         /* make a view, drop it later */
-#define PAGE_WRITE_NS 2000u   /* first write of a page in a view */
-#define PAGE_COPY_NS 350u     /* a page's share of a whole copy */
-#define COPY_NS 1500u         /* allocate and free */
-#define THAW_LEAST (16 * MIB) /* a part of a thaw */
-#define SPARSE_SHARE 64       /* COW_WRITE_SPARSE: of the range's pages */
 
 static bool
 by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
@@ -44,10 +37,10 @@ by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
 	if (hint == COW_WRITE_BY_COPY || hint == COW_WRITE_ALL)
 		return false;
 	if (hint == COW_WRITE_SPARSE)
-		written = (written + SPARSE_SHARE - 1) / SPARSE_SHARE;
+		written = (written + COW__SPARSE_SHARE - 1) / COW__SPARSE_SHARE;
 	/* Twice: this storage's writes, and as many of its sibling's. */
-	return VIEW_NS + 2 * written * PAGE_WRITE_NS <
-	       COPY_NS + pages * PAGE_COPY_NS;
+	return COW__COST_VIEW_NS + 2 * written * COW__COST_PAGE_WRITE_NS <
+	       COW__COST_COPY_NS + pages * COW__COST_PAGE_COPY_NS;
 }
 
 /* How much is thawed at once for a write of this size. The work is in proportion
@@ -56,8 +49,8 @@ static size_t
 thaw_bytes(size_t range, enum cow_write_hint hint)
 {
 	if (hint == COW_WRITE_SPARSE)
-		range /= SPARSE_SHARE;
-	return cow__max(range, THAW_LEAST);
+		range /= COW__SPARSE_SHARE;
+	return cow__max(range, COW__THAW_LEAST);
 }
 
 /* For the last reference: waits for the copiers. Under the lock, makes the pages

@@ -6,10 +6,10 @@
 #include "core/base/pool.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 
-#define SLAB_BYTES (64 * KIB)
-#define LEAST 64
-#define SLOTS_MAX (SLAB_BYTES / LEAST)
+#define SMALLEST 64
+#define SLOTS_MAX (COW__SLAB_BYTES / SMALLEST)
 
 struct cow__slab {
 	struct cow__slab *next, *prev; /* of its class, with free slots */
@@ -72,13 +72,13 @@ slab_new(unsigned class)
 	if (!s)
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
-	r = cow__extent_new(SLAB_BYTES, 0, 0, &s->tile, &dirty);
+	r = cow__extent_new(COW__SLAB_BYTES, 0, 0, &s->tile, &dirty);
 	if (r < 0) {
 		cow__pool_give(&slabs, s);
 		return r;
 	}
 	s->class = class;
-	s->slots = (unsigned)(SLAB_BYTES / class_bytes[class]);
+	s->slots = (unsigned)(COW__SLAB_BYTES / class_bytes[class]);
 	for (unsigned i = s->slots; i < SLOTS_MAX; i++)
 		s->taken[i / 64] |= 1ull << (i % 64);
 	s->tile->slab = s;

@@ -12,8 +12,6 @@
 
 struct cow__slab;
 
-#define COW__SMALL_MAX ((size_t)2048)
-
 /* Gives an allocation of a->bytes bytes a slot. Takes the engine's lock. */
 int cow__small_new(struct cow__allocation *a, bool zero);
 void cow__small_free(void *data);

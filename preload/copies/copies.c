@@ -15,6 +15,7 @@
  * optimization that turns loops into calls of memcpy.
  */
 #include "core/cow/copy.h"
+#include "core/policy/constants.h"
 
 #include <dlfcn.h>
 #include <errno.h>

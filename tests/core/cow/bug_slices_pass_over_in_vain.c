@@ -8,6 +8,7 @@
 #include "core/cow/ahead.h"
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/park.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"

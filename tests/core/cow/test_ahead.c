@@ -13,6 +13,7 @@
 #include "core/cow/heal.h"
 #include "core/cow/shadow.h"
 #include "core/cow/thaw.h"
+#include "core/policy/constants.h"
 #include "core/program/advise.h"
 #include "core/memory/state.h"
 #include "memfd/park.h"
@@ -315,8 +316,7 @@ static void *runs(void *unused)
 	return unused;
 }
 
-/* The fork heals nothing, as a thread runs. */
-static void fork_beside_a_thread(void)
+static void fork_beside_a_thread(void) /* it heals nothing, as a thread runs */
 {
 	pthread_t thread;
 
