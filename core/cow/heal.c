@@ -9,7 +9,7 @@
 #include "core/cow/thaw.h"
 #include "core/memory/can.h"
 #include "core/memory/state.h"
-#include "core/policy/constants.h"
+#include "core/policy/decide.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
@@ -27,9 +27,7 @@ static uint64_t vain_since COW_FORK_DATA; /* tries have failed since then; 0: th
 static uint64_t due_at COW_FORK_DATA;     /* the next slice by the share */
 static uint64_t pinned_at COW_FORK_DATA;  /* when memory was under I/O; 0: it was not */
 static uint64_t look_ns = COW__HEAL_LOOK_NS;
-static int64_t credit_ns[2] = { COW__HEAL_CREDIT_NS, COW__HEAL_CREDIT_NS }; /* for stops: 1: for what is clean;
-                                                         * it grows with the share ... */
-static uint64_t credit_at COW_FORK_DATA; /* ... since then */
+static struct cow__credit credit COW_FORK_DATA = COW__CREDIT_FULL;
 static uint64_t yields_at COW_FORK_DATA; /* the slice may end early from then on */
 static bool stopped COW_FORK_DATA; /* for the last slice */
 
@@ -67,26 +65,14 @@ care(bool yes)
 		                   __ATOMIC_RELAXED);
 }
 
-/* How long may threads take that are stopped now? 0: they may not be. They are stopped for
- * no more than the share of the time that the option `heal` says; for what is clean once
- * more as long, so that neither takes the other's time. */
+/* How long may threads take to stop now? 0: they may not be stopped. */
 static uint64_t
 stop_ns(uint64_t now)
 {
-	uint64_t most = (uint64_t)COW__HEAL_CREDIT_NS * 100, gone;
-
 	if (!cow__stop_used() || !cow__engine.heal_percent)
 		return 0;
-	gone = cow__min(cow__elapsed(credit_at, now), most);
-	credit_at = now;
-	for (int clean = 0; clean < 2; clean++) {
-		credit_ns[clean] += (int64_t)(gone * cow__engine.heal_percent / 100);
-		if (credit_ns[clean] > COW__HEAL_CREDIT_NS)
-			credit_ns[clean] = COW__HEAL_CREDIT_NS;
-	}
-	if (clean_first && credit_ns[1] > 0)
-		return COW__HEAL_STOP_CLEAN_NS;
-	return credit_ns[0] > 0 ? COW__HEAL_STOP_NS : 0;
+	cow__credit_grow(&credit, now, cow__engine.heal_percent);
+	return cow__credit_stop_ns(&credit, clean_first);
 }
 
 static void
@@ -301,7 +287,7 @@ heal_once(uint64_t ns, bool all)
 			vain_since = began;
 		/* Some may have stopped, and waited for one that did not. */
 		if (may)
-			credit_ns[clean] -= (int64_t)(cow__now() - began);
+			credit.ns[clean] -= (int64_t)(cow__now() - began);
 		return REFUSED;
 	}
 	stopped = cow__quiet_stopped();
@@ -315,7 +301,7 @@ heal_once(uint64_t ns, bool all)
 	}
 	cow__quiet_end();
 	if (stopped)
-		credit_ns[clean] -= (int64_t)(cow__now() - began);
+		credit.ns[clean] -= (int64_t)(cow__now() - began);
 	if (cow__stat_get(bytes_thawed) != thawed) {
 		healed_at = cow__now();
 		cow__engine.prefer_anon = false;
@@ -354,7 +340,7 @@ cow__heal_slice(void)
 	for (int i = 0; i < COW__HEAL_TRIES && r == REFUSED && (i == 0 || clean_first); i++)
 		r = heal_once(COW__HEAL_SLICE_NS, true);
 	/* Copies for which threads are stopped are left to the helper's share. */
-	return r == MORE && (!stopped || (clean_first && credit_ns[1] > 0));
+	return r == MORE && (!stopped || (clean_first && credit.ns[1] > 0));
 }
 
 void

@@ -6,7 +6,7 @@
 #include "core/base/base.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
-#include "core/policy/constants.h"
+#include "core/policy/decide.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
@@ -17,30 +17,7 @@ static unsigned count COW_FORK_DATA;
 static unsigned failures;
 static bool moved COW_FORK_DATA;
 
-/*
- * Tables that come back are moved again at the next fork. That is in vain where the program
- * doesn't touch its memory between forks. Nothing tells whether it does, while they come back.
- * So after some forks they don't. If the next fork finds many entries all the same, they come
- * back at more forks than the last time.
- */
-
-static struct {
-	uint8_t left; /* forks after which the tables come back */
-	uint8_t last; /* so many were left at first, the last time */
-	bool thawed, returned; /* something was, since the last fork that moved tables */
-} returns COW_FORK_DATA = { 0, COW__TABLES_RETURNS_FIRST / 2, true, false };
-
-static void
-note_return(void)
-{
-	if (!returns.thawed)
-		return;
-	if (returns.returned)
-		returns.left -= returns.left > 0;
-	else
-		returns.left = returns.last = (uint8_t)cow__min(2 * returns.last, COW__TABLES_RETURNS_MOST);
-	returns.thawed = returns.returned = false;
-}
+static struct cow__returns returns COW_FORK_DATA = COW__RETURNS_NEW;
 
 /* Most forks find little to move: the parent has hardly touched its memory since the
  * last one. Then a move, and the helper that wakes for it, would be the greater
@@ -75,11 +52,10 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	    !is_one_mapping(at, bytes))
 		return;
 	if (!is_worth_it(at, bytes)) {
-		if (returns.thawed && !returns.returned)
-			returns.last = COW__TABLES_RETURNS_FIRST / 2;
+		cow__returns_few(&returns);
 		return;
 	}
-	note_return();
+	cow__returns_moved(&returns);
 	/* At the same place within a GiB the kernel moves whole upper levels of
 	 * the page tables. */
 	s = cow__tile_inner(bytes, at, GIB);

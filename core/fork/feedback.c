@@ -8,7 +8,7 @@
 #include "core/cow/exclusive.h"
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
-#include "core/policy/constants.h"
+#include "core/policy/decide.h"
 #include "memfd/forked.h"
 #include "memfd/pagemap.h"
 #include "memfd/process.h"
@@ -90,13 +90,12 @@ cow__feedback_learn(void)
 		return;
 	frozen_bytes = 0;
 	frozen += add_frozen();
-	if (copied <= frozen / COW__COPIED_SHARE &&
-	    cow__process_anonymous() <= frozen / COW__COPIED_SHARE - copied)
+	if (!cow__copies_too_much(copied + cow__min(cow__process_anonymous(), SIZE_MAX / 2), frozen))
 		return;
 	if (add_copied(&copied) < 0)
 		return;
 	cow__stat_set(pages_private, copied / cow__page);
-	if (copied > frozen / COW__COPIED_SHARE)
+	if (cow__copies_too_much(copied, frozen))
 		cow__engine.prefer_anon = true;
 }
 
@@ -115,7 +114,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	freed_frozen += t->bytes;
 	freed_copied += (size_t)n;
 	/* The blocks that the program makes next are new ones. */
-	if (freed_copied > frozen_bytes / COW__COPIED_SHARE)
+	if (cow__copies_too_much(freed_copied, frozen_bytes))
 		cow__engine.prefer_anon = true;
 }
 

@@ -21,6 +21,10 @@ size_t cow__budget_room(size_t least, size_t bytes);
  * that it had touched before. */
 size_t cow__budget_room_again(const struct cow__tile *t);
 
+/* Of an extent of `bytes` bytes, `filled` bytes were committed and then touched, and `wasted`
+ * were not touched (core/policy/fill.h). */
+void cow__budget_learn(size_t bytes, size_t filled, size_t wasted);
+
 /* So many bytes more are ahead, or fewer. */
 void cow__budget_ahead(size_t bytes);
 void cow__budget_ahead_ends(size_t bytes);

@@ -9,7 +9,6 @@
 #include "core/memory/budget.h"
 #include "core/memory/commit_unit.h"
 #include "core/memory/extent.h"
-#include "core/memory/fill_history.h"
 #include "core/memory/helper.h"
 #include "core/memory/mend.h"
 #include "core/memory/progress.h"
@@ -64,8 +63,8 @@ young_remove(struct cow__tile *t)
 	cow__budget_ahead_ends(cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (!t->owed)
-		cow__fill_history_learn(t->bytes, t->touched - t->warm + t->down_touched,
-		                        cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
+		cow__budget_learn(t->bytes, t->touched - t->warm + t->down_touched,
+		                  cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
 	t->committed = t->touched;
 	t->down_committed = t->down_touched;
 }

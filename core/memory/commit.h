@@ -7,7 +7,7 @@
  *
  * But a collapse commits memory, and a program may never touch what it asked for.
  * So memory is committed ahead only in proportion to what was touched. The share
- * depends on how the program used its memory so far (core/memory/fill_history.h):
+ * depends on how the program used its memory so far (core/policy/fill.h):
  *
  *       0         touched          committed                         bytes
  *       |------------|--------ahead---|- - - - - - - not there - - - -|

@@ -7,6 +7,7 @@
 #include "core/base/stats.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
+#include "core/policy/units.h"
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
@@ -15,20 +16,9 @@
  * in which it begins. 0: none. A forked child has none. */
 static uintptr_t ahead[2];
 static uint32_t generation; /* the process that has them */
-static unsigned debt;
+static struct cow__units judged;
 static uintptr_t units[COW__UNITS_REMEMBERED]; /* committed, the latest ones */
 static unsigned nunits;
-
-/*
- * Pages of zeros in a committed unit: the program may have written them, or not. Where the
- * program is known to fill memory with zeros, some units are committed on trust. When these
- * are used up, one unit is left in small pages as a probe. If the program writes it, the
- * allowance doubles.
- */
-static struct {
-	unsigned proofs; /* in a row */
-	unsigned left, last;
-} trust;
 
 /* Of [0, n). */
 static size_t
@@ -60,21 +50,19 @@ is_in_unit(uintptr_t page)
 	return false;
 }
 
-enum answer { NO, UNCLEAR, ZEROS, WRITTEN };
-
 /*
  * Has the program filled [start, end)? Pages at random places are looked at; seven eighths
  * of them are enough. The page table says of small pages whether they were touched. A huge page
  * is there as a whole after one touch. So the bytes in the file tell.
  */
-static enum answer
+static enum cow__filled
 is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 {
 	size_t pages = (end - start) / cow__page;
 	unsigned zeros = 0, unclear = 0, missing = 0;
 
 	if (!pages || !cow__descriptor_ok(&s->file))
-		return NO;
+		return COW__FILLED_NO;
 	for (unsigned i = 0; i < COW__UNIT_PROBES; i++) {
 		uintptr_t page = start + any_below(pages) * cow__page;
 
@@ -82,7 +70,7 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 			continue;
 		if (cow__pagemap_touched_page(page) <= 0) {
 			if (++missing > COW__UNIT_EMPTY_MOST)
-				return NO;
+				return COW__FILLED_NO;
 		} else if (is_in_unit(page)) {
 			unclear++;
 		} else {
@@ -90,8 +78,8 @@ is_filled(const struct cow__segment *s, uintptr_t start, uintptr_t end)
 		}
 	}
 	if (zeros >= COW__UNIT_PROBES / 2)
-		return ZEROS;
-	return unclear + missing > COW__UNIT_EMPTY_MOST ? UNCLEAR : WRITTEN;
+		return COW__FILLED_ZEROS;
+	return unclear + missing > COW__UNIT_EMPTY_MOST ? COW__FILLED_UNCLEAR : COW__FILLED_YES;
 }
 
 static bool
@@ -117,9 +105,9 @@ judge(const struct cow__segment *s, uintptr_t start)
 		uintptr_t unit = ahead[i], end = unit + COW__HUGE;
 		bool rest = start > unit && start < end;
 
-		if (unit && is_live(s, unit, rest ? start : end) && !trust.last &&
-		    is_filled(s, unit, rest ? start : end) != WRITTEN) {
-			debt = COW__UNIT_DEBT;
+		if (unit && is_live(s, unit, rest ? start : end) && !judged.last &&
+		    is_filled(s, unit, rest ? start : end) != COW__FILLED_YES) {
+			cow__units_in_vain(&judged);
 			rest = false;
 		}
 		if (!rest)
@@ -139,37 +127,12 @@ first_unit_before(const struct cow__tile *t)
 	return at;
 }
 
-static enum answer
+static enum cow__filled
 is_filled_before(const struct cow__tile *t)
 {
 	uintptr_t start = first_unit_before(t), end = cow__tile_start(t);
 
-	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : NO;
-}
-
-static bool
-is_due(const struct cow__tile *t)
-{
-	enum answer answer = is_filled_before(t);
-
-	if (answer == NO) {
-		trust.proofs = trust.left = trust.last = 0;
-		return false;
-	}
-	if (answer == ZEROS) {
-		if (trust.proofs < COW__UNIT_PROOFS && ++trust.proofs < COW__UNIT_PROOFS)
-			return false;
-		if (!trust.left)
-			trust.left = trust.last = cow__max(COW__UNIT_PROOFS, cow__min(2 * trust.last, COW__UNIT_TRUST_MOST));
-	} else if (answer == UNCLEAR) {
-		if (!trust.left)
-			return false;
-		trust.left--;
-	}
-	if (!debt)
-		return true;
-	debt--;
-	return false;
+	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : COW__FILLED_NO;
 }
 
 void
@@ -185,7 +148,7 @@ cow__commit_unit(const struct cow__tile *t, size_t bytes)
 	    unit + COW__HUGE > cow__tile_end(t))
 		return;
 	judge(t->segment, start);
-	if (!is_due(t))
+	if (!cow__units_due(&judged, is_filled_before(t)))
 		return;
 	r = cow__map_collapse(unit, COW__HUGE, &done);
 	cow__stat_add(bytes_collapsed, done);

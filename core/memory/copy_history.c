@@ -5,21 +5,12 @@
 #include "core/memory/copy_history.h"
 #include "core/base/base.h"
 #include "core/policy/constants.h"
+#include "core/policy/sites.h"
 #include "memfd/forked.h"
-
-struct site {
-	uintptr_t code;
-	unsigned size_log;
-	uint32_t right;     /* copies in a row that were not written */
-	uint32_t needed;    /* so many make it lazy */
-	uint32_t lazy;      /* alive now */
-	uint32_t skip;      /* so many coming copies are not looked at ... */
-	uint32_t skips_log; /* ... and 1 << skips_log the next time */
-};
 
 /* A copy of which at least one side is still as it was made, or nearly so. */
 struct watch {
-	struct site *site; /* NULL: free */
+	struct cow__site *site; /* NULL: free */
 	struct cow__tile *to, *from; /* from NULL: ended before */
 	size_t offset, bytes;        /* of the source */
 	size_t before; /* lazy: bytes of the source copied at that time */
@@ -27,52 +18,15 @@ struct watch {
 	uint32_t hashes[COW__WATCHED_PAGES];
 };
 
-static struct site sites[COW__SITES];
+static struct cow__sites sites;
 static struct watch watches[COW__WATCHED_COPIES];
 static unsigned turn;
 static bool used; /* there may be copies that are watched, or lazy */
 
-static unsigned
-size_log(size_t bytes)
-{
-	return 63u - (unsigned)__builtin_clzll(bytes);
-}
-
-static struct site *
-site_of(uintptr_t code, size_t bytes)
-{
-	unsigned log = size_log(bytes);
-	size_t hash = ((code ^ log) * 0x9e3779b97f4a7c15u) >> 56;
-	struct site *s = NULL;
-
-	for (unsigned i = 0; i < COW__SITE_PROBES; i++) {
-		struct site *p = &sites[(hash + i) % COW__SITES];
-
-		if (p->code == code && p->size_log == log)
-			return p;
-		if (!s && !p->code)
-			s = p;
-	}
-	if (s)
-		*s = (struct site){ .code = code,
-			            .size_log = log,
-			            .needed = COW__SITE_NEEDED_FIRST };
-	return s;
-}
-
 enum cow__verdict
 cow__copy_history_ask(uintptr_t code, size_t bytes)
 {
-	struct site *s = site_of(code, bytes);
-
-	if (!s || cow__without(COPY_HISTORY))
-		return COW__EAGER;
-	if (s->right >= s->needed && s->lazy < s->right)
-		return COW__LAZY;
-	if (!s->skip)
-		return COW__WATCH;
-	s->skip--;
-	return COW__EAGER;
+	return cow__site_ask(cow__site_of(&sites, code, bytes));
 }
 
 /* A place for one more: a free one, or that of an old eager copy. */
@@ -121,7 +75,7 @@ void
 cow__copy_history_add(struct cow__tile *to, struct cow__tile *from, size_t offset,
                   size_t bytes, uintptr_t code, bool lazy)
 {
-	struct site *s = site_of(code, bytes);
+	struct cow__site *s = cow__site_of(&sites, code, bytes);
 	struct watch *w = s ? watch_new() : NULL;
 
 	if (!w)
@@ -173,24 +127,6 @@ was_copied(const struct watch *w, const struct cow__tile *t, size_t before)
 }
 
 static void
-learn(struct site *s, bool lazy, bool wrong)
-{
-	if (!wrong) {
-		s->right += s->right < COW__SITE_NEEDED_MOST;
-		s->skips_log = 0;
-		return;
-	}
-	s->right = 0;
-	if (lazy) {
-		s->needed = (uint32_t)cow__min(2 * s->needed, COW__SITE_NEEDED_MOST);
-		return;
-	}
-	s->skip = 1u << s->skips_log;
-	if (s->skips_log < COW__SITE_SKIPS_LOG_MOST)
-		s->skips_log++;
-}
-
-static void
 side_ends(struct watch *w, const struct cow__tile *t, size_t offset,
           size_t before)
 {
@@ -215,7 +151,7 @@ cow__copy_history_end(struct cow__tile *t)
 		}
 		side_ends(w, w->to, 0, 0);
 		w->site->lazy -= w->lazy;
-		learn(w->site, w->lazy, w->wrong);
+		cow__site_learn(w->site, w->lazy, w->wrong);
 		w->site = NULL;
 	}
 }
@@ -228,6 +164,6 @@ cow__copy_history_child(void)
 		return;
 	memset(watches, 0, sizeof(watches));
 	for (unsigned i = 0; i < COW__SITES; i++)
-		sites[i].lazy = 0;
+		sites.all[i].lazy = 0;
 	used = false;
 }

@@ -2,23 +2,10 @@
 /*
  * Copy history: was it right to copy?
  *
- * A lazy copy pays if neither side is written afterwards. Nobody can tell that
- * beforehand. But a program does the same thing again: earlier copies by the same
- * code, of about the same size, predict the next one.
- *
- * The engine learns from eager copies, without risk. It hashes some pages when
- * both sides are equal. It hashes them again when a side is freed or overwritten
- * by another copy. After two copies in a row that were not written, the code
- * copies lazily:
- *
- *                   two were not written
- *        eager  --------------------------->  lazy: no more of them at a time
- *          ^                                   |    than were found right so far
- *          +-----------------------------------+
- *            one was written; it takes twice as many next time
- *
- * For a lazy copy the engine counts the pages that were copied in the end. Code
- * whose copies are written is looked at ever more seldom.
+ * Earlier copies by the same code predict the next one (core/policy/sites.h). The engine learns
+ * from eager copies, without risk. It hashes some pages when both sides are equal. It hashes them
+ * again when a side is freed or overwritten by another copy. For a lazy copy it counts the pages
+ * that were copied in the end.
  *
  * The tables have a fixed size. The engine's lock guards them. They hold code
  * addresses, counts and hashes, and nothing else of the program's history.
@@ -27,12 +14,7 @@
 #define COW_CORE_MEMORY_COPY_HISTORY_H
 
 #include "core/memory/tile.h"
-
-enum cow__verdict {
-	COW__EAGER, /* copy, and that is all */
-	COW__WATCH, /* copy, then cow__copy_history_add() */
-	COW__LAZY,
-};
+#include "core/policy/sites.h"
 
 enum cow__verdict cow__copy_history_ask(uintptr_t site, size_t bytes);
 

@@ -9,6 +9,7 @@
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
+#include "core/policy/warm.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
@@ -135,49 +136,12 @@ cow__decay_child(void)
 	cooling = NULL;
 }
 
-/* What cooled in the last seconds, and how much of that was allocated anew. Blocks of
- * many sizes leave pieces that serve no other. */
-static size_t cooled_lately, wanted_again;
+static struct cow__warm warm;
 
 void
 cow__decay_fresh(size_t bytes)
 {
-	if (cow__without(PIECES))
-		return;
-	bytes = cow__min(bytes, cooled_lately);
-	cooled_lately -= bytes;
-	wanted_again += bytes;
-}
-
-/* The most that was live in the last seconds. */
-static size_t peak;
-
-/* By how much that exceeds what is live now. */
-static size_t
-below_peak(uint64_t now)
-{
-	static uint64_t since;
-	size_t most;
-
-	if (cow__engine.live_peak >= peak ||
-	    cow__elapsed(since, now) > COW__WARM_PEAK_NS) {
-		peak = cow__engine.live_peak;
-		since = now;
-		cow__engine.live_peak = cow__engine.live_bytes;
-		cooled_lately = 0;
-		wanted_again /= 2;
-	}
-	most = peak + cow__max(peak / COW__WARM_PEAK_SHARE,
-	                       cow__min(peak / COW__WARM_PIECES_SHARE, wanted_again));
-	return most > cow__engine.live_bytes ? most - cow__engine.live_bytes
-	                                     : 0;
-}
-
-/* What may be kept, however much is live. A small program would notice 16 MiB. */
-static size_t
-beyond_peak(void)
-{
-	return cow__min(COW__WARM_BEYOND_MOST, cow__max(COW__WARM_BEYOND_LEAST, peak / COW__WARM_BEYOND_SHARE));
+	cow__warm_fresh(&warm, bytes);
 }
 
 /* `ask`: may read the cgroup's files. The helper opens no files, since the
@@ -188,11 +152,10 @@ limit(uint64_t now, bool ask)
 {
 	static size_t headroom = SIZE_MAX;
 	static uint64_t asked_at;
-	size_t most = cow__max(COW__WARM_LIVELESS, cow__engine.live_bytes);
-	size_t below = cow__without(PEAKS) ? cow__engine.live_bytes / COW__WARM_PIECES_SHARE : below_peak(now);
+	size_t most = cow__min(cow__warm_limit(&warm, cow__engine.live_bytes,
+	                                       &cow__engine.live_peak, now),
+	                       cow__engine.warm_max);
 
-	most = cow__min(most, cow__max(beyond_peak(), below));
-	most = cow__min(most, cow__engine.warm_max);
 	if (ask && cow__engine.warm_bytes > COW__WARM_BEYOND_MOST &&
 	    cow__elapsed(asked_at, now) > COW__WARM_HEADROOM_NS) {
 		asked_at = now;
@@ -254,7 +217,7 @@ cow__decay(uint64_t now, size_t bytes, bool unlocked)
 			break;
 		done += cooled;
 	}
-	cooled_lately += done;
+	cow__warm_cooled(&warm, done);
 	return done;
 }
 

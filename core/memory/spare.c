@@ -9,7 +9,7 @@
 #include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
-#include "core/policy/constants.h"
+#include "core/policy/decide.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
@@ -116,16 +116,6 @@ note(struct cow__tile *t, bool has_spares)
 	t->has_spares = has_spares;
 }
 
-/* How long the spare pages are kept, if the last rewrite is so long ago. Where they would
- * not live until the next one, they are kept as after the first. */
-static uint64_t
-keep_for(uint64_t gone)
-{
-	uint64_t ns = gone > COW__SPARE_KEEP_MOST_NS ? COW__SPARE_KEEP_FIRST_NS : cow__min(2 * gone, COW__SPARE_KEEP_MOST_NS);
-
-	return cow__max(ns, cow__engine.decay_ns);
-}
-
 void
 cow__spare_rewritten(struct cow__tile *t)
 {
@@ -133,7 +123,7 @@ cow__spare_rewritten(struct cow__tile *t)
 
 	/* A tile is rewritten in steps. */
 	if (!t->rewritten_at || gone >= COW__SPARE_SAME_NS)
-		t->spare_ns = keep_for(t->rewritten_at ? gone : UINT64_MAX);
+		t->spare_ns = cow__spare_keep_ns(t->rewritten_at ? gone : UINT64_MAX, cow__engine.decay_ns);
 	t->rewritten_at = now;
 	note(t, true);
 	cow__helper_want(false);

@@ -15,7 +15,7 @@
  * Everything that can fail is prepared first. The reference is given up last, and
  * that can't fail (core/storage/allocation.h).
  */
-#include "core/policy/constants.h"
+#include "core/policy/decide.h"
 #include "core/storage/storage.h"
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
@@ -38,9 +38,7 @@ by_page_is_cheaper(size_t total, size_t range, enum cow_write_hint hint)
 		return false;
 	if (hint == COW_WRITE_SPARSE)
 		written = (written + COW__SPARSE_SHARE - 1) / COW__SPARSE_SHARE;
-	/* Twice: this storage's writes, and as many of its sibling's. */
-	return COW__COST_VIEW_NS + 2 * written * COW__COST_PAGE_WRITE_NS <
-	       COW__COST_COPY_NS + pages * COW__COST_PAGE_COPY_NS;
+	return cow__by_page_is_cheaper(pages, written);
 }
 
 /* How much is thawed at once for a write of this size. The work is in proportion
