@@ -102,10 +102,10 @@ check-valgrind: everything ## the tests of the library under valgrind (hours)
 check-kernels: everything ## tests on Debian's kernels, x86-64 and arm64, in QEMU; writes docs/platforms.md (an hour)
 	$(Q)scripts/check-kernels.sh
 
-check-older: everything ## short tests of core, memfd and share as if on Linux 5.10 and 6.1: minutes
+check-older: everything ## short tests of core, memfd, quiet and share as if on Linux 5.10 and 6.1: minutes
 	$(Q)bad=0; for kernel in 5.10 6.1; do echo "as on $$kernel:"; \
 		AROUND="$(B)/tests/programs/older $$kernel" QUICK=1 T=tests $(CHECK) \
-			$(filter $(addprefix $(B)/tests/,core/% memfd/% share/%),$(TESTS) $(FAULT)) || bad=1; \
+			$(filter $(addprefix $(B)/tests/,core/% memfd/% quiet/% share/%),$(TESTS) $(FAULT)) || bad=1; \
 		done; exit $$bad
 
 check-model: ## the protocols of share/, of safe points, rewrites and strangers, every order of steps (spin)

@@ -30,8 +30,8 @@
 #include "memfd/map.h"
 #include "memfd/probe.h"
 #include "memfd/process.h"
-#include "memfd/quiet.h"
 #include "memfd/wait.h"
+#include "quiet/quiet.h"
 
 static int
 start(void)

@@ -5,7 +5,7 @@
 #include "memfd/descriptor.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
-#include "memfd/park.h"
+#include "memfd/gate.h"
 #include "memfd/signals.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
@@ -114,7 +114,7 @@ dup_above_limit(int fd)
 	struct cow__signals signals;
 	long high;
 
-	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED) ||
+	if (__atomic_load_n(&cow__sandboxed, __ATOMIC_RELAXED) ||
 	    !cow__signals_block(&signals))
 		return -EMFILE;
 	high = dup_with_limit_raised(fd);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 uint32_t cow__gate_state = COW__GATE_UNKNOWN;
+COW_EXPORT uint32_t cow__sandboxed;
 static uint32_t before = COW__GATE_OPEN; /* a filter of the process's own */
 
 /* The hexadecimal or decimal number behind `key`, if it is 0: that is all that matters. */

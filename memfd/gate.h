@@ -46,6 +46,10 @@ void cow__gate_libc(bool libc);
 __attribute__((visibility("default"))) long
 cow__ask(long nr, long a, long b, long c, long d, long e, long f);
 
+/* Not 0: a thread of this process may be under a filter that it set itself, or is about to set one.
+ * What would need an unusual call is left out then. quiet/sandbox.c counts. */
+extern uint32_t cow__sandboxed;
+
 /* ---- For memfd/gate.c alone (memfd/tries.c) ---- */
 
 /* Tries the calls in a child, and notes those that ended it. `handlers`: the program has handlers

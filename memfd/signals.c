@@ -5,7 +5,7 @@
 #include "memfd/signals.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
-#include "memfd/park.h"
+#include "memfd/gate.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
 
@@ -19,6 +19,7 @@ static uint32_t sections COW_FORK_DATA; /* futex: threads that leave some signal
 static uint32_t starting COW_FORK_DATA; /* futex: threads of the engine that don't block all yet */
 static uint32_t setters COW_FORK_DATA;  /* threads that may set a handler */
 static uint32_t changes;  /* counts them */
+static bool setters_tell;
 
 static uint64_t
 bit(int sig)
@@ -74,8 +75,7 @@ cow__signals_block(struct cow__signals *ret)
 	uint32_t before = __atomic_load_n(&changes, __ATOMIC_SEQ_CST);
 	uint64_t idle_now = 0, set;
 
-	if (cow__park_used() &&
-	    !__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED))
+	if (setters_tell && !__atomic_load_n(&cow__sandboxed, __ATOMIC_RELAXED))
 		idle_now = without_handler();
 	set = ~idle_now;
 	ret->blocked = sys_rt_sigprocmask(SIG_BLOCK, &set, &ret->old) >= 0;
@@ -84,7 +84,7 @@ cow__signals_block(struct cow__signals *ret)
 		return ret->blocked;
 	__atomic_fetch_add(&sections, 1, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&setters, __ATOMIC_SEQ_CST) ||
-	    __atomic_load_n(&cow__park_sandboxed, __ATOMIC_SEQ_CST) ||
+	    __atomic_load_n(&cow__sandboxed, __ATOMIC_SEQ_CST) ||
 	    __atomic_load_n(&changes, __ATOMIC_SEQ_CST) != before) {
 		(void)sys_rt_sigprocmask(SIG_BLOCK, &all, NULL);
 		count_down(&sections);
@@ -121,6 +121,12 @@ cow__signals_thread(void)
 
 	(void)sys_rt_sigprocmask(SIG_SETMASK, &all, NULL);
 	count_down(&starting);
+}
+
+void
+cow__signals_setters_tell(void)
+{
+	setters_tell = true;
 }
 
 COW_EXPORT void

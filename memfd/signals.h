@@ -45,6 +45,10 @@ bool cow__signals_idle(int sig);
 void cow__signals_handler_begin(void);
 void cow__signals_handler_end(void);
 
+/* From now on each thread that sets a handler of the four tells so by the two calls above. Called
+ * once, by whoever sees to that. */
+void cow__signals_setters_tell(void);
+
 /* In a forked child: the caller is the only thread. */
 void cow__signals_child(void);
 

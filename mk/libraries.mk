@@ -2,7 +2,7 @@
 #
 # libraries.mk: the libraries, the shim, the command.
 #
-#     libcowshed          memfd/ core/ share/    the engine: all that the shim needs
+#     libcowshed          memfd/ quiet/ core/ share/    the engine: all that the shim needs
 #     libcowshed-tensor   tensor/                on libcowshed
 #     libcowshed-cuda     cuda/                  on both
 #     libcowshed-preload  preload/               the shim, on libcowshed
@@ -13,7 +13,7 @@
 NVCC   ?= $(shell command -v nvcc)
 IMAGES := $(patsubst cuda/kernels/%.cu,build/kernels/%,$(sort $(wildcard cuda/kernels/*.cu)))
 
-ENGINE_OBJ  := $(call obj,$(call files,memfd core share,*.c))
+ENGINE_OBJ  := $(call obj,$(call files,memfd quiet core share,*.c))
 TENSOR_OBJ  := $(call obj,$(call files,tensor,*.c))
 CUDA_OBJ    := $(call obj,$(sort $(wildcard cuda/*.c))) $(IMAGES:%=%.o)
 LIB_OBJ     := $(ENGINE_OBJ) $(TENSOR_OBJ) $(CUDA_OBJ)

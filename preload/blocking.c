@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Blocking calls of libc: safe points (memfd/park.h)
+ * Blocking calls of libc: safe points (quiet/park.h)
  *
  * Each wrapper parks the thread, and lists what the kernel may write for it. Calls
  * whose buffers only the kernel can follow (readv, recvmsg) don't park: a bad

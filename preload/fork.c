@@ -302,7 +302,7 @@ typedef pid_t wait3_fn(int *, int, struct rusage *);
 typedef pid_t wait4_fn(pid_t, int *, int, struct rusage *);
 typedef int waitid_fn(idtype_t, id_t, siginfo_t *, int);
 
-/* A wait is a safe point, too (memfd/park.h). */
+/* A wait is a safe point, too (quiet/park.h). */
 #define PARKED(type, call_next, status, usage)                                 \
 	struct cow__park_call call;                                            \
 	struct cow__park_thread *t;                                            \

@@ -27,7 +27,7 @@ preload_is_vfork_child(void)
 void
 preload_sandbox_began(void)
 {
-	__atomic_store_n(&cow__park_sandboxed, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&cow__sandboxed, 1, __ATOMIC_RELAXED);
 }
 
 static struct cow__park_thread *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a wrapper parks its thread (memfd/park.h)
+ * How a wrapper parks its thread (quiet/park.h)
  *
  *   struct cow__park_call call;
  *
@@ -25,7 +25,7 @@
 static inline bool
 preload_sandboxed(void)
 {
-	return __builtin_expect(__atomic_load_n(&cow__park_sandboxed,
+	return __builtin_expect(__atomic_load_n(&cow__sandboxed,
 	                                        __ATOMIC_RELAXED),
 	                        0);
 }

@@ -20,7 +20,7 @@
  * without the library (nothing_to_end()).
  *
  * A filter of system calls may kill for calls that the program does not make itself. Before it
- * is set, the shim switches safe points off (memfd/park.h), and the engine retires
+ * is set, the shim switches safe points off (quiet/park.h), and the engine retires
  * (core/fork/retire.h).
  */
 #include "preload/next.h"

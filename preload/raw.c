@@ -278,7 +278,7 @@ by_name(long number, long a, long b, long c, long d, long e, long f)
 	}
 }
 
-/* A futex wait by number: a safe point (memfd/park.h). The kernel writes nothing. */
+/* A futex wait by number: a safe point (quiet/park.h). The kernel writes nothing. */
 static long
 kernel_wait(long number, long a, long b, long c, long d, long e, long f)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Signal handlers go through gates (memfd/park.h)
+ * Signal handlers go through gates (quiet/park.h)
  *
  * The kernel calls a gate in place of each handler of the program. A gate waits while
  * a prover has the floor, then calls the handler. What the program asks about its
@@ -330,7 +330,7 @@ ask(int sig, struct sigaction *was)
 }
 
 /* Does it neither change the table nor ask for the old handler? The signals of
- * memfd/stop.h are real-time signals, for which the lock is needed. */
+ * quiet/stop.h are real-time signals, for which the lock is needed. */
 static bool
 is_simple(int sig, const struct sigaction *act, const struct sigaction *old)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The signal that stops running threads: option quiet=signal (memfd/stop.h)
+ * The signal that stops running threads: option quiet=signal (quiet/stop.h)
  *
  * It is a real-time signal that the program does not use, from SIGRTMAX downwards. The
  * program's sigaction() does not see it: what the program sets and asks is kept here. If

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waits of libc's threads: safe points (memfd/park.h)
+ * Waits of libc's threads: safe points (quiet/park.h)
  *
  * libc writes the condition variable, the mutex and the semaphore itself, before
  * and after the wait. So they are listed as what the kernel writes. A mutex that is

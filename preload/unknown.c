@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls that a stop must not meet, and in which a thread is not parked (memfd/stop.h)
+ * Calls that a stop must not meet, and in which a thread is not parked (quiet/stop.h)
  *
  *   exec..         a stop that is still on its way would end the new program, which has no
  *                  handler for it. libc's execl() and the like go to an execve() of libc's own,

@@ -12,7 +12,7 @@ explained=scripts/analyze.txt
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
 whole=$#
-[ $# -gt 0 ] || set -- memfd/*.c core/*.c core/*/*.c share/*.c tensor/*.c cuda/*.c preload/*.c \
+[ $# -gt 0 ] || set -- memfd/*.c quiet/*.c core/*.c core/*/*.c share/*.c tensor/*.c cuda/*.c preload/*.c \
 	preload/copies/*.c cli/*.c python/_cowshed/*.c
 python=$(bash scripts/python.sh include)
 export FLAGS="-std=gnu11 -D_GNU_SOURCE= -I. -Iinclude -isystem ${python:-/usr/include}"

@@ -29,7 +29,7 @@ cat >build/linux/pkg-config <<-END
 	esac
 END
 chmod +x build/linux/pkg-config
-tests=$(ls tests/{core,core/*,memfd,share,share/broker}/{test,bug}_*.c 2>/dev/null | sed 's/\.c$//')
+tests=$(ls tests/{core,core/*,memfd,quiet,share,share/broker}/{test,bug}_*.c 2>/dev/null | sed 's/\.c$//')
 programs=$(basename -a tests/programs/*.c tests/programs/*.cc | sed 's/\.cc*$//')
 [ -n "${FULL:-}" ] || tests=$(awk '$2 > 0.3 { print "tests/" $1 }' tests/seconds.txt |
 	grep -vFx -f - <(echo "$tests") &&

@@ -27,7 +27,7 @@ undefined() { # RULE PATTERN OBJECT...
 		[ ! -e "$o" ] || nm -u "$o" | awk -v o="${o#"$obj"/}" '{ print o, $2 }'
 	done | grep -E " ($p)$" | rule "$r"
 }
-undefined 'core/, share/ and tensor/ use' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/{core,core/*,share,tensor}/*.o
+undefined 'quiet/, core/, share/ and tensor/ use' "$world|$kernel|clock_gettime|time|sysconf" "$obj"/{quiet,core,core/*,share,tensor}/*.o
 undefined 'memfd/ uses' "$world" "$obj"/memfd/*.o
 undefined 'only memfd/sys*.c may use' "$kernel" \
 	$(printf '%s\n' "$obj"/memfd/*.o | grep -v '/sys[a-z_]*\.o$')
@@ -35,11 +35,11 @@ undefined 'only memfd/sys*.c may use' "$kernel" \
 undefined 'cuda/ uses' "$world|$kernel|time" $(printf '%s\n' "$obj"/cuda/*.o | grep -v '/driver\.o$')
 undefined 'cuda/driver.c uses' "$(sed 's/dl(.*close)/dlclose/; s/(secure_)?getenv/getenv/' <<<"$world")|$kernel" "$obj"/cuda/driver.o
 # memfd/bytes.c and memfd/text.c bring hidden functions of libc.
-nm -gA --defined-only "$obj"/{memfd,core,core/*,share,tensor,cuda}/*.o 2>/dev/null |
+nm -gA --defined-only "$obj"/{memfd,quiet,core,core/*,share,tensor,cuda}/*.o 2>/dev/null |
 	awk '$1 !~ /memfd\/(bytes|text)\.o/ { print $NF, $1 }' |
 	grep -vE '^(cow_|_*(asan|odr_asan|tsan|gcov))' | rule 'global without cow_'
 # What carries COW_EXPORT stands in a map.
-for o in $(find "$obj"/{memfd,core,share,tensor,cuda} -name '*.o'); do
+for o in $(find "$obj"/{memfd,quiet,core,share,tensor,cuda} -name '*.o'); do
 	readelf -Ws "$o" | awk -v o="${o#"$obj"/}" '$5 == "GLOBAL" && $6 == "DEFAULT" && $7 != "UND" { print $8, o }'
 done | sort | join -v 1 - <(cat {core,tensor,cuda}/*.map | tr -cs 'A-Za-z0-9_' '\n' | sort -u) |
 	grep -v asan | rule 'exported by its object, in no map'

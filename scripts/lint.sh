@@ -15,7 +15,7 @@ mapfile -t files < <(find . -name '.git' -prune -o -path ./build -prune -o -type
 named() { printf '%s\n' "${files[@]}" | grep -E "$1"; }
 mapfile -t code < <(named '\.(c|h|cc|cu|S|sh|py|mk)$|^\.ci/run$|^Makefile$')
 mapfile -t text < <(named '\.(c|h|cc|cu|S|sh|py|mk|md|map|[1-8])$|^\.ci/run$|^Makefile$')
-mapfile -t c < <(named '^(memfd|core|share|tensor|preload|cli|cuda|bench|tests|examples)/.*\.c$')
+mapfile -t c < <(named '^(memfd|quiet|core|share|tensor|preload|cli|cuda|bench|tests|examples)/.*\.c$')
 
 # ---- Text ----
 for f in "${code[@]}"; do
@@ -45,7 +45,8 @@ libc='<[a-z0-9_/-]*\.h>|<[a-z]+>'
 plain='std(int|def|bool|atomic|arg|align|noreturn)|string|limits|errno|inttypes|float|math'
 plain="<($plain|assert|sys/types|cpuid|[a-z]mmintrin|immintrin|arm_neon|arm_acle)\.h>"
 includes memfd "\"memfd/[a-z0-9_/-]+\.h\"|$libc"
-includes core "\"(core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
+includes quiet "\"(quiet|memfd)/[a-z0-9_/-]+\.h\"|$libc"
+includes core "\"(core|quiet|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes share "\"(share|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes tensor "\"(tensor|core|memfd)/[a-z0-9_/-]+\.h\"|$api|$plain"
 includes preload "\"(core|preload)/[a-z0-9_/-]+\.h\"|$api|$libc"
@@ -55,8 +56,8 @@ includes python "\"python/[a-z0-9_/-]+\.h\"|<Python\.h>|$api|$libc"
 includes examples "$api|$libc"
 includes tests/device "\"tests/device/[a-z0-9_/-]+\.h\"|$api|$libc"
 includes include "$api|<std(int|def|bool)\.h>|<sys/types\.h>"
-named '^(memfd|core|preload|cli)/.*\.[ch]$' | xargs -r grep -nE 'include *<cowshed' |
-	grep '^memfd/' | rule 'memfd/ knows nothing of ours'
+named '^(memfd|quiet|core|preload|cli)/.*\.[ch]$' | xargs -r grep -nE 'include *<cowshed' |
+	grep -E '^(memfd|quiet)/' | rule 'memfd/ and quiet/ know nothing of ours'
 
 # ---- Compilers ----
 for h in include/*.h; do

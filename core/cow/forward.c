@@ -20,8 +20,8 @@
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
-#include "memfd/quiet.h"
 #include "memfd/wait.h"
+#include "quiet/quiet.h"
 
 static struct {
 	uintptr_t at, end;        /* what is left to move; at == end: nothing */

@@ -13,10 +13,10 @@
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/pins.h"
-#include "memfd/quiet.h"
-#include "memfd/stop.h"
 #include "memfd/signals.h"
 #include "memfd/wait.h"
+#include "quiet/quiet.h"
+#include "quiet/stop.h"
 
 static uint64_t ahead_at COW_FORK_DATA;   /* the helper last had chunks ready; 0: never */
 static bool left_over COW_FORK_DATA;      /* the last slice passed chunks over */

@@ -2,7 +2,7 @@
 /*
  * Healing: when frozen memory of a whole process is thawed (core/cow/thaw.h)
  *
- * The helper heals while every thread of the program is parked (memfd/park.h), in
+ * The helper heals while every thread of the program is parked (quiet/park.h), in
  * slices. Between two slices it gives the floor back. So a thread that wakes waits
  * for one slice at most, and for less: a slice ends early when a thread waits.
  *

@@ -22,8 +22,8 @@
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
-#include "memfd/quiet.h"
 #include "memfd/wait.h"
+#include "quiet/quiet.h"
 
 #define RUNS_IN_CHUNK 257  /* every other of 512 pages, and one more */
 

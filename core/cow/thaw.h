@@ -13,7 +13,7 @@
  *
  * A write between the look for copied pages and the remapping would be lost. So
  * thawing needs a moment in which nobody can write: the process is quiet
- * (memfd/quiet.h), or the storage is tracked and its writer is the caller. Nor
+ * (quiet/quiet.h), or the storage is tracked and its writer is the caller. Nor
  * may a device or ring write. Where memory may be pinned, nothing is thawed.
  *
  * core/cow/heal.h says when a whole process is thawed. Engine locked throughout.

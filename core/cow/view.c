@@ -16,7 +16,7 @@
 #include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 
 bool
 cow__mappings_left(size_t n)

@@ -33,7 +33,7 @@
 /* May the source be re-based on the new layer? */
 enum cow__rebase {
 	COW__REBASE_ALWAYS,   /* nobody writes it at this moment */
-	COW__REBASE_IF_QUIET, /* if the process is quiet (memfd/quiet.h) */
+	COW__REBASE_IF_QUIET, /* if the process is quiet (quiet/quiet.h) */
 	COW__REBASE_NOTHING,  /* just frozen: pages written since are not wanted */
 };
 

@@ -18,10 +18,10 @@
 #include "memfd/forked.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
-#include "memfd/quiet.h"
 #include "memfd/signals.h"
-#include "memfd/watch.h"
 #include "memfd/wait.h"
+#include "memfd/watch.h"
+#include "quiet/quiet.h"
 
 static COW_FORK_DATA uint32_t relatives; /* forks since the last border */
 static COW_FORK_DATA bool soft;          /* files were left without a seal */

@@ -13,8 +13,8 @@
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
-#include "memfd/park.h"
 #include "memfd/signals.h"
+#include "quiet/park.h"
 
 int
 cow__apart_collapse(const struct cow__tile *t, uintptr_t at, size_t bytes,

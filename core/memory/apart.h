@@ -5,7 +5,7 @@
  * To make huge pages, and to take down page tables, may take 0.1 s. Forks, allocations and
  * the helper would wait as long for the lock. So the tile is marked `busy`, as for the
  * helper, and the lock is given back. The calling thread is parked meanwhile
- * (memfd/park.h): it does not keep the memory of the process frozen.
+ * (quiet/park.h): it does not keep the memory of the process frozen.
  *
  * cow__commit_range() and cow__commit_at() need no tile that is busy, since the caller has
  * the memory for itself.

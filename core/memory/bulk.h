@@ -16,7 +16,7 @@
 #include "core/memory/tile.h"
 
 /* Copies, by all processors. `fresh`: `to` is mapped shared and has no pages yet. The threads
- * stay for 0.2 seconds, and nothing is healed meanwhile (memfd/quiet.h). */
+ * stay for 0.2 seconds, and nothing is healed meanwhile (quiet/quiet.h). */
 void cow__bulk_copy(void *to, const void *from, size_t bytes, bool fresh);
 
 /* The same by the calling thread alone. */

@@ -13,9 +13,9 @@
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/process.h"
-#include "memfd/quiet.h"
-#include "memfd/stop.h"
 #include "memfd/wait.h"
+#include "quiet/quiet.h"
+#include "quiet/stop.h"
 
 struct cow__engine cow__engine = {
 	.use_helper = true,

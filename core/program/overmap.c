@@ -11,8 +11,6 @@
  * become a tile again, of anonymous memory. The tile is one hole until the kernel
  * has mapped what the program wants there.
  */
-#include "core/policy/constants.h"
-#include "core/program/advise.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
@@ -23,6 +21,8 @@
 #include "core/memory/holders.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
+#include "core/program/advise.h"
 #include "core/program/grown.h"
 #include "core/program/mapping.h"
 #include "core/program/missing.h"
@@ -31,7 +31,7 @@
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
 #include "memfd/pins.h"
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 
 #include <string.h>
 

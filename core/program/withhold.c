@@ -22,7 +22,7 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pins.h"
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 
 #define PROTECTION_WRITE 2 /* of <sys/mman.h>, which belongs to memfd/ */
 

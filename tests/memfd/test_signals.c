@@ -2,8 +2,9 @@
 /*
  * Sections that block signals: which ones stay open, and who waits for whom
  */
+#include "memfd/gate.h"
 #include "memfd/signals.h"
-#include "memfd/park.h"
+#include "quiet/floor.h"
 #include "tests/support/support.h"
 
 #include <pthread.h>
@@ -93,9 +94,9 @@ START_TEST(all_are_blocked_while_a_handler_is_set)
 	ck_assert(blocks());
 	cow__signals_handler_end();
 	ck_assert(!blocks());
-	cow__park_sandboxed = 1;
+	cow__sandboxed = 1;
 	ck_assert(blocks());
-	cow__park_sandboxed = 0;
+	cow__sandboxed = 0;
 }
 END_TEST
 

@@ -5,8 +5,8 @@
  * A thread that waits in a loop would keep the holder from running if it has a real-time
  * priority.
  */
-#include "memfd/park.h"
 #include "memfd/wait.h"
+#include "quiet/floor.h"
 #include "tests/support/support.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Safe points: the handshake between threads that park and a prover (memfd/park.h)
+ * Safe points: the handshake between threads that park and a prover (quiet/park.h)
  *
  * A few threads, a helper, and signals that arrive before any step. SPIN tries
  * every order of the steps. A step is one load, one store or one system call of

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stops: a signal for threads that run (memfd/stop.h)
+ * Stops: a signal for threads that run (quiet/stop.h)
  *
  * A few threads and two provers, which take turns by a lock. SPIN tries every order of
  * the steps. park.pml has what is not about the signal: handlers of the program,

@@ -9,9 +9,9 @@
 #include "core/cow/heal.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
-#include "memfd/park.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
+#include "quiet/park.h"
 #include "tests/support/support.h"
 
 #include <pthread.h>

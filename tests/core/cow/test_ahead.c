@@ -13,12 +13,12 @@
 #include "core/cow/heal.h"
 #include "core/cow/shadow.h"
 #include "core/cow/thaw.h"
+#include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "core/program/advise.h"
-#include "core/memory/state.h"
-#include "memfd/park.h"
 #include "memfd/wait.h"
 #include "memfd/watch.h"
+#include "quiet/park.h"
 #include "tests/support/support.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  * thread was running: it was told of a handler that it had never set, and what it set
  * was undone.
  */
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 #include "tests/support/support.h"
 
 #include <pthread.h>

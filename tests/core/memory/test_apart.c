@@ -9,7 +9,7 @@
 #include "tests/support/support.h"
 
 #include "core/memory/state.h"
-#include "memfd/park.h"
+#include "quiet/floor.h"
 
 #include <pthread.h>
 #include <signal.h>

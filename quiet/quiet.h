@@ -6,15 +6,15 @@
  * done only between begin and end of a quiet moment, in which only the caller
  * runs.
  */
-#ifndef COW_MEMFD_QUIET_H
-#define COW_MEMFD_QUIET_H
+#ifndef COW_QUIET_QUIET_H
+#define COW_QUIET_QUIET_H
 
-#include "memfd/park.h"
+#include "quiet/floor.h"
 
 /*
  * Tries to begin a quiet moment for the memory [from, to). COW__QUIET if the
  * calling thread is alone in this address space, or if every other thread is
- * parked at a safe point (memfd/park.h) or provably sleeps. `helper` is a thread
+ * parked at a safe point (quiet/park.h) or provably sleeps. `helper` is a thread
  * that need not sleep, perhaps the caller; 0: there is none.
  * A thread that waits for `lock`, the caller's, is in the middle of something, and
  * does not count as asleep. Otherwise the reason.
@@ -26,7 +26,7 @@
  * threads, and about 20 us for each thread that sleeps elsewhere.
  *
  * `stop_ns`, if not 0: threads that run may be stopped, within so long
- * (memfd/stop.h). They may be anywhere then, also inside a call of the caller's
+ * (quiet/stop.h). They may be anywhere then, also inside a call of the caller's
  * library, with a lock other than `lock`.
  *
  * `sleepers`: where the shim knows threads, it also looks whether those that are not

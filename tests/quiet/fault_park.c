@@ -6,7 +6,7 @@
  * denies, a thread that runs is never taken for quiet, the reason is told, and afterwards all
  * is as before: nobody has the floor, and signals are not blocked.
  */
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/support.h"
 

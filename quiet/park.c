@@ -2,32 +2,24 @@
 /*
  * Safe points: see the header.
  */
-#include "memfd/park.h"
+#include "quiet/park.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
-#include "memfd/stop.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
 
 #define CHUNK ((size_t)64 << 10)
-#define SIGNALS 64
-#define MEMBARRIER_PRIVATE 8   /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
-#define MEMBARRIER_REGISTER 16 /* MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED */
 
 COW_EXPORT uint32_t cow__park_word COW_FORK_DATA;
 
 static struct cow__park_thread *threads; /* all records ever made */
 static uint32_t lock COW_FORK_DATA; /* of the list, and of `cancelled` */
-static int32_t owner COW_FORK_DATA; /* the process that has the floor */
 static uint64_t longest COW_FORK_DATA;
-static bool shared_process COW_FORK_DATA;
-static bool cancelled_unknown COW_FORK_DATA; /* a thread without a record was cancelled */
-static void (*gates[2])(int, void *, void *);
-static uint64_t exempt;
 static struct cow__park_thread *(*record_of_caller)(void);
-static struct cow__park_call library = { .fenced = true }; /* a call of our own */
 
+struct cow__park_state cow__park_state COW_FORK_DATA;
+struct cow__park_call cow__park_library = { .fenced = true };
 COW_EXPORT struct cow__park_call cow__park_unknown = { .fenced = true };
 
 /* The holder blocks signals, so no handler waits for its own thread. */
@@ -54,7 +46,7 @@ cow__park_has_ended(uint32_t id)
 struct cow__park_thread *
 cow__park_threads(void)
 {
-	return threads;
+	return __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
 }
 
 static void
@@ -105,7 +97,7 @@ cow__park_register(uintptr_t self)
 	if (t) {
 		t->now = 0;
 		t->in_vfork = t->never_stop = false;
-		t->cancelled = cancelled_unknown; /* it may be that one */
+		t->cancelled = cow__park_state.cancelled_unknown; /* it may be that one */
 		t->asked = t->answered = 0;
 		t->id = id;
 		t->self = self;
@@ -123,7 +115,7 @@ cow__park_child(struct cow__park_thread *self)
 	cow__signals_child();
 	lock = 0;
 	longest = 0;
-	shared_process = cancelled_unknown = false;
+	cow__park_state.shared = cow__park_state.cancelled_unknown = false;
 	cow__park_word &= ~(COW__PARK_FLOOR | COW__PARK_AWAITED);
 	/* What is not written need not be copied. */
 	for (struct cow__park_thread *t = threads; t; t = t->next)
@@ -148,29 +140,8 @@ cow__park_cancel(uintptr_t self)
 	for (t = threads; t; t = t->next)
 		if (t->in_use && t->self == self && !cow__park_has_ended(t->id))
 			known = t->cancelled = true;
-	cancelled_unknown |= !known;
+	cow__park_state.cancelled_unknown |= !known;
 	cow__park_unlock(&old);
-}
-
-COW_EXPORT void
-cow__park_shared(void)
-{
-	__atomic_store_n(&shared_process, true, __ATOMIC_SEQ_CST);
-}
-
-COW_EXPORT void
-cow__park_gates(void (*a)(int, void *, void *), void (*b)(int, void *, void *),
-                uint64_t exempted)
-{
-	gates[0] = a;
-	gates[1] = b;
-	exempt = exempted;
-	/* Now, while there is one thread: later the kernel would wait for all
-	 * processors. Where it is denied, a thread that parks now for long must have
-	 * made its fence. */
-	if (SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0) < 0)
-		__atomic_fetch_or(&cow__park_word, COW__PARK_FENCES,
-		                  __ATOMIC_SEQ_CST);
 }
 
 COW_EXPORT void
@@ -219,7 +190,7 @@ has_floor(void)
 {
 	return (__atomic_load_n(&cow__park_word, __ATOMIC_ACQUIRE) &
 	        COW__PARK_FLOOR) &&
-	       __atomic_load_n(&owner, __ATOMIC_RELAXED) ==
+	       __atomic_load_n(&cow__park_state.owner, __ATOMIC_RELAXED) ==
 	               (int32_t)sys_getpid();
 }
 
@@ -246,7 +217,7 @@ cow__park_here(void)
 	struct cow__park_thread *t = record_of_caller ? record_of_caller() : NULL;
 
 	if (t)
-		cow__park_carefully(t, (uintptr_t)&library | 1);
+		cow__park_carefully(t, (uintptr_t)&cow__park_library | 1);
 	return t;
 }
 
@@ -318,164 +289,4 @@ uint64_t
 cow__park_longest(void)
 {
 	return __atomic_load_n(&longest, __ATOMIC_RELAXED);
-}
-
-bool
-cow__park_used(void)
-{
-	return gates[0] != NULL;
-}
-
-bool
-cow__park_running(void)
-{
-	uint32_t self = (uint32_t)sys_gettid();
-
-	for (struct cow__park_thread *t =
-	             __atomic_load_n(&threads, __ATOMIC_ACQUIRE);
-	     t; t = t->next)
-		if (__atomic_load_n(&t->in_use, __ATOMIC_RELAXED) &&
-		    !__atomic_load_n(&t->now, __ATOMIC_RELAXED) &&
-		    t->id != self && !cow__park_has_ended(t->id))
-			return true;
-	return false;
-}
-
-/* Makes every running thread pass a fence. False: threads make their own. */
-static bool
-fence_all(void)
-{
-	if (__atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) & COW__PARK_FENCES)
-		return false;
-	if (SYS3(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0)
-		return true;
-	if (SYS3(SYS_membarrier, MEMBARRIER_REGISTER, 0, 0) == 0 &&
-	    SYS3(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0)
-		return true;
-	__atomic_fetch_or(&cow__park_word, COW__PARK_FENCES, __ATOMIC_SEQ_CST);
-	return false;
-}
-
-struct found {
-	uint32_t parked, running, unknown;
-	uint32_t busy; /* parked in a call of our own */
-};
-
-/* Is the thread parked? Removes the record of one that has ended. */
-static enum cow__busy
-look_at(struct cow__park_thread *t, bool fenced, struct found *found)
-{
-	uintptr_t now = __atomic_load_n(&t->now, __ATOMIC_ACQUIRE);
-
-	if (t->cancelled) {
-		t->in_use = !cow__park_has_ended(t->id);
-		return t->in_use ? COW__BUSY_CANCEL : COW__QUIET;
-	}
-	if (!now) {
-		t->in_use = !cow__park_has_ended(t->id);
-		found->running += t->in_use;
-	} else if (!fenced && !(now & 1)) {
-		return COW__BUSY_RUNNING;
-	} else if (cow__park_counts(t)) {
-		found->parked++;
-		found->busy += (now & ~1ul) == (uintptr_t)&library;
-	} else {
-		found->unknown++;
-	}
-	return COW__QUIET;
-}
-
-bool
-cow__park_gated(void)
-{
-	for (int sig = 1; sig <= SIGNALS; sig++) {
-		struct cow__kernel_action a;
-
-		if (exempt >> (sig - 1) & 1)
-			continue;
-		if (sys_rt_sigaction(sig, NULL, &a) < 0)
-			return false;
-		if ((uintptr_t)a.handler > 1 && a.handler != gates[0] &&
-		    a.handler != gates[1] && !cow__stop_is_handler(a.handler))
-			return false;
-	}
-	return true;
-}
-
-static struct cow__signals old_mask COW_FORK_DATA;
-static uint32_t stopped COW_FORK_DATA; /* so many threads, for this floor */
-static uint32_t kept COW_FORK_DATA; /* ... or are in a call of our own */
-
-static enum cow__busy
-look_at_all(uint32_t self, struct found *found)
-{
-	enum cow__busy busy = COW__QUIET;
-	bool fenced = fence_all();
-
-	for (struct cow__park_thread *t = threads; t && !busy; t = t->next)
-		if (t->in_use && t->id != self)
-			busy = look_at(t, fenced, found);
-	return busy;
-}
-
-enum cow__busy
-cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
-                uint32_t *ret_parked)
-{
-	uint32_t self = (uint32_t)sys_gettid();
-	struct found found = { 0, 0, 0, 0 };
-	enum cow__busy busy;
-
-	if (__atomic_load_n(&shared_process, __ATOMIC_SEQ_CST))
-		return COW__BUSY_PROCESS;
-	/* Held until the end: no thread gets a record, none is cancelled. */
-	cow__park_lock(&old_mask);
-	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED)) {
-		cow__park_unlock(&old_mask);
-		return COW__BUSY_RUNNING;
-	}
-	stopped = 0;
-	__atomic_store_n(&owner, (int32_t)sys_getpid(), __ATOMIC_RELAXED);
-	__atomic_fetch_or(&cow__park_word, COW__PARK_FLOOR, __ATOMIC_SEQ_CST);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	busy = look_at_all(self, &found);
-	/* With a thread of which nothing is known, stops would be in vain. */
-	if (!busy && found.running &&
-	    found.parked + found.running + found.unknown != others)
-		stop_ns = 0;
-	if (!busy && found.running && stop_ns)
-		busy = cow__stop_all(threads, self, stop_ns, &stopped);
-	else if (!busy && found.running && !sleepers)
-		busy = COW__BUSY_RUNNING;
-	*ret_parked = found.parked + stopped;
-	kept = found.busy;
-	if (busy)
-		cow__park_end();
-	return busy;
-}
-
-void
-cow__park_end(void)
-{
-	const uint32_t both = COW__PARK_FLOOR | COW__PARK_AWAITED;
-	uint32_t was = __atomic_fetch_and(&cow__park_word, ~both,
-	                                  __ATOMIC_SEQ_CST);
-
-	if ((was & COW__PARK_AWAITED) || (was & COW__PARK_STOPS))
-		cow__wake(&cow__park_word);
-	cow__park_unlock(&old_mask);
-}
-
-bool
-cow__park_stopped(void)
-{
-	return stopped + kept != 0;
-}
-
-bool
-cow__park_uncancelled(bool all_have_records)
-{
-	if (all_have_records)
-		cancelled_unknown = false;
-	return !cancelled_unknown;
 }

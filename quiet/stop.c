@@ -2,7 +2,7 @@
 /*
  * Stops: see the header.
  */
-#include "memfd/stop.h"
+#include "quiet/stop.h"
 #include "memfd/export.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"

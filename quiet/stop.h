@@ -2,7 +2,7 @@
 /*
  * Stops: a signal for threads that run (option quiet=signal)
  *
- * A thread that never calls anything that blocks is never parked (memfd/park.h). A
+ * A thread that never calls anything that blocks is never parked (quiet/park.h). A
  * prover may stop it by a signal. The handler publishes that the thread is parked,
  * answers, and waits for the end of the floor.
  *
@@ -30,10 +30,10 @@
  *
  * tests/model/stop.pml has the proof, by all orders of the steps.
  */
-#ifndef COW_MEMFD_STOP_H
-#define COW_MEMFD_STOP_H
+#ifndef COW_QUIET_STOP_H
+#define COW_QUIET_STOP_H
 
-#include "memfd/park.h"
+#include "quiet/park.h"
 
 #include <signal.h>
 
@@ -49,7 +49,7 @@ bool cow__stop_is_ours(const siginfo_t *info);
 void cow__stop_here(struct cow__park_thread *t, const siginfo_t *info,
                     bool on_block);
 
-/* ---- For memfd/park.c. ---- */
+/* ---- For quiet/floor.c. ---- */
 
 /* Is there a signal? */
 bool cow__stop_used(void);

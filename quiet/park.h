@@ -29,8 +29,8 @@
  *
  * tests/model/park.pml has the proof, by all orders of the steps.
  */
-#ifndef COW_MEMFD_PARK_H
-#define COW_MEMFD_PARK_H
+#ifndef COW_QUIET_PARK_H
+#define COW_QUIET_PARK_H
 
 #include "memfd/signals.h"
 
@@ -62,7 +62,7 @@ struct cow__park_thread {
 	bool cancelled; /* pthread_cancel(): it may leave a call without a look */
 	bool in_use;
 	bool never_stop; /* it may be about to park without a second look */
-	uint32_t asked, answered; /* the last request to stop (memfd/stop.c) */
+	uint32_t asked, answered; /* the last request to stop (quiet/stop.c) */
 	uint32_t id;    /* the kernel's */
 	uintptr_t self; /* pthread_self() */
 	struct cow__park_range alternate; /* signal stack; empty: none */
@@ -76,7 +76,7 @@ struct cow__park_thread {
 #define COW__PARK_FENCES 2u /* the kernel has no membarrier */
 #define COW__PARK_CARE 4u   /* whoever parks may work for the engine first */
 #define COW__PARK_AWAITED 8u /* a thread waits for the end of FLOOR */
-#define COW__PARK_STOPS 16u  /* running threads may be stopped (memfd/stop.h) */
+#define COW__PARK_STOPS 16u  /* running threads may be stopped (quiet/stop.h) */
 extern uint32_t cow__park_word;
 
 /* Parks the calling thread. Between enter and leave it writes nothing but its own
@@ -124,20 +124,10 @@ void cow__park_child(struct cow__park_thread *self);
 void cow__park_cancel(uintptr_t self);
 
 /* Call it with 1 before a call that may forbid system calls to the calling thread, and with
- * -1 if that call failed. While the sum is not 0 there are no proofs, so the floor is
+ * -1 if that call failed. While the sum (memfd/gate.h) is not 0 there are no proofs, so the floor is
  * never taken, and a thread that parks or leaves need not make a call. It returns when no
  * prover has the floor any more. */
 void cow__park_sandbox(int add);
-extern uint32_t cow__park_sandboxed; /* the sum */
-
-/* A process that is no thread of ours shares this memory: no more proofs. */
-void cow__park_shared(void);
-
-/* The functions through which handlers are called. Any other handler, but
- * `exempt` signals of libc (a set of bits from signal 1 on), makes proofs by safe
- * points impossible. Called once, by the shim. */
-void cow__park_gates(void (*a)(int, void *, void *),
-                     void (*b)(int, void *, void *), uint64_t exempt);
 
 /* Where the calling thread's record is: set once, by the shim. The function returns NULL if
  * the thread has none, is parked already, or has its stack in memory that may be moved. */
@@ -147,8 +137,6 @@ void cow__park_records(struct cow__park_thread *(*record)(void));
  * writes no memory of the program's and has no lock of ours. NULL: it is not parked.
  * Else cow__park_leave(.., true) ends it. */
 struct cow__park_thread *cow__park_here(void);
-
-/* ---- For the prover (memfd/quiet.c). Calls are serialized by the caller. ---- */
 
 /* Why there is no quiet moment. */
 enum cow__busy {
@@ -163,69 +151,10 @@ enum cow__busy {
 	COW__BUSY_REASONS
 };
 
-/* Are there records and gates? Else only the older proof can be had. */
-bool cow__park_used(void);
-
-/* A look without any claim: is there a thread that runs? It costs some
- * nanoseconds for each thread. */
-bool cow__park_running(void);
-
-/* Asks for the floor. COW__QUIET: all registered threads but the caller are
- * parked and stay so until cow__park_end(); *ret_parked is their number. Threads that
- * run are stopped, and may take `stop_ns` for that, if there are no more than
- * `others` threads; 0: they are not. Threads that block in an unknown call are not
- * counted then. `sleepers`: nor are those that seem to run, and the caller looks whether
- * they sleep past libc. Otherwise there is no floor. */
-enum cow__busy cow__park_begin(uint64_t stop_ns, uint64_t others, bool sleepers,
-                               uint32_t *ret_parked);
-void cow__park_end(void);
-
-/* With the floor: do threads wait for it that the program keeps busy? They were stopped
- * for it, or are in a call of cow__park_here(). */
-bool cow__park_stopped(void);
-
-/* With the floor, and after all threads were counted: do all that count as parked live?
- * The kernel may have ended one alone (seccomp). Then the count has room for a thread
- * of which nothing is known. */
-bool cow__park_all_live(void);
-
-/* With the floor, and after all threads were counted: one that ran until then could
- * have set a handler. Are all handlers of the process gates? The kernel says. */
-bool cow__park_gated(void);
-
-/* With the floor, and after all threads were counted. False: a thread without a record
- * was cancelled, and it may live. If all have records, it has ended, or its record
- * says that it was cancelled. */
-bool cow__park_uncancelled(bool all_have_records);
-
-/* With the floor. Is this thread among the parked? Does it wait for a word that a
- * parked thread's call may write, and so wake? */
-bool cow__park_knows(uint32_t id);
-bool cow__park_may_wake(uintptr_t word);
-/* Does the word lie in libc's data of the caller or of a parked thread, as that of its
- * joiner? */
-bool cow__park_joins(uintptr_t word);
-
-/* With the floor: the bytes that the kernel may write in [from, to), lowest first
- * from `at` on. False: none. */
-bool cow__park_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
-
-/* The same for what the kernel writes at any time, also for a caller that is alone. It
- * needs no floor, if no other thread runs. */
-bool cow__park_always_written(uintptr_t at, uintptr_t to, struct cow__park_range *ret);
-
-/* Does a thread wait for the end of the floor? */
-static inline bool
-cow__park_awaited(void)
-{
-	return __atomic_load_n(&cow__park_word, __ATOMIC_RELAXED) &
-	       COW__PARK_AWAITED;
-}
-
 /* The longest wait for the floor so far, in ns. */
 uint64_t cow__park_longest(void);
 
-/* ---- For memfd/stop.c and memfd/parked.c. ---- */
+/* ---- For the rest of this folder. ---- */
 
 /* All records ever made, in a list. */
 struct cow__park_thread *cow__park_threads(void);
@@ -245,5 +174,16 @@ void cow__park_stay(struct cow__park_thread *t);
 
 /* Is the thread in a call that parks? */
 bool cow__park_counts(const struct cow__park_thread *t);
+
+/* What a forked child forgets. */
+struct cow__park_state {
+	int32_t owner; /* the process that has the floor */
+	bool shared;   /* a process that is no thread of ours shares this memory */
+	bool cancelled_unknown; /* a thread without a record was cancelled */
+};
+extern struct cow__park_state cow__park_state;
+
+/* Calls of cow__park_here(). */
+extern struct cow__park_call cow__park_library;
 
 #endif

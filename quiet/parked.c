@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the records of parked threads say: questions of a prover that has the floor
+ * What the records of parked threads say: questions of a prover that has the floor (quiet/floor.h)
  */
-#include "memfd/park.h"
 #include "memfd/sys.h"
+#include "quiet/floor.h"
 
 bool
 cow__park_all_live(void)

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes under a filter of system calls: no proofs (memfd/park.h)
+ * Processes under a filter of system calls: no proofs (quiet/park.h)
  */
 #include "memfd/export.h"
-#include "memfd/park.h"
-
-COW_EXPORT uint32_t cow__park_sandboxed;
+#include "memfd/gate.h"
+#include "quiet/park.h"
 
 /* Locked, so that a prover either is done or will see it. The thread that has a filter
  * already may not make the calls of the lock. */
 COW_EXPORT void
 cow__park_sandbox(int add)
 {
-	uint32_t *sum = &cow__park_sandboxed;
+	uint32_t *sum = &cow__sandboxed;
 	struct cow__signals old;
 
 	if (__atomic_load_n(sum, __ATOMIC_ACQUIRE)) {

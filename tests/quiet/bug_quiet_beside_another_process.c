@@ -6,7 +6,7 @@
  * neither finds the other's threads in its own list. A child of vfork() that
  * freed a block thawed what the threads of its parent were writing.
  */
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 #include "tests/support/support.h"
 
 #include <pthread.h>

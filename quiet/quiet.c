@@ -36,7 +36,7 @@
  * our memory; a sleeper's alternate signal stack in the memory that is asked
  * about.
  */
-#include "memfd/quiet.h"
+#include "quiet/quiet.h"
 #include "memfd/forked.h"
 #include "memfd/sys.h"
 #include "memfd/thread.h"
@@ -348,7 +348,7 @@ cow__quiet_begin(uint32_t helper, const void *lock, uintptr_t from, uintptr_t to
 	long r = -EINVAL;
 
 	lock_word = (uintptr_t)lock;
-	if (__atomic_load_n(&cow__park_sandboxed, __ATOMIC_RELAXED))
+	if (__atomic_load_n(&cow__sandboxed, __ATOMIC_RELAXED))
 		return COW__BUSY_RUNNING;
 	if (is_in(&memory, (uintptr_t)__builtin_frame_address(0)))
 		return COW__BUSY_STACK;
