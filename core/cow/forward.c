@@ -45,7 +45,9 @@ static bool
 is_dense(uintptr_t at, uintptr_t end, bool left)
 {
 	size_t most = end - at;
-	size_t enough = cow__max(left ? most / COW__FORWARD_LEFT_SHARE : most - most / COW__FORWARD_HELD_SHARE, 1);
+	size_t enough = cow__max(left ? most / COW__FORWARD_LEFT_SHARE
+	                              : most - most / COW__FORWARD_HELD_SHARE,
+	                         1);
 
 	return cow__made_bytes(at, end, enough) >= enough;
 }
@@ -60,7 +62,8 @@ chunk_end(const struct cow__tile *t, uintptr_t at)
 static uintptr_t
 find_run(const struct cow__tile *t, uintptr_t *at, bool left)
 {
-	size_t most = cow__max(COW__FORWARD_RUN_LEAST, cow__round_up(t->bytes / COW__FORWARD_RUNS, COW__HUGE));
+	size_t most = cow__max(COW__FORWARD_RUN_LEAST,
+	                       cow__round_up(t->bytes / COW__FORWARD_RUNS, COW__HUGE));
 	struct cow__span part;
 	uintptr_t end, start;
 
@@ -234,7 +237,8 @@ cow__forward_before_fork(void)
 		return;
 	found = look(true);
 	if (found)
-		most = cow__max(COW__FORWARD_FORK_NS, cow__tile_find(move.at)->bytes / MIB * COW__FORWARD_FORK_NS_GIB / 1024);
+		most = cow__max(COW__FORWARD_FORK_NS, cow__tile_find(move.at)->bytes / MIB *
+		                                              COW__FORWARD_FORK_NS_GIB / 1024);
 	while (found && step() && cow__elapsed(began, cow__now()) < most)
 		if (move.vain) {
 			if (move.vain == COW__FORWARD_FORK_TRIES)
@@ -243,7 +247,8 @@ cow__forward_before_fork(void)
 		}
 	end_move();
 	now = cow__now();
-	fork_at = now + COW__FORWARD_FORK_REST * cow__elapsed(began, now) + (found ? 0 : COW__FORWARD_OFTEN_NS);
+	fork_at = now + COW__FORWARD_FORK_REST * cow__elapsed(began, now) +
+	          (found ? 0 : COW__FORWARD_OFTEN_NS);
 }
 
 uint64_t

@@ -13,6 +13,7 @@
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 
 /* All that a tile shows is [*ret_offset, + its bytes) of one file, and one mapping call can
@@ -224,7 +225,7 @@ move_old_tables(const struct cow__tile *t)
 			continue;
 		}
 		if (!cow__needs_freeze(s) || s->npieces || s->slow || !one_range(s, &offset) ||
-		    (gap >= COW__HUGE && gap > (end - start) / 8))
+		    (gap >= COW__HUGE && gap > (end - start) / COW__TABLES_GAP_SHARE))
 			break;
 		gap = 0;
 		end = cow__tile_end(s);

@@ -408,7 +408,8 @@ cow__heal_wake(void)
 static uint64_t
 busy_look_ns(uint64_t now)
 {
-	return cow__elapsed(vain_since, now) < COW__HEAL_HOPE_NS ? COW__HEAL_LOOK_BUSY_NS : COW__HEAL_LOOK_VAIN_NS;
+	return cow__elapsed(vain_since, now) < COW__HEAL_HOPE_NS ? COW__HEAL_LOOK_BUSY_NS
+	                                                         : COW__HEAL_LOOK_VAIN_NS;
 }
 
 /* It has to be done anyway, and needs no rest. */

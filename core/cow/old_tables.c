@@ -48,8 +48,8 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 	struct cow__tile *s;
 	int r;
 
-	if (cow__without(OLD_TABLES) || count == COW__TABLES_MOST || failures == COW__TABLES_TRIES || !cow__engine.use_helper ||
-	    !is_one_mapping(at, bytes))
+	if (cow__without(OLD_TABLES) || count == COW__TABLES_MOST ||
+	    failures == COW__TABLES_TRIES || !cow__engine.use_helper || !is_one_mapping(at, bytes))
 		return;
 	if (!is_worth_it(at, bytes)) {
 		cow__returns_few(&returns);
@@ -198,7 +198,8 @@ uint64_t
 cow__old_tables_job(uint64_t now)
 {
 	struct cow__tile *s = old_tables; /* the last one moved */
-	uint64_t rest = returns.left && count <= COW__TABLES_STAY_MOST ? COW__TABLES_STAY_NS : COW__TABLES_REST_NS;
+	uint64_t rest = returns.left && count <= COW__TABLES_STAY_MOST ? COW__TABLES_STAY_NS
+	                                                               : COW__TABLES_REST_NS;
 	size_t n;
 	int r;
 

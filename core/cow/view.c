@@ -128,7 +128,7 @@ static bool
 too_much(const struct cow__tile *t, const struct written *w)
 {
 	return w->layered.n > COW__LAYER_RUNS_MOST || w->patched.bytes > COW__PATCHED_MOST ||
-	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / 2;
+	       w->layered.bytes + 2 * w->patched.bytes > t->bytes / COW__LAYER_MOST_SHARE;
 }
 
 /* All runs of copied pages of a private tile. -E2BIG: a copy is cheaper. */
@@ -375,10 +375,8 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 	size_t reserve;
 	int r = 0;
 
-	/* Layers may take two fifths of the mappings, as a write of a few pages
-	 * makes one. Views without a layer leave a sixteenth for other things. */
-	reserve = written->n ? cow__engine.mappings_max / 5 * 3
-	                     : cow__engine.mappings_max / 16;
+	reserve = written->n ? cow__engine.mappings_max / 5 * COW__LAYERS_FIFTHS
+	                     : cow__engine.mappings_max / COW__VIEWS_SHARE;
 	if (!cow__mappings_left(2 * written->n + source->npieces + 2 + reserve))
 		return -E2BIG;
 	if (written->n)

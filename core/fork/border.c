@@ -71,7 +71,8 @@ cow__border_call_begins(void)
 	uint64_t now = cow__now();
 
 	for (unsigned i = 0; i < COW__BORDER_CALLS_MOST; i++) {
-		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST), call = now - now % COW__BORDER_CALLS_MOST + i;
+		uint64_t old = __atomic_load_n(&calls[i], __ATOMIC_SEQ_CST);
+		uint64_t call = now - now % COW__BORDER_CALLS_MOST + i;
 
 		if ((!old || is_over(old, now)) &&
 		    __atomic_compare_exchange_n(&calls[i], &old, call, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
@@ -85,8 +86,8 @@ cow__border_call_ends(uint64_t call)
 {
 	/* Another one may have its place, if it took long. In a child of a handler it was forgotten. */
 	if (call)
-		(void)__atomic_compare_exchange_n(&calls[call % COW__BORDER_CALLS_MOST], &call, 0, false, __ATOMIC_SEQ_CST,
-		                                  __ATOMIC_SEQ_CST);
+		(void)__atomic_compare_exchange_n(&calls[call % COW__BORDER_CALLS_MOST], &call, 0,
+		                                  false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 COW_EXPORT void

@@ -189,7 +189,8 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	look_at_some(now);
 	begin_at(t, there, true);
 	rest = cow__progress_chunks(t) - t->committed;
-	want = cow__min(rest, cow__max(cow__budget_room(COW__COMMIT_LEAST, t->bytes), cow__budget_room_again(t)));
+	want = cow__min(rest, cow__max(cow__budget_room(COW__COMMIT_LEAST, t->bytes),
+	                               cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, COW__COMMIT_ONCE), COW__HUGE);
 	if (want && t->segment) {
 		t->busy = t->owed = true;

@@ -132,7 +132,8 @@ is_filled_before(const struct cow__tile *t)
 {
 	uintptr_t start = first_unit_before(t), end = cow__tile_start(t);
 
-	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end) : COW__FILLED_NO;
+	return start >= cow__engine.start && start < end ? is_filled(t->segment, start, end)
+	                                                 : COW__FILLED_NO;
 }
 
 void

@@ -10,12 +10,13 @@
 #include "core/memory/overcommit.h"
 #include "core/base/base.h"
 #include "core/memory/state.h"
+#include "core/policy/constants.h"
 #include "memfd/map.h"
 
 int
 cow__overcommit_ask(size_t bytes)
 {
-	static size_t granted = 64 * MIB; /* every machine has that */
+	static size_t granted = COW__OVERCOMMIT_ASKED;
 	int r;
 
 	if (bytes <= __atomic_load_n(&granted, __ATOMIC_RELAXED))

@@ -38,8 +38,7 @@ cow__own_segments_ask(bool yes)
 unsigned
 cow__own_segments_most_asked(void)
 {
-	/* Most of the descriptor table is for the program. */
-	uint64_t room = cow__descriptor_limit() / 4;
+	uint64_t room = cow__descriptor_limit() / COW__OWN_DESCRIPTORS_SHARE;
 
 	return (unsigned)cow__max(COW__OWN_SEGMENTS_MOST, cow__min(room, COW__OWN_SEGMENTS_ASKED_MOST));
 }

@@ -59,12 +59,10 @@ take_bare(size_t bytes, size_t align, unsigned want, unsigned flags, bool single
 	int r;
 
 	align = cow__max(align, COW__HUGE);
-	/* Room to grow is only addresses. Stay clear of what grows behind this
-	 * extent. */
-	space = room ? cow__max(unit * 16, 256 * MIB) : unit;
+	space = room ? cow__max(unit * COW__ROOM_TIMES, COW__ROOM_LEAST) : unit;
 	/* Where whole page tables of 1 GiB can be moved (core/cow/old_tables.h). */
 	if (bytes >= GIB && align < GIB &&
-	    cow__engine.end - cow__engine.start > 64 * space)
+	    cow__engine.end - cow__engine.start > COW__GIB_ALIGNED_SHARE * space)
 		align = GIB;
 	t = cow__tile_search(COW__BARE, want & COW__WANT_MAPPING, space, align);
 	if (!t && space > unit)
@@ -73,7 +71,7 @@ take_bare(size_t bytes, size_t align, unsigned want, unsigned flags, bool single
 	if (!t)
 		return -ENOMEM;
 	at = cow__round_up(cow__tile_start(t), align);
-	if (room && t->bytes > 4 * space) {
+	if (room && t->bytes > COW__ROOM_MIDDLE_TIMES * space) {
 		/* Far from the dense end, in the middle of what is free. */
 		at = cow__round_up(cow__tile_start(t) + t->bytes / 2, align);
 	}

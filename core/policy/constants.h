@@ -43,6 +43,11 @@
 #define COW__UNALIGNED_MOST (64 * MIB) /* a larger one begins at a huge page: its tables may move */
 #define COW__HOLES_SHARE 8           /* with more holes a freed tile gives the rest back, too */
 #define COW__HOLLOW_LEAST (8 * MIB)  /* a smaller end that was not touched stays as it is */
+/* Room to grow is only addresses: an extent that wants it stays clear of what grows behind it. */
+#define COW__ROOM_TIMES 16           /* so many times its size is free behind it, ... */
+#define COW__ROOM_LEAST (256 * MIB)  /* ... or this, if that is more */
+#define COW__ROOM_MIDDLE_TIMES 4     /* with so much more it lies in the middle of what is free */
+#define COW__GIB_ALIGNED_SHARE 64    /* of the window: a larger extent gets no boundary of 1 GiB */
 #define COW__LIMBO_NS 200000000u     /* between looks whether relatives still read freed memory */
 
 /* ---- The address window and its segments: tests/preload/limits.sh ---- */
@@ -52,6 +57,7 @@
 #define COW__WINDOW_KEPT_SHARE 8     /* of a limit on addresses so much stays reserved */
 #define COW__YIELD_LEAST MIB         /* smaller gaps are not worth a hole */
 #define COW__SEGMENTS_MOST 32        /* each costs a descriptor; then new memory is anonymous */
+#define COW__OVERCOMMIT_ASKED (64 * MIB) /* less is granted by every machine, and not asked for */
 #define COW__STACK_MOST (256 * MIB)  /* of a stack that has no limit */
 
 /* ---- Blocks with a segment of their own, to be sent (core/memory/own_segment.c): bench/give.c */
@@ -60,6 +66,7 @@
 #define COW__OWN_ASKED_LEAST (4 * MIB) /* at half of that a copy costs as much */
 #define COW__OWN_SEGMENTS_MOST 8u    /* each costs a descriptor and a kernel mapping */
 #define COW__OWN_SEGMENTS_ASKED_MOST 1024u
+#define COW__OWN_DESCRIPTORS_SHARE 4 /* of the descriptor table: the rest is for the program */
 
 /* ---- Committing ahead of a program that fills memory (core/memory/commit.c): bench/fill.c,
  *      bench/sparse.sh ---- */
@@ -100,7 +107,7 @@
 /* ---- Small pages made huge afterwards (core/memory/mend.c): bench/ablate.sh MENDING ---- */
 
 #define COW__MEND_WAIT_NS 100000000u /* the program may clone the block at once */
-#define COW__MEND_EIGHTHS 7          /* eighths of a huge page must be there: a sparse block stays sparse */
+#define COW__MEND_EIGHTHS 7          /* eighths of a huge page must be there: sparse stays sparse */
 
 /* ---- Page table entries that come back (core/memory/resident.c): tests/programs/resident.c ---- */
 
@@ -156,6 +163,9 @@
 #define COW__LAYERED_LEAST (64 * KIB) /* a shorter run is copied: to map it costs two mappings, ... */
 #define COW__PATCHED_MOST (64 * MIB) /* ... unless so much would be copied under the lock, again ... */
 #define COW__PATCHED_SHARE 8         /* ... by each clone, or so much of the block */
+#define COW__LAYER_MOST_SHARE 2      /* of the block: if more was written, the copy is a whole one */
+#define COW__LAYERS_FIFTHS 3         /* fifths of the mappings that layers leave; a write makes one */
+#define COW__VIEWS_SHARE 16          /* of the mappings so much is left by views without a layer */
 #define COW__PIECES_MOST 48          /* with many more a tile never thaws */
 #define COW__PIECES_COMPARED 64      /* with more the answer is that others read the pages */
 #define COW__HOLE_PAGES 64           /* a smaller hole is not worth a mapping */
@@ -209,6 +219,7 @@
 #define COW__TABLES_LEAST_PAGES 512  /* ... and fewer page table entries than these are */
 #define COW__TABLES_LEAST_UNSEEN (32 * MIB) /* the least if the kernel can't tell the entries */
 #define COW__TABLES_MOST 16          /* moved mappings at a time */
+#define COW__TABLES_GAP_SHARE 8      /* of a range that is moved at once may be free memory */
 #define COW__TABLES_TRIES 3          /* then this kernel does not move shared memory */
 #define COW__TABLES_REST_NS 5000000u /* the freezing thread may have more mappings to change */
 #define COW__TABLES_STAY_NS 20000000u /* a short child ends by then, and the tables are moved back */
