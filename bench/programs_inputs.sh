@@ -9,7 +9,7 @@
 
 programs='numpy sort xz sqlite gcc' # of programs_same.sh
 programs_small='python perl gcc git node sqlite' # programs with small objects
-programs_sources="'$root'/core/*.c '$root'/memfd/*.c"
+programs_sources="'$root'/core/*.c '$root'/memfd/*.c '$root'/quiet/*.c"
 
 # The Python that has NumPy: the one in PATH, or the system's own.
 programs_python() {
@@ -148,7 +148,7 @@ program_title() {
 	xz) echo "xz -T2 -3 of $(du -m "$2/part" | cut -f1) MB of text" ;;
 	sqlite) echo "sqlite3: $(wc -l <"$2/files.csv") files loaded," \
 		"indexed, queried" ;;
-	gcc) echo "gcc -O2: every file of core/ and memfd/" ;;
+	gcc) echo "gcc -O2: every file of core/, memfd/ and quiet/" ;;
 	esac
 }
 

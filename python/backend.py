@@ -42,8 +42,8 @@ with contextlib.suppress(OSError):
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The folders and files that a build needs, and that an sdist has.
-FOLDERS = ("include", "memfd", "core", "share", "tensor", "cuda", "preload", "cli", "python",
-           "mk")
+FOLDERS = ("include", "memfd", "quiet", "core", "share", "tensor", "cuda", "preload", "cli",
+           "python", "mk")
 FILES = ("Makefile", "LICENSE", "README.md", "scripts/python.sh")
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build", "dist", ".*")
 PACKAGE = "build/plain/python"  # as in the Makefile

@@ -2,8 +2,7 @@
 /*
  * The floor: a prover holds all threads where they are parked
  *
- * quiet/park.h has the threads' side, and the order of steps that both sides keep. Calls are
- * serialized by the caller.
+ * quiet/park.h has the threads' side, and the order of steps that both sides keep.
  */
 #ifndef COW_QUIET_FLOOR_H
 #define COW_QUIET_FLOOR_H
@@ -25,6 +24,8 @@ bool cow__park_used(void);
 /* A look without any claim: is there a thread that runs? It costs some
  * nanoseconds for each thread. */
 bool cow__park_running(void);
+
+/* ---- For the prover (quiet/quiet.c), who serializes the calls. ---- */
 
 /* Asks for the floor. COW__QUIET: all registered threads but the caller are
  * parked and stay so until cow__park_end(); *ret_parked is their number. Threads that

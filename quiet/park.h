@@ -175,7 +175,7 @@ void cow__park_stay(struct cow__park_thread *t);
 /* Is the thread in a call that parks? */
 bool cow__park_counts(const struct cow__park_thread *t);
 
-/* What a forked child forgets. */
+/* A forked child forgets all but `owner`, which is compared with its number. */
 struct cow__park_state {
 	int32_t owner; /* the process that has the floor */
 	bool shared;   /* a process that is no thread of ours shares this memory */

@@ -90,7 +90,8 @@ cow__feedback_learn(void)
 		return;
 	frozen_bytes = 0;
 	frozen += add_frozen();
-	if (!cow__copies_too_much(copied + cow__min(cow__process_anonymous(), SIZE_MAX / 2), frozen))
+	if (!cow__copies_too_much(copied, frozen) &&
+	    !cow__copies_too_much(copied + cow__min(cow__process_anonymous(), SIZE_MAX / 2), frozen))
 		return;
 	if (add_copied(&copied) < 0)
 		return;

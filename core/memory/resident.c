@@ -131,7 +131,7 @@ cow__resident_job(uint64_t now)
 	struct cow__tile *t;
 	bool found;
 
-	if (!lost)
+	if (lost <= cow__min(COW__RESIDENT_LEAST, cow__engine.live_bytes / COW__RESIDENT_SHARE))
 		return UINT64_MAX;
 	if (now < begin_at)
 		return begin_at - now;

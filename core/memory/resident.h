@@ -7,6 +7,8 @@
  * But the kernel counts entries, so RSS, PSS and the score of the OOM killer would miss memory
  * that the program has. So the helper brings the entries back, when the program has not forked
  * for a while. It looks which pages the file has, because to read a hole would make a page.
+ * Less than 16 MiB starts no helper, so it waits until there is one; a sixteenth of what is live may
+ * stay away.
  *
  * The next fork has to take the entries away again, as if the program had touched all of its
  * memory. Forks that follow each other faster find none of these.

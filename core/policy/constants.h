@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Constants of policy: all numbers that could be others, and the engine would still be right
+ * Constants of policy: numbers that could be others, and the engine would still be right
  *
  * Each has its unit, and what it weighs. Names that end in _NS are times in nanoseconds; _SHARE is
  * n where 1/n is meant; sizes are in bytes unless the comment names another unit. _LEAST and _MOST
@@ -9,7 +9,7 @@
  * the mechanisms bring, and how to measure that again.
  *
  * What follows from a format, from the kernel or from a data structure is no policy, and stays
- * where it is used.
+ * where it is used. Numbers that other code bounds say so in their comments.
  */
 #ifndef COW_CORE_POLICY_CONSTANTS_H
 #define COW_CORE_POLICY_CONSTANTS_H
@@ -21,11 +21,11 @@
 /* Twice as much of each: fewer page faults for programs that free and allocate in turns, and as
  * much more memory that counts as used and serves nobody. */
 #define COW__WARM_LIVELESS (64 * MIB)   /* may be kept, however little is live */
-#define COW__WARM_BEYOND_MOST (16 * MIB) /* may be kept beyond the peak, ... */
+#define COW__WARM_BEYOND_MOST (16 * MIB) /* may be kept beyond the peak (with less no cgroup is asked), ... */
 #define COW__WARM_BEYOND_SHARE 16       /* ... but not more than this share of the peak, ... */
 #define COW__WARM_BEYOND_LEAST (2 * MIB) /* ... or than this, if that is more */
-#define COW__WARM_PEAK_SHARE 64         /* the peak counts as so much larger: pieces don't fit */
-#define COW__WARM_PIECES_SHARE 5        /* ... or so much, if that much was wanted again */
+#define COW__WARM_PEAK_SHARE 64         /* the peak counts as so much larger: a few pages more cost no block */
+#define COW__WARM_PIECES_SHARE 5        /* ... or so much, if that was wanted again: pieces don't fit */
 #define COW__WARM_PEAK_NS 3000000000u   /* a peak counts so long */
 #define COW__WARM_HEADROOM_SHARE 4      /* of what a cgroup has left */
 #define COW__WARM_HEADROOM_NS 100000000u /* the cgroup is asked this often at most */
@@ -44,9 +44,9 @@
 #define COW__HOLES_SHARE 8           /* with more holes a freed tile gives the rest back, too */
 #define COW__HOLLOW_LEAST (8 * MIB)  /* a smaller end that was not touched stays as it is */
 /* Room to grow is only addresses: an extent that wants it stays clear of what grows behind it. */
-#define COW__ROOM_TIMES 16           /* so many times its size is free behind it, ... */
+#define COW__ROOM_TIMES 16           /* it gets so many times its size of free addresses, ... */
 #define COW__ROOM_LEAST (256 * MIB)  /* ... or this, if that is more */
-#define COW__ROOM_MIDDLE_TIMES 4     /* with so much more it lies in the middle of what is free */
+#define COW__ROOM_MIDDLE_TIMES 4     /* in a gap of more than so many times that it lies in the middle */
 #define COW__GIB_ALIGNED_SHARE 64    /* of the window: a larger extent gets no boundary of 1 GiB */
 #define COW__LIMBO_NS 200000000u     /* between looks whether relatives still read freed memory */
 
@@ -95,7 +95,7 @@
 #define COW__FILL_LEAST 16           /* "it fills": so many times what is wasted */
 #define COW__FILL_MEMORY GIB         /* of history; then its weight is halved */
 
-/* ---- Huge pages that several blocks share (core/memory/commit_unit.c): bench/ablate.sh UNITS - */
+/* ---- Huge pages that several blocks share (core/memory/commit_unit.c): bench/ablate.sh UNITS */
 
 #define COW__UNIT_PROBES 16          /* pages that are looked at */
 #define COW__UNIT_EMPTY_MOST 2       /* of these */
@@ -113,7 +113,8 @@
 
 #define COW__RESIDENT_REST_NS 300000000u /* after a thaw or a fork: the next fork removes them */
 #define COW__RESIDENT_STEP (16 * MIB) /* without the lock */
-#define COW__RESIDENT_LEAST (16 * MIB) /* less is not worth starting a helper for it */
+#define COW__RESIDENT_LEAST (16 * MIB) /* so much starts a helper for it; one that is there ... */
+#define COW__RESIDENT_SHARE 16       /* ... brings back less, from this share of what is live on */
 
 /* ---- Anonymous zeroed blocks (core/memory/extent.c, core/cow/zeroed.c): bench/zeros.sh ---- */
 
@@ -128,16 +129,16 @@
 #define COW__COPY_BUSY_NS 20000u     /* waits for the helper, which works on the destination, ... */
 #define COW__COPY_BUSY_NS_MIB 200000u /* ... for less time than the copy would take */
 #define COW__COPY_PIECES_MOST 64     /* of a part that is copied lazily; each may be a mapping */
-#define COW__SITES 256               /* places of code that are remembered */
+#define COW__SITES 256               /* places of code that are remembered; not more */
 #define COW__SITE_PROBES 4           /* of the table, for one */
 #define COW__SITE_NEEDED_FIRST 2     /* copies in a row that were not written make the next lazy */
 #define COW__SITE_NEEDED_MOST 4096   /* ... where lazy ones were wrong before */
-#define COW__SITE_SKIPS_LOG_MOST 10  /* so many, as a power of two, are not looked at */
+#define COW__SITE_SKIPS_LOG_MOST 10  /* 1 << so many are not looked at; below 32 */
 #define COW__WATCHED_COPIES 64       /* at a time */
 #define COW__WATCHED_PAGES 32        /* of a side, at most ... */
 #define COW__WATCHED_PAGE_OF (256 * KIB) /* ... one of so many bytes */
 #define COW__WATCHED_WRONG_SHARE 32  /* a copy was wrong if more of a side was written */
-#define COW__BULK_STRIDE ((size_t)8 << 20) /* cleared by the kernel, then copied to */
+#define COW__BULK_STRIDE ((size_t)8 << 20) /* cleared by the kernel, then copied to; a power of two */
 #define COW__BULK_GRAIN 1            /* strides that are worth another thread */
 #define COW__BULK_STREAM_LEAST (4 * MIB) /* the caches of a processor hold less than that */
 #define COW__SPARSE_LEAST (256 * KIB) /* a larger copy looks for holes: a look costs about 2 us */
@@ -146,8 +147,8 @@
 
 #define COW__PAGED_LEAST (384 * KIB) /* below, memcpy is cheaper than freeze, view and faults */
 #define COW__CLONES_TOGETHER 64      /* made under one lock: other threads wait */
-#define COW__SMALL_MAX ((size_t)2048) /* a larger storage gets pages of its own */
-#define COW__SLAB_BYTES (64 * KIB)   /* is cut into small storages */
+#define COW__SMALL_MAX ((size_t)2048) /* a larger storage gets pages; the last class of small.c */
+#define COW__SLAB_BYTES (64 * KIB)   /* is cut into small storages; whole pages */
 #define COW__BLOCK_KEPT_MOST (128 * KIB) /* libc frees less without a call of the kernel */
 /* Costs, from bench/page.c. Only their ratios matter. */
 #define COW__COST_VIEW_NS 8000u      /* make a view, drop it later */
@@ -176,8 +177,8 @@
  * calls of the kernel for each byte. */
 #define COW__THAW_STEP (256 * KIB)   /* copied pages in one part of a thaw by a writer */
 #define COW__THAW_CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call ... */
-#define COW__THAW_ABSENT_STEP (256 * MIB) /* ... or so much whose page tables are nearly empty ... */
-#define COW__THAW_ABSENT_MOST (64 * GIB) /* ... or so much of a whole tile */
+#define COW__THAW_ABSENT_STEP (256 * MIB) /* ... or so much that is nearly empty, a power of two, ... */
+#define COW__THAW_ABSENT_MOST (64 * GIB) /* ... or so much, if nearly nothing is in it */
 #define COW__THAW_NEIGHBOURS 1024    /* tiles, which takes microseconds to look at */
 #define COW__HEAL_SLICE_NS 500000u   /* of one quiet moment: all threads wait so long at most */
 /* A slice ends when a thread waits for its end, but not before this time. To begin and end one
@@ -226,7 +227,7 @@
 #define COW__TABLES_STAY_MOST 4      /* moved mappings for which that is awaited */
 #define COW__TABLES_SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 #define COW__TABLES_RETURNS_FIRST 4  /* forks after which they come back no more, unless ... */
-#define COW__TABLES_RETURNS_MOST 64  /* ... a fork found them used: then twice as many */
+#define COW__TABLES_RETURNS_MOST 64  /* ... a fork found them used: then twice as many; below 256 */
 
 /* ---- Rewrites in bulk, and their spare pages (core/cow/rewrite.c, core/memory/spare.c):
  *      bench/rewrite.c ---- */

@@ -10,7 +10,7 @@ export BUILD QUICK=1 JOBS=2 BUDGET=100000 LIMIT=400 CK_TIMEOUT_MULTIPLIER=40 COM
 uname -srm
 getconf PAGESIZE
 
-folders='core core/base core/memory core/cow core/storage core/program core/fork memfd share share/broker'
+folders='core core/base core/policy core/memory core/cow core/storage core/program core/fork memfd quiet share share/broker'
 
 # programs SECONDS FOLDER...: its test programs that took at most so long where tests/seconds.txt
 # was written, or that it does not know; all with FULL. It says which are left out.
@@ -53,7 +53,7 @@ status=0
 case $1 in
 quick) check $(programs 0.3 $folders) "$BUILD"/tests/core/fork/test_fork "$BUILD"/tests/core/cow/test_layers \
 	"$BUILD"/tests/core/storage/test_storage "$BUILD"/examples/{hello,fork} tests/kernels/programs.sh ;;
-core) check $(programs 5 core core/base core/storage core/program memfd) ;;
+core) check $(programs 5 core core/base core/policy core/storage core/program memfd quiet) ;;
 memory) check $(programs 5 core/memory) ;;
 cow) check $(programs 5 core/cow) ;;
 fork) check $(programs 10 core/fork) ;;

@@ -97,7 +97,7 @@ if [ "${MODE:-plain}" = plain ]; then
 	# Shadow stacks and landing pads, where the compiler makes them: one object without
 	# the mark, and the whole library would be without.
 	if echo | ${CC:-gcc} -Werror -fcf-protection -fsyntax-only -x c - 2>/dev/null; then
-		for object in "$build"/obj/{memfd,core,core/*,share,tensor,cuda,preload,cli}/*.o \
+		for object in "$build"/obj/{memfd,quiet,core,core/*,share,tensor,cuda,preload,cli}/*.o \
 			build/kernels/*.o; do
 			readelf -n "$object" | grep -q 'x86 feature: IBT, SHSTK' || echo "$object"
 		done >"$work/out"

@@ -98,15 +98,16 @@ listing "$tree" >tree.after
 alike 'the tree is as it was' tree.before tree.after
 # It has all of what is compiled. That this can be built was seen above; here make finds
 # the objects that there are.
-for f in include memfd core share tensor cuda preload cli python; do names "$tree/$f"; done >files.tree
+compiled=$(cd "$tree" && for f in */; do ! compgen -G "$f*.[ch]" >/dev/null || echo "${f%/}"; done |
+	grep -vxE 'bench|examples|tests')
+for f in $compiled python; do names "$tree/$f"; done >files.tree
 rm -rf "$tree"
 tar xf "sdist/cowshed-$version.tar.gz"
-(cd "cowshed-$version" && for f in include memfd core share tensor cuda preload cli python; do
-	names $f; done) >files.sdist
+(cd "cowshed-$version" && for f in $compiled python; do names $f; done) >files.sdist
 alike 'the sdist is whole' files.tree files.sdist
 mkdir -p kept/build/plain/obj
 cp -a "$root/build/kernels" kept/build
-cp -a "$build"/obj/{memfd,core,share,tensor,cuda,preload,cli,python} kept/build/plain/obj
+cp -a "$build"/obj/{memfd,quiet,core,share,tensor,cuda,preload,cli,python} kept/build/plain/obj
 succeeds 'of the sdist: pip wheel' "$bin/python" -m pip wheel -w wheels \
 	--config-settings build-dir="$work/kept" "sdist/cowshed-$version.tar.gz" || exit 1
 if succeeds 'of the sdist: pip install' "$bin/python" -m pip install wheels/*.whl; then

@@ -9,7 +9,7 @@
  * of 1 MiB and more: the time in ms, what happened, the number of the block, and KiB: of the block
  * when it came (+), of it that was resident when it went (-). A fork is a line `k`. libc maps each
  * such block by itself, so the resident pages are those that the program touched. Children are not
- * recorded.
+ * recorded, nor is memory of posix_memalign() and the like.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -33,6 +33,7 @@ static struct {
 } blocks[BLOCKS];
 static unsigned long numbers;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char early[4096]; /* dlsym() asks for some bytes itself */
 static int out = -1;
 static pid_t who;
 
@@ -87,7 +88,7 @@ came(void *p, size_t bytes)
 {
 	char line[64];
 
-	if (!p || bytes < LEAST)
+	if (!p || bytes < LEAST || getpid() != who) /* the lock may be another thread's in a child */
 		return;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BLOCKS; i++)
@@ -109,7 +110,7 @@ goes(void *p)
 	char line[64];
 	size_t touched = 0;
 
-	if (!p || ((uintptr_t)p & 0xfff) > 64)
+	if (!p || ((uintptr_t)p & 0xfff) > 64 || getpid() != who)
 		return;
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BLOCKS; i++)
@@ -142,7 +143,6 @@ malloc(size_t bytes)
 void *
 calloc(size_t n, size_t size)
 {
-	static char early[4096]; /* dlsym() asks for some bytes itself */
 	static size_t used;
 	static int asking;
 	void *p;
@@ -177,6 +177,8 @@ realloc(void *old, size_t bytes)
 void
 free(void *p)
 {
+	if ((char *)p >= early && (char *)p < early + sizeof(early))
+		return;
 	if (!next_free)
 		next_free = dlsym(RTLD_NEXT, "free");
 	goes(p);

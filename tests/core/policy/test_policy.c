@@ -28,11 +28,23 @@ START_TEST(more_is_committed_where_programs_fill)
 	ck_assert_uint_eq(cow__fill_share(&f, 8 * MIB), COW__FILL_SHARE_FILLS);
 	cow__fill_learn(&f, 64 * MIB, 0, 64 * MIB);
 	ck_assert_uint_eq(cow__fill_share(&f, 64 * MIB), COW__FILL_SHARE_SPARSE);
-	/* The past weighs less after a while. */
-	cow__fill_learn(&f, 64 * MIB, 64 * GIB, 0);
-	ck_assert_uint_eq(cow__fill_share(&f, 64 * MIB), COW__FILL_SHARE_FILLS);
+	/* The past weighs less after a while: 2000 MiB were filled. */
+	for (int i = 0; i < 20; i++)
+		cow__fill_learn(&f, 48 * MIB, 100 * MIB, 0);
+	ck_assert_uint_lt(f.sizes[51].filled, 3 * GIB / 2);
+	ck_assert_uint_eq(f.sizes[51].wasted, 0);
+	ck_assert_uint_eq(cow__fill_share(&f, 48 * MIB), COW__FILL_SHARE_FILLS);
 }
 END_TEST
+
+/* So much may be warm while the peak is live. */
+static size_t beyond(size_t peak)
+{
+	struct cow__warm w = { .peak = 0 };
+	size_t live_peak = peak;
+
+	return cow__warm_limit(&w, peak, &live_peak, SECOND);
+}
 
 START_TEST(warm_memory_reaches_the_peak)
 {
@@ -45,8 +57,10 @@ START_TEST(warm_memory_reaches_the_peak)
 	/* Never more than is live, or 64 MiB. */
 	ck_assert_uint_eq(cow__warm_limit(&w, MIB, &live_peak, SECOND + 1), COW__WARM_LIVELESS);
 	/* At the peak a small part may be warm beyond it. */
-	ck_assert_uint_eq(cow__warm_limit(&w, GIB, &live_peak, SECOND + 1),
-	                  cow__max(COW__WARM_BEYOND_MOST, GIB / COW__WARM_PEAK_SHARE));
+	ck_assert_uint_eq(cow__warm_limit(&w, GIB, &live_peak, SECOND + 1), 16 * MIB);
+	ck_assert_uint_eq(beyond(8 * GIB), 128 * MIB); /* a 64th */
+	ck_assert_uint_eq(beyond(128 * MIB), 8 * MIB); /* a 16th */
+	ck_assert_uint_eq(beyond(16 * MIB), 2 * MIB);  /* the least */
 	/* What went back and was wanted again counts. */
 	cow__warm_cooled(&w, 100 * MIB);
 	cow__warm_fresh(&w, 300 * MIB);
@@ -134,6 +148,9 @@ START_TEST(zeros_are_trusted_for_a_while)
 			ck_assert(cow__units_due(&u, COW__FILLED_UNCLEAR));
 		ck_assert(!cow__units_due(&u, COW__FILLED_UNCLEAR));
 	}
+	u = (struct cow__units){ .proofs = COW__UNIT_PROOFS, .last = COW__UNIT_TRUST_MOST };
+	ck_assert(cow__units_due(&u, COW__FILLED_ZEROS));
+	ck_assert_uint_eq(u.left, COW__UNIT_TRUST_MOST);
 	(void)cow__units_due(&u, COW__FILLED_NO);
 	ck_assert(!cow__units_due(&u, COW__FILLED_ZEROS));
 }
@@ -176,6 +193,11 @@ START_TEST(tables_come_back_where_they_are_used)
 	r.thawed = true;
 	cow__returns_moved(&r);
 	ck_assert_uint_eq(r.left, 2 * COW__TABLES_RETURNS_FIRST);
+	for (int i = 0; i < 9; i++) {
+		r.thawed = true;
+		cow__returns_moved(&r);
+	}
+	ck_assert_uint_eq(r.left, COW__TABLES_RETURNS_MOST);
 	/* ... or few: from the beginning. */
 	r.left = 0;
 	r.thawed = true;

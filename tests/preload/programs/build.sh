@@ -8,7 +8,7 @@
 # make comes from inside a make here; its variables are not for ours.
 unset MAKEFLAGS MAKELEVEL MFLAGS
 mkdir "$work/tree"
-cp -r Makefile mk memfd core share tensor cuda preload cli include scripts "$work/tree"
+cp -r Makefile mk memfd quiet core share tensor cuda preload cli include scripts "$work/tree"
 
 # Debug information names the folder, so that it is always the same one.
 compare_if gcc 'this project' bash -c 'cd "$1" && rm -rf build &&
@@ -18,7 +18,7 @@ compare_if gcc 'this project' bash -c 'cd "$1" && rm -rf build &&
 	xargs cksum' make "$work/tree"
 compare_if gcc 'this project at -O3, linked at once' bash -c 'cd "$1" &&
 	gcc -std=gnu11 -D_GNU_SOURCE= -O3 -flto=2 -I. -Iinclude -pthread -fPIC -shared \
-	-frandom-seed=1 -w -o all.so memfd/*.c core/*.c core/*/*.c && nm all.so | cut -c17- |
+	-frandom-seed=1 -w -o all.so memfd/*.c quiet/*.c core/*.c core/*/*.c && nm all.so | cut -c17- |
 	sed "s/\.[0-9]*$//" | sort | cksum' gcc "$work/tree"
 
 {
