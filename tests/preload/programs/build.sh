@@ -11,12 +11,12 @@ mkdir "$work/tree"
 cp -r Makefile mk memfd quiet core share tensor cuda preload cli include scripts "$work/tree"
 
 # Debug information names the folder, so that it is always the same one.
-compare_if gcc 'this project' bash -c 'cd "$1" && rm -rf build &&
+must_succeed=1 compare_if gcc 'this project' bash -c 'cd "$1" && rm -rf build &&
 	make -s -j2 NVCC= MODE=plain B=build/plain build/plain/lib/libcowshed.a \
 	build/plain/lib/libcowshed-preload.so build/plain/bin/cowshed 2>&1 &&
 	find build -name "*.[oa]" -o -name "*.so*" -o -path "*/bin/*" | sort |
 	xargs cksum' make "$work/tree"
-compare_if gcc 'this project at -O3, linked at once' bash -c 'cd "$1" &&
+must_succeed=1 compare_if gcc 'this project at -O3, linked at once' bash -c 'cd "$1" &&
 	gcc -std=gnu11 -D_GNU_SOURCE= -O3 -flto=2 -I. -Iinclude -pthread -fPIC -shared \
 	-frandom-seed=1 -w -o all.so memfd/*.c quiet/*.c core/*.c core/*/*.c && nm all.so | cut -c17- |
 	sed "s/\.[0-9]*$//" | sort | cksum' gcc "$work/tree"
