@@ -9,7 +9,7 @@
  * the mechanisms bring, and how to measure that again.
  *
  * What follows from a format, from the kernel or from a data structure is no policy, and stays
- * where it is used. Numbers that other code bounds say so in their comments.
+ * where it is used. Bounds that other code sets are asserted at the end.
  */
 #ifndef COW_CORE_POLICY_CONSTANTS_H
 #define COW_CORE_POLICY_CONSTANTS_H
@@ -129,16 +129,16 @@
 #define COW__COPY_BUSY_NS 20000u     /* waits for the helper, which works on the destination, ... */
 #define COW__COPY_BUSY_NS_MIB 200000u /* ... for less time than the copy would take */
 #define COW__COPY_PIECES_MOST 64     /* of a part that is copied lazily; each may be a mapping */
-#define COW__SITES 256               /* places of code that are remembered; not more */
+#define COW__SITES 256               /* places of code that are remembered */
 #define COW__SITE_PROBES 4           /* of the table, for one */
 #define COW__SITE_NEEDED_FIRST 2     /* copies in a row that were not written make the next lazy */
 #define COW__SITE_NEEDED_MOST 4096   /* ... where lazy ones were wrong before */
-#define COW__SITE_SKIPS_LOG_MOST 10  /* 1 << so many are not looked at; below 32 */
+#define COW__SITE_SKIPS_LOG_MOST 10  /* 1 << so many are not looked at */
 #define COW__WATCHED_COPIES 64       /* at a time */
 #define COW__WATCHED_PAGES 32        /* of a side, at most ... */
 #define COW__WATCHED_PAGE_OF (256 * KIB) /* ... one of so many bytes */
 #define COW__WATCHED_WRONG_SHARE 32  /* a copy was wrong if more of a side was written */
-#define COW__BULK_STRIDE ((size_t)8 << 20) /* cleared by the kernel, then copied to; a power of two */
+#define COW__BULK_STRIDE ((size_t)8 << 20) /* cleared by the kernel, then copied to */
 #define COW__BULK_GRAIN 1            /* strides that are worth another thread */
 #define COW__BULK_STREAM_LEAST (4 * MIB) /* the caches of a processor hold less than that */
 #define COW__SPARSE_LEAST (256 * KIB) /* a larger copy looks for holes: a look costs about 2 us */
@@ -177,7 +177,7 @@
  * calls of the kernel for each byte. */
 #define COW__THAW_STEP (256 * KIB)   /* copied pages in one part of a thaw by a writer */
 #define COW__THAW_CLEAN_STEP (16 * MIB) /* so much clean memory is mapped by one call ... */
-#define COW__THAW_ABSENT_STEP (256 * MIB) /* ... or so much that is nearly empty, a power of two, ... */
+#define COW__THAW_ABSENT_STEP (256 * MIB) /* ... or so much that is nearly empty, ... */
 #define COW__THAW_ABSENT_MOST (64 * GIB) /* ... or so much, if nearly nothing is in it */
 #define COW__THAW_NEIGHBOURS 1024    /* tiles, which takes microseconds to look at */
 #define COW__HEAL_SLICE_NS 500000u   /* of one quiet moment: all threads wait so long at most */
@@ -227,7 +227,7 @@
 #define COW__TABLES_STAY_MOST 4      /* moved mappings for which that is awaited */
 #define COW__TABLES_SLICE (32 * MIB) /* taken down in one go: about 1 ms of small pages */
 #define COW__TABLES_RETURNS_FIRST 4  /* forks after which they come back no more, unless ... */
-#define COW__TABLES_RETURNS_MOST 64  /* ... a fork found them used: then twice as many; below 256 */
+#define COW__TABLES_RETURNS_MOST 64  /* ... a fork found them used: then twice as many */
 
 /* ---- Rewrites in bulk, and their spare pages (core/cow/rewrite.c, core/memory/spare.c):
  *      bench/rewrite.c ---- */
@@ -293,5 +293,16 @@
 #define COW__WORKERS_RETRY_NS 2000000000u /* after threads were denied */
 #define COW__WORKERS_GLANCE_NS 1000000u /* at a pool that is busy, for cow_threads_end() */
 #define COW__WORKERS_SPINS 2000      /* of the caller, before it sleeps: some microseconds */
+
+/* ---- Bounds that the code sets ---- */
+
+_Static_assert(COW__TABLES_RETURNS_MOST < 256 && COW__ZEROED_FORKS_MOST < 256, "kept in a byte");
+_Static_assert(COW__SITES <= 256, "a hash has eight bits");
+_Static_assert(COW__SITE_SKIPS_LOG_MOST < 32, "a shift of 32 bits");
+_Static_assert(COW__SMALL_MAX <= 2048, "the last class of core/storage/small.c");
+_Static_assert((COW__BULK_STRIDE & (COW__BULK_STRIDE - 1)) == 0 &&
+                       (COW__THAW_ABSENT_STEP & (COW__THAW_ABSENT_STEP - 1)) == 0 &&
+                       (COW__THAW_ABSENT_MOST & (COW__THAW_ABSENT_MOST - 1)) == 0,
+               "powers of two: addresses are rounded to them");
 
 #endif
