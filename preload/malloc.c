@@ -103,23 +103,34 @@ preload_gate_open(void)
 
 static size_t served_from, mapped_from; /* the thresholds of a process that may undo it */
 
-void
+static void
+serve_again(void)
+{
+	preload_threshold = served_from;
+	preload_map_threshold = mapped_from;
+	preload_gate_open();
+}
+
+int
 preload_retire(void)
 {
+	int r;
+
 	served_from = preload_threshold;
 	mapped_from = preload_map_threshold;
 	preload_threshold = preload_map_threshold = SIZE_MAX;
 	preload_gate_open();
-	cow__retire();
+	r = cow__retire();
+	if (r < 0)
+		serve_again();
+	return r;
 }
 
 void
 preload_retire_undo(void)
 {
 	cow__retire_undo();
-	preload_threshold = served_from;
-	preload_map_threshold = mapped_from;
-	preload_gate_open();
+	serve_again();
 }
 
 /* A child that only rewrites inherited memory would never enter the engine. The

@@ -57,7 +57,7 @@ preload_ours(const void *p)
 
 /* The process is about to filter its system calls: the engine retires (core/fork/retire.h), and
  * all requests go to the next allocator. undo: the filter could not be set. Async-signal-safe. */
-void preload_retire(void);
+int preload_retire(void); /* 0, or an error: the filter must not be set */
 void preload_retire_undo(void);
 
 /* There has been a filter since the start, and it allows too little. */

@@ -111,15 +111,17 @@ static long
 kernel_sandbox(long number, long a, long b, long c, long d, long e)
 {
 	long r;
+	int error;
 
 	preload_report();
 	cow__park_sandbox(1);
-	preload_retire();
-	r = preload_kernel(number, a, b, c, d, e, 0);
-	if (was_refused(number, a, b, r)) {
-		int error = errno;
-
-		preload_retire_undo();
+	error = -preload_retire();
+	r = error ? -1 : preload_kernel(number, a, b, c, d, e, 0);
+	if (error || was_refused(number, a, b, r)) {
+		if (!error) {
+			error = errno;
+			preload_retire_undo();
+		}
 		cow__park_sandbox(-1);
 		preload_report_begin();
 		errno = error;

@@ -136,6 +136,19 @@ leave_by_copies(const struct cow__segment *s)
 	return r;
 }
 
+int
+cow__border_seal(struct cow__segment *s)
+{
+	int r = cow__segment_seal(s);
+
+	if (r == 0)
+		return 0;
+	r = leave_by_copies(s);
+	if (r == 0)
+		cow__segment_unlock(s);
+	return r;
+}
+
 /* What can fail. Nothing is given up yet that the process needs. A private mapping can be grown over
  * its whole file, and its copied pages dropped. Behind them are the bytes that this process
  * overwrote, which relatives still read: only copies of everything leave them. */
@@ -149,11 +162,7 @@ prepare(bool hard, bool keeps)
 	for (s = cow__engine.segments; r == 0 && s; s = s->next) {
 		s->leaving = !s->gone && !cow__holders_apart(s, &c);
 		if (s->gone) { /* by an earlier call, which was to take the capabilities away */
-			if (!hard || cow__segment_seal(s) == 0)
-				continue;
-			r = leave_by_copies(s);
-			if (r == 0)
-				cow__segment_unlock(s);
+			r = hard ? cow__border_seal(s) : 0;
 			continue;
 		}
 		if (s->leaving ? keeps && cow__segment_give_up(s, hard) == 0

@@ -57,6 +57,11 @@ bool cow__border_soft(void);
  */
 int cow__border_make(bool hard, bool late);
 
+/* Engine locked, the library's threads have ended: seals a file, also one that was left before.
+ * Where that is refused, the process gets copies of what it has there. 0, -EAGAIN or -ENOMEM. */
+struct cow__segment;
+int cow__border_seal(struct cow__segment *s);
+
 /* Around such a call, with the border before it: a fork by another thread between the border and
  * the call would make relatives that have no border. So forks wait while one is under way, for a
  * second at most: the call may wait for the thread that forks. A call that is left by siglongjmp(),

@@ -65,22 +65,29 @@ inherit_all(bool yes)
 
 /* No later call of this process, or of a child, makes a border. So what they may be able to open
  * again is sealed now. So is what a child has that a handler forked since the border: it must not give
- * back what this process reads. A file that the program closed can only be sealed by its mapping. */
-static void
-seal_all(void)
+ * back what this process reads. */
+static int
+leave_files(void)
 {
-	if (!cow__process_opens_mapped() && !cow__border_relatives())
-		return;
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		(void)cow__segment_seal(s);
+	bool due = cow__process_opens_mapped() || cow__border_relatives();
+	int r = cow__rewrites_unmap(), one;
+
+	if (r < 0)
+		return r;
+	for (struct cow__segment *s = cow__engine.segments; s; s = s->next) {
+		one = due ? cow__border_seal(s) : 0;
+		if (one == 0 && !s->gone)
+			one = cow__segment_gone(s);
+		r = r < 0 ? r : one;
+	}
+	return r;
 }
 
-static void
-retire_locked(void)
+static int
+leave_all(void)
 {
-	cow__engine.retired = true;
-	if (!cow__engine.ready)
-		return;
+	int r;
+
 	cow__forward_stop();
 	cow__rewrites_freeze();
 	cow__ahead_forget();
@@ -90,35 +97,44 @@ retire_locked(void)
 		freeze_all();
 	(void)cow__extent_poll_limbo();
 	(void)cow__decay_all();
-	seal_all();
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		s->leaving = !s->gone;
-	(void)cow__rewrites_unmap();
-	for (struct cow__segment *s = cow__engine.segments; s; s = s->next)
-		if (s->leaving)
-			(void)cow__segment_gone(s);
-	inherit_all(true);
+	r = leave_files();
 	cow__segments_sweep(false);
-	cow__slots_leave();
-	cow__stats_hide();
+	return r;
 }
 
-COW_EXPORT void
+static int
+retire_locked(void)
+{
+	int r = cow__engine.ready ? leave_all() : 0;
+
+	if (r < 0)
+		return r;
+	cow__engine.retired = true;
+	if (!cow__engine.ready)
+		return 0;
+	inherit_all(true);
+	cow__slots_leave();
+	cow__stats_hide();
+	return 0;
+}
+
+COW_EXPORT int
 cow__retire(void)
 {
 	struct cow__signals signals;
+	int r = -EAGAIN;
 
 	/* A handler could leave by longjmp(), with the lock. */
 	(void)cow__signals_block(&signals);
 	if (cow__engine_lock_in_handler()) {
-		retire_locked();
+		r = retire_locked();
 		cow__engine_unlock();
-	} else {
-		/* This handler interrupted the engine. */
-		__atomic_store_n(&cow__engine.retired, true, __ATOMIC_RELAXED);
 	}
 	cow__signals_restore(&signals);
-	cow__gate_libc(true);
+	if (r == 0)
+		cow__gate_libc(true);
+	/* The kernel's own words would seem to be about the call. */
+	return r < 0 && r != -EAGAIN ? -ENOMEM : r;
 }
 
 COW_EXPORT bool

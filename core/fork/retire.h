@@ -28,9 +28,14 @@
 #include "core/memory/state.h"
 
 /* Retires the engine. The border is made, and the library's threads have ended. Allowed in signal
- * handlers. Costs what a fork costs that freezes all. It does not fail: what could not be done
- * is missing in later children, which crash when they touch it. */
-void cow__retire(void);
+ * handlers. Costs what a fork costs that freezes all. What could not be frozen is copied at later
+ * forks. Memory that the kernel would not let children inherit is missing there, and they crash
+ * when they touch it.
+ *
+ *   -EAGAIN   the caller interrupted the engine, or a file could neither be sealed nor left by
+ *             copies, since other threads run. The engine goes on, and the filter must not be set
+ *   -ENOMEM   the same, since there is no memory for copies */
+int cow__retire(void);
 
 /* Has the process a filter since its start that allows too little for the engine? Then it is
  * retired from the start. */

@@ -2,10 +2,12 @@
 /*
  * Leaving the family, with every kernel call of it failing in turn
  *
- * cow_family_leave() either makes the border or says that it did not. In both cases every
+ * cow_family_leave() either makes the border or says that it did not. So does the border to
+ * children that a handler forked during the call, where the process wants copies and may get none. In both cases every
  * process sees its bytes, before and after it writes them. A process that left has neither a
  * descriptor nor a shared mapping of a file that its relatives have, whatever was refused.
  */
+#include "core/fork/border.h"
 #include "tests/support/fault/fault.h"
 #include "tests/support/fault/sweep.h"
 
@@ -31,6 +33,7 @@ struct family {
 	struct gate left, done;
 	struct file files[FILES]; /* that the parent had at the fork, memfds of the engine */
 	int nfiles, n, error;
+	bool late;
 };
 
 static bool is_engines(int fd)
@@ -68,6 +71,15 @@ static void only_checks(void *arg)
 	herd_check(arg);
 }
 
+static int make_border(const struct family *f)
+{
+	if (!f->late)
+		return cow_family_leave();
+	ok(cow_option_set("border", "copies"));
+	cow_threads_end();
+	return cow__border_make(true, true);
+}
+
 static void leaves(void *arg)
 {
 	struct family *f = arg;
@@ -77,7 +89,7 @@ static void leaves(void *arg)
 	herd_rewrite(&f->herd, 700, 1);
 	if (f->n)
 		fault_after(f->n, f->error);
-	r = cow_family_leave();
+	r = make_border(f);
 	fired = fault_disarm();
 	ck_assert_msg(r == 0 || (fired && (r == -ENOMEM || r == -EAGAIN)), "%d, call %d (%ld)", r,
 	              f->n, fault_fired_nr());
@@ -140,8 +152,9 @@ START_TEST(every_call)
 	int n = 1;
 
 	ok(cow_option_set("helper", "no"));
+	f.late = _i >= ERRORS;
 	(void)round_with(&f, 0, 0);
-	while (round_with(&f, n, errors[_i]))
+	while (round_with(&f, n, errors[_i % ERRORS]))
 		must(++n < CALLS_MAX);
 	ck_assert_msg(n > 5, "only %d calls", n - 1);
 }
@@ -152,6 +165,6 @@ int main(void)
 	Suite *suite = suite_create("fault_border");
 	TCase *tcase = add_case(suite, "fault_border");
 
-	tcase_add_loop_test(tcase, every_call, 0, ERRORS);
+	tcase_add_loop_test(tcase, every_call, 0, 2 * ERRORS);
 	return run_suite(suite);
 }
