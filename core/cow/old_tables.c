@@ -12,7 +12,18 @@
 #include "memfd/pagemap.h"
 #include "memfd/wait.h"
 
-static struct cow__tile *old_tables COW_FORK_DATA;
+/* Page tables that were moved away. They lie at the addresses of `tile`, which are the engine's. */
+struct old {
+	struct cow__tile *tile;
+	uintptr_t from;  /* the address that they came from */
+	uintptr_t start; /* of those that can still be moved back; 0: none, since they show another place
+	                  * of the file */
+	size_t down;     /* bytes at the start of `tile` that were taken down */
+	uint64_t at;     /* when they were moved */
+	bool busy;       /* the helper takes a slice of them down, without the lock */
+};
+
+static struct old olds[COW__TABLES_MOST]; /* in the order of their moves */
 static unsigned count COW_FORK_DATA;
 static unsigned failures;
 static bool moved COW_FORK_DATA;
@@ -69,11 +80,6 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 		s->backing = COW__SHARED;
 		s->segment = segment;
 		cow__segment_ref(s->segment);
-		s->committed = 0; /* how far it is taken down */
-		/* The address that these tables came from; 0 if they map another file offset, so that
-		 * they can't be moved back. */
-		s->touched = s->down_touched = offset == cow__segment_offset(at) ? at : 0;
-		s->progress_at = cow__now();
 	}
 	cow__tile_change_end(s);
 	if (r < 0) {
@@ -82,16 +88,19 @@ cow__old_tables_move(uintptr_t at, size_t bytes, struct cow__segment *segment, u
 			(void)cow__tile_put(s);
 		return;
 	}
-	s->list_next = old_tables;
-	old_tables = s;
-	count++;
+	olds[count++] = (struct old){
+		.tile = s,
+		.from = at,
+		.start = offset == cow__segment_offset(at) ? at : 0,
+		.at = cow__now(),
+	};
 	moved = true;
 }
 
 bool
 cow__old_tables_pending(void)
 {
-	return old_tables != NULL;
+	return count > 0;
 }
 
 bool
@@ -103,90 +112,73 @@ cow__old_tables_moved(void)
 	return yes;
 }
 
-/* `s` is off the list, and nothing is mapped there. */
+/* Nothing is mapped there. The addresses are free again, or the program's (`kind`). */
 static void
-clear(struct cow__tile *s, uint8_t kind)
+forget(struct old *old, uint8_t kind)
 {
-	s->list_next = NULL;
-	s->committed = s->touched = s->down_touched = 0;
-	cow__tile_change_begin(s);
-	s->kind = kind;
-	s->backing = COW__NONE;
-	cow__segment_unref(s->segment);
-	s->segment = NULL;
-	cow__tile_change_end(s);
-	count--;
+	struct cow__tile *t = old->tile;
+
+	for (count--; old < olds + count; old++)
+		old[0] = old[1];
+	cow__tile_change_begin(t);
+	t->kind = kind;
+	t->backing = COW__NONE;
+	cow__segment_unref(t->segment);
+	t->segment = NULL;
+	cow__tile_change_end(t);
+	if (kind == COW__INNER)
+		(void)cow__tile_put(t);
 }
 
+/* The page tables of [start, end) are back in their place. What lies before them is not moved back
+ * any more. `reserved`: their addresses in the tile are still the engine's. Else all of it is given up. */
 static void
-forget(struct cow__tile *s)
+brought_back(struct old *old, uintptr_t start, uintptr_t end, bool reserved)
 {
-	clear(s, COW__INNER);
-	(void)cow__tile_put(s);
-}
+	uintptr_t last = old->from + old->tile->bytes;
+	uintptr_t place = cow__tile_start(old->tile) - old->from;
 
-static void
-remove_from_list(const struct cow__tile *s)
-{
-	struct cow__tile **p = &old_tables;
-
-	while (*p != s)
-		p = &(*p)->list_next;
-	*p = s->list_next;
-}
-
-/* The page tables of [start, end) are no longer in `s`. What lies before them is not moved back
- * any more. `reserved`: their place in `s` is. Else all of `s` is given up. */
-static void
-brought_back(struct cow__tile *s, uintptr_t start, uintptr_t end, bool reserved)
-{
-	uintptr_t place = cow__tile_start(s) - s->touched;
-	bool all = start == s->touched && end == s->touched + s->bytes;
-
-	s->down_touched = end;
-	if (reserved && !all)
-		return;
-	remove_from_list(s);
-	if (reserved) {
-		forget(s);
+	if (reserved && (start > old->from || end < last)) {
+		old->start = end;
 		return;
 	}
-	(void)cow__map_none(cow__tile_start(s), start - s->touched);
-	(void)cow__map_none(place + end, s->touched + s->bytes - end);
-	clear(s, COW__LOST);
+	if (!reserved) {
+		(void)cow__map_none(place + old->from, start - old->from);
+		(void)cow__map_none(place + end, last - end);
+	}
+	forget(old, reserved ? COW__INNER : COW__LOST);
 }
 
-/* The moved mapping that has the page tables of [start, end), of which none was taken down or
- * moved back. */
-static struct cow__tile *
+/* The ones that have the page tables of [start, end), of which none was taken down or moved back. */
+static struct old *
 moved_from(uintptr_t start, uintptr_t end, const struct cow__segment *segment)
 {
-	for (struct cow__tile *s = old_tables; s; s = s->list_next)
-		if (s->segment == segment && !s->busy && !s->committed && s->touched &&
-		    s->down_touched <= start && end <= s->touched + s->bytes)
-			return s;
+	for (struct old *old = olds + count; old-- > olds;)
+		if (old->tile->segment == segment && !old->busy && !old->down && old->start &&
+		    old->start <= start && end <= old->from + old->tile->bytes)
+			return old;
 	return NULL;
 }
 
 int
 cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segment)
 {
-	struct cow__tile *s = returns.left ? moved_from(start, end, segment) : NULL;
+	struct old *old = returns.left ? moved_from(start, end, segment) : NULL;
 	int r;
 
 	returns.thawed = true;
-	if (s && !cow__without(OLD_RETURNS)) {
-		r = cow__map_bring_back(cow__tile_start(s) + (start - s->touched), end - start,
-		                        start);
+	if (old && !cow__without(OLD_RETURNS)) {
+		r = cow__map_bring_back(cow__tile_start(old->tile) + (start - old->from),
+		                        end - start, start);
 		if (r == 0 || r == -ENOTRECOVERABLE) {
-			brought_back(s, start, end, r == 0);
+			brought_back(old, start, end, r == 0);
 			returns.returned = true;
 			return 0;
 		}
 	}
 	r = cow__map_shared(start, end - start, &segment->file, cow__segment_offset(start), false);
 	/* The move may have unmapped the range. Its memory must come back. */
-	if (r < 0 && s) {
+	if (r < 0 && old) {
 		cow__old_tables_release();
 		r = cow__map_shared(start, end - start, &segment->file,
 		                    cow__segment_offset(start), false);
@@ -197,54 +189,48 @@ cow__old_tables_share(uintptr_t start, uintptr_t end, struct cow__segment *segme
 uint64_t
 cow__old_tables_job(uint64_t now)
 {
-	struct cow__tile *s = old_tables; /* the last one moved */
 	uint64_t rest = returns.left && count <= COW__TABLES_STAY_MOST ? COW__TABLES_STAY_NS
 	                                                               : COW__TABLES_REST_NS;
+	struct old *old = olds; /* the first one moved */
+	const struct cow__tile *t;
+	uint64_t last;
 	size_t n;
 	int r;
 
-	if (!s)
+	if (!count)
 		return UINT64_MAX;
-	if (cow__elapsed(s->progress_at, now) < rest)
-		return s->progress_at + rest - now;
-	while (s->list_next) /* the first one moved */
-		s = s->list_next;
-	n = cow__min(COW__TABLES_SLICE, s->bytes - s->committed);
-	s->busy = true;
+	last = olds[count - 1].at;
+	if (cow__elapsed(last, now) < rest)
+		return last + rest - now;
+	t = old->tile;
+	n = cow__min(COW__TABLES_SLICE, t->bytes - old->down);
+	old->busy = true;
 	cow__engine_unlock();
-	r = cow__map_none(cow__tile_start(s) + s->committed, n);
+	r = cow__map_none(cow__tile_start(t) + old->down, n);
 	cow__helper_lock();
-	s->busy = false;
+	old->busy = false;
 	if (r < 0)
 		return COW__TABLES_REST_NS; /* no kernel mapping is left now */
-	s->committed += n;
-	if (s->committed == s->bytes) {
-		remove_from_list(s);
-		forget(s);
-	}
+	old->down += n;
+	if (old->down == t->bytes)
+		forget(old, COW__INNER);
 	return 0;
 }
 
 void
 cow__old_tables_release(void)
 {
-	struct cow__tile *s, *next;
-
-	for (s = old_tables; s; s = next) {
-		next = s->list_next;
-		/* If the helper is about to do a slice of it, it goes on there:
-		 * nothing is mapped any more. */
-		if (cow__map_none(cow__tile_start(s), s->bytes) < 0 || s->busy)
-			continue;
-		remove_from_list(s);
-		forget(s);
-	}
+	for (struct old *old = olds + count; old-- > olds;)
+		/* If the helper is about to do a slice of it, it goes on there: nothing is mapped any
+		 * more. */
+		if (cow__map_none(cow__tile_start(old->tile), old->tile->bytes) == 0 && !old->busy)
+			forget(old, COW__INNER);
 }
 
 COW_FORK_CODE void
 cow__old_tables_child(void)
 {
-	for (struct cow__tile *s = old_tables; s; s = s->list_next)
-		s->busy = false;
+	for (unsigned i = 0; i < count; i++)
+		olds[i].busy = false;
 	cow__old_tables_release();
 }

@@ -60,13 +60,11 @@ young_remove(struct cow__tile *t)
 	if (!t->young)
 		return;
 	take_out(t);
-	cow__budget_ahead_ends(cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
+	cow__budget_ahead_ends(cow__progress_ahead(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
 	if (!t->owed)
-		cow__budget_learn(t->bytes, t->touched - t->warm + t->down_touched,
-		                  cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
+		cow__budget_learn(t->bytes, t->touched - t->warm, cow__progress_ahead(t));
 	t->committed = t->touched;
-	t->down_committed = t->down_touched;
 }
 
 /* The tile is no longer young. If it has small pages, the helper mends them. */
@@ -82,23 +80,21 @@ grown_up(struct cow__tile *t)
 
 /* True if the program got on since the last look. */
 static bool
-look(struct cow__tile *t, uint64_t now, bool both_ends)
+look(struct cow__tile *t, uint64_t now)
 {
-	int n = cow__progress_up(t);
+	int n = cow__progress_look(t);
 
 	if (n < 0) {
 		cow__fallback(COW_FALLBACK_PAGEMAP);
 		young_remove(t);
 		return false;
 	}
-	if (both_ends && cow__progress_down(t))
-		n++;
 	if (n > 0) {
 		t->progress_at = now;
 		take_out(t);
 		young_add(t);
 	}
-	if (t->touched + t->down_touched >= cow__progress_chunks(t) ||
+	if (t->touched >= cow__progress_chunks(t) ||
 	    cow__elapsed(t->progress_at, now) > COW__COMMIT_YOUTH_NS)
 		grown_up(t);
 	return n > 0;
@@ -122,7 +118,7 @@ retire(void)
 {
 	struct cow__tile *t = oldest;
 
-	while (t != young && (t->busy || cow__progress_ahead_up(t) || cow__progress_ahead_down(t)))
+	while (t != young && (t->busy || cow__progress_ahead(t)))
 		t = t->list_prev;
 	if (t != young)
 		grown_up(t);
@@ -153,10 +149,10 @@ look_at_some(uint64_t now)
 	for (int looks = 1; t && looks < COW__YOUNG_LOOKS; t = next, looks++) {
 		next = t->list_next;
 		if (!t->busy)
-			(void)look(t, now, false);
+			(void)look(t, now);
 	}
 	if (oldest && !oldest->busy)
-		(void)look(oldest, now, false);
+		(void)look(oldest, now);
 }
 
 /* May huge pages be made ahead of it? For anonymous memory that is advice alone. */
@@ -249,12 +245,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (!t->young || cow__progress_up(t) < 0)
-		return t->bytes;
-	/* What was filled from the end meanwhile is no waste. */
-	if (t->down_touched || t->committed + t->down_committed >= cow__progress_chunks(t))
-		(void)cow__progress_down(t);
-	if (t->down_touched || t->touched >= cow__progress_chunks(t))
+	if (!t->young || cow__progress_look(t) < 0 || t->touched >= cow__progress_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }
@@ -276,8 +267,8 @@ cow__commit_forget(struct cow__tile *t)
 	t->small |= t->mending || t->missed;
 	young_remove(t);
 	cow__mend_end(t);
-	cow__budget_touched_ends(t->touched - t->warm + t->down_touched);
-	t->touched = t->committed = t->warm = t->down_touched = t->down_committed = 0;
+	cow__budget_touched_ends(t->touched - t->warm);
+	t->touched = t->committed = t->warm = 0;
 }
 
 bool
@@ -302,16 +293,15 @@ cow__commit_wait(struct cow__tile **t, uintptr_t at)
 static void
 drop_ahead(struct cow__tile *t)
 {
-	cow__budget_ahead_ends(cow__progress_ahead_up(t) + cow__progress_ahead_down(t));
+	cow__budget_ahead_ends(cow__progress_ahead(t));
 	t->committed = t->touched;
-	t->down_committed = t->down_touched;
 }
 
 void
 cow__commit_forget_young(struct cow__tile *t)
 {
 	if (t->young) {
-		(void)cow__progress_up(t);
+		(void)cow__progress_look(t);
 		drop_ahead(t);
 	}
 	young_remove(t);
@@ -350,63 +340,39 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 
 /* How much of a tile is committed in one go: not much more than the program has filled. */
 static size_t
-batch(const struct cow__tile *t, size_t filled, size_t committed)
+batch(const struct cow__tile *t)
 {
-	size_t least = t->down_touched ? COW__COMMIT_DOWN : COW__COMMIT_HELPED;
-	size_t most = COW__COMMIT_HELPED + 2 * filled, want;
+	size_t most = COW__COMMIT_HELPED + 2 * (t->touched - t->warm);
+	size_t committed = t->committed - t->warm, want;
 
 	if (committed >= most)
 		return 0;
-	want = cow__min(cow__progress_chunks(t) - t->committed - t->down_committed,
-	                cow__budget_room(least, t->bytes));
+	want = cow__min(cow__progress_chunks(t) - t->committed,
+	                cow__budget_room(COW__COMMIT_HELPED, t->bytes));
 	return cow__round_down(cow__min(want, cow__min(most - committed, COW__APART_MOST)), COW__HUGE);
 }
 
 /* True: something was committed, and the list may have changed. */
 static bool
-commit_up(struct cow__tile *t)
+commit_next(struct cow__tile *t)
 {
 	size_t want;
 
 	/* The program may be writing the first chunk that is missing. Leave that one to it
 	 * and go on behind. */
-	if (!cow__progress_ahead_up(t)) {
-		if (t->committed + t->down_committed >= cow__progress_chunks(t) ||
+	if (!cow__progress_ahead(t)) {
+		if (t->committed >= cow__progress_chunks(t) ||
 		    cow__pagemap_touched_page(cow__mend_origin(t) + t->committed) <= 0)
 			return false;
 		t->committed += COW__HUGE;
 		t->missed += COW__HUGE;
 		cow__budget_ahead(COW__HUGE);
 	}
-	want = !commits(t) ? 0 : batch(t, t->touched - t->warm, t->committed - t->warm);
+	want = commits(t) ? batch(t) : 0;
 	if (!want)
 		return false;
 	t->committed += want;
 	commit_batch(t, cow__mend_origin(t) + t->committed - want, want);
-	return true;
-}
-
-/* The same from the end, if the program began there. */
-static bool
-commit_down(struct cow__tile *t)
-{
-	size_t want;
-
-	if (!t->down_touched)
-		return false;
-	if (!cow__progress_ahead_down(t)) {
-		if (t->committed + t->down_committed >= cow__progress_chunks(t) ||
-		    cow__pagemap_touched_page(cow__progress_end(t) - t->down_committed - cow__page) <= 0)
-			return false;
-		t->down_committed += COW__HUGE;
-		t->missed += COW__HUGE;
-		cow__budget_ahead(COW__HUGE);
-	}
-	want = !commits(t) ? 0 : batch(t, t->down_touched, t->down_committed);
-	if (!want)
-		return false;
-	t->down_committed += want;
-	commit_batch(t, cow__progress_end(t) - t->down_committed, want);
 	return true;
 }
 
@@ -422,12 +388,8 @@ commit_step(uint64_t now)
 		next = t->list_next;
 		if (t->busy)
 			continue;
-		moved |= look(t, now, true);
-		if (!t->young)
-			continue;
-		/* Serve the end that has less memory ahead of it. */
-		if (cow__progress_ahead_down(t) < cow__progress_ahead_up(t) ? commit_down(t) || commit_up(t)
-		                                : commit_up(t) || commit_down(t))
+		moved |= look(t, now);
+		if (t->young && commit_next(t))
 			return true;
 	}
 	return moved;

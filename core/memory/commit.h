@@ -13,8 +13,6 @@
  *       |------------|--------ahead---|- - - - - - - not there - - - -|
  *                  writer ->
  *
- *                              the same from the end, where that was filled
- *
  *       all that is ahead, of all tiles  <=  a few MiB + a share of touched
  *
  * A program that fills all blocks of a size gets more at once: as much as makes its

@@ -133,7 +133,6 @@ struct cow__tile {
 	/* young: how far it was touched, how far committed (core/memory/commit.c) */
 	size_t touched, committed, missed;
 	size_t warm; /* so much of `touched` was there when the tile was made */
-	size_t down_touched, down_committed; /* the same from its end, downwards */
 	uint64_t progress_at;
 };
 

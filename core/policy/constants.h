@@ -75,7 +75,6 @@
  * program pays for blocks that it hardly touches. */
 #define COW__COMMIT_LEAST (2 * MIB)  /* ahead of any program */
 #define COW__COMMIT_HELPED (4 * MIB) /* the helper needs time to react */
-#define COW__COMMIT_DOWN (8 * MIB)   /* ... at both ends of a tile */
 #define COW__COMMIT_ONCE (4 * GIB)   /* in one call of the program */
 #define COW__COMMIT_LOOK_NS 40000u   /* the helper looks so often while the program fills memory, */
 #define COW__COMMIT_LOOK_MOST_NS 10000000u /* ... and while it does not get on */
