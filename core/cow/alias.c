@@ -26,7 +26,7 @@ is_alone(const struct cow__tile *t)
 	const struct cow__segment *s = t->segment;
 
 	return s && s->single && s->owner && s->tiles == 1 &&
-	       t->backing == COW__SHARED && !t->inherited && t->refs == 1 &&
+	       t->backing == COW__SHARED && !t->held && t->refs == 1 &&
 	       cow__memfd_holds_only(&s->file,
 	                             cow__segment_offset(cow__tile_start(t)),
 	                             t->bytes);
@@ -129,7 +129,7 @@ cow__alias_in_place(struct cow__tile *t)
 		return 0;
 	if (!cow__can(t, COW__TO_ALIAS))
 		return -EOPNOTSUPP;
-	if (t->busy || t->punching || read_elsewhere(t))
+	if (t->work || read_elsewhere(t))
 		return -EBUSY;
 	if (!is_alone(t))
 		r = move_to_file(t);
@@ -140,7 +140,8 @@ cow__alias_in_place(struct cow__tile *t)
 	cow__old_tables_release();
 	cow__commit_forget(t);
 	t->segment->owner = false;
-	t->inherited = t->uncounted = t->common = true;
+	t->held = COW__HELD_UNCOUNTED;
+	t->common = true;
 	return 0;
 }
 

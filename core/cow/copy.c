@@ -43,7 +43,7 @@ replaceable(const struct cow__tile *t)
 {
 	struct cow__census c = { .asked = 0 };
 
-	if (t->kept || t->punching || !t->segment || !t->segment->owner)
+	if (t->nkept || cow__tile_is_punched(t) || !t->segment || !t->segment->owner)
 		return false;
 	if (t->lazy)
 		return true;
@@ -300,7 +300,7 @@ wait_for_helper(struct copy *c, uintptr_t to, uintptr_t from, size_t bytes)
 	uint64_t until = cow__now() + bytes / MIB * COW__COPY_BUSY_NS_MIB;
 	uint32_t nothing = 0;
 
-	while (c->to->busy) {
+	while (c->to->work) {
 		if (cow__now() > until)
 			return false;
 		cow__commit_forget(c->to);
@@ -339,8 +339,7 @@ lazily(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t site,
 	if (!find(&c, to, from, bytes) || cow__engine.strict)
 		return false;
 	if (learning) {
-		if (c.to->watched) /* its content is overwritten */
-			cow__copy_history_end(c.to);
+		cow__copy_history_end(c.to); /* its content is overwritten */
 		verdict = cow__copy_history_ask(site, bytes);
 		*ret_watch = verdict == COW__WATCH;
 	}
@@ -387,7 +386,7 @@ cow__copy_done(void *to, const void *from, size_t bytes, uintptr_t site)
 	if (!enter(to, from))
 		return;
 	if (find(&c, (uintptr_t)to, (uintptr_t)from, bytes) &&
-	    !c.to->watched)
+	    !cow__copy_history_watches(c.to))
 		cow__copy_history_add(c.to, c.from, c.offset, c.bytes, site, false);
 	cow__engine_unlock();
 }
@@ -402,7 +401,7 @@ part_replaceable(struct copy *c)
 	struct cow__tile *t = c->to;
 	struct cow__census census = { .asked = 0 };
 
-	if (t->punching || !t->segment || !t->segment->owner ||
+	if (cow__tile_is_punched(t) || !t->segment || !t->segment->owner ||
 	    t->npieces > COW__COPY_PIECES_MOST)
 		return false;
 	c->punch = t->backing == COW__SHARED && !t->npieces && t->refs == 1 &&

@@ -30,8 +30,8 @@ typedef bool holders_fn(const struct cow__tile *t, struct cow__census *c);
 static bool
 nobody_reads(const struct cow__tile *t, struct cow__census *c, holders_fn *nobody)
 {
-	if (t->backing == COW__ANON || t->npieces > COW__PIECES_COMPARED || t->lasting ||
-	    (t->overlaid && t->bound) || t->punching)
+	if (t->backing == COW__ANON || t->npieces > COW__PIECES_COMPARED || t->overlay == COW__OVERLAY_LASTS ||
+	    (t->overlay && t->bound) || cow__tile_is_punched(t))
 		return false;
 	if (!t->npieces)
 		return t->refs == 1 && nobody(t, c);
@@ -75,7 +75,7 @@ cow__exclusive_where_shared(const struct cow__tile *t, struct cow__census *c)
 	uintptr_t at[COW__PIECES_COMPARED + 1] = { cow__tile_start(t) };
 
 	if (!t->nkept || !t->npieces || t->npieces > COW__PIECES_COMPARED ||
-	    t->overlaid || t->punching)
+	    t->overlay || cow__tile_is_punched(t))
 		return false;
 	for (uint32_t i = 0; i < t->npieces; i++)
 		at[i + 1] = at[i] + t->pieces[i].bytes;

@@ -24,7 +24,7 @@ one_range(const struct cow__tile *t, uint64_t *ret_offset)
 	struct cow__segment *s = t->npieces ? t->pieces[0].pages->segment : t->segment;
 	uint64_t at = 0;
 
-	if (!s || t->pinned || t->common || t->nkept || t->attributes)
+	if (!s || t->pin || t->common || t->nkept || t->attributes)
 		return NULL;
 	*ret_offset = cow__segment_offset(cow__tile_start(t));
 	for (uint32_t i = 0; i < t->npieces; i++) {
@@ -160,7 +160,7 @@ cow__freeze(struct cow__tile *t)
 static bool
 is_chosen(const struct cow__tile *t)
 {
-	return t && t->chosen && t->kind == COW__LIVE && t->backing == COW__SHARED;
+	return t && t->mark == COW__MARK_CHOSEN && t->kind == COW__LIVE && t->backing == COW__SHARED;
 }
 
 void
@@ -177,7 +177,7 @@ cow__freeze_chosen(struct cow__tile *t)
 			(void)freeze_run(t, to, false);
 	}
 	for (;; t = t->next) {
-		t->chosen = false;
+		t->mark = COW__MARK_NONE;
 		if (t == to)
 			break;
 	}

@@ -45,7 +45,7 @@ cow__needs_freeze(const struct cow__tile *t)
  */
 void cow__freeze_close_gap(struct cow__tile *t);
 
-/* Freezes a tile that is `chosen`, and those of its neighbours that are chosen and join,
+/* Freezes a tile that is chosen (`mark`), and those of its neighbours that are chosen and join,
  * with one mapping call. None of these is chosen afterwards. A lone tile stays as it is, and
  * so does what can't be frozen. */
 void cow__freeze_chosen(struct cow__tile *t);

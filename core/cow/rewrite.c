@@ -313,7 +313,8 @@ COW_FORK_CODE void
 cow__rewrites_child(void)
 {
 	for (const struct cow__rewrite *w = open; w; w = w->next)
-		w->to.piece.pages->inherited |= w->own;
+		if (w->own && !w->to.piece.pages->held)
+			w->to.piece.pages->held = COW__HELD_COUNTED;
 	if (open)
 		open = NULL;
 }

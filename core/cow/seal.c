@@ -67,7 +67,7 @@ seal(struct cow__tile *t, size_t bytes)
 		return r;
 	s->owner = false;
 	cow__commit_forget_young(t); /* the helper can't mend it any more */
-	t->inherited = t->uncounted = true;
+	t->held = COW__HELD_UNCOUNTED;
 	if (cow__memfd_holds_only(
 	            &s->file, cow__segment_offset(cow__tile_start(t)), bytes)) {
 		s->sealed = cow__tile_start(t);
@@ -88,7 +88,7 @@ sealable(const struct cow__tile *t, size_t bytes)
 	/* Another tile's pages must not be written in place meanwhile, nor lie in
 	 * pieces. */
 	if (pages != t && (pages->nkept || pages->npieces || pages->slow ||
-	                   pages->overlaid || pages->bound))
+	                   pages->overlay || pages->bound))
 		return NULL;
 	/* Pages that were written since it was frozen are in no file. */
 	if (t->backing == COW__PRIVATE && cow__copied_bytes(t) != 0)

@@ -70,12 +70,12 @@ release_shadow(struct cow__tile *t, bool unlocked)
 			punch_runs(runs, n, delta);
 			continue;
 		}
-		t->busy = t->punching = true;
+		t->work = COW__WORK_PUNCH;
 		cow__engine_unlock();
 		punch_runs(runs, n, delta);
 		cow__helper_lock();
-		t->busy = t->punching = false;
-		if (t->doomed) {
+		cow__tile_work_ends(t);
+		if (t->work == COW__WORK_DOOMED) {
 			cow__tile_inner_free(alias);
 			cow__extent_free(t);
 			return;
@@ -105,7 +105,7 @@ cow__shadows_release(uint64_t now, bool unlocked)
 	for (t = cow__tile_first(); t; t = next) {
 		next = t->next;
 		end = cow__tile_end(t);
-		if (t->kind != COW__LIVE || t->busy ||
+		if (t->kind != COW__LIVE || t->work ||
 		    t->backing != COW__PRIVATE || !cow__unread(t, &c))
 			continue;
 		release_shadow(t, unlocked);

@@ -73,7 +73,7 @@ next(struct cow__tile *t, size_t at, size_t end, struct run *ret)
 	struct run copied;
 	int r, more;
 
-	if (t->slow || t->overlaid || t->kind != COW__LIVE)
+	if (t->slow || t->overlay || t->kind != COW__LIVE)
 		return -EINVAL; /* others' pages are mapped there, too */
 	if (t->backing == COW__ANON)
 		return next_copied(t, at, end, ret);

@@ -58,7 +58,7 @@ write_back(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	if (!alias)
 		return -ENOMEM;
 	delta = cow__tile_start(alias) - start;
-	if (t->overlaid)
+	if (t->overlay)
 		r = punch_emptied(t, start, end, delta);
 	if (r == 0 && t->zeroed && n == 1) /* the file has no page there */
 		cow__commit_at(runs[0].start + delta, runs[0].end + delta);
@@ -108,7 +108,8 @@ cow__part_thawed(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		t->kept = NULL;
 		t->kept_cap = 0;
 		t->shadow = 0;
-		t->overlaid = t->zeroed = false;
+		t->overlay = COW__OVERLAY_NONE;
+		t->zeroed = 0;
 		cow__tile_set_backing(t, COW__SHARED);
 		cow__stat_add(thaws, 1);
 	}
@@ -152,7 +153,7 @@ thaw_chunk(struct cow__tile *t, uintptr_t start, uintptr_t end,
 	r = write_back(t, start, end, runs, n);
 	/* Without the note the part is as any private one, for its copied pages and
 	 * the file are what the program reads. */
-	if (r == 0 && t->overlaid)
+	if (r == 0 && t->overlay)
 		r = cow__attribute_cut(t, start, end, COW__ATTRIBUTE_PLACE);
 	if (r == 0)
 		r = share_part(t, start, end);
@@ -280,7 +281,7 @@ cow__thaw_step(struct cow__tile *t, uintptr_t *at, uintptr_t end, size_t most,
 		next = cow__max(chunk_end, cow__round_down(runs[0].start, COW__HUGE));
 	if (n < 0)
 		return n;
-	r = t->overlaid ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
+	r = t->overlay ? thaw_chunk(t, *at, next, NULL, 0) : share_part(t, *at, next);
 	*at = next;
 	return r;
 }

@@ -390,7 +390,7 @@ view_of(struct cow__tile *source, const struct runs *written, bool may_rebase,
 	if (r == 0 && layer) {
 		/* Not while the helper frees file pages of it: they would be
 		 * under the pieces. */
-		if (may_rebase && !source->punching)
+		if (may_rebase && !cow__tile_is_punched(source))
 			rebase(source, written, pieces, n);
 		/* The layer has no mapping of its own: views alone hold it. */
 		cow__extent_detach(layer);

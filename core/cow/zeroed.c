@@ -15,10 +15,11 @@
 static bool
 is_due(struct cow__tile *t)
 {
-	if (t->forks > COW__ZEROED_FORKS_MOST)
-		return false;
-	t->forks++;
-	return t->forks > 1 && (t->forks & (t->forks - 1)) == 0;
+	unsigned forks = t->zeroed++;
+
+	if (forks > COW__ZEROED_FORKS_MOST)
+		t->zeroed--;
+	return forks > 1 && forks <= COW__ZEROED_FORKS_MOST && (forks & (forks - 1)) == 0;
 }
 
 /* Was half of it written? */

@@ -25,7 +25,7 @@ void
 cow__copies_free(void)
 {
 	for (uint32_t i = 0; i < ncopies; i++) {
-		copies[i].tile->copied = false;
+		copies[i].tile->mark = COW__MARK_NONE;
 		(void)cow__map_release((uintptr_t)copies[i].data,
 		                       copies[i].tile->bytes);
 	}
@@ -44,8 +44,8 @@ cow__copies_make(struct cow__tile *t, enum cow_fallback reason)
 	if (r < 0)
 		return r;
 	copies[ncopies++] = (struct copy){ t, data };
-	t->copied = true;
-	if (t->idle)
+	t->mark = COW__MARK_COPIED;
+	if (t->pin == COW__PIN_IDLE)
 		return 0;
 	cow__fallback_copied(reason, cow__extent_usable(t));
 	cow__stat_add(bytes_copied, cow__extent_usable(t));
@@ -66,7 +66,7 @@ cow__copies_beside_shared(bool all)
 			stays = copies[i].tile->backing == COW__SHARED &&
 			        cow__eager_shows(copies[i].tile, s);
 		for (struct cow__tile *t = cow__tile_first(); stays && r == 0 && t; t = t->next)
-			if (t->backing == COW__PRIVATE && !t->copied && cow__eager_shows(t, s))
+			if (t->backing == COW__PRIVATE && t->mark != COW__MARK_COPIED && cow__eager_shows(t, s))
 				r = cow__copies_make(t, COW_FALLBACK_PINNED);
 	}
 	return r;
@@ -76,7 +76,7 @@ COW_FORK_CODE void
 cow__copies_child(void)
 {
 	for (uint32_t i = 0; i < ncopies; i++) {
-		copies[i].tile->copied = false;
+		copies[i].tile->mark = COW__MARK_NONE;
 		if (cow__extent_replace(copies[i].tile, copies[i].data) < 0)
 			cow__process_exit(127);
 	}

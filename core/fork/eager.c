@@ -45,7 +45,7 @@ cow__eager_copy(struct cow__tile *t, bool for_child, void **ret)
 {
 	int r = cow__map_meta(t->bytes, ret);
 
-	if (r < 0 || t->idle)
+	if (r < 0 || t->pin == COW__PIN_IDLE)
 		return r;
 	/* Guard pages, too: their bytes come back when they are opened. */
 	cow__attributes_reveal(t, cow__tile_start(t), cow__tile_end(t));
@@ -74,7 +74,7 @@ cow__eager_leave(const struct cow__segment *s)
 
 	for (t = cow__tile_first(); r == 0 && t; t = next) {
 		next = t->next;
-		if (t->pinned || t->common || !cow__eager_shows(t, s))
+		if (t->pin || t->common || !cow__eager_shows(t, s))
 			continue;
 		r = cow__eager_copy(t, false, &data);
 		if (r < 0)

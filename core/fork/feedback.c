@@ -106,7 +106,7 @@ cow__feedback_freed(const struct cow__tile *t)
 	struct cow__census c = { .asked = 0 };
 	ssize_t n;
 
-	if (!is_private(t) || !t->inherited || !learning() ||
+	if (!is_private(t) || !t->held || !learning() ||
 	    !cow__exclusive(t, &c))
 		return;
 	n = cow__copied_bytes(t);

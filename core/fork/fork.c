@@ -66,7 +66,7 @@ freeze_all(bool pinned, bool denied)
 	for (t = cow__tile_first(); t && r == 0; t = t->next) {
 		if (!cow__needs_freeze(t))
 			continue;
-		if (pinned || denied || t->pinned) {
+		if (pinned || denied || t->pin) {
 			r = cow__copies_make(t, COW_FALLBACK_PINNED);
 			continue;
 		}
@@ -102,8 +102,8 @@ static struct cow__tile *
 inherited_together(struct cow__tile *t, bool *ret_plain)
 {
 	*ret_plain = !t->attributes;
-	while (!t->overlaid && t->next && t->next->kind == COW__LIVE &&
-	       t->next->backing == COW__PRIVATE && !t->next->overlaid) {
+	while (!t->overlay && t->next && t->next->kind == COW__LIVE &&
+	       t->next->backing == COW__PRIVATE && !t->next->overlay) {
 		t = t->next;
 		*ret_plain &= !t->attributes;
 	}
@@ -124,7 +124,7 @@ inherit_mappings(bool yes)
 		if (t->kind != COW__LIVE || t->backing != COW__PRIVATE)
 			continue;
 		last = inherited_together(t, &plain);
-		one = t->overlaid
+		one = t->overlay
 		              ? inherit_parts(t, yes)
 		              : cow__map_inherit(cow__tile_start(t),
 		                                 cow__tile_end(last) -
@@ -134,7 +134,7 @@ inherit_mappings(bool yes)
 			t = last;
 		for (;; t = t->next) {
 			/* What can't be inherited is copied. */
-			if (yes && one < 0 && r == 0 && !t->copied)
+			if (yes && one < 0 && r == 0 && t->mark != COW__MARK_COPIED)
 				r = cow__copies_make(t, COW_FALLBACK_FREEZE);
 			if (t->attributes)
 				cow__attributes_withhold(t, cow__tile_start(t),

@@ -34,7 +34,7 @@ freeze_all(void)
 	uintptr_t moved = 0;
 
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next)
-		if (cow__needs_freeze(t) && !t->pinned)
+		if (cow__needs_freeze(t) && !t->pin)
 			(void)cow__freeze_onward(&t, &moved);
 }
 

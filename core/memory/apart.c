@@ -63,11 +63,11 @@ cow__apart_remake(struct cow__tile *t, uintptr_t at, size_t bytes, size_t *ret_d
 		bench = cow__tile_inner(COW__APART_MOST, 0, COW__HUGE);
 	if (!bench)
 		return -ENOMEM;
-	t->busy = true;
+	t->work = COW__WORK_PAGES;
 	cow__engine_unlock();
 	r = collapse_elsewhere(s, cow__segment_offset(at), bytes, ret_done);
 	cow__helper_lock();
-	t->busy = false;
+	cow__tile_work_ends(t);
 	cow__stat_add(bytes_collapsed, *ret_done);
 	return r;
 }
@@ -115,14 +115,14 @@ cow__apart_free(struct cow__tile *t)
 		cow__extent_free(t);
 		return;
 	}
-	t->busy = true;
+	t->work = COW__WORK_PAGES;
 	cow__extent_free(t); /* it is doomed */
 	cow__engine_unlock();
 	zap(at, end, generation);
 	cow__engine_lock();
 	if (!is_process(generation))
 		return;
-	t->busy = false;
+	cow__tile_work_ends(t);
 	cow__extent_free(t);
 }
 

@@ -3,7 +3,7 @@
  * Apart: long calls into the kernel for a tile, without the engine's lock
  *
  * To make huge pages, and to take down page tables, may take 0.1 s. Forks, allocations and
- * the helper would wait as long for the lock. So the tile is marked `busy`, as for the
+ * the helper would wait as long for the lock. So the tile is marked (`work`), as for the
  * helper, and the lock is given back. The calling thread is parked meanwhile
  * (quiet/park.h): it does not keep the memory of the process frozen.
  *

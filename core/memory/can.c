@@ -19,8 +19,7 @@
 #define TOUCHED (CHANGED | COW__IF_SLOW | COW__IF_BOUND)
 /* Others work on the pages, so that these must stay the same ones. */
 #define WORKED_ON (COW__IF_PINNED | COW__IF_COMMON)
-#define OTHER_PAGES (TOUCHED | WORKED_ON | COW__IF_LASTING | COW__IF_PUNCHING | COW__IF_DOOMED | \
-                     COW__IF_SCATTERED)
+#define OTHER_PAGES (TOUCHED | WORKED_ON | COW__IF_PUNCHING | COW__IF_SCATTERED)
 
 static const struct {
 	uint32_t from, refused;
@@ -36,14 +35,14 @@ static const struct {
 	[COW__TO_COPY_PART] = { FILED, CHANGED | COW__IF_SLOW | COW__IF_BUSY | COW__IF_BLOCK },
 	[COW__TO_SEAL] = { SHARED | FROZEN, TOUCHED | COW__IF_PUNCHING | COW__IF_LAZY },
 	[COW__TO_ALIAS] = { LIVE, TOUCHED | COW__IF_PINNED | COW__IF_LAZY | COW__IF_MAPPING },
-	[COW__TO_JOIN] = { ANON, TOUCHED | WORKED_ON | COW__IF_BUSY | COW__IF_DOOMED | COW__IF_PIECED |
+	[COW__TO_JOIN] = { ANON, TOUCHED | WORKED_ON | COW__IF_BUSY | COW__IF_PIECED |
 	                                 COW__IF_READ | COW__IF_NO_BLOCK },
 	[COW__TO_CUT] = { SHARED | ANON, COW__IF_SLOW | COW__IF_PINNED | COW__IF_PIECED | COW__IF_READ |
 	                                         COW__IF_FOREIGN },
 	[COW__TO_CLOSE_GAP] = { SHARED, COW__IF_NOTED | COW__IF_SLOW | COW__IF_BOUND | COW__IF_PINNED |
 	                                        COW__IF_BUSY | COW__IF_PIECED | COW__IF_MAPPING },
 	[COW__TO_EMPTY] = { PRIVATE, CHANGED | COW__IF_BUSY },
-	[COW__TO_FILL] = { LIVE, COW__IF_BUSY | COW__IF_DOOMED },
+	[COW__TO_FILL] = { LIVE, COW__IF_BUSY },
 };
 
 enum cow__state
@@ -74,22 +73,20 @@ cow__obstacles(const struct cow__tile *t)
 	bool foreign = t->segment && !t->segment->owner;
 
 	return (uint32_t)((t->attributes ? COW__IF_NOTED : 0) |
-	                  (t->overlaid ? COW__IF_OVERLAID : 0) |
-	                  (t->lasting ? COW__IF_LASTING : 0) |
+	                  (t->overlay ? COW__IF_OVERLAID : 0) |
 	                  (t->slow ? COW__IF_SLOW : 0) |
 	                  (t->bound ? COW__IF_BOUND : 0) |
-	                  (t->pinned ? COW__IF_PINNED : 0) |
+	                  (t->pin ? COW__IF_PINNED : 0) |
 	                  (t->common ? COW__IF_COMMON : 0) |
 	                  (t->lazy ? COW__IF_LAZY : 0) |
-	                  (t->busy ? COW__IF_BUSY : 0) |
-	                  (t->punching ? COW__IF_PUNCHING : 0) |
-	                  (t->doomed ? COW__IF_DOOMED : 0) |
+	                  (t->work ? COW__IF_BUSY : 0) |
+	                  (cow__tile_is_punched(t) ? COW__IF_PUNCHING : 0) |
 	                  (t->npieces ? COW__IF_PIECED : 0) |
 	                  (t->npieces > COW__PIECES_MOST ? COW__IF_SCATTERED : 0) |
 	                  (t->refs > 1 ? COW__IF_READ : 0) |
 	                  (foreign ? COW__IF_FOREIGN : 0) |
-	                  (t->block ? COW__IF_BLOCK : COW__IF_NO_BLOCK) |
-	                  (t->mapping ? COW__IF_MAPPING : 0) |
+	                  (cow__tile_is_block(t) ? COW__IF_BLOCK : COW__IF_NO_BLOCK) |
+	                  (cow__tile_is_mapping(t) ? COW__IF_MAPPING : 0) |
 	                  (t->allocation ? COW__IF_STORAGE : 0));
 }
 

@@ -69,24 +69,22 @@ enum cow__event {
 enum cow__obstacle {
 	COW__IF_NOTED = 1 << 0,      /* the program changed protection, locks or advice */
 	COW__IF_OVERLAID = 1 << 1,   /* parts are the program's own mappings, or anonymous */
-	COW__IF_LASTING = 1 << 2,    /* ... and stay so */
-	COW__IF_SLOW = 1 << 3,       /* the program did something else to the mapping */
-	COW__IF_BOUND = 1 << 4,      /* the program gave it a NUMA policy */
-	COW__IF_PINNED = 1 << 5,     /* a device works on its pages */
-	COW__IF_COMMON = 1 << 6,     /* other processes write it */
-	COW__IF_LAZY = 1 << 7,       /* a lazy copy whose own pages are freed */
-	COW__IF_BUSY = 1 << 8,       /* a thread works on its pages without the lock */
-	COW__IF_PUNCHING = 1 << 9,   /* ... and frees file pages under copied ones */
-	COW__IF_DOOMED = 1 << 10,    /* ... and the program freed it meanwhile */
-	COW__IF_PIECED = 1 << 11,    /* it shows pages of other tiles */
-	COW__IF_SCATTERED = 1 << 12, /* ... in more than 48 pieces */
-	COW__IF_READ = 1 << 13,      /* views in this process read its pages */
-	COW__IF_FOREIGN = 1 << 14,   /* its file is sealed, or another process made it */
-	COW__IF_BLOCK = 1 << 15,     /* it is a block of the program's */
-	COW__IF_NO_BLOCK = 1 << 16,  /* it is none */
-	COW__IF_MAPPING = 1 << 17,   /* it is the program's own mmap */
-	COW__IF_STORAGE = 1 << 18,   /* a storage uses it */
-	COW__OBSTACLES = 19          /* so many */
+	COW__IF_SLOW = 1 << 2,       /* the program did something else to the mapping */
+	COW__IF_BOUND = 1 << 3,      /* the program gave it a NUMA policy */
+	COW__IF_PINNED = 1 << 4,     /* a device works on its pages */
+	COW__IF_COMMON = 1 << 5,     /* other processes write it */
+	COW__IF_LAZY = 1 << 6,       /* a lazy copy whose own pages are freed */
+	COW__IF_BUSY = 1 << 7,       /* a thread works on its pages without the lock */
+	COW__IF_PUNCHING = 1 << 8,   /* ... and frees file pages under copied ones, or has to end it */
+	COW__IF_PIECED = 1 << 9,     /* it shows pages of other tiles */
+	COW__IF_SCATTERED = 1 << 10, /* ... in more than 48 pieces */
+	COW__IF_READ = 1 << 11,      /* views in this process read its pages */
+	COW__IF_FOREIGN = 1 << 12,   /* its file is sealed, or another process made it */
+	COW__IF_BLOCK = 1 << 13,     /* it is a block of the program's */
+	COW__IF_MAPPING = 1 << 14,   /* ... by its own mmap */
+	COW__IF_NO_BLOCK = 1 << 15,  /* it is none */
+	COW__IF_STORAGE = 1 << 16,   /* a storage uses it */
+	COW__OBSTACLES = 17          /* so many */
 };
 
 enum cow__state cow__state(const struct cow__tile *t);

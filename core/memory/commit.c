@@ -27,7 +27,7 @@ static unsigned nyoung;
 static void
 young_add(struct cow__tile *t)
 {
-	t->young = true;
+	t->age = COW__AGE_YOUNG;
 	t->list_prev = NULL;
 	t->list_next = young;
 	if (young)
@@ -50,19 +50,19 @@ take_out(struct cow__tile *t)
 	else
 		oldest = t->list_prev;
 	t->list_prev = t->list_next = NULL;
-	t->young = false;
+	t->age = COW__AGE_GROWN;
 	nyoung--;
 }
 
 static void
 young_remove(struct cow__tile *t)
 {
-	if (!t->young)
+	if (t->age != COW__AGE_YOUNG)
 		return;
 	take_out(t);
 	cow__budget_ahead_ends(cow__progress_ahead(t));
 	/* Nobody could touch what is owed. What was warm says nothing. */
-	if (!t->owed)
+	if (t->work != COW__WORK_OWED)
 		cow__budget_learn(t->bytes, t->touched - t->warm, cow__progress_ahead(t));
 	t->committed = t->touched;
 }
@@ -118,7 +118,7 @@ retire(void)
 {
 	struct cow__tile *t = oldest;
 
-	while (t != young && (t->busy || cow__progress_ahead(t)))
+	while (t != young && (t->work || cow__progress_ahead(t)))
 		t = t->list_prev;
 	if (t != young)
 		grown_up(t);
@@ -148,10 +148,10 @@ look_at_some(uint64_t now)
 
 	for (int looks = 1; t && looks < COW__YOUNG_LOOKS; t = next, looks++) {
 		next = t->list_next;
-		if (!t->busy)
+		if (!t->work)
 			(void)look(t, now);
 	}
-	if (oldest && !oldest->busy)
+	if (oldest && !oldest->work)
 		(void)look(oldest, now);
 }
 
@@ -189,7 +189,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 	                               cow__budget_room_again(t)));
 	want = cow__round_down(cow__min(want, COW__COMMIT_ONCE), COW__HUGE);
 	if (want && t->segment) {
-		t->busy = t->owed = true;
+		t->work = COW__WORK_OWED;
 		t->committed += want;
 		cow__budget_ahead(want);
 		return;
@@ -198,7 +198,7 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 		t->committed += want;
 		advise(t, cow__mend_origin(t) + t->committed - want, want);
 	}
-	if (t->young && cow__progress_chunks(t) - t->committed >= COW__COMMIT_HELPER_LEAST)
+	if (t->age == COW__AGE_YOUNG && cow__progress_chunks(t) - t->committed >= COW__COMMIT_HELPER_LEAST)
 		cow__helper_want(true);
 }
 
@@ -209,7 +209,7 @@ cow__commit_unlock(struct cow__tile *t)
 	uintptr_t at;
 	int r;
 
-	if (!t || !t->owed) {
+	if (!t || t->work != COW__WORK_OWED) {
 		cow__engine_unlock();
 		return;
 	}
@@ -219,15 +219,15 @@ cow__commit_unlock(struct cow__tile *t)
 	r = cow__apart_collapse(t, at, want, &done);
 	cow__engine_lock();
 	cow__stat_add(bytes_collapsed, done);
-	if (t->young) {
+	if (t->age == COW__AGE_YOUNG) {
 		t->missed += want - done;
 		if (r < 0)
 			refused(t, r);
 		else if (cow__progress_chunks(t) - t->committed + want - done >= COW__COMMIT_HELPER_LEAST)
 			cow__helper_want(true);
 	}
-	t->busy = t->owed = false;
-	if (t->doomed)
+	cow__tile_work_ends(t);
+	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
 	cow__engine_unlock();
 }
@@ -245,7 +245,7 @@ cow__commit_from(struct cow__tile *t, size_t there)
 size_t
 cow__commit_reached(struct cow__tile *t)
 {
-	if (!t->young || cow__progress_look(t) < 0 || t->touched >= cow__progress_chunks(t))
+	if (t->age != COW__AGE_YOUNG || cow__progress_look(t) < 0 || t->touched >= cow__progress_chunks(t))
 		return t->bytes;
 	return cow__mend_origin(t) - cow__tile_start(t) + t->committed;
 }
@@ -264,7 +264,7 @@ cow__commit_recycled(struct cow__tile *t)
 void
 cow__commit_forget(struct cow__tile *t)
 {
-	t->small |= t->mending || t->missed;
+	t->small |= t->age == COW__AGE_MENDED || t->missed;
 	young_remove(t);
 	cow__mend_end(t);
 	cow__budget_touched_ends(t->touched - t->warm);
@@ -277,7 +277,7 @@ cow__commit_wait(struct cow__tile **t, uintptr_t at)
 	uint64_t until = cow__now() + COW__COMMIT_BUSY_MOST_NS;
 	uint32_t nothing = 0;
 
-	while (*t && (*t)->kind == COW__LIVE && (*t)->busy) {
+	while (*t && (*t)->kind == COW__LIVE && (*t)->work) {
 		if (cow__now() > until)
 			return false;
 		cow__commit_forget(*t);
@@ -300,7 +300,7 @@ drop_ahead(struct cow__tile *t)
 void
 cow__commit_forget_young(struct cow__tile *t)
 {
-	if (t->young) {
+	if (t->age == COW__AGE_YOUNG) {
 		(void)cow__progress_look(t);
 		drop_ahead(t);
 	}
@@ -311,7 +311,7 @@ cow__commit_forget_young(struct cow__tile *t)
 void
 cow__commit_stop(struct cow__tile *t)
 {
-	if (!t->young)
+	if (t->age != COW__AGE_YOUNG)
 		return;
 	drop_ahead(t); /* its page table may be gone */
 	grown_up(t);
@@ -332,9 +332,9 @@ commit_batch(struct cow__tile *t, uintptr_t at, size_t bytes)
 	cow__budget_ahead(bytes);
 	r = cow__apart_remake(t, at, bytes, &done);
 	t->missed += bytes - done;
-	if (r < 0 && t->young)
+	if (r < 0 && t->age == COW__AGE_YOUNG)
 		refused(t, r);
-	if (t->doomed)
+	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
 }
 
@@ -386,10 +386,10 @@ commit_step(uint64_t now)
 
 	for (t = young; t; t = next) {
 		next = t->list_next;
-		if (t->busy)
+		if (t->work)
 			continue;
 		moved |= look(t, now);
-		if (t->young && commit_next(t))
+		if (t->age == COW__AGE_YOUNG && commit_next(t))
 			return true;
 	}
 	return moved;

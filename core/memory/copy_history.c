@@ -97,7 +97,6 @@ cow__copy_history_add(struct cow__tile *to, struct cow__tile *from, size_t offse
 			w->hashes[i] = hash_page(
 			        sample(cow__tile_start(to), bytes, i));
 	}
-	to->watched = from->watched = true;
 }
 
 /* Of an eager copy: was more than a sample or two of this side written? */
@@ -106,7 +105,7 @@ changed(const struct watch *w, const struct cow__tile *t, size_t offset)
 {
 	unsigned n = samples(w->bytes), wrong = 0;
 
-	if (t->attributes || t->overlaid || offset + w->bytes > t->bytes)
+	if (t->attributes || t->overlay || offset + w->bytes > t->bytes)
 		return true;
 	for (unsigned i = 0; i < n; i++)
 		wrong += hash_page(sample(cow__tile_start(t) + offset,
@@ -135,10 +134,20 @@ side_ends(struct watch *w, const struct cow__tile *t, size_t offset,
 		                   : changed(w, t, offset);
 }
 
+bool
+cow__copy_history_watches(const struct cow__tile *t)
+{
+	for (const struct watch *w = watches; used && w < watches + COW__WATCHED_COPIES; w++)
+		if (w->site && (w->to == t || w->from == t))
+			return true;
+	return false;
+}
+
 void
 cow__copy_history_end(struct cow__tile *t)
 {
-	t->watched = false;
+	if (!used)
+		return;
 	for (struct watch *w = watches; w < watches + COW__WATCHED_COPIES; w++) {
 		if (!w->site || (w->to != t && w->from != t))
 			continue;

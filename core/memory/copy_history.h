@@ -26,6 +26,9 @@ void cow__copy_history_add(struct cow__tile *to, struct cow__tile *from,
  * cut. */
 void cow__copy_history_end(struct cow__tile *t);
 
+/* Is the tile a side of a copy that is watched? */
+bool cow__copy_history_watches(const struct cow__tile *t);
+
 /* In a forked child: it keeps what was learned and forgets the copies, which are
  * the parent's. */
 void cow__copy_history_child(void);

@@ -157,7 +157,7 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	cow__stat_add(blocks_served, 1);
 	cow__stat_add(blocks_live, 1);
 	t->zeroed = zeros && t->backing == COW__ANON;
-	cow__engine.zeroed |= t->zeroed;
+	cow__engine.zeroed |= t->zeroed != 0;
 	if (anon && !zeros)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
@@ -224,7 +224,8 @@ end_part(struct cow__tile *part, uintptr_t reached)
 	cow__stat_sub(bytes_live, part->bytes);
 	part->kind = COW__LIMBO;
 	part->refs = part->word = 0;
-	part->block = part->mapping = part->exposed = false;
+	part->use = COW__USE_STORAGE;
+	part->exposed = false;
 	part->touched = 0;
 	part->allocation = NULL;
 	cow__recycle(part, true);
@@ -249,10 +250,9 @@ cow__extent_cut(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t from = cow__tile_start(t), to = cow__tile_end(t), reached;
 	struct cow__tile *part = t, *rest = NULL;
 
-	if (!cow__can(t, COW__TO_CUT) || t->busy)
+	if (!cow__can(t, COW__TO_CUT) || t->work)
 		return false;
-	if (t->watched)
-		cow__copy_history_end(t);
+	cow__copy_history_end(t);
 	cow__spares_drop(t);
 	reached = from + cow__commit_reached(t);
 	cow__commit_forget(t);
@@ -305,7 +305,7 @@ cow__extent_resize(struct cow__tile *t, size_t bytes)
 	if (!cow__can(t, COW__TO_CUT))
 		return false;
 	/* The helper works on pages that are there: it may only grow. */
-	if (t->busy && len < t->bytes)
+	if (t->work && len < t->bytes)
 		return false;
 	if (len != t->bytes) {
 		size_t reached = cow__commit_reached(t);

@@ -110,15 +110,16 @@ inherit(struct cow__tile *t)
 
 	/* Inherited without a word: the segment's word has the earlier
 	 * holders. */
-	if (!t->word && !t->inherited)
+	if (!t->word && !t->held)
 		t->word = cow__segment_word_new(t->segment);
-	t->inherited = true;
+	t->held = cow__max(t->held, COW__HELD_COUNTED);
 	word = word_of(t);
 	if (word)
 		__atomic_fetch_or(word, after_fork(), __ATOMIC_RELEASE);
 	else
 		t->word = 0;
-	t->uncounted |= cow__slot_childs() == COW__UNCOUNTED || (!word && !t->segment->words);
+	if (cow__slot_childs() == COW__UNCOUNTED || (!word && !t->segment->words))
+		t->held = COW__HELD_UNCOUNTED;
 }
 
 void
@@ -168,8 +169,8 @@ bool
 cow__holders_alone(const struct cow__tile *t, struct cow__census *c)
 {
 	if (!t->segment)
-		return !t->inherited;
-	return !t->uncounted && cow__holders_apart(t->segment, c);
+		return !t->held;
+	return t->held != COW__HELD_UNCOUNTED && cow__holders_apart(t->segment, c);
 }
 
 bool
@@ -177,14 +178,14 @@ cow__holders_unread(const struct cow__tile *t, struct cow__census *c)
 {
 	uint64_t *word = word_of(t);
 
-	if (t->uncounted)
+	if (t->held == COW__HELD_UNCOUNTED)
 		return false;
 	if (!t->segment || !t->segment->forked)
 		return true;
 	/* Without a word of its own: the file's. */
-	if (!word && t->inherited)
+	if (!word && t->held)
 		word = t->segment->words;
-	if (word ? others(word, c) != 0 : t->inherited)
+	if (word ? others(word, c) != 0 : t->held)
 		return false;
 	if (c->segment != t->segment)
 		c->left = cow__segment_left(t->segment);
@@ -202,7 +203,8 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 	if (unread && punch && punch(t) < 0)
 		cow__stat_add(bytes_limbo, t->bytes);
 	if (!word) {
-		t->inherited &= !unread;
+		if (unread)
+			t->held = COW__HELD_NEVER;
 		return unread;
 	}
 	/* A shared bit stays, for the others. */
@@ -210,7 +212,7 @@ cow__holders_drop(struct cow__tile *t, struct cow__census *c,
 	if (unread && t->segment->owner) {
 		cow__segment_word_free(t->segment, t->word);
 		t->word = 0;
-		t->inherited = false;
+		t->held = COW__HELD_NEVER;
 	}
 	return unread;
 }
@@ -224,7 +226,7 @@ cow__holders_reset(struct cow__segment *s)
 		if (t->word && s->owner && s->words)
 			cow__segment_word_free(s, t->word);
 		t->word = 0;
-		t->inherited = t->uncounted = false;
+		t->held = COW__HELD_NEVER;
 	}
 	if (s->words)
 		__atomic_store_n(&s->words[0], 0, __ATOMIC_RELAXED);

@@ -63,7 +63,7 @@ static void
 drop_own_pages(struct cow__tile *t)
 {
 	t->word = 0;
-	t->inherited = t->uncounted = false;
+	t->held = COW__HELD_NEVER;
 	if (!t->segment || !t->npieces)
 		return;
 	cow__tile_change_begin(t);
@@ -85,14 +85,15 @@ cow__extents_child(void)
 	 * others', and may be used again. */
 	for (t = cow__tile_first(); t; t = t->next)
 		if (t->kind == COW__LIVE && t->refs == 0) {
-			if (!t->inherited)
+			if (!t->held)
 				cow__segment_note_left(t->segment, cow__tile_start(t),
 				                       t->bytes);
 			drop_own_pages(t);
 		}
 	for (t = cow__tile_first(); t; t = next) {
-		t->busy = t->owed = t->punching = t->pinned = t->idle = false;
-		if (t->doomed) {
+		t->pin = COW__PIN_NONE;
+		cow__tile_work_ends(t);
+		if (t->work) {
 			cow__extent_free(t);
 			return cow__extents_child();
 		}

@@ -22,7 +22,7 @@ cow__mend_later(struct cow__tile *t)
 	if (cow__without(MENDING))
 		return;
 	t->missed = 0;
-	t->mending = true;
+	t->age = COW__AGE_MENDED;
 	t->committed = 0;
 	t->progress_at = cow__now();
 	t->list_prev = NULL;
@@ -35,9 +35,9 @@ cow__mend_later(struct cow__tile *t)
 void
 cow__mend_end(struct cow__tile *t)
 {
-	if (!t->mending)
+	if (t->age != COW__AGE_MENDED)
 		return;
-	t->mending = false;
+	t->age = COW__AGE_GROWN;
 	t->committed = t->touched;
 	if (t->list_prev)
 		t->list_prev->list_next = t->list_next;
@@ -95,23 +95,23 @@ mend(struct cow__tile *t)
 		cow__mend_end(t);
 		return;
 	}
-	t->busy = true;
+	t->work = COW__WORK_PAGES;
 	cow__engine_unlock();
 	n = dense(at, most);
 	cow__helper_lock();
-	t->busy = false;
+	cow__tile_work_ends(t);
 	/* It may have ended, and begun anew at another place. */
-	if (!t->doomed && t->mending && !has_holes(t) &&
+	if (t->work != COW__WORK_DOOMED && t->age == COW__AGE_MENDED && !has_holes(t) &&
 	    at == cow__mend_origin(t) + t->committed && most <= t->touched - t->committed) {
 		t->committed += n ? n : COW__HUGE;
 		if (n) { /* what can't be made huge stays small */
 			(void)cow__apart_remake(t, at, n, &done);
 			cow__resident_later(t, n);
 		}
-		if (t->mending && t->committed >= t->touched)
+		if (t->age == COW__AGE_MENDED && t->committed >= t->touched)
 			cow__mend_end(t);
 	}
-	if (t->doomed)
+	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
 }
 
@@ -119,7 +119,7 @@ bool
 cow__mend_step(uint64_t now)
 {
 	for (struct cow__tile *t = mended; t; t = t->list_next) {
-		if (t->busy || cow__elapsed(t->progress_at, now) < COW__MEND_WAIT_NS)
+		if (t->work || cow__elapsed(t->progress_at, now) < COW__MEND_WAIT_NS)
 			continue;
 		mend(t);
 		return true;

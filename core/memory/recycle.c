@@ -127,7 +127,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 {
 	struct cow__segment *s = t->segment;
 	/* It was not frozen, because a device had pages of it. The kernel may have some still. */
-	bool kept = t->lasting && t->backing == COW__SHARED;
+	bool kept = t->overlay == COW__OVERLAY_LASTS && t->backing == COW__SHARED;
 	int r;
 
 	cow__tile_change_begin(t);
@@ -135,8 +135,10 @@ cow__recycle(struct cow__tile *t, bool alone)
 	cow__attributes_free(t);
 	if (t->bound && t->backing == COW__SHARED)
 		(void)cow__map_unbind(cow__tile_start(t), t->bytes);
-	if (r == 0)
-		t->slow = t->overlaid = t->lasting = t->bound = false;
+	if (r == 0) {
+		t->overlay = COW__OVERLAY_NONE;
+		t->slow = t->bound = false;
+	}
 	cow__tile_change_end(t);
 	if (r < 0) {
 		/* The limit on mappings is reached, and to unmap this would need
@@ -194,7 +196,7 @@ release_pages(struct cow__tile *t)
 		return;
 	}
 	/* A child may have set a NUMA policy: it is the file's, not the mapping's. */
-	t->bound |= t->inherited;
+	t->bound |= t->held != COW__HELD_NEVER;
 	apart = t->segment->owner && cow__holders_alone(t, &c);
 	unread = cow__holders_drop(t, &c, apart ? NULL : give_pages_back);
 	/* A segment of its own is not waited for: the last process that has it
@@ -278,28 +280,33 @@ cow__extent_detach(struct cow__tile *t)
 void
 cow__extent_free(struct cow__tile *t)
 {
-	cow__require(t->kind == COW__LIVE && !t->pinned);
-	if (!t->doomed) {
-		if (t->watched)
-			cow__copy_history_end(t);
+	bool again = t->work == COW__WORK_DOOMED;
+
+	cow__require(t->kind == COW__LIVE && !t->pin);
+	if (!again) {
+		cow__copy_history_end(t);
 		cow__hooks.tile_freed(t);
 		t->hollow = t->bytes - cow__commit_reached(t);
 		/* The program reserved it, and how much of it was used is not
 		 * known. */
-		if (t->mapping && t->slow)
+		if (cow__tile_is_mapping(t) && t->slow)
 			t->hollow = t->bytes;
 		if (t->lazy) /* a lazy copy freed its pages */
 			t->shadow = t->bytes;
 	}
 	cow__commit_forget(t);
 	cow__spares_drop(t);
-	t->block = t->mapping = t->exposed = t->lazy = t->common = false;
+	t->use = COW__USE_STORAGE;
+	t->exposed = t->lazy = t->common = false;
 	t->allocation = NULL;
-	if (!t->doomed)
+	if (!again) {
 		live_ends(t);
-	t->doomed = t->busy;
-	if (t->busy)
-		return; /* what works on it calls again */
+		if (t->work) { /* what works on it calls again */
+			t->work = COW__WORK_DOOMED;
+			return;
+		}
+	}
+	t->work = COW__WORK_NONE;
 	cow__tile_change_begin(t);
 	t->kind = COW__LIMBO;
 	drop_kept(t);
@@ -390,7 +397,7 @@ cow__extent_leave_segment(struct cow__tile *t)
 	t->segment = NULL;
 	/* It may join another file, whose words are others. */
 	t->word = 0;
-	t->inherited = t->uncounted = false;
+	t->held = COW__HELD_NEVER;
 }
 
 int

@@ -112,15 +112,15 @@ show(struct cow__tile *t, uintptr_t start, uintptr_t end)
 {
 	uintptr_t at, next;
 
-	t->busy = true;
+	t->work = COW__WORK_PAGES;
 	cow__engine_unlock();
 	for (at = start; at < end; at = next) {
 		next = cow__min(cow__round_down(at, COW__HUGE) + COW__HUGE, end);
 		cow__map_show(at, next - at);
 	}
 	cow__helper_lock();
-	t->busy = false;
-	if (t->doomed)
+	cow__tile_work_ends(t);
+	if (t->work == COW__WORK_DOOMED)
 		cow__extent_free(t);
 }
 

@@ -14,7 +14,7 @@
 #include "memfd/map.h"
 #include "memfd/wait.h"
 
-static size_t count COW_FORK_DATA; /* live tiles with `has_spares` */
+static size_t count COW_FORK_DATA; /* those that are listed */
 
 void
 cow__spare_keep(struct cow__tile *t, size_t at, const struct cow__piece *p)
@@ -218,7 +218,7 @@ cow__spares_release(uint64_t now, bool all)
 	if (!count)
 		return 0;
 	for (t = cow__tile_first(); t; t = t->next) {
-		if (t->kind != COW__LIVE || !t->has_spares || t->busy ||
+		if (t->kind != COW__LIVE || !t->has_spares || t->work ||
 		    (!all && cow__elapsed(t->rewritten_at, now) < t->spare_ns))
 			continue;
 		own = release_own(t);
@@ -246,7 +246,7 @@ forget_open(struct cow__tile *t)
 	t->open = 0;
 	if (only) {
 		t->word = 0;
-		t->inherited = t->uncounted = false;
+		t->held = COW__HELD_NEVER;
 	}
 }
 
@@ -258,7 +258,7 @@ note_left(const struct cow__tile *t)
 	for (uint32_t i = 0; t->kind == COW__LIVE && i < t->nspares; i++) {
 		const struct cow__piece *p = &t->spares[i].piece;
 
-		if (!p->pages->inherited)
+		if (!p->pages->held)
 			cow__segment_note_left(p->pages->segment,
 			                       cow__tile_start(p->pages) + p->offset, p->bytes);
 	}

@@ -46,6 +46,48 @@ enum cow__backing { COW__NONE, COW__SHARED, COW__PRIVATE, COW__ANON };
  * space. Cold and bare memory reads as zero once it is mapped. */
 enum cow__heat { COW__BARE, COW__COLD, COW__WARM, COW__HEATS };
 
+/* What a thread does with the pages without the lock: mostly the helper. */
+enum cow__work {
+	COW__WORK_NONE,
+	COW__WORK_PAGES, /* it makes, moves or frees pages */
+	COW__WORK_OWED,  /* the one that allocates it makes huge pages (core/memory/commit.c) */
+	COW__WORK_PUNCH, /* it frees file pages under copied ones: no thaw */
+	COW__WORK_DOOMED /* any of these, and the program freed it meanwhile: that thread ends it */
+};
+
+/* How far committing ahead is with it. Decides whose list it is on. */
+enum cow__age {
+	COW__AGE_GROWN, /* on none */
+	COW__AGE_YOUNG, /* the program still fills it (core/memory/commit.c) */
+	COW__AGE_MENDED /* its small pages are made huge (core/memory/mend.c) */
+};
+
+/* What the program has there. Each one includes those before. */
+enum cow__use {
+	COW__USE_STORAGE, /* nothing: a storage uses it, or it ends */
+	COW__USE_BLOCK,   /* handed out by cow_block_new() */
+	COW__USE_MAPPING, /* ... or to the program's mmap (core/program/mapping.h) */
+	COW__USE_PART     /* ... which goes on in the next tile: no storage */
+};
+
+/* Do parts of it belong to the program's own mappings, or to anonymous memory? */
+enum cow__overlay { COW__OVERLAY_NONE, COW__OVERLAY_PARTS, COW__OVERLAY_LASTS /* it never thaws */ };
+
+/* A device works on its pages behind the page tables. It keeps its address and its pages: it is not
+ * frozen, copied lazily, resized or freed (core/cow/pin.h). */
+enum cow__pin { COW__PIN_NONE, COW__PIN_USED, COW__PIN_IDLE /* its content is of no use */ };
+
+/* Chosen to be frozen with others, or copied for the child of the fork that is under way. Under one
+ * hold of the lock. */
+enum cow__mark { COW__MARK_NONE, COW__MARK_CHOSEN, COW__MARK_COPIED };
+
+/* May other processes map its pages? (core/memory/holders.h) */
+enum cow__held {
+	COW__HELD_NEVER,
+	COW__HELD_COUNTED,  /* they may, and its word or its file's tells which */
+	COW__HELD_UNCOUNTED /* ... and some of them could not be counted */
+};
+
 struct cow__segment;
 struct cow__allocation;
 struct cow__slab;
@@ -76,37 +118,23 @@ struct cow__tile {
 	struct cow__tile *list_prev, *list_next; /* warm, young, mended or remote */
 	size_t bytes;
 	uint8_t kind, backing;
-	bool slow;     /* the mapping is not plain: protections, others' pages */
-	bool bound;    /* its pages may have a NUMA policy of the program's */
-	bool overlaid; /* parts are the program's own, or anonymous memory ... */
-	bool lasting;  /* ... and it stays so: it never thaws */
-	bool busy;     /* a thread works on its pages without the lock: mostly the helper */
-	bool doomed;   /* ... and the program freed it meanwhile */
-	bool owed;     /* ... the one that allocates it makes huge pages (core/memory/commit.c) */
-	bool punching; /* ... freeing file pages under copied ones: no thaw */
-	bool reshadowed; /* some file pages that `shadow` counts as freed are there again */
-	bool young;    /* live: is it on the young list? (core/memory/commit.c) */
-	bool mending;  /* live: small pages are made huge (core/memory/mend.c) */
-	bool small;    /* pages: some are small that should be huge */
-	bool block;    /* live: handed out by cow_block_new() ... */
-	bool mapping;  /* ... or to the program's mmap (core/program/mapping.h) */
-	bool goes_on;  /* live: the program's mapping goes on in the next tile: no storage */
-	bool exposed;  /* live: the address was given away (transparent) */
-	bool common;   /* live: other processes write it, too (core/cow/alias.h) */
-	bool chosen;   /* live: about to be frozen, with others */
-	bool faded;    /* live: parts have no page tables since they thawed (core/memory/resident.h) */
-	bool copied;   /* live: copied for the child of the fork that is under way */
-	bool zeroed;   /* live: anonymous for its zeros, or was (core/cow/zeroed.h) ... */
-	uint8_t forks; /* ... and so many forks copied its page tables */
-	bool lazy;     /* live: copied lazily, its own pages are freed ... */
-	bool watched;  /* ... or a side of a watched copy (core/memory/copy_history.h) */
-	bool inherited; /* pages: other processes may map them ... */
-	bool uncounted; /* ... and some of them could not be counted */
-	/* live: a device works on its pages behind the page tables. It keeps its
-	 * address and its pages: it is not frozen, copied lazily, resized or
-	 * freed (core/cow/pin.h) */
-	bool pinned;
-	bool idle;     /* ... and its content is of no use */
+	uint8_t work;      /* enum cow__work */
+	uint8_t age;       /* live: enum cow__age */
+	uint8_t use;       /* live: enum cow__use */
+	uint8_t overlay;   /* enum cow__overlay */
+	uint8_t pin;       /* live: enum cow__pin */
+	uint8_t mark;      /* live: enum cow__mark */
+	uint8_t held;      /* pages: enum cow__held */
+	uint8_t zeroed;    /* live: anonymous for its zeros, or was (core/cow/zeroed.h): one more than
+	                    * the forks that copied its page tables; 0: never */
+	bool slow;         /* the mapping is not plain: protections, others' pages */
+	bool bound;        /* its pages may have a NUMA policy of the program's */
+	bool small;        /* pages: some are small that should be huge */
+	bool reshadowed;   /* pages: some that `shadow` counts as freed are there again */
+	bool exposed;      /* live: the address was given away (transparent) */
+	bool common;       /* live: other processes write it, too (core/cow/alias.h) */
+	bool faded;        /* live: parts have no page tables since they thawed (core/memory/resident.h) */
+	bool lazy;         /* live: copied lazily, its own pages are freed */
 	uint32_t refs; /* mappings that read its pages, its own included ... */
 	uint32_t open; /* ... of which a child gets none: spare pages, rewrites that have begun */
 	uint32_t word; /* holder word of its pages + 1; 0: none yet */
@@ -135,6 +163,33 @@ struct cow__tile {
 	size_t warm; /* so much of `touched` was there when the tile was made */
 	uint64_t progress_at;
 };
+
+static inline bool
+cow__tile_is_block(const struct cow__tile *t)
+{
+	return t->use >= COW__USE_BLOCK;
+}
+
+static inline bool
+cow__tile_is_mapping(const struct cow__tile *t)
+{
+	return t->use >= COW__USE_MAPPING;
+}
+
+/* May a thread be freeing file pages under copied ones? */
+static inline bool
+cow__tile_is_punched(const struct cow__tile *t)
+{
+	return t->work >= COW__WORK_PUNCH;
+}
+
+/* A thread has finished its work. It ends the tile by cow__extent_free() if that is doomed. */
+static inline void
+cow__tile_work_ends(struct cow__tile *t)
+{
+	if (t->work != COW__WORK_DOOMED)
+		t->work = COW__WORK_NONE;
+}
 
 /* For a live tile. A copy into it reads the backing without the lock while a fork
  * in another thread freezes the tile. The copy is right with either value. */

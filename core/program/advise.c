@@ -142,7 +142,8 @@ guard(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int advice)
 	if (r == 0)
 		r = cow__map_advise(start, end - start, advice);
 	cow__range_traces(t);
-	t->lasting |= own && t->backing != COW__ANON;
+	if (own && t->backing != COW__ANON)
+		t->overlay = COW__OVERLAY_LASTS;
 	if (r < 0 || own)
 		return r;
 	r = overlay(t, start, end, COW__PLACE_OWN);
@@ -228,7 +229,7 @@ cow__huge_apart(bool yes)
 	cow__engine_lock();
 	yes &= cow__engine.use_collapse;
 	for (struct cow__tile *t = cow__tile_first(); yes && !cow__map_advised && t; t = t->next)
-		if (t->kind == COW__LIVE && !t->overlaid &&
+		if (t->kind == COW__LIVE && !t->overlay &&
 		    (t->backing == COW__SHARED || t->backing == COW__PRIVATE))
 			(void)cow__map_advise(cow__tile_start(t), t->bytes, ADVICE_HUGEPAGE);
 	cow__map_advised = yes;
@@ -360,10 +361,10 @@ unmap(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, int value)
 	int r;
 
 	(void)own, (void)value;
-	if (t->mapping && cow__range_cut(t, start, end))
+	if (cow__tile_is_mapping(t) && cow__range_cut(t, start, end))
 		return 0;
 	r = overlay(t, start, end, COW__PLACE_HOLE);
-	if (r == 0 && t->mapping && cow__attributes_unmapped(t))
+	if (r == 0 && cow__tile_is_mapping(t) && cow__attributes_unmapped(t))
 		(void)cow__range_cut(t, cow__tile_start(t), cow__tile_end(t));
 	return r;
 }
@@ -374,7 +375,7 @@ wait_to_cut(uintptr_t at, uintptr_t start, uintptr_t end)
 {
 	struct cow__tile *t = cow__tile_find(at);
 
-	if (t && t->mapping && (cow__tile_start(t) < start || cow__tile_end(t) > end))
+	if (t && cow__tile_is_mapping(t) && (cow__tile_start(t) < start || cow__tile_end(t) > end))
 		(void)cow__commit_wait(&t, at);
 }
 

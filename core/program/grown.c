@@ -19,7 +19,7 @@ cow__is_grown(uintptr_t addr, uintptr_t end)
 	if (!t || end <= cow__tile_end(t))
 		return false;
 	for (; t && addr < end; t = t->next) {
-		if (t->kind != COW__LIVE || t->doomed || t->common || !t->goes_on)
+		if (t->kind != COW__LIVE || t->work == COW__WORK_DOOMED || t->common || t->use != COW__USE_PART)
 			return false;
 		for (; addr < cow__min(end, cow__tile_end(t)); addr = to) {
 			int place;

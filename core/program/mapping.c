@@ -55,7 +55,7 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 		return r;
 	r = cow__extent_new(bytes, 0, flags, &t, &dirty);
 	if (r == 0) {
-		t->block = t->mapping = true;
+		t->use = COW__USE_MAPPING;
 		addr = cow__tile_start(t);
 	}
 	cow__engine_tick();
@@ -132,7 +132,7 @@ last_tile(uintptr_t addr, uintptr_t end, struct cow__tile **ret)
 	if (r < 0 || !is_uniform(addr, end))
 		return -EFAULT;
 	place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, end - cow__page, &to);
-	if (cow__tile_end(t) != end || !t->mapping || t->common || place == COW__PLACE_OWN)
+	if (cow__tile_end(t) != end || !cow__tile_is_mapping(t) || t->common || place == COW__PLACE_OWN)
 		return -ENOMEM;
 	*ret = t;
 	return 0;
@@ -159,9 +159,9 @@ extend(struct cow__tile *t, uintptr_t start, uintptr_t end, size_t *ret_dirty)
 	if (r < 0)
 		return r;
 	/* None of them is the whole block (cow_storage_from_ptr()). */
-	first->goes_on = true;
+	first->use = COW__USE_PART;
 	for (t = cow__tile_find(start); t && cow__tile_start(t) < end; t = t->next)
-		t->block = t->mapping = t->goes_on = true;
+		t->use = COW__USE_PART;
 	return 0;
 }
 

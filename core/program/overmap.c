@@ -87,7 +87,7 @@ give_back(const struct cow__tile *t, uintptr_t start, size_t bytes)
 	uintptr_t at;
 	int r;
 
-	if (t->npieces || t->refs != 1 || t->punching)
+	if (t->npieces || t->refs != 1 || cow__tile_is_punched(t))
 		return 0;
 	if (!cow__holders_unread(t, &c))
 		return cow__engine.no_locks ? -EBUSY : 0;
@@ -167,7 +167,7 @@ claim_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	t->segment = NULL;
 	t->backing = COW__ANON;
 	cow__extent_live(t, end - start);
-	t->block = t->mapping = true;
+	t->use = COW__USE_MAPPING;
 	cow__tile_change_end(t);
 	cow__stat_add(blocks_live, 1);
 	r = cow__attribute_add(t, start, end, COW__ATTRIBUTE_PLACE,
@@ -193,7 +193,7 @@ claim(uintptr_t addr, uintptr_t end)
 			r = -ENOMEM;
 		else if (t->kind == COW__FREE)
 			r = claim_part(t, addr, to);
-		else if (t->kind != COW__LIVE || t->doomed)
+		else if (t->kind != COW__LIVE || t->work == COW__WORK_DOOMED)
 			r = -EBUSY;
 		addr = to;
 	}
@@ -231,7 +231,7 @@ end_empty(uintptr_t addr, uintptr_t end)
 		struct cow__tile *t = cow__tile_find(addr);
 
 		to = t ? cow__tile_end(t) : end;
-		if (t && t->kind == COW__LIVE && t->mapping &&
+		if (t && t->kind == COW__LIVE && cow__tile_is_mapping(t) &&
 		    cow__attributes_unmapped(t))
 			(void)cow__range_cut(t, cow__tile_start(t), to);
 	}
@@ -334,7 +334,8 @@ cow__range_own(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own, in
 	    cow__map_meta(bits, &missing) == 0)
 		cow__note_missing(t, start, end, why == COW__OWN_FOR_MISSING, missing);
 	cow__range_traces(t); /* nor may the next block have these pages */
-	t->lasting |= own && t->backing != COW__ANON;
+	if (own && t->backing != COW__ANON)
+		t->overlay = COW__OVERLAY_LASTS;
 	if (own)
 		return t->backing == COW__ANON
 		               ? 0
@@ -359,7 +360,8 @@ lend_range(struct cow__tile *t, uintptr_t start, uintptr_t end, bool own,
 	uintptr_t to;
 
 	cow__range_traces(t);
-	t->lasting |= own && t->backing != COW__ANON;
+	if (own && t->backing != COW__ANON)
+		t->overlay = COW__OVERLAY_LASTS;
 	if (own)
 		return 0;
 	for (; r == 0 && start < end; start = to) {
@@ -393,7 +395,7 @@ is_patched(uintptr_t addr, uintptr_t end)
 	uintptr_t to;
 	int place;
 
-	if (!t || t->kind != COW__LIVE || t->doomed ||
+	if (!t || t->kind != COW__LIVE || t->work == COW__WORK_DOOMED ||
 	    t->backing == COW__ANON || end > cow__tile_end(t))
 		return false;
 	for (; addr < end; addr = to) {

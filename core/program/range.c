@@ -25,7 +25,7 @@ cow__range_each_locked(uintptr_t addr, uintptr_t end, cow__range_fn *fn,
 		int place = COW__PLACE_HOLE;
 
 		to = t ? cow__min(cow__tile_end(t), end) : end;
-		if (t && t->kind == COW__LIVE && !t->doomed)
+		if (t && t->kind == COW__LIVE && t->work != COW__WORK_DOOMED)
 			place = cow__attribute_at(t, COW__ATTRIBUTE_PLACE,
 			                          COW__PLACE_OURS, addr, &to);
 		else if (holes == COW__HOLES_FINE)
@@ -80,7 +80,7 @@ cow__range_prepare(struct cow__tile *t)
 	if (r < 0)
 		return r;
 	cow__tile_change_begin(t);
-	t->overlaid = true;
+	t->overlay = cow__max(t->overlay, COW__OVERLAY_PARTS);
 	cow__tile_set_slow(t);
 	cow__tile_change_end(t);
 	return 0;
@@ -100,7 +100,7 @@ void
 cow__range_lasts(struct cow__tile *t)
 {
 	cow__range_traces(t);
-	t->lasting = true;
+	t->overlay = COW__OVERLAY_LASTS;
 	cow__fallback(COW_FALLBACK_REMAPPED);
 }
 

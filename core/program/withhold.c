@@ -93,7 +93,7 @@ cow__withhold(struct cow__tile *t, uintptr_t start, uintptr_t end)
 	uintptr_t to;
 	int r;
 
-	if (t->common || t->pinned)
+	if (t->common || t->pin)
 		return -EBUSY;
 	r = cow__range_leave_alone(t);
 	if (r == 0 && cow__needs_freeze(t)) { /* a device may have its pages */
@@ -145,7 +145,7 @@ cow__withhold_rest(void)
 		return 0;
 	put_off = false;
 	for (struct cow__tile *t = cow__tile_first(); t; t = t->next) {
-		if (!t->attributes || t->kind != COW__LIVE || t->common || t->pinned ||
+		if (!t->attributes || t->kind != COW__LIVE || t->common || t->pin ||
 		    t->backing == COW__ANON)
 			continue;
 		r = withhold_advised(t, COW__ATTRIBUTE_FORK);

@@ -224,7 +224,7 @@ tile_free(struct cow__allocation *a)
 	if (t->allocation == a) {
 		t->allocation = NULL;
 		t->exposed = false;
-		if (!t->block)
+		if (!cow__tile_is_block(t))
 			cow__apart_free(t);
 	}
 	cow__engine_tick();
@@ -268,7 +268,7 @@ cow__allocation_release(struct cow__allocation *a)
 	if (a->kind == COW__AT_TILE) {
 		a->tile->allocation = NULL;
 		a->tile->exposed = false;
-		a->tile->block = true;
+		a->tile->use = cow__max(a->tile->use, COW__USE_BLOCK);
 	}
 	if (a->kind == COW__AT_FOREIGN && a->ops)
 		a->ops->drop(a);

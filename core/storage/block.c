@@ -29,7 +29,7 @@ block_at(const void *ptr)
 {
 	struct cow__tile *t = cow__tile_find((uintptr_t)ptr);
 
-	cow__require(t && t->kind == COW__LIVE && t->block &&
+	cow__require(t && t->kind == COW__LIVE && cow__tile_is_block(t) &&
 	             cow__tile_start(t) == (uintptr_t)ptr);
 	return t;
 }
@@ -48,7 +48,7 @@ block_new(size_t bytes, size_t alignment, unsigned flags, struct cow__tile **ret
 		return r;
 	r = cow__extent_new(bytes, alignment, flags, &t, ret_dirty);
 	if (r == 0)
-		t->block = true;
+		t->use = COW__USE_BLOCK;
 	cow__engine_tick();
 	cow__commit_unlock(r == 0 ? t : NULL);
 	if (r == 0)
@@ -103,7 +103,7 @@ cow__block_zeroed(size_t bytes, void **ret)
 static void
 block_free_locked(struct cow__tile *t)
 {
-	t->block = false;
+	t->use = COW__USE_STORAGE;
 	if (t->allocation) /* a storage holds on to it */
 		return;
 	if (!cow__engine.retired)

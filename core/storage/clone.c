@@ -312,7 +312,7 @@ make_together(struct cow_storage *const *storages, size_t n, struct asked *asked
 		if (!paged[i].now)
 			continue;
 		cow__freeze_close_gap(storages[i]->data->tile);
-		storages[i]->data->tile->chosen = true;
+		storages[i]->data->tile->mark = COW__MARK_CHOSEN;
 	}
 	for (size_t i = 0; i < n; i++)
 		if (paged[i].now)

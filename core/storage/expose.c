@@ -94,15 +94,15 @@ cow_storage_from_ptr(const void *ptr, size_t *ret_offset,
 		return cow__error(-EINVAL, "cow_storage_from_ptr: NULL");
 	cow__engine_lock();
 	t = cow__tile_find((uintptr_t)ptr);
-	if (t && t->kind == COW__LIVE && (t->block || t->exposed)) {
+	if (t && t->kind == COW__LIVE && (cow__tile_is_block(t) || t->exposed)) {
 		offset = (uintptr_t)ptr - cow__tile_start(t);
-		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t) || t->goes_on)
+		if (offset >= cow__max(t->used, 1) || cow__attributes_holed(t) || t->use == COW__USE_PART)
 			; /* behind its bytes the last page is nobody's; or it is a part */
 		else if (t->allocation && t->allocation->storage &&
 		    cow__storage_try_ref(t->allocation->storage)) {
 			s = t->allocation->storage;
 			r = 0;
-		} else if (t->block) {
+		} else if (cow__tile_is_block(t)) {
 			r = storage_of_block(t, &s);
 		}
 	}

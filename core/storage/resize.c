@@ -23,7 +23,7 @@
 static bool
 address_in_use(const struct cow_storage *s)
 {
-	bool block = s->data->kind == COW__AT_TILE && s->data->tile->block;
+	bool block = s->data->kind == COW__AT_TILE && cow__tile_is_block(s->data->tile);
 
 	return cow__transparent(s) &&
 	       (block || __atomic_load_n(&s->refs, __ATOMIC_RELAXED) > 1);
@@ -70,7 +70,7 @@ extent_resized(struct cow__allocation *a, size_t bytes)
 	cow__engine_lock();
 	if (bytes < old)
 		(void)cow__commit_wait(&t, cow__tile_start(t));
-	done = t->allocation == a && !t->block && cow__extent_resize(t, bytes);
+	done = t->allocation == a && !cow__tile_is_block(t) && cow__extent_resize(t, bytes);
 	kept = t->bytes;
 	if (done && kept <= old)
 		leave_rest(t, bytes);

@@ -158,7 +158,7 @@ enum { FORK, LIVING_CHILD, CLONE, LAST_READER_GONE, PROTECT, TRIM, HELPER_WORKS,
 static void set_busy(void *p, bool busy)
 {
 	cow__engine_lock();
-	cow__tile_find((uintptr_t)p)->busy = busy;
+	cow__tile_find((uintptr_t)p)->work = busy ? COW__WORK_PAGES : COW__WORK_NONE;
 	cow__engine_unlock();
 }
 

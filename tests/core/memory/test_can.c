@@ -33,8 +33,8 @@ static const char *const events[COW__EVENTS] = {
 };
 
 static const char *const obstacles[COW__OBSTACLES] = {
-	"noted", "overlaid", "lasting", "slow", "bound", "pinned", "common", "lazy", "busy", "punching",
-	"doomed", "pieced", "scattered", "read", "foreign", "block", "no block", "mapping", "storage",
+	"noted", "overlaid", "slow", "bound", "pinned", "common", "lazy", "busy", "punching", "pieced",
+	"scattered", "read", "foreign", "block", "mapping", "no block", "storage",
 };
 
 static struct cow__segment files[2] = { { .owner = false }, { .owner = true } };
@@ -86,33 +86,40 @@ static void add(struct cow__tile *t, uint32_t obstacle)
 
 	switch ((enum cow__obstacle)obstacle) {
 	case COW__IF_NOTED: t->attributes = &note; break;
-	case COW__IF_OVERLAID: t->overlaid = true; break;
-	case COW__IF_LASTING: t->lasting = true; break;
+	case COW__IF_OVERLAID: t->overlay = COW__OVERLAY_PARTS; break;
 	case COW__IF_SLOW: t->slow = true; break;
 	case COW__IF_BOUND: t->bound = true; break;
-	case COW__IF_PINNED: t->pinned = true; break;
+	case COW__IF_PINNED: t->pin = COW__PIN_USED; break;
 	case COW__IF_COMMON: t->common = true; break;
 	case COW__IF_LAZY: t->lazy = true; break;
-	case COW__IF_BUSY: t->busy = true; break;
-	case COW__IF_PUNCHING: t->punching = true; break;
-	case COW__IF_DOOMED: t->doomed = true; break;
+	case COW__IF_BUSY: t->work = COW__WORK_PAGES; break;
+	case COW__IF_PUNCHING: t->work = COW__WORK_PUNCH; break;
 	case COW__IF_PIECED: t->npieces = 2; break;
 	case COW__IF_SCATTERED: t->npieces = 49; break;
 	case COW__IF_READ: t->refs = 2; break;
 	case COW__IF_FOREIGN: t->segment = &files[0]; break;
-	case COW__IF_BLOCK: t->block = true; break;
-	case COW__IF_NO_BLOCK: t->block = false; break;
-	case COW__IF_MAPPING: t->mapping = true; break;
+	case COW__IF_BLOCK: t->use = COW__USE_BLOCK; break;
+	case COW__IF_NO_BLOCK: t->use = COW__USE_STORAGE; break;
+	case COW__IF_MAPPING: t->use = COW__USE_MAPPING; break;
 	case COW__IF_STORAGE: t->allocation = (void *)&note; break;
-	case COW__OBSTACLES: break;
+	default: break;
 	}
+}
+
+/* Who has the obstacle has this one as well. 0: none. */
+static uint32_t included(uint32_t obstacle)
+{
+	return obstacle == COW__IF_PUNCHING   ? COW__IF_BUSY
+	       : obstacle == COW__IF_SCATTERED ? COW__IF_PIECED
+	       : obstacle == COW__IF_MAPPING   ? COW__IF_BLOCK
+	                                       : 0;
 }
 
 static bool can_in(enum cow__event event, enum cow__state state, bool block)
 {
 	struct cow__tile t = in_state(state);
 
-	t.block = block;
+	t.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
 	return cow__can(&t, event);
 }
 
@@ -143,12 +150,10 @@ static void make_row(enum cow__event event, char *row)
 	for (int o = 0; o < COW__OBSTACLES; o++) {
 		struct cow__tile t = in_state(from);
 
-		t.block = block;
-		if (1u << o == COW__IF_SCATTERED) { /* it is pieced as well */
-			add(&t, COW__IF_PIECED);
-			if (!cow__can(&t, event))
-				continue;
-		}
+		t.use = block ? COW__USE_BLOCK : COW__USE_STORAGE;
+		add(&t, included(1u << o));
+		if (!cow__can(&t, event))
+			continue;
 		add(&t, 1u << o);
 		if (!cow__can(&t, event)) {
 			append(row, obstacles[o], first);
@@ -183,7 +188,7 @@ START_TEST(each_obstacle_is_seen)
 		struct cow__tile t = in_state(COW__IS_SHARED);
 		uint32_t before;
 
-		t.block = 1u << o == COW__IF_NO_BLOCK;
+		t.use = 1u << o == COW__IF_NO_BLOCK ? COW__USE_BLOCK : COW__USE_STORAGE;
 		before = cow__obstacles(&t);
 		add(&t, 1u << o);
 		ck_assert_uint_eq(before & 1u << o, 0);
