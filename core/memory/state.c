@@ -85,6 +85,15 @@ cow__engine_tick(void)
 		cow__hooks.tick();
 }
 
+bool
+cow__mappings_left(size_t n)
+{
+	if (cow__engine.mappings + n < cow__engine.mappings_max)
+		return true;
+	cow__fallback(COW_FALLBACK_MAPPINGS);
+	return false;
+}
+
 static uint64_t sleepers_at; /* the next look for threads that sleep past libc */
 
 bool

@@ -126,6 +126,9 @@ cow__commits(void)
 	return cow__engine.use_collapse && !cow__engine.no_collapse;
 }
 
+/* Does the limit leave room for `n` more kernel mappings? */
+bool cow__mappings_left(size_t n);
+
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */
 extern void (*cow__trim_others)(void);

@@ -10,7 +10,6 @@
  */
 #include "core/base/base.h"
 #include "core/cow/freeze.h"
-#include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/segment.h"
