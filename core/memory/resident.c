@@ -7,6 +7,7 @@
 #include "core/memory/attribute.h"
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
+#include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"

@@ -7,6 +7,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/extent.h"
+#include "core/memory/helper.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
 #include "core/policy/decide.h"

@@ -10,7 +10,6 @@
 #define COW_CORE_MEMORY_STATE_H
 
 #include "core/base/mutex.h"
-#include "core/memory/helper.h"
 #include "core/memory/segment.h"
 #include "core/memory/tile.h"
 #include "cowshed.h"
@@ -111,14 +110,6 @@ bool cow__engine_lock_in_handler(void);
 /* The same, within `ns`. */
 bool cow__engine_lock_within(uint64_t ns);
 
-/* cow__quiet_begin() for the window; counts why not. Engine locked. False in
- * vfork's child. Threads that run are stopped, if the program asked for that (option
- * quiet). One that has not stopped after `stop_ns` is left alone. 0: none is stopped. */
-bool cow__engine_quiet(uint64_t stop_ns);
-
-/* Would it look now whether threads that are not parked sleep past libc? */
-bool cow__engine_sleepers_due(uint64_t now);
-
 /* May memory be committed in huge pages? */
 static inline bool
 cow__commits(void)
@@ -132,6 +123,11 @@ bool cow__mappings_left(size_t n);
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */
 extern void (*cow__trim_others)(void);
+
+/* A job of the helper. It returns after how many ns to call it again. 0: at once, before the
+ * jobs behind it. UINT64_MAX: nothing is left to do. Engine locked; a job may unlock it
+ * meanwhile. */
+typedef uint64_t cow__job_fn(uint64_t now);
 
 /*
  * What this room calls in the rooms above it. It does not know them, so
@@ -148,7 +144,7 @@ struct cow__hooks {
 	int (*trim)(void);
 	/* A live tile ends. */
 	void (*tile_freed)(const struct cow__tile *t);
-	/* The helper's jobs, in their order (core/memory/helper.h). NULL ends the list. */
+	/* The helper's jobs, in their order. NULL ends the list. */
 	cow__job_fn *const *jobs;
 };
 extern const struct cow__hooks cow__hooks;
