@@ -30,6 +30,7 @@ struct cow__engine {
 	size_t mappings_max;    /* our share of vm.max_map_count */
 	size_t frozen;          /* live tiles that are mapped private */
 	struct cow__segment *segments, *current;
+	bool single_ended;      /* a single block's segment has lost its last tile */
 	uint32_t generation;    /* number of forks above this process */
 	int32_t process;        /* id of the engine's process; vfork's child has another */
 

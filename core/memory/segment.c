@@ -24,26 +24,6 @@ static struct cow__pool segments = {
 	.object_bytes = sizeof(struct cow__segment)
 };
 static unsigned count, singles;
-static bool ended; /* a single block's segment has lost its last tile */
-
-uint64_t
-cow__segment_offset(uintptr_t addr)
-{
-	return addr - cow__engine.start;
-}
-
-void
-cow__segment_ref(struct cow__segment *s)
-{
-	s->tiles++;
-}
-
-void
-cow__segment_unref(struct cow__segment *s)
-{
-	s->tiles--;
-	ended |= s->single && s->tiles == 0;
-}
 
 static int
 segment_new(struct cow__segment **ret)
@@ -178,7 +158,7 @@ cow__segments_end(void)
 {
 	struct cow__segment *s, *next;
 
-	ended = false;
+	cow__engine.single_ended = false;
 	for (s = cow__engine.segments; s; s = next) {
 		next = s->next;
 		if (s->tiles == 0)
@@ -197,7 +177,7 @@ cow__segments_sweep(bool all)
 bool
 cow__segments_ended(void)
 {
-	return ended;
+	return cow__engine.single_ended;
 }
 
 /* Clears the pages through a mapping, for the moment, where the descriptor does
@@ -235,12 +215,6 @@ allocatable(const struct cow__segment *s)
 {
 	return s->owner && !s->forked && !s->single && !s->stale &&
 	       cow__descriptor_ok(&s->file);
-}
-
-bool
-cow__segment_usable(const struct cow__segment *s)
-{
-	return !s || (s->owner && !s->forked);
 }
 
 int

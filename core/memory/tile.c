@@ -10,7 +10,7 @@
 #include "core/base/pool.h"
 #include "core/base/stats.h"
 #include "core/memory/engine.h"
-#include "core/memory/segment.h"
+#include "core/memory/segment_ref.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
