@@ -14,17 +14,12 @@
  * became a stranger (core/fork/border.h). A forked child never allocates from its
  * parent's segments.
  *
- * Behind the window part lies the control part: one word for each tile that was
- * ever inherited, with a bit for each holder (core/memory/holders.h). A segment
- * for a single block keeps its control part elsewhere, as a file with it could
- * not be sealed.
+ * Behind the window part lies the control part (core/memory/control.h).
  */
 #ifndef COW_CORE_MEMORY_SEGMENT_H
 #define COW_CORE_MEMORY_SEGMENT_H
 
 #include "core/memory/segment_ref.h"
-
-#define COW__WORDS_MAX ((uint32_t)1 << 20)
 
 /* The segment to allocate from. Makes one if none serves. Engine locked. */
 int cow__segment_current(struct cow__segment **ret);
@@ -54,25 +49,12 @@ void cow__segments_sweep(bool all);
 void cow__segments_end(void);
 bool cow__segments_ended(void);
 
-/* Maps the control part. Called before the first word is taken. */
-int cow__segment_control(struct cow__segment *s);
-
-/* Unmaps it: this process neither asks nor tells any more who has the file. 0 or -errno. */
-int cow__segment_control_end(struct cow__segment *s);
-
-/* Takes a word and zeroes it. Returns its number + 1, or 0 if none is left. */
-uint32_t cow__segment_word_new(struct cow__segment *s);
-void cow__segment_word_free(struct cow__segment *s, uint32_t word);
-
 /* Notes for the child what is free in a file of its parent, and has pages: plain Linux would not
  * let it see that. before_fork does so for all warm memory, so that the child need not map
  * memory for the notes, and parent forgets it. */
 void cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes);
 void cow__segments_before_fork(void);
 void cow__segments_parent(void);
-
-/* Have all strangers let go of the file? */
-bool cow__segment_left(const struct cow__segment *s);
 
 /* Gives back what strangers filled: where a mapping of theirs reads a hole, the kernel puts a page
  * of zeros into the file, which would outlive them. It looks once a second (`all`: now). */

@@ -51,6 +51,9 @@ bool cow__segment_usable(const struct cow__segment *s);
 void cow__segment_ref(struct cow__segment *s);
 void cow__segment_unref(struct cow__segment *s);
 
+/* Have all strangers let go of the file? */
+bool cow__segment_left(const struct cow__segment *s);
+
 /* The file offset of a window address. */
 uint64_t cow__segment_offset(uintptr_t addr);
 
