@@ -5,7 +5,7 @@
 #include "core/memory/decay.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/memory/extent.h"
+#include "core/memory/bare.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
@@ -81,7 +81,7 @@ cool(struct cow__tile *t, bool unlocked)
 	t->small &= r < 0;
 	cow__tile_change_end(t);
 	if (t->backing == COW__NONE)
-		cow__extent_put_bare(t);
+		cow__bare_put(t);
 	else
 		(void)cow__tile_put(t);
 	if (r == 0)
