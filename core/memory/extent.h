@@ -8,6 +8,7 @@
 #define COW_CORE_MEMORY_EXTENT_H
 
 #include "core/base/base.h"
+#include "core/memory/ends.h"
 #include "core/memory/holders.h"
 #include "core/memory/place.h"
 
@@ -31,10 +32,6 @@ void cow__extent_live(struct cow__tile *t, size_t used);
 /* Live tiles have so many bytes more, which nobody asked for. */
 void cow__extent_counts(size_t bytes);
 
-/* The program's mapping ends. What views or other processes still read stays in
- * limbo until they are done. The rest becomes warm. Can't fail. */
-void cow__extent_free(struct cow__tile *t);
-
 /* Puts a live tile into limbo: only views read it from now on. Its own mapping
  * ends. The caller drops the reference of that mapping. */
 void cow__extent_detach(struct cow__tile *t);
@@ -43,10 +40,6 @@ void cow__extent_detach(struct cow__tile *t);
  * warm if this process may use the pages again. `alone`: no other process has
  * them. */
 void cow__recycle(struct cow__tile *t, bool alone);
-
-/* One mapping less reads the pages of `t`. After the last one a tile in limbo is
- * released. */
-void cow__extent_unref_pages(struct cow__tile *t);
 
 /* Resizes a live tile in place. False: that is not possible, and nothing
  * changed. */

@@ -6,7 +6,7 @@
 #include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/memory/extent.h"
+#include "core/memory/ends.h"
 #include "core/memory/helper.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
