@@ -64,6 +64,12 @@ struct cow__cuda {
 	struct cow__cuda_kernels *kernels;
 };
 
+/* What cuda/start.c has found. */
+extern struct cow__cuda_started {
+	int count; /* how many devices were started; set last */
+	struct cow__cuda devices[COW_DEVICE_INDEXES];
+} cow__cuda_started;
+
 /* The device, if cow_cuda_start() found it and this process may use it. -ENODEV: it did not;
  * -ECHILD: this is a forked child. Costs two loads. */
 int cow__cuda_get(int index, struct cow__cuda **ret);
@@ -72,8 +78,5 @@ int cow__cuda_get(int index, struct cow__cuda **ret);
  * again. Calls may be nested. */
 int cow__cuda_enter(struct cow__cuda *d);
 void cow__cuda_leave(struct cow__cuda *d);
-
-/* Lets `d` reach all memory of `peer` from then on. -EOPNOTSUPP: it can't. Entered. */
-int cow__cuda_reach(struct cow__cuda *d, const struct cow__cuda *peer);
 
 #endif

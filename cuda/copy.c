@@ -17,6 +17,7 @@
 #include "core/base/base.h"
 #include "core/base/error.h"
 #include "cuda/kernels.h"
+#include "cuda/piece.h"
 #include "cuda/pinned.h"
 #include "cuda/poison.h"
 #include "cuda/ring.h"

@@ -33,7 +33,7 @@
 #include "core/storage/storage.h"
 #include "cuda/piece.h"
 #include "cuda/uses.h"
-#include "share/group.h"
+#include "share/slot.h"
 
 /* The stream of data whose stream has ended. It equals no other stream. */
 #define COW__CUDA_NO_STREAM ((struct cow__cu_stream *)~(uintptr_t)0)

@@ -320,8 +320,9 @@ cow__cuda_range_unmap(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes)
 	return r;
 }
 
-int
-cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by)
+/* Lets device `by` reach all maps of `d`, those that are there and later ones. */
+static int
+maps_open(const struct cow__cuda *d, const struct cow__cuda *by)
 {
 	struct known *k = &known[d->index];
 	uint64_t readers;
@@ -341,6 +342,36 @@ cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by)
 		k->readers = readers;
 	cow__mutex_unlock(&k->lock);
 	return r;
+}
+
+int
+cow__cuda_reach(struct cow__cuda *d, const struct cow__cuda *peer)
+{
+	uint64_t bit = (uint64_t)1 << peer->index;
+	enum cow__cu_result result;
+
+	if (__atomic_load_n(&d->peers_on, __ATOMIC_RELAXED) & bit)
+		return 0;
+	if (!(d->peers & bit))
+		return cow__error(-EOPNOTSUPP,
+		                  "the device can't reach the other one's memory");
+	result = d->cu->enable_peer(peer->context, 0);
+	/* Another library of the process may have enabled it. */
+	if (result != COW_CU_PEER_ACCESS_ALREADY_ENABLED) {
+		int r = cow__cu_error(result, "letting a device reach another");
+
+		if (r < 0)
+			return r;
+	}
+	/* That call is for memory of cuMemAlloc. Ours is opened map by map. */
+	if (peer->virtual_memory) {
+		int r = maps_open(peer, d);
+
+		if (r < 0)
+			return r;
+	}
+	__atomic_fetch_or(&d->peers_on, bit, __ATOMIC_RELAXED);
+	return 0;
 }
 
 struct making {

@@ -8,7 +8,7 @@
  *
  * A piece lives until its last reference and its last map are gone. piece.c knows every map:
  * when a device begins to reach another one, it gets access to all maps of that one
- * (cow__cuda_maps_open()).
+ * (cow__cuda_reach()).
  *
  * The device must be entered for all of these but cow__cuda_piece_ref().
  */
@@ -67,8 +67,8 @@ int cow__cuda_range_map(struct cow__cuda *d, cow__cu_ptr ptr,
  * error: maps that stay are still known, and the call can be repeated. */
 int cow__cuda_range_unmap(struct cow__cuda *d, cow__cu_ptr ptr, size_t bytes);
 
-/* Lets device `by` reach all maps of `d`, those that are there and later ones. */
-int cow__cuda_maps_open(const struct cow__cuda *d, const struct cow__cuda *by);
+/* Lets `d` reach all memory of `peer` from then on. -EOPNOTSUPP: it can't. Entered. */
+int cow__cuda_reach(struct cow__cuda *d, const struct cow__cuda *peer);
 
 /* Bytes of physical memory that this process made on the device. add: -ENOMEM: beyond the
  * fraction. */

@@ -7,11 +7,7 @@
 
 #include "cuda/context.h"
 
-/* Registers `count` probed devices with the other parts of the library. A failure undoes all
- * of it. */
-int cow__cuda_register(struct cow__cuda *devices, int count);
-
-/* The part of it that registers the allocators. */
+/* The part of it that registers the allocators (cuda/allocator.c). */
 int cow__cuda_allocators_set(struct cow__cuda *devices, int count);
 
 #endif

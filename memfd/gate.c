@@ -9,7 +9,7 @@
 #include "memfd/gate.h"
 #include "memfd/export.h"
 #include "memfd/forked.h"
-#include "memfd/sys.h"
+#include "memfd/syscall.h"
 
 #include <string.h>
 

@@ -37,6 +37,8 @@
  * itself. */
 static bool withheld;
 
+bool cow__map_advised;
+
 static int
 result(long r)
 {

@@ -4,12 +4,10 @@
  */
 #include "memfd/page.h"
 #include "memfd/export.h"
-#include "memfd/map.h"
 
 #include <sys/auxv.h>
 
 COW_EXPORT size_t cow__page = 4096;
-bool cow__map_advised;
 
 void
 cow__page_init(void)

@@ -10,16 +10,13 @@
 #define COW_MEMFD_SYS_H
 
 #include "memfd/gate.h"
+#include "memfd/syscall.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 /* The kernel's struct sigaction, not libc's, of both architectures. aarch64 has a
@@ -39,10 +36,6 @@ struct cow__entry {
 	unsigned char type;
 	char name[];
 };
-
-/* Visible, since the shim's syscall() ends here, too. */
-__attribute__((visibility("default"))) long
-cow__syscall(long nr, long a, long b, long c, long d, long e, long f);
 
 /* Through the gate: calls that a filter may end the process for are not made. */
 #define SYS6(nr, a, b, c, d, e, f)                                            \

@@ -14,8 +14,8 @@
  * engine. And tools that replace libc's calls do not see the engine's mappings,
  * which they could only misunderstand; with MODE=tsan there is one exception, below.
  */
+#include "memfd/syscall.h"
 #include "memfd/forked.h"
-#include "memfd/sys.h"
 
 #if defined(__x86_64__)
 

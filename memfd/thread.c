@@ -11,7 +11,6 @@
  */
 #include "memfd/thread.h"
 #include "memfd/gate.h"
-#include "memfd/map.h"
 #include "memfd/signals.h"
 #include "memfd/sys.h"
 #include "memfd/wait.h"
@@ -107,9 +106,11 @@ cow__thread_start(struct cow__thread *thread, void (*main)(void))
 	if (cow__gate_state && !cow__gate_lets(SYS_clone, (long)flags, 0, 0, 0))
 		return -EPERM;
 	if (!thread->memory) {
-		r = cow__map_meta(STACK_BYTES + TLS_BYTES, &thread->memory);
+		r = sys_mmap(NULL, STACK_BYTES + TLS_BYTES, PROT_READ | PROT_WRITE,
+		             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (r < 0)
 			return (int)r;
+		thread->memory = (void *)r;
 	}
 	tls = (void **)((char *)thread->memory + STACK_BYTES + TLS_BYTES / 2);
 	*tls = tls;

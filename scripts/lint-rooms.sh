@@ -5,7 +5,8 @@
 # it and use their symbols, never those of the rooms behind it. Checked on includes and on the
 # objects in $BUILD. The one symbol that points up is cow__hooks, a table that core/engine.c
 # fills (core/memory/state.h). Inside of a room, too, includes go in one direction: NAME.h and
-# NAME.c count as one, and no two of them may lead to each other. Tuning constants are in core/policy.
+# NAME.c count as one, and no two of them may lead to each other (scripts/lint-cycles.py, in other
+# folders, too). Tuning constants are in core/policy.
 set -u
 export LC_ALL=C
 obj=${BUILD:-build/plain}/obj/core
@@ -43,19 +44,7 @@ done | awk 'function room(path, p) { return split(path, p, "/") == 2 ? p[1] : ".
 		}
 	}' | upward | rule 'rooms, objects'
 
-# Rooms that have such cycles still. One that has none any more leaves this list for good.
-cyclic='memfd core/memory core/cow core/storage share tensor'
-loop() { # ROOM: files that include each other, in a circle
-	grep -HoE "^#include \"$1/[^\"]*\"" "$1"/*.[ch] | sed -E 's/\.[ch]:#include "/ /; s/\.h"$//' |
-		awk '$1 != $2' | tsort 2>&1 >/dev/null | sed -n 's/^tsort: \([^-]\)/\1/p'
-}
-for room in core/*/ memfd/ quiet/ share/ preload/ tensor/; do
-	room=${room%/} found=$(loop "$room" | paste -sd ' ')
-	case " $cyclic " in
-	*" $room "*) [ -n "$found" ] || echo "$room has no cycles any more" ;;
-	*) [ -z "$found" ] || echo "$found" ;;
-	esac
-done | rule 'files in a circle'
+scripts/lint-cycles.py memfd quiet core core/*/ share tensor cuda preload cli 2>&1 | rule 'files in a circle'
 
 # A number that could be another one, with the engine still right, stands in core/policy alone.
 grep -nE '^#define ([A-Z0-9_]*_)?(NS|LEAST|MOST|SHARE|TRIES|LOOKS|STEPS?|SLICE) ' core/*.[ch] core/*/*.[ch] |

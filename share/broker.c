@@ -4,13 +4,14 @@
  *
  * share/broker_put.c makes the requests.
  */
-#include "share/broker_call.h"
+#include "share/broker.h"
 #include "core/memory/state.h"
 #include "core/base/error.h"
 #include "core/base/pool.h"
 #include "memfd/process.h"
 #include "memfd/socket.h"
 #include "memfd/wait.h"
+#include "share/broker_call.h"
 
 #define TIMEOUT_MS 5000
 #define ERRNO_MAX 4095

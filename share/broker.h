@@ -8,32 +8,13 @@
  *
  * An item with the flag ONCE is not in the list. Its first receiver drops it, and nobody
  * tells the client that put it.
+ *
+ * This is what the rest of share/ sees of it; share/broker_call.h has the connection.
  */
 #ifndef COW_SHARE_BROKER_H
 #define COW_SHARE_BROKER_H
 
 #include "cowshed-broker.h"
-#include "memfd/dial.h"
-#include "share/home.h"
-
-struct cow__put {
-	struct cow__put *next;
-	struct cow_broker_item item;
-	struct cow__home *home; /* NULL: zero bytes */
-};
-
-struct cow_broker {
-	struct cow__mutex lock; /* taken before cow__share_lock */
-	uint64_t refs;
-	struct cow_broker *next; /* in the list of this process's connections */
-	struct cow__descriptor socket;
-	struct cow__put *puts;
-	struct cow__put *parents; /* in a forked child: the parent's puts, to be freed */
-	int restored;             /* 0, or the error of the last try to put all again */
-	uint32_t flags, timeout_ms;
-	char address[COW__ADDRESS_MAX + 1];
-	char program[256];
-};
 
 /* In a forked child: closes the connections, which are the parent's. */
 void cow__brokers_child(void);

@@ -1,13 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Between share/broker.c, the connection, and share/broker_put.c, its use
+ * A connection to the broker: between share/broker.c, which makes it, and share/broker_put.c
  *
  * The caller of each function holds the broker's lock.
  */
 #ifndef COW_SHARE_BROKER_CALL_H
 #define COW_SHARE_BROKER_CALL_H
 
-#include "share/broker.h"
+#include "cowshed-broker.h"
+#include "memfd/dial.h"
+#include "share/home.h"
+
+struct cow__put {
+	struct cow__put *next;
+	struct cow_broker_item item;
+	struct cow__home *home; /* NULL: zero bytes */
+};
+
+struct cow_broker {
+	struct cow__mutex lock; /* taken before cow__share_lock */
+	uint64_t refs;
+	struct cow_broker *next; /* in the list of this process's connections */
+	struct cow__descriptor socket;
+	struct cow__put *puts;
+	struct cow__put *parents; /* in a forked child: the parent's puts, to be freed */
+	int restored;             /* 0, or the error of the last try to put all again */
+	uint32_t flags, timeout_ms;
+	char address[COW__ADDRESS_MAX + 1];
+	char program[256];
+};
 
 /* 1: connected by this call, which put all again; 0: was connected before; -errno. */
 int cow__broker_connect(struct cow_broker *b);

@@ -4,6 +4,7 @@
  */
 #include "core/base/error.h"
 #include "memfd/process.h"
+#include "share/broker.h"
 #include "share/broker_call.h"
 #include "share/channel.h"
 

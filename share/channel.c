@@ -9,6 +9,7 @@
 #include "core/memory/own_segment.h"
 #include "memfd/map.h"
 #include "memfd/process.h"
+#include "share/group.h"
 
 #define KNOWN                                                                  \
 	(COW_CHANNEL_JOIN | COW_CHANNEL_TAKE_ALIASES | COW_CHANNEL_SAME_USER |  \

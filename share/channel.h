@@ -11,7 +11,7 @@
  * Descriptors are checked just before they are sent. A thread of the program that opens its
  * own file under such a number after the check gives it to the peer: see memfd/descriptor.h.
  *
- * A message holds its packed storages by a slot of its own (share/group.h). So they
+ * A message holds its packed storages by a slot of its own (share/slot.h). So they
  * arrive if the sender exits right after sending. If the receiver dies, the kernel
  * empties its queue and closes the slot, and nothing is held any more.
  */
@@ -21,7 +21,6 @@
 #include "cowshed-share.h"
 #include "memfd/socket.h"
 #include "share/home.h"
-#include "share/parcel.h"
 #include "share/wire.h"
 
 #define COW__OWN_MOST 48u /* descriptors of storages in one message */
@@ -92,13 +91,6 @@ bool cow__incoming_kept(const struct cow__incoming *in);
 
 /* In a forked child: marks all channels as the parent's. */
 void cow__channels_child(void);
-
-/* Adds a device's storage to the message that is being made; makes a storage of what came
- * in one. `bytes` describe it; `fd` stays the caller's. */
-int cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
-                    struct cow__wire_item *i);
-int cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
-                     const unsigned char *bytes, struct cow_storage **ret);
 
 /* A reference to the home that the storage is sent from in this mode. If the storage has
  * no such home, makes one. Takes the share lock itself. */

@@ -5,6 +5,7 @@
 #include "core/base/error.h"
 #include "memfd/memfd.h"
 #include "share/channel.h"
+#include "share/parcel.h"
 
 COW_EXPORT int
 cow_group_storage_new(struct cow_group *g, size_t bytes, enum cow_share_mode mode,

@@ -11,6 +11,7 @@
 #include "memfd/ring.h"
 #include "share/broker.h"
 #include "share/channel.h"
+#include "share/group.h"
 #include "share/home.h"
 #include "share/layout.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rows of bits that say who holds what. See share/pack.h.
+ * Rows of bits that say who holds what. See the header.
  *
  * The owner of slot n alone writes row n. The one exception is a message's row: the
  * receiver sets its own bits, then clears the message's.
  */
+#include "share/hold.h"
 #include "core/base/base.h"
 #include "memfd/map.h"
 #include "memfd/wait.h"
-#include "share/layout.h"
 
 #define TRIES 1000 /* of one yield each: some hundred microseconds */
 

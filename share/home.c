@@ -10,7 +10,9 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
+#include "share/group.h"
 #include "share/layout.h"
+#include "share/pack_space.h"
 
 #define SEAL_TRIES 16
 
@@ -154,7 +156,7 @@ leave_pack(struct cow__home *h)
 {
 	struct cow_group *g = h->pack->group;
 
-	cow__pack_free(h->pack, &h->at);
+	cow__space_give(h->pack, &h->at);
 	cow__group_unref(g);
 }
 

@@ -12,6 +12,7 @@
  */
 #include "core/base/error.h"
 #include "share/channel.h"
+#include "share/parcel.h"
 
 /* Can this home be sent in this mode? Not as a clone if the program has the address for
  * good (`in_place`): it would go on writing the bytes that were sent. */

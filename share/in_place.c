@@ -11,7 +11,6 @@
 #include "memfd/pins.h"
 #include "memfd/wait.h"
 #include "share/home.h"
-#include "share/layout.h"
 
 #define GIVE_NS 100000000u
 

@@ -9,6 +9,7 @@
  * does not wait. It is closed at once, and refused when the message is complete.
  */
 #include "share/channel.h"
+#include "share/parcel.h"
 
 void
 cow__incoming_close_fds(struct cow__incoming *in)

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layout of a pack's file
+ * The layout of a pack's file (share/pack.h), and where this process maps it
  *
- * All members of a group read and write it, so it has a version.
+ * All members of a group read and write the file, so its layout has a version.
  */
 #ifndef COW_SHARE_LAYOUT_H
 #define COW_SHARE_LAYOUT_H
 
 #include "core/base/base.h"
-#include "share/pack.h"
+#include "share/slot.h"
+
+#include <stddef.h>
 
 #define COW__PACK_MAGIC 0x6b636170776f63u /* "cowpack" */
 #define COW__PACK_VERSION 1u
@@ -59,14 +61,36 @@ cow__data_offset(uint32_t pages)
 	                     COW__PACK_HUGE);
 }
 
-/* Marks a message's row as clean, when the receiver has taken over all that it held. */
-void cow__hold_landed(struct cow__pack *p, const struct cow__slot *s);
+struct cow__pack {
+	struct cow__pack *next; /* in the group's list */
+	struct cow_group *group;
+	struct cow__descriptor file;
+	struct cow__pack_head *head;
+	struct cow__id id;
+	uint32_t *generations;
+	char *rows, *data;
+	size_t bytes; /* of the whole mapping */
+	uint32_t pages;   /* of the data part */
+	uint32_t highest; /* page that this process ever held */
+	bool owner, alias, retired;
+	/* The child could not map the file, and has copies of what was held. Stays set in
+	 * the child, where the pack is retired; in the parent until the fork is over. */
+	bool severed;
+	void *copy;
+	size_t copied;
+	uint32_t homes; /* of this process, in this pack */
+	/* What is free in it: share/pack_space.h. NULL: another member is the owner. */
+	struct cow__pack_space *space;
+};
 
-/* Is this process, which is leaving, the last holder? The bits stay until
- * cow__hold_left(), and protect what the caller does meanwhile. *ret_only false: another
- * slot is leaving, too, and may give the pages back a second time, later. */
-bool cow__hold_last(struct cow__pack *p, uint32_t page, struct cow__roll *r,
-                    bool *ret_only);
-void cow__hold_left(struct cow__pack *p, uint32_t page);
+struct cow__extent_at {
+	uint32_t page, pages, generation;
+};
+
+static inline char *
+cow__pack_data(const struct cow__pack *p, uint32_t page)
+{
+	return p->data + (size_t)page * cow__page;
+}
 
 #endif

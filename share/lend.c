@@ -12,8 +12,8 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/pagemap.h"
+#include "share/hold.h"
 #include "share/home.h"
-#include "share/layout.h"
 
 /* A private view of a home's bytes. */
 struct view {

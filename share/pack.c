@@ -7,7 +7,6 @@
 #include "memfd/map.h"
 #include "memfd/memfd.h"
 #include "memfd/process.h"
-#include "share/layout.h"
 #include "share/pack_space.h"
 
 /* Of one process: each costs a descriptor. */

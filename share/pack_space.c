@@ -6,7 +6,6 @@
 #include "core/base/array.h"
 #include "core/base/pool.h"
 #include "memfd/map.h"
-#include "share/layout.h"
 
 /* Eight sizes of extents between a power of two and the next. A freed extent serves again
  * for its own size and is not merged: its pages are gone, so it costs only addresses. */
@@ -138,7 +137,7 @@ waiting(const struct cow__pack_space *s, uint32_t page)
 	return &s->waits[page / 64];
 }
 
-/* cow__pack_free() calls it once for an extent: one that came back and is freed again is
+/* cow__space_give() calls it once for an extent: one that came back and is freed again is
  * still in limbo. */
 static void
 to_limbo(struct cow__pack_space *s, const struct cow__extent_at *at)
@@ -208,7 +207,7 @@ cow__space_take(struct cow__pack *p, uint32_t pages, unsigned class, uint32_t *r
 }
 
 void
-cow__pack_free(struct cow__pack *p, const struct cow__extent_at *at)
+cow__space_give(struct cow__pack *p, const struct cow__extent_at *at)
 {
 	struct cow__roll now = { { 0 } };
 	bool only, last = cow__hold_last(

@@ -13,7 +13,7 @@
 #ifndef COW_SHARE_PACK_SPACE_H
 #define COW_SHARE_PACK_SPACE_H
 
-#include "share/pack.h"
+#include "share/hold.h"
 
 /* NULL: no memory. cow__space_begin() makes it ready for a pack of `pages`: 0 or -errno. */
 struct cow__pack_space *cow__space_new(void);
@@ -27,6 +27,9 @@ uint32_t cow__space_round(uint32_t pages, unsigned *ret_class);
 /* Takes an extent of that size and class. False: the pack has no room for it. */
 bool cow__space_take(struct cow__pack *p, uint32_t pages, unsigned class,
                      uint32_t *ret);
+
+/* Ends this process's hold on an extent. The last holder gives its pages back. */
+void cow__space_give(struct cow__pack *p, const struct cow__extent_at *at);
 
 /* Looks at up to `most` extents in limbo, and frees those that nobody holds any more. */
 void cow__space_poll(struct cow__pack *p, uint32_t most);

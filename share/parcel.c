@@ -2,6 +2,7 @@
 /*
  * Storages of devices in messages. See the header.
  */
+#include "share/parcel.h"
 #include "core/base/error.h"
 #include "share/broker.h"
 #include "share/channel.h"

@@ -51,4 +51,11 @@ cow__parcels(void)
 	return __atomic_load_n(&cow__parcel_ops, __ATOMIC_ACQUIRE);
 }
 
+/* Adds a device's storage to the message that is being made; makes a storage of what came
+ * in one. `bytes` describe it; `fd` stays the caller's. */
+int cow__parcel_add(struct cow_channel *c, const struct cow_parcel *p,
+                    struct cow__wire_item *i);
+int cow__parcel_open(struct cow_channel *c, const struct cow__wire_item *i, int fd,
+                     const unsigned char *bytes, struct cow_storage **ret);
+
 #endif

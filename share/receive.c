@@ -9,7 +9,9 @@
 #include "memfd/memfd.h"
 #include "share/broker.h"
 #include "share/channel.h"
-#include "share/layout.h"
+#include "share/group.h"
+#include "share/hold.h"
+#include "share/parcel.h"
 
 /* Is it a shortage that may pass? Then the message stays, and the next call tries again. */
 static bool

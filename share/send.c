@@ -5,7 +5,8 @@
 #include "core/base/error.h"
 #include "share/broker.h"
 #include "share/channel.h"
-#include "share/layout.h"
+#include "share/hold.h"
+#include "share/parcel.h"
 
 /* ---- What is to be sent ------------------------------------------------------------- */
 

@@ -16,7 +16,7 @@
 #ifndef COW_SHARE_WIRE_H
 #define COW_SHARE_WIRE_H
 
-#include "share/group.h"
+#include "share/slot.h"
 
 #include <stddef.h>
 

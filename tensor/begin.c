@@ -15,6 +15,7 @@
 #include "core/base/error.h"
 #include "core/base/pool.h"
 #include "tensor/copy.h"
+#include "tensor/device.h"
 
 static struct cow__pool works = { .object_bytes = sizeof(struct cow_work) };
 

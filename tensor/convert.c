@@ -13,7 +13,6 @@
 #include "core/base/base.h"
 #include "tensor/dtype.h"
 #include "tensor/rules.h"
-#include "tensor/vector.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -13,18 +13,12 @@
 #ifndef COW_TENSOR_CONVERT_H
 #define COW_TENSOR_CONVERT_H
 
-#include "cowshed-tensor.h"
+#include "tensor/vector.h"
 
 enum cow__convert_bits {
 	COW__CONVERT_CONJ = 1 << 0,
 	COW__CONVERT_NEG = 1 << 1,
 };
-
-/* Converts `n` elements. Strides are in bytes; a stride of the element's size is dense. The
- * two rows don't overlap, or are the same place with the same stride. In any other overlap
- * an element may be read after it was overwritten. */
-typedef void cow__convert_fn(void *to, int64_t to_stride, const void *from,
-                             int64_t from_stride, int64_t n);
 
 struct cow__conversion {
 	cow__convert_fn *convert; /* never NULL */
@@ -46,7 +40,6 @@ cow__convert_fn *cow__convert_plain(enum cow_dtype to, enum cow_dtype from);
 
 /* The vector version of this level (tensor/vector.h), or NULL: no such pair, or this
  * processor can't run it. */
-#define COW__VECTOR_LEVELS 3
 cow__convert_fn *cow__convert_vector(int level, enum cow_dtype to,
                                      enum cow_dtype from);
 

@@ -9,7 +9,6 @@
 #include "core/memory/state.h"
 #include "core/base/error.h"
 #include "core/storage/storage.h"
-#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 #define KNOWN_FLAGS                                                            \

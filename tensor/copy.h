@@ -9,6 +9,7 @@
  *                                    temporaries
  *   cow__copy_begin()     begin.c    the same, left unfinished
  *   cow__strided_copy()   strided.h  copies bytes in host memory
+ *   cow__copy_quantized() quantize.c in place of all these, if a side is quantized
  */
 #ifndef COW_TENSOR_COPY_H
 #define COW_TENSOR_COPY_H
@@ -71,26 +72,12 @@ int cow__copy_begin(struct cow_tensor *to, struct cow_tensor *from, bool whole,
 int cow__tensor_copy(struct cow_tensor *to, struct cow_tensor *from,
                      uint32_t flags, struct cow_work *work);
 
+/* A copy in which at least one side is quantized. copy.c has checked the flags. */
+int cow__copy_quantized(struct cow_tensor *to, struct cow_tensor *from,
+                        uint32_t flags, struct cow_work *work);
+
 /* cow_tensor_clone() with PRESERVE, of a tensor that is not quantized. The copy has ended on
  * return. */
 int cow__tensor_clone_wait(struct cow_tensor *tensor, struct cow_tensor **ret);
-
-/* The device's operations if it has marks, else NULL: its copies have ended on return. */
-const struct cow_device_ops *cow__device_marks(struct cow_device device);
-
-/* The operations that were registered for the device's type. NULL: none, as for the CPU. */
-const struct cow_device_ops *cow__device_ops(struct cow_device device);
-
-/* Passes the result of a device's function on. If it is an error, the sentence that the
- * device left stands; without one makes the usual sentence. The caller has called
- * cow__error_begin() before the device's function. */
-int cow__device_said(const struct cow_device_ops *ops, int r);
-
-/* Replaces the index -1 by that of the device that the thread works on. */
-void cow__device_resolve(struct cow_device *device);
-
-/* A storage in host memory that the device reaches directly. -ENOTSUP: it has none. */
-int cow__device_host_new(struct cow_device device, size_t bytes,
-                         struct cow_storage **ret);
 
 #endif

@@ -5,8 +5,9 @@
  * The CPU and the meta device have no entry: the engine copies host memory, and meta tensors
  * have no bytes.
  */
+#include "tensor/device.h"
+#include "core/base/base.h"
 #include "core/base/error.h"
-#include "tensor/copy.h"
 
 static const struct cow_device_ops *table[COW_DEVICE_TYPES];
 

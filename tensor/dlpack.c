@@ -24,6 +24,7 @@
 #include "core/base/pool.h"
 #include "core/storage/storage.h"
 #include "tensor/copy.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/say.h"
 

@@ -9,7 +9,7 @@
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
-#include "tensor/quantizer.h"
+#include "tensor/quantized.h"
 #include "tensor/say.h"
 
 /* The bits of the largest magnitude of a real float type that is not a NaN. */
@@ -126,7 +126,7 @@ cow_tensor_equal(struct cow_tensor *a, struct cow_tensor *b)
 	if (a->dtype != b->dtype || a->dims != b->dims ||
 	    memcmp(a->sizes, b->sizes, a->dims * sizeof(int64_t)) != 0)
 		return 0;
-	if (!cow__quantizer_equal(a, b))
+	if (!cow__quantized_equal(a, b))
 		return 0;
 	if (a->numel == 0)
 		return 1;

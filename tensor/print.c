@@ -10,7 +10,6 @@
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
-#include "tensor/quantizer.h"
 #include "tensor/say.h"
 #include "tensor/strided.h"
 

@@ -15,7 +15,7 @@
 #include "core/base/error.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
-#include "tensor/quantizer.h"
+#include "tensor/quantized.h"
 #include "tensor/say.h"
 #include "core/memory/workers.h"
 
@@ -299,7 +299,7 @@ from_quantized(struct cow_tensor *to, struct cow_tensor *from, uint32_t flags,
 	if (r == 0) {
 		r = cow__tensor_copy(a, b, flags, work);
 		if (r == 0)
-			cow__quantizer_share(to, from);
+			cow__tensor_share_quantizer(to, from);
 		(void)cow_tensor_unref(b);
 	}
 	(void)cow_tensor_unref(a);

@@ -11,7 +11,7 @@
  *      view as [6, 4]                            needs a copy
  */
 #include "core/base/error.h"
-#include "tensor/quantizer.h"
+#include "tensor/quantized.h"
 #include "tensor/say.h"
 
 /* Finds the size that is -1 from the others. */

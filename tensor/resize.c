@@ -7,7 +7,7 @@
  * its own, or was alone on it.
  */
 #include "core/base/error.h"
-#include "tensor/quantizer.h"
+#include "tensor/quantized.h"
 #include "tensor/say.h"
 
 /* The bytes of the storage up to the end of `numel` elements. */

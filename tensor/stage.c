@@ -20,6 +20,7 @@
  */
 #include "core/base/error.h"
 #include "tensor/copy.h"
+#include "tensor/device.h"
 #include "tensor/say.h"
 #include "tensor/strided.h"
 

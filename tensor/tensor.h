@@ -107,6 +107,10 @@ int cow__tensor_make(struct cow_storage *storage, enum cow_dtype dtype,
                      const struct cow__shape *shape, int64_t offset,
                      enum cow_format format, struct cow_tensor **ret);
 
+/* Gives the quantizer and axis of `from` to a tensor of the same sizes. Does nothing if
+ * `from` has none. */
+void cow__tensor_share_quantizer(struct cow_tensor *to, const struct cow_tensor *from);
+
 /* A tensor with `like`'s type, bits and quantizer on the same storage. */
 int cow__tensor_view(const struct cow_tensor *like, const struct cow__shape *shape,
                      int64_t offset, struct cow_tensor **ret);

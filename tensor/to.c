@@ -8,8 +8,8 @@
 #include "core/base/error.h"
 #include "core/storage/storage.h"
 #include "tensor/copy.h"
+#include "tensor/device.h"
 #include "tensor/dtype.h"
-#include "tensor/quantizer.h"
 #include "tensor/say.h"
 
 /* The strides of a fresh tensor. PRESERVE: those of a dense tensor, or the order of dimensions
@@ -81,7 +81,7 @@ filled(struct cow_tensor *t, const struct cow__shape *shape,
 		fresh->neg = t->neg;
 	}
 	if (fresh->dtype == t->dtype)
-		cow__quantizer_share(fresh, t);
+		cow__tensor_share_quantizer(fresh, t);
 	r = cow_tensor_copy(fresh, t, flags & ~(uint32_t)COW_COPY_LAZY);
 	if (r < 0) {
 		(void)cow_tensor_unref(fresh);
@@ -133,7 +133,7 @@ lazy_clone(struct cow_tensor *t, enum cow_format format, bool own_storage,
 	}
 	view->conj = t->conj;
 	view->neg = t->neg;
-	cow__quantizer_share(view, t);
+	cow__tensor_share_quantizer(view, t);
 	*ret = view;
 	return 0;
 }

@@ -11,8 +11,8 @@
  * AVX-512 and NEON of the same lines.
  */
 #include "core/base/base.h"
+#include "tensor/convert.h"
 #include "tensor/half.h"
-#include "tensor/vector.h"
 
 #if !defined(__clang__)
 #pragma GCC optimize("O3")

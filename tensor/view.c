@@ -8,7 +8,7 @@
  */
 #include "core/base/error.h"
 #include "tensor/dtype.h"
-#include "tensor/quantizer.h"
+#include "tensor/quantized.h"
 #include "tensor/say.h"
 
 /* The number of a dimension, from 0 on; -1 is the last. `extra`: how many more there may be. */
@@ -35,12 +35,12 @@ with_axis(struct cow_tensor *view, int axis, struct cow_tensor **ret)
 	return 0;
 }
 
-/* Gives the view a part of its channels, and returns it: see cow__quantizer_pick(). */
+/* Gives the view a part of its channels, and returns it: see cow__quantized_pick(). */
 static int
 with_channels(struct cow_tensor *view, int axis, int64_t first, int64_t step,
               int64_t n, struct cow_tensor **ret)
 {
-	int r = cow__quantizer_pick(view, axis, first, step, n);
+	int r = cow__quantized_pick(view, axis, first, step, n);
 
 	if (r == 0)
 		*ret = view;
@@ -322,7 +322,7 @@ cow_tensor_as_strided(struct cow_tensor *t, int dims, const int64_t *sizes,
 		return r;
 	view->conj = t->conj;
 	view->neg = t->neg;
-	cow__quantizer_share(view, t);
+	cow__tensor_share_quantizer(view, t);
 	view->format = t->format;
 	*ret = view;
 	return 0;

@@ -7,7 +7,6 @@
 #include "core/base/mutex.h"
 #include "core/base/stats.h"
 #include "core/cow/part.h"
-#include "core/cow/view.h"
 #include "core/memory/can.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"

@@ -8,6 +8,7 @@
 #include "core/cow/old_tables.h"
 #include "core/cow/seal.h"
 #include "core/cow/sparse.h"
+#include "core/memory/bare.h"
 #include "core/memory/can.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
@@ -67,7 +68,7 @@ static void
 leave_rest(struct cow__tile *rest, struct cow__segment *old)
 {
 	if (rest && rest->bytes < COW__HUGE)
-		cow__extent_leave_file(rest, old);
+		cow__bare_make(rest, old);
 }
 
 /* Frees the pages that the tile leaves behind in a file with other blocks. The

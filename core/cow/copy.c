@@ -8,6 +8,7 @@
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
 #include "core/cow/old_tables.h"
+#include "core/cow/part.h"
 #include "core/cow/view.h"
 #include "core/memory/can.h"
 #include "core/memory/commit.h"
@@ -99,7 +100,7 @@ append_own(struct cow__tile *t, size_t at, size_t end,
 	while (at < end) {
 		struct cow__piece *p = &list[n++];
 
-		p->pages = cow__view_source(t, cow__tile_start(t) + at,
+		p->pages = cow__part_source(t, cow__tile_start(t) + at,
 		                            &p->offset, &p->bytes);
 		p->bytes = cow__min(p->bytes, end - at);
 		at += p->bytes;

@@ -14,6 +14,7 @@
 #include "core/memory/apart.h"
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
+#include "core/memory/quiet_window.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"

@@ -7,7 +7,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/cow/old_tables.h"
-#include "core/cow/view.h"
+#include "core/cow/part.h"
 #include "core/memory/attribute.h"
 #include "core/memory/can.h"
 #include "core/memory/commit.h"
@@ -144,7 +144,7 @@ cow__freeze(struct cow__tile *t)
 		uintptr_t end = i < t->nkept ? t->kept[i].start
 		                             : cow__tile_end(t);
 
-		r = cow__view_map(t, at, end, false, &at);
+		r = cow__part_map(t, at, end, false, &at);
 		if (r < 0) {
 			frozen_up_to(t, at);
 			return r;

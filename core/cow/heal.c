@@ -8,6 +8,8 @@
 #include "core/cow/ahead.h"
 #include "core/cow/thaw.h"
 #include "core/memory/can.h"
+#include "core/memory/helper.h"
+#include "core/memory/quiet_window.h"
 #include "core/memory/state.h"
 #include "core/policy/decide.h"
 #include "memfd/export.h"

@@ -1,16 +1,79 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private parts of a tile: see the header.
+ * Parts of a tile: see the header.
  */
 #include "core/cow/part.h"
 #include "core/base/base.h"
-#include "core/cow/view.h"
+#include "core/memory/attribute.h"
 #include "core/memory/state.h"
 #include "memfd/map.h"
 
 #include <string.h>
 
 #define AROUND ((uintptr_t)64 << 10) /* the kernel's default of fault_around_bytes */
+
+struct cow__tile *
+cow__part_source(const struct cow__tile *t, uintptr_t addr, size_t *ret_offset,
+                 size_t *ret_bytes)
+{
+	size_t at = addr - cow__tile_start(t);
+
+	if (!t->npieces) {
+		*ret_offset = at;
+		*ret_bytes = t->bytes - at;
+		return (struct cow__tile *)t;
+	}
+	for (uint32_t i = 0; i < t->npieces; i++) {
+		const struct cow__piece *p = &t->pieces[i];
+
+		if (at < p->bytes) {
+			*ret_offset = p->offset + at;
+			*ret_bytes = p->bytes - at;
+			return p->pages;
+		}
+		at -= p->bytes;
+	}
+	cow__require(false);
+	return NULL;
+}
+
+int
+cow__part_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
+              uintptr_t *ret_done)
+{
+	uintptr_t at = start;
+	int r = 0;
+
+	while (at < end) {
+		size_t offset, bytes;
+		struct cow__tile *p = cow__part_source(t, at, &offset, &bytes);
+		uint64_t file = cow__segment_offset(cow__tile_start(p)) +
+		                offset;
+
+		uintptr_t to = at + cow__min(bytes, end - at);
+		/* The mapping has the noted protection from its first moment, but
+		 * for keys: no thread may write what the program closed. */
+		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
+		                             COW__MAP_READ_WRITE, at, &to);
+
+		/* A block that was not frozen may have parts that are not in the file. */
+		if (!shared && cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
+		                                 &to) != COW__PLACE_OURS) {
+			at = to;
+			continue;
+		}
+		r = cow__map_protected(at, to - at, &p->segment->file, file,
+		                       shared, prot);
+		if (r < 0)
+			break;
+		at = to;
+	}
+	if (t->attributes)
+		cow__attributes_mapped(t, start, at);
+	if (ret_done)
+		*ret_done = at;
+	return r;
+}
 
 bool
 cow__private_part(const struct cow__tile *t, uintptr_t at, struct cow__span *ret)
@@ -41,7 +104,7 @@ cow__part_alias(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		return NULL;
 	while (r == 0 && at < end) {
 		size_t offset, bytes;
-		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
+		struct cow__tile *p = cow__part_source(t, at, &offset, &bytes);
 
 		bytes = cow__min(bytes, end - at);
 		r = cow__map_shared(

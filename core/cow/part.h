@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private parts of a tile, and the file pages under them
+ * Parts of a tile: what they show, and which are private
  *
- * A tile that thaws is a patchwork. Some parts are mapped shared again, others are
- * still private. Engine locked throughout.
+ * A tile may show pages of other tiles, in pieces. A tile that thaws is a patchwork, too: some
+ * parts are mapped shared again, others are still private. Engine locked throughout.
  */
 #ifndef COW_CORE_COW_PART_H
 #define COW_CORE_COW_PART_H
 
 #include "core/memory/tile.h"
 #include "memfd/pagemap.h"
+
+/* What `addr` in a live tile shows: the tile of the pages, and the offset in
+ * it. */
+struct cow__tile *cow__part_source(const struct cow__tile *t, uintptr_t addr,
+                                   size_t *ret_offset, size_t *ret_bytes);
+
+/* Maps [start, end) of a live tile anew from its pieces, shared or private.
+ * *ret_done, unless NULL, is the address up to which it came, also on failure. */
+int cow__part_map(struct cow__tile *t, uintptr_t start, uintptr_t end,
+                  bool shared, uintptr_t *ret_done);
 
 /* The first part at or behind `at` that is mapped private. False: there is none. */
 bool cow__private_part(const struct cow__tile *t, uintptr_t at,

@@ -8,7 +8,7 @@
  * under one lock.
  */
 #include "core/cow/sparse.h"
-#include "core/cow/view.h"
+#include "core/cow/part.h"
 #include "core/memory/bulk.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"
@@ -30,7 +30,7 @@ next_in_files(struct cow__tile *t, size_t at, size_t end, struct run *ret)
 
 	while (r == 0 && at < end) {
 		size_t offset, bytes;
-		const struct cow__tile *p = cow__view_source(
+		const struct cow__tile *p = cow__part_source(
 		        t, cow__tile_start(t) + at, &offset, &bytes);
 		uint64_t base;
 

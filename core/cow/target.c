@@ -124,7 +124,7 @@ pieces_with(const struct cow__tile *t, size_t at, const struct cow__piece *piece
 		struct cow__piece p = *piece;
 
 		if (here != at) {
-			p.pages = cow__view_source(t, cow__tile_start(t) + here,
+			p.pages = cow__part_source(t, cow__tile_start(t) + here,
 			                           &offset, &bytes);
 			p.offset = offset;
 			p.bytes = here < at ? cow__min(bytes, at - here) : bytes;

@@ -10,7 +10,6 @@
 #include "core/cow/ahead.h"
 #include "core/cow/old_tables.h"
 #include "core/cow/part.h"
-#include "core/cow/view.h"
 #include "core/memory/apart.h"
 #include "core/memory/attribute.h"
 #include "core/memory/can.h"
@@ -134,7 +133,7 @@ share_part(struct cow__tile *t, uintptr_t start, uintptr_t end)
 		r = cow__old_tables_share(start, end, t->segment);
 		done = r < 0 ? start : end;
 	} else {
-		r = cow__view_map(t, start, end, true, &done);
+		r = cow__part_map(t, start, end, true, &done);
 	}
 	cow__part_thawed(t, start, done);
 	return r;

@@ -7,88 +7,18 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/cow/ahead.h"
+#include "core/cow/part.h"
 #include "core/memory/attribute.h"
 #include "core/memory/bulk.h"
 #include "core/memory/can.h"
 #include "core/memory/extent.h"
 #include "core/memory/helper.h"
+#include "core/memory/quiet_window.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/map.h"
 #include "memfd/pagemap.h"
 #include "quiet/quiet.h"
-
-bool
-cow__mappings_left(size_t n)
-{
-	if (cow__engine.mappings + n < cow__engine.mappings_max)
-		return true;
-	cow__fallback(COW_FALLBACK_MAPPINGS);
-	return false;
-}
-
-struct cow__tile *
-cow__view_source(const struct cow__tile *t, uintptr_t addr, size_t *ret_offset,
-                 size_t *ret_bytes)
-{
-	size_t at = addr - cow__tile_start(t);
-
-	if (!t->npieces) {
-		*ret_offset = at;
-		*ret_bytes = t->bytes - at;
-		return (struct cow__tile *)t;
-	}
-	for (uint32_t i = 0; i < t->npieces; i++) {
-		const struct cow__piece *p = &t->pieces[i];
-
-		if (at < p->bytes) {
-			*ret_offset = p->offset + at;
-			*ret_bytes = p->bytes - at;
-			return p->pages;
-		}
-		at -= p->bytes;
-	}
-	cow__require(false);
-	return NULL;
-}
-
-int
-cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end, bool shared,
-              uintptr_t *ret_done)
-{
-	uintptr_t at = start;
-	int r = 0;
-
-	while (at < end) {
-		size_t offset, bytes;
-		struct cow__tile *p = cow__view_source(t, at, &offset, &bytes);
-		uint64_t file = cow__segment_offset(cow__tile_start(p)) +
-		                offset;
-
-		uintptr_t to = at + cow__min(bytes, end - at);
-		/* The mapping has the noted protection from its first moment, but
-		 * for keys: no thread may write what the program closed. */
-		int prot = cow__attribute_at(t, COW__ATTRIBUTE_PROTECTION,
-		                             COW__MAP_READ_WRITE, at, &to);
-
-		/* A block that was not frozen may have parts that are not in the file. */
-		if (!shared && cow__attribute_at(t, COW__ATTRIBUTE_PLACE, COW__PLACE_OURS, at,
-		                                 &to) != COW__PLACE_OURS) {
-			at = to;
-			continue;
-		}
-		r = cow__map_protected(at, to - at, &p->segment->file, file,
-		                       shared, prot);
-		if (r < 0)
-			break;
-		at = to;
-	}
-	if (t->attributes)
-		cow__attributes_mapped(t, start, at);
-	if (ret_done)
-		*ret_done = at;
-	return r;
-}
 
 struct runs {
 	struct cow__run *run;
@@ -224,7 +154,7 @@ pieces_below(const struct cow__tile *t, uintptr_t start, uintptr_t end,
 	while (start < end) {
 		size_t offset, bytes;
 		struct cow__tile *p =
-		        cow__view_source(t, start, &offset, &bytes);
+		        cow__part_source(t, start, &offset, &bytes);
 		int r;
 
 		bytes = cow__min(bytes, end - start);
@@ -305,7 +235,7 @@ rebase(struct cow__tile *t, const struct runs *p,
 	memcpy(copy, pieces, n * sizeof(*copy));
 	cow__view_change(t, copy, n, cap);
 	for (uint32_t i = 0; i < p->n; i++)
-		(void)cow__view_map(t, p->run[i].start, p->run[i].end, false,
+		(void)cow__part_map(t, p->run[i].start, p->run[i].end, false,
 		                    NULL);
 }
 
@@ -343,7 +273,7 @@ view_tile(struct cow__tile *source, const struct cow__piece *list, uint32_t n,
 	t->pieces = pieces;
 	t->npieces = n;
 	t->pieces_cap = cap;
-	r = cow__view_map(t, cow__tile_start(t), cow__tile_end(t), false,
+	r = cow__part_map(t, cow__tile_start(t), cow__tile_end(t), false,
 	                  NULL);
 	if (r < 0) {
 		(void)cow__map_none(cow__tile_start(t), t->bytes);

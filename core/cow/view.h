@@ -62,17 +62,4 @@ int cow__view_make(struct cow__tile *source, enum cow__rebase rebase,
 void cow__view_change(struct cow__tile *t, struct cow__piece *pieces,
                       uint32_t n, uint32_t cap);
 
-/* What `addr` in a live tile shows: the tile of the pages, and the offset in
- * it. */
-struct cow__tile *cow__view_source(const struct cow__tile *t, uintptr_t addr,
-                                   size_t *ret_offset, size_t *ret_bytes);
-
-/* Maps [start, end) of a live tile anew from its pieces, shared or private.
- * *ret_done, unless NULL, is the address up to which it came, also on failure. */
-int cow__view_map(struct cow__tile *t, uintptr_t start, uintptr_t end,
-                  bool shared, uintptr_t *ret_done);
-
-/* Does the limit leave room for `n` more kernel mappings? */
-bool cow__mappings_left(size_t n);
-
 #endif

@@ -12,6 +12,7 @@
 #include "core/memory/attribute.h"
 #include "core/memory/holders.h"
 #include "core/memory/spare.h"
+#include "core/memory/quiet_window.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "memfd/export.h"

@@ -6,7 +6,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/can.h"
-#include "core/memory/extent.h"
+#include "core/memory/ends.h"
 #include "core/memory/helper.h"
 #include "core/memory/segment.h"
 #include "core/memory/state.h"

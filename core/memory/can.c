@@ -3,7 +3,7 @@
  * What may happen to a range of memory: see the header.
  */
 #include "core/memory/can.h"
-#include "core/memory/segment.h"
+#include "core/memory/segment_ref.h"
 #include "core/policy/constants.h"
 
 #define SHARED (1u << COW__IS_SHARED)

@@ -7,8 +7,8 @@
 #if COW__CHECKS
 #include "core/base/base.h"
 #include "core/memory/can.h"
+#include "core/memory/engine.h"
 #include "core/memory/segment.h"
-#include "core/memory/state.h"
 #include "memfd/process.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 #include "core/memory/apart.h"
 #include "core/memory/budget.h"
 #include "core/memory/commit_unit.h"
-#include "core/memory/extent.h"
+#include "core/memory/ends.h"
 #include "core/memory/helper.h"
 #include "core/memory/mend.h"
 #include "core/memory/progress.h"

@@ -5,7 +5,7 @@
 #include "core/memory/decay.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
-#include "core/memory/extent.h"
+#include "core/memory/bare.h"
 #include "core/memory/helper.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
@@ -14,43 +14,6 @@
 #include "memfd/map.h"
 #include "memfd/process.h"
 #include "memfd/wait.h"
-
-void
-cow__warm_add(struct cow__tile *t)
-{
-	struct cow__tile *after = cow__engine.warm_last;
-
-	while (after && after->freed_at > t->freed_at)
-		after = after->list_prev;
-	t->list_prev = after;
-	t->list_next = after ? after->list_next : cow__engine.warm_first;
-	if (t->list_next)
-		t->list_next->list_prev = t;
-	else
-		cow__engine.warm_last = t;
-	if (after)
-		after->list_next = t;
-	else
-		cow__engine.warm_first = t;
-	cow__engine.warm_bytes += t->bytes - t->hollow;
-	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
-}
-
-void
-cow__warm_remove(struct cow__tile *t)
-{
-	if (t->list_prev)
-		t->list_prev->list_next = t->list_next;
-	else
-		cow__engine.warm_first = t->list_next;
-	if (t->list_next)
-		t->list_next->list_prev = t->list_prev;
-	else
-		cow__engine.warm_last = t->list_prev;
-	t->list_prev = t->list_next = NULL;
-	cow__engine.warm_bytes -= t->bytes - t->hollow;
-	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
-}
 
 /* The tile that the helper is cooling, unlocked. */
 static struct cow__tile *cooling;
@@ -118,7 +81,7 @@ cool(struct cow__tile *t, bool unlocked)
 	t->small &= r < 0;
 	cow__tile_change_end(t);
 	if (t->backing == COW__NONE)
-		cow__extent_put_bare(t);
+		cow__bare_put(t);
 	else
 		(void)cow__tile_put(t);
 	if (r == 0)

@@ -44,10 +44,6 @@ void cow__decay_child(void);
 /* When the oldest warm tile reaches the decay time; 0: there is none. */
 uint64_t cow__decay_next(void);
 
-/* The list of warm tiles. Only core/memory/tile.c calls these. */
-void cow__warm_add(struct cow__tile *t);
-void cow__warm_remove(struct cow__tile *t);
-
 /* The helper's job. */
 uint64_t cow__decay_job(uint64_t now);
 

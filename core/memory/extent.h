@@ -8,19 +8,9 @@
 #define COW_CORE_MEMORY_EXTENT_H
 
 #include "core/base/base.h"
+#include "core/memory/ends.h"
 #include "core/memory/holders.h"
-#include "core/memory/tile.h"
-
-enum cow__extent_flags {
-	COW__EXTENT_MEMFD = 1 << 0,  /* not anonymous, whatever the policy */
-	COW__EXTENT_STRICT = 1 << 1, /* commit now */
-	COW__EXTENT_ROOM = 1 << 2,   /* leave address space to grow behind it */
-	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
-	COW__EXTENT_MAPPING = 1 << 4, /* in the half of core/program/mapping.h */
-	COW__EXTENT_PAGES = 1 << 5,  /* pages for another tile: no segment of its own */
-	COW__EXTENT_APART = 1 << 6,  /* in a file of its own, if there may be one more */
-	COW__EXTENT_ZEROED = 1 << 7, /* what is only read shall take no memory */
-};
+#include "core/memory/place.h"
 
 /*
  * Makes a live tile of at least `bytes` bytes. Its first *ret_dirty bytes may be
@@ -42,10 +32,6 @@ void cow__extent_live(struct cow__tile *t, size_t used);
 /* Live tiles have so many bytes more, which nobody asked for. */
 void cow__extent_counts(size_t bytes);
 
-/* The program's mapping ends. What views or other processes still read stays in
- * limbo until they are done. The rest becomes warm. Can't fail. */
-void cow__extent_free(struct cow__tile *t);
-
 /* Puts a live tile into limbo: only views read it from now on. Its own mapping
  * ends. The caller drops the reference of that mapping. */
 void cow__extent_detach(struct cow__tile *t);
@@ -54,10 +40,6 @@ void cow__extent_detach(struct cow__tile *t);
  * warm if this process may use the pages again. `alone`: no other process has
  * them. */
 void cow__recycle(struct cow__tile *t, bool alone);
-
-/* One mapping less reads the pages of `t`. After the last one a tile in limbo is
- * released. */
-void cow__extent_unref_pages(struct cow__tile *t);
 
 /* Resizes a live tile in place. False: that is not possible, and nothing
  * changed. */
@@ -84,17 +66,6 @@ int cow__extent_replace(struct cow__tile *t, void *copy);
 
 /* In a forked child: makes addresses free again that were not inherited. */
 void cow__extents_child(void);
-
-/* Unmaps a free tile of the segment `s` (NULL: a free anonymous tile). It becomes
- * bare: address space without pages. Any other tile stays as it is, and so does
- * this one where the kernel refuses. Engine locked. */
-void cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s);
-
-/* cow__tile_put() for a tile whose mapping is gone. An anonymous block may have
- * left a cold rest of its last 2 MiB. The last huge page of the block may lie
- * under that rest, and nothing would ever free it there. So the rest is unmapped,
- * too. Engine locked. */
-void cow__extent_put_bare(struct cow__tile *t);
 
 /* Another mapping has replaced all of the tile's: forgets the pieces and private
  * parts that were mapped there. The caller sets what is there. Engine locked. */

@@ -14,11 +14,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A job of the helper (cow__hooks.jobs). It returns after how many ns to call it
- * again. 0: at once, before the jobs behind it. UINT64_MAX: nothing is left to
- * do. Engine locked; a job may unlock it meanwhile. */
-typedef uint64_t cow__job_fn(uint64_t now);
-
 /* Starts the helper if it does not run. `wake`: a running one looks for work at
  * once. Engine locked. */
 void cow__helper_want(bool wake);

@@ -5,7 +5,7 @@
 #include "core/memory/mend.h"
 #include "core/base/base.h"
 #include "core/memory/apart.h"
-#include "core/memory/extent.h"
+#include "core/memory/ends.h"
 #include "core/memory/helper.h"
 #include "core/memory/resident.h"
 #include "core/memory/state.h"

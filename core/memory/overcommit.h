@@ -6,7 +6,7 @@
  * memfd it lets a process map any size, and kills the process later. So the
  * engine asks the kernel before it grants memory, and refuses what the kernel
  * would refuse. Where the kernel counts memory as it grants it (`counted` in
- * core/memory/state.h), the answer may differ each time.
+ * core/memory/engine.h), the answer may differ each time.
  */
 #ifndef COW_CORE_MEMORY_OVERCOMMIT_H
 #define COW_CORE_MEMORY_OVERCOMMIT_H

@@ -4,8 +4,8 @@
  */
 #include "core/memory/place.h"
 #include "core/base/base.h"
+#include "core/memory/bare.h"
 #include "core/memory/commit_unit.h"
-#include "core/memory/extent.h"
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
 #include "core/memory/state.h"
@@ -313,7 +313,7 @@ cow__place_at(uintptr_t at, size_t bytes, bool anon, struct cow__tile **ret, siz
 	if (t->backing != COW__NONE &&
 	    (!cow__segment_usable(t->segment) || (t->backing == COW__ANON) != anon ||
 	     (t->segment && t->segment->single))) {
-		cow__extent_leave_file(t, t->segment);
+		cow__bare_make(t, t->segment);
 		t = cow__tile_find(at);
 	}
 	t = t ? cow__tile_carve(t, at, cow__min(bytes, cow__tile_end(t) - at)) : NULL;
@@ -361,7 +361,7 @@ cow__place_take(size_t bytes, size_t align, bool anon, unsigned flags,
 		rest_at = cow__tile_end(t);
 	if (single)
 		/* The process that receives the file must not get this, too. */
-		cow__extent_leave_file(t->next, t->segment);
+		cow__bare_make(t->next, t->segment);
 	/* All of it will be written at once, so all of it shall be huge. */
 	if (t->hollow && (flags & COW__EXTENT_WHOLE) &&
 	    cow__map_punch(cow__tile_start(t), bytes) == 0)

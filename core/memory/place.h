@@ -14,6 +14,18 @@
 
 #include "core/memory/tile.h"
 
+/* What is wanted of an extent. */
+enum cow__extent_flags {
+	COW__EXTENT_MEMFD = 1 << 0,  /* not anonymous, whatever the policy */
+	COW__EXTENT_STRICT = 1 << 1, /* commit now */
+	COW__EXTENT_ROOM = 1 << 2,   /* leave address space to grow behind it */
+	COW__EXTENT_WHOLE = 1 << 3,  /* all of it will be written at once */
+	COW__EXTENT_MAPPING = 1 << 4, /* in the half of core/program/mapping.h */
+	COW__EXTENT_PAGES = 1 << 5,  /* pages for another tile: no segment of its own */
+	COW__EXTENT_APART = 1 << 6,  /* in a file of its own, if there may be one more */
+	COW__EXTENT_ZEROED = 1 << 7, /* what is only read shall take no memory */
+};
+
 /* Takes `bytes` bytes of free memory off the lists. `flags`: enum
  * cow__extent_flags. The first *ret_dirty bytes may be anything, the rest reads as
  * zero. -ENOMEM, and what the kernel says. */

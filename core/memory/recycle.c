@@ -17,6 +17,7 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/memory/attribute.h"
+#include "core/memory/bare.h"
 #include "core/memory/commit.h"
 #include "core/memory/copy_history.h"
 #include "core/memory/decay.h"
@@ -42,37 +43,6 @@ hollow_out(struct cow__tile *t)
 		t->hollow = 0;
 	if (t->hollow == t->bytes)
 		t->freed_at = 0;
-}
-
-void
-cow__extent_leave_file(struct cow__tile *rest, struct cow__segment *s)
-{
-	if (!rest || rest->kind != COW__FREE || rest->segment != s ||
-	    rest->backing == COW__NONE ||
-	    (s && cow__tile_heat(rest) != COW__COLD &&
-	     cow__map_punch(cow__tile_start(rest), rest->bytes) < 0) ||
-	    cow__map_none(cow__tile_start(rest), rest->bytes) < 0)
-		return; /* it stays, then */
-	cow__tile_unlist(rest);
-	cow__tile_change_begin(rest);
-	rest->backing = COW__NONE;
-	if (s)
-		cow__segment_unref(s);
-	rest->segment = NULL;
-	rest->freed_at = 0;
-	rest->hollow = 0;
-	cow__tile_change_end(rest);
-	(void)cow__tile_put(rest);
-}
-
-void
-cow__extent_put_bare(struct cow__tile *t)
-{
-	struct cow__tile *rest = cow__tile_put(t)->next;
-
-	if (rest && rest->kind == COW__FREE && rest->backing == COW__ANON &&
-	    cow__tile_heat(rest) == COW__COLD)
-		cow__extent_leave_file(rest, NULL);
 }
 
 /* cow__extent_poll_limbo() looks at it again. */
@@ -158,7 +128,7 @@ cow__recycle(struct cow__tile *t, bool alone)
 	t->shadow = 0;
 	hollow_out(t);
 	if (t->backing == COW__NONE)
-		cow__extent_put_bare(t);
+		cow__bare_put(t);
 	else
 		(void)cow__tile_put(t);
 }

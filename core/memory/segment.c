@@ -7,9 +7,11 @@
 #include "core/base/base.h"
 #include "core/base/pool.h"
 #include "core/base/stats.h"
+#include "core/memory/control.h"
+#include "core/memory/engine.h"
 #include "core/memory/holders.h"
 #include "core/memory/own_segment.h"
-#include "core/memory/state.h"
+#include "core/memory/tile.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -17,32 +19,10 @@
 
 #include <string.h>
 
-#define CONTROL_BYTES (COW__WORDS_MAX * sizeof(uint64_t))
-
 static struct cow__pool segments = {
 	.object_bytes = sizeof(struct cow__segment)
 };
 static unsigned count, singles;
-static bool ended; /* a single block's segment has lost its last tile */
-
-uint64_t
-cow__segment_offset(uintptr_t addr)
-{
-	return addr - cow__engine.start;
-}
-
-void
-cow__segment_ref(struct cow__segment *s)
-{
-	s->tiles++;
-}
-
-void
-cow__segment_unref(struct cow__segment *s)
-{
-	s->tiles--;
-	ended |= s->single && s->tiles == 0;
-}
 
 static int
 segment_new(struct cow__segment **ret)
@@ -54,7 +34,7 @@ segment_new(struct cow__segment **ret)
 	if (!s)
 		return -ENOMEM;
 	*s = (struct cow__segment){ .owner = true };
-	r = cow__memfd_new("cowshed", window + CONTROL_BYTES, &s->file);
+	r = cow__memfd_new("cowshed", window + COW__CONTROL_BYTES, &s->file);
 	if (r < 0) {
 		cow__pool_give(&segments, s);
 		return r;
@@ -68,42 +48,6 @@ segment_new(struct cow__segment **ret)
 	return 0;
 }
 
-/* How many words there may be, and the bytes of the list of free ones. */
-static uint32_t
-words_max(const struct cow__segment *s)
-{
-	return s->single ? (uint32_t)(cow__page / sizeof(uint64_t))
-	                 : COW__WORDS_MAX;
-}
-
-static size_t
-list_bytes(const struct cow__segment *s)
-{
-	return cow__round_up(words_max(s) * sizeof(uint32_t), cow__page);
-}
-
-int
-cow__segment_control_end(struct cow__segment *s)
-{
-	struct cow__tile *t = s->control_tile;
-	int r = s->page ? cow__map_release(s->page, cow__page) : 0;
-
-	if (t) {
-		cow__tile_change_begin(t);
-		r = cow__map_none(cow__tile_start(t), t->bytes);
-		t->backing = r == 0 ? COW__NONE : t->backing;
-		cow__tile_change_end(t);
-		if (r == 0)
-			(void)cow__tile_put(t);
-	}
-	if (r == 0) {
-		s->control_tile = NULL;
-		s->page = 0;
-		s->words = NULL;
-	}
-	return r;
-}
-
 /* Frees a segment and its control part. */
 static void
 segment_free(struct cow__segment *s)
@@ -115,9 +59,7 @@ segment_free(struct cow__segment *s)
 	if (cow__segment_control_end(s) < 0)
 		return; /* tried again at the next sweep */
 	cow__segment_unlock(s);
-	if (s->free_words)
-		(void)cow__map_release((uintptr_t)s->free_words,
-		                       list_bytes(s));
+	cow__segment_control_free(s);
 	cow__array_free(s->left, s->left_cap, sizeof(*s->left));
 	for (struct cow__segment **p = &cow__engine.segments; *p;
 	     p = &(*p)->next)
@@ -177,7 +119,7 @@ cow__segments_end(void)
 {
 	struct cow__segment *s, *next;
 
-	ended = false;
+	cow__engine.single_ended = false;
 	for (s = cow__engine.segments; s; s = next) {
 		next = s->next;
 		if (s->tiles == 0)
@@ -196,7 +138,7 @@ cow__segments_sweep(bool all)
 bool
 cow__segments_ended(void)
 {
-	return ended;
+	return cow__engine.single_ended;
 }
 
 /* Clears the pages through a mapping, for the moment, where the descriptor does
@@ -234,12 +176,6 @@ allocatable(const struct cow__segment *s)
 {
 	return s->owner && !s->forked && !s->single && !s->stale &&
 	       cow__descriptor_ok(&s->file);
-}
-
-bool
-cow__segment_usable(const struct cow__segment *s)
-{
-	return !s || (s->owner && !s->forked);
 }
 
 int
@@ -287,78 +223,6 @@ cow__segment_single(unsigned most, struct cow__segment **ret)
 		singles++;
 	}
 	return r;
-}
-
-static void
-use_words(struct cow__segment *s, uintptr_t words, uint32_t *list)
-{
-	s->free_words = list;
-	s->words = (uint64_t *)words;
-	s->nwords = 1; /* word 0 stands for the whole segment */
-}
-
-int
-cow__segment_control(struct cow__segment *s)
-{
-	struct cow__tile *t;
-	void *list;
-	int r;
-
-	if (s->words)
-		return 0;
-	r = cow__map_meta(list_bytes(s), &list);
-	if (r < 0)
-		return r;
-	if (s->single) {
-		r = cow__map_common(cow__page, &s->page);
-		if (r < 0) {
-			(void)cow__map_release((uintptr_t)list, list_bytes(s));
-			return r;
-		}
-		use_words(s, s->page, list);
-		return 0;
-	}
-	t = cow__tile_inner(CONTROL_BYTES, 0, COW__HUGE);
-	r = !t ? -ENOMEM
-	       : cow__map_shared(cow__tile_start(t), t->bytes, &s->file,
-	                         cow__engine.end - cow__engine.start, true);
-	if (r < 0) {
-		if (t)
-			(void)cow__tile_put(t);
-		(void)cow__map_release((uintptr_t)list, list_bytes(s));
-		return r;
-	}
-	cow__tile_change_begin(t);
-	t->backing = COW__ANON; /* merges with nothing of the segment */
-	cow__tile_change_end(t);
-	s->control_tile = t;
-	use_words(s, cow__tile_start(t), list);
-	return 0;
-}
-
-uint32_t
-cow__segment_word_new(struct cow__segment *s)
-{
-	uint32_t word = s->free_word;
-
-	if (!s->owner || !s->words)
-		return 0;
-	if (word) {
-		s->free_word = s->free_words[word - 1];
-	} else {
-		if (s->nwords == words_max(s))
-			return 0;
-		word = ++s->nwords;
-	}
-	__atomic_store_n(&s->words[word - 1], 0, __ATOMIC_RELAXED);
-	return word;
-}
-
-void
-cow__segment_word_free(struct cow__segment *s, uint32_t word)
-{
-	s->free_words[word - 1] = s->free_word;
-	s->free_word = word;
 }
 
 COW_FORK_CODE void

@@ -14,51 +14,12 @@
  * became a stranger (core/fork/border.h). A forked child never allocates from its
  * parent's segments.
  *
- * Behind the window part lies the control part: one word for each tile that was
- * ever inherited, with a bit for each holder (core/memory/holders.h). A segment
- * for a single block keeps its control part elsewhere, as a file with it could
- * not be sealed.
+ * Behind the window part lies the control part (core/memory/control.h).
  */
 #ifndef COW_CORE_MEMORY_SEGMENT_H
 #define COW_CORE_MEMORY_SEGMENT_H
 
-#include "memfd/descriptor.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-struct cow__tile;
-
-struct cow__segment {
-	struct cow__descriptor file;
-	struct cow__segment *next;
-	bool owner;     /* made by this process, which may allocate from it */
-	bool forked;    /* other processes may have it */
-	bool marked;    /* ... and one of them may be a stranger: never written in place again */
-	bool stale;     /* pages that nobody uses lie in it, under bare addresses */
-	bool single;    /* for one block (core/memory/own_segment.h) ... */
-	uintptr_t sealed; /* ... sealed for other processes: its start, or 0 ... */
-	size_t sealed_bytes; /* ... and all that the file has */
-	uint32_t tiles; /* tiles that refer to it */
-	struct cow__tile *control_tile;
-	uint64_t *words; /* control part, mapped at the first fork: ... */
-	uintptr_t page;  /* ... of a single one, memory that is in no file */
-	uint32_t nwords;
-	uint32_t free_word; /* + 1; head of the free list that is threaded through .. */
-	uint32_t *free_words; /* .. this array; metadata of the owner */
-	/* What was free and had pages when this process was forked: offsets in the file. No
-	 * relative uses them while this process has the file. */
-	struct cow__span *left;
-	uint32_t nleft, left_cap;
-	bool left_more; /* there was no memory to note all of them */
-	uint64_t had;   /* bytes of pages, when somebody last looked for more of them */
-	bool leaving;   /* core/fork/border.c is about to give it up ... */
-	bool gone;      /* ... and has: only private mappings are left */
-	uintptr_t lock_at; /* a page of it that keeps the stranger's lock; 0: none, or it is sealed */
-};
-
-#define COW__WORDS_MAX ((uint32_t)1 << 20)
+#include "core/memory/segment_ref.h"
 
 /* The segment to allocate from. Makes one if none serves. Engine locked. */
 int cow__segment_current(struct cow__segment **ret);
@@ -66,13 +27,6 @@ int cow__segment_current(struct cow__segment **ret);
 /* Makes one for a single block. -EMFILE: there are `most` already. */
 int cow__segment_single(unsigned most, struct cow__segment **ret);
 bool cow__segment_single_left(bool apart); /* for COW__EXTENT_APART */
-
-/* May free memory of this segment be handed out? NULL, anonymous memory: true. Not while
- * another process has the file: it could read what is written there. */
-bool cow__segment_usable(const struct cow__segment *s);
-
-void cow__segment_ref(struct cow__segment *s);
-void cow__segment_unref(struct cow__segment *s);
 
 /*
  * Addresses of the segment go to another file, or become bare. Frees the pages
@@ -95,25 +49,12 @@ void cow__segments_sweep(bool all);
 void cow__segments_end(void);
 bool cow__segments_ended(void);
 
-/* Maps the control part. Called before the first word is taken. */
-int cow__segment_control(struct cow__segment *s);
-
-/* Unmaps it: this process neither asks nor tells any more who has the file. 0 or -errno. */
-int cow__segment_control_end(struct cow__segment *s);
-
-/* Takes a word and zeroes it. Returns its number + 1, or 0 if none is left. */
-uint32_t cow__segment_word_new(struct cow__segment *s);
-void cow__segment_word_free(struct cow__segment *s, uint32_t word);
-
 /* Notes for the child what is free in a file of its parent, and has pages: plain Linux would not
  * let it see that. before_fork does so for all warm memory, so that the child need not map
  * memory for the notes, and parent forgets it. */
 void cow__segment_note_left(struct cow__segment *s, uintptr_t at, size_t bytes);
 void cow__segments_before_fork(void);
 void cow__segments_parent(void);
-
-/* Have all strangers let go of the file? */
-bool cow__segment_left(const struct cow__segment *s);
 
 /* Gives back what strangers filled: where a mapping of theirs reads a hole, the kernel puts a page
  * of zeros into the file, which would outlive them. It looks once a second (`all`: now). */
@@ -143,8 +84,5 @@ int cow__segment_gone(struct cow__segment *s);
 
 /* In a forked child: it owns none of its parent's segments. */
 void cow__segments_child(void);
-
-/* The file offset of a window address. */
-uint64_t cow__segment_offset(uintptr_t addr);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engine's state: one per process, its lock, and the hooks of the rooms above
+ * The engine's lock, and the hooks of the rooms above
  *
  * One mutex guards tiles, segments, views and everything else that changes
  * rarely. References and clones of tracked storages are frequent: they need no
@@ -9,75 +9,10 @@
 #ifndef COW_CORE_MEMORY_STATE_H
 #define COW_CORE_MEMORY_STATE_H
 
-#include "core/base/mutex.h"
-#include "core/memory/helper.h"
+#include "core/memory/engine.h"
 #include "core/memory/segment.h"
 #include "core/memory/tile.h"
 #include "cowshed.h"
-
-enum cow__policy { COW__POLICY_AUTO, COW__POLICY_MEMFD, COW__POLICY_ANON };
-enum cow__border { COW__BORDER_AUTO, COW__BORDER_CALLS, COW__BORDER_FORK, COW__BORDER_COPIES };
-enum cow__copies { COW__COPIES_OFF, COW__COPIES_AUTO, COW__COPIES_LAZY };
-
-struct cow__engine {
-	struct cow__mutex lock;
-	bool ready;             /* the window is reserved */
-	int failed;             /* -errno: there is no window */
-	uintptr_t start, end;   /* of the window */
-	uintptr_t parting;      /* mmap's memory from here on (core/program/mapping.h) */
-	size_t mappings;        /* kernel mappings inside it, estimated */
-	size_t mappings_max;    /* our share of vm.max_map_count */
-	size_t frozen;          /* live tiles that are mapped private */
-	struct cow__segment *segments, *current;
-	uint32_t generation;    /* number of forks above this process */
-	int32_t process;        /* id of the engine's process; vfork's child has another */
-
-	/* free memory that has pages */
-	struct cow__tile *warm_first, *warm_last; /* oldest first */
-	size_t warm_bytes;
-
-	/* live memory in our segments and elsewhere, page rounded */
-	size_t live_bytes;
-	size_t live_peak; /* in the last seconds: core/memory/decay.c resets it */
-
-	/* options: defaults in state.c, setters in the rooms' options.c */
-	enum cow__policy policy;
-	enum cow__copies copies;
-	enum cow__border border; /* when a relative becomes a stranger: core/fork/border.h */
-	bool strict, use_helper, use_collapse;
-	uint64_t decay_ns;
-	size_t warm_max, window_bytes;
-	unsigned heal_percent; /* of its time, for a program without rest */
-
-	/* what the kernel refused for good */
-	bool no_collapse, no_memfd, no_locks;
-
-	/* a thread has a NUMA policy of its own: nothing is committed ahead */
-	bool placed;
-
-	/* The kernel counts what it grants and refuses what is beyond: there is a
-	 * limit on private memory, or overcommit_memory is 2. */
-	bool counted;
-
-	/* A filter of system calls may end the process for calls that libc would not make: there
-	 * are no blocks any more, and new storages are anonymous memory (core/fork/retire.h).
-	 * Written under the lock. */
-	bool retired;
-
-	/* The kernel looks for equal pages of this process (KSM), in anonymous memory alone. */
-	bool merged;
-
-	bool zeroed; /* there may be anonymous blocks for zeros (core/cow/zeroed.h) */
-
-	/* set by core/fork/feedback.c: new blocks get anonymous memory */
-	bool prefer_anon;
-	/* it forked or copied lazily: there may be something to thaw */
-	bool forked_once;
-	bool lends;       /* children inherit memory just now, whoever makes them; no tile changes */
-	int fork_failed;  /* -errno: the child would lack memory */
-};
-
-extern struct cow__engine cow__engine;
 
 /* What the library's constructor does, once: before a call that comes earlier. */
 void cow__engine_load(void);
@@ -111,14 +46,6 @@ bool cow__engine_lock_in_handler(void);
 /* The same, within `ns`. */
 bool cow__engine_lock_within(uint64_t ns);
 
-/* cow__quiet_begin() for the window; counts why not. Engine locked. False in
- * vfork's child. Threads that run are stopped, if the program asked for that (option
- * quiet). One that has not stopped after `stop_ns` is left alone. 0: none is stopped. */
-bool cow__engine_quiet(uint64_t stop_ns);
-
-/* Would it look now whether threads that are not parked sleep past libc? */
-bool cow__engine_sleepers_due(uint64_t now);
-
 /* May memory be committed in huge pages? */
 static inline bool
 cow__commits(void)
@@ -126,9 +53,17 @@ cow__commits(void)
 	return cow__engine.use_collapse && !cow__engine.no_collapse;
 }
 
+/* Does the limit leave room for `n` more kernel mappings? */
+bool cow__mappings_left(size_t n);
+
 /* What cow_trim() calls in share/, which keeps memory of its own. NULL: nothing.
  * The engine is not locked. */
 extern void (*cow__trim_others)(void);
+
+/* A job of the helper. It returns after how many ns to call it again. 0: at once, before the
+ * jobs behind it. UINT64_MAX: nothing is left to do. Engine locked; a job may unlock it
+ * meanwhile. */
+typedef uint64_t cow__job_fn(uint64_t now);
 
 /*
  * What this room calls in the rooms above it. It does not know them, so
@@ -145,7 +80,7 @@ struct cow__hooks {
 	int (*trim)(void);
 	/* A live tile ends. */
 	void (*tile_freed)(const struct cow__tile *t);
-	/* The helper's jobs, in their order (core/memory/helper.h). NULL ends the list. */
+	/* The helper's jobs, in their order. NULL ends the list. */
 	cow__job_fn *const *jobs;
 };
 extern const struct cow__hooks cow__hooks;

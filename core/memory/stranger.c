@@ -21,6 +21,7 @@
 #include "core/base/array.h"
 #include "core/base/base.h"
 #include "core/base/stats.h"
+#include "core/memory/control.h"
 #include "core/memory/holders.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"

@@ -3,13 +3,14 @@
  * Tiles: see the header.
  *
  * Free tiles hang in lists by heat and size class. There are four classes to each
- * power of two, so that a search looks at few tiles.
+ * power of two, so that a search looks at few tiles. Warm ones hang in a list by age as well.
  */
 #include "core/memory/tile.h"
 #include "core/base/base.h"
 #include "core/base/pool.h"
-#include "core/memory/decay.h"
-#include "core/memory/state.h"
+#include "core/base/stats.h"
+#include "core/memory/engine.h"
+#include "core/memory/segment_ref.h"
 #include "core/policy/constants.h"
 #include "memfd/forked.h"
 #include "memfd/map.h"
@@ -54,6 +55,44 @@ is_behind(const struct cow__tile *t)
 	return cow__tile_start(t) >= cow__engine.parting;
 }
 
+/* The oldest first: core/memory/decay.c cools them. */
+static void
+warm_add(struct cow__tile *t)
+{
+	struct cow__tile *after = cow__engine.warm_last;
+
+	while (after && after->freed_at > t->freed_at)
+		after = after->list_prev;
+	t->list_prev = after;
+	t->list_next = after ? after->list_next : cow__engine.warm_first;
+	if (t->list_next)
+		t->list_next->list_prev = t;
+	else
+		cow__engine.warm_last = t;
+	if (after)
+		after->list_next = t;
+	else
+		cow__engine.warm_first = t;
+	cow__engine.warm_bytes += t->bytes - t->hollow;
+	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
+}
+
+static void
+warm_remove(struct cow__tile *t)
+{
+	if (t->list_prev)
+		t->list_prev->list_next = t->list_next;
+	else
+		cow__engine.warm_first = t->list_next;
+	if (t->list_next)
+		t->list_next->list_prev = t->list_prev;
+	else
+		cow__engine.warm_last = t->list_prev;
+	t->list_prev = t->list_next = NULL;
+	cow__engine.warm_bytes -= t->bytes - t->hollow;
+	cow__stat_set(bytes_warm, cow__engine.warm_bytes);
+}
+
 static void
 bin_add(struct cow__tile *t)
 {
@@ -68,7 +107,7 @@ bin_add(struct cow__tile *t)
 	b->first[heat][c] = t;
 	b->map[heat][c / 64] |= 1ull << (c % 64);
 	if (heat == COW__WARM)
-		cow__warm_add(t);
+		warm_add(t);
 }
 
 void
@@ -79,7 +118,7 @@ cow__tile_unlist(struct cow__tile *t)
 	unsigned c = size_class(t->bytes);
 
 	if (heat == COW__WARM)
-		cow__warm_remove(t);
+		warm_remove(t);
 	if (rest == t)
 		rest = NULL;
 	if (t->bin_next)

@@ -31,12 +31,12 @@ extern bool cow__window_holed;
 bool cow__window_fit(void);
 
 /* A limit on private memory is about to be set: from now on new blocks count
- * against it (`counted` in core/memory/state.h). Does nothing in vfork's
+ * against it (`counted` in core/memory/engine.h). Does nothing in vfork's
  * child. */
 void cow__window_counts(void);
 
 /* The kernel looks for equal pages of the process from now on, or no more: new blocks are memory in
- * which it does (`merged` in core/memory/state.h). */
+ * which it does (`merged` in core/memory/engine.h). */
 void cow__window_merged(bool merged);
 
 /* Does the address belong to the engine? Takes its lock. */

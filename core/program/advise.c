@@ -22,7 +22,6 @@
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
 #include "core/cow/thaw.h"
-#include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/state.h"

@@ -6,7 +6,6 @@
 #include "core/base/base.h"
 #include "core/base/stats.h"
 #include "core/cow/freeze.h"
-#include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"

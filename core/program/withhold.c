@@ -10,10 +10,10 @@
  */
 #include "core/base/base.h"
 #include "core/cow/freeze.h"
-#include "core/cow/view.h"
 #include "core/memory/attribute.h"
 #include "core/memory/extent.h"
 #include "core/memory/segment.h"
+#include "core/memory/quiet_window.h"
 #include "core/memory/state.h"
 #include "core/policy/constants.h"
 #include "core/program/advise.h"

@@ -92,6 +92,14 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 	return r;
 }
 
+static int
+small_new(struct cow__allocation *a, unsigned flags)
+{
+	a->kind = COW__AT_SMALL;
+	a->owned = 1;
+	return cow__small_new(&a->bytes, flags & COW__ALLOCATION_ZERO, &a->data);
+}
+
 int
 cow__allocation_new(size_t bytes, unsigned flags,
                     struct cow_allocator *allocator,
@@ -107,10 +115,10 @@ cow__allocation_new(size_t bytes, unsigned flags,
 		a->kind = COW__AT_NOTHING;
 	else if (allocator)
 		r = foreign_new(a, bytes, flags, allocator);
-	else if (bytes <= COW__SMALL_MAX && !(flags & COW__ALLOCATION_TILE))
-		r = cow__small_new(a, flags & COW__ALLOCATION_ZERO);
-	else
+	else if (bytes > COW__SMALL_MAX || (flags & COW__ALLOCATION_TILE))
 		r = tile_new(a, bytes, flags);
+	else
+		r = small_new(a, flags);
 	if (r < 0) {
 		cow__pool_give(&allocations, a);
 		if (!allocator) {

@@ -220,11 +220,7 @@ raw_allocate(struct cow_allocator *self, size_t bytes, struct cow_data_ptr *ret)
 	int r;
 
 	if (bytes <= COW__SMALL_MAX) {
-		struct cow__allocation a = { .bytes = bytes };
-
-		r = cow__small_new(&a, false);
-		data = a.data;
-		bytes = a.bytes;
+		r = cow__small_new(&bytes, false, &data);
 	} else {
 		r = block_new(bytes, 0, 0, &t, &dirty);
 		data = r == 0 ? (void *)cow__tile_start(t) : NULL;

@@ -12,6 +12,7 @@
 #include "core/base/error.h"
 #include "core/base/profile.h"
 #include "core/cow/sparse.h"
+#include "core/memory/bare.h"
 #include "core/memory/commit.h"
 #include "core/memory/extent.h"
 #include "core/memory/overcommit.h"
@@ -55,7 +56,7 @@ leave_rest(struct cow__tile *t, size_t bytes)
 {
 	if (!t->segment || !t->segment->single)
 		return;
-	cow__extent_leave_file(t->next, t->segment);
+	cow__bare_make(t->next, t->segment);
 	memset((char *)cow__tile_start(t) + bytes, 0, t->bytes - bytes);
 }
 

@@ -101,9 +101,9 @@ slot_take(struct cow__slab *s)
 }
 
 int
-cow__small_new(struct cow__allocation *a, bool zero)
+cow__small_new(size_t *bytes, bool zero, void **ret)
 {
-	unsigned class = class_of(a->bytes);
+	unsigned class = class_of(*bytes);
 	int r = cow__engine_enter();
 
 	if (r < 0)
@@ -111,14 +111,12 @@ cow__small_new(struct cow__allocation *a, bool zero)
 	if (!partial[class])
 		r = slab_new(class);
 	if (r == 0) {
-		a->data = slot_take(partial[class]);
-		a->kind = COW__AT_SMALL;
-		a->owned = 1;
-		a->bytes = class_bytes[class];
+		*ret = slot_take(partial[class]);
+		*bytes = class_bytes[class];
 	}
 	cow__engine_unlock();
 	if (r == 0 && zero)
-		memset(a->data, 0, a->bytes);
+		memset(*ret, 0, *bytes);
 	return r;
 }
 

@@ -8,12 +8,13 @@
 #ifndef COW_CORE_STORAGE_SMALL_H
 #define COW_CORE_STORAGE_SMALL_H
 
-#include "core/storage/allocation.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 struct cow__slab;
 
-/* Gives an allocation of a->bytes bytes a slot. Takes the engine's lock. */
-int cow__small_new(struct cow__allocation *a, bool zero);
+/* Takes a slot for *bytes bytes, which become those of the slot. Takes the engine's lock. */
+int cow__small_new(size_t *bytes, bool zero, void **ret);
 void cow__small_free(void *data);
 
 /* The bytes of each slot. */

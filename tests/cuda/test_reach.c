@@ -5,7 +5,7 @@
  * Memory that is mapped piece by piece is opened piece by piece. The reference driver ends
  * the process if a device touches memory that was not opened for it.
  */
-#include "cuda/context.h"
+#include "cuda/piece.h"
 #include "tests/support/cuda.h"
 
 static void fill_from_1(const struct cow_storage *s, unsigned char value)

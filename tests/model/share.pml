@@ -207,7 +207,7 @@ inline others(mine, go)
 	before = 0
 }
 
-/* cow__pack_free() */
+/* cow__space_give() */
 inline leave(s)
 {
 	atomic { owns[s] = false; row_begin(s) }
