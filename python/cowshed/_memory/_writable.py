@@ -10,16 +10,21 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _arrays, _cowshed, _files, _mappings
-from ._regions import region_of
+from .. import _cowshed
+from . import _arrays, _mappings, _ndarrays
+from ._names import keep
+from ._regions import SMALL, is_tensor, region_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from ._types import Array
+
+__name__ = keep(__name__)
 
 _COPIES_A_SECOND = 4e9  # bytes; the search for a file takes no longer than a copy
 _SHORTER = errno.ENODATA, errno.ESTALE
@@ -64,26 +69,24 @@ def writable(x: Any) -> Any:
         return _storage(x)
     if isinstance(x, memoryview):
         return _buffer(x)
-    if _arrays._is_tensor(x):
-        from .torch import _tensors
-
-        return _tensors.writable(x)
+    if is_tensor(x):
+        return _ndarrays.of_torch().writable(x)
     if _is_buffer(x):
         raise TypeError(f"writable() got a {type(x).__name__}: pass memoryview(x), or an array on "
                         "it")
-    _arrays._check_array(x, "writable")
+    _ndarrays._check_array(x, "writable")
     region = region_of(x)
     if region is not None and region.storage.kind == "own":
         return _arrays._clone(x)
-    if x.nbytes < _arrays.SMALL:
-        return _arrays.copy_small(x)
+    if x.nbytes < SMALL:
+        return _ndarrays.copy_small(x)
     low, high = _bounds(x)
     storage = private(low, high - low, x) if x.nbytes <= high - low else None
-    return _arrays._copy(x) if storage is None else _arrays._on(storage, x, 0)
+    return _ndarrays._copy(x) if storage is None else _ndarrays._on(storage, x, 0)
 
 
 def _is_buffer(x):
-    numpy = _arrays.sys.modules.get("numpy")
+    numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray):
         return False
     try:
@@ -105,7 +108,7 @@ def _bounds(x):
 
 def _storage(x):
     storage = None
-    if x.kind != "own" and x.nbytes >= _arrays.SMALL:
+    if x.kind != "own" and x.nbytes >= SMALL:
         storage = private(x.address, x.nbytes, x)
     return x.clone() if storage is None else storage
 
@@ -123,7 +126,7 @@ def _buffer(x):
     region = region_of(x)
     if region is not None and region.storage.kind == "own":
         part = memoryview(region.storage.clone())[region.offset : region.offset + x.nbytes]
-    elif x.nbytes < _arrays.SMALL:
+    elif x.nbytes < SMALL:
         part = memoryview(bytearray(x.cast("B")))
     else:
         storage = private(_cowshed.address_of(x)[0], x.nbytes, x)
@@ -163,7 +166,7 @@ def private(address, nbytes, x, readonly=False):
         os.close(fd)
     if not all(mapping.is_shared for mapping in mappings) and not _copy_own(storage, address):
         return None
-    _files.watch(storage, mappings[0].name or b"a file without a name")
+    _mappings.watch(storage, mappings[0].name or b"a file without a name")
     held = _owner(x)
     if held is not None:
         weakref.finalize(storage, _let_go, held).atexit = False

@@ -36,8 +36,9 @@ import os
 import sys
 import weakref
 
-from . import _arrays, _cowshed
-from ._regions import region_of
+from .. import _cowshed
+from ._intents import range_of_tensor
+from ._regions import SMALL, bounds_of, is_tensor, region_of
 
 _MOST = 1 / 8  # a clone is copied at once if more than that is written: faults cost so much more
 _SITES = 10000  # places, and storages at places, that are remembered
@@ -76,7 +77,7 @@ class _Site:
         """Looks at a clone when it is freed, or when the next one is made at this place."""
         watch = _Watch(self, region.storage, low, new.nbytes, copied)
         # Other tensors on the same PyTorch storage may outlive this one.
-        owner = new.untyped_storage() if _arrays._is_tensor(new) else new
+        owner = new.untyped_storage() if is_tensor(new) else new
         self._watched = watch
         # The region is a reference that will be gone.
         references = sys.getrefcount(watch.storage) - 1
@@ -214,7 +215,7 @@ def _site_of(x, depth):
     if isinstance(x, _cowshed.Storage):
         return None
     region = region_of(x)
-    if region is None or region.storage.kind != "own" or region.nbytes < _arrays.SMALL:
+    if region is None or region.storage.kind != "own" or region.nbytes < SMALL:
         return None
     place = _place(depth + 1)
     return None if place is None else _site(place, None)
@@ -237,13 +238,10 @@ def _site(place, part):
 
 def _memory(new):
     """(address, nbytes) of a clone. None: it is not contiguous, or small."""
-    from ._intents import range_of_tensor
-    from ._snapshot import bounds_of
-
     if isinstance(new, _cowshed.Storage):
         return new.address, new.nbytes
     # The bytes between the elements are the clone's, too.
-    return range_of_tensor(new) if _arrays._is_tensor(new) else bounds_of(new)
+    return range_of_tensor(new) if is_tensor(new) else bounds_of(new)
 
 
 def _own(memory):

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, overload
 
-from ._arrays import _make, _numpy, array, sizes, typed
+from ._names import keep
+from ._ndarrays import _make, _numpy, array, sizes, typed
 
 if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from ._types import Array, Of, Order, OrderLike, Scalar, Shape
+
+__name__ = keep(__name__)
 
 
 @overload

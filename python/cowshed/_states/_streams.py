@@ -4,7 +4,7 @@
 import os
 import traceback
 
-from . import _cowshed
+from .. import _cowshed
 
 _SMALL = 64 << 10  # bytes that are collected for one write
 _MOST = 64 << 20  # bytes in one write, so that other writers get the lock of the file

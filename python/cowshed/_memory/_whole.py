@@ -10,67 +10,13 @@ are cloned, and all else is a copy.
 
 from __future__ import annotations
 
-import gc
 import pickle
-import sys
-import types
-import weakref
 
-from . import _arrays, _cowshed
-from ._regions import region_of
-
-# What copy.deepcopy() does not go into.
-_ATOMS = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType,
-          types.FrameType, weakref.ref, str, bytes, int, float, complex, type(None))
-
-
-def is_array(x):
-    numpy = sys.modules.get("numpy")
-    return _arrays._is_tensor(x) or numpy is not None and isinstance(x, numpy.ndarray)
-
-
-def is_module(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.nn.Module)
-
-
-def is_optimizer(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.optim.Optimizer)
-
-
-def is_training(x):
-    """Whether it is an optimizer, or a tuple that has a module or an optimizer in it."""
-    return is_optimizer(x) or type(x) is tuple and any(is_module(y) or is_optimizer(y) for y in x)
-
-
-def is_frame(x):
-    """Whether it is a data frame or a series of pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(x, (pandas.DataFrame, pandas.Series))
-
-
-def parts(x):
-    """Yields the arrays and tensors that can be reached from an object, each one once.
-
-    It goes the way of the garbage collector, so it runs no code of the program.
-    """
-    numpy = sys.modules.get("numpy")
-    left, seen = [x], {id(x)}
-    while left:
-        it = left.pop()
-        if _arrays._is_tensor(it):
-            yield it
-            continue
-        if numpy is not None and isinstance(it, numpy.ndarray):
-            yield it
-            inside = list(it.flat) if it.dtype == object else ()
-        else:
-            inside = gc.get_referents(it)
-        for value in inside:
-            if not isinstance(value, _ATOMS) and id(value) not in seen:
-                seen.add(id(value))
-                left.append(value)
+from .. import _cowshed
+from . import _ndarrays
+from ._copier import copy_of
+from ._parts import is_module, is_optimizer, is_training
+from ._regions import SMALL, region_of
 
 
 def clone(x):
@@ -78,8 +24,6 @@ def clone(x):
     if is_training(x):
         _check_training(x if type(x) is tuple else (x,))
     if is_module(x) or is_training(x):
-        from ._snapshot import copy_of
-
         return copy_of(x)
     buffers = []
     data = pickle.dumps(x, 5, buffer_callback=buffers.append)
@@ -103,7 +47,7 @@ def _check_training(items):
 def _clone_bytes(view):
     """Memory of its own with the bytes of a view, for writing."""
     region = region_of(view)
-    if view.nbytes < _arrays.SMALL:
+    if view.nbytes < SMALL:
         if region is not None and region.storage.kind == "file":
             _cowshed.check_file(region.storage.address + region.offset, view.nbytes)
         return bytearray(view)
@@ -122,16 +66,12 @@ def share(x):
         raise TypeError(f"share() got a {type(x).__name__} of pandas, whose columns can't be "
                         "moved: share the arrays of its columns, or send the whole by "
                         "cowshed.multiprocessing")
-    from .torch import _tensors
-
     for tensor in (*x.parameters(), *x.buffers()):
-        _tensors.share(tensor)
+        _ndarrays.of_torch().share(tensor)
     return x
 
 
 def is_shared(x):
     """Whether all parameters and buffers of a module lie in shared memory, and it has any."""
-    from .torch import _tensors
-
     tensors = (*x.parameters(), *x.buffers())
-    return bool(tensors) and all(_tensors.is_shared(tensor) for tensor in tensors)
+    return bool(tensors) and all(_ndarrays.of_torch().is_shared(tensor) for tensor in tensors)

@@ -24,10 +24,14 @@ import pickle
 import threading
 from multiprocessing.reduction import ForkingPickler
 
-from . import _cowshed, _family, _reducers
-from ._arrays import _numpy as numpy
-from ._arrays import new_storage
-from ._regions import Region, enter, region_of
+from .. import _cowshed
+from .._memory import _family, _reducers
+from .._memory._names import keep
+from .._memory._ndarrays import _numpy as numpy
+from .._memory._ndarrays import new_storage
+from .._memory._regions import Region, enter, region_of
+
+__name__ = keep(__name__)
 
 SMALL = _cowshed.LARGE  # in bytes; below it a copy costs less than a handle
 PARCELS = 900  # of 1024 that a message holds
@@ -140,7 +144,7 @@ class Message:
             return None
         key = id(region.storage)
         if key not in self._files:
-            from . import _files
+            from .._states import _files
 
             # Asked once for all views of a file, so they stay views of one storage. The answer
             # could change if a program writes the file meanwhile.
@@ -254,7 +258,7 @@ class Unpickler(pickle.Unpickler):
     def _file(self, what, key):
         """The storage of a file: one here for each one of the sender."""
         if key not in self.files:
-            from . import _files
+            from .._states import _files
 
             self.files[key] = _files.reopen(what)
         return self.files[key]

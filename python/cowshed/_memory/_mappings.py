@@ -20,9 +20,11 @@ import os
 import stat
 import struct
 import time
+import weakref
 from typing import NamedTuple
 
-from . import _cowshed
+from .. import _cowshed
+from . import _regions
 
 PAGE = mmap.PAGESIZE
 
@@ -275,3 +277,11 @@ def own_pages(address, nbytes):
             edges = numpy.flatnonzero(numpy.diff(own, prepend=False, append=False))
             yield from ((first + int(a), first + int(b)) for a, b in edges.reshape(-1, 2))
             first += len(entries)
+
+
+def watch(storage, path):
+    """Makes it an error that names the file, where it can, if the file of a mapping becomes
+    shorter."""
+    _regions.has_files = True
+    _cowshed.name_file(storage.address, storage.nbytes, os.fsencode(path))
+    weakref.finalize(storage, _cowshed.forget_file, storage.address).atexit = False

@@ -4,9 +4,9 @@
 import bisect
 import sys
 
-from ._arrays import _is_tensor
-from ._regions import address_of_tensor, region_of
-from ._snapshot import Copier, bounds_of, leaves
+from .._memory._copier import Copier
+from .._memory._parts import leaves
+from .._memory._regions import address_of_tensor, bounds_of, is_tensor, region_of
 
 
 class ForFork(Copier):
@@ -24,7 +24,7 @@ class ForFork(Copier):
     def is_shared(self, x):
         """Whether another process could write the bytes that the child will read."""
         numpy = sys.modules.get("numpy")
-        if _is_tensor(x):
+        if is_tensor(x):
             if x.device.type != "cpu":
                 return False
             try:

@@ -20,7 +20,10 @@ import threading
 import types
 from typing import NamedTuple
 
-from . import _cowshed
+from .. import _cowshed
+from .._memory._names import keep
+
+__name__ = keep(__name__)
 
 # Types that the collector does not know, and their attributes that are objects of the program.
 _HELD = {

@@ -30,14 +30,17 @@ import stat
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from . import _cowshed, _regions
-from ._arrays import _make, _numpy, array_on, sizes
-from ._mappings import own_pages
+from .. import _cowshed
+from .._memory._mappings import own_pages, watch
+from .._memory._names import keep
+from .._memory._ndarrays import _make, _numpy, array_on, size_of, sizes
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-    from ._types import Order, Path, Shape
+    from .._memory._types import Order, Path, Shape
+
+__name__ = keep(__name__)
 
 _MODES = ("r", "c", "r+")
 _NPY = b"\x93NUMPY"
@@ -250,19 +253,6 @@ def _fortran(dtype, shape):
     return tuple(strides)
 
 
-def size_of(dtype, shape):
-    """The size of a shape in bytes. None: 2**62 or more.
-
-    A size of 0 counts as 1 for that limit, so the other sizes of an empty shape are checked, too.
-    """
-    count = 1
-    for size in shape:
-        count *= max(size, 1)
-        if count * max(dtype.itemsize, 1) >= 1 << 62:
-            return None
-    return 0 if 0 in shape else count * dtype.itemsize
-
-
 def _map(fd, path, mode, facts):
     flags = _cowshed.FILE_SHARED if mode == "r+" else 0
     storage = _cowshed.open_file(fd, 0, facts.st_size, flags, readonly=mode == "r")
@@ -270,14 +260,6 @@ def _map(fd, path, mode, facts):
     _mapped[storage] = Description(path, mode, facts.st_dev, facts.st_ino, facts.st_size,
                                    facts.st_mtime_ns)
     return storage
-
-
-def watch(storage, path):
-    """Makes it an error that names the file, where it can, if the file of a mapping becomes
-    shorter."""
-    _regions.has_files = True
-    _cowshed.name_file(storage.address, storage.nbytes, os.fsencode(path))
-    weakref.finalize(storage, _cowshed.forget_file, storage.address).atexit = False
 
 
 # ---- Formats ---------------------------------------------------------------------------------

@@ -26,11 +26,17 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from . import _cowshed, _direct, _family, _pace, _streams
-from ._arrays import _is_tensor, _numpy, check_file
+from .. import _cowshed
+from .._memory import _family
+from .._memory._names import keep
+from .._memory._ndarrays import _numpy, check_file
+from .._memory._regions import is_tensor
+from . import _direct, _pace, _streams
 
 if TYPE_CHECKING:
-    from ._types import Format, Path
+    from .._memory._types import Format, Path
+
+__name__ = keep(__name__)
 
 
 def save(path: Path, x: Any, *, format: Format | None = None,
@@ -73,7 +79,7 @@ def plan(path, x, format=None):
         _check_npz(arrays)
         total = sum(array.nbytes for array in arrays.values())
         return Plan(path, (), lambda file: _npz(file, arrays), total)
-    from ._snapshot import held_bytes
+    from .._memory._copier import held_bytes
 
     return Plan(path, (), lambda file: _pt(file, x), held_bytes(x))
 
@@ -304,7 +310,7 @@ def _little(array):
 
 def _is_array(x):
     numpy = sys.modules.get("numpy")
-    return _is_tensor(x) or (numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic)))
+    return is_tensor(x) or (numpy is not None and isinstance(x, (numpy.ndarray, numpy.generic)))
 
 
 def _plain(name, x):
@@ -318,7 +324,7 @@ def _plain(name, x):
 
 def _as_numpy(name, x):
     numpy = _numpy()
-    if _is_tensor(x):
+    if is_tensor(x):
         try:
             return _plain(name, x).numpy()
         except TypeError:
@@ -366,7 +372,7 @@ def _pt(file, x):
     """
     import torch
 
-    from ._snapshot import check_files
+    from .._memory._copier import check_files
 
     check_files(x)
     try:
@@ -412,7 +418,7 @@ def _safetensors(state):
         if name == "__metadata__":
             raise ValueError(".safetensors needs the name '__metadata__' for itself: rename the "
                              "array")
-        value = _plain(name, value) if _is_tensor(value) else _little(_as_numpy(name, value))
+        value = _plain(name, value) if is_tensor(value) else _little(_as_numpy(name, value))
         kind = format.kind_of(value.dtype)
         if kind is None:
             raise ValueError(f"{name} is {value.dtype}, which .safetensors does not have: convert "
@@ -422,7 +428,7 @@ def _safetensors(state):
         whole = value.nbytes >= 1 << 20 and value.nbytes % 4096 == 0
         entries.append(((not whole, -value.dtype.itemsize), len(pieces), name, kind, value.shape,
                         value.nbytes))
-        pieces.append(_raw(value) if _is_tensor(value) else value)
+        pieces.append(_raw(value) if is_tensor(value) else value)
     order = sorted(entries, key=lambda entry: entry[:2])
     head = format.header([entry[2:] for entry in order], metadata)
     return [head, *(pieces[entry[1]] for entry in order)]

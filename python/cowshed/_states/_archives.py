@@ -15,7 +15,7 @@ import io
 import struct
 import zipfile
 
-from ._arrays import _numpy, array
+from .._memory._ndarrays import _numpy, array
 
 _LOCAL = struct.Struct("<4s22xHH")  # of a member's local header: signature, two lengths
 

@@ -14,7 +14,7 @@ import errno
 import mmap
 import os
 
-from . import _cowshed
+from .. import _cowshed
 from ._pace import Pace
 
 BLOCK = 4096

@@ -21,7 +21,10 @@ import threading
 from collections.abc import Iterator
 from typing import Literal
 
-from . import _cowshed
+from .. import _cowshed
+from ._names import keep
+
+__name__ = keep(__name__)
 
 Mode = Literal["clone", "alias"]
 

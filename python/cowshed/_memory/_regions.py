@@ -17,7 +17,10 @@ import threading
 import weakref
 from typing import NamedTuple
 
-from . import _cowshed
+from .. import _cowshed
+from ._names import keep
+
+__name__ = keep(__name__)
 
 
 class Region(NamedTuple):
@@ -27,6 +30,9 @@ class Region(NamedTuple):
     offset: int
     nbytes: int
 
+
+# Below this size a copy costs less than cloning pages (core/storage/clone.c has the same limit).
+SMALL = 384 << 10
 
 _by_address = weakref.WeakValueDictionary()
 _starts = []  # sorted: the addresses of _by_address, and addresses of storages that are gone
@@ -111,18 +117,32 @@ def _of_array(x):
     try:
         low, nbytes, _ = _cowshed.address_of(x)
     except (ValueError, BufferError):  # not contiguous, or of a type without a buffer
-        import numpy
-
-        # NumPy 2 has moved byte_bounds() to numpy.lib.array_utils.
-        bounds = getattr(numpy.lib, "array_utils", numpy).byte_bounds
-        low, high = bounds(x)
-        nbytes = high - low
+        low, nbytes = bounds_of(x)
     return _at(low, nbytes, _owner(x.base))
+
+
+def address_of_array(x):
+    """The address of the first element of an array."""
+    return x.__array_interface__["data"][0]
+
+
+def bounds_of(x):
+    """(address, nbytes) of what an array spans, from its lowest byte to its highest."""
+    import numpy
+
+    # NumPy 2 has moved byte_bounds() to numpy.lib.array_utils.
+    low, high = getattr(numpy.lib, "array_utils", numpy).byte_bounds(x)
+    return low, high - low
 
 
 def at(address, nbytes):
     """The region of `nbytes` bytes (at least 1) at an address, or None."""
     return _at(address, nbytes, _by_address.get(address))
+
+
+def is_tensor(x):
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def is_lazy(x):
@@ -158,10 +178,10 @@ def region_of(x):
     """
     if isinstance(x, _cowshed.Storage):
         return Region(x, 0, x.nbytes)
-    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(x, numpy.ndarray):
         return _of_array(x)
-    if torch is not None and isinstance(x, torch.Tensor):
+    if is_tensor(x):
         return _of_tensor(x)
     try:
         address, nbytes, _ = _cowshed.address_of(x)

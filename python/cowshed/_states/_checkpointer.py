@@ -9,13 +9,17 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _pace, _save, _saving, _writes
+from .._memory import _writes
+from .._memory._names import keep
+from . import _pace, _save, _saving
 from ._snapshot import Snapshot, checkpoint
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._types import Format, Path, Writes
+    from .._memory._types import Format, Path, Writes
+
+__name__ = keep(__name__)
 
 _STEP = "{step}"
 

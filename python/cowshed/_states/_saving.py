@@ -28,9 +28,12 @@ import time
 import traceback
 import warnings
 
+from .._memory._names import keep
 from . import _pace, _save
 from ._outcome import Outcome
 from ._pace import Progress
+
+__name__ = keep(__name__)
 
 _WRITTEN, _CANCELLED = b"done ", b"cancelled"  # reports of a child
 _SHOW = 0.2  # seconds between two states of a bar

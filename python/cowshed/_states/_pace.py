@@ -15,6 +15,10 @@ import time
 import zlib
 from typing import NamedTuple
 
+from .._memory._names import keep
+
+__name__ = keep(__name__)
+
 _DONE, _STARTED, _STOP, _ENDED = range(4)
 _STEP = 0.1  # seconds between looks whether it shall stop
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""pack(): writing the storage of a Packed. Its form is in _pack.py.
+"""Writing the storage of a Packed. Its form is in _pack.py.
 
 The elements are pickled one by one into a memfd, which is sealed in the end. So neither their
 number nor their size has to be known before, and nothing is copied twice. On a system that denies
@@ -10,130 +10,85 @@ faster than pickles do. The kind is that of the first element; if a later one is
 all that was written is written again as pickles.
 """
 
-from __future__ import annotations
-
 import array
 import errno
 import fcntl
-import operator
 import os
 import pickle
+import struct
 import sys
-import time
 import types
 import zlib
-from collections.abc import Iterable, Mapping, Set
-from typing import TypeVar
 
-from . import _cowshed, _pace, _reducers
-from ._pack import (FLOATS, HEADER, INTEGERS, RECORDS, STRINGS, TABLE, Packed, _attach, header)
+from .. import _cowshed
+from .._memory import _ndarrays, _reducers
+from .._memory._regions import is_tensor
 
-T = TypeVar("T")
+__name__ = "cowshed._packing"  # whose name the functions of this file have in pickles
+
+MAGIC = b"cowpack\1"
+HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the index, size, checksum
+TABLE = struct.Struct("<QQ")
+RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
 
 _PIECE = 1 << 20  # bytes that are collected for one write
-_SHOW = 0.2  # seconds between two states of the bar
 _LOOK = 256  # elements between two looks at the clock
 _NOEXEC_SEAL = 8  # os.MFD_NOEXEC_SEAL of Python 3.14; older kernels refuse it
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
-def pack(sequence: Iterable[T], *, show: bool = False) -> Packed[T]:
-    """A read-only sequence with the elements of `sequence`, in one frozen storage.
-
-    It is for lists of Python objects that many processes read, with any start method: see Packed.
-    Elements are pickled one by one. So an object that is in two of them becomes two. The buffers
-    of NumPy arrays lie aligned in the storage, and come out as read-only views of it. PyTorch's
-    tensors come out as copies, since PyTorch has no read-only tensors.
-
-    sequence: a list, a tuple, any iterable; a generator is used up. show: True shows a bar on a
-    terminal meanwhile. Changes nothing of the elements.
-
-    TypeError: an element can't be pickled, the error names it; or `sequence` has no order, or is
-    an array of numbers (freeze() it), or a data frame. MemoryError, OSError: no memory. After an
-    error the sequence is as it was, and nothing is left in memory.
-    """
-    if isinstance(sequence, Packed):
-        return sequence if sequence._is_whole() else _attach(compact(sequence))
-    _check(sequence)
-    with _Writer(_Bar(sequence) if show else None) as writer:
-        return _attach(writer.write_all(sequence))
+# ---- The header ----------------------------------------------------------------------------
 
 
-def compact(packed):
-    """A storage with the elements of a Packed, which may be a slice."""
-    with _Writer(None) as writer:
-        if packed._kind >= INTEGERS:
-            return writer.write_numbers(array.array(packed._data.format, packed))
-        writer.kind = packed._kind
-        for at in packed._range:
-            record = packed._record(at)
-            if packed._kind == RECORDS and record[0] != 0x80:
-                body, buffers = packed._split(at, record)
-                writer.add_record(body, buffers)
-            else:
-                writer.add(record)
-        return writer.finish()
+def wrong(where, what):
+    return ValueError(f"{where}: {what}. Pack the objects again, and save() the result")
 
 
-def _check(sequence):
-    kind = type(sequence).__name__
-    rows = _rows_of(sequence)
-    if rows:
-        raise TypeError(f"pack() takes a sequence, and iterating over a {kind} gives its columns, "
-                        f"or their names: pass {rows} for its rows, or send the {kind} itself by "
-                        "cowshed.multiprocessing")
-    if isinstance(sequence, (Mapping, Set)):
-        instead = "list(x.items())" if isinstance(sequence, Mapping) else "list(x)"
-        raise TypeError(f"pack() takes a sequence, not {kind}, which has no order: pass {instead}")
-    if isinstance(sequence, (str, bytes, bytearray, memoryview, _cowshed.Storage)) or not (
-            isinstance(sequence, Iterable) or hasattr(type(sequence), "__getitem__")):
-        raise TypeError(f"pack() takes a sequence of objects, not {kind}: pass a list")
-    if _is_array(sequence) and not sequence.dtype.hasobject or _is_tensor(sequence):
-        raise TypeError(f"pack() takes objects, and this {kind} has numbers: freeze() makes it "
-                        "read-only, and processes share it")
+def header(kind, count, index, size):
+    """The header of a pack."""
+    head = HEADER.pack(MAGIC, kind, count, index, size, 0)
+    return HEADER.pack(MAGIC, kind, count, index, size, zlib.crc32(head))
 
 
-def _rows_of(x):
-    """The expression for the rows of a table `x`, whose iterator gives columns, or their names."""
-    from . import _whole
-
-    if _whole.is_frame(x):  # a series gives its values
-        return "list(x.itertuples(index=False, name=None))" if hasattr(x, "columns") else None
-    for module, name, rows in (("polars", "DataFrame", "x.rows()"),
-                               ("pyarrow", "Table", "x.to_pylist()")):
-        if isinstance(x, getattr(sys.modules.get(module), name, ())):
-            return rows
-    return None
-
-
-def _is_array(x):
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(x, numpy.ndarray)
-
-
-def _is_tensor(x):
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
+def check_header(head, nbytes, where):
+    """(kind, count, place of the index) of a header. ValueError: `nbytes` bytes can't have it."""
+    if head[:7] != MAGIC[:7]:
+        raise wrong(where, "it is no file of Packed.save()")
+    if len(head) < HEADER.size:
+        raise wrong(where, "it ends in its header")
+    magic, kind, count, index, size, _ = HEADER.unpack(head)
+    if magic != MAGIC:
+        raise wrong(where, f"it has version {magic[7]} of the format, and this cowshed knows 1")
+    if head != header(kind, count, index, size) or kind > FLOATS:
+        raise wrong(where, "its header is damaged")
+    ends = index if kind >= INTEGERS else index + 12 * count + 8
+    if ends != nbytes or size != nbytes:
+        raise wrong(where, f"it has {nbytes} bytes, and its header says {size}: it was cut off, "
+                           "or written to")
+    return kind, count, index
 
 
 # ---- Elements ------------------------------------------------------------------------------
+
+
+def is_ndarray(x):
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(x, numpy.ndarray)
 
 
 class _Pickler(pickle.Pickler):
     """Takes arrays apart so that their bytes are buffers, also those that pickle would copy."""
 
     def reducer_override(self, x):
-        if _is_array(x):
+        if is_ndarray(x):
             if type(x) is sys.modules["numpy"].ndarray and x.size and not _has_buffer(x):
                 flat = x.reshape(-1).view("u1")
                 return rebuild_array, (pickle.PickleBuffer(flat), x.dtype, x.shape)
             if type(x).__reduce__ is _array_reduce() and not x.dtype.hasobject and not (
                     x.flags.c_contiguous or x.flags.f_contiguous):
                 return x.copy().__reduce_ex__(5)
-        elif _is_tensor(x) and type(x) is sys.modules["torch"].Tensor:
-            from .torch import _tensors
-
-            if _tensors.is_plain(x) and not x.requires_grad and x.numel():
+        elif is_tensor(x) and type(x) is sys.modules["torch"].Tensor:
+            if _ndarrays.of_torch().is_plain(x) and not x.requires_grad and x.numel():
                 torch = sys.modules["torch"]
                 view = x.contiguous().reshape(-1).view(torch.uint8).numpy()
                 name = str(x.dtype).removeprefix("torch.")
@@ -170,7 +125,7 @@ def rebuild_tensor(buffer, dtype, size):
     return torch.frombuffer(bytearray(buffer), dtype=getattr(torch, dtype)).reshape(size)
 
 
-class _Writer:
+class Writer:
     """Writes the elements, and then the index. A context manager: it frees what is not finished."""
 
     def __init__(self, bar):
@@ -273,6 +228,22 @@ def _alignment(nbytes):
     return 64 if nbytes >= 512 else 16
 
 
+def compact(packed):
+    """A storage with the elements of a Packed, which may be a slice."""
+    with Writer(None) as writer:
+        if packed._kind >= INTEGERS:
+            return writer.write_numbers(array.array(packed._data.format, packed))
+        writer.kind = packed._kind
+        for at in packed._range:
+            record = packed._record(at)
+            if packed._kind == RECORDS and record[0] != 0x80:
+                body, buffers = packed._split(at, record)
+                writer.add_record(body, buffers)
+            else:
+                writer.add(record)
+        return writer.finish()
+
+
 # ---- Bytes ---------------------------------------------------------------------------------
 
 
@@ -338,29 +309,3 @@ def _memfd():
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise
     return None
-
-
-# ---- The bar -------------------------------------------------------------------------------
-
-
-class _Bar:
-    """A bar on a terminal. The size of all elements is guessed from those that are written."""
-
-    def __init__(self, sequence):
-        self._on = sys.stderr is not None and sys.stderr.isatty()
-        self._count = operator.length_hint(sequence)
-        self._begun = self._next = time.monotonic()
-        self._drawn = False
-
-    def look(self, i, nbytes):
-        now = time.monotonic()
-        if self._on and now >= self._next + _SHOW:
-            total = nbytes * max(self._count, i) // i
-            bar = _pace.bar(_pace.Progress(nbytes, total, now - self._begun), "packing")
-            sys.stderr.write("\r" + bar)
-            sys.stderr.flush()
-            self._next, self._drawn = now, True
-
-    def close(self):
-        if self._drawn:
-            sys.stderr.write("\n")

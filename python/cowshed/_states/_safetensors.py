@@ -15,8 +15,11 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ._arrays import _make, _numpy, array_on
-from ._files import size_of
+from .._memory import _ndarrays
+from .._memory._names import keep
+from .._memory._ndarrays import _make, _numpy, array_on, size_of
+
+__name__ = keep(__name__)
 
 _LARGE = 4 << 20
 
@@ -103,14 +106,13 @@ class Tensors(Mapping[str, Any]):
                             "newer one, or pass framework='numpy'")
         if begin == end:
             return torch.empty(shape, dtype=dtype, device="cpu")
-        from .torch import _storages
-
+        storages = _ndarrays.of_torch()._storages
         with warnings.catch_warnings():
             # PyTorch has no read-only tensors, and warns. The warning is needless: the mapping
             # is private, so writes stay in this process.
             warnings.filterwarnings("ignore", message=".*not writable.*")
-            whole = _storages.untyped(self._storage, self._start + begin, end - begin)
-        flat = _storages.as_bytes(whole)
+            whole = storages.untyped(self._storage, self._start + begin, end - begin)
+        flat = storages.as_bytes(whole)
         if (self._start + begin) % dtype.itemsize:
             flat = flat.clone()  # PyTorch has no unaligned elements
         return flat.view(dtype).view(shape)

@@ -14,16 +14,14 @@ import copyreg
 import importlib
 import pickle
 
-from . import _cowshed
+from .. import _cowshed
+from ._names import keep
 
-# The modules that register reducers for these types. A module is imported when an object of its
-# type is first sent.
-_LATE = {
-    ("pyarrow.lib", "Table"): ".arrow",
-    ("torch", "Tensor"): ".torch._reduce",
-    ("torch.storage", "UntypedStorage"): ".torch._reduce",
-    ("torch.storage", "TypedStorage"): ".torch._reduce",
-}
+__name__ = keep(__name__)
+
+#: {(module, name) of a type: the module that registers its reducer}, filled by cowshed/__init__.py.
+#: A module is imported when an object of its type is first sent.
+late = {}
 
 _SCALARS = frozenset((type(None), bool, int, float))
 
@@ -63,9 +61,9 @@ def find(type_):
         pass
     # A metaclass may define `__mro__` itself; this reads the one of `type`.
     for base in type.__dict__["__mro__"].__get__(type_):
-        late = _LATE.get((base.__module__, base.__name__))
-        if late is not None:
-            importlib.import_module(late, __package__)
+        module = late.get((base.__module__, base.__name__))
+        if module is not None:
+            importlib.import_module(module)
         if base in _reducers:
             _found[type_] = _reducers[base]
             return _reducers[base]

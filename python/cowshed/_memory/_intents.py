@@ -10,10 +10,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import _cowshed
-from ._arrays import _is_tensor
-from ._regions import is_lazy
-from ._snapshot import _address, leaves
+from .. import _cowshed
+from ._names import keep
+from ._parts import leaves
+from ._regions import address_of_array, is_lazy, is_tensor
+
+__name__ = keep(__name__)
 
 LEAST = 384 << 10  # smaller memory is copied when it is cloned, and is never copy-on-write
 
@@ -46,8 +48,8 @@ def _range_of(x):
         if x.nbytes < LEAST or not (x.flags.c_contiguous or x.flags.f_contiguous) \
                 or not x.flags.writeable or x.dtype.hasobject:
             return None
-        return _address(x), x.nbytes
-    if _is_tensor(x):
+        return address_of_array(x), x.nbytes
+    if is_tensor(x):
         return range_of_tensor(x)
     return None
 

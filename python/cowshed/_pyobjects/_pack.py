@@ -20,7 +20,7 @@ The arrays of an element are views of its buffers.
 
 The checksums are those of strings and records, without the buffers. They are compared where a
 file may have changed since it was written. A peer that is trusted with pickles needs none.
-(_packing.py writes all that.)
+(_records.py writes all that.)
 """
 
 from __future__ import annotations
@@ -28,22 +28,20 @@ from __future__ import annotations
 import operator
 import os
 import pickle
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from . import _cowshed, _pickle
+from .. import _cowshed
+from .._memory._names import keep
+from . import _pickle
+from ._records import HEADER, INTEGERS, RECORDS, STRINGS, TABLE, check_header, compact, wrong
 
 if TYPE_CHECKING:
-    from ._types import Path
+    from .._memory._types import Path
+
+__name__ = keep(__name__)
 
 T = TypeVar("T", covariant=True)
-
-MAGIC = b"cowpack\1"
-HEADER = struct.Struct("<8sQQQQI20x")  # magic, kind, elements, place of the index, size, checksum
-TABLE = struct.Struct("<QQ")
-RECORDS, STRINGS, INTEGERS, FLOATS = range(4)
 
 _loads = pickle.loads
 _peek = _cowshed.peek
@@ -74,7 +72,7 @@ class Packed(Sequence[T]):
         that you trust. ValueError: it is not such a file, or damaged. An element that is damaged
         raises ValueError when it is read. OSError: as from open().
         """
-        from . import _files
+        from .._states import _files
 
         path = os.path.abspath(os.fsdecode(path))
         fd = _files._open(path, "r")
@@ -89,7 +87,7 @@ class Packed(Sequence[T]):
     def __reduce__(self):
         storage, where = self._storage, self._range
         if _pickle.current() is None and not self._is_whole():
-            storage = _compact(self)
+            storage = compact(self)
             where = range(len(where))
         return _rebuild, (storage, where.start, where.stop, where.step)
 
@@ -177,10 +175,10 @@ class Packed(Sequence[T]):
         return memoryview(part).cast(self._data.format)[0]
 
     def _shorter(self, at):
-        return _wrong(self._path, f"it became shorter while it was open, and element {at} is gone")
+        return wrong(self._path, f"it became shorter while it was open, and element {at} is gone")
 
     def _damaged(self, what):
-        return _wrong(self._path or "the storage", f"{what} is damaged")
+        return wrong(self._path or "the storage", f"{what} is damaged")
 
     # ---- As a whole --------------------------------------------------------------------------
 
@@ -195,9 +193,9 @@ class Packed(Sequence[T]):
         sync: True returns when the bytes are on the disk. OSError: as from write(); the old file
         is unchanged.
         """
-        from . import _save
+        from .._states import _save
 
-        storage = self._storage if self._is_whole() else _compact(self)
+        storage = self._storage if self._is_whole() else compact(self)
         path = os.path.abspath(os.fsdecode(path))
         _save.Plan(path, [memoryview(storage)]).write(sync)
 
@@ -239,40 +237,12 @@ class Packed(Sequence[T]):
         return body, *buffers
 
 
-def _wrong(where, what):
-    return ValueError(f"{where}: {what}. Pack the objects again, and save() the result")
-
-
-def header(kind, count, index, size):
-    """The header of a pack."""
-    head = HEADER.pack(MAGIC, kind, count, index, size, 0)
-    return HEADER.pack(MAGIC, kind, count, index, size, zlib.crc32(head))
-
-
-def check_header(head, nbytes, where):
-    """(kind, count, place of the index) of a header. ValueError: `nbytes` bytes can't have it."""
-    if head[:7] != MAGIC[:7]:
-        raise _wrong(where, "it is no file of Packed.save()")
-    if len(head) < HEADER.size:
-        raise _wrong(where, "it ends in its header")
-    magic, kind, count, index, size, _ = HEADER.unpack(head)
-    if magic != MAGIC:
-        raise _wrong(where, f"it has version {magic[7]} of the format, and this cowshed knows 1")
-    if head != header(kind, count, index, size) or kind > FLOATS:
-        raise _wrong(where, "its header is damaged")
-    ends = index if kind >= INTEGERS else index + 12 * count + 8
-    if ends != nbytes or size != nbytes:
-        raise _wrong(where, f"it has {nbytes} bytes, and its header says {size}: it was cut off, "
-                            "or written to")
-    return kind, count, index
-
-
 def _attach(storage, where=None):
     """The Packed on a storage."""
     whole = memoryview(storage).toreadonly()
     path = None
     if storage.kind == "file":
-        from . import _files
+        from .._states import _files
 
         mapped = _files._mapped.get(storage)  # None: shared memory that is mapped privately
         path = mapped.path if mapped is not None else None
@@ -304,10 +274,3 @@ def _view(packed, where):
 
 def _rebuild(storage, start, stop, step):
     return _attach(storage, range(start, stop, step))
-
-
-def _compact(packed):
-    """A storage with the elements of a slice only."""
-    from . import _packing
-
-    return _packing.compact(packed)
