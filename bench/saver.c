@@ -3,7 +3,7 @@
  * Writing 1 GiB past the page cache: calls of pwrite(), as Python's savers do, or a ring
  *
  * Ours is pwrite(), the rival io_uring with registered memory. Both write pieces of the same
- * size: 16 MiB, as savers do (python/cowshed/_direct.py), with two under way in the ring; and
+ * size: 16 MiB, as savers do (cowshed/_states/_direct.py), with two under way in the ring; and
  * 1 MiB, with eight. Both write a new file, opened with O_DIRECT, from warm memory in huge
  * pages, one thread each, in turns. "wall" is from the first call until all is written, and
  * the ring is made in that time. "cpu" is the processor time of the process and of the

@@ -1,82 +1,100 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Finds files of C that include each other in a circle.
+"""lint-cycles.py [--rooms ORDER] [--objects FOLDER] FOLDER...: files that need each other
 
-    scripts/lint-cycles.py FOLDER...
+A FOLDER with an __init__.py is a package of Python. A module needs those that it imports, also in
+its functions and for type checkers. The packages around it do not count.
 
-A module is a pair NAME.h and NAME.c in one of the folders. A NAME.c without a header is a module
-of its own, which nothing includes. Module A depends on module B if NAME.h or NAME.c of A includes
-the header of B, with its folder spelt from the root. Prints circles, one a line, until each
-include that is a part of any circle has been in one of them. So nothing is printed if each
-folder, and all of them together, can be read from the ground up.
+Other folders have files of C, which are looked at together. NAME.c and NAME.h count as one, which
+needs those whose headers it includes. With --objects it also needs those whose symbols it uses.
+
+--rooms    the order of a package's rooms, from the ground up: its folders and files. No module may
+           import one of a later room. Of rooms in one word, with commas, none may import another.
+           Modules without a room are above all. Each folder is a room.
+--objects  where the objects are: that of memfd/map.c is FOLDER/memfd/map.o
+
+Prints a line for each circle and each import that points up. Status 1: there is one.
 """
 
-import collections
+import argparse
+import ast
 import pathlib
 import re
-import sys
-
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)\.h"', re.MULTILINE)
-
-# Folders that have circles still: so many of their includes are a part of one. The number may
-# only fall, and a folder without any leaves this list for good.
-LEFT = {}
+import subprocess
 
 
-def read(folders):
-    """The modules, each with the modules that it depends on."""
-    needs = {}
-    for folder in map(pathlib.PurePosixPath, folders):
-        for file in sorted(pathlib.Path(folder).glob("*.[ch]")):
-            name = str(folder / file.stem)
-            found = INCLUDE.findall(file.read_text(encoding="utf-8"))
-            needs.setdefault(name, set()).update(set(found) - {name})
-    return {name: sorted(on & needs.keys()) for name, on in needs.items()}
+def python_needs(folder, order):
+    """{module: the modules that it needs}, and the rules of rooms that it breaks."""
+    files = {}
+    for path in sorted(folder.rglob("*.py*")):
+        if path.suffix in (".py", ".pyi"):
+            name = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
+            files.setdefault(name.removesuffix(".__init__"), []).append(path)
+    needs = {name: {found for path in paths for found in imports(name, path, files)} - {name}
+             for name, paths in files.items()}
+    rank = {room: i for i, word in enumerate(order) for room in word.split(",")}
+    room = {name: (name.split(".") + [""])[1] for name in files}
+    wrong = [f"the room {room[name]} of {name} has no place in the order" for name in files
+             if order and name.count(".") > 1 and room[name] not in rank]
+    for name, found in needs.items():
+        if room[name] in rank:
+            wrong += [f"{name} imports {other}, which is not in a room below" for other in found
+                      if room[other] != room[name]
+                      and rank.get(room[other], len(rank)) >= rank[room[name]]]
+    return needs, wrong
 
 
-def way(needs, start, end):
-    """The shortest way from a module to another, or None."""
-    before, todo = {start: None}, collections.deque([start])
-    while todo:
-        here = todo.popleft()
-        if here == end:
-            steps = []
-            while here:
-                steps.append(here)
-                here = before[here]
-            return steps[::-1]
-        for there in needs[here]:
-            if there not in before:
-                before[there] = here
-                todo.append(there)
-    return None
+def imports(name, path, files):
+    """Yields the modules of `files` that a module imports."""
+    package = name.split(".")[: None if path.stem == "__init__" else -1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in files)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                yield from [x for x in (f"{base}.{alias.name}", base) if x in files][:1]
 
 
-def main(folders):
-    needs = read(folders)
-    if not needs:
-        return "no files to check"
-    seen, count, circles = set(), collections.Counter(), []
-    for name in needs:
-        for on in needs[name]:
-            back = way(needs, on, name)
-            if not back:
-                continue
-            count[str(pathlib.PurePosixPath(name).parent)] += 1
-            if (name, on) not in seen:
-                circle = [name, *back]
-                seen.update(zip(circle, circle[1:]))
-                circles.append(circle)
-    bad = [f"{folder}: {count[folder]} includes in circles, but LEFT has {LEFT[folder]}"
-           for folder in map(str, map(pathlib.PurePosixPath, folders))
-           if count[folder] < LEFT.get(folder, 0)]
-    for circle in circles:
-        folder = str(pathlib.PurePosixPath(circle[0]).parent)
-        if count[folder] > LEFT.get(folder, 0):
-            bad.append(f"{folder}, {count[folder]} includes: {' -> '.join(circle)}")
-    print(*bad, sep="\n", end="\n" if bad else "")
-    return 1 if bad else 0
+def c_needs(folders, objects):
+    """{file without its ending: the files that it needs}"""
+    needs, home, used = {}, {}, []
+    for path in sorted(path for folder in folders for path in folder.glob("*.[ch]")):
+        found = re.findall(r'^\s*#\s*include\s+"(.*)\.h"', path.read_text(encoding="utf-8"), re.M)
+        needs.setdefault(str(path.with_suffix("")), set()).update(found)
+    for path in (path for folder in folders if objects for path in (objects / folder).glob("*.o")):
+        name = str(path.relative_to(objects)).partition(".")[0]
+        for line in subprocess.check_output(["nm", path], text=True).splitlines():
+            kind, symbol = line.split()[-2:]
+            if kind == "U":
+                used.append((name, symbol))
+            elif kind.isupper():
+                home[symbol] = name
+    for name, symbol in used:
+        needs.get(name, set()).add(home.get(symbol))
+    return {name: {x for x in found if x in needs and x != name} for name, found in needs.items()}
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def circles(needs, path=(), done=None):
+    """Yields circles: if all of them are cut, no other is left."""
+    done = set() if done is None else done
+    for name in sorted(needs[path[-1]] if path else needs):
+        if name in path:
+            yield "a circle: " + " -> ".join([*path[path.index(name):], name])
+        elif name not in done:
+            yield from circles(needs, (*path, name), done)
+            done.add(name)
+
+
+parser = argparse.ArgumentParser(usage=__doc__)
+parser.add_argument("--rooms", default="")
+parser.add_argument("--objects", type=pathlib.Path)
+parser.add_argument("folders", type=pathlib.Path, nargs="+")
+options = parser.parse_args()
+packages = {folder for folder in options.folders if (folder / "__init__.py").exists()}
+lines = [*circles(c_needs(set(options.folders) - packages, options.objects))]
+for folder in packages:
+    needs, wrong = python_needs(folder, options.rooms.split())
+    lines += [*sorted(wrong), *circles(needs)]
+raise SystemExit("\n".join(lines) or 0)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # lint-python.sh: what lint.sh can't say about Python: all of it compiles, pyflakes finds
-# nothing (where there is one), lines fit, and the extension module is what it claims to be:
-# compiled without a warning, nothing exported, no name of our library but public ones.
+# nothing (where there is one), lines fit, files need each other in one direction, and the
+# extension module is what it claims to be: compiled without a warning, nothing exported, no name
+# of our library but public ones.
 set -u
 export LC_ALL=C
 build=${BUILD:-build/plain}
@@ -35,6 +36,10 @@ if python=$(scripts/python.sh); then
 		    except SyntaxError as error:
 		        print(f"{name}:{error.lineno}: {error.msg}")
 	END
+	# The rooms of the package, from the ground up: python/cowshed/README.md.
+	rooms='_cowshed _memory _states _pyobjects multiprocessing torch,dask,joblib,arrow,ray'
+	"$python" scripts/lint-cycles.py --rooms "$rooms" --objects "$build/obj" \
+		python/cowshed python/_cowshed 2>&1 | rule 'order of files'
 fi
 if python=$(scripts/python.sh pyflakes); then
 	# It does not know stubs, nor that "import x as x" is for others to import. Lines with

@@ -6,7 +6,8 @@
  * members of struct cow_broker_item. A name may have bytes that are not UTF-8. Python sees
  * it as a str with surrogate escapes, as from os.fsdecode(), in any locale.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/broker.h"
+#include "python/_cowshed/storage.h"
 
 #include <errno.h>
 #include <string.h>

@@ -7,14 +7,16 @@
  * note of at most NOTE_MAX bytes. The channel is made for sockets that do not block:
  * BlockingIOError means that the caller has to wait.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/broker.h"
+#include "python/_cowshed/group.h"
+#include "python/_cowshed/storage.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-PyTypeObject *channel_type;
+static PyTypeObject *channel_type;
 
 /* The most parcels that one message of the library can have. */
 #define PARCELS 1024

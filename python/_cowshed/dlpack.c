@@ -7,7 +7,8 @@
  * destructor of a capsule that was not renamed frees the tensor. Only version 1 of the
  * protocol has a flag for read-only memory, so older consumers get no readonly storage.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/dlpack.h"
+#include "python/_cowshed/storage.h"
 
 #include <errno.h>
 

@@ -2,7 +2,8 @@
 /*
  * Group: members that share memory
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/group.h"
+#include "python/_cowshed/storage.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
  *
  * A guard is of the thread that copies, so other threads are treated as ever.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/guard.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -20,7 +20,8 @@
  * Who looks at a hook sees the function: its class, names, documentation, pickle, hash and
  * equality. PyTorch has tables whose keys are functions. It finds the hook there.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/rewrite.h"
+#include "python/_cowshed/sources.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -280,7 +281,7 @@ static PyType_Slot slots[] = {
 	{Py_tp_doc, "Hook(function, plan, types, modes, least)\n--\n\n"
                     "Calls plan(args, names of the keywords) before the function.\n\n"
                     "plan: returns None, or the arguments of write_intent(), or an operation that "
-                    "writes elsewhere (module.h, rewrite_call()). It is called "
+                    "writes elsewhere (rewrite.h). It is called "
                     "only while memory is copy-on-write, modes() returns 0, and the first "
                     "argument, or an item of that list, is of exactly one of the types and "
                     "has `least` bytes or more. Else the hook is as the function."},

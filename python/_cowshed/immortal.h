@@ -18,7 +18,7 @@
 #ifndef COWSHED_IMMORTAL_H
 #define COWSHED_IMMORTAL_H
 
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/base.h"
 
 #include <stdbool.h>
 

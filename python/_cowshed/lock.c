@@ -16,7 +16,7 @@
  * calling thread holds (a Pool that ends leaves one in that state). It keeps the storage
  * for ever if another thread of this process holds the mutex.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/storage.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-PyTypeObject *lock_type;
+static PyTypeObject *lock_type;
 
 typedef struct {
 	PyObject_HEAD PyObject *storage;

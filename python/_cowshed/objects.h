@@ -13,7 +13,27 @@
 #ifndef COWSHED_OBJECTS_H
 #define COWSHED_OBJECTS_H
 
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/base.h"
+
+/* What the bytes of a storage are. storage_address() chooses the call by it. */
+enum kind {
+	KIND_OWN,   /* this process's; a writable one is exposed at first use */
+	KIND_ALIAS, /* other processes write it, too; written in place */
+	KIND_FILE,  /* a mapping of a file, or foreign memory; written in place */
+};
+
+typedef struct storage_object {
+	PyObject_HEAD struct cow_storage *storage;
+	struct storage_object *next; /* objects.c has these two */
+	PyObject *finder;            /* NULL, or a weak reference on this object */
+	PyObject *weakrefs;
+	Py_ssize_t exports; /* buffers that are not released */
+	unsigned char kind;
+	unsigned char readonly;
+	unsigned char known; /* the address was given away; never reset */
+	int busy; /* 0, or the ID of the process in which a call uses the
+	           * storage without the GIL */
+} StorageObject;
 
 #ifdef Py_GIL_DISABLED
 void state_lock(void);

@@ -7,7 +7,7 @@
  * function that picker() makes calls its `callback` for these. It returns None for all
  * other objects and runs no Python code for them.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/storage.h"
 
 /* Bytes objects and bytearrays of this size and more travel beside the pickle. */
 #define LARGE 65536

@@ -5,7 +5,7 @@
  * The pages of the result are a writable buffer, Pages. Those that are not shown are given
  * up with the object, so an operation that fails changes nothing.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/rewrite.h"
 
 typedef struct {
 	PyObject_HEAD struct cow_rewrite *rewrite; /* NULL: ended */

@@ -10,7 +10,7 @@
  * A site is the innermost frame that is neither of this package nor of a library that calls it,
  * as PyTorch does before a step of an optimizer.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/sites.h"
 
 #include <string.h>
 #include <time.h>

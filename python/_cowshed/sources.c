@@ -2,7 +2,10 @@
 /*
  * Where storages come from: fresh memory, addresses, descriptors, files
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/guard.h"
+#include "python/_cowshed/sites.h"
+#include "python/_cowshed/sources.h"
+#include "python/_cowshed/storage.h"
 
 #include <errno.h>
 

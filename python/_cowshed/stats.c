@@ -5,7 +5,7 @@
  * stats() returns the counters as a dict, in the order of struct cow_stats. Its last two
  * entries are dicts of the fallbacks that are not 0.
  */
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/base.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
 #ifndef COWSHED_WALK_H
 #define COWSHED_WALK_H
 
-#include "python/_cowshed/module.h"
+#include "python/_cowshed/base.h"
 
 #include <stdbool.h>
 #include <stdint.h>

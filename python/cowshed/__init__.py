@@ -36,6 +36,7 @@ that moment and their own later writes. Shared arrays stay shared.
 
 import os as _os
 import sys as _sys
+from functools import cache as _cache
 from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING
@@ -49,11 +50,12 @@ except ImportError as _error:
     raise ImportError(
         "a libcowshed.so.0 of another build is loaded in this process. Start the program with "
         f"`python -m cowshed run`, or preload the shim of {__path__[0]}/lib.") from _error
-from . import _reducers as _reducers
-from ._arrays import array, clone, freeze, is_shared, share
 from ._cowshed import Storage, features, set_option, stats, trim, version
-from ._family import get_sharing_mode, set_sharing_mode, sharing_mode
-from ._making import (
+from ._memory import _ndarrays as _ndarrays
+from ._memory import _reducers as _reducers
+from ._memory._arrays import array, clone, freeze, is_shared, share
+from ._memory._family import get_sharing_mode, set_sharing_mode, sharing_mode
+from ._memory._making import (
     arange,
     empty,
     empty_like,
@@ -64,7 +66,7 @@ from ._making import (
     zeros,
     zeros_like,
 )
-from ._regions import storage_of
+from ._memory._regions import storage_of
 
 if "COWSHED_SITES" in _os.environ:  # `cowshed profile` has set it
     from . import _sites as _sites
@@ -118,27 +120,35 @@ __all__ = [
 # The package imports these modules when a program first asks for one of their names. They need
 # more modules of the standard library, so importing them takes longer.
 _LAZY = {
-    "Checkpointer": "_checkpointer",
-    "FrozenObjects": "_objects",
-    "Packed": "_pack",
-    "Progress": "_pace",
-    "Saving": "_saving",
-    "Snapshot": "_snapshot",
-    "Tensors": "_safetensors",
-    "checkpoint": "_snapshot",
-    "freeze_objects": "_objects",
-    "open": "_files",
-    "pack": "_packing",
-    "save": "_save",
-    "snapshot": "_snapshot",
-    "writable": "_writable",
-    "write_intent": "_intents",
+    "Checkpointer": "_states._checkpointer",
+    "FrozenObjects": "_pyobjects._objects",
+    "Packed": "_pyobjects._pack",
+    "Progress": "_states._pace",
+    "Saving": "_states._saving",
+    "Snapshot": "_states._snapshot",
+    "Tensors": "_states._safetensors",
+    "checkpoint": "_states._snapshot",
+    "freeze_objects": "_pyobjects._objects",
+    "open": "_states._files",
+    "pack": "_pyobjects._packing",
+    "save": "_states._save",
+    "snapshot": "_states._snapshot",
+    "writable": "_memory._writable",
+    "write_intent": "_memory._intents",
 }
 
 # The submodules that are imported at their first use, and the package that each one needs.
 _SUBMODULES = {"arrow": "pyarrow", "dask": "distributed", "joblib": "joblib",
                "multiprocessing": None, "ray": "ray", "torch": "torch"}
 
+# What the rooms below call in a plug-in, which is imported when a program first needs it.
+_ndarrays.of_torch = _cache(lambda: _import_module(".torch._tensors", __name__))
+_reducers.late.update({
+    ("pyarrow.lib", "Table"): __name__ + ".arrow",
+    ("torch", "Tensor"): __name__ + ".torch._reduce",
+    ("torch.storage", "UntypedStorage"): __name__ + ".torch._reduce",
+    ("torch.storage", "TypedStorage"): __name__ + ".torch._reduce",
+})
 
 if TYPE_CHECKING:
     from . import arrow as arrow
@@ -147,18 +157,18 @@ if TYPE_CHECKING:
     from . import multiprocessing as multiprocessing
     from . import ray as ray
     from . import torch as torch
-    from ._checkpointer import Checkpointer
-    from ._files import open
-    from ._intents import write_intent
-    from ._objects import FrozenObjects, freeze_objects
-    from ._pace import Progress
-    from ._pack import Packed
-    from ._packing import pack
-    from ._safetensors import Tensors
-    from ._save import save
-    from ._saving import Saving
-    from ._snapshot import Snapshot, checkpoint, snapshot
-    from ._writable import writable
+    from ._memory._intents import write_intent
+    from ._memory._writable import writable
+    from ._pyobjects._objects import FrozenObjects, freeze_objects
+    from ._pyobjects._pack import Packed
+    from ._pyobjects._packing import pack
+    from ._states._checkpointer import Checkpointer
+    from ._states._files import open
+    from ._states._pace import Progress
+    from ._states._safetensors import Tensors
+    from ._states._save import save
+    from ._states._saving import Saving
+    from ._states._snapshot import Snapshot, checkpoint, snapshot
 else:
 
     def __getattr__(name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The types of the extension module: see python/_cowshed/module.h."""
+"""The types of the extension module: see python/_cowshed/base.h."""
 
 from collections.abc import Callable, Iterable
 from os import PathLike

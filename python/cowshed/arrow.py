@@ -36,8 +36,10 @@ except ImportError as _error:
     raise ImportError("cowshed.arrow needs pyarrow 15 or newer, and it can't be imported "
                       f"({_error}): pip install pyarrow") from _error
 
-from . import _arrays, _cowshed, _packing, _reducers
-from ._regions import _inside, enter, region_of
+from . import _cowshed
+from ._memory import _ndarrays, _reducers, _regions
+from ._memory._regions import _inside, enter, region_of
+from ._pyobjects import _records
 from .multiprocessing import _strategy
 
 if TYPE_CHECKING:
@@ -65,14 +67,14 @@ def buffer(x: _cowshed.Storage | NDArray[Any]) -> pyarrow.Buffer:
     if isinstance(x, _cowshed.Storage):
         enter(x)
         return pyarrow.py_buffer(x)
-    _arrays._check_array(x, "buffer")
+    _ndarrays._check_array(x, "buffer")
     if not x.nbytes:
         return pyarrow.py_buffer(b"")
     if not (x.flags.c_contiguous or x.flags.f_contiguous):
         raise ValueError("buffer() got an array with gaps between its elements: pass "
                          "cowshed.array(x), or numpy.ascontiguousarray(x)")
     if region_of(x) is None:
-        x = _arrays._copy(x)
+        x = _ndarrays._copy(x)
     # As bytes, since arrays of dates have no buffer.
     return pyarrow.py_buffer((x if x.flags.c_contiguous else x.T).reshape(-1).view("u1"))
 
@@ -253,7 +255,7 @@ class _File(io.RawIOBase):
 
 def _write(table):
     """A sealed storage with a table, in Arrow's file format."""
-    fd = _packing._memfd()
+    fd = _records._memfd()
     if fd is None:  # the system denies memfds
         with pyarrow.BufferOutputStream() as sink:
             _write_to(sink, table)
@@ -262,7 +264,7 @@ def _write(table):
         file = _File(fd)
         with pyarrow.PythonFile(file, mode="w") as sink:
             _write_to(sink, table)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _packing._SEALS)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _records._SEALS)
         return _cowshed.import_fd(fd, 0, file.size, _cowshed.SEALED)
     finally:
         os.close(fd)
@@ -308,7 +310,7 @@ def _reduce_table(table):
         return _receive, (known[1],)
     # Arrow pickles parts of a published table, whose buffers travel by handle, and small tables.
     # Of a slice it pickles the whole buffers, once for each chunk. So other tables are written.
-    if table.get_total_buffer_size() < _arrays.SMALL or _lies_in_storages(table):
+    if table.get_total_buffer_size() < _regions.SMALL or _lies_in_storages(table):
         return NotImplemented
     try:
         return _receive, (_write(table),)

@@ -26,8 +26,9 @@ import os
 import pickle
 import threading
 
-from . import _arrays, _cowshed, _reducers, _writable
-from ._regions import enter, region_of
+from . import _cowshed
+from ._memory import _reducers, _regions, _writable
+from ._memory._regions import enter, region_of
 
 __all__ = ["install", "is_installed", "stats", "uninstall"]
 
@@ -146,7 +147,7 @@ def _unpack(data):
 
 def _private(buffers):
     views = [memoryview(buffer) for buffer in buffers]
-    large = [view for view in views if view.c_contiguous and view.nbytes >= _arrays.SMALL]
+    large = [view for view in views if view.c_contiguous and view.nbytes >= _regions.SMALL]
     whole = _map(large) if len(large) > _MAPPINGS else None
     _count("objects")
     # No memoryview can have the strides of a buffer that is not contiguous.
@@ -170,7 +171,7 @@ def _map(views):
 def _writable_view(view, whole):
     """A memoryview like `view` that can be written."""
     part = None
-    if view.nbytes >= _arrays.SMALL:
+    if view.nbytes >= _regions.SMALL:
         found = whole or _map([view])
         if found is not None:
             storage, low = found
@@ -178,7 +179,7 @@ def _writable_view(view, whole):
             part = memoryview(storage)[at : at + view.nbytes]
     _count("copied" if part is None else "private")
     if part is None:
-        large = view.nbytes >= _arrays.SMALL
+        large = view.nbytes >= _regions.SMALL
         part = memoryview(_cowshed.clone_foreign(view) if large else bytearray(view))
     try:
         return part.cast(view.format, view.shape)

@@ -38,7 +38,8 @@ WINDOW = re.compile(r"/memfd:cowshed")
 def warm_up():
     """The first use of the engine makes what stays until the end of the process."""
     bytearray(4 << 20)
-    from cowshed import _cowshed, _family
+    from cowshed import _cowshed
+    from cowshed._memory import _family
 
     _cowshed.new(4 << 20)
     # A program's group, and the memfds in which its storages lie.

@@ -19,7 +19,9 @@ import pyarrow.compute as pc  # noqa: E402
 import cowshed  # noqa: E402
 import cowshed.arrow  # noqa: E402
 import cowshed.multiprocessing as multiprocessing  # noqa: E402
-from cowshed import _cowshed, _family, _pickle  # noqa: E402
+from cowshed import _cowshed  # noqa: E402
+from cowshed._memory import _family  # noqa: E402
+from cowshed._pyobjects import _pickle  # noqa: E402
 from cowshed.multiprocessing import _strategy  # noqa: E402
 from arrows import lies_in, rides  # noqa: E402
 

@@ -13,7 +13,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
-from cowshed import _save, _saving  # noqa: E402
+from cowshed._states import _save, _saving  # noqa: E402
 
 try:
     import torch
@@ -161,7 +161,7 @@ def test_what_is_not_shared_is_not_copied(tmp_path):
 def test_without_proc_all_that_is_foreign_is_copied(tmp_path, gate, monkeypatch):
     import builtins
 
-    from cowshed import _for_fork
+    from cowshed._states import _for_fork
 
     def denied(path, *args):
         if path == "/proc/self/maps":

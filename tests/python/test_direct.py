@@ -10,7 +10,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
-from cowshed import _direct  # noqa: E402
+from cowshed._states import _direct  # noqa: E402
 
 MIB = 1 << 20
 

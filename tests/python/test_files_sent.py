@@ -9,7 +9,8 @@ np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
 import cowshed.multiprocessing as multiprocessing  # noqa: E402
-from cowshed import _files, _pickle  # noqa: E402
+from cowshed._pyobjects import _pickle  # noqa: E402
+from cowshed._states import _files  # noqa: E402
 
 MODES = ("r", "c", "r+")
 

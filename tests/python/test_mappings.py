@@ -14,7 +14,7 @@ import pytest
 from writables import N, PAGE, check, foreign, numbers, saved
 
 import cowshed
-from cowshed import _mappings, _writable
+from cowshed._memory import _mappings, _writable
 
 
 @pytest.fixture

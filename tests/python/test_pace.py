@@ -13,7 +13,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
-from cowshed import _pace  # noqa: E402
+from cowshed._states import _pace  # noqa: E402
 
 try:
     import torch
@@ -174,7 +174,7 @@ def test_a_process_is_cancelled_where_no_memory_can_be_made(tmp_path, monkeypatc
     def denied(nbytes):
         raise PermissionError(errno.EPERM, "no memfds")
 
-    monkeypatch.setattr(cowshed._family, "alias_storage", denied)
+    monkeypatch.setattr(cowshed._memory._family, "alias_storage", denied)
     saving = cowshed.checkpoint({"w": np.zeros(MIB // 8)}, tmp_path / "x.npz", rate=65536)
     while not saving.progress().done:
         assert not saving.done()

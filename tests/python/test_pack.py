@@ -17,7 +17,7 @@ import pythons
 
 import cowshed
 import cowshed.multiprocessing as mp
-from cowshed import _pack, _packing, _pickle
+from cowshed._pyobjects import _pack, _packing, _pickle, _records
 
 ROWS = [{"id": i, "name": f"name {i}", "tags": [f"tag {j}" for j in range(i % 4)], "box": (i, .5)}
         for i in range(300)]
@@ -212,7 +212,7 @@ def test_no_memory(monkeypatch):
     def write(fd, data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_packing.os, "write", write)
+    monkeypatch.setattr(_records.os, "write", write)
     with pytest.raises(OSError, match="No space left"):
         cowshed.pack(ROWS)
 
@@ -222,7 +222,7 @@ def test_without_memfds(monkeypatch, values):
         raise PermissionError(1, "denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_packing.os, "memfd_create", denied)
+        patch.setattr(_records.os, "memfd_create", denied)
         packed = cowshed.pack(values)
     assert packed == values and list(packed) == values
     with pytest.raises(TypeError):

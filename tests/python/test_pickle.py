@@ -8,7 +8,8 @@ import numpy
 import pytest
 
 import cowshed
-from cowshed import _cowshed, _pickle
+from cowshed import _cowshed
+from cowshed._pyobjects import _pickle
 
 ALIAS, CLONE, SEALED = _cowshed.ALIAS, _cowshed.CLONE, _cowshed.SEALED
 

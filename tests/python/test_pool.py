@@ -8,7 +8,7 @@ import pytest
 
 import cowshed
 import cowshed.multiprocessing as multiprocessing
-from cowshed import _family
+from cowshed._memory import _family
 
 METHODS = ["fork", "spawn", "forkserver"]
 

@@ -15,7 +15,8 @@ import pytest
 
 import cowshed
 import cowshed.multiprocessing as multiprocessing
-from cowshed import _cowshed, _family
+from cowshed import _cowshed
+from cowshed._memory import _family
 from cowshed.multiprocessing import _connection
 
 METHODS = ["fork", "spawn", "forkserver"]
@@ -280,7 +281,7 @@ def test_a_group_when_there_are_descriptors_again():
     code = """
 import os, resource
 import numpy, cowshed
-from cowshed import _family
+from cowshed._memory import _family
 from cowshed.multiprocessing import Pipe
 a, b = Pipe()
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

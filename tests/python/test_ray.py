@@ -21,7 +21,8 @@ np = pytest.importorskip("numpy")
 
 import cowshed  # noqa: E402
 import cowshed.ray  # noqa: E402
-from cowshed import _cowshed, _mappings  # noqa: E402
+from cowshed import _cowshed  # noqa: E402
+from cowshed._memory import _mappings  # noqa: E402
 
 MIB = 1 << 20
 N = 4 * MIB  # bytes of an array

@@ -127,7 +127,7 @@ class Odd(SharedMemory):
 
 
 def test_subclasses():
-    from cowshed import _pickle
+    from cowshed._pyobjects import _pickle
 
     for cls, kind in (Named, Named), (Odd, str):
         data, parcels = _pickle.dumps(cls(create=True, size=10))
@@ -176,7 +176,7 @@ def test_without_a_broker_there_is_no_name(runtime):
 
 
 def test_a_broker_that_can_not_be_started(monkeypatch):
-    monkeypatch.setattr(_strategy, "_program", lambda: "/nothing")
+    monkeypatch.setattr(_strategy, "program", lambda: "/nothing")
     block = SharedMemory(create=True, size=10)
     with pytest.raises(OSError):
         block.name

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import cowshed
-from cowshed import _cowshed, _files, _pickle, multiprocessing
+from cowshed import _cowshed, multiprocessing
+from cowshed._pyobjects import _pickle
+from cowshed._states import _files
 
 try:
     import torch  # here, since it may take longer than a test

@@ -309,7 +309,7 @@ def test_a_child_of_fork_does_not_wait_for_what_its_parent_began(tmp_path):
 
 
 def test_timeouts(tmp_path):
-    from cowshed import _save, _saving
+    from cowshed._states import _save, _saving
 
     go, ready = threading.Event(), threading.Event()
 
@@ -374,9 +374,9 @@ def test_a_fork_at_the_same_moment_is_not_waited_for(tmp_path, monkeypatch, kill
 
     state = {"w": np.ones(1000)}
     with monkeypatch.context() as patch:
-        patch.setattr(cowshed._saving, "_fork", fork)
+        patch.setattr(cowshed._states._saving, "_fork", fork)
         if killed:
-            patch.setattr(cowshed._saving, "_child",
+            patch.setattr(cowshed._states._saving, "_child",
                           lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         saving = cowshed.checkpoint(state, str(tmp_path / "x.safetensors"))
     try:
@@ -446,7 +446,7 @@ def test_a_wait_that_was_interrupted_is_done_again(interrupted_wait):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_right_after_the_fork_is_not_handled_by_the_child(tmp_path, monkeypatch, number):
-    from cowshed import _saving
+    from cowshed._states import _saving
 
     path = str(tmp_path / "x.safetensors")
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -470,7 +470,7 @@ def test_a_signal_right_after_the_fork_is_not_handled_by_the_child(tmp_path, mon
 
 @pytest.mark.parametrize("another", [False, True], ids=["this thread", "another thread"])
 def test_an_interrupt_during_the_fork_loses_no_child(tmp_path, monkeypatch, another):
-    from cowshed import _saving
+    from cowshed._states import _saving
 
     path = str(tmp_path / "x.safetensors")
     end, real = threading.Event(), _saving._fork

@@ -129,7 +129,7 @@ def test_what_was_shared_before_is_an_error():
     ours.uninstall()
     x = cowshed.share(np.zeros(LARGE))
     ours.install()
-    if cowshed._family.group() is not None:
+    if cowshed._memory._family.group() is not None:
         with pytest.raises(RuntimeError, match="install"):
             ForkingPickler.dumps(x)
 

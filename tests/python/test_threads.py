@@ -45,7 +45,7 @@ def together(functions):
 @pytest.fixture
 def entering(monkeypatch):
     """calls(x): the list of addresses is made again, and x called in the middle of that."""
-    from cowshed import _regions
+    from cowshed._memory import _regions
 
     def calls(x):
         def interrupted(addresses):
@@ -78,7 +78,7 @@ def test_a_handler_enters_storages_while_they_are_entered(entering):
 def test_a_handler_needs_the_group_while_it_is_made(monkeypatch):
     from types import SimpleNamespace
 
-    from cowshed import _family
+    from cowshed._memory import _family
 
     inner = []
 
@@ -121,7 +121,7 @@ def test_a_handler_shares_while_something_is_shared(monkeypatch):
 
 @pytest.mark.limit(10)
 def test_a_handler_saves_while_a_saving_begins(tmp_path, monkeypatch):
-    from cowshed import _saving
+    from cowshed._states import _saving
 
     inner = []
 
@@ -197,7 +197,7 @@ def test_all_calls_from_all_threads(tmp_path):
 
 def test_storages_are_entered_while_others_enter(monkeypatch):
     """Here others enter one at every line of Python of it."""
-    from cowshed import _regions
+    from cowshed._memory import _regions
 
     class Storage:
         def __init__(self, address):

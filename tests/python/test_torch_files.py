@@ -14,7 +14,8 @@ import cowshed  # noqa: E402
 import cowshed.multiprocessing as multiprocessing  # noqa: E402
 import cowshed.torch as ct  # noqa: E402
 import torch.multiprocessing as torch_multiprocessing  # noqa: E402
-from cowshed import _cowshed, _pickle  # noqa: E402
+from cowshed import _cowshed  # noqa: E402
+from cowshed._pyobjects import _pickle  # noqa: E402
 from cowshed.torch import _install  # noqa: E402
 
 CLONE, ALIAS = _cowshed.CLONE, _cowshed.ALIAS

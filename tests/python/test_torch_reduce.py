@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import cowshed.torch as ct  # noqa: E402
-from cowshed import _cowshed, _pickle  # noqa: E402
+from cowshed import _cowshed  # noqa: E402
+from cowshed._pyobjects import _pickle  # noqa: E402
 
 CLONE, ALIAS = _cowshed.CLONE, _cowshed.ALIAS
 MODES = pytest.mark.parametrize("mode", [CLONE, ALIAS], ids=["clone", "alias"])

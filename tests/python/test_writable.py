@@ -15,7 +15,7 @@ import pytest
 from writables import N, PAGE, check, foreign, numbers, saved
 
 import cowshed
-from cowshed import _mappings
+from cowshed._memory import _mappings, _writable
 
 try:
     import torch  # here, since it may take longer than a test
@@ -125,7 +125,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 def test_views_keep_their_strides(path, view, monkeypatch):
-    monkeypatch.setattr(cowshed._arrays, "SMALL", PAGE)
+    monkeypatch.setattr(_writable, "SMALL", PAGE)
     x = view(np.load(path, mmap_mode="r"))
     w = cowshed.writable(x)
     assert w.strides == x.strides and w.dtype == x.dtype
@@ -161,7 +161,7 @@ def test_a_length_that_is_no_multiple_of_a_page(tmp_path):
 
 def test_bytes_behind_the_end_of_the_file(tmp_path, monkeypatch):
     """The last page of a mapping has some. They can be read, but are no part of the file."""
-    monkeypatch.setattr(cowshed._arrays, "SMALL", PAGE)
+    monkeypatch.setattr(_writable, "SMALL", PAGE)
     with open(tmp_path / "x", "w+b") as file:
         file.write(b"x" * (8 * PAGE))
         file.flush()
@@ -346,7 +346,7 @@ def test_fork(path):
 
 
 def test_pickle_and_messages(path):
-    from cowshed import _pickle
+    from cowshed._pyobjects import _pickle
 
     w = cowshed.writable(np.load(path, mmap_mode="r"))
     w[0] = 77

@@ -37,7 +37,7 @@ def own(x):
 def fresh_memory():
     if "backing" in cowshed.stats()["fallbacks"]:
         pytest.skip("after forks new memory is from elsewhere, and clones are copies")
-    cowshed._writes._sites.clear()  # arrays of other tests were at these addresses
+    cowshed._memory._writes._sites.clear()  # arrays of other tests were at these addresses
 
 
 def test_all_is_copied_at_once():
@@ -131,17 +131,17 @@ def test_views_outlive_the_clone():
 
 
 def test_a_first_clone_for_which_there_is_no_memory(monkeypatch):
-    monkeypatch.setattr(cowshed._writes, "_LARGE", 1 << 20)
-    monkeypatch.setattr(cowshed._writes, "_available", lambda: 10 << 20)
+    monkeypatch.setattr(cowshed._memory._writes, "_LARGE", 1 << 20)
+    monkeypatch.setattr(cowshed._memory._writes, "_available", lambda: 10 << 20)
     x, got = array(), []
     for _ in range(3):
         y = cowshed.clone(x, writes="auto")
         got.append(round(own(y)))
         y += 1
     assert got == [0, 1, 1]
-    assert cowshed._writes._available() == 10 << 20
+    assert cowshed._memory._writes._available() == 10 << 20
     monkeypatch.undo()
-    assert cowshed._writes._available() > 1 << 20
+    assert cowshed._memory._writes._available() > 1 << 20
 
 
 @pytest.mark.parametrize("how, first", [("", 1), ("auto", 1), ("some", 0), ("all", 1)])
@@ -178,14 +178,14 @@ def test_a_place_that_clones_parts():
         y += 1
         got.append(own(y) > 0)
     assert all(got)
-    site = list(cowshed._writes._sites.values())[-1]
+    site = list(cowshed._memory._writes._sites.values())[-1]
     assert site._part > 0.9
 
 
 def test_a_caller_without_a_frame():
     """C code calls clone() at the bottom of a thread's stack."""
     x = array()
-    y = cowshed._writes.clone(cowshed._arrays._clone, x, "auto", 1 << 20)
+    y = cowshed._memory._writes.clone(cowshed._memory._arrays._clone, x, "auto", 1 << 20)
     assert (y == x).all() and own(y) < 0.1
 
 
@@ -204,10 +204,10 @@ def test_a_tensor_that_lives_on_as_a_parameter():
 
 def test_many_places():
     x = array()
-    for n in range(cowshed._writes._SITES + 10):
+    for n in range(cowshed._memory._writes._SITES + 10):
         exec(compile("\n" * n + "cowshed.clone(x, writes='auto')", "place", "exec"),
              {"cowshed": cowshed, "x": x[:10]})
-    assert len(cowshed._writes._sites) <= cowshed._writes._SITES
+    assert len(cowshed._memory._writes._sites) <= cowshed._memory._writes._SITES
 
 
 @pytest.mark.parametrize("writes", ["most", "", 1])
@@ -320,7 +320,8 @@ def test_a_checkpointer_learns(tmp_path):
             x += 1
     for step in range(1, 9):
         assert (np.load(tmp_path / f"{step}.npz")["x"] == x - 9 + step).all()
-    sites = [s for key, s in cowshed._writes._sites.items() if key[0].endswith("_checkpointer.py")]
+    sites = [s for key, s in cowshed._memory._writes._sites.items()
+             if key[0].endswith("_checkpointer.py")]
     assert max(site._part for site in sites) > 0.9
     for wrong in dict(writes="most"), dict(writes="all", process=True):
         with pytest.raises(ValueError):

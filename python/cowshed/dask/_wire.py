@@ -21,7 +21,7 @@ import time
 
 from distributed.protocol.serialize import dask_dumps, dask_loads, pickle_dumps, pickle_loads
 
-from .._regions import region_of
+from .._memory._regions import region_of
 from . import _host, _shelf
 
 LEAST = 256 << 10  # bytes of a frame; smaller frames are as fast through a socket

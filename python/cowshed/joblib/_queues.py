@@ -14,7 +14,10 @@ from multiprocessing.reduction import ForkingPickler
 
 from joblib.externals.loky import process_executor as _loky
 
-from .. import _arrays, _cowshed, _files, _mappings, _pickle, _regions
+from .. import _cowshed
+from .._memory import _mappings, _ndarrays, _regions
+from .._pyobjects import _pickle
+from .._states import _files
 from ..multiprocessing import _connection, queues
 from ..multiprocessing._rebound import subclass
 
@@ -95,7 +98,7 @@ class Copies:
             base = base.base
         held, copy = copies.get(key, (None, None))
         if copy is None or held() is not base:
-            copy = _arrays.array(x, shared=False)
+            copy = _ndarrays.array(x, shared=False)
             # As long as the memory lives, its address is not another one's. The copy goes with it.
             copies[key] = weakref.ref(base, lambda gone: _drop(copies, key, gone)), copy
         copy = copy.view()
@@ -123,7 +126,7 @@ def _mapped(x):
     # The name may be another file's by now.
     if mapping.file() is None or mapping.file() != ours.file() or storage.nbytes < offset + span:
         return None
-    return _arrays.array_on(storage, x.dtype, x.shape, offset, x.strides)
+    return _ndarrays.array_on(storage, x.dtype, x.shape, offset, x.strides)
 
 
 class Pickler(_Base):

@@ -24,7 +24,7 @@ is freed when the last process has no array on it.
 import importlib
 
 from .. import _cowshed
-from .._family import get_sharing_mode, set_sharing_mode
+from .._memory._family import get_sharing_mode, set_sharing_mode
 from . import _contexts, managers  # noqa: F401
 from ._strategy import (
     get_all_sharing_strategies,

@@ -40,8 +40,8 @@ from multiprocessing import set_forkserver_preload as set_forkserver_preload
 from multiprocessing import set_start_method as set_start_method
 from typing import Literal, overload
 
-from .._family import get_sharing_mode as get_sharing_mode
-from .._family import set_sharing_mode as set_sharing_mode
+from .._memory._family import get_sharing_mode as get_sharing_mode
+from .._memory._family import set_sharing_mode as set_sharing_mode
 from . import connection as connection
 from . import managers as managers
 from . import pool as pool

@@ -50,7 +50,9 @@ import time
 from multiprocessing import connection as _standard
 from multiprocessing import reduction
 
-from .. import _cowshed, _family, _pickle
+from .. import _cowshed
+from .._memory import _family
+from .._pyobjects import _pickle
 
 _HEAD = struct.Struct("<BI")
 _LABEL = struct.Struct("<BIQxxx")  # the engine repeats it in the note of each packet

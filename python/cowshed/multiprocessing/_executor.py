@@ -9,7 +9,6 @@ is unchanged.
 
 from concurrent.futures import process as _standard
 
-from . import _contexts
 from .queues import Queue
 
 _SafeQueue = _standard._SafeQueue
@@ -20,7 +19,7 @@ class SafeQueue(_SafeQueue, Queue):
 
 
 def _new(cls, *args, ctx=None, **options):
-    if cls is _SafeQueue and isinstance(ctx, _contexts.Makes):
+    if cls is _SafeQueue and getattr(ctx, "_is_of_cowshed", False):
         cls = SafeQueue
     return object.__new__(cls)
 

@@ -11,9 +11,12 @@ import copyreg
 from multiprocessing import context as _standard
 from multiprocessing import popen_forkserver, popen_spawn_posix, reduction
 
-from .. import _family, _pickle
+from .._memory import _family
+from .._pyobjects import _pickle
 from . import _connection, _strategy
 
+#: The context of the module's own functions, which _contexts.py makes.
+default = None
 
 # Functions that a child runs before all other code of the program. They are pickled by name.
 first = []
@@ -38,13 +41,11 @@ class _Reduced:
 
 def rebuild_process(handle, settings):
     """In the child: the Process object that the parent started."""
-    from . import _contexts
-
     with _connection.Connection(handle.detach(), writable=False) as connection:
         packet = connection.recv_packet()
         _family.adopt(connection.group())
     method, mode, strategy, functions = settings
-    _contexts.inherit(method)
+    inherit(method)
     _family.set_sharing_mode(mode)
     _strategy.inherit(strategy)
     for function in functions:
@@ -56,9 +57,7 @@ class Arguments:
     """A Process that is pickled by handle while a Popen of this file starts it."""
 
     def _bootstrap(self, *args, **options):
-        from . import _contexts
-
-        _contexts.inherit(self._start_method)
+        inherit(self._start_method)
         return super()._bootstrap(*args, **options)
 
     def __reduce_ex__(self, protocol):
@@ -67,8 +66,6 @@ class Arguments:
         ends = getattr(popen, "ends", None)
         if ends is None:
             return parts
-        from . import _contexts
-
         data, parcels = _pickle.dumps(_Reduced(parts))
         reader, writer = _connection.Pipe(duplex=False)
         ends.append(reader)
@@ -81,7 +78,7 @@ class Arguments:
         if rest is not None:
             popen.rests.append((writer, rest))
         settings = (
-            _contexts.started(),
+            started(),
             _family.get_sharing_mode(),
             _strategy.inherited(),
             tuple(first),
@@ -148,3 +145,14 @@ class ForkServerProcess(Arguments, _standard.ForkServerProcess):
     @staticmethod
     def _Popen(process_obj):
         return ForkServerPopen(process_obj)
+
+
+def started():
+    """The start method that was set or used, for children; None: none yet."""
+    return default.get_start_method(allow_none=True)
+
+
+def inherit(method):
+    """In a child: sets the start method of the parent."""
+    if method is not None:
+        default.set_start_method(method, force=True)

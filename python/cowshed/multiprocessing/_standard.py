@@ -20,9 +20,11 @@ import time
 from multiprocessing import process, reduction, resource_sharer, util
 from multiprocessing.context import get_spawning_popen
 
-from .. import _cowshed, _family, _pickle, _reducers
-from .._arrays import _numpy
-from .._regions import Region, region_of
+from .. import _cowshed
+from .._memory import _family, _reducers
+from .._memory._ndarrays import _copy, _numpy
+from .._memory._regions import Region, region_of
+from .._pyobjects import _pickle
 
 LEAST = 1 << 20  # bytes; a handle costs as much as so many bytes in a pipe
 _INHERITED = 100  # descriptors that a spawned child gets; the server of "forkserver" takes 256
@@ -82,8 +84,6 @@ def _reduce_storage(storage):
 
 def _copied(x):
     """A copy of an array in a storage that can be sent, and its region."""
-    from .._arrays import _copy
-
     writeable = x.flags.writeable
     new = _copy(x)
     new.flags.writeable = writeable

@@ -71,7 +71,7 @@ def broker(start=True):
                     _cowshed.Broker(_address)
                 except (ConnectionRefusedError, ConnectionResetError, FileNotFoundError) as error:
                     raise FileNotFoundError(errno.ENOENT, "there is no broker") from error
-            made = _cowshed.Broker(_address, _program(), _cowshed.START)
+            made = _cowshed.Broker(_address, program(), _cowshed.START)
             _broker = _broker or made  # a signal handler may have made one meanwhile
         return _broker
 
@@ -101,7 +101,7 @@ def _is_private(folder):
     return stat.S_ISDIR(what.st_mode) and what.st_uid == os.geteuid() and not what.st_mode & 0o022
 
 
-def _program():
+def program():
     """The command that is installed with this package, or None."""
     path = os.path.join(os.path.dirname(_cowshed.__file__), "bin", "cowshed")
     return path if os.access(path, os.X_OK) else None

@@ -26,8 +26,7 @@ from multiprocessing import (
     util,
 )
 
-from .. import __main__ as command
-from . import _process
+from . import _process, _strategy
 from ._template_server import MAX_FDS, NUMBER
 
 
@@ -139,6 +138,7 @@ class TemplateProcess(_process.Arguments, process.BaseProcess):
     """
 
     _start_method = None  # the default of the program, which the template has
+    _default = None  # returns the template of the context; templates.py sets it
 
     def __init__(self, *args, template=None, **kwargs):
         super().__init__(*args, **kwargs)
@@ -148,9 +148,7 @@ class TemplateProcess(_process.Arguments, process.BaseProcess):
     def template(self):
         """The Template that forks it."""
         if self._template is None:
-            from .templates import default
-
-            self._template = default()
+            self._template = self._default()
         return self._template
 
     @staticmethod
@@ -275,11 +273,10 @@ class _Execute:
     def _command(self, fds):
         preload = False
         prefix = []
-        if self._shim and "libcowshed-preload" not in os.environ.get("LD_PRELOAD", ""):
+        program = _strategy.program() if self._shim else None
+        if program and "libcowshed-preload" not in os.environ.get("LD_PRELOAD", ""):
             preload = os.environ.get("LD_PRELOAD")
-            prefix = [command.COMMAND, "run", "--"]
-        if prefix and not os.access(prefix[0], os.X_OK):
-            preload, prefix = False, []
+            prefix = [program, "run", "--"]
         path = [p if p else os.getcwd() for p in sys.path]
         code = (f"import sys; sys.path[:] = {path!r}; "
                 "from cowshed.multiprocessing._template_server import main; "

@@ -14,7 +14,7 @@ from multiprocessing.managers import (
     ValueProxy,
 )
 
-from . import _rebound, shared_memory
+from . import _process, _rebound, shared_memory
 from .connection import Client, Listener
 
 __all__ = [
@@ -39,9 +39,7 @@ class BaseManager(_standard.BaseManager):
 
     def __init__(self, address=None, authkey=None, serializer=SERIALIZER, ctx=None, **options):
         if ctx is None:
-            from ._contexts import default
-
-            ctx = default.get_context()
+            ctx = _process.default.get_context()
         super().__init__(address, authkey, serializer, ctx, **options)
 
 

@@ -11,6 +11,8 @@ from multiprocessing.pool import (
     ThreadPool,
 )
 
+from . import _process
+
 __all__ = [
     "AsyncResult",
     "IMapIterator",
@@ -29,9 +31,7 @@ class Pool(_standard.Pool):
         self, processes=None, initializer=None, initargs=(), maxtasksperchild=None, context=None
     ):
         if context is None:
-            from ._contexts import default
-
-            context = default.get_context()
+            context = _process.default.get_context()
         super().__init__(processes, initializer, initargs, maxtasksperchild, context)
 
 

@@ -21,7 +21,9 @@ import types
 from multiprocessing import queues as _standard
 from queue import Empty, Full
 
-from .. import _cowshed, _family, _pickle, _reducers
+from .. import _cowshed
+from .._memory import _family, _reducers
+from .._pyobjects import _pickle
 from . import _connection
 from ._rebound import subclass
 

@@ -25,7 +25,8 @@ import os
 import threading
 from multiprocessing import shared_memory as _standard
 
-from .. import _cowshed, _family, _reducers
+from .. import _cowshed
+from .._memory import _family, _reducers
 from . import _process, _rebound, _strategy
 
 __all__ = ["ShareableList", "SharedMemory", "get_names", "set_names"]

@@ -27,7 +27,7 @@ from multiprocessing.context import BaseContext
 from pickle import loads
 
 from .. import _cowshed
-from . import _contexts
+from . import _makes
 from ._template_process import Execution, Setup, TemplateProcess, request
 
 __all__ = ["Template", "TemplateContext", "TemplateProcess"]
@@ -36,7 +36,7 @@ __all__ = ["Template", "TemplateContext", "TemplateProcess"]
 PATIENCE = 10
 
 
-class _Makes(_contexts.Makes, BaseContext):
+class _Makes(_makes.Makes, BaseContext):
     """What the context and its templates have in common."""
 
     _name = "template"
@@ -244,6 +244,9 @@ def default():
         if _default is None or not _default.is_alive():
             _default = Template()
         return _default
+
+
+TemplateProcess._default = staticmethod(default)
 
 
 def _end(execution):

@@ -22,8 +22,8 @@ import functools
 import torch
 
 from .. import _cowshed
-from .._intents import LEAST, range_of_tensor
-from .._regions import address_of_tensor
+from .._memory._intents import LEAST, range_of_tensor
+from .._memory._regions import address_of_tensor
 
 # Operations that write each element of their tensor, from its old value or without it.
 METHODS = ("add_", "sub_", "mul_", "div_", "lerp_", "addcmul_", "addcdiv_", "clamp_", "uniform_",
@@ -80,7 +80,7 @@ def _plan(name, args, names):
 
 
 def _elsewhere(name, args, names, place):
-    """The operation on other pages, for rewrite_call() of module.h. None: it can't be done so."""
+    """The operation on other pages, for rewrite_call() of rewrite.h. None: it can't be done so."""
     n = len(args) - len(names)
     x, others, keywords = args[0], args[1:n], dict(zip(names, args[n:]))
     if _bump is None or name not in _OTHERS or n < 1 or not _is_certain(x) \

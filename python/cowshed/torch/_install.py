@@ -31,9 +31,9 @@ import torch.multiprocessing
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .. import _safetensors as _safetensors
-from .. import _snapshot as _snapshot
-from .._regions import Region
+from .._memory._regions import Region
+from .._states import _safetensors as _safetensors
+from .._states import _snapshot as _snapshot
 from ..multiprocessing import _connection, _process
 from . import _contexts, _inplace, _optimizers, _reduce, _storages
 

@@ -17,8 +17,8 @@ file, or that is shared stays where it is. The tensor object stays the same.
 import torch
 
 from .. import _cowshed
-from .._intents import range_of_tensor
-from .._regions import region_of
+from .._memory._intents import range_of_tensor
+from .._memory._regions import region_of
 from . import _tensors
 
 

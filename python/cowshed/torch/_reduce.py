@@ -28,8 +28,10 @@ import torch
 from torch.multiprocessing import reductions
 from torch.utils.hooks import warn_if_has_hooks
 
-from .. import _cowshed, _family, _pickle, _reducers, _regions
-from .._regions import Region
+from .. import _cowshed
+from .._memory import _family, _reducers, _regions
+from .._memory._regions import Region
+from .._pyobjects import _pickle
 from . import _storages, _tensors
 
 # True while install() is in force: tensors are aliases in both sharing modes.

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.distributed.checkpoint.staging import AsyncStager
 
-from .._snapshot import Snapshot
+from .._states._snapshot import Snapshot
 
 
 class Stager(AsyncStager):

@@ -18,7 +18,9 @@ import threading
 import torch
 from torch.multiprocessing.reductions import SharedCache, StorageWeakRef
 
-from .. import _cowshed, _family, _files, _regions
+from .. import _cowshed
+from .._memory import _family, _regions
+from .._states import _files
 
 CAN_SWAP = hasattr(torch.UntypedStorage, "_swap_data_ptr_")
 

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from .. import _arrays, _cowshed, _regions, _writable, _writes
+from .. import _cowshed
+from .._memory import _ndarrays, _regions, _writable, _writes
+from .._memory._ndarrays import TINY
+from .._memory._regions import SMALL
 from . import _storages
 
 if TYPE_CHECKING:
-    from .._types import Writes
+    from .._memory._types import Writes
 
 Size = int | Sequence[int]
 _Tensor = TypeVar("_Tensor", bound=torch.Tensor)
@@ -166,7 +169,7 @@ def _make(size, dtype, memory_format, requires_grad, shared, zero):
 def _on_new(shape, requires_grad, shared, zero):
     """A tensor with the layout of `shape`, a tensor on the meta device."""
     nbytes = shape.untyped_storage().nbytes()
-    storage = _arrays.new_storage(nbytes, zero=zero, shared=shared)
+    storage = _ndarrays.new_storage(nbytes, zero=zero, shared=shared)
     result = build(_storages.untyped(storage, 0, nbytes), shape.dtype, 0, shape.size(),
                    shape.stride())
     return result.requires_grad_(requires_grad)
@@ -231,7 +234,7 @@ def clone(t: torch.Tensor, *, writes: Writes | None = None) -> torch.Tensor:
     new = copy_tiny(t)
     if new is not None:
         return new
-    if writes != "some" and not (is_plain(t) and t.nbytes < _arrays.SMALL):
+    if writes != "some" and not (is_plain(t) and t.nbytes < SMALL):
         check(t, "clone")
         return _writes.clone(clone_some, t, writes, 1)
     return clone_some(t)
@@ -248,14 +251,14 @@ def clone_some(t):
     whole = t.untyped_storage()
     # After a write to a large tensor the code of PyTorch is no longer in the CPU's caches. So the
     # calls of PyTorch are a good part of the time of a clone, and this path makes few.
-    if plain and t.nbytes == whole.nbytes() >= _arrays.SMALL:
+    if plain and t.nbytes == whole.nbytes() >= SMALL:
         place = _storages.region(whole, t)
         if place is not None and _by_storage(place.storage, place.nbytes):
             new = _storages.fresh(place.storage.clone(), place.offset, place.nbytes, t.dtype)
             return new.set_(new.untyped_storage(), t.storage_offset(), t.size(), t.stride())
     first, end = span(t)
     place = _storages.region(whole, t) if end > first else None
-    large = end - first >= _arrays.SMALL
+    large = end - first >= SMALL
     if place is not None and large and _by_storage(place.storage, end - first):
         new = place.storage.clone()
         return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())
@@ -263,14 +266,13 @@ def clone_some(t):
 
 
 def copy_tiny(t):
-    """A copy of a tensor that lies on PyTorch's heap (_arrays.TINY). None: clone() takes another
-    way.
+    """A copy of a tensor that lies on PyTorch's heap (TINY). None: clone() takes another way.
 
     PyTorch makes the copy. Each line costs a good part of the time that PyTorch needs for it, so
     the lines ask in the cheapest way. A complex tensor asks is_plain(), as it may be conjugate.
     """
     if type(t) not in _PLAIN_TYPES or not t.is_cpu or t.layout is not _STRIDED or t.is_nested \
-            or t.nbytes >= _arrays.TINY or not (t.dtype in _REAL and not t.is_neg() or is_plain(t)):
+            or t.nbytes >= TINY or not (t.dtype in _REAL and not t.is_neg() or is_plain(t)):
         return None
     begin = _cowshed.begin_site()
     if t.requires_grad:
@@ -281,7 +283,7 @@ def copy_tiny(t):
     if not t.is_contiguous() and new.stride() != t.stride():
         # PyTorch has left out what lies between the elements, or where they overlap.
         low, high = span(t)
-        if high - low >= _arrays.TINY:
+        if high - low >= TINY:
             return None
         step = t.itemsize
         new = t.as_strided(((high - low) // step,), (1,), low // step).clone()
@@ -291,7 +293,7 @@ def copy_tiny(t):
     return new
 
 
-_arrays.tiny.update(dict.fromkeys(_PLAIN_TYPES, copy_tiny))
+_ndarrays.tiny.update(dict.fromkeys(_PLAIN_TYPES, copy_tiny))
 
 
 def _check_file(t):
@@ -340,7 +342,7 @@ def writable(t: torch.Tensor) -> torch.Tensor:
     place = _storages.region(whole, t) if end > first else None
     if place is not None and place.storage.kind == "own":
         return clone_some(t)
-    if end - first < _arrays.SMALL:
+    if end - first < SMALL:
         return _copy(t, first, end, False)
     new = _writable.private(_regions.address_of_tensor(t) + first, end - first, whole)
     if new is None:
@@ -409,5 +411,5 @@ def freeze(t: torch.Tensor) -> torch.Tensor:
     if place is None or place.storage.kind != "own" or 2 * (end - first) < place.storage.nbytes:
         t = _copy(t, first, end, place is None)
         whole, place = t.untyped_storage(), _storages.region(t.untyped_storage(), t)
-    new = _arrays._freeze(place.storage).clone()
+    new = _ndarrays._freeze(place.storage).clone()
     return like(t, _storages.untyped(new, place.offset, whole.nbytes()), t.storage_offset())

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""The names of modules in pickles: without the room, as `cowshed._snapshot`.
+
+A pickle names a class or a function by its module. Files and processes of another version of the
+package know no rooms, or other ones. So a module whose names are pickled keeps the name that it
+had. The finder serves pickles that come before the module is imported.
+"""
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+
+ROOMS = "_memory", "_states", "_pyobjects"
+
+
+def keep(name):
+    """Enters a module under its name without the room. Returns that name, for its `__name__`."""
+    package, _, module = name.split(".")
+    kept = f"{package}.{module}"
+    sys.modules[kept] = sys.modules[name]
+    return kept
+
+
+class _Finder:
+    """Finds `cowshed._snapshot` in the room that has it."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        package, _, module = name.partition(".")
+        if package == __package__.partition(".")[0] and module[:1] == "_" and "." not in module:
+            for room in ROOMS:
+                if find_spec(f"{package}.{room}.{module}"):
+                    return ModuleSpec(name, _Finder, loader_state=f"{package}.{room}.{module}")
+        return None
+
+    @staticmethod
+    def create_module(spec):
+        return None  # an ordinary one, which exec_module() replaces
+
+    @staticmethod
+    def exec_module(module):
+        name = module.__spec__.loader_state
+        sys.modules[module.__name__] = importlib.import_module(name)
+
+
+sys.meta_path.append(_Finder)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Rooms of the package: each is imported without those above it, and pickles know none of them."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+# Each room, from the ground up, and those below it that it may import.
+BELOW = {"_memory": "", "_states": "_memory", "_pyobjects": "_memory _states",
+         "multiprocessing": "_memory _states _pyobjects"}
+BELOW |= dict.fromkeys(["torch", "dask", "joblib", "arrow", "ray"], " ".join(BELOW))
+NEEDED = {"torch": "torch", "dask": "distributed", "joblib": "joblib", "arrow": "pyarrow",
+          "ray": "ray"}
+
+# Imports all modules of a room, and prints the rooms that are loaded then.
+ALONE = """
+import importlib, pkgutil, sys
+name = "cowshed." + sys.argv[1] if sys.argv[1] else "cowshed"
+room = importlib.import_module(name)
+for module in pkgutil.iter_modules(room.__path__ if hasattr(room, "__path__") else []):
+    if name != "cowshed" and module.name != "_types":  # that one is for type checkers
+        importlib.import_module(f"{name}.{module.name}")
+print(*{module.split(".")[1] for module in sys.modules if module.startswith("cowshed.")})
+"""
+
+# What pickles and messages of earlier versions name, and what these versions find by its name.
+NAMES = {
+    "_arrays": "array clone freeze is_shared share",
+    "_checkpointer": "Checkpointer",
+    "_family": "get_sharing_mode set_sharing_mode sharing_mode",
+    "_files": "Description open",
+    "_intents": "write_intent",
+    "_making": "arange empty empty_like full full_like ones ones_like zeros zeros_like",
+    "_objects": "FrozenObjects freeze_objects",
+    "_pace": "Progress",
+    "_pack": "Packed _rebuild",
+    "_packing": "pack rebuild_array rebuild_tensor",
+    "_pickle": "rebuild_array rebuild_small",
+    "_reducers": "rebuild_bytes",
+    "_regions": "Region storage_of",
+    "_safetensors": "Tensors",
+    "_save": "save",
+    "_saving": "Saving",
+    "_snapshot": "Snapshot checkpoint snapshot",
+    "_writable": "writable",
+}
+
+PICKLES = """
+import pickle, sys
+module, *names = sys.argv[1:]
+for name in names:
+    x = pickle.loads(f"c{module}\\n{name}\\n.".encode())
+    assert x.__module__ == module and x.__name__ == name, (x.__module__, x.__name__)
+    assert f"c{module}\\n{name}\\n".encode() in pickle.dumps(x, 0)
+    assert getattr(sys.modules[module], name) is x
+"""
+
+
+def run(code, *arguments):
+    return subprocess.run([sys.executable, "-c", code, *arguments], check=True,
+                          capture_output=True, text=True).stdout.split()
+
+
+def test_the_package_itself_loads_the_lowest_room():
+    assert BELOW.keys() & run(ALONE, "") == {"_memory"}
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_a_room_loads_none_above_or_beside_it(room):
+    if room in NEEDED and importlib.util.find_spec(NEEDED[room]) is None:
+        pytest.skip(f"there is no {NEEDED[room]}")
+    loaded = BELOW.keys() & run(ALONE, room)
+    assert room in loaded and loaded <= {room, *BELOW[room].split()}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_pickles_name_no_room(module):
+    run(PICKLES, f"cowshed.{module}", *NAMES[module].split())
