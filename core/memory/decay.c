@@ -101,12 +101,6 @@ cow__decay_child(void)
 
 static struct cow__warm warm;
 
-void
-cow__decay_fresh(size_t bytes)
-{
-	cow__warm_fresh(&warm, bytes);
-}
-
 /* `ask`: may read the cgroup's files. The helper opens no files, since the
  * program may be about to get their numbers. The program's threads ask in their
  * calls (cow__engine_tick()). */
@@ -180,7 +174,6 @@ cow__decay(uint64_t now, size_t bytes, bool unlocked)
 			break;
 		done += cooled;
 	}
-	cow__warm_cooled(&warm, done);
 	return done;
 }
 

@@ -33,10 +33,6 @@ bool cow__decay_due(uint64_t now);
 /* Gives everything back. */
 size_t cow__decay_all(void);
 
-/* So many bytes were allocated that are not warm. If as many cooled lately, more is
- * kept. Engine locked. */
-void cow__decay_fresh(size_t bytes);
-
 /* In a forked child: the tile that the helper was cooling is free memory
  * again. */
 void cow__decay_child(void);

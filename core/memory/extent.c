@@ -161,7 +161,6 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	if (anon && !zeros)
 		cow__fallback(COW_FALLBACK_BACKING);
 	cow__stat_add(bytes_recycled, dirty);
-	cow__decay_fresh(len - dirty);
 	/* Warm memory that does not serve goes before more is committed. */
 	if (dirty == 0 && cow__engine.warm_first)
 		(void)cow__decay(cow__now(), len, false);

@@ -25,7 +25,6 @@
 #define COW__WARM_BEYOND_SHARE 16       /* ... but not more than this share of the peak, ... */
 #define COW__WARM_BEYOND_LEAST (2 * MIB) /* ... or than this, if that is more */
 #define COW__WARM_PEAK_SHARE 64         /* the peak counts as so much larger: a few pages more cost no block */
-#define COW__WARM_PIECES_SHARE 5        /* ... or so much, if that was wanted again: pieces don't fit */
 #define COW__WARM_PEAK_NS 3000000000u   /* a peak counts so long */
 #define COW__WARM_HEADROOM_SHARE 4      /* of what a cgroup has left */
 #define COW__WARM_HEADROOM_NS 100000000u /* the cgroup is asked this often at most */

@@ -5,22 +5,6 @@
 #include "core/policy/warm.h"
 #include "core/policy/constants.h"
 
-void
-cow__warm_cooled(struct cow__warm *w, size_t bytes)
-{
-	w->cooled += bytes;
-}
-
-void
-cow__warm_fresh(struct cow__warm *w, size_t bytes)
-{
-	if (cow__without(PIECES))
-		return;
-	bytes = cow__min(bytes, w->cooled);
-	w->cooled -= bytes;
-	w->again += bytes;
-}
-
 /* By how much the peak exceeds what is live now. */
 static size_t
 below_peak(struct cow__warm *w, size_t live, size_t *live_peak, uint64_t now)
@@ -28,16 +12,13 @@ below_peak(struct cow__warm *w, size_t live, size_t *live_peak, uint64_t now)
 	size_t most;
 
 	if (cow__without(PEAKS))
-		return live / COW__WARM_PIECES_SHARE;
+		return live / COW__WARM_PEAK_SHARE;
 	if (*live_peak >= w->peak || (now > w->since && now - w->since > COW__WARM_PEAK_NS)) {
 		w->peak = *live_peak;
 		w->since = now;
 		*live_peak = live;
-		w->cooled = 0;
-		w->again /= 2;
 	}
-	most = w->peak + cow__max(w->peak / COW__WARM_PEAK_SHARE,
-	                          cow__min(w->peak / COW__WARM_PIECES_SHARE, w->again));
+	most = w->peak + w->peak / COW__WARM_PEAK_SHARE;
 	return most > live ? most - live : 0;
 }
 

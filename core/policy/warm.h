@@ -3,8 +3,7 @@
  * How much freed memory stays warm: docs/design/warm-memory.md
  *
  * A program that freed memory gets it back without page faults as long as it has no more than at
- * its peak of the last seconds. Blocks of many sizes leave pieces that serve no other block. So the
- * peak counts as larger where memory that went back was soon wanted again.
+ * its peak of the last seconds.
  *
  * Pure: the caller owns and locks the struct. One of zeros has learned nothing.
  */
@@ -17,14 +16,7 @@
 struct cow__warm {
 	size_t peak;    /* the most that was live in the last seconds */
 	uint64_t since; /* when it was taken */
-	size_t cooled, again; /* bytes that went back lately, and how many were wanted again */
 };
-
-/* `bytes` bytes went back to the kernel. */
-void cow__warm_cooled(struct cow__warm *w, size_t bytes);
-
-/* `bytes` bytes were allocated that had to come from the kernel. */
-void cow__warm_fresh(struct cow__warm *w, size_t bytes);
 
 /* How many bytes may be warm while `live` bytes are live. *live_peak: the most that was live since
  * this was set last; it is set to `live` when a new time begins. */

@@ -61,10 +61,6 @@ START_TEST(warm_memory_reaches_the_peak)
 	ck_assert_uint_eq(beyond(8 * GIB), 128 * MIB); /* a 64th */
 	ck_assert_uint_eq(beyond(128 * MIB), 8 * MIB); /* a 16th */
 	ck_assert_uint_eq(beyond(16 * MIB), 2 * MIB);  /* the least */
-	/* What went back and was wanted again counts. */
-	cow__warm_cooled(&w, 100 * MIB);
-	cow__warm_fresh(&w, 300 * MIB);
-	ck_assert_uint_eq(cow__warm_limit(&w, GIB, &live_peak, SECOND + 2), 100 * MIB);
 	/* The peak is forgotten. */
 	live_peak = 100 * MIB;
 	ck_assert_uint_lt(cow__warm_limit(&w, 100 * MIB, &live_peak, 10ull * SECOND), 40 * MIB);

@@ -50,7 +50,6 @@ static void give_back(struct memory *m, size_t bytes)
 	m->first += m->freed[m->first].bytes == 0;
 	m->is_warm -= bytes;
 	m->returned += bytes;
-	cow__warm_cooled(&m->warm, bytes);
 }
 
 static void cool(struct memory *m, uint64_t ms)
@@ -77,7 +76,6 @@ static void comes(struct memory *m, size_t number, size_t bytes)
 		m->is_warm -= n;
 	}
 	m->fresh += left;
-	cow__warm_fresh(&m->warm, left);
 	n = cow__min(left, room > m->ahead ? room - m->ahead : 0);
 	m->blocks[number].committed = n;
 	m->ahead += n;
