@@ -203,16 +203,13 @@ cow__commit_fresh(struct cow__tile *t, size_t there)
 }
 
 void
-cow__commit_unlock(struct cow__tile *t)
+cow__commit_owed(struct cow__tile *t)
 {
 	size_t want, done;
 	uintptr_t at;
 	int r;
 
-	if (!t || t->work != COW__WORK_OWED) {
-		cow__engine_unlock();
-		return;
-	}
+	cow__engine_lock();
 	want = t->committed - t->touched;
 	at = cow__mend_origin(t) + t->touched;
 	cow__engine_unlock();

@@ -41,11 +41,10 @@
  * to it. */
 void cow__commit_fresh(struct cow__tile *t, size_t there);
 
-/* Unlocks the engine, which was locked since cow__extent_new() made this tile. Then it
- * makes the huge pages that are owed to it, if any. That may take 0.1 s, in which other
- * threads use the engine, so the caller has finished the tile. But no other thread may
- * know its address yet. NULL: no tile was made. */
-void cow__commit_unlock(struct cow__tile *t);
+/* Makes the huge pages that are owed to a new tile (COW__WORK_OWED). Engine not locked. That may
+ * take 0.1 s, in which other threads use the engine, so the tile is finished. But no other thread
+ * knows its address yet. */
+void cow__commit_owed(struct cow__tile *t);
 
 /* The same as cow__commit_fresh() for a tile that grew. Nothing is owed to it. */
 void cow__commit_from(struct cow__tile *t, size_t there);

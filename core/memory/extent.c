@@ -171,6 +171,28 @@ cow__extent_new(size_t bytes, size_t align, unsigned flags,
 	return 0;
 }
 
+int
+cow__extent_make(size_t bytes, size_t align, unsigned flags, enum cow__use use,
+                 struct cow__allocation *a, struct cow__tile **ret, size_t *ret_dirty)
+{
+	int r = cow__engine_enter();
+	bool owed = false;
+
+	if (r < 0)
+		return r;
+	r = cow__extent_new(bytes, align, flags, ret, ret_dirty);
+	if (r == 0) {
+		(*ret)->use = use;
+		(*ret)->allocation = a;
+		owed = (*ret)->work == COW__WORK_OWED;
+	}
+	cow__engine_tick();
+	cow__engine_unlock();
+	if (owed)
+		cow__commit_owed(*ret);
+	return r;
+}
+
 /* Ends the live tiles of [at, end). */
 static void
 end_all(uintptr_t at, uintptr_t end)

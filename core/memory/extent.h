@@ -2,7 +2,7 @@
 /*
  * Extents: live tiles, from allocation to recycling
  *
- * The engine is locked when these are called, and stays locked.
+ * But for cow__extent_make(), the engine is locked when these are called, and stays locked.
  */
 #ifndef COW_CORE_MEMORY_EXTENT_H
 #define COW_CORE_MEMORY_EXTENT_H
@@ -13,10 +13,16 @@
 #include "core/memory/place.h"
 
 /*
- * Makes a live tile of at least `bytes` bytes. Its first *ret_dirty bytes may be
- * anything, the rest reads as zero. -ENOMEM, and what the kernel says. If it is not
- * COW__EXTENT_WHOLE, the caller unlocks by cow__commit_unlock().
+ * Allocates, from start to end: enters the engine, makes a live tile of at least `bytes` bytes for
+ * `use`, or for the allocation `a`, and makes the huge pages that it is owed. Its first *ret_dirty
+ * bytes may be anything, the rest reads as zero. -ENOMEM, and what the kernel says. Engine not
+ * locked. Takes microseconds, and up to 0.1 s for huge pages of a large block, without the lock.
  */
+int cow__extent_make(size_t bytes, size_t align, unsigned flags, enum cow__use use,
+                     struct cow__allocation *a, struct cow__tile **ret, size_t *ret_dirty);
+
+/* The same with the engine locked, and for nobody yet. It is COW__EXTENT_WHOLE, or has less than
+ * 2 MiB: nothing is owed to it. */
 int cow__extent_new(size_t bytes, size_t align, unsigned flags,
                     struct cow__tile **ret, size_t *ret_dirty);
 

@@ -46,22 +46,14 @@ cow__mapping_new(size_t bytes, int prot, void **ret)
 	                 (prot == PROTECTION_ALL ? 0 : COW__EXTENT_WHOLE);
 	struct cow__tile *t;
 	size_t dirty = 0;
-	uintptr_t addr = 0;
+	uintptr_t addr;
 	int r = prot == PROTECTION_ALL ? cow__overcommit_ask(bytes) : 0;
 
 	if (r == 0)
-		r = cow__engine_enter();
+		r = cow__extent_make(bytes, 0, flags, COW__USE_MAPPING, NULL, &t, &dirty);
 	if (r < 0)
 		return r;
-	r = cow__extent_new(bytes, 0, flags, &t, &dirty);
-	if (r == 0) {
-		t->use = COW__USE_MAPPING;
-		addr = cow__tile_start(t);
-	}
-	cow__engine_tick();
-	cow__commit_unlock(r == 0 ? t : NULL);
-	if (r < 0)
-		return r;
+	addr = cow__tile_start(t);
 	memset((void *)addr, 0, dirty);
 	if (prot != PROTECTION_ALL)
 		r = cow__protect(addr, bytes, prot, -1);

@@ -75,21 +75,16 @@ tile_new(struct cow__allocation *a, size_t bytes, unsigned flags)
 		f |= COW__EXTENT_ROOM;
 	if (flags & COW__ALLOCATION_APART)
 		f = (f & ~(unsigned)COW__EXTENT_ROOM) | COW__EXTENT_APART | COW__EXTENT_MEMFD;
-	r = cow__engine_enter();
+	r = cow__extent_make(bytes, 0, f, COW__USE_STORAGE, a, &a->tile, &dirty);
 	if (r < 0)
 		return r;
-	r = cow__extent_new(bytes, 0, f, &a->tile, &dirty);
-	if (r == 0) {
-		a->fresh_zero = dirty == 0;
-		a->tile->allocation = a;
-		a->kind = COW__AT_TILE;
-		a->data = (void *)cow__tile_start(a->tile);
-		a->bytes = a->tile->bytes;
-	}
-	cow__commit_unlock(r == 0 ? a->tile : NULL);
-	if (r == 0 && (flags & COW__ALLOCATION_ZERO) && dirty)
+	a->fresh_zero = dirty == 0;
+	a->kind = COW__AT_TILE;
+	a->data = (void *)cow__tile_start(a->tile);
+	a->bytes = a->tile->bytes;
+	if ((flags & COW__ALLOCATION_ZERO) && dirty)
 		memset(a->data, 0, dirty);
-	return r;
+	return 0;
 }
 
 static int

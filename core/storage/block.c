@@ -38,22 +38,10 @@ static int
 block_new(size_t bytes, size_t alignment, unsigned flags, struct cow__tile **ret,
           size_t *ret_dirty)
 {
-	struct cow__tile *t;
-	int r;
-
-	if (bytes > (size_t)INT64_MAX)
-		return -ENOMEM;
-	r = cow__engine_enter();
-	if (r < 0)
-		return r;
-	r = cow__extent_new(bytes, alignment, flags, &t, ret_dirty);
-	if (r == 0)
-		t->use = COW__USE_BLOCK;
-	cow__engine_tick();
-	cow__commit_unlock(r == 0 ? t : NULL);
-	if (r == 0)
-		*ret = t;
-	return r;
+	return bytes > (size_t)INT64_MAX
+	               ? -ENOMEM
+	               : cow__extent_make(bytes, alignment, flags, COW__USE_BLOCK, NULL, ret,
+	                                  ret_dirty);
 }
 
 COW_EXPORT int
