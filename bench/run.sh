@@ -4,7 +4,7 @@
 # `make bench`: every benchmark, one table
 #
 #      bench/run.sh [NAME...]     clone page copy rewrite fill steal freeze share transparent
-#                                 curves send sparse zeros fork churn late mimalloc_bench thp template cycle
+#                                 curves sparse zeros fork churn late mimalloc_bench thp template cycle
 #                                 memory copies tensors pair wrappers instructions redis prefork
 #                                 programs file stall saver give broker cuda_cache scaling
 #                                 python programs_same border
@@ -19,7 +19,7 @@
 
 out=${BENCH_OUT:-$(dirname "$build")/bench.txt}
 case $out in /*) ;; *) out=$(pwd)/$out ;; esac
-all='clone page copy rewrite fill steal freeze share transparent curves send sparse zeros fork'
+all='clone page copy rewrite fill steal freeze share transparent curves sparse zeros fork'
 all="$all churn late mimalloc_bench template cycle memory"
 all="$all pair wrappers copies tensors instructions redis prefork programs file saver stall give broker"
 all="$all cuda_cache scaling python programs_same"
@@ -70,7 +70,7 @@ for name in "$@"; do
 		"$bin/cuda_cache" >/dev/null 2>&1 || set -- env \
 			COWSHED_CUDA_DRIVER="$bin/../tests/driver/libcuda.so.1" "$@" ;;
 	clone | page | copy | rewrite | fill | steal | freeze | share | transparent | file | saver | stall | give | \
-		curves | send)
+		curves)
 		set -- "$bin/$name" ;;
 	*) fail "there is no benchmark of this name: $name" ;;
 	esac
